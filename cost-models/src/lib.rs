@@ -1,0 +1,1 @@
+//! What computing, moving and holding values costs on a machine.

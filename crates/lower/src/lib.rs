@@ -1,0 +1,1 @@
+//! A plan to one program per rank.

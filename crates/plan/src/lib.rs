@@ -1,0 +1,1 @@
+//! The execution plan: its JSON form, its independent checker, differences.

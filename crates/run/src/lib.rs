@@ -1,0 +1,1 @@
+//! Programs to results, on devices and over transports.

@@ -1,0 +1,1 @@
+//! A space and prices to the cheapest plan, with a proof.

@@ -1,0 +1,1 @@
+//! Shardloom, a compiler for parallelism: the command line.

@@ -1,0 +1,3 @@
+//! The binary `shardloom`.
+
+fn main() {}

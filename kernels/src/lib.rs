@@ -1,0 +1,1 @@
+//! The code that devices run: what each operation means on a processor.

@@ -1,0 +1,1 @@
+//! The vocabulary of Shardloom: mesh, layout, operation, graph, text form, verifier.

@@ -1,0 +1,1 @@
+//! The tests of the whole project, in one binary.
