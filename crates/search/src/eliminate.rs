@@ -1,0 +1,154 @@
+//! Exact minimisation of time by bucket elimination, memory left aside.
+//!
+//! A node is eliminated by replacing every table that names it with one table over its neighbours:
+//! the least sum over its choices. What remains at the end is one number, or a table over the
+//! nodes that are kept. The choices are recovered backwards from the buckets, that is from the
+//! tables that each eliminated node was in.
+
+mod factor;
+mod order;
+mod prune;
+
+pub(crate) use factor::lower_by_rows;
+pub use order::{Order, order};
+pub use prune::{Pruned, prune};
+
+use std::borrow::Cow;
+
+use crate::problem::{Edge, Problem, Proof, SearchError, Solution, Table};
+use factor::Factor;
+
+/// The most entries that a table of an elimination may have.
+pub const MOST_ENTRIES: f64 = 67_108_864.0;
+
+/// What is minimised: the times of a problem, or other numbers in their place.
+#[derive(Clone, Debug)]
+pub struct Objective<'a> {
+    /// For each node, the cost of each choice.
+    pub costs: Cow<'a, [Vec<f64>]>,
+    /// The pairs of nodes.
+    pub edges: &'a [Edge],
+    /// The costs of pairs of choices.
+    pub tables: &'a [Table],
+}
+
+/// A problem reduced to the nodes that were kept.
+#[derive(Clone, Debug)]
+pub struct Reduced<'a> {
+    /// For each assignment of the kept nodes, in the order of [`Order::kept`] with the last one
+    /// running fastest, the least cost over all other nodes.
+    pub table: Vec<f64>,
+    kept: Vec<usize>,
+    buckets: Vec<Bucket<'a>>,
+    domains: Vec<usize>,
+}
+
+#[derive(Clone, Debug)]
+struct Bucket<'a> {
+    node: usize,
+    factors: Vec<Factor<'a>>,
+}
+
+/// The assignment of least time, whatever memory it takes.
+pub fn solve(problem: &Problem) -> Result<Solution, SearchError> {
+    let pruned = prune(problem, &[]);
+    let small = &pruned.problem;
+    let reduced = reduce(&Objective::time(small), &order(small, &[]))?;
+    if reduced.table[0].is_infinite() {
+        return Err(SearchError::Contradiction);
+    }
+    let choices = pruned.restore(&reduced.recover(&[]));
+    let time = problem.time(&choices);
+    Ok(Solution {
+        choices,
+        time,
+        proof: Proof::Optimal,
+    })
+}
+
+/// The least cost for each assignment of the kept nodes.
+pub fn reduce<'a>(objective: &Objective<'a>, order: &Order) -> Result<Reduced<'a>, SearchError> {
+    if order.entries > MOST_ENTRIES {
+        return Err(SearchError::TooWide {
+            entries: order.entries,
+            limit: MOST_ENTRIES,
+        });
+    }
+    let domains: Vec<usize> = objective.costs.iter().map(Vec::len).collect();
+    let mut pool: Vec<Option<Factor<'a>>> = factors(objective).into_iter().map(Some).collect();
+    let mut touching: Vec<Vec<usize>> = vec![Vec::new(); domains.len()];
+    for (index, factor) in pool.iter().enumerate() {
+        for &node in factor.iter().flat_map(|factor| &factor.scope) {
+            touching[node].push(index);
+        }
+    }
+
+    let mut buckets = Vec::with_capacity(order.nodes.len());
+    for &node in &order.nodes {
+        let factors: Vec<Factor<'a>> = std::mem::take(&mut touching[node])
+            .into_iter()
+            .filter_map(|at| pool[at].take())
+            .collect();
+        let message = factor::eliminate(node, &factors, &domains);
+        for &neighbour in &message.scope {
+            touching[neighbour].push(pool.len());
+        }
+        pool.push(Some(message));
+        buckets.push(Bucket { node, factors });
+    }
+
+    let rest: Vec<Factor<'a>> = pool.into_iter().flatten().collect();
+    let table = factor::total(&order.kept, &rest, &domains);
+    Ok(Reduced {
+        table,
+        kept: order.kept.clone(),
+        buckets,
+        domains,
+    })
+}
+
+impl<'a> Objective<'a> {
+    /// The times of a problem.
+    pub fn time(problem: &'a Problem) -> Self {
+        Self {
+            costs: Cow::Borrowed(&problem.times),
+            edges: &problem.edges,
+            tables: &problem.tables,
+        }
+    }
+}
+
+impl Reduced<'_> {
+    /// The best choices of all nodes for one assignment of the kept ones, ties to the first.
+    pub fn recover(&self, kept: &[usize]) -> Vec<usize> {
+        let mut choices = vec![0; self.domains.len()];
+        for (&node, &choice) in self.kept.iter().zip(kept) {
+            choices[node] = choice;
+        }
+        for bucket in self.buckets.iter().rev() {
+            choices[bucket.node] =
+                factor::best_choice(bucket.node, &bucket.factors, &mut choices, &self.domains);
+        }
+        choices
+    }
+}
+
+/// One factor for each node and one for each edge.
+fn factors<'a>(objective: &Objective<'a>) -> Vec<Factor<'a>> {
+    let nodes = objective
+        .costs
+        .iter()
+        .enumerate()
+        .map(|(node, costs)| Factor {
+            scope: vec![node],
+            entries: Cow::Owned(costs.clone()),
+        });
+    let edges = objective.edges.iter().map(|edge| Factor {
+        scope: vec![edge.from, edge.to],
+        entries: Cow::Borrowed(objective.tables[edge.table].entries.as_slice()),
+    });
+    nodes.chain(edges).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,285 @@
+//! Dense tables over several nodes, and the minimisation of one node out of a sum of them.
+
+use std::borrow::Cow;
+
+use rayon::prelude::*;
+
+/// Work below which threads cost more than they bring (additions).
+const WORTH_THREADS: usize = 1 << 20;
+
+/// A table over the nodes of a scope, the last one running fastest.
+#[derive(Clone, Debug)]
+pub(crate) struct Factor<'a> {
+    pub(crate) scope: Vec<usize>,
+    pub(crate) entries: Cow<'a, [f64]>,
+}
+
+/// A factor laid out for one elimination: `entries[offset(outer) + choice * width + column]`.
+struct Laid<'a> {
+    scope: Vec<usize>,
+    /// For each outer node, the distance between its choices; 0 if the factor lacks it.
+    strides: Vec<usize>,
+    entries: Cow<'a, [f64]>,
+}
+
+/// The factor over the neighbours of a node that is the least sum over its choices.
+pub(crate) fn eliminate<'a>(node: usize, factors: &[Factor<'_>], domains: &[usize]) -> Factor<'a> {
+    let neighbours = neighbours(node, factors);
+    let Some(column) = column(&neighbours, factors, domains) else {
+        let mut sums = vec![0.0; domains[node]];
+        factors
+            .iter()
+            .for_each(|factor| add(&mut sums, &factor.entries));
+        let least = sums.into_iter().fold(f64::INFINITY, least);
+        return Factor {
+            scope: Vec::new(),
+            entries: Cow::Owned(vec![least]),
+        };
+    };
+
+    let outer: Vec<usize> = neighbours.into_iter().filter(|&at| at != column).collect();
+    let sizes: Vec<usize> = outer.iter().map(|&at| domains[at]).collect();
+    let (wide, narrow): (Vec<&Factor<'_>>, Vec<&Factor<'_>>) = factors
+        .iter()
+        .partition(|factor| factor.scope.contains(&column));
+    let wide = lay_out(&wide, &outer, &[node, column], domains);
+    let narrow = lay_out(&narrow, &outer, &[node], domains);
+
+    let (choices, width) = (domains[node], domains[column]);
+    let rows: usize = sizes.iter().product();
+    let mut entries = vec![f64::INFINITY; rows * width];
+    let fill = |(addends, sums): &mut (Vec<f64>, Vec<f64>), (row, best): (usize, &mut [f64])| {
+        addends.fill(0.0);
+        for factor in &narrow {
+            let start = factor.offset(row, &sizes);
+            add(addends, &factor.entries[start..start + choices]);
+        }
+        let matrix = |factor: &'_ Laid<'_>| {
+            let start = factor.offset(row, &sizes);
+            start..start + choices * width
+        };
+        if let [only] = wide.as_slice() {
+            lower_by_rows(best, addends, &only.entries[matrix(only)]);
+        } else {
+            sums.clear();
+            sums.resize(choices * width, 0.0);
+            for factor in &wide {
+                add(sums, &factor.entries[matrix(factor)]);
+            }
+            lower_by_rows(best, addends, sums);
+        }
+    };
+    let scratch = || (vec![0.0; choices], Vec::new());
+    if rows * width * choices < WORTH_THREADS {
+        let mut scratch = scratch();
+        entries
+            .chunks_mut(width)
+            .enumerate()
+            .for_each(|row| fill(&mut scratch, row));
+    } else {
+        entries
+            .par_chunks_mut(width)
+            .enumerate()
+            .for_each_init(scratch, fill);
+    }
+
+    let scope = outer.into_iter().chain([column]).collect();
+    Factor {
+        scope,
+        entries: Cow::Owned(entries),
+    }
+}
+
+/// The sum of all factors as one dense table over the given nodes, the last running fastest.
+pub(crate) fn total(nodes: &[usize], factors: &[Factor<'_>], domains: &[usize]) -> Vec<f64> {
+    let sizes: Vec<usize> = nodes.iter().map(|&node| domains[node]).collect();
+    let mut table = vec![0.0; sizes.iter().product()];
+    for factor in factors {
+        let strides = strides(&factor.scope, nodes, domains);
+        for (row, sum) in table.iter_mut().enumerate() {
+            *sum += factor.entries[offset(&strides, row, &sizes)];
+        }
+    }
+    table
+}
+
+/// The first choice of a node with the least sum, the choices of its neighbours being given.
+///
+/// `choices[node]` is overwritten.
+pub(crate) fn best_choice(
+    node: usize,
+    factors: &[Factor<'_>],
+    choices: &mut [usize],
+    domains: &[usize],
+) -> usize {
+    let mut best = (f64::INFINITY, 0);
+    for choice in 0..domains[node] {
+        choices[node] = choice;
+        let sum: f64 = factors
+            .iter()
+            .map(|factor| factor.at(choices, domains))
+            .sum();
+        if sum < best.0 {
+            best = (sum, choice);
+        }
+    }
+    best.1
+}
+
+/// `best[j] = min(best[j], min_i addends[i] + matrix[i][j])`, skipping infinite addends.
+pub(crate) fn lower_by_rows(best: &mut [f64], addends: &[f64], matrix: &[f64]) {
+    let width = best.len();
+    let row = |choice: usize| &matrix[choice * width..][..width];
+    let mut finite = (0..addends.len()).filter(|&choice| addends[choice] < f64::INFINITY);
+    while let Some(a) = finite.next() {
+        let (Some(b), Some(c), Some(d)) = (finite.next(), finite.next(), finite.next()) else {
+            lower_by_rest(best, addends, matrix);
+            return;
+        };
+        let (add_a, add_b, add_c, add_d) = (addends[a], addends[b], addends[c], addends[d]);
+        let rows = row(a).iter().zip(row(b)).zip(row(c).iter().zip(row(d)));
+        for (best, ((a, b), (c, d))) in best.iter_mut().zip(rows) {
+            let left = least(a + add_a, b + add_b);
+            let right = least(c + add_c, d + add_d);
+            *best = least(*best, least(left, right));
+        }
+    }
+}
+
+/// The last up to three finite addends, one by one.
+fn lower_by_rest(best: &mut [f64], addends: &[f64], matrix: &[f64]) {
+    let width = best.len();
+    let finite = (0..addends.len())
+        .rev()
+        .filter(|&choice| addends[choice] < f64::INFINITY);
+    for choice in finite.take(3) {
+        for (best, entry) in best.iter_mut().zip(&matrix[choice * width..][..width]) {
+            *best = least(*best, entry + addends[choice]);
+        }
+    }
+}
+
+impl Factor<'_> {
+    fn at(&self, choices: &[usize], domains: &[usize]) -> f64 {
+        let index = self
+            .scope
+            .iter()
+            .fold(0, |index, &node| index * domains[node] + choices[node]);
+        self.entries[index]
+    }
+}
+
+impl Laid<'_> {
+    fn offset(&self, row: usize, sizes: &[usize]) -> usize {
+        offset(&self.strides, row, sizes)
+    }
+}
+
+/// The lesser of two numbers that are not NaN; one machine instruction, unlike `f64::min`.
+fn least(a: f64, b: f64) -> f64 {
+    if b < a { b } else { a }
+}
+
+fn add(sums: &mut [f64], addends: &[f64]) {
+    for (sum, addend) in sums.iter_mut().zip(addends) {
+        *sum += addend;
+    }
+}
+
+/// All nodes of the factors but one, ascending.
+fn neighbours(node: usize, factors: &[Factor<'_>]) -> Vec<usize> {
+    let mut all: Vec<usize> = factors
+        .iter()
+        .flat_map(|factor| &factor.scope)
+        .copied()
+        .filter(|&at| at != node)
+        .collect();
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
+/// The neighbour to run fastest: in as few factors as can be, then with the most choices.
+fn column(neighbours: &[usize], factors: &[Factor<'_>], domains: &[usize]) -> Option<usize> {
+    let uses = |node: usize| {
+        factors
+            .iter()
+            .filter(|factor| factor.scope.contains(&node))
+            .count()
+    };
+    neighbours
+        .iter()
+        .copied()
+        .min_by_key(|&at| (uses(at), std::cmp::Reverse(domains[at]), at))
+}
+
+/// The factors with their outer nodes first and the `inner` ones last; those over the same nodes
+/// are added up.
+fn lay_out<'a>(
+    factors: &[&'a Factor<'_>],
+    outer: &[usize],
+    inner: &[usize],
+    domains: &[usize],
+) -> Vec<Laid<'a>> {
+    let mut laid: Vec<Laid<'a>> = Vec::new();
+    for factor in factors {
+        let own_outer = outer.iter().filter(|at| factor.scope.contains(at));
+        let scope: Vec<usize> = own_outer.chain(inner).copied().collect();
+        let entries = permuted(factor, &scope, domains);
+        if let Some(same) = laid.iter_mut().find(|other| other.scope == scope) {
+            add(same.entries.to_mut(), &entries);
+        } else {
+            let strides = strides(&scope, outer, domains);
+            laid.push(Laid {
+                scope,
+                strides,
+                entries,
+            });
+        }
+    }
+    laid
+}
+
+/// The entries of a factor for another order of its nodes.
+fn permuted<'a>(factor: &'a Factor<'_>, scope: &[usize], domains: &[usize]) -> Cow<'a, [f64]> {
+    if factor.scope == scope {
+        return Cow::Borrowed(&factor.entries);
+    }
+    let strides = strides(&factor.scope, scope, domains);
+    let (Some((&stride, outer_strides)), Some((&last, outer))) =
+        (strides.split_last(), scope.split_last())
+    else {
+        return Cow::Borrowed(&factor.entries);
+    };
+    let sizes: Vec<usize> = outer.iter().map(|&node| domains[node]).collect();
+    let rows: usize = sizes.iter().product();
+    let mut entries = Vec::with_capacity(factor.entries.len());
+    for row in 0..rows {
+        let start = offset(outer_strides, row, &sizes);
+        entries.extend((0..domains[last]).map(|at| factor.entries[start + at * stride]));
+    }
+    Cow::Owned(entries)
+}
+
+/// For each node of `of`, the distance between its choices in a table over `scope`, or 0.
+fn strides(scope: &[usize], of: &[usize], domains: &[usize]) -> Vec<usize> {
+    let stride = |node: &usize| match scope.iter().position(|at| at == node) {
+        Some(position) => scope[position + 1..]
+            .iter()
+            .map(|&after| domains[after])
+            .product(),
+        None => 0,
+    };
+    of.iter().map(stride).collect()
+}
+
+/// Where the `row`-th assignment of nodes of the given sizes begins in a table.
+fn offset(strides: &[usize], row: usize, sizes: &[usize]) -> usize {
+    let mut rest = row;
+    let mut offset = 0;
+    for (stride, size) in strides.iter().zip(sizes).rev() {
+        offset += rest % size * stride;
+        rest /= size;
+    }
+    offset
+}
