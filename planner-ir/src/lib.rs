@@ -1,1 +1,29 @@
 //! The vocabulary of Shardloom: mesh, layout, operation, graph, text form, verifier.
+//!
+//! Everything right and left of a plan is said in these words. The crate computes nothing on
+//! data and prices nothing; it says what a program *is* and whether it is well formed.
+
+mod data; // element types, numbers, shapes
+mod graph; // values and operations in order
+mod infer; // what an operation makes of its operands' types
+mod layout; // which piece of a value each device holds
+mod loops; // what an operation iterates over: the one declaration everything is derived from
+mod mesh; // devices and their coordinates
+mod op; // the operations
+mod partition; // which block of an operation's loops each device computes
+mod text; // parse and print
+mod verify; // the rules a program obeys
+
+pub use data::{DType, Real, Type};
+pub use graph::{Graph, Node, NodeId, Output, Source, Value, ValueId};
+pub use infer::TypeError;
+pub use layout::{Digit, Layout, LayoutError, Piece};
+pub use loops::{Loop, LoopId, Loops, Role};
+pub use mesh::{Axis, AxisId, Mesh, MeshError};
+pub use op::{
+    Attention, Binary, Contract, Conv, Dynamic, Edge, Extreme, Interpolation, Label, Op, Pairing, Reduction,
+    Region, RegionNode, Resize, Scatter, Triangle, Unary,
+};
+pub use partition::{Block, Partition, PartitionError, Phase};
+// pub use text::{ParseError, parse_graph, parse_layout, parse_op};
+// pub use verify::{Violation, Violations, verify};

@@ -1,0 +1,197 @@
+//! Which block of an operation's loops each device computes, and when.
+
+use std::fmt;
+
+use crate::layout::{Digit, Layout, LayoutError, canonical_digits, check_digits, named_axes, onto};
+use crate::loops::{Loop, LoopId, Loops, Role};
+use crate::mesh::{AxisId, Mesh};
+
+/// Which of an operation's three computations: results, gradients of activations, gradients of
+/// parameters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[expect(missing_docs, reason = "said above")]
+pub enum Phase {
+    Forward,
+    Backward,
+    Gradient,
+}
+
+/// Which block of its loops each device computes at each step, in one phase of an operation.
+///
+/// The layouts of operands and results follow from it and from the loops: a dimension's digits
+/// are those of the loops that index it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Partition {
+    /// How many time steps there are.
+    pub steps: u64,
+    /// For each loop its digits, outermost first, in canonical form.
+    pub loops: Vec<Vec<Digit>>,
+    /// Axes over which operands are already addends of a sum owed, ascending.
+    pub passed: Vec<AxisId>,
+    /// Which set of `Loops::linear` those operands are; without meaning if none are passed.
+    pub through: usize,
+}
+
+/// One block of a loop, as a device computes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Block {
+    /// How many iterations the loop has.
+    pub extent: u64,
+    /// The first iteration of the block.
+    pub start: u64,
+    /// How many iterations the block has.
+    pub length: u64,
+}
+
+/// Why a partition does not suit an operation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PartitionError {
+    /// Not as many loops; found, expected.
+    Loops(usize, usize),
+    /// Digits that do not suit the mesh.
+    Digits(LayoutError),
+    /// A split of a loop that has to be whole.
+    Whole(LoopId),
+    /// A loop whose blocks are not equal: which, its size, how many blocks.
+    Uneven(LoopId, u64, u64),
+    /// Blocks that no device computes.
+    NotOnto,
+    /// An axis that is passed through and also split over, or passed without a set of operands.
+    Passed(AxisId),
+    /// A block that is not contiguous, of an operation that depends on positions.
+    Strided(LoopId),
+    /// Time steps without a digit that depends on them, or the reverse.
+    Steps(u64),
+}
+
+impl fmt::Display for PartitionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Loops(found, expected) => {
+                write!(f, "partition of {found} loops, expected {expected}")
+            }
+            Self::Digits(error) => error.fmt(f),
+            Self::Whole(it) => write!(f, "loop {} is split, expected whole", it.0),
+            Self::Uneven(it, size, blocks) => {
+                write!(f, "loop {} of {size} iterations does not fall into {blocks} equal blocks", it.0)
+            }
+            Self::NotOnto => f.write_str("no device computes some of the blocks"),
+            Self::Passed(axis) => write!(f, "axis {} cannot pass through", axis.0),
+            Self::Strided(it) => write!(f, "loop {} has strided blocks, expected contiguous ones", it.0),
+            Self::Steps(steps) => write!(f, "{steps} steps do not suit the digits"),
+        }
+    }
+}
+
+impl std::error::Error for PartitionError {}
+
+impl Partition {
+    /// Every device computes everything.
+    pub fn replicated(loops: &Loops) -> Self {
+        Self { steps: 1, loops: vec![Vec::new(); loops.loops.len()], passed: Vec::new(), through: 0 }
+    }
+
+    /// The axes that digits name, ascending.
+    pub fn axes(&self) -> Vec<AxisId> {
+        named_axes(self.loops.iter().flatten())
+    }
+
+    /// The layout in which an operand is used (at the first step).
+    pub fn operand(&self, loops: &Loops, index: usize) -> Layout {
+        let passes = loops.linear.get(self.through).is_some_and(|set| set.contains(&index));
+        let owed = if passes { self.passed.clone() } else { Vec::new() };
+        self.layout(loops, &loops.operands[index], owed)
+    }
+
+    /// The layout in which a result is made.
+    pub fn result(&self, loops: &Loops, index: usize) -> Layout {
+        let mut owed = self.passed.clone();
+        owed.extend(self.owed(loops));
+        owed.sort_unstable();
+        self.layout(loops, &loops.results[index], owed)
+    }
+
+    /// The axes over which the operation itself leaves sums owed.
+    pub fn owed(&self, loops: &Loops) -> Vec<AxisId> {
+        let summed = loops.ids().filter(|&it| loops.get(it).role == Role::Sum);
+        named_axes(summed.flat_map(|it| &self.loops[it.0]))
+    }
+
+    fn layout(&self, loops: &Loops, dims: &[Vec<LoopId>], owed: Vec<AxisId>) -> Layout {
+        let dims = dims.iter().map(|dim| self.digits(loops, dim)).collect();
+        Layout { dims, owed }
+    }
+
+    /// The digits of a dimension that a product of loops indexes.
+    fn digits(&self, loops: &Loops, dim: &[LoopId]) -> Vec<Digit> {
+        let mut digits = Vec::new();
+        for &it in dim {
+            let own = &self.loops[it.0];
+            let blocks: u64 = own.iter().map(|digit| digit.size).product();
+            digits.extend(own.iter().cloned());
+            digits.push(Digit::free(loops.get(it).size / blocks));
+        }
+        canonical_digits(digits)
+    }
+
+    /// Whether this is a partition of those loops on the mesh.
+    pub fn check(&self, mesh: &Mesh, loops: &Loops) -> Result<(), PartitionError> {
+        if self.loops.len() != loops.loops.len() {
+            return Err(PartitionError::Loops(self.loops.len(), loops.loops.len()));
+        }
+        for it in loops.ids() {
+            let digits = &self.loops[it.0];
+            check_digits(mesh, digits).map_err(PartitionError::Digits)?;
+            let Loop { size, role } = loops.get(it);
+            if role == Role::Whole && !digits.is_empty() {
+                return Err(PartitionError::Whole(it));
+            }
+            let blocks = digits.iter().try_fold(1u64, |blocks, digit| blocks.checked_mul(digit.size));
+            if blocks.is_none_or(|blocks| !size.is_multiple_of(blocks) || (size == 0 && blocks > 1)) {
+                return Err(PartitionError::Uneven(it, size, blocks.unwrap_or(u64::MAX)));
+            }
+            if loops.positional && digits.iter().any(Digit::is_free) {
+                return Err(PartitionError::Strided(it));
+            }
+        }
+        let axes = self.axes();
+        for &axis in &self.passed {
+            if axis.0 >= mesh.axes.len() || axes.contains(&axis) || self.through >= loops.linear.len() {
+                return Err(PartitionError::Passed(axis));
+            }
+        }
+        let temporal = self.loops.iter().flatten().any(|digit| digit.step != 0);
+        if self.steps == 0 || temporal != (self.steps > 1) {
+            return Err(PartitionError::Steps(self.steps));
+        }
+        let digits: Vec<&Digit> = self.loops.iter().flatten().filter(|digit| !digit.is_free()).collect();
+        if onto(mesh, &digits, self.steps) { Ok(()) } else { Err(PartitionError::NotOnto) }
+    }
+
+    /// The block of each loop that a device computes at a step (`start` is meaningful where
+    /// blocks are contiguous).
+    pub fn blocks(&self, mesh: &Mesh, loops: &Loops, device: u64, step: u64) -> Vec<Block> {
+        let coordinates = mesh.coordinates(device);
+        let block = |it: LoopId| {
+            let extent = loops.get(it).size;
+            let mut block = Block { extent, start: 0, length: extent };
+            let mut unit = extent;
+            for digit in &self.loops[it.0] {
+                unit /= digit.size;
+                if !digit.is_free() {
+                    block.length /= digit.size;
+                    block.start += unit * digit.at(&coordinates, step);
+                }
+            }
+            block
+        };
+        loops.ids().map(block).collect()
+    }
+
+    /// How many times each block is computed, all devices and steps counted.
+    pub fn copies(&self, mesh: &Mesh) -> u64 {
+        let blocks: u64 =
+            self.loops.iter().flatten().filter(|digit| !digit.is_free()).map(|digit| digit.size).product();
+        mesh.devices() * self.steps / blocks
+    }
+}
