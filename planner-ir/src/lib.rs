@@ -4,13 +4,14 @@
 //! data and prices nothing; it says what a program *is* and whether it is well formed.
 
 mod data; // element types, numbers, shapes
-mod graph; // values and operations in order
+mod op; // the operations
 mod infer; // what an operation makes of its operands' types
-mod layout; // which piece of a value each device holds
 mod loops; // what an operation iterates over: the one declaration everything is derived from
 mod mesh; // devices and their coordinates
-mod op; // the operations
+mod layout; // which piece of a value each device holds
 mod partition; // which block of an operation's loops each device computes
+mod transfer; // how a value gets from one layout to another
+mod graph; // values and operations in order
 mod text; // parse and print
 mod verify; // the rules a program obeys
 
@@ -25,5 +26,6 @@ pub use op::{
     Region, RegionNode, Resize, Scatter, Triangle, Unary,
 };
 pub use partition::{Block, Partition, PartitionError, Phase};
+pub use transfer::{Move, MoveError};
 // pub use text::{ParseError, parse_graph, parse_layout, parse_op};
 // pub use verify::{Violation, Violations, verify};
