@@ -4,6 +4,7 @@
 //! - [`eliminate`] — the least time exactly, by bucket elimination
 //! - [`exhaustive`] — the least time by trying everything
 
+pub mod chain;
 pub mod eliminate;
 pub mod exhaustive;
 pub mod problem;

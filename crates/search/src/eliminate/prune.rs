@@ -25,11 +25,8 @@ pub struct Pruned {
 /// The least time, the least memory and the least of any sum of both with weights that are not
 /// negative stay what they are. The nodes in `kept` keep all their choices.
 pub fn prune(problem: &Problem, kept: &[usize]) -> Pruned {
-    let mut choices: Vec<Vec<usize>> = problem
-        .domains()
-        .into_iter()
-        .map(|count| (0..count).collect())
-        .collect();
+    let mut choices: Vec<Vec<usize>> =
+        problem.domains().into_iter().map(|count| (0..count).collect()).collect();
     let uses = uses(problem);
     loop {
         let before: usize = choices.iter().map(Vec::len).sum();
@@ -40,10 +37,7 @@ pub fn prune(problem: &Problem, kept: &[usize]) -> Pruned {
             break;
         }
     }
-    Pruned {
-        problem: restrict(problem, &choices),
-        choices,
-    }
+    Pruned { problem: restrict(problem, &choices), choices }
 }
 
 /// A problem in which each node has only the given choices.
@@ -53,18 +47,13 @@ pub(crate) fn restrict(problem: &Problem, choices: &[Vec<usize>]) -> Problem {
     let mut edges = problem.edges.clone();
     for edge in &mut edges {
         let (rows, columns) = (&choices[edge.from], &choices[edge.to]);
-        edge.table = *table_of
-            .entry((edge.table, rows, columns))
-            .or_insert_with(|| {
-                let whole = &problem.tables[edge.table];
-                let row = |&row: &usize| columns.iter().map(move |&column| whole.at(row, column));
-                let entries = rows.iter().flat_map(row).collect();
-                tables.push(Table {
-                    columns: columns.len(),
-                    entries,
-                });
-                tables.len() - 1
-            });
+        edge.table = *table_of.entry((edge.table, rows, columns)).or_insert_with(|| {
+            let whole = &problem.tables[edge.table];
+            let row = |&row: &usize| columns.iter().map(move |&column| whole.at(row, column));
+            let entries = rows.iter().flat_map(row).collect();
+            tables.push(Table { columns: columns.len(), entries });
+            tables.len() - 1
+        });
     }
 
     let mut bytes = Vec::new();
@@ -73,17 +62,10 @@ pub(crate) fn restrict(problem: &Problem, choices: &[Vec<usize>]) -> Problem {
         let one = |held: &Held| {
             let left = &choices[held.node];
             let index = *bytes_of.entry((held.bytes, left)).or_insert_with(|| {
-                bytes.push(
-                    left.iter()
-                        .map(|&choice| problem.bytes[held.bytes][choice])
-                        .collect(),
-                );
+                bytes.push(left.iter().map(|&choice| problem.bytes[held.bytes][choice]).collect());
                 bytes.len() - 1
             });
-            Held {
-                node: held.node,
-                bytes: index,
-            }
+            Held { node: held.node, bytes: index }
         };
         held.iter().map(one).collect()
     };
@@ -91,10 +73,7 @@ pub(crate) fn restrict(problem: &Problem, choices: &[Vec<usize>]) -> Problem {
     let windows = problem
         .windows
         .iter()
-        .map(|window| Window {
-            constant: window.constant,
-            held: restricted(&window.held),
-        })
+        .map(|window| Window { constant: window.constant, held: restricted(&window.held) })
         .collect();
 
     let times = problem
@@ -103,24 +82,13 @@ pub(crate) fn restrict(problem: &Problem, choices: &[Vec<usize>]) -> Problem {
         .zip(choices)
         .map(|(times, left)| left.iter().map(|&choice| times[choice]).collect())
         .collect();
-    Problem {
-        times,
-        edges,
-        tables,
-        bytes,
-        resident,
-        windows,
-    }
+    Problem { times, edges, tables, bytes, resident, windows }
 }
 
 impl Pruned {
     /// An assignment of the smaller problem as one of the whole.
     pub fn restore(&self, choices: &[usize]) -> Vec<usize> {
-        self.choices
-            .iter()
-            .zip(choices)
-            .map(|(left, &choice)| left[choice])
-            .collect()
+        self.choices.iter().zip(choices).map(|(left, &choice)| left[choice]).collect()
     }
 }
 
@@ -137,11 +105,7 @@ fn uses(problem: &Problem) -> Vec<Uses> {
         uses[edge.from].edges.push(index);
         uses[edge.to].edges.push(index);
     }
-    let held = problem
-        .windows
-        .iter()
-        .flat_map(|window| &window.held)
-        .chain(&problem.resident);
+    let held = problem.windows.iter().flat_map(|window| &window.held).chain(&problem.resident);
     for held in held {
         uses[held.node].bytes.push(held.bytes);
     }
@@ -154,67 +118,83 @@ fn uses(problem: &Problem) -> Vec<Uses> {
 
 /// Drops needless choices of one node, but for one.
 fn drop_needless(problem: &Problem, node: usize, uses: &Uses, choices: &mut [Vec<usize>]) {
-    let mut index = choices[node].len();
-    while index > 0 && choices[node].len() > 1 {
-        index -= 1;
-        let choice = choices[node][index];
-        let others = choices[node].iter().filter(|&&other| other != choice);
-        let forbidden = problem.times[node][choice].is_infinite();
-        if forbidden
-            || others
-                .into_iter()
-                .any(|&by| dominated(problem, node, choice, by, uses, choices))
-        {
-            choices[node].remove(index);
+    let edges: Vec<Own<'_>> = uses.edges.iter().map(|&edge| own(problem, node, edge)).collect();
+    let favourites: Vec<Vec<usize>> = edges
+        .iter()
+        .map(|edge| {
+            let favourite = |&choice: &usize| edge.favourite(choice, &choices[edge.neighbour]);
+            choices[node].iter().map(favourite).collect()
+        })
+        .collect();
+    let all = choices[node].clone();
+    for (index, &choice) in all.iter().enumerate().rev() {
+        if choices[node].len() == 1 {
+            break;
+        }
+        let gained = |by: usize| difference(problem.times[node][by], problem.times[node][choice]);
+        let takes_more =
+            |by: usize| uses.bytes.iter().any(|&at| problem.bytes[at][by] > problem.bytes[at][choice]);
+        // What the favourite neighbours of `choice` lose is a bound on the whole sum, and decides
+        // nearly always.
+        let loses = |by: usize| {
+            let at_favourites = edges.iter().zip(&favourites);
+            let lost = at_favourites.map(|(edge, best)| edge.lost(choice, by, best[index]));
+            gained(by) + lost.sum::<f64>() > 0.0
+        };
+        let dominated = |by: usize| {
+            let most = edges.iter().map(|edge| edge.most_lost(choice, by, &choices[edge.neighbour]));
+            gained(by) + most.sum::<f64>() <= 0.0
+        };
+        let needless = problem.times[node][choice].is_infinite()
+            || choices[node].iter().any(|&by| by != choice && !takes_more(by) && !loses(by) && dominated(by));
+        if needless {
+            choices[node].retain(|&other| other != choice);
         }
     }
 }
 
-fn dominated(
-    problem: &Problem,
-    node: usize,
-    choice: usize,
-    by: usize,
-    uses: &Uses,
-    choices: &[Vec<usize>],
-) -> bool {
-    let more_bytes = |&bytes: &usize| problem.bytes[bytes][by] > problem.bytes[bytes][choice];
-    if uses.bytes.iter().any(more_bytes) {
-        return false;
+/// An edge as seen from one of its ends.
+struct Own<'a> {
+    neighbour: usize,
+    table: &'a Table,
+    /// Distance in the table between own choices, and between those of the neighbour.
+    strides: (usize, usize),
+}
+
+fn own(problem: &Problem, node: usize, edge: usize) -> Own<'_> {
+    let edge = problem.edges[edge];
+    let table = &problem.tables[edge.table];
+    if edge.from == node {
+        Own { neighbour: edge.to, table, strides: (table.columns, 1) }
+    } else {
+        Own { neighbour: edge.from, table, strides: (1, table.columns) }
     }
-    let mut gained = difference(problem.times[node][by], problem.times[node][choice]);
-    for &edge in &uses.edges {
-        let edge = problem.edges[edge];
-        let table = &problem.tables[edge.table];
-        let neighbour = if edge.from == node {
-            edge.to
-        } else {
-            edge.from
-        };
-        let at = |own: usize, other: usize| {
-            if edge.from == node {
-                table.at(own, other)
-            } else {
-                table.at(other, own)
-            }
-        };
-        let mut most = f64::NEG_INFINITY;
-        for &other in &choices[neighbour] {
-            most = most.max(difference(at(by, other), at(choice, other)));
-            if most == f64::INFINITY {
-                return false;
-            }
-        }
-        gained += most;
+}
+
+impl Own<'_> {
+    fn at(&self, own: usize, other: usize) -> f64 {
+        self.table.entries[own * self.strides.0 + other * self.strides.1]
     }
-    gained <= 0.0
+
+    /// The choice of the neighbour that suits a choice best.
+    fn favourite(&self, choice: usize, others: &[usize]) -> usize {
+        let by_time = |a: &&usize, b: &&usize| self.at(choice, **a).total_cmp(&self.at(choice, **b));
+        others.iter().min_by(by_time).copied().unwrap_or(0)
+    }
+
+    /// What is lost at one choice of the neighbour by replacing `choice`. Not +∞, so that it can
+    /// be added to −∞.
+    fn lost(&self, choice: usize, by: usize, other: usize) -> f64 {
+        difference(self.at(by, other), self.at(choice, other)).min(f64::MAX)
+    }
+
+    fn most_lost(&self, choice: usize, by: usize, others: &[usize]) -> f64 {
+        let lost = others.iter().map(|&other| self.lost(choice, by, other));
+        lost.fold(f64::NEG_INFINITY, f64::max)
+    }
 }
 
 /// `a − b`, where nothing is worse than what is forbidden already.
 fn difference(a: f64, b: f64) -> f64 {
-    if b.is_infinite() {
-        f64::NEG_INFINITY
-    } else {
-        a - b
-    }
+    if b.is_infinite() { f64::NEG_INFINITY } else { a - b }
 }

@@ -1,0 +1,207 @@
+//! One segment of a chain, reduced to a table from its entry to its exit.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use rayon::prelude::*;
+
+use super::product::Powers;
+use super::relax::Goal;
+use super::{Chain, Segment};
+use crate::eliminate::{Objective, Order, Pruned, Reduced, order, prune, reduce};
+use crate::exhaustive::advance;
+use crate::problem::{Problem, SearchError, Table, real, real_size};
+
+/// How globals are dealt with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Globals {
+    /// All their choices are tried.
+    Enumerated,
+    /// Each is improved in turn.
+    Descended,
+}
+
+/// A segment without needless choices, with the order to eliminate it in.
+///
+/// Its table runs over the choices of some *slots*: the globals that it uses, then the entry
+/// nodes, then the exit nodes. A node may have several slots, which then must agree.
+#[derive(Clone, Debug)]
+pub(crate) struct Ready<'a> {
+    pub(crate) order: Order,
+    /// The number of states at the entry, and at the exit.
+    pub(crate) entries: usize,
+    pub(crate) exits: usize,
+    segment: &'a Segment,
+    pruned: Pruned,
+    /// The tables of the pruned problem with zeros for all that is allowed.
+    zeros: Vec<Table>,
+    /// The globals that have a slot, ascending, and their domains.
+    globals: Vec<usize>,
+    global_domains: Vec<usize>,
+    /// For each slot, its domain.
+    domains: Vec<usize>,
+    /// Which slot says the choice of which node, the latter as an index of `order.kept`.
+    ties: Vec<(usize, usize)>,
+}
+
+/// A segment minimised for given prices.
+pub(crate) struct Priced<'a> {
+    /// For each choice of its globals, the powers of the table from entry to exit.
+    pub(crate) powers: Vec<Powers>,
+    reduced: Reduced<'a>,
+}
+
+impl<'a> Ready<'a> {
+    pub(crate) fn new(chain: &Chain, segment: &'a Segment, handling: Globals) -> Self {
+        let mut globals: Vec<usize> = match handling {
+            Globals::Enumerated => segment.shared.iter().map(|shared| shared.global).collect(),
+            Globals::Descended => Vec::new(),
+        };
+        globals.sort_unstable();
+        globals.dedup();
+
+        let global_slot = |global: usize| globals.iter().position(|&at| at == global);
+        let shared = segment.shared.iter();
+        let shared = shared.filter_map(|shared| Some((global_slot(shared.global)?, shared.node)));
+        let boundary = || segment.entry.iter().chain(&segment.exit).copied();
+        let slots: Vec<(usize, usize)> = shared.chain((globals.len()..).zip(boundary())).collect();
+        let mut kept: Vec<usize> = slots.iter().map(|&(_, node)| node).collect();
+        kept.sort_unstable();
+        kept.dedup();
+
+        let agreed: Vec<usize> = segment.shared.iter().map(|shared| shared.node).chain(boundary()).collect();
+        let pruned = prune(&segment.problem, &agreed);
+        let allowed = |table: &Table| Table {
+            columns: table.columns,
+            entries: table.entries.iter().map(|&time| Goal::Memory.of(time)).collect(),
+        };
+        let place = |node: usize| kept.iter().take_while(|&&at| at < node).count();
+        let domain = |node: usize| segment.problem.times[node].len();
+        let size = |nodes: &[usize]| nodes.iter().map(|&node| domain(node)).product();
+        let global_domains: Vec<usize> =
+            globals.iter().map(|&global| chain.globals[global].times.len()).collect();
+        Self {
+            order: order(&pruned.problem, &kept),
+            entries: size(&segment.entry),
+            exits: size(&segment.exit),
+            segment,
+            zeros: pruned.problem.tables.iter().map(allowed).collect(),
+            pruned,
+            domains: global_domains.iter().copied().chain(boundary().map(domain)).collect(),
+            global_domains,
+            globals,
+            ties: slots.into_iter().map(|(slot, node)| (slot, place(node))).collect(),
+        }
+    }
+
+    /// The entries of the table over globals, entry and exit.
+    pub(crate) fn pairs(&self) -> f64 {
+        self.domains.iter().map(|&domain| real_size(domain)).product()
+    }
+
+    /// The index of a choice of all globals of the chain among the tables of [`Priced::powers`].
+    pub(crate) fn row(&self, globals: &[usize]) -> usize {
+        let own = self.globals.iter().zip(&self.global_domains);
+        own.fold(0, |row, (&global, domain)| row * domain + globals[global])
+    }
+
+    /// Minimises, where `live` is the price of a byte in each window; `fixed` are the choices of
+    /// the globals if they have no slots.
+    pub(crate) fn priced(
+        &self,
+        goal: Goal,
+        resident: f64,
+        live: &[f64],
+        fixed: Option<&[usize]>,
+    ) -> Result<Priced<'_>, SearchError> {
+        let problem = &self.pruned.problem;
+        let mut costs = priced_costs(problem, goal, resident, live);
+        for shared in &self.segment.shared {
+            let Some(fixed) = fixed else { continue };
+            for (choice, cost) in costs[shared.node].iter_mut().enumerate() {
+                if choice != fixed[shared.global] {
+                    *cost = f64::INFINITY;
+                }
+            }
+        }
+        let tables = match goal {
+            Goal::Time => &problem.tables,
+            Goal::Memory => &self.zeros,
+        };
+        let objective = Objective { costs: Cow::Owned(costs), edges: &problem.edges, tables };
+        let reduced = reduce(&objective, &self.order)?;
+
+        // What is live whatever is chosen is paid by every block.
+        let windows = problem.windows.iter().zip(live);
+        let constant: f64 = windows.map(|(window, price)| price * real(window.constant)).sum();
+        let table: Vec<f64> = self.table(&reduced).into_iter().map(|cost| cost + constant).collect();
+        let powers = table
+            .par_chunks(self.entries * self.exits)
+            .map(|table| Powers::new(table.to_vec(), self.exits, self.segment.count))
+            .collect();
+        Ok(Priced { powers, reduced })
+    }
+
+    /// The choices of every block, given the states at the boundaries.
+    pub(crate) fn recover(&self, priced: &Priced<'_>, row: usize, states: &[usize]) -> Vec<Vec<usize>> {
+        let mut blocks: BTreeMap<&[usize], Vec<usize>> = BTreeMap::new();
+        let block = |pair: &'_ [usize]| {
+            let mut index = (row * self.entries + pair[0]) * self.exits + pair[1];
+            let mut digits = vec![0; self.domains.len()];
+            for (digit, domain) in digits.iter_mut().zip(&self.domains).rev() {
+                *digit = index % domain;
+                index /= domain;
+            }
+            let mut kept = vec![0; self.order.kept.len()];
+            for &(slot, place) in &self.ties {
+                kept[place] = digits[slot];
+            }
+            self.pruned.restore(&priced.reduced.recover(&kept))
+        };
+        let pairs = states.windows(2);
+        pairs.map(|pair| blocks.entry(pair).or_insert_with(|| block(pair)).clone()).collect()
+    }
+
+    /// The reduced table by slots, infinite where the slots of one node disagree.
+    fn table(&self, reduced: &Reduced<'_>) -> Vec<f64> {
+        let kept = &self.order.kept;
+        let domain = |node: usize| self.segment.problem.times[node].len();
+        let mut table = Vec::with_capacity(self.domains.iter().product());
+        let mut slots = vec![0; self.domains.len()];
+        let mut choices: Vec<Option<usize>> = Vec::new();
+        loop {
+            choices.clear();
+            choices.resize(kept.len(), None);
+            let mut agree = true;
+            for &(slot, place) in &self.ties {
+                agree &= choices[place].is_none_or(|choice| choice == slots[slot]);
+                choices[place] = Some(slots[slot]);
+            }
+            let index = choices
+                .iter()
+                .zip(kept)
+                .fold(0, |index, (choice, &node)| index * domain(node) + choice.unwrap_or(0));
+            table.push(if agree { reduced.table[index] } else { f64::INFINITY });
+            if !advance(&mut slots, &self.domains) {
+                break;
+            }
+        }
+        table
+    }
+}
+
+/// For each node, what each choice costs.
+fn priced_costs(problem: &Problem, goal: Goal, resident: f64, live: &[f64]) -> Vec<Vec<f64>> {
+    let own = |times: &Vec<f64>| times.iter().map(|&time| goal.of(time)).collect();
+    let mut costs: Vec<Vec<f64>> = problem.times.iter().map(own).collect();
+    let windows = problem.windows.iter().zip(live);
+    let live = windows.flat_map(|(window, &price)| window.held.iter().map(move |held| (held, price)));
+    for (held, price) in problem.resident.iter().map(|held| (held, resident)).chain(live) {
+        if price > 0.0 {
+            for (cost, &bytes) in costs[held.node].iter_mut().zip(&problem.bytes[held.bytes]) {
+                *cost += price * real(bytes);
+            }
+        }
+    }
+    costs
+}

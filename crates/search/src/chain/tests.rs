@@ -1,0 +1,181 @@
+//! Chains against the same chains as flat problems, searched exhaustively.
+
+use super::*;
+use crate::exhaustive::{self, advance};
+use crate::problem::tests::{Dice, close, random};
+
+/// A random chain of up to five blocks, small enough to search exhaustively.
+pub(crate) fn random_chain(dice: &mut Dice) -> Chain {
+    loop {
+        let chain = any_chain(dice);
+        if chain.flat().problem.domains().iter().product::<usize>() <= 4000 {
+            return chain;
+        }
+    }
+}
+
+fn any_chain(dice: &mut Dice) -> Chain {
+    let globals: Vec<Global> = (0..dice.index(3))
+        .map(|_| {
+            let domain = dice.between(1, 3);
+            Global {
+                times: (0..domain).map(|_| dice.time(20)).collect(),
+                resident: (0..domain).map(|_| dice.below(30)).collect(),
+            }
+        })
+        .collect();
+    let mut boundary = Vec::new();
+    let mut segments = Vec::new();
+    for index in 0..dice.between(1, 2) {
+        let count = [dice.between(1, 3), dice.between(1, 2)][index];
+        if index == 0 && (count > 1 || dice.below(2) == 0) {
+            boundary = (0..dice.between(1, 2)).map(|_| dice.between(1, 2)).collect();
+        }
+        let next: Vec<usize> = match count {
+            1 => (0..dice.index(3)).map(|_| dice.between(1, 2)).collect(),
+            _ => boundary.clone(),
+        };
+        let mut domains: Vec<usize> = boundary.iter().chain(&next).copied().collect();
+        let entry: Vec<usize> = (0..boundary.len()).collect();
+        let mut exit: Vec<usize> = (boundary.len()..domains.len()).collect();
+        if dice.below(4) == 0 && count > 1 {
+            exit[0] = 0;
+        }
+        let mut shared = Vec::new();
+        for (global, value) in globals.iter().enumerate() {
+            for _ in 0..dice.index(3) {
+                shared.push(Shared { node: domains.len(), global });
+                domains.push(value.times.len());
+            }
+        }
+        domains.push(dice.between(1, 2));
+        let problem = random(dice, &domains, 8);
+        segments.push(Segment { problem, entry, exit, shared, count });
+        boundary = next;
+    }
+    Chain { globals, segments }
+}
+
+/// Random prices on memory for a chain.
+fn random_prices(dice: &mut Dice, chain: &Chain) -> Prices {
+    let mut price = || f64::from(u32::try_from(dice.below(8)).unwrap()) / 8.0;
+    let resident = price();
+    let windows = |segment: &Segment| (0..segment.problem.windows.len().max(1)).map(|_| price()).collect();
+    Prices { resident, live: chain.segments.iter().map(windows).collect() }
+}
+
+/// What choices cost at given prices, by the definitions.
+fn cost(chain: &Chain, prices: &Prices, goal: Goal, choices: &ChainChoices) -> f64 {
+    let usage = chain.usage(choices);
+    let mut cost = goal.of(chain.time(choices)) + prices.resident * usage.resident as f64;
+    for (prices, blocks) in prices.live.iter().zip(&usage.live) {
+        for block in blocks {
+            cost += prices.iter().zip(block).map(|(price, &live)| price * live as f64).sum::<f64>();
+        }
+    }
+    cost
+}
+
+#[test]
+fn the_flat_problem_has_the_time_and_the_memory_of_the_chain() {
+    for seed in 0..300 {
+        let mut dice = Dice(seed);
+        let chain = random_chain(&mut dice);
+        let flat = chain.flat();
+        let choices = dice.choices(&flat.problem.domains());
+        let unfolded = flat.unfold(&choices);
+        assert!(close(chain.time(&unfolded), flat.problem.time(&choices)), "seed {seed}");
+        assert_eq!(chain.usage(&unfolded).peak(), flat.problem.peak(&choices), "seed {seed}");
+        assert_eq!(flat.fold(&unfolded), choices, "seed {seed}");
+    }
+}
+
+#[test]
+fn blocks_that_disagree_take_infinite_time() {
+    let problem = Problem { times: vec![vec![1.0, 2.0]; 2], ..Problem::default() };
+    let segment = Segment { problem, entry: vec![0], exit: vec![1], shared: Vec::new(), count: 2 };
+    let chain = Chain { globals: Vec::new(), segments: vec![segment] };
+    let of = |blocks: [[usize; 2]; 2]| {
+        let blocks = vec![blocks.map(Vec::from).to_vec()];
+        chain.time(&ChainChoices { globals: Vec::new(), blocks })
+    };
+    assert!(close(of([[0, 1], [1, 0]]), 6.0));
+    assert!(of([[0, 1], [0, 0]]).is_infinite());
+}
+
+#[test]
+fn the_relaxation_is_the_least_over_all_choices() {
+    let mut forbidden = 0;
+    for seed in 0..300 {
+        let mut dice = Dice(seed);
+        let chain = random_chain(&mut dice);
+        let flat = chain.flat();
+        let prices = random_prices(&mut dice, &chain);
+        for goal in [Goal::Time, Goal::Memory] {
+            let mut truth = f64::INFINITY;
+            let mut choices = vec![0; flat.problem.times.len()];
+            loop {
+                truth = truth.min(cost(&chain, &prices, goal, &flat.unfold(&choices)));
+                if !advance(&mut choices, &flat.problem.domains()) {
+                    break;
+                }
+            }
+            let relaxed = Relaxation::new(&chain).minimise(goal, &prices).unwrap();
+            assert!(close(relaxed.bound, truth), "seed {seed}: {} {truth}", relaxed.bound);
+            match relaxed.choices {
+                Some(choices) => {
+                    assert!(close(cost(&chain, &prices, goal, &choices), truth), "seed {seed}");
+                }
+                None => forbidden += 1,
+            }
+        }
+    }
+    assert!(forbidden > 2 && forbidden < 200, "{forbidden}");
+}
+
+#[test]
+fn globals_that_are_descended_give_a_bound_and_choices_that_agree() {
+    let mut exact = 0;
+    for seed in 0..200 {
+        let mut dice = Dice(seed);
+        let chain = random_chain(&mut dice);
+        let flat = chain.flat();
+        let prices = Prices { resident: 0.0, live: chain.segments.iter().map(|_| vec![0.0; 4]).collect() };
+        let truth = exhaustive::solve(&flat.problem, u64::MAX).map_or(f64::INFINITY, |best| best.time);
+        let relaxed = Relaxation::descended(&chain).minimise(Goal::Time, &prices).unwrap();
+        assert!(relaxed.bound <= truth + 1e-9, "seed {seed}");
+        if let Some(choices) = relaxed.choices {
+            let time = chain.time(&choices);
+            assert!(time < f64::INFINITY && time >= truth - 1e-9, "seed {seed}");
+            exact += usize::from(close(time, truth));
+        }
+    }
+    assert!(exact > 100, "{exact}");
+}
+
+#[test]
+fn powers_are_repeated_products_and_paths_cost_what_they_say() {
+    for (seed, size) in [(1, 1), (2, 2), (3, 5), (4, 9)] {
+        let mut dice = Dice(seed);
+        let table: Vec<f64> = (0..size * size).map(|_| dice.time(6)).collect();
+        let mut truth = table.clone();
+        for count in 1..40 {
+            let powers = Powers::new(table.clone(), size, count);
+            for (at, (&cost, &true_cost)) in powers.table().iter().zip(&truth).enumerate() {
+                assert!(close(cost, true_cost), "{count} steps of {size}");
+                let path = powers.path(at / size, at % size);
+                assert_eq!((path[0], path[count], path.len()), (at / size, at % size, count + 1));
+                let walked: f64 = path.windows(2).map(|step| table[step[0] * size + step[1]]).sum();
+                assert!(close(walked, cost));
+            }
+            truth = product(&truth, &table, size);
+        }
+    }
+}
+
+#[test]
+fn a_product_is_the_least_over_the_middle() {
+    let inf = f64::INFINITY;
+    let result = product(&[1.0, inf, 5.0, 2.0], &[1.0, 2.0, 3.0, inf, 0.0, inf], 2);
+    assert_eq!(result, vec![2.0, 3.0, 4.0, 6.0, 2.0, 8.0]);
+}
