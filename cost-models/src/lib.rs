@@ -1,1 +1,28 @@
 //! What computing, moving and holding values costs on a machine.
+//!
+//! A price is a function of (shape, machine) that returns [`units::Seconds`] or [`units::Bytes`].
+//! Numbers come from machine files, each with the source it was read from or measured by.
+
+/// Quantities that cannot be mixed up: seconds, bytes, floating-point operations and their rates.
+pub mod units;
+
+/// A quantity together with where it comes from.
+pub mod known;
+
+/// The description of a cluster that every price reads.
+pub mod machine;
+
+/// Devices, switches, network adapters and the links between them; what a group of ranks has.
+pub mod topology;
+
+/// The time of collective operations and of messages between ranks.
+pub mod collective;
+
+/// The time of operations on one device.
+pub mod compute;
+
+/// The bytes that a device holds, by kind.
+pub mod memory;
+
+/// A time as a sum of named terms.
+pub mod estimate;

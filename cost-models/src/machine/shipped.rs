@@ -1,0 +1,78 @@
+//! The machine files that come with the program, and the names of machines.
+//!
+//! A machine is called `<device>-<devices>x`: `h100-80g-8x` is a node of 8, `h100-80g-64x` is 8
+//! such nodes and `h100-80g-2x` is a quarter of one.
+
+use std::fmt;
+
+use crate::machine::{Machine, SizeError, json};
+
+/// The shipped device types and their files, in the order in which they are listed.
+const FILES: [(&str, &str); 7] = [
+    ("v100-16g", include_str!("../../machines/v100-16g.json")),
+    ("v100-32g", include_str!("../../machines/v100-32g.json")),
+    ("a100-40g", include_str!("../../machines/a100-40g.json")),
+    ("a100-80g", include_str!("../../machines/a100-80g.json")),
+    ("h100-80g", include_str!("../../machines/h100-80g.json")),
+    ("h200-141g", include_str!("../../machines/h200-141g.json")),
+    ("cpu", include_str!("../../machines/cpu.json")),
+];
+
+/// Why a name is not that of a machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NameError {
+    /// Not of the form `<device>-<devices>x`.
+    Form(String),
+    /// No file is shipped for the device type.
+    Device(String),
+    /// There is no machine of so many devices.
+    Size(String, SizeError),
+}
+
+/// The device types that machine files are shipped for.
+#[must_use]
+pub fn device_names() -> Vec<&'static str> {
+    FILES.iter().map(|(name, _)| *name).collect()
+}
+
+/// The text of the file of a device type.
+#[must_use]
+pub fn text(device: &str) -> Option<&'static str> {
+    FILES.iter().find(|(name, _)| *name == device).map(|(_, text)| *text)
+}
+
+/// The machine called `name`.
+///
+/// # Panics
+///
+/// If the shipped file is not a machine file.
+pub fn named(name: &str) -> Result<Machine, NameError> {
+    let parts = name.strip_suffix('x').and_then(|rest| rest.rsplit_once('-'));
+    let counted = parts.and_then(|(device, count)| Some((device, count.parse::<u64>().ok()?)));
+    let (device, devices) = counted.ok_or_else(|| NameError::Form(name.to_owned()))?;
+    let text = text(device).ok_or_else(|| NameError::Device(device.to_owned()))?;
+    let machine = json::read(device, text).expect("a test reads every shipped file");
+    machine.with_devices(devices).map_err(|error| NameError::Size(name.to_owned(), error))
+}
+
+impl fmt::Display for NameError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Form(name) => write!(
+                f,
+                "machine `{name}`, expected `<device>-<devices>x` such as `h100-80g-8x`, \
+                 with a device of {}, or the path of a machine file",
+                device_names().join(", ")
+            ),
+            Self::Device(device) => write!(
+                f,
+                "device `{device}`, expected one of {}; \
+                 `shardloom calibrate` writes a file for another",
+                device_names().join(", ")
+            ),
+            Self::Size(name, error) => write!(f, "machine `{name}`: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for NameError {}

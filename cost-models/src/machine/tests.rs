@@ -1,0 +1,357 @@
+//! Shipped machines, their names, and everything that is refused.
+
+use arbtest::arbtest;
+use expect_test::{Expect, expect, expect_file};
+use serde_json::Value;
+
+use super::*;
+use crate::machine::measured::{MeasureError, Measurements, host};
+use crate::machine::shipped::{device_names, named, text};
+
+/// The shipped file that the tests damage.
+const SOUND: &str = "h100-80g";
+
+fn parsed(device: &str) -> Value {
+    serde_json::from_str(text(device).expect("a shipped device")).expect("JSON")
+}
+
+/// Calls `visit` on every `{value, unit, source}` in a file.
+fn numbers(path: &str, value: &Value, visit: &mut impl FnMut(&str, &Value)) {
+    let Value::Object(fields) = value else { return };
+    if fields.contains_key("value") || fields.contains_key("source") {
+        visit(path, value);
+        return;
+    }
+    for (name, field) in fields {
+        let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+        numbers(&path, field, visit);
+    }
+}
+
+#[test]
+fn every_shipped_file_is_a_machine_of_its_name() {
+    for device in device_names() {
+        let machine = json::read(device, text(device).unwrap()).unwrap_or_else(|e| panic!("{e}"));
+        assert_eq!(machine.name, device);
+    }
+}
+
+#[test]
+fn every_number_has_a_source_and_every_cited_ledger_line_exists() {
+    let repository = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    for device in device_names() {
+        let mut count = 0;
+        numbers("", &parsed(device), &mut |path, number| {
+            count += 1;
+            let source = number["source"].as_str().unwrap_or_default();
+            assert!(source.trim().len() > 10, "{device}: {path} has source `{source}`");
+            let Some(cited) = source.find("docs/ledger/").map(|start| &source[start..]) else {
+                return;
+            };
+            let (file, rest) = cited.split_once(", line ").expect("a file and a line");
+            let line: String = rest.chars().take_while(char::is_ascii_digit).collect();
+            let ledger = std::fs::read_to_string(repository.join(file)).expect(file);
+            let marker = format!("{{\"line\":{line},");
+            let found = ledger.lines().any(|entry| entry.starts_with(&marker));
+            assert!(found, "{device}: {path} cites {file} line {line}");
+        });
+        assert!(count >= 26, "{device} has {count} numbers");
+    }
+}
+
+#[test]
+fn writing_and_reading_a_machine_gives_it_back() {
+    for device in device_names() {
+        let machine = json::read(device, text(device).unwrap()).unwrap();
+        let written = json::write(&machine);
+        assert_eq!(json::read(device, &written).unwrap(), machine);
+        assert_eq!(json::write(&json::read(device, &written).unwrap()), written);
+    }
+}
+
+#[test]
+fn the_written_text_of_a_machine_is_as_it_was() {
+    let machine = named("v100-16g-8x").unwrap();
+    expect_file!["../../cases/v100-16g.json"].assert_eq(&json::write(&machine));
+}
+
+#[test]
+fn a_name_says_how_many_devices_and_nodes() {
+    let shape = |name: &str| {
+        let machine = named(name).unwrap_or_else(|error| panic!("{error}"));
+        (machine.devices(), machine.nodes(), machine.devices_per_node())
+    };
+    assert_eq!(shape("h100-80g-8x"), (8, 1, 8));
+    assert_eq!(shape("h100-80g-64x"), (64, 8, 8));
+    assert_eq!(shape("a100-40g-1024x"), (1024, 128, 8));
+    assert_eq!(shape("v100-32g-2x"), (2, 1, 2));
+    assert_eq!(shape("h200-141g-1x"), (1, 1, 1));
+    assert_eq!(shape("cpu-4x"), (4, 1, 4));
+}
+
+#[test]
+fn a_wrong_name_says_what_a_name_is() {
+    let check = |name: &str, expected: Expect| {
+        expected.assert_eq(&named(name).expect_err(name).to_string());
+    };
+    let form = "machine `h100`, expected `<device>-<devices>x` such as `h100-80g-8x`, with a \
+                device of v100-16g, v100-32g, a100-40g, a100-80g, h100-80g, h200-141g, cpu, or \
+                the path of a machine file";
+    assert_eq!(named("h100").expect_err("no count").to_string(), form);
+    for name in ["", "x", "-x", "h100-80g", "h100-80g-x", "h100-80g-8", "8x"] {
+        let error = named(name).expect_err(name);
+        assert!(error.to_string().contains("expected `<device>-<devices>x`"), "{name}: {error}");
+    }
+    check(
+        "h300-8x",
+        expect![[
+            r#"device `h300`, expected one of v100-16g, v100-32g, a100-40g, a100-80g, h100-80g, h200-141g, cpu; `shardloom calibrate` writes a file for another"#
+        ]],
+    );
+    check("h100-80g-0x", expect![[r#"machine `h100-80g-0x`: a machine of 0 devices, expected at least 1"#]]);
+    check(
+        "h100-80g-12x",
+        expect![[
+            r#"machine `h100-80g-12x`: a machine of 12 devices, expected 1 to 8 or a multiple of 8: a node has 8"#
+        ]],
+    );
+    check(
+        "h100-80g-1032x",
+        expect![[r#"machine `h100-80g-1032x`: a machine of 1032 devices, expected at most 1024"#]],
+    );
+    check("cpu-1025x", expect![[r#"machine `cpu-1025x`: a machine of 1025 devices, expected at most 1024"#]]);
+}
+
+/// Reads the sound file with the field at `path` made `value`, or taken out.
+fn damaged(path: &str, value: Option<Value>) -> Result<Machine, json::ReadError> {
+    let mut file = parsed(SOUND);
+    let (sections, last) = path.rsplit_once('.').unwrap_or(("", path));
+    let mut section = &mut file;
+    for name in sections.split('.').filter(|name| !name.is_empty()) {
+        section = &mut section[name];
+    }
+    let fields = section.as_object_mut().expect("a section");
+    match value {
+        Some(value) => fields.insert(last.to_owned(), value),
+        None => fields.remove(last),
+    };
+    json::read("cluster.json", &file.to_string())
+}
+
+fn check(path: &str, value: impl Into<Option<Value>>, expected: Expect) {
+    let error = damaged(path, value.into()).expect_err(path);
+    expected.assert_eq(&error.to_string());
+}
+
+#[test]
+fn every_damaged_value_is_refused_by_name() {
+    let mut paths = Vec::new();
+    numbers("", &parsed(SOUND), &mut |path, number| {
+        if number.get("value").is_some() {
+            paths.push(path.to_owned());
+        }
+    });
+    let bad: [Value; 5] = [Value::Null, "fast".into(), 0.into(), (-1).into(), true.into()];
+    for path in paths {
+        for value in &bad {
+            let error = damaged(&format!("{path}.value"), Some(value.clone())).expect_err(&path);
+            let start = format!("machine file `cluster.json`: `{path}.value` is ");
+            assert!(error.to_string().starts_with(&start), "{error}");
+        }
+        for part in ["value", "unit", "source"] {
+            let error = damaged(&format!("{path}.{part}"), None).expect_err(&path);
+            let start = format!("machine file `cluster.json`: `{path}.{part}` is nothing, expected ");
+            assert!(error.to_string().starts_with(&start), "{error}");
+        }
+        for unit in ["GB/s", "parsec", "", "ms"] {
+            let error = damaged(&format!("{path}.unit"), Some(unit.into())).expect_err(&path);
+            let start = format!("machine file `cluster.json`: `{path}.unit` is `\"{unit}\"`");
+            assert!(error.to_string().starts_with(&start), "{error}");
+        }
+        let error = damaged(&format!("{path}.source"), Some("  ".into())).expect_err(&path);
+        assert!(error.to_string().contains(&format!("`{path}.source` is `\"  \"`")), "{error}");
+        let error = damaged(&path, None).expect_err(&path).to_string();
+        let field = path.rsplit('.').next().unwrap_or_default();
+        assert!(error.contains(&format!("missing field `{field}`")), "{error}");
+    }
+}
+
+#[test]
+fn refusals_name_the_field_and_how_to_go_on() {
+    check(
+        "device.memory_bandwidth.value",
+        Value::from(-3.0),
+        expect![[
+            r#"machine file `cluster.json`: `device.memory_bandwidth.value` is `-3.0`, expected a finite number above 0"#
+        ]],
+    );
+    check(
+        "device.memory_bandwidth.unit",
+        Value::from("GB/s"),
+        expect![[
+            r#"machine file `cluster.json`: `device.memory_bandwidth.unit` is `"GB/s"`, expected `"B/s"`: state the value in that unit"#
+        ]],
+    );
+    check(
+        "device.memory_bandwidth.source",
+        Value::from(""),
+        expect![[
+            r#"machine file `cluster.json`: `device.memory_bandwidth.source` is `""`, expected where the number was read or how it was measured"#
+        ]],
+    );
+    check(
+        "device.memory_capacity.value",
+        Value::from(1.5),
+        expect![[
+            r#"machine file `cluster.json`: `device.memory_capacity.value` is `1.5`, expected a whole number from 1 to 2^53"#
+        ]],
+    );
+    check(
+        "device.memory_capacity.value",
+        Value::from(1e300),
+        expect![[
+            r#"machine file `cluster.json`: `device.memory_capacity.value` is `1e+300`, expected a whole number from 1 to 2^53"#
+        ]],
+    );
+    check(
+        "device.memory_capacity.value",
+        Value::from(1000),
+        expect![[
+            r#"machine file `cluster.json`: `device.memory_reserved` is 1.02 GB, expected less than `device.memory_capacity`, which is 1 kB"#
+        ]],
+    );
+    check(
+        "node.ring_share.value",
+        Value::from(1.1),
+        expect![[
+            r#"machine file `cluster.json`: `node.ring_share.value` is `1.1`, expected a number above 0 and at most 1"#
+        ]],
+    );
+    check(
+        "node.devices.value",
+        Value::from(4096),
+        expect![[r#"machine file `cluster.json`: `node.devices` is 4096, expected at most 1024"#]],
+    );
+    check(
+        "network.adapters.value",
+        Value::from(16),
+        expect![[
+            r#"machine file `cluster.json`: `network.adapters` is 16, expected at most `node.devices`, which is 8; count adapters that serve one device together as one"#
+        ]],
+    );
+    check(
+        "format",
+        Value::from(2),
+        expect![[r#"machine file `cluster.json`: has format 2, this program reads 1; calibrate anew"#]],
+    );
+    check(
+        "name",
+        Value::from(" "),
+        expect![[r#"machine file `cluster.json`: `name` is blank, expected the name of a device type"#]],
+    );
+    check(
+        "node.wiring.source",
+        Value::from(" "),
+        expect![[
+            r#"machine file `cluster.json`: `node.wiring.source` is a blank, expected where the wiring was read"#
+        ]],
+    );
+    check(
+        "node.wiring.links",
+        serde_json::json!([[0, 1, 1]]),
+        expect![[
+            r#"machine file `cluster.json`: `node.wiring` is a switch with `links`, expected none or kind `links`"#
+        ]],
+    );
+    let one = |link: [u64; 3]| serde_json::json!({"kind": "links", "links": [link], "source": "here"});
+    for link in [[0, 0, 1], [0, 8, 1], [0, 1, 0]] {
+        let error = damaged("node.wiring", Some(one(link))).expect_err("a bad link").to_string();
+        assert!(error.contains("expected two different devices below 8"), "{error}");
+    }
+    check(
+        "device.colour",
+        Value::from("green"),
+        expect![
+            "machine file `cluster.json`: unknown field `colour`, expected one of `memory_capacity`, `memory_reserved`, `memory_bandwidth`, `memory_efficiency`, `launch`, `vector_peak`, `matrix_peak`, `matrix_efficiency`, `matrix_half_work` at line 1 column 19, expected the fields of a machine file; `cost-models/machines/h100-80g.json` has them all"
+        ],
+    );
+}
+
+#[test]
+fn what_is_not_json_is_refused() {
+    let whole = text(SOUND).unwrap();
+    for text in ["", "{", "[]", "3", "null", "machine: h100", "{\"format\": NaN}"] {
+        let error = json::read("x.json", text).expect_err(text).to_string();
+        assert!(error.starts_with("machine file `x.json`: "), "{error}");
+    }
+    let nan = whole.replace("3.35e12", "NaN");
+    assert_ne!(nan, whole);
+    let error = json::read("x.json", &nan).expect_err("NaN is not JSON").to_string();
+    assert!(error.contains("at line 7 column"), "{error}");
+    let huge = whole.replace("3.35e12", "1e999");
+    let error = json::read("x.json", &huge).expect_err("no such number").to_string();
+    assert!(error.contains("number out of range at line 7"), "{error}");
+}
+
+#[test]
+fn reading_damaged_bytes_never_panics() {
+    let whole = text(SOUND).unwrap().as_bytes();
+    arbtest(|u| {
+        let mut bytes = whole.to_vec();
+        for _ in 0..u.int_in_range(1..=4)? {
+            let place = u.choose_index(bytes.len())?;
+            bytes[place] = u.arbitrary()?;
+        }
+        bytes.truncate(u.int_in_range(0..=bytes.len())?);
+        if let Err(error) = json::read("x.json", &String::from_utf8_lossy(&bytes)) {
+            assert!(error.to_string().len() > 30);
+        }
+        Ok(())
+    });
+}
+
+fn measurements() -> Measurements {
+    use crate::units::{Bytes, BytesPerSecond, Flops, FlopsPerSecond, Seconds};
+    Measurements {
+        memory_capacity: Bytes(4_000_000_000),
+        memory_reserved: Bytes(10_000_000),
+        memory_bandwidth: BytesPerSecond(2e10),
+        launch: Seconds(1e-6),
+        vector_peak: FlopsPerSecond(1e10),
+        matrix_f64: FlopsPerSecond(5e10),
+        matrix_f32: FlopsPerSecond(1e11),
+        matrix_integer: FlopsPerSecond(2e9),
+        matrix_half_work: Flops(1e5),
+        link_bandwidth: BytesPerSecond(1e10),
+        hop: Seconds(2e-5),
+        half_size: Bytes(100_000),
+    }
+}
+
+#[test]
+fn a_measured_host_is_a_machine_file_like_any_other() {
+    let host = host("laptop", &measurements(), "ledger/laptop.jsonl, line 1").unwrap();
+    let host = json::read("laptop.json", &json::write(&host)).unwrap();
+    assert_eq!(host.name, "laptop");
+    assert_eq!(host.device.memory_bandwidth.source(), "ledger/laptop.jsonl, line 1");
+    assert_eq!(host.usable_memory(), Bytes(3_990_000_000));
+    let error = host.clone().with_devices(1025).expect_err("too many");
+    assert_eq!(error, SizeError::TooMany(1025));
+    assert_eq!(host.with_devices(6).unwrap().devices_per_node(), 6);
+}
+
+#[test]
+fn measurements_without_a_source_are_no_machine() {
+    assert_eq!(host("laptop", &measurements(), " "), Err(MeasureError::Source));
+    assert_eq!(host("", &measurements(), "here"), Err(MeasureError::Name));
+}
+
+#[test]
+fn a_single_host_does_not_grow_into_a_cluster() {
+    let mut machine = named("h100-80g-8x").unwrap();
+    machine.network = None;
+    assert_eq!(
+        machine.with_devices(16).expect_err("no network").to_string(),
+        "a machine of 16 devices, expected 1 to 8: it is a single host, its file has no `network`"
+    );
+}

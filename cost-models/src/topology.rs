@@ -1,0 +1,293 @@
+//! Devices, switches, network adapters and the links between them; what a group of ranks has.
+//!
+//! The graph says which place is joined to which and at what rate in one direction. What a
+//! collective operation needs to know of a group of ranks is derived from it as a [`Group`].
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use petgraph::graph::{NodeIndex, UnGraph};
+
+use crate::machine::{Machine, Wiring};
+use crate::units::{BytesPerSecond, exact};
+
+/// Something that links join.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// The device of a rank.
+    Device(u64),
+    /// What joins the devices of a node.
+    Switch(u64),
+    /// The host of a node, through which devices without a link reach each other.
+    Host(u64),
+    /// A network adapter: the node and its place in it.
+    Adapter(u64, u64),
+    /// What joins the adapters of all nodes.
+    Fabric,
+}
+
+/// The places of a machine and the rates at which they are joined, in one direction.
+#[derive(Clone, Debug)]
+pub struct Topology {
+    graph: UnGraph<Place, BytesPerSecond>,
+    /// The place of each rank's device.
+    devices: Vec<NodeIndex>,
+    devices_per_node: u64,
+}
+
+/// What a set of ranks that communicate with each other have between them.
+///
+/// All groups of the same form communicate at the same time: those that share an adapter share
+/// its rate equally.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Group {
+    /// The number of ranks.
+    pub size: u64,
+    /// The number of nodes that they are in.
+    pub nodes: u64,
+    /// Ranks in the node that has fewest of them.
+    pub ranks_per_node: u64,
+    /// How ranks of the same node reach each other; `None` if no node has two.
+    pub inside: Option<Inside>,
+    /// Rate at which the group's ranks of one node reach other nodes, together, over all the
+    /// adapters that are theirs (bytes per second); `None` if there is one node.
+    pub across: Option<BytesPerSecond>,
+}
+
+/// Peak rates between the ranks of a group in the same node (bytes per second).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Inside {
+    /// What every rank can send around rings, over all its links to other ranks of the group.
+    pub ring: BytesPerSecond,
+    /// What a rank can send to the next one of the group.
+    pub pair: BytesPerSecond,
+    /// What every rank can send when all send to all.
+    pub exchange: BytesPerSecond,
+}
+
+/// Why ranks are not a group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum GroupError {
+    /// There are no ranks.
+    Empty,
+    /// A rank that the machine lacks.
+    Rank {
+        /// The rank.
+        rank: u64,
+        /// How many the machine has.
+        devices: u64,
+    },
+    /// A rank that is in the group twice.
+    Twice(u64),
+}
+
+impl Topology {
+    /// The topology of `machine`.
+    #[must_use]
+    pub fn of(machine: &Machine) -> Self {
+        let mut graph = UnGraph::new_undirected();
+        let devices: Vec<_> =
+            (0..machine.devices()).map(|rank| graph.add_node(Place::Device(rank))).collect();
+        let devices_per_node = machine.devices_per_node();
+        let mut topology = Self { graph, devices, devices_per_node };
+        for node in 0..machine.nodes() {
+            topology.join_devices(machine, node);
+        }
+        if machine.nodes() > 1 {
+            topology.join_nodes(machine);
+        }
+        topology
+    }
+
+    /// The places and links, for looking at.
+    #[must_use]
+    pub fn graph(&self) -> &UnGraph<Place, BytesPerSecond> {
+        &self.graph
+    }
+
+    /// The node that a rank is in.
+    #[must_use]
+    pub fn node_of(&self, rank: u64) -> u64 {
+        rank / self.devices_per_node
+    }
+
+    /// What `ranks` have between them. Their order is the order of the ring.
+    pub fn group(&self, ranks: &[u64]) -> Result<Group, GroupError> {
+        let mut seen = vec![false; self.devices.len()];
+        let mut nodes: BTreeMap<u64, Vec<NodeIndex>> = BTreeMap::new();
+        for &rank in ranks {
+            let lacking = GroupError::Rank { rank, devices: exact_len(self.devices.len()) };
+            let index = usize::try_from(rank).ok().filter(|index| *index < seen.len());
+            let index = index.ok_or(lacking)?;
+            if std::mem::replace(&mut seen[index], true) {
+                return Err(GroupError::Twice(rank));
+            }
+            nodes.entry(self.node_of(rank)).or_default().push(self.devices[index]);
+        }
+        let fewest = nodes.values().map(Vec::len).min().ok_or(GroupError::Empty)?;
+        let inside = nodes.values().filter(|members| members.len() > 1);
+        let inside = inside.map(|members| self.inside(members)).reduce(slower);
+        let across = nodes.values().map(|members| self.across(members)).reduce(BytesPerSecond::min);
+        Ok(Group {
+            size: exact_len(ranks.len()),
+            nodes: exact_len(nodes.len()),
+            ranks_per_node: exact_len(fewest),
+            inside,
+            across: across.filter(|_| nodes.len() > 1),
+        })
+    }
+
+    fn devices_of(&self, node: u64) -> impl Iterator<Item = NodeIndex> + use<> {
+        let first = node * self.devices_per_node;
+        let devices: Vec<_> = (first..first + self.devices_per_node)
+            .filter_map(|rank| self.devices.get(usize::try_from(rank).ok()?).copied())
+            .collect();
+        devices.into_iter()
+    }
+
+    /// Adds the switch or the links of a node, and its host.
+    fn join_devices(&mut self, machine: &Machine, node: u64) {
+        let members: Vec<_> = self.devices_of(node).collect();
+        let link = machine.node.link_bandwidth.value;
+        match &machine.node.wiring.value {
+            Wiring::Switch => {
+                let switch = self.graph.add_node(Place::Switch(node));
+                for &device in &members {
+                    self.graph.add_edge(device, switch, link);
+                }
+            }
+            Wiring::Links(links) => {
+                let member = |place: u64| members.get(usize::try_from(place).ok()?).copied();
+                for joined in links {
+                    if let [Some(from), Some(to)] = joined.ends.map(member) {
+                        self.graph.add_edge(from, to, exact(joined.lanes) * link);
+                    }
+                }
+            }
+        }
+        let host = self.graph.add_node(Place::Host(node));
+        for &device in &members {
+            self.graph.add_edge(device, host, machine.node.host_bandwidth.value);
+        }
+    }
+
+    /// Adds the fabric, and to each node its adapters, each with an equal run of the devices.
+    fn join_nodes(&mut self, machine: &Machine) {
+        let Some(network) = &machine.network else { return };
+        let fabric = self.graph.add_node(Place::Fabric);
+        let rate = network.adapter_bandwidth.value;
+        let count = network.adapters.value.0;
+        for node in 0..machine.nodes() {
+            let adapters: Vec<_> =
+                (0..count).map(|place| self.graph.add_node(Place::Adapter(node, place))).collect();
+            for &adapter in &adapters {
+                self.graph.add_edge(adapter, fabric, rate);
+            }
+            for (place, device) in (0..).zip(self.devices_of(node)) {
+                let nearest = usize::try_from(place * count / self.devices_per_node);
+                let nearest = nearest.ok().and_then(|place| adapters.get(place));
+                if let Some(&adapter) = nearest {
+                    self.graph.add_edge(device, adapter, rate);
+                }
+            }
+        }
+    }
+
+    /// Rates between at least two devices of one node.
+    fn inside(&self, members: &[NodeIndex]) -> Inside {
+        let ring = members.iter().map(|&device| self.to_all(device, members));
+        let next = members.iter().cycle().skip(1);
+        let pair = members.iter().zip(next).map(|(&from, &to)| self.between(from, to));
+        let every = members.iter().flat_map(|&from| {
+            let others = members.iter().filter(move |&&to| to != from);
+            others.map(move |&to| self.joined(from, to))
+        });
+        let all_joined = every.into_iter().all(|joined| joined.is_some());
+        let ring = lowest(ring);
+        let host = lowest(members.iter().map(|&device| self.to_host(device)));
+        Inside { ring, pair: lowest(pair), exchange: if all_joined { ring } else { host } }
+    }
+
+    /// Rate at which a device can send to `members` together: its port on the switch, or the sum
+    /// of its links to them, or its path through the host if it has no links to them.
+    fn to_all(&self, device: NodeIndex, members: &[NodeIndex]) -> BytesPerSecond {
+        if let Some(port) = self.port(device) {
+            return port;
+        }
+        let links = members.iter().filter_map(|&other| self.joined(device, other));
+        links.reduce(|sum, rate| sum + rate).unwrap_or_else(|| self.to_host(device))
+    }
+
+    /// Rate at which a device can send to another of its node.
+    fn between(&self, from: NodeIndex, to: NodeIndex) -> BytesPerSecond {
+        self.joined(from, to).unwrap_or_else(|| self.to_host(from).min(self.to_host(to)))
+    }
+
+    /// Rate of the links or the switch between two devices; `None` if there is neither.
+    fn joined(&self, from: NodeIndex, to: NodeIndex) -> Option<BytesPerSecond> {
+        let link = self.graph.find_edge(from, to).map(|edge| self.graph[edge]);
+        link.or_else(|| Some(self.port(from)?.min(self.port(to)?)))
+    }
+
+    /// Rate between a device and the switch of its node, if that has one.
+    fn port(&self, device: NodeIndex) -> Option<BytesPerSecond> {
+        self.rate_to(device, |place| matches!(place, Place::Switch(_)))
+    }
+
+    fn to_host(&self, device: NodeIndex) -> BytesPerSecond {
+        self.rate_to(device, |place| matches!(place, Place::Host(_)))
+            .expect("every device is joined to its host when the topology is made")
+    }
+
+    fn rate_to(&self, device: NodeIndex, is: fn(&Place) -> bool) -> Option<BytesPerSecond> {
+        let mut near = self.graph.neighbors(device);
+        let place = near.find(|&place| is(&self.graph[place]))?;
+        self.graph.find_edge(device, place).map(|edge| self.graph[edge])
+    }
+
+    /// Rate at which devices of one node reach other nodes: the sum of their parts of adapters.
+    fn across(&self, members: &[NodeIndex]) -> BytesPerSecond {
+        let parts = members.iter().filter_map(|&device| {
+            let mut near = self.graph.neighbors(device);
+            let adapter = near.find(|&place| matches!(self.graph[place], Place::Adapter(..)))?;
+            let rate = self.graph.find_edge(device, adapter).map(|edge| self.graph[edge])?;
+            let devices = self.graph.neighbors(adapter);
+            let sharing = devices.filter(|&place| matches!(self.graph[place], Place::Device(_)));
+            Some((1.0 / exact(exact_len(sharing.count()))) * rate)
+        });
+        parts.fold(BytesPerSecond(0.0), |sum, part| sum + part)
+    }
+}
+
+fn lowest(rates: impl Iterator<Item = BytesPerSecond>) -> BytesPerSecond {
+    rates.reduce(BytesPerSecond::min).expect("a node of a group has a member")
+}
+
+fn slower(one: Inside, other: Inside) -> Inside {
+    Inside {
+        ring: one.ring.min(other.ring),
+        pair: one.pair.min(other.pair),
+        exchange: one.exchange.min(other.exchange),
+    }
+}
+
+fn exact_len(length: usize) -> u64 {
+    u64::try_from(length).expect("a length fits 64 bits")
+}
+
+impl fmt::Display for GroupError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Empty => write!(f, "a group without ranks, expected at least 1"),
+            Self::Rank { rank, devices } => {
+                write!(f, "rank {rank} in a group, expected a rank below {devices}")
+            }
+            Self::Twice(rank) => write!(f, "rank {rank} twice in a group, expected it once"),
+        }
+    }
+}
+
+impl std::error::Error for GroupError {}
+
+#[cfg(test)]
+mod tests;
