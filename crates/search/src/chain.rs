@@ -18,9 +18,10 @@ mod segment;
 
 pub use flat::Flat;
 pub use product::{Powers, product};
+use relax::MOST_PAIRS;
 pub(crate) use relax::{Goal, Prices, Relaxation};
 
-use crate::problem::{Problem, Proof};
+use crate::problem::{Problem, Proof, real_size};
 
 /// Segments in sequence, and values that all blocks use.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -130,6 +131,14 @@ impl Chain {
             resident: globals + segments().map(resident).sum::<u64>(),
             live: segments().map(live).collect(),
         }
+    }
+
+    /// Whether a table over the states of two neighbouring boundaries is small enough.
+    pub(crate) fn has_small_boundaries(&self) -> bool {
+        self.segments.iter().all(|segment| {
+            let domain = |&node: &usize| real_size(segment.problem.times[node].len());
+            segment.entry.iter().chain(&segment.exit).map(domain).product::<f64>() <= MOST_PAIRS
+        })
     }
 
     /// Whether neighbouring blocks agree on their boundary and all of them on the globals.

@@ -1,10 +1,20 @@
 //! A space and prices to the cheapest plan, with a proof.
 //!
 //! - [`problem`] — what is minimised and under which bound, in plain numbers
-//! - [`eliminate`] — the least time exactly, by bucket elimination
 //! - [`exhaustive`] — the least time by trying everything
+//! - [`eliminate`] — the least time exactly, by bucket elimination, memory left aside
+//! - [`chain`] — blocks that repeat, joined at their boundaries
+//! - [`bound`] — the least time under a bound on memory, by multipliers, with a proof
+//! - [`ilp`] — the same by an integer linear program, the second opinion
+
+pub mod problem;
+
+pub mod exhaustive;
+
+pub mod eliminate;
 
 pub mod chain;
-pub mod eliminate;
-pub mod exhaustive;
-pub mod problem;
+
+pub mod bound;
+
+pub mod ilp;

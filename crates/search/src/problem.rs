@@ -136,6 +136,9 @@ pub enum SearchError {
         /// What there is (bytes).
         capacity: u64,
     },
+    /// No choice of the globals was found that leaves anything allowed. This does not prove that
+    /// there is none.
+    GlobalsNotFound,
     /// The nodes depend on each other so closely that elimination needs too large a table.
     TooWide {
         /// Entries of the largest table.
@@ -169,6 +172,9 @@ impl fmt::Display for SearchError {
                  {} too few",
                 found.saturating_sub(*capacity)
             ),
+            Self::GlobalsNotFound => {
+                write!(out, "no choice of the globals found that is allowed, nor a proof of none")
+            }
             Self::TooWide { entries, limit } => {
                 write!(out, "elimination needs a table of {entries} entries, the limit is {limit}")
             }

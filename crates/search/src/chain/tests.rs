@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::exhaustive::{self, advance};
+use crate::problem::real;
 use crate::problem::tests::{Dice, close, random};
 
 /// A random chain of up to five blocks, small enough to search exhaustively.
@@ -67,10 +68,10 @@ fn random_prices(dice: &mut Dice, chain: &Chain) -> Prices {
 /// What choices cost at given prices, by the definitions.
 fn cost(chain: &Chain, prices: &Prices, goal: Goal, choices: &ChainChoices) -> f64 {
     let usage = chain.usage(choices);
-    let mut cost = goal.of(chain.time(choices)) + prices.resident * usage.resident as f64;
+    let mut cost = goal.of(chain.time(choices)) + prices.resident * real(usage.resident);
     for (prices, blocks) in prices.live.iter().zip(&usage.live) {
         for block in blocks {
-            cost += prices.iter().zip(block).map(|(price, &live)| price * live as f64).sum::<f64>();
+            cost += prices.iter().zip(block).map(|(price, &live)| price * real(live)).sum::<f64>();
         }
     }
     cost

@@ -83,7 +83,7 @@ fn fill(node: usize, joined: &[BTreeSet<usize>]) -> f64 {
     let neighbours = &joined[node];
     let missing =
         |&at: &usize| neighbours.range(at + 1..).filter(|other| !joined[at].contains(other)).count();
-    real_size(neighbours.iter().map(|at| missing(at)).sum())
+    real_size(neighbours.iter().map(missing).sum())
 }
 
 fn first_least(left: &BTreeSet<usize>, scores: &[(f64, f64)]) -> Option<usize> {

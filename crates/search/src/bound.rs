@@ -1,0 +1,227 @@
+//! The least time under a bound on memory, by multipliers: a solution and a proven lower bound.
+//!
+//! ```text
+//! L(μ) = min_x  time(x)  +  Σ_p μ_p (resident(x) + mean over blocks of live_p(x) − capacity)
+//! ```
+//!
+//! is a lower bound for every μ ≥ 0, and each L(μ) is one exact minimisation without a bound on
+//! memory. The blocks of a segment share their multipliers, which keeps them equal. Each minimum
+//! found is repaired until it fits, then improved step by step. Everything is counted, nothing is
+//! timed.
+
+mod feasible;
+mod multipliers;
+mod repair;
+
+use crate::chain::{Chain, ChainChoices, ChainSolution, Flat, Goal, Prices, Relaxation};
+use crate::ilp;
+use crate::problem::{Place, Problem, Proof, SearchError, Solution, real, real_size};
+
+/// A relative gap that counts as none for the purpose of stopping; it is reported all the same.
+pub const GAP: f64 = 1e-4;
+
+/// The most variables of an integer program that is tried in order to close a gap.
+const SMALL: usize = 400;
+
+/// A relative gap that rounding alone explains.
+const EXACT: f64 = 1e-11;
+
+/// What a search knows so far.
+struct Search<'a> {
+    chain: &'a Chain,
+    flat: &'a Flat,
+    relaxation: Relaxation<'a>,
+    rows: Vec<Place>,
+    capacity: u64,
+    /// The best assignment of the flat problem that fits, and its time.
+    best: Option<(Vec<usize>, f64)>,
+    /// No assignment that fits takes less time.
+    bound: f64,
+    /// The least peak of any assignment seen, and its place.
+    nearest: Option<(u64, Place)>,
+}
+
+/// The assignment of least time whose memory fits, as far as can be told.
+pub fn solve(problem: &Problem, capacity: u64) -> Result<Solution, SearchError> {
+    let chain = Chain::from(problem.clone());
+    let flat = chain.flat();
+    let (choices, time, proof) = search(&chain, &flat, capacity)?.closed()?;
+    Ok(Solution { choices, time, proof })
+}
+
+/// The choices of least time for a chain whose memory fits, as far as can be told.
+///
+/// If the boundaries have too many states for a table over pairs of them, the chain is solved as
+/// one flat problem.
+pub fn solve_chain(chain: &Chain, capacity: u64) -> Result<ChainSolution, SearchError> {
+    let flat = chain.flat();
+    let (choices, time, proof) = if chain.has_small_boundaries() {
+        search(chain, &flat, capacity)?.closed()?
+    } else {
+        let whole = Chain::from(flat.problem.clone());
+        search(&whole, &whole.flat(), capacity)?.closed()?
+    };
+    Ok(ChainSolution { choices: flat.unfold(&choices), time, proof })
+}
+
+/// An assignment of the flat problem, its time and what is proven about it.
+type Answer = Result<(Vec<usize>, f64, Proof), SearchError>;
+
+fn search<'a>(chain: &'a Chain, flat: &'a Flat, capacity: u64) -> Result<Search<'a>, SearchError> {
+    let mut search = Search {
+        chain,
+        flat,
+        relaxation: Relaxation::new(chain),
+        rows: rows(chain),
+        capacity,
+        best: None,
+        bound: f64::NEG_INFINITY,
+        nearest: None,
+    };
+    let free = search.minimise(Goal::Time, &vec![0.0; search.rows.len()])?;
+    search.bound = free.bound;
+    if let Some(choices) = &free.choices {
+        search.offer(choices);
+    }
+    if search.gap() > GAP {
+        feasible::find(&mut search)?;
+        multipliers::ascend(&mut search, free)?;
+    }
+    Ok(search)
+}
+
+/// A minimum at given multipliers.
+struct Minimum {
+    choices: Option<ChainChoices>,
+    /// `L(μ)`: a lower bound.
+    bound: f64,
+    /// For each row, by how much of the capacity its mean over the blocks exceeds it.
+    excess: Vec<f64>,
+}
+
+impl Search<'_> {
+    /// Minimises at multipliers in cost per capacity, one for each row.
+    fn minimise(&self, goal: Goal, multipliers: &[f64]) -> Result<Minimum, SearchError> {
+        let capacity = real(self.capacity.max(1));
+        let mut prices = Prices {
+            resident: multipliers.iter().sum::<f64>() / capacity,
+            live: self.chain.segments.iter().map(|at| vec![0.0; at.problem.windows.len()]).collect(),
+        };
+        for (row, multiplier) in self.rows.iter().zip(multipliers) {
+            let count = real_size(self.chain.segments[row.segment].count);
+            if let Some(price) = prices.live[row.segment].get_mut(row.window) {
+                *price = multiplier / count / capacity;
+            }
+        }
+        let relaxed = self.relaxation.minimise(goal, &prices)?;
+        if relaxed.bound.is_infinite() {
+            return Err(SearchError::Contradiction);
+        }
+        let paid = multipliers.iter().sum::<f64>() * real(self.capacity) / capacity;
+        // What rounding may have added.
+        let rounding = 1e-12 * (relaxed.bound.abs() + paid);
+        let excess = relaxed.choices.as_ref().map_or_else(Vec::new, |at| self.excess(at));
+        Ok(Minimum { choices: relaxed.choices, bound: relaxed.bound - paid - rounding, excess })
+    }
+
+    fn excess(&self, choices: &ChainChoices) -> Vec<f64> {
+        let usage = self.chain.usage(choices);
+        let capacity = real(self.capacity);
+        let excess = |row: &Place| {
+            let blocks = &usage.live[row.segment];
+            let live: u64 = blocks.iter().map(|windows| windows[row.window]).sum();
+            let mean = real(live) / real_size(blocks.len());
+            (real(usage.resident) + mean - capacity) / capacity.max(1.0)
+        };
+        self.rows.iter().map(excess).collect()
+    }
+
+    /// Takes choices, repaired and improved, if they are better than what there is.
+    fn offer(&mut self, choices: &ChainChoices) {
+        self.look_at(choices);
+        let problem = &self.flat.problem;
+        let choices = self.flat.fold(choices);
+        let Some(choices) = repair::repair(problem, self.capacity, choices) else { return };
+        let time = problem.time(&choices);
+        if time < self.best.as_ref().map_or(f64::INFINITY, |(_, best)| *best) {
+            self.best = Some((choices, time));
+        }
+    }
+
+    fn look_at(&mut self, choices: &ChainChoices) {
+        let usage = self.chain.usage(choices);
+        let peak = usage.peak();
+        if self.nearest.is_some_and(|(nearest, _)| nearest <= peak) {
+            return;
+        }
+        let place = |(segment, blocks): (usize, &Vec<Vec<u64>>)| {
+            let at_peak = |live: &u64| usage.resident + live == peak;
+            let window = blocks.iter().find_map(|windows| windows.iter().position(at_peak));
+            window.map(|window| Place { segment, window })
+        };
+        if let Some(place) = usage.live.iter().enumerate().find_map(place) {
+            self.nearest = Some((peak, place));
+        }
+    }
+
+    /// The relative distance from the best time to the bound, infinite if nothing was found.
+    fn gap(&self) -> f64 {
+        match &self.best {
+            Some((_, time)) => (time - self.bound) / time.abs().max(f64::MIN_POSITIVE),
+            None => f64::INFINITY,
+        }
+    }
+
+    /// The answer, after an integer program if that is small enough to close the gap.
+    fn closed(self) -> Answer {
+        let problem = &self.flat.problem;
+        if self.gap() > EXACT && ilp::variables(problem) <= SMALL {
+            match ilp::solve(problem, self.capacity) {
+                Ok(Solution { choices, time, proof }) => return Ok((choices, time, proof)),
+                Err(refusal) if self.best.is_none() => return Err(refusal),
+                Err(_) => {}
+            }
+        }
+        self.answer()
+    }
+
+    /// The answer as it is.
+    fn answer(self) -> Answer {
+        let exact = self.gap() <= EXACT;
+        match (self.best, self.nearest) {
+            (Some((choices, time)), _) if exact => Ok((choices, time, Proof::Optimal)),
+            (Some((choices, time)), _) => Ok((choices, time, Proof::Gap { lower_bound: self.bound })),
+            (None, Some((found, place))) => {
+                Err(SearchError::NothingFound { place, found, capacity: self.capacity })
+            }
+            (None, None) => Err(SearchError::GlobalsNotFound),
+        }
+    }
+}
+
+/// All windows but those that never hold more than another one of their segment.
+fn rows(chain: &Chain) -> Vec<Place> {
+    let mut rows = Vec::new();
+    for (segment, at) in chain.segments.iter().enumerate() {
+        let windows = &at.problem.windows;
+        let less = |a: usize, b: usize| {
+            let mut rest = windows[b].held.clone();
+            let all = windows[a].held.iter().all(|held| {
+                let found = rest.iter().position(|other| other == held);
+                found.map(|found| rest.swap_remove(found)).is_some()
+            });
+            all && windows[a].constant <= windows[b].constant
+        };
+        for window in 0..windows.len().max(1) {
+            let mut others = (0..windows.len()).filter(|&other| other != window);
+            let needless = others.any(|b| less(window, b) && (b < window || !less(b, window)));
+            if !needless {
+                rows.push(Place { segment, window });
+            }
+        }
+    }
+    rows
+}
+
+#[cfg(test)]
+mod tests;
