@@ -6,6 +6,8 @@
 
 use std::fmt;
 
+use planner_ir::DType;
+
 use crate::known::{Count, Known};
 use crate::units::{Bytes, BytesPerSecond, Flops, FlopsPerSecond, Ratio, Seconds};
 
@@ -234,6 +236,12 @@ impl Machine {
         Ok(self)
     }
 
+    /// The name with the number of devices, as [`shipped::named`] takes it.
+    #[must_use]
+    pub fn full_name(&self) -> String {
+        format!("{}-{}x", self.name, self.devices)
+    }
+
     /// Memory of a device that a program can use (bytes).
     #[must_use]
     pub fn usable_memory(&self) -> Bytes {
@@ -260,6 +268,32 @@ impl Precision {
     /// Every precision.
     pub const ALL: [Self; 6] = [Self::F64, Self::F32, Self::Tf32, Self::F16, Self::Bf16, Self::Integer];
 
+    /// The arithmetic of a product of elements of this type; 32-bit numbers are not shortened.
+    #[must_use]
+    pub fn of(elements: DType) -> Self {
+        match elements {
+            DType::F64 => Self::F64,
+            DType::F32 => Self::F32,
+            DType::F16 => Self::F16,
+            DType::BF16 => Self::Bf16,
+            DType::I64 | DType::I32 | DType::I16 | DType::I8 => Self::Integer,
+            DType::U64 | DType::U32 | DType::U16 | DType::U8 | DType::Bool => Self::Integer,
+        }
+    }
+
+    /// The name in text.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::F64 => "f64",
+            Self::F32 => "f32",
+            Self::Tf32 => "tf32",
+            Self::F16 => "f16",
+            Self::Bf16 => "bf16",
+            Self::Integer => "integer",
+        }
+    }
+
     /// The size of an element in memory (bytes); for integers, of the widest.
     #[must_use]
     pub fn element(self) -> Bytes {
@@ -268,6 +302,36 @@ impl Precision {
             Self::F32 | Self::Tf32 => Bytes(4),
             Self::F16 | Self::Bf16 => Bytes(2),
         }
+    }
+}
+
+/// What there is of what, a line each: nodes, memory, arithmetic, links, network.
+impl fmt::Display for Machine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { device, node, network, .. } = self;
+        let (nodes, each) = (self.nodes(), self.devices_per_node());
+        let plural = if nodes == 1 { "" } else { "s" };
+        writeln!(f, "{}: {nodes} node{plural} of {each}", self.full_name())?;
+        let usable = self.usable_memory();
+        let capacity = device.memory_capacity.value;
+        let rate = device.memory_bandwidth.value;
+        writeln!(f, "  memory    {usable} of {capacity} usable, {rate}")?;
+        let peaks = Precision::ALL
+            .map(|precision| format!("{} {}", precision.name(), device.matrix_peak.at(precision).value));
+        writeln!(f, "  products  {}", peaks.join(", "))?;
+        let link = node.link_bandwidth.value;
+        match &node.wiring.value {
+            Wiring::Switch => write!(f, "  links     {link} per device, switched")?,
+            Wiring::Links(links) => {
+                let lanes: u64 = links.iter().map(|link| link.lanes).sum();
+                write!(f, "  links     {lanes} of {link} in a full node")?;
+            }
+        }
+        if let Some(network) = network {
+            let rate = network.adapter_bandwidth.value;
+            write!(f, "\n  network   {} adapters of {rate} in a full node", network.adapters.value)?;
+        }
+        Ok(())
     }
 }
 

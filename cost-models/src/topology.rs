@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use petgraph::graph::{NodeIndex, UnGraph};
+use planner_ir::{AxisId, Mesh};
 
 use crate::machine::{Machine, Wiring};
 use crate::units::{BytesPerSecond, exact};
@@ -135,6 +136,25 @@ impl Topology {
             inside,
             across: across.filter(|_| nodes.len() > 1),
         })
+    }
+
+    /// The groups along `axes` of a mesh of the machine's ranks, each kind once.
+    ///
+    /// All of them communicate at the same time, so that the slowest kind says how long it takes.
+    /// There is more than one kind if some groups cross the border of a node and some do not.
+    pub fn along(&self, mesh: &Mesh, axes: &[AxisId]) -> Result<Vec<Group>, GroupError> {
+        let mut kinds: Vec<Group> = Vec::new();
+        let is_first = |device: &u64| {
+            let coordinates = mesh.coordinates(*device);
+            axes.iter().all(|axis| coordinates[axis.0] == 0)
+        };
+        for device in (0..mesh.devices()).filter(is_first) {
+            let group = self.group(&mesh.group(device, axes))?;
+            if !kinds.contains(&group) {
+                kinds.push(group);
+            }
+        }
+        Ok(kinds)
     }
 
     fn devices_of(&self, node: u64) -> impl Iterator<Item = NodeIndex> + use<> {

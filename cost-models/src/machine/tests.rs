@@ -90,6 +90,34 @@ fn a_name_says_how_many_devices_and_nodes() {
 }
 
 #[test]
+fn the_text_of_a_machine_says_what_there_is() {
+    expect![[r#"
+        h100-80g-64x: 8 nodes of 8
+          memory    83.9 GB of 84.9 GB usable, 3.35 TB/s
+          products  f64 67 TFLOP/s, f32 67 TFLOP/s, tf32 495 TFLOP/s, f16 989 TFLOP/s, bf16 989 TFLOP/s, integer 33.5 TFLOP/s
+          links     450 GB/s per device, switched
+          network   8 adapters of 50 GB/s in a full node"#]]
+    .assert_eq(&named("h100-80g-64x").unwrap().to_string());
+    expect![[r#"
+        v100-16g-2x: 1 node of 2
+          memory    15.9 GB of 16.9 GB usable, 900 GB/s
+          products  f64 7.8 TFLOP/s, f32 15.7 TFLOP/s, tf32 15.7 TFLOP/s, f16 125 TFLOP/s, bf16 15.7 TFLOP/s, integer 15.7 TFLOP/s
+          links     24 of 25 GB/s in a full node
+          network   4 adapters of 12.5 GB/s in a full node"#]]
+    .assert_eq(&named("v100-16g-2x").unwrap().to_string());
+}
+
+#[test]
+fn every_element_type_has_an_arithmetic_no_narrower_than_itself() {
+    for elements in planner_ir::DType::ALL {
+        let precision = Precision::of(elements);
+        assert!(precision.element() >= Bytes(elements.bytes()), "{elements:?}");
+    }
+    assert_eq!(Precision::of(planner_ir::DType::BF16), Precision::Bf16);
+    assert_eq!(Precision::of(planner_ir::DType::F32), Precision::F32);
+}
+
+#[test]
 fn a_wrong_name_says_what_a_name_is() {
     let check = |name: &str, expected: Expect| {
         expected.assert_eq(&named(name).expect_err(name).to_string());

@@ -74,6 +74,27 @@ fn a_group_over_nodes_has_as_many_adapters_as_ranks_in_a_node() {
 }
 
 #[test]
+fn groups_along_mesh_axes_are_found_and_each_kind_once() {
+    let cluster = topology("h100-80g-64x");
+    let along = |mesh: &str, axes: &[usize]| {
+        let mesh = Mesh::parse(mesh).unwrap_or_else(|error| panic!("{error}"));
+        let axes: Vec<AxisId> = axes.iter().copied().map(AxisId).collect();
+        let kinds = cluster.along(&mesh, &axes).unwrap();
+        kinds.iter().map(|group| (group.size, group.nodes, group.ranks_per_node)).collect::<Vec<_>>()
+    };
+    assert_eq!(along("data=8,model=8", &[1]), [(8, 1, 8)]);
+    assert_eq!(along("data=8,model=8", &[0]), [(8, 8, 1)]);
+    assert_eq!(along("data=8,model=8", &[0, 1]), [(64, 8, 8)]);
+    assert_eq!(along("data=16,model=4", &[0]), [(16, 8, 2)]);
+    assert_eq!(along("data=8,model=8", &[]), [(1, 1, 1)]);
+    // Groups of three: ranks 0 1 2 and 3 4 5 are in the first node, 6 7 8 are not.
+    assert_eq!(along("data=5,model=3", &[1]), [(3, 1, 3), (3, 2, 1)]);
+    let large = Mesh::parse("a=9,b=8").unwrap();
+    let error = cluster.along(&large, &[AxisId(1)]).expect_err("72 devices");
+    assert_eq!(error, GroupError::Rank { rank: 64, devices: 64 });
+}
+
+#[test]
 fn devices_that_share_an_adapter_share_its_rate() {
     // 4 adapters of 12.5 GB/s for 8 devices.
     let cluster = topology("v100-32g-16x");
