@@ -1,1 +1,23 @@
 //! The code that devices run: what each operation means on a processor.
+//!
+//! A kernel computes a *block*: the shapes are those of the operands and results that it is
+//! given, and their spans say where the blocks lie in the whole values. Numbers narrower than
+//! 32 bits are computed in f32, and integers in 64 bits, and rounded or cut once.
+
+mod array; // values in memory
+mod error; // why an operation could not be computed
+mod compute; // which kernel computes an operation, on blocks and on whole values
+mod number; // the numbers that kernels compute with
+mod widen; // stored elements to such numbers and back
+mod wide; // loops compiled for the widest vectors of the processor
+mod nest; // nested loops over strided memory
+mod approximate; // exp, tanh, erf and what is made of them, for vectors
+mod cast; // conversion of elements
+mod elementwise; // functions of one, two and three elements
+mod movement; // the same elements in other places
+mod indexing; // elements at places that are data
+mod generate; // values made of nothing: constants, ranges, random masks
+
+pub use array::{Array, Element, Span, Tensor, TensorMut};
+pub use compute::{compute, evaluate};
+pub use error::KernelError;
