@@ -1,0 +1,243 @@
+//! The space of partitioned programs equal to a graph, built by e-graph.
+//!
+//! A class of the e-graph is *what each device holds*: a value in a layout, or the work of an
+//! operation in a partition. Two families of rules make new terms equal to what is there:
+//!
+//! - **partition**: an operation, split further along one of its loops over one more axis, on
+//!   operands held accordingly, makes its results in other layouts (`rules::partition`);
+//! - **moves**: a value held in one layout, moved, is the value held in another (`rules::moves`).
+//!
+//! Both are derived from the operations' loops; none names an operation. The class analysis
+//! carries what a class denotes, and a merge of classes that denote different things is reported
+//! as an error of ours. The space handed on is plain data: which layouts a value may have, which
+//! partitions an operation, and which single moves lead from layout to layout.
+
+mod offsets; // where along a dimension a split may begin
+mod rules; // what is equal to what
+mod term; // the e-graph's language and what its classes denote
+
+use std::fmt;
+
+use egg::{EGraph, Runner, SimpleScheduler, StopReason};
+use planner_ir::{AxisId, Digit, Graph, Layout, Mesh, Move, Node, NodeId, Partition, Source, Type, ValueId};
+
+use term::{Denoted, Facts, Term};
+
+/// A space of partitioned programs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Space {
+    /// For each value of the graph, the layouts it may be held in.
+    pub layouts: Vec<Vec<Layout>>,
+    /// For each operation, how it may be computed; nothing for prepared ones.
+    pub choices: Vec<Vec<Choice>>,
+    /// For each value, the moves from one of its layouts to another.
+    pub moves: Vec<Vec<Edge>>,
+    /// For each value, whether it is made once from weights and constants.
+    pub prepared: Vec<bool>,
+    /// How large the e-graph became.
+    pub statistics: Statistics,
+}
+
+/// One way to compute an operation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// Which block each device computes.
+    pub partition: Partition,
+    /// For each operand, the number of the layout it is used in.
+    pub operands: Vec<usize>,
+    /// For each result, the number of the layout it is made in.
+    pub results: Vec<usize>,
+}
+
+/// A move of a value from one of its layouts to another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Edge {
+    /// The number of the layout before.
+    pub from: usize,
+    /// The number of the layout after.
+    pub to: usize,
+    /// The move.
+    pub step: Move,
+}
+
+/// How large an e-graph became.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Statistics {
+    /// Its terms.
+    pub nodes: usize,
+    /// Its classes.
+    pub classes: usize,
+    /// Rounds of rule application.
+    pub iterations: usize,
+    /// Whether nothing new came of the rules in the end.
+    pub saturated: bool,
+}
+
+/// Why there is no space.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SpaceError {
+    /// Two classes that denote different things were merged: a rule is unsound.
+    Unsound(String),
+    /// The e-graph outgrew the limit (nodes).
+    Limit(usize),
+}
+
+impl fmt::Display for SpaceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unsound(message) => write!(f, "a rule merged different values: {message}"),
+            Self::Limit(nodes) => write!(
+                f,
+                "the space of partitions has more than {nodes} terms; a mesh with fewer axes makes it smaller"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for SpaceError {}
+
+/// How many terms an e-graph may have.
+const NODE_LIMIT: usize = 4_000_000;
+/// How many rounds of rules there may be: an operation gains at least one axis in each.
+const ROUND_LIMIT: usize = 64;
+
+/// The space of a graph on a mesh.
+///
+/// Boundary values may be held in every plain layout of their type, whatever uses them here, so
+/// that the graph can be joined to others.
+pub fn space(graph: &Graph, mesh: &Mesh, boundary: &[ValueId]) -> Result<Space, SpaceError> {
+    let mut egraph = EGraph::new(Facts::new(graph, mesh));
+    for &value in boundary {
+        for layout in plain_layouts(mesh, graph.type_of(value)) {
+            term::hold(&mut egraph, value, layout);
+        }
+    }
+    for value in graph.value_ids() {
+        if !matches!(graph.value(value).source, Source::Result { .. }) {
+            term::hold(&mut egraph, value, Layout::replicated(graph.type_of(value).rank()));
+        }
+    }
+    for node in graph.node_ids() {
+        if let Some(whole) = egraph.analysis.replicated(node) {
+            term::compute(&mut egraph, node, whole);
+        }
+    }
+    let (egraph, first) = saturate(egraph, vec![rules::partition()])?;
+    let (egraph, second) = saturate(egraph, vec![rules::moves()])?;
+    if let Some(fault) = egraph.analysis.faults.first() {
+        return Err(SpaceError::Unsound(fault.clone()));
+    }
+    let statistics = Statistics {
+        nodes: egraph.total_size(),
+        classes: egraph.number_of_classes(),
+        iterations: first.iterations + second.iterations,
+        saturated: first.saturated && second.saturated,
+    };
+    Ok(read_off(graph, &egraph, statistics))
+}
+
+/// Every layout of a type in which each axis splits one dimension or none, axes ascending along a
+/// dimension, and nothing is owed.
+pub fn plain_layouts(mesh: &Mesh, type_: &Type) -> Vec<Layout> {
+    let mut layouts = vec![Layout::replicated(type_.rank())];
+    for axis in wide_axes(mesh) {
+        let split = |layout: &Layout| {
+            let layout = layout.clone();
+            (0..layout.dims.len()).map(move |dim| {
+                let mut layout = layout.clone();
+                layout.dims[dim].push(Digit::axis(mesh, axis));
+                layout
+            })
+        };
+        let more: Vec<Layout> =
+            layouts.iter().flat_map(split).filter(|it| it.check(mesh, type_).is_ok()).collect();
+        layouts.extend(more);
+    }
+    layouts
+}
+
+fn saturate(
+    egraph: EGraph<Term, Facts>,
+    rules: Vec<egg::Rewrite<Term, Facts>>,
+) -> Result<(EGraph<Term, Facts>, Statistics), SpaceError> {
+    // Bounded by counts: the time limit is there only because egg has one by default.
+    let runner = Runner::<Term, Facts, ()>::new(Facts::default())
+        .with_egraph(egraph)
+        .with_scheduler(SimpleScheduler)
+        .with_iter_limit(ROUND_LIMIT)
+        .with_node_limit(NODE_LIMIT)
+        .with_time_limit(std::time::Duration::MAX)
+        .run(&rules);
+    let saturated = matches!(runner.stop_reason, Some(StopReason::Saturated));
+    if !saturated {
+        return Err(SpaceError::Limit(NODE_LIMIT));
+    }
+    let statistics = Statistics { iterations: runner.iterations.len(), saturated, ..Statistics::default() };
+    Ok((runner.egraph, statistics))
+}
+
+/// The e-graph as plain data, in an order that depends on the terms alone.
+fn read_off(graph: &Graph, egraph: &EGraph<Term, Facts>, statistics: Statistics) -> Space {
+    let facts = &egraph.analysis;
+    let mut held: Vec<Vec<Layout>> = vec![Vec::new(); graph.values.len()];
+    for class in egraph.classes() {
+        if let Denoted::Held { value, layout } = class.data {
+            held[value.0].push(facts.layouts.get(layout).clone());
+        }
+    }
+    for layouts in &mut held {
+        layouts.sort_unstable();
+    }
+    let number = |value: ValueId, layout: &Layout| held[value.0].binary_search(layout).ok();
+
+    let mut choices: Vec<Vec<Choice>> = vec![Vec::new(); graph.nodes.len()];
+    let mut moves: Vec<Vec<Edge>> = vec![Vec::new(); graph.values.len()];
+    for class in egraph.classes() {
+        for term in &class.nodes {
+            match (term, class.data) {
+                (Term::Compute { .. }, Denoted::Work { node, partition }) => {
+                    let partition = facts.partitions.get(partition).clone();
+                    choices[node.0].extend(choice(graph, facts, node, partition, &number));
+                }
+                (&Term::Move { step, from }, Denoted::Held { value, layout }) => {
+                    let Denoted::Held { layout: before, .. } = egraph[from].data else { continue };
+                    let ends =
+                        (number(value, facts.layouts.get(before)), number(value, facts.layouts.get(layout)));
+                    if let (Some(from), Some(to)) = ends {
+                        moves[value.0].push(Edge { from, to, step: facts.moves.get(step).clone() });
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+    for list in &mut choices {
+        list.sort_unstable_by(|a, b| a.partition.cmp(&b.partition));
+    }
+    for list in &mut moves {
+        list.sort_unstable_by(|a, b| (a.from, a.to, &a.step).cmp(&(b.from, b.to, &b.step)));
+    }
+    Space { layouts: held, choices, moves, prepared: graph.prepared(), statistics }
+}
+
+fn choice(
+    graph: &Graph,
+    facts: &Facts,
+    node: NodeId,
+    partition: Partition,
+    number: &impl Fn(ValueId, &Layout) -> Option<usize>,
+) -> Option<Choice> {
+    let loops = facts.loops(node)?;
+    let Node { operands, results, .. } = graph.node(node);
+    let used = operands.iter().enumerate().map(|(index, &it)| number(it, &partition.operand(loops, index)));
+    let made = results.iter().enumerate().map(|(index, &it)| number(it, &partition.result(loops, index)));
+    Some(Choice { operands: used.collect::<Option<_>>()?, results: made.collect::<Option<_>>()?, partition })
+}
+
+/// The axes of a mesh that have more than one device.
+fn wide_axes(mesh: &Mesh) -> impl Iterator<Item = AxisId> + '_ {
+    mesh.axis_ids().filter(|&axis| mesh.size(axis) > 1)
+}
+
+#[cfg(test)]
+mod tests;

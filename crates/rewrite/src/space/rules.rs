@@ -1,0 +1,206 @@
+//! What is equal to what: the two families of rules, derived from loops.
+
+use egg::{Applier, EGraph, Id, PatternAst, Rewrite, SearchMatches, Searcher, Subst, Symbol, Var};
+use planner_ir::{AxisId, Digit, Layout, Move, NodeId, Partition, Role, ValueId};
+
+use super::offsets::{self, Indexed};
+use super::term::{Denoted, Facts, Passing, Term, compute};
+use super::wide_axes;
+
+type Space = EGraph<Term, Facts>;
+
+/// An operation's work, split over one more axis.
+///
+/// ```text
+/// work(op, P)(x..) makes y in layout(P)   =>   work(op, P + [loop split by axis])(x'..) makes y in layout(P')
+/// ```
+///
+/// The axis comes after all that `P` uses, so that every partition is made once, from one other.
+/// It splits a loop that is mapped or summed, or the operation is linear in some operands and the
+/// axis's sum is still owed by them.
+pub(super) fn partition() -> Rewrite<Term, Facts> {
+    rule("partition", |space, denoted| match denoted {
+        Denoted::Work { node, partition } => {
+            further(&space.analysis, node, partition).into_iter().map(|it| compute(space, node, it)).collect()
+        }
+        _ => vec![],
+    })
+}
+
+/// A value, moved.
+///
+/// ```text
+/// held(v, L)   =>   held(v, L') = move(held(v, L))     where v is held in L' by something
+/// ```
+pub(super) fn moves() -> Rewrite<Term, Facts> {
+    rule("moves", |space, denoted| match denoted {
+        Denoted::Held { value, layout } => {
+            let facts = &space.analysis;
+            let wanted = |step: &Move| {
+                let after = step.apply(&facts.mesh, &facts.types[value.0], facts.layouts.get(layout)).ok()?;
+                let layout = facts.layouts.find(&after)?;
+                space.lookup(Term::Held { value: value.0, layout })
+            };
+            let steps = candidates(facts, value, facts.layouts.get(layout));
+            let steps: Vec<Move> = steps.into_iter().filter(|step| wanted(step).is_some()).collect();
+            let from = space.lookup(Term::Held { value: value.0, layout });
+            let add = |step| {
+                let step = space.analysis.moves.number(step);
+                from.map(|from| space.add(Term::Move { step, from }))
+            };
+            steps.into_iter().filter_map(add).collect()
+        }
+        _ => vec![],
+    })
+}
+
+/// The partitions that split over one more axis.
+fn further(facts: &Facts, node: NodeId, partition: usize) -> Vec<Partition> {
+    let base = facts.partitions.get(partition);
+    let Some(loops) = facts.loops(node) else { return vec![] };
+    let operation: Indexed<'_> = (loops, facts.operands(node), facts.results(node));
+    let last = base.axes().into_iter().chain(base.passed.iter().copied()).max();
+    let mut partitions = Vec::new();
+    for axis in wide_axes(&facts.mesh).filter(|&axis| last.is_none_or(|last| axis > last)) {
+        for it in loops.ids().filter(|&it| loops.get(it).role != Role::Whole) {
+            for offset in offsets::of_loop(&operation, it, &facts.offsets) {
+                let mut split = base.clone();
+                if extend(&mut split.loops[it.0], offset, Digit::axis(&facts.mesh, axis)) {
+                    partitions.push(split);
+                }
+            }
+        }
+        if facts.passing(node) == Passing::Offered {
+            for through in 0..loops.linear.len() {
+                if base.passed.is_empty() || base.through == through {
+                    let mut passed = base.clone();
+                    passed.passed.push(axis);
+                    passed.through = through;
+                    partitions.push(passed);
+                }
+            }
+        }
+    }
+    partitions.retain(|it| fits(facts, node, it));
+    partitions
+}
+
+/// Adds a digit that begins after `offset` blocks; whether it can.
+fn extend(digits: &mut Vec<Digit>, offset: u64, digit: Digit) -> bool {
+    let blocks: u64 = digits.iter().map(|it| it.size).product();
+    // Splits with an offset of 1 go right after those that are there.
+    let gap = if offset == 1 { 1 } else { offset / blocks };
+    if gap == 0 || (offset != 1 && gap * blocks != offset) {
+        return false;
+    }
+    if gap > 1 {
+        digits.push(Digit::free(gap));
+    }
+    digits.push(digit);
+    true
+}
+
+/// Whether a partition suits the operation, its operands and its results.
+fn fits(facts: &Facts, node: NodeId, partition: &Partition) -> bool {
+    let Some(loops) = facts.loops(node) else { return false };
+    let suits = |value: &ValueId, layout: Layout| layout.check(&facts.mesh, &facts.types[value.0]).is_ok();
+    partition.check(&facts.mesh, loops).is_ok()
+        && facts
+            .operands(node)
+            .iter()
+            .enumerate()
+            .all(|(index, it)| suits(it, partition.operand(loops, index)))
+        && facts.results(node).iter().enumerate().all(|(index, it)| suits(it, partition.result(loops, index)))
+}
+
+/// The single moves that may be made of a value in a layout.
+fn candidates(facts: &Facts, value: ValueId, layout: &Layout) -> Vec<Move> {
+    let split = layout.axes();
+    let mut moves = Vec::new();
+    for axis in wide_axes(&facts.mesh) {
+        for dim in 0..layout.dims.len() {
+            for &offset in &facts.offsets[value.0][dim] {
+                let Some(digits) = gained(facts, &layout.dims[dim], offset, axis) else { continue };
+                if layout.owed.contains(&axis) {
+                    moves.push(Move::ReduceScatter { dim, digits });
+                } else if !split.contains(&axis) {
+                    moves.push(Move::Slice { dim, digits });
+                } else {
+                    let last = |digits: &Vec<Digit>| digits.last().and_then(Digit::plain) == Some(axis);
+                    if let Some(from) = layout.dims.iter().position(last).filter(|&from| from != dim) {
+                        moves.push(Move::AllToAll { from, to: dim, digits });
+                    }
+                }
+            }
+        }
+    }
+    let ends = layout.dims.iter().enumerate().filter(|(_, digits)| !digits.is_empty());
+    moves.extend(ends.map(|(dim, _)| Move::AllGather { dim, digits: 1 }));
+    moves.extend(subsets(&layout.owed).map(|axes| Move::AllReduce { axes }));
+    moves
+}
+
+/// The digits that a dimension gains when it is split by an axis after `offset` blocks.
+fn gained(facts: &Facts, digits: &[Digit], offset: u64, axis: AxisId) -> Option<Vec<Digit>> {
+    let mut longer = digits.to_vec();
+    extend(&mut longer, offset, Digit::axis(&facts.mesh, axis)).then(|| longer.split_off(digits.len()))
+}
+
+/// The subsets of a list that are not empty.
+fn subsets(axes: &[AxisId]) -> impl Iterator<Item = Vec<AxisId>> + '_ {
+    (1u32..1 << axes.len()).map(|set| {
+        let chosen = |(index, _): &(usize, &AxisId)| set & (1 << index) != 0;
+        axes.iter().enumerate().filter(chosen).map(|(_, &axis)| axis).collect()
+    })
+}
+
+/// A rule that adds terms to what a class denotes.
+fn rule<F>(name: &'static str, add: F) -> Rewrite<Term, Facts>
+where
+    F: Fn(&mut Space, Denoted) -> Vec<Id> + Send + Sync + 'static,
+{
+    #[expect(clippy::expect_used, reason = "the searcher binds no variable and the applier needs none")]
+    Rewrite::new(name, EveryClass, AddTerms { add }).expect("no variable is unbound")
+}
+
+/// Matches every class once.
+struct EveryClass;
+
+impl Searcher<Term, Facts> for EveryClass {
+    fn search_eclass_with_limit(
+        &self,
+        _: &Space,
+        eclass: Id,
+        limit: usize,
+    ) -> Option<SearchMatches<'_, Term>> {
+        (limit > 0).then(|| SearchMatches { eclass, substs: vec![Subst::default()], ast: None })
+    }
+
+    fn vars(&self) -> Vec<Var> {
+        vec![]
+    }
+}
+
+struct AddTerms<F> {
+    add: F,
+}
+
+impl<F> Applier<Term, Facts> for AddTerms<F>
+where
+    F: Fn(&mut Space, Denoted) -> Vec<Id>,
+{
+    fn apply_one(
+        &self,
+        space: &mut Space,
+        eclass: Id,
+        _: &Subst,
+        _: Option<&PatternAst<Term>>,
+        _: Symbol,
+    ) -> Vec<Id> {
+        let denoted = space[eclass].data;
+        let before = space.total_size();
+        let added = (self.add)(space, denoted);
+        // egg stops when no rule added anything.
+        if space.total_size() > before { added } else { vec![] }
+    }
+}

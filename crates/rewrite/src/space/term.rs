@@ -1,0 +1,251 @@
+//! The language of the partition e-graph and what its classes denote.
+
+use std::collections::BTreeMap;
+
+use egg::{Analysis, DidMerge, EGraph, Id, Language};
+use planner_ir::{Graph, Layout, Loops, Mesh, Move, NodeId, Partition, Type, ValueId};
+
+use super::offsets::{Offsets, offsets};
+
+/// A term of the e-graph. Layouts, partitions and moves are numbers in `Facts`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum Term {
+    /// A value, held in a layout: the name of its class.
+    Held { value: usize, layout: usize },
+    /// An operation in a partition, on operands held accordingly.
+    Compute { node: usize, partition: usize, operands: Vec<Id> },
+    /// A result of an operation's work.
+    Result { index: usize, work: [Id; 1] },
+    /// A value after a move.
+    Move { step: usize, from: Id },
+}
+
+impl Language for Term {
+    type Discriminant = (u8, usize, usize);
+
+    fn discriminant(&self) -> Self::Discriminant {
+        match *self {
+            Self::Held { value, layout } => (0, value, layout),
+            Self::Compute { node, partition, .. } => (1, node, partition),
+            Self::Result { index, .. } => (2, index, 0),
+            Self::Move { step, .. } => (3, step, 0),
+        }
+    }
+
+    fn matches(&self, other: &Self) -> bool {
+        self.discriminant() == other.discriminant()
+    }
+
+    fn children(&self) -> &[Id] {
+        match self {
+            Self::Held { .. } => &[],
+            Self::Compute { operands, .. } => operands,
+            Self::Result { work, .. } => work,
+            Self::Move { from, .. } => std::slice::from_ref(from),
+        }
+    }
+
+    fn children_mut(&mut self) -> &mut [Id] {
+        match self {
+            Self::Held { .. } => &mut [],
+            Self::Compute { operands, .. } => operands,
+            Self::Result { work, .. } => work,
+            Self::Move { from, .. } => std::slice::from_mut(from),
+        }
+    }
+}
+
+/// What the terms of a class denote.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Denoted {
+    /// What each device holds of a value.
+    Held { value: ValueId, layout: usize },
+    /// The work of an operation.
+    Work { node: NodeId, partition: usize },
+    /// Nothing: a move that cannot be made.
+    Nothing,
+}
+
+/// Things that are numbered in the order they come up.
+#[derive(Clone, Debug)]
+pub(super) struct Table<T> {
+    items: Vec<T>,
+    numbers: BTreeMap<T, usize>,
+}
+
+impl<T> Default for Table<T> {
+    fn default() -> Self {
+        Self { items: Vec::new(), numbers: BTreeMap::new() }
+    }
+}
+
+impl<T: Ord + Clone> Table<T> {
+    pub(super) fn number(&mut self, item: T) -> usize {
+        if let Some(&number) = self.numbers.get(&item) {
+            return number;
+        }
+        self.items.push(item.clone());
+        self.numbers.insert(item, self.items.len() - 1);
+        self.items.len() - 1
+    }
+
+    pub(super) fn find(&self, item: &T) -> Option<usize> {
+        self.numbers.get(item).copied()
+    }
+
+    pub(super) fn get(&self, number: usize) -> &T {
+        &self.items[number]
+    }
+}
+
+/// What the rules and the analysis know of the graph.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Facts {
+    pub(super) mesh: Mesh,
+    pub(super) types: Vec<Type>,
+    /// For each operation that is not prepared, what it works on.
+    operations: Vec<Option<Operation>>,
+    pub(super) layouts: Table<Layout>,
+    pub(super) partitions: Table<Partition>,
+    pub(super) moves: Table<Move>,
+    /// For each value and dimension, where splits may begin.
+    pub(super) offsets: Offsets,
+    /// Merges of classes that denote different things.
+    pub(super) faults: Vec<String>,
+}
+
+#[derive(Clone, Debug)]
+struct Operation {
+    loops: Loops,
+    operands: Vec<ValueId>,
+    results: Vec<ValueId>,
+    passes_sums: Passing,
+}
+
+/// Whether a rule offers to pass sums owed through an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Passing {
+    /// It touches each element once: what is owed costs nothing to keep.
+    Offered,
+    /// It is a product: doing it on addends multiplies the work.
+    Withheld,
+}
+
+impl Facts {
+    pub(super) fn new(graph: &Graph, mesh: &Mesh) -> Self {
+        let prepared = graph.prepared();
+        let operation = |node: &planner_ir::Node| {
+            let ready = node.results.iter().all(|result| prepared[result.0]);
+            (!ready).then(|| Operation {
+                loops: node.op.loops(&graph.types_of(&node.operands), &graph.types_of(&node.results)),
+                operands: node.operands.clone(),
+                results: node.results.clone(),
+                passes_sums: passing(&node.op),
+            })
+        };
+        let operations: Vec<Option<Operation>> = graph.nodes.iter().map(operation).collect();
+        let types: Vec<Type> = graph.values.iter().map(|value| value.type_.clone()).collect();
+        let indexed = operations.iter().flatten().map(|it| (&it.loops, &it.operands[..], &it.results[..]));
+        let offsets = offsets(&types, &indexed.collect::<Vec<_>>());
+        Self { mesh: mesh.clone(), types, operations, offsets, ..Self::default() }
+    }
+
+    pub(super) fn loops(&self, node: NodeId) -> Option<&Loops> {
+        self.operations[node.0].as_ref().map(|operation| &operation.loops)
+    }
+
+    pub(super) fn operands(&self, node: NodeId) -> &[ValueId] {
+        self.operations[node.0].as_ref().map_or(&[], |operation| &operation.operands)
+    }
+
+    pub(super) fn results(&self, node: NodeId) -> &[ValueId] {
+        self.operations[node.0].as_ref().map_or(&[], |operation| &operation.results)
+    }
+
+    pub(super) fn passing(&self, node: NodeId) -> Passing {
+        self.operations[node.0].as_ref().map_or(Passing::Withheld, |operation| operation.passes_sums)
+    }
+
+    /// The partition in which every device does everything.
+    pub(super) fn replicated(&self, node: NodeId) -> Option<Partition> {
+        self.loops(node).map(Partition::replicated)
+    }
+}
+
+fn passing(op: &planner_ir::Op) -> Passing {
+    use planner_ir::Op;
+    match op {
+        Op::Contract(_) | Op::Attention(_) | Op::Conv(_) | Op::Experts { .. } => Passing::Withheld,
+        _ => Passing::Offered,
+    }
+}
+
+impl Analysis<Term> for Facts {
+    type Data = Denoted;
+
+    fn make(egraph: &mut EGraph<Term, Self>, term: &Term, _: Id) -> Denoted {
+        match term {
+            &Term::Held { value, layout } => Denoted::Held { value: ValueId(value), layout },
+            &Term::Compute { node, partition, .. } => Denoted::Work { node: NodeId(node), partition },
+            &Term::Result { index, work } => {
+                let Denoted::Work { node, partition } = egraph[work[0]].data else { return Denoted::Nothing };
+                let facts = &mut egraph.analysis;
+                let value = facts.results(node)[index];
+                let partition = facts.partitions.get(partition);
+                let layout = facts.operations[node.0].as_ref().map(|it| partition.result(&it.loops, index));
+                layout.map_or(Denoted::Nothing, |layout| Denoted::Held {
+                    value,
+                    layout: facts.layouts.number(layout),
+                })
+            }
+            &Term::Move { step, from } => {
+                let Denoted::Held { value, layout } = egraph[from].data else { return Denoted::Nothing };
+                let facts = &mut egraph.analysis;
+                let before = facts.layouts.get(layout);
+                let after = facts.moves.get(step).apply(&facts.mesh, &facts.types[value.0], before);
+                after.map_or(Denoted::Nothing, |after| Denoted::Held {
+                    value,
+                    layout: facts.layouts.number(after),
+                })
+            }
+        }
+    }
+
+    fn merge(&mut self, a: &mut Denoted, b: Denoted) -> DidMerge {
+        if *a != b {
+            self.faults.push(format!("{a:?} and {b:?}"));
+        }
+        DidMerge(false, false)
+    }
+
+    /// A value in a layout has one class: that of its name.
+    fn modify(egraph: &mut EGraph<Term, Self>, id: Id) {
+        if let Denoted::Held { value, layout } = egraph[id].data {
+            let name = egraph.add(Term::Held { value: value.0, layout });
+            egraph.union(id, name);
+        }
+    }
+}
+
+/// The class of a value in a layout.
+pub(super) fn hold(egraph: &mut EGraph<Term, Facts>, value: ValueId, layout: Layout) -> Id {
+    let layout = egraph.analysis.layouts.number(layout);
+    egraph.add(Term::Held { value: value.0, layout })
+}
+
+/// The class of an operation's work in a partition, with its operands and results.
+pub(super) fn compute(egraph: &mut EGraph<Term, Facts>, node: NodeId, partition: Partition) -> Id {
+    let Some(loops) = egraph.analysis.loops(node) else {
+        unreachable!("prepared operations are not partitioned")
+    };
+    let layouts: Vec<Layout> =
+        (0..egraph.analysis.operands(node).len()).map(|index| partition.operand(loops, index)).collect();
+    let values = egraph.analysis.operands(node).to_vec();
+    let operands = values.iter().zip(layouts).map(|(&value, layout)| hold(egraph, value, layout)).collect();
+    let partition = egraph.analysis.partitions.number(partition);
+    let work = egraph.add(Term::Compute { node: node.0, partition, operands });
+    for index in 0..egraph.analysis.results(node).len() {
+        egraph.add(Term::Result { index, work: [work] });
+    }
+    work
+}
