@@ -11,6 +11,7 @@ use planner_ir::{DType, Op, Real, Source, Type, ValueId};
 use crate::constant;
 use crate::error::{ImportError, Place};
 use crate::outline::{self, Outline};
+use crate::partial::{self, Partial};
 
 /// The largest result that is computed during import (elements).
 pub(crate) const FOLD_LIMIT: u64 = 1024;
@@ -35,6 +36,8 @@ pub(crate) struct Entry {
     known: Option<Rc<Array>>,
     /// Its first element with as many dimensions, if all are known to be equal to it.
     uniform: Option<Rc<Array>>,
+    /// Its elements as far as they are known, if only some are.
+    partial: Option<Partial>,
 }
 
 /// Where a value comes from.
@@ -88,6 +91,16 @@ impl Builder {
     /// The elements of a value, if they are known and few.
     pub(crate) fn known(&self, value: ValueId) -> Option<&Array> {
         self.values[value.0].known.as_deref()
+    }
+
+    /// The elements of a list of integers as far as they are known, if only some are.
+    pub(crate) fn partial(&self, value: ValueId) -> Option<Partial> {
+        self.values[value.0].partial.clone()
+    }
+
+    /// Says what is known of the elements of a list of integers.
+    pub(crate) fn set_partial(&mut self, value: ValueId, partial: Partial) {
+        self.values[value.0].partial = Some(partial);
     }
 
     /// The one number that all elements of a value are known to be.
@@ -155,7 +168,12 @@ impl Builder {
         if let Some(values) = self.fold(&op, operands, &results) {
             return Ok(values);
         }
-        let entries = results.into_iter().map(|type_| Entry::new(type_, Origin::Step)).collect();
+        let partial = results.first().and_then(|result| partial::infer(self, &op, operands, result));
+        if let Some(values) = partial.as_ref().and_then(|partial| self.complete(partial, &results[0])) {
+            return Ok(vec![values]);
+        }
+        let entries = results.into_iter().map(|type_| Entry { partial: partial.clone(), ..Entry::new(type_, Origin::Step) });
+        let entries = entries.collect();
         Ok(self.step(op, operands, entries))
     }
 
@@ -233,6 +251,12 @@ impl Builder {
         Some(self.step(Op::Fill { result: result.clone(), value }, &[], vec![entry]))
     }
 
+    /// A list of integers all of which are known after all.
+    fn complete(&mut self, partial: &Partial, type_: &Type) -> Option<ValueId> {
+        let elements: Vec<i64> = partial.iter().copied().collect::<Option<_>>()?;
+        Some(self.constant(Array::of(type_.shape.clone(), &elements).ok()?))
+    }
+
     /// One element of the result, if all are equal because those of each operand are.
     fn uniform_result(&self, op: &Op, operands: &[ValueId], result: &Type) -> Option<Array> {
         let ones = || operands.iter().map(|&operand| self.values[operand.0].uniform.as_deref()).collect::<Option<Vec<_>>>();
@@ -275,7 +299,7 @@ impl Builder {
 
 impl Entry {
     fn new(type_: Type, source: Origin) -> Self {
-        Self { type_, open: None, source, known: None, uniform: None }
+        Self { type_, open: None, source, known: None, uniform: None, partial: None }
     }
 
     fn open(outline: Outline) -> Self {

@@ -1,13 +1,31 @@
 //! ONNX bytes to a graph.
+//!
+//! `read` decodes a model, and `Model::import` makes a graph of it for given sizes of its
+//! symbolic dimensions. Nothing here reads files: weights are named, and where their data are is
+//! said by `Model::weight`.
 
 mod error; // why a model cannot be imported
 mod proto; // the file format
 mod tensor; // tensors of the file
+mod model; // a decoded model
+mod extent; // symbolic dimensions
+mod bind; // their sizes
+mod translate; // from nodes to operations
+mod order; // which nodes, in which order
 mod node; // a node as its translation sees it
+mod builder; // the graph as it grows
 mod constant; // known values as operations
 mod outline; // types with unknown extents
-mod builder; // the graph as it grows
+mod partial; // lists of integers some of which are known
 mod lower; // the table of translations
+mod dynamic; // translations where shapes depend on data
+mod function; // calls of local functions
+mod branch; // branches
+mod sequence; // lists of values
+mod groups; // which operations become a region
+mod finish; // from what was built to a graph
 
+pub use bind::Bindings;
 pub use error::{ImportError, Place, Unbound};
+pub use model::{Dim, Input, Model, read};
 pub use tensor::{External, WeightData};

@@ -56,33 +56,58 @@ pub(crate) fn dtype(number: i32) -> Result<DType, String> {
 
 /// The type of a tensor.
 pub(crate) fn type_of(proto: &TensorProto) -> Result<Type, String> {
-    let mut shape = Vec::with_capacity(proto.dims.len());
-    let mut elements = 1u64;
-    for &dim in &proto.dims {
-        let extent = u64::try_from(dim).map_err(|_| format!("extent {dim} is negative"))?;
-        elements = elements
-            .checked_mul(extent.max(1))
-            .filter(|&elements| elements <= MOST_ELEMENTS)
-            .ok_or_else(|| format!("shape {:?} has too many elements", proto.dims))?;
-        shape.push(extent);
-    }
+    let extent = |&dim: &i64| u64::try_from(dim).map_err(|_| format!("extent {dim} is negative"));
+    let shape = proto.dims.iter().map(extent).collect::<Result<Vec<u64>, _>>()?;
+    check_size(&shape)?;
     Ok(Type::new(dtype(proto.data_type)?, shape))
+}
+
+/// Refuses shapes that are no plausible value's. An extent of 0 makes any product 0, but the
+/// others must still be sane.
+pub(crate) fn check_size(shape: &[u64]) -> Result<(), String> {
+    let product = shape.iter().try_fold(1u64, |product, &extent| product.checked_mul(extent.max(1)));
+    match product.filter(|&product| product <= MOST_ELEMENTS) {
+        Some(_) => Ok(()),
+        None => Err(format!("shape {shape:?} has too many elements")),
+    }
 }
 
 /// Where the data of a tensor are, which are as long as its type says.
 pub(crate) fn data(proto: &TensorProto) -> Result<WeightData, String> {
+    check(proto)?;
     let type_ = type_of(proto)?;
     if proto.data_location == 1 {
         return Ok(WeightData::External(external(proto, type_.bytes())?));
     }
     let bytes = match &proto.raw_data {
-        Some(raw) if !raw.is_empty() || type_.elements() == 0 => raw.clone(),
+        Some(raw) if !raw.is_empty() => raw.clone(),
         _ => typed(proto, type_.dtype)?.into(),
     };
-    if u64::try_from(bytes.len()) != Ok(type_.bytes()) {
-        return Err(format!("{} bytes of data, expected {} for {type_}", bytes.len(), type_.bytes()));
-    }
     Ok(WeightData::Bytes(bytes))
+}
+
+/// Whether the data of a tensor are as long as its type says; copies nothing.
+pub(crate) fn check(proto: &TensorProto) -> Result<(), String> {
+    let type_ = type_of(proto)?;
+    if proto.data_location == 1 {
+        return external(proto, type_.bytes()).map(|_| ());
+    }
+    let raw = proto.raw_data.as_ref().filter(|raw| !raw.is_empty());
+    let (found, expected) = match raw {
+        Some(raw) => (raw.len(), type_.bytes()),
+        None => (typed_count(proto, type_.dtype), type_.elements()),
+    };
+    if u64::try_from(found) == Ok(expected) {
+        return Ok(());
+    }
+    let unit = if raw.is_some() { "bytes" } else { "elements" };
+    Err(format!("{found} {unit} of data, expected {expected} for {type_}"))
+}
+
+/// The file that the data of a tensor are in, if it is not that of the model.
+pub(crate) fn file(proto: &TensorProto) -> Option<&str> {
+    let entry = proto.external_data.iter().find(|entry| entry.key == "location");
+    entry.filter(|_| proto.data_location == 1).map(|entry| entry.value.as_str())
 }
 
 /// A tensor as a value, if its data are in the model file.
@@ -108,6 +133,16 @@ fn external(proto: &TensorProto, bytes: u64) -> Result<External, String> {
     }
     offset.checked_add(length).ok_or_else(|| format!("offset {offset} is too large"))?;
     Ok(External { file, offset, length })
+}
+
+fn typed_count(proto: &TensorProto, dtype: DType) -> usize {
+    match dtype {
+        DType::F32 => proto.float_data.len(),
+        DType::F64 => proto.double_data.len(),
+        DType::I64 => proto.int64_data.len(),
+        DType::U64 | DType::U32 => proto.uint64_data.len(),
+        _ => proto.int32_data.len(),
+    }
 }
 
 /// The elements of a tensor that are not raw bytes: several types share a field.

@@ -1,0 +1,288 @@
+//! From the nodes of a model to operations: names become values, functions and branches whose
+//! condition is known are inlined, lists of values stay in the importer.
+
+use std::collections::BTreeMap;
+
+use kernels::Array;
+use planner_ir::{Graph, Type, ValueId};
+
+use crate::branch;
+use crate::builder::Builder;
+use crate::dynamic;
+use crate::error::{ImportError, Place};
+use crate::finish;
+use crate::function;
+use crate::lower;
+use crate::model::{self, Model, malformed};
+use crate::node::OnnxNode;
+use crate::order;
+use crate::proto::{AttributeProto, GraphProto, NodeProto, TensorProto};
+use crate::sequence;
+use crate::tensor::{self, WeightData};
+
+/// How many nodes are translated at most, those of inlined functions included: functions that
+/// call functions can ask for exponentially many.
+const MOST_NODES: usize = 4_000_000;
+
+/// How deep functions and branches are nested at most.
+const DEEPEST: usize = 48;
+
+/// The largest integer weight that counts as a constant (elements).
+const LARGEST_INTEGERS: u64 = 1024;
+
+/// The graph of a model whose inputs have these types; the inputs in `controls` are constants.
+pub(crate) fn graph(
+    model: &Model,
+    types: &[Type],
+    controls: &BTreeMap<String, Array>,
+) -> Result<Graph, ImportError> {
+    let mut importer = Importer { model, builder: Builder::default(), translated: 0, depth: 0 };
+    let mut scope = Scope::new("", &model.opsets);
+    for (input, type_) in model.inputs().iter().zip(types) {
+        tensor::check_size(&type_.shape).map_err(|message| malformed(format!("input `{}`: {message}", input.name)))?;
+        let value = match controls.get(&input.name) {
+            Some(array) => importer.builder.constant(array.clone()),
+            None => importer.builder.input(&input.name, type_.clone()),
+        };
+        scope.bind(&input.name, Bound::Value(value))?;
+    }
+    for (name, _) in model.weights() {
+        // Weights of nested graphs and large constants are bound where they stand.
+        if !model.is_nested(name) {
+            let value = importer.weight(name, name)?;
+            scope.bind(name, Bound::Value(value))?;
+        }
+    }
+    let names: Vec<&str> = model.outputs();
+    importer.nodes(&model.graph.node, &names, &mut scope)?;
+    let mut outputs = Vec::new();
+    for name in names {
+        let value = importer.output(name, &scope)?;
+        outputs.push((name.to_owned(), value));
+    }
+    finish::graph(importer.builder, model.name(), outputs)
+}
+
+/// What a name stands for.
+#[derive(Clone, Debug)]
+pub(crate) enum Bound {
+    Value(ValueId),
+    /// A list of values, known now.
+    Sequence(Vec<ValueId>),
+    /// An optional input that the caller of a function left out.
+    Nothing,
+}
+
+/// The names that nodes can see.
+pub(crate) struct Scope<'s> {
+    names: BTreeMap<String, Bound>,
+    /// The names around a branch.
+    outer: Option<&'s Scope<'s>>,
+    pub(crate) opsets: &'s BTreeMap<String, i64>,
+    /// What the names of weights in these nodes begin with.
+    pub(crate) path: String,
+    /// The attributes that a function was called with.
+    pub(crate) attributes: Vec<AttributeProto>,
+}
+
+impl<'s> Scope<'s> {
+    pub(crate) fn new(path: &str, opsets: &'s BTreeMap<String, i64>) -> Self {
+        Self { names: BTreeMap::new(), outer: None, opsets, path: path.to_owned(), attributes: Vec::new() }
+    }
+
+    /// The names that a branch sees.
+    pub(crate) fn inside(outer: &'s Self, path: &str) -> Self {
+        let attributes = outer.attributes.clone();
+        Self { outer: Some(outer), attributes, ..Self::new(path, outer.opsets) }
+    }
+
+    pub(crate) fn bind(&mut self, name: &str, bound: Bound) -> Result<(), ImportError> {
+        match self.names.insert(name.to_owned(), bound) {
+            None => Ok(()),
+            Some(_) => Err(malformed(format!("value `{name}` is defined twice"))),
+        }
+    }
+
+    pub(crate) fn find(&self, name: &str) -> Option<&Bound> {
+        self.names.get(name).or_else(|| self.outer?.find(name))
+    }
+}
+
+/// What a translation needs everywhere.
+pub(crate) struct Importer<'m> {
+    pub(crate) model: &'m Model,
+    pub(crate) builder: Builder,
+    translated: usize,
+    depth: usize,
+}
+
+impl Importer<'_> {
+    /// Translates the nodes that these values need.
+    pub(crate) fn nodes(
+        &mut self,
+        nodes: &[NodeProto],
+        wanted: &[&str],
+        scope: &mut Scope,
+    ) -> Result<(), ImportError> {
+        self.depth += 1;
+        if self.depth > DEEPEST {
+            return Err(malformed(format!("functions and branches are nested more than {DEEPEST} deep")));
+        }
+        for index in order::needed(nodes, wanted, |name| scope.find(name).is_some())? {
+            self.translated += 1;
+            if self.translated > MOST_NODES {
+                return Err(malformed(format!("there are more than {MOST_NODES} nodes after inlining functions")));
+            }
+            let node = &nodes[index];
+            let results = self.node(node, scope)?;
+            for (name, bound) in node.output.iter().zip(results) {
+                if !name.is_empty() {
+                    scope.bind(name, bound)?;
+                }
+            }
+        }
+        self.depth -= 1;
+        Ok(())
+    }
+
+    /// What a graph inside a node returns; its own names are not seen outside.
+    pub(crate) fn inner(&mut self, graph: &GraphProto, scope: &mut Scope) -> Result<Vec<Bound>, ImportError> {
+        for proto in &graph.initializer {
+            let value = self.weight(&format!("{}{}", scope.path, proto.name), &proto.name)?;
+            scope.bind(&proto.name, Bound::Value(value))?;
+        }
+        let names: Vec<&str> = graph.output.iter().map(|output| output.name.as_str()).collect();
+        self.nodes(&graph.node, &names, scope)?;
+        names
+            .iter()
+            .map(|name| {
+                let bound = scope.find(name).cloned();
+                bound.ok_or_else(|| malformed(format!("output `{name}` is not defined")))
+            })
+            .collect()
+    }
+
+    /// A weight of the model, which is a constant if it is an integer list or a single number.
+    pub(crate) fn weight(&mut self, name: &str, display: &str) -> Result<ValueId, ImportError> {
+        let error = |message| ImportError::Weight { name: display.to_owned(), message };
+        let missing = || error("the model has none of that name".to_owned());
+        let proto: &TensorProto = self.model.weight_proto(name).ok_or_else(missing)?;
+        let type_ = tensor::type_of(proto).map_err(error)?;
+        let limit = if type_.dtype.is_float() { 1 } else { LARGEST_INTEGERS };
+        if type_.elements() <= limit {
+            if let WeightData::Bytes(bytes) = self.model.weight(name)? {
+                let array = Array::from_bytes(type_, &bytes).map_err(|it| error(it.to_string()))?;
+                return Ok(self.builder.constant(array));
+            }
+        }
+        Ok(self.builder.weight(name, type_))
+    }
+
+    fn output(&mut self, name: &str, scope: &Scope) -> Result<ValueId, ImportError> {
+        let place = Place { node: name.to_owned(), op: "an output of the model".to_owned() };
+        match scope.find(name) {
+            None => Err(malformed(format!("output `{name}` is not defined"))),
+            Some(Bound::Value(value)) if self.builder.is_open(*value) => {
+                let what = "its shape".to_owned();
+                Err(ImportError::DependsOnData { place, what })
+            }
+            Some(Bound::Value(value)) => Ok(*value),
+            Some(_) => Err(ImportError::Node { place, message: "it is not one value".to_owned() }),
+        }
+    }
+
+    /// The results of a node.
+    fn node(&mut self, proto: &NodeProto, scope: &Scope) -> Result<Vec<Bound>, ImportError> {
+        let name = if proto.name.is_empty() { proto.output.first().map_or("", String::as_str) } else { &proto.name };
+        let domain = model::domain(&proto.domain);
+        let inputs = proto.input.iter().map(|name| find(name, scope)).collect::<Result<Vec<_>, _>>()?;
+        let attributes = function::attributes(proto, scope);
+        let id = (domain.to_owned(), proto.op_type.clone(), proto.overload.clone());
+        if let Some(function) = self.model.functions.get(&id) {
+            return function::inline(self, function, &inputs, &attributes);
+        }
+        let opset = *scope.opsets.get(domain).ok_or_else(|| {
+            malformed(format!("node `{name}`: operator set `{domain}` is not imported (for `{}`)", proto.op_type))
+        })?;
+        let values = inputs.iter().map(|bound| match bound {
+            Bound::Value(value) => Some(*value),
+            _ => None,
+        });
+        let node = OnnxNode {
+            name,
+            op_type: &proto.op_type,
+            domain,
+            opset,
+            attributes: &attributes,
+            inputs: values.collect(),
+            outputs: proto.output.iter().map(|name| !name.is_empty()).collect(),
+        };
+        self.builder.set_place(node.place());
+        if domain.is_empty() {
+            match node.op_type {
+                "If" => return branch::lower(self, proto, &node, scope),
+                "Identity" => return Ok(inputs),
+                "Constant" => {
+                    if let Some(value) = self.large_constant(proto, &node, scope)? {
+                        return Ok(vec![Bound::Value(value)]);
+                    }
+                }
+                _ => {}
+            }
+            if let Some(results) = sequence::lower(&mut self.builder, &node, &inputs)? {
+                return Ok(results);
+            }
+        }
+        if inputs.iter().any(|bound| matches!(bound, Bound::Sequence(_))) {
+            return Err(node.unsupported("a list of values is not one value"));
+        }
+        let results = self.values(&node)?;
+        if results.len() < proto.output.len() {
+            return Err(node.wrong(format!("{} outputs, expected at most {}", proto.output.len(), results.len())));
+        }
+        let wanted = results.into_iter().zip(&node.outputs);
+        let bound = wanted.map(|(value, &wanted)| match value {
+            Some(value) => Ok(Bound::Value(value)),
+            None if wanted => Err(node.unsupported("one of its outputs")),
+            None => Ok(Bound::Nothing),
+        });
+        bound.collect()
+    }
+
+    /// The results of an operator; where shapes depend on data, those of the dynamic form.
+    fn values(&mut self, node: &OnnxNode) -> Result<Vec<Option<ValueId>>, ImportError> {
+        let open = node.inputs.iter().flatten().any(|&value| self.builder.is_open(value));
+        if open {
+            return dynamic::lower(&mut self.builder, node);
+        }
+        match lower::lower(&mut self.builder, node) {
+            Err(ImportError::DependsOnData { .. }) => dynamic::lower(&mut self.builder, node),
+            other => other,
+        }
+    }
+
+    fn large_constant(
+        &mut self,
+        proto: &NodeProto,
+        node: &OnnxNode,
+        scope: &Scope,
+    ) -> Result<Option<ValueId>, ImportError> {
+        let tensor = node.attributes.iter().find_map(|attribute| attribute.t.as_ref());
+        let Some(output) = proto.output.first().filter(|_| tensor.is_some_and(model::is_large)) else {
+            return Ok(None);
+        };
+        let name = format!("{}{output}", scope.path);
+        if self.model.weight_proto(&name).is_none() {
+            return Ok(None);
+        }
+        Ok(Some(self.weight(&name, output)?))
+    }
+}
+
+fn find(name: &str, scope: &Scope) -> Result<Bound, ImportError> {
+    if name.is_empty() {
+        return Ok(Bound::Nothing);
+    }
+    let bound = scope.find(name).cloned();
+    bound.ok_or_else(|| malformed(format!("value `{name}` is not defined")))
+}
