@@ -1,0 +1,78 @@
+//! ONNX Runtime's mixture of experts.
+
+use planner_ir::{Extreme, Op, Reduction, Scatter, Unary, ValueId};
+
+use super::{Result, flag};
+use crate::builder::Builder;
+use crate::node::OnnxNode;
+
+/// Tokens, scores of the experts, and for each of up to three linear layers weights and a bias.
+pub(super) fn mixture(b: &mut Builder, n: &OnnxNode) -> Result<ValueId> {
+    if [3, 5, 7].iter().any(|&place| n.optional(place).is_some()) {
+        return Err(n.unsupported("biases of experts"));
+    }
+    if n.int("swiglu_fusion").unwrap_or(0) != 0 {
+        return Err(n.unsupported("gates and units in one weight"));
+    }
+    let activation = match n.string("activation_type").unwrap_or("relu") {
+        "relu" => Unary::Relu,
+        "gelu" => Unary::Gelu,
+        "silu" => Unary::Silu,
+        other => return Err(n.unsupported(format!("activation `{other}`"))),
+    };
+    let (x, scores) = (n.input(0)?, n.input(1)?);
+    let shape = b.shape(x)?;
+    let width = shape.last().copied().unwrap_or(0);
+    let tokens = shape[..shape.len().saturating_sub(1)].iter().product();
+    let x = b.reshape(x, &[tokens, width])?;
+    let active = u64::try_from(n.int("k").unwrap_or(1)).map_err(|_| n.wrong("a negative k"))?;
+    let gates = gates(b, n, scores, active)?;
+
+    let down = n.input(4)?;
+    let mut operands = vec![x, gates, units_first(b, n, n.input(2)?, down, width)?];
+    if let Some(gate) = n.optional(6) {
+        operands.push(units_first(b, n, gate, down, width)?);
+    }
+    operands.push(down_last(b, down, width)?);
+    let y = b.emit1(Op::Experts { activation, active }, &operands)?;
+    b.reshape(y, &shape)
+}
+
+/// For each token the weights of its best experts, and 0 for the others.
+fn gates(b: &mut Builder, n: &OnnxNode, scores: ValueId, active: u64) -> Result<ValueId> {
+    let shares = b.softmax(scores, 1)?;
+    let best = b.emit(Op::TopK { dim: 1, k: active, extreme: Extreme::Largest }, &[shares])?;
+    let &[mut weights, places] = best.as_slice() else {
+        return Err(n.wrong("no best experts"));
+    };
+    if flag(n, "normalize_routing_weights", false) {
+        let sum = b.reduce(Reduction::Sum, weights, &[1])?;
+        weights = b.div(weights, sum)?;
+    }
+    let none = b.filled(b.dtype(scores), b.shape(scores)?, 0.0)?;
+    let op = Op::ScatterElements { dim: 1, scatter: Scatter::Replace };
+    b.emit1(op, &[none, places, weights])
+}
+
+/// Weights as `[experts, units, width]`. Older files have `[experts, width, units]`.
+fn units_first(
+    b: &mut Builder,
+    n: &OnnxNode,
+    weights: ValueId,
+    down: ValueId,
+    width: u64,
+) -> Result<ValueId> {
+    let (shape, down) = (b.shape(weights)?, b.shape(down)?);
+    match (shape.as_slice(), down.as_slice()) {
+        (&[_, _, columns], &[_, rows, _]) if columns == width && rows == width => Ok(weights),
+        (&[_, rows, _], &[_, _, columns]) if rows == width && columns == width => {
+            b.transpose(weights, &[0, 2, 1])
+        }
+        _ => Err(n.unsupported(format!("experts with weights {shape:?} and {down:?}"))),
+    }
+}
+
+/// Weights as `[experts, width, units]`.
+fn down_last(b: &mut Builder, down: ValueId, width: u64) -> Result<ValueId> {
+    if b.shape(down)?[1] == width { Ok(down) } else { b.transpose(down, &[0, 2, 1]) }
+}
