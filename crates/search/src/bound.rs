@@ -9,6 +9,7 @@
 //! found is repaired until it fits, then improved step by step. Everything is counted, nothing is
 //! timed.
 
+mod enumerate;
 mod feasible;
 mod multipliers;
 mod repair;
@@ -85,7 +86,10 @@ fn search<'a>(chain: &'a Chain, flat: &'a Flat, capacity: u64) -> Result<Search<
     }
     if search.gap() > GAP {
         feasible::find(&mut search)?;
-        multipliers::ascend(&mut search, free)?;
+        let multipliers = multipliers::ascend(&mut search, free)?;
+        if search.gap() > EXACT {
+            enumerate::close(&mut search, &multipliers)?;
+        }
     }
     Ok(search)
 }

@@ -20,6 +20,7 @@ pub use flat::Flat;
 pub use product::{Powers, product};
 use relax::MOST_PAIRS;
 pub(crate) use relax::{Goal, Prices, Relaxation};
+pub(crate) use segment::priced_costs;
 
 use crate::problem::{Problem, Proof, real_size};
 

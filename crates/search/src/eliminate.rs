@@ -108,11 +108,36 @@ impl Reduced<'_> {
             choices[node] = choice;
         }
         for bucket in self.buckets.iter().rev() {
-            choices[bucket.node] =
-                factor::best_choice(bucket.node, &bucket.factors, &mut choices, &self.domains);
+            let sums = factor::sums(bucket.node, &bucket.factors, &mut choices, &self.domains);
+            choices[bucket.node] = first_least(sums.into_iter());
         }
         choices
     }
+
+    /// The number of eliminated nodes.
+    pub(crate) fn steps(&self) -> usize {
+        self.buckets.len()
+    }
+
+    /// The node eliminated in a step and, for each of its choices, the least cost of what was in
+    /// its bucket, given the choices of the nodes eliminated later.
+    ///
+    /// The least of these is what the bucket adds to the least cost in all.
+    pub(crate) fn sums(&self, step: usize, choices: &mut [usize]) -> (usize, Vec<f64>) {
+        let Bucket { node, factors } = &self.buckets[step];
+        (*node, factor::sums(*node, factors, choices, &self.domains))
+    }
+}
+
+/// The place of the first of the least numbers.
+pub(crate) fn first_least(costs: impl Iterator<Item = f64>) -> usize {
+    let mut best = (f64::INFINITY, 0);
+    for (at, cost) in costs.enumerate() {
+        if cost < best.0 {
+            best = (cost, at);
+        }
+    }
+    best.1
 }
 
 /// One factor for each node and one for each edge.

@@ -20,7 +20,9 @@ const MOMENTUM: f64 = 0.3;
 const GUESS: f64 = 1.1;
 
 /// Raises the bound, offering every minimum on the way, until the gap is small or steps are.
-pub(super) fn ascend(search: &mut Search<'_>, free: Minimum) -> Result<(), SearchError> {
+///
+/// Returns the multipliers of the best bound.
+pub(super) fn ascend(search: &mut Search<'_>, free: Minimum) -> Result<Vec<f64>, SearchError> {
     let mut multipliers = vec![0.0; search.rows.len()];
     let mut top = (free.bound, multipliers.clone(), free.excess.clone());
     let mut at = (free.bound, free.excess);
@@ -66,5 +68,5 @@ pub(super) fn ascend(search: &mut Search<'_>, free: Minimum) -> Result<(), Searc
             (at.0, multipliers, at.1) = top.clone();
         }
     }
-    Ok(())
+    Ok(top.1)
 }

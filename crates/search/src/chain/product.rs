@@ -1,6 +1,6 @@
 //! Min-plus products and powers of dense tables.
 
-use crate::eliminate::lower_by_rows;
+use crate::eliminate::{first_least, lower_by_rows};
 
 /// `result[i, j] = min_m left[i, m] + right[m, j]`, where `m` runs below `inner`.
 pub fn product(left: &[f64], right: &[f64], inner: usize) -> Vec<f64> {
@@ -81,15 +81,4 @@ impl Powers {
         let row = &left[first * self.size..][..self.size];
         first_least(row.iter().enumerate().map(|(at, cost)| cost + right[at * self.size + last]))
     }
-}
-
-/// The place of the first of the least numbers.
-pub(crate) fn first_least(costs: impl Iterator<Item = f64>) -> usize {
-    let mut best = (f64::INFINITY, 0);
-    for (at, cost) in costs.enumerate() {
-        if cost < best.0 {
-            best = (cost, at);
-        }
-    }
-    best.1
 }

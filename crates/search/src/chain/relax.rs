@@ -5,10 +5,10 @@
 //! the globals have too many choices together for that, they are chosen one after another, each
 //! block choosing its own being the bound.
 
-use super::product::{first_least, product};
+use super::product::product;
 use super::segment::{Globals, Priced, Ready};
 use super::{Chain, ChainChoices, Shared};
-use crate::eliminate::MOST_ENTRIES;
+use crate::eliminate::{MOST_ENTRIES, first_least};
 use crate::exhaustive::advance;
 use crate::problem::{SearchError, real, real_size};
 

@@ -190,8 +190,8 @@ impl<'a> Ready<'a> {
     }
 }
 
-/// For each node, what each choice costs.
-fn priced_costs(problem: &Problem, goal: Goal, resident: f64, live: &[f64]) -> Vec<Vec<f64>> {
+/// For each node, what each choice costs, where `live` is the price of a byte in each window.
+pub(crate) fn priced_costs(problem: &Problem, goal: Goal, resident: f64, live: &[f64]) -> Vec<Vec<f64>> {
     let own = |times: &Vec<f64>| times.iter().map(|&time| goal.of(time)).collect();
     let mut costs: Vec<Vec<f64>> = problem.times.iter().map(own).collect();
     let windows = problem.windows.iter().zip(live);

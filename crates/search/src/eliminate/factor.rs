@@ -88,24 +88,20 @@ pub(crate) fn total(nodes: &[usize], factors: &[Factor<'_>], domains: &[usize]) 
     table
 }
 
-/// The first choice of a node with the least sum, the choices of its neighbours being given.
+/// For each choice of a node, the sum of the factors, the choices of its neighbours being given.
 ///
 /// `choices[node]` is overwritten.
-pub(crate) fn best_choice(
+pub(crate) fn sums(
     node: usize,
     factors: &[Factor<'_>],
     choices: &mut [usize],
     domains: &[usize],
-) -> usize {
-    let mut best = (f64::INFINITY, 0);
-    for choice in 0..domains[node] {
+) -> Vec<f64> {
+    let sum = |choice: usize| {
         choices[node] = choice;
-        let sum: f64 = factors.iter().map(|factor| factor.at(choices, domains)).sum();
-        if sum < best.0 {
-            best = (sum, choice);
-        }
-    }
-    best.1
+        factors.iter().map(|factor| factor.at(choices, domains)).sum()
+    };
+    (0..domains[node]).map(sum).collect()
 }
 
 /// `best[j] = min(best[j], min_i addends[i] + matrix[i][j])`, skipping infinite addends.

@@ -1,0 +1,158 @@
+//! The gap closed by enumeration: every assignment whose priced cost is below the best time.
+//!
+//! At fixed multipliers, time is at least the priced cost for whatever fits. Walking the buckets
+//! of one elimination backwards, the least priced cost of all completions of a partial assignment
+//! is known exactly, so that a branch is left as soon as it can bring nothing better. If the walk
+//! ends before its budget does, the best assignment is optimal.
+
+use std::borrow::Cow;
+
+use super::Search;
+use crate::chain::{Goal, priced_costs};
+use crate::eliminate::{Objective, Pruned, Reduced, order, prune, reduce};
+use crate::problem::{Held, Problem, SearchError, real, real_size};
+
+/// The most choices that are looked at.
+const BUDGET: usize = 2_000_000;
+
+/// Improves the best assignment; raises the bound to its time if nothing better is left.
+pub(super) fn close(search: &mut Search<'_>, multipliers: &[f64]) -> Result<(), SearchError> {
+    let pruned = prune(&search.flat.problem, &[]);
+    let small = &pruned.problem;
+    let capacity = real(search.capacity.max(1));
+    let resident = multipliers.iter().sum::<f64>() / capacity;
+    let live = flat_prices(search, multipliers);
+    let costs = priced_costs(small, Goal::Time, resident, &live);
+    let objective = Objective { costs: Cow::Owned(costs), edges: &small.edges, tables: &small.tables };
+    let order = order(small, &[]);
+    let reduced = match reduce(&objective, &order) {
+        Err(SearchError::TooWide { .. }) => return Ok(()),
+        reduced => reduced?,
+    };
+    let constant: f64 =
+        small.windows.iter().zip(&live).map(|(at, price)| price * real(at.constant)).sum();
+    let root = reduced.table[0] + constant - resident * real(search.capacity);
+
+    let best = search.best.as_ref().map_or(f64::INFINITY, |(_, time)| *time);
+    let mut walk = Walk::new(&pruned, &reduced, search.capacity, best);
+    let ended = walk.descend(reduced.steps(), root);
+    let (best, found) = (walk.best, walk.found);
+    if let Some(choices) = found {
+        search.best = Some((pruned.restore(&choices), best));
+    }
+    if ended && best < f64::INFINITY {
+        search.bound = best;
+    }
+    Ok(())
+}
+
+/// For each window of the flat problem, the price of a byte.
+fn flat_prices(search: &Search<'_>, multipliers: &[f64]) -> Vec<f64> {
+    let capacity = real(search.capacity.max(1));
+    let mut prices = Vec::new();
+    for (index, segment) in search.chain.segments.iter().enumerate() {
+        let mut block = vec![0.0; segment.problem.windows.len()];
+        for (row, multiplier) in search.rows.iter().zip(multipliers) {
+            if row.segment == index && row.window < block.len() {
+                block[row.window] = multiplier / real_size(segment.count) / capacity;
+            }
+        }
+        (0..segment.count).for_each(|_| prices.extend_from_slice(&block));
+    }
+    prices
+}
+
+/// A walk over the assignments, the last eliminated node first.
+struct Walk<'a> {
+    problem: &'a Problem,
+    reduced: &'a Reduced<'a>,
+    capacity: u64,
+    choices: Vec<usize>,
+    /// For each node, the windows it is held in, or none for what is resident, and its bytes.
+    held: Vec<Vec<(Option<usize>, &'a [u64])>>,
+    /// What the chosen nodes hold and the others hold at least.
+    resident: u64,
+    live: Vec<u64>,
+    left: usize,
+    best: f64,
+    found: Option<Vec<usize>>,
+}
+
+impl<'a> Walk<'a> {
+    fn new(pruned: &'a Pruned, reduced: &'a Reduced<'a>, capacity: u64, best: f64) -> Self {
+        let problem = &pruned.problem;
+        let bytes = |held: &Held| problem.bytes[held.bytes].as_slice();
+        let least = |held: &Held| bytes(held).iter().copied().min().unwrap_or(0);
+        let mut of_node = vec![Vec::new(); problem.times.len()];
+        for held in &problem.resident {
+            of_node[held.node].push((None, bytes(held)));
+        }
+        let mut live = vec![0; problem.windows.len().max(1)];
+        for (index, window) in problem.windows.iter().enumerate() {
+            live[index] = window.constant + window.held.iter().map(least).sum::<u64>();
+            for held in &window.held {
+                of_node[held.node].push((Some(index), bytes(held)));
+            }
+        }
+        Self {
+            problem,
+            reduced,
+            capacity,
+            choices: vec![0; problem.times.len()],
+            held: of_node,
+            resident: problem.resident.iter().map(least).sum(),
+            live,
+            left: BUDGET,
+            best,
+            found: None,
+        }
+    }
+
+    /// Tries the choices of the nodes of the first `steps` buckets, whose least cost is `cost`
+    /// together with all that is chosen. Returns whether all were tried that could matter.
+    fn descend(&mut self, steps: usize, cost: f64) -> bool {
+        let Some(step) = steps.checked_sub(1) else {
+            let time = self.problem.time(&self.choices);
+            if time < self.best {
+                self.best = time;
+                self.found = Some(self.choices.clone());
+            }
+            return true;
+        };
+        let (node, sums) = self.reduced.sums(step, &mut self.choices);
+        let Some(left) = self.left.checked_sub(sums.len()) else { return false };
+        self.left = left;
+        let least = sums.iter().fold(f64::INFINITY, |a, &b| a.min(b));
+        let mut order: Vec<usize> = (0..sums.len()).collect();
+        order.sort_by(|&a, &b| sums[a].total_cmp(&sums[b]));
+        for choice in order {
+            let with = cost + (sums[choice] - least);
+            if with >= self.best - self.best.abs() * super::EXACT {
+                break;
+            }
+            self.choices[node] = choice;
+            self.shift(node, choice, u64::wrapping_add);
+            let ended = !self.fits() || self.descend(step, with);
+            self.shift(node, choice, u64::wrapping_sub);
+            if !ended {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Adds or takes off what a node holds beyond the least that it can.
+    fn shift(&mut self, node: usize, choice: usize, shift: fn(u64, u64) -> u64) {
+        for (window, bytes) in &self.held[node] {
+            let beyond = bytes[choice] - bytes.iter().copied().min().unwrap_or(0);
+            match window {
+                Some(window) => self.live[*window] = shift(self.live[*window], beyond),
+                None => self.resident = shift(self.resident, beyond),
+            }
+        }
+    }
+
+    fn fits(&self) -> bool {
+        self.live.iter().all(|live| self.resident + live <= self.capacity)
+    }
+}
