@@ -236,11 +236,6 @@ impl Layout {
         let digits: Vec<&Digit> = self.dims.iter().flatten().filter(|digit| !digit.is_free()).collect();
         if onto(mesh, &digits, 1) { Ok(()) } else { Err(LayoutError::NotOnto) }
     }
-
-    /// The text form, with the axes' names.
-    pub fn display<'a>(&'a self, mesh: &'a Mesh) -> impl fmt::Display + 'a {
-        Shown { layout: self, mesh }
-    }
 }
 
 /// Digits without those of size 1, with neighbouring free ones merged and without trailing ones.
@@ -310,57 +305,4 @@ pub(crate) fn onto(mesh: &Mesh, digits: &[&Digit], steps: u64) -> bool {
         }
     }
     u64::try_from(reached.len()) == Ok(total)
-}
-
-/// A layout with the mesh that names its axes.
-struct Shown<'a> {
-    layout: &'a Layout,
-    mesh: &'a Mesh,
-}
-
-impl fmt::Display for Shown<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("[")?;
-        for (dim, digits) in self.layout.dims.iter().enumerate() {
-            if dim > 0 {
-                f.write_str(",")?;
-            }
-            if digits.is_empty() {
-                f.write_str("-")?;
-            }
-            for (index, digit) in digits.iter().enumerate() {
-                if index > 0 {
-                    f.write_str(".")?;
-                }
-                write_digit(f, digit, self.mesh)?;
-            }
-        }
-        f.write_str("]")?;
-        for (index, axis) in self.layout.owed.iter().enumerate() {
-            let separator = if index == 0 { " owes " } else { "," };
-            write!(f, "{separator}{}", self.mesh.axes[axis.0].name)?;
-        }
-        Ok(())
-    }
-}
-
-/// A free digit is `*size`, a plain one its axis, any other `(2a-b+t+1:size)`.
-pub(crate) fn write_digit(f: &mut fmt::Formatter<'_>, digit: &Digit, mesh: &Mesh) -> fmt::Result {
-    if digit.is_free() {
-        return write!(f, "*{}", digit.size);
-    }
-    if let Some(axis) = digit.plain() {
-        return f.write_str(&mesh.axes[axis.0].name);
-    }
-    f.write_str("(")?;
-    for (axis, coefficient) in &digit.terms {
-        write!(f, "{coefficient:+}{}", mesh.axes[axis.0].name)?;
-    }
-    if digit.step != 0 {
-        write!(f, "{:+}t", digit.step)?;
-    }
-    if digit.offset != 0 {
-        write!(f, "{:+}", digit.offset)?;
-    }
-    write!(f, ":{})", digit.size)
 }

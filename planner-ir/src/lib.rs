@@ -26,6 +26,6 @@ pub use op::{
     Region, RegionNode, Resize, Scatter, Triangle, Unary,
 };
 pub use partition::{Block, Partition, PartitionError, Phase};
+pub use text::{ParseError, parse_graph, parse_layout, parse_op, parse_partition};
 pub use transfer::{Move, MoveError};
-// pub use text::{ParseError, parse_graph, parse_layout, parse_op};
 // pub use verify::{Violation, Violations, verify};

@@ -63,8 +63,10 @@ impl Mesh {
 
     /// The mesh of a text such as `2x4` (axes named `a`, `b`, ...) or `data=2,model=4`.
     pub fn parse(text: &str) -> Result<Self, MeshError> {
+        // The letter x stands between sizes, but also in names.
+        let separators: &[char] = if text.contains('=') { &[','] } else { &[',', 'x'] };
         let mut axes: Vec<Axis> = Vec::new();
-        for (part, default) in text.split([',', 'x']).zip('a'..='z') {
+        for (part, default) in text.split(separators).zip('a'..='z') {
             let (name, size) = part.split_once('=').map_or((None, part), |(name, size)| (Some(name), size));
             let size = size.trim().parse().ok().filter(|&size: &u64| (1..=1 << 20).contains(&size));
             let size = size.ok_or_else(|| MeshError::Part(part.to_owned()))?;

@@ -1,0 +1,394 @@
+//! The operations' names and attributes: one table for both directions.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::LazyLock;
+
+use super::attribute::{Attribute, Named};
+use super::data::{parse_data, print_data};
+use super::print::Print;
+use super::scan::{ParseError, Result, Scan};
+use crate::data::{DType, Real, Type};
+use crate::op::{
+    Attention, Binary, Contract, Conv, Dynamic, Edge, Extreme, Interpolation, Op, Pairing, Reduction, Region,
+    Resize, Scatter, Triangle, Unary,
+};
+
+/// The operation that a text such as `gather dim=0` names.
+pub fn parse_op(text: &str) -> Result<Op> {
+    let mut scan = Scan::new(text);
+    let op = Op::parse(&mut scan)?;
+    scan.end()?;
+    Ok(op)
+}
+
+impl fmt::Display for Op {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.print(&mut Print::new(f))
+    }
+}
+
+impl Op {
+    /// The name in the text form, without attributes.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Constant { .. } => "constant",
+            Self::Fill { .. } => "fill",
+            Self::Iota { .. } => "iota",
+            Self::Unary(unary) => unary.name(),
+            Self::Binary(binary) => binary.name(),
+            Self::Select => "select",
+            Self::Cast(_) => "cast",
+            Self::Gated(_) => "gated",
+            Self::Contract(_) => "contract",
+            Self::Reduce { reduction, .. } => reduction.name(),
+            Self::ArgExtreme { .. } => "arg_extreme",
+            Self::Softmax { .. } => "softmax",
+            Self::LogSoftmax { .. } => "log_softmax",
+            Self::LayerNorm { .. } => "layer_norm",
+            Self::RmsNorm { .. } => "rms_norm",
+            Self::InstanceNorm { .. } => "instance_norm",
+            Self::Attention(_) => "attention",
+            Self::Rotary(_) => "rotary",
+            Self::Reshape { .. } => "reshape",
+            Self::Transpose { .. } => "transpose",
+            Self::Expand { .. } => "expand",
+            Self::Concat { .. } => "concat",
+            Self::Slice { .. } => "slice",
+            Self::Pad { .. } => "pad",
+            Self::Gather { .. } => "gather",
+            Self::GatherElements { .. } => "gather_elements",
+            Self::GatherNd { .. } => "gather_nd",
+            Self::ScatterElements { .. } => "scatter_elements",
+            Self::ScatterNd { .. } => "scatter_nd",
+            Self::Triangle { .. } => "triangle",
+            Self::CumSum { .. } => "cum_sum",
+            Self::TopK { .. } => "top_k",
+            Self::Conv(_) => "conv",
+            Self::Resize(_) => "resize",
+            Self::CrossEntropy { .. } => "cross_entropy",
+            Self::Experts { .. } => "experts",
+            Self::Dequantize { .. } => "dequantize",
+            Self::Dropout { .. } => "dropout",
+            Self::Region(_) => "region",
+            Self::Dynamic(dynamic) => match dynamic {
+                Dynamic::Shape => "dynamic_shape",
+                Dynamic::NonZero => "dynamic_non_zero",
+                Dynamic::Reshape { .. } => "dynamic_reshape",
+                Dynamic::Expand => "dynamic_expand",
+                Dynamic::Slice => "dynamic_slice",
+                Dynamic::Range => "dynamic_range",
+                Dynamic::Fill { .. } => "dynamic_fill",
+                Dynamic::Split { .. } => "dynamic_split",
+                Dynamic::TopK { .. } => "dynamic_top_k",
+                Dynamic::Tile => "dynamic_tile",
+                Dynamic::Unsqueeze { .. } => "dynamic_unsqueeze",
+                Dynamic::Squeeze { .. } => "dynamic_squeeze",
+                Dynamic::If { .. } => "dynamic_if",
+            },
+        }
+    }
+}
+
+/// What goes over an operation's attributes in order: a printer reads them, a parser sets them.
+trait Form {
+    type Error;
+
+    fn field<A: Attribute>(&mut self, name: &str, attribute: &mut A) -> std::result::Result<(), Self::Error>;
+
+    fn data(&mut self, result: &Type, data: &mut Vec<u8>) -> std::result::Result<(), Self::Error>;
+}
+
+/// The attributes of each operation, with their names. One whose name is empty stands alone.
+fn attributes<F: Form>(op: &mut Op, form: &mut F) -> std::result::Result<(), F::Error> {
+    match op {
+        Op::Constant { result, data } => {
+            form.field("type", result)?;
+            form.data(result, data)
+        }
+        Op::Fill { result, value } => {
+            form.field("type", result)?;
+            form.field("value", value)
+        }
+        Op::Iota { dtype, length, start, step } => {
+            form.field("dtype", dtype)?;
+            form.field("length", length)?;
+            form.field("start", start)?;
+            form.field("step", step)
+        }
+        Op::Unary(_) | Op::Binary(_) | Op::Select => Ok(()),
+        Op::Cast(dtype) => form.field("to", dtype),
+        Op::Gated(activation) => form.field("activation", activation),
+        Op::Contract(contract) => form.field("", contract),
+        Op::Reduce { reduction: _, dims } => form.field("dims", dims),
+        Op::ArgExtreme { extreme, dim } => {
+            form.field("extreme", extreme)?;
+            form.field("dim", dim)
+        }
+        Op::Softmax { dim } | Op::LogSoftmax { dim } | Op::Concat { dim } => form.field("dim", dim),
+        Op::Gather { dim } | Op::GatherElements { dim } => form.field("dim", dim),
+        Op::LayerNorm { dims, epsilon } | Op::RmsNorm { dims, epsilon } => {
+            form.field("dims", dims)?;
+            form.field("epsilon", epsilon)
+        }
+        Op::InstanceNorm { epsilon } => form.field("epsilon", epsilon),
+        Op::Attention(Attention { scale, causal, softcap, window }) => {
+            form.field("scale", scale)?;
+            form.field("causal", causal)?;
+            form.field("softcap", softcap)?;
+            form.field("window", window)
+        }
+        Op::Rotary(pairing) => form.field("pairing", pairing),
+        Op::Reshape { shape } | Op::Expand { shape } => form.field("shape", shape),
+        Op::Transpose { permutation } => form.field("permutation", permutation),
+        Op::Slice { starts, steps, sizes } => {
+            form.field("starts", starts)?;
+            form.field("steps", steps)?;
+            form.field("sizes", sizes)
+        }
+        Op::Pad { before, after, edge } => {
+            form.field("before", before)?;
+            form.field("after", after)?;
+            form.field("edge", edge)
+        }
+        Op::GatherNd { batch_dims } => form.field("batch_dims", batch_dims),
+        Op::ScatterElements { dim, scatter } => {
+            form.field("dim", dim)?;
+            form.field("scatter", scatter)
+        }
+        Op::ScatterNd { scatter } => form.field("scatter", scatter),
+        Op::Triangle { triangle, diagonal } => {
+            form.field("triangle", triangle)?;
+            form.field("diagonal", diagonal)
+        }
+        Op::CumSum { dim, exclusive, reverse } => {
+            form.field("dim", dim)?;
+            form.field("exclusive", exclusive)?;
+            form.field("reverse", reverse)
+        }
+        Op::TopK { dim, k, extreme } => {
+            form.field("dim", dim)?;
+            form.field("k", k)?;
+            form.field("extreme", extreme)
+        }
+        Op::Conv(Conv { strides, dilations, before, after, groups }) => {
+            form.field("strides", strides)?;
+            form.field("dilations", dilations)?;
+            form.field("before", before)?;
+            form.field("after", after)?;
+            form.field("groups", groups)
+        }
+        Op::Resize(Resize { shape, scales, half_pixel, interpolation }) => {
+            form.field("shape", shape)?;
+            form.field("scales", scales)?;
+            form.field("half_pixel", half_pixel)?;
+            form.field("interpolation", interpolation)
+        }
+        Op::CrossEntropy { ignored } => form.field("ignored", ignored),
+        Op::Experts { activation, active } => {
+            form.field("activation", activation)?;
+            form.field("active", active)
+        }
+        Op::Dequantize { bits, block, columns } => {
+            form.field("bits", bits)?;
+            form.field("block", block)?;
+            form.field("columns", columns)
+        }
+        Op::Dropout { ratio, seed } => {
+            form.field("ratio", ratio)?;
+            form.field("seed", seed)
+        }
+        Op::Region(body) => form.field("body", &mut **body),
+        Op::Dynamic(dynamic) => dynamic_attributes(dynamic, form),
+    }
+}
+
+fn dynamic_attributes<F: Form>(dynamic: &mut Dynamic, form: &mut F) -> std::result::Result<(), F::Error> {
+    match dynamic {
+        Dynamic::Shape | Dynamic::NonZero | Dynamic::Expand => Ok(()),
+        Dynamic::Slice | Dynamic::Range | Dynamic::Tile => Ok(()),
+        Dynamic::Reshape { zero_is_zero } => form.field("zero_is_zero", zero_is_zero),
+        Dynamic::Fill { dtype, value } => {
+            form.field("dtype", dtype)?;
+            form.field("value", value)
+        }
+        Dynamic::Split { dim } => form.field("dim", dim),
+        Dynamic::TopK { dim, extreme } => {
+            form.field("dim", dim)?;
+            form.field("extreme", extreme)
+        }
+        Dynamic::Unsqueeze { dims } | Dynamic::Squeeze { dims } => form.field("dims", dims),
+        Dynamic::If { yes, no } => {
+            form.field("yes", &mut **yes)?;
+            form.field("no", &mut **no)
+        }
+    }
+}
+
+impl Form for Print<'_> {
+    type Error = fmt::Error;
+
+    fn field<A: Attribute>(&mut self, name: &str, attribute: &mut A) -> fmt::Result {
+        self.text(" ")?;
+        if !name.is_empty() {
+            self.text(format_args!("{name}="))?;
+        }
+        attribute.print(self)
+    }
+
+    fn data(&mut self, result: &Type, data: &mut Vec<u8>) -> fmt::Result {
+        self.text(" data=")?;
+        print_data(result, data, self)
+    }
+}
+
+impl Form for Scan<'_> {
+    type Error = ParseError;
+
+    fn field<A: Attribute>(&mut self, name: &str, attribute: &mut A) -> Result<()> {
+        if !name.is_empty() && !(self.eat_word(name) && self.eat("=")) {
+            return self.error(format!("`{name}=`"));
+        }
+        *attribute = A::parse(self)?;
+        Ok(())
+    }
+
+    fn data(&mut self, result: &Type, data: &mut Vec<u8>) -> Result<()> {
+        self.expect("data=")?;
+        *data = parse_data(result, self)?;
+        Ok(())
+    }
+}
+
+impl Attribute for Op {
+    fn print(&self, print: &mut Print<'_>) -> fmt::Result {
+        print.text(self.name())?;
+        attributes(&mut self.clone(), print)
+    }
+
+    fn parse(scan: &mut Scan<'_>) -> Result<Self> {
+        const EXPECTED: &str = "an operation";
+        let at = scan.place();
+        let name = scan.word(EXPECTED)?;
+        let Some(op) = BLANK.get(name) else { return scan.error_at(at, EXPECTED) };
+        let mut op = op.clone();
+        attributes(&mut op, scan)?;
+        Ok(op)
+    }
+}
+
+impl Named for Binary {
+    const WHAT: &'static str = "a function of two elements";
+    const NAMES: &'static [(&'static str, Self)] = &[
+        ("add", Self::Add),
+        ("and", Self::And),
+        ("div", Self::Div),
+        ("equal", Self::Equal),
+        ("greater", Self::Greater),
+        ("greater_or_equal", Self::GreaterOrEqual),
+        ("less", Self::Less),
+        ("less_or_equal", Self::LessOrEqual),
+        ("max", Self::Max),
+        ("min", Self::Min),
+        ("mod", Self::Mod),
+        ("fmod", Self::Fmod),
+        ("mul", Self::Mul),
+        ("or", Self::Or),
+        ("pow", Self::Pow),
+        ("sub", Self::Sub),
+        ("xor", Self::Xor),
+    ];
+}
+
+impl Named for Reduction {
+    const WHAT: &'static str = "a reduction";
+    const NAMES: &'static [(&'static str, Self)] = &[
+        ("reduce_max", Self::Max),
+        ("reduce_mean", Self::Mean),
+        ("reduce_min", Self::Min),
+        ("reduce_product", Self::Product),
+        ("reduce_sum", Self::Sum),
+    ];
+}
+
+/// Each operation by name, its attributes to be set.
+pub(super) static BLANK: LazyLock<BTreeMap<&'static str, Op>> = LazyLock::new(|| {
+    let ops = blank_ops().into_iter().chain(blank_dynamic().map(Op::Dynamic));
+    let unaries = Unary::NAMES.iter().map(|&(_, it)| Op::Unary(it));
+    let binaries = Binary::NAMES.iter().map(|&(_, it)| Op::Binary(it));
+    let reductions = Reduction::NAMES.iter().map(|&(_, reduction)| Op::Reduce { reduction, dims: vec![] });
+    ops.chain(unaries).chain(binaries).chain(reductions).map(|op| (op.name(), op)).collect()
+});
+
+fn blank_ops() -> Vec<Op> {
+    let dtype = DType::F32;
+    let result = || Type::new(dtype, []);
+    let zero = Real(0.0);
+    let contract = Contract { left: vec![], right: vec![], result: vec![] };
+    let attention = Attention { scale: zero, causal: false, softcap: zero, window: None };
+    let conv = Conv { strides: vec![], dilations: vec![], before: vec![], after: vec![], groups: 1 };
+    let interpolation = Interpolation::Linear;
+    let resize = Resize { shape: vec![], scales: vec![], half_pixel: false, interpolation };
+    vec![
+        Op::Constant { result: result(), data: vec![] },
+        Op::Fill { result: result(), value: zero },
+        Op::Iota { dtype, length: 0, start: zero, step: zero },
+        Op::Select,
+        Op::Cast(dtype),
+        Op::Gated(Unary::Silu),
+        Op::Contract(contract),
+        Op::ArgExtreme { extreme: Extreme::Largest, dim: 0 },
+        Op::Softmax { dim: 0 },
+        Op::LogSoftmax { dim: 0 },
+        Op::LayerNorm { dims: 0, epsilon: zero },
+        Op::RmsNorm { dims: 0, epsilon: zero },
+        Op::InstanceNorm { epsilon: zero },
+        Op::Attention(attention),
+        Op::Rotary(Pairing::Halves),
+        Op::Reshape { shape: vec![] },
+        Op::Transpose { permutation: vec![] },
+        Op::Expand { shape: vec![] },
+        Op::Concat { dim: 0 },
+        Op::Slice { starts: vec![], steps: vec![], sizes: vec![] },
+        Op::Pad { before: vec![], after: vec![], edge: Edge::Wrap },
+        Op::Gather { dim: 0 },
+        Op::GatherElements { dim: 0 },
+        Op::GatherNd { batch_dims: 0 },
+        Op::ScatterElements { dim: 0, scatter: Scatter::Add },
+        Op::ScatterNd { scatter: Scatter::Add },
+        Op::Triangle { triangle: Triangle::Lower, diagonal: 0 },
+        Op::CumSum { dim: 0, exclusive: false, reverse: false },
+        Op::TopK { dim: 0, k: 0, extreme: Extreme::Largest },
+        Op::Conv(conv),
+        Op::Resize(resize),
+        Op::CrossEntropy { ignored: 0 },
+        Op::Experts { activation: Unary::Silu, active: 0 },
+        Op::Dequantize { bits: 0, block: 0, columns: 0 },
+        Op::Dropout { ratio: zero, seed: 0 },
+        Op::Region(Box::new(blank_region())),
+    ]
+}
+
+fn blank_dynamic() -> impl Iterator<Item = Dynamic> {
+    let region = || Box::new(blank_region());
+    [
+        Dynamic::Shape,
+        Dynamic::NonZero,
+        Dynamic::Reshape { zero_is_zero: false },
+        Dynamic::Expand,
+        Dynamic::Slice,
+        Dynamic::Range,
+        Dynamic::Fill { dtype: DType::F32, value: Real(0.0) },
+        Dynamic::Split { dim: 0 },
+        Dynamic::TopK { dim: 0, extreme: Extreme::Largest },
+        Dynamic::Tile,
+        Dynamic::Unsqueeze { dims: vec![] },
+        Dynamic::Squeeze { dims: vec![] },
+        Dynamic::If { yes: region(), no: region() },
+    ]
+    .into_iter()
+}
+
+fn blank_region() -> Region {
+    Region { operands: 0, nodes: vec![], results: vec![], types: vec![] }
+}

@@ -1,0 +1,149 @@
+//! Random programs: well numbered, otherwise of anything.
+
+use arbtest::arbitrary::{Result, Unstructured};
+
+use crate::data::{DType, Real, Type};
+use crate::graph::{Graph, Output, Source, ValueId};
+use crate::op::{Attention, Contract, Conv, Dynamic, Edge, Label, Op, Region, RegionNode, Resize, Unary};
+use crate::text::attribute::Named;
+use crate::text::op::BLANK;
+
+pub(super) fn graph(u: &mut Unstructured<'_>) -> Result<Graph> {
+    let mut graph = Graph { name: u.arbitrary()?, ..Graph::default() };
+    while graph.values.len() < 12 && u.ratio(9, 10)? {
+        match u.int_in_range(0..=5)? {
+            0 => drop(graph.push_value(type_(u)?, Source::Input(u.arbitrary()?))),
+            1 => drop(graph.push_value(type_(u)?, Source::Weight(u.arbitrary()?))),
+            _ => {
+                let operands = list(u, |u| Ok(ValueId(u.int_in_range(0..=20)?)))?;
+                let types = list(u, type_)?;
+                graph.push_node(op(u, 0)?, operands, types, u.arbitrary()?);
+            }
+        }
+    }
+    graph.outputs = list(u, |u| Ok(Output { name: u.arbitrary()?, value: ValueId(u.arbitrary()?) }))?;
+    Ok(graph)
+}
+
+pub(super) fn op(u: &mut Unstructured<'_>, depth: usize) -> Result<Op> {
+    let names: Vec<&str> = BLANK.keys().copied().collect();
+    let mut op = BLANK[u.choose(&names)?].clone();
+    match &mut op {
+        Op::Constant { result, data } => {
+            *result = type_(u)?;
+            *data = u.arbitrary()?;
+            if u.ratio(1, 4)? {
+                let count = usize::try_from(result.dtype.bytes()).unwrap();
+                *data = f32::NAN.to_le_bytes().into_iter().cycle().take(4 * count).collect();
+            }
+        }
+        Op::Fill { result, value } => (*result, *value) = (type_(u)?, real(u)?),
+        Op::Iota { dtype, length, start, step } => {
+            (*dtype, *length, *start, *step) = (element(u)?, u.arbitrary()?, real(u)?, real(u)?);
+        }
+        Op::Unary(_) | Op::Binary(_) | Op::Select => {}
+        Op::Cast(dtype) => *dtype = element(u)?,
+        Op::Gated(it) => *it = named(u)?,
+        Op::Contract(Contract { left, right, result }) => {
+            let label = |u: &mut Unstructured<'_>| Ok(Label(u.arbitrary()?));
+            (*left, *right, *result) = (list(u, label)?, list(u, label)?, list(u, label)?);
+        }
+        Op::Reduce { dims, .. } => *dims = u.arbitrary()?,
+        Op::ArgExtreme { extreme, dim } => (*extreme, *dim) = (named(u)?, u.arbitrary()?),
+        Op::Softmax { dim } | Op::LogSoftmax { dim } | Op::Concat { dim } => *dim = u.arbitrary()?,
+        Op::Gather { dim } | Op::GatherElements { dim } => *dim = u.arbitrary()?,
+        Op::LayerNorm { dims, epsilon } | Op::RmsNorm { dims, epsilon } => {
+            (*dims, *epsilon) = (u.arbitrary()?, real(u)?);
+        }
+        Op::InstanceNorm { epsilon } => *epsilon = real(u)?,
+        Op::Attention(Attention { scale, causal, softcap, window }) => {
+            (*scale, *causal, *softcap, *window) = (real(u)?, u.arbitrary()?, real(u)?, u.arbitrary()?);
+        }
+        Op::Rotary(pairing) => *pairing = named(u)?,
+        Op::Reshape { shape } | Op::Expand { shape } => *shape = u.arbitrary()?,
+        Op::Transpose { permutation } => *permutation = u.arbitrary()?,
+        Op::Slice { starts, steps, sizes } => {
+            (*starts, *steps, *sizes) = (u.arbitrary()?, u.arbitrary()?, u.arbitrary()?);
+        }
+        Op::Pad { before, after, edge } => {
+            (*before, *after) = (u.arbitrary()?, u.arbitrary()?);
+            let constant = Edge::Constant(real(u)?);
+            *edge = *u.choose(&[Edge::Reflect, Edge::Repeat, Edge::Wrap, constant])?;
+        }
+        Op::GatherNd { batch_dims } => *batch_dims = u.arbitrary()?,
+        Op::ScatterElements { dim, scatter } => (*dim, *scatter) = (u.arbitrary()?, named(u)?),
+        Op::ScatterNd { scatter } => *scatter = named(u)?,
+        Op::Triangle { triangle, diagonal } => (*triangle, *diagonal) = (named(u)?, u.arbitrary()?),
+        Op::CumSum { dim, exclusive, reverse } => {
+            (*dim, *exclusive, *reverse) = (u.arbitrary()?, u.arbitrary()?, u.arbitrary()?);
+        }
+        Op::TopK { dim, k, extreme } => (*dim, *k, *extreme) = (u.arbitrary()?, u.arbitrary()?, named(u)?),
+        Op::Conv(Conv { strides, dilations, before, after, groups }) => {
+            (*strides, *dilations) = (u.arbitrary()?, u.arbitrary()?);
+            (*before, *after, *groups) = (u.arbitrary()?, u.arbitrary()?, u.arbitrary()?);
+        }
+        Op::Resize(Resize { shape, scales, half_pixel, interpolation }) => {
+            (*shape, *scales) = (u.arbitrary()?, list(u, real)?);
+            (*half_pixel, *interpolation) = (u.arbitrary()?, named(u)?);
+        }
+        Op::CrossEntropy { ignored } => *ignored = u.arbitrary()?,
+        Op::Experts { activation, active } => (*activation, *active) = (named::<Unary>(u)?, u.arbitrary()?),
+        Op::Dequantize { bits, block, columns } => {
+            (*bits, *block, *columns) = (u.arbitrary()?, u.arbitrary()?, u.arbitrary()?);
+        }
+        Op::Dropout { ratio, seed } => (*ratio, *seed) = (real(u)?, u.arbitrary()?),
+        Op::Region(body) => **body = region(u, depth)?,
+        Op::Dynamic(dynamic) => random_dynamic(u, depth, dynamic)?,
+    }
+    Ok(op)
+}
+
+fn random_dynamic(u: &mut Unstructured<'_>, depth: usize, dynamic: &mut Dynamic) -> Result<()> {
+    match dynamic {
+        Dynamic::Shape | Dynamic::NonZero | Dynamic::Expand => {}
+        Dynamic::Slice | Dynamic::Range | Dynamic::Tile => {}
+        Dynamic::Reshape { zero_is_zero } => *zero_is_zero = u.arbitrary()?,
+        Dynamic::Fill { dtype, value } => (*dtype, *value) = (element(u)?, real(u)?),
+        Dynamic::Split { dim } => *dim = u.arbitrary()?,
+        Dynamic::TopK { dim, extreme } => (*dim, *extreme) = (u.arbitrary()?, named(u)?),
+        Dynamic::Unsqueeze { dims } | Dynamic::Squeeze { dims } => *dims = u.arbitrary()?,
+        Dynamic::If { yes, no } => (**yes, **no) = (region(u, depth)?, region(u, depth)?),
+    }
+    Ok(())
+}
+
+fn region(u: &mut Unstructured<'_>, depth: usize) -> Result<Region> {
+    let node = |u: &mut Unstructured<'_>| {
+        let op = op(u, depth + 1)?;
+        Ok(RegionNode { op, operands: list(u, |u| u.arbitrary())?, results: u.int_in_range(0..=3)? })
+    };
+    let nodes = if depth < 2 { list(u, node)? } else { vec![] };
+    let operands = u.int_in_range(0..=3)?;
+    Ok(Region { operands, nodes, results: u.arbitrary()?, types: list(u, type_)? })
+}
+
+fn list<T>(
+    u: &mut Unstructured<'_>,
+    mut item: impl FnMut(&mut Unstructured<'_>) -> Result<T>,
+) -> Result<Vec<T>> {
+    (0..u.int_in_range(0..=3)?).map(|_| item(u)).collect()
+}
+
+fn named<T: Named>(u: &mut Unstructured<'_>) -> Result<T> {
+    Ok(u.choose(T::NAMES)?.1)
+}
+
+fn element(u: &mut Unstructured<'_>) -> Result<DType> {
+    u.choose(&DType::ALL).copied()
+}
+
+fn type_(u: &mut Unstructured<'_>) -> Result<Type> {
+    Ok(Type { dtype: element(u)?, shape: list(u, |u| u.arbitrary())? })
+}
+
+fn real(u: &mut Unstructured<'_>) -> Result<Real> {
+    if u.ratio(1, 8)? {
+        return Ok(Real(*u.choose(&[f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -0.0, 1e-5])?));
+    }
+    Ok(Real(f64::from_bits(u.arbitrary()?)))
+}
