@@ -80,6 +80,11 @@ fn an_all_to_all_is_as_slow_as_the_slower_of_links_and_adapters() {
     let expected = 8.4 + 14.0 + (0.8e9 + 2.5e5) / (0.96 * 25e3);
     let time = all_to_all(&machine, &group(&machine, 0..16), size);
     assert!(close(time, expected), "{time}");
+    // Four nodes: three quarters leave the node.
+    let machine = named("a100-80g-32x").unwrap();
+    let expected = 8.4 + 14.0 + (1.2e9 + 2.5e5) / (0.96 * 25e3);
+    let time = all_to_all(&machine, &group(&machine, 0..32), size);
+    assert!(close(time, expected), "{time}");
 }
 
 #[test]

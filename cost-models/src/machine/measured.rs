@@ -1,6 +1,7 @@
 //! Machines made of numbers that somebody has just measured.
 
 use crate::known::{Count, Known};
+use crate::machine::json::{self, ReadError};
 use crate::machine::{Device, Machine, MatrixPeak, Node, Protocol, Transport, Wiring};
 use crate::units::{Bytes, BytesPerSecond, Flops, FlopsPerSecond, Ratio, Seconds};
 
@@ -35,24 +36,24 @@ pub struct Measurements {
 }
 
 /// Why measurements do not make a machine.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub enum MeasureError {
-    /// The name is blank.
-    Name,
     /// The source is blank.
     Source,
+    /// A file with these numbers would be refused.
+    File(ReadError),
 }
 
-/// A single host of up to [`Machine::DEVICE_LIMIT`] ranks, from measurements that `source` cites.
+/// A single host, from measurements that `source` cites: one rank of it, and up to
+/// [`Machine::DEVICE_LIMIT`] with [`Machine::with_devices`].
 ///
 /// Measured rates are what is reached, so every share of a peak is 1. Ranks hand data over
 /// through shared memory, which is written as a switch, and the link through the host is the
 /// same memory.
 pub fn host(name: &str, measurements: &Measurements, source: &str) -> Result<Machine, MeasureError> {
-    if name.trim().is_empty() {
-        return Err(MeasureError::Name);
-    }
-    sourced_host(name, measurements, source).ok_or(MeasureError::Source)
+    let machine = sourced_host(name, measurements, source).ok_or(MeasureError::Source)?;
+    let read = json::read(name, &json::write(&machine)).map_err(MeasureError::File)?;
+    Ok(Machine { devices: 1, ..read })
 }
 
 fn sourced_host(name: &str, measurements: &Measurements, source: &str) -> Option<Machine> {
@@ -111,8 +112,10 @@ fn sourced_host(name: &str, measurements: &Measurements, source: &str) -> Option
 impl std::fmt::Display for MeasureError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Name => write!(f, "the name is blank, expected the name of a device type"),
-            Self::Source => write!(f, "the source is blank, expected how the numbers were measured"),
+            Self::Source => {
+                write!(f, "the source is blank, expected how the numbers were measured")
+            }
+            Self::File(error) => error.fmt(f),
         }
     }
 }

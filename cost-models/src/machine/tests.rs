@@ -5,7 +5,7 @@ use expect_test::{Expect, expect, expect_file};
 use serde_json::Value;
 
 use super::*;
-use crate::machine::measured::{MeasureError, Measurements, host};
+use crate::machine::measured::{Measurements, host};
 use crate::machine::shipped::{device_names, named, text};
 
 /// The shipped file that the tests damage.
@@ -291,10 +291,12 @@ fn refusals_name_the_field_and_how_to_go_on() {
             r#"machine file `cluster.json`: `node.wiring` is a switch with `links`, expected none or kind `links`"#
         ]],
     );
-    let one = |link: [u64; 3]| serde_json::json!({"kind": "links", "links": [link], "source": "here"});
-    for link in [[0, 0, 1], [0, 8, 1], [0, 1, 0]] {
-        let error = damaged("node.wiring", Some(one(link))).expect_err("a bad link").to_string();
-        assert!(error.contains("expected two different devices below 8"), "{error}");
+    for link in [[0, 0, 1], [0, 8, 1], [0, 1, 0], [3, 2, 1]] {
+        let links = serde_json::json!([[2, 3, 1], link]);
+        let wiring = serde_json::json!({"kind": "links", "links": links, "source": "here"});
+        let error = damaged("node.wiring", Some(wiring)).expect_err("a bad link").to_string();
+        let expected = format!("has link `{link:?}`, expected two different devices below 8");
+        assert!(error.contains(&expected), "{error}");
     }
     check(
         "device.colour",
@@ -369,9 +371,77 @@ fn a_measured_host_is_a_machine_file_like_any_other() {
 }
 
 #[test]
-fn measurements_without_a_source_are_no_machine() {
-    assert_eq!(host("laptop", &measurements(), " "), Err(MeasureError::Source));
-    assert_eq!(host("", &measurements(), "here"), Err(MeasureError::Name));
+fn every_measurement_stands_where_it_belongs() {
+    let host = host("laptop", &measurements(), "ledger/laptop.jsonl, line 1").unwrap();
+    let file: Value = serde_json::from_str(&json::write(&host)).unwrap();
+    let mut lines = Vec::new();
+    numbers("", &file, &mut |path, number| {
+        let own = number["source"] == "ledger/laptop.jsonl, line 1" && number["value"] != 1;
+        lines.extend(own.then(|| format!("{path} {}", number["value"])));
+    });
+    expect![[r#"
+        device.launch 1e-6
+        device.matrix_half_work 100000
+        device.matrix_peak.bf16 100000000000
+        device.matrix_peak.f16 100000000000
+        device.matrix_peak.f32 100000000000
+        device.matrix_peak.f64 50000000000
+        device.matrix_peak.integer 2000000000
+        device.matrix_peak.tf32 100000000000
+        device.memory_bandwidth 20000000000
+        device.memory_capacity 4000000000
+        device.memory_reserved 10000000
+        device.vector_peak 10000000000
+        node.host_bandwidth 10000000000
+        node.link_bandwidth 10000000000
+        transport.bulk.hop 0.00002
+        transport.bulk.start 1e-6
+        transport.eager.hop 0.00002
+        transport.eager.start 1e-6
+        transport.pair_half_size 100000
+        transport.ring_half_size 100000"#]]
+    .assert_eq(&lines.join("\n"));
+}
+
+#[test]
+fn measurements_that_no_file_may_have_are_no_machine() {
+    let check = |name: &str, measurements: Measurements, source: &str, expected: Expect| {
+        let error = host(name, &measurements, source).expect_err("no machine");
+        expected.assert_eq(&error.to_string());
+    };
+    let sound = measurements();
+    let nan = Measurements { launch: crate::units::Seconds(f64::NAN), ..measurements() };
+    let still = Measurements { link_bandwidth: crate::units::BytesPerSecond(0.0), ..measurements() };
+    let full = Measurements { memory_reserved: sound.memory_capacity, ..measurements() };
+    check(
+        "laptop",
+        sound.clone(),
+        " ",
+        expect!["the source is blank, expected how the numbers were measured"],
+    );
+    check("", sound, "here", expect!["machine file ``: `name` is blank, expected the name of a device type"]);
+    check(
+        "laptop",
+        nan,
+        "here",
+        expect!["machine file `laptop`: `device.launch.value` is nothing, expected a finite number above 0"],
+    );
+    check(
+        "laptop",
+        still,
+        "here",
+        expect![
+            "machine file `laptop`: `node.link_bandwidth.value` is `0.0`, expected a finite number above 0"
+        ],
+    );
+    check(
+        "laptop",
+        full,
+        "here",
+        expect![
+            "machine file `laptop`: `device.memory_reserved` is 4 GB, expected less than `device.memory_capacity`, which is 4 GB"
+        ],
+    );
 }
 
 #[test]
