@@ -22,6 +22,8 @@ pub struct Plan {
     pub assignments: Vec<Assignment>,
     /// The copies that are made of values in other layouts, each after the copy it is made from.
     pub transfers: Vec<Transfer>,
+    /// For each output of the program, the copy that is returned; it owes no sum.
+    pub outputs: Vec<Copy>,
     /// What a step takes, by name.
     pub estimate: Vec<Term>,
     /// What the fullest device holds, by kind.
