@@ -12,6 +12,7 @@
 mod enumerate;
 mod feasible;
 mod multipliers;
+mod periodic;
 mod repair;
 
 use crate::chain::{Chain, ChainChoices, ChainSolution, Flat, Goal, Prices, Relaxation};
@@ -87,6 +88,9 @@ fn search<'a>(chain: &'a Chain, flat: &'a Flat, capacity: u64) -> Result<Search<
     if search.gap() > GAP {
         feasible::find(&mut search)?;
         let multipliers = multipliers::ascend(&mut search, free)?;
+        if search.gap() > GAP && chain.segments.iter().any(|segment| segment.count > 1) {
+            search.offer_periodic()?;
+        }
         if search.gap() > EXACT {
             enumerate::close(&mut search, &multipliers)?;
         }
@@ -150,6 +154,26 @@ impl Search<'_> {
         if time < self.best.as_ref().map_or(f64::INFINITY, |(_, best)| *best) {
             self.best = Some((choices, time));
         }
+    }
+
+    /// Takes the best choices that are the same in all blocks of a segment.
+    fn offer_periodic(&mut self) -> Result<(), SearchError> {
+        let folded = periodic::fold(self.chain);
+        let flat = folded.flat();
+        let found = match search(&folded, &flat, self.capacity) {
+            Ok(found) => found,
+            // Nothing periodic fits, which proves nothing.
+            Err(
+                SearchError::Contradiction
+                | SearchError::DoesNotFit { .. }
+                | SearchError::DoesNotFitTogether { .. },
+            ) => return Ok(()),
+            Err(other) => return Err(other),
+        };
+        if let Some((choices, _)) = &found.best {
+            self.offer(&periodic::unfold(self.chain, &flat.unfold(choices)));
+        }
+        Ok(())
     }
 
     fn look_at(&mut self, choices: &ChainChoices) {

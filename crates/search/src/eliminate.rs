@@ -9,7 +9,7 @@ mod factor;
 mod order;
 mod prune;
 
-pub(crate) use factor::lower_by_rows;
+pub(crate) use factor::{WORTH_THREADS, lower_by_rows};
 pub use order::{Order, order};
 pub use prune::{Pruned, prune};
 

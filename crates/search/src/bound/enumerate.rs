@@ -2,8 +2,9 @@
 //!
 //! At fixed multipliers, time is at least the priced cost for whatever fits. Walking the buckets
 //! of one elimination backwards, the least priced cost of all completions of a partial assignment
-//! is known exactly, so that a branch is left as soon as it can bring nothing better. If the walk
-//! ends before its budget does, the best assignment is optimal.
+//! is known exactly, so that a branch is left as soon as it can bring nothing better. Walks go up
+//! to a limit that rises from the bound to the best time: one that ends and finds nothing proves
+//! its limit as a bound, one that ends and finds something has the optimum.
 
 use std::borrow::Cow;
 
@@ -12,11 +13,20 @@ use crate::chain::{Goal, priced_costs};
 use crate::eliminate::{Objective, Pruned, Reduced, order, prune, reduce};
 use crate::problem::{Held, Problem, SearchError, real, real_size};
 
-/// The most choices that are looked at.
-const BUDGET: usize = 2_000_000;
+/// The most work of all walks: choices and windows that are looked at.
+const BUDGET: usize = 4_000_000;
+
+/// The most nodes of a problem that is walked: a gap of a larger one is made of too many parts.
+const MOST_NODES: usize = 1000;
+
+/// The limits of the walks, as parts of the way from the bound to the best time.
+const LIMITS: [f64; 6] = [0.03, 0.06, 0.12, 0.25, 0.5, 1.0];
 
 /// Improves the best assignment; raises the bound to its time if nothing better is left.
 pub(super) fn close(search: &mut Search<'_>, multipliers: &[f64]) -> Result<(), SearchError> {
+    if search.flat.problem.times.len() > MOST_NODES {
+        return Ok(());
+    }
     let pruned = prune(&search.flat.problem, &[]);
     let small = &pruned.problem;
     let capacity = real(search.capacity.max(1));
@@ -33,15 +43,27 @@ pub(super) fn close(search: &mut Search<'_>, multipliers: &[f64]) -> Result<(), 
         small.windows.iter().zip(&live).map(|(at, price)| price * real(at.constant)).sum();
     let root = reduced.table[0] + constant - resident * real(search.capacity);
 
-    let best = search.best.as_ref().map_or(f64::INFINITY, |(_, time)| *time);
-    let mut walk = Walk::new(&pruned, &reduced, search.capacity, best);
-    let ended = walk.descend(reduced.steps(), root);
-    let (best, found) = (walk.best, walk.found);
-    if let Some(choices) = found {
-        search.best = Some((pruned.restore(&choices), best));
-    }
-    if ended && best < f64::INFINITY {
-        search.bound = best;
+    let mut walk = Walk::new(&pruned, &reduced, search.capacity);
+    let bound = search.bound;
+    for part in LIMITS {
+        let best = search.best.as_ref().map_or(f64::INFINITY, |(_, time)| *time);
+        let limit = bound + part * (best - bound);
+        if search.gap() <= super::EXACT || limit <= search.bound {
+            break;
+        }
+        walk.limit = limit - limit.abs() * super::EXACT;
+        let ended = walk.descend(reduced.steps(), root);
+        let found = walk.found.take();
+        if ended {
+            search.bound = if found.is_some() { walk.limit } else { limit };
+        }
+        if let Some(choices) = found {
+            search.best = Some((pruned.restore(&choices), walk.limit));
+            break;
+        }
+        if !ended {
+            break;
+        }
     }
     Ok(())
 }
@@ -74,12 +96,13 @@ struct Walk<'a> {
     resident: u64,
     live: Vec<u64>,
     left: usize,
-    best: f64,
+    /// Only what takes less is looked for: the limit of this walk, or the time of what it found.
+    limit: f64,
     found: Option<Vec<usize>>,
 }
 
 impl<'a> Walk<'a> {
-    fn new(pruned: &'a Pruned, reduced: &'a Reduced<'a>, capacity: u64, best: f64) -> Self {
+    fn new(pruned: &'a Pruned, reduced: &'a Reduced<'a>, capacity: u64) -> Self {
         let problem = &pruned.problem;
         let bytes = |held: &Held| problem.bytes[held.bytes].as_slice();
         let least = |held: &Held| bytes(held).iter().copied().min().unwrap_or(0);
@@ -103,7 +126,7 @@ impl<'a> Walk<'a> {
             resident: problem.resident.iter().map(least).sum(),
             live,
             left: BUDGET,
-            best,
+            limit: f64::INFINITY,
             found: None,
         }
     }
@@ -113,21 +136,21 @@ impl<'a> Walk<'a> {
     fn descend(&mut self, steps: usize, cost: f64) -> bool {
         let Some(step) = steps.checked_sub(1) else {
             let time = self.problem.time(&self.choices);
-            if time < self.best {
-                self.best = time;
+            if time < self.limit {
+                self.limit = time;
                 self.found = Some(self.choices.clone());
             }
             return true;
         };
         let (node, sums) = self.reduced.sums(step, &mut self.choices);
-        let Some(left) = self.left.checked_sub(sums.len()) else { return false };
+        let Some(left) = self.left.checked_sub(sums.len() + self.live.len()) else { return false };
         self.left = left;
         let least = sums.iter().fold(f64::INFINITY, |a, &b| a.min(b));
         let mut order: Vec<usize> = (0..sums.len()).collect();
         order.sort_by(|&a, &b| sums[a].total_cmp(&sums[b]));
         for choice in order {
             let with = cost + (sums[choice] - least);
-            if with >= self.best - self.best.abs() * super::EXACT {
+            if with >= self.limit {
                 break;
             }
             self.choices[node] = choice;

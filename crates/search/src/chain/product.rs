@@ -1,13 +1,19 @@
 //! Min-plus products and powers of dense tables.
 
-use crate::eliminate::{first_least, lower_by_rows};
+use rayon::prelude::*;
+
+use crate::eliminate::{WORTH_THREADS, first_least, lower_by_rows};
 
 /// `result[i, j] = min_m left[i, m] + right[m, j]`, where `m` runs below `inner`.
 pub fn product(left: &[f64], right: &[f64], inner: usize) -> Vec<f64> {
     let columns = right.len() / inner;
     let mut result = vec![f64::INFINITY; left.len() / inner * columns];
-    for (row, best) in left.chunks(inner).zip(result.chunks_mut(columns)) {
-        lower_by_rows(best, row, right);
+    if left.len() * columns < WORTH_THREADS {
+        let rows = left.chunks(inner).zip(result.chunks_mut(columns));
+        rows.for_each(|(row, best)| lower_by_rows(best, row, right));
+    } else {
+        let rows = left.par_chunks(inner).zip(result.par_chunks_mut(columns));
+        rows.for_each(|(row, best)| lower_by_rows(best, row, right));
     }
     result
 }

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use rayon::prelude::*;
 
 /// Work below which threads cost more than they bring (additions).
-const WORTH_THREADS: usize = 1 << 20;
+pub(crate) const WORTH_THREADS: usize = 1 << 20;
 
 /// A table over the nodes of a scope, the last one running fastest.
 #[derive(Clone, Debug)]

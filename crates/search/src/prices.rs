@@ -1,0 +1,182 @@
+//! What operations and moves take, as the search sees it.
+
+use cost_models::collective;
+use cost_models::compute::{MatrixProduct, element_wise, matrix_product};
+use cost_models::machine::{Machine, Precision};
+use cost_models::topology::{Group, GroupError, Topology};
+use cost_models::units::{Bytes, Flops, Seconds, exact};
+use planner_ir::{AxisId, Contract, Conv, Label, Layout, Mesh, Move, NodeId, Op, Partition, Type};
+
+/// Prices of what a device does and of what devices exchange.
+pub trait Prices: Sync {
+    /// The time of an operation on the blocks that a device holds (seconds).
+    fn work(&self, work: &Work<'_>) -> f64;
+
+    /// The time of a move of a value of that type (seconds).
+    fn step(&self, type_: &Type, step: &Move, before: &Layout, after: &Layout) -> f64;
+}
+
+/// An operation as one device does it.
+#[derive(Clone, Copy, Debug)]
+pub struct Work<'a> {
+    /// What is computed.
+    pub op: &'a Op,
+    /// The types of the whole operands.
+    pub whole: &'a [Type],
+    /// The types of what the device uses of them.
+    pub operands: &'a [Type],
+    /// The types of what the device makes.
+    pub results: &'a [Type],
+    /// Which operation of its block it is.
+    pub node: NodeId,
+    /// How it is partitioned.
+    pub partition: &'a Partition,
+}
+
+/// The prices of a machine whose devices form a mesh.
+#[derive(Clone, Debug)]
+pub struct MachinePrices<'a> {
+    machine: &'a Machine,
+    mesh: &'a Mesh,
+    /// For each set of axes (bit i is axis i), the kinds of groups along them.
+    groups: Vec<Vec<Group>>,
+}
+
+impl<'a> MachinePrices<'a> {
+    /// The prices of a machine. Its ranks are the mesh's devices, in order.
+    pub fn new(machine: &'a Machine, mesh: &'a Mesh) -> Result<Self, GroupError> {
+        let topology = Topology::of(machine);
+        let along = |set: usize| {
+            let axes: Vec<AxisId> = mesh.axis_ids().filter(|axis| set >> axis.0 & 1 == 1).collect();
+            topology.along(mesh, &axes)
+        };
+        let groups = (0..1 << mesh.axes.len()).map(along).collect::<Result<_, _>>()?;
+        Ok(Self { machine, mesh, groups })
+    }
+
+    /// The time of the slowest kind of group along these axes.
+    fn slowest(&self, axes: &[AxisId], price: impl Fn(&Group) -> Seconds) -> f64 {
+        let set = axes.iter().fold(0, |set, axis| set | 1 << axis.0);
+        self.groups[set].iter().map(|group| price(group).0).fold(0.0, f64::max)
+    }
+
+    /// The time to copy what a device holds once (seconds).
+    fn copy(&self, held: Bytes) -> f64 {
+        element_wise(&self.machine.device, Bytes(2 * held.0), Flops(0.0)).0
+    }
+
+    fn product(&self, batch: u64, [m, n, k]: [u64; 3], type_: &Type) -> f64 {
+        let precision = Precision::of(type_.dtype);
+        matrix_product(&self.machine.device, &MatrixProduct { batch, m, n, k, precision }).0
+    }
+}
+
+impl Prices for MachinePrices<'_> {
+    fn work(&self, work: &Work<'_>) -> f64 {
+        let Work { op, whole, operands, results, .. } = *work;
+        match op {
+            Op::Contract(contract) => {
+                let [batch, m, n, k] = product_sizes(contract, operands);
+                self.product(batch, [m, n, k], &operands[0])
+            }
+            Op::Attention(_) => {
+                let (q, k, v) = (&operands[0].shape, &operands[1].shape, &operands[2].shape);
+                // Scores stay on the device's chip: only operands and the result are traffic.
+                let heads = q[0] * q[1];
+                let computing = self.product(heads, [q[2], k[2], q[3]], &operands[0])
+                    + self.product(heads, [q[2], v[3], k[2]], &operands[0]);
+                computing.max(self.touch(operands, results))
+            }
+            Op::Experts { active, .. } => {
+                let (x, up) = (&operands[0].shape, &operands[2].shape);
+                let experts = whole[2].shape[0].max(1);
+                let rows = (x[0] * active * up[0]).div_ceil(experts).max(1);
+                let products = u64::try_from(operands.len()).unwrap_or(5) - 2;
+                // One product after another for each expert, over its share of the rows.
+                let each = rows.div_ceil(up[0].max(1));
+                exact(products * up[0]) * self.product(1, [each, up[1], up[2]], &operands[0])
+            }
+            Op::Conv(conv) => {
+                let [batch, m, n, k] = window_sizes(conv, operands, results);
+                self.product(batch, [m, n, k], &operands[0])
+            }
+            // Only the rows that are looked up are read.
+            Op::Gather { .. } | Op::GatherNd { .. } | Op::GatherElements { .. } => {
+                self.touch(&operands[1..], &[results, results].concat())
+            }
+            _ => self.touch(operands, results),
+        }
+    }
+
+    fn step(&self, type_: &Type, step: &Move, before: &Layout, after: &Layout) -> f64 {
+        let held = Bytes(before.local_type(type_).bytes());
+        let made = Bytes(after.local_type(type_).bytes());
+        let axes = step.axes(before);
+        let machine = self.machine;
+        let sent = match step {
+            Move::Slice { .. } => return self.copy(made),
+            Move::AllGather { .. } => self.slowest(&axes, |it| collective::ring_all_gather(machine, it, made)),
+            Move::AllReduce { .. } => self.slowest(&axes, |it| collective::all_reduce(machine, it, held)),
+            Move::ReduceScatter { .. } => self.slowest(&axes, |it| collective::reduce_scatter(machine, it, held)),
+            Move::AllToAll { .. } => self.slowest(&axes, |it| collective::all_to_all(machine, it, held)),
+        };
+        sent + match step {
+            Move::AllGather { dim, .. } if !outermost(*dim, after, type_) => self.copy(made),
+            Move::ReduceScatter { dim, .. } if !outermost(*dim, before, type_) => self.copy(held),
+            Move::AllToAll { from, to, .. } => {
+                let packs = [outermost(*to, before, type_), outermost(*from, after, type_)];
+                exact(u64::from(!packs[0]) + u64::from(!packs[1])) * self.copy(held)
+            }
+            _ => 0.0,
+        }
+    }
+}
+
+impl MachinePrices<'_> {
+    /// The time of an operation that reads its operands and writes its results once.
+    fn touch(&self, operands: &[Type], results: &[Type]) -> f64 {
+        let bytes = operands.iter().chain(results).map(Type::bytes).sum();
+        let elements: u64 = results.iter().map(Type::elements).sum();
+        element_wise(&self.machine.device, Bytes(bytes), Flops(exact(elements))).0
+    }
+
+    /// The mesh that prices are for.
+    pub fn mesh(&self) -> &Mesh {
+        self.mesh
+    }
+}
+
+/// Whether blocks along a dimension lie one after another in what a device holds.
+fn outermost(dim: usize, layout: &Layout, type_: &Type) -> bool {
+    let local = layout.local_shape(&type_.shape);
+    local[..dim].iter().all(|&extent| extent == 1) && layout.dims[dim].iter().all(|digit| !digit.is_free())
+}
+
+/// A contraction as a matrix product: batch, m, n, k.
+fn product_sizes(contract: &Contract, operands: &[Type]) -> [u64; 4] {
+    let mut sizes = [1; 4];
+    let both = |label: &Label| contract.left.contains(label) && contract.right.contains(label);
+    for (labels, operand, alone) in [(&contract.left, &operands[0], 1), (&contract.right, &operands[1], 2)] {
+        for (label, &extent) in labels.iter().zip(&operand.shape) {
+            let place = match (both(label), contract.result.contains(label)) {
+                (false, _) => alone,
+                (true, true) => 0,
+                (true, false) => 3,
+            };
+            // Labels of both operands are counted with the left one.
+            if alone == 1 || !both(label) {
+                sizes[place] *= extent;
+            }
+        }
+    }
+    sizes
+}
+
+/// A convolution as a matrix product over windows: batch, m, n, k.
+fn window_sizes(conv: &Conv, operands: &[Type], results: &[Type]) -> [u64; 4] {
+    let (w, y) = (&operands[1].shape, &results[0].shape);
+    let positions: u64 = y[2..].iter().product::<u64>() * y[0];
+    let window: u64 = w[1..].iter().product();
+    let groups = conv.groups.min(y[1].max(1));
+    [groups, positions, y[1] / groups, window]
+}

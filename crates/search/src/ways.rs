@@ -1,0 +1,128 @@
+//! The cheapest moves from each layout of a value to each other one.
+
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, BinaryHeap};
+
+use planner_ir::{Layout, Type};
+use rewrite::Edge;
+
+use crate::prices::Prices;
+
+/// For each pair of layouts of a value, the least time and the way that takes it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ways {
+    count: usize,
+    /// `times[from * count + to]` (seconds); infinite where no way leads.
+    times: Vec<f64>,
+    /// `last[from * count + to]`: the number of the last move of the way.
+    last: Vec<usize>,
+}
+
+impl Ways {
+    /// The least time from one layout to another (seconds).
+    pub fn time(&self, from: usize, to: usize) -> f64 {
+        self.times[from * self.count + to]
+    }
+
+    /// The moves of the cheapest way, as numbers of the edges that it was found among.
+    pub fn moves(&self, edges: &[Edge], from: usize, to: usize) -> Vec<usize> {
+        let mut moves = Vec::new();
+        let mut place = to;
+        while place != from {
+            let edge = self.last[from * self.count + place];
+            moves.push(edge);
+            place = edges[edge].from;
+        }
+        moves.reverse();
+        moves
+    }
+}
+
+/// The ways between the layouts of values, those that many values have in common found once.
+#[derive(Debug, Default)]
+pub struct Found<'a> {
+    known: BTreeMap<(&'a Type, &'a [Layout]), usize>,
+    ways: Vec<Ways>,
+}
+
+impl<'a> Found<'a> {
+    /// The number of the ways between these layouts.
+    ///
+    /// Equal layouts of equal types have equal moves: the rules look at nothing else.
+    pub fn ways(&mut self, type_: &'a Type, layouts: &'a [Layout], edges: &'a [Edge], prices: &dyn Prices) -> usize {
+        if let Some(&known) = self.known.get(&(type_, layouts)) {
+            return known;
+        }
+        self.ways.push(find(type_, layouts, edges, prices));
+        self.known.insert((type_, layouts), self.ways.len() - 1);
+        self.ways.len() - 1
+    }
+
+    /// The ways of that number.
+    pub fn get(&self, number: usize) -> &Ways {
+        &self.ways[number]
+    }
+
+    /// All ways, by number.
+    pub fn into_ways(self) -> Vec<Ways> {
+        self.ways
+    }
+}
+
+/// Dijkstra's algorithm from every layout.
+fn find(type_: &Type, layouts: &[Layout], edges: &[Edge], prices: &dyn Prices) -> Ways {
+    let price = |edge: &Edge| prices.step(type_, &edge.step, &layouts[edge.from], &layouts[edge.to]);
+    let costs: Vec<f64> = edges.iter().map(price).collect();
+    let mut leaving: Vec<Vec<usize>> = vec![Vec::new(); layouts.len()];
+    for (number, edge) in edges.iter().enumerate() {
+        leaving[edge.from].push(number);
+    }
+    let count = layouts.len();
+    let mut ways = Ways { count, times: vec![f64::INFINITY; count * count], last: vec![0; count * count] };
+    for from in 0..count {
+        let times = &mut ways.times[from * count..][..count];
+        let last = &mut ways.last[from * count..][..count];
+        times[from] = 0.0;
+        let mut waiting = BinaryHeap::from([Reached { time: 0.0, place: from }]);
+        while let Some(Reached { time, place }) = waiting.pop() {
+            if time > times[place] {
+                continue;
+            }
+            for &edge in &leaving[place] {
+                let (to, time) = (edges[edge].to, time + costs[edge]);
+                if time < times[to] {
+                    times[to] = time;
+                    last[to] = edge;
+                    waiting.push(Reached { time, place: to });
+                }
+            }
+        }
+    }
+    ways
+}
+
+/// A layout on the way, nearest first.
+struct Reached {
+    time: f64,
+    place: usize,
+}
+
+impl PartialEq for Reached {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Reached {}
+
+impl PartialOrd for Reached {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Reached {
+    fn cmp(&self, other: &Self) -> Ordering {
+        other.time.total_cmp(&self.time).then(other.place.cmp(&self.place))
+    }
+}
