@@ -60,8 +60,7 @@ fn join(
     let only_right = right.labels.iter().filter(|label| !left.labels.contains(label));
     let labels: Vec<_> =
         left.labels.iter().chain(only_right).copied().filter(|&label| needed(label)).collect();
-    let contract =
-        Contract { left: left.labels, right: right.labels, result: labels.clone() };
+    let contract = Contract { left: left.labels, right: right.labels, result: labels.clone() };
     let value = b.emit1(Op::Contract(contract), &[left.value, right.value])?;
     Ok(Labelled { value, labels })
 }
@@ -79,13 +78,8 @@ fn repeated(b: &mut Builder, term: &Labelled, other: &Labelled) -> Result<Labell
 }
 
 /// The term summed over the labels that are not needed.
-fn summed(
-    b: &mut Builder,
-    term: Labelled,
-    needed: impl Fn(Label) -> bool,
-) -> Result<Labelled> {
-    let (kept, away): (Vec<_>, Vec<_>) =
-        (0..term.labels.len()).partition(|&dim| needed(term.labels[dim]));
+fn summed(b: &mut Builder, term: Labelled, needed: impl Fn(Label) -> bool) -> Result<Labelled> {
+    let (kept, away): (Vec<_>, Vec<_>) = (0..term.labels.len()).partition(|&dim| needed(term.labels[dim]));
     let sum = b.reduce(Reduction::Sum, term.value, &away)?;
     let labels = kept.iter().map(|&dim| term.labels[dim]).collect();
     Ok(Labelled { value: b.squeeze(sum, &away)?, labels })

@@ -1,8 +1,6 @@
 //! Short forms of what lowerings emit, as methods of the builder.
 
-use planner_ir::{
-    Binary, Contract, DType, Label, Op, Real, Reduction, Type, Unary, ValueId,
-};
+use planner_ir::{Binary, Contract, DType, Label, Op, Real, Reduction, Type, Unary, ValueId};
 
 use super::Result;
 use crate::builder::Builder;
@@ -70,12 +68,7 @@ impl Builder {
     }
 
     /// `x` and one number of its element type.
-    pub(super) fn with_number(
-        &mut self,
-        binary: Binary,
-        x: ValueId,
-        number: f64,
-    ) -> Result<ValueId> {
+    pub(super) fn with_number(&mut self, binary: Binary, x: ValueId, number: f64) -> Result<ValueId> {
         let number = self.number(x, number)?;
         self.binary(binary, x, number)
     }
@@ -85,22 +78,12 @@ impl Builder {
         self.scalar(self.dtype(like), number)
     }
 
-    pub(super) fn select(
-        &mut self,
-        condition: ValueId,
-        yes: ValueId,
-        no: ValueId,
-    ) -> Result<ValueId> {
+    pub(super) fn select(&mut self, condition: ValueId, yes: ValueId, no: ValueId) -> Result<ValueId> {
         self.emit1(Op::Select, &[condition, yes, no])
     }
 
     /// One number along dimensions that stay, with extent 1.
-    pub(super) fn reduce(
-        &mut self,
-        reduction: Reduction,
-        x: ValueId,
-        dims: &[usize],
-    ) -> Result<ValueId> {
+    pub(super) fn reduce(&mut self, reduction: Reduction, x: ValueId, dims: &[usize]) -> Result<ValueId> {
         if dims.is_empty() {
             return Ok(x);
         }
@@ -123,13 +106,7 @@ impl Builder {
     }
 
     /// `size` elements from `start` along one dimension.
-    pub(super) fn slice(
-        &mut self,
-        x: ValueId,
-        dim: usize,
-        start: u64,
-        size: u64,
-    ) -> Result<ValueId> {
+    pub(super) fn slice(&mut self, x: ValueId, dim: usize, start: u64, size: u64) -> Result<ValueId> {
         let mut sizes = self.shape(x)?;
         if start == 0 && sizes[dim] == size {
             return Ok(x);
@@ -181,12 +158,7 @@ impl Builder {
     }
 
     /// One number, repeated.
-    pub(super) fn filled(
-        &mut self,
-        dtype: DType,
-        shape: impl Into<Vec<u64>>,
-        value: f64,
-    ) -> Result<ValueId> {
+    pub(super) fn filled(&mut self, dtype: DType, shape: impl Into<Vec<u64>>, value: f64) -> Result<ValueId> {
         self.fill(Type::new(dtype, shape), value)
     }
 
@@ -198,8 +170,7 @@ impl Builder {
         result: &[u8],
     ) -> Result<ValueId> {
         let labels = |letters: &[u8]| letters.iter().map(|letter| Label(letter - b'a')).collect();
-        let contract =
-            Contract { left: labels(left.1), right: labels(right.1), result: labels(result) };
+        let contract = Contract { left: labels(left.1), right: labels(right.1), result: labels(result) };
         self.emit1(Op::Contract(contract), &[left.0, right.0])
     }
 }

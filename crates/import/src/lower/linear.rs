@@ -12,12 +12,7 @@ pub(super) fn matmul(b: &mut Builder, n: &OnnxNode) -> Result<ValueId> {
 
 /// numpy's `matmul`: the last dimension of x with the one before the last of w, the others
 /// before them broadcast.
-pub(super) fn product(
-    b: &mut Builder,
-    n: &OnnxNode,
-    x: ValueId,
-    w: ValueId,
-) -> Result<ValueId> {
+pub(super) fn product(b: &mut Builder, n: &OnnxNode, x: ValueId, w: ValueId) -> Result<ValueId> {
     let (left, right) = (b.rank(x), b.rank(w));
     if left == 0 || right == 0 {
         return Err(n.wrong("a product with a scalar"));
@@ -29,8 +24,7 @@ pub(super) fn product(
     let batch = |count: usize| (0..count).rev().map(Name::Batch);
     let left_names: Vec<_> = batch(left_batch).chain(rows).chain([Name::Summed]).collect();
     let right_names: Vec<_> = batch(right_batch).chain([Name::Summed]).chain(columns).collect();
-    let result: Vec<_> =
-        batch(left_batch.max(right_batch)).chain(rows).chain(columns).collect();
+    let result: Vec<_> = batch(left_batch.max(right_batch)).chain(rows).chain(columns).collect();
     named_product(b, (x, left_names), (w, right_names), &result)
 }
 
@@ -68,11 +62,8 @@ fn named_product(
     let (x, left_names) = squeezed(b, left.0, &left.1, (&right.1, &right_shape))?;
     let (w, right_names) = squeezed(b, right.0, &right.1, (&left.1, &left_shape))?;
     let labels = |names: &[Name]| names.iter().map(|name| name.label()).collect();
-    let contract = Contract {
-        left: labels(&left_names),
-        right: labels(&right_names),
-        result: labels(result),
-    };
+    let contract =
+        Contract { left: labels(&left_names), right: labels(&right_names), result: labels(result) };
     b.emit1(Op::Contract(contract), &[x, w])
 }
 

@@ -77,11 +77,7 @@ pub(super) fn last_keys(b: &mut Builder, starts: ValueId, keys: u64) -> Result<V
 
 /// What both masks leave. A mask of numbers, which are added, may be the first; there is always
 /// one of truth values where both are given.
-pub(super) fn both(
-    b: &mut Builder,
-    mask: Option<ValueId>,
-    seen: Option<ValueId>,
-) -> Result<Option<ValueId>> {
+pub(super) fn both(b: &mut Builder, mask: Option<ValueId>, seen: Option<ValueId>) -> Result<Option<ValueId>> {
     Ok(match (mask, seen) {
         (Some(mask), Some(seen)) if b.dtype(mask) == DType::Bool => {
             Some(b.binary(Binary::And, mask, seen)?)

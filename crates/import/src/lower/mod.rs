@@ -1,47 +1,26 @@
 //! What each ONNX operator is in operations of the graph: the table from its name.
 
-/// Functions of one value that ONNX names.
-mod activation;
-/// The standard attention operator.
-mod attention;
-/// Operators of ONNX Runtime that are several standard ones.
-mod contrib;
-/// Convolution, pooling and resampling.
-mod conv;
-/// Sums, products and other functions of elements.
-mod elementwise;
-/// Index notation.
-mod einsum;
-/// Short forms of what is emitted.
-mod emit;
-/// ONNX Runtime's attention operators for whole sequences.
-mod fused_attention;
-/// ONNX Runtime's attention operator with grouped heads and a cache.
-mod grouped_attention;
-/// Reading and writing at indices.
-mod indexing;
-/// Matrix products.
-mod linear;
-/// Losses.
-mod loss;
-/// Which keys a query sees.
-mod mask;
-/// A mixture of experts.
-mod experts;
-/// The same elements in another shape or order.
-mod movement;
-/// Normalisations.
-mod norms;
-/// Pieces of values, and values of pieces.
-mod pieces;
-/// Sums, extremes and other numbers along dimensions.
-mod reduce;
-/// Rotary position embedding.
-mod rotary;
-/// Constants, and values made of shapes.
-mod shapes;
-/// Steps of optimisers.
-mod training;
+mod emit; // short forms of what is emitted
+mod elementwise; // sums, products and other functions of elements
+mod activation; // functions of one value that are spelled out in simpler ones
+mod linear; // matrix products
+mod einsum; // index notation
+mod norms; // normalisations, softmax and dropout
+mod reduce; // sums, extremes and other numbers along dimensions
+mod movement; // the same elements in another shape or order
+mod pieces; // pieces of values, and values of pieces
+mod indexing; // reading and writing at indices
+mod shapes; // constants, and values made of shapes
+mod conv; // convolution, pooling and resampling
+mod loss; // losses
+mod training; // steps of optimisers
+mod mask; // which keys a query sees
+mod rotary; // rotary position embedding
+mod attention; // the standard attention operator
+mod fused_attention; // ONNX Runtime's attention operators for whole sequences
+mod grouped_attention; // ONNX Runtime's attention operator with grouped heads and a cache
+mod experts; // ONNX Runtime's mixture of experts
+mod contrib; // operators of ONNX Runtime that are several standard ones
 
 use planner_ir::{Binary, DType, Extreme, Reduction, Unary, ValueId};
 
@@ -252,10 +231,7 @@ fn dimension(n: &OnnxNode, axis: i64, rank: usize) -> Result<usize> {
 
 /// The dimensions that axes name, ascending, each once.
 fn dimensions(n: &OnnxNode, axes: &[i64], rank: usize) -> Result<Vec<usize>> {
-    let mut dims = axes
-        .iter()
-        .map(|&axis| dimension(n, axis, rank))
-        .collect::<Result<Vec<_>>>()?;
+    let mut dims = axes.iter().map(|&axis| dimension(n, axis, rank)).collect::<Result<Vec<_>>>()?;
     dims.sort_unstable();
     if dims.windows(2).any(|pair| pair[0] == pair[1]) {
         return Err(n.wrong(format!("axes {axes:?} name a dimension twice")));
@@ -294,3 +270,6 @@ fn extent(count: usize) -> u64 {
 fn real(integer: i64) -> f64 {
     integer as f64
 }
+
+#[cfg(test)]
+mod tests;

@@ -52,12 +52,7 @@ pub(super) fn layer_norm(b: &mut Builder, n: &OnnxNode) -> Outputs {
 }
 
 /// The mean and the inverse standard deviation over the last dimensions, in f32 at least.
-pub(super) fn moments(
-    b: &mut Builder,
-    x: ValueId,
-    dims: usize,
-    epsilon: f64,
-) -> Result<(ValueId, ValueId)> {
+pub(super) fn moments(b: &mut Builder, x: ValueId, dims: usize, epsilon: f64) -> Result<(ValueId, ValueId)> {
     let rank = b.rank(x);
     let last: Vec<_> = (rank - dims..rank).collect();
     let wide = if b.dtype(x) == DType::F64 { DType::F64 } else { DType::F32 };

@@ -126,7 +126,8 @@ pub(super) fn tile(b: &mut Builder, n: &OnnxNode) -> Result<ValueId> {
     let x = n.input(0)?;
     let shape = b.shape(x)?;
     let repeats = b.integers(n.input(1)?)?;
-    let repeats = repeats.iter().map(|&count| u64::try_from(count)).collect::<std::result::Result<Vec<_>, _>>();
+    let repeats =
+        repeats.iter().map(|&count| u64::try_from(count)).collect::<std::result::Result<Vec<_>, _>>();
     let repeats = repeats.map_err(|_| n.wrong("a negative number of repeats"))?;
     if repeats.len() != shape.len() {
         return Err(n.wrong(format!("{} repeats of {} dimensions", repeats.len(), shape.len())));

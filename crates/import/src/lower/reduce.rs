@@ -145,11 +145,7 @@ pub(super) fn hardmax(b: &mut Builder, n: &OnnxNode) -> Result<ValueId> {
 pub(super) fn running_sum(b: &mut Builder, n: &OnnxNode) -> Result<ValueId> {
     let x = n.input(0)?;
     let dim = dimension(n, b.integer(n.input(1)?)?, b.rank(x))?;
-    let op = Op::CumSum {
-        dim,
-        exclusive: flag(n, "exclusive", false),
-        reverse: flag(n, "reverse", false),
-    };
+    let op = Op::CumSum { dim, exclusive: flag(n, "exclusive", false), reverse: flag(n, "reverse", false) };
     b.emit1(op, &[x])
 }
 

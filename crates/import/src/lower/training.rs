@@ -49,7 +49,13 @@ fn rate_and_step(b: &mut Builder, n: &OnnxNode, x: ValueId) -> Result<(ValueId, 
 }
 
 /// `x - r g / (sqrt(h) + epsilon)` with `h` the sum of squares so far and `r` the decayed rate.
-fn adagrad(b: &mut Builder, n: &OnnxNode, x: ValueId, gradient: ValueId, squares: ValueId) -> Result<Vec<ValueId>> {
+fn adagrad(
+    b: &mut Builder,
+    n: &OnnxNode,
+    x: ValueId,
+    gradient: ValueId,
+    squares: ValueId,
+) -> Result<Vec<ValueId>> {
     let (rate, step) = rate_and_step(b, n, x)?;
     let decay = b.with_number(Binary::Mul, step, float(n, "decay_factor", 0.0))?;
     let decay = b.with_number(Binary::Add, decay, 1.0)?;
@@ -70,7 +76,13 @@ fn towards(b: &mut Builder, n: &OnnxNode, x: ValueId, moved: ValueId, squares: V
 
 /// `x - rate v` with `v = alpha v + beta g`, or `x - rate (g + alpha v)` by Nesterov; beta is 1 in
 /// the first step.
-fn momentum(b: &mut Builder, n: &OnnxNode, x: ValueId, gradient: ValueId, velocity: ValueId) -> Result<Vec<ValueId>> {
+fn momentum(
+    b: &mut Builder,
+    n: &OnnxNode,
+    x: ValueId,
+    gradient: ValueId,
+    velocity: ValueId,
+) -> Result<Vec<ValueId>> {
     let (rate, step) = rate_and_step(b, n, x)?;
     let alpha = float(n, "alpha", 0.0);
     let later = b.with_number(Binary::Greater, step, 0.0)?;
@@ -93,7 +105,13 @@ fn momentum(b: &mut Builder, n: &OnnxNode, x: ValueId, gradient: ValueId, veloci
 
 /// `x - r v / (sqrt(h) + epsilon)`, then decayed, with running means v of the gradient and h of
 /// its square; `r = rate sqrt(1 - beta^t) / (1 - alpha^t)` after the first step.
-fn adam(b: &mut Builder, n: &OnnxNode, x: ValueId, gradient: ValueId, state: [ValueId; 2]) -> Result<Vec<ValueId>> {
+fn adam(
+    b: &mut Builder,
+    n: &OnnxNode,
+    x: ValueId,
+    gradient: ValueId,
+    state: [ValueId; 2],
+) -> Result<Vec<ValueId>> {
     let (rate, step) = rate_and_step(b, n, x)?;
     let (alpha, beta) = (float(n, "alpha", 0.9), float(n, "beta", 0.999));
     let square = b.mul(gradient, gradient)?;
