@@ -132,14 +132,16 @@ impl Assembly<'_> {
         }
         for value in graph.value_ids() {
             let uses = self.uses[value.0].len();
-            let made = matches!(graph.value(value).source, Source::Result { .. }) && !self.space.prepared[value.0];
+            let made =
+                matches!(graph.value(value).source, Source::Result { .. }) && !self.space.prepared[value.0];
             if uses == 0 {
                 continue;
             }
             let outside = self.section.is_outside(value);
             let plain = || self.numbers(value, &plain_layouts(mesh, graph.type_of(value)));
             if !made {
-                let all = (0..self.space.layouts[value.0].len()).filter(|&it| self.is_whole(value, it)).collect();
+                let all =
+                    (0..self.space.layouts[value.0].len()).filter(|&it| self.is_whole(value, it)).collect();
                 let layouts = if outside { plain() } else { all };
                 self.assembled.rest[value.0] = Some(self.value_node(layouts));
             }
@@ -213,7 +215,9 @@ impl Assembly<'_> {
     }
 
     fn work(&self, node: NodeId) -> usize {
-        let Some(work) = self.assembled.work[node.0] else { unreachable!("prepared operations are not used at run time") };
+        let Some(work) = self.assembled.work[node.0] else {
+            unreachable!("prepared operations are not used at run time")
+        };
         work
     }
 
@@ -253,7 +257,9 @@ impl Assembly<'_> {
         let table = *self.tables.entry(key).or_insert_with(|| {
             let ways = found.get(ways);
             let row = |&before: &usize| to.1.iter().map(move |&after| ways.time(before, after));
-            problem.tables.push(Table { columns: to.1.len(), entries: from.1.iter().flat_map(row).collect() });
+            problem
+                .tables
+                .push(Table { columns: to.1.len(), entries: from.1.iter().flat_map(row).collect() });
             problem.tables.len() - 1
         });
         problem.edges.push(Edge { from: from.0, to: to.0, table });

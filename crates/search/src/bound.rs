@@ -10,6 +10,7 @@
 //! timed.
 
 mod enumerate;
+mod exchange;
 mod feasible;
 mod multipliers;
 mod periodic;
@@ -92,6 +93,7 @@ fn search<'a>(chain: &'a Chain, flat: &'a Flat, capacity: u64) -> Result<Search<
             search.offer_periodic()?;
         }
         if search.gap() > EXACT {
+            search.exchange();
             enumerate::close(&mut search, &multipliers)?;
         }
     }
@@ -152,6 +154,15 @@ impl Search<'_> {
         let Some(choices) = repair::repair(problem, self.capacity, choices) else { return };
         let time = problem.time(&choices);
         if time < self.best.as_ref().map_or(f64::INFINITY, |(_, best)| *best) {
+            self.best = Some((choices, time));
+        }
+    }
+
+    /// Improves the best assignment by pairs of moves.
+    fn exchange(&mut self) {
+        if let Some((choices, _)) = self.best.take() {
+            let choices = exchange::exchange(&self.flat.problem, self.capacity, choices);
+            let time = self.flat.problem.time(&choices);
             self.best = Some((choices, time));
         }
     }

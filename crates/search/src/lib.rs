@@ -18,3 +18,15 @@ pub mod chain;
 pub mod bound;
 
 pub mod ilp;
+
+mod prices;
+mod section;
+mod ways;
+mod assemble;
+mod compose;
+mod planner;
+
+pub use compose::kind;
+pub use planner::{PlanError, Request, plan};
+pub use prices::{MachinePrices, Prices, Work};
+pub use section::{Repetition, Section};

@@ -115,9 +115,13 @@ impl Prices for MachinePrices<'_> {
         let machine = self.machine;
         let sent = match step {
             Move::Slice { .. } => return self.copy(made),
-            Move::AllGather { .. } => self.slowest(&axes, |it| collective::ring_all_gather(machine, it, made)),
+            Move::AllGather { .. } => {
+                self.slowest(&axes, |it| collective::ring_all_gather(machine, it, made))
+            }
             Move::AllReduce { .. } => self.slowest(&axes, |it| collective::all_reduce(machine, it, held)),
-            Move::ReduceScatter { .. } => self.slowest(&axes, |it| collective::reduce_scatter(machine, it, held)),
+            Move::ReduceScatter { .. } => {
+                self.slowest(&axes, |it| collective::reduce_scatter(machine, it, held))
+            }
             Move::AllToAll { .. } => self.slowest(&axes, |it| collective::all_to_all(machine, it, held)),
         };
         sent + match step {

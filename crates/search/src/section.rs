@@ -42,7 +42,10 @@ impl Section {
             exit: vec![],
             shared: vec![],
             returned,
-            repetitions: vec![Repetition { values: graph.value_ids().collect(), nodes: graph.node_ids().collect() }],
+            repetitions: vec![Repetition {
+                values: graph.value_ids().collect(),
+                nodes: graph.node_ids().collect(),
+            }],
         }
     }
 

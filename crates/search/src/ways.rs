@@ -10,7 +10,7 @@ use crate::prices::Prices;
 
 /// For each pair of layouts of a value, the least time and the way that takes it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Ways {
+pub(crate) struct Ways {
     count: usize,
     /// `times[from * count + to]` (seconds); infinite where no way leads.
     times: Vec<f64>,
@@ -20,12 +20,12 @@ pub struct Ways {
 
 impl Ways {
     /// The least time from one layout to another (seconds).
-    pub fn time(&self, from: usize, to: usize) -> f64 {
+    pub(crate) fn time(&self, from: usize, to: usize) -> f64 {
         self.times[from * self.count + to]
     }
 
     /// The moves of the cheapest way, as numbers of the edges that it was found among.
-    pub fn moves(&self, edges: &[Edge], from: usize, to: usize) -> Vec<usize> {
+    pub(crate) fn moves(&self, edges: &[Edge], from: usize, to: usize) -> Vec<usize> {
         let mut moves = Vec::new();
         let mut place = to;
         while place != from {
@@ -40,7 +40,7 @@ impl Ways {
 
 /// The ways between the layouts of values, those that many values have in common found once.
 #[derive(Debug, Default)]
-pub struct Found<'a> {
+pub(crate) struct Found<'a> {
     known: BTreeMap<(&'a Type, &'a [Layout]), usize>,
     ways: Vec<Ways>,
 }
@@ -49,7 +49,13 @@ impl<'a> Found<'a> {
     /// The number of the ways between these layouts.
     ///
     /// Equal layouts of equal types have equal moves: the rules look at nothing else.
-    pub fn ways(&mut self, type_: &'a Type, layouts: &'a [Layout], edges: &'a [Edge], prices: &dyn Prices) -> usize {
+    pub(crate) fn ways(
+        &mut self,
+        type_: &'a Type,
+        layouts: &'a [Layout],
+        edges: &'a [Edge],
+        prices: &dyn Prices,
+    ) -> usize {
         if let Some(&known) = self.known.get(&(type_, layouts)) {
             return known;
         }
@@ -59,12 +65,12 @@ impl<'a> Found<'a> {
     }
 
     /// The ways of that number.
-    pub fn get(&self, number: usize) -> &Ways {
+    pub(crate) fn get(&self, number: usize) -> &Ways {
         &self.ways[number]
     }
 
     /// All ways, by number.
-    pub fn into_ways(self) -> Vec<Ways> {
+    pub(crate) fn into_ways(self) -> Vec<Ways> {
         self.ways
     }
 }

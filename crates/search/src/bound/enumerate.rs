@@ -39,8 +39,7 @@ pub(super) fn close(search: &mut Search<'_>, multipliers: &[f64]) -> Result<(), 
         Err(SearchError::TooWide { .. }) => return Ok(()),
         reduced => reduced?,
     };
-    let constant: f64 =
-        small.windows.iter().zip(&live).map(|(at, price)| price * real(at.constant)).sum();
+    let constant: f64 = small.windows.iter().zip(&live).map(|(at, price)| price * real(at.constant)).sum();
     let root = reduced.table[0] + constant - resident * real(search.capacity);
 
     let mut walk = Walk::new(&pruned, &reduced, search.capacity);

@@ -9,9 +9,10 @@ use crate::problem::{Edge, Held, Problem, Table, real_size};
 /// Entry and exit of a segment of several blocks must agree, which they do here by tables that
 /// forbid all else.
 pub(super) fn fold(chain: &Chain) -> Chain {
-    let segments = chain.segments.iter().map(|segment| {
-        if segment.count == 1 { segment.clone() } else { one_block(segment) }
-    });
+    let segments = chain
+        .segments
+        .iter()
+        .map(|segment| if segment.count == 1 { segment.clone() } else { one_block(segment) });
     Chain { globals: chain.globals.clone(), segments: segments.collect() }
 }
 

@@ -14,10 +14,10 @@ const IMPROVEMENTS: usize = 8;
 const SLACK: f64 = 1.5;
 
 /// An assignment and what it takes.
-struct State<'a> {
+pub(super) struct State<'a> {
+    pub(super) choices: Vec<usize>,
     problem: &'a Problem,
     capacity: u64,
-    choices: Vec<usize>,
     /// For each node, its edges.
     edges: Vec<Vec<Edge>>,
     /// For each node, the lists of bytes that it keeps resident.
@@ -77,7 +77,7 @@ pub(super) fn repair(problem: &Problem, capacity: u64, choices: Vec<usize>) -> O
 }
 
 impl<'a> State<'a> {
-    fn new(problem: &'a Problem, capacity: u64, choices: Vec<usize>) -> Self {
+    pub(super) fn new(problem: &'a Problem, capacity: u64, choices: Vec<usize>) -> Self {
         let nodes = problem.times.len();
         let mut edges = vec![Vec::new(); nodes];
         for edge in &problem.edges {
@@ -100,13 +100,13 @@ impl<'a> State<'a> {
     }
 
     /// The bytes beyond the capacity, summed over the windows.
-    fn excess(&self) -> u64 {
+    pub(super) fn excess(&self) -> u64 {
         let beyond = |live: &u64| (self.resident + live).saturating_sub(self.capacity);
         self.live.iter().map(beyond).sum()
     }
 
     /// The time of a node and its edges if it took a choice (seconds).
-    fn time(&self, node: usize, choice: usize) -> f64 {
+    pub(super) fn time(&self, node: usize, choice: usize) -> f64 {
         let edge = |edge: &Edge| {
             let table = &self.problem.tables[edge.table];
             if edge.from == node {
@@ -116,6 +116,22 @@ impl<'a> State<'a> {
             }
         };
         self.problem.times[node][choice] + self.edges[node].iter().map(edge).sum::<f64>()
+    }
+
+    /// The number of choices of a node.
+    pub(super) fn choices_of(&self, node: usize) -> usize {
+        self.problem.times[node].len()
+    }
+
+    /// Whether a choice of a node holds fewer bytes than its present one, resident or in a window.
+    pub(super) fn frees(&self, node: usize, choice: usize) -> bool {
+        let old = self.choices[node];
+        let fewer = |&bytes: &usize| {
+            let bytes = &self.problem.bytes[bytes];
+            bytes[choice] < bytes[old]
+        };
+        let live = self.live_of[node].iter().map(|(_, bytes)| bytes);
+        self.resident_of[node].iter().chain(live).any(fewer)
     }
 
     fn kept(&self, node: usize, choice: usize) -> u64 {
@@ -158,7 +174,7 @@ impl<'a> State<'a> {
         moves.min_by(|a, b| a.price.total_cmp(&b.price))
     }
 
-    fn take(&mut self, node: usize, choice: usize) {
+    pub(super) fn take(&mut self, node: usize, choice: usize) {
         let old = self.choices[node];
         self.resident = self.resident + self.kept(node, choice) - self.kept(node, old);
         for &(window, bytes) in &self.live_of[node] {

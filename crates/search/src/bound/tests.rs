@@ -1,9 +1,11 @@
 //! Bounded search against exhaustive search.
 
 use super::*;
+use crate::chain::Segment;
 use crate::chain::tests::random_chain;
 use crate::exhaustive;
 use crate::problem::tests::{Dice, close, random, small_domains};
+use crate::problem::{Edge, Held, Table, Window};
 
 /// What a run over many random problems met.
 #[derive(Debug, Default)]
@@ -103,8 +105,7 @@ fn bounds_hold_without_an_integer_program() {
             hold(ours, &flat.problem, capacity, &mut tally, &name);
         }
     }
-    assert!(tally.optimal > 300 && tally.priced > 300 && tally.gap > 50, "{tally:?}");
-    assert!(tally.refused > 100 && tally.unproven < 10, "{tally:?}");
+    panic!("{tally:?}");
 }
 
 #[test]
@@ -141,6 +142,108 @@ fn bounds_of_chains_hold_without_an_integer_program() {
             hold(ours, &flat.problem, capacity, &mut tally, &name);
         }
     }
-    assert!(tally.optimal > 900 && tally.priced > 300 && tally.gap > 50, "{tally:?}");
-    assert!(tally.refused > 150 && tally.unproven < 40, "{tally:?}");
+    panic!("{tally:?}");
+}
+
+/// A problem that is too large for an integer program, with tight windows.
+fn large(seed: u64, nodes: usize, domain: usize) -> Problem {
+    let mut dice = Dice(seed);
+    let mut problem = Problem::default();
+    for _ in 0..4 {
+        let entries = (0..domain * domain).map(|_| dice.time(30)).collect();
+        problem.tables.push(Table { columns: domain, entries });
+    }
+    for node in 0..nodes {
+        problem.times.push((0..domain).map(|_| dice.time(50)).collect());
+        problem.bytes.push((0..domain).map(|_| dice.below(1000)).collect());
+        problem.resident.push(Held { node, bytes: node });
+        let near = node.saturating_sub(3)..node;
+        let held = near.map(|node| Held { node, bytes: node }).collect();
+        problem.windows.push(Window { constant: dice.below(100), held });
+        for (distance, table) in [(1, node % 2), (4, 2 + node % 2)] {
+            if let Some(from) = node.checked_sub(distance) {
+                problem.edges.push(Edge { from, to: node, table });
+            }
+        }
+    }
+    problem
+}
+
+#[test]
+fn large_problems_have_small_gaps_and_answers_that_do_not_depend_on_threads() {
+    let problem = large(1, 60, 8);
+    let free = solve(&problem, u64::MAX >> 12).unwrap();
+    assert_eq!(free.proof, Proof::Optimal);
+    let capacity = problem.peak(&free.choices) * 2 / 3;
+    let on = |threads: usize| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        pool.install(|| solve(&problem, capacity).unwrap())
+    };
+    let found = on(1);
+    assert_eq!(found, on(3));
+    assert!(problem.peak(&found.choices) <= capacity && found.time > free.time);
+    if let Proof::Gap { lower_bound } = found.proof {
+        assert!(free.time < lower_bound && found.time - lower_bound < 0.01 * found.time);
+    }
+}
+
+#[test]
+fn long_chains_have_small_gaps_and_answers_that_do_not_depend_on_threads() {
+    let problem = large(2, 16, 6);
+    let segment = Segment { problem, entry: vec![0], exit: vec![15], shared: Vec::new(), count: 40 };
+    let chain = Chain { globals: Vec::new(), segments: vec![segment] };
+    let free = solve_chain(&chain, u64::MAX >> 12).unwrap();
+    let capacity = chain.usage(&free.choices).peak() * 2 / 3;
+    let on = |threads: usize| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        pool.install(|| solve_chain(&chain, capacity).unwrap())
+    };
+    let found = on(1);
+    assert_eq!(found, on(3));
+    assert!(chain.usage(&found.choices).peak() <= capacity && found.time > free.time);
+    if let Proof::Gap { lower_bound } = found.proof {
+        assert!(free.time < lower_bound && found.time - lower_bound < 0.01 * found.time);
+    }
+}
+
+#[test]
+fn periodic_choices_cost_what_the_folded_chain_says() {
+    let mut repeated = 0;
+    for seed in 0..200 {
+        let mut dice = Dice(seed);
+        let chain = random_chain(&mut dice);
+        let folded = periodic::fold(&chain);
+        let flat = folded.flat();
+        let choices = flat.unfold(&dice.choices(&flat.problem.domains()));
+        let whole = periodic::unfold(&chain, &choices);
+        let (ours, truth) = (folded.time(&choices), chain.time(&whole));
+        assert!(close(ours, truth), "seed {seed}: {ours} {truth}");
+        assert_eq!(folded.usage(&choices).peak(), chain.usage(&whole).peak(), "seed {seed}");
+        repeated += usize::from(truth < f64::INFINITY && folded != chain);
+    }
+    assert!(repeated > 10, "{repeated}");
+}
+
+#[test]
+fn an_exchange_takes_what_neither_move_can_do_alone() {
+    // Both nodes may take the large choice, one at a time; the second gains more by it.
+    let bytes = vec![vec![10, 0]];
+    let held = |node| Held { node, bytes: 0 };
+    let times = vec![vec![1.0, 2.0], vec![1.0, 5.0]];
+    let resident = vec![held(0), held(1)];
+    let problem = Problem { times, bytes, resident, ..Problem::default() };
+    assert_eq!(exchange::exchange(&problem, 10, vec![0, 1]), vec![1, 0]);
+    assert_eq!(exchange::exchange(&problem, 9, vec![1, 1]), vec![1, 1]);
+}
+
+#[test]
+fn windows_that_hold_less_than_another_have_no_row() {
+    let held = |node| Held { node, bytes: 0 };
+    let window =
+        |constant, nodes: &[usize]| Window { constant, held: nodes.iter().map(|&node| held(node)).collect() };
+    let windows =
+        vec![window(1, &[0]), window(1, &[0, 1]), window(2, &[1]), window(1, &[1, 0]), window(0, &[])];
+    let problem = Problem { times: vec![vec![0.0]; 2], bytes: vec![vec![1]], windows, ..Problem::default() };
+    let rows: Vec<usize> = rows(&problem.into()).iter().map(|row| row.window).collect();
+    assert_eq!(rows, vec![1, 2]);
 }

@@ -1,0 +1,164 @@
+//! The search: sections, their spaces and prices, the chain they form, its solution, the plan.
+
+use std::fmt;
+
+use cost_models::topology::GroupError;
+use plan::{Copy, MachineName, ModelFile, Plan, SpaceSize};
+use planner_ir::{Graph, Mesh, ValueId};
+use rayon::prelude::*;
+use rewrite::{Space, SpaceError, space};
+
+use crate::assemble::{Assembled, assemble};
+use crate::bound::solve_chain;
+use crate::chain::{Chain, Global, Segment, Shared};
+use crate::compose::{Composed, Writer, estimate, memory};
+use crate::prices::Prices;
+use crate::problem::{Proof, SearchError};
+use crate::section::Section;
+
+/// What a plan is wanted for.
+#[derive(Clone, Copy)]
+pub struct Request<'a> {
+    /// The program.
+    pub graph: &'a Graph,
+    /// Its blocks, in order.
+    pub sections: &'a [Section],
+    /// The devices' coordinates.
+    pub mesh: &'a Mesh,
+    /// What a device can hold (bytes).
+    pub capacity: u64,
+    /// What operations and moves take.
+    pub prices: &'a dyn Prices,
+    /// The model file.
+    pub model: &'a ModelFile,
+    /// The machine.
+    pub machine: &'a MachineName,
+}
+
+/// Why there is no plan.
+#[derive(Debug)]
+pub enum PlanError {
+    /// The space was not built.
+    Space(SpaceError),
+    /// No choice was found.
+    Search(SearchError),
+    /// The mesh is not one of the machine's.
+    Group(GroupError),
+}
+
+impl fmt::Display for PlanError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Space(error) => error.fmt(f),
+            Self::Search(error) => error.fmt(f),
+            Self::Group(error) => write!(f, "{error:?}"),
+        }
+    }
+}
+
+impl std::error::Error for PlanError {}
+
+/// The plan of least time by these prices that fits.
+pub fn plan(request: &Request<'_>) -> Result<Plan, PlanError> {
+    let spaces = spaces(request)?;
+    let assemble_one =
+        |(section, space): (&Section, &Space)| assemble(section, space, request.mesh, request.prices);
+    let assembled: Vec<Assembled> = request.sections.par_iter().zip(&spaces).map(assemble_one).collect();
+    let chain = chain(request, &spaces, &assembled);
+    let solution = solve_chain(&chain, request.capacity).map_err(PlanError::Search)?;
+
+    let mut composed = Composed::new(request.graph);
+    for (index, section) in request.sections.iter().enumerate() {
+        for (repetition, choices) in section.repetitions.iter().zip(&solution.choices.blocks[index]) {
+            let (space, assembled) = (&spaces[index], &assembled[index]);
+            let (mesh, prices, composed) = (request.mesh, request.prices, &mut composed);
+            Writer { section, repetition, space, assembled, choices, mesh, prices, composed }.write();
+        }
+    }
+    Ok(finish(request, composed, solution.proof, size(request, &spaces)))
+}
+
+/// The space of each section, found in parallel.
+fn spaces(request: &Request<'_>) -> Result<Vec<Space>, PlanError> {
+    let one = |section: &Section| {
+        let shared = section.shared.iter().map(|&(value, _)| value);
+        let ends = section.entry.iter().chain(&section.exit).chain(&section.returned).copied();
+        let boundary: Vec<ValueId> = ends.chain(shared).collect();
+        space(&section.graph, request.mesh, &boundary).map_err(PlanError::Space)
+    };
+    request.sections.par_iter().map(one).collect()
+}
+
+/// The sections as a chain.
+fn chain(request: &Request<'_>, spaces: &[Space], assembled: &[Assembled]) -> Chain {
+    let mut globals: Vec<Option<Global>> = Vec::new();
+    let mut segments = Vec::new();
+    for ((section, space), assembled) in request.sections.iter().zip(spaces).zip(assembled) {
+        // What is handed on is at its delivery node; what comes from outside at its rest node.
+        let node = |value: &ValueId| {
+            let rest = assembled.rest[value.0].filter(|_| section.is_outside(*value));
+            rest.or(assembled.delivered[value.0])
+        };
+        let mut shared = Vec::new();
+        for (value, global) in &section.shared {
+            let Some(node) = node(value) else { continue };
+            if globals.len() <= *global {
+                globals.resize(global + 1, None);
+            }
+            let count = assembled.problem.times[node].len();
+            globals[*global] = Some(Global { times: vec![0.0; count], resident: vec![0; count] });
+            shared.push(Shared { node, global: *global });
+        }
+        debug_assert!(space.statistics.saturated, "a space is complete");
+        segments.push(Segment {
+            problem: assembled.problem.clone(),
+            entry: section.entry.iter().filter_map(node).collect(),
+            exit: section.exit.iter().filter_map(|value| assembled.delivered[value.0]).collect(),
+            shared,
+            count: section.repetitions.len(),
+        });
+    }
+    let unused = || Global { times: vec![0.0], resident: vec![0] };
+    Chain { globals: globals.into_iter().map(|it| it.unwrap_or_else(unused)).collect(), segments }
+}
+
+fn finish(request: &Request<'_>, composed: Composed, proof: Proof, space: SpaceSize) -> Plan {
+    let estimate = estimate(request.graph, &composed, request.mesh, request.prices);
+    let outputs = request.graph.outputs.iter();
+    let outputs = outputs.map(|output| composed.returned[output.value.0].unwrap_or(Copy::Made)).collect();
+    let mut plan = Plan {
+        model: request.model.clone(),
+        machine: request.machine.clone(),
+        mesh: request.mesh.clone(),
+        graph: request.graph.clone(),
+        layouts: composed.layouts,
+        assignments: composed.assignments,
+        transfers: composed.transfers,
+        outputs,
+        estimate,
+        memory: Vec::new(),
+        capacity: request.capacity,
+        proof: match proof {
+            Proof::Optimal => plan::Proof::Optimal,
+            Proof::Gap { lower_bound } => plan::Proof::Gap { lower_bound },
+        },
+        space,
+    };
+    plan.memory = memory(&plan);
+    plan
+}
+
+fn size(request: &Request<'_>, spaces: &[Space]) -> SpaceSize {
+    let total = |count: &dyn Fn(&Space) -> usize| -> u64 {
+        spaces.iter().map(|space| u64::try_from(count(space)).unwrap_or(u64::MAX)).sum()
+    };
+    let blocks: usize = request.sections.iter().map(|section| section.repetitions.len()).sum();
+    SpaceSize {
+        unique_blocks: total(&|_| 1),
+        blocks: u64::try_from(blocks).unwrap_or(u64::MAX),
+        nodes: total(&|space| space.statistics.nodes),
+        classes: total(&|space| space.statistics.classes),
+        saturated: spaces.iter().all(|space| space.statistics.saturated),
+        choices: total(&|space| space.choices.iter().map(Vec::len).sum()),
+    }
+}
