@@ -134,10 +134,10 @@ impl Assembly<'_> {
             let uses = self.uses[value.0].len();
             let made =
                 matches!(graph.value(value).source, Source::Result { .. }) && !self.space.prepared[value.0];
-            if uses == 0 {
+            let outside = self.section.is_outside(value);
+            if uses == 0 && !self.section.entry.contains(&value) {
                 continue;
             }
-            let outside = self.section.is_outside(value);
             let plain = || self.numbers(value, &plain_layouts(mesh, graph.type_of(value)));
             if !made {
                 let all =

@@ -96,8 +96,8 @@ impl Writer<'_> {
     fn at_rest(&mut self, value: ValueId, node: usize) -> (Copy, usize) {
         let layout = self.assembled.layouts[node][self.choices[node]];
         let whole = self.repetition.values[value.0];
-        if self.section.is_outside(value) {
-            return (self.composed.handed[whole.0].unwrap_or(Copy::Made), layout);
+        if let Some(copy) = self.composed.handed[whole.0].filter(|_| self.section.is_outside(value)) {
+            return (copy, layout);
         }
         self.composed.layouts[whole.0] = self.space.layouts[value.0][layout].clone();
         (Copy::Made, layout)

@@ -21,6 +21,7 @@ pub mod ilp;
 
 mod prices;
 mod section;
+mod join;
 mod ways;
 mod assemble;
 mod compose;
@@ -29,4 +30,5 @@ mod planner;
 pub use compose::kind;
 pub use planner::{PlanError, Request, plan};
 pub use prices::{MachinePrices, Prices, Work};
+pub use join::sections;
 pub use section::{Repetition, Section};

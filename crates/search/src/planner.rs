@@ -4,7 +4,7 @@ use std::fmt;
 
 use cost_models::topology::GroupError;
 use plan::{Copy, MachineName, ModelFile, Plan, SpaceSize};
-use planner_ir::{Graph, Mesh, ValueId};
+use planner_ir::{Graph, Mesh, Source, ValueId};
 use rayon::prelude::*;
 use rewrite::{Space, SpaceError, space};
 
@@ -105,11 +105,9 @@ fn chain(request: &Request<'_>, spaces: &[Space], assembled: &[Assembled]) -> Ch
             if globals.len() <= *global {
                 globals.resize(global + 1, None);
             }
-            let count = assembled.problem.times[node].len();
-            globals[*global] = Some(Global { times: vec![0.0; count], resident: vec![0; count] });
+            globals[*global] = Some(global_of(request, section, space, assembled, *value, node));
             shared.push(Shared { node, global: *global });
         }
-        debug_assert!(space.statistics.saturated, "a space is complete");
         segments.push(Segment {
             problem: assembled.problem.clone(),
             entry: section.entry.iter().filter_map(node).collect(),
@@ -120,6 +118,25 @@ fn chain(request: &Request<'_>, spaces: &[Space], assembled: &[Assembled]) -> Ch
     }
     let unused = || Global { times: vec![0.0], resident: vec![0] };
     Chain { globals: globals.into_iter().map(|it| it.unwrap_or_else(unused)).collect(), segments }
+}
+
+/// A shared value: resident, once, if it is at rest in the whole program too.
+fn global_of(
+    request: &Request<'_>,
+    section: &Section,
+    space: &Space,
+    assembled: &Assembled,
+    value: ValueId,
+    node: usize,
+) -> Global {
+    let whole = section.repetitions[0].values[value.0];
+    let at_rest = !matches!(request.graph.value(whole).source, Source::Result { .. });
+    let bytes = |&layout: &usize| {
+        let local = space.layouts[value.0][layout].local_type(section.graph.type_of(value)).bytes();
+        if at_rest { local } else { 0 }
+    };
+    let resident: Vec<u64> = assembled.layouts[node].iter().map(bytes).collect();
+    Global { times: vec![0.0; resident.len()], resident }
 }
 
 fn finish(request: &Request<'_>, composed: Composed, proof: Proof, space: SpaceSize) -> Plan {
