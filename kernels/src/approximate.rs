@@ -36,17 +36,12 @@ pub(crate) fn exp(x: f32) -> f32 {
     let power = rounded - ROUNDER;
     let rest = (x - power * LN_2_HIGH) - power * LN_2_LOW;
     // (e^r - 1 - r) / r^2 for |r| < ln(2) / 2.
-    let tail = polynomial(
-        rest,
-        [0.001_392_639_2, 0.008_363_346, 0.041_666_553, 0.166_665_76, 0.5],
-    );
+    let tail = polynomial(rest, [0.001_392_639_2, 0.008_363_346, 0.041_666_553, 0.166_665_76, 0.5]);
     let mantissa = 1.0 + (rest + rest * rest * tail);
     // The power of two is applied in halves: it may be too small or large for one number.
     let power = rounded.to_bits().wrapping_sub(ROUNDER.to_bits()).cast_signed();
     let half = power >> 1;
-    let scale = |power: i32| {
-        f32::from_bits(power.cast_unsigned().wrapping_add(BIAS) << MANTISSA_BITS)
-    };
+    let scale = |power: i32| f32::from_bits(power.cast_unsigned().wrapping_add(BIAS) << MANTISSA_BITS);
     mantissa * scale(half) * scale(power.wrapping_sub(half))
 }
 
@@ -64,14 +59,7 @@ pub(crate) fn tanh(x: f32) -> f32 {
     // (tanh(x) / x - 1) / x^2 for |x| < 0.64.
     let tail = polynomial(
         square,
-        [
-            0.002_246_003_6,
-            -0.008_301_695,
-            0.021_755_7,
-            -0.053_957_596,
-            0.133_332_96,
-            -0.333_333_34,
-        ],
+        [0.002_246_003_6, -0.008_301_695, 0.021_755_7, -0.053_957_596, 0.133_332_96, -0.333_333_34],
     );
     let near = x + x * square * tail;
     let far = (1.0 - 2.0 / (exp(2.0 * magnitude) + 1.0)).copysign(x);

@@ -138,18 +138,12 @@ impl Array {
     }
 
     /// The value of that shape with those elements.
-    pub fn of<T: Element>(
-        shape: impl Into<Vec<u64>>,
-        elements: &[T],
-    ) -> Result<Self, KernelError> {
+    pub fn of<T: Element>(shape: impl Into<Vec<u64>>, elements: &[T]) -> Result<Self, KernelError> {
         Self::from_bytes(Type::new(T::DTYPE, shape), bytemuck::cast_slice(elements))
     }
 
     /// The value of that shape with those truth values.
-    pub fn of_truths(
-        shape: impl Into<Vec<u64>>,
-        elements: &[bool],
-    ) -> Result<Self, KernelError> {
+    pub fn of_truths(shape: impl Into<Vec<u64>>, elements: &[bool]) -> Result<Self, KernelError> {
         let bytes: Vec<u8> = elements.iter().copied().map(u8::from).collect();
         Self::from_bytes(Type::new(DType::Bool, shape), &bytes)
     }
@@ -193,12 +187,7 @@ impl Array {
 
     /// It as an operand.
     pub fn tensor(&self) -> Tensor<'_> {
-        Tensor {
-            dtype: self.type_.dtype,
-            shape: &self.type_.shape,
-            bytes: self.bytes(),
-            spans: &[],
-        }
+        Tensor { dtype: self.type_.dtype, shape: &self.type_.shape, bytes: self.bytes(), spans: &[] }
     }
 
     /// It as a result.
@@ -237,8 +226,7 @@ impl Clone for Array {
     fn clone(&self) -> Self {
         let mut words = vec![0; self.words.len()];
         let start = first_line(&words);
-        bytemuck::cast_slice_mut(&mut words)[start..start + self.length]
-            .copy_from_slice(self.bytes());
+        bytemuck::cast_slice_mut(&mut words)[start..start + self.length].copy_from_slice(self.bytes());
         Self { type_: self.type_.clone(), words, start, length: self.length }
     }
 }
@@ -305,10 +293,8 @@ pub(crate) fn extents(shape: &[u64]) -> Result<Vec<usize>, KernelError> {
 
 /// How many elements a shape has.
 pub(crate) fn element_count(shape: &[u64]) -> Result<usize, KernelError> {
-    let count = shape
-        .iter()
-        .try_fold(1_u64, |count, &extent| count.checked_mul(extent))
-        .ok_or(KernelError::Size)?;
+    let count =
+        shape.iter().try_fold(1_u64, |count, &extent| count.checked_mul(extent)).ok_or(KernelError::Size)?;
     usize::try_from(count).map_err(|_| KernelError::Size)
 }
 

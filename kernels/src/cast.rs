@@ -42,8 +42,7 @@ pub(crate) fn cast(x: &Tensor, y: &mut TensorMut) -> Result<(), KernelError> {
         (DType::U8, _) => from::<u8>(x, y)?,
         (DType::Bool, _) => {
             let truths: Vec<u8> = x.bytes.iter().map(|&byte| u8::from(byte != 0)).collect();
-            let numbers =
-                Tensor { dtype: DType::U8, shape: x.shape, bytes: &truths, spans: x.spans };
+            let numbers = Tensor { dtype: DType::U8, shape: x.shape, bytes: &truths, spans: x.spans };
             from::<u8>(&numbers, y)?;
         }
     }
@@ -92,7 +91,6 @@ fn convert<S: Source, T: Target>(x: &[S], y: &mut [T]) {
         *y = x.cast();
     }
 }
-
 
 impl Source for f64 {
     #[inline(always)]

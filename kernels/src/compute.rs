@@ -4,18 +4,19 @@ use planner_ir::{Op, Scatter, Type};
 
 use crate::array::{Array, Tensor, TensorMut, byte_count};
 use crate::error::KernelError;
+use crate::norm::{Centre, Scale};
+use crate::reduce::{From, Own};
 use crate::widen::widened;
-use crate::{cast, elementwise, generate, indexing, movement};
+use crate::{
+    attention, cast, contract, conv, elementwise, experts, generate, indexing, loss, movement, norm, order,
+    quantised, reduce, region, resize,
+};
 
 /// Computes blocks of an operation's results from blocks of its operands.
 ///
 /// Shapes are those of the blocks, whatever the operation says of whole values; spans say where
 /// the blocks lie. Every element of the results is set.
-pub fn compute(
-    op: &Op,
-    operands: &[Tensor],
-    results: &mut [TensorMut],
-) -> Result<(), KernelError> {
+pub fn compute(op: &Op, operands: &[Tensor], results: &mut [TensorMut]) -> Result<(), KernelError> {
     for x in operands {
         check_bytes(x.bytes.len(), byte_count(x.dtype, x.shape)?)?;
         check_spans(x.shape.len(), x.spans.len())?;
@@ -31,13 +32,26 @@ pub fn compute(
 }
 
 /// Computes an operation's whole results from whole operands.
+///
+/// Results have the types that inference gives them; those of an operation whose shapes depend
+/// on data have the shapes that the data ask for.
 pub fn evaluate(op: &Op, operands: &[&Array]) -> Result<Vec<Array>, KernelError> {
-    let types: Vec<Type> = operands.iter().map(|x| x.type_().clone()).collect();
+    let operands: Vec<Tensor> = operands.iter().map(|x| x.tensor()).collect();
+    evaluate_tensors(op, &operands)
+}
+
+/// Computes an operation's whole results from whole operands.
+pub(crate) fn evaluate_tensors(op: &Op, operands: &[Tensor]) -> Result<Vec<Array>, KernelError> {
+    match op {
+        Op::Region(region) => return region::interpret(region, operands),
+        Op::Dynamic(dynamic) => return region::dynamic(dynamic, operands),
+        _ => {}
+    }
+    let types: Vec<Type> = operands.iter().map(|x| Type::new(x.dtype, x.shape)).collect();
     let types = op.infer(&types).map_err(|error| KernelError::Type(error.to_string()))?;
     let mut results = types.into_iter().map(Array::zeros).collect::<Result<Vec<_>, _>>()?;
-    let operands: Vec<Tensor> = operands.iter().map(|x| x.tensor()).collect();
     let mut targets: Vec<TensorMut> = results.iter_mut().map(Array::tensor_mut).collect();
-    compute(op, &operands, &mut targets)?;
+    compute(op, operands, &mut targets)?;
     Ok(results)
 }
 
@@ -59,79 +73,116 @@ fn moves_bytes(op: &Op) -> bool {
         | Op::GatherElements { .. }
         | Op::GatherNd { .. }
         | Op::Triangle { .. }
+        | Op::Dequantize { .. }
         | Op::Region(_) => true,
-        Op::ScatterElements { scatter, .. } | Op::ScatterNd { scatter } => {
-            *scatter == Scatter::Replace
-        }
+        Op::ScatterElements { scatter, .. } | Op::ScatterNd { scatter } => *scatter == Scatter::Replace,
         _ => false,
     }
 }
 
 fn dispatch(op: &Op, operands: &[Tensor], results: &mut [TensorMut]) -> Result<(), KernelError> {
     match op {
-        Op::Constant { result, data } => generate::constant(result, data, single(results)?),
-        Op::Fill { value, .. } => generate::fill(*value, single(results)?),
-        Op::Iota { start, step, .. } => generate::iota(*start, *step, single(results)?),
-        Op::Unary(function) => {
+        Op::TopK { dim, extreme, .. } => {
             let [x] = these(operands, "1")?;
-            elementwise::unary(*function, x, single(results)?)
-        }
-        Op::Binary(function) => {
-            elementwise::binary(*function, these(operands, "2")?, single(results)?)
-        }
-        Op::Select => elementwise::select(these(operands, "3")?, single(results)?),
-        Op::Cast(_) => {
-            let [x] = these(operands, "1")?;
-            cast::cast(x, single(results)?)
-        }
-        Op::Gated(activation) => {
-            elementwise::gated(*activation, these(operands, "2")?, single(results)?)
-        }
-        Op::Reshape { .. } => {
-            let [x] = these(operands, "1")?;
-            movement::reshape(x, single(results)?)
-        }
-        Op::Transpose { permutation } => {
-            let [x] = these(operands, "1")?;
-            movement::transpose(permutation, x, single(results)?)
-        }
-        Op::Expand { .. } => {
-            let [x] = these(operands, "1")?;
-            movement::expand(x, single(results)?)
-        }
-        Op::Concat { dim } => movement::concat(*dim, operands, single(results)?),
-        Op::Slice { starts, steps, .. } => {
-            let [x] = these(operands, "1")?;
-            movement::slice(starts, steps, x, single(results)?)
-        }
-        Op::Pad { before, edge, .. } => {
-            let [x] = these(operands, "1")?;
-            movement::pad(before, *edge, x, single(results)?)
-        }
-        Op::Gather { dim } => indexing::gather(*dim, these(operands, "2")?, single(results)?),
-        Op::GatherElements { dim } => {
-            indexing::gather_elements(*dim, these(operands, "2")?, single(results)?)
-        }
-        Op::GatherNd { batch_dims } => {
-            indexing::gather_nd(*batch_dims, these(operands, "2")?, single(results)?)
-        }
-        Op::ScatterElements { dim, scatter } => {
-            let operands = these(operands, "3")?;
-            indexing::scatter_elements(*dim, *scatter, operands, single(results)?)
-        }
-        Op::ScatterNd { scatter } => {
-            indexing::scatter_nd(*scatter, these(operands, "3")?, single(results)?)
-        }
-        Op::Triangle { triangle, diagonal } => {
-            let [x] = these(operands, "1")?;
-            movement::triangle(*triangle, *diagonal, x, single(results)?)
+            order::top(*extreme, *dim, x, pair(results)?)
         }
         Op::Dropout { ratio, seed } => {
             let [x] = these(operands, "1")?;
             generate::dropout(*ratio, *seed, x, pair(results)?)
         }
-        _ => Err(KernelError::Type("this operation has no kernel so far".to_owned())),
+        Op::Region(region) => region::compute(region, operands, results),
+        Op::Dynamic(_) => Err(KernelError::Type("shapes that depend on data have no blocks".to_owned())),
+        Op::Concat { .. } | Op::Attention(_) | Op::Experts { .. } => {
+            dispatch_many(op, operands, single(results)?)
+        }
+        _ => {
+            let y = single(results)?;
+            match operands {
+                [] => dispatch_none(op, y),
+                [x] => dispatch_one(op, x, y),
+                [a, b] => dispatch_two(op, [a, b], y),
+                [a, b, c] => dispatch_three(op, [a, b, c], y),
+                _ => Err(unfit(operands.len())),
+            }
+        }
     }
+}
+
+fn dispatch_none(op: &Op, y: &mut TensorMut) -> Result<(), KernelError> {
+    match op {
+        Op::Constant { result, data } => generate::constant(result, data, y),
+        Op::Fill { value, .. } => generate::fill(*value, y),
+        Op::Iota { start, step, .. } => generate::iota(*start, *step, y),
+        _ => Err(unfit(0)),
+    }
+}
+
+fn dispatch_one(op: &Op, x: &Tensor, y: &mut TensorMut) -> Result<(), KernelError> {
+    match op {
+        Op::Unary(function) => elementwise::unary(*function, x, y),
+        Op::Cast(_) => cast::cast(x, y),
+        Op::Reduce { reduction, dims } => reduce::reduce(*reduction, dims, x, y),
+        Op::ArgExtreme { extreme, dim } => order::arg_extreme(*extreme, *dim, x, y),
+        Op::Softmax { dim } => norm::softmax(Scale::Linear, *dim, x, y),
+        Op::LogSoftmax { dim } => norm::softmax(Scale::Logarithmic, *dim, x, y),
+        Op::Reshape { .. } => movement::reshape(x, y),
+        Op::Transpose { permutation } => movement::transpose(permutation, x, y),
+        Op::Expand { .. } => movement::expand(x, y),
+        Op::Slice { starts, steps, .. } => movement::slice(starts, steps, x, y),
+        Op::Pad { before, edge, .. } => movement::pad(before, *edge, x, y),
+        Op::Triangle { triangle, diagonal } => movement::triangle(*triangle, *diagonal, x, y),
+        Op::CumSum { dim, exclusive, reverse } => {
+            let own = if *exclusive { Own::LeftOut } else { Own::Included };
+            let from = if *reverse { From::End } else { From::Start };
+            reduce::cumulative_sum(*dim, own, from, x, y)
+        }
+        Op::Resize(attributes) => resize::resize(attributes, x, y),
+        _ => Err(unfit(1)),
+    }
+}
+
+fn dispatch_two(op: &Op, operands: [&Tensor; 2], y: &mut TensorMut) -> Result<(), KernelError> {
+    match op {
+        Op::Binary(function) => elementwise::binary(*function, operands, y),
+        Op::Gated(activation) => elementwise::gated(*activation, operands, y),
+        Op::Contract(labels) => contract::contract(labels, operands, y),
+        Op::LayerNorm { dims, epsilon } => norm::normalise(Centre::Mean, *dims, *epsilon, operands, None, y),
+        Op::RmsNorm { dims, epsilon } => norm::normalise(Centre::Zero, *dims, *epsilon, operands, None, y),
+        Op::Gather { dim } => indexing::gather(*dim, operands, y),
+        Op::GatherElements { dim } => indexing::gather_elements(*dim, operands, y),
+        Op::GatherNd { batch_dims } => indexing::gather_nd(*batch_dims, operands, y),
+        Op::Conv(attributes) => conv::conv(attributes, operands, None, y),
+        Op::CrossEntropy { ignored } => loss::cross_entropy(*ignored, operands, y),
+        Op::Dequantize { bits, block, .. } => quantised::dequantise(*bits, *block, operands, None, y),
+        _ => Err(unfit(2)),
+    }
+}
+
+fn dispatch_three(op: &Op, [a, b, c]: [&Tensor; 3], y: &mut TensorMut) -> Result<(), KernelError> {
+    match op {
+        Op::Select => elementwise::select([a, b, c], y),
+        Op::LayerNorm { dims, epsilon } => norm::normalise(Centre::Mean, *dims, *epsilon, [a, b], Some(c), y),
+        Op::InstanceNorm { epsilon } => norm::normalise_instances(*epsilon, [a, b, c], y),
+        Op::Rotary(pairing) => attention::rotary(*pairing, [a, b, c], y),
+        Op::ScatterElements { dim, scatter } => indexing::scatter_elements(*dim, *scatter, [a, b, c], y),
+        Op::ScatterNd { scatter } => indexing::scatter_nd(*scatter, [a, b, c], y),
+        Op::Conv(attributes) => conv::conv(attributes, [a, b], Some(c), y),
+        Op::Dequantize { bits, block, .. } => quantised::dequantise(*bits, *block, [a, b], Some(c), y),
+        _ => Err(unfit(3)),
+    }
+}
+
+fn dispatch_many(op: &Op, operands: &[Tensor], y: &mut TensorMut) -> Result<(), KernelError> {
+    match op {
+        Op::Concat { dim } => movement::concat(*dim, operands, y),
+        Op::Attention(attributes) => attention::attention(attributes, operands, y),
+        Op::Experts { activation, .. } => experts::experts(*activation, operands, y),
+        _ => Err(unfit(operands.len())),
+    }
+}
+
+fn unfit(found: usize) -> KernelError {
+    KernelError::Count { of: "operands", found, expected: "what the operation takes" }
 }
 
 /// The operands, if there are just so many.
@@ -140,11 +191,11 @@ fn these<'a, 'b, const N: usize>(
     expected: &'static str,
 ) -> Result<[&'a Tensor<'b>; N], KernelError> {
     let found = operands.len();
-    operands
-        .iter()
-        .collect::<Vec<_>>()
-        .try_into()
-        .map_err(|_| KernelError::Count { of: "operands", found, expected })
+    operands.iter().collect::<Vec<_>>().try_into().map_err(|_| KernelError::Count {
+        of: "operands",
+        found,
+        expected,
+    })
 }
 
 /// The result, if there is one.
@@ -156,9 +207,7 @@ fn single<'a, 'b>(results: &'a mut [TensorMut<'b>]) -> Result<&'a mut TensorMut<
 }
 
 /// The results, if there are two.
-fn pair<'a, 'b>(
-    results: &'a mut [TensorMut<'b>],
-) -> Result<[&'a mut TensorMut<'b>; 2], KernelError> {
+fn pair<'a, 'b>(results: &'a mut [TensorMut<'b>]) -> Result<[&'a mut TensorMut<'b>; 2], KernelError> {
     match results {
         [first, second] => Ok([first, second]),
         _ => Err(KernelError::Count { of: "results", found: results.len(), expected: "2" }),

@@ -11,16 +11,13 @@ mod binary;
 mod unary;
 
 pub(crate) use binary::binary;
-pub(crate) use unary::unary;
+pub(crate) use unary::{Activated, activate, unary};
 
 /// How many elements are done at a time, so that they stay in the nearest cache.
 const CHUNK: usize = 2048;
 
 /// `y[..] = condition[..] ? a[..] : b[..]`.
-pub(crate) fn select(
-    [condition, a, b]: [&Tensor; 3],
-    y: &mut TensorMut,
-) -> Result<(), KernelError> {
+pub(crate) fn select([condition, a, b]: [&Tensor; 3], y: &mut TensorMut) -> Result<(), KernelError> {
     expect_dtype(a.dtype, y.dtype)?;
     expect_dtype(b.dtype, y.dtype)?;
     match y.dtype.bytes() {
@@ -53,11 +50,7 @@ fn select_as<T: bytemuck::Pod>(
 }
 
 /// `y[..] = activation(a[..]) * b[..]`.
-pub(crate) fn gated(
-    activation: Unary,
-    [a, b]: [&Tensor; 2],
-    y: &mut TensorMut,
-) -> Result<(), KernelError> {
+pub(crate) fn gated(activation: Unary, [a, b]: [&Tensor; 2], y: &mut TensorMut) -> Result<(), KernelError> {
     if a.shape != y.shape || b.shape != y.shape {
         let mut activated = Array::zeros(Type::new(a.dtype, a.shape))?;
         unary(activation, a, &mut activated.tensor_mut())?;
@@ -69,7 +62,7 @@ pub(crate) fn gated(
         for start in (0..count).step_by(CHUNK) {
             let range = start..count.min(start + CHUNK);
             let y = &mut y[range.clone()];
-            unary::activate(activation, &a[range.clone()], y)?;
+            activate(activation, &a[range.clone()], y)?;
             crate::wide::wide(multiply, (y, &b[range]));
         }
         Ok(())

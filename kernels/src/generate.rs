@@ -9,11 +9,7 @@ use crate::nest::{Level, Nest, row_major};
 use crate::number::{Float, Number, with_float};
 
 /// The block of a constant that the result is.
-pub(crate) fn constant(
-    type_: &Type,
-    data: &[u8],
-    y: &mut TensorMut,
-) -> Result<(), KernelError> {
+pub(crate) fn constant(type_: &Type, data: &[u8], y: &mut TensorMut) -> Result<(), KernelError> {
     let expected = type_.bytes();
     if u64::try_from(data.len()) != Ok(expected) {
         return Err(KernelError::Bytes { found: data.len(), expected });
@@ -75,10 +71,9 @@ pub(crate) fn dropout(
     let (global, local) = (row_major(&whole), extents(x.shape)?);
     let strides = row_major(&local);
     let first = start.iter().zip(&global).map(|(start, stride)| start * stride).sum();
-    let nest = Nest::<2>::new((0..local.len()).map(|dim| Level {
-        extent: local[dim],
-        strides: [strides[dim], global[dim]],
-    }));
+    let nest = Nest::<2>::new(
+        (0..local.len()).map(|dim| Level { extent: local[dim], strides: [strides[dim], global[dim]] }),
+    );
     let row = nest.row();
     let kept = mask.truths_mut()?;
     nest.for_each_row([0, first], |[place, position]| {

@@ -15,11 +15,7 @@ use crate::number::{Number, with_number};
 use crate::widen::indices;
 
 /// `y[.., i.., ..] = data[.., indices[i..], ..]` along a dimension of data.
-pub(crate) fn gather(
-    dim: usize,
-    [data, index]: [&Tensor; 2],
-    y: &mut TensorMut,
-) -> Result<(), KernelError> {
+pub(crate) fn gather(dim: usize, [data, index]: [&Tensor; 2], y: &mut TensorMut) -> Result<(), KernelError> {
     expect_dtype(data.dtype, y.dtype)?;
     let rank = data.shape.len();
     if dim >= rank {
@@ -125,11 +121,7 @@ fn local(position: u64, span: Span, length: u64) -> Option<usize> {
 }
 
 /// For each index, which element of data it and its own place name.
-fn element_places(
-    dim: usize,
-    data: &Tensor,
-    index: &Tensor,
-) -> Result<Vec<Option<usize>>, KernelError> {
+fn element_places(dim: usize, data: &Tensor, index: &Tensor) -> Result<Vec<Option<usize>>, KernelError> {
     let rank = data.shape.len();
     if dim >= rank {
         return Err(KernelError::Dimension { dim, rank });

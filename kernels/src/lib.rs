@@ -17,6 +17,18 @@ mod elementwise; // functions of one, two and three elements
 mod movement; // the same elements in other places
 mod indexing; // elements at places that are data
 mod generate; // values made of nothing: constants, ranges, random masks
+mod reduce; // many elements to one
+mod order; // which elements are the largest or smallest
+mod norm; // rows made comparable: softmax and the normalisations
+mod product; // the one matrix product
+mod contract; // sums of products in index notation
+mod attention; // scaled dot-product attention, rotary embedding
+mod conv; // convolution
+mod resize; // resampling
+mod loss; // cross entropy
+mod experts; // mixtures of experts
+mod quantised; // block-quantised weights
+mod region; // programs whose shapes depend on data
 
 pub use array::{Array, Element, Span, Tensor, TensorMut};
 pub use compute::{compute, evaluate};

@@ -10,7 +10,7 @@ use crate::nest::{Level, Nest, repeated, row_major};
 
 mod copy;
 
-pub(crate) use copy::copy;
+pub(crate) use copy::{copy, copy_elements};
 
 /// `y = x` row-major, in whatever shape.
 pub(crate) fn reshape(x: &Tensor, y: &mut TensorMut) -> Result<(), KernelError> {
@@ -23,11 +23,7 @@ pub(crate) fn reshape(x: &Tensor, y: &mut TensorMut) -> Result<(), KernelError> 
 }
 
 /// `y.shape[i] = x.shape[permutation[i]]`.
-pub(crate) fn transpose(
-    permutation: &[usize],
-    x: &Tensor,
-    y: &mut TensorMut,
-) -> Result<(), KernelError> {
+pub(crate) fn transpose(permutation: &[usize], x: &Tensor, y: &mut TensorMut) -> Result<(), KernelError> {
     expect_dtype(x.dtype, y.dtype)?;
     let mut sorted = permutation.to_vec();
     sorted.sort_unstable();
@@ -40,10 +36,12 @@ pub(crate) fn transpose(
     }
     let target = extents(y.shape)?;
     let (strides, source) = (row_major(&target), row_major(&extents(x.shape)?));
-    let nest = Nest::new(permutation.iter().enumerate().map(|(place, &dim)| Level {
-        extent: target[place],
-        strides: [strides[place], source[dim]],
-    }));
+    let nest = Nest::new(
+        permutation
+            .iter()
+            .enumerate()
+            .map(|(place, &dim)| Level { extent: target[place], strides: [strides[place], source[dim]] }),
+    );
     copy(&nest, [0, 0], x, y)
 }
 
@@ -53,19 +51,14 @@ pub(crate) fn expand(x: &Tensor, y: &mut TensorMut) -> Result<(), KernelError> {
     let target = extents(y.shape)?;
     let strides = row_major(&target);
     let source = repeated(&extents(x.shape)?, &target)?;
-    let nest = Nest::new((0..target.len()).map(|dim| Level {
-        extent: target[dim],
-        strides: [strides[dim], source[dim]],
-    }));
+    let nest = Nest::new(
+        (0..target.len()).map(|dim| Level { extent: target[dim], strides: [strides[dim], source[dim]] }),
+    );
     copy(&nest, [0, 0], x, y)
 }
 
 /// The operands one after another along a dimension.
-pub(crate) fn concat(
-    dim: usize,
-    operands: &[Tensor],
-    y: &mut TensorMut,
-) -> Result<(), KernelError> {
+pub(crate) fn concat(dim: usize, operands: &[Tensor], y: &mut TensorMut) -> Result<(), KernelError> {
     let rank = y.shape.len();
     if dim >= rank {
         return Err(KernelError::Dimension { dim, rank });
@@ -73,8 +66,8 @@ pub(crate) fn concat(
     let mut total = 0_u64;
     for x in operands {
         expect_dtype(x.dtype, y.dtype)?;
-        let fits = x.shape.len() == rank
-            && (0..rank).all(|other| other == dim || x.shape[other] == y.shape[other]);
+        let fits =
+            x.shape.len() == rank && (0..rank).all(|other| other == dim || x.shape[other] == y.shape[other]);
         if !fits {
             return Err(misfit("a concatenated value", y, x.shape));
         }
@@ -90,8 +83,7 @@ pub(crate) fn concat(
         let length = if runs == 0 { 0 } else { x.bytes.len() / runs };
         for run in 0..runs {
             let target = run * pitch + start;
-            y.bytes[target..target + length]
-                .copy_from_slice(&x.bytes[run * length..(run + 1) * length]);
+            y.bytes[target..target + length].copy_from_slice(&x.bytes[run * length..(run + 1) * length]);
         }
         start += length;
     }
@@ -99,12 +91,7 @@ pub(crate) fn concat(
 }
 
 /// `y[i..] = x[starts + i * steps ..]`, for every dimension.
-pub(crate) fn slice(
-    starts: &[u64],
-    steps: &[i64],
-    x: &Tensor,
-    y: &mut TensorMut,
-) -> Result<(), KernelError> {
+pub(crate) fn slice(starts: &[u64], steps: &[i64], x: &Tensor, y: &mut TensorMut) -> Result<(), KernelError> {
     let rank = x.shape.len();
     if starts.len() != rank || steps.len() != rank || y.shape.len() != rank {
         return Err(misfit("a slice", y, x.shape));
@@ -138,12 +125,7 @@ pub(crate) fn slice(
 }
 
 /// More elements around x, or fewer.
-pub(crate) fn pad(
-    before: &[i64],
-    edge: Edge,
-    x: &Tensor,
-    y: &mut TensorMut,
-) -> Result<(), KernelError> {
+pub(crate) fn pad(before: &[i64], edge: Edge, x: &Tensor, y: &mut TensorMut) -> Result<(), KernelError> {
     expect_dtype(x.dtype, y.dtype)?;
     let rank = x.shape.len();
     if before.len() != rank || y.shape.len() != rank {
@@ -159,9 +141,7 @@ pub(crate) fn pad(
                 let position = i128::from(to.start + index) - i128::from(before[dim]);
                 match reflected(position, from.extent, edge) {
                     None => Ok(None),
-                    Some(position) => {
-                        inside(position, from.start, x.shape[dim], from.extent).map(Some)
-                    }
+                    Some(position) => inside(position, from.start, x.shape[dim], from.extent).map(Some),
                 }
             };
             (0..y.shape[dim]).map(place).collect()
@@ -191,10 +171,7 @@ fn reflected(position: i128, extent: u64, edge: Edge) -> Option<i128> {
 
 /// The place in the block of a position in the value.
 fn inside(position: i128, start: u64, length: u64, extent: u64) -> Result<usize, KernelError> {
-    let outside = || KernelError::Index {
-        index: i64::try_from(position).unwrap_or(i64::MAX),
-        extent,
-    };
+    let outside = || KernelError::Index { index: i64::try_from(position).unwrap_or(i64::MAX), extent };
     let position = u64::try_from(position).map_err(|_| outside())?;
     if position >= extent {
         return Err(outside());

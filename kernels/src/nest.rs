@@ -98,11 +98,7 @@ pub(crate) fn repeated(extents: &[usize], target: &[usize]) -> Result<Vec<usize>
         let shape = |extents: &[usize]| {
             extents.iter().map(|&extent| u64::try_from(extent).unwrap_or(u64::MAX)).collect()
         };
-        KernelError::Shape {
-            of: "a repeated value",
-            found: shape(extents),
-            expected: shape(target),
-        }
+        KernelError::Shape { of: "a repeated value", found: shape(extents), expected: shape(target) }
     };
     let missing = target.len().checked_sub(extents.len()).ok_or_else(misfit)?;
     let own = row_major(extents);
@@ -126,8 +122,10 @@ pub(crate) fn broadcast<const N: usize>(
     for operand in operands {
         strides.push(repeated(operand, result)?);
     }
-    Ok(Nest::new((0..result.len()).map(|dim| Level {
-        extent: result[dim],
-        strides: std::array::from_fn(|place| strides[place][dim]),
-    })))
+    Ok(Nest::new(
+        (0..result.len()).map(|dim| Level {
+            extent: result[dim],
+            strides: std::array::from_fn(|place| strides[place][dim]),
+        }),
+    ))
 }

@@ -95,11 +95,7 @@ impl Number for f32 {
 
     fn modulo(self, other: Self) -> Self {
         let remainder = self % other;
-        if remainder != 0.0 && (remainder < 0.0) != (other < 0.0) {
-            remainder + other
-        } else {
-            remainder
-        }
+        if remainder != 0.0 && (remainder < 0.0) != (other < 0.0) { remainder + other } else { remainder }
     }
 
     fn remainder(self, other: Self) -> Self {
@@ -186,11 +182,7 @@ impl Number for f64 {
 
     fn modulo(self, other: Self) -> Self {
         let remainder = self % other;
-        if remainder != 0.0 && (remainder < 0.0) != (other < 0.0) {
-            remainder + other
-        } else {
-            remainder
-        }
+        if remainder != 0.0 && (remainder < 0.0) != (other < 0.0) { remainder + other } else { remainder }
     }
 
     fn remainder(self, other: Self) -> Self {

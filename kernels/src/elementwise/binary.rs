@@ -10,11 +10,7 @@ use crate::wide::wide;
 use crate::widen::converted;
 
 /// `y[..] = function(a[..], b[..])`.
-pub(crate) fn binary(
-    function: Binary,
-    [a, b]: [&Tensor; 2],
-    y: &mut TensorMut,
-) -> Result<(), KernelError> {
+pub(crate) fn binary(function: Binary, [a, b]: [&Tensor; 2], y: &mut TensorMut) -> Result<(), KernelError> {
     if function == Binary::Pow && a.dtype != b.dtype {
         return mixed_power([a, b], y);
     }
@@ -29,9 +25,7 @@ pub(crate) fn binary(
         Binary::GreaterOrEqual => compare([b, a], y, Comparison::LessOrEqual),
         Binary::Less => compare([a, b], y, Comparison::Less),
         Binary::LessOrEqual => compare([a, b], y, Comparison::LessOrEqual),
-        Binary::Div | Binary::Mod | Binary::Fmod if has_zero(b)? => {
-            Err(KernelError::DivisionByZero)
-        }
+        Binary::Div | Binary::Mod | Binary::Fmod if has_zero(b)? => Err(KernelError::DivisionByZero),
         _ => with_number!(a.dtype, "arithmetic", T => arithmetic::<T>(function, [a, b], y)),
     }
 }
@@ -111,11 +105,7 @@ enum Comparison {
     LessOrEqual,
 }
 
-fn compare(
-    operands: [&Tensor; 2],
-    y: &mut TensorMut,
-    comparison: Comparison,
-) -> Result<(), KernelError> {
+fn compare(operands: [&Tensor; 2], y: &mut TensorMut, comparison: Comparison) -> Result<(), KernelError> {
     with_number!(operands[0].dtype, "a comparison", T => {
         let rows = Rows::<T>::new(operands, y)?;
         let y = y.truths_mut()?;

@@ -121,9 +121,11 @@ fn every_index(shape: &[u64]) -> Vec<Vec<u64>> {
 /// The element at an index that broadcasts.
 fn element(array: &Array, index: &[u64]) -> i64 {
     let missing = index.len() - array.shape().len();
-    let place = array.shape().iter().zip(&index[missing..]).fold(0, |place, (&extent, &at)| {
-        place * extent + if extent == 1 { 0 } else { at }
-    });
+    let place = array
+        .shape()
+        .iter()
+        .zip(&index[missing..])
+        .fold(0, |place, (&extent, &at)| place * extent + if extent == 1 { 0 } else { at });
     array.to_integers().unwrap()[usize::try_from(place).unwrap()]
 }
 
@@ -139,8 +141,7 @@ fn operands_broadcast_as_in_numpy() {
                 .map(|&extent| Ok(if u.arbitrary()? { extent } else { 1 }))
                 .collect::<arbtest::arbitrary::Result<_>>()?;
             let count: u64 = shape.iter().product();
-            let numbers: Vec<i64> =
-                (0..count).map(|_| u.int_in_range(-9..=9)).collect::<Result<_, _>>()?;
+            let numbers: Vec<i64> = (0..count).map(|_| u.int_in_range(-9..=9)).collect::<Result<_, _>>()?;
             Ok(Array::of(shape, &numbers).unwrap())
         };
         let (a, b) = (operand()?, operand()?);

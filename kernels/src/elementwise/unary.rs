@@ -9,11 +9,7 @@ use crate::number::{Number, with_number};
 use crate::wide::wide;
 
 /// `y[..] = function(x[..])`.
-pub(crate) fn unary(
-    function: Unary,
-    x: &Tensor,
-    y: &mut TensorMut,
-) -> Result<(), KernelError> {
+pub(crate) fn unary(function: Unary, x: &Tensor, y: &mut TensorMut) -> Result<(), KernelError> {
     if element_count(x.shape)? != element_count(y.shape)? {
         return Err(KernelError::Shape {
             of: "a function's result",
@@ -37,11 +33,7 @@ pub(crate) fn unary(
 }
 
 /// `y[..] = function(x[..])` of numbers that kernels compute with.
-pub(crate) fn activate<T: Activated>(
-    function: Unary,
-    x: &[T],
-    y: &mut [T],
-) -> Result<(), KernelError> {
+pub(crate) fn activate<T: Activated>(function: Unary, x: &[T], y: &mut [T]) -> Result<(), KernelError> {
     T::activate(function, x, y)
 }
 

@@ -37,12 +37,7 @@ fn copy_as<T: Pod>(
 }
 
 /// Copies elements of x (place 1) to y (place 0).
-pub(crate) fn copy_elements<T: Copy>(
-    nest: &Nest<2>,
-    starts: [usize; 2],
-    x: &[T],
-    y: &mut [T],
-) {
+pub(crate) fn copy_elements<T: Copy>(nest: &Nest<2>, starts: [usize; 2], x: &[T], y: &mut [T]) {
     let Level { extent, strides: [y_stride, x_stride] } = nest.row();
     match (y_stride, x_stride) {
         (1, 1) => nest.for_each_row(starts, |[y_start, x_start]| {
@@ -67,13 +62,7 @@ pub(crate) fn copy_elements<T: Copy>(
 
 /// Copies where neighbours of x are neighbours along another loop than the innermost: in square
 /// blocks, so that the cache lines of both are used whole.
-fn transpose<T: Copy>(
-    nest: &Nest<2>,
-    column: usize,
-    starts: [usize; 2],
-    x: &[T],
-    y: &mut [T],
-) {
+fn transpose<T: Copy>(nest: &Nest<2>, column: usize, starts: [usize; 2], x: &[T], y: &mut [T]) {
     let row = nest.row();
     let mut around = nest.outer().to_vec();
     let column = around.remove(column);

@@ -1,0 +1,341 @@
+//! Scaled dot-product attention, and the rotary embedding of its operands.
+//!
+//! Queries are done a few rows at a time: their scores with the keys that any of them sees by
+//! one matrix product, softmax of each row over the keys that it sees, and the weighted sum of
+//! the values by another product.
+
+use std::ops::Range;
+
+use planner_ir::{Attention, DType, Pairing};
+
+use crate::array::{Span, Tensor, TensorMut, expect_dtype, extents};
+use crate::error::KernelError;
+use crate::nest::{Level, Nest, repeated, row_major};
+use crate::norm::softmax_row;
+use crate::number::{Float, with_float};
+use crate::product::{Extents, Matrix, product};
+use crate::wide::wide;
+
+/// How many queries are done at a time.
+const ROWS: usize = 64;
+
+/// `y[b,h,s,:] = sum_t softmax_t(bound(scale * q·k) + mask) v`.
+pub(crate) fn attention(
+    attention: &Attention,
+    operands: &[Tensor],
+    y: &mut TensorMut,
+) -> Result<(), KernelError> {
+    let (q, k, v, mask) = match operands {
+        [q, k, v] => (q, k, v, None),
+        [q, k, v, mask] => (q, k, v, Some(mask)),
+        _ => {
+            let found = operands.len();
+            return Err(KernelError::Count { of: "operands", found, expected: "3 or 4" });
+        }
+    };
+    for x in [k, v] {
+        expect_dtype(x.dtype, q.dtype)?;
+    }
+    let shape = Shape::new(q, k, v, y)?;
+    let mask_shape = [shape.batch, shape.heads, shape.queries, shape.keys];
+    let mask_strides = match mask {
+        Some(mask) => repeated(&extents(mask.shape)?, &mask_shape)?,
+        None => Vec::new(),
+    };
+    with_float!(q.dtype, "attention", T => {
+        let mask = match mask {
+            Some(mask) if mask.dtype == DType::Bool => Mask::Hides(mask.truths()?),
+            Some(mask) => Mask::Adds(mask.elements::<T>()?),
+            None => Mask::None,
+        };
+        let run = Run {
+            attention,
+            shape,
+            q: q.elements::<T>()?,
+            k: k.elements()?,
+            v: v.elements()?,
+            mask,
+            mask_strides,
+        };
+        run.compute(y.elements_mut()?)
+    })
+}
+
+/// The extents of the blocks and where they lie.
+#[derive(Clone, Debug)]
+struct Shape {
+    batch: usize,
+    heads: usize,
+    groups: usize,
+    queries: usize,
+    keys: usize,
+    /// The extents of a query and of a value.
+    size: usize,
+    value_size: usize,
+    /// For each head of the block, the group of keys of the block.
+    group: Vec<usize>,
+    query_span: Span,
+    key_span: Span,
+}
+
+impl Shape {
+    fn new(q: &Tensor, k: &Tensor, v: &Tensor, y: &TensorMut) -> Result<Self, KernelError> {
+        let four = |shape: &[u64]| {
+            let rank = shape.len();
+            let four: Result<[usize; 4], _> = extents(shape)?.try_into();
+            four.map_err(|_| KernelError::Dimension { dim: 3, rank })
+        };
+        let [batch, heads, queries, size] = four(q.shape)?;
+        let [_, groups, keys, _] = four(k.shape)?;
+        let [_, _, _, value_size] = four(v.shape)?;
+        let [b, h, s, d] = [0, 1, 2, 3].map(|dim| q.shape[dim]);
+        let [_, g, t, _] = [0, 1, 2, 3].map(|dim| k.shape[dim]);
+        let e = v.shape[3];
+        for (of, found, expected) in [
+            ("the keys", k.shape, [b, g, t, d]),
+            ("the values", v.shape, [b, g, t, e]),
+            ("the result", y.shape, [b, h, s, e]),
+        ] {
+            if found != expected {
+                let expected = expected.to_vec();
+                return Err(KernelError::Shape { of, found: found.to_vec(), expected });
+            }
+        }
+        let (head_span, group_span) = (q.span(1), k.span(1));
+        let each = head_span.extent / group_span.extent.max(1);
+        let group = (0..h)
+            .map(|head| {
+                let misfit = KernelError::Block {
+                    position: head_span.start + head,
+                    start: group_span.start,
+                    extent: g,
+                };
+                (head_span.start + head)
+                    .checked_div(each)
+                    .and_then(|group| group.checked_sub(group_span.start))
+                    .filter(|&group| group < g)
+                    .and_then(|group| usize::try_from(group).ok())
+                    .ok_or(misfit)
+            })
+            .collect::<Result<_, _>>()?;
+        let (query_span, key_span) = (q.span(2), k.span(2));
+        Ok(Self { batch, heads, groups, queries, keys, size, value_size, group, query_span, key_span })
+    }
+
+    /// The keys of the block that a query of the block may see.
+    fn seen(&self, attention: &Attention, query: usize) -> Range<usize> {
+        if !attention.causal && attention.window.is_none() {
+            return 0..self.keys;
+        }
+        // Positions are aligned at the ends of both sequences.
+        let position =
+            |span: Span, place: usize| i128::from(span.start) + i128::try_from(place).unwrap_or(i128::MAX);
+        let own = position(self.query_span, query) + i128::from(self.key_span.extent)
+            - i128::from(self.query_span.extent);
+        let first = attention.window.map_or(0, |window| own + 1 - i128::from(window));
+        let place = |key: i128| {
+            let place = (key - i128::from(self.key_span.start)).max(0);
+            usize::try_from(place).unwrap_or(self.keys).min(self.keys)
+        };
+        let end = place(own + 1);
+        place(first).min(end)..end
+    }
+}
+
+/// What a mask's elements do to scores.
+enum Mask<'a, T> {
+    None,
+    Adds(&'a [T]),
+    Hides(&'a [u8]),
+}
+
+/// What one computation needs throughout.
+struct Run<'a, T> {
+    attention: &'a Attention,
+    shape: Shape,
+    q: &'a [T],
+    k: &'a [T],
+    v: &'a [T],
+    mask: Mask<'a, T>,
+    mask_strides: Vec<usize>,
+}
+
+impl<T: Float> Run<'_, T> {
+    fn compute(&self, y: &mut [T]) -> Result<(), KernelError> {
+        let shape = &self.shape;
+        let mut scores = vec![T::ZERO; ROWS.min(shape.queries) * shape.keys];
+        for batch in 0..shape.batch {
+            for head in 0..shape.heads {
+                for start in (0..shape.queries).step_by(ROWS) {
+                    let queries = start..shape.queries.min(start + ROWS);
+                    self.compute_rows(batch, head, queries, &mut scores, y);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn compute_rows(&self, batch: usize, head: usize, queries: Range<usize>, scores: &mut [T], y: &mut [T]) {
+        let shape = &self.shape;
+        let seen: Vec<Range<usize>> =
+            queries.clone().map(|query| shape.seen(self.attention, query)).collect();
+        let first = seen.iter().map(|seen| seen.start).min().unwrap_or(0);
+        let end = seen.iter().map(|seen| seen.end).max().unwrap_or(0);
+        let (rows, keys) = (queries.len(), end.saturating_sub(first));
+        let group = batch * shape.groups + shape.group[head];
+        let matrix = |start: usize, row_stride: usize| Matrix {
+            start: start * row_stride,
+            row_stride,
+            column_stride: 1,
+        };
+        let first_row = (batch * shape.heads + head) * shape.queries + queries.start;
+        let k_at = matrix(group * shape.keys + first, shape.size);
+        product(
+            Extents { rows, columns: keys, summed: shape.size },
+            T::of_f64(self.attention.scale.0),
+            (self.q, matrix(first_row, shape.size)),
+            (self.k, Matrix { row_stride: 1, column_stride: shape.size, ..k_at }),
+            (scores, matrix(0, keys)),
+        );
+        for (row, (query, seen)) in queries.zip(&seen).enumerate() {
+            let scores = &mut scores[row * keys..(row + 1) * keys];
+            let (before, rest) = scores.split_at_mut(seen.start - first);
+            let (scores, after) = rest.split_at_mut(seen.len());
+            before.fill(T::ZERO);
+            after.fill(T::ZERO);
+            self.weigh(batch, head, query, seen.clone(), scores);
+        }
+        product(
+            Extents { rows, columns: shape.value_size, summed: keys },
+            T::ONE,
+            (scores, matrix(0, keys)),
+            (self.v, matrix(group * shape.keys + first, shape.value_size)),
+            (y, matrix(first_row, shape.value_size)),
+        );
+    }
+
+    /// Scores of the keys that a query sees to weights.
+    fn weigh(&self, batch: usize, head: usize, query: usize, seen: Range<usize>, row: &mut [T]) {
+        let softcap = self.attention.softcap.0;
+        if softcap != 0.0 {
+            wide(bound_row, (&mut *row, T::of_f64(softcap)));
+        }
+        let place = [batch, head, query, seen.start].into_iter().zip(&self.mask_strides);
+        let place: usize = place.map(|(at, stride)| at * stride).sum();
+        let stride = self.mask_strides.last().copied().unwrap_or(0);
+        match self.mask {
+            Mask::None => {}
+            Mask::Adds(mask) if stride == 1 => {
+                wide(add_row, (&mut *row, &mask[place..place + seen.len()]));
+            }
+            Mask::Adds(mask) => {
+                for (index, score) in row.iter_mut().enumerate() {
+                    *score = score.plus(mask[place + index * stride]);
+                }
+            }
+            Mask::Hides(mask) => {
+                for (index, score) in row.iter_mut().enumerate() {
+                    if mask[place + index * stride] == 0 {
+                        *score = T::LOWEST;
+                    }
+                }
+            }
+        }
+        if wide(softmax_row, &mut *row) == T::LOWEST {
+            // The query sees no key.
+            row.fill(T::ZERO);
+        }
+    }
+}
+
+/// `cap * tanh(row / cap)`.
+#[inline(always)]
+fn bound_row<T: Float>((row, cap): (&mut [T], T)) {
+    for score in row {
+        *score = cap.times(score.over(cap).tanh());
+    }
+}
+
+/// `row += mask`.
+#[inline(always)]
+fn add_row<T: Float>((row, mask): (&mut [T], &[T])) {
+    for (score, &mask) in row.iter_mut().zip(mask) {
+        *score = score.plus(mask);
+    }
+}
+
+/// `x * cos + rotate(x) * sin`.
+pub(crate) fn rotary(
+    pairing: Pairing,
+    [x, cos, sin]: [&Tensor; 3],
+    y: &mut TensorMut,
+) -> Result<(), KernelError> {
+    expect_dtype(x.dtype, y.dtype)?;
+    let misfit = |found: &[u64]| KernelError::Shape {
+        of: "a rotated value",
+        found: found.to_vec(),
+        expected: x.shape.to_vec(),
+    };
+    let shape = extents(x.shape)?;
+    let (&size, around) = shape.split_last().ok_or_else(|| misfit(x.shape))?;
+    for operand in [cos, sin] {
+        if operand.shape.last() != x.shape.last() {
+            return Err(misfit(operand.shape));
+        }
+    }
+    if x.shape != y.shape || !size.is_multiple_of(2) {
+        return Err(misfit(y.shape));
+    }
+    let own = row_major(&shape);
+    let strides = [repeated(&extents(cos.shape)?, &shape)?, repeated(&extents(sin.shape)?, &shape)?];
+    let nest = Nest::<3>::new(
+        around
+            .iter()
+            .enumerate()
+            .map(|(dim, &extent)| Level { extent, strides: [own[dim], strides[0][dim], strides[1][dim]] }),
+    );
+    let row = nest.row();
+    with_float!(x.dtype, "a rotation", T => {
+        let (x, cos, sin) = (x.elements::<T>()?, cos.elements::<T>()?, sin.elements::<T>()?);
+        let y = y.elements_mut::<T>()?;
+        nest.for_each_row([0; 3], |starts| {
+            for index in 0..row.extent {
+                let [own, cos_at, sin_at] =
+                    [0, 1, 2].map(|place: usize| starts[place] + index * row.strides[place]);
+                let coefficients = (&cos[cos_at..cos_at + size], &sin[sin_at..sin_at + size]);
+                let (x, y) = (&x[own..own + size], &mut y[own..own + size]);
+                match pairing {
+                    Pairing::Halves => wide(rotate_halves, (x, coefficients, y)),
+                    Pairing::Neighbours => wide(rotate_neighbours, (x, coefficients, y)),
+                }
+            }
+        });
+        Ok(())
+    })
+}
+
+#[inline(always)]
+fn rotate_halves<T: Float>((x, (cos, sin), y): (&[T], (&[T], &[T]), &mut [T])) {
+    let half = x.len() / 2;
+    let (low, high) = x.split_at(half);
+    let (y_low, y_high) = y.split_at_mut(half);
+    for index in 0..half {
+        y_low[index] = low[index].times(cos[index]).minus(high[index].times(sin[index]));
+    }
+    let (cos, sin) = (&cos[half..], &sin[half..]);
+    for index in 0..half {
+        y_high[index] = high[index].times(cos[index]).plus(low[index].times(sin[index]));
+    }
+}
+
+#[inline(always)]
+fn rotate_neighbours<T: Float>((x, (cos, sin), y): (&[T], (&[T], &[T]), &mut [T])) {
+    let pairs = x.chunks_exact(2).zip(cos.chunks_exact(2)).zip(sin.chunks_exact(2));
+    for (y, ((x, cos), sin)) in y.chunks_exact_mut(2).zip(pairs) {
+        y[0] = x[0].times(cos[0]).minus(x[1].times(sin[0]));
+        y[1] = x[1].times(cos[1]).plus(x[0].times(sin[1]));
+    }
+}
+
+#[cfg(test)]
+mod tests;
