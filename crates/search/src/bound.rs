@@ -36,6 +36,8 @@ struct Search<'a> {
     relaxation: Relaxation<'a>,
     rows: Vec<Place>,
     capacity: u64,
+    /// The multipliers of the best bound, for each row: cost per capacity.
+    multipliers: Vec<f64>,
     /// The best assignment of the flat problem that fits, and its time.
     best: Option<(Vec<usize>, f64)>,
     /// No assignment that fits takes less time.
@@ -48,8 +50,12 @@ struct Search<'a> {
 pub fn solve(problem: &Problem, capacity: u64) -> Result<Solution, SearchError> {
     let chain = Chain::from(problem.clone());
     let flat = chain.flat();
-    let (choices, time, proof) = search(&chain, &flat, capacity)?.closed()?;
-    Ok(Solution { choices, time, proof })
+    let (choices, time, proof) = ascended(&chain, &flat, capacity)?.tightened()?.closed()?;
+    Ok(Solution {
+        choices,
+        time,
+        proof,
+    })
 }
 
 /// The choices of least time for a chain whose memory fits, as far as can be told.
@@ -59,43 +65,49 @@ pub fn solve(problem: &Problem, capacity: u64) -> Result<Solution, SearchError> 
 pub fn solve_chain(chain: &Chain, capacity: u64) -> Result<ChainSolution, SearchError> {
     let flat = chain.flat();
     let (choices, time, proof) = if chain.has_small_boundaries() {
-        search(chain, &flat, capacity)?.closed()?
+        ascended(chain, &flat, capacity)?.tightened()?.closed()?
     } else {
         let whole = Chain::from(flat.problem.clone());
-        search(&whole, &whole.flat(), capacity)?.closed()?
+        ascended(&whole, &whole.flat(), capacity)?
+            .tightened()?
+            .closed()?
     };
-    Ok(ChainSolution { choices: flat.unfold(&choices), time, proof })
+    Ok(ChainSolution {
+        choices: flat.unfold(&choices),
+        time,
+        proof,
+    })
 }
 
 /// An assignment of the flat problem, its time and what is proven about it.
 type Answer = Result<(Vec<usize>, f64, Proof), SearchError>;
 
-fn search<'a>(chain: &'a Chain, flat: &'a Flat, capacity: u64) -> Result<Search<'a>, SearchError> {
+/// The bound raised, and the best assignment met on the way.
+fn ascended<'a>(
+    chain: &'a Chain,
+    flat: &'a Flat,
+    capacity: u64,
+) -> Result<Search<'a>, SearchError> {
+    let rows = rows(chain);
     let mut search = Search {
         chain,
         flat,
         relaxation: Relaxation::new(chain),
-        rows: rows(chain),
+        multipliers: vec![0.0; rows.len()],
+        rows,
         capacity,
         best: None,
         bound: f64::NEG_INFINITY,
         nearest: None,
     };
-    let free = search.minimise(Goal::Time, &vec![0.0; search.rows.len()])?;
+    let free = search.minimise(Goal::Time, &search.multipliers)?;
     search.bound = free.bound;
     if let Some(choices) = &free.choices {
         search.offer(choices);
     }
     if search.gap() > GAP {
         feasible::find(&mut search)?;
-        let multipliers = multipliers::ascend(&mut search, free)?;
-        if search.gap() > GAP && chain.segments.iter().any(|segment| segment.count > 1) {
-            search.offer_periodic()?;
-        }
-        if search.gap() > EXACT {
-            search.exchange();
-            enumerate::close(&mut search, &multipliers)?;
-        }
+        multipliers::ascend(&mut search, free)?;
     }
     Ok(search)
 }
@@ -115,7 +127,12 @@ impl Search<'_> {
         let capacity = real(self.capacity.max(1));
         let mut prices = Prices {
             resident: multipliers.iter().sum::<f64>() / capacity,
-            live: self.chain.segments.iter().map(|at| vec![0.0; at.problem.windows.len()]).collect(),
+            live: self
+                .chain
+                .segments
+                .iter()
+                .map(|at| vec![0.0; at.problem.windows.len()])
+                .collect(),
         };
         for (row, multiplier) in self.rows.iter().zip(multipliers) {
             let count = real_size(self.chain.segments[row.segment].count);
@@ -130,8 +147,15 @@ impl Search<'_> {
         let paid = multipliers.iter().sum::<f64>() * real(self.capacity) / capacity;
         // What rounding may have added.
         let rounding = 1e-12 * (relaxed.bound.abs() + paid);
-        let excess = relaxed.choices.as_ref().map_or_else(Vec::new, |at| self.excess(at));
-        Ok(Minimum { choices: relaxed.choices, bound: relaxed.bound - paid - rounding, excess })
+        let excess = relaxed
+            .choices
+            .as_ref()
+            .map_or_else(Vec::new, |at| self.excess(at));
+        Ok(Minimum {
+            choices: relaxed.choices,
+            bound: relaxed.bound - paid - rounding,
+            excess,
+        })
     }
 
     fn excess(&self, choices: &ChainChoices) -> Vec<f64> {
@@ -151,7 +175,9 @@ impl Search<'_> {
         self.look_at(choices);
         let problem = &self.flat.problem;
         let choices = self.flat.fold(choices);
-        let Some(choices) = repair::repair(problem, self.capacity, choices) else { return };
+        let Some(choices) = repair::repair(problem, self.capacity, choices) else {
+            return;
+        };
         let time = problem.time(&choices);
         if time < self.best.as_ref().map_or(f64::INFINITY, |(_, best)| *best) {
             self.best = Some((choices, time));
@@ -171,7 +197,7 @@ impl Search<'_> {
     fn offer_periodic(&mut self) -> Result<(), SearchError> {
         let folded = periodic::fold(self.chain);
         let flat = folded.flat();
-        let found = match search(&folded, &flat, self.capacity) {
+        let found = match ascended(&folded, &flat, self.capacity).and_then(Search::tightened) {
             Ok(found) => found,
             // Nothing periodic fits, which proves nothing.
             Err(
@@ -195,7 +221,9 @@ impl Search<'_> {
         }
         let place = |(segment, blocks): (usize, &Vec<Vec<u64>>)| {
             let at_peak = |live: &u64| usage.resident + live == peak;
-            let window = blocks.iter().find_map(|windows| windows.iter().position(at_peak));
+            let window = blocks
+                .iter()
+                .find_map(|windows| windows.iter().position(at_peak));
             window.map(|window| Place { segment, window })
         };
         if let Some(place) = usage.live.iter().enumerate().find_map(place) {
@@ -211,12 +239,28 @@ impl Search<'_> {
         }
     }
 
+    /// Both sides of the gap improved by what is more than the ascent itself.
+    fn tightened(mut self) -> Result<Self, SearchError> {
+        if self.gap() > GAP && self.chain.segments.iter().any(|segment| segment.count > 1) {
+            self.offer_periodic()?;
+        }
+        if self.gap() > EXACT {
+            self.exchange();
+            enumerate::close(&mut self)?;
+        }
+        Ok(self)
+    }
+
     /// The answer, after an integer program if that is small enough to close the gap.
     fn closed(self) -> Answer {
         let problem = &self.flat.problem;
         if self.gap() > EXACT && ilp::variables(problem) <= SMALL {
             match ilp::solve(problem, self.capacity) {
-                Ok(Solution { choices, time, proof }) => return Ok((choices, time, proof)),
+                Ok(Solution {
+                    choices,
+                    time,
+                    proof,
+                }) => return Ok((choices, time, proof)),
                 Err(refusal) if self.best.is_none() => return Err(refusal),
                 Err(_) => {}
             }
@@ -229,10 +273,18 @@ impl Search<'_> {
         let exact = self.gap() <= EXACT;
         match (self.best, self.nearest) {
             (Some((choices, time)), _) if exact => Ok((choices, time, Proof::Optimal)),
-            (Some((choices, time)), _) => Ok((choices, time, Proof::Gap { lower_bound: self.bound })),
-            (None, Some((found, place))) => {
-                Err(SearchError::NothingFound { place, found, capacity: self.capacity })
-            }
+            (Some((choices, time)), _) => Ok((
+                choices,
+                time,
+                Proof::Gap {
+                    lower_bound: self.bound,
+                },
+            )),
+            (None, Some((found, place))) => Err(SearchError::NothingFound {
+                place,
+                found,
+                capacity: self.capacity,
+            }),
             (None, None) => Err(SearchError::GlobalsNotFound),
         }
     }

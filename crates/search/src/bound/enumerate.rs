@@ -22,34 +22,58 @@ const MOST_NODES: usize = 1000;
 /// The limits of the walks, as parts of the way from the bound to the best time.
 const LIMITS: [f64; 6] = [0.03, 0.06, 0.12, 0.25, 0.5, 1.0];
 
-/// Improves the best assignment; raises the bound to its time if nothing better is left.
-pub(super) fn close(search: &mut Search<'_>, multipliers: &[f64]) -> Result<(), SearchError> {
+/// Improves the best assignment and raises the bound, to its time if nothing better is left.
+pub(super) fn close(search: &mut Search<'_>) -> Result<(), SearchError> {
     if search.flat.problem.times.len() > MOST_NODES {
         return Ok(());
     }
     let pruned = prune(&search.flat.problem, &[]);
     let small = &pruned.problem;
     let capacity = real(search.capacity.max(1));
-    let resident = multipliers.iter().sum::<f64>() / capacity;
-    let live = flat_prices(search, multipliers);
+    let resident = search.multipliers.iter().sum::<f64>() / capacity;
+    let live = flat_prices(search);
     let costs = priced_costs(small, Goal::Time, resident, &live);
-    let objective = Objective { costs: Cow::Owned(costs), edges: &small.edges, tables: &small.tables };
+    let objective = Objective {
+        costs: Cow::Owned(costs),
+        edges: &small.edges,
+        tables: &small.tables,
+    };
     let order = order(small, &[]);
     let reduced = match reduce(&objective, &order) {
         Err(SearchError::TooWide { .. }) => return Ok(()),
         reduced => reduced?,
     };
-    let constant: f64 = small.windows.iter().zip(&live).map(|(at, price)| price * real(at.constant)).sum();
+    let constant: f64 = small
+        .windows
+        .iter()
+        .zip(&live)
+        .map(|(at, price)| price * real(at.constant))
+        .sum();
     let root = reduced.table[0] + constant - resident * real(search.capacity);
 
     let mut walk = Walk::new(&pruned, &reduced, search.capacity);
+    let Some((_, best)) = search.best else {
+        let ended = walk.descend(reduced.steps(), root);
+        return match walk.found {
+            Some(choices) => {
+                search.best = Some((pruned.restore(&choices), walk.limit));
+                search.bound = if ended { walk.limit } else { search.bound };
+                Ok(())
+            }
+            None if ended => {
+                let capacity = search.capacity;
+                Err(SearchError::DoesNotFitTogether {
+                    least: capacity + 1,
+                    capacity,
+                })
+            }
+            None => Ok(()),
+        };
+    };
+
     let bound = search.bound;
     for part in LIMITS {
-        let best = search.best.as_ref().map_or(f64::INFINITY, |(_, time)| *time);
         let limit = bound + part * (best - bound);
-        if search.gap() <= super::EXACT || limit <= search.bound {
-            break;
-        }
         walk.limit = limit - limit.abs() * super::EXACT;
         let ended = walk.descend(reduced.steps(), root);
         let found = walk.found.take();
@@ -68,12 +92,12 @@ pub(super) fn close(search: &mut Search<'_>, multipliers: &[f64]) -> Result<(), 
 }
 
 /// For each window of the flat problem, the price of a byte.
-fn flat_prices(search: &Search<'_>, multipliers: &[f64]) -> Vec<f64> {
+fn flat_prices(search: &Search<'_>) -> Vec<f64> {
     let capacity = real(search.capacity.max(1));
     let mut prices = Vec::new();
     for (index, segment) in search.chain.segments.iter().enumerate() {
         let mut block = vec![0.0; segment.problem.windows.len()];
-        for (row, multiplier) in search.rows.iter().zip(multipliers) {
+        for (row, multiplier) in search.rows.iter().zip(&search.multipliers) {
             if row.segment == index && row.window < block.len() {
                 block[row.window] = multiplier / real_size(segment.count) / capacity;
             }
@@ -142,7 +166,9 @@ impl<'a> Walk<'a> {
             return true;
         };
         let (node, sums) = self.reduced.sums(step, &mut self.choices);
-        let Some(left) = self.left.checked_sub(sums.len() + self.live.len()) else { return false };
+        let Some(left) = self.left.checked_sub(sums.len() + self.live.len()) else {
+            return false;
+        };
         self.left = left;
         let least = sums.iter().fold(f64::INFINITY, |a, &b| a.min(b));
         let mut order: Vec<usize> = (0..sums.len()).collect();
@@ -175,6 +201,8 @@ impl<'a> Walk<'a> {
     }
 
     fn fits(&self) -> bool {
-        self.live.iter().all(|live| self.resident + live <= self.capacity)
+        self.live
+            .iter()
+            .all(|live| self.resident + live <= self.capacity)
     }
 }

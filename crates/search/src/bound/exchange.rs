@@ -59,7 +59,9 @@ fn gain_by(
         if relief.node == node || relief.choice == state.choices[relief.node] {
             continue;
         }
-        let Some(fewer) = left.checked_sub(1) else { break };
+        let Some(fewer) = left.checked_sub(1) else {
+            break;
+        };
         *left = fewer;
         let before = state.choices[relief.node];
         let cost = state.time(relief.node, relief.choice) - state.time(relief.node, before);

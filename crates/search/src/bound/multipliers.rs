@@ -20,9 +20,7 @@ const MOMENTUM: f64 = 0.3;
 const GUESS: f64 = 1.1;
 
 /// Raises the bound, offering every minimum on the way, until the gap is small or steps are.
-///
-/// Returns the multipliers of the best bound.
-pub(super) fn ascend(search: &mut Search<'_>, free: Minimum) -> Result<Vec<f64>, SearchError> {
+pub(super) fn ascend(search: &mut Search<'_>, free: Minimum) -> Result<(), SearchError> {
     let mut multipliers = vec![0.0; search.rows.len()];
     let mut top = (free.bound, multipliers.clone(), free.excess.clone());
     let mut at = (free.bound, free.excess);
@@ -42,7 +40,10 @@ pub(super) fn ascend(search: &mut Search<'_>, free: Minimum) -> Result<Vec<f64>,
         if search.gap() <= GAP || step < LEAST_STEP || length <= 0.0 {
             break;
         }
-        let target = search.best.as_ref().map_or(at.0.abs() * GUESS, |(_, time)| *time);
+        let target = search
+            .best
+            .as_ref()
+            .map_or(at.0.abs() * GUESS, |(_, time)| *time);
         let size = step * (target - at.0).max(0.0) / length;
         for (multiplier, way) in multipliers.iter_mut().zip(&direction) {
             *multiplier = (*multiplier + size * way).max(0.0);
@@ -68,5 +69,6 @@ pub(super) fn ascend(search: &mut Search<'_>, free: Minimum) -> Result<Vec<f64>,
             (at.0, multipliers, at.1) = top.clone();
         }
     }
-    Ok(top.1)
+    search.multipliers = top.1;
+    Ok(())
 }

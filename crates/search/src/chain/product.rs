@@ -48,7 +48,11 @@ impl Powers {
             }
             squares.push(product(&squares[digit], &squares[digit], size));
         }
-        Self { size, squares, sums }
+        Self {
+            size,
+            squares,
+            sums,
+        }
     }
 
     /// The least cost of all steps, for each first and last state.
@@ -60,7 +64,9 @@ impl Powers {
     pub fn path(&self, first: usize, last: usize) -> Vec<usize> {
         let mut ends = vec![last];
         for pair in self.sums.windows(2).rev() {
-            let [(_, sum), (digit, _)] = pair else { continue };
+            let [(_, sum), (digit, _)] = pair else {
+                continue;
+            };
             let last = ends[ends.len() - 1];
             ends.push(self.middle(sum, &self.squares[*digit], first, last));
         }
@@ -85,6 +91,10 @@ impl Powers {
 
     fn middle(&self, left: &[f64], right: &[f64], first: usize, last: usize) -> usize {
         let row = &left[first * self.size..][..self.size];
-        first_least(row.iter().enumerate().map(|(at, cost)| cost + right[at * self.size + last]))
+        first_least(
+            row.iter()
+                .enumerate()
+                .map(|(at, cost)| cost + right[at * self.size + last]),
+        )
     }
 }

@@ -12,9 +12,15 @@ fn the_program_agrees_with_exhaustive_search_on_solutions_and_refusals() {
         let domains = small_domains(&mut dice);
         let problem = random(&mut dice, &domains, 6);
         for capacity in [u64::MAX >> 20, 150, 110, 80, 50, 0] {
-            match (solve(&problem, capacity), exhaustive::solve(&problem, capacity)) {
+            match (
+                solve(&problem, capacity),
+                exhaustive::solve(&problem, capacity),
+            ) {
                 (Ok(ours), Ok(truth)) => {
-                    assert!(close(ours.time, truth.time), "seed {seed}: {ours:?} {truth:?}");
+                    assert!(
+                        close(ours.time, truth.time),
+                        "seed {seed}: {ours:?} {truth:?}"
+                    );
                     assert!(close(ours.time, problem.time(&ours.choices)));
                     assert!(problem.peak(&ours.choices) <= capacity);
                     solved += 1;
@@ -29,12 +35,17 @@ fn the_program_agrees_with_exhaustive_search_on_solutions_and_refusals() {
             }
         }
     }
-    assert!(solved > 50 && bound > 20 && refused > 50, "{solved} {bound} {refused}");
+    assert!(
+        solved > 50 && bound > 20 && refused > 50,
+        "{solved} {bound} {refused}"
+    );
 }
 
 fn least(refusal: &SearchError) -> Option<u64> {
     match refusal {
-        SearchError::DoesNotFit { least, .. } | SearchError::DoesNotFitTogether { least, .. } => Some(*least),
+        SearchError::DoesNotFit { least, .. } | SearchError::DoesNotFitTogether { least, .. } => {
+            Some(*least)
+        }
         SearchError::Contradiction => None,
         other => panic!("{other:?}"),
     }
