@@ -38,6 +38,9 @@ pub(crate) struct Entry {
     uniform: Option<Rc<Array>>,
     /// Its elements as far as they are known, if only some are.
     partial: Option<Partial>,
+    /// The elements of a weight that is small enough to be an attribute. Nothing is computed from
+    /// them: weights may change.
+    attribute: Option<Rc<Array>>,
 }
 
 /// Where a value comes from.
@@ -117,7 +120,9 @@ impl Builder {
 
     /// The elements of a value that says attributes.
     pub(crate) fn reals(&self, value: ValueId) -> Result<Vec<f64>, ImportError> {
-        let known = self.known(value).ok_or_else(|| self.depends_on_data("a list of numbers"))?;
+        let attribute = self.values[value.0].attribute.as_deref();
+        let known = self.known(value).or(attribute);
+        let known = known.ok_or_else(|| self.depends_on_data("a list of numbers"))?;
         known.to_floats().map_err(|error| self.wrong(error.to_string()))
     }
 
@@ -139,6 +144,12 @@ impl Builder {
     /// Adds a value that is read from the model file.
     pub(crate) fn weight(&mut self, name: &str, type_: Type) -> ValueId {
         self.push(Entry::new(type_, Origin::Weight(name.to_owned())))
+    }
+
+    /// Says what a small weight is when the model is imported, for operators that take it as an
+    /// attribute.
+    pub(crate) fn set_attribute(&mut self, weight: ValueId, array: Array) {
+        self.values[weight.0].attribute = Some(Rc::new(array));
     }
 
     /// Adds a value that is known now.
@@ -299,7 +310,7 @@ impl Builder {
 
 impl Entry {
     fn new(type_: Type, source: Origin) -> Self {
-        Self { type_, open: None, source, known: None, uniform: None, partial: None }
+        Self { type_, open: None, source, known: None, uniform: None, partial: None, attribute: None }
     }
 
     fn open(outline: Outline) -> Self {

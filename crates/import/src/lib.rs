@@ -29,3 +29,6 @@ pub use bind::Bindings;
 pub use error::{ImportError, Place, Unbound};
 pub use model::{Dim, Input, Model, read};
 pub use tensor::{External, WeightData};
+
+#[cfg(test)]
+mod tests;

@@ -14,10 +14,10 @@ use crate::tensor::{self, External, WeightData};
 use crate::translate;
 
 /// The newest version of the standard operators that is known.
-const NEWEST_OPSET: i64 = 24;
+const NEWEST_OPSET: i64 = 28;
 
 /// The newest version of the file format that is known.
-const NEWEST_IR: i64 = 13;
+const NEWEST_IR: i64 = 14;
 
 /// Tensors up to this many elements in `Constant` nodes are part of the graph; larger ones are
 /// weights.
@@ -237,8 +237,7 @@ fn input(info: &ValueInfoProto) -> Result<Input, ImportError> {
     let tensor = tensor.ok_or_else(|| malformed(format!("input `{name}` is not a tensor")))?;
     let dtype = tensor::dtype(tensor.elem_type).map_err(|error| malformed(format!("input `{name}`: {error}")))?;
     let dims = tensor.shape.as_ref().map(|shape| {
-        let dims = shape.dim.iter().enumerate();
-        dims.map(|(index, dim)| match &dim.value {
+        let dims = shape.dim.iter().enumerate().map(|(index, dim)| match &dim.value {
             Some(proto::Extent::Number(number)) => match u64::try_from(*number) {
                 Ok(number) => Dim::Number(number),
                 Err(_) => Dim::Symbol(format!("{name}[{index}]")),

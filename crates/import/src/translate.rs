@@ -30,6 +30,9 @@ const DEEPEST: usize = 48;
 /// The largest integer weight that counts as a constant (elements).
 const LARGEST_INTEGERS: u64 = 1024;
 
+/// The largest weight of other numbers that an operator can take as an attribute (elements).
+const LARGEST_ATTRIBUTE: u64 = 16;
+
 /// The graph of a model whose inputs have these types; the inputs in `controls` are constants.
 pub(crate) fn graph(
     model: &Model,
@@ -168,14 +171,20 @@ impl Importer<'_> {
         let missing = || error("the model has none of that name".to_owned());
         let proto: &TensorProto = self.model.weight_proto(name).ok_or_else(missing)?;
         let type_ = tensor::type_of(proto).map_err(error)?;
-        let limit = if type_.dtype.is_float() { 1 } else { LARGEST_INTEGERS };
-        if type_.elements() <= limit {
-            if let WeightData::Bytes(bytes) = self.model.weight(name)? {
-                let array = Array::from_bytes(type_, &bytes).map_err(|it| error(it.to_string()))?;
-                return Ok(self.builder.constant(array));
-            }
+        let constant = if type_.dtype.is_float() { 1 } else { LARGEST_INTEGERS };
+        let elements = type_.elements();
+        let small = elements <= constant.max(LARGEST_ATTRIBUTE);
+        let data = if small { Some(self.model.weight(name)?) } else { None };
+        let Some(WeightData::Bytes(bytes)) = data else {
+            return Ok(self.builder.weight(name, type_));
+        };
+        let array = Array::from_bytes(type_.clone(), &bytes).map_err(|it| error(it.to_string()))?;
+        if elements <= constant {
+            return Ok(self.builder.constant(array));
         }
-        Ok(self.builder.weight(name, type_))
+        let value = self.builder.weight(name, type_);
+        self.builder.set_attribute(value, array);
+        Ok(value)
     }
 
     fn output(&mut self, name: &str, scope: &Scope) -> Result<ValueId, ImportError> {
@@ -251,10 +260,6 @@ impl Importer<'_> {
 
     /// The results of an operator; where shapes depend on data, those of the dynamic form.
     fn values(&mut self, node: &OnnxNode) -> Result<Vec<Option<ValueId>>, ImportError> {
-        let open = node.inputs.iter().flatten().any(|&value| self.builder.is_open(value));
-        if open {
-            return dynamic::lower(&mut self.builder, node);
-        }
         match lower::lower(&mut self.builder, node) {
             Err(ImportError::DependsOnData { .. }) => dynamic::lower(&mut self.builder, node),
             other => other,

@@ -1,0 +1,9 @@
+//! Tests of whole imports.
+
+mod broken; // models that break a rule
+mod corpus; // real models
+mod evaluate; // graphs computed with the kernels
+mod fuzz; // real models with wrong bytes
+mod make; // small models, written out
+mod npz; // arrays in files
+mod small; // small models

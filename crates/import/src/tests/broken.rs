@@ -1,0 +1,340 @@
+//! Models that break a rule are refused, with the reason.
+
+use expect_test::{Expect, expect};
+use kernels::Array;
+use prost::Message;
+
+use super::make::{
+    FLOAT, INT64, bytes, floats, function, graph, int, integers, model, node, opset, tensor_attribute, value,
+};
+use crate::proto::{GraphProto, ModelProto, StringStringEntryProto, TensorProto};
+use crate::{Bindings, read};
+
+/// What reading and importing a model says.
+fn said(bytes: bytes::Bytes, bindings: &Bindings) -> String {
+    let result = read(bytes).and_then(|model| model.import(bindings));
+    match result {
+        Ok(graph) => format!("imported: {} nodes", graph.nodes.len()),
+        Err(error) => error.to_string(),
+    }
+}
+
+fn check(model: &ModelProto, expected: Expect) {
+    expected.assert_eq(&said(bytes(model), &Bindings::default()));
+}
+
+fn check_graph(graph: GraphProto, expected: Expect) {
+    check(&model(graph, Vec::new()), expected);
+}
+
+fn check_bindings(graph: GraphProto, bindings: &Bindings, expected: Expect) {
+    expected.assert_eq(&said(bytes(&model(graph, Vec::new())), bindings));
+}
+
+/// `c = a + w`, which is right.
+fn sum() -> GraphProto {
+    graph(
+        vec![value("a", FLOAT, &["2", "3"])],
+        vec![floats("w", &[3], &[1.0, 2.0, 3.0])],
+        vec![node("Add a w -> c")],
+        &["c"],
+    )
+}
+
+#[test]
+fn right_model_is_imported() {
+    check_graph(sum(), expect!["imported: 1 nodes"]);
+}
+
+#[test]
+fn every_truncation_is_refused() {
+    let whole = bytes(&model(sum(), Vec::new()));
+    for length in 0..whole.len() {
+        let text = said(whole.slice(..length), &Bindings::default());
+        assert!(!text.starts_with("imported"), "{length} of {} bytes: {text}", whole.len());
+    }
+}
+
+#[test]
+fn other_files_are_refused() {
+    let text = said(b"{\"nodes\": []}".as_slice().into(), &Bindings::default());
+    assert!(text.starts_with("not an ONNX model: "), "{text}");
+}
+
+#[test]
+fn model_without_graph_is_refused() {
+    let model = ModelProto { opset_import: vec![opset("", 18)], ..ModelProto::default() };
+    check(&model, expect!["malformed model: there is no graph"]);
+}
+
+#[test]
+fn newer_operators_are_refused() {
+    let mut model = model(sum(), Vec::new());
+    model.opset_import[0].version = 99;
+    check(&model, expect!["operator set `ai.onnx` has version 99, the newest known is 24"]);
+}
+
+#[test]
+fn newer_format_is_refused() {
+    let mut model = model(sum(), Vec::new());
+    model.ir_version = 1000;
+    check(&model, expect!["not an ONNX model: IR version 1000, the newest known is 13"]);
+}
+
+#[test]
+fn operator_of_a_domain_that_is_not_imported_is_refused() {
+    let mut graph = sum();
+    graph.node[0] = node("Add a w -> c").of_domain("elsewhere");
+    check_graph(graph, expect![""]);
+}
+
+#[test]
+fn unknown_operator_is_refused() {
+    let mut graph = sum();
+    graph.node[0] = node("Frobnicate a w -> c");
+    check_graph(graph, expect![""]);
+}
+
+#[test]
+fn unknown_operator_that_no_output_needs_does_not_matter() {
+    let mut graph = sum();
+    graph.node.push(node("Frobnicate a w -> d"));
+    check_graph(graph, expect!["imported: 1 nodes"]);
+}
+
+#[test]
+fn cycle_is_refused() {
+    let mut graph = sum();
+    graph.node = vec![node("Add a d -> b"), node("Neg b -> d"), node("Add b w -> c")];
+    check_graph(graph, expect![""]);
+}
+
+#[test]
+fn nodes_in_another_order_are_sorted() {
+    let mut graph = sum();
+    graph.node = vec![node("Neg b -> c"), node("Add a w -> b")];
+    check_graph(graph, expect!["imported: 2 nodes"]);
+}
+
+#[test]
+fn undefined_value_is_refused() {
+    let mut graph = sum();
+    graph.node[0] = node("Add a nothing -> c");
+    check_graph(graph, expect![""]);
+}
+
+#[test]
+fn undefined_output_is_refused() {
+    let mut graph = sum();
+    graph.node.clear();
+    check_graph(graph, expect![""]);
+}
+
+#[test]
+fn missing_input_of_an_operator_is_refused() {
+    let mut graph = sum();
+    graph.node[0] = node("Add a _ -> c");
+    check_graph(graph, expect![""]);
+}
+
+#[test]
+fn value_that_is_defined_twice_is_refused() {
+    let mut graph = sum();
+    graph.node.push(node("Neg a -> c"));
+    check_graph(graph, expect![""]);
+    let mut graph = sum();
+    graph.node = vec![node("Neg a -> w"), node("Neg w -> c")];
+    check_graph(graph, expect![""]);
+}
+
+#[test]
+fn input_that_is_declared_twice_is_refused() {
+    let mut graph = sum();
+    graph.input.push(value("a", FLOAT, &["2", "3"]));
+    check_graph(graph, expect![""]);
+}
+
+#[test]
+fn shapes_that_do_not_fit_are_refused() {
+    let mut graph = sum();
+    graph.input[0] = value("a", FLOAT, &["2", "5"]);
+    check_graph(graph, expect![""]);
+    let mut graph = sum();
+    graph.input[0] = value("a", INT64, &["2", "3"]);
+    check_graph(graph, expect![""]);
+}
+
+/// What a model with this weight instead says.
+fn check_weight(weight: TensorProto, expected: Expect) {
+    let mut graph = sum();
+    graph.initializer[0] = weight;
+    check_graph(graph, expected);
+}
+
+#[test]
+fn weight_whose_data_do_not_fit_is_refused() {
+    check_weight(floats("w", &[4], &[1.0, 2.0, 3.0]), expect![""]);
+    check_weight(floats("w", &[-3], &[1.0, 2.0, 3.0]), expect![""]);
+    check_weight(TensorProto { raw_data: None, ..floats("w", &[3], &[]) }, expect![""]);
+    check_weight(TensorProto { data_type: 8, ..floats("w", &[3], &[1.0, 2.0, 3.0]) }, expect![""]);
+}
+
+#[test]
+fn enormous_weight_is_refused_without_memory_for_it() {
+    check_weight(floats("w", &[1 << 40, 1 << 40], &[1.0]), expect![""]);
+    check_weight(floats("w", &[1 << 45], &[1.0]), expect![""]);
+    check_weight(floats("w", &[0, 1 << 62, 1 << 62], &[]), expect![""]);
+}
+
+/// A weight in another file.
+fn external(entries: &[(&str, &str)]) -> TensorProto {
+    let entry = |(key, value): &(&str, &str)| StringStringEntryProto { key: (*key).to_owned(), value: (*value).to_owned() };
+    TensorProto {
+        raw_data: None,
+        data_location: 1,
+        external_data: entries.iter().map(entry).collect(),
+        ..floats("w", &[3], &[])
+    }
+}
+
+#[test]
+fn weight_in_another_file_needs_no_data() {
+    check_weight(external(&[("location", "w.bin"), ("offset", "8"), ("length", "12")]), expect!["imported: 1 nodes"]);
+}
+
+#[test]
+fn weight_in_another_file_that_does_not_fit_is_refused() {
+    check_weight(external(&[]), expect![""]);
+    check_weight(external(&[("location", "w.bin"), ("length", "13")]), expect![""]);
+    check_weight(external(&[("location", "w.bin"), ("offset", "-1")]), expect![""]);
+    check_weight(external(&[("location", "w.bin"), ("offset", "18446744073709551615")]), expect![""]);
+}
+
+#[test]
+fn weight_beyond_the_end_of_its_file_is_refused() {
+    let mut graph = sum();
+    graph.initializer[0] = external(&[("location", "w.bin"), ("offset", "8"), ("length", "12")]);
+    let mut model = read(bytes(&model(graph, Vec::new()))).unwrap();
+    assert_eq!(model.files(), ["w.bin"]);
+    model.attach("w.bin", vec![0; 19].into());
+    let error = model.weight("w").unwrap_err();
+    expect![""].assert_eq(&error.to_string());
+    model.attach("w.bin", vec![0; 20].into());
+    assert!(model.weight("w").is_ok());
+}
+
+#[test]
+fn enormous_result_of_small_numbers_is_refused() {
+    let shape = integers("s", &[2], &[1 << 40, 1 << 40]);
+    let graph = graph(
+        Vec::new(),
+        vec![shape],
+        vec![node("ConstantOfShape s -> c").with(tensor_attribute("value", floats("", &[1], &[1.0])))],
+        &["c"],
+    );
+    check_graph(graph, expect![""]);
+}
+
+#[test]
+fn functions_that_call_each_other_are_refused() {
+    let functions = vec![
+        function("f", &["x"], &["y"], vec![node("g x -> y").of_domain("local")]),
+        function("g", &["x"], &["y"], vec![node("f x -> y").of_domain("local")]),
+    ];
+    let mut graph = sum();
+    graph.node = vec![node("f a -> c").of_domain("local")];
+    check(&model(graph, functions), expect![""]);
+}
+
+#[test]
+fn functions_that_multiply_are_refused() {
+    let mut functions = vec![function("f0", &["x"], &["y"], vec![node("Neg x -> y")])];
+    for index in 1..40 {
+        let call = |text: &str| node(&format!("f{} {text}", index - 1)).of_domain("local");
+        functions.push(function(&format!("f{index}"), &["x"], &["y"], vec![call("x -> z"), call("z -> y")]));
+    }
+    let mut graph = sum();
+    graph.node = vec![node("f39 a -> c").of_domain("local")];
+    check(&model(graph, functions), expect![""]);
+}
+
+/// `c = a + b` with these dimensions.
+fn symbolic(a: &[&str], b: &[&str]) -> GraphProto {
+    graph(vec![value("a", FLOAT, a), value("b", FLOAT, b)], Vec::new(), vec![node("Add a b -> c")], &["c"])
+}
+
+fn sizes(sizes: &[(&str, u64)]) -> Bindings {
+    let dims = sizes.iter().map(|&(name, size)| (name.to_owned(), size)).collect();
+    Bindings { dims, ..Bindings::default() }
+}
+
+fn shapes(shapes: &[(&str, &[u64])]) -> Bindings {
+    let inputs = shapes.iter().map(|&(name, shape)| (name.to_owned(), shape.to_vec())).collect();
+    Bindings { inputs, ..Bindings::default() }
+}
+
+#[test]
+fn unbound_dimensions_are_all_named() {
+    check_bindings(symbolic(&["batch", "past + seq"], &["batch", ""]), &sizes(&[("past", 1)]), expect![""]);
+}
+
+#[test]
+fn shapes_bind_symbols_through_expressions() {
+    let graph = symbolic(&["seq", "past + seq"], &["seq", "2*past"]);
+    check_bindings(graph.clone(), &shapes(&[("a", &[3, 8])]), expect![""]);
+    check_bindings(graph, &shapes(&[("a", &[5, 10])]), expect!["imported: 1 nodes"]);
+}
+
+#[test]
+fn contradictory_sizes_are_refused() {
+    let graph = symbolic(&["n", "past + n"], &["n", "n"]);
+    check_bindings(graph.clone(), &shapes(&[("a", &[3, 8]), ("b", &[4, 4])]), expect![""]);
+    check_bindings(graph.clone(), &shapes(&[("a", &[3, 2])]), expect![""]);
+    let mut both = shapes(&[("a", &[3, 8])]);
+    both.dims.insert("n".to_owned(), 4);
+    check_bindings(graph, &both, expect![""]);
+}
+
+#[test]
+fn bindings_of_what_is_not_there_are_refused() {
+    let graph = symbolic(&["n"], &["n"]);
+    check_bindings(graph.clone(), &sizes(&[("m", 3)]), expect![""]);
+    check_bindings(graph.clone(), &shapes(&[("x", &[3])]), expect![""]);
+    check_bindings(graph, &shapes(&[("a", &[3, 3])]), expect![""]);
+}
+
+#[test]
+fn value_of_an_input_that_does_not_fit_is_refused() {
+    let mut bindings = Bindings::default();
+    bindings.controls.insert("a".to_owned(), Array::of([3], &[1_i64, 2, 3]).unwrap());
+    check_bindings(symbolic(&["n"], &["n"]), &bindings, expect![""]);
+}
+
+#[test]
+fn output_whose_shape_depends_on_data_is_refused() {
+    let mut graph = sum();
+    graph.node = vec![node("NonZero a -> c")];
+    check_graph(graph, expect![""]);
+}
+
+#[test]
+fn attribute_that_is_missing_is_refused() {
+    let mut graph = sum();
+    graph.node = vec![node("Concat a a -> c")];
+    check_graph(graph, expect![""]);
+    let mut graph = sum();
+    graph.node = vec![node("Concat a a -> c").with(int("axis", 7))];
+    check_graph(graph, expect![""]);
+}
+
+#[test]
+fn deep_nesting_is_refused() {
+    let mut inner = sum();
+    inner.input.clear();
+    for _ in 0..200 {
+        let branch = super::make::graph_attribute("then_branch", inner);
+        inner = graph(Vec::new(), Vec::new(), vec![node("If x -> c").with(branch)], &["c"]);
+    }
+    let text = said(model(inner, Vec::new()).encode_to_vec().into(), &Bindings::default());
+    expect![""].assert_eq(&text);
+}
