@@ -99,7 +99,11 @@ impl Partition {
     /// The layout in which an operand is used (at the first step).
     pub fn operand(&self, loops: &Loops, index: usize) -> Layout {
         let passes = loops.linear.get(self.through).is_some_and(|set| set.contains(&index));
-        let owed = if passes { self.passed.clone() } else { Vec::new() };
+        let mut owed = if passes { self.passed.clone() } else { Vec::new() };
+        if loops.added.contains(&index) {
+            owed.extend(self.owed(loops));
+            owed.sort_unstable();
+        }
         self.layout(loops, &loops.operands[index], owed)
     }
 
@@ -111,10 +115,26 @@ impl Partition {
         self.layout(loops, &loops.results[index], owed)
     }
 
-    /// The axes over which the operation itself leaves sums owed.
+    /// The axes over which the operation itself leaves sums owed: the fewest, and of as many the
+    /// first, along which devices and time steps compute each block of the summed loops once.
     pub fn owed(&self, loops: &Loops) -> Vec<AxisId> {
-        let summed = loops.ids().filter(|&it| loops.get(it).role == Role::Sum);
-        named_axes(summed.flat_map(|it| &self.loops[it.0]))
+        let of_role = |summed: bool| {
+            let ids = loops.ids().filter(move |&it| (loops.get(it).role == Role::Sum) == summed);
+            ids.flat_map(|it| &self.loops[it.0]).filter(|digit| !digit.is_free())
+        };
+        let digits: Vec<&Digit> = of_role(true).collect();
+        let axes = named_axes(digits.iter().copied());
+        if digits.iter().all(|digit| digit.plain().is_some()) {
+            return axes;
+        }
+        let mapped = named_axes(of_role(false));
+        let free: Vec<AxisId> = axes.iter().copied().filter(|axis| !mapped.contains(axis)).collect();
+        let chosen = |set: &u32| -> Vec<AxisId> {
+            free.iter().enumerate().filter(|(bit, _)| set >> bit & 1 == 1).map(|(_, &axis)| axis).collect()
+        };
+        let mut sets: Vec<u32> = (0..1 << free.len()).collect();
+        sets.sort_by_key(|set| (set.count_ones(), set.reverse_bits().wrapping_neg()));
+        sets.iter().map(chosen).find(|axes| once(&digits, axes, self.steps)).unwrap_or(axes)
     }
 
     fn layout(&self, loops: &Loops, dims: &[Vec<LoopId>], owed: Vec<AxisId>) -> Layout {
@@ -150,7 +170,7 @@ impl Partition {
             if blocks.is_none_or(|blocks| !size.is_multiple_of(blocks) || (size == 0 && blocks > 1)) {
                 return Err(PartitionError::Uneven(it, size, blocks.unwrap_or(u64::MAX)));
             }
-            if loops.positional && digits.iter().any(Digit::is_free) {
+            if loops.positional.contains(&it) && digits.iter().any(Digit::is_free) {
                 return Err(PartitionError::Strided(it));
             }
         }
@@ -194,4 +214,20 @@ impl Partition {
             self.loops.iter().flatten().filter(|digit| !digit.is_free()).map(|digit| digit.size).product();
         mesh.devices() * self.steps / blocks
     }
+}
+
+/// Whether devices along the axes, and time steps, have each combination of the digits' values
+/// once.
+fn once(digits: &[&Digit], axes: &[AxisId], steps: u64) -> bool {
+    // An axis has the size of the digits that name it; the coordinates along others are a shift.
+    let size = |axis: AxisId| {
+        let names = |digit: &&&Digit| digit.terms.iter().any(|term| term.0 == axis);
+        digits.iter().find(names).map_or(1, |digit| digit.size)
+    };
+    let rank = named_axes(digits.iter().copied()).last().map_or(0, |axis| axis.0 + 1);
+    let sizes: Vec<u64> =
+        (0..rank).map(AxisId).map(|it| if axes.contains(&it) { size(it) } else { 1 }).collect();
+    let part = Mesh::of_sizes(&sizes);
+    let blocks = digits.iter().try_fold(1u64, |blocks, digit| blocks.checked_mul(digit.size));
+    blocks == part.devices().checked_mul(steps) && onto(&part, digits, steps)
 }

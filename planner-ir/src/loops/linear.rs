@@ -1,0 +1,74 @@
+//! Which operands may be addends of a sum owed.
+
+use crate::data::Type;
+use crate::op::{Attention, Binary, Edge, Interpolation, Op, Reduction, Resize, Scatter, Unary};
+
+impl Op {
+    /// The sets of operands in which the results are jointly linear.
+    pub(super) fn linear(&self, operands: &[Type], results: &[Type]) -> Vec<Vec<usize>> {
+        let float = results[0].dtype.is_float();
+        if operands.is_empty() || results.iter().any(|it| !it.dtype.has_sums()) {
+            return vec![];
+        }
+        match self {
+            Self::Unary(Unary::Neg)
+            | Self::Reshape { .. }
+            | Self::Transpose { .. }
+            | Self::Expand { .. }
+            | Self::Slice { .. }
+            | Self::Gather { .. }
+            | Self::GatherElements { .. }
+            | Self::GatherNd { .. }
+            | Self::Triangle { .. }
+            | Self::CumSum { .. } => vec![vec![0]],
+            Self::Cast(_) if float && operands[0].dtype.is_float() => vec![vec![0]],
+            Self::Cast(to) if narrows(&operands[0], &Type::new(*to, [])) => vec![vec![0]],
+            Self::Resize(Resize { interpolation: Interpolation::Linear, .. }) if !float => vec![],
+            Self::Resize(_) => vec![vec![0]],
+            Self::Pad { before, after, edge: Edge::Constant(value) } => {
+                let cuts = before.iter().chain(after).all(|&count| count <= 0);
+                if cuts || value.0.to_bits() == 0 { vec![vec![0]] } else { vec![] }
+            }
+            Self::Pad { .. } => vec![vec![0]],
+            Self::Binary(Binary::Add | Binary::Sub) => vec![vec![0, 1]],
+            Self::Binary(Binary::Mul) | Self::Contract(_) => vec![vec![0], vec![1]],
+            Self::Binary(Binary::Div) if float => vec![vec![0]],
+            Self::Select => vec![vec![1, 2]],
+            Self::Gated(_) => vec![vec![1]],
+            Self::Reduce { reduction: Reduction::Sum, .. } => vec![vec![0]],
+            Self::Reduce { reduction: Reduction::Mean, .. } if float => vec![vec![0]],
+            Self::LayerNorm { .. } | Self::InstanceNorm { .. } => vec![(1..operands.len()).collect()],
+            Self::RmsNorm { .. } => vec![vec![1]],
+            Self::Rotary(_) => vec![vec![0], vec![1, 2]],
+            Self::Concat { .. } => vec![(0..operands.len()).collect()],
+            Self::ScatterElements { scatter, .. } | Self::ScatterNd { scatter } => match scatter {
+                Scatter::Add | Scatter::Replace => vec![vec![0, 2]],
+                Scatter::Mul => vec![vec![0]],
+                Scatter::Max | Scatter::Min => vec![],
+            },
+            Self::Attention(Attention { .. }) => vec![vec![2]],
+            Self::Conv(_) if operands.len() == 2 => vec![vec![0], vec![1]],
+            Self::Conv(_) => vec![vec![0, 2], vec![1, 2]],
+            // The gates, the ungated half of gated units, and the last product.
+            Self::Experts { .. } => (1..operands.len()).filter(|&it| it != 2).map(|it| vec![it]).collect(),
+            Self::Dequantize { .. } => vec![vec![1]],
+            _ => vec![],
+        }
+    }
+
+    /// The operands that are added to a sum once.
+    pub(super) fn added(&self, operands: &[Type]) -> Vec<usize> {
+        match self {
+            Self::Conv(_) if operands.len() == 3 => vec![2],
+            Self::ScatterElements { scatter: Scatter::Add, .. }
+            | Self::ScatterNd { scatter: Scatter::Add } => vec![0],
+            _ => vec![],
+        }
+    }
+}
+
+/// Whether a conversion keeps the low bits of integers, and with them sums.
+fn narrows(from: &Type, to: &Type) -> bool {
+    let integer = |it: &Type| !it.dtype.is_float() && it.dtype.has_sums();
+    integer(from) && integer(to) && to.dtype.bytes() <= from.dtype.bytes()
+}

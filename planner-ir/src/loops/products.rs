@@ -1,0 +1,85 @@
+//! The loops of contractions, attention, convolutions and experts.
+
+use super::nest::{Dims, Index, Nest, repeated};
+use super::{LoopId, Role};
+use crate::data::Type;
+use crate::op::{Contract, Conv, Label};
+
+/// A loop for each label: summed if the result lacks it.
+pub(super) fn contract_dims(nest: &mut Nest, contract: &Contract, operands: &[Type]) -> (Index, Index) {
+    let mut known: Vec<(Label, Vec<LoopId>)> = Vec::new();
+    let mut list = |nest: &mut Nest, labels: &[Label], shape: &[u64]| -> Dims {
+        let mut dim = |(it, label): (usize, &Label)| {
+            if let Some((_, dim)) = known.iter().find(|(known, _)| known == label) {
+                return dim.clone();
+            }
+            let role = if contract.result.contains(label) { Role::Map } else { Role::Sum };
+            let dim = nest.dim(shape[it], role);
+            known.push((*label, dim.clone()));
+            dim
+        };
+        labels.iter().enumerate().map(&mut dim).collect()
+    };
+    let left = list(nest, &contract.left, &operands[0].shape);
+    let right = list(nest, &contract.right, &operands[1].shape);
+    let result = list(nest, &contract.result, &[]);
+    (vec![left, right], vec![result])
+}
+
+/// Queries `[b, g r, s, d]`, keys `[b, g, t, d]`, values `[b, g, t, e]`, result `[b, g r, s, e]`.
+pub(super) fn attention_dims(nest: &mut Nest, operands: &[Type]) -> (Index, Index) {
+    let (q, k, v) = (&operands[0].shape, &operands[1].shape, &operands[2].shape);
+    let batch = nest.dim(q[0], Role::Map);
+    let groups = nest.dim(k[1], Role::Map);
+    let per_group = nest.dim(q[1] / k[1], Role::Map);
+    let queries = nest.dim(q[2], Role::Map);
+    let keys = nest.dim(k[2], Role::Whole);
+    let size = nest.dim(q[3], Role::Whole);
+    let value_size = nest.dim(v[3], Role::Map);
+    let heads: Vec<LoopId> = groups.iter().chain(&per_group).copied().collect();
+    let mut index = vec![
+        vec![batch.clone(), heads.clone(), queries.clone(), size.clone()],
+        vec![batch.clone(), groups.clone(), keys.clone(), size],
+        vec![batch.clone(), groups, keys.clone(), value_size.clone()],
+    ];
+    if let Some(mask) = operands.get(3) {
+        let scores = [batch.clone(), heads.clone(), queries.clone(), keys];
+        index.push(repeated(&mask.shape, &scores));
+    }
+    (index, vec![vec![batch, heads, queries, value_size]])
+}
+
+/// `x: [n, g c, ..]`, `w: [g m, c, ..]`, `y: [n, g m, ..]`.
+pub(super) fn conv_dims(nest: &mut Nest, conv: &Conv, operands: &[Type], result: &[u64]) -> (Index, Index) {
+    let (x, w) = (&operands[0].shape, &operands[1].shape);
+    let batch = nest.dim(x[0], Role::Map);
+    let groups = nest.dim(conv.groups, Role::Map);
+    let channels = nest.dim(w[1], Role::Sum);
+    let made = nest.dim(w[0] / conv.groups, Role::Map);
+    let all_made: Vec<LoopId> = groups.iter().chain(&made).copied().collect();
+    let mut whole = |shape: &[u64]| nest.dims(&shape[2..], Role::Whole);
+    let read = vec![batch.clone(), groups.iter().chain(&channels).copied().collect()];
+    let mut index = vec![[read, whole(x)].concat(), [vec![all_made.clone(), channels], whole(w)].concat()];
+    if operands.len() == 3 {
+        index.push(vec![all_made.clone()]);
+    }
+    let to = [vec![batch, all_made], whole(result)].concat();
+    (index, vec![to])
+}
+
+/// `x: [t, h]`, `gates: [t, e]`, `up, gate: [e, f, h]`, `down: [e, o, f]`, `y: [t, o]`.
+pub(super) fn experts_dims(nest: &mut Nest, operands: &[Type]) -> (Index, Index) {
+    let up = &operands[2].shape;
+    let tokens = nest.dim(operands[0].shape[0], Role::Map);
+    let experts = nest.dim(up[0], Role::Sum);
+    let units = nest.dim(up[1], Role::Sum);
+    let hidden = nest.dim(up[2], Role::Whole);
+    let out = nest.dim(up[2], Role::Map);
+    let into = vec![experts.clone(), units.clone(), hidden.clone()];
+    let mut index = vec![vec![tokens.clone(), hidden], vec![tokens.clone(), experts.clone()], into.clone()];
+    if operands.len() == 5 {
+        index.push(into);
+    }
+    index.push(vec![experts, out.clone(), units]);
+    (index, vec![vec![tokens, out]])
+}

@@ -1,0 +1,199 @@
+//! What operations of one kind differ in.
+
+use crate::data::Real;
+
+/// A function of one element.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[expect(missing_docs, reason = "each is the function of that name")]
+pub enum Unary {
+    Abs,
+    Ceil,
+    Cos,
+    Erf,
+    Exp,
+    Floor,
+    /// `x Φ(x)`.
+    Gelu,
+    /// `x/2 (1 + tanh(√(2/π) (x + 0.044715 x³)))`.
+    GeluTanh,
+    /// `x sigmoid(1.702 x)`.
+    GeluQuick,
+    IsInf,
+    IsNan,
+    Log,
+    Neg,
+    Not,
+    Reciprocal,
+    Relu,
+    /// To the nearest integer, halves to even.
+    Round,
+    Sigmoid,
+    Sign,
+    /// `x sigmoid(x)`.
+    Silu,
+    Sin,
+    Softplus,
+    Sqrt,
+    Tanh,
+}
+
+/// A function of two elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[expect(missing_docs, reason = "each is the function of that name")]
+pub enum Binary {
+    Add,
+    And,
+    Div,
+    Equal,
+    Greater,
+    GreaterOrEqual,
+    Less,
+    LessOrEqual,
+    Max,
+    Min,
+    /// The remainder with the divisor's sign.
+    Mod,
+    /// The remainder with the dividend's sign.
+    Fmod,
+    Mul,
+    Or,
+    /// The exponent may have another element type; the result has the base's.
+    Pow,
+    Sub,
+    Xor,
+}
+
+/// How the elements along a dimension become one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[expect(missing_docs, reason = "each is the function of that name")]
+pub enum Reduction {
+    Max,
+    Mean,
+    Min,
+    Product,
+    Sum,
+}
+
+/// The largest or the smallest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[expect(missing_docs, reason = "said above")]
+pub enum Extreme {
+    Largest,
+    Smallest,
+}
+
+/// One side of a diagonal, with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[expect(missing_docs, reason = "said above")]
+pub enum Triangle {
+    Upper,
+    Lower,
+}
+
+/// Which elements of a row are rotated together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Pairing {
+    /// i with i + d/2: `rotate(x) = concat(-x[d/2..], x[..d/2])`.
+    Halves,
+    /// 2i with 2i + 1: `rotate(x)[2i] = -x[2i+1]`, `rotate(x)[2i+1] = x[2i]`.
+    Neighbours,
+}
+
+/// What updates do to data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[expect(missing_docs, reason = "each is the function of that name")]
+pub enum Scatter {
+    Replace,
+    Add,
+    Mul,
+    Max,
+    Min,
+}
+
+/// What stands around a padded value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Edge {
+    /// One number.
+    Constant(Real),
+    /// The value mirrored at its border elements.
+    Reflect,
+    /// The border elements repeated.
+    Repeat,
+    /// The value again from its other end.
+    Wrap,
+}
+
+/// The name of an index in a contraction; printed as a letter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Label(pub u8);
+
+/// `result[..] = sum over the labels missing in it of left[..] * right[..]`.
+///
+/// Invariant: a label occurs at most once in each list; each label of the result occurs in an
+/// operand; a label that the result lacks occurs in both operands.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Contract {
+    /// The labels of the left operand's dimensions.
+    pub left: Vec<Label>,
+    /// The labels of the right operand's dimensions.
+    pub right: Vec<Label>,
+    /// The labels of the result's dimensions.
+    pub result: Vec<Label>,
+}
+
+/// Scaled dot-product attention, with grouped heads.
+///
+/// `y[b,h,s,:] = sum_t softmax_t(bound(scale * q[b,h,s,:]·k[b,g,t,:]) + mask[b,h,s,t]) v[b,g,t,:]`
+/// with `g = h / (H / G)`. Operands `q: [b, H, s, d]`, `k: [b, G, t, d]`, `v: [b, G, t, e]`, and
+/// optionally a mask, broadcast to `[b, H, s, t]`: added if it is of numbers, and if it is of
+/// truth values, false hides the key. A row that sees no key is 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Attention {
+    /// What products are multiplied by.
+    pub scale: Real,
+    /// Whether query s sees only keys up to `s + t.extent - s.extent` (aligned at the end).
+    pub causal: bool,
+    /// If not 0, `bound(x) = softcap * tanh(x / softcap)`.
+    pub softcap: Real,
+    /// If set, a query sees only this many keys up to its own.
+    pub window: Option<u64>,
+}
+
+/// The attributes of a convolution.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Conv {
+    /// The distance of windows, for each spatial dimension.
+    pub strides: Vec<u64>,
+    /// The distance of elements in a window, for each spatial dimension.
+    pub dilations: Vec<u64>,
+    /// Zeros before, for each spatial dimension.
+    pub before: Vec<u64>,
+    /// Zeros after, for each spatial dimension.
+    pub after: Vec<u64>,
+    /// Into how many independent groups channels fall.
+    pub groups: u64,
+}
+
+/// How a dimension is resampled: `x = (y + 0.5) / scale - 0.5` if half-pixel, else `x = y / scale`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Resize {
+    /// The shape of the result.
+    pub shape: Vec<u64>,
+    /// The factor of each dimension.
+    pub scales: Vec<Real>,
+    /// Whether samples are taken at pixel centres.
+    pub half_pixel: bool,
+    /// What stands between samples.
+    pub interpolation: Interpolation,
+}
+
+/// What stands between samples.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Interpolation {
+    /// The sample at or before the position.
+    NearestFloor,
+    /// The nearest sample, the lower of two equally near ones.
+    NearestPreferFloor,
+    /// A straight line.
+    Linear,
+}
