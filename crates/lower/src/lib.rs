@@ -1,1 +1,27 @@
-//! A plan to one program per rank.
+//! A plan to one program per rank: instructions over buffers with fixed places, on streams.
+//!
+//! A program is what every interpreter runs: threads of this machine, processes, devices, and a
+//! clock instead of data. Nothing is chosen here: which blocks are computed and what moves
+//! between ranks is the plan's; here it gets buffers, an order and the events that keep it.
+
+mod program; // what a rank does in a step
+mod error; // why a plan has no programs
+mod strided; // copies between two orders of the same elements
+mod exchange; // one move of a value: pack, collective, unpack
+mod build; // a plan to instructions over buffers
+mod arena; // places for buffers, by their lifetimes
+mod events; // who waits for whom
+mod show; // the text form of a program
+mod verify; // the rules that programs obey, trusting nothing that made them
+
+pub use build::lower;
+pub use error::LowerError;
+pub use program::{
+    Action, Block, Buffer, BufferId, Collective, CollectiveKind, CommunicatorId, Compute, Copied, Event,
+    Instruction, Kind, Origin, Port, Preparation, Program, Region, Storage, StorageId, Stream, Whole,
+};
+pub use strided::{Stride, Strided};
+pub use verify::{Violation, Violations, verify};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,64 @@
+//! Why a plan has no programs.
+
+use std::fmt;
+
+use planner_ir::MoveError;
+
+/// Why a plan has no programs: it is not one, or it says what programs cannot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LowerError {
+    /// Another number of layouts, assignments or partitions than the graph asks for; of what,
+    /// found, expected.
+    Count(&'static str, usize, usize),
+    /// An operation in more than one time step; its name, how many.
+    Steps(String, u64),
+    /// A copy whose layout is not the one that its operation uses or makes; the operation, which
+    /// operand or result.
+    Layout(String, String),
+    /// A prepared operation that needs what is not prepared.
+    Prepared(String),
+    /// A transfer that does not exist, is of another value, or is made from a later one.
+    Transfer(usize),
+    /// A move that cannot be made; of which transfer, which, why.
+    Move(usize, usize, MoveError),
+    /// An all-to-all within one dimension whose blocks do not fall into equal parts; of which
+    /// transfer, which move.
+    Interleaved(usize, usize),
+    /// A transfer whose moves do not lead to its layout.
+    Arrival(usize),
+    /// A value at rest, or an output, of which a sum is owed and no copy is whole; its name.
+    Owed(String),
+}
+
+impl fmt::Display for LowerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Count(of, found, expected) => write!(f, "plan has {found} {of}, expected {expected}"),
+            Self::Steps(node, steps) => {
+                write!(f, "`{node}` is computed in {steps} time steps, expected 1")
+            }
+            Self::Layout(node, of) => {
+                write!(f, "`{node}`: the plan's layout of {of} is not the one of its partition")
+            }
+            Self::Prepared(node) => {
+                write!(f, "`{node}` is prepared but depends on what is computed at every step")
+            }
+            Self::Transfer(transfer) => {
+                write!(f, "transfer {transfer} is not one of that value from an earlier copy")
+            }
+            Self::Move(transfer, step, error) => {
+                write!(f, "move {step} of transfer {transfer} cannot be made: {error}")
+            }
+            Self::Interleaved(transfer, step) => write!(
+                f,
+                "move {step} of transfer {transfer} exchanges unequal blocks within a dimension, expected equal ones"
+            ),
+            Self::Arrival(transfer) => {
+                write!(f, "the moves of transfer {transfer} do not lead to its layout")
+            }
+            Self::Owed(name) => write!(f, "a sum of `{name}` is owed, expected a copy that owes none"),
+        }
+    }
+}
+
+impl std::error::Error for LowerError {}

@@ -1,0 +1,95 @@
+//! Who waits for whom.
+//!
+//! Instructions of one stream run in order. Between streams an instruction waits for the last
+//! one that wrote what it reads and, because places are used again, for the last ones that used
+//! the bytes that it writes. What is already known to be over is not waited for.
+
+use std::collections::BTreeMap;
+
+use crate::program::{Event, Program, Region, Storage, Stream};
+
+/// Streams by number.
+const STREAMS: [Stream; 2] = [Stream::Compute, Stream::Communication];
+
+/// For each stream, how many of the program's first instructions on it are over.
+type Known = [usize; STREAMS.len()];
+
+/// The program with the events that its order on the streams needs.
+pub(crate) fn ordered(mut program: Program) -> Program {
+    let overlapping = overlapping(&program);
+    // For each storage, one more than the last instruction that used it on each stream.
+    let mut used: Vec<Known> = vec![[0; STREAMS.len()]; program.storages.len()];
+    // What is known on each stream, and what was when each instruction started.
+    let mut known: [Known; STREAMS.len()] = [[0; STREAMS.len()]; STREAMS.len()];
+    let mut knowledge: Vec<Known> = Vec::new();
+    let mut waits: Vec<Vec<usize>> = Vec::new();
+    for index in 0..program.instructions.len() {
+        let instruction = &program.instructions[index];
+        let own = number(instruction.stream);
+        let mut needed: Known = [0; STREAMS.len()];
+        let mut need = |storage: usize| {
+            for (needed, used) in needed.iter_mut().zip(used[storage]) {
+                *needed = (*needed).max(used);
+            }
+        };
+        let storages = |buffers: Vec<crate::program::BufferId>| -> Vec<usize> {
+            buffers.into_iter().map(|buffer| program.buffer(buffer).storage.0).collect()
+        };
+        let (reads, writes) = (storages(instruction.action.reads()), storages(instruction.action.writes()));
+        for &storage in reads.iter().filter(|&&it| program.storages[it].kind.region() == Region::Step) {
+            need(storage);
+        }
+        for &storage in &writes {
+            overlapping[storage].iter().for_each(|&other| need(other));
+        }
+        let mut waited = Vec::new();
+        for stream in 0..STREAMS.len() {
+            if stream != own && needed[stream] > known[own][stream] {
+                let last = needed[stream] - 1;
+                waited.push(last);
+                for (known, theirs) in known[own].iter_mut().zip(knowledge[last]) {
+                    *known = (*known).max(theirs);
+                }
+                known[own][stream] = known[own][stream].max(last + 1);
+            }
+        }
+        waits.push(waited);
+        knowledge.push(known[own]);
+        for storage in reads.into_iter().chain(writes) {
+            used[storage][own] = index + 1;
+        }
+    }
+    let mut events: BTreeMap<usize, Event> = BTreeMap::new();
+    for &awaited in waits.iter().flatten() {
+        events.entry(awaited).or_insert(Event(0));
+    }
+    for (number, event) in events.values_mut().enumerate() {
+        *event = Event(number);
+    }
+    for (index, waited) in waits.into_iter().enumerate() {
+        program.instructions[index].waits = waited.iter().map(|it| events[it]).collect();
+        program.instructions[index].signals = events.get(&index).copied();
+    }
+    program
+}
+
+fn number(stream: Stream) -> usize {
+    STREAMS.iter().position(|&it| it == stream).unwrap_or(0)
+}
+
+/// For each storage that a step writes, those whose bytes it shares.
+fn overlapping(program: &Program) -> Vec<Vec<usize>> {
+    let steps = |it: &&(usize, &Storage)| it.1.kind.region() == Region::Step && it.1.bytes > 0;
+    let all: Vec<(usize, &Storage)> = program.storages.iter().enumerate().collect();
+    let mut sorted: Vec<(usize, &Storage)> = all.iter().filter(steps).copied().collect();
+    sorted.sort_by_key(|(it, storage)| (storage.offset, *it));
+    let mut overlapping = vec![Vec::new(); program.storages.len()];
+    for (place, &(it, storage)) in sorted.iter().enumerate() {
+        let end = storage.offset + storage.bytes;
+        for &(other, _) in sorted[place + 1..].iter().take_while(|(_, other)| other.offset < end) {
+            overlapping[it].push(other);
+            overlapping[other].push(it);
+        }
+    }
+    overlapping
+}

@@ -1,0 +1,365 @@
+//! What a rank does in a step.
+
+use std::sync::Arc;
+
+use kernels::Span;
+use planner_ir::{NodeId, Op, Piece, Type, ValueId};
+
+use crate::strided::Strided;
+
+/// The program of one rank.
+///
+/// Instructions stand in the order in which a host issues them: an event is signalled before it
+/// is waited for. Instructions of one stream run in that order; those of different streams run
+/// at the same time unless events forbid it. A step starts when the one before it is over.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Program {
+    /// Whose it is.
+    pub rank: u64,
+    /// How many ranks there are.
+    pub ranks: u64,
+    /// For each communicator the ranks that exchange, in the order of their blocks. The same
+    /// number means the same axes on every rank.
+    pub communicators: Vec<Vec<u64>>,
+    /// The pieces of memory.
+    pub storages: Vec<Storage>,
+    /// What lies in them.
+    pub buffers: Vec<Buffer>,
+    /// The size of the memory that is read only during a step (bytes).
+    pub resident: u64,
+    /// The size of the memory that a step writes (bytes): exactly its peak.
+    pub arena: u64,
+    /// What is computed once, before the first step, on whole values.
+    pub preparation: Arc<[Preparation]>,
+    /// What is given at every step, cut as the pieces say.
+    pub inputs: Vec<Port>,
+    /// What is read from the model file, cut as the pieces say.
+    pub weights: Vec<Port>,
+    /// What the preparation leaves, cut as the pieces say.
+    pub prepared: Vec<Port>,
+    /// What is returned.
+    pub outputs: Vec<Port>,
+    /// What is done in a step.
+    pub instructions: Vec<Instruction>,
+}
+
+/// A computation on whole values before the first step.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Preparation {
+    /// Which operation of the graph it is.
+    pub node: NodeId,
+    /// What the model file calls it.
+    pub origin: String,
+    /// What is computed.
+    pub op: Op,
+    /// From which values: weights or earlier results.
+    pub operands: Vec<Whole>,
+    /// Which values.
+    pub results: Vec<ValueId>,
+}
+
+/// A whole value on the host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Whole {
+    /// A weight, by its name in the model file.
+    Weight(String),
+    /// The result of an earlier preparation.
+    Prepared(ValueId),
+}
+
+/// A value that enters or leaves a program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Port {
+    /// Its name; of prepared values, that of the operation that makes them.
+    pub name: String,
+    /// Which value of the graph.
+    pub value: ValueId,
+    /// The type of the whole value.
+    pub type_: Type,
+    /// The factors of each dimension: which blocks of the whole this rank holds.
+    pub pieces: Vec<Vec<Piece>>,
+    /// Where this rank holds them.
+    pub buffer: BufferId,
+}
+
+/// What a piece of memory is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// A weight at rest.
+    Weight,
+    /// A value at rest that is computed before the first step.
+    Prepared,
+    /// An input at rest.
+    Input,
+    /// What an instruction makes.
+    Activation,
+    /// What is packed to be sent, or received to be unpacked.
+    Communication,
+    /// What an instruction makes that is returned.
+    Output,
+}
+
+/// One of a rank's two memories.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Region {
+    /// Written before a step and only read in it.
+    Resident,
+    /// Written in a step.
+    Step,
+}
+
+/// A piece of memory, written once in a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Storage {
+    /// What it is for.
+    pub kind: Kind,
+    /// How large it is (bytes).
+    pub bytes: u64,
+    /// Where it starts in its region (bytes).
+    pub offset: u64,
+}
+
+/// What lies in a storage, from its start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Buffer {
+    /// Where.
+    pub storage: StorageId,
+    /// Its elements and shape, row-major.
+    pub type_: Type,
+}
+
+/// Which storage of a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StorageId(pub usize);
+
+/// Which buffer of a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BufferId(pub usize);
+
+/// Which communicator of a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CommunicatorId(pub usize);
+
+/// A moment of a step: when the instruction that signals it is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Event(pub usize);
+
+/// A sequence of instructions that run one after another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Stream {
+    /// Operations.
+    Compute,
+    /// Collectives, and what is packed and unpacked for them.
+    Communication,
+}
+
+/// What is done, when.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Instruction {
+    /// After which others.
+    pub stream: Stream,
+    /// And after which events.
+    pub waits: Vec<Event>,
+    /// The event of its end.
+    pub signals: Option<Event>,
+    /// What.
+    pub action: Action,
+    /// Why.
+    pub origin: Origin,
+}
+
+/// What an instruction is made from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Origin {
+    /// An operation of the graph.
+    Node(NodeId),
+    /// A move of a transfer of the plan.
+    Move {
+        /// Which transfer.
+        transfer: usize,
+        /// Which of its moves.
+        step: usize,
+    },
+}
+
+/// What an instruction does.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Action {
+    /// Computes a block of an operation.
+    Compute(Compute),
+    /// Copies elements within the rank.
+    Copy(Copied),
+    /// Exchanges with other ranks.
+    Collective(Collective),
+}
+
+/// A block of an operation.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Compute {
+    /// The operation, as the graph has it.
+    pub op: Arc<Op>,
+    /// What the model file calls it.
+    pub name: Arc<str>,
+    /// What it reads.
+    pub operands: Vec<Block>,
+    /// What it writes.
+    pub results: Vec<Block>,
+}
+
+/// A block of a value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Block {
+    /// Where it is.
+    pub buffer: BufferId,
+    /// Where it lies in the whole value, for each dimension (from 0 where it is not contiguous);
+    /// empty if it is the whole.
+    pub spans: Vec<Span>,
+}
+
+/// A copy within a rank.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Copied {
+    /// What is read.
+    pub from: BufferId,
+    /// What is written, all of it.
+    pub to: BufferId,
+    /// Which element goes where.
+    pub strided: Strided,
+}
+
+/// An exchange between the ranks of a communicator.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Collective {
+    /// Which.
+    pub kind: CollectiveKind,
+    /// Between whom.
+    pub communicator: CommunicatorId,
+    /// What a rank gives, contiguous.
+    pub input: BufferId,
+    /// What a rank gets, contiguous.
+    pub output: BufferId,
+    /// The elements that one rank gives to one other, or, of an all-reduce, gives and gets.
+    pub elements: u64,
+}
+
+/// A kind of exchange. Blocks stand in the order of the communicator's ranks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum CollectiveKind {
+    /// Each gets the inputs of all.
+    AllGather,
+    /// Each gets the sum of the inputs.
+    AllReduce,
+    /// Each gets one block of the sum of the inputs.
+    ReduceScatter,
+    /// Each gets one block of each input.
+    AllToAll,
+}
+
+impl Kind {
+    /// In which memory it is.
+    pub fn region(self) -> Region {
+        match self {
+            Self::Weight | Self::Prepared | Self::Input => Region::Resident,
+            Self::Activation | Self::Communication | Self::Output => Region::Step,
+        }
+    }
+
+    /// What it is called.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Weight => "weight",
+            Self::Prepared => "prepared",
+            Self::Input => "input",
+            Self::Activation => "activation",
+            Self::Communication => "communication",
+            Self::Output => "output",
+        }
+    }
+}
+
+impl CollectiveKind {
+    /// What it is called.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::AllGather => "all-gather",
+            Self::AllReduce => "all-reduce",
+            Self::ReduceScatter => "reduce-scatter",
+            Self::AllToAll => "all-to-all",
+        }
+    }
+}
+
+impl Collective {
+    /// The elements of the input, between so many ranks.
+    pub fn given(&self, ranks: u64) -> u64 {
+        match self.kind {
+            CollectiveKind::AllGather | CollectiveKind::AllReduce => self.elements,
+            CollectiveKind::ReduceScatter | CollectiveKind::AllToAll => ranks * self.elements,
+        }
+    }
+
+    /// The elements of the output, between so many ranks.
+    pub fn gotten(&self, ranks: u64) -> u64 {
+        match self.kind {
+            CollectiveKind::ReduceScatter | CollectiveKind::AllReduce => self.elements,
+            CollectiveKind::AllGather | CollectiveKind::AllToAll => ranks * self.elements,
+        }
+    }
+}
+
+impl Action {
+    /// The buffers that are read.
+    pub fn reads(&self) -> Vec<BufferId> {
+        match self {
+            Self::Compute(compute) => compute.operands.iter().map(|it| it.buffer).collect(),
+            Self::Copy(copy) => vec![copy.from],
+            Self::Collective(collective) => vec![collective.input],
+        }
+    }
+
+    /// The buffers that are written.
+    pub fn writes(&self) -> Vec<BufferId> {
+        match self {
+            Self::Compute(compute) => compute.results.iter().map(|it| it.buffer).collect(),
+            Self::Copy(copy) => vec![copy.to],
+            Self::Collective(collective) => vec![collective.output],
+        }
+    }
+}
+
+impl Program {
+    /// The buffer of that number.
+    ///
+    /// # Panics
+    /// If there is none.
+    pub fn buffer(&self, buffer: BufferId) -> &Buffer {
+        &self.buffers[buffer.0]
+    }
+
+    /// The storage of a buffer.
+    ///
+    /// # Panics
+    /// If there is no such buffer.
+    pub fn storage(&self, buffer: BufferId) -> &Storage {
+        &self.storages[self.buffers[buffer.0].storage.0]
+    }
+
+    /// The ranks of a communicator.
+    ///
+    /// # Panics
+    /// If there is none.
+    pub fn members(&self, communicator: CommunicatorId) -> &[u64] {
+        &self.communicators[communicator.0]
+    }
+
+    /// What the rank holds, by kind (bytes): each kind at rest, and the arena at its peak.
+    pub fn memory(&self) -> Vec<(&'static str, u64)> {
+        let at_rest = |kind: Kind| {
+            let bytes = self.storages.iter().filter(|it| it.kind == kind).map(|it| it.bytes).sum();
+            (kind.name(), bytes)
+        };
+        let mut memory = vec![at_rest(Kind::Weight), at_rest(Kind::Prepared), at_rest(Kind::Input)];
+        memory.push(("arena", self.arena));
+        memory
+    }
+}

@@ -1,0 +1,165 @@
+//! The text form of a program.
+//!
+//! One line for each buffer and instruction. A buffer is `bN`, an event `eN`, a communicator
+//! `cN`; places are in bytes.
+
+use std::fmt::{self, Write};
+
+use planner_ir::{Op, Piece};
+
+use crate::program::{
+    Action, Block, Collective, Instruction, Kind, Origin, Port, Program, Region, Stream, Whole,
+};
+use crate::strided::Strided;
+
+impl fmt::Display for Program {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "rank {} of {}", self.rank, self.ranks)?;
+        writeln!(f, "resident {} bytes, arena {} bytes", self.resident, self.arena)?;
+        for (number, members) in self.communicators.iter().enumerate() {
+            writeln!(f, "communicator c{number} of ranks {members:?}")?;
+        }
+        for step in self.preparation.iter() {
+            write!(f, "prepare `{}` {}(", step.origin, op_name(&step.op))?;
+            for (index, operand) in step.operands.iter().enumerate() {
+                let separator = if index == 0 { "" } else { ", " };
+                match operand {
+                    Whole::Weight(name) => write!(f, "{separator}`{name}`")?,
+                    Whole::Prepared(value) => write!(f, "{separator}value {}", value.0)?,
+                }
+            }
+            let results: Vec<usize> = step.results.iter().map(|value| value.0).collect();
+            writeln!(f, ") -> values {results:?}")?;
+        }
+        for (number, buffer) in self.buffers.iter().enumerate() {
+            let storage = &self.storages[buffer.storage.0];
+            let region = match storage.kind.region() {
+                Region::Resident => "resident",
+                Region::Step => "arena",
+            };
+            let end = storage.offset + buffer.type_.bytes();
+            let kind = storage.kind.name();
+            writeln!(f, "b{number}: {} {kind} in {region} {}..{end}", buffer.type_, storage.offset)?;
+        }
+        let at_rest =
+            [(Kind::Input, &self.inputs), (Kind::Weight, &self.weights), (Kind::Prepared, &self.prepared)];
+        for (kind, port) in at_rest.iter().flat_map(|(kind, ports)| ports.iter().map(|port| (*kind, port))) {
+            writeln!(f, "{} {port} -> b{}", kind.name(), port.buffer.0)?;
+        }
+        for (number, instruction) in self.instructions.iter().enumerate() {
+            writeln!(f, "{number}: {}", self.show(instruction))?;
+        }
+        for port in &self.outputs {
+            writeln!(f, "b{} -> output {port}", port.buffer.0)?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Port {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}` {} pieces [", self.name, self.type_)?;
+        for (dim, pieces) in self.pieces.iter().enumerate() {
+            let separator = if dim == 0 { "" } else { ", " };
+            f.write_str(separator)?;
+            for (place, Piece { size, index }) in pieces.iter().enumerate() {
+                let separator = if place == 0 { "" } else { "." };
+                match index {
+                    Some(index) => write!(f, "{separator}{index}/{size}")?,
+                    None => write!(f, "{separator}{size}")?,
+                }
+            }
+        }
+        f.write_str("]")
+    }
+}
+
+impl fmt::Display for Strided {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "from {}", self.start)?;
+        for it in &self.loops {
+            write!(f, " {}x({}->{})", it.count, it.from, it.to)?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Node(node) => write!(f, "node {}", node.0),
+            Self::Move { transfer, step } => write!(f, "transfer {transfer}.{step}"),
+        }
+    }
+}
+
+impl Program {
+    /// The text of an instruction of this program.
+    pub fn show(&self, instruction: &Instruction) -> String {
+        let mut text = match instruction.stream {
+            Stream::Compute => "compute ".to_owned(),
+            Stream::Communication => "communication ".to_owned(),
+        };
+        match &instruction.action {
+            Action::Compute(compute) => {
+                let (op, name) = (op_name(&compute.op), &compute.name);
+                text += &format!("`{name}` {op}({})", blocks(&compute.operands));
+                text += &format!(" -> {}", blocks(&compute.results));
+            }
+            Action::Copy(copy) => {
+                text += &format!("copy b{} -> b{} {}", copy.from.0, copy.to.0, copy.strided);
+            }
+            Action::Collective(Collective { kind, communicator, input, output, elements }) => {
+                let dtype = self.buffers.get(input.0).map_or("?", |buffer| buffer.type_.dtype.name());
+                let (kind, c) = (kind.name(), communicator.0);
+                text += &format!("{kind} c{c} of {elements} {dtype} b{} -> b{}", input.0, output.0);
+            }
+        }
+        text += &format!(" for {}", instruction.origin);
+        for event in &instruction.waits {
+            text += &format!(" after e{}", event.0);
+        }
+        if let Some(event) = instruction.signals {
+            text += &format!(" signals e{}", event.0);
+        }
+        text
+    }
+}
+
+fn blocks(blocks: &[Block]) -> String {
+    let block = |block: &Block| {
+        let spans = block.spans.iter().map(|span| format!("{}/{}", span.start, span.extent));
+        let spans = spans.collect::<Vec<_>>().join(",");
+        if spans.is_empty() {
+            format!("b{}", block.buffer.0)
+        } else {
+            format!("b{}[{spans}]", block.buffer.0)
+        }
+    };
+    blocks.iter().map(block).collect::<Vec<_>>().join(", ")
+}
+
+/// The name of an operation.
+fn op_name(op: &Op) -> String {
+    match op {
+        Op::Unary(function) => format!("{function:?}"),
+        Op::Binary(function) => format!("{function:?}"),
+        _ => {
+            // Stops at the first attribute: a constant's data would be long.
+            let mut word = Word(String::new());
+            let _ = write!(word, "{op:?}");
+            word.0
+        }
+    }
+}
+
+/// Text up to the first character that is no letter.
+struct Word(String);
+
+impl Write for Word {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let end = text.find(|it: char| !it.is_ascii_alphanumeric());
+        self.0.push_str(&text[..end.unwrap_or(text.len())]);
+        if end.is_some() { Err(fmt::Error) } else { Ok(()) }
+    }
+}

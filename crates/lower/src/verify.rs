@@ -1,0 +1,104 @@
+//! The rules that programs obey, trusting nothing that made them.
+//!
+//! - **rank**: the programs are those of ranks 0, 1, ... of as many.
+//! - **reference**: what an instruction or a port names exists.
+//! - **communicator**: its ranks differ, this rank is one of them, and each of them has the same
+//!   list under the same number.
+//! - **collective-order**: all ranks of a communicator enter the same collectives (kind, elements
+//!   and their type) in the same order.
+//! - **acyclic-overlapped**: with everything at the same time that streams and events allow, no
+//!   instruction waits for itself through others, a collective being one moment of all its ranks.
+//! - **acyclic-serial**: nor with each rank's instructions one after another.
+//! - **event**: an event is signalled by one instruction, and waited for only after it.
+//! - **place**: storages start at cache lines within their memory; those at rest share no bytes.
+//! - **size**: buffers fit their storages, collectives and copies fit their buffers, and copies
+//!   set all of their target.
+//! - **type**: an operation's operands have the types of its results by inference, and blocks lie
+//!   within values.
+//! - **written-once**: what a step writes is written by one instruction; nothing at rest is.
+//! - **read-after-write**: what is read, or returned, has been written.
+//! - **reuse**: bytes are written again only after everything that uses what they held.
+//! - **port**: a port's pieces are factors of its value's shape, and its buffer is of their size.
+
+use std::fmt;
+
+use crate::program::Program;
+
+mod actions; // one instruction at a time
+mod happens; // what happens before what
+mod meeting; // what ranks do together
+mod memory; // who uses which bytes when
+
+/// Programs that break rules.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violations(pub Vec<Violation>);
+
+/// A rule that is broken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// By whose program.
+    pub rank: u64,
+    /// By which of its instructions, if it is one.
+    pub instruction: Option<usize>,
+    /// Which rule.
+    pub rule: &'static str,
+    /// How.
+    pub message: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "rank {}", self.rank)?;
+        if let Some(instruction) = self.instruction {
+            write!(f, ", instruction {instruction}")?;
+        }
+        write!(f, ": {} [{}]", self.message, self.rule)
+    }
+}
+
+impl fmt::Display for Violations {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, violation) in self.0.iter().enumerate() {
+            let separator = if index == 0 { "" } else { "\n" };
+            write!(f, "{separator}{violation}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Violations {}
+
+/// Whether programs obey the rules; all violations if not.
+///
+/// If something named does not exist, only that is reported.
+pub fn verify(programs: &[Program]) -> Result<(), Violations> {
+    let mut found = Vec::new();
+    meeting::check_ranks(programs, &mut found);
+    for program in programs {
+        actions::check_references(program, &mut found);
+    }
+    if found.is_empty() {
+        for program in programs {
+            actions::check(program, &mut found);
+            memory::check(program, &mut found);
+        }
+        meeting::check(programs, &mut found);
+    }
+    if found.is_empty() { Ok(()) } else { Err(Violations(found)) }
+}
+
+/// Where violations of one program's rules are gathered.
+struct Report<'a> {
+    rank: u64,
+    found: &'a mut Vec<Violation>,
+}
+
+impl Report<'_> {
+    fn at(&mut self, instruction: usize, rule: &'static str, message: String) {
+        self.found.push(Violation { rank: self.rank, instruction: Some(instruction), rule, message });
+    }
+
+    fn whole(&mut self, rule: &'static str, message: String) {
+        self.found.push(Violation { rank: self.rank, instruction: None, rule, message });
+    }
+}

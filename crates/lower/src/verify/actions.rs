@@ -1,0 +1,170 @@
+//! One instruction at a time: reference, event, size, type, port.
+
+use planner_ir::{Op, Type};
+
+use super::{Report, Violation};
+use crate::program::{Action, Block, BufferId, Collective, Compute, Copied, Port, Program};
+
+/// Whether all that is named exists.
+pub(super) fn check_references(program: &Program, found: &mut Vec<Violation>) {
+    let mut report = Report { rank: program.rank, found };
+    for (index, buffer) in program.buffers.iter().enumerate() {
+        if buffer.storage.0 >= program.storages.len() {
+            report
+                .whole("reference", format!("b{index} lies in storage {}, which is none", buffer.storage.0));
+        }
+    }
+    let missing = |buffer: &BufferId| buffer.0 >= program.buffers.len();
+    for (index, instruction) in program.instructions.iter().enumerate() {
+        let action = &instruction.action;
+        for buffer in action.reads().into_iter().chain(action.writes()).filter(missing) {
+            report.at(index, "reference", format!("there is no b{}", buffer.0));
+        }
+        if let Action::Collective(collective) = action
+            && collective.communicator.0 >= program.communicators.len()
+        {
+            report.at(index, "reference", format!("there is no c{}", collective.communicator.0));
+        }
+    }
+    for port in ports(program).filter(|port| missing(&port.buffer)) {
+        report.whole("reference", format!("`{}` is in b{}, which is none", port.name, port.buffer.0));
+    }
+}
+
+fn ports(program: &Program) -> impl Iterator<Item = &Port> {
+    [&program.inputs, &program.weights, &program.prepared, &program.outputs].into_iter().flatten()
+}
+
+/// Whether instructions and ports fit what they name.
+pub(super) fn check(program: &Program, found: &mut Vec<Violation>) {
+    let mut report = Report { rank: program.rank, found };
+    check_events(program, &mut report);
+    for (index, buffer) in program.buffers.iter().enumerate() {
+        let bytes = program.storages[buffer.storage.0].bytes;
+        if buffer.type_.bytes() > bytes {
+            report
+                .whole("size", format!("b{index} of {} is larger than its storage of {bytes}", buffer.type_));
+        }
+    }
+    for port in ports(program) {
+        check_port(program, port, &mut report);
+    }
+    for (index, instruction) in program.instructions.iter().enumerate() {
+        let found = match &instruction.action {
+            Action::Compute(compute) => compute_fault(program, compute).map(|it| ("type", it)),
+            Action::Copy(copy) => copy_fault(program, copy).map(|it| ("size", it)),
+            Action::Collective(collective) => collective_fault(program, collective).map(|it| ("size", it)),
+        };
+        if let Some((rule, message)) = found {
+            report.at(index, rule, message);
+        }
+    }
+}
+
+fn check_events(program: &Program, report: &mut Report) {
+    let mut signalled = std::collections::BTreeSet::new();
+    for (index, instruction) in program.instructions.iter().enumerate() {
+        for event in instruction.waits.iter().filter(|event| !signalled.contains(*event)) {
+            report.at(index, "event", format!("e{} is waited for, not signalled before", event.0));
+        }
+        if let Some(event) = instruction.signals
+            && !signalled.insert(event)
+        {
+            report.at(index, "event", format!("e{} is signalled twice", event.0));
+        }
+    }
+}
+
+fn check_port(program: &Program, port: &Port, report: &mut Report) {
+    let factors: Vec<u64> =
+        port.pieces.iter().map(|dim| dim.iter().map(|piece| piece.size).product()).collect();
+    if factors != port.type_.shape {
+        report.whole("port", format!("the pieces of `{}` make {factors:?}, not {}", port.name, port.type_));
+        return;
+    }
+    let within = |piece: &planner_ir::Piece| piece.index.is_none_or(|index| index < piece.size);
+    if !port.pieces.iter().flatten().all(within) {
+        report.whole("port", format!("a piece of `{}` is none of its blocks", port.name));
+    }
+    let held = |dim: &Vec<planner_ir::Piece>| -> u64 {
+        dim.iter().filter(|piece| piece.index.is_none()).map(|piece| piece.size).product()
+    };
+    let elements: u64 = port.pieces.iter().map(held).product();
+    let buffer = &program.buffer(port.buffer).type_;
+    if buffer.elements() != elements || buffer.dtype != port.type_.dtype {
+        report.whole(
+            "port",
+            format!(
+                "`{}` has pieces of {elements} {}, b{} is {buffer}",
+                port.name, port.type_.dtype, port.buffer.0
+            ),
+        );
+    }
+}
+
+/// The type of the whole value that a block is of.
+fn whole_type(program: &Program, block: &Block) -> Result<Type, String> {
+    let held = &program.buffer(block.buffer).type_;
+    if block.spans.is_empty() {
+        return Ok(held.clone());
+    }
+    let fits = block.spans.len() == held.rank()
+        && held
+            .shape
+            .iter()
+            .zip(&block.spans)
+            .all(|(&extent, span)| span.start.checked_add(extent).is_some_and(|end| end <= span.extent));
+    if !fits {
+        return Err(format!("b{} of {held} does not lie within its value", block.buffer.0));
+    }
+    Ok(Type::new(held.dtype, block.spans.iter().map(|span| span.extent).collect::<Vec<_>>()))
+}
+
+fn compute_fault(program: &Program, compute: &Compute) -> Option<String> {
+    let types = |blocks: &[Block]| -> Result<Vec<Type>, String> {
+        blocks.iter().map(|block| whole_type(program, block)).collect()
+    };
+    let (operands, results) = match (types(&compute.operands), types(&compute.results)) {
+        (Ok(operands), Ok(results)) => (operands, results),
+        (Err(fault), _) | (_, Err(fault)) => return Some(fault),
+    };
+    if let Op::Region(region) = &*compute.op
+        && region.operands != operands.len()
+    {
+        return Some(format!("`{}` has {} operands, not {}", compute.name, operands.len(), region.operands));
+    }
+    match compute.op.infer(&operands) {
+        Err(error) => Some(format!("`{}`: {error}", compute.name)),
+        Ok(types) if types != results => {
+            let shown: Vec<String> = results.iter().map(ToString::to_string).collect();
+            let right: Vec<String> = types.iter().map(ToString::to_string).collect();
+            Some(format!("`{}` makes {}, not {}", compute.name, right.join(", "), shown.join(", ")))
+        }
+        Ok(_) => None,
+    }
+}
+
+fn copy_fault(program: &Program, copy: &Copied) -> Option<String> {
+    let (from, to) = (&program.buffer(copy.from).type_, &program.buffer(copy.to).type_);
+    if from.dtype != to.dtype {
+        return Some(format!("a copy from {from} to {to}"));
+    }
+    if copy.strided.last_read().is_some_and(|last| last >= from.elements()) {
+        return Some(format!("b{} of {from} is read beyond its end", copy.from.0));
+    }
+    (!copy.strided.covers(to.elements())).then(|| format!("b{} of {to} is not set once", copy.to.0))
+}
+
+fn collective_fault(program: &Program, collective: &Collective) -> Option<String> {
+    let ranks = u64::try_from(program.members(collective.communicator).len()).unwrap_or(u64::MAX);
+    let (input, output) = (&program.buffer(collective.input).type_, &program.buffer(collective.output).type_);
+    if input.dtype != output.dtype {
+        return Some(format!("elements {} are given and {} gotten", input.dtype, output.dtype));
+    }
+    let (given, gotten) = (collective.given(ranks), collective.gotten(ranks));
+    if input.elements() != given {
+        return Some(format!("b{} of {input} is given, expected {given} elements", collective.input.0));
+    }
+    (output.elements() != gotten)
+        .then(|| format!("b{} of {output} is gotten, expected {gotten} elements", collective.output.0))
+}

@@ -1,0 +1,191 @@
+//! What ranks do together: rank, communicator, collective-order, acyclic.
+
+use std::collections::BTreeMap;
+
+use petgraph::algo::kosaraju_scc;
+use petgraph::graph::{DiGraph, NodeIndex};
+use planner_ir::DType;
+
+use super::{Report, Violation};
+use crate::program::{Action, Collective, CollectiveKind, CommunicatorId, Event, Program, Stream};
+
+pub(super) fn check_ranks(programs: &[Program], found: &mut Vec<Violation>) {
+    for (index, program) in programs.iter().enumerate() {
+        let right =
+            u64::try_from(index) == Ok(program.rank) && u64::try_from(programs.len()) == Ok(program.ranks);
+        if !right {
+            let message = format!("it is program {index} of {}, for {} ranks", programs.len(), program.ranks);
+            Report { rank: program.rank, found: &mut *found }.whole("rank", message);
+        }
+    }
+}
+
+pub(super) fn check(programs: &[Program], found: &mut Vec<Violation>) {
+    let before = found.len();
+    check_communicators(programs, found);
+    if found.len() > before {
+        return;
+    }
+    check_order(programs, found);
+    check_acyclic(programs, Order::Overlapped, found);
+    check_acyclic(programs, Order::Serial, found);
+}
+
+fn check_communicators(programs: &[Program], found: &mut Vec<Violation>) {
+    for program in programs {
+        let mut report = Report { rank: program.rank, found: &mut *found };
+        for (number, members) in program.communicators.iter().enumerate() {
+            let mut sorted = members.clone();
+            sorted.sort_unstable();
+            sorted.dedup();
+            let right = sorted.len() == members.len()
+                && sorted.last().is_none_or(|&last| last < program.ranks)
+                && members.contains(&program.rank);
+            if !right {
+                report.whole("communicator", format!("c{number} of ranks {members:?} cannot be"));
+                continue;
+            }
+            for &member in members {
+                let other = usize::try_from(member).ok().and_then(|it| programs.get(it));
+                let theirs = other.and_then(|other| other.communicators.get(number));
+                if theirs != Some(members) {
+                    let message =
+                        format!("c{number} is of ranks {members:?}, for rank {member} it is of {theirs:?}");
+                    report.whole("communicator", message);
+                }
+            }
+        }
+    }
+}
+
+/// What has to agree between ranks that meet.
+type Meeting = (CollectiveKind, u64, DType);
+
+/// The collectives of a program on a communicator, in order.
+fn collectives(program: &Program, communicator: CommunicatorId) -> Vec<(usize, Meeting)> {
+    let meeting = |(index, it): (usize, &Collective)| {
+        (index, (it.kind, it.elements, program.buffer(it.input).type_.dtype))
+    };
+    let all = program.instructions.iter().enumerate();
+    all.filter_map(|(index, instruction)| match &instruction.action {
+        Action::Collective(it) if it.communicator == communicator => Some(meeting((index, it))),
+        _ => None,
+    })
+    .collect()
+}
+
+fn check_order(programs: &[Program], found: &mut Vec<Violation>) {
+    for program in programs {
+        for (number, members) in program.communicators.iter().enumerate() {
+            let communicator = CommunicatorId(number);
+            let first = members.first().and_then(|&it| programs.get(usize::try_from(it).ok()?));
+            let Some(first) = first.filter(|first| first.rank != program.rank) else { continue };
+            let (theirs, ours) = (collectives(first, communicator), collectives(program, communicator));
+            let mut report = Report { rank: program.rank, found: &mut *found };
+            let agreed = ours.iter().zip(&theirs).take_while(|(ours, theirs)| ours.1 == theirs.1).count();
+            match (ours.get(agreed), theirs.get(agreed)) {
+                (None, None) => {}
+                (Some(&(index, meeting)), Some(&(other, expected))) => report.at(
+                    index,
+                    "collective-order",
+                    format!(
+                        "c{number} enters {}, rank {} at its instruction {other} {}",
+                        show(meeting),
+                        first.rank,
+                        show(expected)
+                    ),
+                ),
+                (Some(&(index, meeting)), None) => report.at(
+                    index,
+                    "collective-order",
+                    format!("c{number} enters {}, rank {} does not", show(meeting), first.rank),
+                ),
+                (None, Some(&(other, expected))) => report.whole(
+                    "collective-order",
+                    format!(
+                        "c{number} never enters {}, rank {} does at its instruction {other}",
+                        show(expected),
+                        first.rank
+                    ),
+                ),
+            }
+        }
+    }
+}
+
+fn show((kind, elements, dtype): Meeting) -> String {
+    format!("{} of {elements} {dtype}", kind.name())
+}
+
+/// How much happens at the same time.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Order {
+    /// All that streams and events allow.
+    Overlapped,
+    /// One instruction of a rank after another.
+    Serial,
+}
+
+/// Where an instruction stands: which program, which instruction.
+type Place = (usize, usize);
+
+fn check_acyclic(programs: &[Program], order: Order, found: &mut Vec<Violation>) {
+    let mut graph: DiGraph<Place, ()> = DiGraph::new();
+    let mut meetings: BTreeMap<(CommunicatorId, &[u64], usize), NodeIndex> = BTreeMap::new();
+    for (number, program) in programs.iter().enumerate() {
+        let mut met: BTreeMap<CommunicatorId, usize> = BTreeMap::new();
+        let mut nodes: Vec<NodeIndex> = Vec::new();
+        let mut last: BTreeMap<Stream, NodeIndex> = BTreeMap::new();
+        let mut waiting: Vec<(Event, NodeIndex)> = Vec::new();
+        let mut signalled: BTreeMap<Event, NodeIndex> = BTreeMap::new();
+        for (index, instruction) in program.instructions.iter().enumerate() {
+            let node = match &instruction.action {
+                Action::Collective(Collective { communicator, .. }) => {
+                    let times = met.entry(*communicator).or_default();
+                    *times += 1;
+                    let key = (*communicator, program.members(*communicator), *times);
+                    *meetings.entry(key).or_insert_with(|| graph.add_node((number, index)))
+                }
+                _ => graph.add_node((number, index)),
+            };
+            let before = match order {
+                Order::Overlapped => last.insert(instruction.stream, node),
+                Order::Serial => nodes.last().copied(),
+            };
+            if let Some(before) = before {
+                graph.add_edge(before, node, ());
+            }
+            nodes.push(node);
+            waiting.extend(instruction.waits.iter().map(|&event| (event, node)));
+            signalled.extend(instruction.signals.map(|event| (event, node)));
+        }
+        for (event, node) in waiting {
+            if let Some(&before) = signalled.get(&event) {
+                graph.add_edge(before, node, ());
+            }
+        }
+    }
+    let rule = match order {
+        Order::Overlapped => "acyclic-overlapped",
+        Order::Serial => "acyclic-serial",
+    };
+    let waits_for_itself = |component: &Vec<NodeIndex>| {
+        component.len() > 1 || component.iter().any(|&node| graph.contains_edge(node, node))
+    };
+    for mut component in kosaraju_scc(&graph).into_iter().filter(waits_for_itself) {
+        component.sort_unstable();
+        let place = |node: &NodeIndex| graph[*node];
+        let names: Vec<String> = component
+            .iter()
+            .map(place)
+            .map(|(rank, it)| format!("{it} of rank {rank}"))
+            .take(SHOWN)
+            .collect();
+        let (number, index) = place(&component[0]);
+        let message = format!("it waits for itself; so do, together: {}", names.join(", "));
+        Report { rank: programs[number].rank, found: &mut *found }.at(index, rule, message);
+    }
+}
+
+/// How many instructions of a cycle are named.
+const SHOWN: usize = 8;

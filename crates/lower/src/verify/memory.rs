@@ -1,0 +1,135 @@
+//! Who uses which bytes when: written-once, read-after-write, reuse, place.
+
+use super::happens::Happens;
+use super::{Report, Violation};
+use crate::arena::ALIGNMENT;
+use crate::program::{Kind, Program, Region};
+
+/// How a step uses a storage.
+#[derive(Clone, Default)]
+struct Usage {
+    writer: Option<usize>,
+    readers: Vec<usize>,
+}
+
+pub(super) fn check(program: &Program, found: &mut Vec<Violation>) {
+    let mut report = Report { rank: program.rank, found };
+    check_places(program, &mut report);
+    let happens = Happens::of(program);
+    let usage = check_uses(program, &happens, &mut report);
+    check_reuse(program, &usage, &happens, &mut report);
+}
+
+fn check_places(program: &Program, report: &mut Report) {
+    for (index, storage) in program.storages.iter().enumerate() {
+        let size = match storage.kind.region() {
+            Region::Resident => program.resident,
+            Region::Step => program.arena,
+        };
+        if storage.offset.checked_add(storage.bytes).is_none_or(|end| end > size) {
+            report.whole(
+                "place",
+                format!(
+                    "storage {index} of {} bytes at {} is outside its memory of {size}",
+                    storage.bytes, storage.offset
+                ),
+            );
+        }
+        if storage.offset % ALIGNMENT != 0 {
+            report
+                .whole("place", format!("storage {index} starts at {}, not at a cache line", storage.offset));
+        }
+    }
+}
+
+/// Who writes and reads each storage; checks that reads follow the one write.
+fn check_uses(program: &Program, happens: &Happens, report: &mut Report) -> Vec<Usage> {
+    let mut usage = vec![Usage::default(); program.storages.len()];
+    for (index, instruction) in program.instructions.iter().enumerate() {
+        for buffer in instruction.action.writes() {
+            let storage = program.buffer(buffer).storage;
+            if program.storages[storage.0].kind.region() == Region::Resident {
+                report.at(index, "written-once", format!("b{} is at rest and written", buffer.0));
+            } else if let Some(before) = usage[storage.0].writer {
+                report.at(
+                    index,
+                    "written-once",
+                    format!("b{} is written, as by instruction {before} before", buffer.0),
+                );
+            } else {
+                usage[storage.0].writer = Some(index);
+            }
+        }
+    }
+    let at_step = |buffer| program.storage(buffer).kind.region() == Region::Step;
+    for (index, instruction) in program.instructions.iter().enumerate() {
+        for buffer in instruction.action.reads().into_iter().filter(|&it| at_step(it)) {
+            let usage = &mut usage[program.buffer(buffer).storage.0];
+            usage.readers.push(index);
+            match usage.writer {
+                None => report.at(index, "read-after-write", format!("b{} is read, never written", buffer.0)),
+                Some(writer) if !happens.before(writer, index) => report.at(
+                    index,
+                    "read-after-write",
+                    format!("b{} is read, perhaps before instruction {writer} has written it", buffer.0),
+                ),
+                Some(_) => {}
+            }
+        }
+    }
+    for port in program.outputs.iter().filter(|port| at_step(port.buffer)) {
+        if usage[program.buffer(port.buffer).storage.0].writer.is_none() {
+            report.whole("read-after-write", format!("output `{}` is never written", port.name));
+        }
+    }
+    usage
+}
+
+/// Of two storages with common bytes, one has to be out of use when the other is written.
+fn check_reuse(program: &Program, usage: &[Usage], happens: &Happens, report: &mut Report) {
+    let mut sorted: Vec<usize> = (0..program.storages.len())
+        .filter(|&it| program.storages[it].bytes > 0)
+        .filter(|&it| program.storages[it].kind.region() == Region::Resident || usage[it].writer.is_some())
+        .collect();
+    let place = |it: usize| (program.storages[it].kind.region(), program.storages[it].offset);
+    sorted.sort_by_key(|&it| place(it));
+    let returned: Vec<usize> =
+        program.outputs.iter().map(|port| program.buffer(port.buffer).storage.0).collect();
+    let ends_before = |first: usize, second: usize| {
+        let Some(write) = usage[second].writer else { return false };
+        let uses = usage[first].writer.iter().chain(&usage[first].readers);
+        !returned.contains(&first) && uses.into_iter().all(|&it| happens.before(it, write))
+    };
+    for (index, &first) in sorted.iter().enumerate() {
+        let (region, start) = place(first);
+        let end = start.saturating_add(program.storages[first].bytes);
+        let meets = |it: &&usize| place(**it).0 == region && place(**it).1 < end;
+        for &second in sorted[index + 1..].iter().take_while(meets) {
+            if region == Region::Resident {
+                report.whole("place", format!("storages {first} and {second} at rest share bytes"));
+            } else if !ends_before(first, second) && !ends_before(second, first) {
+                let (first, second) = if usage[first].writer <= usage[second].writer {
+                    (first, second)
+                } else {
+                    (second, first)
+                };
+                let message = format!(
+                    "b{} is written over b{}, which may be in use",
+                    buffer_of(program, second),
+                    buffer_of(program, first)
+                );
+                report.at(usage[second].writer.unwrap_or_default(), "reuse", message);
+            }
+        }
+    }
+    for port in &program.outputs {
+        if program.storage(port.buffer).kind == Kind::Communication {
+            report.whole("port", format!("output `{}` lies in a communication buffer", port.name));
+        }
+    }
+}
+
+/// The first buffer in a storage.
+fn buffer_of(program: &Program, storage: usize) -> usize {
+    program.buffers.iter().position(|buffer| buffer.storage.0 == storage).unwrap_or_default()
+}
