@@ -55,7 +55,9 @@ pub(crate) fn shapes(model: &Model, bindings: &Bindings) -> Result<Vec<Type>, Im
     if unbound.is_empty() {
         return Ok(types);
     }
-    Err(ImportError::Unbound(unbound.into_iter().map(|(symbol, places)| Unbound { symbol, places }).collect()))
+    Err(ImportError::Unbound(
+        unbound.into_iter().map(|(symbol, places)| Unbound { symbol, places }).collect(),
+    ))
 }
 
 fn size(
@@ -121,7 +123,9 @@ fn given_shapes<'a>(
         let input = model.inputs().iter().find(|input| input.name == *name);
         if input.is_some_and(|input| input.dtype != array.dtype()) || *shape != array.shape() {
             let found = array.type_();
-            return Err(ImportError::Binding(format!("the value of `{name}` is {found}, which does not fit")));
+            return Err(ImportError::Binding(format!(
+                "the value of `{name}` is {found}, which does not fit"
+            )));
         }
     }
     Ok(given)
@@ -175,23 +179,33 @@ fn solve(equations: &[Equation]) -> Result<Sizes, ImportError> {
         }
     }
     for Equation { extent, size, place } in equations {
-        let bound = extent.symbols().iter().all(|symbol| sizes.contains_key(*symbol));
+        let unbound: Vec<&str> = extent.symbols().into_iter().filter(|it| !sizes.contains_key(*it)).collect();
         let found = extent.size(&sizes);
-        if bound && found != Some(*size) {
-            let found = found.map_or_else(|| "no size".to_owned(), |found| found.to_string());
-            return Err(ImportError::Binding(format!(
-                "contradictory sizes: {place} is {size}, but `{extent}` is {found}{}",
+        let message = match unbound[..] {
+            [] if found == Some(*size) => continue,
+            [] => {
+                let found = found.map_or_else(|| "no size".to_owned(), |found| found.to_string());
+                format!(
+                    "contradictory sizes: {place} is {size}, but `{extent}` is {found}{}",
+                    because(extent, &sizes)
+                )
+            }
+            [symbol] => format!(
+                "no size of `{symbol}` makes `{extent}` {size}, which {place} is{}",
                 because(extent, &sizes)
-            )));
-        }
-        if !bound && extent.symbols().len() == 1 {
-            return Err(ImportError::Binding(format!("{place} is {size}, but `{extent}` cannot be")));
-        }
+            ),
+            _ => continue,
+        };
+        return Err(ImportError::Binding(message));
     }
     Ok(sizes)
 }
 
+/// The sizes that an expression was computed from.
 fn because(extent: &Extent, sizes: &Sizes) -> String {
+    if matches!(extent, Extent::Symbol(_)) {
+        return String::new();
+    }
     let symbols = extent.symbols();
     let known: Vec<String> =
         symbols.iter().filter_map(|symbol| Some(format!("{symbol} = {}", sizes.get(*symbol)?))).collect();

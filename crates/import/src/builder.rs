@@ -183,7 +183,9 @@ impl Builder {
         if let Some(values) = partial.as_ref().and_then(|partial| self.complete(partial, &results[0])) {
             return Ok(vec![values]);
         }
-        let entries = results.into_iter().map(|type_| Entry { partial: partial.clone(), ..Entry::new(type_, Origin::Step) });
+        let entries = results
+            .into_iter()
+            .map(|type_| Entry { partial: partial.clone(), ..Entry::new(type_, Origin::Step) });
         let entries = entries.collect();
         Ok(self.step(op, operands, entries))
     }
@@ -223,7 +225,11 @@ impl Builder {
     }
 
     /// The dimensions in another order.
-    pub(crate) fn transpose(&mut self, value: ValueId, permutation: &[usize]) -> Result<ValueId, ImportError> {
+    pub(crate) fn transpose(
+        &mut self,
+        value: ValueId,
+        permutation: &[usize],
+    ) -> Result<ValueId, ImportError> {
         self.emit1(Op::Transpose { permutation: permutation.to_vec() }, &[value])
     }
 
@@ -270,7 +276,12 @@ impl Builder {
 
     /// One element of the result, if all are equal because those of each operand are.
     fn uniform_result(&self, op: &Op, operands: &[ValueId], result: &Type) -> Option<Array> {
-        let ones = || operands.iter().map(|&operand| self.values[operand.0].uniform.as_deref()).collect::<Option<Vec<_>>>();
+        let ones = || {
+            operands
+                .iter()
+                .map(|&operand| self.values[operand.0].uniform.as_deref())
+                .collect::<Option<Vec<_>>>()
+        };
         let shape = vec![1; result.rank()];
         match op {
             Op::Fill { value, .. } => {
@@ -280,7 +291,11 @@ impl Builder {
             Op::Unary(_) | Op::Binary(_) | Op::Select | Op::Cast(_) | Op::Gated(_) => {
                 kernels::evaluate(op, &ones()?).ok()?.pop()
             }
-            Op::Reshape { .. } | Op::Transpose { .. } | Op::Expand { .. } | Op::Slice { .. } | Op::Concat { .. } => {
+            Op::Reshape { .. }
+            | Op::Transpose { .. }
+            | Op::Expand { .. }
+            | Op::Slice { .. }
+            | Op::Concat { .. } => {
                 let ones = ones()?;
                 let first = ones.first()?;
                 let same = ones.iter().all(|one| one.bytes() == first.bytes());
@@ -314,7 +329,8 @@ impl Entry {
     }
 
     fn open(outline: Outline) -> Self {
-        let type_ = Type::new(outline.dtype, outline.extents.iter().map(|it| it.unwrap_or(0)).collect::<Vec<_>>());
+        let type_ =
+            Type::new(outline.dtype, outline.extents.iter().map(|it| it.unwrap_or(0)).collect::<Vec<_>>());
         let open = outline.extents.contains(&None).then_some(outline);
         Self { open, ..Self::new(type_, Origin::Step) }
     }

@@ -72,7 +72,10 @@ fn shape(b: &mut Builder, n: &OnnxNode) -> Result<ValueId> {
     if (start, end) == (0, rank) {
         return Ok(all);
     }
-    b.emit1(Op::Slice { starts: vec![extent(start)], steps: vec![1], sizes: vec![extent(extents.len())] }, &[all])
+    b.emit1(
+        Op::Slice { starts: vec![extent(start)], steps: vec![1], sizes: vec![extent(extents.len())] },
+        &[all],
+    )
 }
 
 fn size(b: &mut Builder, n: &OnnxNode) -> Result<ValueId> {
@@ -235,7 +238,8 @@ fn tile(b: &mut Builder, n: &OnnxNode) -> Result<ValueId> {
     let numbers = list(b, n, repeats)?;
     let counts = numbers.iter().map(|number| number.and_then(|it| u64::try_from(it).ok()));
     let pairs = from.extents.iter().zip(counts);
-    let extents = pairs.map(|(extent, count)| extent.zip(count).and_then(|(a, b)| a.checked_mul(b))).collect();
+    let extents =
+        pairs.map(|(extent, count)| extent.zip(count).and_then(|(a, b)| a.checked_mul(b))).collect();
     Ok(one(b, Dynamic::Tile, &[x, repeats], Outline::new(from.dtype, extents)))
 }
 
@@ -331,8 +335,11 @@ fn gemm(b: &mut Builder, n: &OnnxNode) -> Result<ValueId> {
         let plain = n.int(attribute).unwrap_or(0) == 0;
         if plain { vec![Label(first), Label(second)] } else { vec![Label(second), Label(first)] }
     };
-    let contract =
-        Contract { left: sides("transA", 0, 1), right: sides("transB", 1, 2), result: vec![Label(0), Label(2)] };
+    let contract = Contract {
+        left: sides("transA", 0, 1),
+        right: sides("transB", 1, 2),
+        result: vec![Label(0), Label(2)],
+    };
     let mut result = b.emit1(Op::Contract(contract), &[x, y])?;
     let dtype = b.type_of(result).dtype;
     let scaled = |b: &mut Builder, value: ValueId, name: &str| match n.float(name) {

@@ -55,10 +55,13 @@ impl Extent {
 
     /// The size of its one symbol that has none, if it follows from its own size.
     pub(crate) fn solve(&self, size: u64, sizes: &Sizes) -> Option<(String, u64)> {
-        let unknown: Vec<&str> = self.symbols().into_iter().filter(|name| !sizes.contains_key(*name)).collect();
+        let unknown: Vec<&str> =
+            self.symbols().into_iter().filter(|name| !sizes.contains_key(*name)).collect();
         let [unknown] = unknown[..] else { return None };
         let at = |x: i128| {
-            self.value(&|name| if name == unknown { Some(x) } else { sizes.get(name).copied().map(i128::from) })
+            self.value(&|name| {
+                if name == unknown { Some(x) } else { sizes.get(name).copied().map(i128::from) }
+            })
         };
         // Linear ones have an inverse. Two points are far apart to tell `n` from `n / 2` or
         // `max(n, 1)`.
@@ -160,7 +163,10 @@ impl Reader<'_> {
     }
 
     fn word(&mut self) -> Option<Extent> {
-        let end = self.rest.find(|c: char| !(c.is_alphanumeric() || c == '_' || c == '.')).unwrap_or(self.rest.len());
+        let end = self
+            .rest
+            .find(|c: char| !(c.is_alphanumeric() || c == '_' || c == '.'))
+            .unwrap_or(self.rest.len());
         let (word, rest) = self.rest.split_at(end);
         self.rest = rest.trim_start();
         let first = word.chars().next()?;

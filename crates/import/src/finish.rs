@@ -144,7 +144,8 @@ fn users(steps: &[&Step]) -> BTreeMap<ValueId, Vec<usize>> {
 
 /// The constants that steps of a group use: a region has its own.
 fn constants_of<'b>(steps: &[&'b Step], group: &[usize]) -> Vec<&'b Step> {
-    let used: BTreeSet<ValueId> = group.iter().flat_map(|&index| steps[index].operands.iter().copied()).collect();
+    let used: BTreeSet<ValueId> =
+        group.iter().flat_map(|&index| steps[index].operands.iter().copied()).collect();
     let constants = steps.iter().enumerate().filter(|(index, step)| {
         let is_used = step.results.iter().any(|result| used.contains(result));
         step.operands.is_empty() && is_used && group.binary_search(index).is_err()

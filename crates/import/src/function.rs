@@ -1,6 +1,5 @@
 //! Calls of local functions, which are inlined.
 
-
 use crate::error::ImportError;
 use crate::model::{self, malformed};
 use crate::proto::{AttributeProto, FunctionProto, NodeProto};
@@ -12,10 +11,7 @@ pub(crate) fn attributes(node: &NodeProto, scope: &Scope) -> Vec<AttributeProto>
     resolved(given, scope)
 }
 
-fn resolved<'a>(
-    attributes: impl Iterator<Item = &'a AttributeProto>,
-    scope: &Scope,
-) -> Vec<AttributeProto> {
+fn resolved<'a>(attributes: impl Iterator<Item = &'a AttributeProto>, scope: &Scope) -> Vec<AttributeProto> {
     let resolve = |attribute: &AttributeProto| {
         if attribute.ref_attr_name.is_empty() {
             return Some(attribute.clone());
@@ -36,7 +32,8 @@ pub(crate) fn inline(
 ) -> Result<Vec<Bound>, ImportError> {
     let name = &function.name;
     if inputs.len() > function.input.len() {
-        let message = format!("function `{name}` is given {} inputs, it has {}", inputs.len(), function.input.len());
+        let message =
+            format!("function `{name}` is given {} inputs, it has {}", inputs.len(), function.input.len());
         return Err(malformed(message));
     }
     let opsets = model::opsets(&function.opset_import)?;

@@ -25,13 +25,18 @@ pub(crate) fn grouped(builder: &Builder, steps: &[&Step]) -> Vec<Vec<usize>> {
 }
 
 fn makers(steps: &[&Step]) -> BTreeMap<ValueId, usize> {
-    let made = |(index, step): (usize, &&Step)| step.results.iter().map(move |&value| (value, index)).collect::<Vec<_>>();
+    let made = |(index, step): (usize, &&Step)| {
+        step.results.iter().map(move |&value| (value, index)).collect::<Vec<_>>()
+    };
     steps.iter().enumerate().flat_map(made).collect()
 }
 
 /// For each step, the steps whose values it uses.
 fn uses(steps: &[&Step], makers: &BTreeMap<ValueId, usize>) -> Vec<Vec<usize>> {
-    steps.iter().map(|step| step.operands.iter().filter_map(|value| makers.get(value).copied()).collect()).collect()
+    steps
+        .iter()
+        .map(|step| step.operands.iter().filter_map(|value| makers.get(value).copied()).collect())
+        .collect()
 }
 
 /// For each step, the first step that it is connected to by values of unknown shape.

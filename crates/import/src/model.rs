@@ -62,8 +62,9 @@ pub enum Dim {
 /// Decodes a model. The data of weights stay where they are in `bytes`.
 pub fn read(bytes: Bytes) -> Result<Model, ImportError> {
     let length = bytes.len();
-    let model = ModelProto::decode(bytes)
-        .map_err(|error| ImportError::Encoding(format!("{error} (the file has {length} bytes)")))?;
+    let model = ModelProto::decode(bytes).map_err(|error| {
+        ImportError::Encoding(format!("{} (the file has {length} bytes)", end(&error.to_string())))
+    })?;
     if model.ir_version > NEWEST_IR {
         let message = format!("IR version {}, the newest known is {NEWEST_IR}", model.ir_version);
         return Err(ImportError::Encoding(message));
@@ -118,14 +119,18 @@ impl Model {
 
     /// The names and types of its weights.
     pub fn weights(&self) -> Vec<(&str, Type)> {
-        let types = self.weights.iter().filter_map(|(name, proto)| Some((name.as_str(), tensor::type_of(proto).ok()?)));
+        let types = self
+            .weights
+            .iter()
+            .filter_map(|(name, proto)| Some((name.as_str(), tensor::type_of(proto).ok()?)));
         types.collect()
     }
 
     /// Where the data of a weight are.
     pub fn weight(&self, name: &str) -> Result<WeightData, ImportError> {
         let error = |message| ImportError::Weight { name: name.to_owned(), message };
-        let proto = self.weights.get(name).ok_or_else(|| error("the model has none of that name".to_owned()))?;
+        let proto =
+            self.weights.get(name).ok_or_else(|| error("the model has none of that name".to_owned()))?;
         match tensor::data(proto).map_err(error)? {
             WeightData::External(external) => self.piece(external).map_err(error),
             here @ WeightData::Bytes(_) => Ok(here),
@@ -167,7 +172,9 @@ impl Model {
         let Some(contents) = self.files.get(&external.file) else {
             return Ok(WeightData::External(external));
         };
-        let range = usize::try_from(external.offset).ok().zip(usize::try_from(external.offset + external.length).ok());
+        let range = usize::try_from(external.offset)
+            .ok()
+            .zip(usize::try_from(external.offset + external.length).ok());
         let inside = range.filter(|&(_, end)| end <= contents.len());
         let (start, end) = inside.ok_or_else(|| {
             let External { file, offset, length } = &external;
@@ -176,6 +183,19 @@ impl Model {
         Ok(WeightData::Bytes(contents.slice(start..end)))
     }
 }
+
+/// The end of a message that names every message around the wrong one.
+fn end(message: &str) -> String {
+    let length = message.chars().count();
+    if length <= LONGEST_MESSAGE {
+        return message.to_owned();
+    }
+    let end: String = message.chars().skip(length - LONGEST_MESSAGE).collect();
+    format!("..{end}")
+}
+
+/// What is shown of a message (characters).
+const LONGEST_MESSAGE: usize = 200;
 
 /// The name of a domain; the standard one has two.
 pub(crate) fn domain(name: &str) -> &str {
@@ -188,7 +208,11 @@ pub(crate) fn opsets(imports: &[proto::OperatorSetIdProto]) -> Result<BTreeMap<S
     for import in imports {
         let name = domain(&import.domain);
         if name.is_empty() && import.version > NEWEST_OPSET {
-            return Err(ImportError::Opset { domain: name.to_owned(), found: import.version, known: NEWEST_OPSET });
+            return Err(ImportError::Opset {
+                domain: name.to_owned(),
+                found: import.version,
+                known: NEWEST_OPSET,
+            });
         }
         opsets.insert(name.to_owned(), import.version);
     }
@@ -235,7 +259,8 @@ fn input(info: &ValueInfoProto) -> Result<Input, ImportError> {
     let name = info.name.clone();
     let tensor = info.type_.as_ref().and_then(|type_| type_.tensor.as_ref());
     let tensor = tensor.ok_or_else(|| malformed(format!("input `{name}` is not a tensor")))?;
-    let dtype = tensor::dtype(tensor.elem_type).map_err(|error| malformed(format!("input `{name}`: {error}")))?;
+    let dtype =
+        tensor::dtype(tensor.elem_type).map_err(|error| malformed(format!("input `{name}`: {error}")))?;
     let dims = tensor.shape.as_ref().map(|shape| {
         let dims = shape.dim.iter().enumerate().map(|(index, dim)| match &dim.value {
             Some(proto::Extent::Number(number)) => match u64::try_from(*number) {

@@ -21,9 +21,10 @@ pub(crate) fn needed(
         .collect();
     let needed = reachable(&uses, wanted.iter().filter_map(|name| makers.get(*name).copied()));
     for (index, node) in nodes.iter().enumerate().filter(|(index, _)| needed[*index]) {
-        let undefined = node.input.iter().find(|name| {
-            !name.is_empty() && !makers.contains_key(name.as_str()) && !known(name)
-        });
+        let undefined = node
+            .input
+            .iter()
+            .find(|name| !name.is_empty() && !makers.contains_key(name.as_str()) && !known(name));
         if let Some(name) = undefined {
             let node = title(&nodes[index]);
             return Err(malformed(format!("value `{name}`, which node {node} uses, is not defined")));
@@ -84,9 +85,17 @@ fn sorted(nodes: &[NodeProto], uses: &[Vec<usize>], needed: &[bool]) -> Result<V
     if order.len() == all {
         return Ok(order);
     }
-    let stuck = (0..nodes.len()).find(|&index| needed[index] && waiting[index] > 0);
-    let stuck = stuck.map_or_else(String::new, |index| title(&nodes[index]));
-    Err(malformed(format!("the graph has a cycle, through or before node {stuck}")))
+    let stuck = (0..nodes.len()).filter(|&index| needed[index]).find(|&index| waiting[index] > 0);
+    let on_cycle = stuck.map_or_else(String::new, |index| title(&nodes[before(index, uses, &waiting)]));
+    Err(malformed(format!("the graph has a cycle through node {on_cycle}")))
+}
+
+/// A node on the cycle that a waiting node waits for.
+fn before(mut index: usize, uses: &[Vec<usize>], waiting: &[usize]) -> usize {
+    for _ in 0..uses.len() {
+        index = uses[index].iter().copied().find(|&maker| waiting[maker] > 0).unwrap_or(index);
+    }
+    index
 }
 
 fn title(node: &NodeProto) -> String {
@@ -96,7 +105,8 @@ fn title(node: &NodeProto) -> String {
 
 /// The names that a node uses, those inside its graphs included; once each.
 fn captured(node: &NodeProto) -> BTreeSet<&str> {
-    let mut names: BTreeSet<&str> = node.input.iter().map(String::as_str).filter(|name| !name.is_empty()).collect();
+    let mut names: BTreeSet<&str> =
+        node.input.iter().map(String::as_str).filter(|name| !name.is_empty()).collect();
     for graph in node.attribute.iter().filter_map(|attribute| attribute.g.as_ref()) {
         names.extend(free(graph));
     }

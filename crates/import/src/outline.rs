@@ -34,14 +34,17 @@ pub(crate) fn infer(op: &Op, operands: &[Outline]) -> Option<Vec<Outline>> {
     let like = |dtype: DType, extents: &[Option<u64>]| Some(vec![Outline::new(dtype, extents.to_vec())]);
     match op {
         Op::Unary(Unary::IsNan | Unary::IsInf | Unary::Not) => like(DType::Bool, &first.extents),
-        Op::Unary(_) | Op::Softmax { .. } | Op::LogSoftmax { .. } | Op::CumSum { .. } => like(first.dtype, &first.extents),
+        Op::Unary(_) | Op::Softmax { .. } | Op::LogSoftmax { .. } | Op::CumSum { .. } => {
+            like(first.dtype, &first.extents)
+        }
         Op::LayerNorm { .. } | Op::RmsNorm { .. } | Op::Triangle { .. } => like(first.dtype, &first.extents),
         Op::Cast(dtype) => like(*dtype, &first.extents),
         Op::Binary(binary) => like(result_dtype(*binary, first.dtype), &broadcast(operands)?),
         Op::Gated(_) => like(first.dtype, &broadcast(operands)?),
         Op::Select => like(second?.dtype, &broadcast(operands)?),
         Op::Transpose { permutation } => {
-            let extents: Option<Vec<_>> = permutation.iter().map(|&dim| first.extents.get(dim).copied()).collect();
+            let extents: Option<Vec<_>> =
+                permutation.iter().map(|&dim| first.extents.get(dim).copied()).collect();
             like(first.dtype, &extents?)
         }
         Op::Reduce { dims, .. } => like(first.dtype, &kept(&first.extents, dims)?),
@@ -108,7 +111,9 @@ pub(crate) fn broadcast(operands: &[Outline]) -> Option<Vec<Option<u64>>> {
 
 fn result_dtype(binary: Binary, dtype: DType) -> DType {
     match binary {
-        Binary::Equal | Binary::Greater | Binary::GreaterOrEqual | Binary::Less | Binary::LessOrEqual => DType::Bool,
+        Binary::Equal | Binary::Greater | Binary::GreaterOrEqual | Binary::Less | Binary::LessOrEqual => {
+            DType::Bool
+        }
         _ => dtype,
     }
 }

@@ -20,7 +20,8 @@ pub(crate) fn lower(
             Bound::Sequence(values.collect::<Result<_, _>>()?)
         }
         "SequenceLength" => {
-            let length = i64::try_from(sequence(n, inputs)?.len()).map_err(|_| n.wrong("the list is too long"))?;
+            let length =
+                i64::try_from(sequence(n, inputs)?.len()).map_err(|_| n.wrong("the list is too long"))?;
             let list = b.list(&[length])?;
             Bound::Value(b.reshape(list, &[])?)
         }
@@ -28,7 +29,9 @@ pub(crate) fn lower(
             let values = sequence(n, inputs)?;
             let index = position(b, n, values.len(), 1)?;
             let value = values.get(index).copied();
-            Bound::Value(value.ok_or_else(|| n.wrong(format!("position {index} of {} values", values.len())))?)
+            Bound::Value(
+                value.ok_or_else(|| n.wrong(format!("position {index} of {} values", values.len())))?,
+            )
         }
         "SequenceInsert" => {
             let mut values = sequence(n, inputs)?.to_vec();
@@ -110,7 +113,8 @@ fn sizes(b: &Builder, n: &OnnxNode, extent: u64) -> Result<Vec<u64>, ImportError
         return Ok((0..extent).map(|_| 1).collect());
     };
     let numbers = b.integers(split)?;
-    let numbers = numbers.iter().map(|&it| u64::try_from(it).map_err(|_| wrong())).collect::<Result<Vec<_>, _>>()?;
+    let numbers =
+        numbers.iter().map(|&it| u64::try_from(it).map_err(|_| wrong())).collect::<Result<Vec<_>, _>>()?;
     if b.type_of(split).rank() > 0 {
         let total = numbers.iter().try_fold(0u64, |total, &size| total.checked_add(size));
         return if total == Some(extent) { Ok(numbers) } else { Err(wrong()) };

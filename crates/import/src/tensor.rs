@@ -121,7 +121,8 @@ pub(crate) fn array(proto: &TensorProto) -> Result<Array, String> {
 }
 
 fn external(proto: &TensorProto, bytes: u64) -> Result<External, String> {
-    let entry = |key: &str| proto.external_data.iter().find(|entry| entry.key == key).map(|it| it.value.as_str());
+    let entry =
+        |key: &str| proto.external_data.iter().find(|entry| entry.key == key).map(|it| it.value.as_str());
     let number = |key: &str, default: u64| match entry(key) {
         None => Ok(default),
         Some(text) => text.parse::<u64>().map_err(|_| format!("{key} `{text}` is not a number of bytes")),
@@ -149,7 +150,8 @@ fn typed_count(proto: &TensorProto, dtype: DType) -> usize {
 fn typed(proto: &TensorProto, dtype: DType) -> Result<Vec<u8>, String> {
     let wide = proto.int32_data.iter().flat_map(|it| it.to_le_bytes());
     // Narrow types stand in the low bytes of a 32-bit field.
-    let low = |count: usize| proto.int32_data.iter().flat_map(move |it| it.to_le_bytes().into_iter().take(count));
+    let low =
+        |count: usize| proto.int32_data.iter().flat_map(move |it| it.to_le_bytes().into_iter().take(count));
     Ok(match dtype {
         DType::F32 => proto.float_data.iter().flat_map(|it| it.to_le_bytes()).collect(),
         DType::F64 => proto.double_data.iter().flat_map(|it| it.to_le_bytes()).collect(),

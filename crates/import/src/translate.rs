@@ -22,7 +22,7 @@ use crate::tensor::{self, WeightData};
 
 /// How many nodes are translated at most, those of inlined functions included: functions that
 /// call functions can ask for exponentially many.
-const MOST_NODES: usize = 4_000_000;
+const MOST_NODES: usize = 1_000_000;
 
 /// How deep functions and branches are nested at most.
 const DEEPEST: usize = 48;
@@ -42,7 +42,8 @@ pub(crate) fn graph(
     let mut importer = Importer { model, builder: Builder::default(), translated: 0, depth: 0 };
     let mut scope = Scope::new("", &model.opsets);
     for (input, type_) in model.inputs().iter().zip(types) {
-        tensor::check_size(&type_.shape).map_err(|message| malformed(format!("input `{}`: {message}", input.name)))?;
+        tensor::check_size(&type_.shape)
+            .map_err(|message| malformed(format!("input `{}`: {message}", input.name)))?;
         let value = match controls.get(&input.name) {
             Some(array) => importer.builder.constant(array.clone()),
             None => importer.builder.input(&input.name, type_.clone()),
@@ -134,7 +135,9 @@ impl Importer<'_> {
         for index in order::needed(nodes, wanted, |name| scope.find(name).is_some())? {
             self.translated += 1;
             if self.translated > MOST_NODES {
-                return Err(malformed(format!("there are more than {MOST_NODES} nodes after inlining functions")));
+                return Err(malformed(format!(
+                    "there are more than {MOST_NODES} nodes after inlining functions"
+                )));
             }
             let node = &nodes[index];
             let results = self.node(node, scope)?;
@@ -202,7 +205,8 @@ impl Importer<'_> {
 
     /// The results of a node.
     fn node(&mut self, proto: &NodeProto, scope: &Scope) -> Result<Vec<Bound>, ImportError> {
-        let name = if proto.name.is_empty() { proto.output.first().map_or("", String::as_str) } else { &proto.name };
+        let name =
+            if proto.name.is_empty() { proto.output.first().map_or("", String::as_str) } else { &proto.name };
         let domain = model::domain(&proto.domain);
         let inputs = proto.input.iter().map(|name| find(name, scope)).collect::<Result<Vec<_>, _>>()?;
         let attributes = function::attributes(proto, scope);
@@ -211,7 +215,10 @@ impl Importer<'_> {
             return function::inline(self, function, &inputs, &attributes);
         }
         let opset = *scope.opsets.get(domain).ok_or_else(|| {
-            malformed(format!("node `{name}`: operator set `{domain}` is not imported (for `{}`)", proto.op_type))
+            malformed(format!(
+                "node `{name}`: operator set `{domain}` is not imported (for `{}`)",
+                proto.op_type
+            ))
         })?;
         let values = inputs.iter().map(|bound| match bound {
             Bound::Value(value) => Some(*value),
@@ -247,7 +254,11 @@ impl Importer<'_> {
         }
         let results = self.values(&node)?;
         if results.len() < proto.output.len() {
-            return Err(node.wrong(format!("{} outputs, expected at most {}", proto.output.len(), results.len())));
+            return Err(node.wrong(format!(
+                "{} outputs, expected at most {}",
+                proto.output.len(),
+                results.len()
+            )));
         }
         let wanted = results.into_iter().zip(&node.outputs);
         let bound = wanted.map(|(value, &wanted)| match value {

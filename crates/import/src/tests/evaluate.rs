@@ -39,7 +39,11 @@ pub(super) fn evaluate(
         for (result, array) in node.results.iter().zip(results) {
             let type_ = &graph.values[result.0].type_;
             if array.type_() != type_ {
-                return Err(format!("{name} of {types:?} at {} is {}, expected {type_}", node.origin, array.type_()));
+                return Err(format!(
+                    "{name} of {types:?} at {} is {}, expected {type_}",
+                    node.origin,
+                    array.type_()
+                ));
             }
             values[result.0] = Some(array);
         }

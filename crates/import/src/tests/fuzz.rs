@@ -61,7 +61,11 @@ fn mutate(bytes: &[u8], milliseconds: u64) -> (usize, usize) {
                 _ => mutant.insert(at, u.arbitrary()?),
             }
         }
-        if survives(mutant) { alive += 1 } else { dead += 1 }
+        if survives(mutant) {
+            alive += 1
+        } else {
+            dead += 1
+        }
         Ok(())
     })
     .budget_ms(milliseconds);

@@ -4,8 +4,8 @@ use bytes::Bytes;
 use prost::Message;
 
 use crate::proto::{
-    AttributeProto, DimensionProto, Extent, FunctionProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto,
-    TensorProto, TensorShapeProto, TensorTypeProto, TypeProto, ValueInfoProto,
+    AttributeProto, DimensionProto, Extent, FunctionProto, GraphProto, ModelProto, NodeProto,
+    OperatorSetIdProto, TensorProto, TensorShapeProto, TensorTypeProto, TypeProto, ValueInfoProto,
 };
 
 pub(super) const FLOAT: i32 = 1;

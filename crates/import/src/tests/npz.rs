@@ -53,10 +53,12 @@ fn long(bytes: &[u8], at: usize) -> usize {
 }
 
 fn npy(bytes: &[u8]) -> Option<Array> {
-    let (start, length) = if bytes[6] == 1 { (10, usize::from(short(bytes, 8))) } else { (12, long(bytes, 8)) };
+    let (start, length) =
+        if bytes[6] == 1 { (10, usize::from(short(bytes, 8))) } else { (12, long(bytes, 8)) };
     let header = std::str::from_utf8(&bytes[start..start + length]).unwrap();
     assert!(header.contains("'fortran_order': False"), "column-major: {header}");
-    let between = |from: &str, to: &str| header.split(from).nth(1).unwrap().split(to).next().unwrap().to_owned();
+    let between =
+        |from: &str, to: &str| header.split(from).nth(1).unwrap().split(to).next().unwrap().to_owned();
     let dtype = match between("'descr': '", "'").as_str() {
         "<f8" => DType::F64,
         "<f4" => DType::F32,

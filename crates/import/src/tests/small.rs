@@ -7,8 +7,8 @@ use planner_ir::{Graph, Op, Source};
 
 use super::evaluate::evaluate;
 use super::make::{
-    BOOL, FLOAT, INT64, bytes, floats, function, graph, graph_attribute, int, integers, model, node, reference,
-    tensor_attribute, value,
+    BOOL, FLOAT, INT64, bytes, floats, function, graph, graph_attribute, int, integers, model, node,
+    reference, tensor_attribute, value,
 };
 use crate::proto::{GraphProto, ModelProto};
 use crate::{Bindings, read};
@@ -17,7 +17,8 @@ use crate::{Bindings, read};
 fn run(proto: &ModelProto, inputs: &[(&str, Array)], bindings: &Bindings) -> (Graph, Array) {
     let model = read(bytes(proto)).unwrap();
     let graph = model.import(bindings).unwrap_or_else(|error| panic!("{error}"));
-    let inputs: BTreeMap<String, Array> = inputs.iter().map(|(name, it)| ((*name).to_owned(), it.clone())).collect();
+    let inputs: BTreeMap<String, Array> =
+        inputs.iter().map(|(name, it)| ((*name).to_owned(), it.clone())).collect();
     let mut outputs = evaluate(&graph, &model, &inputs).unwrap();
     (graph, outputs.remove("y").unwrap())
 }
@@ -45,7 +46,12 @@ fn regions(graph: &Graph) -> usize {
 #[test]
 fn nested_functions_are_inlined_with_their_attributes() {
     let functions = vec![
-        function("outer", &["p", "q"], &["r"], vec![node("inner p q -> r").of_domain("local").with(reference("at", "axis"))]),
+        function(
+            "outer",
+            &["p", "q"],
+            &["r"],
+            vec![node("inner p q -> r").of_domain("local").with(reference("at", "axis"))],
+        ),
         function("inner", &["p", "q"], &["r"], vec![node("Concat p q -> r").with(reference("axis", "at"))]),
     ];
     let graph = graph(
@@ -241,5 +247,8 @@ fn typed_data_are_little_endian_bytes() {
     let graph = graph(Vec::new(), vec![half], vec![node("Neg h -> y")], &["y"]);
     let (graph, y) = run_graph(graph, &[]);
     assert_eq!(weights(&graph), ["h"]);
-    assert_eq!(y.to_floats().unwrap().iter().map(|it| it.to_bits()).collect::<Vec<_>>(), [(-1.0_f64).to_bits(), 2.0_f64.to_bits()]);
+    assert_eq!(
+        y.to_floats().unwrap().iter().map(|it| it.to_bits()).collect::<Vec<_>>(),
+        [(-1.0_f64).to_bits(), 2.0_f64.to_bits()]
+    );
 }
