@@ -51,11 +51,7 @@ pub fn solve(problem: &Problem, capacity: u64) -> Result<Solution, SearchError> 
     let chain = Chain::from(problem.clone());
     let flat = chain.flat();
     let (choices, time, proof) = ascended(&chain, &flat, capacity)?.tightened()?.closed()?;
-    Ok(Solution {
-        choices,
-        time,
-        proof,
-    })
+    Ok(Solution { choices, time, proof })
 }
 
 /// The choices of least time for a chain whose memory fits, as far as can be told.
@@ -68,26 +64,16 @@ pub fn solve_chain(chain: &Chain, capacity: u64) -> Result<ChainSolution, Search
         ascended(chain, &flat, capacity)?.tightened()?.closed()?
     } else {
         let whole = Chain::from(flat.problem.clone());
-        ascended(&whole, &whole.flat(), capacity)?
-            .tightened()?
-            .closed()?
+        ascended(&whole, &whole.flat(), capacity)?.tightened()?.closed()?
     };
-    Ok(ChainSolution {
-        choices: flat.unfold(&choices),
-        time,
-        proof,
-    })
+    Ok(ChainSolution { choices: flat.unfold(&choices), time, proof })
 }
 
 /// An assignment of the flat problem, its time and what is proven about it.
 type Answer = Result<(Vec<usize>, f64, Proof), SearchError>;
 
 /// The bound raised, and the best assignment met on the way.
-fn ascended<'a>(
-    chain: &'a Chain,
-    flat: &'a Flat,
-    capacity: u64,
-) -> Result<Search<'a>, SearchError> {
+fn ascended<'a>(chain: &'a Chain, flat: &'a Flat, capacity: u64) -> Result<Search<'a>, SearchError> {
     let rows = rows(chain);
     let mut search = Search {
         chain,
@@ -127,12 +113,7 @@ impl Search<'_> {
         let capacity = real(self.capacity.max(1));
         let mut prices = Prices {
             resident: multipliers.iter().sum::<f64>() / capacity,
-            live: self
-                .chain
-                .segments
-                .iter()
-                .map(|at| vec![0.0; at.problem.windows.len()])
-                .collect(),
+            live: self.chain.segments.iter().map(|at| vec![0.0; at.problem.windows.len()]).collect(),
         };
         for (row, multiplier) in self.rows.iter().zip(multipliers) {
             let count = real_size(self.chain.segments[row.segment].count);
@@ -147,15 +128,8 @@ impl Search<'_> {
         let paid = multipliers.iter().sum::<f64>() * real(self.capacity) / capacity;
         // What rounding may have added.
         let rounding = 1e-12 * (relaxed.bound.abs() + paid);
-        let excess = relaxed
-            .choices
-            .as_ref()
-            .map_or_else(Vec::new, |at| self.excess(at));
-        Ok(Minimum {
-            choices: relaxed.choices,
-            bound: relaxed.bound - paid - rounding,
-            excess,
-        })
+        let excess = relaxed.choices.as_ref().map_or_else(Vec::new, |at| self.excess(at));
+        Ok(Minimum { choices: relaxed.choices, bound: relaxed.bound - paid - rounding, excess })
     }
 
     fn excess(&self, choices: &ChainChoices) -> Vec<f64> {
@@ -221,9 +195,7 @@ impl Search<'_> {
         }
         let place = |(segment, blocks): (usize, &Vec<Vec<u64>>)| {
             let at_peak = |live: &u64| usage.resident + live == peak;
-            let window = blocks
-                .iter()
-                .find_map(|windows| windows.iter().position(at_peak));
+            let window = blocks.iter().find_map(|windows| windows.iter().position(at_peak));
             window.map(|window| Place { segment, window })
         };
         if let Some(place) = usage.live.iter().enumerate().find_map(place) {
@@ -256,11 +228,7 @@ impl Search<'_> {
         let problem = &self.flat.problem;
         if self.gap() > EXACT && ilp::variables(problem) <= SMALL {
             match ilp::solve(problem, self.capacity) {
-                Ok(Solution {
-                    choices,
-                    time,
-                    proof,
-                }) => return Ok((choices, time, proof)),
+                Ok(Solution { choices, time, proof }) => return Ok((choices, time, proof)),
                 Err(refusal) if self.best.is_none() => return Err(refusal),
                 Err(_) => {}
             }
@@ -273,18 +241,10 @@ impl Search<'_> {
         let exact = self.gap() <= EXACT;
         match (self.best, self.nearest) {
             (Some((choices, time)), _) if exact => Ok((choices, time, Proof::Optimal)),
-            (Some((choices, time)), _) => Ok((
-                choices,
-                time,
-                Proof::Gap {
-                    lower_bound: self.bound,
-                },
-            )),
-            (None, Some((found, place))) => Err(SearchError::NothingFound {
-                place,
-                found,
-                capacity: self.capacity,
-            }),
+            (Some((choices, time)), _) => Ok((choices, time, Proof::Gap { lower_bound: self.bound })),
+            (None, Some((found, place))) => {
+                Err(SearchError::NothingFound { place, found, capacity: self.capacity })
+            }
             (None, None) => Err(SearchError::GlobalsNotFound),
         }
     }

@@ -112,10 +112,7 @@ impl Chain {
         let globals: f64 = globals.map(|(global, &choice)| global.times[choice]).sum();
         let blocks = self.segments.iter().zip(&choices.blocks);
         let segment = |(segment, blocks): (&Segment, &Vec<Vec<usize>>)| -> f64 {
-            blocks
-                .iter()
-                .map(|choices| segment.problem.time(choices))
-                .sum()
+            blocks.iter().map(|choices| segment.problem.time(choices)).sum()
         };
         globals + blocks.map(segment).sum::<f64>()
     }
@@ -123,21 +120,13 @@ impl Chain {
     /// The memory that a choice takes.
     pub fn usage(&self, choices: &ChainChoices) -> Usage {
         let globals = self.globals.iter().zip(&choices.globals);
-        let globals: u64 = globals
-            .map(|(global, &choice)| global.resident[choice])
-            .sum();
+        let globals: u64 = globals.map(|(global, &choice)| global.resident[choice]).sum();
         let segments = || self.segments.iter().zip(&choices.blocks);
         let resident = |(segment, blocks): (&Segment, &Vec<Vec<usize>>)| -> u64 {
-            blocks
-                .iter()
-                .map(|choices| segment.problem.resident(choices))
-                .sum()
+            blocks.iter().map(|choices| segment.problem.resident(choices)).sum()
         };
         let live = |(segment, blocks): (&Segment, &Vec<Vec<usize>>)| {
-            blocks
-                .iter()
-                .map(|choices| segment.problem.live(choices))
-                .collect()
+            blocks.iter().map(|choices| segment.problem.live(choices)).collect()
         };
         Usage {
             resident: globals + segments().map(resident).sum::<u64>(),
@@ -149,13 +138,7 @@ impl Chain {
     pub(crate) fn has_small_boundaries(&self) -> bool {
         self.segments.iter().all(|segment| {
             let domain = |&node: &usize| real_size(segment.problem.times[node].len());
-            segment
-                .entry
-                .iter()
-                .chain(&segment.exit)
-                .map(domain)
-                .product::<f64>()
-                <= MOST_PAIRS
+            segment.entry.iter().chain(&segment.exit).map(domain).product::<f64>() <= MOST_PAIRS
         })
     }
 
@@ -186,17 +169,8 @@ impl From<Problem> for Chain {
     /// A chain of one block.
     fn from(problem: Problem) -> Self {
         let (entry, exit, shared) = (Vec::new(), Vec::new(), Vec::new());
-        let segment = Segment {
-            problem,
-            entry,
-            exit,
-            shared,
-            count: 1,
-        };
-        Self {
-            globals: Vec::new(),
-            segments: vec![segment],
-        }
+        let segment = Segment { problem, entry, exit, shared, count: 1 };
+        Self { globals: Vec::new(), segments: vec![segment] }
     }
 }
 

@@ -59,20 +59,13 @@ pub fn solve(problem: &Problem) -> Result<Solution, SearchError> {
     }
     let choices = pruned.restore(&reduced.recover(&[]));
     let time = problem.time(&choices);
-    Ok(Solution {
-        choices,
-        time,
-        proof: Proof::Optimal,
-    })
+    Ok(Solution { choices, time, proof: Proof::Optimal })
 }
 
 /// The least cost for each assignment of the kept nodes.
 pub fn reduce<'a>(objective: &Objective<'a>, order: &Order) -> Result<Reduced<'a>, SearchError> {
     if order.entries > MOST_ENTRIES {
-        return Err(SearchError::TooWide {
-            entries: order.entries,
-            limit: MOST_ENTRIES,
-        });
+        return Err(SearchError::TooWide { entries: order.entries, limit: MOST_ENTRIES });
     }
     let domains: Vec<usize> = objective.costs.iter().map(Vec::len).collect();
     let mut pool: Vec<Option<Factor<'a>>> = factors(objective).into_iter().map(Some).collect();
@@ -85,10 +78,8 @@ pub fn reduce<'a>(objective: &Objective<'a>, order: &Order) -> Result<Reduced<'a
 
     let mut buckets = Vec::with_capacity(order.nodes.len());
     for &node in &order.nodes {
-        let factors: Vec<Factor<'a>> = std::mem::take(&mut touching[node])
-            .into_iter()
-            .filter_map(|at| pool[at].take())
-            .collect();
+        let factors: Vec<Factor<'a>> =
+            std::mem::take(&mut touching[node]).into_iter().filter_map(|at| pool[at].take()).collect();
         let message = factor::eliminate(node, &factors, &domains);
         for &neighbour in &message.scope {
             touching[neighbour].push(pool.len());
@@ -99,22 +90,13 @@ pub fn reduce<'a>(objective: &Objective<'a>, order: &Order) -> Result<Reduced<'a
 
     let rest: Vec<Factor<'a>> = pool.into_iter().flatten().collect();
     let table = factor::total(&order.kept, &rest, &domains);
-    Ok(Reduced {
-        table,
-        kept: order.kept.clone(),
-        buckets,
-        domains,
-    })
+    Ok(Reduced { table, kept: order.kept.clone(), buckets, domains })
 }
 
 impl<'a> Objective<'a> {
     /// The times of a problem.
     pub fn time(problem: &'a Problem) -> Self {
-        Self {
-            costs: Cow::Borrowed(&problem.times),
-            edges: &problem.edges,
-            tables: &problem.tables,
-        }
+        Self { costs: Cow::Borrowed(&problem.times), edges: &problem.edges, tables: &problem.tables }
     }
 }
 
@@ -164,10 +146,7 @@ fn factors<'a>(objective: &Objective<'a>) -> Vec<Factor<'a>> {
         .costs
         .iter()
         .enumerate()
-        .map(|(node, costs)| Factor {
-            scope: vec![node],
-            entries: Cow::Owned(costs.clone()),
-        });
+        .map(|(node, costs)| Factor { scope: vec![node], entries: Cow::Owned(costs.clone()) });
     let edges = objective.edges.iter().map(|edge| Factor {
         scope: vec![edge.from, edge.to],
         entries: Cow::Borrowed(objective.tables[edge.table].entries.as_slice()),

@@ -18,11 +18,7 @@ pub fn solve(problem: &Problem, capacity: u64) -> Result<Solution, SearchError> 
                 nearest = Some((peak, window));
             }
             if peak <= capacity && best.as_ref().is_none_or(|best| time < best.time) {
-                best = Some(Solution {
-                    choices: choices.clone(),
-                    time,
-                    proof: Proof::Optimal,
-                });
+                best = Some(Solution { choices: choices.clone(), time, proof: Proof::Optimal });
             }
         }
         if !advance(&mut choices, &domains) {
@@ -35,11 +31,7 @@ pub fn solve(problem: &Problem, capacity: u64) -> Result<Solution, SearchError> 
         (None, Some((least, window))) => {
             let place = Place { segment: 0, window };
             Err(match problem.windows.len() {
-                0 | 1 => SearchError::DoesNotFit {
-                    place,
-                    least,
-                    capacity,
-                },
+                0 | 1 => SearchError::DoesNotFit { place, least, capacity },
                 _ => SearchError::DoesNotFitTogether { least, capacity },
             })
         }

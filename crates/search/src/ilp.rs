@@ -15,8 +15,8 @@
 
 use good_lp::solvers::SolutionStatus;
 use good_lp::{
-    Expression, ProblemVariables, ResolutionError, Solution as _, SolverModel, Variable,
-    WithMipGap, constraint, variable,
+    Expression, ProblemVariables, ResolutionError, Solution as _, SolverModel, Variable, WithMipGap,
+    constraint, variable,
 };
 
 use crate::eliminate::prune;
@@ -40,12 +40,7 @@ type Choices = Vec<Vec<Option<Variable>>>;
 pub fn variables(problem: &Problem) -> usize {
     let nodes = problem.times.iter().map(Vec::len).sum::<usize>();
     let pairs = |table: usize| problem.tables[table].entries.len();
-    nodes
-        + problem
-            .edges
-            .iter()
-            .map(|edge| pairs(edge.table))
-            .sum::<usize>()
+    nodes + problem.edges.iter().map(|edge| pairs(edge.table)).sum::<usize>()
 }
 
 /// The assignment of least time whose memory fits, if the solver proves it.
@@ -57,11 +52,7 @@ pub fn solve(problem: &Problem, capacity: u64) -> Result<Solution, SearchError> 
         if small.peak(&choices) <= capacity {
             let choices = pruned.restore(&choices);
             let time = problem.time(&choices);
-            return Ok(Solution {
-                choices,
-                time,
-                proof: Proof::Optimal,
-            });
+            return Ok(Solution { choices, time, proof: Proof::Optimal });
         }
         if excluded.len() == MOST_EXCLUDED {
             let reason = format!("{MOST_EXCLUDED} assignments exceed the memory by rounding");
@@ -75,14 +66,7 @@ pub fn solve(problem: &Problem, capacity: u64) -> Result<Solution, SearchError> 
     };
     let least = bytes_above(peak * (1.0 - TOLERANCE), capacity);
     Err(match problem.windows.len() {
-        0 | 1 => SearchError::DoesNotFit {
-            place: Place {
-                segment: 0,
-                window: 0,
-            },
-            least,
-            capacity,
-        },
+        0 | 1 => SearchError::DoesNotFit { place: Place { segment: 0, window: 0 }, least, capacity },
         _ => SearchError::DoesNotFitTogether { least, capacity },
     })
 }
@@ -108,17 +92,12 @@ fn optimum(
     let y = edge_variables(problem, &mut variables);
     let peak = variables.add(variable().min(0.0));
     let (objective, limit) = match aim {
-        Aim::Time => (
-            total_time(problem, &x, &y),
-            real(capacity) / unit(capacity) + 0.0 * peak,
-        ),
+        Aim::Time => (total_time(problem, &x, &y), real(capacity) / unit(capacity) + 0.0 * peak),
         Aim::Peak => (1.0 * peak, 1.0 * peak),
     };
     let solver_error = |error: &dyn std::fmt::Display| SearchError::Solver(error.to_string());
     let model = variables.minimise(objective.clone()).using(solver);
-    let mut model = model
-        .with_mip_gap(0.0)
-        .map_err(|error| solver_error(&error))?;
+    let mut model = model.with_mip_gap(0.0).map_err(|error| solver_error(&error))?;
     one_choice(&x, &mut model);
     edge_agrees_with_ends(problem, &x, &y, &mut model);
     fits_in_memory(problem, &x, &limit, unit(capacity), &mut model);
@@ -130,8 +109,7 @@ fn optimum(
     match model.solve() {
         Ok(solution) if matches!(solution.status(), SolutionStatus::Optimal) => {
             let chosen = |own: &Vec<Option<Variable>>| {
-                own.iter()
-                    .position(|at| at.is_some_and(|at| solution.value(at) > 0.5))
+                own.iter().position(|at| at.is_some_and(|at| solution.value(at) > 0.5))
             };
             let choices: Option<Vec<usize>> = x.iter().map(chosen).collect();
             let choices = choices.ok_or_else(|| solver_error(&"a node has no choice"))?;
@@ -149,10 +127,7 @@ fn unit(capacity: u64) -> f64 {
 }
 
 /// A part of the capacity in whole bytes, and more than the capacity.
-#[expect(
-    clippy::cast_possible_truncation,
-    reason = "bytes of memory are far below 2^53"
-)]
+#[expect(clippy::cast_possible_truncation, reason = "bytes of memory are far below 2^53")]
 #[expect(clippy::cast_sign_loss, reason = "no part is negative")]
 fn bytes_above(part: f64, capacity: u64) -> u64 {
     ((part * unit(capacity)).ceil() as u64).max(capacity + 1)
@@ -160,39 +135,20 @@ fn bytes_above(part: f64, capacity: u64) -> u64 {
 
 fn choice_variables(problem: &Problem, variables: &mut ProblemVariables) -> Choices {
     let mut one = |&time: &f64| time.is_finite().then(|| variables.add(variable().binary()));
-    problem
-        .times
-        .iter()
-        .map(|times| times.iter().map(&mut one).collect())
-        .collect()
+    problem.times.iter().map(|times| times.iter().map(&mut one).collect()).collect()
 }
 
 fn edge_variables(problem: &Problem, variables: &mut ProblemVariables) -> Choices {
-    let mut one = |&time: &f64| {
-        time.is_finite()
-            .then(|| variables.add(variable().min(0.0).max(1.0)))
-    };
+    let mut one = |&time: &f64| time.is_finite().then(|| variables.add(variable().min(0.0).max(1.0)));
     let edges = problem.edges.iter();
-    edges
-        .map(|edge| {
-            problem.tables[edge.table]
-                .entries
-                .iter()
-                .map(&mut one)
-                .collect()
-        })
-        .collect()
+    edges.map(|edge| problem.tables[edge.table].entries.iter().map(&mut one).collect()).collect()
 }
 
 fn total_time(problem: &Problem, x: &Choices, y: &Choices) -> Expression {
-    let tables = problem
-        .edges
-        .iter()
-        .map(|edge| &problem.tables[edge.table].entries);
+    let tables = problem.edges.iter().map(|edge| &problem.tables[edge.table].entries);
     let times = problem.times.iter().chain(tables).flatten();
     let all = x.iter().chain(y).flatten().zip(times);
-    all.filter_map(|(variable, &time)| Some((*variable)? * time))
-        .sum()
+    all.filter_map(|(variable, &time)| Some((*variable)? * time)).sum()
 }
 
 fn one_choice(x: &Choices, model: &mut impl SolverModel) {
@@ -201,12 +157,7 @@ fn one_choice(x: &Choices, model: &mut impl SolverModel) {
     }
 }
 
-fn edge_agrees_with_ends(
-    problem: &Problem,
-    x: &Choices,
-    y: &Choices,
-    model: &mut impl SolverModel,
-) {
+fn edge_agrees_with_ends(problem: &Problem, x: &Choices, y: &Choices, model: &mut impl SolverModel) {
     for (edge, y) in problem.edges.iter().zip(y) {
         let columns = problem.tables[edge.table].columns;
         for (row, &chosen) in y.chunks(columns).zip(&x[edge.from]) {
@@ -228,11 +179,7 @@ fn fits_in_memory(
     model: &mut impl SolverModel,
 ) {
     let nothing = [Window::default()];
-    let windows = if problem.windows.is_empty() {
-        &nothing[..]
-    } else {
-        &problem.windows
-    };
+    let windows = if problem.windows.is_empty() { &nothing[..] } else { &problem.windows };
     for window in windows {
         let bytes = |held: &Held| {
             let pairs = x[held.node].iter().zip(&problem.bytes[held.bytes]);
@@ -241,9 +188,7 @@ fn fits_in_memory(
                 .sum::<Expression>()
         };
         let held: Expression = problem.resident.iter().chain(&window.held).map(bytes).sum();
-        model.add_constraint(constraint!(
-            held + real(window.constant) / unit <= limit.clone()
-        ));
+        model.add_constraint(constraint!(held + real(window.constant) / unit <= limit.clone()));
     }
 }
 

@@ -154,11 +154,7 @@ impl fmt::Display for SearchError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Contradiction => write!(out, "every assignment is forbidden"),
-            Self::DoesNotFit {
-                place: Place { segment, window },
-                least,
-                capacity,
-            } => write!(
+            Self::DoesNotFit { place: Place { segment, window }, least, capacity } => write!(
                 out,
                 "window {window} of segment {segment} takes at least {least} bytes, \
                  there are {capacity}: {} too few",
@@ -169,11 +165,7 @@ impl fmt::Display for SearchError {
                 "the peak is at least {least} bytes, there are {capacity}: {} too few",
                 least.saturating_sub(*capacity)
             ),
-            Self::NothingFound {
-                place: Place { segment, window },
-                found,
-                capacity,
-            } => write!(
+            Self::NothingFound { place: Place { segment, window }, found, capacity } => write!(
                 out,
                 "nothing found that fits, and not proven that nothing does: the nearest takes \
                  {found} bytes in window {window} of segment {segment}, there are {capacity}: \
@@ -181,16 +173,10 @@ impl fmt::Display for SearchError {
                 found.saturating_sub(*capacity)
             ),
             Self::GlobalsNotFound => {
-                write!(
-                    out,
-                    "no choice of the globals found that is allowed, nor a proof of none"
-                )
+                write!(out, "no choice of the globals found that is allowed, nor a proof of none")
             }
             Self::TooWide { entries, limit } => {
-                write!(
-                    out,
-                    "elimination needs a table of {entries} entries, the limit is {limit}"
-                )
+                write!(out, "elimination needs a table of {entries} entries, the limit is {limit}")
             }
             Self::Solver(reason) => write!(out, "the linear program was not solved: {reason}"),
         }
@@ -202,12 +188,7 @@ impl std::error::Error for SearchError {}
 impl Problem {
     /// The time of an assignment (seconds), infinite if it is forbidden.
     pub fn time(&self, choices: &[usize]) -> f64 {
-        let nodes: f64 = self
-            .times
-            .iter()
-            .zip(choices)
-            .map(|(times, &choice)| times[choice])
-            .sum();
+        let nodes: f64 = self.times.iter().zip(choices).map(|(times, &choice)| times[choice]).sum();
         let edges: f64 = self
             .edges
             .iter()
@@ -234,10 +215,7 @@ impl Problem {
     /// The memory that each window takes (bytes): what is resident and what is live there.
     pub fn memory(&self, choices: &[usize]) -> Vec<u64> {
         let resident = self.resident(choices);
-        self.live(choices)
-            .into_iter()
-            .map(|live| resident + live)
-            .collect()
+        self.live(choices).into_iter().map(|live| resident + live).collect()
     }
 
     /// The largest of [`Problem::memory`] (bytes).
@@ -251,9 +229,7 @@ impl Problem {
     }
 
     fn held(&self, held: &[Held], choices: &[usize]) -> u64 {
-        held.iter()
-            .map(|held| self.bytes[held.bytes][choices[held.node]])
-            .sum()
+        held.iter().map(|held| self.bytes[held.bytes][choices[held.node]]).sum()
     }
 }
 
@@ -270,10 +246,7 @@ impl Table {
 }
 
 /// A count of bytes or of entries as a real number, exact below 2⁵³.
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "bytes of memory are far below 2^53"
-)]
+#[expect(clippy::cast_precision_loss, reason = "bytes of memory are far below 2^53")]
 pub(crate) fn real(count: u64) -> f64 {
     count as f64
 }

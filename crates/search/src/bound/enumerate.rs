@@ -33,22 +33,13 @@ pub(super) fn close(search: &mut Search<'_>) -> Result<(), SearchError> {
     let resident = search.multipliers.iter().sum::<f64>() / capacity;
     let live = flat_prices(search);
     let costs = priced_costs(small, Goal::Time, resident, &live);
-    let objective = Objective {
-        costs: Cow::Owned(costs),
-        edges: &small.edges,
-        tables: &small.tables,
-    };
+    let objective = Objective { costs: Cow::Owned(costs), edges: &small.edges, tables: &small.tables };
     let order = order(small, &[]);
     let reduced = match reduce(&objective, &order) {
         Err(SearchError::TooWide { .. }) => return Ok(()),
         reduced => reduced?,
     };
-    let constant: f64 = small
-        .windows
-        .iter()
-        .zip(&live)
-        .map(|(at, price)| price * real(at.constant))
-        .sum();
+    let constant: f64 = small.windows.iter().zip(&live).map(|(at, price)| price * real(at.constant)).sum();
     let root = reduced.table[0] + constant - resident * real(search.capacity);
 
     let mut walk = Walk::new(&pruned, &reduced, search.capacity);
@@ -62,10 +53,7 @@ pub(super) fn close(search: &mut Search<'_>) -> Result<(), SearchError> {
             }
             None if ended => {
                 let capacity = search.capacity;
-                Err(SearchError::DoesNotFitTogether {
-                    least: capacity + 1,
-                    capacity,
-                })
+                Err(SearchError::DoesNotFitTogether { least: capacity + 1, capacity })
             }
             None => Ok(()),
         };
@@ -201,8 +189,6 @@ impl<'a> Walk<'a> {
     }
 
     fn fits(&self) -> bool {
-        self.live
-            .iter()
-            .all(|live| self.resident + live <= self.capacity)
+        self.live.iter().all(|live| self.resident + live <= self.capacity)
     }
 }

@@ -35,11 +35,7 @@ pub(super) fn find(search: &mut Search<'_>) -> Result<(), SearchError> {
         let minimum = search.minimise(Goal::Memory, &weights)?;
         if minimum.bound > 0.0 {
             let (least, capacity) = (least_bytes(search, minimum.bound), search.capacity);
-            return Err(SearchError::DoesNotFit {
-                place: search.rows[row],
-                least,
-                capacity,
-            });
+            return Err(SearchError::DoesNotFit { place: search.rows[row], least, capacity });
         }
         if let Some(choices) = &minimum.choices {
             search.offer(choices);
@@ -71,10 +67,7 @@ pub(super) fn find(search: &mut Search<'_>) -> Result<(), SearchError> {
 }
 
 /// The bytes that a positive bound, in parts of the capacity, proves.
-#[expect(
-    clippy::cast_possible_truncation,
-    reason = "bytes of memory are far below 2^53"
-)]
+#[expect(clippy::cast_possible_truncation, reason = "bytes of memory are far below 2^53")]
 #[expect(clippy::cast_sign_loss, reason = "the bound is positive")]
 fn least_bytes(search: &Search<'_>, bound: f64) -> u64 {
     let beyond = (bound * real(search.capacity.max(1))).ceil();

@@ -40,10 +40,7 @@ pub(super) fn ascend(search: &mut Search<'_>, free: Minimum) -> Result<(), Searc
         if search.gap() <= GAP || step < LEAST_STEP || length <= 0.0 {
             break;
         }
-        let target = search
-            .best
-            .as_ref()
-            .map_or(at.0.abs() * GUESS, |(_, time)| *time);
+        let target = search.best.as_ref().map_or(at.0.abs() * GUESS, |(_, time)| *time);
         let size = step * (target - at.0).max(0.0) / length;
         for (multiplier, way) in multipliers.iter_mut().zip(&direction) {
             *multiplier = (*multiplier + size * way).max(0.0);

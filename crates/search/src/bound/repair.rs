@@ -44,9 +44,8 @@ pub(super) fn repair(problem: &Problem, capacity: u64, choices: Vec<usize>) -> O
         if state.excess() == 0 {
             break;
         }
-        let mut moves: Vec<Move> = (0..problem.times.len())
-            .filter_map(|node| state.cheapest_relief(node))
-            .collect();
+        let mut moves: Vec<Move> =
+            (0..problem.times.len()).filter_map(|node| state.cheapest_relief(node)).collect();
         moves.sort_by(|a, b| a.price.total_cmp(&b.price).then(a.node.cmp(&b.node)));
         let mut moved = false;
         for at in moves {
@@ -99,16 +98,7 @@ impl<'a> State<'a> {
         }
         let resident = problem.resident(&choices);
         let live = problem.live(&choices);
-        Self {
-            problem,
-            capacity,
-            choices,
-            edges,
-            resident_of,
-            live_of,
-            resident,
-            live,
-        }
+        Self { problem, capacity, choices, edges, resident_of, live_of, resident, live }
     }
 
     /// The bytes beyond the capacity, summed over the windows.
@@ -147,22 +137,14 @@ impl<'a> State<'a> {
     }
 
     fn kept(&self, node: usize, choice: usize) -> u64 {
-        self.resident_of[node]
-            .iter()
-            .map(|&bytes| self.problem.bytes[bytes][choice])
-            .sum()
+        self.resident_of[node].iter().map(|&bytes| self.problem.bytes[bytes][choice]).sum()
     }
 
     /// What a move costs for each byte of the violated windows, if it frees any.
     fn price(&self, node: usize, choice: usize) -> Option<f64> {
         let violated = |live: u64| self.resident + live > self.capacity;
         let windows = self.live.iter().filter(|&&live| violated(live)).count();
-        self.price_in(
-            node,
-            choice,
-            u64::try_from(windows).ok()?,
-            self.time(node, self.choices[node]),
-        )
+        self.price_in(node, choice, u64::try_from(windows).ok()?, self.time(node, self.choices[node]))
     }
 
     fn price_in(&self, node: usize, choice: usize, windows: u64, time: f64) -> Option<f64> {
@@ -170,17 +152,11 @@ impl<'a> State<'a> {
         let weighed = |choice: usize| {
             let live = self.live_of[node].iter().map(|&(window, bytes)| {
                 let violated = self.resident + self.live[window] > self.capacity;
-                if violated {
-                    self.problem.bytes[bytes][choice]
-                } else {
-                    0
-                }
+                if violated { self.problem.bytes[bytes][choice] } else { 0 }
             });
             self.kept(node, choice) * windows + live.sum::<u64>()
         };
-        let relief = weighed(old)
-            .checked_sub(weighed(choice))
-            .filter(|&relief| relief > 0)?;
+        let relief = weighed(old).checked_sub(weighed(choice)).filter(|&relief| relief > 0)?;
         let price = (self.time(node, choice) - time) / real(relief);
         (price < f64::INFINITY).then_some(price)
     }
@@ -195,11 +171,7 @@ impl<'a> State<'a> {
         let time = self.time(node, self.choices[node]);
         let moves = (0..self.problem.times[node].len()).filter_map(|choice| {
             let price = self.price_in(node, choice, windows, time)?;
-            Some(Move {
-                node,
-                choice,
-                price,
-            })
+            Some(Move { node, choice, price })
         });
         moves.min_by(|a, b| a.price.total_cmp(&b.price))
     }

@@ -31,10 +31,7 @@ fn hold(ours: Answer, problem: &Problem, capacity: u64, tally: &mut Tally, name:
             match least(&refusal) {
                 Some(least_found) => {
                     let truth = least(&truth.unwrap_err()).unwrap();
-                    assert!(
-                        capacity < least_found && least_found <= truth,
-                        "{name}: {refusal}"
-                    );
+                    assert!(capacity < least_found && least_found <= truth, "{name}: {refusal}");
                     tally.refused += 1;
                 }
                 None if refusal == SearchError::Contradiction => assert_eq!(truth, Err(refusal)),
@@ -65,29 +62,17 @@ fn hold(ours: Answer, problem: &Problem, capacity: u64, tally: &mut Tally, name:
 /// What a refusal that is a proof says is needed.
 fn least(refusal: &SearchError) -> Option<u64> {
     match refusal {
-        SearchError::DoesNotFit { least, .. } | SearchError::DoesNotFitTogether { least, .. } => {
-            Some(*least)
-        }
+        SearchError::DoesNotFit { least, .. } | SearchError::DoesNotFitTogether { least, .. } => Some(*least),
         _ => None,
     }
 }
 
 /// Capacities from just below to well above what any assignment of a problem takes.
 fn capacities(problem: &Problem) -> Vec<u64> {
-    let needed = exhaustive::solve(problem, 0)
-        .err()
-        .and_then(|refusal| least(&refusal));
+    let needed = exhaustive::solve(problem, 0).err().and_then(|refusal| least(&refusal));
     let least = needed.unwrap_or(0);
     let below = least.saturating_sub(1);
-    vec![
-        below,
-        least,
-        least + 5,
-        least + 15,
-        least + 30,
-        2 * least + 10,
-        1 << 40,
-    ]
+    vec![below, least, least + 5, least + 15, least + 30, 2 * least + 10, 1 << 40]
 }
 
 #[test]
@@ -99,19 +84,10 @@ fn answers_are_optimal_on_small_problems_and_refusals_right() {
         let problem = random(&mut dice, &domains, 6);
         for capacity in capacities(&problem) {
             let ours = solve(&problem, capacity).map(|at| (at.choices, at.time, at.proof));
-            hold(
-                ours,
-                &problem,
-                capacity,
-                &mut tally,
-                &format!("seed {seed} of {capacity} bytes"),
-            );
+            hold(ours, &problem, capacity, &mut tally, &format!("seed {seed} of {capacity} bytes"));
         }
     }
-    assert!(
-        tally.optimal > 500 && tally.priced > 300 && tally.refused > 100,
-        "{tally:?}"
-    );
+    assert!(tally.optimal > 500 && tally.priced > 300 && tally.refused > 100, "{tally:?}");
     assert_eq!((tally.gap, tally.unproven), (0, 0));
 }
 
@@ -132,10 +108,7 @@ fn chains_are_optimal_when_small_and_refusals_right() {
             hold(ours, &flat.problem, capacity, &mut tally, &name);
         }
     }
-    assert!(
-        tally.optimal > 500 && tally.priced > 100 && tally.refused > 100,
-        "{tally:?}"
-    );
+    assert!(tally.optimal > 500 && tally.priced > 100 && tally.refused > 100, "{tally:?}");
     assert_eq!((tally.gap, tally.unproven), (0, 0));
 }
 
@@ -164,20 +137,14 @@ fn tally(stage: Stage) -> Tally {
 #[test]
 fn multipliers_alone_give_bounds_that_hold() {
     let tally = tally(|search| search.answer());
-    assert!(
-        tally.optimal > 800 && tally.priced > 500 && tally.gap > 300,
-        "{tally:?}"
-    );
+    assert!(tally.optimal > 800 && tally.priced > 500 && tally.gap > 300, "{tally:?}");
     assert!(tally.refused > 200 && tally.unproven < 40, "{tally:?}");
 }
 
 #[test]
 fn enumeration_closes_small_gaps() {
     let tally = tally(|search| search.tightened()?.answer());
-    assert!(
-        tally.optimal > 1500 && tally.priced > 500 && tally.refused > 200,
-        "{tally:?}"
-    );
+    assert!(tally.optimal > 1500 && tally.priced > 500 && tally.refused > 200, "{tally:?}");
     assert_eq!((tally.gap, tally.unproven), (0, 0));
 }
 
@@ -187,32 +154,18 @@ fn large(seed: u64, nodes: usize, domain: usize) -> Problem {
     let mut problem = Problem::default();
     for _ in 0..4 {
         let entries = (0..domain * domain).map(|_| dice.time(30)).collect();
-        problem.tables.push(Table {
-            columns: domain,
-            entries,
-        });
+        problem.tables.push(Table { columns: domain, entries });
     }
     for node in 0..nodes {
-        problem
-            .times
-            .push((0..domain).map(|_| dice.time(50)).collect());
-        problem
-            .bytes
-            .push((0..domain).map(|_| dice.below(1000)).collect());
+        problem.times.push((0..domain).map(|_| dice.time(50)).collect());
+        problem.bytes.push((0..domain).map(|_| dice.below(1000)).collect());
         problem.resident.push(Held { node, bytes: node });
         let near = node.saturating_sub(3)..node;
         let held = near.map(|node| Held { node, bytes: node }).collect();
-        problem.windows.push(Window {
-            constant: dice.below(100),
-            held,
-        });
+        problem.windows.push(Window { constant: dice.below(100), held });
         for (distance, table) in [(1, node % 2), (4, 2 + node % 2)] {
             if let Some(from) = node.checked_sub(distance) {
-                problem.edges.push(Edge {
-                    from,
-                    to: node,
-                    table,
-                });
+                problem.edges.push(Edge { from, to: node, table });
             }
         }
     }
@@ -226,10 +179,7 @@ fn large_problems_have_small_gaps_and_answers_that_do_not_depend_on_threads() {
     assert_eq!(free.proof, Proof::Optimal);
     let capacity = problem.peak(&free.choices) * 2 / 3;
     let on = |threads: usize| {
-        let pool = rayon::ThreadPoolBuilder::new()
-            .num_threads(threads)
-            .build()
-            .unwrap();
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
         pool.install(|| solve(&problem, capacity).unwrap())
     };
     let found = on(1);
@@ -243,24 +193,12 @@ fn large_problems_have_small_gaps_and_answers_that_do_not_depend_on_threads() {
 #[test]
 fn long_chains_have_small_gaps_and_answers_that_do_not_depend_on_threads() {
     let problem = large(2, 16, 6);
-    let segment = Segment {
-        problem,
-        entry: vec![0],
-        exit: vec![15],
-        shared: Vec::new(),
-        count: 40,
-    };
-    let chain = Chain {
-        globals: Vec::new(),
-        segments: vec![segment],
-    };
+    let segment = Segment { problem, entry: vec![0], exit: vec![15], shared: Vec::new(), count: 40 };
+    let chain = Chain { globals: Vec::new(), segments: vec![segment] };
     let free = solve_chain(&chain, u64::MAX >> 12).unwrap();
     let capacity = chain.usage(&free.choices).peak() * 2 / 3;
     let on = |threads: usize| {
-        let pool = rayon::ThreadPoolBuilder::new()
-            .num_threads(threads)
-            .build()
-            .unwrap();
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
         pool.install(|| solve_chain(&chain, capacity).unwrap())
     };
     let found = on(1);
@@ -283,11 +221,7 @@ fn periodic_choices_cost_what_the_folded_chain_says() {
         let whole = periodic::unfold(&chain, &choices);
         let (ours, truth) = (folded.time(&choices), chain.time(&whole));
         assert!(close(ours, truth), "seed {seed}: {ours} {truth}");
-        assert_eq!(
-            folded.usage(&choices).peak(),
-            chain.usage(&whole).peak(),
-            "seed {seed}"
-        );
+        assert_eq!(folded.usage(&choices).peak(), chain.usage(&whole).peak(), "seed {seed}");
         repeated += usize::from(truth < f64::INFINITY && folded != chain);
     }
     assert!(repeated > 10, "{repeated}");
@@ -300,12 +234,7 @@ fn an_exchange_takes_what_neither_move_can_do_alone() {
     let held = |node| Held { node, bytes: 0 };
     let times = vec![vec![1.0, 2.0], vec![1.0, 5.0]];
     let resident = vec![held(0), held(1)];
-    let problem = Problem {
-        times,
-        bytes,
-        resident,
-        ..Problem::default()
-    };
+    let problem = Problem { times, bytes, resident, ..Problem::default() };
     assert_eq!(exchange::exchange(&problem, 10, vec![0, 1]), vec![1, 0]);
     assert_eq!(exchange::exchange(&problem, 9, vec![1, 1]), vec![1, 1]);
 }
@@ -313,23 +242,50 @@ fn an_exchange_takes_what_neither_move_can_do_alone() {
 #[test]
 fn windows_that_hold_less_than_another_have_no_row() {
     let held = |node| Held { node, bytes: 0 };
-    let window = |constant, nodes: &[usize]| Window {
-        constant,
-        held: nodes.iter().map(|&node| held(node)).collect(),
-    };
-    let windows = vec![
-        window(1, &[0]),
-        window(1, &[0, 1]),
-        window(2, &[1]),
-        window(1, &[1, 0]),
-        window(0, &[]),
-    ];
-    let problem = Problem {
-        times: vec![vec![0.0]; 2],
-        bytes: vec![vec![1]],
-        windows,
-        ..Problem::default()
-    };
+    let window =
+        |constant, nodes: &[usize]| Window { constant, held: nodes.iter().map(|&node| held(node)).collect() };
+    let windows =
+        vec![window(1, &[0]), window(1, &[0, 1]), window(2, &[1]), window(1, &[1, 0]), window(0, &[])];
+    let problem = Problem { times: vec![vec![0.0]; 2], bytes: vec![vec![1]], windows, ..Problem::default() };
     let rows: Vec<usize> = rows(&problem.into()).iter().map(|row| row.window).collect();
     assert_eq!(rows, vec![1, 2]);
+}
+
+#[test]
+fn an_exchange_keeps_what_fits_and_never_takes_more_time() {
+    let mut better = 0;
+    for seed in 0..300 {
+        let mut dice = Dice(seed);
+        let domains = small_domains(&mut dice);
+        let problem = random(&mut dice, &domains, 20);
+        let before = dice.choices(&domains);
+        let (time, capacity) = (problem.time(&before), problem.peak(&before));
+        if time < f64::INFINITY {
+            let after = exchange::exchange(&problem, capacity, before);
+            assert!(problem.peak(&after) <= capacity, "seed {seed}");
+            assert!(problem.time(&after) <= time + 1e-9, "seed {seed}");
+            better += usize::from(problem.time(&after) < time);
+        }
+    }
+    assert!(better > 50, "{better}");
+}
+
+#[test]
+fn the_optimum_is_found_among_many_that_are_nearly_as_good() {
+    for seed in 0..60 {
+        let mut dice = Dice(seed);
+        let mut problem = Problem::default();
+        for node in 0..8 {
+            let bytes: Vec<u64> = (0..3).map(|_| 1000 + dice.below(1000)).collect();
+            let time = |bytes: &u64| 100.0 - real(*bytes) / 100.0 + real(dice.below(100)) / 100.0;
+            problem.times.push(bytes.iter().map(time).collect());
+            problem.bytes.push(bytes);
+            problem.resident.push(Held { node, bytes: node });
+        }
+        let capacity = 11_000 + 100 * dice.below(15);
+        let chain = Chain::from(problem.clone());
+        let flat = chain.flat();
+        let ours = ascended(&chain, &flat, capacity).and_then(|at| at.tightened()?.answer());
+        hold(ours, &problem, capacity, &mut Tally::default(), &format!("seed {seed}"));
+    }
 }

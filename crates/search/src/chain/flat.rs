@@ -24,19 +24,14 @@ impl Chain {
         };
         for (node, global) in self.globals.iter().enumerate() {
             flat.problem.times.push(global.times.clone());
-            flat.problem.resident.push(Held {
-                node,
-                bytes: flat.problem.bytes.len(),
-            });
+            flat.problem.resident.push(Held { node, bytes: flat.problem.bytes.len() });
             flat.problem.bytes.push(global.resident.clone());
         }
         let mut exit: Vec<usize> = Vec::new();
         for segment in &self.segments {
             let tables = flat.problem.tables.len();
             let bytes = flat.problem.bytes.len();
-            flat.problem
-                .tables
-                .extend_from_slice(&segment.problem.tables);
+            flat.problem.tables.extend_from_slice(&segment.problem.tables);
             flat.problem.bytes.extend_from_slice(&segment.problem.bytes);
             let mut blocks = Vec::with_capacity(segment.count);
             for _ in 0..segment.count {
@@ -57,11 +52,7 @@ impl Flat {
         let all = |nodes: &Vec<usize>| nodes.iter().map(|&node| choices[node]).collect();
         ChainChoices {
             globals: all(&self.globals),
-            blocks: self
-                .nodes
-                .iter()
-                .map(|blocks| blocks.iter().map(all).collect())
-                .collect(),
+            blocks: self.nodes.iter().map(|blocks| blocks.iter().map(all).collect()).collect(),
         }
     }
 
@@ -69,12 +60,7 @@ impl Flat {
     pub fn fold(&self, chain: &ChainChoices) -> Vec<usize> {
         let mut choices = vec![0; self.problem.times.len()];
         let nodes = self.nodes.iter().flatten().flatten().chain(&self.globals);
-        let chosen = chain
-            .blocks
-            .iter()
-            .flatten()
-            .flatten()
-            .chain(&chain.globals);
+        let chosen = chain.blocks.iter().flatten().flatten().chain(&chain.globals);
         for (&node, &choice) in nodes.zip(chosen) {
             choices[node] = choice;
         }
@@ -94,15 +80,10 @@ impl Problem {
             numbers[node] = Some(exit);
         }
         let mut add = |node: usize| {
-            self.times
-                .push(vec![0.0; segment.problem.times[node].len()]);
+            self.times.push(vec![0.0; segment.problem.times[node].len()]);
             self.times.len() - 1
         };
-        numbers
-            .into_iter()
-            .enumerate()
-            .map(|(node, number)| number.unwrap_or_else(|| add(node)))
-            .collect()
+        numbers.into_iter().enumerate().map(|(node, number)| number.unwrap_or_else(|| add(node))).collect()
     }
 
     /// Adds what a block costs, its tables and bytes being there from the given indices on.
@@ -115,28 +96,18 @@ impl Problem {
         for edge in &block.edges {
             let (from, to) = (nodes[edge.from], nodes[edge.to]);
             if from != to {
-                self.edges.push(Edge {
-                    from,
-                    to,
-                    table: tables + edge.table,
-                });
+                self.edges.push(Edge { from, to, table: tables + edge.table });
                 continue;
             }
             for (choice, sum) in self.times[from].iter_mut().enumerate() {
                 *sum += block.tables[edge.table].at(choice, choice);
             }
         }
-        let held = |held: &Held| Held {
-            node: nodes[held.node],
-            bytes: bytes + held.bytes,
-        };
+        let held = |held: &Held| Held { node: nodes[held.node], bytes: bytes + held.bytes };
         self.resident.extend(block.resident.iter().map(held));
         for window in &block.windows {
             let all = window.held.iter().map(held).collect();
-            self.windows.push(Window {
-                constant: window.constant,
-                held: all,
-            });
+            self.windows.push(Window { constant: window.constant, held: all });
         }
     }
 }

@@ -48,11 +48,7 @@ impl Powers {
             }
             squares.push(product(&squares[digit], &squares[digit], size));
         }
-        Self {
-            size,
-            squares,
-            sums,
-        }
+        Self { size, squares, sums }
     }
 
     /// The least cost of all steps, for each first and last state.
@@ -91,10 +87,6 @@ impl Powers {
 
     fn middle(&self, left: &[f64], right: &[f64], first: usize, last: usize) -> usize {
         let row = &left[first * self.size..][..self.size];
-        first_least(
-            row.iter()
-                .enumerate()
-                .map(|(at, cost)| cost + right[at * self.size + last]),
-        )
+        first_least(row.iter().enumerate().map(|(at, cost)| cost + right[at * self.size + last]))
     }
 }

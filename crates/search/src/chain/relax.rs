@@ -66,21 +66,13 @@ impl Goal {
 impl<'a> Relaxation<'a> {
     /// Prepares a chain.
     pub(crate) fn new(chain: &'a Chain) -> Self {
-        let all = chain
-            .globals
-            .iter()
-            .map(|global| real_size(global.times.len()));
+        let all = chain.globals.iter().map(|global| real_size(global.times.len()));
         if all.product::<f64>() <= MOST_GLOBALS {
             let segments = prepared(chain, Globals::Enumerated);
-            let small = |ready: &Ready<'_>| {
-                ready.pairs() <= MOST_PAIRS && ready.order.entries <= MOST_ENTRIES
-            };
+            let small =
+                |ready: &Ready<'_>| ready.pairs() <= MOST_PAIRS && ready.order.entries <= MOST_ENTRIES;
             if segments.iter().all(small) {
-                return Self {
-                    chain,
-                    segments,
-                    globals: Globals::Enumerated,
-                };
+                return Self { chain, segments, globals: Globals::Enumerated };
             }
         }
         Self::descended(chain)
@@ -89,11 +81,7 @@ impl<'a> Relaxation<'a> {
     /// Prepares a chain whose globals have too many choices.
     pub(crate) fn descended(chain: &'a Chain) -> Self {
         let segments = prepared(chain, Globals::Descended);
-        Self {
-            chain,
-            segments,
-            globals: Globals::Descended,
-        }
+        Self { chain, segments, globals: Globals::Descended }
     }
 
     /// The choices of least cost.
@@ -104,9 +92,7 @@ impl<'a> Relaxation<'a> {
             .iter()
             .map(|global| {
                 let costs = global.times.iter().zip(&global.resident);
-                costs
-                    .map(|(&time, &bytes)| goal.of(time) + prices.resident * real(bytes))
-                    .collect()
+                costs.map(|(&time, &bytes)| goal.of(time) + prices.resident * real(bytes)).collect()
             })
             .collect();
         match self.globals {
@@ -115,28 +101,16 @@ impl<'a> Relaxation<'a> {
         }
     }
 
-    fn enumerate(
-        &self,
-        goal: Goal,
-        prices: &Prices,
-        once: &[Vec<f64>],
-    ) -> Result<Relaxed, SearchError> {
+    fn enumerate(&self, goal: Goal, prices: &Prices, once: &[Vec<f64>]) -> Result<Relaxed, SearchError> {
         let priced = self.priced(goal, prices, None)?;
         let domains: Vec<usize> = once.iter().map(Vec::len).collect();
         let mut best = (f64::INFINITY, vec![0; domains.len()]);
         let mut globals = vec![0; domains.len()];
         loop {
-            let paid: f64 = once
-                .iter()
-                .zip(&globals)
-                .map(|(costs, &choice)| costs[choice])
-                .sum();
+            let paid: f64 = once.iter().zip(&globals).map(|(costs, &choice)| costs[choice]).sum();
             if paid < f64::INFINITY {
                 let ends = self.sweep(&priced, &globals);
-                let cost = ends[ends.len() - 1]
-                    .iter()
-                    .fold(f64::INFINITY, |a, &b| a.min(b))
-                    + paid;
+                let cost = ends[ends.len() - 1].iter().fold(f64::INFINITY, |a, &b| a.min(b)) + paid;
                 if cost < best.0 {
                     best = (cost, globals.clone());
                 }
@@ -151,41 +125,26 @@ impl<'a> Relaxation<'a> {
     }
 
     /// Chooses globals one after another, from those that the first block to use each would choose.
-    fn descend(
-        &self,
-        goal: Goal,
-        prices: &Prices,
-        once: &[Vec<f64>],
-    ) -> Result<Relaxed, SearchError> {
+    fn descend(&self, goal: Goal, prices: &Prices, once: &[Vec<f64>]) -> Result<Relaxed, SearchError> {
         let free = self.priced(goal, prices, None)?;
         let cost = |priced: &[Priced<'_>]| {
             let ends = self.sweep(priced, &[]);
-            ends[ends.len() - 1]
-                .iter()
-                .fold(f64::INFINITY, |a, &b| a.min(b))
+            ends[ends.len() - 1].iter().fold(f64::INFINITY, |a, &b| a.min(b))
         };
         let cheapest = |costs: &Vec<f64>| costs.iter().fold(f64::INFINITY, |a, &b| a.min(b));
         let bound = cost(&free) + once.iter().map(cheapest).sum::<f64>();
         if bound.is_infinite() {
-            return Ok(Relaxed {
-                choices: None,
-                bound,
-            });
+            return Ok(Relaxed { choices: None, bound });
         }
 
         let wishes = self.recover(&free, Vec::new());
         let mut globals: Vec<usize> = (0..once.len())
             .map(|global| {
-                self.wish(global, &wishes)
-                    .unwrap_or_else(|| first_least(once[global].iter().copied()))
+                self.wish(global, &wishes).unwrap_or_else(|| first_least(once[global].iter().copied()))
             })
             .collect();
         let fixed_cost = |globals: &[usize]| -> Result<f64, SearchError> {
-            let paid: f64 = once
-                .iter()
-                .zip(globals)
-                .map(|(costs, &choice)| costs[choice])
-                .sum();
+            let paid: f64 = once.iter().zip(globals).map(|(costs, &choice)| costs[choice]).sum();
             Ok(paid + cost(&self.priced(goal, prices, Some(globals))?))
         };
         let mut best = fixed_cost(&globals)?;
@@ -193,41 +152,25 @@ impl<'a> Relaxation<'a> {
             for choice in 0..once[global].len() {
                 let mut other = globals.clone();
                 other[global] = choice;
-                let cost = if other == globals {
-                    best
-                } else {
-                    fixed_cost(&other)?
-                };
+                let cost = if other == globals { best } else { fixed_cost(&other)? };
                 if cost < best {
                     (best, globals) = (cost, other);
                 }
             }
         }
         if best.is_infinite() {
-            return Ok(Relaxed {
-                choices: None,
-                bound,
-            });
+            return Ok(Relaxed { choices: None, bound });
         }
         let priced = self.priced(goal, prices, Some(&globals))?;
-        let choices = ChainChoices {
-            globals,
-            ..self.recover(&priced, Vec::new())
-        };
-        Ok(Relaxed {
-            choices: Some(choices),
-            bound,
-        })
+        let choices = ChainChoices { globals, ..self.recover(&priced, Vec::new()) };
+        Ok(Relaxed { choices: Some(choices), bound })
     }
 
     /// What the first block that uses a global chose for it.
     fn wish(&self, global: usize, wishes: &ChainChoices) -> Option<usize> {
         let segments = self.chain.segments.iter().zip(&wishes.blocks);
         let uses = segments.flat_map(|(segment, blocks)| {
-            let shared = segment
-                .shared
-                .iter()
-                .filter(move |shared| shared.global == global);
+            let shared = segment.shared.iter().filter(move |shared| shared.global == global);
             shared.map(|shared: &Shared| blocks[0][shared.node])
         });
         uses.into_iter().next()
@@ -241,9 +184,7 @@ impl<'a> Relaxation<'a> {
         fixed: Option<&[usize]>,
     ) -> Result<Vec<Priced<'_>>, SearchError> {
         let segments = self.segments.iter().zip(&prices.live);
-        segments
-            .map(|(ready, live)| ready.priced(goal, prices.resident, live, fixed))
-            .collect()
+        segments.map(|(ready, live)| ready.priced(goal, prices.resident, live, fixed)).collect()
     }
 
     /// For each boundary between segments, the least cost of all before, by state.
@@ -264,9 +205,8 @@ impl<'a> Relaxation<'a> {
             let row = ready.row(&globals);
             let powers = &priced.powers[row];
             let costs = before.iter().enumerate();
-            let first = first_least(
-                costs.map(|(first, cost)| cost + powers.table()[first * ready.exits + last]),
-            );
+            let first =
+                first_least(costs.map(|(first, cost)| cost + powers.table()[first * ready.exits + last]));
             blocks.push(ready.recover(priced, row, &powers.path(first, last)));
             last = first;
         }
@@ -276,9 +216,5 @@ impl<'a> Relaxation<'a> {
 }
 
 fn prepared(chain: &Chain, globals: Globals) -> Vec<Ready<'_>> {
-    chain
-        .segments
-        .iter()
-        .map(|segment| Ready::new(chain, segment, globals))
-        .collect()
+    chain.segments.iter().map(|segment| Ready::new(chain, segment, globals)).collect()
 }

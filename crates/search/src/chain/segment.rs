@@ -69,28 +69,17 @@ impl<'a> Ready<'a> {
         kept.sort_unstable();
         kept.dedup();
 
-        let agreed: Vec<usize> = segment
-            .shared
-            .iter()
-            .map(|shared| shared.node)
-            .chain(boundary())
-            .collect();
+        let agreed: Vec<usize> = segment.shared.iter().map(|shared| shared.node).chain(boundary()).collect();
         let pruned = prune(&segment.problem, &agreed);
         let allowed = |table: &Table| Table {
             columns: table.columns,
-            entries: table
-                .entries
-                .iter()
-                .map(|&time| Goal::Memory.of(time))
-                .collect(),
+            entries: table.entries.iter().map(|&time| Goal::Memory.of(time)).collect(),
         };
         let place = |node: usize| kept.iter().take_while(|&&at| at < node).count();
         let domain = |node: usize| segment.problem.times[node].len();
         let size = |nodes: &[usize]| nodes.iter().map(|&node| domain(node)).product();
-        let global_domains: Vec<usize> = globals
-            .iter()
-            .map(|&global| chain.globals[global].times.len())
-            .collect();
+        let global_domains: Vec<usize> =
+            globals.iter().map(|&global| chain.globals[global].times.len()).collect();
         Self {
             order: order(&pruned.problem, &kept),
             entries: size(&segment.entry),
@@ -98,26 +87,16 @@ impl<'a> Ready<'a> {
             segment,
             zeros: pruned.problem.tables.iter().map(allowed).collect(),
             pruned,
-            domains: global_domains
-                .iter()
-                .copied()
-                .chain(boundary().map(domain))
-                .collect(),
+            domains: global_domains.iter().copied().chain(boundary().map(domain)).collect(),
             global_domains,
             globals,
-            ties: slots
-                .into_iter()
-                .map(|(slot, node)| (slot, place(node)))
-                .collect(),
+            ties: slots.into_iter().map(|(slot, node)| (slot, place(node))).collect(),
         }
     }
 
     /// The entries of the table over globals, entry and exit.
     pub(crate) fn pairs(&self) -> f64 {
-        self.domains
-            .iter()
-            .map(|&domain| real_size(domain))
-            .product()
+        self.domains.iter().map(|&domain| real_size(domain)).product()
     }
 
     /// The index of a choice of all globals of the chain among the tables of [`Priced::powers`].
@@ -149,23 +128,13 @@ impl<'a> Ready<'a> {
             Goal::Time => &problem.tables,
             Goal::Memory => &self.zeros,
         };
-        let objective = Objective {
-            costs: Cow::Owned(costs),
-            edges: &problem.edges,
-            tables,
-        };
+        let objective = Objective { costs: Cow::Owned(costs), edges: &problem.edges, tables };
         let reduced = reduce(&objective, &self.order)?;
 
         // What is live whatever is chosen is paid by every block.
         let windows = problem.windows.iter().zip(live);
-        let constant: f64 = windows
-            .map(|(window, price)| price * real(window.constant))
-            .sum();
-        let table: Vec<f64> = self
-            .table(&reduced)
-            .into_iter()
-            .map(|cost| cost + constant)
-            .collect();
+        let constant: f64 = windows.map(|(window, price)| price * real(window.constant)).sum();
+        let table: Vec<f64> = self.table(&reduced).into_iter().map(|cost| cost + constant).collect();
         let powers = table
             .par_chunks(self.entries * self.exits)
             .map(|table| Powers::new(table.to_vec(), self.exits, self.segment.count))
@@ -174,12 +143,7 @@ impl<'a> Ready<'a> {
     }
 
     /// The choices of every block, given the states at the boundaries.
-    pub(crate) fn recover(
-        &self,
-        priced: &Priced<'_>,
-        row: usize,
-        states: &[usize],
-    ) -> Vec<Vec<usize>> {
+    pub(crate) fn recover(&self, priced: &Priced<'_>, row: usize, states: &[usize]) -> Vec<Vec<usize>> {
         let mut blocks: BTreeMap<&[usize], Vec<usize>> = BTreeMap::new();
         let block = |pair: &'_ [usize]| {
             let mut index = (row * self.entries + pair[0]) * self.exits + pair[1];
@@ -195,9 +159,7 @@ impl<'a> Ready<'a> {
             self.pruned.restore(&priced.reduced.recover(&kept))
         };
         let pairs = states.windows(2);
-        pairs
-            .map(|pair| blocks.entry(pair).or_insert_with(|| block(pair)).clone())
-            .collect()
+        pairs.map(|pair| blocks.entry(pair).or_insert_with(|| block(pair)).clone()).collect()
     }
 
     /// The reduced table by slots, infinite where the slots of one node disagree.
@@ -215,14 +177,11 @@ impl<'a> Ready<'a> {
                 agree &= choices[place].is_none_or(|choice| choice == slots[slot]);
                 choices[place] = Some(slots[slot]);
             }
-            let index = choices.iter().zip(kept).fold(0, |index, (choice, &node)| {
-                index * domain(node) + choice.unwrap_or(0)
-            });
-            table.push(if agree {
-                reduced.table[index]
-            } else {
-                f64::INFINITY
-            });
+            let index = choices
+                .iter()
+                .zip(kept)
+                .fold(0, |index, (choice, &node)| index * domain(node) + choice.unwrap_or(0));
+            table.push(if agree { reduced.table[index] } else { f64::INFINITY });
             if !advance(&mut slots, &self.domains) {
                 break;
             }
@@ -232,23 +191,12 @@ impl<'a> Ready<'a> {
 }
 
 /// For each node, what each choice costs, where `live` is the price of a byte in each window.
-pub(crate) fn priced_costs(
-    problem: &Problem,
-    goal: Goal,
-    resident: f64,
-    live: &[f64],
-) -> Vec<Vec<f64>> {
+pub(crate) fn priced_costs(problem: &Problem, goal: Goal, resident: f64, live: &[f64]) -> Vec<Vec<f64>> {
     let own = |times: &Vec<f64>| times.iter().map(|&time| goal.of(time)).collect();
     let mut costs: Vec<Vec<f64>> = problem.times.iter().map(own).collect();
     let windows = problem.windows.iter().zip(live);
-    let live =
-        windows.flat_map(|(window, &price)| window.held.iter().map(move |held| (held, price)));
-    for (held, price) in problem
-        .resident
-        .iter()
-        .map(|held| (held, resident))
-        .chain(live)
-    {
+    let live = windows.flat_map(|(window, &price)| window.held.iter().map(move |held| (held, price)));
+    for (held, price) in problem.resident.iter().map(|held| (held, resident)).chain(live) {
         if price > 0.0 {
             for (cost, &bytes) in costs[held.node].iter_mut().zip(&problem.bytes[held.bytes]) {
                 *cost += price * real(bytes);

@@ -32,9 +32,7 @@ fn any_chain(dice: &mut Dice) -> Chain {
     for index in 0..dice.between(1, 2) {
         let count = [dice.between(1, 3), dice.between(1, 2)][index];
         if index == 0 && (count > 1 || dice.below(2) == 0) {
-            boundary = (0..dice.between(1, 2))
-                .map(|_| dice.between(1, 2))
-                .collect();
+            boundary = (0..dice.between(1, 2)).map(|_| dice.between(1, 2)).collect();
         }
         let next: Vec<usize> = match count {
             1 => (0..dice.index(3)).map(|_| dice.between(1, 2)).collect(),
@@ -49,22 +47,13 @@ fn any_chain(dice: &mut Dice) -> Chain {
         let mut shared = Vec::new();
         for (global, value) in globals.iter().enumerate() {
             for _ in 0..dice.index(3) {
-                shared.push(Shared {
-                    node: domains.len(),
-                    global,
-                });
+                shared.push(Shared { node: domains.len(), global });
                 domains.push(value.times.len());
             }
         }
         domains.push(dice.between(1, 2));
         let problem = random(dice, &domains, 8);
-        segments.push(Segment {
-            problem,
-            entry,
-            exit,
-            shared,
-            count,
-        });
+        segments.push(Segment { problem, entry, exit, shared, count });
         boundary = next;
     }
     Chain { globals, segments }
@@ -74,15 +63,8 @@ fn any_chain(dice: &mut Dice) -> Chain {
 fn random_prices(dice: &mut Dice, chain: &Chain) -> Prices {
     let mut price = || f64::from(u32::try_from(dice.below(8)).unwrap()) / 8.0;
     let resident = price();
-    let windows = |segment: &Segment| {
-        (0..segment.problem.windows.len().max(1))
-            .map(|_| price())
-            .collect()
-    };
-    Prices {
-        resident,
-        live: chain.segments.iter().map(windows).collect(),
-    }
+    let windows = |segment: &Segment| (0..segment.problem.windows.len().max(1)).map(|_| price()).collect();
+    Prices { resident, live: chain.segments.iter().map(windows).collect() }
 }
 
 /// What choices cost at given prices, by the definitions.
@@ -91,11 +73,7 @@ fn cost(chain: &Chain, prices: &Prices, goal: Goal, choices: &ChainChoices) -> f
     let mut cost = goal.of(chain.time(choices)) + prices.resident * real(usage.resident);
     for (prices, blocks) in prices.live.iter().zip(&usage.live) {
         for block in blocks {
-            cost += prices
-                .iter()
-                .zip(block)
-                .map(|(price, &live)| price * real(live))
-                .sum::<f64>();
+            cost += prices.iter().zip(block).map(|(price, &live)| price * real(live)).sum::<f64>();
         }
     }
     cost
@@ -109,42 +87,20 @@ fn the_flat_problem_has_the_time_and_the_memory_of_the_chain() {
         let flat = chain.flat();
         let choices = dice.choices(&flat.problem.domains());
         let unfolded = flat.unfold(&choices);
-        assert!(
-            close(chain.time(&unfolded), flat.problem.time(&choices)),
-            "seed {seed}"
-        );
-        assert_eq!(
-            chain.usage(&unfolded).peak(),
-            flat.problem.peak(&choices),
-            "seed {seed}"
-        );
+        assert!(close(chain.time(&unfolded), flat.problem.time(&choices)), "seed {seed}");
+        assert_eq!(chain.usage(&unfolded).peak(), flat.problem.peak(&choices), "seed {seed}");
         assert_eq!(flat.fold(&unfolded), choices, "seed {seed}");
     }
 }
 
 #[test]
 fn blocks_that_disagree_take_infinite_time() {
-    let problem = Problem {
-        times: vec![vec![1.0, 2.0]; 2],
-        ..Problem::default()
-    };
-    let segment = Segment {
-        problem,
-        entry: vec![0],
-        exit: vec![1],
-        shared: Vec::new(),
-        count: 2,
-    };
-    let chain = Chain {
-        globals: Vec::new(),
-        segments: vec![segment],
-    };
+    let problem = Problem { times: vec![vec![1.0, 2.0]; 2], ..Problem::default() };
+    let segment = Segment { problem, entry: vec![0], exit: vec![1], shared: Vec::new(), count: 2 };
+    let chain = Chain { globals: Vec::new(), segments: vec![segment] };
     let of = |blocks: [[usize; 2]; 2]| {
         let blocks = vec![blocks.map(Vec::from).to_vec()];
-        chain.time(&ChainChoices {
-            globals: Vec::new(),
-            blocks,
-        })
+        chain.time(&ChainChoices { globals: Vec::new(), blocks })
     };
     assert!(close(of([[0, 1], [1, 0]]), 6.0));
     assert!(of([[0, 1], [0, 0]]).is_infinite());
@@ -168,17 +124,10 @@ fn the_relaxation_is_the_least_over_all_choices() {
                 }
             }
             let relaxed = Relaxation::new(&chain).minimise(goal, &prices).unwrap();
-            assert!(
-                close(relaxed.bound, truth),
-                "seed {seed}: {} {truth}",
-                relaxed.bound
-            );
+            assert!(close(relaxed.bound, truth), "seed {seed}: {} {truth}", relaxed.bound);
             match relaxed.choices {
                 Some(choices) => {
-                    assert!(
-                        close(cost(&chain, &prices, goal, &choices), truth),
-                        "seed {seed}"
-                    );
+                    assert!(close(cost(&chain, &prices, goal, &choices), truth), "seed {seed}");
                 }
                 None => forbidden += 1,
             }
@@ -194,15 +143,9 @@ fn globals_that_are_descended_give_a_bound_and_choices_that_agree() {
         let mut dice = Dice(seed);
         let chain = random_chain(&mut dice);
         let flat = chain.flat();
-        let prices = Prices {
-            resident: 0.0,
-            live: chain.segments.iter().map(|_| vec![0.0; 4]).collect(),
-        };
-        let truth =
-            exhaustive::solve(&flat.problem, u64::MAX).map_or(f64::INFINITY, |best| best.time);
-        let relaxed = Relaxation::descended(&chain)
-            .minimise(Goal::Time, &prices)
-            .unwrap();
+        let prices = Prices { resident: 0.0, live: chain.segments.iter().map(|_| vec![0.0; 4]).collect() };
+        let truth = exhaustive::solve(&flat.problem, u64::MAX).map_or(f64::INFINITY, |best| best.time);
+        let relaxed = Relaxation::descended(&chain).minimise(Goal::Time, &prices).unwrap();
         assert!(relaxed.bound <= truth + 1e-9, "seed {seed}");
         if let Some(choices) = relaxed.choices {
             let time = chain.time(&choices);
@@ -224,14 +167,8 @@ fn powers_are_repeated_products_and_paths_cost_what_they_say() {
             for (at, (&cost, &true_cost)) in powers.table().iter().zip(&truth).enumerate() {
                 assert!(close(cost, true_cost), "{count} steps of {size}");
                 let path = powers.path(at / size, at % size);
-                assert_eq!(
-                    (path[0], path[count], path.len()),
-                    (at / size, at % size, count + 1)
-                );
-                let walked: f64 = path
-                    .windows(2)
-                    .map(|step| table[step[0] * size + step[1]])
-                    .sum();
+                assert_eq!((path[0], path[count], path.len()), (at / size, at % size, count + 1));
+                let walked: f64 = path.windows(2).map(|step| table[step[0] * size + step[1]]).sum();
                 assert!(close(walked, cost));
             }
             truth = product(&truth, &table, size);
@@ -254,23 +191,11 @@ fn two_blocks(seed: u64, boundary: &[usize], globals: &[usize]) -> Chain {
     problem.edges.clear();
     for node in 1..domains.len() {
         let from = dice.index(node);
-        let entries = (0..domains[from] * domains[node])
-            .map(|_| dice.time(50))
-            .collect();
-        problem.edges.push(Edge {
-            from,
-            to: node,
-            table: problem.tables.len(),
-        });
-        problem.tables.push(Table {
-            columns: domains[node],
-            entries,
-        });
+        let entries = (0..domains[from] * domains[node]).map(|_| dice.time(50)).collect();
+        problem.edges.push(Edge { from, to: node, table: problem.tables.len() });
+        problem.tables.push(Table { columns: domains[node], entries });
     }
-    let shared = (0..globals.len()).map(|global| Shared {
-        node: 2 * boundary.len() + global,
-        global,
-    });
+    let shared = (0..globals.len()).map(|global| Shared { node: 2 * boundary.len() + global, global });
     let segment = Segment {
         problem,
         entry: (0..boundary.len()).collect(),
@@ -278,14 +203,8 @@ fn two_blocks(seed: u64, boundary: &[usize], globals: &[usize]) -> Chain {
         shared: shared.collect(),
         count: 2,
     };
-    let global = |&domain: &usize| Global {
-        times: vec![0.5; domain],
-        resident: vec![1; domain],
-    };
-    Chain {
-        globals: globals.iter().map(global).collect(),
-        segments: vec![segment],
-    }
+    let global = |&domain: &usize| Global { times: vec![0.5; domain], resident: vec![1; domain] };
+    Chain { globals: globals.iter().map(global).collect(), segments: vec![segment] }
 }
 
 #[test]
@@ -305,13 +224,8 @@ fn globals_with_too_many_choices_are_bounded() {
         let chain = two_blocks(seed, &[2], &[3; 8]);
         let flat = chain.flat();
         let truth = eliminate::solve(&flat.problem).unwrap();
-        let prices = Prices {
-            resident: 0.0,
-            live: vec![vec![0.0; 4]],
-        };
-        let relaxed = Relaxation::new(&chain)
-            .minimise(Goal::Time, &prices)
-            .unwrap();
+        let prices = Prices { resident: 0.0, live: vec![vec![0.0; 4]] };
+        let relaxed = Relaxation::new(&chain).minimise(Goal::Time, &prices).unwrap();
         assert!(relaxed.bound <= truth.time + 1e-9);
         open += usize::from(!close(relaxed.bound, truth.time));
         let found = bound::solve_chain(&chain, 1 << 40).unwrap();

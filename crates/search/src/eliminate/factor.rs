@@ -27,21 +27,15 @@ pub(crate) fn eliminate<'a>(node: usize, factors: &[Factor<'_>], domains: &[usiz
     let neighbours = neighbours(node, factors);
     let Some(column) = column(&neighbours, factors, domains) else {
         let mut sums = vec![0.0; domains[node]];
-        factors
-            .iter()
-            .for_each(|factor| add(&mut sums, &factor.entries));
+        factors.iter().for_each(|factor| add(&mut sums, &factor.entries));
         let least = sums.into_iter().fold(f64::INFINITY, least);
-        return Factor {
-            scope: Vec::new(),
-            entries: Cow::Owned(vec![least]),
-        };
+        return Factor { scope: Vec::new(), entries: Cow::Owned(vec![least]) };
     };
 
     let outer: Vec<usize> = neighbours.into_iter().filter(|&at| at != column).collect();
     let sizes: Vec<usize> = outer.iter().map(|&at| domains[at]).collect();
-    let (wide, narrow): (Vec<&Factor<'_>>, Vec<&Factor<'_>>) = factors
-        .iter()
-        .partition(|factor| factor.scope.contains(&column));
+    let (wide, narrow): (Vec<&Factor<'_>>, Vec<&Factor<'_>>) =
+        factors.iter().partition(|factor| factor.scope.contains(&column));
     let wide = lay_out(&wide, &outer, &[node, column], domains);
     let narrow = lay_out(&narrow, &outer, &[node], domains);
 
@@ -72,22 +66,13 @@ pub(crate) fn eliminate<'a>(node: usize, factors: &[Factor<'_>], domains: &[usiz
     let scratch = || (vec![0.0; choices], Vec::new());
     if rows * width * choices < WORTH_THREADS {
         let mut scratch = scratch();
-        entries
-            .chunks_mut(width)
-            .enumerate()
-            .for_each(|row| fill(&mut scratch, row));
+        entries.chunks_mut(width).enumerate().for_each(|row| fill(&mut scratch, row));
     } else {
-        entries
-            .par_chunks_mut(width)
-            .enumerate()
-            .for_each_init(scratch, fill);
+        entries.par_chunks_mut(width).enumerate().for_each_init(scratch, fill);
     }
 
     let scope = outer.into_iter().chain([column]).collect();
-    Factor {
-        scope,
-        entries: Cow::Owned(entries),
-    }
+    Factor { scope, entries: Cow::Owned(entries) }
 }
 
 /// The sum of all factors as one dense table over the given nodes, the last running fastest.
@@ -114,10 +99,7 @@ pub(crate) fn sums(
 ) -> Vec<f64> {
     let sum = |choice: usize| {
         choices[node] = choice;
-        factors
-            .iter()
-            .map(|factor| factor.at(choices, domains))
-            .sum()
+        factors.iter().map(|factor| factor.at(choices, domains)).sum()
     };
     (0..domains[node]).map(sum).collect()
 }
@@ -145,9 +127,7 @@ pub(crate) fn lower_by_rows(best: &mut [f64], addends: &[f64], matrix: &[f64]) {
 /// The last up to three finite addends, one by one.
 fn lower_by_rest(best: &mut [f64], addends: &[f64], matrix: &[f64]) {
     let width = best.len();
-    let finite = (0..addends.len())
-        .rev()
-        .filter(|&choice| addends[choice] < f64::INFINITY);
+    let finite = (0..addends.len()).rev().filter(|&choice| addends[choice] < f64::INFINITY);
     for choice in finite.take(3) {
         for (best, entry) in best.iter_mut().zip(&matrix[choice * width..][..width]) {
             *best = least(*best, entry + addends[choice]);
@@ -157,10 +137,7 @@ fn lower_by_rest(best: &mut [f64], addends: &[f64], matrix: &[f64]) {
 
 impl Factor<'_> {
     fn at(&self, choices: &[usize], domains: &[usize]) -> f64 {
-        let index = self
-            .scope
-            .iter()
-            .fold(0, |index, &node| index * domains[node] + choices[node]);
+        let index = self.scope.iter().fold(0, |index, &node| index * domains[node] + choices[node]);
         self.entries[index]
     }
 }
@@ -184,12 +161,8 @@ fn add(sums: &mut [f64], addends: &[f64]) {
 
 /// All nodes of the factors but one, ascending.
 fn neighbours(node: usize, factors: &[Factor<'_>]) -> Vec<usize> {
-    let mut all: Vec<usize> = factors
-        .iter()
-        .flat_map(|factor| &factor.scope)
-        .copied()
-        .filter(|&at| at != node)
-        .collect();
+    let mut all: Vec<usize> =
+        factors.iter().flat_map(|factor| &factor.scope).copied().filter(|&at| at != node).collect();
     all.sort_unstable();
     all.dedup();
     all
@@ -197,16 +170,8 @@ fn neighbours(node: usize, factors: &[Factor<'_>]) -> Vec<usize> {
 
 /// The neighbour to run fastest: in as few factors as can be, then with the most choices.
 fn column(neighbours: &[usize], factors: &[Factor<'_>], domains: &[usize]) -> Option<usize> {
-    let uses = |node: usize| {
-        factors
-            .iter()
-            .filter(|factor| factor.scope.contains(&node))
-            .count()
-    };
-    neighbours
-        .iter()
-        .copied()
-        .min_by_key(|&at| (uses(at), std::cmp::Reverse(domains[at]), at))
+    let uses = |node: usize| factors.iter().filter(|factor| factor.scope.contains(&node)).count();
+    neighbours.iter().copied().min_by_key(|&at| (uses(at), std::cmp::Reverse(domains[at]), at))
 }
 
 /// The factors with their outer nodes first and the `inner` ones last; those over the same nodes
@@ -226,11 +191,7 @@ fn lay_out<'a>(
             add(same.entries.to_mut(), &entries);
         } else {
             let strides = strides(&scope, outer, domains);
-            laid.push(Laid {
-                scope,
-                strides,
-                entries,
-            });
+            laid.push(Laid { scope, strides, entries });
         }
     }
     laid
@@ -242,8 +203,7 @@ fn permuted<'a>(factor: &'a Factor<'_>, scope: &[usize], domains: &[usize]) -> C
         return Cow::Borrowed(&factor.entries);
     }
     let strides = strides(&factor.scope, scope, domains);
-    let (Some((&stride, outer_strides)), Some((&last, outer))) =
-        (strides.split_last(), scope.split_last())
+    let (Some((&stride, outer_strides)), Some((&last, outer))) = (strides.split_last(), scope.split_last())
     else {
         return Cow::Borrowed(&factor.entries);
     };
@@ -260,10 +220,7 @@ fn permuted<'a>(factor: &'a Factor<'_>, scope: &[usize], domains: &[usize]) -> C
 /// For each node of `of`, the distance between its choices in a table over `scope`, or 0.
 fn strides(scope: &[usize], of: &[usize], domains: &[usize]) -> Vec<usize> {
     let stride = |node: &usize| match scope.iter().position(|at| at == node) {
-        Some(position) => scope[position + 1..]
-            .iter()
-            .map(|&after| domains[after])
-            .product(),
+        Some(position) => scope[position + 1..].iter().map(|&after| domains[after]).product(),
         None => 0,
     };
     of.iter().map(stride).collect()

@@ -31,11 +31,7 @@ enum Greed {
 pub fn order(problem: &Problem, kept: &[usize]) -> Order {
     let weight = greedy(problem, kept, Greed::Weight);
     let fill = greedy(problem, kept, Greed::Fill);
-    if fill.work < weight.work {
-        fill
-    } else {
-        weight
-    }
+    if fill.work < weight.work { fill } else { weight }
 }
 
 fn greedy(problem: &Problem, kept: &[usize], greed: Greed) -> Order {
@@ -58,12 +54,7 @@ fn greedy(problem: &Problem, kept: &[usize], greed: Greed) -> Order {
     let mut scores: Vec<(f64, f64)> = (0..domains.len()).map(|at| score(at, &joined)).collect();
 
     let kept_size: f64 = kept.iter().map(|&at| real_size(domains[at])).product();
-    let mut order = Order {
-        nodes: Vec::new(),
-        kept: kept.to_vec(),
-        entries: kept_size,
-        work: kept_size,
-    };
+    let mut order = Order { nodes: Vec::new(), kept: kept.to_vec(), entries: kept_size, work: kept_size };
     while let Some(node) = first_least(&left, &scores) {
         left.remove(&node);
         let neighbours = std::mem::take(&mut joined[node]);
@@ -90,18 +81,12 @@ fn greedy(problem: &Problem, kept: &[usize], greed: Greed) -> Order {
 /// The pairs of neighbours that are not joined.
 fn fill(node: usize, joined: &[BTreeSet<usize>]) -> f64 {
     let neighbours = &joined[node];
-    let missing = |&at: &usize| {
-        neighbours
-            .range(at + 1..)
-            .filter(|other| !joined[at].contains(other))
-            .count()
-    };
+    let missing =
+        |&at: &usize| neighbours.range(at + 1..).filter(|other| !joined[at].contains(other)).count();
     real_size(neighbours.iter().map(missing).sum())
 }
 
 fn first_least(left: &BTreeSet<usize>, scores: &[(f64, f64)]) -> Option<usize> {
     let less = |a: (f64, f64), b: (f64, f64)| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1));
-    left.iter()
-        .copied()
-        .min_by(|&a, &b| less(scores[a], scores[b]).then(a.cmp(&b)))
+    left.iter().copied().min_by(|&a, &b| less(scores[a], scores[b]).then(a.cmp(&b)))
 }

@@ -25,11 +25,8 @@ pub struct Pruned {
 /// The least time, the least memory and the least of any sum of both with weights that are not
 /// negative stay what they are. The nodes in `kept` keep all their choices.
 pub fn prune(problem: &Problem, kept: &[usize]) -> Pruned {
-    let mut choices: Vec<Vec<usize>> = problem
-        .domains()
-        .into_iter()
-        .map(|count| (0..count).collect())
-        .collect();
+    let mut choices: Vec<Vec<usize>> =
+        problem.domains().into_iter().map(|count| (0..count).collect()).collect();
     let uses = uses(problem);
     loop {
         let before: usize = choices.iter().map(Vec::len).sum();
@@ -40,10 +37,7 @@ pub fn prune(problem: &Problem, kept: &[usize]) -> Pruned {
             break;
         }
     }
-    Pruned {
-        problem: restrict(problem, &choices),
-        choices,
-    }
+    Pruned { problem: restrict(problem, &choices), choices }
 }
 
 /// A problem in which each node has only the given choices.
@@ -53,18 +47,13 @@ pub(crate) fn restrict(problem: &Problem, choices: &[Vec<usize>]) -> Problem {
     let mut edges = problem.edges.clone();
     for edge in &mut edges {
         let (rows, columns) = (&choices[edge.from], &choices[edge.to]);
-        edge.table = *table_of
-            .entry((edge.table, rows, columns))
-            .or_insert_with(|| {
-                let whole = &problem.tables[edge.table];
-                let row = |&row: &usize| columns.iter().map(move |&column| whole.at(row, column));
-                let entries = rows.iter().flat_map(row).collect();
-                tables.push(Table {
-                    columns: columns.len(),
-                    entries,
-                });
-                tables.len() - 1
-            });
+        edge.table = *table_of.entry((edge.table, rows, columns)).or_insert_with(|| {
+            let whole = &problem.tables[edge.table];
+            let row = |&row: &usize| columns.iter().map(move |&column| whole.at(row, column));
+            let entries = rows.iter().flat_map(row).collect();
+            tables.push(Table { columns: columns.len(), entries });
+            tables.len() - 1
+        });
     }
 
     let mut bytes = Vec::new();
@@ -73,17 +62,10 @@ pub(crate) fn restrict(problem: &Problem, choices: &[Vec<usize>]) -> Problem {
         let one = |held: &Held| {
             let left = &choices[held.node];
             let index = *bytes_of.entry((held.bytes, left)).or_insert_with(|| {
-                bytes.push(
-                    left.iter()
-                        .map(|&choice| problem.bytes[held.bytes][choice])
-                        .collect(),
-                );
+                bytes.push(left.iter().map(|&choice| problem.bytes[held.bytes][choice]).collect());
                 bytes.len() - 1
             });
-            Held {
-                node: held.node,
-                bytes: index,
-            }
+            Held { node: held.node, bytes: index }
         };
         held.iter().map(one).collect()
     };
@@ -91,10 +73,7 @@ pub(crate) fn restrict(problem: &Problem, choices: &[Vec<usize>]) -> Problem {
     let windows = problem
         .windows
         .iter()
-        .map(|window| Window {
-            constant: window.constant,
-            held: restricted(&window.held),
-        })
+        .map(|window| Window { constant: window.constant, held: restricted(&window.held) })
         .collect();
 
     let times = problem
@@ -103,24 +82,13 @@ pub(crate) fn restrict(problem: &Problem, choices: &[Vec<usize>]) -> Problem {
         .zip(choices)
         .map(|(times, left)| left.iter().map(|&choice| times[choice]).collect())
         .collect();
-    Problem {
-        times,
-        edges,
-        tables,
-        bytes,
-        resident,
-        windows,
-    }
+    Problem { times, edges, tables, bytes, resident, windows }
 }
 
 impl Pruned {
     /// An assignment of the smaller problem as one of the whole.
     pub fn restore(&self, choices: &[usize]) -> Vec<usize> {
-        self.choices
-            .iter()
-            .zip(choices)
-            .map(|(left, &choice)| left[choice])
-            .collect()
+        self.choices.iter().zip(choices).map(|(left, &choice)| left[choice]).collect()
     }
 }
 
@@ -137,11 +105,7 @@ fn uses(problem: &Problem) -> Vec<Uses> {
         uses[edge.from].edges.push(index);
         uses[edge.to].edges.push(index);
     }
-    let held = problem
-        .windows
-        .iter()
-        .flat_map(|window| &window.held)
-        .chain(&problem.resident);
+    let held = problem.windows.iter().flat_map(|window| &window.held).chain(&problem.resident);
     for held in held {
         uses[held.node].bytes.push(held.bytes);
     }
@@ -154,11 +118,7 @@ fn uses(problem: &Problem) -> Vec<Uses> {
 
 /// Drops needless choices of one node, but for one.
 fn drop_needless(problem: &Problem, node: usize, uses: &Uses, choices: &mut [Vec<usize>]) {
-    let edges: Vec<Own<'_>> = uses
-        .edges
-        .iter()
-        .map(|&edge| own(problem, node, edge))
-        .collect();
+    let edges: Vec<Own<'_>> = uses.edges.iter().map(|&edge| own(problem, node, edge)).collect();
     let favourites: Vec<Vec<usize>> = edges
         .iter()
         .map(|edge| {
@@ -172,11 +132,8 @@ fn drop_needless(problem: &Problem, node: usize, uses: &Uses, choices: &mut [Vec
             break;
         }
         let gained = |by: usize| difference(problem.times[node][by], problem.times[node][choice]);
-        let takes_more = |by: usize| {
-            uses.bytes
-                .iter()
-                .any(|&at| problem.bytes[at][by] > problem.bytes[at][choice])
-        };
+        let takes_more =
+            |by: usize| uses.bytes.iter().any(|&at| problem.bytes[at][by] > problem.bytes[at][choice]);
         // What the favourite neighbours of `choice` lose is a bound on the whole sum, and decides
         // nearly always.
         let loses = |by: usize| {
@@ -185,15 +142,11 @@ fn drop_needless(problem: &Problem, node: usize, uses: &Uses, choices: &mut [Vec
             gained(by) + lost.sum::<f64>() > 0.0
         };
         let dominated = |by: usize| {
-            let most = edges
-                .iter()
-                .map(|edge| edge.most_lost(choice, by, &choices[edge.neighbour]));
+            let most = edges.iter().map(|edge| edge.most_lost(choice, by, &choices[edge.neighbour]));
             gained(by) + most.sum::<f64>() <= 0.0
         };
         let needless = problem.times[node][choice].is_infinite()
-            || choices[node]
-                .iter()
-                .any(|&by| by != choice && !takes_more(by) && !loses(by) && dominated(by));
+            || choices[node].iter().any(|&by| by != choice && !takes_more(by) && !loses(by) && dominated(by));
         if needless {
             choices[node].retain(|&other| other != choice);
         }
@@ -212,17 +165,9 @@ fn own(problem: &Problem, node: usize, edge: usize) -> Own<'_> {
     let edge = problem.edges[edge];
     let table = &problem.tables[edge.table];
     if edge.from == node {
-        Own {
-            neighbour: edge.to,
-            table,
-            strides: (table.columns, 1),
-        }
+        Own { neighbour: edge.to, table, strides: (table.columns, 1) }
     } else {
-        Own {
-            neighbour: edge.from,
-            table,
-            strides: (1, table.columns),
-        }
+        Own { neighbour: edge.from, table, strides: (1, table.columns) }
     }
 }
 
@@ -233,8 +178,7 @@ impl Own<'_> {
 
     /// The choice of the neighbour that suits a choice best.
     fn favourite(&self, choice: usize, others: &[usize]) -> usize {
-        let by_time =
-            |a: &&usize, b: &&usize| self.at(choice, **a).total_cmp(&self.at(choice, **b));
+        let by_time = |a: &&usize, b: &&usize| self.at(choice, **a).total_cmp(&self.at(choice, **b));
         others.iter().min_by(by_time).copied().unwrap_or(0)
     }
 
@@ -252,9 +196,5 @@ impl Own<'_> {
 
 /// `a − b`, where nothing is worse than what is forbidden already.
 fn difference(a: f64, b: f64) -> f64 {
-    if b.is_infinite() {
-        f64::NEG_INFINITY
-    } else {
-        a - b
-    }
+    if b.is_infinite() { f64::NEG_INFINITY } else { a - b }
 }

@@ -14,10 +14,7 @@ fn the_least_time_is_that_of_exhaustive_search() {
         let problem = random(&mut dice, &domains, odds);
         match (solve(&problem), exhaustive::solve(&problem, u64::MAX)) {
             (Ok(ours), Ok(truth)) => {
-                assert!(
-                    close(ours.time, truth.time),
-                    "seed {seed}: {ours:?} {truth:?}"
-                );
+                assert!(close(ours.time, truth.time), "seed {seed}: {ours:?} {truth:?}");
                 assert!(close(ours.time, problem.time(&ours.choices)));
             }
             (ours, truth) => {
@@ -43,9 +40,7 @@ fn every_entry_of_a_reduced_table_is_the_least_over_the_other_nodes() {
         let mut truth = vec![f64::INFINITY; kept_domains.iter().product()];
         let mut choices = vec![0; domains.len()];
         loop {
-            let entry = kept
-                .iter()
-                .fold(0, |entry, &node| entry * domains[node] + choices[node]);
+            let entry = kept.iter().fold(0, |entry, &node| entry * domains[node] + choices[node]);
             truth[entry] = problem.time(&choices).min(truth[entry]);
             if !exhaustive::advance(&mut choices, &domains) {
                 break;
@@ -55,11 +50,7 @@ fn every_entry_of_a_reduced_table_is_the_least_over_the_other_nodes() {
         for (entry, &least) in reduced.table.iter().enumerate() {
             assert!(close(least, truth[entry]), "seed {seed}");
             let choices = reduced.recover(&at);
-            assert!(
-                kept.iter()
-                    .zip(&at)
-                    .all(|(&node, &choice)| choices[node] == choice)
-            );
+            assert!(kept.iter().zip(&at).all(|(&node, &choice)| choices[node] == choice));
             assert!(close(least, problem.time(&choices)), "seed {seed}");
             exhaustive::advance(&mut at, &kept_domains);
         }
@@ -74,25 +65,13 @@ fn wide_rows_and_threads_change_nothing() {
     problem.edges.clear();
     problem.tables.clear();
     for (from, to) in [(0, 2), (2, 3), (3, 0), (1, 2)] {
-        let entries = (0..domains[from] * domains[to])
-            .map(|_| dice.time(5))
-            .collect();
-        problem.tables.push(Table {
-            columns: domains[to],
-            entries,
-        });
-        problem.edges.push(Edge {
-            from,
-            to,
-            table: problem.tables.len() - 1,
-        });
+        let entries = (0..domains[from] * domains[to]).map(|_| dice.time(5)).collect();
+        problem.tables.push(Table { columns: domains[to], entries });
+        problem.edges.push(Edge { from, to, table: problem.tables.len() - 1 });
     }
     let truth = exhaustive::solve(&problem, u64::MAX).unwrap();
     let on = |threads: usize| {
-        let pool = rayon::ThreadPoolBuilder::new()
-            .num_threads(threads)
-            .build()
-            .unwrap();
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
         let kept = order(&problem, &[0]);
         pool.install(|| {
             let reduced = reduce(&Objective::time(&problem), &kept).unwrap();
@@ -113,8 +92,7 @@ fn pruning_drops_choices_and_keeps_the_best_under_every_bound() {
         let problem = random(&mut dice, &domains, 8);
         let pruned = prune(&problem, &[0]);
         assert_eq!(pruned.choices[0].len(), domains[0]);
-        dropped +=
-            domains.iter().sum::<usize>() - pruned.choices.iter().map(Vec::len).sum::<usize>();
+        dropped += domains.iter().sum::<usize>() - pruned.choices.iter().map(Vec::len).sum::<usize>();
         for capacity in [40, 70, 100, 150, u64::MAX] {
             let whole = exhaustive::solve(&problem, capacity);
             let small = exhaustive::solve(&pruned.problem, capacity);
@@ -123,10 +101,7 @@ fn pruning_drops_choices_and_keeps_the_best_under_every_bound() {
                     assert!(close(whole.time, small.time), "seed {seed}");
                     let choices = pruned.restore(&small.choices);
                     assert!(close(problem.time(&choices), small.time));
-                    assert_eq!(
-                        problem.memory(&choices),
-                        pruned.problem.memory(&small.choices)
-                    );
+                    assert_eq!(problem.memory(&choices), pruned.problem.memory(&small.choices));
                 }
                 (whole, small) => assert_eq!(whole.unwrap_err(), small.unwrap_err()),
             }
@@ -138,26 +113,23 @@ fn pruning_drops_choices_and_keeps_the_best_under_every_bound() {
 #[test]
 fn a_problem_that_is_too_wide_is_refused() {
     let nodes = 12;
-    let mut problem = Problem {
-        times: vec![vec![0.0; 10]; nodes],
-        ..Problem::default()
-    };
-    problem.tables.push(Table {
-        columns: 10,
-        entries: (0..100u32).map(f64::from).collect(),
-    });
+    let mut problem = Problem { times: vec![vec![0.0; 10]; nodes], ..Problem::default() };
+    problem.tables.push(Table { columns: 10, entries: (0..100u32).map(f64::from).collect() });
     for from in 0..nodes {
-        problem
-            .edges
-            .extend((0..from).map(|to| Edge { from, to, table: 0 }));
+        problem.edges.extend((0..from).map(|to| Edge { from, to, table: 0 }));
     }
     // Needless choices are not dropped here, as they are in `solve`.
     let refusal = reduce(&Objective::time(&problem), &order(&problem, &[])).unwrap_err();
-    assert_eq!(
-        refusal,
-        SearchError::TooWide {
-            entries: 1e11,
-            limit: MOST_ENTRIES
-        }
-    );
+    assert_eq!(refusal, SearchError::TooWide { entries: 1e11, limit: MOST_ENTRIES });
+}
+
+#[test]
+fn a_choice_that_is_worse_for_some_choice_of_a_neighbour_does_not_dominate() {
+    let problem = Problem {
+        times: vec![vec![0.0, 0.0], vec![0.0, 0.0]],
+        edges: vec![Edge { from: 0, to: 1, table: 0 }],
+        tables: vec![Table { columns: 2, entries: vec![0.0, 1.25, 0.0, 1.0] }],
+        ..Problem::default()
+    };
+    assert_eq!(prune(&problem, &[1]).choices, vec![vec![1], vec![0, 1]]);
 }

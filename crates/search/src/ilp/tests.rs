@@ -12,15 +12,9 @@ fn the_program_agrees_with_exhaustive_search_on_solutions_and_refusals() {
         let domains = small_domains(&mut dice);
         let problem = random(&mut dice, &domains, 6);
         for capacity in [u64::MAX >> 20, 150, 110, 80, 50, 0] {
-            match (
-                solve(&problem, capacity),
-                exhaustive::solve(&problem, capacity),
-            ) {
+            match (solve(&problem, capacity), exhaustive::solve(&problem, capacity)) {
                 (Ok(ours), Ok(truth)) => {
-                    assert!(
-                        close(ours.time, truth.time),
-                        "seed {seed}: {ours:?} {truth:?}"
-                    );
+                    assert!(close(ours.time, truth.time), "seed {seed}: {ours:?} {truth:?}");
                     assert!(close(ours.time, problem.time(&ours.choices)));
                     assert!(problem.peak(&ours.choices) <= capacity);
                     solved += 1;
@@ -35,18 +29,26 @@ fn the_program_agrees_with_exhaustive_search_on_solutions_and_refusals() {
             }
         }
     }
-    assert!(
-        solved > 50 && bound > 20 && refused > 50,
-        "{solved} {bound} {refused}"
-    );
+    assert!(solved > 50 && bound > 20 && refused > 50, "{solved} {bound} {refused}");
 }
 
 fn least(refusal: &SearchError) -> Option<u64> {
     match refusal {
-        SearchError::DoesNotFit { least, .. } | SearchError::DoesNotFitTogether { least, .. } => {
-            Some(*least)
-        }
+        SearchError::DoesNotFit { least, .. } | SearchError::DoesNotFitTogether { least, .. } => Some(*least),
         SearchError::Contradiction => None,
         other => panic!("{other:?}"),
     }
+}
+
+#[test]
+fn an_assignment_that_exceeds_the_memory_by_one_byte_is_not_taken() {
+    const TERABYTE: u64 = 1_000_000_000_000;
+    let problem = Problem {
+        times: vec![vec![1.0, 2.0]],
+        bytes: vec![vec![TERABYTE + 1, TERABYTE]],
+        resident: vec![Held { node: 0, bytes: 0 }],
+        ..Problem::default()
+    };
+    assert_eq!(solve(&problem, TERABYTE).unwrap().choices, vec![1]);
+    assert_eq!(solve(&problem, TERABYTE + 1).unwrap().choices, vec![0]);
 }

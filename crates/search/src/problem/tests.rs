@@ -27,11 +27,7 @@ impl Dice {
 
     /// A time, infinite once in `odds` throws.
     pub(crate) fn time(&mut self, odds: u64) -> f64 {
-        if self.below(odds) == 0 {
-            f64::INFINITY
-        } else {
-            real(self.below(1000)) / 64.0
-        }
+        if self.below(odds) == 0 { f64::INFINITY } else { real(self.below(1000)) / 64.0 }
     }
 
     /// For each domain, one of its choices.
@@ -42,48 +38,32 @@ impl Dice {
 
 /// A random problem over nodes of the given domains, one entry in `odds` infinite.
 pub(crate) fn random(dice: &mut Dice, domains: &[usize], odds: u64) -> Problem {
-    let times: Vec<Vec<f64>> = domains
-        .iter()
-        .map(|&k| (0..k).map(|_| dice.time(4 * odds)).collect())
-        .collect();
-    let mut problem = Problem {
-        times,
-        ..Problem::default()
-    };
+    let times: Vec<Vec<f64>> =
+        domains.iter().map(|&k| (0..k).map(|_| dice.time(4 * odds)).collect()).collect();
+    let mut problem = Problem { times, ..Problem::default() };
     for _ in 0..dice.between(0, 2 * domains.len()) {
         let (from, to) = (dice.index(domains.len()), dice.index(domains.len()));
         if from == to {
             continue;
         }
-        let fits =
-            |edge: &&Edge| (domains[edge.from], domains[edge.to]) == (domains[from], domains[to]);
+        let fits = |edge: &&Edge| (domains[edge.from], domains[edge.to]) == (domains[from], domains[to]);
         let shared = problem.edges.iter().find(fits).map(|edge| edge.table);
         let table = match shared {
             Some(table) if dice.below(2) == 0 => table,
             _ => {
-                let entries = (0..domains[from] * domains[to])
-                    .map(|_| dice.time(odds))
-                    .collect();
-                problem.tables.push(Table {
-                    columns: domains[to],
-                    entries,
-                });
+                let entries = (0..domains[from] * domains[to]).map(|_| dice.time(odds)).collect();
+                problem.tables.push(Table { columns: domains[to], entries });
                 problem.tables.len() - 1
             }
         };
         problem.edges.push(Edge { from, to, table });
     }
     for &domain in domains {
-        problem
-            .bytes
-            .push((0..domain).map(|_| dice.below(50)).collect());
+        problem.bytes.push((0..domain).map(|_| dice.below(50)).collect());
     }
     problem.resident = some(dice, domains.len());
     for _ in 0..dice.index(4) {
-        let window = Window {
-            constant: dice.below(20),
-            held: some(dice, domains.len()),
-        };
+        let window = Window { constant: dice.below(20), held: some(dice, domains.len()) };
         problem.windows.push(window);
     }
     problem
@@ -91,10 +71,7 @@ pub(crate) fn random(dice: &mut Dice, domains: &[usize], odds: u64) -> Problem {
 
 /// Some of the nodes, each holding its own list of bytes.
 fn some(dice: &mut Dice, nodes: usize) -> Vec<Held> {
-    (0..nodes)
-        .filter(|_| dice.below(2) == 0)
-        .map(|node| Held { node, bytes: node })
-        .collect()
+    (0..nodes).filter(|_| dice.below(2) == 0).map(|node| Held { node, bytes: node }).collect()
 }
 
 /// Domains whose product is small.
@@ -114,26 +91,13 @@ pub(crate) fn close(a: f64, b: f64) -> bool {
 fn example() -> Problem {
     Problem {
         times: vec![vec![1.0, 2.0], vec![10.0, 20.0, 30.0]],
-        edges: vec![Edge {
-            from: 1,
-            to: 0,
-            table: 0,
-        }],
-        tables: vec![Table {
-            columns: 2,
-            entries: vec![0.1, 0.2, 0.3, 0.4, f64::INFINITY, 0.6],
-        }],
+        edges: vec![Edge { from: 1, to: 0, table: 0 }],
+        tables: vec![Table { columns: 2, entries: vec![0.1, 0.2, 0.3, 0.4, f64::INFINITY, 0.6] }],
         bytes: vec![vec![5, 6], vec![7, 8, 9]],
         resident: vec![Held { node: 0, bytes: 0 }],
         windows: vec![
-            Window {
-                constant: 100,
-                held: Vec::new(),
-            },
-            Window {
-                constant: 50,
-                held: vec![Held { node: 1, bytes: 1 }, Held { node: 0, bytes: 0 }],
-            },
+            Window { constant: 100, held: Vec::new() },
+            Window { constant: 50, held: vec![Held { node: 1, bytes: 1 }, Held { node: 0, bytes: 0 }] },
         ],
     }
 }
@@ -152,24 +116,14 @@ fn memory_is_resident_and_live_bytes_per_window() {
 
 #[test]
 fn a_problem_without_windows_has_one_that_holds_what_is_resident() {
-    let problem = Problem {
-        windows: Vec::new(),
-        ..example()
-    };
+    let problem = Problem { windows: Vec::new(), ..example() };
     assert_eq!(problem.memory(&[1, 2]), vec![6]);
 }
 
 #[test]
 fn refusals_say_by_how_much() {
-    let place = Place {
-        segment: 0,
-        window: 2,
-    };
-    let refusal = SearchError::DoesNotFit {
-        place,
-        least: 107,
-        capacity: 100,
-    };
+    let place = Place { segment: 0, window: 2 };
+    let refusal = SearchError::DoesNotFit { place, least: 107, capacity: 100 };
     assert_eq!(
         refusal.to_string(),
         "window 2 of segment 0 takes at least 107 bytes, there are 100: 7 too few"
