@@ -16,7 +16,8 @@ pub(super) fn mixture(b: &mut Builder, n: &OnnxNode) -> Result<ValueId> {
     }
     let activation = match n.string("activation_type").unwrap_or("relu") {
         "relu" => Unary::Relu,
-        "gelu" => Unary::Gelu,
+        // ONNX Runtime's experts approximate it.
+        "gelu" => Unary::GeluTanh,
         "silu" => Unary::Silu,
         other => return Err(n.unsupported(format!("activation `{other}`"))),
     };

@@ -92,6 +92,14 @@ fn rotated(b: &mut Builder, n: &OnnxNode, new: Operands, offset: Offset, length:
     }
     let tables = Tables { cosines: n.input(7)?, sines: n.input(8)? };
     let tables = match (n.optional(9), offset) {
+        // Of a first prompt only the first position is used, for all batch elements.
+        (Some(positions), Offset::Known(0)) => {
+            let count = b.elements(positions)?;
+            let flat = b.reshape(positions, &[count])?;
+            let first = b.slice(flat, 0, 0, 1)?;
+            let positions = rotary::positions_from(b, first, length)?;
+            rotary::at_positions(b, tables, positions)?
+        }
         (Some(positions), _) => rotary::at_positions(b, tables, positions)?,
         (None, Offset::Known(offset)) => {
             let start = u64::try_from(offset).unwrap_or(0);
@@ -171,16 +179,15 @@ fn attend(b: &mut Builder, n: &OnnxNode, operands: Operands, offset: Offset, tot
     let keys = b.slice(operands.keys, 2, 0, total)?;
     let values = b.slice(operands.values, 2, 0, total)?;
     let shape = b.shape(queries)?;
-    let behind = n.int("local_window_size").unwrap_or(-1);
-    let window = mask::window(behind);
+    let window = n.int("local_window_size").filter(|&window| window > 0);
     let mut mask = n.optional(10);
     let aligned = matches!(offset, Offset::Known(_));
     if !aligned {
         let places = Places::new(b, offset, shape[2], total)?;
         let seen = places.at_most(b, 0)?;
         mask = mask::both(b, mask, Some(seen))?;
-        if window.is_some() {
-            let seen = places.at_least(b, behind)?;
+        if let Some(window) = window {
+            let seen = places.at_least(b, window - 1)?;
             mask = mask::both(b, mask, Some(seen))?;
         }
     }
@@ -188,7 +195,7 @@ fn attend(b: &mut Builder, n: &OnnxNode, operands: Operands, offset: Offset, tot
         scale: Real(scale(n, shape[3])),
         causal: aligned,
         softcap: Real(float(n, "softcap", 0.0)),
-        window: window.filter(|_| aligned),
+        window: window.filter(|_| aligned).and_then(|window| u64::try_from(window).ok()),
     };
     let mut arguments = vec![queries, keys, values];
     arguments.extend(mask);

@@ -2,7 +2,7 @@
 
 use planner_ir::{Binary, DType, Op, Scatter, Triangle, ValueId};
 
-use super::{Result, dimension, flag, real, signed};
+use super::{Result, dimension, extent, flag, real, signed};
 use crate::builder::Builder;
 use crate::node::OnnxNode;
 
@@ -47,10 +47,19 @@ pub(super) fn scatter_nd(b: &mut Builder, n: &OnnxNode) -> Result<ValueId> {
     b.emit1(op, &[n.input(0)?, n.input(1)?, n.input(2)?])
 }
 
-/// How many elements are not zero is known only at the run.
+/// The places of elements that are not zero, if the elements are known: `[rank, count]`.
 pub(super) fn non_zero(b: &mut Builder, n: &OnnxNode) -> Result<ValueId> {
-    n.input(0)?;
-    Err(b.depends_on_data("how many elements are not zero"))
+    let x = n.input(0)?;
+    let elements = b.reals(x)?;
+    let shape = b.shape(x)?;
+    let there: Vec<_> = (0..).zip(&elements).filter(|(_, element)| element.abs() > 0.0 || element.is_nan()).collect();
+    let mut places = Vec::new();
+    for dim in 0..shape.len() {
+        let stride: u64 = shape[dim + 1..].iter().product();
+        places.extend(there.iter().map(|(place, _)| signed(place / stride % shape[dim])));
+    }
+    let list = b.list(&places)?;
+    b.reshape(list, &[extent(shape.len()), extent(there.len())])
 }
 
 /// The second of two values where an index is met along a new dimension, else the first.

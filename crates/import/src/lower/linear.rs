@@ -165,13 +165,26 @@ pub(super) fn matmul_quantised(b: &mut Builder, n: &OnnxNode) -> Result<ValueId>
     let scales = b.reshape(n.input(2)?, &[rows, blocks])?;
     let scales = b.cast(scales, b.dtype(x))?;
     let mut operands = vec![packed, scales];
-    if let Some(zeros) = n.optional(3) {
-        if b.dtype(zeros) != DType::U8 {
-            return Err(n.unsupported("zero points that are not packed"));
-        }
+    let (packed_zeros, plain_zeros): (Vec<_>, Vec<_>) =
+        n.optional(3).into_iter().partition(|&zeros| b.dtype(zeros) == DType::U8);
+    for zeros in packed_zeros {
         operands.push(b.reshape(zeros, &[rows, (blocks * bits).div_ceil(8)])?);
     }
-    let w = b.emit1(Op::Dequantize { bits, block, columns }, &operands)?;
+    let mut w = b.emit1(Op::Dequantize { bits, block, columns }, &operands)?;
+    for zeros in plain_zeros {
+        // Zero points that are numbers stand in for the middle of the range.
+        let middle = f64::from(1_u8 << (bits - 1));
+        let zeros = b.cast(zeros, b.dtype(x))?;
+        let zeros = b.reshape(zeros, &[rows, blocks])?;
+        let middle = b.number(zeros, middle)?;
+        let offset = b.sub(middle, zeros)?;
+        let offset = b.mul(offset, scales)?;
+        let offset = b.reshape(offset, &[rows, blocks, 1])?;
+        let offset = b.expand(offset, &[rows, blocks, block])?;
+        let offset = b.reshape(offset, &[rows, blocks * block])?;
+        let offset = b.slice(offset, 1, 0, columns)?;
+        w = b.add(w, offset)?;
+    }
     let rank = b.rank(x);
     let batch: Vec<_> = (1..rank).map(Name::Batch).collect();
     let left: Vec<_> = batch.iter().copied().chain([Name::Summed]).collect();
