@@ -6,7 +6,7 @@
 use std::rc::Rc;
 
 use kernels::Array;
-use planner_ir::{DType, Op, Real, Source, Type, ValueId};
+use planner_ir::{DType, Op, Real, Type, ValueId};
 
 use crate::constant;
 use crate::error::{ImportError, Place};
@@ -59,16 +59,6 @@ pub(crate) struct Step {
     pub(crate) origin: String,
 }
 
-impl From<Origin> for Option<Source> {
-    fn from(origin: Origin) -> Self {
-        match origin {
-            Origin::Input(name) => Some(Source::Input(name)),
-            Origin::Weight(name) => Some(Source::Weight(name)),
-            Origin::Step => None,
-        }
-    }
-}
-
 impl Builder {
     /// Says which node of the model file is translated from now on.
     pub(crate) fn set_place(&mut self, place: Place) {
@@ -104,12 +94,6 @@ impl Builder {
     /// Says what is known of the elements of a list of integers.
     pub(crate) fn set_partial(&mut self, value: ValueId, partial: Partial) {
         self.values[value.0].partial = Some(partial);
-    }
-
-    /// The one number that all elements of a value are known to be.
-    pub(crate) fn uniform(&self, value: ValueId) -> Option<f64> {
-        let one = self.values[value.0].uniform.as_deref()?;
-        constant::exact(one)
     }
 
     /// The elements of a value that says shapes, axes or counts.
@@ -198,7 +182,7 @@ impl Builder {
 
     /// Adds an operation whose results have these types, as far as they are known.
     pub(crate) fn emit_open(&mut self, op: Op, operands: &[ValueId], results: Vec<Outline>) -> Vec<ValueId> {
-        let entries = results.into_iter().map(|outline| Entry::open(outline)).collect();
+        let entries = results.into_iter().map(Entry::open).collect();
         self.step(op, operands, entries)
     }
 

@@ -94,7 +94,9 @@ impl fmt::Display for ImportError {
                 write!(f, "{place} of opset {opset} is not supported: {needed}")
             }
             Self::Node { place, message } => write!(f, "{place}: {message}"),
-            Self::DependsOnData { place, what } => write!(f, "{place}: {what} depends on data"),
+            Self::DependsOnData { place, what } => {
+                write!(f, "{place}: {what} depends on data; if inputs decide it, give their values")
+            }
             Self::Unbound(symbols) => {
                 f.write_str("dimensions without a size:")?;
                 for (index, unbound) in symbols.iter().enumerate() {

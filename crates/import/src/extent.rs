@@ -200,3 +200,6 @@ impl Reader<'_> {
         true
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -75,10 +75,10 @@ impl Finisher {
         group: &[usize],
         used: &BTreeMap<ValueId, Vec<usize>>,
     ) {
-        if let [index] = *group {
-            if !groups::is_dynamic(builder, steps[index]) {
-                return self.step(builder, steps[index]);
-            }
+        if let [index] = *group
+            && !groups::is_dynamic(builder, steps[index])
+        {
+            return self.step(builder, steps[index]);
         }
         let mut inside: Vec<&Step> = constants_of(steps, group);
         inside.extend(group.iter().map(|&index| steps[index]));

@@ -307,11 +307,10 @@ fn take_weights(
 fn nested_weights(path: &str, nodes: &[NodeProto], weights: &mut Vec<(String, TensorProto)>) {
     for node in nodes {
         for attribute in &node.attribute {
-            if let Some(proto) = &attribute.t {
-                if node.op_type == "Constant" && is_large(proto) {
-                    let name = node.output.first().map_or("", String::as_str);
-                    weights.push((format!("{path}{name}"), proto.clone()));
-                }
+            if let Some(proto) = attribute.t.as_ref().filter(|it| node.op_type == "Constant" && is_large(it))
+            {
+                let name = node.output.first().map_or("", String::as_str);
+                weights.push((format!("{path}{name}"), proto.clone()));
             }
             if let Some(graph) = &attribute.g {
                 let path = branch_path(path, node, &attribute.name);

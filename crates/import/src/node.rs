@@ -4,7 +4,7 @@ use kernels::Array;
 use planner_ir::ValueId;
 
 use crate::error::{ImportError, Place};
-use crate::proto::{AttributeProto, GraphProto};
+use crate::proto::AttributeProto;
 use crate::tensor;
 
 /// A node whose inputs are values already.
@@ -29,7 +29,6 @@ mod kind {
     pub(super) const STRING: i32 = 3;
     pub(super) const FLOATS: i32 = 6;
     pub(super) const INTS: i32 = 7;
-    pub(super) const STRINGS: i32 = 8;
 }
 
 impl<'a> OnnxNode<'a> {
@@ -62,11 +61,6 @@ impl<'a> OnnxNode<'a> {
         self.attributes.iter().find(|attribute| attribute.name == name)
     }
 
-    /// Whether an attribute is there.
-    pub(crate) fn has(&self, name: &str) -> bool {
-        self.attribute(name).is_some()
-    }
-
     pub(crate) fn int(&self, name: &str) -> Option<i64> {
         let attribute = self.attribute(name)?;
         attribute.i.or((attribute.kind == kind::INT).then_some(0))
@@ -97,12 +91,6 @@ impl<'a> OnnxNode<'a> {
         there.then_some(attribute.floats.as_slice())
     }
 
-    pub(crate) fn strings(&self, name: &str) -> Option<Vec<&'a str>> {
-        let attribute = self.attribute(name)?;
-        let there = !attribute.strings.is_empty() || attribute.kind == kind::STRINGS;
-        there.then_some(attribute.strings.as_slice())?.iter().map(|it| std::str::from_utf8(it).ok()).collect()
-    }
-
     /// A tensor that an attribute holds.
     pub(crate) fn tensor(&self, name: &str) -> Result<Option<Array>, ImportError> {
         let Some(proto) = self.attribute(name).and_then(|attribute| attribute.t.as_ref()) else {
@@ -114,22 +102,12 @@ impl<'a> OnnxNode<'a> {
         }
     }
 
-    /// A graph that an attribute holds.
-    pub(crate) fn graph(&self, name: &str) -> Result<&'a GraphProto, ImportError> {
-        let graph = self.attribute(name).and_then(|attribute| attribute.g.as_ref());
-        graph.ok_or_else(|| self.missing(name))
-    }
-
     pub(crate) fn required_int(&self, name: &str) -> Result<i64, ImportError> {
         self.int(name).ok_or_else(|| self.missing(name))
     }
 
     pub(crate) fn required_ints(&self, name: &str) -> Result<&'a [i64], ImportError> {
         self.ints(name).ok_or_else(|| self.missing(name))
-    }
-
-    pub(crate) fn required_float(&self, name: &str) -> Result<f32, ImportError> {
-        self.float(name).ok_or_else(|| self.missing(name))
     }
 
     pub(crate) fn required_string(&self, name: &str) -> Result<&'a str, ImportError> {

@@ -98,9 +98,7 @@ pub(crate) struct AttributeProto {
     pub(crate) floats: Vec<f32>,
     #[prost(int64, repeated, tag = "8")]
     pub(crate) ints: Vec<i64>,
-    #[prost(bytes = "bytes", repeated, tag = "9")]
-    pub(crate) strings: Vec<Bytes>,
-    /// What kind of attribute this is (`FLOATS` is 6, `INTS` is 7, `STRINGS` is 8); 0 in old files.
+    /// What kind of attribute this is (`FLOATS` is 6, `INTS` is 7); 0 in old files.
     #[prost(int32, tag = "20")]
     pub(crate) kind: i32,
     #[prost(string, tag = "21")]

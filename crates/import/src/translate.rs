@@ -81,7 +81,7 @@ pub(crate) enum Bound {
 pub(crate) struct Scope<'s> {
     names: BTreeMap<String, Bound>,
     /// The names around a branch.
-    outer: Option<&'s Scope<'s>>,
+    outer: Option<&'s Self>,
     pub(crate) opsets: &'s BTreeMap<String, i64>,
     /// What the names of weights in these nodes begin with.
     pub(crate) path: String,

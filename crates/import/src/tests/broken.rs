@@ -389,7 +389,7 @@ fn value_of_an_input_that_does_not_fit_is_refused() {
 fn output_whose_shape_depends_on_data_is_refused() {
     let mut graph = sum();
     graph.node = vec![node("NonZero a -> c")];
-    check_graph(graph, expect!["node `c` (an output of the model): its shape depends on data"]);
+    check_graph(graph, expect!["node `c` (an output of the model): its shape depends on data; if inputs decide it, give their values"]);
 }
 
 #[test]
