@@ -167,24 +167,14 @@ impl Search<'_> {
         }
     }
 
-    /// Takes the best choices that are the same in all blocks of a segment.
-    fn offer_periodic(&mut self) -> Result<(), SearchError> {
+    /// Takes the best choices that are the same in all blocks of a segment, if there are any.
+    fn offer_periodic(&mut self) {
         let folded = periodic::fold(self.chain);
         let flat = folded.flat();
-        let found = match ascended(&folded, &flat, self.capacity).and_then(Search::tightened) {
-            Ok(found) => found,
-            // Nothing periodic fits, which proves nothing.
-            Err(
-                SearchError::Contradiction
-                | SearchError::DoesNotFit { .. }
-                | SearchError::DoesNotFitTogether { .. },
-            ) => return Ok(()),
-            Err(other) => return Err(other),
-        };
-        if let Some((choices, _)) = &found.best {
-            self.offer(&periodic::unfold(self.chain, &flat.unfold(choices)));
-        }
-        Ok(())
+        let found = ascended(&folded, &flat, self.capacity).and_then(Search::tightened);
+        // That nothing periodic fits proves nothing.
+        let Ok(Some((choices, _))) = found.map(|found| found.best) else { return };
+        self.offer(&periodic::unfold(self.chain, &flat.unfold(&choices)));
     }
 
     fn look_at(&mut self, choices: &ChainChoices) {
@@ -214,7 +204,7 @@ impl Search<'_> {
     /// Both sides of the gap improved by what is more than the ascent itself.
     fn tightened(mut self) -> Result<Self, SearchError> {
         if self.gap() > GAP && self.chain.segments.iter().any(|segment| segment.count > 1) {
-            self.offer_periodic()?;
+            self.offer_periodic();
         }
         if self.gap() > EXACT {
             self.exchange();
