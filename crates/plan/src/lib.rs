@@ -1,5 +1,8 @@
 //! The execution plan: its JSON form, its independent checker, differences.
 
+pub mod json; // a plan as a file
 mod plan; // what a plan says
+#[cfg(test)]
+mod samples; // plans for tests
 
 pub use plan::{Assignment, Copy, Holding, MachineName, ModelFile, Plan, Proof, SpaceSize, Term, Transfer};

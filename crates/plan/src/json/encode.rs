@@ -1,0 +1,135 @@
+//! From a plan to what a file says.
+
+use std::collections::BTreeMap;
+
+use planner_ir::{Digit, Layout, Mesh, Partition};
+
+use super::file;
+use crate::plan::{Assignment, Copy, Plan, Proof};
+
+/// Things that stand once each in a table, by their place in it.
+struct Table<'a, T>(BTreeMap<&'a T, usize>);
+
+impl<'a, T: Ord> Table<'a, T> {
+    fn of(all: impl Iterator<Item = &'a T>) -> Self {
+        let mut table = BTreeMap::new();
+        for it in all {
+            let next = table.len();
+            table.entry(it).or_insert(next);
+        }
+        Self(table)
+    }
+
+    fn place(&self, it: &T) -> usize {
+        self.0.get(it).copied().unwrap_or(usize::MAX)
+    }
+
+    fn texts(&self, text: impl Fn(&T) -> String) -> Vec<String> {
+        let mut ordered: Vec<(usize, &T)> = self.0.iter().map(|(&it, &place)| (place, it)).collect();
+        ordered.sort_unstable_by_key(|&(place, _)| place);
+        ordered.into_iter().map(|(_, it)| text(it)).collect()
+    }
+}
+
+/// What the file of a plan says.
+pub(super) fn body(plan: &Plan) -> file::Body {
+    let mesh = &plan.mesh;
+    let copies = plan.transfers.iter().map(|transfer| &transfer.layout);
+    let layouts: Table<'_, Layout> = Table::of(plan.layouts.iter().chain(copies));
+    let partitions: Table<'_, Partition> = Table::of(plan.assignments.iter().filter_map(partition));
+    let operation = |assignment: &Assignment| match assignment {
+        Assignment::Prepared => file::Operation::Prepared,
+        Assignment::Computed { partition, operands, seconds } => file::Operation::Computed(file::Computed {
+            partition: partitions.place(partition),
+            operands: operands.iter().copied().map(copy).collect(),
+            seconds: *seconds,
+        }),
+    };
+    let transfer = |it: &crate::Transfer| file::Transfer {
+        value: it.value.0,
+        from: copy(it.from),
+        moves: it.moves.iter().map(|step| step_of(mesh, step)).collect(),
+        layout: layouts.place(&it.layout),
+        bytes: it.bytes.clone(),
+        seconds: it.seconds,
+    };
+    let term = |it: &crate::Term| file::Term { name: it.name.clone(), seconds: it.seconds };
+    let holding = |it: &crate::Holding| file::Holding { kind: it.kind.clone(), bytes: it.bytes };
+    file::Body {
+        model: file::Model {
+            path: plan.model.path.clone(),
+            sha256: plan.model.sha256.clone(),
+            dims: plan.model.dims.iter().map(|(name, size)| sized(name, *size)).collect(),
+        },
+        machine: file::Machine { name: plan.machine.name.clone(), devices: plan.machine.devices },
+        mesh: mesh.axes.iter().map(|axis| sized(&axis.name, axis.size)).collect(),
+        graph: plan.graph.to_string().lines().map(str::to_owned).collect(),
+        layouts: layouts.texts(|layout| layout.display(mesh).to_string()),
+        partitions: partitions.texts(|partition| partition.display(mesh).to_string()),
+        values: plan.layouts.iter().map(|layout| layouts.place(layout)).collect(),
+        operations: plan.assignments.iter().map(operation).collect(),
+        transfers: plan.transfers.iter().map(transfer).collect(),
+        outputs: plan.outputs.iter().copied().map(copy).collect(),
+        estimate: plan.estimate.iter().map(term).collect(),
+        memory: plan.memory.iter().map(holding).collect(),
+        capacity: plan.capacity,
+        proof: match plan.proof {
+            Proof::Optimal => file::Proof::Optimal,
+            Proof::Gap { lower_bound } => file::Proof::Gap { lower_bound },
+        },
+        space: file::Space {
+            unique_blocks: plan.space.unique_blocks,
+            blocks: plan.space.blocks,
+            nodes: plan.space.nodes,
+            classes: plan.space.classes,
+            saturated: plan.space.saturated,
+            choices: plan.space.choices,
+        },
+    }
+}
+
+fn partition(assignment: &Assignment) -> Option<&Partition> {
+    match assignment {
+        Assignment::Prepared => None,
+        Assignment::Computed { partition, .. } => Some(partition),
+    }
+}
+
+fn sized(name: &str, size: u64) -> file::Sized {
+    file::Sized { name: name.to_owned(), size }
+}
+
+fn copy(copy: Copy) -> file::Copy {
+    match copy {
+        Copy::Made => file::Copy::Made,
+        Copy::Transferred(transfer) => file::Copy::Transferred(transfer),
+    }
+}
+
+fn step_of(mesh: &Mesh, step: &planner_ir::Move) -> file::Move {
+    use planner_ir::Move;
+    match step {
+        Move::Slice { dim, digits } => file::Move::Slice { dim: *dim, digits: digits_of(mesh, digits) },
+        Move::AllGather { dim, digits } => file::Move::AllGather { dim: *dim, digits: *digits },
+        Move::AllReduce { axes } => {
+            let name = |axis: &planner_ir::AxisId| match mesh.axes.get(axis.0) {
+                Some(axis) => axis.name.clone(),
+                None => "?".to_owned(),
+            };
+            file::Move::AllReduce { axes: axes.iter().map(name).collect() }
+        }
+        Move::ReduceScatter { dim, digits } => {
+            file::Move::ReduceScatter { dim: *dim, digits: digits_of(mesh, digits) }
+        }
+        Move::AllToAll { from, to, digits } => {
+            file::Move::AllToAll { from: *from, to: *to, digits: digits_of(mesh, digits) }
+        }
+    }
+}
+
+/// Digits as they stand in the text form of a layout.
+fn digits_of(mesh: &Mesh, digits: &[Digit]) -> String {
+    let layout = Layout { dims: vec![digits.to_vec()], owed: vec![] };
+    let text = layout.display(mesh).to_string();
+    text[1..text.len() - 1].to_owned()
+}

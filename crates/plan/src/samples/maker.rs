@@ -1,0 +1,241 @@
+//! A plan of a program, by random choices: any partition whose operands can be had, any moves.
+
+use std::collections::BTreeMap;
+
+use arbtest::arbitrary::{Result, Unstructured};
+use planner_ir::{Digit, Graph, Layout, Loops, Mesh, Move, Node, Op, Partition, Role, Source, Type, ValueId};
+
+use super::memory;
+use crate::{Assignment, Copy, MachineName, ModelFile, Plan, Proof, SpaceSize, Term, Transfer};
+
+/// How many moves a transfer has at most.
+const MAX_MOVES: usize = 4;
+
+/// A right plan of the program on the mesh.
+pub(super) fn plan(graph: Graph, mesh: Mesh, u: &mut Unstructured<'_>) -> Result<Plan> {
+    let prepared = graph.prepared();
+    let mut plan = Plan {
+        model: ModelFile {
+            path: "model.onnx".to_owned(),
+            sha256: "0123456789abcdef".repeat(4),
+            dims: vec![("batch".to_owned(), 4), ("sequence".to_owned(), 128)],
+        },
+        machine: MachineName { name: "cpu".to_owned(), devices: mesh.devices() },
+        layouts: graph.values.iter().map(|value| Layout::replicated(value.type_.rank())).collect(),
+        assignments: vec![Assignment::Prepared; graph.nodes.len()],
+        mesh,
+        graph,
+        transfers: vec![],
+        outputs: vec![],
+        estimate: vec![],
+        memory: vec![],
+        capacity: 0,
+        proof: Proof::Optimal,
+        space: SpaceSize { unique_blocks: 1, blocks: 2, nodes: 99, classes: 9, saturated: true, choices: 40 },
+    };
+    for value in plan.graph.value_ids() {
+        let at_rest = !matches!(plan.graph.value(value).source, Source::Result { .. });
+        if at_rest || prepared[value.0] {
+            plan.layouts[value.0] = rest(&plan.mesh, plan.graph.type_of(value), u)?;
+        }
+    }
+    for index in 0..plan.graph.nodes.len() {
+        let node = plan.graph.nodes[index].clone();
+        if !node.results.iter().all(|result| prepared[result.0]) {
+            plan.assignments[index] = computed(&mut plan, &node, u)?;
+        }
+    }
+    for output in plan.graph.outputs.clone() {
+        let whole = rest(&plan.mesh, plan.graph.type_of(output.value), u)?;
+        let copy = copy(&mut plan, output.value, &whole, u)?;
+        // What owes a sum can always be added up.
+        plan.outputs.push(copy.unwrap_or(Copy::Made));
+    }
+    plan.estimate = estimate(&plan);
+    plan.memory = memory::holdings(&plan);
+    plan.capacity = plan.memory.iter().map(|it| it.bytes).sum::<u64>() + 64;
+    if u.arbitrary()? {
+        plan.proof = Proof::Gap { lower_bound: plan.seconds() / 2.0 };
+    }
+    Ok(plan)
+}
+
+/// A plain layout in which nothing is owed.
+fn rest(mesh: &Mesh, type_: &Type, u: &mut Unstructured<'_>) -> Result<Layout> {
+    let mut layout = Layout::replicated(type_.rank());
+    for axis in mesh.axis_ids() {
+        let mut split = layout.clone();
+        if type_.rank() > 0 && u.arbitrary()? {
+            split.dims[u.choose_index(type_.rank())?].push(Digit::axis(mesh, axis));
+        }
+        let split = split.canonical();
+        if split.check(mesh, type_).is_ok() {
+            layout = split;
+        }
+    }
+    Ok(layout)
+}
+
+/// Every partition in which each axis splits one loop, is passed, or neither.
+pub(super) fn partitions(mesh: &Mesh, loops: &Loops) -> Vec<Partition> {
+    let mut all = Vec::new();
+    for through in 0..loops.linear.len().max(1) {
+        let mut some = vec![Partition { through, ..Partition::replicated(loops) }];
+        for axis in mesh.axis_ids() {
+            let mut more = Vec::new();
+            for partition in &some {
+                let mut passing = partition.clone();
+                passing.passed.push(axis);
+                more.push(passing);
+                for it in loops.ids().filter(|&it| loops.get(it).role != Role::Whole) {
+                    let mut split: Partition = partition.clone();
+                    split.loops[it.0].push(Digit::axis(mesh, axis));
+                    more.push(split);
+                }
+            }
+            some.extend(more);
+        }
+        some.retain(|it| through == 0 || !it.passed.is_empty());
+        all.extend(some);
+    }
+    all.retain(|it| it.check(mesh, loops).is_ok());
+    all
+}
+
+fn computed(plan: &mut Plan, node: &Node, u: &mut Unstructured<'_>) -> Result<Assignment> {
+    let (operands, results) = (plan.graph.types_of(&node.operands), plan.graph.types_of(&node.results));
+    let loops = node.op.loops(&operands, &results);
+    let mut all = partitions(&plan.mesh, &loops);
+    let whole = Partition::replicated(&loops);
+    loop {
+        let partition =
+            if all.is_empty() { whole.clone() } else { all.swap_remove(u.choose_index(all.len())?) };
+        let suits =
+            |index: usize, type_: &Type| partition.result(&loops, index).check(&plan.mesh, type_).is_ok();
+        if !results.iter().enumerate().all(|(index, type_)| suits(index, type_)) {
+            continue;
+        }
+        let before = plan.transfers.len();
+        let mut copies = Vec::new();
+        for (index, &operand) in node.operands.iter().enumerate() {
+            if let Some(copy) = copy(plan, operand, &partition.operand(&loops, index), u)? {
+                copies.push(copy);
+            }
+        }
+        if copies.len() < node.operands.len() {
+            plan.transfers.truncate(before);
+            continue;
+        }
+        for (index, &result) in node.results.iter().enumerate() {
+            plan.layouts[result.0] = partition.result(&loops, index);
+        }
+        return Ok(Assignment::Computed { partition, operands: copies, seconds: seconds(u)? });
+    }
+}
+
+/// A copy of the value in that layout: one there is, or a new one if moves lead there.
+fn copy(plan: &mut Plan, value: ValueId, layout: &Layout, u: &mut Unstructured<'_>) -> Result<Option<Copy>> {
+    let made = |(index, it): (usize, &Transfer)| (it.value == value).then_some(Copy::Transferred(index));
+    let mut from = vec![Copy::Made];
+    from.extend(plan.transfers.iter().enumerate().filter_map(made));
+    while !from.is_empty() {
+        let from = from.swap_remove(u.choose_index(from.len())?);
+        let (type_, start) = (plan.graph.type_of(value).clone(), plan.layout(value, from).clone());
+        if start == *layout {
+            return Ok(Some(from));
+        }
+        let Some(moves) = way(&plan.mesh, &type_, &start, layout, u)? else { continue };
+        let mut bytes = Vec::new();
+        let mut before = start;
+        for step in &moves {
+            let after = step.apply(&plan.mesh, &type_, &before).unwrap();
+            bytes.push(step.bytes(&plan.mesh, &type_, &before, &after));
+            before = after;
+        }
+        let layout = layout.clone();
+        plan.transfers.push(Transfer { value, from, moves, layout, bytes, seconds: seconds(u)? });
+        return Ok(Some(Copy::Transferred(plan.transfers.len() - 1)));
+    }
+    Ok(None)
+}
+
+/// Few moves from one layout to another.
+fn way(
+    mesh: &Mesh,
+    type_: &Type,
+    from: &Layout,
+    to: &Layout,
+    u: &mut Unstructured<'_>,
+) -> Result<Option<Vec<Move>>> {
+    let mut reached: BTreeMap<Layout, Vec<Move>> = BTreeMap::from([(from.clone(), vec![])]);
+    let mut last = vec![from.clone()];
+    for _ in 0..MAX_MOVES {
+        let mut next = Vec::new();
+        for before in &last {
+            let mut moves = moves(mesh, before, to);
+            let turn = u.choose_index(moves.len().max(1))?;
+            moves.rotate_left(turn);
+            for step in moves {
+                let Ok(after) = step.apply(mesh, type_, before) else { continue };
+                if reached.contains_key(&after) {
+                    continue;
+                }
+                let way = [&reached[before][..], &[step]].concat();
+                if after == *to {
+                    return Ok(Some(way));
+                }
+                reached.insert(after.clone(), way);
+                next.push(after);
+            }
+        }
+        last = next;
+    }
+    Ok(None)
+}
+
+/// Single moves that may lead from one layout towards another.
+pub(super) fn moves(mesh: &Mesh, from: &Layout, to: &Layout) -> Vec<Move> {
+    let mut moves = Vec::new();
+    if !from.owed.is_empty() {
+        moves.push(Move::AllReduce { axes: from.owed.clone() });
+        moves.extend(from.owed.iter().map(|&axis| Move::AllReduce { axes: vec![axis] }));
+    }
+    for (dim, held) in from.dims.iter().enumerate() {
+        moves.extend((1..=held.len()).map(|digits| Move::AllGather { dim, digits }));
+        for axis in mesh.axis_ids() {
+            let digits = vec![Digit::axis(mesh, axis)];
+            moves.push(Move::Slice { dim, digits: digits.clone() });
+            moves.push(Move::ReduceScatter { dim, digits: digits.clone() });
+            let others = (0..from.dims.len()).filter(|&other| other != dim);
+            moves.extend(others.map(|from| Move::AllToAll { from, to: dim, digits: digits.clone() }));
+        }
+        // What a dimension finally gains at once, free digits included.
+        let gained = to.dims.get(dim).filter(|to| to.starts_with(held)).map(|to| to[held.len()..].to_vec());
+        moves.extend(gained.filter(|it| !it.is_empty()).map(|digits| Move::Slice { dim, digits }));
+    }
+    moves
+}
+
+fn seconds(u: &mut Unstructured<'_>) -> Result<f64> {
+    Ok(f64::from(u.int_in_range(1..=1_000_000u32)?) / 3e9)
+}
+
+fn estimate(plan: &Plan) -> Vec<Term> {
+    let mut terms: Vec<Term> = Vec::new();
+    let mut add = |name: &str, seconds: f64| match terms.iter_mut().find(|term| term.name == name) {
+        Some(term) => term.seconds += seconds,
+        None => terms.push(Term { name: name.to_owned(), seconds }),
+    };
+    for (node, assignment) in plan.graph.nodes.iter().zip(&plan.assignments) {
+        if let Assignment::Computed { seconds, .. } = assignment {
+            add(
+                if matches!(node.op, Op::Contract(_)) { "matrix products" } else { "element-wise" },
+                *seconds,
+            );
+        }
+    }
+    for transfer in &plan.transfers {
+        add(transfer.moves[0].name(), transfer.seconds);
+    }
+    terms
+}
