@@ -1,5 +1,9 @@
 //! A graph to the space of programs equal to it, by e-graph.
 
+pub mod blocks; // repeated blocks of a graph
+mod raise; // idioms to the operations they spell
 mod space; // the space of partitioned programs, by e-graph
 
+pub use blocks::{Binding, Block, Blocks, BlocksError, Segment, blocks};
+pub use raise::{RaiseError, Raised, Statistics as RaiseStatistics, raise};
 pub use space::{Choice, Edge, Space, SpaceError, Statistics, plain_layouts, space};

@@ -1,0 +1,192 @@
+//! Raising: the idioms of exporters to the operations they spell.
+//!
+//! Each unique block of a graph is put into an e-graph, where rules name what its terms are
+//! (attention, rotary embedding, normalisations, gated units) and say what algebra makes of them:
+//! movement folded into contractions, packed projections taken apart, repeated heads taken back.
+//! The cheapest program is taken out and stands for every repetition of the block.
+
+mod term; // terms and what is known of their classes
+mod make; // terms made by rules
+mod pattern; // terms with variables
+mod shape; // which dimensions of a reshaped value are which
+mod rules; // the rules
+mod saturate; // rules applied until nothing new comes
+mod extract; // the cheapest program
+mod body; // one graph raised
+mod share; // equal computations made once
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use planner_ir::{Graph, Op, Output, Source, Type, Unary, ValueId};
+
+use crate::blocks::{Blocks, blocks};
+use body::RaisedBody;
+
+/// A graph of named operations that computes what another one does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Raised {
+    /// The graph.
+    pub graph: Graph,
+    /// What it took and what was found.
+    pub statistics: Statistics,
+}
+
+/// What raising took and found.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Statistics {
+    /// How many different blocks there were.
+    pub blocks: usize,
+    /// How many repetitions of blocks.
+    pub segments: usize,
+    /// How many nodes the unique blocks had.
+    pub nodes: usize,
+    /// How many terms the e-graphs had at the end.
+    pub terms: usize,
+    /// How many classes of equal terms.
+    pub classes: usize,
+    /// How often rules were applied to the block that took longest.
+    pub iterations: usize,
+    /// Whether nothing new came of the rules in any block.
+    pub saturated: bool,
+    /// For each rule that gave equalities, how many.
+    pub rules: BTreeMap<&'static str, usize>,
+    /// For each idiom, how often it occurs in the raised graph.
+    pub idioms: BTreeMap<&'static str, usize>,
+}
+
+/// Why a graph could not be raised.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RaiseError {
+    /// A node does not have the types that its operation infers.
+    Node(String),
+    /// A rule made a value of one type equal to one of another: a mistake of ours.
+    Rule {
+        /// The rule.
+        rule: &'static str,
+        /// What it made.
+        found: Type,
+        /// What it replaced.
+        expected: Type,
+    },
+}
+
+impl fmt::Display for RaiseError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Node(origin) => write!(f, "node `{origin}` does not have the types of its operation"),
+            Self::Rule { rule, found, expected } => {
+                write!(f, "rule `{rule}` made {found}, expected {expected}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for RaiseError {}
+
+/// The graph in named operations.
+pub fn raise(graph: &Graph) -> Result<Raised, RaiseError> {
+    for node in &graph.nodes {
+        if node.op.infer(&graph.types_of(&node.operands)).ok() != Some(graph.types_of(&node.results)) {
+            return Err(RaiseError::Node(node.origin.clone()));
+        }
+    }
+    let rules = rules::all();
+    let blocks = blocks(&share::shared(graph));
+    let mut statistics = Statistics {
+        blocks: blocks.unique.len(),
+        segments: blocks.segments.len(),
+        nodes: blocks.nodes(),
+        saturated: true,
+        ..Statistics::default()
+    };
+    let mut bodies = Vec::new();
+    for block in &blocks.unique {
+        let raised = body::raise_body(&block.body, &rules).map_err(|it| RaiseError::Rule {
+            rule: it.rule,
+            found: it.types.0,
+            expected: it.types.1,
+        })?;
+        statistics.count(&raised, &rules);
+        bodies.push(raised.graph);
+    }
+    let graph = share::shared(&assembled(&blocks, &bodies));
+    statistics.idioms = idioms(&graph);
+    Ok(Raised { graph, statistics })
+}
+
+impl Statistics {
+    fn count(&mut self, raised: &RaisedBody, rules: &[rules::Ready]) {
+        self.terms += raised.terms;
+        self.classes += raised.classes;
+        self.iterations = self.iterations.max(raised.effort.iterations);
+        self.saturated &= raised.effort.saturated;
+        for (ready, &applied) in rules.iter().zip(&raised.effort.applied) {
+            if applied > 0 {
+                *self.rules.entry(ready.rule.name).or_default() += applied;
+            }
+        }
+    }
+}
+
+/// The graph whose segments are other bodies.
+fn assembled(blocks: &Blocks, bodies: &[Graph]) -> Graph {
+    let old = &blocks.graph;
+    let mut graph = Graph { name: old.name.clone(), ..Graph::default() };
+    let mut values: Vec<ValueId> = vec![ValueId(usize::MAX); old.values.len()];
+    for id in old.value_ids() {
+        let value = old.value(id);
+        if !matches!(value.source, Source::Result { .. }) {
+            values[id.0] = graph.push_value(value.type_.clone(), value.source.clone());
+        }
+    }
+    for segment in &blocks.segments {
+        let body = &bodies[segment.block];
+        let origins = &old.nodes[segment.nodes.clone()];
+        let mut made = vec![ValueId(usize::MAX); body.values.len()];
+        for (index, operand) in segment.operands.iter().enumerate() {
+            made[index] = values[operand.0];
+        }
+        let template = &blocks.unique[segment.block].body;
+        for node in &body.nodes {
+            let operands = node.operands.iter().map(|it| made[it.0]).collect();
+            // The first repetition lent its names; each has its own.
+            let place = template.nodes.iter().position(|it| it.origin == node.origin);
+            let origin = place.map_or(node.origin.clone(), |place| origins[place].origin.clone());
+            let results = graph.push_node(node.op.clone(), operands, body.types_of(&node.results), origin);
+            for (&local, result) in node.results.iter().zip(results) {
+                made[local.0] = result;
+            }
+        }
+        for (&result, output) in segment.results.iter().zip(&body.outputs) {
+            values[result.0] = made[output.value.0];
+        }
+    }
+    let output = |it: &Output| Output { name: it.name.clone(), value: values[it.value.0] };
+    graph.outputs = old.outputs.iter().map(output).collect();
+    graph
+}
+
+/// For each idiom, how many operations of a graph are it.
+fn idioms(graph: &Graph) -> BTreeMap<&'static str, usize> {
+    let mut idioms = BTreeMap::new();
+    for node in &graph.nodes {
+        let name = match &node.op {
+            Op::Attention(_) => "attention",
+            Op::Rotary(_) => "rotary",
+            Op::RmsNorm { .. } => "rms norm",
+            Op::LayerNorm { .. } => "layer norm",
+            Op::Gated(_) => "gated",
+            Op::Experts { .. } => "experts",
+            Op::Unary(Unary::Gelu | Unary::GeluTanh | Unary::GeluQuick) => "gelu",
+            Op::Unary(Unary::Silu) => "silu",
+            Op::Softmax { .. } => "softmax",
+            _ => continue,
+        };
+        *idioms.entry(name).or_default() += 1;
+    }
+    idioms
+}
+
+#[cfg(test)]
+mod tests;
