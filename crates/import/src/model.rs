@@ -76,6 +76,10 @@ pub fn read(bytes: Bytes) -> Result<Model, ImportError> {
     }
     let (weights, nested) = take_weights(&mut graph, &model.functions)?;
     let inputs = inputs(&graph, &weights)?;
+    let mut outputs = BTreeSet::new();
+    if let Some(output) = graph.output.iter().find(|output| !outputs.insert(&output.name)) {
+        return Err(malformed(format!("output `{}` is declared twice", output.name)));
+    }
     let mut functions = BTreeMap::new();
     for function in model.functions {
         let id = (domain(&function.domain).to_owned(), function.name.clone(), function.overload.clone());

@@ -162,6 +162,13 @@ fn input_that_is_declared_twice_is_refused() {
 }
 
 #[test]
+fn output_that_is_declared_twice_is_refused() {
+    let mut graph = sum();
+    graph.output.push(value("c", FLOAT, &[]));
+    check_graph(graph, expect!["malformed model: output `c` is declared twice"]);
+}
+
+#[test]
 fn shapes_that_do_not_fit_are_refused() {
     let mut graph = sum();
     graph.input[0] = value("a", FLOAT, &["2", "5"]);

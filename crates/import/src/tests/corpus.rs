@@ -77,13 +77,19 @@ fn bindings(model: &Model, inputs: &BTreeMap<String, Array>) -> Bindings {
     bindings
 }
 
-/// Bindings to sizes that most models accept.
-fn guessed(model: &Model) -> Bindings {
+/// Bindings to sizes that most models accept: two sequences of that length, with or without past.
+fn guessed(model: &Model, sequence: u64, past: u64) -> Bindings {
     let mut bindings = Bindings::default();
     for unbound in model.symbols() {
         let name = unbound.symbol.to_lowercase();
         let is_batch = unbound.places.iter().all(|place| place.ends_with("[0]")) || name.contains("batch");
-        let size = if is_batch { 2 } else { 16 };
+        let size = if is_batch {
+            2
+        } else if name.contains("past") {
+            past
+        } else {
+            sequence
+        };
         bindings.dims.insert(unbound.symbol, size);
     }
     for input in model.inputs() {
@@ -99,6 +105,12 @@ fn guessed(model: &Model) -> Bindings {
 fn name(path: &Path) -> String {
     let folder = path.parent().and_then(Path::file_name).unwrap().to_string_lossy();
     format!("{folder}/{}", path.file_name().unwrap().to_string_lossy())
+}
+
+/// The graph of a model, which obeys the rules.
+fn import(model: &Model, bindings: &Bindings) -> Result<Graph, String> {
+    let graph = model.import(bindings).map_err(|error| error.to_string())?;
+    evaluate::verified(graph)
 }
 
 /// What is in an imported graph, in short.
@@ -141,7 +153,7 @@ fn check(path: &Path) -> Result<String, String> {
             continue;
         };
         let graph =
-            model.import(&bindings(&model, &inputs)).map_err(|error| format!("io{index}: {error}"))?;
+            import(&model, &bindings(&model, &inputs)).map_err(|error| format!("io{index}: {error}"))?;
         let found =
             evaluate::evaluate(&graph, &model, &inputs).map_err(|error| format!("io{index}: {error}"))?;
         let mut worst = 0.0f64;
@@ -155,7 +167,7 @@ fn check(path: &Path) -> Result<String, String> {
         }
     }
     if report.is_empty() {
-        let graph = model.import(&guessed(&model)).map_err(|error| error.to_string())?;
+        let graph = import(&model, &guessed(&model, 16, 16))?;
         report = format!("{}, no oracle", described(&graph));
     }
     Ok(report)
@@ -178,6 +190,21 @@ fn tolerance(graph: &Graph) -> f64 {
 }
 
 #[test]
+fn every_real_model_is_imported_at_other_sizes() {
+    let Some(folder) = folder() else { return eprintln!("no real models here") };
+    let mut failures = Vec::new();
+    for path in models(&folder.join("models")) {
+        let model = load(&path).unwrap();
+        for (sequence, past) in [(24, 0), (24, 24), (1, 0)] {
+            if let Err(error) = import(&model, &guessed(&model, sequence, past)) {
+                failures.push(format!("{} with {sequence} after {past}: {error}", name(&path)));
+            }
+        }
+    }
+    assert!(failures.is_empty(), "not imported:\n{}", failures.join("\n"));
+}
+
+#[test]
 fn every_full_size_graph_is_imported() {
     let Some(folder) = folder() else { return eprintln!("no real models here") };
     let mut failures = Vec::new();
@@ -194,9 +221,11 @@ fn every_full_size_graph_is_imported() {
                 continue;
             }
         };
-        match model.import(&guessed(&model)) {
-            Ok(graph) => println!("{title}: {} in {:?}", described(&graph), start.elapsed()),
-            Err(error) => failures.push(format!("{title}: {error}")),
+        for sequence in [16, 512] {
+            match import(&model, &guessed(&model, sequence, 16)) {
+                Ok(graph) => println!("{title}: {} after {:?}", described(&graph), start.elapsed()),
+                Err(error) => failures.push(format!("{title} with {sequence}: {error}")),
+            }
         }
     }
     assert!(failures.is_empty(), "not imported:\n{}", failures.join("\n"));
@@ -208,7 +237,7 @@ fn every_training_graph_is_imported() {
     let mut failures = Vec::new();
     for path in models(&folder.join("training")) {
         let result =
-            load(&path).and_then(|model| model.import(&guessed(&model)).map_err(|error| error.to_string()));
+            load(&path).and_then(|model| import(&model, &guessed(&model, 16, 16)));
         match result {
             Ok(graph) => println!("{}: {}", name(&path), described(&graph)),
             Err(error) => failures.push(format!("{}: {error}", name(&path))),

@@ -3,9 +3,19 @@
 use std::collections::BTreeMap;
 
 use kernels::Array;
-use planner_ir::{Graph, Source};
+use planner_ir::{Graph, Source, parse_graph, verify};
 
 use crate::{Model, WeightData};
+
+/// The graph, which obeys the rules and is what its text says.
+pub(super) fn verified(graph: Graph) -> Result<Graph, String> {
+    verify(&graph).map_err(|violations| violations.to_string())?;
+    let again = parse_graph(&graph.to_string()).map_err(|error| error.to_string())?;
+    if again != graph {
+        return Err("its text says another graph".to_owned());
+    }
+    Ok(graph)
+}
 
 /// The outputs of a graph for these inputs.
 pub(super) fn evaluate(

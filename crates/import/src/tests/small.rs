@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use kernels::Array;
 use planner_ir::{Graph, Op, Source};
 
-use super::evaluate::evaluate;
+use super::evaluate::{evaluate, verified};
 use super::make::{
     BOOL, FLOAT, INT64, bytes, floats, function, graph, graph_attribute, int, integers, model, node,
     reference, tensor_attribute, value,
@@ -17,6 +17,7 @@ use crate::{Bindings, read};
 fn run(proto: &ModelProto, inputs: &[(&str, Array)], bindings: &Bindings) -> (Graph, Array) {
     let model = read(bytes(proto)).unwrap();
     let graph = model.import(bindings).unwrap_or_else(|error| panic!("{error}"));
+    let graph = verified(graph).unwrap_or_else(|error| panic!("{error}"));
     let inputs: BTreeMap<String, Array> =
         inputs.iter().map(|(name, it)| ((*name).to_owned(), it.clone())).collect();
     let mut outputs = evaluate(&graph, &model, &inputs).unwrap();
