@@ -61,9 +61,9 @@ pub(crate) fn tanh(x: f32) -> f32 {
         square,
         [0.002_246_003_6, -0.008_301_695, 0.021_755_7, -0.053_957_596, 0.133_332_96, -0.333_333_34],
     );
-    let near = x + x * square * tail;
-    let far = (1.0 - 2.0 / (exp(2.0 * magnitude) + 1.0)).copysign(x);
-    if magnitude < 0.625 { near } else { far }
+    let near = magnitude + magnitude * square * tail;
+    let far = 1.0 - 2.0 / (exp(2.0 * magnitude) + 1.0);
+    (if magnitude < 0.625 { near } else { far }).copysign(x)
 }
 
 /// The error function.
@@ -83,33 +83,37 @@ pub(crate) fn erf(x: f32) -> f32 {
             0.128_379_17,
         ],
     );
-    let near = x + x * tail;
-    let far = (1.0 - erfc_of_positive(magnitude)).copysign(x);
-    if magnitude < 0.92 { near } else { far }
+    let near = magnitude + magnitude * tail;
+    let far = 1.0 - erfc_of_positive(magnitude);
+    (if magnitude < 0.92 { near } else { far }).copysign(x)
 }
 
 /// `1 - erf(x)` for x not below 0.
 #[inline(always)]
 fn erfc_of_positive(x: f32) -> f32 {
-    let x = if x > 10.0 { 10.0 } else { x };
-    let place = 1.0 / (1.0 + 0.5 * x);
-    // ln(erfc(x) / place) + x^2 for x < 10.
-    let logarithm = polynomial(
+    /// Beyond this the result is 0.
+    const ABOVE: f32 = 11.0;
+    let x = if x > ABOVE { ABOVE } else { x };
+    let inverse = 1.0 / (2.0 + x);
+    let place = x * inverse;
+    // (ln(erfc(x) / (1 - p)) + x^2) / p as a function of p = x / (2 + x), for x < 10; beyond, the
+    // exponential is 0.
+    let slope = polynomial(
         place,
         [
-            0.148_046_05,
-            -0.697_536_6,
-            1.195_327_6,
-            -0.746_469_9,
-            -0.039_866_317,
-            -0.019_508_004,
-            0.041_395_965,
-            0.385_283_64,
-            0.998_782_46,
-            -1.265_454_9,
+            -0.159_788_35,
+            0.517_738_75,
+            -0.544_116,
+            0.211_183_49,
+            -0.159_128_73,
+            0.076_142_87,
+            0.190_774_71,
+            0.161_594_61,
+            -0.303_241_34,
+            -1.256_758_3,
         ],
     );
-    place * exp(logarithm - x * x)
+    2.0 * inverse * exp(place * slope - x * x)
 }
 
 /// `x Φ(x)`.

@@ -4,6 +4,8 @@
 //! integer; integers keep their low bits; a truth value is 0 or 1, and says of a number whether
 //! it is not 0.
 
+use std::cmp::Ordering;
+
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 use planner_ir::DType;
@@ -120,44 +122,47 @@ impl Source for bf16 {
     }
 }
 
-impl Target for f16 {
-    fn of_f64(number: f64) -> Self {
-        Self::from_f64(number)
-    }
+/// Numbers that are made from f32, and from wider ones by way of it.
+macro_rules! halves {
+    ($($half:ty)*) => {$(
+        impl Target for $half {
+            fn of_f64(number: f64) -> Self {
+                Self::from_f32(rounded_to_odd(number))
+            }
 
-    fn of_f32(number: f32) -> Self {
-        Self::from_f32(number)
-    }
+            #[inline(always)]
+            fn of_f32(number: f32) -> Self {
+                Self::from_f32(number)
+            }
 
-    #[expect(clippy::cast_precision_loss, reason = "rounding to the nearest is meant")]
-    fn of_i64(number: i64) -> Self {
-        Self::from_f64(number as f64)
-    }
+            #[expect(clippy::cast_precision_loss, reason = "rounding to the nearest is meant")]
+            fn of_i64(number: i64) -> Self {
+                Self::of_f64(number as f64)
+            }
 
-    #[expect(clippy::cast_precision_loss, reason = "rounding to the nearest is meant")]
-    fn of_u64(number: u64) -> Self {
-        Self::from_f64(number as f64)
-    }
+            #[expect(clippy::cast_precision_loss, reason = "rounding to the nearest is meant")]
+            fn of_u64(number: u64) -> Self {
+                Self::of_f64(number as f64)
+            }
+        }
+    )*};
 }
 
-impl Target for bf16 {
-    fn of_f64(number: f64) -> Self {
-        Self::from_f64(number)
-    }
+halves!(f16 bf16);
 
-    #[inline(always)]
-    fn of_f32(number: f32) -> Self {
-        Self::from_f32(number)
-    }
-
-    #[expect(clippy::cast_precision_loss, reason = "rounding to the nearest is meant")]
-    fn of_i64(number: i64) -> Self {
-        Self::from_f64(number as f64)
-    }
-
-    #[expect(clippy::cast_precision_loss, reason = "rounding to the nearest is meant")]
-    fn of_u64(number: u64) -> Self {
-        Self::from_f64(number as f64)
+/// A neighbour of a number that rounds to the same shorter number: of two, the odd one, which is
+/// never half way between two shorter numbers.
+///
+/// Source: Boldo and Melquiond, "When double rounding is odd", 2005.
+#[expect(clippy::cast_possible_truncation, reason = "rounding is meant")]
+fn rounded_to_odd(number: f64) -> f32 {
+    let nearest = number as f32;
+    let excess = f64::from(nearest).abs().partial_cmp(&number.abs());
+    let is_odd = nearest.to_bits() % 2 == 1;
+    match excess {
+        Some(Ordering::Greater) if !is_odd => f32::from_bits(nearest.to_bits() - 1),
+        Some(Ordering::Less) if !is_odd => f32::from_bits(nearest.to_bits() + 1),
+        _ => nearest,
     }
 }
 

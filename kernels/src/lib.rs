@@ -33,3 +33,6 @@ mod region; // programs whose shapes depend on data
 pub use array::{Array, Element, Span, Tensor, TensorMut};
 pub use compute::{compute, evaluate};
 pub use error::KernelError;
+
+#[cfg(test)]
+mod naive; // plain definitions that tests compare with

@@ -177,6 +177,11 @@ impl<'a, T: Element> Rows<'a, T> {
 #[inline(always)]
 fn zip_row<T: Copy, R, F: Fn(T, T) -> R>((y, a, b, function): (&mut [R], &[T], &[T], F)) {
     match (a, b) {
+        (&[a], &[b]) => {
+            for y in y {
+                *y = function(a, b);
+            }
+        }
         (a, &[b]) => {
             for (y, &a) in y.iter_mut().zip(a) {
                 *y = function(a, b);
