@@ -59,7 +59,7 @@ pub struct Preparation {
 }
 
 /// A whole value on the host.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Whole {
     /// A weight, by its name in the model file.
     Weight(String),

@@ -1,5 +1,7 @@
 //! Copies between two orders of the same elements.
 
+use planner_ir::Piece;
+
 /// A nest of loops over elements: `to[Σ i · to] = from[start + Σ i · from]`.
 ///
 /// The loops' `to` strides are those of a row-major array: every element of the target is set
@@ -33,6 +35,22 @@ pub(crate) struct Factor {
 }
 
 impl Strided {
+    /// The copy from a whole value to the block that has these factors of each dimension.
+    pub fn of_pieces(pieces: &[Vec<Piece>]) -> Self {
+        let factors: Vec<(Factor, Option<u64>)> = pieces
+            .iter()
+            .flatten()
+            .enumerate()
+            .map(|(name, piece)| (Factor { name, size: piece.size }, piece.index))
+            .collect();
+        let whole: Vec<Factor> = factors.iter().map(|(factor, _)| *factor).collect();
+        let held: Vec<Factor> =
+            factors.iter().filter(|(_, index)| index.is_none()).map(|(factor, _)| *factor).collect();
+        let fixed: Vec<(usize, u64)> =
+            factors.iter().filter_map(|(factor, index)| Some((factor.name, (*index)?))).collect();
+        Self::between(&whole, &held, &fixed)
+    }
+
     /// The copy from factors in one order, outermost first, to another order. Factors that the
     /// target lacks have the value that `fixed` gives by name.
     pub(crate) fn between(from: &[Factor], to: &[Factor], fixed: &[(usize, u64)]) -> Self {

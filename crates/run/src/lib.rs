@@ -1,1 +1,23 @@
-//! Programs to results, on devices and over transports.
+//! Programs to results, on the ranks of this machine.
+//!
+//! Each rank is a thread with its own memory; ranks meet only in collectives, and there hand one
+//! another contiguous bytes. What differs on another transport is what a meeting does with
+//! them.
+
+mod session; // programs made ready, and run step by step
+mod source; // where weights and inputs come from, whole values to blocks and back
+mod rank; // a rank and what it does with its instructions
+mod memory; // reading and writing parts of one memory at the same time
+mod collective; // exchanges between ranks
+mod meeting; // ranks that wait for one another, and give up together
+mod copy; // strided copies
+mod reference; // a program on one device, operation by operation
+mod error; // why a program did not run to its end
+
+pub use error::RunError;
+pub use reference::reference;
+pub use session::{Outcome, Session, run};
+pub use source::Sources;
+
+#[cfg(test)]
+mod tests {}

@@ -1,0 +1,237 @@
+//! Programs made ready, and run step by step.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::thread;
+use std::time::Instant;
+
+use kernels::Array;
+use lower::{Origin, Port, Program};
+use planner_ir::{Type, ValueId};
+
+use crate::error::RunError;
+use crate::meeting::{Failure, Meeting};
+use crate::rank::{Halt, Rank, Report};
+use crate::source::{Cut, Joined, Sources, expect_type, prepare, weight};
+
+/// Programs with their weights, ready to run.
+pub struct Session {
+    ranks: Vec<Rank>,
+    meetings: Vec<Meeting>,
+}
+
+/// What a step leaves.
+#[derive(Debug)]
+pub struct Outcome {
+    /// The outputs, by name.
+    pub outputs: BTreeMap<String, Array>,
+    /// For each collective in the order of the programs, which move it is and what all ranks
+    /// together have received from others (bytes).
+    pub received: Vec<(Origin, u64)>,
+    /// What the step took, without handing in inputs and fetching outputs (seconds).
+    pub seconds: f64,
+    /// For each instruction, what it took on the rank on which it took longest (seconds).
+    pub instructions: Vec<f64>,
+}
+
+/// Runs programs once.
+///
+/// The programs are ones that `lower::verify` accepts.
+pub fn run(programs: Vec<Program>, sources: Sources) -> Result<Outcome, RunError> {
+    Session::new(programs, sources.weight)?.step(sources.inputs)
+}
+
+impl Session {
+    /// Reads weights, computes what is computed once, and gives each rank its blocks.
+    ///
+    /// The programs are ones that `lower::verify` accepts.
+    pub fn new(
+        programs: Vec<Program>,
+        weights: &dyn Fn(&str) -> Result<Array, String>,
+    ) -> Result<Self, RunError> {
+        let sources = Sources { inputs: &BTreeMap::new(), weight: weights };
+        let (meetings, places) = meetings(&programs)?;
+        let ranks = programs.into_iter().zip(places).map(|(program, places)| Rank::new(program, places));
+        let mut session = Self { ranks: ranks.collect::<Result<_, _>>()?, meetings };
+        session.load(sources)?;
+        Ok(session)
+    }
+
+    fn load(&mut self, sources: Sources) -> Result<(), RunError> {
+        for value in self.ports(|program| &program.weights) {
+            let name = value.name.clone();
+            self.hand_out(&value, Cut::new(weight(sources, &name)?))?;
+        }
+        let prepared = self.ports(|program| &program.prepared);
+        let Some(first) = self.ranks.first() else { return Ok(()) };
+        let kept = |value: ValueId| prepared.iter().any(|held| held.value == value);
+        let mut values = prepare(&first.program.preparation, kept, sources)?;
+        for value in &prepared {
+            let whole = values.remove(&value.value);
+            let whole =
+                whole.ok_or_else(|| RunError::Program(format!("`{}` is not prepared", value.name)))?;
+            self.hand_out(value, Cut::new(whole))?;
+        }
+        Ok(())
+    }
+
+    /// Runs one step.
+    pub fn step(&mut self, inputs: &BTreeMap<String, Array>) -> Result<Outcome, RunError> {
+        for value in self.ports(|program| &program.inputs) {
+            let whole = inputs.get(&value.name).ok_or_else(|| RunError::Missing(value.name.clone()))?;
+            expect_type(&value.name, whole.type_(), &value.type_)?;
+            self.hand_out(&value, Cut::new(whole.clone()))?;
+        }
+        let start = Instant::now();
+        let reports = self.run_ranks()?;
+        let seconds = start.elapsed().as_secs_f64();
+        let mut instructions = vec![0_f64; reports.iter().map(|it| it.seconds.len()).max().unwrap_or(0)];
+        for report in &reports {
+            for (longest, &seconds) in instructions.iter_mut().zip(&report.seconds) {
+                *longest = longest.max(seconds);
+            }
+        }
+        Ok(Outcome { outputs: self.outputs()?, received: self.received(&reports), seconds, instructions })
+    }
+
+    /// All ranks' steps, each on a thread; the first error if there is one.
+    fn run_ranks(&mut self) -> Result<Vec<Report>, RunError> {
+        let Self { ranks, meetings } = self;
+        let meetings = &*meetings;
+        let (failure, first) = (Failure::default(), Mutex::new(None));
+        let fail = |error: RunError| {
+            if let Ok(mut first) = first.lock() {
+                first.get_or_insert(error);
+            }
+            failure.set(meetings);
+        };
+        let mut reports = Vec::new();
+        thread::scope(|scope| {
+            let (failure, fail) = (&failure, &fail);
+            let step = |rank: &mut Rank| {
+                let _alarm = Alarm { rank: rank.program.rank, fail };
+                match rank.step(meetings, failure) {
+                    Ok(report) => Some(report),
+                    Err(Halt::GivenUp) => None,
+                    Err(Halt::Failed(error)) => {
+                        fail(error);
+                        None
+                    }
+                }
+            };
+            let threads: Vec<_> = ranks.iter_mut().map(|rank| scope.spawn(move || step(rank))).collect();
+            for thread in threads {
+                // The panic itself is reported by the alarm.
+                reports.extend(thread.join().unwrap_or_default());
+            }
+        });
+        let error = first.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+        match error {
+            None => Ok(reports),
+            Some(error) => {
+                // Some may have been left in the middle of a round.
+                self.meetings = self.meetings.iter().map(|it| Meeting::new(it.members.clone())).collect();
+                Err(error)
+            }
+        }
+    }
+
+    /// The values of ports, each once, with the ranks that have one.
+    fn ports(&self, of: impl Fn(&Program) -> &Vec<Port>) -> Vec<Held> {
+        let mut values: Vec<Held> = Vec::new();
+        let mut places: BTreeMap<(ValueId, String), usize> = BTreeMap::new();
+        for (number, rank) in self.ranks.iter().enumerate() {
+            for (index, port) in of(&rank.program).iter().enumerate() {
+                let place = *places.entry((port.value, port.name.clone())).or_insert_with(|| {
+                    let Port { name, value, type_, .. } = port.clone();
+                    values.push(Held { name, value, type_, ports: Vec::new() });
+                    values.len() - 1
+                });
+                values[place].ports.push((number, index, port.clone()));
+            }
+        }
+        values
+    }
+
+    /// Gives each rank its block of a whole value.
+    fn hand_out(&mut self, value: &Held, mut whole: Cut) -> Result<(), RunError> {
+        for (rank, _, port) in &value.ports {
+            let rank = &mut self.ranks[*rank];
+            let type_ = rank.program.buffer(port.buffer).type_.clone();
+            let block = whole.block(port, &type_)?;
+            rank.put(port.buffer, block);
+        }
+        Ok(())
+    }
+
+    fn outputs(&self) -> Result<BTreeMap<String, Array>, RunError> {
+        let mut outputs = BTreeMap::new();
+        for value in self.ports(|program| &program.outputs) {
+            let mut joined = Joined::new(&value.name, &value.type_)?;
+            for &(number, index, _) in &value.ports {
+                let rank = &self.ranks[number];
+                let port = &rank.program.outputs[index];
+                joined.add(port, rank.program.rank, rank.output(port)?)?;
+            }
+            let whole = joined.finish(&value.name)?;
+            outputs.insert(value.name, whole);
+        }
+        Ok(outputs)
+    }
+
+    fn received(&self, reports: &[Report]) -> Vec<(Origin, u64)> {
+        let Some(first) = self.ranks.first() else { return Vec::new() };
+        let sum = |index: usize| reports.iter().filter_map(|report| report.received.get(index)).sum();
+        let all = first.program.instructions.iter().enumerate();
+        all.filter(|(_, instruction)| matches!(instruction.action, lower::Action::Collective(_)))
+            .map(|(index, instruction)| (instruction.origin, sum(index)))
+            .collect()
+    }
+}
+
+/// A value that enters or leaves, and the ranks that have some of it.
+struct Held {
+    name: String,
+    value: ValueId,
+    type_: Type,
+    /// Which rank, which of its ports, the port.
+    ports: Vec<(usize, usize, Port)>,
+}
+
+/// Tells the others when a rank panics.
+struct Alarm<'a, F: Fn(RunError)> {
+    rank: u64,
+    fail: &'a F,
+}
+
+impl<F: Fn(RunError)> Drop for Alarm<'_, F> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            (self.fail)(RunError::Panicked(self.rank));
+        }
+    }
+}
+
+/// For each rank, for each of its communicators, which meeting it is and which member the rank.
+type Places = Vec<Vec<(usize, usize)>>;
+
+/// The meetings of all communicators, and the ranks' places in them.
+fn meetings(programs: &[Program]) -> Result<(Vec<Meeting>, Places), RunError> {
+    let mut meetings = Vec::new();
+    let mut numbers: BTreeMap<(usize, &[u64]), usize> = BTreeMap::new();
+    let mut places = Vec::new();
+    for program in programs {
+        let mut own = Vec::new();
+        for (communicator, members) in program.communicators.iter().enumerate() {
+            let number = *numbers.entry((communicator, members)).or_insert_with(|| {
+                meetings.push(Meeting::new(members.clone()));
+                meetings.len() - 1
+            });
+            let member = members.iter().position(|&member| member == program.rank);
+            let stranger = || RunError::Program(format!("rank {} is not in its communicator", program.rank));
+            own.push((number, member.ok_or_else(stranger)?));
+        }
+        places.push(own);
+    }
+    Ok((meetings, places))
+}
