@@ -3,7 +3,7 @@
 use planner_ir::{Attention, Binary, DType, Op, Real, Unary, ValueId};
 
 use super::mask::{self, Offset, Places};
-use super::{Outputs, Result, element_type, flag, float, outputs, real, signed};
+use super::{Outputs, Result, element_type, float, is_set, outputs, real, signed};
 use crate::builder::Builder;
 use crate::node::OnnxNode;
 
@@ -31,9 +31,8 @@ pub(super) fn attention(b: &mut Builder, n: &OnnxNode) -> Outputs {
     let (values, _) = after_past(b, n.optional(5), new_values)?;
     let operands = Operands { queries, keys, values };
 
-    let causal = flag(n, "is_causal", false);
-    let (mask, aligned) = visible(b, n, operands, past, causal)?;
-    let size = b.shape(queries)?.last().copied().unwrap_or(1);
+    let [_, _, _, size] = b.extents(queries)?;
+    let (mask, aligned) = visible(b, n, operands, past)?;
     let op = Attention {
         scale: Real(scale(n, size)),
         causal: aligned.causal,
@@ -61,10 +60,7 @@ pub(super) fn scale(n: &OnnxNode, size: u64) -> f64 {
 
 /// `[batch, s, heads * d]` as `[batch, heads, s, d]`.
 pub(super) fn split_heads(b: &mut Builder, x: ValueId, heads: u64) -> Result<ValueId> {
-    let shape = b.shape(x)?;
-    let &[batch, length, width] = shape.as_slice() else {
-        return Err(b.wrong(format!("shape {shape:?}, expected three dimensions")));
-    };
+    let [batch, length, width] = b.extents(x)?;
     if heads == 0 || !width.is_multiple_of(heads) {
         return Err(b.wrong(format!("{heads} heads of width {width}")));
     }
@@ -74,9 +70,9 @@ pub(super) fn split_heads(b: &mut Builder, x: ValueId, heads: u64) -> Result<Val
 
 /// `[batch, heads, s, d]` as `[batch, s, heads * d]`.
 pub(super) fn join_heads(b: &mut Builder, x: ValueId) -> Result<ValueId> {
-    let shape = b.shape(x)?;
+    let [batch, heads, length, size] = b.extents(x)?;
     let turned = b.transpose(x, &[0, 2, 1, 3])?;
-    b.reshape(turned, &[shape[0], shape[2], shape[1] * shape[3]])
+    b.reshape(turned, &[batch, length, heads * size])
 }
 
 /// Cached keys or values and the new ones after them; and how many were cached.
@@ -86,7 +82,7 @@ pub(super) fn after_past(
     new: ValueId,
 ) -> Result<(ValueId, Option<u64>)> {
     let Some(past) = past else { return Ok((new, None)) };
-    let length = b.shape(past)?[2];
+    let [_, _, length, _] = b.extents(past)?;
     Ok((b.concat(&[past, new], 2)?, Some(length)))
 }
 
@@ -102,10 +98,10 @@ fn visible(
     n: &OnnxNode,
     operands: Operands,
     past: Option<u64>,
-    causal: bool,
 ) -> Result<(Option<ValueId>, Aligned)> {
-    let queries = b.shape(operands.queries)?[2];
-    let keys = b.shape(operands.keys)?[2];
+    let [_, _, queries, _] = b.extents(operands.queries)?;
+    let [_, _, keys, _] = b.extents(operands.keys)?;
+    let causal = is_set(n, "is_causal");
     let behind = n.int("left_window_size").unwrap_or(-1);
     let ahead = n.int("right_window_size").unwrap_or(-1);
     let mut mask = match n.optional(3) {
@@ -212,14 +208,13 @@ fn written_out(
     operands: Operands,
     past: Option<u64>,
 ) -> Result<Option<ValueId>> {
-    let causal = flag(n, "is_causal", false);
-    let (mut mask, aligned) = visible(b, n, operands, past, causal)?;
+    let (mut mask, aligned) = visible(b, n, operands, past)?;
     if !aligned.causal {
         return Ok(mask);
     }
-    let queries = b.shape(operands.queries)?[2];
-    let keys = b.shape(operands.keys)?[2];
-    let places = Places::new(b, Offset::Known(signed(keys - queries)), queries, keys)?;
+    let [_, _, queries, _] = b.extents(operands.queries)?;
+    let [_, _, keys, _] = b.extents(operands.keys)?;
+    let places = Places::new(b, Offset::Known(signed(keys) - signed(queries)), queries, keys)?;
     let seen = places.at_most(b, 0)?;
     mask = mask::both(b, mask, Some(seen))?;
     if let Some(window) = aligned.window {
@@ -234,11 +229,12 @@ fn written_out(
 fn products(b: &mut Builder, operands: Operands, scale: f64) -> Result<ValueId> {
     let queries = b.with_number(Binary::Mul, operands.queries, scale.sqrt())?;
     let keys = b.with_number(Binary::Mul, operands.keys, scale.sqrt())?;
-    let (q, k) = (b.shape(queries)?, b.shape(keys)?);
-    if k[1] == 0 || !q[1].is_multiple_of(k[1]) {
-        return Err(b.wrong(format!("{} heads of queries, {} of keys", q[1], k[1])));
+    let [batch, heads, length, size] = b.extents(queries)?;
+    let [_, groups, count, _] = b.extents(keys)?;
+    if groups == 0 || !heads.is_multiple_of(groups) {
+        return Err(b.wrong(format!("{heads} heads of queries, {groups} of keys")));
     }
-    let grouped = b.reshape(queries, &[q[0], k[1], q[1] / k[1], q[2], q[3]])?;
+    let grouped = b.reshape(queries, &[batch, groups, heads / groups, length, size])?;
     let scores = b.contract((grouped, b"bgrsd"), (keys, b"bgtd"), b"bgrst")?;
-    b.reshape(scores, &[q[0], q[1], q[2], k[2]])
+    b.reshape(scores, &[batch, heads, length, count])
 }

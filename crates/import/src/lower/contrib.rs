@@ -70,8 +70,8 @@ pub(super) fn bias_add(b: &mut Builder, n: &OnnxNode) -> Result<ValueId> {
 pub(super) fn bias_split_gelu(b: &mut Builder, n: &OnnxNode) -> Result<ValueId> {
     let sum = b.add(n.input(0)?, n.input(1)?)?;
     let shape = b.shape(sum)?;
-    let last = shape.len() - 1;
-    let half = shape[last] / 2;
+    let half = shape.last().map_or(0, |&width| width / 2);
+    let last = shape.len().saturating_sub(1);
     let parts = b.split(sum, last, &[half, half])?;
     let gate = b.unary(Unary::Gelu, parts[1])?;
     b.mul(parts[0], gate)
@@ -81,10 +81,7 @@ pub(super) fn bias_split_gelu(b: &mut Builder, n: &OnnxNode) -> Result<ValueId> 
 /// sequences; and the sum itself.
 pub(super) fn embed_layer_norm(b: &mut Builder, n: &OnnxNode) -> Outputs {
     let ids = n.input(0)?;
-    let shape = b.shape(ids)?;
-    let &[batch, length] = shape.as_slice() else {
-        return Err(n.wrong(format!("words {shape:?}, expected two dimensions")));
-    };
+    let [batch, length] = b.extents(ids)?;
     let words = b.gather(n.input(2)?, ids, 0)?;
     let positions = match n.optional(8) {
         Some(positions) => b.gather(n.input(3)?, positions, 0)?,

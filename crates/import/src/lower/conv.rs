@@ -2,9 +2,15 @@
 
 use planner_ir::{Binary, Conv, Edge, Interpolation, Op, Real, Reduction, Resize, ValueId};
 
-use super::{Outputs, Result, dimensions, extent, flag, only, real, signed};
+use super::{Outputs, Result, dimensions, extent, is_set, only, real, signed};
 use crate::builder::Builder;
 use crate::node::OnnxNode;
+
+/// The largest number that says how windows lie.
+const LARGEST: u64 = 1 << 30;
+
+/// The largest window of a pool (elements): each is a slice of the operand.
+const LARGEST_WINDOW: u64 = 1024;
 
 /// Where windows lie, for each spatial dimension.
 struct Windows {
@@ -21,13 +27,18 @@ impl Windows {
         let dims = spatial.len();
         let list = |name: &str, count: usize, default: u64| {
             let Some(list) = n.ints(name) else { return Ok(vec![default; count]) };
-            let numbers: Option<Vec<_>> = list.iter().map(|&it| u64::try_from(it).ok()).collect();
+            let sane = |it: i64| u64::try_from(it).ok().filter(|&it| it <= LARGEST);
+            let numbers: Option<Vec<_>> = list.iter().map(|&it| sane(it)).collect();
             let numbers = numbers.filter(|numbers| numbers.len() == count);
             numbers.ok_or_else(|| n.wrong(format!("{name} {list:?} for {dims} dimensions")))
         };
         let strides = list("strides", dims, 1)?;
         let dilations = list("dilations", dims, 1)?;
-        if sizes.len() != dims || strides.contains(&0) || dilations.contains(&0) || sizes.contains(&0) {
+        if sizes.len() != dims
+            || strides.contains(&0)
+            || dilations.contains(&0)
+            || sizes.iter().any(|size| !(1..=LARGEST).contains(size))
+        {
             return Err(n.wrong(format!("windows {sizes:?} over {dims} dimensions")));
         }
         let mut pads = list("pads", 2 * dims, 0)?;
@@ -92,12 +103,15 @@ pub(super) fn global_pool(b: &mut Builder, n: &OnnxNode, reduction: Reduction) -
 
 /// What a node's windows join into, element by element of the window.
 fn pooled(b: &mut Builder, n: &OnnxNode, x: ValueId, around: f64, binary: Binary) -> Result<ValueId> {
-    if flag(n, "ceil_mode", false) {
+    if is_set(n, "ceil_mode") {
         return Err(n.unsupported("windows that are not whole"));
     }
     let spatial = spatial(b, n, x)?;
     let sizes = n.required_ints("kernel_shape")?.iter().map(|&size| u64::try_from(size).unwrap_or(0));
     let windows = Windows::of(n, &spatial, sizes.collect())?;
+    let size = windows.sizes.iter().try_fold(1u64, |size, &extent| size.checked_mul(extent));
+    let size = size.filter(|&size| size <= LARGEST_WINDOW);
+    let size = size.ok_or_else(|| n.unsupported(format!("windows of {:?}", windows.sizes)))?;
     let shape = b.shape(x)?;
     let padding = |counts: &[u64]| {
         [0, 0].into_iter().chain(counts.iter().map(|&count| signed(count))).collect::<Vec<_>>()
@@ -114,7 +128,7 @@ fn pooled(b: &mut Builder, n: &OnnxNode, x: ValueId, around: f64, binary: Binary
     let strides = windows.strides.iter().map(|&stride| signed(stride));
     let steps: Vec<_> = [1, 1].into_iter().chain(strides).collect();
     let mut joined = None;
-    for place in 0..windows.sizes.iter().product::<u64>() {
+    for place in 0..size {
         let mut rest = place;
         let mut starts = vec![0; shape.len()];
         for dim in (0..spatial.len()).rev() {
@@ -147,7 +161,7 @@ pub(super) fn average_pool(b: &mut Builder, n: &OnnxNode) -> Result<ValueId> {
     let mut around = b.shape(x)?;
     around[..2].fill(1);
     let one = b.filled(b.dtype(x), around, 1.0)?;
-    let outside = f64::from(u8::from(flag(n, "count_include_pad", false)));
+    let outside = f64::from(u8::from(is_set(n, "count_include_pad")));
     let count = pooled(b, n, one, outside, Binary::Add)?;
     b.div(sum, count)
 }
@@ -169,7 +183,7 @@ pub(super) fn resize(b: &mut Builder, n: &OnnxNode) -> Result<ValueId> {
         ("linear", _) => Interpolation::Linear,
         (mode, nearest) => return Err(n.unsupported(format!("mode `{mode}`, `{nearest}`"))),
     };
-    if flag(n, "antialias", false) || flag(n, "exclude_outside", false) {
+    if is_set(n, "antialias") || is_set(n, "exclude_outside") {
         return Err(n.unsupported("smoothing"));
     }
     let keep = n.string("keep_aspect_ratio_policy").unwrap_or("stretch");

@@ -18,6 +18,13 @@ impl Builder {
         Ok(self.type_of(x).shape.clone())
     }
 
+    /// The extents of a value that must have that many dimensions.
+    pub(super) fn extents<const N: usize>(&self, x: ValueId) -> Result<[u64; N]> {
+        let shape = self.shape(x)?;
+        let right = <[u64; N]>::try_from(shape.as_slice());
+        right.map_err(|_| self.wrong(format!("shape {shape:?}, expected {N} dimensions")))
+    }
+
     /// How many elements a value has; an error if that depends on data.
     pub(super) fn elements(&self, x: ValueId) -> Result<u64> {
         Ok(self.shape(x)?.iter().product())
@@ -108,23 +115,26 @@ impl Builder {
     /// `size` elements from `start` along one dimension.
     pub(super) fn slice(&mut self, x: ValueId, dim: usize, start: u64, size: u64) -> Result<ValueId> {
         let mut sizes = self.shape(x)?;
-        if start == 0 && sizes[dim] == size {
+        let there = sizes.get(dim).copied().unwrap_or(0);
+        if start.checked_add(size).is_none_or(|end| end > there) {
+            return Err(self.wrong(format!("{size} elements from {start} in dimension {dim} of {sizes:?}")));
+        }
+        if dim >= sizes.len() || size == there {
             return Ok(x);
         }
         let mut starts = vec![0; sizes.len()];
-        starts[dim] = start;
         let steps = vec![1; sizes.len()];
-        sizes[dim] = size;
+        (starts[dim], sizes[dim]) = (start, size);
         self.emit1(Op::Slice { starts, steps, sizes }, &[x])
     }
 
     /// The parts of these sizes along a dimension.
     pub(super) fn split(&mut self, x: ValueId, dim: usize, sizes: &[u64]) -> Result<Vec<ValueId>> {
-        let mut start = 0;
+        let mut start: u64 = 0;
         let mut parts = Vec::with_capacity(sizes.len());
         for &size in sizes {
             parts.push(self.slice(x, dim, start, size)?);
-            start += size;
+            start = start.saturating_add(size);
         }
         Ok(parts)
     }
@@ -133,6 +143,9 @@ impl Builder {
     pub(super) fn unsqueeze(&mut self, x: ValueId, dims: &[usize]) -> Result<ValueId> {
         let mut shape = self.shape(x)?;
         for &dim in dims {
+            if dim > shape.len() {
+                return Err(self.wrong(format!("a new dimension {dim} of shape {shape:?}")));
+            }
             shape.insert(dim, 1);
         }
         self.reshape(x, &shape)
@@ -142,6 +155,9 @@ impl Builder {
     pub(super) fn squeeze(&mut self, x: ValueId, dims: &[usize]) -> Result<ValueId> {
         let mut shape = self.shape(x)?;
         for &dim in dims.iter().rev() {
+            if shape.get(dim) != Some(&1) {
+                return Err(self.wrong(format!("dimension {dim} of shape {shape:?}, expected extent 1")));
+            }
             shape.remove(dim);
         }
         self.reshape(x, &shape)

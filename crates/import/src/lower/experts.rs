@@ -2,7 +2,7 @@
 
 use planner_ir::{Extreme, Op, Reduction, Scatter, Unary, ValueId};
 
-use super::{Result, flag};
+use super::{Result, is_set};
 use crate::builder::Builder;
 use crate::node::OnnxNode;
 
@@ -23,8 +23,10 @@ pub(super) fn mixture(b: &mut Builder, n: &OnnxNode) -> Result<ValueId> {
     };
     let (x, scores) = (n.input(0)?, n.input(1)?);
     let shape = b.shape(x)?;
-    let width = shape.last().copied().unwrap_or(0);
-    let tokens = shape[..shape.len().saturating_sub(1)].iter().product();
+    let Some((&width, tokens)) = shape.split_last() else {
+        return Err(n.wrong("a scalar"));
+    };
+    let tokens = tokens.iter().product();
     let x = b.reshape(x, &[tokens, width])?;
     let active = u64::try_from(n.int("k").unwrap_or(1)).map_err(|_| n.wrong("a negative k"))?;
     let gates = gates(b, n, scores, active)?;
@@ -46,7 +48,7 @@ fn gates(b: &mut Builder, n: &OnnxNode, scores: ValueId, active: u64) -> Result<
     let &[mut weights, places] = best.as_slice() else {
         return Err(n.wrong("no best experts"));
     };
-    if flag(n, "normalize_routing_weights", false) {
+    if is_set(n, "normalize_routing_weights") {
         let sum = b.reduce(Reduction::Sum, weights, &[1])?;
         weights = b.div(weights, sum)?;
     }
@@ -63,17 +65,19 @@ fn units_first(
     down: ValueId,
     width: u64,
 ) -> Result<ValueId> {
-    let (shape, down) = (b.shape(weights)?, b.shape(down)?);
-    match (shape.as_slice(), down.as_slice()) {
-        (&[_, _, columns], &[_, rows, _]) if columns == width && rows == width => Ok(weights),
-        (&[_, rows, _], &[_, _, columns]) if rows == width && columns == width => {
-            b.transpose(weights, &[0, 2, 1])
-        }
-        _ => Err(n.unsupported(format!("experts with weights {shape:?} and {down:?}"))),
+    let [_, rows, columns] = b.extents(weights)?;
+    let [_, down_rows, down_columns] = b.extents(down)?;
+    if columns == width && down_rows == width {
+        return Ok(weights);
     }
+    if rows == width && down_columns == width {
+        return b.transpose(weights, &[0, 2, 1]);
+    }
+    Err(n.unsupported(format!("experts of {rows} by {columns} and {down_rows} by {down_columns}")))
 }
 
 /// Weights as `[experts, width, units]`.
 fn down_last(b: &mut Builder, down: ValueId, width: u64) -> Result<ValueId> {
-    if b.shape(down)?[1] == width { Ok(down) } else { b.transpose(down, &[0, 2, 1]) }
+    let [_, rows, _] = b.extents(down)?;
+    if rows == width { Ok(down) } else { b.transpose(down, &[0, 2, 1]) }
 }

@@ -3,7 +3,7 @@
 use planner_ir::{Attention, Binary, DType, Op, Real, ValueId};
 
 use super::attention::{Operands, after_past, join_heads, scale, split_heads};
-use super::{Outputs, Result, flag, float, linear, mask, outputs};
+use super::{Outputs, Result, float, is_set, linear, mask, outputs};
 use crate::builder::Builder;
 use crate::node::OnnxNode;
 
@@ -12,7 +12,7 @@ const HIDDEN: f64 = -10_000.0;
 
 /// `Attention`: x, weights of queries, keys and values side by side, their bias, padding, past.
 pub(super) fn attention(b: &mut Builder, n: &OnnxNode) -> Outputs {
-    if flag(n, "do_rotary", false) || flag(n, "past_present_share_buffer", false) {
+    if is_set(n, "do_rotary") || is_set(n, "past_present_share_buffer") {
         return Err(n.unsupported("rotation or a shared cache"));
     }
     let projected = linear::product(b, n, n.input(0)?, n.input(1)?)?;
@@ -20,12 +20,12 @@ pub(super) fn attention(b: &mut Builder, n: &OnnxNode) -> Outputs {
         Some(bias) => b.add(projected, bias)?,
         None => projected,
     };
-    let width = b.shape(projected)?.last().copied().unwrap_or(0);
+    let [_, _, width] = b.extents(projected)?;
     let sizes = match n.ints("qkv_hidden_sizes") {
         Some(sizes) => sizes.iter().map(|&size| u64::try_from(size).unwrap_or(0)).collect(),
         None => vec![width / 3; 3],
     };
-    if sizes.len() != 3 || sizes.iter().sum::<u64>() != width {
+    if sizes.len() != 3 || sizes.iter().any(|&size| size > width) || sizes.iter().sum::<u64>() != width {
         return Err(n.wrong(format!("parts {sizes:?} of width {width}")));
     }
     let parts = b.split(projected, 2, &sizes)?;
@@ -82,12 +82,12 @@ fn apart(b: &mut Builder, n: &OnnxNode) -> Result<[ValueId; 3]> {
     let q = n.input(0)?;
     let mut unpacked = |x: ValueId, count: usize| -> Result<Vec<ValueId>> {
         // [batch, s, heads, count, d]
-        let shape = b.shape(x)?;
-        if shape.len() != 5 || shape[3] != super::extent(count) {
-            return Err(n.wrong(format!("shape {shape:?}, expected {count} packed operands")));
+        let [batch, length, heads, packed, size] = b.extents(x)?;
+        if packed != super::extent(count) {
+            return Err(n.wrong(format!("{packed} packed operands, expected {count}")));
         }
         let parts = b.split(x, 3, &vec![1; count])?;
-        parts.into_iter().map(|part| b.reshape(part, &[shape[0], shape[1], shape[2] * shape[4]])).collect()
+        parts.into_iter().map(|part| b.reshape(part, &[batch, length, heads * size])).collect()
     };
     match (n.optional(1), n.optional(2)) {
         (None, _) => {
@@ -108,8 +108,13 @@ fn biases(b: &mut Builder, n: &OnnxNode, operands: [ValueId; 3]) -> Result<[Opti
     let mut parts = [None; 3];
     let mut start = 0;
     for (part, operand) in parts.iter_mut().zip(operands) {
-        let shape = b.shape(operand)?;
-        let width = if shape.len() == 4 { shape[1] * shape[3] } else { shape[2] };
+        let width = if b.rank(operand) == 4 {
+            let [_, heads, _, size] = b.extents(operand)?;
+            heads * size
+        } else {
+            let [_, _, width] = b.extents(operand)?;
+            width
+        };
         *part = Some(b.slice(bias, 0, start, width)?);
         start += width;
     }
@@ -126,11 +131,11 @@ fn attend(
 ) -> Result<ValueId> {
     let Operands { queries, keys, values } = operands;
     let dtype = b.dtype(queries);
-    let shape = b.shape(queries)?;
-    let length = b.shape(keys)?[2];
+    let [batch, _, count, size] = b.extents(queries)?;
+    let [_, _, length, _] = b.extents(keys)?;
     let mut added = bias;
     let seen = match padding {
-        Some(padding) => not_padding(b, n, padding, shape[0], (shape[2], length))?,
+        Some(padding) => not_padding(b, n, padding, batch, (count, length))?,
         None => None,
     };
     if let Some(seen) = seen {
@@ -143,8 +148,8 @@ fn attend(
         });
     }
     let op = Attention {
-        scale: Real(scale(n, shape[3])),
-        causal: flag(n, "unidirectional", false),
+        scale: Real(scale(n, size)),
+        causal: is_set(n, "unidirectional"),
         softcap: Real(0.0),
         window: None,
     };
@@ -183,7 +188,7 @@ fn not_padding(
             let seen = positive(b, padding)?;
             b.unsqueeze(seen, &[1]).map(Some)
         }
-        [_, _, rows, columns] if *rows >= keys && *columns >= keys => {
+        [_, _, rows, columns] if *rows >= keys && *columns >= keys && keys >= queries => {
             let part = b.slice(padding, 2, keys - queries, queries)?;
             let part = b.slice(part, 3, 0, keys)?;
             let part = b.cast(part, DType::F32)?;

@@ -8,7 +8,7 @@ use planner_ir::{Attention, Binary, DType, Op, Pairing, Real, ValueId};
 use super::attention::{Operands, join_heads, scale, split_heads};
 use super::mask::{self, Offset, Places};
 use super::rotary::{self, Heads, Tables};
-use super::{Outputs, Result, flag, float, indexing, outputs, signed};
+use super::{Outputs, Result, float, indexing, is_set, outputs, signed};
 use crate::builder::Builder;
 use crate::node::OnnxNode;
 
@@ -24,8 +24,7 @@ pub(super) fn attention(b: &mut Builder, n: &OnnxNode) -> Outputs {
         return Err(n.unsupported("a smooth softmax or scores as a result"));
     }
     let new = new_operands(b, n)?;
-    let shape = b.shape(new.queries)?;
-    let (batch, length) = (shape[0], shape[2]);
+    let [batch, _, length, _] = b.extents(new.queries)?;
     let total = u64::try_from(b.integer(n.input(6)?)?).map_err(|_| n.wrong("a negative length"))?;
     if total < length {
         return Err(n.wrong(format!("{length} new keys of {total}")));
@@ -49,8 +48,8 @@ fn new_operands(b: &mut Builder, n: &OnnxNode) -> Result<Operands> {
     let (q, k, v) = match (n.optional(1), n.optional(2)) {
         (Some(k), Some(v)) => (first, k, v),
         _ => {
-            let width = b.shape(first)?.last().copied().unwrap_or(0);
-            if !width.is_multiple_of(heads + 2 * groups) {
+            let [_, _, width] = b.extents(first)?;
+            if heads > width || groups > width || !width.is_multiple_of(heads + 2 * groups) {
                 return Err(n.wrong(format!("width {width} of {heads} and twice {groups} heads")));
             }
             let size = width / (heads + 2 * groups);
@@ -87,7 +86,7 @@ fn offset(b: &mut Builder, n: &OnnxNode, batch: u64, lengths: (u64, u64)) -> Res
 
 /// Queries and keys rotated by their positions, where the node says so.
 fn rotated(b: &mut Builder, n: &OnnxNode, new: Operands, offset: Offset, length: u64) -> Result<Operands> {
-    if !flag(n, "do_rotary", false) {
+    if !is_set(n, "do_rotary") {
         return Ok(new);
     }
     let tables = Tables { cosines: n.input(7)?, sines: n.input(8)? };
@@ -103,10 +102,6 @@ fn rotated(b: &mut Builder, n: &OnnxNode, new: Operands, offset: Offset, length:
         (Some(positions), _) => rotary::at_positions(b, tables, positions)?,
         (None, Offset::Known(offset)) => {
             let start = u64::try_from(offset).unwrap_or(0);
-            let rows = b.shape(tables.cosines)?[0];
-            if rows < start + length {
-                return Err(n.wrong(format!("angles for {rows} positions, of {}", start + length)));
-            }
             Tables {
                 cosines: b.slice(tables.cosines, 0, start, length)?,
                 sines: b.slice(tables.sines, 0, start, length)?,
@@ -117,7 +112,7 @@ fn rotated(b: &mut Builder, n: &OnnxNode, new: Operands, offset: Offset, length:
             rotary::at_positions(b, tables, positions)?
         }
     };
-    let interleaved = flag(n, "rotary_interleaved", false);
+    let interleaved = is_set(n, "rotary_interleaved");
     let pairing = if interleaved { Pairing::Neighbours } else { Pairing::Halves };
     Ok(Operands {
         queries: rotary::rotate(b, new.queries, tables, pairing, Heads::Before)?,
@@ -135,23 +130,20 @@ fn cached(
     offset: Offset,
     total: u64,
 ) -> Result<ValueId> {
-    let mut shape = b.shape(new)?;
-    let room = match past {
-        Some(past) => b.shape(past)?[2].max(total),
-        None => total,
+    let [batch, heads, length, size] = b.extents(new)?;
+    let there = match past {
+        Some(past) => b.extents::<4>(past)?[2],
+        None => 0,
     };
-    let Some(past) = past.filter(|&past| b.type_of(past).elements() > 0) else {
-        return if shape[2] == room { Ok(new) } else { Err(b.wrong("no cache")) };
+    let room = there.max(total);
+    let Some(past) = past.filter(|_| there > 0) else {
+        return if length == room { Ok(new) } else { Err(b.wrong("no cache")) };
     };
-    let there = b.shape(past)?[2];
     match offset {
         Offset::Known(offset) => {
             let offset = u64::try_from(offset).unwrap_or(0);
-            if offset > there {
-                return Err(b.wrong(format!("{there} cached keys, expected {offset}")));
-            }
             let before = b.slice(past, 2, 0, offset)?;
-            let end = offset + shape[2];
+            let end = offset + length;
             let mut parts = vec![before, new];
             if offset == 0 {
                 parts.remove(0);
@@ -164,8 +156,7 @@ fn cached(
         Offset::Each(offsets) => {
             let mut cache = past;
             if there < room {
-                shape[2] = room - there;
-                let more = b.filled(b.dtype(new), shape, 0.0)?;
+                let more = b.filled(b.dtype(new), [batch, heads, room - there, size], 0.0)?;
                 cache = b.concat(&[past, more], 2)?;
             }
             indexing::write_from(b, cache, new, offsets, 2, None)
@@ -178,12 +169,12 @@ fn attend(b: &mut Builder, n: &OnnxNode, operands: Operands, offset: Offset, tot
     let queries = operands.queries;
     let keys = b.slice(operands.keys, 2, 0, total)?;
     let values = b.slice(operands.values, 2, 0, total)?;
-    let shape = b.shape(queries)?;
+    let [_, _, length, size] = b.extents(queries)?;
     let window = n.int("local_window_size").filter(|&window| window > 0);
     let mut mask = n.optional(10);
     let aligned = matches!(offset, Offset::Known(_));
     if !aligned {
-        let places = Places::new(b, offset, shape[2], total)?;
+        let places = Places::new(b, offset, length, total)?;
         let seen = places.at_most(b, 0)?;
         mask = mask::both(b, mask, Some(seen))?;
         if let Some(window) = window {
@@ -192,7 +183,7 @@ fn attend(b: &mut Builder, n: &OnnxNode, operands: Operands, offset: Offset, tot
         }
     }
     let op = Attention {
-        scale: Real(scale(n, shape[3])),
+        scale: Real(scale(n, size)),
         causal: aligned,
         softcap: Real(float(n, "softcap", 0.0)),
         window: window.filter(|_| aligned).and_then(|window| u64::try_from(window).ok()),

@@ -2,7 +2,7 @@
 
 use planner_ir::{Binary, DType, Op, Scatter, Triangle, ValueId};
 
-use super::{Result, dimension, extent, flag, real, signed};
+use super::{Result, dimension, extent, is_cleared, real, signed};
 use crate::builder::Builder;
 use crate::node::OnnxNode;
 
@@ -52,7 +52,8 @@ pub(super) fn non_zero(b: &mut Builder, n: &OnnxNode) -> Result<ValueId> {
     let x = n.input(0)?;
     let elements = b.reals(x)?;
     let shape = b.shape(x)?;
-    let there: Vec<_> = (0..).zip(&elements).filter(|(_, element)| element.abs() > 0.0 || element.is_nan()).collect();
+    let there: Vec<_> =
+        (0..).zip(&elements).filter(|(_, element)| element.abs() > 0.0 || element.is_nan()).collect();
     let mut places = Vec::new();
     for dim in 0..shape.len() {
         let stride: u64 = shape[dim + 1..].iter().product();
@@ -89,7 +90,7 @@ pub(super) fn one_hot(b: &mut Builder, n: &OnnxNode) -> Result<ValueId> {
 }
 
 pub(super) fn triangle(b: &mut Builder, n: &OnnxNode) -> Result<ValueId> {
-    let triangle = if flag(n, "upper", true) { Triangle::Upper } else { Triangle::Lower };
+    let triangle = if is_cleared(n, "upper") { Triangle::Lower } else { Triangle::Upper };
     let diagonal = match n.optional(1) {
         Some(diagonal) => b.integer(diagonal)?,
         None => 0,
@@ -128,6 +129,9 @@ pub(super) fn write_from(
     wrap: Option<u64>,
 ) -> Result<ValueId> {
     let shape = b.shape(update)?;
+    if shape.len() != b.rank(cache) {
+        return Err(b.wrong(format!("an update of {} dimensions, of {}", shape.len(), b.rank(cache))));
+    }
     let (mut batch, mut along) = (vec![1; shape.len()], vec![1; shape.len()]);
     (batch[0], along[dim]) = (shape[0], shape[dim]);
     let iota = b.iota(DType::I64, shape[dim])?;

@@ -2,9 +2,12 @@
 
 use planner_ir::{Binary, Contract, DType, Label, Op, ValueId};
 
-use super::{Result, flag, float};
+use super::{Result, float, is_set};
 use crate::builder::Builder;
 use crate::node::OnnxNode;
+
+/// The largest extent of quantised weights.
+const LARGEST: u64 = 1 << 40;
 
 pub(super) fn matmul(b: &mut Builder, n: &OnnxNode) -> Result<ValueId> {
     product(b, n, n.input(0)?, n.input(1)?)
@@ -90,8 +93,8 @@ pub(super) fn gemm(b: &mut Builder, n: &OnnxNode) -> Result<ValueId> {
     if b.rank(x) != 2 || b.rank(w) != 2 {
         return Err(n.wrong("operands that are not matrices"));
     }
-    let left: &[u8] = if flag(n, "transA", false) { b"km" } else { b"mk" };
-    let right: &[u8] = if flag(n, "transB", false) { b"nk" } else { b"kn" };
+    let left: &[u8] = if is_set(n, "transA") { b"km" } else { b"mk" };
+    let right: &[u8] = if is_set(n, "transB") { b"nk" } else { b"kn" };
     let y = b.contract((x, left), (w, right), b"mn")?;
     let y = scaled(b, y, float(n, "alpha", 1.0))?;
     let Some(c) = n.optional(2) else { return Ok(y) };
@@ -109,13 +112,15 @@ fn scaled(b: &mut Builder, x: ValueId, factor: f64) -> Result<ValueId> {
 /// `alpha x w`, with the last two dimensions of an operand exchanged where the attributes say so,
 /// and the first before the last two if the batch is transposed.
 pub(super) fn fused_matmul(b: &mut Builder, n: &OnnxNode) -> Result<ValueId> {
-    let x = turned(b, n.input(0)?, flag(n, "transA", false), flag(n, "transBatchA", false))?;
-    let w = turned(b, n.input(1)?, flag(n, "transB", false), flag(n, "transBatchB", false))?;
+    let x = turned(b, n, n.input(0)?, ["transA", "transBatchA"])?;
+    let w = turned(b, n, n.input(1)?, ["transB", "transBatchB"])?;
     let y = product(b, n, x, w)?;
     scaled(b, y, float(n, "alpha", 1.0))
 }
 
-fn turned(b: &mut Builder, x: ValueId, last: bool, batch: bool) -> Result<ValueId> {
+/// The operand as two attributes turn it.
+fn turned(b: &mut Builder, n: &OnnxNode, x: ValueId, names: [&str; 2]) -> Result<ValueId> {
+    let [last, batch] = names.map(|name| is_set(n, name));
     let rank = b.rank(x);
     let mut permutation: Vec<_> = (0..rank).collect();
     if rank < 2 || !(last || batch) {
@@ -201,5 +206,6 @@ fn count(n: &OnnxNode, name: &str, default: Option<i64>) -> Result<u64> {
         Some(number) => number,
         None => n.required_int(name)?,
     };
-    u64::try_from(number).map_err(|_| n.wrong(format!("attribute `{name}` is {number}")))
+    let sane = u64::try_from(number).ok().filter(|&number| number <= LARGEST);
+    sane.ok_or_else(|| n.wrong(format!("attribute `{name}` is {number}")))
 }

@@ -244,9 +244,14 @@ fn float(n: &OnnxNode, name: &str, default: f64) -> f64 {
     n.float(name).map_or(default, f64::from)
 }
 
-/// Whether an attribute that is a truth value holds.
-fn flag(n: &OnnxNode, name: &str, default: bool) -> bool {
-    n.int(name).map_or(default, |value| value != 0)
+/// Whether an attribute is there and not 0.
+fn is_set(n: &OnnxNode, name: &str) -> bool {
+    n.int(name).is_some_and(|value| value != 0)
+}
+
+/// Whether an attribute is there and 0.
+fn is_cleared(n: &OnnxNode, name: &str) -> bool {
+    n.int(name) == Some(0)
 }
 
 /// The element type of a number of the format.

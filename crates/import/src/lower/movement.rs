@@ -2,9 +2,12 @@
 
 use planner_ir::ValueId;
 
-use super::{Result, dimension, dimensions, extent, flag, signed};
+use super::{Result, dimension, dimensions, extent, is_set, signed};
 use crate::builder::Builder;
 use crate::node::OnnxNode;
+
+/// The largest extent of a block of pixels.
+const LARGEST_BLOCK: u64 = 1024;
 
 /// To a shape in which -1 is inferred, and 0 copies an extent unless `allowzero` is set.
 pub(super) fn reshape(b: &mut Builder, n: &OnnxNode) -> Result<ValueId> {
@@ -14,7 +17,7 @@ pub(super) fn reshape(b: &mut Builder, n: &OnnxNode) -> Result<ValueId> {
         None => n.required_ints("shape")?.to_vec(),
     };
     let shape = b.shape(x)?;
-    let copies = !flag(n, "allowzero", false);
+    let copies = !is_set(n, "allowzero");
     let mut result = Vec::with_capacity(target.len());
     let mut open = None;
     for (dim, &size) in target.iter().enumerate() {
@@ -28,7 +31,7 @@ pub(super) fn reshape(b: &mut Builder, n: &OnnxNode) -> Result<ValueId> {
         });
     }
     if let Some(open) = open {
-        let rest: u64 = result.iter().product();
+        let rest = result.iter().try_fold(1u64, |rest, &size| rest.checked_mul(size)).unwrap_or(0);
         let elements: u64 = shape.iter().product();
         if rest == 0 || !elements.is_multiple_of(rest) {
             return Err(n.wrong(format!("shape {shape:?} does not fit {target:?}")));
@@ -110,10 +113,7 @@ pub(super) fn expand(b: &mut Builder, n: &OnnxNode) -> Result<ValueId> {
 pub(super) fn depth_to_space(b: &mut Builder, n: &OnnxNode) -> Result<ValueId> {
     let x = n.input(0)?;
     let block = block_size(n)?;
-    let shape = b.shape(x)?;
-    let &[batch, channels, height, width] = shape.as_slice() else {
-        return Err(n.wrong(format!("shape {shape:?}, expected four dimensions")));
-    };
+    let [batch, channels, height, width] = b.extents(x)?;
     let depth = channels / (block * block);
     let (blocks, permutation) = match n.string("mode").unwrap_or("DCR") {
         "DCR" => ([batch, block, block, depth, height, width], [0, 3, 4, 1, 5, 2]),
@@ -129,10 +129,7 @@ pub(super) fn depth_to_space(b: &mut Builder, n: &OnnxNode) -> Result<ValueId> {
 pub(super) fn space_to_depth(b: &mut Builder, n: &OnnxNode) -> Result<ValueId> {
     let x = n.input(0)?;
     let block = block_size(n)?;
-    let shape = b.shape(x)?;
-    let &[batch, channels, height, width] = shape.as_slice() else {
-        return Err(n.wrong(format!("shape {shape:?}, expected four dimensions")));
-    };
+    let [batch, channels, height, width] = b.extents(x)?;
     let permutation = match n.string("mode").unwrap_or("DCR") {
         "DCR" => [0, 3, 5, 1, 2, 4],
         "CRD" => [0, 1, 3, 5, 2, 4],
@@ -146,5 +143,6 @@ pub(super) fn space_to_depth(b: &mut Builder, n: &OnnxNode) -> Result<ValueId> {
 
 fn block_size(n: &OnnxNode) -> Result<u64> {
     let block = n.required_int("blocksize")?;
-    u64::try_from(block).ok().filter(|&block| block > 0).ok_or_else(|| n.wrong("an empty block"))
+    let sane = u64::try_from(block).ok().filter(|block| (1..=LARGEST_BLOCK).contains(block));
+    sane.ok_or_else(|| n.wrong(format!("blocks of {block}, expected 1 to {LARGEST_BLOCK}")))
 }

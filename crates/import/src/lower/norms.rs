@@ -2,7 +2,7 @@
 
 use planner_ir::{Binary, DType, Op, Real, Reduction, Unary, ValueId};
 
-use super::{Outputs, Result, dimension, dimensions, flag, float, only, outputs};
+use super::{Outputs, Result, dimension, dimensions, float, is_set, only, outputs};
 use crate::builder::Builder;
 use crate::node::OnnxNode;
 
@@ -156,7 +156,7 @@ pub(super) fn batch_norm(b: &mut Builder, n: &OnnxNode) -> Outputs {
     if rank < 2 {
         return Err(n.wrong("an operand without channels"));
     }
-    let training = flag(n, "training_mode", false);
+    let training = is_set(n, "training_mode");
     let (mut mean, mut variance) = (n.input(3)?, n.input(4)?);
     let mut running = [None, None];
     if training {

@@ -140,7 +140,7 @@ pub(super) fn tile(b: &mut Builder, n: &OnnxNode) -> Result<ValueId> {
         }
         apart.push(size);
         repeated.push(size);
-        joined.push(size * count);
+        joined.push(size.checked_mul(count).ok_or_else(|| n.wrong("too many repeats"))?);
     }
     let y = b.reshape(x, &apart)?;
     let y = b.expand(y, &repeated)?;

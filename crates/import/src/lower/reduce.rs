@@ -2,7 +2,7 @@
 
 use planner_ir::{Binary, DType, Extreme, Op, Reduction, Unary, ValueId};
 
-use super::{Outputs, Result, dimension, dimensions, flag, outputs, real, signed};
+use super::{Outputs, Result, dimension, dimensions, is_cleared, is_set, outputs, real, signed};
 use crate::builder::Builder;
 use crate::node::OnnxNode;
 
@@ -15,7 +15,7 @@ fn reduced(b: &Builder, n: &OnnxNode) -> Result<Vec<usize>> {
         None => n.ints("axes").unwrap_or(&[]).to_vec(),
     };
     if axes.is_empty() {
-        let noop = flag(n, "noop_with_empty_axes", false);
+        let noop = is_set(n, "noop_with_empty_axes");
         return Ok(if noop { Vec::new() } else { (0..rank).collect() });
     }
     dimensions(n, &axes, rank)
@@ -23,7 +23,7 @@ fn reduced(b: &Builder, n: &OnnxNode) -> Result<Vec<usize>> {
 
 /// Without the reduced dimensions, unless they are kept.
 fn shaped(b: &mut Builder, n: &OnnxNode, y: ValueId, dims: &[usize]) -> Result<ValueId> {
-    if flag(n, "keepdims", true) { Ok(y) } else { b.squeeze(y, dims) }
+    if is_cleared(n, "keepdims") { b.squeeze(y, dims) } else { Ok(y) }
 }
 
 pub(super) fn plain(b: &mut Builder, n: &OnnxNode, reduction: Reduction) -> Result<ValueId> {
@@ -104,7 +104,7 @@ pub(super) fn log_sum_exp(b: &mut Builder, n: &OnnxNode) -> Result<ValueId> {
 pub(super) fn arg_extreme(b: &mut Builder, n: &OnnxNode, extreme: Extreme) -> Result<ValueId> {
     let x = n.input(0)?;
     let dim = dimension(n, n.int("axis").unwrap_or(0), b.rank(x))?;
-    let place = if flag(n, "select_last_index", false) {
+    let place = if is_set(n, "select_last_index") {
         let shape = b.shape(x)?;
         let backward = reversed(b, x, dim)?;
         let place = b.emit1(Op::ArgExtreme { extreme, dim }, &[backward])?;
@@ -145,7 +145,7 @@ pub(super) fn hardmax(b: &mut Builder, n: &OnnxNode) -> Result<ValueId> {
 pub(super) fn running_sum(b: &mut Builder, n: &OnnxNode) -> Result<ValueId> {
     let x = n.input(0)?;
     let dim = dimension(n, b.integer(n.input(1)?)?, b.rank(x))?;
-    let op = Op::CumSum { dim, exclusive: flag(n, "exclusive", false), reverse: flag(n, "reverse", false) };
+    let op = Op::CumSum { dim, exclusive: is_set(n, "exclusive"), reverse: is_set(n, "reverse") };
     b.emit1(op, &[x])
 }
 
@@ -157,7 +157,7 @@ pub(super) fn top_k(b: &mut Builder, n: &OnnxNode) -> Outputs {
         None => n.required_int("k")?,
     };
     let k = u64::try_from(k).map_err(|_| n.wrong(format!("k is {k}")))?;
-    let extreme = if flag(n, "largest", true) { Extreme::Largest } else { Extreme::Smallest };
+    let extreme = if is_cleared(n, "largest") { Extreme::Smallest } else { Extreme::Largest };
     let results = b.emit(Op::TopK { dim, k, extreme }, &[x])?;
     outputs(n, results.into_iter().map(Some))
 }

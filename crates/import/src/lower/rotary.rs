@@ -2,7 +2,7 @@
 
 use planner_ir::{Binary, DType, Op, Pairing, ValueId};
 
-use super::{Result, flag};
+use super::{Result, is_set};
 use crate::builder::Builder;
 use crate::node::OnnxNode;
 
@@ -27,7 +27,7 @@ pub(super) fn microsoft(b: &mut Builder, n: &OnnxNode) -> Result<ValueId> {
     let (x, positions) = (n.input(0)?, n.input(1)?);
     let shape = b.shape(x)?;
     let length = if shape.len() == 4 { shape[2] } else { *shape.get(1).unwrap_or(&1) };
-    if flag(n, "is_packed_batching", false) {
+    if is_set(n, "is_packed_batching") {
         return Err(n.unsupported("packed batches"));
     }
     let positions = if b.rank(positions) == 1 {
@@ -54,7 +54,7 @@ pub(super) fn at_positions(b: &mut Builder, tables: Tables, positions: ValueId) 
 fn embed(b: &mut Builder, n: &OnnxNode, tables: Tables) -> Result<ValueId> {
     let x = n.input(0)?;
     let shape = b.shape(x)?;
-    let pairing = if flag(n, "interleaved", false) { Pairing::Neighbours } else { Pairing::Halves };
+    let pairing = if is_set(n, "interleaved") { Pairing::Neighbours } else { Pairing::Halves };
     match shape.as_slice() {
         [_, _, _, _] => rotate(b, x, tables, pairing, Heads::Before),
         &[batch, length, width] => {
@@ -96,6 +96,9 @@ pub(super) fn rotate(
         let table = b.cast(table, b.dtype(x))?;
         let mut shape = b.shape(table)?;
         let half = shape.pop().unwrap_or(0);
+        if shape.is_empty() {
+            return Err(b.wrong("a table without positions"));
+        }
         let both = match pairing {
             Pairing::Halves => b.concat(&[table, table], shape.len())?,
             Pairing::Neighbours => {

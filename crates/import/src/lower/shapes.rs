@@ -7,6 +7,9 @@ use super::{Result, element_type, extent, real, signed};
 use crate::builder::Builder;
 use crate::node::OnnxNode;
 
+/// The longest range (elements).
+const MOST: u64 = 1 << 40;
+
 /// The value of the attribute that is there.
 pub(super) fn constant(b: &mut Builder, n: &OnnxNode) -> Result<ValueId> {
     if let Some(array) = n.tensor("value")? {
@@ -76,7 +79,8 @@ pub(super) fn range(b: &mut Builder, n: &OnnxNode) -> Result<ValueId> {
             [b.integer(operands[0])?, b.integer(operands[1])?, b.integer(operands[2])?];
         if step == 0 { None } else { Some(integer_steps(start, limit, step)) }
     };
-    let length = length.ok_or_else(|| n.wrong("a step of 0 or an endless range"))?;
+    let length = length.filter(|&length| length <= MOST);
+    let length = length.ok_or_else(|| n.wrong("a step of 0 or a range without end"))?;
     let (start, step) = (Real(b.real(operands[0])?), Real(b.real(operands[2])?));
     b.emit1(Op::Iota { dtype, length, start, step }, &[])
 }
@@ -88,19 +92,15 @@ fn integer_steps(start: i64, limit: i64, step: i64) -> u64 {
 
 /// `ceil((limit - start) / step)`.
 fn steps(start: f64, limit: f64, step: f64) -> Option<u64> {
-    const MOST: f64 = 9e15;
     let count = ((limit - start) / step).ceil().max(0.0);
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to MOST")]
-    (count <= MOST).then(|| count as u64)
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is checked")]
+    if count < 2e12 { Some(count as u64) } else { None }
 }
 
 /// Ones on a diagonal, in the shape of the operand.
 pub(super) fn eye_like(b: &mut Builder, n: &OnnxNode) -> Result<ValueId> {
     let x = n.input(0)?;
-    let shape = b.shape(x)?;
-    let &[rows, columns] = shape.as_slice() else {
-        return Err(n.wrong(format!("shape {shape:?}, expected a matrix")));
-    };
+    let [rows, columns] = b.extents(x)?;
     let dtype = match n.int("dtype") {
         Some(number) => element_type(n, number)?,
         None => b.dtype(x),

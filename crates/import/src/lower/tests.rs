@@ -8,6 +8,7 @@ use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use arbtest::arbtest;
 use bytes::Bytes;
 use flate2::read::GzDecoder;
 use kernels::Array;
@@ -30,7 +31,8 @@ fn selected_node_tests_agree() {
     let bytes = fs::read(root().join("tests/models/node/cases.tar.gz")).expect("the selected cases");
     let cases = packed(&bytes);
     assert!(cases.len() > 100, "{} cases", cases.len());
-    check(&cases, false);
+    let unused = check(&cases);
+    println!("{} listed cases are not among the selected ones", unused.len());
 }
 
 #[test]
@@ -40,31 +42,55 @@ fn all_node_tests_agree() {
         println!("left out: {} is not there; only the selected cases are run", archive.display());
         return;
     };
-    check(&packed(&bytes), true);
+    let unused = check(&packed(&bytes));
+    assert!(unused.is_empty(), "listed, but no such case fails: {unused:?}");
 }
 
-/// Every case agrees, unless it is listed as one that does not; with all cases at hand, every
-/// listed one is there.
-fn check(cases: &BTreeMap<String, Case>, complete: bool) {
+/// Every case agrees, unless it is listed as one that does not; what is listed for no case.
+fn check(cases: &BTreeMap<String, Case>) -> Vec<String> {
     let skipped = skipped();
-    let mut wrong = Vec::new();
+    let (mut agree, mut wrong) = (0, Vec::new());
     let mut used = vec![false; skipped.len()];
     for (name, case) in cases {
         let entry = skipped.iter().position(|(pattern, _)| matches(pattern, name));
         match (run(case), entry) {
-            (Ok(()), None) => {}
-            (Ok(()), Some(entry)) => wrong.push(format!("{name}: passes, but is listed as {}", skipped[entry].1)),
+            (Ok(()), None) => agree += 1,
+            (Ok(()), Some(entry)) => {
+                wrong.push(format!("{name}: passes, but is listed as {}", skipped[entry].1))
+            }
             (Err(message), None) => wrong.push(format!("{name}: {message}")),
             (Err(_), Some(entry)) => used[entry] = true,
         }
     }
-    for ((pattern, _), used) in skipped.iter().zip(used) {
-        if complete && !used {
-            wrong.push(format!("{pattern}: listed, but no such case fails"));
-        }
-    }
-    println!("{} of {} cases agree", cases.len() - wrong.len(), cases.len());
+    println!("{agree} of {} cases agree", cases.len());
     assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
+    let unused = skipped.into_iter().zip(used).filter(|(_, used)| !used);
+    unused.map(|((pattern, _), _)| pattern).collect()
+}
+
+/// A changed byte in a model of one node is an error or another model, never a panic.
+#[test]
+fn mutants_of_nodes_do_no_harm() {
+    let bytes = fs::read(root().join("tests/models/node/cases.tar.gz")).expect("the selected cases");
+    let models: Vec<_> =
+        packed(&bytes).into_values().filter_map(|mut case| case.remove("model.onnx")).collect();
+    let (mut alive, mut dead) = (0, 0);
+    arbtest(|u| {
+        let mut mutant = u.choose(&models)?.clone();
+        for _ in 0..u.int_in_range(1..=3)? {
+            let place = u.choose_index(mutant.len())?;
+            mutant[place] = if u.arbitrary()? { u.int_in_range(0..=16)? } else { u.arbitrary()? };
+        }
+        let imported = crate::read(Bytes::from(mutant)).and_then(|model| model.import(&Bindings::default()));
+        match imported {
+            Ok(_) => alive += 1,
+            Err(_) => dead += 1,
+        }
+        Ok(())
+    })
+    .budget_ms(3000);
+    println!("{alive} mutants were imported, {dead} were not");
+    assert!(alive > 0 && dead > 0);
 }
 
 /// Patterns of names, and why such cases do not agree.
@@ -132,7 +158,9 @@ fn array(bytes: &[u8]) -> Result<Array, String> {
 /// The graph for these inputs' shapes; if shapes depend on data, for the values of lists of
 /// integers and of single numbers, or else of all inputs.
 fn imported(model: &Model, inputs: &BTreeMap<String, Array>) -> Result<Graph, String> {
-    let small = |array: &&Array| array.shape().len() <= 1 && !array.dtype().is_float() || array.type_().elements() == 1;
+    let small = |array: &&Array| {
+        array.shape().len() <= 1 && !array.dtype().is_float() || array.type_().elements() == 1
+    };
     let all = |controls: Vec<(&String, &Array)>| Bindings {
         inputs: inputs.iter().map(|(name, array)| (name.clone(), array.shape().to_vec())).collect(),
         controls: controls.into_iter().map(|(name, array)| (name.clone(), array.clone())).collect(),
@@ -169,7 +197,8 @@ fn computed(model: &Model, graph: &Graph, inputs: &BTreeMap<String, Array>) -> R
     for node in &graph.nodes {
         let operands: Option<Vec<&Array>> = node.operands.iter().map(|id| values[id.0].as_ref()).collect();
         let operands = operands.ok_or("a value is used before it is computed")?;
-        let results = kernels::evaluate(&node.op, &operands).map_err(|error| format!("{:?}: {error}", node.op))?;
+        let results =
+            kernels::evaluate(&node.op, &operands).map_err(|error| format!("{:?}: {error}", node.op))?;
         for (id, result) in node.results.iter().zip(results) {
             if result.type_() != graph.type_of(*id) {
                 return Err(format!("{:?} makes {}, not {}", node.op, result.type_(), graph.type_of(*id)));
