@@ -28,4 +28,4 @@ pub use op::{
 pub use partition::{Block, Partition, PartitionError, Phase};
 pub use text::{ParseError, parse_graph, parse_layout, parse_op, parse_partition};
 pub use transfer::{Move, MoveError};
-// pub use verify::{Violation, Violations, verify};
+pub use verify::{Violation, Violations, verify, verify_layouts};

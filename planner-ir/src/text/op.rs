@@ -29,6 +29,11 @@ impl fmt::Display for Op {
 }
 
 impl Op {
+    /// The name of every kind of operation, in order.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        BLANK.keys().copied()
+    }
+
     /// The name in the text form, without attributes.
     pub fn name(&self) -> &'static str {
         match self {

@@ -1,0 +1,212 @@
+//! The verifier of layouts against arithmetic, in a small world.
+//!
+//! For every operation, on 2 and 4 devices: values are cut into blocks as the layouts say, every
+//! device runs the operation's kernel on its blocks, and what comes out is put together again. The
+//! verifier must accept exactly the layouts with which that is what the whole operation computes.
+
+mod cases; // operations with small operands
+mod layouts; // every layout of a value
+mod simulate; // what devices compute with given layouts
+
+use planner_ir::{Layout, Mesh, Op, Partition, Type, verify_layouts};
+
+use cases::{Case, Random};
+use layouts::every_layout;
+use simulate::World;
+
+/// How many combinations of layouts are tried one by one; of more, a sample.
+const EVERY: usize = 20_000;
+
+/// How many combinations a sample has.
+const SAMPLE: usize = 3_000;
+
+/// How many wrong verdicts are shown.
+const SHOWN: usize = 12;
+
+/// What was found for an operation on a mesh.
+#[derive(Default)]
+struct Tally {
+    tried: usize,
+    accepted: usize,
+    wrong: Vec<String>,
+}
+
+/// Compares the verifier's verdict with what devices compute.
+fn compare(world: &mut World<'_>, operands: &[Layout], results: &[Layout], tally: &mut Tally) {
+    let case = world.case;
+    let right = world.is_right(operands, results);
+    let (operand_types, result_types) = (case.operand_types(), case.result_types());
+    let verdict =
+        verify_layouts(world.mesh, &case.op, &operand_types, &result_types, operands, results);
+    tally.tried += 1;
+    tally.accepted += usize::from(verdict.is_ok());
+    let sayable = !verdict.as_ref().is_err_and(|found| found.0.iter().all(|it| UNSAYABLE.contains(&it.rule)));
+    if right != verdict.is_ok() && (verdict.is_ok() || sayable || !is_unsayable(&case.op, operands, results)) {
+        let shown = |layouts: &[Layout]| {
+            layouts.iter().map(|it| it.display(world.mesh).to_string()).collect::<Vec<_>>().join(" ")
+        };
+        let why = verdict.err().map_or_else(|| "accepted".to_owned(), |found| found.to_string());
+        tally.wrong.push(format!("{} -> {}: {why}", shown(operands), shown(results)));
+    }
+}
+
+/// The rules that refuse what is right but has no partition.
+const UNSAYABLE: [&str; 2] = ["linear", "owed-sum"];
+
+/// What computes the right thing but is no `Partition`, which passes all its axes through one set
+/// of operands and to every result: products of sums owed over different axes, and sums that pass
+/// to one result of two.
+fn is_unsayable(op: &Op, operands: &[Layout], results: &[Layout]) -> bool {
+    let owing = operands.iter().filter(|it| !it.owed.is_empty()).count();
+    let some = results.iter().any(|it| it.owed.is_empty()) && results.iter().any(|it| !it.owed.is_empty());
+    let axes: usize = operands.iter().map(|it| it.owed.len()).sum();
+    matches!(op, Op::Dropout { .. }) && some || owing > 1 && axes > 1
+}
+
+fn check(case: &Case, mesh: &Mesh) {
+    let operands: Vec<Vec<Layout>> = case.operand_types().iter().map(|it| every_layout(mesh, it)).collect();
+    let results: Vec<Vec<Layout>> = case.result_types().iter().map(|it| every_layout(mesh, it)).collect();
+    let mut world = World::new(case, mesh);
+    let mut tally = Tally::default();
+    let choices: Vec<usize> = operands.iter().chain(&results).map(Vec::len).collect();
+    let count = choices.iter().try_fold(1usize, |count, &choices| count.checked_mul(choices));
+    let pick = |number: usize| {
+        let mut rest = number;
+        let mut pick = |list: &Vec<Layout>| {
+            let picked = list[rest % list.len()].clone();
+            rest /= list.len();
+            picked
+        };
+        // Results vary fastest: what devices compute depends on the operands first.
+        let results: Vec<Layout> = results.iter().map(&mut pick).collect();
+        let operands: Vec<Layout> = operands.iter().map(&mut pick).collect();
+        (operands, results)
+    };
+    let every = if mesh.devices() == 2 { EVERY * 4 } else { EVERY };
+    if let Some(count) = count.filter(|&count| count <= every) {
+        for number in 0..count {
+            let (operands, results) = pick(number);
+            compare(&mut world, &operands, &results, &mut tally);
+        }
+    } else {
+        let mut random = Random::new(1);
+        for _ in 0..SAMPLE {
+            let number = usize::try_from(random.next() >> 1).unwrap();
+            let (operands, results) = pick(number % count.unwrap_or(usize::MAX));
+            compare(&mut world, &operands, &results, &mut tally);
+        }
+        for (mut right_operands, mut right_results) in from_partitions(case, mesh) {
+            compare(&mut world, &right_operands, &right_results, &mut tally);
+            let value = random.below(choices.len());
+            let (layouts, place) = match value.checked_sub(operands.len()) {
+                None => (&operands[value], &mut right_operands[value]),
+                Some(result) => (&results[result], &mut right_results[result]),
+            };
+            place.clone_from(&layouts[random.below(layouts.len())]);
+            compare(&mut world, &right_operands, &right_results, &mut tally);
+        }
+    }
+    let shown = tally.wrong.iter().take(SHOWN).cloned().collect::<Vec<_>>().join("\n  ");
+    assert!(
+        tally.wrong.is_empty(),
+        "{} on {mesh}: {} wrong verdicts of {}\n  {shown}",
+        case.op,
+        tally.wrong.len(),
+        tally.tried
+    );
+    assert!(tally.accepted > 0, "{} on {mesh}: nothing of {} accepted", case.op, tally.tried);
+}
+
+/// The layouts around an operation for every partition with plain digits.
+fn from_partitions(case: &Case, mesh: &Mesh) -> Vec<(Vec<Layout>, Vec<Layout>)> {
+    let loops = case.op.loops(&case.operand_types(), &case.result_types());
+    let mut partitions = vec![Partition::replicated(&loops)];
+    for axis in mesh.axis_ids() {
+        let digit = planner_ir::Digit::axis(mesh, axis);
+        let mut more = Vec::new();
+        for partition in &partitions {
+            for it in loops.ids() {
+                for place in 0..=partition.loops[it.0].len() {
+                    let mut split = partition.clone();
+                    split.loops[it.0].insert(place, digit.clone());
+                    more.push(split);
+                }
+            }
+            for through in 0..loops.linear.len() {
+                let mut passed = partition.clone();
+                passed.passed.push(axis);
+                passed.through = through;
+                more.push(passed);
+            }
+        }
+        more.retain(|it| it.check(mesh, &loops).is_ok());
+        partitions.append(&mut more);
+    }
+    let layouts = |partition: &Partition| {
+        let operands = (0..loops.operands.len()).map(|it| partition.operand(&loops, it)).collect();
+        let results = (0..loops.results.len()).map(|it| partition.result(&loops, it)).collect();
+        (operands, results)
+    };
+    partitions.iter().map(layouts).collect()
+}
+
+/// Checks every case of a group, on every mesh; the message has all that is wrong.
+fn check_all(group: Vec<Case>) {
+    let mut wrong = Vec::new();
+    for case in &group {
+        for sizes in [&[2][..], &[4], &[2, 2]] {
+            let mesh = Mesh::of_sizes(sizes);
+            let checked = std::panic::catch_unwind(|| check(case, &mesh));
+            if let Err(message) = checked {
+                wrong.push(message.downcast_ref::<String>().cloned().unwrap_or_default());
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn functions_of_elements() {
+    check_all(cases::elementwise());
+}
+
+#[test]
+fn products() {
+    check_all(cases::products());
+}
+
+#[test]
+fn reductions_and_norms() {
+    check_all(cases::reductions());
+}
+
+#[test]
+fn movement() {
+    check_all(cases::movement());
+}
+
+#[test]
+fn indexing() {
+    check_all(cases::indexing());
+}
+
+#[test]
+fn the_rest() {
+    check_all(cases::rest());
+}
+
+#[test]
+fn every_kind_of_operation_has_a_case() {
+    let groups = [cases::elementwise(), cases::products(), cases::reductions()];
+    let others = [cases::movement(), cases::indexing(), cases::rest()];
+    let cases: Vec<Case> = groups.into_iter().chain(others).flatten().collect();
+    let kinds: std::collections::BTreeSet<&str> = cases.iter().map(|case| case.op.name()).collect();
+    let missing: Vec<&str> =
+        Op::names().filter(|name| !kinds.contains(name) && !name.starts_with("dynamic_")).collect();
+    assert!(missing.is_empty(), "no case of {missing:?}");
+}
+
+/// The type of an operand, and its elements.
+fn type_of(array: &kernels::Array) -> Type {
+    array.type_().clone()
+}

@@ -1,0 +1,232 @@
+//! What devices compute with given layouts.
+
+use std::collections::BTreeMap;
+
+use kernels::{Array, Span, Tensor, TensorMut, compute};
+use planner_ir::{AxisId, DType, Layout, Loops, Mesh, Piece, Type};
+
+use super::cases::{Case, Random};
+
+/// A case on a mesh, with what was computed before.
+pub(super) struct World<'a> {
+    pub(super) case: &'a Case,
+    pub(super) mesh: &'a Mesh,
+    loops: Loops,
+    /// For each operand and layout, the block of each device.
+    blocks: BTreeMap<(usize, Layout), Vec<Block>>,
+    /// The operands' layouts and the results' blocks that `made` is of.
+    given: (Vec<Layout>, Vec<Vec<Place>>),
+    /// For each device its results, unless a kernel refused.
+    made: Option<Vec<Vec<Array>>>,
+}
+
+/// The shape of a block and where it lies.
+type Place = (Vec<u64>, Vec<(u64, u64)>);
+
+/// What a device holds of a value.
+struct Block {
+    array: Array,
+    spans: Vec<Span>,
+}
+
+impl<'a> World<'a> {
+    pub(super) fn new(case: &'a Case, mesh: &'a Mesh) -> Self {
+        let loops = case.op.loops(&case.operand_types(), &case.result_types());
+        Self { case, mesh, loops, blocks: BTreeMap::new(), given: (vec![], vec![]), made: None }
+    }
+
+    /// Whether devices that hold the operands like this compute the results like that.
+    pub(super) fn is_right(&mut self, operands: &[Layout], results: &[Layout]) -> bool {
+        let devices = self.mesh.devices();
+        let places: Vec<Vec<Place>> =
+            (0..devices).map(|device| self.result_places(device, results)).collect();
+        if self.given != (operands.to_vec(), places.clone()) {
+            for (index, layout) in operands.iter().enumerate() {
+                if !self.blocks.contains_key(&(index, layout.clone())) {
+                    let blocks = self.operand_blocks(index, layout);
+                    self.blocks.insert((index, layout.clone()), blocks);
+                }
+            }
+            self.made = (0..devices)
+                .zip(&places)
+                .map(|(device, places)| self.run(device, operands, places))
+                .collect();
+            self.given = (operands.to_vec(), places);
+        }
+        let Some(made) = &self.made else { return false };
+        results.iter().enumerate().all(|(index, layout)| {
+            let of_device = |device: u64| &made[usize::try_from(device).unwrap()][index];
+            (0..devices).all(|device| {
+                let group = self.mesh.group(device, &layout.owed);
+                let parts: Vec<&Array> = group.into_iter().map(of_device).collect();
+                let expected = cut(&self.case.results[index], layout, self.mesh, device);
+                same(&sum(&parts), &expected)
+            })
+        })
+    }
+
+    fn result_places(&self, device: u64, results: &[Layout]) -> Vec<Place> {
+        let place = |(index, layout): (usize, &Layout)| {
+            let shape = &self.case.results[index].type_().shape;
+            let spans = self.spans(device, layout, shape, &self.loops.results[index]);
+            (layout.local_shape(shape), spans.iter().map(|it| (it.extent, it.start)).collect())
+        };
+        results.iter().enumerate().map(place).collect()
+    }
+
+    /// Where a block lies, in the dimensions in which the operation depends on it.
+    fn spans(&self, device: u64, layout: &Layout, shape: &[u64], dims: &[Vec<planner_ir::LoopId>]) -> Vec<Span> {
+        let local = layout.local_shape(shape);
+        let pieces = layout.pieces(self.mesh, device, shape);
+        let span = |dim: usize| {
+            let positional = dims[dim].iter().any(|it| self.loops.positional.contains(it));
+            let held = held(&pieces[dim]);
+            let contiguous = held.windows(2).all(|pair| pair[0] + 1 == pair[1]);
+            match held.first() {
+                Some(&start) if positional && contiguous => Span { extent: shape[dim], start },
+                _ => Span { extent: local[dim], start: 0 },
+            }
+        };
+        (0..shape.len()).map(span).collect()
+    }
+
+    fn operand_blocks(&self, index: usize, layout: &Layout) -> Vec<Block> {
+        let value = &self.case.operands[index];
+        let addends = addends(value, self.mesh, &layout.owed);
+        let block = |device: u64| {
+            let array = cut(&addends[place_among(self.mesh, device, &layout.owed)], layout, self.mesh, device);
+            let spans = self.spans(device, layout, value.shape(), &self.loops.operands[index]);
+            Block { array, spans }
+        };
+        (0..self.mesh.devices()).map(block).collect()
+    }
+
+    fn run(&self, device: u64, operands: &[Layout], places: &[Place]) -> Option<Vec<Array>> {
+        let number = usize::try_from(device).unwrap();
+        let block = |(index, layout): (usize, &Layout)| &self.blocks[&(index, layout.clone())][number];
+        let blocks: Vec<&Block> = operands.iter().enumerate().map(block).collect();
+        let tensors: Vec<Tensor> =
+            blocks.iter().map(|it| Tensor { spans: &it.spans, ..it.array.tensor() }).collect();
+        let array = |(place, whole): (&Place, &Array)| {
+            Array::zeros(Type::new(whole.dtype(), place.0.clone())).unwrap()
+        };
+        let mut results: Vec<Array> = places.iter().zip(&self.case.results).map(array).collect();
+        let spans: Vec<Vec<Span>> = places
+            .iter()
+            .map(|place| place.1.iter().map(|&(extent, start)| Span { extent, start }).collect())
+            .collect();
+        let mut targets: Vec<TensorMut> = results
+            .iter_mut()
+            .zip(&spans)
+            .map(|(array, spans)| TensorMut { spans, ..array.tensor_mut() })
+            .collect();
+        compute(&self.case.op, &tensors, &mut targets).ok()?;
+        Some(results)
+    }
+}
+
+/// The positions that a device holds along a dimension.
+fn held(pieces: &[Piece]) -> Vec<u64> {
+    let mut held = vec![0];
+    for piece in pieces {
+        let values = |&before: &u64| -> Vec<u64> {
+            match piece.index {
+                Some(index) => vec![before * piece.size + index],
+                None => (0..piece.size).map(|index| before * piece.size + index).collect(),
+            }
+        };
+        held = held.iter().flat_map(values).collect();
+    }
+    held
+}
+
+/// The block of a value that a device holds.
+fn cut(value: &Array, layout: &Layout, mesh: &Mesh, device: u64) -> Array {
+    let size = usize::try_from(value.dtype().bytes()).unwrap();
+    let pieces = layout.pieces(mesh, device, value.shape());
+    let mut places = vec![0];
+    for (pieces, &extent) in pieces.iter().zip(value.shape()) {
+        let held = held(pieces);
+        places = places.iter().flat_map(|place| held.iter().map(move |at| place * extent + at)).collect();
+    }
+    let bytes: Vec<u8> = places
+        .iter()
+        .map(|&place| usize::try_from(place).unwrap() * size)
+        .flat_map(|place| value.bytes()[place..place + size].to_vec())
+        .collect();
+    let type_ = layout.local_type(value.type_());
+    Array::from_bytes(type_, &bytes).unwrap()
+}
+
+/// The number of a device among those that differ from it in these axes only.
+fn place_among(mesh: &Mesh, device: u64, axes: &[AxisId]) -> usize {
+    let coordinates = mesh.coordinates(device);
+    let place = axes.iter().fold(0, |place, &axis| place * mesh.size(axis) + coordinates[axis.0]);
+    usize::try_from(place).unwrap()
+}
+
+/// Values whose sum is the value: one for each device along the axes.
+fn addends(value: &Array, mesh: &Mesh, axes: &[AxisId]) -> Vec<Array> {
+    let count: u64 = axes.iter().map(|&axis| mesh.size(axis)).product();
+    let mut random = Random::new(count);
+    let mut addends: Vec<Array> = vec![value.clone()];
+    for _ in 1..count {
+        let part = Random::like(&mut random, value);
+        let rest = combine(&addends[0], &part, |a, b| a - b, i64::wrapping_sub);
+        addends[0] = rest;
+        addends.push(part);
+    }
+    addends
+}
+
+fn sum(parts: &[&Array]) -> Array {
+    let mut sum = parts[0].clone();
+    for part in &parts[1..] {
+        sum = combine(&sum, part, |a, b| a + b, i64::wrapping_add);
+    }
+    sum
+}
+
+/// Two values element by element.
+fn combine(a: &Array, b: &Array, float: fn(f64, f64) -> f64, integer: fn(i64, i64) -> i64) -> Array {
+    let type_ = a.type_().clone();
+    if a.dtype().is_float() {
+        let (x, y) = (a.to_floats().unwrap(), b.to_floats().unwrap());
+        let numbers: Vec<f64> = x.iter().zip(&y).map(|(&x, &y)| float(x, y)).collect();
+        return of_floats(type_, &numbers);
+    }
+    let (x, y) = (a.to_integers().unwrap(), b.to_integers().unwrap());
+    let numbers: Vec<i64> = x.iter().zip(&y).map(|(&x, &y)| integer(x, y)).collect();
+    of_integers(type_, &numbers)
+}
+
+/// The value of that type with those elements, to the nearest.
+pub(super) fn of_floats(type_: Type, numbers: &[f64]) -> Array {
+    #[expect(clippy::cast_possible_truncation, reason = "f32 is what is asked for")]
+    let bytes: Vec<u8> = match type_.dtype {
+        DType::F32 => numbers.iter().flat_map(|&it| (it as f32).to_le_bytes()).collect(),
+        _ => numbers.iter().flat_map(|it| it.to_le_bytes()).collect(),
+    };
+    Array::from_bytes(type_, &bytes).unwrap()
+}
+
+/// The value of that type with the low bytes of those elements.
+pub(super) fn of_integers(type_: Type, numbers: &[i64]) -> Array {
+    let size = usize::try_from(type_.dtype.bytes()).unwrap();
+    let bytes: Vec<u8> = numbers.iter().flat_map(|it| it.to_le_bytes()[..size].to_vec()).collect();
+    Array::from_bytes(type_, &bytes).unwrap()
+}
+
+/// Whether two values are equal: exactly, but for rounding.
+fn same(a: &Array, b: &Array) -> bool {
+    /// What functions of floating-point numbers may differ by, relative to their size or to 1.
+    const TOLERANCE: f64 = 2e-4;
+    if a.bytes() == b.bytes() {
+        return true;
+    }
+    if !a.dtype().is_float() {
+        return false;
+    }
+    let (x, y) = (a.to_floats().unwrap(), b.to_floats().unwrap());
+    x.iter().zip(&y).all(|(x, y)| (x - y).abs() <= TOLERANCE * y.abs().max(1.0))
+}
