@@ -31,7 +31,7 @@ pub(crate) fn lower(
     let types = joined(node, yes_types, &no_types)?;
     let operands: Vec<ValueId> = [vec![condition], yes_captured, no_captured].concat();
     let op = Op::Dynamic(Dynamic::If { yes: Box::new(yes), no: Box::new(no) });
-    let values = importer.builder.emit_open(op, &operands, types);
+    let values = importer.builder.emit_open(op, &operands, types)?;
     Ok(values.into_iter().map(Bound::Value).collect())
 }
 

@@ -12,6 +12,7 @@ use crate::constant;
 use crate::error::{ImportError, Place};
 use crate::outline::{self, Outline};
 use crate::partial::{self, Partial};
+use crate::tensor;
 
 /// The largest result that is computed during import (elements).
 pub(crate) const FOLD_LIMIT: u64 = 1024;
@@ -153,10 +154,13 @@ impl Builder {
             let outlines: Vec<Outline> = operands.iter().map(|&it| self.outline(it)).collect();
             let results = outline::infer(&op, &outlines)
                 .ok_or_else(|| self.depends_on_data(format!("the shape of an operand of {op:?}")))?;
-            return Ok(self.emit_open(op, operands, results));
+            return self.emit_open(op, operands, results);
         }
         let types: Vec<Type> = operands.iter().map(|&operand| self.type_of(operand).clone()).collect();
         let results = op.infer(&types).map_err(|error| self.wrong(error.to_string()))?;
+        for result in &results {
+            tensor::check_size(&result.shape).map_err(|message| self.wrong(message))?;
+        }
         if changes_nothing(&op, &types, &results) {
             return Ok(vec![operands[0]]);
         }
@@ -181,9 +185,17 @@ impl Builder {
     }
 
     /// Adds an operation whose results have these types, as far as they are known.
-    pub(crate) fn emit_open(&mut self, op: Op, operands: &[ValueId], results: Vec<Outline>) -> Vec<ValueId> {
-        let entries = results.into_iter().map(Entry::open).collect();
-        self.step(op, operands, entries)
+    pub(crate) fn emit_open(
+        &mut self,
+        op: Op,
+        operands: &[ValueId],
+        results: Vec<Outline>,
+    ) -> Result<Vec<ValueId>, ImportError> {
+        let entries: Vec<Entry> = results.into_iter().map(Entry::open).collect();
+        for entry in &entries {
+            tensor::check_size(&entry.type_.shape).map_err(|message| self.wrong(message))?;
+        }
+        Ok(self.step(op, operands, entries))
     }
 
     /// A number without dimensions.

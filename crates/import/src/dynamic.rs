@@ -44,14 +44,14 @@ pub(crate) fn lower(b: &mut Builder, n: &OnnxNode) -> Result<Vec<Option<ValueId>
     Ok(vec![Some(value?)])
 }
 
-fn one(b: &mut Builder, dynamic: Dynamic, operands: &[ValueId], result: Outline) -> ValueId {
-    b.emit_open(Op::Dynamic(dynamic), operands, vec![result])[0]
+fn one(b: &mut Builder, dynamic: Dynamic, operands: &[ValueId], result: Outline) -> Result<ValueId> {
+    Ok(b.emit_open(Op::Dynamic(dynamic), operands, vec![result])?[0])
 }
 
 fn non_zero(b: &mut Builder, n: &OnnxNode) -> Result<ValueId> {
     let x = n.input(0)?;
     let rank = extent(b.outline(x).rank());
-    Ok(one(b, Dynamic::NonZero, &[x], Outline::new(DType::I64, vec![Some(rank), None])))
+    one(b, Dynamic::NonZero, &[x], Outline::new(DType::I64, vec![Some(rank), None]))
 }
 
 fn shape(b: &mut Builder, n: &OnnxNode) -> Result<ValueId> {
@@ -67,7 +67,7 @@ fn shape(b: &mut Builder, n: &OnnxNode) -> Result<ValueId> {
     if let Some(known) = extents.iter().map(|&extent| extent.map(signed)).collect::<Option<Vec<i64>>>() {
         return b.list(&known);
     }
-    let all = one(b, Dynamic::Shape, &[x], Outline::new(DType::I64, vec![Some(extent(rank))]));
+    let all = one(b, Dynamic::Shape, &[x], Outline::new(DType::I64, vec![Some(extent(rank))]))?;
     b.set_partial(all, b.outline(x).extents.iter().map(|&extent| extent.map(signed)).collect());
     if (start, end) == (0, rank) {
         return Ok(all);
@@ -81,7 +81,7 @@ fn shape(b: &mut Builder, n: &OnnxNode) -> Result<ValueId> {
 fn size(b: &mut Builder, n: &OnnxNode) -> Result<ValueId> {
     let x = n.input(0)?;
     let rank = extent(b.outline(x).rank());
-    let all = one(b, Dynamic::Shape, &[x], Outline::new(DType::I64, vec![Some(rank)]));
+    let all = one(b, Dynamic::Shape, &[x], Outline::new(DType::I64, vec![Some(rank)]))?;
     let product = b.emit1(Op::Reduce { reduction: Reduction::Product, dims: vec![0] }, &[all])?;
     b.reshape(product, &[])
 }
@@ -107,7 +107,7 @@ fn reshape(b: &mut Builder, n: &OnnxNode) -> Result<ValueId> {
             *extent = Some(elements / others);
         }
     }
-    Ok(one(b, Dynamic::Reshape { zero_is_zero }, &[x, target], Outline::new(from.dtype, extents)))
+    one(b, Dynamic::Reshape { zero_is_zero }, &[x, target], Outline::new(from.dtype, extents))
 }
 
 fn flatten(b: &mut Builder, n: &OnnxNode) -> Result<ValueId> {
@@ -124,7 +124,7 @@ fn flatten(b: &mut Builder, n: &OnnxNode) -> Result<ValueId> {
     };
     let target = b.list(&target)?;
     let result = Outline::new(from.dtype, vec![before, after]);
-    Ok(one(b, Dynamic::Reshape { zero_is_zero: false }, &[x, target], result))
+    one(b, Dynamic::Reshape { zero_is_zero: false }, &[x, target], result)
 }
 
 fn squeeze(b: &mut Builder, n: &OnnxNode) -> Result<ValueId> {
@@ -136,7 +136,7 @@ fn squeeze(b: &mut Builder, n: &OnnxNode) -> Result<ValueId> {
     for &dim in dims.iter().rev() {
         extents.remove(dim);
     }
-    Ok(one(b, Dynamic::Squeeze { dims }, &[x], Outline::new(from.dtype, extents)))
+    one(b, Dynamic::Squeeze { dims }, &[x], Outline::new(from.dtype, extents))
 }
 
 fn unsqueeze(b: &mut Builder, n: &OnnxNode) -> Result<ValueId> {
@@ -148,7 +148,7 @@ fn unsqueeze(b: &mut Builder, n: &OnnxNode) -> Result<ValueId> {
     for &dim in &dims {
         extents.insert(dim, Some(1));
     }
-    Ok(one(b, Dynamic::Unsqueeze { dims }, &[x], Outline::new(from.dtype, extents)))
+    one(b, Dynamic::Unsqueeze { dims }, &[x], Outline::new(from.dtype, extents))
 }
 
 fn expand(b: &mut Builder, n: &OnnxNode) -> Result<ValueId> {
@@ -159,7 +159,7 @@ fn expand(b: &mut Builder, n: &OnnxNode) -> Result<ValueId> {
     let wanted = Outline::new(from.dtype, target_extents);
     let dtype = from.dtype;
     let extents = outline::broadcast(&[from, wanted]).ok_or_else(|| n.wrong("a shape that does not fit"))?;
-    Ok(one(b, Dynamic::Expand, &[x, target], Outline::new(dtype, extents)))
+    one(b, Dynamic::Expand, &[x, target], Outline::new(dtype, extents))
 }
 
 fn slice(b: &mut Builder, n: &OnnxNode) -> Result<ValueId> {
@@ -194,7 +194,7 @@ fn slice(b: &mut Builder, n: &OnnxNode) -> Result<ValueId> {
         let at = |numbers: &[Option<i64>]| numbers.get(index).copied().flatten();
         extents[dim] = taken(extents[dim], at(&first), at(&last), at(&step));
     }
-    Ok(one(b, Dynamic::Slice, &[x, starts, ends, axes, steps], Outline::new(from.dtype, extents)))
+    one(b, Dynamic::Slice, &[x, starts, ends, axes, steps], Outline::new(from.dtype, extents))
 }
 
 /// How many indices a slice takes, if that is known; only for steps of 1.
@@ -215,7 +215,7 @@ fn range(b: &mut Builder, n: &OnnxNode) -> Result<ValueId> {
         operands.push(b.reshape(value, &[])?);
     }
     let dtype = b.type_of(operands[0]).dtype;
-    Ok(one(b, Dynamic::Range, &operands, Outline::new(dtype, vec![None])))
+    one(b, Dynamic::Range, &operands, Outline::new(dtype, vec![None]))
 }
 
 fn fill(b: &mut Builder, n: &OnnxNode) -> Result<ValueId> {
@@ -229,7 +229,7 @@ fn fill(b: &mut Builder, n: &OnnxNode) -> Result<ValueId> {
         }
     };
     let extents = list(b, n, shape)?.into_iter().map(|it| it.and_then(|it| u64::try_from(it).ok())).collect();
-    Ok(one(b, Dynamic::Fill { dtype, value: Real(value) }, &[shape], Outline::new(dtype, extents)))
+    one(b, Dynamic::Fill { dtype, value: Real(value) }, &[shape], Outline::new(dtype, extents))
 }
 
 fn tile(b: &mut Builder, n: &OnnxNode) -> Result<ValueId> {
@@ -240,7 +240,7 @@ fn tile(b: &mut Builder, n: &OnnxNode) -> Result<ValueId> {
     let pairs = from.extents.iter().zip(counts);
     let extents =
         pairs.map(|(extent, count)| extent.zip(count).and_then(|(a, b)| a.checked_mul(b))).collect();
-    Ok(one(b, Dynamic::Tile, &[x, repeats], Outline::new(from.dtype, extents)))
+    one(b, Dynamic::Tile, &[x, repeats], Outline::new(from.dtype, extents))
 }
 
 fn split(b: &mut Builder, n: &OnnxNode) -> Result<Vec<Option<ValueId>>> {
@@ -268,7 +268,7 @@ fn split(b: &mut Builder, n: &OnnxNode) -> Result<Vec<Option<ValueId>>> {
         Outline::new(from.dtype, extents)
     });
     let results = results.collect();
-    let values = b.emit_open(Op::Dynamic(Dynamic::Split { dim }), &[x, counts], results);
+    let values = b.emit_open(Op::Dynamic(Dynamic::Split { dim }), &[x, counts], results)?;
     Ok(values.into_iter().map(Some).collect())
 }
 
@@ -280,7 +280,7 @@ fn top_k(b: &mut Builder, n: &OnnxNode) -> Result<Vec<Option<ValueId>>> {
     let mut extents = from.extents.clone();
     extents[dim] = list(b, n, k)?.first().copied().flatten().and_then(|it| u64::try_from(it).ok());
     let results = vec![Outline::new(from.dtype, extents.clone()), Outline::new(DType::I64, extents)];
-    let values = b.emit_open(Op::Dynamic(Dynamic::TopK { dim, extreme }), &[x, k], results);
+    let values = b.emit_open(Op::Dynamic(Dynamic::TopK { dim, extreme }), &[x, k], results)?;
     Ok(values.into_iter().map(Some).collect())
 }
 
@@ -301,7 +301,7 @@ fn reduce(b: &mut Builder, n: &OnnxNode, reduction: Reduction) -> Result<ValueId
     for &dim in dims.iter().rev() {
         extents.remove(dim);
     }
-    Ok(one(b, Dynamic::Squeeze { dims }, &[kept], Outline::new(from.dtype, extents)))
+    one(b, Dynamic::Squeeze { dims }, &[kept], Outline::new(from.dtype, extents))
 }
 
 /// A product of matrices whose leading dimensions, if both have some, are the same.

@@ -134,7 +134,7 @@ fn concat(dim: usize, operands: &[Outline]) -> Option<Vec<Option<u64>>> {
         }
         for (index, &extent) in operand.extents.iter().enumerate() {
             extents[index] = if index == dim {
-                extents[index].zip(extent).map(|(a, b)| a + b)
+                extents[index].zip(extent).and_then(|(a, b)| a.checked_add(b))
             } else {
                 extents[index].or(extent)
             };

@@ -34,7 +34,8 @@ pub(crate) fn infer(b: &Builder, op: &Op, operands: &[ValueId], result: &Type) -
             let (data, start) = (elements(b, first)?, i64::try_from(*starts.first()?).ok()?);
             let size = i64::try_from(*sizes.first()?).ok()?;
             let step = *steps.first()?;
-            let places = (0..size).map(|index| usize::try_from(start + index * step).ok());
+            let places =
+                (0..size).map(|index| usize::try_from(step.checked_mul(index)?.checked_add(start)?).ok());
             places.map(|place| data.get(place?).copied().flatten()).collect()
         }
         _ => return None,

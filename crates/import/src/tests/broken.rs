@@ -286,6 +286,12 @@ fn enormous_result_of_small_numbers_is_refused() {
 }
 
 #[test]
+fn enormous_result_of_broadcasting_is_refused() {
+    let wide = shapes(&[("a", &[1 << 40, 1]), ("b", &[1, 1 << 40])]);
+    check_bindings(symbolic(&["m", "one"], &["one", "n"]), &wide, expect!["node `c` (Add): shape [1099511627776, 1099511627776] has too many elements"]);
+}
+
+#[test]
 fn functions_that_call_each_other_are_refused() {
     let functions = vec![
         function("f", &["x"], &["y"], vec![node("g x -> y").of_domain("local")]),
@@ -396,7 +402,12 @@ fn value_of_an_input_that_does_not_fit_is_refused() {
 fn output_whose_shape_depends_on_data_is_refused() {
     let mut graph = sum();
     graph.node = vec![node("NonZero a -> c")];
-    check_graph(graph, expect!["node `c` (an output of the model): its shape depends on data; if inputs decide it, give their values"]);
+    check_graph(
+        graph,
+        expect![
+            "node `c` (an output of the model): its shape depends on data; if inputs decide it, give their values"
+        ],
+    );
 }
 
 #[test]

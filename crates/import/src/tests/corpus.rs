@@ -236,8 +236,7 @@ fn every_training_graph_is_imported() {
     let Some(folder) = folder() else { return eprintln!("no real models here") };
     let mut failures = Vec::new();
     for path in models(&folder.join("training")) {
-        let result =
-            load(&path).and_then(|model| import(&model, &guessed(&model, 16, 16)));
+        let result = load(&path).and_then(|model| import(&model, &guessed(&model, 16, 16)));
         match result {
             Ok(graph) => println!("{}: {}", name(&path), described(&graph)),
             Err(error) => failures.push(format!("{}: {error}", name(&path))),
