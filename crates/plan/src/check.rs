@@ -1,0 +1,144 @@
+//! The independent checker of plans: it trusts nothing that made one.
+//!
+//! What must hold before anything else can be looked at:
+//! - **mesh**: axes have different names and sizes from 1; there are `MAX_DEVICES` at most.
+//! - **devices**: the mesh has as many devices as the plan uses of its machine.
+//! - **graph**: the program obeys the rules of `planner_ir::verify`.
+//! - **count**: every value has a layout, every operation an assignment, every operand and output
+//!   a copy, every move its bytes.
+//! - **reference**: values, transfers and axes that are named exist.
+//!
+//! Of values and operations:
+//! - **layout-form**: a layout suits the mesh and the type of its value.
+//! - **rest**: inputs, weights and prepared values owe no sum.
+//! - **prepared**: what is prepared is computed from weights and constants alone.
+//! - **partition**: blocks of loops are equal, every one is computed, and no loop is split that
+//!   has to be whole.
+//! - **operand-copy**: what is read is a copy of the operand.
+//! - **operand-layout**: devices hold exactly the blocks of it that they compute with.
+//! - **operand-owed**: it owes sums over the axes that the partition passes through the operation
+//!   and, if it is added to a sum once, over those of that sum; over no others.
+//! - **result-layout**: devices hold exactly the blocks of a result that they computed.
+//! - **result-owed**: a result owes sums over the axes passed through and those along which each
+//!   block of the summed loops is computed once.
+//! - **output**: what is returned is a copy of the output and owes no sum.
+//!
+//! Of transfers:
+//! - **transfer-source**: it copies an earlier copy of the same value.
+//! - **move**: the devices of a group hold what the move makes them exchange, and no block or
+//!   addend is lost.
+//! - **transfer-layout**: what devices hold after the moves is what the layout says.
+//! - **bytes**: bytes are those of the elements and addends that devices lack.
+//!
+//! Of the sums:
+//! - **seconds**: times are numbers from 0.
+//! - **estimate**: the terms add up to the times of operations and transfers.
+//! - **memory**: what a device holds is what is live at the fullest moment.
+//! - **capacity**: it fits.
+//! - **proof**: the lower bound is no more than the time.
+//! - **model**: the hash is one, and the names of dimensions ascend.
+
+mod blocks; // which blocks devices hold, by counting
+mod moves; // what a move makes of what devices hold
+mod operations; // rules of values and operations
+mod references; // what must hold before anything else can be looked at
+mod totals; // rules of the sums
+mod transfers; // rules of transfers
+
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+
+use crate::plan::Plan;
+
+/// How many devices a mesh has at most: rules are checked device by device.
+pub const MAX_DEVICES: u64 = 1 << 16;
+
+/// The names of the rules.
+pub const RULES: [&str; 25] = [
+    "mesh",
+    "devices",
+    "graph",
+    "count",
+    "reference",
+    "layout-form",
+    "rest",
+    "prepared",
+    "partition",
+    "operand-copy",
+    "operand-layout",
+    "operand-owed",
+    "result-layout",
+    "result-owed",
+    "output",
+    "transfer-source",
+    "move",
+    "transfer-layout",
+    "bytes",
+    "seconds",
+    "estimate",
+    "memory",
+    "capacity",
+    "proof",
+    "model",
+];
+
+/// A rule that a plan breaks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// Where.
+    pub place: String,
+    /// The rule's name.
+    pub rule: &'static str,
+    /// What is, and what should be.
+    pub message: String,
+}
+
+/// Every rule that a plan breaks, in order of the rules.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violations(pub Vec<Violation>);
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {} [{}]", self.place, self.message, self.rule)
+    }
+}
+
+impl fmt::Display for Violations {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, violation) in self.0.iter().enumerate() {
+            let separator = if index == 0 { "" } else { "\n" };
+            write!(f, "{separator}{violation}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Violations {}
+
+impl Violations {
+    fn add(&mut self, rule: &'static str, place: impl fmt::Display, message: impl fmt::Display) {
+        self.0.push(Violation { place: place.to_string(), rule, message: message.to_string() });
+    }
+}
+
+/// Whether a plan obeys the rules: it computes what its program says, and its sums are right.
+pub fn check(plan: &Plan) -> Result<(), Violations> {
+    let mut found = Violations(Vec::new());
+    references::check(plan, &mut found);
+    if found.0.is_empty() {
+        operations::check(plan, &mut found);
+        transfers::check(plan, &mut found);
+        totals::check(plan, &mut found);
+    }
+    if found.0.is_empty() { Ok(()) } else { Err(found) }
+}
+
+/// What an operation is called in messages.
+fn operation_name(plan: &Plan, node: usize) -> String {
+    match plan.graph.nodes[node].origin.as_str() {
+        "" => format!("operation {node}"),
+        origin => format!("operation {node} (`{origin}`)"),
+    }
+}

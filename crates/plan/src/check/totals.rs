@@ -1,0 +1,202 @@
+//! Rules of the sums.
+
+use std::collections::BTreeMap;
+
+use planner_ir::{Layout, Source, ValueId};
+
+use super::blocks::held;
+use super::{Violations, operation_name};
+use crate::plan::{Assignment, Copy, Plan, Proof};
+
+/// How much sums of floating-point numbers may differ, relative to them.
+const TOLERANCE: f64 = 1e-9;
+
+/// Adds what is violated.
+pub(super) fn check(plan: &Plan, found: &mut Violations) {
+    let time = times(plan, found);
+    proof(plan, time, found);
+    memory(plan, found);
+    model(plan, found);
+}
+
+fn is_time(seconds: f64) -> bool {
+    seconds.is_finite() && seconds >= 0.0
+}
+
+/// The time of all operations and transfers.
+fn times(plan: &Plan, found: &mut Violations) -> f64 {
+    let mut total = 0.0;
+    let mut add = |place: &dyn Fn() -> String, seconds: f64, total: Option<&mut f64>| {
+        if !is_time(seconds) {
+            found.add("seconds", place(), format_args!("takes {seconds} seconds, expected a number from 0"));
+        }
+        if let Some(total) = total {
+            *total += seconds;
+        }
+    };
+    for (node, assignment) in plan.assignments.iter().enumerate() {
+        if let Assignment::Computed { seconds, .. } = assignment {
+            add(&|| operation_name(plan, node), *seconds, Some(&mut total));
+        }
+    }
+    for (index, transfer) in plan.transfers.iter().enumerate() {
+        add(&|| format!("transfer {index}"), transfer.seconds, Some(&mut total));
+    }
+    let mut estimate = 0.0;
+    for term in &plan.estimate {
+        add(&|| format!("term `{}`", term.name), term.seconds, Some(&mut estimate));
+    }
+    if is_time(total) && is_time(estimate) && (total - estimate).abs() > TOLERANCE * total {
+        let message = format!("terms add up to {estimate} seconds, expected {total}");
+        found.add("estimate", "estimate", message);
+    }
+    total
+}
+
+fn proof(plan: &Plan, time: f64, found: &mut Violations) {
+    if let Proof::Gap { lower_bound } = plan.proof
+        && !(is_time(lower_bound) && lower_bound <= time * (1.0 + TOLERANCE))
+    {
+        let message = format!("a lower bound of {lower_bound} seconds, expected from 0 to {time}");
+        found.add("proof", "proof", message);
+    }
+}
+
+fn model(plan: &Plan, found: &mut Violations) {
+    let hash = &plan.model.sha256;
+    if hash.len() != 64 || !hash.chars().all(|it| matches!(it, '0'..='9' | 'a'..='f')) {
+        found.add("model", "model", format_args!("`{hash}`, expected 64 hexadecimal digits"));
+    }
+    if plan.model.dims.windows(2).any(|pair| pair[0].0 >= pair[1].0) {
+        found.add("model", "model", "names of dimensions are out of order or equal, expected ascending ones");
+    }
+}
+
+fn memory(plan: &Plan, found: &mut Violations) {
+    let expected = holdings(plan);
+    let mut claimed: BTreeMap<&str, u128> = BTreeMap::new();
+    for holding in &plan.memory {
+        if claimed.insert(&holding.kind, u128::from(holding.bytes)).is_some() {
+            found.add("memory", "memory", format_args!("`{}` stands twice", holding.kind));
+        }
+    }
+    for (kind, bytes) in expected {
+        match claimed.remove(kind) {
+            Some(found_) if found_ == bytes => {}
+            Some(found_) => {
+                found.add("memory", "memory", format_args!("`{kind}` of {found_} bytes, expected {bytes}"));
+            }
+            None => found.add("memory", "memory", format_args!("no `{kind}`, expected {bytes} bytes")),
+        }
+    }
+    for kind in claimed.keys() {
+        found.add("memory", "memory", format_args!("`{kind}`, which is no kind of memory"));
+    }
+    let total: u128 = plan.memory.iter().map(|it| u128::from(it.bytes)).sum();
+    if total > u128::from(plan.capacity) {
+        let message = format!("holds {total} bytes, expected {} at most", plan.capacity);
+        found.add("capacity", "memory", message);
+    }
+}
+
+/// The first and the last moment at which something is there: before the operation of that number,
+/// or after all of them.
+type Span = Option<(usize, usize)>;
+
+fn extend(span: &mut Span, moment: usize) {
+    let (first, last) = span.unwrap_or((moment, moment));
+    *span = Some((first.min(moment), last.max(moment)));
+}
+
+/// What a device holds, by kind, when most of values and copies is live; the first such moment.
+///
+/// A copy is made for the first that reads it and kept to the last. Values that depend on weights
+/// and constants alone are weights: they are kept through.
+fn holdings(plan: &Plan) -> [(&'static str, u128); 4] {
+    let graph = &plan.graph;
+    let moments = graph.nodes.len() + 1;
+    let mut made: Vec<Span> = vec![None; graph.values.len()];
+    let mut moved: Vec<Span> = vec![None; plan.transfers.len()];
+    let mut read = |value: ValueId, copy: Copy, moment: usize, moved: &mut [Span]| match copy {
+        Copy::Made => extend(&mut made[value.0], moment),
+        Copy::Transferred(transfer) => extend(&mut moved[transfer], moment),
+    };
+    for (moment, (node, assignment)) in graph.nodes.iter().zip(&plan.assignments).enumerate() {
+        let Assignment::Computed { operands, .. } = assignment else { continue };
+        for (&value, &copy) in node.operands.iter().zip(operands) {
+            read(value, copy, moment, &mut moved);
+        }
+        for &result in &node.results {
+            read(result, Copy::Made, moment, &mut moved);
+        }
+    }
+    for (output, &copy) in graph.outputs.iter().zip(&plan.outputs) {
+        read(output.value, copy, graph.nodes.len(), &mut moved);
+    }
+    // Copies come after what they are made from, so that the last ones are complete.
+    for (index, transfer) in plan.transfers.iter().enumerate().rev() {
+        if let Some((first, _)) = moved[index] {
+            read(transfer.value, transfer.from, first, &mut moved);
+        }
+    }
+    let lasting = graph.prepared();
+    let bytes = |value: ValueId, layout: &Layout| -> u128 {
+        let type_ = graph.type_of(value);
+        let dims = layout.dims.iter().zip(&type_.shape);
+        let elements: u128 = dims.map(|(digits, &extent)| u128::from(held(digits, extent))).product();
+        elements * u128::from(type_.dtype.bytes())
+    };
+    let (mut weights, mut inputs) = (0, 0);
+    let mut values = Live::new(moments);
+    let mut copies = Live::new(moments);
+    for value in graph.value_ids() {
+        let bytes = bytes(value, &plan.layouts[value.0]);
+        match (&graph.value(value).source, made[value.0]) {
+            (Source::Input(_), _) => inputs += bytes,
+            (_, None) => {}
+            (_, Some(_)) if lasting[value.0] => weights += bytes,
+            (_, Some(span)) => values.add(span, bytes),
+        }
+    }
+    for (transfer, span) in plan.transfers.iter().zip(moved) {
+        if let Some(span) = span {
+            copies.add(span, bytes(transfer.value, &transfer.layout));
+        }
+    }
+    let mut most = (0, 0);
+    for moment in values.moments().into_iter().zip(copies.moments()) {
+        if moment.0 + moment.1 > most.0 + most.1 {
+            most = moment;
+        }
+    }
+    [("weights", weights), ("inputs", inputs), ("activations", most.0), ("communication", most.1)]
+}
+
+/// What comes and goes, by moment (bytes).
+struct Live {
+    comes: Vec<u128>,
+    goes: Vec<u128>,
+}
+
+impl Live {
+    fn new(moments: usize) -> Self {
+        Self { comes: vec![0; moments], goes: vec![0; moments] }
+    }
+
+    fn add(&mut self, (first, last): (usize, usize), bytes: u128) {
+        self.comes[first] += bytes;
+        self.goes[last] += bytes;
+    }
+
+    /// What there is at each moment.
+    fn moments(&self) -> Vec<u128> {
+        let mut there = 0;
+        let moment = |(comes, goes): (&u128, &u128)| {
+            there += comes;
+            let now = there;
+            there -= goes;
+            now
+        };
+        self.comes.iter().zip(&self.goes).map(moment).collect()
+    }
+}
