@@ -17,6 +17,8 @@ const MULTIPLIED: usize = 4;
 const MULTIPLES: usize = 6;
 /// How many cuts of a run are tried.
 const ROTATIONS: usize = 4;
+/// How many nodes a run has to save: fewer are not worth a boundary.
+const LEAST_SAVING: usize = 8;
 
 /// Consecutive equal stretches of an order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -42,18 +44,18 @@ pub(super) fn unique_nodes(runs: &[Run], nodes: usize) -> usize {
 
 /// For each node, a number that is equal for nodes of equal operation and types.
 pub(super) fn tokens(graph: &Graph) -> Vec<usize> {
-    let mut known: BTreeMap<(&Op, Vec<(u8, &Type)>), usize> = BTreeMap::new();
+    let mut known: BTreeMap<(&Op, Vec<&Type>), usize> = BTreeMap::new();
     let mut tokens = Vec::with_capacity(graph.nodes.len());
     for node in &graph.nodes {
-        let operand = |&it: &ValueId| (kind(graph, it), graph.type_of(it));
+        let operands = node.operands.iter().map(|&it| graph.type_of(it)).collect();
         let next = known.len();
-        tokens.push(*known.entry((&node.op, node.operands.iter().map(operand).collect())).or_insert(next));
+        tokens.push(*known.entry((&node.op, operands)).or_insert(next));
     }
     tokens
 }
 
 /// Which kind of source a value has.
-pub(super) fn kind(graph: &Graph, value: ValueId) -> u8 {
+fn kind(graph: &Graph, value: ValueId) -> u8 {
     match graph.value(value).source {
         Source::Input(_) => 0,
         Source::Weight(_) => 1,
@@ -81,7 +83,7 @@ pub(super) fn find(graph: &Graph, tokens: &[usize], order: &[NodeId]) -> Vec<Run
             stretches.extend(free);
             continue;
         }
-        if let Some(run) = places.confirm(&stretch) {
+        if let Some(run) = places.confirm(&stretch).filter(|run| run.period * (run.count - 1) >= LEAST_SAVING) {
             runs.push(run);
             stretches.extend(stretch.without(&runs));
         }
@@ -115,7 +117,7 @@ impl Stretch {
             if pieces.iter().any(|piece| piece.start < run.end() && run.start < piece.end) {
                 pieces = pieces.into_iter().flat_map(cut).collect();
             }
-            pieces.retain(|piece| piece.start + 2 * piece.period <= piece.end);
+            pieces.retain(|piece| piece.start + 2 * piece.period <= piece.end && piece.saving() >= LEAST_SAVING);
         }
         pieces
     }
@@ -128,7 +130,7 @@ fn stretches_of(sequence: &[usize], period: usize, stretches: &mut Vec<Stretch>)
             continue;
         }
         // What recurs is [start, index): its last period has no successor.
-        if start + 2 * period <= index {
+        if start + 2 * period <= index && (index - start) / period * period >= period + LEAST_SAVING {
             stretches.push(Stretch { start, end: index, period });
         }
         start = index + 1 - period;

@@ -1,0 +1,4 @@
+//! Tests of raising.
+
+mod evaluate; // graphs computed with the kernels
+mod models; // real models

@@ -1,0 +1,161 @@
+//! Real models, where they are there: raised, and computed before and after.
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use import::{Bindings, Dim, Model, WeightData};
+use kernels::Array;
+use planner_ir::{Graph, Source};
+
+use super::evaluate::{Dice, difference, evaluate, tolerance};
+use crate::blocks::blocks;
+use crate::raise::raise;
+
+/// The folder of real models beside the repository.
+fn folder() -> Option<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/models");
+    folder.is_dir().then_some(folder)
+}
+
+/// The model files in the folders of a folder, sorted.
+fn models(path: &Path) -> Vec<PathBuf> {
+    let below = |path: &Path| -> Vec<PathBuf> {
+        std::fs::read_dir(path).map(|it| it.map(|entry| entry.unwrap().path()).collect()).unwrap_or_default()
+    };
+    let mut files: Vec<PathBuf> = below(path).iter().flat_map(|folder| below(folder)).collect();
+    files.retain(|file| file.extension().is_some_and(|it| it == "onnx"));
+    files.sort();
+    files
+}
+
+fn load(path: &Path) -> Result<Model, String> {
+    let mut model =
+        import::read(std::fs::read(path).unwrap().into()).map_err(|error| error.to_string())?;
+    let files: Vec<String> = model.files().into_iter().map(str::to_owned).collect();
+    for file in files {
+        if let Ok(contents) = std::fs::read(path.with_file_name(&file)) {
+            model.attach(&file, contents.into());
+        }
+    }
+    Ok(model)
+}
+
+/// Bindings to sizes that most models accept: two sequences of that length, after a past.
+fn bindings(model: &Model, sequence: u64) -> Bindings {
+    let past = 8;
+    let mut bindings = Bindings::default();
+    for unbound in model.symbols() {
+        let name = unbound.symbol.to_lowercase();
+        let batch = unbound.places.iter().all(|place| place.ends_with("[0]")) || name.contains("batch");
+        let size = match () {
+            () if batch => 2,
+            () if name.contains('+') || name.contains("total") || name.contains("mask") => past + sequence,
+            () if name.contains("past") => past,
+            () => sequence,
+        };
+        bindings.dims.insert(unbound.symbol, size);
+    }
+    for input in model.inputs() {
+        let single = input.dims.iter().flatten().all(|dim| matches!(dim, Dim::Number(1)));
+        if input.dtype == planner_ir::DType::Bool && single {
+            let shape: Vec<u64> = input.dims.iter().flatten().map(|_| 1).collect();
+            bindings.controls.insert(input.name.clone(), Array::of_truths(shape, &[true]).unwrap());
+        }
+    }
+    bindings
+}
+
+/// Values for a graph's inputs and weights; masks hide the end of the second sequence.
+fn outside(graph: &Graph, model: &Model) -> Option<Vec<Array>> {
+    let mut dice = Dice(1);
+    let mut arrays = Vec::new();
+    for value in &graph.values {
+        match &value.source {
+            Source::Input(name) if name.contains("mask") => {
+                let count = usize::try_from(value.type_.elements()).unwrap();
+                let truths: Vec<bool> = (0..count).map(|it| it + 3 < count || count < 8).collect();
+                let mask = Array::of_truths(value.type_.shape.clone(), &truths).unwrap();
+                let cast = kernels::evaluate(&planner_ir::Op::Cast(value.type_.dtype), &[&mask]).unwrap();
+                arrays.extend(cast);
+            }
+            Source::Input(_) => arrays.push(dice.array(&value.type_)),
+            Source::Weight(name) => match model.weight(name) {
+                Ok(WeightData::Bytes(bytes)) => arrays.push(Array::from_bytes(value.type_.clone(), &bytes).unwrap()),
+                _ => return None,
+            },
+            Source::Result { .. } => {}
+        }
+    }
+    Some(arrays)
+}
+
+/// Raises a model and says what came of it.
+fn report(path: &Path, sequence: u64) -> Result<String, String> {
+    let model = load(path)?;
+    let graph = model.import(&bindings(&model, sequence)).map_err(|error| format!("not imported: {error}"))?;
+    let begin = Instant::now();
+    let cut = blocks(&graph);
+    let cutting = begin.elapsed();
+    let begin = Instant::now();
+    let raised = raise(&graph).map_err(|error| error.to_string())?;
+    let raising = begin.elapsed();
+    planner_ir::verify(&raised.graph).map_err(|error| error.to_string())?;
+    let it = &raised.statistics;
+    let runs: Vec<String> =
+        cut.unique.iter().map(|block| format!("{}x{}", block.count, block.body.nodes.len())).collect();
+    eprintln!("{} {:?} {:?} terms {} in {}", path.display(), cutting, raising, it.terms, it.nodes);
+    if std::env::var("SHOW").is_ok() {
+        eprintln!("{}", raised.graph);
+        eprintln!("{:?}", it.rules);
+    }
+    let mut text = format!("{} -> {} nodes, blocks {}", graph.nodes.len(), raised.graph.nodes.len(), runs.join(" "));
+    if !it.saturated {
+        text += ", not saturated";
+    }
+    for (idiom, count) in &it.idioms {
+        text += &format!(", {idiom} {count}");
+    }
+    if let Some(values) = outside(&graph, &model) {
+        let Ok(expected) = evaluate(&graph, &values) else {
+            return Ok(text + ", refuses these inputs");
+        };
+        let found = evaluate(&raised.graph, &values).map_err(|error| format!("raised: {error}"))?;
+        for ((found, expected), output) in found.iter().zip(&expected).zip(&graph.outputs) {
+            let apart = difference(found, expected);
+            if apart > tolerance(expected.dtype()) {
+                return Err(format!("output `{}` is off by {apart:e}: {text}", output.name));
+            }
+        }
+    }
+    Ok(text)
+}
+
+/// Raises the models of a folder whose names contain what `MODEL` says.
+fn check(below: &str, sequence: u64) {
+    let Some(folder) = folder() else { return eprintln!("no real models here") };
+    let only = std::env::var("MODEL").unwrap_or_default();
+    let mut failures = Vec::new();
+    let mut text = String::new();
+    for path in models(&folder.join(below)) {
+        let title = path.strip_prefix(&folder).unwrap().display().to_string();
+        if !title.contains(&only) {
+            continue;
+        }
+        match report(&path, sequence) {
+            Ok(report) => text += &format!("{title}: {report}\n"),
+            Err(error) => failures.push(format!("{title}: {error}")),
+        }
+    }
+    eprintln!("{text}");
+    assert!(failures.is_empty(), "{} models:\n{}", failures.len(), failures.join("\n"));
+}
+
+#[test]
+fn small_models_compute_the_same_after_raising() {
+    check("models", 16);
+}
+
+#[test]
+fn large_models_are_raised() {
+    check("full", 128);
+}
