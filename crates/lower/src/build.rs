@@ -10,7 +10,7 @@ use planner_ir::{AxisId, Layout, Node, NodeId, Op, Output, Partition, Source, Ty
 use crate::arena;
 use crate::error::LowerError;
 use crate::events;
-use crate::exchange::{Between, ExchangeError, exchange};
+use crate::exchange::{Between, Exchange, ExchangeError, exchange};
 use crate::program::{
     Action, Block, Buffer, BufferId, Collective, CommunicatorId, Compute, Copied, Instruction, Kind, Origin,
     Port, Preparation, Program, Storage, StorageId, Stream, Whole,
@@ -293,52 +293,47 @@ impl Build<'_> {
                 ExchangeError::Move(error) => LowerError::Move(index, step, error),
                 ExchangeError::Interleaved => LowerError::Interleaved(index, step),
             })?;
-            layout = exchange.after;
-            let after = layout.local_type(type_);
-            let given = match (exchange.pack, &exchange.collective) {
-                (None, _) => buffer,
-                (Some(pack), None) => self.moved(buffer, Kind::Activation, after.clone(), pack, origin),
-                (Some(pack), Some(_)) => {
-                    let type_ = Type::new(after.dtype, [pack.elements()]);
-                    self.moved(buffer, Kind::Communication, type_, pack, origin)
-                }
-            };
-            let gotten = match exchange.collective {
-                None => given,
-                Some(between) => {
-                    let type_ = match exchange.unpack {
-                        None => after.clone(),
-                        Some(ref unpack) => Type::new(after.dtype, [unpack.elements()]),
-                    };
-                    let kind = if exchange.unpack.is_some() { Kind::Communication } else { Kind::Activation };
-                    let output = self.buffer(kind, type_);
-                    let Between { kind, axes, elements } = between;
-                    let communicator = self.communicator(axes);
-                    let collective = Collective { kind, communicator, input: given, output, elements };
-                    self.push(Stream::Communication, Action::Collective(collective), origin);
-                    output
-                }
-            };
-            buffer = match exchange.unpack {
-                None => self.view(gotten, after),
-                Some(unpack) => self.moved(gotten, Kind::Activation, after, unpack, origin),
-            };
+            layout = exchange.after.clone();
+            buffer = self.exchange(buffer, exchange, layout.local_type(type_), origin);
         }
         if layout == transfer.layout { Ok(buffer) } else { Err(LowerError::Arrival(index)) }
     }
 
-    /// A strided copy into a new buffer.
-    fn moved(
+    /// Makes one move: the buffer of what the rank holds then, which is of that type.
+    fn exchange(&mut self, held: BufferId, exchange: Exchange, after: Type, origin: Origin) -> BufferId {
+        let Some(Between { kind, axes, elements }) = exchange.collective else {
+            let Some(cut) = exchange.pack else { return self.view(held, after) };
+            let to = self.buffer(Kind::Activation, after);
+            self.copy_elements(Stream::Compute, held, to, cut, origin);
+            return to;
+        };
+        let mut input = held;
+        if let Some(pack) = exchange.pack {
+            input = self.buffer(Kind::Communication, Type::new(after.dtype, [pack.elements()]));
+            self.copy_elements(Stream::Communication, held, input, pack, origin);
+        }
+        let output = match &exchange.unpack {
+            None => self.buffer(Kind::Activation, after.clone()),
+            Some(unpack) => self.buffer(Kind::Communication, Type::new(after.dtype, [unpack.elements()])),
+        };
+        let communicator = self.communicator(axes);
+        let collective = Collective { kind, communicator, input, output, elements };
+        self.push(Stream::Communication, Action::Collective(collective), origin);
+        let Some(unpack) = exchange.unpack else { return output };
+        let to = self.buffer(Kind::Activation, after);
+        self.copy_elements(Stream::Communication, output, to, unpack, origin);
+        to
+    }
+
+    fn copy_elements(
         &mut self,
+        stream: Stream,
         from: BufferId,
-        kind: Kind,
-        type_: Type,
+        to: BufferId,
         strided: Strided,
         origin: Origin,
-    ) -> BufferId {
-        let to = self.buffer(kind, type_);
-        self.push(Stream::Communication, Action::Copy(Copied { from, to, strided }), origin);
-        to
+    ) {
+        self.push(stream, Action::Copy(Copied { from, to, strided }), origin);
     }
 
     fn push(&mut self, stream: Stream, action: Action, origin: Origin) {

@@ -20,4 +20,4 @@ pub use session::{Outcome, Session, run};
 pub use source::Sources;
 
 #[cfg(test)]
-mod tests {}
+mod tests;

@@ -3,7 +3,9 @@
 //! Only the rank's own streams and events count: what other ranks do may order more, but no
 //! program relies on it.
 
-use crate::program::{Program, Stream};
+use std::collections::BTreeMap;
+
+use crate::program::{Event, Program, Stream};
 
 /// For each instruction, how far each stream has come when it starts.
 pub(super) struct Happens {
@@ -18,12 +20,10 @@ impl Happens {
     pub(super) fn of(program: &Program) -> Self {
         let mut over: Vec<[usize; 2]> = Vec::new();
         let mut last: [Option<usize>; 2] = [None, None];
+        let mut signalled: BTreeMap<Event, usize> = BTreeMap::new();
         let streams: Vec<Stream> = program.instructions.iter().map(|it| it.stream).collect();
         for (index, instruction) in program.instructions.iter().enumerate() {
-            let signalled = |event| {
-                program.instructions[..index].iter().rposition(|before| before.signals == Some(event))
-            };
-            let waited = instruction.waits.iter().filter_map(|&event| signalled(event));
+            let waited = instruction.waits.iter().filter_map(|event| signalled.get(event).copied());
             let mut known = [0, 0];
             for before in waited.chain(last[slot(instruction.stream)]) {
                 for (known, theirs) in known.iter_mut().zip(over[before]) {
@@ -33,6 +33,7 @@ impl Happens {
                 *own = (*own).max(before + 1);
             }
             over.push(known);
+            signalled.extend(instruction.signals.map(|event| (event, index)));
             last[slot(instruction.stream)] = Some(index);
         }
         Self { over, streams }

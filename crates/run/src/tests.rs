@@ -1,0 +1,87 @@
+//! Plans run on ranks against the reference.
+
+#[path = "../../lower/src/tests/sketch.rs"]
+mod sketch; // plans made by hand
+mod random; // random programs in random layouts
+mod families; // named parallelisms
+mod faults; // what goes wrong
+
+use std::collections::BTreeMap;
+
+use kernels::Array;
+use lower::{Origin, Program};
+use plan::Plan;
+use planner_ir::{DType, Source, Type};
+
+use crate::{Outcome, Session, Sources, reference};
+
+/// Numbers from -3 to 3, the same for the same name.
+fn some_numbers(name: &str, type_: &Type) -> Array {
+    let mut state = name.bytes().fold(17_u32, |state, byte| state.wrapping_mul(31).wrapping_add(byte.into()));
+    let mut next = || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        i32::try_from((state >> 16) % 7).unwrap() - 3
+    };
+    let count = usize::try_from(type_.elements()).unwrap();
+    let numbers: Vec<i32> = (0..count).map(|_| next()).collect();
+    let whole = Array::of(type_.shape.clone(), &numbers).unwrap();
+    let op = planner_ir::Op::Cast(type_.dtype);
+    if type_.dtype == DType::I32 { whole } else { kernels::evaluate(&op, &[&whole]).unwrap().remove(0) }
+}
+
+/// Inputs and weights for a plan, by name.
+fn sources(plan: &Plan) -> BTreeMap<String, Array> {
+    let named = |value: &planner_ir::Value| match &value.source {
+        Source::Input(name) | Source::Weight(name) => Some((name.clone(), some_numbers(name, &value.type_))),
+        Source::Result { .. } => None,
+    };
+    plan.graph.values.iter().filter_map(named).collect()
+}
+
+fn programs(plan: &Plan) -> Vec<Program> {
+    let programs = lower::lower(plan).unwrap();
+    if let Err(violations) = lower::verify(&programs) {
+        panic!("{violations}\n{}", programs[0]);
+    }
+    programs
+}
+
+/// Runs a plan twice and holds it to the reference, and what ranks receive to what it says.
+fn check(plan: &Plan) -> Outcome {
+    let values = sources(plan);
+    let weight = |name: &str| values.get(name).cloned().ok_or_else(|| "there is none".to_owned());
+    let given = Sources { inputs: &values, weight: &weight };
+    let expected = reference(&plan.graph, given).unwrap();
+    let programs = programs(plan);
+    let text = programs[0].to_string();
+    let mut session = Session::new(programs, &weight).unwrap();
+    let first = session.step(&values).unwrap();
+    let second = session.step(&values).unwrap();
+    assert!(first.outputs.keys().eq(expected.keys()));
+    for (name, expected) in &expected {
+        let numbers = |array: &Array| array.to_floats().unwrap();
+        let (found, right) = (numbers(&first.outputs[name]), numbers(expected));
+        let differs = found.iter().zip(&right).position(|(found, right)| found.to_bits() != right.to_bits());
+        if let Some(at) = differs {
+            panic!("`{name}`[{at}] is {}, expected {}\n{:?}\n{text}", found[at], right[at], plan.graph.nodes);
+        }
+        assert!(second.outputs[name] == *expected);
+    }
+    assert_eq!(first.received, second.received);
+    let received: BTreeMap<Origin, u64> = first.received.iter().copied().collect();
+    let used = |transfer: usize| {
+        text.contains(&format!("for transfer {transfer}."))
+            || received.keys().any(|origin| is_of(*origin, transfer))
+    };
+    for (transfer, moves) in plan.transfers.iter().enumerate().filter(|(transfer, _)| used(*transfer)) {
+        for (step, &bytes) in moves.bytes.iter().enumerate() {
+            let found = received.get(&Origin::Move { transfer, step }).copied().unwrap_or(0);
+            assert_eq!(found, bytes, "move {step} of transfer {transfer}\n{text}");
+        }
+    }
+    first
+}
+
+fn is_of(origin: Origin, transfer: usize) -> bool {
+    matches!(origin, Origin::Move { transfer: it, .. } if it == transfer)
+}
