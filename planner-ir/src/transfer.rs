@@ -177,7 +177,10 @@ fn lose(layout: &mut Layout, dim: usize, count: usize) -> Result<Vec<Digit>, Mov
     }
     let lost = digits.split_off(digits.len() - count);
     let plain = lost.iter().all(|digit| digit.is_free() || digit.plain().is_some());
-    if plain && !axes_of(&lost).is_empty() { Ok(lost) } else { Err(MoveError::Digits(dim)) }
+    // Where a digit that stays depends on an axis too, a group along it lacks some blocks.
+    let (axes, kept) = (axes_of(&lost), layout.axes());
+    let whole = axes.iter().all(|axis| !kept.contains(axis));
+    if plain && whole && !axes.is_empty() { Ok(lost) } else { Err(MoveError::Digits(dim)) }
 }
 
 fn pay(layout: &mut Layout, axes: &[AxisId]) -> Result<(), MoveError> {

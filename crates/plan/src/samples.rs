@@ -9,6 +9,8 @@ use planner_ir::{Mesh, parse_graph};
 
 use crate::Plan;
 
+pub(crate) use maker::partitions;
+
 /// Two layers of a network on two devices by two, as the choices of these bytes make it.
 pub(crate) fn small() -> Plan {
     let graph = parse_graph(

@@ -77,13 +77,12 @@ impl Held {
     fn gain(&mut self, mesh: &Mesh, type_: &Type, dim: usize, digits: &[Digit]) -> Result<(), String> {
         axes_of(mesh, digits)?;
         let Some(own) = self.dims.get_mut(dim) else { return Err(format!("no dimension {dim}")) };
-        own.extend_from_slice(digits);
+        *own = canonical(own.drain(..).chain(digits.iter().cloned()));
         let blocks = own.iter().try_fold(1u64, |blocks, digit| blocks.checked_mul(digit.size));
         let extent = type_.shape[dim];
-        if blocks.is_none_or(|blocks| !extent.is_multiple_of(blocks) || extent == 0) {
+        if blocks.is_none_or(|blocks| !extent.is_multiple_of(blocks) || (extent == 0 && blocks > 1)) {
             return Err(format!("dimension {dim} of extent {extent} does not fall into equal blocks"));
         }
-        *own = canonical(own.drain(..));
         if self.is_complete(mesh) { Ok(()) } else { Err("some blocks or addends are lost".to_owned()) }
     }
 

@@ -1,9 +1,16 @@
 //! Tests of the checker.
 
-use arbtest::arbtest;
+mod elements; // what devices hold, element by element
+mod mutants; // plans made wrong in one place
 
-use super::check;
-use crate::samples;
+use std::collections::BTreeSet;
+
+use arbtest::arbtest;
+use expect_test::expect;
+
+use super::{RULES, check};
+use crate::{Assignment, Copy, Plan, Proof, samples};
+use mutants::MUTANTS;
 
 #[test]
 fn right_plans_are_accepted() {
@@ -11,5 +18,71 @@ fn right_plans_are_accepted() {
         let plan = samples::random(u)?;
         assert_eq!(check(&plan), Ok(()), "{}", crate::json::write(&plan));
         Ok(())
-    });
+    })
+    .budget_ms(1_000);
+}
+
+#[test]
+fn every_mutant_is_found_by_its_rule() {
+    let mut applied = vec![0; MUTANTS.len()];
+    let mut rules = BTreeSet::new();
+    let test = |u: &mut arbtest::arbitrary::Unstructured<'_>| {
+        let plan = samples::random(u)?;
+        for ((name, expected, mutate), applied) in MUTANTS.iter().zip(&mut applied) {
+            let mut mutant = plan.clone();
+            if !mutate(&mut mutant, u)? {
+                continue;
+            }
+            *applied += 1;
+            let Err(violations) = check(&mutant) else {
+                panic!("{name} is not found:\n{}", crate::json::write(&mutant));
+            };
+            let found: Vec<&str> = violations.0.iter().map(|it| it.rule).collect();
+            assert!(
+                expected.iter().any(|rule| found.contains(rule)),
+                "{name} is found by {found:?}, expected {expected:?}\n{violations}"
+            );
+            rules.extend(found);
+        }
+        Ok(())
+    };
+    arbtest(test).budget_ms(3_000);
+    for ((name, ..), applied) in MUTANTS.iter().zip(applied) {
+        assert!(applied > 0, "{name} was never made");
+    }
+    assert_eq!(rules, BTreeSet::from(RULES));
+}
+
+#[test]
+fn violations_name_place_found_and_expected() {
+    let right = samples::small();
+    let shown = |change: &dyn Fn(&mut Plan)| {
+        let mut plan = right.clone();
+        change(&mut plan);
+        check(&plan).unwrap_err().to_string()
+    };
+    expect!["mesh: 4 devices, expected the 8 of the machine [devices]"]
+        .assert_eq(&shown(&|plan| plan.machine.devices = 8));
+    expect![[r#"
+        operation 1 (`/up/MatMul`): is prepared from %0, expected weights and constants [prepared]
+        operation 3 (`/down/MatMul`), result 0: held as [-,data.model], expected [-,data] [result-layout]
+        operation 3 (`/down/MatMul`), result 0: owes sums of its own over no axis, expected over `model` [result-owed]
+        output `y`: a copy of %0, expected %7 [output]
+        transfer 1 of %3: move 0 (all-gather) of 256 bytes, expected 512 [bytes]
+        transfer 1 of %3: move 1 (all-to-all): gains digits of other axes than it loses [move]
+        transfer 5 of %6: move 0 (reduce-scatter): adds up a sum that is not owed [move]
+        estimate: terms add up to 0.001680937 seconds, expected 0.001642629333333333 [estimate]
+        proof: a lower bound of 1 seconds, expected from 0 to 0.001642629333333333 [proof]
+        memory: `weights` of 384 bytes, expected 256 [memory]
+        memory: `activations` of 64 bytes, expected 96 [memory]
+        memory: `communication` of 320 bytes, expected 256 [memory]
+        memory: holds 832 bytes, expected 10 at most [capacity]"#]].assert_eq(&shown(&|plan| {
+        plan.capacity = 10;
+        plan.transfers[5].bytes[0] += 4;
+        plan.transfers[1].moves.reverse();
+        plan.assignments[1] = Assignment::Prepared;
+        plan.outputs[0] = Copy::Transferred(0);
+        plan.layouts[6] = plan.layouts[7].clone();
+        plan.proof = Proof::Gap { lower_bound: 1.0 };
+    }));
 }

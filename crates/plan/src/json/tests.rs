@@ -21,9 +21,3 @@ fn plans_are_read_as_they_were_written() {
         Ok(())
     });
 }
-
-#[test]
-fn show() {
-    println!("{}", write(&samples::small()));
-    check_error(b"", expect![""]);
-}

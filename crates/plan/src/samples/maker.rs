@@ -77,7 +77,7 @@ fn rest(mesh: &Mesh, type_: &Type, u: &mut Unstructured<'_>) -> Result<Layout> {
 }
 
 /// Every partition in which each axis splits one loop, is passed, or neither.
-pub(super) fn partitions(mesh: &Mesh, loops: &Loops) -> Vec<Partition> {
+pub(crate) fn partitions(mesh: &Mesh, loops: &Loops) -> Vec<Partition> {
     let mut all = Vec::new();
     for through in 0..loops.linear.len().max(1) {
         let mut some = vec![Partition { through, ..Partition::replicated(loops) }];
@@ -194,7 +194,7 @@ fn way(
 }
 
 /// Single moves that may lead from one layout towards another.
-pub(super) fn moves(mesh: &Mesh, from: &Layout, to: &Layout) -> Vec<Move> {
+fn moves(mesh: &Mesh, from: &Layout, to: &Layout) -> Vec<Move> {
     let mut moves = Vec::new();
     if !from.owed.is_empty() {
         moves.push(Move::AllReduce { axes: from.owed.clone() });
