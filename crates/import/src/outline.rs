@@ -142,3 +142,6 @@ fn concat(dim: usize, operands: &[Outline]) -> Option<Vec<Option<u64>>> {
     }
     (dim < extents.len()).then_some(extents)
 }
+
+#[cfg(test)]
+mod tests;

@@ -116,8 +116,8 @@ fn cycle_is_refused() {
 #[test]
 fn nodes_in_another_order_are_sorted() {
     let mut graph = sum();
-    graph.node = vec![node("Neg b -> c"), node("Add a w -> b")];
-    check_graph(graph, expect!["imported: 2 nodes"]);
+    graph.node = vec![node("Add b d -> c"), node("Neg a -> b"), node("Neg w -> d")];
+    check_graph(graph, expect!["imported: 3 nodes"]);
 }
 
 #[test]

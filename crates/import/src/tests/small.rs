@@ -228,6 +228,34 @@ fn what_lies_between_operations_of_a_region_is_in_it() {
 }
 
 #[test]
+fn extents_that_are_known_survive_arithmetic_on_unknown_shapes() {
+    // Some rows of a, reshaped to their own shape taken apart, and summed: the second extent is
+    // known, so the sum is not dynamic.
+    let graph = graph(
+        vec![value("a", FLOAT, &["3", "2"]), value("m", BOOL, &["3"])],
+        vec![integers("z", &[1], &[0]), integers("zero", &[], &[0]), integers("one", &[], &[1])],
+        vec![
+            node("NonZero m -> places"),
+            node("Squeeze places z -> p"),
+            node("Gather a p -> some"),
+            node("Shape some -> s"),
+            node("Gather s zero -> rows"),
+            node("Gather s one -> columns"),
+            node("Unsqueeze rows z -> r"),
+            node("Unsqueeze columns z -> c"),
+            node("Concat r c -> t").with(int("axis", 0)),
+            node("Reshape some t -> same"),
+            node("ReduceSum same z -> y").with(int("keepdims", 0)),
+        ],
+        &["y"],
+    );
+    let a = Array::of([3, 2], &[1.0_f32, 2.0, 3.0, 4.0, 5.0, 6.0]).unwrap();
+    let m = Array::of_truths([3], &[true, false, true]).unwrap();
+    let (_, y) = run_graph(graph, &[("a", a), ("m", m)]);
+    assert_eq!(y, vector(&[6.0, 8.0]));
+}
+
+#[test]
 fn inputs_that_decide_shapes_can_be_controls() {
     let graph = graph(
         vec![value("a", FLOAT, &["1"]), value("n", INT64, &["1"])],
