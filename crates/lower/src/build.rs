@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use kernels::Span;
 use plan::{Assignment, Copy, Plan};
-use planner_ir::{AxisId, Layout, Node, NodeId, Op, Output, Partition, Source, Type, ValueId};
+use planner_ir::{AxisId, Layout, LoopId, Loops, Node, NodeId, Op, Output, Partition, Source, Type, ValueId};
 
 use crate::arena;
 use crate::error::LowerError;
@@ -32,12 +32,20 @@ pub fn lower(plan: &Plan) -> Result<Vec<Program>, LowerError> {
 /// What all ranks' programs share.
 struct Facts {
     preparation: Arc<[Preparation]>,
-    /// For each operation, itself and its name; none if it is prepared.
-    computed: Vec<Option<(Arc<Op>, Arc<str>)>>,
+    /// For each operation, how it is computed; none if it is prepared.
+    computed: Vec<Option<Computed>>,
     /// For each value, whether it is prepared or a weight.
     prepared: Vec<bool>,
     /// Which copies of values are returned, by output.
     outputs: Vec<Copy>,
+}
+
+/// An operation that is computed at every step.
+struct Computed {
+    op: Arc<Op>,
+    name: Arc<str>,
+    /// For each operand and result, which dimensions the operation depends on the position in.
+    positional: [Vec<Vec<bool>>; 2],
 }
 
 impl Facts {
@@ -57,8 +65,18 @@ impl Facts {
                     }
                 }
                 Assignment::Computed { partition, .. } => {
-                    check_layouts(plan, node, assignment, partition)?;
-                    computed.push(Some((Arc::new(node.op.clone()), node.origin.as_str().into())));
+                    let loops =
+                        node.op.loops(&graph.types_of(&node.operands), &graph.types_of(&node.results));
+                    check_layouts(plan, node, assignment, partition, &loops)?;
+                    let depends = |dim: &Vec<LoopId>| dim.iter().any(|it| loops.positional.contains(it));
+                    let of = |values: &[Vec<Vec<LoopId>>]| -> Vec<Vec<bool>> {
+                        values.iter().map(|dims| dims.iter().map(depends).collect()).collect()
+                    };
+                    computed.push(Some(Computed {
+                        op: Arc::new(node.op.clone()),
+                        name: node.origin.as_str().into(),
+                        positional: [of(&loops.operands), of(&loops.results)],
+                    }));
                 }
             }
         }
@@ -105,12 +123,11 @@ fn check_layouts(
     node: &Node,
     assignment: &Assignment,
     partition: &Partition,
+    loops: &Loops,
 ) -> Result<(), LowerError> {
-    let graph = &plan.graph;
     if partition.steps != 1 {
         return Err(LowerError::Steps(node.origin.clone(), partition.steps));
     }
-    let loops = node.op.loops(&graph.types_of(&node.operands), &graph.types_of(&node.results));
     if partition.loops.len() != loops.loops.len() {
         return Err(LowerError::Count("partitioned loops", partition.loops.len(), loops.loops.len()));
     }
@@ -123,12 +140,12 @@ fn check_layouts(
         if matches!(copy, Copy::Transferred(transfer) if transfer >= plan.transfers.len()) {
             return differs(format!("operand {index}"));
         }
-        if *plan.layout(value, copy) != partition.operand(&loops, index) {
+        if *plan.layout(value, copy) != partition.operand(loops, index) {
             return differs(format!("operand {index}"));
         }
     }
     for (index, value) in node.results.iter().enumerate() {
-        if plan.layouts[value.0] != partition.result(&loops, index) {
+        if plan.layouts[value.0] != partition.result(loops, index) {
             return differs(format!("result {index}"));
         }
     }
@@ -175,8 +192,8 @@ fn build(plan: &Plan, facts: &Facts, rank: u64) -> Result<Program, LowerError> {
     let copies = BTreeMap::new();
     let mut build = Build { plan, facts, program, copies, communicators: BTreeMap::new() };
     for (index, computed) in facts.computed.iter().enumerate() {
-        if let Some((op, name)) = computed {
-            build.compute(NodeId(index), op, name)?;
+        if let Some(computed) = computed {
+            build.compute(NodeId(index), computed)?;
         }
     }
     for (output, &copy) in plan.graph.outputs.iter().zip(&facts.outputs) {
@@ -196,12 +213,14 @@ struct Build<'a> {
 }
 
 impl Build<'_> {
-    fn compute(&mut self, id: NodeId, op: &Arc<Op>, name: &Arc<str>) -> Result<(), LowerError> {
+    fn compute(&mut self, id: NodeId, computed: &Computed) -> Result<(), LowerError> {
+        let Computed { op, name, positional: [of_operands, of_results] } = computed;
         let node = self.plan.graph.node(id);
         let mut operands = Vec::new();
-        for (&value, &copy) in node.operands.iter().zip(copies_of(&self.plan.assignments[id.0])) {
+        let copies = copies_of(&self.plan.assignments[id.0]);
+        for ((&value, &copy), positional) in node.operands.iter().zip(copies).zip(of_operands) {
             let buffer = self.copy(value, copy)?;
-            operands.push(self.block(value, self.plan.layout(value, copy), buffer));
+            operands.push(self.block(value, self.plan.layout(value, copy), buffer, positional));
         }
         if let ([operand], [result]) = (&operands[..], &node.results[..])
             && keeps_order(op, &self.program.buffer(operand.buffer).type_)
@@ -212,12 +231,12 @@ impl Build<'_> {
             return Ok(());
         }
         let mut results = Vec::new();
-        for &value in &node.results {
+        for (&value, positional) in node.results.iter().zip(of_results) {
             let layout = &self.plan.layouts[value.0];
             let type_ = layout.local_type(self.plan.graph.type_of(value));
             let buffer = self.buffer(Kind::Activation, type_);
             self.copies.insert((value, Copy::Made), buffer);
-            results.push(self.block(value, layout, buffer));
+            results.push(self.block(value, layout, buffer, positional));
         }
         let action = Compute { op: Arc::clone(op), name: Arc::clone(name), operands, results };
         self.push(Stream::Compute, Action::Compute(action), Origin::Node(id));
@@ -368,18 +387,20 @@ impl Build<'_> {
         })
     }
 
-    fn block(&self, value: ValueId, layout: &Layout, buffer: BufferId) -> Block {
+    /// A block of a value. Kernels are told where it starts in positional dimensions, where it is
+    /// contiguous; in others it may be anything, and starts at 0.
+    fn block(&self, value: ValueId, layout: &Layout, buffer: BufferId, positional: &[bool]) -> Block {
         let shape = &self.plan.graph.type_of(value).shape;
+        if layout.local_shape(shape) == *shape {
+            return Block { buffer, spans: Vec::new() };
+        }
         let pieces = layout.pieces(&self.plan.mesh, self.program.rank, shape);
-        let span = |(pieces, &extent): (&Vec<planner_ir::Piece>, &u64)| {
-            let outer = pieces.split_last().map_or(&[][..], |(_, outer)| outer);
-            let contiguous = outer.iter().all(|piece| piece.index.is_some());
+        let dims = pieces.iter().zip(shape).zip(positional);
+        let spans = dims.map(|((pieces, &extent), &positional)| {
             let start = pieces.iter().fold(0, |start, it| start * it.size + it.index.unwrap_or(0));
-            Span { extent, start: if contiguous { start } else { 0 } }
-        };
-        let spans = pieces.iter().zip(shape).map(span).collect();
-        let whole = layout.local_shape(shape) == *shape;
-        Block { buffer, spans: if whole { Vec::new() } else { spans } }
+            Span { extent, start: if positional { start } else { 0 } }
+        });
+        Block { buffer, spans: spans.collect() }
     }
 
     fn port(&self, name: &str, value: ValueId, layout: &Layout, buffer: BufferId) -> Port {

@@ -61,6 +61,7 @@ pub(crate) fn exchange(
     let group: u64 = axes.iter().map(|&axis| mesh.size(axis)).product();
     let (pack, kind, elements, unpack) = match step {
         Move::Slice { dim, digits } => {
+            let digits = &splitting(digits);
             let (dims, names) = block.gaining(*dim, digits);
             let coordinates = mesh.coordinates(device);
             let fixed: Vec<(usize, u64)> =
@@ -74,7 +75,7 @@ pub(crate) fn exchange(
         }
         Move::AllReduce { .. } => (None, CollectiveKind::AllReduce, held, None),
         Move::ReduceScatter { dim, digits } => {
-            let (dims, names) = block.gaining(*dim, digits);
+            let (dims, names) = block.gaining(*dim, &splitting(digits));
             (Some(outermost(&dims, &names)), CollectiveKind::ReduceScatter, held / group, None)
         }
         Move::AllToAll { from, to, digits } => {
@@ -191,6 +192,16 @@ fn split(dim: usize, kept: u64, block: u64, digits: &[Digit]) -> (Vec<Factor>, N
     factors.push(Factor { name: dim * SLOTS + INNER, size: block / blocks });
     let named = digits.iter().enumerate().filter(|(_, digit)| !digit.is_free());
     (factors, named.map(|(it, _)| (name(it), it)).collect())
+}
+
+/// The digits without those of one block and free ones behind the last of the others: a dimension
+/// is not split by them, and need not be a multiple of them.
+fn splitting(digits: &[Digit]) -> Vec<Digit> {
+    let mut digits: Vec<Digit> = digits.iter().filter(|digit| digit.size != 1).cloned().collect();
+    while digits.last().is_some_and(Digit::is_free) {
+        digits.pop();
+    }
+    digits
 }
 
 fn named(factors: &[Factor], name: usize) -> Option<Factor> {

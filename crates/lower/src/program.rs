@@ -211,8 +211,8 @@ pub struct Compute {
 pub struct Block {
     /// Where it is.
     pub buffer: BufferId,
-    /// Where it lies in the whole value, for each dimension (from 0 where it is not contiguous);
-    /// empty if it is the whole.
+    /// Where it lies in the whole value, for each dimension, from 0 where the operation does not
+    /// depend on the position; empty if it is the whole.
     pub spans: Vec<Span>,
 }
 

@@ -69,7 +69,7 @@ fn collectives_in_another_order_are_found() {
 
 #[test]
 fn collectives_of_another_kind_or_size_are_found() {
-    check("collective-order", "rank 3, instruction 3: c1 enters all-to-all of 32 f32, rank 2", |programs| {
+    check("collective-order", "rank 3, instruction 4: c1 enters all-to-all of 32 f32, rank 2", |programs| {
         collective(&mut programs[3], 1).kind = CollectiveKind::AllToAll;
     });
     check("collective-order", "rank 2, instruction 1: c0 enters all-reduce of 7 f32, rank 0", |programs| {
@@ -194,8 +194,8 @@ fn memory_that_is_not_there_is_found() {
         let (w, v) = (storage(programs[0].weights[0].buffer), storage(programs[0].weights[1].buffer));
         programs[0].storages[w.0].offset = programs[0].storages[v.0].offset;
     });
-    check("reference", "rank 1, instruction 2: there is no b99", |programs| {
-        let Action::Compute(compute) = &mut programs[1].instructions[2].action else {
+    check("reference", "rank 1, instruction 3: there is no b99", |programs| {
+        let Action::Compute(compute) = &mut programs[1].instructions[3].action else {
             panic!("no operation")
         };
         compute.operands[0].buffer = BufferId(99);
@@ -204,7 +204,7 @@ fn memory_that_is_not_there_is_found() {
 
 #[test]
 fn sizes_that_do_not_fit_are_found() {
-    check("size", "rank 0, instruction 1: b3 of f32[4,8] is gotten, expected 31 elements", |programs| {
+    check("size", "rank 0, instruction 1: b2 of f32[4,8] is given, expected 31 elements", |programs| {
         for program in programs {
             collective(program, 0).elements = 31;
         }
