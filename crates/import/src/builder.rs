@@ -99,16 +99,28 @@ impl Builder {
 
     /// The elements of a value that says shapes, axes or counts.
     pub(crate) fn integers(&self, value: ValueId) -> Result<Vec<i64>, ImportError> {
-        let known = self.known(value).ok_or_else(|| self.depends_on_data("a list of integers"))?;
+        let known = self.known(value).ok_or_else(|| self.unknown(value, "a list of integers"))?;
         known.to_integers().map_err(|error| self.wrong(error.to_string()))
     }
 
     /// The elements of a value that says attributes.
     pub(crate) fn reals(&self, value: ValueId) -> Result<Vec<f64>, ImportError> {
         let attribute = self.values[value.0].attribute.as_deref();
-        let known = self.known(value).or(attribute);
-        let known = known.ok_or_else(|| self.depends_on_data("a list of numbers"))?;
+        let known =
+            self.known(value).or(attribute).ok_or_else(|| self.unknown(value, "a list of numbers"))?;
         known.to_floats().map_err(|error| self.wrong(error.to_string()))
+    }
+
+    /// The error that the elements of a value are not known: of a weight they could be.
+    fn unknown(&self, value: ValueId, what: &str) -> ImportError {
+        match &self.values[value.0].source {
+            Origin::Weight(name) => {
+                let message =
+                    format!("{} needs its data, which are large or in a file that is not given", self.place);
+                ImportError::Weight { name: name.clone(), message }
+            }
+            _ => self.depends_on_data(what),
+        }
     }
 
     /// The error that something of the node at hand does not fit.

@@ -131,7 +131,7 @@ fn squeeze(b: &mut Builder, n: &OnnxNode) -> Result<ValueId> {
     let x = n.input(0)?;
     let from = b.outline(x);
     let axes = axes(b, n, 1)?.ok_or_else(|| n.depends_on_data("which extents are 1"))?;
-    let dims = dims(n, &axes, from.rank())?;
+    let dims = n.dimensions(&axes, from.rank())?;
     let mut extents = from.extents;
     for &dim in dims.iter().rev() {
         extents.remove(dim);
@@ -143,7 +143,7 @@ fn unsqueeze(b: &mut Builder, n: &OnnxNode) -> Result<ValueId> {
     let x = n.input(0)?;
     let from = b.outline(x);
     let axes = axes(b, n, 1)?.ok_or_else(|| n.wrong("axes are missing"))?;
-    let dims = dims(n, &axes, from.rank() + axes.len())?;
+    let dims = n.dimensions(&axes, from.rank() + axes.len())?;
     let mut extents = from.extents;
     for &dim in &dims {
         extents.insert(dim, Some(1));
@@ -190,7 +190,7 @@ fn slice(b: &mut Builder, n: &OnnxNode) -> Result<ValueId> {
     let known_axes = b.integers(axes)?;
     let (first, last, step) = (list(b, n, starts)?, list(b, n, ends)?, list(b, n, steps)?);
     for (index, &axis) in known_axes.iter().enumerate() {
-        let dim = dimension(n, axis, from.rank())?;
+        let dim = n.dimension(axis, from.rank())?;
         let at = |numbers: &[Option<i64>]| numbers.get(index).copied().flatten();
         extents[dim] = taken(extents[dim], at(&first), at(&last), at(&step));
     }
@@ -246,7 +246,7 @@ fn tile(b: &mut Builder, n: &OnnxNode) -> Result<ValueId> {
 fn split(b: &mut Builder, n: &OnnxNode) -> Result<Vec<Option<ValueId>>> {
     let x = n.input(0)?;
     let from = b.outline(x);
-    let dim = dimension(n, n.int("axis").unwrap_or(0), from.rank())?;
+    let dim = n.dimension(n.int("axis").unwrap_or(0), from.rank())?;
     let counts = match (n.optional(1), n.ints("split"), from.extents[dim]) {
         (Some(counts), _, _) => counts,
         (None, Some(counts), _) => b.list(counts)?,
@@ -275,7 +275,7 @@ fn split(b: &mut Builder, n: &OnnxNode) -> Result<Vec<Option<ValueId>>> {
 fn top_k(b: &mut Builder, n: &OnnxNode) -> Result<Vec<Option<ValueId>>> {
     let (x, k) = (n.input(0)?, n.input(1)?);
     let from = b.outline(x);
-    let dim = dimension(n, n.int("axis").unwrap_or(-1), from.rank())?;
+    let dim = n.dimension(n.int("axis").unwrap_or(-1), from.rank())?;
     let extreme = if n.int("largest").unwrap_or(1) == 0 { Extreme::Smallest } else { Extreme::Largest };
     let mut extents = from.extents.clone();
     extents[dim] = list(b, n, k)?.first().copied().flatten().and_then(|it| u64::try_from(it).ok());
@@ -291,7 +291,7 @@ fn reduce(b: &mut Builder, n: &OnnxNode, reduction: Reduction) -> Result<ValueId
     if axes.is_empty() && n.int("noop_with_empty_axes").unwrap_or(0) != 0 {
         return Ok(x);
     }
-    let dims = if axes.is_empty() { (0..rank).collect() } else { dims(n, &axes, rank)? };
+    let dims = if axes.is_empty() { (0..rank).collect() } else { n.dimensions(&axes, rank)? };
     let kept = b.emit1(Op::Reduce { reduction, dims: dims.clone() }, &[x])?;
     if n.int("keepdims").unwrap_or(1) != 0 {
         return Ok(kept);
@@ -384,23 +384,6 @@ fn axes(b: &Builder, n: &OnnxNode, input: usize) -> Result<Option<Vec<i64>>> {
         (None, Some(axes)) => b.integers(axes).map(Some),
         (None, None) => Ok(None),
     }
-}
-
-/// The dimensions that axes name, ascending.
-fn dims(n: &OnnxNode, axes: &[i64], rank: usize) -> Result<Vec<usize>> {
-    let dims = axes.iter().map(|&axis| dimension(n, axis, rank));
-    let mut dims = dims.collect::<Result<Vec<usize>>>()?;
-    dims.sort_unstable();
-    if dims.windows(2).any(|pair| pair[0] == pair[1]) {
-        return Err(n.wrong("an axis occurs twice"));
-    }
-    Ok(dims)
-}
-
-fn dimension(n: &OnnxNode, axis: i64, rank: usize) -> Result<usize> {
-    let counted = if axis < 0 { axis.checked_add(signed(extent(rank))) } else { Some(axis) };
-    let dim = counted.and_then(|it| usize::try_from(it).ok()).filter(|&dim| dim < rank);
-    dim.ok_or_else(|| n.wrong(format!("axis {axis} of {rank} dimensions")))
 }
 
 /// A place in a list of dimensions, ends included; negative ones count from the end.

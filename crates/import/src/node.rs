@@ -132,4 +132,23 @@ impl<'a> OnnxNode<'a> {
     pub(crate) fn wants(&self, output: usize) -> bool {
         self.outputs.get(output).copied().unwrap_or(false)
     }
+
+    /// The dimension that an axis names; negative ones count from the end.
+    pub(crate) fn dimension(&self, axis: i64, rank: usize) -> Result<usize, ImportError> {
+        let whole = i64::try_from(rank).ok();
+        let counted = if axis < 0 { whole.and_then(|whole| axis.checked_add(whole)) } else { Some(axis) };
+        let dim = counted.and_then(|it| usize::try_from(it).ok()).filter(|&dim| dim < rank);
+        dim.ok_or_else(|| self.wrong(format!("axis {axis} of {rank} dimensions")))
+    }
+
+    /// The dimensions that axes name, ascending, each once.
+    pub(crate) fn dimensions(&self, axes: &[i64], rank: usize) -> Result<Vec<usize>, ImportError> {
+        let dims = axes.iter().map(|&axis| self.dimension(axis, rank));
+        let mut dims = dims.collect::<Result<Vec<usize>, _>>()?;
+        dims.sort_unstable();
+        if dims.windows(2).any(|pair| pair[0] == pair[1]) {
+            return Err(self.wrong(format!("axes {axes:?} name a dimension twice")));
+        }
+        Ok(dims)
+    }
 }

@@ -82,7 +82,7 @@ fn split(b: &mut Builder, n: &OnnxNode) -> Result<Vec<ValueId>, ImportError> {
         return Err(n.depends_on_data("the shape of input 0"));
     }
     let shape = b.type_of(value).shape.clone();
-    let dim = axis(n, n.int("axis").unwrap_or(0), shape.len())?;
+    let dim = n.dimension(n.int("axis").unwrap_or(0), shape.len())?;
     let extent = shape[dim];
     let sizes = sizes(b, n, extent)?;
     let squeeze = n.optional(1).is_none() && n.int("keepdims").unwrap_or(1) == 0;
@@ -131,10 +131,10 @@ fn concat(b: &mut Builder, n: &OnnxNode, values: &[ValueId]) -> Result<ValueId, 
     let first = *values.first().ok_or_else(|| n.wrong("the list is empty"))?;
     let rank = b.type_of(first).rank();
     if n.int("new_axis").unwrap_or(0) == 0 {
-        let dim = axis(n, n.required_int("axis")?, rank)?;
+        let dim = n.dimension(n.required_int("axis")?, rank)?;
         return b.emit1(Op::Concat { dim }, values);
     }
-    let dim = axis(n, n.required_int("axis")?, rank + 1)?;
+    let dim = n.dimension(n.required_int("axis")?, rank + 1)?;
     let mut pieces = Vec::new();
     for &value in values {
         if b.is_open(value) {
@@ -148,11 +148,4 @@ fn concat(b: &mut Builder, n: &OnnxNode, values: &[ValueId]) -> Result<ValueId, 
         pieces.push(b.reshape(value, &shape)?);
     }
     b.emit1(Op::Concat { dim }, &pieces)
-}
-
-fn axis(n: &OnnxNode, axis: i64, rank: usize) -> Result<usize, ImportError> {
-    let wrong = || n.wrong(format!("axis {axis} of {rank} dimensions"));
-    let signed = i64::try_from(rank).map_err(|_| wrong())?;
-    let counted = if axis < 0 { axis.checked_add(signed) } else { Some(axis) };
-    counted.and_then(|it| usize::try_from(it).ok()).filter(|&it| it < rank).ok_or_else(wrong)
 }

@@ -241,6 +241,18 @@ fn weight_in_another_file_needs_no_data() {
 }
 
 #[test]
+fn shape_in_another_file_is_needed() {
+    let shape = TensorProto { data_type: INT64, ..external(&[("location", "s.bin"), ("length", "24")]) };
+    let mut graph = sum();
+    (graph.initializer[0], graph.node[0]) = (shape, node("Reshape a w -> c"));
+    check_graph(graph.clone(), expect!["weight `w`: node `c` (Reshape) needs its data, which are large or in a file that is not given"]);
+    let mut model = read(bytes(&model(graph, Vec::new()))).unwrap();
+    model.attach("s.bin", [1_i64, 3, 2].iter().flat_map(|it| it.to_le_bytes()).collect::<Vec<u8>>().into());
+    let graph = model.import(&Bindings::default()).unwrap();
+    assert_eq!(graph.type_of(graph.outputs[0].value).shape, [1, 3, 2]);
+}
+
+#[test]
 fn weight_in_another_file_that_does_not_fit_is_refused() {
     check_weight(external(&[]), expect!["weight `w`: external data without a location"]);
     check_weight(
@@ -288,7 +300,11 @@ fn enormous_result_of_small_numbers_is_refused() {
 #[test]
 fn enormous_result_of_broadcasting_is_refused() {
     let wide = shapes(&[("a", &[1 << 40, 1]), ("b", &[1, 1 << 40])]);
-    check_bindings(symbolic(&["m", "one"], &["one", "n"]), &wide, expect!["node `c` (Add): shape [1099511627776, 1099511627776] has too many elements"]);
+    check_bindings(
+        symbolic(&["m", "one"], &["one", "n"]),
+        &wide,
+        expect!["node `c` (Add): shape [1099511627776, 1099511627776] has too many elements"],
+    );
 }
 
 #[test]
