@@ -306,3 +306,6 @@ pub(crate) fn onto(mesh: &Mesh, digits: &[&Digit], steps: u64) -> bool {
     }
     u64::try_from(reached.len()) == Ok(total)
 }
+
+#[cfg(test)]
+mod tests;

@@ -56,7 +56,8 @@ pub struct Loops {
     /// a sum over it, so that each device adds its addend.
     pub added: Vec<usize>,
     /// Loops in which the operation depends on the position, ascending: a block of such a loop is
-    /// contiguous, and the kernel is told where it starts. Of other loops it is told nothing.
+    /// contiguous, and the kernel is told where it starts. Along other dimensions it is told 0,
+    /// wherever the block starts.
     pub positional: Vec<LoopId>,
 }
 

@@ -155,3 +155,6 @@ impl fmt::Display for Mesh {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

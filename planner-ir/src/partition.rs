@@ -231,3 +231,6 @@ fn once(digits: &[&Digit], axes: &[AxisId], steps: u64) -> bool {
     let blocks = digits.iter().try_fold(1u64, |blocks, digit| blocks.checked_mul(digit.size));
     blocks == part.devices().checked_mul(steps) && onto(&part, digits, steps)
 }
+
+#[cfg(test)]
+mod tests;

@@ -25,6 +25,8 @@ mod scan; // where text is read from
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+pub(crate) use tests::{random_graph, random_op};
 
 pub use graph::parse_graph;
 pub use layout::{parse_layout, parse_partition};

@@ -117,7 +117,11 @@ fn values(graph: &Graph, found: &mut Violations) {
     for (index, value) in graph.values.iter().enumerate() {
         let id = format!("%{index}");
         if !is_sane(&value.type_) {
-            found.add(&id, "shape-sane", format!("{} has too many elements, expected 2^56 at most", value.type_));
+            found.add(
+                &id,
+                "shape-sane",
+                format!("{} has too many elements, expected 2^56 at most", value.type_),
+            );
         }
         match &value.source {
             Source::Input(name) => {
@@ -150,11 +154,7 @@ fn is_sane(type_: &Type) -> bool {
 fn uses(graph: &Graph, node: &Node, found: &mut Violations) {
     for operand in &node.operands {
         if operand.0 >= graph.values.len() {
-            found.add(
-                name(node),
-                "defined-before-use",
-                format!("uses %{}, which does not exist", operand.0),
-            );
+            found.add(name(node), "defined-before-use", format!("uses %{}, which does not exist", operand.0));
         } else if node.results.iter().any(|result| result <= operand) {
             found.add(name(node), "defined-before-use", format!("uses %{}, which comes later", operand.0));
         }

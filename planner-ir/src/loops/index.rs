@@ -5,12 +5,12 @@ use super::products::{attention_dims, contract_dims, conv_dims, experts_dims};
 use super::reshape::reshape_dims;
 use super::{LoopId, Role};
 use crate::data::Type;
-use crate::op::{Attention, Op, Pairing, Reduction, Resize, Scatter};
+use crate::op::{Attention, Interpolation, Op, Pairing, Reduction, Resize, Scatter};
 
 impl Op {
     /// Declares the loops: which index what, for each operand and each result.
     pub(super) fn index(&self, nest: &mut Nest, operands: &[Type], results: &[Type]) -> (Index, Index) {
-        let result = &results[0].shape;
+        let result = results.first().map_or(&[][..], |it| &it.shape);
         match self {
             Self::Constant { .. } | Self::Fill { .. } | Self::Iota { .. } => {
                 (vec![], vec![nest.dims(result, Role::Map)])
@@ -81,7 +81,7 @@ impl Op {
                 let mut dims = nest.dims(&kept(result, &[*dim]), Role::Map);
                 let inner = nest.dim(run, Role::Map);
                 let mut runs = |extent: u64| {
-                    let outer = nest.dim(if run == 0 { 0 } else { extent / run }, Role::Whole);
+                    let outer = nest.dim(extent.checked_div(run).unwrap_or(0), Role::Whole);
                     dims[*dim] = [outer, inner.clone()].concat();
                     dims.clone()
                 };
@@ -94,12 +94,7 @@ impl Op {
             Self::Pad { before, after, .. } => {
                 changed_dims(nest, &operands[0].shape, result, |it| before[it] == 0 && after[it] == 0)
             }
-            Self::Resize(Resize { scales, .. }) => {
-                let same = |it: usize| {
-                    scales[it].0.to_bits() == 1f64.to_bits() && operands[0].shape[it] == result[it]
-                };
-                changed_dims(nest, &operands[0].shape, result, same)
-            }
+            Self::Resize(resize) => resize_dims(nest, resize, &operands[0].shape),
             Self::Gather { dim } => {
                 let data = nest.dims(&operands[0].shape, Role::Map);
                 nest.set_role(&data[*dim], sum_if(operands[0].dtype.has_sums()));
@@ -220,8 +215,9 @@ fn changed_dims(nest: &mut Nest, from: &[u64], to: &[u64], kept: impl Fn(usize) 
     (vec![from], vec![result])
 }
 
-/// Along each dimension, runs that start, step and size are multiples of: those are whole, their
-/// elements mapped.
+/// Along each dimension, what is taken is every `step`-th of runs of elements. Where the extent
+/// is a multiple of the step, and start and size are of some length, both consist of runs of that
+/// length.
 fn slice_dims(
     nest: &mut Nest,
     extents: &[u64],
@@ -230,30 +226,54 @@ fn slice_dims(
     sizes: &[u64],
 ) -> (Index, Index) {
     let mut dim = |it: usize| {
-        let run = if steps[it] == 1 { gcd(gcd(extents[it], starts[it]), sizes[it]) } else { 1 };
-        let inner = nest.dim(run, Role::Map);
-        let mut runs = |extent: u64| {
-            let outer = nest.dim(if run == 0 { 1 } else { extent / run }, Role::Whole);
-            [outer, inner.clone()].concat()
-        };
-        (runs(extents[it]), runs(sizes[it]))
+        let step = u64::try_from(steps[it]).unwrap_or(0);
+        if step == 0 || !extents[it].is_multiple_of(step) {
+            return nest.runs_of(1, extents[it], sizes[it]);
+        }
+        let (count, first) = (extents[it] / step, starts[it] / step);
+        let (mut from, to) = nest.runs_of(gcd(gcd(count, first), sizes[it]), count, sizes[it]);
+        from.extend(nest.dim(step, Role::Whole));
+        (from, to)
     };
     let (from, to) = (0..extents.len()).map(&mut dim).unzip();
     (vec![from], vec![to])
 }
 
-/// The loops of data and indices, shared where extents are the same, whole along `dim`.
-fn elements_dims(nest: &mut Nest, dim: usize, operands: &[Type]) -> (Dims, Dims) {
-    let (data, indices) = (&operands[0].shape, &operands[1].shape);
-    let same = |it: usize| it != dim && data[it] == indices[it];
-    let data = nest.dims_where(data, |it| !same(it));
-    let mut index = data.clone();
-    for (it, loops) in index.iter_mut().enumerate() {
-        if !same(it) {
-            *loops = nest.dim(indices[it], Role::Whole);
+/// A dimension is kept, or each of its elements is repeated, or it is whole.
+fn resize_dims(nest: &mut Nest, resize: &Resize, from: &[u64]) -> (Index, Index) {
+    let repeats = match (resize.interpolation, resize.half_pixel) {
+        (Interpolation::NearestFloor, half_pixel) => !half_pixel,
+        (Interpolation::NearestPreferFloor, half_pixel) => half_pixel,
+        (Interpolation::Linear, _) => false,
+    };
+    let mut dim = |it: usize| {
+        let (extent, made) = (from[it], resize.shape[it]);
+        let times = made.checked_div(extent).filter(|times| times * extent == made).unwrap_or(0);
+        let scale = resize.scales[it].0;
+        let exact = (0..=16)
+            .any(|whole: u32| u64::from(whole) == times && f64::from(whole).to_bits() == scale.to_bits());
+        if !exact || (times != 1 && !repeats) {
+            return (nest.dim(extent, Role::Whole), nest.dim(made, Role::Whole));
         }
-    }
-    (data, index)
+        let read = nest.dim(extent, Role::Map);
+        let repeated = [read.clone(), nest.dim(times, Role::Whole)].concat();
+        (read, repeated)
+    };
+    let (from, to) = (0..from.len()).map(&mut dim).unzip();
+    (vec![from], vec![to])
+}
+
+/// The loops of data and indices: whole along `dim`, and in runs of both along the others.
+fn elements_dims(nest: &mut Nest, dim: usize, operands: &[Type]) -> (Dims, Dims) {
+    let mut loops = |it: usize| {
+        let (data, index) = (operands[0].shape[it], operands[1].shape[it]);
+        if it == dim {
+            (nest.dim(data, Role::Whole), nest.dim(index, Role::Whole))
+        } else {
+            nest.runs(data, index)
+        }
+    };
+    (0..operands[0].rank()).map(&mut loops).unzip()
 }
 
 /// The loops of data, of tuples of indices, and of the slices that they name.

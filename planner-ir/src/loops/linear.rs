@@ -6,7 +6,7 @@ use crate::op::{Attention, Binary, Edge, Interpolation, Op, Reduction, Resize, S
 impl Op {
     /// The sets of operands in which the results are jointly linear.
     pub(super) fn linear(&self, operands: &[Type], results: &[Type]) -> Vec<Vec<usize>> {
-        let float = results[0].dtype.is_float();
+        let float = results.iter().all(|it| it.dtype.is_float());
         if operands.is_empty() || results.iter().any(|it| !it.dtype.has_sums()) {
             return vec![];
         }

@@ -35,6 +35,22 @@ impl Nest {
         shape.iter().enumerate().map(|(it, &size)| self.dim(size, role(it))).collect()
     }
 
+    /// The loops of two dimensions that consist of runs of one length: each has a whole loop over
+    /// its runs, and they share the one in a run, which is mapped.
+    pub(super) fn runs_of(&mut self, run: u64, first: u64, second: u64) -> (Vec<LoopId>, Vec<LoopId>) {
+        let inner = self.dim(run, Role::Map);
+        let mut runs = |extent: u64| {
+            let outer = self.dim(extent.checked_div(run).unwrap_or(0), Role::Whole);
+            [outer, inner.clone()].concat()
+        };
+        (runs(first), runs(second))
+    }
+
+    /// The same, with the longest runs.
+    pub(super) fn runs(&mut self, first: u64, second: u64) -> (Vec<LoopId>, Vec<LoopId>) {
+        self.runs_of(gcd(first, second), first, second)
+    }
+
     /// Another role for the loops of a dimension.
     pub(super) fn set_role(&mut self, dim: &[LoopId], role: Role) {
         for it in dim {

@@ -57,13 +57,30 @@ pub(super) fn conv_dims(nest: &mut Nest, conv: &Conv, operands: &[Type], result:
     let channels = nest.dim(w[1], Role::Sum);
     let made = nest.dim(w[0] / conv.groups, Role::Map);
     let all_made: Vec<LoopId> = groups.iter().chain(&made).copied().collect();
-    let mut whole = |shape: &[u64]| nest.dims(&shape[2..], Role::Whole);
-    let read = vec![batch.clone(), groups.iter().chain(&channels).copied().collect()];
-    let mut index = vec![[read, whole(x)].concat(), [vec![all_made.clone(), channels], whole(w)].concat()];
-    if operands.len() == 3 {
-        index.push(vec![all_made.clone()]);
+    let mut index = vec![
+        vec![batch.clone(), groups.iter().chain(&channels).copied().collect()],
+        vec![all_made.clone(), channels],
+    ];
+    let mut to = vec![batch, all_made.clone()];
+    for dim in 2..x.len() {
+        let window = nest.dim(w[dim], Role::Whole);
+        // Windows side by side, as in patches, do not share elements.
+        let apart = conv.strides[dim - 2] == w[dim] && x[dim] == result[dim] * w[dim];
+        let padded = conv.before[dim - 2] > 0 || conv.after[dim - 2] > 0;
+        let dense = conv.dilations[dim - 2] == 1 || w[dim] == 1;
+        if apart && dense && !padded {
+            let windows = nest.dim(result[dim], Role::Map);
+            index[0].push([windows.clone(), window.clone()].concat());
+            to.push(windows);
+        } else {
+            index[0].push(nest.dim(x[dim], Role::Whole));
+            to.push(nest.dim(result[dim], Role::Whole));
+        }
+        index[1].push(window);
     }
-    let to = [vec![batch, all_made], whole(result)].concat();
+    if operands.len() == 3 {
+        index.push(vec![all_made]);
+    }
     (index, vec![to])
 }
 
@@ -74,7 +91,7 @@ pub(super) fn experts_dims(nest: &mut Nest, operands: &[Type]) -> (Index, Index)
     let experts = nest.dim(up[0], Role::Sum);
     let units = nest.dim(up[1], Role::Sum);
     let hidden = nest.dim(up[2], Role::Whole);
-    let out = nest.dim(up[2], Role::Map);
+    let out = nest.dim(up[2], Role::Whole);
     let into = vec![experts.clone(), units.clone(), hidden.clone()];
     let mut index = vec![vec![tokens.clone(), hidden], vec![tokens.clone(), experts.clone()], into.clone()];
     if operands.len() == 5 {

@@ -251,7 +251,8 @@ impl Form for Scan<'_> {
     type Error = ParseError;
 
     fn field<A: Attribute>(&mut self, name: &str, attribute: &mut A) -> Result<()> {
-        if !name.is_empty() && !(self.eat_word(name) && self.eat("=")) {
+        let named = name.is_empty() || self.eat_word(name) && self.eat("=");
+        if !named {
             return self.error(format!("`{name}=`"));
         }
         *attribute = A::parse(self)?;

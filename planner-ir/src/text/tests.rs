@@ -2,6 +2,8 @@
 
 mod random;
 
+pub(crate) use random::{graph as random_graph, plain_op as random_op};
+
 use arbtest::arbtest;
 use expect_test::{Expect, expect};
 

@@ -22,7 +22,11 @@ pub fn verify_layouts(
     let sides = [("operand", operand_types, operand_layouts), ("result", result_types, result_layouts)];
     for (side, types, layouts) in sides {
         if types.len() != layouts.len() {
-            found.add(op.name(), "rank", format!("{} {side} layouts, expected {}", layouts.len(), types.len()));
+            found.add(
+                op.name(),
+                "rank",
+                format!("{} {side} layouts, expected {}", layouts.len(), types.len()),
+            );
         }
         for (index, (type_, layout)) in types.iter().zip(layouts).enumerate() {
             if let Err(error) = layout.check(mesh, type_) {
@@ -111,7 +115,8 @@ fn split_loops(
                                 let layout = Layout { dims: vec![digits.clone()], owed: vec![] };
                                 layout.display(mesh).to_string()
                             };
-                            let message = format!("splits a loop {}, should {}", shown(&digits), shown(known));
+                            let message =
+                                format!("splits a loop {}, should {}", shown(&digits), shown(known));
                             found.add(place(), "agree", message);
                         }
                         Some(_) => {}
@@ -209,7 +214,8 @@ fn owed_sums(mesh: &Mesh, partition: &Partition, loops: &Loops, results: &[Layou
     for (index, layout) in results.iter().enumerate() {
         let should = partition.result(loops, index).owed;
         if layout.owed != should {
-            let message = format!("owes sums {}, should owe {}", names(mesh, &layout.owed), names(mesh, &should));
+            let message =
+                format!("owes sums {}, should owe {}", names(mesh, &layout.owed), names(mesh, &should));
             found.add(format_args!("result {index}"), "owed-sum", message);
         }
     }

@@ -30,7 +30,8 @@ fn nested(region: &Region, name: &str, depth: usize, found: &mut Violations) {
             Op::Dynamic(Dynamic::If { yes, no }) => {
                 let taken = yes.operands.saturating_add(no.operands);
                 if node.operands.len() != taken.saturating_add(1) {
-                    let message = format!("{} operands, expected {taken} and a condition", node.operands.len());
+                    let message =
+                        format!("{} operands, expected {taken} and a condition", node.operands.len());
                     found.add(&place, RULE, message);
                 }
                 for branch in [yes, no] {

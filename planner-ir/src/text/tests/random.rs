@@ -8,7 +8,7 @@ use crate::op::{Attention, Contract, Conv, Dynamic, Edge, Label, Op, Region, Reg
 use crate::text::attribute::Named;
 use crate::text::op::BLANK;
 
-pub(super) fn graph(u: &mut Unstructured<'_>) -> Result<Graph> {
+pub(crate) fn graph(u: &mut Unstructured<'_>) -> Result<Graph> {
     let mut graph = Graph { name: u.arbitrary()?, ..Graph::default() };
     while graph.values.len() < 12 && u.ratio(9, 10)? {
         match u.int_in_range(0..=5)? {
@@ -23,6 +23,11 @@ pub(super) fn graph(u: &mut Unstructured<'_>) -> Result<Graph> {
     }
     graph.outputs = list(u, |u| Ok(Output { name: u.arbitrary()?, value: ValueId(u.arbitrary()?) }))?;
     Ok(graph)
+}
+
+/// An operation, with regions at most two deep.
+pub(crate) fn plain_op(u: &mut Unstructured<'_>) -> Result<Op> {
+    op(u, 0)
 }
 
 pub(super) fn op(u: &mut Unstructured<'_>, depth: usize) -> Result<Op> {

@@ -1,0 +1,68 @@
+//! Tests of partitions.
+
+use std::collections::BTreeMap;
+
+use arbtest::arbtest;
+
+use super::Partition;
+use crate::data::{DType, Type};
+use crate::layout::Digit;
+use crate::mesh::{AxisId, Mesh};
+use crate::text::{parse_op, parse_partition};
+
+fn product() -> crate::loops::Loops {
+    let square = Type::new(DType::F32, [4, 4]);
+    parse_op("contract \"mk,kn->mn\"").unwrap().loops(&[square.clone(), square.clone()], &[square])
+}
+
+#[test]
+fn every_block_of_a_good_partition_is_computed_as_often() {
+    let loops = product();
+    let mesh = Mesh::of_sizes(&[2, 2]);
+    arbtest(|u| {
+        let mut partition = Partition::replicated(&loops);
+        partition.steps = u.int_in_range(1..=2)?;
+        for digits in &mut partition.loops {
+            for _ in 0..u.int_in_range(0..=2)? {
+                let terms = vec![(AxisId(0), u.int_in_range(0..=1)?), (AxisId(1), u.int_in_range(0..=1)?)];
+                let terms = terms.into_iter().filter(|term| term.1 != 0).collect();
+                digits.push(Digit { size: 2, terms, step: u.int_in_range(0..=1)?, offset: 0 });
+            }
+            *digits = crate::layout::canonical_digits(std::mem::take(digits));
+        }
+        if partition.check(&mesh, &loops).is_err() {
+            return Ok(());
+        }
+        let mut times = BTreeMap::new();
+        for device in 0..mesh.devices() {
+            for step in 0..partition.steps {
+                let blocks = partition.blocks(&mesh, &loops, device, step);
+                let key: Vec<u64> = blocks.iter().map(|block| block.start).collect();
+                *times.entry(key).or_insert(0u64) += 1;
+            }
+        }
+        let strided = partition.loops.iter().flatten().any(Digit::is_free);
+        assert!(strided || times.values().all(|&times| times == partition.copies(&mesh)), "{times:?}");
+        Ok(())
+    });
+}
+
+#[test]
+fn sums_are_owed_over_the_axes_that_compute_addends_once() {
+    let mesh = Mesh::of_sizes(&[2, 2]);
+    let loops = product();
+    // Of the loops m, k and n.
+    for (text, expected) in [
+        ("[-,a,-]", &[0][..]),
+        ("[a,b,-]", &[1]),
+        ("[-,a.b,-]", &[0, 1]),
+        ("[a,(a+b:2),-]", &[1]),
+        ("2 steps [a,(a+b+@t:2),b]", &[]),
+        ("2 steps [a,(@t:2),b]", &[]),
+    ] {
+        let partition = parse_partition(&mesh, text).unwrap();
+        assert_eq!(partition.check(&mesh, &loops), Ok(()), "{text}");
+        let expected: Vec<AxisId> = expected.iter().map(|&axis| AxisId(axis)).collect();
+        assert_eq!(partition.owed(&loops), expected, "{text}");
+    }
+}
