@@ -99,8 +99,11 @@ pub(crate) fn slice(starts: &[u64], steps: &[i64], x: &Tensor, y: &mut TensorMut
     let places = (0..rank)
         .map(|dim| {
             let (from, to) = (x.span(dim), y.span(dim));
+            // A block of a value that consists of runs has a part of each run.
+            let step = steps[dim].unsigned_abs().max(1);
+            let runs = starts[dim] / step * x.shape[dim] / from.extent.max(1);
+            let start = i128::from(runs * step + starts[dim] % step);
             let place = |index: u64| {
-                let start = i128::from(starts[dim]);
                 let position = start + i128::from(steps[dim]) * i128::from(to.start + index);
                 inside(position, from.start, x.shape[dim], from.extent)
             };

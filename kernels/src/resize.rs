@@ -61,8 +61,10 @@ fn samples(resize: &Resize, dim: usize, x: &Tensor, y: &TensorMut) -> Result<Vec
             Interpolation::NearestPreferFloor => one((position - 0.5).ceil()),
             Interpolation::Linear => {
                 let low = position.floor();
-                let places = [place(low)?, place(low + 1.0)?];
-                Ok(Sample { places, weight: position - low })
+                let weight = position - low;
+                // A sample at a place of the value does not need the next one.
+                let high = if weight > 0.0 { low + 1.0 } else { low };
+                Ok(Sample { places: [place(low)?, place(high)?], weight })
             }
         }
     };
