@@ -1,25 +1,40 @@
 //! Operations with small operands.
 
 use kernels::Array;
-use planner_ir::{DType, Op, Type, parse_op};
+use planner_ir::{Binary, DType, Op, Type, Unary, parse_op};
 
 use super::simulate::{of_floats, of_integers};
-use super::type_of;
 
-/// An operation with operands, and what it makes of them.
+/// An operation with several sets of operands, so that nothing is right by chance.
 pub(super) struct Case {
     pub(super) op: Op,
+    pub(super) trials: Vec<Trial>,
+}
+
+/// Operands, and what the operation makes of them.
+pub(super) struct Trial {
+    seed: u64,
     pub(super) operands: Vec<Array>,
     pub(super) results: Vec<Array>,
 }
 
+/// How many sets of operands there are.
+const TRIALS: u64 = 12;
+
 impl Case {
     pub(super) fn operand_types(&self) -> Vec<Type> {
-        self.operands.iter().map(type_of).collect()
+        self.trials[0].operands.iter().map(|it| it.type_().clone()).collect()
     }
 
     pub(super) fn result_types(&self) -> Vec<Type> {
-        self.results.iter().map(type_of).collect()
+        self.trials[0].results.iter().map(|it| it.type_().clone()).collect()
+    }
+}
+
+impl Trial {
+    /// What addends of an operand are made of: others for each operand.
+    pub(super) fn random(&self, operand: usize) -> Random {
+        Random::new(self.seed << 8 | u64::try_from(operand).unwrap())
     }
 }
 
@@ -56,7 +71,13 @@ impl Random {
             let numbers: Vec<f64> = (0..count).map(|_| self.quarters(-30, 30)).collect();
             return of_floats(value.type_().clone(), &numbers);
         }
-        let numbers: Vec<i64> = (0..count).map(|_| self.next().cast_signed() >> 8).collect();
+        // The extremes of the type, and numbers of all sizes.
+        let least = i64::MIN >> (64 - 8 * value.dtype().bytes());
+        let mut number = || match self.below(2) {
+            0 => least + self.integer(0, 3),
+            _ => self.next().cast_signed() >> 8,
+        };
+        let numbers: Vec<i64> = (0..count).map(|_| number()).collect();
         of_integers(value.type_().clone(), &numbers)
     }
 
@@ -71,6 +92,8 @@ pub(super) enum Elements<'a> {
     Floats(&'a [u64]),
     /// Quarters above 0.
     Positive(&'a [u64]),
+    /// 0, 1, infinities and what is no number.
+    Special(&'a [u64]),
     /// Integers of that type.
     Integers(DType, &'a [u64]),
     /// Integers (i64) from 0 to below the first.
@@ -81,14 +104,18 @@ pub(super) enum Elements<'a> {
     Bytes(&'a [u64]),
 }
 
-use Elements::{Bytes, Floats, Indices, Integers, Positive, Truths};
+use Elements::{Bytes, Floats, Indices, Integers, Positive, Special, Truths};
 
 fn case(op: &str, operands: &[Elements<'_>]) -> Case {
     let op = parse_op(op).unwrap_or_else(|error| panic!("{op}: {error}"));
-    let mut random = Random::new(7);
+    Case { trials: (0..TRIALS).map(|seed| trial(&op, operands, seed)).collect(), op }
+}
+
+fn trial(op: &Op, operands: &[Elements<'_>], seed: u64) -> Trial {
+    let mut random = Random::new(seed);
     let mut array = |elements: &Elements<'_>| {
         let (dtype, shape) = match *elements {
-            Floats(shape) | Positive(shape) => (DType::F32, shape),
+            Floats(shape) | Positive(shape) | Special(shape) => (DType::F32, shape),
             Integers(dtype, shape) => (dtype, shape),
             Indices(_, shape) => (DType::I64, shape),
             Truths(shape) => (DType::Bool, shape),
@@ -104,6 +131,10 @@ fn case(op: &str, operands: &[Elements<'_>]) -> Case {
         match *elements {
             Floats(_) => floats(integers(-20, 20)),
             Positive(_) => floats(integers(1, 30)),
+            Special(_) => {
+                let special = |it: &i64| [0.0, 1.0, f64::INFINITY, f64::NAN][usize::try_from(*it).unwrap()];
+                of_floats(type_.clone(), &integers(0, 4).iter().map(special).collect::<Vec<_>>())
+            }
             Integers(..) => of_integers(type_.clone(), &integers(-9, 9)),
             Indices(limit, _) => of_integers(type_.clone(), &integers(0, limit)),
             Truths(_) => of_integers(type_.clone(), &integers(0, 2)),
@@ -111,19 +142,22 @@ fn case(op: &str, operands: &[Elements<'_>]) -> Case {
         }
     };
     let operands: Vec<Array> = operands.iter().map(&mut array).collect();
-    let results = kernels::evaluate(&op, &operands.iter().collect::<Vec<_>>())
+    let results = kernels::evaluate(op, &operands.iter().collect::<Vec<_>>())
         .unwrap_or_else(|error| panic!("{op}: {error}"));
-    Case { op, operands, results }
+    Trial { seed, operands, results }
 }
 
 pub(super) fn elementwise() -> Vec<Case> {
     let mut cases = Vec::new();
-    let named = |name: &&str| !name.contains('_') || ["gelu_tanh", "gelu_quick", "is_inf", "is_nan"].contains(name);
+    let named =
+        |name: &&str| !name.contains('_') || ["gelu_tanh", "gelu_quick", "is_inf", "is_nan"].contains(name);
     for name in Op::names().filter(named) {
         match parse_op(name) {
-            Ok(Op::Unary(planner_ir::Unary::Not)) => cases.push(case(name, &[Truths(&[4, 2])])),
-            Ok(Op::Unary(_)) => cases.push(case(name, &[Positive(&[4, 2])])),
-            Ok(Op::Binary(planner_ir::Binary::And | planner_ir::Binary::Or | planner_ir::Binary::Xor)) => {
+            Ok(Op::Unary(Unary::Not)) => cases.push(case(name, &[Truths(&[4, 2])])),
+            Ok(Op::Unary(Unary::IsInf | Unary::IsNan)) => cases.push(case(name, &[Special(&[4, 2])])),
+            Ok(Op::Unary(Unary::Log | Unary::Sqrt)) => cases.push(case(name, &[Positive(&[4, 2])])),
+            Ok(Op::Unary(_)) => cases.push(case(name, &[Floats(&[4, 2])])),
+            Ok(Op::Binary(Binary::And | Binary::Or | Binary::Xor)) => {
                 cases.push(case(name, &[Truths(&[4, 2]), Truths(&[4, 2])]));
             }
             Ok(Op::Binary(_)) => cases.push(case(name, &[Positive(&[4, 2]), Positive(&[4, 2])])),
@@ -140,7 +174,7 @@ pub(super) fn elementwise() -> Vec<Case> {
         case("select", &[Truths(&[4, 2]), Floats(&[4, 2]), Floats(&[2])]),
         case("cast to=f64", &[Floats(&[4, 2])]),
         case("cast to=i64", &[Floats(&[4, 2])]),
-        case("cast to=bool", &[Floats(&[4, 2])]),
+        case("cast to=bool", &[Special(&[4, 2])]),
         case("cast to=f32", &[Integers(DType::I64, &[4, 2])]),
         case("cast to=i32", &[Integers(DType::I64, &[4, 2])]),
         case("cast to=i64", &[Integers(DType::I32, &[4, 2])]),
@@ -174,7 +208,10 @@ pub(super) fn products() -> Vec<Case> {
             "attention scale=1.0 causal=false softcap=0.0 window=none",
             &[Floats(&[1, 4, 2, 2]), Floats(&[1, 2, 4, 2]), Floats(&[1, 2, 4, 2]), Truths(&[4, 2, 4])],
         ),
-        case("conv strides=[1] dilations=[1] before=[1] after=[0] groups=1", &[Floats(&[2, 4, 4]), Floats(&[4, 4, 2])]),
+        case(
+            "conv strides=[1] dilations=[1] before=[1] after=[0] groups=1",
+            &[Floats(&[2, 4, 4]), Floats(&[4, 4, 2])],
+        ),
         case(
             "conv strides=[2] dilations=[1] before=[0] after=[0] groups=1",
             &[Floats(&[2, 4, 4]), Floats(&[4, 4, 2]), Floats(&[4])],
@@ -183,7 +220,10 @@ pub(super) fn products() -> Vec<Case> {
             "conv strides=[1] dilations=[1] before=[0] after=[0] groups=2",
             &[Floats(&[2, 4, 4]), Floats(&[4, 2, 2]), Floats(&[4])],
         ),
-        case("conv strides=[1] dilations=[1] before=[0] after=[0] groups=4", &[Floats(&[1, 4, 4]), Floats(&[8, 1, 2])]),
+        case(
+            "conv strides=[1] dilations=[1] before=[0] after=[0] groups=4",
+            &[Floats(&[1, 4, 4]), Floats(&[8, 1, 2])],
+        ),
         case(
             "experts activation=silu active=2",
             &[Floats(&[4, 4]), Floats(&[4, 2]), Floats(&[2, 2, 4]), Floats(&[2, 2, 4]), Floats(&[2, 4, 2])],
@@ -193,8 +233,8 @@ pub(super) fn products() -> Vec<Case> {
             &[Floats(&[4, 2]), Floats(&[4, 4]), Floats(&[4, 4, 2]), Floats(&[4, 2, 4])],
         ),
         case("dequantize bits=4 block=16 columns=64", &[Bytes(&[4, 4, 8]), Floats(&[4, 4])]),
-        case("dequantize bits=4 block=16 columns=64", &[Bytes(&[4, 4, 8]), Floats(&[16]), Bytes(&[4, 2])]),
-        case("dequantize bits=8 block=4 columns=16", &[Bytes(&[4, 4, 4]), Floats(&[4, 4]), Bytes(&[16])]),
+        case("dequantize bits=4 block=16 columns=64", &[Bytes(&[4, 4, 8]), Floats(&[4, 4]), Bytes(&[4, 2])]),
+        case("dequantize bits=8 block=4 columns=16", &[Bytes(&[4, 4, 4]), Floats(&[4, 4]), Bytes(&[4, 4])]),
         case("dequantize bits=4 block=4 columns=14", &[Bytes(&[4, 4, 2]), Floats(&[4, 4]), Bytes(&[4, 2])]),
     ]
 }
@@ -243,12 +283,13 @@ pub(super) fn movement() -> Vec<Case> {
         case("slice starts=[1,0] steps=[2,1] sizes=[2,4]", &[Floats(&[4, 4])]),
         case("slice starts=[3,0] steps=[-1,1] sizes=[4,4]", &[Floats(&[4, 4])]),
         case("slice starts=[1] steps=[1] sizes=[4]", &[Floats(&[8])]),
+        case("slice starts=[9] steps=[2] sizes=[4]", &[Floats(&[16])]),
         case("pad before=[1,0] after=[1,0] edge=constant(0.0)", &[Floats(&[4, 4])]),
         case("pad before=[1,0] after=[3,0] edge=constant(1.5)", &[Floats(&[4, 4])]),
         case("pad before=[-1,0] after=[-1,0] edge=constant(1.5)", &[Floats(&[4, 4])]),
         case("pad before=[1] after=[3] edge=reflect", &[Floats(&[4])]),
         case("pad before=[1] after=[3] edge=repeat", &[Floats(&[4])]),
-        case("pad before=[3] after=[1] edge=wrap", &[Floats(&[4])]),
+        case("pad before=[3] after=[3] edge=wrap", &[Floats(&[4])]),
         case("triangle triangle=upper diagonal=0", &[Floats(&[4, 4])]),
         case("triangle triangle=lower diagonal=1", &[Floats(&[2, 4, 4])]),
         case("rotary pairing=halves", &[Floats(&[2, 4, 8]), Floats(&[4, 8]), Floats(&[4, 8])]),
@@ -294,10 +335,26 @@ pub(super) fn rest() -> Vec<Case> {
         case("iota dtype=i64 length=8 start=3.0 step=2.0", &[]),
         case("iota dtype=f32 length=4 start=1.0 step=0.5", &[]),
         case("dropout ratio=0.5 seed=3", &[Positive(&[4, 4])]),
-        case("region body={\ntakes 1\n%1 = softmax dim=1 %0\nreturn %1 : f32[4,4]\n}", &[Floats(&[4, 4])]),
-        case(
-            "region body={\ntakes 2\n%2 = dynamic_shape %1\n%3 = dynamic_reshape zero_is_zero=false %0 %2\nreturn %3 : f32[4,4]\n}",
-            &[Floats(&[16]), Floats(&[4, 4])],
-        ),
+        case(REGION, &[Floats(&[4, 4])]),
+        case(DYNAMIC, &[Floats(&[16]), Floats(&[4, 4])]),
     ]
 }
+
+/// A region in which every result depends on every operand.
+const REGION: &str = "region body={
+    takes 1
+    %1 = softmax dim=1 %0
+    %2 = softmax dim=0 %1
+    return %2 : f32[4,4]
+}";
+
+/// A region whose shapes depend on data.
+const DYNAMIC: &str = "region body={
+    takes 2
+    %2 = dynamic_shape %1
+    %3 = dynamic_reshape zero_is_zero=false %0 %2
+    %4 = mul %1 %3
+    %5 = softmax dim=1 %4
+    %6 = softmax dim=0 %5
+    return %6 : f32[4,4]
+}";

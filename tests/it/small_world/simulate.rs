@@ -3,14 +3,15 @@
 use std::collections::BTreeMap;
 
 use kernels::{Array, Span, Tensor, TensorMut, compute};
-use planner_ir::{AxisId, DType, Layout, Loops, Mesh, Piece, Type};
+use planner_ir::{AxisId, DType, Layout, LoopId, Loops, Mesh, Piece, Type};
 
-use super::cases::{Case, Random};
+use super::cases::{Case, Random, Trial};
 
-/// A case on a mesh, with what was computed before.
+/// A case's operation and one set of operands on a mesh, with what was computed before.
 pub(super) struct World<'a> {
-    pub(super) case: &'a Case,
-    pub(super) mesh: &'a Mesh,
+    case: &'a Case,
+    trial: &'a Trial,
+    mesh: &'a Mesh,
     loops: Loops,
     /// For each operand and layout, the block of each device.
     blocks: BTreeMap<(usize, Layout), Vec<Block>>,
@@ -30,9 +31,9 @@ struct Block {
 }
 
 impl<'a> World<'a> {
-    pub(super) fn new(case: &'a Case, mesh: &'a Mesh) -> Self {
+    pub(super) fn new(case: &'a Case, trial: &'a Trial, mesh: &'a Mesh) -> Self {
         let loops = case.op.loops(&case.operand_types(), &case.result_types());
-        Self { case, mesh, loops, blocks: BTreeMap::new(), given: (vec![], vec![]), made: None }
+        Self { case, trial, mesh, loops, blocks: BTreeMap::new(), given: (vec![], vec![]), made: None }
     }
 
     /// Whether devices that hold the operands like this compute the results like that.
@@ -59,7 +60,7 @@ impl<'a> World<'a> {
             (0..devices).all(|device| {
                 let group = self.mesh.group(device, &layout.owed);
                 let parts: Vec<&Array> = group.into_iter().map(of_device).collect();
-                let expected = cut(&self.case.results[index], layout, self.mesh, device);
+                let expected = cut(&self.trial.results[index], layout, self.mesh, device);
                 same(&sum(&parts), &expected)
             })
         })
@@ -67,16 +68,15 @@ impl<'a> World<'a> {
 
     fn result_places(&self, device: u64, results: &[Layout]) -> Vec<Place> {
         let place = |(index, layout): (usize, &Layout)| {
-            let shape = &self.case.results[index].type_().shape;
+            let shape = &self.trial.results[index].type_().shape;
             let spans = self.spans(device, layout, shape, &self.loops.results[index]);
             (layout.local_shape(shape), spans.iter().map(|it| (it.extent, it.start)).collect())
         };
         results.iter().enumerate().map(place).collect()
     }
 
-    /// Where a block lies, in the dimensions in which the operation depends on it.
-    fn spans(&self, device: u64, layout: &Layout, shape: &[u64], dims: &[Vec<planner_ir::LoopId>]) -> Vec<Span> {
-        let local = layout.local_shape(shape);
+    /// Where a block lies, in the dimensions in which the operation depends on it; else 0.
+    fn spans(&self, device: u64, layout: &Layout, shape: &[u64], dims: &[Vec<LoopId>]) -> Vec<Span> {
         let pieces = layout.pieces(self.mesh, device, shape);
         let span = |dim: usize| {
             let positional = dims[dim].iter().any(|it| self.loops.positional.contains(it));
@@ -84,17 +84,18 @@ impl<'a> World<'a> {
             let contiguous = held.windows(2).all(|pair| pair[0] + 1 == pair[1]);
             match held.first() {
                 Some(&start) if positional && contiguous => Span { extent: shape[dim], start },
-                _ => Span { extent: local[dim], start: 0 },
+                _ => Span { extent: shape[dim], start: 0 },
             }
         };
         (0..shape.len()).map(span).collect()
     }
 
     fn operand_blocks(&self, index: usize, layout: &Layout) -> Vec<Block> {
-        let value = &self.case.operands[index];
-        let addends = addends(value, self.mesh, &layout.owed);
+        let value = &self.trial.operands[index];
+        let addends = addends(value, self.mesh, &layout.owed, self.trial.random(index));
         let block = |device: u64| {
-            let array = cut(&addends[place_among(self.mesh, device, &layout.owed)], layout, self.mesh, device);
+            let array =
+                cut(&addends[place_among(self.mesh, device, &layout.owed)], layout, self.mesh, device);
             let spans = self.spans(device, layout, value.shape(), &self.loops.operands[index]);
             Block { array, spans }
         };
@@ -110,7 +111,7 @@ impl<'a> World<'a> {
         let array = |(place, whole): (&Place, &Array)| {
             Array::zeros(Type::new(whole.dtype(), place.0.clone())).unwrap()
         };
-        let mut results: Vec<Array> = places.iter().zip(&self.case.results).map(array).collect();
+        let mut results: Vec<Array> = places.iter().zip(&self.trial.results).map(array).collect();
         let spans: Vec<Vec<Span>> = places
             .iter()
             .map(|place| place.1.iter().map(|&(extent, start)| Span { extent, start }).collect())
@@ -166,12 +167,11 @@ fn place_among(mesh: &Mesh, device: u64, axes: &[AxisId]) -> usize {
 }
 
 /// Values whose sum is the value: one for each device along the axes.
-fn addends(value: &Array, mesh: &Mesh, axes: &[AxisId]) -> Vec<Array> {
+fn addends(value: &Array, mesh: &Mesh, axes: &[AxisId], mut random: Random) -> Vec<Array> {
     let count: u64 = axes.iter().map(|&axis| mesh.size(axis)).product();
-    let mut random = Random::new(count);
     let mut addends: Vec<Array> = vec![value.clone()];
     for _ in 1..count {
-        let part = Random::like(&mut random, value);
+        let part = random.like(value);
         let rest = combine(&addends[0], &part, |a, b| a - b, i64::wrapping_sub);
         addends[0] = rest;
         addends.push(part);
