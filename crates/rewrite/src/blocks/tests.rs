@@ -210,13 +210,13 @@ fn weights_that_all_layers_read_are_shared() {
     let mut graph = Growing::default();
     let mut x = graph.input(&[8]);
     let weight = graph.weight(&[8]);
-    for _ in 0..4 {
+    for _ in 0..40 {
         let y = graph.op(Op::Binary(Binary::Mul), &[x, weight]);
         x = graph.op(Op::Unary(Unary::Tanh), &[y]);
     }
     graph.output(x);
     let found = graph.blocks(0);
-    assert_eq!(summary(&found), [(4, 2)]);
+    assert_eq!(summary(&found), [(40, 2)]);
     assert!(found.unique[0].bindings.contains(&Binding::Shared));
 }
 

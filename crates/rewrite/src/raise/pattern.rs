@@ -15,13 +15,14 @@ use super::term::{Head, Term, Terms};
 /// A pattern.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Pattern {
-    root: Shape,
-    classes: Vec<String>,
-    operations: Vec<String>,
+    pub(super) root: Shape,
+    pub(super) classes: Vec<String>,
+    pub(super) operations: Vec<String>,
 }
 
+/// A part of a pattern; variables by number.
 #[derive(Clone, Debug, PartialEq)]
-enum Shape {
+pub(super) enum Shape {
     Class(usize),
     Number(usize),
     Literal(f64),

@@ -2,3 +2,5 @@
 
 mod evaluate; // graphs computed with the kernels
 mod models; // real models
+mod proof; // a rule's two sides, computed
+mod rules; // every rule on numbers

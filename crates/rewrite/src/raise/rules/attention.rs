@@ -36,6 +36,14 @@ const LAST_OF_ALL: Condition = Condition {
     },
 };
 
+const WIDER: Condition = Condition {
+    name: "the scores are widened",
+    holds: |make, found| {
+        let (narrow, wide) = (make.type_of(found.class("q")).dtype, make.type_of(found.root()).dtype);
+        wide.is_float() && narrow.bytes() < wide.bytes()
+    },
+};
+
 pub(super) fn rules() -> Vec<Rule> {
     let mut rules = vec![
         Rule {
@@ -97,6 +105,18 @@ pub(super) fn rules() -> Vec<Rule> {
                 let seen = make.unary(Unary::Not, found.class("m"))?;
                 let mask = hiding(make, found, seen)?;
                 masked(make, found, mask)
+            },
+        },
+        Rule {
+            name: "scores of widened operands",
+            pattern: "(cast (scores:o ?q ?k))",
+            conditions: &[WIDER],
+            build: |make, found| {
+                let dtype = make.type_of(found.root()).dtype;
+                let scores = make.scores_of(found.operation("o"))?;
+                let q = make.cast(found.class("q"), dtype)?;
+                let k = make.cast(found.class("k"), dtype)?;
+                make.term(Head::Scores(scores), &[q, k])
             },
         },
         Rule {

@@ -145,6 +145,17 @@ pub(super) fn rules() -> Vec<Rule> {
             build: |make, found| merged_later(make, found, &[]),
         },
         Rule {
+            name: "cast of repetition",
+            pattern: "(cast:o (expand:e ?x))",
+            conditions: &[],
+            build: |make, found| {
+                let (op, repetition) =
+                    (make.op(found.operation("o")).clone(), make.op(found.operation("e")).clone());
+                let cast = make.apply(op, &[found.class("x")])?;
+                make.apply(repetition, &[cast])
+            },
+        },
+        Rule {
             name: "merged operand of a softmax",
             pattern: "(softmax:o (reshape:r ?x))",
             conditions: &[MERGES, LAST_KEPT],

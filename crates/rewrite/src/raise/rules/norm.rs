@@ -50,6 +50,21 @@ const SAME_TYPE: Condition = Condition {
     },
 };
 
+const WIDE_INSIDE: Condition = Condition {
+    name: "the same number for every sample, and elements are wider inside",
+    holds: |make, found| {
+        let (x, root) = (make.type_of(found.class("x")), make.type_of(found.root()));
+        let Some(dims) = normalised(make, found) else {
+            return false;
+        };
+        let shape = make.shape(found.class("y"));
+        x.shape == root.shape
+            && root.dtype.is_float()
+            && root.dtype.bytes() <= x.dtype.bytes()
+            && shape.iter().rev().skip(dims).all(|&extent| extent == 1)
+    },
+};
+
 pub(super) fn rules() -> Vec<Rule> {
     vec![
         Rule {
@@ -82,6 +97,19 @@ pub(super) fn rules() -> Vec<Rule> {
             build: |make, found| {
                 let op = make.op(found.operation("o")).clone();
                 make.apply(op, &[found.class("x"), found.class("y")])
+            },
+        },
+        Rule {
+            name: "rms norm takes a narrow scale",
+            pattern: "(mul (cast (rmsnorm:o ?x 1)) ?y)",
+            conditions: &[WIDE_INSIDE],
+            build: |make, found| {
+                let op = make.op(found.operation("o")).clone();
+                let dtype = make.type_of(found.class("x")).dtype;
+                let scale = make.cast(found.class("y"), dtype)?;
+                let norm = make.apply(op, &[found.class("x"), scale])?;
+                let dtype = make.type_of(found.root()).dtype;
+                make.cast(norm, dtype)
             },
         },
         Rule {

@@ -1,5 +1,6 @@
 //! Real models, where they are there: raised, and computed before and after.
 
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -23,14 +24,18 @@ fn models(path: &Path) -> Vec<PathBuf> {
         std::fs::read_dir(path).map(|it| it.map(|entry| entry.unwrap().path()).collect()).unwrap_or_default()
     };
     let mut files: Vec<PathBuf> = below(path).iter().flat_map(|folder| below(folder)).collect();
-    files.retain(|file| file.extension().is_some_and(|it| it == "onnx"));
+    files.retain(|file| file.extension().is_some_and(|it| it == "onnx" || it == "gz"));
     files.sort();
     files
 }
 
 fn load(path: &Path) -> Result<Model, String> {
-    let mut model =
-        import::read(std::fs::read(path).unwrap().into()).map_err(|error| error.to_string())?;
+    let mut bytes = std::fs::read(path).unwrap();
+    if path.extension().is_some_and(|it| it == "gz") {
+        let packed = std::mem::take(&mut bytes);
+        flate2::read::GzDecoder::new(&packed[..]).read_to_end(&mut bytes).unwrap();
+    }
+    let mut model = import::read(bytes.into()).map_err(|error| error.to_string())?;
     let files: Vec<String> = model.files().into_iter().map(str::to_owned).collect();
     for file in files {
         if let Ok(contents) = std::fs::read(path.with_file_name(&file)) {
