@@ -5,14 +5,13 @@
 
 use std::f32::consts::{FRAC_1_SQRT_2, LOG2_E};
 
-/// `c[0] x^(n-1) + ... + c[n-1]`.
-#[inline(always)]
-fn polynomial<const N: usize>(x: f32, coefficients: [f32; N]) -> f32 {
-    let mut sum = coefficients[0];
-    for &coefficient in &coefficients[1..] {
-        sum = sum * x + coefficient;
-    }
-    sum
+/// `((a x + b) x + c) ...`: written out, because a loop would not become vector instructions.
+macro_rules! polynomial {
+    ($x:expr, $first:expr $(, $next:expr)* $(,)?) => {{
+        let (x, sum) = ($x, $first);
+        $(let sum = sum * x + $next;)*
+        sum
+    }};
 }
 
 /// `e ^ x`.
@@ -36,7 +35,7 @@ pub(crate) fn exp(x: f32) -> f32 {
     let power = rounded - ROUNDER;
     let rest = (x - power * LN_2_HIGH) - power * LN_2_LOW;
     // (e^r - 1 - r) / r^2 for |r| < ln(2) / 2.
-    let tail = polynomial(rest, [0.001_392_639_2, 0.008_363_346, 0.041_666_553, 0.166_665_76, 0.5]);
+    let tail = polynomial!(rest, 0.001_392_639_2, 0.008_363_346, 0.041_666_553, 0.166_665_76, 0.5);
     let mantissa = 1.0 + (rest + rest * rest * tail);
     // The power of two is applied in halves: it may be too small or large for one number.
     let power = rounded.to_bits().wrapping_sub(ROUNDER.to_bits()).cast_signed();
@@ -57,9 +56,14 @@ pub(crate) fn tanh(x: f32) -> f32 {
     let magnitude = x.abs();
     let square = x * x;
     // (tanh(x) / x - 1) / x^2 for |x| < 0.64.
-    let tail = polynomial(
+    let tail = polynomial!(
         square,
-        [0.002_246_003_6, -0.008_301_695, 0.021_755_7, -0.053_957_596, 0.133_332_96, -0.333_333_34],
+        0.002_246_003_6,
+        -0.008_301_695,
+        0.021_755_7,
+        -0.053_957_596,
+        0.133_332_96,
+        -0.333_333_34
     );
     let near = magnitude + magnitude * square * tail;
     let far = 1.0 - 2.0 / (exp(2.0 * magnitude) + 1.0);
@@ -71,17 +75,15 @@ pub(crate) fn tanh(x: f32) -> f32 {
 pub(crate) fn erf(x: f32) -> f32 {
     let magnitude = x.abs();
     // erf(x) / x - 1 as a function of x^2, for |x| < 0.93.
-    let tail = polynomial(
+    let tail = polynomial!(
         x * x,
-        [
-            8.334_718_6e-5,
-            -8.134_709_3e-4,
-            0.005_200_368_6,
-            -0.026_859_151,
-            0.112_836_915,
-            -0.376_126_34,
-            0.128_379_17,
-        ],
+        8.334_718_6e-5,
+        -8.134_709e-4,
+        0.005_200_368_5,
+        -0.026_859_151,
+        0.112_836_92,
+        -0.376_126_34,
+        0.128_379_17,
     );
     let near = magnitude + magnitude * tail;
     let far = 1.0 - erfc_of_positive(magnitude);
@@ -98,20 +100,18 @@ fn erfc_of_positive(x: f32) -> f32 {
     let place = x * inverse;
     // (ln(erfc(x) / (1 - p)) + x^2) / p as a function of p = x / (2 + x), for x < 10; beyond, the
     // exponential is 0.
-    let slope = polynomial(
+    let slope = polynomial!(
         place,
-        [
-            -0.159_788_35,
-            0.517_738_75,
-            -0.544_116,
-            0.211_183_49,
-            -0.159_128_73,
-            0.076_142_87,
-            0.190_774_71,
-            0.161_594_61,
-            -0.303_241_34,
-            -1.256_758_3,
-        ],
+        -0.159_788_35,
+        0.517_738_75,
+        -0.544_116,
+        0.211_183_49,
+        -0.159_128_73,
+        0.076_142_87,
+        0.190_774_71,
+        0.161_594_61,
+        -0.303_241_34,
+        -1.256_758_3,
     );
     2.0 * inverse * exp(place * slope - x * x)
 }
@@ -127,7 +127,7 @@ pub(crate) fn gelu(x: f32) -> f32 {
 #[inline(always)]
 pub(crate) fn gelu_tanh(x: f32) -> f32 {
     /// `2 √(2/π)`: half of one plus a tangent is a sigmoid of the double.
-    const SLOPE: f32 = 1.595_769_1;
+    const SLOPE: f32 = 1.595_769_2;
     x * sigmoid(SLOPE * (x + 0.044_715 * x * x * x))
 }
 

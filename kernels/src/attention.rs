@@ -101,23 +101,12 @@ impl Shape {
                 return Err(KernelError::Shape { of, found: found.to_vec(), expected });
             }
         }
-        let (head_span, group_span) = (q.span(1), k.span(1));
-        let each = head_span.extent / group_span.extent.max(1);
-        let group = (0..h)
-            .map(|head| {
-                let misfit = KernelError::Block {
-                    position: head_span.start + head,
-                    start: group_span.start,
-                    extent: g,
-                };
-                (head_span.start + head)
-                    .checked_div(each)
-                    .and_then(|group| group.checked_sub(group_span.start))
-                    .filter(|&group| group < g)
-                    .and_then(|group| usize::try_from(group).ok())
-                    .ok_or(misfit)
-            })
-            .collect::<Result<_, _>>()?;
+        // A block has as many heads of each of its groups, wherever those lie.
+        if g == 0 || !h.is_multiple_of(g) {
+            return Err(KernelError::Shape { of: "heads", found: vec![h], expected: vec![g] });
+        }
+        let each = heads / groups;
+        let group = (0..heads).map(|head| head / each.max(1)).collect();
         let (query_span, key_span) = (q.span(2), k.span(2));
         Ok(Self { batch, heads, groups, queries, keys, size, value_size, group, query_span, key_span })
     }
@@ -218,7 +207,7 @@ impl<T: Float> Run<'_, T> {
     fn weigh(&self, batch: usize, head: usize, query: usize, seen: Range<usize>, row: &mut [T]) {
         let softcap = self.attention.softcap.0;
         if softcap != 0.0 {
-            wide(bound_row, (&mut *row, T::of_f64(softcap)));
+            wide!(bound_row, (&mut *row, T::of_f64(softcap)));
         }
         let place = [batch, head, query, seen.start].into_iter().zip(&self.mask_strides);
         let place: usize = place.map(|(at, stride)| at * stride).sum();
@@ -226,7 +215,7 @@ impl<T: Float> Run<'_, T> {
         match self.mask {
             Mask::None => {}
             Mask::Adds(mask) if stride == 1 => {
-                wide(add_row, (&mut *row, &mask[place..place + seen.len()]));
+                wide!(add_row, (&mut *row, &mask[place..place + seen.len()]));
             }
             Mask::Adds(mask) => {
                 for (index, score) in row.iter_mut().enumerate() {
@@ -241,7 +230,7 @@ impl<T: Float> Run<'_, T> {
                 }
             }
         }
-        if wide(softmax_row, &mut *row) == T::LOWEST {
+        if wide!(softmax_row, &mut *row) == T::LOWEST {
             // The query sees no key.
             row.fill(T::ZERO);
         }
@@ -302,11 +291,11 @@ pub(crate) fn rotary(
             for index in 0..row.extent {
                 let [own, cos_at, sin_at] =
                     [0, 1, 2].map(|place: usize| starts[place] + index * row.strides[place]);
-                let coefficients = (&cos[cos_at..cos_at + size], &sin[sin_at..sin_at + size]);
+                let (cos, sin) = (&cos[cos_at..cos_at + size], &sin[sin_at..sin_at + size]);
                 let (x, y) = (&x[own..own + size], &mut y[own..own + size]);
                 match pairing {
-                    Pairing::Halves => wide(rotate_halves, (x, coefficients, y)),
-                    Pairing::Neighbours => wide(rotate_neighbours, (x, coefficients, y)),
+                    Pairing::Halves => wide!(rotate_halves, (x, cos, sin, y)),
+                    Pairing::Neighbours => wide!(rotate_neighbours, (x, cos, sin, y)),
                 }
             }
         });
@@ -315,21 +304,24 @@ pub(crate) fn rotary(
 }
 
 #[inline(always)]
-fn rotate_halves<T: Float>((x, (cos, sin), y): (&[T], (&[T], &[T]), &mut [T])) {
+fn rotate_halves<T: Float>((x, cos, sin, y): (&[T], &[T], &[T], &mut [T])) {
     let half = x.len() / 2;
     let (low, high) = x.split_at(half);
     let (y_low, y_high) = y.split_at_mut(half);
-    for index in 0..half {
-        y_low[index] = low[index].times(cos[index]).minus(high[index].times(sin[index]));
+    let (low_cos, high_cos) = cos.split_at(half);
+    let (low_sin, high_sin) = sin.split_at(half);
+    let pairs = low.iter().zip(high);
+    for (((y, (&own, &other)), &cos), &sin) in y_low.iter_mut().zip(pairs).zip(low_cos).zip(low_sin) {
+        *y = own.times(cos).minus(other.times(sin));
     }
-    let (cos, sin) = (&cos[half..], &sin[half..]);
-    for index in 0..half {
-        y_high[index] = high[index].times(cos[index]).plus(low[index].times(sin[index]));
+    let pairs = high.iter().zip(low);
+    for (((y, (&own, &other)), &cos), &sin) in y_high.iter_mut().zip(pairs).zip(high_cos).zip(high_sin) {
+        *y = own.times(cos).plus(other.times(sin));
     }
 }
 
 #[inline(always)]
-fn rotate_neighbours<T: Float>((x, (cos, sin), y): (&[T], (&[T], &[T]), &mut [T])) {
+fn rotate_neighbours<T: Float>((x, cos, sin, y): (&[T], &[T], &[T], &mut [T])) {
     let pairs = x.chunks_exact(2).zip(cos.chunks_exact(2)).zip(sin.chunks_exact(2));
     for (y, ((x, cos), sin)) in y.chunks_exact_mut(2).zip(pairs) {
         y[0] = x[0].times(cos[0]).minus(x[1].times(sin[0]));

@@ -5,6 +5,7 @@ use planner_ir::{Op, Scatter, Type};
 use crate::array::{Array, Tensor, TensorMut, byte_count};
 use crate::error::KernelError;
 use crate::norm::{Centre, Scale};
+use crate::pieces::in_pieces;
 use crate::reduce::{From, Own};
 use crate::widen::widened;
 use crate::{
@@ -28,7 +29,9 @@ pub fn compute(op: &Op, operands: &[Tensor], results: &mut [TensorMut]) -> Resul
     if moves_bytes(op) {
         return dispatch(op, operands, results);
     }
-    widened(operands, results, |operands, results| dispatch(op, operands, results))
+    in_pieces(op, operands, results, |operands, results| {
+        widened(operands, results, |operands, results| dispatch(op, operands, results))
+    })
 }
 
 /// Computes an operation's whole results from whole operands.

@@ -151,6 +151,9 @@ fn groups([a, b, y]: &[Indexed; 3]) -> Groups {
                     .enumerate()
                     .map(|(value, place)| if groups.is_scattered(value, place) { place.count } else { 0 });
                 let copied = copied.sum();
+                if copied == 0 {
+                    return groups;
+                }
                 if best.as_ref().is_none_or(|(least, _)| copied < *least) {
                     best = Some((copied, groups));
                 }

@@ -6,6 +6,7 @@ use crate::array::{Array, Tensor, TensorMut, element_count, expect_dtype, extent
 use crate::error::KernelError;
 use crate::nest::{Level, broadcast};
 use crate::number::{Number, with_number};
+use crate::wide::wide;
 
 mod binary;
 mod unary;
@@ -63,7 +64,7 @@ pub(crate) fn gated(activation: Unary, [a, b]: [&Tensor; 2], y: &mut TensorMut) 
             let range = start..count.min(start + CHUNK);
             let y = &mut y[range.clone()];
             activate(activation, &a[range.clone()], y)?;
-            crate::wide::wide(multiply, (y, &b[range]));
+            wide!(multiply, (y, &b[range]));
         }
         Ok(())
     })

@@ -9,6 +9,7 @@ mod error; // why an operation could not be computed
 mod compute; // which kernel computes an operation, on blocks and on whole values
 mod number; // the numbers that kernels compute with
 mod widen; // stored elements to such numbers and back
+mod pieces; // a result computed a few rows at a time
 mod wide; // loops compiled for the widest vectors of the processor
 mod nest; // nested loops over strided memory
 mod approximate; // exp, tanh, erf and what is made of them, for vectors

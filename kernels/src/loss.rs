@@ -4,6 +4,7 @@ use crate::array::{Tensor, TensorMut, extents};
 use crate::error::KernelError;
 use crate::norm::log_sum;
 use crate::number::{Float, Number, with_float};
+use crate::wide::wide;
 use crate::widen::indices;
 
 /// For each row of scores, `-log softmax(scores)[label]`, and 0 where the label is ignored.
@@ -42,7 +43,7 @@ pub(crate) fn cross_entropy(
             *y = T::ZERO;
             if label != ignored {
                 let scores = &scores[row * classes..(row + 1) * classes];
-                *y = crate::wide::wide(loss, (scores, place(label)?, &mut room));
+                *y = wide!(loss, (scores, place(label)?, &mut room));
             }
         }
         Ok(())

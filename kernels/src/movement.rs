@@ -78,9 +78,9 @@ pub(crate) fn concat(dim: usize, operands: &[Tensor], y: &mut TensorMut) -> Resu
     }
     let runs = crate::array::element_count(&y.shape[..dim])?;
     let mut start = 0;
-    let pitch = if runs == 0 { 0 } else { y.bytes.len() / runs };
+    let pitch = y.bytes.len().checked_div(runs).unwrap_or(0);
     for x in operands {
-        let length = if runs == 0 { 0 } else { x.bytes.len() / runs };
+        let length = x.bytes.len().checked_div(runs).unwrap_or(0);
         for run in 0..runs {
             let target = run * pitch + start;
             y.bytes[target..target + length].copy_from_slice(&x.bytes[run * length..(run + 1) * length]);

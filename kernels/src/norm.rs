@@ -26,10 +26,10 @@ pub(crate) fn softmax(scale: Scale, dim: usize, x: &Tensor, y: &mut TensorMut) -
             match (inner, scale) {
                 (1, Scale::Linear) => {
                     y.copy_from_slice(x);
-                    wide(softmax_row, y);
+                    wide!(softmax_row, y);
                 }
-                (1, Scale::Logarithmic) => wide(log_softmax_row, (x, y)),
-                _ => wide(softmax_columns, (scale, inner, x, y)),
+                (1, Scale::Logarithmic) => wide!(log_softmax_row, (x, y)),
+                _ => wide!(softmax_columns, (scale, inner, x, y)),
             }
         }
         Ok(())
@@ -81,10 +81,9 @@ fn softmax_columns<T: Float>((scale, inner, x, y): (Scale, usize, &[T], &mut [T]
     }
     let mut sums = vec![T::ZERO; inner];
     for (row, target) in x.chunks_exact(inner).zip(y.chunks_exact_mut(inner)) {
-        for index in 0..inner {
-            let exponential = row[index].minus(largest[index]).exp();
-            target[index] = exponential;
-            sums[index] = sums[index].plus(exponential);
+        for (((y, &x), &largest), sum) in target.iter_mut().zip(row).zip(&largest).zip(&mut sums) {
+            *y = x.minus(largest).exp();
+            *sum = sum.plus(*y);
         }
     }
     match scale {
@@ -137,8 +136,8 @@ pub(crate) fn normalise(
             let bias = bias.map(Tensor::elements::<T>).transpose()?;
             let (x, y) = (x.elements::<T>()?, y.elements_mut::<T>()?);
             for (x, y) in x.chunks_exact(length).zip(y.chunks_exact_mut(length)) {
-                wide(normalise_row, (centre, T::of_f64(epsilon.0), x, &mut *y));
-                wide(scale_row, (y, scale, bias));
+                wide!(normalise_row, (centre, T::of_f64(epsilon.0), x, &mut *y));
+                wide!(scale_row, (y, scale, bias));
             }
             Ok(())
         });
@@ -148,7 +147,7 @@ pub(crate) fn normalise(
         let mut plain = plain.tensor_mut();
         let (x, y) = (x.elements::<T>()?, plain.elements_mut::<T>()?);
         for (x, y) in x.chunks_exact(length).zip(y.chunks_exact_mut(length)) {
-            wide(normalise_row, (centre, T::of_f64(epsilon.0), x, y));
+            wide!(normalise_row, (centre, T::of_f64(epsilon.0), x, y));
         }
         Ok(())
     })?;
@@ -182,7 +181,7 @@ pub(crate) fn normalise_instances(
         let (x, y) = (x.elements::<T>()?, y.elements_mut::<T>()?);
         let rows = x.chunks_exact(length).zip(y.chunks_exact_mut(length));
         for (row, (x, y)) in rows.enumerate() {
-            wide(normalise_row, (Centre::Mean, T::of_f64(epsilon.0), x, &mut *y));
+            wide!(normalise_row, (Centre::Mean, T::of_f64(epsilon.0), x, &mut *y));
             let channel = row % shape[1];
             for y in y {
                 *y = y.times(scale[channel]).plus(bias[channel]);

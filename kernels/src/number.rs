@@ -108,12 +108,12 @@ impl Number for f32 {
 
     #[inline(always)]
     fn larger(self, other: Self) -> Self {
-        if self > other || self.is_nan() { self } else { other }
+        if (self > other) | self.is_nan() { self } else { other }
     }
 
     #[inline(always)]
     fn smaller(self, other: Self) -> Self {
-        if self < other || self.is_nan() { self } else { other }
+        if (self < other) | self.is_nan() { self } else { other }
     }
 
     #[inline(always)]
@@ -195,12 +195,12 @@ impl Number for f64 {
 
     #[inline(always)]
     fn larger(self, other: Self) -> Self {
-        if self > other || self.is_nan() { self } else { other }
+        if (self > other) | self.is_nan() { self } else { other }
     }
 
     #[inline(always)]
     fn smaller(self, other: Self) -> Self {
-        if self < other || self.is_nan() { self } else { other }
+        if (self < other) | self.is_nan() { self } else { other }
     }
 
     #[inline(always)]

@@ -65,9 +65,9 @@ fn fold<T: Number>(nest: &Nest<2>, identity: T, combine: impl Fn(T, T) -> T + Co
     nest.for_each_row([0, 0], |[y_start, x_start]| {
         let x = &x[x_start..x_start + extent];
         if strides[0] == 0 || extent == 1 {
-            y[y_start] = combine(y[y_start], wide(fold_row, (x, identity, combine)));
+            y[y_start] = combine(y[y_start], wide!(fold_row, (x, identity, combine)));
         } else {
-            wide(fold_rows, (&mut y[y_start..y_start + extent], x, combine));
+            wide!(fold_rows, (&mut y[y_start..y_start + extent], x, combine));
         }
     });
 }

@@ -120,7 +120,8 @@ fn blocks_of_queries_and_heads_see_what_the_whole_sees() {
         let op = Op::Attention(attention);
         check_blocks(&op, &[(&q, Some(0)), (&k, Some(0)), (&v, Some(0))], &[Some(0)], 2);
         check_blocks(&op, &[(&q, Some(1)), (&k, Some(1)), (&v, Some(1))], &[Some(1)], 2);
-        check_blocks(&op, &[(&q, Some(1)), (&k, None), (&v, None)], &[Some(1)], 4);
+        let (one_key, one_value) = (arbitrary(u, &[2, 1, 6, 2])?, arbitrary(u, &[2, 1, 6, 4])?);
+        check_blocks(&op, &[(&q, Some(1)), (&one_key, None), (&one_value, None)], &[Some(1)], 4);
         check_blocks(&op, &[(&q, Some(2)), (&k, None), (&v, None)], &[Some(2)], 4);
         check_blocks(&op, &[(&q, None), (&k, None), (&v, Some(3))], &[Some(3)], 2);
         Ok(())

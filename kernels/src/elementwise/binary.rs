@@ -47,9 +47,9 @@ fn arithmetic<T: Number>(
         Binary::Min => rows.zip(y, T::smaller),
         Binary::Mod => rows.zip(y, T::modulo),
         Binary::Fmod => rows.zip(y, T::remainder),
-        Binary::Pow => match exponent {
-            &[two] if two == T::ONE.plus(T::ONE) => rows.zip(y, square),
-            &[three] if three == T::ONE.plus(T::ONE).plus(T::ONE) => rows.zip(y, cube),
+        Binary::Pow => match *exponent {
+            [two] if two == T::ONE.plus(T::ONE) => rows.zip(y, square),
+            [three] if three == T::ONE.plus(T::ONE).plus(T::ONE) => rows.zip(y, cube),
             _ => rows.zip(y, T::power),
         },
         Binary::And
@@ -168,7 +168,7 @@ impl<'a, T: Element> Rows<'a, T> {
             let y = &mut y[y_start..y_start + row.extent];
             let a = &a[a_start..a_start + length(a_stride)];
             let b = &b[b_start..b_start + length(b_stride)];
-            wide(zip_row, (y, a, b, function));
+            wide!(zip_row, (y, a, b, function));
         });
     }
 }

@@ -63,6 +63,33 @@ fn half_precision_is_rounded_once() {
 }
 
 #[test]
+fn pieces_of_widened_values_are_put_together() {
+    let count = 37_u64 * 1001;
+    let numbers: Vec<f32> = (0..count).map(|at| f32::from(u8::try_from(at % 119).unwrap()) - 50.0).collect();
+    let [x, row, column] =
+        [(vec![1, 37, 1001], 37 * 1001), (vec![1001], 1001), (vec![37, 1], 37)].map(|(shape, count)| {
+            let wide = Array::of(shape, &numbers[..count]).unwrap();
+            (one(&Op::Cast(DType::BF16), &[&wide]), wide)
+        });
+    let check = |op: &Op, narrow: &[&Array], wide: &[&Array]| {
+        let expected = one(&Op::Cast(DType::BF16), &[&one(op, wide)]);
+        assert!(one(op, narrow) == expected, "{op:?}");
+    };
+    for other in [&x, &row, &column] {
+        check(&Op::Binary(Binary::Sub), &[&x.0, &other.0], &[&x.1, &other.1]);
+        check(&Op::Gated(Unary::Silu), &[&other.0, &x.0], &[&other.1, &x.1]);
+    }
+    check(&Op::Unary(Unary::Tanh), &[&x.0], &[&x.1]);
+    for dim in [0, 1, 2] {
+        check(&Op::Softmax { dim }, &[&x.0], &[&x.1]);
+    }
+    for dims in [1, 2] {
+        let op = Op::LayerNorm { dims, epsilon: planner_ir::Real(1e-3) };
+        check(&op, &[&x.0, &row.0, &column.0], &[&x.1, &row.1, &column.1]);
+    }
+}
+
+#[test]
 fn selection_and_gates_broadcast() {
     let condition = Array::of_truths([2, 1], &[true, false]).unwrap();
     let a = Array::of([3], &[1_i64, 2, 3]).unwrap();

@@ -6,7 +6,21 @@ use crate::approximate;
 use crate::array::{Element, Tensor, TensorMut, element_count};
 use crate::error::KernelError;
 use crate::number::{Number, with_number};
-use crate::wide::wide;
+
+/// `y[..] = function(x[..])` as one loop, with the function inlined if it is always inlined.
+macro_rules! map {
+    ($x:expr, $y:expr, $function:expr) => {
+        crate::wide::call(
+            #[inline(always)]
+            |(x, y): (&[Self], &mut [Self])| {
+                for (y, &x) in y.iter_mut().zip(x) {
+                    *y = $function(x);
+                }
+            },
+            ($x, $y),
+        )
+    };
+}
 
 /// `y[..] = function(x[..])`.
 pub(crate) fn unary(function: Unary, x: &Tensor, y: &mut TensorMut) -> Result<(), KernelError> {
@@ -46,27 +60,27 @@ pub(crate) trait Activated: Number {
 impl Activated for f32 {
     fn activate(function: Unary, x: &[Self], y: &mut [Self]) -> Result<(), KernelError> {
         match function {
-            Unary::Abs => map(x, y, Self::abs),
-            Unary::Ceil => map(x, y, Self::ceil),
-            Unary::Cos => map(x, y, libm::cosf),
-            Unary::Erf => map(x, y, approximate::erf),
-            Unary::Exp => map(x, y, approximate::exp),
-            Unary::Floor => map(x, y, Self::floor),
-            Unary::Gelu => map(x, y, approximate::gelu),
-            Unary::GeluTanh => map(x, y, approximate::gelu_tanh),
-            Unary::GeluQuick => map(x, y, approximate::gelu_quick),
-            Unary::Log => map(x, y, libm::logf),
-            Unary::Neg => map(x, y, std::ops::Neg::neg),
-            Unary::Reciprocal => map(x, y, Self::recip),
-            Unary::Relu => map(x, y, positive),
-            Unary::Round => map(x, y, Self::round_ties_even),
-            Unary::Sigmoid => map(x, y, approximate::sigmoid),
-            Unary::Sign => map(x, y, sign),
-            Unary::Silu => map(x, y, approximate::silu),
-            Unary::Sin => map(x, y, libm::sinf),
-            Unary::Softplus => map(x, y, softplus_f32),
-            Unary::Sqrt => map(x, y, Self::sqrt),
-            Unary::Tanh => map(x, y, approximate::tanh),
+            Unary::Abs => map!(x, y, Self::abs),
+            Unary::Ceil => map!(x, y, Self::ceil),
+            Unary::Cos => map!(x, y, libm::cosf),
+            Unary::Erf => map!(x, y, approximate::erf),
+            Unary::Exp => map!(x, y, approximate::exp),
+            Unary::Floor => map!(x, y, Self::floor),
+            Unary::Gelu => map!(x, y, approximate::gelu),
+            Unary::GeluTanh => map!(x, y, approximate::gelu_tanh),
+            Unary::GeluQuick => map!(x, y, approximate::gelu_quick),
+            Unary::Log => map!(x, y, libm::logf),
+            Unary::Neg => map!(x, y, std::ops::Neg::neg),
+            Unary::Reciprocal => map!(x, y, Self::recip),
+            Unary::Relu => map!(x, y, positive),
+            Unary::Round => map!(x, y, Self::round_ties_even),
+            Unary::Sigmoid => map!(x, y, approximate::sigmoid),
+            Unary::Sign => map!(x, y, sign),
+            Unary::Silu => map!(x, y, approximate::silu),
+            Unary::Sin => map!(x, y, libm::sinf),
+            Unary::Softplus => map!(x, y, softplus_f32),
+            Unary::Sqrt => map!(x, y, Self::sqrt),
+            Unary::Tanh => map!(x, y, approximate::tanh),
             Unary::Not | Unary::IsInf | Unary::IsNan => return undefined::<Self>(function),
         }
         Ok(())
@@ -76,27 +90,27 @@ impl Activated for f32 {
 impl Activated for f64 {
     fn activate(function: Unary, x: &[Self], y: &mut [Self]) -> Result<(), KernelError> {
         match function {
-            Unary::Abs => map(x, y, Self::abs),
-            Unary::Ceil => map(x, y, Self::ceil),
-            Unary::Cos => map(x, y, libm::cos),
-            Unary::Erf => map(x, y, libm::erf),
-            Unary::Exp => map(x, y, libm::exp),
-            Unary::Floor => map(x, y, Self::floor),
-            Unary::Gelu => map(x, y, gelu_f64),
-            Unary::GeluTanh => map(x, y, gelu_tanh_f64),
-            Unary::GeluQuick => map(x, y, gelu_quick_f64),
-            Unary::Log => map(x, y, libm::log),
-            Unary::Neg => map(x, y, std::ops::Neg::neg),
-            Unary::Reciprocal => map(x, y, Self::recip),
-            Unary::Relu => map(x, y, positive),
-            Unary::Round => map(x, y, Self::round_ties_even),
-            Unary::Sigmoid => map(x, y, sigmoid_f64),
-            Unary::Sign => map(x, y, sign),
-            Unary::Silu => map(x, y, silu_f64),
-            Unary::Sin => map(x, y, libm::sin),
-            Unary::Softplus => map(x, y, softplus_f64),
-            Unary::Sqrt => map(x, y, Self::sqrt),
-            Unary::Tanh => map(x, y, libm::tanh),
+            Unary::Abs => map!(x, y, Self::abs),
+            Unary::Ceil => map!(x, y, Self::ceil),
+            Unary::Cos => map!(x, y, libm::cos),
+            Unary::Erf => map!(x, y, libm::erf),
+            Unary::Exp => map!(x, y, libm::exp),
+            Unary::Floor => map!(x, y, Self::floor),
+            Unary::Gelu => map!(x, y, gelu_f64),
+            Unary::GeluTanh => map!(x, y, gelu_tanh_f64),
+            Unary::GeluQuick => map!(x, y, gelu_quick_f64),
+            Unary::Log => map!(x, y, libm::log),
+            Unary::Neg => map!(x, y, std::ops::Neg::neg),
+            Unary::Reciprocal => map!(x, y, Self::recip),
+            Unary::Relu => map!(x, y, positive),
+            Unary::Round => map!(x, y, Self::round_ties_even),
+            Unary::Sigmoid => map!(x, y, sigmoid_f64),
+            Unary::Sign => map!(x, y, sign),
+            Unary::Silu => map!(x, y, silu_f64),
+            Unary::Sin => map!(x, y, libm::sin),
+            Unary::Softplus => map!(x, y, softplus_f64),
+            Unary::Sqrt => map!(x, y, Self::sqrt),
+            Unary::Tanh => map!(x, y, libm::tanh),
             Unary::Not | Unary::IsInf | Unary::IsNan => return undefined::<Self>(function),
         }
         Ok(())
@@ -106,10 +120,10 @@ impl Activated for f64 {
 impl Activated for i64 {
     fn activate(function: Unary, x: &[Self], y: &mut [Self]) -> Result<(), KernelError> {
         match function {
-            Unary::Abs => map(x, y, Self::wrapping_abs),
-            Unary::Neg => map(x, y, Self::wrapping_neg),
-            Unary::Sign => map(x, y, Self::signum),
-            Unary::Relu => map(x, y, positive),
+            Unary::Abs => map!(x, y, Self::wrapping_abs),
+            Unary::Neg => map!(x, y, Self::wrapping_neg),
+            Unary::Sign => map!(x, y, Self::signum),
+            Unary::Relu => map!(x, y, positive),
             Unary::Ceil | Unary::Floor | Unary::Round => y.copy_from_slice(x),
             _ => return undefined::<Self>(function),
         }
@@ -120,8 +134,8 @@ impl Activated for i64 {
 impl Activated for u64 {
     fn activate(function: Unary, x: &[Self], y: &mut [Self]) -> Result<(), KernelError> {
         match function {
-            Unary::Neg => map(x, y, Self::wrapping_neg),
-            Unary::Sign => map(x, y, sign),
+            Unary::Neg => map!(x, y, Self::wrapping_neg),
+            Unary::Sign => map!(x, y, sign),
             Unary::Abs | Unary::Relu | Unary::Ceil | Unary::Floor | Unary::Round => {
                 y.copy_from_slice(x);
             }
@@ -133,17 +147,6 @@ impl Activated for u64 {
 
 fn undefined<T: Element>(function: Unary) -> Result<(), KernelError> {
     Err(KernelError::Elements { of: function_name(function), found: T::DTYPE })
-}
-
-fn map<T: Number>(x: &[T], y: &mut [T], function: impl Fn(T) -> T) {
-    wide(map_all, (x, y, function));
-}
-
-#[inline(always)]
-fn map_all<T: Number, F: Fn(T) -> T>((x, y, function): (&[T], &mut [T], F)) {
-    for (y, &x) in y.iter_mut().zip(x) {
-        *y = function(x);
-    }
 }
 
 /// `y[..] = test(x[..])`, which is false of integers.
