@@ -1,0 +1,139 @@
+//! Tests of whole plans.
+
+use cost_models::machine::shipped;
+use planner_ir::{Attention, Binary, Contract, DType, Label, Op, Output, Pairing, Real, Type, Unary};
+
+use super::*;
+use crate::{MachinePrices, sections};
+
+/// Builds graphs with inferred types.
+struct Draft(Graph);
+
+/// The sizes of a transformer.
+#[derive(Clone, Copy)]
+struct Sizes {
+    layers: u64,
+    batch: u64,
+    sequence: u64,
+    hidden: u64,
+    heads: u64,
+    groups: u64,
+    units: u64,
+}
+
+/// Llama 2 with 70 billion parameters.
+const LLAMA_70B: Sizes =
+    Sizes { layers: 80, batch: 8, sequence: 1024, hidden: 8192, heads: 64, groups: 8, units: 28672 };
+
+impl Draft {
+    fn input(&mut self, shape: &[u64]) -> ValueId {
+        let name = format!("x{}", self.0.values.len());
+        self.0.push_value(Type::new(DType::BF16, shape), Source::Input(name))
+    }
+
+    fn weight(&mut self, shape: &[u64]) -> ValueId {
+        let name = format!("w{}", self.0.values.len());
+        self.0.push_value(Type::new(DType::BF16, shape), Source::Weight(name))
+    }
+
+    fn op(&mut self, op: Op, operands: &[ValueId]) -> ValueId {
+        let types = op.infer(&self.0.types_of(operands)).expect("types fit");
+        self.0.push_node(op, operands.to_vec(), types, String::new())[0]
+    }
+
+    fn contract(&mut self, left: &str, right: &str, result: &str, operands: &[ValueId]) -> ValueId {
+        let labels = |text: &str| text.bytes().map(|it| Label(it - b'a')).collect();
+        let op = Contract { left: labels(left), right: labels(right), result: labels(result) };
+        self.op(Op::Contract(op), operands)
+    }
+
+    fn layer(&mut self, x: ValueId, [cos, sin, mask]: [ValueId; 3], sizes: Sizes) -> ValueId {
+        let size = sizes.hidden / sizes.heads;
+        let norm = Op::RmsNorm { dims: 1, epsilon: Real(1e-5) };
+        let scale = self.weight(&[sizes.hidden]);
+        let h = self.op(norm.clone(), &[x, scale]);
+        let project = |it: &mut Self, count: u64| {
+            let w = it.weight(&[sizes.hidden, count, size]);
+            it.contract("abk", "khd", "ahbd", &[h, w])
+        };
+        let q = project(self, sizes.heads);
+        let k = project(self, sizes.groups);
+        let v = project(self, sizes.groups);
+        let rotary = Op::Rotary(Pairing::Halves);
+        let q = self.op(rotary.clone(), &[q, cos, sin]);
+        let k = self.op(rotary, &[k, cos, sin]);
+        let attention = Attention { scale: Real(0.1), causal: false, softcap: Real(0.0), window: None };
+        let a = self.op(Op::Attention(attention), &[q, k, v, mask]);
+        let w = self.weight(&[sizes.heads, size, sizes.hidden]);
+        let o = self.contract("ahbd", "hdk", "abk", &[a, w]);
+        let x = self.op(Op::Binary(Binary::Add), &[x, o]);
+        let scale = self.weight(&[sizes.hidden]);
+        let h = self.op(norm, &[x, scale]);
+        let [gate, up] = [0, 0].map(|_| self.weight(&[sizes.hidden, sizes.units]));
+        let g = self.contract("abk", "kn", "abn", &[h, gate]);
+        let u = self.contract("abk", "kn", "abn", &[h, up]);
+        let m = self.op(Op::Gated(Unary::Silu), &[g, u]);
+        let down = self.weight(&[sizes.units, sizes.hidden]);
+        let d = self.contract("abk", "kn", "abn", &[m, down]);
+        self.op(Op::Binary(Binary::Add), &[x, d])
+    }
+}
+
+fn transformer(sizes: Sizes) -> Graph {
+    let mut it = Draft(Graph::default());
+    let size = sizes.hidden / sizes.heads;
+    let ids = it.0.push_value(Type::new(DType::I64, [sizes.batch, sizes.sequence]), Source::Input("ids".to_owned()));
+    let table = it.weight(&[32000, sizes.hidden]);
+    let mut x = it.op(Op::Gather { dim: 0 }, &[table, ids]);
+    let shared = [[1, 1, sizes.sequence, size], [1, 1, sizes.sequence, size]].map(|shape| it.input(&shape));
+    let mask = it.input(&[sizes.batch, 1, sizes.sequence, sizes.sequence]);
+    for _ in 0..sizes.layers {
+        x = it.layer(x, [shared[0], shared[1], mask], sizes);
+    }
+    let scale = it.weight(&[sizes.hidden]);
+    let h = it.op(Op::RmsNorm { dims: 1, epsilon: Real(1e-5) }, &[x, scale]);
+    let head = it.weight(&[sizes.hidden, 32000]);
+    let logits = it.contract("abk", "kn", "abn", &[h, head]);
+    it.0.outputs.push(Output { name: "logits".to_owned(), value: logits });
+    it.0
+}
+
+fn planned(sizes: Sizes, machine: &str, mesh: &str, capacity: u64) -> Result<Plan, PlanError> {
+    let blocks = rewrite::blocks(&transformer(sizes));
+    let sections = sections(&blocks);
+    let mesh = Mesh::parse(mesh).expect("is a mesh");
+    let machine = shipped::named(machine).expect("is a machine");
+    let prices = MachinePrices::new(&machine, &mesh).expect("suits");
+    plan(&Request {
+        graph: &blocks.graph,
+        sections: &sections,
+        mesh: &mesh,
+        capacity,
+        prices: &prices,
+        model: &ModelFile { path: String::new(), sha256: String::new(), dims: vec![] },
+        machine: &MachineName { name: machine.full_name(), devices: mesh.devices() },
+    })
+}
+
+#[test]
+fn a_large_transformer_is_planned_with_proof() {
+    for mesh in ["8", "2x4", "2x2x2"] {
+        let start = std::time::Instant::now();
+        let plan = planned(LLAMA_70B, "h100-80g-8x", mesh, 70_000_000_000).expect("fits");
+        println!("{mesh}: {:?} {:?} {:?}", start.elapsed(), plan.proof, plan.space);
+        println!("{:?} {:?} {}", plan.estimate, plan.memory, plan.seconds());
+        for (node, assignment) in plan.graph.nodes.iter().zip(&plan.assignments).skip(15).take(15) {
+            println!("{:?} {assignment:?}", node.op);
+        }
+    }
+}
+
+#[test]
+fn equal_layers_are_one_section() {
+    let blocks = rewrite::blocks(&transformer(Sizes { layers: 4, ..LLAMA_70B }));
+    println!("{:?}", blocks.unique.iter().map(|it| (it.count, it.body.nodes.len(), &it.bindings)).collect::<Vec<_>>());
+    let sections = sections(&blocks);
+    let repetitions: Vec<usize> = sections.iter().map(|section| section.repetitions.len()).collect();
+    println!("{repetitions:?}");
+    assert!(repetitions.contains(&4), "{repetitions:?}");
+}

@@ -1,0 +1,91 @@
+//! Inputs made from a seed.
+
+use std::collections::BTreeMap;
+
+use kernels::Array;
+use planner_ir::{DType, Graph, Source, Type};
+
+/// The largest integer that is made, where the model does not say what its integers index.
+const LARGEST: u64 = 100;
+
+/// An array for every input of a program: small integers, ones for masks, and numbers in (−1, 1).
+///
+/// Integers that index the rows of a table are below its length.
+pub fn made(graph: &Graph, seed: u64) -> BTreeMap<String, Array> {
+    let mut inputs = BTreeMap::new();
+    for value in graph.value_ids() {
+        let Source::Input(name) = &graph.value(value).source else { continue };
+        let bound = rows(graph, value);
+        let mut random = Random::new(seed, name);
+        inputs.insert(name.clone(), array(graph.type_of(value), bound, &mut random));
+    }
+    inputs
+}
+
+/// The least number of rows of the tables that a value indexes; 2 if it indexes none and is
+/// two-dimensional, as masks are.
+fn rows(graph: &Graph, value: planner_ir::ValueId) -> Option<u64> {
+    let looked_up = graph.nodes.iter().filter_map(|node| match node.op {
+        planner_ir::Op::Gather { dim } if node.operands[1] == value => {
+            Some(graph.type_of(node.operands[0]).shape[dim])
+        }
+        _ => None,
+    });
+    looked_up.min()
+}
+
+fn array(type_: &Type, bound: Option<u64>, random: &mut Random) -> Array {
+    let count = usize::try_from(type_.elements()).unwrap_or(0);
+    let whole = |random: &mut Random| match bound {
+        Some(bound) => random.next() % bound.min(LARGEST).max(1),
+        None => 1,
+    };
+    let mut bytes = Vec::with_capacity(count);
+    for _ in 0..count {
+        let number = random.number();
+        match type_.dtype {
+            DType::F64 => bytes.extend(number.to_le_bytes()),
+            DType::F32 => bytes.extend(single(number).to_le_bytes()),
+            DType::F16 => bytes.extend(half::f16::from_f64(number).to_le_bytes()),
+            DType::BF16 => bytes.extend(half::bf16::from_f64(number).to_le_bytes()),
+            DType::I64 | DType::U64 => bytes.extend(whole(random).to_le_bytes()),
+            other => {
+                let size = usize::try_from(other.bytes()).unwrap_or(1);
+                bytes.extend(&whole(random).to_le_bytes()[..size]);
+            }
+        }
+    }
+    Array::from_bytes(type_.clone(), &bytes).unwrap_or_else(|error| unreachable!("bytes of the type: {error}"))
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "rounding is what is wanted")]
+fn single(number: f64) -> f32 {
+    number as f32
+}
+
+/// The generator splitmix64.
+///
+/// Source: Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014.
+struct Random(u64);
+
+impl Random {
+    /// Each name has its own sequence.
+    fn new(seed: u64, name: &str) -> Self {
+        let mix = |state: u64, byte: u8| (state ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        Self(name.bytes().fold(seed ^ 0xcbf2_9ce4_8422_2325, mix))
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// A number in (−1, 1).
+    fn number(&mut self) -> f64 {
+        let bits = u32::try_from(self.next() >> 32).unwrap_or(0);
+        f64::from(bits) / f64::from(u32::MAX) * 2.0 - 1.0
+    }
+}
