@@ -154,3 +154,25 @@ fn uneven_all_reduce() {
     let outcome = check(&sketch.plan);
     assert_eq!(received(&outcome), [2 * 3 * 5 * 4]);
 }
+
+/// Blocks of a dimension become stripes: one all-to-all, also where stripes are held before.
+#[test]
+fn blocks_to_stripes() {
+    let mesh = Mesh::of_sizes(&[2, 2]);
+    let (a, b) = (Digit::axis(&mesh, AxisId(0)), Digit::axis(&mesh, AxisId(1)));
+    for outer in [vec![], vec![Digit::free(2)], vec![b]] {
+        let mut sketch = Sketch::new(&mesh);
+        let with = |digits: &[Digit]| [&outer[..], digits].concat();
+        let type_ = Type::new(DType::I64, [2, 32, 3]);
+        let at_rest = vec![vec![], with(std::slice::from_ref(&a)), vec![]];
+        let x = sketch.input("x", type_.clone(), at_rest);
+        let stripes = [Digit::free(4), a.clone()];
+        let turn = Move::AllToAll { from: 1, to: 1, digits: stripes.to_vec() };
+        let dims = vec![vec![], with(&stripes), vec![]];
+        let striped = planner_ir::Layout { dims, owed: vec![] }.canonical();
+        sketch.output("y", x, striped.dims, &mut by(vec![turn]));
+        let outcome = check(&sketch.plan);
+        let held = type_.bytes() / sketch.plan.layouts[0].parts();
+        assert_eq!(received(&outcome), [2 * held]);
+    }
+}

@@ -23,7 +23,7 @@ fn random_programs_compute_what_the_reference_computes() {
         check(&sketch.plan);
         Ok(())
     })
-    .budget_ms(4_000);
+    .budget_ms(3_000);
 }
 
 fn program(u: &mut Unstructured) -> Result<Sketch> {
@@ -251,6 +251,12 @@ fn any_move(
             1 => Move::AllGather { dim, digits: u.int_in_range(1..=2)? },
             2 if !keep.contains(&axis) => Move::AllReduce { axes: vec![axis] },
             3 if !keep.contains(&axis) => Move::ReduceScatter { dim, digits },
+            _ if u.ratio(1, 3)? => {
+                // Within one dimension: blocks to stripes and back.
+                let Some(last) = layout.dims[dim].last() else { continue };
+                let free = Digit::free(*u.choose(&[2, 4, 8])?);
+                Move::AllToAll { from: dim, to: dim, digits: vec![free, last.clone()] }
+            }
             _ => Move::AllToAll { from: u.choose_index(type_.rank())?, to: dim, digits },
         };
         let right = match next.apply(mesh, type_, layout) {
