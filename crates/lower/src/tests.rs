@@ -2,6 +2,7 @@
 
 mod faults; // rules that are broken are found
 mod sketch; // plans made by hand
+mod refusals; // plans that have no programs
 mod shape; // what programs look like
 
 use planner_ir::{AxisId, Contract, DType, Label, Mesh, Op, Partition, Type, Unary};

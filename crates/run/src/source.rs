@@ -113,8 +113,15 @@ impl Cut {
 /// A whole value that is put together from the blocks of several ranks.
 pub(crate) struct Joined<'a> {
     whole: Array,
-    /// The blocks that are there: which pieces, from which rank, their bytes.
-    blocks: Vec<(&'a [Vec<Piece>], u64, &'a [u8])>,
+    /// The blocks that are there.
+    blocks: Vec<Held<'a>>,
+}
+
+/// A block that a rank has.
+struct Held<'a> {
+    pieces: &'a [Vec<Piece>],
+    rank: u64,
+    bytes: &'a [u8],
 }
 
 impl<'a> Joined<'a> {
@@ -126,19 +133,19 @@ impl<'a> Joined<'a> {
 
     /// Adds the block of a rank; if it is there already, it has to be the same.
     pub(crate) fn add(&mut self, port: &'a Port, rank: u64, bytes: &'a [u8]) -> Result<(), RunError> {
-        if let Some((_, first, held)) = self.blocks.iter().find(|(pieces, ..)| *pieces == port.pieces) {
-            let same = *held == bytes;
-            return if same { Ok(()) } else { Err(RunError::Replicas(port.name.clone(), *first, rank)) };
+        if let Some(held) = self.blocks.iter().find(|held| held.pieces == port.pieces) {
+            let same = held.bytes == bytes;
+            return if same { Ok(()) } else { Err(RunError::Replicas(port.name.clone(), held.rank, rank)) };
         }
         let strided = Strided::of_pieces(&port.pieces);
         copy(&strided, Direction::Put, port.type_.dtype.bytes(), bytes, self.whole.bytes_mut())?;
-        self.blocks.push((&port.pieces, rank, bytes));
+        self.blocks.push(Held { pieces: &port.pieces, rank, bytes });
         Ok(())
     }
 
     /// The whole, if all of it is there.
     pub(crate) fn finish(self, name: &str) -> Result<Array, RunError> {
-        let there: usize = self.blocks.iter().map(|(_, _, bytes)| bytes.len()).sum();
+        let there: usize = self.blocks.iter().map(|held| held.bytes.len()).sum();
         if there == self.whole.bytes().len() {
             return Ok(self.whole);
         }

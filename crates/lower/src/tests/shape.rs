@@ -1,7 +1,7 @@
 //! What programs look like.
 
 use expect_test::{Expect, expect};
-use planner_ir::{Digit, Mesh, Op};
+use planner_ir::{Digit, Mesh, Op, Unary};
 
 use super::{f32, product, programs, sketch_axis, split, two_layers};
 use crate::tests::sketch::Sketch;
@@ -100,4 +100,30 @@ fn rows_of(partition: &planner_ir::Partition) -> planner_ir::Partition {
     let mut partition = partition.clone();
     partition.loops.push(vec![]);
     partition
+}
+
+#[test]
+fn a_prepared_value_is_cut_at_rest() {
+    let mut sketch = Sketch::new(&Mesh::of_sizes(&[2]));
+    let axis = sketch.axis(0);
+    let w = sketch.weight("w", f32(&[4, 6]), vec![vec![], vec![]]);
+    let turned = Op::Transpose { permutation: vec![1, 0] };
+    let turned = sketch.prepared(turned, &[w], vec![vec![axis.clone()], vec![]]);
+    let rows = split(&sketch, 2, &[(0, 0)]);
+    let y = sketch.node(Op::Unary(Unary::Neg), &[turned], rows)[0];
+    sketch.output("y", y, vec![vec![axis], vec![]], &mut |_, _, _, _| None);
+    check(
+        &sketch,
+        1,
+        &expect![[r#"
+        rank 1 of 2
+        resident 64 bytes, arena 64 bytes
+        prepare `node0` Transpose(`w`) -> values [1]
+        b0: f32[3,4] prepared in resident 0..48
+        b1: f32[3,4] output in arena 0..48
+        prepared `node0` f32[6,4] pieces [1/2.3, 4] -> b0
+        0: compute `node1` Neg(b0[0/6,0/4]) -> b1[0/6,0/4] for node 1
+        b1 -> output `y` f32[6,4] pieces [1/2.3, 4]
+    "#]],
+    );
 }
