@@ -1,10 +1,16 @@
 //! The execution plan: its JSON form, its independent checker, differences.
 
 mod check; // the independent checker
+mod diff; // what moved between two plans, and what it bought
 pub mod json; // a plan as a file
 mod plan; // what a plan says
 #[cfg(test)]
 mod samples; // plans for tests
+mod summary; // what a plan comes to
+mod words; // what a partition is called
 
 pub use check::{MAX_DEVICES, RULES, Violation, Violations, check};
+pub use diff::{Change, Diff, Repeated, diff};
 pub use plan::{Assignment, Copy, Holding, MachineName, ModelFile, Plan, Proof, SpaceSize, Term, Transfer};
+pub use summary::{Traffic, communication};
+pub use words::{operation_in_words, partition_in_words};

@@ -5,9 +5,9 @@ mod maker; // a plan of a program, by random choices
 mod memory; // what the fullest device holds
 
 use arbtest::arbitrary::{Result, Unstructured};
-use planner_ir::{Mesh, parse_graph};
+use planner_ir::{AxisId, Mesh, Move, ValueId, parse_graph, parse_layout, parse_partition};
 
-use crate::Plan;
+use crate::{Assignment, Copy, MachineName, ModelFile, Plan, Proof, SpaceSize, Term, Transfer};
 
 pub(crate) use maker::partitions;
 
@@ -30,6 +30,100 @@ pub(crate) fn small() -> Plan {
     let mesh = Mesh::parse("data=2,model=2").unwrap();
     let bytes: Vec<u8> = (0..400u32).map(|it| u8::try_from(it * 37 % 251).unwrap()).collect();
     maker::plan(graph.unwrap(), mesh, &mut Unstructured::new(&bytes)).unwrap()
+}
+
+/// The plan of the document: two products by column and row on two devices.
+pub(crate) fn example() -> Plan {
+    let graph = parse_graph(
+        r#"graph "example" {
+  %0 = input "x" : f32[4,8]
+  %1 = weight "up" : f32[8,16]
+  %2 = weight "down" : f32[16,8]
+  %3 = contract "ab,bc->ac" %0 %1 : f32[4,16] # origin "/up/MatMul"
+  %4 = gelu %3 : f32[4,16]
+  %5 = contract "ab,bc->ac" %4 %2 : f32[4,8] # origin "/down/MatMul"
+  return "y" %5
+}
+"#,
+    )
+    .unwrap();
+    let mesh = Mesh::of_sizes(&[2]);
+    let layout = |text: &str| parse_layout(&mesh, text).unwrap();
+    let computed = |partition: &str, operands: usize, seconds: f64| Assignment::Computed {
+        partition: parse_partition(&mesh, partition).unwrap(),
+        operands: vec![Copy::Made; operands],
+        seconds,
+    };
+    let texts = ["[-,-]", "[-,a]", "[a,-]", "[-,a]", "[-,a]", "[-,-] owes a"];
+    let mut plan = Plan {
+        model: ModelFile {
+            path: "two-layers.onnx".to_owned(),
+            sha256: "0123456789abcdef".repeat(4),
+            dims: vec![("batch".to_owned(), 4)],
+        },
+        machine: MachineName { name: "h100-80g-2x".to_owned(), devices: 2 },
+        layouts: texts.into_iter().map(layout).collect(),
+        assignments: vec![
+            computed("[-,-,a]", 2, 4.5e-6),
+            computed("[-,a]", 1, 2.25e-6),
+            computed("[-,a,-]", 2, 4.5e-6),
+        ],
+        transfers: vec![Transfer {
+            value: ValueId(5),
+            from: Copy::Made,
+            moves: vec![Move::AllReduce { axes: vec![AxisId(0)] }],
+            layout: layout("[-,-]"),
+            bytes: vec![256],
+            seconds: 1.2e-5,
+        }],
+        outputs: vec![Copy::Transferred(0)],
+        estimate: vec![
+            Term { name: "matrix products".to_owned(), seconds: 9e-6 },
+            Term { name: "element-wise".to_owned(), seconds: 2.25e-6 },
+            Term { name: "all-reduce".to_owned(), seconds: 1.2e-5 },
+        ],
+        memory: vec![],
+        capacity: 80_000_000_000,
+        proof: Proof::Optimal,
+        space: SpaceSize {
+            unique_blocks: 1,
+            blocks: 1,
+            nodes: 120,
+            classes: 40,
+            saturated: true,
+            choices: 14,
+        },
+        mesh: mesh.clone(),
+        graph,
+    };
+    plan.memory = memory::holdings(&plan);
+    plan
+}
+
+/// So many layers of a network on four devices, each with its own weights, all made alike.
+pub(crate) fn deep(layers: usize) -> Plan {
+    let mut text = "graph \"deep\" {\n  %0 = input \"x\" : f32[64,128]\n".to_owned();
+    let (mut next, mut last) = (1, 0);
+    for layer in 0..layers {
+        for (product, shape) in ["q", "k", "v", "o", "up"].into_iter().map(|it| (it, "f32[128,128]")) {
+            text += &format!("  %{next} = weight \"transformer.layers.{layer}.{product}.weight\" : {shape}\n");
+            let origin = format!("/transformer/layers.{layer}/{product}");
+            for (offset, op) in [
+                (1, format!("contract \"ab,bc->ac\" %{last} %{next}")),
+                (2, format!("gelu %{}", next + 1)),
+                (3, format!("neg %{}", next + 2)),
+                (4, format!("add %{} %{last}", next + 3)),
+            ] {
+                text += &format!("  %{} = {op} : f32[64,128] # origin \"{origin}/{offset}\"\n", next + offset);
+            }
+            (last, next) = (next + 4, next + 5);
+        }
+    }
+    text += &format!("  return \"y\" %{last}\n}}\n");
+    // The same bytes again and again make the same choices for every layer, or nearly.
+    let bytes: Vec<u8> = (0..layers * 4_000).map(|it| u8::try_from(it % 4_000 * 37 % 251).unwrap()).collect();
+    let plan = maker::plan(parse_graph(&text).unwrap(), Mesh::of_sizes(&[2, 2]), &mut Unstructured::new(&bytes));
+    plan.unwrap()
 }
 
 /// The meshes of random plans.

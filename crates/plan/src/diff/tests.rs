@@ -1,0 +1,108 @@
+//! Tests of differences.
+
+use arbtest::arbtest;
+use expect_test::expect;
+use planner_ir::{parse_layout, parse_partition};
+
+use super::diff;
+use crate::{Assignment, Copy, Term, communication, samples};
+
+#[test]
+fn a_plan_does_not_differ_from_itself() {
+    arbtest(|u| {
+        let plan = samples::random(u)?;
+        assert_eq!(diff(&plan, &plan).to_string(), "the plans do not differ\n");
+        Ok(())
+    });
+}
+
+#[test]
+fn differences_of_any_plans_are_there_both_ways() {
+    arbtest(|u| {
+        let (one, two) = (samples::random(u)?, samples::random(u)?);
+        let (there, back) = (diff(&one, &two), diff(&two, &one));
+        let count = |list: &[super::Repeated]| list.iter().map(|it| it.count).sum::<u64>();
+        assert_eq!(count(&there.operations), count(&back.operations));
+        assert_eq!(count(&there.values), count(&back.values));
+        assert_eq!(there.transfers.len(), back.transfers.len());
+        assert_eq!(one == two, there.to_string() == "the plans do not differ\n" && one.graph == two.graph && one == two);
+        Ok(())
+    });
+}
+
+#[test]
+fn what_moved_and_what_it_bought() {
+    let before = samples::example();
+    let mut after = before.clone();
+    let mesh = &before.mesh;
+    // Everything by data: nothing is owed, and nothing moves.
+    for (value, text) in ["[a,-]", "[-,-]", "[-,-]", "[a,-]", "[a,-]", "[a,-]"].into_iter().enumerate() {
+        after.layouts[value] = parse_layout(mesh, text).unwrap();
+    }
+    for (assignment, text) in after.assignments.iter_mut().zip(["[a,-,-]", "[a,-]", "[a,-,-]"]) {
+        let Assignment::Computed { partition, .. } = assignment else { panic!("prepared") };
+        *partition = parse_partition(mesh, text).unwrap();
+    }
+    after.transfers.clear();
+    after.outputs = vec![Copy::Made];
+    after.estimate = vec![
+        Term { name: "matrix products".to_owned(), seconds: 9e-6 },
+        Term { name: "element-wise".to_owned(), seconds: 2.25e-6 },
+    ];
+    after.memory[0].bytes = 1024;
+    after.memory[1].bytes = 64;
+    assert_eq!(crate::check(&after), Ok(()));
+    after.machine.name = "h200-141g-2x".to_owned();
+    after.capacity = 141_000_000_000;
+    expect![[r#"
+        machine: h100-80g-2x (2 devices) -> h200-141g-2x (2 devices)
+        capacity: 80.0 GB -> 141.0 GB
+        what moved
+          contract `/up/MatMul`: column (n over a) -> data (batch over a)
+          gelu: dimension 1 over a -> data (batch over a)
+          contract `/down/MatMul`: row (k over a; sum owed) -> data (batch over a)
+          input `x` is held: [-,-] -> [a,-]
+          weight `up` is held: [-,a] -> [-,-]
+          weight `down` is held: [a,-] -> [-,-]
+          contract `/up/MatMul` is held: [-,a] -> [a,-]
+          gelu is held: [-,a] -> [a,-]
+          contract `/down/MatMul` is held: [-,-] owes a -> [a,-]
+          - all-reduce of contract `/down/MatMul`
+        what it bought
+          time: 23.250 us -> 11.250 us (-51.6 %)
+            all-reduce: 12.000 us -> 0.000 ns
+          memory, weights: 512 B -> 1.0 kB
+          memory, inputs: 128 B -> 64 B
+          received, all-reduce: 256 B -> 0 B
+    "#]].assert_eq(&diff(&before, &after).to_string());
+}
+
+#[test]
+fn repeated_layers_are_one_change() {
+    let before = samples::deep(12);
+    let mut after = before.clone();
+    for assignment in &mut after.assignments {
+        if let Assignment::Computed { partition, .. } = assignment {
+            partition.loops.iter_mut().for_each(Vec::clear);
+            partition.passed.clear();
+        }
+    }
+    let diff = diff(&before, &after);
+    let moved: u64 = diff.operations.iter().map(|it| it.count).sum();
+    assert!(moved > 100 && diff.operations.len() < 100, "{moved} in {}", diff.operations.len());
+}
+
+#[test]
+fn communication_is_counted_by_kind() {
+    let plan = samples::example();
+    let shown = |plan| communication(plan).iter().map(|it| format!("{it:?}\n")).collect::<String>();
+    expect![[r#"
+        Traffic { name: "all-reduce", count: 1, bytes: 256 }
+    "#]].assert_eq(&shown(&plan));
+    expect![[r#"
+        Traffic { name: "all-gather", count: 6, bytes: 2688 }
+        Traffic { name: "all-to-all", count: 2, bytes: 320 }
+        Traffic { name: "reduce-scatter", count: 1, bytes: 128 }
+        Traffic { name: "slice", count: 6, bytes: 0 }
+    "#]].assert_eq(&shown(&samples::small()));
+}

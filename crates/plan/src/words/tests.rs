@@ -1,0 +1,82 @@
+//! Tests of the words.
+
+use expect_test::{Expect, expect};
+use planner_ir::{Mesh, parse_graph, parse_partition};
+
+use super::partition_in_words;
+
+/// The one place that knows how the first operation of a program is called.
+fn check(statement: &str, operands: &[&str], partition: &str, expected: Expect) {
+    let mut text = "graph \"\" {\n".to_owned();
+    for (index, type_) in operands.iter().enumerate() {
+        text += &format!("  %{index} = input \"x{index}\" : {type_}\n");
+    }
+    let names: Vec<String> = (0..operands.len()).map(|it| format!("%{it}")).collect();
+    let (op, result) = statement.split_once(" : ").unwrap();
+    text += &format!("  %{} = {op} {} : {result}\n  return\n}}\n", operands.len(), names.join(" "));
+    let graph = parse_graph(&text).unwrap();
+    let mesh = Mesh::of_sizes(&[2, 4, 2]);
+    let node = &graph.nodes[0];
+    let types = (graph.types_of(&node.operands), graph.types_of(&node.results));
+    let partition = parse_partition(&mesh, partition).unwrap();
+    assert_eq!(partition.check(&mesh, &node.op.loops(&types.0, &types.1)), Ok(()));
+    expected.assert_eq(&partition_in_words(&mesh, &node.op, &types.0, &types.1, &partition));
+}
+
+#[test]
+fn products() {
+    let check = |partition: &str, expected: Expect| {
+        check("contract \"abk,kn->abn\" : f32[4,8,32]", &["f32[4,8,16]", "f32[16,32]"], partition, expected);
+    };
+    check("[-,-,-,-]", expect!["replicated"]);
+    check("[-,-,-,b]", expect!["column (n over b)"]);
+    check("[-,-,b,-]", expect!["row (k over b; sum owed)"]);
+    check("[a,-,-,b]", expect!["data (batch over a), column (n over b)"]);
+    check("[a,b,-,c]", expect!["data (batch over a), sequence over b, column (n over c)"]);
+    check("[-,-,-,a.b]", expect!["column (n over a, b)"]);
+    check("[-,-,b,-] passes a", expect!["row (k over b; sum owed), sums over a pass"]);
+}
+
+#[test]
+fn batched_products() {
+    let operands = ["f32[4,8,6,16]", "f32[4,8,16,32]"];
+    let statement = "contract \"abmk,abkn->abmn\" : f32[4,8,6,32]";
+    check(statement, &operands, "[a,b,c,-,-]", expect!["data (batch over a), heads over b, m over c"]);
+}
+
+#[test]
+fn attention() {
+    let statement = "attention scale=1.0 causal=false softcap=0.0 window=none : f32[4,8,16,32]";
+    let operands = ["f32[4,8,16,32]", "f32[4,4,16,32]", "f32[4,4,16,32]"];
+    let words = expect!["data (batch over a), heads over b, sequence over c"];
+    check(statement, &operands, "[a,b,-,c,-,-,-]", words);
+    check(statement, &operands, "[-,b,a,-,-,-,-]", expect!["heads over b, a"]);
+}
+
+#[test]
+fn look_ups() {
+    let check = |partition: &str, expected: Expect| {
+        check("gather dim=0 : f32[4,8,32]", &["f32[64,32]", "i64[4,8]"], partition, expected);
+    };
+    check("[b,-,-,-]", expect!["vocabulary over b; sum owed"]);
+    check("[-,b,a,c]", expect!["hidden over b, data (batch over a), sequence over c"]);
+}
+
+#[test]
+fn experts() {
+    let check = |partition: &str, expected: Expect| {
+        let operands = ["f32[8,16]", "f32[8,4]", "f32[4,32,16]", "f32[4,32,16]", "f32[4,16,32]"];
+        check("experts activation=silu active=2 : f32[8,16]", &operands, partition, expected);
+    };
+    check("[a,c,-,-,-]", expect!["data (tokens over a), experts over c; sum owed"]);
+    check("[-,-,b,-,-]", expect!["units over b; sum owed"]);
+    check("[-,-,-,-,b]", expect!["column (n over b)"]);
+}
+
+#[test]
+fn other_operations() {
+    check("gelu : f32[4,8]", &["f32[4,8]"], "[a,b]", expect!["data (batch over a), dimension 1 over b"]);
+    check("gelu : f32[4,8,4]", &["f32[4,8,4]"], "[a,b,-]", expect!["data (batch over a), sequence over b"]);
+    check("add : f32[4]", &["f32[4]", "f32[4]"], "[-] passes a", expect!["sums over a pass"]);
+    check("reduce_sum dims=[1] : f32[4,1]", &["f32[4,8]"], "[-,b]", expect!["dimension 1 of operand 0 over b; sum owed"]);
+}
