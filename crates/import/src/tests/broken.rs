@@ -245,7 +245,12 @@ fn shape_in_another_file_is_needed() {
     let shape = TensorProto { data_type: INT64, ..external(&[("location", "s.bin"), ("length", "24")]) };
     let mut graph = sum();
     (graph.initializer[0], graph.node[0]) = (shape, node("Reshape a w -> c"));
-    check_graph(graph.clone(), expect!["weight `w`: node `c` (Reshape) needs its data, which are large or in a file that is not given"]);
+    check_graph(
+        graph.clone(),
+        expect![
+            "weight `w`: node `c` (Reshape) needs its data, which are large or in a file that is not given"
+        ],
+    );
     let mut model = read(bytes(&model(graph, Vec::new()))).unwrap();
     model.attach("s.bin", [1_i64, 3, 2].iter().flat_map(|it| it.to_le_bytes()).collect::<Vec<u8>>().into());
     let graph = model.import(&Bindings::default()).unwrap();
