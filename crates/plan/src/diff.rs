@@ -95,11 +95,12 @@ fn header(before: &Plan, after: &Plan) -> Vec<Change<String>> {
 }
 
 /// What has another number before and after; in order, what comes new last.
-fn changed<T: Clone + Default + PartialEq>(before: Vec<(String, T)>, after: Vec<(String, T)>) -> Vec<Change<T>> {
-    let mut changes: Vec<Change<T>> = before
-        .into_iter()
-        .map(|(what, before)| Change { what, before, after: T::default() })
-        .collect();
+fn changed<T: Clone + Default + PartialEq>(
+    before: Vec<(String, T)>,
+    after: Vec<(String, T)>,
+) -> Vec<Change<T>> {
+    let mut changes: Vec<Change<T>> =
+        before.into_iter().map(|(what, before)| Change { what, before, after: T::default() }).collect();
     for (what, after) in after {
         match changes.iter_mut().find(|change| change.what == what) {
             Some(change) => change.after = after,

@@ -29,7 +29,7 @@ pub(crate) fn small() -> Plan {
     );
     let mesh = Mesh::parse("data=2,model=2").unwrap();
     let bytes: Vec<u8> = (0..400u32).map(|it| u8::try_from(it * 37 % 251).unwrap()).collect();
-    maker::plan(graph.unwrap(), mesh, &mut Unstructured::new(&bytes)).unwrap()
+    with_memory(maker::plan(graph.unwrap(), mesh, &mut Unstructured::new(&bytes)).unwrap())
 }
 
 /// The plan of the document: two products by column and row on two devices.
@@ -100,13 +100,14 @@ pub(crate) fn example() -> Plan {
     plan
 }
 
-/// So many layers of a network on four devices, each with its own weights, all made alike.
+/// So many layers of a network on four devices, each with its own weights; without its memory.
 pub(crate) fn deep(layers: usize) -> Plan {
     let mut text = "graph \"deep\" {\n  %0 = input \"x\" : f32[64,128]\n".to_owned();
     let (mut next, mut last) = (1, 0);
     for layer in 0..layers {
         for (product, shape) in ["q", "k", "v", "o", "up"].into_iter().map(|it| (it, "f32[128,128]")) {
-            text += &format!("  %{next} = weight \"transformer.layers.{layer}.{product}.weight\" : {shape}\n");
+            text +=
+                &format!("  %{next} = weight \"transformer.layers.{layer}.{product}.weight\" : {shape}\n");
             let origin = format!("/transformer/layers.{layer}/{product}");
             for (offset, op) in [
                 (1, format!("contract \"ab,bc->ac\" %{last} %{next}")),
@@ -114,15 +115,16 @@ pub(crate) fn deep(layers: usize) -> Plan {
                 (3, format!("neg %{}", next + 2)),
                 (4, format!("add %{} %{last}", next + 3)),
             ] {
-                text += &format!("  %{} = {op} : f32[64,128] # origin \"{origin}/{offset}\"\n", next + offset);
+                text +=
+                    &format!("  %{} = {op} : f32[64,128] # origin \"{origin}/{offset}\"\n", next + offset);
             }
             (last, next) = (next + 4, next + 5);
         }
     }
     text += &format!("  return \"y\" %{last}\n}}\n");
-    // The same bytes again and again make the same choices for every layer, or nearly.
     let bytes: Vec<u8> = (0..layers * 4_000).map(|it| u8::try_from(it % 4_000 * 37 % 251).unwrap()).collect();
-    let plan = maker::plan(parse_graph(&text).unwrap(), Mesh::of_sizes(&[2, 2]), &mut Unstructured::new(&bytes));
+    let plan =
+        maker::plan(parse_graph(&text).unwrap(), Mesh::of_sizes(&[2, 2]), &mut Unstructured::new(&bytes));
     plan.unwrap()
 }
 
@@ -133,5 +135,12 @@ const MESHES: [&[u64]; 8] = [&[2], &[2, 2], &[4], &[2, 4], &[2, 2, 2], &[4, 1], 
 pub(crate) fn random(u: &mut Unstructured<'_>) -> Result<Plan> {
     let mesh = Mesh::of_sizes(u.choose(&MESHES)?);
     let graph = graphs::random(u)?;
-    maker::plan(graph, mesh, u)
+    maker::plan(graph, mesh, u).map(with_memory)
+}
+
+/// The plan with what the fullest device holds, and a capacity for that.
+fn with_memory(mut plan: Plan) -> Plan {
+    plan.memory = memory::holdings(&plan);
+    plan.capacity = plan.memory.iter().map(|it| it.bytes).sum::<u64>() + 64;
+    plan
 }

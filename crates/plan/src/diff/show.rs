@@ -25,8 +25,7 @@ impl fmt::Display for Diff {
             writeln!(f, "  {}{what} is held: {before} -> {after}", times(*count))?;
         }
         for Change { what, before, after } in &self.transfers {
-            let (sign, count) =
-                if after > before { ("+", after - before) } else { ("-", before - after) };
+            let (sign, count) = if after > before { ("+", after - before) } else { ("-", before - after) };
             writeln!(f, "  {sign} {}{what}", times(count))?;
         }
         writeln!(f, "what it bought")?;

@@ -5,13 +5,12 @@ use std::collections::BTreeMap;
 use arbtest::arbitrary::{Result, Unstructured};
 use planner_ir::{Digit, Graph, Layout, Loops, Mesh, Move, Node, Op, Partition, Role, Source, Type, ValueId};
 
-use super::memory;
 use crate::{Assignment, Copy, MachineName, ModelFile, Plan, Proof, SpaceSize, Term, Transfer};
 
 /// How many moves a transfer has at most.
 const MAX_MOVES: usize = 4;
 
-/// A right plan of the program on the mesh.
+/// A plan of the program on the mesh, right but for its memory.
 pub(super) fn plan(graph: Graph, mesh: Mesh, u: &mut Unstructured<'_>) -> Result<Plan> {
     let prepared = graph.prepared();
     let mut plan = Plan {
@@ -52,8 +51,6 @@ pub(super) fn plan(graph: Graph, mesh: Mesh, u: &mut Unstructured<'_>) -> Result
         plan.outputs.push(copy.unwrap_or(Copy::Made));
     }
     plan.estimate = estimate(&plan);
-    plan.memory = memory::holdings(&plan);
-    plan.capacity = plan.memory.iter().map(|it| it.bytes).sum::<u64>() + 64;
     if u.arbitrary()? {
         plan.proof = Proof::Gap { lower_bound: plan.seconds() / 2.0 };
     }

@@ -70,7 +70,7 @@ fn experts() {
     };
     check("[a,c,-,-,-]", expect!["data (tokens over a), experts over c; sum owed"]);
     check("[-,-,b,-,-]", expect!["units over b; sum owed"]);
-    check("[-,-,-,-,b]", expect!["column (n over b)"]);
+    check("[-,-,-,b,-]", expect!["column (n over b)"]);
 }
 
 #[test]
@@ -78,5 +78,10 @@ fn other_operations() {
     check("gelu : f32[4,8]", &["f32[4,8]"], "[a,b]", expect!["data (batch over a), dimension 1 over b"]);
     check("gelu : f32[4,8,4]", &["f32[4,8,4]"], "[a,b,-]", expect!["data (batch over a), sequence over b"]);
     check("add : f32[4]", &["f32[4]", "f32[4]"], "[-] passes a", expect!["sums over a pass"]);
-    check("reduce_sum dims=[1] : f32[4,1]", &["f32[4,8]"], "[-,b]", expect!["dimension 1 of operand 0 over b; sum owed"]);
+    check(
+        "reduce_sum dims=[1] : f32[4,1]",
+        &["f32[4,8]"],
+        "[-,b]",
+        expect!["dimension 1 of operand 0 over b; sum owed"],
+    );
 }

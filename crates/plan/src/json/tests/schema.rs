@@ -43,8 +43,10 @@ impl Schema {
     ) -> Result<bool, String> {
         let (object, array) = (value.as_object(), value.as_array());
         let length = value.as_str().map(|text| text.chars().count());
-        let at_least = |it: Option<usize>| it.is_none_or(|it| u64::try_from(it).unwrap() >= says.as_u64().unwrap());
-        let at_most = |it: Option<usize>| it.is_none_or(|it| u64::try_from(it).unwrap() <= says.as_u64().unwrap());
+        let at_least =
+            |it: Option<usize>| it.is_none_or(|it| u64::try_from(it).unwrap() >= says.as_u64().unwrap());
+        let at_most =
+            |it: Option<usize>| it.is_none_or(|it| u64::try_from(it).unwrap() <= says.as_u64().unwrap());
         Ok(match keyword {
             "$schema" | "title" | "description" | "$defs" => true,
             "$ref" => {
