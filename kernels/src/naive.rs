@@ -118,7 +118,7 @@ pub(crate) fn compute_blocks(
             let spans = spans.map(|(&start, &extent)| Span { extent, start }).collect();
             let mut array = Array::zeros(Type::new(type_.dtype, shape)).unwrap();
             // Whatever stood there before must not matter.
-            array.bytes_mut().fill(0xa5);
+            array.bytes_mut().fill(0x5a);
             (array, spans)
         })
         .collect();
