@@ -84,6 +84,35 @@ impl fmt::Display for RaiseError {
 
 impl std::error::Error for RaiseError {}
 
+/// A rule, for reading.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RuleText {
+    /// What it is called.
+    pub name: &'static str,
+    /// What it matches.
+    pub pattern: &'static str,
+    /// What must be true of a match for the two sides to be equal.
+    pub conditions: Vec<&'static str>,
+    /// What must be true of a match for the rule to be of use.
+    pub uses: Vec<&'static str>,
+}
+
+/// Every rule of raising, in the order in which they are tried.
+pub fn raise_rules() -> Vec<RuleText> {
+    let text = |ready: rules::Ready| {
+        let named = |needed| {
+            ready.rule.conditions.iter().filter(|it| it.needed == needed).map(|it| it.name).collect()
+        };
+        RuleText {
+            name: ready.rule.name,
+            pattern: ready.rule.pattern,
+            conditions: named(rules::Needed::ForTruth),
+            uses: named(rules::Needed::ForUse),
+        }
+    };
+    rules::all().into_iter().map(text).collect()
+}
+
 /// The graph in named operations.
 pub fn raise(graph: &Graph) -> Result<Raised, RaiseError> {
     for node in &graph.nodes {

@@ -144,7 +144,13 @@ impl Found<'_> {
         slots
     }
 
-    fn binding(&self, slot: &[ValueId], bases: &[usize], period: usize, results: &[(usize, usize)]) -> Binding {
+    fn binding(
+        &self,
+        slot: &[ValueId],
+        bases: &[usize],
+        period: usize,
+        results: &[(usize, usize)],
+    ) -> Binding {
         let given = |value: &ValueId| !matches!(self.graph.value(*value).source, Source::Result { .. });
         if slot.iter().all(|value| value == &slot[0]) {
             return if slot.len() == 1 && given(&slot[0]) { Binding::Private } else { Binding::Shared };

@@ -151,13 +151,14 @@ impl Trunk {
             depth[index] = producers(graph, NodeId(index)).map(|it| depth[it.0] + 1).max().unwrap_or(0);
             let _ = node;
         }
-        let end = graph.node_ids().reduce(|best, next| if depth[next.0] > depth[best.0] { next } else { best });
+        let end =
+            graph.node_ids().reduce(|best, next| if depth[next.0] > depth[best.0] { next } else { best });
         let mut path = Vec::new();
         let mut next = end;
         while let Some(node) = next {
             path.push(node);
-            next =
-                producers(graph, node).reduce(|best, next| if depth[next.0] > depth[best.0] { next } else { best });
+            next = producers(graph, node)
+                .reduce(|best, next| if depth[next.0] > depth[best.0] { next } else { best });
         }
         path.reverse();
         let mut place = vec![None; graph.nodes.len()];

@@ -83,7 +83,8 @@ pub(super) fn find(graph: &Graph, tokens: &[usize], order: &[NodeId]) -> Vec<Run
             stretches.extend(free);
             continue;
         }
-        if let Some(run) = places.confirm(&stretch).filter(|run| run.period * (run.count - 1) >= LEAST_SAVING) {
+        if let Some(run) = places.confirm(&stretch).filter(|run| run.period * (run.count - 1) >= LEAST_SAVING)
+        {
             runs.push(run);
             stretches.extend(stretch.without(&runs));
         }
@@ -117,7 +118,9 @@ impl Stretch {
             if pieces.iter().any(|piece| piece.start < run.end() && run.start < piece.end) {
                 pieces = pieces.into_iter().flat_map(cut).collect();
             }
-            pieces.retain(|piece| piece.start + 2 * piece.period <= piece.end && piece.saving() >= LEAST_SAVING);
+            pieces.retain(|piece| {
+                piece.start + 2 * piece.period <= piece.end && piece.saving() >= LEAST_SAVING
+            });
         }
         pieces
     }
@@ -267,7 +270,13 @@ impl<'a> Places<'a> {
     }
 
     /// Whether the repetition at `base` continues the one before it.
-    fn extends(&self, base: usize, period: usize, first: bool, possible: &mut [Vec<Option<Possible>>]) -> bool {
+    fn extends(
+        &self,
+        base: usize,
+        period: usize,
+        first: bool,
+        possible: &mut [Vec<Option<Possible>>],
+    ) -> bool {
         for (offset, known) in possible.iter_mut().enumerate() {
             let before = self.graph.node(self.order[base - period + offset]);
             let node = self.graph.node(self.order[base + offset]);
@@ -287,7 +296,9 @@ impl<'a> Places<'a> {
                     known.private &= now.private;
                     known.carried = known.carried.filter(|_| known.carried == now.carried);
                 }
-                if let Some(Some(Possible { shared: false, private: false, carried: None })) = known.get(index) {
+                if let Some(Some(Possible { shared: false, private: false, carried: None })) =
+                    known.get(index)
+                {
                     return false;
                 }
             }

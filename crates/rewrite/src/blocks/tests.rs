@@ -1,6 +1,8 @@
 //! Tests of repeated blocks.
 
-use planner_ir::{Binary, Contract, DType, Graph, Label, NodeId, Op, Output, Real, Source, Type, Unary, ValueId};
+use planner_ir::{
+    Binary, Contract, DType, Graph, Label, NodeId, Op, Output, Real, Source, Type, Unary, ValueId,
+};
 
 use super::{Binding, Blocks, blocks, check, order};
 
@@ -38,7 +40,10 @@ impl Growing {
         let weight = self.weight(&[out, width]);
         let turned = self.op(Op::Transpose { permutation: vec![1, 0] }, &[weight]);
         let [s, k, n] = [Label(0), Label(1), Label(2)];
-        self.op(Op::Contract(Contract { left: vec![s, k], right: vec![k, n], result: vec![s, n] }), &[x, turned])
+        self.op(
+            Op::Contract(Contract { left: vec![s, k], right: vec![k, n], result: vec![s, n] }),
+            &[x, turned],
+        )
     }
 
     /// A layer with a residual stream, a mask that all layers read, and a constant.

@@ -48,8 +48,12 @@ struct Entered {
 impl Entered {
     fn of(graph: &Graph) -> Self {
         let prepared = graph.prepared();
-        let outside =
-            graph.values.iter().zip(&prepared).map(|(value, &prepared)| (value.type_.clone(), prepared)).collect();
+        let outside = graph
+            .values
+            .iter()
+            .zip(&prepared)
+            .map(|(value, &prepared)| (value.type_.clone(), prepared))
+            .collect();
         let known = Known { outside, ..Known::default() };
         let mut entered = Self {
             terms: Terms::new(known),
@@ -104,7 +108,8 @@ impl Entered {
         for (&id, origin) in &self.origins {
             origins.entry(self.terms.find(id)).or_insert(origin);
         }
-        let roots: Vec<Id> = graph.outputs.iter().map(|it| self.terms.find(self.values[it.value.0])).collect();
+        let roots: Vec<Id> =
+            graph.outputs.iter().map(|it| self.terms.find(self.values[it.value.0])).collect();
         for &root in &roots {
             self.emit(root, program, &boundary, &origins, &mut raised, &mut made);
         }
@@ -153,4 +158,3 @@ impl Entered {
         }
     }
 }
-

@@ -23,7 +23,6 @@ const EXCHANGED: usize = 2000;
 /// Of each class that a program needs, the term chosen.
 pub(super) struct Program {
     pub(super) terms: BTreeMap<Id, Term>,
-    pub(super) cost: u64,
 }
 
 /// The cheapest program that was found for these classes, given the one that came in.
@@ -41,8 +40,8 @@ pub(super) fn extract(terms: &Terms, roots: &[Id], original: &BTreeMap<Id, Term>
     let starts = [greedy, came_in];
     let best = starts.into_iter().filter_map(|it| space.cost(&roots, &it).map(|cost| (cost, it)));
     let (cost, choice) = best.reduce(|a, b| if b.0 < a.0 { b } else { a }).unwrap_or_default();
-    let (cost, choice) = space.improved(&roots, cost, choice);
-    let mut program = Program { terms: BTreeMap::new(), cost };
+    let choice = space.improved(&roots, cost, choice);
+    let mut program = Program { terms: BTreeMap::new() };
     for class in space.needed(&roots, &choice).unwrap_or_default() {
         if let Some(index) = choice[class] {
             program.terms.insert(space.ids[class], space.classes[class][index].term.clone());
@@ -180,12 +179,12 @@ impl Space {
     }
 
     /// The choice with single terms exchanged as long as that makes it cheaper.
-    fn improved(&self, roots: &[usize], mut cost: u64, mut choice: Vec<Option<usize>>) -> (u64, Vec<Option<usize>>) {
+    fn improved(&self, roots: &[usize], mut cost: u64, mut choice: Vec<Option<usize>>) -> Vec<Option<usize>> {
         loop {
             let before = cost;
             let needed = self.needed(roots, &choice).unwrap_or_default();
             if needed.len() > EXCHANGED {
-                return (cost, choice);
+                return choice;
             }
             for class in needed {
                 for index in 0..self.classes[class].len() {
@@ -197,7 +196,7 @@ impl Space {
                 }
             }
             if cost == before {
-                return (cost, choice);
+                return choice;
             }
         }
     }
@@ -215,11 +214,22 @@ fn cost(terms: &Terms, class: Id, term: &Term) -> Option<u64> {
     }
     let bytes = |id: Id| terms[id].data.types.iter().map(planner_ir::Type::bytes).sum::<u64>();
     let moved = match op {
+        Op::Experts { active, .. } => experts(terms, class, term, *active),
         Op::Reshape { .. } => 0,
         Op::Slice { .. } | Op::Gather { .. } => 2 * bytes(class),
         _ => bytes(class) + term.children.iter().map(|&it| bytes(it)).sum::<u64>(),
     };
     Some(OPERATION + moved)
+}
+
+/// What a mixture of experts reads and writes: only experts that are used.
+fn experts(terms: &Terms, class: Id, term: &Term, active: u64) -> u64 {
+    let type_of = |id: Id| &terms[id].data.types[0];
+    let gates = type_of(term.children[1]);
+    let (tokens, experts) = (gates.shape[0], gates.shape[1].max(1));
+    let used = experts.min(tokens.saturating_mul(active));
+    let weights: u64 = term.children[2..].iter().map(|&it| type_of(it).bytes() / experts * used).sum();
+    2 * type_of(class).bytes() + gates.bytes() + weights
 }
 
 /// A set of classes.

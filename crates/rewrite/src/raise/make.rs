@@ -137,5 +137,9 @@ pub(super) fn canonical(contract: &Contract) -> Contract {
         let number = |label: &Label| known.iter().position(|it| it == label).unwrap_or(known.len());
         labels.iter().map(|label| Label(u8::try_from(number(label)).unwrap_or(u8::MAX))).collect()
     };
-    Contract { left: rename(&contract.left), right: rename(&contract.right), result: rename(&contract.result) }
+    Contract {
+        left: rename(&contract.left),
+        right: rename(&contract.right),
+        result: rename(&contract.result),
+    }
 }

@@ -2,7 +2,8 @@
 //!
 //! `(mul ?x (sigmoid ?x))`: an operation by its kind; `?x` is a class, the same wherever it
 //! stands; `#c` is a class that is one known number everywhere, `0.5` that number; `(reduce:r ?x)`
-//! names the operation for its attributes; `?p=(softmax:s ?x)` names the class of a term. Operands
+//! names the operation, the same wherever it stands, for its
+//! attributes; `?p=(softmax:s ?x)` names the class of a term. Operands
 //! of commutative operations match in both orders.
 
 use std::fmt;
@@ -281,8 +282,10 @@ fn match_term(terms: &Terms, shape: &Shape, id: Id, term: &Term, bound: &Bound, 
         return;
     }
     let mut bound = bound.clone();
-    if let Some(index) = operation {
-        bound.operations[*index] = Some(term.head);
+    if let Some(index) = operation
+        && *bound.operations[*index].get_or_insert(term.head) != term.head
+    {
+        return;
     }
     if let Some(index) = class {
         let Some(named) = with_class(&bound, *index, id) else {

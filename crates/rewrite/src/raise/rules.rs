@@ -2,6 +2,7 @@
 
 mod activation; // activations and gated units
 mod attention; // scaled dot-product attention
+mod experts; // mixtures of experts
 mod contract; // what movement around a contraction becomes
 mod movement; // reshapes, transposes, slices and repetitions
 mod norm; // normalisations
@@ -26,8 +27,18 @@ pub(super) struct Rule {
 /// What must be true of a match.
 #[derive(Clone, Copy)]
 pub(super) struct Condition {
+    pub(super) needed: Needed,
     pub(super) name: &'static str,
     pub(super) holds: fn(&Make<'_>, &Match<'_>) -> bool,
+}
+
+/// What a condition is needed for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Needed {
+    /// Without it the rule would make unequal values equal.
+    ForTruth,
+    /// Without it the rule would make terms that nobody needs, or none.
+    ForUse,
 }
 
 /// A rule with its pattern parsed.
@@ -46,6 +57,7 @@ pub(super) fn all() -> Vec<Ready> {
         norm::rules(),
         rotary::rules(),
         attention::rules(),
+        experts::rules(),
     ];
     let ready = |rule: Rule| {
         let pattern = Pattern::parse(rule.pattern).unwrap_or_else(|error| panic!("{}: {error}", rule.name));

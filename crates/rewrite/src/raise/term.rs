@@ -161,7 +161,9 @@ pub(super) fn read(dtype: DType, bytes: &[u8]) -> Option<f64> {
     match dtype {
         DType::F64 => Some(f64::from_le_bytes(bytes.try_into().ok()?)),
         DType::F32 => Some(f64::from(f32::from_le_bytes(bytes.try_into().ok()?))),
-        DType::BF16 => Some(f64::from(f32::from_bits(u32::from(u16::from_le_bytes(bytes.try_into().ok()?)) << 16))),
+        DType::BF16 => {
+            Some(f64::from(f32::from_bits(u32::from(u16::from_le_bytes(bytes.try_into().ok()?)) << 16)))
+        }
         DType::F16 => Some(half(u16::from_le_bytes(bytes.try_into().ok()?))),
         DType::I64 => whole(i64::from_le_bytes(bytes.try_into().ok()?)),
         DType::I32 => Some(f64::from(i32::from_le_bytes(bytes.try_into().ok()?))),

@@ -3,9 +3,10 @@
 
 use planner_ir::{Op, Unary};
 
-use super::{Condition, Rule};
+use super::{Condition, Needed, Rule};
 
 const SAME_SHAPE: Condition = Condition {
+    needed: Needed::ForUse,
     name: "both have the shape of the result",
     holds: |make, found| {
         let shape = make.shape(found.root());
@@ -14,6 +15,7 @@ const SAME_SHAPE: Condition = Condition {
 };
 
 const DIFFERENT: Condition = Condition {
+    needed: Needed::ForUse,
     name: "the other factor is not the operand itself",
     holds: |_, found| found.class("x") != found.class("y"),
 };

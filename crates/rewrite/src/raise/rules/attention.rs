@@ -7,28 +7,32 @@
 use egg::Id;
 use planner_ir::{Attention, Binary, Contract, Label, Op, Real, Unary};
 
-use super::{Condition, Rule};
+use super::{Condition, Needed, Rule};
 use crate::raise::make::Make;
 use crate::raise::pattern::Match;
 use crate::raise::term::{Head, Scores};
 
 const UNBOUND: Condition = Condition {
+    needed: Needed::ForTruth,
     name: "the scores are not bound yet",
     holds: |make, found| make.scores_of(found.operation("o")).is_some_and(|it| it.softcap == Real(0.0)),
 };
 
 /// So low that no score added to it shows.
 const HIDES: Condition = Condition {
+    needed: Needed::ForTruth,
     name: "what stands for a hidden score is as low as can be",
     holds: |make, found| make.number(found.class("n")).is_some_and(|it| it <= -1e30),
 };
 
 const LAST: Condition = Condition {
+    needed: Needed::ForTruth,
     name: "the softmax is over the keys",
     holds: |make, found| matches!(make.op(found.operation("s")), Op::Softmax { dim: 3 }),
 };
 
-const LAST_OF_ALL: Condition = Condition {
+const WIDENED: Condition = Condition {
+    needed: Needed::ForTruth,
     name: "elements are narrower than the softmax's",
     holds: |make, found| {
         let (narrow, wide) = (make.type_of(found.class("x")).dtype, make.type_of(found.class("w")).dtype);
@@ -37,6 +41,7 @@ const LAST_OF_ALL: Condition = Condition {
 };
 
 const WIDER: Condition = Condition {
+    needed: Needed::ForTruth,
     name: "the scores are widened",
     holds: |make, found| {
         let (narrow, wide) = (make.type_of(found.class("q")).dtype, make.type_of(found.root()).dtype);
@@ -46,12 +51,7 @@ const WIDER: Condition = Condition {
 
 pub(super) fn rules() -> Vec<Rule> {
     let mut rules = vec![
-        Rule {
-            name: "scores",
-            pattern: "(contract:c ?q ?k)",
-            conditions: &[],
-            build: scores,
-        },
+        Rule { name: "scores", pattern: "(contract:c ?q ?k)", conditions: &[], build: scores },
         Rule {
             name: "scaled scores",
             pattern: "(mul (scores:o ?q ?k) #c)",
@@ -122,7 +122,7 @@ pub(super) fn rules() -> Vec<Rule> {
         Rule {
             name: "softmax computes wide itself",
             pattern: "(cast (softmax:s ?w=(cast ?x)))",
-            conditions: &[LAST_OF_ALL],
+            conditions: &[WIDENED],
             build: |make, found| {
                 let op = make.op(found.operation("s")).clone();
                 make.apply(op, &[found.class("x")])
@@ -132,10 +132,7 @@ pub(super) fn rules() -> Vec<Rule> {
     let spellings = [
         ("attention", "(contract:c (softmax:s (scores:o ?q ?k)) ?v)"),
         ("masked attention", "(contract:c (softmax:s (masked:o ?q ?k ?m)) ?v)"),
-        (
-            "guarded attention",
-            "(contract:c (select (isnan ?p=(softmax:s (scores:o ?q ?k))) 0 ?p) ?v)",
-        ),
+        ("guarded attention", "(contract:c (select (isnan ?p=(softmax:s (scores:o ?q ?k))) 0 ?p) ?v)"),
         (
             "guarded masked attention",
             "(contract:c (select (isnan ?p=(softmax:s (masked:o ?q ?k ?m))) 0 ?p) ?v)",
@@ -243,7 +240,8 @@ fn attention(make: &mut Make<'_>, found: &Match<'_>, mask: &[Id]) -> Option<Id> 
     let v = make.arranged(found.class("v"), &right, &[batch, head, key, size])?;
     let scores = make.scores_of(found.operation("o"))?;
     let attention = Attention { scale: scores.scale, causal: false, softcap: scores.softcap, window: None };
-    let operands: Vec<Id> = [found.class("q"), found.class("k"), v].into_iter().chain(mask.iter().copied()).collect();
+    let operands: Vec<Id> =
+        [found.class("q"), found.class("k"), v].into_iter().chain(mask.iter().copied()).collect();
     let made = make.apply(Op::Attention(attention), &operands)?;
     make.arranged(made, &[batch, head, query, size], &result)
 }

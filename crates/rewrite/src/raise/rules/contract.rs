@@ -4,12 +4,13 @@
 use egg::Id;
 use planner_ir::{Contract, Label, Op};
 
-use super::{Condition, Rule};
+use super::{Condition, Needed, Rule};
 use crate::raise::make::Make;
 use crate::raise::pattern::Match;
 use crate::raise::shape;
 
 const SPLITS: Condition = Condition {
+    needed: Needed::ForUse,
     name: "the reshape splits a dimension",
     holds: |make, found| {
         shape::groups(make.shape(found.class("c")), make.shape(found.root()))
@@ -18,6 +19,7 @@ const SPLITS: Condition = Condition {
 };
 
 const MERGES: Condition = Condition {
+    needed: Needed::ForUse,
     name: "the reshape only merges dimensions, and merges some",
     holds: |make, found| {
         let Op::Reshape { shape } = make.op(found.operation("r")) else {
@@ -242,7 +244,11 @@ fn result_sliced(make: &mut Make<'_>, found: &Match<'_>) -> Option<Id> {
             None => (0, 1, extent),
         };
         let picks: Vec<(u64, i64, u64)> = labels.iter().zip(&shape).map(pick).collect();
-        if picks.iter().zip(&shape).all(|(&(start, step, size), &extent)| (start, step, size) == (0, 1, extent)) {
+        if picks
+            .iter()
+            .zip(&shape)
+            .all(|(&(start, step, size), &extent)| (start, step, size) == (0, 1, extent))
+        {
             continue;
         }
         let slice = Op::Slice {

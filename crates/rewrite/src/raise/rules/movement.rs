@@ -6,17 +6,19 @@
 use egg::Id;
 use planner_ir::{Op, Type};
 
-use super::{Condition, Rule};
+use super::{Condition, Needed, Rule};
 use crate::raise::make::Make;
 use crate::raise::pattern::Match;
 use crate::raise::shape;
 
 const SAME: Condition = Condition {
+    needed: Needed::ForTruth,
     name: "the result has the operand's type",
     holds: |make, found| make.type_of(found.class("x")) == make.type_of(found.root()),
 };
 
 const IDENTITY: Condition = Condition {
+    needed: Needed::ForTruth,
     name: "the dimensions stay in order",
     holds: |make, found| match make.op(found.operation("o")) {
         Op::Transpose { permutation } => permutation.iter().enumerate().all(|(index, &dim)| index == dim),
@@ -25,10 +27,12 @@ const IDENTITY: Condition = Condition {
 };
 
 const FORWARD: Condition = Condition {
+    needed: Needed::ForTruth,
     name: "every index is taken in order",
     holds: |make, found| match make.op(found.operation("o")) {
         Op::Slice { starts, steps, sizes } => (0..sizes.len()).all(|dim| {
-            sizes[dim] == make.shape(found.class("x"))[dim] && (sizes[dim] <= 1 || (starts[dim] == 0 && steps[dim] == 1))
+            sizes[dim] == make.shape(found.class("x"))[dim]
+                && (sizes[dim] <= 1 || (starts[dim] == 0 && steps[dim] == 1))
         }),
         _ => false,
     },
@@ -36,21 +40,25 @@ const FORWARD: Condition = Condition {
 
 /// The reshape named `r` of `x` splits no dimension.
 const MERGES: Condition = Condition {
+    needed: Needed::ForUse,
     name: "the reshape only merges dimensions",
     holds: |make, found| merging(make, found).is_some(),
 };
 
 const PREPARED: Condition = Condition {
+    needed: Needed::ForUse,
     name: "the other operand is prepared",
     holds: |make, found| make.prepared(found.class("y")) && make.number(found.class("y")).is_none(),
 };
 
 const LAST_KEPT: Condition = Condition {
+    needed: Needed::ForUse,
     name: "the dimension of the softmax is kept by the reshape",
     holds: |make, found| kept_dim(make, found).is_some(),
 };
 
 const SAMPLES_KEPT: Condition = Condition {
+    needed: Needed::ForTruth,
     name: "the normalised dimensions are kept by the reshape",
     holds: |make, found| {
         let dims = match make.op(found.operation("o")) {
@@ -58,8 +66,7 @@ const SAMPLES_KEPT: Condition = Condition {
             _ => return false,
         };
         merging(make, found)
-            .is_some_and(|groups| groups.len() >= dims && groups[groups.len() - dims..].iter().all(shape::Group::is_same))
-            && others(found).iter().all(|&it| make.shape(it).len() <= dims)
+            .is_some_and(|it| it.len() >= dims && it[it.len() - dims..].iter().all(shape::Group::is_same))
     },
 };
 
@@ -175,7 +182,7 @@ pub(super) fn rules() -> Vec<Rule> {
         Rule {
             name: "merged operand of a layer norm with bias",
             pattern: "(layernorm:o (reshape:r ?x) ?s ?b)",
-            conditions: &[MERGES],
+            conditions: &[MERGES, SAMPLES_KEPT],
             build: |make, found| merged_later(make, found, &[found.class("s"), found.class("b")]),
         },
         Rule {
@@ -224,19 +231,25 @@ pub(super) fn rules() -> Vec<Rule> {
             name: "repeated condition",
             pattern: "(select:o (expand ?x) ?y ?z)",
             conditions: &[],
-            build: |make, found| unrepeated(make, found, &[found.class("x"), found.class("y"), found.class("z")]),
+            build: |make, found| {
+                unrepeated(make, found, &[found.class("x"), found.class("y"), found.class("z")])
+            },
         },
         Rule {
             name: "repeated choice",
             pattern: "(select:o ?y (expand ?x) ?z)",
             conditions: &[],
-            build: |make, found| unrepeated(make, found, &[found.class("y"), found.class("x"), found.class("z")]),
+            build: |make, found| {
+                unrepeated(make, found, &[found.class("y"), found.class("x"), found.class("z")])
+            },
         },
         Rule {
             name: "repeated alternative",
             pattern: "(select:o ?y ?z (expand ?x))",
             conditions: &[],
-            build: |make, found| unrepeated(make, found, &[found.class("y"), found.class("z"), found.class("x")]),
+            build: |make, found| {
+                unrepeated(make, found, &[found.class("y"), found.class("z"), found.class("x")])
+            },
         },
         Rule {
             name: "repeated mask",
@@ -276,18 +289,15 @@ fn kept_dim(make: &Make<'_>, found: &Match<'_>) -> Option<usize> {
     group.is_same().then_some(group.from.start)
 }
 
-fn others(found: &Match<'_>) -> Vec<Id> {
-    vec![found.class("s")]
-}
-
+/// The operation on what the reshape merges, then the reshape.
 fn merged_later(make: &mut Make<'_>, found: &Match<'_>, others: &[Id]) -> Option<Id> {
     let op = make.op(found.operation("o")).clone();
-    if let Op::LayerNorm { dims, .. } = op {
-        let groups = merging(make, found)?;
-        let kept = groups.len() >= dims && groups[groups.len() - dims..].iter().all(shape::Group::is_same);
-        if !kept || others.iter().any(|&it| make.shape(it).len() > dims) {
-            return None;
-        }
+    let dims = match op {
+        Op::LayerNorm { dims, .. } | Op::RmsNorm { dims, .. } => dims,
+        _ => 0,
+    };
+    if others.iter().any(|&it| make.shape(it).len() > dims) {
+        return None;
     }
     let operands: Vec<Id> = [found.class("x")].into_iter().chain(others.iter().copied()).collect();
     let inner = make.apply(op, &operands)?;
@@ -336,7 +346,13 @@ fn below(make: &mut Make<'_>, found: &Match<'_>, sides: [bool; 2]) -> Option<Id>
         }
         Op::Slice { starts, steps, sizes } => {
             let part = |dim: usize| small[dim] == 1 && whole[missing + dim] != 1;
-            let pick = |dim: usize| if part(dim) { (0, 1, 1) } else { (starts[missing + dim], steps[missing + dim], sizes[missing + dim]) };
+            let pick = |dim: usize| {
+                if part(dim) {
+                    (0, 1, 1)
+                } else {
+                    (starts[missing + dim], steps[missing + dim], sizes[missing + dim])
+                }
+            };
             let picks: Vec<(u64, i64, u64)> = (0..small.len()).map(pick).collect();
             let same = (0..small.len()).all(|dim| picks[dim].2 == small[dim]);
             if same && picks.iter().all(|&(start, step, size)| size == 1 || (start == 0 && step == 1)) {

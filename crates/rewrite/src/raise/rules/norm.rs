@@ -4,23 +4,26 @@
 use egg::Id;
 use planner_ir::{Op, Real, Reduction, Type};
 
-use super::{Condition, Rule};
+use super::{Condition, Needed, Rule};
 use crate::raise::make::Make;
 use crate::raise::pattern::Match;
 
 /// The mean is over the last dimensions.
 const TRAILING_MEAN: Condition = Condition {
+    needed: Needed::ForUse,
     name: "a mean over the last dimensions",
     holds: |make, found| trailing(make, found.operation("m"), make.shape(found.class("x")).len()).is_some(),
 };
 
 const SMALL_EPSILON: Condition = Condition {
+    needed: Needed::ForUse,
     name: "what is added to the mean square is positive",
     holds: |make, found| make.number(found.class("e")).is_some_and(|it| it > 0.0 && it < 1.0),
 };
 
 /// As many dimensions as `s` and `y` say: a number for each place in a sample.
 const PER_PLACE: Condition = Condition {
+    needed: Needed::ForUse,
     name: "the same number for every sample",
     holds: |make, found| {
         let Some(dims) = normalised(make, found) else {
@@ -33,6 +36,7 @@ const PER_PLACE: Condition = Condition {
 };
 
 const NARROWER: Condition = Condition {
+    needed: Needed::ForTruth,
     name: "the normalised value was widened before and is narrowed after",
     holds: |make, found| {
         let (outer, inner) = (make.type_of(found.class("x")).dtype, make.type_of(found.class("n")).dtype);
@@ -44,6 +48,7 @@ const NARROWER: Condition = Condition {
 };
 
 const SAME_TYPE: Condition = Condition {
+    needed: Needed::ForTruth,
     name: "the centre has the type of what is centred",
     holds: |make, found| {
         make.type_of(found.class("x")) == make.type_of(found.root()) && mean_matches_norm(make, found)
@@ -51,6 +56,7 @@ const SAME_TYPE: Condition = Condition {
 };
 
 const WIDE_INSIDE: Condition = Condition {
+    needed: Needed::ForTruth,
     name: "the same number for every sample, and elements are wider inside",
     holds: |make, found| {
         let (x, root) = (make.type_of(found.class("x")), make.type_of(found.root()));

@@ -3,12 +3,13 @@
 use egg::Id;
 use planner_ir::{Op, Pairing};
 
-use super::{Condition, Rule};
+use super::{Condition, Needed, Rule};
 use crate::raise::make::Make;
 use crate::raise::pattern::Match;
 
 /// `h` takes the second half of the last dimension of x, `l` the first, and `c` joins them there.
 const HALVES: Condition = Condition {
+    needed: Needed::ForTruth,
     name: "the slices are the second and the first half",
     holds: |make, found| {
         let half = make.shape(found.class("x")).last().copied().unwrap_or(0) / 2;
@@ -17,6 +18,7 @@ const HALVES: Condition = Condition {
 };
 
 const NEIGHBOURS: Condition = Condition {
+    needed: Needed::ForTruth,
     name: "the slices are the odd and the even elements",
     holds: |make, found| {
         let rank = make.shape(found.class("x")).len();
@@ -79,8 +81,12 @@ fn takes(make: &Make<'_>, found: &Match<'_>, name: &str, start: u64, step: i64) 
     let Some(last) = shape.len().checked_sub(1) else {
         return false;
     };
-    let whole = |dim: usize| sizes[dim] == shape[dim] && (sizes[dim] <= 1 || (starts[dim], steps[dim]) == (0, 1));
-    (0..last).all(whole) && 2 * sizes[last] == shape[last] && starts[last] == start && (steps[last] == step || sizes[last] == 1)
+    let whole =
+        |dim: usize| sizes[dim] == shape[dim] && (sizes[dim] <= 1 || (starts[dim], steps[dim]) == (0, 1));
+    (0..last).all(whole)
+        && 2 * sizes[last] == shape[last]
+        && starts[last] == start
+        && (steps[last] == step || sizes[last] == 1)
 }
 
 fn joins_last(make: &Make<'_>, found: &Match<'_>) -> bool {

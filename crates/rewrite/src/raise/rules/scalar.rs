@@ -4,30 +4,32 @@
 use egg::Id;
 use planner_ir::{Binary, Op, Unary};
 
-use super::{Condition, Rule};
+use super::{Condition, Needed, Rule};
 use crate::raise::make::Make;
 use crate::raise::pattern::Match;
 
 const FLOAT: Condition = Condition {
+    needed: Needed::ForTruth,
     name: "elements are floating-point numbers",
     holds: |make, found| make.type_of(found.root()).dtype.is_float(),
 };
 
 /// `#c` does not broaden what it is applied to.
 const KEEPS_TYPE: Condition = Condition {
+    needed: Needed::ForTruth,
     name: "the number does not broaden the operand",
     holds: |make, found| make.type_of(found.class("x")) == make.type_of(found.root()),
 };
 
 /// `#c` is finite and not so large that a product with it leaves the range.
 const MODEST: Condition = Condition {
+    needed: Needed::ForTruth,
     name: "the factor is of modest size",
-    holds: |make, found| {
-        make.number(found.class("c")).is_some_and(|it| (1e-8..=1e8).contains(&it.abs()))
-    },
+    holds: |make, found| make.number(found.class("c")).is_some_and(|it| (1e-8..=1e8).contains(&it.abs())),
 };
 
 const NOT_NUMBER: Condition = Condition {
+    needed: Needed::ForUse,
     name: "the other factor is no number",
     holds: |make, found| make.number(found.class("y")).is_none(),
 };
@@ -161,7 +163,9 @@ pub(super) fn rules() -> Vec<Rule> {
             name: "factor out of rotation",
             pattern: "(rotary:o (mul ?x #c) ?y ?z)",
             conditions: &[FLOAT],
-            build: |make, found| through(make, found, &[found.class("x"), found.class("y"), found.class("z")]),
+            build: |make, found| {
+                through(make, found, &[found.class("x"), found.class("y"), found.class("z")])
+            },
         },
     ]
 }

@@ -4,12 +4,16 @@ use kernels::Array;
 use planner_ir::{DType, Graph, Source, Type};
 
 /// Numbers that look random and are the same every time.
-pub(super) struct Dice(pub(super) u64);
+pub(super) struct Dice {
+    pub(super) state: u64,
+    /// Whole numbers are below this.
+    pub(super) below: u64,
+}
 
 impl Dice {
     pub(super) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut it = self.0;
+        self.state = self.state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut it = self.state;
         it = (it ^ (it >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         it = (it ^ (it >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
         it ^ (it >> 31)
@@ -39,7 +43,7 @@ impl Dice {
                     let rest = u16::try_from(self.next() % (15 << 10)).unwrap();
                     (sign | rest).to_le_bytes().to_vec()
                 }
-                DType::I64 | DType::U64 => (self.next() % 2).to_le_bytes().to_vec(),
+                DType::I64 | DType::U64 => (self.next() % self.below).to_le_bytes().to_vec(),
                 DType::I32 | DType::U32 => u32::try_from(self.next() % 2).unwrap().to_le_bytes().to_vec(),
                 DType::I16 | DType::U16 => u16::try_from(self.next() % 2).unwrap().to_le_bytes().to_vec(),
                 DType::I8 | DType::U8 | DType::Bool => vec![u8::try_from(self.next() % 2).unwrap()],
@@ -79,7 +83,8 @@ pub(super) fn difference(found: &Array, expected: &Array) -> f64 {
     if found.len() != expected.len() {
         return f64::INFINITY;
     }
-    let largest = expected.iter().filter(|it| it.is_finite()).fold(1e-30f64, |largest, it| largest.max(it.abs()));
+    let largest =
+        expected.iter().filter(|it| it.is_finite()).fold(1e-30f64, |largest, it| largest.max(it.abs()));
     found.iter().zip(&expected).fold(0.0f64, |worst, (a, b)| {
         let same = a.to_bits() == b.to_bits() || (a.is_nan() && b.is_nan());
         let apart = if same { 0.0 } else { (a - b).abs() / largest };

@@ -72,7 +72,7 @@ fn bindings(model: &Model, sequence: u64) -> Bindings {
 
 /// Values for a graph's inputs and weights; masks hide the end of the second sequence.
 fn outside(graph: &Graph, model: &Model) -> Option<Vec<Array>> {
-    let mut dice = Dice(1);
+    let mut dice = Dice { state: 1, below: 2 };
     let mut arrays = Vec::new();
     for value in &graph.values {
         match &value.source {
@@ -85,7 +85,9 @@ fn outside(graph: &Graph, model: &Model) -> Option<Vec<Array>> {
             }
             Source::Input(_) => arrays.push(dice.array(&value.type_)),
             Source::Weight(name) => match model.weight(name) {
-                Ok(WeightData::Bytes(bytes)) => arrays.push(Array::from_bytes(value.type_.clone(), &bytes).unwrap()),
+                Ok(WeightData::Bytes(bytes)) => {
+                    arrays.push(Array::from_bytes(value.type_.clone(), &bytes).unwrap())
+                }
                 _ => return None,
             },
             Source::Result { .. } => {}
@@ -97,7 +99,8 @@ fn outside(graph: &Graph, model: &Model) -> Option<Vec<Array>> {
 /// Raises a model and says what came of it.
 fn report(path: &Path, sequence: u64) -> Result<String, String> {
     let model = load(path)?;
-    let graph = model.import(&bindings(&model, sequence)).map_err(|error| format!("not imported: {error}"))?;
+    let graph =
+        model.import(&bindings(&model, sequence)).map_err(|error| format!("not imported: {error}"))?;
     let begin = Instant::now();
     let cut = blocks(&graph);
     let cutting = begin.elapsed();
@@ -106,14 +109,13 @@ fn report(path: &Path, sequence: u64) -> Result<String, String> {
     let raising = begin.elapsed();
     planner_ir::verify(&raised.graph).map_err(|error| error.to_string())?;
     let it = &raised.statistics;
-    let runs: Vec<String> =
-        cut.unique.iter().map(|block| format!("{}x{}", block.count, block.body.nodes.len())).collect();
-    eprintln!("{} {:?} {:?} terms {} in {}", path.display(), cutting, raising, it.terms, it.nodes);
+    let counts: Vec<String> = cut.unique.iter().map(|block| block.count.to_string()).collect();
+    eprintln!("{}: blocks {cutting:?}, raised {raising:?}, {} terms", path.display(), it.terms);
     if std::env::var("SHOW").is_ok() {
         eprintln!("{}", raised.graph);
         eprintln!("{:?}", it.rules);
     }
-    let mut text = format!("{} -> {} nodes, blocks {}", graph.nodes.len(), raised.graph.nodes.len(), runs.join(" "));
+    let mut text = format!("blocks {}; {} nodes", counts.join(" "), raised.graph.nodes.len());
     if !it.saturated {
         text += ", not saturated";
     }
@@ -151,8 +153,26 @@ fn check(below: &str, sequence: u64) {
             Err(error) => failures.push(format!("{title}: {error}")),
         }
     }
-    eprintln!("{text}");
     assert!(failures.is_empty(), "{} models:\n{}", failures.len(), failures.join("\n"));
+    if only.is_empty() {
+        golden(&format!("raise-{below}.txt"), &text);
+    } else {
+        eprintln!("{text}");
+    }
+}
+
+/// Compares with what was found before; `BLESS=1` writes it anew.
+fn golden(name: &str, found: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/cases").join(name);
+    if std::env::var("BLESS").is_ok() {
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        return std::fs::write(&path, found).unwrap();
+    }
+    let expected = std::fs::read_to_string(&path).unwrap_or_default();
+    for (found, expected) in found.lines().zip(expected.lines()) {
+        assert_eq!(found, expected, "{name} (BLESS=1 writes it anew)");
+    }
+    assert_eq!(found.lines().count(), expected.lines().count(), "{name} (BLESS=1 writes it anew)");
 }
 
 #[test]
