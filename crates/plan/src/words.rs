@@ -92,8 +92,7 @@ fn word(op: &Op, loops: &Loops, it: LoopId) -> Word {
             .or_else(|| known(&loops.operands[1], it, &[(None, "tokens"), (None, "experts")]))
             .or_else(|| {
                 known(&loops.operands[2], it, &[(None, "experts"), (None, "units"), (None, "hidden")])
-            })
-            .or(Some((Some("column"), "n"))),
+            }),
         Op::Conv(_) => known(&loops.results[0], it, &[BATCH, (None, "channels made")])
             .or_else(|| known(&loops.operands[0], it, &[BATCH, (None, "channels read")])),
         _ => match (place(&loops.results[0], it), loops.results[0].len()) {

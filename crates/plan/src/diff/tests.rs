@@ -106,7 +106,8 @@ fn repeated_layers_are_one_change() {
         12 x contract `/transformer/layers.*/v/*`: replicated -> column (n over b)
         12 x contract `/transformer/layers.*/o/*`: replicated -> column (n over b)
         12 x contract `/transformer/layers.*/up/*`: replicated -> column (n over b)
-    "#]].assert_eq(&lines.concat());
+    "#]]
+    .assert_eq(&lines.concat());
 }
 
 #[test]

@@ -70,7 +70,6 @@ fn experts() {
     };
     check("[a,c,-,-,-]", expect!["data (tokens over a), experts over c; sum owed"]);
     check("[-,-,b,-,-]", expect!["units over b; sum owed"]);
-    check("[-,-,-,b,-]", expect!["column (n over b)"]);
 }
 
 #[test]

@@ -115,7 +115,7 @@ fn digit_lists(mesh: &Mesh, most: usize) -> Vec<Vec<Digit>> {
     let mut lists = vec![vec![]];
     for _ in 0..most {
         let longer = |list: &Vec<Digit>| {
-            digits.iter().map(|it| [&list[..], &[it.clone()]].concat()).collect::<Vec<_>>()
+            digits.iter().map(|it| [&list[..], std::slice::from_ref(it)].concat()).collect::<Vec<_>>()
         };
         let more: Vec<_> = lists.iter().flat_map(longer).collect();
         lists.extend(more);
