@@ -19,7 +19,7 @@ use rewrite::{Space, plain_layouts};
 
 use crate::prices::{Prices, Work};
 use crate::problem::{Edge, Held, Problem, Table, Window};
-use crate::section::Section;
+use crate::section::{Section, Sharing};
 use crate::ways::{Found, Ways};
 
 /// A problem and what its nodes stand for.
@@ -109,7 +109,7 @@ fn uses(section: &Section, prepared: &[bool]) -> Vec<Vec<Use>> {
         }
     }
     for value in graph.value_ids() {
-        let shared = section.shared.iter().any(|&(it, _)| it == value) && !section.is_outside(value);
+        let shared = section.sharing(value).is_some() && !section.is_outside(value);
         if section.exit.contains(&value) || section.returned.contains(&value) || shared {
             uses[value.0].push(Use::Delivery);
         }
@@ -138,11 +138,11 @@ impl Assembly<'_> {
             if uses == 0 && !self.section.entry.contains(&value) {
                 continue;
             }
-            let plain = || self.numbers(value, &plain_layouts(mesh, graph.type_of(value)));
+            let handed = self.handed_layouts(value, mesh);
             if !made {
                 let all =
                     (0..self.space.layouts[value.0].len()).filter(|&it| self.is_whole(value, it)).collect();
-                let layouts = if outside { plain() } else { all };
+                let layouts = if outside { handed.clone() } else { all };
                 self.assembled.rest[value.0] = Some(self.value_node(layouts));
             }
             // What is at rest is a copy that is held already.
@@ -151,8 +151,7 @@ impl Assembly<'_> {
                 self.assembled.held[value.0] = Some(self.value_node(all));
             }
             if self.uses[value.0].contains(&Use::Delivery) {
-                let layouts = self.numbers(value, &plain_layouts(mesh, graph.type_of(value)));
-                self.assembled.delivered[value.0] = Some(self.value_node(layouts));
+                self.assembled.delivered[value.0] = Some(self.value_node(handed));
             }
         }
     }
@@ -165,6 +164,15 @@ impl Assembly<'_> {
 
     fn value_node(&mut self, layouts: Vec<usize>) -> usize {
         self.node(vec![0.0; layouts.len()], layouts)
+    }
+
+    /// The layouts in which a value is handed on, shared or returned.
+    fn handed_layouts(&self, value: ValueId, mesh: &Mesh) -> Vec<usize> {
+        let type_ = self.section.graph.type_of(value);
+        match self.section.sharing(value) {
+            Some(Sharing::Whole) => self.numbers(value, &[Layout::replicated(type_.rank())]),
+            _ => self.numbers(value, &plain_layouts(mesh, type_)),
+        }
     }
 
     /// The numbers of those layouts that the space has.

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use planner_ir::{Graph, NodeId, Source, ValueId};
 use rewrite::{Binding, Block, Blocks, Segment};
 
-use crate::section::{Repetition, Section};
+use crate::section::{Repetition, Section, SharedValue, Sharing};
 
 /// The most values that sections may share: their layouts are searched together.
 const MOST_SHARED: usize = 8;
@@ -238,7 +238,9 @@ impl<'a> Join<'a> {
                     return None;
                 }
                 if !section.entry.contains(&place) {
-                    section.shared.push((place, number));
+                    let weight = matches!(self.graph.value(value).source, Source::Weight(_));
+                    let sharing = if weight { Sharing::Anywhere } else { Sharing::Whole };
+                    section.shared.push(SharedValue { value: place, number, sharing });
                 }
             }
         }

@@ -31,4 +31,4 @@ pub use compose::kind;
 pub use planner::{PlanError, Request, plan};
 pub use prices::{MachinePrices, Prices, Work};
 pub use join::sections;
-pub use section::{Repetition, Section};
+pub use section::{Repetition, Section, SharedValue, Sharing};

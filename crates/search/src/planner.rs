@@ -14,7 +14,7 @@ use crate::chain::{Chain, Global, Segment, Shared};
 use crate::compose::{Composed, Writer, estimate, memory};
 use crate::prices::Prices;
 use crate::problem::{Proof, SearchError};
-use crate::section::Section;
+use crate::section::{Section, SharedValue};
 
 /// What a plan is wanted for.
 #[derive(Clone, Copy)]
@@ -81,7 +81,7 @@ pub fn plan(request: &Request<'_>) -> Result<Plan, PlanError> {
 /// The space of each section, found in parallel.
 fn spaces(request: &Request<'_>) -> Result<Vec<Space>, PlanError> {
     let one = |section: &Section| {
-        let shared = section.shared.iter().map(|&(value, _)| value);
+        let shared = section.shared.iter().map(|it| it.value);
         let ends = section.entry.iter().chain(&section.exit).chain(&section.returned).copied();
         let boundary: Vec<ValueId> = ends.chain(shared).collect();
         space(&section.graph, request.mesh, &boundary).map_err(PlanError::Space)
@@ -100,7 +100,7 @@ fn chain(request: &Request<'_>, spaces: &[Space], assembled: &[Assembled]) -> Ch
             rest.or(assembled.delivered[value.0])
         };
         let mut shared = Vec::new();
-        for (value, global) in &section.shared {
+        for SharedValue { value, number: global, .. } in &section.shared {
             let Some(node) = node(value) else { continue };
             if globals.len() <= *global {
                 globals.resize(global + 1, None);
@@ -179,3 +179,6 @@ fn size(request: &Request<'_>, spaces: &[Space]) -> SpaceSize {
         choices: total(&|space| space.choices.iter().map(Vec::len).sum()),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -12,13 +12,34 @@ pub struct Section {
     pub entry: Vec<ValueId>,
     /// The values that are the entries of what comes after, one by one.
     pub exit: Vec<ValueId>,
-    /// The values that several sections or repetitions have in common: the value here, and the
-    /// number of the common value.
-    pub shared: Vec<(ValueId, usize)>,
+    /// The values that several sections or repetitions have in common.
+    pub shared: Vec<SharedValue>,
     /// The values that the whole program returns.
     pub returned: Vec<ValueId>,
     /// Where it stands.
     pub repetitions: Vec<Repetition>,
+}
+
+/// A value that several sections or repetitions have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SharedValue {
+    /// The value in its section.
+    pub value: ValueId,
+    /// Its number among all shared values.
+    pub number: usize,
+    /// In which layouts it may be shared.
+    pub sharing: Sharing,
+}
+
+/// In which layouts a value may be shared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sharing {
+    /// In any, the same for all: a weight, which has to lie somewhere.
+    Anywhere,
+    /// Every device has the whole value, and takes what it needs: a mask, a rotary table, what an
+    /// encoder hands to every layer of a decoder. Searching their layouts jointly would multiply
+    /// the work by the product of their numbers, for what one all-gather costs at most.
+    Whole,
 }
 
 /// One place where a block stands.
@@ -51,8 +72,13 @@ impl Section {
 
     /// Whether a value comes from outside: the section before, or what is shared.
     pub fn is_outside(&self, value: ValueId) -> bool {
-        let shared = || self.shared.iter().any(|&(it, _)| it == value);
+        let shared = || self.sharing(value).is_some();
         let made = matches!(self.graph.value(value).source, Source::Result { .. });
         !made && (self.entry.contains(&value) || shared())
+    }
+
+    /// In which layouts a value may be shared, if it is.
+    pub fn sharing(&self, value: ValueId) -> Option<Sharing> {
+        self.shared.iter().find(|it| it.value == value).map(|it| it.sharing)
     }
 }
