@@ -188,7 +188,7 @@ impl Space {
             }
             for class in needed {
                 for index in 0..self.classes[class].len() {
-                    let known = std::mem::replace(&mut choice[class], Some(index));
+                    let known = choice[class].replace(index);
                     match self.cost(roots, &choice) {
                         Some(other) if other < cost => cost = other,
                         _ => choice[class] = known,

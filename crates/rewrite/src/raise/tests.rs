@@ -2,5 +2,6 @@
 
 mod evaluate; // graphs computed with the kernels
 mod models; // real models
+mod random; // random graphs
 mod proof; // a rule's two sides, computed
 mod rules; // every rule on numbers

@@ -30,6 +30,12 @@ const MERGES: Condition = Condition {
     },
 };
 
+const SINGLE: Condition = Condition {
+    needed: Needed::ForUse,
+    name: "the reshape drops a dimension of extent 1 that only the right operand has, which is prepared",
+    holds: |make, found| make.prepared(found.class("y")) && !single(make, found).is_empty(),
+};
+
 pub(super) fn rules() -> Vec<Rule> {
     vec![
         Rule {
@@ -93,6 +99,24 @@ pub(super) fn rules() -> Vec<Rule> {
             build: result_split,
         },
         Rule {
+            name: "single index of a weight",
+            pattern: "(reshape ?c=(contract:c ?x ?y))",
+            conditions: &[SINGLE],
+            build: |make, found| {
+                let Contract { left, mut right, mut result } = contract(make, found)?;
+                let (x, y) = (found.class("x"), found.class("y"));
+                let gone = single(make, found);
+                let extents = make.shape(y).iter().zip(&right);
+                let shape: Vec<u64> = extents.filter(|(_, it)| !gone.contains(it)).map(|it| *it.0).collect();
+                let y = make.reshape(y, &shape)?;
+                right.retain(|it| !gone.contains(it));
+                result.retain(|it| !gone.contains(it));
+                let inner = make.apply(Op::Contract(Contract { left, right, result }), &[x, y])?;
+                let shape = make.shape(found.root()).to_vec();
+                make.reshape(inner, &shape)
+            },
+        },
+        Rule {
             name: "slice of contraction",
             pattern: "(slice:s (contract:c ?x ?y))",
             conditions: &[],
@@ -106,6 +130,17 @@ fn contract(make: &Make<'_>, found: &Match<'_>) -> Option<Contract> {
         Op::Contract(contract) => Some(contract.clone()),
         _ => None,
     }
+}
+
+/// The labels of extent 1 that a reshape of the contraction drops, of those that only the right
+/// operand has.
+fn single(make: &Make<'_>, found: &Match<'_>) -> Vec<Label> {
+    let Some(Contract { left, result, .. }) = contract(make, found) else {
+        return Vec::new();
+    };
+    let groups = shape::groups(make.shape(found.class("c")), make.shape(found.root())).unwrap_or_default();
+    let dropped = groups.into_iter().filter(|group| group.to.is_empty()).flat_map(|group| group.from);
+    dropped.map(|dim| result[dim]).filter(|label| !left.contains(label)).collect()
 }
 
 /// The contraction of the operands in the other order.

@@ -234,6 +234,11 @@ fn examples() -> Vec<Example> {
             "x=f32[2,3,5] y=f32[2,5,8]",
             vec![slice(&[1, 0, 1], &[1, 2, 3], &[1, 2, 3]), contract("abc", "acd", "abd")],
         ),
+        f32s(
+            "single index of a weight",
+            "x=f32[2,3] y=prepared:f32[1,3,4]",
+            vec![reshape(&[2, 4]), contract("ab", "cbd", "cad")],
+        ),
         f32s("sigmoid", "x=f32[2,3]", vec![]),
         f32s("silu", "x=f32[2,3]", vec![]),
         f32s("quick gelu", "x=f32[2,3]", vec![]),
