@@ -43,26 +43,20 @@ fn exchanged(mesh: &Mesh, shape: &[u64], step: &Move, before: &Layout, after: &L
     let mut received = 0;
     let paid: Vec<AxisId> = before.owed.iter().filter(|axis| !after.owed.contains(axis)).copied().collect();
     let sums = matches!(step, Move::AllReduce { .. } | Move::ReduceScatter { .. });
-    if paid
-        != if sums {
-            let mut axes = axes.clone();
-            axes.sort_unstable();
-            axes
-        } else {
-            vec![]
-        }
-    {
+    let mut added = if sums { axes.clone() } else { vec![] };
+    added.sort_unstable();
+    if paid != added {
         return None;
     }
     for device in devices() {
-        let (here, wanted) = (usize::try_from(device).ok()?, usize::try_from(device).ok()?);
+        let here = usize::try_from(device).ok()?;
         let group = mesh.group(device, &axes);
         let members = || group.iter().map(|&it| &had[usize::try_from(it).unwrap_or(0)]);
         let peers = u64::try_from(group.len()).ok()? - 1;
-        let size = u64::try_from(has[wanted].len()).ok()?;
+        let size = u64::try_from(has[here].len()).ok()?;
         if sums {
             // Every member has an addend of each element, and their addends are different ones.
-            if !members().all(|member| has[wanted].is_subset(member)) {
+            if !members().all(|member| has[here].is_subset(member)) {
                 return None;
             }
             received += match step {
@@ -73,15 +67,15 @@ fn exchanged(mesh: &Mesh, shape: &[u64], step: &Move, before: &Layout, after: &L
         }
         let all: BTreeSet<Vec<u64>> = members().flatten().cloned().collect();
         let right = match step {
-            Move::AllGather { .. } => has[wanted] == all,
-            Move::Slice { .. } => has[wanted].is_subset(&had[here]),
-            _ => has[wanted].is_subset(&all),
+            Move::AllGather { .. } => has[here] == all,
+            Move::Slice { .. } => has[here].is_subset(&had[here]),
+            _ => has[here].is_subset(&all),
         };
         // Addends are not exchanged: members have the same ones.
         if !right || axes.iter().any(|axis| before.owed.contains(axis)) {
             return None;
         }
-        received += u64::try_from(has[wanted].difference(&had[here]).count()).ok()? * (peers + 1);
+        received += u64::try_from(has[here].difference(&had[here]).count()).ok()? * (peers + 1);
     }
     complete(mesh, shape, after).then(|| {
         let peers: u64 = axes.iter().map(|&axis| mesh.size(axis)).product();
