@@ -29,6 +29,11 @@ pub fn write(path: &Path, arrays: &BTreeMap<String, Array>) -> Result<(), Failur
     crate::written::write(path, &contents)
 }
 
+/// Refuses a name that arrays cannot be written under.
+pub fn check_name(path: &Path) -> Result<(), Failure> {
+    form(path).map(|_| ()).map_err(|failure| Failure::Usage(failure.to_string()))
+}
+
 /// The form of a file, by its name.
 enum Form {
     Npz,

@@ -9,3 +9,17 @@ pub mod arrays; // arrays on disk
 pub mod inputs; // inputs made from a seed
 pub mod written; // files that are there whole or not at all
 pub mod pipeline; // from a model to a plan, from a plan to programs
+
+pub mod arguments; // what the command line says
+mod quantity; // sizes and times in words
+mod machine; // the machine that an argument names
+mod given; // inputs that are given, checked against what is expected
+mod compile; // a model file and arguments to a plan
+mod mesh; // the mesh that suits a program
+mod stages; // dumps of stages
+mod progress; // what is being done, for a person who waits
+mod plan_file; // plans on disk
+mod commands; // what each command does
+mod entry; // arguments to an exit code
+
+pub use entry::main_with;

@@ -3,15 +3,17 @@
 use std::fmt;
 
 use cost_models::machine::Machine;
-use import::Bindings;
+use import::{Bindings, ImportError};
 use lower::Program;
 use plan::{MachineName, Plan};
 use planner_ir::{Graph, Mesh};
 use rewrite::RaiseStatistics;
-use search::{MachinePrices, Request, Section, sections};
+use search::problem::SearchError;
+use search::{MachinePrices, PlanError, Prices, Request, Section, sections};
 
 use crate::failure::Failure;
 use crate::model_file::ModelFile;
+use crate::quantity;
 
 /// What the pipeline makes, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -66,18 +68,29 @@ pub struct Target<'a> {
     pub capacity: u64,
 }
 
-/// A model with its dimensions bound, in named operations, cut into blocks.
-pub fn prepare(file: &ModelFile, bindings: &Bindings, observe: Observer<'_>) -> Result<Prepared, Failure> {
-    let imported = file.model.import(bindings).map_err(|error| Failure::file(&file.path, error))?;
+/// A model with its dimensions bound, as a graph.
+pub fn import(file: &ModelFile, bindings: &Bindings, observe: Observer<'_>) -> Result<Graph, ImportError> {
+    let imported = file.model.import(bindings)?;
     observe(Stage::Import, &imported);
-    planner_ir::verify(&imported).map_err(|error| Failure::internal("import", error))?;
+    Ok(imported)
+}
 
-    let raised = rewrite::raise(&imported).map_err(|error| Failure::internal("raise", error))?;
+/// A graph in named operations, cut into blocks.
+pub fn prepare(imported: &Graph, observe: Observer<'_>) -> Result<Prepared, Failure> {
+    planner_ir::verify(imported).map_err(|error| Failure::internal("import", error))?;
+    let raised = rewrite::raise(imported).map_err(|error| Failure::internal("raise", error))?;
     planner_ir::verify(&raised.graph).map_err(|error| Failure::internal("raise", error))?;
     let blocks = rewrite::blocks(&raised.graph);
     observe(Stage::Raise, &blocks.graph);
     let sections = sections(&blocks);
     Ok(Prepared { graph: blocks.graph, sections, raised: raised.statistics })
+}
+
+/// A graph that is in named operations already, such as a plan's, cut into blocks.
+pub fn cut(graph: &Graph) -> Prepared {
+    let blocks = rewrite::blocks(graph);
+    let sections = sections(&blocks);
+    Prepared { graph: blocks.graph, sections, raised: RaiseStatistics::default() }
 }
 
 /// The cheapest plan for a target, checked.
@@ -87,21 +100,69 @@ pub fn plan(
     target: &Target<'_>,
     observe: Observer<'_>,
 ) -> Result<Plan, Failure> {
-    let prices = MachinePrices::new(target.machine, target.mesh)
-        .map_err(|error| Failure::Usage(format!("mesh {} does not suit the machine: {error:?}", target.mesh)))?;
-    let request = Request {
+    let prices = prices(target)?;
+    let plan = planned(prepared, file, target, &prices).map_err(|error| refusal(target, &error))?;
+    observe(Stage::Plan, &plan::json::write(&plan));
+    plan::check(&plan).map_err(|error| Failure::internal("plan", error))?;
+    Ok(plan)
+}
+
+/// The prices of a target.
+pub fn prices<'a>(target: &Target<'a>) -> Result<MachinePrices<'a>, Failure> {
+    let (mesh, machine) = (target.mesh, target.machine);
+    if mesh.devices() != machine.devices() {
+        return Err(Failure::Usage(format!(
+            "mesh {} has {} devices, the machine {} has {}: give a mesh whose sizes multiply to {3}",
+            crate::mesh::sizes(mesh),
+            mesh.devices(),
+            machine.full_name(),
+            machine.devices()
+        )));
+    }
+    MachinePrices::new(machine, mesh)
+        .map_err(|error| Failure::Usage(format!("mesh {mesh} does not suit the machine: {error}")))
+}
+
+/// The cheapest plan by some prices, not checked.
+pub fn planned(
+    prepared: &Prepared,
+    file: &plan::ModelFile,
+    target: &Target<'_>,
+    prices: &dyn Prices,
+) -> Result<Plan, PlanError> {
+    let machine = MachineName { name: target.machine.full_name(), devices: target.machine.devices() };
+    search::plan(&Request {
         graph: &prepared.graph,
         sections: &prepared.sections,
         mesh: target.mesh,
         capacity: target.capacity,
-        prices: &prices,
+        prices,
         model: file,
-        machine: &MachineName { name: target.machine.full_name(), devices: target.machine.devices() },
+        machine: &machine,
+    })
+}
+
+/// Why there is no plan, and what would help.
+pub fn refusal(target: &Target<'_>, error: &PlanError) -> Failure {
+    let help = "more devices, devices with more memory, a smaller batch or a shorter sequence would help";
+    let short = |least: u64, how: &str| {
+        format!(
+            "the program does not fit: {how} {} on a device, which may hold {}: {} bytes are missing; {help}",
+            quantity::bytes(least),
+            quantity::bytes(target.capacity),
+            least.saturating_sub(target.capacity)
+        )
     };
-    let plan = search::plan(&request).map_err(|error| Failure::input("no plan", error))?;
-    observe(Stage::Plan, &plan::json::write(&plan));
-    plan::check(&plan).map_err(|error| Failure::internal("plan", error))?;
-    Ok(plan)
+    let why = match error {
+        PlanError::Search(
+            SearchError::DoesNotFit { least, .. } | SearchError::DoesNotFitTogether { least, .. },
+        ) => short(*least, "every plan needs at least"),
+        PlanError::Search(SearchError::NothingFound { found, .. }) => {
+            short(*found, "no plan that fits was found, though it is not proven that there is none; the nearest needs")
+        }
+        other => other.to_string(),
+    };
+    Failure::input(format!("no plan on mesh {}", crate::mesh::sizes(target.mesh)), why)
 }
 
 /// The programs of a plan, verified.

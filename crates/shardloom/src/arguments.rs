@@ -1,0 +1,338 @@
+//! What the command line says.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use planner_ir::Mesh;
+
+use crate::pipeline::Stage;
+use crate::quantity;
+
+/// A compiler for parallelism: an ONNX transformer and a cluster to an execution plan, and the
+/// plan to its outputs.
+#[derive(Clone, Debug, Parser)]
+#[command(name = "shardloom", version, after_help = TOUR)]
+pub struct Arguments {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+    /// What holds for every command.
+    #[command(flatten)]
+    pub global: Global,
+}
+
+const TOUR: &str = "\
+A first tour:
+  shardloom run model.onnx --ranks 4                   plan for 4 threads of this machine, and run
+  shardloom plan model.onnx --machine h100-80g-8x --dim batch=8 --dim sequence=1024 -o plan.json
+  shardloom explain plan.json                          what was decided, what it costs, and otherwise
+
+Exit codes: 0 done, 1 arguments that make no sense, 2 bad input or a plan that is rejected,
+3 an error of shardloom's own.";
+
+/// What holds for every command.
+#[derive(Args, Clone, Debug)]
+pub struct Global {
+    /// Show what a stage made: import, raise, plan, lower, or all of them
+    #[arg(long, global = true, value_name = "STAGE")]
+    pub dump_after: Option<Dumped>,
+    /// Write dumps to numbered files in this folder instead of the standard output
+    #[arg(long, global = true, value_name = "DIR", requires = "dump_after")]
+    pub dump_dir: Option<PathBuf>,
+    /// Do nothing after this stage
+    #[arg(long, global = true, value_name = "STAGE")]
+    pub stop_after: Option<StageName>,
+    /// Print JSON instead of text
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// Print nothing but errors
+    #[arg(long, short, global = true)]
+    pub quiet: bool,
+}
+
+/// The name of a stage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum StageName {
+    /// The model as a graph.
+    Import,
+    /// The graph in named operations.
+    Raise,
+    /// The plan.
+    Plan,
+    /// One program per rank.
+    Lower,
+}
+
+impl StageName {
+    /// The stage.
+    pub fn stage(self) -> Stage {
+        match self {
+            Self::Import => Stage::Import,
+            Self::Raise => Stage::Raise,
+            Self::Plan => Stage::Plan,
+            Self::Lower => Stage::Lower,
+        }
+    }
+}
+
+/// Which stages are dumped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Dumped {
+    /// The model as a graph.
+    Import,
+    /// The graph in named operations.
+    Raise,
+    /// The plan.
+    Plan,
+    /// One program per rank.
+    Lower,
+    /// Every stage.
+    All,
+}
+
+/// What to do.
+#[derive(Clone, Debug, Subcommand)]
+pub enum Command {
+    /// Run a model or a plan on ranks of this machine
+    #[command(after_help = "\
+Examples:
+  shardloom run model.onnx --ranks 4
+  shardloom run model.onnx --ranks 4 --mesh 2x2 --inputs inputs.npz -o outputs.npz
+  shardloom run model.onnx --ranks 2 --dim batch=2 --dim sequence=16 --seed 7
+  shardloom run plan.json --inputs inputs.npz -o outputs.npz
+
+Inputs are arrays by name in a .npz or .safetensors file; names may be written `in/NAME`, and
+arrays `out/NAME` are compared with the outputs. Without --inputs they are made from the seed.")]
+    Run(RunArguments),
+    /// Plan a model for a machine
+    #[command(after_help = "\
+Examples:
+  shardloom plan model.onnx --machine h100-80g-8x --dim batch=8 --dim sequence=1024 -o plan.json
+  shardloom plan model.onnx --machine h100-80g-8x --mesh data=2,model=4 --memory 70GiB
+  shardloom plan model.onnx --machine machine.json --devices 4 --inputs inputs.npz
+
+Without --mesh several meshes are tried and the cheapest plan is kept. Weights need not be there.")]
+    Plan(PlanArguments),
+    /// Say what a plan decides, what it costs, and what it would cost otherwise
+    #[command(after_help = "\
+Examples:
+  shardloom explain plan.json
+  shardloom explain plan.json --alternatives
+  shardloom explain plan.json --json")]
+    Explain(ExplainArguments),
+    /// Check a plan, trusting nothing that made it
+    #[command(after_help = "\
+Examples:
+  shardloom check plan.json
+  shardloom check plan.json --model model.onnx")]
+    Check(CheckArguments),
+    /// Say what differs between two plans, and what it buys
+    #[command(after_help = "Example:\n  shardloom diff before.json after.json")]
+    Diff(DiffArguments),
+    /// Import a model and say what it is
+    #[command(after_help = "\
+Examples:
+  shardloom import model.onnx --dim batch=1 --dim sequence=16
+  shardloom import model.onnx --dim batch=1 --dim sequence=16 --dump-after import
+  shardloom import model.onnx --inputs inputs.npz --dump-after all --dump-dir stages")]
+    Import(ImportArguments),
+    /// List the machines that are known
+    #[command(after_help = "\
+Examples:
+  shardloom machines
+  shardloom machines show h100-80g-8x
+  shardloom machines show h100-80g-8x --json")]
+    Machines(MachinesArguments),
+    /// Measure this machine and write a machine file
+    #[command(after_help = "\
+Example:
+  shardloom calibrate --device cpu -o machine.json
+  shardloom run model.onnx --ranks 4 --machine machine.json")]
+    Calibrate(CalibrateArguments),
+}
+
+/// A model and the sizes of its dimensions.
+#[derive(Args, Clone, Debug)]
+pub struct ModelArguments {
+    /// Give a symbolic dimension a size; may be repeated
+    #[arg(long = "dim", value_name = "NAME=SIZE", value_parser = dimension)]
+    pub dims: Vec<(String, u64)>,
+    /// Arrays for the inputs, .npz or .safetensors; their shapes give dimensions their sizes
+    #[arg(long, value_name = "FILE")]
+    pub inputs: Option<PathBuf>,
+}
+
+/// What a plan is made for.
+#[derive(Args, Clone, Debug)]
+pub struct TargetArguments {
+    /// The devices' coordinates: `8`, `2x4`, `data=2,model=4`; without it several are tried
+    #[arg(long, value_parser = mesh, value_name = "MESH")]
+    pub mesh: Option<Mesh>,
+    /// What a device may hold, such as 70GiB; without it, what the machine file says
+    #[arg(long, value_parser = memory, value_name = "SIZE")]
+    pub memory: Option<u64>,
+}
+
+/// `run`.
+#[derive(Args, Clone, Debug)]
+pub struct RunArguments {
+    /// The model (.onnx) or the plan (.json)
+    pub file: PathBuf,
+    /// How many ranks, each a thread of this machine; a plan says itself how many
+    #[arg(long, value_parser = ranks, value_name = "N")]
+    pub ranks: Option<Ranks>,
+    /// Plan by the prices of this machine file instead of the shipped `cpu`
+    #[arg(long, value_name = "FILE")]
+    pub machine: Option<String>,
+    /// Where the model of a plan is, if not where the plan says
+    #[arg(long, value_name = "FILE")]
+    pub model: Option<PathBuf>,
+    /// Its dimensions and inputs.
+    #[command(flatten)]
+    pub bound: ModelArguments,
+    /// What the plan is made for.
+    #[command(flatten)]
+    pub target: TargetArguments,
+    /// Where made inputs start from
+    #[arg(long, default_value_t = 0)]
+    pub seed: u64,
+    /// How many steps; the shortest is reported
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..), value_name = "N")]
+    pub steps: u32,
+    /// Where outputs are written, .npz or .safetensors
+    #[arg(long, short, default_value = "outputs.npz", value_name = "FILE")]
+    pub output: PathBuf,
+}
+
+/// How many ranks there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ranks {
+    /// As many threads as the plan says.
+    Cpu,
+    /// This many.
+    Number(u64),
+}
+
+/// `plan`.
+#[derive(Args, Clone, Debug)]
+pub struct PlanArguments {
+    /// The model (.onnx)
+    pub model: PathBuf,
+    /// The machine: a name such as `h100-80g-8x` (see `shardloom machines`), or a machine file
+    #[arg(long, value_name = "MACHINE")]
+    pub machine: String,
+    /// How many devices of a machine file
+    #[arg(long, value_name = "N")]
+    pub devices: Option<u64>,
+    /// Its dimensions and inputs.
+    #[command(flatten)]
+    pub bound: ModelArguments,
+    /// What the plan is made for.
+    #[command(flatten)]
+    pub target: TargetArguments,
+    /// Where the plan is written
+    #[arg(long, short, default_value = "plan.json", value_name = "FILE")]
+    pub output: PathBuf,
+}
+
+/// `explain`.
+#[derive(Args, Clone, Debug)]
+pub struct ExplainArguments {
+    /// The plan
+    pub plan: PathBuf,
+    /// The machine file of a plan that was not made for a shipped machine
+    #[arg(long, value_name = "MACHINE")]
+    pub machine: Option<String>,
+    /// For each operation, search again without what was chosen for it
+    #[arg(long)]
+    pub alternatives: bool,
+}
+
+/// `check`.
+#[derive(Args, Clone, Debug)]
+pub struct CheckArguments {
+    /// The plan
+    pub plan: PathBuf,
+    /// Check it against this model too
+    #[arg(long, value_name = "FILE")]
+    pub model: Option<PathBuf>,
+}
+
+/// `diff`.
+#[derive(Args, Clone, Debug)]
+pub struct DiffArguments {
+    /// The plan before
+    pub before: PathBuf,
+    /// The plan after
+    pub after: PathBuf,
+}
+
+/// `import`.
+#[derive(Args, Clone, Debug)]
+pub struct ImportArguments {
+    /// The model (.onnx)
+    pub model: PathBuf,
+    /// Its dimensions and inputs.
+    #[command(flatten)]
+    pub bound: ModelArguments,
+}
+
+/// `machines`.
+#[derive(Args, Clone, Debug)]
+pub struct MachinesArguments {
+    /// What to do with them.
+    #[command(subcommand)]
+    pub command: Option<MachinesCommand>,
+}
+
+/// What to do with machines.
+#[derive(Clone, Debug, Subcommand)]
+pub enum MachinesCommand {
+    /// Show one machine
+    Show {
+        /// Its name, or a machine file
+        name: String,
+    },
+}
+
+/// `calibrate`.
+#[derive(Args, Clone, Debug)]
+pub struct CalibrateArguments {
+    /// What to measure
+    #[arg(long, value_enum, default_value_t = Device::Cpu)]
+    pub device: Device,
+    /// Where the machine file is written
+    #[arg(long, short, default_value = "machine.json", value_name = "FILE")]
+    pub output: PathBuf,
+}
+
+/// What can be measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Device {
+    /// Threads of this machine.
+    Cpu,
+}
+
+fn dimension(text: &str) -> Result<(String, u64), String> {
+    const EXPECTED: &str = "expected a name and a size such as `batch=2`";
+    let (name, size) = text.rsplit_once('=').ok_or(EXPECTED)?;
+    let size = size.trim().parse().map_err(|_| EXPECTED)?;
+    Ok((name.trim().to_owned(), size))
+}
+
+fn mesh(text: &str) -> Result<Mesh, String> {
+    Mesh::parse(text).map_err(|error| error.to_string())
+}
+
+fn memory(text: &str) -> Result<u64, String> {
+    quantity::parse_bytes(text)
+}
+
+fn ranks(text: &str) -> Result<Ranks, String> {
+    match text.parse() {
+        Ok(0) => Err("expected at least 1".to_owned()),
+        Ok(number) => Ok(Ranks::Number(number)),
+        Err(_) if text == "cpu" => Ok(Ranks::Cpu),
+        Err(_) => Err("expected a number such as `4`".to_owned()),
+    }
+}

@@ -1,0 +1,54 @@
+//! What each command does: arguments in, text out.
+
+mod run; // `run`
+mod plan; // `plan`
+mod import; // `import`
+mod machines; // `machines`
+mod diff; // `diff`
+mod check; // `check`
+
+use crate::arguments::{Command, Global};
+use crate::failure::Failure;
+use crate::pipeline::Stage;
+use crate::progress::Progress;
+use crate::stages::Stages;
+
+/// What every command has.
+pub(crate) struct Context<'a, 'b> {
+    /// What holds for every command.
+    pub(crate) global: &'a Global,
+    /// What stages make.
+    pub(crate) stages: &'b mut Stages<'a>,
+    /// What is being done.
+    pub(crate) progress: &'b Progress,
+}
+
+/// What a command says.
+pub(crate) struct Said {
+    /// For people.
+    pub(crate) text: String,
+    /// For programs.
+    pub(crate) json: serde_json::Value,
+}
+
+/// Does what is asked; what is to be printed.
+pub(crate) fn execute(command: &Command, context: &mut Context<'_, '_>) -> Result<Said, Failure> {
+    match command {
+        Command::Run(arguments) => run::run(arguments, context),
+        Command::Plan(arguments) => plan::plan(arguments, context),
+        Command::Explain(_) => Err(Failure::Usage("not there yet".to_owned())),
+        Command::Check(arguments) => check::check(arguments, context),
+        Command::Diff(arguments) => diff::diff(arguments),
+        Command::Import(arguments) => import::import(arguments, context),
+        Command::Machines(arguments) => machines::machines(arguments),
+        Command::Calibrate(_) => Err(Failure::Usage("not there yet".to_owned())),
+    }
+}
+
+/// What is said if a command stops early.
+pub(crate) fn stopped(stage: Stage) -> Said {
+    Said {
+        text: format!("stopped after {}\n", stage.name()),
+        json: serde_json::json!({ "stopped_after": stage.name() }),
+    }
+}

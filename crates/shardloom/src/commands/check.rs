@@ -1,0 +1,110 @@
+//! `check`: a plan against the rules, its programs, and its model.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use ::plan::Plan;
+use import::Bindings;
+use planner_ir::{Graph, Source};
+use serde_json::json;
+
+use super::{Context, Said};
+use crate::arguments::CheckArguments;
+use crate::failure::Failure;
+use crate::model_file::ModelFile;
+use crate::{given, inputs, pipeline, plan_file};
+
+/// How far outputs may be from each other, in parts of the largest number: operations are raised
+/// to others that round differently.
+const TOLERANCE: f64 = 1e-3;
+
+/// Checks a plan.
+pub(crate) fn check(arguments: &CheckArguments, context: &mut Context<'_, '_>) -> Result<Said, Failure> {
+    let path = &arguments.plan;
+    context.progress.say("checking the plan");
+    let plan = plan_file::read_checked(path)?;
+    let mut passed = vec![format!("the plan obeys all {} rules", ::plan::RULES.len())];
+    context.progress.say("checking the programs");
+    let stages = &mut *context.stages;
+    let programs = pipeline::lower(&plan, &mut |stage, made| stages.observe(stage, made))?;
+    let instructions: usize = programs.iter().map(|program| program.instructions.len()).sum();
+    passed.push(format!("its {} programs, {instructions} instructions, are verified", programs.len()));
+    if let Some(model) = &arguments.model {
+        context.progress.say("checking against the model");
+        let file = plan_file::model(path, &plan, Some(model))?;
+        passed.push("the model is the one that was planned".to_owned());
+        let refused = |error: String| Failure::file(path, format!("the plan is rejected: {error}"));
+        weights(&plan.graph, &file).map_err(refused)?;
+        passed.push("its weights are there, of the types that the plan says".to_owned());
+        passed.push(same_outputs(path, &plan, &file)?);
+    }
+    let mut text = String::new();
+    for line in &passed {
+        // Writing to a string does not fail.
+        let _ = writeln!(text, "ok  {line}");
+    }
+    Ok(Said { text, json: json!({ "accepted": true, "passed": passed }) })
+}
+
+fn weights(graph: &Graph, file: &ModelFile) -> Result<(), String> {
+    let there = file.model.weights();
+    let mut faults = Vec::new();
+    for value in &graph.values {
+        let Source::Weight(name) = &value.source else { continue };
+        match there.iter().find(|(it, _)| it == name) {
+            None => faults.push(format!("the model has no weight `{name}`")),
+            Some((_, type_)) if *type_ != value.type_ => {
+                faults.push(format!("weight `{name}` is {}, the model's is {type_}", value.type_));
+            }
+            Some(_) => {}
+        }
+    }
+    if faults.is_empty() { Ok(()) } else { Err(faults.join("; ")) }
+}
+
+/// Imports the model again, and evaluates it and the plan's program on one device.
+fn same_outputs(path: &Path, plan: &Plan, file: &ModelFile) -> Result<String, Failure> {
+    let expected = given::expected(&plan.graph);
+    if file.model.inputs().iter().any(|input| !expected.iter().any(|(name, _)| *name == input.name)) {
+        return Ok("inputs that decide control flow are part of the plan: not evaluated again".to_owned());
+    }
+    let bindings = Bindings {
+        dims: plan.model.dims.iter().cloned().collect(),
+        inputs: expected.iter().map(|(name, type_)| ((*name).to_owned(), type_.shape.clone())).collect(),
+        ..Bindings::default()
+    };
+    let refused = |error: String| Failure::file(path, format!("the plan is rejected: {error}"));
+    let imported = pipeline::import(file, &bindings, &mut |_, _| {});
+    let imported = imported.map_err(|error| refused(format!("the model is not of these sizes: {error}")))?;
+    let types = |graph: &Graph| -> Vec<(String, planner_ir::Type)> {
+        graph.outputs.iter().map(|it| (it.name.clone(), graph.type_of(it.value).clone())).collect()
+    };
+    if types(&imported) != types(&plan.graph) {
+        return Err(refused("its outputs are not those of the model".to_owned()));
+    }
+    if !file.missing.is_empty() {
+        return Ok("the model imports to the same outputs; its weights are not there to evaluate it".to_owned());
+    }
+    let inputs = inputs::made(&plan.graph, 0);
+    let weight = |name: &str| file.weight(name);
+    let sources = run::Sources { inputs: &inputs, weight: &weight };
+    let evaluated = |graph: &Graph| {
+        run::reference(graph, sources).map_err(|error| refused(format!("it cannot be evaluated: {error}")))
+    };
+    let (before, after) = (evaluated(&imported)?, evaluated(&plan.graph)?);
+    for (name, expected) in &before {
+        let numbers = after.get(name).and_then(|it| it.to_floats().ok()).zip(expected.to_floats().ok());
+        let (found, expected) =
+            numbers.ok_or_else(|| refused(format!("output `{name}` cannot be compared")))?;
+        let most = expected.iter().filter(|it| it.is_finite()).fold(1e-6, |most: f64, it| most.max(it.abs()));
+        let near = |(a, b): (&f64, &f64)| {
+            (a - b).abs() <= TOLERANCE * most || a.is_nan() && b.is_nan() || a.to_bits() == b.to_bits()
+        };
+        if let Some((index, (a, b))) = found.iter().zip(&expected).enumerate().find(|(_, it)| !near(*it)) {
+            return Err(refused(format!(
+                "it does not compute what the model does: output `{name}`, element {index} is {a}, expected {b}"
+            )));
+        }
+    }
+    Ok(format!("evaluated on one rank it computes what the model does ({} outputs)", before.len()))
+}

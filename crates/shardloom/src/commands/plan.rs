@@ -1,0 +1,128 @@
+//! `plan`: a model and a machine to a plan file.
+
+use std::fmt::Write as _;
+
+use ::plan::{Plan, Proof, communication};
+use serde_json::{Value, json};
+
+use super::{Context, Said, stopped};
+use crate::arguments::PlanArguments;
+use crate::compile::{self, Chosen};
+use crate::failure::Failure;
+use crate::pipeline::{self, Stage};
+use crate::{machine, mesh, plan_file, quantity};
+
+/// How many terms of the estimate a summary has.
+const TERMS: usize = 5;
+
+/// Plans a model.
+pub(crate) fn plan(arguments: &PlanArguments, context: &mut Context<'_, '_>) -> Result<Said, Failure> {
+    let machine = machine::named(&arguments.machine, arguments.devices)?;
+    let progress = context.progress;
+    let stages = &mut *context.stages;
+    let imported =
+        compile::imported(&arguments.model, &arguments.bound, &mut |stage, made| stages.observe(stage, made), progress)?;
+    if stages.stops_after(Stage::Import) {
+        return Ok(stopped(Stage::Import));
+    }
+    progress.say("naming operations");
+    let prepared = pipeline::prepare(&imported.graph, &mut |stage, made| stages.observe(stage, made))?;
+    if stages.stops_after(Stage::Raise) {
+        return Ok(stopped(Stage::Raise));
+    }
+    let observe = &mut |stage, made: &dyn std::fmt::Display| stages.observe(stage, made);
+    let chosen =
+        compile::planned(&prepared, &imported.header, &machine, &arguments.target, observe, progress)?;
+    plan_file::write(&arguments.output, &chosen.plan)?;
+    if stages.stops_after(Stage::Plan) {
+        return Ok(stopped(Stage::Plan));
+    }
+    let mut text = summary(&chosen);
+    let _ = writeln!(text, "plan written to {}", arguments.output.display());
+    Ok(Said { text, json: summary_json(&chosen.plan) })
+}
+
+/// What a plan comes to, in a few lines.
+pub(crate) fn summary(chosen: &Chosen) -> String {
+    let plan = &chosen.plan;
+    let mut text = String::new();
+    // Writing to a string does not fail.
+    let mut line = |words: String| {
+        let _ = writeln!(text, "{words}");
+    };
+    let dims: Vec<String> = plan.model.dims.iter().map(|(name, size)| format!("{name}={size}")).collect();
+    let dims = if dims.is_empty() { String::new() } else { format!(" with {}", dims.join(", ")) };
+    line(format!("model      {}{dims}", plan.model.path));
+    line(format!("machine    {}, mesh {} ({})", plan.machine.name, mesh::sizes(&plan.mesh), plan.mesh));
+    if chosen.tried.len() > 1 {
+        let tried: Vec<String> = chosen.tried.iter().map(tried).collect();
+        line(format!("tried      {}", tried.join(", ")));
+    }
+    line(format!("step       {} predicted, {}", quantity::seconds(plan.seconds()), proof(plan)));
+    let mut terms: Vec<_> = plan.estimate.iter().collect();
+    terms.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
+    for term in terms.iter().take(TERMS) {
+        let part = quantity::percent(term.seconds, plan.seconds());
+        line(format!("  {:<18} {:>12} {part:>8}", term.name, quantity::seconds(term.seconds)));
+    }
+    let total = plan.memory.iter().map(|it| it.bytes).sum();
+    line(format!("memory     {} of {} on the fullest device", quantity::bytes(total), quantity::bytes(plan.capacity)));
+    for traffic in communication(plan) {
+        line(format!("moved      {} x {}, {}", traffic.count, traffic.name, quantity::bytes(traffic.bytes)));
+    }
+    text
+}
+
+fn tried((mesh, outcome): &(planner_ir::Mesh, Result<f64, Failure>)) -> String {
+    let words = outcome.as_ref().map_or_else(|_| "no plan".to_owned(), |it| quantity::seconds(*it));
+    format!("{} ({words})", mesh::sizes(mesh))
+}
+
+/// How good a plan is, in words.
+pub(crate) fn proof(plan: &Plan) -> String {
+    match plan.proof {
+        Proof::Optimal => "optimal in the space by these prices".to_owned(),
+        Proof::Gap { lower_bound } => format!(
+            "at most {} above the best in the space (proven bound {})",
+            quantity::percent(plan.seconds() - lower_bound, lower_bound),
+            quantity::seconds(lower_bound)
+        ),
+    }
+}
+
+/// The same for programs.
+pub(crate) fn summary_json(plan: &Plan) -> Value {
+    let terms: Vec<Value> =
+        plan.estimate.iter().map(|it| json!({ "name": it.name, "seconds": it.seconds })).collect();
+    let memory: Vec<Value> =
+        plan.memory.iter().map(|it| json!({ "kind": it.kind, "bytes": it.bytes })).collect();
+    let moved: Vec<Value> = communication(plan)
+        .iter()
+        .map(|it| json!({ "move": it.name, "count": it.count, "bytes": it.bytes }))
+        .collect();
+    let dims: serde_json::Map<String, Value> =
+        plan.model.dims.iter().map(|(name, size)| (name.clone(), json!(size))).collect();
+    json!({
+        "model": { "path": plan.model.path, "sha256": plan.model.sha256, "dims": dims },
+        "machine": plan.machine.name,
+        "devices": plan.machine.devices,
+        "mesh": plan.mesh.to_string(),
+        "seconds": plan.seconds(),
+        "estimate": terms,
+        "memory": memory,
+        "capacity": plan.capacity,
+        "communication": moved,
+        "proof": match plan.proof {
+            Proof::Optimal => json!({ "optimal": true }),
+            Proof::Gap { lower_bound } => json!({ "optimal": false, "lower_bound": lower_bound }),
+        },
+        "space": {
+            "unique_blocks": plan.space.unique_blocks,
+            "blocks": plan.space.blocks,
+            "nodes": plan.space.nodes,
+            "classes": plan.space.classes,
+            "saturated": plan.space.saturated,
+            "choices": plan.space.choices,
+        },
+    })
+}

@@ -1,0 +1,237 @@
+//! `run`: a model or a plan to its outputs.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use kernels::Array;
+use ::plan::Plan;
+use serde_json::{Value, json};
+
+use super::plan::{summary, summary_json};
+use super::{Context, Said, stopped};
+use crate::arguments::{Ranks, RunArguments};
+use crate::compile::{self, Chosen};
+use crate::failure::Failure;
+use crate::given::{self, Given};
+use crate::model_file::ModelFile;
+use crate::pipeline::{self, Stage};
+use crate::{arrays, inputs, machine, plan_file, quantity};
+
+/// What is run on what.
+struct Job {
+    chosen: Chosen,
+    file: ModelFile,
+    given: Option<Given>,
+    /// Inputs of the model that the program lacks.
+    ignored: Vec<String>,
+}
+
+/// Runs a model or a plan.
+pub(crate) fn run(arguments: &RunArguments, context: &mut Context<'_, '_>) -> Result<Said, Failure> {
+    arrays::check_name(&arguments.output)?;
+    let is_plan = arguments.file.extension().is_some_and(|it| it == "json");
+    let job = if is_plan { of_plan(arguments, context) } else { of_model(arguments, context) };
+    let job = match job? {
+        Next::Go(job) => job,
+        Next::Stop(stage) => return Ok(stopped(stage)),
+    };
+    let stages = &mut *context.stages;
+    if stages.stops_after(Stage::Plan) {
+        return Ok(stopped(Stage::Plan));
+    }
+    let plan = &job.chosen.plan;
+    let inputs = inputs_of(plan, &job, arguments)?;
+    context.progress.say("lowering");
+    let programs = pipeline::lower(plan, &mut |stage, made| stages.observe(stage, made))?;
+    if stages.stops_after(Stage::Lower) {
+        return Ok(stopped(Stage::Lower));
+    }
+    context.progress.say("reading weights");
+    let weight = |name: &str| job.file.weight(name);
+    let failed = |error: run::RunError| match error {
+        run::RunError::Weight(..) => Failure::file(&job.file.path, error),
+        other => Failure::internal("run", other),
+    };
+    let mut session = run::Session::new(programs, &weight).map_err(failed)?;
+    context.progress.say(format!("running on {} ranks", plan.mesh.devices()));
+    let mut outcome = session.step(&inputs).map_err(failed)?;
+    for _ in 1..arguments.steps {
+        let next = session.step(&inputs).map_err(failed)?;
+        if next.seconds < outcome.seconds {
+            outcome = next;
+        }
+    }
+    arrays::write(&arguments.output, &outcome.outputs)?;
+    Ok(said(arguments, &job, &outcome))
+}
+
+/// What comes after a plan is there, or not.
+enum Next {
+    Go(Box<Job>),
+    Stop(Stage),
+}
+
+fn of_model(arguments: &RunArguments, context: &mut Context<'_, '_>) -> Result<Next, Failure> {
+    if arguments.model.is_some() {
+        return Err(Failure::Usage("`--model` goes with a plan, but the file to run is a model".to_owned()));
+    }
+    let devices = match (arguments.ranks, &arguments.target.mesh) {
+        (Some(Ranks::Number(number)), _) => number,
+        (None, Some(mesh)) => mesh.devices(),
+        _ => return Err(Failure::Usage("running a model takes a number of ranks: `--ranks 4`".to_owned())),
+    };
+    let machine = machine::named(arguments.machine.as_deref().unwrap_or("cpu-1x"), Some(devices))?;
+    let progress = context.progress;
+    let stages = &mut *context.stages;
+    let mut observe = |stage, made: &dyn std::fmt::Display| stages.observe(stage, made);
+    let imported = compile::imported(&arguments.file, &arguments.bound, &mut observe, progress)?;
+    weights_are_there(&imported.file)?;
+    if context.stages.stops_after(Stage::Import) {
+        return Ok(Next::Stop(Stage::Import));
+    }
+    progress.say("naming operations");
+    let stages = &mut *context.stages;
+    let prepared = pipeline::prepare(&imported.graph, &mut |stage, made| stages.observe(stage, made))?;
+    if stages.stops_after(Stage::Raise) {
+        return Ok(Next::Stop(Stage::Raise));
+    }
+    let mut observe = |stage, made: &dyn std::fmt::Display| stages.observe(stage, made);
+    let chosen =
+        compile::planned(&prepared, &imported.header, &machine, &arguments.target, &mut observe, progress)?;
+    let compile::Imported { file, given, controls, .. } = imported;
+    Ok(Next::Go(Box::new(Job { chosen, file, given, ignored: controls })))
+}
+
+fn of_plan(arguments: &RunArguments, context: &mut Context<'_, '_>) -> Result<Next, Failure> {
+    let path = &arguments.file;
+    let target = &arguments.target;
+    let refused = [
+        (!arguments.bound.dims.is_empty(), "--dim"),
+        (target.mesh.is_some(), "--mesh"),
+        (target.memory.is_some(), "--memory"),
+        (arguments.machine.is_some(), "--machine"),
+    ];
+    if let Some((_, name)) = refused.into_iter().find(|(given, _)| *given) {
+        return Err(Failure::Usage(format!("`{name}` goes with a model; a plan has decided that already")));
+    }
+    context.progress.say(format!("reading {}", path.display()));
+    let plan = plan_file::read_checked(path)?;
+    let devices = plan.mesh.devices();
+    if let Some(Ranks::Number(number)) = arguments.ranks
+        && number != devices
+    {
+        let message = format!("{number} ranks, but the plan is for {devices}; leave `--ranks` out, or plan again");
+        return Err(Failure::Usage(message));
+    }
+    let file = plan_file::model(path, &plan, arguments.model.as_deref())?;
+    weights_are_there(&file)?;
+    let given = arguments.bound.inputs.as_deref().map(given::read).transpose()?;
+    // Inputs that decided control flow are constants of the plan.
+    let ignored = file.model.inputs().iter().map(|input| input.name.clone()).collect();
+    context.stages.observe(Stage::Plan, &::plan::json::write(&plan));
+    Ok(Next::Go(Box::new(Job { chosen: Chosen { plan, tried: Vec::new() }, file, given, ignored })))
+}
+
+fn weights_are_there(file: &ModelFile) -> Result<(), Failure> {
+    if file.missing.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::file(
+        &file.path,
+        format!(
+            "its weights are in `{}`, which is not there: such a model can be planned, but not run",
+            file.missing.join("`, `")
+        ),
+    ))
+}
+
+fn inputs_of(plan: &Plan, job: &Job, arguments: &RunArguments) -> Result<BTreeMap<String, Array>, Failure> {
+    let (Some(given), Some(path)) = (&job.given, &arguments.bound.inputs) else {
+        return Ok(inputs::made(&plan.graph, arguments.seed));
+    };
+    let ignored: Vec<&str> = job.ignored.iter().map(String::as_str).collect();
+    given::fitting(&plan.graph, &given.inputs, &ignored).map_err(|error| Failure::file(path, error))
+}
+
+/// How far an output is from what was expected.
+struct Distance {
+    name: String,
+    /// The largest difference, and the largest number expected.
+    found: Option<(f64, f64)>,
+}
+
+fn distances(job: &Job, outputs: &BTreeMap<String, Array>) -> Vec<Distance> {
+    let expected = job.given.iter().flat_map(|given| &given.outputs);
+    let distance = |(name, expected): (&String, &Array)| {
+        let found = outputs.get(name).filter(|found| found.shape() == expected.shape());
+        let numbers = found.and_then(|it| it.to_floats().ok()).zip(expected.to_floats().ok());
+        let found = numbers.map(|(found, expected)| {
+            // Numbers that are no numbers on one side only are as far apart as can be.
+            let apart = |(a, b): (&f64, &f64)| {
+                if a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan() { 0.0 } else { (a - b).abs() }
+            };
+            let worst = found.iter().zip(&expected).map(apart);
+            let worst = worst.fold(0.0, |worst: f64, it| if it.is_nan() { f64::INFINITY } else { worst.max(it) });
+            (worst, expected.iter().fold(0.0, |most: f64, it| most.max(it.abs())))
+        });
+        Distance { name: name.clone(), found }
+    };
+    expected.map(distance).collect()
+}
+
+fn said(arguments: &RunArguments, job: &Job, outcome: &run::Outcome) -> Said {
+    let plan = &job.chosen.plan;
+    let received: u64 = outcome.received.iter().map(|(_, bytes)| bytes).sum();
+    let predicted: u64 = plan.transfers.iter().flat_map(|it| &it.bytes).sum();
+    let mut text = summary(&job.chosen);
+    // Writing to a string does not fail.
+    let mut line = |words: String| {
+        let _ = writeln!(text, "{words}");
+    };
+    for name in &job.ignored {
+        if job.given.as_ref().is_some_and(|given| given.inputs.contains_key(name))
+            && !given::expected(&plan.graph).iter().any(|(it, _)| it == name)
+        {
+            line(format!("control    `{name}` decides what is computed; its value is part of the plan"));
+        }
+    }
+    let steps = if arguments.steps == 1 { "one step".to_owned() } else { format!("shortest of {} steps", arguments.steps) };
+    line(format!(
+        "measured   {} ({steps}), {} predicted",
+        quantity::seconds(outcome.seconds),
+        quantity::seconds(plan.seconds())
+    ));
+    line(format!("received   {} by all ranks, {} predicted", quantity::bytes(received), quantity::bytes(predicted)));
+    if job.given.is_none() {
+        line(format!("inputs     made from seed {}", arguments.seed));
+    }
+    line(format!("outputs    {}", arguments.output.display()));
+    for (name, array) in &outcome.outputs {
+        line(format!("  {name} {}", array.type_()));
+    }
+    let distances = distances(job, &outcome.outputs);
+    for Distance { name, found } in &distances {
+        line(match found {
+            Some((worst, most)) => format!("expected   `{name}` differs by {worst:.3e} at most, its largest number is {most:.3e}"),
+            None => format!("expected   `{name}` cannot be compared: no such output, or of another shape"),
+        });
+    }
+    let outputs: serde_json::Map<String, Value> = outcome
+        .outputs
+        .iter()
+        .map(|(name, it)| (name.clone(), json!({ "dtype": it.dtype().name(), "shape": it.shape() })))
+        .collect();
+    let compared: serde_json::Map<String, Value> = distances
+        .iter()
+        .map(|it| (it.name.clone(), json!({ "largest_difference": it.found.map(|it| it.0) })))
+        .collect();
+    let json = json!({
+        "plan": summary_json(plan),
+        "measured_seconds": outcome.seconds,
+        "received_bytes": received,
+        "output": arguments.output.display().to_string(),
+        "outputs": outputs,
+        "expected": compared,
+    });
+    Said { text, json }
+}

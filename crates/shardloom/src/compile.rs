@@ -1,0 +1,183 @@
+//! A model file and arguments to a plan.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use cost_models::machine::Machine;
+use import::{Bindings, Dim, ImportError};
+use kernels::Array;
+use plan::Plan;
+use planner_ir::{DType, Graph, Mesh};
+
+use crate::arguments::{ModelArguments, TargetArguments};
+use crate::failure::Failure;
+use crate::given::{self, Given};
+use crate::mesh;
+use crate::model_file::{self, ModelFile};
+use crate::pipeline::{self, Observer, Prepared, Stage, Target};
+use crate::progress::Progress;
+
+/// A model with its dimensions bound, as a graph.
+#[derive(Debug)]
+pub(crate) struct Imported {
+    /// The file.
+    pub(crate) file: ModelFile,
+    /// The arrays that are given.
+    pub(crate) given: Option<Given>,
+    /// The inputs whose values are part of the graph.
+    pub(crate) controls: Vec<String>,
+    /// The graph.
+    pub(crate) graph: Graph,
+    /// What the plan says of the model.
+    pub(crate) header: plan::ModelFile,
+}
+
+/// Reads a model and binds its dimensions.
+pub(crate) fn imported(
+    path: &Path,
+    bound: &ModelArguments,
+    observe: Observer<'_>,
+    progress: &Progress,
+) -> Result<Imported, Failure> {
+    progress.say(format!("reading {}", path.display()));
+    let file = model_file::open(path)?;
+    let given = bound.inputs.as_deref().map(given::read).transpose()?;
+    let mut bindings = Bindings { dims: dims(&bound.dims)?, ..Bindings::default() };
+    if let (Some(given), Some(path)) = (&given, &bound.inputs) {
+        let known: Vec<&str> = file.model.inputs().iter().map(|input| input.name.as_str()).collect();
+        if let Some(name) = given.inputs.keys().find(|name| !known.contains(&name.as_str())) {
+            let known = known.join("`, `");
+            return Err(Failure::file(path, format!("`{name}` is not an input, expected `{known}`")));
+        }
+        let shape = |(name, array): (&String, &Array)| (name.clone(), array.shape().to_vec());
+        bindings.inputs = given.inputs.iter().map(shape).collect();
+    }
+    let graph = graph(&file, &mut bindings, given.as_ref(), observe)?;
+    let dims = recorded(&file, &bindings, &graph);
+    let header = plan::ModelFile { path: path.display().to_string(), sha256: file.sha256.clone(), dims };
+    Ok(Imported { file, given, controls: bindings.controls.into_keys().collect(), graph, header })
+}
+
+fn dims(given: &[(String, u64)]) -> Result<BTreeMap<String, u64>, Failure> {
+    let mut dims = BTreeMap::new();
+    for (name, size) in given {
+        if dims.insert(name.clone(), *size).is_some_and(|other| other != *size) {
+            return Err(Failure::Usage(format!("dimension `{name}` is given two sizes")));
+        }
+    }
+    Ok(dims)
+}
+
+/// The graph. If control flow depends on inputs that are given, they become part of it.
+fn graph(
+    file: &ModelFile,
+    bindings: &mut Bindings,
+    given: Option<&Given>,
+    observe: Observer<'_>,
+) -> Result<Graph, Failure> {
+    let mut outcome = pipeline::import(file, bindings, observe);
+    for widest in [Control::Truth, Control::Number] {
+        let (Err(ImportError::DependsOnData { .. }), Some(given)) = (&outcome, given) else { break };
+        for (name, array) in given.inputs.iter().filter(|(_, array)| may_control(array, widest)) {
+            bindings.controls.insert(name.clone(), array.clone());
+        }
+        outcome = pipeline::import(file, bindings, observe);
+    }
+    outcome.map_err(|error| refusal(file, &error))
+}
+
+/// Which inputs may decide control flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Control {
+    /// One truth value.
+    Truth,
+    /// One truth value or integer.
+    Number,
+}
+
+fn may_control(array: &Array, widest: Control) -> bool {
+    let single = array.type_().rank() <= 1 && array.type_().elements() == 1;
+    let kind = match widest {
+        Control::Truth => array.dtype() == DType::Bool,
+        Control::Number => !array.dtype().is_float(),
+    };
+    single && kind
+}
+
+fn refusal(file: &ModelFile, error: &ImportError) -> Failure {
+    match error {
+        ImportError::Unbound(symbols) => {
+            let flags: Vec<String> = symbols.iter().map(|it| format!("--dim {}=..", it.symbol)).collect();
+            let message = format!("{}: {error}: `{}` or `--inputs FILE`", file.path.display(), flags.join(" "));
+            Failure::Usage(message)
+        }
+        ImportError::Binding(_) => Failure::Usage(format!("{}: {error}", file.path.display())),
+        ImportError::DependsOnData { .. } => Failure::file(&file.path, format!("{error} with `--inputs FILE`")),
+        other => Failure::file(&file.path, other),
+    }
+}
+
+/// The sizes of the model's dimensions, by name: what `--dim` says, and what the inputs' types say.
+fn recorded(file: &ModelFile, bindings: &Bindings, graph: &Graph) -> Vec<(String, u64)> {
+    let mut dims = bindings.dims.clone();
+    let types = given::expected(graph);
+    for input in file.model.inputs() {
+        let shape = bindings.inputs.get(&input.name);
+        let typed = || types.iter().find(|(name, _)| *name == input.name).map(|(_, type_)| &type_.shape);
+        let Some(shape) = shape.or_else(typed) else { continue };
+        for (dim, size) in input.dims.iter().flatten().zip(shape) {
+            if let Dim::Symbol(symbol) = dim {
+                dims.insert(symbol.clone(), *size);
+            }
+        }
+    }
+    dims.into_iter().collect()
+}
+
+/// A plan, and the other meshes that were tried.
+#[derive(Debug)]
+pub(crate) struct Chosen {
+    /// The plan.
+    pub(crate) plan: Plan,
+    /// For each mesh, the time of a step (seconds) or why there is no plan.
+    pub(crate) tried: Vec<(Mesh, Result<f64, Failure>)>,
+}
+
+/// The cheapest plan, on the mesh that is given or on the best of several; of equal ones the first.
+pub(crate) fn planned(
+    prepared: &Prepared,
+    header: &plan::ModelFile,
+    machine: &Machine,
+    wanted: &TargetArguments,
+    observe: Observer<'_>,
+    progress: &Progress,
+) -> Result<Chosen, Failure> {
+    let capacity = wanted.memory.unwrap_or(machine.usable_memory().0);
+    let meshes = match &wanted.mesh {
+        Some(mesh) => vec![mesh.clone()],
+        None => mesh::candidates(machine.devices()),
+    };
+    let mut best: Option<Plan> = None;
+    let mut tried = Vec::new();
+    for mesh in meshes {
+        progress.say(format!("planning on mesh {}", mesh::sizes(&mesh)));
+        let target = Target { machine, mesh: &mesh, capacity };
+        let outcome = pipeline::plan(prepared, header, &target, &mut |_, _| {});
+        if let Err(failure @ (Failure::Internal(_) | Failure::Usage(_))) = outcome {
+            return Err(failure);
+        }
+        tried.push((mesh, outcome.as_ref().map(Plan::seconds).map_err(Clone::clone)));
+        if let Ok(plan) = outcome
+            && best.as_ref().is_none_or(|best| plan.seconds() < best.seconds())
+        {
+            best = Some(plan);
+        }
+    }
+    let Some(plan) = best else {
+        // The finest mesh is the last one; what does not fit on it fits on none.
+        let last = tried.pop().and_then(|(_, outcome)| outcome.err());
+        return Err(last.unwrap_or_else(|| Failure::internal("plan", "no mesh was tried")));
+    };
+    observe(Stage::Plan, &plan::json::write(&plan));
+    Ok(Chosen { plan, tried })
+}

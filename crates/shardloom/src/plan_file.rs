@@ -1,0 +1,57 @@
+//! Plans on disk, and the models that they name.
+
+use std::path::{Path, PathBuf};
+
+use plan::Plan;
+
+use crate::failure::Failure;
+use crate::model_file::{self, ModelFile};
+use crate::written;
+
+/// The plan of a file, as the file says: not checked.
+pub(crate) fn read(path: &Path) -> Result<Plan, Failure> {
+    let text = std::fs::read(path).map_err(|error| Failure::file(path, format!("cannot be read: {error}")))?;
+    plan::json::read(&text).map_err(|error| Failure::file(path, error))
+}
+
+/// The plan of a file, checked.
+pub(crate) fn read_checked(path: &Path) -> Result<Plan, Failure> {
+    let plan = read(path)?;
+    plan::check(&plan).map_err(|error| Failure::file(path, format!("the plan is rejected:\n{error}")))?;
+    Ok(plan)
+}
+
+/// Writes a plan.
+pub(crate) fn write(path: &Path, plan: &Plan) -> Result<(), Failure> {
+    written::write(path, plan::json::write(plan).as_bytes())
+}
+
+/// The model of a plan: the one that is given, or where the plan says, from the current folder or
+/// that of the plan.
+pub(crate) fn model(plan_path: &Path, plan: &Plan, given: Option<&Path>) -> Result<ModelFile, Failure> {
+    let path = match given {
+        Some(path) => path.to_owned(),
+        None => found(plan_path, &plan.model.path)?,
+    };
+    let file = model_file::open(&path)?;
+    if file.sha256 != plan.model.sha256 {
+        return Err(Failure::file(
+            plan_path,
+            format!(
+                "the plan was made of another model: `{}` has SHA-256 {:.12}.., expected {:.12}..; give the \
+                 model with `--model`, or plan again",
+                path.display(),
+                file.sha256,
+                plan.model.sha256
+            ),
+        ));
+    }
+    Ok(file)
+}
+
+fn found(plan_path: &Path, named: &str) -> Result<PathBuf, Failure> {
+    let beside = plan_path.parent().unwrap_or_else(|| Path::new("")).join(named);
+    [PathBuf::from(named), beside].into_iter().find(|path| path.is_file()).ok_or_else(|| {
+        Failure::file(plan_path, format!("the plan's model `{named}` is not there; give it with `--model`"))
+    })
+}

@@ -1,0 +1,51 @@
+//! What is being done, for a person who waits: on the standard error, if that is a terminal.
+
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+/// Whether progress is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wish {
+    /// If there is a terminal.
+    Shown,
+    /// Never.
+    Hidden,
+}
+
+/// A line that says what is being done. It goes away when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Progress(ProgressBar);
+
+/// How often the line moves.
+const TICK: Duration = Duration::from_millis(100);
+
+impl Progress {
+    /// Nothing yet.
+    pub(crate) fn new(wish: Wish) -> Self {
+        // The target draws nothing if the standard error is not a terminal.
+        let target = match wish {
+            Wish::Shown => ProgressDrawTarget::stderr(),
+            Wish::Hidden => ProgressDrawTarget::hidden(),
+        };
+        let bar = ProgressBar::with_draw_target(None, target);
+        if let Ok(style) = ProgressStyle::with_template("{spinner} {msg} ({elapsed})") {
+            bar.set_style(style);
+        }
+        if !bar.is_hidden() {
+            bar.enable_steady_tick(TICK);
+        }
+        Self(bar)
+    }
+
+    /// What is done now.
+    pub(crate) fn say(&self, what: impl Into<String>) {
+        self.0.set_message(what.into());
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.0.finish_and_clear();
+    }
+}

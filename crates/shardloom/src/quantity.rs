@@ -1,0 +1,60 @@
+//! Sizes and times in words.
+
+/// Units of sizes that are read, and their bytes.
+const UNITS: [(&str, u64); 9] = [
+    ("KiB", 1 << 10),
+    ("MiB", 1 << 20),
+    ("GiB", 1 << 30),
+    ("TiB", 1 << 40),
+    ("kB", 1_000),
+    ("MB", 1_000_000),
+    ("GB", 1_000_000_000),
+    ("TB", 1_000_000_000_000),
+    ("B", 1),
+];
+
+/// The bytes of a size such as `70GiB`, `70 GB`, `1.5GB` or `1000`.
+pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
+    let expected = || format!("`{text}` is not a size, expected one such as `70GiB`, `70GB` or `1000000`");
+    let text = text.trim();
+    let known = UNITS.iter().find_map(|(unit, bytes)| Some((text.strip_suffix(unit)?, *bytes)));
+    let (number, unit) = known.unwrap_or((text, 1));
+    let (whole, part) = number.trim().split_once('.').unwrap_or((number.trim(), ""));
+    let digits = |text: &str| text.len() <= 15 && text.chars().all(|it| it.is_ascii_digit());
+    if whole.is_empty() || !digits(whole) || !digits(part) {
+        return Err(expected());
+    }
+    let scale = part.chars().fold(1u128, |scale, _| scale * 10);
+    let number: u128 = format!("{whole}{part}").parse().map_err(|_| expected())?;
+    let bytes = u64::try_from(number * u128::from(unit) / scale).map_err(|_| expected())?;
+    if bytes == 0 { Err(expected()) } else { Ok(bytes) }
+}
+
+/// A size in a fitting unit, rounded down to a hundredth.
+pub(crate) fn bytes(bytes: u64) -> String {
+    const NAMES: [(u64, &str); 4] =
+        [(1_000_000_000_000, "TB"), (1_000_000_000, "GB"), (1_000_000, "MB"), (1_000, "kB")];
+    match NAMES.into_iter().find(|(unit, _)| bytes >= *unit) {
+        Some((unit, name)) => format!("{}.{:02} {name}", bytes / unit, bytes % unit / (unit / 100).max(1)),
+        None => format!("{bytes} B"),
+    }
+}
+
+/// A time in a fitting unit.
+pub(crate) fn seconds(seconds: f64) -> String {
+    const NAMES: [(f64, &str); 3] = [(1.0, "s"), (1e-3, "ms"), (1e-6, "us")];
+    if seconds <= 0.0 {
+        return "0 s".to_owned();
+    }
+    let fitting = NAMES.into_iter().find(|(unit, _)| seconds >= *unit);
+    let (unit, name) = fitting.unwrap_or((1e-9, "ns"));
+    format!("{:.3} {name}", seconds / unit)
+}
+
+/// A part in percent; of nothing, none.
+pub(crate) fn percent(part: f64, whole: f64) -> String {
+    if whole > 0.0 { format!("{:.1} %", part / whole * 100.0) } else { "0.0 %".to_owned() }
+}
+
+#[cfg(test)]
+mod tests;
