@@ -165,7 +165,7 @@ pub(super) fn rules() -> Vec<Rule> {
         Rule {
             name: "merged operand of a softmax",
             pattern: "(softmax:o (reshape:r ?x))",
-            conditions: &[MERGES, LAST_KEPT],
+            conditions: &[LAST_KEPT],
             build: |make, found| {
                 let dim = kept_dim(make, found)?;
                 let inner = make.apply(Op::Softmax { dim }, &[found.class("x")])?;
@@ -270,8 +270,15 @@ fn permutation(make: &Make<'_>, found: &Match<'_>, name: &str) -> Option<Vec<usi
     }
 }
 
-/// The groups of the reshape `r` of `x`, if none splits a dimension and one merges some.
+/// The groups of the reshape `r` of `x`, if none splits or drops a dimension and one merges some.
+///
+/// Dimensions of extent 1 that are dropped stay where they are: they could float anywhere.
 fn merging(make: &Make<'_>, found: &Match<'_>) -> Option<Vec<shape::Group>> {
+    dropping(make, found).filter(|groups| groups.iter().all(|group| !group.to.is_empty()))
+}
+
+/// The same, where dimensions of extent 1 may be dropped.
+fn dropping(make: &Make<'_>, found: &Match<'_>) -> Option<Vec<shape::Group>> {
     let Op::Reshape { shape } = make.op(found.operation("r")) else {
         return None;
     };
@@ -284,7 +291,7 @@ fn kept_dim(make: &Make<'_>, found: &Match<'_>) -> Option<usize> {
     let Op::Softmax { dim } = *make.op(found.operation("o")) else {
         return None;
     };
-    let groups = merging(make, found)?;
+    let groups = dropping(make, found)?;
     let group = groups.into_iter().find(|group| group.to.contains(&dim))?;
     group.is_same().then_some(group.from.start)
 }
@@ -390,9 +397,6 @@ fn transpose_of_merge(make: &mut Make<'_>, found: &Match<'_>) -> Option<Id> {
             None => return None,
         }
     }
-    // Dimensions of extent 1 that the reshape drops go first.
-    let dropped = groups.iter().filter(|group| group.to.is_empty()).flat_map(|group| group.from.clone());
-    let all: Vec<usize> = dropped.chain(all).collect();
     let inner = make.transpose(found.class("x"), &all)?;
     let shape = make.shape(found.root()).to_vec();
     make.reshape(inner, &shape)

@@ -144,7 +144,7 @@ fn examples() -> Vec<Example> {
         f32s("transpose of transpose", "x=f32[2,3,4]", vec![transpose(&[1, 2, 0]), transpose(&[0, 2, 1])]),
         f32s("slice of slice", "x=f32[9]", vec![slice(&[1], &[2], &[2]), slice(&[8], &[-2], &[5])]),
         i64s("selection by number is a slice", "x=f32[2,4,3] i=-2", vec![Head::Op(Op::Gather { dim: 1 })]),
-        f32s("transpose of merged dimensions", "x=f32[2,3,1,4]", vec![transpose(&[1, 0]), reshape(&[6, 4])]),
+        f32s("transpose of merged dimensions", "x=f32[2,3,4]", vec![transpose(&[1, 0]), reshape(&[6, 4])]),
         f32s("merged operand", "x=f32[2,3,4]", vec![unary(Unary::Tanh), reshape(&[6, 4])]),
         f32s("merged operand of a cast", "x=f32[2,3,4]", vec![cast(DType::I64), reshape(&[6, 4])]),
         f32s("cast of repetition", "x=f32[2,1]", vec![cast(DType::I64), expand(&[2, 4])]),
