@@ -1,3 +1,6 @@
 //! The tests of the whole project, in one binary.
+//!
+//! Modules are marked as tests, so that what serves tests may panic.
 
+#[cfg(test)]
 mod small_world; // the verifier of layouts against arithmetic
