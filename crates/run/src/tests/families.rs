@@ -176,3 +176,23 @@ fn blocks_to_stripes() {
         assert_eq!(received(&outcome), [2 * held]);
     }
 }
+
+/// Heads that share keys, split within each group: what a device has of each is not contiguous.
+#[test]
+fn heads_within_groups() {
+    let mut sketch = Sketch::new(&Mesh::of_sizes(&[2]));
+    let type_ = |heads: u64| Type::new(DType::F32, [1, heads, 2, 2]);
+    let whole = || vec![vec![]; 4];
+    let q = sketch.input("q", type_(8), whole());
+    let k = sketch.input("k", type_(2), whole());
+    let v = sketch.input("v", type_(2), whole());
+    let op = Op::Attention(Attention { scale: Real(0.0), causal: true, softcap: Real(0.0), window: None });
+    let types = sketch.plan.graph.types_of(&[q, k, v]);
+    let loops = op.loops(&types, &op.infer(&types).unwrap());
+    let mut partition = Partition::replicated(&loops);
+    let per_group = loops.operands[0][1][1];
+    partition.loops[per_group.0].push(sketch.axis(0));
+    let y = sketch.node(op, &[q, k, v], partition)[0];
+    sketch.output("y", y, whole(), &mut none);
+    check(&sketch.plan);
+}
