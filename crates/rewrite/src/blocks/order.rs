@@ -147,9 +147,8 @@ struct Trunk {
 impl Trunk {
     fn of(graph: &Graph) -> Self {
         let mut depth = vec![0; graph.nodes.len()];
-        for (index, node) in graph.nodes.iter().enumerate() {
-            depth[index] = producers(graph, NodeId(index)).map(|it| depth[it.0] + 1).max().unwrap_or(0);
-            let _ = node;
+        for id in graph.node_ids() {
+            depth[id.0] = producers(graph, id).map(|it| depth[it.0] + 1).max().unwrap_or(0);
         }
         let end =
             graph.node_ids().reduce(|best, next| if depth[next.0] > depth[best.0] { next } else { best });

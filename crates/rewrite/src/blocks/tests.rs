@@ -152,6 +152,22 @@ fn alternating_layers_are_one_block_of_two() {
     assert_eq!(summary(&found), [(1, 3), (4, 2 * LAYER), (1, 2)]);
 }
 
+/// What is shared by some layers only ends a run.
+#[test]
+fn another_mask_makes_another_block() {
+    let mut graph = Growing::default();
+    let (first, second) = (graph.input(&[4, 8]), graph.input(&[4, 8]));
+    let (first, second) =
+        (graph.op(Op::Unary(Unary::Exp), &[first]), graph.op(Op::Unary(Unary::Exp), &[second]));
+    let mut x = graph.input(&[4, 8]);
+    for index in 0..6 {
+        x = graph.layer(x, if index < 3 { first } else { second }, 0.5);
+    }
+    graph.output(x);
+    let found = graph.blocks(0);
+    assert_eq!(summary(&found).iter().filter(|it| **it == (3, LAYER)).count(), 2, "{:?}", summary(&found));
+}
+
 #[test]
 fn encoder_and_decoder_are_two_runs() {
     let mut graph = Growing::default();
