@@ -68,8 +68,9 @@ fn places<'a>(operation: &Indexed<'a>) -> impl Iterator<Item = (ValueId, usize, 
         .flat_map(|(&value, dims)| dims.iter().enumerate().map(move |(dim, index)| (value, dim, &index[..])))
 }
 
-/// The product of the loops before this one in a dimension, if it is there.
+/// The product of the loops before this one in a dimension, if it is there and they are not empty.
 fn outer(loops: &Loops, index: &[LoopId], it: LoopId) -> Option<u64> {
     let place = index.iter().position(|&other| other == it)?;
-    Some(index[..place].iter().map(|&before| loops.get(before).size).product())
+    let outer = index[..place].iter().map(|&before| loops.get(before).size).product();
+    Some(outer).filter(|&outer| outer > 0)
 }
