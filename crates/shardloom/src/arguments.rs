@@ -149,6 +149,12 @@ Example:
   shardloom calibrate --device cpu -o machine.json
   shardloom run model.onnx --ranks 4 --machine machine.json")]
     Calibrate(CalibrateArguments),
+    /// Measure what the program takes
+    #[command(subcommand, after_help = "\
+Examples:
+  shardloom bench cpu-run --against-onnxruntime
+  shardloom bench planning --dir models --ledger planning.jsonl")]
+    Bench(crate::bench::Benchmark),
 }
 
 /// A model and the sizes of its dimensions.
@@ -313,7 +319,7 @@ pub enum Device {
     Cpu,
 }
 
-fn dimension(text: &str) -> Result<(String, u64), String> {
+pub(crate) fn dimension(text: &str) -> Result<(String, u64), String> {
     const EXPECTED: &str = "expected a name and a size such as `batch=2`";
     let (name, size) = text.rsplit_once('=').ok_or(EXPECTED)?;
     let size = size.trim().parse().map_err(|_| EXPECTED)?;

@@ -6,8 +6,11 @@ mod import; // `import`
 mod machines; // `machines`
 mod diff; // `diff`
 mod check; // `check`
+mod explain; // `explain`
+mod calibrate; // `calibrate`
+mod bench; // `bench`
 
-use crate::arguments::{Command, Global};
+use crate::arguments::Command;
 use crate::failure::Failure;
 use crate::pipeline::Stage;
 use crate::progress::Progress;
@@ -15,8 +18,6 @@ use crate::stages::Stages;
 
 /// What every command has.
 pub(crate) struct Context<'a, 'b> {
-    /// What holds for every command.
-    pub(crate) global: &'a Global,
     /// What stages make.
     pub(crate) stages: &'b mut Stages<'a>,
     /// What is being done.
@@ -36,12 +37,13 @@ pub(crate) fn execute(command: &Command, context: &mut Context<'_, '_>) -> Resul
     match command {
         Command::Run(arguments) => run::run(arguments, context),
         Command::Plan(arguments) => plan::plan(arguments, context),
-        Command::Explain(_) => Err(Failure::Usage("not there yet".to_owned())),
+        Command::Explain(arguments) => explain::explain(arguments, context),
         Command::Check(arguments) => check::check(arguments, context),
         Command::Diff(arguments) => diff::diff(arguments),
         Command::Import(arguments) => import::import(arguments, context),
         Command::Machines(arguments) => machines::machines(arguments),
-        Command::Calibrate(_) => Err(Failure::Usage("not there yet".to_owned())),
+        Command::Calibrate(arguments) => calibrate::calibrate(arguments, context),
+        Command::Bench(benchmark) => bench::bench(benchmark, context),
     }
 }
 

@@ -19,7 +19,11 @@ mod mesh; // the mesh that suits a program
 mod stages; // dumps of stages
 mod progress; // what is being done, for a person who waits
 mod plan_file; // plans on disk
+mod otherwise; // what other plans would cost
+mod explained; // a plan in words
+mod measure; // what this machine can do
 mod commands; // what each command does
 mod entry; // arguments to an exit code
+pub mod bench; // what the program takes, measured
 
 pub use entry::main_with;

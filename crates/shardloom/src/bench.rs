@@ -1,0 +1,85 @@
+//! Benchmarks: what the program takes, measured.
+
+mod onnx; // ONNX files, written
+mod gpt2; // GPT-2 as an ONNX file, with weights from a seed
+mod flops; // the arithmetic of a graph
+mod process; // what the process and the machine say of themselves
+mod onnxruntime; // another program's steps, for comparison
+mod cpu_run; // `cpu-run`
+mod planning; // `planning`
+
+pub use cpu_run::CpuRun;
+pub use planning::Planning;
+
+use std::io::Write as _;
+use std::path::PathBuf;
+
+use clap::Subcommand;
+use serde_json::Value;
+
+use crate::failure::Failure;
+
+/// Which benchmark.
+#[derive(Clone, Debug, Subcommand)]
+pub enum Benchmark {
+    /// Run GPT-2 on one rank of this machine
+    CpuRun(CpuRun),
+    /// Plan full-size models, whose weights need not be there
+    Planning(Planning),
+}
+
+/// What was measured.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// For people.
+    pub text: String,
+    /// One object for each thing measured, as a ledger has them.
+    pub lines: Vec<Value>,
+}
+
+/// Measures; the report is appended to the ledger, if one is named.
+pub fn run(benchmark: &Benchmark, say: &dyn Fn(String)) -> Result<Report, Failure> {
+    let (report, ledger) = match benchmark {
+        Benchmark::CpuRun(options) => (cpu_run::measure(options, say)?, &options.ledger),
+        Benchmark::Planning(options) => (planning::measure(options, say)?, &options.ledger),
+    };
+    if let Some(path) = ledger {
+        append(path, &report.lines)?;
+    }
+    Ok(report)
+}
+
+/// Appends lines to a ledger: each with its number, the date, the commit and the machine.
+fn append(path: &PathBuf, lines: &[Value]) -> Result<(), Failure> {
+    let failed = |error: std::io::Error| Failure::file(path, format!("cannot be written: {error}"));
+    let before = match std::fs::read_to_string(path) {
+        Ok(text) => text.lines().count(),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => 0,
+        Err(error) => return Err(failed(error)),
+    };
+    let mut file = std::fs::OpenOptions::new().create(true).append(true).open(path).map_err(failed)?;
+    let (date, commit, machine) = (process::date(), process::commit(), process::machine());
+    for (index, line) in lines.iter().enumerate() {
+        let mut full = serde_json::json!({
+            "line": before + index + 1,
+            "date": date,
+            "commit": commit,
+            "host": machine,
+        });
+        if let (Some(full), Some(line)) = (full.as_object_mut(), line.as_object()) {
+            full.extend(line.clone());
+        }
+        writeln!(file, "{full}").map_err(failed)?;
+    }
+    Ok(())
+}
+
+/// The median; of nothing, 0.
+fn median(numbers: &[f64]) -> f64 {
+    let mut sorted = numbers.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted.get(sorted.len() / 2).copied().unwrap_or(0.0)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,52 @@
+//! What the process and the machine say of themselves.
+
+use std::process::Command;
+
+/// The most memory that was resident since the last `forget_peak` (bytes); none where the system
+/// does not say.
+pub(crate) fn peak_memory() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kibibytes * 1024)
+}
+
+/// Starts to measure the most resident memory anew, where the system can.
+pub(crate) fn forget_peak() {
+    // Where it cannot the peak is that of the whole process.
+    let _ = std::fs::write("/proc/self/clear_refs", "5");
+}
+
+/// Today, as the system says it.
+pub(crate) fn date() -> String {
+    said("date", &["-u", "+%F"])
+}
+
+/// The commit of the folder that the process is in.
+pub(crate) fn commit() -> String {
+    said("git", &["rev-parse", "--short", "HEAD"])
+}
+
+/// The processor and how many threads it runs at once.
+pub(crate) fn machine() -> String {
+    let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let field = |name: &str| {
+        let line = text.lines().find(|line| line.split(':').next().is_some_and(|it| it.trim() == name));
+        line.and_then(|line| line.split_once(':')).map_or("unknown", |(_, value)| value.trim())
+    };
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    format!(
+        "{}, family {} model {}, {threads} threads",
+        field("model name"),
+        field("cpu family"),
+        field("model")
+    )
+}
+
+fn said(program: &str, arguments: &[&str]) -> String {
+    let output = Command::new(program).args(arguments).output();
+    match output {
+        Ok(output) if output.status.success() => String::from_utf8_lossy(&output.stdout).trim().to_owned(),
+        _ => "unknown".to_owned(),
+    }
+}

@@ -1,0 +1,11 @@
+//! `bench`: what the program takes, measured.
+
+use super::{Context, Said};
+use crate::bench::{self, Benchmark};
+use crate::failure::Failure;
+
+/// Measures.
+pub(crate) fn bench(benchmark: &Benchmark, context: &mut Context<'_, '_>) -> Result<Said, Failure> {
+    let report = bench::run(benchmark, &|what| context.progress.say(what))?;
+    Ok(Said { text: report.text, json: report.lines.into() })
+}
