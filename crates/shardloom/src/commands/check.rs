@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use ::plan::Plan;
-use import::Bindings;
+use import::{Bindings, ImportError};
 use planner_ir::{Graph, Source};
 use serde_json::json;
 
@@ -65,17 +65,19 @@ fn weights(graph: &Graph, file: &ModelFile) -> Result<(), String> {
 /// Imports the model again, and evaluates it and the plan's program on one device.
 fn same_outputs(path: &Path, plan: &Plan, file: &ModelFile) -> Result<String, Failure> {
     let expected = given::expected(&plan.graph);
-    if file.model.inputs().iter().any(|input| !expected.iter().any(|(name, _)| *name == input.name)) {
-        return Ok("inputs that decide control flow are part of the plan: not evaluated again".to_owned());
-    }
     let bindings = Bindings {
         dims: plan.model.dims.iter().cloned().collect(),
         inputs: expected.iter().map(|(name, type_)| ((*name).to_owned(), type_.shape.clone())).collect(),
         ..Bindings::default()
     };
     let refused = |error: String| Failure::file(path, format!("the plan is rejected: {error}"));
-    let imported = pipeline::import(file, &bindings, &mut |_, _| {});
-    let imported = imported.map_err(|error| refused(format!("the model is not of these sizes: {error}")))?;
+    let imported = match pipeline::import(file, &bindings, &mut |_, _| {}) {
+        Ok(imported) => imported,
+        Err(ImportError::DependsOnData { .. }) => {
+            return Ok("inputs that decide control flow are part of the plan: not evaluated again".to_owned());
+        }
+        Err(error) => return Err(refused(format!("the model is not of these sizes: {error}"))),
+    };
     let types = |graph: &Graph| -> Vec<(String, planner_ir::Type)> {
         graph.outputs.iter().map(|it| (it.name.clone(), graph.type_of(it.value).clone())).collect()
     };
@@ -85,7 +87,9 @@ fn same_outputs(path: &Path, plan: &Plan, file: &ModelFile) -> Result<String, Fa
     if !file.missing.is_empty() {
         return Ok("the model imports to the same outputs; its weights are not there to evaluate it".to_owned());
     }
-    let inputs = inputs::made(&plan.graph, 0);
+    // Inputs that nothing uses are gone from the plan.
+    let mut inputs = inputs::made(&imported, 0);
+    inputs.extend(inputs::made(&plan.graph, 0));
     let weight = |name: &str| file.weight(name);
     let sources = run::Sources { inputs: &inputs, weight: &weight };
     let evaluated = |graph: &Graph| {

@@ -67,7 +67,7 @@ pub(crate) fn summary(chosen: &Chosen) -> String {
     }
     let total = plan.memory.iter().map(|it| it.bytes).sum();
     line(format!("memory     {} of {} on the fullest device", quantity::bytes(total), quantity::bytes(plan.capacity)));
-    for traffic in communication(plan) {
+    for traffic in communication(plan).iter().filter(|it| it.bytes > 0) {
         line(format!("moved      {} x {}, {}", traffic.count, traffic.name, quantity::bytes(traffic.bytes)));
     }
     text

@@ -22,8 +22,8 @@ struct Job {
     chosen: Chosen,
     file: ModelFile,
     given: Option<Given>,
-    /// Inputs of the model that the program lacks.
-    ignored: Vec<String>,
+    /// The inputs whose values are part of the program.
+    controls: Vec<String>,
 }
 
 /// Runs a model or a plan.
@@ -99,7 +99,7 @@ fn of_model(arguments: &RunArguments, context: &mut Context<'_, '_>) -> Result<N
     let chosen =
         compile::planned(&prepared, &imported.header, &machine, &arguments.target, &mut observe, progress)?;
     let compile::Imported { file, given, controls, .. } = imported;
-    Ok(Next::Go(Box::new(Job { chosen, file, given, ignored: controls })))
+    Ok(Next::Go(Box::new(Job { chosen, file, given, controls })))
 }
 
 fn of_plan(arguments: &RunArguments, context: &mut Context<'_, '_>) -> Result<Next, Failure> {
@@ -126,10 +126,8 @@ fn of_plan(arguments: &RunArguments, context: &mut Context<'_, '_>) -> Result<Ne
     let file = plan_file::model(path, &plan, arguments.model.as_deref())?;
     weights_are_there(&file)?;
     let given = arguments.bound.inputs.as_deref().map(given::read).transpose()?;
-    // Inputs that decided control flow are constants of the plan.
-    let ignored = file.model.inputs().iter().map(|input| input.name.clone()).collect();
     context.stages.observe(Stage::Plan, &::plan::json::write(&plan));
-    Ok(Next::Go(Box::new(Job { chosen: Chosen { plan, tried: Vec::new() }, file, given, ignored })))
+    Ok(Next::Go(Box::new(Job { chosen: Chosen { plan, tried: Vec::new() }, file, given, controls: Vec::new() })))
 }
 
 fn weights_are_there(file: &ModelFile) -> Result<(), Failure> {
@@ -149,7 +147,8 @@ fn inputs_of(plan: &Plan, job: &Job, arguments: &RunArguments) -> Result<BTreeMa
     let (Some(given), Some(path)) = (&job.given, &arguments.bound.inputs) else {
         return Ok(inputs::made(&plan.graph, arguments.seed));
     };
-    let ignored: Vec<&str> = job.ignored.iter().map(String::as_str).collect();
+    // Inputs that decide control flow are constants of the plan, and some are of no use.
+    let ignored: Vec<&str> = job.file.model.inputs().iter().map(|input| input.name.as_str()).collect();
     given::fitting(&plan.graph, &given.inputs, &ignored).map_err(|error| Failure::file(path, error))
 }
 
@@ -188,12 +187,8 @@ fn said(arguments: &RunArguments, job: &Job, outcome: &run::Outcome) -> Said {
     let mut line = |words: String| {
         let _ = writeln!(text, "{words}");
     };
-    for name in &job.ignored {
-        if job.given.as_ref().is_some_and(|given| given.inputs.contains_key(name))
-            && !given::expected(&plan.graph).iter().any(|(it, _)| it == name)
-        {
-            line(format!("control    `{name}` decides what is computed; its value is part of the plan"));
-        }
+    for name in &job.controls {
+        line(format!("control    `{name}` decides what is computed; its value is part of the plan"));
     }
     let steps = if arguments.steps == 1 { "one step".to_owned() } else { format!("shortest of {} steps", arguments.steps) };
     line(format!(

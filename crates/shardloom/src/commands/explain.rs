@@ -1,0 +1,275 @@
+//! `explain`: what a plan decides, what it costs, and what it would cost otherwise.
+
+use std::fmt::Write as _;
+
+use ::plan::{Assignment, Plan};
+use cost_models::machine::Machine;
+use serde_json::{Value, json};
+
+use super::plan::{proof, summary_json};
+use super::{Context, Said};
+use crate::arguments::ExplainArguments;
+use crate::explained::{self, BlockStory, MoveStory, OperationStory};
+use crate::failure::Failure;
+use crate::otherwise::{self, Forbidden, Manner, Price};
+use crate::pipeline::{self, Prepared, Target};
+use crate::quantity::{bytes, percent, seconds};
+use crate::{machine, mesh, plan_file};
+
+use super::import::kept_whole;
+
+/// Explains a plan.
+pub(crate) fn explain(arguments: &ExplainArguments, context: &mut Context<'_, '_>) -> Result<Said, Failure> {
+    let plan = plan_file::read_checked(&arguments.plan)?;
+    let prepared = pipeline::cut(&plan.graph);
+    // The plan's program is in the order of its blocks; if it were not, it would be told whole.
+    let whole = vec![search::Section::whole(&plan.graph)];
+    let ordered = prepared.graph == plan.graph;
+    let stories = explained::blocks(&plan, if ordered { &prepared.sections } else { &whole });
+    let machine = machine_of(&plan, arguments.machine.as_deref());
+    let mut told = Told { plan: &plan, text: String::new() };
+    told.header();
+    told.time();
+    told.memory();
+    told.communication();
+    told.search();
+    let mut others = Vec::new();
+    match &machine {
+        Ok(machine) => {
+            let target = Target { machine, mesh: &plan.mesh, capacity: plan.capacity };
+            for manner in Manner::ALL {
+                context.progress.say(format!("pricing: {}", manner.name()));
+                others.push((manner, otherwise::of_manner(manner, &prepared, &plan.model, &target)?));
+            }
+            told.otherwise(&others);
+        }
+        Err(failure) => told.line(&format!(
+            "\notherwise   not priced: {failure}; give the machine file with `--machine FILE`"
+        )),
+    }
+    told.blocks(&stories);
+    let alternatives = match (&machine, arguments.alternatives) {
+        (Ok(machine), true) => {
+            let alternatives = alternatives(&plan, &prepared, machine, &stories, context)?;
+            told.alternatives(&alternatives);
+            alternatives
+        }
+        _ => Vec::new(),
+    };
+    told.whole(&stories);
+    let json = json(&plan, &stories, &others, &alternatives);
+    Ok(Said { text: told.text, json })
+}
+
+fn machine_of(plan: &Plan, given: Option<&str>) -> Result<Machine, Failure> {
+    match given {
+        Some(name) => machine::named(name, Some(plan.machine.devices)),
+        None => machine::named(&plan.machine.name, None),
+    }
+}
+
+/// What a plan costs in which one operation is computed otherwise.
+struct Alternative<'a> {
+    block: usize,
+    operation: &'a OperationStory,
+    price: Price,
+}
+
+fn alternatives<'a>(
+    plan: &Plan,
+    prepared: &Prepared,
+    machine: &Machine,
+    stories: &'a [BlockStory],
+    context: &Context<'_, '_>,
+) -> Result<Vec<Alternative<'a>>, Failure> {
+    let target = Target { machine, mesh: &plan.mesh, capacity: plan.capacity };
+    let mut alternatives = Vec::new();
+    for (block, story) in stories.iter().enumerate() {
+        for operation in &story.operations {
+            let Assignment::Computed { partition, .. } = &plan.assignments[operation.node.0] else { continue };
+            context.progress.say(format!("pricing: `{}` otherwise", operation.origin));
+            let node = plan.graph.node(operation.node);
+            let operands = plan.graph.types_of(&node.operands);
+            let forbidden =
+                Forbidden { node: operation.local, op: &node.op, operands: &operands, partition };
+            let price = otherwise::without(&forbidden, prepared, &plan.model, &target)?;
+            alternatives.push(Alternative { block, operation, price });
+        }
+    }
+    Ok(alternatives)
+}
+
+/// The text, as it grows.
+struct Told<'a> {
+    plan: &'a Plan,
+    text: String,
+}
+
+impl Told<'_> {
+    fn line(&mut self, words: &str) {
+        // Writing to a string does not fail.
+        let _ = writeln!(self.text, "{words}");
+    }
+
+    fn header(&mut self) {
+        let plan = self.plan;
+        self.line(&format!("model       {} (SHA-256 {:.12}..)", plan.model.path, plan.model.sha256));
+        let dims: Vec<String> = plan.model.dims.iter().map(|(name, size)| format!("{name}={size}")).collect();
+        if !dims.is_empty() {
+            self.line(&format!("dimensions  {}", dims.join(", ")));
+        }
+        self.line(&format!("machine     {}, {} devices", plan.machine.name, plan.machine.devices));
+        self.line(&format!("mesh        {} ({})", mesh::sizes(&plan.mesh), plan.mesh));
+        self.line(&format!("operations  {}", plan.graph.nodes.len()));
+    }
+
+    fn time(&mut self) {
+        let total = self.plan.seconds();
+        self.line(&format!("\ntime of a step  {}", seconds(total)));
+        let mut terms: Vec<_> = self.plan.estimate.iter().collect();
+        terms.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
+        for term in terms {
+            self.line(&format!("  {:<20} {:>12} {:>8}", term.name, seconds(term.seconds), percent(term.seconds, total)));
+        }
+    }
+
+    fn memory(&mut self) {
+        let plan = self.plan;
+        let total = plan.memory.iter().map(|it| it.bytes).sum();
+        let free = plan.capacity.saturating_sub(total);
+        self.line(&format!(
+            "\nmemory of the fullest device  {} of {} ({} free)",
+            bytes(total),
+            bytes(plan.capacity),
+            bytes(free)
+        ));
+        for holding in &plan.memory {
+            self.line(&format!("  {:<20} {:>12}", holding.kind, bytes(holding.bytes)));
+        }
+    }
+
+    fn communication(&mut self) {
+        let traffic = ::plan::communication(self.plan);
+        let sent: Vec<_> = traffic.iter().filter(|it| it.bytes > 0).collect();
+        let total = sent.iter().map(|it| it.bytes).sum();
+        self.line(&format!("\ncommunication  {} received by all devices", bytes(total)));
+        for it in sent {
+            self.line(&format!("  {:<20} {:>12} in {} moves", it.name, bytes(it.bytes), it.count));
+        }
+    }
+
+    fn search(&mut self) {
+        let (space, how) = (&self.plan.space, proof(self.plan));
+        let saturated = if space.saturated { "saturated" } else { "not saturated: more programs may be equal" };
+        self.line(&format!("\nproof       {how}"));
+        self.line(&format!(
+            "space       {} unique of {} blocks; e-graphs of {} terms in {} classes, {saturated}; {} choices",
+            space.unique_blocks, space.blocks, space.nodes, space.classes, space.choices
+        ));
+    }
+
+    fn otherwise(&mut self, others: &[(Manner, Price)]) {
+        let now = self.plan.seconds();
+        self.line("\notherwise, by the same prices");
+        self.line(&format!("  {:<42} {:>12}", "this plan", seconds(now)));
+        for (manner, price) in others {
+            let more = more(price, now);
+            self.line(&format!("  {:<42} {:>12}{more}", manner.name(), price.to_string()));
+        }
+    }
+
+    fn blocks(&mut self, stories: &[BlockStory]) {
+        for (index, story) in stories.iter().enumerate() {
+            let time: f64 = story.operations.iter().map(all_seconds).sum();
+            let times = if story.count == 1 { "once".to_owned() } else { format!("{} times", story.count) };
+            self.line(&format!("\nblock {}, {times}, {} each", index + 1, seconds(time)));
+            for it in &story.operations {
+                for step in &it.moves {
+                    self.moved(step);
+                }
+                self.line(&format!("  {:<13} {:>11}  {:<40} {}", it.kind, seconds(it.seconds), it.choice, it.origin));
+            }
+        }
+        for step in explained::returned(self.plan) {
+            self.line("\nreturned or handed on");
+            self.moved(&step);
+        }
+    }
+
+    fn moved(&mut self, step: &MoveStory) {
+        let MoveStory { value, moves, bytes: size, seconds: time } = step;
+        let received = if *size == 0 { "nothing sent".to_owned() } else { bytes(*size) };
+        self.line(&format!("  {:>13} {:>11}  {} ({received}) of {value}", "move", seconds(*time), moves.join(", ")));
+    }
+
+    fn alternatives(&mut self, alternatives: &[Alternative<'_>]) {
+        let now = self.plan.seconds();
+        self.line("\nif one operation were not computed as it is, wherever its block stands");
+        for Alternative { block, operation, price } in alternatives {
+            let more = more(price, now);
+            self.line(&format!("  block {} {:<13} {:>12}{more}  {}", block + 1, operation.kind, price.to_string(), operation.origin));
+        }
+    }
+
+    fn whole(&mut self, stories: &[BlockStory]) {
+        let all = stories.iter().flat_map(|it| it.operations.iter().map(move |one| (it.count, one)));
+        let replicated = all.filter(|(_, it)| it.choice == "replicated");
+        let (count, time) = replicated.fold((0, 0.0), |(count, time), (times, it)| {
+            // A block stands in few places.
+            (count + times, time + f64::from(u32::try_from(times).unwrap_or(u32::MAX)) * it.seconds)
+        });
+        let total = self.plan.seconds();
+        self.line(&format!(
+            "\nreplicated  {count} operations are computed whole by every device: {} ({})",
+            seconds(time),
+            percent(time, total)
+        ));
+        let regions = kept_whole(&self.plan.graph);
+        if regions.is_empty() {
+            self.line("kept whole  nothing: no shape or branch depends on data");
+        } else {
+            self.line(&format!("kept whole  {} (shapes or branches depend on data)", regions.join(", ")));
+        }
+    }
+}
+
+fn all_seconds(it: &OperationStory) -> f64 {
+    it.seconds + it.moves.iter().map(|step| step.seconds).sum::<f64>()
+}
+
+/// By how much a price is above what is.
+fn more(price: &Price, now: f64) -> String {
+    match price {
+        Price::Seconds(seconds) if now > 0.0 => format!("  ({:+.1} %)", (seconds - now) / now * 100.0),
+        _ => String::new(),
+    }
+}
+
+fn json(plan: &Plan, stories: &[BlockStory], others: &[(Manner, Price)], alternatives: &[Alternative<'_>]) -> Value {
+    let price = |price: &Price| match price {
+        Price::Seconds(seconds) => json!({ "seconds": seconds }),
+        Price::Missing(bytes) => json!({ "missing_bytes": bytes }),
+        Price::Impossible(why) => json!({ "impossible": why }),
+    };
+    let step = |it: &MoveStory| {
+        json!({ "value": it.value, "moves": it.moves, "bytes": it.bytes, "seconds": it.seconds })
+    };
+    let operation = |it: &OperationStory| {
+        let moves: Vec<Value> = it.moves.iter().map(step).collect();
+        json!({ "origin": it.origin, "kind": it.kind, "choice": it.choice, "seconds": it.seconds, "moves": moves })
+    };
+    let block = |it: &BlockStory| {
+        let operations: Vec<Value> = it.operations.iter().map(operation).collect();
+        json!({ "count": it.count, "operations": operations })
+    };
+    let mut value = summary_json(plan);
+    value["blocks"] = stories.iter().map(block).collect();
+    value["otherwise"] =
+        others.iter().map(|(manner, it)| json!({ "manner": manner.name(), "price": price(it) })).collect();
+    value["alternatives"] = alternatives
+        .iter()
+        .map(|it| json!({ "block": it.block + 1, "origin": it.operation.origin, "price": price(&it.price) }))
+        .collect();
+    value["kept_whole"] = json!(kept_whole(&plan.graph));
+    value
+}

@@ -1,0 +1,168 @@
+//! A plan in words: what each operation of each block does, and what it waits for.
+
+use std::collections::BTreeMap;
+
+use plan::{Assignment, Copy, Plan, operation_in_words};
+use planner_ir::{Graph, NodeId, Op, Source, ValueId};
+use search::Section;
+
+/// A block, and where it stands.
+#[derive(Debug)]
+pub(crate) struct BlockStory {
+    /// Which section it is of.
+    pub(crate) section: usize,
+    /// How often it stands in the program, computed in this way.
+    pub(crate) count: usize,
+    /// Its operations, as in the first place where it stands.
+    pub(crate) operations: Vec<OperationStory>,
+}
+
+/// An operation of a block.
+#[derive(Debug)]
+pub(crate) struct OperationStory {
+    /// Which one of the program it is, in the first place.
+    pub(crate) node: NodeId,
+    /// Which one of the block it is.
+    pub(crate) local: NodeId,
+    /// What the model file calls it.
+    pub(crate) origin: String,
+    /// The kind of operation.
+    pub(crate) kind: &'static str,
+    /// How it is computed.
+    pub(crate) choice: String,
+    /// What it takes (seconds).
+    pub(crate) seconds: f64,
+    /// What it waits for.
+    pub(crate) moves: Vec<MoveStory>,
+}
+
+/// A value that is moved for an operation.
+#[derive(Debug)]
+pub(crate) struct MoveStory {
+    /// What the value is called.
+    pub(crate) value: String,
+    /// The moves.
+    pub(crate) moves: Vec<&'static str>,
+    /// What all devices receive (bytes).
+    pub(crate) bytes: u64,
+    /// What it takes (seconds).
+    pub(crate) seconds: f64,
+}
+
+/// The blocks of a plan's program, those that are computed alike told once.
+pub(crate) fn blocks(plan: &Plan, sections: &[Section]) -> Vec<BlockStory> {
+    let first = first_uses(plan);
+    let mut stories: Vec<BlockStory> = Vec::new();
+    for (index, section) in sections.iter().enumerate() {
+        for repetition in &section.repetitions {
+            let nodes = section.graph.node_ids().zip(&repetition.nodes);
+            let one = |(local, &node)| operation(plan, &first, local, node);
+            let operations: Vec<OperationStory> = nodes.filter_map(one).collect();
+            let same = stories.iter_mut().find(|it| it.section == index && alike(&it.operations, &operations));
+            match same {
+                Some(story) => story.count += 1,
+                None if operations.is_empty() => {}
+                None => stories.push(BlockStory { section: index, count: 1, operations }),
+            }
+        }
+    }
+    stories
+}
+
+fn alike(one: &[OperationStory], other: &[OperationStory]) -> bool {
+    let moves = |it: &OperationStory| -> Vec<(Vec<&'static str>, u64)> {
+        it.moves.iter().map(|it| (it.moves.clone(), it.bytes)).collect()
+    };
+    one.len() == other.len()
+        && one.iter().zip(other).all(|(a, b)| a.local == b.local && a.choice == b.choice && moves(a) == moves(b))
+}
+
+/// For each transfer, the operation that reads it first.
+fn first_uses(plan: &Plan) -> BTreeMap<usize, usize> {
+    let mut first = BTreeMap::new();
+    for (node, assignment) in plan.assignments.iter().enumerate() {
+        let Assignment::Computed { operands, .. } = assignment else { continue };
+        for &copy in operands {
+            let mut copy = copy;
+            while let Copy::Transferred(transfer) = copy {
+                first.entry(transfer).or_insert(node);
+                copy = plan.transfers[transfer].from;
+            }
+        }
+    }
+    first
+}
+
+/// An operation that is computed at every step; none for a constant.
+fn operation(
+    plan: &Plan,
+    first: &BTreeMap<usize, usize>,
+    local: NodeId,
+    node: NodeId,
+) -> Option<OperationStory> {
+    let Assignment::Computed { seconds, .. } = plan.assignments[node.0] else { return None };
+    let it = plan.graph.node(node);
+    let transfers = first.iter().filter(|(_, user)| **user == node.0).map(|(&transfer, _)| transfer);
+    let moves = transfers.map(|transfer| {
+        let transfer = &plan.transfers[transfer];
+        MoveStory {
+            value: value_name(&plan.graph, transfer.value),
+            moves: transfer.moves.iter().map(planner_ir::Move::name).collect(),
+            bytes: transfer.bytes.iter().sum(),
+            seconds: transfer.seconds,
+        }
+    });
+    Some(OperationStory {
+        node,
+        local,
+        origin: it.origin.clone(),
+        kind: kind(&it.op),
+        choice: operation_in_words(plan, node.0),
+        seconds,
+        moves: moves.collect(),
+    })
+}
+
+/// The moves of outputs, which no operation waits for.
+pub(crate) fn returned(plan: &Plan) -> Vec<MoveStory> {
+    let first = first_uses(plan);
+    let unused = plan.transfers.iter().enumerate().filter(|(index, _)| !first.contains_key(index));
+    let story = |(_, transfer): (usize, &plan::Transfer)| MoveStory {
+        value: value_name(&plan.graph, transfer.value),
+        moves: transfer.moves.iter().map(planner_ir::Move::name).collect(),
+        bytes: transfer.bytes.iter().sum(),
+        seconds: transfer.seconds,
+    };
+    unused.map(story).collect()
+}
+
+/// What a value is called in the model file.
+fn value_name(graph: &Graph, value: ValueId) -> String {
+    match &graph.value(value).source {
+        Source::Input(name) | Source::Weight(name) => name.clone(),
+        Source::Result { node, .. } => graph.node(*node).origin.clone(),
+    }
+}
+
+/// What an operation is called.
+fn kind(op: &Op) -> &'static str {
+    match op {
+        Op::Contract(_) => "product",
+        Op::Attention(_) => "attention",
+        Op::Experts { .. } => "experts",
+        Op::Conv(_) => "convolution",
+        Op::LayerNorm { .. } => "layer norm",
+        Op::RmsNorm { .. } => "rms norm",
+        Op::InstanceNorm { .. } => "instance norm",
+        Op::Softmax { .. } | Op::LogSoftmax { .. } => "softmax",
+        Op::Rotary(_) => "rotary",
+        Op::Gated(_) => "gated unit",
+        Op::Gather { .. } | Op::GatherNd { .. } | Op::GatherElements { .. } => "look-up",
+        Op::Reshape { .. } | Op::Transpose { .. } | Op::Expand { .. } | Op::Slice { .. } | Op::Concat { .. } => {
+            "movement"
+        }
+        Op::Reduce { .. } | Op::ArgExtreme { .. } | Op::CrossEntropy { .. } => "reduction",
+        Op::Region(_) => "region",
+        _ => "element-wise",
+    }
+}

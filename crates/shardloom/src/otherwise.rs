@@ -1,0 +1,192 @@
+//! What other plans would cost: the search again, with prices that forbid some choices.
+
+use std::fmt;
+
+use plan::{Assignment, Plan};
+use planner_ir::{Layout, LoopId, Loops, Move, Op, Partition, Role, Type};
+use search::problem::SearchError;
+use search::{PlanError, Prices, Work};
+
+use crate::failure::Failure;
+use crate::pipeline::{self, Prepared, Target};
+
+/// Prices by which what is not allowed takes for ever.
+struct Restricted<'a> {
+    inner: &'a dyn Prices,
+    allows: &'a (dyn Fn(&Work<'_>) -> bool + Sync),
+}
+
+impl Prices for Restricted<'_> {
+    fn work(&self, work: &Work<'_>) -> f64 {
+        if (self.allows)(work) { self.inner.work(work) } else { f64::INFINITY }
+    }
+
+    fn step(&self, type_: &Type, step: &Move, before: &Layout, after: &Layout) -> f64 {
+        self.inner.step(type_, step, before, after)
+    }
+}
+
+/// What a plan of another kind comes to.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Price {
+    /// A step takes this long (seconds).
+    Seconds(f64),
+    /// It needs at least so much more memory than there is (bytes).
+    Missing(u64),
+    /// There is none, for this reason.
+    Impossible(String),
+}
+
+impl fmt::Display for Price {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Seconds(seconds) => f.write_str(&crate::quantity::seconds(*seconds)),
+            Self::Missing(bytes) => write!(f, "does not fit: {} too few", crate::quantity::bytes(*bytes)),
+            Self::Impossible(why) => write!(f, "not possible here: {why}"),
+        }
+    }
+}
+
+/// A way to split programs by hand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Manner {
+    /// Every device computes everything.
+    Replicated,
+    /// Only batches are split.
+    Data,
+    /// Products by columns, then by rows; heads; no batch and no sequence.
+    ColumnRow,
+}
+
+impl Manner {
+    /// Every manner.
+    pub(crate) const ALL: [Self; 3] = [Self::Replicated, Self::Data, Self::ColumnRow];
+
+    /// What it is called.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Replicated => "replicated everywhere",
+            Self::Data => "only batches split (data parallel)",
+            Self::ColumnRow => "columns, rows and heads split (Megatron)",
+        }
+    }
+
+    fn allows(self, op: &Op, loops: &Loops, partition: &Partition) -> bool {
+        let split = || split_loops(loops, partition);
+        match self {
+            Self::Replicated => partition.axes().is_empty(),
+            Self::Data => partition.passed.is_empty() && split().all(|it| is_batch(loops, it)),
+            Self::ColumnRow => split().all(|it| is_inner(op, loops, it)),
+        }
+    }
+}
+
+/// The loops that a partition splits.
+fn split_loops<'a>(loops: &'a Loops, partition: &'a Partition) -> impl Iterator<Item = LoopId> + 'a {
+    loops.ids().filter(|it| partition.loops[it.0].iter().any(|digit| !digit.is_free()))
+}
+
+/// Whether a loop runs over the outermost dimension of the first result, and sums nothing.
+fn is_batch(loops: &Loops, it: LoopId) -> bool {
+    loops.get(it).role != Role::Sum && place(&loops.results[0], it) == Some(0)
+}
+
+/// Whether a loop runs inside of samples: neither over a batch nor over a sequence.
+fn is_inner(op: &Op, loops: &Loops, it: LoopId) -> bool {
+    let result = (place(&loops.results[0], it), loops.results[0].len());
+    match op {
+        // A sum over the inner dimension, columns of the right operand, heads.
+        Op::Contract(_) => {
+            let (left, right) = (place(&loops.operands[0], it), place(&loops.operands[1], it));
+            right.is_some() && left != Some(0)
+        }
+        Op::Attention(_) => result.0 == Some(1),
+        _ => !matches!(result, (Some(0), 2..) | (Some(1), 3)),
+    }
+}
+
+fn place(dims: &[Vec<LoopId>], it: LoopId) -> Option<usize> {
+    dims.iter().position(|dim| dim.contains(&it))
+}
+
+/// What the best plan of a manner takes.
+pub(crate) fn of_manner(
+    manner: Manner,
+    prepared: &Prepared,
+    header: &plan::ModelFile,
+    target: &Target<'_>,
+) -> Result<Price, Failure> {
+    let allows = |work: &Work<'_>| {
+        let loops = work.op.loops(work.whole, &whole_results(work));
+        manner.allows(work.op, &loops, work.partition)
+    };
+    let plan = match restricted(prepared, header, target, &allows)? {
+        Ok(plan) => plan,
+        Err(price) => return Ok(price),
+    };
+    if manner != Manner::Replicated && !splits(&plan) {
+        return Ok(Price::Impossible(format!("nothing falls into {} parts in this way", target.mesh.devices())));
+    }
+    Ok(Price::Seconds(plan.seconds()))
+}
+
+/// The types of whole results. An operation of a verified program has them.
+fn whole_results(work: &Work<'_>) -> Vec<Type> {
+    work.op.infer(work.whole).unwrap_or_default()
+}
+
+/// Whether anything is split.
+fn splits(plan: &Plan) -> bool {
+    plan.assignments.iter().any(|it| match it {
+        Assignment::Computed { partition, .. } => !partition.axes().is_empty(),
+        Assignment::Prepared => false,
+    })
+}
+
+/// What the best plan takes in which an operation of a block is not computed in that way.
+pub(crate) fn without(
+    forbidden: &Forbidden<'_>,
+    prepared: &Prepared,
+    header: &plan::ModelFile,
+    target: &Target<'_>,
+) -> Result<Price, Failure> {
+    let allows = |work: &Work<'_>| {
+        let same = work.node == forbidden.node && work.op == forbidden.op && work.whole == forbidden.operands;
+        !same || work.partition != forbidden.partition
+    };
+    let plan = restricted(prepared, header, target, &allows)?;
+    Ok(plan.map_or_else(|price| price, |plan| Price::Seconds(plan.seconds())))
+}
+
+/// A choice that is forbidden.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Forbidden<'a> {
+    /// Which operation of its block.
+    pub(crate) node: planner_ir::NodeId,
+    /// What it is.
+    pub(crate) op: &'a Op,
+    /// The types of its operands.
+    pub(crate) operands: &'a [Type],
+    /// How it must not be computed.
+    pub(crate) partition: &'a Partition,
+}
+
+fn restricted(
+    prepared: &Prepared,
+    header: &plan::ModelFile,
+    target: &Target<'_>,
+    allows: &(dyn Fn(&Work<'_>) -> bool + Sync),
+) -> Result<Result<Plan, Price>, Failure> {
+    let inner = pipeline::prices(target)?;
+    let prices = Restricted { inner: &inner, allows };
+    let planned = pipeline::planned(prepared, header, target, &prices);
+    Ok(planned.map_err(|error| match error {
+        PlanError::Search(
+            SearchError::DoesNotFit { least, .. } | SearchError::DoesNotFitTogether { least, .. },
+        ) => Price::Missing(least.saturating_sub(target.capacity)),
+        PlanError::Search(SearchError::Contradiction) => {
+            Price::Impossible("there is no other way".to_owned())
+        }
+        other => Price::Impossible(other.to_string()),
+    }))
+}
