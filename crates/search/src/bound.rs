@@ -11,6 +11,7 @@
 
 mod enumerate;
 mod exchange;
+mod line;
 mod feasible;
 mod multipliers;
 mod periodic;
@@ -22,6 +23,12 @@ use crate::problem::{Place, Problem, Proof, SearchError, Solution, real, real_si
 
 /// A relative gap that counts as none for the purpose of stopping; it is reported all the same.
 pub const GAP: f64 = 1e-4;
+
+/// A relative gap with which the search of a large chain is content.
+const SETTLED: f64 = 1e-3;
+
+/// The number of nodes of all blocks above which a chain is large.
+const LARGE: usize = 200;
 
 /// The most variables of an integer program that is tried in order to close a gap.
 const SMALL: usize = 400;
@@ -50,7 +57,7 @@ struct Search<'a> {
 pub fn solve(problem: &Problem, capacity: u64) -> Result<Solution, SearchError> {
     let chain = Chain::from(problem.clone());
     let flat = chain.flat();
-    let (choices, time, proof) = ascended(&chain, &flat, capacity)?.tightened()?.closed()?;
+    let (choices, time, proof) = started(&chain, &flat, capacity).ascended()?.tightened()?.closed()?;
     Ok(Solution { choices, time, proof })
 }
 
@@ -61,10 +68,12 @@ pub fn solve(problem: &Problem, capacity: u64) -> Result<Solution, SearchError> 
 pub fn solve_chain(chain: &Chain, capacity: u64) -> Result<ChainSolution, SearchError> {
     let flat = chain.flat();
     let (choices, time, proof) = if chain.has_small_boundaries() {
-        ascended(chain, &flat, capacity)?.tightened()?.closed()?
+        let mut search = started(chain, &flat, capacity);
+        line::follow(&mut search)?;
+        if search.is_settled() || search.best.is_some() && search.is_large() { search.answer()? } else { search.ascended()?.tightened()?.closed()? }
     } else {
         let whole = Chain::from(flat.problem.clone());
-        ascended(&whole, &whole.flat(), capacity)?.tightened()?.closed()?
+        started(&whole, &whole.flat(), capacity).ascended()?.tightened()?.closed()?
     };
     Ok(ChainSolution { choices: flat.unfold(&choices), time, proof })
 }
@@ -72,10 +81,10 @@ pub fn solve_chain(chain: &Chain, capacity: u64) -> Result<ChainSolution, Search
 /// An assignment of the flat problem, its time and what is proven about it.
 type Answer = Result<(Vec<usize>, f64, Proof), SearchError>;
 
-/// The bound raised, and the best assignment met on the way.
-fn ascended<'a>(chain: &'a Chain, flat: &'a Flat, capacity: u64) -> Result<Search<'a>, SearchError> {
+/// A search that knows nothing yet.
+fn started<'a>(chain: &'a Chain, flat: &'a Flat, capacity: u64) -> Search<'a> {
     let rows = rows(chain);
-    let mut search = Search {
+    Search {
         chain,
         flat,
         relaxation: Relaxation::new(chain),
@@ -85,17 +94,7 @@ fn ascended<'a>(chain: &'a Chain, flat: &'a Flat, capacity: u64) -> Result<Searc
         best: None,
         bound: f64::NEG_INFINITY,
         nearest: None,
-    };
-    let free = search.minimise(Goal::Time, &search.multipliers)?;
-    search.bound = free.bound;
-    if let Some(choices) = &free.choices {
-        search.offer(choices);
     }
-    if search.gap() > GAP {
-        feasible::find(&mut search)?;
-        multipliers::ascend(&mut search, free)?;
-    }
-    Ok(search)
 }
 
 /// A minimum at given multipliers.
@@ -108,8 +107,22 @@ struct Minimum {
 }
 
 impl Search<'_> {
-    /// Minimises at multipliers in cost per capacity, one for each row.
-    fn minimise(&self, goal: Goal, multipliers: &[f64]) -> Result<Minimum, SearchError> {
+    /// The bound raised by all multipliers, and the best assignment met on the way.
+    fn ascended(mut self) -> Result<Self, SearchError> {
+        let free = self.minimise(Goal::Time, &vec![0.0; self.rows.len()])?;
+        self.bound = self.bound.max(free.bound);
+        if let Some(choices) = &free.choices {
+            self.offer(choices);
+        }
+        if self.gap() > GAP {
+            feasible::find(&mut self)?;
+            multipliers::ascend(&mut self, free)?;
+        }
+        Ok(self)
+    }
+
+    /// Multipliers in cost per capacity, one for each row, as prices of bytes.
+    fn prices(&self, multipliers: &[f64]) -> Prices {
         let capacity = real(self.capacity.max(1));
         let mut prices = Prices {
             resident: multipliers.iter().sum::<f64>() / capacity,
@@ -121,6 +134,13 @@ impl Search<'_> {
                 *price = multiplier / count / capacity;
             }
         }
+        prices
+    }
+
+    /// Minimises at multipliers in cost per capacity, one for each row.
+    fn minimise(&self, goal: Goal, multipliers: &[f64]) -> Result<Minimum, SearchError> {
+        let capacity = real(self.capacity.max(1));
+        let prices = self.prices(multipliers);
         let relaxed = self.relaxation.minimise(goal, &prices)?;
         if relaxed.bound.is_infinite() {
             return Err(SearchError::Contradiction);
@@ -142,6 +162,16 @@ impl Search<'_> {
             (real(usage.resident) + mean - capacity) / capacity.max(1.0)
         };
         self.rows.iter().map(excess).collect()
+    }
+
+    /// Takes choices as they are, if they fit and are better than what there is.
+    fn take(&mut self, choices: &ChainChoices) {
+        self.look_at(choices);
+        let time = self.chain.time(choices);
+        let better = self.best.as_ref().is_none_or(|(_, best)| time < *best);
+        if better && time < f64::INFINITY && self.chain.usage(choices).peak() <= self.capacity {
+            self.best = Some((self.flat.fold(choices), time));
+        }
     }
 
     /// Takes choices, repaired and improved, if they are better than what there is.
@@ -171,7 +201,7 @@ impl Search<'_> {
     fn offer_periodic(&mut self) {
         let folded = periodic::fold(self.chain);
         let flat = folded.flat();
-        let found = ascended(&folded, &flat, self.capacity).and_then(Search::tightened);
+        let found = started(&folded, &flat, self.capacity).ascended().and_then(Search::tightened);
         // That nothing periodic fits proves nothing.
         let Ok(Some((choices, _))) = found.map(|found| found.best) else { return };
         self.offer(&periodic::unfold(self.chain, &flat.unfold(&choices)));
@@ -199,6 +229,15 @@ impl Search<'_> {
             Some((_, time)) => (time - self.bound) / time.abs().max(f64::MIN_POSITIVE),
             None => f64::INFINITY,
         }
+    }
+
+    /// Whether more effort is not worth it: nothing is left to gain, or little and many blocks.
+    fn is_settled(&self) -> bool {
+        self.gap() <= if self.is_large() { SETTLED } else { EXACT }
+    }
+
+    fn is_large(&self) -> bool {
+        self.flat.problem.times.len() > LARGE
     }
 
     /// Both sides of the gap improved by what is more than the ascent itself.

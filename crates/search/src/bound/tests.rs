@@ -125,7 +125,7 @@ fn tally(stage: Stage) -> Tally {
         for chain in [Chain::from(problem), random_chain(&mut dice)] {
             let flat = chain.flat();
             for capacity in capacities(&flat.problem) {
-                let ours = ascended(&chain, &flat, capacity).and_then(stage);
+                let ours = started(&chain, &flat, capacity).ascended().and_then(stage);
                 let name = format!("seed {seed} of {capacity} bytes");
                 hold(ours, &flat.problem, capacity, &mut tally, &name);
             }
@@ -285,7 +285,7 @@ fn the_optimum_is_found_among_many_that_are_nearly_as_good() {
         let capacity = 11_000 + 100 * dice.below(15);
         let chain = Chain::from(problem.clone());
         let flat = chain.flat();
-        let ours = ascended(&chain, &flat, capacity).and_then(|at| at.tightened()?.answer());
+        let ours = started(&chain, &flat, capacity).ascended().and_then(|at| at.tightened()?.answer());
         hold(ours, &problem, capacity, &mut Tally::default(), &format!("seed {seed}"));
     }
 }

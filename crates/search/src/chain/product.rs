@@ -1,5 +1,6 @@
 //! Min-plus products and powers of dense tables.
 
+use pulp::Arch;
 use rayon::prelude::*;
 
 use crate::eliminate::{WORTH_THREADS, first_least, lower_by_rows};
@@ -8,12 +9,13 @@ use crate::eliminate::{WORTH_THREADS, first_least, lower_by_rows};
 pub fn product(left: &[f64], right: &[f64], inner: usize) -> Vec<f64> {
     let columns = right.len() / inner;
     let mut result = vec![f64::INFINITY; left.len() / inner * columns];
+    let arch = Arch::new();
     if left.len() * columns < WORTH_THREADS {
         let rows = left.chunks(inner).zip(result.chunks_mut(columns));
-        rows.for_each(|(row, best)| lower_by_rows(best, row, right));
+        rows.for_each(|(row, best)| arch.dispatch(|| lower_by_rows(best, row, right)));
     } else {
         let rows = left.par_chunks(inner).zip(result.par_chunks_mut(columns));
-        rows.for_each(|(row, best)| lower_by_rows(best, row, right));
+        rows.for_each(|(row, best)| arch.dispatch(|| lower_by_rows(best, row, right)));
     }
     result
 }

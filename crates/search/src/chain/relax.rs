@@ -101,6 +101,29 @@ impl<'a> Relaxation<'a> {
         }
     }
 
+    /// The choices of a block of least time, as priced, that begins and ends in a state; nothing if
+    /// there is none.
+    pub(crate) fn periodic(
+        &self,
+        segment: usize,
+        state: &[usize],
+        prices: &Prices,
+        globals: &[usize],
+    ) -> Result<Option<Vec<usize>>, SearchError> {
+        let ready = &self.segments[segment];
+        let fixed = (self.globals == Globals::Descended).then_some(globals);
+        let priced = ready.priced(Goal::Time, prices.resident, &prices.live[segment], fixed)?;
+        let row = match self.globals {
+            Globals::Enumerated => ready.row(globals),
+            Globals::Descended => 0,
+        };
+        let segment = &self.chain.segments[segment];
+        let domain = |&node: &usize| segment.problem.times[node].len();
+        let number = segment.entry.iter().map(domain).zip(state).fold(0, |number, (domain, it)| number * domain + it);
+        let blocks = ready.recover(&priced, row, &[number, number]);
+        Ok(blocks.into_iter().next().filter(|block| segment.problem.time(block) < f64::INFINITY))
+    }
+
     fn enumerate(&self, goal: Goal, prices: &Prices, once: &[Vec<f64>]) -> Result<Relaxed, SearchError> {
         let priced = self.priced(goal, prices, None)?;
         let domains: Vec<usize> = once.iter().map(Vec::len).collect();

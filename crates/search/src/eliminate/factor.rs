@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use pulp::Arch;
 use rayon::prelude::*;
 
 /// Work below which threads cost more than they bring (additions).
@@ -42,6 +43,7 @@ pub(crate) fn eliminate<'a>(node: usize, factors: &[Factor<'_>], domains: &[usiz
     let (choices, width) = (domains[node], domains[column]);
     let rows: usize = sizes.iter().product();
     let mut entries = vec![f64::INFINITY; rows * width];
+    let arch = Arch::new();
     let fill = |(addends, sums): &mut (Vec<f64>, Vec<f64>), (row, best): (usize, &mut [f64])| {
         addends.fill(0.0);
         for factor in &narrow {
@@ -53,14 +55,16 @@ pub(crate) fn eliminate<'a>(node: usize, factors: &[Factor<'_>], domains: &[usiz
             start..start + choices * width
         };
         if let [only] = wide.as_slice() {
-            lower_by_rows(best, addends, &only.entries[matrix(only)]);
+            arch.dispatch(|| lower_by_rows(best, addends, &only.entries[matrix(only)]));
         } else {
             sums.clear();
             sums.resize(choices * width, 0.0);
-            for factor in &wide {
-                add(sums, &factor.entries[matrix(factor)]);
-            }
-            lower_by_rows(best, addends, sums);
+            arch.dispatch(|| {
+                for factor in &wide {
+                    add(sums, &factor.entries[matrix(factor)]);
+                }
+                lower_by_rows(best, addends, sums);
+            });
         }
     };
     let scratch = || (vec![0.0; choices], Vec::new());
@@ -105,6 +109,7 @@ pub(crate) fn sums(
 }
 
 /// `best[j] = min(best[j], min_i addends[i] + matrix[i][j])`, skipping infinite addends.
+#[inline(always)]
 pub(crate) fn lower_by_rows(best: &mut [f64], addends: &[f64], matrix: &[f64]) {
     let width = best.len();
     let row = |choice: usize| &matrix[choice * width..][..width];
@@ -125,6 +130,7 @@ pub(crate) fn lower_by_rows(best: &mut [f64], addends: &[f64], matrix: &[f64]) {
 }
 
 /// The last up to three finite addends, one by one.
+#[inline(always)]
 fn lower_by_rest(best: &mut [f64], addends: &[f64], matrix: &[f64]) {
     let width = best.len();
     let finite = (0..addends.len()).rev().filter(|&choice| addends[choice] < f64::INFINITY);
@@ -153,6 +159,7 @@ fn least(a: f64, b: f64) -> f64 {
     if b < a { b } else { a }
 }
 
+#[inline(always)]
 fn add(sums: &mut [f64], addends: &[f64]) {
     for (sum, addend) in sums.iter_mut().zip(addends) {
         *sum += addend;

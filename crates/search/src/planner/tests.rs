@@ -118,6 +118,7 @@ fn planned(sizes: Sizes, machine: &str, mesh: &str, capacity: u64) -> Result<Pla
 #[test]
 fn a_large_transformer_is_planned_with_proof() {
     for (machine, mesh, capacity) in [
+        ("h100-80g-8x", "2x2x2", 200_000_000_000),
         ("h100-80g-8x", "8", 70_000_000_000),
         ("h100-80g-8x", "2x4", 70_000_000_000),
         ("h100-80g-8x", "2x2x2", 70_000_000_000),

@@ -1,0 +1,269 @@
+//! Chains of many blocks: one multiplier, and a mixture of what its two sides choose.
+//!
+//! What is resident is summed over all blocks and is most of the memory, so that one window, the
+//! fullest, decides. With a price on it alone the bound `L(λ)` is concave and piecewise linear:
+//! each minimum is one of its lines, and where the lines of a minimum that fits and of one that
+//! does not intersect lies the next λ, until no line lies below. At the end the two minima differ
+//! in what every block of a segment chooses; between them lie the assignments in which some blocks
+//! choose as the one and some as the other, and with many blocks one of those fills the memory
+//! almost exactly.
+
+use std::collections::BTreeMap;
+
+use rayon::prelude::*;
+
+use super::Search;
+use crate::chain::{ChainChoices, Goal};
+use crate::problem::SearchError;
+
+/// The most minimisations.
+const ROUNDS: usize = 40;
+
+/// Multiples of the last λ at which more choices for a block are found.
+const SPREAD: [f64; 8] = [0.0, 0.3, 0.6, 0.85, 1.2, 1.7, 3.0, 8.0];
+
+/// The most different choices for a block that are mixed.
+const MOST_CHOICES: usize = 24;
+
+/// A minimum as a line of the bound.
+#[derive(Clone)]
+struct Line {
+    choices: ChainChoices,
+    time: f64,
+    /// For each row, by how much of the capacity it is exceeded.
+    excess: Vec<f64>,
+}
+
+/// Raises the bound along one multiplier, and mixes.
+pub(super) fn follow(search: &mut Search<'_>) -> Result<(), SearchError> {
+    let Some(mut fast) = line(search, Goal::Time, 0, 0.0)? else { return Ok(()) };
+    let mut row = fullest(&fast);
+    if fast.excess[row] <= 0.0 {
+        return Ok(());
+    }
+    let Some(mut slow) = line(search, Goal::Memory, row, 1.0)? else { return Ok(()) };
+    let mut seen = vec![fast.clone(), slow.clone()];
+    let mut price = 0.0;
+    for _ in 0..ROUNDS {
+        let worst = fullest(&slow);
+        if slow.excess[row] <= 0.0 && slow.excess[worst] > 0.0 {
+            // What fits in this window does not in another: that one decides.
+            row = worst;
+            if let Some(least) = line(search, Goal::Memory, row, 1.0)? {
+                slow = least;
+            }
+        }
+        let apart = fast.excess[row] - slow.excess[row];
+        if slow.excess[row] > 0.0 || apart <= 0.0 {
+            break;
+        }
+        price = (slow.time - fast.time) / apart;
+        let below = fast.time + price * fast.excess[row];
+        let Some(next) = line(search, Goal::Time, row, price)? else { break };
+        let reached = next.time + price * next.excess[row];
+        seen.push(next.clone());
+        if next.excess[row] > 0.0 {
+            fast = next;
+        } else {
+            slow = next;
+        }
+        // No line lies below the intersection of the two.
+        if below - reached <= 1e-9 * below.abs() {
+            break;
+        }
+    }
+    for base in [&slow, &fast] {
+        mix(search, base, &seen, |_, _, _| Ok(vec![]))?;
+    }
+    // More kinds of blocks fill the memory more exactly.
+    for base in [&slow, &fast] {
+        if !search.is_settled() {
+            mix(search, base, &seen, |search, segment, state| more(search, segment, state, base, row, price))?;
+        }
+    }
+    Ok(())
+}
+
+/// Blocks of a segment that begin and end in a state, at prices around the last one.
+fn more(
+    search: &Search<'_>,
+    segment: usize,
+    state: &[usize],
+    base: &Line,
+    row: usize,
+    price: f64,
+) -> Result<Vec<Vec<usize>>, SearchError> {
+    let one = |factor: &f64| {
+        let mut multipliers = vec![0.0; search.rows.len()];
+        multipliers[row] = price * factor;
+        search.relaxation.periodic(segment, state, &search.prices(&multipliers), &base.choices.globals)
+    };
+    let blocks: Result<Vec<Option<Vec<usize>>>, SearchError> = SPREAD.par_iter().map(one).collect();
+    Ok(blocks?.into_iter().flatten().collect())
+}
+
+/// The minimum at a price on one row, which is taken if it fits; its bound counts.
+fn line(search: &mut Search<'_>, goal: Goal, row: usize, price: f64) -> Result<Option<Line>, SearchError> {
+    let mut multipliers = vec![0.0; search.rows.len()];
+    multipliers[row] = price;
+    let minimum = search.minimise(goal, &multipliers)?;
+    if goal == Goal::Time && minimum.bound > search.bound {
+        search.bound = minimum.bound;
+        search.multipliers = multipliers;
+    }
+    let Some(choices) = minimum.choices else { return Ok(None) };
+    search.take(&choices);
+    let time = search.chain.time(&choices);
+    Ok(Some(Line { choices, time, excess: minimum.excess }))
+}
+
+fn fullest(line: &Line) -> usize {
+    let rows = 0..line.excess.len();
+    rows.max_by(|&a, &b| line.excess[a].total_cmp(&line.excess[b]).then(b.cmp(&a))).unwrap_or(0)
+}
+
+/// A choice for a block that begins and ends in the same state.
+struct Candidate {
+    choices: Vec<usize>,
+    time: f64,
+    resident: u64,
+    live: u64,
+}
+
+/// Replaces blocks of a minimum by others that begin and end alike.
+fn mix(
+    search: &mut Search<'_>,
+    base: &Line,
+    seen: &[Line],
+    more: impl Fn(&Search<'_>, usize, &[usize]) -> Result<Vec<Vec<usize>>, SearchError>,
+) -> Result<(), SearchError> {
+    let mut choices = base.choices.clone();
+    for segment in 0..search.chain.segments.len() {
+        if search.chain.segments[segment].count > 2 {
+            let Some(usual) = usual(search, &choices, segment) else { continue };
+            let more = more(search, segment, &usual)?;
+            let candidates = candidates(search, &choices, seen, segment, &usual, more);
+            fill(search, &mut choices, segment, &usual, &candidates);
+        }
+    }
+    search.take(&choices);
+    Ok(())
+}
+
+/// The state at the ends of a block, if it is the same at both.
+fn state(search: &Search<'_>, segment: usize, block: &[usize]) -> Option<Vec<usize>> {
+    let at = &search.chain.segments[segment];
+    let states = |nodes: &[usize]| nodes.iter().map(|&node| block[node]).collect::<Vec<_>>();
+    let entry = states(&at.entry);
+    (entry == states(&at.exit)).then_some(entry)
+}
+
+/// The state that most blocks of a segment begin and end in.
+fn usual(search: &Search<'_>, choices: &ChainChoices, segment: usize) -> Option<Vec<usize>> {
+    let mut counts: BTreeMap<Vec<usize>, usize> = BTreeMap::new();
+    for block in &choices.blocks[segment] {
+        if let Some(state) = state(search, segment, block) {
+            *counts.entry(state).or_default() += 1;
+        }
+    }
+    counts.into_iter().max_by_key(|(_, count)| *count).map(|(state, _)| state)
+}
+
+fn candidates(
+    search: &Search<'_>,
+    choices: &ChainChoices,
+    seen: &[Line],
+    segment: usize,
+    usual: &[usize],
+    more: Vec<Vec<usize>>,
+) -> Vec<Candidate> {
+    let mut found: Vec<Vec<usize>> = Vec::new();
+    let mut add = |block: Vec<usize>| {
+        if !found.contains(&block) {
+            found.push(block);
+        }
+    };
+    for line in seen.iter().filter(|line| line.choices.globals == choices.globals) {
+        for block in &line.choices.blocks[segment] {
+            if state(search, segment, block).as_deref() == Some(usual) {
+                add(block.clone());
+            }
+        }
+    }
+    more.into_iter().for_each(&mut add);
+    let problem = &search.chain.segments[segment].problem;
+    let candidate = |choices: Vec<usize>| Candidate {
+        time: problem.time(&choices),
+        resident: problem.resident(&choices),
+        live: problem.live(&choices).into_iter().max().unwrap_or(0),
+        choices,
+    };
+    let mut candidates: Vec<Candidate> = found.into_iter().map(candidate).collect();
+    candidates.retain(|it| it.time < f64::INFINITY);
+    candidates.sort_by(|a, b| a.time.total_cmp(&b.time).then(a.resident.cmp(&b.resident)));
+    // Slower and not smaller is of no use.
+    let mut useful: Vec<Candidate> = Vec::new();
+    for it in candidates {
+        let worse = |than: &Candidate| than.resident <= it.resident && than.live <= it.live;
+        if !useful.iter().any(worse) {
+            useful.push(it);
+        }
+    }
+    useful.truncate(MOST_CHOICES);
+    useful
+}
+
+/// Gives the blocks of the usual state the cheapest mixture of three candidates that fits, the
+/// third one at most once.
+fn fill(
+    search: &Search<'_>,
+    choices: &mut ChainChoices,
+    segment: usize,
+    usual: &[usize],
+    candidates: &[Candidate],
+) {
+    let is_usual = |block: &Vec<usize>| state(search, segment, block).as_deref() == Some(usual);
+    let blocks = &choices.blocks[segment];
+    let positions: Vec<usize> = (0..blocks.len()).filter(|&it| is_usual(&blocks[it])).collect();
+    let problem = &search.chain.segments[segment].problem;
+    let usage = search.chain.usage(choices);
+    let own: u64 = positions.iter().map(|&it| problem.resident(&blocks[it])).sum();
+    let rest = usage.resident - own;
+    let other = usage.live.iter().enumerate().flat_map(|(at, blocks)| {
+        let positions = &positions;
+        let others = blocks.iter().enumerate();
+        others.filter(move |(it, _)| at != segment || !positions.contains(it)).flat_map(|(_, live)| live)
+    });
+    let live = other.copied().max().unwrap_or(0);
+
+    let count = u64::try_from(positions.len()).unwrap_or(0);
+    let mut best: Option<(f64, Vec<(usize, u64)>)> = None;
+    for first in 0..candidates.len() {
+        for second in 0..candidates.len() {
+            for third in 0..candidates.len() {
+                let picked = [first, second, third].map(|it| &candidates[it]);
+                let live = picked.iter().map(|it| it.live).fold(live, u64::max);
+                let Some(room) = search.capacity.checked_sub(rest + live) else { continue };
+                let [a, b, c] = picked;
+                // One block of the third, as many of the first as fit, the second elsewhere.
+                let base = c.resident + (count - 1) * b.resident;
+                let more = a.resident.saturating_sub(b.resident);
+                let Some(left) = room.checked_sub(base) else { continue };
+                let many = left.checked_div(more).unwrap_or(count).min(count - 1);
+                let mixed = [(first, many), (second, count - 1 - many), (third, 1)];
+                let part = |&(it, blocks): &(usize, u64)| crate::problem::real(blocks) * candidates[it].time;
+                let time: f64 = mixed.iter().map(part).sum();
+                if best.as_ref().is_none_or(|(least, _)| time < *least) {
+                    best = Some((time, mixed.to_vec()));
+                }
+            }
+        }
+    }
+    let Some((_, mixed)) = best else { return };
+    let mut places = positions.into_iter();
+    for (candidate, blocks) in mixed {
+        for place in places.by_ref().take(usize::try_from(blocks).unwrap_or(0)) {
+            choices.blocks[segment][place].clone_from(&candidates[candidate].choices);
+        }
+    }
+}
