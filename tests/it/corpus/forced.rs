@@ -1,0 +1,203 @@
+//! Plans made to use every partition and every kind of move that is offered.
+//!
+//! Prices of nothing for what has not been run yet, and of about one for everything else, make the
+//! search choose it. What counts as the same: operations of one kind, with as many axes on each of
+//! their loops and through the same operands; moves of one kind, along the same dimensions, of
+//! layouts with as many digits.
+
+use std::collections::BTreeSet;
+use std::sync::Mutex;
+
+use plan::{Assignment, Plan};
+use planner_ir::{Digit, Layout, Move, Op, Partition, Type};
+use search::{Prices, Work};
+
+use super::cases::{self, Case};
+use super::{expect_none, faults_of, trial};
+
+/// How many plans are made for a case at most.
+const ROUNDS: usize = 12;
+
+/// What a move costs at most (of what an operation costs).
+const MOVE: f64 = 1e-3;
+
+/// Prices that favour what has not been run.
+struct Uncovered<'a> {
+    covered: &'a BTreeSet<String>,
+    /// Everything that prices were asked for.
+    offered: Mutex<BTreeSet<String>>,
+    seed: u64,
+}
+
+impl Uncovered<'_> {
+    /// 0 for what has not been run, else a number in (1, 2) that the seed decides.
+    fn price(&self, what: String) -> f64 {
+        let price = if self.covered.contains(&what) { 1.0 + chance(self.seed, &what) } else { 0.0 };
+        self.offered.lock().unwrap().insert(what);
+        price
+    }
+}
+
+impl Prices for Uncovered<'_> {
+    fn work(&self, work: &Work<'_>) -> f64 {
+        self.price(operation(work.op, work.partition)) + MOVE * chance(self.seed, &work.node.0.to_string())
+    }
+
+    fn step(&self, _: &Type, step: &Move, before: &Layout, _: &Layout) -> f64 {
+        MOVE * (self.price(moved(step, before)) + MOVE)
+    }
+}
+
+/// A number in [0, 1) that a seed and a text decide.
+fn chance(seed: u64, text: &str) -> f64 {
+    let mix = |state: u64, byte: u8| (state ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    let mut state = text.bytes().fold(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0xcbf2_9ce4_8422_2325, mix);
+    state = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    state = (state ^ (state >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    f64::from(u32::try_from((state ^ (state >> 31)) >> 32).unwrap()) / (f64::from(u32::MAX) + 1.0)
+}
+
+/// The name of a variant: what its debug form begins with.
+fn variant(value: &impl std::fmt::Debug) -> String {
+    format!("{value:?}").chars().take_while(char::is_ascii_alphanumeric).collect()
+}
+
+/// How an operation is partitioned, in so far as it counts.
+fn operation(op: &Op, partition: &Partition) -> String {
+    let loops: Vec<String> = partition.loops.iter().map(|digits| shown(digits)).collect();
+    let passed = match partition.passed.len() {
+        0 => String::new(),
+        axes => format!(", {axes} axes passed through set {}", partition.through),
+    };
+    format!("{} with loops [{}]{passed}", variant(op), loops.join(" "))
+}
+
+/// Digits: `s` for a split, `f` for a free one.
+fn shown(digits: &[Digit]) -> String {
+    if digits.is_empty() {
+        return "-".to_owned();
+    }
+    digits.iter().map(|digit| if digit.is_free() { 'f' } else { 's' }).collect()
+}
+
+/// How a value is moved, in so far as it counts.
+fn moved(step: &Move, before: &Layout) -> String {
+    let held: Vec<String> = before.dims.iter().map(|digits| shown(digits)).collect();
+    let how = match step {
+        Move::Slice { dim, digits } | Move::ReduceScatter { dim, digits } => format!("{dim} by {}", shown(digits)),
+        Move::AllGather { dim, digits } => format!("{dim} by {digits}"),
+        Move::AllReduce { axes } => format!("{} axes", axes.len()),
+        Move::AllToAll { from, to, digits } => format!("{from} to {to} by {}", shown(digits)),
+    };
+    format!("{} of {how} from [{}] owed {}", variant(step), held.join(" "), before.owed.len())
+}
+
+/// What a plan uses.
+fn used(plan: &Plan) -> BTreeSet<String> {
+    let mut used = BTreeSet::new();
+    for (node, assignment) in plan.graph.nodes.iter().zip(&plan.assignments) {
+        if let Assignment::Computed { partition, .. } = assignment {
+            used.insert(operation(&node.op, partition));
+        }
+    }
+    for transfer in &plan.transfers {
+        let mut layout = plan.layout(transfer.value, transfer.from).clone();
+        for step in &transfer.moves {
+            used.insert(moved(step, &layout));
+            layout = step.apply(&plan.mesh, plan.graph.type_of(transfer.value), &layout).unwrap();
+        }
+    }
+    used
+}
+
+/// Partitions and moves that are offered, and those that have been run.
+#[derive(Default)]
+struct Coverage {
+    offered: BTreeSet<String>,
+    covered: BTreeSet<String>,
+    plans: usize,
+}
+
+/// Plans and runs a case until nothing new comes of it.
+fn cover(case: &Case, mesh: &str, coverage: &mut Coverage) -> Vec<String> {
+    let subject = match case.open() {
+        Ok(subject) => subject,
+        Err(error) => return vec![error],
+    };
+    let (mesh, machine) = trial::machine(mesh);
+    for round in 0..ROUNDS {
+        let seed = u64::try_from(round).unwrap();
+        let prices = Uncovered { covered: &coverage.covered, offered: Mutex::default(), seed };
+        let plan = match subject.plan(&mesh, &machine, &prices) {
+            Ok(plan) => plan,
+            Err(error) => return vec![format!("{} on {mesh}, plan {round}: {error}", case.title)],
+        };
+        let offered = prices.offered.into_inner().unwrap();
+        let used = used(&plan);
+        let new: Vec<&String> = used.difference(&coverage.covered).collect();
+        let found = if new.is_empty() { Ok(()) } else { subject.check(&plan) };
+        let none = new.is_empty();
+        if let Err(error) = found {
+            let error = format!("{} on {mesh}, plan {round}: {error}; new in it: {new:?}", case.title);
+            coverage.covered.extend(used);
+            return vec![error];
+        }
+        coverage.plans += usize::from(!none);
+        coverage.offered.extend(offered);
+        coverage.covered.extend(used);
+        if none {
+            break;
+        }
+    }
+    vec![]
+}
+
+/// Covers what the cases offer on a mesh.
+fn check(mesh: &str, wanted: impl Fn(&Case) -> bool) {
+    let (cases, _) = cases::all();
+    let mut coverage = Coverage::default();
+    let mut failures = Vec::new();
+    for case in cases.iter().filter(|case| wanted(case)) {
+        let start = std::time::Instant::now();
+        let before = coverage.plans;
+        failures.extend(faults_of(&case.title, || cover(case, mesh, &mut coverage)));
+        eprintln!("{mesh} {} {} plans {:?}", case.title, coverage.plans - before, start.elapsed());
+    }
+    let left: Vec<&String> = coverage.offered.difference(&coverage.covered).collect();
+    println!(
+        "mesh {mesh}: {} of {} partitions and moves in {} plans; not used by any: {left:#?}",
+        coverage.covered.len(),
+        coverage.offered.len(),
+        coverage.plans
+    );
+    expect_none(&failures);
+}
+
+#[test]
+fn every_partition_over_one_axis_computes_the_same() {
+    check("2", |case| !case.title.ends_with("io1"));
+}
+
+/// Models with small spaces that have most operations between them.
+const SMALL: [&str; 9] = [
+    "vit-fwd-dynamo",
+    "gpt2-past-dynamo",
+    "bert-fill",
+    "opt-fwd-dynamo",
+    "llama-past-dynamo2.9",
+    "roberta-fwd-dynamo",
+    "t5-seq2seq",
+    "mixtral-batchedmm",
+    "whisper-fwd-dynamo",
+];
+
+#[test]
+fn partitions_over_two_axes_compute_the_same() {
+    check("2x2", |case| !case.title.ends_with("io1") && SMALL.iter().any(|it| case.title.starts_with(it)));
+}
+
+#[test]
+fn partitions_over_three_axes_compute_the_same() {
+    let small = &SMALL[..3];
+    check("2x2x2", |case| !case.title.ends_with("io1") && small.iter().any(|it| case.title.starts_with(it)));
+}

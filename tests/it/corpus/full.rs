@@ -1,0 +1,134 @@
+//! Graphs of full size, without weights: they are imported and planned.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use cost_models::machine::shipped;
+use flate2::read::GzDecoder;
+use import::{Bindings, Dim};
+use plan::Plan;
+use planner_ir::Mesh;
+use search::MachinePrices;
+use shardloom::model_file::ModelFile;
+use shardloom::pipeline::{self, Prepared};
+
+use super::{collection, expect_none, faults_of};
+
+/// What the models are planned for.
+const MACHINE: &str = "h100-80g-8x";
+
+/// Sequences in a batch.
+const BATCH: u64 = 8;
+
+/// Positions in a sequence, and before it where there is a cache.
+const SEQUENCE: u64 = 1024;
+
+/// Positions in a sequence of models that have no more.
+const SHORT: (&str, u64) = ("bert", 512);
+
+/// Models that no plan fits, and why.
+const TOO_LARGE: [(&str, &str); 1] =
+    [("mixtral_8x7b-fwd-bf16", "its experts are not recognised, and computed by every device")];
+
+/// The size of a dimension that is called so.
+fn size(model: &str, symbol: &str, index: usize) -> u64 {
+    match symbol {
+        _ if index == 0 => BATCH,
+        _ if model.starts_with(SHORT.0) => SHORT.1,
+        "total" => 2 * SEQUENCE,
+        _ => SEQUENCE,
+    }
+}
+
+/// The compressed models.
+fn models() -> Vec<PathBuf> {
+    let Some(collection) = collection() else {
+        println!("left out: the graphs of full size beside the repository, which are not there");
+        return vec![];
+    };
+    let entries = std::fs::read_dir(collection.join("full")).unwrap();
+    let mut models: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path().join("model.onnx.gz")).collect();
+    models.sort();
+    models
+}
+
+fn title(path: &Path) -> String {
+    path.parent().and_then(Path::file_name).unwrap().to_string_lossy().into_owned()
+}
+
+fn prepare(path: &Path) -> Result<Prepared, String> {
+    let mut bytes = Vec::new();
+    GzDecoder::new(std::fs::File::open(path).unwrap()).read_to_end(&mut bytes).unwrap();
+    let model = import::read(bytes.into()).map_err(|error| error.to_string())?;
+    let mut bindings = Bindings::default();
+    for input in model.inputs() {
+        for (index, dim) in input.dims.iter().flatten().enumerate() {
+            if let Dim::Symbol(symbol) = dim {
+                bindings.dims.insert(symbol.clone(), size(&title(path), symbol, index));
+            }
+        }
+    }
+    let file = ModelFile { path: path.to_owned(), sha256: String::new(), model, missing: vec![] };
+    let imported = pipeline::import(&file, &bindings, &mut |_, _| {}).map_err(|error| error.to_string())?;
+    pipeline::prepare(&imported, &mut |_, _| {}).map_err(|error| error.to_string())
+}
+
+fn plan(prepared: &Prepared, mesh: &str) -> Result<Plan, String> {
+    let mesh = Mesh::parse(mesh).unwrap();
+    let machine = shipped::named(MACHINE).unwrap();
+    let prices = MachinePrices::new(&machine, &mesh).unwrap();
+    let request = search::Request {
+        graph: &prepared.graph,
+        sections: &prepared.sections,
+        mesh: &mesh,
+        capacity: machine.usable_memory().0,
+        prices: &prices,
+        model: &plan::ModelFile { path: "model.onnx".to_owned(), sha256: "0".repeat(64), dims: vec![] },
+        machine: &plan::MachineName { name: machine.full_name(), devices: machine.devices() },
+    };
+    search::plan(&request).map_err(|error| error.to_string())
+}
+
+#[test]
+fn graphs_of_full_size_are_planned() {
+    let mut failures = Vec::new();
+    for path in models() {
+        let title = title(&path);
+        failures.extend(faults_of(&title, || {
+            let start = Instant::now();
+            let prepared = match prepare(&path) {
+                Ok(prepared) => prepared,
+                Err(error) => return vec![format!("{title}: {error}")],
+            };
+            let prepared_in = start.elapsed();
+            let reason = TOO_LARGE.iter().find(|(it, _)| *it == title);
+            match (plan(&prepared, "8"), reason) {
+                (Ok(_), Some(_)) => vec![format!("{title}: a plan, though none is known to fit")],
+                (Err(error), Some((_, reason))) => {
+                    println!("{title}: {error} ({reason})");
+                    vec![]
+                }
+                (Err(error), None) => vec![format!("{title}: {error}")],
+                (Ok(plan), None) => {
+                    println!("{title}: prepared in {prepared_in:?}, planned in {:?}", start.elapsed() - prepared_in);
+                    let checked = plan::check(&plan);
+                    checked.err().map(|error| format!("{title}: rejected: {error}")).into_iter().collect()
+                }
+            }
+        }));
+    }
+    expect_none(&failures);
+}
+
+#[test]
+fn plans_do_not_depend_on_the_number_of_threads() {
+    let wanted = ["gpt3_2.6b-loss-fp32", "llama2_7b-fwd-op23-bf16"];
+    for path in models().iter().filter(|path| wanted.contains(&title(path).as_str())) {
+        let texts = [1, 2].map(|threads| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            pool.install(|| plan::json::write(&plan(&prepare(path).unwrap(), "2x4").unwrap()))
+        });
+        assert!(texts[0] == texts[1], "{}: two plans", title(path));
+    }
+}

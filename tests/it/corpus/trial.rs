@@ -1,0 +1,91 @@
+//! A plan checked, run and held against what it has to compute.
+
+use std::collections::BTreeMap;
+
+use cost_models::machine::Machine;
+use cost_models::machine::shipped;
+use lower::Origin;
+use plan::{Copy, Plan};
+use planner_ir::Mesh;
+use search::{Prices, Request};
+
+use super::cases::{Subject, difference};
+
+/// The mesh of a text, and a machine of so many processors.
+pub(super) fn machine(mesh: &str) -> (Mesh, Machine) {
+    let mesh = Mesh::parse(mesh).unwrap();
+    let machine = shipped::named(&format!("cpu-{}x", mesh.devices())).unwrap();
+    (mesh, machine)
+}
+
+impl Subject {
+    /// The plan of least time by these prices.
+    pub(super) fn plan(&self, mesh: &Mesh, machine: &Machine, prices: &dyn Prices) -> Result<Plan, String> {
+        let request = Request {
+            graph: &self.prepared.graph,
+            sections: &self.prepared.sections,
+            mesh,
+            capacity: machine.usable_memory().0,
+            prices,
+            model: &plan::ModelFile { path: self.title.clone(), sha256: self.file.sha256.clone(), dims: vec![] },
+            machine: &plan::MachineName { name: machine.full_name(), devices: machine.devices() },
+        };
+        search::plan(&request).map_err(|error| format!("not planned: {error}"))
+    }
+
+    /// Says what is wrong with a plan, if anything is.
+    pub(super) fn check(&self, plan: &Plan) -> Result<(), String> {
+        plan::check(plan).map_err(|error| format!("the plan is rejected: {error}"))?;
+        let read = plan::json::read(plan::json::write(plan).as_bytes());
+        if read.map_err(|error| format!("the plan's file is not read: {error}"))? != *plan {
+            return Err("the plan's file is another plan".to_owned());
+        }
+        let programs = lower::lower(plan).map_err(|error| format!("not lowered: {error}"))?;
+        lower::verify(&programs).map_err(|error| format!("the programs are rejected: {error}"))?;
+        let weight = |name: &str| self.file.weight(name);
+        let outcome = run::run(programs, run::Sources { inputs: &self.inputs, weight: &weight })
+            .map_err(|error| format!("not run: {error}"))?;
+        check_bytes(plan, &outcome.received)?;
+        for (expected, tolerance, whose) in
+            [(&self.whole, self.rounding, "one device"), (&self.oracle, self.tolerance, "the oracle")]
+        {
+            for (name, expected) in expected {
+                let found = outcome.outputs.get(name).ok_or_else(|| format!("no output `{name}`"))?;
+                let apart = difference(found, expected);
+                if apart > tolerance {
+                    return Err(format!("`{name}` is {apart:.1e} from that of {whose}, {tolerance:.0e} at most"));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What is received in each collective is what the plan says of its move, and every move of a copy
+/// that is used is there, once.
+fn check_bytes(plan: &Plan, received: &[(Origin, u64)]) -> Result<(), String> {
+    let mut found: BTreeMap<(usize, usize), u64> = BTreeMap::new();
+    for &(origin, bytes) in received {
+        let Origin::Move { transfer, step } = origin else {
+            return Err(format!("a collective of {origin:?}"));
+        };
+        if found.insert((transfer, step), bytes).is_some() {
+            return Err(format!("move {step} of transfer {transfer} is made twice"));
+        }
+    }
+    let mut expected = BTreeMap::new();
+    for (transfer, it) in plan.transfers.iter().enumerate() {
+        let mut layout = plan.layout(it.value, it.from).clone();
+        for (step, (move_, &bytes)) in it.moves.iter().zip(&it.bytes).enumerate() {
+            if !move_.axes(&layout).is_empty() {
+                expected.insert((transfer, step), bytes);
+            }
+            let type_ = plan.graph.type_of(it.value);
+            layout = move_.apply(&plan.mesh, type_, &layout).map_err(|error| error.to_string())?;
+        }
+        if matches!(it.from, Copy::Transferred(from) if from >= transfer) {
+            return Err(format!("transfer {transfer} is made from a later one"));
+        }
+    }
+    if found == expected { Ok(()) } else { Err(format!("received {found:?}, expected {expected:?}")) }
+}
