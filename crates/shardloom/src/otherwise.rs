@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use plan::{Assignment, Plan};
-use planner_ir::{Layout, LoopId, Loops, Move, Op, Partition, Role, Type};
+use plan::Plan;
+use planner_ir::{Layout, LoopId, Loops, Move, NodeId, Op, Partition, Role, Type};
 use search::problem::SearchError;
 use search::{PlanError, Prices, Work};
 
@@ -109,38 +109,66 @@ fn place(dims: &[Vec<LoopId>], it: LoopId) -> Option<usize> {
     dims.iter().position(|dim| dim.contains(&it))
 }
 
-/// What the best plan of a manner takes.
+/// What the best plan of a manner takes: products and attention split as far as the manner splits
+/// them, everything else as is best within it.
 pub(crate) fn of_manner(
     manner: Manner,
     prepared: &Prepared,
     header: &plan::ModelFile,
     target: &Target<'_>,
 ) -> Result<Price, Failure> {
+    let widest = widest(manner, prepared, target)?;
+    if manner != Manner::Replicated && widest.iter().all(|it| it.axes == 0) {
+        return Ok(Price::Impossible(format!("nothing falls into {} parts", target.mesh.devices())));
+    }
     let allows = |work: &Work<'_>| {
+        let known = widest.iter().find(|it| {
+            it.node == work.node && *it.op == *work.op && it.operands == work.whole
+        });
         let loops = work.op.loops(work.whole, &whole_results(work));
         manner.allows(work.op, &loops, work.partition)
+            && known.is_none_or(|it| work.partition.axes().len() == it.axes)
     };
-    let plan = match restricted(prepared, header, target, &allows)? {
-        Ok(plan) => plan,
-        Err(price) => return Ok(price),
-    };
-    if manner != Manner::Replicated && !splits(&plan) {
-        return Ok(Price::Impossible(format!("nothing falls into {} parts in this way", target.mesh.devices())));
+    let plan = restricted(prepared, header, target, &allows)?;
+    Ok(plan.map_or_else(|price| price, |plan| Price::Seconds(plan.seconds())))
+}
+
+/// Over how many axes an operation can be split in a manner.
+struct Widest<'a> {
+    node: NodeId,
+    op: &'a Op,
+    operands: Vec<Type>,
+    axes: usize,
+}
+
+/// For each product and attention, over how many axes it can be split.
+fn widest<'a>(
+    manner: Manner,
+    prepared: &'a Prepared,
+    target: &Target<'_>,
+) -> Result<Vec<Widest<'a>>, Failure> {
+    let mut widest = Vec::new();
+    for section in &prepared.sections {
+        let graph = &section.graph;
+        let space = rewrite::space(graph, target.mesh, &[]).map_err(|error| Failure::input("no space", error))?;
+        for id in graph.node_ids() {
+            let node = graph.node(id);
+            if !matches!(node.op, Op::Contract(_) | Op::Attention(_)) || space.choices[id.0].is_empty() {
+                continue;
+            }
+            let operands = graph.types_of(&node.operands);
+            let loops = node.op.loops(&operands, &graph.types_of(&node.results));
+            let allowed = space.choices[id.0].iter().filter(|it| manner.allows(&node.op, &loops, &it.partition));
+            let axes = allowed.map(|it| it.partition.axes().len()).max().unwrap_or(0);
+            widest.push(Widest { node: id, op: &node.op, operands, axes });
+        }
     }
-    Ok(Price::Seconds(plan.seconds()))
+    Ok(widest)
 }
 
 /// The types of whole results. An operation of a verified program has them.
 fn whole_results(work: &Work<'_>) -> Vec<Type> {
     work.op.infer(work.whole).unwrap_or_default()
-}
-
-/// Whether anything is split.
-fn splits(plan: &Plan) -> bool {
-    plan.assignments.iter().any(|it| match it {
-        Assignment::Computed { partition, .. } => !partition.axes().is_empty(),
-        Assignment::Prepared => false,
-    })
 }
 
 /// What the best plan takes in which an operation of a block is not computed in that way.
@@ -162,7 +190,7 @@ pub(crate) fn without(
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Forbidden<'a> {
     /// Which operation of its block.
-    pub(crate) node: planner_ir::NodeId,
+    pub(crate) node: NodeId,
     /// What it is.
     pub(crate) op: &'a Op,
     /// The types of its operands.

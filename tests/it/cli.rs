@@ -1,0 +1,72 @@
+//! The command line: what users do, and what they do wrong.
+
+mod good; // what works
+mod wrong; // one clear message and the right exit code
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A folder of one test, which goes away with it.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("shardloom-cli-{}-{name}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.0.join(name).to_str().unwrap().to_owned()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// What a command left: exit code, standard output, standard error.
+struct Left {
+    code: u8,
+    out: String,
+    err: String,
+}
+
+fn shardloom(arguments: &[&str]) -> Left {
+    let (mut out, mut err) = (Vec::new(), Vec::new());
+    let all = ["shardloom"].into_iter().chain(arguments.iter().copied());
+    let code = shardloom::main_with(all, &mut out, &mut err);
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    Left { code, out: text(out), err: text(err) }
+}
+
+/// What is printed by a command that has to work.
+fn works(arguments: &[&str]) -> String {
+    let left = shardloom(arguments);
+    assert_eq!((left.code, left.err.as_str()), (0, ""), "{arguments:?}");
+    left.out
+}
+
+/// The one message of a command that has to fail with this exit code.
+fn fails(code: u8, arguments: &[&str]) -> String {
+    let left = shardloom(arguments);
+    assert_eq!((left.code, left.out.as_str()), (code, ""), "{arguments:?}: {}", left.err);
+    assert!(!left.err.contains("panicked"), "{}", left.err);
+    left.err
+}
+
+fn example(name: &str) -> String {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("models/gpt2-eager-legacy2.9-op17-static");
+    folder.join(name).to_str().unwrap().to_owned()
+}
+
+/// A plan of the example for four ranks, in this folder.
+fn planned(folder: &Folder, name: &str, more: &[&str]) -> String {
+    let (model, plan) = (example("model.onnx"), folder.path(name));
+    let mut arguments = vec!["plan", &model, "--machine", "cpu-4x", "-o", &plan];
+    arguments.extend(more);
+    works(&arguments);
+    plan
+}

@@ -1,0 +1,112 @@
+//! What works.
+
+use std::fs;
+
+use serde_json::Value;
+
+use super::{Folder, example, planned, shardloom, works};
+
+/// The largest difference from what is expected, of each output.
+fn differences(json: &str) -> Vec<f64> {
+    let said: Value = serde_json::from_str(json).unwrap();
+    let expected = said["expected"].as_object().unwrap();
+    expected.values().map(|it| it["largest_difference"].as_f64().unwrap()).collect()
+}
+
+#[test]
+fn a_model_runs_on_ranks_and_gives_the_expected_outputs() {
+    let folder = Folder::new("run");
+    let (model, inputs, output) = (example("model.onnx"), example("io0.npz"), folder.path("outputs.npz"));
+    for (ranks, mesh) in [("1", "1"), ("2", "2"), ("4", "2x2")] {
+        let run = ["run", &model, "--ranks", ranks, "--mesh", mesh, "--inputs", &inputs, "-o", &output, "--json"];
+        let said = works(&run);
+        let differences = differences(&said);
+        assert!(differences.len() == 1 && differences[0] < 1e-4, "{mesh}: {differences:?}");
+        let said: Value = serde_json::from_str(&said).unwrap();
+        assert!(said["plan"]["seconds"].as_f64().unwrap() > 0.0);
+        assert!(said["measured_seconds"].as_f64().unwrap() > 0.0);
+        assert_eq!(said["outputs"]["logits"]["shape"], serde_json::json!([2, 16, 211]));
+        let there: Vec<_> = fs::read_dir(&folder.0).unwrap().map(|it| it.unwrap().file_name()).collect();
+        assert_eq!(there, ["outputs.npz"], "nothing but the outputs is left");
+    }
+}
+
+#[test]
+fn a_plan_runs_checks_and_is_explained() {
+    let folder = Folder::new("plan");
+    let (model, inputs, output) = (example("model.onnx"), example("io0.npz"), folder.path("outputs.safetensors"));
+    let plan = planned(&folder, "plan.json", &["--mesh", "data=2,model=2"]);
+    let said = works(&["run", &plan, "--inputs", &inputs, "-o", &output, "--ranks", "cpu", "--json"]);
+    assert!(differences(&said)[0] < 1e-4);
+    assert!(fs::metadata(&output).unwrap().len() > 2 * 16 * 211 * 4);
+
+    let said = works(&["check", &plan, "--model", &model]);
+    assert_eq!(said.lines().filter(|line| line.starts_with("ok  ")).count(), 5, "{said}");
+    assert!(said.contains("evaluated on one rank it computes what the model does"), "{said}");
+
+    let said = works(&["explain", &plan]);
+    for part in ["data=2,model=2", "time of a step", "memory of the fullest device", "block 2, 2 times", "replicated everywhere"] {
+        assert!(said.contains(part), "no {part}: {said}");
+    }
+    let said: Value = serde_json::from_str(&works(&["explain", &plan, "--json", "--alternatives"])).unwrap();
+    let now = said["seconds"].as_f64().unwrap();
+    let prices = said["otherwise"].as_array().unwrap().iter().chain(said["alternatives"].as_array().unwrap());
+    let mut priced = 0;
+    for it in prices {
+        if let Some(seconds) = it["price"]["seconds"].as_f64() {
+            assert!(seconds >= now * (1.0 - 1e-9), "nothing beats an optimal plan: {it}");
+            priced += 1;
+        }
+    }
+    assert!(priced > 3, "{priced} priced");
+}
+
+#[test]
+fn the_mesh_is_chosen_among_several_and_always_the_same_way() {
+    let folder = Folder::new("mesh");
+    let (model, first, second) = (example("model.onnx"), folder.path("first.json"), folder.path("second.json"));
+    let said = works(&["plan", &model, "--machine", "cpu-4x", "-o", &first]);
+    assert!(said.contains("tried      4 (") && said.contains(", 2x2 ("), "{said}");
+    works(&["plan", &model, "--machine", "cpu-4x", "-o", &second]);
+    assert_eq!(fs::read(&first).unwrap(), fs::read(&second).unwrap());
+    assert_eq!(works(&["diff", &first, &second]), "the plans do not differ\n");
+    let other = planned(&folder, "other.json", &["--mesh", "4"]);
+    assert!(works(&["diff", &first, &other]).contains("mesh: "));
+}
+
+#[test]
+fn stages_are_shown_and_stopped_after() {
+    let folder = Folder::new("stages");
+    let (model, dumps) = (example("model.onnx"), folder.path("dumps"));
+    works(&["run", &model, "--ranks", "2", "--dump-after", "all", "--dump-dir", &dumps, "--stop-after", "lower"]);
+    let mut names: Vec<_> = fs::read_dir(&dumps).unwrap().map(|it| it.unwrap().file_name()).collect();
+    names.sort_unstable();
+    assert_eq!(names, ["01-import.txt", "02-raise.txt", "03-plan.txt", "04-lower.txt"]);
+    let raised = works(&["import", &model, "--dump-after", "raise", "--quiet"]);
+    let graph = planner_ir::parse_graph(&raised).unwrap();
+    assert!(graph.nodes.iter().any(|node| matches!(node.op, planner_ir::Op::Attention(_))));
+    let said = works(&["plan", &model, "--machine", "cpu-2x", "--stop-after", "import", "-o", &folder.path("no.json")]);
+    assert_eq!(said, "stopped after import\n");
+    assert!(!folder.0.join("no.json").exists());
+}
+
+#[test]
+fn models_and_machines_are_told() {
+    let said = works(&["import", &example("model.onnx")]);
+    for part in ["input      input_ids i64[2,16]", "output     logits f32[2,16,211]", "2 attention"] {
+        assert!(said.contains(part), "no {part}: {said}");
+    }
+    assert!(works(&["machines"]).contains("h100-80g"));
+    let said = works(&["machines", "show", "h100-80g-8x"]);
+    assert!(said.contains("1 node of 8") && said.contains("device.memory_bandwidth"), "{said}");
+}
+
+#[test]
+fn help_teaches_with_examples() {
+    assert!(works(&["--help"]).contains("shardloom run model.onnx --ranks 4"));
+    for command in ["run", "plan", "explain", "check", "diff", "import", "machines", "calibrate"] {
+        let said = works(&[command, "--help"]);
+        assert!(said.contains("Example") && said.contains(&format!("  shardloom {command} ")), "{said}");
+    }
+    assert_eq!(shardloom(&["--version"]).code, 0);
+}
