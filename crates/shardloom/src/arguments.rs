@@ -150,10 +150,13 @@ Example:
   shardloom run model.onnx --ranks 4 --machine machine.json")]
     Calibrate(CalibrateArguments),
     /// Measure what the program takes
-    #[command(subcommand, after_help = "\
+    #[command(
+        subcommand,
+        after_help = "\
 Examples:
   shardloom bench cpu-run --against-onnxruntime
-  shardloom bench planning --dir models --ledger planning.jsonl")]
+  shardloom bench planning --dir models --ledger planning.jsonl"
+    )]
     Bench(crate::bench::Benchmark),
 }
 

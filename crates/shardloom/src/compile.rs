@@ -108,11 +108,14 @@ fn refusal(file: &ModelFile, error: &ImportError) -> Failure {
     match error {
         ImportError::Unbound(symbols) => {
             let flags: Vec<String> = symbols.iter().map(|it| format!("--dim {}=..", it.symbol)).collect();
-            let message = format!("{}: {error}: `{}` or `--inputs FILE`", file.path.display(), flags.join(" "));
+            let message =
+                format!("{}: {error}: `{}` or `--inputs FILE`", file.path.display(), flags.join(" "));
             Failure::Usage(message)
         }
         ImportError::Binding(_) => Failure::Usage(format!("{}: {error}", file.path.display())),
-        ImportError::DependsOnData { .. } => Failure::file(&file.path, format!("{error} with `--inputs FILE`")),
+        ImportError::DependsOnData { .. } => {
+            Failure::file(&file.path, format!("{error} with `--inputs FILE`"))
+        }
         other => Failure::file(&file.path, other),
     }
 }

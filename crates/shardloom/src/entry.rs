@@ -49,8 +49,7 @@ fn done(arguments: &Arguments) -> Result<String, Failure> {
     let global = &arguments.global;
     let mut stages = Stages::new(global);
     let progress = Progress::new(if global.quiet { Wish::Hidden } else { Wish::Shown });
-    let outcome =
-        execute(&arguments.command, &mut Context { stages: &mut stages, progress: &progress });
+    let outcome = execute(&arguments.command, &mut Context { stages: &mut stages, progress: &progress });
     drop(progress);
     // What stages made is of most use if a later one failed.
     let dumped = stages.finish();

@@ -9,8 +9,10 @@ use search::Section;
 /// A block, and where it stands.
 #[derive(Debug)]
 pub(crate) struct BlockStory {
+    /// What it is called: `2`, and `2b` where block 2 is computed in a second way.
+    pub(crate) name: String,
     /// Which section it is of.
-    pub(crate) section: usize,
+    section: usize,
     /// How often it stands in the program, computed in this way.
     pub(crate) count: usize,
     /// Its operations, as in the first place where it stands.
@@ -58,15 +60,28 @@ pub(crate) fn blocks(plan: &Plan, sections: &[Section]) -> Vec<BlockStory> {
             let nodes = section.graph.node_ids().zip(&repetition.nodes);
             let one = |(local, &node)| operation(plan, &first, local, node);
             let operations: Vec<OperationStory> = nodes.filter_map(one).collect();
-            let same = stories.iter_mut().find(|it| it.section == index && alike(&it.operations, &operations));
+            let same =
+                stories.iter_mut().find(|it| it.section == index && alike(&it.operations, &operations));
             match same {
                 Some(story) => story.count += 1,
                 None if operations.is_empty() => {}
-                None => stories.push(BlockStory { section: index, count: 1, operations }),
+                None => {
+                    let before = stories.iter().filter(|it| it.section == index).count();
+                    let name = format!("{}{}", index + 1, variant(before));
+                    stories.push(BlockStory { name, section: index, count: 1, operations });
+                }
             }
         }
     }
     stories
+}
+
+/// What a block's other ways are called: nothing for the first, then letters.
+fn variant(before: usize) -> String {
+    match before {
+        0 => String::new(),
+        _ => ('b'..='z').nth(before - 1).map_or_else(|| format!("-{}", before + 1), String::from),
+    }
 }
 
 fn alike(one: &[OperationStory], other: &[OperationStory]) -> bool {
@@ -74,7 +89,10 @@ fn alike(one: &[OperationStory], other: &[OperationStory]) -> bool {
         it.moves.iter().map(|it| (it.moves.clone(), it.bytes)).collect()
     };
     one.len() == other.len()
-        && one.iter().zip(other).all(|(a, b)| a.local == b.local && a.choice == b.choice && moves(a) == moves(b))
+        && one
+            .iter()
+            .zip(other)
+            .all(|(a, b)| a.local == b.local && a.choice == b.choice && moves(a) == moves(b))
 }
 
 /// For each transfer, the operation that reads it first.
@@ -158,9 +176,11 @@ fn kind(op: &Op) -> &'static str {
         Op::Rotary(_) => "rotary",
         Op::Gated(_) => "gated unit",
         Op::Gather { .. } | Op::GatherNd { .. } | Op::GatherElements { .. } => "look-up",
-        Op::Reshape { .. } | Op::Transpose { .. } | Op::Expand { .. } | Op::Slice { .. } | Op::Concat { .. } => {
-            "movement"
-        }
+        Op::Reshape { .. }
+        | Op::Transpose { .. }
+        | Op::Expand { .. }
+        | Op::Slice { .. }
+        | Op::Concat { .. } => "movement",
         Op::Reduce { .. } | Op::ArgExtreme { .. } | Op::CrossEntropy { .. } => "reduction",
         Op::Region(_) => "region",
         _ => "element-wise",

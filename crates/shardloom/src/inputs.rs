@@ -55,7 +55,8 @@ fn array(type_: &Type, bound: Option<u64>, random: &mut Random) -> Array {
             }
         }
     }
-    Array::from_bytes(type_.clone(), &bytes).unwrap_or_else(|error| unreachable!("bytes of the type: {error}"))
+    Array::from_bytes(type_.clone(), &bytes)
+        .unwrap_or_else(|error| unreachable!("bytes of the type: {error}"))
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "rounding is what is wanted")]

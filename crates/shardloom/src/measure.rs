@@ -106,9 +106,8 @@ fn product(dtype: DType, n: u64) -> Result<(f64, f64), KernelError> {
         right: vec![inner, column],
         result: vec![row, column],
     });
-    let seconds = shortest(|| {
-        kernels::compute(&op, &[left.tensor(), right.tensor()], &mut [result.tensor_mut()])
-    })?;
+    let seconds =
+        shortest(|| kernels::compute(&op, &[left.tensor(), right.tensor()], &mut [result.tensor_mut()]))?;
     let work = 2.0 * exact(n) * exact(n) * exact(n);
     Ok((work, work / seconds))
 }

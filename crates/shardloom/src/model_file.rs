@@ -45,9 +45,14 @@ pub fn open(path: &Path) -> Result<ModelFile, Failure> {
 
 /// The path of a file that a model names, which has to lie below the model's folder.
 fn beside(path: &Path, file: &str) -> Result<PathBuf, Failure> {
-    let below = Path::new(file).components().all(|it| matches!(it, std::path::Component::Normal(_) | std::path::Component::CurDir));
+    let below = Path::new(file)
+        .components()
+        .all(|it| matches!(it, std::path::Component::Normal(_) | std::path::Component::CurDir));
     if !below {
-        return Err(Failure::file(path, format!("weights in `{file}`, expected a file below the model's folder")));
+        return Err(Failure::file(
+            path,
+            format!("weights in `{file}`, expected a file below the model's folder"),
+        ));
     }
     Ok(path.parent().unwrap_or_else(|| Path::new("")).join(file))
 }

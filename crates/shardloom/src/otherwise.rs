@@ -65,7 +65,7 @@ impl Manner {
     /// What it is called.
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Self::Replicated => "replicated everywhere",
+            Self::Replicated => "all computed whole (replicated)",
             Self::Data => "only batches split (data parallel)",
             Self::ColumnRow => "columns, rows and heads split (Megatron)",
         }
@@ -122,9 +122,8 @@ pub(crate) fn of_manner(
         return Ok(Price::Impossible(format!("nothing falls into {} parts", target.mesh.devices())));
     }
     let allows = |work: &Work<'_>| {
-        let known = widest.iter().find(|it| {
-            it.node == work.node && *it.op == *work.op && it.operands == work.whole
-        });
+        let known =
+            widest.iter().find(|it| it.node == work.node && *it.op == *work.op && it.operands == work.whole);
         let loops = work.op.loops(work.whole, &whole_results(work));
         manner.allows(work.op, &loops, work.partition)
             && known.is_none_or(|it| work.partition.axes().len() == it.axes)
@@ -150,7 +149,8 @@ fn widest<'a>(
     let mut widest = Vec::new();
     for section in &prepared.sections {
         let graph = &section.graph;
-        let space = rewrite::space(graph, target.mesh, &[]).map_err(|error| Failure::input("no space", error))?;
+        let space =
+            rewrite::space(graph, target.mesh, &[]).map_err(|error| Failure::input("no space", error))?;
         for id in graph.node_ids() {
             let node = graph.node(id);
             if !matches!(node.op, Op::Contract(_) | Op::Attention(_)) || space.choices[id.0].is_empty() {
@@ -158,7 +158,8 @@ fn widest<'a>(
             }
             let operands = graph.types_of(&node.operands);
             let loops = node.op.loops(&operands, &graph.types_of(&node.results));
-            let allowed = space.choices[id.0].iter().filter(|it| manner.allows(&node.op, &loops, &it.partition));
+            let allowed =
+                space.choices[id.0].iter().filter(|it| manner.allows(&node.op, &loops, &it.partition));
             let axes = allowed.map(|it| it.partition.axes().len()).max().unwrap_or(0);
             widest.push(Widest { node: id, op: &node.op, operands, axes });
         }

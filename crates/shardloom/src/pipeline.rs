@@ -157,9 +157,10 @@ pub fn refusal(target: &Target<'_>, error: &PlanError) -> Failure {
         PlanError::Search(
             SearchError::DoesNotFit { least, .. } | SearchError::DoesNotFitTogether { least, .. },
         ) => short(*least, "every plan needs at least"),
-        PlanError::Search(SearchError::NothingFound { found, .. }) => {
-            short(*found, "no plan that fits was found, though it is not proven that there is none; the nearest needs")
-        }
+        PlanError::Search(SearchError::NothingFound { found, .. }) => short(
+            *found,
+            "no plan that fits was found, though it is not proven that there is none; the nearest needs",
+        ),
         other => other.to_string(),
     };
     Failure::input(format!("no plan on mesh {}", crate::mesh::sizes(target.mesh)), why)

@@ -1,10 +1,11 @@
 //! What works.
 
 use std::fs;
+use std::path::Path;
 
 use serde_json::Value;
 
-use super::{Folder, example, planned, shardloom, works};
+use super::{Folder, example, fails, planned, shardloom, works};
 
 /// The largest difference from what is expected, of each output.
 fn differences(json: &str) -> Vec<f64> {
@@ -18,7 +19,8 @@ fn a_model_runs_on_ranks_and_gives_the_expected_outputs() {
     let folder = Folder::new("run");
     let (model, inputs, output) = (example("model.onnx"), example("io0.npz"), folder.path("outputs.npz"));
     for (ranks, mesh) in [("1", "1"), ("2", "2"), ("4", "2x2")] {
-        let run = ["run", &model, "--ranks", ranks, "--mesh", mesh, "--inputs", &inputs, "-o", &output, "--json"];
+        let run =
+            ["run", &model, "--ranks", ranks, "--mesh", mesh, "--inputs", &inputs, "-o", &output, "--json"];
         let said = works(&run);
         let differences = differences(&said);
         assert!(differences.len() == 1 && differences[0] < 1e-4, "{mesh}: {differences:?}");
@@ -34,7 +36,8 @@ fn a_model_runs_on_ranks_and_gives_the_expected_outputs() {
 #[test]
 fn a_plan_runs_checks_and_is_explained() {
     let folder = Folder::new("plan");
-    let (model, inputs, output) = (example("model.onnx"), example("io0.npz"), folder.path("outputs.safetensors"));
+    let (model, inputs, output) =
+        (example("model.onnx"), example("io0.npz"), folder.path("outputs.safetensors"));
     let plan = planned(&folder, "plan.json", &["--mesh", "data=2,model=2"]);
     let said = works(&["run", &plan, "--inputs", &inputs, "-o", &output, "--ranks", "cpu", "--json"]);
     assert!(differences(&said)[0] < 1e-4);
@@ -45,7 +48,14 @@ fn a_plan_runs_checks_and_is_explained() {
     assert!(said.contains("evaluated on one rank it computes what the model does"), "{said}");
 
     let said = works(&["explain", &plan]);
-    for part in ["data=2,model=2", "time of a step", "memory of the fullest device", "block 2, 2 times", "replicated everywhere"] {
+    for part in [
+        "data=2,model=2",
+        "time of a step",
+        "memory of the fullest device",
+        "\nblock 2, ",
+        "all computed whole (replicated)",
+        "only batches split",
+    ] {
         assert!(said.contains(part), "no {part}: {said}");
     }
     let said: Value = serde_json::from_str(&works(&["explain", &plan, "--json", "--alternatives"])).unwrap();
@@ -62,9 +72,41 @@ fn a_plan_runs_checks_and_is_explained() {
 }
 
 #[test]
+fn inputs_that_decide_control_flow_become_part_of_the_program() {
+    let models = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../shared/models/models/t5-seq2seq-optimum0.1-op17-dyn");
+    let place = |name: &str| models.join(name).to_str().unwrap().to_owned();
+    let (model, inputs) = (place("decoder_model_merged.onnx"), place("decoder_model_merged.io0.npz"));
+    if !Path::new(&model).exists() {
+        println!("skipped: {model} is not there");
+        return;
+    }
+    let folder = Folder::new("control");
+    let (output, plan) = (folder.path("outputs.npz"), folder.path("plan.json"));
+    let run = ["run", &model, "--ranks", "2", "--inputs", &inputs, "-o", &output];
+    assert!(works(&run).contains("control    `use_cache_branch` decides"));
+    let said = works(&[&run[..], &["--json"]].concat());
+    assert!(differences(&said).iter().all(|it| *it < 1e-4), "{said}");
+    works(&["plan", &model, "--machine", "cpu-2x", "--inputs", &inputs, "-o", &plan]);
+    let said = works(&["run", &plan, "--inputs", &inputs, "-o", &output, "--json"]);
+    assert!(differences(&said).iter().all(|it| *it < 1e-4), "{said}");
+    // Without values the branch is not known.
+    let dims = [
+        "batch_size=2",
+        "decoder_sequence_length=4",
+        "encoder_sequence_length=9",
+        "past_decoder_sequence_length=5",
+    ];
+    let mut import = vec!["import", model.as_str()];
+    import.extend(dims.iter().flat_map(|it| ["--dim", *it]));
+    assert!(fails(2, &import).contains("--inputs FILE"));
+}
+
+#[test]
 fn the_mesh_is_chosen_among_several_and_always_the_same_way() {
     let folder = Folder::new("mesh");
-    let (model, first, second) = (example("model.onnx"), folder.path("first.json"), folder.path("second.json"));
+    let (model, first, second) =
+        (example("model.onnx"), folder.path("first.json"), folder.path("second.json"));
     let said = works(&["plan", &model, "--machine", "cpu-4x", "-o", &first]);
     assert!(said.contains("tried      4 (") && said.contains(", 2x2 ("), "{said}");
     works(&["plan", &model, "--machine", "cpu-4x", "-o", &second]);
@@ -78,14 +120,34 @@ fn the_mesh_is_chosen_among_several_and_always_the_same_way() {
 fn stages_are_shown_and_stopped_after() {
     let folder = Folder::new("stages");
     let (model, dumps) = (example("model.onnx"), folder.path("dumps"));
-    works(&["run", &model, "--ranks", "2", "--dump-after", "all", "--dump-dir", &dumps, "--stop-after", "lower"]);
+    works(&[
+        "run",
+        &model,
+        "--ranks",
+        "2",
+        "--dump-after",
+        "all",
+        "--dump-dir",
+        &dumps,
+        "--stop-after",
+        "lower",
+    ]);
     let mut names: Vec<_> = fs::read_dir(&dumps).unwrap().map(|it| it.unwrap().file_name()).collect();
     names.sort_unstable();
     assert_eq!(names, ["01-import.txt", "02-raise.txt", "03-plan.txt", "04-lower.txt"]);
     let raised = works(&["import", &model, "--dump-after", "raise", "--quiet"]);
     let graph = planner_ir::parse_graph(&raised).unwrap();
     assert!(graph.nodes.iter().any(|node| matches!(node.op, planner_ir::Op::Attention(_))));
-    let said = works(&["plan", &model, "--machine", "cpu-2x", "--stop-after", "import", "-o", &folder.path("no.json")]);
+    let said = works(&[
+        "plan",
+        &model,
+        "--machine",
+        "cpu-2x",
+        "--stop-after",
+        "import",
+        "-o",
+        &folder.path("no.json"),
+    ]);
     assert_eq!(said, "stopped after import\n");
     assert!(!folder.0.join("no.json").exists());
 }

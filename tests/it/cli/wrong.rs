@@ -74,8 +74,14 @@ fn inputs_that_are_not_those_of_the_model() {
     let real = kernels::Array::of([2, 16], &[1.0_f32; 32]).unwrap();
     let cases = [
         (write("a.npz", &[("input_ids", ids.clone())]), "`attention_mask` is missing"),
-        (write("b.npz", &[("input_ids", ids.clone()), ("attention_mask", real)]), "`attention_mask` is f32[2,16]"),
-        (write("c.npz", &[("input_ids", ids.clone()), ("attention_mask", short)]), "`attention_mask` is i64[2,8]"),
+        (
+            write("b.npz", &[("input_ids", ids.clone()), ("attention_mask", real)]),
+            "`attention_mask` is f32[2,16]",
+        ),
+        (
+            write("c.npz", &[("input_ids", ids.clone()), ("attention_mask", short)]),
+            "`attention_mask` is i64[2,8]",
+        ),
         (write("d.npz", &[("input_ids", ids.clone()), ("mask", ids)]), "`mask` is not an input"),
     ];
     for (inputs, part) in cases {

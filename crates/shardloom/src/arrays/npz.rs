@@ -27,7 +27,9 @@ pub(super) fn read(path: &Path) -> Result<BTreeMap<String, Array>, Failure> {
 }
 
 fn array<R: Read>(file: NpyFile<R>) -> Result<Array, String> {
-    let npyz::DType::Plain(text) = file.dtype() else { return Err("has fields, expected plain numbers".to_owned()) };
+    let npyz::DType::Plain(text) = file.dtype() else {
+        return Err("has fields, expected plain numbers".to_owned());
+    };
     let text = text.to_string();
     let shape = file.shape().to_vec();
     let turned = file.order() == Order::Fortran && shape.len() > 1;
@@ -66,7 +68,8 @@ fn numbers<T: Element + Deserialize, R: Read>(
     shape: Vec<u64>,
 ) -> Result<Array, String> {
     let numbers: Vec<T> = file.into_vec().map_err(|error| error.to_string())?;
-    Array::from_bytes(Type::new(dtype, shape), bytemuck::cast_slice(&numbers)).map_err(|error| error.to_string())
+    Array::from_bytes(Type::new(dtype, shape), bytemuck::cast_slice(&numbers))
+        .map_err(|error| error.to_string())
 }
 
 /// An archive of these arrays.
@@ -106,7 +109,11 @@ fn elements<T: Element>(array: &Array) -> Result<&[T], String> {
     array.elements::<T>().map_err(|error| error.to_string())
 }
 
-fn add<T: Element + AutoSerialize>(archive: &mut Archive<'_>, name: &str, array: &Array) -> Result<(), String> {
+fn add<T: Element + AutoSerialize>(
+    archive: &mut Archive<'_>,
+    name: &str,
+    array: &Array,
+) -> Result<(), String> {
     put(archive, name, array.shape(), elements::<T>(array)?.to_vec())
 }
 

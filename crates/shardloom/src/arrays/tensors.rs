@@ -28,7 +28,8 @@ const NAMES: [(DType, Dtype); 13] = [
 
 /// The arrays of a file.
 pub(super) fn read(path: &Path) -> Result<BTreeMap<String, Array>, Failure> {
-    let bytes = std::fs::read(path).map_err(|error| Failure::file(path, format!("cannot be read: {error}")))?;
+    let bytes =
+        std::fs::read(path).map_err(|error| Failure::file(path, format!("cannot be read: {error}")))?;
     let tensors = SafeTensors::deserialize(&bytes)
         .map_err(|error| Failure::file(path, format!("is not a .safetensors file: {error}")))?;
     let mut arrays = BTreeMap::new();

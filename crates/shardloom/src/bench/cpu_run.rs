@@ -271,9 +271,13 @@ fn text(options: &CpuRun, measured: &Measured) -> String {
                 least(&measured.steps) / least(&other.seconds)
             ));
             let (apart, largest) = apart.unwrap_or_default();
-            line(format!("           outputs differ by {apart:.1e} at most, the largest number is {largest:.1}"));
+            line(format!(
+                "           outputs differ by {apart:.1e} at most, the largest number is {largest:.1}"
+            ));
         }
-        Some(Comparison { other: Err(why), .. }) => line(format!("against    ONNX Runtime did not run: {why}")),
+        Some(Comparison { other: Err(why), .. }) => {
+            line(format!("against    ONNX Runtime did not run: {why}"))
+        }
         None => {}
     }
     text

@@ -98,7 +98,8 @@ impl Model {
     fn attention(&mut self, layer: u64, x: &str, mask: &str) -> io::Result<String> {
         let hidden = self.size.hidden;
         let h = self.norm(&format!("h.{layer}.ln_1"), x)?;
-        let packed = self.linear(&format!("h.{layer}.attn.c_attn"), &h, "rows", "packed", [hidden, 3 * hidden])?;
+        let packed =
+            self.linear(&format!("h.{layer}.attn.c_attn"), &h, "rows", "packed", [hidden, 3 * hidden])?;
         let axis = [("axis", Attribute::Integer(2))];
         let [q, k, v] = self.writer.nodes("Split", &[&packed], &axis);
         let [q, k, v] = [q, k, v].map(|it| self.op("Reshape", &[&it, "split"]));
@@ -112,7 +113,8 @@ impl Model {
         let seen = self.op("MatMul", &[&weights, &v]);
         let seen = self.permuted(&seen, &[0, 2, 1, 3]);
         let seen = self.op("Reshape", &[&seen, "joined"]);
-        let out = self.linear(&format!("h.{layer}.attn.c_proj"), &seen, "rows", "hidden", [hidden, hidden])?;
+        let out =
+            self.linear(&format!("h.{layer}.attn.c_proj"), &seen, "rows", "hidden", [hidden, hidden])?;
         Ok(self.op("Add", &[&out, x]))
     }
 
@@ -139,7 +141,14 @@ impl Model {
 
     /// A product with a weight, plus a bias, of rows that are flattened before and unflattened
     /// after.
-    fn linear(&mut self, name: &str, x: &str, rows: &str, last: &str, extents: [u64; 2]) -> io::Result<String> {
+    fn linear(
+        &mut self,
+        name: &str,
+        x: &str,
+        rows: &str,
+        last: &str,
+        extents: [u64; 2],
+    ) -> io::Result<String> {
         let weight = self.weight(&format!("{name}.weight"), &extents)?;
         let bias = self.weight(&format!("{name}.bias"), &extents[1..])?;
         let shape = self.op("Shape", &["input_ids"]);

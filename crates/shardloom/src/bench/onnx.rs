@@ -91,7 +91,12 @@ impl Writer {
     }
 
     /// The result of an operation.
-    pub(crate) fn node(&mut self, op: &str, operands: &[&str], attributes: &[(&str, Attribute<'_>)]) -> String {
+    pub(crate) fn node(
+        &mut self,
+        op: &str,
+        operands: &[&str],
+        attributes: &[(&str, Attribute<'_>)],
+    ) -> String {
         let result = format!("{op}_{}", self.nodes.len());
         self.push(op, operands, &[&result], attributes);
         result

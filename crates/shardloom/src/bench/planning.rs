@@ -97,7 +97,10 @@ pub(crate) fn measure(options: &Planning, say: &dyn Fn(String)) -> Result<Report
     let mut lines = Vec::new();
     // Writing to a string does not fail.
     let _ = writeln!(text, "batch {}, sequence {}\n", options.batch, options.sequence);
-    let _ = writeln!(text, "| model | nodes | import | raise | target | space | search | check | step | gap | e-nodes | classes | unique blocks | peak memory |");
+    let _ = writeln!(
+        text,
+        "| model | nodes | import | raise | target | space | search | check | step | gap | e-nodes | classes | unique blocks | peak memory |"
+    );
     let _ = writeln!(text, "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|");
     for path in models(&options.dir)?.iter().filter(|it| it.display().to_string().contains(&options.only)) {
         say(path.display().to_string());
@@ -122,7 +125,8 @@ fn targets(options: &Planning) -> Result<Vec<(String, Mesh)>, Failure> {
         return Ok(all.collect());
     }
     let one = |text: &String| {
-        let expected = || Failure::Usage(format!("`{text}` is no target, expected one such as h100-80g-8x/2x4"));
+        let expected =
+            || Failure::Usage(format!("`{text}` is no target, expected one such as h100-80g-8x/2x4"));
         let (machine, mesh) = text.split_once('/').ok_or_else(expected)?;
         Ok((machine.to_owned(), Mesh::parse(mesh).map_err(|_| expected())?))
     };
@@ -229,7 +233,12 @@ fn bindings(model: &Model, options: &Planning) -> Bindings {
     bindings
 }
 
-fn of_target(prepared: &Prepared, header: &plan::ModelFile, name: &str, mesh: &Mesh) -> Result<Planned, Failure> {
+fn of_target(
+    prepared: &Prepared,
+    header: &plan::ModelFile,
+    name: &str,
+    mesh: &Mesh,
+) -> Result<Planned, Failure> {
     let machine = machine::named(name, None)?;
     let target = Target { machine: &machine, mesh, capacity: machine.usable_memory().0 };
     let prices = pipeline::prices(&target)?;

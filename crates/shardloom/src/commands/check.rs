@@ -85,7 +85,9 @@ fn same_outputs(path: &Path, plan: &Plan, file: &ModelFile) -> Result<String, Fa
         return Err(refused("its outputs are not those of the model".to_owned()));
     }
     if !file.missing.is_empty() {
-        return Ok("the model imports to the same outputs; its weights are not there to evaluate it".to_owned());
+        return Ok(
+            "the model imports to the same outputs; its weights are not there to evaluate it".to_owned()
+        );
     }
     // Inputs that nothing uses are gone from the plan.
     let mut inputs = inputs::made(&imported, 0);

@@ -70,7 +70,7 @@ fn machine_of(plan: &Plan, given: Option<&str>) -> Result<Machine, Failure> {
 
 /// What a plan costs in which one operation is computed otherwise.
 struct Alternative<'a> {
-    block: usize,
+    block: &'a str,
     operation: &'a OperationStory,
     price: Price,
 }
@@ -84,16 +84,17 @@ fn alternatives<'a>(
 ) -> Result<Vec<Alternative<'a>>, Failure> {
     let target = Target { machine, mesh: &plan.mesh, capacity: plan.capacity };
     let mut alternatives = Vec::new();
-    for (block, story) in stories.iter().enumerate() {
+    for story in stories {
         for operation in &story.operations {
-            let Assignment::Computed { partition, .. } = &plan.assignments[operation.node.0] else { continue };
+            let Assignment::Computed { partition, .. } = &plan.assignments[operation.node.0] else {
+                continue;
+            };
             context.progress.say(format!("pricing: `{}` otherwise", operation.origin));
             let node = plan.graph.node(operation.node);
             let operands = plan.graph.types_of(&node.operands);
-            let forbidden =
-                Forbidden { node: operation.local, op: &node.op, operands: &operands, partition };
+            let forbidden = Forbidden { node: operation.local, op: &node.op, operands: &operands, partition };
             let price = otherwise::without(&forbidden, prepared, &plan.model, &target)?;
-            alternatives.push(Alternative { block, operation, price });
+            alternatives.push(Alternative { block: &story.name, operation, price });
         }
     }
     Ok(alternatives)
@@ -129,7 +130,12 @@ impl Told<'_> {
         let mut terms: Vec<_> = self.plan.estimate.iter().collect();
         terms.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
         for term in terms {
-            self.line(&format!("  {:<20} {:>12} {:>8}", term.name, seconds(term.seconds), percent(term.seconds, total)));
+            self.line(&format!(
+                "  {:<20} {:>12} {:>8}",
+                term.name,
+                seconds(term.seconds),
+                percent(term.seconds, total)
+            ));
         }
     }
 
@@ -160,7 +166,8 @@ impl Told<'_> {
 
     fn search(&mut self) {
         let (space, how) = (&self.plan.space, proof(self.plan));
-        let saturated = if space.saturated { "saturated" } else { "not saturated: more programs may be equal" };
+        let saturated =
+            if space.saturated { "saturated" } else { "not saturated: more programs may be equal" };
         self.line(&format!("\nproof       {how}"));
         self.line(&format!(
             "space       {} unique of {} blocks; e-graphs of {} terms in {} classes, {saturated}; {} choices",
@@ -170,7 +177,7 @@ impl Told<'_> {
 
     fn otherwise(&mut self, others: &[(Manner, Price)]) {
         let now = self.plan.seconds();
-        self.line("\notherwise, by the same prices");
+        self.line("\notherwise, by the same prices (weights may lie split and be fetched)");
         self.line(&format!("  {:<42} {:>12}", "this plan", seconds(now)));
         for (manner, price) in others {
             let more = more(price, now);
@@ -179,19 +186,28 @@ impl Told<'_> {
     }
 
     fn blocks(&mut self, stories: &[BlockStory]) {
-        for (index, story) in stories.iter().enumerate() {
+        for story in stories {
             let time: f64 = story.operations.iter().map(all_seconds).sum();
             let times = if story.count == 1 { "once".to_owned() } else { format!("{} times", story.count) };
-            self.line(&format!("\nblock {}, {times}, {} each", index + 1, seconds(time)));
+            self.line(&format!("\nblock {}, {times}, {} each", story.name, seconds(time)));
             for it in &story.operations {
                 for step in &it.moves {
                     self.moved(step);
                 }
-                self.line(&format!("  {:<13} {:>11}  {:<40} {}", it.kind, seconds(it.seconds), it.choice, it.origin));
+                self.line(&format!(
+                    "  {:<13} {:>11}  {:<40} {}",
+                    it.kind,
+                    seconds(it.seconds),
+                    it.choice,
+                    it.origin
+                ));
             }
         }
-        for step in explained::returned(self.plan) {
-            self.line("\nreturned or handed on");
+        let returned = explained::returned(self.plan);
+        if !returned.is_empty() {
+            self.line("\nreturned");
+        }
+        for step in returned {
             self.moved(&step);
         }
     }
@@ -199,7 +215,12 @@ impl Told<'_> {
     fn moved(&mut self, step: &MoveStory) {
         let MoveStory { value, moves, bytes: size, seconds: time } = step;
         let received = if *size == 0 { "nothing sent".to_owned() } else { bytes(*size) };
-        self.line(&format!("  {:>13} {:>11}  {} ({received}) of {value}", "move", seconds(*time), moves.join(", ")));
+        self.line(&format!(
+            "  {:>13} {:>11}  {} ({received}) of {value}",
+            "move",
+            seconds(*time),
+            moves.join(", ")
+        ));
     }
 
     fn alternatives(&mut self, alternatives: &[Alternative<'_>]) {
@@ -207,7 +228,12 @@ impl Told<'_> {
         self.line("\nif one operation were not computed as it is, wherever its block stands");
         for Alternative { block, operation, price } in alternatives {
             let more = more(price, now);
-            self.line(&format!("  block {} {:<13} {:>12}{more}  {}", block + 1, operation.kind, price.to_string(), operation.origin));
+            self.line(&format!(
+                "  block {block:<3} {:<13} {:>12}{more}  {}",
+                operation.kind,
+                price.to_string(),
+                operation.origin
+            ));
         }
     }
 
@@ -245,22 +271,25 @@ fn more(price: &Price, now: f64) -> String {
     }
 }
 
-fn json(plan: &Plan, stories: &[BlockStory], others: &[(Manner, Price)], alternatives: &[Alternative<'_>]) -> Value {
+fn json(
+    plan: &Plan,
+    stories: &[BlockStory],
+    others: &[(Manner, Price)],
+    alternatives: &[Alternative<'_>],
+) -> Value {
     let price = |price: &Price| match price {
         Price::Seconds(seconds) => json!({ "seconds": seconds }),
         Price::Missing(bytes) => json!({ "missing_bytes": bytes }),
         Price::Impossible(why) => json!({ "impossible": why }),
     };
-    let step = |it: &MoveStory| {
-        json!({ "value": it.value, "moves": it.moves, "bytes": it.bytes, "seconds": it.seconds })
-    };
+    let step = |it: &MoveStory| json!({ "value": it.value, "moves": it.moves, "bytes": it.bytes, "seconds": it.seconds });
     let operation = |it: &OperationStory| {
         let moves: Vec<Value> = it.moves.iter().map(step).collect();
         json!({ "origin": it.origin, "kind": it.kind, "choice": it.choice, "seconds": it.seconds, "moves": moves })
     };
     let block = |it: &BlockStory| {
         let operations: Vec<Value> = it.operations.iter().map(operation).collect();
-        json!({ "count": it.count, "operations": operations })
+        json!({ "name": it.name, "count": it.count, "operations": operations })
     };
     let mut value = summary_json(plan);
     value["blocks"] = stories.iter().map(block).collect();
@@ -268,7 +297,7 @@ fn json(plan: &Plan, stories: &[BlockStory], others: &[(Manner, Price)], alterna
         others.iter().map(|(manner, it)| json!({ "manner": manner.name(), "price": price(it) })).collect();
     value["alternatives"] = alternatives
         .iter()
-        .map(|it| json!({ "block": it.block + 1, "origin": it.operation.origin, "price": price(&it.price) }))
+        .map(|it| json!({ "block": it.block, "origin": it.operation.origin, "price": price(&it.price) }))
         .collect();
     value["kept_whole"] = json!(kept_whole(&plan.graph));
     value

@@ -16,8 +16,7 @@ use crate::{compile, quantity};
 pub(crate) fn import(arguments: &ImportArguments, context: &mut Context<'_, '_>) -> Result<Said, Failure> {
     let stages = &mut *context.stages;
     let mut observe = |stage, made: &dyn std::fmt::Display| stages.observe(stage, made);
-    let imported =
-        compile::imported(&arguments.model, &arguments.bound, &mut observe, context.progress)?;
+    let imported = compile::imported(&arguments.model, &arguments.bound, &mut observe, context.progress)?;
     if stages.stops_after(Stage::Import) {
         return Ok(stopped(Stage::Import));
     }
@@ -47,7 +46,9 @@ pub(crate) fn import(arguments: &ImportArguments, context: &mut Context<'_, '_>)
     }
     line(format!("weights    {weights}, {}", quantity::bytes(bytes)));
     for file in &imported.file.missing {
-        line(format!("missing    weights in `{file}`, which is not there: the model can be planned, but not run"));
+        line(format!(
+            "missing    weights in `{file}`, which is not there: the model can be planned, but not run"
+        ));
     }
     line(format!(
         "operations {} imported, {} in named operations, {} of them in {} unique blocks",
@@ -57,7 +58,10 @@ pub(crate) fn import(arguments: &ImportArguments, context: &mut Context<'_, '_>)
         prepared.sections.len()
     ));
     let idioms: Vec<String> = raised.idioms.iter().map(|(name, count)| format!("{count} {name}")).collect();
-    line(format!("found      {}", if idioms.is_empty() { "no idioms".to_owned() } else { idioms.join(", ") }));
+    line(format!(
+        "found      {}",
+        if idioms.is_empty() { "no idioms".to_owned() } else { idioms.join(", ") }
+    ));
     let regions = kept_whole(graph);
     if !regions.is_empty() {
         line(format!("kept whole {} (shapes or control flow depend on data)", regions.join(", ")));
@@ -90,8 +94,11 @@ pub(crate) fn import(arguments: &ImportArguments, context: &mut Context<'_, '_>)
 
 /// How many weights a program reads, and their size (bytes).
 fn weights(graph: &Graph) -> (usize, u64) {
-    let weights =
-        graph.values.iter().filter(|it| matches!(it.source, planner_ir::Source::Weight(_))).map(|it| it.type_.bytes());
+    let weights = graph
+        .values
+        .iter()
+        .filter(|it| matches!(it.source, planner_ir::Source::Weight(_)))
+        .map(|it| it.type_.bytes());
     weights.fold((0, 0), |(count, total), bytes| (count + 1, total + bytes))
 }
 

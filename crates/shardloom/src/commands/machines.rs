@@ -17,7 +17,9 @@ pub(crate) fn machines(arguments: &MachinesArguments) -> Result<Said, Failure> {
         Some(MachinesCommand::Show { name }) => {
             let machine = machine::named(name, None).or_else(|error| {
                 // The name of a device type alone is enough to be shown.
-                machine::named(&format!("{name}-1x"), None).or_else(|_| machine::named(name, Some(1))).map_err(|_| error)
+                machine::named(&format!("{name}-1x"), None)
+                    .or_else(|_| machine::named(name, Some(1)))
+                    .map_err(|_| error)
             })?;
             let text = json::write(&machine);
             let value: Value =

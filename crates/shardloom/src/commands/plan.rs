@@ -20,8 +20,12 @@ pub(crate) fn plan(arguments: &PlanArguments, context: &mut Context<'_, '_>) -> 
     let machine = machine::named(&arguments.machine, arguments.devices)?;
     let progress = context.progress;
     let stages = &mut *context.stages;
-    let imported =
-        compile::imported(&arguments.model, &arguments.bound, &mut |stage, made| stages.observe(stage, made), progress)?;
+    let imported = compile::imported(
+        &arguments.model,
+        &arguments.bound,
+        &mut |stage, made| stages.observe(stage, made),
+        progress,
+    )?;
     if stages.stops_after(Stage::Import) {
         return Ok(stopped(Stage::Import));
     }
@@ -66,7 +70,11 @@ pub(crate) fn summary(chosen: &Chosen) -> String {
         line(format!("  {:<18} {:>12} {part:>8}", term.name, quantity::seconds(term.seconds)));
     }
     let total = plan.memory.iter().map(|it| it.bytes).sum();
-    line(format!("memory     {} of {} on the fullest device", quantity::bytes(total), quantity::bytes(plan.capacity)));
+    line(format!(
+        "memory     {} of {} on the fullest device",
+        quantity::bytes(total),
+        quantity::bytes(plan.capacity)
+    ));
     for traffic in communication(plan).iter().filter(|it| it.bytes > 0) {
         line(format!("moved      {} x {}, {}", traffic.count, traffic.name, quantity::bytes(traffic.bytes)));
     }

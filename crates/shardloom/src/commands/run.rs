@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use kernels::Array;
 use ::plan::Plan;
+use kernels::Array;
 use serde_json::{Value, json};
 
 use super::plan::{summary, summary_json};
@@ -120,14 +120,20 @@ fn of_plan(arguments: &RunArguments, context: &mut Context<'_, '_>) -> Result<Ne
     if let Some(Ranks::Number(number)) = arguments.ranks
         && number != devices
     {
-        let message = format!("{number} ranks, but the plan is for {devices}; leave `--ranks` out, or plan again");
+        let message =
+            format!("{number} ranks, but the plan is for {devices}; leave `--ranks` out, or plan again");
         return Err(Failure::Usage(message));
     }
     let file = plan_file::model(path, &plan, arguments.model.as_deref())?;
     weights_are_there(&file)?;
     let given = arguments.bound.inputs.as_deref().map(given::read).transpose()?;
     context.stages.observe(Stage::Plan, &::plan::json::write(&plan));
-    Ok(Next::Go(Box::new(Job { chosen: Chosen { plan, tried: Vec::new() }, file, given, controls: Vec::new() })))
+    Ok(Next::Go(Box::new(Job {
+        chosen: Chosen { plan, tried: Vec::new() },
+        file,
+        given,
+        controls: Vec::new(),
+    })))
 }
 
 fn weights_are_there(file: &ModelFile) -> Result<(), Failure> {
@@ -170,7 +176,8 @@ fn distances(job: &Job, outputs: &BTreeMap<String, Array>) -> Vec<Distance> {
                 if a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan() { 0.0 } else { (a - b).abs() }
             };
             let worst = found.iter().zip(&expected).map(apart);
-            let worst = worst.fold(0.0, |worst: f64, it| if it.is_nan() { f64::INFINITY } else { worst.max(it) });
+            let worst =
+                worst.fold(0.0, |worst: f64, it| if it.is_nan() { f64::INFINITY } else { worst.max(it) });
             (worst, expected.iter().fold(0.0, |most: f64, it| most.max(it.abs())))
         });
         Distance { name: name.clone(), found }
@@ -190,13 +197,21 @@ fn said(arguments: &RunArguments, job: &Job, outcome: &run::Outcome) -> Said {
     for name in &job.controls {
         line(format!("control    `{name}` decides what is computed; its value is part of the plan"));
     }
-    let steps = if arguments.steps == 1 { "one step".to_owned() } else { format!("shortest of {} steps", arguments.steps) };
+    let steps = if arguments.steps == 1 {
+        "one step".to_owned()
+    } else {
+        format!("shortest of {} steps", arguments.steps)
+    };
     line(format!(
         "measured   {} ({steps}), {} predicted",
         quantity::seconds(outcome.seconds),
         quantity::seconds(plan.seconds())
     ));
-    line(format!("received   {} by all ranks, {} predicted", quantity::bytes(received), quantity::bytes(predicted)));
+    line(format!(
+        "received   {} by all ranks, {} predicted",
+        quantity::bytes(received),
+        quantity::bytes(predicted)
+    ));
     if job.given.is_none() {
         line(format!("inputs     made from seed {}", arguments.seed));
     }
@@ -207,7 +222,9 @@ fn said(arguments: &RunArguments, job: &Job, outcome: &run::Outcome) -> Said {
     let distances = distances(job, &outcome.outputs);
     for Distance { name, found } in &distances {
         line(match found {
-            Some((worst, most)) => format!("expected   `{name}` differs by {worst:.3e} at most, its largest number is {most:.3e}"),
+            Some((worst, most)) => format!(
+                "expected   `{name}` differs by {worst:.3e} at most, its largest number is {most:.3e}"
+            ),
             None => format!("expected   `{name}` cannot be compared: no such output, or of another shape"),
         });
     }

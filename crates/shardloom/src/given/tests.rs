@@ -37,7 +37,8 @@ fn every_fault_is_in_one_message_with_what_is_expected() {
     let wrong = Array::of([2, 3], &[1.0_f32; 6]).unwrap();
     let given = BTreeMap::from([("ids".to_owned(), wrong), ("more".to_owned(), more)]);
     let error = fitting(&program(), &given, &["more"]).expect_err("two faults");
-    expect!["`ids` is f32[2,3], `scale` is missing; expected `ids` i64[2,3], `scale` f16[2]"].assert_eq(&error);
+    expect!["`ids` is f32[2,3], `scale` is missing; expected `ids` i64[2,3], `scale` f16[2]"]
+        .assert_eq(&error);
 }
 
 #[test]

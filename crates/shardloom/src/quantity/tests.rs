@@ -20,7 +20,18 @@ fn sizes_are_read_in_every_unit() {
 
 #[test]
 fn what_is_no_size_is_refused() {
-    for text in ["", "GB", "-1", "0", "0.0001B", "1e9", "70 gigs", "1.2.3GB", "99999999999999999999", "999999999999TB"] {
+    for text in [
+        "",
+        "GB",
+        "-1",
+        "0",
+        "0.0001B",
+        "1e9",
+        "70 gigs",
+        "1.2.3GB",
+        "99999999999999999999",
+        "999999999999TB",
+    ] {
         let error = parse_bytes(text).expect_err(text);
         assert!(error.contains("expected one such as `70GiB`"), "{error}");
     }
