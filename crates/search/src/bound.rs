@@ -70,7 +70,11 @@ pub fn solve_chain(chain: &Chain, capacity: u64) -> Result<ChainSolution, Search
     let (choices, time, proof) = if chain.has_small_boundaries() {
         let mut search = started(chain, &flat, capacity);
         line::follow(&mut search)?;
-        if search.is_settled() || search.best.is_some() && search.is_large() { search.answer()? } else { search.ascended()?.tightened()?.closed()? }
+        if search.is_settled() || search.best.is_some() && search.is_large() {
+            search.answer()?
+        } else {
+            search.ascended()?.tightened()?.closed()?
+        }
     } else {
         let whole = Chain::from(flat.problem.clone());
         started(&whole, &whole.flat(), capacity).ascended()?.tightened()?.closed()?
@@ -185,6 +189,13 @@ impl Search<'_> {
         let time = problem.time(&choices);
         if time < self.best.as_ref().map_or(f64::INFINITY, |(_, best)| *best) {
             self.best = Some((choices, time));
+        }
+    }
+
+    /// Improves the best assignment node by node.
+    fn step(&mut self) {
+        if let Some((choices, _)) = &self.best {
+            self.offer(&self.flat.unfold(choices));
         }
     }
 

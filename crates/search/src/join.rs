@@ -90,7 +90,9 @@ impl<'a> Join<'a> {
         };
         let returned = body.value_ids().filter(is_returned).collect();
         let carried = block.bindings.iter().enumerate().filter_map(|(operand, binding)| match binding {
-            Binding::Carried(result) if block.count > 1 => Some((ValueId(operand), body.outputs[*result].value)),
+            Binding::Carried(result) if block.count > 1 => {
+                Some((ValueId(operand), body.outputs[*result].value))
+            }
             _ => None,
         });
         self.carries.push(carried.collect());
@@ -137,7 +139,9 @@ impl<'a> Join<'a> {
             let several = self.users[value.0].len() > 1;
             if values.len() > 1 {
                 // Each repetition has its own: a weight or an input, which nothing else may use.
-                if values.iter().any(|it| self.users[it.0].len() > 1 || self.maker[it.0].is_some_and(|_| !self.prepared[it.0])) {
+                if values.iter().any(|it| {
+                    self.users[it.0].len() > 1 || self.maker[it.0].is_some_and(|_| !self.prepared[it.0])
+                }) {
                     return None;
                 }
                 continue;

@@ -28,7 +28,7 @@ mod compose;
 mod planner;
 
 pub use compose::kind;
+pub use join::sections;
 pub use planner::{PlanError, Request, plan};
 pub use prices::{MachinePrices, Prices, Work};
-pub use join::sections;
 pub use section::{Repetition, Section, SharedValue, Sharing};

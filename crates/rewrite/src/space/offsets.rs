@@ -23,7 +23,15 @@ const LIMIT: usize = 4;
 pub(super) fn offsets(types: &[Type], operations: &[Indexed<'_>]) -> Offsets {
     let plain = |type_: &Type| vec![BTreeSet::from([1]); type_.rank()];
     let mut offsets: Offsets = types.iter().map(plain).collect();
-    while operations.iter().fold(false, |changed, operation| share(operation, &mut offsets) || changed) {}
+    loop {
+        let mut changed = false;
+        for operation in operations {
+            changed |= share(operation, &mut offsets);
+        }
+        if !changed {
+            break;
+        }
+    }
     offsets
 }
 

@@ -184,10 +184,10 @@ impl Analysis<Term> for Facts {
     type Data = Denoted;
 
     fn make(egraph: &mut EGraph<Term, Self>, term: &Term, _: Id) -> Denoted {
-        match term {
-            &Term::Held { value, layout } => Denoted::Held { value: ValueId(value), layout },
-            &Term::Compute { node, partition, .. } => Denoted::Work { node: NodeId(node), partition },
-            &Term::Result { index, work } => {
+        match *term {
+            Term::Held { value, layout } => Denoted::Held { value: ValueId(value), layout },
+            Term::Compute { node, partition, .. } => Denoted::Work { node: NodeId(node), partition },
+            Term::Result { index, work } => {
                 let Denoted::Work { node, partition } = egraph[work[0]].data else { return Denoted::Nothing };
                 let facts = &mut egraph.analysis;
                 let value = facts.results(node)[index];
@@ -198,7 +198,7 @@ impl Analysis<Term> for Facts {
                     layout: facts.layouts.number(layout),
                 })
             }
-            &Term::Move { step, from } => {
+            Term::Move { step, from } => {
                 let Denoted::Held { value, layout } = egraph[from].data else { return Denoted::Nothing };
                 let facts = &mut egraph.analysis;
                 let before = facts.layouts.get(layout);

@@ -25,6 +25,9 @@ const SPREAD: [f64; 8] = [0.0, 0.3, 0.6, 0.85, 1.2, 1.7, 3.0, 8.0];
 /// The most different choices for a block that are mixed.
 const MOST_CHOICES: usize = 24;
 
+/// The most choices of all nodes with which an assignment is still improved node by node.
+const MOST_STEPPED: usize = 150_000;
+
 /// A minimum as a line of the bound.
 #[derive(Clone)]
 struct Line {
@@ -75,11 +78,18 @@ pub(super) fn follow(search: &mut Search<'_>) -> Result<(), SearchError> {
     for base in [&slow, &fast] {
         mix(search, base, &seen, |_, _, _| Ok(vec![]))?;
     }
+    if !search.is_settled() {
+        splice(search, &slow, &fast, &seen, row, price)?;
+    }
     // More kinds of blocks fill the memory more exactly.
-    for base in [&slow, &fast] {
-        if !search.is_settled() {
-            mix(search, base, &seen, |search, segment, state| more(search, segment, state, base, row, price))?;
-        }
+    if !search.is_settled() {
+        let found =
+            |search: &Search<'_>, segment, state: &[usize]| more(search, segment, state, &slow, row, price);
+        mix(search, &slow, &seen, found)?;
+    }
+    let choices: usize = search.flat.problem.times.iter().map(Vec::len).sum();
+    if !search.is_settled() && choices <= MOST_STEPPED {
+        search.step();
     }
     Ok(())
 }
@@ -96,10 +106,11 @@ fn more(
     let one = |factor: &f64| {
         let mut multipliers = vec![0.0; search.rows.len()];
         multipliers[row] = price * factor;
-        search.relaxation.periodic(segment, state, &search.prices(&multipliers), &base.choices.globals)
+        let prices = search.prices(&multipliers);
+        search.relaxation.between(segment, &[[state, state]], &prices, &base.choices.globals)
     };
-    let blocks: Result<Vec<Option<Vec<usize>>>, SearchError> = SPREAD.par_iter().map(one).collect();
-    Ok(blocks?.into_iter().flatten().collect())
+    let blocks: Result<Vec<Vec<Option<Vec<usize>>>>, SearchError> = SPREAD.par_iter().map(one).collect();
+    Ok(blocks?.into_iter().flatten().flatten().collect())
 }
 
 /// The minimum at a price on one row, which is taken if it fits; its bound counts.
@@ -148,6 +159,76 @@ fn mix(
     }
     search.take(&choices);
     Ok(())
+}
+
+/// Gives as many blocks in a row as fit the choices of the fast minimum, with a block on either side
+/// that leads from the state of the slow one to that of the fast one and back.
+fn splice(
+    search: &mut Search<'_>,
+    slow: &Line,
+    fast: &Line,
+    seen: &[Line],
+    row: usize,
+    price: f64,
+) -> Result<(), SearchError> {
+    if slow.choices.globals != fast.choices.globals {
+        return Ok(());
+    }
+    let mut choices = slow.choices.clone();
+    for segment in 0..search.chain.segments.len() {
+        let outer = usual(search, &slow.choices, segment);
+        let inner = usual(search, &fast.choices, segment);
+        let (Some(outer), Some(inner)) = (outer, inner) else { continue };
+        if search.chain.segments[segment].count < 4 || outer == inner {
+            continue;
+        }
+        let mut multipliers = vec![0.0; search.rows.len()];
+        multipliers[row] = price;
+        let pairs: [[&[usize]; 2]; 3] = [[&outer, &inner], [&inner, &inner], [&inner, &outer]];
+        let prices = search.prices(&multipliers);
+        let found = search.relaxation.between(segment, &pairs, &prices, &slow.choices.globals)?;
+        let [Some(into), Some(steady), Some(out)] = &found[..] else { continue };
+        let fits = |many: usize| {
+            let spliced = spliced(search, &choices, segment, &outer, [into, steady, out], many)?;
+            (search.chain.usage(&spliced).peak() <= search.capacity).then_some(spliced)
+        };
+        let many: Vec<usize> = (0..search.chain.segments[segment].count).collect();
+        // More of the fast blocks take more memory: the last number that fits.
+        let last = many.partition_point(|&many| fits(many).is_some());
+        let Some(spliced) = last.checked_sub(1).and_then(fits) else { continue };
+        choices = spliced;
+        search.take(&choices);
+        for state in [&inner, &outer] {
+            let candidates =
+                candidates(search, &choices, seen, segment, state, found.iter().flatten().cloned().collect());
+            fill(search, &mut choices, segment, state, &candidates);
+        }
+    }
+    search.take(&choices);
+    Ok(())
+}
+
+/// A stretch of blocks replaced: one that leads in, many that are steady, one that leads out.
+fn spliced(
+    search: &Search<'_>,
+    choices: &ChainChoices,
+    segment: usize,
+    outer: &[usize],
+    [into, steady, out]: [&Vec<usize>; 3],
+    many: usize,
+) -> Option<ChainChoices> {
+    let mut spliced = choices.clone();
+    let blocks = &mut spliced.blocks[segment];
+    let is_outer = |block: &Vec<usize>| state(search, segment, block).as_deref() == Some(outer);
+    let first = blocks.iter().position(is_outer)?;
+    let last = first + many + 1;
+    if last >= blocks.len() || !blocks[first..=last].iter().all(is_outer) {
+        return None;
+    }
+    blocks[first].clone_from(into);
+    blocks[first + 1..last].iter_mut().for_each(|block| block.clone_from(steady));
+    blocks[last].clone_from(out);
+    Some(spliced)
 }
 
 /// The state at the ends of a block, if it is the same at both.

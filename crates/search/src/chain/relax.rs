@@ -101,15 +101,15 @@ impl<'a> Relaxation<'a> {
         }
     }
 
-    /// The choices of a block of least time, as priced, that begins and ends in a state; nothing if
-    /// there is none.
-    pub(crate) fn periodic(
+    /// For each pair of states, the choices of a block of least time, as priced, that begins in the
+    /// one and ends in the other; nothing if there is none.
+    pub(crate) fn between(
         &self,
         segment: usize,
-        state: &[usize],
+        pairs: &[[&[usize]; 2]],
         prices: &Prices,
         globals: &[usize],
-    ) -> Result<Option<Vec<usize>>, SearchError> {
+    ) -> Result<Vec<Option<Vec<usize>>>, SearchError> {
         let ready = &self.segments[segment];
         let fixed = (self.globals == Globals::Descended).then_some(globals);
         let priced = ready.priced(Goal::Time, prices.resident, &prices.live[segment], fixed)?;
@@ -119,9 +119,15 @@ impl<'a> Relaxation<'a> {
         };
         let segment = &self.chain.segments[segment];
         let domain = |&node: &usize| segment.problem.times[node].len();
-        let number = segment.entry.iter().map(domain).zip(state).fold(0, |number, (domain, it)| number * domain + it);
-        let blocks = ready.recover(&priced, row, &[number, number]);
-        Ok(blocks.into_iter().next().filter(|block| segment.problem.time(block) < f64::INFINITY))
+        let number = |state: &[usize]| {
+            let domains = segment.entry.iter().map(domain);
+            domains.zip(state).fold(0, |number, (domain, it)| number * domain + it)
+        };
+        let block = |[first, last]: &[&[usize]; 2]| {
+            let blocks = ready.recover(&priced, row, &[number(first), number(last)]);
+            blocks.into_iter().next().filter(|block| segment.problem.time(block) < f64::INFINITY)
+        };
+        Ok(pairs.iter().map(block).collect())
     }
 
     fn enumerate(&self, goal: Goal, prices: &Prices, once: &[Vec<f64>]) -> Result<Relaxed, SearchError> {
