@@ -176,11 +176,19 @@ pub(crate) fn planned(
             best = Some(plan);
         }
     }
-    let Some(plan) = best else {
-        // The finest mesh is the last one; what does not fit on it fits on none.
-        let last = tried.pop().and_then(|(_, outcome)| outcome.err());
-        return Err(last.unwrap_or_else(|| Failure::internal("plan", "no mesh was tried")));
-    };
+    let Some(plan) = best else { return Err(none_fits(&tried)) };
     observe(Stage::Plan, &plan::json::write(&plan));
     Ok(Chosen { plan, tried })
+}
+
+/// The refusal of the finest mesh, the last one, and which others were tried.
+fn none_fits(tried: &[(Mesh, Result<f64, Failure>)]) -> Failure {
+    let Some(((_, Err(last)), others)) = tried.split_last() else {
+        return Failure::internal("plan", "no mesh was tried");
+    };
+    if others.is_empty() {
+        return last.clone();
+    }
+    let others: Vec<String> = others.iter().map(|(mesh, _)| mesh::sizes(mesh)).collect();
+    Failure::Input(format!("{last} (there is none on mesh {} either)", others.join(", ")))
 }

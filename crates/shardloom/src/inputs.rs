@@ -37,7 +37,7 @@ fn rows(graph: &Graph, value: planner_ir::ValueId) -> Option<u64> {
 fn array(type_: &Type, bound: Option<u64>, random: &mut Random) -> Array {
     let count = usize::try_from(type_.elements()).unwrap_or(0);
     let whole = |random: &mut Random| match bound {
-        Some(bound) => random.next() % bound.min(LARGEST).max(1),
+        Some(bound) => random.next() % bound.clamp(1, LARGEST),
         None => 1,
     };
     let mut bytes = Vec::with_capacity(count);

@@ -69,6 +69,12 @@ fn a_plan_runs_checks_and_is_explained() {
         }
     }
     assert!(priced > 3, "{priced} priced");
+    let above = |list: &str, index: usize| {
+        said[list][index]["price"]["seconds"].as_f64().is_some_and(|seconds| seconds > now * 1.01)
+    };
+    assert!(above("otherwise", 0), "computing everything everywhere takes longer: {}", said["otherwise"]);
+    let length = said["alternatives"].as_array().unwrap().len();
+    assert!((0..length).any(|index| above("alternatives", index)), "some choice matters");
 }
 
 #[test]
@@ -109,6 +115,11 @@ fn the_mesh_is_chosen_among_several_and_always_the_same_way() {
         (example("model.onnx"), folder.path("first.json"), folder.path("second.json"));
     let said = works(&["plan", &model, "--machine", "cpu-4x", "-o", &first]);
     assert!(said.contains("tried      4 (") && said.contains(", 2x2 ("), "{said}");
+    let seconds = |plan: &str| plan::json::read(&fs::read(plan).unwrap()).unwrap().seconds();
+    for mesh in ["4", "2x2"] {
+        let other = planned(&folder, "other.json", &["--mesh", mesh]);
+        assert!(seconds(&first) <= seconds(&other), "{mesh}");
+    }
     works(&["plan", &model, "--machine", "cpu-4x", "-o", &second]);
     assert_eq!(fs::read(&first).unwrap(), fs::read(&second).unwrap());
     assert_eq!(works(&["diff", &first, &second]), "the plans do not differ\n");

@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::Value;
 
-use super::{Folder, example, fails, planned};
+use super::{Folder, example, fails, planned, works};
 
 #[track_caller]
 fn says(message: &str, parts: &[&str]) {
@@ -137,6 +137,32 @@ fn a_plan_whose_numbers_are_wrong_is_rejected_by_the_rule_it_breaks() {
     for command in ["check", "run", "explain"] {
         says(&fails(2, &[command, &path]), &["the plan is rejected", "[estimate]", "[memory]"]);
     }
+}
+
+#[test]
+fn a_plan_that_computes_something_else_is_rejected() {
+    let folder = Folder::new("other");
+    let path = planned(&folder, "plan.json", &[]);
+    let mut wrong = plan::json::read(&fs::read(&path).unwrap()).unwrap();
+    let norm = wrong.graph.nodes.iter_mut().find_map(|node| match &mut node.op {
+        planner_ir::Op::LayerNorm { epsilon, .. } => Some(epsilon),
+        _ => None,
+    });
+    *norm.unwrap() = planner_ir::Real(10.0);
+    fs::write(&path, plan::json::write(&wrong)).unwrap();
+    // It is a sound plan, but not of this model.
+    assert!(works(&["check", &path]).starts_with("ok  "));
+    let message = fails(2, &["check", &path, "--model", &example("model.onnx")]);
+    says(&message, &["the plan is rejected", "does not compute what the model does: output `logits`"]);
+    // Nor is one whose weights the model lacks.
+    for value in &mut wrong.graph.values {
+        if let planner_ir::Source::Weight(name) = &mut value.source {
+            name.push('x');
+        }
+    }
+    fs::write(&path, plan::json::write(&wrong)).unwrap();
+    let message = fails(2, &["check", &path, "--model", &example("model.onnx")]);
+    says(&message, &["the plan is rejected: the model has no weight `"]);
 }
 
 #[test]
