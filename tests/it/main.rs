@@ -3,6 +3,8 @@
 //! Modules are marked as tests, so that what serves tests may panic.
 
 #[cfg(test)]
+mod bench; // the benchmarks, small
+#[cfg(test)]
 mod cli; // the command line
 #[cfg(test)]
 mod corpus; // real models, planned and run

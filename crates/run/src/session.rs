@@ -94,7 +94,7 @@ impl Session {
         Ok(Outcome { outputs: self.outputs()?, received: self.received(&reports), seconds, instructions })
     }
 
-    /// All ranks' steps, each on a thread; the first error if there is one.
+    /// All ranks' steps, each on a thread if there are several; the first error if there is one.
     fn run_ranks(&mut self) -> Result<Vec<Report>, RunError> {
         let Self { ranks, meetings } = self;
         let meetings = &*meetings;
@@ -119,6 +119,12 @@ impl Session {
                     }
                 }
             };
+            // A rank that is alone needs no thread of its own: starting one takes longer than many
+            // operations do.
+            if let [only] = ranks.as_mut_slice() {
+                reports.extend(step(only));
+                return;
+            }
             let threads: Vec<_> = ranks.iter_mut().map(|rank| scope.spawn(move || step(rank))).collect();
             for thread in threads {
                 // The panic itself is reported by the alarm.

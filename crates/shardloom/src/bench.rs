@@ -80,6 +80,3 @@ fn median(numbers: &[f64]) -> f64 {
     sorted.sort_by(f64::total_cmp);
     sorted.get(sorted.len() / 2).copied().unwrap_or(0.0)
 }
-
-#[cfg(test)]
-mod tests;

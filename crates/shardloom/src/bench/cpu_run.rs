@@ -148,14 +148,15 @@ fn run(options: &CpuRun, path: &Path, folder: &Path, say: &dyn Fn(String)) -> Re
     for _ in 0..options.warm_up {
         session.step(&given).map_err(failed)?;
     }
-    let mut outcomes = Vec::new();
+    let (mut steps, mut instructions, mut outputs) = (Vec::new(), Vec::new(), BTreeMap::new());
     for _ in 0..options.steps {
-        outcomes.push(session.step(&given).map_err(failed)?);
+        let outcome = session.step(&given).map_err(failed)?;
+        steps.push(outcome.seconds);
+        instructions.push(outcome.instructions);
+        outputs = outcome.outputs;
     }
     let memory = process::peak_memory();
-    let steps: Vec<f64> = outcomes.iter().map(|it| it.seconds).collect();
-    let kinds = kinds(&names, &outcomes);
-    let outputs = outcomes.pop().map(|it| it.outputs).unwrap_or_default();
+    let kinds = kinds(&names, &instructions);
     drop(session);
     let compared = options.against_onnxruntime.then(|| {
         say("running ONNX Runtime".to_owned());
@@ -192,14 +193,14 @@ fn instruction_names(program: &Program) -> Vec<String> {
 }
 
 /// For each kind of instruction, how many there are and the median of what they took, most first.
-fn kinds(names: &[String], outcomes: &[run::Outcome]) -> Vec<(String, usize, f64)> {
+fn kinds(names: &[String], steps: &[Vec<f64>]) -> Vec<(String, usize, f64)> {
     let mut kinds: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
     for (number, name) in names.iter().enumerate() {
         kinds.entry(name).or_default().push(number);
     }
     let took = |numbers: &[usize]| {
-        let sum = |outcome: &run::Outcome| numbers.iter().map(|&number| outcome.instructions[number]).sum();
-        median(&outcomes.iter().map(sum).collect::<Vec<f64>>())
+        let sum = |step: &Vec<f64>| numbers.iter().map(|&number| step[number]).sum();
+        median(&steps.iter().map(sum).collect::<Vec<f64>>())
     };
     let mut kinds: Vec<(String, usize, f64)> =
         kinds.into_iter().map(|(name, numbers)| (name.to_owned(), numbers.len(), took(&numbers))).collect();

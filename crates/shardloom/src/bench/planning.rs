@@ -10,7 +10,7 @@ use clap::Args;
 use import::{Bindings, Dim, Model};
 use kernels::Array;
 use plan::{Plan, Proof};
-use planner_ir::{DType, Mesh, ValueId};
+use planner_ir::{DType, Graph, Mesh, ValueId};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
@@ -24,6 +24,8 @@ use crate::{machine, quantity};
 /// The machines, each with its meshes. What fits none of a machine is tried on the next one.
 const TARGETS: [(&str, &[&[u64]]); 2] =
     [("h100-80g-8x", &[&[8], &[2, 4], &[2, 2, 2]]), ("h100-80g-64x", &[&[4, 4, 4]])];
+/// How often the sequence is halved for a model that takes shorter ones only.
+const HALVINGS: u32 = 3;
 /// The machine for what fits on none of those.
 const LARGER: (&str, &[u64]) = ("h100-80g-512x", &[8, 8, 8]);
 
@@ -53,6 +55,8 @@ pub struct Planning {
 /// What was measured of a model.
 struct Measured {
     name: String,
+    /// Tokens of a sequence: those asked for, or as many as it takes.
+    sequence: u64,
     /// The nodes of the imported and of the raised graph.
     nodes: [usize; 2],
     import: Spent,
@@ -96,17 +100,23 @@ pub(crate) fn measure(options: &Planning, say: &dyn Fn(String)) -> Result<Report
     let mut text = String::new();
     let mut lines = Vec::new();
     // Writing to a string does not fail.
-    let _ = writeln!(text, "batch {}, sequence {}\n", options.batch, options.sequence);
     let _ = writeln!(
         text,
-        "| model | nodes | import | raise | target | space | search | check | step | gap | e-nodes | classes | unique blocks | peak memory |"
+        "| model | batch, sequence | nodes | import | raise | target | space | search | check | step | gap | e-nodes | classes | unique blocks | peak memory |"
     );
-    let _ = writeln!(text, "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|");
+    let _ = writeln!(text, "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|");
     for path in models(&options.dir)?.iter().filter(|it| it.display().to_string().contains(&options.only)) {
         say(path.display().to_string());
-        let measured = of_model(path, options, &targets, say)?;
+        let measured = match of_model(path, options, &targets, say) {
+            Ok(measured) => measured,
+            Err(failure) => {
+                let _ = writeln!(text, "| {} | refused: {failure} | | | | | | | | | | | | | |", name(path));
+                lines.push(json!({ "benchmark": "planning", "model": name(path), "refused": failure.to_string() }));
+                continue;
+            }
+        };
         for planned in &measured.planned {
-            let _ = writeln!(text, "{}", row(&measured, planned));
+            let _ = writeln!(text, "{}", row(options, &measured, planned));
             lines.push(line(options, &measured, planned));
         }
     }
@@ -163,16 +173,18 @@ fn of_model(
     say: &dyn Fn(String),
 ) -> Result<Measured, Failure> {
     let bytes = read(path)?;
-    let (imported, import) = spent(|| {
-        let sha256 = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
-        let model = import::read(bytes.clone()).map_err(|error| Failure::file(path, error))?;
-        let file = ModelFile { path: path.to_owned(), sha256, model, missing: Vec::new() };
-        let bindings = bindings(&file.model, options);
-        let graph = pipeline::import(&file, &bindings, &mut |_, _| {});
-        let graph = graph.map_err(|error| Failure::file(path, error))?;
-        let dims = bindings.dims.into_iter().collect();
-        Ok((plan::ModelFile { path: path.display().to_string(), sha256: file.sha256, dims }, graph))
-    });
+    let mut sequence = options.sequence;
+    let (mut imported, mut import) = spent(|| imported(path, &bytes, options.batch, sequence));
+    for _ in 0..HALVINGS {
+        if imported.is_ok() {
+            break;
+        }
+        sequence /= 2;
+        let shorter = spent(|| self::imported(path, &bytes, options.batch, sequence));
+        if shorter.0.is_ok() {
+            (imported, import) = shorter;
+        }
+    }
     let (header, graph) = imported?;
     let (prepared, raise) = spent(|| pipeline::prepare(&graph, &mut |_, _| {}));
     let prepared = prepared?;
@@ -186,7 +198,19 @@ fn of_model(
     if options.targets.is_empty() && planned.iter().all(|it| it.plan.is_err()) {
         planned.push(of_target(&prepared, &header, LARGER.0, &Mesh::of_sizes(LARGER.1))?);
     }
-    Ok(Measured { name: name(path), nodes, import, raise, planned })
+    Ok(Measured { name: name(path), sequence, nodes, import, raise, planned })
+}
+
+/// A model as a graph, and what plans say of it.
+fn imported(path: &Path, bytes: &Bytes, batch: u64, sequence: u64) -> Result<(plan::ModelFile, Graph), Failure> {
+    let sha256 = Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+    let model = import::read(bytes.clone()).map_err(|error| Failure::file(path, error))?;
+    let file = ModelFile { path: path.to_owned(), sha256, model, missing: Vec::new() };
+    let bindings = bindings(&file.model, batch, sequence);
+    let graph = pipeline::import(&file, &bindings, &mut |_, _| {});
+    let graph = graph.map_err(|error| Failure::file(path, error))?;
+    let dims = bindings.dims.into_iter().collect();
+    Ok((plan::ModelFile { path: path.display().to_string(), sha256: file.sha256, dims }, graph))
 }
 
 /// What a model is called: its file, or its folder if all are called the same.
@@ -210,16 +234,16 @@ fn read(path: &Path) -> Result<Bytes, Failure> {
 
 /// Sizes for the symbols of a model: the first dimension of inputs is the batch, others are the
 /// sequence; a past is as long as the sequence. A single truth value is true.
-fn bindings(model: &Model, options: &Planning) -> Bindings {
+fn bindings(model: &Model, batch: u64, sequence: u64) -> Bindings {
     let mut bindings = Bindings::default();
     for unbound in model.symbols() {
         let name = unbound.symbol.to_lowercase();
         let is_batch = name.contains("batch") || unbound.places.iter().all(|place| place.ends_with("[0]"));
         let holds_past = name.contains('+') || name.contains("total") || name.contains("mask");
         let size = match () {
-            () if is_batch => options.batch,
-            () if holds_past => 2 * options.sequence,
-            () => options.sequence,
+            () if is_batch => batch,
+            () if holds_past => 2 * sequence,
+            () => sequence,
         };
         bindings.dims.insert(unbound.symbol, size);
     }
@@ -278,7 +302,7 @@ fn spent<T>(compute: impl FnOnce() -> T) -> (T, Spent) {
     (made, Spent { seconds, memory: process::peak_memory() })
 }
 
-fn row(measured: &Measured, planned: &Planned) -> String {
+fn row(options: &Planning, measured: &Measured, planned: &Planned) -> String {
     let [before, after] = measured.nodes;
     let memory = [measured.import, measured.raise, planned.search]
         .map(|it| it.memory.map_or_else(|| "?".to_owned(), quantity::bytes))
@@ -296,8 +320,10 @@ fn row(measured: &Measured, planned: &Planned) -> String {
         Err(why) => format!("{why} | | | |"),
     };
     format!(
-        "| {} | {before} -> {after} | {} | {} | {} {} | {} | {} | {} | {found} | {memory} |",
+        "| {} | {}, {} | {before} -> {after} | {} | {} | {} {} | {} | {} | {} | {found} | {memory} |",
         measured.name,
+        options.batch,
+        measured.sequence,
         quantity::seconds(measured.import.seconds),
         quantity::seconds(measured.raise.seconds),
         planned.machine,
@@ -313,7 +339,7 @@ fn line(options: &Planning, measured: &Measured, planned: &Planned) -> Value {
         "benchmark": "planning",
         "model": measured.name,
         "batch": options.batch,
-        "sequence": options.sequence,
+        "sequence": measured.sequence,
         "nodes": measured.nodes,
         "import_seconds": measured.import.seconds,
         "import_peak_bytes": measured.import.memory,
