@@ -50,7 +50,21 @@ fn a_small_gpt2_is_written_and_run() {
 #[test]
 fn models_of_a_folder_are_planned() {
     let models = concat!(env!("CARGO_MANIFEST_DIR"), "/models");
-    let lines = bench(&["planning", "--dir", models, "--only", "llama", "--batch", "2", "--sequence", "16", "--target", "h100-80g-2x/2", "--target", "h100-80g-4x/2x2"]);
+    let lines = bench(&[
+        "planning",
+        "--dir",
+        models,
+        "--only",
+        "llama",
+        "--batch",
+        "2",
+        "--sequence",
+        "16",
+        "--target",
+        "h100-80g-2x/2",
+        "--target",
+        "h100-80g-4x/2x2",
+    ]);
     assert!(lines.len() >= 2, "{lines:?}");
     for line in lines {
         assert!(line["refused"].is_null(), "{line}");

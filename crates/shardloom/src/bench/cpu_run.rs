@@ -13,7 +13,7 @@ use planner_ir::Mesh;
 use serde_json::{Value, json};
 
 use super::gpt2::{self, Size};
-use super::onnxruntime::{self, Compared};
+use super::onnxruntime::Other;
 use super::{Report, flops, median, process};
 use crate::failure::Failure;
 use crate::model_file;
@@ -80,14 +80,17 @@ struct Measured {
     memory: Option<u64>,
     /// For each kind of instruction, how many there are and what they took in a step (seconds).
     kinds: Vec<(String, usize, f64)>,
-    compared: Option<Comparison>,
+    /// The same by ONNX Runtime, or why not, if it is asked for.
+    compared: Option<Result<Comparison, String>>,
 }
 
-/// How it compares.
+/// Steps of ONNX Runtime.
 struct Comparison {
-    other: Result<Compared, String>,
-    /// The largest difference of an output and the largest number.
-    apart: Option<(f64, f64)>,
+    version: String,
+    /// What each took (seconds).
+    seconds: Vec<f64>,
+    /// The largest difference of an output (infinite if one is missing) and the largest number.
+    apart: (f64, f64),
 }
 
 /// Writes the model, runs it, and says what it took.
@@ -145,25 +148,31 @@ fn run(options: &CpuRun, path: &Path, folder: &Path, say: &dyn Fn(String)) -> Re
     next("load");
     say("running".to_owned());
     let given = inputs::made(&plan.graph, options.seed);
-    for _ in 0..options.warm_up {
-        session.step(&given).map_err(failed)?;
-    }
+    let mut other = options.against_onnxruntime.then(|| Other::start(&options.python, path, &given, folder));
     let (mut steps, mut instructions, mut outputs) = (Vec::new(), Vec::new(), BTreeMap::new());
-    for _ in 0..options.steps {
+    let mut theirs = Vec::new();
+    for step in 0..options.warm_up + options.steps {
         let outcome = session.step(&given).map_err(failed)?;
-        steps.push(outcome.seconds);
-        instructions.push(outcome.instructions);
+        let their = other.as_mut().and_then(|it| it.as_mut().ok()).map(Other::step);
+        match their {
+            Some(Err(why)) => other = Some(Err(why)),
+            Some(Ok(seconds)) if step >= options.warm_up => theirs.push(seconds),
+            _ => {}
+        }
+        if step >= options.warm_up {
+            steps.push(outcome.seconds);
+            instructions.push(outcome.instructions);
+        }
         outputs = outcome.outputs;
     }
     let memory = process::peak_memory();
     let kinds = kinds(&names, &instructions);
     drop(session);
-    let compared = options.against_onnxruntime.then(|| {
-        say("running ONNX Runtime".to_owned());
-        let counts = [options.warm_up, options.steps];
-        let other = onnxruntime::run(&options.python, path, &given, folder, counts);
-        let apart = other.as_ref().ok().map(|other| difference(&outputs, &other.outputs));
-        Comparison { other, apart }
+    let compared = other.map(|other| {
+        let other = other?;
+        let version = other.version.clone();
+        let apart = difference(&outputs, &other.finish()?);
+        Ok(Comparison { version, seconds: theirs, apart })
     });
     Ok(Measured {
         model: if options.model.is_some() { path.display().to_string() } else { described(options) },
@@ -261,24 +270,22 @@ fn text(options: &CpuRun, measured: &Measured) -> String {
         line(format!("  {:<18} {count:>5} {:>12} {part:>8}", kind, quantity::seconds(*seconds)));
     }
     match &measured.compared {
-        Some(Comparison { other: Ok(other), apart }) => {
+        Some(Ok(other)) => {
             let theirs = median(&other.seconds);
             line(format!(
-                "against    ONNX Runtime {}, one thread: {} median, {} least; ratio {:.2} (least {:.2})",
+                "against    ONNX Runtime {}, one thread, steps in turn: {} median, {} least; ratio {:.2} (least {:.2})",
                 other.version,
                 quantity::seconds(theirs),
                 quantity::seconds(least(&other.seconds)),
                 step / theirs,
                 least(&measured.steps) / least(&other.seconds)
             ));
-            let (apart, largest) = apart.unwrap_or_default();
+            let (apart, largest) = other.apart;
             line(format!(
                 "           outputs differ by {apart:.1e} at most, the largest number is {largest:.1}"
             ));
         }
-        Some(Comparison { other: Err(why), .. }) => {
-            line(format!("against    ONNX Runtime did not run: {why}"))
-        }
+        Some(Err(why)) => line(format!("against    ONNX Runtime did not run: {why}")),
         None => {}
     }
     text
@@ -305,12 +312,12 @@ fn line(options: &CpuRun, measured: &Measured) -> Value {
         "peak_memory_bytes": measured.memory,
         "kinds": kinds,
     });
-    if let Some(Comparison { other: Ok(other), apart }) = &measured.compared {
+    if let Some(Ok(other)) = &measured.compared {
         line["onnxruntime"] = json!({
             "version": other.version,
             "median_seconds": median(&other.seconds),
             "least_seconds": least(&other.seconds),
-            "largest_difference": apart.map(|it| it.0),
+            "largest_difference": other.apart.0,
         });
     }
     line

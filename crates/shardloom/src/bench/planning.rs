@@ -111,7 +111,9 @@ pub(crate) fn measure(options: &Planning, say: &dyn Fn(String)) -> Result<Report
             Ok(measured) => measured,
             Err(failure) => {
                 let _ = writeln!(text, "| {} | refused: {failure} | | | | | | | | | | | | | |", name(path));
-                lines.push(json!({ "benchmark": "planning", "model": name(path), "refused": failure.to_string() }));
+                lines.push(
+                    json!({ "benchmark": "planning", "model": name(path), "refused": failure.to_string() }),
+                );
                 continue;
             }
         };
@@ -202,7 +204,12 @@ fn of_model(
 }
 
 /// A model as a graph, and what plans say of it.
-fn imported(path: &Path, bytes: &Bytes, batch: u64, sequence: u64) -> Result<(plan::ModelFile, Graph), Failure> {
+fn imported(
+    path: &Path,
+    bytes: &Bytes,
+    batch: u64,
+    sequence: u64,
+) -> Result<(plan::ModelFile, Graph), Failure> {
     let sha256 = Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
     let model = import::read(bytes.clone()).map_err(|error| Failure::file(path, error))?;
     let file = ModelFile { path: path.to_owned(), sha256, model, missing: Vec::new() };
