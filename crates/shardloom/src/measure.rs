@@ -22,10 +22,9 @@ const IN_CACHE: u64 = 4096;
 const IN_MEMORY: u64 = 1 << 24;
 /// Bytes of a small and a large message.
 const MESSAGES: [usize; 2] = [64, 1 << 26];
-/// Every measurement is repeated until it takes this long (seconds), and the best third of it
-/// counts: other programs only make it slower.
+/// How long a round of a measurement takes at least (seconds).
 const LONG_ENOUGH: f64 = 0.1;
-/// How often a measurement is repeated.
+/// How many rounds there are; the best counts: other programs only make one slower.
 const ROUNDS: usize = 5;
 
 /// Why there are no measurements.
@@ -205,3 +204,6 @@ pub(crate) fn processor() -> String {
 fn whole(number: f64) -> u64 {
     number as u64
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,7 @@
 //! What users do wrong: one clear message, and the right exit code.
 
 use std::fs;
+use std::path::Path;
 
 use serde_json::Value;
 
@@ -204,4 +205,24 @@ fn outputs_that_cannot_be_written_leave_nothing() {
     says(&fails(2, &["run", &model, "--ranks", "2", "-o", &taken]), &["cannot be written"]);
     let left: Vec<_> = fs::read_dir(&folder.0).unwrap().map(|it| it.unwrap().file_name()).collect();
     assert_eq!(left, ["taken.npz"]);
+}
+
+#[test]
+fn a_model_without_its_weights_is_planned_but_not_run() {
+    let models =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/models/models/llama-fp32-genai0.18");
+    if !models.exists() {
+        println!("skipped: {} is not there", models.display());
+        return;
+    }
+    let folder = Folder::new("weightless");
+    let (model, output, plan) = (folder.path("model.onnx"), folder.path("o.npz"), folder.path("p.json"));
+    fs::write(&model, fs::read(models.join("model.onnx")).unwrap()).unwrap();
+    let inputs = models.join("io0.npz");
+    let inputs = inputs.to_str().unwrap();
+    let message = fails(2, &["run", &model, "--ranks", "2", "--inputs", inputs, "-o", &output]);
+    says(&message, &["weights are in `model.onnx.data`, which is not there", "can be planned, but not run"]);
+    works(&["plan", &model, "--machine", "cpu-2x", "--inputs", inputs, "-o", &plan]);
+    says(&works(&["check", &plan, "--model", &model]), &["its weights are not there to evaluate it"]);
+    says(&fails(2, &["run", &plan, "-o", &output]), &["can be planned, but not run"]);
 }
