@@ -25,7 +25,7 @@ const TOUR: &str = "\
 A first tour:
   shardloom run model.onnx --ranks 4                   plan for 4 threads of this machine, and run
   shardloom plan model.onnx --machine h100-80g-8x --dim batch=8 --dim sequence=1024 -o plan.json
-  shardloom explain plan.json                          what was decided, what it costs, and otherwise
+  shardloom explain plan.json                          what was decided, and what it costs
 
 Exit codes: 0 done, 1 arguments that make no sense, 2 bad input or a plan that is rejected,
 3 an error of shardloom's own.";
