@@ -153,7 +153,21 @@ pub fn plain_layouts(mesh: &Mesh, type_: &Type) -> Vec<Layout> {
             layouts.iter().flat_map(split).filter(|it| it.check(mesh, type_).is_ok()).collect();
         layouts.extend(more);
     }
+    let most = most_splits(mesh);
+    layouts.retain(|layout| layout.dims.iter().filter(|digits| !digits.is_empty()).count() <= most);
     layouts
+}
+
+/// Meshes of up to this many axes have every partition in the space.
+const FREE_AXES: usize = 3;
+/// On meshes of more axes an operation is split along at most this many loops, and a value handed
+/// on along as many dimensions: else the tables of an exact search over a transformer block
+/// outgrow memory.
+const SPLITS_ON_MORE: usize = 2;
+
+/// Along how many loops an operation may be split.
+fn most_splits(mesh: &Mesh) -> usize {
+    if wide_axes(mesh).count() > FREE_AXES { SPLITS_ON_MORE } else { usize::MAX }
 }
 
 fn saturate(

@@ -5,7 +5,7 @@ use planner_ir::{AxisId, Digit, Layout, Move, NodeId, Partition, Role, ValueId};
 
 use super::offsets::{self, Indexed};
 use super::term::{Denoted, Facts, Passing, Term, compute};
-use super::wide_axes;
+use super::{most_splits, wide_axes};
 
 type Space = EGraph<Term, Facts>;
 
@@ -81,8 +81,15 @@ fn further(facts: &Facts, node: NodeId, partition: usize) -> Vec<Partition> {
             }
         }
     }
-    partitions.retain(|it| fits(facts, node, it));
+    let most = most_splits(&facts.mesh);
+    partitions.retain(|it| splits(it) <= most && fits(facts, node, it));
     partitions
+}
+
+/// Along how many loops a partition splits, passing sums through counted as one.
+fn splits(partition: &Partition) -> usize {
+    let split = partition.loops.iter().filter(|digits| !digits.is_empty()).count();
+    split + usize::from(!partition.passed.is_empty())
 }
 
 /// Adds a digit that begins after `offset` blocks; whether it can.
