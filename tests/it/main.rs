@@ -9,4 +9,8 @@ mod cli; // the command line
 #[cfg(test)]
 mod corpus; // real models, planned and run
 #[cfg(test)]
+mod pages; // pages that cannot rot
+#[cfg(test)]
 mod small_world; // the verifier of layouts against arithmetic
+#[cfg(test)]
+mod tidy; // the rules that the repository itself obeys

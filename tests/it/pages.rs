@@ -1,0 +1,221 @@
+//! Pages that cannot rot: commands are run and compared, lists are generated.
+//!
+//! A block that is marked `console` has commands, each after `$ `, and below each what it prints.
+//! Commands are `shardloom` (through cargo or by name) with arguments, and what it prints may be
+//! cut to size by `sed -n`, `grep` or `cut`. With `BLESS=1` pages are rewritten.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+use rewrite::RuleText;
+
+use crate::tidy::root;
+
+/// The model that is too large to be part of the repository; its commands are tried where it is.
+const LARGE: &str = "llama2_70b.onnx";
+
+/// Where the packed large model may be, from the root.
+const PACKED: &str = "../shared/models/full/llama2_70b-fwd-bf16/model.onnx.gz";
+
+/// Compares a page with what it should be, or rewrites it.
+fn compare(path: &str, expected: &str) {
+    let found = fs::read_to_string(root().join(path)).unwrap_or_default();
+    if found == expected {
+        return;
+    }
+    if std::env::var_os("BLESS").is_some() {
+        fs::write(root().join(path), expected).unwrap();
+        return;
+    }
+    let differs = |(found, expected): &(&str, &str)| found != expected;
+    let first = found.lines().zip(expected.lines()).find(differs);
+    panic!("{path} is not what it should be (BLESS=1 rewrites it): {first:?}");
+}
+
+/// A folder in which the commands of a page leave their files.
+struct Desk(PathBuf);
+
+impl Desk {
+    fn new(page: &str) -> Self {
+        let name = page.replace(['/', '.'], "-");
+        let path = std::env::temp_dir().join(format!("shardloom-{name}-{}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    /// An argument as a page has it, with its file where it is.
+    fn place(&self, word: &str) -> String {
+        let file = [".json", ".npz", ".onnx"].iter().any(|ending| word.ends_with(ending));
+        let folder = if word.starts_with("tests/") { root() } else { self.0.clone() };
+        if file { folder.join(word).to_str().unwrap().to_owned() } else { word.to_owned() }
+    }
+
+    /// What a command prints, with files called as the page calls them.
+    fn output(&self, command: &str) -> String {
+        let mut parts = command.split(" | ");
+        let call = parts.next().unwrap_or_default();
+        let words = call.strip_prefix("cargo run --release -p shardloom -- ");
+        let words = words.or(call.strip_prefix("shardloom ")).unwrap_or_else(|| panic!("not ours: {call}"));
+        let arguments = words.split_whitespace().map(|word| self.place(word));
+        let (mut out, mut err) = (Vec::new(), Vec::new());
+        let code =
+            shardloom::main_with(["shardloom".to_owned()].into_iter().chain(arguments), &mut out, &mut err);
+        out.extend(err);
+        let mut text = String::from_utf8(out).unwrap();
+        for folder in [&root(), &self.0] {
+            text = text.replace(&format!("{}/", folder.display()), "");
+        }
+        let expected = u8::from(text.starts_with("error: ")) * 2;
+        assert_eq!(code, expected, "{command}: {text}");
+        let shown = parts.fold(text, |text, tool| lines_by(tool, &text));
+        assert!(!shown.is_empty(), "{command} prints nothing");
+        shown
+    }
+}
+
+impl Drop for Desk {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// The lines that a tool of the shell lets through: `sed -n 2,5p`, `sed -n '/^from/,/^$/p'`,
+/// `grep WORD` or `cut -c-80`.
+fn lines_by(tool: &str, text: &str) -> String {
+    let (name, rest) = tool.split_once(' ').unwrap_or((tool, ""));
+    let cut: Box<dyn Fn(&str) -> String> = match (name, rest.strip_prefix("-c-")) {
+        ("cut", Some(columns)) => {
+            let columns: usize = columns.parse().unwrap();
+            Box::new(move |line| line.chars().take(columns).collect())
+        }
+        _ => Box::new(str::to_owned),
+    };
+    let lines: Vec<&str> = match (name, rest.strip_prefix("-n ")) {
+        ("cut", _) => text.lines().collect(),
+        ("grep", _) => text.lines().filter(|line| line.contains(rest)).collect(),
+        ("sed", Some(range)) => section(range.trim_matches('\'').trim_end_matches('p'), text),
+        _ => panic!("unknown tool: {tool}"),
+    };
+    lines.into_iter().map(|line| cut(line).trim_end().to_owned() + "\n").collect()
+}
+
+/// The lines of a range of sed: from a number to a number, or from a beginning to an empty line.
+fn section<'a>(range: &str, text: &'a str) -> Vec<&'a str> {
+    if let Some(start) = range.strip_prefix("/^").and_then(|it| it.strip_suffix("/,/^$/")) {
+        let from = text.lines().skip_while(|line| !line.starts_with(start));
+        return from.take_while(|line| !line.is_empty()).collect();
+    }
+    let (first, last) = range.split_once(',').unwrap();
+    let (first, last): (usize, usize) = (first.parse().unwrap(), last.parse().unwrap());
+    text.lines().skip(first - 1).take(last + 1 - first).collect()
+}
+
+/// A line without what differs from run to run: times that were measured, and the last bits of
+/// sums, which depend on how wide the processor's vectors are.
+fn settled(line: &str) -> &str {
+    let varies = line.starts_with("measured ") || line.starts_with("expected ");
+    if varies { line.split(|it: char| it.is_ascii_digit()).next().unwrap_or_default() } else { line }
+}
+
+/// What a block prints below a command: as it is if it says the same, else as it should be.
+fn renewed(said: &str, prints: &str) -> String {
+    let settle =
+        |text: &str| text.lines().map(|line| settled(line.trim_end()).to_owned()).collect::<Vec<_>>();
+    if settle(said) == settle(prints) { said.to_owned() } else { prints.to_owned() }
+}
+
+/// A page with what its commands print.
+fn rerun(page: &str, text: &str) -> String {
+    let desk = Desk::new(page);
+    let large = unpack(&desk.0.join(LARGE));
+    let mut renewed_text = String::new();
+    let mut blocks = text.split("```console\n");
+    renewed_text.push_str(blocks.next().unwrap_or_default());
+    for block in blocks {
+        let (commands, rest) = block.split_once("```\n").unwrap_or_else(|| panic!("{page}: an open block"));
+        renewed_text.push_str("```console\n");
+        if commands.contains("llama2_70b") && !large {
+            eprintln!(
+                "{page}: not tried without the large model: {}",
+                commands.lines().next().unwrap_or_default()
+            );
+            renewed_text.push_str(commands);
+        } else {
+            for part in commands.split("$ ").skip(1) {
+                let (command, said) = part.split_once('\n').unwrap_or((part, ""));
+                let prints = renewed(said, &desk.output(command));
+                write!(renewed_text, "$ {command}\n{prints}").unwrap();
+            }
+        }
+        write!(renewed_text, "```\n{rest}").unwrap();
+    }
+    renewed_text
+}
+
+/// Unpacks the large model; whether it is there.
+fn unpack(to: &Path) -> bool {
+    let Ok(packed) = fs::read(root().join(PACKED)) else { return false };
+    let mut bytes = Vec::new();
+    flate2::read::GzDecoder::new(&packed[..]).read_to_end(&mut bytes).unwrap();
+    fs::write(to, bytes).unwrap();
+    true
+}
+
+#[test]
+fn commands_of_the_readme_print_what_it_says() {
+    let text = fs::read_to_string(root().join("README.md")).unwrap();
+    compare("README.md", &rerun("README.md", &text));
+}
+
+#[test]
+fn commands_of_the_tour_print_what_it_says() {
+    let text = fs::read_to_string(root().join("docs/tour.md")).unwrap();
+    compare("docs/tour.md", &rerun("docs/tour.md", &text));
+}
+
+/// The raising rules as rows of a table.
+fn raising(rules: &[RuleText]) -> String {
+    let mut rows = String::new();
+    for rule in rules {
+        let list = |names: &[&str]| names.join("; ").replace('|', "\\|");
+        let pattern = rule.pattern.split_whitespace().collect::<Vec<_>>().join(" ").replace('|', "\\|");
+        writeln!(rows, "| {} | `{pattern}` | {} | {} |", rule.name, list(&rule.conditions), list(&rule.uses))
+            .unwrap();
+    }
+    rows
+}
+
+#[test]
+fn the_page_of_rules_lists_them_all() {
+    let rules = rewrite::raise_rules();
+    let page = format!(
+        "\
+# Rules
+
+This page is generated from the rules themselves by `tests/it/pages.rs`.
+
+## Partitioning
+
+Two families, derived from each operation's loops; none names an operation. A term denotes what each device holds: `held(v, L)` is the value v in the layout L, and `work(op, P)` what an operation does in the partition P.
+
+| family | rule | provided that |
+|---|---|---|
+| partition | `work(op, P)(x..) makes y in layout(P)` => `work(op, P + [loop split by axis])(x'..) makes y in layout(P')` | the loop may be split, or the operation is linear in operands that owe the axis's sum; the axis comes after all that P uses; blocks are equal |
+| moves | `held(v, L)` => `held(v, L') = move(held(v, L))` | the move is a slice, all-gather, all-reduce, reduce-scatter or all-to-all over free, held or owed axes of innermost digits; v is held in L' by something |
+
+The code is `crates/rewrite/src/space/rules.rs`.
+
+## Raising
+
+{} rules, in the order in which they are tried. Each is directed: where the pattern is found and the conditions hold, what the rule builds is equal. Conditions for truth are needed for the two sides to be equal, which is tested on numbers with and without each of them; conditions for use keep out what nobody needs.
+
+| rule | pattern | for truth | for use |
+|---|---|---|---|
+{}",
+        rules.len(),
+        raising(&rules)
+    );
+    compare("docs/rules.md", &page);
+}
