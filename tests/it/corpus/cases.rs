@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use import::{Bindings, Dim};
 use kernels::Array;
 use planner_ir::{DType, Graph, Op, Source};
+use shardloom::arrays;
 use shardloom::model_file::{self, ModelFile};
 use shardloom::pipeline::{self, Prepared};
-use shardloom::arrays;
 
 use super::{collection, root};
 
@@ -56,7 +56,8 @@ pub(super) fn all() -> (Vec<Case>, Vec<String>) {
     match collection() {
         Some(collection) => {
             // The models of the repository are among those of the collection.
-            let known: BTreeSet<_> = folders.iter().filter_map(|it| it.file_name()).map(ToOwned::to_owned).collect();
+            let known: BTreeSet<_> =
+                folders.iter().filter_map(|it| it.file_name()).map(ToOwned::to_owned).collect();
             let more = self::folders(&collection.join("models")).into_iter();
             folders.extend(more.filter(|it| it.file_name().is_some_and(|name| !known.contains(name))));
         }
@@ -94,7 +95,8 @@ fn is_model(file: &Path) -> bool {
 
 /// What a model is called, and what the names of its oracles begin with.
 fn names(model: &Path) -> (String, String) {
-    let part = |it: Option<&std::ffi::OsStr>| it.map(|it| it.to_string_lossy().into_owned()).unwrap_or_default();
+    let part =
+        |it: Option<&std::ffi::OsStr>| it.map(|it| it.to_string_lossy().into_owned()).unwrap_or_default();
     let folder = part(model.parent().and_then(Path::file_name));
     match part(model.file_stem()).as_str() {
         "model" => (folder, String::new()),
@@ -142,7 +144,16 @@ impl Case {
         let sources = run::Sources { inputs: &given, weight: &weight };
         let whole = run::reference(&prepared.graph, sources).map_err(|error| fail(&error))?;
         let [tolerance, rounding] = tolerances(&prepared.graph);
-        Ok(Subject { title: self.title.clone(), file, prepared, inputs: given, oracle, whole, tolerance, rounding })
+        Ok(Subject {
+            title: self.title.clone(),
+            file,
+            prepared,
+            inputs: given,
+            oracle,
+            whole,
+            tolerance,
+            rounding,
+        })
     }
 }
 

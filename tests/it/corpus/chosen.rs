@@ -10,14 +10,14 @@ use super::{expect_none, faults_of, trial};
 const MESHES: [&str; 5] = ["1", "2", "4", "8", "2x4"];
 
 /// Meshes with spaces so large that only every so many cases is planned for them.
-const LARGE: [(&str, usize); 2] = [("2x2", 2), ("2x2x2", 7)];
+const LARGE: [(&str, usize); 2] = [("2x2", 1), ("2x2x2", 7)];
 
 /// Models whose spaces are too large for that.
 const TOO_LARGE: [&str; 4] = ["dit-", "mamba-", "unet2dcond-", "genai"];
 
 /// The meshes for a case of that number.
 fn meshes(number: usize, case: &Case) -> Vec<&'static str> {
-    let small = !TOO_LARGE.iter().any(|it| case.title.contains(it)) ;
+    let small = !TOO_LARGE.iter().any(|it| case.title.contains(it));
     let large = LARGE.iter().filter(|(_, every)| small && number % every == 0).map(|(mesh, _)| *mesh);
     MESHES.into_iter().filter(|it| small || !it.contains('x')).chain(large).collect()
 }

@@ -5,7 +5,7 @@
 //! their loops and through the same operands; moves of one kind, along the same dimensions, of
 //! layouts with as many digits.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 
 use plan::{Assignment, Plan};
@@ -16,7 +16,7 @@ use super::cases::{self, Case};
 use super::{expect_none, faults_of, trial};
 
 /// How many plans are made for a case at most.
-const ROUNDS: usize = 12;
+const ROUNDS: usize = 100;
 
 /// What a move costs at most (of what an operation costs).
 const MOVE: f64 = 1e-3;
@@ -84,7 +84,9 @@ fn shown(digits: &[Digit]) -> String {
 fn moved(step: &Move, before: &Layout) -> String {
     let held: Vec<String> = before.dims.iter().map(|digits| shown(digits)).collect();
     let how = match step {
-        Move::Slice { dim, digits } | Move::ReduceScatter { dim, digits } => format!("{dim} by {}", shown(digits)),
+        Move::Slice { dim, digits } | Move::ReduceScatter { dim, digits } => {
+            format!("{dim} by {}", shown(digits))
+        }
         Move::AllGather { dim, digits } => format!("{dim} by {digits}"),
         Move::AllReduce { axes } => format!("{} axes", axes.len()),
         Move::AllToAll { from, to, digits } => format!("{from} to {to} by {}", shown(digits)),
@@ -113,12 +115,14 @@ fn used(plan: &Plan) -> BTreeSet<String> {
 /// Partitions and moves that are offered, and those that have been run.
 #[derive(Default)]
 struct Coverage {
-    offered: BTreeSet<String>,
+    /// What is offered, and the first case that offers it.
+    offered: BTreeMap<String, String>,
     covered: BTreeSet<String>,
     plans: usize,
 }
 
-/// Plans and runs a case until nothing new comes of it.
+/// Plans and runs a case until the search finds no plan with anything new: what is left then is
+/// offered to operations, but no plan of the case can use it.
 fn cover(case: &Case, mesh: &str, coverage: &mut Coverage) -> Vec<String> {
     let subject = match case.open() {
         Ok(subject) => subject,
@@ -132,24 +136,20 @@ fn cover(case: &Case, mesh: &str, coverage: &mut Coverage) -> Vec<String> {
             Ok(plan) => plan,
             Err(error) => return vec![format!("{} on {mesh}, plan {round}: {error}", case.title)],
         };
-        let offered = prices.offered.into_inner().unwrap();
-        let used = used(&plan);
-        let new: Vec<&String> = used.difference(&coverage.covered).collect();
-        let found = if new.is_empty() { Ok(()) } else { subject.check(&plan) };
-        let none = new.is_empty();
-        if let Err(error) = found {
-            let error = format!("{} on {mesh}, plan {round}: {error}; new in it: {new:?}", case.title);
-            coverage.covered.extend(used);
-            return vec![error];
+        for it in prices.offered.into_inner().unwrap() {
+            coverage.offered.entry(it).or_insert_with(|| case.title.clone());
         }
-        coverage.plans += usize::from(!none);
-        coverage.offered.extend(offered);
-        coverage.covered.extend(used);
-        if none {
-            break;
+        let new: BTreeSet<String> = used(&plan).difference(&coverage.covered).cloned().collect();
+        if new.is_empty() {
+            return vec![];
+        }
+        coverage.plans += 1;
+        coverage.covered.extend(new.iter().cloned());
+        if let Err(error) = subject.check(&plan) {
+            return vec![format!("{} on {mesh}, plan {round}: {error}; new in it: {new:#?}", case.title)];
         }
     }
-    vec![]
+    vec![format!("{} on {mesh}: {ROUNDS} plans, and still something new", case.title)]
 }
 
 /// Covers what the cases offer on a mesh.
@@ -158,14 +158,12 @@ fn check(mesh: &str, wanted: impl Fn(&Case) -> bool) {
     let mut coverage = Coverage::default();
     let mut failures = Vec::new();
     for case in cases.iter().filter(|case| wanted(case)) {
-        let start = std::time::Instant::now();
-        let before = coverage.plans;
         failures.extend(faults_of(&case.title, || cover(case, mesh, &mut coverage)));
-        eprintln!("{mesh} {} {} plans {:?}", case.title, coverage.plans - before, start.elapsed());
     }
-    let left: Vec<&String> = coverage.offered.difference(&coverage.covered).collect();
+    let mut left = coverage.offered.clone();
+    left.retain(|it, _| !coverage.covered.contains(it));
     println!(
-        "mesh {mesh}: {} of {} partitions and moves in {} plans; not used by any: {left:#?}",
+        "mesh {mesh}: {} of {} partitions and moves in {} plans; left, and where it is offered: {left:#?}",
         coverage.covered.len(),
         coverage.offered.len(),
         coverage.plans

@@ -111,7 +111,10 @@ fn graphs_of_full_size_are_planned() {
                 }
                 (Err(error), None) => vec![format!("{title}: {error}")],
                 (Ok(plan), None) => {
-                    println!("{title}: prepared in {prepared_in:?}, planned in {:?}", start.elapsed() - prepared_in);
+                    println!(
+                        "{title}: prepared in {prepared_in:?}, planned in {:?}",
+                        start.elapsed() - prepared_in
+                    );
                     let checked = plan::check(&plan);
                     checked.err().map(|error| format!("{title}: rejected: {error}")).into_iter().collect()
                 }

@@ -27,7 +27,11 @@ impl Subject {
             mesh,
             capacity: machine.usable_memory().0,
             prices,
-            model: &plan::ModelFile { path: self.title.clone(), sha256: self.file.sha256.clone(), dims: vec![] },
+            model: &plan::ModelFile {
+                path: self.title.clone(),
+                sha256: self.file.sha256.clone(),
+                dims: vec![],
+            },
             machine: &plan::MachineName { name: machine.full_name(), devices: machine.devices() },
         };
         search::plan(&request).map_err(|error| format!("not planned: {error}"))
@@ -53,7 +57,9 @@ impl Subject {
                 let found = outcome.outputs.get(name).ok_or_else(|| format!("no output `{name}`"))?;
                 let apart = difference(found, expected);
                 if apart > tolerance {
-                    return Err(format!("`{name}` is {apart:.1e} from that of {whose}, {tolerance:.0e} at most"));
+                    return Err(format!(
+                        "`{name}` is {apart:.1e} from that of {whose}, {tolerance:.0e} at most"
+                    ));
                 }
             }
         }
