@@ -171,9 +171,6 @@ fn splice(
     row: usize,
     price: f64,
 ) -> Result<(), SearchError> {
-    if slow.choices.globals != fast.choices.globals {
-        return Ok(());
-    }
     let mut choices = slow.choices.clone();
     for segment in 0..search.chain.segments.len() {
         let outer = usual(search, &slow.choices, segment);
@@ -264,8 +261,10 @@ fn candidates(
             found.push(block);
         }
     };
-    for line in seen.iter().filter(|line| line.choices.globals == choices.globals) {
-        for block in &line.choices.blocks[segment] {
+    let shared = &search.chain.segments[segment].shared;
+    let agrees = |block: &Vec<usize>| shared.iter().all(|it| block[it.node] == choices.globals[it.global]);
+    for line in seen {
+        for block in line.choices.blocks[segment].iter().filter(|block| agrees(block)) {
             if state(search, segment, block).as_deref() == Some(usual) {
                 add(block.clone());
             }
