@@ -4,6 +4,7 @@
 //! Commands are `shardloom` (through cargo or by name) with arguments, and what it prints may be
 //! cut to size by `sed -n`, `grep` or `cut`. With `BLESS=1` pages are rewritten.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
 use std::io::Read as _;
@@ -34,50 +35,63 @@ fn compare(path: &str, expected: &str) {
     panic!("{path} is not what it should be (BLESS=1 rewrites it): {first:?}");
 }
 
-/// A folder in which the commands of a page leave their files.
-struct Desk(PathBuf);
+/// Where the commands of a page are run.
+struct Desk {
+    /// The folder in which they leave their files.
+    folder: PathBuf,
+    /// What was printed, by command.
+    printed: BTreeMap<String, String>,
+}
 
 impl Desk {
     fn new(page: &str) -> Self {
         let name = page.replace(['/', '.'], "-");
         let path = std::env::temp_dir().join(format!("shardloom-{name}-{}", std::process::id()));
         fs::create_dir_all(&path).unwrap();
-        Self(path)
+        Self { folder: path, printed: BTreeMap::new() }
     }
 
     /// An argument as a page has it, with its file where it is.
     fn place(&self, word: &str) -> String {
         let file = [".json", ".npz", ".onnx"].iter().any(|ending| word.ends_with(ending));
-        let folder = if word.starts_with("tests/") { root() } else { self.0.clone() };
+        let folder = if word.starts_with("tests/") { root() } else { self.folder.clone() };
         if file { folder.join(word).to_str().unwrap().to_owned() } else { word.to_owned() }
     }
 
-    /// What a command prints, with files called as the page calls them.
-    fn output(&self, command: &str) -> String {
+    /// What a command prints, cut as the page cuts it.
+    fn shown(&mut self, command: &str) -> String {
         let mut parts = command.split(" | ");
         let call = parts.next().unwrap_or_default();
+        if !self.printed.contains_key(call) {
+            self.printed.insert(call.to_owned(), self.output(call));
+        }
+        let shown = parts.fold(self.printed[call].clone(), |text, tool| lines_by(tool, &text));
+        assert!(!shown.is_empty(), "{command} prints nothing");
+        shown
+    }
+
+    /// What a call prints, with files called as the page calls them.
+    fn output(&self, call: &str) -> String {
         let words = call.strip_prefix("cargo run --release -p shardloom -- ");
         let words = words.or(call.strip_prefix("shardloom ")).unwrap_or_else(|| panic!("not ours: {call}"));
         let arguments = words.split_whitespace().map(|word| self.place(word));
+        let arguments = ["shardloom".to_owned()].into_iter().chain(arguments);
         let (mut out, mut err) = (Vec::new(), Vec::new());
-        let code =
-            shardloom::main_with(["shardloom".to_owned()].into_iter().chain(arguments), &mut out, &mut err);
+        let code = shardloom::main_with(arguments, &mut out, &mut err);
         out.extend(err);
         let mut text = String::from_utf8(out).unwrap();
-        for folder in [&root(), &self.0] {
+        for folder in [&root(), &self.folder] {
             text = text.replace(&format!("{}/", folder.display()), "");
         }
         let expected = u8::from(text.starts_with("error: ")) * 2;
-        assert_eq!(code, expected, "{command}: {text}");
-        let shown = parts.fold(text, |text, tool| lines_by(tool, &text));
-        assert!(!shown.is_empty(), "{command} prints nothing");
-        shown
+        assert_eq!(code, expected, "{call}: {text}");
+        text
     }
 }
 
 impl Drop for Desk {
     fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
+        let _ = fs::remove_dir_all(&self.folder);
     }
 }
 
@@ -128,8 +142,8 @@ fn renewed(said: &str, prints: &str) -> String {
 
 /// A page with what its commands print.
 fn rerun(page: &str, text: &str) -> String {
-    let desk = Desk::new(page);
-    let large = unpack(&desk.0.join(LARGE));
+    let mut desk = Desk::new(page);
+    let large = unpack(&desk.folder.join(LARGE));
     let mut renewed_text = String::new();
     let mut blocks = text.split("```console\n");
     renewed_text.push_str(blocks.next().unwrap_or_default());
@@ -145,7 +159,7 @@ fn rerun(page: &str, text: &str) -> String {
         } else {
             for part in commands.split("$ ").skip(1) {
                 let (command, said) = part.split_once('\n').unwrap_or((part, ""));
-                let prints = renewed(said, &desk.output(command));
+                let prints = renewed(said, &desk.shown(command));
                 write!(renewed_text, "$ {command}\n{prints}").unwrap();
             }
         }

@@ -18,7 +18,8 @@ const TOO_LARGE: [&str; 4] = ["dit-", "mamba-", "unet2dcond-", "genai"];
 /// The meshes for a case of that number.
 fn meshes(number: usize, case: &Case) -> Vec<&'static str> {
     let small = !TOO_LARGE.iter().any(|it| case.title.contains(it));
-    let large = LARGE.iter().filter(|(_, every)| small && number % every == 0).map(|(mesh, _)| *mesh);
+    let large =
+        LARGE.iter().filter(|(_, every)| small && number.is_multiple_of(*every)).map(|(mesh, _)| *mesh);
     MESHES.into_iter().filter(|it| small || !it.contains('x')).chain(large).collect()
 }
 
