@@ -3,8 +3,10 @@
 //! Each unique block of a graph is put into an e-graph, where rules name what its terms are
 //! (attention, rotary embedding, normalisations, gated units) and say what algebra makes of them:
 //! movement folded into contractions, packed projections taken apart, repeated heads taken back.
-//! The cheapest program is taken out and stands for every repetition of the block.
+//! The cheapest program is taken out and stands for every repetition of the block. Before all that,
+//! regions that are mixtures of experts become such operations.
 
+mod grouped; // mixtures of experts that a region computes expert by expert
 mod term; // terms and what is known of their classes
 mod make; // terms made by rules
 mod pattern; // terms with variables
@@ -121,7 +123,7 @@ pub fn raise(graph: &Graph) -> Result<Raised, RaiseError> {
         }
     }
     let rules = rules::all();
-    let blocks = blocks(&share::shared(graph));
+    let blocks = blocks(&share::shared(&grouped::ungrouped(graph)));
     let mut statistics = Statistics {
         blocks: blocks.unique.len(),
         segments: blocks.segments.len(),

@@ -1,6 +1,6 @@
 //! Tests of raising.
 
-mod evaluate; // graphs computed with the kernels
+pub(super) mod evaluate; // graphs computed with the kernels
 mod models; // real models
 mod random; // random graphs
 mod proof; // a rule's two sides, computed
