@@ -9,7 +9,7 @@ mod body; // what a region computes, if it is such a mixture
 
 use planner_ir::{Binary, Edge, Graph, Op, Output, Real, Source, Type, ValueId};
 
-use body::{Grouped, Units, grouped};
+use body::{Grouped, Step, Units, grouped};
 
 /// The graph with mixtures of experts for the regions that are such.
 ///
@@ -75,7 +75,7 @@ impl Build<'_> {
         weights.push(self.outward(down)?);
         let op = Op::Experts { activation: it.activation, active: 1 };
         let mut made = self.push(op, &[vec![x, gates], weights].concat())?;
-        for (op, other) in &it.tail {
+        for Step { op, other } in &it.tail {
             let operands: Vec<ValueId> =
                 [Some(made), other.map(|it| operands[it])].into_iter().flatten().collect();
             made = self.push(op.clone(), &operands)?;

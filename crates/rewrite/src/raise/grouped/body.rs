@@ -19,8 +19,15 @@ pub(super) struct Grouped {
     pub(super) units: Units,
     /// The function of the units.
     pub(super) activation: Unary,
-    /// What is done to the result, with the operand that has a part in it.
-    pub(super) tail: Vec<(Op, Option<usize>)>,
+    /// What is done to the result, in order.
+    pub(super) tail: Vec<Step>,
+}
+
+/// An operation on a result.
+pub(super) struct Step {
+    pub(super) op: Op,
+    /// The operand that has a part in it.
+    pub(super) other: Option<usize>,
 }
 
 /// What becomes of the products with the wide weights.
@@ -101,7 +108,7 @@ impl<'a> Body<'a> {
     }
 
     /// The conversions and products with operands that end in a value, and what they start from.
-    fn tail(&self, result: usize) -> Option<(usize, Vec<(Op, Option<usize>)>)> {
+    fn tail(&self, result: usize) -> Option<(usize, Vec<Step>)> {
         let mut tail = Vec::new();
         let mut value = result;
         loop {
@@ -112,7 +119,7 @@ impl<'a> Body<'a> {
                 (Op::Binary(Binary::Mul), &[other, x]) if self.is_operand(other) => (Some(other), x),
                 _ => break,
             };
-            tail.push((op.clone(), other));
+            tail.push(Step { op: op.clone(), other });
             value = next;
         }
         tail.reverse();
