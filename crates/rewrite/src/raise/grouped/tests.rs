@@ -102,7 +102,7 @@ fn assert_same(text: &str) {
         let expected = evaluate(&graph, &values).unwrap();
         let found = evaluate(&raised, &values).unwrap();
         let apart = difference(&found[0], &expected[0]);
-        assert!(apart <= tolerance(DType::F32), "{ends:?}: off by {apart:e}");
+        assert!(apart <= tolerance(expected[0].dtype()), "{ends:?}: off by {apart:e}");
     }
 }
 
@@ -115,6 +115,13 @@ fn gated_units_over_uneven_rows_compute_the_same() {
 fn either_half_may_be_the_activated_one() {
     let other = GATED.replace("sigmoid %24", "sigmoid %25").replace("mul %24 %26", "mul %26 %25");
     assert_same(&other.replace("mul %27 %25", "mul %24 %27"));
+}
+
+#[test]
+fn narrow_numbers_stay_narrow() {
+    for name in ["bf16", "f16"] {
+        assert_same(&GATED.replace("f32", name));
+    }
 }
 
 #[test]
