@@ -27,10 +27,6 @@ const SEQUENCE: u64 = 1024;
 /// Positions in a sequence of models that have no more.
 const SHORT: (&str, u64) = ("bert", 512);
 
-/// Models that no plan fits, and why.
-const TOO_LARGE: [(&str, &str); 1] =
-    [("mixtral_8x7b-fwd-bf16", "its experts are not recognised, and computed by every device")];
-
 /// The size of a dimension that is called so.
 fn size(model: &str, symbol: &str, index: usize) -> u64 {
     match symbol {
@@ -102,15 +98,9 @@ fn graphs_of_full_size_are_planned() {
                 Err(error) => return vec![format!("{title}: {error}")],
             };
             let prepared_in = start.elapsed();
-            let reason = TOO_LARGE.iter().find(|(it, _)| *it == title);
-            match (plan(&prepared, "8"), reason) {
-                (Ok(_), Some(_)) => vec![format!("{title}: a plan, though none is known to fit")],
-                (Err(error), Some((_, reason))) => {
-                    println!("{title}: {error} ({reason})");
-                    vec![]
-                }
-                (Err(error), None) => vec![format!("{title}: {error}")],
-                (Ok(plan), None) => {
+            match plan(&prepared, "8") {
+                Err(error) => vec![format!("{title}: {error}")],
+                Ok(plan) => {
                     println!(
                         "{title}: prepared in {prepared_in:?}, planned in {:?}",
                         start.elapsed() - prepared_in
