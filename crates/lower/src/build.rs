@@ -29,6 +29,14 @@ pub fn lower(plan: &Plan) -> Result<Vec<Program>, LowerError> {
         .collect()
 }
 
+/// What a rank's memories take (bytes): as much on every rank, for all have the same instructions
+/// over the same buffers.
+pub fn footprint(plan: &Plan) -> Result<u64, LowerError> {
+    check_counts(plan)?;
+    let program = arena::placed(build(plan, &Facts::of(plan)?, 0)?);
+    Ok(program.resident + program.arena)
+}
+
 /// What all ranks' programs share.
 struct Facts {
     preparation: Arc<[Preparation]>,

@@ -14,7 +14,7 @@ mod events; // who waits for whom
 mod show; // the text form of a program
 mod verify; // the rules that programs obey, trusting nothing that made them
 
-pub use build::lower;
+pub use build::{footprint, lower};
 pub use error::LowerError;
 pub use program::{
     Action, Block, Buffer, BufferId, Collective, CollectiveKind, CommunicatorId, Compute, Copied, Event,

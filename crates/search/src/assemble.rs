@@ -273,29 +273,37 @@ impl Assembly<'_> {
         problem.edges.push(Edge { from: from.0, to: to.0, table });
     }
 
-    /// Weights, inputs and prepared values are resident. At each operation, what has been made and
-    /// is still used is live in the layout that is held, and the operation's operands and results
-    /// are there in the layouts it works on: an upper bound, by at most those operands.
+    /// What certainly is there, so that no plan that fits is missed: weights, inputs and prepared
+    /// values are resident; at each operation, what has been made and is used later is live in the
+    /// layout that is held, and the operation's results and the operands that it uses last are
+    /// there in the layouts it works on. What else a plan holds (copies, values on their way) is
+    /// counted when it is written (`compose::memory`).
     fn add_memory(&mut self) {
         let graph = &self.section.graph;
         let mut windows: Vec<Window> = vec![Window::default(); graph.nodes.len()];
         for value in graph.value_ids() {
-            let outside = self.section.is_outside(value);
-            if let (Some(node), false) = (self.assembled.rest[value.0], outside) {
-                let bytes = self.bytes(value, &self.assembled.layouts[node].clone());
-                self.assembled.problem.resident.push(Held { node, bytes });
+            if self.uses[value.0].is_empty() {
                 continue;
             }
-            let (first, last) = self.lifetime(value);
-            let held = self.assembled.held[value.0].or(self.assembled.delivered[value.0]);
-            let (node, layouts) = match held {
-                Some(held) => (held, self.assembled.layouts[held].clone()),
-                None if self.uses[value.0].is_empty() => continue,
-                None => self.made(value),
-            };
+            if self.is_resident(value) {
+                if let Some(node) = self.assembled.rest[value.0] {
+                    let bytes = self.bytes(value, &self.assembled.layouts[node].clone());
+                    self.assembled.problem.resident.push(Held { node, bytes });
+                }
+                continue;
+            }
+            let Live { made, used, last } = self.live(value);
+            let (node, layouts) = self.made(value);
             let bytes = self.bytes(value, &layouts);
-            for window in &mut windows[first..last] {
+            let held = self.assembled.held[value.0];
+            for window in &mut windows[made..if held.is_some() { used } else { last }] {
                 window.held.push(Held { node, bytes });
+            }
+            if let Some(node) = held {
+                let bytes = self.bytes(value, &self.assembled.layouts[node].clone());
+                for window in &mut windows[used..last] {
+                    window.held.push(Held { node, bytes });
+                }
             }
         }
         for node in graph.node_ids() {
@@ -304,10 +312,14 @@ impl Assembly<'_> {
             let local = |value: ValueId, layout: usize| {
                 self.space.layouts[value.0][layout].local_type(graph.type_of(value)).bytes()
             };
+            let is_last = |value: ValueId| !self.is_resident(value) && self.live(value).last == node.0;
             let touched = |choice: &rewrite::Choice| -> u64 {
-                let operands = node_.operands.iter().zip(&choice.operands);
+                let operands = node_.operands.iter().zip(&choice.operands).enumerate();
+                // A value that is used twice is there once.
+                let first = |index: usize, value: &ValueId| !node_.operands[..index].contains(value);
+                let operands = operands.filter(|&(index, (value, _))| is_last(*value) && first(index, value));
                 let results = node_.results.iter().zip(&choice.results);
-                operands.chain(results).map(|(&value, &layout)| local(value, layout)).sum()
+                operands.map(|(_, it)| it).chain(results).map(|(&value, &layout)| local(value, layout)).sum()
             };
             let bytes = self.space.choices[node.0].iter().map(touched).collect();
             let problem = &mut self.assembled.problem;
@@ -319,19 +331,25 @@ impl Assembly<'_> {
         self.assembled.problem.windows = windows;
     }
 
-    /// The operations between the one that makes a value and the last one that uses it, those two
-    /// left out: they count what they touch themselves.
-    fn lifetime(&self, value: ValueId) -> (usize, usize) {
+    /// Whether a value stays where it is through everything.
+    fn is_resident(&self, value: ValueId) -> bool {
+        self.assembled.rest[value.0].is_some() && !self.section.is_outside(value)
+    }
+
+    /// When a value is there.
+    fn live(&self, value: ValueId) -> Live {
         let nodes = self.section.graph.nodes.len();
-        let first = match self.section.graph.value(value).source {
+        let made = match self.section.graph.value(value).source {
             Source::Result { node, .. } => node.0 + 1,
             _ => 0,
         };
-        let last = self.uses[value.0].iter().map(|it| match it {
+        let position = |it: &Use| match it {
             Use::Operand(node, _) => node.0,
             Use::Delivery => nodes,
-        });
-        (first, last.max().unwrap_or(first).max(first))
+        };
+        let positions = self.uses[value.0].iter().map(position);
+        let used = positions.clone().min().unwrap_or(made).max(made);
+        Live { made, used, last: positions.max().unwrap_or(made).max(used) }
     }
 
     fn bytes(&mut self, value: ValueId, layouts: &[usize]) -> usize {
@@ -340,4 +358,11 @@ impl Assembly<'_> {
         self.assembled.problem.bytes.push(layouts.iter().map(local).collect());
         self.assembled.problem.bytes.len() - 1
     }
+}
+
+/// Positions of operations: after which a value is made, at which it is used first, and last.
+struct Live {
+    made: usize,
+    used: usize,
+    last: usize,
 }

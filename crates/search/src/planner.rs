@@ -10,10 +10,10 @@ use rewrite::{Space, SpaceError, space};
 
 use crate::assemble::{Assembled, assemble};
 use crate::bound::solve_chain;
-use crate::chain::{Chain, Global, Segment, Shared};
+use crate::chain::{Chain, ChainSolution, Global, Segment, Shared};
 use crate::compose::{Composed, Writer, estimate, memory};
 use crate::prices::Prices;
-use crate::problem::{Proof, SearchError};
+use crate::problem::{Place, Proof, SearchError};
 use crate::section::{Section, SharedValue};
 
 /// What a plan is wanted for.
@@ -65,8 +65,46 @@ pub fn plan(request: &Request<'_>) -> Result<Plan, PlanError> {
         |(section, space): (&Section, &Space)| assemble(section, space, request.mesh, request.prices);
     let assembled: Vec<Assembled> = request.sections.par_iter().zip(&spaces).map(assemble_one).collect();
     let chain = chain(request, &spaces, &assembled);
-    let solution = solve_chain(&chain, request.capacity).map_err(PlanError::Search)?;
+    let mut capacity = request.capacity;
+    let mut lower_bound = None;
+    for _ in 0..ROUNDS {
+        let solution = match (solve_chain(&chain, capacity), lower_bound) {
+            (Ok(solution), _) => solution,
+            (Err(refusal), None) => return Err(PlanError::Search(refusal)),
+            (Err(_), Some(_)) => break,
+        };
+        let composed = compose(request, &spaces, &assembled, &solution);
+        // The bound of the first solution holds for all: nothing that fits was left out of it.
+        let proof = match lower_bound {
+            None => solution.proof,
+            Some(lower_bound) => Proof::Gap { lower_bound },
+        };
+        let plan = finish(request, composed, proof, size(request, &spaces));
+        let held: u64 = plan.memory.iter().map(|it| it.bytes).sum();
+        if held <= request.capacity {
+            return Ok(plan);
+        }
+        // Copies and values on their way did not fit beside what the problem counts.
+        capacity = capacity.saturating_sub(held - request.capacity);
+        lower_bound = lower_bound.or(Some(match solution.proof {
+            Proof::Optimal => solution.time,
+            Proof::Gap { lower_bound } => lower_bound,
+        }));
+    }
+    let place = Place { segment: 0, window: 0 };
+    let found = request.capacity + (request.capacity - capacity);
+    Err(PlanError::Search(SearchError::NothingFound { place, found, capacity: request.capacity }))
+}
 
+/// How often less memory is given to what the problem counts, until the whole plan fits.
+const ROUNDS: usize = 8;
+
+fn compose(
+    request: &Request<'_>,
+    spaces: &[Space],
+    assembled: &[Assembled],
+    solution: &ChainSolution,
+) -> Composed {
     let mut composed = Composed::new(request.graph);
     for (index, section) in request.sections.iter().enumerate() {
         for (repetition, choices) in section.repetitions.iter().zip(&solution.choices.blocks[index]) {
@@ -75,7 +113,7 @@ pub fn plan(request: &Request<'_>) -> Result<Plan, PlanError> {
             Writer { section, repetition, space, assembled, choices, mesh, prices, composed }.write();
         }
     }
-    Ok(finish(request, composed, solution.proof, size(request, &spaces)))
+    composed
 }
 
 /// The space of each section, found in parallel.

@@ -166,7 +166,7 @@ pub(crate) fn planned(
         progress.say(format!("planning on mesh {}", mesh::sizes(&mesh)));
         let target = Target { machine, mesh: &mesh, capacity };
         let outcome = pipeline::plan(prepared, header, &target, &mut |_, _| {});
-        if let Err(failure @ (Failure::Internal(_) | Failure::Usage(_))) = outcome {
+        if let Err(failure @ Failure::Usage(_)) = outcome {
             return Err(failure);
         }
         tried.push((mesh, outcome.as_ref().map(Plan::seconds).map_err(Clone::clone)));

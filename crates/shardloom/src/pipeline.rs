@@ -101,10 +101,45 @@ pub fn plan(
     observe: Observer<'_>,
 ) -> Result<Plan, Failure> {
     let prices = prices(target)?;
-    let plan = planned(prepared, file, target, &prices).map_err(|error| refusal(target, &error))?;
+    let plan = placed(prepared, file, target, &prices)?;
     observe(Stage::Plan, &plan::json::write(&plan));
     plan::check(&plan).map_err(|error| Failure::internal("plan", error))?;
     Ok(plan)
+}
+
+/// How often less memory is given to a plan whose programs need more than the plan counts.
+const ROUNDS: usize = 8;
+
+/// The cheapest plan whose programs fit, with all that they place in memory: alignment, and values
+/// on their way, come on top of what a plan counts.
+fn placed(
+    prepared: &Prepared,
+    file: &plan::ModelFile,
+    target: &Target<'_>,
+    prices: &dyn Prices,
+) -> Result<Plan, Failure> {
+    let mut allowed = target.capacity;
+    let mut bound = None;
+    for _ in 0..ROUNDS {
+        let given = Target { capacity: allowed, ..*target };
+        let mut plan = planned(prepared, file, &given, prices).map_err(|error| refusal(target, &error))?;
+        let held = lower::footprint(&plan).map_err(|error| Failure::internal("lower", error))?;
+        if held <= target.capacity {
+            plan.capacity = target.capacity;
+            // What was given less memory is no better than the bound with all of it.
+            plan.proof = bound.map_or(plan.proof, |lower_bound| plan::Proof::Gap { lower_bound });
+            return Ok(plan);
+        }
+        bound = bound.or(Some(match plan.proof {
+            plan::Proof::Optimal => plan.seconds(),
+            plan::Proof::Gap { lower_bound } => lower_bound,
+        }));
+        allowed = allowed.saturating_sub(held - target.capacity);
+    }
+    let place = search::problem::Place { segment: 0, window: 0 };
+    let found = target.capacity + (target.capacity - allowed);
+    let error = SearchError::NothingFound { place, found, capacity: target.capacity };
+    Err(refusal(target, &PlanError::Search(error)))
 }
 
 /// The prices of a target.
@@ -173,5 +208,14 @@ pub fn lower(plan: &Plan, observe: Observer<'_>) -> Result<Vec<Program>, Failure
         observe(Stage::Lower, program);
     }
     lower::verify(&programs).map_err(|error| Failure::internal("lower", error))?;
+    let held = programs.iter().map(|program| program.resident + program.arena).max().unwrap_or(0);
+    if held > plan.capacity {
+        return Err(Failure::Input(format!(
+            "the programs need {held} bytes on a device, alignment and values on their way included, and the \
+             plan allows {}: {} too few; plan with as much less memory (`--memory`)",
+            plan.capacity,
+            held - plan.capacity
+        )));
+    }
     Ok(programs)
 }

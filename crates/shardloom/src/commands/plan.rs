@@ -10,13 +10,14 @@ use crate::arguments::PlanArguments;
 use crate::compile::{self, Chosen};
 use crate::failure::Failure;
 use crate::pipeline::{self, Stage};
-use crate::{machine, mesh, plan_file, quantity};
+use crate::{machine, mesh, plan_file, quantity, written};
 
 /// How many terms of the estimate a summary has.
 const TERMS: usize = 5;
 
 /// Plans a model.
 pub(crate) fn plan(arguments: &PlanArguments, context: &mut Context<'_, '_>) -> Result<Said, Failure> {
+    written::differs(&arguments.output, &[&arguments.model])?;
     let machine = machine::named(&arguments.machine, arguments.devices)?;
     let progress = context.progress;
     let stages = &mut *context.stages;
@@ -91,8 +92,8 @@ pub(crate) fn proof(plan: &Plan) -> String {
     match plan.proof {
         Proof::Optimal => "optimal in the space by these prices".to_owned(),
         Proof::Gap { lower_bound } => format!(
-            "at most {} above the best in the space (proven bound {})",
-            quantity::percent(plan.seconds() - lower_bound, lower_bound),
+            "at most {:.2} % above the best in the space (proven bound {})",
+            (plan.seconds() / lower_bound - 1.0) * 100.0,
             quantity::seconds(lower_bound)
         ),
     }

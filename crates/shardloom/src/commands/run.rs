@@ -15,7 +15,7 @@ use crate::failure::Failure;
 use crate::given::{self, Given};
 use crate::model_file::ModelFile;
 use crate::pipeline::{self, Stage};
-use crate::{arrays, inputs, machine, plan_file, quantity};
+use crate::{arrays, inputs, machine, plan_file, quantity, written};
 
 /// What is run on what.
 struct Job {
@@ -29,6 +29,8 @@ struct Job {
 /// Runs a model or a plan.
 pub(crate) fn run(arguments: &RunArguments, context: &mut Context<'_, '_>) -> Result<Said, Failure> {
     arrays::check_name(&arguments.output)?;
+    let read = arguments.bound.inputs.as_deref().into_iter().chain([arguments.file.as_path()]);
+    written::differs(&arguments.output, &read.collect::<Vec<_>>())?;
     let is_plan = arguments.file.extension().is_some_and(|it| it == "json");
     let job = if is_plan { of_plan(arguments, context) } else { of_model(arguments, context) };
     let job = match job? {
@@ -50,6 +52,10 @@ pub(crate) fn run(arguments: &RunArguments, context: &mut Context<'_, '_>) -> Re
     let weight = |name: &str| job.file.weight(name);
     let failed = |error: run::RunError| match error {
         run::RunError::Weight(..) => Failure::file(&job.file.path, error),
+        // What inputs index is known only when they are there.
+        run::RunError::Instruction { error: kernels::KernelError::Index { .. }, .. } => {
+            Failure::input("an input is out of range", error)
+        }
         other => Failure::internal("run", other),
     };
     let mut session = run::Session::new(programs, &weight).map_err(failed)?;
