@@ -60,6 +60,30 @@ pub struct Edge {
     pub step: Move,
 }
 
+/// Along how many loops at once an operation may be split, passing sums through counted as one.
+///
+/// Where a block has many operations of many loops, and a mesh many axes, an exact search over all
+/// partitions needs tables that outgrow memory. Fewer splits at once make a smaller space, which
+/// is then not all there is: it counts as not saturated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Splits {
+    /// As many as there are axes.
+    #[default]
+    All,
+    /// At most so many.
+    AtMost(usize),
+}
+
+impl Splits {
+    /// Whether so many splits are allowed.
+    pub(crate) fn allow(self, splits: usize) -> bool {
+        match self {
+            Self::All => true,
+            Self::AtMost(most) => splits <= most,
+        }
+    }
+}
+
 /// How large an e-graph became.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Statistics {
@@ -69,7 +93,7 @@ pub struct Statistics {
     pub classes: usize,
     /// Rounds of rule application.
     pub iterations: usize,
-    /// Whether nothing new came of the rules in the end.
+    /// Whether nothing new came of the rules in the end, and no splits were withheld.
     pub saturated: bool,
 }
 
@@ -105,10 +129,10 @@ const ROUND_LIMIT: usize = 64;
 ///
 /// Boundary values may be held in every plain layout of their type, whatever uses them here, so
 /// that the graph can be joined to others.
-pub fn space(graph: &Graph, mesh: &Mesh, boundary: &[ValueId]) -> Result<Space, SpaceError> {
-    let mut egraph = EGraph::new(Facts::new(graph, mesh));
+pub fn space(graph: &Graph, mesh: &Mesh, boundary: &[ValueId], splits: Splits) -> Result<Space, SpaceError> {
+    let mut egraph = EGraph::new(Facts::new(graph, mesh, splits));
     for &value in boundary {
-        for layout in plain_layouts(mesh, graph.type_of(value)) {
+        for layout in plain_layouts(mesh, graph.type_of(value), splits) {
             term::hold(&mut egraph, value, layout);
         }
     }
@@ -131,14 +155,14 @@ pub fn space(graph: &Graph, mesh: &Mesh, boundary: &[ValueId]) -> Result<Space, 
         nodes: egraph.total_size(),
         classes: egraph.number_of_classes(),
         iterations: first.iterations + second.iterations,
-        saturated: first.saturated && second.saturated,
+        saturated: first.saturated && second.saturated && splits == Splits::All,
     };
     Ok(read_off(graph, &egraph, statistics))
 }
 
 /// Every layout of a type in which each axis splits one dimension or none, axes ascending along a
-/// dimension, and nothing is owed.
-pub fn plain_layouts(mesh: &Mesh, type_: &Type) -> Vec<Layout> {
+/// dimension, and nothing is owed; along no more dimensions than an operation may be split.
+pub fn plain_layouts(mesh: &Mesh, type_: &Type, splits: Splits) -> Vec<Layout> {
     let mut layouts = vec![Layout::replicated(type_.rank())];
     for axis in wide_axes(mesh) {
         let split = |layout: &Layout| {
@@ -153,21 +177,8 @@ pub fn plain_layouts(mesh: &Mesh, type_: &Type) -> Vec<Layout> {
             layouts.iter().flat_map(split).filter(|it| it.check(mesh, type_).is_ok()).collect();
         layouts.extend(more);
     }
-    let most = most_splits(mesh);
-    layouts.retain(|layout| layout.dims.iter().filter(|digits| !digits.is_empty()).count() <= most);
+    layouts.retain(|layout| splits.allow(layout.dims.iter().filter(|digits| !digits.is_empty()).count()));
     layouts
-}
-
-/// Meshes of up to this many axes have every partition in the space.
-const FREE_AXES: usize = 3;
-/// On meshes of more axes an operation is split along at most this many loops, and a value handed
-/// on along as many dimensions: else the tables of an exact search over a transformer block
-/// outgrow memory.
-const SPLITS_ON_MORE: usize = 2;
-
-/// Along how many loops an operation may be split.
-fn most_splits(mesh: &Mesh) -> usize {
-    if wide_axes(mesh).count() > FREE_AXES { SPLITS_ON_MORE } else { usize::MAX }
 }
 
 fn saturate(

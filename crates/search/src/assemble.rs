@@ -171,7 +171,7 @@ impl Assembly<'_> {
         let type_ = self.section.graph.type_of(value);
         match self.section.sharing(value) {
             Some(Sharing::Whole) => self.numbers(value, &[Layout::replicated(type_.rank())]),
-            _ => self.numbers(value, &plain_layouts(mesh, type_)),
+            _ => self.numbers(value, &plain_layouts(mesh, type_, rewrite::Splits::All)),
         }
     }
 

@@ -6,7 +6,7 @@ use cost_models::topology::GroupError;
 use plan::{Copy, MachineName, ModelFile, Plan, SpaceSize};
 use planner_ir::{Graph, Mesh, Source, ValueId};
 use rayon::prelude::*;
-use rewrite::{Space, SpaceError, space};
+use rewrite::{Space, SpaceError, Splits, space};
 
 use crate::assemble::{Assembled, assemble};
 use crate::bound::solve_chain;
@@ -59,8 +59,31 @@ impl fmt::Display for PlanError {
 impl std::error::Error for PlanError {}
 
 /// The plan of least time by these prices that fits.
+///
+/// Where the search over all partitions is too wide, it is one over those that split an operation
+/// along fewer loops at once; the plan then says that its space is not saturated.
 pub fn plan(request: &Request<'_>) -> Result<Plan, PlanError> {
-    let spaces = spaces(request)?;
+    let wide = request.mesh.axes.iter().filter(|axis| axis.size > 1).count();
+    // The whole space of a transformer block on four axes is always too wide.
+    let first = if wide > FREE_AXES { Splits::AtMost(2) } else { Splits::All };
+    let mut outcome = plan_in(request, first);
+    for splits in [Splits::AtMost(2), Splits::AtMost(1)] {
+        if !matches!(outcome, Err(PlanError::Search(SearchError::TooWide { .. }))) {
+            break;
+        }
+        if splits != first {
+            outcome = plan_in(request, splits);
+        }
+    }
+    outcome
+}
+
+/// On meshes of up to this many axes all partitions are tried first.
+const FREE_AXES: usize = 3;
+
+/// The plan of least time among those with so many splits.
+fn plan_in(request: &Request<'_>, splits: Splits) -> Result<Plan, PlanError> {
+    let spaces = spaces(request, splits)?;
     let assemble_one =
         |(section, space): (&Section, &Space)| assemble(section, space, request.mesh, request.prices);
     let assembled: Vec<Assembled> = request.sections.par_iter().zip(&spaces).map(assemble_one).collect();
@@ -117,12 +140,12 @@ fn compose(
 }
 
 /// The space of each section, found in parallel.
-fn spaces(request: &Request<'_>) -> Result<Vec<Space>, PlanError> {
+fn spaces(request: &Request<'_>, splits: Splits) -> Result<Vec<Space>, PlanError> {
     let one = |section: &Section| {
         let shared = section.shared.iter().map(|it| it.value);
         let ends = section.entry.iter().chain(&section.exit).chain(&section.returned).copied();
         let boundary: Vec<ValueId> = ends.chain(shared).collect();
-        space(&section.graph, request.mesh, &boundary).map_err(PlanError::Space)
+        space(&section.graph, request.mesh, &boundary, splits).map_err(PlanError::Space)
     };
     request.sections.par_iter().map(one).collect()
 }

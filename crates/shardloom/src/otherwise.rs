@@ -149,8 +149,8 @@ fn widest<'a>(
     let mut widest = Vec::new();
     for section in &prepared.sections {
         let graph = &section.graph;
-        let space =
-            rewrite::space(graph, target.mesh, &[]).map_err(|error| Failure::input("no space", error))?;
+        let space = rewrite::space(graph, target.mesh, &[], rewrite::Splits::All)
+            .map_err(|error| Failure::input("no space", error))?;
         for id in graph.node_ids() {
             let node = graph.node(id);
             if !matches!(node.op, Op::Contract(_) | Op::Attention(_)) || space.choices[id.0].is_empty() {

@@ -2,7 +2,7 @@
 //! does, and every move leads to the layout it says.
 
 use planner_ir::{Graph, Layout, Mesh, Output, Source};
-use rewrite::space;
+use rewrite::{Splits, space};
 
 use super::cases::{self, Case};
 use super::simulate::World;
@@ -22,7 +22,7 @@ fn alone(case: &Case) -> Graph {
 /// Checks every choice and every move of a case's space; how many choices there were.
 fn check(case: &Case, mesh: &Mesh) -> usize {
     let graph = alone(case);
-    let space = space(&graph, mesh, &[]).unwrap();
+    let space = space(&graph, mesh, &[], Splits::All).unwrap();
     assert!(space.statistics.saturated);
     let Some(node) = graph.nodes.first() else { return 0 };
     let mut worlds: Vec<World<'_>> = case.trials.iter().map(|trial| World::new(case, trial, mesh)).collect();

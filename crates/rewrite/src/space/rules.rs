@@ -5,7 +5,7 @@ use planner_ir::{AxisId, Digit, Layout, Move, NodeId, Partition, Role, ValueId};
 
 use super::offsets::{self, Indexed};
 use super::term::{Denoted, Facts, Passing, Term, compute};
-use super::{most_splits, wide_axes};
+use super::wide_axes;
 
 type Space = EGraph<Term, Facts>;
 
@@ -81,8 +81,7 @@ fn further(facts: &Facts, node: NodeId, partition: usize) -> Vec<Partition> {
             }
         }
     }
-    let most = most_splits(&facts.mesh);
-    partitions.retain(|it| splits(it) <= most && fits(facts, node, it));
+    partitions.retain(|it| facts.splits.allow(splits(it)) && fits(facts, node, it));
     partitions
 }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use egg::{Analysis, DidMerge, EGraph, Id, Language};
 use planner_ir::{Graph, Layout, Loops, Mesh, Move, NodeId, Partition, Type, ValueId};
 
+use super::Splits;
 use super::offsets::{Offsets, offsets};
 
 /// A term of the e-graph. Layouts, partitions and moves are numbers in `Facts`.
@@ -102,6 +103,8 @@ impl<T: Ord + Clone> Table<T> {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Facts {
     pub(super) mesh: Mesh,
+    /// Along how many loops an operation may be split.
+    pub(super) splits: Splits,
     pub(super) types: Vec<Type>,
     /// For each operation that is not prepared, what it works on.
     operations: Vec<Option<Operation>>,
@@ -132,7 +135,7 @@ pub(super) enum Passing {
 }
 
 impl Facts {
-    pub(super) fn new(graph: &Graph, mesh: &Mesh) -> Self {
+    pub(super) fn new(graph: &Graph, mesh: &Mesh, splits: Splits) -> Self {
         let prepared = graph.prepared();
         let operation = |node: &planner_ir::Node| {
             let ready = node.results.iter().all(|result| prepared[result.0]);
@@ -147,7 +150,7 @@ impl Facts {
         let types: Vec<Type> = graph.values.iter().map(|value| value.type_.clone()).collect();
         let indexed = operations.iter().flatten().map(|it| (&it.loops, &it.operands[..], &it.results[..]));
         let offsets = offsets(&types, &indexed.collect::<Vec<_>>());
-        Self { mesh: mesh.clone(), types, operations, offsets, ..Self::default() }
+        Self { mesh: mesh.clone(), splits, types, operations, offsets, ..Self::default() }
     }
 
     pub(super) fn loops(&self, node: NodeId) -> Option<&Loops> {

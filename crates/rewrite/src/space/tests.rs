@@ -82,7 +82,7 @@ fn block(
 fn a_transformer_block_saturates() {
     let (graph, ends) = block(8, 1024, 8192, 64, 8, 28672);
     for sizes in [&[8][..], &[2, 4], &[2, 2, 2]] {
-        let space = space(&graph, &Mesh::of_sizes(sizes), &ends).expect("is sound");
+        let space = space(&graph, &Mesh::of_sizes(sizes), &ends, Splits::All).expect("is sound");
         assert!(space.statistics.saturated);
         let choices: usize = space.choices.iter().map(Vec::len).sum();
         println!("{sizes:?}: {:?}, {choices} choices", space.statistics);

@@ -89,10 +89,11 @@ fn tried((mesh, outcome): &(planner_ir::Mesh, Result<f64, Failure>)) -> String {
 
 /// How good a plan is, in words.
 pub(crate) fn proof(plan: &Plan) -> String {
+    let space = if plan.space.saturated { "the space" } else { "a part of the space (few splits at once)" };
     match plan.proof {
-        Proof::Optimal => "optimal in the space by these prices".to_owned(),
+        Proof::Optimal => format!("optimal in {space} by these prices"),
         Proof::Gap { lower_bound } => format!(
-            "at most {:.2} % above the best in the space (proven bound {})",
+            "at most {:.2} % above the best in {space} (proven bound {})",
             (plan.seconds() / lower_bound - 1.0) * 100.0,
             quantity::seconds(lower_bound)
         ),
