@@ -2,7 +2,6 @@
 
 use std::fmt;
 
-use cost_models::topology::GroupError;
 use plan::{Copy, MachineName, ModelFile, Plan, SpaceSize};
 use planner_ir::{Graph, Mesh, Source, ValueId};
 use rayon::prelude::*;
@@ -42,8 +41,6 @@ pub enum PlanError {
     Space(SpaceError),
     /// No choice was found.
     Search(SearchError),
-    /// The mesh is not one of the machine's.
-    Group(GroupError),
 }
 
 impl fmt::Display for PlanError {
@@ -51,7 +48,6 @@ impl fmt::Display for PlanError {
         match self {
             Self::Space(error) => error.fmt(f),
             Self::Search(error) => error.fmt(f),
-            Self::Group(error) => write!(f, "{error:?}"),
         }
     }
 }

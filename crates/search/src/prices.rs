@@ -37,21 +37,20 @@ pub struct Work<'a> {
 #[derive(Clone, Debug)]
 pub struct MachinePrices<'a> {
     machine: &'a Machine,
-    mesh: &'a Mesh,
     /// For each set of axes (bit i is axis i), the kinds of groups along them.
     groups: Vec<Vec<Group>>,
 }
 
 impl<'a> MachinePrices<'a> {
     /// The prices of a machine. Its ranks are the mesh's devices, in order.
-    pub fn new(machine: &'a Machine, mesh: &'a Mesh) -> Result<Self, GroupError> {
+    pub fn new(machine: &'a Machine, mesh: &Mesh) -> Result<Self, GroupError> {
         let topology = Topology::of(machine);
         let along = |set: usize| {
             let axes: Vec<AxisId> = mesh.axis_ids().filter(|axis| set >> axis.0 & 1 == 1).collect();
             topology.along(mesh, &axes)
         };
         let groups = (0..1 << mesh.axes.len()).map(along).collect::<Result<_, _>>()?;
-        Ok(Self { machine, mesh, groups })
+        Ok(Self { machine, groups })
     }
 
     /// The time of the slowest kind of group along these axes.
@@ -142,11 +141,6 @@ impl MachinePrices<'_> {
         let bytes = operands.iter().chain(results).map(Type::bytes).sum();
         let elements: u64 = results.iter().map(Type::elements).sum();
         element_wise(&self.machine.device, Bytes(bytes), Flops(exact(elements))).0
-    }
-
-    /// The mesh that prices are for.
-    pub fn mesh(&self) -> &Mesh {
-        self.mesh
     }
 }
 
