@@ -12,6 +12,9 @@ pub struct ValueId(pub usize);
 pub struct NodeId(pub usize);
 
 /// A program in static single assignment: every value is made once.
+///
+/// A program either answers (inference) or trains: then it is one training step, see
+/// [`Training`].
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Graph {
     /// What it is called.
@@ -22,6 +25,32 @@ pub struct Graph {
     pub nodes: Vec<Node>,
     /// What the program returns.
     pub outputs: Vec<Output>,
+    /// What makes the program a training step, if it is one.
+    pub training: Option<Training>,
+}
+
+/// What makes a program a training step.
+///
+/// The operations of the phases forward, backward and gradient run once for each micro-batch, on
+/// inputs of their own; those of the phase update run once, after the last micro-batch. States
+/// are what is left from one run to the next. An update uses of the micro-batches' results only
+/// states (and what they become).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Training {
+    /// How many micro-batches a step has; at least 1.
+    pub micro_batches: u64,
+    /// What states become, in order of the states: each state once.
+    pub carried: Vec<Carried>,
+}
+
+/// A state and what it becomes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Carried {
+    /// The state, as the step finds it.
+    pub state: ValueId,
+    /// What takes its place: after each micro-batch for gradients and totals, after the step for
+    /// all others. Of the same type; kept in the layout in which the state is at rest.
+    pub next: ValueId,
 }
 
 /// A value of a program.
@@ -40,6 +69,8 @@ pub enum Source {
     Input(String),
     /// Read from the model file, by this name.
     Weight(String),
+    /// Kept from one run to the next; only in a training step.
+    State(State),
     /// Computed.
     Result {
         /// By which operation.
@@ -47,6 +78,86 @@ pub enum Source {
         /// Which of its results.
         index: usize,
     },
+}
+
+/// What a training step keeps.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct State {
+    /// What of it.
+    pub kind: StateKind,
+    /// Of which parameter: the weight's name in the model file. Of which total.
+    pub name: String,
+}
+
+/// What of a parameter a training step keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum StateKind {
+    /// The parameter that the model computes with: at first the weight of that name, converted.
+    Parameter,
+    /// The parameter in full precision, where the model computes with less: at first the weight.
+    Master,
+    /// The optimizer's running mean of gradients, or momentum: at first zeros.
+    FirstMoment,
+    /// The optimizer's running mean of squared gradients: at first zeros.
+    SecondMoment,
+    /// The sum of the micro-batches' gradients: zeros before each step's first micro-batch.
+    Gradient,
+    /// A number summed over micro-batches, such as the loss: zero before each step's first.
+    Total,
+}
+
+impl StateKind {
+    /// Every kind.
+    pub const ALL: [Self; 6] =
+        [Self::Parameter, Self::Master, Self::FirstMoment, Self::SecondMoment, Self::Gradient, Self::Total];
+
+    /// The name in texts.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Parameter => "parameter",
+            Self::Master => "master",
+            Self::FirstMoment => "first_moment",
+            Self::SecondMoment => "second_moment",
+            Self::Gradient => "gradient",
+            Self::Total => "total",
+        }
+    }
+
+    /// Whether it is summed over micro-batches: it starts from zero in each step, and what it
+    /// becomes takes its place after each micro-batch.
+    pub fn is_summed(self) -> bool {
+        matches!(self, Self::Gradient | Self::Total)
+    }
+}
+
+/// Which part of a training step an operation belongs to. All of inference is forward.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Phase {
+    /// The model's results, the loss.
+    #[default]
+    Forward,
+    /// Gradients of values that were computed, and forward operations that are done again for
+    /// them.
+    Backward,
+    /// Gradients of parameters.
+    Gradient,
+    /// New parameters and optimizer states.
+    Update,
+}
+
+impl Phase {
+    /// Every phase.
+    pub const ALL: [Self; 4] = [Self::Forward, Self::Backward, Self::Gradient, Self::Update];
+
+    /// The name in texts.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Forward => "forward",
+            Self::Backward => "backward",
+            Self::Gradient => "gradient",
+            Self::Update => "update",
+        }
+    }
 }
 
 /// An operation of a program.
@@ -60,6 +171,8 @@ pub struct Node {
     pub results: Vec<ValueId>,
     /// What the model file calls it, for messages.
     pub origin: String,
+    /// Which part of a training step it belongs to.
+    pub phase: Phase,
 }
 
 /// A value that a program returns.
@@ -117,9 +230,21 @@ impl Graph {
         ValueId(self.values.len() - 1)
     }
 
-    /// Adds an operation whose results have these types.
+    /// Adds a forward operation whose results have these types.
     pub fn push_node(
         &mut self,
+        op: Op,
+        operands: Vec<ValueId>,
+        types: Vec<Type>,
+        origin: String,
+    ) -> Vec<ValueId> {
+        self.push_node_in(Phase::Forward, op, operands, types, origin)
+    }
+
+    /// Adds an operation of a phase whose results have these types.
+    pub fn push_node_in(
+        &mut self,
+        phase: Phase,
         op: Op,
         operands: Vec<ValueId>,
         types: Vec<Type>,
@@ -131,7 +256,7 @@ impl Graph {
             .enumerate()
             .map(|(index, type_)| self.push_value(type_, Source::Result { node, index }))
             .collect();
-        self.nodes.push(Node { op, operands, results: results.clone(), origin });
+        self.nodes.push(Node { op, operands, results: results.clone(), origin, phase });
         results
     }
 
@@ -146,6 +271,23 @@ impl Graph {
             }
         }
         users
+    }
+
+    /// How often an operation runs in one run of the program.
+    ///
+    /// # Panics
+    /// If the graph lacks it.
+    pub fn runs(&self, node: NodeId) -> u64 {
+        match (&self.training, self.node(node).phase) {
+            (Some(training), Phase::Forward | Phase::Backward | Phase::Gradient) => training.micro_batches,
+            _ => 1,
+        }
+    }
+
+    /// What a state becomes, if the value is a state.
+    pub fn next(&self, state: ValueId) -> Option<ValueId> {
+        let carried = &self.training.as_ref()?.carried;
+        carried.iter().find(|it| it.state == state).map(|it| it.next)
     }
 
     /// For each value, whether it is computed from weights and constants alone (or is one): such

@@ -16,16 +16,18 @@ mod text; // parse and print
 mod verify; // the rules a program obeys
 
 pub use data::{DType, Real, Type};
-pub use graph::{Graph, Node, NodeId, Output, Source, Value, ValueId};
+pub use graph::{
+    Carried, Graph, Node, NodeId, Output, Phase, Source, State, StateKind, Training, Value, ValueId,
+};
 pub use infer::TypeError;
 pub use layout::{Digit, Layout, LayoutError, Piece};
 pub use loops::{Loop, LoopId, Loops, Role};
 pub use mesh::{Axis, AxisId, Mesh, MeshError};
 pub use op::{
-    Attention, Binary, Contract, Conv, Dynamic, Edge, Extreme, Interpolation, Label, Op, Pairing, Reduction,
-    Region, RegionNode, Resize, Scatter, Triangle, Unary,
+    Attention, Binary, Contract, Conv, Dynamic, Edge, Extreme, Interpolation, Label, Op, Optimizer, Pairing,
+    Reduction, Region, RegionNode, Resize, Scatter, Triangle, Unary,
 };
-pub use partition::{Block, Partition, PartitionError, Phase};
+pub use partition::{Block, Partition, PartitionError};
 pub use text::{ParseError, parse_graph, parse_layout, parse_op, parse_partition};
 pub use transfer::{Move, MoveError};
 pub use verify::{Violation, Violations, verify, verify_layouts};

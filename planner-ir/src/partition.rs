@@ -6,16 +6,6 @@ use crate::layout::{Digit, Layout, LayoutError, canonical_digits, check_digits, 
 use crate::loops::{Loop, LoopId, Loops, Role};
 use crate::mesh::{AxisId, Mesh};
 
-/// Which of an operation's three computations: results, gradients of activations, gradients of
-/// parameters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[expect(missing_docs, reason = "said above")]
-pub enum Phase {
-    Forward,
-    Backward,
-    Gradient,
-}
-
 /// Which block of its loops each device computes at each step, in one phase of an operation.
 ///
 /// The layouts of operands and results follow from it and from the loops: a dimension's digits

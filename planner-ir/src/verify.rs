@@ -10,8 +10,15 @@
 //! - **region-numbering**: in a region, operations use values that come before them, results exist
 //!   and have a type each, and both branches of a choice take and give as much as it does.
 //! - **shape-sane**: no value has more than 2^56 elements.
-//! - **unique-input-names**, **unique-weight-names**, **unique-output-names**: names differ.
+//! - **unique-input-names**, **unique-weight-names**, **unique-state-names**,
+//!   **unique-output-names**: names differ.
 //! - **outputs-exist**: what the program returns are values of it.
+//! - **training-only**: states and phases other than forward stand in training steps only, and one
+//!   has at least one micro-batch.
+//! - **carried-once**: each state becomes one value, of its own type; in order of the states; a
+//!   gradient or total what a micro-batch makes, another state what the update makes.
+//! - **phases**: updates come after everything else, and use of it only states and what gradients
+//!   and totals become.
 //!
 //! Of the layouts around an operation:
 //! - **rank**, **axes**, **form**, **at-rest**: a layout suits the mesh, the type and its own form.
@@ -29,6 +36,7 @@
 //!   no other.
 
 mod layouts; // the layouts around an operation
+mod training; // what a training step is besides a graph
 mod regions; // programs whose shapes depend on data
 
 use std::collections::BTreeSet;
@@ -103,6 +111,7 @@ pub fn verify(graph: &Graph) -> Result<(), Violations> {
         inference(graph, node, &mut found);
     }
     outputs(graph, &mut found);
+    training::training(graph, &mut found);
     found.none_or(())
 }
 
@@ -113,7 +122,7 @@ fn name(node: &Node) -> String {
 }
 
 fn values(graph: &Graph, found: &mut Violations) {
-    let (mut inputs, mut weights) = (BTreeSet::new(), BTreeSet::new());
+    let (mut inputs, mut weights, mut states) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
     for (index, value) in graph.values.iter().enumerate() {
         let id = format!("%{index}");
         if !is_sane(&value.type_) {
@@ -132,6 +141,12 @@ fn values(graph: &Graph, found: &mut Violations) {
             Source::Weight(name) => {
                 if !weights.insert(name) {
                     found.add(&id, "unique-weight-names", format!("`{name}` is another weight's name too"));
+                }
+            }
+            Source::State(state) => {
+                if !states.insert(state) {
+                    let (kind, name) = (state.kind.name(), &state.name);
+                    found.add(&id, "unique-state-names", format!("{kind} `{name}` is another state too"));
                 }
             }
             Source::Result { node, index: place } => {

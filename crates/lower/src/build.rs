@@ -282,6 +282,7 @@ impl Build<'_> {
         let (kind, name) = match &graph.value(value).source {
             Source::Input(name) => (Kind::Input, name),
             Source::Weight(name) => (Kind::Weight, name),
+            Source::State(state) => return Err(LowerError::Prepared(state.name.clone())),
             Source::Result { node, .. } if self.facts.prepared[value.0] => {
                 (Kind::Prepared, &graph.node(*node).origin)
             }

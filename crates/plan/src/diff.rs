@@ -188,6 +188,7 @@ fn value_name(plan: &Plan, value: ValueId) -> String {
     match &plan.graph.value(value).source {
         Source::Input(name) => format!("input `{name}`"),
         Source::Weight(name) => format!("weight `{name}`"),
+        Source::State(state) => format!("{} `{}`", state.kind.name(), state.name),
         Source::Result { node, index: 0 } => operation_name(plan, *node),
         Source::Result { node, index } => format!("result {index} of {}", operation_name(plan, *node)),
     }

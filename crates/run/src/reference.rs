@@ -57,6 +57,7 @@ fn bring(
             (name, given.ok_or_else(|| RunError::Missing(name.clone()))?)
         }
         Source::Weight(name) => (name, weight(sources, name)?),
+        Source::State(state) => return Err(RunError::Missing(state.name.clone())),
         Source::Result { .. } => {
             return Err(RunError::Program("a result is used before it is made".to_owned()));
         }

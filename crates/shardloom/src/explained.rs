@@ -158,6 +158,7 @@ pub(crate) fn returned(plan: &Plan) -> Vec<MoveStory> {
 fn value_name(graph: &Graph, value: ValueId) -> String {
     match &graph.value(value).source {
         Source::Input(name) | Source::Weight(name) => name.clone(),
+        Source::State(state) => format!("{} of {}", state.kind.name(), state.name),
         Source::Result { node, .. } => graph.node(*node).origin.clone(),
     }
 }

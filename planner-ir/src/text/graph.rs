@@ -6,7 +6,9 @@ use super::attribute::Attribute;
 use super::print::Print;
 use super::scan::{Result, Scan};
 use crate::data::Type;
-use crate::graph::{Graph, Node, NodeId, Output, Source, Value, ValueId};
+use crate::graph::{
+    Carried, Graph, Node, NodeId, Output, Phase, Source, State, StateKind, Training, Value, ValueId,
+};
 use crate::op::{Op, Region, RegionNode};
 
 /// The program of a text.
@@ -28,6 +30,10 @@ pub fn parse_graph(text: &str) -> Result<Graph> {
     }
     parse_outputs(&mut scan, &mut graph)?;
     scan.lines();
+    if scan.eat_word("train") {
+        graph.training = Some(parse_training(&mut scan)?);
+        scan.lines();
+    }
     scan.expect("}")?;
     scan.end()?;
     Ok(graph)
@@ -45,6 +51,7 @@ impl fmt::Display for Graph {
                 let (kind, name) = match &value.source {
                     Source::Input(name) => ("input", name),
                     Source::Weight(name) => ("weight", name),
+                    Source::State(State { kind, name }) => (kind.name(), name),
                     Source::Result { node, .. } => {
                         // Operations without results stand before the next one with some.
                         while printed <= node.0 && printed < self.nodes.len() {
@@ -68,6 +75,12 @@ impl fmt::Display for Graph {
                 print.text(" ")?;
                 print.string(&output.name)?;
                 print.text(format_args!(" %{}", output.value.0))
+            })?;
+            let Some(training) = &self.training else { return Ok(()) };
+            print.line()?;
+            print.text(format_args!("train {}", training.micro_batches))?;
+            print.list(&training.carried, ",", |print, it| {
+                print.text(format_args!(" %{} becomes %{}", it.state.0, it.next.0))
             })
         })?;
         print.text("\n")
@@ -83,6 +96,9 @@ fn print_node(graph: &Graph, node: &Node, print: &mut Print<'_>) -> fmt::Result 
             Some(value) => print.text(&value.type_),
             None => print.text("?"),
         })?;
+    }
+    if node.phase != Phase::Forward {
+        print.text(format_args!(" in {}", node.phase.name()))?;
     }
     if !node.origin.is_empty() {
         print.text(" # origin ")?;
@@ -112,12 +128,11 @@ fn print_call(
 
 fn parse_statement(scan: &mut Scan<'_>, graph: &mut Graph) -> Result<()> {
     let results = parse_results(scan, graph.values.len())?;
-    let input = results == 1 && scan.eat_word("input");
-    if input || (results == 1 && scan.eat_word("weight")) {
+    let source = if results == 1 { parse_source(scan) } else { None };
+    if let Some(source) = source {
         let name = scan.string("the name of the value")?;
         scan.expect(":")?;
-        let source = if input { Source::Input(name) } else { Source::Weight(name) };
-        graph.values.push(Value { type_: Type::parse(scan)?, source });
+        graph.values.push(Value { type_: Type::parse(scan)?, source: source(name) });
         return Ok(());
     }
     let op = Op::parse(scan)?;
@@ -126,6 +141,7 @@ fn parse_statement(scan: &mut Scan<'_>, graph: &mut Graph) -> Result<()> {
     if types.len() != results {
         return scan.error(format!("{results} types, one for each result, not {}", types.len()));
     }
+    let phase = if scan.eat_word("in") { parse_phase(scan)? } else { Phase::Forward };
     let origin = if scan.eat("#") {
         scan.expect("origin")?;
         scan.string("the origin of the operation")?
@@ -138,8 +154,40 @@ fn parse_statement(scan: &mut Scan<'_>, graph: &mut Graph) -> Result<()> {
         graph.values.push(Value { type_, source: Source::Result { node, index } });
     }
     let results = (first..graph.values.len()).map(ValueId).collect();
-    graph.nodes.push(Node { op, operands, results, origin });
+    graph.nodes.push(Node { op, operands, results, origin, phase });
     Ok(())
+}
+
+/// The word that says where a value without operation comes from.
+fn parse_source(scan: &mut Scan<'_>) -> Option<Box<dyn Fn(String) -> Source>> {
+    if scan.eat_word("input") {
+        return Some(Box::new(Source::Input));
+    }
+    if scan.eat_word("weight") {
+        return Some(Box::new(Source::Weight));
+    }
+    let kind = StateKind::ALL.into_iter().find(|kind| scan.eat_word(kind.name()))?;
+    Some(Box::new(move |name| Source::State(State { kind, name })))
+}
+
+fn parse_phase(scan: &mut Scan<'_>) -> Result<Phase> {
+    let found = Phase::ALL.into_iter().find(|phase| scan.eat_word(phase.name()));
+    found.map_or_else(|| scan.error("a phase: forward, backward, gradient or update"), Ok)
+}
+
+/// A line such as `train 4 %0 becomes %7, %1 becomes %9`.
+fn parse_training(scan: &mut Scan<'_>) -> Result<Training> {
+    let micro_batches = scan.number("the number of micro-batches")?;
+    let mut carried = Vec::new();
+    while scan.end_of_statement().is_err() {
+        if !carried.is_empty() {
+            scan.expect(",")?;
+        }
+        let state = ValueId(parse_value(scan)?);
+        scan.expect("becomes")?;
+        carried.push(Carried { state, next: ValueId(parse_value(scan)?) });
+    }
+    Ok(Training { micro_batches, carried })
 }
 
 fn parse_outputs(scan: &mut Scan<'_>, graph: &mut Graph) -> Result<()> {

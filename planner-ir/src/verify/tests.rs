@@ -25,6 +25,44 @@ fn a_program_that_obeys_is_accepted() {
 }
 
 #[test]
+fn a_training_step_that_obeys_is_accepted() {
+    check(
+        "%0 = parameter \"w\" : f32[3]\n%1 = gradient \"w\" : f32[3]\n%2 = input \"x\" : f32[3]
+%3 = mul %0 %2 : f32[3]\n%4 = add %1 %2 : f32[3] in gradient\n%5 = sub %0 %4 : f32[3] in update
+return \"y\" %3\ntrain 2 %0 becomes %5, %1 becomes %4",
+        expect![""],
+    );
+}
+
+#[test]
+fn states_and_phases_keep_their_rules() {
+    check(
+        "%0 = parameter \"w\" : f32[3]\n%1 = neg %0 : f32[3] in backward\nreturn",
+        expect![[r#"
+            %0: a state outside a training step [training-only]
+            %1: phase backward outside a training step [training-only]"#]],
+    );
+    check(
+        "%0 = parameter \"w\" : f32[3]\n%1 = parameter \"w\" : f32[3]\n%2 = gradient \"w\" : f32[4]
+%3 = neg %0 : f32[3]\n%4 = neg %3 : f32[3] in update\n%5 = neg %2 : f32[4]
+return\ntrain 0 %0 becomes %3, %1 becomes %9, %2 becomes %4",
+        expect![[r#"
+            %1: parameter `w` is another state too [unique-state-names]
+            the step: has no micro-batches, expected at least one [training-only]
+            %0: becomes %3, which the update does not make [carried-once]
+            %1: becomes %9, which does not exist [carried-once]
+            %2: is f32[4] and becomes f32[3] [carried-once]
+            %2: becomes %4, which a micro-batch does not make [carried-once]
+            %4: an update uses %3, which one micro-batch makes [phases]
+            %5: phase forward after an update [phases]"#]],
+    );
+    check(
+        "%0 = parameter \"w\" : f32[3]\nreturn\ntrain 1",
+        expect!["the step: 0 states become something, expected all 1, in order [carried-once]"],
+    );
+}
+
+#[test]
 fn every_violation_is_reported() {
     check(
         "%0 = input \"x\" : f32[2,4]\n%1 = input \"x\" : f32[99999999999,99999999999]

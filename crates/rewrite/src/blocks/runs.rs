@@ -60,6 +60,7 @@ fn kind(graph: &Graph, value: ValueId) -> u8 {
         Source::Input(_) => 0,
         Source::Weight(_) => 1,
         Source::Result { .. } => 2,
+        Source::State(_) => 3,
     }
 }
 

@@ -3,25 +3,37 @@
 use arbtest::arbitrary::{Result, Unstructured};
 
 use crate::data::{DType, Real, Type};
-use crate::graph::{Graph, Output, Source, ValueId};
-use crate::op::{Attention, Contract, Conv, Dynamic, Edge, Label, Op, Region, RegionNode, Resize, Unary};
+use crate::graph::{Carried, Graph, Output, Phase, Source, State, StateKind, Training, ValueId};
+use crate::op::{
+    Attention, Contract, Conv, Dynamic, Edge, Label, Op, Optimizer, Region, RegionNode, Resize, Unary,
+};
 use crate::text::attribute::Named;
 use crate::text::op::BLANK;
 
 pub(crate) fn graph(u: &mut Unstructured<'_>) -> Result<Graph> {
     let mut graph = Graph { name: u.arbitrary()?, ..Graph::default() };
     while graph.values.len() < 12 && u.ratio(9, 10)? {
-        match u.int_in_range(0..=5)? {
+        match u.int_in_range(0..=6)? {
             0 => drop(graph.push_value(type_(u)?, Source::Input(u.arbitrary()?))),
             1 => drop(graph.push_value(type_(u)?, Source::Weight(u.arbitrary()?))),
+            2 => {
+                let state = State { kind: *u.choose(&StateKind::ALL)?, name: u.arbitrary()? };
+                graph.push_value(type_(u)?, Source::State(state));
+            }
             _ => {
                 let operands = list(u, |u| Ok(ValueId(u.int_in_range(0..=20)?)))?;
                 let types = list(u, type_)?;
-                graph.push_node(op(u, 0)?, operands, types, u.arbitrary()?);
+                let phase = *u.choose(&Phase::ALL)?;
+                graph.push_node_in(phase, op(u, 0)?, operands, types, u.arbitrary()?);
             }
         }
     }
     graph.outputs = list(u, |u| Ok(Output { name: u.arbitrary()?, value: ValueId(u.arbitrary()?) }))?;
+    if u.arbitrary()? {
+        let value = |u: &mut Unstructured<'_>| Ok(ValueId(u.int_in_range(0..=14)?));
+        let carried = list(u, |u| Ok(Carried { state: value(u)?, next: value(u)? }))?;
+        graph.training = Some(Training { micro_batches: u.arbitrary()?, carried });
+    }
     Ok(graph)
 }
 
@@ -48,7 +60,7 @@ pub(super) fn op(u: &mut Unstructured<'_>, depth: usize) -> Result<Op> {
         }
         Op::Unary(_) | Op::Binary(_) | Op::Select => {}
         Op::Cast(dtype) => *dtype = element(u)?,
-        Op::Gated(it) => *it = named(u)?,
+        Op::Gated(it) | Op::UnaryGradient(it) | Op::GatedGradient(it) => *it = named(u)?,
         Op::Contract(Contract { left, right, result }) => {
             let label = |u: &mut Unstructured<'_>| Ok(Label(u.arbitrary()?));
             (*left, *right, *result) = (list(u, label)?, list(u, label)?, list(u, label)?);
@@ -56,15 +68,19 @@ pub(super) fn op(u: &mut Unstructured<'_>, depth: usize) -> Result<Op> {
         Op::Reduce { dims, .. } => *dims = u.arbitrary()?,
         Op::ArgExtreme { extreme, dim } => (*extreme, *dim) = (named(u)?, u.arbitrary()?),
         Op::Softmax { dim } | Op::LogSoftmax { dim } | Op::Concat { dim } => *dim = u.arbitrary()?,
+        Op::SoftmaxGradient { dim } => *dim = u.arbitrary()?,
+        Op::GatherGradient { dim, extent } => (*dim, *extent) = (u.arbitrary()?, u.arbitrary()?),
         Op::Gather { dim } | Op::GatherElements { dim } => *dim = u.arbitrary()?,
-        Op::LayerNorm { dims, epsilon } | Op::RmsNorm { dims, epsilon } => {
+        Op::LayerNorm { dims, epsilon }
+        | Op::RmsNorm { dims, epsilon }
+        | Op::LayerNormGradient { dims, epsilon }
+        | Op::RmsNormGradient { dims, epsilon } => {
             (*dims, *epsilon) = (u.arbitrary()?, real(u)?);
         }
         Op::InstanceNorm { epsilon } => *epsilon = real(u)?,
-        Op::Attention(Attention { scale, causal, softcap, window }) => {
-            (*scale, *causal, *softcap, *window) = (real(u)?, u.arbitrary()?, real(u)?, u.arbitrary()?);
-        }
-        Op::Rotary(pairing) => *pairing = named(u)?,
+        Op::Attention(it) => *it = attention(u)?,
+        Op::AttentionGradient { attention: it, mask } => (*it, *mask) = (attention(u)?, u.arbitrary()?),
+        Op::Rotary(pairing) | Op::RotaryGradient(pairing) => *pairing = named(u)?,
         Op::Reshape { shape } | Op::Expand { shape } => *shape = u.arbitrary()?,
         Op::Transpose { permutation } => *permutation = u.arbitrary()?,
         Op::Slice { starts, steps, sizes } => {
@@ -83,16 +99,18 @@ pub(super) fn op(u: &mut Unstructured<'_>, depth: usize) -> Result<Op> {
             (*dim, *exclusive, *reverse) = (u.arbitrary()?, u.arbitrary()?, u.arbitrary()?);
         }
         Op::TopK { dim, k, extreme } => (*dim, *k, *extreme) = (u.arbitrary()?, u.arbitrary()?, named(u)?),
-        Op::Conv(Conv { strides, dilations, before, after, groups }) => {
-            (*strides, *dilations) = (u.arbitrary()?, u.arbitrary()?);
-            (*before, *after, *groups) = (u.arbitrary()?, u.arbitrary()?, u.arbitrary()?);
-        }
+        Op::Conv(it) => *it = conv(u)?,
+        Op::ConvInputGradient { conv: it, spatial } => (*it, *spatial) = (conv(u)?, u.arbitrary()?),
+        Op::ConvWeightGradient { conv: it, window } => (*it, *window) = (conv(u)?, u.arbitrary()?),
         Op::Resize(Resize { shape, scales, half_pixel, interpolation }) => {
             (*shape, *scales) = (u.arbitrary()?, list(u, real)?);
             (*half_pixel, *interpolation) = (u.arbitrary()?, named(u)?);
         }
-        Op::CrossEntropy { ignored } => *ignored = u.arbitrary()?,
-        Op::Experts { activation, active } => (*activation, *active) = (named::<Unary>(u)?, u.arbitrary()?),
+        Op::CrossEntropy { ignored } | Op::CrossEntropyGradient { ignored } => *ignored = u.arbitrary()?,
+        Op::Experts { activation, active } | Op::ExpertsGradient { activation, active } => {
+            (*activation, *active) = (named::<Unary>(u)?, u.arbitrary()?);
+        }
+        Op::Update(it) => optimizer(u, it)?,
         Op::Dequantize { bits, block, columns } => {
             (*bits, *block, *columns) = (u.arbitrary()?, u.arbitrary()?, u.arbitrary()?);
         }
@@ -101,6 +119,37 @@ pub(super) fn op(u: &mut Unstructured<'_>, depth: usize) -> Result<Op> {
         Op::Dynamic(dynamic) => random_dynamic(u, depth, dynamic)?,
     }
     Ok(op)
+}
+
+fn attention(u: &mut Unstructured<'_>) -> Result<Attention> {
+    Ok(Attention {
+        scale: real(u)?,
+        causal: u.arbitrary()?,
+        softcap: real(u)?,
+        window: u.arbitrary()?,
+        statistics: u.arbitrary()?,
+    })
+}
+
+fn conv(u: &mut Unstructured<'_>) -> Result<Conv> {
+    Ok(Conv {
+        strides: u.arbitrary()?,
+        dilations: u.arbitrary()?,
+        before: u.arbitrary()?,
+        after: u.arbitrary()?,
+        groups: u.arbitrary()?,
+    })
+}
+
+fn optimizer(u: &mut Unstructured<'_>, optimizer: &mut Optimizer) -> Result<()> {
+    match optimizer {
+        Optimizer::Sgd { decay } => *decay = real(u)?,
+        Optimizer::Momentum { momentum, decay } => (*momentum, *decay) = (real(u)?, real(u)?),
+        Optimizer::AdamW { beta1, beta2, epsilon, decay } => {
+            (*beta1, *beta2, *epsilon, *decay) = (real(u)?, real(u)?, real(u)?, real(u)?);
+        }
+    }
+    Ok(())
 }
 
 fn random_dynamic(u: &mut Unstructured<'_>, depth: usize, dynamic: &mut Dynamic) -> Result<()> {
