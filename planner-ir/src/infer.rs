@@ -2,18 +2,24 @@
 
 mod checks; // what is asked of operands
 mod elements; // the elements of results
+mod gradients; // gradients and the steps of optimizers
 mod movement; // operations that move elements
 mod products; // contractions, attention, convolutions, experts
 
 use std::fmt;
 
 use crate::data::{DType, Type};
-use crate::op::{Op, Resize};
+use crate::op::{Op, Optimizer, Resize};
 use checks::{
     ascending, broadcast, checked_bytes, checked_elements, expect, fits_into, indices, is_index, kept,
     same_dtype, within,
 };
 use elements::{binary_dtype, unary_dtype};
+use gradients::{
+    attention_gradient_type, conv_input_gradient_type, conv_weight_gradient_type,
+    cross_entropy_gradient_type, experts_gradient_type, gather_gradient_type, norm_gradient_type,
+    same_floats, smooth, update_type,
+};
 use movement::{concat_type, elements_indexed, gather_nd_type, pad_type, slice_type};
 use products::{attention_type, contract_type, conv_type, dequantize_type, experts_type, region_type};
 
@@ -122,8 +128,8 @@ impl Op {
                 }
                 Ok(vec![operands[0].clone()])
             }
-            Self::Attention(_) => attention_type(operands),
-            Self::Rotary(_) => {
+            Self::Attention(attention) => attention_type(attention, operands),
+            Self::Rotary(_) | Self::RotaryGradient(_) => {
                 let last = operands[0].shape.last().copied().unwrap_or(1);
                 expect(operands, 0, last.is_multiple_of(2) && operands[0].rank() > 0, "an even last extent")?;
                 fits_into(operands, 1..3)?;
@@ -222,8 +228,35 @@ impl Op {
             Self::Experts { .. } => experts_type(operands),
             Self::Dequantize { bits, block, columns } => dequantize_type(*bits, *block, *columns, operands),
             Self::Dropout { .. } => {
+                if let Some(number) = operands.get(1) {
+                    let right = number.dtype == DType::I64 && number.rank() == 0;
+                    expect(operands, 1, right, "one number (i64) of no dimensions")?;
+                }
                 Ok(vec![operands[0].clone(), Type::new(DType::Bool, operands[0].shape.clone())])
             }
+            Self::UnaryGradient(function) => {
+                smooth(*function, operands)?;
+                Ok(vec![operands[0].clone()])
+            }
+            Self::GatedGradient(activation) => {
+                smooth(*activation, operands)?;
+                Ok(vec![operands[0].clone(), operands[1].clone()])
+            }
+            Self::SoftmaxGradient { dim } => {
+                within(*dim, operands[0].rank())?;
+                same_floats(operands)?;
+                Ok(vec![operands[0].clone()])
+            }
+            Self::LayerNormGradient { dims, .. } | Self::RmsNormGradient { dims, .. } => {
+                norm_gradient_type(*dims, operands)
+            }
+            Self::AttentionGradient { mask, .. } => attention_gradient_type(*mask, operands),
+            Self::GatherGradient { dim, extent } => gather_gradient_type(*dim, *extent, operands),
+            Self::ConvInputGradient { conv, spatial } => conv_input_gradient_type(conv, spatial, operands),
+            Self::ConvWeightGradient { conv, window } => conv_weight_gradient_type(conv, window, operands),
+            Self::CrossEntropyGradient { .. } => cross_entropy_gradient_type(operands),
+            Self::ExpertsGradient { activation, .. } => experts_gradient_type(*activation, operands),
+            Self::Update(optimizer) => update_type(*optimizer, operands),
             Self::Region(region) => region_type(region),
             Self::Dynamic(_) => Err(TypeError::Dynamic),
         }
@@ -238,17 +271,34 @@ impl Op {
             | Self::Gather { .. }
             | Self::GatherElements { .. }
             | Self::GatherNd { .. }
-            | Self::CrossEntropy { .. } => (found == 2, "2"),
+            | Self::CrossEntropy { .. }
+            | Self::UnaryGradient(_)
+            | Self::SoftmaxGradient { .. }
+            | Self::GatherGradient { .. }
+            | Self::ConvInputGradient { .. }
+            | Self::ConvWeightGradient { .. } => (found == 2, "2"),
             Self::Select
             | Self::InstanceNorm { .. }
             | Self::Rotary(_)
+            | Self::RotaryGradient(_)
+            | Self::GatedGradient(_)
+            | Self::LayerNormGradient { .. }
+            | Self::RmsNormGradient { .. }
+            | Self::CrossEntropyGradient { .. }
             | Self::ScatterElements { .. }
             | Self::ScatterNd { .. } => (found == 3, "3"),
             Self::LayerNorm { .. } | Self::Conv(_) => (found == 2 || found == 3, "2 or 3"),
             Self::Dequantize { .. } => (found == 2 || found == 3, "2 or 3"),
             Self::RmsNorm { .. } => (found == 2, "2"),
             Self::Attention(_) => (found == 3 || found == 4, "3 or 4"),
+            Self::AttentionGradient { mask: true, .. } => (found == 7, "7"),
+            Self::AttentionGradient { mask: false, .. } => (found == 6 || found == 7, "6 or 7"),
             Self::Experts { .. } => (found == 4 || found == 5, "4 or 5"),
+            Self::ExpertsGradient { .. } => (found == 5 || found == 6, "5 or 6"),
+            Self::Dropout { .. } => (found == 1 || found == 2, "1 or 2"),
+            Self::Update(Optimizer::Sgd { .. }) => (found == 4, "4"),
+            Self::Update(Optimizer::Momentum { .. }) => (found == 5, "5"),
+            Self::Update(Optimizer::AdamW { .. }) => (found == 7, "7"),
             Self::Concat { .. } => (found >= 1, "1 at least"),
             Self::Region(region) => (found == region.operands, "what its region takes"),
             Self::Dynamic(_) => (true, ""),

@@ -7,6 +7,7 @@
 //! linear in.
 
 mod index; // which loops index what, operation by operation
+mod gradients; // the loops of gradients
 mod linear; // which operands may be addends of a sum owed
 mod nest; // loops declared one after another
 mod products; // the loops of contractions, attention, convolutions and experts
@@ -25,7 +26,8 @@ pub struct LoopId(pub usize);
 pub enum Role {
     /// Its blocks are independent: each makes a piece of the results.
     Map,
-    /// Its blocks make addends of the results.
+    /// Its blocks make addends of the results that it does not index, and pieces of those that it
+    /// does.
     Sum,
     /// It cannot be split: a result needs all of it at once.
     Whole,

@@ -8,8 +8,8 @@ mod attributes; // what operations of one kind differ in
 mod region; // programs whose shapes depend on data
 
 pub use attributes::{
-    Attention, Binary, Contract, Conv, Edge, Extreme, Interpolation, Label, Pairing, Reduction, Resize,
-    Scatter, Triangle, Unary,
+    Attention, Binary, Contract, Conv, Edge, Extreme, Interpolation, Label, Optimizer, Pairing, Reduction,
+    Resize, Scatter, Triangle, Unary,
 };
 pub use region::{Dynamic, Region, RegionNode};
 
@@ -207,7 +207,8 @@ pub enum Op {
     /// Each dimension resampled.
     Resize(Resize),
     /// For each row of scores along the last dimension: `-log softmax(scores)[label]`, and 0
-    /// where the label is the ignored one. Operands scores `[.., c]`, labels `[..]`.
+    /// where the label is the ignored one. Operands scores `[.., c]`, labels `[..]`. A label that
+    /// is neither ignored nor from 0 to below c is an error when it is met.
     CrossEntropy {
         /// The label that does not count.
         ignored: i64,
@@ -234,13 +235,105 @@ pub enum Op {
         columns: u64,
     },
     /// Each element kept with probability 1 − ratio and divided by that, else 0; and the mask.
-    /// Which are kept depends on the seed and the element's index alone. Two results.
+    /// Which are kept depends on the seed, the element's index and, if there is a second operand
+    /// (i64, of no dimensions), that number alone: another number keeps others. Two results.
     Dropout {
         /// The probability of 0.
         ratio: Real,
         /// Where the randomness starts.
         seed: u64,
     },
+    /// `dx = f'(x) * dy`: the gradient of a function of each element. Operands x and dy of one
+    /// type. Of `Abs` and `Relu` it is 0 at 0; functions to truth values and steps have none.
+    UnaryGradient(Unary),
+    /// `da = activation'(a) * b * dy` and `db = activation(a) * dy`: the gradients of a gated
+    /// unit. Operands a, b, dy of one type; two results.
+    GatedGradient(Unary),
+    /// `dx = y * (dy - sum(y * dy))` along a dimension: the gradient of softmax by its result y.
+    /// Operands y, dy.
+    SoftmaxGradient {
+        /// The dimension.
+        dim: usize,
+    },
+    /// The gradient of `LayerNorm` towards x. With `n = (x - mean) / deviation` and
+    /// `g = dy * scale`: `dx = (g - mean(g) - n * mean(g * n)) / deviation`, `deviation =
+    /// sqrt(variance + epsilon)`. Operands x, scale (broadcast to x), dy. In f32 at least.
+    LayerNormGradient {
+        /// How many trailing dimensions are one sample.
+        dims: usize,
+        /// Added to the variance.
+        epsilon: Real,
+    },
+    /// The gradient of `RmsNorm` towards x. With `r = sqrt(mean(x^2) + epsilon)`, `n = x / r` and
+    /// `g = dy * scale`: `dx = (g - n * mean(g * n)) / r`. Operands x, scale (broadcast to x), dy.
+    /// In f32 at least.
+    RmsNormGradient {
+        /// How many trailing dimensions are one sample.
+        dims: usize,
+        /// Added to the mean square.
+        epsilon: Real,
+    },
+    /// The gradients of attention towards q, k, v and, if `mask`, its mask of numbers. With the
+    /// weights `p = exp(score - statistics)` and `ds = p * (dy·v - dy·y)`: `dv = pᵀ dy`,
+    /// `dq = scale * (ds * bound') k`, `dk = scale * (ds * bound')ᵀ q`, `dmask = ds`, summed over
+    /// what the mask is repeated along. Operands q, k, v, y, statistics, dy, and the mask if
+    /// attention had one; y and statistics are what attention makes of the whole sequences.
+    ///
+    /// Source: Dao, "FlashAttention-2", 2023, algorithm 2.
+    AttentionGradient {
+        /// What attention was computed.
+        attention: Attention,
+        /// Whether there is a fourth result, the gradient of the mask.
+        mask: bool,
+    },
+    /// `dx = dy * cos + rotateᵀ(dy * sin)`: the gradient of `Rotary` towards x. Operands dy, cos,
+    /// sin.
+    RotaryGradient(Pairing),
+    /// `ddata[.., j, ..] = sum of dy[.., i.., ..] where indices[i..] = j`: the gradient of
+    /// `Gather` towards data. Operands indices (negative ones count from the end), dy.
+    GatherGradient {
+        /// The dimension of data that indices replace.
+        dim: usize,
+        /// The extent of that dimension.
+        extent: u64,
+    },
+    /// The gradient of a convolution towards x: each `dy` times its window, added where the
+    /// window lay. Operands w, dy.
+    ConvInputGradient {
+        /// The convolution.
+        conv: Conv,
+        /// The spatial extents of x, which w and dy leave open.
+        spatial: Vec<u64>,
+    },
+    /// The gradient of a convolution towards w: `dw[m, c, tap] = sum of dy[n, m, point] *
+    /// x[n, c, where the tap meets the point]`. Operands x, dy.
+    ConvWeightGradient {
+        /// The convolution.
+        conv: Conv,
+        /// The extents of a window, which x and dy leave open.
+        window: Vec<u64>,
+    },
+    /// `dscores = dloss * (softmax(scores) - onehot(label))` for each row, and 0 where the label
+    /// is the ignored one: the gradient of `CrossEntropy`. Operands scores `[.., c]`, labels
+    /// `[..]`, dloss `[..]`.
+    CrossEntropyGradient {
+        /// The label that does not count.
+        ignored: i64,
+    },
+    /// The gradients of `Experts` towards x, gates, up, gate and down, in this order; without
+    /// `gate` if the units are not gated. Operands x, gates, up, gate (if gated), down, dy. The
+    /// gradient of a gate that is 0 is 0: its expert was not computed.
+    ExpertsGradient {
+        /// The function of the hidden units.
+        activation: Unary,
+        /// How many experts a token uses: what a gate row's non-zeros number at most.
+        active: u64,
+    },
+    /// One step of an optimizer: a parameter, and what the optimizer remembers of it, after the
+    /// step. Operands p, its gradient g, the moments of the optimizer in order, and of no
+    /// dimensions (f32): scale, by which g is multiplied first; rate, the learning rate; and for
+    /// `AdamW` the number of the step, from 1. Results p' and the moments', in order.
+    Update(Optimizer),
     /// A piece of program whose shapes or control flow depend on data. It is kept whole: every
     /// device computes it.
     Region(Box<Region>),

@@ -6,7 +6,8 @@ use planner_ir::{Attention, Op, Pairing, Real};
 use crate::Array;
 use crate::naive::{Numbers, arbitrary, check, check_blocks, one};
 
-const PLAIN: Attention = Attention { scale: Real(0.5), causal: false, softcap: Real(0.0), window: None };
+const PLAIN: Attention =
+    Attention { scale: Real(0.5), causal: false, softcap: Real(0.0), window: None, statistics: false };
 
 /// What a query sees of its keys: the definition.
 fn expected(
@@ -55,6 +56,7 @@ fn queries_see_what_they_should() {
             causal: u.arbitrary()?,
             softcap: Real(if u.arbitrary()? { 1.5 } else { 0.0 }),
             window: if u.arbitrary()? { Some(u.int_in_range(1..=4)?) } else { None },
+            statistics: false,
         };
         let op = Op::Attention(attention);
         let nothing = |_: &[u64]| false;

@@ -3,7 +3,7 @@
 use super::checks::{broadcast, checked_elements, expect, same_dtype};
 use super::{Result, TypeError};
 use crate::data::{DType, Type};
-use crate::op::{Contract, Conv, Label, Region};
+use crate::op::{Attention, Contract, Conv, Label, Region};
 
 pub(super) fn contract_type(contract: &Contract, operands: &[Type]) -> Result<Vec<Type>> {
     let Contract { left, right, result } = contract;
@@ -51,7 +51,7 @@ pub(super) fn contract_type(contract: &Contract, operands: &[Type]) -> Result<Ve
     Ok(vec![Type::new(operands[0].dtype, shape)])
 }
 
-pub(super) fn attention_type(operands: &[Type]) -> Result<Vec<Type>> {
+pub(super) fn attention_type(attention: &Attention, operands: &[Type]) -> Result<Vec<Type>> {
     for index in 0..3 {
         expect(operands, index, operands[index].rank() == 4, "[batch, heads, sequence, size]")?;
         same_dtype(operands, 0, index)?;
@@ -67,7 +67,11 @@ pub(super) fn attention_type(operands: &[Type]) -> Result<Vec<Type>> {
         let joined = broadcast(&scores, operands, 3..4)?;
         expect(operands, 3, joined == scores, &format!("what broadcasts to {scores:?}"))?;
     }
-    Ok(vec![Type::new(operands[0].dtype, vec![q[0], q[1], q[2], v[3]])])
+    let mut results = vec![Type::new(operands[0].dtype, vec![q[0], q[1], q[2], v[3]])];
+    if attention.statistics {
+        results.push(Type::new(DType::F32, &q[..3]));
+    }
+    Ok(results)
 }
 
 pub(super) fn conv_type(conv: &Conv, operands: &[Type]) -> Result<Vec<Type>> {

@@ -1,5 +1,9 @@
 //! Which loops index what, operation by operation.
 
+use super::gradients::{
+    attention_gradient_dims, conv_input_gradient_dims, conv_weight_gradient_dims, experts_gradient_dims,
+    gather_gradient_dims,
+};
 use super::nest::{Dims, Index, Nest, gcd, repeated, same_dims};
 use super::products::{attention_dims, contract_dims, conv_dims, experts_dims};
 use super::reshape::reshape_dims;
@@ -26,19 +30,33 @@ impl Op {
             }
             Self::Dropout { .. } => {
                 let dims = nest.dims(result, Role::Map);
-                (vec![dims.clone()], vec![dims.clone(), dims])
+                let mut from = vec![dims.clone()];
+                from.resize(operands.len(), vec![]);
+                (from, vec![dims.clone(), dims])
+            }
+            Self::UnaryGradient(_) | Self::GatedGradient(_) | Self::Update(_) => {
+                let dims = nest.dims(result, Role::Map);
+                let from = operands.iter().map(|it| repeated(&it.shape, &dims)).collect();
+                (from, vec![dims; results.len()])
             }
             Self::Triangle { .. } => same_dims(nest.dims(result, Role::Map)),
             Self::Softmax { dim } | Self::LogSoftmax { dim } | Self::CumSum { dim, .. } => {
                 let whole = |it| it == *dim;
                 same_dims(nest.dims_where(result, whole))
             }
-            Self::LayerNorm { dims, .. } | Self::RmsNorm { dims, .. } => {
+            Self::SoftmaxGradient { dim } => {
+                let dims = nest.dims_where(result, |it| it == *dim);
+                (vec![dims.clone(); 2], vec![dims])
+            }
+            Self::LayerNorm { dims, .. }
+            | Self::RmsNorm { dims, .. }
+            | Self::LayerNormGradient { dims, .. }
+            | Self::RmsNormGradient { dims, .. } => {
                 let first = result.len() - dims;
                 let dims = nest.dims_where(result, |it| it >= first);
                 (operands.iter().map(|it| repeated(&it.shape, &dims)).collect(), vec![dims])
             }
-            Self::Rotary(pairing) => {
+            Self::Rotary(pairing) | Self::RotaryGradient(pairing) => {
                 // Elements are rotated in pairs, so that pairs may be split and they may not.
                 let (last, outer) = result.split_last().unwrap_or((&1, &[]));
                 let mut dims = nest.dims(outer, Role::Map);
@@ -65,7 +83,8 @@ impl Op {
                 reduced_dims(nest, &operands[0].shape, dims, role)
             }
             Self::ArgExtreme { dim, .. } => reduced_dims(nest, &operands[0].shape, &[*dim], Role::Whole),
-            Self::Attention(_) => attention_dims(nest, operands),
+            Self::Attention(attention) => attention_dims(nest, attention, operands),
+            Self::AttentionGradient { mask, .. } => attention_gradient_dims(nest, *mask, operands),
             Self::Reshape { .. } => {
                 let (from, to) = reshape_dims(nest, &operands[0].shape, result);
                 (vec![from], vec![to])
@@ -103,6 +122,7 @@ impl Op {
                 to.splice(*dim..=*dim, indices.iter().cloned());
                 (vec![data, indices], vec![to])
             }
+            Self::GatherGradient { dim, .. } => gather_gradient_dims(nest, *dim, operands, result),
             Self::GatherElements { dim } => {
                 let (data, index) = elements_dims(nest, *dim, operands);
                 nest.set_role(&data[*dim], sum_if(operands[0].dtype.has_sums()));
@@ -142,7 +162,16 @@ impl Op {
                 let rows = scores[..last].to_vec();
                 (vec![scores, rows.clone()], vec![rows])
             }
+            Self::CrossEntropyGradient { .. } => {
+                let last = operands[0].rank() - 1;
+                let scores = nest.dims_where(&operands[0].shape, |it| it == last);
+                let rows = scores[..last].to_vec();
+                (vec![scores.clone(), rows.clone(), rows], vec![scores])
+            }
+            Self::ConvInputGradient { conv, .. } => conv_input_gradient_dims(nest, conv, operands, result),
+            Self::ConvWeightGradient { conv, .. } => conv_weight_gradient_dims(nest, conv, operands, result),
             Self::Experts { .. } => experts_dims(nest, operands),
+            Self::ExpertsGradient { .. } => experts_gradient_dims(nest, operands),
             Self::Dequantize { bits, block, columns } => {
                 dequantize_dims(nest, *bits, *block, *columns, operands)
             }
@@ -160,6 +189,12 @@ impl Op {
             Self::Attention(Attention { causal, window, .. }) if *causal || window.is_some() => {
                 &results[0][2..3]
             }
+            Self::AttentionGradient { attention: Attention { causal, window, .. }, .. }
+                if *causal || window.is_some() =>
+            {
+                return positions(&[&results[0][2], &results[1][2]]);
+            }
+            Self::GatherGradient { dim, .. } => &results[0][*dim..=*dim],
             Self::Gather { dim } | Self::GatherElements { dim } | Self::ScatterElements { dim, .. } => {
                 &operands[0][*dim..=*dim]
             }
@@ -167,10 +202,15 @@ impl Op {
             Self::ScatterNd { .. } => indexed(&operands[0], &operands[1], &operands[2], 0),
             _ => &[],
         };
-        let mut loops: Vec<LoopId> = dims.iter().flatten().copied().collect();
-        loops.sort_unstable();
-        loops
+        positions(&dims.iter().collect::<Vec<_>>())
     }
+}
+
+/// The loops of these dimensions, ascending.
+fn positions(dims: &[&Vec<LoopId>]) -> Vec<LoopId> {
+    let mut loops: Vec<LoopId> = dims.iter().copied().flatten().copied().collect();
+    loops.sort_unstable();
+    loops
 }
 
 /// The dimensions of data that tuples of indices name, given what the slices are.

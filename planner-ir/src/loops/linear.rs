@@ -46,12 +46,21 @@ impl Op {
                 Scatter::Mul => vec![vec![0]],
                 Scatter::Max | Scatter::Min => vec![],
             },
-            Self::Attention(Attention { .. }) => vec![vec![2]],
+            Self::Attention(Attention { statistics: false, .. }) => vec![vec![2]],
             Self::Conv(_) if operands.len() == 2 => vec![vec![0], vec![1]],
             Self::Conv(_) => vec![vec![0, 2], vec![1, 2]],
             // The gates, the ungated half of gated units, and the last product.
             Self::Experts { .. } => (1..operands.len()).filter(|&it| it != 2).map(|it| vec![it]).collect(),
             Self::Dequantize { .. } => vec![vec![1]],
+            Self::UnaryGradient(_) | Self::SoftmaxGradient { .. } | Self::GatherGradient { .. } => {
+                vec![vec![1]]
+            }
+            Self::GatedGradient(_) | Self::CrossEntropyGradient { .. } => vec![vec![2]],
+            Self::LayerNormGradient { .. } | Self::RmsNormGradient { .. } => vec![vec![1], vec![2]],
+            Self::AttentionGradient { .. } => vec![vec![5]],
+            Self::RotaryGradient(_) => vec![vec![0], vec![1, 2]],
+            Self::ConvInputGradient { .. } | Self::ConvWeightGradient { .. } => vec![vec![0], vec![1]],
+            Self::ExpertsGradient { .. } => vec![vec![operands.len() - 1]],
             _ => vec![],
         }
     }

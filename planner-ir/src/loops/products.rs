@@ -3,7 +3,7 @@
 use super::nest::{Dims, Index, Nest, repeated};
 use super::{LoopId, Role};
 use crate::data::Type;
-use crate::op::{Contract, Conv, Label};
+use crate::op::{Attention, Contract, Conv, Label};
 
 /// A loop for each label: summed if the result lacks it.
 pub(super) fn contract_dims(nest: &mut Nest, contract: &Contract, operands: &[Type]) -> (Index, Index) {
@@ -26,8 +26,9 @@ pub(super) fn contract_dims(nest: &mut Nest, contract: &Contract, operands: &[Ty
     (vec![left, right], vec![result])
 }
 
-/// Queries `[b, g r, s, d]`, keys `[b, g, t, d]`, values `[b, g, t, e]`, result `[b, g r, s, e]`.
-pub(super) fn attention_dims(nest: &mut Nest, operands: &[Type]) -> (Index, Index) {
+/// Queries `[b, g r, s, d]`, keys `[b, g, t, d]`, values `[b, g, t, e]`, result `[b, g r, s, e]`,
+/// statistics `[b, g r, s]`.
+pub(super) fn attention_dims(nest: &mut Nest, attention: &Attention, operands: &[Type]) -> (Index, Index) {
     let (q, k, v) = (&operands[0].shape, &operands[1].shape, &operands[2].shape);
     let batch = nest.dim(q[0], Role::Map);
     let groups = nest.dim(k[1], Role::Map);
@@ -46,7 +47,11 @@ pub(super) fn attention_dims(nest: &mut Nest, operands: &[Type]) -> (Index, Inde
         let scores = [batch.clone(), heads.clone(), queries.clone(), keys];
         index.push(repeated(&mask.shape, &scores));
     }
-    (index, vec![vec![batch, heads, queries, value_size]])
+    let mut results = vec![vec![batch.clone(), heads.clone(), queries.clone(), value_size]];
+    if attention.statistics {
+        results.push(vec![batch, heads, queries]);
+    }
+    (index, results)
 }
 
 /// `x: [n, g c, ..]`, `w: [g m, c, ..]`, `y: [n, g m, ..]`.

@@ -147,6 +147,9 @@ pub struct Contract {
 /// with `g = h / (H / G)`. Operands `q: [b, H, s, d]`, `k: [b, G, t, d]`, `v: [b, G, t, e]`, and
 /// optionally a mask, broadcast to `[b, H, s, t]`: added if it is of numbers, and if it is of
 /// truth values, false hides the key. A row that sees no key is 0.
+///
+/// With `statistics` there is a second result `[b, H, s]` (f32): the logarithm of the sum of the
+/// exponentials of a row's scores, bounded and masked, and -inf if it sees no key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Attention {
     /// What products are multiplied by.
@@ -157,6 +160,8 @@ pub struct Attention {
     pub softcap: Real,
     /// If set, a query sees only this many keys up to its own.
     pub window: Option<u64>,
+    /// Whether there is a second result, which the gradient needs.
+    pub statistics: bool,
 }
 
 /// The attributes of a convolution.
@@ -196,4 +201,82 @@ pub enum Interpolation {
     NearestPreferFloor,
     /// A straight line.
     Linear,
+}
+
+/// How a parameter p follows its gradient g. All elements alike.
+///
+/// Source: PyTorch, `torch.optim.SGD` (no dampening, not Nesterov) and `torch.optim.AdamW`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Optimizer {
+    /// `p' = p - rate * (g + decay * p)`. No moments.
+    Sgd {
+        /// How much of the parameter is added to its gradient.
+        decay: Real,
+    },
+    /// `m' = momentum * m + (g + decay * p)`, `p' = p - rate * m'`. Moment m.
+    Momentum {
+        /// How much of the moment stays.
+        momentum: Real,
+        /// How much of the parameter is added to its gradient.
+        decay: Real,
+    },
+    /// `m' = beta1 m + (1 - beta1) g`, `v' = beta2 v + (1 - beta2) g²`, `p' = p (1 - rate decay) -
+    /// rate / (1 - beta1^step) * m' / (sqrt(v') / sqrt(1 - beta2^step) + epsilon)`. Moments m, v.
+    AdamW {
+        /// How much of the first moment stays.
+        beta1: Real,
+        /// How much of the second moment stays.
+        beta2: Real,
+        /// Added to the root of the second moment.
+        epsilon: Real,
+        /// How much the parameter shrinks, as a multiple of the rate.
+        decay: Real,
+    },
+}
+
+impl Optimizer {
+    /// How many values it remembers of a parameter.
+    pub fn moments(self) -> usize {
+        match self {
+            Self::Sgd { .. } => 0,
+            Self::Momentum { .. } => 1,
+            Self::AdamW { .. } => 2,
+        }
+    }
+
+    /// How many numbers of no dimensions it takes: scale, rate and perhaps the step.
+    pub fn numbers(self) -> usize {
+        match self {
+            Self::Sgd { .. } | Self::Momentum { .. } => 2,
+            Self::AdamW { .. } => 3,
+        }
+    }
+}
+
+impl Unary {
+    /// Whether the function has a derivative (but for single points).
+    pub fn is_smooth(self) -> bool {
+        match self {
+            Self::Ceil | Self::Floor | Self::IsInf | Self::IsNan | Self::Not | Self::Round | Self::Sign => {
+                false
+            }
+            Self::Abs
+            | Self::Cos
+            | Self::Erf
+            | Self::Exp
+            | Self::Gelu
+            | Self::GeluTanh
+            | Self::GeluQuick
+            | Self::Log
+            | Self::Neg
+            | Self::Reciprocal
+            | Self::Relu
+            | Self::Sigmoid
+            | Self::Silu
+            | Self::Sin
+            | Self::Softplus
+            | Self::Sqrt
+            | Self::Tanh => true,
+        }
+    }
 }

@@ -10,8 +10,8 @@ use super::print::Print;
 use super::scan::{ParseError, Result, Scan};
 use crate::data::{DType, Real, Type};
 use crate::op::{
-    Attention, Binary, Contract, Conv, Dynamic, Edge, Extreme, Interpolation, Op, Pairing, Reduction, Region,
-    Resize, Scatter, Triangle, Unary,
+    Attention, Binary, Contract, Conv, Dynamic, Edge, Extreme, Interpolation, Op, Optimizer, Pairing,
+    Reduction, Region, Resize, Scatter, Triangle, Unary,
 };
 
 /// The operation that a text such as `gather dim=0` names.
@@ -75,6 +75,21 @@ impl Op {
             Self::Experts { .. } => "experts",
             Self::Dequantize { .. } => "dequantize",
             Self::Dropout { .. } => "dropout",
+            Self::UnaryGradient(_) => "unary_gradient",
+            Self::GatedGradient(_) => "gated_gradient",
+            Self::SoftmaxGradient { .. } => "softmax_gradient",
+            Self::LayerNormGradient { .. } => "layer_norm_gradient",
+            Self::RmsNormGradient { .. } => "rms_norm_gradient",
+            Self::AttentionGradient { .. } => "attention_gradient",
+            Self::RotaryGradient(_) => "rotary_gradient",
+            Self::GatherGradient { .. } => "gather_gradient",
+            Self::ConvInputGradient { .. } => "conv_input_gradient",
+            Self::ConvWeightGradient { .. } => "conv_weight_gradient",
+            Self::CrossEntropyGradient { .. } => "cross_entropy_gradient",
+            Self::ExpertsGradient { .. } => "experts_gradient",
+            Self::Update(Optimizer::Sgd { .. }) => "update_sgd",
+            Self::Update(Optimizer::Momentum { .. }) => "update_momentum",
+            Self::Update(Optimizer::AdamW { .. }) => "update_adamw",
             Self::Region(_) => "region",
             Self::Dynamic(dynamic) => match dynamic {
                 Dynamic::Shape => "dynamic_shape",
@@ -101,6 +116,9 @@ trait Form {
 
     fn field<A: Attribute>(&mut self, name: &str, attribute: &mut A) -> std::result::Result<(), Self::Error>;
 
+    /// What is written only if it is set.
+    fn flag(&mut self, name: &str, flag: &mut bool) -> std::result::Result<(), Self::Error>;
+
     fn data(&mut self, result: &Type, data: &mut Vec<u8>) -> std::result::Result<(), Self::Error>;
 }
 
@@ -123,27 +141,36 @@ fn attributes<F: Form>(op: &mut Op, form: &mut F) -> std::result::Result<(), F::
         }
         Op::Unary(_) | Op::Binary(_) | Op::Select => Ok(()),
         Op::Cast(dtype) => form.field("to", dtype),
-        Op::Gated(activation) => form.field("activation", activation),
+        Op::Gated(activation) | Op::GatedGradient(activation) => form.field("activation", activation),
+        Op::UnaryGradient(function) => form.field("function", function),
         Op::Contract(contract) => form.field("", contract),
         Op::Reduce { reduction: _, dims } => form.field("dims", dims),
         Op::ArgExtreme { extreme, dim } => {
             form.field("extreme", extreme)?;
             form.field("dim", dim)
         }
-        Op::Softmax { dim } | Op::LogSoftmax { dim } | Op::Concat { dim } => form.field("dim", dim),
+        Op::Softmax { dim } | Op::LogSoftmax { dim } | Op::Concat { dim } | Op::SoftmaxGradient { dim } => {
+            form.field("dim", dim)
+        }
         Op::Gather { dim } | Op::GatherElements { dim } => form.field("dim", dim),
-        Op::LayerNorm { dims, epsilon } | Op::RmsNorm { dims, epsilon } => {
+        Op::GatherGradient { dim, extent } => {
+            form.field("dim", dim)?;
+            form.field("extent", extent)
+        }
+        Op::LayerNorm { dims, epsilon }
+        | Op::RmsNorm { dims, epsilon }
+        | Op::LayerNormGradient { dims, epsilon }
+        | Op::RmsNormGradient { dims, epsilon } => {
             form.field("dims", dims)?;
             form.field("epsilon", epsilon)
         }
         Op::InstanceNorm { epsilon } => form.field("epsilon", epsilon),
-        Op::Attention(Attention { scale, causal, softcap, window }) => {
-            form.field("scale", scale)?;
-            form.field("causal", causal)?;
-            form.field("softcap", softcap)?;
-            form.field("window", window)
+        Op::Attention(attention) => attention_attributes(attention, form),
+        Op::AttentionGradient { attention, mask } => {
+            attention_attributes(attention, form)?;
+            form.field("mask", mask)
         }
-        Op::Rotary(pairing) => form.field("pairing", pairing),
+        Op::Rotary(pairing) | Op::RotaryGradient(pairing) => form.field("pairing", pairing),
         Op::Reshape { shape } | Op::Expand { shape } => form.field("shape", shape),
         Op::Transpose { permutation } => form.field("permutation", permutation),
         Op::Slice { starts, steps, sizes } => {
@@ -176,12 +203,14 @@ fn attributes<F: Form>(op: &mut Op, form: &mut F) -> std::result::Result<(), F::
             form.field("k", k)?;
             form.field("extreme", extreme)
         }
-        Op::Conv(Conv { strides, dilations, before, after, groups }) => {
-            form.field("strides", strides)?;
-            form.field("dilations", dilations)?;
-            form.field("before", before)?;
-            form.field("after", after)?;
-            form.field("groups", groups)
+        Op::Conv(conv) => conv_attributes(conv, form),
+        Op::ConvInputGradient { conv, spatial } => {
+            conv_attributes(conv, form)?;
+            form.field("spatial", spatial)
+        }
+        Op::ConvWeightGradient { conv, window } => {
+            conv_attributes(conv, form)?;
+            form.field("window", window)
         }
         Op::Resize(Resize { shape, scales, half_pixel, interpolation }) => {
             form.field("shape", shape)?;
@@ -189,8 +218,8 @@ fn attributes<F: Form>(op: &mut Op, form: &mut F) -> std::result::Result<(), F::
             form.field("half_pixel", half_pixel)?;
             form.field("interpolation", interpolation)
         }
-        Op::CrossEntropy { ignored } => form.field("ignored", ignored),
-        Op::Experts { activation, active } => {
+        Op::CrossEntropy { ignored } | Op::CrossEntropyGradient { ignored } => form.field("ignored", ignored),
+        Op::Experts { activation, active } | Op::ExpertsGradient { activation, active } => {
             form.field("activation", activation)?;
             form.field("active", active)
         }
@@ -203,8 +232,50 @@ fn attributes<F: Form>(op: &mut Op, form: &mut F) -> std::result::Result<(), F::
             form.field("ratio", ratio)?;
             form.field("seed", seed)
         }
+        Op::Update(optimizer) => optimizer_attributes(optimizer, form),
         Op::Region(body) => form.field("body", &mut **body),
         Op::Dynamic(dynamic) => dynamic_attributes(dynamic, form),
+    }
+}
+
+fn attention_attributes<F: Form>(
+    Attention { scale, causal, softcap, window, statistics }: &mut Attention,
+    form: &mut F,
+) -> std::result::Result<(), F::Error> {
+    form.field("scale", scale)?;
+    form.field("causal", causal)?;
+    form.field("softcap", softcap)?;
+    form.field("window", window)?;
+    form.flag("statistics", statistics)
+}
+
+fn conv_attributes<F: Form>(
+    Conv { strides, dilations, before, after, groups }: &mut Conv,
+    form: &mut F,
+) -> std::result::Result<(), F::Error> {
+    form.field("strides", strides)?;
+    form.field("dilations", dilations)?;
+    form.field("before", before)?;
+    form.field("after", after)?;
+    form.field("groups", groups)
+}
+
+fn optimizer_attributes<F: Form>(
+    optimizer: &mut Optimizer,
+    form: &mut F,
+) -> std::result::Result<(), F::Error> {
+    match optimizer {
+        Optimizer::Sgd { decay } => form.field("decay", decay),
+        Optimizer::Momentum { momentum, decay } => {
+            form.field("momentum", momentum)?;
+            form.field("decay", decay)
+        }
+        Optimizer::AdamW { beta1, beta2, epsilon, decay } => {
+            form.field("beta1", beta1)?;
+            form.field("beta2", beta2)?;
+            form.field("epsilon", epsilon)?;
+            form.field("decay", decay)
+        }
     }
 }
 
@@ -241,6 +312,10 @@ impl Form for Print<'_> {
         attribute.print(self)
     }
 
+    fn flag(&mut self, name: &str, flag: &mut bool) -> fmt::Result {
+        if *flag { self.field(name, flag) } else { Ok(()) }
+    }
+
     fn data(&mut self, result: &Type, data: &mut Vec<u8>) -> fmt::Result {
         self.text(" data=")?;
         print_data(result, data, self)
@@ -256,6 +331,14 @@ impl Form for Scan<'_> {
             return self.error(format!("`{name}=`"));
         }
         *attribute = A::parse(self)?;
+        Ok(())
+    }
+
+    fn flag(&mut self, name: &str, flag: &mut bool) -> Result<()> {
+        if self.eat_word(name) {
+            self.expect("=")?;
+            *flag = bool::parse(self)?;
+        }
         Ok(())
     }
 
@@ -331,7 +414,7 @@ fn blank_ops() -> Vec<Op> {
     let result = || Type::new(dtype, []);
     let zero = Real(0.0);
     let contract = Contract { left: vec![], right: vec![], result: vec![] };
-    let attention = Attention { scale: zero, causal: false, softcap: zero, window: None };
+    let attention = Attention { scale: zero, causal: false, softcap: zero, window: None, statistics: false };
     let conv = Conv { strides: vec![], dilations: vec![], before: vec![], after: vec![], groups: 1 };
     let interpolation = Interpolation::Linear;
     let resize = Resize { shape: vec![], scales: vec![], half_pixel: false, interpolation };
@@ -365,12 +448,27 @@ fn blank_ops() -> Vec<Op> {
         Op::Triangle { triangle: Triangle::Lower, diagonal: 0 },
         Op::CumSum { dim: 0, exclusive: false, reverse: false },
         Op::TopK { dim: 0, k: 0, extreme: Extreme::Largest },
-        Op::Conv(conv),
+        Op::Conv(conv.clone()),
+        Op::ConvInputGradient { conv: conv.clone(), spatial: vec![] },
+        Op::ConvWeightGradient { conv, window: vec![] },
         Op::Resize(resize),
         Op::CrossEntropy { ignored: 0 },
         Op::Experts { activation: Unary::Silu, active: 0 },
         Op::Dequantize { bits: 0, block: 0, columns: 0 },
         Op::Dropout { ratio: zero, seed: 0 },
+        Op::UnaryGradient(Unary::Silu),
+        Op::GatedGradient(Unary::Silu),
+        Op::SoftmaxGradient { dim: 0 },
+        Op::LayerNormGradient { dims: 0, epsilon: zero },
+        Op::RmsNormGradient { dims: 0, epsilon: zero },
+        Op::AttentionGradient { attention, mask: false },
+        Op::RotaryGradient(Pairing::Halves),
+        Op::GatherGradient { dim: 0, extent: 0 },
+        Op::CrossEntropyGradient { ignored: 0 },
+        Op::ExpertsGradient { activation: Unary::Silu, active: 0 },
+        Op::Update(Optimizer::Sgd { decay: zero }),
+        Op::Update(Optimizer::Momentum { momentum: zero, decay: zero }),
+        Op::Update(Optimizer::AdamW { beta1: zero, beta2: zero, epsilon: zero, decay: zero }),
         Op::Region(Box::new(blank_region())),
     ]
 }

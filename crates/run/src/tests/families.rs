@@ -96,7 +96,8 @@ fn heads_for_positions() {
     let positions = || vec![vec![], vec![], a.clone(), vec![]];
     let operands = ["q", "k", "v"].map(|name| sketch.input(name, type_.clone(), positions()));
     let turn = Move::AllToAll { from: 2, to: 1, digits: a.clone() };
-    let attention = Attention { scale: Real(0.0), causal: true, softcap: Real(0.0), window: None };
+    let attention =
+        Attention { scale: Real(0.0), causal: true, softcap: Real(0.0), window: None, statistics: false };
     let types = sketch.plan.graph.types_of(&operands);
     let op = Op::Attention(attention);
     let loops = op.loops(&types, &op.infer(&types).unwrap());
@@ -186,7 +187,13 @@ fn heads_within_groups() {
     let q = sketch.input("q", type_(8), whole());
     let k = sketch.input("k", type_(2), whole());
     let v = sketch.input("v", type_(2), whole());
-    let op = Op::Attention(Attention { scale: Real(0.0), causal: true, softcap: Real(0.0), window: None });
+    let op = Op::Attention(Attention {
+        scale: Real(0.0),
+        causal: true,
+        softcap: Real(0.0),
+        window: None,
+        statistics: false,
+    });
     let types = sketch.plan.graph.types_of(&[q, k, v]);
     let loops = op.loops(&types, &op.infer(&types).unwrap());
     let mut partition = Partition::replicated(&loops);

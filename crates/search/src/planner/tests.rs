@@ -62,7 +62,13 @@ impl Draft {
         let rotary = Op::Rotary(Pairing::Halves);
         let q = self.op(rotary.clone(), &[q, cos, sin]);
         let k = self.op(rotary, &[k, cos, sin]);
-        let attention = Attention { scale: Real(0.1), causal: false, softcap: Real(0.0), window: None };
+        let attention = Attention {
+            scale: Real(0.1),
+            causal: false,
+            softcap: Real(0.0),
+            window: None,
+            statistics: false,
+        };
         let a = self.op(Op::Attention(attention), &[q, k, v, mask]);
         let w = self.weight(&[sizes.heads, size, sizes.hidden]);
         let o = self.contract("ahbd", "hdk", "abk", &[a, w]);

@@ -239,7 +239,13 @@ fn attention(make: &mut Make<'_>, found: &Match<'_>, mask: &[Id]) -> Option<Id> 
     }
     let v = make.arranged(found.class("v"), &right, &[batch, head, key, size])?;
     let scores = make.scores_of(found.operation("o"))?;
-    let attention = Attention { scale: scores.scale, causal: false, softcap: scores.softcap, window: None };
+    let attention = Attention {
+        scale: scores.scale,
+        causal: false,
+        softcap: scores.softcap,
+        window: None,
+        statistics: false,
+    };
     let operands: Vec<Id> =
         [found.class("q"), found.class("k"), v].into_iter().chain(mask.iter().copied()).collect();
     let made = make.apply(Op::Attention(attention), &operands)?;

@@ -77,7 +77,13 @@ fn scores(scale: f64, softcap: f64) -> Head {
 }
 
 fn attention() -> Head {
-    Head::Op(Op::Attention(Attention { scale: Real(0.5), causal: false, softcap: Real(0.0), window: None }))
+    Head::Op(Op::Attention(Attention {
+        scale: Real(0.5),
+        causal: false,
+        softcap: Real(0.0),
+        window: None,
+        statistics: false,
+    }))
 }
 
 fn gather_nd() -> Head {

@@ -1,0 +1,132 @@
+//! The loops of gradients.
+
+use super::nest::{Dims, Index, Nest, repeated};
+use super::{LoopId, Role};
+use crate::data::Type;
+use crate::op::Conv;
+
+/// Queries `[b, g r, s, d]`, keys `[b, g, t, d]`, values `[b, g, t, e]`, their results and the
+/// gradient of those `[b, g r, s, e]`, statistics `[b, g r, s]`, and gradients of the first three.
+///
+/// The weights are known from the statistics, so that only the size d of queries and keys, over
+/// which scores are summed, has to be whole.
+pub(super) fn attention_gradient_dims(nest: &mut Nest, mask: bool, operands: &[Type]) -> (Index, Index) {
+    let (q, k, v) = (&operands[0].shape, &operands[1].shape, &operands[2].shape);
+    let batch = nest.dim(q[0], Role::Map);
+    let groups = nest.dim(k[1], Role::Map);
+    let per_group = nest.dim(q[1] / k[1], Role::Map);
+    let queries = nest.dim(q[2], Role::Map);
+    let keys = nest.dim(k[2], Role::Map);
+    let size = nest.dim(q[3], Role::Whole);
+    let value_size = nest.dim(v[3], Role::Map);
+    let heads: Vec<LoopId> = groups.iter().chain(&per_group).copied().collect();
+    let mut results = vec![
+        vec![batch.clone(), heads.clone(), queries.clone(), size.clone()],
+        vec![batch.clone(), groups.clone(), keys.clone(), size],
+        vec![batch.clone(), groups, keys.clone(), value_size.clone()],
+    ];
+    let made = vec![batch.clone(), heads.clone(), queries.clone(), value_size];
+    let mut index = results.clone();
+    index.extend([made.clone(), made[..3].to_vec(), made]);
+    if let Some(given) = operands.get(6) {
+        let given = repeated(&given.shape, &[batch, heads, queries, keys]);
+        index.push(given.clone());
+        if mask {
+            results.push(given);
+        }
+    }
+    sum_where_missing(nest, &results);
+    (index, results)
+}
+
+/// Indices `[i..]`, the gradient of what was gathered `[.., i.., ..]`, of data `[.., j, ..]`.
+pub(super) fn gather_gradient_dims(
+    nest: &mut Nest,
+    dim: usize,
+    operands: &[Type],
+    result: &[u64],
+) -> (Index, Index) {
+    let data = nest.dims(result, Role::Map);
+    let indices = nest.dims(&operands[0].shape, Role::Sum);
+    let mut made = data.clone();
+    made.splice(dim..=dim, indices.iter().cloned());
+    (vec![indices, made], vec![data])
+}
+
+/// `w: [g m, c, ..]`, `dy: [n, g m, ..]`, `dx: [n, g c, ..]`.
+pub(super) fn conv_input_gradient_dims(
+    nest: &mut Nest,
+    conv: &Conv,
+    operands: &[Type],
+    dx: &[u64],
+) -> (Index, Index) {
+    let (w, dy) = (&operands[0].shape, &operands[1].shape);
+    let [x, w, dy] = conv_gradient_dims(nest, conv, [dx, w, dy], [Role::Map, Role::Map, Role::Sum]);
+    (vec![w, dy], vec![x])
+}
+
+/// `x: [n, g c, ..]`, `dy: [n, g m, ..]`, `dw: [g m, c, ..]`.
+pub(super) fn conv_weight_gradient_dims(
+    nest: &mut Nest,
+    conv: &Conv,
+    operands: &[Type],
+    dw: &[u64],
+) -> (Index, Index) {
+    let (x, dy) = (&operands[0].shape, &operands[1].shape);
+    let [x, w, dy] = conv_gradient_dims(nest, conv, [x, dw, dy], [Role::Sum, Role::Map, Role::Map]);
+    (vec![x, dy], vec![w])
+}
+
+/// The dimensions of x, w and dy, given the roles of the loops over samples, channels of x and
+/// channels of y. Space is whole.
+fn conv_gradient_dims(
+    nest: &mut Nest,
+    conv: &Conv,
+    [x, w, dy]: [&[u64]; 3],
+    [samples, channels, made]: [Role; 3],
+) -> [Dims; 3] {
+    let samples = nest.dim(x[0], samples);
+    let groups = nest.dim(conv.groups, Role::Map);
+    let channels = nest.dim(w[1], channels);
+    let made = nest.dim(w[0] / conv.groups, made);
+    let of_groups = |inner: &[LoopId]| [&groups[..], inner].concat();
+    let mut dims = [
+        vec![samples.clone(), of_groups(&channels)],
+        vec![of_groups(&made), channels.clone()],
+        vec![samples, of_groups(&made)],
+    ];
+    for (dims, shape) in dims.iter_mut().zip([x, w, dy]) {
+        dims.extend(nest.dims(&shape[2..], Role::Whole));
+    }
+    dims
+}
+
+/// `x, dy: [t, h]`, `gates: [t, e]`, `up, gate: [e, f, h]`, `down: [e, h, f]`, and the gradients
+/// of all but dy.
+pub(super) fn experts_gradient_dims(nest: &mut Nest, operands: &[Type]) -> (Index, Index) {
+    let up = &operands[2].shape;
+    let tokens = nest.dim(operands[0].shape[0], Role::Map);
+    let experts = nest.dim(up[0], Role::Map);
+    let units = nest.dim(up[1], Role::Map);
+    let hidden = nest.dim(up[2], Role::Whole);
+    let into = vec![experts.clone(), units.clone(), hidden.clone()];
+    let x = vec![tokens.clone(), hidden.clone()];
+    let mut results = vec![x.clone(), vec![tokens, experts.clone()], into.clone()];
+    if operands.len() == 6 {
+        results.push(into);
+    }
+    results.push(vec![experts, hidden, units]);
+    sum_where_missing(nest, &results);
+    let mut index = results.clone();
+    index.push(x);
+    (index, results)
+}
+
+/// A loop that does not index all results is summed in the others.
+fn sum_where_missing(nest: &mut Nest, results: &[Dims]) {
+    let in_all = |it: &LoopId| results.iter().all(|dims| dims.iter().flatten().any(|other| other == it));
+    let ids: Vec<LoopId> = (0..nest.loops.len()).map(LoopId).collect();
+    let missing: Vec<LoopId> =
+        ids.into_iter().filter(|it| nest.loops[it.0].role == Role::Map && !in_all(it)).collect();
+    nest.set_role(&missing, Role::Sum);
+}
