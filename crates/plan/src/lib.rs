@@ -4,6 +4,7 @@ mod check; // the independent checker
 mod diff; // what moved between two plans, and what it bought
 pub mod json; // a plan as a file
 mod plan; // what a plan says
+mod recipe; // how a training step was derived from a model
 #[cfg(test)]
 mod samples; // plans for tests
 mod summary; // what a plan comes to
@@ -12,5 +13,6 @@ mod words; // what a partition is called
 pub use check::{MAX_DEVICES, RULES, Violation, Violations, check};
 pub use diff::{Change, Diff, Repeated, diff};
 pub use plan::{Assignment, Copy, Holding, MachineName, ModelFile, Plan, Proof, SpaceSize, Term, Transfer};
+pub use recipe::{Loss, NoDecay, Precision, Recipe, Recompute};
 pub use summary::{Traffic, communication};
 pub use words::{operation_in_words, partition_in_words};

@@ -3,6 +3,8 @@
 
 use planner_ir::{Graph, Layout, Mesh, Move, Partition, ValueId};
 
+use crate::recipe::Recipe;
+
 /// How a program is run on a machine: the waist of Shardloom. Left of it nothing touches a
 /// device, right of it nothing chooses.
 #[derive(Clone, Debug, PartialEq)]
@@ -24,6 +26,11 @@ pub struct Plan {
     pub transfers: Vec<Transfer>,
     /// For each output of the program, the copy that is returned; it owes no sum.
     pub outputs: Vec<Copy>,
+    /// For each state of a training step, in the order of `graph.training`, the copy of what it
+    /// becomes that takes its place: in the layout in which the state is at rest.
+    pub carried: Vec<Copy>,
+    /// How the training step was derived from the model, if the program is one.
+    pub recipe: Option<Recipe>,
     /// What a step takes, by name.
     pub estimate: Vec<Term>,
     /// What the fullest device holds, by kind.
@@ -62,13 +69,13 @@ pub enum Assignment {
     /// Once, before the first step, from weights and constants; its results are then cut as their
     /// layouts say.
     Prepared,
-    /// At every step.
+    /// At every step; in a training step for every micro-batch, or once in the update.
     Computed {
         /// Which block each device computes.
         partition: Partition,
         /// For each operand, which copy of the value is read.
         operands: Vec<Copy>,
-        /// What it takes (seconds).
+        /// What it takes each time that it runs (seconds).
         seconds: f64,
     },
 }
@@ -93,9 +100,9 @@ pub struct Transfer {
     pub moves: Vec<Move>,
     /// The layout after all moves.
     pub layout: Layout,
-    /// What all devices together receive in each move (bytes).
+    /// What all devices together receive in each move, each time that it is made (bytes).
     pub bytes: Vec<u64>,
-    /// What it takes (seconds).
+    /// What it takes each time that it is made (seconds).
     pub seconds: f64,
 }
 

@@ -77,6 +77,8 @@ pub(crate) fn example() -> Plan {
             seconds: 1.2e-5,
         }],
         outputs: vec![Copy::Transferred(0)],
+        carried: Vec::new(),
+        recipe: None,
         estimate: vec![
             Term { name: "matrix products".to_owned(), seconds: 9e-6 },
             Term { name: "element-wise".to_owned(), seconds: 2.25e-6 },

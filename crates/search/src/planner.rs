@@ -209,6 +209,8 @@ fn finish(request: &Request<'_>, composed: Composed, proof: Proof, space: SpaceS
         assignments: composed.assignments,
         transfers: composed.transfers,
         outputs,
+        carried: Vec::new(),
+        recipe: None,
         estimate,
         memory: Vec::new(),
         capacity: request.capacity,

@@ -24,6 +24,8 @@ impl Sketch {
             assignments: Vec::new(),
             transfers: Vec::new(),
             outputs: Vec::new(),
+            carried: Vec::new(),
+            recipe: None,
             estimate: Vec::new(),
             memory: Vec::new(),
             capacity: 0,

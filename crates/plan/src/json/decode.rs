@@ -49,6 +49,8 @@ pub(super) fn plan(body: &file::Body) -> Result<Plan> {
         })?,
         transfers: each("plan.transfers", &body.transfers, |place, _, it| tables.transfer(place, it))?,
         outputs: body.outputs.iter().copied().map(copy).collect(),
+        carried: Vec::new(),
+        recipe: None,
         estimate: body.estimate.iter().map(term).collect(),
         memory: body.memory.iter().map(holding).collect(),
         capacity: body.capacity,

@@ -26,6 +26,8 @@ pub(super) fn plan(graph: Graph, mesh: Mesh, u: &mut Unstructured<'_>) -> Result
         graph,
         transfers: vec![],
         outputs: vec![],
+        carried: Vec::new(),
+        recipe: None,
         estimate: vec![],
         memory: vec![],
         capacity: 0,

@@ -1,0 +1,73 @@
+//! How a training step was derived from a model, in the words of the one who asked for it.
+
+use planner_ir::Optimizer;
+
+/// What was asked for when a model was made a training step.
+///
+/// Patterns are names of parameters in which `*` stands for any text, also none.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Recipe {
+    /// What is made small.
+    pub loss: Loss,
+    /// How parameters follow their gradients; its decay is that of parameters not excepted.
+    pub optimizer: Optimizer,
+    /// In what the model computes.
+    pub precision: Precision,
+    /// How many micro-batches a step has; at least 1.
+    pub micro_batches: u64,
+    /// The largest norm of all gradients together; where it is larger, they are scaled down to it.
+    pub clip: Option<f64>,
+    /// Which parameters do not decay.
+    pub no_decay: NoDecay,
+    /// For each forward block of the model, in order, what of it is computed again for the
+    /// gradients.
+    pub recompute: Vec<Recompute>,
+    /// Patterns of the parameters that do not change.
+    pub frozen: Vec<String>,
+}
+
+/// What a training step makes small.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Loss {
+    /// The model's output of that name.
+    Output(String),
+    /// The mean cross-entropy of an output with the labels that count.
+    CrossEntropy {
+        /// The name of the output, the scores of classes.
+        logits: String,
+        /// The name of the input that says which class is right.
+        labels: String,
+    },
+}
+
+/// In what a model computes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Precision {
+    /// Everything in f32.
+    F32,
+    /// In bf16, with parameters kept in f32 besides.
+    Bf16,
+}
+
+/// Which parameters do not decay.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NoDecay {
+    /// Patterns of their names.
+    pub names: Vec<String>,
+    /// Whether all of one dimension or none are among them: biases, scales of norms.
+    pub vectors: bool,
+}
+
+/// What of a block is computed again for the gradients, rather than kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Recompute {
+    /// Nothing: all that gradients need is kept.
+    Nothing,
+    /// What takes much memory and little time, the inside of attention above all.
+    ///
+    /// Source: Korthikanti et al., "Reducing Activation Recomputation in Large Transformer
+    /// Models", 2022, section 5.
+    Selective,
+    /// All but the block's input.
+    Full,
+}
