@@ -12,10 +12,12 @@ mod layout; // which piece of a value each device holds
 mod partition; // which block of an operation's loops each device computes
 mod transfer; // how a value gets from one layout to another
 mod graph; // values and operations in order
+mod gradient; // the gradient of each operation, in terms of operations
 mod text; // parse and print
 mod verify; // the rules a program obeys
 
 pub use data::{DType, Real, Type};
+pub use gradient::{Emit, Gradients, NoGradient, Site};
 pub use graph::{
     Carried, Graph, Node, NodeId, Output, Phase, Source, State, StateKind, Training, Value, ValueId,
 };

@@ -1,0 +1,157 @@
+//! Gradients of contractions, norms, attention, convolutions and experts.
+
+use super::{Emit, Gradients, NoGradient, Site};
+use crate::data::{Real, Type};
+use crate::graph::ValueId;
+use crate::op::{Attention, Binary, Contract, Conv, Label, Op, Pairing, Reduction, Unary};
+
+pub(super) fn contract(contract: &Contract, site: &Site<'_>, emit: &mut Emit<'_>) -> Gradients {
+    let Contract { left, right, result } = contract;
+    let (a, b) = (site.operands[0], site.operands[1]);
+    site.each(emit, |emit, operand, dy| {
+        let (labels, operands) =
+            if operand == 0 { ([result, right, left], [dy, b]) } else { ([left, result, right], [a, dy]) };
+        let [left, right, result] = labels.map(Clone::clone);
+        Ok(Some(emit.one(Op::Contract(Contract { left, right, result }), &operands)))
+    })
+}
+
+pub(super) fn softmax(dim: usize, site: &Site<'_>, emit: &mut Emit<'_>) -> Gradients {
+    site.each(emit, |emit, _, dy| Ok(Some(emit.one(Op::SoftmaxGradient { dim }, &[site.results[0], dy]))))
+}
+
+pub(super) fn log_softmax(dim: usize, site: &Site<'_>, emit: &mut Emit<'_>) -> Gradients {
+    // dx = dy - exp(y) sum(dy).
+    site.each(emit, |emit, _, dy| {
+        let weights = emit.one(Op::Unary(Unary::Exp), &[site.results[0]]);
+        let sum = emit.one(Op::Reduce { reduction: Reduction::Sum, dims: vec![dim] }, &[dy]);
+        let share = emit.one(Op::Binary(Binary::Mul), &[weights, sum]);
+        Ok(Some(emit.one(Op::Binary(Binary::Sub), &[dy, share])))
+    })
+}
+
+/// Operands x, scale, and optionally bias.
+pub(super) fn norm(norm: &Op, gradient: &Op, site: &Site<'_>, emit: &mut Emit<'_>) -> Gradients {
+    let (x, scale) = (site.operands[0], site.operands[1]);
+    site.each(emit, |emit, operand, dy| {
+        let shape = emit.type_of(site.operands[operand]).shape;
+        Ok(Some(match operand {
+            0 => emit.one(gradient.clone(), &[x, scale, dy]),
+            1 => {
+                let ones = Type { dtype: emit.type_of(scale).dtype, shape: shape.clone() };
+                let ones = emit.filled(ones, 1.0);
+                let normal = emit.one(norm.clone(), &[x, ones]);
+                products_summed(emit, [normal, dy], &shape)
+            }
+            _ => emit.gathered(dy, &shape),
+        }))
+    })
+}
+
+/// The sum of products of elements over what a value of this shape is repeated along.
+fn products_summed(emit: &mut Emit<'_>, [a, b]: [ValueId; 2], shape: &[u64]) -> ValueId {
+    let whole = emit.type_of(a).shape;
+    let kept = whole.len().checked_sub(shape.len()).filter(|&first| whole[first..] == *shape);
+    match (kept, u8::try_from(whole.len())) {
+        (Some(first), Ok(rank)) => {
+            let labels: Vec<Label> = (0..rank).map(Label).collect();
+            let result = labels[first..].to_vec();
+            emit.one(Op::Contract(Contract { left: labels.clone(), right: labels, result }), &[a, b])
+        }
+        _ => {
+            let products = emit.one(Op::Binary(Binary::Mul), &[a, b]);
+            emit.gathered(products, shape)
+        }
+    }
+}
+
+/// A layer norm over what follows the channels, with a scale for each channel.
+pub(super) fn instance_norm(epsilon: Real, site: &Site<'_>, emit: &mut Emit<'_>) -> Gradients {
+    let x = emit.type_of(site.operands[0]);
+    let dims = x.rank() - 2;
+    let channels = x.shape[1];
+    let mut repeated = vec![1; dims + 1];
+    repeated[0] = channels;
+    site.each(emit, |emit, operand, dy| {
+        Ok(Some(match operand {
+            0 => {
+                let scale = emit.shaped(site.operands[1], &repeated);
+                emit.one(Op::LayerNormGradient { dims, epsilon }, &[site.operands[0], scale, dy])
+            }
+            1 => {
+                let ones = emit.filled(Type { dtype: x.dtype, shape: repeated.clone() }, 1.0);
+                let normal = emit.one(Op::LayerNorm { dims, epsilon }, &[site.operands[0], ones]);
+                let products = emit.one(Op::Binary(Binary::Mul), &[normal, dy]);
+                let sum = emit.gathered(products, &repeated);
+                emit.shaped(sum, &[channels])
+            }
+            _ => {
+                let sum = emit.gathered(dy, &repeated);
+                emit.shaped(sum, &[channels])
+            }
+        }))
+    })
+}
+
+/// All gradients at once: they share the weights, which are computed again.
+pub(super) fn attention(attention: Attention, site: &Site<'_>, emit: &mut Emit<'_>) -> Gradients {
+    let Some(dy) = site.gradient() else { return Ok(vec![None; site.operands.len()]) };
+    if !attention.statistics {
+        return NoGradient::new("`attention` without its statistics has no gradient");
+    }
+    let mask = site.wanted.get(3).is_some_and(Option::is_some);
+    let (y, statistics) = (site.results[0], site.results[1]);
+    let mut operands = [&site.operands[..3], &[y, statistics, dy]].concat();
+    operands.extend(site.operands.get(3));
+    emit.phase = site.joint_phase();
+    let attention = Attention { statistics: false, ..attention };
+    let results = emit.all(Op::AttentionGradient { attention, mask }, &operands);
+    Ok(site.among(&[0, 1, 2, 3], &results))
+}
+
+/// Its tables have no gradient.
+pub(super) fn rotary(pairing: Pairing, site: &Site<'_>, emit: &mut Emit<'_>) -> Gradients {
+    site.each(emit, |emit, operand, dy| {
+        let operands = [dy, site.operands[1], site.operands[2]];
+        Ok((operand == 0).then(|| emit.one(Op::RotaryGradient(pairing), &operands)))
+    })
+}
+
+pub(super) fn conv(conv: &Conv, site: &Site<'_>, emit: &mut Emit<'_>) -> Gradients {
+    let (x, w) = (site.operands[0], site.operands[1]);
+    site.each(emit, |emit, operand, dy| {
+        let extents = emit.type_of(site.operands[operand]).shape;
+        Ok(Some(match operand {
+            0 => {
+                let spatial = extents[2..].to_vec();
+                emit.one(Op::ConvInputGradient { conv: conv.clone(), spatial }, &[w, dy])
+            }
+            1 => {
+                let window = extents[2..].to_vec();
+                emit.one(Op::ConvWeightGradient { conv: conv.clone(), window }, &[x, dy])
+            }
+            _ => {
+                let mut repeated = vec![1; emit.type_of(dy).rank() - 1];
+                repeated[0] = extents[0];
+                let sum = emit.gathered(dy, &repeated);
+                emit.shaped(sum, &extents)
+            }
+        }))
+    })
+}
+
+pub(super) fn cross_entropy(ignored: i64, site: &Site<'_>, emit: &mut Emit<'_>) -> Gradients {
+    site.each(emit, |emit, operand, dy| {
+        let operands = [site.operands[0], site.operands[1], dy];
+        Ok((operand == 0).then(|| emit.one(Op::CrossEntropyGradient { ignored }, &operands)))
+    })
+}
+
+pub(super) fn experts(activation: Unary, active: u64, site: &Site<'_>, emit: &mut Emit<'_>) -> Gradients {
+    let Some(dy) = site.gradient() else { return Ok(vec![None; site.operands.len()]) };
+    emit.phase = site.joint_phase();
+    let operands = [site.operands, &[dy]].concat();
+    let results = emit.all(Op::ExpertsGradient { activation, active }, &operands);
+    let order: Vec<usize> = (0..site.operands.len()).collect();
+    Ok(site.among(&order, &results))
+}
