@@ -1,0 +1,103 @@
+//! From a model to its training step.
+//!
+//! ```text
+//! raised graph ──forward──► loss and count ──rewrite::blocks──► Blocks ──step──► one training step
+//! ```
+//!
+//! [`forward`] makes the loss the graph's result, as a sum and the count that it is divided by,
+//! and lets the model compute in the precision asked for. [`step()`] adds what trains: the backward
+//! pass by the rules that each operation declares, gradients summed over micro-batches, the
+//! optimizer. The step is a program like any other; that it can be run data-, tensor- or
+//! ZeRO-parallel follows from its loops.
+
+mod forward; // the loss as a sum and a count
+mod pattern; // names with `*`
+mod loss; // where the loss is a quotient
+mod precision; // a model that computes in bf16
+mod dropout; // other randomness in each step
+mod step; // the training step
+mod tape; // the forward program again, and its gradients backward
+mod tiles; // gradients of parameters that are used in slices
+mod recompute; // which operations are done again
+mod update; // the optimizer
+mod prune; // what nothing needs
+
+use std::fmt;
+
+use planner_ir::NoGradient;
+
+pub use forward::forward;
+pub use step::{Step, step};
+
+/// The input of a training step that is the learning rate: f32, no dimensions.
+pub const RATE: &str = "training.rate";
+
+/// The input that is the number of the step, from 1: f32, no dimensions. Only of some optimizers.
+pub const STEP: &str = "training.step";
+
+/// The input that makes each micro-batch's dropout its own: i64, no dimensions. Only if there is
+/// dropout.
+pub const SEED: &str = "training.seed";
+
+/// The output of a training step that is its mean loss: f32, no dimensions.
+pub const LOSS: &str = "loss";
+
+/// The output that is the norm of all gradients together, before clipping: f32, no dimensions.
+/// Only if the norm is bounded.
+pub const NORM: &str = "gradient_norm";
+
+/// Why a model cannot be trained as was asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TrainError {
+    /// There is no output of that name; those that there are.
+    Output(String, Vec<String>),
+    /// The loss is not one number of floating point; its name, its type.
+    Loss(String, String),
+    /// The scores of classes are not what a cross-entropy takes; their name, their type.
+    Scores(String, String),
+    /// An input has a name that the step needs for its own.
+    Reserved(String),
+    /// An operation on the way from parameters to the loss; its name in the model file, why.
+    Gradient(String, NoGradient),
+    /// Nothing that can be trained leads to the loss.
+    Nothing,
+    /// A pattern that no parameter's name matches; what it is for.
+    Pattern(String, &'static str),
+    /// As many decisions about blocks as there are blocks; found, expected.
+    Blocks(usize, usize),
+}
+
+impl fmt::Display for TrainError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Output(name, others) => {
+                write!(f, "there is no output `{name}`, there are {}", others.join(", "))
+            }
+            Self::Loss(name, found) => {
+                write!(f, "the loss `{name}` is {found}, expected one number of floating point")
+            }
+            Self::Scores(name, found) => {
+                write!(
+                    f,
+                    "the scores `{name}` are {found}, expected floating point and a dimension of classes"
+                )
+            }
+            Self::Reserved(name) => {
+                write!(f, "the model has an input `{name}`, which training needs for its own")
+            }
+            Self::Gradient(origin, error) => {
+                write!(f, "`{origin}` stands between parameters and the loss: {error}")
+            }
+            Self::Nothing => f.write_str("no parameter that is not frozen leads to the loss"),
+            Self::Pattern(pattern, what) => write!(f, "no parameter matches `{pattern}` ({what})"),
+            Self::Blocks(found, expected) => {
+                write!(f, "decisions about {found} blocks, expected {expected}, as many as there are")
+            }
+        }
+    }
+}
+
+impl std::error::Error for TrainError {}
+
+#[cfg(test)]
+mod tests;

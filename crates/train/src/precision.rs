@@ -1,0 +1,113 @@
+//! A model that computes in bf16.
+//!
+//! What depends on parameters and leads to the loss's scores (or to the numbers that the loss
+//! reduces to one) is computed in bf16. Tables, masks and positions are computed in f32 and
+//! converted where they meet it, and so is the loss: rotary angles and sums over tokens need more
+//! than eight bits.
+
+use std::collections::BTreeMap;
+
+use plan::Recipe;
+use planner_ir::{DType, Emit, Graph, Op, Phase, Source, Type, ValueId};
+
+use crate::TrainError;
+use crate::step::trained;
+
+/// The program with its model in bf16.
+pub(crate) fn in_bf16(graph: &Graph, recipe: &Recipe) -> Result<Graph, TrainError> {
+    let narrow = narrow(graph, recipe)?;
+    let mut to = Graph { name: graph.name.clone(), ..Graph::default() };
+    let mut map = vec![ValueId(0); graph.values.len()];
+    // What was converted: once for all that use it.
+    let mut known: BTreeMap<ValueId, ValueId> = BTreeMap::new();
+    for (index, value) in graph.values.iter().enumerate() {
+        if !matches!(value.source, Source::Result { .. }) {
+            map[index] = to.push_value(value.type_.clone(), value.source.clone());
+        }
+    }
+    for (index, node) in graph.nodes.iter().enumerate() {
+        let mut emit = Emit { graph: &mut to, phase: Phase::Forward, origin: &node.origin };
+        let from = if narrow[index] { DType::F32 } else { DType::BF16 };
+        let into = if narrow[index] { DType::BF16 } else { DType::F32 };
+        let mut operands = Vec::new();
+        for operand in &node.operands {
+            let mapped = map[operand.0];
+            let other = emit.type_of(mapped).dtype == from;
+            let convert = |emit: &mut Emit<'_>| emit.one(Op::Cast(into), &[mapped]);
+            operands.push(if other {
+                *known.entry(mapped).or_insert_with(|| convert(&mut emit))
+            } else {
+                mapped
+            });
+        }
+        let results = emit.all(converted(&node.op, narrow[index]), &operands);
+        for (from, result) in node.results.iter().zip(results) {
+            map[from.0] = result;
+        }
+    }
+    to.outputs = graph.outputs.clone();
+    for output in &mut to.outputs {
+        output.value = map[output.value.0];
+    }
+    Ok(to)
+}
+
+/// The operation, making bf16 where it said f32.
+fn converted(op: &Op, narrow: bool) -> Op {
+    match op {
+        Op::Cast(DType::F32) if narrow => Op::Cast(DType::BF16),
+        Op::Fill { result, value } if narrow && result.dtype == DType::F32 => {
+            Op::Fill { result: Type::new(DType::BF16, &result.shape[..]), value: *value }
+        }
+        _ => op.clone(),
+    }
+}
+
+/// For each operation, whether it computes in bf16.
+fn narrow(graph: &Graph, recipe: &Recipe) -> Result<Vec<bool>, TrainError> {
+    let trained = trained(graph, recipe)?;
+    let mut depends: Vec<bool> = graph
+        .values
+        .iter()
+        .map(|value| matches!(&value.source, Source::Weight(name) if trained.contains(name)))
+        .collect();
+    for node in &graph.nodes {
+        let any = node.operands.iter().any(|operand| depends[operand.0]);
+        for result in &node.results {
+            depends[result.0] = any;
+        }
+    }
+    let mut leads = vec![false; graph.values.len()];
+    let mut narrow = vec![false; graph.nodes.len()];
+    let loss = tail(graph);
+    for (index, node) in graph.nodes.iter().enumerate().rev() {
+        let ends = |operand: usize| loss[index] && graph.type_of(node.operands[operand]).dtype == DType::F32;
+        let inside = !loss[index] && node.results.iter().any(|result| leads[result.0]);
+        narrow[index] = inside && node.results.iter().any(|result| depends[result.0]);
+        for (place, operand) in node.operands.iter().enumerate() {
+            leads[operand.0] |= inside || ends(place);
+        }
+    }
+    Ok(narrow)
+}
+
+/// For each operation, whether it is of the loss: a cross-entropy, a reduction to one number, and
+/// what follows on these.
+fn tail(graph: &Graph) -> Vec<bool> {
+    let mut follows = vec![false; graph.values.len()];
+    let mut tail = Vec::new();
+    for node in &graph.nodes {
+        let one = node.results.iter().all(|result| graph.type_of(*result).elements() == 1);
+        let starts = match node.op {
+            Op::CrossEntropy { .. } => true,
+            Op::Reduce { .. } => one,
+            _ => false,
+        };
+        let is = starts || node.operands.iter().any(|operand| follows[operand.0]);
+        for result in &node.results {
+            follows[result.0] = is;
+        }
+        tail.push(is);
+    }
+    tail
+}

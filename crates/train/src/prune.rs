@@ -1,0 +1,51 @@
+//! A step without what nothing needs.
+
+use planner_ir::{Carried, Graph, Output, Source, Training, ValueId};
+
+use crate::step::Step;
+
+/// The step without operations that neither outputs nor states need, its values in the order of
+/// operations. States come first, then the other values without operation.
+pub(crate) fn pruned(graph: &Graph, homes: &[usize]) -> Step {
+    let training = graph.training.clone().unwrap_or(Training { micro_batches: 1, carried: vec![] });
+    let mut needed = vec![false; graph.values.len()];
+    for value in graph.outputs.iter().map(|it| it.value).chain(training.carried.iter().map(|it| it.next)) {
+        needed[value.0] = true;
+    }
+    let mut kept = vec![false; graph.nodes.len()];
+    for (index, node) in graph.nodes.iter().enumerate().rev() {
+        kept[index] = node.results.iter().any(|result| needed[result.0]);
+        for operand in node.operands.iter().filter(|_| kept[index]) {
+            needed[operand.0] = true;
+        }
+    }
+    let mut step = Step { graph: Graph { name: graph.name.clone(), ..Graph::default() }, homes: vec![] };
+    let mut map = vec![ValueId(0); graph.values.len()];
+    for (index, value) in graph.values.iter().enumerate() {
+        let stays = match value.source {
+            Source::Result { .. } => false,
+            Source::State(_) => true,
+            Source::Input(_) | Source::Weight(_) => needed[index],
+        };
+        if stays {
+            map[index] = step.graph.push_value(value.type_.clone(), value.source.clone());
+        }
+    }
+    for (index, node) in graph.nodes.iter().enumerate().filter(|(index, _)| kept[*index]) {
+        let operands = node.operands.iter().map(|operand| map[operand.0]).collect();
+        let types = graph.types_of(&node.results);
+        let results =
+            step.graph.push_node_in(node.phase, node.op.clone(), operands, types, node.origin.clone());
+        step.homes.push(homes[index]);
+        for (from, to) in node.results.iter().zip(results) {
+            map[from.0] = to;
+        }
+    }
+    let output = |it: &Output| Output { name: it.name.clone(), value: map[it.value.0] };
+    step.graph.outputs = graph.outputs.iter().map(output).collect();
+    let moved = |it: &Carried| Carried { state: map[it.state.0], next: map[it.next.0] };
+    let mut carried: Vec<Carried> = training.carried.iter().map(moved).collect();
+    carried.sort_by_key(|it| it.state);
+    step.graph.training = Some(Training { carried, ..training });
+    step
+}

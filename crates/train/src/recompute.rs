@@ -1,0 +1,78 @@
+//! Which operations of a block are done again for its gradients, rather than their results kept.
+
+use plan::Recompute;
+use planner_ir::{Graph, NodeId, Op, Source, ValueId};
+
+/// For each operation of the forward program, whether it is done again. `places` says in which
+/// block it stands, `decisions` what of each block is done again.
+pub(crate) fn again(graph: &Graph, places: &[usize], decisions: &[Recompute]) -> Vec<bool> {
+    let prepared = graph.prepared();
+    let core = attention_core(graph);
+    let is_prepared = |node: NodeId| graph.node(node).results.iter().all(|result| prepared[result.0]);
+    let again = |node: NodeId| match decisions[places[node.0]] {
+        Recompute::Nothing => false,
+        Recompute::Selective => core[node.0],
+        Recompute::Full => !is_prepared(node),
+    };
+    graph.node_ids().map(again).collect()
+}
+
+/// What stands between the two products of attention where it is not one operation: products of
+/// two computed values that lead to a softmax, the softmax, and what leads from there to another
+/// such product, without that.
+///
+/// Source: Korthikanti et al., "Reducing Activation Recomputation in Large Transformer Models",
+/// 2022, section 5.
+fn attention_core(graph: &Graph) -> Vec<bool> {
+    let prepared = graph.prepared();
+    let inner = |node: NodeId| {
+        let node = graph.node(node);
+        matches!(node.op, Op::Contract(_)) && node.operands.iter().all(|operand| !prepared[operand.0])
+    };
+    let count = graph.nodes.len();
+    // Behind a product of computed values, with nothing but operations on elements between.
+    let mut after_scores = vec![false; count];
+    let mut after_softmax = vec![false; count];
+    for node in graph.node_ids() {
+        let makers = || graph.node(node).operands.iter().filter_map(|&operand| maker(graph, operand));
+        let is_softmax = matches!(graph.node(node).op, Op::Softmax { .. });
+        after_scores[node.0] = inner(node) || (passes(graph, node) && makers().any(|it| after_scores[it.0]));
+        after_softmax[node.0] = (is_softmax && after_scores[node.0])
+            || (passes(graph, node) && makers().any(|it| after_softmax[it.0]));
+    }
+    // From the second product back to the first.
+    let mut core = vec![false; count];
+    let users = graph.users();
+    for node in (0..count).rev().map(NodeId) {
+        let leads = graph
+            .node(node)
+            .results
+            .iter()
+            .flat_map(|result| &users[result.0])
+            .any(|&user| core[user.0] || (inner(user) && after_softmax[node.0]));
+        core[node.0] = leads && after_scores[node.0];
+    }
+    core
+}
+
+/// Whether an operation stands inside attention if its operands do.
+fn passes(graph: &Graph, node: NodeId) -> bool {
+    matches!(
+        graph.node(node).op,
+        Op::Unary(_)
+            | Op::Binary(_)
+            | Op::Select
+            | Op::Cast(_)
+            | Op::Softmax { .. }
+            | Op::Dropout { .. }
+            | Op::Reshape { .. }
+            | Op::Expand { .. }
+    )
+}
+
+fn maker(graph: &Graph, value: ValueId) -> Option<NodeId> {
+    match graph.value(value).source {
+        Source::Result { node, .. } => Some(node),
+        _ => None,
+    }
+}

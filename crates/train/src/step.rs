@@ -1,0 +1,83 @@
+//! The training step.
+
+use std::collections::BTreeSet;
+
+use plan::Recipe;
+use planner_ir::{Graph, Source, Training};
+use rewrite::Blocks;
+
+use crate::TrainError;
+use crate::pattern::matches;
+use crate::prune::pruned;
+use crate::recompute::again;
+use crate::tape::Tape;
+use crate::update::update;
+
+/// A training step, and where its operations belong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// The program. Its inputs are those of the model, the learning rate and what else the
+    /// optimizer is told; its outputs the mean loss and, if it is bounded, the gradients' norm.
+    pub graph: Graph,
+    /// For each operation the forward block that it is of, or whose gradients or parameters it
+    /// computes.
+    pub homes: Vec<usize>,
+}
+
+/// The training step of a forward program, whose outputs are the loss's sum and count.
+///
+/// Every weight of floating point that a gradient reaches is a parameter, unless the recipe says
+/// that it is frozen.
+pub fn step(blocks: &Blocks, recipe: &Recipe) -> Result<Step, TrainError> {
+    let count = blocks.segments.len();
+    if recipe.recompute.len() != count {
+        return Err(TrainError::Blocks(recipe.recompute.len(), count));
+    }
+    let forward = &blocks.graph;
+    let mut places = vec![0; forward.nodes.len()];
+    for (place, segment) in blocks.segments.iter().enumerate() {
+        places[segment.nodes.clone()].fill(place);
+    }
+    let again = again(forward, &places, &recipe.recompute);
+    let trained = trained(forward, recipe)?;
+    let mut tape = Tape::forward(forward, &places, &again, &trained);
+    let [sum, count] = [forward.outputs[0].value, forward.outputs[1].value];
+    tape.backward(sum)?;
+    let carried = update(&mut tape, recipe, [sum, count]);
+    let micro_batches = recipe.micro_batches;
+    tape.to.training = Some(Training { micro_batches, carried });
+    Ok(pruned(&tape.to, &tape.homes))
+}
+
+/// The names of the weights that are trained: those of floating point, not frozen, that a gradient
+/// reaches.
+pub(crate) fn trained(forward: &Graph, recipe: &Recipe) -> Result<BTreeSet<String>, TrainError> {
+    let weights: BTreeSet<&str> = forward
+        .values
+        .iter()
+        .filter(|value| value.type_.dtype.is_float())
+        .filter_map(|value| match &value.source {
+            Source::Weight(name) => Some(name.as_str()),
+            _ => None,
+        })
+        .collect();
+    for (patterns, what) in
+        [(&recipe.frozen, "frozen parameters"), (&recipe.no_decay.names, "parameters that do not decay")]
+    {
+        for pattern in patterns {
+            if !weights.iter().any(|name| matches(pattern, name)) {
+                return Err(TrainError::Pattern(pattern.clone(), what));
+            }
+        }
+    }
+    let frozen = |name: &&str| recipe.frozen.iter().any(|pattern| matches(pattern, name));
+    let candidates: BTreeSet<String> =
+        weights.into_iter().filter(|name| !frozen(name)).map(str::to_owned).collect();
+    let nodes = forward.nodes.len();
+    let (places, again) = (vec![0; nodes], vec![false; nodes]);
+    let mut tape = Tape::forward(forward, &places, &again, &candidates);
+    tape.backward(forward.outputs[0].value)?;
+    let reached = tape.parameters.iter().filter(|it| it.summed != it.gradient);
+    let reached: BTreeSet<String> = reached.map(|it| it.name.clone()).collect();
+    if reached.is_empty() { Err(TrainError::Nothing) } else { Ok(reached) }
+}

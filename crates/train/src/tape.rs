@@ -1,0 +1,340 @@
+//! The forward program again, and its gradients backward.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use planner_ir::{
+    Attention, Binary, DType, Emit, Graph, Node, NodeId, Op, Phase, Site, Source, State, StateKind, Type,
+    ValueId,
+};
+
+use crate::TrainError;
+use crate::tiles::Tiles;
+
+/// A forward program being made a training step.
+pub(crate) struct Tape<'a> {
+    /// The forward program.
+    from: &'a Graph,
+    /// For each of its operations, its block.
+    places: &'a [usize],
+    /// For each of its operations, whether it is done again for the gradients.
+    again: &'a [bool],
+    /// The step.
+    pub(crate) to: Graph,
+    /// For each operation of the step, the block that it belongs to.
+    pub(crate) homes: Vec<usize>,
+    /// For each value of the forward program, the step's.
+    pub(crate) map: Vec<ValueId>,
+    /// For each operation of the forward program, its results in the step.
+    made: Vec<Vec<ValueId>>,
+    /// The results of operations that were done again.
+    remade: BTreeMap<NodeId, Vec<ValueId>>,
+    /// For each value of the forward program, in which phase its gradient is made, if it has one.
+    phases: Vec<Option<Phase>>,
+    /// For each value of the forward program, the gradient towards it, as far as it is known.
+    gradients: Vec<Option<ValueId>>,
+    /// The parameters, in order.
+    pub(crate) parameters: Vec<Parameter>,
+}
+
+/// A parameter of the step.
+#[derive(Clone, Debug)]
+pub(crate) struct Parameter {
+    /// Its value in the forward program.
+    weight: ValueId,
+    /// The value in the forward program that the model computes with: the weight, or what it is
+    /// converted to.
+    used: ValueId,
+    /// Its name in the model file.
+    pub(crate) name: String,
+    /// The parameter at rest.
+    pub(crate) value: ValueId,
+    /// The parameter in full precision; the parameter itself if it is in full precision.
+    pub(crate) master: ValueId,
+    /// The gradient at rest.
+    pub(crate) gradient: ValueId,
+    /// The gradient as far as it is summed.
+    pub(crate) summed: ValueId,
+    /// The block that adds to the gradient last, once one has.
+    pub(crate) home: Option<usize>,
+    /// Its uses in slices.
+    tiles: Option<Tiles>,
+}
+
+impl<'a> Tape<'a> {
+    /// The forward program, with the weights of these names as parameters.
+    pub(crate) fn forward(
+        from: &'a Graph,
+        places: &'a [usize],
+        again: &'a [bool],
+        trained: &BTreeSet<String>,
+    ) -> Self {
+        let mut tape = Self {
+            from,
+            places,
+            again,
+            to: Graph { name: from.name.clone(), ..Graph::default() },
+            homes: Vec::new(),
+            map: vec![ValueId(0); from.values.len()],
+            made: Vec::new(),
+            remade: BTreeMap::new(),
+            phases: phases(from, trained),
+            gradients: vec![None; from.values.len()],
+            parameters: Vec::new(),
+        };
+        for value in from.value_ids() {
+            let it = from.value(value);
+            tape.map[value.0] = match &it.source {
+                Source::Result { .. } => continue,
+                Source::Weight(name) if trained.contains(name) => tape.parameter(value, name),
+                source => tape.to.push_value(it.type_.clone(), source.clone()),
+            };
+        }
+        for (index, node) in from.nodes.iter().enumerate() {
+            let results = tape.forward_node(node, places[index]);
+            tape.made.push(results);
+        }
+        tape
+    }
+
+    /// A parameter's states. Where the model only uses it converted to less precision, the
+    /// parameter is in that precision, beside a master.
+    fn parameter(&mut self, weight: ValueId, name: &str) -> ValueId {
+        let type_ = self.from.type_of(weight).clone();
+        let state = |kind| Source::State(State { kind, name: name.to_owned() });
+        let narrow = self.only_conversion(weight);
+        let (dtype, used) = narrow.unwrap_or((type_.dtype, weight));
+        let value = self.to.push_value(Type::new(dtype, &type_.shape[..]), state(StateKind::Parameter));
+        let full = Type::new(DType::F32, &type_.shape[..]);
+        let master = if dtype == DType::F32 {
+            value
+        } else {
+            self.to.push_value(full.clone(), state(StateKind::Master))
+        };
+        let gradient = self.to.push_value(full, state(StateKind::Gradient));
+        self.parameters.push(Parameter {
+            weight,
+            used,
+            name: name.to_owned(),
+            value,
+            master,
+            gradient,
+            summed: gradient,
+            home: None,
+            tiles: Tiles::of(self.from, used),
+        });
+        value
+    }
+
+    /// The type to which the only user of a weight converts it, and the result.
+    fn only_conversion(&self, weight: ValueId) -> Option<(DType, ValueId)> {
+        let mut users = self.from.nodes.iter().filter(|node| node.operands.contains(&weight));
+        let first = users.next().filter(|_| users.next().is_none())?;
+        match first.op {
+            Op::Cast(dtype) if dtype.is_float() => Some((dtype, first.results[0])),
+            _ => None,
+        }
+    }
+
+    fn forward_node(&mut self, node: &Node, home: usize) -> Vec<ValueId> {
+        let operands: Vec<ValueId> = node.operands.iter().map(|operand| self.map[operand.0]).collect();
+        // A parameter that is in the precision already.
+        let converted = matches!(node.op, Op::Cast(dtype) if self.to.type_of(operands[0]).dtype == dtype);
+        let results =
+            if converted { operands } else { self.push(Phase::Forward, self.op(node), operands, node, home) };
+        for (from, &to) in node.results.iter().zip(&results) {
+            self.map[from.0] = to;
+        }
+        results
+    }
+
+    /// The operation, with what its gradient needs of it.
+    fn op(&self, node: &Node) -> Op {
+        let has_gradient = node.results.iter().any(|result| self.phases[result.0].is_some());
+        match node.op {
+            Op::Attention(attention) if has_gradient => {
+                Op::Attention(Attention { statistics: true, ..attention })
+            }
+            _ => node.op.clone(),
+        }
+    }
+
+    fn push(
+        &mut self,
+        phase: Phase,
+        op: Op,
+        operands: Vec<ValueId>,
+        node: &Node,
+        home: usize,
+    ) -> Vec<ValueId> {
+        let types = self.to.types_of(&operands);
+        let types = op
+            .infer(&types)
+            .unwrap_or_else(|error| panic!("`{}` of the forward program: {error}", node.origin));
+        let results = self.to.push_node_in(phase, op, operands, types, node.origin.clone());
+        self.homes.push(home);
+        results
+    }
+
+    /// The gradients of a value of the forward program, which is one number, towards everything
+    /// that leads to it.
+    pub(crate) fn backward(&mut self, loss: ValueId) -> Result<(), TrainError> {
+        let home = self.home_of(loss);
+        let type_ = self.from.type_of(loss).clone();
+        self.gradients[loss.0] = Some(self.emit(home, "loss", |emit| emit.filled(type_, 1.0)));
+        for index in (0..self.from.nodes.len()).rev() {
+            self.node_backward(NodeId(index))?;
+        }
+        for index in 0..self.parameters.len() {
+            self.flush(index);
+        }
+        Ok(())
+    }
+
+    /// The block that makes a value; of what is not made, the last one.
+    pub(crate) fn home_of(&self, value: ValueId) -> usize {
+        match self.from.value(value).source {
+            Source::Result { node, .. } => self.places[node.0],
+            _ => self.places.iter().copied().max().unwrap_or(0),
+        }
+    }
+
+    /// Adds operations to a block.
+    pub(crate) fn emit<T>(&mut self, home: usize, origin: &str, add: impl FnOnce(&mut Emit<'_>) -> T) -> T {
+        let mut emit = Emit { graph: &mut self.to, phase: Phase::Backward, origin };
+        let result = add(&mut emit);
+        self.homes.resize(self.to.nodes.len(), home);
+        result
+    }
+
+    fn node_backward(&mut self, id: NodeId) -> Result<(), TrainError> {
+        let from = self.from;
+        let node = from.node(id);
+        let towards: Vec<Option<ValueId>> =
+            node.results.iter().map(|result| self.gradients[result.0]).collect();
+        let wanted: Vec<Option<Phase>> = node.operands.iter().map(|operand| self.phases[operand.0]).collect();
+        if towards.iter().all(Option::is_none) || wanted.iter().all(Option::is_none) {
+            return Ok(());
+        }
+        let home = self.places[id.0];
+        let operands: Vec<ValueId> = node.operands.iter().map(|&operand| self.read(operand, home)).collect();
+        let results = self.results(id, home);
+        let op = self.op(node);
+        let mut gradients = towards;
+        gradients.resize(results.len(), None);
+        let site = Site { operands: &operands, results: &results, gradients: &gradients, wanted: &wanted };
+        let found = self.emit(home, &node.origin, |emit| op.gradient(&site, emit));
+        let found = found.map_err(|error| TrainError::Gradient(node.origin.clone(), error))?;
+        for (&operand, gradient) in node.operands.iter().zip(found) {
+            if let Some(gradient) = gradient {
+                self.add(operand, gradient, node, home);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether an operation of the forward program is none in the step.
+    fn is_identity(&self, id: NodeId) -> bool {
+        let node = self.from.node(id);
+        matches!(node.op, Op::Cast(_)) && self.made[id.0][0] == self.map[node.operands[0].0]
+    }
+
+    /// A value of the forward program, for gradients of a block: done again if it is of this block
+    /// and not kept.
+    fn read(&mut self, value: ValueId, home: usize) -> ValueId {
+        match self.from.value(value).source {
+            Source::Result { node, index } if self.places[node.0] == home => self.results(node, home)[index],
+            _ => self.map[value.0],
+        }
+    }
+
+    fn results(&mut self, id: NodeId, home: usize) -> Vec<ValueId> {
+        if !self.again[id.0] || self.is_identity(id) {
+            return self.made[id.0].clone();
+        }
+        if let Some(results) = self.remade.get(&id) {
+            return results.clone();
+        }
+        let from = self.from;
+        let node = from.node(id);
+        let operands = node.operands.iter().map(|&operand| self.read(operand, home)).collect();
+        let results = self.push(Phase::Backward, self.op(node), operands, node, home);
+        self.remade.insert(id, results.clone());
+        results
+    }
+
+    /// Adds to the gradient towards a value.
+    fn add(&mut self, value: ValueId, gradient: ValueId, node: &Node, home: usize) {
+        if let Some(index) = self.parameters.iter().position(|it| it.weight == value || it.used == value) {
+            return self.add_to_parameter(index, gradient, node, home);
+        }
+        let phase = self.phases[value.0].unwrap_or(Phase::Backward);
+        let sum = match self.gradients[value.0] {
+            None => gradient,
+            Some(before) => self.emit(home, &node.origin, |emit| {
+                emit.phase = phase;
+                emit.one(Op::Binary(Binary::Add), &[before, gradient])
+            }),
+        };
+        self.gradients[value.0] = Some(sum);
+    }
+
+    fn add_to_parameter(&mut self, index: usize, gradient: ValueId, node: &Node, home: usize) {
+        let mut gradient = gradient;
+        if let Some(mut tiles) = self.parameters[index].tiles.take() {
+            let whole = self.emit(home, &node.origin, |emit| {
+                emit.phase = Phase::Gradient;
+                tiles.add(emit, &node.op, gradient)
+            });
+            self.parameters[index].tiles = Some(tiles);
+            match whole {
+                Some(whole) => gradient = whole,
+                None => return,
+            }
+        }
+        self.sum(index, gradient, &node.origin, home);
+    }
+
+    /// Adds to a parameter's gradient what is in its shape.
+    fn sum(&mut self, index: usize, gradient: ValueId, origin: &str, home: usize) {
+        let before = self.parameters[index].summed;
+        let summed = self.emit(home, origin, |emit| {
+            emit.phase = Phase::Gradient;
+            let wide = emit.type_of(gradient).dtype == DType::F32;
+            let gradient = if wide { gradient } else { emit.one(Op::Cast(DType::F32), &[gradient]) };
+            emit.one(Op::Binary(Binary::Add), &[before, gradient])
+        });
+        self.parameters[index].summed = summed;
+        self.parameters[index].home = Some(home);
+    }
+
+    /// Adds what is known of a gradient of which some slices are zero.
+    fn flush(&mut self, index: usize) {
+        let Some(mut tiles) = self.parameters[index].tiles.take() else { return };
+        let home = self.places.iter().copied().min().unwrap_or(0);
+        let whole = self.emit(home, "", |emit| {
+            emit.phase = Phase::Gradient;
+            tiles.finish(emit)
+        });
+        if let Some(whole) = whole {
+            self.sum(index, whole, "", home);
+        }
+    }
+}
+
+/// For each value, in which phase its gradient is made: nothing if no parameter leads to it.
+fn phases(graph: &Graph, trained: &BTreeSet<String>) -> Vec<Option<Phase>> {
+    let mut phases = vec![None; graph.values.len()];
+    let prepared = graph.prepared();
+    for (index, value) in graph.values.iter().enumerate() {
+        if matches!(&value.source, Source::Weight(name) if trained.contains(name)) {
+            phases[index] = Some(Phase::Gradient);
+        }
+    }
+    for node in &graph.nodes {
+        let leads = node.operands.iter().any(|operand| phases[operand.0].is_some());
+        for result in node.results.iter().filter(|result| leads && graph.type_of(**result).dtype.is_float()) {
+            phases[result.0] = Some(if prepared[result.0] { Phase::Gradient } else { Phase::Backward });
+        }
+    }
+    phases
+}

@@ -1,0 +1,147 @@
+//! The optimizer: new parameters from gradients.
+
+use plan::Recipe;
+use planner_ir::{
+    Binary, Carried, Contract, DType, Emit, Label, Op, Optimizer, Output, Phase, Real, Source, State,
+    StateKind, Type, Unary, ValueId,
+};
+
+use crate::pattern::matches;
+use crate::tape::{Parameter, Tape};
+use crate::{LOSS, NORM, RATE, STEP};
+
+/// Added to the norm by which gradients are scaled down, as PyTorch's `clip_grad_norm_` does.
+const CLIP_EPSILON: f64 = 1e-6;
+
+/// The totals of loss and count, the scale of gradients, and the step of each parameter.
+pub(crate) fn update(tape: &mut Tape<'_>, recipe: &Recipe, [sum, count]: [ValueId; 2]) -> Vec<Carried> {
+    let last = tape.home_of(sum).max(tape.home_of(count));
+    let mut carried = Vec::new();
+    let totals =
+        [("loss", sum), ("count", count)].map(|(name, value)| total(tape, name, value, &mut carried));
+    let mut scale = tape.emit(last, "mean", |emit| {
+        emit.phase = Phase::Update;
+        let mean = emit.one(Op::Binary(Binary::Div), &totals);
+        emit.graph.outputs.push(Output { name: LOSS.to_owned(), value: mean });
+        emit.one(Op::Unary(Unary::Reciprocal), &[totals[1]])
+    });
+    let parameters = tape.parameters.clone();
+    if let Some(most) = recipe.clip {
+        scale = clipped(tape, &parameters, scale, most);
+    }
+    let number = |name: &str| Source::Input(name.to_owned());
+    let rate = tape.to.push_value(Type::new(DType::F32, []), number(RATE));
+    let step = matches!(recipe.optimizer, Optimizer::AdamW { .. })
+        .then(|| tape.to.push_value(Type::new(DType::F32, []), number(STEP)));
+    for parameter in &parameters {
+        let numbers: Vec<ValueId> = [Some(scale), Some(rate), step].into_iter().flatten().collect();
+        step_of(tape, recipe, parameter, &numbers, &mut carried);
+    }
+    carried.sort_by_key(|it| it.state);
+    carried
+}
+
+/// A number summed over micro-batches: the sum with this one.
+fn total(tape: &mut Tape<'_>, name: &str, value: ValueId, carried: &mut Vec<Carried>) -> ValueId {
+    let home = tape.home_of(value);
+    let value = tape.map[value.0];
+    let source = Source::State(State { kind: StateKind::Total, name: name.to_owned() });
+    let state = tape.to.push_value(Type::new(DType::F32, []), source);
+    let next = tape.emit(home, name, |emit| {
+        emit.phase = Phase::Forward;
+        emit.one(Op::Binary(Binary::Add), &[state, value])
+    });
+    carried.push(Carried { state, next });
+    next
+}
+
+/// The scale that makes the norm of all gradients at most this.
+fn clipped(tape: &mut Tape<'_>, parameters: &[Parameter], scale: ValueId, most: f64) -> ValueId {
+    let mut sum: Option<ValueId> = None;
+    // From the last block to the first: each hands the sum on to the next.
+    let mut order: Vec<&Parameter> = parameters.iter().collect();
+    order.sort_by_key(|it| std::cmp::Reverse(it.home));
+    let mut home = 0;
+    for parameter in order {
+        home = parameter.home.unwrap_or(0);
+        let before = sum;
+        sum = Some(tape.emit(home, &parameter.name, |emit| {
+            emit.phase = Phase::Update;
+            let squares = squares(emit, parameter.summed);
+            match before {
+                None => squares,
+                Some(before) => emit.one(Op::Binary(Binary::Add), &[before, squares]),
+            }
+        }));
+    }
+    let Some(sum) = sum else { return scale };
+    tape.emit(home, "clip", |emit| {
+        emit.phase = Phase::Update;
+        let root = emit.one(Op::Unary(Unary::Sqrt), &[sum]);
+        let norm = emit.one(Op::Binary(Binary::Mul), &[root, scale]);
+        emit.graph.outputs.push(Output { name: NORM.to_owned(), value: norm });
+        let [most, epsilon, one] = [most, CLIP_EPSILON, 1.0].map(|it| emit.number(DType::F32, it));
+        let norm = emit.one(Op::Binary(Binary::Add), &[norm, epsilon]);
+        let share = emit.one(Op::Binary(Binary::Div), &[most, norm]);
+        let share = emit.one(Op::Binary(Binary::Min), &[share, one]);
+        emit.one(Op::Binary(Binary::Mul), &[scale, share])
+    })
+}
+
+/// The sum of the squares of a value's elements.
+fn squares(emit: &mut Emit<'_>, value: ValueId) -> ValueId {
+    let rank = u8::try_from(emit.type_of(value).rank()).unwrap_or(u8::MAX);
+    let labels: Vec<Label> = (0..rank).map(Label).collect();
+    emit.one(Op::Contract(Contract { left: labels.clone(), right: labels, result: vec![] }), &[value, value])
+}
+
+fn step_of(
+    tape: &mut Tape<'_>,
+    recipe: &Recipe,
+    parameter: &Parameter,
+    numbers: &[ValueId],
+    carried: &mut Vec<Carried>,
+) {
+    let type_ = tape.to.type_of(parameter.master).clone();
+    let kinds: &[StateKind] = match recipe.optimizer {
+        Optimizer::Sgd { .. } => &[],
+        Optimizer::Momentum { .. } => &[StateKind::FirstMoment],
+        Optimizer::AdamW { .. } => &[StateKind::FirstMoment, StateKind::SecondMoment],
+    };
+    let moments: Vec<ValueId> = kinds
+        .iter()
+        .map(|&kind| {
+            let state = State { kind, name: parameter.name.clone() };
+            tape.to.push_value(type_.clone(), Source::State(state))
+        })
+        .collect();
+    let optimizer = optimizer_of(recipe, parameter, &type_);
+    let narrow = tape.to.type_of(parameter.value).dtype;
+    let operands = [&[parameter.master, parameter.summed], &moments[..], numbers].concat();
+    let (results, narrowed) = tape.emit(parameter.home.unwrap_or(0), &parameter.name, |emit| {
+        emit.phase = Phase::Update;
+        let results = emit.all(Op::Update(optimizer), &operands);
+        let narrowed =
+            (parameter.master != parameter.value).then(|| emit.one(Op::Cast(narrow), &[results[0]]));
+        (results, narrowed)
+    });
+    carried.push(Carried { state: parameter.master, next: results[0] });
+    carried.extend(narrowed.map(|next| Carried { state: parameter.value, next }));
+    carried.push(Carried { state: parameter.gradient, next: parameter.summed });
+    for (&state, &next) in moments.iter().zip(&results[1..]) {
+        carried.push(Carried { state, next });
+    }
+}
+
+/// The optimizer, without decay if the parameter is excepted from it.
+fn optimizer_of(recipe: &Recipe, parameter: &Parameter, type_: &Type) -> Optimizer {
+    let excepted = (recipe.no_decay.vectors && type_.rank() <= 1)
+        || recipe.no_decay.names.iter().any(|pattern| matches(pattern, &parameter.name));
+    let mut optimizer = recipe.optimizer;
+    let (Optimizer::Sgd { decay } | Optimizer::Momentum { decay, .. } | Optimizer::AdamW { decay, .. }) =
+        &mut optimizer;
+    if excepted {
+        *decay = Real(0.0);
+    }
+    optimizer
+}
