@@ -10,7 +10,7 @@
 //!
 //! Of values and operations:
 //! - **layout-form**: a layout suits the mesh and the type of its value.
-//! - **rest**: inputs, weights and prepared values owe no sum.
+//! - **rest**: inputs, weights, prepared values and states owe no sum; gradients and totals may.
 //! - **prepared**: what is prepared is computed from weights and constants alone.
 //! - **partition**: blocks of loops are equal, every one is computed, and no loop is split that
 //!   has to be whole.
@@ -20,8 +20,18 @@
 //!   and, if it is added to a sum once, over those of that sum; over no others.
 //! - **result-layout**: devices hold exactly the blocks of a result that they computed.
 //! - **result-owed**: a result owes sums over the axes passed through and those along which each
-//!   block of the summed loops is computed once.
-//! - **output**: what is returned is a copy of the output and owes no sum.
+//!   block of the summed loops that it does not index is computed once.
+//!
+//! Of what is returned and kept:
+//! - **output**: what is returned is a copy of the output and owes no sum; a training step's is made
+//!   in the update.
+//! - **carried-copy**: what takes a state's place is a copy of what the state becomes.
+//! - **carried-layout**: devices hold of it what they hold of the state at rest, and it owes the same
+//!   sums.
+//! - **part**: what an update reads is no copy that is made for every micro-batch, unless it is of
+//!   what a gradient or total becomes.
+//! - **recipe**: it stands in plans of training steps only, has the program's micro-batches, a norm
+//!   above 0 if gradients are clipped, and the program's optimizer, whose decay may be left out.
 //!
 //! Of transfers:
 //! - **transfer-source**: it copies an earlier copy of the same value.
@@ -32,7 +42,8 @@
 //!
 //! Of the sums:
 //! - **seconds**: times are numbers from 0.
-//! - **estimate**: the terms add up to the times of operations and transfers.
+//! - **estimate**: the terms add up to the times of operations and transfers, each as often as it runs
+//!   in a step.
 //! - **memory**: what a device holds is what is live at the fullest moment.
 //! - **capacity**: it fits.
 //! - **proof**: the lower bound is no more than the time.
@@ -41,7 +52,9 @@
 mod blocks; // which blocks devices hold, by counting
 mod moves; // what a move makes of what devices hold
 mod operations; // rules of values and operations
+mod parts; // in which part of a training step copies are made
 mod references; // what must hold before anything else can be looked at
+mod states; // rules of what is returned and kept
 mod totals; // rules of the sums
 mod transfers; // rules of transfers
 
@@ -56,7 +69,7 @@ use crate::plan::Plan;
 pub const MAX_DEVICES: u64 = 1 << 16;
 
 /// The names of the rules.
-pub const RULES: [&str; 25] = [
+pub const RULES: [&str; 29] = [
     "mesh",
     "devices",
     "graph",
@@ -72,6 +85,10 @@ pub const RULES: [&str; 25] = [
     "result-layout",
     "result-owed",
     "output",
+    "carried-copy",
+    "carried-layout",
+    "part",
+    "recipe",
     "transfer-source",
     "move",
     "transfer-layout",
@@ -129,6 +146,8 @@ pub fn check(plan: &Plan) -> Result<(), Violations> {
     references::check(plan, &mut found);
     if found.0.is_empty() {
         operations::check(plan, &mut found);
+        states::check(plan, &mut found);
+        parts::check(plan, &mut found);
         transfers::check(plan, &mut found);
         totals::check(plan, &mut found);
     }

@@ -12,7 +12,9 @@ mod words; // what a partition is called
 
 pub use check::{MAX_DEVICES, RULES, Violation, Violations, check};
 pub use diff::{Change, Diff, Repeated, diff};
-pub use plan::{Assignment, Copy, Holding, MachineName, ModelFile, Plan, Proof, SpaceSize, Term, Transfer};
+pub use plan::{
+    Assignment, Copy, Holding, MachineName, ModelFile, Part, Plan, Proof, SpaceSize, Term, Transfer,
+};
 pub use recipe::{Loss, NoDecay, Precision, Recipe, Recompute};
 pub use summary::{Traffic, communication};
 pub use words::{operation_in_words, partition_in_words};

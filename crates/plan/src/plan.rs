@@ -1,7 +1,7 @@
 //! The execution plan: which device computes which piece of which operation, what moves between
 //! devices, and what that costs.
 
-use planner_ir::{Graph, Layout, Mesh, Move, Partition, ValueId};
+use planner_ir::{Graph, Layout, Mesh, Move, Partition, Phase, Source, ValueId};
 
 use crate::recipe::Recipe;
 
@@ -89,7 +89,9 @@ pub enum Copy {
     Transferred(usize),
 }
 
-/// A copy of a value made in another layout.
+/// A copy of a value made in another layout, whenever what reads it first is computed.
+///
+/// In a training step it is made for every micro-batch or once in the update, see [`Plan::when`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Transfer {
     /// Which value.
@@ -104,6 +106,16 @@ pub struct Transfer {
     pub bytes: Vec<u64>,
     /// What it takes each time that it is made (seconds).
     pub seconds: f64,
+}
+
+/// A part of a step: that which is done for every micro-batch (all of inference), and the update,
+/// which follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Part {
+    /// Once for every micro-batch.
+    MicroBatch,
+    /// Once, after the last micro-batch.
+    Update,
 }
 
 /// A part of a step's time.
@@ -157,6 +169,65 @@ impl Plan {
     /// The time of one step (seconds).
     pub fn seconds(&self) -> f64 {
         self.estimate.iter().map(|term| term.seconds).sum()
+    }
+
+    /// For each transfer, in which part of a step it is made: in that of its first reader.
+    ///
+    /// Readers are operations; transfers of the copy; what is returned, after the update; and
+    /// what becomes of a state, with the part of the step in which that is made. A transfer
+    /// without readers is made where its value is.
+    ///
+    /// # Panics
+    /// If a copy or a value is named that there is not.
+    pub fn when(&self) -> Vec<Part> {
+        let mut parts: Vec<Option<Part>> = vec![None; self.transfers.len()];
+        let mut read = |copy: Copy, part: Part| {
+            if let Copy::Transferred(it) = copy {
+                parts[it] = Some(parts[it].map_or(part, |before| before.min(part)));
+            }
+        };
+        for (node, assignment) in self.graph.nodes.iter().zip(&self.assignments) {
+            if let Assignment::Computed { operands, .. } = assignment {
+                operands.iter().for_each(|&copy| read(copy, self.part(node.phase)));
+            }
+        }
+        self.outputs.iter().for_each(|&copy| read(copy, self.part(Phase::Update)));
+        let carried = self.graph.training.iter().flat_map(|training| &training.carried);
+        for (carried, &copy) in carried.zip(&self.carried) {
+            read(copy, self.made_in(carried.next));
+        }
+        // Copies come after what they are made from.
+        for (index, transfer) in self.transfers.iter().enumerate().rev() {
+            let part = *parts[index].get_or_insert_with(|| self.made_in(transfer.value));
+            if let Copy::Transferred(from) = transfer.from {
+                parts[from] = Some(parts[from].map_or(part, |before| before.min(part)));
+            }
+        }
+        parts.into_iter().flatten().collect()
+    }
+
+    /// For each transfer, how often it is made in a step.
+    ///
+    /// # Panics
+    /// If a copy or a value is named that there is not.
+    pub fn runs(&self) -> Vec<u64> {
+        let micro_batches = self.graph.training.as_ref().map_or(1, |training| training.micro_batches);
+        let runs = |part| if part == Part::MicroBatch { micro_batches } else { 1 };
+        self.when().into_iter().map(runs).collect()
+    }
+
+    fn part(&self, phase: Phase) -> Part {
+        let updates = phase == Phase::Update && self.graph.training.is_some();
+        if updates { Part::Update } else { Part::MicroBatch }
+    }
+
+    /// Where a value is made, or first used as it can be.
+    fn made_in(&self, value: ValueId) -> Part {
+        match &self.graph.value(value).source {
+            Source::Result { node, .. } => self.part(self.graph.node(*node).phase),
+            Source::State(state) if !state.kind.is_summed() => Part::Update,
+            _ => Part::MicroBatch,
+        }
     }
 
     /// The layout of a copy of a value.

@@ -3,6 +3,7 @@
 mod graphs; // random programs
 mod maker; // a plan of a program, by random choices
 mod memory; // what the fullest device holds
+mod training; // random training steps
 
 use arbtest::arbitrary::{Result, Unstructured};
 use planner_ir::{AxisId, Mesh, Move, ValueId, parse_graph, parse_layout, parse_partition};
@@ -10,6 +11,7 @@ use planner_ir::{AxisId, Mesh, Move, ValueId, parse_graph, parse_layout, parse_p
 use crate::{Assignment, Copy, MachineName, ModelFile, Plan, Proof, SpaceSize, Term, Transfer};
 
 pub(crate) use maker::partitions;
+pub(crate) use training::random as training_step;
 
 /// Two layers of a network on two devices by two, as the choices of these bytes make it.
 pub(crate) fn small() -> Plan {
@@ -136,6 +138,11 @@ const MESHES: [&[u64]; 8] = [&[2], &[2, 2], &[4], &[2, 4], &[2, 2, 2], &[4, 1], 
 /// A plan of a random program on a random mesh.
 pub(crate) fn random(u: &mut Unstructured<'_>) -> Result<Plan> {
     let mesh = Mesh::of_sizes(u.choose(&MESHES)?);
+    if u.ratio(1, 2)? {
+        let (graph, recipe) = training::random(u)?;
+        let plan = maker::plan(graph, mesh, u)?;
+        return Ok(with_memory(Plan { recipe: Some(recipe), ..plan }));
+    }
     let graph = graphs::random(u)?;
     maker::plan(graph, mesh, u).map(with_memory)
 }

@@ -18,12 +18,12 @@ pub struct Traffic {
 /// What is moved, by the kind of move, by name.
 pub fn communication(plan: &Plan) -> Vec<Traffic> {
     let mut kinds: BTreeMap<&'static str, Traffic> = BTreeMap::new();
-    for transfer in &plan.transfers {
+    for (transfer, runs) in plan.transfers.iter().zip(plan.runs()) {
         for (step, &bytes) in transfer.moves.iter().zip(&transfer.bytes) {
             let name = step.name();
             let traffic = kinds.entry(name).or_insert(Traffic { name, count: 0, bytes: 0 });
-            traffic.count += 1;
-            traffic.bytes = traffic.bytes.saturating_add(bytes);
+            traffic.count = traffic.count.saturating_add(runs);
+            traffic.bytes = traffic.bytes.saturating_add(bytes.saturating_mul(runs));
         }
     }
     kinds.into_values().collect()

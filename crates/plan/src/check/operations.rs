@@ -20,7 +20,6 @@ pub(super) fn check(plan: &Plan, found: &mut Violations) {
             }
         }
     }
-    outputs(plan, found);
 }
 
 /// The operation that makes a value when a step is run, if one does.
@@ -38,7 +37,8 @@ fn values(plan: &Plan, found: &mut Violations) {
         if let Err(error) = layout.check(&plan.mesh, plan.graph.type_of(value)) {
             found.add("layout-form", &place, error);
         }
-        if maker(plan, value).is_none() && !layout.owed.is_empty() {
+        let summed = matches!(&plan.graph.value(value).source, Source::State(it) if it.kind.is_summed());
+        if maker(plan, value).is_none() && !summed && !layout.owed.is_empty() {
             let owed = owed_text(&plan.mesh, &layout.owed);
             found.add("rest", &place, format_args!("owes sums over {owed} at rest, expected none"));
         }
@@ -47,7 +47,7 @@ fn values(plan: &Plan, found: &mut Violations) {
 
 fn prepared(plan: &Plan, node: usize, found: &mut Violations) {
     for &operand in &plan.graph.nodes[node].operands {
-        let input = matches!(plan.graph.value(operand).source, Source::Input(_));
+        let input = matches!(plan.graph.value(operand).source, Source::Input(_) | Source::State(_));
         if input || maker(plan, operand).is_some() {
             let message = format!("is prepared from %{}, expected weights and constants", operand.0);
             found.add("prepared", operation_name(plan, node), message);
@@ -55,23 +55,8 @@ fn prepared(plan: &Plan, node: usize, found: &mut Violations) {
     }
 }
 
-fn outputs(plan: &Plan, found: &mut Violations) {
-    for (output, &copy) in plan.graph.outputs.iter().zip(&plan.outputs) {
-        let place = format!("output `{}`", output.name);
-        if let Some(other) = copied(plan, copy).filter(|&it| it != output.value) {
-            found.add("output", place, format_args!("a copy of %{}, expected %{}", other.0, output.value.0));
-            continue;
-        }
-        let owed = &plan.layout(output.value, copy).owed;
-        if !owed.is_empty() {
-            let owed = owed_text(&plan.mesh, owed);
-            found.add("output", place, format_args!("owes sums over {owed}, expected none"));
-        }
-    }
-}
-
 /// The value that a transfer copies.
-fn copied(plan: &Plan, copy: Copy) -> Option<ValueId> {
+pub(super) fn copied(plan: &Plan, copy: Copy) -> Option<ValueId> {
     match copy {
         Copy::Made => None,
         Copy::Transferred(transfer) => Some(plan.transfers[transfer].value),
@@ -92,15 +77,16 @@ fn computed(plan: &Plan, node: usize, partition: &Partition, operands: &[Copy], 
         found.add("partition", place, error);
         return;
     }
-    // The sum that the operation leaves owed is the same for all results.
+    // What is added to a sum once is added to the first result's.
     let mut left: Vec<AxisId> = Vec::new();
     for (index, &result) in node.results.iter().enumerate() {
         let what = format!("{place}, result {index}");
         let layout = &plan.layouts[result.0];
         let dims = dims(partition, &loops, &loops.results[index]);
         blocks(plan, ("result-layout", &what), result, layout, &dims, found);
-        match sum_left(mesh, partition, &loops, &layout.owed) {
-            Ok(axes) => left = axes,
+        match sum_left(mesh, partition, &loops, index, &layout.owed) {
+            Ok(axes) if index == 0 => left = axes,
+            Ok(_) => {}
             Err(message) => found.add("result-owed", what, message),
         }
     }
@@ -164,11 +150,13 @@ fn blocks(
     }
 }
 
-/// The axes over which the operation itself leaves a sum owed, if a result may owe these.
+/// The axes over which the operation itself leaves a result's sum owed, if it may owe these: a
+/// summed loop that the result does not index makes addends of it.
 fn sum_left(
     mesh: &Mesh,
     partition: &Partition,
     loops: &Loops,
+    result: usize,
     owed: &[AxisId],
 ) -> Result<Vec<AxisId>, String> {
     let is_passed = |axis: &&AxisId| partition.passed.contains(axis);
@@ -178,9 +166,10 @@ fn sum_left(
     }
     let left: Vec<AxisId> = owed.iter().filter(|axis| !is_passed(axis)).copied().collect();
     let of = |summed: bool| -> Vec<&Digit> {
-        let loops = loops.loops.iter().zip(&partition.loops);
-        let loops = loops.filter(|(it, _)| (it.role == Role::Sum) == summed);
-        loops.flat_map(|(_, digits)| digits).filter(|digit| !all_held(digit)).collect()
+        let indexed = |it: LoopId| loops.results[result].iter().any(|dim| dim.contains(&it));
+        let adds = |it: LoopId| loops.loops[it.0].role == Role::Sum && !indexed(it);
+        let digits = (0..loops.loops.len()).map(LoopId).filter(|&it| adds(it) == summed);
+        digits.flat_map(|it| &partition.loops[it.0]).filter(|digit| !all_held(digit)).collect()
     };
     let (summed, mapped) = (of(true), of(false));
     // Where each digit is a coordinate of its own, blocks are computed once along exactly those
@@ -199,7 +188,7 @@ fn sum_left(
     Err(format!("owes sums of its own over {found}, expected over {expected}"))
 }
 
-fn owed_text(mesh: &Mesh, axes: &[AxisId]) -> String {
+pub(super) fn owed_text(mesh: &Mesh, axes: &[AxisId]) -> String {
     let names: Vec<String> = axes.iter().map(|axis| format!("`{}`", mesh.axes[axis.0].name)).collect();
     if names.is_empty() { "no axis".to_owned() } else { names.join(", ") }
 }

@@ -42,6 +42,9 @@ pub(super) fn check(plan: &Plan, found: &mut Violations) {
     for &copy in &plan.outputs {
         references.copy("outputs", copy, found);
     }
+    for &copy in &plan.carried {
+        references.copy("states", copy, found);
+    }
 }
 
 fn mesh(plan: &Plan, found: &mut Violations) {
@@ -79,6 +82,8 @@ fn counts(plan: &Plan, found: &mut Violations) {
     same(&"values", "layouts", plan.layouts.len(), plan.graph.values.len());
     same(&"operations", "assignments", plan.assignments.len(), plan.graph.nodes.len());
     same(&"outputs", "copies", plan.outputs.len(), plan.graph.outputs.len());
+    let states = plan.graph.training.as_ref().map_or(0, |training| training.carried.len());
+    same(&"states", "copies", plan.carried.len(), states);
     for (index, (node, assignment)) in plan.graph.nodes.iter().zip(&plan.assignments).enumerate() {
         if let Assignment::Computed { operands, .. } = assignment {
             same(&operation_name(plan, index), "copies", operands.len(), node.operands.len());

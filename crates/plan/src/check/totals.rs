@@ -1,10 +1,11 @@
 //! Rules of the sums.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use planner_ir::{Layout, Source, ValueId};
+use planner_ir::{Layout, NodeId, Source, StateKind, ValueId};
 
 use super::blocks::held;
+use super::parts::runs;
 use super::{Violations, operation_name};
 use crate::plan::{Assignment, Copy, Plan, Proof};
 
@@ -23,28 +24,32 @@ fn is_time(seconds: f64) -> bool {
     seconds.is_finite() && seconds >= 0.0
 }
 
-/// The time of all operations and transfers.
+/// A count as a number: exact below 2^53, and no step has as many micro-batches.
+#[expect(clippy::cast_precision_loss, reason = "exact below 2^53")]
+fn exact(count: u64) -> f64 {
+    count as f64
+}
+
+/// The time of all operations and transfers, each as often as it runs.
 fn times(plan: &Plan, found: &mut Violations) -> f64 {
     let mut total = 0.0;
-    let mut add = |place: &dyn Fn() -> String, seconds: f64, total: Option<&mut f64>| {
+    let mut add = |place: &dyn Fn() -> String, seconds: f64, runs: u64, total: &mut f64| {
         if !is_time(seconds) {
             found.add("seconds", place(), format_args!("takes {seconds} seconds, expected a number from 0"));
         }
-        if let Some(total) = total {
-            *total += seconds;
-        }
+        *total += seconds * exact(runs);
     };
     for (node, assignment) in plan.assignments.iter().enumerate() {
         if let Assignment::Computed { seconds, .. } = assignment {
-            add(&|| operation_name(plan, node), *seconds, Some(&mut total));
+            add(&|| operation_name(plan, node), *seconds, plan.graph.runs(NodeId(node)), &mut total);
         }
     }
-    for (index, transfer) in plan.transfers.iter().enumerate() {
-        add(&|| format!("transfer {index}"), transfer.seconds, Some(&mut total));
+    for (index, (transfer, runs)) in plan.transfers.iter().zip(runs(plan)).enumerate() {
+        add(&|| format!("transfer {index}"), transfer.seconds, runs, &mut total);
     }
     let mut estimate = 0.0;
     for term in &plan.estimate {
-        add(&|| format!("term `{}`", term.name), term.seconds, Some(&mut estimate));
+        add(&|| format!("term `{}`", term.name), term.seconds, 1, &mut estimate);
     }
     if is_time(total) && is_time(estimate) && (total - estimate).abs() > TOLERANCE * total {
         let message = format!("terms add up to {estimate} seconds, expected {total}");
@@ -112,7 +117,8 @@ fn extend(span: &mut Span, moment: usize) {
 ///
 /// A copy is made for the first that reads it and kept to the last. Values that depend on weights
 /// and constants alone are weights: they are kept through.
-fn holdings(plan: &Plan) -> [(&'static str, u128); 4] {
+/// States are held through; what takes a state's place is in that place as soon as it is made.
+fn holdings(plan: &Plan) -> Vec<(&'static str, u128)> {
     let graph = &plan.graph;
     let moments = graph.nodes.len() + 1;
     let mut made: Vec<Span> = vec![None; graph.values.len()];
@@ -133,6 +139,14 @@ fn holdings(plan: &Plan) -> [(&'static str, u128); 4] {
     for (output, &copy) in graph.outputs.iter().zip(&plan.outputs) {
         read(output.value, copy, graph.nodes.len(), &mut moved);
     }
+    // What takes a state's place is read by nobody but is made as early as can be.
+    let mut in_place: BTreeSet<(ValueId, Copy)> = BTreeSet::new();
+    for (it, &copy) in graph.training.iter().flat_map(|training| &training.carried).zip(&plan.carried) {
+        in_place.insert((it.next, copy));
+        if let Source::Result { node, .. } = graph.value(it.next).source {
+            read(it.next, copy, node.0, &mut moved);
+        }
+    }
     // Copies come after what they are made from, so that the last ones are complete.
     for (index, transfer) in plan.transfers.iter().enumerate().rev() {
         if let Some((first, _)) = moved[index] {
@@ -146,20 +160,27 @@ fn holdings(plan: &Plan) -> [(&'static str, u128); 4] {
         let elements: u128 = dims.map(|(digits, &extent)| u128::from(held(digits, extent))).product();
         elements * u128::from(type_.dtype.bytes())
     };
-    let (mut weights, mut inputs) = (0, 0);
+    let (mut weights, mut optimizer, mut gradients, mut inputs) = (0, 0, 0, 0);
     let mut values = Live::new(moments);
     let mut copies = Live::new(moments);
     for value in graph.value_ids() {
         let bytes = bytes(value, &plan.layouts[value.0]);
         match (&graph.value(value).source, made[value.0]) {
             (Source::Input(_), _) => inputs += bytes,
+            (Source::State(state), _) => match state.kind {
+                StateKind::Parameter => weights += bytes,
+                StateKind::Master | StateKind::FirstMoment | StateKind::SecondMoment => optimizer += bytes,
+                StateKind::Gradient | StateKind::Total => gradients += bytes,
+            },
+            _ if in_place.contains(&(value, Copy::Made)) => {}
             (_, None) => {}
             (_, Some(_)) if lasting[value.0] => weights += bytes,
             (_, Some(span)) => values.add(span, bytes),
         }
     }
-    for (transfer, span) in plan.transfers.iter().zip(moved) {
-        if let Some(span) = span {
+    for (index, (transfer, span)) in plan.transfers.iter().zip(moved).enumerate() {
+        let in_place = in_place.contains(&(transfer.value, Copy::Transferred(index)));
+        if let Some(span) = span.filter(|_| !in_place) {
             copies.add(span, bytes(transfer.value, &transfer.layout));
         }
     }
@@ -169,7 +190,12 @@ fn holdings(plan: &Plan) -> [(&'static str, u128); 4] {
             most = moment;
         }
     }
-    [("weights", weights), ("inputs", inputs), ("activations", most.0), ("communication", most.1)]
+    let mut holdings = vec![("weights", weights)];
+    if graph.training.is_some() {
+        holdings.extend([("optimizer", optimizer), ("gradients", gradients)]);
+    }
+    holdings.extend([("inputs", inputs), ("activations", most.0), ("communication", most.1)]);
+    holdings
 }
 
 /// What comes and goes, by moment (bytes).

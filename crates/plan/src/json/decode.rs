@@ -28,6 +28,8 @@ pub(super) fn plan(body: &file::Body) -> Result<Plan> {
     same_count("plan.values", body.values.len(), graph.values.len())?;
     same_count("plan.operations", body.operations.len(), graph.nodes.len())?;
     same_count("plan.outputs", body.outputs.len(), graph.outputs.len())?;
+    let states = graph.training.as_ref().map_or(0, |training| training.carried.len());
+    same_count("plan.carried", body.carried.len(), states)?;
     let tables = Tables {
         layouts: table("plan.layouts", &body.layouts, |text| parse_layout(&mesh, text))?,
         partitions: table("plan.partitions", &body.partitions, |text| parse_partition(&mesh, text))?,
@@ -49,8 +51,8 @@ pub(super) fn plan(body: &file::Body) -> Result<Plan> {
         })?,
         transfers: each("plan.transfers", &body.transfers, |place, _, it| tables.transfer(place, it))?,
         outputs: body.outputs.iter().copied().map(copy).collect(),
-        carried: Vec::new(),
-        recipe: None,
+        carried: body.carried.iter().copied().map(copy).collect(),
+        recipe: body.recipe.as_ref().map(file::Recipe::read),
         estimate: body.estimate.iter().map(term).collect(),
         memory: body.memory.iter().map(holding).collect(),
         capacity: body.capacity,

@@ -70,6 +70,8 @@ pub(super) fn body(plan: &Plan) -> file::Body {
         operations: plan.assignments.iter().map(operation).collect(),
         transfers: plan.transfers.iter().map(transfer).collect(),
         outputs: plan.outputs.iter().copied().map(copy).collect(),
+        carried: plan.carried.iter().copied().map(copy).collect(),
+        recipe: plan.recipe.as_ref().map(file::Recipe::of),
         estimate: plan.estimate.iter().map(term).collect(),
         memory: plan.memory.iter().map(holding).collect(),
         capacity: plan.capacity,

@@ -1,11 +1,15 @@
 //! What a file says, field by field, in the order in which it is written.
 
+mod recipe; // how a training step was derived
+
 use std::fmt;
 
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, Deserializer, MapAccess, Visitor};
 use serde::ser::Serializer;
 use serde::{Deserialize, Serialize};
+
+pub(super) use recipe::Recipe;
 
 /// A file.
 #[derive(Deserialize)]
@@ -37,6 +41,11 @@ pub(super) struct Body {
     pub(super) operations: Vec<Operation>,
     pub(super) transfers: Vec<Transfer>,
     pub(super) outputs: Vec<Copy>,
+    /// For each state of a training step, what takes its place.
+    pub(super) carried: Vec<Copy>,
+    /// `null` unless the program is a training step; never missing.
+    #[serde(deserialize_with = "Option::deserialize")]
+    pub(super) recipe: Option<Recipe>,
     pub(super) estimate: Vec<Term>,
     pub(super) memory: Vec<Holding>,
     pub(super) capacity: u64,

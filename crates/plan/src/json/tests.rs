@@ -257,37 +257,37 @@ fn errors_name_place_found_and_expected() {
         ],
     );
     check_error(
-        &replaced("\"version\": 1", "\"version\": 2"),
+        &replaced("\"version\": 2", "\"version\": 1"),
         expect![
-            "field `version`: found 2, expected 1: use the version of shardloom that wrote the plan, or make the plan again with `shardloom plan`"
+            "field `version`: found 1, expected 2: use the version of shardloom that wrote the plan, or make the plan again with `shardloom plan`"
         ],
     );
     check_error(
-        &replaced("\"version\": 1", "\"version\": \"one\""),
+        &replaced("\"version\": 2", "\"version\": \"one\""),
         expect![[
-            r#"field `version`: found "one", expected 1: use the version of shardloom that wrote the plan, or make the plan again with `shardloom plan`"#
+            r#"field `version`: found "one", expected 2: use the version of shardloom that wrote the plan, or make the plan again with `shardloom plan`"#
         ]],
     );
     check_error(
         &replaced("\"capacity\": 896", "\"capacity\": 897"),
         expect![
-            "field `checksum`: found `14402b66c271e0aaeb23c0c54ad14a666f9c40d1d3427587e196c1b1816d8a78`, expected `64d8a57e79a3dfabf7efa3638ccb3934398375e4102ea4ed2afeb5de16f0bd88` for this content: the plan was changed after it was written; make the plan again with `shardloom plan`"
+            "field `checksum`: found `48041ad430dde6bd31faf11eb3719abab3f632902bee1269da6466be1857916e`, expected `c38d4b42568297ec25331e6f85467af67fe8d671ea936e883955a1044390b894` for this content: the plan was changed after it was written; make the plan again with `shardloom plan`"
         ],
     );
     check_error(
         &replaced("\"capacity\": 896", "\"capacity\": -1"),
         expect![
-            "line 72, column 18: invalid value: integer `-1`, expected u64: make the plan again with `shardloom plan`"
+            "line 74, column 18: invalid value: integer `-1`, expected u64: make the plan again with `shardloom plan`"
         ],
     );
     check_error(
         &replaced("\"capacity\": 896,", ""),
-        expect!["line 75, column 3: missing field `capacity`: make the plan again with `shardloom plan`"],
+        expect!["line 77, column 3: missing field `capacity`: make the plan again with `shardloom plan`"],
     );
     check_error(
         &replaced("\"capacity\": 896,", "\"capacity\": 896, \"power\": 3,"),
         expect![
-            "line 72, column 28: unknown field `power`, expected one of `model`, `machine`, `mesh`, `graph`, `layouts`, `partitions`, `values`, `operations`, `transfers`, `outputs`, `estimate`, `memory`, `capacity`, `proof`, `space`: make the plan again with `shardloom plan`"
+            "line 74, column 28: unknown field `power`, expected one of `model`, `machine`, `mesh`, `graph`, `layouts`, `partitions`, `values`, `operations`, `transfers`, `outputs`, `carried`, `recipe`, `estimate`, `memory`, `capacity`, `proof`, `space`: make the plan again with `shardloom plan`"
         ],
     );
     check_error(

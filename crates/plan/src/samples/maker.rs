@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 
 use arbtest::arbitrary::{Result, Unstructured};
-use planner_ir::{Digit, Graph, Layout, Loops, Mesh, Move, Node, Op, Partition, Role, Source, Type, ValueId};
+use planner_ir::{
+    Digit, Graph, Layout, Loops, Mesh, Move, Node, Op, Partition, Phase, Role, Source, Type, ValueId,
+};
 
-use crate::{Assignment, Copy, MachineName, ModelFile, Plan, Proof, SpaceSize, Term, Transfer};
+use crate::{Assignment, Copy, MachineName, ModelFile, Part, Plan, Proof, SpaceSize, Term, Transfer};
 
 /// How many moves a transfer has at most.
 const MAX_MOVES: usize = 4;
@@ -13,6 +15,7 @@ const MAX_MOVES: usize = 4;
 /// A plan of the program on the mesh, right but for its memory.
 pub(super) fn plan(graph: Graph, mesh: Mesh, u: &mut Unstructured<'_>) -> Result<Plan> {
     let prepared = graph.prepared();
+    let states = graph.training.as_ref().map_or(0, |training| training.carried.len());
     let mut plan = Plan {
         model: ModelFile {
             path: "model.onnx".to_owned(),
@@ -26,7 +29,7 @@ pub(super) fn plan(graph: Graph, mesh: Mesh, u: &mut Unstructured<'_>) -> Result
         graph,
         transfers: vec![],
         outputs: vec![],
-        carried: Vec::new(),
+        carried: vec![Copy::Made; states],
         recipe: None,
         estimate: vec![],
         memory: vec![],
@@ -48,7 +51,8 @@ pub(super) fn plan(graph: Graph, mesh: Mesh, u: &mut Unstructured<'_>) -> Result
     }
     for output in plan.graph.outputs.clone() {
         let whole = rest(&plan.mesh, plan.graph.type_of(output.value), u)?;
-        let copy = copy(&mut plan, output.value, &whole, u)?;
+        let part = if plan.graph.training.is_some() { Part::Update } else { Part::MicroBatch };
+        let copy = copy(&mut plan, output.value, &whole, part, u)?;
         // What owes a sum can always be added up.
         plan.outputs.push(copy.unwrap_or(Copy::Made));
     }
@@ -114,27 +118,67 @@ fn computed(plan: &mut Plan, node: &Node, u: &mut Unstructured<'_>) -> Result<As
         if !results.iter().enumerate().all(|(index, type_)| suits(index, type_)) {
             continue;
         }
-        let before = plan.transfers.len();
+        let before = (plan.transfers.len(), plan.layouts.clone(), plan.carried.clone());
         let mut copies = Vec::new();
         for (index, &operand) in node.operands.iter().enumerate() {
-            if let Some(copy) = copy(plan, operand, &partition.operand(&loops, index), u)? {
+            let layout = partition.operand(&loops, index);
+            if summed_state(&plan.graph, operand) && u.arbitrary()? {
+                // Sums may be at rest as they are added to, and then owe what the addend owes.
+                plan.layouts[operand.0] = layout.clone();
+            }
+            if let Some(copy) = copy(plan, operand, &layout, part(node), u)? {
                 copies.push(copy);
             }
         }
-        if copies.len() < node.operands.len() {
-            plan.transfers.truncate(before);
-            continue;
-        }
         for (index, &result) in node.results.iter().enumerate() {
             plan.layouts[result.0] = partition.result(&loops, index);
+        }
+        if copies.len() < node.operands.len() || !carry(plan, node, u)? {
+            plan.transfers.truncate(before.0);
+            (plan.layouts, plan.carried) = (before.1, before.2);
+            continue;
         }
         return Ok(Assignment::Computed { partition, operands: copies, seconds: seconds(u)? });
     }
 }
 
-/// A copy of the value in that layout: one there is, or a new one if moves lead there.
-fn copy(plan: &mut Plan, value: ValueId, layout: &Layout, u: &mut Unstructured<'_>) -> Result<Option<Copy>> {
-    let made = |(index, it): (usize, &Transfer)| (it.value == value).then_some(Copy::Transferred(index));
+fn part(node: &Node) -> Part {
+    if node.phase == Phase::Update { Part::Update } else { Part::MicroBatch }
+}
+
+fn summed_state(graph: &Graph, value: ValueId) -> bool {
+    matches!(&graph.value(value).source, Source::State(state) if state.kind.is_summed())
+}
+
+/// Chooses copies of an operation's results for the states that become them; whether there are
+/// some.
+fn carry(plan: &mut Plan, node: &Node, u: &mut Unstructured<'_>) -> Result<bool> {
+    let carried = plan.graph.training.iter().flat_map(|training| training.carried.clone());
+    for (index, it) in carried.enumerate().collect::<Vec<_>>() {
+        if node.results.contains(&it.next) {
+            let rest = plan.layouts[it.state.0].clone();
+            let Some(copy) = copy(plan, it.next, &rest, part(node), u)? else { return Ok(false) };
+            plan.carried[index] = copy;
+        }
+    }
+    Ok(true)
+}
+
+/// A copy of the value in that layout for that part of a step: one there is, or a new one if
+/// moves lead there.
+fn copy(
+    plan: &mut Plan,
+    value: ValueId,
+    layout: &Layout,
+    part: Part,
+    u: &mut Unstructured<'_>,
+) -> Result<Option<Copy>> {
+    let carried = plan.graph.training.iter().flat_map(|training| &training.carried);
+    let total = carried.into_iter().any(|it| it.next == value && summed_state(&plan.graph, it.state));
+    let when = plan.when();
+    let made = |(index, it): (usize, &Transfer)| {
+        (it.value == value && (total || when[index] == part)).then_some(Copy::Transferred(index))
+    };
     let mut from = vec![Copy::Made];
     from.extend(plan.transfers.iter().enumerate().filter_map(made));
     while !from.is_empty() {
@@ -225,16 +269,19 @@ fn estimate(plan: &Plan) -> Vec<Term> {
         Some(term) => term.seconds += seconds,
         None => terms.push(Term { name: name.to_owned(), seconds }),
     };
-    for (node, assignment) in plan.graph.nodes.iter().zip(&plan.assignments) {
-        if let Assignment::Computed { seconds, .. } = assignment {
-            add(
-                if matches!(node.op, Op::Contract(_)) { "matrix products" } else { "element-wise" },
-                *seconds,
-            );
+    for node in plan.graph.node_ids() {
+        if let Assignment::Computed { seconds, .. } = &plan.assignments[node.0] {
+            let product = matches!(plan.graph.node(node).op, Op::Contract(_));
+            let name = if product { "matrix products" } else { "element-wise" };
+            add(name, *seconds * runs(plan.graph.runs(node)));
         }
     }
-    for transfer in &plan.transfers {
-        add(transfer.moves[0].name(), transfer.seconds);
+    for (transfer, often) in plan.transfers.iter().zip(plan.runs()) {
+        add(transfer.moves[0].name(), transfer.seconds * runs(often));
     }
     terms
+}
+
+fn runs(often: u64) -> f64 {
+    f64::from(u32::try_from(often).expect("samples have few micro-batches"))
 }

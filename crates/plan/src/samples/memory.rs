@@ -1,6 +1,6 @@
 //! What the fullest device holds, found by asking at each moment who still needs what.
 
-use planner_ir::{Graph, Layout, Source, ValueId};
+use planner_ir::{Graph, Layout, Source, StateKind, ValueId};
 
 use crate::{Assignment, Copy, Holding, Plan};
 
@@ -13,13 +13,23 @@ pub(super) fn holdings(plan: &Plan) -> Vec<Holding> {
         let moved = transfers.filter(move |&it| plan.transfers[it].value == value).map(Copy::Transferred);
         std::iter::once(Copy::Made).chain(moved)
     };
-    let (mut weights, mut inputs) = (0, 0);
+    let mut held = [("weights", 0), ("optimizer", 0), ("gradients", 0), ("inputs", 0)];
+    let mut add = |kind: &str, bytes: u64| {
+        held.iter_mut().filter(|it| it.0 == kind).for_each(|it| it.1 += bytes);
+    };
     for value in graph.value_ids() {
         let bytes = local(value, &plan.layouts[value.0]);
-        if matches!(graph.value(value).source, Source::Input(_)) {
-            inputs += bytes;
-        } else if at_rest(plan, value) && needs(plan, value, Copy::Made, 0) {
-            weights += bytes;
+        match &graph.value(value).source {
+            Source::Input(_) => add("inputs", bytes),
+            Source::State(state) => match state.kind {
+                StateKind::Parameter => add("weights", bytes),
+                StateKind::Master | StateKind::FirstMoment | StateKind::SecondMoment => {
+                    add("optimizer", bytes);
+                }
+                StateKind::Gradient | StateKind::Total => add("gradients", bytes),
+            },
+            _ if at_rest(plan, value) && needs(plan, value, Copy::Made, 0) => add("weights", bytes),
+            _ => {}
         }
     }
     let mut most = (0, 0);
@@ -27,7 +37,7 @@ pub(super) fn holdings(plan: &Plan) -> Vec<Holding> {
         let (mut live, mut moved) = (0, 0);
         for value in graph.value_ids() {
             for copy in copies(value) {
-                let resident = copy == Copy::Made && at_rest(plan, value);
+                let resident = (copy == Copy::Made && at_rest(plan, value)) || carried(plan, value, copy);
                 let there = made(plan, value, copy, moment) && needs(plan, value, copy, moment);
                 let just_made = copy == Copy::Made && maker(graph, value) == Some(moment);
                 if resident || !(there || just_made) {
@@ -43,13 +53,10 @@ pub(super) fn holdings(plan: &Plan) -> Vec<Holding> {
             most = (live, moved);
         }
     }
-    let holding = |kind: &str, bytes| Holding { kind: kind.to_owned(), bytes };
-    vec![
-        holding("weights", weights),
-        holding("inputs", inputs),
-        holding("activations", most.0),
-        holding("communication", most.1),
-    ]
+    let live = [("activations", most.0), ("communication", most.1)];
+    let kinds = held.into_iter().chain(live);
+    let trains = |kind: &str| graph.training.is_some() || !["optimizer", "gradients"].contains(&kind);
+    kinds.filter(|it| trains(it.0)).map(|(kind, bytes)| Holding { kind: kind.to_owned(), bytes }).collect()
 }
 
 fn maker(graph: &Graph, value: ValueId) -> Option<usize> {
@@ -80,12 +87,22 @@ fn reads(plan: &Plan, value: ValueId, copy: Copy) -> Vec<usize> {
     if graph.outputs.iter().zip(&plan.outputs).any(returned) {
         moments.push(graph.nodes.len());
     }
+    // What takes a state's place is put there as soon as it is made.
+    if carried(plan, value, copy) {
+        moments.extend(maker(graph, value));
+    }
     for (index, transfer) in plan.transfers.iter().enumerate() {
         if (transfer.value, transfer.from) == (value, copy) {
             moments.extend(reads(plan, value, Copy::Transferred(index)).into_iter().min());
         }
     }
     moments
+}
+
+/// Whether a copy takes the place of a state.
+fn carried(plan: &Plan, value: ValueId, copy: Copy) -> bool {
+    let carried = plan.graph.training.iter().flat_map(|training| &training.carried);
+    carried.zip(&plan.carried).any(|(it, &place)| (it.next, place) == (value, copy))
 }
 
 fn needs(plan: &Plan, value: ValueId, copy: Copy, moment: usize) -> bool {

@@ -1,5 +1,7 @@
 //! Plans made wrong in one place, and the rules one of which finds each.
 
+mod training; // what only plans of training steps have
+
 use arbtest::arbitrary::{Result, Unstructured};
 use planner_ir::{AxisId, Digit, Layout, Mesh, Move, Partition, Source, Type, ValueId};
 
@@ -9,8 +11,15 @@ use crate::{Assignment, Copy, Plan, Proof, Transfer};
 /// Makes a plan wrong; whether it could.
 type Mutate = fn(&mut Plan, &mut Unstructured<'_>) -> Result<bool>;
 
-/// Each with its name and the rules.
-pub(super) const MUTANTS: &[(&str, &[&str], Mutate)] = &[
+/// One, with its name and the rules.
+type Mutant = (&'static str, &'static [&'static str], Mutate);
+
+/// All of them.
+pub(super) fn mutants() -> Vec<Mutant> {
+    [ANY, training::TRAINING].concat()
+}
+
+const ANY: &[Mutant] = &[
     ("an axis of another size", &["devices"], |plan, u| {
         let axis = u.choose_index(plan.mesh.axes.len())?;
         plan.mesh.axes[axis].size += 1;
@@ -60,7 +69,7 @@ pub(super) const MUTANTS: &[(&str, &[&str], Mutate)] = &[
     }),
     (
         "a value at rest in another layout",
-        &["operand-layout", "move", "transfer-layout", "bytes", "memory"],
+        &["operand-layout", "operand-owed", "move", "transfer-layout", "bytes", "memory"],
         |plan, u| {
             let Some(node) = computed(plan, u)? else { return Ok(false) };
             let Some(&value) = plan.graph.nodes[node].operands.first() else { return Ok(false) };

@@ -1,0 +1,187 @@
+//! Plans of training steps made wrong in one place.
+
+use arbtest::arbitrary::{Result, Unstructured};
+use planner_ir::{AxisId, Carried, Op, Optimizer, Phase, Real, Source, ValueId};
+
+use super::{Mutant, computed, equal, operands, other_layout};
+use crate::{Assignment, Copy, Part, Plan};
+
+pub(super) const TRAINING: &[Mutant] = &[
+    ("a state of which nothing takes the place", &["count"], |plan, _| Ok(plan.carried.pop().is_some())),
+    ("something in the place of no state", &["count"], |plan, _| {
+        plan.carried.push(Copy::Made);
+        Ok(true)
+    }),
+    ("a copy that there is not in the place of a state", &["reference"], |plan, u| {
+        let Some((place, _)) = carried(plan, u)? else { return Ok(false) };
+        plan.carried[place] = Copy::Transferred(plan.transfers.len());
+        Ok(true)
+    }),
+    ("a copy of another value in the place of a state", &["carried-copy"], |plan, u| {
+        let Some((place, it)) = carried(plan, u)? else { return Ok(false) };
+        if plan.transfers.is_empty() {
+            return Ok(false);
+        }
+        let transfer = u.choose_index(plan.transfers.len())?;
+        plan.carried[place] = Copy::Transferred(transfer);
+        Ok(plan.transfers[transfer].value != it.next)
+    }),
+    ("another copy in the place of a state", &["carried-layout"], |plan, u| {
+        let Some((place, it)) = carried(plan, u)? else { return Ok(false) };
+        let of_next = |copy: &Copy| match copy {
+            Copy::Made => true,
+            Copy::Transferred(transfer) => plan.transfers[*transfer].value == it.next,
+        };
+        let copies: Vec<Copy> = std::iter::once(Copy::Made)
+            .chain((0..plan.transfers.len()).map(Copy::Transferred))
+            .filter(of_next)
+            .collect();
+        let copy = *u.choose(&copies)?;
+        let shape = &plan.graph.type_of(it.next).shape;
+        let right = equal(&plan.mesh, shape, plan.layout(it.next, copy), &plan.layouts[it.state.0]);
+        plan.carried[place] = copy;
+        Ok(!right)
+    }),
+    ("a state at rest in another layout", &["carried-layout"], |plan, u| {
+        let Some((_, it)) = carried(plan, u)? else { return Ok(false) };
+        let layout = other_layout(plan, it.state, &plan.layouts[it.state.0], u)?;
+        let Some(layout) = layout else { return Ok(false) };
+        plan.layouts[it.state.0] = layout;
+        Ok(true)
+    }),
+    ("a state that is not summed and owes a sum", &["rest"], |plan, u| {
+        let Some((_, it)) = carried(plan, u)? else { return Ok(false) };
+        let axis = AxisId(u.choose_index(plan.mesh.axes.len())?);
+        let layout = &mut plan.layouts[it.state.0];
+        let plain = layout.owed.is_empty() && !layout.axes().contains(&axis);
+        layout.owed = vec![axis];
+        Ok(plain && !is_summed(plan, it.state))
+    }),
+    ("an operation on states that is prepared", &["prepared"], |plan, u| {
+        let Some(node) = computed(plan, u)? else { return Ok(false) };
+        let state = |it: &ValueId| matches!(plan.graph.value(*it).source, Source::State(_));
+        let reads = plan.graph.nodes[node].operands.iter().any(state);
+        plan.assignments[node] = Assignment::Prepared;
+        Ok(reads)
+    }),
+    ("what a micro-batch makes is returned", &["output"], |plan, u| {
+        if plan.graph.training.is_none() {
+            return Ok(false);
+        }
+        let node = u.choose_index(plan.graph.nodes.len())?;
+        let node = &plan.graph.nodes[node];
+        let value = node.results[0];
+        plan.graph.outputs[0].value = value;
+        plan.outputs[0] = Copy::Made;
+        Ok(node.phase != Phase::Update)
+    }),
+    ("a copy made for micro-batches is read in the update", &["part"], |plan, u| {
+        // Both an update and a micro-batch read a copy of one value that does not change.
+        let when = plan.when();
+        let mut cases = Vec::new();
+        for (node, it) in plan.graph.nodes.iter().enumerate() {
+            for (operand, &value) in it.operands.iter().enumerate() {
+                for (index, transfer) in plan.transfers.iter().enumerate() {
+                    let state = plan.graph.next(value).is_some() && !is_summed(plan, value);
+                    let other = transfer.value == value && when[index] == Part::MicroBatch;
+                    if it.phase == Phase::Update && state && other {
+                        cases.push((node, operand, index));
+                    }
+                }
+            }
+        }
+        if cases.is_empty() {
+            return Ok(false);
+        }
+        let (node, operand, transfer) = *u.choose(&cases)?;
+        operands(plan, node)[operand] = Copy::Transferred(transfer);
+        Ok(true)
+    }),
+    ("a copy of a copy made for micro-batches is read in the update", &["part"], |plan, u| {
+        let when = plan.when();
+        let mut cases = Vec::new();
+        for (index, transfer) in plan.transfers.iter().enumerate() {
+            for from in 0..index {
+                let one = plan.transfers[from].value == transfer.value && !is_total(plan, transfer.value);
+                if one && when[index] == Part::Update && when[from] == Part::MicroBatch {
+                    cases.push((index, from));
+                }
+            }
+        }
+        if cases.is_empty() {
+            return Ok(false);
+        }
+        let (index, from) = *u.choose(&cases)?;
+        plan.transfers[index].from = Copy::Transferred(from);
+        Ok(true)
+    }),
+    ("an operation that is counted once for all micro-batches", &["estimate"], |plan, u| {
+        let Some(node) = computed(plan, u)? else { return Ok(false) };
+        let runs = plan.graph.runs(planner_ir::NodeId(node));
+        let Assignment::Computed { seconds, .. } = &plan.assignments[node] else { return Ok(false) };
+        let (seconds, more) = (*seconds, f64::from(u32::try_from(runs).unwrap()) - 1.0);
+        plan.estimate.push(crate::Term { name: "less".to_owned(), seconds: 0.0 });
+        let term = plan.estimate.iter_mut().find(|term| term.seconds >= seconds * more).unwrap();
+        term.seconds -= seconds * more;
+        Ok(runs > 1 && seconds * more > plan.seconds() * 1e-6)
+    }),
+    ("a transfer that is counted once for all micro-batches", &["estimate"], |plan, u| {
+        if plan.transfers.is_empty() {
+            return Ok(false);
+        }
+        let index = u.choose_index(plan.transfers.len())?;
+        let (runs, seconds) = (plan.runs()[index], plan.transfers[index].seconds);
+        let more = seconds * (f64::from(u32::try_from(runs).unwrap()) - 1.0);
+        plan.estimate.push(crate::Term { name: "less".to_owned(), seconds: 0.0 });
+        plan.estimate.iter_mut().find(|term| term.seconds >= more).unwrap().seconds -= more;
+        Ok(runs > 1 && more > plan.seconds() * 1e-6)
+    }),
+    ("a step without a recipe", &["recipe"], |plan, _| {
+        plan.recipe = None;
+        Ok(plan.graph.training.is_some())
+    }),
+    ("other micro-batches", &["recipe"], |plan, _| {
+        let Some(recipe) = &mut plan.recipe else { return Ok(false) };
+        recipe.micro_batches += 1;
+        Ok(true)
+    }),
+    ("a recipe without a program to match", &["recipe"], |plan, u| {
+        let (_, recipe) = crate::samples::training_step(u)?;
+        let trains = plan.recipe.is_some();
+        plan.recipe = Some(recipe);
+        Ok(!trains)
+    }),
+    ("a norm that there is not", &["recipe"], |plan, u| {
+        let Some(recipe) = &mut plan.recipe else { return Ok(false) };
+        recipe.clip = Some(*u.choose(&[0.0, -1.0, f64::NAN, f64::INFINITY])?);
+        Ok(true)
+    }),
+    ("another optimizer than the recipe's", &["recipe"], |plan, _| {
+        let Some(recipe) = &mut plan.recipe else { return Ok(false) };
+        match &mut recipe.optimizer {
+            Optimizer::Sgd { decay } => *decay = Real(decay.0 + 0.5),
+            Optimizer::Momentum { momentum, .. } => *momentum = Real(0.5),
+            Optimizer::AdamW { beta2, .. } => *beta2 = Real(0.5),
+        }
+        let decays = |op: &Op| !matches!(op, Op::Update(Optimizer::Sgd { decay }) if decay.0 == 0.0);
+        let updates = |op: &&Op| matches!(op, Op::Update(_));
+        Ok(plan.graph.nodes.iter().map(|node| &node.op).filter(updates).any(decays))
+    }),
+];
+
+/// A state, what it becomes, and its place among them.
+fn carried(plan: &Plan, u: &mut Unstructured<'_>) -> Result<Option<(usize, Carried)>> {
+    let Some(training) = &plan.graph.training else { return Ok(None) };
+    let place = u.choose_index(training.carried.len())?;
+    Ok(Some((place, training.carried[place])))
+}
+
+fn is_summed(plan: &Plan, value: ValueId) -> bool {
+    matches!(&plan.graph.value(value).source, Source::State(state) if state.kind.is_summed())
+}
+
+/// Whether a summed state becomes this value.
+fn is_total(plan: &Plan, value: ValueId) -> bool {
+    let carried = plan.graph.training.iter().flat_map(|training| &training.carried);
+    carried.filter(|it| it.next == value).any(|it| is_summed(plan, it.state))
+}

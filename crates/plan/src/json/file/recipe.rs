@@ -1,0 +1,148 @@
+//! How a training step was derived, as a file says it, and to and from what a plan says.
+
+use planner_ir::{Optimizer as PlanOptimizer, Real};
+use serde::{Deserialize, Serialize};
+
+use crate::recipe;
+
+/// How a training step was derived.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(in crate::json) struct Recipe {
+    loss: Loss,
+    optimizer: Optimizer,
+    precision: Precision,
+    micro_batches: u64,
+    /// `null` if gradients are not clipped; never missing.
+    #[serde(deserialize_with = "Option::deserialize")]
+    clip: Option<f64>,
+    no_decay: NoDecay,
+    recompute: Vec<Recompute>,
+    frozen: Vec<String>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+enum Loss {
+    Output(String),
+    CrossEntropy { logits: String, labels: String },
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+enum Optimizer {
+    Sgd {
+        decay: f64,
+    },
+    SgdMomentum {
+        momentum: f64,
+        decay: f64,
+    },
+    #[serde(rename = "adamw")]
+    AdamW {
+        beta1: f64,
+        beta2: f64,
+        epsilon: f64,
+        decay: f64,
+    },
+}
+
+#[derive(Clone, Copy, Serialize, Deserialize)]
+enum Precision {
+    #[serde(rename = "fp32")]
+    F32,
+    #[serde(rename = "bf16")]
+    Bf16,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NoDecay {
+    names: Vec<String>,
+    vectors: bool,
+}
+
+#[derive(Clone, Copy, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Recompute {
+    #[serde(rename = "none")]
+    Nothing,
+    Selective,
+    Full,
+}
+
+impl Recipe {
+    /// What the file of a plan with that recipe says.
+    pub(in crate::json) fn of(recipe: &recipe::Recipe) -> Self {
+        // Every field is named, so that a new one is not forgotten here.
+        let recipe::Recipe { loss, optimizer, precision, micro_batches, clip, no_decay, recompute, frozen } =
+            recipe;
+        let recompute = recompute.iter().map(|it| match it {
+            recipe::Recompute::Nothing => Recompute::Nothing,
+            recipe::Recompute::Selective => Recompute::Selective,
+            recipe::Recompute::Full => Recompute::Full,
+        });
+        Self {
+            loss: match loss.clone() {
+                recipe::Loss::Output(name) => Loss::Output(name),
+                recipe::Loss::CrossEntropy { logits, labels } => Loss::CrossEntropy { logits, labels },
+            },
+            optimizer: match *optimizer {
+                PlanOptimizer::Sgd { decay } => Optimizer::Sgd { decay: decay.0 },
+                PlanOptimizer::Momentum { momentum, decay } => {
+                    Optimizer::SgdMomentum { momentum: momentum.0, decay: decay.0 }
+                }
+                PlanOptimizer::AdamW { beta1, beta2, epsilon, decay } => {
+                    Optimizer::AdamW { beta1: beta1.0, beta2: beta2.0, epsilon: epsilon.0, decay: decay.0 }
+                }
+            },
+            precision: match precision {
+                recipe::Precision::F32 => Precision::F32,
+                recipe::Precision::Bf16 => Precision::Bf16,
+            },
+            micro_batches: *micro_batches,
+            clip: *clip,
+            no_decay: NoDecay { names: no_decay.names.clone(), vectors: no_decay.vectors },
+            recompute: recompute.collect(),
+            frozen: frozen.clone(),
+        }
+    }
+
+    /// The recipe that a file says.
+    pub(in crate::json) fn read(&self) -> recipe::Recipe {
+        let recompute = self.recompute.iter().map(|it| match it {
+            Recompute::Nothing => recipe::Recompute::Nothing,
+            Recompute::Selective => recipe::Recompute::Selective,
+            Recompute::Full => recipe::Recompute::Full,
+        });
+        recipe::Recipe {
+            loss: match &self.loss {
+                Loss::Output(name) => recipe::Loss::Output(name.clone()),
+                Loss::CrossEntropy { logits, labels } => {
+                    recipe::Loss::CrossEntropy { logits: logits.clone(), labels: labels.clone() }
+                }
+            },
+            optimizer: match self.optimizer {
+                Optimizer::Sgd { decay } => PlanOptimizer::Sgd { decay: Real(decay) },
+                Optimizer::SgdMomentum { momentum, decay } => {
+                    PlanOptimizer::Momentum { momentum: Real(momentum), decay: Real(decay) }
+                }
+                Optimizer::AdamW { beta1, beta2, epsilon, decay } => PlanOptimizer::AdamW {
+                    beta1: Real(beta1),
+                    beta2: Real(beta2),
+                    epsilon: Real(epsilon),
+                    decay: Real(decay),
+                },
+            },
+            precision: match self.precision {
+                Precision::F32 => recipe::Precision::F32,
+                Precision::Bf16 => recipe::Precision::Bf16,
+            },
+            micro_batches: self.micro_batches,
+            clip: self.clip,
+            no_decay: recipe::NoDecay { names: self.no_decay.names.clone(), vectors: self.no_decay.vectors },
+            recompute: recompute.collect(),
+            frozen: self.frozen.clone(),
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! Random training steps: as many parameters, kinds of states and phases as there are, and
+//! gradients that need not be right.
+
+use std::fmt::Write;
+
+use arbtest::arbitrary::{Result, Unstructured};
+use planner_ir::{Graph, Optimizer, Real, parse_graph};
+
+use crate::{Loss, NoDecay, Precision, Recipe, Recompute};
+
+/// A training step of a few products, and how it was asked for.
+pub(crate) fn random(u: &mut Unstructured<'_>) -> Result<(Graph, Recipe)> {
+    let decay = Real(f64::from(u.int_in_range(0..=4u32)?) / 8.0);
+    let optimizer = match u.int_in_range(0..=2)? {
+        0 => Optimizer::Sgd { decay },
+        1 => Optimizer::Momentum { momentum: Real(0.9), decay },
+        _ => Optimizer::AdamW { beta1: Real(0.9), beta2: Real(0.95), epsilon: Real(1e-8), decay },
+    };
+    let layers = u.int_in_range(1..=2)?;
+    let recompute = [Recompute::Nothing, Recompute::Selective, Recompute::Full];
+    let recipe = Recipe {
+        loss: if u.arbitrary()? {
+            Loss::Output("loss".to_owned())
+        } else {
+            Loss::CrossEntropy { logits: "logits".to_owned(), labels: "labels".to_owned() }
+        },
+        optimizer,
+        precision: *u.choose(&[Precision::F32, Precision::Bf16])?,
+        micro_batches: u.int_in_range(1..=4)?,
+        clip: if u.arbitrary()? { Some(1.5) } else { None },
+        no_decay: NoDecay {
+            names: if u.arbitrary()? { vec!["*bias".to_owned()] } else { vec![] },
+            vectors: u.arbitrary()?,
+        },
+        recompute: (0..layers).map(|_| u.choose(&recompute).copied()).collect::<Result<_>>()?,
+        frozen: if u.arbitrary()? { vec!["table".to_owned()] } else { vec![] },
+    };
+    let graph = parse_graph(&text(&recipe, layers)).expect("the text is that of a graph");
+    Ok((graph, recipe))
+}
+
+/// A program of so many layers `x = gelu(x w)`, whose loss is the sum of the last one's results.
+pub(super) fn text(recipe: &Recipe, layers: usize) -> String {
+    let mut program = Program::default();
+    let half = recipe.precision == Precision::Bf16;
+    let (number, shape) = (if half { "bf16" } else { "f32" }, "[16,16]");
+    let x = program.source("input \"x\"", &format!("{number}[8,16]"));
+    let rate = program.source("input \"rate\"", "f32[]");
+    let step = program.source("input \"step\"", "f32[]");
+    let table = program.source("weight \"table\"", &format!("{number}[16,16]"));
+    let total = program.source("total \"loss\"", "f32[]");
+    let moments = ["first_moment", "second_moment"];
+    let layer = |program: &mut Program, it: usize| Layer {
+        parameter: program.source(&format!("parameter \"w{it}\""), &format!("{number}{shape}")),
+        master: half.then(|| program.source(&format!("master \"w{it}\""), &format!("f32{shape}"))),
+        moments: moments[..recipe.optimizer.moments()]
+            .iter()
+            .map(|kind| program.source(&format!("{kind} \"w{it}\""), &format!("f32{shape}")))
+            .collect(),
+        gradient: program.source(&format!("gradient \"w{it}\""), &format!("f32{shape}")),
+    };
+    let layers: Vec<Layer> = (0..layers).map(|it| layer(&mut program, it)).collect();
+    // Forward.
+    let type_ = format!("{number}[8,16]");
+    let mut last = program.op("", &format!("contract \"ab,bc->ac\" %{x} %{table}"), &type_);
+    let mut kept = Vec::new();
+    for layer in &layers {
+        let product = format!("contract \"ab,bc->ac\" %{last} %{}", layer.parameter);
+        let product = program.op("", &product, &type_);
+        kept.push((last, product));
+        last = program.op("", &format!("gelu %{product}"), &type_);
+    }
+    let wide = program.op("", &format!("cast to=f32 %{last}"), "f32[8,16]");
+    let sum = program.op("", &format!("reduce_sum dims=[0,1] %{wide}"), "f32[1,1]");
+    let loss = program.op("", &format!("reshape shape=[] %{sum}"), "f32[]");
+    let summed = program.op("", &format!("add %{total} %{loss}"), "f32[]");
+    program.carried.push((total, summed));
+    // Backward.
+    let mut gradient = last;
+    let mut sums = Vec::new();
+    for (layer, &(before, product)) in layers.iter().zip(&kept).rev() {
+        let of_product = format!("unary_gradient function=gelu %{product} %{gradient}");
+        let of_product = program.op(" in backward", &of_product, &type_);
+        let outer = format!("contract \"ab,ac->bc\" %{before} %{of_product}");
+        let outer = program.op(" in gradient", &outer, &format!("{number}{shape}"));
+        let outer = program.op(" in gradient", &format!("cast to=f32 %{outer}"), &format!("f32{shape}"));
+        let sum = format!("add %{} %{outer}", layer.gradient);
+        let sum = program.op(" in gradient", &sum, &format!("f32{shape}"));
+        program.carried.push((layer.gradient, sum));
+        sums.push(sum);
+        let back = format!("contract \"ac,bc->ab\" %{of_product} %{}", layer.parameter);
+        gradient = program.op(" in backward", &back, &type_);
+    }
+    // Update.
+    let update = " in update";
+    let scale = program.op(update, &format!("reciprocal %{summed}"), "f32[]");
+    for (layer, sum) in layers.iter().rev().zip(sums) {
+        let of = layer.master.unwrap_or(layer.parameter);
+        let mut operands = vec![of, sum];
+        operands.extend(&layer.moments);
+        operands.extend([scale, rate]);
+        if recipe.optimizer.numbers() == 3 {
+            operands.push(step);
+        }
+        let next = program.update(&recipe.optimizer, &operands, 1 + layer.moments.len());
+        program.carried.extend(layer.moments.iter().copied().zip(next + 1..));
+        program.carried.push((of, next));
+        if layer.master.is_some() {
+            let next = program.op(update, &format!("cast to=bf16 %{next}"), &format!("bf16{shape}"));
+            program.carried.push((layer.parameter, next));
+        }
+    }
+    let mean = program.op(update, &format!("mul %{summed} %{scale}"), "f32[]");
+    program.text(recipe.micro_batches, mean)
+}
+
+/// The states of a layer.
+struct Layer {
+    parameter: usize,
+    master: Option<usize>,
+    moments: Vec<usize>,
+    gradient: usize,
+}
+
+/// A text so far.
+#[derive(Default)]
+struct Program {
+    lines: String,
+    values: usize,
+    carried: Vec<(usize, usize)>,
+}
+
+impl Program {
+    fn source(&mut self, source: &str, type_: &str) -> usize {
+        let value = self.values;
+        self.values += 1;
+        self.line(&format!("%{value} = {source} : {type_}"));
+        value
+    }
+
+    fn op(&mut self, phase: &str, statement: &str, type_: &str) -> usize {
+        let value = self.values;
+        self.values += 1;
+        self.line(&format!("%{value} = {statement} : {type_}{phase}"));
+        value
+    }
+
+    /// The first of an optimizer's results.
+    fn update(&mut self, optimizer: &Optimizer, operands: &[usize], results: usize) -> usize {
+        let first = self.values;
+        self.values += results;
+        let list =
+            |values: Vec<usize>| values.iter().map(|it| format!("%{it}")).collect::<Vec<_>>().join(" ");
+        let made = list((first..self.values).collect()).replace(' ', ", ");
+        let op = planner_ir::Op::Update(*optimizer);
+        let types = vec!["f32[16,16]"; results].join(", ");
+        self.line(&format!("{made} = {op} {} : {types} in update", list(operands.to_vec())));
+        first
+    }
+
+    fn line(&mut self, line: &str) {
+        writeln!(self.lines, "  {line}").expect("writing to memory does not fail");
+    }
+
+    fn text(mut self, micro_batches: u64, output: usize) -> String {
+        self.carried.sort_unstable();
+        let carried: Vec<String> =
+            self.carried.iter().map(|(state, next)| format!("%{state} becomes %{next}")).collect();
+        self.line(&format!("return \"loss\" %{output}"));
+        self.line(&format!("train {micro_batches} {}", carried.join(", ")));
+        format!("graph \"step\" {{\n{}}}\n", self.lines)
+    }
+}
