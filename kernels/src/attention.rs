@@ -1,4 +1,4 @@
-//! Scaled dot-product attention, and the rotary embedding of its operands.
+//! Scaled dot-product attention, the rotary embedding of its operands, and their gradients.
 //!
 //! Queries are done a few rows at a time: their scores with the keys that any of them sees by
 //! one matrix product, softmax of each row over the keys that it sees, and the weighted sum of
@@ -12,19 +12,32 @@ use crate::array::{Span, Tensor, TensorMut, expect_dtype, extents};
 use crate::error::KernelError;
 use crate::nest::{Level, Nest, repeated, row_major};
 use crate::norm::softmax_row;
-use crate::number::{Float, with_float};
+use crate::number::{Float, Number, with_float};
 use crate::product::{Extents, Matrix, product};
 use crate::wide::wide;
+
+mod gradient;
+
+pub(crate) use gradient::attention_gradient;
 
 /// How many queries are done at a time.
 const ROWS: usize = 64;
 
-/// `y[b,h,s,:] = sum_t softmax_t(bound(scale * q·k) + mask) v`.
+/// `y[b,h,s,:] = sum_t softmax_t(bound(scale * q·k) + mask) v`, and the statistics of rows if there
+/// is a second result.
 pub(crate) fn attention(
     attention: &Attention,
     operands: &[Tensor],
-    y: &mut TensorMut,
+    results: &mut [TensorMut],
 ) -> Result<(), KernelError> {
+    let (y, statistics) = match results {
+        [y] if !attention.statistics => (y, None),
+        [y, statistics] if attention.statistics => (y, Some(statistics)),
+        _ => {
+            let expected = if attention.statistics { "2" } else { "1" };
+            return Err(KernelError::Count { of: "results", found: results.len(), expected });
+        }
+    };
     let (q, k, v, mask) = match operands {
         [q, k, v] => (q, k, v, None),
         [q, k, v, mask] => (q, k, v, Some(mask)),
@@ -36,28 +49,19 @@ pub(crate) fn attention(
     for x in [k, v] {
         expect_dtype(x.dtype, q.dtype)?;
     }
-    let shape = Shape::new(q, k, v, y)?;
-    let mask_shape = [shape.batch, shape.heads, shape.queries, shape.keys];
-    let mask_strides = match mask {
-        Some(mask) => repeated(&extents(mask.shape)?, &mask_shape)?,
-        None => Vec::new(),
+    let shape = Shape::new(q, k, v, y.shape)?;
+    let statistics = match statistics {
+        Some(statistics) => {
+            shape.check_statistics(statistics.shape, q.shape)?;
+            Some(statistics.elements_mut::<f32>()?)
+        }
+        None => None,
     };
     with_float!(q.dtype, "attention", T => {
-        let mask = match mask {
-            Some(mask) if mask.dtype == DType::Bool => Mask::Hides(mask.truths()?),
-            Some(mask) => Mask::Adds(mask.elements::<T>()?),
-            None => Mask::None,
-        };
-        let run = Run {
-            attention,
-            shape,
-            q: q.elements::<T>()?,
-            k: k.elements()?,
-            v: v.elements()?,
-            mask,
-            mask_strides,
-        };
-        run.compute(y.elements_mut()?)
+        let mask = Mask::<T>::new(mask, &shape)?;
+        let (q, k, v) = (q.elements()?, k.elements()?, v.elements()?);
+        let run = Run { attention, shape, q, k, v, mask };
+        run.compute(y.elements_mut()?, statistics)
     })
 }
 
@@ -79,7 +83,7 @@ struct Shape {
 }
 
 impl Shape {
-    fn new(q: &Tensor, k: &Tensor, v: &Tensor, y: &TensorMut) -> Result<Self, KernelError> {
+    fn new(q: &Tensor, k: &Tensor, v: &Tensor, y: &[u64]) -> Result<Self, KernelError> {
         let four = |shape: &[u64]| {
             let rank = shape.len();
             let four: Result<[usize; 4], _> = extents(shape)?.try_into();
@@ -94,7 +98,7 @@ impl Shape {
         for (of, found, expected) in [
             ("the keys", k.shape, [b, g, t, d]),
             ("the values", v.shape, [b, g, t, e]),
-            ("the result", y.shape, [b, h, s, e]),
+            ("the result", y, [b, h, s, e]),
         ] {
             if found != expected {
                 let expected = expected.to_vec();
@@ -109,6 +113,15 @@ impl Shape {
         let group = (0..heads).map(|head| head / each.max(1)).collect();
         let (query_span, key_span) = (q.span(2), k.span(2));
         Ok(Self { batch, heads, groups, queries, keys, size, value_size, group, query_span, key_span })
+    }
+
+    /// Refuses statistics that are not one number for each query.
+    fn check_statistics(&self, found: &[u64], q: &[u64]) -> Result<(), KernelError> {
+        if found == &q[..3] {
+            return Ok(());
+        }
+        let (found, expected) = (found.to_vec(), q[..3].to_vec());
+        Err(KernelError::Shape { of: "statistics", found, expected })
     }
 
     /// The keys of the block that a query of the block may see.
@@ -131,11 +144,65 @@ impl Shape {
     }
 }
 
+/// A mask, repeated to the scores.
+struct Mask<'a, T> {
+    elements: Elements<'a, T>,
+    /// How far apart its elements lie along each dimension of the scores.
+    strides: Vec<usize>,
+}
+
 /// What a mask's elements do to scores.
-enum Mask<'a, T> {
+enum Elements<'a, T> {
     None,
     Adds(&'a [T]),
     Hides(&'a [u8]),
+}
+
+impl<'a, T: Float> Mask<'a, T> {
+    fn new(mask: Option<&Tensor<'a>>, shape: &Shape) -> Result<Self, KernelError> {
+        let Some(mask) = mask else { return Ok(Self { elements: Elements::None, strides: vec![] }) };
+        let scores = [shape.batch, shape.heads, shape.queries, shape.keys];
+        let strides = repeated(&extents(mask.shape)?, &scores)?;
+        let elements = match mask.dtype {
+            DType::Bool => Elements::Hides(mask.truths()?),
+            _ => Elements::Adds(mask.elements()?),
+        };
+        Ok(Self { elements, strides })
+    }
+
+    /// Where the element for a score is.
+    fn place(&self, score: [usize; 4]) -> usize {
+        score.into_iter().zip(&self.strides).map(|(at, stride)| at * stride).sum()
+    }
+
+    /// How far apart the elements for neighbouring keys lie.
+    fn stride(&self) -> usize {
+        self.strides.last().copied().unwrap_or(0)
+    }
+
+    /// Applies it to the scores of the keys that a query sees, the first of which is given.
+    fn apply(&self, first: [usize; 4], row: &mut [T]) {
+        let (place, stride) = (self.place(first), self.stride());
+        match self.elements {
+            Elements::None => {}
+            Elements::Adds(mask) if stride == 1 => {
+                let length = row.len();
+                wide!(add_row, (row, &mask[place..place + length]));
+            }
+            Elements::Adds(mask) => {
+                for (index, score) in row.iter_mut().enumerate() {
+                    *score = score.plus(mask[place + index * stride]);
+                }
+            }
+            Elements::Hides(mask) => {
+                for (index, score) in row.iter_mut().enumerate() {
+                    if mask[place + index * stride] == 0 {
+                        *score = T::LOWEST;
+                    }
+                }
+            }
+        }
+    }
 }
 
 /// What one computation needs throughout.
@@ -146,25 +213,36 @@ struct Run<'a, T> {
     k: &'a [T],
     v: &'a [T],
     mask: Mask<'a, T>,
-    mask_strides: Vec<usize>,
 }
 
 impl<T: Float> Run<'_, T> {
-    fn compute(&self, y: &mut [T]) -> Result<(), KernelError> {
+    fn compute(&self, y: &mut [T], mut statistics: Option<&mut [f32]>) -> Result<(), KernelError> {
         let shape = &self.shape;
         let mut scores = vec![T::ZERO; ROWS.min(shape.queries) * shape.keys];
         for batch in 0..shape.batch {
             for head in 0..shape.heads {
                 for start in (0..shape.queries).step_by(ROWS) {
                     let queries = start..shape.queries.min(start + ROWS);
-                    self.compute_rows(batch, head, queries, &mut scores, y);
+                    let sums = self.compute_rows(batch, head, queries, &mut scores, y);
+                    if let Some(statistics) = &mut statistics {
+                        let first = (batch * shape.heads + head) * shape.queries + start;
+                        statistics[first..first + sums.len()].copy_from_slice(&sums);
+                    }
                 }
             }
         }
         Ok(())
     }
 
-    fn compute_rows(&self, batch: usize, head: usize, queries: Range<usize>, scores: &mut [T], y: &mut [T]) {
+    /// A few rows of the result; returns their statistics.
+    fn compute_rows(
+        &self,
+        batch: usize,
+        head: usize,
+        queries: Range<usize>,
+        scores: &mut [T],
+        y: &mut [T],
+    ) -> Vec<f32> {
         let shape = &self.shape;
         let seen: Vec<Range<usize>> =
             queries.clone().map(|query| shape.seen(self.attention, query)).collect();
@@ -186,13 +264,14 @@ impl<T: Float> Run<'_, T> {
             (self.k, Matrix { row_stride: 1, column_stride: shape.size, ..k_at }),
             (scores, matrix(0, keys)),
         );
+        let mut sums = Vec::with_capacity(rows);
         for (row, (query, seen)) in queries.zip(&seen).enumerate() {
             let scores = &mut scores[row * keys..(row + 1) * keys];
             let (before, rest) = scores.split_at_mut(seen.start - first);
             let (scores, after) = rest.split_at_mut(seen.len());
             before.fill(T::ZERO);
             after.fill(T::ZERO);
-            self.weigh(batch, head, query, seen.clone(), scores);
+            sums.push(self.weigh([batch, head, query, seen.start], scores));
         }
         product(
             Extents { rows, columns: shape.value_size, summed: keys },
@@ -201,39 +280,24 @@ impl<T: Float> Run<'_, T> {
             (self.v, matrix(group * shape.keys + first, shape.value_size)),
             (y, matrix(first_row, shape.value_size)),
         );
+        sums
     }
 
-    /// Scores of the keys that a query sees to weights.
-    fn weigh(&self, batch: usize, head: usize, query: usize, seen: Range<usize>, row: &mut [T]) {
+    /// Scores of the keys that a query sees, the first of which is given, to weights; returns the
+    /// logarithm of the sum of their exponentials.
+    fn weigh(&self, first: [usize; 4], row: &mut [T]) -> f32 {
         let softcap = self.attention.softcap.0;
         if softcap != 0.0 {
             wide!(bound_row, (&mut *row, T::of_f64(softcap)));
         }
-        let place = [batch, head, query, seen.start].into_iter().zip(&self.mask_strides);
-        let place: usize = place.map(|(at, stride)| at * stride).sum();
-        let stride = self.mask_strides.last().copied().unwrap_or(0);
-        match self.mask {
-            Mask::None => {}
-            Mask::Adds(mask) if stride == 1 => {
-                wide!(add_row, (&mut *row, &mask[place..place + seen.len()]));
-            }
-            Mask::Adds(mask) => {
-                for (index, score) in row.iter_mut().enumerate() {
-                    *score = score.plus(mask[place + index * stride]);
-                }
-            }
-            Mask::Hides(mask) => {
-                for (index, score) in row.iter_mut().enumerate() {
-                    if mask[place + index * stride] == 0 {
-                        *score = T::LOWEST;
-                    }
-                }
-            }
-        }
-        if wide!(softmax_row, &mut *row) == T::LOWEST {
+        self.mask.apply(first, row);
+        let (largest, sum) = wide!(softmax_row, &mut *row);
+        if largest == T::LOWEST {
             // The query sees no key.
             row.fill(T::ZERO);
+            return f32::NEG_INFINITY;
         }
+        f32::of_f64(largest.plus(sum.ln()).to_f64())
     }
 }
 
@@ -253,9 +317,19 @@ fn add_row<T: Float>((row, mask): (&mut [T], &[T])) {
     }
 }
 
-/// `x * cos + rotate(x) * sin`.
+/// Which way pairs are rotated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// `x * cos + rotate(x) * sin`.
+    Forward,
+    /// `x * cos + rotateᵀ(x * sin)`: the gradient.
+    Back,
+}
+
+/// Pairs of the elements of rows, rotated.
 pub(crate) fn rotary(
     pairing: Pairing,
+    turn: Turn,
     [x, cos, sin]: [&Tensor; 3],
     y: &mut TensorMut,
 ) -> Result<(), KernelError> {
@@ -293,9 +367,11 @@ pub(crate) fn rotary(
                     [0, 1, 2].map(|place: usize| starts[place] + index * row.strides[place]);
                 let (cos, sin) = (&cos[cos_at..cos_at + size], &sin[sin_at..sin_at + size]);
                 let (x, y) = (&x[own..own + size], &mut y[own..own + size]);
-                match pairing {
-                    Pairing::Halves => wide!(rotate_halves, (x, cos, sin, y)),
-                    Pairing::Neighbours => wide!(rotate_neighbours, (x, cos, sin, y)),
+                match (pairing, turn) {
+                    (Pairing::Halves, Turn::Forward) => wide!(rotate_halves, (x, cos, sin, y)),
+                    (Pairing::Halves, Turn::Back) => wide!(rotate_halves_back, (x, cos, sin, y)),
+                    (Pairing::Neighbours, Turn::Forward) => wide!(rotate_neighbours, (x, cos, sin, y)),
+                    (Pairing::Neighbours, Turn::Back) => wide!(rotate_neighbours_back, (x, cos, sin, y)),
                 }
             }
         });
@@ -326,6 +402,28 @@ fn rotate_neighbours<T: Float>((x, cos, sin, y): (&[T], &[T], &[T], &mut [T])) {
     for (y, ((x, cos), sin)) in y.chunks_exact_mut(2).zip(pairs) {
         y[0] = x[0].times(cos[0]).minus(x[1].times(sin[0]));
         y[1] = x[1].times(cos[1]).plus(x[0].times(sin[1]));
+    }
+}
+
+#[inline(always)]
+fn rotate_halves_back<T: Float>((x, cos, sin, y): (&[T], &[T], &[T], &mut [T])) {
+    let half = x.len() / 2;
+    let ((low, high), (y_low, y_high)) = (x.split_at(half), y.split_at_mut(half));
+    let ((low_cos, high_cos), (low_sin, high_sin)) = (cos.split_at(half), sin.split_at(half));
+    let (low, high) = (low.iter().zip(low_cos).zip(low_sin), high.iter().zip(high_cos).zip(high_sin));
+    for ((y_low, y_high), (low, high)) in y_low.iter_mut().zip(y_high).zip(low.zip(high)) {
+        let (((&x_low, &low_cos), &low_sin), ((&x_high, &high_cos), &high_sin)) = (low, high);
+        *y_low = x_low.times(low_cos).plus(x_high.times(high_sin));
+        *y_high = x_high.times(high_cos).minus(x_low.times(low_sin));
+    }
+}
+
+#[inline(always)]
+fn rotate_neighbours_back<T: Float>((x, cos, sin, y): (&[T], &[T], &[T], &mut [T])) {
+    let pairs = x.chunks_exact(2).zip(cos.chunks_exact(2)).zip(sin.chunks_exact(2));
+    for (y, ((x, cos), sin)) in y.chunks_exact_mut(2).zip(pairs) {
+        y[0] = x[0].times(cos[0]).plus(x[1].times(sin[1]));
+        y[1] = x[1].times(cos[1]).minus(x[0].times(sin[0]));
     }
 }
 

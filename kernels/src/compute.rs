@@ -3,14 +3,15 @@
 use planner_ir::{Op, Scatter, Type};
 
 use crate::array::{Array, Tensor, TensorMut, byte_count};
+use crate::attention::Turn;
 use crate::error::KernelError;
 use crate::norm::{Centre, Scale};
 use crate::pieces::in_pieces;
 use crate::reduce::{From, Own};
 use crate::widen::widened;
 use crate::{
-    attention, cast, contract, conv, elementwise, experts, generate, indexing, loss, movement, norm, order,
-    quantised, reduce, region, resize,
+    attention, cast, contract, conv, elementwise, experts, generate, indexing, loss, movement, norm,
+    optimizer, order, quantised, reduce, region, resize,
 };
 
 /// Computes blocks of an operation's results from blocks of its operands.
@@ -77,6 +78,7 @@ fn moves_bytes(op: &Op) -> bool {
         | Op::GatherNd { .. }
         | Op::Triangle { .. }
         | Op::Dequantize { .. }
+        | Op::Update(_)
         | Op::Region(_) => true,
         Op::ScatterElements { scatter, .. } | Op::ScatterNd { scatter } => *scatter == Scatter::Replace,
         _ => false,
@@ -89,15 +91,24 @@ fn dispatch(op: &Op, operands: &[Tensor], results: &mut [TensorMut]) -> Result<(
             let [x] = these(operands, "1")?;
             order::top(*extreme, *dim, x, pair(results)?)
         }
-        Op::Dropout { ratio, seed } => {
-            let [x] = these(operands, "1")?;
-            generate::dropout(*ratio, *seed, x, pair(results)?)
+        Op::Dropout { ratio, seed } => match operands {
+            [x] => generate::dropout(*ratio, *seed, (x, None), pair(results)?),
+            [x, number] => generate::dropout(*ratio, *seed, (x, Some(number)), pair(results)?),
+            _ => Err(unfit(operands.len())),
+        },
+        Op::GatedGradient(activation) => {
+            let operands = these(operands, "3")?;
+            elementwise::gated_gradient(*activation, operands, pair(results)?)
         }
+        Op::Attention(attributes) => attention::attention(attributes, operands, results),
+        Op::AttentionGradient { attention, .. } => {
+            attention::attention_gradient(attention, operands, results)
+        }
+        Op::ExpertsGradient { activation, .. } => experts::experts_gradient(*activation, operands, results),
+        Op::Update(optimizer) => optimizer::update(*optimizer, operands, results),
         Op::Region(region) => region::compute(region, operands, results),
         Op::Dynamic(_) => Err(KernelError::Type("shapes that depend on data have no blocks".to_owned())),
-        Op::Concat { .. } | Op::Attention(_) | Op::Experts { .. } => {
-            dispatch_many(op, operands, single(results)?)
-        }
+        Op::Concat { .. } | Op::Experts { .. } => dispatch_many(op, operands, single(results)?),
         _ => {
             let y = single(results)?;
             match operands {
@@ -157,6 +168,11 @@ fn dispatch_two(op: &Op, operands: [&Tensor; 2], y: &mut TensorMut) -> Result<()
         Op::Conv(attributes) => conv::conv(attributes, operands, None, y),
         Op::CrossEntropy { ignored } => loss::cross_entropy(*ignored, operands, y),
         Op::Dequantize { bits, block, .. } => quantised::dequantise(*bits, *block, operands, None, y),
+        Op::UnaryGradient(function) => elementwise::unary_gradient(*function, operands, y),
+        Op::SoftmaxGradient { dim } => norm::softmax_gradient(*dim, operands, y),
+        Op::GatherGradient { dim, .. } => indexing::gather_gradient(*dim, operands, y),
+        Op::ConvInputGradient { conv, .. } => conv::conv_input_gradient(conv, operands, y),
+        Op::ConvWeightGradient { conv, .. } => conv::conv_weight_gradient(conv, operands, y),
         _ => Err(unfit(2)),
     }
 }
@@ -166,7 +182,15 @@ fn dispatch_three(op: &Op, [a, b, c]: [&Tensor; 3], y: &mut TensorMut) -> Result
         Op::Select => elementwise::select([a, b, c], y),
         Op::LayerNorm { dims, epsilon } => norm::normalise(Centre::Mean, *dims, *epsilon, [a, b], Some(c), y),
         Op::InstanceNorm { epsilon } => norm::normalise_instances(*epsilon, [a, b, c], y),
-        Op::Rotary(pairing) => attention::rotary(*pairing, [a, b, c], y),
+        Op::Rotary(pairing) => attention::rotary(*pairing, Turn::Forward, [a, b, c], y),
+        Op::RotaryGradient(pairing) => attention::rotary(*pairing, Turn::Back, [a, b, c], y),
+        Op::LayerNormGradient { dims, epsilon } => {
+            norm::normalise_gradient(Centre::Mean, *dims, *epsilon, [a, b, c], y)
+        }
+        Op::RmsNormGradient { dims, epsilon } => {
+            norm::normalise_gradient(Centre::Zero, *dims, *epsilon, [a, b, c], y)
+        }
+        Op::CrossEntropyGradient { ignored } => loss::cross_entropy_gradient(*ignored, [a, b, c], y),
         Op::ScatterElements { dim, scatter } => indexing::scatter_elements(*dim, *scatter, [a, b, c], y),
         Op::ScatterNd { scatter } => indexing::scatter_nd(*scatter, [a, b, c], y),
         Op::Conv(attributes) => conv::conv(attributes, [a, b], Some(c), y),
@@ -178,7 +202,6 @@ fn dispatch_three(op: &Op, [a, b, c]: [&Tensor; 3], y: &mut TensorMut) -> Result
 fn dispatch_many(op: &Op, operands: &[Tensor], y: &mut TensorMut) -> Result<(), KernelError> {
     match op {
         Op::Concat { dim } => movement::concat(*dim, operands, y),
-        Op::Attention(attributes) => attention::attention(attributes, operands, y),
         Op::Experts { activation, .. } => experts::experts(*activation, operands, y),
         _ => Err(unfit(operands.len())),
     }

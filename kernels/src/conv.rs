@@ -1,12 +1,12 @@
 //! Convolution: windows laid out as the columns of a matrix, and one product for each sample
-//! and group.
+//! and group; and its gradients, which are made of the same columns.
 
 use planner_ir::Conv;
 
 use crate::array::{Tensor, TensorMut, expect_dtype, extents};
 use crate::error::KernelError;
 use crate::number::{Number, with_number};
-use crate::product::{Extents, Matrix, product};
+use crate::product::{Extents, Matrix, add_product, product};
 
 /// `x: [n, c, spatial..]` with windows `w: [m, c / groups, window..]`, plus a bias `[m]`.
 ///
@@ -18,7 +18,7 @@ pub(crate) fn conv(
     y: &mut TensorMut,
 ) -> Result<(), KernelError> {
     expect_dtype(w.dtype, x.dtype)?;
-    let geometry = Geometry::new(conv, [x, w], y)?;
+    let geometry = Geometry::new(conv, x.shape, w.shape, y.shape)?;
     with_number!(x.dtype, "a convolution", T => {
         let bias = bias.map(Tensor::elements::<T>).transpose()?;
         if bias.is_some_and(|bias| bias.len() != geometry.results) {
@@ -33,6 +33,34 @@ pub(crate) fn conv(
                 y.iter_mut().for_each(|y| *y = y.plus(bias));
             }
         }
+        Ok(())
+    })
+}
+
+/// The gradient of a convolution towards its input, by the weights and the gradient of its result.
+pub(crate) fn conv_input_gradient(
+    conv: &Conv,
+    [w, dy]: [&Tensor; 2],
+    dx: &mut TensorMut,
+) -> Result<(), KernelError> {
+    expect_dtype(w.dtype, dy.dtype)?;
+    let geometry = Geometry::new(conv, dx.shape, w.shape, dy.shape)?;
+    with_number!(dy.dtype, "the gradient of a convolution", T => {
+        geometry.input_gradient(w.elements::<T>()?, dy.elements::<T>()?, dx.elements_mut::<T>()?);
+        Ok(())
+    })
+}
+
+/// The gradient of a convolution towards its weights, by its input and the gradient of its result.
+pub(crate) fn conv_weight_gradient(
+    conv: &Conv,
+    [x, dy]: [&Tensor; 2],
+    dw: &mut TensorMut,
+) -> Result<(), KernelError> {
+    expect_dtype(x.dtype, dy.dtype)?;
+    let geometry = Geometry::new(conv, x.shape, dw.shape, dy.shape)?;
+    with_number!(dy.dtype, "the gradient of a convolution", T => {
+        geometry.weight_gradient(x.elements::<T>()?, dy.elements::<T>()?, dw.elements_mut::<T>()?);
         Ok(())
     })
 }
@@ -62,17 +90,17 @@ struct Spatial {
 }
 
 impl Geometry {
-    fn new(conv: &Conv, [x, w]: [&Tensor; 2], y: &TensorMut) -> Result<Self, KernelError> {
-        let rank = x.shape.len();
+    fn new(conv: &Conv, x: &[u64], w: &[u64], y: &[u64]) -> Result<Self, KernelError> {
+        let rank = x.len();
         let attributes = [&conv.strides, &conv.dilations, &conv.before];
         let fits = rank >= 2
-            && w.shape.len() == rank
-            && y.shape.len() == rank
+            && w.len() == rank
+            && y.len() == rank
             && attributes.iter().all(|attribute| attribute.len() == rank - 2);
         if !fits {
-            return Err(misfit("a convolution", y.shape, w.shape));
+            return Err(misfit("a convolution", y, w));
         }
-        let (input, window, output) = (extents(x.shape)?, extents(w.shape)?, extents(y.shape)?);
+        let (input, window, output) = (extents(x)?, extents(w)?, extents(y)?);
         let [strides, dilations, before] = attributes.map(|attribute| extents(attribute));
         let (strides, dilations, before) = (strides?, dilations?, before?);
         let spatial: Vec<Spatial> = (2..rank)
@@ -92,7 +120,7 @@ impl Geometry {
             && window[0].is_multiple_of(groups)
             && input[0] == output[0];
         if !fits {
-            return Err(misfit("a convolution", y.shape, w.shape));
+            return Err(misfit("a convolution", y, w));
         }
         Ok(Self {
             samples: input[0],
@@ -107,40 +135,95 @@ impl Geometry {
     }
 
     fn compute<T: Number>(&self, x: &[T], w: &[T], y: &mut [T]) {
-        let summed = self.channels * self.taps;
-        let rows = self.results / self.groups;
+        let (rows, summed) = (self.rows(), self.summed());
         let mut columns = vec![T::ZERO; summed * self.points];
-        for sample in 0..self.samples {
-            for group in 0..self.groups {
-                let first = (sample * self.groups + group) * self.channels;
-                let channels = x[first * self.pixels..].chunks(self.pixels.max(1));
-                let room = columns.chunks_exact_mut((self.taps * self.points).max(1));
-                for (channel, room) in channels.zip(room) {
-                    self.lay_out(channel, room);
-                }
-                let matrix = |start: usize, row_stride: usize| Matrix {
-                    start: start * row_stride,
-                    row_stride,
-                    column_stride: 1,
-                };
-                product(
-                    Extents { rows, columns: self.points, summed },
-                    T::ONE,
-                    (w, matrix(group * rows, summed)),
-                    (&columns, matrix(0, self.points)),
-                    (y, matrix(sample * self.results + group * rows, self.points)),
-                );
+        for (sample, group) in self.products() {
+            self.lay_out(x, sample, group, &mut columns);
+            product(
+                Extents { rows, columns: self.points, summed },
+                T::ONE,
+                (w, matrix(group * rows, summed)),
+                (&columns, matrix(0, self.points)),
+                (y, matrix(sample * self.results + group * rows, self.points)),
+            );
+        }
+    }
+
+    fn input_gradient<T: Number>(&self, w: &[T], dy: &[T], dx: &mut [T]) {
+        let (rows, summed) = (self.rows(), self.summed());
+        let mut columns = vec![T::ZERO; summed * self.points];
+        dx.fill(T::ZERO);
+        for (sample, group) in self.products() {
+            let w_at = matrix(group * rows, summed);
+            product(
+                Extents { rows: summed, columns: self.points, summed: rows },
+                T::ONE,
+                (w, Matrix { row_stride: 1, column_stride: summed, ..w_at }),
+                (dy, matrix(sample * self.results + group * rows, self.points)),
+                (&mut columns, matrix(0, self.points)),
+            );
+            let first = (sample * self.groups + group) * self.channels;
+            let channels = dx[first * self.pixels..].chunks_mut(self.pixels.max(1));
+            let laid_out = columns.chunks_exact((self.taps * self.points).max(1));
+            for (channel, laid_out) in channels.zip(laid_out) {
+                self.for_each_pixel(|place, pixel| channel[pixel] = channel[pixel].plus(laid_out[place]));
             }
         }
     }
 
-    /// For each tap of the window, what it meets at each point.
-    fn lay_out<T: Number>(&self, channel: &[T], room: &mut [T]) {
+    fn weight_gradient<T: Number>(&self, x: &[T], dy: &[T], dw: &mut [T]) {
+        let (rows, summed) = (self.rows(), self.summed());
+        let mut columns = vec![T::ZERO; summed * self.points];
+        dw.fill(T::ZERO);
+        for (sample, group) in self.products() {
+            self.lay_out(x, sample, group, &mut columns);
+            add_product(
+                Extents { rows, columns: summed, summed: self.points },
+                T::ONE,
+                (dy, matrix(sample * self.results + group * rows, self.points)),
+                (&columns, Matrix { start: 0, row_stride: 1, column_stride: self.points }),
+                (dw, matrix(group * rows, summed)),
+            );
+        }
+    }
+
+    /// How many channels of y a group has.
+    fn rows(&self) -> usize {
+        self.results / self.groups
+    }
+
+    /// How many elements a window has.
+    fn summed(&self) -> usize {
+        self.channels * self.taps
+    }
+
+    /// Each sample with each group.
+    fn products(&self) -> impl Iterator<Item = (usize, usize)> + use<> {
+        let groups = self.groups;
+        (0..self.samples).flat_map(move |sample| (0..groups).map(move |group| (sample, group)))
+    }
+
+    /// For each channel of a group and each tap of the window, what it meets at each point.
+    fn lay_out<T: Number>(&self, x: &[T], sample: usize, group: usize, columns: &mut [T]) {
+        let first = (sample * self.groups + group) * self.channels;
+        let channels = x[first * self.pixels..].chunks(self.pixels.max(1));
+        let room = columns.chunks_exact_mut((self.taps * self.points).max(1));
+        for (channel, room) in channels.zip(room) {
+            room.fill(T::ZERO);
+            self.for_each_pixel(|place, pixel| room[place] = channel[pixel]);
+        }
+    }
+
+    /// Calls, for each tap and point that meet a pixel, with their place in a channel's columns and
+    /// with the pixel's in the channel.
+    fn for_each_pixel(&self, mut met: impl FnMut(usize, usize)) {
         let taps = self.positions(|spatial| (spatial.window, spatial.dilation));
         let points = self.positions(|spatial| (spatial.output, spatial.stride));
-        for (tap, row) in taps.iter().zip(room.chunks_exact_mut(self.points.max(1))) {
-            for (point, target) in points.iter().zip(row) {
-                *target = self.pixel(tap, point).map_or(T::ZERO, |pixel| channel[pixel]);
+        for (row, tap) in taps.iter().enumerate() {
+            for (column, point) in points.iter().enumerate() {
+                if let Some(pixel) = self.pixel(tap, point) {
+                    met(row * self.points + column, pixel);
+                }
             }
         }
     }
@@ -165,6 +248,11 @@ impl Geometry {
             (place < spatial.input).then_some(pixel * spatial.input + place)
         })
     }
+}
+
+/// Rows of that length from one on.
+fn matrix(first: usize, length: usize) -> Matrix {
+    Matrix { start: first * length, row_stride: length, column_stride: 1 }
 }
 
 fn misfit(of: &'static str, found: &[u64], expected: &[u64]) -> KernelError {

@@ -9,9 +9,11 @@ use crate::number::{Number, with_number};
 use crate::wide::wide;
 
 mod binary;
+mod gradient;
 mod unary;
 
 pub(crate) use binary::binary;
+pub(crate) use gradient::{Differentiated, derivative, gated_gradient, unary_gradient};
 pub(crate) use unary::{Activated, activate, unary};
 
 /// How many elements are done at a time, so that they stay in the nearest cache.

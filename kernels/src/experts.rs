@@ -1,4 +1,5 @@
-//! Mixtures of experts: each expert computes the tokens that its gate lets through.
+//! Mixtures of experts: each expert computes the tokens that its gate lets through. And their
+//! gradients.
 
 use planner_ir::Unary;
 
@@ -7,6 +8,10 @@ use crate::elementwise::activate;
 use crate::error::KernelError;
 use crate::number::{Float, with_float};
 use crate::product::{Extents, Matrix, product};
+
+mod gradient;
+
+pub(crate) use gradient::experts_gradient;
 
 /// `y[t] = sum_e gates[t,e] * (activation(x[t] up[e]) * (x[t] gate[e])) down[e]`.
 pub(crate) fn experts(activation: Unary, operands: &[Tensor], y: &mut TensorMut) -> Result<(), KernelError> {
@@ -18,25 +23,7 @@ pub(crate) fn experts(activation: Unary, operands: &[Tensor], y: &mut TensorMut)
             return Err(KernelError::Count { of: "operands", found, expected: "4 or 5" });
         }
     };
-    let (&[t, h], &[_, e], &[_, f, _]) = (x.shape, gates.shape, up.shape) else {
-        return Err(KernelError::Dimension { dim: 2, rank: x.shape.len() });
-    };
-    let same = gate.unwrap_or(up);
-    for (of, operand, expected) in [
-        ("the gates", gates, &[t, e][..]),
-        ("the first weights", up, &[e, f, h]),
-        ("the gate weights", same, &[e, f, h]),
-        ("the last weights", down, &[e, h, f]),
-        ("the result", &y.tensor(), &[t, h]),
-    ] {
-        expect_dtype(operand.dtype, x.dtype)?;
-        if operand.shape != expected {
-            let (found, expected) = (operand.shape.to_vec(), expected.to_vec());
-            return Err(KernelError::Shape { of, found, expected });
-        }
-    }
-    let shape = extents(&[h, f, e])?;
-    let [hidden, inner, count] = [shape[0], shape[1], shape[2]];
+    let [hidden, inner, count] = check([x, gates, up, gate.unwrap_or(up), down, &y.tensor()])?;
     with_float!(x.dtype, "a mixture of experts", T => {
         let run = Run {
             activation,
@@ -51,6 +38,28 @@ pub(crate) fn experts(activation: Unary, operands: &[Tensor], y: &mut TensorMut)
         };
         run.compute(y.elements_mut()?)
     })
+}
+
+/// The extents h, f and e of operands x, gates, up, gate, down and of the result, if they fit.
+fn check([x, gates, up, gate, down, y]: [&Tensor; 6]) -> Result<[usize; 3], KernelError> {
+    let (&[t, h], &[_, e], &[_, f, _]) = (x.shape, gates.shape, up.shape) else {
+        return Err(KernelError::Dimension { dim: 2, rank: x.shape.len() });
+    };
+    for (of, operand, expected) in [
+        ("the gates", gates, &[t, e][..]),
+        ("the first weights", up, &[e, f, h]),
+        ("the gate weights", gate, &[e, f, h]),
+        ("the last weights", down, &[e, h, f]),
+        ("the result", y, &[t, h]),
+    ] {
+        expect_dtype(operand.dtype, x.dtype)?;
+        if operand.shape != expected {
+            let (found, expected) = (operand.shape.to_vec(), expected.to_vec());
+            return Err(KernelError::Shape { of, found, expected });
+        }
+    }
+    let shape = extents(&[h, f, e])?;
+    Ok([shape[0], shape[1], shape[2]])
 }
 
 /// What one computation needs throughout.
@@ -73,8 +82,7 @@ impl<T: Float + crate::elementwise::Activated> Run<'_, T> {
             return Ok(());
         }
         for expert in 0..self.count {
-            let gates = self.gates.chunks_exact(self.count).map(|gates| gates[expert]);
-            let chosen: Vec<(usize, T)> = gates.enumerate().filter(|&(_, gate)| gate != T::ZERO).collect();
+            let chosen = self.chosen(expert);
             if chosen.is_empty() {
                 continue;
             }
@@ -89,12 +97,24 @@ impl<T: Float + crate::elementwise::Activated> Run<'_, T> {
         Ok(())
     }
 
+    /// The tokens that an expert's gate lets through, with their gates.
+    fn chosen(&self, expert: usize) -> Vec<(usize, T)> {
+        let gates = self.gates.chunks_exact(self.count).map(|gates| gates[expert]);
+        gates.enumerate().filter(|&(_, gate)| gate != T::ZERO).collect()
+    }
+
+    /// The rows of x, or of a value like it, of the tokens that are chosen.
+    fn rows(&self, x: &[T], chosen: &[(usize, T)]) -> Vec<T> {
+        let mut rows = Vec::with_capacity(chosen.len() * self.hidden);
+        for &(token, _) in chosen {
+            rows.extend_from_slice(&x[token * self.hidden..(token + 1) * self.hidden]);
+        }
+        rows
+    }
+
     /// What an expert makes of the tokens that are chosen.
     fn apply(&self, expert: usize, chosen: &[(usize, T)]) -> Result<Vec<T>, KernelError> {
-        let mut tokens = Vec::with_capacity(chosen.len() * self.hidden);
-        for &(token, _) in chosen {
-            tokens.extend_from_slice(&self.x[token * self.hidden..(token + 1) * self.hidden]);
-        }
+        let tokens = self.rows(self.x, chosen);
         let rows = chosen.len();
         let mut units = vec![T::ZERO; rows * self.inner];
         let before = self.project(&tokens, self.up, expert, [self.hidden, self.inner]);

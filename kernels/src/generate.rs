@@ -7,6 +7,7 @@ use crate::cast::cast;
 use crate::error::KernelError;
 use crate::nest::{Level, Nest, row_major};
 use crate::number::{Float, Number, with_float};
+use crate::widen::indices;
 
 /// The block of a constant that the result is.
 pub(crate) fn constant(type_: &Type, data: &[u8], y: &mut TensorMut) -> Result<(), KernelError> {
@@ -50,10 +51,12 @@ pub(crate) fn iota(start: Real, step: Real, y: &mut TensorMut) -> Result<(), Ker
 }
 
 /// Each element kept with probability 1 − ratio and divided by that, else 0; and the mask.
+///
+/// If a number is given, other elements are kept than for other numbers.
 pub(crate) fn dropout(
     ratio: Real,
     seed: u64,
-    x: &Tensor,
+    (x, number): (&Tensor, Option<&Tensor>),
     [y, mask]: [&mut TensorMut; 2],
 ) -> Result<(), KernelError> {
     expect_dtype(x.dtype, y.dtype)?;
@@ -64,6 +67,13 @@ pub(crate) fn dropout(
             expected: x.shape.to_vec(),
         });
     }
+    let seed = match number.map(|number| indices(number)).transpose()?.as_deref() {
+        None => seed,
+        Some(&[number]) => mixed(seed).wrapping_add(number.cast_unsigned()),
+        Some(numbers) => {
+            return Err(KernelError::Count { of: "numbers of a mask", found: numbers.len(), expected: "1" });
+        }
+    };
     let spans: Vec<_> = (0..x.shape.len()).map(|dim| x.span(dim)).collect();
     let whole = extents(&spans.iter().map(|span| span.extent).collect::<Vec<_>>())?;
     element_count(&spans.iter().map(|span| span.extent).collect::<Vec<_>>())?;

@@ -12,6 +12,7 @@ use crate::error::KernelError;
 use crate::movement::reshape;
 use crate::nest::row_major;
 use crate::number::{Number, with_number};
+use crate::wide::wide;
 use crate::widen::indices;
 
 /// `y[.., i.., ..] = data[.., indices[i..], ..]` along a dimension of data.
@@ -50,6 +51,49 @@ pub(crate) fn gather(dim: usize, [data, index]: [&Tensor; 2], y: &mut TensorMut)
         }
     }
     Ok(())
+}
+
+/// `ddata[.., j, ..] = sum of dy[.., i.., ..] where indices[i..] = j` along a dimension, in the
+/// order of the indices.
+pub(crate) fn gather_gradient(
+    dim: usize,
+    [index, dy]: [&Tensor; 2],
+    y: &mut TensorMut,
+) -> Result<(), KernelError> {
+    expect_dtype(dy.dtype, y.dtype)?;
+    let rank = y.shape.len();
+    if dim >= rank {
+        return Err(KernelError::Dimension { dim, rank });
+    }
+    let mut expected = y.shape.to_vec();
+    expected.splice(dim..=dim, index.shape.iter().copied());
+    if expected != dy.shape {
+        return Err(misfit("the gradient of gathered elements", dy.shape, &expected));
+    }
+    let (span, shape, length) = (y.span(dim), extents(y.shape)?, y.shape[dim]);
+    let places: Vec<Option<usize>> =
+        indices(index)?.iter().map(|&index| place(index, span, length)).collect::<Result<_, _>>()?;
+    let run: usize = shape[dim + 1..].iter().product();
+    with_number!(y.dtype, "the gradient of gathered elements", T => {
+        let (dy, y) = (dy.elements::<T>()?, y.elements_mut::<T>()?);
+        y.fill(T::ZERO);
+        let (block, pitch) = ((places.len() * run).max(1), (shape[dim] * run).max(1));
+        for (dy, y) in dy.chunks_exact(block).zip(y.chunks_exact_mut(pitch)) {
+            for (dy, place) in dy.chunks_exact(run).zip(&places) {
+                let Some(place) = place else { continue };
+                wide!(add_row, (&mut y[place * run..(place + 1) * run], dy));
+            }
+        }
+        Ok(())
+    })
+}
+
+/// `y += x`.
+#[inline(always)]
+fn add_row<T: Number>((y, x): (&mut [T], &[T])) {
+    for (y, &x) in y.iter_mut().zip(x) {
+        *y = y.plus(x);
+    }
 }
 
 /// `y[i..] = data[i.. with the dim-th replaced by indices[i..]]`.

@@ -9,6 +9,10 @@ use crate::number::{Float, Number, with_float};
 use crate::reduce::{fold_row, rows_along};
 use crate::wide::wide;
 
+mod gradient;
+
+pub(crate) use gradient::{dot, normalise_gradient, softmax_gradient};
+
 /// What softmax gives of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scale {
@@ -36,9 +40,10 @@ pub(crate) fn softmax(scale: Scale, dim: usize, x: &Tensor, y: &mut TensorMut) -
     })
 }
 
-/// Softmax of a row, in its place; returns the largest element it had.
+/// Softmax of a row, in its place; returns the largest element it had, and the sum of the
+/// exponentials of the differences to it.
 #[inline(always)]
-pub(crate) fn softmax_row<T: Float>(row: &mut [T]) -> T {
+pub(crate) fn softmax_row<T: Float>(row: &mut [T]) -> (T, T) {
     let largest = fold_row((row, T::LOWEST, T::larger));
     for x in row.iter_mut() {
         *x = x.minus(largest).exp();
@@ -47,7 +52,7 @@ pub(crate) fn softmax_row<T: Float>(row: &mut [T]) -> T {
     for x in row.iter_mut() {
         *x = x.over(sum);
     }
-    largest
+    (largest, sum)
 }
 
 /// The logarithm of softmax of a row.

@@ -11,21 +11,23 @@ use crate::number::computed_as;
 /// About how many elements a piece has.
 const PIECE: usize = 16_384;
 
-/// Computes the one result of an operation in pieces, if its rows are independent and widened;
-/// else everything at once.
+/// Computes the results of an operation, all of one shape, in pieces, if their rows are independent
+/// and widened; else everything at once.
 pub(crate) fn in_pieces(
     op: &Op,
     operands: &[Tensor],
     results: &mut [TensorMut],
     compute: impl Fn(&[Tensor], &mut [TensorMut]) -> Result<(), KernelError>,
 ) -> Result<(), KernelError> {
-    let [y] = results else { return compute(operands, results) };
-    let is_wide = computed_as(y.dtype) == y.dtype && operands.iter().all(|x| computed_as(x.dtype) == x.dtype);
-    let Some(dim) = split(op, y.shape).filter(|_| !is_wide) else {
+    let Some(whole) = results.first().map(|y| y.shape) else { return compute(operands, results) };
+    let dtypes = operands.iter().map(|x| x.dtype).chain(results.iter().map(|y| y.dtype));
+    let is_wide = dtypes.into_iter().all(|dtype| computed_as(dtype) == dtype);
+    let is_one_shape = results.iter().all(|y| y.shape == whole);
+    let Some(dim) = split(op, whole).filter(|_| !is_wide && is_one_shape) else {
         return compute(operands, results);
     };
-    let rows = extents(y.shape)?[dim];
-    let row = element_count(&y.shape[dim + 1..])?;
+    let rows = extents(whole)?[dim];
+    let row = element_count(&whole[dim + 1..])?;
     let step = (PIECE / row.max(1)).max(1);
     if rows <= step {
         return compute(operands, results);
@@ -34,24 +36,28 @@ pub(crate) fn in_pieces(
         let count = step.min(rows - start);
         let shapes = operands
             .iter()
-            .map(|x| piece_shape(x.shape, y.shape, dim, count))
+            .map(|x| piece_shape(x.shape, whole, dim, count))
             .collect::<Result<Vec<_>, _>>()?;
+        let piece = |length: usize| start * (length / rows)..(start + count) * (length / rows);
         let pieces: Vec<Tensor> = operands
             .iter()
             .zip(&shapes)
             .map(|(x, shape)| match shape {
                 Some(shape) => {
-                    let pitch = x.bytes.len() / rows;
-                    let bytes = &x.bytes[start * pitch..(start + count) * pitch];
-                    Tensor { dtype: x.dtype, shape, bytes, spans: &[] }
+                    Tensor { dtype: x.dtype, shape, bytes: &x.bytes[piece(x.bytes.len())], spans: &[] }
                 }
                 None => *x,
             })
             .collect();
-        let shape = piece_shape(y.shape, y.shape, dim, count)?.ok_or(KernelError::Size)?;
-        let pitch = y.bytes.len() / rows;
-        let bytes = &mut y.bytes[start * pitch..(start + count) * pitch];
-        compute(&pieces, &mut [TensorMut { dtype: y.dtype, shape: &shape, bytes, spans: &[] }])?;
+        let shape = piece_shape(whole, whole, dim, count)?.ok_or(KernelError::Size)?;
+        let mut made: Vec<TensorMut> = results
+            .iter_mut()
+            .map(|y| {
+                let range = piece(y.bytes.len());
+                TensorMut { dtype: y.dtype, shape: &shape, bytes: &mut y.bytes[range], spans: &[] }
+            })
+            .collect();
+        compute(&pieces, &mut made)?;
     }
     Ok(())
 }
@@ -61,8 +67,12 @@ fn split(op: &Op, shape: &[u64]) -> Option<usize> {
     let dim = shape.iter().position(|&extent| extent > 1)?;
     let independent = match op {
         Op::Unary(_) | Op::Binary(_) | Op::Gated(_) => shape.len(),
-        Op::Softmax { dim } | Op::LogSoftmax { dim } => *dim,
-        Op::LayerNorm { dims, .. } | Op::RmsNorm { dims, .. } => shape.len().checked_sub(*dims)?,
+        Op::UnaryGradient(_) | Op::GatedGradient(_) => shape.len(),
+        Op::Softmax { dim } | Op::LogSoftmax { dim } | Op::SoftmaxGradient { dim } => *dim,
+        Op::LayerNorm { dims, .. }
+        | Op::RmsNorm { dims, .. }
+        | Op::LayerNormGradient { dims, .. }
+        | Op::RmsNormGradient { dims, .. } => shape.len().checked_sub(*dims)?,
         _ => 0,
     };
     (dim < independent).then_some(dim)

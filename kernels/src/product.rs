@@ -28,6 +28,13 @@ pub(crate) struct Extents {
     pub(crate) summed: usize,
 }
 
+/// What becomes of what stood in a result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Before {
+    Forgotten,
+    Kept,
+}
+
 /// `y = factor * a b`.
 ///
 /// # Panics
@@ -36,25 +43,50 @@ pub(crate) struct Extents {
 pub(crate) fn product<T: Number>(
     extents: Extents,
     factor: T,
+    a: (&[T], Matrix),
+    b: (&[T], Matrix),
+    y: (&mut [T], Matrix),
+) {
+    multiply(extents, factor, a, b, y, Before::Forgotten);
+}
+
+/// `y += factor * a b`.
+///
+/// # Panics
+///
+/// If a matrix is not inside its slice.
+pub(crate) fn add_product<T: Number>(
+    extents: Extents,
+    factor: T,
+    a: (&[T], Matrix),
+    b: (&[T], Matrix),
+    y: (&mut [T], Matrix),
+) {
+    multiply(extents, factor, a, b, y, Before::Kept);
+}
+
+fn multiply<T: Number>(
+    extents: Extents,
+    factor: T,
     (a, a_at): (&[T], Matrix),
     (b, b_at): (&[T], Matrix),
     (y, y_at): (&mut [T], Matrix),
+    before: Before,
 ) {
     let Extents { rows, columns, summed } = extents;
-    if rows == 0 || columns == 0 {
+    if rows == 0 || columns == 0 || (summed == 0 && before == Before::Kept) {
         return;
     }
     let is_float = [TypeId::of::<f32>(), TypeId::of::<f64>()].contains(&TypeId::of::<T>());
     if !is_float || summed == 0 || rows * columns * summed <= FEW {
-        return by_loops(extents, factor, (a, a_at), (b, b_at), (y, y_at));
+        return by_loops(extents, factor, (a, a_at), (b, b_at), (y, y_at), before);
     }
     assert!(last(a_at, rows, summed) < a.len(), "the left matrix is inside its slice");
     assert!(last(b_at, summed, columns) < b.len(), "the right matrix is inside its slice");
     assert!(last(y_at, rows, columns) < y.len(), "the result is inside its slice");
     #[expect(unsafe_code, reason = "the library takes pointers")]
     // SAFETY: all three matrices are inside their slices, as was asserted; T is f32 or f64, which
-    // the library knows; y is borrowed alone, and each of its elements is written without being
-    // read, because nothing is to be added to it.
+    // the library knows; y is borrowed alone.
     unsafe {
         gemm::gemm(
             rows,
@@ -63,14 +95,14 @@ pub(crate) fn product<T: Number>(
             y.as_mut_ptr().add(y_at.start),
             y_at.column_stride.cast_signed(),
             y_at.row_stride.cast_signed(),
-            false,
+            before == Before::Kept,
             a.as_ptr().add(a_at.start),
             a_at.column_stride.cast_signed(),
             a_at.row_stride.cast_signed(),
             b.as_ptr().add(b_at.start),
             b_at.column_stride.cast_signed(),
             b_at.row_stride.cast_signed(),
-            T::ZERO,
+            if before == Before::Kept { T::ONE } else { T::ZERO },
             factor,
             false,
             false,
@@ -95,6 +127,7 @@ fn by_loops<T: Number>(
     (a, a_at): (&[T], Matrix),
     (b, b_at): (&[T], Matrix),
     (y, y_at): (&mut [T], Matrix),
+    before: Before,
 ) {
     for row in 0..rows {
         for column in 0..columns {
@@ -106,7 +139,9 @@ fn by_loops<T: Number>(
                 a_place += a_at.column_stride;
                 b_place += b_at.row_stride;
             }
-            y[y_at.start + row * y_at.row_stride + column * y_at.column_stride] = sum.times(factor);
+            let y = &mut y[y_at.start + row * y_at.row_stride + column * y_at.column_stride];
+            let sum = sum.times(factor);
+            *y = if before == Before::Kept { y.plus(sum) } else { sum };
         }
     }
 }

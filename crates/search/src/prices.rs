@@ -86,19 +86,33 @@ impl Prices for MachinePrices<'_> {
                     + self.product(heads, [q[2], v[3], k[2]], &operands[0]);
                 computing.max(self.touch(operands, results))
             }
-            Op::Experts { active, .. } => {
-                let (x, up) = (&operands[0].shape, &operands[2].shape);
-                let experts = whole[2].shape[0].max(1);
-                let rows = (x[0] * active * up[0]).div_ceil(experts).max(1);
-                let products = u64::try_from(operands.len()).unwrap_or(5) - 2;
-                // One product after another for each expert, over its share of the rows.
-                let each = rows.div_ceil(up[0].max(1));
-                exact(products * up[0]) * self.product(1, [each, up[1], up[2]], &operands[0])
+            Op::AttentionGradient { .. } => {
+                let (q, k, v) = (&operands[0].shape, &operands[1].shape, &operands[2].shape);
+                let (s, t, d, e) = (q[2], k[2], q[3], v[3]);
+                // Scores again, their gradient by the values, and what follows for v, q and k.
+                let products = [[s, t, d], [s, t, e], [t, e, s], [s, d, t], [t, d, s]];
+                let product = |sizes: &[u64; 3]| self.product(q[0] * q[1], *sizes, &operands[0]);
+                products.iter().map(product).sum::<f64>().max(self.touch(operands, results))
+            }
+            Op::Experts { active, .. } => self.experts(operands.len() - 2, *active, whole, operands),
+            // Two products for each of the forward ones, and the hidden units again.
+            Op::ExpertsGradient { active, .. } => {
+                self.experts(3 * (operands.len() - 3) - 1, *active, whole, operands)
             }
             Op::Conv(conv) => {
-                let [batch, m, n, k] = window_sizes(conv, operands, results);
-                self.product(batch, [m, n, k], &operands[0])
+                let [groups, points, made, window] = window_sizes(conv, &operands[1], &results[0]);
+                self.product(groups, [points, made, window], &operands[0])
             }
+            Op::ConvInputGradient { conv, .. } => {
+                let [groups, points, made, window] = window_sizes(conv, &operands[0], &operands[1]);
+                self.product(groups, [points, window, made], &operands[0])
+            }
+            Op::ConvWeightGradient { conv, .. } => {
+                let [groups, points, made, window] = window_sizes(conv, &results[0], &operands[1]);
+                self.product(groups, [made, window, points], &operands[0])
+            }
+            // Zeros everywhere, and the rows that are looked up read and written.
+            Op::GatherGradient { .. } => self.touch(&[operands, &operands[1..]].concat(), results),
             // Only the rows that are looked up are read.
             Op::Gather { .. } | Op::GatherNd { .. } | Op::GatherElements { .. } => {
                 self.touch(&operands[1..], &[results, results].concat())
@@ -136,6 +150,17 @@ impl Prices for MachinePrices<'_> {
 }
 
 impl MachinePrices<'_> {
+    /// The time of so many products of each expert that the device has (seconds).
+    fn experts(&self, products: usize, active: u64, whole: &[Type], operands: &[Type]) -> f64 {
+        let (x, up) = (&operands[0].shape, &operands[2].shape);
+        let experts = whole[2].shape[0].max(1);
+        let rows = (x[0] * active * up[0]).div_ceil(experts).max(1);
+        // One product after another for each expert, over its share of the rows.
+        let each = rows.div_ceil(up[0].max(1));
+        let products = u64::try_from(products).unwrap_or(u64::MAX);
+        exact(products * up[0]) * self.product(1, [each, up[1], up[2]], &operands[0])
+    }
+
     /// The time of an operation that reads its operands and writes its results once.
     fn touch(&self, operands: &[Type], results: &[Type]) -> f64 {
         let bytes = operands.iter().chain(results).map(Type::bytes).sum();
@@ -170,9 +195,10 @@ fn product_sizes(contract: &Contract, operands: &[Type]) -> [u64; 4] {
     sizes
 }
 
-/// A convolution as a matrix product over windows: batch, m, n, k.
-fn window_sizes(conv: &Conv, operands: &[Type], results: &[Type]) -> [u64; 4] {
-    let (w, y) = (&operands[1].shape, &results[0].shape);
+/// A convolution as matrix products over windows: how many groups, points, channels made of each
+/// group, and elements of a window.
+fn window_sizes(conv: &Conv, w: &Type, y: &Type) -> [u64; 4] {
+    let (w, y) = (&w.shape, &y.shape);
     let positions: u64 = y[2..].iter().product::<u64>() * y[0];
     let window: u64 = w[1..].iter().product();
     let groups = conv.groups.min(y[1].max(1));

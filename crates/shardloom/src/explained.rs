@@ -167,22 +167,25 @@ fn value_name(graph: &Graph, value: ValueId) -> String {
 fn kind(op: &Op) -> &'static str {
     match op {
         Op::Contract(_) => "product",
-        Op::Attention(_) => "attention",
-        Op::Experts { .. } => "experts",
-        Op::Conv(_) => "convolution",
-        Op::LayerNorm { .. } => "layer norm",
-        Op::RmsNorm { .. } => "rms norm",
+        Op::Attention(_) | Op::AttentionGradient { .. } => "attention",
+        Op::Experts { .. } | Op::ExpertsGradient { .. } => "experts",
+        Op::Conv(_) | Op::ConvInputGradient { .. } | Op::ConvWeightGradient { .. } => "convolution",
+        Op::LayerNorm { .. } | Op::LayerNormGradient { .. } => "layer norm",
+        Op::RmsNorm { .. } | Op::RmsNormGradient { .. } => "rms norm",
         Op::InstanceNorm { .. } => "instance norm",
-        Op::Softmax { .. } | Op::LogSoftmax { .. } => "softmax",
-        Op::Rotary(_) => "rotary",
-        Op::Gated(_) => "gated unit",
+        Op::Softmax { .. } | Op::LogSoftmax { .. } | Op::SoftmaxGradient { .. } => "softmax",
+        Op::Rotary(_) | Op::RotaryGradient(_) => "rotary",
+        Op::Gated(_) | Op::GatedGradient(_) => "gated unit",
         Op::Gather { .. } | Op::GatherNd { .. } | Op::GatherElements { .. } => "look-up",
+        Op::GatherGradient { .. } => "look-up",
+        Op::Update(_) => "optimizer step",
         Op::Reshape { .. }
         | Op::Transpose { .. }
         | Op::Expand { .. }
         | Op::Slice { .. }
         | Op::Concat { .. } => "movement",
         Op::Reduce { .. } | Op::ArgExtreme { .. } | Op::CrossEntropy { .. } => "reduction",
+        Op::CrossEntropyGradient { .. } => "reduction",
         Op::Region(_) => "region",
         _ => "element-wise",
     }

@@ -38,4 +38,16 @@ fn dropout_keeps_the_same_elements_in_any_block() {
     }
     let other = evaluate(&Op::Dropout { ratio: Real(0.25), seed: 8 }, &[&x]).unwrap();
     assert_ne!(other[1], found[1]);
+
+    let numbered = |number: i64| {
+        let number = Array::of(vec![], &[number]).unwrap();
+        let found = evaluate(&op, &[&x, &number]).unwrap();
+        check_blocks(&op, &[(&x, Some(1)), (&number, None)], &[Some(1), Some(1)], 2);
+        found.into_iter().nth(1).unwrap()
+    };
+    let masks = [found.into_iter().nth(1).unwrap(), numbered(0), numbered(1), numbered(-1)];
+    for (index, mask) in masks.iter().enumerate() {
+        assert!(masks[..index].iter().all(|other| other != mask), "{index}");
+    }
+    assert_eq!(numbered(1), masks[2]);
 }

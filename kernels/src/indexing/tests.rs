@@ -3,6 +3,7 @@
 use arbtest::arbtest;
 use planner_ir::{Op, Scatter};
 
+use crate::finite::{check_gradients, check_narrow, smooth};
 use crate::naive::{Numbers, arbitrary, arbitrary_indices, check, check_blocks, check_sum, every_index, one};
 use crate::{Array, KernelError, evaluate};
 
@@ -125,6 +126,28 @@ fn slices_are_gathered_and_scattered_where_tuples_say() {
         }
         let operands = [(&data, Some(2)), (&index, None), (&updates, Some(1))];
         check_blocks(&op, &operands, &[Some(2)], 3);
+        Ok(())
+    });
+}
+
+#[test]
+fn what_was_gathered_gives_its_gradient_back() {
+    arbtest(|u| {
+        let shape = [u.int_in_range(1..=2)?, 2 * u.int_in_range(1..=3)?, u.int_in_range(1..=2)?];
+        let dim = u.int_in_range(0..=2)?;
+        let extent = shape[dim];
+        let data = smooth(u, &shape)?;
+        let high = i64::try_from(extent).unwrap();
+        let index = arbitrary_indices(u, &[2, 3], -high, high - 1)?;
+        let forward = Op::Gather { dim };
+        let dy = smooth(u, one(&forward, &[&data, &index]).shape())?;
+        let op = Op::GatherGradient { dim, extent };
+        let found = one(&op, &[&index, &dy]);
+        check_gradients(&forward, &[&data, &index], &dy, &[(0, &found)]);
+        check_narrow(&op, &[&index, &dy]);
+        if extent.is_multiple_of(2) {
+            check_blocks(&op, &[(&index, None), (&dy, None)], &[Some(dim)], 2);
+        }
         Ok(())
     });
 }

@@ -3,6 +3,7 @@
 use arbtest::arbtest;
 use planner_ir::Op;
 
+use crate::finite::{check_gradients, check_narrow, smooth};
 use crate::naive::{Numbers, arbitrary, arbitrary_indices, check, check_blocks, one};
 use crate::{Array, KernelError, evaluate};
 
@@ -40,4 +41,22 @@ fn a_label_outside_is_an_error() {
         let found = evaluate(&Op::CrossEntropy { ignored: -100 }, &[&scores, &label]);
         assert_eq!(found, Err(KernelError::Index { index, extent: 3 }));
     }
+}
+
+#[test]
+fn scores_have_a_gradient_unless_their_label_is_ignored() {
+    arbtest(|u| {
+        let (scores, dloss) = (smooth(u, &[2, 2, 5])?, smooth(u, &[2, 2])?);
+        let labels = arbitrary_indices(u, &[2, 2], -1, 4)?;
+        let op = Op::CrossEntropyGradient { ignored: -1 };
+        let found = one(&op, &[&scores, &labels, &dloss]);
+        let forward = Op::CrossEntropy { ignored: -1 };
+        check_gradients(&forward, &[&scores, &labels], &dloss, &[(0, &found)]);
+        check_narrow(&op, &[&scores, &labels, &dloss]);
+        Ok(())
+    });
+    let scores = Array::of([1, 3], &[1.0_f32, 2.0, 3.0]).unwrap();
+    let (label, dloss) = (Array::of([1], &[3_i64]).unwrap(), Array::of([1], &[1.0_f32]).unwrap());
+    let found = evaluate(&Op::CrossEntropyGradient { ignored: -100 }, &[&scores, &label, &dloss]);
+    assert_eq!(found, Err(KernelError::Index { index: 3, extent: 3 }));
 }

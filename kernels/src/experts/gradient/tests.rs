@@ -1,0 +1,44 @@
+//! Gradients of mixtures of experts against differences.
+
+use arbtest::arbtest;
+use planner_ir::{Op, Unary};
+
+use crate::finite::{check_gradients, check_narrow, smooth};
+use crate::{Array, evaluate};
+
+#[test]
+fn tokens_gates_and_experts_have_gradients() {
+    arbtest(|u| {
+        let [t, h, f, e] = [u.int_in_range(1..=4)?, u.int_in_range(1..=3)?, u.int_in_range(1..=3)?, 2];
+        let (x, gates, dy) = (smooth(u, &[t, h])?, smooth(u, &[t, e])?, smooth(u, &[t, h])?);
+        let (up, gate, down) = (smooth(u, &[e, f, h])?, smooth(u, &[e, f, h])?, smooth(u, &[e, h, f])?);
+        let activation = Unary::Silu;
+        let (forward, op) =
+            (Op::Experts { activation, active: e }, Op::ExpertsGradient { activation, active: e });
+        for operands in [&[&x, &gates, &up, &gate, &down][..], &[&x, &gates, &up, &down]] {
+            let given = [operands, &[&dy]].concat();
+            let found = evaluate(&op, &given).unwrap();
+            let pairs: Vec<(usize, &Array)> = found.iter().enumerate().collect();
+            check_gradients(&forward, operands, &dy, &pairs);
+            check_narrow(&op, &given);
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn experts_that_no_token_uses_have_no_gradient() {
+    let of = |shape: &[u64]| {
+        let count = usize::try_from(shape.iter().product::<u64>()).unwrap();
+        Array::of(shape, &vec![0.5_f32; count]).unwrap()
+    };
+    let gates = Array::of([2, 2], &[0.0_f32, 1.0, 0.0, 2.0]).unwrap();
+    let (x, w, down) = (of(&[2, 3]), of(&[2, 4, 3]), of(&[2, 3, 4]));
+    let op = Op::ExpertsGradient { activation: Unary::Relu, active: 1 };
+    let found = evaluate(&op, &[&x, &gates, &w, &down, &x]).unwrap();
+    assert_eq!(found[1].elements::<f32>().unwrap()[0], 0.0);
+    for weights in &found[2..] {
+        let (unused, used) = weights.elements::<f32>().unwrap().split_at(12);
+        assert!(unused.iter().all(|&it| it == 0.0) && used.iter().all(|&it| it > 0.0));
+    }
+}
