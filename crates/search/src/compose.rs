@@ -171,11 +171,14 @@ pub(crate) fn estimate(graph: &Graph, composed: &Composed, mesh: &Mesh, prices: 
 pub fn kind(op: &Op) -> &'static str {
     match op {
         Op::Contract(_) => "matrix products",
-        Op::Attention(_) => "attention",
-        Op::Experts { .. } => "experts",
-        Op::Conv(_) => "convolutions",
+        Op::Attention(_) | Op::AttentionGradient { .. } => "attention",
+        Op::Experts { .. } | Op::ExpertsGradient { .. } => "experts",
+        Op::Conv(_) | Op::ConvInputGradient { .. } | Op::ConvWeightGradient { .. } => "convolutions",
         Op::LayerNorm { .. } | Op::RmsNorm { .. } | Op::InstanceNorm { .. } | Op::Softmax { .. } => "norms",
+        Op::LayerNormGradient { .. } | Op::RmsNormGradient { .. } | Op::SoftmaxGradient { .. } => "norms",
         Op::Gather { .. } | Op::GatherNd { .. } | Op::GatherElements { .. } => "look-ups",
+        Op::GatherGradient { .. } => "look-ups",
+        Op::Update(_) => "optimizer steps",
         Op::Region(_) => "regions kept whole",
         _ => "element-wise",
     }
