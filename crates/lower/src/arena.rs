@@ -1,9 +1,12 @@
 //! Places for storages, by their lifetimes.
 //!
-//! What is read only lies one after another. What a step writes lives from the instruction that
+//! What is at rest lies one after another. What a step writes lives from the instruction that
 //! writes it to the last one that reads it, in the order of the program; outputs live to the
-//! end. Larger storages are placed first, each in the smallest gap that takes it between those
-//! placed before that live at some time that it lives.
+//! end. Storages are placed in some order, each in the smallest gap that takes it between those
+//! placed before that live at some time that it lives. The orders of [`ORDERS`] are tried until
+//! one takes no more than what lives at the fullest moment; the best is taken.
+
+use std::cmp::Reverse;
 
 use crate::program::{Kind, Program, Region};
 
@@ -12,14 +15,38 @@ pub(crate) const ALIGNMENT: u64 = 64;
 
 /// The instructions between which a storage holds something, both included.
 #[derive(Clone, Copy)]
-struct Lifetime {
-    first: usize,
-    last: usize,
+pub(crate) struct Lifetime {
+    pub(crate) first: usize,
+    pub(crate) last: usize,
 }
+
+/// A storage to be placed: which, how large with what aligns it (bytes), when it lives.
+#[derive(Clone, Copy)]
+struct Item {
+    storage: usize,
+    bytes: u64,
+    lifetime: Lifetime,
+}
+
+impl Item {
+    fn moments(&self) -> u64 {
+        let moments = self.lifetime.last - self.lifetime.first + 1;
+        u64::try_from(moments).unwrap_or(u64::MAX)
+    }
+}
+
+/// What goes first.
+type Order = fn(&Item) -> Reverse<u64>;
+
+/// The largest; the longest-lived; the largest by bytes and moments.
+const ORDERS: [Order; 3] = [
+    |item| Reverse(item.bytes),
+    |item| Reverse(item.moments()),
+    |item| Reverse(item.bytes.saturating_mul(item.moments())),
+];
 
 /// The program with places for all its storages.
 pub(crate) fn placed(mut program: Program) -> Program {
-    let lifetimes = lifetimes(&program);
     let mut resident = 0;
     for storage in &mut program.storages {
         if storage.kind.region() == Region::Resident {
@@ -29,26 +56,71 @@ pub(crate) fn placed(mut program: Program) -> Program {
     }
     program.resident = resident;
 
-    let mut order: Vec<(usize, Lifetime)> =
-        lifetimes.into_iter().enumerate().filter_map(|(it, lifetime)| Some((it, lifetime?))).collect();
-    order.sort_by_key(|&(it, lifetime)| (std::cmp::Reverse(program.storages[it].bytes), lifetime.first, it));
-    // Those placed, by where they start.
-    let mut places: Vec<(u64, u64, Lifetime)> = Vec::new();
-    for (it, lifetime) in order {
-        let bytes = program.storages[it].bytes.next_multiple_of(ALIGNMENT);
-        let offset = if bytes == 0 { 0 } else { best_gap(&places, bytes, lifetime) };
-        program.storages[it].offset = offset;
-        program.arena = program.arena.max(offset + bytes);
-        if bytes > 0 {
-            let place = places.partition_point(|&(start, ..)| start <= offset);
-            places.insert(place, (offset, offset + bytes, lifetime));
+    let items: Vec<Item> = lifetimes(&program)
+        .into_iter()
+        .enumerate()
+        .filter_map(|(storage, lifetime)| {
+            let bytes = program.storages[storage].bytes.next_multiple_of(ALIGNMENT);
+            Some(Item { storage, bytes, lifetime: lifetime? })
+        })
+        .filter(|item| item.bytes > 0)
+        .collect();
+    let least = fullest(&items, program.instructions.len());
+    let mut best: Option<(u64, Vec<(usize, u64)>)> = None;
+    for order in ORDERS {
+        let (arena, places) = packed(&items, order);
+        if best.as_ref().is_none_or(|(least, _)| arena < *least) {
+            best = Some((arena, places));
         }
+        if best.as_ref().is_some_and(|(arena, _)| *arena <= least) {
+            break;
+        }
+    }
+    let (arena, places) = best.unwrap_or_default();
+    program.arena = arena;
+    for (storage, offset) in places {
+        program.storages[storage].offset = offset;
     }
     program
 }
 
+/// What lives at the fullest moment (bytes).
+fn fullest(items: &[Item], instructions: usize) -> u64 {
+    let mut live = vec![0; instructions + 2];
+    let mut gone = vec![0; instructions + 2];
+    for item in items {
+        live[item.lifetime.first] += item.bytes;
+        gone[item.lifetime.last + 1] += item.bytes;
+    }
+    let (mut now, mut most) = (0, 0);
+    for (comes, goes) in live.into_iter().zip(gone) {
+        now = now + comes - goes;
+        most = most.max(now);
+    }
+    most
+}
+
+/// The bytes taken and where each storage starts, if they are placed in that order; of equal ones
+/// the earlier, then the lower number.
+fn packed(items: &[Item], order: Order) -> (u64, Vec<(usize, u64)>) {
+    let mut items = items.to_vec();
+    items.sort_by_key(|item| (order(item), Reverse(item.bytes), item.lifetime.first, item.storage));
+    // Those placed, by where they start.
+    let mut places: Vec<(u64, u64, Lifetime)> = Vec::with_capacity(items.len());
+    let mut arena = 0;
+    let mut starts = Vec::with_capacity(items.len());
+    for Item { storage, bytes, lifetime } in items {
+        let offset = best_gap(&places, bytes, lifetime);
+        arena = arena.max(offset + bytes);
+        starts.push((storage, offset));
+        let place = places.partition_point(|&(start, ..)| start <= offset);
+        places.insert(place, (offset, offset + bytes, lifetime));
+    }
+    (arena, starts)
+}
+
 /// For each storage that a step writes, when it is needed.
-fn lifetimes(program: &Program) -> Vec<Option<Lifetime>> {
+pub(crate) fn lifetimes(program: &Program) -> Vec<Option<Lifetime>> {
     let mut lifetimes: Vec<Option<Lifetime>> = vec![None; program.storages.len()];
     for (index, instruction) in program.instructions.iter().enumerate() {
         for buffer in instruction.action.reads().into_iter().chain(instruction.action.writes()) {

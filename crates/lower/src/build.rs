@@ -1,186 +1,46 @@
 //! A plan to instructions over buffers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use kernels::Span;
-use plan::{Assignment, Copy, Plan};
-use planner_ir::{AxisId, Layout, LoopId, Loops, Node, NodeId, Op, Output, Partition, Source, Type, ValueId};
+use plan::{Copy, Plan};
+use planner_ir::{AxisId, Carried, Layout, NodeId, Op, Phase, Real, Source, StateKind, Type, ValueId};
 
 use crate::arena;
 use crate::error::LowerError;
 use crate::events;
 use crate::exchange::{Between, Exchange, ExchangeError, exchange};
+use crate::facts::{Computed, Facts, carried, copies_of};
+use crate::in_place;
 use crate::program::{
     Action, Block, Buffer, BufferId, Collective, CommunicatorId, Compute, Copied, Instruction, Kind, Origin,
-    Port, Preparation, Program, Storage, StorageId, Stream, Whole,
+    Port, Program, Region, Repeated, Storage, StorageId, Stream,
 };
-use crate::strided::Strided;
+use crate::strided::{Factor, Strided};
 
 /// The programs of all ranks, by rank.
 ///
 /// All ranks have the same instructions over the same buffers; what differs is which blocks they
 /// hold and with whom they exchange.
 pub fn lower(plan: &Plan) -> Result<Vec<Program>, LowerError> {
-    check_counts(plan)?;
     let facts = Facts::of(plan)?;
-    (0..plan.mesh.devices())
-        .map(|rank| Ok(events::ordered(arena::placed(build(plan, &facts, rank)?))))
-        .collect()
+    (0..plan.mesh.devices()).map(|rank| Ok(events::ordered(placed(plan, &facts, rank)?))).collect()
 }
 
 /// What a rank's memories take (bytes): as much on every rank, for all have the same instructions
 /// over the same buffers.
 pub fn footprint(plan: &Plan) -> Result<u64, LowerError> {
-    check_counts(plan)?;
-    let program = arena::placed(build(plan, &Facts::of(plan)?, 0)?);
+    let program = placed(plan, &Facts::of(plan)?, 0)?;
     Ok(program.resident + program.arena)
 }
 
-/// What all ranks' programs share.
-struct Facts {
-    preparation: Arc<[Preparation]>,
-    /// For each operation, how it is computed; none if it is prepared.
-    computed: Vec<Option<Computed>>,
-    /// For each value, whether it is prepared or a weight.
-    prepared: Vec<bool>,
-    /// Which copies of values are returned, by output.
-    outputs: Vec<Copy>,
+/// The program of one rank, without events.
+pub(crate) fn placed(plan: &Plan, facts: &Facts, rank: u64) -> Result<Program, LowerError> {
+    Ok(arena::placed(in_place::reduced(build(plan, facts, rank)?)))
 }
 
-/// An operation that is computed at every step.
-struct Computed {
-    op: Arc<Op>,
-    name: Arc<str>,
-    /// For each operand and result, which dimensions the operation depends on the position in.
-    positional: [Vec<Vec<bool>>; 2],
-}
-
-impl Facts {
-    fn of(plan: &Plan) -> Result<Self, LowerError> {
-        let graph = &plan.graph;
-        let mut prepared: Vec<bool> =
-            graph.values.iter().map(|value| matches!(value.source, Source::Weight(_))).collect();
-        let mut preparation = Vec::new();
-        let mut computed = Vec::new();
-        for (index, (node, assignment)) in graph.nodes.iter().zip(&plan.assignments).enumerate() {
-            match assignment {
-                Assignment::Prepared => {
-                    preparation.push(preparation_of(plan, NodeId(index), node, &prepared)?);
-                    computed.push(None);
-                    for result in &node.results {
-                        prepared[result.0] = true;
-                    }
-                }
-                Assignment::Computed { partition, .. } => {
-                    let loops =
-                        node.op.loops(&graph.types_of(&node.operands), &graph.types_of(&node.results));
-                    check_layouts(plan, node, assignment, partition, &loops)?;
-                    let depends = |dim: &Vec<LoopId>| dim.iter().any(|it| loops.positional.contains(it));
-                    let of = |values: &[Vec<Vec<LoopId>>]| -> Vec<Vec<bool>> {
-                        values.iter().map(|dims| dims.iter().map(depends).collect()).collect()
-                    };
-                    computed.push(Some(Computed {
-                        op: Arc::new(node.op.clone()),
-                        name: node.origin.as_str().into(),
-                        positional: [of(&loops.operands), of(&loops.results)],
-                    }));
-                }
-            }
-        }
-        let outputs = graph.outputs.iter().zip(&plan.outputs);
-        let outputs = outputs.map(|(output, &copy)| returned(plan, output, copy));
-        let outputs = outputs.collect::<Result<_, _>>()?;
-        Ok(Self { preparation: preparation.into(), computed, prepared, outputs })
-    }
-}
-
-fn check_counts(plan: &Plan) -> Result<(), LowerError> {
-    let expect = |of, found, expected| {
-        if found == expected { Ok(()) } else { Err(LowerError::Count(of, found, expected)) }
-    };
-    expect("layouts", plan.layouts.len(), plan.graph.values.len())?;
-    expect("assignments", plan.assignments.len(), plan.graph.nodes.len())?;
-    expect("outputs", plan.outputs.len(), plan.graph.outputs.len())
-}
-
-/// An operation on whole values.
-fn preparation_of(
-    plan: &Plan,
-    id: NodeId,
-    node: &Node,
-    prepared: &[bool],
-) -> Result<Preparation, LowerError> {
-    let whole = |&operand: &ValueId| match &plan.graph.value(operand).source {
-        Source::Weight(name) => Ok(Whole::Weight(name.clone())),
-        Source::Result { .. } if prepared[operand.0] => Ok(Whole::Prepared(operand)),
-        _ => Err(LowerError::Prepared(node.origin.clone())),
-    };
-    Ok(Preparation {
-        node: id,
-        origin: node.origin.clone(),
-        op: node.op.clone(),
-        operands: node.operands.iter().map(whole).collect::<Result<_, _>>()?,
-        results: node.results.clone(),
-    })
-}
-
-/// Refuses copies in other layouts than the operation uses and makes.
-fn check_layouts(
-    plan: &Plan,
-    node: &Node,
-    assignment: &Assignment,
-    partition: &Partition,
-    loops: &Loops,
-) -> Result<(), LowerError> {
-    if partition.steps != 1 {
-        return Err(LowerError::Steps(node.origin.clone(), partition.steps));
-    }
-    if partition.loops.len() != loops.loops.len() {
-        return Err(LowerError::Count("partitioned loops", partition.loops.len(), loops.loops.len()));
-    }
-    let copies = copies_of(assignment);
-    if copies.len() != node.operands.len() {
-        return Err(LowerError::Count("copies", copies.len(), node.operands.len()));
-    }
-    let differs = |of: String| Err(LowerError::Layout(node.origin.clone(), of));
-    for (index, (&value, &copy)) in node.operands.iter().zip(copies).enumerate() {
-        if matches!(copy, Copy::Transferred(transfer) if transfer >= plan.transfers.len()) {
-            return differs(format!("operand {index}"));
-        }
-        if *plan.layout(value, copy) != partition.operand(loops, index) {
-            return differs(format!("operand {index}"));
-        }
-    }
-    for (index, value) in node.results.iter().enumerate() {
-        if plan.layouts[value.0] != partition.result(loops, index) {
-            return differs(format!("result {index}"));
-        }
-    }
-    Ok(())
-}
-
-fn copies_of(assignment: &Assignment) -> &[Copy] {
-    match assignment {
-        Assignment::Prepared => &[],
-        Assignment::Computed { operands, .. } => operands,
-    }
-}
-
-/// The copy of a value that is returned, if it owes no sum.
-fn returned(plan: &Plan, output: &Output, copy: Copy) -> Result<Copy, LowerError> {
-    if let Copy::Transferred(transfer) = copy
-        && transfer >= plan.transfers.len()
-    {
-        return Err(LowerError::Transfer(transfer));
-    }
-    if plan.layout(output.value, copy).owed.is_empty() {
-        return Ok(copy);
-    }
-    Err(LowerError::Owed(output.name.clone()))
-}
-
-/// The program of one rank, without places and events.
+/// The program of one rank, without places and events, with copies for what states become.
 fn build(plan: &Plan, facts: &Facts, rank: u64) -> Result<Program, LowerError> {
     let program = Program {
         rank,
@@ -194,20 +54,64 @@ fn build(plan: &Plan, facts: &Facts, rank: u64) -> Result<Program, LowerError> {
         inputs: Vec::new(),
         weights: Vec::new(),
         prepared: Vec::new(),
+        states: Vec::new(),
         outputs: Vec::new(),
         instructions: Vec::new(),
+        repeated: None,
+        guard: None,
     };
-    let copies = BTreeMap::new();
-    let mut build = Build { plan, facts, program, copies, communicators: BTreeMap::new() };
-    for (index, computed) in facts.computed.iter().enumerate() {
-        if let Some(computed) = computed {
-            build.compute(NodeId(index), computed)?;
+    let mut build = Build {
+        plan,
+        facts,
+        program,
+        copies: BTreeMap::new(),
+        communicators: BTreeMap::new(),
+        phase: Phase::Forward,
+        carried: Vec::new(),
+    };
+    let Some(training) = &plan.graph.training else {
+        build.nodes(plan.graph.node_ids())?;
+        build.outputs()?;
+        return Ok(build.program);
+    };
+    build.clear()?;
+    let start = build.program.instructions.len();
+    let (updates, repeated): (Vec<NodeId>, Vec<NodeId>) =
+        plan.graph.node_ids().partition(|node| plan.graph.node(*node).phase == Phase::Update);
+    let inputs = Vec::new();
+    build.program.repeated =
+        Some(Repeated { instructions: start..start, times: training.micro_batches, inputs });
+    build.nodes(repeated)?;
+    build.finish_carrying();
+    let end = build.program.instructions.len();
+    if let Some(repeated) = &mut build.program.repeated {
+        repeated.instructions.end = end;
+    }
+    build.settle_sums()?;
+    build.phase = Phase::Update;
+    // What is returned comes first: where it is not finite, nothing is changed.
+    let needed = needed_by_outputs(plan);
+    let (looked_at, others): (Vec<NodeId>, Vec<NodeId>) =
+        updates.into_iter().partition(|node| needed.contains(node));
+    build.nodes(looked_at)?;
+    build.outputs()?;
+    build.nodes(others)?;
+    build.finish_carrying();
+    Ok(build.program)
+}
+
+/// The operations on which outputs depend.
+fn needed_by_outputs(plan: &Plan) -> BTreeSet<NodeId> {
+    let mut needed = BTreeSet::new();
+    let mut values: Vec<ValueId> = plan.graph.outputs.iter().map(|output| output.value).collect();
+    while let Some(value) = values.pop() {
+        if let Source::Result { node, .. } = plan.graph.value(value).source
+            && needed.insert(node)
+        {
+            values.extend(&plan.graph.node(node).operands);
         }
     }
-    for (output, &copy) in plan.graph.outputs.iter().zip(&facts.outputs) {
-        build.output(&output.name, output.value, copy)?;
-    }
-    Ok(build.program)
+    needed
 }
 
 /// A program so far.
@@ -218,15 +122,32 @@ struct Build<'a> {
     /// Where copies of values are.
     copies: BTreeMap<(ValueId, Copy), BufferId>,
     communicators: BTreeMap<Vec<AxisId>, CommunicatorId>,
+    /// For which part of a step instructions are.
+    phase: Phase,
+    /// What is to take the place of states: which state, from where, where the state is.
+    carried: Vec<(ValueId, BufferId, BufferId)>,
 }
 
 impl Build<'_> {
+    fn nodes(&mut self, nodes: impl IntoIterator<Item = NodeId>) -> Result<(), LowerError> {
+        let facts = self.facts;
+        for node in nodes {
+            if let Some(computed) = &facts.computed[node.0] {
+                self.phase = self.plan.graph.node(node).phase;
+                self.compute(node, computed)?;
+                self.carry(node)?;
+            }
+        }
+        Ok(())
+    }
+
     fn compute(&mut self, id: NodeId, computed: &Computed) -> Result<(), LowerError> {
         let Computed { op, name, positional: [of_operands, of_results] } = computed;
         let node = self.plan.graph.node(id);
         let mut operands = Vec::new();
         let copies = copies_of(&self.plan.assignments[id.0]);
         for ((&value, &copy), positional) in node.operands.iter().zip(copies).zip(of_operands) {
+            self.check_input(value)?;
             let buffer = self.copy(value, copy)?;
             operands.push(self.block(value, self.plan.layout(value, copy), buffer, positional));
         }
@@ -251,18 +172,100 @@ impl Build<'_> {
         Ok(())
     }
 
-    fn output(&mut self, name: &str, value: ValueId, copy: Copy) -> Result<(), LowerError> {
-        let buffer = self.copy(value, copy)?;
-        let storage = self.program.buffer(buffer).storage;
-        let kind = &mut self.program.storages[storage.0].kind;
-        if *kind == Kind::Activation {
-            *kind = Kind::Output;
+    /// Refuses an input of the micro-batches in an update.
+    fn check_input(&self, value: ValueId) -> Result<(), LowerError> {
+        let given = |port: &&Port| port.value == value;
+        match self.program.repeated.iter().flat_map(|it| &it.inputs).find(given) {
+            Some(port) if self.phase == Phase::Update => Err(LowerError::Input(port.name.clone())),
+            _ => Ok(()),
         }
-        let port = self.port(name, value, self.plan.layout(value, copy), buffer);
-        self.program.outputs.push(port);
+    }
+
+    fn outputs(&mut self) -> Result<(), LowerError> {
+        for (output, &copy) in self.plan.graph.outputs.iter().zip(&self.facts.outputs) {
+            let mut buffer = self.copy(output.value, copy)?;
+            if self.program.storage(buffer).kind.state().is_some() {
+                // What takes the state's place may do so before the end.
+                buffer = self.whole_copy(buffer, Kind::Output, Origin::State(output.value));
+            }
+            let storage = self.program.buffer(buffer).storage;
+            let kind = &mut self.program.storages[storage.0].kind;
+            if *kind == Kind::Activation {
+                *kind = Kind::Output;
+            }
+            let port = self.port(&output.name, output.value, self.plan.layout(output.value, copy), buffer);
+            self.program.outputs.push(port);
+        }
         Ok(())
     }
 
+    /// Sets sums to zero.
+    fn clear(&mut self) -> Result<(), LowerError> {
+        for &Carried { state, .. } in carried(self.plan) {
+            if !self.state_kind(state).is_some_and(StateKind::is_summed) {
+                continue;
+            }
+            let buffer = self.copy(state, Copy::Made)?;
+            let result = self.program.buffer(buffer).type_.clone();
+            let action = Compute {
+                op: Arc::new(Op::Fill { result, value: Real(0.0) }),
+                name: self.program.states.last().map_or("", |port| &port.name).into(),
+                operands: Vec::new(),
+                results: vec![Block { buffer, spans: Vec::new() }],
+            };
+            self.push(Stream::Compute, Action::Compute(action), Origin::State(state));
+        }
+        Ok(())
+    }
+
+    /// Makes the copies of an operation's results that are to take the places of states, at once:
+    /// then no more of them are there at a time than need be.
+    fn carry(&mut self, node: NodeId) -> Result<(), LowerError> {
+        let (facts, results) = (self.facts, &self.plan.graph.node(node).results);
+        let becomes = |next: &ValueId| facts.becomes.get(next).map(|states| (*next, states));
+        let carried = results.iter().filter_map(becomes);
+        for (next, &(state, copy)) in
+            carried.flat_map(|(next, states)| states.iter().map(move |it| (next, it)))
+        {
+            let mut from = self.copy(next, copy)?;
+            if self.program.storage(from).kind.region() == Region::Resident {
+                // Another state, which may be gone when this one is written.
+                from = self.whole_copy(from, Kind::Activation, Origin::State(state));
+            }
+            let to = self.copy(state, Copy::Made)?;
+            self.carried.push((state, from, to));
+        }
+        Ok(())
+    }
+
+    /// Puts what states become into their places.
+    fn finish_carrying(&mut self) {
+        for (state, from, to) in std::mem::take(&mut self.carried) {
+            let strided = all_of(&self.program.buffer(to).type_);
+            self.copy_elements(Stream::Compute, from, to, strided, Origin::State(state));
+        }
+    }
+
+    /// After the micro-batches: sums are in their states' places, and what was copied from those
+    /// before is out of date.
+    fn settle_sums(&mut self) -> Result<(), LowerError> {
+        let plan = self.plan;
+        for (&Carried { state, next }, &copy) in carried(plan).iter().zip(&plan.carried) {
+            if self.state_kind(state).is_some_and(StateKind::is_summed) {
+                let buffer = self.copy(state, Copy::Made)?;
+                self.copies.retain(|&(value, _), _| value != state);
+                self.copies.extend([((state, Copy::Made), buffer), ((next, copy), buffer)]);
+            }
+        }
+        Ok(())
+    }
+
+    fn state_kind(&self, value: ValueId) -> Option<StateKind> {
+        match &self.plan.graph.value(value).source {
+            Source::State(state) => Some(state.kind),
+            _ => None,
+        }
+    }
     /// Where a copy of a value is, made if it is not there yet.
     fn copy(&mut self, value: ValueId, copy: Copy) -> Result<BufferId, LowerError> {
         if let Some(&buffer) = self.copies.get(&(value, copy)) {
@@ -276,12 +279,13 @@ impl Build<'_> {
         Ok(buffer)
     }
 
-    /// A place for an input, a weight or a prepared value.
+    /// A place for an input, a weight, a prepared value or a state.
     fn at_rest(&mut self, value: ValueId) -> Result<BufferId, LowerError> {
         let graph = &self.plan.graph;
         let (kind, name) = match &graph.value(value).source {
             Source::Input(name) => (Kind::Input, name),
             Source::Weight(name) => (Kind::Weight, name),
+            Source::State(state) if graph.training.is_some() => (Kind::State(state.kind), &state.name),
             Source::State(state) => return Err(LowerError::Prepared(state.name.clone())),
             Source::Result { node, .. } if self.facts.prepared[value.0] => {
                 (Kind::Prepared, &graph.node(*node).origin)
@@ -291,14 +295,18 @@ impl Build<'_> {
             }
         };
         let layout = &self.plan.layouts[value.0];
-        if !layout.owed.is_empty() {
+        if !layout.owed.is_empty() && !kind.is_summed() {
             return Err(LowerError::Owed(name.clone()));
         }
         let buffer = self.buffer(kind, layout.local_type(graph.type_of(value)));
         let port = self.port(name, value, layout, buffer);
         match kind {
-            Kind::Input => self.program.inputs.push(port),
+            Kind::Input => match &mut self.program.repeated {
+                Some(repeated) if self.phase != Phase::Update => repeated.inputs.push(port),
+                _ => self.program.inputs.push(port),
+            },
             Kind::Weight => self.program.weights.push(port),
+            Kind::State(_) => self.program.states.push(port),
             _ => self.program.prepared.push(port),
         }
         Ok(buffer)
@@ -353,6 +361,15 @@ impl Build<'_> {
         to
     }
 
+    /// A copy of all of a buffer.
+    fn whole_copy(&mut self, from: BufferId, kind: Kind, origin: Origin) -> BufferId {
+        let type_ = self.program.buffer(from).type_.clone();
+        let strided = all_of(&type_);
+        let to = self.buffer(kind, type_);
+        self.copy_elements(Stream::Compute, from, to, strided, origin);
+        to
+    }
+
     fn copy_elements(
         &mut self,
         stream: Stream,
@@ -365,8 +382,8 @@ impl Build<'_> {
     }
 
     fn push(&mut self, stream: Stream, action: Action, origin: Origin) {
-        let waits = Vec::new();
-        self.program.instructions.push(Instruction { stream, waits, signals: None, action, origin });
+        let (waits, phase) = (Vec::new(), self.phase);
+        self.program.instructions.push(Instruction { stream, waits, signals: None, action, origin, phase });
     }
 
     /// A buffer with a storage of its own.
@@ -417,6 +434,12 @@ impl Build<'_> {
         let pieces = layout.pieces(&self.plan.mesh, self.program.rank, &type_.shape);
         Port { name: name.to_owned(), value, type_, pieces, buffer }
     }
+}
+
+/// The copy of all elements in their order.
+fn all_of(type_: &Type) -> Strided {
+    let all = [Factor { name: 0, size: type_.elements() }];
+    Strided::between(&all, &all, &[])
 }
 
 /// Whether an operation leaves the bytes of a local block as they are.

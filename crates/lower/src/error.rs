@@ -26,8 +26,13 @@ pub enum LowerError {
     Interleaved(usize, usize),
     /// A transfer whose moves do not lead to its layout.
     Arrival(usize),
-    /// A value at rest, or an output, of which a sum is owed and no copy is whole; its name.
+    /// A value at rest that is no sum over micro-batches, or an output, of which a sum is owed; its
+    /// name.
     Owed(String),
+    /// A state whose place the plan's copy of what it becomes cannot take; its name.
+    Carried(String),
+    /// An input that is used by micro-batches and by the update; its name.
+    Input(String),
 }
 
 impl fmt::Display for LowerError {
@@ -55,6 +60,15 @@ impl fmt::Display for LowerError {
             ),
             Self::Arrival(transfer) => {
                 write!(f, "the moves of transfer {transfer} do not lead to its layout")
+            }
+            Self::Carried(name) => {
+                write!(f, "what `{name}` becomes is in another layout, expected the one of the state")
+            }
+            Self::Input(name) => {
+                write!(
+                    f,
+                    "input `{name}` is used by micro-batches and by the update, expected by one of them"
+                )
             }
             Self::Owed(name) => write!(f, "a sum of `{name}` is owed, expected a copy that owes none"),
         }

@@ -2,7 +2,8 @@
 //!
 //! Instructions of one stream run in order. Between streams an instruction waits for the last
 //! one that wrote what it reads and, because places are used again, for the last ones that used
-//! the bytes that it writes. What is already known to be over is not waited for.
+//! the bytes that it writes. What is already known to be over is not waited for: when the first
+//! repetition for a micro-batch starts, everything before it is.
 
 use std::collections::BTreeMap;
 
@@ -19,6 +20,9 @@ pub(crate) fn ordered(mut program: Program) -> Program {
     let overlapping = overlapping(&program);
     // For each storage, one more than the last instruction that used it on each stream.
     let mut used: Vec<Known> = vec![[0; STREAMS.len()]; program.storages.len()];
+    // The same of those that wrote it, for states: they are read before they are written too.
+    let mut written: Vec<Known> = vec![[0; STREAMS.len()]; program.storages.len()];
+    let start = program.repetition().start;
     // What is known on each stream, and what was when each instruction started.
     let mut known: [Known; STREAMS.len()] = [[0; STREAMS.len()]; STREAMS.len()];
     let mut knowledge: Vec<Known> = Vec::new();
@@ -26,9 +30,12 @@ pub(crate) fn ordered(mut program: Program) -> Program {
     for index in 0..program.instructions.len() {
         let instruction = &program.instructions[index];
         let own = number(instruction.stream);
+        if index == start {
+            known = [[start; STREAMS.len()]; STREAMS.len()];
+        }
         let mut needed: Known = [0; STREAMS.len()];
-        let mut need = |storage: usize| {
-            for (needed, used) in needed.iter_mut().zip(used[storage]) {
+        let mut need = |uses: Known| {
+            for (needed, used) in needed.iter_mut().zip(uses) {
                 *needed = (*needed).max(used);
             }
         };
@@ -36,11 +43,18 @@ pub(crate) fn ordered(mut program: Program) -> Program {
             buffers.into_iter().map(|buffer| program.buffer(buffer).storage.0).collect()
         };
         let (reads, writes) = (storages(instruction.action.reads()), storages(instruction.action.writes()));
-        for &storage in reads.iter().filter(|&&it| program.storages[it].kind.region() == Region::Step) {
-            need(storage);
+        for &storage in &reads {
+            match (program.storages[storage].kind.region(), program.storages[storage].kind.state()) {
+                (Region::Step, _) => need(used[storage]),
+                (Region::Resident, Some(_)) => need(written[storage]),
+                (Region::Resident, None) => {}
+            }
         }
         for &storage in &writes {
-            overlapping[storage].iter().for_each(|&other| need(other));
+            overlapping[storage].iter().for_each(|&other| need(used[other]));
+            if program.storages[storage].kind.state().is_some() {
+                need(used[storage]);
+            }
         }
         let mut waited = Vec::new();
         for stream in 0..STREAMS.len() {
@@ -55,6 +69,9 @@ pub(crate) fn ordered(mut program: Program) -> Program {
         }
         waits.push(waited);
         knowledge.push(known[own]);
+        for &storage in &writes {
+            written[storage][own] = index + 1;
+        }
         for storage in reads.into_iter().chain(writes) {
             used[storage][own] = index + 1;
         }

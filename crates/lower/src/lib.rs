@@ -8,7 +8,9 @@ mod program; // what a rank does in a step
 mod error; // why a plan has no programs
 mod strided; // copies between two orders of the same elements
 mod exchange; // one move of a value: pack, collective, unpack
+mod facts; // what the programs of all ranks share, checked
 mod build; // a plan to instructions over buffers
+mod in_place; // what states become, made where the states are
 mod arena; // places for buffers, by their lifetimes
 mod events; // who waits for whom
 mod show; // the text form of a program
@@ -18,7 +20,8 @@ pub use build::{footprint, lower};
 pub use error::LowerError;
 pub use program::{
     Action, Block, Buffer, BufferId, Collective, CollectiveKind, CommunicatorId, Compute, Copied, Event,
-    Instruction, Kind, Origin, Port, Preparation, Program, Region, Storage, StorageId, Stream, Whole,
+    Instruction, Kind, Origin, Port, Preparation, Program, Region, Repeated, Storage, StorageId, Stream,
+    Whole,
 };
 pub use strided::{Stride, Strided};
 pub use verify::{Violation, Violations, verify};

@@ -1,9 +1,10 @@
 //! What a rank does in a step.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use kernels::Span;
-use planner_ir::{NodeId, Op, Piece, Type, ValueId};
+use planner_ir::{NodeId, Op, Phase, Piece, StateKind, Type, ValueId};
 
 use crate::strided::Strided;
 
@@ -12,6 +13,9 @@ use crate::strided::Strided;
 /// Instructions stand in the order in which a host issues them: an event is signalled before it
 /// is waited for. Instructions of one stream run in that order; those of different streams run
 /// at the same time unless events forbid it. A step starts when the one before it is over.
+///
+/// A training step repeats some of them for each micro-batch, see [`Repeated`], and changes its
+/// states in place.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Program {
     /// Whose it is.
@@ -25,22 +29,47 @@ pub struct Program {
     pub storages: Vec<Storage>,
     /// What lies in them.
     pub buffers: Vec<Buffer>,
-    /// The size of the memory that is read only during a step (bytes).
+    /// The size of the memory of what is at rest between steps (bytes).
     pub resident: u64,
     /// The size of the memory that a step writes (bytes): exactly its peak.
     pub arena: u64,
     /// What is computed once, before the first step, on whole values.
     pub preparation: Arc<[Preparation]>,
-    /// What is given at every step, cut as the pieces say.
+    /// What is given at every step, cut as the pieces say; what is given for every micro-batch
+    /// stands with what is repeated.
     pub inputs: Vec<Port>,
     /// What is read from the model file, cut as the pieces say.
     pub weights: Vec<Port>,
     /// What the preparation leaves, cut as the pieces say.
     pub prepared: Vec<Port>,
+    /// What is kept from one step to the next, cut as the pieces say; the kinds of their storages
+    /// say what of a parameter they are.
+    pub states: Vec<Port>,
     /// What is returned.
     pub outputs: Vec<Port>,
     /// What is done in a step.
     pub instructions: Vec<Instruction>,
+    /// What of it is done for each micro-batch, in a training step.
+    pub repeated: Option<Repeated>,
+    /// The first instruction that changes a state that lasts. It and those after it are left out
+    /// of a step if an output that every rank has whole is not finite: such outputs are made
+    /// before. None if some are not, or if there is no such state.
+    pub guard: Option<usize>,
+}
+
+/// What is done once for each micro-batch of a training step.
+///
+/// A repetition starts when everything before it, and the repetition before it, is over on its
+/// rank. What follows the last one only waits as its streams and events say.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Repeated {
+    /// Which instructions. Those before them, which set sums to zero, and those after them are
+    /// done once.
+    pub instructions: Range<usize>,
+    /// How often.
+    pub times: u64,
+    /// What is given anew for each repetition, cut as the pieces say.
+    pub inputs: Vec<Port>,
 }
 
 /// A computation on whole values before the first step.
@@ -91,6 +120,8 @@ pub enum Kind {
     Prepared,
     /// An input at rest.
     Input,
+    /// A state of a training step, at rest.
+    State(StateKind),
     /// What an instruction makes.
     Activation,
     /// What is packed to be sent, or received to be unpacked.
@@ -102,13 +133,13 @@ pub enum Kind {
 /// One of a rank's two memories.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Region {
-    /// Written before a step and only read in it.
+    /// At rest between steps. Of this, a step changes only states.
     Resident,
     /// Written in a step.
     Step,
 }
 
-/// A piece of memory, written once in a step.
+/// A piece of memory. What is no state is written once in a step, or in a repetition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Storage {
     /// What it is for.
@@ -166,6 +197,8 @@ pub struct Instruction {
     pub action: Action,
     /// Why.
     pub origin: Origin,
+    /// For which part of a training step; of moves, that of the operation that uses them first.
+    pub phase: Phase,
 }
 
 /// What an instruction is made from.
@@ -180,6 +213,8 @@ pub enum Origin {
         /// Which of its moves.
         step: usize,
     },
+    /// A state that is set to zero or to what it becomes.
+    State(ValueId),
 }
 
 /// What an instruction does.
@@ -228,6 +263,8 @@ pub struct Copied {
 }
 
 /// An exchange between the ranks of a communicator.
+///
+/// What a rank gives is taken before it gets anything: a sum may be gotten where the addend was.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Collective {
     /// Which.
@@ -259,7 +296,7 @@ impl Kind {
     /// In which memory it is.
     pub fn region(self) -> Region {
         match self {
-            Self::Weight | Self::Prepared | Self::Input => Region::Resident,
+            Self::Weight | Self::Prepared | Self::Input | Self::State(_) => Region::Resident,
             Self::Activation | Self::Communication | Self::Output => Region::Step,
         }
     }
@@ -270,10 +307,36 @@ impl Kind {
             Self::Weight => "weight",
             Self::Prepared => "prepared",
             Self::Input => "input",
+            Self::State(kind) => kind.name(),
             Self::Activation => "activation",
             Self::Communication => "communication",
             Self::Output => "output",
         }
+    }
+
+    /// Of which state it is.
+    pub fn state(self) -> Option<StateKind> {
+        match self {
+            Self::State(kind) => Some(kind),
+            _ => None,
+        }
+    }
+
+    /// Whether it is of a state that is summed over micro-batches.
+    pub fn is_summed(self) -> bool {
+        self.state().is_some_and(StateKind::is_summed)
+    }
+
+    /// Whether it is of a state that lasts from step to step.
+    pub fn lasts(self) -> bool {
+        self.state().is_some_and(|kind| !kind.is_summed())
+    }
+}
+
+impl Port {
+    /// Whether it is a floating-point value of which this rank, and so every rank, has the whole.
+    pub fn is_checked(&self) -> bool {
+        self.type_.dtype.is_float() && self.pieces.iter().flatten().all(|piece| piece.index.is_none())
     }
 }
 
@@ -352,6 +415,29 @@ impl Program {
         &self.communicators[communicator.0]
     }
 
+    /// Everything that is given: once in a step, and for each micro-batch.
+    pub fn given(&self) -> impl Iterator<Item = &Port> {
+        self.inputs.iter().chain(self.repeated.iter().flat_map(|repeated| &repeated.inputs))
+    }
+
+    /// Which instructions are repeated: none of them if there are no micro-batches.
+    pub fn repetition(&self) -> Range<usize> {
+        self.repeated.as_ref().map_or(0..0, |repeated| repeated.instructions.clone())
+    }
+
+    /// Whether each element of an operation's results is made from the elements at the same place
+    /// of its operands, and from single numbers: a result may then lie where an operand does.
+    pub fn is_elementwise(&self, compute: &Compute) -> bool {
+        let elementwise = matches!(*compute.op, Op::Unary(_) | Op::Binary(_) | Op::Gated(_) | Op::Update(_));
+        let shape = |block: &Block| &self.buffer(block.buffer).type_.shape;
+        let Some(first) = compute.results.first().map(shape) else { return false };
+        let same = |block: &Block| shape(block) == first;
+        let single = |block: &Block| self.buffer(block.buffer).type_.elements() == 1;
+        elementwise
+            && compute.results.iter().all(same)
+            && compute.operands.iter().all(|operand| same(operand) || single(operand))
+    }
+
     /// What the rank holds, by kind (bytes): each kind at rest, and the arena at its peak.
     pub fn memory(&self) -> Vec<(&'static str, u64)> {
         let at_rest = |kind: Kind| {
@@ -359,6 +445,8 @@ impl Program {
             (kind.name(), bytes)
         };
         let mut memory = vec![at_rest(Kind::Weight), at_rest(Kind::Prepared), at_rest(Kind::Input)];
+        let states = StateKind::ALL.map(|kind| at_rest(Kind::State(kind)));
+        memory.extend(states.into_iter().filter(|&(_, bytes)| bytes > 0));
         memory.push(("arena", self.arena));
         memory
     }

@@ -8,7 +8,7 @@ use std::fmt::{self, Write};
 use planner_ir::{Op, Piece};
 
 use crate::program::{
-    Action, Block, Collective, Instruction, Kind, Origin, Port, Program, Region, Stream, Whole,
+    Action, Block, Collective, Instruction, Kind, Origin, Port, Program, Region, Repeated, Stream, Whole,
 };
 use crate::strided::Strided;
 
@@ -41,14 +41,15 @@ impl fmt::Display for Program {
             let kind = storage.kind.name();
             writeln!(f, "b{number}: {} {kind} in {region} {}..{end}", buffer.type_, storage.offset)?;
         }
-        let at_rest =
-            [(Kind::Input, &self.inputs), (Kind::Weight, &self.weights), (Kind::Prepared, &self.prepared)];
-        for (kind, port) in at_rest.iter().flat_map(|(kind, ports)| ports.iter().map(|port| (*kind, port))) {
-            writeln!(f, "{} {port} -> b{}", kind.name(), port.buffer.0)?;
+        let at_rest = [&self.inputs, &self.weights, &self.prepared, &self.states];
+        for port in at_rest.into_iter().flatten() {
+            writeln!(f, "{} {port} -> b{}", self.storage(port.buffer).kind.name(), port.buffer.0)?;
         }
         for (number, instruction) in self.instructions.iter().enumerate() {
+            self.fmt_marks(f, number)?;
             writeln!(f, "{number}: {}", self.show(instruction))?;
         }
+        self.fmt_marks(f, self.instructions.len())?;
         for port in &self.outputs {
             writeln!(f, "b{} -> output {port}", port.buffer.0)?;
         }
@@ -89,11 +90,31 @@ impl fmt::Display for Origin {
         match self {
             Self::Node(node) => write!(f, "node {}", node.0),
             Self::Move { transfer, step } => write!(f, "transfer {transfer}.{step}"),
+            Self::State(value) => write!(f, "state {}", value.0),
         }
     }
 }
 
 impl Program {
+    /// What starts or ends before the instruction of that number.
+    fn fmt_marks(&self, f: &mut fmt::Formatter<'_>, number: usize) -> fmt::Result {
+        if let Some(Repeated { instructions, times, inputs }) = &self.repeated {
+            if number == instructions.start {
+                writeln!(f, "repeat {times} times")?;
+                for port in inputs {
+                    writeln!(f, "{} {port} -> b{}", Kind::Input.name(), port.buffer.0)?;
+                }
+            }
+            if number == instructions.end {
+                writeln!(f, "repeat no more")?;
+            }
+        }
+        if self.guard == Some(number) {
+            writeln!(f, "stop if an output is not finite")?;
+        }
+        Ok(())
+    }
+
     /// The text of an instruction of this program.
     pub fn show(&self, instruction: &Instruction) -> String {
         let mut text = match instruction.stream {

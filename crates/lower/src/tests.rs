@@ -4,6 +4,8 @@ mod faults; // rules that are broken are found
 mod sketch; // plans made by hand
 mod refusals; // plans that have no programs
 mod shape; // what programs look like
+mod regression; // training steps made by hand
+mod training; // programs of training steps
 
 use planner_ir::{AxisId, Contract, DType, Label, Mesh, Op, Partition, Type, Unary};
 

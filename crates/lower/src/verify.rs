@@ -5,7 +5,7 @@
 //! - **communicator**: its ranks differ, this rank is one of them, and each of them has the same
 //!   list under the same number.
 //! - **collective-order**: all ranks of a communicator enter the same collectives (kind, elements
-//!   and their type) in the same order.
+//!   and their type) in the same order, as often before, in and after each repetition.
 //! - **acyclic-overlapped**: with everything at the same time that streams and events allow, no
 //!   instruction waits for itself through others, a collective being one moment of all its ranks.
 //! - **acyclic-serial**: nor with each rank's instructions one after another.
@@ -15,9 +15,21 @@
 //!   set all of their target.
 //! - **type**: an operation's operands have the types of its results by inference, and blocks lie
 //!   within values.
-//! - **written-once**: what a step writes is written by one instruction; nothing at rest is.
+//! - **written-once**: what a step writes is written by one instruction; nothing at rest is, but
+//!   states.
 //! - **read-after-write**: what is read, or returned, has been written.
 //! - **reuse**: bytes are written again only after everything that uses what they held.
+//! - **repetition**: what is repeated are instructions of the program, at least once and equally
+//!   often on all ranks; what is given for each repetition is read in it only.
+//! - **cleared**: sums over micro-batches are set to zero once, before the first repetition; other
+//!   states are not.
+//! - **carried**: each state is written: a sum in the repetition, any other after it.
+//! - **state-order**: what reads a state reads what it is meant to: a buffer that an instruction
+//!   writes, after that and before the next one that writes the state; any other buffer the state
+//!   as it was found, before it is written, or after the last repetition what a sum has become.
+//!   An instruction that reads what it writes does so element by element, or sums over ranks.
+//! - **guard**: before the guard no state that lasts is written, and all outputs are that it looks
+//!   at.
 //! - **port**: a port's pieces are factors of its value's shape, and its buffer is of their size.
 
 use std::fmt;
@@ -28,6 +40,7 @@ mod actions; // one instruction at a time
 mod happens; // what happens before what
 mod meeting; // what ranks do together
 mod memory; // who uses which bytes when
+mod states; // what repetitions and states add to that
 
 /// Programs that break rules.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,6 +94,7 @@ pub fn verify(programs: &[Program]) -> Result<(), Violations> {
         for program in programs {
             actions::check(program, &mut found);
             memory::check(program, &mut found);
+            states::check(program, &mut found);
         }
         meeting::check(programs, &mut found);
     }

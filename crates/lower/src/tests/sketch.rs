@@ -1,7 +1,10 @@
 //! Plans made by hand: partitions are given, and layouts are joined by moves.
 
 use plan::{Assignment, Copy, MachineName, ModelFile, Plan, Proof, SpaceSize, Transfer};
-use planner_ir::{AxisId, Digit, Graph, Layout, Mesh, Move, Output, Partition, Source, Type, ValueId};
+use planner_ir::{
+    AxisId, Carried, Digit, Graph, Layout, Mesh, Move, Output, Partition, Phase, Source, State, StateKind,
+    Training, Type, ValueId,
+};
 
 /// Proposes the next move of a detour, of a value of that type from that layout, which must go
 /// on owing these axes.
@@ -10,6 +13,10 @@ pub(crate) type Detour<'a> = &'a mut dyn FnMut(&Mesh, &Type, &Layout, &[AxisId])
 /// A plan so far.
 pub(crate) struct Sketch {
     pub(crate) plan: Plan,
+    /// Which part of a training step the next operations are of.
+    pub(crate) phase: Phase,
+    /// The first transfer whose copy may be used again.
+    pub(crate) reused_from: usize,
 }
 
 impl Sketch {
@@ -32,7 +39,30 @@ impl Sketch {
             proof: Proof::Optimal,
             space: SpaceSize::default(),
         };
-        Self { plan }
+        Self { plan, phase: Phase::Forward, reused_from: 0 }
+    }
+
+    /// No training step of so many micro-batches, on that mesh.
+    pub(crate) fn training(mesh: &Mesh, micro_batches: u64) -> Self {
+        let mut sketch = Self::new(mesh);
+        sketch.plan.graph.training = Some(Training { micro_batches, carried: Vec::new() });
+        sketch
+    }
+
+    /// A state at rest.
+    pub(crate) fn state(&mut self, kind: StateKind, name: &str, type_: Type, layout: Layout) -> ValueId {
+        layout.check(&self.plan.mesh, &type_).unwrap();
+        self.plan.layouts.push(layout);
+        self.plan.graph.push_value(type_, Source::State(State { kind, name: name.to_owned() }))
+    }
+
+    /// What a state becomes, brought to its layout.
+    pub(crate) fn carry(&mut self, state: ValueId, next: ValueId, detour: Detour) {
+        let copy = self.reach(next, &self.plan.layouts[state.0].clone(), detour);
+        let carried = &mut self.plan.graph.training.as_mut().unwrap().carried;
+        let place = carried.partition_point(|it| it.state < state);
+        carried.insert(place, Carried { state, next });
+        self.plan.carried.insert(place, copy);
     }
 
     /// The plain digit of an axis.
@@ -102,7 +132,7 @@ impl Sketch {
         }
         self.plan.assignments.push(Assignment::Computed { partition, operands: copies, seconds: 0.0 });
         let origin = format!("node{}", self.plan.graph.nodes.len());
-        self.plan.graph.push_node(op, operands.to_vec(), types, origin)
+        self.plan.graph.push_node_in(self.phase, op, operands.to_vec(), types, origin)
     }
 
     /// Returns a value, in the layout with these digits.
@@ -119,8 +149,9 @@ impl Sketch {
             return Copy::Made;
         }
         let there = |transfer: &Transfer| transfer.value == value && transfer.layout == *to;
-        if let Some(index) = self.plan.transfers.iter().position(there) {
-            return Copy::Transferred(index);
+        let again = self.plan.transfers.iter().skip(self.reused_from).position(there);
+        if let Some(index) = again {
+            return Copy::Transferred(self.reused_from + index);
         }
         let (mesh, type_) = (self.plan.mesh.clone(), self.plan.graph.type_of(value).clone());
         let mut walk =

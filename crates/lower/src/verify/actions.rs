@@ -32,7 +32,8 @@ pub(super) fn check_references(program: &Program, found: &mut Vec<Violation>) {
 }
 
 fn ports(program: &Program) -> impl Iterator<Item = &Port> {
-    [&program.inputs, &program.weights, &program.prepared, &program.outputs].into_iter().flatten()
+    let others = [&program.weights, &program.prepared, &program.states, &program.outputs];
+    program.given().chain(others.into_iter().flatten())
 }
 
 /// Whether instructions and ports fit what they name.

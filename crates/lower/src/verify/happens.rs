@@ -1,7 +1,9 @@
 //! What happens before what in one rank.
 //!
 //! Only the rank's own streams and events count: what other ranks do may order more, but no
-//! program relies on it.
+//! program relies on it. A repetition starts when what was before is over, so that the order of
+//! two instructions of different repetitions is known, and here each instruction stands for the
+//! last time it is done.
 
 use std::collections::BTreeMap;
 
@@ -21,10 +23,12 @@ impl Happens {
         let mut over: Vec<[usize; 2]> = Vec::new();
         let mut last: [Option<usize>; 2] = [None, None];
         let mut signalled: BTreeMap<Event, usize> = BTreeMap::new();
+        let start = program.repeated.as_ref().map(|repeated| repeated.instructions.start);
         let streams: Vec<Stream> = program.instructions.iter().map(|it| it.stream).collect();
         for (index, instruction) in program.instructions.iter().enumerate() {
             let waited = instruction.waits.iter().filter_map(|event| signalled.get(event).copied());
-            let mut known = [0, 0];
+            let met = start.filter(|&start| start <= index).unwrap_or(0);
+            let mut known = [met, met];
             for before in waited.chain(last[slot(instruction.stream)]) {
                 for (known, theirs) in known.iter_mut().zip(over[before]) {
                     *known = (*known).max(theirs);

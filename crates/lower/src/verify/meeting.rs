@@ -1,5 +1,10 @@
 //! What ranks do together: rank, communicator, collective-order, acyclic.
+//!
+//! A repetition starts on a rank when the one before it is over there, and ranks enter the same
+//! collectives in each. So what waits for itself does so within one repetition, or within what
+//! comes after the last together with it: looking at one is enough.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use petgraph::algo::kosaraju_scc;
@@ -13,9 +18,16 @@ pub(super) fn check_ranks(programs: &[Program], found: &mut Vec<Violation>) {
     for (index, program) in programs.iter().enumerate() {
         let right =
             u64::try_from(index) == Ok(program.rank) && u64::try_from(programs.len()) == Ok(program.ranks);
+        let mut report = Report { rank: program.rank, found: &mut *found };
         if !right {
             let message = format!("it is program {index} of {}, for {} ranks", programs.len(), program.ranks);
-            Report { rank: program.rank, found: &mut *found }.whole("rank", message);
+            report.whole("rank", message);
+        }
+        let times = |program: &Program| program.repeated.as_ref().map_or(0, |repeated| repeated.times);
+        let (ours, theirs) = (times(program), times(&programs[0]));
+        if ours != theirs {
+            let message = format!("it has {ours} repetitions, rank {} has {theirs}", programs[0].rank);
+            report.whole("repetition", message);
         }
     }
 }
@@ -58,13 +70,20 @@ fn check_communicators(programs: &[Program], found: &mut Vec<Violation>) {
     }
 }
 
-/// What has to agree between ranks that meet.
-type Meeting = (CollectiveKind, u64, DType);
+/// What has to agree between ranks that meet: which, of how many elements of which type, and
+/// whether before, in or after the repetitions.
+type Meeting = (CollectiveKind, u64, DType, Ordering);
 
 /// The collectives of a program on a communicator, in order.
 fn collectives(program: &Program, communicator: CommunicatorId) -> Vec<(usize, Meeting)> {
+    let repetition = program.repetition();
+    let part = |index: usize| match index {
+        _ if repetition.contains(&index) => Ordering::Equal,
+        _ if index < repetition.start => Ordering::Less,
+        _ => Ordering::Greater,
+    };
     let meeting = |(index, it): (usize, &Collective)| {
-        (index, (it.kind, it.elements, program.buffer(it.input).type_.dtype))
+        (index, (it.kind, it.elements, program.buffer(it.input).type_.dtype, part(index)))
     };
     let all = program.instructions.iter().enumerate();
     all.filter_map(|(index, instruction)| match &instruction.action {
@@ -113,8 +132,13 @@ fn check_order(programs: &[Program], found: &mut Vec<Violation>) {
     }
 }
 
-fn show((kind, elements, dtype): Meeting) -> String {
-    format!("{} of {elements} {dtype}", kind.name())
+fn show((kind, elements, dtype, part): Meeting) -> String {
+    let part = match part {
+        Ordering::Less => " before the repetitions",
+        Ordering::Equal => " in a repetition",
+        Ordering::Greater => "",
+    };
+    format!("{} of {elements} {dtype}{part}", kind.name())
 }
 
 /// How much happens at the same time.

@@ -48,7 +48,11 @@ fn check_uses(program: &Program, happens: &Happens, report: &mut Report) -> Vec<
     for (index, instruction) in program.instructions.iter().enumerate() {
         for buffer in instruction.action.writes() {
             let storage = program.buffer(buffer).storage;
-            if program.storages[storage.0].kind.region() == Region::Resident {
+            let kind = program.storages[storage.0].kind;
+            if kind.state().is_some() {
+                continue;
+            }
+            if kind.region() == Region::Resident {
                 report.at(index, "written-once", format!("b{} is at rest and written", buffer.0));
             } else if let Some(before) = usage[storage.0].writer {
                 report.at(

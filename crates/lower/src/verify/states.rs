@@ -1,0 +1,184 @@
+//! What repetitions and states add: repetition, cleared, carried, state-order, guard.
+
+use planner_ir::{Op, Real};
+
+use super::happens::Happens;
+use super::{Report, Violation};
+use crate::program::{Action, BufferId, CollectiveKind, Kind, Program, Region, StorageId};
+
+pub(super) fn check(program: &Program, found: &mut Vec<Violation>) {
+    let mut report = Report { rank: program.rank, found };
+    let repetition = program.repetition();
+    let length = program.instructions.len();
+    if repetition.start > repetition.end || repetition.end > length {
+        let message = format!("instructions {repetition:?} are repeated, there are {length}");
+        report.whole("repetition", message);
+        return;
+    }
+    check_repetition(program, &mut report);
+    check_guard(program, &mut report);
+    let happens = Happens::of(program);
+    for (index, storage) in program.storages.iter().enumerate() {
+        if storage.kind.state().is_some() {
+            let uses = Uses::of(program, StorageId(index));
+            check_cleared(program, &uses, &mut report);
+            check_order(program, &uses, &happens, &mut report);
+        }
+    }
+}
+
+fn check_repetition(program: &Program, report: &mut Report) {
+    let Some(repeated) = &program.repeated else { return };
+    if repeated.times == 0 {
+        report.whole("repetition", "nothing is repeated, expected at least one micro-batch".to_owned());
+    }
+    let given = |buffer: &BufferId| {
+        let storage = program.buffer(*buffer).storage;
+        repeated.inputs.iter().any(|port| program.buffer(port.buffer).storage == storage)
+    };
+    for (index, instruction) in program.instructions.iter().enumerate() {
+        let outside = !repeated.instructions.contains(&index);
+        for buffer in instruction.action.reads().iter().filter(|it| outside && given(it)) {
+            let message = format!("b{} is read, which is given for each repetition", buffer.0);
+            report.at(index, "repetition", message);
+        }
+    }
+}
+
+fn check_guard(program: &Program, report: &mut Report) {
+    let Some(guard) = program.guard else { return };
+    if guard < program.repetition().end || guard > program.instructions.len() {
+        report
+            .whole("guard", format!("it stands before instruction {guard}, expected one after repetitions"));
+        return;
+    }
+    let mut written = Vec::new();
+    for (index, instruction) in program.instructions[..guard].iter().enumerate() {
+        for buffer in instruction.action.writes() {
+            if program.storage(buffer).kind.lasts() {
+                report.at(index, "guard", format!("b{} is a state, written before the guard", buffer.0));
+            }
+            written.push(program.buffer(buffer).storage);
+        }
+    }
+    for port in program.outputs.iter().filter(|port| port.is_checked()) {
+        let at_rest = program.storage(port.buffer).kind.region() == Region::Resident;
+        if !at_rest && !written.contains(&program.buffer(port.buffer).storage) {
+            report.whole("guard", format!("output `{}` is not written before the guard", port.name));
+        }
+    }
+}
+
+/// Who uses a state, instructions in order, and which buffer.
+struct Uses {
+    storage: StorageId,
+    kind: Kind,
+    /// Of the writes, those before the repetitions.
+    clears: Vec<(usize, BufferId)>,
+    writes: Vec<(usize, BufferId)>,
+    reads: Vec<(usize, BufferId)>,
+}
+
+impl Uses {
+    fn of(program: &Program, storage: StorageId) -> Self {
+        let kind = program.storages[storage.0].kind;
+        let mut uses = Self { storage, kind, clears: Vec::new(), writes: Vec::new(), reads: Vec::new() };
+        let start = program.repetition().start;
+        for (index, instruction) in program.instructions.iter().enumerate() {
+            let here =
+                |buffer: BufferId| (program.buffer(buffer).storage == storage).then_some((index, buffer));
+            let writes = instruction.action.writes().into_iter().filter_map(here);
+            if index < start {
+                uses.clears.extend(writes)
+            } else {
+                uses.writes.extend(writes)
+            }
+            uses.reads.extend(instruction.action.reads().into_iter().filter_map(here));
+        }
+        uses
+    }
+
+    /// What it is called in messages.
+    fn name(&self, program: &Program) -> String {
+        let named = |port: &&crate::Port| program.buffer(port.buffer).storage == self.storage;
+        let name = program.states.iter().find(named).map_or("?", |port| &port.name);
+        format!("{} `{name}`", self.kind.name())
+    }
+}
+
+fn check_cleared(program: &Program, uses: &Uses, report: &mut Report) {
+    let zeros = |&(index, buffer): &(usize, BufferId)| match &program.instructions[index].action {
+        Action::Compute(compute) => {
+            let whole = program.buffer(buffer).type_.bytes() == program.storages[uses.storage.0].bytes;
+            whole && matches!(&*compute.op, Op::Fill { value, .. } if *value == Real(0.0))
+        }
+        _ => false,
+    };
+    let summed = uses.kind.is_summed();
+    let right =
+        if summed { uses.clears.len() == 1 && zeros(&uses.clears[0]) } else { uses.clears.is_empty() };
+    if !right {
+        let expected = if summed { "once" } else { "never" };
+        let message = format!("{} is not set to zero {expected} before the repetitions", uses.name(program));
+        report.whole("cleared", message);
+    }
+    let repetition = program.repetition();
+    let made = |&&(index, _): &&(usize, BufferId)| repetition.contains(&index) == summed;
+    if !uses.writes.iter().any(|it| made(&it)) {
+        let part = if summed { "in the repetitions" } else { "after the repetitions" };
+        report.whole("carried", format!("{} is not written {part}", uses.name(program)));
+    }
+    if !summed {
+        for (index, buffer) in uses.writes.iter().filter(|it| repetition.contains(&it.0)) {
+            report.at(
+                *index,
+                "carried",
+                format!("b{} is a state that lasts, written in a repetition", buffer.0),
+            );
+        }
+    }
+}
+
+fn check_order(program: &Program, uses: &Uses, happens: &Happens, report: &mut Report) {
+    let mut wrong = |index: usize, buffer: BufferId, how: &str| {
+        report.at(index, "state-order", format!("b{} of {} {how}", buffer.0, uses.name(program)));
+    };
+    for (place, &(write, buffer)) in uses.writes.iter().enumerate() {
+        let before = place.checked_sub(1).map(|it| uses.writes[it].0);
+        if before.is_some_and(|before| !happens.before(before, write)) {
+            wrong(write, buffer, "is perhaps written before what is written first");
+        }
+        if uses.writes[..place].iter().any(|it| it.1 == buffer) {
+            wrong(write, buffer, "is written twice");
+        }
+    }
+    let end = program.repetition().end;
+    for &(read, buffer) in &uses.reads {
+        // The writes that are to be over, and the next one, which is not to have started.
+        let made = uses.writes.iter().position(|it| it.1 == buffer).map(|it| it + 1);
+        let over = made.unwrap_or_else(|| {
+            let settled = uses.kind.is_summed() && read >= end;
+            if settled { uses.writes.iter().filter(|it| it.0 < end).count() } else { 0 }
+        });
+        if over > 0 && !happens.before(uses.writes[over - 1].0, read) {
+            wrong(read, buffer, "is read, perhaps before it is written");
+        }
+        if let Some(&(next, _)) = uses.writes.get(over)
+            && !happens.before(read, next)
+            && !(read == next && may_write_what_it_reads(program, read))
+        {
+            wrong(read, buffer, "is read, perhaps after it is written over");
+        }
+    }
+}
+
+/// Whether an instruction may write where it reads.
+fn may_write_what_it_reads(program: &Program, index: usize) -> bool {
+    match &program.instructions[index].action {
+        Action::Compute(compute) => program.is_elementwise(compute),
+        Action::Collective(collective) => {
+            matches!(collective.kind, CollectiveKind::AllReduce | CollectiveKind::ReduceScatter)
+        }
+        Action::Copy(_) => false,
+    }
+}
