@@ -6,7 +6,7 @@
 //! The cheapest program is taken out and stands for every repetition of the block. Before all that,
 //! regions that are mixtures of experts become such operations.
 
-mod grouped; // mixtures of experts that a region computes expert by expert
+mod mixture; // mixtures of experts that regions compute expert by expert
 mod term; // terms and what is known of their classes
 mod make; // terms made by rules
 mod pattern; // terms with variables
@@ -123,7 +123,7 @@ pub fn raise(graph: &Graph) -> Result<Raised, RaiseError> {
         }
     }
     let rules = rules::all();
-    let blocks = blocks(&share::shared(&grouped::ungrouped(graph)));
+    let blocks = blocks(&share::shared(&mixture::mixed(graph)));
     let mut statistics = Statistics {
         blocks: blocks.unique.len(),
         segments: blocks.segments.len(),

@@ -1,12 +1,18 @@
-//! The regions that are mixtures of experts over sorted rows.
+//! Regions that are mixtures of experts over rows sorted by expert.
+//!
+//! Where each row belongs to one expert, gates are 0 and 1. That the ends of the experts' rows do
+//! not decrease is what such a region presumes; that the last is the number of rows follows from
+//! the static type of its result.
 
-use planner_ir::{Binary, Contract, Dynamic, Label, Op, Region, Unary};
+use planner_ir::{Binary, Dynamic, Op, Region, Unary};
+
+use super::body::Body;
 
 /// What a region computes: `tail(concat_e(u[rows_e] down_e))` with `u = units(concat_e(x[rows_e]
 /// wide_e))`, where the rows of an expert are those from the end of the one before to its own.
 ///
 /// Values are the numbers of the region's operands.
-pub(super) struct Grouped {
+pub(super) struct Sorted {
     /// All rows: x.
     pub(super) rows: usize,
     /// For each expert, the number of the first row that is not its own.
@@ -43,7 +49,7 @@ pub(super) enum Units {
 }
 
 /// The mixture of experts that a region is.
-pub(super) fn grouped(region: &Region) -> Option<Grouped> {
+pub(super) fn sorted(region: &Region) -> Option<Sorted> {
     let body = Body::of(region);
     let &[result] = region.results.as_slice() else {
         return None;
@@ -55,7 +61,7 @@ pub(super) fn grouped(region: &Region) -> Option<Grouped> {
     let right = first.ranges == second.ranges && body.is_operand(first.source);
     let ends = body.ends(&first.ranges)?;
     let (rows, wide, down) = (first.source, first.weights, second.weights);
-    right.then_some(Grouped { rows, ends, wide, down, units, activation, tail })
+    right.then_some(Sorted { rows, ends, wide, down, units, activation, tail })
 }
 
 /// A concatenation of products of ranges of rows with weights.
@@ -66,47 +72,7 @@ struct Products {
     weights: Vec<usize>,
 }
 
-/// A region, and which node makes each of its values.
-struct Body<'a> {
-    region: &'a Region,
-    /// For each value that is not an operand, its node and which of the results it is.
-    makers: Vec<(usize, usize)>,
-}
-
-impl<'a> Body<'a> {
-    fn of(region: &'a Region) -> Self {
-        let results = |(index, node): (usize, &'a planner_ir::RegionNode)| {
-            (0..node.results).map(move |result| (index, result))
-        };
-        Self { region, makers: region.nodes.iter().enumerate().flat_map(results).collect() }
-    }
-
-    fn is_operand(&self, value: usize) -> bool {
-        value < self.region.operands
-    }
-
-    /// The node that makes a value, and which of its results it is.
-    fn maker(&self, value: usize) -> Option<(usize, usize)> {
-        self.makers.get(value.checked_sub(self.region.operands)?).copied()
-    }
-
-    /// The operation whose only result a value is, and what it is computed from.
-    fn made(&self, value: usize) -> Option<(&'a Op, &'a [usize])> {
-        let node = &self.region.nodes[self.maker(value)?.0];
-        (node.results == 1).then_some((&node.op, &node.operands))
-    }
-
-    /// The operands of a value that is made by that operation.
-    fn operands<const COUNT: usize>(&self, value: usize, op: &Op) -> Option<[usize; COUNT]> {
-        let (made, operands) = self.made(value)?;
-        if made == op { operands.try_into().ok() } else { None }
-    }
-
-    /// Whether all elements of a value are that number.
-    fn is_number(&self, value: usize, number: f64) -> bool {
-        matches!(self.made(value), Some((Op::Fill { value, .. }, _)) if value.0.to_bits() == number.to_bits())
-    }
-
+impl Body<'_> {
     /// The conversions and products with operands that end in a value, and what they start from.
     fn tail(&self, result: usize) -> Option<(usize, Vec<Step>)> {
         let mut tail = Vec::new();
@@ -130,16 +96,9 @@ impl<'a> Body<'a> {
         let (Op::Concat { dim: 0 }, parts) = self.made(value)? else {
             return None;
         };
-        let labels = |of: [u8; 2]| of.map(Label).to_vec();
-        let product = Contract { left: labels([0, 1]), right: labels([1, 2]), result: labels([0, 2]) };
         let mut found = Vec::new();
         for &part in parts {
-            let (Op::Contract(contract), &[rows, weights]) = self.made(part)? else {
-                return None;
-            };
-            if crate::raise::make::canonical(contract) != product || !self.is_operand(weights) {
-                return None;
-            }
+            let (rows, weights) = self.product(part)?;
             let [source, range] = self.operands(rows, &Op::Gather { dim: 0 })?;
             found.push((source, range, weights));
         }
@@ -191,23 +150,4 @@ impl<'a> Body<'a> {
         let right = halves && node == other_node && activated != other;
         right.then_some((Units::Gated { activated }, activation, products))
     }
-
-    /// `activation(x)`: which, and x.
-    fn activated(&self, value: usize) -> Option<(Unary, usize)> {
-        match self.made(value)? {
-            (Op::Unary(activation), &[x]) if is_activation(*activation) => Some((*activation, x)),
-            (Op::Binary(Binary::Mul), &[a, b]) => {
-                let sigmoid = Op::Unary(Unary::Sigmoid);
-                let x =
-                    [(a, b), (b, a)].into_iter().find(|&(x, it)| self.operands(it, &sigmoid) == Some([x]))?.0;
-                Some((Unary::Silu, x))
-            }
-            _ => None,
-        }
-    }
-}
-
-fn is_activation(unary: Unary) -> bool {
-    use Unary::{Gelu, GeluQuick, GeluTanh, Relu, Sigmoid, Silu, Tanh};
-    matches!(unary, Gelu | GeluQuick | GeluTanh | Relu | Sigmoid | Silu | Tanh)
 }

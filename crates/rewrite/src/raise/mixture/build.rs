@@ -1,55 +1,15 @@
-//! Mixtures of experts that a region computes expert by expert, as one operation each.
-//!
-//! Some exporters sort the rows by expert and write, for each expert, a product with the rows
-//! from where the expert before ended to where this one ends. How many they are is data, so that
-//! it is a region, which nobody can split. Where each row belongs to one expert, the same is
-//! `Op::Experts` with gates of 0 and 1, whose shapes are known.
+//! Operations added to a graph: experts, and the gates that say which rows are whose.
 
-mod body; // what a region computes, if it is such a mixture
+use planner_ir::{Binary, Edge, Graph, Op, Real, Scatter, Type, ValueId};
 
-use planner_ir::{Binary, Edge, Graph, Op, Output, Real, Source, Type, ValueId};
-
-use body::{Grouped, Step, Units, grouped};
-
-/// The graph with mixtures of experts for the regions that are such.
-///
-/// That the ends of the experts' rows do not decrease is what such a product presumes; that the
-/// last is the number of rows follows from the static type of the region's result.
-pub(super) fn ungrouped(graph: &Graph) -> Graph {
-    let mut result = Graph { name: graph.name.clone(), ..Graph::default() };
-    let mut values: Vec<ValueId> = vec![ValueId(usize::MAX); graph.values.len()];
-    for id in graph.value_ids() {
-        let value = graph.value(id);
-        if !matches!(value.source, Source::Result { .. }) {
-            values[id.0] = result.push_value(value.type_.clone(), value.source.clone());
-        }
-    }
-    for node in &graph.nodes {
-        let operands: Vec<ValueId> = node.operands.iter().map(|operand| values[operand.0]).collect();
-        let types = graph.types_of(&node.results);
-        let results = match &node.op {
-            // What an attempt leaves behind when it fails, no output needs.
-            Op::Region(region) => grouped(region)
-                .and_then(|it| Build { graph: &mut result, origin: &node.origin }.mixture(&it, &operands))
-                .filter(|&made| *result.type_of(made) == types[0])
-                .map(|made| vec![made]),
-            _ => None,
-        };
-        let results = results
-            .unwrap_or_else(|| result.push_node(node.op.clone(), operands, types, node.origin.clone()));
-        for (old, new) in node.results.iter().zip(results) {
-            values[old.0] = new;
-        }
-    }
-    let output = |it: &Output| Output { name: it.name.clone(), value: values[it.value.0] };
-    result.outputs = graph.outputs.iter().map(output).collect();
-    result
-}
+use super::masked::Mixture;
+use super::origin::made;
+use super::sorted::{Sorted, Step, Units};
 
 /// A graph that operations are added to, each if its operands fit.
-struct Build<'a> {
-    graph: &'a mut Graph,
-    origin: &'a str,
+pub(super) struct Build<'a> {
+    pub(super) graph: &'a mut Graph,
+    pub(super) origin: &'a str,
 }
 
 impl Build<'_> {
@@ -58,11 +18,11 @@ impl Build<'_> {
         self.graph.push_node(op, operands.to_vec(), types, self.origin.to_owned()).first().copied()
     }
 
-    /// What the region computes from these operands.
-    fn mixture(&mut self, it: &Grouped, operands: &[ValueId]) -> Option<ValueId> {
+    /// What a region over sorted rows computes from these operands.
+    pub(super) fn sorted(&mut self, it: &Sorted, operands: &[ValueId]) -> Option<ValueId> {
         let those = |of: &[usize]| -> Vec<ValueId> { of.iter().map(|&operand| operands[operand]).collect() };
         let x = operands[it.rows];
-        let gates = self.gates(x, &those(&it.ends))?;
+        let gates = self.among(x, &those(&it.ends))?;
         let wide = self.stacked(&those(&it.wide))?;
         let down = self.stacked(&those(&it.down))?;
         let mut weights = match it.units {
@@ -83,8 +43,31 @@ impl Build<'_> {
         Some(made)
     }
 
+    /// What a sum of regions over marked rows computes.
+    pub(super) fn masked(&mut self, it: &Mixture) -> Option<ValueId> {
+        let x = self.reshaped(it.rows, &[it.tokens, it.width])?;
+        let shares = self.reshaped(it.shares, &[it.tokens, it.active])?;
+        let gates = self.chosen(it.chosen, shares, it.weights.len())?;
+        let first = it.weights.first()?;
+        let mut operands = vec![x, gates];
+        for which in 0..first.len() {
+            let parts: Option<Vec<ValueId>> = it.weights.iter().map(|of| of.get(which).copied()).collect();
+            operands.push(self.stacked_outward(&parts?)?);
+        }
+        self.push(Op::Experts { activation: it.activation, active: it.active }, &operands)
+    }
+
+    /// For each row and each expert, the share of the expert if the row chose it, else 0: from
+    /// the numbers of the chosen experts and their shares, both `[t, k]`.
+    fn chosen(&mut self, chosen: ValueId, shares: ValueId, experts: usize) -> Option<ValueId> {
+        let Type { dtype, shape } = self.graph.type_of(shares).clone();
+        let result = Type::new(dtype, vec![*shape.first()?, u64::try_from(experts).ok()?]);
+        let none = self.push(Op::Fill { result, value: Real(0.0) }, &[])?;
+        self.push(Op::ScatterElements { dim: 1, scatter: Scatter::Add }, &[none, chosen, shares])
+    }
+
     /// For each row of x and each expert, whether the row is among the expert's: 1 or 0.
-    fn gates(&mut self, x: ValueId, ends: &[ValueId]) -> Option<ValueId> {
+    fn among(&mut self, x: ValueId, ends: &[ValueId]) -> Option<ValueId> {
         let Type { dtype, shape } = self.graph.type_of(x).clone();
         let length = *shape.first()?;
         let ends = self.stacked(ends)?;
@@ -121,6 +104,27 @@ impl Build<'_> {
         self.push(Op::Transpose { permutation: vec![0, 2, 1] }, &[weights])
     }
 
+    /// Weights `[in, out]` of each expert as `[e, out, in]`: what they are transposed from, if
+    /// they are.
+    fn stacked_outward(&mut self, parts: &[ValueId]) -> Option<ValueId> {
+        let untransposed = |&part: &ValueId| match made(self.graph, part) {
+            Some((Op::Transpose { permutation }, &[weights])) if *permutation == [1, 0] => Some(weights),
+            _ => None,
+        };
+        if let Some(parts) = parts.iter().map(untransposed).collect::<Option<Vec<ValueId>>>() {
+            return self.stacked(&parts);
+        }
+        let inward = self.stacked(parts)?;
+        self.outward(inward)
+    }
+
+    fn reshaped(&mut self, value: ValueId, shape: &[u64]) -> Option<ValueId> {
+        if self.graph.type_of(value).shape == shape {
+            return Some(value);
+        }
+        self.push(Op::Reshape { shape: shape.to_vec() }, &[value])
+    }
+
     /// The values one after another along a new first dimension; the value that they are the
     /// elements of, if there is one.
     fn stacked(&mut self, parts: &[ValueId]) -> Option<ValueId> {
@@ -145,10 +149,10 @@ impl Build<'_> {
 
     /// The value of which a part is the element of that index along the first dimension.
     fn whole(&self, part: ValueId, index: u64) -> Option<ValueId> {
-        let (Op::Reshape { shape }, slice) = self.made(part)? else {
+        let (Op::Reshape { shape }, &[slice]) = made(self.graph, part)? else {
             return None;
         };
-        let (Op::Slice { starts, steps, sizes }, whole) = self.made(slice)? else {
+        let (Op::Slice { starts, steps, sizes }, &[whole]) = made(self.graph, slice)? else {
             return None;
         };
         let extents = self.graph.type_of(whole).shape.get(1..)?;
@@ -159,19 +163,4 @@ impl Build<'_> {
             && steps.iter().all(|&step| step == 1);
         right.then_some(whole)
     }
-
-    /// The operation of one operand that made a value.
-    fn made(&self, value: ValueId) -> Option<(&Op, ValueId)> {
-        let Source::Result { node, .. } = self.graph.value(value).source else {
-            return None;
-        };
-        let node = self.graph.node(node);
-        let &[operand] = node.operands.as_slice() else {
-            return None;
-        };
-        Some((&node.op, operand))
-    }
 }
-
-#[cfg(test)]
-mod tests;

@@ -1,9 +1,10 @@
-//! Regions of hand: computed before and after.
+//! Rows sorted by expert.
 
 use kernels::Array;
 use planner_ir::{DType, Graph, Op, Type, parse_graph};
 
-use super::ungrouped;
+use super::regions;
+use crate::raise::mixture::mixed;
 use crate::raise::tests::evaluate::{Dice, difference, evaluate, tolerance};
 
 /// Three experts of two hidden numbers and three units, and six rows.
@@ -75,10 +76,6 @@ fn plain() -> String {
     })
 }
 
-fn regions(graph: &Graph) -> usize {
-    graph.nodes.iter().filter(|node| matches!(node.op, Op::Region(_))).count()
-}
-
 /// Values for a graph whose second to fourth are the ends of rows.
 fn outside(graph: &Graph, ends: [i64; 3]) -> Vec<Array> {
     let mut dice = Dice { state: 7, below: 2 };
@@ -94,7 +91,7 @@ fn outside(graph: &Graph, ends: [i64; 3]) -> Vec<Array> {
 /// Whether the region of a graph became experts that compute the same.
 fn assert_same(text: &str) {
     let graph = parse_graph(text).unwrap();
-    let raised = ungrouped(&graph);
+    let raised = mixed(&graph);
     planner_ir::verify(&raised).unwrap();
     assert_eq!((regions(&graph), regions(&raised)), (1, 0));
     for ends in [[2, 3, 6], [0, 4, 6], [3, 3, 6], [1, 6, 6], [0, 0, 6], [6, 6, 6]] {
@@ -140,7 +137,7 @@ fn conversions_after_the_products_are_kept() {
 
 #[test]
 fn weights_that_are_slices_of_one_value_are_that_value() {
-    let raised = ungrouped(&parse_graph(GATED).unwrap());
+    let raised = mixed(&parse_graph(GATED).unwrap());
     let whole = Type::new(DType::F32, vec![3, 2, 6]);
     let halved = |node: &&planner_ir::Node| {
         matches!(&node.op, Op::Slice { sizes, .. } if *sizes == [3, 2, 3])
@@ -168,6 +165,6 @@ fn other_regions_are_left_alone() {
         let text = GATED.replace(from, to);
         assert_ne!(text, GATED, "{what}");
         let graph = parse_graph(&text).unwrap();
-        assert_eq!(regions(&ungrouped(&graph)), 1, "{what}");
+        assert_eq!(regions(&mixed(&graph)), 1, "{what}");
     }
 }
