@@ -10,6 +10,7 @@
 //! optimizer. The step is a program like any other; that it can be run data-, tensor- or
 //! ZeRO-parallel follows from its loops.
 
+mod tie; // parameters that an exporter wrote twice
 mod forward; // the loss as a sum and a count
 mod pattern; // names with `*`
 mod loss; // where the loss is a quotient
@@ -28,6 +29,7 @@ use planner_ir::NoGradient;
 
 pub use forward::forward;
 pub use step::{Step, step};
+pub use tie::{Tie, tied, ties};
 
 /// The input of a training step that is the learning rate: f32, no dimensions.
 pub const RATE: &str = "training.rate";
