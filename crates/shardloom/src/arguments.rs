@@ -1,5 +1,7 @@
 //! What the command line says.
 
+mod recipe; // what a plan for training is told besides
+
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -7,6 +9,8 @@ use planner_ir::Mesh;
 
 use crate::pipeline::Stage;
 use crate::quantity;
+
+pub use recipe::RecipeArguments;
 
 /// A compiler for parallelism: an ONNX transformer and a cluster to an execution plan, and the
 /// plan to its outputs.
@@ -33,7 +37,7 @@ Exit codes: 0 done, 1 arguments that make no sense, 2 bad input or a plan that i
 /// What holds for every command.
 #[derive(Args, Clone, Debug)]
 pub struct Global {
-    /// Show what a stage made: import, raise, plan, lower, or all of them
+    /// Show what a stage made: import, raise, train, plan, lower, or all of them
     #[arg(long, global = true, value_name = "STAGE")]
     pub dump_after: Option<Dumped>,
     /// Write dumps to numbered files in this folder instead of the standard output
@@ -57,6 +61,8 @@ pub enum StageName {
     Import,
     /// The graph in named operations.
     Raise,
+    /// The training step.
+    Train,
     /// The plan.
     Plan,
     /// One program per rank.
@@ -69,6 +75,7 @@ impl StageName {
         match self {
             Self::Import => Stage::Import,
             Self::Raise => Stage::Raise,
+            Self::Train => Stage::Train,
             Self::Plan => Stage::Plan,
             Self::Lower => Stage::Lower,
         }
@@ -82,6 +89,8 @@ pub enum Dumped {
     Import,
     /// The graph in named operations.
     Raise,
+    /// The training step.
+    Train,
     /// The plan.
     Plan,
     /// One program per rank.
@@ -110,6 +119,8 @@ Examples:
   shardloom plan model.onnx --machine h100-80g-8x --dim batch=8 --dim sequence=1024 -o plan.json
   shardloom plan model.onnx --machine h100-80g-8x --mesh data=2,model=4 --memory 70GiB
   shardloom plan model.onnx --machine machine.json --devices 4 --inputs inputs.npz
+  shardloom plan model.onnx --machine h100-80g-8x --dim batch=4 --dim sequence=1024 \\
+      --mode train --loss cross-entropy:logits,labels --precision bf16 --microbatches 8 --clip 1
 
 Without --mesh several meshes are tried and the cheapest plan is kept. Weights need not be there.")]
     Plan(PlanArguments),
@@ -239,6 +250,9 @@ pub struct PlanArguments {
     /// What the plan is made for.
     #[command(flatten)]
     pub target: TargetArguments,
+    /// How it is trained, if it is.
+    #[command(flatten)]
+    pub recipe: RecipeArguments,
     /// Where the plan is written
     #[arg(long, short, default_value = "plan.json", value_name = "FILE")]
     pub output: PathBuf,

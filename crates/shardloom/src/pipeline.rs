@@ -3,13 +3,14 @@
 use std::fmt;
 
 use cost_models::machine::Machine;
-use import::{Bindings, ImportError};
+use import::{Bindings, ImportError, WeightData};
 use lower::Program;
-use plan::{MachineName, Plan};
+use plan::{MachineName, Plan, Recipe, Recompute};
 use planner_ir::{Graph, Mesh};
 use rewrite::RaiseStatistics;
 use search::problem::SearchError;
-use search::{MachinePrices, PlanError, Prices, Request, Section, sections};
+use search::{MachinePrices, PlanError, Prices, Request, Section, fold, sections};
+use train::Tie;
 
 use crate::failure::Failure;
 use crate::model_file::ModelFile;
@@ -22,6 +23,8 @@ pub enum Stage {
     Import,
     /// The graph in named operations.
     Raise,
+    /// The training step.
+    Train,
     /// The plan.
     Plan,
     /// One program per rank.
@@ -30,13 +33,14 @@ pub enum Stage {
 
 impl Stage {
     /// Every stage.
-    pub const ALL: [Self; 4] = [Self::Import, Self::Raise, Self::Plan, Self::Lower];
+    pub const ALL: [Self; 5] = [Self::Import, Self::Raise, Self::Train, Self::Plan, Self::Lower];
 
     /// The name in arguments and file names.
     pub fn name(self) -> &'static str {
         match self {
             Self::Import => "import",
             Self::Raise => "raise",
+            Self::Train => "train",
             Self::Plan => "plan",
             Self::Lower => "lower",
         }
@@ -55,6 +59,17 @@ pub struct Prepared {
     pub sections: Vec<Section>,
     /// What raising found.
     pub raised: RaiseStatistics,
+    /// How the program was made a training step, if it is one.
+    pub recipe: Option<Recipe>,
+}
+
+/// What a model is made a training step by.
+#[derive(Clone, Debug)]
+pub struct Training {
+    /// The recipe, without its decisions about blocks.
+    pub recipe: Recipe,
+    /// What may be computed again for the gradients of a block.
+    pub decisions: Vec<Recompute>,
 }
 
 /// What a plan is made for.
@@ -83,14 +98,47 @@ pub fn prepare(imported: &Graph, observe: Observer<'_>) -> Result<Prepared, Fail
     let blocks = rewrite::blocks(&raised.graph);
     observe(Stage::Raise, &blocks.graph);
     let sections = sections(&blocks);
-    Ok(Prepared { graph: blocks.graph, sections, raised: raised.statistics })
+    Ok(Prepared { graph: blocks.graph, sections, raised: raised.statistics, recipe: None })
+}
+
+/// A graph in named operations, made a training step, cut into blocks.
+pub fn prepare_training(
+    file: &ModelFile,
+    imported: &Graph,
+    training: &Training,
+    observe: Observer<'_>,
+) -> Result<Prepared, Failure> {
+    planner_ir::verify(imported).map_err(|error| Failure::internal("import", error))?;
+    let tied = train::tied(imported, &ties(file, imported));
+    let raised = rewrite::raise(&tied).map_err(|error| Failure::internal("raise", error))?;
+    let refused = |error| Failure::file(&file.path, format!("cannot be trained so: {error}"));
+    let forward = train::forward(&raised.graph, &training.recipe).map_err(refused)?;
+    let blocks = rewrite::blocks(&forward);
+    observe(Stage::Raise, &blocks.graph);
+    let decision = training.decisions.first().copied().unwrap_or(Recompute::Nothing);
+    let recompute = vec![decision; blocks.segments.len()];
+    let recipe = Recipe { recompute, ..training.recipe.clone() };
+    let step = train::step(&blocks, &recipe).map_err(refused)?;
+    planner_ir::verify(&step.graph).map_err(|error| Failure::internal("train", error))?;
+    observe(Stage::Train, &step.graph);
+    let sections = fold(&step.graph, &step.homes, &step.forward);
+    Ok(Prepared { graph: step.graph, sections, raised: raised.statistics, recipe: Some(recipe) })
+}
+
+/// The parameters that the model file has twice; none where its weights are not there.
+pub fn ties(file: &ModelFile, graph: &Graph) -> Vec<Tie> {
+    let bytes = |name: &str| match file.model.weight(name) {
+        Ok(WeightData::Bytes(bytes)) => Some(bytes),
+        _ => None,
+    };
+    train::ties(graph, &bytes)
 }
 
 /// A graph that is in named operations already, such as a plan's, cut into blocks.
 pub fn cut(graph: &Graph) -> Prepared {
     let blocks = rewrite::blocks(graph);
     let sections = sections(&blocks);
-    Prepared { graph: blocks.graph, sections, raised: RaiseStatistics::default() }
+    Prepared { graph: blocks.graph, sections, raised: RaiseStatistics::default(), recipe: None }
 }
 
 /// The cheapest plan for a target, checked.
@@ -166,7 +214,7 @@ pub fn planned(
     prices: &dyn Prices,
 ) -> Result<Plan, PlanError> {
     let machine = MachineName { name: target.machine.full_name(), devices: target.machine.devices() };
-    search::plan(&Request {
+    let plan = search::plan(&Request {
         graph: &prepared.graph,
         sections: &prepared.sections,
         mesh: target.mesh,
@@ -174,7 +222,8 @@ pub fn planned(
         prices,
         model: file,
         machine: &machine,
-    })
+    })?;
+    Ok(Plan { recipe: prepared.recipe.clone(), ..plan })
 }
 
 /// Why there is no plan, and what would help.

@@ -1,12 +1,12 @@
 //! A step without what nothing needs.
 
-use planner_ir::{Carried, Graph, Output, Source, Training, ValueId};
+use planner_ir::{Carried, Graph, NodeId, Output, Source, Training, ValueId};
 
 use crate::step::Step;
 
 /// The step without operations that neither outputs nor states need, its values in the order of
 /// operations. States come first, then the other values without operation.
-pub(crate) fn pruned(graph: &Graph, homes: &[usize]) -> Step {
+pub(crate) fn pruned(graph: &Graph, homes: &[usize], forward: &[Option<NodeId>]) -> Step {
     let training = graph.training.clone().unwrap_or(Training { micro_batches: 1, carried: vec![] });
     let mut needed = vec![false; graph.values.len()];
     for value in graph.outputs.iter().map(|it| it.value).chain(training.carried.iter().map(|it| it.next)) {
@@ -19,7 +19,12 @@ pub(crate) fn pruned(graph: &Graph, homes: &[usize]) -> Step {
             needed[operand.0] = true;
         }
     }
-    let mut step = Step { graph: Graph { name: graph.name.clone(), ..Graph::default() }, homes: vec![] };
+    let mut step = Step {
+        graph: Graph { name: graph.name.clone(), ..Graph::default() },
+        homes: vec![],
+        forward: vec![],
+    };
+    let mut places: Vec<Option<NodeId>> = vec![None; graph.nodes.len()];
     let mut map = vec![ValueId(0); graph.values.len()];
     for (index, value) in graph.values.iter().enumerate() {
         let stays = match value.source {
@@ -36,7 +41,9 @@ pub(crate) fn pruned(graph: &Graph, homes: &[usize]) -> Step {
         let types = graph.types_of(&node.results);
         let results =
             step.graph.push_node_in(node.phase, node.op.clone(), operands, types, node.origin.clone());
+        places[index] = Some(NodeId(step.homes.len()));
         step.homes.push(homes[index]);
+        step.forward.push(forward[index].and_then(|it| places[it.0]));
         for (from, to) in node.results.iter().zip(results) {
             map[from.0] = to;
         }

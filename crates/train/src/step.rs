@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use plan::Recipe;
-use planner_ir::{Graph, Source, Training};
+use planner_ir::{Graph, NodeId, Source, Training};
 use rewrite::Blocks;
 
 use crate::TrainError;
@@ -22,6 +22,9 @@ pub struct Step {
     /// For each operation the forward block that it is of, or whose gradients or parameters it
     /// computes.
     pub homes: Vec<usize>,
+    /// For each operation that computes gradients, or is done again for them, the forward operation
+    /// that they belong to.
+    pub forward: Vec<Option<NodeId>>,
 }
 
 /// The training step of a forward program, whose outputs are the loss's sum and count.
@@ -46,7 +49,7 @@ pub fn step(blocks: &Blocks, recipe: &Recipe) -> Result<Step, TrainError> {
     let carried = update(&mut tape, recipe, [sum, count]);
     let micro_batches = recipe.micro_batches;
     tape.to.training = Some(Training { micro_batches, carried });
-    Ok(pruned(&tape.to, &tape.homes))
+    Ok(pruned(&tape.to, &tape.homes, &tape.forward))
 }
 
 /// The names of the weights that are trained: those of floating point, not frozen, that a gradient

@@ -22,6 +22,10 @@ pub(crate) struct Tape<'a> {
     pub(crate) to: Graph,
     /// For each operation of the step, the block that it belongs to.
     pub(crate) homes: Vec<usize>,
+    /// For each operation of the step that is for gradients, the forward one whose they are.
+    pub(crate) forward: Vec<Option<NodeId>>,
+    /// The forward operation, in the step, whose gradients are being added.
+    current: Option<NodeId>,
     /// For each value of the forward program, the step's.
     pub(crate) map: Vec<ValueId>,
     /// For each operation of the forward program, its results in the step.
@@ -74,6 +78,8 @@ impl<'a> Tape<'a> {
             again,
             to: Graph { name: from.name.clone(), ..Graph::default() },
             homes: Vec::new(),
+            forward: Vec::new(),
+            current: None,
             map: vec![ValueId(0); from.values.len()],
             made: Vec::new(),
             remade: BTreeMap::new(),
@@ -171,8 +177,22 @@ impl<'a> Tape<'a> {
             .infer(&types)
             .unwrap_or_else(|error| panic!("`{}` of the forward program: {error}", node.origin));
         let results = self.to.push_node_in(phase, op, operands, types, node.origin.clone());
-        self.homes.push(home);
+        self.record(home);
         results
+    }
+
+    /// Notes where the operations that were added belong.
+    fn record(&mut self, home: usize) {
+        self.homes.resize(self.to.nodes.len(), home);
+        self.forward.resize(self.to.nodes.len(), self.current);
+    }
+
+    /// The operation of the step that makes a value.
+    fn maker(&self, value: ValueId) -> Option<NodeId> {
+        match self.to.value(value).source {
+            Source::Result { node, .. } => Some(node),
+            _ => None,
+        }
     }
 
     /// The gradients of a value of the forward program, which is one number, towards everything
@@ -184,6 +204,7 @@ impl<'a> Tape<'a> {
         for index in (0..self.from.nodes.len()).rev() {
             self.node_backward(NodeId(index))?;
         }
+        self.current = None;
         for index in 0..self.parameters.len() {
             self.flush(index);
         }
@@ -202,7 +223,7 @@ impl<'a> Tape<'a> {
     pub(crate) fn emit<T>(&mut self, home: usize, origin: &str, add: impl FnOnce(&mut Emit<'_>) -> T) -> T {
         let mut emit = Emit { graph: &mut self.to, phase: Phase::Backward, origin };
         let result = add(&mut emit);
-        self.homes.resize(self.to.nodes.len(), home);
+        self.record(home);
         result
     }
 
@@ -216,6 +237,7 @@ impl<'a> Tape<'a> {
             return Ok(());
         }
         let home = self.places[id.0];
+        self.current = self.maker(self.made[id.0][0]);
         let operands: Vec<ValueId> = node.operands.iter().map(|&operand| self.read(operand, home)).collect();
         let results = self.results(id, home);
         let op = self.op(node);
@@ -257,7 +279,10 @@ impl<'a> Tape<'a> {
         let from = self.from;
         let node = from.node(id);
         let operands = node.operands.iter().map(|&operand| self.read(operand, home)).collect();
+        let user = self.current;
+        self.current = self.maker(self.made[id.0][0]);
         let results = self.push(Phase::Backward, self.op(node), operands, node, home);
+        self.current = user;
         self.remade.insert(id, results.clone());
         results
     }

@@ -20,8 +20,8 @@ pub struct Tie {
 /// The matrices of floating point that are copies of an earlier one, element by element; `weight`
 /// gives a weight's bytes, little-endian, if it is there. Matrices that are one number repeated
 /// are nobody's copies.
-pub fn ties<'a>(graph: &'a Graph, weight: &dyn Fn(&str) -> Option<&'a [u8]>) -> Vec<Tie> {
-    let mut originals: Vec<Matrix<'a>> = Vec::new();
+pub fn ties<B: AsRef<[u8]>>(graph: &Graph, weight: &dyn Fn(&str) -> Option<B>) -> Vec<Tie> {
+    let mut originals: Vec<Matrix<'_, B>> = Vec::new();
     let mut ties = Vec::new();
     for value in &graph.values {
         let Source::Weight(name) = &value.source else { continue };
@@ -75,42 +75,44 @@ pub fn tied(graph: &Graph, ties: &[Tie]) -> Graph {
 }
 
 /// A weight of two dimensions.
-struct Matrix<'a> {
+struct Matrix<'a, B> {
     name: &'a str,
     dtype: DType,
     rows: usize,
     columns: usize,
     /// The bytes of an element.
     size: usize,
-    bytes: &'a [u8],
+    bytes: B,
 }
 
-impl<'a> Matrix<'a> {
-    fn of(name: &'a str, type_: &Type, weight: &dyn Fn(&str) -> Option<&'a [u8]>) -> Option<Self> {
+impl<'a, B: AsRef<[u8]>> Matrix<'a, B> {
+    fn of(name: &'a str, type_: &Type, weight: &dyn Fn(&str) -> Option<B>) -> Option<Self> {
         let [rows, columns] = type_.shape[..] else { return None };
         let [rows, columns, size] = [rows, columns, type_.dtype.bytes()].map(|it| usize::try_from(it).ok());
         let (rows, columns, size) = (rows?, columns?, size?);
         if !type_.dtype.is_float() || rows < 2 || columns < 2 {
             return None;
         }
-        let bytes = weight(name).filter(|bytes| bytes.len() == rows * columns * size)?;
+        let bytes = weight(name).filter(|bytes| bytes.as_ref().len() == rows * columns * size)?;
         let matrix = Self { name, dtype: type_.dtype, rows, columns, size, bytes };
         let first = matrix.at(0, 0);
-        let repeated = bytes.chunks_exact(size).all(|element| element == first);
+        let repeated = matrix.bytes.as_ref().chunks_exact(size).all(|element| element == first);
         (!repeated).then_some(matrix)
     }
 
     fn at(&self, row: usize, column: usize) -> &[u8] {
-        &self.bytes[(row * self.columns + column) * self.size..][..self.size]
+        &self.bytes.as_ref()[(row * self.columns + column) * self.size..][..self.size]
     }
 
-    fn copy_of(&self, original: &Matrix<'_>) -> Option<Tie> {
+    fn copy_of(&self, original: &Matrix<'_, B>) -> Option<Tie> {
         let tie =
             |transposed| Tie { copy: self.name.to_owned(), original: original.name.to_owned(), transposed };
         if self.dtype != original.dtype {
             return None;
         }
-        if (self.rows, self.columns) == (original.rows, original.columns) && self.bytes == original.bytes {
+        if (self.rows, self.columns) == (original.rows, original.columns)
+            && self.bytes.as_ref() == original.bytes.as_ref()
+        {
             return Some(tie(false));
         }
         let exchanged = (self.rows, self.columns) == (original.columns, original.rows);

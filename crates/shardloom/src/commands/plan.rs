@@ -9,7 +9,7 @@ use super::{Context, Said, stopped};
 use crate::arguments::PlanArguments;
 use crate::compile::{self, Chosen};
 use crate::failure::Failure;
-use crate::pipeline::{self, Stage};
+use crate::pipeline::{self, Stage, Training};
 use crate::{machine, mesh, plan_file, quantity, written};
 
 /// How many terms of the estimate a summary has.
@@ -31,9 +31,18 @@ pub(crate) fn plan(arguments: &PlanArguments, context: &mut Context<'_, '_>) -> 
         return Ok(stopped(Stage::Import));
     }
     progress.say("naming operations");
-    let prepared = pipeline::prepare(&imported.graph, &mut |stage, made| stages.observe(stage, made))?;
-    if stages.stops_after(Stage::Raise) {
-        return Ok(stopped(Stage::Raise));
+    let observe = &mut |stage, made: &dyn std::fmt::Display| stages.observe(stage, made);
+    let prepared = match arguments.recipe.recipe()? {
+        None => pipeline::prepare(&imported.graph, observe)?,
+        Some(recipe) => {
+            let training = Training { recipe, decisions: arguments.recipe.decisions() };
+            pipeline::prepare_training(&imported.file, &imported.graph, &training, observe)?
+        }
+    };
+    for stage in [Stage::Raise, Stage::Train] {
+        if stages.stops_after(stage) {
+            return Ok(stopped(stage));
+        }
     }
     let observe = &mut |stage, made: &dyn std::fmt::Display| stages.observe(stage, made);
     let chosen =

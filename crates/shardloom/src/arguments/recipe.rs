@@ -1,0 +1,182 @@
+//! What a plan for training is told besides.
+
+use clap::{Args, ValueEnum};
+use plan::{Loss, NoDecay, Precision, Recipe, Recompute};
+use planner_ir::{Optimizer, Real};
+
+use crate::failure::Failure;
+
+/// What a model is planned for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Mode {
+    /// To answer: outputs from inputs.
+    Inference,
+    /// To learn: new parameters from inputs.
+    Train,
+}
+
+/// How parameters follow their gradients.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum OptimizerName {
+    /// Adam with decoupled weight decay.
+    Adamw,
+    /// The gradient times the learning rate.
+    Sgd,
+    /// The same of a running sum of gradients.
+    SgdMomentum,
+}
+
+/// In what a model computes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum PrecisionName {
+    /// Everything in f32.
+    Fp32,
+    /// The model in bf16; parameters, gradients and the loss in f32 besides.
+    Bf16,
+}
+
+/// What of a block is computed again for its gradients.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum RecomputeName {
+    /// The search decides for each block.
+    Auto,
+    /// Nothing: all that gradients need is kept.
+    None,
+    /// The inside of attention.
+    Selective,
+    /// All but the block's input.
+    Full,
+}
+
+/// Arguments of `plan` that only training has.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Training")]
+pub struct RecipeArguments {
+    /// What the model is planned for
+    #[arg(long, value_enum, default_value = "inference")]
+    pub mode: Mode,
+    /// What is made small: an output that is one number, or `cross-entropy:LOGITS,LABELS` of an
+    /// output and an input (a new one if the model has none of that name)
+    #[arg(long, value_name = "LOSS", value_parser = loss)]
+    pub loss: Option<Loss>,
+    /// How parameters follow their gradients
+    #[arg(long, value_enum, default_value = "adamw")]
+    pub optimizer: OptimizerName,
+    /// The decay rates of AdamW's running means
+    #[arg(long, value_name = "B1,B2", value_parser = betas, default_value = "0.9,0.999")]
+    pub betas: (f64, f64),
+    /// What AdamW adds to the denominator
+    #[arg(long, value_name = "X", value_parser = not_negative, default_value = "1e-8")]
+    pub epsilon: f64,
+    /// How much of the running sum stays, with sgd-momentum
+    #[arg(long, value_name = "X", value_parser = not_negative, default_value = "0.9")]
+    pub momentum: f64,
+    /// Weight decay: decoupled with AdamW, added to the gradient otherwise
+    #[arg(long, value_name = "X", value_parser = not_negative, default_value = "0")]
+    pub weight_decay: f64,
+    /// Parameters without weight decay: names with `*` for any text, or `vectors` for all that have
+    /// one dimension or none (biases, scales of norms); may be repeated
+    #[arg(long, value_name = "PATTERN")]
+    pub no_decay: Vec<String>,
+    /// Scale gradients down to this norm where all of them together have a larger one
+    #[arg(long, value_name = "NORM", value_parser = positive)]
+    pub clip: Option<f64>,
+    /// Parameters that do not change: names with `*` for any text; may be repeated
+    #[arg(long, value_name = "PATTERN")]
+    pub freeze: Vec<String>,
+    /// In what the model computes
+    #[arg(long, value_enum, default_value = "fp32")]
+    pub precision: PrecisionName,
+    /// How many micro-batches a step has; the model's dimensions are those of one
+    #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u64).range(1..=65536))]
+    pub microbatches: u64,
+    /// What is computed again for the gradients rather than kept
+    #[arg(long, value_enum, default_value = "auto")]
+    pub recompute: RecomputeName,
+}
+
+impl RecipeArguments {
+    /// The recipe, if the model is to be trained, without its decisions about blocks.
+    pub(crate) fn recipe(&self) -> Result<Option<Recipe>, Failure> {
+        if self.mode == Mode::Inference {
+            return match &self.loss {
+                Some(_) => Err(Failure::Usage("`--loss` goes with `--mode train`".to_owned())),
+                None => Ok(None),
+            };
+        }
+        let Some(loss) = self.loss.clone() else {
+            let message = "training takes a loss: `--loss OUTPUT` or `--loss cross-entropy:LOGITS,LABELS`";
+            return Err(Failure::Usage(message.to_owned()));
+        };
+        let decay = Real(self.weight_decay);
+        let optimizer = match self.optimizer {
+            OptimizerName::Adamw => Optimizer::AdamW {
+                beta1: Real(self.betas.0),
+                beta2: Real(self.betas.1),
+                epsilon: Real(self.epsilon),
+                decay,
+            },
+            OptimizerName::Sgd => Optimizer::Sgd { decay },
+            OptimizerName::SgdMomentum => Optimizer::Momentum { momentum: Real(self.momentum), decay },
+        };
+        let (vectors, names): (Vec<String>, Vec<String>) =
+            self.no_decay.iter().cloned().partition(|pattern| pattern == "vectors");
+        Ok(Some(Recipe {
+            loss,
+            optimizer,
+            precision: match self.precision {
+                PrecisionName::Fp32 => Precision::F32,
+                PrecisionName::Bf16 => Precision::Bf16,
+            },
+            micro_batches: self.microbatches,
+            clip: self.clip,
+            no_decay: NoDecay { names, vectors: !vectors.is_empty() },
+            recompute: vec![],
+            frozen: self.freeze.clone(),
+        }))
+    }
+
+    /// What may be computed again for the gradients of a block.
+    pub(crate) fn decisions(&self) -> Vec<Recompute> {
+        match self.recompute {
+            RecomputeName::Auto => vec![Recompute::Nothing, Recompute::Selective, Recompute::Full],
+            RecomputeName::None => vec![Recompute::Nothing],
+            RecomputeName::Selective => vec![Recompute::Selective],
+            RecomputeName::Full => vec![Recompute::Full],
+        }
+    }
+}
+
+fn loss(text: &str) -> Result<Loss, String> {
+    let Some(names) = text.strip_prefix("cross-entropy:") else { return Ok(Loss::Output(text.to_owned())) };
+    match names.split_once(',') {
+        Some((logits, labels)) if !logits.is_empty() && !labels.is_empty() && !labels.contains(',') => {
+            Ok(Loss::CrossEntropy { logits: logits.to_owned(), labels: labels.to_owned() })
+        }
+        _ => Err("expected an output and an input: `cross-entropy:logits,labels`".to_owned()),
+    }
+}
+
+fn number(text: &str) -> Result<f64, String> {
+    let number = text.trim().parse::<f64>().ok().filter(|it| it.is_finite());
+    number.ok_or_else(|| "expected a number".to_owned())
+}
+
+fn not_negative(text: &str) -> Result<f64, String> {
+    number(text).and_then(|it| if it < 0.0 { Err("expected 0 or more".to_owned()) } else { Ok(it) })
+}
+
+fn positive(text: &str) -> Result<f64, String> {
+    number(text).and_then(|it| if it > 0.0 { Ok(it) } else { Err("expected more than 0".to_owned()) })
+}
+
+fn betas(text: &str) -> Result<(f64, f64), String> {
+    let expected = || "expected two numbers from 0 to below 1: `0.9,0.999`".to_owned();
+    let (first, second) = text.split_once(',').ok_or_else(expected)?;
+    let [first, second] = [number(first)?, number(second)?];
+    if [first, second].iter().all(|it| (0.0..1.0).contains(it)) {
+        Ok((first, second))
+    } else {
+        Err(expected())
+    }
+}
