@@ -1,6 +1,7 @@
 //! The loops of gradients.
 
 use super::nest::{Dims, Index, Nest, repeated};
+use super::products::are_apart;
 use super::{LoopId, Role};
 use crate::data::Type;
 use crate::op::Conv;
@@ -77,15 +78,15 @@ pub(super) fn conv_weight_gradient_dims(
     (vec![x, dy], vec![w])
 }
 
-/// The dimensions of x, w and dy, given the roles of the loops over samples, channels of x and
-/// channels of y. Space is whole.
+/// The dimensions of x, w and dy, given the roles of the loops over points (and samples), channels
+/// of x and channels of y.
 fn conv_gradient_dims(
     nest: &mut Nest,
     conv: &Conv,
     [x, w, dy]: [&[u64]; 3],
-    [samples, channels, made]: [Role; 3],
+    [points, channels, made]: [Role; 3],
 ) -> [Dims; 3] {
-    let samples = nest.dim(x[0], samples);
+    let samples = nest.dim(x[0], points);
     let groups = nest.dim(conv.groups, Role::Map);
     let channels = nest.dim(w[1], channels);
     let made = nest.dim(w[0] / conv.groups, made);
@@ -95,8 +96,17 @@ fn conv_gradient_dims(
         vec![of_groups(&made), channels.clone()],
         vec![samples, of_groups(&made)],
     ];
-    for (dims, shape) in dims.iter_mut().zip([x, w, dy]) {
-        dims.extend(nest.dims(&shape[2..], Role::Whole));
+    for dim in 2..x.len() {
+        let window = nest.dim(w[dim], Role::Whole);
+        let (read, made) = if are_apart(conv, dim, [x, w, dy]) {
+            let windows = nest.dim(dy[dim], points);
+            ([windows.clone(), window.clone()].concat(), windows)
+        } else {
+            (nest.dim(x[dim], Role::Whole), nest.dim(dy[dim], Role::Whole))
+        };
+        for (dims, it) in dims.iter_mut().zip([read, window, made]) {
+            dims.push(it);
+        }
     }
     dims
 }

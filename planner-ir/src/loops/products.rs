@@ -69,11 +69,7 @@ pub(super) fn conv_dims(nest: &mut Nest, conv: &Conv, operands: &[Type], result:
     let mut to = vec![batch, all_made.clone()];
     for dim in 2..x.len() {
         let window = nest.dim(w[dim], Role::Whole);
-        // Windows side by side, as in patches, do not share elements.
-        let apart = conv.strides[dim - 2] == w[dim] && x[dim] == result[dim] * w[dim];
-        let padded = conv.before[dim - 2] > 0 || conv.after[dim - 2] > 0;
-        let dense = conv.dilations[dim - 2] == 1 || w[dim] == 1;
-        if apart && dense && !padded {
+        if are_apart(conv, dim, [x, w, result]) {
             let windows = nest.dim(result[dim], Role::Map);
             index[0].push([windows.clone(), window.clone()].concat());
             to.push(windows);
@@ -87,6 +83,15 @@ pub(super) fn conv_dims(nest: &mut Nest, conv: &Conv, operands: &[Type], result:
         index.push(vec![all_made]);
     }
     (index, vec![to])
+}
+
+/// Whether windows are side by side along a dimension of x, w and y, as in patches: they do not
+/// share elements.
+pub(super) fn are_apart(conv: &Conv, dim: usize, [x, w, y]: [&[u64]; 3]) -> bool {
+    let apart = conv.strides[dim - 2] == w[dim] && x[dim] == y[dim] * w[dim];
+    let padded = conv.before[dim - 2] > 0 || conv.after[dim - 2] > 0;
+    let dense = conv.dilations[dim - 2] == 1 || w[dim] == 1;
+    apart && dense && !padded
 }
 
 /// `x: [t, h]`, `gates: [t, e]`, `up, gate: [e, f, h]`, `down: [e, o, f]`, `y: [t, o]`.

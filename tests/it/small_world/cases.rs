@@ -90,6 +90,8 @@ impl Random {
 pub(super) enum Elements<'a> {
     /// Quarters, of both signs.
     Floats(&'a [u64]),
+    /// 64ths of both signs, about as large as 1: for functions that grow fast.
+    Small(&'a [u64]),
     /// Quarters above 0.
     Positive(&'a [u64]),
     /// 0, 1, infinities and what is no number.
@@ -104,7 +106,7 @@ pub(super) enum Elements<'a> {
     Bytes(&'a [u64]),
 }
 
-use Elements::{Bytes, Floats, Indices, Integers, Positive, Special, Truths};
+use Elements::{Bytes, Floats, Indices, Integers, Positive, Small, Special, Truths};
 
 fn case(op: &str, operands: &[Elements<'_>]) -> Case {
     let op = parse_op(op).unwrap_or_else(|error| panic!("{op}: {error}"));
@@ -115,7 +117,7 @@ fn trial(op: &Op, operands: &[Elements<'_>], seed: u64) -> Trial {
     let mut random = Random::new(seed);
     let mut array = |elements: &Elements<'_>| {
         let (dtype, shape) = match *elements {
-            Floats(shape) | Positive(shape) | Special(shape) => (DType::F32, shape),
+            Floats(shape) | Small(shape) | Positive(shape) | Special(shape) => (DType::F32, shape),
             Integers(dtype, shape) => (dtype, shape),
             Indices(_, shape) => (DType::I64, shape),
             Truths(shape) => (DType::Bool, shape),
@@ -124,13 +126,14 @@ fn trial(op: &Op, operands: &[Elements<'_>], seed: u64) -> Trial {
         let type_ = Type::new(dtype, shape);
         let count = type_.elements();
         let mut integers = |from, to| (0..count).map(|_| random.integer(from, to)).collect::<Vec<_>>();
-        let floats = |numbers: Vec<i64>| {
-            let quarter = |it| f64::from(i32::try_from(it).unwrap()) / 4.0;
-            of_floats(type_.clone(), &numbers.into_iter().map(quarter).collect::<Vec<_>>())
+        let floats = |numbers: Vec<i64>, part: f64| {
+            let number = |it| f64::from(i32::try_from(it).unwrap()) / part;
+            of_floats(type_.clone(), &numbers.into_iter().map(number).collect::<Vec<_>>())
         };
         match *elements {
-            Floats(_) => floats(integers(-20, 20)),
-            Positive(_) => floats(integers(1, 30)),
+            Floats(_) => floats(integers(-20, 20), 4.0),
+            Small(_) => floats(integers(-80, 80), 64.0),
+            Positive(_) => floats(integers(1, 30), 4.0),
             Special(_) => {
                 let special = |it: &i64| [0.0, 1.0, f64::INFINITY, f64::NAN][usize::try_from(*it).unwrap()];
                 of_floats(type_.clone(), &integers(0, 4).iter().map(special).collect::<Vec<_>>())
@@ -180,6 +183,9 @@ pub(super) fn elementwise() -> Vec<Case> {
         case("cast to=i64", &[Integers(DType::I32, &[4, 2])]),
         case("gated activation=silu", &[Floats(&[4, 2]), Floats(&[4, 2])]),
         case("gated activation=relu", &[Positive(&[4, 4]), Floats(&[4])]),
+        case("unary_gradient function=silu", &[Floats(&[4, 2]), Floats(&[4, 2])]),
+        case("unary_gradient function=relu", &[Floats(&[4, 2]), Floats(&[4, 2])]),
+        case("gated_gradient activation=silu", &[Floats(&[4, 2]), Floats(&[4, 2]), Floats(&[4, 2])]),
     ]);
     cases
 }
@@ -239,6 +245,69 @@ pub(super) fn products() -> Vec<Case> {
     ]
 }
 
+pub(super) fn product_gradients() -> Vec<Case> {
+    let attention = |attributes: &str, mask: bool, [q, k, v]: [&[u64]; 3], masks: Vec<Elements<'_>>| {
+        let op = format!("attention_gradient scale=0.5 {attributes} mask={mask}");
+        let y = [q[0], q[1], q[2], v[3]];
+        let mut operands = vec![Small(q), Small(k), Small(v), Small(&y), Small(&q[..3]), Small(&y)];
+        operands.extend(masks);
+        case(&op, &operands)
+    };
+    let plain = "causal=false softcap=0.0 window=none";
+    vec![
+        case(
+            "attention scale=0.5 causal=false softcap=0.0 window=none statistics=true",
+            &[Floats(&[2, 4, 4, 2]), Floats(&[2, 2, 4, 2]), Floats(&[2, 2, 4, 2])],
+        ),
+        attention(plain, false, [&[2, 4, 4, 2], &[2, 2, 4, 2], &[2, 2, 4, 4]], vec![]),
+        attention(
+            "causal=true softcap=0.0 window=none",
+            false,
+            [&[2, 2, 4, 2], &[2, 1, 8, 2], &[2, 1, 8, 1]],
+            vec![],
+        ),
+        attention(
+            "causal=false softcap=2.0 window=2",
+            true,
+            [&[1, 2, 4, 2], &[1, 2, 4, 2], &[1, 2, 4, 2]],
+            vec![Small(&[1, 1, 4, 4])],
+        ),
+        attention(plain, true, [&[2, 4, 2, 2], &[2, 2, 4, 2], &[2, 2, 4, 2]], vec![Small(&[4, 1, 4])]),
+        attention(plain, false, [&[1, 4, 2, 2], &[1, 2, 4, 2], &[1, 2, 4, 2]], vec![Truths(&[4, 2, 4])]),
+        case(
+            "conv_input_gradient strides=[1] dilations=[1] before=[1] after=[0] groups=1 spatial=[4]",
+            &[Floats(&[4, 4, 2]), Floats(&[2, 4, 4])],
+        ),
+        case(
+            "conv_input_gradient strides=[2] dilations=[1] before=[0] after=[0] groups=2 spatial=[8]",
+            &[Floats(&[4, 2, 2]), Floats(&[2, 4, 4])],
+        ),
+        case(
+            "conv_weight_gradient strides=[1] dilations=[1] before=[1] after=[0] groups=1 window=[2]",
+            &[Floats(&[2, 4, 4]), Floats(&[2, 4, 4])],
+        ),
+        case(
+            "conv_weight_gradient strides=[2] dilations=[1] before=[0] after=[0] groups=2 window=[2]",
+            &[Floats(&[2, 4, 8]), Floats(&[2, 4, 4])],
+        ),
+        case(
+            "experts_gradient activation=silu active=2",
+            &[
+                Small(&[4, 4]),
+                Small(&[4, 2]),
+                Small(&[2, 2, 4]),
+                Small(&[2, 2, 4]),
+                Small(&[2, 4, 2]),
+                Small(&[4, 4]),
+            ],
+        ),
+        case(
+            "experts_gradient activation=gelu active=4",
+            &[Small(&[4, 2]), Small(&[4, 4]), Small(&[4, 4, 2]), Small(&[4, 2, 4]), Small(&[4, 2])],
+        ),
+    ]
+}
+
 pub(super) fn reductions() -> Vec<Case> {
     vec![
         case("reduce_sum dims=[1]", &[Floats(&[4, 4])]),
@@ -260,6 +329,13 @@ pub(super) fn reductions() -> Vec<Case> {
         case("rms_norm dims=1 epsilon=1e-6", &[Floats(&[4, 4]), Floats(&[4, 1])]),
         case("instance_norm epsilon=1e-5", &[Floats(&[2, 4, 4]), Floats(&[4]), Floats(&[4])]),
         case("cross_entropy ignored=-1", &[Floats(&[4, 4]), Indices(4, &[4])]),
+        case("softmax_gradient dim=1", &[Floats(&[4, 4]), Floats(&[4, 4])]),
+        case(
+            "layer_norm_gradient dims=1 epsilon=1e-1",
+            &[Floats(&[4, 2, 4]), Floats(&[4]), Floats(&[4, 2, 4])],
+        ),
+        case("rms_norm_gradient dims=1 epsilon=1e-1", &[Floats(&[4, 4]), Floats(&[4, 1]), Floats(&[4, 4])]),
+        case("cross_entropy_gradient ignored=1", &[Floats(&[4, 4]), Indices(4, &[4]), Floats(&[4])]),
         case("top_k dim=1 k=2 extreme=largest", &[Floats(&[4, 4])]),
     ]
 }
@@ -294,6 +370,8 @@ pub(super) fn movement() -> Vec<Case> {
         case("triangle triangle=lower diagonal=1", &[Floats(&[2, 4, 4])]),
         case("rotary pairing=halves", &[Floats(&[2, 4, 8]), Floats(&[4, 8]), Floats(&[4, 8])]),
         case("rotary pairing=neighbours", &[Floats(&[4, 8]), Floats(&[8]), Floats(&[8])]),
+        case("rotary_gradient pairing=halves", &[Floats(&[2, 4, 8]), Floats(&[4, 8]), Floats(&[4, 8])]),
+        case("rotary_gradient pairing=neighbours", &[Floats(&[4, 8]), Floats(&[8]), Floats(&[8])]),
         case(
             "resize shape=[1,2,8] scales=[1.0,1.0,2.0] half_pixel=true interpolation=linear",
             &[Floats(&[1, 2, 4])],
@@ -311,6 +389,9 @@ pub(super) fn indexing() -> Vec<Case> {
         case("gather dim=1", &[Floats(&[2, 4, 2]), Indices(4, &[2, 4])]),
         case("gather dim=0", &[Truths(&[8, 4]), Indices(8, &[4])]),
         case("gather dim=0", &[Integers(DType::I64, &[8]), Indices(8, &[4])]),
+        case("gather_gradient dim=0 extent=8", &[Indices(8, &[4]), Floats(&[4, 4])]),
+        case("gather_gradient dim=1 extent=4", &[Indices(4, &[2, 4]), Floats(&[2, 2, 4, 2])]),
+        case("gather_gradient dim=0 extent=8", &[Indices(8, &[4]), Integers(DType::I64, &[4])]),
         case("gather_elements dim=0", &[Floats(&[4, 4]), Indices(4, &[4, 4])]),
         case("gather_elements dim=1", &[Floats(&[4, 4]), Indices(4, &[2, 4])]),
         case("gather_nd batch_dims=0", &[Floats(&[4, 4, 2]), Indices(4, &[4, 2])]),
@@ -335,6 +416,24 @@ pub(super) fn rest() -> Vec<Case> {
         case("iota dtype=i64 length=8 start=3.0 step=2.0", &[]),
         case("iota dtype=f32 length=4 start=1.0 step=0.5", &[]),
         case("dropout ratio=0.5 seed=3", &[Positive(&[4, 4])]),
+        case("dropout ratio=0.5 seed=3", &[Positive(&[4, 4]), Integers(DType::I64, &[])]),
+        case("update_sgd decay=0.1", &[Floats(&[4, 4]), Floats(&[4, 4]), Positive(&[]), Positive(&[])]),
+        case(
+            "update_momentum momentum=0.9 decay=0.1",
+            &[Floats(&[4, 4]), Floats(&[4, 4]), Floats(&[4, 4]), Positive(&[]), Positive(&[])],
+        ),
+        case(
+            "update_adamw beta1=0.9 beta2=0.95 epsilon=1e-8 decay=0.1",
+            &[
+                Floats(&[4, 2]),
+                Floats(&[4, 2]),
+                Floats(&[4, 2]),
+                Positive(&[4, 2]),
+                Positive(&[]),
+                Positive(&[]),
+                Positive(&[]),
+            ],
+        ),
         case(REGION, &[Floats(&[4, 4])]),
         case(DYNAMIC, &[Floats(&[16]), Floats(&[4, 4])]),
     ]

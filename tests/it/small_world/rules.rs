@@ -49,7 +49,7 @@ fn check(case: &Case, mesh: &Mesh) -> usize {
 
 #[test]
 fn every_partition_that_a_rule_makes_computes_the_right_thing() {
-    let groups = [cases::elementwise(), cases::products(), cases::reductions()];
+    let groups = [cases::elementwise(), cases::products(), cases::product_gradients(), cases::reductions()];
     let others = [cases::movement(), cases::indexing(), cases::rest()];
     let mut checked = 0;
     for case in groups.into_iter().chain(others).flatten() {
