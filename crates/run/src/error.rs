@@ -3,7 +3,7 @@
 use std::fmt;
 
 use kernels::KernelError;
-use planner_ir::Type;
+use planner_ir::{State, Type};
 
 /// Why a program did not run to its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -12,7 +12,11 @@ pub enum RunError {
     Missing(String),
     /// A weight that cannot be read; its name, why.
     Weight(String, String),
-    /// An input or weight of another type; its name, found, expected.
+    /// Another number of micro-batches; found, expected.
+    MicroBatches(usize, u64),
+    /// A state that there is not, or that does not last from step to step.
+    State(State),
+    /// An input, weight or state of another type; its name, found, expected.
     Type(String, Type, Type),
     /// An operation on whole values that failed; its name, why.
     Whole(String, KernelError),
@@ -29,7 +33,7 @@ pub enum RunError {
     },
     /// A rank that panicked.
     Panicked(u64),
-    /// An output whose copies on two ranks differ; its name, the ranks.
+    /// An output or state whose copies on two ranks differ; its name, the ranks.
     Replicas(String, u64, u64),
     /// Programs that break the rules of programs; how.
     Program(String),
@@ -42,6 +46,12 @@ impl fmt::Display for RunError {
             Self::Weight(name, why) => write!(f, "weight `{name}` cannot be read: {why}"),
             Self::Type(name, found, expected) => {
                 write!(f, "`{name}` is {found}, expected {expected}")
+            }
+            Self::MicroBatches(found, expected) => {
+                write!(f, "{found} micro-batches are given, expected {expected}")
+            }
+            Self::State(State { kind, name }) => {
+                write!(f, "there is no {} of `{name}` that lasts from step to step", kind.name())
             }
             Self::Whole(origin, error) => write!(f, "`{origin}`: {error}"),
             Self::Instruction { rank, number, text, error } => {

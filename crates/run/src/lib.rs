@@ -5,17 +5,21 @@
 //! them.
 
 mod session; // programs made ready, and run step by step
+mod states; // what lasts from step to step: at first, whole, and replaced
 mod source; // where weights and inputs come from, whole values to blocks and back
 mod rank; // a rank and what it does with its instructions
+mod in_place; // results in the places of operands, element by element
 mod memory; // reading and writing parts of one memory at the same time
 mod collective; // exchanges between ranks
 mod meeting; // ranks that wait for one another, and give up together
 mod copy; // strided copies
 mod reference; // a program on one device, operation by operation
+mod not_finite; // where a step went wrong
 mod error; // why a program did not run to its end
 
 pub use error::RunError;
-pub use reference::reference;
+pub use not_finite::{NotFinite, Place, not_finite};
+pub use reference::{Reference, reference};
 pub use session::{Outcome, Session, run};
 pub use source::Sources;
 

@@ -5,12 +5,15 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use kernels::{Array, KernelError, Tensor, TensorMut};
-use lower::{Action, Block, BufferId, Collective, Compute, Copied, Port, Program, Region};
+use lower::{
+    Action, Block, BufferId, Collective, Compute, Copied, Instruction, Port, Program, Region, StorageId,
+};
 use planner_ir::{DType, Type};
 
 use crate::collective::{Member, Stop};
 use crate::copy::{Direction, copy};
 use crate::error::RunError;
+use crate::in_place::{Given, compute_in_place};
 use crate::meeting::{Failure, Meeting};
 use crate::memory::{parts, read};
 
@@ -27,13 +30,17 @@ pub(crate) struct Rank {
 }
 
 /// What a rank reports of a step.
-#[derive(Default)]
 pub(crate) struct Report {
-    /// For each instruction, what it took (seconds).
+    /// For each instruction, what it took, all repetitions together (seconds).
     pub(crate) seconds: Vec<f64>,
-    /// For each instruction, what was received from other ranks (bytes).
+    /// For each instruction, what was received from other ranks, all repetitions together (bytes).
     pub(crate) received: Vec<u64>,
+    /// Whether nothing was left out.
+    pub(crate) complete: bool,
 }
+
+/// Blocks that are put at rest before a repetition.
+pub(crate) type Feed = Vec<(BufferId, Arc<Array>)>;
 
 /// Why a rank does not finish a step.
 pub(crate) enum Halt {
@@ -68,43 +75,120 @@ impl Rank {
         bytes.ok_or_else(missing)
     }
 
-    /// Does all instructions.
-    pub(crate) fn step(&mut self, meetings: &[Meeting], failure: &Failure) -> Result<Report, Halt> {
-        let mut report = Report::default();
-        let mut rounds = vec![0; self.places.len()];
-        let instructions = std::mem::take(&mut self.program.instructions);
-        let mut outcome = Ok(());
-        for (number, instruction) in instructions.iter().enumerate() {
-            let start = Instant::now();
-            let done = match &instruction.action {
-                Action::Compute(compute) => self.compute(compute).map(|()| 0),
-                Action::Copy(copy) => self.copy(copy).map(|()| 0),
-                Action::Collective(collective) => {
-                    let (meeting, member) = self.places[collective.communicator.0];
-                    let rounds = &mut rounds[collective.communicator.0];
-                    let mut member = Member {
-                        meeting: &meetings[meeting],
-                        failure,
-                        number: member,
-                        rounds: *rounds,
-                        received: 0,
-                    };
-                    let done = self.collective(collective, &mut member);
-                    *rounds = member.rounds;
-                    done.map(|()| member.received)
-                }
-            };
-            match done {
-                Ok(received) => report.received.push(received),
-                Err(fault) => {
-                    outcome = Err(self.halt(number, self.program.show(instruction), fault));
-                    break;
-                }
-            }
-            report.seconds.push(start.elapsed().as_secs_f64());
+    /// What is at rest in a buffer, if something is.
+    pub(crate) fn at_rest(&self, buffer: BufferId) -> Option<&[u8]> {
+        match self.place(buffer) {
+            Place::Rest(bytes) => bytes,
+            Place::Arena(_) => None,
         }
+    }
+
+    /// Does all instructions, those that are repeated once for each feed.
+    pub(crate) fn step(
+        &mut self,
+        feeds: &[Feed],
+        meetings: &[Meeting],
+        failure: &Failure,
+    ) -> Result<Report, Halt> {
+        let instructions = std::mem::take(&mut self.program.instructions);
+        let done = self.step_by(&instructions, feeds, meetings, failure);
         self.program.instructions = instructions;
-        outcome.map(|()| report)
+        done
+    }
+
+    fn step_by(
+        &mut self,
+        instructions: &[Instruction],
+        feeds: &[Feed],
+        meetings: &[Meeting],
+        failure: &Failure,
+    ) -> Result<Report, Halt> {
+        let count = instructions.len();
+        let mut report = Report { seconds: vec![0.0; count], received: vec![0; count], complete: true };
+        let mut rounds = vec![0; self.places.len()];
+        let repetition = self.program.repetition();
+        let mut part = |rank: &mut Self, part: Range<usize>| -> Result<(), Halt> {
+            for (number, instruction) in part.clone().zip(&instructions[part]) {
+                let start = Instant::now();
+                let received = rank.instruction(instruction, &mut rounds, meetings, failure);
+                let halt = |fault| rank.halt(number, rank.program.show(instruction), fault);
+                report.received[number] += received.map_err(halt)?;
+                report.seconds[number] += start.elapsed().as_secs_f64();
+            }
+            Ok(())
+        };
+        part(self, 0..repetition.start)?;
+        for feed in feeds {
+            for (buffer, block) in feed {
+                self.put(*buffer, Arc::clone(block));
+            }
+            part(self, repetition.clone())?;
+        }
+        let guard = self.program.guard.unwrap_or(count);
+        part(self, repetition.end..guard)?;
+        let complete = self.program.guard.is_none() || self.outputs_are_finite().map_err(Halt::Failed)?;
+        if complete {
+            part(self, guard..count)?;
+        }
+        report.complete = complete;
+        Ok(report)
+    }
+
+    /// Does an instruction: what is received from other ranks (bytes).
+    fn instruction(
+        &mut self,
+        instruction: &Instruction,
+        rounds: &mut [usize],
+        meetings: &[Meeting],
+        failure: &Failure,
+    ) -> Result<u64, Fault> {
+        let mut taken = self.take(&instruction.action.writes())?;
+        let done = match &instruction.action {
+            Action::Compute(compute) => self.compute(compute, &mut taken).map(|()| 0),
+            Action::Copy(copy) => self.copy(copy, &mut taken).map(|()| 0),
+            Action::Collective(collective) => {
+                let (meeting, member) = self.places[collective.communicator.0];
+                let rounds = &mut rounds[collective.communicator.0];
+                let mut member = Member {
+                    meeting: &meetings[meeting],
+                    failure,
+                    number: member,
+                    rounds: *rounds,
+                    received: 0,
+                };
+                let done = self.collective(collective, &mut taken, &mut member);
+                *rounds = member.rounds;
+                done.map(|()| member.received)
+            }
+        };
+        for (storage, state) in taken {
+            self.rest[storage.0] = Some(state);
+        }
+        done
+    }
+
+    /// Takes states that are to be written away from what is at rest.
+    fn take(&mut self, writes: &[BufferId]) -> Result<Vec<(StorageId, Arc<Array>)>, Fault> {
+        let mut taken = Vec::new();
+        for &buffer in writes {
+            if self.program.storage(buffer).kind.state().is_some() {
+                let storage = self.program.buffer(buffer).storage;
+                taken.push((storage, self.rest[storage.0].take().ok_or(Fault::Memory)?));
+            }
+        }
+        Ok(taken)
+    }
+
+    /// Whether the outputs that every rank has whole are finite: all ranks say the same.
+    fn outputs_are_finite(&self) -> Result<bool, RunError> {
+        for port in self.program.outputs.iter().filter(|port| port.is_checked()) {
+            let failed = |error| RunError::Whole(port.name.clone(), error);
+            let array = Array::from_bytes(port.type_.clone(), self.output(port)?).map_err(failed)?;
+            if array.to_floats().map_err(failed)?.iter().any(|it| !it.is_finite()) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     fn halt(&self, number: usize, text: String, fault: Fault) -> Halt {
@@ -121,38 +205,77 @@ impl Rank {
         }
     }
 
-    fn compute<'b>(&'b mut self, compute: &'b Compute) -> Result<(), Fault> {
+    fn compute<'b>(&'b mut self, compute: &'b Compute, taken: &'b mut Taken) -> Result<(), Fault> {
         let Self { program, rest, arena, .. } = self;
-        let writes = ranges(program, &compute.results)?;
+        let in_arena = |block: &&Block| program.storage(block.buffer).kind.region() == Region::Step;
+        let writes = ranges(program, compute.results.iter().filter(in_arena))?;
         let parts = parts(arena.bytes_mut(), &writes).ok_or(Fault::Memory)?;
-        let mut operands = Vec::with_capacity(compute.operands.len());
-        for block in &compute.operands {
-            let type_ = &program.buffer(block.buffer).type_;
-            let bytes = match place(program, rest, block.buffer) {
-                Place::Rest(bytes) => bytes,
-                Place::Arena(range) => read(&parts.between, &range),
+        let mut states: Vec<(StorageId, Option<&mut [u8]>)> = Vec::new();
+        for (storage, state) in taken {
+            states.push((*storage, Some(Arc::get_mut(state).ok_or(Fault::Memory)?.bytes_mut())));
+        }
+        let mut written = parts.written.into_iter();
+        let mut results: Vec<TensorMut> = Vec::with_capacity(compute.results.len());
+        let mut places: Vec<(StorageId, usize)> = Vec::new();
+        for Block { buffer, spans } in &compute.results {
+            let storage = program.buffer(*buffer).storage;
+            let type_ = &program.buffer(*buffer).type_;
+            let bytes = match states.iter_mut().find(|it| it.0 == storage) {
+                Some((_, bytes)) => {
+                    places.push((storage, results.len()));
+                    let length = usize::try_from(type_.bytes()).map_err(|_| Fault::Memory)?;
+                    bytes.take().and_then(|bytes| bytes.get_mut(..length))
+                }
+                None => written.next(),
             };
             let bytes = bytes.ok_or(Fault::Memory)?;
-            operands.push(Tensor { dtype: type_.dtype, shape: &type_.shape, bytes, spans: &block.spans });
+            results.push(TensorMut { dtype: type_.dtype, shape: &type_.shape, bytes, spans });
         }
-        let targets = compute.results.iter().zip(parts.written);
-        let result = |(Block { buffer, spans }, bytes): (&'b Block, _)| {
+        let mut operands = Vec::with_capacity(compute.operands.len());
+        for block in &compute.operands {
+            let Block { buffer, spans } = block;
             let type_ = &program.buffer(*buffer).type_;
-            TensorMut { dtype: type_.dtype, shape: &type_.shape, bytes, spans }
+            let own = places.iter().find(|(storage, _)| *storage == program.buffer(*buffer).storage);
+            operands.push(match own {
+                Some(&(_, result)) if results[result].shape == type_.shape => Given::Result(result),
+                Some(_) => return Err(Fault::Memory),
+                None => {
+                    let bytes = match place(program, rest, *buffer) {
+                        Place::Rest(bytes) => bytes,
+                        Place::Arena(range) => read(&parts.between, &range),
+                    };
+                    let bytes = bytes.ok_or(Fault::Memory)?;
+                    Given::There(Tensor { dtype: type_.dtype, shape: &type_.shape, bytes, spans })
+                }
+            });
+        }
+        let there: Option<Vec<Tensor>> = operands.iter().map(Given::there).collect();
+        let done = match there {
+            Some(operands) => kernels::compute(&compute.op, &operands, &mut results),
+            None if program.is_elementwise(compute) => compute_in_place(&compute.op, &operands, &mut results),
+            None => return Err(Fault::Memory),
         };
-        let mut results: Vec<TensorMut> = targets.map(result).collect();
-        Ok(kernels::compute(&compute.op, &operands, &mut results).map_err(Stop::Kernel)?)
+        Ok(done.map_err(Stop::Kernel)?)
     }
 
-    fn copy(&mut self, copied: &Copied) -> Result<(), Fault> {
+    fn copy(&mut self, copied: &Copied, taken: &mut Taken) -> Result<(), Fault> {
         let Self { program, rest, arena, .. } = self;
+        let size = program.buffer(copied.to).type_.dtype.bytes();
+        let source = place(program, rest, copied.from);
+        if let [(_, state)] = &mut taken[..] {
+            let from = match source {
+                Place::Rest(bytes) => bytes,
+                Place::Arena(range) => arena.bytes().get(range),
+            };
+            let to = Arc::get_mut(state).ok_or(Fault::Memory)?.bytes_mut();
+            return Ok(copy(&copied.strided, Direction::Take, size, from.ok_or(Fault::Memory)?, to)?);
+        }
         let Place::Arena(to) = place(program, rest, copied.to) else { return Err(Fault::Memory) };
         let parts = parts(arena.bytes_mut(), &[to]).ok_or(Fault::Memory)?;
-        let from = match place(program, rest, copied.from) {
+        let from = match source {
             Place::Rest(bytes) => bytes,
             Place::Arena(range) => read(&parts.between, &range),
         };
-        let size = program.buffer(copied.to).type_.dtype.bytes();
         let from = from.ok_or(Fault::Memory)?;
         for to in parts.written {
             copy(&copied.strided, Direction::Take, size, from, to)?;
@@ -160,23 +283,44 @@ impl Rank {
         Ok(())
     }
 
-    fn collective(&mut self, collective: &Collective, member: &mut Member) -> Result<(), Fault> {
+    fn collective(
+        &mut self,
+        collective: &Collective,
+        taken: &mut Taken,
+        member: &mut Member,
+    ) -> Result<(), Fault> {
         let Self { program, rest, arena, scratch, .. } = self;
-        let given = match place(program, rest, collective.input) {
-            Place::Rest(bytes) => bytes,
-            Place::Arena(range) => arena.bytes().get(range),
+        let input = program.buffer(collective.input);
+        let given = match taken.iter().find(|(storage, _)| *storage == input.storage) {
+            Some((_, state)) => {
+                usize::try_from(input.type_.bytes()).ok().and_then(|it| state.bytes().get(..it))
+            }
+            None => match place(program, rest, collective.input) {
+                Place::Rest(bytes) => bytes,
+                Place::Arena(range) => arena.bytes().get(range),
+            },
         };
         member.give(given.ok_or(Fault::Memory)?).map_err(Stop::from)?;
-        let Place::Arena(to) = place(program, rest, collective.output) else { return Err(Fault::Memory) };
-        let to = arena.bytes_mut().get_mut(to).ok_or(Fault::Memory)?;
-        let dtype = program.buffer(collective.output).type_.dtype;
-        Ok(member.get(collective.kind, dtype, to, scratch)?)
+        let Type { dtype, .. } = program.buffer(collective.output).type_;
+        let length =
+            usize::try_from(program.buffer(collective.output).type_.bytes()).map_err(|_| Fault::Memory)?;
+        let to = match &mut taken[..] {
+            [(_, state)] => Arc::get_mut(state).and_then(|it| it.bytes_mut().get_mut(..length)),
+            _ => match place(program, rest, collective.output) {
+                Place::Arena(to) => arena.bytes_mut().get_mut(to),
+                Place::Rest(_) => None,
+            },
+        };
+        Ok(member.get(collective.kind, dtype, to.ok_or(Fault::Memory)?, scratch)?)
     }
 
     fn place(&self, buffer: BufferId) -> Place<'_> {
         place(&self.program, &self.rest, buffer)
     }
 }
+
+/// States that are written, taken from what is at rest.
+type Taken = [(StorageId, Arc<Array>)];
 
 /// Why an instruction is not done.
 enum Fault {
@@ -223,10 +367,13 @@ fn place<'a>(program: &Program, rest: &'a [Option<Arc<Array>>], buffer: BufferId
     }
 }
 
-fn ranges(program: &Program, blocks: &[Block]) -> Result<Vec<Range<usize>>, Fault> {
+fn ranges<'a>(
+    program: &Program,
+    blocks: impl Iterator<Item = &'a Block>,
+) -> Result<Vec<Range<usize>>, Fault> {
     let range = |block: &Block| match place(program, &[], block.buffer) {
         Place::Arena(range) => Ok(range),
         Place::Rest(_) => Err(Fault::Memory),
     };
-    blocks.iter().map(range).collect()
+    blocks.map(range).collect()
 }

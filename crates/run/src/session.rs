@@ -11,12 +11,12 @@ use planner_ir::{Type, ValueId};
 
 use crate::error::RunError;
 use crate::meeting::{Failure, Meeting};
-use crate::rank::{Halt, Rank, Report};
+use crate::rank::{Feed, Halt, Rank, Report};
 use crate::source::{Cut, Joined, Sources, expect_type, prepare, weight};
 
-/// Programs with their weights, ready to run.
+/// Programs with their weights and states, ready to run.
 pub struct Session {
-    ranks: Vec<Rank>,
+    pub(crate) ranks: Vec<Rank>,
     meetings: Vec<Meeting>,
 }
 
@@ -26,11 +26,14 @@ pub struct Outcome {
     /// The outputs, by name.
     pub outputs: BTreeMap<String, Array>,
     /// For each collective in the order of the programs, which move it is and what all ranks
-    /// together have received from others (bytes).
+    /// together have received from others, for all micro-batches together (bytes).
     pub received: Vec<(Origin, u64)>,
+    /// Whether states that last have been changed: they are not where an output is not finite.
+    pub updated: bool,
     /// What the step took, without handing in inputs and fetching outputs (seconds).
     pub seconds: f64,
-    /// For each instruction, what it took on the rank on which it took longest (seconds).
+    /// For each instruction, what it took on the rank on which it took longest, for all
+    /// micro-batches together (seconds).
     pub instructions: Vec<f64>,
 }
 
@@ -42,7 +45,8 @@ pub fn run(programs: Vec<Program>, sources: Sources) -> Result<Outcome, RunError
 }
 
 impl Session {
-    /// Reads weights, computes what is computed once, and gives each rank its blocks.
+    /// Reads weights, computes what is computed once, and gives each rank its blocks. Parameters
+    /// start as the weights of their names, converted; other states start from zero.
     ///
     /// The programs are ones that `lower::verify` accepts.
     pub fn new(
@@ -58,6 +62,7 @@ impl Session {
     }
 
     fn load(&mut self, sources: Sources) -> Result<(), RunError> {
+        self.start_states(sources)?;
         for value in self.ports(|program| &program.weights) {
             let name = value.name.clone();
             self.hand_out(&value, Cut::new(weight(sources, &name)?))?;
@@ -75,15 +80,42 @@ impl Session {
         Ok(())
     }
 
-    /// Runs one step.
+    /// Runs one step of a program that has no micro-batches.
     pub fn step(&mut self, inputs: &BTreeMap<String, Array>) -> Result<Outcome, RunError> {
-        for value in self.ports(|program| &program.inputs) {
-            let whole = inputs.get(&value.name).ok_or_else(|| RunError::Missing(value.name.clone()))?;
-            expect_type(&value.name, whole.type_(), &value.type_)?;
-            self.hand_out(&value, Cut::new(whole.clone()))?;
+        self.train(&[], inputs)
+    }
+
+    /// Runs one training step: for each micro-batch its inputs, and the inputs of the step.
+    ///
+    /// If a rank fails in a micro-batch, states that last are as before.
+    pub fn train(
+        &mut self,
+        micro_batches: &[BTreeMap<String, Array>],
+        inputs: &BTreeMap<String, Array>,
+    ) -> Result<Outcome, RunError> {
+        for value in self.ports(|program| program.inputs.iter()) {
+            for (rank, feed) in self.feeds(&value, inputs)?.into_iter().enumerate() {
+                for (buffer, block) in feed {
+                    self.ranks[rank].put(buffer, block);
+                }
+            }
+        }
+        let expected =
+            self.ranks.first().and_then(|it| it.program.repeated.as_ref()).map_or(0, |it| it.times);
+        if u64::try_from(micro_batches.len()) != Ok(expected) {
+            return Err(RunError::MicroBatches(micro_batches.len(), expected));
+        }
+        let repeated = self.ports(|program| program.repeated.iter().flat_map(|it| &it.inputs));
+        let mut feeds: Vec<Vec<Feed>> = vec![vec![Feed::new(); micro_batches.len()]; self.ranks.len()];
+        for (number, inputs) in micro_batches.iter().enumerate() {
+            for value in &repeated {
+                for (rank, feed) in self.feeds(value, inputs)?.into_iter().enumerate() {
+                    feeds[rank][number].extend(feed);
+                }
+            }
         }
         let start = Instant::now();
-        let reports = self.run_ranks()?;
+        let reports = self.run_ranks(&feeds)?;
         let seconds = start.elapsed().as_secs_f64();
         let mut instructions = vec![0_f64; reports.iter().map(|it| it.seconds.len()).max().unwrap_or(0)];
         for report in &reports {
@@ -91,11 +123,26 @@ impl Session {
                 *longest = longest.max(seconds);
             }
         }
-        Ok(Outcome { outputs: self.outputs()?, received: self.received(&reports), seconds, instructions })
+        let updated = reports.iter().all(|report| report.complete);
+        let (outputs, received) = (self.outputs()?, self.received(&reports));
+        Ok(Outcome { outputs, received, updated, seconds, instructions })
+    }
+
+    /// For each rank, its blocks of an input.
+    fn feeds(&self, value: &Held, inputs: &BTreeMap<String, Array>) -> Result<Vec<Feed>, RunError> {
+        let whole = inputs.get(&value.name).ok_or_else(|| RunError::Missing(value.name.clone()))?;
+        expect_type(&value.name, whole.type_(), &value.type_)?;
+        let mut whole = Cut::new(whole.clone());
+        let mut feeds = vec![Feed::new(); self.ranks.len()];
+        for (rank, _, port) in &value.ports {
+            let type_ = &self.ranks[*rank].program.buffer(port.buffer).type_;
+            feeds[*rank].push((port.buffer, whole.block(port, type_)?));
+        }
+        Ok(feeds)
     }
 
     /// All ranks' steps, each on a thread if there are several; the first error if there is one.
-    fn run_ranks(&mut self) -> Result<Vec<Report>, RunError> {
+    fn run_ranks(&mut self, feeds: &[Vec<Feed>]) -> Result<Vec<Report>, RunError> {
         let Self { ranks, meetings } = self;
         let meetings = &*meetings;
         let (failure, first) = (Failure::default(), Mutex::new(None));
@@ -108,9 +155,9 @@ impl Session {
         let mut reports = Vec::new();
         thread::scope(|scope| {
             let (failure, fail) = (&failure, &fail);
-            let step = |rank: &mut Rank| {
+            let step = |(rank, feeds): (&mut Rank, &Vec<Feed>)| {
                 let _alarm = Alarm { rank: rank.program.rank, fail };
-                match rank.step(meetings, failure) {
+                match rank.step(feeds, meetings, failure) {
                     Ok(report) => Some(report),
                     Err(Halt::GivenUp) => None,
                     Err(Halt::Failed(error)) => {
@@ -121,11 +168,12 @@ impl Session {
             };
             // A rank that is alone needs no thread of its own: starting one takes longer than many
             // operations do.
-            if let [only] = ranks.as_mut_slice() {
-                reports.extend(step(only));
+            if let ([only], [feeds]) = (ranks.as_mut_slice(), feeds) {
+                reports.extend(step((only, feeds)));
                 return;
             }
-            let threads: Vec<_> = ranks.iter_mut().map(|rank| scope.spawn(move || step(rank))).collect();
+            let ranks = ranks.iter_mut().zip(feeds);
+            let threads: Vec<_> = ranks.map(|rank| scope.spawn(move || step(rank))).collect();
             for thread in threads {
                 // The panic itself is reported by the alarm.
                 reports.extend(thread.join().unwrap_or_default());
@@ -143,11 +191,14 @@ impl Session {
     }
 
     /// The values of ports, each once, with the ranks that have one.
-    fn ports(&self, of: impl Fn(&Program) -> &Vec<Port>) -> Vec<Held> {
+    pub(crate) fn ports<'a, P: IntoIterator<Item = &'a Port>>(
+        &'a self,
+        of: impl Fn(&'a Program) -> P,
+    ) -> Vec<Held> {
         let mut values: Vec<Held> = Vec::new();
         let mut places: BTreeMap<(ValueId, String), usize> = BTreeMap::new();
         for (number, rank) in self.ranks.iter().enumerate() {
-            for (index, port) in of(&rank.program).iter().enumerate() {
+            for (index, port) in of(&rank.program).into_iter().enumerate() {
                 let place = *places.entry((port.value, port.name.clone())).or_insert_with(|| {
                     let Port { name, value, type_, .. } = port.clone();
                     values.push(Held { name, value, type_, ports: Vec::new() });
@@ -196,12 +247,12 @@ impl Session {
 }
 
 /// A value that enters or leaves, and the ranks that have some of it.
-struct Held {
-    name: String,
-    value: ValueId,
-    type_: Type,
+pub(crate) struct Held {
+    pub(crate) name: String,
+    pub(crate) value: ValueId,
+    pub(crate) type_: Type,
     /// Which rank, which of its ports, the port.
-    ports: Vec<(usize, usize, Port)>,
+    pub(crate) ports: Vec<(usize, usize, Port)>,
 }
 
 /// Tells the others when a rank panics.

@@ -2,8 +2,12 @@
 
 #[path = "../../lower/src/tests/sketch.rs"]
 mod sketch; // plans made by hand
+#[path = "../../lower/src/tests/regression.rs"]
+mod regression; // training steps made by hand
 mod random; // random programs in random layouts
 mod families; // named parallelisms
+mod training; // training steps against the reference
+mod sums; // sums of narrow numbers
 mod faults; // what goes wrong
 
 use std::collections::BTreeMap;
@@ -33,7 +37,7 @@ fn some_numbers(name: &str, type_: &Type) -> Array {
 fn sources(plan: &Plan) -> BTreeMap<String, Array> {
     let named = |value: &planner_ir::Value| match &value.source {
         Source::Input(name) | Source::Weight(name) => Some((name.clone(), some_numbers(name, &value.type_))),
-        Source::Result { .. } => None,
+        Source::State(_) | Source::Result { .. } => None,
     };
     plan.graph.values.iter().filter_map(named).collect()
 }

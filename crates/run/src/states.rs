@@ -1,0 +1,135 @@
+//! What lasts from step to step: at first, whole, and replaced.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use kernels::{Array, KernelError};
+use lower::Port;
+use planner_ir::{Op, State, StateKind, Type};
+
+use crate::error::RunError;
+use crate::session::{Held, Session};
+use crate::source::{Cut, Joined, Sources, expect_type, weight};
+
+impl Session {
+    /// Gives each rank its blocks of what states are at first. Each weight is read once.
+    pub(crate) fn start_states(&mut self, sources: Sources) -> Result<(), RunError> {
+        let mut from_weights: BTreeMap<String, Vec<Held>> = BTreeMap::new();
+        for held in self.ports(|program| &program.states) {
+            match self.kind(&held) {
+                Some(StateKind::Parameter | StateKind::Master) => {
+                    from_weights.entry(held.name.clone()).or_default().push(held);
+                }
+                _ => self.zero(&held)?,
+            }
+        }
+        for (name, states) in from_weights {
+            let at_first = weight(sources, &name)?;
+            for held in states {
+                let converted = first_value(&name, &at_first, &held.type_)?;
+                self.replace(&held, converted)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The states that last from step to step, in order.
+    pub fn states(&self) -> Vec<State> {
+        let held = self.ports(|program| &program.states);
+        let lasting: BTreeSet<State> = held.iter().filter_map(|held| self.lasting(held)).collect();
+        lasting.into_iter().collect()
+    }
+
+    /// The whole of a state that lasts. Where ranks have the same block, that of the first is
+    /// taken.
+    pub fn gather(&self, state: &State) -> Result<Array, RunError> {
+        let held = self.held(state)?;
+        let mut seen: Vec<&Port> = Vec::new();
+        let mut first: Vec<&(usize, usize, Port)> = Vec::new();
+        for port in &held.ports {
+            if seen.iter().all(|it| it.pieces != port.2.pieces) {
+                seen.push(&port.2);
+                first.push(port);
+            }
+        }
+        self.joined(&held, first)
+    }
+
+    /// Refuses states of which two ranks have different copies of the same block.
+    pub fn check_replicas(&self) -> Result<(), RunError> {
+        for state in self.states() {
+            let held = self.held(&state)?;
+            self.joined(&held, held.ports.iter().collect())?;
+        }
+        Ok(())
+    }
+
+    /// Replaces a state that lasts.
+    pub fn set(&mut self, state: &State, whole: Array) -> Result<(), RunError> {
+        let held = self.held(state)?;
+        expect_type(&state.name, whole.type_(), &held.type_)?;
+        self.replace(&held, whole)
+    }
+
+    fn kind(&self, held: &Held) -> Option<StateKind> {
+        let (rank, _, port) = held.ports.first()?;
+        self.ranks[*rank].program.storage(port.buffer).kind.state()
+    }
+
+    fn lasting(&self, held: &Held) -> Option<State> {
+        let kind = self.kind(held).filter(|kind| !kind.is_summed())?;
+        Some(State { kind, name: held.name.clone() })
+    }
+
+    fn held(&self, state: &State) -> Result<Held, RunError> {
+        let held = self.ports(|program| &program.states);
+        let found = held.into_iter().find(|held| self.lasting(held).as_ref() == Some(state));
+        found.ok_or_else(|| RunError::State(state.clone()))
+    }
+
+    fn joined(&self, held: &Held, ports: Vec<&(usize, usize, Port)>) -> Result<Array, RunError> {
+        let mut joined = Joined::new(&held.name, &held.type_)?;
+        for (rank, _, port) in ports {
+            let rank = &self.ranks[*rank];
+            let bytes = rank.at_rest(port.buffer);
+            let missing = || RunError::Program(format!("state `{}` is nowhere", held.name));
+            joined.add(port, rank.program.rank, bytes.ok_or_else(missing)?)?;
+        }
+        joined.finish(&held.name)
+    }
+
+    /// Gives each rank a block of its own of a whole value.
+    fn replace(&mut self, held: &Held, whole: Array) -> Result<(), RunError> {
+        let mut whole = Cut::new(whole);
+        for (rank, _, port) in &held.ports {
+            let rank = &mut self.ranks[*rank];
+            let type_ = rank.program.buffer(port.buffer).type_.clone();
+            let block = Array::clone(&*whole.block(port, &type_)?);
+            rank.put(port.buffer, Arc::new(block));
+        }
+        Ok(())
+    }
+
+    fn zero(&mut self, held: &Held) -> Result<(), RunError> {
+        for (rank, _, port) in &held.ports {
+            let rank = &mut self.ranks[*rank];
+            let type_ = rank.program.buffer(port.buffer).type_.clone();
+            let failed = |error: KernelError| RunError::Whole(held.name.clone(), error);
+            rank.put(port.buffer, Arc::new(Array::zeros(type_).map_err(failed)?));
+        }
+        Ok(())
+    }
+}
+
+/// What a parameter is at first: the weight, converted.
+pub(crate) fn first_value(name: &str, weight: &Array, type_: &Type) -> Result<Array, RunError> {
+    let failed = |error: KernelError| RunError::Whole(name.to_owned(), error);
+    let converted = if weight.dtype() == type_.dtype {
+        weight.clone()
+    } else {
+        let converted = kernels::evaluate(&Op::Cast(type_.dtype), &[weight]).map_err(failed)?;
+        converted.into_iter().next().ok_or_else(|| failed(KernelError::Size))?
+    };
+    expect_type(name, converted.type_(), type_)?;
+    Ok(converted)
+}
