@@ -6,4 +6,6 @@ mod space; // the space of partitioned programs, by e-graph
 
 pub use blocks::{Binding, Block, Blocks, BlocksError, Segment, blocks};
 pub use raise::{RaiseError, Raised, RuleText, Statistics as RaiseStatistics, raise, raise_rules};
-pub use space::{Choice, Edge, Space, SpaceError, Splits, Statistics, plain_layouts, space};
+pub use space::{
+    Choice, Edge, Space, SpaceError, Splits, Statistics, owing_layouts, plain_layouts, space, summed,
+};

@@ -19,7 +19,10 @@ mod term; // the e-graph's language and what its classes denote
 use std::fmt;
 
 use egg::{EGraph, Runner, SimpleScheduler, StopReason};
-use planner_ir::{AxisId, Digit, Graph, Layout, Mesh, Move, Node, NodeId, Partition, Source, Type, ValueId};
+use planner_ir::{
+    AxisId, Binary, Digit, Graph, Layout, Mesh, Move, Node, NodeId, Op, Partition, Phase, Source, Type,
+    Value, ValueId,
+};
 
 use term::{Denoted, Facts, Term};
 
@@ -128,11 +131,17 @@ const ROUND_LIMIT: usize = 64;
 /// The space of a graph on a mesh.
 ///
 /// Boundary values may be held in every plain layout of their type, whatever uses them here, so
-/// that the graph can be joined to others.
+/// that the graph can be joined to others. So may the states of a training step and what they
+/// become; those that are summed over micro-batches may owe a sum besides ([`owing_layouts`]).
 pub fn space(graph: &Graph, mesh: &Mesh, boundary: &[ValueId], splits: Splits) -> Result<Space, SpaceError> {
     let mut egraph = EGraph::new(Facts::new(graph, mesh, splits));
     for &value in boundary {
         for layout in plain_layouts(mesh, graph.type_of(value), splits) {
+            term::hold(&mut egraph, value, layout);
+        }
+    }
+    for (value, layouts) in kept_layouts(graph, mesh, boundary, splits) {
+        for layout in layouts {
             term::hold(&mut egraph, value, layout);
         }
     }
@@ -179,6 +188,60 @@ pub fn plain_layouts(mesh: &Mesh, type_: &Type, splits: Splits) -> Vec<Layout> {
     }
     layouts.retain(|layout| splits.allow(layout.dims.iter().filter(|digits| !digits.is_empty()).count()));
     layouts
+}
+
+/// Every layout of a type in which each axis splits one dimension, or none, or is one over which a
+/// sum is owed: the plain ones first.
+pub fn owing_layouts(mesh: &Mesh, type_: &Type, splits: Splits) -> Vec<Layout> {
+    let plain = plain_layouts(mesh, type_, splits);
+    let axes: Vec<AxisId> = wide_axes(mesh).collect();
+    let owing = |layout: &Layout| {
+        let split = layout.axes();
+        let free: Vec<AxisId> = axes.iter().copied().filter(|axis| !split.contains(axis)).collect();
+        let layout = layout.clone();
+        let owed = move |set: u32| {
+            let chosen = |(index, &axis): (usize, &AxisId)| (set & (1 << index) != 0).then_some(axis);
+            Layout { owed: free.iter().enumerate().filter_map(chosen).collect(), ..layout.clone() }
+        };
+        (1u32..1 << (axes.len() - split.len())).map(owed)
+    };
+    let more: Vec<Layout> = plain.iter().flat_map(owing).collect();
+    plain.into_iter().chain(more).collect()
+}
+
+/// For each value, whether it is a sum over micro-batches: a gradient or a total as the step finds
+/// it, and what becomes of it as more is added.
+pub fn summed(graph: &Graph) -> Vec<bool> {
+    let is_state = |value: &Value| matches!(&value.source, Source::State(state) if state.kind.is_summed());
+    let mut summed: Vec<bool> = graph.values.iter().map(is_state).collect();
+    for node in graph.nodes.iter().filter(|node| node.phase != Phase::Update) {
+        if node.op == Op::Binary(Binary::Add) && node.operands.iter().any(|operand| summed[operand.0]) {
+            for result in &node.results {
+                summed[result.0] = true;
+            }
+        }
+    }
+    summed
+}
+
+/// The layouts in which the states of a training step, and what they become, may be kept; and
+/// boundary values that are summed.
+fn kept_layouts(
+    graph: &Graph,
+    mesh: &Mesh,
+    boundary: &[ValueId],
+    splits: Splits,
+) -> Vec<(ValueId, Vec<Layout>)> {
+    let Some(training) = &graph.training else { return vec![] };
+    let summed = summed(graph);
+    let carried = training.carried.iter().flat_map(|it| [it.state, it.next]);
+    let kept = carried.chain(boundary.iter().copied().filter(|value| summed[value.0]));
+    let layouts = |value: ValueId| {
+        let type_ = graph.type_of(value);
+        let owing = summed[value.0];
+        (value, if owing { owing_layouts(mesh, type_, splits) } else { plain_layouts(mesh, type_, splits) })
+    };
+    kept.map(layouts).collect()
 }
 
 fn saturate(

@@ -2,44 +2,69 @@
 //!
 //! | node of the problem | its choices | its time |
 //! |---|---|---|
-//! | an operation | its partitions | its work |
-//! | a value that comes from outside, a weight, an input, a prepared value | its layouts at rest | 0 |
+//! | an operation, with those of its gradients that are chosen with it | their partitions | their work |
+//! | a value that comes from outside, a weight, a state, an input, a prepared value | its layouts at rest | 0 |
 //! | a value that is used more than once | the layout in which one copy is held | 0 |
 //! | a value that is handed on or returned | the layout in which it is handed on | 0 |
 //!
 //! An edge joins what makes a copy to what uses it: its table has the time of the cheapest moves
 //! from each layout to each other one. A value that is used more than once is first moved into
 //! the layout in which it is held, once, and from there to each use. So the time of an assignment
-//! is exactly that of the plan that is written from it.
+//! is exactly that of the plan that is written from it. Of a training step, it is the time of all
+//! micro-batches: work and moves count as often as they run.
+//!
+//! What a state becomes takes its place: its copy has the layout of the state at rest. A sum over
+//! micro-batches is held there, and what uses the whole sum takes it from there.
+
+mod groups; // operations that are chosen together
+mod memory; // what certainly is there
 
 use std::collections::BTreeMap;
 
-use planner_ir::{Graph, Layout, Mesh, NodeId, Source, Type, ValueId};
-use rewrite::{Space, plain_layouts};
+use planner_ir::{Graph, Layout, Mesh, NodeId, Phase, Source, Type, ValueId};
+use rewrite::{Space, owing_layouts, plain_layouts, summed};
 
 use crate::prices::{Prices, Work};
-use crate::problem::{Edge, Held, Problem, Table, Window};
+use crate::problem::{Edge, Problem, Table, real};
 use crate::section::{Section, Sharing};
 use crate::ways::{Found, Ways};
+
+pub(crate) use memory::Counted;
 
 /// A problem and what its nodes stand for.
 #[derive(Debug)]
 pub(crate) struct Assembled {
     pub(crate) problem: Problem,
     /// For each operation its node; nothing for prepared ones.
-    pub(crate) work: Vec<Option<usize>>,
+    pub(crate) work: Vec<Option<Done>>,
     /// For each value that is at rest or comes from outside, its node.
-    pub(crate) rest: Vec<Option<usize>>,
+    pub(crate) rest: Vec<Option<Held>>,
     /// For each value of which a copy is held, its node.
-    pub(crate) held: Vec<Option<usize>>,
+    pub(crate) held: Vec<Option<Held>>,
     /// For each value that is handed on or returned, its node.
-    pub(crate) delivered: Vec<Option<usize>>,
-    /// For each node of a value, the layouts that its choices are: numbers in the space.
-    pub(crate) layouts: Vec<Vec<usize>>,
+    pub(crate) delivered: Vec<Option<Held>>,
+    /// For each operation, the time of each of its partitions, each time that it runs (seconds).
+    pub(crate) seconds: Vec<Vec<f64>>,
     /// For each value, the number of its ways.
     pub(crate) ways: Vec<usize>,
     /// The ways.
     pub(crate) found: Vec<Ways>,
+}
+
+/// The node that chooses an operation's partition.
+#[derive(Clone, Debug)]
+pub(crate) struct Done {
+    pub(crate) node: usize,
+    /// For each choice of the node, the partition: a number of the operation's choices.
+    pub(crate) choices: Vec<usize>,
+}
+
+/// The node that chooses the layout of a copy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Held {
+    pub(crate) node: usize,
+    /// For each choice of the node, the layout: a number of the value's layouts in the space.
+    pub(crate) layouts: Vec<usize>,
 }
 
 /// What uses a value.
@@ -49,26 +74,38 @@ enum Use {
     Operand(NodeId, usize),
     /// Handing on, or returning.
     Delivery,
+    /// Taking the place of a state.
+    Carried(ValueId),
 }
 
 struct Assembly<'a> {
     section: &'a Section,
     space: &'a Space,
+    mesh: &'a Mesh,
     found: Found<'a>,
     assembled: Assembled,
-    /// Tables by what they are made of: the ways, and the layouts on both sides.
-    tables: BTreeMap<(usize, Vec<usize>, Vec<usize>), usize>,
-    /// For each node of the problem and each value it makes or uses, the layouts.
+    /// Tables by what they are made of: the ways, the layouts on both sides, how often.
+    tables: BTreeMap<(usize, Vec<usize>, Vec<usize>, u64), usize>,
+    /// For each value, what uses it.
     uses: Vec<Vec<Use>>,
+    /// For each value, whether it is a sum over micro-batches.
+    summed: Vec<bool>,
 }
 
 /// The problem of a section.
-pub(crate) fn assemble(section: &Section, space: &Space, mesh: &Mesh, prices: &dyn Prices) -> Assembled {
+pub(crate) fn assemble(
+    section: &Section,
+    space: &Space,
+    mesh: &Mesh,
+    prices: &dyn Prices,
+    counted: Counted,
+) -> Assembled {
     let graph = &section.graph;
     let none = || vec![None; graph.values.len()];
     let mut assembly = Assembly {
         section,
         space,
+        mesh,
         found: Found::default(),
         assembled: Assembled {
             problem: Problem::default(),
@@ -76,21 +113,23 @@ pub(crate) fn assemble(section: &Section, space: &Space, mesh: &Mesh, prices: &d
             rest: none(),
             held: none(),
             delivered: none(),
-            layouts: Vec::new(),
+            seconds: vec![Vec::new(); graph.nodes.len()],
             ways: Vec::new(),
             found: Vec::new(),
         },
         tables: BTreeMap::new(),
         uses: uses(section, &space.prepared),
+        summed: summed(graph),
     };
     for value in graph.value_ids() {
         let (layouts, moves) = (&space.layouts[value.0], &space.moves[value.0]);
         let ways = assembly.found.ways(graph.type_of(value), layouts, moves, prices);
         assembly.assembled.ways.push(ways);
     }
-    assembly.add_nodes(mesh, prices);
+    assembly.add_work(prices);
+    assembly.add_values();
     assembly.add_edges();
-    assembly.add_memory();
+    assembly.add_memory(counted);
     let Assembly { mut assembled, found, .. } = assembly;
     assembled.found = found.into_ways();
     assembled
@@ -108,11 +147,11 @@ fn uses(section: &Section, prepared: &[bool]) -> Vec<Vec<Use>> {
             uses[operand.0].push(Use::Operand(node, index));
         }
     }
-    for value in graph.value_ids() {
-        let shared = section.sharing(value).is_some() && !section.is_outside(value);
-        if section.exit.contains(&value) || section.returned.contains(&value) || shared {
-            uses[value.0].push(Use::Delivery);
-        }
+    for value in graph.value_ids().filter(|&value| section.is_delivered(value)) {
+        uses[value.0].push(Use::Delivery);
+    }
+    for it in graph.training.iter().flat_map(|training| &training.carried) {
+        uses[it.next.0].push(Use::Carried(it.state));
     }
     uses
 }
@@ -122,67 +161,128 @@ pub(crate) fn is_prepared(graph: &Graph, node: NodeId, prepared: &[bool]) -> boo
 }
 
 impl Assembly<'_> {
-    fn add_nodes(&mut self, mesh: &Mesh, prices: &dyn Prices) {
+    fn add_work(&mut self, prices: &dyn Prices) {
         let graph = &self.section.graph;
         for node in graph.node_ids() {
             if !is_prepared(graph, node, &self.space.prepared) {
-                let times = self.work_times(node, prices);
-                self.assembled.work[node.0] = Some(self.node(times, Vec::new()));
+                self.assembled.seconds[node.0] = self.work_times(node, prices);
             }
         }
+        let groups = groups::groups(self.section, self.space);
+        for group in &groups {
+            let time = |choices: &Vec<usize>| {
+                let one = |(node, &choice): (&NodeId, &usize)| {
+                    real(graph.runs(*node)) * self.assembled.seconds[node.0][choice]
+                };
+                group.nodes.iter().zip(choices).map(one).sum()
+            };
+            let times: Vec<f64> = group.choices.iter().map(time).collect();
+            self.assembled.problem.times.push(times);
+            for (place, node) in group.nodes.iter().enumerate() {
+                let choices = group.choices.iter().map(|choices| choices[place]).collect();
+                let done = Done { node: self.assembled.problem.times.len() - 1, choices };
+                self.assembled.work[node.0] = Some(done);
+            }
+        }
+    }
+
+    fn add_values(&mut self) {
+        let graph = &self.section.graph;
+        let carried = || graph.training.iter().flat_map(|training| &training.carried);
         for value in graph.value_ids() {
-            let uses = self.uses[value.0].len();
-            let made =
-                matches!(graph.value(value).source, Source::Result { .. }) && !self.space.prepared[value.0];
+            let made = self.section.is_made(value) && !self.space.prepared[value.0];
             let outside = self.section.is_outside(value);
-            if uses == 0 && !self.section.entry.contains(&value) {
+            let tied = self.section.tied.iter().any(|&(_, it)| it == value);
+            let uses = self.uses[value.0].len();
+            let carries = carried().any(|it| it.state == value);
+            let ends = || self.section.entry.contains(&value) || self.section.exit.contains(&value);
+            if uses == 0 && !ends() && !carries {
                 continue;
             }
-            let handed = self.handed_layouts(value, mesh);
-            if !made {
-                let all =
-                    (0..self.space.layouts[value.0].len()).filter(|&it| self.is_whole(value, it)).collect();
-                let layouts = if outside { handed.clone() } else { all };
+            let handed = self.handed_layouts(value);
+            if !made && !tied {
+                let layouts = if outside { handed.clone() } else { self.rest_layouts(value) };
                 self.assembled.rest[value.0] = Some(self.value_node(layouts));
             }
-            // What is at rest is a copy that is held already.
-            if uses > 1 && (made || outside) {
+            // What is at rest is a copy that is held already, and so is a sum over micro-batches.
+            let state = matches!(graph.value(value).source, Source::State(_));
+            let total = carried().any(|it| it.next == value && self.summed[it.state.0]);
+            if uses > 1 && (made || outside) && !state && !total {
                 let all = (0..self.space.layouts[value.0].len()).collect();
                 self.assembled.held[value.0] = Some(self.value_node(all));
             }
-            if self.uses[value.0].contains(&Use::Delivery) {
+            if self.uses[value.0].contains(&Use::Delivery) && !tied {
                 self.assembled.delivered[value.0] = Some(self.value_node(handed));
             }
         }
+        for &(value, tied) in &self.section.tied {
+            let node = self.end(value).map(|held| self.same_layouts(&held, value, tied));
+            let end = if self.section.is_outside(tied) {
+                &mut self.assembled.rest[tied.0]
+            } else {
+                &mut self.assembled.delivered[tied.0]
+            };
+            *end = node;
+        }
+        for it in carried().filter(|it| self.summed[it.state.0]) {
+            let rest = self.assembled.rest[it.state.0].clone();
+            self.assembled.held[it.next.0] = rest.map(|rest| self.same_layouts(&rest, it.state, it.next));
+        }
     }
 
-    fn node(&mut self, times: Vec<f64>, layouts: Vec<usize>) -> usize {
-        self.assembled.problem.times.push(times);
-        self.assembled.layouts.push(layouts);
-        self.assembled.problem.times.len() - 1
+    /// The node at which a value is handed on or taken from outside.
+    fn end(&self, value: ValueId) -> Option<Held> {
+        let rest = self.assembled.rest[value.0].clone().filter(|_| self.section.is_outside(value));
+        rest.or_else(|| self.assembled.delivered[value.0].clone())
     }
 
-    fn value_node(&mut self, layouts: Vec<usize>) -> usize {
-        self.node(vec![0.0; layouts.len()], layouts)
+    /// The node of one value as that of another, in the same layouts.
+    ///
+    /// # Panics
+    /// If the other may not be held in one of them: both are boundary values.
+    fn same_layouts(&self, held: &Held, value: ValueId, other: ValueId) -> Held {
+        let (own, others) = (&self.space.layouts[value.0], &self.space.layouts[other.0]);
+        let number = |&layout: &usize| match others.binary_search(&own[layout]) {
+            Ok(number) => number,
+            Err(_) => unreachable!("values that go together may be held alike"),
+        };
+        Held { node: held.node, layouts: held.layouts.iter().map(number).collect() }
+    }
+
+    fn value_node(&mut self, layouts: Vec<usize>) -> Held {
+        self.assembled.problem.times.push(vec![0.0; layouts.len()]);
+        Held { node: self.assembled.problem.times.len() - 1, layouts }
     }
 
     /// The layouts in which a value is handed on, shared or returned.
-    fn handed_layouts(&self, value: ValueId, mesh: &Mesh) -> Vec<usize> {
+    fn handed_layouts(&self, value: ValueId) -> Vec<usize> {
         let type_ = self.section.graph.type_of(value);
+        let all = rewrite::Splits::All;
         match self.section.sharing(value) {
             Some(Sharing::Whole) => self.numbers(value, &[Layout::replicated(type_.rank())]),
-            _ => self.numbers(value, &plain_layouts(mesh, type_, rewrite::Splits::All)),
+            Some(Sharing::Anywhere) if self.summed[value.0] => {
+                self.numbers(value, &owing_layouts(self.mesh, type_, all))
+            }
+            _ => self.numbers(value, &plain_layouts(self.mesh, type_, all)),
         }
+    }
+
+    /// The layouts in which a value may be at rest: whole, but for sums over micro-batches. Those
+    /// of a state are possible for what it becomes.
+    fn rest_layouts(&self, value: ValueId) -> Vec<usize> {
+        let own = &self.space.layouts[value.0];
+        let next = self.section.graph.next(value).map(|next| &self.space.layouts[next.0]);
+        let possible = |layout: &Layout| {
+            let whole = layout.owed.is_empty() || self.summed[value.0];
+            whole && next.is_none_or(|next| next.binary_search(layout).is_ok())
+        };
+        (0..own.len()).filter(|&it| possible(&own[it])).collect()
     }
 
     /// The numbers of those layouts that the space has.
     fn numbers(&self, value: ValueId, layouts: &[Layout]) -> Vec<usize> {
         let known = &self.space.layouts[value.0];
         layouts.iter().filter_map(|layout| known.binary_search(layout).ok()).collect()
-    }
-
-    fn is_whole(&self, value: ValueId, layout: usize) -> bool {
-        self.space.layouts[value.0][layout].owed.is_empty()
     }
 
     fn work_times(&self, node: NodeId, prices: &dyn Prices) -> Vec<f64> {
@@ -210,159 +310,112 @@ impl Assembly<'_> {
         self.space.choices[node.0].iter().map(time).collect()
     }
 
-    /// For each choice of the problem's node that makes a value, the layout it is made in.
-    fn made(&self, value: ValueId) -> (usize, Vec<usize>) {
-        if let Some(rest) = self.assembled.rest[value.0] {
-            return (rest, self.assembled.layouts[rest].clone());
+    /// The node that makes a value, and the layouts it makes it in.
+    fn made(&self, value: ValueId) -> Held {
+        if let Some(rest) = &self.assembled.rest[value.0] {
+            return rest.clone();
         }
         let Source::Result { node, index } = self.section.graph.value(value).source else {
             unreachable!("what is not computed is at rest")
         };
-        let layouts = self.space.choices[node.0].iter().map(|choice| choice.results[index]).collect();
-        (self.work(node), layouts)
+        self.by_choice(node, |choice| choice.results[index])
     }
 
-    fn work(&self, node: NodeId) -> usize {
-        let Some(work) = self.assembled.work[node.0] else {
+    /// The node of an operation, and a layout that its partitions ask for.
+    fn by_choice(&self, node: NodeId, layout: impl Fn(&rewrite::Choice) -> usize) -> Held {
+        let Some(Done { node: work, choices }) = &self.assembled.work[node.0] else {
             unreachable!("prepared operations are not used at run time")
         };
-        work
+        let layout = |&choice: &usize| layout(&self.space.choices[node.0][choice]);
+        Held { node: *work, layouts: choices.iter().map(layout).collect() }
     }
 
     fn add_edges(&mut self) {
         for value in self.section.graph.value_ids() {
-            if self.uses[value.0].is_empty() {
-                continue;
-            }
+            let uses = self.uses[value.0].clone();
+            let Some(&first) = uses.iter().min_by_key(|it| self.moment(it)) else { continue };
             let mut from = self.made(value);
-            if let Some(held) = self.assembled.held[value.0] {
-                let layouts = self.assembled.layouts[held].clone();
-                self.edge(value, &from, &(held, layouts.clone()));
-                from = (held, layouts);
+            if let Some(held) = self.assembled.held[value.0].clone() {
+                let total = uses.iter().any(|it| matches!(it, Use::Carried(_)));
+                let runs = if total { self.made_runs(value) } else { self.runs(value, first) };
+                self.edge(value, &from, &held, runs);
+                from = held;
             }
-            for it in self.uses[value.0].clone() {
+            for it in uses {
                 let to = match it {
-                    Use::Operand(node, index) => {
-                        let layouts = self.space.choices[node.0].iter().map(|choice| choice.operands[index]);
-                        (self.work(node), layouts.collect())
-                    }
-                    Use::Delivery => {
-                        let Some(delivered) = self.assembled.delivered[value.0] else { continue };
-                        (delivered, self.assembled.layouts[delivered].clone())
-                    }
+                    Use::Operand(node, index) => self.by_choice(node, |choice| choice.operands[index]),
+                    Use::Delivery => match self.assembled.delivered[value.0].clone() {
+                        Some(delivered) => delivered,
+                        None => continue,
+                    },
+                    Use::Carried(state) => match self.assembled.rest[state.0].clone() {
+                        Some(rest) => self.same_layouts(&rest, state, value),
+                        None => continue,
+                    },
                 };
-                self.edge(value, &from, &to);
+                self.edge(value, &from, &to, self.runs(value, it));
             }
+        }
+    }
+
+    /// When a value is used: before the operation of that number.
+    fn moment(&self, it: &Use) -> usize {
+        match it {
+            Use::Operand(node, _) => node.0,
+            Use::Delivery | Use::Carried(_) => self.section.graph.nodes.len(),
+        }
+    }
+
+    /// How often a use of a value happens in one run of the program.
+    fn runs(&self, value: ValueId, it: Use) -> u64 {
+        match it {
+            Use::Operand(node, _) => self.section.graph.runs(node),
+            Use::Delivery | Use::Carried(_) => self.made_runs(value),
+        }
+    }
+
+    /// How often a value is made in one run of the program.
+    fn made_runs(&self, value: ValueId) -> u64 {
+        match self.section.graph.value(value).source {
+            Source::Result { node, .. } => self.section.graph.runs(node),
+            _ => 1,
         }
     }
 
     /// Moves of a value from the layouts of one node's choices to those of another's.
-    fn edge(&mut self, value: ValueId, from: &(usize, Vec<usize>), to: &(usize, Vec<usize>)) {
+    fn edge(&mut self, value: ValueId, from: &Held, to: &Held, runs: u64) {
         let ways = self.assembled.ways[value.0];
-        let key = (ways, from.1.clone(), to.1.clone());
         let problem = &mut self.assembled.problem;
         let found = &self.found;
+        if from.node == to.node {
+            let pairs = from.layouts.iter().zip(&to.layouts);
+            for (time, (&before, &after)) in problem.times[from.node].iter_mut().zip(pairs) {
+                *time += scaled(found.get(ways).time(before, after), runs);
+            }
+            return;
+        }
+        let key = (ways, from.layouts.clone(), to.layouts.clone(), runs);
         let table = *self.tables.entry(key).or_insert_with(|| {
             let ways = found.get(ways);
-            let row = |&before: &usize| to.1.iter().map(move |&after| ways.time(before, after));
-            problem
-                .tables
-                .push(Table { columns: to.1.len(), entries: from.1.iter().flat_map(row).collect() });
+            let row =
+                |&before: &usize| to.layouts.iter().map(move |&after| scaled(ways.time(before, after), runs));
+            let entries = from.layouts.iter().flat_map(row).collect();
+            problem.tables.push(Table { columns: to.layouts.len(), entries });
             problem.tables.len() - 1
         });
-        problem.edges.push(Edge { from: from.0, to: to.0, table });
+        problem.edges.push(Edge { from: from.node, to: to.node, table });
     }
 
-    /// What certainly is there, so that no plan that fits is missed: weights, inputs and prepared
-    /// values are resident; at each operation, what has been made and is used later is live in the
-    /// layout that is held, and the operation's results and the operands that it uses last are
-    /// there in the layouts it works on. What else a plan holds (copies, values on their way) is
-    /// counted when it is written (`compose::memory`).
-    fn add_memory(&mut self) {
-        let graph = &self.section.graph;
-        let mut windows: Vec<Window> = vec![Window::default(); graph.nodes.len()];
-        for value in graph.value_ids() {
-            if self.uses[value.0].is_empty() {
-                continue;
-            }
-            if self.is_resident(value) {
-                if let Some(node) = self.assembled.rest[value.0] {
-                    let bytes = self.bytes(value, &self.assembled.layouts[node].clone());
-                    self.assembled.problem.resident.push(Held { node, bytes });
-                }
-                continue;
-            }
-            let Live { made, used, last } = self.live(value);
-            let (node, layouts) = self.made(value);
-            let bytes = self.bytes(value, &layouts);
-            let held = self.assembled.held[value.0];
-            for window in &mut windows[made..if held.is_some() { used } else { last }] {
-                window.held.push(Held { node, bytes });
-            }
-            if let Some(node) = held {
-                let bytes = self.bytes(value, &self.assembled.layouts[node].clone());
-                for window in &mut windows[used..last] {
-                    window.held.push(Held { node, bytes });
-                }
-            }
+    /// The phase in which a value is made.
+    fn phase(&self, value: ValueId) -> Option<Phase> {
+        match self.section.graph.value(value).source {
+            Source::Result { node, .. } => Some(self.section.graph.node(node).phase),
+            _ => None,
         }
-        for node in graph.node_ids() {
-            let Some(work) = self.assembled.work[node.0] else { continue };
-            let node_ = graph.node(node);
-            let local = |value: ValueId, layout: usize| {
-                self.space.layouts[value.0][layout].local_type(graph.type_of(value)).bytes()
-            };
-            let is_last = |value: ValueId| !self.is_resident(value) && self.live(value).last == node.0;
-            let touched = |choice: &rewrite::Choice| -> u64 {
-                let operands = node_.operands.iter().zip(&choice.operands).enumerate();
-                // A value that is used twice is there once.
-                let first = |index: usize, value: &ValueId| !node_.operands[..index].contains(value);
-                let operands = operands.filter(|&(index, (value, _))| is_last(*value) && first(index, value));
-                let results = node_.results.iter().zip(&choice.results);
-                operands.map(|(_, it)| it).chain(results).map(|(&value, &layout)| local(value, layout)).sum()
-            };
-            let bytes = self.space.choices[node.0].iter().map(touched).collect();
-            let problem = &mut self.assembled.problem;
-            problem.bytes.push(bytes);
-            windows[node.0].held.push(Held { node: work, bytes: problem.bytes.len() - 1 });
-        }
-        let computed = |node: &NodeId| self.assembled.work[node.0].is_some();
-        let windows = graph.node_ids().filter(computed).map(|node| windows[node.0].clone()).collect();
-        self.assembled.problem.windows = windows;
-    }
-
-    /// Whether a value stays where it is through everything.
-    fn is_resident(&self, value: ValueId) -> bool {
-        self.assembled.rest[value.0].is_some() && !self.section.is_outside(value)
-    }
-
-    /// When a value is there.
-    fn live(&self, value: ValueId) -> Live {
-        let nodes = self.section.graph.nodes.len();
-        let made = match self.section.graph.value(value).source {
-            Source::Result { node, .. } => node.0 + 1,
-            _ => 0,
-        };
-        let position = |it: &Use| match it {
-            Use::Operand(node, _) => node.0,
-            Use::Delivery => nodes,
-        };
-        let positions = self.uses[value.0].iter().map(position);
-        let used = positions.clone().min().unwrap_or(made).max(made);
-        Live { made, used, last: positions.max().unwrap_or(made).max(used) }
-    }
-
-    fn bytes(&mut self, value: ValueId, layouts: &[usize]) -> usize {
-        let type_ = self.section.graph.type_of(value);
-        let local = |&layout: &usize| self.space.layouts[value.0][layout].local_type(type_).bytes();
-        self.assembled.problem.bytes.push(layouts.iter().map(local).collect());
-        self.assembled.problem.bytes.len() - 1
     }
 }
 
-/// Positions of operations: after which a value is made, at which it is used first, and last.
-struct Live {
-    made: usize,
-    used: usize,
-    last: usize,
+/// A time so many times.
+fn scaled(time: f64, runs: u64) -> f64 {
+    if runs == 1 { time } else { time * real(runs) }
 }

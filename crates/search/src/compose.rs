@@ -1,13 +1,18 @@
 //! A solution written out as a plan: for every operation its partition, for every use of a value
 //! the copy that is read, and the moves that make the copies.
 
-use plan::{Assignment, Copy, Holding, Plan, Term, Transfer};
-use planner_ir::{Graph, Layout, Mesh, Node, Op, Source, ValueId};
+mod memory; // what a device holds
+
+use plan::{Assignment, Copy, Plan, Term, Transfer};
+use planner_ir::{Graph, Layout, Mesh, Node, NodeId, Op, ValueId};
 use rewrite::Space;
 
-use crate::assemble::{Assembled, is_prepared};
+use crate::assemble::{Assembled, Held, is_prepared};
 use crate::prices::Prices;
+use crate::problem::real;
 use crate::section::{Repetition, Section};
+
+pub(crate) use memory::memory;
 
 /// The parts of a plan that the choices decide.
 #[derive(Debug)]
@@ -17,110 +22,211 @@ pub(crate) struct Composed {
     pub(crate) transfers: Vec<Transfer>,
     /// For each value that is returned, the copy.
     pub(crate) returned: Vec<Option<Copy>>,
+    /// For each state of a training step, the copy of what it becomes.
+    pub(crate) carried: Vec<Copy>,
     /// For each value handed on, the copy that is handed on.
     handed: Vec<Option<Copy>>,
 }
 
-impl Composed {
-    pub(crate) fn new(graph: &Graph) -> Self {
-        Self {
-            layouts: graph.values.iter().map(|value| Layout::replicated(value.type_.rank())).collect(),
-            assignments: vec![Assignment::Prepared; graph.nodes.len()],
-            transfers: Vec::new(),
-            returned: vec![None; graph.values.len()],
-            handed: vec![None; graph.values.len()],
-        }
-    }
-}
-
-/// One block in one place, being written out.
-pub(crate) struct Writer<'a> {
+/// One block in one place.
+pub(crate) struct Part<'a> {
     pub(crate) section: &'a Section,
     pub(crate) repetition: &'a Repetition,
     pub(crate) space: &'a Space,
     pub(crate) assembled: &'a Assembled,
     pub(crate) choices: &'a [usize],
-    pub(crate) mesh: &'a Mesh,
-    pub(crate) prices: &'a dyn Prices,
-    pub(crate) composed: &'a mut Composed,
+}
+
+/// A copy that uses start from, and its layout's number.
+type Start = (Copy, usize);
+
+struct Writer<'a> {
+    parts: &'a [Part<'a>],
+    mesh: &'a Mesh,
+    prices: &'a dyn Prices,
+    composed: Composed,
+    /// For each part and value, the copy that uses start from.
+    start: Vec<Vec<Option<Start>>>,
+    /// For each value of the program, the part that hands it on and the value there.
+    hands: Vec<Option<(usize, ValueId)>>,
+}
+
+/// The plan of a program whose parts are given, each operation after the copies it reads.
+pub(crate) fn compose(graph: &Graph, parts: &[Part<'_>], mesh: &Mesh, prices: &dyn Prices) -> Composed {
+    let mut writer = Writer {
+        parts,
+        mesh,
+        prices,
+        composed: Composed {
+            layouts: graph.values.iter().map(|value| Layout::replicated(value.type_.rank())).collect(),
+            assignments: vec![Assignment::Prepared; graph.nodes.len()],
+            transfers: Vec::new(),
+            returned: vec![None; graph.values.len()],
+            carried: Vec::new(),
+            handed: vec![None; graph.values.len()],
+        },
+        start: parts.iter().map(|part| vec![None; part.section.graph.values.len()]).collect(),
+        hands: vec![None; graph.values.len()],
+    };
+    let mut places: Vec<Option<(usize, NodeId)>> = vec![None; graph.nodes.len()];
+    for (index, part) in parts.iter().enumerate() {
+        writer.settle(index);
+        for (node, whole) in part.section.graph.node_ids().zip(&part.repetition.nodes) {
+            places[whole.0] = Some((index, node));
+        }
+    }
+    let mut left: Vec<usize> = parts.iter().map(|part| part.repetition.nodes.len()).collect();
+    writer.finish_empty(&left, 0);
+    for (index, node) in places.into_iter().flatten() {
+        writer.write(index, node);
+        left[index] -= 1;
+        if left[index] == 0 {
+            writer.finish(index);
+            writer.finish_empty(&left, index + 1);
+        }
+    }
+    writer.carry(graph);
+    writer.composed
 }
 
 impl Writer<'_> {
-    /// Writes the block: operations in order, each after the copies it reads.
-    pub(crate) fn write(&mut self) {
-        let graph = &self.section.graph;
-        // For each value the copy that uses start from, and its layout's number.
-        let mut start: Vec<Option<(Copy, usize)>> = vec![None; graph.values.len()];
-        for value in graph.value_ids() {
-            if let Some(node) = self.assembled.rest[value.0] {
-                start[value.0] = Some(self.at_rest(value, node));
+    /// What is at rest has the layout chosen.
+    fn settle(&mut self, index: usize) {
+        let Part { section, repetition, space, assembled, choices } = self.parts[index];
+        for value in section.graph.value_ids() {
+            let whole = repetition.values[value.0];
+            if section.is_made(value) && assembled.delivered[value.0].is_some() {
+                self.hands[whole.0] = Some((index, value));
             }
+            let Some(rest) = &assembled.rest[value.0] else { continue };
+            let layout = chosen(rest, choices);
+            if !section.is_outside(value) {
+                self.start[index][value.0] = Some((Copy::Made, layout));
+            }
+            self.composed.layouts[whole.0] = space.layouts[value.0][layout].clone();
         }
-        for node in graph.node_ids() {
-            if is_prepared(graph, node, &self.space.prepared) {
-                continue;
-            }
-            let Node { operands, results, .. } = graph.node(node);
-            let Some(work) = self.assembled.work[node.0] else { continue };
-            let choice = &self.space.choices[node.0][self.choices[work]];
-            let mut copies = Vec::new();
-            for (&operand, &needed) in operands.iter().zip(&choice.operands) {
-                let from = self.hold(operand, &mut start);
-                copies.push(self.transfer(operand, from, needed));
-            }
-            let seconds = self.assembled.problem.times[work][self.choices[work]];
-            let whole = self.repetition.nodes[node.0];
-            self.composed.assignments[whole.0] =
-                Assignment::Computed { partition: choice.partition.clone(), operands: copies, seconds };
-            for (&result, &layout) in results.iter().zip(&choice.results) {
-                let whole = self.repetition.values[result.0];
-                self.composed.layouts[whole.0] = self.space.layouts[result.0][layout].clone();
-                start[result.0] = Some((Copy::Made, layout));
-            }
+    }
+
+    /// Writes an operation.
+    fn write(&mut self, index: usize, node: NodeId) {
+        let Part { section, repetition, space, assembled, choices } = self.parts[index];
+        let graph = &section.graph;
+        if is_prepared(graph, node, &space.prepared) {
+            return;
         }
-        for value in graph.value_ids() {
-            if let Some(node) = self.assembled.delivered[value.0] {
-                let from = self.hold(value, &mut start);
-                let needed = self.assembled.layouts[node][self.choices[node]];
-                let copy = self.transfer(value, from, needed);
-                let whole = self.repetition.values[value.0];
-                self.composed.handed[whole.0] = Some(copy);
-                if self.section.returned.contains(&value) {
-                    self.composed.returned[whole.0] = Some(copy);
-                }
+        let Node { operands, results, .. } = graph.node(node);
+        let Some(work) = &assembled.work[node.0] else { return };
+        let number = work.choices[choices[work.node]];
+        let choice = &space.choices[node.0][number];
+        let mut copies = Vec::new();
+        for (&operand, &needed) in operands.iter().zip(&choice.operands) {
+            let from = self.hold(index, operand);
+            copies.push(self.transfer(index, operand, from, needed));
+        }
+        let seconds = assembled.seconds[node.0][number];
+        let whole = repetition.nodes[node.0];
+        self.composed.assignments[whole.0] =
+            Assignment::Computed { partition: choice.partition.clone(), operands: copies, seconds };
+        for (&result, &layout) in results.iter().zip(&choice.results) {
+            let whole = repetition.values[result.0];
+            self.composed.layouts[whole.0] = space.layouts[result.0][layout].clone();
+            self.start[index][result.0] = Some((Copy::Made, layout));
+        }
+    }
+
+    /// Hands on what has not been.
+    fn finish(&mut self, index: usize) {
+        let Part { section, repetition, assembled, .. } = self.parts[index];
+        for value in section.graph.value_ids().filter(|value| assembled.delivered[value.0].is_some()) {
+            let whole = repetition.values[value.0];
+            if self.composed.handed[whole.0].is_none() || !section.is_made(value) {
+                self.deliver(index, value);
             }
         }
     }
 
-    /// What is at rest has the layout chosen; what comes from outside is the copy handed on.
-    fn at_rest(&mut self, value: ValueId, node: usize) -> (Copy, usize) {
-        let layout = self.assembled.layouts[node][self.choices[node]];
-        let whole = self.repetition.values[value.0];
-        if let Some(copy) = self.composed.handed[whole.0].filter(|_| self.section.is_outside(value)) {
-            return (copy, layout);
+    /// Finishes the parts from one on that have no operations, up to one that has.
+    fn finish_empty(&mut self, left: &[usize], from: usize) {
+        for index in from..self.parts.len() {
+            if left[index] > 0 || !self.parts[index].repetition.nodes.is_empty() {
+                break;
+            }
+            self.finish(index);
         }
-        self.composed.layouts[whole.0] = self.space.layouts[value.0][layout].clone();
-        (Copy::Made, layout)
+    }
+
+    /// Hands a value on.
+    fn deliver(&mut self, index: usize, value: ValueId) {
+        let Part { section, repetition, assembled, choices, .. } = self.parts[index];
+        let Some(delivered) = &assembled.delivered[value.0] else { return };
+        let from = self.hold(index, value);
+        let copy = self.transfer(index, value, from, chosen(delivered, choices));
+        let whole = repetition.values[value.0];
+        self.composed.handed[whole.0] = Some(copy);
+        if section.returned.contains(&value) {
+            self.composed.returned[whole.0] = Some(copy);
+        }
+    }
+
+    /// For each state the copy of what it becomes, in the layout of the state at rest.
+    fn carry(&mut self, graph: &Graph) {
+        let mut carried = Vec::new();
+        for index in 0..self.parts.len() {
+            let Part { section, repetition, space, assembled, choices } = self.parts[index];
+            for it in section.graph.training.iter().flat_map(|training| &training.carried) {
+                let Some(rest) = &assembled.rest[it.state.0] else { continue };
+                let layout = &space.layouts[it.state.0][chosen(rest, choices)];
+                let Ok(needed) = space.layouts[it.next.0].binary_search(layout) else { continue };
+                let from = self.hold(index, it.next);
+                let copy = self.transfer(index, it.next, from, needed);
+                carried.push((repetition.values[it.state.0], copy));
+            }
+        }
+        let states = graph.training.iter().flat_map(|training| &training.carried);
+        let copy = |state: ValueId| carried.iter().find(|(it, _)| *it == state).map(|(_, copy)| *copy);
+        self.composed.carried = states.filter_map(|it| copy(it.state)).collect();
+    }
+
+    /// What comes from outside is the copy handed on.
+    fn taken(&mut self, index: usize, value: ValueId) -> Start {
+        let Part { repetition, assembled, choices, .. } = self.parts[index];
+        let Some(rest) = &assembled.rest[value.0] else { unreachable!("a value is made before it is used") };
+        let whole = repetition.values[value.0];
+        if self.composed.handed[whole.0].is_none()
+            && let Some((maker, value)) = self.hands[whole.0]
+        {
+            self.deliver(maker, value);
+        }
+        (self.composed.handed[whole.0].unwrap_or(Copy::Made), chosen(rest, choices))
     }
 
     /// The copy that uses of a value start from: the one that is held, made when first needed.
-    fn hold(&mut self, value: ValueId, start: &mut [Option<(Copy, usize)>]) -> (Copy, usize) {
-        let Some(made) = start[value.0] else { unreachable!("a value is made before it is used") };
-        let Some(node) = self.assembled.held[value.0] else { return made };
-        let layout = self.assembled.layouts[node][self.choices[node]];
-        let copy = self.transfer(value, made, layout);
-        start[value.0] = Some((copy, layout));
-        (copy, layout)
+    fn hold(&mut self, index: usize, value: ValueId) -> Start {
+        let Part { assembled, choices, .. } = self.parts[index];
+        let made = match self.start[index][value.0] {
+            Some(made) => made,
+            None => self.taken(index, value),
+        };
+        let held = match &assembled.held[value.0] {
+            Some(held) => {
+                let layout = chosen(held, choices);
+                (self.transfer(index, value, made, layout), layout)
+            }
+            None => made,
+        };
+        self.start[index][value.0] = Some(held);
+        held
     }
 
     /// The copy in the layout that is needed; a new one unless it is the same layout.
-    fn transfer(&mut self, value: ValueId, (from, before): (Copy, usize), needed: usize) -> Copy {
+    fn transfer(&mut self, index: usize, value: ValueId, (from, before): Start, needed: usize) -> Copy {
         if before == needed {
             return from;
         }
-        let (type_, layouts) = (self.section.graph.type_of(value), &self.space.layouts[value.0]);
-        let ways = &self.assembled.found[self.assembled.ways[value.0]];
-        let edges = &self.space.moves[value.0];
+        let Part { section, repetition, space, assembled, .. } = self.parts[index];
+        let (type_, layouts) = (section.graph.type_of(value), &space.layouts[value.0]);
+        let ways = &assembled.found[assembled.ways[value.0]];
+        let edges = &space.moves[value.0];
         let steps: Vec<&rewrite::Edge> =
             ways.moves(edges, before, needed).into_iter().map(|it| &edges[it]).collect();
         let bytes =
@@ -129,7 +235,7 @@ impl Writer<'_> {
             self.prices.step(type_, &edge.step, &layouts[edge.from], &layouts[edge.to])
         };
         self.composed.transfers.push(Transfer {
-            value: self.repetition.values[value.0],
+            value: repetition.values[value.0],
             from,
             bytes: steps.iter().map(bytes).collect(),
             seconds: steps.iter().map(time).sum(),
@@ -140,27 +246,30 @@ impl Writer<'_> {
     }
 }
 
+/// The layout that the choices give a copy: its number.
+fn chosen(held: &Held, choices: &[usize]) -> usize {
+    held.layouts[choices[held.node]]
+}
+
 /// What a step takes, by the kind of operation and of move, in order of appearance.
-pub(crate) fn estimate(graph: &Graph, composed: &Composed, mesh: &Mesh, prices: &dyn Prices) -> Vec<Term> {
+pub(crate) fn estimate(plan: &Plan, prices: &dyn Prices) -> Vec<Term> {
+    let graph = &plan.graph;
     let mut terms: Vec<Term> = Vec::new();
     let mut add = |name: &str, seconds: f64| match terms.iter_mut().find(|term| term.name == name) {
         Some(term) => term.seconds += seconds,
         None => terms.push(Term { name: name.to_owned(), seconds }),
     };
-    for (node, assignment) in graph.nodes.iter().zip(&composed.assignments) {
+    for (node, assignment) in graph.node_ids().zip(&plan.assignments) {
         if let Assignment::Computed { seconds, .. } = assignment {
-            add(kind(&node.op), *seconds);
+            add(kind(&graph.node(node).op), real(graph.runs(node)) * *seconds);
         }
     }
-    for transfer in &composed.transfers {
+    for (transfer, runs) in plan.transfers.iter().zip(plan.runs()) {
         let type_ = graph.type_of(transfer.value);
-        let mut layout = match transfer.from {
-            Copy::Made => composed.layouts[transfer.value.0].clone(),
-            Copy::Transferred(it) => composed.transfers[it].layout.clone(),
-        };
+        let mut layout = plan.layout(transfer.value, transfer.from).clone();
         for step in &transfer.moves {
-            let Ok(after) = step.apply(mesh, type_, &layout) else { break };
-            add(step.name(), prices.step(type_, step, &layout, &after));
+            let Ok(after) = step.apply(&plan.mesh, type_, &layout) else { break };
+            add(step.name(), real(runs) * prices.step(type_, step, &layout, &after));
             layout = after;
         }
     }
@@ -181,101 +290,5 @@ pub fn kind(op: &Op) -> &'static str {
         Op::Update(_) => "optimizer steps",
         Op::Region(_) => "regions kept whole",
         _ => "element-wise",
-    }
-}
-
-/// What a device holds by kind (bytes): weights and prepared values, inputs, and the most that is
-/// live at once of values and of copies, from their making to their last use.
-pub(crate) fn memory(plan: &Plan) -> Vec<Holding> {
-    let graph = &plan.graph;
-    let prepared = graph.prepared();
-    let local = |value: ValueId, layout: &Layout| layout.local_type(graph.type_of(value)).bytes();
-    let uses = Lifetimes::of(plan);
-    let mut weights = 0;
-    let mut inputs = 0;
-    for value in graph.value_ids() {
-        let bytes = local(value, &plan.layouts[value.0]);
-        match graph.value(value).source {
-            Source::Input(_) => inputs += bytes,
-            _ if prepared[value.0] && uses.made[value.0].is_some() => weights += bytes,
-            _ => {}
-        }
-    }
-    let steps = graph.nodes.len() + 1;
-    let mut values = vec![0i128; steps + 1];
-    let mut copies = vec![0i128; steps + 1];
-    let add = |live: &mut Vec<i128>, (first, last): (usize, usize), bytes: u64| {
-        live[first] += i128::from(bytes);
-        live[last + 1] -= i128::from(bytes);
-    };
-    for (value, span) in uses.made.iter().enumerate() {
-        let made = matches!(graph.values[value].source, Source::Result { .. }) && !prepared[value];
-        if let (Some(span), true) = (span, made) {
-            add(&mut values, *span, local(ValueId(value), &plan.layouts[value]));
-        }
-    }
-    for (transfer, span) in plan.transfers.iter().zip(&uses.copies) {
-        if let Some(span) = span {
-            add(&mut copies, *span, local(transfer.value, &transfer.layout));
-        }
-    }
-    let (mut live, mut moved, mut most) = (0, 0, (0, 0));
-    for (value, copy) in values.iter().zip(&copies) {
-        live += value;
-        moved += copy;
-        if live + moved > most.0 + most.1 {
-            most = (live, moved);
-        }
-    }
-    let holding = |kind: &str, bytes: u64| Holding { kind: kind.to_owned(), bytes };
-    let size = |bytes: i128| u64::try_from(bytes).unwrap_or(0);
-    vec![
-        holding("weights", weights),
-        holding("inputs", inputs),
-        holding("activations", size(most.0)),
-        holding("communication", size(most.1)),
-    ]
-}
-
-/// From when to when values and copies are needed, as positions of operations; the last position
-/// is after all of them.
-struct Lifetimes {
-    made: Vec<Option<(usize, usize)>>,
-    copies: Vec<Option<(usize, usize)>>,
-}
-
-impl Lifetimes {
-    fn of(plan: &Plan) -> Self {
-        let graph = &plan.graph;
-        let mut lifetimes =
-            Self { made: vec![None; graph.values.len()], copies: vec![None; plan.transfers.len()] };
-        for (position, (node, assignment)) in graph.nodes.iter().zip(&plan.assignments).enumerate() {
-            if let Assignment::Computed { operands, .. } = assignment {
-                for (&value, &copy) in node.operands.iter().zip(operands) {
-                    lifetimes.use_at(plan, value, copy, position);
-                }
-                for &result in &node.results {
-                    lifetimes.use_at(plan, result, Copy::Made, position);
-                }
-            }
-        }
-        for (output, &copy) in graph.outputs.iter().zip(&plan.outputs) {
-            lifetimes.use_at(plan, output.value, copy, graph.nodes.len());
-        }
-        lifetimes
-    }
-
-    /// A use of a copy is a use of what it is made from, at the same time or before.
-    fn use_at(&mut self, plan: &Plan, value: ValueId, copy: Copy, position: usize) {
-        let span = match copy {
-            Copy::Made => &mut self.made[value.0],
-            Copy::Transferred(it) => &mut self.copies[it],
-        };
-        let fresh = span.is_none();
-        let (first, last) = span.unwrap_or((position, position));
-        *span = Some((first.min(position), last.max(position)));
-        if let (Copy::Transferred(it), true) = (copy, fresh) {
-            self.use_at(plan, value, plan.transfers[it].from, position);
-        }
     }
 }

@@ -64,8 +64,7 @@ impl<'a> Join<'a> {
     fn push_empty(&mut self) {
         let repetitions = vec![Repetition { values: vec![], nodes: vec![] }];
         let graph = Graph::default();
-        let (entry, exit, shared, returned) = (vec![], vec![], vec![], vec![]);
-        self.sections.push(Section { graph, entry, exit, shared, returned, repetitions });
+        self.sections.push(Section { repetitions, ..Section::whole(&graph) });
         self.carries.push(vec![]);
     }
 
@@ -96,8 +95,7 @@ impl<'a> Join<'a> {
             _ => None,
         });
         self.carries.push(carried.collect());
-        let (entry, exit, shared, graph) = (vec![], vec![], vec![], body.clone());
-        self.sections.push(Section { graph, entry, exit, shared, returned, repetitions });
+        self.sections.push(Section { returned, repetitions, ..Section::whole(body) });
     }
 
     /// The program's values and operations in one place of a block.

@@ -22,12 +22,14 @@ pub mod ilp;
 mod prices;
 mod section;
 mod join;
+mod fold;
 mod ways;
 mod assemble;
 mod compose;
 mod planner;
 
 pub use compose::kind;
+pub use fold::fold;
 pub use join::sections;
 pub use planner::{PlanError, Request, plan};
 pub use prices::{MachinePrices, Prices, Work};

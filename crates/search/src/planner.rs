@@ -3,14 +3,14 @@
 use std::fmt;
 
 use plan::{Copy, MachineName, ModelFile, Plan, SpaceSize};
-use planner_ir::{Graph, Mesh, Source, ValueId};
+use planner_ir::{Graph, Mesh, Phase, Source, ValueId};
 use rayon::prelude::*;
 use rewrite::{Space, SpaceError, Splits, space};
 
-use crate::assemble::{Assembled, assemble};
+use crate::assemble::{Assembled, Counted, Held, assemble};
 use crate::bound::solve_chain;
 use crate::chain::{Chain, ChainSolution, Global, Segment, Shared};
-use crate::compose::{Composed, Writer, estimate, memory};
+use crate::compose::{Composed, Part, compose, estimate, memory};
 use crate::prices::Prices;
 use crate::problem::{Place, Proof, SearchError};
 use crate::section::{Section, SharedValue};
@@ -80,9 +80,17 @@ const FREE_AXES: usize = 3;
 /// The plan of least time among those with so many splits.
 fn plan_in(request: &Request<'_>, splits: Splits) -> Result<Plan, PlanError> {
     let spaces = spaces(request, splits)?;
-    let assemble_one =
-        |(section, space): (&Section, &Space)| assemble(section, space, request.mesh, request.prices);
-    let assembled: Vec<Assembled> = request.sections.par_iter().zip(&spaces).map(assemble_one).collect();
+    let turn = turn(request);
+    let assemble_one = |(index, (section, space)): (usize, (&Section, &Space))| {
+        let counted = match turn {
+            _ if request.graph.training.is_none() || request.sections.len() == 1 => Counted::Every,
+            Some(turn) if turn == index => Counted::Turn,
+            _ => Counted::Kept,
+        };
+        assemble(section, space, request.mesh, request.prices, counted)
+    };
+    let pairs = request.sections.par_iter().zip(&spaces).enumerate();
+    let assembled: Vec<Assembled> = pairs.map(assemble_one).collect();
     let chain = chain(request, &spaces, &assembled);
     let mut capacity = request.capacity;
     let mut lower_bound = None;
@@ -92,7 +100,7 @@ fn plan_in(request: &Request<'_>, splits: Splits) -> Result<Plan, PlanError> {
             (Err(refusal), None) => return Err(PlanError::Search(refusal)),
             (Err(_), Some(_)) => break,
         };
-        let composed = compose(request, &spaces, &assembled, &solution);
+        let composed = composed(request, &spaces, &assembled, &solution);
         // The bound of the first solution holds for all: nothing that fits was left out of it.
         let proof = match lower_bound {
             None => solution.proof,
@@ -118,29 +126,41 @@ fn plan_in(request: &Request<'_>, splits: Splits) -> Result<Plan, PlanError> {
 /// How often less memory is given to what the problem counts, until the whole plan fits.
 const ROUNDS: usize = 8;
 
-fn compose(
+/// The section where a training step turns round, if it stands once and nothing of a micro-batch
+/// comes between its operations: then what the others keep is there all the while.
+fn turn(request: &Request<'_>) -> Option<usize> {
+    let index = request.sections.len().checked_sub(1)?;
+    let [only] = &request.sections[index].repetitions[..] else { return None };
+    let updates = |node: usize| request.graph.nodes[node].phase == Phase::Update;
+    let own: Vec<usize> = only.nodes.iter().map(|node| node.0).filter(|&node| !updates(node)).collect();
+    let (first, last) = (*own.iter().min()?, *own.iter().max()?);
+    let between = (first..=last).filter(|&node| !updates(node)).count();
+    (between == own.len()).then_some(index)
+}
+
+fn composed(
     request: &Request<'_>,
     spaces: &[Space],
     assembled: &[Assembled],
     solution: &ChainSolution,
 ) -> Composed {
-    let mut composed = Composed::new(request.graph);
+    let mut parts = Vec::new();
     for (index, section) in request.sections.iter().enumerate() {
         for (repetition, choices) in section.repetitions.iter().zip(&solution.choices.blocks[index]) {
             let (space, assembled) = (&spaces[index], &assembled[index]);
-            let (mesh, prices, composed) = (request.mesh, request.prices, &mut composed);
-            Writer { section, repetition, space, assembled, choices, mesh, prices, composed }.write();
+            parts.push(Part { section, repetition, space, assembled, choices });
         }
     }
-    composed
+    compose(request.graph, &parts, request.mesh, request.prices)
 }
 
 /// The space of each section, found in parallel.
 fn spaces(request: &Request<'_>, splits: Splits) -> Result<Vec<Space>, PlanError> {
     let one = |section: &Section| {
         let shared = section.shared.iter().map(|it| it.value);
+        let tied = section.tied.iter().map(|&(_, it)| it);
         let ends = section.entry.iter().chain(&section.exit).chain(&section.returned).copied();
-        let boundary: Vec<ValueId> = ends.chain(shared).collect();
+        let boundary: Vec<ValueId> = ends.chain(tied).chain(shared).collect();
         space(&section.graph, request.mesh, &boundary, splits).map_err(PlanError::Space)
     };
     request.sections.par_iter().map(one).collect()
@@ -153,8 +173,13 @@ fn chain(request: &Request<'_>, spaces: &[Space], assembled: &[Assembled]) -> Ch
     for ((section, space), assembled) in request.sections.iter().zip(spaces).zip(assembled) {
         // What is handed on is at its delivery node; what comes from outside at its rest node.
         let node = |value: &ValueId| {
-            let rest = assembled.rest[value.0].filter(|_| section.is_outside(*value));
-            rest.or(assembled.delivered[value.0])
+            let rest = assembled.rest[value.0].as_ref().filter(|_| section.is_outside(*value));
+            rest.or(assembled.delivered[value.0].as_ref())
+        };
+        // What passes through is handed on as it is delivered.
+        let exit = |value: &ValueId| {
+            let delivered = assembled.delivered[value.0].as_ref();
+            delivered.or(assembled.rest[value.0].as_ref()).map(|it| it.node)
         };
         let mut shared = Vec::new();
         for SharedValue { value, number: global, .. } in &section.shared {
@@ -162,13 +187,16 @@ fn chain(request: &Request<'_>, spaces: &[Space], assembled: &[Assembled]) -> Ch
             if globals.len() <= *global {
                 globals.resize(global + 1, None);
             }
-            globals[*global] = Some(global_of(request, section, space, assembled, *value, node));
-            shared.push(Shared { node, global: *global });
+            // Several values may have one number: what is at rest counts.
+            let it = global_of(request, section, space, *value, node);
+            let before = globals[*global].take().filter(|before| before.resident.iter().any(|&it| it > 0));
+            globals[*global] = before.or(Some(it));
+            shared.push(Shared { node: node.node, global: *global });
         }
         segments.push(Segment {
             problem: assembled.problem.clone(),
-            entry: section.entry.iter().filter_map(node).collect(),
-            exit: section.exit.iter().filter_map(|value| assembled.delivered[value.0]).collect(),
+            entry: section.entry.iter().filter_map(|value| node(value).map(|it| it.node)).collect(),
+            exit: section.exit.iter().filter_map(exit).collect(),
             shared,
             count: section.repetitions.len(),
         });
@@ -178,26 +206,18 @@ fn chain(request: &Request<'_>, spaces: &[Space], assembled: &[Assembled]) -> Ch
 }
 
 /// A shared value: resident, once, if it is at rest in the whole program too.
-fn global_of(
-    request: &Request<'_>,
-    section: &Section,
-    space: &Space,
-    assembled: &Assembled,
-    value: ValueId,
-    node: usize,
-) -> Global {
+fn global_of(request: &Request<'_>, section: &Section, space: &Space, value: ValueId, held: &Held) -> Global {
     let whole = section.repetitions[0].values[value.0];
     let at_rest = !matches!(request.graph.value(whole).source, Source::Result { .. });
     let bytes = |&layout: &usize| {
         let local = space.layouts[value.0][layout].local_type(section.graph.type_of(value)).bytes();
         if at_rest { local } else { 0 }
     };
-    let resident: Vec<u64> = assembled.layouts[node].iter().map(bytes).collect();
+    let resident: Vec<u64> = held.layouts.iter().map(bytes).collect();
     Global { times: vec![0.0; resident.len()], resident }
 }
 
 fn finish(request: &Request<'_>, composed: Composed, proof: Proof, space: SpaceSize) -> Plan {
-    let estimate = estimate(request.graph, &composed, request.mesh, request.prices);
     let outputs = request.graph.outputs.iter();
     let outputs = outputs.map(|output| composed.returned[output.value.0].unwrap_or(Copy::Made)).collect();
     let mut plan = Plan {
@@ -209,9 +229,9 @@ fn finish(request: &Request<'_>, composed: Composed, proof: Proof, space: SpaceS
         assignments: composed.assignments,
         transfers: composed.transfers,
         outputs,
-        carried: Vec::new(),
+        carried: composed.carried,
         recipe: None,
-        estimate,
+        estimate: Vec::new(),
         memory: Vec::new(),
         capacity: request.capacity,
         proof: match proof {
@@ -220,6 +240,7 @@ fn finish(request: &Request<'_>, composed: Composed, proof: Proof, space: SpaceS
         },
         space,
     };
+    plan.estimate = estimate(&plan, request.prices);
     plan.memory = memory(&plan);
     plan
 }

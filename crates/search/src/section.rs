@@ -8,14 +8,23 @@ pub struct Section {
     /// The block as a program of its own: what it takes from outside are inputs, and weights are
     /// weights. Its outputs are those of the whole program.
     pub graph: Graph,
-    /// The inputs that are the exits of the section before (or of the repetition before).
+    /// What it has in common with the section before (or the repetition before): inputs that are
+    /// made there, and in a training step what is made here and flows back.
     pub entry: Vec<ValueId>,
-    /// The values that are the entries of what comes after, one by one.
+    /// What it has in common with what comes after: its entries, one by one.
     pub exit: Vec<ValueId>,
+    /// The inputs that what comes after makes: in a training step, the gradients that flow back.
+    pub from_after: Vec<ValueId>,
+    /// Values that are handed on in the layout of an entry or exit: pairs of this and of the value,
+    /// which is not an entry or exit itself. Gradients cross boundaries like what they are of.
+    pub tied: Vec<(ValueId, ValueId)>,
     /// The values that several sections or repetitions have in common.
     pub shared: Vec<SharedValue>,
     /// The values that the whole program returns.
     pub returned: Vec<ValueId>,
+    /// For each operation of a gradient, or done again for one, the forward operation that it
+    /// belongs to: the two are partitioned together.
+    pub forward: Vec<Option<NodeId>>,
     /// Where it stands.
     pub repetitions: Vec<Repetition>,
 }
@@ -61,8 +70,11 @@ impl Section {
             graph: graph.clone(),
             entry: vec![],
             exit: vec![],
+            from_after: vec![],
+            tied: vec![],
             shared: vec![],
             returned,
+            forward: vec![None; graph.nodes.len()],
             repetitions: vec![Repetition {
                 values: graph.value_ids().collect(),
                 nodes: graph.node_ids().collect(),
@@ -70,11 +82,23 @@ impl Section {
         }
     }
 
-    /// Whether a value comes from outside: the section before, or what is shared.
+    /// Whether a value comes from outside: the sections before and after, or what is shared.
     pub fn is_outside(&self, value: ValueId) -> bool {
-        let shared = || self.sharing(value).is_some();
-        let made = matches!(self.graph.value(value).source, Source::Result { .. });
-        !made && (self.entry.contains(&value) || shared())
+        let outside = || self.entry.contains(&value) || self.from_after.contains(&value);
+        !self.is_made(value) && (outside() || self.sharing(value).is_some())
+    }
+
+    /// Whether a value is made here and used elsewhere, or returned.
+    pub fn is_delivered(&self, value: ValueId) -> bool {
+        let tied = || self.tied.iter().any(|&(_, it)| it == value);
+        let ends = || self.entry.contains(&value) || self.exit.contains(&value) || tied();
+        let handed = || ends() || self.sharing(value).is_some();
+        !self.is_outside(value) && (self.returned.contains(&value) || handed())
+    }
+
+    /// Whether an operation of the section makes a value.
+    pub fn is_made(&self, value: ValueId) -> bool {
+        matches!(self.graph.value(value).source, Source::Result { .. })
     }
 
     /// In which layouts a value may be shared, if it is.

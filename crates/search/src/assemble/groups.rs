@@ -1,0 +1,118 @@
+//! Operations that are chosen together: a forward operation, and those of its gradients.
+//!
+//! A forward operation's partition says which blocks of its operands and results each device has
+//! to do with; its gradients are computed on the same blocks. So the operations of a gradient have
+//! no choice of their own where what they read of the forward operation, and the gradients of its
+//! results, are in the layouts of its partition (whole where it owes a sum). Chosen together they
+//! make the problem of a training step about as hard as that of its forward part.
+
+use planner_ir::{Layout, NodeId, Phase, Source, ValueId};
+use rewrite::{Choice, Space};
+
+use super::is_prepared;
+use crate::section::Section;
+
+/// Operations with one node.
+pub(super) struct Group {
+    pub(super) nodes: Vec<NodeId>,
+    /// For each choice of the node, the choice of each operation.
+    pub(super) choices: Vec<Vec<usize>>,
+}
+
+/// The operations of a section in groups, in order of their first operations.
+pub(super) fn groups(section: &Section, space: &Space) -> Vec<Group> {
+    let graph = &section.graph;
+    let mut groups: Vec<Group> = Vec::new();
+    for node in graph.node_ids().filter(|&node| !is_prepared(graph, node, &space.prepared)) {
+        let group = section.forward[node.0].and_then(|forward| {
+            let found = groups.iter_mut().find(|group| group.nodes[0] == forward)?;
+            let chosen = together(section, space, found, node)?;
+            Some((found, chosen))
+        });
+        if let Some((group, choices)) = group {
+            group.nodes.push(node);
+            group.choices = choices;
+        } else {
+            let choices = (0..space.choices[node.0].len()).map(|choice| vec![choice]).collect();
+            groups.push(Group { nodes: vec![node], choices });
+        }
+    }
+    groups
+}
+
+/// The choices of a group with one more operation; nothing if some choice of the group leaves it
+/// none, or if there would be more than before.
+fn together(section: &Section, space: &Space, group: &Group, node: NodeId) -> Option<Vec<Vec<usize>>> {
+    let mut all = Vec::new();
+    for choices in &group.choices {
+        let wanted = wanted(section, space, group, choices, node);
+        let suits = |choice: &Choice| {
+            let operands = section.graph.node(node).operands.iter().zip(&choice.operands);
+            wanted.iter().zip(operands).all(|(wanted, (operand, &layout))| {
+                wanted.as_ref().is_none_or(|wanted| space.layouts[operand.0][layout] == *wanted)
+            })
+        };
+        let own = &space.choices[node.0];
+        let mut suitable = (0..own.len()).filter(|&it| suits(&own[it]));
+        let (Some(only), None) = (suitable.next(), suitable.next()) else { return None };
+        all.push([&choices[..], &[only]].concat());
+    }
+    Some(all)
+}
+
+/// For each operand of an operation, the layout that the group's choices ask for, if they do.
+fn wanted(
+    section: &Section,
+    space: &Space,
+    group: &Group,
+    choices: &[usize],
+    node: NodeId,
+) -> Vec<Option<Layout>> {
+    let graph = &section.graph;
+    let layout_of = |value: ValueId, layout: usize| space.layouts[value.0][layout].clone();
+    let forward = graph.node(group.nodes[0]);
+    let first = &space.choices[group.nodes[0].0][choices[0]];
+    let known = |value: ValueId| {
+        let operands = forward.operands.iter().zip(&first.operands);
+        let mut touched = operands.chain(forward.results.iter().zip(&first.results));
+        touched.find(|(it, _)| **it == value).map(|(_, &layout)| whole(layout_of(value, layout)))
+    };
+    let gradient = |value: ValueId| {
+        let shape = &graph.type_of(value).shape;
+        let result = forward.results.iter().position(|it| graph.type_of(*it).shape == *shape)?;
+        Some(whole(layout_of(forward.results[result], first.results[result])))
+    };
+    let wanted = |&value: &ValueId| {
+        let original = original(section, value);
+        known(original).or_else(|| gradient(value).filter(|_| flows_back(section, original)))
+    };
+    graph.node(node).operands.iter().map(wanted).collect()
+}
+
+/// What a value is that was computed again; itself if it was not.
+fn original(section: &Section, value: ValueId) -> ValueId {
+    let graph = &section.graph;
+    let Source::Result { node, index } = graph.value(value).source else { return value };
+    let again = graph.node(node);
+    match section.forward[node.0].map(|forward| graph.node(forward)) {
+        Some(first)
+            if first.op == again.op && graph.types_of(&first.results) == graph.types_of(&again.results) =>
+        {
+            first.results[index]
+        }
+        _ => value,
+    }
+}
+
+/// Whether a value is made by operations of gradients.
+fn flows_back(section: &Section, value: ValueId) -> bool {
+    match section.graph.value(value).source {
+        Source::Result { node, .. } => section.graph.node(node).phase != Phase::Forward,
+        _ => section.from_after.contains(&value),
+    }
+}
+
+/// A layout whose sums have been made.
+fn whole(layout: Layout) -> Layout {
+    Layout { owed: vec![], ..layout }
+}

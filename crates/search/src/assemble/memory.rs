@@ -1,0 +1,166 @@
+//! What certainly is there, so that no plan that fits is missed.
+//!
+//! Weights, inputs, prepared values and states are resident. At each operation, what has been made
+//! and is used later is live in the layout that is held, and the operation's results and the
+//! operands that it uses last are there in the layouts it works on. What else a plan holds (copies,
+//! values on their way) is counted when it is written (`compose::memory`).
+//!
+//! A training step turns round once: when the forward pass ends, everything that any section keeps
+//! for its gradients is there at once. So that is resident too, and other moments count only in the
+//! section where the step turns, whose own values are live there as anywhere else.
+
+use planner_ir::{NodeId, Phase, Source, ValueId};
+
+use super::{Assembly, Done, Use};
+use crate::problem::{Held, Window};
+
+/// Which moments are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Counted {
+    /// All: nothing is kept elsewhere that is not resident.
+    Every,
+    /// Those of a micro-batch: the section is where the step turns, and what others keep is there
+    /// throughout.
+    Turn,
+    /// That at which the step turns.
+    Kept,
+}
+
+impl Assembly<'_> {
+    pub(super) fn add_memory(&mut self, counted: Counted) {
+        let graph = &self.section.graph;
+        let mut windows: Vec<Window> = vec![Window::default(); graph.nodes.len()];
+        for value in graph.value_ids() {
+            if self.is_resident(value) {
+                if let Some(rest) = self.assembled.rest[value.0].clone() {
+                    let bytes = self.bytes(value, &rest.layouts);
+                    self.assembled.problem.resident.push(Held { node: rest.node, bytes });
+                }
+                continue;
+            }
+            if self.uses[value.0].is_empty() || self.is_counted_elsewhere(value) {
+                continue;
+            }
+            let Live { made, used, last } = self.live(value);
+            let from = self.made(value);
+            let held = self.assembled.held[value.0].clone();
+            if counted == Counted::Kept {
+                if self.is_kept(value) {
+                    let it = held.unwrap_or(from);
+                    let bytes = self.bytes(value, &it.layouts);
+                    self.assembled.problem.resident.push(Held { node: it.node, bytes });
+                }
+                continue;
+            }
+            let bytes = self.bytes(value, &from.layouts);
+            for window in &mut windows[made..if held.is_some() { used } else { last }] {
+                window.held.push(Held { node: from.node, bytes });
+            }
+            if let Some(held) = held {
+                let bytes = self.bytes(value, &held.layouts);
+                for window in &mut windows[used..last] {
+                    window.held.push(Held { node: held.node, bytes });
+                }
+            }
+        }
+        if counted == Counted::Kept {
+            return;
+        }
+        for node in graph.node_ids() {
+            self.add_touched(node, &mut windows[node.0]);
+        }
+        let is_counted = |node: &NodeId| {
+            let updates = graph.node(*node).phase == Phase::Update;
+            self.assembled.work[node.0].is_some() && (counted == Counted::Every || !updates)
+        };
+        self.assembled.problem.windows =
+            graph.node_ids().filter(is_counted).map(|node| windows[node.0].clone()).collect();
+    }
+
+    /// An operation's results, and the operands that it uses last.
+    fn add_touched(&mut self, node: NodeId, window: &mut Window) {
+        let graph = &self.section.graph;
+        let Some(Done { node: work, choices }) = &self.assembled.work[node.0] else { return };
+        let node_ = graph.node(node);
+        let local = |value: ValueId, layout: usize| {
+            self.space.layouts[value.0][layout].local_type(graph.type_of(value)).bytes()
+        };
+        let is_last = |value: ValueId| {
+            let there = self.is_resident(value) || self.is_counted_elsewhere(value);
+            !there && self.live(value).last == node.0
+        };
+        let touched = |&choice: &usize| -> u64 {
+            let choice = &self.space.choices[node.0][choice];
+            let operands = node_.operands.iter().zip(&choice.operands).enumerate();
+            // A value that is used twice is there once.
+            let first = |index: usize, value: &ValueId| !node_.operands[..index].contains(value);
+            let operands = operands.filter(|&(index, (value, _))| is_last(*value) && first(index, value));
+            let results = node_.results.iter().zip(&choice.results);
+            let results = results.filter(|(result, _)| !self.is_counted_elsewhere(**result));
+            operands.map(|(_, it)| it).chain(results).map(|(&value, &layout)| local(value, layout)).sum()
+        };
+        let bytes = choices.iter().map(touched).collect();
+        let node = *work;
+        let problem = &mut self.assembled.problem;
+        problem.bytes.push(bytes);
+        window.held.push(Held { node, bytes: problem.bytes.len() - 1 });
+    }
+
+    /// Whether a value stays where it is through everything.
+    fn is_resident(&self, value: ValueId) -> bool {
+        self.assembled.rest[value.0].is_some() && !self.section.is_outside(value)
+    }
+
+    /// Whether a value may be in the place of one that is resident: what a state becomes.
+    fn is_counted_elsewhere(&self, value: ValueId) -> bool {
+        let shared_state = matches!(self.section.graph.value(value).source, Source::State(_));
+        shared_state
+            || self.section.is_made(value)
+                && (self.summed[value.0] || self.uses[value.0].iter().any(|it| matches!(it, Use::Carried(_))))
+    }
+
+    /// Whether a value is kept from the forward pass for gradients, and not by another section:
+    /// what is handed on is counted by the section that takes it.
+    fn is_kept(&self, value: ValueId) -> bool {
+        let graph = &self.section.graph;
+        let forward = match self.phase(value) {
+            Some(phase) => phase == Phase::Forward && !self.section.is_delivered(value),
+            None => self.section.entry.contains(&value),
+        };
+        let for_gradients = |it: &Use| match it {
+            Use::Operand(node, _) => {
+                matches!(graph.node(*node).phase, Phase::Backward | Phase::Gradient)
+            }
+            Use::Delivery | Use::Carried(_) => false,
+        };
+        forward && self.uses[value.0].iter().any(for_gradients)
+    }
+
+    /// When a value is there.
+    fn live(&self, value: ValueId) -> Live {
+        let made = match self.section.graph.value(value).source {
+            Source::Result { node, .. } => node.0 + 1,
+            _ => 0,
+        };
+        let positions = self.uses[value.0].iter().map(|it| self.moment(it));
+        let first = positions.clone().min().unwrap_or(made);
+        // What flows back is not there before it is used.
+        let made = if self.section.from_after.contains(&value) { first } else { made };
+        let used = first.max(made);
+        Live { made, used, last: positions.max().unwrap_or(made).max(used) }
+    }
+
+    fn bytes(&mut self, value: ValueId, layouts: &[usize]) -> usize {
+        let type_ = self.section.graph.type_of(value);
+        let local = |&layout: &usize| self.space.layouts[value.0][layout].local_type(type_).bytes();
+        self.assembled.problem.bytes.push(layouts.iter().map(local).collect());
+        self.assembled.problem.bytes.len() - 1
+    }
+}
+
+/// Positions of operations: after which a value is made, at which it is used first, and last.
+struct Live {
+    made: usize,
+    used: usize,
+    last: usize,
+}

@@ -1,0 +1,248 @@
+//! Tests of folded training steps: how they are cut, and their plans.
+
+use cost_models::machine::shipped;
+use plan::{Loss, MachineName, ModelFile, NoDecay, Plan, Precision, Recipe, Recompute};
+use planner_ir::{
+    Attention, Binary, Contract, DType, Label, Mesh, Op, Optimizer, Output, Phase, Real, Type, Unary,
+};
+use train::Step as TrainingStep;
+
+use super::*;
+use crate::{MachinePrices, PlanError, Request, plan};
+
+/// Builds forward programs with inferred types; operations are called by their numbers.
+pub(crate) struct Draft(Graph);
+
+/// The sizes of a model like GPT-3.
+#[derive(Clone, Copy)]
+pub(crate) struct Sizes {
+    pub(crate) layers: u64,
+    pub(crate) batch: u64,
+    pub(crate) sequence: u64,
+    pub(crate) hidden: u64,
+    pub(crate) heads: u64,
+    pub(crate) vocabulary: u64,
+}
+
+/// GPT-3 with 175 billion parameters.
+pub(crate) const GPT_3: Sizes =
+    Sizes { layers: 96, batch: 1, sequence: 2048, hidden: 12288, heads: 96, vocabulary: 51200 };
+
+impl Draft {
+    pub(crate) fn input(&mut self, dtype: DType, shape: &[u64]) -> ValueId {
+        let name = format!("x{}", self.0.values.len());
+        self.0.push_value(Type::new(dtype, shape), Source::Input(name))
+    }
+
+    pub(crate) fn weight(&mut self, shape: &[u64]) -> ValueId {
+        let name = format!("w{}", self.0.values.len());
+        self.0.push_value(Type::new(DType::F32, shape), Source::Weight(name))
+    }
+
+    pub(crate) fn op(&mut self, op: Op, operands: &[ValueId]) -> ValueId {
+        let types = op.infer(&self.0.types_of(operands)).expect("types fit");
+        let origin = format!("n{}", self.0.nodes.len());
+        self.0.push_node(op, operands.to_vec(), types, origin)[0]
+    }
+
+    pub(crate) fn contract(
+        &mut self,
+        left: &str,
+        right: &str,
+        result: &str,
+        operands: &[ValueId],
+    ) -> ValueId {
+        let labels = |text: &str| text.bytes().map(|it| Label(it - b'a')).collect();
+        let op = Contract { left: labels(left), right: labels(right), result: labels(result) };
+        self.op(Op::Contract(op), operands)
+    }
+
+    fn add(&mut self, a: ValueId, b: ValueId) -> ValueId {
+        self.op(Op::Binary(Binary::Add), &[a, b])
+    }
+
+    fn norm(&mut self, x: ValueId, hidden: u64) -> ValueId {
+        let [scale, bias] = [0, 0].map(|_| self.weight(&[hidden]));
+        self.op(Op::LayerNorm { dims: 1, epsilon: Real(1e-5) }, &[x, scale, bias])
+    }
+
+    fn layer(&mut self, x: ValueId, sizes: Sizes) -> ValueId {
+        let Sizes { hidden, heads, .. } = sizes;
+        let size = hidden / heads;
+        let h = self.norm(x, hidden);
+        let mut project = || {
+            let w = self.weight(&[hidden, heads, size]);
+            let y = self.contract("abk", "khd", "ahbd", &[h, w]);
+            let bias = self.weight(&[heads, 1, size]);
+            self.add(y, bias)
+        };
+        let [q, k, v] = [project(), project(), project()];
+        let attention =
+            Attention { scale: Real(0.1), causal: true, softcap: Real(0.0), window: None, statistics: false };
+        let a = self.op(Op::Attention(attention), &[q, k, v]);
+        let w = self.weight(&[heads, size, hidden]);
+        let o = self.contract("ahbd", "hdk", "abk", &[a, w]);
+        let bias = self.weight(&[hidden]);
+        let o = self.add(o, bias);
+        let x = self.add(x, o);
+        let h = self.norm(x, hidden);
+        let up = self.weight(&[hidden, 4 * hidden]);
+        let u = self.contract("abk", "kn", "abn", &[h, up]);
+        let bias = self.weight(&[4 * hidden]);
+        let u = self.add(u, bias);
+        let m = self.op(Op::Unary(Unary::GeluTanh), &[u]);
+        let down = self.weight(&[4 * hidden, hidden]);
+        let d = self.contract("abk", "kn", "abn", &[m, down]);
+        let bias = self.weight(&[hidden]);
+        let d = self.add(d, bias);
+        self.add(x, d)
+    }
+}
+
+/// A model like GPT-3, up to its logits; its embedding is its last product's weight if `tied`.
+pub(crate) fn transformer(sizes: Sizes, tied: bool) -> Graph {
+    let mut it = Draft(Graph::default());
+    let ids = it.input(DType::I64, &[sizes.batch, sizes.sequence]);
+    let table = it.weight(&[sizes.vocabulary, sizes.hidden]);
+    let x = it.op(Op::Gather { dim: 0 }, &[table, ids]);
+    let positions = it.weight(&[sizes.sequence, sizes.hidden]);
+    let mut x = it.add(x, positions);
+    for _ in 0..sizes.layers {
+        x = it.layer(x, sizes);
+    }
+    let h = it.norm(x, sizes.hidden);
+    let head = if tied { table } else { it.weight(&[sizes.vocabulary, sizes.hidden]) };
+    let logits = it.contract("abk", "nk", "abn", &[h, head]);
+    it.0.outputs.push(Output { name: "logits".to_owned(), value: logits });
+    it.0
+}
+
+/// Two products with a function between them, so many times; up to its logits.
+pub(crate) fn products(layers: u64, rows: u64, hidden: u64, classes: u64) -> Graph {
+    let mut it = Draft(Graph::default());
+    let mut x = it.input(DType::F32, &[rows, hidden]);
+    for _ in 0..layers {
+        let w = it.weight(&[hidden, hidden]);
+        let y = it.contract("ak", "kn", "an", &[x, w]);
+        x = it.op(Op::Unary(Unary::Tanh), &[y]);
+    }
+    let w = it.weight(&[hidden, classes]);
+    let logits = it.contract("ak", "kn", "an", &[x, w]);
+    it.0.outputs.push(Output { name: "logits".to_owned(), value: logits });
+    it.0
+}
+
+/// Adam, so many micro-batches.
+pub(crate) fn recipe(precision: Precision, micro_batches: u64) -> Recipe {
+    let [beta1, beta2, epsilon, decay] = [0.9, 0.95, 1e-8, 0.1].map(Real);
+    Recipe {
+        loss: Loss::CrossEntropy { logits: "logits".to_owned(), labels: "labels".to_owned() },
+        optimizer: Optimizer::AdamW { beta1, beta2, epsilon, decay },
+        precision,
+        micro_batches,
+        clip: Some(1.0),
+        no_decay: NoDecay { names: vec![], vectors: true },
+        recompute: vec![],
+        frozen: vec![],
+    }
+}
+
+/// A step, where its gradients belong, and the recipe with a decision for each block.
+pub(crate) struct Trained {
+    pub(crate) step: TrainingStep,
+    pub(crate) forward: Vec<Option<NodeId>>,
+    pub(crate) recipe: Recipe,
+}
+
+pub(crate) fn trained(graph: &Graph, recipe: &Recipe) -> Trained {
+    let forward = train::forward(graph, recipe).expect("has a loss");
+    let blocks = rewrite::blocks(&forward);
+    let recompute = vec![Recompute::Nothing; blocks.segments.len()];
+    let recipe = Recipe { recompute, ..recipe.clone() };
+    let step = train::step(&blocks, &recipe).expect("can be trained");
+    planner_ir::verify(&step.graph).expect("is a step");
+    let forward = by_name(&step);
+    Trained { step, forward, recipe }
+}
+
+/// The forward operation of each gradient, by the names of operations.
+fn by_name(step: &TrainingStep) -> Vec<Option<NodeId>> {
+    let graph = &step.graph;
+    let mut known: BTreeMap<(usize, &str), NodeId> = BTreeMap::new();
+    for node in graph.node_ids().filter(|&node| graph.node(node).phase == Phase::Forward) {
+        known.insert((step.homes[node.0], &graph.node(node).origin), node);
+    }
+    let forward = |node: NodeId| match graph.node(node).phase {
+        Phase::Backward | Phase::Gradient => {
+            known.get(&(step.homes[node.0], graph.node(node).origin.as_str())).copied()
+        }
+        Phase::Forward | Phase::Update => None,
+    };
+    graph.node_ids().map(forward).collect()
+}
+
+pub(crate) fn planned(
+    trained: &Trained,
+    machine: &str,
+    mesh: &str,
+    capacity: u64,
+) -> Result<Plan, PlanError> {
+    let sections = fold(&trained.step.graph, &trained.step.homes, &trained.forward);
+    let mesh = Mesh::parse(mesh).expect("is a mesh");
+    let machine = shipped::named(machine).expect("is a machine");
+    let prices = MachinePrices::new(&machine, &mesh).expect("suits");
+    let plan = plan(&Request {
+        graph: &trained.step.graph,
+        sections: &sections,
+        mesh: &mesh,
+        capacity,
+        prices: &prices,
+        model: &ModelFile { path: "model.onnx".to_owned(), sha256: "0".repeat(64), dims: vec![] },
+        machine: &MachineName { name: machine.full_name(), devices: mesh.devices() },
+    })?;
+    Ok(Plan { recipe: Some(trained.recipe.clone()), ..plan })
+}
+
+fn repetitions(trained: &Trained) -> Vec<usize> {
+    let sections = fold(&trained.step.graph, &trained.step.homes, &trained.forward);
+    sections.iter().map(|section| section.repetitions.len()).collect()
+}
+
+#[test]
+fn equal_layers_with_their_gradients_are_one_section() {
+    let small = Sizes { layers: 6, batch: 2, sequence: 8, hidden: 16, heads: 4, vocabulary: 32 };
+    let counts = repetitions(&trained(&transformer(small, false), &recipe(Precision::F32, 2)));
+    assert_eq!(counts, [1, 6, 1]);
+}
+
+#[test]
+fn small_plan() {
+    let small = Sizes { layers: 4, batch: 8, sequence: 8, hidden: 16, heads: 4, vocabulary: 32 };
+    let trained = trained(&transformer(small, false), &recipe(Precision::F32, 2));
+    let plan = planned(&trained, "h100-80g-8x", "8", 79_000_000_000).expect("fits");
+    plan::check(&plan).expect("obeys the rules");
+}
+
+#[test]
+fn big_plan() {
+    let layers: u64 = std::env::var("LAYERS").ok().and_then(|it| it.parse().ok()).unwrap_or(96);
+    let mesh = std::env::var("MESH").unwrap_or("8".to_owned());
+    let capacity: u64 = std::env::var("GB").ok().and_then(|it| it.parse().ok()).unwrap_or(2000);
+    let at = std::time::Instant::now();
+    let trained = trained(&transformer(Sizes { layers, ..GPT_3 }, false), &recipe(Precision::Bf16, 8));
+    eprintln!("trained {:?}", at.elapsed());
+    let at = std::time::Instant::now();
+    let plan = planned(&trained, "h100-80g-8x", &mesh, capacity * 1_000_000_000);
+    eprintln!("planned {:?}", at.elapsed());
+    match plan {
+        Ok(plan) => {
+            eprintln!("{:?} {:?} {:?}", plan.memory, plan.proof, plan.seconds());
+            eprintln!("{:?} {:?}", plan.estimate, plan.space);
+            eprintln!(
+                "{:?}",
+                plan::check(&plan).err().map(|it| it.to_string().chars().take(2000).collect::<String>())
+            );
+        }
+        Err(error) => eprintln!("{error}"),
+    }
+}
