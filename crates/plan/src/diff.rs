@@ -11,21 +11,24 @@ mod tests;
 
 use std::collections::BTreeMap;
 
-use planner_ir::{Move, NodeId, Source, ValueId};
+use planner_ir::{Carried, Move, NodeId, Op, Source, ValueId};
 
-use crate::plan::Plan;
+use crate::plan::{Copy, Plan};
+use crate::recipe::Recipe;
 use crate::summary::communication;
-use crate::words::operation_in_words;
+use crate::words::{operation_in_words, strategy};
 
 /// What differs between two plans.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Diff {
-    /// What they are made for.
+    /// What they are made for, how training steps were derived, and what they do in words.
     pub header: Vec<Change<String>>,
     /// How operations are computed.
     pub operations: Vec<Repeated>,
     /// How values are held as they are made.
     pub values: Vec<Repeated>,
+    /// How what states become is made and moved to their place.
+    pub carried: Vec<Repeated>,
     /// Copies of values, by the moves that make them: how often before and after.
     pub transfers: Vec<Change<u64>>,
     /// The time of a step, by term (seconds).
@@ -71,6 +74,7 @@ pub fn diff(before: &Plan, after: &Plan) -> Diff {
         header: header(before, after),
         operations: repeated(operations(before), &operations(after)),
         values: repeated(values(before), &values(after)),
+        carried: repeated(carried(before), &carried(after)),
         transfers: changed(transfers(before), transfers(after)),
         time: changed(terms(before), terms(after)),
         memory: changed(holdings(before), holdings(after)),
@@ -83,15 +87,38 @@ fn header(before: &Plan, after: &Plan) -> Vec<Change<String>> {
     let lines = |plan: &Plan| {
         let dims = plan.model.dims.iter().map(|(name, size)| format!("{name}={size}"));
         let machine = &plan.machine;
-        vec![
+        let mut lines = vec![
             ("model".to_owned(), format!("{} ({:.12})", plan.model.path, plan.model.sha256)),
             ("dimensions".to_owned(), dims.collect::<Vec<_>>().join(",")),
             ("machine".to_owned(), format!("{} ({} devices)", machine.name, machine.devices)),
             ("mesh".to_owned(), plan.mesh.to_string()),
             ("capacity".to_owned(), show::bytes(plan.capacity)),
-        ]
+        ];
+        lines.extend(plan.recipe.iter().flat_map(recipe_lines));
+        lines.push(("strategy".to_owned(), strategy(plan).join("; ")));
+        lines
     };
     changed(lines(before), lines(after))
+}
+
+/// What a recipe says, line by line.
+fn recipe_lines(recipe: &Recipe) -> Vec<(String, String)> {
+    // Every field is named, so that a new one is not forgotten here.
+    let Recipe { loss, optimizer, precision, micro_batches, clip, no_decay, recompute, frozen } = recipe;
+    let vectors = no_decay.vectors.then(|| "vectors".to_owned());
+    let no_decay: Vec<String> = vectors.into_iter().chain(no_decay.names.iter().cloned()).collect();
+    let recompute: Vec<String> = recompute.iter().map(ToString::to_string).collect();
+    let lines = [
+        ("loss", loss.to_string()),
+        ("optimizer", Op::Update(*optimizer).to_string()),
+        ("precision", precision.to_string()),
+        ("micro-batches", micro_batches.to_string()),
+        ("clip", clip.map_or_else(|| "none".to_owned(), |clip| clip.to_string())),
+        ("without decay", no_decay.join(",")),
+        ("recompute", recompute.join(",")),
+        ("frozen", frozen.join(",")),
+    ];
+    lines.into_iter().map(|(what, how)| (what.to_owned(), how)).collect()
 }
 
 /// What has another number before and after; in order, what comes new last.
@@ -133,6 +160,24 @@ fn operations(plan: &Plan) -> Named {
 fn values(plan: &Plan) -> Named {
     let layout = |value: ValueId| plan.layouts[value.0].display(&plan.mesh).to_string();
     numbered(plan.graph.value_ids().map(|value| (value_name(plan, value), layout(value))))
+}
+
+/// How what a state becomes is made, and the moves that bring it to the state's place.
+fn carried(plan: &Plan) -> Named {
+    let carried = plan.graph.training.iter().flat_map(|training| &training.carried);
+    let how = |(it, &copy): (&Carried, &Copy)| {
+        let mut way = Vec::new();
+        let mut copy = copy;
+        while let Copy::Transferred(transfer) = copy {
+            let transfer = &plan.transfers[transfer];
+            way.extend(transfer.moves.iter().rev().map(|step| step.name().to_owned()));
+            copy = transfer.from;
+        }
+        way.push(plan.layouts[it.next.0].display(&plan.mesh).to_string());
+        way.reverse();
+        (value_name(plan, it.state), way.join(", "))
+    };
+    numbered(carried.zip(&plan.carried).map(how))
 }
 
 /// Where both have something of a name and it is otherwise, or one lacks it; changes of repeated

@@ -8,6 +8,7 @@ mod recipe; // how a training step was derived from a model
 #[cfg(test)]
 mod samples; // plans for tests
 mod summary; // what a plan comes to
+mod traffic; // what moves in a step, by what it is
 mod words; // what a partition is called
 
 pub use check::{MAX_DEVICES, RULES, Violation, Violations, check};
@@ -17,4 +18,5 @@ pub use plan::{
 };
 pub use recipe::{Loss, NoDecay, Precision, Recipe, Recompute};
 pub use summary::{Traffic, communication};
-pub use words::{operation_in_words, partition_in_words};
+pub use traffic::{ValueKind, ValueTraffic, traffic};
+pub use words::{operation_in_words, partition_in_words, strategy};

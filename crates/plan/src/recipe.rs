@@ -1,5 +1,7 @@
 //! How a training step was derived from a model, in the words of the one who asked for it.
 
+use std::fmt;
+
 use planner_ir::Optimizer;
 
 /// What was asked for when a model was made a training step.
@@ -70,4 +72,33 @@ pub enum Recompute {
     Selective,
     /// All but the block's input.
     Full,
+}
+
+impl fmt::Display for Loss {
+    /// The output's name, or `cross-entropy:logits,labels`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Output(name) => f.write_str(name),
+            Self::CrossEntropy { logits, labels } => write!(f, "cross-entropy:{logits},{labels}"),
+        }
+    }
+}
+
+impl fmt::Display for Precision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::F32 => "fp32",
+            Self::Bf16 => "bf16",
+        })
+    }
+}
+
+impl fmt::Display for Recompute {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Nothing => "none",
+            Self::Selective => "selective",
+            Self::Full => "full",
+        })
+    }
 }

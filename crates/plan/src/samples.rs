@@ -3,6 +3,7 @@
 mod graphs; // random programs
 mod maker; // a plan of a program, by random choices
 mod memory; // what the fullest device holds
+pub(crate) mod steps; // training steps partitioned by hand
 mod training; // random training steps
 
 use arbtest::arbitrary::{Result, Unstructured};
@@ -10,7 +11,7 @@ use planner_ir::{AxisId, Mesh, Move, ValueId, parse_graph, parse_layout, parse_p
 
 use crate::{Assignment, Copy, MachineName, ModelFile, Plan, Proof, SpaceSize, Term, Transfer};
 
-pub(crate) use maker::partitions;
+pub(crate) use maker::{empty, partitions};
 pub(crate) use training::random as training_step;
 
 /// Two layers of a network on two devices by two, as the choices of these bytes make it.

@@ -1,8 +1,12 @@
 //! What a partition is called: the words of those who split models by hand.
 
+mod strategy; // what a plan does, in a few phrases
+
 use planner_ir::{AxisId, LoopId, Loops, Mesh, Op, Partition, Role, Type};
 
 use crate::plan::{Assignment, Plan};
+
+pub use strategy::strategy;
 
 /// How an operation of a plan is computed, in words.
 ///

@@ -6,7 +6,7 @@ use super::{Change, Diff, Repeated};
 
 impl fmt::Display for Diff {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let lists = [&self.operations, &self.values];
+        let lists = [&self.operations, &self.values, &self.carried];
         let moved = lists.iter().any(|list| !list.is_empty()) || !self.transfers.is_empty();
         let bought = [&self.memory, &self.communication].iter().any(|list| !list.is_empty());
         if self.header.is_empty() && !moved && !bought && self.time.is_empty() {
@@ -23,6 +23,9 @@ impl fmt::Display for Diff {
         }
         for Repeated { count, change: Change { what, before, after } } in &self.values {
             writeln!(f, "  {}{what} is held: {before} -> {after}", times(*count))?;
+        }
+        for Repeated { count, change: Change { what, before, after } } in &self.carried {
+            writeln!(f, "  {}{what} is replaced by: {before} -> {after}", times(*count))?;
         }
         for Change { what, before, after } in &self.transfers {
             let (sign, count) = if after > before { ("+", after - before) } else { ("-", before - after) };

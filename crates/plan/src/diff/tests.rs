@@ -5,6 +5,7 @@ use expect_test::expect;
 use planner_ir::{AxisId, Digit, Op, parse_layout, parse_partition};
 
 use super::diff;
+use crate::samples::steps::{Ways, step};
 use crate::{Assignment, Copy, Term, communication, samples};
 
 #[test]
@@ -59,6 +60,7 @@ fn what_moved_and_what_it_bought() {
     expect![[r#"
         machine: h100-80g-2x (2 devices) -> h200-141g-2x (2 devices)
         capacity: 80.0 GB -> 141.0 GB
+        strategy: tensor parallel over a: columns then rows -> data parallel over a
         what moved
           contract `/up/MatMul`: column (n over a) -> data (batch over a)
           gelu: dimension 1 over a -> data (batch over a)
@@ -125,4 +127,78 @@ fn communication_is_counted_by_kind() {
         Traffic { name: "slice", count: 6, bytes: 0 }
     "#]]
     .assert_eq(&shown(&samples::small()));
+}
+
+#[test]
+fn what_states_become_and_recipes_are_compared() {
+    let data = Ways { data: Some("a"), ..Ways::NONE };
+    let before = step("a=2", data, 1);
+    let mut after = step("a=2", Ways { moments: Some("a"), gradients: Some("a"), ..data }, 2);
+    let recipe = after.recipe.as_mut().unwrap();
+    recipe.clip = Some(1.0);
+    recipe.no_decay.vectors = true;
+    expect![[r#"
+        capacity: 27.9 kB -> 21.7 kB
+        micro-batches: 1 -> 2
+        clip: none -> 1
+        without decay:  -> vectors
+        strategy: data parallel over a -> data parallel over a; ZeRO-2 over a; 2 micro-batches
+        what moved
+          add: sums over a pass -> dimension 1 over a
+          add: sums over a pass -> data (batch over a)
+          add: sums over a pass -> dimension 0 over a
+          update_adamw: replicated -> dimension 0 over a
+          update_adamw: replicated -> data (batch over a)
+          update_adamw: replicated -> dimension 1 over a
+          first_moment `norm` is held: [-] -> [a]
+          second_moment `norm` is held: [-] -> [a]
+          gradient `norm` is held: [-] owes a -> [a]
+          first_moment `up` is held: [-,-] -> [a,-]
+          second_moment `up` is held: [-,-] -> [a,-]
+          gradient `up` is held: [-,-] owes a -> [a,-]
+          first_moment `down` is held: [-,-] -> [-,a]
+          second_moment `down` is held: [-,-] -> [-,a]
+          gradient `down` is held: [-,-] owes a -> [-,a]
+          add is held: [-,-] owes a -> [-,a]
+          add is held: [-,-] owes a -> [a,-]
+          add is held: [-] owes a -> [a]
+          update_adamw is held: [-] -> [a]
+          2 x result * of update_adamw is held: [-] -> [a]
+          update_adamw is held: [-,-] -> [a,-]
+          2 x result * of update_adamw is held: [-,-] -> [a,-]
+          update_adamw is held: [-,-] -> [-,a]
+          2 x result * of update_adamw is held: [-,-] -> [-,a]
+          parameter `norm` is replaced by: [-] -> [a], all-gather
+          first_moment `norm` is replaced by: [-] -> [a]
+          second_moment `norm` is replaced by: [-] -> [a]
+          gradient `norm` is replaced by: [-] owes a -> [a]
+          parameter `up` is replaced by: [-,-] -> [a,-], all-gather
+          first_moment `up` is replaced by: [-,-] -> [a,-]
+          second_moment `up` is replaced by: [-,-] -> [a,-]
+          gradient `up` is replaced by: [-,-] owes a -> [a,-]
+          parameter `down` is replaced by: [-,-] -> [-,a], all-gather
+          first_moment `down` is replaced by: [-,-] -> [-,a]
+          second_moment `down` is replaced by: [-,-] -> [-,a]
+          gradient `down` is replaced by: [-,-] owes a -> [-,a]
+          - 3 x all-reduce of add
+          + 3 x all-gather of update_adamw
+          + 2 x reduce-scatter of contract
+          + reduce-scatter of reshape
+          + slice of parameter `down`
+          + slice of parameter `norm`
+          + slice of parameter `up`
+        what it bought
+          time: 29.000 us -> 58.000 us (+100.0 %)
+            element-wise: 19.000 us -> 33.000 us
+            matrix products: 6.000 us -> 12.000 us
+            all-reduce: 4.000 us -> 1.000 us
+            reduce-scatter: 0.000 ns -> 6.000 us
+            slice: 0.000 ns -> 3.000 us
+            all-gather: 0.000 ns -> 3.000 us
+          memory, optimizer: 8.3 kB -> 4.1 kB
+          memory, gradients: 4.1 kB -> 2.0 kB
+          received, all-reduce: 8.3 kB -> 8 B
+          received, all-gather: 0 B -> 4.1 kB
+          received, reduce-scatter: 0 B -> 8.3 kB
+    "#]].assert_eq(&diff(&before, &after).to_string());
 }

@@ -15,28 +15,7 @@ const MAX_MOVES: usize = 4;
 /// A plan of the program on the mesh, right but for its memory.
 pub(super) fn plan(graph: Graph, mesh: Mesh, u: &mut Unstructured<'_>) -> Result<Plan> {
     let prepared = graph.prepared();
-    let states = graph.training.as_ref().map_or(0, |training| training.carried.len());
-    let mut plan = Plan {
-        model: ModelFile {
-            path: "model.onnx".to_owned(),
-            sha256: "0123456789abcdef".repeat(4),
-            dims: vec![("batch".to_owned(), 4), ("sequence".to_owned(), 128)],
-        },
-        machine: MachineName { name: "cpu".to_owned(), devices: mesh.devices() },
-        layouts: graph.values.iter().map(|value| Layout::replicated(value.type_.rank())).collect(),
-        assignments: vec![Assignment::Prepared; graph.nodes.len()],
-        mesh,
-        graph,
-        transfers: vec![],
-        outputs: vec![],
-        carried: vec![Copy::Made; states],
-        recipe: None,
-        estimate: vec![],
-        memory: vec![],
-        capacity: 0,
-        proof: Proof::Optimal,
-        space: SpaceSize { unique_blocks: 1, blocks: 2, nodes: 99, classes: 9, saturated: true, choices: 40 },
-    };
+    let mut plan = empty(graph, mesh);
     for value in plan.graph.value_ids() {
         let at_rest = !matches!(plan.graph.value(value).source, Source::Result { .. });
         if at_rest || prepared[value.0] {
@@ -61,6 +40,32 @@ pub(super) fn plan(graph: Graph, mesh: Mesh, u: &mut Unstructured<'_>) -> Result
         plan.proof = Proof::Gap { lower_bound: plan.seconds() / 2.0 };
     }
     Ok(plan)
+}
+
+/// A plan in which everything is prepared and replicated, and states are kept as they are made.
+pub(crate) fn empty(graph: Graph, mesh: Mesh) -> Plan {
+    let states = graph.training.as_ref().map_or(0, |training| training.carried.len());
+    Plan {
+        model: ModelFile {
+            path: "model.onnx".to_owned(),
+            sha256: "0123456789abcdef".repeat(4),
+            dims: vec![("batch".to_owned(), 4), ("sequence".to_owned(), 128)],
+        },
+        machine: MachineName { name: "cpu".to_owned(), devices: mesh.devices() },
+        layouts: graph.values.iter().map(|value| Layout::replicated(value.type_.rank())).collect(),
+        assignments: vec![Assignment::Prepared; graph.nodes.len()],
+        mesh,
+        graph,
+        transfers: vec![],
+        outputs: vec![],
+        carried: vec![Copy::Made; states],
+        recipe: None,
+        estimate: vec![],
+        memory: vec![],
+        capacity: 0,
+        proof: Proof::Optimal,
+        space: SpaceSize { unique_blocks: 1, blocks: 2, nodes: 99, classes: 9, saturated: true, choices: 40 },
+    }
 }
 
 /// A plain layout in which nothing is owed.
@@ -176,11 +181,11 @@ fn copy(
     let carried = plan.graph.training.iter().flat_map(|training| &training.carried);
     let total = carried.into_iter().any(|it| it.next == value && summed_state(&plan.graph, it.state));
     let when = plan.when();
-    let made = |(index, it): (usize, &Transfer)| {
+    let moved = |(index, it): (usize, &Transfer)| {
         (it.value == value && (total || when[index] == part)).then_some(Copy::Transferred(index))
     };
     let mut from = vec![Copy::Made];
-    from.extend(plan.transfers.iter().enumerate().filter_map(made));
+    from.extend(plan.transfers.iter().enumerate().filter_map(moved));
     while !from.is_empty() {
         let from = from.swap_remove(u.choose_index(from.len())?);
         let (type_, start) = (plan.graph.type_of(value).clone(), plan.layout(value, from).clone());
@@ -188,18 +193,38 @@ fn copy(
             return Ok(Some(from));
         }
         let Some(moves) = way(&plan.mesh, &type_, &start, layout, u)? else { continue };
-        let mut bytes = Vec::new();
-        let mut before = start;
-        for step in &moves {
-            let after = step.apply(&plan.mesh, &type_, &before).unwrap();
-            bytes.push(step.bytes(&plan.mesh, &type_, &before, &after));
-            before = after;
-        }
-        let layout = layout.clone();
-        plan.transfers.push(Transfer { value, from, moves, layout, bytes, seconds: seconds(u)? });
-        return Ok(Some(Copy::Transferred(plan.transfers.len() - 1)));
+        let seconds = seconds(u)?;
+        return Ok(Some(made(plan, (value, from), moves, layout, seconds)));
     }
     Ok(None)
+}
+
+/// A new copy of the value as it is made, by the fewest moves.
+pub(super) fn transfer(plan: &mut Plan, value: ValueId, layout: &Layout) -> Copy {
+    let start = plan.layouts[value.0].clone();
+    let mut first = Unstructured::new(&[]);
+    let way = way(&plan.mesh, plan.graph.type_of(value), &start, layout, &mut first);
+    let moves = way.ok().flatten().expect("moves lead there");
+    made(plan, (value, Copy::Made), moves, layout, 1e-6)
+}
+
+fn made(
+    plan: &mut Plan,
+    (value, from): (ValueId, Copy),
+    moves: Vec<Move>,
+    layout: &Layout,
+    seconds: f64,
+) -> Copy {
+    let (type_, mut before) = (plan.graph.type_of(value).clone(), plan.layout(value, from).clone());
+    let mut bytes = Vec::new();
+    for step in &moves {
+        let after = step.apply(&plan.mesh, &type_, &before).unwrap();
+        bytes.push(step.bytes(&plan.mesh, &type_, &before, &after));
+        before = after;
+    }
+    let layout = layout.clone();
+    plan.transfers.push(Transfer { value, from, moves, layout, bytes, seconds });
+    Copy::Transferred(plan.transfers.len() - 1)
 }
 
 /// Few moves from one layout to another.
@@ -263,7 +288,7 @@ fn seconds(u: &mut Unstructured<'_>) -> Result<f64> {
     Ok(f64::from(u.int_in_range(1..=1_000_000u32)?) / 3e9)
 }
 
-fn estimate(plan: &Plan) -> Vec<Term> {
+pub(super) fn estimate(plan: &Plan) -> Vec<Term> {
     let mut terms: Vec<Term> = Vec::new();
     let mut add = |name: &str, seconds: f64| match terms.iter_mut().find(|term| term.name == name) {
         Some(term) => term.seconds += seconds,

@@ -1,0 +1,214 @@
+//! What a plan does, in the words of those who split models by hand; read off layouts and
+//! partitions alone, of training and of inference alike.
+//!
+//! For each axis it is asked how the forward operations use parameters (in inference, weights):
+//! - they use them split: tensor parallel, by columns or rows of products; vocabulary parallel if
+//!   those are the rows of a table that is looked up in, expert parallel if they are experts.
+//! - they use them whole, and split the batch: data parallel; the sequence: context parallel.
+//!   Where products use parameters split and norms and sums split the sequence between them, they
+//!   are sequence parallel.
+//!
+//! And where they are used whole along an axis, what is split along it at rest:
+//! - ZeRO-1: what the optimizer keeps.
+//! - ZeRO-2: gradients too.
+//! - ZeRO-3 (FSDP): parameters too; operations use them gathered.
+//!
+//! Parameters that differ are counted by their bytes.
+//!
+//! Source: Rajbhandari et al., "ZeRO: Memory Optimizations Toward Training Trillion Parameter
+//! Models", 2020, section 5; Shoeybi et al., "Megatron-LM", 2019, section 3; Korthikanti et al.,
+//! "Reducing Activation Recomputation in Large Transformer Models", 2022, section 4.2.2.
+
+mod uses; // how operations use parameters
+
+#[cfg(test)]
+mod tests;
+
+use planner_ir::AxisId;
+
+use crate::plan::Plan;
+use crate::recipe::Recompute;
+use uses::{Parameter, Split, Use, parameters};
+
+/// What a plan does, a phrase for each thing, such as `data parallel over a`.
+///
+/// # Panics
+/// If the plan is not a right one.
+pub fn strategy(plan: &Plan) -> Vec<String> {
+    let parameters = parameters(plan);
+    let mut phrases: Vec<Phrase> = Vec::new();
+    for axis in plan.mesh.axis_ids().filter(|&axis| plan.mesh.size(axis) > 1) {
+        let along = Along::of(plan, &parameters, axis);
+        for (before, after) in along.phrases() {
+            match phrases.iter_mut().find(|it| (&it.before, &it.after) == (&before, &after)) {
+                Some(known) => known.axes.push(axis),
+                None => phrases.push(Phrase { before, axes: vec![axis], after }),
+            }
+        }
+    }
+    let mut words: Vec<String> = phrases.iter().map(|phrase| phrase.text(plan)).collect();
+    words.extend(accumulation(plan));
+    words.extend(recomputation(plan));
+    words
+}
+
+/// Words about axes of which the same is to be said.
+struct Phrase {
+    before: String,
+    axes: Vec<AxisId>,
+    after: String,
+}
+
+impl Phrase {
+    fn text(&self, plan: &Plan) -> String {
+        let names: Vec<&str> = self.axes.iter().map(|axis| plan.mesh.axes[axis.0].name.as_str()).collect();
+        format!("{} over {}{}", self.before, names.join(", "), self.after)
+    }
+}
+
+fn accumulation(plan: &Plan) -> Option<String> {
+    let count = plan.graph.training.as_ref()?.micro_batches;
+    (count > 1).then(|| format!("{count} micro-batches"))
+}
+
+fn recomputation(plan: &Plan) -> Vec<String> {
+    let blocks = plan.recipe.iter().flat_map(|recipe| &recipe.recompute);
+    let count = |what: Recompute| blocks.clone().filter(|&&it| it == what).count();
+    let all = blocks.clone().count();
+    let kinds = [(Recompute::Selective, "selective"), (Recompute::Full, "full")];
+    let some = kinds.into_iter().map(|(what, name)| (count(what), name)).filter(|it| it.0 > 0);
+    some.map(|(count, name)| format!("{name} recompute in {count} of {all} blocks")).collect()
+}
+
+/// How parameters are used and kept along an axis: of how many bytes it is so.
+#[derive(Default)]
+struct Along {
+    /// What parameters are called.
+    name: &'static str,
+    /// All of them (bytes).
+    total: u64,
+    /// Used whole, the batch split (bytes).
+    data: u64,
+    /// Used whole, the sequence split (bytes).
+    context: u64,
+    /// Split as products use them (bytes), by columns and so on, in order of the program.
+    tensor: u64,
+    tensor_splits: Vec<Split>,
+    /// The rows of a table split (bytes).
+    vocabulary: u64,
+    /// Split between experts (bytes).
+    experts: u64,
+    /// Whether the sequence, or else the batch, is split between products that use parameters
+    /// split.
+    sequence: Option<&'static str>,
+    /// Split at rest and used whole: what the optimizer keeps of them, also gradients, also they
+    /// themselves (bytes).
+    stages: [u64; 3],
+}
+
+impl Along {
+    fn of(plan: &Plan, parameters: &[Parameter], axis: AxisId) -> Self {
+        let name = if plan.graph.training.is_some() { "parameters" } else { "weights" };
+        let mut along = Self { name, ..Self::default() };
+        let used: Vec<Vec<Use>> = parameters.iter().map(|it| it.uses(plan, axis)).collect();
+        let is_split = |uses: &[Use]| uses.iter().any(|it| matches!(it, Use::Split(_)));
+        let tensor = used.iter().any(|uses| is_split(uses));
+        for (parameter, uses) in parameters.iter().zip(&used) {
+            along.total += parameter.bytes;
+            if is_split(uses) {
+                along.add_split(parameter.bytes, uses);
+                continue;
+            }
+            if let Some(stage) = parameter.stage(plan, axis) {
+                along.stages[stage] += parameter.bytes;
+            }
+            if tensor && !parameter.in_product {
+                let between = |it: &Use| match it {
+                    Use::Sequence => Some(""),
+                    Use::Batch => Some(" (along the batch)"),
+                    Use::Split(_) | Use::Whole => None,
+                };
+                along.sequence = along.sequence.or_else(|| uses.iter().find_map(between));
+            } else if uses.contains(&Use::Batch) {
+                along.data += parameter.bytes;
+            } else if uses.contains(&Use::Sequence) {
+                along.context += parameter.bytes;
+            }
+        }
+        along
+    }
+
+    fn add_split(&mut self, bytes: u64, uses: &[Use]) {
+        let splits = || {
+            uses.iter().filter_map(|it| match it {
+                Use::Split(split) => Some(*split),
+                _ => None,
+            })
+        };
+        if splits().any(|it| it == Split::Vocabulary) {
+            self.vocabulary += bytes;
+        } else if splits().any(|it| it == Split::Experts) {
+            self.experts += bytes;
+        } else {
+            self.tensor += bytes;
+            for split in splits().filter(|&it| it != Split::Elements) {
+                if !self.tensor_splits.contains(&split) {
+                    self.tensor_splits.push(split);
+                }
+            }
+        }
+    }
+
+    /// What is said before the axis and after it.
+    fn phrases(&self) -> Vec<(String, String)> {
+        let mut phrases = Vec::new();
+        let mut say = |what: &str, bytes: u64, how: &str| {
+            let share = self.share(bytes);
+            let comma = if how.is_empty() || share.is_empty() { "" } else { "," };
+            if bytes > 0 {
+                phrases.push((what.to_owned(), format!("{how}{comma}{share}")));
+            }
+        };
+        say("data parallel", self.data, "");
+        say("context parallel", self.context, "");
+        let splits: Vec<&str> = self.tensor_splits.iter().map(|split| split.name()).collect();
+        let splits = if splits.is_empty() { String::new() } else { format!(": {}", splits.join(" then ")) };
+        say("tensor parallel", self.tensor, &splits);
+        say("vocabulary parallel", self.vocabulary, "");
+        say("expert parallel", self.experts, "");
+        if let Some(how) = self.sequence {
+            phrases.push(("sequence parallel".to_owned(), how.to_owned()));
+        }
+        phrases.extend(self.zero());
+        if phrases.is_empty() {
+            phrases.push(("replicated".to_owned(), String::new()));
+        }
+        phrases
+    }
+
+    /// Which stages of ZeRO there are, in one phrase.
+    fn zero(&self) -> Option<(String, String)> {
+        const STAGES: [&str; 3] = ["ZeRO-1", "ZeRO-2", "ZeRO-3 (FSDP)"];
+        let mut some = STAGES.into_iter().zip(self.stages).filter(|it| it.1 > 0);
+        let (first, bytes) = some.next()?;
+        let mut after = self.share(bytes);
+        for (stage, bytes) in some {
+            after += &format!(", {stage} for {}", self.percent(bytes));
+        }
+        Some((first.to_owned(), after))
+    }
+
+    /// For how many of the parameters something holds, if not for (almost) all.
+    fn share(&self, bytes: u64) -> String {
+        let almost_all = u128::from(bytes) * 1_000 >= u128::from(self.total) * 995;
+        if almost_all { String::new() } else { format!(" for {} of the {}", self.percent(bytes), self.name) }
+    }
+
+    fn percent(&self, bytes: u64) -> String {
+        let total = u128::from(self.total);
+        match (u128::from(bytes) * 100 + total / 2) / total.max(1) {
+            0 => "less than 1 %".to_owned(),
+            percent => format!("{percent} %"),
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! How operations use parameters, and how those are kept.
+
+use std::collections::BTreeMap;
+
+use planner_ir::{
+    AxisId, Layout, LoopId, Loops, NodeId, Op, Partition, Phase, Role, Source, StateKind, ValueId,
+};
+
+use crate::plan::{Assignment, Plan};
+use crate::traffic::stems;
+
+/// A parameter, or in inference a weight or what is prepared of weights.
+pub(super) struct Parameter {
+    /// The value at rest.
+    value: ValueId,
+    /// What the whole of it takes (bytes).
+    pub(super) bytes: u64,
+    /// The forward operations that use it, or something computed of it alone, with something else;
+    /// and as which operand.
+    used_by: Vec<(NodeId, usize)>,
+    /// Whether one of them is a product or a look-up.
+    pub(super) in_product: bool,
+    /// Its gradient at rest.
+    gradient: Option<ValueId>,
+    /// What the optimizer keeps of it.
+    kept: Vec<ValueId>,
+}
+
+/// What an axis does where a parameter is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Use {
+    /// It splits the parameter.
+    Split(Split),
+    /// It splits the first dimension of the results that the parameter lacks.
+    Batch,
+    /// It splits another dimension of the results that the parameter lacks.
+    Sequence,
+    /// It splits nothing.
+    Whole,
+}
+
+/// Along what a parameter is split.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Split {
+    /// What of a product's results it alone has.
+    Columns,
+    /// What is summed.
+    Rows,
+    /// The rows that are looked up.
+    Vocabulary,
+    /// Whole matrices.
+    Experts,
+    /// The hidden units of experts.
+    Units,
+    /// Whatever operations on single elements split.
+    Elements,
+}
+
+impl Split {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Columns => "columns",
+            Self::Rows => "rows",
+            Self::Vocabulary => "vocabulary",
+            Self::Experts => "experts",
+            Self::Units => "units",
+            Self::Elements => "elements",
+        }
+    }
+}
+
+/// What is at rest and used with something else by forward operations, in order of the program.
+pub(super) fn parameters(plan: &Plan) -> Vec<Parameter> {
+    let graph = &plan.graph;
+    let stems = stems(plan);
+    let roots = roots(plan, &stems);
+    let mut found: BTreeMap<ValueId, Parameter> = BTreeMap::new();
+    for id in graph.node_ids() {
+        let node = graph.node(id);
+        let forward = node.phase == Phase::Forward && plan.assignments[id.0] != Assignment::Prepared;
+        if !forward || node.operands.iter().all(|operand| stems[operand.0]) {
+            continue;
+        }
+        for (operand, value) in node.operands.iter().enumerate() {
+            for &root in &roots[value.0] {
+                let parameter = found.entry(root).or_insert_with(|| Parameter::at_rest(plan, root));
+                parameter.used_by.push((id, operand));
+                parameter.in_product |= is_product(&node.op);
+            }
+        }
+    }
+    let mut found: Vec<Parameter> = found.into_values().collect();
+    found.sort_by_key(|it| it.used_by.first().copied());
+    found
+}
+
+/// For each value the weights, parameters and prepared values that it is computed of alone.
+fn roots(plan: &Plan, stems: &[bool]) -> Vec<Vec<ValueId>> {
+    let graph = &plan.graph;
+    let mut roots: Vec<Vec<ValueId>> = Vec::new();
+    // Whether weights or parameters are in a value, not constants only.
+    let mut weighty: Vec<bool> = Vec::new();
+    for value in graph.value_ids() {
+        let (own, has) = match &graph.value(value).source {
+            _ if !stems[value.0] => (vec![], false),
+            Source::Result { node, .. } => {
+                let operands = &graph.node(*node).operands;
+                let has = operands.iter().any(|operand| weighty[operand.0]);
+                if plan.assignments[node.0] == Assignment::Prepared {
+                    (if has { vec![value] } else { vec![] }, has)
+                } else {
+                    (operands.iter().flat_map(|operand| roots[operand.0].clone()).collect(), has)
+                }
+            }
+            _ => (vec![value], true),
+        };
+        roots.push(own);
+        weighty.push(has);
+    }
+    roots
+}
+
+fn is_product(op: &Op) -> bool {
+    matches!(op, Op::Contract(_) | Op::Conv(_) | Op::Experts { .. } | Op::Gather { .. })
+}
+
+impl Parameter {
+    fn at_rest(plan: &Plan, value: ValueId) -> Self {
+        let graph = &plan.graph;
+        let name = match &graph.value(value).source {
+            Source::State(state) => Some(&state.name),
+            _ => None,
+        };
+        let of = |kinds: &[StateKind]| -> Vec<ValueId> {
+            let is = |it: &ValueId| match &graph.value(*it).source {
+                Source::State(state) => Some(&state.name) == name && kinds.contains(&state.kind),
+                _ => false,
+            };
+            graph.value_ids().filter(is).collect()
+        };
+        Self {
+            value,
+            bytes: graph.type_of(value).bytes(),
+            used_by: Vec::new(),
+            in_product: false,
+            gradient: of(&[StateKind::Gradient]).first().copied(),
+            kept: of(&[StateKind::Master, StateKind::FirstMoment, StateKind::SecondMoment]),
+        }
+    }
+
+    /// What the axis does where it is used; where products use it, only there.
+    pub(super) fn uses(&self, plan: &Plan, axis: AxisId) -> Vec<Use> {
+        let counts = |node: NodeId| !self.in_product || is_product(&plan.graph.node(node).op);
+        let uses = self.used_by.iter().filter(|(node, _)| counts(*node));
+        uses.map(|&(node, operand)| use_of(plan, node, operand, axis)).collect()
+    }
+
+    /// The stage of ZeRO along an axis along which it is used whole, from 0.
+    pub(super) fn stage(&self, plan: &Plan, axis: AxisId) -> Option<usize> {
+        let split = |value: &ValueId| splits(&plan.layouts[value.0], axis);
+        if split(&self.value) {
+            return Some(2);
+        }
+        if self.gradient.iter().any(split) {
+            return Some(1);
+        }
+        self.kept.iter().any(split).then_some(0)
+    }
+}
+
+fn splits(layout: &Layout, axis: AxisId) -> bool {
+    layout.axes().contains(&axis)
+}
+
+/// What an axis does where an operation uses a parameter.
+fn use_of(plan: &Plan, node: NodeId, operand: usize, axis: AxisId) -> Use {
+    let Assignment::Computed { partition, .. } = &plan.assignments[node.0] else { return Use::Whole };
+    let it = plan.graph.node(node);
+    let loops = it.op.loops(&plan.graph.types_of(&it.operands), &plan.graph.types_of(&it.results));
+    let own = |it: LoopId| place(&loops.operands[operand], it);
+    let named: Vec<LoopId> = loops.ids().filter(|it| names(partition, *it, axis)).collect();
+    if let Some((split, dim)) = named.iter().find_map(|&it| Some((it, own(it)?))) {
+        return Use::Split(split_of(&it.op, &loops, operand, split, dim));
+    }
+    // The dimensions of the results that the parameter lacks, and the innermost part of the first:
+    // a batch of sequences in one dimension has the sequence there.
+    let lacks = |dim: &&Vec<LoopId>| !dim.is_empty() && dim.iter().all(|&it| own(it).is_none());
+    let rows: Vec<&Vec<LoopId>> = loops.results[0].iter().filter(lacks).collect();
+    for it in named {
+        let Some(place) = rows.iter().position(|dim| dim.contains(&it)) else { continue };
+        let inner = rows.len() == 1 && is_inner(partition, rows[0], it, axis);
+        return if place == 0 && !inner { Use::Batch } else { Use::Sequence };
+    }
+    Use::Whole
+}
+
+fn split_of(op: &Op, loops: &Loops, operand: usize, it: LoopId, dim: usize) -> Split {
+    let sums = loops.get(it).role == Role::Sum;
+    match op {
+        Op::Contract(_) if sums => Split::Rows,
+        Op::Contract(_) => {
+            let shared = (0..loops.operands.len())
+                .any(|other| other != operand && place(&loops.operands[other], it).is_some());
+            if shared { Split::Experts } else { Split::Columns }
+        }
+        Op::Gather { .. } if sums => Split::Vocabulary,
+        Op::Gather { .. } => Split::Columns,
+        Op::Experts { .. } if dim == 0 => Split::Experts,
+        Op::Experts { .. } => Split::Units,
+        Op::Conv(_) if dim == 0 => Split::Columns,
+        Op::Conv(_) => Split::Rows,
+        _ => Split::Elements,
+    }
+}
+
+fn names(partition: &Partition, it: LoopId, axis: AxisId) -> bool {
+    partition.loops[it.0].iter().any(|digit| digit.terms.iter().any(|term| term.0 == axis))
+}
+
+/// Whether something of a dimension that is not split, or is split over other axes, stands outside
+/// of what the axis splits, free.
+fn is_inner(partition: &Partition, dim: &[LoopId], it: LoopId, axis: AxisId) -> bool {
+    let before = dim.iter().position(|&other| other == it).unwrap_or(0);
+    let whole = dim[..before].iter().any(|&other| partition.loops[other.0].is_empty());
+    let digits = &partition.loops[it.0];
+    let own = digits.iter().position(|digit| digit.terms.iter().any(|term| term.0 == axis)).unwrap_or(0);
+    whole || digits[..own].iter().any(planner_ir::Digit::is_free)
+}
+
+/// Which dimension a loop indexes.
+fn place(dims: &[Vec<LoopId>], it: LoopId) -> Option<usize> {
+    dims.iter().position(|dim| dim.contains(&it))
+}
