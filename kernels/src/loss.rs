@@ -72,7 +72,7 @@ impl Rows {
         let Some((_, rows)) = scores.shape.split_last() else {
             return Err(KernelError::Dimension { dim: 0, rank: 0 });
         };
-        for other in others.iter().filter(|other| other.shape != rows) {
+        if let Some(other) = others.iter().find(|other| other.shape != rows) {
             return Err(KernelError::Shape {
                 of: "a number for each row",
                 found: other.shape.to_vec(),

@@ -54,8 +54,8 @@ pub(crate) fn update_in_place(
     let numbers: Vec<f64> = numbers.iter().map(number).collect::<Result<_, _>>()?;
     let step = Step::new(optimizer, &numbers)?;
     let (shape, dtype) = (changed[0].shape, computed_as(changed[0].dtype));
-    let others = changed[1..].iter().map(|it| it.shape).chain([gradient.shape]);
-    for found in others.filter(|&found| found != shape) {
+    let mut others = changed[1..].iter().map(|it| it.shape).chain([gradient.shape]);
+    if let Some(found) = others.find(|&found| found != shape) {
         return Err(misfit(found, shape));
     }
     let count = byte_count(DType::U8, shape)?;
@@ -90,7 +90,7 @@ pub(crate) fn add_in_place(y: &mut TensorMut, b: &Tensor) -> Result<(), KernelEr
             let length = CHUNK.min(count - start);
             read(&y.tensor(), start, length, &mut sum)?;
             read(b, start, length, &mut addend)?;
-            wide!(add, (&mut sum, &addend));
+            wide!(add, (sum.as_mut_slice(), addend.as_slice()));
             write(&sum, start, y)?;
         }
         Ok(())
@@ -98,7 +98,7 @@ pub(crate) fn add_in_place(y: &mut TensorMut, b: &Tensor) -> Result<(), KernelEr
 }
 
 #[inline(always)]
-fn add<T: Float>((sum, addend): (&mut Vec<T>, &Vec<T>)) {
+fn add<T: Float>((sum, addend): (&mut [T], &[T])) {
     for (sum, &addend) in sum.iter_mut().zip(addend) {
         *sum = sum.plus(addend);
     }
@@ -156,11 +156,11 @@ impl Step {
                 wide!(plain, ([scale, rate, decay].map(T::of_f64), p, g));
             }
             (&Self::Momentum { scale, rate, momentum, decay }, [m, ..]) => {
-                wide!(with_momentum, ([scale, rate, momentum, decay].map(T::of_f64), p, m, g));
+                wide!(with_momentum, ([scale, rate, momentum, decay].map(T::of_f64), p, m.as_mut_slice(), g));
             }
             (&Self::AdamW { scale, shrink, fresh, second, stride, deviation, epsilon }, [m, v, ..]) => {
                 let numbers = [scale, shrink, fresh, second[0], second[1], stride, deviation, epsilon];
-                wide!(adam, (numbers.map(T::of_f64), p, (m, v), g));
+                wide!(adam, (numbers.map(T::of_f64), [p, m.as_mut_slice(), v.as_mut_slice()], g));
             }
             _ => {}
         }
@@ -176,7 +176,7 @@ fn plain<T: Float>(([scale, rate, decay], p, g): ([T; 3], &mut [T], &[T])) {
 }
 
 #[inline(always)]
-fn with_momentum<T: Float>(([scale, rate, momentum, decay], p, m, g): ([T; 4], &mut [T], &mut Vec<T>, &[T])) {
+fn with_momentum<T: Float>(([scale, rate, momentum, decay], p, m, g): ([T; 4], &mut [T], &mut [T], &[T])) {
     for ((p, m), &g) in p.iter_mut().zip(m).zip(g) {
         let g = g.times(scale).plus(p.times(decay));
         *m = m.times(momentum).plus(g);
@@ -185,7 +185,7 @@ fn with_momentum<T: Float>(([scale, rate, momentum, decay], p, m, g): ([T; 4], &
 }
 
 #[inline(always)]
-fn adam<T: Float>((numbers, p, (m, v), g): ([T; 8], &mut [T], (&mut Vec<T>, &mut Vec<T>), &[T])) {
+fn adam<T: Float>((numbers, [p, m, v], g): ([T; 8], [&mut [T]; 3], &[T])) {
     let [scale, shrink, fresh, beta2, fresh2, stride, deviation, epsilon] = numbers;
     for (((p, m), v), &g) in p.iter_mut().zip(m).zip(v).zip(g) {
         let g = g.times(scale);

@@ -307,3 +307,6 @@ impl Op {
         if right { Ok(()) } else { Err(TypeError::Count(found, expected)) }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -89,7 +89,7 @@ pub(super) fn conv_input_gradient_type(conv: &Conv, spatial: &[u64], operands: &
     let (w, dy) = (&operands[0], &operands[1]);
     let ranks = w.rank() == spatial.len() + 2 && dy.rank() == w.rank();
     expect(operands, 1, ranks, &format!("{} dimensions", spatial.len() + 2))?;
-    let channels = w.shape[1].checked_mul(conv.groups).unwrap_or(u64::MAX);
+    let channels = w.shape[1].saturating_mul(conv.groups);
     let x = Type::new(w.dtype, [&[dy.shape[0], channels], spatial].concat());
     checked_elements(&x.shape)?;
     same_dtype(operands, 0, 1)?;
