@@ -13,11 +13,13 @@ mod build; // a plan to instructions over buffers
 mod in_place; // what states become, made where the states are
 mod arena; // places for buffers, by their lifetimes
 mod events; // who waits for whom
+mod memory; // what a device's memory is for
 mod show; // the text form of a program
 mod verify; // the rules that programs obey, trusting nothing that made them
 
 pub use build::{footprint, lower};
 pub use error::LowerError;
+pub use memory::memory;
 pub use program::{
     Action, Block, Buffer, BufferId, Collective, CollectiveKind, CommunicatorId, Compute, Copied, Event,
     Instruction, Kind, Origin, Port, Preparation, Program, Region, Repeated, Storage, StorageId, Stream,

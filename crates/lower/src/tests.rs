@@ -5,6 +5,7 @@ mod sketch; // plans made by hand
 mod refusals; // plans that have no programs
 mod shape; // what programs look like
 mod regression; // training steps made by hand
+mod step_faults; // rules of training steps that are broken are found
 mod training; // programs of training steps
 
 use planner_ir::{AxisId, Contract, DType, Label, Mesh, Op, Partition, Type, Unary};

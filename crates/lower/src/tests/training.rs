@@ -1,13 +1,170 @@
 //! Programs of training steps.
 
+use expect_test::expect;
+use plan::Plan;
+use planner_ir::{DType, StateKind};
+
 use super::programs;
-use super::regression::{Parallel, Regression};
+use super::regression::{OPTIMIZERS, Parallel, Regression};
+use crate::{Kind, footprint, lower, memory};
+
+/// A step whose parameters are much larger than all else.
+fn wide(parallel: Parallel) -> Regression {
+    Regression { extents: [4, 512, 256, 512], ..Regression::new(parallel, 4, 2) }
+}
+
+fn held(plan: &Plan, kind: &str) -> u64 {
+    let holding = memory(plan).unwrap().into_iter().find(|it| it.kind == kind);
+    holding.unwrap_or_else(|| panic!("no {kind}")).bytes
+}
 
 #[test]
-fn a_step() {
+fn a_data_parallel_step() {
+    let regression = Regression { optimizer: OPTIMIZERS[1], ..Regression::new(Parallel::Data, 2, 3) };
+    let programs = programs(&regression.sketch());
+    expect![[r#"
+        rank 1 of 2
+        resident 1088 bytes, arena 448 bytes
+        communicator c0 of ranks [0, 1]
+        b0: f32[4,8] gradient in resident 0..128
+        b1: f32[8,4] gradient in resident 128..256
+        b2: f32[] total in resident 256..260
+        b3: f32[] total in resident 320..324
+        b4: f32[4,4] input in resident 384..448
+        b5: f32[4,8] parameter in resident 448..576
+        b6: f32[4,8] activation in arena 0..128
+        b7: f32[8,4] parameter in resident 576..704
+        b8: f32[4,4] activation in arena 128..192
+        b9: f32[4,4] input in resident 704..768
+        b10: f32[4,4] activation in arena 192..256
+        b11: f32[4,4] activation in arena 128..192
+        b12: f32[1,1] activation in arena 256..260
+        b13: f32[] activation in arena 256..260
+        b14: f32[] total in resident 256..260
+        b15: f32[] activation in arena 128..132
+        b16: f32[] total in resident 320..324
+        b17: f32[4,4] activation in arena 384..448
+        b18: f32[4,8] activation in arena 128..256
+        b19: f32[8,4] activation in arena 256..384
+        b20: f32[8,4] gradient in resident 128..256
+        b21: f32[4,8] activation in arena 0..128
+        b22: f32[4,8] gradient in resident 0..128
+        b23: f32[] total in resident 256..260
+        b24: f32[] output in arena 0..4
+        b25: f32[] activation in arena 64..68
+        b26: f32[] activation in arena 128..132
+        b27: f32[4,8] gradient in resident 0..128
+        b28: f32[4,8] first_moment in resident 768..896
+        b29: f32[] input in resident 896..900
+        b30: f32[4,8] parameter in resident 448..576
+        b31: f32[4,8] first_moment in resident 768..896
+        b32: f32[8,4] gradient in resident 128..256
+        b33: f32[8,4] first_moment in resident 960..1088
+        b34: f32[8,4] parameter in resident 576..704
+        b35: f32[8,4] first_moment in resident 960..1088
+        input `rate` f32[] pieces [] -> b29
+        gradient `up` f32[4,8] pieces [4, 8] -> b0
+        gradient `down` f32[8,4] pieces [8, 4] -> b1
+        total `loss` f32[] pieces [] -> b2
+        total `count` f32[] pieces [] -> b3
+        parameter `up` f32[4,8] pieces [4, 8] -> b5
+        parameter `down` f32[8,4] pieces [8, 4] -> b7
+        first_moment `up` f32[4,8] pieces [4, 8] -> b28
+        first_moment `down` f32[8,4] pieces [8, 4] -> b33
+        0: compute `up` Fill() -> b0 for state 6
+        1: compute `down` Fill() -> b1 for state 9
+        2: compute `loss` Fill() -> b2 for state 10
+        3: compute `count` Fill() -> b3 for state 11
+        repeat 3 times
+        input `x` f32[8,4] pieces [1/2.4, 4] -> b4
+        input `y` f32[8,4] pieces [1/2.4, 4] -> b9
+        4: compute `node0` Contract(b4[0/8,0/4], b5) -> b6[0/8,0/8] for node 0
+        5: compute `node1` Contract(b6[0/8,0/8], b7) -> b8[0/8,0/4] for node 1
+        6: compute `node2` Sub(b8[0/8,0/4], b9[0/8,0/4]) -> b10[0/8,0/4] for node 2
+        7: compute `node3` Mul(b10[0/8,0/4], b10[0/8,0/4]) -> b11[0/8,0/4] for node 3
+        8: compute `node4` Reduce(b11[0/8,0/4]) -> b12 for node 4
+        9: compute `node6` Add(b2, b13) -> b14 for node 6 signals e0
+        10: compute `node7` Fill() -> b15 for node 7
+        11: compute `node8` Add(b3, b15) -> b16 for node 8
+        12: compute `node9` Add(b10[0/8,0/4], b10[0/8,0/4]) -> b17[0/8,0/4] for node 9
+        13: compute `node10` Contract(b17[0/8,0/4], b7) -> b18[0/8,0/8] for node 10
+        14: compute `node11` Contract(b6[0/8,0/8], b17[0/8,0/4]) -> b19 for node 11
+        15: compute `node12` Add(b1, b19) -> b20 for node 12
+        16: compute `node13` Contract(b4[0/8,0/4], b18[0/8,0/8]) -> b21 for node 13
+        17: compute `node14` Add(b0, b21) -> b22 for node 14 signals e1
+        repeat no more
+        18: communication all-reduce c0 of 1 f32 b2 -> b23 for transfer 0.0 after e0 signals e2
+        19: compute `node15` Div(b23, b3) -> b24 for node 15 after e2
+        20: compute `node16` Fill() -> b25 for node 16
+        21: compute `node17` Div(b25, b3) -> b26 for node 17
+        22: communication all-reduce c0 of 32 f32 b0 -> b27 for transfer 1.0 after e1 signals e3
+        stop if an output is not finite
+        23: compute `node18` Update(b5, b27, b28, b26, b29) -> b30, b31 for node 18 after e3
+        24: communication all-reduce c0 of 32 f32 b1 -> b32 for transfer 2.0 signals e4
+        25: compute `node19` Update(b7, b32, b33, b26, b29) -> b34, b35 for node 19 after e4
+        b24 -> output `loss` f32[] pieces []
+    "#]]
+    .assert_eq(&programs[1].to_string());
+}
+
+#[test]
+fn no_second_copy_of_a_state_is_made() {
     for parallel in Parallel::ALL {
-        let regression = Regression::new(parallel, 4, 3);
-        let programs = programs(&regression.sketch());
-        eprintln!("{parallel:?}\n{}", programs[1]);
+        for (dtype, optimizer) in [DType::F32, DType::BF16].into_iter().zip([OPTIMIZERS[2], OPTIMIZERS[1]]) {
+            let regression = Regression { dtype, optimizer, ..wide(parallel) };
+            let plan = regression.sketch().plan;
+            // The two parameters have as many elements. One addend of a gradient is there at a
+            // time, in one piece, besides what is packed to be sent or has been gathered.
+            let [parameter, _] = regression.parameter_bytes();
+            let program = &lower(&plan).unwrap()[0];
+            let most = match parallel {
+                Parallel::Data => parameter,
+                // The parts of the old and of the new parameter; of a gradient that is summed.
+                Parallel::Zero1 => parameter,
+                Parallel::Zero2 => parameter + parameter / 4,
+                Parallel::Zero3 => 2 * parameter,
+                Parallel::Tensor | Parallel::DataTensor => parameter,
+            };
+            let small = 64 * 1024;
+            assert!(program.arena < most + small, "{regression:?} {} of {most}\n{program}", program.arena);
+            let sums =
+                |kind: StateKind| program.storages.iter().filter(|it| it.kind == Kind::State(kind)).count();
+            assert_eq!(sums(StateKind::Gradient), 2);
+        }
     }
+}
+
+#[test]
+fn kinds_of_memory_add_up_to_the_memories() {
+    for parallel in Parallel::ALL {
+        for dtype in [DType::F32, DType::BF16] {
+            let regression = Regression { dtype, ..Regression::new(parallel, 4, 3) };
+            let plan = regression.sketch().plan;
+            let program = &lower(&plan).unwrap()[0];
+            let total: u64 = memory(&plan).unwrap().iter().map(|it| it.bytes).sum();
+            assert_eq!(total, program.resident + program.arena);
+            assert_eq!(total, footprint(&plan).unwrap());
+        }
+    }
+}
+
+#[test]
+fn memory_at_rest_is_that_of_the_textbook() {
+    // Per parameter: p of 2 bytes, g of 2, and 12 of the optimizer, masters counted.
+    let of = |parallel: Parallel| {
+        let regression = Regression { dtype: DType::BF16, ..wide(parallel) };
+        let plan = regression.sketch().plan;
+        let elements = regression.parameter_bytes().iter().sum::<u64>() / 2;
+        let totals = 2 * 4;
+        let [weights, gradients, masters, optimizer] =
+            ["weights", "gradients", "masters", "optimizer"].map(|kind| held(&plan, kind));
+        // Of four devices together (bytes).
+        [weights, gradients - totals, masters, optimizer].map(|bytes| 4 * bytes / elements)
+    };
+    assert_eq!(of(Parallel::Data), [8, 8, 16, 32]);
+    assert_eq!(of(Parallel::Zero1), [8, 8, 4, 8]);
+    assert_eq!(of(Parallel::Zero2), [8, 2, 4, 8]);
+    assert_eq!(of(Parallel::Zero3), [2, 2, 4, 8]);
+    assert_eq!(of(Parallel::Tensor), [2, 2, 4, 8]);
+    assert_eq!(of(Parallel::DataTensor), [4, 4, 8, 16]);
 }

@@ -1,0 +1,143 @@
+//! What a device's memory is for.
+
+use plan::{Holding, Plan};
+use planner_ir::{Phase, Source, StateKind};
+
+use crate::arena::{ALIGNMENT, Lifetime, lifetimes};
+use crate::build::placed;
+use crate::error::LowerError;
+use crate::facts::Facts;
+use crate::program::{Kind, Origin, Program, Region};
+
+/// What part of a device's memory is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Use {
+    Weights,
+    Masters,
+    Optimizer,
+    Gradients,
+    Inputs,
+    Activations,
+    Temporaries,
+    Communication,
+    Packing,
+}
+
+impl Use {
+    const ALL: [Self; 9] = [
+        Self::Weights,
+        Self::Masters,
+        Self::Optimizer,
+        Self::Gradients,
+        Self::Inputs,
+        Self::Activations,
+        Self::Temporaries,
+        Self::Communication,
+        Self::Packing,
+    ];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Weights => "weights",
+            Self::Masters => "masters",
+            Self::Optimizer => "optimizer",
+            Self::Gradients => "gradients",
+            Self::Inputs => "inputs",
+            Self::Activations => "activations",
+            Self::Temporaries => "temporaries",
+            Self::Communication => "communication",
+            Self::Packing => "packing",
+        }
+    }
+
+    /// Whether inference has it.
+    fn is_of_inference(self) -> bool {
+        !matches!(self, Self::Masters | Self::Optimizer | Self::Gradients | Self::Temporaries)
+    }
+}
+
+/// What a device holds, by kind (bytes): together what its program's memories take, byte for byte.
+/// As much on every device, for all have the same instructions over the same buffers.
+///
+/// - `weights`: parameters, weights and what is prepared from them
+/// - `masters`: parameters in full precision
+/// - `optimizer`: moments
+/// - `gradients`: sums over micro-batches
+/// - `inputs`: those of a step, and of one micro-batch
+///
+/// and at the fullest moment of a step, the first of equal ones:
+///
+/// - `activations`: what the forward pass makes and the backward pass uses; in inference, all
+///   that operations make
+/// - `temporaries`: what else the operations of a training step make
+/// - `communication`: copies of values in other layouts, but for those of activations that the
+///   backward pass uses again, and what is packed for exchanges
+/// - `packing`: what is between values, to align them or because they do not fit closer
+///
+/// The kinds that only a training step has are left out in inference.
+pub fn memory(plan: &Plan) -> Result<Vec<Holding>, LowerError> {
+    let program = placed(plan, &Facts::of(plan)?, 0)?;
+    let mut bytes = [0_u64; Use::ALL.len()];
+    let at_rest = program.storages.iter().filter(|it| it.kind.region() == Region::Resident);
+    for storage in at_rest {
+        bytes[at_rest_for(storage.kind) as usize] += storage.bytes;
+    }
+    for (storage, lifetime) in at_the_fullest(&program) {
+        bytes[made_for(plan, &program, storage, lifetime) as usize] += program.storages[storage].bytes;
+    }
+    bytes[Use::Packing as usize] = program.resident + program.arena - bytes.iter().sum::<u64>();
+    let trains = plan.graph.training.is_some();
+    let shown = Use::ALL.into_iter().filter(|it| trains || it.is_of_inference());
+    Ok(shown.map(|it| Holding { kind: it.name().to_owned(), bytes: bytes[it as usize] }).collect())
+}
+
+fn at_rest_for(kind: Kind) -> Use {
+    match kind {
+        Kind::State(StateKind::Master) => Use::Masters,
+        Kind::State(StateKind::FirstMoment | StateKind::SecondMoment) => Use::Optimizer,
+        Kind::State(StateKind::Gradient | StateKind::Total) => Use::Gradients,
+        Kind::Input => Use::Inputs,
+        _ => Use::Weights,
+    }
+}
+
+/// The storages that live when most does.
+fn at_the_fullest(program: &Program) -> Vec<(usize, Lifetime)> {
+    let lives: Vec<(usize, Lifetime)> =
+        lifetimes(program).into_iter().enumerate().filter_map(|(it, life)| Some((it, life?))).collect();
+    let mut comes = vec![0; program.instructions.len() + 2];
+    let mut goes = comes.clone();
+    for (storage, life) in &lives {
+        let bytes = program.storages[*storage].bytes.next_multiple_of(ALIGNMENT);
+        comes[life.first] += bytes;
+        goes[life.last + 1] += bytes;
+    }
+    let (mut now, mut most, mut fullest) = (0, 0, 0);
+    for (moment, (comes, goes)) in comes.into_iter().zip(goes).enumerate() {
+        now = now + comes - goes;
+        if now > most {
+            (most, fullest) = (now, moment);
+        }
+    }
+    lives.into_iter().filter(|(_, life)| life.first <= fullest && fullest <= life.last).collect()
+}
+
+/// What a storage that a step writes is for.
+fn made_for(plan: &Plan, program: &Program, storage: usize, life: Lifetime) -> Use {
+    if program.storages[storage].kind == Kind::Communication {
+        return Use::Communication;
+    }
+    let made = &program.instructions[life.first];
+    let last = program.instructions.get(life.last).map_or(Phase::Update, |it| it.phase);
+    let kept = made.phase == Phase::Forward && matches!(last, Phase::Backward | Phase::Gradient);
+    match made.origin {
+        Origin::Move { transfer, .. } => {
+            let value = plan.transfers[transfer].value;
+            let prepared = program.prepared.iter().any(|port| port.value == value);
+            let computed = matches!(plan.graph.value(value).source, Source::Result { .. }) && !prepared;
+            if kept && computed { Use::Activations } else { Use::Communication }
+        }
+        _ if kept || plan.graph.training.is_none() => Use::Activations,
+        _ => Use::Temporaries,
+    }
+}
