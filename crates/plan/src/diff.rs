@@ -27,7 +27,7 @@ pub struct Diff {
     pub operations: Vec<Repeated>,
     /// How values are held as they are made.
     pub values: Vec<Repeated>,
-    /// How what states become is made and moved to their place.
+    /// How what states become is moved to their place.
     pub carried: Vec<Repeated>,
     /// Copies of values, by the moves that make them: how often before and after.
     pub transfers: Vec<Change<u64>>,
@@ -108,15 +108,16 @@ fn recipe_lines(recipe: &Recipe) -> Vec<(String, String)> {
     let vectors = no_decay.vectors.then(|| "vectors".to_owned());
     let no_decay: Vec<String> = vectors.into_iter().chain(no_decay.names.iter().cloned()).collect();
     let recompute: Vec<String> = recompute.iter().map(ToString::to_string).collect();
+    let list = |all: &[String]| if all.is_empty() { "none".to_owned() } else { all.join(",") };
     let lines = [
         ("loss", loss.to_string()),
         ("optimizer", Op::Update(*optimizer).to_string()),
         ("precision", precision.to_string()),
         ("micro-batches", micro_batches.to_string()),
         ("clip", clip.map_or_else(|| "none".to_owned(), |clip| clip.to_string())),
-        ("without decay", no_decay.join(",")),
-        ("recompute", recompute.join(",")),
-        ("frozen", frozen.join(",")),
+        ("without decay", list(&no_decay)),
+        ("recompute", list(&recompute)),
+        ("frozen", list(frozen)),
     ];
     lines.into_iter().map(|(what, how)| (what.to_owned(), how)).collect()
 }
@@ -162,7 +163,7 @@ fn values(plan: &Plan) -> Named {
     numbered(plan.graph.value_ids().map(|value| (value_name(plan, value), layout(value))))
 }
 
-/// How what a state becomes is made, and the moves that bring it to the state's place.
+/// The moves that bring what a state becomes to the state's place.
 fn carried(plan: &Plan) -> Named {
     let carried = plan.graph.training.iter().flat_map(|training| &training.carried);
     let how = |(it, &copy): (&Carried, &Copy)| {
@@ -173,9 +174,9 @@ fn carried(plan: &Plan) -> Named {
             way.extend(transfer.moves.iter().rev().map(|step| step.name().to_owned()));
             copy = transfer.from;
         }
-        way.push(plan.layouts[it.next.0].display(&plan.mesh).to_string());
         way.reverse();
-        (value_name(plan, it.state), way.join(", "))
+        let way = if way.is_empty() { "what is made".to_owned() } else { way.join(", ") };
+        (value_name(plan, it.state), way)
     };
     numbered(carried.zip(&plan.carried).map(how))
 }

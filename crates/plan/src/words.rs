@@ -2,7 +2,7 @@
 
 mod strategy; // what a plan does, in a few phrases
 
-use planner_ir::{AxisId, LoopId, Loops, Mesh, Op, Partition, Role, Type};
+use planner_ir::{AxisId, LoopId, Loops, Mesh, Op, Partition, Phase, Role, Type};
 
 use crate::plan::{Assignment, Plan};
 
@@ -18,12 +18,13 @@ pub fn operation_in_words(plan: &Plan, node: usize) -> String {
         Assignment::Prepared => "prepared".to_owned(),
         Assignment::Computed { partition, .. } => {
             let (operands, results) = (plan.graph.types_of(&it.operands), plan.graph.types_of(&it.results));
-            partition_in_words(&plan.mesh, &it.op, &operands, &results, partition)
+            let loops = it.op.loops(&operands, &results);
+            in_words(&plan.mesh, &loops, partition, |of| word(&it.op, it.phase, &loops, of))
         }
     }
 }
 
-/// What a partition of an operation is called: for each thing that is split, what and over which
+/// What a partition of a forward operation is called: for each thing that is split, what and over which
 /// axes, such as `column (n over b), data (batch over a)`.
 pub fn partition_in_words(
     mesh: &Mesh,
@@ -33,6 +34,10 @@ pub fn partition_in_words(
     partition: &Partition,
 ) -> String {
     let loops = op.loops(operands, results);
+    in_words(mesh, &loops, partition, |it| word(op, Phase::Forward, &loops, it))
+}
+
+fn in_words(mesh: &Mesh, loops: &Loops, partition: &Partition, word: impl Fn(LoopId) -> Word) -> String {
     let mut parts: Vec<(Word, Vec<AxisId>)> = Vec::new();
     for it in loops.ids() {
         let axes: Vec<AxisId> =
@@ -40,7 +45,7 @@ pub fn partition_in_words(
         if axes.is_empty() {
             continue;
         }
-        let word = word(op, &loops, it);
+        let word = word(it);
         match parts.iter_mut().find(|(known, _)| *known == word) {
             Some((_, known)) => known.extend(axes),
             None => parts.push((word, axes)),
@@ -78,11 +83,15 @@ struct Word {
     sums: bool,
 }
 
-fn word(op: &Op, loops: &Loops, it: LoopId) -> Word {
+fn word(op: &Op, phase: Phase, loops: &Loops, it: LoopId) -> Word {
     let sums = loops.get(it).role == Role::Sum;
     let (family, what) = match op {
+        // Parameters and their gradients have neither batch nor sequence; only sums over such do.
+        Op::Contract(_) if phase == Phase::Gradient => summed_rows(loops, it),
         Op::Contract(_) => product(loops, it),
-        Op::Attention(_) => known(&loops.results[0], it, &[BATCH, HEADS, SEQUENCE, (None, "head size")]),
+        Op::Attention(_) | Op::AttentionGradient { .. } => {
+            known(&loops.results[0], it, &[BATCH, HEADS, SEQUENCE, (None, "head size")])
+        }
         Op::Gather { .. } if loops.operands[0].iter().flatten().any(|&of| of == it) && sums => {
             Some((None, "vocabulary"))
         }
@@ -92,11 +101,21 @@ fn word(op: &Op, loops: &Loops, it: LoopId) -> Word {
             Some(_) => None,
             None => Some((None, "hidden")),
         },
-        Op::Experts { .. } => known(&loops.operands[0], it, &[(Some("data"), "tokens")])
-            .or_else(|| known(&loops.operands[1], it, &[(None, "tokens"), (None, "experts")]))
-            .or_else(|| {
-                known(&loops.operands[2], it, &[(None, "experts"), (None, "units"), (None, "hidden")])
-            }),
+        Op::Experts { .. } | Op::ExpertsGradient { .. } => {
+            known(&loops.operands[0], it, &[(Some("data"), "tokens")])
+                .or_else(|| known(&loops.operands[1], it, &[(None, "tokens"), (None, "experts")]))
+                .or_else(|| {
+                    known(&loops.operands[2], it, &[(None, "experts"), (None, "units"), (None, "hidden")])
+                })
+        }
+        Op::GatherGradient { dim, .. } => match (place(&loops.operands[0], it), place(&loops.results[0], it))
+        {
+            (Some(0), _) => Some(BATCH),
+            (Some(1), _) => Some(SEQUENCE),
+            (Some(_), _) => None,
+            (None, row) => Some((None, if row == Some(*dim) { "vocabulary" } else { "hidden" })),
+        },
+        _ if matches!(phase, Phase::Gradient | Phase::Update) => None,
         Op::Conv(_) => known(&loops.results[0], it, &[BATCH, (None, "channels made")])
             .or_else(|| known(&loops.operands[0], it, &[BATCH, (None, "channels read")])),
         _ => match (place(&loops.results[0], it), loops.results[0].len()) {
@@ -129,6 +148,17 @@ fn product(loops: &Loops, it: LoopId) -> Option<Known> {
         (Some(1), None) if loops.operands[0].len() == 3 => Some(SEQUENCE),
         (Some(_), None) => Some((None, "m")),
         (None, _) => Some((Some("column"), "n")),
+    }
+}
+
+/// The loops that the gradient of a product's right operand sums over: all but the last dimension
+/// of both operands, as the product had them.
+fn summed_rows(loops: &Loops, it: LoopId) -> Option<Known> {
+    let sums = loops.get(it).role == Role::Sum;
+    match place(&loops.operands[0], it).filter(|_| sums)? {
+        0 => Some(BATCH),
+        1 => Some(SEQUENCE),
+        _ => None,
     }
 }
 

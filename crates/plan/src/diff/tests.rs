@@ -141,14 +141,12 @@ fn what_states_become_and_recipes_are_compared() {
         capacity: 27.9 kB -> 21.7 kB
         micro-batches: 1 -> 2
         clip: none -> 1
-        without decay:  -> vectors
+        without decay: none -> vectors
         strategy: data parallel over a -> data parallel over a; ZeRO-2 over a; 2 micro-batches
         what moved
           add: sums over a pass -> dimension 1 over a
-          add: sums over a pass -> data (batch over a)
-          add: sums over a pass -> dimension 0 over a
-          update_adamw: replicated -> dimension 0 over a
-          update_adamw: replicated -> data (batch over a)
+          2 x add: sums over a pass -> dimension 0 over a
+          2 x update_adamw: replicated -> dimension 0 over a
           update_adamw: replicated -> dimension 1 over a
           first_moment `norm` is held: [-] -> [a]
           second_moment `norm` is held: [-] -> [a]
@@ -168,18 +166,9 @@ fn what_states_become_and_recipes_are_compared() {
           2 x result * of update_adamw is held: [-,-] -> [a,-]
           update_adamw is held: [-,-] -> [-,a]
           2 x result * of update_adamw is held: [-,-] -> [-,a]
-          parameter `norm` is replaced by: [-] -> [a], all-gather
-          first_moment `norm` is replaced by: [-] -> [a]
-          second_moment `norm` is replaced by: [-] -> [a]
-          gradient `norm` is replaced by: [-] owes a -> [a]
-          parameter `up` is replaced by: [-,-] -> [a,-], all-gather
-          first_moment `up` is replaced by: [-,-] -> [a,-]
-          second_moment `up` is replaced by: [-,-] -> [a,-]
-          gradient `up` is replaced by: [-,-] owes a -> [a,-]
-          parameter `down` is replaced by: [-,-] -> [-,a], all-gather
-          first_moment `down` is replaced by: [-,-] -> [-,a]
-          second_moment `down` is replaced by: [-,-] -> [-,a]
-          gradient `down` is replaced by: [-,-] owes a -> [-,a]
+          parameter `norm` is replaced by: what is made -> all-gather
+          parameter `up` is replaced by: what is made -> all-gather
+          parameter `down` is replaced by: what is made -> all-gather
           - 3 x all-reduce of add
           + 3 x all-gather of update_adamw
           + 2 x reduce-scatter of contract
@@ -200,5 +189,6 @@ fn what_states_become_and_recipes_are_compared() {
           received, all-reduce: 8.3 kB -> 8 B
           received, all-gather: 0 B -> 4.1 kB
           received, reduce-scatter: 0 B -> 8.3 kB
-    "#]].assert_eq(&diff(&before, &after).to_string());
+    "#]]
+    .assert_eq(&diff(&before, &after).to_string());
 }

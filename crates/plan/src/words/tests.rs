@@ -3,7 +3,8 @@
 use expect_test::{Expect, expect};
 use planner_ir::{Mesh, parse_graph, parse_partition};
 
-use super::partition_in_words;
+use super::{operation_in_words, partition_in_words};
+use crate::samples::steps::{Ways, step};
 
 /// The one place that knows how the first operation of a program is called.
 fn check(statement: &str, operands: &[&str], partition: &str, expected: Expect) {
@@ -83,4 +84,43 @@ fn other_operations() {
         "[-,b]",
         expect!["dimension 1 of operand 0 over b; sum owed"],
     );
+}
+
+#[test]
+fn gradients_sum_over_the_batch_and_parameters_have_none() {
+    let plan =
+        step("a=2,b=2", Ways { data: Some("a"), tensor: Some("b"), moments: Some("a"), ..Ways::NONE }, 1);
+    let shown = plan.graph.nodes.iter().enumerate().map(|(index, node)| {
+        let op = node.op.to_string();
+        let kind = op.split_whitespace().next().unwrap_or_default();
+        format!("{} {kind}: {}\n", node.phase.name(), operation_in_words(&plan, index))
+    });
+    expect![[r#"
+        forward rms_norm: data (batch over a)
+        forward contract: data (batch over a), column (n over b)
+        forward gelu: data (batch over a), dimension 2 over b
+        forward contract: data (batch over a), row (k over b; sum owed)
+        forward add: data (batch over a)
+        forward reduce_sum: dimension 0 of operand 0 over a; sum owed
+        forward reshape: sums over a pass
+        forward add: sums over a pass
+        backward neg: data (batch over a)
+        backward contract: data (batch over a), column (n over b)
+        gradient contract: data (batch over a; sum owed), dimension 0 over b
+        gradient add: dimension 0 over b, sums over a pass
+        backward unary_gradient: data (batch over a), dimension 2 over b
+        gradient contract: data (batch over a; sum owed), dimension 1 over b
+        gradient add: dimension 1 over b, sums over a pass
+        backward contract: data (batch over a), row (k over b; sum owed)
+        backward mul: data (batch over a)
+        gradient reduce_sum: dimension 0 of operand 0 over a; sum owed
+        gradient reshape: sums over a pass
+        gradient add: sums over a pass
+        update reciprocal: replicated
+        update update_adamw: dimension 0 over a
+        update update_adamw: dimension 0 over a, dimension 1 over b
+        update update_adamw: dimension 0 over b, dimension 1 over a
+        update mul: replicated
+    "#]]
+    .assert_eq(&shown.collect::<String>());
 }
