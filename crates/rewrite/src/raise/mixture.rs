@@ -79,17 +79,12 @@ impl<'a> Mixing<'a> {
         };
         let parts = match (&node.op, node.operands.as_slice()) {
             (Op::Region(region), _) => vec![masked::masked(self.old, region, &node.operands)?],
-            (Op::Binary(Binary::Add), &[a, b]) => {
-                if [a, b].iter().any(|&it| self.old.type_of(it) != self.old.type_of(result)) {
-                    return None;
-                }
-                match (self.sums.get(&a), self.sums.get(&b)) {
-                    (Some(a), Some(b)) => [a.parts.clone(), b.parts.clone()].concat(),
-                    (Some(sum), None) if origin::is_zero(self.old, b) => sum.parts.clone(),
-                    (None, Some(sum)) if origin::is_zero(self.old, a) => sum.parts.clone(),
-                    _ => return None,
-                }
-            }
+            (Op::Binary(Binary::Add), &[a, b]) => match (self.sums.get(&a), self.sums.get(&b)) {
+                (Some(a), Some(b)) => [a.parts.clone(), b.parts.clone()].concat(),
+                (Some(sum), None) if origin::is_zero(self.old, b) => sum.parts.clone(),
+                (None, Some(sum)) if origin::is_zero(self.old, a) => sum.parts.clone(),
+                _ => return None,
+            },
             _ => return None,
         };
         Some((result, Sum { node, parts }))

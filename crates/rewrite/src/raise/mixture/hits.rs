@@ -77,14 +77,15 @@ impl Hits {
 
     /// What is known of the elements and the shape of a value with a row for each hit.
     pub(super) fn rows(&self, value: usize) -> Option<(Each, &[Extent])> {
-        match self.values[value].as_ref()? {
+        match self.values.get(value)?.as_ref()? {
             Known::Rows { each, shape } => Some((*each, shape)),
             _ => None,
         }
     }
 
     fn results(&self, node: &RegionNode, types: &[Type]) -> Option<Vec<Option<Known>>> {
-        let known: Option<Vec<&Known>> = node.operands.iter().map(|&it| self.values[it].as_ref()).collect();
+        let known: Option<Vec<&Known>> =
+            node.operands.iter().map(|&it| self.values.get(it)?.as_ref()).collect();
         let known = known?;
         if let (
             Op::Dynamic(Dynamic::Split { dim: 1 }),

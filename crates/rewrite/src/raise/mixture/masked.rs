@@ -95,6 +95,8 @@ pub(super) fn mixture(parts: &[Masked]) -> Option<Mixture> {
 /// The expert that a region of a graph is.
 ///
 /// A token chooses an expert once at most, so that no row is scattered to the place of another.
+/// Conversions to the result's elements are passed over: they convert nothing, since experts are
+/// only made of operands that all have the elements of their result.
 pub(super) fn masked(graph: &Graph, region: &Region, operands: &[ValueId]) -> Option<Masked> {
     let body = Body::of(region);
     let types = graph.types_of(operands);
@@ -111,8 +113,6 @@ pub(super) fn masked(graph: &Graph, region: &Region, operands: &[ValueId]) -> Op
     let (activation, mut weights, rows) = expert.units(units)?;
     weights.push(down);
     let rows = expert.token(rows)?;
-    // Conversions within are to the elements that there were before.
-    let alike = [vec![rows, shares], weights.clone()].concat().iter().all(|&it| types[it].dtype == dtype);
     let extent = |dim: usize| u64::try_from(hits.extents[dim]).ok();
     let (tokens, choices) = (extent(chosen.tokens)?, extent(1 - chosen.tokens)?);
     let width = types[rows].elements().checked_div(tokens)?;
@@ -120,7 +120,7 @@ pub(super) fn masked(graph: &Graph, region: &Region, operands: &[ValueId]) -> Op
         && types[rows].elements() == tokens * width
         && region.types[0].shape.first() == Some(&tokens);
     let values = |of: &[usize]| -> Vec<ValueId> { of.iter().map(|&it| operands[it]).collect() };
-    (alike && fits).then(|| Masked {
+    fits.then(|| Masked {
         chosen,
         tokens,
         choices,

@@ -116,6 +116,20 @@ enum Besides {
     FromTheEnd,
     /// Weights that are transposed before they are used.
     Transposed,
+    /// Numbers of experts that are given and not chosen.
+    Given,
+    /// More experts to choose from, which compute nothing.
+    Others,
+    /// The tokens themselves, added in the end.
+    Tokens,
+    /// The last expert, added once more.
+    Again,
+    /// Other tokens for the last expert.
+    OtherTokens,
+    /// Other shares of the last expert.
+    OtherShares,
+    /// One expert fewer where the export was made, and the last by its number.
+    Three,
 }
 
 /// The text of a graph, and how many values it has.
@@ -143,11 +157,15 @@ fn spelled(spelling: Spelling, idle: &[usize]) -> String {
 fn spelled_with(spelling: Spelling, idle: &[usize], besides: Besides) -> String {
     let mut it = Text { text: "graph \"masked\" {\n".to_owned(), values: 0 };
     let x = it.add("input \"x\"", "f32[5,3]");
+    let given = it.add("input \"given\"", "i64[5,2]");
     let scores = it.add("input \"scores\"", "f32[5,4]");
     let bias: Vec<&str> = (0..EXPERTS).map(|it| if idle.contains(&it) { "-4" } else { "0" }).collect();
     let bias = it.add(&format!("constant type=i64[4] data=[{}]", bias.join(",")), "i64[4]");
     let bias = it.add(&format!("cast to=f32 %{bias}"), "f32[4]");
-    let scores = it.add(&format!("add %{scores} %{bias}"), "f32[5,4]");
+    let mut scores = it.add(&format!("add %{scores} %{bias}"), "f32[5,4]");
+    if besides == Besides::Others {
+        scores = it.add(&format!("concat dim=1 %{scores} %{scores}"), "f32[5,8]");
+    }
     let mut weight = |index: usize| {
         let [from, to] = if index % 3 == 2 { ["4,3", "3,4"] } else { ["3,4", "4,3"] };
         if besides != Besides::Transposed {
@@ -158,10 +176,10 @@ fn spelled_with(spelling: Spelling, idle: &[usize], besides: Besides) -> String 
     };
     let weights: Vec<usize> = (0..3 * EXPERTS).map(&mut weight).collect();
     let top = it.add(&format!("top_k dim=1 k=2 extreme=largest %{scores}"), "f32[5,2], i64[5,2]");
-    let shares = it.add(&format!("softmax dim=1 %{top}"), "f32[5,2]");
+    let shares = it.add(&format!("tanh %{top}"), "f32[5,2]");
     let one = it.add("fill type=i64[] value=1.0", "i64[]");
     let none = it.add("fill type=i64[] value=0.0", "i64[]");
-    let mut chosen = top + 1;
+    let mut chosen = if besides == Besides::Given { given } else { top + 1 };
     if besides == Besides::FromTheEnd {
         let count = it.add("fill type=i64[] value=4.0", "i64[]");
         let negative = it.add(&format!("less %{chosen} %{none}"), "bool[5,2]");
@@ -186,14 +204,24 @@ fn spelled_with(spelling: Spelling, idle: &[usize], besides: Besides) -> String 
             let counts = it.add(&format!("reduce_sum dims=[1,2] %{by_expert}"), "i64[4,1,1]");
             let counts = it.add(&format!("reshape shape=[4] %{counts}"), "i64[4]");
             let any = it.add(&format!("greater %{counts} %{none}"), "bool[4]");
-            it.add(&format!("{HIT} %{any}"), "i64[1,1], i64[1,1], i64[1,1], i64[1,1]")
+            if besides == Besides::Three {
+                let three =
+                    HIT.replace("i64[4]", "i64[3]").replace(", %7", "").replace(" %7 : i64[1,1],", " :");
+                it.add(&format!("{three} %{any}"), "i64[1,1], i64[1,1], i64[1,1]")
+            } else {
+                it.add(&format!("{HIT} %{any}"), "i64[1,1], i64[1,1], i64[1,1], i64[1,1]")
+            }
         }
         Spelling::TokensFirst => 0,
     };
     for expert in 0..EXPERTS {
+        let last = expert + 1 == EXPERTS;
         let (row, rows, body) = match spelling {
             Spelling::ChoicesFirst => {
-                let number = it.add(&format!("reshape shape=[1] %{}", hit + expert), "i64[1]");
+                let number = match besides {
+                    Besides::Three if last => it.add("fill type=i64[1] value=3.0", "i64[1]"),
+                    _ => it.add(&format!("reshape shape=[1] %{}", hit + expert), "i64[1]"),
+                };
                 let row = it.add(&format!("gather dim=0 %{by_expert} %{number}"), "i64[1,2,5]");
                 (it.add(&format!("reshape shape=[2,5] %{row}"), "i64[2,5]"), rows, CHOICES_FIRST)
             }
@@ -204,9 +232,23 @@ fn spelled_with(spelling: Spelling, idle: &[usize], besides: Besides) -> String 
         };
         let mask = it.add(&format!("cast to=bool %{row}"), &format!("bool[{extents}]"));
         let of = &weights[3 * expert..];
+        let rows = match besides {
+            Besides::OtherTokens if last => it.add(&format!("tanh %{rows}"), "f32[5,3]"),
+            _ => rows,
+        };
+        let flat = match besides {
+            Besides::OtherShares if last => it.add(&format!("tanh %{flat}"), "f32[10,1]"),
+            _ => flat,
+        };
         let operands = format!("%{mask} %{rows} %{} %{} %{} %{flat}", of[0], of[1], of[2]);
         let part = it.add(&format!("{body} {operands}"), "f32[5,3]");
         sum = it.add(&format!("add %{sum} %{part}"), "f32[5,3]");
+        if besides == Besides::Again && last {
+            sum = it.add(&format!("add %{sum} %{part}"), "f32[5,3]");
+        }
+    }
+    if besides == Besides::Tokens {
+        sum = it.add(&format!("add %{sum} %{x}"), "f32[5,3]");
     }
     it.text + &format!("  return \"y\" %{sum}\n}}\n")
 }
@@ -301,9 +343,8 @@ fn units_without_a_gate_and_scattered_sums_compute_the_same() {
 
 #[test]
 fn narrow_numbers_stay_narrow() {
-    for name in ["bf16", "f16"] {
-        assert_same(&spelled(Spelling::TokensFirst, &[1]).replace("f32", name));
-    }
+    let text = replaced(&spelled(Spelling::TokensFirst, &[1]), "tanh", "sigmoid");
+    assert_same(&replaced(&text, "f32", "bf16"));
 }
 
 #[test]
@@ -315,6 +356,19 @@ fn numbers_from_the_end_are_those_from_the_start() {
 fn weights_transposed_before_are_taken_as_they_were() {
     let found = assert_same(&spelled_with(Spelling::TokensFirst, &[0], Besides::Transposed));
     assert!(!found.nodes.iter().any(|it| matches!(it.op, Op::Transpose { .. })));
+}
+
+#[test]
+fn what_is_added_to_all_experts_stays() {
+    assert_same(&spelled_with(Spelling::TokensFirst, &[0], Besides::Tokens));
+}
+
+#[test]
+fn an_expert_that_is_added_once_more_keeps_its_region() {
+    let text = spelled_with(Spelling::TokensFirst, &[0], Besides::Again);
+    let (found, left) = raised(&text);
+    assert_eq!(left, 1);
+    assert_eq!(compare(&found, &parse_graph(&text).unwrap(), 0..20), 20);
 }
 
 #[test]
@@ -389,9 +443,35 @@ fn other_regions_over_masks_of_tokens_are_left_alone() {
         ("an expert twice", "fill type=i64[] value=3.0", "fill type=i64[] value=2.0"),
         ("the other dimension of the mask", "gather dim=0 %1 %15", "gather dim=0 %1 %16"),
         ("shares in another shape", "%30 = dynamic_unsqueeze dims=[1]", "%30 = dynamic_unsqueeze dims=[0]"),
+        ("the gate of other rows", "%27 = contract \"ab,bc->ac\" %23", "%27 = contract \"ab,bc->ac\" %19"),
         ("rows of shares", "%23 = gather dim=0 %1 %15", "%23 = gather dim=0 %5 %15"),
     ];
     assert_left(Spelling::TokensFirst, EXPERTS, &changes);
     let missing = replaced(&text, &sum(EXPERTS - 1), &sum(EXPERTS - 2));
     assert_eq!(raised(&missing).1, EXPERTS - 1);
+}
+
+#[test]
+fn experts_that_are_not_of_one_mixture_are_left_alone() {
+    for besides in [Besides::Given, Besides::Others, Besides::OtherTokens, Besides::OtherShares] {
+        let (_, left) = raised(&spelled_with(Spelling::TokensFirst, &[], besides));
+        assert_eq!(left, EXPERTS, "{besides:?}");
+    }
+}
+
+#[test]
+fn an_export_made_where_an_expert_was_idle_is_left_alone() {
+    let text = spelled_with(Spelling::ChoicesFirst, &[1], Besides::Three);
+    let (found, left) = raised(&text);
+    assert_eq!(left, EXPERTS + 1);
+    assert!(compare(&found, &parse_graph(&text).unwrap(), 0..40) > 20);
+}
+
+#[test]
+fn results_of_other_elements_are_left_alone() {
+    let text = spelled(Spelling::ChoicesFirst, &[]).replace("f32", "f64").replace("f64[5,3]", "f32[5,3]");
+    let text = replaced(&text, "\"x\" : f32", "\"x\" : f64");
+    let text = replaced(&text, "%35 = cast to=f64", "%35 = cast to=f32");
+    assert!(compare(&raised(&text).0, &parse_graph(&text).unwrap(), 0..40) > 20);
+    assert_eq!(raised(&text).1, EXPERTS + 1);
 }
