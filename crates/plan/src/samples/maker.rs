@@ -180,9 +180,10 @@ fn copy(
 ) -> Result<Option<Copy>> {
     let carried = plan.graph.training.iter().flat_map(|training| &training.carried);
     let total = carried.into_iter().any(|it| it.next == value && summed_state(&plan.graph, it.state));
-    let when = plan.when();
+    let when = plan.graph.training.as_ref().map(|_| plan.when());
     let moved = |(index, it): (usize, &Transfer)| {
-        (it.value == value && (total || when[index] == part)).then_some(Copy::Transferred(index))
+        let there = total || when.as_ref().is_none_or(|when| when[index] == part);
+        (it.value == value && there).then_some(Copy::Transferred(index))
     };
     let mut from = vec![Copy::Made];
     from.extend(plan.transfers.iter().enumerate().filter_map(moved));
@@ -191,6 +192,10 @@ fn copy(
         let (type_, start) = (plan.graph.type_of(value).clone(), plan.layout(value, from).clone());
         if start == *layout {
             return Ok(Some(from));
+        }
+        // No move makes a sum owed, and steps are large enough not to look for one.
+        if plan.graph.training.is_some() && layout.owed.iter().any(|axis| !start.owed.contains(axis)) {
+            continue;
         }
         let Some(moves) = way(&plan.mesh, &type_, &start, layout, u)? else { continue };
         let seconds = seconds(u)?;

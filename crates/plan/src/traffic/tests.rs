@@ -17,9 +17,14 @@
 //! 3; Korthikanti et al., "Reducing Activation Recomputation in Large Transformer Models", 2022,
 //! section 4.2.2.
 
+use std::collections::BTreeMap;
+
+use arbtest::arbtest;
+
+use super::ValueKind::{Activation, ActivationGradient, Gradient, Parameter};
 use super::{ValueKind, traffic};
 use crate::samples::steps::{Ways, step};
-use crate::{check, communication};
+use crate::{check, communication, samples};
 
 /// The bytes of all parameters: a scale, columns and rows, of f32.
 const P: u64 = (16 + 16 * 32 + 32 * 16) * 4;
@@ -48,8 +53,6 @@ fn each(ways: Ways<'_>, expected: impl Fn(u64, u64) -> Vec<(ValueKind, &'static 
         }
     }
 }
-
-use ValueKind::{Activation, ActivationGradient, Gradient, Parameter};
 
 const DATA: Ways<'_> = Ways { data: Some("a"), ..Ways::NONE };
 const ZERO_1: Ways<'_> = Ways { moments: Some("a"), ..DATA };
@@ -115,4 +118,20 @@ fn what_moves_over_two_axes_adds_up() {
         (Gradient, "all-reduce", gradients),
     ];
     assert_eq!(moved("a=2,b=2", both, 3), expected);
+}
+
+#[test]
+fn all_that_moves_is_counted_once() {
+    arbtest(|u| {
+        let plan = samples::random(u)?;
+        let mut all: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
+        for it in traffic(&plan) {
+            let (count, bytes) = all.entry(it.traffic.name).or_default();
+            *count += it.traffic.count;
+            *bytes += it.traffic.bytes;
+        }
+        let expected = communication(&plan).into_iter().map(|it| (it.name, (it.count, it.bytes)));
+        assert_eq!(all, expected.collect());
+        Ok(())
+    });
 }

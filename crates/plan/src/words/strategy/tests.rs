@@ -1,5 +1,6 @@
 //! Tests of what plans are said to do, on steps partitioned by hand.
 
+use arbtest::arbtest;
 use expect_test::{Expect, expect};
 use planner_ir::{Mesh, parse_graph, parse_partition};
 
@@ -124,4 +125,17 @@ fn inference_is_named_alike() {
     answers(rows, &["[a.*2.b,-,-]"], expect!["data parallel over a; context parallel over b"]);
     answers(rows, &["[a.b,-,-]"], expect!["data parallel over a, b"]);
     answers(rows, &["[-,-,a.b]"], expect!["tensor parallel over a, b: columns"]);
+}
+
+#[test]
+fn something_is_said_of_every_axis_of_any_plan() {
+    arbtest(|u| {
+        let plan = samples::random(u)?;
+        let said = strategy(&plan).join("; ");
+        for axis in plan.mesh.axes.iter().filter(|axis| axis.size > 1) {
+            let named = |word: &str| word.trim_matches(',').trim_matches(':') == axis.name;
+            assert!(said.replace(';', "").split(' ').any(named), "{} in {said}", axis.name);
+        }
+        Ok(())
+    });
 }
