@@ -56,6 +56,7 @@ fn wanted(dumped: Dumped, stage: Stage) -> bool {
     match dumped {
         Dumped::Import => stage == Stage::Import,
         Dumped::Raise => stage == Stage::Raise,
+        Dumped::Train => stage == Stage::Train,
         Dumped::Plan => stage == Stage::Plan,
         Dumped::Lower => stage == Stage::Lower,
         Dumped::All => true,
