@@ -23,7 +23,7 @@ fn outputs(plan: &Plan, found: &mut Violations) {
             continue;
         }
         if plan.graph.training.is_some() && !is_made_in_update(plan, output.value) {
-            let message = format!("%{} is not made in the update, as expected", output.value.0);
+            let message = format!("returns %{}, expected what the update makes", output.value.0);
             found.add("output", &place, message);
         }
         let owed = &plan.layout(output.value, copy).owed;
@@ -68,9 +68,11 @@ fn recipe(plan: &Plan, found: &mut Violations) {
         (None, None) => return,
         (Some(training), Some(recipe)) => (training, recipe),
         (training, _) => {
-            let (is, expected) =
-                if training.is_some() { ("missing", "one") } else { ("of inference", "none") };
-            found.add("recipe", "recipe", format_args!("{is}, expected {expected}"));
+            let message = match training {
+                Some(_) => "none for a training step, expected one",
+                None => "one for a program that does not train, expected none",
+            };
+            found.add("recipe", "recipe", message);
             return;
         }
     };

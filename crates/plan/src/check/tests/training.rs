@@ -1,0 +1,81 @@
+//! Tests of what is said of training steps.
+
+use expect_test::expect;
+use planner_ir::{AxisId, Op};
+
+use crate::samples::steps::{Ways, step};
+use crate::{Assignment, Copy, Plan, check};
+
+const DATA: Ways<'_> = Ways { data: Some("a"), ..Ways::NONE };
+const ZERO_1: Ways<'_> = Ways { moments: Some("a"), ..DATA };
+const ZERO_2: Ways<'_> = Ways { gradients: Some("a"), ..ZERO_1 };
+const ZERO_3: Ways<'_> = Ways { parameters: Some("a"), ..ZERO_2 };
+
+/// Source: Rajbhandari et al., "ZeRO", 2020, section 5: with `P` bytes of parameters, `P` of
+/// gradients and `2 P` of what AdamW keeps of them, the stages hold an `n`-th of one after another.
+#[test]
+fn states_take_what_the_stages_of_zero_say() {
+    const P: u64 = (16 + 16 * 32 + 32 * 16) * 4;
+    const TOTAL: u64 = 4;
+    for n in [2, 4] {
+        let held = |ways| {
+            let plan = step(&format!("a={n}"), ways, 2);
+            assert_eq!(check(&plan), Ok(()));
+            ["weights", "gradients", "optimizer"]
+                .map(|kind| plan.memory.iter().find(|it| it.kind == kind).unwrap().bytes)
+        };
+        assert_eq!(held(DATA), [P, P + TOTAL, 2 * P]);
+        assert_eq!(held(ZERO_1), [P, P + TOTAL, 2 * P / n]);
+        assert_eq!(held(ZERO_2), [P, P / n + TOTAL, 2 * P / n]);
+        assert_eq!(held(ZERO_3), [P / n, P / n + TOTAL, 2 * P / n]);
+    }
+}
+
+#[test]
+fn violations_of_steps_name_place_found_and_expected() {
+    let right = step("a=2", ZERO_2, 3);
+    let shown = |change: &dyn Fn(&mut Plan)| {
+        let mut plan = right.clone();
+        change(&mut plan);
+        check(&plan).unwrap_err().to_string()
+    };
+    let lines = shown(&|plan| {
+        let recipe = plan.recipe.as_mut().unwrap();
+        (recipe.micro_batches, recipe.clip) = (2, Some(0.0));
+        plan.layouts[5].owed.push(AxisId(0));
+        plan.carried[4] = Copy::Made;
+        plan.carried[5] = plan.carried[1];
+        plan.graph.outputs[0].value = planner_ir::ValueId(20);
+        for node in &mut plan.graph.nodes {
+            if let Op::Update(planner_ir::Optimizer::AdamW { epsilon, .. }) = &mut node.op {
+                *epsilon = planner_ir::Real(0.5);
+            }
+        }
+    });
+    expect![[r#"
+        %5: axis 0 is owed and used otherwise too [layout-form]
+        %5: owes sums over `a` at rest, expected none [rest]
+        operation 21, operand 2: owes sums over `a`, expected over no axis [operand-owed]
+        output `loss`: returns %20, expected what the update makes [output]
+        state %8: becomes a copy of %37, expected one of %40 [carried-copy]
+        recipe: 2 micro-batches, expected the program's 3 [recipe]
+        recipe: clips to a norm of 0, expected a number above 0 [recipe]
+        operation 21: is `update_adamw beta1=0.9 beta2=0.95 epsilon=0.5 decay=0.125`, expected the recipe's `update_adamw beta1=0.9 beta2=0.95 epsilon=1e-8 decay=0.125` or without decay [recipe]
+        operation 22: is `update_adamw beta1=0.9 beta2=0.95 epsilon=0.5 decay=0.125`, expected the recipe's `update_adamw beta1=0.9 beta2=0.95 epsilon=1e-8 decay=0.125` or without decay [recipe]
+        operation 23: is `update_adamw beta1=0.9 beta2=0.95 epsilon=0.5 decay=0.125`, expected the recipe's `update_adamw beta1=0.9 beta2=0.95 epsilon=1e-8 decay=0.125` or without decay [recipe]
+        memory: `activations` of 10240 bytes, expected 11264 [memory]"#]].assert_eq(&lines);
+    // The slice of a parameter for its update is read forward too.
+    let lines = shown(&|plan| {
+        let is_slice = |transfer: &crate::Transfer| transfer.value.0 == 8;
+        let slice = plan.transfers.iter().position(is_slice).unwrap();
+        let Assignment::Computed { operands, .. } = &mut plan.assignments[1] else { panic!("prepared") };
+        operands[1] = Copy::Transferred(slice);
+    });
+    expect![[r#"
+        operation 1, operand 1: held as [a,-], expected [-,-] [operand-layout]
+        operation 22: reads in the update transfer 5 of %8, which is made for every micro-batch, expected a copy made in the update [part]
+        estimate: terms add up to 0.00008099999999999999 seconds, expected 0.00008299999999999997 [estimate]
+        memory: `communication` of 0 bytes, expected 1024 [memory]"#]].assert_eq(&lines);
+    expect!["recipe: none for a training step, expected one [recipe]"]
+        .assert_eq(&shown(&|plan| plan.recipe = None));
+}
