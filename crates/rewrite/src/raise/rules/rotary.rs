@@ -34,6 +34,15 @@ const NEIGHBOURS: Condition = Condition {
     },
 };
 
+/// As `HALVES`, of every second element from the second and from the first.
+const APART: Condition = Condition {
+    needed: Needed::ForTruth,
+    name: "the slices are every second element from the second and from the first",
+    holds: |make, found| {
+        takes(make, found, "h", 1, 2) && takes(make, found, "l", 0, 2) && joins_last(make, found)
+    },
+};
+
 pub(super) fn rules() -> Vec<Rule> {
     vec![
         Rule {
@@ -54,14 +63,16 @@ pub(super) fn rules() -> Vec<Rule> {
             pattern: "(concat:c (sub (mul (slice:l ?x) ?cos) (mul (slice:h ?x) ?sin)) \
                       (add (mul (slice:h ?x) ?cos) (mul (slice:l ?x) ?sin)))",
             conditions: &[HALVES],
+            build: |make, found| half_tables(make, found, found.class("x")),
+        },
+        Rule {
+            name: "rotary of neighbours, half tables, taken apart",
+            pattern: "(concat:c (sub (mul (slice:l ?x) ?cos) (mul (slice:h ?x) ?sin)) \
+                      (add (mul (slice:h ?x) ?cos) (mul (slice:l ?x) ?sin)))",
+            conditions: &[APART],
             build: |make, found| {
-                let doubled = |make: &mut Make<'_>, table: Id| {
-                    let dim = make.shape(table).len().checked_sub(1)?;
-                    make.apply(Op::Concat { dim }, &[table, table])
-                };
-                let cos = doubled(make, found.class("cos"))?;
-                let sin = doubled(make, found.class("sin"))?;
-                make.apply(Op::Rotary(Pairing::Halves), &[found.class("x"), cos, sin])
+                let x = apart(make, found.class("x"))?;
+                half_tables(make, found, x)
             },
         },
     ]
@@ -70,6 +81,28 @@ pub(super) fn rules() -> Vec<Rule> {
 fn rotary(make: &mut Make<'_>, found: &Match<'_>, pairing: Pairing) -> Option<Id> {
     let operands = [found.class("x"), found.class("cos"), found.class("sin")];
     make.apply(Op::Rotary(pairing), &operands)
+}
+
+/// The rotation of x's halves by tables that are as wide as a half.
+fn half_tables(make: &mut Make<'_>, found: &Match<'_>, x: Id) -> Option<Id> {
+    let mut doubled = |name: &str| {
+        let table = found.class(name);
+        let dim = make.shape(table).len().checked_sub(1)?;
+        make.apply(Op::Concat { dim }, &[table, table])
+    };
+    let operands = [x, doubled("cos")?, doubled("sin")?];
+    make.apply(Op::Rotary(Pairing::Halves), &operands)
+}
+
+/// The even elements of the last dimension, then the odd ones.
+fn apart(make: &mut Make<'_>, x: Id) -> Option<Id> {
+    let shape = make.shape(x).to_vec();
+    let (&last, rest) = shape.split_last()?;
+    let pairs = make.reshape(x, &[rest, &[last / 2, 2]].concat())?;
+    let rank = rest.len();
+    let permutation: Vec<usize> = (0..rank).chain([rank + 1, rank]).collect();
+    let transposed = make.transpose(pairs, &permutation)?;
+    make.reshape(transposed, &shape)
 }
 
 /// Whether a slice takes half of the last dimension, from `start` by `step`, and all of the others.

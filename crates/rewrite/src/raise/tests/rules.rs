@@ -109,6 +109,8 @@ fn experts() -> Vec<Head> {
 fn examples() -> Vec<Example> {
     let low_high = || vec![slice(&[0, 0], &[1, 1], &[3, 2]), slice(&[0, 2], &[1, 1], &[3, 2])];
     let halves = || vec![concat(1), slice(&[0, 2], &[1, 1], &[3, 2]), slice(&[0, 0], &[1, 1], &[3, 2])];
+    let apart = vec![concat(1), slice(&[0, 0], &[1, 2], &[3, 2]), slice(&[0, 1], &[1, 2], &[3, 2])];
+    let tables = "x=f32[3,4] cos=f32[3,2] sin=f32[3,2]";
     let heads = "q=f32[2,4,3,5] k=f32[2,2,1,6,5] v=f32[2,2,1,6,7] m=f32[3,6]";
     let repeats = || {
         vec![
@@ -302,11 +304,8 @@ fn examples() -> Vec<Example> {
                 slice(&[0, 0], &[1, 2], &[3, 2]),
             ],
         ),
-        f32s(
-            "rotary of halves, half tables",
-            "x=f32[3,4] cos=f32[3,2] sin=f32[3,2]",
-            [vec![concat(1)], low_high()].concat(),
-        ),
+        f32s("rotary of halves, half tables", tables, [vec![concat(1)], low_high()].concat()),
+        f32s("rotary of neighbours, half tables, taken apart", tables, apart),
         f32s("scores", "q=f32[2,4,3,5] k=f32[2,4,6,5]", vec![contract("abcd", "abed", "abce")]),
         f32s("scores", "q=f32[2,4,3,5] k=f32[2,6,5]", vec![contract("abcd", "aed", "abce")]),
         f32s("scores", "q=f32[6,5,2] k=f32[2,3,5]", vec![contract("edb", "bcd", "bce")]),
@@ -458,6 +457,14 @@ fn counterexamples() -> Vec<(&'static str, Example)> {
         (
             "the slices are the odd and the even elements",
             f32s("rotary of neighbours", "x=f32[3,4] cos=f32[3,4] sin=f32[1,4]", neighbours),
+        ),
+        (
+            "the slices are every second element from the second and from the first",
+            f32s(
+                "rotary of neighbours, half tables, taken apart",
+                "x=f32[3,4] cos=f32[3,2] sin=f32[3,2]",
+                vec![concat(1), slice(&[0, 1], &[1, 2], &[3, 2]), slice(&[0, 0], &[1, 2], &[3, 2])],
+            ),
         ),
         (
             "the slice keeps the gathered dimension whole",
