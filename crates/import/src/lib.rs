@@ -8,6 +8,7 @@ mod error; // why a model cannot be imported
 mod proto; // the file format
 mod tensor; // tensors of the file
 mod model; // a decoded model
+mod replace; // a model file with other weights
 mod extent; // symbolic dimensions
 mod bind; // their sizes
 mod translate; // from nodes to operations
@@ -28,6 +29,7 @@ mod finish; // from what was built to a graph
 pub use bind::Bindings;
 pub use error::{ImportError, Place, Unbound};
 pub use model::{Dim, Input, Model, read};
+pub use replace::{Beside, NewData, Replaced, replace};
 pub use tensor::{External, WeightData};
 
 #[cfg(test)]

@@ -6,4 +6,5 @@ mod evaluate; // graphs computed with the kernels
 mod fuzz; // real models with wrong bytes
 mod make; // small models, written out
 mod npz; // arrays in files
+mod replace; // models with other weights
 mod small; // small models

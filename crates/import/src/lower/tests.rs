@@ -192,7 +192,7 @@ fn computed(model: &Model, graph: &Graph, inputs: &BTreeMap<String, Array>) -> R
                 }
                 WeightData::External(_) => return Err("a weight in a file".to_owned()),
             },
-            Source::Result { .. } => None,
+            Source::State(_) | Source::Result { .. } => None,
         };
     }
     for node in &graph.nodes {

@@ -37,7 +37,7 @@ pub(super) fn evaluate(
                 Ok(WeightData::Bytes(bytes)) => Some(Array::from_bytes(value.type_.clone(), &bytes).unwrap()),
                 other => return Err(format!("weight `{name}`: {other:?}")),
             },
-            Source::Result { .. } => None,
+            Source::State(_) | Source::Result { .. } => None,
         });
     }
     for node in &graph.nodes {
