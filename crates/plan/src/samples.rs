@@ -149,7 +149,7 @@ pub(crate) fn random(u: &mut Unstructured<'_>) -> Result<Plan> {
 }
 
 /// The plan with what the fullest device holds, and a capacity for that.
-fn with_memory(mut plan: Plan) -> Plan {
+pub(crate) fn with_memory(mut plan: Plan) -> Plan {
     plan.memory = memory::holdings(&plan);
     plan.capacity = plan.memory.iter().map(|it| it.bytes).sum::<u64>() + 64;
     plan

@@ -35,12 +35,14 @@ pub(crate) fn random(u: &mut Unstructured<'_>) -> Result<(Graph, Recipe)> {
         recompute: (0..layers).map(|_| u.choose(&recompute).copied()).collect::<Result<_>>()?,
         frozen: if u.arbitrary()? { vec!["table".to_owned()] } else { vec![] },
     };
-    let graph = parse_graph(&text(&recipe, layers)).expect("the text is that of a graph");
+    let decays: Vec<bool> = (0..layers).map(|_| u.arbitrary()).collect::<Result<_>>()?;
+    let graph = parse_graph(&text(&recipe, &decays)).expect("the text is that of a graph");
     Ok((graph, recipe))
 }
 
-/// A program of so many layers `x = gelu(x w)`, whose loss is the sum of the last one's results.
-pub(super) fn text(recipe: &Recipe, layers: usize) -> String {
+/// A program of layers `x = gelu(x w)`, whose loss is the sum of the last one's results; for each
+/// whether its parameter decays.
+fn text(recipe: &Recipe, decays: &[bool]) -> String {
     let mut program = Program::default();
     let half = recipe.precision == Precision::Bf16;
     let (number, shape) = (if half { "bf16" } else { "f32" }, "[16,16]");
@@ -59,7 +61,7 @@ pub(super) fn text(recipe: &Recipe, layers: usize) -> String {
             .collect(),
         gradient: program.source(&format!("gradient \"w{it}\""), &format!("f32{shape}")),
     };
-    let layers: Vec<Layer> = (0..layers).map(|it| layer(&mut program, it)).collect();
+    let layers: Vec<Layer> = (0..decays.len()).map(|it| layer(&mut program, it)).collect();
     // Forward.
     let type_ = format!("{number}[8,16]");
     let mut last = program.op("", &format!("contract \"ab,bc->ac\" %{x} %{table}"), &type_);
@@ -94,7 +96,7 @@ pub(super) fn text(recipe: &Recipe, layers: usize) -> String {
     // Update.
     let update = " in update";
     let scale = program.op(update, &format!("reciprocal %{summed}"), "f32[]");
-    for (layer, sum) in layers.iter().rev().zip(sums) {
+    for ((layer, decays), sum) in layers.iter().zip(decays).rev().zip(sums) {
         let of = layer.master.unwrap_or(layer.parameter);
         let mut operands = vec![of, sum];
         operands.extend(&layer.moments);
@@ -102,7 +104,7 @@ pub(super) fn text(recipe: &Recipe, layers: usize) -> String {
         if recipe.optimizer.numbers() == 3 {
             operands.push(step);
         }
-        let next = program.update(&recipe.optimizer, &operands, 1 + layer.moments.len());
+        let next = program.update(&optimizer(recipe, *decays), &operands, 1 + layer.moments.len());
         program.carried.extend(layer.moments.iter().copied().zip(next + 1..));
         program.carried.push((of, next));
         if layer.master.is_some() {
@@ -112,6 +114,16 @@ pub(super) fn text(recipe: &Recipe, layers: usize) -> String {
     }
     let mean = program.op(update, &format!("mul %{summed} %{scale}"), "f32[]");
     program.text(recipe.micro_batches, mean)
+}
+
+fn optimizer(recipe: &Recipe, decays: bool) -> Optimizer {
+    let mut optimizer = recipe.optimizer;
+    if !decays {
+        let (Optimizer::Sgd { decay } | Optimizer::Momentum { decay, .. } | Optimizer::AdamW { decay, .. }) =
+            &mut optimizer;
+        *decay = Real(0.0);
+    }
+    optimizer
 }
 
 /// The states of a layer.

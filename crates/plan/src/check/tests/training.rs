@@ -1,10 +1,10 @@
 //! Tests of what is said of training steps.
 
 use expect_test::expect;
-use planner_ir::{AxisId, Op};
+use planner_ir::{AxisId, Digit, Mesh, Op, Optimizer, Partition, Real, ValueId, parse_graph, parse_layout};
 
 use crate::samples::steps::{Ways, step};
-use crate::{Assignment, Copy, Plan, check};
+use crate::{Assignment, Copy, Plan, check, samples};
 
 const DATA: Ways<'_> = Ways { data: Some("a"), ..Ways::NONE };
 const ZERO_1: Ways<'_> = Ways { moments: Some("a"), ..DATA };
@@ -45,10 +45,10 @@ fn violations_of_steps_name_place_found_and_expected() {
         plan.layouts[5].owed.push(AxisId(0));
         plan.carried[4] = Copy::Made;
         plan.carried[5] = plan.carried[1];
-        plan.graph.outputs[0].value = planner_ir::ValueId(20);
+        plan.graph.outputs[0].value = ValueId(20);
         for node in &mut plan.graph.nodes {
-            if let Op::Update(planner_ir::Optimizer::AdamW { epsilon, .. }) = &mut node.op {
-                *epsilon = planner_ir::Real(0.5);
+            if let Op::Update(Optimizer::AdamW { epsilon, .. }) = &mut node.op {
+                *epsilon = Real(0.5);
             }
         }
     });
@@ -78,4 +78,40 @@ fn violations_of_steps_name_place_found_and_expected() {
         memory: `communication` of 0 bytes, expected 1024 [memory]"#]].assert_eq(&lines);
     expect!["recipe: none for a training step, expected one [recipe]"]
         .assert_eq(&shown(&|plan| plan.recipe = None));
+}
+
+#[test]
+fn a_summed_loop_makes_pieces_of_the_results_that_it_indexes() {
+    let graph = parse_graph(
+        r#"graph "gradient" {
+  %0 = input "q" : f32[2,2,8,4]
+  %1 = input "k" : f32[2,2,8,4]
+  %2 = input "v" : f32[2,2,8,4]
+  %3 = input "y" : f32[2,2,8,4]
+  %4 = input "statistics" : f32[2,2,8]
+  %5 = input "dy" : f32[2,2,8,4]
+  %6, %7, %8 = attention_gradient scale=1.0 causal=false softcap=0.0 window=none mask=false %0 %1 %2 %3 %4 %5 : f32[2,2,8,4], f32[2,2,8,4], f32[2,2,8,4]
+  return
+}
+"#,
+    )
+    .unwrap();
+    let mesh = Mesh::of_sizes(&[2]);
+    let node = &graph.nodes[0];
+    let loops = node.op.loops(&graph.types_of(&node.operands), &graph.types_of(&node.results));
+    let queries = loops.results[0][2][0];
+    let mut partition = Partition::replicated(&loops);
+    partition.loops[queries.0].push(Digit::axis(&mesh, AxisId(0)));
+    let mut plan = samples::empty(graph, mesh.clone());
+    let layout = |text: &str| parse_layout(&mesh, text).unwrap();
+    let (rows, whole) = ("[-,-,a,-]", "[-,-,-,-]");
+    plan.layouts = [rows, whole, whole, rows, "[-,-,a]", rows, rows, "[-,-,-,-] owes a", "[-,-,-,-] owes a"]
+        .map(layout)
+        .to_vec();
+    plan.assignments[0] = Assignment::Computed { partition, operands: vec![Copy::Made; 6], seconds: 0.0 };
+    let mut plan = samples::with_memory(plan);
+    assert_eq!(check(&plan), Ok(()));
+    plan.layouts[7] = layout(whole);
+    expect!["operation 0, result 1: owes sums of its own over no axis, expected over `a` [result-owed]"]
+        .assert_eq(&check(&plan).unwrap_err().to_string());
 }
