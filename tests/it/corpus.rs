@@ -11,24 +11,26 @@ mod trial; // a plan checked, run and held against what it has to compute
 
 use std::path::{Path, PathBuf};
 
+pub(crate) use trial::machine;
+
 /// The repository.
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
 /// The larger collection, if it is there.
-fn collection() -> Option<PathBuf> {
+pub(crate) fn collection() -> Option<PathBuf> {
     let folder = root().join("../shared/models");
     folder.is_dir().then_some(folder)
 }
 
 /// What a trial says is wrong, or that it panicked.
-fn faults_of(title: &str, trial: impl FnOnce() -> Vec<String>) -> Vec<String> {
+pub(crate) fn faults_of(title: &str, trial: impl FnOnce() -> Vec<String>) -> Vec<String> {
     let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(trial));
     caught.unwrap_or_else(|_| vec![format!("{title}: panicked")])
 }
 
 /// Fails with all of these, one to a line.
-fn expect_none(failures: &[String]) {
+pub(crate) fn expect_none(failures: &[String]) {
     assert!(failures.is_empty(), "{} failures:\n{}", failures.len(), failures.join("\n"));
 }

@@ -13,4 +13,6 @@ mod pages; // pages that cannot rot
 #[cfg(test)]
 mod small_world; // the verifier of layouts against arithmetic
 #[cfg(test)]
+mod training; // training steps of real models
+#[cfg(test)]
 mod tidy; // the rules that the repository itself obeys

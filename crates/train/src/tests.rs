@@ -1,4 +1,47 @@
-//! Steps computed on one device, operation by operation: against PyTorch, and small rules.
+//! Tests of what does not need a model. Steps of real models are held against PyTorch in the tests
+//! of the whole.
 
-mod device; // a step computed on one device
-mod oracles; // what PyTorch computed
+use planner_ir::{DType, Graph, Output, Source, Type, parse_graph};
+
+use crate::pattern::matches;
+use crate::{Tie, tied, ties};
+
+#[test]
+fn a_star_stands_for_any_text() {
+    for (pattern, name, expected) in [
+        ("a.b", "a.b", true),
+        ("a.b", "a.bc", false),
+        ("*", "", true),
+        ("h.*.bias", "h.11.attn.bias", true),
+        ("h.*.bias", "h.bias", false),
+        ("*norm*", "model.norm.weight", true),
+        ("a*a", "a", false),
+        ("a*b*c", "a_c_b_c", true),
+        ("a*b*c", "a_c_b", false),
+    ] {
+        assert_eq!(matches(pattern, name), expected, "{pattern} and {name}");
+    }
+}
+
+/// Two matrices of three rows and two columns, of which one is the other's transpose, and ones.
+#[test]
+fn copies_are_found_and_become_uses_of_the_original() {
+    let mut graph = Graph::default();
+    let shapes: [&[u64]; 5] = [&[3, 2], &[2, 3], &[3, 2], &[3, 2], &[2, 3]];
+    let data = [vec![1., 2., 3., 4., 5., 6.], vec![1., 3., 5., 2., 4., 6.], vec![1.0; 6], vec![1.0; 6]];
+    let data: Vec<Vec<u8>> =
+        data.iter().map(|it| it.iter().flat_map(|x: &f32| x.to_le_bytes()).collect()).collect();
+    for (name, shape) in ["a", "b", "c", "d", "e"].into_iter().zip(shapes) {
+        let value = graph.push_value(Type::new(DType::F32, shape), Source::Weight(name.to_owned()));
+        graph.outputs.push(Output { name: name.to_owned(), value });
+    }
+    let weight = |name: &str| data.get(usize::from(name.as_bytes()[0] - b'a')).map(Vec::as_slice);
+    let found = ties(&graph, &weight);
+    let tie = Tie { copy: "b".to_owned(), original: "a".to_owned(), transposed: true };
+    assert_eq!(found, [tie]);
+    let expected = "graph \"\" {\n  %0 = weight \"a\" : f32[3,2]\n  %1 = weight \"c\" : f32[3,2]
+  %2 = weight \"d\" : f32[3,2]\n  %3 = weight \"e\" : f32[2,3]
+  %4 = transpose permutation=[1,0] %0 : f32[2,3] # origin \"b\"
+  return \"a\" %0, \"b\" %4, \"c\" %1, \"d\" %2, \"e\" %3\n}\n";
+    assert_eq!(tied(&graph, &found), parse_graph(expected).unwrap());
+}

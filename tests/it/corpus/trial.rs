@@ -12,7 +12,7 @@ use search::{Prices, Request};
 use super::cases::{Subject, difference};
 
 /// The mesh of a text, and a machine of so many processors.
-pub(super) fn machine(mesh: &str) -> (Mesh, Machine) {
+pub(crate) fn machine(mesh: &str) -> (Mesh, Machine) {
     let mesh = Mesh::parse(mesh).unwrap();
     let machine = shipped::named(&format!("cpu-{}x", mesh.devices())).unwrap();
     (mesh, machine)

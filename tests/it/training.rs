@@ -1,0 +1,11 @@
+//! Training steps of real models, planned for several meshes, run on ranks, and held against what
+//! PyTorch computed: losses, gradients, parameters after one and three steps.
+//!
+//! The model in `tests/models` is always there. More models and all oracles are used where they lie
+//! beside the repository; without them the tests say what they left out.
+
+mod cases; // models, and what PyTorch made of them
+mod chosen; // the plans that the search chooses
+mod one; // steps on one device: what recipes mean
+
+use super::corpus::{expect_none, faults_of};

@@ -1,0 +1,266 @@
+//! Models, and what PyTorch made of them.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use import::Bindings;
+use kernels::Array;
+use plan::{Loss, NoDecay, Plan, Precision, Recipe, Recompute};
+use planner_ir::{Graph, Op, Optimizer, Real, Source, State, StateKind};
+use run::Session;
+use shardloom::arrays;
+use shardloom::model_file::{self, ModelFile};
+use shardloom::pipeline::{self, Prepared, Training};
+
+use crate::corpus::collection;
+
+/// Values by name.
+pub(super) type Arrays = BTreeMap<String, Array>;
+
+pub(super) const SGD: Optimizer = Optimizer::Sgd { decay: Real(0.0) };
+/// The optimizers of the oracles.
+pub(super) const MOMENTUM: Optimizer = Optimizer::Momentum { momentum: Real(0.9), decay: Real(0.0) };
+pub(super) const ADAMW: Optimizer =
+    Optimizer::AdamW { beta1: Real(0.9), beta2: Real(0.999), epsilon: Real(1e-6), decay: Real(0.01) };
+
+/// A model and what PyTorch made of it.
+pub(super) struct Case {
+    /// What it is called.
+    pub(super) title: String,
+    /// The model.
+    pub(super) file: ModelFile,
+    /// Losses, and what the arrays are of.
+    pub(super) oracle: serde_json::Value,
+    /// For each initializer the parameter, and how its array differs.
+    pub(super) parameters: BTreeMap<String, (String, String)>,
+    arrays: Arrays,
+}
+
+/// The graphs that there are oracles of, sorted.
+pub(super) fn all() -> Vec<PathBuf> {
+    let Some(folder) = collection() else {
+        println!("left out: the training oracles beside the repository, which are not there");
+        return vec![];
+    };
+    let below = |path: &Path| -> Vec<PathBuf> {
+        std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path()).collect()
+    };
+    let mut files: Vec<PathBuf> =
+        below(&folder.join("training")).iter().flat_map(|case| below(case)).collect();
+    files.retain(|file| file.extension().is_some_and(|it| it == "onnx"));
+    files.sort();
+    files
+}
+
+/// The model that single tests take, if its oracle is there.
+pub(super) fn gpt2() -> Option<Case> {
+    let file = all().into_iter().find(|file| file.ends_with("gpt2/legacy.onnx"))?;
+    Some(Case::load(&file))
+}
+
+impl Case {
+    pub(super) fn load(path: &Path) -> Self {
+        let folder = path.parent().unwrap();
+        let name = |path: &Path| path.file_name().unwrap().to_str().unwrap().to_owned();
+        // Losses that diverged are NaN, which JSON has no word for.
+        let text = std::fs::read_to_string(folder.join("oracle.json")).unwrap().replace("NaN", "null");
+        let oracle: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let map = oracle["graphs"][name(path)]["initializer_to_param"].as_object().unwrap();
+        let text = |it: &serde_json::Value| it.as_str().unwrap().to_owned();
+        let parameters = map.iter().map(|(name, it)| (name.clone(), (text(&it[0]), text(&it[1])))).collect();
+        Self {
+            title: format!("{}/{}", name(folder), name(path)),
+            file: model_file::open(path).unwrap(),
+            arrays: arrays::read(&folder.join("oracle.safetensors")).unwrap(),
+            parameters,
+            oracle,
+        }
+    }
+
+    /// The inputs of a batch.
+    pub(super) fn batch(&self, number: usize) -> Arrays {
+        let prefix = format!("in{number}/");
+        let of = |(name, array): (&String, &Array)| {
+            name.strip_prefix(&prefix).map(|name| (name.to_owned(), array.clone()))
+        };
+        self.arrays.iter().filter_map(of).collect()
+    }
+
+    fn imported(&self, batch: &Arrays) -> Graph {
+        let inputs = batch.iter().map(|(name, it)| (name.clone(), it.shape().to_vec())).collect();
+        let bindings = Bindings { inputs, ..Bindings::default() };
+        pipeline::import(&self.file, &bindings, &mut |_, _| {}).unwrap()
+    }
+
+    /// What to make of the model, each block computed again so.
+    pub(super) fn training(&self, optimizer: Optimizer, decision: Recompute) -> Training {
+        // What PyTorch did not train, and the slopes of ALiBi, which are no parameters.
+        let untrained = |name: &&String| self.expected("grad", name).is_none() && !self.is_copied(name);
+        let there = |name: &&String| self.file.model.weights().iter().any(|it| it.0 == name.as_str());
+        let mut frozen: Vec<String> =
+            self.parameters.keys().filter(untrained).filter(there).cloned().collect();
+        if self.title.starts_with("bloom") {
+            frozen.push("unsqueeze_*".to_owned());
+        }
+        let recipe = Recipe {
+            loss: Loss::Output("loss".to_owned()),
+            optimizer,
+            precision: Precision::F32,
+            micro_batches: 1,
+            clip: None,
+            no_decay: NoDecay::default(),
+            recompute: vec![],
+            frozen,
+        };
+        Training { recipe, decisions: vec![decision] }
+    }
+
+    /// The step for micro-batches like these.
+    pub(super) fn prepared(&self, training: &Training, micro_batches: &[Arrays]) -> Prepared {
+        let mut training = training.clone();
+        training.recipe.micro_batches = u64::try_from(micro_batches.len()).unwrap();
+        let imported = self.imported(&micro_batches[0]);
+        pipeline::prepare_training(&self.file, &imported, &training, &mut |_, _| {}).unwrap()
+    }
+
+    /// What a parameter is in an oracle: after so many steps, or its gradient.
+    pub(super) fn expected(&self, kind: &str, initializer: &str) -> Option<Vec<f64>> {
+        let (parameter, how) = self.parameters.get(initializer)?;
+        let array = self.arrays.get(&format!("{kind}/{parameter}"))?;
+        let array = match how.as_str() {
+            "transpose" => {
+                let op = Op::Transpose { permutation: vec![1, 0] };
+                kernels::evaluate(&op, &[array]).unwrap().remove(0)
+            }
+            _ => array.clone(),
+        };
+        Some(array.to_floats().unwrap())
+    }
+
+    /// How far PyTorch's gradient in f32 is from that in f64, relative to its norm.
+    pub(super) fn noise(&self, initializer: &str) -> f64 {
+        let parameter = &self.parameters[initializer].0;
+        self.oracle["grad_f32_vs_f64_rel_l2_and_norm"][parameter][0].as_f64().unwrap_or(0.0)
+    }
+
+    /// Whether an exporter wrote the parameter more than once.
+    fn is_copied(&self, initializer: &str) -> bool {
+        let parameter = &self.parameters[initializer].0;
+        self.parameters.values().filter(|it| it.0 == *parameter).count() > 1
+    }
+
+    /// Holds losses and parameters of three steps against an oracle, `sgd` or `adamw`.
+    pub(super) fn check_steps(&self, plan: &Plan, kind: &str, parts: u64) -> Result<(), String> {
+        let (rate, marks) = if kind == "sgd" { (0.05, &[3][..]) } else { (1e-3, &[1, 3][..]) };
+        let mut session = self.session(plan)?;
+        for number in 0..3 {
+            let Some(expected) = self.oracle[format!("{kind}_losses")][number].as_f64() else { break };
+            let inputs = step_inputs(plan, rate, number + 1);
+            let outcome = session
+                .train(&parted(&self.batch(number), parts), &inputs)
+                .map_err(|error| format!("not run: {error}"))?;
+            let loss = floats(&outcome.outputs[train::LOSS])[0];
+            if (loss - expected).abs() > 2e-4 * expected.abs() {
+                return Err(format!("{kind} step {}: loss {loss}, expected {expected}", number + 1));
+            }
+            if marks.contains(&(number + 1)) {
+                self.check_parameters(&session, &format!("{kind}{}", number + 1))?;
+            }
+        }
+        session.check_replicas().map_err(|error| format!("replicas differ: {error}"))
+    }
+
+    /// Holds the gradients, as a step of plain descent shows them, against the oracle.
+    pub(super) fn check_gradients(&self, plan: &Plan, parts: u64) -> Result<(), String> {
+        let mut session = self.session(plan)?;
+        let inputs = step_inputs(plan, 1.0, 1);
+        session
+            .train(&parted(&self.batch(0), parts), &inputs)
+            .map_err(|error| format!("not run: {error}"))?;
+        for name in trained(plan) {
+            let Some(expected) = self.expected("grad", &name) else { continue };
+            let after = floats(&session.gather(&parameter(&name)).map_err(|error| error.to_string())?);
+            let before = floats(&self.file.weight(&name)?);
+            let found: Vec<f64> = before.iter().zip(&after).map(|(before, after)| before - after).collect();
+            // A difference of parameters has the rounding of parameters.
+            let rounding = before.iter().map(|it| (it * 1e-7).powi(2)).sum::<f64>().sqrt();
+            let off = apart(&found, &expected, rounding);
+            if off > 2e-4 + 10.0 * self.noise(&name) {
+                return Err(format!("gradient of {name} is off by {off:e}"));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_parameters(&self, session: &Session, kind: &str) -> Result<(), String> {
+        for state in session.states().iter().filter(|state| state.kind == StateKind::Parameter) {
+            let Some(expected) = self.expected(kind, &state.name) else { continue };
+            let found = floats(&session.gather(state).map_err(|error| error.to_string())?);
+            let off = apart(&found, &expected, 0.0);
+            if off > 5e-4 {
+                return Err(format!("{} as of {kind} is off by {off:e}", state.name));
+            }
+        }
+        Ok(())
+    }
+
+    /// The plan's programs with the model's weights.
+    pub(super) fn session(&self, plan: &Plan) -> Result<Session, String> {
+        let programs = lower::lower(plan).map_err(|error| format!("not lowered: {error}"))?;
+        lower::verify(&programs).map_err(|error| format!("the programs are rejected: {error}"))?;
+        let weight = |name: &str| self.file.weight(name);
+        Session::new(programs, &weight).map_err(|error| format!("not started: {error}"))
+    }
+}
+
+/// The state that is a parameter.
+pub(super) fn parameter(name: &str) -> State {
+    State { kind: StateKind::Parameter, name: name.to_owned() }
+}
+
+/// The names of the parameters of a step.
+fn trained(plan: &Plan) -> Vec<String> {
+    let name = |value: &planner_ir::Value| match &value.source {
+        Source::State(State { kind: StateKind::Parameter, name }) => Some(name.clone()),
+        _ => None,
+    };
+    plan.graph.values.iter().filter_map(name).collect()
+}
+
+/// The inputs of a step, of those that it has.
+pub(super) fn step_inputs(plan: &Plan, rate: f32, number: usize) -> Arrays {
+    let number = f32::from(u16::try_from(number).unwrap());
+    let has = |name: &str| plan.graph.values.iter().any(|it| it.source == Source::Input(name.to_owned()));
+    [(train::RATE, rate), (train::STEP, number)]
+        .into_iter()
+        .filter(|(name, _)| has(name))
+        .map(|(name, value)| (name.to_owned(), Array::of::<f32>(vec![], &[value]).unwrap()))
+        .collect()
+}
+
+/// A batch cut into equal micro-batches.
+pub(super) fn parted(batch: &Arrays, parts: u64) -> Vec<Arrays> {
+    let cut = |part: u64, array: &Array| {
+        let mut sizes = array.shape().to_vec();
+        sizes[0] /= parts;
+        let mut starts = vec![0; sizes.len()];
+        starts[0] = part * sizes[0];
+        let op = Op::Slice { steps: vec![1; starts.len()], starts, sizes };
+        kernels::evaluate(&op, &[array]).unwrap().remove(0)
+    };
+    let micro_batch = |part| batch.iter().map(|(name, array)| (name.clone(), cut(part, array))).collect();
+    (0..parts).map(micro_batch).collect()
+}
+
+pub(super) fn floats(array: &Array) -> Vec<f64> {
+    array.to_floats().unwrap()
+}
+
+/// How far numbers are from what they should be, relative to their norm; what is below the
+/// rounding does not count.
+pub(super) fn apart(found: &[f64], expected: &[f64], rounding: f64) -> f64 {
+    let norm = |it: &mut dyn Iterator<Item = f64>| it.map(|x| x * x).sum::<f64>().sqrt();
+    let size = norm(&mut expected.iter().copied());
+    let difference = norm(&mut found.iter().zip(expected).map(|(a, b)| a - b));
+    if difference < 1e-6 + rounding { 0.0 } else { difference / size }
+}

@@ -1,0 +1,85 @@
+//! Steps on one device: what recipes mean.
+
+use plan::{Precision, Recompute};
+use planner_ir::{DType, Source, State, StateKind};
+use run::Reference;
+use shardloom::pipeline::Training;
+
+use super::cases::{Arrays, Case, SGD, apart, floats, gpt2, parted};
+use kernels::Array;
+
+/// A step of plain descent: outputs, and the parameters (their masters, if they have any).
+fn one_step(case: &Case, training: &Training, micro_batches: &[Arrays], rate: f32) -> (Arrays, Arrays) {
+    let prepared = case.prepared(training, micro_batches);
+    planner_ir::verify(&prepared.graph).unwrap();
+    let weight = |name: &str| case.file.weight(name);
+    let mut device = Reference::new(&prepared.graph, &weight).unwrap();
+    let rate = Array::of::<f32>(vec![], &[rate]).unwrap();
+    let outputs = device.train(micro_batches, &Arrays::from([(train::RATE.to_owned(), rate)])).unwrap();
+    let narrow = training.recipe.precision == Precision::Bf16;
+    let wanted = if narrow { StateKind::Master } else { StateKind::Parameter };
+    let after = prepared.graph.values.iter().filter_map(|value| match &value.source {
+        Source::State(State { kind, name }) if *kind == wanted => {
+            let state = State { kind: *kind, name: name.clone() };
+            Some((name.clone(), device.state(&state).unwrap().clone()))
+        }
+        _ => None,
+    });
+    (outputs, after.collect())
+}
+
+#[test]
+fn micro_batches_make_the_step_of_the_whole_batch() {
+    let Some(case) = gpt2() else { return };
+    let training = case.training(SGD, Recompute::Nothing);
+    // The examples have different numbers of labels that count.
+    let [(whole, expected), (outputs, found)] =
+        [1, 2].map(|parts| one_step(&case, &training, &parted(&case.batch(0), parts), 0.1));
+    let [loss, mean] = [&outputs, &whole].map(|it| floats(&it[train::LOSS])[0]);
+    assert!((loss - mean).abs() < 1e-5, "{loss} and {mean}");
+    for (name, expected) in &expected {
+        assert!(apart(&floats(&found[name]), &floats(expected), 0.0) < 1e-5, "{name}");
+    }
+}
+
+#[test]
+fn gradients_are_scaled_down_to_the_largest_norm() {
+    let Some(case) = gpt2() else { return };
+    let gradients = case.parameters.keys().filter_map(|name| case.expected("grad", name));
+    let norm = gradients.flatten().map(|it| it * it).sum::<f64>().sqrt();
+    for most in [norm / 3.0, norm * 3.0] {
+        let mut training = case.training(SGD, Recompute::Nothing);
+        training.recipe.clip = Some(most);
+        let (outputs, found) = one_step(&case, &training, &[case.batch(0)], 1.0);
+        let stated = floats(&outputs[train::NORM])[0];
+        assert!((stated - norm).abs() < 1e-4 * norm, "norm {stated}, expected {norm}");
+        for (name, after) in &found {
+            let (before, gradient) =
+                (floats(&case.file.weight(name).unwrap()), case.expected("grad", name).unwrap());
+            let scale = (most / norm).min(1.0);
+            let expected: Vec<f64> = before.iter().zip(&gradient).map(|(p, g)| p - scale * g).collect();
+            assert!(apart(&floats(after), &expected, 0.0) < 1e-4, "{name}");
+        }
+    }
+}
+
+#[test]
+fn a_model_in_bf16_is_near_one_in_f32_and_keeps_masters() {
+    let Some(case) = gpt2() else { return };
+    let mut training = case.training(SGD, Recompute::Nothing);
+    training.recipe.precision = Precision::Bf16;
+    let (outputs, found) = one_step(&case, &training, &[case.batch(0)], 0.1);
+    let expected = case.oracle["loss0"].as_f64().unwrap();
+    let loss = floats(&outputs[train::LOSS])[0];
+    assert!((loss - expected).abs() < 2e-2 * expected, "{loss}, expected {expected}");
+    assert!((loss - expected).abs() > 1e-6 * expected, "{loss} is not of less precision");
+    for (name, after) in &found {
+        assert_eq!(after.dtype(), DType::F32);
+        let gradient = case.expected("grad", name).unwrap();
+        let before = floats(&case.file.weight(name).unwrap());
+        let moved: Vec<f64> = before.iter().zip(floats(after)).map(|(p, after)| (p - after) / 0.1).collect();
+        // Sums over a few elements of eight bits each can be further off.
+        let allowed = if gradient.len() < 20 { 0.5 } else { 0.06 };
+        assert!(apart(&moved, &gradient, 1e-3) < allowed + 10.0 * case.noise(name), "{name}");
+    }
+}
