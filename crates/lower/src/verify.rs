@@ -25,8 +25,9 @@
 //!   states are not.
 //! - **carried**: each state is written: a sum in the repetition, any other after it.
 //! - **state-order**: what reads a state reads what it is meant to: a buffer that an instruction
-//!   writes, after that and before the next one that writes the state; any other buffer the state
-//!   as it was found, before it is written, or after the last repetition what a sum has become.
+//!   writes, after that and before the next one that writes the state; the state's own buffer, or
+//!   one that none writes, the state as it was found, before it is written, or after the last
+//!   repetition what a sum has become.
 //!   An instruction that reads what it writes does so element by element, or sums over ranks.
 //! - **guard**: before the guard no state that lasts is written, and all outputs are that it looks
 //!   at.

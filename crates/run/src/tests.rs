@@ -7,6 +7,7 @@ mod regression; // training steps made by hand
 mod random; // random programs in random layouts
 mod families; // named parallelisms
 mod training; // training steps against the reference
+mod random_steps; // random training steps, with states in random layouts
 mod sums; // sums of narrow numbers
 mod faults; // what goes wrong
 

@@ -155,7 +155,8 @@ fn check_order(program: &Program, uses: &Uses, happens: &Happens, report: &mut R
     let end = program.repetition().end;
     for &(read, buffer) in &uses.reads {
         // The writes that are to be over, and the next one, which is not to have started.
-        let made = uses.writes.iter().position(|it| it.1 == buffer).map(|it| it + 1);
+        let own = program.states.iter().any(|port| port.buffer == buffer);
+        let made = uses.writes.iter().position(|it| it.1 == buffer && !own).map(|it| it + 1);
         let over = made.unwrap_or_else(|| {
             let settled = uses.kind.is_summed() && read >= end;
             if settled { uses.writes.iter().filter(|it| it.0 < end).count() } else { 0 }

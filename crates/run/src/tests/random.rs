@@ -11,10 +11,11 @@ use super::check;
 use super::sketch::Sketch;
 
 /// Grids of 1 to 8 devices.
-const MESHES: [&[u64]; 9] = [&[1], &[2], &[4], &[2, 2], &[8], &[2, 4], &[4, 2], &[2, 2, 2], &[3, 2]];
+pub(super) const MESHES: [&[u64]; 9] =
+    [&[1], &[2], &[4], &[2, 2], &[8], &[2, 4], &[4, 2], &[2, 2, 2], &[3, 2]];
 
 /// Integers wrap, so that sums are the same in any order.
-const DTYPE: DType = DType::I32;
+pub(super) const DTYPE: DType = DType::I32;
 
 #[test]
 fn random_programs_compute_what_the_reference_computes() {
@@ -75,7 +76,7 @@ fn extent(u: &mut Unstructured) -> Result<u64> {
     u.choose(&[1, 2, 4, 6, 8, 16]).copied()
 }
 
-fn at_rest(u: &mut Unstructured, sketch: &mut Sketch, input: bool) -> Result<ValueId> {
+pub(super) fn at_rest(u: &mut Unstructured, sketch: &mut Sketch, input: bool) -> Result<ValueId> {
     let rank = u.int_in_range(1..=3)?;
     let shape: Vec<u64> = (0..rank).map(|_| extent(u)).collect::<Result<_>>()?;
     new_source(u, sketch, Type::new(DTYPE, shape), input)
@@ -88,7 +89,12 @@ fn new_source(u: &mut Unstructured, sketch: &mut Sketch, type_: Type, input: boo
 }
 
 /// The digits of a random layout that does not name some axes.
-fn digits(u: &mut Unstructured, mesh: &Mesh, type_: &Type, without: &[AxisId]) -> Result<Vec<Vec<Digit>>> {
+pub(super) fn digits(
+    u: &mut Unstructured,
+    mesh: &Mesh,
+    type_: &Type,
+    without: &[AxisId],
+) -> Result<Vec<Vec<Digit>>> {
     let mut layout = Layout::replicated(type_.rank());
     for axis in mesh.axis_ids().filter(|axis| !without.contains(axis)) {
         if type_.rank() == 0 || u.ratio(1, 3)? {
@@ -109,7 +115,11 @@ fn digits(u: &mut Unstructured, mesh: &Mesh, type_: &Type, without: &[AxisId]) -
 }
 
 /// A random operation on some of the values.
-fn operation(u: &mut Unstructured, sketch: &mut Sketch, values: &[ValueId]) -> Result<(Op, Vec<ValueId>)> {
+pub(super) fn operation(
+    u: &mut Unstructured,
+    sketch: &mut Sketch,
+    values: &[ValueId],
+) -> Result<(Op, Vec<ValueId>)> {
     let x = *u.choose(values)?;
     let type_ = sketch.plan.graph.type_of(x).clone();
     let (shape, rank) = (type_.shape.clone(), type_.rank());
@@ -193,7 +203,12 @@ fn operation(u: &mut Unstructured, sketch: &mut Sketch, values: &[ValueId]) -> R
 }
 
 /// A random partition of an operation.
-fn partition(u: &mut Unstructured, sketch: &Sketch, op: &Op, operands: &[ValueId]) -> Result<Partition> {
+pub(super) fn partition(
+    u: &mut Unstructured,
+    sketch: &Sketch,
+    op: &Op,
+    operands: &[ValueId],
+) -> Result<Partition> {
     let (mesh, graph) = (&sketch.plan.mesh, &sketch.plan.graph);
     let types = graph.types_of(operands);
     let loops: Loops = op.loops(&types, &op.infer(&types).unwrap());
@@ -229,7 +244,7 @@ fn partition(u: &mut Unstructured, sketch: &Sketch, op: &Op, operands: &[ValueId
 }
 
 /// A random move, if one is wanted.
-fn any_move(
+pub(super) fn any_move(
     u: &mut Unstructured,
     mesh: &Mesh,
     type_: &Type,
