@@ -98,7 +98,7 @@ pub(crate) fn assemble(
     space: &Space,
     mesh: &Mesh,
     prices: &dyn Prices,
-    counted: Counted,
+    counted: &Counted,
 ) -> Assembled {
     let graph = &section.graph;
     let none = || vec![None; graph.values.len()];

@@ -15,12 +15,15 @@ mod flat;
 mod product;
 mod relax;
 mod segment;
+mod variants;
 
 pub use flat::Flat;
 pub use product::{Powers, product};
 use relax::MOST_PAIRS;
 pub(crate) use relax::{Goal, Prices, Relaxation};
 pub(crate) use segment::priced_costs;
+use variants::Interface;
+pub use variants::{Variant, unite};
 
 use crate::problem::{Problem, Proof, real_size};
 
@@ -60,6 +63,8 @@ pub struct Segment {
     pub shared: Vec<Shared>,
     /// How many blocks there are (blocks).
     pub count: usize,
+    /// The problems of which each block is one, if `problem` is made of several ([`unite`]).
+    pub variants: Vec<Variant>,
 }
 
 /// A node of a block that has the choice of a global.
@@ -169,7 +174,7 @@ impl From<Problem> for Chain {
     /// A chain of one block.
     fn from(problem: Problem) -> Self {
         let (entry, exit, shared) = (Vec::new(), Vec::new(), Vec::new());
-        let segment = Segment { problem, entry, exit, shared, count: 1 };
+        let segment = Segment { problem, entry, exit, shared, count: 1, variants: Vec::new() };
         Self { globals: Vec::new(), segments: vec![segment] }
     }
 }

@@ -26,11 +26,14 @@ mod fold;
 mod ways;
 mod assemble;
 mod compose;
+mod prepare;
+mod derive;
 mod planner;
 
 pub use compose::kind;
 pub use fold::fold;
 pub use join::sections;
-pub use planner::{PlanError, Request, plan};
+pub use planner::{Derive, Derived, PlanError, Request, plan, plan_among};
+pub use prepare::Cut;
 pub use prices::{MachinePrices, Prices, Work};
 pub use section::{Repetition, Section, SharedValue, Sharing};

@@ -9,25 +9,27 @@
 //! for its gradients is there at once. So that is resident too, and other moments count only in the
 //! section where the step turns, whose own values are live there as anywhere else.
 
+use std::ops::Range;
+
 use planner_ir::{NodeId, Phase, Source, ValueId};
 
 use super::{Assembly, Done, Use};
 use crate::problem::{Held, Window};
 
 /// Which moments are counted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Counted {
     /// All: nothing is kept elsewhere that is not resident.
     Every,
-    /// Those of a micro-batch: the section is where the step turns, and what others keep is there
-    /// throughout.
-    Turn,
+    /// Those of these operations: the section is where the step turns, and what others keep is
+    /// there while they run.
+    Turn(Range<usize>),
     /// That at which the step turns.
     Kept,
 }
 
 impl Assembly<'_> {
-    pub(super) fn add_memory(&mut self, counted: Counted) {
+    pub(super) fn add_memory(&mut self, counted: &Counted) {
         let graph = &self.section.graph;
         let mut windows: Vec<Window> = vec![Window::default(); graph.nodes.len()];
         for value in graph.value_ids() {
@@ -44,7 +46,7 @@ impl Assembly<'_> {
             let Live { made, used, last } = self.live(value);
             let from = self.made(value);
             let held = self.assembled.held[value.0].clone();
-            if counted == Counted::Kept {
+            if *counted == Counted::Kept {
                 if self.is_kept(value) {
                     let it = held.unwrap_or(from);
                     let bytes = self.bytes(value, &it.layouts);
@@ -63,15 +65,19 @@ impl Assembly<'_> {
                 }
             }
         }
-        if counted == Counted::Kept {
+        if *counted == Counted::Kept {
             return;
         }
         for node in graph.node_ids() {
             self.add_touched(node, &mut windows[node.0]);
         }
         let is_counted = |node: &NodeId| {
-            let updates = graph.node(*node).phase == Phase::Update;
-            self.assembled.work[node.0].is_some() && (counted == Counted::Every || !updates)
+            let runs_here = match counted {
+                Counted::Every => true,
+                Counted::Turn(nodes) => nodes.contains(&node.0),
+                Counted::Kept => false,
+            };
+            runs_here && self.assembled.work[node.0].is_some()
         };
         self.assembled.problem.windows =
             graph.node_ids().filter(is_counted).map(|node| windows[node.0].clone()).collect();
@@ -142,7 +148,10 @@ impl Assembly<'_> {
             Source::Result { node, .. } => node.0 + 1,
             _ => 0,
         };
-        let positions = self.uses[value.0].iter().map(|it| self.moment(it));
+        // What flows back to the section before is used there at once.
+        let flows_back = matches!(self.phase(value), Some(Phase::Backward | Phase::Gradient));
+        let own = |it: &&Use| !flows_back || matches!(it, Use::Operand(..));
+        let positions = self.uses[value.0].iter().filter(own).map(|it| self.moment(it));
         let first = positions.clone().min().unwrap_or(made);
         // What flows back is not there before it is used.
         let made = if self.section.from_after.contains(&value) { first } else { made };

@@ -43,7 +43,8 @@ fn one_block(segment: &Segment) -> Segment {
             tie(&mut problem, from, to);
         }
     }
-    Segment { problem, count: 1, ..segment.clone() }
+    // The variants are not as dear as all blocks; their union is.
+    Segment { problem, count: 1, variants: Vec::new(), ..segment.clone() }
 }
 
 /// Forbids two nodes of equal domains to differ.

@@ -193,7 +193,14 @@ fn large_problems_have_small_gaps_and_answers_that_do_not_depend_on_threads() {
 #[test]
 fn long_chains_have_small_gaps_and_answers_that_do_not_depend_on_threads() {
     let problem = large(2, 16, 6);
-    let segment = Segment { problem, entry: vec![0], exit: vec![15], shared: Vec::new(), count: 40 };
+    let segment = Segment {
+        problem,
+        entry: vec![0],
+        exit: vec![15],
+        shared: Vec::new(),
+        count: 40,
+        variants: Vec::new(),
+    };
     let chain = Chain { globals: Vec::new(), segments: vec![segment] };
     let free = solve_chain(&chain, u64::MAX >> 12).unwrap();
     let capacity = chain.usage(&free.choices).peak() * 2 / 3;

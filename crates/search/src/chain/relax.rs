@@ -69,8 +69,7 @@ impl<'a> Relaxation<'a> {
         let all = chain.globals.iter().map(|global| real_size(global.times.len()));
         if all.product::<f64>() <= MOST_GLOBALS {
             let segments = prepared(chain, Globals::Enumerated);
-            let small =
-                |ready: &Ready<'_>| ready.pairs() <= MOST_PAIRS && ready.order.entries <= MOST_ENTRIES;
+            let small = |ready: &Ready<'_>| ready.pairs() <= MOST_PAIRS && ready.largest() <= MOST_ENTRIES;
             if segments.iter().all(small) {
                 return Self { chain, segments, globals: Globals::Enumerated };
             }

@@ -7,7 +7,7 @@ use rayon::prelude::*;
 
 use super::product::Powers;
 use super::relax::Goal;
-use super::{Chain, Segment};
+use super::{Chain, Interface, Segment, Shared, Variant};
 use crate::eliminate::{Objective, Order, Pruned, Reduced, order, prune, reduce};
 use crate::exhaustive::advance;
 use crate::problem::{Problem, SearchError, Table, real, real_size};
@@ -24,31 +24,44 @@ pub(crate) enum Globals {
 /// A segment without needless choices, with the order to eliminate it in.
 ///
 /// Its table runs over the choices of some *slots*: the globals that it uses, then the entry
-/// nodes, then the exit nodes. A node may have several slots, which then must agree.
+/// nodes, then the exit nodes. Each entry of the table is the least of its variants.
 #[derive(Clone, Debug)]
 pub(crate) struct Ready<'a> {
-    pub(crate) order: Order,
     /// The number of states at the entry, and at the exit.
     pub(crate) entries: usize,
     pub(crate) exits: usize,
     segment: &'a Segment,
-    pruned: Pruned,
-    /// The tables of the pruned problem with zeros for all that is allowed.
-    zeros: Vec<Table>,
     /// The globals that have a slot, ascending, and their domains.
     globals: Vec<usize>,
     global_domains: Vec<usize>,
     /// For each slot, its domain.
     domains: Vec<usize>,
+    /// What a block may be: one of the variants, or the segment's problem if there are none.
+    bodies: Vec<Body<'a>>,
+}
+
+/// One problem that a block may be. A node may have several slots, which then must agree.
+#[derive(Clone, Debug)]
+struct Body<'a> {
+    order: Order,
+    pruned: Pruned,
+    /// The tables of the pruned problem with zeros for all that is allowed.
+    zeros: Vec<Table>,
+    shared: &'a [Shared],
     /// Which slot says the choice of which node, the latter as an index of `order.kept`.
     ties: Vec<(usize, usize)>,
+    /// The first of its windows among those of the segment.
+    window: usize,
 }
 
 /// A segment minimised for given prices.
 pub(crate) struct Priced<'a> {
     /// For each choice of its globals, the powers of the table from entry to exit.
     pub(crate) powers: Vec<Powers>,
-    reduced: Reduced<'a>,
+    /// For each body, what it is reduced to.
+    reduced: Vec<Reduced<'a>>,
+    /// For each entry of the table, the body that has the least.
+    least: Vec<usize>,
 }
 
 impl<'a> Ready<'a> {
@@ -60,38 +73,30 @@ impl<'a> Ready<'a> {
         globals.sort_unstable();
         globals.dedup();
 
-        let global_slot = |global: usize| globals.iter().position(|&at| at == global);
-        let shared = segment.shared.iter();
-        let shared = shared.filter_map(|shared| Some((global_slot(shared.global)?, shared.node)));
-        let boundary = || segment.entry.iter().chain(&segment.exit).copied();
-        let slots: Vec<(usize, usize)> = shared.chain((globals.len()..).zip(boundary())).collect();
-        let mut kept: Vec<usize> = slots.iter().map(|&(_, node)| node).collect();
-        kept.sort_unstable();
-        kept.dedup();
-
-        let agreed: Vec<usize> = segment.shared.iter().map(|shared| shared.node).chain(boundary()).collect();
-        let pruned = prune(&segment.problem, &agreed);
-        let allowed = |table: &Table| Table {
-            columns: table.columns,
-            entries: table.entries.iter().map(|&time| Goal::Memory.of(time)).collect(),
-        };
-        let place = |node: usize| kept.iter().take_while(|&&at| at < node).count();
         let domain = |node: usize| segment.problem.times[node].len();
         let size = |nodes: &[usize]| nodes.iter().map(|&node| domain(node)).product();
+        let boundary = segment.entry.iter().chain(&segment.exit);
         let global_domains: Vec<usize> =
             globals.iter().map(|&global| chain.globals[global].times.len()).collect();
+        let own = [segment.interface()];
+        let interfaces: Vec<Interface<'a>> = match &segment.variants[..] {
+            [] => own.to_vec(),
+            variants => variants.iter().map(Variant::interface).collect(),
+        };
         Self {
-            order: order(&pruned.problem, &kept),
             entries: size(&segment.entry),
             exits: size(&segment.exit),
             segment,
-            zeros: pruned.problem.tables.iter().map(allowed).collect(),
-            pruned,
-            domains: global_domains.iter().copied().chain(boundary().map(domain)).collect(),
+            domains: global_domains.iter().copied().chain(boundary.map(|&node| domain(node))).collect(),
             global_domains,
+            bodies: interfaces.into_par_iter().map(|it| Body::new(it, &globals)).collect(),
             globals,
-            ties: slots.into_iter().map(|(slot, node)| (slot, place(node))).collect(),
         }
+    }
+
+    /// The entries of the largest table that the elimination makes.
+    pub(crate) fn largest(&self) -> f64 {
+        self.bodies.iter().map(|body| body.order.entries).fold(0.0, f64::max)
     }
 
     /// The entries of the table over globals, entry and exit.
@@ -114,9 +119,96 @@ impl<'a> Ready<'a> {
         live: &[f64],
         fixed: Option<&[usize]>,
     ) -> Result<Priced<'_>, SearchError> {
+        let priced: Result<Vec<(Reduced<'_>, Vec<f64>)>, SearchError> = self
+            .bodies
+            .par_iter()
+            .map(|body| body.priced(goal, resident, live, fixed, &self.domains))
+            .collect();
+        let (reduced, tables): (Vec<Reduced<'_>>, Vec<Vec<f64>>) = priced?.into_iter().unzip();
+        let mut tables = tables.into_iter().enumerate();
+        let mut table = tables.next().map(|(_, table)| table).unwrap_or_default();
+        let mut least = vec![0; table.len()];
+        for (body, other) in tables {
+            for ((entry, which), cost) in table.iter_mut().zip(&mut least).zip(other) {
+                if cost < *entry {
+                    (*entry, *which) = (cost, body);
+                }
+            }
+        }
+        let powers = table
+            .par_chunks(self.entries * self.exits)
+            .map(|table| Powers::new(table.to_vec(), self.exits, self.segment.count))
+            .collect();
+        Ok(Priced { powers, reduced, least })
+    }
+
+    /// The choices of every block, given the states at the boundaries.
+    pub(crate) fn recover(&self, priced: &Priced<'_>, row: usize, states: &[usize]) -> Vec<Vec<usize>> {
+        let mut blocks: BTreeMap<&[usize], Vec<usize>> = BTreeMap::new();
+        let block = |pair: &'_ [usize]| {
+            let place = (row * self.entries + pair[0]) * self.exits + pair[1];
+            let mut index = place;
+            let mut digits = vec![0; self.domains.len()];
+            for (digit, domain) in digits.iter_mut().zip(&self.domains).rev() {
+                *digit = index % domain;
+                index /= domain;
+            }
+            let which = priced.least[place];
+            let body = &self.bodies[which];
+            let mut kept = vec![0; body.order.kept.len()];
+            for &(slot, place) in &body.ties {
+                kept[place] = digits[slot];
+            }
+            let choices = body.pruned.restore(&priced.reduced[which].recover(&kept));
+            self.segment.restore(which, choices, &digits[self.globals.len()..])
+        };
+        let pairs = states.windows(2);
+        pairs.map(|pair| blocks.entry(pair).or_insert_with(|| block(pair)).clone()).collect()
+    }
+}
+
+impl<'a> Body<'a> {
+    /// A problem, ready to be reduced to a table over these globals and its boundary.
+    fn new(it: Interface<'a>, globals: &[usize]) -> Self {
+        let global_slot = |global: usize| globals.iter().position(|&at| at == global);
+        let shared = it.shared.iter();
+        let shared = shared.filter_map(|shared| Some((global_slot(shared.global)?, shared.node)));
+        let boundary = || it.entry.iter().chain(it.exit).copied();
+        let slots: Vec<(usize, usize)> = shared.chain((globals.len()..).zip(boundary())).collect();
+        let mut kept: Vec<usize> = slots.iter().map(|&(_, node)| node).collect();
+        kept.sort_unstable();
+        kept.dedup();
+
+        let agreed: Vec<usize> = it.shared.iter().map(|shared| shared.node).chain(boundary()).collect();
+        let pruned = prune(it.problem, &agreed);
+        let allowed = |table: &Table| Table {
+            columns: table.columns,
+            entries: table.entries.iter().map(|&time| Goal::Memory.of(time)).collect(),
+        };
+        let place = |node: usize| kept.iter().take_while(|&&at| at < node).count();
+        Self {
+            order: order(&pruned.problem, &kept),
+            zeros: pruned.problem.tables.iter().map(allowed).collect(),
+            pruned,
+            shared: it.shared,
+            ties: slots.into_iter().map(|(slot, node)| (slot, place(node))).collect(),
+            window: it.window,
+        }
+    }
+
+    /// Minimises: what it is reduced to, and the table over slots of these domains.
+    fn priced(
+        &self,
+        goal: Goal,
+        resident: f64,
+        live: &[f64],
+        fixed: Option<&[usize]>,
+        domains: &[usize],
+    ) -> Result<(Reduced<'_>, Vec<f64>), SearchError> {
         let problem = &self.pruned.problem;
+        let live = &live[self.window..][..problem.windows.len()];
         let mut costs = priced_costs(problem, goal, resident, live);
-        for shared in &self.segment.shared {
+        for shared in self.shared {
             let Some(fixed) = fixed else { continue };
             for (choice, cost) in costs[shared.node].iter_mut().enumerate() {
                 if choice != fixed[shared.global] {
@@ -134,40 +226,16 @@ impl<'a> Ready<'a> {
         // What is live whatever is chosen is paid by every block.
         let windows = problem.windows.iter().zip(live);
         let constant: f64 = windows.map(|(window, price)| price * real(window.constant)).sum();
-        let table: Vec<f64> = self.table(&reduced).into_iter().map(|cost| cost + constant).collect();
-        let powers = table
-            .par_chunks(self.entries * self.exits)
-            .map(|table| Powers::new(table.to_vec(), self.exits, self.segment.count))
-            .collect();
-        Ok(Priced { powers, reduced })
-    }
-
-    /// The choices of every block, given the states at the boundaries.
-    pub(crate) fn recover(&self, priced: &Priced<'_>, row: usize, states: &[usize]) -> Vec<Vec<usize>> {
-        let mut blocks: BTreeMap<&[usize], Vec<usize>> = BTreeMap::new();
-        let block = |pair: &'_ [usize]| {
-            let mut index = (row * self.entries + pair[0]) * self.exits + pair[1];
-            let mut digits = vec![0; self.domains.len()];
-            for (digit, domain) in digits.iter_mut().zip(&self.domains).rev() {
-                *digit = index % domain;
-                index /= domain;
-            }
-            let mut kept = vec![0; self.order.kept.len()];
-            for &(slot, place) in &self.ties {
-                kept[place] = digits[slot];
-            }
-            self.pruned.restore(&priced.reduced.recover(&kept))
-        };
-        let pairs = states.windows(2);
-        pairs.map(|pair| blocks.entry(pair).or_insert_with(|| block(pair)).clone()).collect()
+        let table = self.table(&reduced, domains).into_iter().map(|cost| cost + constant).collect();
+        Ok((reduced, table))
     }
 
     /// The reduced table by slots, infinite where the slots of one node disagree.
-    fn table(&self, reduced: &Reduced<'_>) -> Vec<f64> {
+    fn table(&self, reduced: &Reduced<'_>, domains: &[usize]) -> Vec<f64> {
         let kept = &self.order.kept;
-        let domain = |node: usize| self.segment.problem.times[node].len();
-        let mut table = Vec::with_capacity(self.domains.iter().product());
-        let mut slots = vec![0; self.domains.len()];
+        let domain = |node: usize| self.pruned.problem.times[node].len();
+        let mut table = Vec::with_capacity(domains.iter().product());
+        let mut slots = vec![0; domains.len()];
         let mut choices: Vec<Option<usize>> = Vec::new();
         loop {
             choices.clear();
@@ -182,7 +250,7 @@ impl<'a> Ready<'a> {
                 .zip(kept)
                 .fold(0, |index, (choice, &node)| index * domain(node) + choice.unwrap_or(0));
             table.push(if agree { reduced.table[index] } else { f64::INFINITY });
-            if !advance(&mut slots, &self.domains) {
+            if !advance(&mut slots, domains) {
                 break;
             }
         }

@@ -53,7 +53,7 @@ fn any_chain(dice: &mut Dice) -> Chain {
         }
         domains.push(dice.between(1, 2));
         let problem = random(dice, &domains, 8);
-        segments.push(Segment { problem, entry, exit, shared, count });
+        segments.push(Segment { problem, entry, exit, shared, count, variants: Vec::new() });
         boundary = next;
     }
     Chain { globals, segments }
@@ -96,7 +96,14 @@ fn the_flat_problem_has_the_time_and_the_memory_of_the_chain() {
 #[test]
 fn blocks_that_disagree_take_infinite_time() {
     let problem = Problem { times: vec![vec![1.0, 2.0]; 2], ..Problem::default() };
-    let segment = Segment { problem, entry: vec![0], exit: vec![1], shared: Vec::new(), count: 2 };
+    let segment = Segment {
+        problem,
+        entry: vec![0],
+        exit: vec![1],
+        shared: Vec::new(),
+        count: 2,
+        variants: Vec::new(),
+    };
     let chain = Chain { globals: Vec::new(), segments: vec![segment] };
     let of = |blocks: [[usize; 2]; 2]| {
         let blocks = vec![blocks.map(Vec::from).to_vec()];
@@ -202,6 +209,7 @@ fn two_blocks(seed: u64, boundary: &[usize], globals: &[usize]) -> Chain {
         exit: (boundary.len()..2 * boundary.len()).collect(),
         shared: shared.collect(),
         count: 2,
+        variants: Vec::new(),
     };
     let global = |&domain: &usize| Global { times: vec![0.5; domain], resident: vec![1; domain] };
     Chain { globals: globals.iter().map(global).collect(), segments: vec![segment] }

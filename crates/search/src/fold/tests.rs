@@ -2,13 +2,11 @@
 
 use cost_models::machine::shipped;
 use plan::{Loss, MachineName, ModelFile, NoDecay, Plan, Precision, Recipe, Recompute};
-use planner_ir::{
-    Attention, Binary, Contract, DType, Label, Mesh, Op, Optimizer, Output, Phase, Real, Type, Unary,
-};
+use planner_ir::{Attention, Binary, Contract, DType, Label, Mesh, Op, Optimizer, Output, Real, Type, Unary};
 use train::Step as TrainingStep;
 
 use super::*;
-use crate::{MachinePrices, PlanError, Request, plan};
+use crate::{Cut, Derived, MachinePrices, PlanError, Request, plan, plan_among};
 
 /// Builds forward programs with inferred types; operations are called by their numbers.
 pub(crate) struct Draft(Graph);
@@ -147,38 +145,26 @@ pub(crate) fn recipe(precision: Precision, micro_batches: u64) -> Recipe {
     }
 }
 
-/// A step, where its gradients belong, and the recipe with a decision for each block.
+/// A step and its recipe, with a decision for each block.
 pub(crate) struct Trained {
     pub(crate) step: TrainingStep,
-    pub(crate) forward: Vec<Option<NodeId>>,
     pub(crate) recipe: Recipe,
 }
 
 pub(crate) fn trained(graph: &Graph, recipe: &Recipe) -> Trained {
+    derived(graph, recipe, &[Recompute::Nothing])
+}
+
+/// The same model with this done again in all blocks, or in each as decided.
+pub(crate) fn derived(graph: &Graph, recipe: &Recipe, decisions: &[Recompute]) -> Trained {
     let forward = train::forward(graph, recipe).expect("has a loss");
     let blocks = rewrite::blocks(&forward);
-    let recompute = vec![Recompute::Nothing; blocks.segments.len()];
+    let count = blocks.segments.len();
+    let recompute = if let [all] = decisions { vec![*all; count] } else { decisions.to_vec() };
     let recipe = Recipe { recompute, ..recipe.clone() };
     let step = train::step(&blocks, &recipe).expect("can be trained");
     planner_ir::verify(&step.graph).expect("is a step");
-    let forward = by_name(&step);
-    Trained { step, forward, recipe }
-}
-
-/// The forward operation of each gradient, by the names of operations.
-fn by_name(step: &TrainingStep) -> Vec<Option<NodeId>> {
-    let graph = &step.graph;
-    let mut known: BTreeMap<(usize, &str), NodeId> = BTreeMap::new();
-    for node in graph.node_ids().filter(|&node| graph.node(node).phase == Phase::Forward) {
-        known.insert((step.homes[node.0], &graph.node(node).origin), node);
-    }
-    let forward = |node: NodeId| match graph.node(node).phase {
-        Phase::Backward | Phase::Gradient => {
-            known.get(&(step.homes[node.0], graph.node(node).origin.as_str())).copied()
-        }
-        Phase::Forward | Phase::Update => None,
-    };
-    graph.node_ids().map(forward).collect()
+    Trained { step, recipe }
 }
 
 pub(crate) fn planned(
@@ -187,24 +173,50 @@ pub(crate) fn planned(
     mesh: &str,
     capacity: u64,
 ) -> Result<Plan, PlanError> {
-    let sections = fold(&trained.step.graph, &trained.step.homes, &trained.forward);
+    Ok(planned_among(std::slice::from_ref(trained), None, machine, mesh, capacity)?.0)
+}
+
+/// The plan among several variants of a step; none but the first without a way to derive them.
+pub(crate) fn planned_among(
+    variants: &[Trained],
+    model: Option<&Graph>,
+    machine: &str,
+    mesh: &str,
+    capacity: u64,
+) -> Result<(Plan, Vec<usize>), PlanError> {
+    let cut = |it: &Trained| fold(&it.step.graph, &it.step.homes, &it.step.forward);
+    let sections: Vec<Vec<Section>> = variants.iter().map(cut).collect();
     let mesh = Mesh::parse(mesh).expect("is a mesh");
     let machine = shipped::named(machine).expect("is a machine");
     let prices = MachinePrices::new(&machine, &mesh).expect("suits");
-    let plan = plan(&Request {
-        graph: &trained.step.graph,
-        sections: &sections,
+    let request = Request {
+        graph: &variants[0].step.graph,
+        sections: &sections[0],
         mesh: &mesh,
         capacity,
         prices: &prices,
         model: &ModelFile { path: "model.onnx".to_owned(), sha256: "0".repeat(64), dims: vec![] },
         machine: &MachineName { name: machine.full_name(), devices: mesh.devices() },
-    })?;
-    Ok(Plan { recipe: Some(trained.recipe.clone()), ..plan })
+    };
+    let cuts = variants.iter().zip(&sections).map(|(it, sections)| Cut { graph: &it.step.graph, sections });
+    let decide = |chosen: &[usize]| -> Trained {
+        let decisions: Vec<Recompute> = chosen.iter().map(|&it| variants[it].recipe.recompute[0]).collect();
+        derived(model.expect("is there"), &variants[0].recipe, &decisions)
+    };
+    let derive = |chosen: &[usize]| {
+        let TrainingStep { graph, homes, .. } = decide(chosen).step;
+        Derived { graph, homes }
+    };
+    let (plan, chosen) = match model {
+        Some(_) => plan_among(&request, &cuts.skip(1).collect::<Vec<_>>(), &derive)?,
+        None => (plan(&request)?, vec![]),
+    };
+    let recipe = if model.is_some() { decide(&chosen).recipe } else { variants[0].recipe.clone() };
+    Ok((Plan { recipe: Some(recipe), ..plan }, chosen))
 }
 
 fn repetitions(trained: &Trained) -> Vec<usize> {
-    let sections = fold(&trained.step.graph, &trained.step.homes, &trained.forward);
+    let sections = fold(&trained.step.graph, &trained.step.homes, &trained.step.forward);
     sections.iter().map(|section| section.repetitions.len()).collect()
 }
 
@@ -224,6 +236,53 @@ fn small_plan() {
 }
 
 #[test]
+fn zero() {
+    let sizes = Sizes { layers: 12, batch: 32, sequence: 512, hidden: 1024, heads: 16, vocabulary: 32000 };
+    let mesh = std::env::var("MESH").unwrap_or("8".to_owned());
+    let micro: u64 = std::env::var("MICRO").ok().and_then(|it| it.parse().ok()).unwrap_or(1);
+    let machine = std::env::var("MACHINE").unwrap_or("h100-80g-8x".to_owned());
+    let trained =
+        trained(&transformer(sizes, std::env::var("TIED").is_ok()), &recipe(Precision::Bf16, micro));
+    let mut capacity = 80_000_000_000u64;
+    for _ in 0..12 {
+        let at = std::time::Instant::now();
+        let plan = planned(&trained, &machine, &mesh, capacity);
+        let took = at.elapsed();
+        match plan {
+            Ok(plan) => {
+                let memory: Vec<String> = plan
+                    .memory
+                    .iter()
+                    .map(|it| format!("{} {:.3}", it.kind, it.bytes as f64 / 1e9))
+                    .collect();
+                let held: u64 = plan.memory.iter().map(|it| it.bytes).sum();
+                eprintln!(
+                    "{capacity}: {took:?} {memory:?} {:?} {:.5} sections {}",
+                    plan.proof,
+                    plan.seconds(),
+                    plan.space.unique_blocks
+                );
+                eprintln!(
+                    "{:?}",
+                    plan.estimate
+                        .iter()
+                        .map(|it| format!("{} {:.4}", it.name, it.seconds))
+                        .collect::<Vec<_>>()
+                );
+                if let Err(error) = plan::check(&plan) {
+                    eprintln!("{}", error.to_string().chars().take(1000).collect::<String>());
+                }
+                capacity = held.min(capacity) / 100 * 85;
+            }
+            Err(error) => {
+                eprintln!("{capacity} {took:?}: {error}");
+                break;
+            }
+        }
+    }
+}
+
+#[test]
 fn big_plan() {
     let layers: u64 = std::env::var("LAYERS").ok().and_then(|it| it.parse().ok()).unwrap_or(96);
     let mesh = std::env::var("MESH").unwrap_or("8".to_owned());
@@ -232,7 +291,20 @@ fn big_plan() {
     let trained = trained(&transformer(Sizes { layers, ..GPT_3 }, false), &recipe(Precision::Bf16, 8));
     eprintln!("trained {:?}", at.elapsed());
     let at = std::time::Instant::now();
-    let plan = planned(&trained, "h100-80g-8x", &mesh, capacity * 1_000_000_000);
+    let plan = if std::env::var("VARIANTS").is_ok() {
+        let model = transformer(Sizes { layers, ..GPT_3 }, false);
+        let recipe = recipe(Precision::Bf16, 8);
+        let all = [Recompute::Nothing, Recompute::Selective, Recompute::Full]
+            .map(|it| derived(&model, &recipe, &[it]));
+        eprintln!("derived {:?}", at.elapsed());
+        let found = planned_among(&all, Some(&model), "h100-80g-8x", &mesh, capacity * 1_000_000_000);
+        found.map(|(plan, chosen)| {
+            eprintln!("{chosen:?}");
+            plan
+        })
+    } else {
+        planned(&trained, "h100-80g-8x", &mesh, capacity * 1_000_000_000)
+    };
     eprintln!("planned {:?}", at.elapsed());
     match plan {
         Ok(plan) => {

@@ -2,6 +2,7 @@
 
 use cost_models::machine::shipped;
 use planner_ir::{Attention, Binary, Contract, DType, Label, Op, Output, Pairing, Real, Type, Unary};
+use planner_ir::{Source, ValueId};
 
 use super::*;
 use crate::{MachinePrices, sections};

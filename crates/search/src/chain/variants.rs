@@ -1,0 +1,195 @@
+//! Blocks that may be one of several problems: the same boundary, other insides.
+//!
+//! ```text
+//!            ┌ mirror of it ─ variant 0 ┐
+//! boundary ──┤                          ├── selector
+//!            └ mirror of it ─ variant 1 ┘
+//! ```
+//!
+//! Together they are one problem, so that what a block costs and holds, and every solver, is as
+//! without variants. Each variant's nodes have one choice more: not in use, which costs and holds
+//! nothing, and is taken if and only if the *selector* says another variant. Mirrors in use agree
+//! with the boundary. Where a segment is reduced to a table, each variant is reduced by itself and
+//! the least taken, which is the same and needs no such nodes.
+
+use std::collections::BTreeMap;
+
+use super::{Segment, Shared};
+use crate::problem::{Edge, Held, Problem, Table, Window};
+
+/// One of the problems that a block may be.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Variant {
+    /// The problem.
+    pub problem: Problem,
+    /// Its entry, exit and shared nodes, like those of a segment.
+    pub entry: Vec<usize>,
+    /// See `entry`.
+    pub exit: Vec<usize>,
+    /// See `entry`.
+    pub shared: Vec<Shared>,
+    /// In the problem of all, the number of its first node and of its first window.
+    pub first: [usize; 2],
+}
+
+/// A problem with its boundary.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Interface<'a> {
+    pub(super) problem: &'a Problem,
+    pub(super) entry: &'a [usize],
+    pub(super) exit: &'a [usize],
+    pub(super) shared: &'a [Shared],
+    /// The first of its windows in the problem of all.
+    pub(super) window: usize,
+}
+
+/// The node of the problem of all that says which variant it is, after those of the boundary.
+fn selector(segment: &Segment) -> usize {
+    segment.variants.first().map_or(0, |variant| variant.first[0] - 1)
+}
+
+/// Blocks each of which is one of these segments' problems; the first one's if it is the only one.
+///
+/// # Panics
+/// If their boundaries differ in how many nodes they have, or choices of these.
+pub fn unite(segments: Vec<Segment>) -> Segment {
+    let [first, _, ..] = &segments[..] else {
+        return segments.into_iter().next().unwrap_or_else(|| unreachable!("a block is something"));
+    };
+    let mut all = Problem::default();
+    let add = |times: Vec<f64>, all: &mut Problem| {
+        all.times.push(times);
+        all.times.len() - 1
+    };
+    let mut boundary = |nodes: &[usize]| -> Vec<usize> {
+        nodes.iter().map(|&node| add(vec![0.0; first.problem.times[node].len()], &mut all)).collect()
+    };
+    let (entry, exit) = (boundary(&first.entry), boundary(&first.exit));
+    let mut globals: BTreeMap<usize, usize> = BTreeMap::new();
+    for segment in &segments {
+        for shared in &segment.shared {
+            let choices = segment.problem.times[shared.node].len();
+            globals.entry(shared.global).or_insert_with(|| add(vec![0.0; choices], &mut all));
+        }
+    }
+    let selector = add(vec![0.0; segments.len()], &mut all);
+    let (count, variants) = (first.count, segments.len());
+    let mut found = Vec::new();
+    for (number, segment) in segments.into_iter().enumerate() {
+        let Segment { problem, entry: own_entry, exit: own_exit, shared, .. } = segment;
+        let first = [all.times.len(), all.windows.len()];
+        all.include(&problem, selector, number, variants);
+        let ends = entry.iter().zip(&own_entry).chain(exit.iter().zip(&own_exit));
+        let ends = ends.map(|(&outer, &own)| (outer, own));
+        let mirrors = ends.chain(shared.iter().map(|it| (globals[&it.global], it.node)));
+        for (outer, own) in mirrors.collect::<Vec<_>>() {
+            assert_eq!(all.times[outer].len(), problem.times[own].len(), "boundaries of variants agree");
+            all.mirror(outer, first[0] + own);
+        }
+        found.push(Variant { problem, entry: own_entry, exit: own_exit, shared, first });
+    }
+    let shared = globals.into_iter().map(|(global, node)| Shared { node, global }).collect();
+    Segment { problem: all, entry, exit, shared, count, variants: found }
+}
+
+impl Segment {
+    pub(super) fn interface(&self) -> Interface<'_> {
+        let Self { problem, entry, exit, shared, .. } = self;
+        Interface { problem, entry, exit, shared, window: 0 }
+    }
+
+    /// Choices of a variant, or of the only problem, as choices of the problem of all, at this
+    /// boundary: the choices of entry and exit.
+    pub(super) fn restore(&self, variant: usize, choices: Vec<usize>, ends: &[usize]) -> Vec<usize> {
+        let Some(chosen) = self.variants.get(variant) else { return choices };
+        // Not in use is the last choice of every node.
+        let mut all: Vec<usize> = self.problem.times.iter().map(|times| times.len() - 1).collect();
+        for (&node, &choice) in self.entry.iter().chain(&self.exit).zip(ends) {
+            all[node] = choice;
+        }
+        for it in &chosen.shared {
+            let outer = self.shared.iter().find(|outer| outer.global == it.global);
+            if let Some(outer) = outer {
+                all[outer.node] = choices[it.node];
+            }
+        }
+        all[selector(self)] = variant;
+        all[chosen.first[0]..][..choices.len()].copy_from_slice(&choices);
+        all
+    }
+
+    /// The variant that a block is, and its choices.
+    pub fn variant(&self, choices: &[usize]) -> (usize, Vec<usize>) {
+        if self.variants.is_empty() {
+            return (0, choices.to_vec());
+        }
+        let variant = choices[selector(self)];
+        let Variant { problem, first, .. } = &self.variants[variant];
+        (variant, choices[first[0]..][..problem.times.len()].to_vec())
+    }
+}
+
+impl Variant {
+    pub(super) fn interface(&self) -> Interface<'_> {
+        let Self { problem, entry, exit, shared, first } = self;
+        Interface { problem, entry, exit, shared, window: first[1] }
+    }
+}
+
+impl Problem {
+    /// Adds a variant's problem, whose nodes are in use if the selector says its number.
+    fn include(&mut self, variant: &Self, selector: usize, number: usize, variants: usize) {
+        let first = self.times.len();
+        for times in &variant.times {
+            let node = self.times.len();
+            self.times.push([&times[..], &[0.0]].concat());
+            let columns = times.len() + 1;
+            let allowed = |at: usize| (at / columns == number) != (at % columns == times.len());
+            self.forbid(selector, node, [variants, columns], allowed);
+        }
+        for edge in &variant.edges {
+            let table = &variant.tables[edge.table];
+            let columns = table.columns + 1;
+            let in_use = |row: usize, column: usize| row < table.rows() && column < table.columns;
+            let entry = |at: usize| match (at / columns, at % columns) {
+                (row, column) if in_use(row, column) => table.at(row, column),
+                _ => 0.0,
+            };
+            let entries = (0..(table.rows() + 1) * columns).map(entry).collect();
+            self.edges.push(Edge { from: first + edge.from, to: first + edge.to, table: self.tables.len() });
+            self.tables.push(Table { columns, entries });
+        }
+        let bytes = self.bytes.len();
+        self.bytes.extend(variant.bytes.iter().map(|bytes| [&bytes[..], &[0]].concat()));
+        let held = |held: &Held| Held { node: first + held.node, bytes: bytes + held.bytes };
+        self.resident.extend(variant.resident.iter().map(held));
+        for window in &variant.windows {
+            let mut all: Vec<Held> = window.held.iter().map(held).collect();
+            if window.constant > 0 {
+                let constant = (0..variants).map(|it| if it == number { window.constant } else { 0 });
+                all.push(Held { node: selector, bytes: self.bytes.len() });
+                self.bytes.push(constant.collect());
+            }
+            self.windows.push(Window { constant: 0, held: all });
+        }
+    }
+
+    /// Makes a variant's node agree with one of the boundary, if it is in use.
+    fn mirror(&mut self, outer: usize, own: usize) {
+        let sizes = [self.times[outer].len(), self.times[own].len()];
+        self.forbid(outer, own, sizes, |at| at % sizes[1] == sizes[0] || at / sizes[1] == at % sizes[1]);
+    }
+
+    /// Adds a table that costs nothing and allows only some of its entries.
+    fn forbid(
+        &mut self,
+        from: usize,
+        to: usize,
+        [rows, columns]: [usize; 2],
+        allowed: impl Fn(usize) -> bool,
+    ) {
+        let entry = |at: usize| if allowed(at) { 0.0 } else { f64::INFINITY };
+        self.edges.push(Edge { from, to, table: self.tables.len() });
+        self.tables.push(Table { columns, entries: (0..rows * columns).map(entry).collect() });
+    }
+}

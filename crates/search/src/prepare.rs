@@ -1,0 +1,166 @@
+//! A program that has been cut into sections, made ready for the search: spaces, problems, a chain.
+
+use std::ops::Range;
+
+use planner_ir::{Graph, Mesh, NodeId, Phase, Source, ValueId};
+use rayon::prelude::*;
+use rewrite::{Space, SpaceError, Splits, space};
+
+use crate::assemble::{Assembled, Counted, Held, assemble};
+use crate::chain::{Chain, Global, Segment, Shared, unite};
+use crate::prices::Prices;
+use crate::section::{Section, SharedValue};
+
+/// A program and its sections, in order.
+#[derive(Clone, Copy, Debug)]
+pub struct Cut<'a> {
+    /// The program.
+    pub graph: &'a Graph,
+    /// Its sections.
+    pub sections: &'a [Section],
+}
+
+/// A cut program with what the search has found out about it.
+pub(crate) struct Prepared<'a> {
+    pub(crate) cut: Cut<'a>,
+    pub(crate) spaces: Vec<Space>,
+    pub(crate) assembled: Vec<Assembled>,
+}
+
+impl<'a> Prepared<'a> {
+    /// The spaces and problems of the sections.
+    pub(crate) fn new(
+        cut: Cut<'a>,
+        mesh: &Mesh,
+        prices: &dyn Prices,
+        splits: Splits,
+    ) -> Result<Self, SpaceError> {
+        let spaces = spaces(&cut, mesh, splits)?;
+        let turn = turn(&cut);
+        let assemble_one = |(index, (section, space)): (usize, (&Section, &Space))| {
+            let counted = match &turn {
+                _ if cut.graph.training.is_none() || cut.sections.len() == 1 => Counted::Every,
+                Some((turn, nodes)) if *turn == index => Counted::Turn(nodes.clone()),
+                _ => Counted::Kept,
+            };
+            assemble(section, space, mesh, prices, &counted)
+        };
+        let pairs = cut.sections.par_iter().zip(&spaces).enumerate();
+        let assembled = pairs.map(assemble_one).collect();
+        Ok(Self { cut, spaces, assembled })
+    }
+
+    /// The problem of a section, and its boundary; what it knows of shared values is added.
+    fn segment(&self, index: usize, globals: &mut Vec<Option<Global>>) -> Segment {
+        let (section, assembled) = (&self.cut.sections[index], &self.assembled[index]);
+        // What is handed on is at its delivery node; what comes from outside at its rest node.
+        let node = |value: &ValueId| {
+            let rest = assembled.rest[value.0].as_ref().filter(|_| section.is_outside(*value));
+            rest.or(assembled.delivered[value.0].as_ref())
+        };
+        // What passes through is handed on as it is delivered.
+        let exit = |value: &ValueId| {
+            let delivered = assembled.delivered[value.0].as_ref();
+            delivered.or(assembled.rest[value.0].as_ref()).map(|it| it.node)
+        };
+        let mut shared = Vec::new();
+        for SharedValue { value, number: global, .. } in &section.shared {
+            let Some(node) = node(value) else { continue };
+            if globals.len() <= *global {
+                globals.resize(global + 1, None);
+            }
+            // Several values may have one number: what is at rest counts.
+            let it = global_of(&self.cut, section, &self.spaces[index], *value, node);
+            let before = globals[*global].take().filter(|before| before.resident.iter().any(|&it| it > 0));
+            globals[*global] = before.or(Some(it));
+            shared.push(Shared { node: node.node, global: *global });
+        }
+        Segment {
+            problem: assembled.problem.clone(),
+            entry: section.entry.iter().filter_map(|value| node(value).map(|it| it.node)).collect(),
+            exit: section.exit.iter().filter_map(exit).collect(),
+            shared,
+            count: section.repetitions.len(),
+            variants: Vec::new(),
+        }
+    }
+}
+
+/// The sections as a chain, each repetition being that of one of the programs.
+pub(crate) fn chain(programs: &[Prepared<'_>]) -> Chain {
+    let mut globals: Vec<Option<Global>> = Vec::new();
+    let sections = programs.first().map_or(0, |first| first.cut.sections.len());
+    let mut segment =
+        |index: usize| unite(programs.iter().map(|program| program.segment(index, &mut globals)).collect());
+    let segments = (0..sections).map(&mut segment).collect();
+    let unused = || Global { times: vec![0.0], resident: vec![0] };
+    Chain { globals: globals.into_iter().map(|it| it.unwrap_or_else(unused)).collect(), segments }
+}
+
+/// Whether programs differ in the insides of their sections only.
+pub(crate) fn are_alike(first: &Cut<'_>, other: &Cut<'_>) -> bool {
+    let same = |(a, b): (&Section, &Section)| {
+        let place = |it: &Section, value: ValueId| {
+            let ends = it.entry.iter().chain(&it.exit);
+            ends.clone().position(|&end| end == value)
+        };
+        let ends = |it: &Section| -> Vec<_> {
+            let ends = it.entry.iter().chain(&it.exit);
+            ends.map(|&value| it.graph.type_of(value).clone()).collect()
+        };
+        let tied = |it: &Section| -> Vec<_> {
+            let tied = it.tied.iter();
+            tied.map(|&(end, value)| (place(it, end), it.graph.type_of(value).clone())).collect()
+        };
+        let shared = |it: &Section| {
+            let one = |shared: &SharedValue| (shared.number, it.graph.type_of(shared.value).to_string());
+            let mut all: Vec<(usize, String)> = it.shared.iter().map(one).collect();
+            all.sort();
+            all.dedup();
+            all
+        };
+        a.repetitions.len() == b.repetitions.len()
+            && (a.entry.len(), ends(a)) == (b.entry.len(), ends(b))
+            && tied(a) == tied(b)
+            && shared(a) == shared(b)
+    };
+    first.sections.len() == other.sections.len() && first.sections.iter().zip(other.sections).all(same)
+}
+
+/// The space of each section, found in parallel.
+fn spaces(cut: &Cut<'_>, mesh: &Mesh, splits: Splits) -> Result<Vec<Space>, SpaceError> {
+    let one = |section: &Section| {
+        let shared = section.shared.iter().map(|it| it.value);
+        let tied = section.tied.iter().map(|&(_, it)| it);
+        let ends = section.entry.iter().chain(&section.exit).chain(&section.returned).copied();
+        let boundary: Vec<ValueId> = ends.chain(tied).chain(shared).collect();
+        space(&section.graph, mesh, &boundary, splits)
+    };
+    cut.sections.par_iter().map(one).collect()
+}
+
+/// The section where a training step turns round, if it stands once, and those of its operations
+/// around the first backward one that no operation of another section comes between: while they
+/// run, what the others keep is there.
+fn turn(cut: &Cut<'_>) -> Option<(usize, Range<usize>)> {
+    let index = cut.sections.len().checked_sub(1)?;
+    let [only] = &cut.sections[index].repetitions[..] else { return None };
+    let backward = |node: &NodeId| cut.graph.node(*node).phase == Phase::Backward;
+    let turn = only.nodes.iter().position(backward)?;
+    let follows = |at: &usize| only.nodes[*at].0 == only.nodes[*at - 1].0 + 1;
+    let first = (1..=turn).rev().take_while(follows).last().map_or(turn, |it| it - 1);
+    let end = (turn + 1..only.nodes.len()).take_while(follows).last().unwrap_or(turn) + 1;
+    Some((index, first..end))
+}
+
+/// A shared value: resident, once, if it is at rest in the whole program too.
+fn global_of(cut: &Cut<'_>, section: &Section, space: &Space, value: ValueId, held: &Held) -> Global {
+    let whole = section.repetitions[0].values[value.0];
+    let at_rest = !matches!(cut.graph.value(whole).source, Source::Result { .. });
+    let bytes = |&layout: &usize| {
+        let local = space.layouts[value.0][layout].local_type(section.graph.type_of(value)).bytes();
+        if at_rest { local } else { 0 }
+    };
+    let resident: Vec<u64> = held.layouts.iter().map(bytes).collect();
+    Global { times: vec![0.0; resident.len()], resident }
+}
