@@ -12,19 +12,31 @@ use super::cases::{self, ADAMW, Case, MOMENTUM, SGD, parted};
 use super::{expect_none, faults_of};
 use crate::corpus::machine;
 
-/// What is planned: the mesh, the optimizer, what is done again, how many micro-batches.
-const TRIALS: [(&str, Optimizer, Recompute, u64); 10] = [
-    ("1", MOMENTUM, Recompute::Nothing, 1),
-    ("1", ADAMW, Recompute::Full, 2),
-    ("2", ADAMW, Recompute::Nothing, 1),
-    ("2", SGD, Recompute::Full, 2),
-    ("4", ADAMW, Recompute::Selective, 2),
-    ("4", SGD, Recompute::Nothing, 1),
-    ("2x2", ADAMW, Recompute::Full, 1),
-    ("2x2", SGD, Recompute::Nothing, 2),
-    ("8", MOMENTUM, Recompute::Full, 1),
-    ("2x4", ADAMW, Recompute::Nothing, 2),
+/// Into what a batch is cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Batch {
+    /// One micro-batch.
+    Whole,
+    /// A micro-batch for each example, where the model does not say how many there are.
+    Examples,
+}
+
+/// What is planned: the mesh, the optimizer, what is done again, the micro-batches.
+const TRIALS: [(&str, Optimizer, Recompute, Batch); 10] = [
+    ("1", MOMENTUM, Recompute::Nothing, Batch::Whole),
+    ("1", ADAMW, Recompute::Full, Batch::Examples),
+    ("2", ADAMW, Recompute::Nothing, Batch::Whole),
+    ("2", SGD, Recompute::Full, Batch::Examples),
+    ("4", ADAMW, Recompute::Selective, Batch::Examples),
+    ("4", SGD, Recompute::Nothing, Batch::Whole),
+    ("2x2", ADAMW, Recompute::Full, Batch::Whole),
+    ("2x2", SGD, Recompute::Nothing, Batch::Examples),
+    ("8", MOMENTUM, Recompute::Full, Batch::Whole),
+    ("2x4", ADAMW, Recompute::Nothing, Batch::Examples),
 ];
+
+/// A model without repeated blocks, too large as one for meshes of several axes.
+const TOO_LARGE: &str = "dit/";
 
 impl Case {
     /// The plan of least time.
@@ -58,7 +70,11 @@ pub(super) fn check_plan(plan: &Plan) -> Result<(), String> {
 fn check(path: &Path) -> Vec<String> {
     let case = Case::load(path);
     let mut failures = Vec::new();
-    for (mesh, optimizer, decision, parts) in TRIALS {
+    for (mesh, optimizer, decision, batch) in TRIALS {
+        if case.title.starts_with(TOO_LARGE) && mesh.contains('x') {
+            continue;
+        }
+        let parts = if batch == Batch::Whole || case.is_static() { 1 } else { case.examples() };
         let checked = case.plan(mesh, optimizer, decision, parts).and_then(|plan| {
             check_plan(&plan)?;
             match optimizer {
