@@ -95,7 +95,7 @@ fn step(u: &mut Unstructured) -> Result<Sketch> {
     }
     // Sums over micro-batches, some of several addends.
     sketch.phase = Phase::Gradient;
-    let mut sums = Vec::new();
+    let (mut sums, mut found) = (Vec::new(), Vec::new());
     for (number, &parameter) in parameters.iter().enumerate() {
         let type_ = sketch.plan.graph.type_of(parameter).clone();
         let same = |it: &&ValueId| *sketch.plan.graph.type_of(**it) == type_;
@@ -104,6 +104,11 @@ fn step(u: &mut Unstructured) -> Result<Sketch> {
         let owed: Vec<AxisId> = sketch.plan.layouts[addend.0].owed.clone();
         let owed = if u.ratio(1, 2)? { owed } else { vec![] };
         let sum = state(u, &mut sketch, StateKind::Gradient, number, type_, owed.clone())?;
+        found.push(sum);
+        if u.ratio(1, 3)? {
+            // Something reads what a micro-batch finds.
+            node(u, &mut sketch, &[sum])?;
+        }
         let mut next = sum;
         for _ in 0..u.int_in_range(1..=2)? {
             next = add(u, &mut sketch, next, addend)?;
@@ -116,8 +121,10 @@ fn step(u: &mut Unstructured) -> Result<Sketch> {
     }
     sketch.phase = Phase::Update;
     sketch.reused_from = if u.ratio(1, 2)? { sketch.plan.transfers.len() } else { 0 };
-    let mut values: Vec<ValueId> = parameters.iter().chain(&sums).copied().collect();
-    for (number, (&parameter, &sum)) in parameters.iter().zip(&sums).enumerate() {
+    let mut values: Vec<ValueId> = parameters.iter().chain(&sums).chain(&found).copied().collect();
+    for (number, &parameter) in parameters.iter().enumerate() {
+        // What a sum has become is in its place too.
+        let sum = if u.ratio(1, 2)? { sums[number] } else { found[number] };
         for _ in 0..u.int_in_range(0..=1)? {
             values.push(node(u, &mut sketch, &values)?);
         }
