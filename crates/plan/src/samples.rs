@@ -139,7 +139,7 @@ const MESHES: [&[u64]; 8] = [&[2], &[2, 2], &[4], &[2, 4], &[2, 2, 2], &[4, 1], 
 /// A plan of a random program on a random mesh.
 pub(crate) fn random(u: &mut Unstructured<'_>) -> Result<Plan> {
     let mesh = Mesh::of_sizes(u.choose(&MESHES)?);
-    if u.ratio(1, 2)? {
+    if u.ratio(1, 3)? {
         let (graph, recipe) = training::random(u)?;
         let plan = maker::plan(graph, mesh, u)?;
         return Ok(with_memory(Plan { recipe: Some(recipe), ..plan }));

@@ -48,7 +48,7 @@ fn every_mutant_is_found_by_its_rule() {
         }
         Ok(())
     };
-    arbtest(test).budget_ms(3_000);
+    arbtest(test).budget_ms(6_000);
     for ((name, ..), applied) in mutants.iter().zip(applied) {
         assert!(applied > 0, "{name} was never made");
     }

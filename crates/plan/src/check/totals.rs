@@ -85,22 +85,56 @@ fn memory(plan: &Plan, found: &mut Violations) {
             found.add("memory", "memory", format_args!("`{}` stands twice", holding.kind));
         }
     }
-    for (kind, bytes) in expected {
-        match claimed.remove(kind) {
-            Some(found_) if found_ == bytes => {}
-            Some(found_) => {
-                found.add("memory", "memory", format_args!("`{kind}` of {found_} bytes, expected {bytes}"));
-            }
-            None => found.add("memory", "memory", format_args!("no `{kind}`, expected {bytes} bytes")),
+    for kind in claimed.keys().filter(|kind| !AT_REST.contains(kind) && !ARENA.contains(kind)) {
+        found.add("memory", "memory", format_args!("`{kind}`, which is no kind of memory"));
+    }
+    for kind in AT_REST {
+        let (bytes, is) = (expected.at_rest(kind), claimed.get(kind).copied().unwrap_or(0));
+        if is != bytes {
+            found.add("memory", "memory", format_args!("`{kind}` of {is} bytes, expected {bytes}"));
         }
     }
-    for kind in claimed.keys() {
-        found.add("memory", "memory", format_args!("`{kind}`, which is no kind of memory"));
+    let arena: u128 = ARENA.iter().filter_map(|kind| claimed.get(kind)).sum();
+    if arena < expected.live {
+        let message =
+            format!("{arena} bytes for what comes and goes, expected at least {}", expected.live);
+        found.add("memory", "memory", message);
     }
     let total: u128 = plan.memory.iter().map(|it| u128::from(it.bytes)).sum();
     if total > u128::from(plan.capacity) {
         let message = format!("holds {total} bytes, expected {} at most", plan.capacity);
         found.add("capacity", "memory", message);
+    }
+}
+
+/// The kinds of what is there through a whole step.
+const AT_REST: [&str; 5] = ["weights", "masters", "optimizer", "gradients", "inputs"];
+
+/// The kinds of what comes and goes. How it is told apart, and how closely it is packed, is the
+/// affair of the programs; together it is no less than what is live at once.
+const ARENA: [&str; 4] = ["activations", "temporaries", "communication", "packing"];
+
+/// What a device holds at least (bytes).
+#[derive(Default)]
+struct Holdings {
+    weights: u128,
+    masters: u128,
+    optimizer: u128,
+    gradients: u128,
+    inputs: u128,
+    /// The most of values and copies that is there at once.
+    live: u128,
+}
+
+impl Holdings {
+    fn at_rest(&self, kind: &str) -> u128 {
+        match kind {
+            "weights" => self.weights,
+            "masters" => self.masters,
+            "optimizer" => self.optimizer,
+            "gradients" => self.gradients,
+            _ => self.inputs,
+        }
     }
 }
 
@@ -113,12 +147,12 @@ fn extend(span: &mut Span, moment: usize) {
     *span = Some((first.min(moment), last.max(moment)));
 }
 
-/// What a device holds, by kind, when most of values and copies is live; the first such moment.
+/// What a device holds, by kind, when most of values and copies is live.
 ///
 /// A copy is made for the first that reads it and kept to the last. Values that depend on weights
 /// and constants alone are weights: they are kept through.
 /// States are held through; what takes a state's place is in that place as soon as it is made.
-fn holdings(plan: &Plan) -> Vec<(&'static str, u128)> {
+fn holdings(plan: &Plan) -> Holdings {
     let graph = &plan.graph;
     let moments = graph.nodes.len() + 1;
     let mut made: Vec<Span> = vec![None; graph.values.len()];
@@ -160,21 +194,22 @@ fn holdings(plan: &Plan) -> Vec<(&'static str, u128)> {
         let elements: u128 = dims.map(|(digits, &extent)| u128::from(held(digits, extent))).product();
         elements * u128::from(type_.dtype.bytes())
     };
-    let (mut weights, mut optimizer, mut gradients, mut inputs) = (0, 0, 0, 0);
+    let mut holdings = Holdings::default();
     let mut values = Live::new(moments);
     let mut copies = Live::new(moments);
     for value in graph.value_ids() {
         let bytes = bytes(value, &plan.layouts[value.0]);
         match (&graph.value(value).source, made[value.0]) {
-            (Source::Input(_), _) => inputs += bytes,
+            (Source::Input(_), _) => holdings.inputs += bytes,
             (Source::State(state), _) => match state.kind {
-                StateKind::Parameter => weights += bytes,
-                StateKind::Master | StateKind::FirstMoment | StateKind::SecondMoment => optimizer += bytes,
-                StateKind::Gradient | StateKind::Total => gradients += bytes,
+                StateKind::Parameter => holdings.weights += bytes,
+                StateKind::Master => holdings.masters += bytes,
+                StateKind::FirstMoment | StateKind::SecondMoment => holdings.optimizer += bytes,
+                StateKind::Gradient | StateKind::Total => holdings.gradients += bytes,
             },
             _ if in_place.contains(&(value, Copy::Made)) => {}
             (_, None) => {}
-            (_, Some(_)) if lasting[value.0] => weights += bytes,
+            (_, Some(_)) if lasting[value.0] => holdings.weights += bytes,
             (_, Some(span)) => values.add(span, bytes),
         }
     }
@@ -184,17 +219,8 @@ fn holdings(plan: &Plan) -> Vec<(&'static str, u128)> {
             copies.add(span, bytes(transfer.value, &transfer.layout));
         }
     }
-    let mut most = (0, 0);
-    for moment in values.moments().into_iter().zip(copies.moments()) {
-        if moment.0 + moment.1 > most.0 + most.1 {
-            most = moment;
-        }
-    }
-    let mut holdings = vec![("weights", weights)];
-    if graph.training.is_some() {
-        holdings.extend([("optimizer", optimizer), ("gradients", gradients)]);
-    }
-    holdings.extend([("inputs", inputs), ("activations", most.0), ("communication", most.1)]);
+    let together = values.moments().into_iter().zip(copies.moments()).map(|(made, moved)| made + moved);
+    holdings.live = together.max().unwrap_or(0);
     holdings
 }
 

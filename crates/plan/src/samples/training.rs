@@ -67,7 +67,9 @@ fn text(recipe: &Recipe, decays: &[bool]) -> String {
     let mut last = program.op("", &format!("contract \"ab,bc->ac\" %{x} %{table}"), &type_);
     let mut kept = Vec::new();
     for layer in &layers {
-        let product = format!("contract \"ab,bc->ac\" %{last} %{}", layer.parameter);
+        let turned = format!("transpose permutation=[1,0] %{}", layer.parameter);
+        let turned = program.op("", &turned, &format!("{number}{shape}"));
+        let product = format!("contract \"ab,cb->ac\" %{last} %{turned}");
         let product = program.op("", &product, &type_);
         kept.push((last, product));
         last = program.op("", &format!("gelu %{product}"), &type_);

@@ -60,7 +60,7 @@ pub(super) const TRAINING: &[Mutant] = &[
     ("an operation on states that is prepared", &["prepared"], |plan, u| {
         let Some(node) = computed(plan, u)? else { return Ok(false) };
         let state = |it: &ValueId| matches!(plan.graph.value(*it).source, Source::State(_));
-        let reads = plan.graph.nodes[node].operands.iter().any(state);
+        let reads = plan.graph.nodes[node].operands.iter().all(state);
         plan.assignments[node] = Assignment::Prepared;
         Ok(reads)
     }),
