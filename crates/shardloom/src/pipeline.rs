@@ -7,10 +7,10 @@ use import::{Bindings, ImportError, WeightData};
 use lower::Program;
 use plan::{MachineName, Plan, Recipe, Recompute};
 use planner_ir::{Graph, Mesh};
-use rewrite::RaiseStatistics;
+use rewrite::{Blocks, RaiseStatistics};
 use search::problem::SearchError;
-use search::{MachinePrices, PlanError, Prices, Request, Section, fold, sections};
-use train::Tie;
+use search::{Cut, Derived, MachinePrices, PlanError, Prices, Request, Section, fold, sections};
+use train::{Step, Tie};
 
 use crate::failure::Failure;
 use crate::model_file::ModelFile;
@@ -60,7 +60,20 @@ pub struct Prepared {
     /// What raising found.
     pub raised: RaiseStatistics,
     /// How the program was made a training step, if it is one.
-    pub recipe: Option<Recipe>,
+    pub steps: Option<Steps>,
+}
+
+/// The training steps that a model is made: one for each decision about what is computed again.
+#[derive(Debug)]
+pub struct Steps {
+    /// The model up to its loss, cut into blocks.
+    pub forward: Blocks,
+    /// The recipe; what it says of blocks is the first decision.
+    pub recipe: Recipe,
+    /// The decisions: the first is that of the program.
+    pub decisions: Vec<Recompute>,
+    /// The programs and sections of the other decisions.
+    pub others: Vec<(Graph, Vec<Section>)>,
 }
 
 /// What a model is made a training step by.
@@ -98,7 +111,7 @@ pub fn prepare(imported: &Graph, observe: Observer<'_>) -> Result<Prepared, Fail
     let blocks = rewrite::blocks(&raised.graph);
     observe(Stage::Raise, &blocks.graph);
     let sections = sections(&blocks);
-    Ok(Prepared { graph: blocks.graph, sections, raised: raised.statistics, recipe: None })
+    Ok(Prepared { graph: blocks.graph, sections, raised: raised.statistics, steps: None })
 }
 
 /// A graph in named operations, made a training step, cut into blocks.
@@ -115,14 +128,31 @@ pub fn prepare_training(
     let forward = train::forward(&raised.graph, &training.recipe).map_err(refused)?;
     let blocks = rewrite::blocks(&forward);
     observe(Stage::Raise, &blocks.graph);
-    let decision = training.decisions.first().copied().unwrap_or(Recompute::Nothing);
-    let recompute = vec![decision; blocks.segments.len()];
-    let recipe = Recipe { recompute, ..training.recipe.clone() };
-    let step = train::step(&blocks, &recipe).map_err(refused)?;
-    planner_ir::verify(&step.graph).map_err(|error| Failure::internal("train", error))?;
-    observe(Stage::Train, &step.graph);
-    let sections = fold(&step.graph, &step.homes, &step.forward);
-    Ok(Prepared { graph: step.graph, sections, raised: raised.statistics, recipe: Some(recipe) })
+    let mut programs: Vec<(Graph, Vec<Section>)> = Vec::new();
+    let mut decisions = Vec::new();
+    for &decision in &training.decisions {
+        let step = train::step(&blocks, &decided(&training.recipe, &blocks, decision)).map_err(refused)?;
+        planner_ir::verify(&step.graph).map_err(|error| Failure::internal("train", error))?;
+        // A decision that changes nothing is none.
+        if programs.iter().all(|(graph, _)| *graph != step.graph) {
+            let sections = fold(&step.graph, &step.homes, &step.forward);
+            programs.push((step.graph, sections));
+            decisions.push(decision);
+        }
+    }
+    let mut programs = programs.into_iter();
+    let Some((graph, sections)) = programs.next() else {
+        return Err(Failure::internal("train", "no decision about what is computed again"));
+    };
+    observe(Stage::Train, &graph);
+    let recipe = decided(&training.recipe, &blocks, decisions[0]);
+    let steps = Steps { forward: blocks, recipe, decisions, others: programs.collect() };
+    Ok(Prepared { graph, sections, raised: raised.statistics, steps: Some(steps) })
+}
+
+/// The recipe with one decision for all blocks.
+fn decided(recipe: &Recipe, blocks: &Blocks, decision: Recompute) -> Recipe {
+    Recipe { recompute: vec![decision; blocks.segments.len()], ..recipe.clone() }
 }
 
 /// The parameters that the model file has twice; none where its weights are not there.
@@ -138,7 +168,7 @@ pub fn ties(file: &ModelFile, graph: &Graph) -> Vec<Tie> {
 pub fn cut(graph: &Graph) -> Prepared {
     let blocks = rewrite::blocks(graph);
     let sections = sections(&blocks);
-    Prepared { graph: blocks.graph, sections, raised: RaiseStatistics::default(), recipe: None }
+    Prepared { graph: blocks.graph, sections, raised: RaiseStatistics::default(), steps: None }
 }
 
 /// The cheapest plan for a target, checked.
@@ -171,9 +201,11 @@ fn placed(
     for _ in 0..ROUNDS {
         let given = Target { capacity: allowed, ..*target };
         let mut plan = planned(prepared, file, &given, prices).map_err(|error| refusal(target, &error))?;
-        let held = lower::footprint(&plan).map_err(|error| Failure::internal("lower", error))?;
+        let memory = lower::memory(&plan).map_err(|error| Failure::internal("lower", error))?;
+        let held = memory.iter().map(|it| it.bytes).sum::<u64>();
         if held <= target.capacity {
             plan.capacity = target.capacity;
+            plan.memory = memory;
             // What was given less memory is no better than the bound with all of it.
             plan.proof = bound.map_or(plan.proof, |lower_bound| plan::Proof::Gap { lower_bound });
             return Ok(plan);
@@ -214,7 +246,7 @@ pub fn planned(
     prices: &dyn Prices,
 ) -> Result<Plan, PlanError> {
     let machine = MachineName { name: target.machine.full_name(), devices: target.machine.devices() };
-    let plan = search::plan(&Request {
+    let request = Request {
         graph: &prepared.graph,
         sections: &prepared.sections,
         mesh: target.mesh,
@@ -222,8 +254,34 @@ pub fn planned(
         prices,
         model: file,
         machine: &machine,
-    })?;
-    Ok(Plan { recipe: prepared.recipe.clone(), ..plan })
+    };
+    let Some(steps) = &prepared.steps else { return search::plan(&request) };
+    if steps.others.is_empty() {
+        let plan = search::plan(&request)?;
+        return Ok(Plan { recipe: Some(steps.recipe.clone()), ..plan });
+    }
+    let others: Vec<Cut<'_>> = steps.others.iter().map(|(graph, sections)| Cut { graph, sections }).collect();
+    let (plan, chosen) = search::plan_among(&request, &others, &|chosen| steps.derived(chosen))?;
+    Ok(Plan { recipe: Some(steps.chosen(&chosen)), ..plan })
+}
+
+impl Steps {
+    /// The recipe for the decisions of these numbers, one for each block; or one for all.
+    fn chosen(&self, chosen: &[usize]) -> Recipe {
+        let block = |number: usize| self.decisions[*chosen.get(number).unwrap_or(&chosen[0])];
+        let recompute = (0..self.forward.segments.len()).map(block).collect();
+        Recipe { recompute, ..self.recipe.clone() }
+    }
+
+    /// The step by these decisions.
+    fn derived(&self, chosen: &[usize]) -> Derived {
+        let step = train::step(&self.forward, &self.chosen(chosen));
+        let Step { graph, homes, .. } =
+            step.unwrap_or_else(|error| unreachable!("steps were derived for each decision: {error}"));
+        // A step that could not be cut is one block.
+        let homes = if chosen.len() == 1 { vec![0; homes.len()] } else { homes };
+        Derived { graph, homes }
+    }
 }
 
 /// Why there is no plan, and what would help.

@@ -96,8 +96,7 @@ fn memory(plan: &Plan, found: &mut Violations) {
     }
     let arena: u128 = ARENA.iter().filter_map(|kind| claimed.get(kind)).sum();
     if arena < expected.live {
-        let message =
-            format!("{arena} bytes for what comes and goes, expected at least {}", expected.live);
+        let message = format!("{arena} bytes for what comes and goes, expected at least {}", expected.live);
         found.add("memory", "memory", message);
     }
     let total: u128 = plan.memory.iter().map(|it| u128::from(it.bytes)).sum();

@@ -13,7 +13,7 @@ pub(super) fn holdings(plan: &Plan) -> Vec<Holding> {
         let moved = transfers.filter(move |&it| plan.transfers[it].value == value).map(Copy::Transferred);
         std::iter::once(Copy::Made).chain(moved)
     };
-    let mut held = [("weights", 0), ("optimizer", 0), ("gradients", 0), ("inputs", 0)];
+    let mut held = [("weights", 0), ("masters", 0), ("optimizer", 0), ("gradients", 0), ("inputs", 0)];
     let mut add = |kind: &str, bytes: u64| {
         held.iter_mut().filter(|it| it.0 == kind).for_each(|it| it.1 += bytes);
     };
@@ -23,9 +23,8 @@ pub(super) fn holdings(plan: &Plan) -> Vec<Holding> {
             Source::Input(_) => add("inputs", bytes),
             Source::State(state) => match state.kind {
                 StateKind::Parameter => add("weights", bytes),
-                StateKind::Master | StateKind::FirstMoment | StateKind::SecondMoment => {
-                    add("optimizer", bytes);
-                }
+                StateKind::Master => add("masters", bytes),
+                StateKind::FirstMoment | StateKind::SecondMoment => add("optimizer", bytes),
                 StateKind::Gradient | StateKind::Total => add("gradients", bytes),
             },
             _ if at_rest(plan, value) && needs(plan, value, Copy::Made, 0) => add("weights", bytes),
@@ -55,7 +54,8 @@ pub(super) fn holdings(plan: &Plan) -> Vec<Holding> {
     }
     let live = [("activations", most.0), ("communication", most.1)];
     let kinds = held.into_iter().chain(live);
-    let trains = |kind: &str| graph.training.is_some() || !["optimizer", "gradients"].contains(&kind);
+    let trains =
+        |kind: &str| graph.training.is_some() || !["masters", "optimizer", "gradients"].contains(&kind);
     kinds.filter(|it| trains(it.0)).map(|(kind, bytes)| Holding { kind: kind.to_owned(), bytes }).collect()
 }
 

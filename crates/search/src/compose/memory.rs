@@ -13,14 +13,15 @@ pub(crate) fn memory(plan: &Plan) -> Vec<Holding> {
     let prepared = graph.prepared();
     let local = |value: ValueId, layout: &Layout| layout.local_type(graph.type_of(value)).bytes();
     let uses = Lifetimes::of(plan);
-    let (mut weights, mut optimizer, mut gradients, mut inputs) = (0, 0, 0, 0);
+    let (mut weights, mut masters, mut optimizer, mut gradients, mut inputs) = (0, 0, 0, 0, 0);
     for value in graph.value_ids() {
         let bytes = local(value, &plan.layouts[value.0]);
         match graph.value(value).source {
             Source::Input(_) => inputs += bytes,
             Source::State(ref state) => match state.kind {
                 StateKind::Parameter => weights += bytes,
-                StateKind::Master | StateKind::FirstMoment | StateKind::SecondMoment => optimizer += bytes,
+                StateKind::Master => masters += bytes,
+                StateKind::FirstMoment | StateKind::SecondMoment => optimizer += bytes,
                 StateKind::Gradient | StateKind::Total => gradients += bytes,
             },
             _ if prepared[value.0] && uses.made[value.0].is_some() => weights += bytes,
@@ -59,7 +60,8 @@ pub(crate) fn memory(plan: &Plan) -> Vec<Holding> {
     let size = |bytes: i128| u64::try_from(bytes).unwrap_or(0);
     let mut holdings = vec![holding("weights", weights)];
     if graph.training.is_some() {
-        holdings.extend([holding("optimizer", optimizer), holding("gradients", gradients)]);
+        let states = [("masters", masters), ("optimizer", optimizer), ("gradients", gradients)];
+        holdings.extend(states.map(|(kind, bytes)| holding(kind, bytes)));
     }
     holdings.push(holding("inputs", inputs));
     holdings.push(holding("activations", size(most.0)));
