@@ -100,16 +100,24 @@ impl Partition {
     /// The layout in which a result is made.
     pub fn result(&self, loops: &Loops, index: usize) -> Layout {
         let mut owed = self.passed.clone();
-        owed.extend(self.owed(loops));
+        owed.extend(self.left(loops, &loops.results[index]));
         owed.sort_unstable();
         self.layout(loops, &loops.results[index], owed)
     }
 
-    /// The axes over which the operation itself leaves sums owed: the fewest, and of as many the
-    /// first, along which devices and time steps compute each block of the summed loops once.
+    /// The axes over which the operation itself leaves sums owed in results that no summed loop
+    /// indexes.
     pub fn owed(&self, loops: &Loops) -> Vec<AxisId> {
+        self.left(loops, &[])
+    }
+
+    /// The axes over which the operation itself leaves sums owed in a result of these dimensions:
+    /// the fewest, and of as many the first, along which devices and time steps compute each block
+    /// once of the summed loops that do not index it.
+    fn left(&self, loops: &Loops, dims: &[Vec<LoopId>]) -> Vec<AxisId> {
+        let adds = |it: LoopId| loops.get(it).role == Role::Sum && !dims.iter().any(|dim| dim.contains(&it));
         let of_role = |summed: bool| {
-            let ids = loops.ids().filter(move |&it| (loops.get(it).role == Role::Sum) == summed);
+            let ids = loops.ids().filter(move |&it| adds(it) == summed);
             ids.flat_map(|it| &self.loops[it.0]).filter(|digit| !digit.is_free())
         };
         let digits: Vec<&Digit> = of_role(true).collect();

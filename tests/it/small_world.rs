@@ -113,6 +113,13 @@ fn check(case: &Case, mesh: &Mesh) {
             compare(&right_operands, &right_results, &mut tally);
         }
     }
+    for (operands, results) in from_partitions(case, mesh) {
+        let (operand_types, result_types) = (case.operand_types(), case.result_types());
+        if let Err(found) = verify_layouts(mesh, &case.op, &operand_types, &result_types, &operands, &results)
+        {
+            tally.wrong.push(format!("a partition is refused: {found}"));
+        }
+    }
     let types: Vec<String> = case.operand_types().iter().map(ToString::to_string).collect();
     let shown = tally.wrong.iter().take(SHOWN).cloned().collect::<Vec<_>>().join("\n  ");
     assert!(

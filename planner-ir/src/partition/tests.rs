@@ -66,3 +66,23 @@ fn sums_are_owed_over_the_axes_that_compute_addends_once() {
         assert_eq!(partition.owed(&loops), expected, "{text}");
     }
 }
+
+#[test]
+fn results_that_a_summed_loop_indexes_are_pieces_and_owe_nothing() {
+    let mesh = Mesh::of_sizes(&[2]);
+    let op = crate::parse_op("experts_gradient activation=silu active=2").unwrap();
+    let of = |shape: &[u64]| crate::Type::new(crate::DType::F32, shape);
+    let operands = [of(&[4, 6]), of(&[4, 2]), of(&[2, 8, 6]), of(&[2, 6, 8]), of(&[4, 6])];
+    let loops = op.loops(&operands, &op.infer(&operands).unwrap());
+    // Of the loops over tokens, experts, units and the hidden size.
+    for (text, expected) in [
+        ("[a,-,-,-]", ["[a,-]", "[a,-]", "[-,-,-] owes a", "[-,-,-] owes a"]),
+        ("[-,a,-,-]", ["[-,-] owes a", "[-,a]", "[a,-,-]", "[a,-,-]"]),
+        ("[-,-,a,-]", ["[-,-] owes a", "[-,-] owes a", "[-,a,-]", "[-,-,a]"]),
+    ] {
+        let partition = parse_partition(&mesh, text).unwrap();
+        let made: Vec<String> =
+            (0..4).map(|index| partition.result(&loops, index).display(&mesh).to_string()).collect();
+        assert_eq!(made, expected, "{text}");
+    }
+}
