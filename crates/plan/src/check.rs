@@ -44,8 +44,8 @@
 //! - **seconds**: times are numbers from 0.
 //! - **estimate**: the terms add up to the times of operations and transfers, each as often as it runs
 //!   in a step.
-//! - **memory**: what a device holds through a step is what is at rest, and the rest of its memory
-//!   is no less than what is live at the fullest moment.
+//! - **memory**: what a device holds through a step is what is at rest. How the rest of its memory is
+//!   packed is the affair of the programs, which say it byte for byte.
 //! - **capacity**: it fits.
 //! - **proof**: the lower bound is no more than the time.
 //! - **model**: the hash is one, and the names of dimensions ascend.

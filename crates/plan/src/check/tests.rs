@@ -76,8 +76,6 @@ fn violations_name_place_found_and_expected() {
         estimate: terms add up to 0.001680937 seconds, expected 0.001642629333333333 [estimate]
         proof: a lower bound of 1 seconds, expected from 0 to 0.001642629333333333 [proof]
         memory: `weights` of 384 bytes, expected 256 [memory]
-        memory: `activations` of 64 bytes, expected 96 [memory]
-        memory: `communication` of 320 bytes, expected 256 [memory]
         memory: holds 832 bytes, expected 10 at most [capacity]"#]].assert_eq(&shown(&|plan| {
         plan.capacity = 10;
         plan.transfers[5].bytes[0] += 4;

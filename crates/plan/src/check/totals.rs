@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use planner_ir::{Layout, NodeId, Source, StateKind, ValueId};
+use planner_ir::{NodeId, Source, StateKind, ValueId};
 
 use super::blocks::held;
 use super::parts::runs;
@@ -94,11 +94,6 @@ fn memory(plan: &Plan, found: &mut Violations) {
             found.add("memory", "memory", format_args!("`{kind}` of {is} bytes, expected {bytes}"));
         }
     }
-    let arena: u128 = ARENA.iter().filter_map(|kind| claimed.get(kind)).sum();
-    if arena < expected.live {
-        let message = format!("{arena} bytes for what comes and goes, expected at least {}", expected.live);
-        found.add("memory", "memory", message);
-    }
     let total: u128 = plan.memory.iter().map(|it| u128::from(it.bytes)).sum();
     if total > u128::from(plan.capacity) {
         let message = format!("holds {total} bytes, expected {} at most", plan.capacity);
@@ -109,11 +104,10 @@ fn memory(plan: &Plan, found: &mut Violations) {
 /// The kinds of what is there through a whole step.
 const AT_REST: [&str; 5] = ["weights", "masters", "optimizer", "gradients", "inputs"];
 
-/// The kinds of what comes and goes. How it is told apart, and how closely it is packed, is the
-/// affair of the programs; together it is no less than what is live at once.
+/// The kinds of what comes and goes: the programs say how much.
 const ARENA: [&str; 4] = ["activations", "temporaries", "communication", "packing"];
 
-/// What a device holds at least (bytes).
+/// What a device holds through a step (bytes).
 #[derive(Default)]
 struct Holdings {
     weights: u128,
@@ -121,8 +115,6 @@ struct Holdings {
     optimizer: u128,
     gradients: u128,
     inputs: u128,
-    /// The most of values and copies that is there at once.
-    live: u128,
 }
 
 impl Holdings {
@@ -137,117 +129,56 @@ impl Holdings {
     }
 }
 
-/// The first and the last moment at which something is there: before the operation of that number,
-/// or after all of them.
-type Span = Option<(usize, usize)>;
-
-fn extend(span: &mut Span, moment: usize) {
-    let (first, last) = span.unwrap_or((moment, moment));
-    *span = Some((first.min(moment), last.max(moment)));
-}
-
-/// What a device holds, by kind, when most of values and copies is live.
+/// What a device holds through a step, by kind.
 ///
-/// A copy is made for the first that reads it and kept to the last. Values that depend on weights
-/// and constants alone are weights: they are kept through.
-/// States are held through; what takes a state's place is in that place as soon as it is made.
+/// Values that depend on weights and constants alone are weights, if something reads them as they
+/// are.
 fn holdings(plan: &Plan) -> Holdings {
     let graph = &plan.graph;
-    let moments = graph.nodes.len() + 1;
-    let mut made: Vec<Span> = vec![None; graph.values.len()];
-    let mut moved: Vec<Span> = vec![None; plan.transfers.len()];
-    let mut read = |value: ValueId, copy: Copy, moment: usize, moved: &mut [Span]| match copy {
-        Copy::Made => extend(&mut made[value.0], moment),
-        Copy::Transferred(transfer) => extend(&mut moved[transfer], moment),
-    };
-    for (moment, (node, assignment)) in graph.nodes.iter().zip(&plan.assignments).enumerate() {
-        let Assignment::Computed { operands, .. } = assignment else { continue };
-        for (&value, &copy) in node.operands.iter().zip(operands) {
-            read(value, copy, moment, &mut moved);
-        }
-        for &result in &node.results {
-            read(result, Copy::Made, moment, &mut moved);
-        }
-    }
-    for (output, &copy) in graph.outputs.iter().zip(&plan.outputs) {
-        read(output.value, copy, graph.nodes.len(), &mut moved);
-    }
-    // What takes a state's place is read by nobody but is made as early as can be.
-    let mut in_place: BTreeSet<(ValueId, Copy)> = BTreeSet::new();
-    for (it, &copy) in graph.training.iter().flat_map(|training| &training.carried).zip(&plan.carried) {
-        in_place.insert((it.next, copy));
-        if let Source::Result { node, .. } = graph.value(it.next).source {
-            read(it.next, copy, node.0, &mut moved);
-        }
-    }
-    // Copies come after what they are made from, so that the last ones are complete.
-    for (index, transfer) in plan.transfers.iter().enumerate().rev() {
-        if let Some((first, _)) = moved[index] {
-            read(transfer.value, transfer.from, first, &mut moved);
-        }
-    }
-    let lasting = graph.prepared();
-    let bytes = |value: ValueId, layout: &Layout| -> u128 {
-        let type_ = graph.type_of(value);
-        let dims = layout.dims.iter().zip(&type_.shape);
-        let elements: u128 = dims.map(|(digits, &extent)| u128::from(held(digits, extent))).product();
-        elements * u128::from(type_.dtype.bytes())
-    };
+    let prepared = graph.prepared();
+    let read = read(plan);
     let mut holdings = Holdings::default();
-    let mut values = Live::new(moments);
-    let mut copies = Live::new(moments);
     for value in graph.value_ids() {
-        let bytes = bytes(value, &plan.layouts[value.0]);
-        match (&graph.value(value).source, made[value.0]) {
-            (Source::Input(_), _) => holdings.inputs += bytes,
-            (Source::State(state), _) => match state.kind {
+        let type_ = graph.type_of(value);
+        let dims = plan.layouts[value.0].dims.iter().zip(&type_.shape);
+        let elements: u128 = dims.map(|(digits, &extent)| u128::from(held(digits, extent))).product();
+        let bytes = elements * u128::from(type_.dtype.bytes());
+        match &graph.value(value).source {
+            Source::Input(_) => holdings.inputs += bytes,
+            Source::State(state) => match state.kind {
                 StateKind::Parameter => holdings.weights += bytes,
                 StateKind::Master => holdings.masters += bytes,
                 StateKind::FirstMoment | StateKind::SecondMoment => holdings.optimizer += bytes,
                 StateKind::Gradient | StateKind::Total => holdings.gradients += bytes,
             },
-            _ if in_place.contains(&(value, Copy::Made)) => {}
-            (_, None) => {}
-            (_, Some(_)) if lasting[value.0] => holdings.weights += bytes,
-            (_, Some(span)) => values.add(span, bytes),
+            _ if prepared[value.0] && read.contains(&value) => holdings.weights += bytes,
+            _ => {}
         }
     }
-    for (index, (transfer, span)) in plan.transfers.iter().zip(moved).enumerate() {
-        let in_place = in_place.contains(&(transfer.value, Copy::Transferred(index)));
-        if let Some(span) = span.filter(|_| !in_place) {
-            copies.add(span, bytes(transfer.value, &transfer.layout));
-        }
-    }
-    let together = values.moments().into_iter().zip(copies.moments()).map(|(made, moved)| made + moved);
-    holdings.live = together.max().unwrap_or(0);
     holdings
 }
 
-/// What comes and goes, by moment (bytes).
-struct Live {
-    comes: Vec<u128>,
-    goes: Vec<u128>,
-}
-
-impl Live {
-    fn new(moments: usize) -> Self {
-        Self { comes: vec![0; moments], goes: vec![0; moments] }
+/// The values that something reads as they are made: operations, outputs, states, copies that are
+/// read.
+fn read(plan: &Plan) -> BTreeSet<ValueId> {
+    let graph = &plan.graph;
+    let mut uses: Vec<(ValueId, Copy)> = Vec::new();
+    for (node, assignment) in graph.nodes.iter().zip(&plan.assignments) {
+        if let Assignment::Computed { operands, .. } = assignment {
+            uses.extend(node.operands.iter().copied().zip(operands.iter().copied()));
+        }
     }
-
-    fn add(&mut self, (first, last): (usize, usize), bytes: u128) {
-        self.comes[first] += bytes;
-        self.goes[last] += bytes;
+    uses.extend(graph.outputs.iter().map(|output| output.value).zip(plan.outputs.iter().copied()));
+    let carried = graph.training.iter().flat_map(|training| &training.carried);
+    uses.extend(carried.map(|it| it.next).zip(plan.carried.iter().copied()));
+    let mut read = BTreeSet::new();
+    let mut followed = BTreeSet::new();
+    while let Some((value, copy)) = uses.pop() {
+        match copy {
+            Copy::Made => drop(read.insert(value)),
+            Copy::Transferred(it) if followed.insert(it) => uses.push((value, plan.transfers[it].from)),
+            Copy::Transferred(_) => {}
+        }
     }
-
-    /// What there is at each moment.
-    fn moments(&self) -> Vec<u128> {
-        let mut there = 0;
-        let moment = |(comes, goes): (&u128, &u128)| {
-            there += comes;
-            let now = there;
-            there -= goes;
-            now
-        };
-        self.comes.iter().zip(&self.goes).map(moment).collect()
-    }
+    read
 }

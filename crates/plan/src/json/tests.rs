@@ -338,6 +338,12 @@ fn errors_name_place_found_and_expected() {
         ],
     );
     check_error(
+        &changed("/plan/carried", Value::Array(vec!["made".into()])),
+        expect![
+            "field `plan.carried`: found 1 entries, expected 0 entries, as `plan.graph` has: make the plan again with `shardloom plan`"
+        ],
+    );
+    check_error(
         &changed("/plan/operations", Value::Array(vec![])),
         expect![
             "field `plan.operations`: found 0 entries, expected 5 entries, as `plan.graph` has: make the plan again with `shardloom plan`"

@@ -29,6 +29,20 @@ pub(crate) fn check(arguments: &CheckArguments, context: &mut Context<'_, '_>) -
     let programs = pipeline::lower(&plan, &mut |stage, made| stages.observe(stage, made))?;
     let instructions: usize = programs.iter().map(|program| program.instructions.len()).sum();
     passed.push(format!("its {} programs, {instructions} instructions, are verified", programs.len()));
+    let memory = lower::memory(&plan).map_err(|error| Failure::internal("lower", error))?;
+    if memory != plan.memory {
+        let said = |holdings: &[::plan::Holding]| {
+            let each: Vec<String> = holdings.iter().map(|it| format!("{} {}", it.kind, it.bytes)).collect();
+            each.join(", ")
+        };
+        let message = format!(
+            "the plan is rejected: it says that a device holds {} (bytes), its programs hold {}",
+            said(&plan.memory),
+            said(&memory)
+        );
+        return Err(Failure::file(path, message));
+    }
+    passed.push("they hold what the plan says, byte for byte".to_owned());
     if let Some(model) = &arguments.model {
         context.progress.say("checking against the model");
         let file = plan_file::model(path, &plan, Some(model))?;

@@ -300,18 +300,22 @@ const ANY: &[Mutant] = &[
         Ok(true)
     }),
     ("other memory", &["memory"], |plan, u| {
-        let holding = u.choose_index(plan.memory.len())?;
-        let bytes = &mut plan.memory[holding].bytes;
+        // What comes and goes is for the programs to say.
+        let at_rest = ["weights", "masters", "optimizer", "gradients", "inputs"];
+        let mut held: Vec<_> =
+            plan.memory.iter_mut().filter(|it| at_rest.contains(&it.kind.as_str())).collect();
+        let holding = u.choose_index(held.len())?;
+        let bytes = &mut held[holding].bytes;
         *bytes = if u.arbitrary()? { bytes.wrapping_sub(1) } else { *bytes + 1 };
         Ok(true)
     }),
-    ("a kind of memory too few", &["memory"], |plan, _| Ok(plan.memory.pop().is_some())),
+    ("a kind of memory too few", &["memory"], |plan, _| Ok(plan.memory.remove(0).bytes > 0)),
     ("a kind of memory twice", &["memory"], |plan, _| {
         plan.memory.push(plan.memory[0].clone());
         Ok(true)
     }),
     ("another kind of memory", &["memory"], |plan, _| {
-        plan.memory.push(crate::Holding { kind: "gradients".to_owned(), bytes: 0 });
+        plan.memory.push(crate::Holding { kind: "luggage".to_owned(), bytes: 0 });
         Ok(true)
     }),
     ("less capacity", &["capacity"], |plan, _| {
