@@ -29,7 +29,7 @@ mod finish; // from what was built to a graph
 pub use bind::Bindings;
 pub use error::{ImportError, Place, Unbound};
 pub use model::{Dim, Input, Model, read};
-pub use replace::{Beside, NewData, Replaced, replace};
+pub use replace::{Beside, NewData, Replaced};
 pub use tensor::{External, WeightData};
 
 #[cfg(test)]

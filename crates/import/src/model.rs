@@ -10,6 +10,7 @@ use crate::bind::{self, Bindings};
 use crate::error::{ImportError, Unbound};
 use crate::extent::Extent;
 use crate::proto::{self, FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto};
+use crate::replace::{self, NewData, Replaced};
 use crate::tensor::{self, External, WeightData};
 use crate::translate;
 
@@ -34,6 +35,8 @@ pub struct Model {
     /// The weights that are not initializers of the outermost graph.
     nested: BTreeSet<String>,
     files: BTreeMap<String, Bytes>,
+    /// The file.
+    bytes: Bytes,
 }
 
 /// The domain, name and overload of a local function.
@@ -62,7 +65,7 @@ pub enum Dim {
 /// Decodes a model. The data of weights stay where they are in `bytes`.
 pub fn read(bytes: Bytes) -> Result<Model, ImportError> {
     let length = bytes.len();
-    let model = ModelProto::decode(bytes).map_err(|error| {
+    let model = ModelProto::decode(bytes.clone()).map_err(|error| {
         ImportError::Encoding(format!("{} (the file has {length} bytes)", end(&error.to_string())))
     })?;
     if model.ir_version > NEWEST_IR {
@@ -87,7 +90,7 @@ pub fn read(bytes: Bytes) -> Result<Model, ImportError> {
             return Err(malformed(format!("function `{}` is defined twice", other.name)));
         }
     }
-    Ok(Model { graph, functions, opsets, inputs, weights, nested, files: BTreeMap::new() })
+    Ok(Model { graph, functions, opsets, inputs, weights, nested, files: BTreeMap::new(), bytes })
 }
 
 impl Model {
@@ -154,6 +157,15 @@ impl Model {
     /// types only.
     pub fn attach(&mut self, file: &str, contents: Bytes) {
         self.files.insert(file.to_owned(), contents);
+    }
+
+    /// The model as a file in which weights have other data; everything else stays as it is.
+    ///
+    /// `data` is asked for the weights that the ONNX file itself has. All weights that are in other
+    /// files come into one file beside the model, `file` (a name, relative to the model's folder);
+    /// what it has to hold is listed, and whoever writes it finds out which data are new.
+    pub fn replace(&self, file: &str, data: NewData<'_>) -> Result<Replaced, ImportError> {
+        replace::replace(&self.bytes, file, data)
     }
 
     /// The graph of the model with its dimensions bound.

@@ -41,12 +41,8 @@ pub type NewData<'a> = &'a mut dyn FnMut(&str, &Type) -> Result<Option<Vec<u8>>,
 /// Source: `onnx.proto`, `TensorProto.external_data`.
 const PAGE: u64 = 4096;
 
-/// A model file in which weights have other data.
-///
-/// `data` is asked for the weights that the ONNX file itself has. All weights that are in other
-/// files come into one file beside the model, `file` (a name, relative to the model's folder);
-/// what it has to hold is listed, and whoever writes it finds out which data are new.
-pub fn replace(bytes: &Bytes, file: &str, data: NewData<'_>) -> Result<Replaced, ImportError> {
+/// A model file in which weights have other data, see `Model::replace`.
+pub(crate) fn replace(bytes: &Bytes, file: &str, data: NewData<'_>) -> Result<Replaced, ImportError> {
     let mut replacing = Replacing { file, data, beside: Vec::new() };
     let mut model = Vec::with_capacity(bytes.len());
     for field in fields(bytes)? {

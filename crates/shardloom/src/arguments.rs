@@ -113,6 +113,9 @@ Examples:
 Inputs are arrays by name in a .npz or .safetensors file; names may be written `in/NAME`, and
 arrays `out/NAME` are compared with the outputs. Without --inputs they are made from the seed.")]
     Run(RunArguments),
+    /// Train a model as a plan says, on ranks of this machine
+    #[command(after_help = crate::train::arguments::HELP)]
+    Train(crate::train::arguments::TrainArguments),
     /// Plan a model for a machine
     #[command(after_help = "\
 Examples:

@@ -10,6 +10,8 @@ use kernels::Array;
 
 use crate::failure::Failure;
 
+pub(crate) use tensors::{read_each, types, write_each};
+
 /// The arrays of a `.npz` or `.safetensors` file, by name.
 pub fn read(path: &Path) -> Result<BTreeMap<String, Array>, Failure> {
     match form(path)? {

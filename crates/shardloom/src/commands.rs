@@ -1,6 +1,7 @@
 //! What each command does: arguments in, text out.
 
 mod run; // `run`
+mod train; // `train`
 mod plan; // `plan`
 mod import; // `import`
 mod machines; // `machines`
@@ -9,6 +10,8 @@ mod check; // `check`
 mod explain; // `explain`
 mod calibrate; // `calibrate`
 mod bench; // `bench`
+
+use std::io::Write;
 
 use crate::arguments::Command;
 use crate::failure::Failure;
@@ -22,6 +25,27 @@ pub(crate) struct Context<'a, 'b> {
     pub(crate) stages: &'b mut Stages<'a>,
     /// What is being done.
     pub(crate) progress: &'b Progress,
+    /// What is printed before a command is done.
+    pub(crate) lines: Lines<'b>,
+}
+
+/// Lines that are printed while a command runs.
+pub(crate) struct Lines<'b> {
+    /// Where.
+    pub(crate) to: &'b mut dyn Write,
+    /// In which form.
+    pub(crate) form: Form,
+}
+
+/// For whom is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// People.
+    Text,
+    /// Programs.
+    Json,
+    /// Nobody.
+    Nothing,
 }
 
 /// What a command says.
@@ -36,6 +60,7 @@ pub(crate) struct Said {
 pub(crate) fn execute(command: &Command, context: &mut Context<'_, '_>) -> Result<Said, Failure> {
     match command {
         Command::Run(arguments) => run::run(arguments, context),
+        Command::Train(arguments) => train::train(arguments, context),
         Command::Plan(arguments) => plan::plan(arguments, context),
         Command::Explain(arguments) => explain::explain(arguments, context),
         Command::Check(arguments) => check::check(arguments, context),

@@ -5,8 +5,8 @@ use std::io::Write;
 
 use clap::Parser;
 
-use crate::arguments::Arguments;
-use crate::commands::{Context, execute};
+use crate::arguments::{Arguments, Command};
+use crate::commands::{Context, Form, Lines, execute};
 use crate::failure::Failure;
 use crate::progress::{Progress, Wish};
 use crate::stages::Stages;
@@ -29,7 +29,7 @@ where
             return if print(stdout, &text) { 0 } else { 2 };
         }
     };
-    match done(&arguments) {
+    match done(&arguments, stdout) {
         Ok(text) if print(stdout, &text) => 0,
         Ok(_) => 2,
         Err(failure) => {
@@ -45,17 +45,27 @@ fn print(to: &mut dyn Write, text: &str) -> bool {
     to.write_all(text.as_bytes()).and_then(|()| to.flush()).is_ok()
 }
 
-fn done(arguments: &Arguments) -> Result<String, Failure> {
+fn done(arguments: &Arguments, stdout: &mut dyn Write) -> Result<String, Failure> {
     let global = &arguments.global;
     let mut stages = Stages::new(global);
     let progress = Progress::new(if global.quiet { Wish::Hidden } else { Wish::Shown });
-    let outcome = execute(&arguments.command, &mut Context { stages: &mut stages, progress: &progress });
+    let form = match () {
+        () if global.json => Form::Json,
+        () if global.quiet => Form::Nothing,
+        () => Form::Text,
+    };
+    let lines = Lines { to: stdout, form };
+    let outcome =
+        execute(&arguments.command, &mut Context { stages: &mut stages, progress: &progress, lines });
     drop(progress);
     // What stages made is of most use if a later one failed.
     let dumped = stages.finish();
     let said = outcome?;
     let mut text = dumped?;
-    if global.json {
+    if global.json && matches!(arguments.command, Command::Train(_)) {
+        // Steps are lines of JSON, and so is what is said after them.
+        text.push_str(&format!("{}\n", said.json));
+    } else if global.json {
         text.push_str(&format!("{:#}\n", said.json));
     } else if !global.quiet {
         text.push_str(&said.text);

@@ -81,7 +81,7 @@ pub(crate) fn fitting(
     Err(format!("{}; expected {}", faults.join(", "), listed.join(", ")))
 }
 
-fn converted(array: &Array, expected: &Type) -> Result<Array, String> {
+pub(crate) fn converted(array: &Array, expected: &Type) -> Result<Array, String> {
     let found = array.type_();
     if found.shape != expected.shape || !converts(found.dtype, expected.dtype) {
         return Err(format!("is {found}"));
@@ -96,7 +96,7 @@ fn converted(array: &Array, expected: &Type) -> Result<Array, String> {
 
 /// Whether elements are converted without being asked: between floating-point types, and to
 /// integers that hold every number.
-fn converts(from: DType, to: DType) -> bool {
+pub(crate) fn converts(from: DType, to: DType) -> bool {
     let signed = |dtype| matches!(dtype, DType::I64 | DType::I32 | DType::I16 | DType::I8);
     let number = !from.is_float() && !to.is_float() && from != DType::Bool && to != DType::Bool;
     let widens = from.bytes() < to.bytes() && (signed(to) || !signed(from));

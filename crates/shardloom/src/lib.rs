@@ -22,6 +22,7 @@ mod plan_file; // plans on disk
 mod otherwise; // what other plans would cost
 mod explained; // a plan in words
 mod measure; // what this machine can do
+mod train; // data, learning rates, checkpoints
 mod commands; // what each command does
 mod entry; // arguments to an exit code
 pub mod bench; // what the program takes, measured

@@ -42,6 +42,11 @@ impl Progress {
     pub(crate) fn say(&self, what: impl Into<String>) {
         self.0.set_message(what.into());
     }
+
+    /// Prints while the line is away, so that it does not end in the middle of what is printed.
+    pub(crate) fn without<R>(&self, print: impl FnOnce() -> R) -> R {
+        self.0.suspend(print)
+    }
 }
 
 impl Drop for Progress {

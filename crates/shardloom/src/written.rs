@@ -1,7 +1,7 @@
 //! Files that are there whole or not at all.
 
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use crate::failure::Failure;
@@ -11,28 +11,55 @@ use crate::failure::Failure;
 /// Where the path is a link it is the file linked to that is written, with the rights it had.
 /// What is there and is not a file (a device, a pipe) is written to.
 pub fn write(path: &Path, contents: &[u8]) -> Result<(), Failure> {
-    replaced(path, contents).map_err(|error| Failure::file(path, format!("cannot be written: {error}")))
+    let failed = |error: io::Error| Failure::file(path, format!("cannot be written: {error}"));
+    stream(path, &mut |to| to.write_all(contents).map_err(failed))
 }
 
-fn replaced(path: &Path, contents: &[u8]) -> io::Result<()> {
-    let Ok(there) = fs::canonicalize(path) else { return renamed(path, contents, None) };
-    let metadata = fs::metadata(&there)?;
+/// The same for a file that is written piece by piece.
+pub(crate) fn stream(
+    path: &Path,
+    fill: &mut dyn FnMut(&mut dyn Write) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let failed = |error: io::Error| Failure::file(path, format!("cannot be written: {error}"));
+    let Ok(there) = fs::canonicalize(path) else { return renamed(path, path, fill, None) };
+    let metadata = fs::metadata(&there).map_err(failed)?;
     if metadata.is_file() {
-        return renamed(&there, contents, Some(metadata.permissions()));
+        return renamed(path, &there, fill, Some(metadata.permissions()));
     }
-    fs::write(&there, contents)
+    fill_file(path, File::create(&there).map_err(failed)?, fill)
 }
 
-fn renamed(path: &Path, contents: &[u8], rights: Option<fs::Permissions>) -> io::Result<()> {
-    let temporary = temporary(path);
-    let written = fs::write(&temporary, contents)
-        .and_then(|()| rights.map_or(Ok(()), |rights| fs::set_permissions(&temporary, rights)))
-        .and_then(|()| fs::rename(&temporary, path));
+/// Fills a file beside the place, and puts it there. Messages name the path that was given.
+fn renamed(
+    path: &Path,
+    place: &Path,
+    fill: &mut dyn FnMut(&mut dyn Write) -> Result<(), Failure>,
+    rights: Option<fs::Permissions>,
+) -> Result<(), Failure> {
+    let failed = |error: io::Error| Failure::file(path, format!("cannot be written: {error}"));
+    let temporary = temporary(place);
+    let filled = File::create(&temporary).map_err(failed).and_then(|file| fill_file(path, file, fill));
+    let written = filled.and_then(|()| {
+        rights
+            .map_or(Ok(()), |rights| fs::set_permissions(&temporary, rights))
+            .and_then(|()| fs::rename(&temporary, place))
+            .map_err(failed)
+    });
     if written.is_err() {
         // What was half written is of no use to anybody.
         let _ = fs::remove_file(&temporary);
     }
     written
+}
+
+fn fill_file(
+    path: &Path,
+    file: File,
+    fill: &mut dyn FnMut(&mut dyn Write) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let mut to = BufWriter::new(file);
+    fill(&mut to)?;
+    to.flush().map_err(|error| Failure::file(path, format!("cannot be written: {error}")))
 }
 
 /// Refuses an output that is one of the inputs.

@@ -11,7 +11,8 @@ use super::make::{
     BOOL, FLOAT, bytes, floats, function, graph, graph_attribute, model, node, tensor_attribute, value,
 };
 use crate::proto::{GraphProto, ModelProto, StringStringEntryProto, TensorProto};
-use crate::{Beside, Model, WeightData, read, replace};
+use crate::replace::replace;
+use crate::{Beside, Model, WeightData, read};
 
 /// The small models of the repository.
 fn models() -> Vec<Bytes> {

@@ -1,9 +1,12 @@
 //! Safetensors.
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Write};
 use std::path::Path;
 
 use kernels::Array;
+use memmap2::Mmap;
 use planner_ir::{DType, Type};
 use safetensors::tensor::{Dtype, TensorView};
 use safetensors::{SafeTensors, serialize};
@@ -41,12 +44,90 @@ pub(super) fn read(path: &Path) -> Result<BTreeMap<String, Array>, Failure> {
 }
 
 fn array(view: &TensorView<'_>) -> Result<Array, String> {
+    Array::from_bytes(type_of(view)?, view.data()).map_err(|error| error.to_string())
+}
+
+fn type_of(view: &TensorView<'_>) -> Result<Type, String> {
     let known = NAMES.iter().find(|(_, it)| *it == view.dtype());
     let (dtype, _) = known.ok_or_else(|| format!("elements {:?} are not known", view.dtype()))?;
     let extent = |&it: &usize| u64::try_from(it).map_err(|error| error.to_string());
     let shape = view.shape().iter().map(extent).collect::<Result<Vec<u64>, _>>()?;
-    Array::from_bytes(Type::new(*dtype, shape), view.data()).map_err(|error| error.to_string())
+    Ok(Type::new(*dtype, shape))
 }
+
+/// The names and types of a file's arrays.
+pub(crate) fn types(path: &Path) -> Result<Vec<(String, Type)>, Failure> {
+    let mut types = Vec::new();
+    each_view(path, &mut |name, view| {
+        types.push((name.to_owned(), type_of(view).map_err(|error| Failure::file(path, error))?));
+        Ok(())
+    })?;
+    Ok(types)
+}
+
+/// Hands over the arrays of a file one after the other, so that only one is in memory.
+pub(crate) fn read_each(
+    path: &Path,
+    visit: &mut dyn FnMut(&str, Array) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    each_view(path, &mut |name, view| visit(name, array(view).map_err(|error| Failure::file(path, error))?))
+}
+
+fn each_view(
+    path: &Path,
+    visit: &mut dyn FnMut(&str, &TensorView<'_>) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let failed = |error: io::Error| Failure::file(path, format!("cannot be read: {error}"));
+    let file = File::open(path).map_err(failed)?;
+    #[expect(unsafe_code, reason = "a file is mapped")]
+    // SAFETY: the map is only read. If another process shortens the file meanwhile the system ends
+    // this one, as it would any other reader of the map.
+    let map = unsafe { Mmap::map(&file) }.map_err(failed)?;
+    let tensors = SafeTensors::deserialize(&map)
+        .map_err(|error| Failure::file(path, format!("is not a .safetensors file: {error}")))?;
+    for (name, view) in tensors.iter() {
+        visit(name, &view)?;
+    }
+    Ok(())
+}
+
+/// Writes arrays of these names and types, which are made one after the other, so that only one is
+/// in memory: the file's form, in which the names stand first. The path is for messages.
+///
+/// Source: the documentation of safetensors, "Format".
+pub(crate) fn write_each(
+    path: &Path,
+    to: &mut dyn Write,
+    arrays: &[(String, Type)],
+    make: &mut dyn FnMut(&str) -> Result<Array, Failure>,
+) -> Result<(), Failure> {
+    let failed = |error: io::Error| Failure::file(path, format!("cannot be written: {error}"));
+    let (mut header, mut end) = (serde_json::Map::new(), 0);
+    for (name, type_) in arrays {
+        let start = end;
+        end += type_.bytes();
+        let known = NAMES.iter().find(|(it, _)| *it == type_.dtype);
+        let dtype = known.map_or(Dtype::U8, |(_, dtype)| *dtype);
+        let entry = serde_json::json!({ "dtype": dtype, "shape": type_.shape, "data_offsets": [start, end] });
+        header.insert(name.clone(), entry);
+    }
+    let mut header = serde_json::Value::Object(header).to_string().into_bytes();
+    header.resize(header.len().next_multiple_of(HEADER), b' ');
+    let length = u64::try_from(header.len()).unwrap_or(u64::MAX);
+    to.write_all(&length.to_le_bytes()).and_then(|()| to.write_all(&header)).map_err(failed)?;
+    for (name, type_) in arrays {
+        let array = make(name)?;
+        if array.type_() != type_ {
+            let error = format!("`{name}` is {}, expected {type_}", array.type_());
+            return Err(Failure::internal("arrays", error));
+        }
+        to.write_all(array.bytes()).map_err(failed)?;
+    }
+    to.flush().map_err(failed)
+}
+
+/// What the length of a file's header is a multiple of (bytes), so that arrays are aligned.
+const HEADER: usize = 8;
 
 /// A file of these arrays.
 pub(super) fn contents(arrays: &BTreeMap<String, Array>) -> Result<Vec<u8>, String> {

@@ -142,7 +142,7 @@ fn of_plan(arguments: &RunArguments, context: &mut Context<'_, '_>) -> Result<Ne
     })))
 }
 
-fn weights_are_there(file: &ModelFile) -> Result<(), Failure> {
+pub(super) fn weights_are_there(file: &ModelFile) -> Result<(), Failure> {
     if file.missing.is_empty() {
         return Ok(());
     }

@@ -1,0 +1,441 @@
+//! `train`: a plan and data to trained weights.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use ::plan::{Plan, Recipe};
+use ::run::{Outcome, RunError, Session};
+use ::train::{LOSS, NORM, RATE, SEED, STEP};
+use kernels::Array;
+use planner_ir::{Source, State, Type};
+use serde_json::json;
+
+use super::run::weights_are_there;
+use super::{Context, Form, Lines, Said, stopped};
+use crate::failure::Failure;
+use crate::model_file::ModelFile;
+use crate::pipeline::{self, Stage};
+use crate::progress::Progress;
+use crate::train::arguments::TrainArguments;
+use crate::train::checkpoint::{self, Checkpoint, Manifest, Writer};
+use crate::train::data::Data;
+use crate::train::order::{Order, Position, random};
+use crate::train::ranges::{self, Limit};
+use crate::train::report::{Log, StepReport};
+use crate::train::schedule::Schedule;
+use crate::train::weights;
+use crate::{plan_file, quantity, written};
+
+/// Sets what dropout starts from apart from the orders of examples, which have the same seed.
+const DROPOUT: u64 = 1 << 63;
+
+/// What is trained, and how far it is.
+struct Run<'a> {
+    arguments: &'a TrainArguments,
+    plan: &'a Plan,
+    recipe: &'a Recipe,
+    file: &'a ModelFile,
+    data: Data,
+    limits: Vec<Limit>,
+    /// The states that last from step to step.
+    states: BTreeMap<State, Type>,
+    session: Session,
+    seed: u64,
+    /// The steps that are done.
+    step: u64,
+    order: Order,
+    schedule: Schedule,
+    /// The newest checkpoint.
+    saved: Option<PathBuf>,
+}
+
+/// The inputs of a step.
+struct Fed {
+    micro_batches: Vec<BTreeMap<String, Array>>,
+    step: BTreeMap<String, Array>,
+}
+
+/// Trains as a plan says.
+pub(crate) fn train(arguments: &TrainArguments, context: &mut Context<'_, '_>) -> Result<Said, Failure> {
+    check_outputs(arguments)?;
+    context.progress.say(format!("reading {}", arguments.plan.display()));
+    let plan = plan_file::read_checked(&arguments.plan)?;
+    let recipe = plan.recipe.as_ref().filter(|_| plan.graph.training.is_some()).ok_or_else(|| {
+        let message = "is a plan to run, not to train: plan with `--mode train`";
+        Failure::file(&arguments.plan, message)
+    })?;
+    context.stages.observe(Stage::Plan, &::plan::json::write(&plan));
+    if context.stages.stops_after(Stage::Plan) {
+        return Ok(stopped(Stage::Plan));
+    }
+    let file = plan_file::model(&arguments.plan, &plan, arguments.model.as_deref())?;
+    weights_are_there(&file)?;
+    check_not_read(arguments, &file)?;
+    context.progress.say(format!("reading {}", arguments.data.display()));
+    let data = Data::open(&arguments.data, arguments.tokens, &plan, recipe)?;
+    let states = lasting(&plan);
+    let resumed = resumed(arguments, &plan, recipe, &data, &states)?;
+    context.progress.say("lowering");
+    let stages = &mut *context.stages;
+    let programs = pipeline::lower(&plan, &mut |stage, made| stages.observe(stage, made))?;
+    if stages.stops_after(Stage::Lower) {
+        return Ok(stopped(Stage::Lower));
+    }
+    context.progress.say("reading weights");
+    let session = Session::new(programs, &|name| file.weight(name)).map_err(|error| failed(&file, error))?;
+    let limits = ranges::limits(&plan.graph);
+    let mut run = Run::new(arguments, (&plan, recipe), (&file, data), limits, states, session);
+    run.start(resumed.as_ref())?;
+    run.steps(context.progress, &mut context.lines)?;
+    context.progress.say("writing weights");
+    run.finish()
+}
+
+/// Refuses outputs that cannot be written, or are read.
+fn check_outputs(arguments: &TrainArguments) -> Result<(), Failure> {
+    let TrainArguments { plan, data, weights, export, log, .. } = arguments;
+    if weights.extension().is_none_or(|it| it != "safetensors") {
+        let message = format!("{}: expected a name that ends in `.safetensors`", weights.display());
+        return Err(Failure::Usage(message));
+    }
+    for output in [Some(weights), export.as_ref(), log.as_ref()].into_iter().flatten() {
+        written::differs(output, &[plan, data])?;
+    }
+    Ok(())
+}
+
+/// Refuses outputs that are the model or a file of its weights.
+fn check_not_read(arguments: &TrainArguments, file: &ModelFile) -> Result<(), Failure> {
+    let folder = file.path.parent().unwrap_or_else(|| Path::new(""));
+    let mut read = vec![file.path.clone()];
+    read.extend(file.model.files().into_iter().map(|name| folder.join(name)));
+    let read: Vec<&Path> = read.iter().map(PathBuf::as_path).collect();
+    let TrainArguments { weights, export, log, .. } = arguments;
+    for output in [Some(weights), export.as_ref(), log.as_ref()].into_iter().flatten() {
+        written::differs(output, &read)?;
+    }
+    export.iter().try_for_each(|path| written::differs(&weights::beside(path), &read))
+}
+
+/// The states that last from step to step, and their types.
+fn lasting(plan: &Plan) -> BTreeMap<State, Type> {
+    let states = plan.graph.values.iter().filter_map(|value| match &value.source {
+        Source::State(state) if !state.kind.is_summed() => Some((state.clone(), value.type_.clone())),
+        _ => None,
+    });
+    states.collect()
+}
+
+/// The checkpoint to go on from, if there is one, which has to suit the plan.
+fn resumed(
+    arguments: &TrainArguments,
+    plan: &Plan,
+    recipe: &Recipe,
+    data: &Data,
+    states: &BTreeMap<State, Type>,
+) -> Result<Option<Checkpoint>, Failure> {
+    if let Some(folder) = &arguments.checkpoint
+        && let Some(step) = checkpoint::steps(folder)?.last()
+        && !arguments.resume.as_ref().is_some_and(|resume| is_within(resume, folder))
+    {
+        return Err(Failure::Usage(format!(
+            "{0}: has checkpoints already, the last of step {step}: go on from it with `--resume {0}`, or give \
+             another folder",
+            folder.display()
+        )));
+    }
+    let Some(path) = &arguments.resume else { return Ok(None) };
+    let checkpoint = checkpoint::open(path)?;
+    let Manifest { step, seed, examples, model_sha256, optimizer, precision, .. } = &checkpoint.manifest;
+    let wrong = |error: String| Err(Failure::file(&checkpoint.folder, error));
+    if *model_sha256 != plan.model.sha256 {
+        return wrong(format!(
+            "is of another model: SHA-256 {model_sha256:.12}.., the plan's has {:.12}..",
+            plan.model.sha256
+        ));
+    }
+    let pairs = [
+        ("optimizer", optimizer.as_str(), checkpoint::optimizer_name(recipe.optimizer)),
+        ("precision", precision.as_str(), checkpoint::precision_name(recipe.precision)),
+    ];
+    if let Some((what, found, expected)) = pairs.into_iter().find(|(_, found, expected)| found != expected) {
+        return wrong(format!("has the {what} {found}, the plan has {expected}"));
+    }
+    if *examples != data.examples {
+        return wrong(format!(
+            "is of a run on {examples} examples, {} has {}: give the same data",
+            data.path().display(),
+            data.examples
+        ));
+    }
+    if let Some(other) = arguments.seed.filter(|other| other != seed) {
+        return Err(Failure::Usage(format!(
+            "`--seed {other}`, but the run that is gone on with has seed {seed}: leave it out"
+        )));
+    }
+    if *step > arguments.steps {
+        return Err(Failure::Usage(format!(
+            "`--steps {}` is the number of the last step, and {} is of step {step}",
+            arguments.steps,
+            checkpoint.folder.display()
+        )));
+    }
+    checkpoint.expect(states)?;
+    Ok(Some(checkpoint))
+}
+
+/// Whether a path is a folder, or is in it.
+fn is_within(path: &Path, folder: &Path) -> bool {
+    let whole = |path: &Path| std::fs::canonicalize(path).ok();
+    let folder = whole(folder);
+    folder.is_some()
+        && whole(path).is_some_and(|path| {
+            folder.as_deref() == Some(path.as_path()) || folder.as_deref() == path.parent()
+        })
+}
+
+fn failed(file: &ModelFile, error: RunError) -> Failure {
+    match error {
+        RunError::Weight(..) => Failure::file(&file.path, error),
+        RunError::Instruction { error: kernels::KernelError::Index { .. }, .. } => {
+            Failure::input("an input is out of range", error)
+        }
+        other => Failure::internal("train", other),
+    }
+}
+
+impl<'a> Run<'a> {
+    fn new(
+        arguments: &'a TrainArguments,
+        (plan, recipe): (&'a Plan, &'a Recipe),
+        (file, data): (&'a ModelFile, Data),
+        limits: Vec<Limit>,
+        states: BTreeMap<State, Type>,
+        session: Session,
+    ) -> Self {
+        let schedule = Schedule {
+            shape: arguments.schedule,
+            peak: arguments.lr,
+            least: arguments.min_lr,
+            warmup: arguments.warmup,
+            last: arguments.steps,
+        };
+        let seed = arguments.seed.unwrap_or(0);
+        let per_step = data.per_micro_batch * recipe.micro_batches;
+        let order = Order::new(seed, data.examples, per_step, Position { epoch: 0, used: 0 });
+        let (step, saved) = (0, None);
+        Self {
+            arguments,
+            plan,
+            recipe,
+            file,
+            data,
+            limits,
+            states,
+            session,
+            seed,
+            step,
+            order,
+            schedule,
+            saved,
+        }
+    }
+
+    /// Goes on from a checkpoint, if there is one.
+    fn start(&mut self, resumed: Option<&Checkpoint>) -> Result<(), Failure> {
+        let Some(checkpoint) = resumed else { return Ok(()) };
+        let Checkpoint { folder, manifest } = checkpoint;
+        let (session, file) = (&mut self.session, self.file);
+        checkpoint
+            .each(&mut |state, array| session.set(&state, array).map_err(|error| failed(file, error)))?;
+        let per_step = self.data.per_micro_batch * self.recipe.micro_batches;
+        let position = Position { epoch: manifest.epoch, used: manifest.used };
+        self.seed = manifest.seed;
+        self.step = manifest.step;
+        self.order = Order::new(self.seed, self.data.examples, per_step, position);
+        self.saved = Some(folder.clone());
+        // Newer ones of the same folder are given up: steps are done again.
+        match &self.arguments.checkpoint {
+            Some(into) if is_within(folder, into) => checkpoint::point(into, self.step),
+            _ => Ok(()),
+        }
+    }
+
+    fn steps(&mut self, progress: &Progress, lines: &mut Lines<'_>) -> Result<(), Failure> {
+        let mut log = self.arguments.log.as_deref().map(|path| Log::open(path, self.step)).transpose()?;
+        while self.step < self.arguments.steps {
+            progress.say(format!("step {} of {}", self.step + 1, self.arguments.steps));
+            let report = self.step()?;
+            if let Some(log) = &mut log {
+                log.add(&report)?;
+            }
+            let line = match lines.form {
+                Form::Text => format!("{report}\n"),
+                Form::Json => format!("{}\n", report.json()),
+                Form::Nothing => String::new(),
+            };
+            // If nobody reads any more, the weights are still wanted.
+            let _ = progress.without(|| lines.to.write_all(line.as_bytes()).and_then(|()| lines.to.flush()));
+            if let Some(folder) = &self.arguments.checkpoint
+                && (self.step.is_multiple_of(self.arguments.every) || self.step == self.arguments.steps)
+            {
+                progress.say(format!("writing {}", checkpoint::folder(folder, self.step).display()));
+                self.save(folder)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Does the next step.
+    fn step(&mut self) -> Result<StepReport, Failure> {
+        let step = self.step + 1;
+        let rate = self.schedule.rate(step);
+        let fed = self.fed(step, rate)?;
+        let outcome = self.session.train(&fed.micro_batches, &fed.step);
+        let outcome = outcome.map_err(|error| failed(self.file, error))?;
+        let loss = number(&outcome, LOSS)?.ok_or_else(|| Failure::internal("train", "there is no loss"))?;
+        let norm = number(&outcome, NORM)?;
+        if !outcome.updated || !loss.is_finite() || norm.is_some_and(|norm| !norm.is_finite()) {
+            return Err(self.not_finite(step, &fed, loss, norm));
+        }
+        self.step = step;
+        Ok(StepReport {
+            step,
+            loss,
+            learning_rate: rate,
+            gradient_norm: norm,
+            examples: self.data.per_micro_batch * self.recipe.micro_batches,
+            tokens: self.data.tokens.map(|tokens| tokens * self.recipe.micro_batches),
+            seconds: outcome.seconds,
+        })
+    }
+
+    /// The inputs of a step, checked.
+    fn fed(&mut self, step: u64, rate: f64) -> Result<Fed, Failure> {
+        let examples = self.order.step();
+        let per_micro_batch = usize::try_from(self.data.per_micro_batch).unwrap_or(usize::MAX);
+        let mut micro_batches = Vec::new();
+        for (number, examples) in (0_u64..).zip(examples.chunks(per_micro_batch)) {
+            let mut inputs = self.data.micro_batch(examples)?;
+            ranges::check(&self.limits, &inputs).map_err(|(place, error)| {
+                let example = examples.get(place).or(examples.first()).copied().unwrap_or(0);
+                let path = self.data.path().display();
+                Failure::Input(format!(
+                    "step {step}, micro-batch {number}, example {example} of {path}: {error}"
+                ))
+            })?;
+            let seed = random(&[self.seed ^ DROPOUT, step, number]) >> 1;
+            let seed = Array::of::<i64>([], &[seed.cast_signed()]);
+            inputs.insert(SEED.to_owned(), made(seed)?);
+            micro_batches.push(inputs);
+        }
+        let numbers = [(RATE, single(rate)), (STEP, counted(step))];
+        let step = numbers.into_iter().map(|(name, it)| Ok((name.to_owned(), made(Array::of([], &[it]))?)));
+        Ok(Fed { micro_batches, step: step.collect::<Result<_, Failure>>()? })
+    }
+
+    /// Why the run ends at a step that makes no sense.
+    fn not_finite(&self, step: u64, fed: &Fed, loss: f32, norm: Option<f32>) -> Failure {
+        let what = match norm {
+            Some(norm) if loss.is_finite() && !norm.is_finite() => {
+                format!("the norm of the gradients is {norm}")
+            }
+            _ if !loss.is_finite() => format!("the loss is {loss}"),
+            _ => "a result is not finite".to_owned(),
+        };
+        let weight = |name: &str| self.file.weight(name);
+        let states = self.states.keys().map(|state| Ok((state.clone(), self.session.gather(state)?)));
+        let found = states.collect::<Result<BTreeMap<_, _>, RunError>>().and_then(|states| {
+            ::run::not_finite(&self.plan.graph, &weight, &states, &fed.micro_batches, &fed.step)
+        });
+        let found = match found {
+            Ok(Some(found)) => format!("what is not finite first is {found}"),
+            Ok(None) => "computed on one rank all of it is finite".to_owned(),
+            Err(error) => format!("where it came from is not known: {error}"),
+        };
+        let kept = match &self.saved {
+            Some(path) => format!("the last checkpoint is {}", path.display()),
+            None => "there is no checkpoint".to_owned(),
+        };
+        Failure::Input(format!("step {step}: {what}; {found}; no weights are written, {kept}"))
+    }
+
+    /// Writes a checkpoint.
+    fn save(&mut self, folder: &Path) -> Result<(), Failure> {
+        let position = self.order.position();
+        let manifest = Manifest {
+            step: self.step,
+            seed: self.seed,
+            epoch: position.epoch,
+            used: position.used,
+            examples: self.data.examples,
+            model_sha256: self.plan.model.sha256.clone(),
+            optimizer: checkpoint::optimizer_name(self.recipe.optimizer).to_owned(),
+            precision: checkpoint::precision_name(self.recipe.precision).to_owned(),
+            files: Vec::new(),
+        };
+        let states = self.states.iter().map(|(state, type_)| (state.clone(), type_.clone())).collect();
+        let writer = Writer { folder: folder.to_owned(), keep: self.arguments.keep, states };
+        self.saved = Some(writer.write(manifest, &mut |state| self.gather(state))?);
+        Ok(())
+    }
+
+    fn gather(&self, state: &State) -> Result<Array, Failure> {
+        self.session.gather(state).map_err(|error| failed(self.file, error))
+    }
+
+    /// Writes what was trained, and says so.
+    fn finish(&self) -> Result<Said, Failure> {
+        let trained = weights::trained(&self.states);
+        let TrainArguments { weights: path, export, .. } = self.arguments;
+        weights::write(path, &trained, &mut |state| self.gather(state))?;
+        if let Some(export) = export {
+            weights::export(export, self.file, &trained, &mut |state| self.gather(state))?;
+        }
+        let bytes: u64 = trained.values().map(|(_, type_)| type_.bytes()).sum();
+        let mut text = String::new();
+        // Writing to a string does not fail.
+        let mut line = |words: String| {
+            let _ = writeln!(text, "{words}");
+        };
+        let count = trained.len();
+        line(format!("weights    {}, {count} parameters, {}", path.display(), quantity::bytes(bytes)));
+        if let Some(export) = export {
+            line(format!("model      {}", export.display()));
+        }
+        if let Some(saved) = &self.saved {
+            line(format!("checkpoint {}", saved.display()));
+        }
+        let shown = |path: &PathBuf| path.display().to_string();
+        let json = json!({
+            "steps": self.step,
+            "weights": shown(path),
+            "parameters": trained.len(),
+            "model": export.as_ref().map(shown),
+            "checkpoint": self.saved.as_ref().map(shown),
+        });
+        Ok(Said { text, json })
+    }
+}
+
+/// An output that is one number.
+fn number(outcome: &Outcome, name: &str) -> Result<Option<f32>, Failure> {
+    let Some(array) = outcome.outputs.get(name) else { return Ok(None) };
+    let elements = array.elements::<f32>().map_err(|error| Failure::internal("train", error))?;
+    Ok(elements.first().copied())
+}
+
+fn made(array: Result<Array, kernels::KernelError>) -> Result<Array, Failure> {
+    array.map_err(|error| Failure::internal("train", error))
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "rounding is what is wanted")]
+fn single(number: f64) -> f32 {
+    number as f32
+}
+
+#[expect(clippy::cast_precision_loss, reason = "optimizers count in f32")]
+fn counted(number: u64) -> f32 {
+    number as f32
+}

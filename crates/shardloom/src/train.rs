@@ -1,0 +1,11 @@
+//! Training: what a run needs besides a plan.
+
+pub(crate) mod arguments; // what the command line says
+pub(crate) mod schedule; // the learning rate
+pub(crate) mod order; // which examples, in which step
+pub(crate) mod data; // files of examples, cut into micro-batches
+mod tokens; // examples from a file of tokens
+pub(crate) mod ranges; // numbers that index classes and tables
+pub(crate) mod checkpoint; // what a run goes on from
+pub(crate) mod report; // what is said of each step
+pub(crate) mod weights; // what was trained, as files

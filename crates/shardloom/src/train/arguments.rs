@@ -1,0 +1,137 @@
+//! `train`: what the command line says.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+/// Examples, and what files have to hold, for `--help`.
+pub(crate) const HELP: &str = "\
+Examples:
+  shardloom plan model.onnx --mode train --loss loss --optimizer adamw --machine cpu-4x -o plan.json
+  shardloom train plan.json --data batches.npz --steps 100 --lr 3e-4
+  shardloom train plan.json --data text.bin --tokens u8 --steps 1000 --lr 3e-4 --schedule cosine \\
+      --warmup 50 --checkpoint checkpoints --every 100 --keep 3 --log steps.jsonl --export trained.onnx
+  shardloom train plan.json --data text.bin --tokens u8 --steps 1000 --lr 3e-4 --schedule cosine \\
+      --warmup 50 --resume checkpoints --checkpoint checkpoints --every 100 --keep 3
+
+Data: a .npz or .safetensors file has an array for each input of the plan, under the input's name,
+whose first dimension is the examples. Any other file is raw token numbers, little-endian, cut into
+windows of the plan's sequence: the input of tokens takes a window; the labels of a plan made with
+`--loss cross-entropy:..` take the same window one token later, and an input `labels` of a model
+that has its own loss takes the window itself, for such models compare each token with the next;
+inputs whose names contain `mask` are ones, those with `position` count from 0.
+A step takes as many examples as all its micro-batches have. Each epoch has another order, which
+depends on the seed alone; examples that do not fill an epoch's last step are left out of it.
+
+Learning rate of step s, from 1, of N steps, with a warm-up of W steps, X = --lr, M = --min-lr:
+  s <= W      X s / W
+  constant    X
+  linear      X + (M - X) t            t = (s - W) / (N - W)
+  cosine      M + (X - M) (1 + cos(pi t)) / 2
+
+A loss that is no finite number ends the run: nothing is written over, and the message says where it
+came from.";
+
+/// `train`.
+#[derive(Args, Clone, Debug)]
+pub struct TrainArguments {
+    /// The plan, one of a training step: `shardloom plan --mode train`
+    pub plan: PathBuf,
+    /// What is trained on: arrays (.npz, .safetensors), or tokens (any other name)
+    #[arg(long, value_name = "FILE")]
+    pub data: PathBuf,
+    /// How wide the numbers in a file of tokens are
+    #[arg(long, value_enum, default_value_t = Width::U16, value_name = "TYPE")]
+    pub tokens: Width,
+    /// The number of the last step; a resumed run goes on until it too
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..), value_name = "N")]
+    pub steps: u64,
+    /// The learning rate after the warm-up
+    #[arg(long, value_parser = rate, value_name = "X")]
+    pub lr: f64,
+    /// How the learning rate changes after the warm-up
+    #[arg(long, value_enum, default_value_t = Shape::Constant)]
+    pub schedule: Shape,
+    /// In how many steps the learning rate rises from 0
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    pub warmup: u64,
+    /// The learning rate of the last step, if it falls
+    #[arg(long, value_parser = rate, default_value_t = 0.0, value_name = "X")]
+    pub min_lr: f64,
+    /// What the order of examples and dropout start from; 0, or that of the checkpoint
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+    /// Write checkpoints into this folder
+    #[arg(long, value_name = "DIR")]
+    pub checkpoint: Option<PathBuf>,
+    /// Steps from one checkpoint to the next; there is one after the last step too
+    #[arg(
+        long,
+        value_parser = clap::value_parser!(u64).range(1..),
+        default_value_t = 100,
+        requires = "checkpoint",
+        value_name = "N"
+    )]
+    pub every: u64,
+    /// How many checkpoints are kept: the newest; without it, all
+    #[arg(
+        long,
+        value_parser = clap::value_parser!(u64).range(1..),
+        requires = "checkpoint",
+        value_name = "N"
+    )]
+    pub keep: Option<u64>,
+    /// Go on from the newest checkpoint of this folder, or from this checkpoint (DIR/step-000050)
+    #[arg(long, value_name = "DIR")]
+    pub resume: Option<PathBuf>,
+    /// Where the trained parameters are written, under their names in the model
+    #[arg(long, default_value = "weights.safetensors", value_name = "FILE")]
+    pub weights: PathBuf,
+    /// Write the model with its new weights too
+    #[arg(long, value_name = "FILE")]
+    pub export: Option<PathBuf>,
+    /// Write a line of JSON for each step
+    #[arg(long, value_name = "FILE")]
+    pub log: Option<PathBuf>,
+    /// Where the model of the plan is, if not where the plan says
+    #[arg(long, value_name = "FILE")]
+    pub model: Option<PathBuf>,
+}
+
+/// How wide the numbers in a file of tokens are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Width {
+    /// One byte.
+    U8,
+    /// Two bytes.
+    U16,
+    /// Four bytes.
+    U32,
+}
+
+impl Width {
+    /// How many bytes a number has.
+    pub(crate) fn bytes(self) -> usize {
+        match self {
+            Self::U8 => 1,
+            Self::U16 => 2,
+            Self::U32 => 4,
+        }
+    }
+}
+
+/// How the learning rate changes after the warm-up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Shape {
+    /// Not.
+    Constant,
+    /// It falls by as much in each step.
+    Linear,
+    /// It falls slowly, then fast, then slowly, as half a wave.
+    Cosine,
+}
+
+fn rate(text: &str) -> Result<f64, String> {
+    let rate: Option<f64> = text.parse().ok().filter(|rate: &f64| rate.is_finite() && *rate >= 0.0);
+    rate.ok_or_else(|| "expected a number such as `3e-4`, not negative".to_owned())
+}

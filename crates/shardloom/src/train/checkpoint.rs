@@ -1,0 +1,70 @@
+//! Checkpoints: what a run goes on from, on any number of ranks.
+//!
+//! ```text
+//! DIR/latest                              the name of the newest checkpoint
+//! DIR/step-000050/manifest.json           what the run was, and the checksums of the files
+//! DIR/step-000050/parameter.safetensors   whole states, one file for each kind, by parameter
+//! ```
+//!
+//! A checkpoint is written to a temporary folder, synced and renamed, and then `latest` is: at any
+//! moment there is a whole one, or none yet.
+
+mod manifest; // what a checkpoint says of itself
+mod read; // checkpoints that are whole
+mod write; // checkpoints that will be
+
+use std::path::{Path, PathBuf};
+
+use crate::failure::Failure;
+
+pub(crate) use manifest::{Manifest, optimizer_name, precision_name};
+pub(crate) use read::{Checkpoint, open};
+pub(crate) use write::{Writer, point};
+
+/// The file that says what a checkpoint is.
+const MANIFEST: &str = "manifest.json";
+/// The file that names the newest checkpoint.
+const LATEST: &str = "latest";
+/// What the name of a checkpoint begins with.
+const STEP: &str = "step-";
+/// What the name of a checkpoint that is being written, or removed, begins with.
+const HIDDEN: &str = ".step-";
+
+/// The folder of the checkpoint after a step.
+pub(crate) fn folder(folder: &Path, step: u64) -> PathBuf {
+    folder.join(format!("{STEP}{step:06}"))
+}
+
+/// The steps of a folder's checkpoints, ascending.
+pub(crate) fn steps(folder: &Path) -> Result<Vec<u64>, Failure> {
+    let mut steps: Vec<u64> = names(folder)?.iter().filter_map(|name| step_of(name)).collect();
+    steps.sort_unstable();
+    Ok(steps)
+}
+
+fn step_of(name: &str) -> Option<u64> {
+    let digits = name.strip_prefix(STEP)?;
+    let step = digits.parse().ok().filter(|_| digits.bytes().all(|it| it.is_ascii_digit()))?;
+    (name == format!("{STEP}{step:06}")).then_some(step)
+}
+
+/// The names in a folder; none if there is no such folder.
+fn names(folder: &Path) -> Result<Vec<String>, Failure> {
+    let failed = |error: std::io::Error| Failure::file(folder, format!("cannot be read: {error}"));
+    let entries = match std::fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(failed(error)),
+    };
+    let name = |entry: std::io::Result<std::fs::DirEntry>| {
+        Ok(entry.map_err(failed)?.file_name().to_string_lossy().into_owned())
+    };
+    entries.map(name).collect()
+}
+
+fn hexadecimal(hash: impl IntoIterator<Item = u8>) -> String {
+    hash.into_iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,115 @@
+//! What a checkpoint says of itself.
+
+use plan::Precision;
+use planner_ir::Optimizer;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+use super::hexadecimal;
+
+/// What the first field of every manifest says.
+const FORMAT: &str = "shardloom-checkpoint";
+/// The version of the form that is written and read.
+const VERSION: u64 = 1;
+
+/// A run after a step.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Manifest {
+    /// The step, from 1.
+    pub(crate) step: u64,
+    /// What the order of examples and dropout started from.
+    pub(crate) seed: u64,
+    /// How often all examples have been gone through.
+    pub(crate) epoch: u64,
+    /// How many examples of this epoch have been used.
+    pub(crate) used: u64,
+    /// How many examples there are.
+    pub(crate) examples: u64,
+    /// The SHA-256 of the model's ONNX file, in hexadecimal.
+    pub(crate) model_sha256: String,
+    /// How parameters follow their gradients.
+    pub(crate) optimizer: String,
+    /// In what the model computes.
+    pub(crate) precision: String,
+    /// The files beside it.
+    pub(crate) files: Vec<FileSum>,
+}
+
+/// A file of a checkpoint.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct FileSum {
+    /// Its name.
+    pub(crate) name: String,
+    /// How long it is (bytes).
+    pub(crate) bytes: u64,
+    /// The SHA-256 of its content, in hexadecimal.
+    pub(crate) sha256: String,
+}
+
+/// What the file says.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    format: String,
+    version: u64,
+    /// The SHA-256 of `checkpoint` in its shortest form, in hexadecimal.
+    checksum: String,
+    checkpoint: Manifest,
+}
+
+impl Manifest {
+    /// The text of the file.
+    pub(crate) fn write(&self) -> Result<String, String> {
+        let file = File {
+            format: FORMAT.to_owned(),
+            version: VERSION,
+            checksum: self.checksum()?,
+            checkpoint: self.clone(),
+        };
+        let text = serde_json::to_string_pretty(&file).map_err(|error| error.to_string())?;
+        Ok(format!("{text}\n"))
+    }
+
+    /// What a text says, if it is what was written.
+    pub(crate) fn read(text: &[u8]) -> Result<Self, String> {
+        let damaged = |error: serde_json::Error| format!("is damaged: {error}");
+        let value: Value = serde_json::from_slice(text).map_err(damaged)?;
+        if value["format"] != FORMAT {
+            return Err(format!("is damaged, or is no manifest: its format is {}", value["format"]));
+        }
+        if value["version"] != VERSION {
+            return Err(format!("has version {}, this program reads {VERSION}", value["version"]));
+        }
+        let file: File = serde_json::from_value(value).map_err(damaged)?;
+        let found = file.checkpoint.checksum()?;
+        if found != file.checksum {
+            return Err(format!("is damaged: it hashes to {found:.12}.., and says {:.12}..", file.checksum));
+        }
+        Ok(file.checkpoint)
+    }
+
+    fn checksum(&self) -> Result<String, String> {
+        let text = serde_json::to_vec(self).map_err(|error| error.to_string())?;
+        Ok(hexadecimal(Sha256::digest(text)))
+    }
+}
+
+/// An optimizer, as arguments name it.
+pub(crate) fn optimizer_name(optimizer: Optimizer) -> &'static str {
+    match optimizer {
+        Optimizer::Sgd { .. } => "sgd",
+        Optimizer::Momentum { .. } => "sgd-momentum",
+        Optimizer::AdamW { .. } => "adamw",
+    }
+}
+
+/// A precision, as arguments name it.
+pub(crate) fn precision_name(precision: Precision) -> &'static str {
+    match precision {
+        Precision::F32 => "fp32",
+        Precision::Bf16 => "bf16",
+    }
+}

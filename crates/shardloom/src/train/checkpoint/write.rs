@@ -1,0 +1,156 @@
+//! Checkpoints that will be whole or not be at all.
+
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use kernels::Array;
+use planner_ir::{State, StateKind, Type};
+use sha2::{Digest, Sha256};
+
+use super::manifest::{FileSum, Manifest};
+use super::{HIDDEN, LATEST, MANIFEST, STEP, folder, hexadecimal, names, steps};
+use crate::arrays;
+use crate::failure::Failure;
+
+/// Where checkpoints are written.
+#[derive(Clone, Debug)]
+pub(crate) struct Writer {
+    /// The folder.
+    pub(crate) folder: PathBuf,
+    /// How many are kept; none for all.
+    pub(crate) keep: Option<u64>,
+    /// What is kept of each, in the order in which it is written: of each kind by name.
+    pub(crate) states: Vec<(State, Type)>,
+}
+
+impl Writer {
+    /// Writes what a manifest says, and each state, which `gather` makes. A checkpoint of the same
+    /// step is replaced. Afterwards the oldest that are not kept are removed.
+    pub(crate) fn write(
+        &self,
+        mut manifest: Manifest,
+        gather: &mut dyn FnMut(&State) -> Result<Array, Failure>,
+    ) -> Result<PathBuf, Failure> {
+        let step = manifest.step;
+        let failed =
+            |path: &Path, error: io::Error| Failure::file(path, format!("cannot be written: {error}"));
+        fs::create_dir_all(&self.folder).map_err(|error| failed(&self.folder, error))?;
+        self.sweep()?;
+        let temporary = self.hidden(step, "new");
+        fs::create_dir(&temporary).map_err(|error| failed(&temporary, error))?;
+        manifest.files.clear();
+        for kind in StateKind::ALL {
+            let states: Vec<&(State, Type)> = self.states.iter().filter(|(it, _)| it.kind == kind).collect();
+            if !states.is_empty() {
+                manifest.files.push(file(&temporary, kind, &states, gather)?);
+            }
+        }
+        let text = manifest.write().map_err(|error| Failure::internal("checkpoint", error))?;
+        let path = temporary.join(MANIFEST);
+        synced(&path, text.as_bytes()).map_err(|error| failed(&path, error))?;
+        let done = folder(&self.folder, step);
+        let placed = sync(&temporary)
+            .and_then(|()| if done.exists() { fs::rename(&done, self.hidden(step, "old")) } else { Ok(()) })
+            .and_then(|()| fs::rename(&temporary, &done))
+            .and_then(|()| sync(&self.folder));
+        placed.map_err(|error| failed(&done, error))?;
+        point(&self.folder, step)?;
+        self.remove(step)?;
+        self.sweep()?;
+        Ok(done)
+    }
+
+    /// Removes the oldest checkpoints before a step, so that with its own no more are left than are
+    /// kept.
+    fn remove(&self, step: u64) -> Result<(), Failure> {
+        let Some(keep) = self.keep else { return Ok(()) };
+        let older: Vec<u64> = steps(&self.folder)?.into_iter().filter(|it| *it < step).collect();
+        let kept = usize::try_from(keep - 1).unwrap_or(usize::MAX);
+        for &step in &older[..older.len().saturating_sub(kept)] {
+            // What is half removed must not look like a checkpoint.
+            let path = folder(&self.folder, step);
+            let hidden = fs::rename(&path, self.hidden(step, "old"));
+            hidden.map_err(|error| Failure::file(&path, format!("cannot be removed: {error}")))?;
+        }
+        Ok(())
+    }
+
+    /// Removes what runs that were ended have left half written or half removed.
+    fn sweep(&self) -> Result<(), Failure> {
+        for name in names(&self.folder)?.iter().filter(|name| name.starts_with(HIDDEN)) {
+            let path = self.folder.join(name);
+            let removed = fs::remove_dir_all(&path);
+            removed.map_err(|error| Failure::file(&path, format!("cannot be removed: {error}")))?;
+        }
+        Ok(())
+    }
+
+    fn hidden(&self, step: u64, why: &str) -> PathBuf {
+        self.folder.join(format!("{HIDDEN}{step:06}.{why}"))
+    }
+}
+
+/// Makes a checkpoint the newest of its folder.
+pub(crate) fn point(folder: &Path, step: u64) -> Result<(), Failure> {
+    let latest = folder.join(LATEST);
+    let temporary = folder.join(format!(".{LATEST}.new"));
+    let written = synced(&temporary, format!("{STEP}{step:06}\n").as_bytes())
+        .and_then(|()| fs::rename(&temporary, &latest))
+        .and_then(|()| sync(folder));
+    written.map_err(|error| Failure::file(&latest, format!("cannot be written: {error}")))
+}
+
+/// Writes the states of one kind.
+fn file(
+    folder: &Path,
+    kind: StateKind,
+    states: &[&(State, Type)],
+    gather: &mut dyn FnMut(&State) -> Result<Array, Failure>,
+) -> Result<FileSum, Failure> {
+    let name = format!("{}.safetensors", kind.name());
+    let path = folder.join(&name);
+    let failed = |error: io::Error| Failure::file(&path, format!("cannot be written: {error}"));
+    let file = File::create(&path).map_err(failed)?;
+    let mut hashing = Hashing { to: BufWriter::new(file), hash: Sha256::new(), bytes: 0 };
+    let types: Vec<(String, Type)> =
+        states.iter().map(|(state, type_)| (state.name.clone(), type_.clone())).collect();
+    arrays::write_each(&path, &mut hashing, &types, &mut |name| {
+        gather(&State { kind, name: name.to_owned() })
+    })?;
+    let Hashing { to, hash, bytes } = hashing;
+    let file = to.into_inner().map_err(|error| failed(error.into_error()))?;
+    file.sync_all().map_err(failed)?;
+    Ok(FileSum { name, bytes, sha256: hexadecimal(hash.finalize()) })
+}
+
+/// Counts and hashes what is written.
+struct Hashing<W> {
+    to: W,
+    hash: Sha256,
+    bytes: u64,
+}
+
+impl<W: Write> Write for Hashing<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.to.write(bytes)?;
+        self.hash.update(&bytes[..written]);
+        self.bytes += u64::try_from(written).unwrap_or(u64::MAX);
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.to.flush()
+    }
+}
+
+fn synced(path: &Path, contents: &[u8]) -> io::Result<()> {
+    let mut file = File::create(path)?;
+    file.write_all(contents)?;
+    file.sync_all()
+}
+
+/// Makes the names in a folder last.
+fn sync(folder: &Path) -> io::Result<()> {
+    File::open(folder)?.sync_all()
+}

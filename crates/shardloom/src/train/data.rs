@@ -1,0 +1,197 @@
+//! Files of examples, cut into micro-batches.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use kernels::Array;
+use plan::{Plan, Recipe};
+use planner_ir::{Source, Type};
+
+use super::arguments::Width;
+use super::tokens::Tokens;
+use crate::failure::Failure;
+use crate::given;
+
+/// An input that takes examples.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Input {
+    /// Its name.
+    pub(crate) name: String,
+    /// What it is in a micro-batch.
+    pub(crate) type_: Type,
+}
+
+/// Examples for a plan.
+#[derive(Debug)]
+pub(crate) struct Data {
+    path: PathBuf,
+    inputs: Vec<Input>,
+    held: Held,
+    /// How many examples there are.
+    pub(crate) examples: u64,
+    /// How many a micro-batch has.
+    pub(crate) per_micro_batch: u64,
+    /// How many tokens, or other integers of the first input of two dimensions that has them, a
+    /// micro-batch has; none if no input has.
+    pub(crate) tokens: Option<u64>,
+}
+
+/// Where examples are.
+#[derive(Debug)]
+enum Held {
+    /// For each input, its array.
+    Arrays(Vec<Column>),
+    /// Windows of a file of tokens.
+    Tokens(Tokens),
+}
+
+/// An array for an input.
+#[derive(Debug)]
+enum Column {
+    /// A row for each example.
+    Rows(Array),
+    /// The same for all.
+    Same(Array),
+}
+
+impl Data {
+    /// The examples of a file, which has to suffice for one step of the plan.
+    pub(crate) fn open(path: &Path, width: Width, plan: &Plan, recipe: &Recipe) -> Result<Self, Failure> {
+        let inputs = inputs(plan);
+        let wrong = |error: String| Failure::file(path, error);
+        let arrays = path.extension().is_some_and(|it| it == "npz" || it == "safetensors");
+        let (held, examples, per_micro_batch) = if arrays {
+            let given = given::read(path)?.inputs;
+            let (columns, examples, batch) = columns(&inputs, given).map_err(wrong)?;
+            (Held::Arrays(columns), examples, batch)
+        } else {
+            let tokens = Tokens::open(path, width, &inputs, recipe).map_err(wrong)?;
+            let (examples, batch) = (tokens.examples(), tokens.batch);
+            (Held::Tokens(tokens), examples, batch)
+        };
+        let micro_batches = recipe.micro_batches;
+        let needed = per_micro_batch.saturating_mul(micro_batches);
+        if examples < needed {
+            return Err(wrong(format!(
+                "has {examples} examples, and one step takes {needed}: {micro_batches} micro-batches of \
+                 {per_micro_batch}; give more data, or plan a smaller batch"
+            )));
+        }
+        let tokens = inputs.iter().find(|it| it.type_.rank() == 2 && !it.type_.dtype.is_float());
+        let tokens = tokens.map(|it| it.type_.elements());
+        Ok(Self { path: path.to_owned(), inputs, held, examples, per_micro_batch, tokens })
+    }
+
+    /// Where they are from.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The inputs of a micro-batch of these examples, as many as one has.
+    pub(crate) fn micro_batch(&self, examples: &[u64]) -> Result<BTreeMap<String, Array>, Failure> {
+        let one = |(number, input): (usize, &Input)| {
+            let array = match &self.held {
+                Held::Tokens(tokens) => tokens.input(number, &input.type_, examples),
+                Held::Arrays(columns) => columns[number].of(&input.type_, examples),
+            };
+            let wrong = |error| Failure::file(&self.path, format!("`{}`: {error}", input.name));
+            Ok((input.name.clone(), array.map_err(wrong)?))
+        };
+        self.inputs.iter().enumerate().map(one).collect()
+    }
+}
+
+/// The inputs that take examples: all but what training adds.
+fn inputs(plan: &Plan) -> Vec<Input> {
+    let own = [::train::RATE, ::train::STEP, ::train::SEED];
+    let of_model = plan.graph.values.iter().filter_map(|value| match &value.source {
+        Source::Input(name) if !own.contains(&name.as_str()) => {
+            Some(Input { name: name.clone(), type_: value.type_.clone() })
+        }
+        _ => None,
+    });
+    of_model.collect()
+}
+
+impl Column {
+    fn of(&self, type_: &Type, examples: &[u64]) -> Result<Array, String> {
+        let array = match self {
+            Self::Same(array) => array.clone(),
+            Self::Rows(all) => {
+                let shape = type_.shape.clone();
+                let row = all.bytes().len() / all.shape().first().map_or(1, |&it| size(it)).max(1);
+                let mut bytes = Vec::with_capacity(row * examples.len());
+                for &example in examples {
+                    let start = size(example).saturating_mul(row);
+                    let taken = all.bytes().get(start..start.saturating_add(row));
+                    bytes.extend_from_slice(taken.ok_or("an example that is not there")?);
+                }
+                let taken = Type::new(all.dtype(), shape);
+                Array::from_bytes(taken, &bytes).map_err(|error| error.to_string())?
+            }
+        };
+        given::converted(&array, type_)
+    }
+}
+
+/// For each input its array; how many examples there are, and how many in a micro-batch.
+fn columns(inputs: &[Input], mut given: BTreeMap<String, Array>) -> Result<(Vec<Column>, u64, u64), String> {
+    let mut arrays = Vec::new();
+    for Input { name, type_ } in inputs {
+        let array = given.remove(name).ok_or_else(|| format!("has no array for input `{name}` {type_}"))?;
+        let found = array.type_();
+        let row = |type_: &Type| type_.shape.get(1..).map(<[u64]>::to_vec);
+        if row(found) != row(type_) || !given::converts(found.dtype, type_.dtype) {
+            let rest: String = type_.shape.iter().skip(1).map(|it| format!(", {it}")).collect();
+            let shape = if type_.rank() == 0 { String::new() } else { format!("[examples{rest}]") };
+            return Err(format!(
+                "`{name}` is {found}, expected {}{shape}, for micro-batches {type_}",
+                type_.dtype.name()
+            ));
+        }
+        arrays.push(array);
+    }
+    if let Some(name) = given.keys().next() {
+        let names: Vec<&str> = inputs.iter().map(|input| input.name.as_str()).collect();
+        return Err(format!("`{name}` is not an input, expected `{}`", names.join("`, `")));
+    }
+    // What has exactly its input's shape may be the same for all examples, such as positions.
+    let pairs = || inputs.iter().zip(&arrays);
+    let longer = pairs().find(|(input, array)| array.shape() != input.type_.shape);
+    let (by, all) = longer
+        .or_else(|| pairs().find(|(input, _)| input.type_.rank() > 0))
+        .ok_or_else(|| "none of the plan's inputs has a dimension of examples".to_owned())?;
+    let (batch, examples) = (by.type_.shape[0], all.shape()[0]);
+    if batch == 0 {
+        return Err(format!("input `{}` is {}, which has no examples", by.name, by.type_));
+    }
+    let column = |(input, array): (&Input, Array)| {
+        let own = (input.type_.shape.first().copied(), array.shape().first().copied());
+        match own {
+            (Some(b), Some(n)) if (b, n) == (batch, examples) => Ok(Column::Rows(array)),
+            (b, _) if *array.shape() == input.type_.shape[..] && b != Some(batch) => Ok(Column::Same(array)),
+            _ => Err(format!(
+                "`{}` is {}, but `{}` is {}: expected as many examples in both",
+                input.name,
+                array.type_(),
+                by.name,
+                all.type_()
+            )),
+        }
+    };
+    let all_columns = inputs.iter().zip(arrays.iter().cloned()).map(column).collect::<Result<_, _>>()?;
+    Ok((all_columns, examples, batch))
+}
+
+/// A number of examples or bytes that are in memory.
+fn size(number: u64) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
+}
+
+/// A number of bytes as a file has it.
+pub(super) fn bytes_of(number: usize) -> u64 {
+    u64::try_from(number).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,86 @@
+//! Which examples are in which step: a function of the seed, on any number of ranks.
+
+/// How far a run has come through its data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Position {
+    /// How often all examples have been gone through.
+    pub(crate) epoch: u64,
+    /// How many examples of this epoch have been used.
+    pub(crate) used: u64,
+}
+
+/// The order of examples: another one in each epoch.
+#[derive(Clone, Debug)]
+pub(crate) struct Order {
+    seed: u64,
+    examples: u64,
+    per_step: u64,
+    position: Position,
+    /// The epoch's examples in its order.
+    shuffled: Vec<u64>,
+}
+
+impl Order {
+    /// From a position on. A step has at least one example and at most all of them.
+    pub(crate) fn new(seed: u64, examples: u64, per_step: u64, position: Position) -> Self {
+        let shuffled = shuffled(examples, seed, position.epoch);
+        Self { seed, examples, per_step, position, shuffled }
+    }
+
+    /// What has been used.
+    pub(crate) fn position(&self) -> Position {
+        self.position
+    }
+
+    /// The examples of the next step. What does not fill a step at an epoch's end is left out.
+    pub(crate) fn step(&mut self) -> Vec<u64> {
+        if self.position.used + self.per_step > self.examples {
+            self.position = Position { epoch: self.position.epoch + 1, used: 0 };
+            self.shuffled = shuffled(self.examples, self.seed, self.position.epoch);
+        }
+        let start = self.position.used;
+        self.position.used += self.per_step;
+        let range = index(start)..index(self.position.used);
+        self.shuffled.get(range).map(<[u64]>::to_vec).unwrap_or_default()
+    }
+}
+
+/// The numbers below a count in an order that depends on the seed and the epoch, each order
+/// equally likely.
+///
+/// Source: Durstenfeld, "Algorithm 235: random permutation", 1964.
+fn shuffled(count: u64, seed: u64, epoch: u64) -> Vec<u64> {
+    let mut numbers: Vec<u64> = (0..count).collect();
+    for place in (1..count).rev() {
+        let other = below(random(&[seed, epoch, place]), place + 1);
+        numbers.swap(index(place), index(other));
+    }
+    numbers
+}
+
+/// A random number scaled to below a bound.
+fn below(random: u64, bound: u64) -> u64 {
+    let scaled = (u128::from(random) * u128::from(bound)) >> u64::BITS;
+    u64::try_from(scaled).unwrap_or(0)
+}
+
+/// A number that depends on these alone, and looks random: the output function of `SplitMix64` of
+/// each with what came before.
+///
+/// Source: Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014.
+pub(crate) fn random(numbers: &[u64]) -> u64 {
+    numbers.iter().fold(0, |state: u64, &number| {
+        let z = (state ^ number).wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    })
+}
+
+/// A number of examples that are in memory or in a file.
+fn index(number: u64) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
+}
+
+#[cfg(test)]
+mod tests;

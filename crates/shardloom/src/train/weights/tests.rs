@@ -1,0 +1,190 @@
+//! Tests of files of trained weights.
+
+use planner_ir::DType;
+
+use super::*;
+use crate::model_file;
+
+fn model(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/models").join(name).join("model.onnx")
+}
+
+/// An empty folder of its own.
+fn folder(name: &str) -> PathBuf {
+    let folder = std::env::temp_dir().join(format!("shardloom-weights-{}-{name}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+/// All weights of floating point but the first, in f32 as if trained: halves of what they were.
+fn halved(file: &ModelFile) -> BTreeMap<String, Array> {
+    let floats = file.model.weights().into_iter().filter(|(_, type_)| type_.dtype.is_float());
+    let names: Vec<String> = floats.skip(1).map(|(name, _)| name.to_owned()).collect();
+    let half = |name: &String| {
+        let array = file.weight(name).unwrap();
+        let numbers: Vec<f32> = array.to_floats().unwrap().iter().map(|it| (it / 2.0) as f32).collect();
+        (name.clone(), Array::of::<f32>(array.shape(), &numbers).unwrap())
+    };
+    names.iter().map(half).collect()
+}
+
+fn states(arrays: &BTreeMap<String, Array>) -> BTreeMap<State, Type> {
+    let state = |(name, array): (&String, &Array)| {
+        (State { kind: StateKind::Parameter, name: name.clone() }, array.type_().clone())
+    };
+    arrays.iter().map(state).collect()
+}
+
+#[test]
+fn an_exported_model_has_the_new_weights_in_their_types_and_the_others() {
+    let folder = folder("export");
+    for name in
+        ["gpt2-eager-legacy2.9-op17-static", "llama-fp16-legacy2.9-op17-dyn", "gpt2-bf16-dynamo2.9-op20-dyn"]
+    {
+        let file = model_file::open(&model(name)).unwrap();
+        let arrays = halved(&file);
+        assert!(arrays.len() > 10);
+        let trained = trained(&states(&arrays));
+        let path = folder.join("out.onnx");
+        export(&path, &file, &trained, &mut |state| Ok(arrays[&state.name].clone())).unwrap();
+        let after = model_file::open(&path).unwrap();
+        assert_eq!(after.model.weights(), file.model.weights());
+        for (name, type_) in file.model.weights() {
+            let (before, after) = (file.weight(name).unwrap(), after.weight(name).unwrap());
+            match arrays.get(name) {
+                None => assert_eq!(before, after),
+                Some(array) => {
+                    let bytes = converted(name, array, &type_).unwrap();
+                    assert_eq!(after.bytes(), bytes, "{name}");
+                    assert_eq!(after.dtype(), before.dtype());
+                }
+            }
+        }
+        assert!(!beside(&path).exists());
+    }
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn a_model_with_weights_in_other_files_is_exported_with_one_beside_it() {
+    let folder = folder("beside");
+    let file = model_file::open(&model("gpt2-eager-legacy2.9-op17-static")).unwrap();
+    // The same model, with all its larger weights elsewhere.
+    let (path, data) = (folder.join("model.onnx"), folder.join("w.bin"));
+    let mut contents = Vec::new();
+    let moved = moved(&std::fs::read(&file.path).unwrap(), &mut contents);
+    std::fs::write(&path, moved).unwrap();
+    std::fs::write(&data, contents).unwrap();
+    let before = model_file::open(&path).unwrap();
+    assert_eq!(before.model.files(), ["w.bin"]);
+    let arrays = halved(&file);
+    let out = folder.join("out.onnx");
+    export(&out, &before, &trained(&states(&arrays)), &mut |state| Ok(arrays[&state.name].clone())).unwrap();
+    let after = model_file::open(&out).unwrap();
+    assert_eq!(after.model.files(), ["out.onnx.data"]);
+    for (name, _) in file.model.weights() {
+        let expected = arrays.get(name).cloned().unwrap_or_else(|| file.weight(name).unwrap());
+        assert_eq!(after.weight(name).unwrap(), expected, "{name}");
+        assert_eq!(before.weight(name).unwrap(), file.weight(name).unwrap(), "what was there stays");
+    }
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+/// A model whose raw tensors of more than 64 bytes are in the file `w.bin`: field 9 of a tensor
+/// becomes fields 13 and 14.
+fn moved(file: &[u8], contents: &mut Vec<u8>) -> Vec<u8> {
+    let initializer = |tensor: &[u8]| {
+        let raw = fields(tensor).into_iter().find(|(number, _, content)| *number == 9 && content.len() > 64);
+        let Some((_, whole, raw)) = raw else { return tensor.to_vec() };
+        let rest = fields(tensor).into_iter().filter(|it| it.1 != whole);
+        let mut new: Vec<u8> = rest.flat_map(|it| it.1.to_vec()).collect();
+        for (key, value) in [("location", "w.bin".to_owned()), ("offset", contents.len().to_string())] {
+            let entry = [field(1, key.as_bytes()), field(2, value.as_bytes())].concat();
+            new.extend(field(13, &entry));
+        }
+        new.extend([14 << 3, 1]);
+        contents.extend_from_slice(raw);
+        new
+    };
+    let mut initializer = initializer;
+    let mut graph = |graph: &[u8]| -> Vec<u8> {
+        let one = |(number, whole, content): (u64, &[u8], &[u8])| match number {
+            5 => field(5, &initializer(content)),
+            _ => whole.to_vec(),
+        };
+        fields(graph).into_iter().flat_map(one).collect()
+    };
+    let one = |(number, whole, content): (u64, &[u8], &[u8])| match number {
+        7 => field(7, &graph(content)),
+        _ => whole.to_vec(),
+    };
+    fields(file).into_iter().flat_map(one).collect()
+}
+
+/// The fields of a protobuf message: number, all of it, what is in it.
+fn fields(message: &[u8]) -> Vec<(u64, &[u8], &[u8])> {
+    let varint = |place: &mut usize| {
+        let mut number = 0;
+        for shift in (0..).step_by(7) {
+            let byte = message[*place];
+            *place += 1;
+            number |= u64::from(byte & 0x7f) << shift;
+            if byte < 0x80 {
+                break;
+            }
+        }
+        number
+    };
+    let (mut place, mut found) = (0, Vec::new());
+    while place < message.len() {
+        let start = place;
+        let key = varint(&mut place);
+        let length = match key & 7 {
+            0 => (varint(&mut place), 0).1,
+            1 => 8,
+            2 => varint(&mut place) as usize,
+            _ => 4,
+        };
+        place += length;
+        found.push((key >> 3, &message[start..place], &message[place - length..place]));
+    }
+    found
+}
+
+fn field(number: u64, content: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for mut rest in [number << 3 | 2, content.len() as u64] {
+        while rest >= 0x80 {
+            bytes.push(rest as u8 | 0x80);
+            rest >>= 7;
+        }
+        bytes.push(rest as u8);
+    }
+    bytes.extend_from_slice(content);
+    bytes
+}
+
+#[test]
+fn masters_are_written_rather_than_parameters() {
+    let folder = folder("masters");
+    let path = folder.join("w.safetensors");
+    let state = |kind, name: &str| State { kind, name: name.to_owned() };
+    let states = BTreeMap::from([
+        (state(StateKind::Parameter, "a"), Type::new(DType::BF16, [2])),
+        (state(StateKind::Master, "a"), Type::new(DType::F32, [2])),
+        (state(StateKind::Parameter, "b"), Type::new(DType::F32, [1])),
+        (state(StateKind::FirstMoment, "b"), Type::new(DType::F32, [1])),
+    ]);
+    let a = Array::of::<f32>([2], &[1.5, 2.5]).unwrap();
+    let b = Array::of::<f32>([1], &[3.5]).unwrap();
+    let gather = &mut |wanted: &State| match (wanted.kind, wanted.name.as_str()) {
+        (StateKind::Master, "a") => Ok(a.clone()),
+        (StateKind::Parameter, "b") => Ok(b.clone()),
+        _ => Err(Failure::internal("test", "another state")),
+    };
+    write(&path, &trained(&states), gather).unwrap();
+    let expected = BTreeMap::from([("a".to_owned(), a.clone()), ("b".to_owned(), b.clone())]);
+    assert_eq!(arrays::read(&path).unwrap(), expected);
+    std::fs::remove_dir_all(folder).unwrap();
+}
