@@ -69,6 +69,9 @@ pub(crate) fn compose(graph: &Graph, parts: &[Part<'_>], mesh: &Mesh, prices: &d
         hands: vec![None; graph.values.len()],
     };
     let mut places: Vec<Option<(usize, NodeId)>> = vec![None; graph.nodes.len()];
+    for index in 0..parts.len() {
+        writer.announce(index);
+    }
     for (index, part) in parts.iter().enumerate() {
         writer.settle(index);
         for (node, whole) in part.section.graph.node_ids().zip(&part.repetition.nodes) {
@@ -90,20 +93,31 @@ pub(crate) fn compose(graph: &Graph, parts: &[Part<'_>], mesh: &Mesh, prices: &d
 }
 
 impl Writer<'_> {
-    /// What is at rest has the layout chosen.
+    /// What the part hands on.
+    fn announce(&mut self, index: usize) {
+        let Part { section, repetition, assembled, .. } = self.parts[index];
+        for value in section.graph.value_ids() {
+            if section.is_made(value) && assembled.delivered[value.0].is_some() {
+                self.hands[repetition.values[value.0].0] = Some((index, value));
+            }
+        }
+    }
+
+    /// What is at rest has the layout chosen where it is: what another part hands on is at rest
+    /// there.
     fn settle(&mut self, index: usize) {
         let Part { section, repetition, space, assembled, choices } = self.parts[index];
         for value in section.graph.value_ids() {
             let whole = repetition.values[value.0];
-            if section.is_made(value) && assembled.delivered[value.0].is_some() {
-                self.hands[whole.0] = Some((index, value));
-            }
             let Some(rest) = &assembled.rest[value.0] else { continue };
             let layout = chosen(rest, choices);
-            if !section.is_outside(value) {
+            let outside = section.is_outside(value);
+            if !outside {
                 self.start[index][value.0] = Some((Copy::Made, layout));
             }
-            self.composed.layouts[whole.0] = space.layouts[value.0][layout].clone();
+            if !outside || self.hands[whole.0].is_none() {
+                self.composed.layouts[whole.0] = space.layouts[value.0][layout].clone();
+            }
         }
     }
 
