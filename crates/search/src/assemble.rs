@@ -208,8 +208,7 @@ impl Assembly<'_> {
             let state = matches!(graph.value(value).source, Source::State(_));
             let total = carried().any(|it| it.next == value && self.summed[it.state.0]);
             if uses > 1 && (made || outside) && !state && !total {
-                let all = (0..self.space.layouts[value.0].len()).collect();
-                self.assembled.held[value.0] = Some(self.value_node(all));
+                self.assembled.held[value.0] = Some(self.held_node(value));
             }
             if self.uses[value.0].contains(&Use::Delivery) && !tied {
                 self.assembled.delivered[value.0] = Some(self.value_node(handed));
@@ -227,6 +226,16 @@ impl Assembly<'_> {
         for it in carried().filter(|it| self.summed[it.state.0]) {
             let rest = self.assembled.rest[it.state.0].clone();
             self.assembled.held[it.next.0] = rest.map(|rest| self.same_layouts(&rest, it.state, it.next));
+        }
+    }
+
+    /// The node of the copy that is held; what is computed again is held as the first time.
+    fn held_node(&mut self, value: ValueId) -> Held {
+        let layouts = &self.space.layouts;
+        let first = groups::original(self.section, value);
+        match &self.assembled.held[first.0] {
+            Some(held) if first != value && layouts[first.0] == layouts[value.0] => held.clone(),
+            _ => self.value_node((0..layouts[value.0].len()).collect()),
         }
     }
 

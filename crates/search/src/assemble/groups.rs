@@ -90,7 +90,7 @@ fn wanted(
 }
 
 /// What a value is that was computed again; itself if it was not.
-fn original(section: &Section, value: ValueId) -> ValueId {
+pub(super) fn original(section: &Section, value: ValueId) -> ValueId {
     let graph = &section.graph;
     let Source::Result { node, index } = graph.value(value).source else { return value };
     let again = graph.node(node);

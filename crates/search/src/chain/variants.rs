@@ -193,3 +193,6 @@ impl Problem {
         self.tables.push(Table { columns, entries: (0..rows * columns).map(entry).collect() });
     }
 }
+
+#[cfg(test)]
+mod tests;

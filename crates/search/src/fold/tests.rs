@@ -2,11 +2,16 @@
 
 use cost_models::machine::shipped;
 use plan::{Loss, MachineName, ModelFile, NoDecay, Plan, Precision, Recipe, Recompute};
-use planner_ir::{Attention, Binary, Contract, DType, Label, Mesh, Op, Optimizer, Output, Real, Type, Unary};
+use planner_ir::{
+    Attention, Binary, Contract, DType, Label, Mesh, Op, Optimizer, Output, Real, StateKind, Type, Unary,
+};
 use train::Step as TrainingStep;
 
 use super::*;
+use crate::eliminate;
+use crate::prepare::{Prepared, chain};
 use crate::{Cut, Derived, MachinePrices, PlanError, Request, plan, plan_among};
+use rewrite::Splits;
 
 /// Builds forward programs with inferred types; operations are called by their numbers.
 pub(crate) struct Draft(Graph);
@@ -227,12 +232,125 @@ fn equal_layers_with_their_gradients_are_one_section() {
     assert_eq!(counts, [1, 6, 1]);
 }
 
+/// A model whose layers are equal but small.
+const SMALL: Sizes = Sizes { layers: 4, batch: 8, sequence: 8, hidden: 16, heads: 4, vocabulary: 32 };
+
+/// Enough for anything (bytes).
+const ROOM: u64 = 80_000_000_000;
+
+fn held(plan: &Plan, kind: &str) -> u64 {
+    plan.memory.iter().find(|it| it.kind == kind).map_or(0, |it| it.bytes)
+}
+
+fn total(plan: &Plan) -> u64 {
+    plan.memory.iter().map(|it| it.bytes).sum()
+}
+
 #[test]
-fn small_plan() {
-    let small = Sizes { layers: 4, batch: 8, sequence: 8, hidden: 16, heads: 4, vocabulary: 32 };
-    let trained = trained(&transformer(small, false), &recipe(Precision::F32, 2));
-    let plan = planned(&trained, "h100-80g-8x", "8", 79_000_000_000).expect("fits");
+fn what_several_segments_share_is_joined() {
+    let tied = trained(&transformer(SMALL, true), &recipe(Precision::Bf16, 2));
+    let sections = fold(&tied.step.graph, &tied.step.homes, &tied.step.forward);
+    let counts: Vec<usize> = sections.iter().map(|section| section.repetitions.len()).collect();
+    assert_eq!(counts, [1, 4, 1]);
+    // The parameter, and its gradient, to which both ends add.
+    let anywhere = |section: &Section| -> BTreeSet<usize> {
+        let anywhere = section.shared.iter().filter(|it| it.sharing == Sharing::Anywhere);
+        anywhere.map(|it| it.number).collect()
+    };
+    assert_eq!(anywhere(&sections[0]).len(), 2);
+    assert_eq!(anywhere(&sections[0]), anywhere(&sections[2]));
+}
+
+#[test]
+fn plans_of_training_steps_obey_the_rules() {
+    for (tied, precision, micro_batches) in
+        [(false, Precision::F32, 1), (true, Precision::F32, 3), (true, Precision::Bf16, 2)]
+    {
+        let trained = trained(&transformer(SMALL, tied), &recipe(precision, micro_batches));
+        for mesh in ["1", "4", "2x2"] {
+            let plan = planned(&trained, "h100-80g-8x", mesh, ROOM).expect("fits");
+            plan::check(&plan).expect("obeys the rules");
+            assert_eq!(plan.carried.len(), plan.graph.training.as_ref().map_or(0, |it| it.carried.len()));
+        }
+    }
+}
+
+#[test]
+fn a_step_cut_into_sections_is_as_fast_as_the_chain_is_by_elimination() {
+    let trained = trained(&products(3, 64, 8, 4), &recipe(Precision::F32, 2));
+    let sections = fold(&trained.step.graph, &trained.step.homes, &trained.step.forward);
+    let mesh = Mesh::parse("2").expect("is a mesh");
+    let machine = shipped::named("h100-80g-8x").expect("is a machine");
+    let prices = MachinePrices::new(&machine, &mesh).expect("suits");
+    let cut = Cut { graph: &trained.step.graph, sections: &sections };
+    let prepared = Prepared::new(cut, &mesh, &prices, Splits::All).expect("has a space");
+    let flat = chain(&[prepared]).flat();
+    let truth = eliminate::solve(&flat.problem).expect("has a least time").time;
+    let plan = planned(&trained, "h100-80g-8x", "2", ROOM).expect("fits");
+    assert_eq!(plan.proof, plan::Proof::Optimal);
+    // The plan's time is of all that it says, the problem's of all that was chosen.
+    assert!((plan.seconds() - truth).abs() < 1e-9 * truth, "{} and {truth}", plan.seconds());
+}
+
+#[test]
+fn a_small_model_is_data_parallel_and_sums_its_gradients_once() {
+    let trained = trained(&products(3, 1 << 20, 128, 16), &recipe(Precision::F32, 4));
+    let plan = planned(&trained, "h100-80g-8x", "8", ROOM).expect("fits");
     plan::check(&plan).expect("obeys the rules");
+    for value in plan.graph.value_ids() {
+        let Source::State(state) = &plan.graph.value(value).source else { continue };
+        let layout = &plan.layouts[value.0];
+        assert!(layout.axes().is_empty(), "{state:?} is split");
+        if state.kind == StateKind::Gradient {
+            assert_eq!(layout.owed.len(), 1, "{state:?} is summed for each micro-batch");
+        }
+    }
+}
+
+#[test]
+fn states_are_split_as_memory_shrinks() {
+    let trained = trained(&products(4, 1 << 15, 2048, 64), &recipe(Precision::Bf16, 1));
+    let roomy = planned(&trained, "h100-80g-8x", "8", ROOM).expect("fits");
+    let mut tight = roomy.clone();
+    let mut capacity = total(&roomy);
+    loop {
+        capacity = capacity.min(total(&tight)) / 100 * 90;
+        match planned(&trained, "h100-80g-8x", "8", capacity) {
+            Ok(plan) => tight = plan,
+            Err(_) => break,
+        }
+        plan::check(&tight).expect("obeys the rules");
+        assert!(total(&tight) <= capacity);
+    }
+    // Bytes of each parameter, over 8 devices.
+    let parameters: u64 = 4 * 2048 * 2048 + 2048 * 64;
+    for (kind, bytes) in [("masters", 4), ("optimizer", 8), ("gradients", 4)] {
+        assert!(held(&tight, kind) <= bytes * parameters / 8 * 11 / 10, "{:?}", tight.memory);
+    }
+    assert!(tight.seconds() >= roomy.seconds());
+}
+
+#[test]
+fn blocks_are_computed_again_where_memory_is_short() {
+    let model = transformer(Sizes { batch: 32, sequence: 256, hidden: 256, ..SMALL }, false);
+    let all = [Recompute::Nothing, Recompute::Full];
+    let all = all.map(|it| derived(&model, &recipe(Precision::F32, 1), &[it]));
+    let among = |capacity: u64| planned_among(&all, Some(&model), "h100-80g-8x", "4", capacity);
+    let (roomy, chosen) = among(ROOM).expect("fits");
+    assert!(chosen.iter().all(|&it| it == 0), "{chosen:?}");
+    let (tight, chosen) = among(total(&roomy) / 100 * 60).expect("fits");
+    plan::check(&tight).expect("obeys the rules");
+    assert!(chosen.contains(&1), "{chosen:?}");
+    assert!(tight.seconds() > roomy.seconds());
+}
+
+#[test]
+fn a_block_of_gpt_3_is_planned_with_proof() {
+    let trained = trained(&transformer(Sizes { layers: 17, ..GPT_3 }, false), &recipe(Precision::Bf16, 8));
+    let plan = planned(&trained, "h100-80g-8x", "2x2x2", 80_000_000_000).expect("fits");
+    plan::check(&plan).expect("obeys the rules");
+    assert_eq!(plan.proof, plan::Proof::Optimal);
+    assert!(plan.space.saturated);
 }
 
 #[test]
