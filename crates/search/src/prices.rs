@@ -5,7 +5,7 @@ use cost_models::compute::{MatrixProduct, element_wise, matrix_product};
 use cost_models::machine::{Machine, Precision};
 use cost_models::topology::{Group, GroupError, Topology};
 use cost_models::units::{Bytes, Flops, Seconds, exact};
-use planner_ir::{AxisId, Contract, Conv, Label, Layout, Mesh, Move, NodeId, Op, Partition, Type};
+use planner_ir::{AxisId, Contract, Conv, Label, Layout, Mesh, Move, NodeId, Op, Partition, State, Type};
 
 /// Prices of what a device does and of what devices exchange.
 pub trait Prices: Sync {
@@ -14,6 +14,12 @@ pub trait Prices: Sync {
 
     /// The time of a move of a value of that type (seconds).
     fn step(&self, type_: &Type, step: &Move, before: &Layout, after: &Layout) -> f64;
+
+    /// The time that it takes to keep a state in a layout (seconds): none on any machine. Prices
+    /// that say otherwise make plans of a kind.
+    fn rest(&self, _state: &State, _layout: &Layout) -> f64 {
+        0.0
+    }
 }
 
 /// An operation as one device does it.
