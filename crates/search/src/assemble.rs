@@ -128,6 +128,7 @@ pub(crate) fn assemble(
     }
     assembly.add_work(prices);
     assembly.add_values();
+    assembly.add_rests(prices);
     assembly.add_edges();
     assembly.add_memory(counted);
     let Assembly { mut assembled, found, .. } = assembly;
@@ -226,6 +227,16 @@ impl Assembly<'_> {
         for it in carried().filter(|it| self.summed[it.state.0]) {
             let rest = self.assembled.rest[it.state.0].clone();
             self.assembled.held[it.next.0] = rest.map(|rest| self.same_layouts(&rest, it.state, it.next));
+        }
+    }
+
+    /// What it takes to keep states.
+    fn add_rests(&mut self, prices: &dyn Prices) {
+        for value in self.section.graph.value_ids() {
+            let Source::State(state) = &self.section.graph.value(value).source else { continue };
+            let Some(rest) = &self.assembled.rest[value.0] else { continue };
+            let time = |&layout: &usize| prices.rest(state, &self.space.layouts[value.0][layout]);
+            self.assembled.problem.times[rest.node] = rest.layouts.iter().map(time).collect();
         }
     }
 
