@@ -2,8 +2,9 @@
 //!
 //! An all-reduce is a reduce-scatter, in blocks that differ by one element at most, and an
 //! all-gather. Each block of a sum is made by one rank, from the addends in the order of the
-//! communicator's ranks: all have the same bits, whatever the timing. Narrow numbers are added in
-//! wider ones and rounded once, by the kernel that sums.
+//! communicator's ranks: all have the same bits, whatever the timing. Narrow numbers (bf16, f16)
+//! are added in f32 and rounded once, by the kernel that sums, however many ranks there are; single
+//! elements of sixteen ranks and more are added in another order, the same everywhere.
 
 use std::ops::Range;
 

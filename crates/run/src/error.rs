@@ -59,7 +59,7 @@ impl fmt::Display for RunError {
             }
             Self::Panicked(rank) => write!(f, "rank {rank} panicked"),
             Self::Replicas(name, first, second) => {
-                write!(f, "ranks {first} and {second} have different copies of output `{name}`")
+                write!(f, "ranks {first} and {second} have different copies of `{name}`")
             }
             Self::Program(how) => write!(f, "the programs cannot be run: {how}"),
         }

@@ -23,7 +23,8 @@ pub struct Session {
 /// What a step leaves.
 #[derive(Debug)]
 pub struct Outcome {
-    /// The outputs, by name.
+    /// The outputs, by name. Where states have not been changed, those that every rank has whole
+    /// and no others are what the program makes.
     pub outputs: BTreeMap<String, Array>,
     /// For each collective in the order of the programs, which move it is and what all ranks
     /// together have received from others, for all micro-batches together (bytes).

@@ -2,8 +2,9 @@
 
 use expect_test::{Expect, expect};
 use plan::{Assignment, Copy, Plan};
-use planner_ir::{AxisId, Digit, Mesh, Move};
+use planner_ir::{AxisId, Digit, Mesh, Move, Source, State, StateKind, ValueId};
 
+use super::regression::{Parallel, Regression};
 use super::{f32, two_layers};
 use crate::lower;
 use crate::tests::sketch::Sketch;
@@ -94,5 +95,56 @@ fn unequal_blocks_within_a_dimension_are_refused() {
     check(
         &sketch.plan,
         &expect!["move 0 of transfer 0 exchanges unequal blocks within a dimension, expected equal ones"],
+    );
+}
+
+/// The plan of a training step, changed.
+fn changed_step(parallel: Parallel, change: impl FnOnce(&mut Plan)) -> Plan {
+    let mut plan = Regression::new(parallel, 4, 3).sketch().plan;
+    change(&mut plan);
+    plan
+}
+
+/// Which value a state is.
+fn state(plan: &Plan, kind: StateKind, name: &str) -> ValueId {
+    let source = Source::State(State { kind, name: name.to_owned() });
+    plan.graph.value_ids().find(|&value| plan.graph.value(value).source == source).unwrap()
+}
+
+#[test]
+fn what_cannot_take_a_states_place_is_refused() {
+    let few = changed_step(Parallel::Data, |plan| plan.carried.truncate(9));
+    check(&few, &expect!["plan has 9 carried copies, expected 10"]);
+    // The part that a device computes instead of the whole, and a transfer that there is not.
+    for copy in [Copy::Made, Copy::Transferred(99)] {
+        let other = changed_step(Parallel::Zero1, |plan| {
+            let up = state(plan, StateKind::Parameter, "up");
+            let carried = &plan.graph.training.as_ref().unwrap().carried;
+            let place = carried.iter().position(|it| it.state == up).unwrap();
+            plan.carried[place] = copy;
+        });
+        check(&other, &expect!["what `up` becomes is in another layout, expected the one of the state"]);
+    }
+    let without = changed_step(Parallel::Data, |plan| {
+        plan.graph.training = None;
+        plan.carried.clear();
+    });
+    check(&without, &expect!["`up` is prepared but depends on what is computed at every step"]);
+}
+
+#[test]
+fn an_input_of_micro_batches_is_not_one_of_the_step() {
+    let both = changed_step(Parallel::Data, |plan| {
+        let is = |name: &str| Source::Input(name.to_owned());
+        let of =
+            |name: &str| plan.graph.value_ids().find(|&it| plan.graph.value(it).source == is(name)).unwrap();
+        let (rate, scale) = (of("rate"), plan.graph.nodes[6].operands[0]);
+        // The update's rate is the addend of a micro-batch too.
+        assert_eq!(plan.graph.type_of(rate), plan.graph.type_of(scale));
+        plan.graph.nodes[8].operands[1] = rate;
+    });
+    check(
+        &both,
+        &expect!["input `rate` is used by micro-batches and by the update, expected by one of them"],
     );
 }

@@ -4,8 +4,8 @@ use expect_test::expect;
 use plan::Plan;
 use planner_ir::{DType, StateKind};
 
-use super::programs;
 use super::regression::{OPTIMIZERS, Parallel, Regression};
+use super::{programs, two_layers};
 use crate::{Kind, footprint, lower, memory};
 
 /// A step whose parameters are much larger than all else.
@@ -146,6 +146,22 @@ fn kinds_of_memory_add_up_to_the_memories() {
             assert_eq!(total, footprint(&plan).unwrap());
         }
     }
+}
+
+#[test]
+fn kinds_of_memory_add_up_in_inference() {
+    let plan = two_layers(2).plan;
+    let held = memory(&plan).unwrap();
+    let kinds: Vec<(&str, u64)> = held.iter().map(|it| (it.kind.as_str(), it.bytes)).collect();
+    // The first two activations live together, and so do the last and its sum.
+    let expected = [
+        ("weights", 2 * 8 * 8 * 4),
+        ("inputs", 4 * 8 * 4),
+        ("activations", 2 * 4 * 8 * 4),
+        ("communication", 0),
+        ("packing", 0),
+    ];
+    assert_eq!(kinds, expected);
 }
 
 #[test]

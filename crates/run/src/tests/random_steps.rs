@@ -6,9 +6,7 @@ use arbtest::arbitrary::{Result, Unstructured};
 use arbtest::arbtest;
 use kernels::Array;
 use lower::Origin;
-use planner_ir::{
-    AxisId, Binary, Layout, Mesh, Move, Op, Partition, Phase, Source, StateKind, Type, ValueId,
-};
+use planner_ir::{AxisId, Binary, Layout, Mesh, Op, Partition, Phase, Source, StateKind, Type, ValueId};
 
 use super::random::{DTYPE, MESHES, any_move, at_rest, digits, operation, partition};
 use super::sketch::Sketch;
@@ -49,6 +47,8 @@ fn check(sketch: &Sketch) {
     let times = graph.training.as_ref().unwrap().micro_batches;
     let programs = programs(&sketch.plan);
     let text = programs[0].to_string();
+    let held: u64 = lower::memory(&sketch.plan).unwrap().iter().map(|it| it.bytes).sum();
+    assert_eq!(held, programs[0].resident + programs[0].arena, "{text}");
     let mut session = Session::new(programs, &weight).unwrap();
     let mut reference = Reference::new(graph, &weight).unwrap();
     for step in 0..STEPS {
