@@ -6,6 +6,7 @@
 
 mod cases; // models, and what PyTorch made of them
 mod chosen; // the plans that the search chooses
+mod strategies; // the kinds of plans that people make by hand
 mod one; // steps on one device: what recipes mean
 
 use super::corpus::{expect_none, faults_of};

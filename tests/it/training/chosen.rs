@@ -2,13 +2,14 @@
 
 use std::path::Path;
 
+use cost_models::machine::Machine;
 use plan::{Plan, Recompute};
-use planner_ir::Optimizer;
+use planner_ir::{Mesh, Optimizer};
 use rayon::prelude::*;
-use search::MachinePrices;
-use shardloom::pipeline::{self, Target};
+use search::{MachinePrices, Prices};
+use shardloom::pipeline::{self, Target, Training};
 
-use super::cases::{self, ADAMW, Case, MOMENTUM, SGD, parted};
+use super::cases::{self, ADAMW, Arrays, Case, MOMENTUM, SGD, parted};
 use super::{expect_none, faults_of};
 use crate::corpus::machine;
 
@@ -49,12 +50,24 @@ impl Case {
     ) -> Result<Plan, String> {
         let (mesh, machine) = machine(mesh);
         let training = self.training(optimizer, decision);
-        let prepared = self.prepared(&training, &parted(&self.batch(0), parts));
         let prices = MachinePrices::new(&machine, &mesh).unwrap();
-        let target = Target { machine: &machine, mesh: &mesh, capacity: machine.usable_memory().0 };
+        self.plan_by(&training, &parted(&self.batch(0), parts), &mesh, &machine, &prices)
+    }
+
+    /// The plan of least time by some prices.
+    pub(super) fn plan_by(
+        &self,
+        training: &Training,
+        micro_batches: &[Arrays],
+        mesh: &Mesh,
+        machine: &Machine,
+        prices: &dyn Prices,
+    ) -> Result<Plan, String> {
+        let prepared = self.prepared(training, micro_batches);
+        let target = Target { machine, mesh, capacity: machine.usable_memory().0 };
         let header =
             plan::ModelFile { path: self.title.clone(), sha256: self.file.sha256.clone(), dims: vec![] };
-        let plan = pipeline::planned(&prepared, &header, &target, &prices);
+        let plan = pipeline::planned(&prepared, &header, &target, prices);
         plan.map_err(|error| format!("not planned: {error}"))
     }
 }

@@ -1,0 +1,235 @@
+//! Plans of the kinds that people make by hand: data parallel, ZeRO, tensor and sequence parallel.
+//!
+//! Prices that prefer a kind make the search choose it from the same space; the words of the plan
+//! say that it is there, its bytes are those of the textbook, and it trains as PyTorch does.
+
+use std::collections::BTreeMap;
+
+use plan::{Plan, Recompute, ValueKind, strategy, traffic};
+use planner_ir::{Graph, Layout, LoopId, Move, Op, Phase, Source, State, StateKind, Type};
+use search::{MachinePrices, Prices, Work};
+
+use super::cases::{ADAMW, Case, MOMENTUM, gpt2, parted};
+use super::chosen::check_plan;
+use crate::corpus::machine;
+
+/// How people split programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Manner {
+    /// The batch, and states from this stage of ZeRO on; 0 is none.
+    Data(u8),
+    /// Parameters of products.
+    Tensor,
+    /// The same, and between products the sequence.
+    Sequence,
+}
+
+/// Prices by which another manner is dear. The model's batch and sequence have no extent in common
+/// with anything else.
+struct Preferring<'a> {
+    manner: Manner,
+    machine: MachinePrices<'a>,
+    batch: u64,
+    sequence: u64,
+}
+
+/// What a step costs that the manner would not take.
+const WRONG: f64 = 1000.0;
+/// What it costs to leave something whole that the manner splits.
+const WHOLE: f64 = 1.0;
+
+impl Preferring<'_> {
+    /// Whether a loop runs over examples, or over tokens.
+    fn runs_over(&self, work: &Work<'_>, it: LoopId, extents: &[u64]) -> bool {
+        let made = work.op.infer(work.whole).unwrap();
+        let loops = work.op.loops(work.whole, &made);
+        let dims = loops.operands.iter().zip(work.whole).chain(loops.results.iter().zip(&made));
+        dims.flat_map(|(dims, type_)| dims.iter().zip(&type_.shape))
+            .any(|(loops, extent)| loops.first() == Some(&it) && extents.contains(extent))
+    }
+
+    fn penalty(&self, work: &Work<'_>) -> f64 {
+        let split: Vec<LoopId> = (0..work.partition.loops.len())
+            .map(LoopId)
+            .filter(|it| work.partition.loops[it.0].iter().any(|digit| !digit.is_free()))
+            .collect();
+        let tokens = self.batch * self.sequence;
+        let over_batch = |it: &LoopId| self.runs_over(work, *it, &[self.batch, tokens]);
+        let over_sequence = |it: &LoopId| self.runs_over(work, *it, &[self.sequence]);
+        let is_product = matches!(
+            work.op,
+            Op::Contract(_) | Op::Attention(_) | Op::AttentionGradient { .. } | Op::Gather { .. }
+        );
+        match (self.manner, work.op) {
+            (Manner::Data(0), Op::Update(_)) => {
+                if split.is_empty() {
+                    0.0
+                } else {
+                    WRONG
+                }
+            }
+            (Manner::Data(_), Op::Update(_)) => {
+                if split.is_empty() {
+                    WRONG
+                } else {
+                    0.0
+                }
+            }
+            (Manner::Data(_), _) => match split.as_slice() {
+                [] => WHOLE,
+                some if some.iter().all(over_batch) => 0.0,
+                _ => WRONG,
+            },
+            (_, Op::Update(_)) => 0.0,
+            (manner, _) => match split.as_slice() {
+                [] if is_product => WHOLE,
+                [] => {
+                    if manner == Manner::Sequence {
+                        WHOLE
+                    } else {
+                        0.0
+                    }
+                }
+                some if some.iter().any(over_batch) => WRONG,
+                some if some.iter().any(over_sequence) => {
+                    if is_product || manner == Manner::Tensor {
+                        WRONG
+                    } else {
+                        0.0
+                    }
+                }
+                _ => 0.0,
+            },
+        }
+    }
+}
+
+impl Prices for Preferring<'_> {
+    fn work(&self, work: &Work<'_>) -> f64 {
+        self.penalty(work) + self.machine.work(work)
+    }
+
+    fn step(&self, type_: &Type, step: &Move, before: &Layout, after: &Layout) -> f64 {
+        self.machine.step(type_, step, before, after)
+    }
+
+    fn rest(&self, state: &State, layout: &Layout) -> f64 {
+        let Manner::Data(stage) = self.manner else { return 0.0 };
+        let from = match state.kind {
+            StateKind::FirstMoment | StateKind::SecondMoment | StateKind::Master => 1,
+            StateKind::Gradient => 2,
+            StateKind::Parameter => 3,
+            StateKind::Total => return 0.0,
+        };
+        let split = layout.dims.iter().flatten().any(|digit| !digit.is_free());
+        let as_wanted = if stage >= from { split } else { !split && (from != 2 || !layout.owed.is_empty()) };
+        if as_wanted { 0.0 } else { WRONG }
+    }
+}
+
+/// The plan of a manner, for micro-batches of so many examples each.
+fn planned(case: &Case, manner: Manner, mesh: &str, parts: u64, decision: Recompute) -> Plan {
+    let (mesh, machine) = machine(mesh);
+    let training = case.training(if decision == Recompute::Full { MOMENTUM } else { ADAMW }, decision);
+    let micro_batches = parted(&case.batch(0), parts);
+    let shape = micro_batches[0]["input_ids"].shape();
+    let machine_prices = MachinePrices::new(&machine, &mesh).unwrap();
+    let (batch, sequence) = (shape[0], shape[1]);
+    let prices = Preferring { manner, machine: machine_prices, batch, sequence };
+    case.plan_by(&training, &micro_batches, &mesh, &machine, &prices).unwrap()
+}
+
+/// Bytes over a step, by kind of value and of move, moves that carry nothing left out.
+fn moved(plan: &Plan) -> BTreeMap<(ValueKind, &'static str), u64> {
+    let all = traffic(plan).into_iter();
+    let bytes = |it: plan::ValueTraffic| ((it.kind, it.traffic.name), it.traffic.bytes);
+    all.map(bytes).filter(|it| it.1 > 0).collect()
+}
+
+/// The bytes of all parameters.
+fn parameters(graph: &Graph) -> u64 {
+    let is = |source: &Source| matches!(source, Source::State(State { kind: StateKind::Parameter, .. }));
+    graph.values.iter().filter(|value| is(&value.source)).map(|value| value.type_.bytes()).sum()
+}
+
+/// The bytes of the parameters that operations of a phase use, slices of one as the whole.
+fn used_in(graph: &Graph, phases: &[Phase]) -> u64 {
+    // What is computed from one parameter alone stands for it.
+    let mut of: Vec<Option<usize>> = vec![None; graph.values.len()];
+    for (index, value) in graph.values.iter().enumerate() {
+        if matches!(value.source, Source::State(State { kind: StateKind::Parameter, .. })) {
+            of[index] = Some(index);
+        }
+    }
+    let mut used = std::collections::BTreeSet::new();
+    for node in &graph.nodes {
+        let moves = matches!(node.op, Op::Slice { .. } | Op::Reshape { .. } | Op::Transpose { .. });
+        match of[node.operands.first().map_or(0, |it| it.0)] {
+            Some(parameter) if moves && node.phase == Phase::Forward => {
+                of[node.results[0].0] = Some(parameter)
+            }
+            _ if phases.contains(&node.phase) => used.extend(node.operands.iter().filter_map(|it| of[it.0])),
+            _ => {}
+        }
+    }
+    used.into_iter().map(|index| graph.values[index].type_.bytes()).sum()
+}
+
+/// Source: Rajbhandari et al., "ZeRO", 2020, sections 5 and 7: of P bytes of parameters, n devices
+/// together receive 2 (n - 1) P in plain data parallelism (an all-reduce of gradients) and in
+/// stages 1 and 2 (a reduce-scatter of gradients, an all-gather of parameters); in stage 3
+/// parameters are gathered for the forward and again for the backward pass. From stage 2 on
+/// gradients are reduced for each micro-batch, in stage 3 parameters are gathered for each.
+#[test]
+fn data_parallel_plans_are_those_of_the_textbook() {
+    let Some(case) = gpt2() else { return };
+    for (stage, words) in
+        [(0, "data parallel over a"), (1, "ZeRO-1 over a"), (2, "ZeRO-2 over a"), (3, "ZeRO-3 (FSDP) over a")]
+    {
+        for (parts, decision) in [(1, Recompute::Nothing), (1, Recompute::Full)] {
+            let plan = planned(&case, Manner::Data(stage), "2", parts, decision);
+            check_plan(&plan).unwrap();
+            let said = strategy(&plan);
+            assert!(said.iter().any(|it| it.starts_with(words)), "stage {stage}: {said:?}");
+            let p = parameters(&plan.graph);
+            let (kinds, mut expected) = (moved(&plan), BTreeMap::new());
+            match stage {
+                0 => drop(expected.insert((ValueKind::Gradient, "all-reduce"), 2 * p)),
+                _ => drop(expected.insert((ValueKind::Gradient, "reduce-scatter"), p)),
+            }
+            if stage == 1 || stage == 2 {
+                expected.insert((ValueKind::Parameter, "all-gather"), p);
+            }
+            if stage == 3 {
+                let gathered = [&[Phase::Forward][..], &[Phase::Backward]].map(|it| used_in(&plan.graph, it));
+                expected.insert((ValueKind::Parameter, "all-gather"), gathered.iter().sum());
+            }
+            let states = [ValueKind::Gradient, ValueKind::Parameter, ValueKind::OptimizerState];
+            let found: BTreeMap<_, _> =
+                kinds.into_iter().filter(|((kind, _), _)| states.contains(kind)).collect();
+            assert_eq!(found, expected, "stage {stage}, {decision:?}");
+            let kind = if decision == Recompute::Full { "sgd" } else { "adamw" };
+            case.check_steps(&plan, kind, parts).unwrap();
+        }
+    }
+}
+
+#[test]
+fn tensor_and_sequence_parallel_plans_train_as_pytorch() {
+    let Some(case) = gpt2() else { return };
+    for (manner, mesh, parts, decision) in [
+        (Manner::Tensor, "2", 1, Recompute::Nothing),
+        (Manner::Tensor, "4", 2, Recompute::Full),
+        (Manner::Sequence, "2", 1, Recompute::Full),
+        (Manner::Sequence, "2", 2, Recompute::Nothing),
+    ] {
+        let plan = planned(&case, manner, mesh, parts, decision);
+        check_plan(&plan).unwrap();
+        let said = strategy(&plan);
+        let has = |words: &str| said.iter().any(|it| it.starts_with(words));
+        assert!(has("tensor parallel over a"), "{said:?}");
+        assert_eq!(has("sequence parallel over a"), manner == Manner::Sequence, "{said:?}");
+        let kind = if decision == Recompute::Full { "sgd" } else { "adamw" };
+        case.check_steps(&plan, kind, parts).unwrap();
+    }
+}
