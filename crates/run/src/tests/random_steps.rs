@@ -6,7 +6,9 @@ use arbtest::arbitrary::{Result, Unstructured};
 use arbtest::arbtest;
 use kernels::Array;
 use lower::Origin;
-use planner_ir::{AxisId, Binary, Layout, Mesh, Op, Partition, Phase, Source, StateKind, Type, ValueId};
+use planner_ir::{
+    AxisId, Binary, Layout, Mesh, Move, Op, Partition, Phase, Source, StateKind, Type, ValueId,
+};
 
 use super::random::{DTYPE, MESHES, any_move, at_rest, digits, operation, partition};
 use super::sketch::Sketch;
@@ -70,12 +72,8 @@ fn check(sketch: &Sketch) {
 }
 
 /// Moves at random, as long as what is to be owed stays so.
-macro_rules! detour {
-    ($u:expr) => {
-        &mut |mesh: &Mesh, type_: &Type, layout: &Layout, keep: &[AxisId]| {
-            any_move($u, mesh, type_, layout, keep).ok().flatten()
-        }
-    };
+fn detour(u: &mut Unstructured) -> impl FnMut(&Mesh, &Type, &Layout, &[AxisId]) -> Option<Move> {
+    |mesh, type_, layout, keep| any_move(u, mesh, type_, layout, keep).ok().flatten()
 }
 
 fn step(u: &mut Unstructured) -> Result<Sketch> {
@@ -116,7 +114,7 @@ fn step(u: &mut Unstructured) -> Result<Sketch> {
             let others: Vec<ValueId> = addends.iter().filter(fits).copied().collect();
             addend = *u.choose(&others)?;
         }
-        sketch.carry(sum, next, detour!(u));
+        sketch.carry(sum, next, &mut detour(u));
         sums.push(next);
     }
     sketch.phase = Phase::Update;
@@ -132,13 +130,13 @@ fn step(u: &mut Unstructured) -> Result<Sketch> {
             let type_ = sketch.plan.graph.type_of(parameter).clone();
             let moment = state(u, &mut sketch, StateKind::FirstMoment, number, type_, vec![])?;
             let next = elementwise(u, &mut sketch, Binary::Add, [moment, sum])?;
-            sketch.carry(moment, next, detour!(u));
+            sketch.carry(moment, next, &mut detour(u));
             next
         } else {
             sum
         };
         let next = elementwise(u, &mut sketch, Binary::Sub, [parameter, moment])?;
-        sketch.carry(parameter, next, detour!(u));
+        sketch.carry(parameter, next, &mut detour(u));
         values.push(next);
     }
     // Some read what has been replaced.
@@ -149,7 +147,7 @@ fn step(u: &mut Unstructured) -> Result<Sketch> {
         let value = *u.choose(&values)?;
         let type_ = sketch.plan.graph.type_of(value).clone();
         let dims = digits(u, &mesh, &type_, &[])?;
-        sketch.output(&format!("y{number}"), value, dims, detour!(u));
+        sketch.output(&format!("y{number}"), value, dims, &mut detour(u));
     }
     Ok(sketch)
 }
@@ -171,7 +169,7 @@ fn state(
 fn node(u: &mut Unstructured, sketch: &mut Sketch, values: &[ValueId]) -> Result<ValueId> {
     let (op, operands) = operation(u, sketch, values)?;
     let partition = partition(u, sketch, &op, &operands)?;
-    Ok(sketch.node_with(op, &operands, partition, detour!(u))[0])
+    Ok(sketch.node_with(op, &operands, partition, &mut detour(u))[0])
 }
 
 /// An operation of values of one type in a random partition.
@@ -183,7 +181,7 @@ fn elementwise(
 ) -> Result<ValueId> {
     let op = Op::Binary(function);
     let partition = partition(u, sketch, &op, &of)?;
-    Ok(sketch.node_with(op, &of, partition, detour!(u))[0])
+    Ok(sketch.node_with(op, &of, partition, &mut detour(u))[0])
 }
 
 /// A sum and an addend more, in the layout of the sum.
@@ -201,5 +199,5 @@ fn add(u: &mut Unstructured, sketch: &mut Sketch, sum: ValueId, addend: ValueId)
     }
     partition.through = loops.linear.iter().position(|set| set.len() == 2).unwrap();
     partition.passed = layout.owed;
-    Ok(sketch.node_with(op, &operands, partition, detour!(u))[0])
+    Ok(sketch.node_with(op, &operands, partition, &mut detour(u))[0])
 }
