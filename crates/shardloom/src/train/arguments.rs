@@ -32,40 +32,47 @@ Learning rate of step s, from 1, of N steps, with a warm-up of W steps, X = --lr
 A loss that is no finite number ends the run: nothing is written over, and the message says where it
 came from.";
 
+// What `--help` calls groups of arguments.
+const DATA: &str = "Data";
+const RATE: &str = "Learning rate";
+const CHECKPOINTS: &str = "Checkpoints";
+const OUTPUTS: &str = "Results";
+
 /// `train`.
 #[derive(Args, Clone, Debug)]
 pub struct TrainArguments {
     /// The plan, one of a training step: `shardloom plan --mode train`
     pub plan: PathBuf,
     /// What is trained on: arrays (.npz, .safetensors), or tokens (any other name)
-    #[arg(long, value_name = "FILE")]
+    #[arg(help_heading = DATA, long, value_name = "FILE")]
     pub data: PathBuf,
     /// How wide the numbers in a file of tokens are
-    #[arg(long, value_enum, default_value_t = Width::U16, value_name = "TYPE")]
+    #[arg(help_heading = DATA, long, value_enum, default_value_t = Width::U16, value_name = "TYPE")]
     pub tokens: Width,
     /// The number of the last step; a resumed run goes on until it too
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..), value_name = "N")]
     pub steps: u64,
     /// The learning rate after the warm-up
-    #[arg(long, value_parser = rate, value_name = "X")]
+    #[arg(help_heading = RATE, long, value_parser = rate, value_name = "X")]
     pub lr: f64,
     /// How the learning rate changes after the warm-up
-    #[arg(long, value_enum, default_value_t = Shape::Constant)]
+    #[arg(help_heading = RATE, long, value_enum, default_value_t = Shape::Constant)]
     pub schedule: Shape,
     /// In how many steps the learning rate rises from 0
-    #[arg(long, default_value_t = 0, value_name = "N")]
+    #[arg(help_heading = RATE, long, default_value_t = 0, value_name = "N")]
     pub warmup: u64,
     /// The learning rate of the last step, if it falls
-    #[arg(long, value_parser = rate, default_value_t = 0.0, value_name = "X")]
+    #[arg(help_heading = RATE, long, value_parser = rate, default_value_t = 0.0, value_name = "X")]
     pub min_lr: f64,
     /// What the order of examples and dropout start from; 0, or that of the checkpoint
-    #[arg(long, value_name = "N")]
+    #[arg(help_heading = DATA, long, value_name = "N")]
     pub seed: Option<u64>,
     /// Write checkpoints into this folder
-    #[arg(long, value_name = "DIR")]
+    #[arg(help_heading = CHECKPOINTS, long, value_name = "DIR")]
     pub checkpoint: Option<PathBuf>,
     /// Steps from one checkpoint to the next; there is one after the last step too
     #[arg(
+        help_heading = CHECKPOINTS,
         long,
         value_parser = clap::value_parser!(u64).range(1..),
         default_value_t = 100,
@@ -75,6 +82,7 @@ pub struct TrainArguments {
     pub every: u64,
     /// How many checkpoints are kept: the newest; without it, all
     #[arg(
+        help_heading = CHECKPOINTS,
         long,
         value_parser = clap::value_parser!(u64).range(1..),
         requires = "checkpoint",
@@ -82,16 +90,16 @@ pub struct TrainArguments {
     )]
     pub keep: Option<u64>,
     /// Go on from the newest checkpoint of this folder, or from this checkpoint (DIR/step-000050)
-    #[arg(long, value_name = "DIR")]
+    #[arg(help_heading = CHECKPOINTS, long, value_name = "DIR")]
     pub resume: Option<PathBuf>,
     /// Where the trained parameters are written, under their names in the model
-    #[arg(long, default_value = "weights.safetensors", value_name = "FILE")]
+    #[arg(help_heading = OUTPUTS, long, default_value = "weights.safetensors", value_name = "FILE")]
     pub weights: PathBuf,
     /// Write the model with its new weights too
-    #[arg(long, value_name = "FILE")]
+    #[arg(help_heading = OUTPUTS, long, value_name = "FILE")]
     pub export: Option<PathBuf>,
     /// Write a line of JSON for each step
-    #[arg(long, value_name = "FILE")]
+    #[arg(help_heading = OUTPUTS, long, value_name = "FILE")]
     pub log: Option<PathBuf>,
     /// Where the model of the plan is, if not where the plan says
     #[arg(long, value_name = "FILE")]
@@ -123,7 +131,7 @@ impl Width {
 /// How the learning rate changes after the warm-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Shape {
-    /// Not.
+    /// It stays.
     Constant,
     /// It falls by as much in each step.
     Linear,

@@ -142,7 +142,7 @@ fn columns(inputs: &[Input], mut given: BTreeMap<String, Array>) -> Result<(Vec<
         let found = array.type_();
         let row = |type_: &Type| type_.shape.get(1..).map(<[u64]>::to_vec);
         if row(found) != row(type_) || !given::converts(found.dtype, type_.dtype) {
-            let rest: String = type_.shape.iter().skip(1).map(|it| format!(", {it}")).collect();
+            let rest: String = type_.shape.iter().skip(1).map(|it| format!(",{it}")).collect();
             let shape = if type_.rank() == 0 { String::new() } else { format!("[examples{rest}]") };
             return Err(format!(
                 "`{name}` is {found}, expected {}{shape}, for micro-batches {type_}",
@@ -161,7 +161,7 @@ fn columns(inputs: &[Input], mut given: BTreeMap<String, Array>) -> Result<(Vec<
     let (by, all) = longer
         .or_else(|| pairs().find(|(input, _)| input.type_.rank() > 0))
         .ok_or_else(|| "none of the plan's inputs has a dimension of examples".to_owned())?;
-    let (batch, examples) = (by.type_.shape[0], all.shape()[0]);
+    let (batch, examples, by, all) = (by.type_.shape[0], all.shape()[0], by.clone(), all.type_().clone());
     if batch == 0 {
         return Err(format!("input `{}` is {}, which has no examples", by.name, by.type_));
     }
@@ -175,11 +175,11 @@ fn columns(inputs: &[Input], mut given: BTreeMap<String, Array>) -> Result<(Vec<
                 input.name,
                 array.type_(),
                 by.name,
-                all.type_()
+                all
             )),
         }
     };
-    let all_columns = inputs.iter().zip(arrays.iter().cloned()).map(column).collect::<Result<_, _>>()?;
+    let all_columns = inputs.iter().zip(arrays).map(column).collect::<Result<_, _>>()?;
     Ok((all_columns, examples, batch))
 }
 

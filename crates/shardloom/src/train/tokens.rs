@@ -75,9 +75,10 @@ impl Tokens {
     /// An input for some windows, as many as its type says.
     pub(super) fn input(&self, number: usize, type_: &Type, windows: &[u64]) -> Result<Array, String> {
         let part = self.parts[number];
-        let rows = if part == Part::Places && type_.rank() == 1 { &windows[..1] } else { windows };
+        // Places may be there once for all windows.
+        let rows = usize::try_from(type_.elements() / self.sequence).unwrap_or(usize::MAX);
         let mut bytes = Vec::new();
-        for window in rows {
+        for window in windows.iter().take(rows) {
             for place in 0..self.sequence {
                 let number = match part {
                     Part::Tokens => self.token(window * self.sequence + place),
@@ -137,7 +138,7 @@ fn parts(inputs: &[Input], recipe: &Recipe) -> Result<(Vec<Part>, [u64; 2]), Str
         let alone = *part == Part::Places && *shape == [sequence];
         let single = *part == Part::Places && *shape == [1, sequence];
         if *shape != [batch, sequence] && !alone && !single {
-            return Err(unfit(input, &format!("[{batch}, {sequence}], the shape of `{}`", tokens.name)));
+            return Err(unfit(input, &format!("[{batch},{sequence}], the shape of `{}`", tokens.name)));
         }
         let counts = !input.type_.dtype.is_float();
         if !counts || input.type_.dtype == DType::Bool && *part != Part::Ones {

@@ -163,7 +163,7 @@ fn other_states_are_refused() {
     for (expected, message) in [
         (more, "the second_moment of `ü` is not there, and the plan has it"),
         (fewer, "has the parameter of `a/b`, which the plan has not"),
-        (wider, "the parameter of `ü` is f32[3, 1], the plan has f32[4, 1]"),
+        (wider, "the parameter of `ü` is f32[3,1], the plan has f32[4,1]"),
     ] {
         let error = checkpoint.expect(&expected).unwrap_err().to_string();
         assert!(error.contains(message), "{error}");

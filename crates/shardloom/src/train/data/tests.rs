@@ -53,13 +53,13 @@ fn arrays_that_do_not_fit_are_named() {
         (vec![("x", x.clone())], "has no array for input `y` i64[2]"),
         (
             vec![("x", x.clone()), ("y", counted(&[4]))],
-            "`y` is i32[4], but `x` is i32[5, 3]: expected as many",
+            "`y` is i32[4], but `x` is i32[5,3]: expected as many",
         ),
         (
             vec![("x", x.clone()), ("y", counted(&[2]))],
-            "`y` is i32[2], but `x` is i32[5, 3]: expected as many",
+            "`y` is i32[2], but `x` is i32[5,3]: expected as many",
         ),
-        (vec![("x", counted(&[5, 4])), ("y", y.clone())], "`x` is i32[5, 4], expected i64[examples, 3]"),
+        (vec![("x", counted(&[5, 4])), ("y", y.clone())], "`x` is i32[5,4], expected i64[examples,3]"),
         (
             vec![("x", x.clone()), ("y", y.clone()), ("z", y.clone())],
             "`z` is not an input, expected `x`, `y`",

@@ -72,12 +72,15 @@ fn windows_follow_each_other_and_labels_are_one_token_later() {
 #[test]
 fn numbers_have_the_width_that_is_said() {
     let inputs = [input("x", DType::I64, &[1, 2]), input("position", DType::I64, &[2])];
+    let several = [input("x", DType::I64, &[2, 2]), input("position", DType::I64, &[1, 2])];
     let path = file("width", &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]);
     let first = |width| {
         let tokens = Tokens::open(&path, width, &inputs, &own_loss()).unwrap();
         (tokens.examples(), numbers(&tokens, &inputs, &[0]))
     };
     assert_eq!(first(Width::U8), (5, vec![vec![1, 2], vec![0, 1]]));
+    let tokens = Tokens::open(&path, Width::U8, &several, &own_loss()).unwrap();
+    assert_eq!(numbers(&tokens, &several, &[1, 0]), [vec![3, 4, 1, 2], vec![0, 1]]);
     assert_eq!(first(Width::U16), (2, vec![vec![0x0201, 0x0403], vec![0, 1]]));
     assert_eq!(first(Width::U32), (1, vec![vec![0x0403_0201, 0x0807_0605], vec![0, 1]]));
     std::fs::remove_file(path).unwrap();
@@ -89,13 +92,13 @@ fn inputs_that_tokens_cannot_make_are_named() {
     let error = |inputs: &[Input]| Tokens::open(&path, Width::U8, inputs, &own_loss()).unwrap_err();
     let with = |more: Input| [usual(), vec![more]].concat();
     for (inputs, expected) in [
-        (with(input("token_type_ids", DType::I64, &[2, 3])), "nothing for input `token_type_ids` i64[2, 3]"),
+        (with(input("token_type_ids", DType::I64, &[2, 3])), "nothing for input `token_type_ids` i64[2,3]"),
         (with(input("pixel_values", DType::F32, &[2, 3])), "nothing for input `pixel_values`"),
         (
             with(input("mask", DType::F32, &[2, 3])),
-            "input `mask` is f32[2, 3], and from a file of tokens it can only be made of integers",
+            "input `mask` is f32[2,3], and from a file of tokens it can only be made of integers",
         ),
-        (with(input("mask", DType::I64, &[2, 4])), "only be made [2, 3], the shape of `input_ids`"),
+        (with(input("mask", DType::I64, &[2, 4])), "only be made [2,3], the shape of `input_ids`"),
         (vec![input("x", DType::I64, &[6])], "two dimensions"),
         (vec![input("labels", DType::I64, &[2, 3])], "no input takes tokens"),
     ] {
