@@ -4,6 +4,7 @@ use std::fmt;
 
 use plan::{Copy, MachineName, ModelFile, Plan, SpaceSize};
 use planner_ir::{Graph, Mesh};
+use rayon::prelude::*;
 use rewrite::{Space, SpaceError, Splits};
 
 use crate::bound::solve_chain;
@@ -126,9 +127,18 @@ fn plan_in(
     if !others.iter().all(|other| are_alike(&first, other)) {
         return Err(PlanError::Unlike);
     }
-    let prepare = |cut| Prepared::new(cut, request.mesh, request.prices, splits);
-    let programs: Result<Vec<Prepared<'_>>, SpaceError> =
-        std::iter::once(first).chain(others.iter().copied()).map(prepare).collect();
+    // A variant that is another one again is never better; the numbers of the others.
+    let is_new = |&number: &usize| {
+        number == 0
+            || others[number - 1].sections != first.sections
+                && others[..number - 1].iter().all(|it| it.sections != others[number - 1].sections)
+    };
+    let numbers: Vec<usize> = (0..=others.len()).filter(is_new).collect();
+    let prepare = |&number: &usize| {
+        let cut = if number == 0 { first } else { others[number - 1] };
+        Prepared::new(cut, request.mesh, request.prices, splits)
+    };
+    let programs: Result<Vec<Prepared<'_>>, SpaceError> = numbers.par_iter().map(prepare).collect();
     let programs = programs.map_err(PlanError::Space)?;
     let chain = chain(&programs);
     let mut capacity = request.capacity;
@@ -140,7 +150,7 @@ fn plan_in(
             (Err(_), Some(_)) => break,
         };
         let blocks = blocks(&chain, &solution);
-        let variants: Vec<usize> = blocks.iter().map(|block| block.variant).collect();
+        let variants: Vec<usize> = blocks.iter().map(|block| numbers[block.variant]).collect();
         let derived = derive.map(|derive| derive(&variants));
         let (graph, composed) = match &derived {
             Some(derived) => (&derived.graph, composed(request, &programs, &blocks, Some(derived))?),

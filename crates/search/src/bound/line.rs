@@ -19,6 +19,9 @@ use crate::problem::SearchError;
 /// The most minimisations.
 const ROUNDS: usize = 40;
 
+/// How often windows that decide in turn are priced together.
+const BLENDS: usize = 3;
+
 /// Multiples of the last λ at which more choices for a block are found.
 const SPREAD: [f64; 8] = [0.0, 0.3, 0.6, 0.85, 1.2, 1.7, 3.0, 8.0];
 
@@ -37,54 +40,82 @@ struct Line {
     excess: Vec<f64>,
 }
 
+impl Line {
+    /// By how much of the capacity the weighted rows are exceeded.
+    fn over(&self, weights: &[f64]) -> f64 {
+        weights.iter().zip(&self.excess).map(|(weight, excess)| weight * excess).sum()
+    }
+}
+
 /// Raises the bound along one multiplier, and mixes.
 pub(super) fn follow(search: &mut Search<'_>) -> Result<(), SearchError> {
-    let Some(mut fast) = line(search, Goal::Time, 0, 0.0)? else { return Ok(()) };
-    let mut row = fullest(&fast);
-    if fast.excess[row] <= 0.0 {
+    let mut weights = vec![0.0; search.rows.len()];
+    let Some(first) = line(search, Goal::Time, &weights, 0.0)? else { return Ok(()) };
+    let row = fullest(&first);
+    if first.excess[row] <= 0.0 {
         return Ok(());
     }
-    let Some(mut slow) = line(search, Goal::Memory, row, 1.0)? else { return Ok(()) };
+    weights[row] = 1.0;
+    let mut fast = first.clone();
+    let Some(mut slow) = line(search, Goal::Memory, &weights, 1.0)? else { return Ok(()) };
     let mut seen = vec![fast.clone(), slow.clone()];
+    let mut decided = vec![row];
+    let mut blends = 0;
     let mut price = 0.0;
     for _ in 0..ROUNDS {
         let worst = fullest(&slow);
-        if slow.excess[row] <= 0.0 && slow.excess[worst] > 0.0 {
-            // What fits in this window does not in another: that one decides.
-            row = worst;
-            if let Some(least) = line(search, Goal::Memory, row, 1.0)? {
+        if slow.over(&weights) <= 0.0 && slow.excess[worst] > 0.0 {
+            // What fits in this window does not in another: that one decides; or both, where they
+            // do in turn.
+            if decided.contains(&worst) {
+                blends += 1;
+                weights.iter_mut().for_each(|weight| *weight /= 2.0);
+                weights[worst] += 0.5;
+            } else {
+                decided.push(worst);
+                weights.fill(0.0);
+                weights[worst] = 1.0;
+            }
+            if blends > BLENDS {
+                break;
+            }
+            if let Some(least) = line(search, Goal::Memory, &weights, 1.0)? {
                 slow = least;
             }
+            if fast.over(&weights) <= 0.0 {
+                fast = first.clone();
+            }
         }
-        let apart = fast.excess[row] - slow.excess[row];
-        if slow.excess[row] > 0.0 || apart <= 0.0 {
+        let apart = fast.over(&weights) - slow.over(&weights);
+        if slow.over(&weights) > 0.0 || apart <= 0.0 {
             break;
         }
         price = (slow.time - fast.time) / apart;
-        let below = fast.time + price * fast.excess[row];
-        let Some(next) = line(search, Goal::Time, row, price)? else { break };
-        let reached = next.time + price * next.excess[row];
+        let below = fast.time + price * fast.over(&weights);
+        let Some(next) = line(search, Goal::Time, &weights, price)? else { break };
+        let reached = next.time + price * next.over(&weights);
         seen.push(next.clone());
-        if next.excess[row] > 0.0 {
+        if next.over(&weights) > 0.0 {
             fast = next;
         } else {
             slow = next;
         }
         // No line lies below the intersection of the two.
-        if below - reached <= 1e-9 * below.abs() {
+        if below - reached <= 1e-9 * below.abs() && slow.excess[fullest(&slow)] <= 0.0 {
             break;
         }
     }
+    let multipliers: Vec<f64> = weights.iter().map(|weight| weight * price).collect();
     for base in [&slow, &fast] {
         mix(search, base, &seen, |_, _, _| Ok(vec![]))?;
     }
     if !search.is_settled() {
-        splice(search, &slow, &fast, &seen, row, price)?;
+        splice(search, &slow, &fast, &seen, &multipliers)?;
     }
     // More kinds of blocks fill the memory more exactly.
     if !search.is_settled() {
         let found =
-            |search: &Search<'_>, segment, state: &[usize]| more(search, segment, state, &slow, row, price);
+            |search: &Search<'_>, segment, state: &[usize]| more(search, segment, state, &slow, &multipliers);
         mix(search, &slow, &seen, found)?;
     }
     let choices: usize = search.flat.problem.times.iter().map(Vec::len).sum();
@@ -100,23 +131,25 @@ fn more(
     segment: usize,
     state: &[usize],
     base: &Line,
-    row: usize,
-    price: f64,
+    multipliers: &[f64],
 ) -> Result<Vec<Vec<usize>>, SearchError> {
     let one = |factor: &f64| {
-        let mut multipliers = vec![0.0; search.rows.len()];
-        multipliers[row] = price * factor;
-        let prices = search.prices(&multipliers);
+        let scaled: Vec<f64> = multipliers.iter().map(|multiplier| multiplier * factor).collect();
+        let prices = search.prices(&scaled);
         search.relaxation.between(segment, &[[state, state]], &prices, &base.choices.globals)
     };
     let blocks: Result<Vec<Vec<Option<Vec<usize>>>>, SearchError> = SPREAD.par_iter().map(one).collect();
     Ok(blocks?.into_iter().flatten().flatten().collect())
 }
 
-/// The minimum at a price on one row, which is taken if it fits; its bound counts.
-fn line(search: &mut Search<'_>, goal: Goal, row: usize, price: f64) -> Result<Option<Line>, SearchError> {
-    let mut multipliers = vec![0.0; search.rows.len()];
-    multipliers[row] = price;
+/// The minimum at a price on weighted rows, which is taken if it fits; its bound counts.
+fn line(
+    search: &mut Search<'_>,
+    goal: Goal,
+    weights: &[f64],
+    price: f64,
+) -> Result<Option<Line>, SearchError> {
+    let multipliers: Vec<f64> = weights.iter().map(|weight| weight * price).collect();
     let minimum = search.minimise(goal, &multipliers)?;
     if goal == Goal::Time && minimum.bound > search.bound {
         search.bound = minimum.bound;
@@ -168,8 +201,7 @@ fn splice(
     slow: &Line,
     fast: &Line,
     seen: &[Line],
-    row: usize,
-    price: f64,
+    multipliers: &[f64],
 ) -> Result<(), SearchError> {
     let mut choices = slow.choices.clone();
     for segment in 0..search.chain.segments.len() {
@@ -179,10 +211,8 @@ fn splice(
         if search.chain.segments[segment].count < 4 || outer == inner {
             continue;
         }
-        let mut multipliers = vec![0.0; search.rows.len()];
-        multipliers[row] = price;
         let pairs: [[&[usize]; 2]; 3] = [[&outer, &inner], [&inner, &inner], [&inner, &outer]];
-        let prices = search.prices(&multipliers);
+        let prices = search.prices(multipliers);
         let found = search.relaxation.between(segment, &pairs, &prices, &slow.choices.globals)?;
         let [Some(into), Some(steady), Some(out)] = &found[..] else { continue };
         let fits = |many: usize| {
@@ -305,6 +335,9 @@ fn fill(
     let is_usual = |block: &Vec<usize>| state(search, segment, block).as_deref() == Some(usual);
     let blocks = &choices.blocks[segment];
     let positions: Vec<usize> = (0..blocks.len()).filter(|&it| is_usual(&blocks[it])).collect();
+    if positions.is_empty() {
+        return;
+    }
     let problem = &search.chain.segments[segment].problem;
     let usage = search.chain.usage(choices);
     let own: u64 = positions.iter().map(|&it| problem.resident(&blocks[it])).sum();

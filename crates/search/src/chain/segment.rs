@@ -78,9 +78,8 @@ impl<'a> Ready<'a> {
         let boundary = segment.entry.iter().chain(&segment.exit);
         let global_domains: Vec<usize> =
             globals.iter().map(|&global| chain.globals[global].times.len()).collect();
-        let own = [segment.interface()];
         let interfaces: Vec<Interface<'a>> = match &segment.variants[..] {
-            [] => own.to_vec(),
+            [] => vec![segment.interface()],
             variants => variants.iter().map(Variant::interface).collect(),
         };
         Self {
