@@ -1,20 +1,43 @@
 //! Which operations of a block are done again for its gradients, rather than their results kept.
 
+use std::collections::BTreeSet;
+
 use plan::Recompute;
-use planner_ir::{Graph, NodeId, Op, Source, ValueId};
+use planner_ir::{Graph, Node, NodeId, Op, Source, ValueId};
 
 /// For each operation of the forward program, whether it is done again. `places` says in which
 /// block it stands, `decisions` what of each block is done again.
-pub(crate) fn again(graph: &Graph, places: &[usize], decisions: &[Recompute]) -> Vec<bool> {
+///
+/// What only takes parameters apart is always done again: kept, it would be a second copy of them.
+pub(crate) fn again(
+    graph: &Graph,
+    places: &[usize],
+    decisions: &[Recompute],
+    trained: &BTreeSet<String>,
+) -> Vec<bool> {
     let prepared = graph.prepared();
     let core = attention_core(graph);
-    let is_prepared = |node: NodeId| graph.node(node).results.iter().all(|result| prepared[result.0]);
-    let again = |node: NodeId| match decisions[places[node.0]] {
-        Recompute::Nothing => false,
-        Recompute::Selective => core[node.0],
-        Recompute::Full => !is_prepared(node),
-    };
-    graph.node_ids().map(again).collect()
+    let mut parameters: Vec<bool> = graph
+        .values
+        .iter()
+        .map(|value| matches!(&value.source, Source::Weight(name) if trained.contains(name)))
+        .collect();
+    let mut again = Vec::new();
+    for node in graph.node_ids() {
+        let Node { operands, results, .. } = graph.node(node);
+        let is_prepared = results.iter().all(|result| prepared[result.0]);
+        let taken_apart = is_prepared && operands.iter().any(|operand| parameters[operand.0]);
+        for result in results {
+            parameters[result.0] = taken_apart;
+        }
+        again.push(match decisions[places[node.0]] {
+            _ if is_prepared => taken_apart,
+            Recompute::Nothing => false,
+            Recompute::Selective => core[node.0],
+            Recompute::Full => true,
+        });
+    }
+    again
 }
 
 /// What stands between the two products of attention where it is not one operation: products of

@@ -41,8 +41,8 @@ pub fn step(blocks: &Blocks, recipe: &Recipe) -> Result<Step, TrainError> {
     for (place, segment) in blocks.segments.iter().enumerate() {
         places[segment.nodes.clone()].fill(place);
     }
-    let again = again(forward, &places, &recipe.recompute);
     let trained = trained(forward, recipe)?;
+    let again = again(forward, &places, &recipe.recompute, &trained);
     let mut tape = Tape::forward(forward, &places, &again, &trained);
     let [sum, count] = [forward.outputs[0].value, forward.outputs[1].value];
     tape.backward(sum)?;
