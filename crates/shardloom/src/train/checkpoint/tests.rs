@@ -18,11 +18,11 @@ fn empty(name: &str) -> PathBuf {
 /// Two parameters with their moments, different ones after each step.
 fn states(step: u64) -> BTreeMap<State, Array> {
     let mut states = BTreeMap::new();
-    for (number, kind) in [StateKind::Parameter, StateKind::FirstMoment].into_iter().enumerate() {
-        for name in ["a/b", "ü"] {
+    for (number, kind) in [(0.0, StateKind::Parameter), (1.0, StateKind::FirstMoment)] {
+        for (name, length) in [("a/b", 3.0), ("ü", 2.0)] {
             let state = State { kind, name: name.to_owned() };
-            let number = (step * 10 + number as u64) as f32;
-            states.insert(state, Array::of::<f32>([3, 1], &[number, name.len() as f32, -0.0]).unwrap());
+            let number = f32::from(u16::try_from(step).unwrap()) * 10.0 + number;
+            states.insert(state, Array::of::<f32>([3, 1], &[number, length, -0.0]).unwrap());
         }
     }
     states

@@ -23,8 +23,9 @@ fn halved(file: &ModelFile) -> BTreeMap<String, Array> {
     let names: Vec<String> = floats.skip(1).map(|(name, _)| name.to_owned()).collect();
     let half = |name: &String| {
         let array = file.weight(name).unwrap();
-        let numbers: Vec<f32> = array.to_floats().unwrap().iter().map(|it| (it / 2.0) as f32).collect();
-        (name.clone(), Array::of::<f32>(array.shape(), &numbers).unwrap())
+        let wide: Vec<f64> = array.to_floats().unwrap().iter().map(|it| it / 2.0).collect();
+        let wide = Array::of::<f64>(array.shape(), &wide).unwrap();
+        (name.clone(), kernels::evaluate(&Op::Cast(DType::F32), &[&wide]).unwrap().remove(0))
     };
     names.iter().map(half).collect()
 }
@@ -143,7 +144,7 @@ fn fields(message: &[u8]) -> Vec<(u64, &[u8], &[u8])> {
         let length = match key & 7 {
             0 => (varint(&mut place), 0).1,
             1 => 8,
-            2 => varint(&mut place) as usize,
+            2 => usize::try_from(varint(&mut place)).unwrap(),
             _ => 4,
         };
         place += length;
@@ -156,10 +157,10 @@ fn field(number: u64, content: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for mut rest in [number << 3 | 2, content.len() as u64] {
         while rest >= 0x80 {
-            bytes.push(rest as u8 | 0x80);
+            bytes.push(u8::try_from(rest & 0x7f).unwrap() | 0x80);
             rest >>= 7;
         }
-        bytes.push(rest as u8);
+        bytes.push(u8::try_from(rest).unwrap());
     }
     bytes.extend_from_slice(content);
     bytes

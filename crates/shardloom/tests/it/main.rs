@@ -1,0 +1,6 @@
+//! Tests that need the program itself.
+//!
+//! Modules are marked as tests, so that what serves tests may panic.
+
+#[cfg(test)]
+mod train; // `train`, from a plan file to weights
