@@ -161,10 +161,12 @@ impl Writer<'_> {
 
     /// Finishes the parts from one on that have no operations, up to one that has.
     fn finish_empty(&mut self, left: &[usize], from: usize) {
-        for index in from..self.parts.len() {
-            if left[index] > 0 || !self.parts[index].repetition.nodes.is_empty() {
-                break;
-            }
+        let empty = left
+            .iter()
+            .enumerate()
+            .skip(from)
+            .take_while(|(index, left)| **left == 0 && self.parts[*index].repetition.nodes.is_empty());
+        for (index, _) in empty.collect::<Vec<_>>() {
             self.finish(index);
         }
     }

@@ -117,12 +117,13 @@ impl Assembly<'_> {
         self.assembled.rest[value.0].is_some() && !self.section.is_outside(value)
     }
 
-    /// Whether a value may be in the place of one that is resident: what a state becomes.
+    /// Whether a value is counted where it is made or at rest, being shared; or may be in the place
+    /// of one that is resident, being what a state becomes.
     fn is_counted_elsewhere(&self, value: ValueId) -> bool {
-        let shared_state = matches!(self.section.graph.value(value).source, Source::State(_));
-        shared_state
-            || self.section.is_made(value)
-                && (self.summed[value.0] || self.uses[value.0].iter().any(|it| matches!(it, Use::Carried(_))))
+        let shared = self.section.is_outside(value) && self.section.sharing(value).is_some();
+        let becomes = |it: &Use| matches!(it, Use::Carried(_));
+        let in_place = self.summed[value.0] || self.uses[value.0].iter().any(becomes);
+        shared || self.section.is_made(value) && in_place
     }
 
     /// Whether a value is kept from the forward pass for gradients, and not by another section:

@@ -134,7 +134,7 @@ impl<'a> Builder<'a> {
     }
 
     /// What a segment that stands alone takes from before, whether it uses it or not.
-    fn from_before(&mut self, value: ValueId) -> ValueId {
+    fn taken_from_before(&mut self, value: ValueId) -> ValueId {
         if let Some(number) = self.forms[0].before.iter().position(|&it| it == value) {
             return self.known[&Reference::Before(number)];
         }
@@ -142,7 +142,7 @@ impl<'a> Builder<'a> {
     }
 
     /// What a segment that stands alone takes from after, whether it uses it or not.
-    fn from_after(&mut self, value: ValueId) -> ValueId {
+    fn taken_from_after(&mut self, value: ValueId) -> ValueId {
         if let Some(number) = self.forms[0].after.iter().position(|&it| it == value) {
             return self.known[&Reference::After(number)];
         }
@@ -208,7 +208,7 @@ pub(super) fn join(
                 .iter()
                 .position(|&it| it == value)
                 .map(|number| right.known[&Reference::Before(number)]),
-            None => Some(right.from_before(value)),
+            None => Some(right.taken_from_before(value)),
         };
         joint.forward.extend(taken.map(|taken| (left.made_at(place), taken)));
     }
@@ -221,7 +221,7 @@ pub(super) fn join(
                 .iter()
                 .position(|&it| it == value)
                 .map(|number| left.known[&Reference::After(number)]),
-            None => Some(left.from_after(value)),
+            None => Some(left.taken_from_after(value)),
         };
         joint.back.extend(taken.map(|taken| (taken, right.made_at(place))));
     }
