@@ -171,6 +171,18 @@ pub fn cut(graph: &Graph) -> Prepared {
     Prepared { graph: blocks.graph, sections, raised: RaiseStatistics::default(), steps: None }
 }
 
+/// The training step of a recipe that has its decisions about blocks, cut into blocks: how a plan's
+/// program came about.
+pub fn derived(file: &ModelFile, imported: &Graph, recipe: &Recipe) -> Result<Prepared, Failure> {
+    let tied = train::tied(imported, &ties(file, imported));
+    let raised = rewrite::raise(&tied).map_err(|error| Failure::internal("raise", error))?;
+    let refused = |error| Failure::file(&file.path, format!("cannot be trained so: {error}"));
+    let blocks = rewrite::blocks(&train::forward(&raised.graph, recipe).map_err(refused)?);
+    let step = train::step(&blocks, recipe).map_err(refused)?;
+    let sections = fold(&step.graph, &step.homes, &step.forward);
+    Ok(Prepared { graph: step.graph, sections, raised: raised.statistics, steps: None })
+}
+
 /// The cheapest plan for a target, checked.
 pub fn plan(
     prepared: &Prepared,

@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use ::plan::Plan;
-use import::{Bindings, ImportError};
+use ::plan::{Plan, Recipe};
+use import::ImportError;
 use planner_ir::{Graph, Source};
 use serde_json::json;
 
@@ -12,7 +12,7 @@ use super::{Context, Said};
 use crate::arguments::CheckArguments;
 use crate::failure::Failure;
 use crate::model_file::ModelFile;
-use crate::{given, inputs, pipeline, plan_file};
+use crate::{derived, inputs, pipeline, plan_file};
 
 /// How far outputs may be from each other, in parts of the largest number: operations are raised
 /// to others that round differently.
@@ -50,7 +50,10 @@ pub(crate) fn check(arguments: &CheckArguments, context: &mut Context<'_, '_>) -
         let refused = |error: String| Failure::file(path, format!("the plan is rejected: {error}"));
         weights(&plan.graph, &file).map_err(refused)?;
         passed.push("its weights are there, of the types that the plan says".to_owned());
-        passed.push(same_outputs(path, &plan, &file)?);
+        passed.push(match &plan.recipe {
+            None => same_outputs(path, &plan, &file)?,
+            Some(recipe) => same_step(path, &plan, recipe, &file)?,
+        });
     }
     let mut text = String::new();
     for line in &passed {
@@ -64,6 +67,7 @@ fn weights(graph: &Graph, file: &ModelFile) -> Result<(), String> {
     let there = file.model.weights();
     let mut faults = Vec::new();
     for value in &graph.values {
+        // Parameters of a step are of other element types if it computes in them.
         let Source::Weight(name) = &value.source else { continue };
         match there.iter().find(|(it, _)| it == name) {
             None => faults.push(format!("the model has no weight `{name}`")),
@@ -76,16 +80,24 @@ fn weights(graph: &Graph, file: &ModelFile) -> Result<(), String> {
     if faults.is_empty() { Ok(()) } else { Err(faults.join("; ")) }
 }
 
+/// Derives the training step again, by the plan's recipe.
+fn same_step(path: &Path, plan: &Plan, recipe: &Recipe, file: &ModelFile) -> Result<String, Failure> {
+    let refused = |error: String| Failure::file(path, format!("the plan is rejected: {error}"));
+    let imported = derived::imported(file, plan)
+        .map_err(|error| refused(format!("the model is not of these sizes: {error}")))?;
+    let prepared = pipeline::derived(file, &imported, recipe)?;
+    if prepared.graph != plan.graph {
+        return Err(refused(
+            "its program is not the training step that its recipe makes of the model".to_owned(),
+        ));
+    }
+    Ok(format!("its program is the training step of its recipe ({} operations)", plan.graph.nodes.len()))
+}
+
 /// Imports the model again, and evaluates it and the plan's program on one device.
 fn same_outputs(path: &Path, plan: &Plan, file: &ModelFile) -> Result<String, Failure> {
-    let expected = given::expected(&plan.graph);
-    let bindings = Bindings {
-        dims: plan.model.dims.iter().cloned().collect(),
-        inputs: expected.iter().map(|(name, type_)| ((*name).to_owned(), type_.shape.clone())).collect(),
-        ..Bindings::default()
-    };
     let refused = |error: String| Failure::file(path, format!("the plan is rejected: {error}"));
-    let imported = match pipeline::import(file, &bindings, &mut |_, _| {}) {
+    let imported = match derived::imported(file, plan) {
         Ok(imported) => imported,
         Err(ImportError::DependsOnData { .. }) => {
             return Ok("inputs that decide control flow are part of the plan: not evaluated again".to_owned());

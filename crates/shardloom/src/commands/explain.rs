@@ -12,20 +12,20 @@ use crate::arguments::ExplainArguments;
 use crate::explained::{self, BlockStory, MoveStory, OperationStory};
 use crate::failure::Failure;
 use crate::otherwise::{self, Forbidden, Manner, Price};
-use crate::pipeline::{self, Prepared, Target};
+use crate::pipeline::{Prepared, Target};
 use crate::quantity::{bytes, percent, seconds};
-use crate::{machine, mesh, plan_file};
+use crate::{derived, machine, mesh, plan_file};
 
 use super::import::kept_whole;
 
 /// Explains a plan.
 pub(crate) fn explain(arguments: &ExplainArguments, context: &mut Context<'_, '_>) -> Result<Said, Failure> {
     let plan = plan_file::read_checked(&arguments.plan)?;
-    let prepared = pipeline::cut(&plan.graph);
-    // The plan's program is in the order of its blocks; if it were not, it would be told whole.
+    // What cannot be cut into blocks is told whole.
     let whole = vec![search::Section::whole(&plan.graph)];
-    let ordered = prepared.graph == plan.graph;
-    let stories = explained::blocks(&plan, if ordered { &prepared.sections } else { &whole });
+    let prepared = derived::prepared(&arguments.plan, &plan)?;
+    let ordered = prepared.as_ref().filter(|prepared| prepared.graph == plan.graph);
+    let stories = explained::blocks(&plan, ordered.map_or(&whole, |prepared| &prepared.sections));
     let machine = machine_of(&plan, arguments.machine.as_deref());
     let mut told = Told { plan: &plan, text: String::new() };
     told.header();
@@ -34,23 +34,26 @@ pub(crate) fn explain(arguments: &ExplainArguments, context: &mut Context<'_, '_
     told.communication();
     told.search();
     let mut others = Vec::new();
-    match &machine {
-        Ok(machine) => {
+    match (&machine, &prepared) {
+        (_, None) => told.line(
+            "\notherwise   not priced: the step cannot be derived again, for its model is not where the plan says",
+        ),
+        (Ok(machine), Some(prepared)) => {
             let target = Target { machine, mesh: &plan.mesh, capacity: plan.capacity };
             for manner in Manner::ALL {
                 context.progress.say(format!("pricing: {}", manner.name()));
-                others.push((manner, otherwise::of_manner(manner, &prepared, &plan.model, &target)?));
+                others.push((manner, otherwise::of_manner(manner, prepared, &plan.model, &target)?));
             }
             told.otherwise(&others);
         }
-        Err(failure) => told.line(&format!(
+        (Err(failure), _) => told.line(&format!(
             "\notherwise   not priced: {failure}; give the machine file with `--machine FILE`"
         )),
     }
     told.blocks(&stories);
-    let alternatives = match (&machine, arguments.alternatives) {
-        (Ok(machine), true) => {
-            let alternatives = alternatives(&plan, &prepared, machine, &stories, context)?;
+    let alternatives = match (&machine, &prepared, arguments.alternatives) {
+        (Ok(machine), Some(prepared), true) => {
+            let alternatives = alternatives(&plan, prepared, machine, &stories, context)?;
             told.alternatives(&alternatives);
             alternatives
         }

@@ -2,7 +2,8 @@
 
 use std::fmt::Write as _;
 
-use ::plan::{Plan, Proof, communication};
+use ::plan::{Plan, Proof, communication, strategy};
+use planner_ir::{Source, StateKind};
 use serde_json::{Value, json};
 
 use super::{Context, Said, stopped};
@@ -72,6 +73,13 @@ pub(crate) fn summary(chosen: &Chosen) -> String {
         let tried: Vec<String> = chosen.tried.iter().map(tried).collect();
         line(format!("tried      {}", tried.join(", ")));
     }
+    let strategy = strategy(plan);
+    if !strategy.is_empty() {
+        line(format!("strategy   {}", strategy.join("; ")));
+    }
+    if plan.recipe.is_some() {
+        line(format!("trains     {}", trained(plan)));
+    }
     line(format!("step       {} predicted, {}", quantity::seconds(plan.seconds()), proof(plan)));
     let mut terms: Vec<_> = plan.estimate.iter().collect();
     terms.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
@@ -89,6 +97,20 @@ pub(crate) fn summary(chosen: &Chosen) -> String {
         line(format!("moved      {} x {}, {}", traffic.count, traffic.name, quantity::bytes(traffic.bytes)));
     }
     text
+}
+
+/// How many parameters are trained, and what is not.
+fn trained(plan: &Plan) -> String {
+    let elements = |kind: &dyn Fn(&Source) -> bool| -> (usize, u64) {
+        let those = plan.graph.values.iter().filter(|value| kind(&value.source));
+        those.fold((0, 0), |(count, sum), value| (count + 1, sum + value.type_.elements()))
+    };
+    let is_parameter =
+        |source: &Source| matches!(source, Source::State(state) if state.kind == StateKind::Parameter);
+    let (tensors, parameters) = elements(&is_parameter);
+    let (frozen, _) = elements(&|source| matches!(source, Source::Weight(_)));
+    let rest = if frozen == 0 { String::new() } else { format!("; {frozen} weights stay as they are") };
+    format!("{parameters} parameters in {tensors} tensors{rest}")
 }
 
 fn tried((mesh, outcome): &(planner_ir::Mesh, Result<f64, Failure>)) -> String {
@@ -126,6 +148,7 @@ pub(crate) fn summary_json(plan: &Plan) -> Value {
         "machine": plan.machine.name,
         "devices": plan.machine.devices,
         "mesh": plan.mesh.to_string(),
+        "strategy": strategy(plan),
         "seconds": plan.seconds(),
         "estimate": terms,
         "memory": memory,

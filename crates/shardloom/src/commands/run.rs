@@ -122,6 +122,10 @@ fn of_plan(arguments: &RunArguments, context: &mut Context<'_, '_>) -> Result<Ne
     }
     context.progress.say(format!("reading {}", path.display()));
     let plan = plan_file::read_checked(path)?;
+    if plan.recipe.is_some() {
+        let message = format!("this plan trains: `shardloom train {} --data FILE --steps N`", path.display());
+        return Err(Failure::Usage(message));
+    }
     let devices = plan.mesh.devices();
     if let Some(Ranks::Number(number)) = arguments.ranks
         && number != devices

@@ -1,0 +1,37 @@
+//! How the program of a plan comes about: from its model again.
+
+use std::path::Path;
+
+use import::{Bindings, ImportError};
+use plan::Plan;
+use planner_ir::Graph;
+
+use crate::failure::Failure;
+use crate::model_file::ModelFile;
+use crate::pipeline::{self, Prepared};
+use crate::{given, plan_file};
+
+/// The model of a plan, imported for the sizes of the plan.
+pub(crate) fn imported(file: &ModelFile, plan: &Plan) -> Result<Graph, ImportError> {
+    let inputs = given::expected(&plan.graph);
+    let known = file.model.inputs();
+    // Training adds inputs of its own.
+    let of_model = |name: &str| known.iter().any(|input| input.name == name);
+    let shapes = inputs.iter().filter(|(name, _)| of_model(name));
+    let bindings = Bindings {
+        dims: plan.model.dims.iter().cloned().collect(),
+        inputs: shapes.map(|(name, type_)| ((*name).to_owned(), type_.shape.clone())).collect(),
+        ..Bindings::default()
+    };
+    pipeline::import(file, &bindings, &mut |_, _| {})
+}
+
+/// The program of a plan cut into its blocks. That of a training step is derived again, from the
+/// model; where that is not there, or another program comes of it, there is nothing.
+pub(crate) fn prepared(path: &Path, plan: &Plan) -> Result<Option<Prepared>, Failure> {
+    let Some(recipe) = &plan.recipe else { return Ok(Some(pipeline::cut(&plan.graph))) };
+    let Ok(file) = plan_file::model(path, plan, None) else { return Ok(None) };
+    let Ok(imported) = imported(&file, plan) else { return Ok(None) };
+    let prepared = pipeline::derived(&file, &imported, recipe)?;
+    Ok(Some(prepared).filter(|it| it.graph == plan.graph))
+}
