@@ -2,9 +2,11 @@
 
 pub mod blocks; // repeated blocks of a graph
 mod raise; // idioms to the operations they spell
+mod fuse; // products of one value by several weights as one product
 mod space; // the space of partitioned programs, by e-graph
 
 pub use blocks::{Binding, Block, Blocks, BlocksError, Segment, blocks};
+pub use fuse::fused;
 pub use raise::{RaiseError, Raised, RuleText, Statistics as RaiseStatistics, raise, raise_rules};
 pub use space::{
     Choice, Edge, Space, SpaceError, Splits, Statistics, owing_layouts, plain_layouts, space, summed,

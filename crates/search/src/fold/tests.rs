@@ -8,7 +8,7 @@ use planner_ir::{
 use train::Step as TrainingStep;
 
 use super::*;
-use crate::compose::{Part, compose, memory};
+use crate::compose::{Part, compose, estimate, memory};
 use crate::prepare::{Prepared, chain};
 use crate::{Cut, Derived, MachinePrices, PlanError, Request, plan, plan_among};
 use crate::{bound, eliminate};
@@ -294,14 +294,14 @@ fn a_step_cut_into_sections_is_as_fast_as_the_chain_is_by_elimination() {
 }
 
 #[test]
-fn what_is_counted_from_below_is_there() {
+fn what_is_counted_from_below_is_there_and_times_are_those_of_the_plan() {
     for (tied, micro_batches, mesh, part) in
-        [(false, 1, "4", 100), (true, 2, "4", 100), (false, 2, "2x2", 100), (true, 1, "4", 70)]
+        [(true, 2, "1", 100), (true, 2, "4", 100), (false, 2, "2x2", 100), (true, 3, "4", 70)]
     {
         let sizes = Sizes { batch: 16, sequence: 64, ..SMALL };
         let trained = trained(&transformer(sizes, tied), &recipe(Precision::Bf16, micro_batches));
         let roomy = planned(&trained, "h100-80g-8x", mesh, ROOM).expect("fits");
-        let capacity = total(&roomy) / 100 * part;
+        let capacity = total(&roomy) * part / 100;
         let sections = fold(&trained.step.graph, &trained.step.homes, &trained.step.forward);
         let mesh_ = Mesh::parse(mesh).expect("is a mesh");
         let machine = shipped::named("h100-80g-8x").expect("is a machine");
@@ -331,6 +331,8 @@ fn what_is_counted_from_below_is_there() {
         assert!(counted <= there, "{counted} counted, {there} there");
         // Nearly all is: what is missing are copies on their way.
         assert!(counted >= there / 4 * 3, "{counted} counted, {there} there");
+        let seconds: f64 = estimate(&plan, &prices).iter().map(|term| term.seconds).sum();
+        assert!((seconds - found.time).abs() < 1e-9 * seconds, "{seconds} and {}", found.time);
     }
 }
 
