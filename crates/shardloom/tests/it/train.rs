@@ -320,7 +320,9 @@ fn a_run_that_is_killed_at_any_moment_loses_no_more_than_since_the_last_checkpoi
     let (mut kills, mut random, mut done) = (0, 1_u64, 0);
     loop {
         let resume = ["--resume", &checkpoints];
-        let more = if newest().is_some() { &resume[..] } else { &[] };
+        let is_checkpoint = |it: fs::DirEntry| it.file_name().to_string_lossy().starts_with("step-");
+        let there = fs::read_dir(&checkpoints).is_ok_and(|mut all| all.any(|it| is_checkpoint(it.unwrap())));
+        let more = if there { &resume[..] } else { &[] };
         let arguments = folder.training(&plan, "killed.safetensors", &[&common[..], &into, more].concat());
         let mut child = Command::new(env!("CARGO_BIN_EXE_shardloom"))
             .args(&arguments)

@@ -37,8 +37,11 @@ pub(crate) fn open(path: &Path) -> Result<Checkpoint, Failure> {
     let latest = path.join(LATEST);
     let name = match fs::read_to_string(&latest) {
         Ok(name) => name.trim().to_owned(),
-        Err(error) if error.kind() == io::ErrorKind::NotFound && steps(path)?.is_empty() => {
-            return Err(Failure::file(path, "has no checkpoints"));
+        // A run may have been ended before it named its first checkpoint.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let newest = steps(path)?.last().map(|&step| folder(path, step));
+            let newest = newest.ok_or_else(|| Failure::file(path, "has no checkpoints"))?;
+            return whole(&newest).map_err(|failure| with_other(failure, &newest));
         }
         Err(error) => {
             let damaged = Failure::file(&latest, format!("cannot be read: {error}"));

@@ -137,6 +137,8 @@ fn any_flipped_byte_is_found_and_an_older_checkpoint_is_named() {
 fn files_that_are_cut_or_gone_are_found() {
     let folder = empty("cut");
     write(&folder, 1, None);
+    fs::remove_file(folder.join("latest")).unwrap();
+    assert_eq!(read(&open(&folder).unwrap()), states(1));
     let path = folder.join("step-000001/parameter.safetensors");
     let bytes = fs::read(&path).unwrap();
     fs::write(&path, &bytes[..bytes.len() - 1]).unwrap();
