@@ -40,7 +40,9 @@ pub(crate) fn open(path: &Path) -> Result<Checkpoint, Failure> {
         // A run may have been ended before it named its first checkpoint.
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let newest = steps(path)?.last().map(|&step| folder(path, step));
-            let newest = newest.ok_or_else(|| Failure::file(path, "has no checkpoints; to start from the model, leave `--resume` out"))?;
+            let newest = newest.ok_or_else(|| {
+                Failure::file(path, "has no checkpoints; to start from the model, leave `--resume` out")
+            })?;
             return whole(&newest).map_err(|failure| with_other(failure, &newest));
         }
         Err(error) => {
