@@ -18,6 +18,7 @@ mod order; // orders of the nodes in which repetition may show
 mod runs; // stretches of an order that repeat
 mod describe; // stretches as blocks and their bindings
 mod check; // whether blocks reproduce their graph
+mod rebuild; // a graph whose segments are other bodies
 
 use std::fmt;
 use std::ops::Range;
@@ -25,6 +26,8 @@ use std::ops::Range;
 use planner_ir::{Graph, ValueId};
 
 pub use check::check;
+pub(crate) use order::with_local_constants;
+pub(crate) use rebuild::rebuilt;
 
 /// A graph and the blocks that it consists of.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -20,9 +20,9 @@ mod share; // equal computations made once
 use std::collections::BTreeMap;
 use std::fmt;
 
-use planner_ir::{Graph, Op, Output, Source, Type, Unary, ValueId};
+use planner_ir::{Graph, Op, Type, Unary};
 
-use crate::blocks::{Blocks, blocks};
+use crate::blocks::{blocks, rebuilt};
 use body::RaisedBody;
 
 /// A graph of named operations that computes what another one does.
@@ -141,7 +141,8 @@ pub fn raise(graph: &Graph) -> Result<Raised, RaiseError> {
         statistics.count(&raised, &rules);
         bodies.push(raised.graph);
     }
-    let graph = share::shared(&assembled(&blocks, &bodies));
+    let (graph, _) = rebuilt(&blocks, &|segment| &bodies[blocks.segments[segment].block]);
+    let graph = share::shared(&graph);
     statistics.idioms = idioms(&graph);
     Ok(Raised { graph, statistics })
 }
@@ -158,44 +159,6 @@ impl Statistics {
             }
         }
     }
-}
-
-/// The graph whose segments are other bodies.
-fn assembled(blocks: &Blocks, bodies: &[Graph]) -> Graph {
-    let old = &blocks.graph;
-    let mut graph = Graph { name: old.name.clone(), ..Graph::default() };
-    let mut values: Vec<ValueId> = vec![ValueId(usize::MAX); old.values.len()];
-    for id in old.value_ids() {
-        let value = old.value(id);
-        if !matches!(value.source, Source::Result { .. }) {
-            values[id.0] = graph.push_value(value.type_.clone(), value.source.clone());
-        }
-    }
-    for segment in &blocks.segments {
-        let body = &bodies[segment.block];
-        let origins = &old.nodes[segment.nodes.clone()];
-        let mut made = vec![ValueId(usize::MAX); body.values.len()];
-        for (index, operand) in segment.operands.iter().enumerate() {
-            made[index] = values[operand.0];
-        }
-        let template = &blocks.unique[segment.block].body;
-        for node in &body.nodes {
-            let operands = node.operands.iter().map(|it| made[it.0]).collect();
-            // The first repetition lent its names; each has its own.
-            let place = template.nodes.iter().position(|it| it.origin == node.origin);
-            let origin = place.map_or(node.origin.clone(), |place| origins[place].origin.clone());
-            let results = graph.push_node(node.op.clone(), operands, body.types_of(&node.results), origin);
-            for (&local, result) in node.results.iter().zip(results) {
-                made[local.0] = result;
-            }
-        }
-        for (&result, output) in segment.results.iter().zip(&body.outputs) {
-            values[result.0] = made[output.value.0];
-        }
-    }
-    let output = |it: &Output| Output { name: it.name.clone(), value: values[it.value.0] };
-    graph.outputs = old.outputs.iter().map(output).collect();
-    graph
 }
 
 /// For each idiom, how many operations of a graph are it.
@@ -220,4 +183,4 @@ fn idioms(graph: &Graph) -> BTreeMap<&'static str, usize> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -16,7 +16,7 @@ const SMALL: u64 = 256;
 
 /// The graph without nodes that no output needs, and with a copy of each small constant for each
 /// of its readers.
-pub(super) fn with_local_constants(graph: &Graph) -> Graph {
+pub(crate) fn with_local_constants(graph: &Graph) -> Graph {
     let alive = ancestors(graph, graph.outputs.iter().map(|output| output.value));
     let mut result = Graph { name: graph.name.clone(), ..Graph::default() };
     let mut values: Vec<Option<ValueId>> = vec![None; graph.values.len()];

@@ -1,6 +1,6 @@
 //! Tests of raising.
 
-pub(super) mod evaluate; // graphs computed with the kernels
+pub(crate) mod evaluate; // graphs computed with the kernels
 mod models; // real models
 mod random; // random graphs
 mod proof; // a rule's two sides, computed

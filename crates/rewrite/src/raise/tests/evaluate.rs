@@ -4,14 +4,14 @@ use kernels::Array;
 use planner_ir::{DType, Graph, Source, Type};
 
 /// Numbers that look random and are the same every time.
-pub(in crate::raise) struct Dice {
-    pub(in crate::raise) state: u64,
+pub(crate) struct Dice {
+    pub(crate) state: u64,
     /// Whole numbers are below this.
-    pub(in crate::raise) below: u64,
+    pub(crate) below: u64,
 }
 
 impl Dice {
-    pub(in crate::raise) fn next(&mut self) -> u64 {
+    pub(crate) fn next(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut it = self.state;
         it = (it ^ (it >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -20,12 +20,12 @@ impl Dice {
     }
 
     /// A number in [-1, 1).
-    pub(in crate::raise) fn number(&mut self) -> f64 {
+    pub(crate) fn number(&mut self) -> f64 {
         f64::from(u32::try_from(self.next() >> 32).unwrap()) / 2147483648.0 - 1.0
     }
 
     /// An array of numbers in [-1, 1), small whole numbers, or truth values.
-    pub(in crate::raise) fn array(&mut self, type_: &Type) -> Array {
+    pub(crate) fn array(&mut self, type_: &Type) -> Array {
         let count = usize::try_from(type_.elements()).unwrap();
         let mut bytes = Vec::new();
         for _ in 0..count {
@@ -54,7 +54,7 @@ impl Dice {
 }
 
 /// The outputs of a graph, given its values from outside in order.
-pub(in crate::raise) fn evaluate(graph: &Graph, outside: &[Array]) -> Result<Vec<Array>, String> {
+pub(crate) fn evaluate(graph: &Graph, outside: &[Array]) -> Result<Vec<Array>, String> {
     let mut values: Vec<Option<Array>> = vec![None; graph.values.len()];
     let mut next = outside.iter();
     for (value, slot) in graph.values.iter().zip(&mut values) {
@@ -78,7 +78,7 @@ pub(in crate::raise) fn evaluate(graph: &Graph, outside: &[Array]) -> Result<Vec
 
 /// The largest difference relative to the largest element; infinite if one is not a number where
 /// the other is.
-pub(in crate::raise) fn difference(found: &Array, expected: &Array) -> f64 {
+pub(crate) fn difference(found: &Array, expected: &Array) -> f64 {
     let (found, expected) = (found.to_floats().unwrap(), expected.to_floats().unwrap());
     if found.len() != expected.len() {
         return f64::INFINITY;
@@ -93,7 +93,7 @@ pub(in crate::raise) fn difference(found: &Array, expected: &Array) -> f64 {
 }
 
 /// How far apart results of these elements may be.
-pub(in crate::raise) fn tolerance(dtype: DType) -> f64 {
+pub(crate) fn tolerance(dtype: DType) -> f64 {
     match dtype {
         DType::BF16 => 6e-2,
         DType::F16 => 1e-2,

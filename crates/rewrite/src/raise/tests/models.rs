@@ -9,7 +9,8 @@ use kernels::Array;
 use planner_ir::{Graph, Op, Source};
 
 use super::evaluate::{Dice, difference, evaluate, tolerance};
-use crate::blocks::blocks;
+use crate::blocks::{blocks, check};
+use crate::fuse::fused;
 use crate::raise::raise;
 
 /// The folder of real models beside the repository.
@@ -127,6 +128,15 @@ fn report(path: &Path, sequence: u64) -> Result<String, String> {
     if regions > 0 {
         text += &format!(", region {regions}");
     }
+    let apart = blocks(&raised.graph);
+    let fused = fused(&apart, &|_| true);
+    planner_ir::verify(&fused.graph).map_err(|error| format!("fused: {error}"))?;
+    check(&fused).map_err(|error| format!("fused: {error}"))?;
+    let products = |graph: &Graph| graph.nodes.iter().filter(|it| matches!(it.op, Op::Contract(_))).count();
+    let [before, after] = [&apart.graph, &fused.graph].map(products);
+    if after < before {
+        text += &format!(", {before} products fused to {after}");
+    }
     // Few different tokens index everything, many choose every expert.
     let given: Option<Vec<Vec<Array>>> =
         [2, 128].map(|below| outside(&graph, &model, below)).into_iter().collect();
@@ -135,11 +145,13 @@ fn report(path: &Path, sequence: u64) -> Result<String, String> {
         let Some((values, expected)) = computed else {
             return Ok(text + ", refuses these inputs");
         };
-        let found = evaluate(&raised.graph, values).map_err(|error| format!("raised: {error}"))?;
-        for ((found, expected), output) in found.iter().zip(&expected).zip(&graph.outputs) {
-            let apart = difference(found, expected);
-            if apart > tolerance(expected.dtype()) {
-                return Err(format!("output `{}` is off by {apart:e}: {text}", output.name));
+        for (what, graph) in [("raised", &raised.graph), ("fused", &fused.graph)] {
+            let found = evaluate(graph, values).map_err(|error| format!("{what}: {error}"))?;
+            for ((found, expected), output) in found.iter().zip(&expected).zip(&graph.outputs) {
+                let apart = difference(found, expected);
+                if apart > tolerance(expected.dtype()) {
+                    return Err(format!("{what}: output `{}` is off by {apart:e}: {text}", output.name));
+                }
             }
         }
     }
@@ -147,7 +159,7 @@ fn report(path: &Path, sequence: u64) -> Result<String, String> {
 }
 
 /// Raises the models of a folder whose names contain what `MODEL` says.
-fn check(below: &str, sequence: u64) {
+fn check_folder(below: &str, sequence: u64) {
     let Some(folder) = folder() else { return eprintln!("no real models here") };
     let only = std::env::var("MODEL").unwrap_or_default();
     let mut failures = Vec::new();
@@ -186,15 +198,15 @@ fn golden(name: &str, found: &str) {
 
 #[test]
 fn small_models_compute_the_same_after_raising() {
-    check("models", 16);
+    check_folder("models", 16);
 }
 
 #[test]
 fn losses_of_small_models_are_the_same_after_raising() {
-    check("training", 16);
+    check_folder("training", 16);
 }
 
 #[test]
 fn large_models_are_raised() {
-    check("full", 128);
+    check_folder("full", 128);
 }

@@ -1,0 +1,53 @@
+//! A graph whose segments are other bodies.
+
+use planner_ir::{Graph, Output, Source, ValueId};
+
+use super::{Blocks, Segment};
+
+/// The graph in which each segment, by its number, is this body, and where its segments are.
+///
+/// A body has the operands and the outputs of the block that it stands for, in their order.
+pub(crate) fn rebuilt<'a>(blocks: &Blocks, body_of: &dyn Fn(usize) -> &'a Graph) -> (Graph, Vec<Segment>) {
+    let old = &blocks.graph;
+    let mut graph = Graph { name: old.name.clone(), ..Graph::default() };
+    let mut values: Vec<ValueId> = vec![ValueId(usize::MAX); old.values.len()];
+    for id in old.value_ids() {
+        let value = old.value(id);
+        if !matches!(value.source, Source::Result { .. }) {
+            values[id.0] = graph.push_value(value.type_.clone(), value.source.clone());
+        }
+    }
+    let mut segments = Vec::new();
+    for (number, segment) in blocks.segments.iter().enumerate() {
+        let body = body_of(number);
+        let start = graph.nodes.len();
+        let origins = &old.nodes[segment.nodes.clone()];
+        let mut made = vec![ValueId(usize::MAX); body.values.len()];
+        for (index, operand) in segment.operands.iter().enumerate() {
+            made[index] = values[operand.0];
+        }
+        let template = &blocks.unique[segment.block].body;
+        for node in &body.nodes {
+            let operands = node.operands.iter().map(|it| made[it.0]).collect();
+            // The first repetition lent its names; each has its own.
+            let place = template.nodes.iter().position(|it| it.origin == node.origin);
+            let origin = place.map_or(node.origin.clone(), |place| origins[place].origin.clone());
+            let results = graph.push_node(node.op.clone(), operands, body.types_of(&node.results), origin);
+            for (&local, result) in node.results.iter().zip(results) {
+                made[local.0] = result;
+            }
+        }
+        for (&result, output) in segment.results.iter().zip(&body.outputs) {
+            values[result.0] = made[output.value.0];
+        }
+        segments.push(Segment {
+            block: segment.block,
+            nodes: start..graph.nodes.len(),
+            operands: segment.operands.iter().map(|it| values[it.0]).collect(),
+            results: segment.results.iter().map(|it| values[it.0]).collect(),
+        });
+    }
+    let output = |it: &Output| Output { name: it.name.clone(), value: values[it.value.0] };
+    graph.outputs = old.outputs.iter().map(output).collect();
+    (graph, segments)
+}
