@@ -6,7 +6,8 @@
 //! does not intersect lies the next λ, until no line lies below. At the end the two minima differ
 //! in what every block of a segment chooses; between them lie the assignments in which some blocks
 //! choose as the one and some as the other, and with many blocks one of those fills the memory
-//! almost exactly.
+//! almost exactly. Where two windows decide in turn, their prices are in proportion, which is
+//! halved towards the one that is exceeded.
 
 use std::collections::BTreeMap;
 
