@@ -340,3 +340,21 @@ pub enum Op {
     /// An operation whose shapes depend on data; only inside a region.
     Dynamic(Dynamic),
 }
+
+impl Op {
+    /// Whether the operation leaves the bytes of its operand, of that type, as they are, so that
+    /// its result is the same memory in another shape.
+    ///
+    /// A reshape's operand and result have the same loops in the same order, so that blocks of them
+    /// too are the same elements in the same order.
+    pub fn keeps_order(&self, operand: &Type) -> bool {
+        match self {
+            Self::Reshape { .. } => true,
+            Self::Transpose { permutation } => {
+                let moved = permutation.iter().filter(|&&dim| operand.shape[dim] != 1);
+                moved.is_sorted()
+            }
+            _ => false,
+        }
+    }
+}

@@ -152,7 +152,7 @@ impl Build<'_> {
             operands.push(self.block(value, self.plan.layout(value, copy), buffer, positional));
         }
         if let ([operand], [result]) = (&operands[..], &node.results[..])
-            && keeps_order(op, &self.program.buffer(operand.buffer).type_)
+            && op.keeps_order(&self.program.buffer(operand.buffer).type_)
         {
             let type_ = self.plan.layouts[result.0].local_type(self.plan.graph.type_of(*result));
             let buffer = self.view(operand.buffer, type_);
@@ -440,19 +440,4 @@ impl Build<'_> {
 fn all_of(type_: &Type) -> Strided {
     let all = [Factor { name: 0, size: type_.elements() }];
     Strided::between(&all, &all, &[])
-}
-
-/// Whether an operation leaves the bytes of a local block as they are.
-///
-/// A reshape's operand and result have the same loops in the same order, so that local blocks
-/// too are the same elements in the same order.
-fn keeps_order(op: &Op, operand: &Type) -> bool {
-    match op {
-        Op::Reshape { .. } => true,
-        Op::Transpose { permutation } => {
-            let moved = permutation.iter().filter(|&&dim| operand.shape[dim] != 1);
-            moved.is_sorted()
-        }
-        _ => false,
-    }
 }

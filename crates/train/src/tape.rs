@@ -32,6 +32,8 @@ pub(crate) struct Tape<'a> {
     made: Vec<Vec<ValueId>>,
     /// The results of operations that were done again.
     remade: BTreeMap<NodeId, Vec<ValueId>>,
+    /// The results of norms as the gradients of products read them.
+    read: BTreeMap<ValueId, ValueId>,
     /// For each value of the forward program, in which phase its gradient is made, if it has one.
     phases: Vec<Option<Phase>>,
     /// For each value of the forward program, the gradient towards it, as far as it is known.
@@ -83,6 +85,7 @@ impl<'a> Tape<'a> {
             map: vec![ValueId(0); from.values.len()],
             made: Vec::new(),
             remade: BTreeMap::new(),
+            read: BTreeMap::new(),
             phases: phases(from, trained),
             gradients: vec![None; from.values.len()],
             parameters: Vec::new(),
@@ -238,7 +241,12 @@ impl<'a> Tape<'a> {
         }
         let home = self.places[id.0];
         self.current = self.maker(self.made[id.0][0]);
-        let operands: Vec<ValueId> = node.operands.iter().map(|&operand| self.read(operand, home)).collect();
+        let product = matches!(node.op, Op::Contract(_));
+        let operands: Vec<ValueId> = node
+            .operands
+            .iter()
+            .map(|&operand| if product { self.read_again(operand, home) } else { self.read(operand, home) })
+            .collect();
         let results = self.results(id, home);
         let op = self.op(node);
         let mut gradients = towards;
@@ -267,6 +275,34 @@ impl<'a> Tape<'a> {
             Source::Result { node, index } if self.places[node.0] == home => self.results(node, home)[index],
             _ => self.map[value.0],
         }
+    }
+
+    /// The result of a norm as the gradients of the products after it read it: the same elements, as
+    /// a value of the backward part. So it may be kept as the norm makes it, split, and moved to
+    /// where the products need it once more, rather than be kept as they need it.
+    ///
+    /// Source: Korthikanti et al., 2022, section 4.2.2: sequence parallelism keeps its part only.
+    fn read_again(&mut self, value: ValueId, home: usize) -> ValueId {
+        let from = self.from;
+        let read = self.read(value, home);
+        let Source::Result { node: id, .. } = from.value(value).source else { return read };
+        let node = from.node(id);
+        let norm = matches!(node.op, Op::LayerNorm { .. } | Op::RmsNorm { .. });
+        if !norm || self.again[id.0] || self.places[id.0] != home {
+            return read;
+        }
+        if let Some(&again) = self.read.get(&value) {
+            return again;
+        }
+        let user = self.current;
+        self.current = self.maker(self.made[id.0][0]);
+        let again = self.emit(home, &node.origin, |emit| {
+            let shape = emit.type_of(read).shape;
+            emit.one(Op::Reshape { shape }, &[read])
+        });
+        self.current = user;
+        self.read.insert(value, again);
+        again
     }
 
     fn results(&mut self, id: NodeId, home: usize) -> Vec<ValueId> {

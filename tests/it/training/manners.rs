@@ -53,10 +53,12 @@ impl Preferring<'_> {
         let tokens = self.batch * self.sequence;
         let over_batch = |it: &LoopId| self.runs_over(work, *it, &[self.batch, tokens]);
         let over_sequence = |it: &LoopId| self.runs_over(work, *it, &[self.sequence]);
-        let is_product = matches!(
-            work.op,
-            Op::Contract(_) | Op::Attention(_) | Op::AttentionGradient { .. } | Op::Gather { .. }
-        );
+        let is_product = match work.op {
+            // Gradients of scales are sums of products, of elements.
+            Op::Contract(contract) => contract.result.len() > 1,
+            Op::Attention(_) | Op::AttentionGradient { .. } | Op::Gather { .. } => true,
+            _ => false,
+        };
         match (self.manner, work.op) {
             (Manner::Data(0), Op::Update(_)) => {
                 if split.is_empty() {

@@ -120,6 +120,15 @@ impl Assembly<'_> {
     /// Whether a value is counted where it is made or at rest, being shared; or may be in the place
     /// of one that is resident, being what a state becomes.
     fn is_counted_elsewhere(&self, value: ValueId) -> bool {
+        if let Source::Result { node, .. } = self.section.graph.value(value).source {
+            let node = self.section.graph.node(node);
+            if let [operand] = node.operands[..]
+                && node.op.keeps_order(self.section.graph.type_of(operand))
+            {
+                // The same memory in another shape.
+                return true;
+            }
+        }
         let shared = self.section.is_outside(value) && self.section.sharing(value).is_some();
         let becomes = |it: &Use| matches!(it, Use::Carried(_));
         let in_place = self.summed[value.0] || self.uses[value.0].iter().any(becomes);
