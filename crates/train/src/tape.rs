@@ -100,6 +100,13 @@ impl<'a> Tape<'a> {
         }
         for (index, node) in from.nodes.iter().enumerate() {
             let results = tape.forward_node(node, places[index]);
+            if tape.is_kept_norm(NodeId(index)) {
+                // The forward part reads it as a value of its own, too: see `read_again`.
+                let shape = tape.to.type_of(results[0]).shape.clone();
+                let view =
+                    tape.push(Phase::Forward, Op::Reshape { shape }, results.clone(), node, places[index]);
+                tape.map[node.results[0].0] = view[0];
+            }
             tape.made.push(results);
         }
         tape
@@ -154,6 +161,13 @@ impl<'a> Tape<'a> {
             self.map[from.0] = to;
         }
         results
+    }
+
+    /// Whether an operation is a norm whose result is kept for the backward part.
+    fn is_kept_norm(&self, id: NodeId) -> bool {
+        let node = self.from.node(id);
+        let norm = matches!(node.op, Op::LayerNorm { .. } | Op::RmsNorm { .. });
+        norm && !self.again[id.0] && self.phases[node.results[0].0].is_some()
     }
 
     /// The operation, with what its gradient needs of it.
@@ -287,8 +301,7 @@ impl<'a> Tape<'a> {
         let read = self.read(value, home);
         let Source::Result { node: id, .. } = from.value(value).source else { return read };
         let node = from.node(id);
-        let norm = matches!(node.op, Op::LayerNorm { .. } | Op::RmsNorm { .. });
-        if !norm || self.again[id.0] || self.places[id.0] != home {
+        if !self.is_kept_norm(id) || self.places[id.0] != home {
             return read;
         }
         if let Some(&again) = self.read.get(&value) {
