@@ -22,8 +22,8 @@ pub struct Step {
     /// For each operation the forward block that it is of, or whose gradients or parameters it
     /// computes.
     pub homes: Vec<usize>,
-    /// For each operation that computes gradients, or is done again for them, the forward operation
-    /// that they belong to.
+    /// For each operation that computes gradients, is done again for them, or reads a norm's result
+    /// as a value of its own, the forward operation that it belongs to.
     pub forward: Vec<Option<NodeId>>,
 }
 

@@ -22,7 +22,7 @@ pub(crate) struct Tape<'a> {
     pub(crate) to: Graph,
     /// For each operation of the step, the block that it belongs to.
     pub(crate) homes: Vec<usize>,
-    /// For each operation of the step that is for gradients, the forward one whose they are.
+    /// For each operation of the step that goes with a forward one, such as its gradients, that one.
     pub(crate) forward: Vec<Option<NodeId>>,
     /// The forward operation, in the step, whose gradients are being added.
     current: Option<NodeId>,
@@ -103,8 +103,8 @@ impl<'a> Tape<'a> {
             if tape.is_kept_norm(NodeId(index)) {
                 // The forward part reads it as a value of its own, too: see `read_again`.
                 let shape = tape.to.type_of(results[0]).shape.clone();
-                let view =
-                    tape.push(Phase::Forward, Op::Reshape { shape }, results.clone(), node, places[index]);
+                let op = Op::Reshape { shape };
+                let view = tape.push(Phase::Forward, op, results.clone(), node, places[index]);
                 tape.map[node.results[0].0] = view[0];
             }
             tape.made.push(results);
@@ -308,7 +308,7 @@ impl<'a> Tape<'a> {
             return again;
         }
         let user = self.current;
-        self.current = self.maker(self.made[id.0][0]);
+        self.current = self.maker(self.map[value.0]);
         let again = self.emit(home, &node.origin, |emit| {
             let shape = emit.type_of(read).shape;
             emit.one(Op::Reshape { shape }, &[read])

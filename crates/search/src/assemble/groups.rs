@@ -25,7 +25,9 @@ pub(super) fn groups(section: &Section, space: &Space) -> Vec<Group> {
     let of_parameters = of_parameters(graph);
     let mut groups: Vec<Group> = Vec::new();
     for node in graph.node_ids().filter(|&node| !is_prepared(graph, node, &space.prepared)) {
-        let forward = section.forward[node.0].filter(|forward| !of_parameters[forward.0]);
+        // A gradient of what takes parameters apart has choices of its own.
+        let own = |forward: &NodeId| of_parameters[forward.0] && graph.node(node).phase == Phase::Gradient;
+        let forward = section.forward[node.0].filter(|forward| !own(forward));
         let group = forward.and_then(|forward| {
             let found = groups.iter_mut().find(|group| group.nodes[0] == forward)?;
             let chosen = together(section, space, found, node)?;
