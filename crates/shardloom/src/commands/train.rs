@@ -20,15 +20,12 @@ use crate::progress::Progress;
 use crate::train::arguments::TrainArguments;
 use crate::train::checkpoint::{self, Checkpoint, Manifest, Writer};
 use crate::train::data::Data;
-use crate::train::order::{Order, Position, random};
+use crate::train::order::{Order, Position, dropout_seed};
 use crate::train::ranges::{self, Limit};
 use crate::train::report::{Log, StepReport};
 use crate::train::schedule::Schedule;
 use crate::train::weights;
 use crate::{plan_file, quantity, written};
-
-/// Sets what dropout starts from apart from the orders of examples, which have the same seed.
-const DROPOUT: u64 = 1 << 63;
 
 /// What is trained, and how far it is.
 struct Run<'a> {
@@ -99,8 +96,15 @@ fn check_outputs(arguments: &TrainArguments) -> Result<(), Failure> {
         let message = format!("{}: expected a name that ends in `.safetensors`", weights.display());
         return Err(Failure::Usage(message));
     }
-    for output in [Some(weights), export.as_ref(), log.as_ref()].into_iter().flatten() {
+    let outputs: Vec<&PathBuf> =
+        [Some(weights), export.as_ref(), log.as_ref()].into_iter().flatten().collect();
+    for (number, output) in outputs.iter().enumerate() {
         written::differs(output, &[plan, data])?;
+        if outputs[..number].contains(output) {
+            let message =
+                format!("{}: is the name of two outputs, expected different ones", output.display());
+            return Err(Failure::Usage(message));
+        }
     }
     Ok(())
 }
@@ -325,8 +329,7 @@ impl<'a> Run<'a> {
                     "step {step}, micro-batch {number}, example {example} of {path}: {error}"
                 ))
             })?;
-            let seed = random(&[self.seed ^ DROPOUT, step, number]) >> 1;
-            let seed = Array::of::<i64>([], &[seed.cast_signed()]);
+            let seed = Array::of::<i64>([], &[dropout_seed(self.seed, step, number)]);
             inputs.insert(SEED.to_owned(), made(seed)?);
             micro_batches.push(inputs);
         }

@@ -64,11 +64,19 @@ fn below(random: u64, bound: u64) -> u64 {
     u64::try_from(scaled).unwrap_or(0)
 }
 
+/// What the randomness of a micro-batch starts from, in a step: apart from the orders of examples,
+/// which have the same seed.
+pub(crate) fn dropout_seed(seed: u64, step: u64, micro_batch: u64) -> i64 {
+    const DROPOUT: u64 = 1 << 63;
+    // Dropouts count on from it.
+    (random(&[seed ^ DROPOUT, step, micro_batch]) >> 1).cast_signed()
+}
+
 /// A number that depends on these alone, and looks random: the output function of `SplitMix64` of
 /// each with what came before.
 ///
 /// Source: Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014.
-pub(crate) fn random(numbers: &[u64]) -> u64 {
+fn random(numbers: &[u64]) -> u64 {
     numbers.iter().fold(0, |state: u64, &number| {
         let z = (state ^ number).wrapping_add(0x9e37_79b9_7f4a_7c15);
         let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

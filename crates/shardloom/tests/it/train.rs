@@ -277,6 +277,15 @@ fn what_makes_no_sense_is_said_before_a_step() {
     fails(1, &training(&[&resume[..], &["--seed", "9"]].concat()), &["`--seed 9`", "has seed 0"]);
     fails(1, &training(&[&steps[..], &["3", "--resume", &checkpoints]].concat()), &["`--steps 3`", "step 4"]);
     fails(1, &training(&[&steps[..], &["3", "--keep", "2"]].concat()), &["--checkpoint"]);
+    let weights = folder.path("w.safetensors");
+    fails(1, &training(&[&steps[..], &["3", "--log", &weights]].concat()), &["the name of two outputs"]);
+    fails(1, &training(&[&steps[..], &["3", "--export", &model()]].concat()), &["would be written over"]);
+    let nowhere = folder.path("nowhere");
+    fails(
+        2,
+        &training(&[&steps[..], &["3", "--resume", &nowhere]].concat()),
+        &["nowhere: has no checkpoints"],
+    );
     fails(1, &training(&["--lr=-1", "--steps", "3"]), &["3e-4"]);
     let momentum = folder.plan("momentum.json", "data=1", &["--optimizer", "sgd-momentum"]);
     let other = folder.training(&momentum, "w.safetensors", &resume);

@@ -52,3 +52,20 @@ fn seeds_and_epochs_have_orders_of_their_own_and_all_orders_occur() {
     // 100 are expected of each; six standard deviations are 59.
     assert!(counts.values().all(|count| (41..160).contains(count)), "{counts:?}");
 }
+
+#[test]
+fn each_micro_batch_of_each_step_has_a_dropout_of_its_own() {
+    let mut seen = std::collections::BTreeSet::new();
+    for seed in 0..3 {
+        for step in 1..30 {
+            for micro_batch in 0..10 {
+                let number = dropout_seed(seed, step, micro_batch);
+                assert_eq!(number, dropout_seed(seed, step, micro_batch));
+                assert!(number >= 0);
+                // A thousand dropouts have numbers of their own too.
+                seen.insert(number / 1000);
+            }
+        }
+    }
+    assert_eq!(seen.len(), 3 * 29 * 10);
+}
