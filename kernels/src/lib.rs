@@ -29,14 +29,12 @@ mod resize; // resampling
 mod loss; // cross entropy
 mod experts; // mixtures of experts
 mod optimizer; // steps of optimizers
-mod in_place; // results in the place of operands
 mod quantised; // block-quantised weights
 mod region; // programs whose shapes depend on data
 
 pub use array::{Array, Element, Span, Tensor, TensorMut};
 pub use compute::{compute, evaluate};
 pub use error::KernelError;
-pub use in_place::compute_in_place;
 
 #[cfg(test)]
 mod finite; // gradients by differences that tests compare with

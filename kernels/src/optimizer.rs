@@ -39,7 +39,7 @@ pub(crate) fn update(
 
 /// The same in the place of the parameter and its moments; the others are its gradient and the
 /// numbers scale, rate and, for `AdamW`, the step.
-pub(crate) fn update_in_place(
+fn update_in_place(
     optimizer: Optimizer,
     changed: &mut [TensorMut],
     others: &[Tensor],
@@ -75,33 +75,6 @@ pub(crate) fn update_in_place(
         }
         Ok(())
     })
-}
-
-/// `y += b`, rounded once; b has the type of y.
-pub(crate) fn add_in_place(y: &mut TensorMut, b: &Tensor) -> Result<(), KernelError> {
-    expect_dtype(b.dtype, y.dtype)?;
-    if b.shape != y.shape {
-        return Err(misfit(b.shape, y.shape));
-    }
-    let count = byte_count(DType::U8, y.shape)?;
-    with_float!(computed_as(y.dtype), "a sum in the place of an addend", T => {
-        let (mut sum, mut addend) = (Vec::<T>::new(), Vec::<T>::new());
-        for start in (0..count).step_by(CHUNK) {
-            let length = CHUNK.min(count - start);
-            read(&y.tensor(), start, length, &mut sum)?;
-            read(b, start, length, &mut addend)?;
-            wide!(add, (sum.as_mut_slice(), addend.as_slice()));
-            write(&sum, start, y)?;
-        }
-        Ok(())
-    })
-}
-
-#[inline(always)]
-fn add<T: Float>((sum, addend): (&mut [T], &[T])) {
-    for (sum, &addend) in sum.iter_mut().zip(addend) {
-        *sum = sum.plus(addend);
-    }
 }
 
 /// A step with its numbers, ready for elements.

@@ -290,6 +290,22 @@ impl Graph {
         carried.iter().find(|it| it.state == state).map(|it| it.next)
     }
 
+    /// For each operation, whether it uses states and weights alone, or what such operations make:
+    /// so a stored parameter is taken apart.
+    pub fn on_parameters(&self) -> Vec<bool> {
+        let mut on: Vec<bool> = Vec::new();
+        for node in &self.nodes {
+            let from = |operand: &ValueId| match self.value(*operand).source {
+                Source::Input(_) => false,
+                Source::State(_) | Source::Weight(_) => true,
+                Source::Result { node, .. } => on[node.0],
+            };
+            let all = node.operands.iter().all(from);
+            on.push(all);
+        }
+        on
+    }
+
     /// For each value, whether it is computed from weights and constants alone (or is one): such
     /// values are made once, before the first run.
     pub fn prepared(&self) -> Vec<bool> {

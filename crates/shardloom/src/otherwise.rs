@@ -3,7 +3,7 @@
 use std::fmt;
 
 use plan::Plan;
-use planner_ir::{Layout, LoopId, Loops, Move, NodeId, Op, Partition, Role, Type};
+use planner_ir::{Graph, Layout, LoopId, Loops, Move, NodeId, Op, Partition, Phase, Role, Type};
 use search::problem::SearchError;
 use search::{PlanError, Prices, Work};
 
@@ -121,7 +121,12 @@ pub(crate) fn of_manner(
     if manner != Manner::Replicated && widest.iter().all(|it| it.axes == 0) {
         return Ok(Price::Impossible(format!("nothing falls into {} parts", target.mesh.devices())));
     }
+    let parts: Vec<(&Graph, Vec<bool>)> =
+        prepared.sections.iter().map(|it| (&it.graph, it.graph.on_parameters())).collect();
     let allows = |work: &Work<'_>| {
+        if !is_of_the_model(&parts, work) {
+            return true;
+        }
         let known =
             widest.iter().find(|it| it.node == work.node && *it.op == *work.op && it.operands == work.whole);
         let loops = work.op.loops(work.whole, &whole_results(work));
@@ -130,6 +135,18 @@ pub(crate) fn of_manner(
     };
     let plan = restricted(prepared, header, target, &allows)?;
     Ok(plan.map_or_else(|price| price, |plan| Price::Seconds(plan.seconds())))
+}
+
+/// Whether an operation is one of the model. In a training step those of gradients and updates are
+/// not: they go with the model's, and parameters lie where is best.
+fn is_of_the_model(parts: &[(&Graph, Vec<bool>)], work: &Work<'_>) -> bool {
+    parts.iter().any(|(graph, on_parameters)| {
+        let Some(node) = graph.nodes.get(work.node.0) else { return false };
+        node.phase == Phase::Forward
+            && node.op == *work.op
+            && (graph.training.is_none() || !on_parameters[work.node.0])
+            && graph.types_of(&node.operands) == work.whole
+    })
 }
 
 /// Over how many axes an operation can be split in a manner.
@@ -153,7 +170,8 @@ fn widest<'a>(
             .map_err(|error| Failure::input("no space", error))?;
         for id in graph.node_ids() {
             let node = graph.node(id);
-            if !matches!(node.op, Op::Contract(_) | Op::Attention(_)) || space.choices[id.0].is_empty() {
+            let counts = matches!(node.op, Op::Contract(_) | Op::Attention(_)) && node.phase == Phase::Forward;
+            if !counts || space.choices[id.0].is_empty() {
                 continue;
             }
             let operands = graph.types_of(&node.operands);

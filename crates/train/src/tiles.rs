@@ -49,7 +49,7 @@ impl Tiles {
             }
             end += tile.size;
         }
-        (end == type_.shape[dim]).then(|| Self { dim, type_, tiles, missing: users.len() })
+        (end == type_.shape[dim]).then_some(Self { dim, type_, tiles, missing: users.len() })
     }
 
     /// Adds the gradient of a use; the whole gradient once all uses have.

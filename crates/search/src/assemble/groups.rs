@@ -6,7 +6,7 @@
 //! results, are in the layouts of its partition (whole where it owes a sum). Chosen together they
 //! make the problem of a training step about as hard as that of its forward part.
 
-use planner_ir::{Graph, Layout, NodeId, Phase, Source, ValueId};
+use planner_ir::{Layout, NodeId, Phase, Source, ValueId};
 use rewrite::{Choice, Space};
 
 use super::is_prepared;
@@ -22,11 +22,12 @@ pub(super) struct Group {
 /// The operations of a section in groups, in order of their first operations.
 pub(super) fn groups(section: &Section, space: &Space) -> Vec<Group> {
     let graph = &section.graph;
-    let of_parameters = of_parameters(graph);
+    let on_parameters = graph.on_parameters();
     let mut groups: Vec<Group> = Vec::new();
     for node in graph.node_ids().filter(|&node| !is_prepared(graph, node, &space.prepared)) {
-        // A gradient of what takes parameters apart has choices of its own.
-        let own = |forward: &NodeId| of_parameters[forward.0] && graph.node(node).phase == Phase::Gradient;
+        // A gradient of what takes parameters apart has choices of its own: it is a sum over
+        // micro-batches and devices, which may be owed until the update.
+        let own = |forward: &NodeId| on_parameters[forward.0] && graph.node(node).phase == Phase::Gradient;
         let forward = section.forward[node.0].filter(|forward| !own(forward));
         let group = forward.and_then(|forward| {
             let found = groups.iter_mut().find(|group| group.nodes[0] == forward)?;
@@ -42,22 +43,6 @@ pub(super) fn groups(section: &Section, space: &Space) -> Vec<Group> {
         }
     }
     groups
-}
-
-/// For each operation, whether it is on parameters alone, such as taking a stored one apart. Its
-/// gradient is a sum over micro-batches and devices, which may be owed until the update.
-fn of_parameters(graph: &Graph) -> Vec<bool> {
-    let mut of: Vec<bool> = Vec::new();
-    for node in &graph.nodes {
-        let from = |operand: &ValueId| match graph.value(*operand).source {
-            Source::Input(_) => false,
-            Source::State(_) | Source::Weight(_) => true,
-            Source::Result { node, .. } => of[node.0],
-        };
-        let all = node.operands.iter().all(from);
-        of.push(all);
-    }
-    of
 }
 
 /// The choices of a group with one more operation; nothing if some choice of the group leaves it
