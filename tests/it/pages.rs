@@ -53,7 +53,8 @@ impl Desk {
 
     /// An argument as a page has it, with its file where it is.
     fn place(&self, word: &str) -> String {
-        let file = [".json", ".npz", ".onnx"].iter().any(|ending| word.ends_with(ending));
+        let endings = [".json", ".npz", ".onnx", ".safetensors", ".txt"];
+        let file = endings.iter().any(|ending| word.ends_with(ending));
         let folder = if word.starts_with("tests/") { root() } else { self.folder.clone() };
         if file { folder.join(word).to_str().unwrap().to_owned() } else { word.to_owned() }
     }
@@ -129,6 +130,10 @@ fn section<'a>(range: &str, text: &'a str) -> Vec<&'a str> {
 /// A line without what differs from run to run: times that were measured, and the last bits of
 /// sums, which depend on how wide the processor's vectors are.
 fn settled(line: &str) -> &str {
+    if let Some(loss) = line.find("  loss ").filter(|_| line.starts_with("step ")) {
+        // The number of the step, and the loss to one place.
+        return line.get(..loss + "  loss 1.2".len()).unwrap_or(line);
+    }
     let varies = line.starts_with("measured ") || line.starts_with("expected ");
     if varies { line.split(|it: char| it.is_ascii_digit()).next().unwrap_or_default() } else { line }
 }

@@ -109,7 +109,11 @@ fn trained(plan: &Plan) -> String {
         |source: &Source| matches!(source, Source::State(state) if state.kind == StateKind::Parameter);
     let (tensors, parameters) = elements(&is_parameter);
     let (frozen, _) = elements(&|source| matches!(source, Source::Weight(_)));
-    let rest = if frozen == 0 { String::new() } else { format!("; {frozen} weights stay as they are") };
+    let rest = match frozen {
+        0 => String::new(),
+        1 => "; 1 weight stays as it is".to_owned(),
+        _ => format!("; {frozen} weights stay as they are"),
+    };
     format!("{parameters} parameters in {tensors} tensors{rest}")
 }
 
