@@ -9,8 +9,8 @@ use bytes::Bytes;
 use clap::Args;
 use import::{Bindings, Dim, Model};
 use kernels::Array;
-use plan::{Plan, Proof};
-use planner_ir::{DType, Graph, Mesh, ValueId};
+use plan::{Loss, NoDecay, Plan, Precision, Proof, Recipe, Recompute};
+use planner_ir::{DType, Graph, Mesh, Optimizer, Real, ValueId};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
@@ -18,7 +18,7 @@ use super::{Report, process};
 use crate::failure::Failure;
 use crate::mesh::sizes;
 use crate::model_file::ModelFile;
-use crate::pipeline::{self, Prepared, Target};
+use crate::pipeline::{self, Prepared, Target, Training};
 use crate::{machine, quantity};
 
 /// The machines, each with its meshes. What fits none of a machine is tried on the next one.
@@ -47,6 +47,13 @@ pub struct Planning {
     /// Machines and meshes, such as h100-80g-8x/2x4, instead of the usual ones; may be repeated
     #[arg(long = "target", value_name = "MACHINE/MESH")]
     pub targets: Vec<String>,
+    /// Plan training steps (AdamW, recomputation as the search decides): of the output `loss`, or
+    /// of the cross-entropy of `logits` where there is none
+    #[arg(long)]
+    pub train: bool,
+    /// What a device may hold, if not what the machine says
+    #[arg(long, value_name = "BYTES", value_parser = quantity::parse_bytes)]
+    pub memory: Option<u64>,
     /// Append what is measured to this file
     #[arg(long, value_name = "FILE")]
     pub ledger: Option<PathBuf>,
@@ -187,18 +194,21 @@ fn of_model(
             (imported, import) = shorter;
         }
     }
-    let (header, graph) = imported?;
-    let (prepared, raise) = spent(|| pipeline::prepare(&graph, &mut |_, _| {}));
+    let (file, header, graph) = imported?;
+    let (prepared, raise) = spent(|| match options.train {
+        false => pipeline::prepare(&graph, &mut |_, _| {}),
+        true => pipeline::prepare_training(&file, &graph, &training(&graph), &mut |_, _| {}),
+    });
     let prepared = prepared?;
     let nodes = [graph.nodes.len(), prepared.graph.nodes.len()];
     drop(graph);
     let mut planned = Vec::new();
     for (machine, mesh) in targets {
         say(format!("{} on {machine}, mesh {}", path.display(), sizes(mesh)));
-        planned.push(of_target(&prepared, &header, machine, mesh)?);
+        planned.push(of_target(&prepared, &header, machine, mesh, options.memory)?);
     }
     if options.targets.is_empty() && planned.iter().all(|it| it.plan.is_err()) {
-        planned.push(of_target(&prepared, &header, LARGER.0, &Mesh::of_sizes(LARGER.1))?);
+        planned.push(of_target(&prepared, &header, LARGER.0, &Mesh::of_sizes(LARGER.1), options.memory)?);
     }
     Ok(Measured { name: name(path), sequence, nodes, import, raise, planned })
 }
@@ -209,7 +219,7 @@ fn imported(
     bytes: &Bytes,
     batch: u64,
     sequence: u64,
-) -> Result<(plan::ModelFile, Graph), Failure> {
+) -> Result<(ModelFile, plan::ModelFile, Graph), Failure> {
     let sha256 = Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
     let model = import::read(bytes.clone()).map_err(|error| Failure::file(path, error))?;
     let file = ModelFile { path: path.to_owned(), sha256, model, missing: Vec::new() };
@@ -217,7 +227,29 @@ fn imported(
     let graph = pipeline::import(&file, &bindings, &mut |_, _| {});
     let graph = graph.map_err(|error| Failure::file(path, error))?;
     let dims = bindings.dims.into_iter().collect();
-    Ok((plan::ModelFile { path: path.display().to_string(), sha256: file.sha256, dims }, graph))
+    let header = plan::ModelFile { path: path.display().to_string(), sha256: file.sha256.clone(), dims };
+    Ok((file, header, graph))
+}
+
+/// What to make of a model that is trained.
+fn training(graph: &Graph) -> Training {
+    let has_loss = graph.outputs.iter().any(|output| output.name == "loss");
+    let loss = match has_loss {
+        true => Loss::Output("loss".to_owned()),
+        false => Loss::CrossEntropy { logits: "logits".to_owned(), labels: "labels".to_owned() },
+    };
+    let [beta1, beta2, epsilon, decay] = [0.9, 0.95, 1e-8, 0.1].map(Real);
+    let recipe = Recipe {
+        loss,
+        optimizer: Optimizer::AdamW { beta1, beta2, epsilon, decay },
+        precision: Precision::F32,
+        micro_batches: 1,
+        clip: None,
+        no_decay: NoDecay { names: vec![], vectors: true },
+        recompute: vec![],
+        frozen: vec![],
+    };
+    Training { recipe, decisions: vec![Recompute::Nothing, Recompute::Selective, Recompute::Full] }
 }
 
 /// What a model is called: its file, or its folder if all are called the same.
@@ -269,9 +301,11 @@ fn of_target(
     header: &plan::ModelFile,
     name: &str,
     mesh: &Mesh,
+    memory: Option<u64>,
 ) -> Result<Planned, Failure> {
     let machine = machine::named(name, None)?;
-    let target = Target { machine: &machine, mesh, capacity: machine.usable_memory().0 };
+    let capacity = memory.unwrap_or(machine.usable_memory().0);
+    let target = Target { machine: &machine, mesh, capacity };
     let prices = pipeline::prices(&target)?;
     let start = Instant::now();
     for section in &prepared.sections {
@@ -346,6 +380,7 @@ fn line(options: &Planning, measured: &Measured, planned: &Planned) -> Value {
     let mut line = json!({
         "benchmark": "planning",
         "model": measured.name,
+        "train": options.train,
         "batch": options.batch,
         "sequence": measured.sequence,
         "nodes": measured.nodes,
