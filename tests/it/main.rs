@@ -9,6 +9,8 @@ mod cli; // the command line
 #[cfg(test)]
 mod corpus; // real models, planned and run
 #[cfg(test)]
+mod gradients; // gradients of operations against differences
+#[cfg(test)]
 mod pages; // pages that cannot rot
 #[cfg(test)]
 mod small_world; // the verifier of layouts against arithmetic

@@ -6,8 +6,7 @@ use crate::graph::ValueId;
 use crate::op::{Binary, Op, Reduction, Unary};
 
 pub(super) fn unary(unary: Unary, site: &Site<'_>, emit: &mut Emit<'_>) -> Gradients {
-    let steps = [Unary::Ceil, Unary::Floor, Unary::Round, Unary::Sign];
-    if steps.contains(&unary) {
+    if !unary.is_smooth() {
         let name = Op::Unary(unary).name();
         return NoGradient::new(format!("`{name}` is a step function: its gradient is zero or undefined"));
     }
