@@ -74,3 +74,46 @@ fn models_of_a_folder_are_planned() {
         assert!(number(&line, "unique_blocks") <= number(&line, "blocks"), "{line}");
     }
 }
+
+/// A small GPT-2 learns a text on one rank and on four, and the stored one is as it is written.
+#[test]
+fn a_text_is_learnt_alike_on_one_rank_and_on_four() {
+    let text = concat!(env!("CARGO_MANIFEST_DIR"), "/texts/constitution.txt");
+    let folder = std::env::temp_dir().join(format!("shardloom-it-training-{}", std::process::id()));
+    let (keep, plot) = (folder.display().to_string(), folder.join("curve.svg").display().to_string());
+    let size = ["--layers", "2", "--hidden", "32", "--heads", "2", "--sequence", "48", "--batch", "12"];
+    let rest = ["--steps", "50", "--warm-up", "5", "--lr", "1e-2", "--keep", &keep, "--plot", &plot];
+    let lines = bench(&[&["training", "--text", text][..], &size, &rest].concat());
+    let losses = |line: &Value| -> Vec<f64> {
+        line["losses"].as_array().unwrap().iter().map(|it| it.as_f64().unwrap()).collect()
+    };
+    let first = losses(&lines[0]);
+    let ranks: Vec<u64> = lines.iter().map(|it| it["ranks"].as_u64().unwrap()).collect();
+    assert_eq!(ranks, [1, 4, 4, 4]);
+    assert_eq!(first.len(), 50);
+    // Before anything is learnt, every byte is as likely as any other.
+    assert!((first[0] - 256_f64.ln()).abs() < 0.1, "{first:?}");
+    assert!(first[49] < number(&lines[0], "entropy"), "{first:?}");
+    for line in &lines {
+        for (step, (loss, expected)) in losses(line).iter().zip(&first).enumerate() {
+            let apart = (loss - expected).abs() / expected;
+            assert!(apart < 2e-5, "{} at step {}: {loss}, expected {expected}", line["trial"], step + 1);
+        }
+    }
+    let words = |line: &Value| line["strategy"].to_string();
+    assert!(words(&lines[2]).contains("ZeRO-1 over a"), "{}", lines[2]);
+    for phrase in ["ZeRO-1 over a", "tensor parallel over b", "4 micro-batches", "full recompute"] {
+        assert!(words(&lines[3]).contains(phrase), "{phrase}: {}", lines[3]);
+    }
+    let drawing = std::fs::read_to_string(&plot).unwrap();
+    assert_eq!(drawing.matches("<polyline").count(), 4 + 1 + 3);
+
+    let stored = concat!(env!("CARGO_MANIFEST_DIR"), "/models/gpt2-bytes.onnx");
+    bench(&["training", "--text", text, "--steps", "2", "--batch", "4", "--keep", &keep]);
+    let written = std::fs::read(folder.join("model.onnx")).unwrap();
+    if std::env::var_os("BLESS").is_some() {
+        std::fs::write(stored, &written).unwrap();
+    }
+    assert!(std::fs::read(stored).unwrap() == written, "{stored} is another model (BLESS=1 rewrites it)");
+    std::fs::remove_dir_all(folder).unwrap();
+}

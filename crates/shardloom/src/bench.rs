@@ -2,14 +2,18 @@
 
 mod onnx; // ONNX files, written
 mod gpt2; // GPT-2 as an ONNX file, with weights from a seed
+mod folder; // where benchmarks write
 mod flops; // the arithmetic of a graph
 mod process; // what the process and the machine say of themselves
 mod onnxruntime; // another program's steps, for comparison
 mod cpu_run; // `cpu-run`
 mod planning; // `planning`
+mod plot; // curves as a picture
+mod training; // `training`
 
 pub use cpu_run::CpuRun;
 pub use planning::Planning;
+pub use training::Training;
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -26,6 +30,8 @@ pub enum Benchmark {
     CpuRun(CpuRun),
     /// Plan full-size models, whose weights need not be there
     Planning(Planning),
+    /// Train a small GPT-2 on the bytes of a text, on one rank and on four
+    Training(Training),
 }
 
 /// What was measured.
@@ -42,6 +48,7 @@ pub fn run(benchmark: &Benchmark, say: &dyn Fn(String)) -> Result<Report, Failur
     let (report, ledger) = match benchmark {
         Benchmark::CpuRun(options) => (cpu_run::measure(options, say)?, &options.ledger),
         Benchmark::Planning(options) => (planning::measure(options, say)?, &options.ledger),
+        Benchmark::Training(options) => (training::measure(options, say)?, &options.ledger),
     };
     if let Some(path) = ledger {
         append(path, &report.lines)?;

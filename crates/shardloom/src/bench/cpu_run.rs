@@ -12,13 +12,18 @@ use lower::{Action, Program};
 use planner_ir::Mesh;
 use serde_json::{Value, json};
 
-use super::gpt2::{self, Size};
+use super::folder::Folder;
+use super::gpt2::{self, Size, Start};
+use super::onnx::Writer;
 use super::onnxruntime::Other;
 use super::{Report, flops, median, process};
 use crate::failure::Failure;
 use crate::model_file;
 use crate::pipeline::{self, Target};
 use crate::{inputs, machine, quantity};
+
+/// How many positions have an embedding, in GPT-2 of every size.
+const POSITIONS: u64 = 1024;
 
 /// `bench cpu-run`.
 #[derive(Args, Clone, Debug)]
@@ -95,7 +100,7 @@ struct Comparison {
 
 /// Writes the model, runs it, and says what it took.
 pub(crate) fn measure(options: &CpuRun, say: &dyn Fn(String)) -> Result<Report, Failure> {
-    let folder = Folder::new(options.keep.as_deref())?;
+    let folder = Folder::new("cpu-run", options.keep.as_deref())?;
     let path = match &options.model {
         Some(path) => path.clone(),
         None => {
@@ -104,8 +109,9 @@ pub(crate) fn measure(options: &CpuRun, say: &dyn Fn(String)) -> Result<Report, 
                 return Err(Failure::Usage(format!("{hidden} numbers do not fall into {heads} heads")));
             }
             say("writing the model".to_owned());
-            let size = Size { layers, hidden, heads, vocabulary };
-            gpt2::write(&folder.path, size, options.seed)
+            let size = Size { layers, hidden, heads, vocabulary, positions: POSITIONS };
+            Writer::large(&folder.path)
+                .and_then(|writer| gpt2::write(writer, size, Start::Alike, options.seed))
                 .map_err(|error| Failure::file(&folder.path, format!("cannot be written: {error}")))?
         }
     };
@@ -321,40 +327,4 @@ fn line(options: &CpuRun, measured: &Measured) -> Value {
         });
     }
     line
-}
-
-/// A folder that goes away unless it is to be kept.
-struct Folder {
-    path: PathBuf,
-    keep: Keep,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Keep {
-    Yes,
-    No,
-}
-
-impl Folder {
-    fn new(keep: Option<&Path>) -> Result<Self, Failure> {
-        let (path, keep) = match keep {
-            Some(path) => (path.to_owned(), Keep::Yes),
-            None => {
-                let name = format!("shardloom-bench-{}", std::process::id());
-                (std::env::temp_dir().join(name), Keep::No)
-            }
-        };
-        std::fs::create_dir_all(&path)
-            .map_err(|error| Failure::file(&path, format!("cannot be made: {error}")))?;
-        Ok(Self { path, keep })
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        if self.keep == Keep::No {
-            // A folder for temporary files is cleared by the system too.
-            let _ = std::fs::remove_dir_all(&self.path);
-        }
-    }
 }

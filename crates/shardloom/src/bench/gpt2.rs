@@ -1,17 +1,21 @@
 //! GPT-2 as an ONNX file: the operators that exporters write, with weights from a seed.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use super::onnx::{Attribute, Writer};
 use crate::inputs::Random;
 
-/// How many positions have an embedding.
-const POSITIONS: u64 = 1024;
 /// Added to the variance in norms.
 const EPSILON: f32 = 1e-5;
-/// The standard deviation of weights, of which two uniform numbers make the sum.
+/// The standard deviation of weights.
+///
+/// Source: Radford et al., "Language Models are Unsupervised Multitask Learners", 2019, whose code
+/// and weights have it; section 2.3 has the scale of the layers that end in a residual.
 const SPREAD: f64 = 0.02;
+/// How many uniform numbers are summed for one that is nearly normal: the variance of a uniform
+/// number in (−1, 1) is 1/3, that of so many is 4.
+const UNIFORM: usize = 12;
 
 /// How large a model is.
 #[derive(Clone, Copy, Debug)]
@@ -24,16 +28,28 @@ pub(crate) struct Size {
     pub(crate) heads: u64,
     /// Tokens that there are.
     pub(crate) vocabulary: u64,
+    /// Positions that have an embedding: a sequence has no more tokens.
+    pub(crate) positions: u64,
 }
 
-/// Writes the model into a folder; where it is.
+/// What weights are before anything is learnt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Start {
+    /// All alike, biases too: each of them shows in the outputs.
+    Alike,
+    /// As GPT-2 begins to be trained: biases are 0, and what a block adds to its input is scaled
+    /// down by the root of how often something is added.
+    Untrained,
+}
+
+/// Writes the model; where it is.
 ///
 /// Input `input_ids: [batch, sequence]`, output `logits: [batch, sequence, vocabulary]`.
-pub(crate) fn write(folder: &Path, size: Size, seed: u64) -> io::Result<PathBuf> {
-    let mut model = Model { writer: Writer::new(folder)?, size, seed };
+pub(crate) fn write(writer: Writer, size: Size, start: Start, seed: u64) -> io::Result<PathBuf> {
+    let mut model = Model { writer, size, start, seed };
     model.constants();
     let tokens = model.weight("wte", &[size.vocabulary, size.hidden])?;
-    let places = model.weight("wpe", &[POSITIONS, size.hidden])?;
+    let places = model.weight("wpe", &[size.positions, size.hidden])?;
     model.writer.input("input_ids", &["batch", "sequence"]);
     let (positions, mask) = model.positions();
     let embedded = model.op("Gather", &[&tokens, "input_ids"]);
@@ -53,6 +69,7 @@ pub(crate) fn write(folder: &Path, size: Size, seed: u64) -> io::Result<PathBuf>
 struct Model {
     writer: Writer,
     size: Size,
+    start: Start,
     seed: u64,
 }
 
@@ -150,7 +167,7 @@ impl Model {
         extents: [u64; 2],
     ) -> io::Result<String> {
         let weight = self.weight(&format!("{name}.weight"), &extents)?;
-        let bias = self.weight(&format!("{name}.bias"), &extents[1..])?;
+        let bias = self.bias(&format!("{name}.bias"), &extents[1..])?;
         let shape = self.op("Shape", &["input_ids"]);
         let shape = self.writer.node("Concat", &[&shape, last], &[("axis", Attribute::Integer(0))]);
         let flat = self.op("Reshape", &[x, rows]);
@@ -161,7 +178,7 @@ impl Model {
     fn norm(&mut self, name: &str, x: &str) -> io::Result<String> {
         let shape = [self.size.hidden];
         let scale = self.writer.weight(&format!("{name}.weight"), &shape, || 1.0)?;
-        let bias = self.weight(&format!("{name}.bias"), &shape)?;
+        let bias = self.bias(&format!("{name}.bias"), &shape)?;
         let attributes = [("axis", Attribute::Integer(-1)), ("epsilon", Attribute::Float(EPSILON))];
         Ok(self.writer.node("LayerNormalization", &[x, &scale, &bias], &attributes))
     }
@@ -176,10 +193,23 @@ impl Model {
 
     fn weight(&mut self, name: &str, shape: &[u64]) -> io::Result<String> {
         let mut random = Random::new(self.seed, name);
-        // The variance of a uniform number in (−1, 1) is 1/3.
-        let scale = SPREAD * (3.0_f64 / 2.0).sqrt();
+        let ends_block = name.ends_with("c_proj.weight");
+        #[expect(clippy::cast_precision_loss, reason = "a small number")]
+        let added = match self.start {
+            Start::Untrained if ends_block => (2 * self.size.layers) as f64,
+            _ => 1.0,
+        };
+        let scale = SPREAD / (2.0 * added.sqrt());
+        let mut number = || (0..UNIFORM).map(|_| random.number()).sum::<f64>() * scale;
         #[expect(clippy::cast_possible_truncation, reason = "rounding is what is wanted")]
-        self.writer.weight(name, shape, || ((random.number() + random.number()) * scale) as f32)
+        self.writer.weight(name, shape, || number() as f32)
+    }
+
+    fn bias(&mut self, name: &str, shape: &[u64]) -> io::Result<String> {
+        match self.start {
+            Start::Alike => self.weight(name, shape),
+            Start::Untrained => self.writer.weight(name, shape, || 0.0),
+        }
     }
 }
 

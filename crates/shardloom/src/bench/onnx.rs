@@ -1,4 +1,4 @@
-//! ONNX files, written: nodes, weights in a file beside the model, inputs and outputs.
+//! ONNX files, written: nodes, weights in the model or in a file beside it, inputs and outputs.
 //!
 //! Numbers of fields are those of `onnx.proto`.
 
@@ -32,24 +32,39 @@ pub(crate) enum Attribute<'a> {
 /// A model that is being written.
 pub(crate) struct Writer {
     path: PathBuf,
-    data: BufWriter<File>,
-    /// How much of the weights is written (bytes).
-    length: u64,
+    data: Data,
     nodes: Vec<Message>,
     weights: Vec<Message>,
     inputs: Vec<Message>,
     outputs: Vec<Message>,
 }
 
+/// Where the weights are.
+enum Data {
+    /// In the model.
+    Inside,
+    /// In a file beside it, of which so much is written (bytes).
+    Beside { file: BufWriter<File>, length: u64 },
+}
+
 impl Writer {
-    /// A model in a folder.
-    pub(crate) fn new(folder: &Path) -> io::Result<Self> {
-        let data = BufWriter::with_capacity(BUFFER, File::create(folder.join(WEIGHTS))?);
-        let (nodes, weights, inputs, outputs) = Default::default();
-        Ok(Self { path: folder.join("model.onnx"), data, length: 0, nodes, weights, inputs, outputs })
+    /// A model in a folder, its weights in a file beside it.
+    pub(crate) fn large(folder: &Path) -> io::Result<Self> {
+        let file = BufWriter::with_capacity(BUFFER, File::create(folder.join(WEIGHTS))?);
+        Ok(Self::new(folder, Data::Beside { file, length: 0 }))
     }
 
-    /// A weight in the file beside the model.
+    /// A model in a folder, its weights in it: less than 2 GiB.
+    pub(crate) fn small(folder: &Path) -> Self {
+        Self::new(folder, Data::Inside)
+    }
+
+    fn new(folder: &Path, data: Data) -> Self {
+        let (nodes, weights, inputs, outputs) = Default::default();
+        Self { path: folder.join("model.onnx"), data, nodes, weights, inputs, outputs }
+    }
+
+    /// A weight.
     pub(crate) fn weight(
         &mut self,
         name: &str,
@@ -57,20 +72,27 @@ impl Writer {
         mut number: impl FnMut() -> f32,
     ) -> io::Result<String> {
         let count: u64 = shape.iter().product();
-        for _ in 0..count {
-            self.data.write_all(&number().to_le_bytes())?;
-        }
-        let length = count * 4;
-        let entry = |key: &str, value: &str| Message::default().text(1, key).text(2, value);
         let tensor = shape.iter().fold(Message::default(), |tensor, &extent| tensor.number(1, extent));
-        let tensor = tensor
-            .number(2, FLOAT)
-            .text(8, name)
-            .message(13, &entry("location", WEIGHTS))
-            .message(13, &entry("offset", &self.length.to_string()))
-            .message(13, &entry("length", &length.to_string()))
-            .number(14, 1);
-        self.length += length;
+        let tensor = tensor.number(2, FLOAT).text(8, name);
+        let tensor = match &mut self.data {
+            Data::Inside => {
+                let bytes: Vec<u8> = (0..count).flat_map(|_| number().to_le_bytes()).collect();
+                tensor.bytes(9, &bytes)
+            }
+            Data::Beside { file, length } => {
+                for _ in 0..count {
+                    file.write_all(&number().to_le_bytes())?;
+                }
+                let entry = |key: &str, value: &str| Message::default().text(1, key).text(2, value);
+                let (offset, bytes) = (*length, count * 4);
+                *length += bytes;
+                tensor
+                    .message(13, &entry("location", WEIGHTS))
+                    .message(13, &entry("offset", &offset.to_string()))
+                    .message(13, &entry("length", &bytes.to_string()))
+                    .number(14, 1)
+            }
+        };
         self.weights.push(tensor);
         Ok(name.to_owned())
     }
@@ -148,7 +170,9 @@ impl Writer {
 
     /// Writes the model; where it is.
     pub(crate) fn finish(mut self) -> io::Result<PathBuf> {
-        self.data.flush()?;
+        if let Data::Beside { file, .. } = &mut self.data {
+            file.flush()?;
+        }
         let mut graph = self.nodes.iter().fold(Message::default(), |graph, node| graph.message(1, node));
         graph = graph.text(2, "model");
         for (field, messages) in [(5, &self.weights), (11, &self.inputs), (12, &self.outputs)] {
