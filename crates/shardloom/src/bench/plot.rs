@@ -168,7 +168,7 @@ struct Axis {
 
 impl Axis {
     /// The axis on which some heights have their places: from 0 in steps of 1, 2 or 5 times a power
-    /// of ten, or all decades.
+    /// of ten, or all decades and one more.
     fn of<'a>(scale: Scale, heights: impl IntoIterator<Item = &'a f64>) -> Self {
         let heights = heights.into_iter().copied().filter(|&it| it > 0.0);
         let (least, most) =
@@ -182,8 +182,9 @@ impl Axis {
                 (0_u8..).map(|it| f64::from(it) * step).take_while(|it| *it < most + step).collect()
             }
             Scale::Decades => {
-                let (first, last) =
-                    (least.log10().floor(), most.log10().ceil().max(least.log10().floor() + 1.0));
+                let first = least.log10().floor();
+                // One more than the highest needs: titles stand there.
+                let last = most.log10().ceil().max(first) + 1.0;
                 (0_u8..).map(|it| first + f64::from(it)).take_while(|it| *it <= last).map(decade).collect()
             }
         };

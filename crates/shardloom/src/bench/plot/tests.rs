@@ -7,7 +7,7 @@ fn axes_begin_and_end_at_round_numbers() {
     let ticks = |scale, heights: &[f64]| Axis::of(scale, heights).ticks;
     assert_eq!(ticks(Scale::Linear, &[5.5, 2.0]), [0.0, 2.0, 4.0, 6.0]);
     assert_eq!(ticks(Scale::Linear, &[200.0]), [0.0, 50.0, 100.0, 150.0, 200.0]);
-    assert_eq!(ticks(Scale::Decades, &[3e-7, 0.0, 2e-5]), [1e-7, 1e-6, 1e-5, 1e-4]);
+    assert_eq!(ticks(Scale::Decades, &[3e-7, 0.0, 2e-5]), [1e-7, 1e-6, 1e-5, 1e-4, 1e-3]);
     assert_eq!(ticks(Scale::Decades, &[1e-7]), [1e-7, 1e-6]);
     assert!(ticks(Scale::Decades, &[]).len() > 1);
 }
