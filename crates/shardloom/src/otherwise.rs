@@ -170,7 +170,8 @@ fn widest<'a>(
             .map_err(|error| Failure::input("no space", error))?;
         for id in graph.node_ids() {
             let node = graph.node(id);
-            let counts = matches!(node.op, Op::Contract(_) | Op::Attention(_)) && node.phase == Phase::Forward;
+            let counts =
+                matches!(node.op, Op::Contract(_) | Op::Attention(_)) && node.phase == Phase::Forward;
             if !counts || space.choices[id.0].is_empty() {
                 continue;
             }
