@@ -1,5 +1,7 @@
 //! From a model to a plan, from a plan to programs: the architecture, top to bottom.
 
+mod variants; // what each block may be
+
 use std::fmt;
 
 use cost_models::machine::Machine;
@@ -7,14 +9,15 @@ use import::{Bindings, ImportError, WeightData};
 use lower::Program;
 use plan::{MachineName, Plan, Recipe, Recompute};
 use planner_ir::{Graph, Mesh};
-use rewrite::{Blocks, RaiseStatistics};
+use rewrite::RaiseStatistics;
 use search::problem::SearchError;
-use search::{Cut, Derived, MachinePrices, PlanError, Prices, Request, Section, fold, sections};
-use train::{Step, Tie};
+use search::{Cut, MachinePrices, PlanError, Prices, Request, Section, fold, sections};
+use train::Tie;
 
 use crate::failure::Failure;
 use crate::model_file::ModelFile;
 use crate::quantity;
+pub use variants::{Cutting, Products, Variant, Variants};
 
 /// What the pipeline makes, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -59,21 +62,8 @@ pub struct Prepared {
     pub sections: Vec<Section>,
     /// What raising found.
     pub raised: RaiseStatistics,
-    /// How the program was made a training step, if it is one.
-    pub steps: Option<Steps>,
-}
-
-/// The training steps that a model is made: one for each decision about what is computed again.
-#[derive(Debug)]
-pub struct Steps {
-    /// The model up to its loss, cut into blocks.
-    pub forward: Blocks,
-    /// The recipe; what it says of blocks is the first decision.
-    pub recipe: Recipe,
-    /// The decisions: the first is that of the program.
-    pub decisions: Vec<Recompute>,
-    /// The programs and sections of the other decisions.
-    pub others: Vec<(Graph, Vec<Section>)>,
+    /// What each of its blocks may be, if there is a choice or a recipe.
+    pub variants: Option<Variants>,
 }
 
 /// What a model is made a training step by.
@@ -110,8 +100,10 @@ pub fn prepare(imported: &Graph, observe: Observer<'_>) -> Result<Prepared, Fail
     planner_ir::verify(&raised.graph).map_err(|error| Failure::internal("raise", error))?;
     let blocks = rewrite::blocks(&raised.graph);
     observe(Stage::Raise, &blocks.graph);
-    let sections = sections(&blocks);
-    Ok(Prepared { graph: blocks.graph, sections, raised: raised.statistics, steps: None })
+    let offered = [Products::Apart, Products::Fused]
+        .map(|products| Variant { products, recompute: Recompute::Nothing });
+    let found = Variants::of(blocks, None, &offered).map_err(|error| Failure::internal("raise", error))?;
+    prepared(Stage::Raise, found, raised.statistics)
 }
 
 /// A graph in named operations, made a training step, cut into blocks.
@@ -128,31 +120,29 @@ pub fn prepare_training(
     let forward = train::forward(&raised.graph, &training.recipe).map_err(refused)?;
     let blocks = rewrite::blocks(&forward);
     observe(Stage::Raise, &blocks.graph);
-    let mut programs: Vec<(Graph, Vec<Section>)> = Vec::new();
-    let mut decisions = Vec::new();
-    for &decision in &training.decisions {
-        let step = train::step(&blocks, &decided(&training.recipe, &blocks, decision)).map_err(refused)?;
-        planner_ir::verify(&step.graph).map_err(|error| Failure::internal("train", error))?;
-        // A decision that changes nothing is none.
-        if programs.iter().all(|(graph, _)| *graph != step.graph) {
-            let sections = fold(&step.graph, &step.homes, &step.forward);
-            programs.push((step.graph, sections));
-            decisions.push(decision);
-        }
-    }
-    let mut programs = programs.into_iter();
-    let Some((graph, sections)) = programs.next() else {
-        return Err(Failure::internal("train", "no decision about what is computed again"));
-    };
-    observe(Stage::Train, &graph);
-    let recipe = decided(&training.recipe, &blocks, decisions[0]);
-    let steps = Steps { forward: blocks, recipe, decisions, others: programs.collect() };
-    Ok(Prepared { graph, sections, raised: raised.statistics, steps: Some(steps) })
+    // The recipe of a plan says how its program comes about, and says nothing of fused products.
+    let offered = training.decisions.iter();
+    let offered: Vec<Variant> =
+        offered.map(|&recompute| Variant { products: Products::Apart, recompute }).collect();
+    let found = Variants::of(blocks, Some(training.recipe.clone()), &offered).map_err(refused)?;
+    let prepared = prepared(Stage::Train, found, raised.statistics)?;
+    observe(Stage::Train, &prepared.graph);
+    Ok(prepared)
 }
 
-/// The recipe with one decision for all blocks.
-fn decided(recipe: &Recipe, blocks: &Blocks, decision: Recompute) -> Recipe {
-    Recipe { recompute: vec![decision; blocks.segments.len()], ..recipe.clone() }
+/// A program and its variants, verified.
+fn prepared(
+    stage: Stage,
+    found: Option<(Cutting, Variants)>,
+    raised: RaiseStatistics,
+) -> Result<Prepared, Failure> {
+    let Some(((graph, sections), variants)) = found else {
+        return Err(Failure::internal(stage.name(), "no decision about what is computed again"));
+    };
+    for graph in variants.others().iter().map(|(graph, _)| graph).chain([&graph]) {
+        planner_ir::verify(graph).map_err(|error| Failure::internal(stage.name(), error))?;
+    }
+    Ok(Prepared { graph, sections, raised, variants: Some(variants) })
 }
 
 /// The parameters that the model file has twice; none where its weights are not there.
@@ -168,7 +158,7 @@ pub fn ties(file: &ModelFile, graph: &Graph) -> Vec<Tie> {
 pub fn cut(graph: &Graph) -> Prepared {
     let blocks = rewrite::blocks(graph);
     let sections = sections(&blocks);
-    Prepared { graph: blocks.graph, sections, raised: RaiseStatistics::default(), steps: None }
+    Prepared { graph: blocks.graph, sections, raised: RaiseStatistics::default(), variants: None }
 }
 
 /// The training step of a recipe that has its decisions about blocks, cut into blocks: how a plan's
@@ -180,7 +170,7 @@ pub fn derived(file: &ModelFile, imported: &Graph, recipe: &Recipe) -> Result<Pr
     let blocks = rewrite::blocks(&train::forward(&raised.graph, recipe).map_err(refused)?);
     let step = train::step(&blocks, recipe).map_err(refused)?;
     let sections = fold(&step.graph, &step.homes, &step.forward);
-    Ok(Prepared { graph: step.graph, sections, raised: raised.statistics, steps: None })
+    Ok(Prepared { graph: step.graph, sections, raised: raised.statistics, variants: None })
 }
 
 /// The cheapest plan for a target, checked.
@@ -267,33 +257,47 @@ pub fn planned(
         model: file,
         machine: &machine,
     };
-    let Some(steps) = &prepared.steps else { return search::plan(&request) };
-    if steps.others.is_empty() {
-        let plan = search::plan(&request)?;
-        return Ok(Plan { recipe: Some(steps.recipe.clone()), ..plan });
+    let Some(variants) = &prepared.variants else { return search::plan(&request) };
+    let among = |numbers: &[usize]| {
+        let number = |chosen: &[usize]| chosen.iter().map(|&it| numbers[it]).collect::<Vec<_>>();
+        let others: Vec<Cut<'_>> = numbers[1..].iter().map(|&it| variants.cut(it)).collect();
+        let (plan, chosen) = match others[..] {
+            [] => (search::plan(&request)?, vec![0]),
+            _ => search::plan_among(&request, &others, &|chosen| variants.derived(&number(chosen)))?,
+        };
+        Ok(Plan { recipe: variants.recipe(&number(&chosen)), ..plan })
+    };
+    let apart = variants.apart();
+    let wide = target.mesh.axes.iter().filter(|axis| axis.size > 1).count();
+    let offered = if wide > FUSED_AXES { apart.clone() } else { variants.all() };
+    match among(&offered) {
+        // Blocks may hand on other values when products are fused.
+        Err(PlanError::Unlike | PlanError::Search(SearchError::TooWide { .. })) if offered != apart => {
+            among(&apart)
+        }
+        // More to choose from may leave room for fewer partitions, or for less of a proof.
+        Ok(plan) if offered != apart && is_weak(&plan) => Ok(match among(&apart) {
+            Ok(other) if !is_weak(&other) || other.seconds() <= plan.seconds() => other,
+            _ => plan,
+        }),
+        outcome => outcome,
     }
-    let others: Vec<Cut<'_>> = steps.others.iter().map(|(graph, sections)| Cut { graph, sections }).collect();
-    let (plan, chosen) = search::plan_among(&request, &others, &|chosen| steps.derived(chosen))?;
-    Ok(Plan { recipe: Some(steps.chosen(&chosen)), ..plan })
 }
 
-impl Steps {
-    /// The recipe for the decisions of these numbers, one for each block; or one for all.
-    fn chosen(&self, chosen: &[usize]) -> Recipe {
-        let block = |number: usize| self.decisions[*chosen.get(number).unwrap_or(&chosen[0])];
-        let recompute = (0..self.forward.segments.len()).map(block).collect();
-        Recipe { recompute, ..self.recipe.clone() }
-    }
+/// Fused products are offered on meshes of up to this many axes of more than one device. On three
+/// the search among them takes several times as long, or is too wide for all partitions.
+const FUSED_AXES: usize = 2;
 
-    /// The step by these decisions.
-    fn derived(&self, chosen: &[usize]) -> Derived {
-        let step = train::step(&self.forward, &self.chosen(chosen));
-        let Step { graph, homes, .. } =
-            step.unwrap_or_else(|error| unreachable!("steps were derived for each decision: {error}"));
-        // A step that could not be cut is one block.
-        let homes = if chosen.len() == 1 { vec![0; homes.len()] } else { homes };
-        Derived { graph, homes }
-    }
+/// How far above its bound a plan may be for its proof not to be weak (parts of the bound).
+const WEAK: f64 = 0.01;
+
+/// Whether the search looked at a part of the space only, or left much unproven.
+fn is_weak(plan: &Plan) -> bool {
+    let close = match plan.proof {
+        plan::Proof::Optimal => true,
+        plan::Proof::Gap { lower_bound } => plan.seconds() <= (1.0 + WEAK) * lower_bound,
+    };
+    !plan.space.saturated || !close
 }
 
 /// Why there is no plan, and what would help.

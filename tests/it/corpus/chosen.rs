@@ -33,7 +33,7 @@ fn check(number: usize, case: &Case) -> Vec<String> {
     for name in meshes(number, case) {
         let (mesh, machine) = trial::machine(name);
         let prices = MachinePrices::new(&machine, &mesh).unwrap();
-        let plan = subject.plan(&mesh, &machine, &prices);
+        let plan = subject.chosen(&mesh, &machine, &prices);
         if let Err(error) = plan.and_then(|plan| subject.check(&plan)) {
             failures.push(format!("{} on {name}: {error}", case.title));
         }

@@ -8,6 +8,7 @@ use lower::Origin;
 use plan::{Copy, Plan};
 use planner_ir::Mesh;
 use search::{Prices, Request};
+use shardloom::pipeline::{self, Target};
 
 use super::cases::{Subject, difference};
 
@@ -19,7 +20,14 @@ pub(crate) fn machine(mesh: &str) -> (Mesh, Machine) {
 }
 
 impl Subject {
-    /// The plan of least time by these prices.
+    /// The plan of least time by these prices, of all that the pipeline offers.
+    pub(super) fn chosen(&self, mesh: &Mesh, machine: &Machine, prices: &dyn Prices) -> Result<Plan, String> {
+        let target = Target { machine, mesh, capacity: machine.usable_memory().0 };
+        let plan = pipeline::planned(&self.prepared, &self.header(), &target, prices);
+        plan.map_err(|error| format!("not planned: {error}"))
+    }
+
+    /// The plan of least time by these prices, of the program as it is.
     pub(super) fn plan(&self, mesh: &Mesh, machine: &Machine, prices: &dyn Prices) -> Result<Plan, String> {
         let request = Request {
             graph: &self.prepared.graph,
@@ -27,14 +35,14 @@ impl Subject {
             mesh,
             capacity: machine.usable_memory().0,
             prices,
-            model: &plan::ModelFile {
-                path: self.title.clone(),
-                sha256: self.file.sha256.clone(),
-                dims: vec![],
-            },
+            model: &self.header(),
             machine: &plan::MachineName { name: machine.full_name(), devices: machine.devices() },
         };
         search::plan(&request).map_err(|error| format!("not planned: {error}"))
+    }
+
+    fn header(&self) -> plan::ModelFile {
+        plan::ModelFile { path: self.title.clone(), sha256: self.file.sha256.clone(), dims: vec![] }
     }
 
     /// Says what is wrong with a plan, if anything is.
