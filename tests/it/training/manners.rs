@@ -87,26 +87,14 @@ impl Preferring<'_> {
             },
             (_, Op::Update(_)) => 0.0,
             (manner, _) => match split.as_slice() {
-                [] if is_product => WHOLE,
-                [] => {
-                    if manner == Manner::Sequence {
-                        WHOLE
-                    } else {
-                        0.0
-                    }
-                }
+                [] if is_product || manner == Manner::Sequence => WHOLE,
+                [] => 0.0,
                 some if some.iter().any(over_batch) => WRONG,
                 // Between products, activations are split along the sequence, or not at all.
                 some if !is_product && self.makes_hidden(work) => {
                     if manner == Manner::Sequence && some.iter().any(over_sequence) { 0.0 } else { WRONG }
                 }
-                some if some.iter().any(over_sequence) => {
-                    if is_product || manner == Manner::Tensor {
-                        WRONG
-                    } else {
-                        0.0
-                    }
-                }
+                some if some.iter().any(over_sequence) && (is_product || manner == Manner::Tensor) => WRONG,
                 _ => 0.0,
             },
         }
