@@ -266,7 +266,7 @@ fn size(programs: &[Prepared<'_>]) -> SpaceSize {
     let sections = programs.first().map_or(&[][..], |first| first.cut.sections);
     let blocks: usize = sections.iter().map(|section| section.repetitions.len()).sum();
     SpaceSize {
-        unique_blocks: total(&|_| 1),
+        unique_blocks: u64::try_from(sections.len()).unwrap_or(u64::MAX),
         blocks: u64::try_from(blocks).unwrap_or(u64::MAX),
         nodes: total(&|space| space.statistics.nodes),
         classes: total(&|space| space.statistics.classes),

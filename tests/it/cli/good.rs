@@ -44,7 +44,7 @@ fn a_plan_runs_checks_and_is_explained() {
     assert!(fs::metadata(&output).unwrap().len() > 2 * 16 * 211 * 4);
 
     let said = works(&["check", &plan, "--model", &model]);
-    assert_eq!(said.lines().filter(|line| line.starts_with("ok  ")).count(), 5, "{said}");
+    assert_eq!(said.lines().filter(|line| line.starts_with("ok  ")).count(), 6, "{said}");
     assert!(said.contains("evaluated on one rank it computes what the model does"), "{said}");
 
     let said = works(&["explain", &plan]);
@@ -145,7 +145,7 @@ fn stages_are_shown_and_stopped_after() {
     ]);
     let mut names: Vec<_> = fs::read_dir(&dumps).unwrap().map(|it| it.unwrap().file_name()).collect();
     names.sort_unstable();
-    assert_eq!(names, ["01-import.txt", "02-raise.txt", "03-plan.txt", "04-lower.txt"]);
+    assert_eq!(names, ["01-import.txt", "02-raise.txt", "04-plan.txt", "05-lower.txt"]);
     let raised = works(&["import", &model, "--dump-after", "raise", "--quiet"]);
     let graph = planner_ir::parse_graph(&raised).unwrap();
     assert!(graph.nodes.iter().any(|node| matches!(node.op, planner_ir::Op::Attention(_))));
