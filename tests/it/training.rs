@@ -8,6 +8,7 @@ mod cases; // models, and what PyTorch made of them
 mod chosen; // the plans that the search chooses
 mod manners; // prices that prefer the plans that people make by hand
 mod activations; // what is kept for the backward pass
+mod forced; // plans made to use what is offered
 mod strategies; // the kinds of plans that people make by hand
 mod one; // steps on one device: what recipes mean
 

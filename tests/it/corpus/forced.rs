@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 
 use plan::{Assignment, Plan};
-use planner_ir::{Digit, Layout, Move, Op, Partition, Type};
+use planner_ir::{Digit, Layout, Move, Op, Partition, Source, State, Type};
 use search::{Prices, Work};
 
 use super::cases::{self, Case};
@@ -22,14 +22,23 @@ const ROUNDS: usize = 100;
 const MOVE: f64 = 1e-3;
 
 /// Prices that favour what has not been run.
-struct Uncovered<'a> {
+pub(crate) struct Uncovered<'a> {
     covered: &'a BTreeSet<String>,
     /// Everything that prices were asked for.
     offered: Mutex<BTreeSet<String>>,
     seed: u64,
 }
 
-impl Uncovered<'_> {
+impl<'a> Uncovered<'a> {
+    pub(crate) fn new(covered: &'a BTreeSet<String>, round: usize) -> Self {
+        Self { covered, offered: Mutex::default(), seed: u64::try_from(round).unwrap() }
+    }
+
+    /// Everything that prices were asked for.
+    pub(crate) fn offered(self) -> BTreeSet<String> {
+        self.offered.into_inner().unwrap()
+    }
+
     /// 0 for what has not been run, else a number in (1, 2) that the seed decides.
     fn price(&self, what: String) -> f64 {
         let price = if self.covered.contains(&what) { 1.0 + chance(self.seed, &what) } else { 0.0 };
@@ -45,6 +54,10 @@ impl Prices for Uncovered<'_> {
 
     fn step(&self, _: &Type, step: &Move, before: &Layout, _: &Layout) -> f64 {
         MOVE * (self.price(moved(step, before)) + MOVE)
+    }
+
+    fn rest(&self, state: &State, layout: &Layout) -> f64 {
+        MOVE * self.price(kept(state, layout))
     }
 }
 
@@ -94,8 +107,14 @@ fn moved(step: &Move, before: &Layout) -> String {
     format!("{} of {how} from [{}] owed {}", variant(step), held.join(" "), before.owed.len())
 }
 
+/// How a state is kept, in so far as it counts.
+fn kept(state: &State, layout: &Layout) -> String {
+    let held: Vec<String> = layout.dims.iter().map(|digits| shown(digits)).collect();
+    format!("{} at rest [{}] owed {}", state.kind.name(), held.join(" "), layout.owed.len())
+}
+
 /// What a plan uses.
-fn used(plan: &Plan) -> BTreeSet<String> {
+pub(crate) fn used(plan: &Plan) -> BTreeSet<String> {
     let mut used = BTreeSet::new();
     for (node, assignment) in plan.graph.nodes.iter().zip(&plan.assignments) {
         if let Assignment::Computed { partition, .. } = assignment {
@@ -107,6 +126,11 @@ fn used(plan: &Plan) -> BTreeSet<String> {
         for step in &transfer.moves {
             used.insert(moved(step, &layout));
             layout = step.apply(&plan.mesh, plan.graph.type_of(transfer.value), &layout).unwrap();
+        }
+    }
+    for (value, layout) in plan.graph.values.iter().zip(&plan.layouts) {
+        if let Source::State(state) = &value.source {
+            used.insert(kept(state, layout));
         }
     }
     used
@@ -130,13 +154,12 @@ fn cover(case: &Case, mesh: &str, coverage: &mut Coverage) -> Vec<String> {
     };
     let (mesh, machine) = trial::machine(mesh);
     for round in 0..ROUNDS {
-        let seed = u64::try_from(round).unwrap();
-        let prices = Uncovered { covered: &coverage.covered, offered: Mutex::default(), seed };
+        let prices = Uncovered::new(&coverage.covered, round);
         let plan = match subject.plan(&mesh, &machine, &prices) {
             Ok(plan) => plan,
             Err(error) => return vec![format!("{} on {mesh}, plan {round}: {error}", case.title)],
         };
-        for it in prices.offered.into_inner().unwrap() {
+        for it in prices.offered() {
             coverage.offered.entry(it).or_insert_with(|| case.title.clone());
         }
         let new: BTreeSet<String> = used(&plan).difference(&coverage.covered).cloned().collect();

@@ -165,7 +165,7 @@ impl Case {
         let mut session = self.session(plan)?;
         for number in 0..3 {
             let Some(expected) = self.oracle[format!("{kind}_losses")][number].as_f64() else { break };
-            let inputs = step_inputs(plan, rate, number + 1);
+            let inputs = step_inputs(&plan.graph, rate, number + 1);
             let outcome = session
                 .train(&parted(&self.batch(number), parts), &inputs)
                 .map_err(|error| format!("not run: {error}"))?;
@@ -183,7 +183,7 @@ impl Case {
     /// Holds the gradients, as a step of plain descent shows them, against the oracle.
     pub(super) fn check_gradients(&self, plan: &Plan, parts: u64) -> Result<(), String> {
         let mut session = self.session(plan)?;
-        let inputs = step_inputs(plan, 1.0, 1);
+        let inputs = step_inputs(&plan.graph, 1.0, 1);
         session
             .train(&parted(&self.batch(0), parts), &inputs)
             .map_err(|error| format!("not run: {error}"))?;
@@ -239,9 +239,9 @@ fn trained(plan: &Plan) -> Vec<String> {
 }
 
 /// The inputs of a step, of those that it has.
-pub(super) fn step_inputs(plan: &Plan, rate: f32, number: usize) -> Arrays {
+pub(super) fn step_inputs(graph: &Graph, rate: f32, number: usize) -> Arrays {
     let number = f32::from(u16::try_from(number).unwrap());
-    let has = |name: &str| plan.graph.values.iter().any(|it| it.source == Source::Input(name.to_owned()));
+    let has = |name: &str| graph.values.iter().any(|it| it.source == Source::Input(name.to_owned()));
     [(train::RATE, rate), (train::STEP, number)]
         .into_iter()
         .filter(|(name, _)| has(name))
