@@ -81,8 +81,8 @@ fn a_text_is_learnt_alike_on_one_rank_and_on_four() {
     let text = concat!(env!("CARGO_MANIFEST_DIR"), "/texts/constitution.txt");
     let folder = std::env::temp_dir().join(format!("shardloom-it-training-{}", std::process::id()));
     let (keep, plot) = (folder.display().to_string(), folder.join("curve.svg").display().to_string());
-    let size = ["--layers", "2", "--hidden", "32", "--heads", "2", "--sequence", "48", "--batch", "12"];
-    let rest = ["--steps", "50", "--warm-up", "5", "--lr", "1e-2", "--keep", &keep, "--plot", &plot];
+    let size = ["--layers", "2", "--hidden", "32", "--heads", "2", "--sequence", "48", "--batch", "24"];
+    let rest = ["--steps", "40", "--warm-up", "20", "--lr", "3e-3", "--keep", &keep, "--plot", &plot];
     let lines = bench(&[&["training", "--text", text][..], &size, &rest].concat());
     let losses = |line: &Value| -> Vec<f64> {
         line["losses"].as_array().unwrap().iter().map(|it| it.as_f64().unwrap()).collect()
@@ -90,14 +90,14 @@ fn a_text_is_learnt_alike_on_one_rank_and_on_four() {
     let first = losses(&lines[0]);
     let ranks: Vec<u64> = lines.iter().map(|it| it["ranks"].as_u64().unwrap()).collect();
     assert_eq!(ranks, [1, 4, 4, 4]);
-    assert_eq!(first.len(), 50);
+    assert_eq!(first.len(), 40);
     // Before anything is learnt, every byte is as likely as any other.
     assert!((first[0] - 256_f64.ln()).abs() < 0.1, "{first:?}");
-    assert!(first[49] < number(&lines[0], "entropy"), "{first:?}");
+    assert!(first[39] < first[0] * 2.0 / 3.0, "{first:?}");
     for line in &lines {
         for (step, (loss, expected)) in losses(line).iter().zip(&first).enumerate() {
             let apart = (loss - expected).abs() / expected;
-            assert!(apart < 2e-5, "{} at step {}: {loss}, expected {expected}", line["trial"], step + 1);
+            assert!(apart < 1e-5, "{} at step {}: {loss}, expected {expected}", line["trial"], step + 1);
         }
     }
     let words = |line: &Value| line["strategy"].to_string();
