@@ -120,6 +120,8 @@ impl Prices for MachinePrices<'_> {
             // Zeros everywhere, and the rows that are looked up read and written.
             Op::GatherGradient { .. } => self.touch(&[operands, &operands[1..]].concat(), results),
             _ if operands.len() == 1 && op.keeps_order(&operands[0]) => 0.0,
+            // Only what is taken is read.
+            Op::Slice { .. } => self.touch(results, results),
             // Only the rows that are looked up are read.
             Op::Gather { .. } | Op::GatherNd { .. } | Op::GatherElements { .. } => {
                 self.touch(&operands[1..], &[results, results].concat())
