@@ -10,6 +10,7 @@ mod manners; // prices that prefer the plans that people make by hand
 mod activations; // what is kept for the backward pass
 mod forced; // plans made to use what is offered
 mod strategies; // the kinds of plans that people make by hand
+mod written; // what training writes
 mod one; // steps on one device: what recipes mean
 
 use super::corpus::{expect_none, faults_of};

@@ -3,8 +3,9 @@
 use std::path::Path;
 
 use import::{Bindings, ImportError};
-use plan::Plan;
+use plan::{Plan, Recipe};
 use planner_ir::Graph;
+use train::Tie;
 
 use crate::failure::Failure;
 use crate::model_file::ModelFile;
@@ -34,4 +35,17 @@ pub(crate) fn prepared(path: &Path, plan: &Plan) -> Result<Option<Prepared>, Fai
     let Ok(imported) = imported(&file, plan) else { return Ok(None) };
     let prepared = pipeline::derived(&file, &imported, recipe)?;
     Ok(Some(prepared).filter(|it| it.graph == plan.graph))
+}
+
+/// The parameters that a plan's model has twice. The plan's program has to be the training step that
+/// its recipe makes of the model.
+pub(crate) fn ties(path: &Path, plan: &Plan, recipe: &Recipe, file: &ModelFile) -> Result<Vec<Tie>, Failure> {
+    let refused = |error: String| Failure::file(path, format!("the plan is rejected: {error}"));
+    let imported =
+        imported(file, plan).map_err(|error| refused(format!("the model is not of these sizes: {error}")))?;
+    if pipeline::derived(file, &imported, recipe)?.graph != plan.graph {
+        let error = "its program is not the training step that its recipe makes of the model";
+        return Err(refused(error.to_owned()));
+    }
+    Ok(pipeline::ties(file, &imported))
 }

@@ -4,6 +4,7 @@ use planner_ir::{Binary, DType, Emit, Graph, Op, Phase, Source, Type, ValueId};
 
 use crate::TrainError;
 use crate::forward::output;
+use crate::pattern::matches as matches_pattern;
 
 /// A loss: its sum over micro-batches, divided by the sum of the counts, is the mean. Both are f32
 /// without dimensions.
@@ -13,13 +14,13 @@ pub(crate) struct Quotient {
 }
 
 /// The loss that is the model's output of that name.
-pub(crate) fn quotient(graph: &mut Graph, name: &str) -> Result<Quotient, TrainError> {
+pub(crate) fn quotient(graph: &mut Graph, name: &str, frozen: &[String]) -> Result<Quotient, TrainError> {
     let loss = output(graph, name)?;
     let type_ = graph.type_of(loss).clone();
     if !type_.dtype.is_float() || type_.elements() != 1 {
         return Err(TrainError::Loss(name.to_owned(), type_.to_string()));
     }
-    let (sum, count) = divided(graph, loss).unwrap_or((loss, None));
+    let (sum, count) = divided(graph, loss, frozen).unwrap_or((loss, None));
     let mut emit = Emit { graph, phase: Phase::Forward, origin: "loss" };
     let sum = number(&mut emit, sum);
     let count = match count {
@@ -29,28 +30,32 @@ pub(crate) fn quotient(graph: &mut Graph, name: &str) -> Result<Quotient, TrainE
     Ok(Quotient { sum, count })
 }
 
-/// The two sides of a division by what no weight leads to.
-fn divided(graph: &Graph, loss: ValueId) -> Option<(ValueId, Option<ValueId>)> {
+/// The two sides of a division by what no parameter leads to.
+fn divided(graph: &Graph, loss: ValueId, frozen: &[String]) -> Option<(ValueId, Option<ValueId>)> {
     let Source::Result { node, .. } = graph.value(loss).source else { return None };
     let node = graph.node(node);
-    let reshaped = || divided(graph, node.operands[0]);
+    let reshaped = || divided(graph, node.operands[0], frozen);
     match node.op {
         // One number in another shape, or as another type, is still that quotient.
         Op::Reshape { .. } => reshaped(),
         Op::Binary(Binary::Div) => {
             let [sum, count] = node.operands[..] else { return None };
             let numbers = [sum, count].iter().all(|&it| graph.type_of(it).elements() == 1);
-            (numbers && !led_to_by_weights(graph, count)).then_some((sum, Some(count)))
+            (numbers && !led_to_by_parameters(graph, count, frozen)).then_some((sum, Some(count)))
         }
         _ => None,
     }
 }
 
-fn led_to_by_weights(graph: &Graph, value: ValueId) -> bool {
+fn led_to_by_parameters(graph: &Graph, value: ValueId, frozen: &[String]) -> bool {
+    let is_frozen = |name: &str| frozen.iter().any(|pattern| matches_pattern(pattern, name));
     let mut led: Vec<bool> = graph
         .values
         .iter()
-        .map(|it| matches!(it.source, Source::Weight(_)) && it.type_.dtype.is_float())
+        .map(|it| match &it.source {
+            Source::Weight(name) => it.type_.dtype.is_float() && !is_frozen(name),
+            _ => false,
+        })
         .collect();
     for node in &graph.nodes {
         let any = node.operands.iter().any(|operand| led[operand.0]);

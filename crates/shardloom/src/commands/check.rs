@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use ::plan::{Plan, Recipe};
+use ::plan::Plan;
 use import::ImportError;
 use planner_ir::{Graph, Source};
 use serde_json::json;
@@ -52,7 +52,11 @@ pub(crate) fn check(arguments: &CheckArguments, context: &mut Context<'_, '_>) -
         passed.push("its weights are there, of the types that the plan says".to_owned());
         passed.push(match &plan.recipe {
             None => same_outputs(path, &plan, &file)?,
-            Some(recipe) => same_step(path, &plan, recipe, &file)?,
+            Some(recipe) => {
+                derived::ties(path, &plan, recipe, &file)?;
+                let operations = plan.graph.nodes.len();
+                format!("its program is the training step of its recipe ({operations} operations)")
+            }
         });
     }
     let mut text = String::new();
@@ -78,20 +82,6 @@ fn weights(graph: &Graph, file: &ModelFile) -> Result<(), String> {
         }
     }
     if faults.is_empty() { Ok(()) } else { Err(faults.join("; ")) }
-}
-
-/// Derives the training step again, by the plan's recipe.
-fn same_step(path: &Path, plan: &Plan, recipe: &Recipe, file: &ModelFile) -> Result<String, Failure> {
-    let refused = |error: String| Failure::file(path, format!("the plan is rejected: {error}"));
-    let imported = derived::imported(file, plan)
-        .map_err(|error| refused(format!("the model is not of these sizes: {error}")))?;
-    let prepared = pipeline::derived(file, &imported, recipe)?;
-    if prepared.graph != plan.graph {
-        return Err(refused(
-            "its program is not the training step that its recipe makes of the model".to_owned(),
-        ));
-    }
-    Ok(format!("its program is the training step of its recipe ({} operations)", plan.graph.nodes.len()))
 }
 
 /// Imports the model again, and evaluates it and the plan's program on one device.

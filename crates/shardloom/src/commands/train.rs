@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 use ::plan::{Plan, Recipe};
 use ::run::{Outcome, RunError, Session};
-use ::train::{LOSS, NORM, RATE, SEED, STEP};
+use ::train::{LOSS, NORM, RATE, SEED, STEP, Tie};
 use kernels::Array;
-use planner_ir::{Source, State, Type};
+use planner_ir::{Op, Source, State, Type};
 use serde_json::json;
 
 use super::run::weights_are_there;
@@ -25,7 +25,7 @@ use crate::train::ranges::{self, Limit};
 use crate::train::report::{Log, StepReport};
 use crate::train::schedule::Schedule;
 use crate::train::weights;
-use crate::{plan_file, quantity, written};
+use crate::{derived, plan_file, quantity, written};
 
 /// What is trained, and how far it is.
 struct Run<'a> {
@@ -45,6 +45,8 @@ struct Run<'a> {
     schedule: Schedule,
     /// The newest checkpoint.
     saved: Option<PathBuf>,
+    /// The parameters that the model file has twice.
+    ties: Vec<Tie>,
 }
 
 /// The inputs of a step.
@@ -69,6 +71,8 @@ pub(crate) fn train(arguments: &TrainArguments, context: &mut Context<'_, '_>) -
     let file = plan_file::model(&arguments.plan, &plan, arguments.model.as_deref())?;
     weights_are_there(&file)?;
     check_not_read(arguments, &file)?;
+    context.progress.say("deriving the step again");
+    let ties = derived::ties(&arguments.plan, &plan, recipe, &file)?;
     context.progress.say(format!("reading {}", arguments.data.display()));
     let data = Data::open(&arguments.data, arguments.tokens, &plan, recipe)?;
     let states = lasting(&plan);
@@ -83,7 +87,13 @@ pub(crate) fn train(arguments: &TrainArguments, context: &mut Context<'_, '_>) -
     let session = Session::new(programs, &|name| file.weight(name)).map_err(|error| failed(&file, error))?;
     let limits = ranges::limits(&plan.graph);
     let mut run = Run::new(arguments, (&plan, recipe), (&file, data), limits, states, session);
+    run.ties = ties;
     run.start(resumed.as_ref())?;
+    if let Some(folder) = &arguments.checkpoint {
+        // What cannot be written is known before the first step.
+        let failed = |error| Failure::file(folder, format!("cannot be made: {error}"));
+        std::fs::create_dir_all(folder).map_err(failed)?;
+    }
     run.steps(context.progress, &mut context.lines)?;
     context.progress.say("writing weights");
     run.finish()
@@ -100,6 +110,11 @@ fn check_outputs(arguments: &TrainArguments) -> Result<(), Failure> {
         [Some(weights), export.as_ref(), log.as_ref()].into_iter().flatten().collect();
     for (number, output) in outputs.iter().enumerate() {
         written::differs(output, &[plan, data])?;
+        let folder = output.parent().filter(|it| !it.as_os_str().is_empty());
+        if let Some(folder) = folder.filter(|it| !it.is_dir()) {
+            let message = format!("cannot be written: `{}` is no folder", folder.display());
+            return Err(Failure::file(output, message));
+        }
         if outputs[..number].contains(output) {
             let message =
                 format!("{}: is the name of two outputs, expected different ones", output.display());
@@ -228,7 +243,7 @@ impl<'a> Run<'a> {
         let seed = arguments.seed.unwrap_or(0);
         let per_step = data.per_micro_batch * recipe.micro_batches;
         let order = Order::new(seed, data.examples, per_step, Position { epoch: 0, used: 0 });
-        let (step, saved) = (0, None);
+        let (step, saved, ties) = (0, None, Vec::new());
         Self {
             arguments,
             plan,
@@ -243,6 +258,7 @@ impl<'a> Run<'a> {
             order,
             schedule,
             saved,
+            ties,
         }
     }
 
@@ -364,8 +380,27 @@ impl<'a> Run<'a> {
         Failure::Input(format!("step {step}: {what}; {found}; no weights are written, {kept}"))
     }
 
+    /// Refuses to write states that are not finite: the loss before the update that made them was.
+    fn check_states(&self) -> Result<(), Failure> {
+        for state in self.states.keys() {
+            let numbers = self.gather(state)?.to_floats();
+            let numbers = numbers.map_err(|error| Failure::internal("train", error))?;
+            let Some(number) = numbers.iter().find(|it| !it.is_finite()) else { continue };
+            let (kind, name, step) = (state.kind.name(), &state.name, self.step);
+            let kept = self.saved.as_ref().map_or_else(
+                || "there is no checkpoint".to_owned(),
+                |path| format!("the last checkpoint is {}", path.display()),
+            );
+            return Err(Failure::Input(format!(
+                "step {step}: the {kind} of `{name}` has become {number}; nothing of this step is written, {kept}"
+            )));
+        }
+        Ok(())
+    }
+
     /// Writes a checkpoint.
     fn save(&mut self, folder: &Path) -> Result<(), Failure> {
+        self.check_states()?;
         let position = self.order.position();
         let manifest = Manifest {
             step: self.step,
@@ -384,13 +419,24 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
+    /// A state; of a parameter's copy in the model file, what it is a copy of.
     fn gather(&self, state: &State) -> Result<Array, Failure> {
-        self.session.gather(state).map_err(|error| failed(self.file, error))
+        let Some(tie) = self.ties.iter().find(|tie| tie.copy == state.name) else {
+            return self.session.gather(state).map_err(|error| failed(self.file, error));
+        };
+        let original = self.gather(&State { kind: state.kind, name: tie.original.clone() })?;
+        if !tie.transposed {
+            return Ok(original);
+        }
+        let exchanged = kernels::evaluate(&Op::Transpose { permutation: vec![1, 0] }, &[&original]);
+        let mut exchanged = exchanged.map_err(|error| Failure::internal("train", error))?;
+        exchanged.pop().ok_or_else(|| Failure::internal("train", "a transpose makes nothing"))
     }
 
     /// Writes what was trained, and says so.
     fn finish(&self) -> Result<Said, Failure> {
-        let trained = weights::trained(&self.states);
+        self.check_states()?;
+        let trained = weights::trained(&self.states, &self.ties);
         let TrainArguments { weights: path, export, .. } = self.arguments;
         weights::write(path, &trained, &mut |state| self.gather(state))?;
         if let Some(export) = export {

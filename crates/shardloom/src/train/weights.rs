@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use ::train::Tie;
 use import::WeightData;
 use kernels::Array;
 use planner_ir::{Op, State, StateKind, Type};
@@ -15,14 +16,21 @@ use crate::{arrays, written};
 /// Makes the whole of a state.
 pub(crate) type Gather<'a> = &'a mut dyn FnMut(&State) -> Result<Array, Failure>;
 
-/// For each trained parameter the state that has it in full precision.
-pub(crate) fn trained(states: &BTreeMap<State, Type>) -> BTreeMap<String, (State, Type)> {
+/// For each trained parameter, under all the names that it has in the model file, the state that
+/// has it in full precision; of a copy, that state under the copy's name.
+pub(crate) fn trained(states: &BTreeMap<State, Type>, ties: &[Tie]) -> BTreeMap<String, (State, Type)> {
     let mut trained = BTreeMap::new();
     // A master is written over its parameter: kinds are in this order.
     for kind in [StateKind::Parameter, StateKind::Master] {
         for (state, type_) in states.iter().filter(|(state, _)| state.kind == kind) {
             trained.insert(state.name.clone(), (state.clone(), type_.clone()));
         }
+    }
+    for tie in ties {
+        let Some((state, type_)) = trained.get(&tie.original).cloned() else { continue };
+        let shape = if tie.transposed { type_.shape.iter().rev().copied().collect() } else { type_.shape };
+        let state = State { kind: state.kind, name: tie.copy.clone() };
+        trained.insert(tie.copy.clone(), (state, Type { dtype: type_.dtype, shape }));
     }
     trained
 }

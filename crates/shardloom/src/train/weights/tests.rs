@@ -46,7 +46,7 @@ fn an_exported_model_has_the_new_weights_in_their_types_and_the_others() {
         let file = model_file::open(&model(name)).unwrap();
         let arrays = halved(&file);
         assert!(arrays.len() > 10);
-        let trained = trained(&states(&arrays));
+        let trained = trained(&states(&arrays), &[]);
         let path = folder.join("out.onnx");
         export(&path, &file, &trained, &mut |state| Ok(arrays[&state.name].clone())).unwrap();
         let after = model_file::open(&path).unwrap();
@@ -81,7 +81,8 @@ fn a_model_with_weights_in_other_files_is_exported_with_one_beside_it() {
     assert_eq!(before.model.files(), ["w.bin"]);
     let arrays = halved(&file);
     let out = folder.join("out.onnx");
-    export(&out, &before, &trained(&states(&arrays)), &mut |state| Ok(arrays[&state.name].clone())).unwrap();
+    export(&out, &before, &trained(&states(&arrays), &[]), &mut |state| Ok(arrays[&state.name].clone()))
+        .unwrap();
     let after = model_file::open(&out).unwrap();
     assert_eq!(after.model.files(), ["out.onnx.data"]);
     for (name, _) in file.model.weights() {
@@ -184,7 +185,7 @@ fn masters_are_written_rather_than_parameters() {
         (StateKind::Parameter, "b") => Ok(b.clone()),
         _ => Err(Failure::internal("test", "another state")),
     };
-    write(&path, &trained(&states), gather).unwrap();
+    write(&path, &trained(&states, &[]), gather).unwrap();
     let expected = BTreeMap::from([("a".to_owned(), a.clone()), ("b".to_owned(), b.clone())]);
     assert_eq!(arrays::read(&path).unwrap(), expected);
     std::fs::remove_dir_all(folder).unwrap();
