@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use ::plan::{Plan, Proof, communication, strategy};
-use planner_ir::{Source, StateKind};
+use planner_ir::{Binary, Op, Source, StateKind, ValueId};
 use serde_json::{Value, json};
 
 use super::{Context, Said, stopped};
@@ -79,6 +79,14 @@ pub(crate) fn summary(chosen: &Chosen) -> String {
     }
     if plan.recipe.is_some() {
         line(format!("trains     {}", trained(plan)));
+        let odd = odd(plan);
+        if !odd.is_empty() {
+            line(format!(
+                "note       are these parameters? no product, norm, look-up or sum uses them: {} (`--freeze` \
+                 leaves them as they are)",
+                odd.join(", ")
+            ));
+        }
     }
     line(format!("step       {} predicted, {}", quantity::seconds(plan.seconds()), proof(plan)));
     let mut terms: Vec<_> = plan.estimate.iter().collect();
@@ -115,6 +123,43 @@ fn trained(plan: &Plan) -> String {
         _ => format!("; {frozen} weights stay as they are"),
     };
     format!("{parameters} parameters in {tensors} tensors{rest}")
+}
+
+/// The names of parameters that are used in ways in which constants are: slopes, targets, weights
+/// of classes. Model files do not tell constants from parameters.
+fn odd(plan: &Plan) -> Vec<&str> {
+    let graph = &plan.graph;
+    let users = graph.users();
+    let is_usual = |parameter: ValueId| {
+        let mut taken = vec![parameter];
+        while let Some(value) = taken.pop() {
+            for &user in &users[value.0] {
+                let node = graph.node(user);
+                match &node.op {
+                    Op::Slice { .. }
+                    | Op::Reshape { .. }
+                    | Op::Transpose { .. }
+                    | Op::Cast(_)
+                    | Op::Concat { .. } => {
+                        taken.extend(node.results.iter().copied());
+                    }
+                    Op::Gather { .. } if graph.type_of(value).rank() > 1 => return true,
+                    Op::Contract(_) | Op::Conv(_) | Op::Experts { .. } | Op::Binary(Binary::Add) => {
+                        return true;
+                    }
+                    Op::LayerNorm { .. } | Op::RmsNorm { .. } | Op::InstanceNorm { .. } => return true,
+                    _ => {}
+                }
+            }
+        }
+        false
+    };
+    let parameter = |id: ValueId| match &graph.value(id).source {
+        Source::State(state) if state.kind == StateKind::Parameter => Some((id, state.name.as_str())),
+        _ => None,
+    };
+    let parameters = graph.value_ids().filter_map(parameter);
+    parameters.filter(|(id, _)| !is_usual(*id)).map(|(_, name)| name).collect()
 }
 
 fn tried((mesh, outcome): &(planner_ir::Mesh, Result<f64, Failure>)) -> String {
