@@ -38,7 +38,12 @@ pub(crate) fn unary_gradient(
             let range = start..count.min(start + CHUNK);
             let dx = &mut dx[range.clone()];
             derivative(function, &x[range.clone()], dx)?;
-            wide!(multiply, (dx, &dy[range]));
+            wide!(multiply, (&mut *dx, &dy[range.clone()]));
+            if function == Unary::Relu {
+                // What is cut off has no gradient, whatever comes back: 0 times infinity is none.
+                let cut = dx.iter_mut().zip(&x[range]).filter(|(_, x)| **x <= T::ZERO);
+                cut.for_each(|(dx, _)| *dx = T::ZERO);
+            }
         }
         Ok(())
     })

@@ -369,7 +369,12 @@ impl<'a> Run<'a> {
             ::run::not_finite(&self.plan.graph, &weight, &states, &fed.micro_batches, &fed.step)
         });
         let found = match found {
-            Ok(Some(found)) => format!("what is not finite first is {found}"),
+            Ok(Some(found)) => {
+                let found = format!("what is not finite first is {found}");
+                // The mean is the only quotient of the step's own.
+                let none = found.contains("`mean`");
+                if none { format!("{found}: does any label of this step count?") } else { found }
+            }
             Ok(None) => "computed on one rank all of it is finite".to_owned(),
             Err(error) => format!("where it came from is not known: {error}"),
         };

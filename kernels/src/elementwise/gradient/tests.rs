@@ -90,3 +90,11 @@ fn pieces_of_several_results_are_put_together() {
         assert!(*found == cast(expected, DType::BF16));
     }
 }
+
+#[test]
+fn what_relu_cuts_off_has_no_gradient_even_of_infinity() {
+    let x = Array::of::<f32>([3], &[-1.0, 0.0, 2.0]).unwrap();
+    let dy = Array::of::<f32>([3], &[f32::INFINITY, f32::NAN, 3.0]).unwrap();
+    let found = evaluate(&Op::UnaryGradient(Unary::Relu), &[&x, &dy]).unwrap().remove(0);
+    assert_eq!(found.elements::<f32>().unwrap(), [0.0, 0.0, 3.0]);
+}
