@@ -14,7 +14,9 @@ pub(crate) use tensors::{read_each, types, write_each};
 
 /// The arrays of a `.npz` or `.safetensors` file, by name.
 pub fn read(path: &Path) -> Result<BTreeMap<String, Array>, Failure> {
-    match form(path)? {
+    let form = form(path)?;
+    crate::readable::check(path)?;
+    match form {
         Form::Npz => npz::read(path),
         Form::Safetensors => tensors::read(path),
     }

@@ -13,6 +13,7 @@ pub mod pipeline; // from a model to a plan, from a plan to programs
 pub mod arguments; // what the command line says
 mod quantity; // sizes and times in words
 mod machine; // the machine that an argument names
+mod readable; // files that end
 mod derived; // how the program of a plan comes about
 mod given; // inputs that are given, checked against what is expected
 mod compile; // a model file and arguments to a plan

@@ -17,6 +17,7 @@ pub(crate) fn named(name: &str, devices: Option<u64>) -> Result<Machine, Failure
             None => Ok(machine),
         };
     }
+    crate::readable::check(path)?;
     let text = std::fs::read_to_string(path)
         .map_err(|error| Failure::file(path, format!("cannot be read: {error}")))?;
     let machine = json::read(name, &text).map_err(|error| Failure::Input(error.to_string()))?;

@@ -11,6 +11,7 @@ use planner_ir::Type;
 use sha2::{Digest, Sha256};
 
 use crate::failure::Failure;
+use crate::readable;
 
 /// An opened model.
 #[derive(Debug)]
@@ -27,6 +28,7 @@ pub struct ModelFile {
 
 /// Opens a model and the files beside it that its weights are in.
 pub fn open(path: &Path) -> Result<ModelFile, Failure> {
+    readable::check(path)?;
     let bytes = map(path).map_err(|error| Failure::file(path, format!("cannot be read: {error}")))?;
     let sha256 = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
     let mut model = import::read(bytes).map_err(|error| Failure::file(path, error))?;

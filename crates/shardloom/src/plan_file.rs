@@ -10,6 +10,7 @@ use crate::written;
 
 /// The plan of a file, as the file says: not checked.
 pub(crate) fn read(path: &Path) -> Result<Plan, Failure> {
+    crate::readable::check(path)?;
     let text =
         std::fs::read(path).map_err(|error| Failure::file(path, format!("cannot be read: {error}")))?;
     plan::json::read(&text).map_err(|error| Failure::file(path, error))

@@ -53,6 +53,26 @@ fn files_that_are_not_there_or_not_what_they_should_be() {
 }
 
 #[test]
+fn what_never_ends_is_not_read() {
+    let folder = Folder::new("endless");
+    let model = example("model.onnx");
+    let [endless, plan, inputs, machine] = ["model-endless.onnx", "plan.json", "inputs.npz", "machine.json"]
+        .map(|name| {
+            let path = folder.path(name);
+            std::os::unix::fs::symlink("/dev/zero", &path).unwrap();
+            path
+        });
+    for arguments in [
+        vec!["import", &endless],
+        vec!["explain", &plan],
+        vec!["run", &model, "--ranks", "2", "--inputs", &inputs],
+        vec!["plan", &model, "--machine", &machine],
+    ] {
+        says(&fails(2, &arguments), &["is a pipe, a device or a socket, expected a file"]);
+    }
+}
+
+#[test]
 fn dimensions_that_the_model_lacks() {
     let message = fails(1, &["import", &example("model.onnx"), "--dim", "batch=2"]);
     says(&message, &["there is no dimension `batch`, there are none"]);
