@@ -12,7 +12,7 @@ mod trial; // a plan checked, run and held against what it has to compute
 
 use std::path::{Path, PathBuf};
 
-pub(crate) use trial::machine;
+pub(crate) use trial::{check_bytes, machine};
 
 /// The repository.
 fn root() -> PathBuf {

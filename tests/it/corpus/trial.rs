@@ -75,9 +75,9 @@ impl Subject {
     }
 }
 
-/// What is received in each collective is what the plan says of its move, and every move of a copy
-/// that is used is there, once.
-fn check_bytes(plan: &Plan, received: &[(Origin, u64)]) -> Result<(), String> {
+/// What is received over a step in each collective is what the plan says of its move, each time
+/// that it is made, and every move of a copy that is used is there, once in the programs.
+pub(crate) fn check_bytes(plan: &Plan, received: &[(Origin, u64)]) -> Result<(), String> {
     let mut found: BTreeMap<(usize, usize), u64> = BTreeMap::new();
     for &(origin, bytes) in received {
         let Origin::Move { transfer, step } = origin else {
@@ -88,11 +88,11 @@ fn check_bytes(plan: &Plan, received: &[(Origin, u64)]) -> Result<(), String> {
         }
     }
     let mut expected = BTreeMap::new();
-    for (transfer, it) in plan.transfers.iter().enumerate() {
+    for (transfer, (it, runs)) in plan.transfers.iter().zip(plan.runs()).enumerate() {
         let mut layout = plan.layout(it.value, it.from).clone();
         for (step, (move_, &bytes)) in it.moves.iter().zip(&it.bytes).enumerate() {
             if !move_.axes(&layout).is_empty() {
-                expected.insert((transfer, step), bytes);
+                expected.insert((transfer, step), bytes * runs);
             }
             let type_ = plan.graph.type_of(it.value);
             layout = move_.apply(&plan.mesh, type_, &layout).map_err(|error| error.to_string())?;

@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use lower::Origin;
 use plan::{Plan, Recompute};
 use planner_ir::{Optimizer, State, StateKind};
 use run::Reference;
@@ -12,7 +11,7 @@ use super::cases::{self, ADAMW, Arrays, Case, MOMENTUM, apart, floats, parted, s
 use super::chosen::check_plan;
 use super::{expect_none, faults_of};
 use crate::corpus::forced::{Uncovered, used};
-use crate::corpus::machine;
+use crate::corpus::{check_bytes, machine};
 
 /// What is planned: the model, the optimizer, what is done again, the micro-batches.
 const TRIALS: [(&str, Optimizer, Recompute, u64); 7] = [
@@ -93,32 +92,6 @@ impl<'a> Subject<'a> {
         }
         session.check_replicas().map_err(|error| format!("replicas differ: {error}"))
     }
-}
-
-/// What is received over a step in each collective is what the plan says of its move, each time
-/// that it is made, and every move of a copy that is used is there.
-fn check_bytes(plan: &Plan, received: &[(Origin, u64)]) -> Result<(), String> {
-    let mut found: BTreeMap<(usize, usize), u64> = BTreeMap::new();
-    for &(origin, bytes) in received {
-        let Origin::Move { transfer, step } = origin else {
-            return Err(format!("a collective of {origin:?}"));
-        };
-        if found.insert((transfer, step), bytes).is_some() {
-            return Err(format!("move {step} of transfer {transfer} is made twice"));
-        }
-    }
-    let mut expected = BTreeMap::new();
-    for (transfer, (it, runs)) in plan.transfers.iter().zip(plan.runs()).enumerate() {
-        let mut layout = plan.layout(it.value, it.from).clone();
-        for (step, (move_, &bytes)) in it.moves.iter().zip(&it.bytes).enumerate() {
-            if !move_.axes(&layout).is_empty() {
-                expected.insert((transfer, step), bytes * runs);
-            }
-            let type_ = plan.graph.type_of(it.value);
-            layout = move_.apply(&plan.mesh, type_, &layout).map_err(|error| error.to_string())?;
-        }
-    }
-    if found == expected { Ok(()) } else { Err(format!("received {found:?}, expected {expected:?}")) }
 }
 
 /// What is offered, and what of it has been run.
