@@ -280,7 +280,8 @@ pub(crate) fn check_digits(mesh: &Mesh, digits: &[Digit]) -> Result<(), LayoutEr
 
 /// Whether devices and time steps reach every combination of the digits' values.
 pub(crate) fn onto(mesh: &Mesh, digits: &[&Digit], steps: u64) -> bool {
-    let plain: Option<Vec<AxisId>> = digits.iter().map(|digit| digit.plain()).collect();
+    let whole = |digit: &Digit| digit.plain().filter(|&axis| mesh.size(axis) == digit.size);
+    let plain: Option<Vec<AxisId>> = digits.iter().map(|digit| whole(digit)).collect();
     if let Some(mut axes) = plain {
         let count = axes.len();
         axes.sort_unstable();

@@ -10,6 +10,7 @@ mod loops; // what an operation iterates over: the one declaration everything is
 mod mesh; // devices and their coordinates
 mod layout; // which piece of a value each device holds
 mod partition; // which block of an operation's loops each device computes
+mod motion; // how blocks move between the time steps of a partition
 mod transfer; // how a value gets from one layout to another
 mod graph; // values and operations in order
 mod gradient; // the gradient of each operation, in terms of operations
@@ -25,11 +26,12 @@ pub use infer::TypeError;
 pub use layout::{Digit, Layout, LayoutError, Piece};
 pub use loops::{Loop, LoopId, Loops, Role};
 pub use mesh::{Axis, AxisId, Mesh, MeshError};
+pub use motion::{Motion, Shift};
 pub use op::{
     Attention, Binary, Contract, Conv, Dynamic, Edge, Extreme, Interpolation, Label, Op, Optimizer, Pairing,
     Reduction, Region, RegionNode, Resize, Scatter, Triangle, Unary,
 };
 pub use partition::{Block, Partition, PartitionError};
 pub use text::{ParseError, parse_graph, parse_layout, parse_op, parse_partition};
-pub use transfer::{Move, MoveError};
+pub use transfer::{Move, MoveError, sources};
 pub use verify::{Violation, Violations, verify, verify_layouts};

@@ -5,6 +5,7 @@ use std::fmt;
 use crate::layout::{Digit, Layout, LayoutError, canonical_digits, check_digits, named_axes, onto};
 use crate::loops::{Loop, LoopId, Loops, Role};
 use crate::mesh::{AxisId, Mesh};
+use crate::motion::Motion;
 
 /// Which block of its loops each device computes at each step, in one phase of an operation.
 ///
@@ -20,6 +21,9 @@ pub struct Partition {
     pub passed: Vec<AxisId>,
     /// Which set of `Loops::linear` those operands are; without meaning if none are passed.
     pub through: usize,
+    /// Axes over which blocks that are numbered by time alone lie at rest, one with each device:
+    /// each operand or result takes the first that it does not name.
+    pub streams: Vec<AxisId>,
 }
 
 /// One block of a loop, as a device computes it.
@@ -50,7 +54,10 @@ pub enum PartitionError {
     Passed(AxisId),
     /// A block that is not contiguous, of an operation that depends on positions.
     Strided(LoopId),
-    /// Time steps without a digit that depends on them, or the reverse.
+    /// Addends of a block that no group of devices along axes has, each once.
+    Sums,
+    /// Time steps without a digit that depends on them, or the reverse; or blocks that do not
+    /// come and go once in so many steps.
     Steps(u64),
 }
 
@@ -68,6 +75,7 @@ impl fmt::Display for PartitionError {
             Self::NotOnto => f.write_str("no device computes some of the blocks"),
             Self::Passed(axis) => write!(f, "axis {} cannot pass through", axis.0),
             Self::Strided(it) => write!(f, "loop {} has strided blocks, expected contiguous ones", it.0),
+            Self::Sums => f.write_str("no group of devices has each addend of a sum once"),
             Self::Steps(steps) => write!(f, "{steps} steps do not suit the digits"),
         }
     }
@@ -78,7 +86,13 @@ impl std::error::Error for PartitionError {}
 impl Partition {
     /// Every device computes everything.
     pub fn replicated(loops: &Loops) -> Self {
-        Self { steps: 1, loops: vec![Vec::new(); loops.loops.len()], passed: Vec::new(), through: 0 }
+        Self {
+            steps: 1,
+            loops: vec![Vec::new(); loops.loops.len()],
+            passed: Vec::new(),
+            through: 0,
+            streams: Vec::new(),
+        }
     }
 
     /// The axes that digits name, ascending.
@@ -86,7 +100,7 @@ impl Partition {
         named_axes(self.loops.iter().flatten())
     }
 
-    /// The layout in which an operand is used (at the first step).
+    /// The layout in which an operand is used; of one that moves, that in which it is at rest.
     pub fn operand(&self, loops: &Loops, index: usize) -> Layout {
         let passes = loops.linear.get(self.through).is_some_and(|set| set.contains(&index));
         let mut owed = if passes { self.passed.clone() } else { Vec::new() };
@@ -94,59 +108,55 @@ impl Partition {
             owed.extend(self.owed(loops));
             owed.sort_unstable();
         }
-        self.layout(loops, &loops.operands[index], owed)
+        let motion = self.operand_motion(loops, index);
+        self.layout(loops, &loops.operands[index], owed, &|digit| motion.at_rest(digit, 0))
     }
 
-    /// The layout in which a result is made.
+    /// The layout in which a result is made; of one that moves, that in which it is at rest.
     pub fn result(&self, loops: &Loops, index: usize) -> Layout {
+        let dims = &loops.results[index];
+        let motion = self.result_motion(loops, index);
         let mut owed = self.passed.clone();
-        owed.extend(self.left(loops, &loops.results[index]));
+        owed.extend(self.left(loops, dims, &motion));
         owed.sort_unstable();
-        self.layout(loops, &loops.results[index], owed)
+        self.layout(loops, dims, owed, &|digit| motion.at_rest(digit, self.steps.saturating_sub(1)))
     }
 
     /// The axes over which the operation itself leaves sums owed in results that no summed loop
     /// indexes.
     pub fn owed(&self, loops: &Loops) -> Vec<AxisId> {
-        self.left(loops, &[])
+        self.left(loops, &[], &Motion::Stationary)
     }
 
-    /// The axes over which the operation itself leaves sums owed in a result of these dimensions:
-    /// the fewest, and of as many the first, along which devices and time steps compute each block
-    /// once of the summed loops that do not index it.
-    fn left(&self, loops: &Loops, dims: &[Vec<LoopId>]) -> Vec<AxisId> {
-        let adds = |it: LoopId| loops.get(it).role == Role::Sum && !dims.iter().any(|dim| dim.contains(&it));
-        let of_role = |summed: bool| {
-            let ids = loops.ids().filter(move |&it| adds(it) == summed);
-            ids.flat_map(|it| &self.loops[it.0]).filter(|digit| !digit.is_free())
-        };
-        let digits: Vec<&Digit> = of_role(true).collect();
-        let axes = named_axes(digits.iter().copied());
-        if digits.iter().all(|digit| digit.plain().is_some()) {
-            return axes;
+    /// The axes over which the operation itself leaves sums owed in a result of these dimensions.
+    fn left(&self, loops: &Loops, dims: &[Vec<LoopId>], motion: &Motion) -> Vec<AxisId> {
+        let adds = |it: &LoopId| loops.get(*it).role == Role::Sum && !dims.iter().any(|dim| dim.contains(it));
+        let digits =
+            || loops.ids().filter(adds).flat_map(|it| &self.loops[it.0]).filter(|digit| !digit.is_free());
+        if digits().all(|digit| digit.plain().is_some()) && *motion == Motion::Stationary {
+            return named_axes(digits());
         }
-        let mapped = named_axes(of_role(false));
-        let free: Vec<AxisId> = axes.iter().copied().filter(|axis| !mapped.contains(axis)).collect();
-        let chosen = |set: &u32| -> Vec<AxisId> {
-            free.iter().enumerate().filter(|(bit, _)| set >> bit & 1 == 1).map(|(_, &axis)| axis).collect()
-        };
-        let mut sets: Vec<u32> = (0..1 << free.len()).collect();
-        sets.sort_by_key(|set| (set.count_ones(), set.reverse_bits().wrapping_neg()));
-        sets.iter().map(chosen).find(|axes| once(&digits, axes, self.steps)).unwrap_or(axes)
+        self.owed_by(loops, dims, motion).unwrap_or_else(|| named_axes(digits()))
     }
 
-    fn layout(&self, loops: &Loops, dims: &[Vec<LoopId>], owed: Vec<AxisId>) -> Layout {
-        let dims = dims.iter().map(|dim| self.digits(loops, dim)).collect();
+    fn layout(
+        &self,
+        loops: &Loops,
+        dims: &[Vec<LoopId>],
+        owed: Vec<AxisId>,
+        at_rest: &dyn Fn(&Digit) -> Digit,
+    ) -> Layout {
+        let dims = dims.iter().map(|dim| self.digits(loops, dim, at_rest)).collect();
         Layout { dims, owed }
     }
 
     /// The digits of a dimension that a product of loops indexes.
-    fn digits(&self, loops: &Loops, dim: &[LoopId]) -> Vec<Digit> {
+    fn digits(&self, loops: &Loops, dim: &[LoopId], at_rest: &dyn Fn(&Digit) -> Digit) -> Vec<Digit> {
         let mut digits = Vec::new();
         for &it in dim {
             let own = &self.loops[it.0];
             let blocks: u64 = own.iter().map(|digit| digit.size).product();
-            digits.extend(own.iter().cloned());
+            digits.extend(own.iter().map(at_rest));
             digits.push(Digit::free(loops.get(it).size / blocks));
         }
         canonical_digits(digits)
@@ -183,7 +193,10 @@ impl Partition {
             return Err(PartitionError::Steps(self.steps));
         }
         let digits: Vec<&Digit> = self.loops.iter().flatten().filter(|digit| !digit.is_free()).collect();
-        if onto(mesh, &digits, self.steps) { Ok(()) } else { Err(PartitionError::NotOnto) }
+        if !onto(mesh, &digits, self.steps) {
+            return Err(PartitionError::NotOnto);
+        }
+        self.check_motion(mesh, loops)
     }
 
     /// The block of each loop that a device computes at a step (`start` is meaningful where
@@ -212,22 +225,6 @@ impl Partition {
             self.loops.iter().flatten().filter(|digit| !digit.is_free()).map(|digit| digit.size).product();
         mesh.devices() * self.steps / blocks
     }
-}
-
-/// Whether devices along the axes, and time steps, have each combination of the digits' values
-/// once.
-fn once(digits: &[&Digit], axes: &[AxisId], steps: u64) -> bool {
-    // An axis has the size of the digits that name it; the coordinates along others are a shift.
-    let size = |axis: AxisId| {
-        let names = |digit: &&&Digit| digit.terms.iter().any(|term| term.0 == axis);
-        digits.iter().find(names).map_or(1, |digit| digit.size)
-    };
-    let rank = named_axes(digits.iter().copied()).last().map_or(0, |axis| axis.0 + 1);
-    let sizes: Vec<u64> =
-        (0..rank).map(AxisId).map(|it| if axes.contains(&it) { size(it) } else { 1 }).collect();
-    let part = Mesh::of_sizes(&sizes);
-    let blocks = digits.iter().try_fold(1u64, |blocks, digit| blocks.checked_mul(digit.size));
-    blocks == part.devices().checked_mul(steps) && onto(&part, digits, steps)
 }
 
 #[cfg(test)]

@@ -2,12 +2,13 @@
 //!
 //! Every move acts on the innermost digits of a dimension, so that what a device holds before
 //! and after is made of contiguous blocks of the other. A change of an outer digit is a sequence
-//! of moves.
+//! of moves, or a permutation of the blocks that devices hold.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::data::Type;
-use crate::layout::{Digit, Layout, LayoutError};
+use crate::layout::{Digit, Layout, LayoutError, named_axes};
 use crate::mesh::{AxisId, Mesh};
 
 /// One move of a value, by all devices of a mesh at once.
@@ -48,6 +49,12 @@ pub enum Move {
         /// The digits it gains; the last one names the axis of the digit that goes.
         digits: Vec<Digit>,
     },
+    /// Each device takes a block of the same size from the nearest device that has it, itself
+    /// first: see [`sources`].
+    Permute {
+        /// For each dimension the digits after it: of the sizes of those before.
+        dims: Vec<Vec<Digit>>,
+    },
 }
 
 /// Why a move cannot be made.
@@ -63,6 +70,8 @@ pub enum MoveError {
     NotOwed(AxisId),
     /// A sum owed over an axis of the digits, or digits that name no axis.
     Gained,
+    /// Blocks that are numbered otherwise, or that some device would have to add up.
+    Blocks,
 }
 
 impl fmt::Display for MoveError {
@@ -73,6 +82,7 @@ impl fmt::Display for MoveError {
             Self::Digits(dim) => write!(f, "dimension {dim} lacks the digits that go"),
             Self::NotOwed(axis) => write!(f, "no sum is owed over axis {}", axis.0),
             Self::Gained => f.write_str("the digits gained are not ones of free axes"),
+            Self::Blocks => f.write_str("not each device finds the block it takes"),
         }
     }
 }
@@ -100,6 +110,18 @@ impl Move {
                 }
                 gain(&mut after, *to, digits)?;
             }
+            Self::Permute { dims } => {
+                let sizes = |dims: &[Vec<Digit>]| -> Vec<Vec<(u64, bool)>> {
+                    let size = |digit: &Digit| (digit.size, digit.is_free());
+                    dims.iter().map(|digits| digits.iter().map(size).collect()).collect()
+                };
+                if sizes(dims) != sizes(&after.dims) || dims == &after.dims {
+                    return Err(MoveError::Blocks);
+                }
+                after.dims.clone_from(dims);
+                after.check(mesh, type_).map_err(MoveError::Layout)?;
+                sources(mesh, before, &after).ok_or(MoveError::Blocks)?;
+            }
         }
         let after = after.canonical();
         after.check(mesh, type_).map_err(MoveError::Layout)?;
@@ -116,6 +138,10 @@ impl Move {
             }
             Self::AllReduce { axes } => axes.clone(),
             Self::ReduceScatter { digits, .. } | Self::AllToAll { digits, .. } => axes_of(digits),
+            Self::Permute { dims } => {
+                let changed = dims.iter().flatten().zip(before.dims.iter().flatten()).filter(|(a, b)| a != b);
+                named_axes(changed.flat_map(|(a, b)| [a, b]))
+            }
         }
     }
 
@@ -123,15 +149,21 @@ impl Move {
     ///
     /// With n devices in a group and S the bytes of the whole that the group holds: an all-gather
     /// and an all-to-all move what each device lacks; a reduce-scatter as much; an all-reduce is a
-    /// reduce-scatter and an all-gather.
+    /// reduce-scatter and an all-gather. In a permutation, each device that changes its block
+    /// receives one.
     pub fn bytes(&self, mesh: &Mesh, type_: &Type, before: &Layout, after: &Layout) -> u64 {
+        if let Self::Permute { .. } = self {
+            let sources = sources(mesh, before, after).unwrap_or_default();
+            let moved = (0..).zip(sources).filter(|(device, source)| device != source).count();
+            return u64::try_from(moved).unwrap_or(u64::MAX) * after.local_type(type_).bytes();
+        }
         let group: u64 = self.axes(before).iter().map(|&axis| mesh.size(axis)).product();
         let held_before = before.local_type(type_).bytes();
         let held_after = after.local_type(type_).bytes();
         let groups = mesh.devices() / group.max(1);
         groups
             * match self {
-                Self::Slice { .. } => 0,
+                Self::Slice { .. } | Self::Permute { .. } => 0,
                 Self::AllGather { .. } => (group - 1) * held_after,
                 Self::AllReduce { .. } => 2 * (group - 1) * held_before,
                 Self::ReduceScatter { .. } | Self::AllToAll { .. } => (group - 1) * held_before,
@@ -146,8 +178,29 @@ impl Move {
             Self::AllReduce { .. } => "all-reduce",
             Self::ReduceScatter { .. } => "reduce-scatter",
             Self::AllToAll { .. } => "all-to-all",
+            Self::Permute { .. } => "permute",
         }
     }
+}
+
+/// From which device each one takes its block when blocks are permuted: of those that have it and
+/// the same addend, itself; otherwise one that differs along the fewest axes, the first of such.
+pub fn sources(mesh: &Mesh, before: &Layout, after: &Layout) -> Option<Vec<u64>> {
+    let block = |layout: &Layout, coordinates: &[u64]| -> Vec<u64> {
+        let digits = layout.dims.iter().flatten().filter(|digit| !digit.is_free());
+        let addends = layout.owed.iter().map(|axis| coordinates[axis.0]);
+        digits.map(|digit| digit.at(coordinates, 0)).chain(addends).collect()
+    };
+    let mut holders: BTreeMap<Vec<u64>, Vec<u64>> = BTreeMap::new();
+    for device in 0..mesh.devices() {
+        holders.entry(block(before, &mesh.coordinates(device))).or_default().push(device);
+    }
+    let source = |device: u64| {
+        let own = mesh.coordinates(device);
+        let far = |&holder: &u64| mesh.coordinates(holder).iter().zip(&own).filter(|(a, b)| a != b).count();
+        holders.get(&block(after, &own))?.iter().copied().min_by_key(far)
+    };
+    (0..mesh.devices()).map(source).collect()
 }
 
 /// The axes of plain digits, in order.

@@ -82,6 +82,7 @@ pub(crate) fn exchange(
             let (pack, unpack) = block.turned(*from, *to, digits).ok_or(ExchangeError::Interleaved)?;
             (Some(pack), CollectiveKind::AllToAll, held / group, Some(unpack))
         }
+        Move::Permute { .. } => return Err(ExchangeError::Interleaved),
     };
     let collective = (group > 1).then_some(Between { kind, axes, elements });
     let needed = |copy: Option<Strided>| copy.filter(|it| !it.is_identity());

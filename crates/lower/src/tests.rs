@@ -24,7 +24,8 @@ fn f32(shape: &[u64]) -> Type {
 
 /// Nothing split but the loops named, each over one axis.
 fn split(sketch: &Sketch, loops: usize, splits: &[(usize, usize)]) -> Partition {
-    let mut partition = Partition { steps: 1, loops: vec![vec![]; loops], passed: vec![], through: 0 };
+    let mut partition =
+        Partition { steps: 1, loops: vec![vec![]; loops], passed: vec![], through: 0, streams: vec![] };
     for &(it, axis) in splits {
         partition.loops[it].push(sketch.axis(axis));
     }

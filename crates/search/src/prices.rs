@@ -145,6 +145,7 @@ impl Prices for MachinePrices<'_> {
                 self.slowest(&axes, |it| collective::reduce_scatter(machine, it, held))
             }
             Move::AllToAll { .. } => self.slowest(&axes, |it| collective::all_to_all(machine, it, held)),
+            Move::Permute { .. } => self.slowest(&axes, |it| collective::send(machine, it, held)),
         };
         sent + match step {
             Move::AllGather { dim, .. } if !outermost(*dim, after, type_) => self.copy(made),

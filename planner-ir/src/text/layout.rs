@@ -17,7 +17,8 @@ pub fn parse_layout(mesh: &Mesh, text: &str) -> Result<Layout> {
     Ok(Layout { dims, owed })
 }
 
-/// The partition of a text such as `4 steps [a,(a+@t:4)] passes b through 0`.
+/// The partition of a text such as `4 steps [a,(a+@t:4)] passes b through 0`, or
+/// `2 steps [a,b,(@t:2)] streams a,b`.
 pub fn parse_partition(mesh: &Mesh, text: &str) -> Result<Partition> {
     const STEPS: &str = "the number of steps";
     let mut scan = Scan::new(text);
@@ -32,8 +33,9 @@ pub fn parse_partition(mesh: &Mesh, text: &str) -> Result<Partition> {
     let loops = parse_dims(mesh, &mut scan)?;
     let passed = if scan.eat_word("passes") { parse_axes(mesh, &mut scan)? } else { vec![] };
     let through = if scan.eat_word("through") { scan.number("which set of operands")? } else { 0 };
+    let streams = if scan.eat_word("streams") { parse_axes(mesh, &mut scan)? } else { vec![] };
     scan.end()?;
-    Ok(Partition { steps, loops, passed, through })
+    Ok(Partition { steps, loops, passed, through, streams })
 }
 
 impl Layout {
@@ -57,7 +59,10 @@ impl Partition {
             }
             print_dims(&self.loops, mesh, &mut print)?;
             print_axes(" passes ", &self.passed, mesh, &mut print)?;
-            if self.through == 0 { Ok(()) } else { print.text(format_args!(" through {}", self.through)) }
+            if self.through != 0 {
+                print.text(format_args!(" through {}", self.through))?;
+            }
+            print_axes(" streams ", &self.streams, mesh, &mut print)
         })
     }
 }

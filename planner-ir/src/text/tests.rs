@@ -182,8 +182,13 @@ fn layouts_are_read_as_they_were_printed() {
         let layout = Layout { dims: dims.clone(), owed: owed.clone() };
         let text = layout.display(&names).to_string();
         assert_eq!(parse_layout(&names, &text), Ok(layout), "{text}");
-        let partition =
-            Partition { steps: u.int_in_range(0..=2)?, loops: dims, passed: owed, through: u.arbitrary()? };
+        let partition = Partition {
+            steps: u.int_in_range(0..=2)?,
+            loops: dims,
+            streams: owed.iter().copied().take(u.int_in_range(0..=2)?).collect(),
+            passed: owed,
+            through: u.arbitrary()?,
+        };
         let text = partition.display(&names).to_string();
         assert_eq!(parse_partition(&names, &text), Ok(partition), "{text}");
         Ok(())

@@ -52,6 +52,7 @@ pub fn verify_layouts(
             PartitionError::Passed(_) => "one-use",
             PartitionError::Uneven(..) => "even-split",
             PartitionError::Digits(_) => "axes",
+            PartitionError::Sums => "owed-sum",
             PartitionError::Loops(..) | PartitionError::Steps(_) => "form",
         };
         found.add(op.name(), rule, error.to_string());

@@ -103,6 +103,10 @@ fn moved(step: &Move, before: &Layout) -> String {
         Move::AllGather { dim, digits } => format!("{dim} by {digits}"),
         Move::AllReduce { axes } => format!("{} axes", axes.len()),
         Move::AllToAll { from, to, digits } => format!("{from} to {to} by {}", shown(digits)),
+        Move::Permute { dims } => {
+            let after: Vec<String> = dims.iter().map(|digits| shown(digits)).collect();
+            format!("to [{}]", after.join(" "))
+        }
     };
     format!("{} of {how} from [{}] owed {}", variant(step), held.join(" "), before.owed.len())
 }

@@ -125,7 +125,7 @@ fn first(coordinates: &[u64], axes: &[AxisId]) -> Vec<u64> {
 }
 
 /// The coordinates of every device.
-fn devices(mesh: &Mesh) -> impl Iterator<Item = Vec<u64>> {
+pub(super) fn devices(mesh: &Mesh) -> impl Iterator<Item = Vec<u64>> {
     let mut next = Some(vec![0; mesh.axes.len()]);
     std::iter::from_fn(move || {
         let this = next.take()?;

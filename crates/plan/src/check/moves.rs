@@ -4,9 +4,11 @@
 //! devices of each group hold the same except in the digits or addends that are exchanged, if of
 //! those the group holds every one, and if after it no block and no addend is lost.
 
-use planner_ir::{AxisId, Digit, Mesh, Move, Type};
+use std::collections::BTreeSet;
 
-use super::blocks::{Cover, agree, all_held, canonical, coordinate, cover, held};
+use planner_ir::{AxisId, Digit, Layout, Mesh, Move, Type};
+
+use super::blocks::{Cover, Factor, agree, all_held, canonical, coordinate, cover, devices, held, share};
 
 /// What devices hold of a value: the blocks that these digits number, and an addend for each
 /// coordinate along the axes owed.
@@ -55,6 +57,10 @@ impl Held {
                 }
                 self.gain(mesh, type_, *to, digits)?;
                 u128::from(mesh.devices()) * (self.elements(type_) - self.shared(&before, type_))
+            }
+            Move::Permute { dims } => {
+                self.permute(mesh, type_, dims)?;
+                self.taken(&before, mesh, type_)? * self.elements(type_)
             }
         };
         u64::try_from(elements * u128::from(type_.dtype.bytes())).map_err(|_| "too many bytes".to_owned())
@@ -111,6 +117,34 @@ impl Held {
             return Ok(());
         }
         Err("devices of a group hold other blocks or addends of what they exchange".to_owned())
+    }
+
+    /// Numbers the blocks that devices hold otherwise.
+    fn permute(&mut self, mesh: &Mesh, type_: &Type, dims: &[Vec<Digit>]) -> Result<(), String> {
+        let after = Layout { dims: dims.to_vec(), owed: self.owed.clone() };
+        after.check(mesh, type_).map_err(|error| error.to_string())?;
+        self.dims = dims.iter().cloned().map(canonical).collect();
+        Ok(())
+    }
+
+    /// How many devices hold other blocks than before, if each finds them with a device that had
+    /// the same addends.
+    fn taken(&self, before: &Self, mesh: &Mesh, type_: &Type) -> Result<u128, String> {
+        let block = |held: &Self, device: &[u64]| -> Vec<Vec<Factor>> {
+            let dims = held.dims.iter().zip(&type_.shape);
+            let addends = held.owed.iter().map(|axis| vec![(0, Some(device[axis.0]))]);
+            dims.map(|(digits, &extent)| share(digits, extent, device)).chain(addends).collect()
+        };
+        let there: BTreeSet<_> = devices(mesh).map(|device| block(before, &device)).collect();
+        let mut taken = 0;
+        for device in devices(mesh) {
+            let own = block(self, &device);
+            if !there.contains(&own) {
+                return Err("no device holds a block that another takes".to_owned());
+            }
+            taken += u128::from(own != block(before, &device));
+        }
+        Ok(taken)
     }
 
     /// Adds up the addends along these axes.

@@ -108,6 +108,7 @@ fn axes_of(step: &Move) -> Vec<AxisId> {
         Move::Slice { digits, .. } | Move::ReduceScatter { digits, .. } | Move::AllToAll { digits, .. } => {
             digits.iter().flat_map(named).collect()
         }
+        Move::Permute { dims } => dims.iter().flatten().flat_map(named).collect(),
     }
 }
 

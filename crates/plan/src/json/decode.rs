@@ -133,6 +133,14 @@ impl Tables {
             file::Move::AllToAll { from, to, digits: text } => {
                 Move::AllToAll { from: *from, to: *to, digits: digits(text)? }
             }
+            file::Move::Permute { dims } => {
+                let place = format!("{place}.dims");
+                let layout = parse_layout(&self.mesh, dims).map_err(|error| text_error(&place, error))?;
+                if !layout.owed.is_empty() {
+                    return Err(field(&place, format!("`{}`", shown(dims)), "the digits of each dimension"));
+                }
+                Move::Permute { dims: layout.dims }
+            }
         })
     }
 

@@ -126,6 +126,10 @@ fn step_of(mesh: &Mesh, step: &planner_ir::Move) -> file::Move {
         Move::AllToAll { from, to, digits } => {
             file::Move::AllToAll { from: *from, to: *to, digits: digits_of(mesh, digits) }
         }
+        Move::Permute { dims } => {
+            let layout = Layout { dims: dims.clone(), owed: vec![] };
+            file::Move::Permute { dims: layout.display(mesh).to_string() }
+        }
     }
 }
 

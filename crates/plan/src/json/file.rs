@@ -117,6 +117,7 @@ pub(super) enum Move {
     AllReduce { axes: Vec<String> },
     ReduceScatter { dim: usize, digits: String },
     AllToAll { from: usize, to: usize, digits: String },
+    Permute { dims: String },
 }
 
 #[derive(Serialize, Deserialize)]

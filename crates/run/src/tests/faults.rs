@@ -23,7 +23,8 @@ fn picked() -> Sketch {
     partition.loops[loops.operands[1][0][0].0].push(a.clone());
     let rows = sketch.node(op, &[data, index], partition)[0];
     let total = Op::Reduce { reduction: Reduction::Sum, dims: vec![0] };
-    let partition = Partition { steps: 1, loops: vec![vec![a], vec![]], passed: vec![], through: 0 };
+    let partition =
+        Partition { steps: 1, loops: vec![vec![a], vec![]], passed: vec![], through: 0, streams: vec![] };
     let y = sketch.node(total, &[rows], partition)[0];
     sketch.output("y", y, vec![vec![], vec![]], &mut |_, _, _, _| None);
     sketch
