@@ -15,6 +15,7 @@
 //! - otherwise every device has the blocks of all steps at rest, *whole*, and takes (or puts) one
 //!   at a step.
 
+use crate::data::Type;
 use crate::layout::{Digit, named_axes};
 use crate::loops::{LoopId, Loops, Role};
 use crate::mesh::{AxisId, Mesh};
@@ -272,6 +273,25 @@ impl Partition {
         };
         let far = |shift: &Shift| shift.0.iter().map(|it| it.1.unsigned_abs()).sum::<u64>();
         (0..count.min(NEIGHBOURS)).map(neighbour).filter(has).min_by_key(far)
+    }
+
+    /// The type of the block of an operand that a device works on at a step.
+    pub fn operand_block(&self, loops: &Loops, index: usize, type_: &Type) -> Type {
+        self.block_type(&loops.operands[index], type_)
+    }
+
+    /// The type of the block of a result that a device makes at a step.
+    pub fn result_block(&self, loops: &Loops, index: usize, type_: &Type) -> Type {
+        self.block_type(&loops.results[index], type_)
+    }
+
+    fn block_type(&self, dims: &[Vec<LoopId>], type_: &Type) -> Type {
+        let blocks = |dim: &Vec<LoopId>| -> u64 {
+            let digits = self.digits_of(std::slice::from_ref(dim));
+            digits.iter().map(|digit| digit.size).product()
+        };
+        let shape = dims.iter().zip(&type_.shape).map(|(dim, &extent)| extent / blocks(dim));
+        Type::new(type_.dtype, shape.collect::<Vec<u64>>())
     }
 
     /// The digits of the loops that index some dimensions.

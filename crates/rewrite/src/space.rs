@@ -14,6 +14,7 @@
 
 mod offsets; // where along a dimension a split may begin
 mod rules; // what is equal to what
+mod temporal; // partitions in time
 mod term; // the e-graph's language and what its classes denote
 
 use std::fmt;
@@ -77,6 +78,12 @@ pub enum Splits {
     AtMost(usize),
 }
 
+impl From<Splits> for Offer {
+    fn from(splits: Splits) -> Self {
+        Self { splits, ..Self::default() }
+    }
+}
+
 impl Splits {
     /// Whether so many splits are allowed.
     pub(crate) fn allow(self, splits: usize) -> bool {
@@ -85,6 +92,25 @@ impl Splits {
             Self::AtMost(most) => splits <= most,
         }
     }
+}
+
+/// Whether partitions in time are offered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Steps {
+    /// Products and look-ups may be done in time steps.
+    #[default]
+    Offered,
+    /// Every operation is done in one.
+    One,
+}
+
+/// Which partitions are offered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Offer {
+    /// Along how many loops at once an operation may be split.
+    pub splits: Splits,
+    /// Whether in time.
+    pub steps: Steps,
 }
 
 /// How large an e-graph became.
@@ -133,8 +159,9 @@ const ROUND_LIMIT: usize = 64;
 /// Boundary values may be held in every plain layout of their type, whatever uses them here, so
 /// that the graph can be joined to others. So may the states of a training step and what they
 /// become; those that are summed over micro-batches may owe a sum besides ([`owing_layouts`]).
-pub fn space(graph: &Graph, mesh: &Mesh, boundary: &[ValueId], splits: Splits) -> Result<Space, SpaceError> {
-    let mut egraph = EGraph::new(Facts::new(graph, mesh, splits));
+pub fn space(graph: &Graph, mesh: &Mesh, boundary: &[ValueId], offer: Offer) -> Result<Space, SpaceError> {
+    let splits = offer.splits;
+    let mut egraph = EGraph::new(Facts::new(graph, mesh, offer));
     for &value in boundary {
         for layout in plain_layouts(mesh, graph.type_of(value), splits) {
             term::hold(&mut egraph, value, layout);
@@ -164,7 +191,7 @@ pub fn space(graph: &Graph, mesh: &Mesh, boundary: &[ValueId], splits: Splits) -
         nodes: egraph.total_size(),
         classes: egraph.number_of_classes(),
         iterations: first.iterations + second.iterations,
-        saturated: first.saturated && second.saturated && splits == Splits::All,
+        saturated: first.saturated && second.saturated && offer == Offer::default(),
     };
     Ok(read_off(graph, &egraph, statistics))
 }

@@ -309,6 +309,7 @@ impl Assembly<'_> {
         let graph = &self.section.graph;
         let node_ = graph.node(node);
         let whole = graph.types_of(&node_.operands);
+        let loops = node_.op.loops(&whole, &graph.types_of(&node_.results));
         let local = |values: &[ValueId], layouts: &[usize]| -> Vec<Type> {
             let local = |(&value, &layout): (&ValueId, &usize)| {
                 self.space.layouts[value.0][layout].local_type(graph.type_of(value))
@@ -325,6 +326,7 @@ impl Assembly<'_> {
                 results: &results,
                 node,
                 partition: &choice.partition,
+                loops: &loops,
             })
         };
         self.space.choices[node.0].iter().map(time).collect()

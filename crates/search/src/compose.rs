@@ -3,7 +3,7 @@
 
 mod memory; // what a device holds
 
-use plan::{Assignment, Copy, Plan, Term, Transfer};
+use plan::{Assignment, Copy, Plan, Term, Transfer, bytes_of_steps};
 use planner_ir::{Graph, Layout, Mesh, Node, NodeId, Op, ValueId};
 use rewrite::Space;
 
@@ -128,7 +128,7 @@ impl Writer<'_> {
         if is_prepared(graph, node, &space.prepared) {
             return;
         }
-        let Node { operands, results, .. } = graph.node(node);
+        let Node { op, operands, results, .. } = graph.node(node);
         let Some(work) = &assembled.work[node.0] else { return };
         let number = work.choices[choices[work.node]];
         let choice = &space.choices[node.0][number];
@@ -139,8 +139,12 @@ impl Writer<'_> {
         }
         let seconds = assembled.seconds[node.0][number];
         let whole = repetition.nodes[node.0];
+        let partition = choice.partition.clone();
+        let (takes, makes) = (graph.types_of(operands), graph.types_of(results));
+        let loops = op.loops(&takes, &makes);
+        let bytes = bytes_of_steps(self.mesh, &loops, (&takes, &makes), &partition);
         self.composed.assignments[whole.0] =
-            Assignment::Computed { partition: choice.partition.clone(), operands: copies, seconds };
+            Assignment::Computed { partition, operands: copies, bytes, seconds };
         for (&result, &layout) in results.iter().zip(&choice.results) {
             let whole = repetition.values[result.0];
             self.composed.layouts[whole.0] = space.layouts[result.0][layout].clone();

@@ -134,7 +134,7 @@ fn spaces(cut: &Cut<'_>, mesh: &Mesh, splits: Splits) -> Result<Vec<Space>, Spac
         let tied = section.tied.iter().map(|&(_, it)| it);
         let ends = section.entry.iter().chain(&section.exit).chain(&section.returned).copied();
         let boundary: Vec<ValueId> = ends.chain(tied).chain(shared).collect();
-        space(&section.graph, mesh, &boundary, splits)
+        space(&section.graph, mesh, &boundary, rewrite::Offer { splits, steps: rewrite::Steps::One })
     };
     cut.sections.par_iter().map(one).collect()
 }

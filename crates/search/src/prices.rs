@@ -1,11 +1,15 @@
 //! What operations and moves take, as the search sees it.
 
+mod steps; // work that is done in time steps
+
 use cost_models::collective;
 use cost_models::compute::{MatrixProduct, element_wise, matrix_product};
 use cost_models::machine::{Machine, Precision};
 use cost_models::topology::{Group, GroupError, Topology};
 use cost_models::units::{Bytes, Flops, Seconds, exact};
-use planner_ir::{AxisId, Contract, Conv, Label, Layout, Mesh, Move, NodeId, Op, Partition, State, Type};
+use planner_ir::{
+    AxisId, Contract, Conv, Label, Layout, Loops, Mesh, Move, NodeId, Op, Partition, State, Type,
+};
 
 /// Prices of what a device does and of what devices exchange.
 pub trait Prices: Sync {
@@ -37,6 +41,8 @@ pub struct Work<'a> {
     pub node: NodeId,
     /// How it is partitioned.
     pub partition: &'a Partition,
+    /// Its loops.
+    pub loops: &'a Loops,
 }
 
 /// The prices of a machine whose devices form a mesh.
@@ -78,6 +84,41 @@ impl<'a> MachinePrices<'a> {
 
 impl Prices for MachinePrices<'_> {
     fn work(&self, work: &Work<'_>) -> f64 {
+        if work.partition.steps > 1 { self.in_steps(work) } else { self.at_once(work) }
+    }
+
+    fn step(&self, type_: &Type, step: &Move, before: &Layout, after: &Layout) -> f64 {
+        let held = Bytes(before.local_type(type_).bytes());
+        let made = Bytes(after.local_type(type_).bytes());
+        let axes = step.axes(before);
+        let machine = self.machine;
+        let sent = match step {
+            Move::Slice { .. } => return self.copy(made),
+            Move::AllGather { .. } => {
+                self.slowest(&axes, |it| collective::ring_all_gather(machine, it, made))
+            }
+            Move::AllReduce { .. } => self.slowest(&axes, |it| collective::all_reduce(machine, it, held)),
+            Move::ReduceScatter { .. } => {
+                self.slowest(&axes, |it| collective::reduce_scatter(machine, it, held))
+            }
+            Move::AllToAll { .. } => self.slowest(&axes, |it| collective::all_to_all(machine, it, held)),
+            Move::Permute { .. } => self.slowest(&axes, |it| collective::send(machine, it, held)),
+        };
+        sent + match step {
+            Move::AllGather { dim, .. } if !outermost(*dim, after, type_) => self.copy(made),
+            Move::ReduceScatter { dim, .. } if !outermost(*dim, before, type_) => self.copy(held),
+            Move::AllToAll { from, to, .. } => {
+                let packs = [outermost(*to, before, type_), outermost(*from, after, type_)];
+                exact(u64::from(!packs[0]) + u64::from(!packs[1])) * self.copy(held)
+            }
+            _ => 0.0,
+        }
+    }
+}
+
+impl MachinePrices<'_> {
+    /// The time of work that is done at once (seconds).
+    fn at_once(&self, work: &Work<'_>) -> f64 {
         let Work { op, whole, operands, results, .. } = *work;
         match op {
             Op::Contract(contract) => {
@@ -130,36 +171,6 @@ impl Prices for MachinePrices<'_> {
         }
     }
 
-    fn step(&self, type_: &Type, step: &Move, before: &Layout, after: &Layout) -> f64 {
-        let held = Bytes(before.local_type(type_).bytes());
-        let made = Bytes(after.local_type(type_).bytes());
-        let axes = step.axes(before);
-        let machine = self.machine;
-        let sent = match step {
-            Move::Slice { .. } => return self.copy(made),
-            Move::AllGather { .. } => {
-                self.slowest(&axes, |it| collective::ring_all_gather(machine, it, made))
-            }
-            Move::AllReduce { .. } => self.slowest(&axes, |it| collective::all_reduce(machine, it, held)),
-            Move::ReduceScatter { .. } => {
-                self.slowest(&axes, |it| collective::reduce_scatter(machine, it, held))
-            }
-            Move::AllToAll { .. } => self.slowest(&axes, |it| collective::all_to_all(machine, it, held)),
-            Move::Permute { .. } => self.slowest(&axes, |it| collective::send(machine, it, held)),
-        };
-        sent + match step {
-            Move::AllGather { dim, .. } if !outermost(*dim, after, type_) => self.copy(made),
-            Move::ReduceScatter { dim, .. } if !outermost(*dim, before, type_) => self.copy(held),
-            Move::AllToAll { from, to, .. } => {
-                let packs = [outermost(*to, before, type_), outermost(*from, after, type_)];
-                exact(u64::from(!packs[0]) + u64::from(!packs[1])) * self.copy(held)
-            }
-            _ => 0.0,
-        }
-    }
-}
-
-impl MachinePrices<'_> {
     /// The time of so many products of each expert that the device has (seconds).
     fn experts(&self, products: usize, active: u64, whole: &[Type], operands: &[Type]) -> f64 {
         let (x, up) = (&operands[0].shape, &operands[2].shape);

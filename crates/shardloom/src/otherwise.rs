@@ -166,7 +166,7 @@ fn widest<'a>(
     let mut widest = Vec::new();
     for section in &prepared.sections {
         let graph = &section.graph;
-        let space = rewrite::space(graph, target.mesh, &[], rewrite::Splits::All)
+        let space = rewrite::space(graph, target.mesh, &[], rewrite::Splits::All.into())
             .map_err(|error| Failure::input("no space", error))?;
         for id in graph.node_ids() {
             let node = graph.node(id);

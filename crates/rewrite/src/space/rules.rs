@@ -4,6 +4,7 @@ use egg::{Applier, EGraph, Id, PatternAst, Rewrite, SearchMatches, Searcher, Sub
 use planner_ir::{AxisId, Digit, Layout, Move, NodeId, Partition, Role, ValueId};
 
 use super::offsets::{self, Indexed};
+use super::temporal::in_time;
 use super::term::{Denoted, Facts, Passing, Term, compute};
 use super::wide_axes;
 
@@ -13,6 +14,7 @@ type Space = EGraph<Term, Facts>;
 ///
 /// ```text
 /// work(op, P)(x..) makes y in layout(P)   =>   work(op, P + [loop split by axis])(x'..) makes y in layout(P')
+/// work(op, P)(x..) makes y in layout(P)   =>   work(op, P + [loops split by axes and time])(x'..) ...
 /// ```
 ///
 /// The axis comes after all that `P` uses, so that every partition is made once, from one other.
@@ -21,7 +23,10 @@ type Space = EGraph<Term, Facts>;
 pub(super) fn partition() -> Rewrite<Term, Facts> {
     rule("partition", |space, denoted| match denoted {
         Denoted::Work { node, partition } => {
-            further(&space.analysis, node, partition).into_iter().map(|it| compute(space, node, it)).collect()
+            let base = space.analysis.partitions.get(partition).clone();
+            let mut more = further(&space.analysis, node, &base);
+            more.extend(in_time(&space.analysis, node, &base));
+            more.into_iter().map(|it| compute(space, node, it)).collect()
         }
         _ => vec![],
     })
@@ -55,8 +60,7 @@ pub(super) fn moves() -> Rewrite<Term, Facts> {
 }
 
 /// The partitions that split over one more axis.
-fn further(facts: &Facts, node: NodeId, partition: usize) -> Vec<Partition> {
-    let base = facts.partitions.get(partition);
+fn further(facts: &Facts, node: NodeId, base: &Partition) -> Vec<Partition> {
     let Some(loops) = facts.loops(node) else { return vec![] };
     let operation: Indexed<'_> = (loops, facts.operands(node), facts.results(node));
     let last = base.axes().into_iter().chain(base.passed.iter().copied()).max();
@@ -81,12 +85,12 @@ fn further(facts: &Facts, node: NodeId, partition: usize) -> Vec<Partition> {
             }
         }
     }
-    partitions.retain(|it| facts.splits.allow(splits(it)) && fits(facts, node, it));
+    partitions.retain(|it| facts.splits().allow(splits(it)) && fits(facts, node, it));
     partitions
 }
 
 /// Along how many loops a partition splits, passing sums through counted as one.
-fn splits(partition: &Partition) -> usize {
+pub(super) fn splits(partition: &Partition) -> usize {
     let split = partition.loops.iter().filter(|digits| !digits.is_empty()).count();
     split + usize::from(!partition.passed.is_empty())
 }
@@ -107,7 +111,7 @@ fn extend(digits: &mut Vec<Digit>, offset: u64, digit: Digit) -> bool {
 }
 
 /// Whether a partition suits the operation, its operands and its results.
-fn fits(facts: &Facts, node: NodeId, partition: &Partition) -> bool {
+pub(super) fn fits(facts: &Facts, node: NodeId, partition: &Partition) -> bool {
     let Some(loops) = facts.loops(node) else { return false };
     let suits = |value: &ValueId, layout: Layout| layout.check(&facts.mesh, &facts.types[value.0]).is_ok();
     partition.check(&facts.mesh, loops).is_ok()

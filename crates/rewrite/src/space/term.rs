@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use egg::{Analysis, DidMerge, EGraph, Id, Language};
 use planner_ir::{Graph, Layout, Loops, Mesh, Move, NodeId, Partition, Type, ValueId};
 
-use super::Splits;
 use super::offsets::{Offsets, offsets};
+use super::{Offer, Splits, Steps};
 
 /// A term of the e-graph. Layouts, partitions and moves are numbers in `Facts`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -103,8 +103,8 @@ impl<T: Ord + Clone> Table<T> {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Facts {
     pub(super) mesh: Mesh,
-    /// Along how many loops an operation may be split.
-    pub(super) splits: Splits,
+    /// Which partitions are offered.
+    offer: Offer,
     pub(super) types: Vec<Type>,
     /// For each operation that is not prepared, what it works on.
     operations: Vec<Option<Operation>>,
@@ -123,6 +123,8 @@ struct Operation {
     operands: Vec<ValueId>,
     results: Vec<ValueId>,
     passes_sums: Passing,
+    /// Whether it may be done in time steps.
+    takes_time: bool,
 }
 
 /// Whether a rule offers to pass sums owed through an operation.
@@ -135,7 +137,7 @@ pub(super) enum Passing {
 }
 
 impl Facts {
-    pub(super) fn new(graph: &Graph, mesh: &Mesh, splits: Splits) -> Self {
+    pub(super) fn new(graph: &Graph, mesh: &Mesh, offer: Offer) -> Self {
         let prepared = graph.prepared();
         let operation = |node: &planner_ir::Node| {
             let ready = node.results.iter().all(|result| prepared[result.0]);
@@ -144,13 +146,14 @@ impl Facts {
                 operands: node.operands.clone(),
                 results: node.results.clone(),
                 passes_sums: passing(&node.op),
+                takes_time: takes_time(&node.op),
             })
         };
         let operations: Vec<Option<Operation>> = graph.nodes.iter().map(operation).collect();
         let types: Vec<Type> = graph.values.iter().map(|value| value.type_.clone()).collect();
         let indexed = operations.iter().flatten().map(|it| (&it.loops, &it.operands[..], &it.results[..]));
         let offsets = offsets(&types, &indexed.collect::<Vec<_>>());
-        Self { mesh: mesh.clone(), splits, types, operations, offsets, ..Self::default() }
+        Self { mesh: mesh.clone(), offer, types, operations, offsets, ..Self::default() }
     }
 
     pub(super) fn loops(&self, node: NodeId) -> Option<&Loops> {
@@ -169,6 +172,16 @@ impl Facts {
         self.operations[node.0].as_ref().map_or(Passing::Withheld, |operation| operation.passes_sums)
     }
 
+    /// Along how many loops an operation may be split.
+    pub(super) fn splits(&self) -> Splits {
+        self.offer.splits
+    }
+
+    /// Whether partitions of an operation in time are offered.
+    pub(super) fn takes_time(&self, node: NodeId) -> bool {
+        self.offer.steps == Steps::Offered && self.operations[node.0].as_ref().is_some_and(|it| it.takes_time)
+    }
+
     /// The partition in which every device does everything.
     pub(super) fn replicated(&self, node: NodeId) -> Option<Partition> {
         self.loops(node).map(Partition::replicated)
@@ -180,6 +193,18 @@ fn passing(op: &planner_ir::Op) -> Passing {
     match op {
         Op::Contract(_) | Op::Attention(_) | Op::Conv(_) | Op::Experts { .. } => Passing::Withheld,
         _ => Passing::Offered,
+    }
+}
+
+/// Whether what an operation uses may be worth more than one step: it is a product, or looks up
+/// rows of a table.
+fn takes_time(op: &planner_ir::Op) -> bool {
+    use planner_ir::Op;
+    match op {
+        Op::Contract(_) | Op::Attention(_) | Op::Conv(_) | Op::Experts { .. } | Op::Gather { .. } => true,
+        Op::AttentionGradient { .. } | Op::ExpertsGradient { .. } | Op::GatherGradient { .. } => true,
+        Op::ConvInputGradient { .. } | Op::ConvWeightGradient { .. } => true,
+        _ => false,
     }
 }
 

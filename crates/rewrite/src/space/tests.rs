@@ -83,9 +83,16 @@ fn block(
 fn a_transformer_block_saturates() {
     let (graph, ends) = block(8, 1024, 8192, 64, 8, 28672);
     for sizes in [&[8][..], &[2, 4], &[2, 2, 2]] {
-        let space = space(&graph, &Mesh::of_sizes(sizes), &ends, Splits::All).expect("is sound");
-        assert!(space.statistics.saturated);
-        let choices: usize = space.choices.iter().map(Vec::len).sum();
-        println!("{sizes:?}: {:?}, {choices} choices", space.statistics);
+        let mesh = Mesh::of_sizes(sizes);
+        let count = |steps| {
+            let offer = Offer { splits: Splits::All, steps };
+            let space = space(&graph, &mesh, &ends, offer).expect("is sound");
+            assert_eq!(space.statistics.saturated, steps == Steps::Offered);
+            let choices: usize = space.choices.iter().map(Vec::len).sum();
+            println!("{sizes:?}: {:?}, {choices} choices", space.statistics);
+            (space.statistics.nodes, choices)
+        };
+        let (one, timed) = (count(Steps::One), count(Steps::Offered));
+        assert!(one.0 < timed.0 && one.1 < timed.1);
     }
 }

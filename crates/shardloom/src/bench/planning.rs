@@ -312,7 +312,7 @@ fn of_target(
         let shared = section.shared.iter().map(|it| it.value);
         let ends = section.entry.iter().chain(&section.exit).chain(&section.returned).copied();
         let boundary: Vec<ValueId> = ends.chain(shared).collect();
-        rewrite::space(&section.graph, mesh, &boundary, rewrite::Splits::All)
+        rewrite::space(&section.graph, mesh, &boundary, rewrite::Splits::All.into())
             .map_err(|error| Failure::internal("plan", error))?;
     }
     let space = start.elapsed().as_secs_f64();

@@ -1,0 +1,131 @@
+//! Partitions in time, derived from an operation's loops.
+//!
+//! Two families over axes that a partition does not use yet. Of each, only what moves blocks
+//! between devices is offered: time steps that every device takes alone gain nothing.
+//!
+//! - **ring**: along one axis, the axis splits one loop and time turns another. Rotated weights
+//!   (RTP), ring gathers and scatters, rotated heads and experts are this with different loops.
+//! - **square**: along two axes of one size, they split two loops and time turns a third. Where the
+//!   digits of one loop are the sum of both axes, operands rotate (Cannon, PrimePar); where time
+//!   alone numbers the third, they are streamed (SUMMA; with further axes, Tesseract).
+
+use planner_ir::{AxisId, Digit, LoopId, Loops, Motion, NodeId, Partition, Role};
+
+use super::rules::{fits, splits};
+use super::term::Facts;
+use super::wide_axes;
+
+/// In how many steps an operation is done at most: with more, blocks are too small to be worth it.
+const MOST_STEPS: u64 = 16;
+
+/// The partitions that use one or two more axes and take time.
+pub(super) fn in_time(facts: &Facts, node: NodeId, partition: &Partition) -> Vec<Partition> {
+    let Some(loops) = facts.loops(node).filter(|_| facts.takes_time(node)) else { return vec![] };
+    if partition.steps > 1 || !partition.passed.is_empty() {
+        return vec![];
+    }
+    let last = partition.axes().into_iter().max();
+    let free = |axis: &AxisId| last.is_none_or(|last| *axis > last) && facts.mesh.size(*axis) <= MOST_STEPS;
+    let axes: Vec<AxisId> = wide_axes(&facts.mesh).filter(free).collect();
+    let base = Base { facts, loops, partition };
+    let mut found: Vec<Partition> = axes.iter().flat_map(|&axis| base.rings(axis)).collect();
+    for (place, &first) in axes.iter().enumerate() {
+        for &second in &axes[place + 1..] {
+            if facts.mesh.size(first) == facts.mesh.size(second) {
+                found.extend(base.squares(first, second));
+            }
+        }
+    }
+    found.retain(|it| facts.splits().allow(splits(it)) && fits(facts, node, it));
+    found
+}
+
+/// What is split further.
+struct Base<'a> {
+    facts: &'a Facts,
+    loops: &'a Loops,
+    partition: &'a Partition,
+}
+
+impl Base<'_> {
+    /// One loop split by the axis, another turned by time.
+    fn rings(&self, axis: AxisId) -> Vec<Partition> {
+        let own = Digit::axis(&self.facts.mesh, axis);
+        let mut found = Vec::new();
+        for still in self.split() {
+            for turned in self.split().filter(|&it| it != still) {
+                let digit = Digit { step: 1, ..own.clone() };
+                let mut ring = self.with(&[(still, own.clone()), (turned, digit)], own.size, vec![]);
+                let indexes = |dims: &Vec<Vec<LoopId>>, it: LoopId| dims.iter().any(|dim| dim.contains(&it));
+                // A sum that travels is at home after the last step.
+                let mut results = self.loops.results.iter();
+                if results.any(|dims| indexes(dims, turned) && !indexes(dims, still)) {
+                    ring.loops[turned.0]
+                        .iter_mut()
+                        .filter(|digit| digit.step != 0)
+                        .for_each(|it| it.offset = 1);
+                }
+                if self.motions(&ring).iter().any(|it| matches!(it, Motion::Rotating(_))) {
+                    found.push(ring);
+                }
+            }
+        }
+        found
+    }
+
+    /// Two loops split by two axes, a third turned by time.
+    fn squares(&self, first: AxisId, second: AxisId) -> Vec<Partition> {
+        let [r, c] = [first, second].map(|axis| Digit::axis(&self.facts.mesh, axis));
+        let skew = Digit { terms: vec![(first, 1), (second, 1)], ..r.clone() };
+        let timed = |digit: &Digit| Digit { step: 1, ..digit.clone() };
+        let time = Digit { terms: vec![], step: 1, ..r.clone() };
+        let mut found = Vec::new();
+        for i in self.split() {
+            for j in self.split().filter(|&it| it != i) {
+                for k in self.split().filter(|&it| it != i && it != j) {
+                    let streams = vec![first, second];
+                    found.push(self.with(
+                        &[(i, r.clone()), (j, c.clone()), (k, time.clone())],
+                        r.size,
+                        streams,
+                    ));
+                    if self.loops.get(k).role == Role::Sum {
+                        for [of_i, of_j, of_k] in [[&r, &c, &skew], [&r, &skew, &c], [&skew, &c, &r]] {
+                            let digits = [(i, of_i.clone()), (j, of_j.clone()), (k, timed(of_k))];
+                            found.push(self.with(&digits, r.size, vec![]));
+                        }
+                    }
+                }
+            }
+        }
+        let moves = |motion: &Motion| matches!(motion, Motion::Rotating(_) | Motion::Streaming(_));
+        found.retain(|it| {
+            let motions = self.motions(it);
+            motions.iter().filter(|it| moves(it)).count() > 1 && !motions.contains(&Motion::Whole)
+        });
+        found
+    }
+
+    /// The loops that may be split.
+    fn split(&self) -> impl Iterator<Item = LoopId> {
+        self.loops.ids().filter(|&it| matches!(self.loops.get(it).role, Role::Map | Role::Sum))
+    }
+
+    fn with(&self, digits: &[(LoopId, Digit)], steps: u64, streams: Vec<AxisId>) -> Partition {
+        let mut partition = Partition { steps, streams, ..self.partition.clone() };
+        for (it, digit) in digits {
+            partition.loops[it.0].push(digit.clone());
+        }
+        partition
+    }
+
+    /// How operands and results move, if everything comes and goes.
+    fn motions(&self, partition: &Partition) -> Vec<Motion> {
+        if partition.check(&self.facts.mesh, self.loops).is_err() {
+            return vec![];
+        }
+        let operands = (0..self.loops.operands.len()).map(|it| partition.operand_motion(self.loops, it));
+        let results = (0..self.loops.results.len()).map(|it| partition.result_motion(self.loops, it));
+        operands.chain(results).collect()
+    }
+}

@@ -1,0 +1,90 @@
+//! The time of work that is done in steps, blocks moving meanwhile.
+//!
+//! ```text
+//! t = c + (T − 1) · max(c, m) + b
+//! ```
+//!
+//! `c` is what a device computes in a step, `m` what moves while it does, `T` the number of steps
+//! and `b` what no step hides: the first block of a streamed operand, the last of a streamed
+//! result. Each message pays its latency again.
+//!
+//! Source: Wang et al., "PrimePar", ASPLOS 2024, equation 7 (the slower of computing and moving in
+//! each step); van de Geijn and Watts, "SUMMA", Concurrency 9(4), 1997 (broadcasts of the next
+//! block while the last one is used).
+
+use cost_models::collective;
+use cost_models::units::Bytes;
+use planner_ir::{Motion, Type};
+
+use super::{MachinePrices, Work};
+use crate::problem::real;
+
+/// What the steps of an operation take (seconds).
+#[derive(Default)]
+struct Taken {
+    /// Computing, in a step.
+    computing: f64,
+    /// Moving, while the next step is computed.
+    moving: f64,
+    /// What no step hides.
+    bare: f64,
+}
+
+impl MachinePrices<'_> {
+    /// The time of work that is done in steps (seconds).
+    pub(super) fn in_steps(&self, work: &Work<'_>) -> f64 {
+        let Work { op, whole, partition, loops, .. } = *work;
+        let Ok(made) = op.infer(whole) else { return f64::INFINITY };
+        let operands: Vec<Type> =
+            whole.iter().enumerate().map(|(it, type_)| partition.operand_block(loops, it, type_)).collect();
+        let results: Vec<Type> =
+            made.iter().enumerate().map(|(it, type_)| partition.result_block(loops, it, type_)).collect();
+        let mut taken = Taken {
+            computing: self.at_once(&Work { operands: &operands, results: &results, ..*work }),
+            ..Taken::default()
+        };
+        for (index, block) in operands.iter().enumerate() {
+            self.operand(&partition.operand_motion(loops, index), Bytes(block.bytes()), &mut taken);
+        }
+        for (index, block) in results.iter().enumerate() {
+            self.result(&partition.result_motion(loops, index), Bytes(block.bytes()), &mut taken);
+        }
+        let hidden = real(partition.steps.saturating_sub(1)) * taken.computing.max(taken.moving);
+        taken.computing + hidden + taken.bare
+    }
+
+    fn operand(&self, motion: &Motion, block: Bytes, taken: &mut Taken) {
+        match motion {
+            Motion::Stationary => {}
+            Motion::Rotating(shift) => taken.moving += self.message(&shift.axes(), block),
+            Motion::Streaming(axis) => {
+                let broadcast = self.slowest(&[*axis], |it| collective::broadcast(self.machine, it, block));
+                taken.moving += broadcast;
+                taken.bare += broadcast;
+            }
+            // Cut out of what the device has.
+            Motion::Whole => taken.computing += self.copy(block),
+        }
+    }
+
+    fn result(&self, motion: &Motion, block: Bytes, taken: &mut Taken) {
+        match motion {
+            // Added up, or put in place.
+            Motion::Stationary | Motion::Whole => taken.computing += self.copy(block),
+            Motion::Rotating(shift) => {
+                taken.computing += self.copy(block);
+                taken.moving += self.message(&shift.axes(), block);
+            }
+            Motion::Streaming(axis) => {
+                // As much as a broadcast the other way.
+                let reduced = self.slowest(&[*axis], |it| collective::broadcast(self.machine, it, block));
+                taken.moving += reduced;
+                taken.bare += reduced;
+            }
+        }
+    }
+
+    fn message(&self, axes: &[planner_ir::AxisId], block: Bytes) -> f64 {
+        self.slowest(axes, |it| collective::send(self.machine, it, block))
+    }
+}
