@@ -26,7 +26,7 @@ pub use error::ReadError;
 /// What the first field of every plan file says.
 pub const FORMAT: &str = "shardloom-plan";
 /// The version of the form that is written and read.
-pub const VERSION: u64 = 2;
+pub const VERSION: u64 = 3;
 
 /// The plan of a file.
 pub fn read(text: &[u8]) -> Result<Plan, ReadError> {

@@ -7,6 +7,7 @@ mod plan; // what a plan says
 mod recipe; // how a training step was derived from a model
 #[cfg(test)]
 mod samples; // plans for tests
+mod steps; // what moves between the steps of a partition
 mod summary; // what a plan comes to
 mod traffic; // what moves in a step, by what it is
 mod words; // what a partition is called
@@ -17,6 +18,7 @@ pub use plan::{
     Assignment, Copy, Holding, MachineName, ModelFile, Part, Plan, Proof, SpaceSize, Term, Transfer,
 };
 pub use recipe::{Loss, NoDecay, Precision, Recipe, Recompute};
+pub use steps::bytes_of_steps;
 pub use summary::{Traffic, communication};
 pub use traffic::{ValueKind, ValueTraffic, traffic};
 pub use words::{operation_in_words, partition_in_words, strategy};

@@ -75,6 +75,11 @@ pub enum Assignment {
         partition: Partition,
         /// For each operand, which copy of the value is read.
         operands: Vec<Copy>,
+        /// For each operand and then each result, what all devices together receive of its blocks
+        /// during the steps of the partition, each time that it runs (bytes): see
+        /// [`bytes_of_steps`](crate::bytes_of_steps). Nothing stands here for a partition of one
+        /// step.
+        bytes: Vec<u64>,
         /// What it takes each time that it runs (seconds).
         seconds: f64,
     },

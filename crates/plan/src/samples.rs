@@ -55,6 +55,7 @@ pub(crate) fn example() -> Plan {
     let computed = |partition: &str, operands: usize, seconds: f64| Assignment::Computed {
         partition: parse_partition(&mesh, partition).unwrap(),
         operands: vec![Copy::Made; operands],
+        bytes: vec![],
         seconds,
     };
     let texts = ["[-,-]", "[-,a]", "[a,-]", "[-,a]", "[-,a]", "[-,-] owes a"];

@@ -6,7 +6,7 @@ use std::fmt;
 use planner_ir::{Graph, Phase, Source, StateKind, ValueId};
 
 use crate::plan::{Assignment, Plan};
-use crate::summary::Traffic;
+use crate::summary::{Traffic, moved};
 
 /// What a value is to a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -51,20 +51,16 @@ impl fmt::Display for ValueKind {
 }
 
 /// What is moved in a step, by kind of value and kind of move, in this order. Each transfer counts as often
-/// as it is made.
+/// as it is made, and what moves during the steps of an operation as often as that runs.
 ///
 /// # Panics
 /// If the plan names copies or values that there are not.
 pub fn traffic(plan: &Plan) -> Vec<ValueTraffic> {
     let of_values = value_kinds(plan);
     let mut kinds: BTreeMap<(ValueKind, &'static str), Traffic> = BTreeMap::new();
-    for (transfer, runs) in plan.transfers.iter().zip(plan.runs()) {
-        for (step, &bytes) in transfer.moves.iter().zip(&transfer.bytes) {
-            let (kind, name) = (of_values[transfer.value.0], step.name());
-            let traffic = kinds.entry((kind, name)).or_insert(Traffic { name, count: 0, bytes: 0 });
-            traffic.count = traffic.count.saturating_add(runs);
-            traffic.bytes = traffic.bytes.saturating_add(bytes.saturating_mul(runs));
-        }
+    for (value, traffic) in moved(plan) {
+        let (kind, name) = (of_values[value.0], traffic.name);
+        kinds.entry((kind, name)).or_insert(Traffic::none(name)).add(traffic);
     }
     kinds.into_iter().map(|((kind, _), traffic)| ValueTraffic { kind, traffic }).collect()
 }

@@ -1,6 +1,8 @@
 //! Plans made by hand: partitions are given, and layouts are joined by moves.
 
-use plan::{Assignment, Copy, MachineName, ModelFile, Plan, Proof, SpaceSize, Transfer};
+use plan::{
+    Assignment, Copy, MachineName, ModelFile, Plan, Proof, SpaceSize, Transfer, bytes_of_steps,
+};
 use planner_ir::{
     AxisId, Carried, Digit, Graph, Layout, Mesh, Move, Output, Partition, Phase, Source, State, StateKind,
     Training, Type, ValueId,
@@ -130,7 +132,9 @@ impl Sketch {
         for index in 0..types.len() {
             self.plan.layouts.push(partition.result(&loops, index));
         }
-        self.plan.assignments.push(Assignment::Computed { partition, operands: copies, seconds: 0.0 });
+        let bytes = bytes_of_steps(&self.plan.mesh, &loops, (&operand_types, &types), &partition);
+        let assignment = Assignment::Computed { partition, operands: copies, bytes, seconds: 0.0 };
+        self.plan.assignments.push(assignment);
         let origin = format!("node{}", self.plan.graph.nodes.len());
         self.plan.graph.push_node_in(self.phase, op, operands.to_vec(), types, origin)
     }

@@ -103,6 +103,7 @@ impl Tables {
         Ok(Assignment::Computed {
             partition: partition.clone(),
             operands: it.operands.iter().copied().map(copy).collect(),
+            bytes: it.bytes.clone(),
             seconds: it.seconds,
         })
     }

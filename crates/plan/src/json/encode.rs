@@ -39,11 +39,14 @@ pub(super) fn body(plan: &Plan) -> file::Body {
     let partitions: Table<'_, Partition> = Table::of(plan.assignments.iter().filter_map(partition));
     let operation = |assignment: &Assignment| match assignment {
         Assignment::Prepared => file::Operation::Prepared,
-        Assignment::Computed { partition, operands, seconds } => file::Operation::Computed(file::Computed {
-            partition: partitions.place(partition),
-            operands: operands.iter().copied().map(copy).collect(),
-            seconds: *seconds,
-        }),
+        Assignment::Computed { partition, operands, bytes, seconds } => {
+            file::Operation::Computed(file::Computed {
+                partition: partitions.place(partition),
+                operands: operands.iter().copied().map(copy).collect(),
+                bytes: bytes.clone(),
+                seconds: *seconds,
+            })
+        }
     };
     let transfer = |it: &crate::Transfer| file::Transfer {
         value: it.value.0,

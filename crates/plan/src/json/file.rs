@@ -87,6 +87,9 @@ pub(super) enum Operation {
 pub(super) struct Computed {
     pub(super) partition: usize,
     pub(super) operands: Vec<Copy>,
+    /// Missing where nothing is: of partitions of one step.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) bytes: Vec<u64>,
     pub(super) seconds: f64,
 }
 

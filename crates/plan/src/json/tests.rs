@@ -257,15 +257,15 @@ fn errors_name_place_found_and_expected() {
         ],
     );
     check_error(
-        &replaced("\"version\": 2", "\"version\": 1"),
+        &replaced("\"version\": 3", "\"version\": 1"),
         expect![
-            "field `version`: found 1, expected 2: use the version of shardloom that wrote the plan, or make the plan again with `shardloom plan`"
+            "field `version`: found 1, expected 3: use the version of shardloom that wrote the plan, or make the plan again with `shardloom plan`"
         ],
     );
     check_error(
-        &replaced("\"version\": 2", "\"version\": \"one\""),
+        &replaced("\"version\": 3", "\"version\": \"one\""),
         expect![[
-            r#"field `version`: found "one", expected 2: use the version of shardloom that wrote the plan, or make the plan again with `shardloom plan`"#
+            r#"field `version`: found "one", expected 3: use the version of shardloom that wrote the plan, or make the plan again with `shardloom plan`"#
         ]],
     );
     check_error(

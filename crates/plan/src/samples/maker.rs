@@ -7,7 +7,9 @@ use planner_ir::{
     Digit, Graph, Layout, Loops, Mesh, Move, Node, Op, Partition, Phase, Role, Source, Type, ValueId,
 };
 
-use crate::{Assignment, Copy, MachineName, ModelFile, Part, Plan, Proof, SpaceSize, Term, Transfer};
+use crate::{
+    Assignment, Copy, MachineName, ModelFile, Part, Plan, Proof, SpaceSize, Term, Transfer, bytes_of_steps,
+};
 
 /// How many moves a transfer has at most.
 const MAX_MOVES: usize = 4;
@@ -143,7 +145,8 @@ fn computed(plan: &mut Plan, node: &Node, u: &mut Unstructured<'_>) -> Result<As
             (plan.layouts, plan.carried) = (before.1, before.2);
             continue;
         }
-        return Ok(Assignment::Computed { partition, operands: copies, seconds: seconds(u)? });
+        let bytes = bytes_of_steps(&plan.mesh, &loops, (&operands, &results), &partition);
+        return Ok(Assignment::Computed { partition, operands: copies, bytes, seconds: seconds(u)? });
     }
 }
 

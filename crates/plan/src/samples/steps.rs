@@ -120,7 +120,8 @@ pub(crate) fn step(mesh: &str, ways: Ways<'_>, micro_batches: u64) -> Plan {
         for (result, &value) in node.results.iter().enumerate() {
             plan.layouts[value.0] = partition.result(&loops, result);
         }
-        plan.assignments[index] = Assignment::Computed { partition, operands, seconds: 1e-6 };
+        let bytes = vec![];
+        plan.assignments[index] = Assignment::Computed { partition, operands, bytes, seconds: 1e-6 };
     }
     for (index, it) in plan.graph.training.clone().unwrap().carried.into_iter().enumerate() {
         let rest = plan.layouts[it.state.0].clone();

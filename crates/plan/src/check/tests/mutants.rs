@@ -117,7 +117,7 @@ const ANY: &[Mutant] = &[
         let loops = it.op.loops(&plan.graph.types_of(&it.operands), &plan.graph.types_of(&it.results));
         let operands = vec![Copy::Made; it.operands.len()];
         let partition = Partition::replicated(&loops);
-        plan.assignments[node] = Assignment::Computed { partition, operands, seconds: 1.0 };
+        plan.assignments[node] = Assignment::Computed { partition, operands, bytes: vec![], seconds: 1.0 };
         Ok(true)
     }),
     ("another partition", &["operand-layout", "operand-owed", "result-layout", "result-owed"], |plan, u| {

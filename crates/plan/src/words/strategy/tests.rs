@@ -102,7 +102,7 @@ fn answers(program: &str, partitions: &[&str], expected: Expect) {
     let mut plan = samples::empty(graph, mesh.clone());
     for (assignment, text) in plan.assignments.iter_mut().zip(partitions) {
         let partition = parse_partition(&mesh, text).unwrap();
-        *assignment = Assignment::Computed { partition, operands: vec![], seconds: 0.0 };
+        *assignment = Assignment::Computed { partition, operands: vec![], bytes: vec![], seconds: 0.0 };
     }
     expected.assert_eq(&strategy(&plan).join("; "));
 }
