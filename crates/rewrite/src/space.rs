@@ -182,7 +182,9 @@ pub fn space(graph: &Graph, mesh: &Mesh, boundary: &[ValueId], offer: Offer) -> 
             term::compute(&mut egraph, node, whole);
         }
     }
-    let (egraph, first) = saturate(egraph, vec![rules::partition()])?;
+    let (mut egraph, first) = saturate(egraph, vec![rules::partition()])?;
+    egraph.analysis.skewed = layouts(graph, &egraph);
+    egraph.analysis.skewed.iter_mut().for_each(|layouts| layouts.retain(rules::is_skewed));
     let (egraph, second) = saturate(egraph, vec![rules::moves()])?;
     if let Some(fault) = egraph.analysis.faults.first() {
         return Err(SpaceError::Unsound(fault.clone()));
@@ -291,8 +293,8 @@ fn saturate(
     Ok((runner.egraph, statistics))
 }
 
-/// The e-graph as plain data, in an order that depends on the terms alone.
-fn read_off(graph: &Graph, egraph: &EGraph<Term, Facts>, statistics: Statistics) -> Space {
+/// For each value, the layouts it is held in, ascending.
+fn layouts(graph: &Graph, egraph: &EGraph<Term, Facts>) -> Vec<Vec<Layout>> {
     let facts = &egraph.analysis;
     let mut held: Vec<Vec<Layout>> = vec![Vec::new(); graph.values.len()];
     for class in egraph.classes() {
@@ -303,6 +305,13 @@ fn read_off(graph: &Graph, egraph: &EGraph<Term, Facts>, statistics: Statistics)
     for layouts in &mut held {
         layouts.sort_unstable();
     }
+    held
+}
+
+/// The e-graph as plain data, in an order that depends on the terms alone.
+fn read_off(graph: &Graph, egraph: &EGraph<Term, Facts>, statistics: Statistics) -> Space {
+    let facts = &egraph.analysis;
+    let held = layouts(graph, egraph);
     let number = |value: ValueId, layout: &Layout| held[value.0].binary_search(layout).ok();
 
     let mut choices: Vec<Vec<Choice>> = vec![Vec::new(); graph.nodes.len()];

@@ -16,6 +16,7 @@
 //! What a state becomes takes its place: its copy has the layout of the state at rest. A sum over
 //! micro-batches is held there, and what uses the whole sum takes it from there.
 
+mod faster; // partitions in time that are worth a place
 mod groups; // operations that are chosen together
 mod memory; // what certainly is there
 
@@ -90,6 +91,9 @@ struct Assembly<'a> {
     uses: Vec<Vec<Use>>,
     /// For each value, whether it is a sum over micro-batches.
     summed: Vec<bool>,
+    /// For each value and layout, whether a copy may be held in it: not if only choices that were
+    /// left out work on it.
+    useful: Vec<Vec<bool>>,
 }
 
 /// The problem of a section.
@@ -120,6 +124,7 @@ pub(crate) fn assemble(
         tables: BTreeMap::new(),
         uses: uses(section, &space.prepared),
         summed: summed(graph),
+        useful: space.layouts.iter().map(|layouts| vec![true; layouts.len()]).collect(),
     };
     for value in graph.value_ids() {
         let (layouts, moves) = (&space.layouts[value.0], &space.moves[value.0]);
@@ -169,7 +174,8 @@ impl Assembly<'_> {
                 self.assembled.seconds[node.0] = self.work_times(node, prices);
             }
         }
-        let groups = groups::groups(self.section, self.space);
+        let groups = groups::groups(self.section, self.space, &self.assembled.seconds);
+        let mut kept = Vec::new();
         for group in &groups {
             let time = |choices: &Vec<usize>| {
                 let one = |(node, &choice): (&NodeId, &usize)| {
@@ -178,13 +184,16 @@ impl Assembly<'_> {
                 group.nodes.iter().zip(choices).map(one).sum()
             };
             let times: Vec<f64> = group.choices.iter().map(time).collect();
-            self.assembled.problem.times.push(times);
+            let needed = self.needed(group, &times);
+            self.assembled.problem.times.push(needed.iter().map(|&it| times[it]).collect());
             for (place, node) in group.nodes.iter().enumerate() {
-                let choices = group.choices.iter().map(|choices| choices[place]).collect();
+                let choices = needed.iter().map(|&it| group.choices[it][place]).collect();
                 let done = Done { node: self.assembled.problem.times.len() - 1, choices };
                 self.assembled.work[node.0] = Some(done);
             }
+            kept.push(needed);
         }
+        self.leave_out(&groups, &kept);
     }
 
     fn add_values(&mut self) {
@@ -246,7 +255,11 @@ impl Assembly<'_> {
         let first = groups::original(self.section, value);
         match &self.assembled.held[first.0] {
             Some(held) if first != value && layouts[first.0] == layouts[value.0] => held.clone(),
-            _ => self.value_node((0..layouts[value.0].len()).collect()),
+            _ => {
+                let handed = self.handed_layouts(value);
+                let useful = |it: &usize| self.useful[value.0][*it] || handed.contains(it);
+                self.value_node((0..layouts[value.0].len()).filter(useful).collect())
+            }
         }
     }
 

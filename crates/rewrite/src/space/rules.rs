@@ -1,7 +1,7 @@
 //! What is equal to what: the two families of rules, derived from loops.
 
 use egg::{Applier, EGraph, Id, PatternAst, Rewrite, SearchMatches, Searcher, Subst, Symbol, Var};
-use planner_ir::{AxisId, Digit, Layout, Move, NodeId, Partition, Role, ValueId};
+use planner_ir::{AxisId, Digit, Layout, Mesh, Move, NodeId, Partition, Role, ValueId};
 
 use super::offsets::{self, Indexed};
 use super::temporal::in_time;
@@ -22,13 +22,19 @@ type Space = EGraph<Term, Facts>;
 /// axis's sum is still owed by them.
 pub(super) fn partition() -> Rewrite<Term, Facts> {
     rule("partition", |space, denoted| match denoted {
+        Denoted::Held { value, layout } => {
+            let facts = &space.analysis;
+            let layout = facts.layouts.get(layout);
+            let carried: Vec<(NodeId, Partition)> = carried(facts, value, layout);
+            carried.into_iter().map(|(node, it)| compute(space, node, it)).collect()
+        }
         Denoted::Work { node, partition } => {
             let base = space.analysis.partitions.get(partition).clone();
             let mut more = further(&space.analysis, node, &base);
             more.extend(in_time(&space.analysis, node, &base));
             more.into_iter().map(|it| compute(space, node, it)).collect()
         }
-        _ => vec![],
+        Denoted::Nothing => vec![],
     })
 }
 
@@ -46,7 +52,8 @@ pub(super) fn moves() -> Rewrite<Term, Facts> {
                 let layout = facts.layouts.find(&after)?;
                 space.lookup(Term::Held { value: value.0, layout })
             };
-            let steps = candidates(facts, value, facts.layouts.get(layout));
+            let mut steps = candidates(facts, value, facts.layouts.get(layout));
+            steps.extend(permutations(facts, value, facts.layouts.get(layout)));
             let steps: Vec<Move> = steps.into_iter().filter(|step| wanted(step).is_some()).collect();
             let from = space.lookup(Term::Held { value: value.0, layout });
             let add = |step| {
@@ -148,6 +155,68 @@ fn candidates(facts: &Facts, value: ValueId, layout: &Layout) -> Vec<Move> {
     moves.extend(ends.map(|(dim, _)| Move::AllGather { dim, digits: 1 }));
     moves.extend(subsets(&layout.owed).map(|axes| Move::AllReduce { axes }));
     moves
+}
+
+/// The permutations of a value that make a skewed layout plain, or a plain one skewed.
+fn permutations(facts: &Facts, value: ValueId, layout: &Layout) -> Vec<Move> {
+    let skewed = facts.skewed[value.0].iter();
+    let others: Vec<Layout> = if is_skewed(layout) {
+        vec![plain_of(&facts.mesh, layout)]
+    } else {
+        skewed.filter(|it| plain_of(&facts.mesh, it) == *layout).cloned().collect()
+    };
+    others.into_iter().map(|it| Move::Permute { dims: it.dims }).collect()
+}
+
+/// A skewed layout with each skew undone: numbered by the axis that no other digit names.
+fn plain_of(mesh: &Mesh, layout: &Layout) -> Layout {
+    let plain: Vec<AxisId> = layout.dims.iter().flatten().filter_map(Digit::plain).collect();
+    let mut undone = layout.clone();
+    for digit in undone.dims.iter_mut().flatten().filter(|it| !it.is_free() && it.plain().is_none()) {
+        if let Some(&(axis, _)) = digit.terms.iter().find(|(axis, _)| !plain.contains(axis)) {
+            *digit = Digit::axis(mesh, axis);
+        }
+    }
+    undone
+}
+
+/// Whether a layout has digits that are not the coordinates along one axis.
+pub(super) fn is_skewed(layout: &Layout) -> bool {
+    layout.dims.iter().flatten().any(|digit| !digit.is_free() && digit.plain().is_none())
+}
+
+/// Operations that touch each element once, on what is held in a skewed layout.
+///
+/// ```text
+/// held(v, L)   =>   work(op, P) where op touches v and P is what L makes of its loops
+/// ```
+fn carried(facts: &Facts, value: ValueId, layout: &Layout) -> Vec<(NodeId, Partition)> {
+    if !is_skewed(layout) || !layout.owed.is_empty() {
+        return vec![];
+    }
+    let mut found = Vec::new();
+    for &node in &facts.touching[value.0] {
+        let Some(loops) = facts.loops(node).filter(|_| facts.passing(node) == Passing::Offered) else {
+            continue;
+        };
+        let operands = facts.operands(node).iter().zip(&loops.operands);
+        let values = operands.chain(facts.results(node).iter().zip(&loops.results));
+        for (_, dims) in values.filter(|(it, _)| **it == value) {
+            let mut partition = Partition::replicated(loops);
+            let mut simple = true;
+            for (dim, digits) in dims.iter().zip(&layout.dims) {
+                match dim[..] {
+                    _ if digits.is_empty() => {}
+                    [it] => partition.loops[it.0].clone_from(digits),
+                    _ => simple = false,
+                }
+            }
+            if simple && fits(facts, node, &partition) {
+                found.push((node, partition));
+            }
+        }
+    }
+    found
 }
 
 /// The digits that a dimension gains when it is split by an axis after `offset` blocks.

@@ -18,6 +18,10 @@ use super::wide_axes;
 /// In how many steps an operation is done at most: with more, blocks are too small to be worth it.
 const MOST_STEPS: u64 = 16;
 
+/// How many axes a mesh has at most that rings are offered on. Along many short axes there are a
+/// hundred rings for each product, and one along a longer axis is better than any of them.
+const RING_AXES: usize = 2;
+
 /// The partitions that use one or two more axes and take time.
 pub(super) fn in_time(facts: &Facts, node: NodeId, partition: &Partition) -> Vec<Partition> {
     let Some(loops) = facts.loops(node).filter(|_| facts.takes_time(node)) else { return vec![] };
@@ -28,7 +32,10 @@ pub(super) fn in_time(facts: &Facts, node: NodeId, partition: &Partition) -> Vec
     let free = |axis: &AxisId| last.is_none_or(|last| *axis > last) && facts.mesh.size(*axis) <= MOST_STEPS;
     let axes: Vec<AxisId> = wide_axes(&facts.mesh).filter(free).collect();
     let base = Base { facts, loops, partition };
-    let mut found: Vec<Partition> = axes.iter().flat_map(|&axis| base.rings(axis)).collect();
+    let mut found = Vec::new();
+    if wide_axes(&facts.mesh).count() <= RING_AXES {
+        found.extend(axes.iter().flat_map(|&axis| base.rings(axis)));
+    }
     for (place, &first) in axes.iter().enumerate() {
         for &second in &axes[place + 1..] {
             if facts.mesh.size(first) == facts.mesh.size(second) {

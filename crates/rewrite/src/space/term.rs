@@ -113,6 +113,10 @@ pub(super) struct Facts {
     pub(super) moves: Table<Move>,
     /// For each value and dimension, where splits may begin.
     pub(super) offsets: Offsets,
+    /// For each value, the operations that use or make it.
+    pub(super) touching: Vec<Vec<NodeId>>,
+    /// For each value, the skewed layouts it is held in.
+    pub(super) skewed: Vec<Vec<Layout>>,
     /// Merges of classes that denote different things.
     pub(super) faults: Vec<String>,
 }
@@ -153,7 +157,16 @@ impl Facts {
         let types: Vec<Type> = graph.values.iter().map(|value| value.type_.clone()).collect();
         let indexed = operations.iter().flatten().map(|it| (&it.loops, &it.operands[..], &it.results[..]));
         let offsets = offsets(&types, &indexed.collect::<Vec<_>>());
-        Self { mesh: mesh.clone(), offer, types, operations, offsets, ..Self::default() }
+        let mut touching = vec![Vec::new(); types.len()];
+        for node in graph.node_ids() {
+            let node_ = graph.node(node);
+            let mut values: Vec<ValueId> = node_.operands.iter().chain(&node_.results).copied().collect();
+            values.sort_unstable();
+            values.dedup();
+            values.into_iter().for_each(|value| touching[value.0].push(node));
+        }
+        let skewed = vec![Vec::new(); types.len()];
+        Self { mesh: mesh.clone(), offer, types, operations, offsets, touching, skewed, ..Self::default() }
     }
 
     pub(super) fn loops(&self, node: NodeId) -> Option<&Loops> {

@@ -19,8 +19,9 @@ pub(super) struct Group {
     pub(super) choices: Vec<Vec<usize>>,
 }
 
-/// The operations of a section in groups, in order of their first operations.
-pub(super) fn groups(section: &Section, space: &Space) -> Vec<Group> {
+/// The operations of a section in groups, in order of their first operations; given the time of
+/// each choice (seconds).
+pub(super) fn groups(section: &Section, space: &Space, seconds: &[Vec<f64>]) -> Vec<Group> {
     let graph = &section.graph;
     let on_parameters = graph.on_parameters();
     let mut groups: Vec<Group> = Vec::new();
@@ -31,7 +32,7 @@ pub(super) fn groups(section: &Section, space: &Space) -> Vec<Group> {
         let forward = section.forward[node.0].filter(|forward| !own(forward));
         let group = forward.and_then(|forward| {
             let found = groups.iter_mut().find(|group| group.nodes[0] == forward)?;
-            let chosen = together(section, space, found, node)?;
+            let chosen = together(section, space, found, node, seconds)?;
             Some((found, chosen))
         });
         if let Some((group, choices)) = group {
@@ -47,7 +48,13 @@ pub(super) fn groups(section: &Section, space: &Space) -> Vec<Group> {
 
 /// The choices of a group with one more operation; nothing if some choice of the group leaves it
 /// none, or if there would be more than before.
-fn together(section: &Section, space: &Space, group: &Group, node: NodeId) -> Option<Vec<Vec<usize>>> {
+fn together(
+    section: &Section,
+    space: &Space,
+    group: &Group,
+    node: NodeId,
+    seconds: &[Vec<f64>],
+) -> Option<Vec<Vec<usize>>> {
     let mut all = Vec::new();
     for choices in &group.choices {
         let wanted = wanted(section, space, group, choices, node);
@@ -58,11 +65,49 @@ fn together(section: &Section, space: &Space, group: &Group, node: NodeId) -> Op
             })
         };
         let own = &space.choices[node.0];
-        let mut suitable = (0..own.len()).filter(|&it| suits(&own[it]));
-        let (Some(only), None) = (suitable.next(), suitable.next()) else { return None };
+        let suitable: Vec<usize> = (0..own.len()).filter(|&it| suits(&own[it])).collect();
+        let only = one_of(section, space, (group, choices), node, suitable, seconds)?;
         all.push([&choices[..], &[only]].concat());
     }
     Some(all)
+}
+
+/// The one of some choices of a gradient that goes with a group's choices; nothing if several do.
+///
+/// With partitions in time, several make other things of the same operands: the one that leaves
+/// the gradient of an operand where the operand is goes with the forward operation. Of several that
+/// differ in nothing else the fastest does.
+fn one_of(
+    section: &Section,
+    space: &Space,
+    (group, choices): (&Group, &[usize]),
+    node: NodeId,
+    mut suitable: Vec<usize>,
+    seconds: &[Vec<f64>],
+) -> Option<usize> {
+    let graph = &section.graph;
+    let (own, results) = (&space.choices[node.0], &graph.node(node).results);
+    if suitable.len() > 1 {
+        let forward = graph.node(group.nodes[0]);
+        let first = &space.choices[group.nodes[0].0][choices[0]];
+        let at_home = |&choice: &usize| {
+            results.iter().zip(&own[choice].results).all(|(&result, &layout)| {
+                let made = &space.layouts[result.0][layout];
+                let same = |(&operand, &layout): (&ValueId, &usize)| {
+                    graph.type_of(operand).shape == graph.type_of(result).shape
+                        && space.layouts[operand.0][layout].dims == made.dims
+                };
+                forward.operands.iter().zip(&first.operands).any(same)
+            })
+        };
+        if suitable.iter().any(at_home) {
+            suitable.retain(at_home);
+        }
+    }
+    let made = &own[*suitable.first()?].results;
+    let alike = suitable.iter().all(|&it| own[it].results == *made);
+    let by_time = |a: &usize, b: &usize| seconds[node.0][*a].total_cmp(&seconds[node.0][*b]);
+    suitable.into_iter().min_by(by_time).filter(|_| alike)
 }
 
 /// For each operand of an operation, the layout that the group's choices ask for, if they do.

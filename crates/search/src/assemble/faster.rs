@@ -1,0 +1,86 @@
+//! Which partitions in time are worth a place in the problem.
+//!
+//! There are many more of them than of those in space. One is left out if another way to do the
+//! same work takes no more time, moving its operands from where the first would have had them and
+//! its results to where the first would have left them: then no assignment of least time needs it.
+//! It may still hold less, so what is said of a search under a memory bound is said of the
+//! partitions that are left.
+
+use planner_ir::NodeId;
+
+use super::Assembly;
+use super::groups::Group;
+
+impl Assembly<'_> {
+    /// The choices of a group that are needed, given their times (seconds), in order.
+    pub(super) fn needed(&self, group: &Group, times: &[f64]) -> Vec<usize> {
+        let timed = |&choice: &usize| {
+            let nodes = group.nodes.iter().zip(&group.choices[choice]);
+            nodes.into_iter().any(|(node, &it)| self.space.choices[node.0][it].partition.steps > 1)
+        };
+        let (mut candidates, mut kept): (Vec<usize>, Vec<usize>) = (0..times.len()).partition(timed);
+        candidates.sort_by(|&a, &b| times[a].total_cmp(&times[b]).then(a.cmp(&b)));
+        for choice in candidates {
+            let replaces = |&by: &usize| self.replaced(group, choice, by, times[choice] - times[by]);
+            if !kept.iter().any(replaces) {
+                kept.push(choice);
+            }
+        }
+        kept.sort_unstable();
+        kept
+    }
+
+    /// Leaves out layouts that only choices that are not needed work on.
+    pub(super) fn leave_out(&mut self, groups: &[Group], kept: &[Vec<usize>]) {
+        let (graph, space) = (&self.section.graph, self.space);
+        let touched = |group: &Group, choice: usize| -> Vec<(usize, usize)> {
+            let nodes = group.nodes.iter().zip(&group.choices[choice]);
+            let of_node = |(&node, &it): (&NodeId, &usize)| {
+                let (node_, choice) = (graph.node(node), &space.choices[node.0][it]);
+                let operands = node_.operands.iter().zip(&choice.operands);
+                let touched = operands.chain(node_.results.iter().zip(&choice.results));
+                touched.map(|(value, &layout)| (value.0, layout)).collect::<Vec<_>>()
+            };
+            nodes.flat_map(of_node).collect()
+        };
+        for needed in [false, true] {
+            for (group, kept) in groups.iter().zip(kept) {
+                for choice in (0..group.choices.len()).filter(|it| kept.binary_search(it).is_ok() == needed) {
+                    for (value, layout) in touched(group, choice) {
+                        self.useful[value][layout] = needed;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whether one choice of a group can stand for another with moves that take no more than this
+    /// (seconds).
+    fn replaced(&self, group: &Group, choice: usize, by: usize, spare: f64) -> bool {
+        let mut left = spare;
+        let pairs = group.choices[choice].iter().zip(&group.choices[by]);
+        for (&node, (&choice, &by)) in group.nodes.iter().zip(pairs) {
+            if left < 0.0 {
+                return false;
+            }
+            left -= self.moved(node, choice, by);
+        }
+        left >= 0.0
+    }
+
+    /// What moves take if one choice of an operation stands for another (seconds).
+    fn moved(&self, node: NodeId, choice: usize, by: usize) -> f64 {
+        let graph = &self.section.graph;
+        let choices = &self.space.choices[node.0];
+        let (own, other) = (&choices[choice], &choices[by]);
+        let node_ = graph.node(node);
+        let way = |value: planner_ir::ValueId, from: usize, to: usize| {
+            self.found.get(self.assembled.ways[value.0]).time(from, to)
+        };
+        let operands = node_.operands.iter().zip(own.operands.iter().zip(&other.operands));
+        let taken: f64 = operands.map(|(&value, (&from, &to))| way(value, from, to)).sum();
+        let results = node_.results.iter().zip(own.results.iter().zip(&other.results));
+        let given: f64 = results.map(|(&value, (&to, &from))| way(value, from, to)).sum();
+        super::scaled(taken + given, graph.runs(node))
+    }
+}
