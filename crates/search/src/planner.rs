@@ -5,7 +5,7 @@ use std::fmt;
 use plan::{Copy, MachineName, ModelFile, Plan, SpaceSize};
 use planner_ir::{Graph, Mesh};
 use rayon::prelude::*;
-use rewrite::{Space, SpaceError, Splits};
+use rewrite::{Offer, Space, SpaceError, Splits, Steps};
 
 use crate::bound::solve_chain;
 use crate::chain::{Chain, ChainSolution};
@@ -33,6 +33,8 @@ pub struct Request<'a> {
     pub model: &'a ModelFile,
     /// The machine.
     pub machine: &'a MachineName,
+    /// Whether operations may be done in time steps.
+    pub steps: Steps,
 }
 
 /// Why there is no plan.
@@ -78,7 +80,7 @@ pub type Derive<'a> = dyn Fn(&[usize]) -> Derived + 'a;
 /// Where the search over all partitions is too wide, it is one over those that split an operation
 /// along fewer loops at once; the plan then says that its space is not saturated.
 pub fn plan(request: &Request<'_>) -> Result<Plan, PlanError> {
-    widely(request, |splits| Ok(plan_in(request, &[], None, splits)?.0))
+    widely(request, |offer| Ok(plan_in(request, &[], None, offer)?.0))
 }
 
 /// The plan of least time where each block may be that of the request's program (variant 0) or of
@@ -90,38 +92,43 @@ pub fn plan_among(
     others: &[Cut<'_>],
     derive: &Derive<'_>,
 ) -> Result<(Plan, Vec<usize>), PlanError> {
-    widely(request, |splits| plan_in(request, others, Some(derive), splits))
+    widely(request, |offer| plan_in(request, others, Some(derive), offer))
 }
 
-/// The first outcome that is not too wide, with fewer and fewer splits.
-fn widely<T>(
-    request: &Request<'_>,
-    plan_in: impl Fn(Splits) -> Result<T, PlanError>,
-) -> Result<T, PlanError> {
+/// The first outcome that is not too wide: without time steps, then with fewer and fewer splits.
+fn widely<T>(request: &Request<'_>, plan_in: impl Fn(Offer) -> Result<T, PlanError>) -> Result<T, PlanError> {
     let wide = request.mesh.axes.iter().filter(|axis| axis.size > 1).count();
+    let at_once = |splits| Offer { splits, steps: Steps::One };
+    let mut offers = vec![at_once(Splits::AtMost(2)), at_once(Splits::AtMost(1))];
     // The whole space of a transformer block on four axes is always too wide.
-    let first = if wide > FREE_AXES { Splits::AtMost(2) } else { Splits::All };
-    let mut outcome = plan_in(first);
-    for splits in [Splits::AtMost(2), Splits::AtMost(1)] {
-        if !matches!(outcome, Err(PlanError::Search(SearchError::TooWide { .. }))) {
-            break;
-        }
-        if splits != first {
-            outcome = plan_in(splits);
+    if wide <= FREE_AXES {
+        offers.insert(0, at_once(Splits::All));
+        if request.steps == Steps::Offered {
+            offers.insert(0, Offer { splits: Splits::All, steps: Steps::Offered });
         }
     }
-    outcome
+    let is_wide = |outcome: &Result<T, PlanError>| {
+        matches!(outcome, Err(PlanError::Search(SearchError::TooWide { .. })))
+    };
+    let last = offers.pop();
+    for offer in offers {
+        let outcome = plan_in(offer);
+        if !is_wide(&outcome) {
+            return outcome;
+        }
+    }
+    plan_in(last.unwrap_or_default())
 }
 
 /// On meshes of up to this many axes all partitions are tried first.
 const FREE_AXES: usize = 3;
 
-/// The plan of least time among those with so many splits, and the variant of each block.
+/// The plan of least time among those offered, and the variant of each block.
 fn plan_in(
     request: &Request<'_>,
     others: &[Cut<'_>],
     derive: Option<&Derive<'_>>,
-    splits: Splits,
+    offer: Offer,
 ) -> Result<(Plan, Vec<usize>), PlanError> {
     let first = Cut { graph: request.graph, sections: request.sections };
     if !others.iter().all(|other| are_alike(&first, other)) {
@@ -136,7 +143,7 @@ fn plan_in(
     let numbers: Vec<usize> = (0..=others.len()).filter(is_new).collect();
     let prepare = |&number: &usize| {
         let cut = if number == 0 { first } else { others[number - 1] };
-        Prepared::new(cut, request.mesh, request.prices, splits)
+        Prepared::new(cut, request.mesh, request.prices, offer)
     };
     let programs: Result<Vec<Prepared<'_>>, SpaceError> = numbers.par_iter().map(prepare).collect();
     let programs = programs.map_err(PlanError::Space)?;

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use planner_ir::{Graph, Mesh, NodeId, Phase, Source, ValueId};
 use rayon::prelude::*;
-use rewrite::{Space, SpaceError, Splits, space};
+use rewrite::{Offer, Space, SpaceError, space};
 
 use crate::assemble::{Assembled, Counted, Held, assemble};
 use crate::chain::{Chain, Global, Segment, Shared, unite};
@@ -33,9 +33,9 @@ impl<'a> Prepared<'a> {
         cut: Cut<'a>,
         mesh: &Mesh,
         prices: &dyn Prices,
-        splits: Splits,
+        offer: Offer,
     ) -> Result<Self, SpaceError> {
-        let spaces = spaces(&cut, mesh, splits)?;
+        let spaces = spaces(&cut, mesh, offer)?;
         let turn = turn(&cut);
         let assemble_one = |(index, (section, space)): (usize, (&Section, &Space))| {
             let counted = match &turn {
@@ -128,13 +128,13 @@ pub(crate) fn are_alike(first: &Cut<'_>, other: &Cut<'_>) -> bool {
 }
 
 /// The space of each section, found in parallel.
-fn spaces(cut: &Cut<'_>, mesh: &Mesh, splits: Splits) -> Result<Vec<Space>, SpaceError> {
+fn spaces(cut: &Cut<'_>, mesh: &Mesh, offer: Offer) -> Result<Vec<Space>, SpaceError> {
     let one = |section: &Section| {
         let shared = section.shared.iter().map(|it| it.value);
         let tied = section.tied.iter().map(|&(_, it)| it);
         let ends = section.entry.iter().chain(&section.exit).chain(&section.returned).copied();
         let boundary: Vec<ValueId> = ends.chain(tied).chain(shared).collect();
-        space(&section.graph, mesh, &boundary, rewrite::Offer { splits, steps: rewrite::Steps::One })
+        space(&section.graph, mesh, &boundary, offer)
     };
     cut.sections.par_iter().map(one).collect()
 }

@@ -194,6 +194,16 @@ pub struct TargetArguments {
     /// What a device may hold, such as 70GiB; without it, what the machine file says
     #[arg(long, value_parser = memory, value_name = "SIZE")]
     pub memory: Option<u64>,
+    /// Do every operation at once: offer no rotated, ring or square partitions
+    #[arg(long)]
+    pub one_step: bool,
+}
+
+impl TargetArguments {
+    /// Whether operations may be done in time steps.
+    pub fn steps(&self) -> rewrite::Steps {
+        if self.one_step { rewrite::Steps::One } else { rewrite::Steps::One }
+    }
 }
 
 /// `run`.

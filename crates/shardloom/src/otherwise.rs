@@ -4,6 +4,7 @@ use std::fmt;
 
 use plan::Plan;
 use planner_ir::{Graph, Layout, LoopId, Loops, Move, NodeId, Op, Partition, Phase, Role, Type};
+use rewrite::{Offer, Steps};
 use search::problem::SearchError;
 use search::{PlanError, Prices, Work};
 
@@ -166,7 +167,7 @@ fn widest<'a>(
     let mut widest = Vec::new();
     for section in &prepared.sections {
         let graph = &section.graph;
-        let space = rewrite::space(graph, target.mesh, &[], rewrite::Splits::All.into())
+        let space = rewrite::space(graph, target.mesh, &[], Offer { steps: Steps::One, ..Offer::default() })
             .map_err(|error| Failure::input("no space", error))?;
         for id in graph.node_ids() {
             let node = graph.node(id);

@@ -9,7 +9,7 @@ use import::{Bindings, ImportError, WeightData};
 use lower::Program;
 use plan::{MachineName, Plan, Recipe, Recompute};
 use planner_ir::{Graph, Mesh};
-use rewrite::RaiseStatistics;
+use rewrite::{RaiseStatistics, Steps};
 use search::problem::SearchError;
 use search::{Cut, MachinePrices, PlanError, Prices, Request, Section, fold, sections};
 use train::Tie;
@@ -84,6 +84,8 @@ pub struct Target<'a> {
     pub mesh: &'a Mesh,
     /// What a device can hold (bytes).
     pub capacity: u64,
+    /// Whether operations may be done in time steps.
+    pub steps: Steps,
 }
 
 /// A model with its dimensions bound, as a graph.
@@ -256,6 +258,7 @@ pub fn planned(
         prices,
         model: file,
         machine: &machine,
+        steps: target.steps,
     };
     let Some(variants) = &prepared.variants else { return search::plan(&request) };
     let among = |numbers: &[usize]| {

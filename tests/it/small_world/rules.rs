@@ -22,7 +22,8 @@ fn alone(case: &Case) -> Graph {
 /// Checks every choice and every move of a case's space; how many choices there were.
 fn check(case: &Case, mesh: &Mesh) -> usize {
     let graph = alone(case);
-    let space = space(&graph, mesh, &[], rewrite::Offer { splits: Splits::All, steps: rewrite::Steps::One }).unwrap();
+    let space =
+        space(&graph, mesh, &[], rewrite::Offer { splits: Splits::All, steps: rewrite::Steps::One }).unwrap();
     let Some(node) = graph.nodes.first() else { return 0 };
     let mut worlds: Vec<World<'_>> = case.trials.iter().map(|trial| World::new(case, trial, mesh)).collect();
     for choice in &space.choices[0] {

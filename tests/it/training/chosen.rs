@@ -64,7 +64,8 @@ impl Case {
         prices: &dyn Prices,
     ) -> Result<Plan, String> {
         let prepared = self.prepared(training, micro_batches);
-        let target = Target { machine, mesh, capacity: machine.usable_memory().0 };
+        let target =
+            Target { machine, mesh, capacity: machine.usable_memory().0, steps: rewrite::Steps::One };
         let header =
             plan::ModelFile { path: self.title.clone(), sha256: self.file.sha256.clone(), dims: vec![] };
         let plan = pipeline::planned(&prepared, &header, &target, prices);

@@ -105,7 +105,12 @@ struct Coverage {
 /// Plans and runs a step until there is nothing new in a plan, or so many times.
 fn cover(subject: &Subject<'_>, mesh: &str, rounds: usize, coverage: &mut Coverage) -> Vec<String> {
     let (mesh, machine) = machine(mesh);
-    let target = Target { machine: &machine, mesh: &mesh, capacity: machine.usable_memory().0 };
+    let target = Target {
+        machine: &machine,
+        mesh: &mesh,
+        capacity: machine.usable_memory().0,
+        steps: rewrite::Steps::One,
+    };
     let title = &subject.case.title;
     let header =
         plan::ModelFile { path: title.clone(), sha256: subject.case.file.sha256.clone(), dims: vec![] };

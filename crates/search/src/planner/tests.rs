@@ -121,6 +121,7 @@ fn planned(sizes: Sizes, machine: &str, mesh: &str, capacity: u64) -> Result<Pla
         prices: &prices,
         model: &ModelFile { path: "model.onnx".to_owned(), sha256: "0".repeat(64), dims: vec![] },
         machine: &MachineName { name: machine.full_name(), devices: mesh.devices() },
+        steps: rewrite::Steps::One,
     })
 }
 

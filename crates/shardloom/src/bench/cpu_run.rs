@@ -137,7 +137,12 @@ fn run(options: &CpuRun, path: &Path, folder: &Path, say: &dyn Fn(String)) -> Re
     next("raise");
     let machine = machine::named("cpu-1x", None)?;
     let mesh = Mesh::of_sizes(&[1]);
-    let target = Target { machine: &machine, mesh: &mesh, capacity: machine.usable_memory().0 };
+    let target = Target {
+        machine: &machine,
+        mesh: &mesh,
+        capacity: machine.usable_memory().0,
+        steps: rewrite::Steps::One,
+    };
     let header = plan::ModelFile {
         path: path.display().to_string(),
         sha256: file.sha256.clone(),

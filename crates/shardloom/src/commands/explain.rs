@@ -39,7 +39,8 @@ pub(crate) fn explain(arguments: &ExplainArguments, context: &mut Context<'_, '_
             "\notherwise   not priced: the step cannot be derived again, for its model is not where the plan says",
         ),
         (Ok(machine), Some(prepared)) => {
-            let target = Target { machine, mesh: &plan.mesh, capacity: plan.capacity };
+            let steps = rewrite::Steps::One;
+            let target = Target { machine, mesh: &plan.mesh, capacity: plan.capacity, steps };
             for manner in Manner::ALL {
                 context.progress.say(format!("pricing: {}", manner.name()));
                 others.push((manner, otherwise::of_manner(manner, prepared, &plan.model, &target)?));
@@ -85,7 +86,8 @@ fn alternatives<'a>(
     stories: &'a [BlockStory],
     context: &Context<'_, '_>,
 ) -> Result<Vec<Alternative<'a>>, Failure> {
-    let target = Target { machine, mesh: &plan.mesh, capacity: plan.capacity };
+    let steps = rewrite::Steps::Offered;
+    let target = Target { machine, mesh: &plan.mesh, capacity: plan.capacity, steps };
     let mut alternatives = Vec::new();
     for story in stories {
         for operation in &story.operations {
