@@ -6,10 +6,13 @@
 
 mod cases; // models, and what PyTorch made of them
 mod chosen; // the plans that the search chooses
+mod roles; // what the dimensions of a step are
 mod manners; // prices that prefer the plans that people make by hand
 mod activations; // what is kept for the backward pass
 mod forced; // plans made to use what is offered
-mod strategies; // the kinds of plans that people make by hand
+mod bytes; // what plans move, and what the textbook says
+mod textbook; // every oracle under every kind of plan that people make by hand
+mod megatron; // what tensor and sequence parallel plans move of activations
 mod written; // what training writes
 mod one; // steps on one device: what recipes mean
 

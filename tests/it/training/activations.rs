@@ -111,9 +111,8 @@ fn planned(layers: usize, manner: Manner, t: u64, decision: Recompute) -> Plan {
     let step = train::step(&blocks, &recipe).unwrap();
     let sections = search::fold(&step.graph, &step.homes, &step.forward);
     let (mesh, machine) = machine(&t.to_string());
-    let (batch, sequence, hidden) = (BATCH, SEQUENCE, HIDDEN);
     let prices = MachinePrices::new(&machine, &mesh).unwrap();
-    let prices = Preferring { manner, machine: prices, batch, sequence, hidden };
+    let prices = Preferring::new(manner, prices, &step.graph, &sections);
     let mut plan = search::plan(&Request {
         graph: &step.graph,
         sections: &sections,

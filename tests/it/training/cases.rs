@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use import::Bindings;
 use kernels::Array;
 use plan::{Loss, NoDecay, Plan, Precision, Recipe, Recompute};
-use planner_ir::{Graph, Op, Optimizer, Real, Source, State, StateKind};
+use planner_ir::{DType, Graph, Op, Optimizer, Real, Source, State, StateKind};
 use run::Session;
 use shardloom::arrays;
 use shardloom::model_file::{self, ModelFile};
@@ -34,6 +34,10 @@ pub(super) struct Case {
     /// For each initializer the parameter, and how its array differs.
     pub(super) parameters: BTreeMap<String, (String, String)>,
     arrays: Arrays,
+    /// How often a batch is there.
+    times: u64,
+    /// What the length of its sequences is padded to a multiple of.
+    multiple: u64,
 }
 
 /// The graphs that there are oracles of, sorted.
@@ -69,19 +73,33 @@ impl Case {
         let text = |it: &serde_json::Value| it.as_str().unwrap().to_owned();
         let parameters = map.iter().map(|(name, it)| (name.clone(), (text(&it[0]), text(&it[1])))).collect();
         Self {
-            title: format!("{}/{}", name(folder), name(path)),
+            title: title(path),
             file: model_file::open(path).unwrap(),
             arrays: arrays::read(&folder.join("oracle.safetensors")).unwrap(),
             parameters,
             oracle,
+            times: 1,
+            multiple: 1,
         }
+    }
+
+    /// The same with each batch so many times, and its sequences padded to a multiple of this.
+    pub(super) fn stretched(self, times: u64, multiple: u64) -> Self {
+        Self { times, multiple, ..self }
+    }
+
+    /// Whether the file leaves this dimension of the inputs that have it open.
+    pub(super) fn is_open(&self, dim: usize) -> bool {
+        let place = format!("[{dim}]");
+        self.file.model.symbols().iter().any(|it| it.places.iter().any(|name| name.ends_with(&place)))
     }
 
     /// The inputs of a batch.
     pub(super) fn batch(&self, number: usize) -> Arrays {
         let prefix = format!("in{number}/");
         let of = |(name, array): (&String, &Array)| {
-            name.strip_prefix(&prefix).map(|name| (name.to_owned(), array.clone()))
+            let name = name.strip_prefix(&prefix)?;
+            Some((name.to_owned(), repeated(&padded(name, array, self.multiple), self.times)))
         };
         self.arrays.iter().filter_map(of).collect()
     }
@@ -247,6 +265,33 @@ pub(super) fn step_inputs(graph: &Graph, rate: f32, number: usize) -> Arrays {
         .filter(|(name, _)| has(name))
         .map(|(name, value)| (name.to_owned(), Array::of::<f32>(vec![], &[value]).unwrap()))
         .collect()
+}
+
+/// An array of tokens with more of them, which are masked and do not count.
+fn padded(name: &str, array: &Array, multiple: u64) -> Array {
+    let more = match array.shape() {
+        [_, length] if array.dtype() == DType::I64 => length.next_multiple_of(multiple) - length,
+        _ => 0,
+    };
+    if more == 0 {
+        return array.clone();
+    }
+    let value = if name == "labels" { -100 } else { 0 };
+    let count = usize::try_from(array.shape()[0] * more).unwrap();
+    let filling = Array::of::<i64>(vec![array.shape()[0], more], &vec![value; count]).unwrap();
+    kernels::evaluate(&Op::Concat { dim: 1 }, &[array, &filling]).unwrap().remove(0)
+}
+
+/// An array so many times in a row.
+fn repeated(array: &Array, times: u64) -> Array {
+    let all = vec![array; usize::try_from(times).unwrap()];
+    kernels::evaluate(&Op::Concat { dim: 0 }, &all).unwrap().remove(0)
+}
+
+/// What a case is called: its folder and file.
+pub(super) fn title(path: &Path) -> String {
+    let name = |path: &Path| path.file_name().unwrap().to_str().unwrap().to_owned();
+    format!("{}/{}", name(path.parent().unwrap()), name(path))
 }
 
 /// A batch cut into equal micro-batches.

@@ -7,7 +7,7 @@ use plan::{Plan, Recompute};
 use planner_ir::{Mesh, Optimizer};
 use rayon::prelude::*;
 use search::{MachinePrices, Prices};
-use shardloom::pipeline::{self, Target, Training};
+use shardloom::pipeline::{self, Prepared, Target, Training};
 
 use super::cases::{self, ADAMW, Arrays, Case, MOMENTUM, SGD, parted};
 use super::{expect_none, faults_of};
@@ -63,12 +63,22 @@ impl Case {
         machine: &Machine,
         prices: &dyn Prices,
     ) -> Result<Plan, String> {
-        let prepared = self.prepared(training, micro_batches);
+        self.plan_of(&self.prepared(training, micro_batches), mesh, machine, prices)
+    }
+
+    /// The plan of least time by some prices, of a step.
+    pub(super) fn plan_of(
+        &self,
+        prepared: &Prepared,
+        mesh: &Mesh,
+        machine: &Machine,
+        prices: &dyn Prices,
+    ) -> Result<Plan, String> {
         let target =
             Target { machine, mesh, capacity: machine.usable_memory().0, steps: rewrite::Steps::One };
         let header =
             plan::ModelFile { path: self.title.clone(), sha256: self.file.sha256.clone(), dims: vec![] };
-        let plan = pipeline::planned(&prepared, &header, &target, prices);
+        let plan = pipeline::planned(prepared, &header, &target, prices);
         plan.map_err(|error| format!("not planned: {error}"))
     }
 }

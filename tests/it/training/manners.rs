@@ -1,7 +1,9 @@
 //! Prices that make the search take the plans that people make by hand.
 
-use planner_ir::{Layout, LoopId, Move, Op, State, StateKind, Type};
-use search::{MachinePrices, Prices, Work};
+use planner_ir::{Digit, Graph, Layout, Move, Op, Partition, Phase, State, StateKind, Type};
+use search::{MachinePrices, Prices, Section, Work};
+
+use super::roles::{Factors, Role, is_product, roles, stems};
 
 /// How people split programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,14 +16,23 @@ pub(super) enum Manner {
     Sequence,
 }
 
-/// Prices by which another manner is dear. The model's batch and sequence have no extent in common
-/// with anything else.
+/// Prices by which another manner is dear.
 pub(super) struct Preferring<'a> {
-    pub(super) manner: Manner,
-    pub(super) machine: MachinePrices<'a>,
-    pub(super) batch: u64,
-    pub(super) sequence: u64,
-    pub(super) hidden: u64,
+    manner: Manner,
+    machine: MachinePrices<'a>,
+    /// For each number of an operation in its section, the operations of that number.
+    known: Vec<Vec<Known<'a>>>,
+}
+
+/// What there is to know of an operation.
+struct Known<'a> {
+    op: &'a Op,
+    operands: Vec<Type>,
+    phase: Phase,
+    /// For each loop, what it runs over.
+    loops: Vec<Factors>,
+    /// Whether it multiplies by parameters, looks up in them, or attends.
+    is_product: bool,
 }
 
 /// What a step costs that the manner would not take.
@@ -29,76 +40,123 @@ const WRONG: f64 = 1000.0;
 /// What it costs to leave something whole that the manner splits.
 const WHOLE: f64 = 1.0;
 
-impl Preferring<'_> {
-    /// Whether a loop runs over examples, or over tokens.
-    fn runs_over(&self, work: &Work<'_>, it: LoopId, extents: &[u64]) -> bool {
-        let made = work.op.infer(work.whole).unwrap();
-        let loops = work.op.loops(work.whole, &made);
-        let dims = loops.operands.iter().zip(work.whole).chain(loops.results.iter().zip(&made));
-        dims.flat_map(|(dims, type_)| dims.iter().zip(&type_.shape))
-            .any(|(loops, extent)| loops.first() == Some(&it) && extents.contains(extent))
-    }
-
-    /// Whether an operation makes a vector for each token.
-    fn makes_hidden(&self, work: &Work<'_>) -> bool {
-        let made = work.op.infer(work.whole).unwrap();
-        made[0].shape == [self.batch, self.sequence, self.hidden]
+impl<'a> Preferring<'a> {
+    /// The prices of a manner, for a step and its sections.
+    pub(super) fn new(
+        manner: Manner,
+        machine: MachinePrices<'a>,
+        graph: &Graph,
+        sections: &'a [Section],
+    ) -> Self {
+        let (roles, stems) = (roles(graph), stems(graph));
+        let mut known: Vec<Vec<Known<'a>>> = Vec::new();
+        for section in sections {
+            for (number, node) in section.graph.nodes.iter().enumerate() {
+                let original = section.repetitions[0].nodes[number];
+                let multiplies = |op: &Op| is_product(op) || matches!(op, Op::Attention(_));
+                // Gradients of scales are sums of products, of elements.
+                let is_product = match &node.op {
+                    Op::Contract(contract) if node.phase != Phase::Forward => contract.result.len() > 1,
+                    Op::AttentionGradient { .. } | Op::ExpertsGradient { .. } => true,
+                    op => multiplies(op) && !graph.node(original).operands.iter().all(|it| stems[it.0]),
+                };
+                if known.len() <= number {
+                    known.resize_with(number + 1, Vec::new);
+                }
+                known[number].push(Known {
+                    op: &node.op,
+                    operands: section.graph.types_of(&node.operands),
+                    phase: node.phase,
+                    loops: roles[original.0].clone(),
+                    is_product,
+                });
+            }
+        }
+        Self { manner, machine, known }
     }
 
     fn penalty(&self, work: &Work<'_>) -> f64 {
-        let split: Vec<LoopId> = (0..work.partition.loops.len())
-            .map(LoopId)
-            .filter(|it| work.partition.loops[it.0].iter().any(|digit| !digit.is_free()))
-            .collect();
-        let tokens = self.batch * self.sequence;
-        let over_batch = |it: &LoopId| self.runs_over(work, *it, &[self.batch, tokens]);
-        let over_sequence = |it: &LoopId| self.runs_over(work, *it, &[self.sequence]);
-        let is_product = match work.op {
-            // Gradients of scales are sums of products, of elements.
-            Op::Contract(contract) => contract.result.len() > 1,
-            Op::Attention(_) | Op::AttentionGradient { .. } | Op::Gather { .. } => true,
-            _ => false,
-        };
-        match (self.manner, work.op) {
-            (Manner::Data(0), Op::Update(_)) => {
-                if split.is_empty() {
-                    0.0
-                } else {
-                    WRONG
-                }
-            }
-            (Manner::Data(_), Op::Update(_)) => {
-                if split.is_empty() {
-                    WRONG
-                } else {
-                    0.0
-                }
-            }
-            // What is of parameters alone goes with their layouts at rest.
-            (Manner::Data(_), _)
-                if !(0..work.partition.loops.len()).map(LoopId).any(|it| over_batch(&it)) =>
-            {
-                0.0
-            }
-            (Manner::Data(_), _) => match split.as_slice() {
-                [] => WHOLE,
-                some if some.iter().all(over_batch) => 0.0,
-                _ => WRONG,
-            },
-            (_, Op::Update(_)) => 0.0,
-            (manner, _) => match split.as_slice() {
-                [] if is_product || manner == Manner::Sequence => WHOLE,
-                [] => 0.0,
-                some if some.iter().any(over_batch) => WRONG,
-                // Between products, activations are split along the sequence, or not at all.
-                some if !is_product && self.makes_hidden(work) => {
-                    if manner == Manner::Sequence && some.iter().any(over_sequence) { 0.0 } else { WRONG }
-                }
-                some if some.iter().any(over_sequence) && (is_product || manner == Manner::Tensor) => WRONG,
-                _ => 0.0,
-            },
+        let same = |it: &&Known<'_>| it.op == work.op && it.operands == work.whole;
+        let known = self.known[work.node.0].iter().find(same).expect("operations are those of sections");
+        let split = known.touched(work.partition);
+        match self.manner {
+            Manner::Data(stage) => known.of_data(stage, &split),
+            Manner::Tensor => known.of_tensor(&split),
+            Manner::Sequence => known.of_sequence(&split),
         }
     }
+}
+
+impl Known<'_> {
+    /// What the devices split.
+    fn touched(&self, partition: &Partition) -> Vec<Role> {
+        let mut split: Vec<Role> = self
+            .loops
+            .iter()
+            .zip(&partition.loops)
+            .flat_map(|(it, digits)| overlapping(it, digits))
+            .collect();
+        split.sort_unstable();
+        split.dedup();
+        split
+    }
+
+    fn runs_over(&self, role: Role) -> bool {
+        self.loops.iter().flatten().any(|it| it.1 == role)
+    }
+
+    fn of_data(&self, stage: u8, split: &[Role]) -> f64 {
+        match (self.phase, split) {
+            (Phase::Update, []) if stage > 0 => WRONG,
+            (Phase::Update, [_, ..]) if stage == 0 => WRONG,
+            (Phase::Update, _) => 0.0,
+            // What is of parameters alone goes with their layouts at rest.
+            _ if !self.runs_over(Role::Batch) => 0.0,
+            (_, []) => WHOLE,
+            (_, [Role::Batch]) => 0.0,
+            _ => WRONG,
+        }
+    }
+
+    /// Products are split inside; between layers nothing is.
+    fn of_tensor(&self, split: &[Role]) -> f64 {
+        let of_model = self.runs_over(Role::Batch) || self.runs_over(Role::Token);
+        match split {
+            _ if self.phase == Phase::Update || !of_model => 0.0,
+            [] if self.is_product => WHOLE,
+            some if some.iter().any(|it| matches!(it, Role::Batch | Role::Token | Role::Stream)) => WRONG,
+            _ => 0.0,
+        }
+    }
+
+    /// As that, but what is between products is split along the sequence.
+    fn of_sequence(&self, split: &[Role]) -> f64 {
+        let between = !self.is_product && !self.runs_over(Role::Inner) && self.runs_over(Role::Token);
+        match split {
+            _ if !between || self.phase == Phase::Update => self.of_tensor(split),
+            [] => WHOLE,
+            [Role::Token] => 0.0,
+            _ => WRONG,
+        }
+    }
+}
+
+/// What the digits of a loop split of its factors.
+fn overlapping<'a>(factors: &'a Factors, digits: &'a [Digit]) -> impl Iterator<Item = Role> + 'a {
+    let mut start = 1;
+    let split = digits.iter().filter_map(move |digit| {
+        let before = start;
+        start *= digit.size;
+        (!digit.is_free()).then_some((before, start))
+    });
+    split.flat_map(move |(from, to)| {
+        let mut start = 1;
+        factors.iter().filter_map(move |&(size, role)| {
+            let before = start;
+            start *= size;
+            (before.max(from) < start.min(to)).then_some(role)
+        })
+    })
 }
 
 impl Prices for Preferring<'_> {

@@ -1,0 +1,68 @@
+//! What tensor and sequence parallel plans of the search move of activations.
+
+use std::collections::BTreeMap;
+
+use plan::{Plan, Recompute};
+use planner_ir::{Phase, Source};
+use search::MachinePrices;
+
+use super::cases::{SGD, gpt2, parted};
+use super::chosen::check_plan;
+use super::manners::{Manner, Preferring};
+use crate::corpus::machine;
+
+/// How often values of this shape move, and the bytes of one such move: by phase and kind of move.
+fn moved(plan: &Plan, shape: &[u64]) -> BTreeMap<(&'static str, &'static str), Vec<u64>> {
+    let mut moved: BTreeMap<_, Vec<u64>> = BTreeMap::new();
+    for transfer in plan.transfers.iter().filter(|it| plan.graph.type_of(it.value).shape == shape) {
+        let Source::Result { node, .. } = plan.graph.value(transfer.value).source else { continue };
+        let phase = plan.graph.node(node).phase;
+        if matches!(phase, Phase::Forward | Phase::Backward) {
+            let steps = transfer.moves.iter().zip(&transfer.bytes).filter(|it| *it.1 > 0);
+            for (step, &bytes) in steps {
+                moved.entry((phase.name(), step.name())).or_default().push(bytes);
+            }
+        }
+    }
+    moved
+}
+
+/// Source: Shoeybi et al., "Megatron-LM", 2019, section 3: a layer sums activations of b s h elements
+/// twice forward and twice backward. Korthikanti et al., "Reducing Activation Recomputation in Large
+/// Transformer Models", 2022, section 4.2.2: where the sequence is split, each of these sums is a
+/// reduce-scatter, and each input of a layer's two halves an all-gather, both ways.
+///
+/// What is different: the vocabulary of 211 does not fall into parts, so that with the sequence split
+/// the head's input is gathered once more forward. Backward with the sequence split more is moved,
+/// as gradients towards queries, keys and values are scattered one by one before they are added: that
+/// is not held to the formula.
+#[test]
+fn activations_move_as_in_megatron() {
+    const LAYERS: usize = 2;
+    let Some(case) = gpt2() else { return };
+    for (manner, ranks) in [(Manner::Tensor, 2), (Manner::Tensor, 4), (Manner::Sequence, 2)] {
+        let (mesh, machine) = machine(&ranks.to_string());
+        let training = case.training(SGD, Recompute::Nothing);
+        let micro_batches = parted(&case.batch(0), 1);
+        let prepared = case.prepared(&training, &micro_batches);
+        let prices = MachinePrices::new(&machine, &mesh).unwrap();
+        let prices = Preferring::new(manner, prices, &prepared.graph, &prepared.sections);
+        let plan = case.plan_of(&prepared, &mesh, &machine, &prices).unwrap();
+        check_plan(&plan).unwrap();
+        let hidden = case.file.weight("model.transformer.wte.weight").unwrap().shape()[1];
+        let shape = [micro_batches[0]["input_ids"].shape(), &[hidden]].concat();
+        let bytes = (ranks - 1) * shape.iter().product::<u64>() * 4;
+        let expected = match manner {
+            Manner::Tensor => vec![("all-reduce", vec![2 * bytes; 2 * LAYERS])],
+            _ => {
+                vec![("all-gather", vec![bytes; 2 * LAYERS + 1]), ("reduce-scatter", vec![bytes; 2 * LAYERS])]
+            }
+        };
+        let phases = if manner == Manner::Tensor { &["forward", "backward"][..] } else { &["forward"] };
+        for phase in phases {
+            let found = moved(&plan, &shape).into_iter().filter(|it| it.0.0 == *phase);
+            let found: Vec<_> = found.map(|((_, name), bytes)| (name, bytes)).collect();
+            assert_eq!(found, expected, "{manner:?} over {ranks}, {phase}");
+        }
+    }
+}
