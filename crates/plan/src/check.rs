@@ -5,7 +5,7 @@
 //! - **devices**: the mesh has as many devices as the plan uses of its machine.
 //! - **graph**: the program obeys the rules of `planner_ir::verify`.
 //! - **count**: every value has a layout, every operation an assignment, every operand and output
-//!   a copy, every move its bytes.
+//!   a copy, every move its bytes, and every operand and result of an operation of several steps.
 //! - **reference**: values, transfers and axes that are named exist.
 //!
 //! Of values and operations:
@@ -13,14 +13,16 @@
 //! - **rest**: inputs, weights, prepared values and states owe no sum; gradients and totals may.
 //! - **prepared**: what is prepared is computed from weights and constants alone.
 //! - **partition**: blocks of loops are equal, every one is computed, and no loop is split that
-//!   has to be whole.
+//!   has to be whole. Over several steps nothing is passed through, or added to a sum.
 //! - **operand-copy**: what is read is a copy of the operand.
-//! - **operand-layout**: devices hold exactly the blocks of it that they compute with.
+//! - **operand-layout**: devices hold exactly the blocks of it that they compute with; over several
+//!   steps, those from which each device is given its block of every step.
 //! - **operand-owed**: it owes sums over the axes that the partition passes through the operation
 //!   and, if it is added to a sum once, over those of that sum; over no others.
-//! - **result-layout**: devices hold exactly the blocks of a result that they computed.
+//! - **result-layout**: devices hold exactly the blocks of a result that they computed, or, over
+//!   several steps, collected.
 //! - **result-owed**: a result owes sums over the axes passed through and those along which each
-//!   block of the summed loops that it does not index is computed once.
+//!   block of the summed loops that it does not index is computed once, in whichever step.
 //!
 //! Of what is returned and kept:
 //! - **output**: what is returned is a copy of the output and owes no sum; a training step's is made
@@ -38,7 +40,8 @@
 //! - **move**: the devices of a group hold what the move makes them exchange, and no block or
 //!   addend is lost.
 //! - **transfer-layout**: what devices hold after the moves is what the layout says.
-//! - **bytes**: bytes are those of the elements and addends that devices lack.
+//! - **bytes**: bytes are those of the elements and addends that devices lack; of an operation, those
+//!   of the blocks that devices receive during its steps.
 //!
 //! Of the sums:
 //! - **seconds**: times are numbers from 0.
@@ -54,6 +57,7 @@ mod blocks; // which blocks devices hold, by counting
 mod moves; // what a move makes of what devices hold
 mod operations; // rules of values and operations
 mod parts; // in which part of a training step copies are made
+mod steps; // rules of partitions in time, by counting
 mod references; // what must hold before anything else can be looked at
 mod states; // rules of what is returned and kept
 mod totals; // rules of the sums

@@ -4,6 +4,7 @@ mod graphs; // random programs
 mod maker; // a plan of a program, by random choices
 mod memory; // what the fullest device holds
 pub(crate) mod steps; // training steps partitioned by hand
+mod temporal; // random partitions in time
 mod training; // random training steps
 
 use arbtest::arbitrary::{Result, Unstructured};
@@ -11,6 +12,7 @@ use planner_ir::{AxisId, Mesh, Move, ValueId, parse_graph, parse_layout, parse_p
 
 use crate::{Assignment, Copy, MachineName, ModelFile, Plan, Proof, SpaceSize, Term, Transfer};
 
+use maker::Steps;
 pub(crate) use maker::{empty, partitions};
 pub(crate) use training::random as training_step;
 
@@ -32,7 +34,7 @@ pub(crate) fn small() -> Plan {
     );
     let mesh = Mesh::parse("data=2,model=2").unwrap();
     let bytes: Vec<u8> = (0..400u32).map(|it| u8::try_from(it * 37 % 251).unwrap()).collect();
-    with_memory(maker::plan(graph.unwrap(), mesh, &mut Unstructured::new(&bytes)).unwrap())
+    with_memory(maker::plan(graph.unwrap(), mesh, Steps::One, &mut Unstructured::new(&bytes)).unwrap())
 }
 
 /// The plan of the document: two products by column and row on two devices.
@@ -129,9 +131,8 @@ pub(crate) fn deep(layers: usize) -> Plan {
     }
     text += &format!("  return \"y\" %{last}\n}}\n");
     let bytes: Vec<u8> = (0..layers * 4_000).map(|it| u8::try_from(it % 4_000 * 37 % 251).unwrap()).collect();
-    let plan =
-        maker::plan(parse_graph(&text).unwrap(), Mesh::of_sizes(&[2, 2]), &mut Unstructured::new(&bytes));
-    plan.unwrap()
+    let graph = parse_graph(&text).unwrap();
+    maker::plan(graph, Mesh::of_sizes(&[2, 2]), Steps::One, &mut Unstructured::new(&bytes)).unwrap()
 }
 
 /// The meshes of random plans.
@@ -142,11 +143,11 @@ pub(crate) fn random(u: &mut Unstructured<'_>) -> Result<Plan> {
     let mesh = Mesh::of_sizes(u.choose(&MESHES)?);
     if u.ratio(1, 3)? {
         let (graph, recipe) = training::random(u)?;
-        let plan = maker::plan(graph, mesh, u)?;
+        let plan = maker::plan(graph, mesh, Steps::Any, u)?;
         return Ok(with_memory(Plan { recipe: Some(recipe), ..plan }));
     }
     let graph = graphs::random(u)?;
-    maker::plan(graph, mesh, u).map(with_memory)
+    maker::plan(graph, mesh, Steps::Any, u).map(with_memory)
 }
 
 /// The plan with what the fullest device holds, and a capacity for that.

@@ -10,10 +10,12 @@ use crate::plan::{Assignment, Plan};
 /// With T steps, blocks of S bytes, p devices, and g of them along the axis that is streamed over:
 ///
 /// ```text
-/// rotating     (T − 1) p S           each device gets its next block from a neighbour
+/// rotating     (T − 1) p S           each device gets its next block, or sum, from a neighbour
 /// streaming    T (p / g) (g − 1) S   an operand is given to a group, or a result reduced to one of it
 /// otherwise    0
 /// ```
+///
+/// The blocks of a result that rotates are of [`DType::accumulated`](planner_ir::DType::accumulated).
 pub fn bytes_of_steps(
     mesh: &Mesh,
     loops: &Loops,
@@ -28,8 +30,13 @@ pub fn bytes_of_steps(
         received(mesh, partition.steps, &partition.operand_motion(loops, index)).saturating_mul(block)
     };
     let result = |(index, type_): (usize, &Type)| {
-        let block = partition.result(loops, index).local_type(type_).bytes();
-        received(mesh, partition.steps, &partition.result_motion(loops, index)).saturating_mul(block)
+        let motion = partition.result_motion(loops, index);
+        let mut block = partition.result(loops, index).local_type(type_);
+        if let Motion::Rotating(_) = motion {
+            // A sum so far is not rounded on its way.
+            block.dtype = type_.dtype.accumulated();
+        }
+        received(mesh, partition.steps, &motion).saturating_mul(block.bytes())
     };
     let operands = operands.iter().enumerate().map(operand);
     operands.chain(results.iter().enumerate().map(result)).collect()

@@ -47,7 +47,8 @@ pub(super) fn share(digits: &[Digit], extent: u64, coordinates: &[u64]) -> Vec<F
     factors
 }
 
-fn add(factors: &mut Vec<Factor>, factor: Factor) {
+/// Adds a factor inside of those before.
+pub(super) fn add(factors: &mut Vec<Factor>, factor: Factor) {
     match (factors.last_mut(), factor) {
         (_, (1, _)) => {}
         (Some((size, None)), (more, None)) => *size *= more,

@@ -1,13 +1,14 @@
 //! Rules of values and operations.
 
-use planner_ir::{AxisId, Digit, Layout, LoopId, Loops, Mesh, Partition, Role, Source, ValueId};
+use planner_ir::{AxisId, Digit, Layout, LoopId, Loops, Mesh, Node, Partition, Role, Source, ValueId};
 
-use super::blocks::{Cover, agree, all_held, canonical, coordinate, cover, same};
+use super::blocks::{Cover, Factor, agree, all_held, canonical, coordinate, cover, same, share};
+use super::steps::{Rest, Timetable};
 use super::{Violations, operation_name};
 use crate::plan::{Assignment, Copy, Plan};
 
-/// How many time steps a partition has at most.
-const MAX_STEPS: u64 = 1 << 16;
+/// How many time steps a partition has at most, over all devices: each is looked at.
+const MAX_STEPS: u64 = 1 << 22;
 
 /// Adds what is violated.
 pub(super) fn check(plan: &Plan, found: &mut Violations) {
@@ -15,8 +16,14 @@ pub(super) fn check(plan: &Plan, found: &mut Violations) {
     for (node, assignment) in plan.assignments.iter().enumerate() {
         match assignment {
             Assignment::Prepared => prepared(plan, node, found),
-            Assignment::Computed { partition, operands, .. } => {
-                computed(plan, node, partition, operands, found);
+            Assignment::Computed { partition, operands, bytes, .. } => {
+                let computed = Computed::new(plan, node, partition);
+                if computed.is_one(found) {
+                    match partition.steps {
+                        1 => computed.at_once(operands, found),
+                        _ => computed.in_time(operands, bytes, found),
+                    }
+                }
             }
         }
     }
@@ -63,56 +70,175 @@ pub(super) fn copied(plan: &Plan, copy: Copy) -> Option<ValueId> {
     }
 }
 
-fn computed(plan: &Plan, node: usize, partition: &Partition, operands: &[Copy], found: &mut Violations) {
-    let place = operation_name(plan, node);
-    let mesh = &plan.mesh;
-    let node = &plan.graph.nodes[node];
-    let loops = node.op.loops(&plan.graph.types_of(&node.operands), &plan.graph.types_of(&node.results));
-    if partition.steps > MAX_STEPS {
-        let message = format!("{} steps, expected {MAX_STEPS} at most", partition.steps);
-        found.add("partition", place, message);
-        return;
+/// An operation that is computed when a step is run.
+struct Computed<'a> {
+    plan: &'a Plan,
+    node: &'a Node,
+    place: String,
+    loops: Loops,
+    partition: &'a Partition,
+}
+
+impl<'a> Computed<'a> {
+    fn new(plan: &'a Plan, node: usize, partition: &'a Partition) -> Self {
+        let place = operation_name(plan, node);
+        let node = &plan.graph.nodes[node];
+        let types = [&node.operands, &node.results].map(|values| plan.graph.types_of(values));
+        Self { plan, node, place, loops: node.op.loops(&types[0], &types[1]), partition }
     }
-    if let Err(error) = partition.check(mesh, &loops) {
-        found.add("partition", place, error);
-        return;
-    }
-    // What is added to a sum once is added to the first result's.
-    let mut left: Vec<AxisId> = Vec::new();
-    for (index, &result) in node.results.iter().enumerate() {
-        let what = format!("{place}, result {index}");
-        let layout = &plan.layouts[result.0];
-        let dims = dims(partition, &loops, &loops.results[index]);
-        blocks(plan, ("result-layout", &what), result, layout, &dims, found);
-        match sum_left(mesh, partition, &loops, index, &layout.owed) {
-            Ok(axes) if index == 0 => left = axes,
-            Ok(_) => {}
-            Err(message) => found.add("result-owed", what, message),
+
+    /// Whether the partition is one of the operation.
+    fn is_one(&self, found: &mut Violations) -> bool {
+        let (steps, devices) = (self.partition.steps, self.plan.mesh.devices());
+        if steps.checked_mul(devices).is_none_or(|all| all > MAX_STEPS) {
+            let most = MAX_STEPS / devices;
+            found.add("partition", &self.place, format_args!("{steps} steps, expected {most} at most"));
+            return false;
+        }
+        match self.partition.check(&self.plan.mesh, &self.loops) {
+            Ok(()) => true,
+            Err(error) => {
+                found.add("partition", &self.place, error);
+                false
+            }
         }
     }
-    for (index, (&operand, &copy)) in node.operands.iter().zip(operands).enumerate() {
-        let what = format!("{place}, operand {index}");
-        if let Some(other) = copied(plan, copy).filter(|&it| it != operand) {
-            let message = format!("reads a copy of %{}, expected one of %{}", other.0, operand.0);
-            found.add("operand-copy", what, message);
-            continue;
+
+    /// Each operand with its copy, where that is one of it.
+    fn copies(&self, operands: &[Copy], found: &mut Violations) -> Vec<(usize, ValueId, &'a Layout)> {
+        let mut right = Vec::new();
+        for (index, (&operand, &copy)) in self.node.operands.iter().zip(operands).enumerate() {
+            if let Some(other) = copied(self.plan, copy).filter(|&it| it != operand) {
+                let message = format!("reads a copy of %{}, expected one of %{}", other.0, operand.0);
+                found.add("operand-copy", self.operand(index), message);
+                continue;
+            }
+            right.push((index, operand, self.plan.layout(operand, copy)));
         }
-        let layout = plan.layout(operand, copy);
-        let dims = dims(partition, &loops, &loops.operands[index]);
-        blocks(plan, ("operand-layout", &what), operand, layout, &dims, found);
-        let mut owed: Vec<AxisId> = Vec::new();
-        if loops.linear.get(partition.through).is_some_and(|set| set.contains(&index)) {
-            owed.extend(&partition.passed);
+        right
+    }
+
+    fn operand(&self, index: usize) -> String {
+        format!("{}, operand {index}", self.place)
+    }
+
+    fn result(&self, index: usize) -> String {
+        format!("{}, result {index}", self.place)
+    }
+
+    /// The rules of a partition of one step.
+    fn at_once(&self, operands: &[Copy], found: &mut Violations) {
+        let Self { plan, partition, loops, .. } = self;
+        let mesh = &plan.mesh;
+        // What is added to a sum once is added to the first result's.
+        let mut left: Vec<AxisId> = Vec::new();
+        for (index, &result) in self.node.results.iter().enumerate() {
+            let what = self.result(index);
+            let layout = &plan.layouts[result.0];
+            let dims = dims(partition, loops, &loops.results[index]);
+            blocks(plan, ("result-layout", &what), result, layout, &dims, found);
+            match sum_left(mesh, partition, loops, index, &layout.owed) {
+                Ok(axes) if index == 0 => left = axes,
+                Ok(_) => {}
+                Err(message) => found.add("result-owed", what, message),
+            }
         }
-        if loops.added.contains(&index) {
-            owed.extend(&left);
+        for (index, operand, layout) in self.copies(operands, found) {
+            let what = self.operand(index);
+            let dims = dims(partition, loops, &loops.operands[index]);
+            blocks(plan, ("operand-layout", &what), operand, layout, &dims, found);
+            let mut owed: Vec<AxisId> = Vec::new();
+            if loops.linear.get(partition.through).is_some_and(|set| set.contains(&index)) {
+                owed.extend(&partition.passed);
+            }
+            if loops.added.contains(&index) {
+                owed.extend(&left);
+            }
+            owed.sort_unstable();
+            operand_owed(mesh, &what, &layout.owed, &owed, found);
         }
-        owed.sort_unstable();
-        if owed != layout.owed {
-            let (found_, expected) = (owed_text(mesh, &layout.owed), owed_text(mesh, &owed));
-            let message = format!("owes sums over {found_}, expected over {expected}");
-            found.add("operand-owed", what, message);
+    }
+
+    /// The rules of a partition of several steps.
+    fn in_time(&self, operands: &[Copy], bytes: &[u64], found: &mut Violations) {
+        let mesh = &self.plan.mesh;
+        if !self.partition.passed.is_empty() || !self.loops.added.is_empty() {
+            let message = "passes sums, or adds something to one, at each of several steps";
+            found.add("partition", &self.place, message);
+            return;
         }
+        let timetable = Timetable::new(mesh, &self.loops, self.partition);
+        for (index, &result) in self.node.results.iter().enumerate() {
+            let (what, layout) = (self.result(index), &self.plan.layouts[result.0]);
+            match timetable.result(index, &layout.owed) {
+                Ok(rest) => {
+                    self.at_rest(("result-layout", &what), result, layout, &rest, found);
+                    let claimed = bytes[self.node.operands.len() + index];
+                    self.received(&what, result, &rest, claimed, found);
+                }
+                Err(message) => found.add("result-owed", what, message),
+            }
+        }
+        for (index, operand, layout) in self.copies(operands, found) {
+            let what = self.operand(index);
+            operand_owed(mesh, &what, &layout.owed, &[], found);
+            match timetable.operand(index) {
+                Ok(rest) => {
+                    self.at_rest(("operand-layout", &what), operand, layout, &rest, found);
+                    self.received(&what, operand, &rest, bytes[index], found);
+                }
+                Err(message) => found.add("operand-layout", what, message),
+            }
+        }
+    }
+
+    /// Whether devices hold exactly what they work on, at rest.
+    fn at_rest(
+        &self,
+        (rule, place): (&'static str, &str),
+        value: ValueId,
+        layout: &Layout,
+        rest: &Rest,
+        found: &mut Violations,
+    ) {
+        let (mesh, type_) = (&self.plan.mesh, self.plan.graph.type_of(value));
+        // Where a layout has no form, that is said elsewhere.
+        if layout.check(mesh, type_).is_err() {
+            return;
+        }
+        let held = |coordinates: &[u64]| -> Vec<Vec<Factor>> {
+            let dims = layout.dims.iter().zip(&type_.shape);
+            dims.map(|(digits, &extent)| share(digits, extent, coordinates)).collect()
+        };
+        let other = (0..mesh.devices()).zip(&rest.shares);
+        let mut other = other.filter(|(device, share)| held(&mesh.coordinates(*device)) != **share);
+        if let Some((device, _)) = other.next() {
+            let partition = self.partition.display(mesh);
+            let message = format!(
+                "held as {}, expected what device {device} has at rest in `{partition}`",
+                layout.display(mesh)
+            );
+            found.add(rule, place, message);
+        }
+    }
+
+    /// Whether all that is received during the steps is what the plan says.
+    fn received(&self, place: &str, value: ValueId, rest: &Rest, claimed: u64, found: &mut Violations) {
+        let type_ = self.plan.graph.type_of(value);
+        let elements: u128 = type_.shape.iter().map(|&extent| u128::from(extent)).product();
+        let dtype = if rest.sums { type_.dtype.accumulated() } else { type_.dtype };
+        let expected = elements / rest.blocks * u128::from(dtype.bytes()) * u128::from(rest.received);
+        if u128::from(claimed) != expected {
+            let message = format!("{claimed} bytes are received during the steps, expected {expected}");
+            found.add("bytes", place, message);
+        }
+    }
+}
+
+fn operand_owed(mesh: &Mesh, place: &str, owed: &[AxisId], expected: &[AxisId], found: &mut Violations) {
+    if owed != expected {
+        let (owed, expected) = (owed_text(mesh, owed), owed_text(mesh, expected));
+        found.add("operand-owed", place, format_args!("owes sums over {owed}, expected over {expected}"));
     }
 }
 

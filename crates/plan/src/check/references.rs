@@ -85,8 +85,11 @@ fn counts(plan: &Plan, found: &mut Violations) {
     let states = plan.graph.training.as_ref().map_or(0, |training| training.carried.len());
     same(&"states", "copies", plan.carried.len(), states);
     for (index, (node, assignment)) in plan.graph.nodes.iter().zip(&plan.assignments).enumerate() {
-        if let Assignment::Computed { operands, .. } = assignment {
-            same(&operation_name(plan, index), "copies", operands.len(), node.operands.len());
+        if let Assignment::Computed { partition, operands, bytes, .. } = assignment {
+            let place = operation_name(plan, index);
+            same(&place, "copies", operands.len(), node.operands.len());
+            let moving = if partition.steps > 1 { node.operands.len() + node.results.len() } else { 0 };
+            same(&place, "numbers of bytes", bytes.len(), moving);
         }
     }
     for (index, transfer) in plan.transfers.iter().enumerate() {

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use arbtest::arbitrary::{Result, Unstructured};
 use planner_ir::{
-    Digit, Graph, Layout, Loops, Mesh, Move, Node, Op, Partition, Phase, Role, Source, Type, ValueId,
+    AxisId, Digit, Graph, Layout, Loops, Mesh, Move, Node, Op, Partition, Phase, Role, Source, Type, ValueId,
 };
 
+use super::temporal;
 use crate::{
     Assignment, Copy, MachineName, ModelFile, Part, Plan, Proof, SpaceSize, Term, Transfer, bytes_of_steps,
 };
@@ -14,8 +15,17 @@ use crate::{
 /// How many moves a transfer has at most.
 const MAX_MOVES: usize = 4;
 
+/// In how many steps operations are computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Steps {
+    /// In one.
+    One,
+    /// Some in several.
+    Any,
+}
+
 /// A plan of the program on the mesh, right but for its memory.
-pub(super) fn plan(graph: Graph, mesh: Mesh, u: &mut Unstructured<'_>) -> Result<Plan> {
+pub(super) fn plan(graph: Graph, mesh: Mesh, steps: Steps, u: &mut Unstructured<'_>) -> Result<Plan> {
     let prepared = graph.prepared();
     let mut plan = empty(graph, mesh);
     for value in plan.graph.value_ids() {
@@ -27,7 +37,7 @@ pub(super) fn plan(graph: Graph, mesh: Mesh, u: &mut Unstructured<'_>) -> Result
     for index in 0..plan.graph.nodes.len() {
         let node = plan.graph.nodes[index].clone();
         if !node.results.iter().all(|result| prepared[result.0]) {
-            plan.assignments[index] = computed(&mut plan, &node, u)?;
+            plan.assignments[index] = computed(&mut plan, &node, steps, u)?;
         }
     }
     for output in plan.graph.outputs.clone() {
@@ -112,14 +122,19 @@ pub(crate) fn partitions(mesh: &Mesh, loops: &Loops) -> Vec<Partition> {
     all
 }
 
-fn computed(plan: &mut Plan, node: &Node, u: &mut Unstructured<'_>) -> Result<Assignment> {
+fn computed(plan: &mut Plan, node: &Node, steps: Steps, u: &mut Unstructured<'_>) -> Result<Assignment> {
     let (operands, results) = (plan.graph.types_of(&node.operands), plan.graph.types_of(&node.results));
     let loops = node.op.loops(&operands, &results);
     let mut all = partitions(&plan.mesh, &loops);
     let whole = Partition::replicated(&loops);
+    let several = steps == Steps::Any && u.ratio(1, 2)?;
+    let mut timed = if several { temporal::partition(&plan.mesh, &loops, u)? } else { None };
     loop {
-        let partition =
-            if all.is_empty() { whole.clone() } else { all.swap_remove(u.choose_index(all.len())?) };
+        let partition = match timed.take() {
+            Some(timed) => timed,
+            None if all.is_empty() => whole.clone(),
+            None => all.swap_remove(u.choose_index(all.len())?),
+        };
         let suits =
             |index: usize, type_: &Type| partition.result(&loops, index).check(&plan.mesh, type_).is_ok();
         if !results.iter().enumerate().all(|(index, type_)| suits(index, type_)) {
@@ -132,6 +147,10 @@ fn computed(plan: &mut Plan, node: &Node, u: &mut Unstructured<'_>) -> Result<As
             if summed_state(&plan.graph, operand) && u.arbitrary()? {
                 // Sums may be at rest as they are added to, and then owe what the addend owes.
                 plan.layouts[operand.0] = layout.clone();
+            }
+            // Of digits that do not divide the operand there is no layout.
+            if layout.check(&plan.mesh, &operands[index]).is_err() {
+                break;
             }
             if let Some(copy) = copy(plan, operand, &layout, part(node), u)? {
                 copies.push(copy);
@@ -276,6 +295,14 @@ fn moves(mesh: &Mesh, from: &Layout, to: &Layout) -> Vec<Move> {
         moves.push(Move::AllReduce { axes: from.owed.clone() });
         moves.extend(from.owed.iter().map(|&axis| Move::AllReduce { axes: vec![axis] }));
     }
+    // Other moves act on digits that are coordinates alone.
+    let skewed = |layout: &Layout| {
+        layout.dims.iter().flatten().any(|digit| !digit.is_free() && digit.plain().is_none())
+    };
+    if skewed(from) || skewed(to) {
+        let dims = [Some(to.dims.clone()), plain(mesh, from)];
+        moves.extend(dims.into_iter().flatten().map(|dims| Move::Permute { dims }));
+    }
     for (dim, held) in from.dims.iter().enumerate() {
         moves.extend((1..=held.len()).map(|digits| Move::AllGather { dim, digits }));
         for axis in mesh.axis_ids() {
@@ -290,6 +317,22 @@ fn moves(mesh: &Mesh, from: &Layout, to: &Layout) -> Vec<Move> {
         moves.extend(gained.filter(|it| !it.is_empty()).map(|digits| Move::Slice { dim, digits }));
     }
     moves
+}
+
+/// The layout's blocks, numbered by coordinates: each digit by an axis of its own that it names.
+fn plain(mesh: &Mesh, layout: &Layout) -> Option<Vec<Vec<Digit>>> {
+    fn chosen(digits: &[&Digit], before: &[AxisId]) -> Option<Vec<AxisId>> {
+        let Some((first, rest)) = digits.split_first() else { return Some(before.to_vec()) };
+        let free = first.terms.iter().map(|term| term.0).filter(|axis| !before.contains(axis));
+        free.map(|axis| chosen(rest, &[before, &[axis]].concat())).find_map(|it| it)
+    }
+    let digits: Vec<&Digit> = layout.dims.iter().flatten().filter(|digit| !digit.is_free()).collect();
+    let mut axes = chosen(&digits, &[])?.into_iter();
+    let mut own = |digit: &Digit| match digit.is_free() {
+        true => Some(digit.clone()),
+        false => axes.next().map(|axis| Digit::axis(mesh, axis)),
+    };
+    layout.dims.iter().map(|dim| dim.iter().map(&mut own).collect()).collect()
 }
 
 fn seconds(u: &mut Unstructured<'_>) -> Result<f64> {

@@ -1,5 +1,6 @@
 //! Plans made wrong in one place, and the rules one of which finds each.
 
+mod steps; // what only plans with partitions in time have
 mod training; // what only plans of training steps have
 
 use arbtest::arbitrary::{Result, Unstructured};
@@ -16,7 +17,7 @@ type Mutant = (&'static str, &'static [&'static str], Mutate);
 
 /// All of them.
 pub(super) fn mutants() -> Vec<Mutant> {
-    [ANY, training::TRAINING].concat()
+    [ANY, steps::STEPS, training::TRAINING].concat()
 }
 
 const ANY: &[Mutant] = &[
@@ -64,8 +65,12 @@ const ANY: &[Mutant] = &[
         let Some(node) = computed(plan, u)? else { return Ok(false) };
         let value = *u.choose(&plan.graph.nodes[node].results)?;
         let Some(layout) = other_layout(plan, value, &plan.layouts[value.0], u)? else { return Ok(false) };
-        plan.layouts[value.0] = layout;
-        Ok(true)
+        let before = std::mem::replace(&mut plan.layouts[value.0], layout);
+        // Addends of skewed blocks may lie along either of two axes: both are right.
+        let blocks = |layout: &Layout| Layout { owed: vec![], ..layout.clone() };
+        let after = blocks(&plan.layouts[value.0]);
+        let others = !equal(&plan.mesh, &plan.graph.type_of(value).shape, &blocks(&before), &after);
+        Ok(others || partition(plan, node).steps == 1)
     }),
     (
         "a value at rest in another layout",
@@ -120,16 +125,22 @@ const ANY: &[Mutant] = &[
         plan.assignments[node] = Assignment::Computed { partition, operands, bytes: vec![], seconds: 1.0 };
         Ok(true)
     }),
-    ("another partition", &["operand-layout", "operand-owed", "result-layout", "result-owed"], |plan, u| {
+    (
+        "another partition",
+        &["operand-layout", "operand-owed", "result-layout", "result-owed", "count"],
+        |plan, u| {
+            let Some(node) = computed(plan, u)? else { return Ok(false) };
+            let Some(partition) = other_partition(plan, node, u)? else { return Ok(false) };
+            *self::partition(plan, node) = partition;
+            Ok(true)
+        },
+    ),
+    ("time steps without a digit of time", &["partition", "count"], |plan, u| {
         let Some(node) = computed(plan, u)? else { return Ok(false) };
-        let Some(partition) = other_partition(plan, node, u)? else { return Ok(false) };
-        *self::partition(plan, node) = partition;
-        Ok(true)
-    }),
-    ("time steps without a digit of time", &["partition"], |plan, u| {
-        let Some(node) = computed(plan, u)? else { return Ok(false) };
-        partition(plan, node).steps = *u.choose(&[0, 2, u64::MAX])?;
-        Ok(true)
+        let partition = partition(plan, node);
+        let one = partition.steps == 1;
+        partition.steps = *u.choose(&[0, 2, u64::MAX])?;
+        Ok(one || partition.steps != 2)
     }),
     ("a loop too few", &["partition"], |plan, u| {
         let Some(node) = computed(plan, u)? else { return Ok(false) };
@@ -218,12 +229,12 @@ const ANY: &[Mutant] = &[
         Ok(!(same && is_right(plan, transfer)))
     }),
     ("a move too few", &["move", "transfer-layout", "bytes"], |plan, u| {
-        let Some(transfer) = transfer(plan, u)? else { return Ok(false) };
-        let transfer = &mut plan.transfers[transfer];
+        let Some(index) = transfer(plan, u)? else { return Ok(false) };
+        let transfer = &mut plan.transfers[index];
         let place = u.choose_index(transfer.moves.len())?;
         transfer.moves.remove(place);
         transfer.bytes.remove(place);
-        Ok(true)
+        Ok(!is_right(plan, index))
     }),
     ("another move", &["move", "transfer-layout", "bytes"], |plan, u| {
         let Some(transfer) = transfer(plan, u)? else { return Ok(false) };
@@ -421,9 +432,16 @@ fn other_partition(plan: &Plan, node: usize, u: &mut Unstructured<'_>) -> Result
     Ok(differs.then(|| other.clone()))
 }
 
-/// Whether moves lead from layout to layout and receive those bytes, by the moves' own arithmetic.
+/// Whether moves may lead from layout to layout and receive those bytes, by the moves' own
+/// arithmetic: blocks that a permutation leaves where they are can be numbered in many ways.
 fn is_right(plan: &Plan, transfer: usize) -> bool {
     let Transfer { value, from, moves, layout, bytes, .. } = &plan.transfers[transfer];
+    let skewed = |layout: &Layout| {
+        layout.dims.iter().flatten().any(|digit| !digit.is_free() && digit.plain().is_none())
+    };
+    if skewed(layout) || skewed(plan.layout(*value, *from)) {
+        return true;
+    }
     let type_ = plan.graph.type_of(*value);
     let mut held = plan.layout(*value, *from).clone();
     for (step, &bytes) in moves.iter().zip(bytes) {
@@ -433,7 +451,7 @@ fn is_right(plan: &Plan, transfer: usize) -> bool {
         }
         held = after;
     }
-    held == *layout
+    equal(&plan.mesh, &type_.shape, &held, layout)
 }
 
 fn random_move(mesh: &Mesh, u: &mut Unstructured<'_>) -> Result<Move> {
