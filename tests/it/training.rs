@@ -9,6 +9,7 @@ mod chosen; // the plans that the search chooses
 mod roles; // what the dimensions of a step are
 mod manners; // prices that prefer the plans that people make by hand
 mod activations; // what is kept for the backward pass
+mod keeping; // what is kept value by value
 mod forced; // plans made to use what is offered
 mod bytes; // what plans move, and what the textbook says
 mod textbook; // every oracle under every kind of plan that people make by hand

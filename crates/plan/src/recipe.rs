@@ -61,7 +61,7 @@ pub struct NoDecay {
 }
 
 /// What of a block is computed again for the gradients, rather than kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Recompute {
     /// Nothing: all that gradients need is kept.
     Nothing,
@@ -72,6 +72,9 @@ pub enum Recompute {
     Selective,
     /// All but the block's input.
     Full,
+    /// All but what these operations of the block make: their numbers among the operations of the
+    /// forward block, ascending.
+    AllBut(Vec<usize>),
 }
 
 impl fmt::Display for Loss {
@@ -94,11 +97,16 @@ impl fmt::Display for Precision {
 }
 
 impl fmt::Display for Recompute {
+    /// `none`, `selective`, `full`, or `all but 2,5`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Nothing => "none",
-            Self::Selective => "selective",
-            Self::Full => "full",
-        })
+        match self {
+            Self::Nothing => f.write_str("none"),
+            Self::Selective => f.write_str("selective"),
+            Self::Full => f.write_str("full"),
+            Self::AllBut(kept) => {
+                let kept: Vec<String> = kept.iter().map(ToString::to_string).collect();
+                write!(f, "all but {}", kept.join(","))
+            }
+        }
     }
 }

@@ -6,6 +6,8 @@ use plan::{Assignment, Copy, Plan, operation_in_words};
 use planner_ir::{Graph, NodeId, Op, Source, ValueId};
 use search::Section;
 
+use crate::kept::{self, Kept};
+
 /// A block, and where it stands.
 #[derive(Debug)]
 pub(crate) struct BlockStory {
@@ -17,6 +19,8 @@ pub(crate) struct BlockStory {
     pub(crate) count: usize,
     /// Its operations, as in the first place where it stands.
     pub(crate) operations: Vec<OperationStory>,
+    /// What it keeps for its gradients, if not all that they read.
+    pub(crate) kept: Option<Kept>,
 }
 
 /// An operation of a block.
@@ -68,7 +72,8 @@ pub(crate) fn blocks(plan: &Plan, sections: &[Section]) -> Vec<BlockStory> {
                 None => {
                     let before = stories.iter().filter(|it| it.section == index).count();
                     let name = format!("{}{}", index + 1, variant(before));
-                    stories.push(BlockStory { name, section: index, count: 1, operations });
+                    let kept = kept::of_block(plan, section, repetition);
+                    stories.push(BlockStory { name, section: index, count: 1, operations, kept });
                 }
             }
         }

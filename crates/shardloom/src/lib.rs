@@ -23,6 +23,7 @@ mod progress; // what is being done, for a person who waits
 mod plan_file; // plans on disk
 mod otherwise; // what other plans would cost
 mod explained; // a plan in words
+mod kept; // what blocks of a training step keep
 mod measure; // what this machine can do
 mod train; // data, learning rates, checkpoints
 mod commands; // what each command does

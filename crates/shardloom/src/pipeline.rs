@@ -1,23 +1,27 @@
 //! From a model to a plan, from a plan to programs: the architecture, top to bottom.
 
 mod variants; // what each block may be
+mod keeping; // what keeping less is weighed by
+mod choice; // the cheapest plan among variants
 
 use std::fmt;
 
 use cost_models::machine::Machine;
 use import::{Bindings, ImportError, WeightData};
 use lower::Program;
-use plan::{MachineName, Plan, Recipe, Recompute};
+use plan::{Plan, Recipe};
 use planner_ir::{Graph, Mesh};
 use rewrite::{RaiseStatistics, Steps};
 use search::problem::SearchError;
-use search::{Cut, MachinePrices, PlanError, Prices, Request, Section, fold, sections};
+use search::{MachinePrices, PlanError, Section, fold, sections};
 use train::Tie;
 
 use crate::failure::Failure;
 use crate::model_file::ModelFile;
 use crate::quantity;
-pub use variants::{Cutting, Products, Variant, Variants};
+use choice::placed;
+pub use choice::planned;
+pub use variants::{Cutting, Decisions, Products, Variants};
 
 /// What the pipeline makes, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -72,7 +76,7 @@ pub struct Training {
     /// The recipe, without its decisions about blocks.
     pub recipe: Recipe,
     /// What may be computed again for the gradients of a block.
-    pub decisions: Vec<Recompute>,
+    pub decisions: Decisions,
 }
 
 /// What a plan is made for.
@@ -102,9 +106,8 @@ pub fn prepare(imported: &Graph, observe: Observer<'_>) -> Result<Prepared, Fail
     planner_ir::verify(&raised.graph).map_err(|error| Failure::internal("raise", error))?;
     let blocks = rewrite::blocks(&raised.graph);
     observe(Stage::Raise, &blocks.graph);
-    let offered = [Products::Apart, Products::Fused]
-        .map(|products| Variant { products, recompute: Recompute::Nothing });
-    let found = Variants::of(blocks, None, &offered).map_err(|error| Failure::internal("raise", error))?;
+    let offered = [Products::Apart, Products::Fused];
+    let found = Variants::of(blocks, &offered).map_err(|error| Failure::internal("raise", error))?;
     prepared(Stage::Raise, found, raised.statistics)
 }
 
@@ -122,11 +125,8 @@ pub fn prepare_training(
     let forward = train::forward(&raised.graph, &training.recipe).map_err(refused)?;
     let blocks = rewrite::blocks(&forward);
     observe(Stage::Raise, &blocks.graph);
-    // The recipe of a plan says how its program comes about, and says nothing of fused products.
-    let offered = training.decisions.iter();
-    let offered: Vec<Variant> =
-        offered.map(|&recompute| Variant { products: Products::Apart, recompute }).collect();
-    let found = Variants::of(blocks, Some(training.recipe.clone()), &offered).map_err(refused)?;
+    let (recipe, decisions) = (training.recipe.clone(), training.decisions.clone());
+    let found = Variants::of_training(blocks, recipe, decisions).map_err(refused)?;
     let prepared = prepared(Stage::Train, found, raised.statistics)?;
     observe(Stage::Train, &prepared.graph);
     Ok(prepared)
@@ -135,12 +135,9 @@ pub fn prepare_training(
 /// A program and its variants, verified.
 fn prepared(
     stage: Stage,
-    found: Option<(Cutting, Variants)>,
+    ((graph, sections), variants): (Cutting, Variants),
     raised: RaiseStatistics,
 ) -> Result<Prepared, Failure> {
-    let Some(((graph, sections), variants)) = found else {
-        return Err(Failure::internal(stage.name(), "no decision about what is computed again"));
-    };
     for graph in variants.others().iter().map(|(graph, _)| graph).chain([&graph]) {
         planner_ir::verify(graph).map_err(|error| Failure::internal(stage.name(), error))?;
     }
@@ -189,43 +186,6 @@ pub fn plan(
     Ok(plan)
 }
 
-/// How often less memory is given to a plan whose programs need more than the plan counts.
-const ROUNDS: usize = 8;
-
-/// The cheapest plan whose programs fit, with all that they place in memory: alignment, and values
-/// on their way, come on top of what a plan counts.
-fn placed(
-    prepared: &Prepared,
-    file: &plan::ModelFile,
-    target: &Target<'_>,
-    prices: &dyn Prices,
-) -> Result<Plan, Failure> {
-    let mut allowed = target.capacity;
-    let mut bound = None;
-    for _ in 0..ROUNDS {
-        let given = Target { capacity: allowed, ..*target };
-        let mut plan = planned(prepared, file, &given, prices).map_err(|error| refusal(target, &error))?;
-        let memory = lower::memory(&plan).map_err(|error| Failure::internal("lower", error))?;
-        let held = memory.iter().map(|it| it.bytes).sum::<u64>();
-        if held <= target.capacity {
-            plan.capacity = target.capacity;
-            plan.memory = memory;
-            // What was given less memory is no better than the bound with all of it.
-            plan.proof = bound.map_or(plan.proof, |lower_bound| plan::Proof::Gap { lower_bound });
-            return Ok(plan);
-        }
-        bound = bound.or(Some(match plan.proof {
-            plan::Proof::Optimal => plan.seconds(),
-            plan::Proof::Gap { lower_bound } => lower_bound,
-        }));
-        allowed = allowed.saturating_sub(held - target.capacity);
-    }
-    let place = search::problem::Place { segment: 0, window: 0 };
-    let found = target.capacity + (target.capacity - allowed);
-    let error = SearchError::NothingFound { place, found, capacity: target.capacity };
-    Err(refusal(target, &PlanError::Search(error)))
-}
-
 /// The prices of a target.
 pub fn prices<'a>(target: &Target<'a>) -> Result<MachinePrices<'a>, Failure> {
     let (mesh, machine) = (target.mesh, target.machine);
@@ -240,67 +200,6 @@ pub fn prices<'a>(target: &Target<'a>) -> Result<MachinePrices<'a>, Failure> {
     }
     MachinePrices::new(machine, mesh)
         .map_err(|error| Failure::Usage(format!("mesh {mesh} does not suit the machine: {error}")))
-}
-
-/// The cheapest plan by some prices, not checked.
-pub fn planned(
-    prepared: &Prepared,
-    file: &plan::ModelFile,
-    target: &Target<'_>,
-    prices: &dyn Prices,
-) -> Result<Plan, PlanError> {
-    let machine = MachineName { name: target.machine.full_name(), devices: target.machine.devices() };
-    let request = Request {
-        graph: &prepared.graph,
-        sections: &prepared.sections,
-        mesh: target.mesh,
-        capacity: target.capacity,
-        prices,
-        model: file,
-        machine: &machine,
-        steps: target.steps,
-    };
-    let Some(variants) = &prepared.variants else { return search::plan(&request) };
-    let among = |numbers: &[usize]| {
-        let number = |chosen: &[usize]| chosen.iter().map(|&it| numbers[it]).collect::<Vec<_>>();
-        let others: Vec<Cut<'_>> = numbers[1..].iter().map(|&it| variants.cut(it)).collect();
-        let (plan, chosen) = match others[..] {
-            [] => (search::plan(&request)?, vec![0]),
-            _ => search::plan_among(&request, &others, &|chosen| variants.derived(&number(chosen)))?,
-        };
-        Ok(Plan { recipe: variants.recipe(&number(&chosen)), ..plan })
-    };
-    let apart = variants.apart();
-    let wide = target.mesh.axes.iter().filter(|axis| axis.size > 1).count();
-    let offered = if wide > FUSED_AXES { apart.clone() } else { variants.all() };
-    match among(&offered) {
-        // Blocks may hand on other values when products are fused.
-        Err(PlanError::Unlike | PlanError::Search(SearchError::TooWide { .. })) if offered != apart => {
-            among(&apart)
-        }
-        // More to choose from may leave room for fewer partitions, or for less of a proof.
-        Ok(plan) if offered != apart && is_weak(&plan) => Ok(match among(&apart) {
-            Ok(other) if !is_weak(&other) || other.seconds() <= plan.seconds() => other,
-            _ => plan,
-        }),
-        outcome => outcome,
-    }
-}
-
-/// Fused products are offered on meshes of up to this many axes of more than one device. On three
-/// the search among them takes several times as long, or is too wide for all partitions.
-const FUSED_AXES: usize = 2;
-
-/// How far above its bound a plan may be for its proof not to be weak (parts of the bound).
-const WEAK: f64 = 0.01;
-
-/// Whether the search looked at a part of the space only, or left much unproven.
-fn is_weak(plan: &Plan) -> bool {
-    let close = match plan.proof {
-        plan::Proof::Optimal => true,
-        plan::Proof::Gap { lower_bound } => plan.seconds() <= (1.0 + WEAK) * lower_bound,
-    };
-    !plan.space.saturated || !close
 }
 
 /// Why there is no plan, and what would help.

@@ -20,6 +20,8 @@ mod step; // the training step
 mod tape; // the forward program again, and its gradients backward
 mod tiles; // gradients of parameters that are used in slices
 mod recompute; // which operations are done again
+mod keep; // what is worth keeping, at each price of memory
+mod cut; // minimum cuts
 mod update; // the optimizer
 mod prune; // what nothing needs
 
@@ -28,6 +30,7 @@ use std::fmt;
 use planner_ir::NoGradient;
 
 pub use forward::forward;
+pub use keep::{Costs, keepings};
 pub use step::{Step, step};
 pub use tie::{Tie, tied, ties};
 
@@ -67,6 +70,9 @@ pub enum TrainError {
     Pattern(String, &'static str),
     /// As many decisions about blocks as there are blocks; found, expected.
     Blocks(usize, usize),
+    /// What is kept of a block are not operations of it in ascending order; the block's number, its
+    /// operations.
+    Kept(usize, usize),
 }
 
 impl fmt::Display for TrainError {
@@ -95,6 +101,11 @@ impl fmt::Display for TrainError {
             Self::Blocks(found, expected) => {
                 write!(f, "decisions about {found} blocks, expected {expected}, as many as there are")
             }
+            Self::Kept(block, count) => write!(
+                f,
+                "what is kept of block {block} is not a list of its operations, expected numbers below \
+                 {count}, ascending"
+            ),
         }
     }
 }

@@ -3,10 +3,12 @@
 use planner_ir::{Carried, Graph, NodeId, Output, Source, Training, ValueId};
 
 use crate::step::Step;
+use crate::tape::Tape;
 
 /// The step without operations that neither outputs nor states need, its values in the order of
 /// operations. States come first, then the other values without operation.
-pub(crate) fn pruned(graph: &Graph, homes: &[usize], forward: &[Option<NodeId>]) -> Step {
+pub(crate) fn pruned(tape: &Tape<'_>) -> Step {
+    let Tape { to: graph, homes, forward, .. } = tape;
     let training = graph.training.clone().unwrap_or(Training { micro_batches: 1, carried: vec![] });
     let mut needed = vec![false; graph.values.len()];
     for value in graph.outputs.iter().map(|it| it.value).chain(training.carried.iter().map(|it| it.next)) {
@@ -23,6 +25,7 @@ pub(crate) fn pruned(graph: &Graph, homes: &[usize], forward: &[Option<NodeId>])
         graph: Graph { name: graph.name.clone(), ..Graph::default() },
         homes: vec![],
         forward: vec![],
+        made: vec![],
     };
     let mut places: Vec<Option<NodeId>> = vec![None; graph.nodes.len()];
     let mut map = vec![ValueId(0); graph.values.len()];
@@ -48,6 +51,7 @@ pub(crate) fn pruned(graph: &Graph, homes: &[usize], forward: &[Option<NodeId>])
             map[from.0] = to;
         }
     }
+    step.made = tape.makers().map(|maker| maker.and_then(|it| places[it.0])).collect();
     let output = |it: &Output| Output { name: it.name.clone(), value: map[it.value.0] };
     step.graph.outputs = graph.outputs.iter().map(output).collect();
     let moved = |it: &Carried| Carried { state: map[it.state.0], next: map[it.next.0] };

@@ -4,17 +4,22 @@ use std::collections::BTreeSet;
 
 use plan::Recompute;
 use planner_ir::{Graph, Node, NodeId, Op, Source, ValueId};
+use rewrite::Blocks;
+
+use crate::TrainError;
 
 /// For each operation of the forward program, whether it is done again. `places` says in which
 /// block it stands, `decisions` what of each block is done again.
 ///
 /// What only takes parameters apart is always done again: kept, it would be a second copy of them.
 pub(crate) fn again(
-    graph: &Graph,
+    blocks: &Blocks,
     places: &[usize],
     decisions: &[Recompute],
     trained: &BTreeSet<String>,
-) -> Vec<bool> {
+) -> Result<Vec<bool>, TrainError> {
+    let graph = &blocks.graph;
+    check(blocks, decisions)?;
     let prepared = graph.prepared();
     let core = attention_core(graph);
     let mut parameters: Vec<bool> = graph
@@ -30,14 +35,31 @@ pub(crate) fn again(
         for result in results {
             parameters[result.0] = taken_apart;
         }
-        again.push(match decisions[places[node.0]] {
+        let place = places[node.0];
+        again.push(match &decisions[place] {
             _ if is_prepared => taken_apart,
             Recompute::Nothing => false,
             Recompute::Selective => core[node.0],
             Recompute::Full => true,
+            Recompute::AllBut(kept) => {
+                let number = node.0 - blocks.segments[place].nodes.start;
+                kept.binary_search(&number).is_err()
+            }
         });
     }
-    again
+    Ok(again)
+}
+
+/// Whether what is kept of blocks are operations that these have, in order.
+fn check(blocks: &Blocks, decisions: &[Recompute]) -> Result<(), TrainError> {
+    for (place, (segment, decision)) in blocks.segments.iter().zip(decisions).enumerate() {
+        let Recompute::AllBut(kept) = decision else { continue };
+        let ascends = kept.windows(2).all(|pair| pair[0] < pair[1]);
+        if !ascends || kept.last().is_some_and(|&last| last >= segment.nodes.len()) {
+            return Err(TrainError::Kept(place, segment.nodes.len()));
+        }
+    }
+    Ok(())
 }
 
 /// What stands between the two products of attention where it is not one operation: products of

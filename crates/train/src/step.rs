@@ -25,6 +25,9 @@ pub struct Step {
     /// For each operation that computes gradients, is done again for them, or reads a norm's result
     /// as a value of its own, the forward operation that it belongs to.
     pub forward: Vec<Option<NodeId>>,
+    /// For each operation of the forward program, the one that does it forward: none for a conversion
+    /// that is none here, and for what nothing needs.
+    pub made: Vec<Option<NodeId>>,
 }
 
 /// The training step of a forward program, whose outputs are the loss's sum and count.
@@ -42,14 +45,14 @@ pub fn step(blocks: &Blocks, recipe: &Recipe) -> Result<Step, TrainError> {
         places[segment.nodes.clone()].fill(place);
     }
     let trained = trained(forward, recipe)?;
-    let again = again(forward, &places, &recipe.recompute, &trained);
+    let again = again(blocks, &places, &recipe.recompute, &trained)?;
     let mut tape = Tape::forward(forward, &places, &again, &trained);
     let [sum, count] = [forward.outputs[0].value, forward.outputs[1].value];
     tape.backward(sum)?;
     let carried = update(&mut tape, recipe, [sum, count]);
     let micro_batches = recipe.micro_batches;
     tape.to.training = Some(Training { micro_batches, carried });
-    Ok(pruned(&tape.to, &tape.homes, &tape.forward))
+    Ok(pruned(&tape))
 }
 
 /// The names of the weights that are trained: those of floating point, not frozen, that a gradient

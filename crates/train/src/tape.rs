@@ -244,6 +244,12 @@ impl<'a> Tape<'a> {
         result
     }
 
+    /// For each operation of the forward program, the one of the step that does it forward.
+    pub(crate) fn makers(&self) -> impl Iterator<Item = Option<NodeId>> {
+        let ids = self.from.node_ids();
+        ids.map(|id| if self.is_identity(id) { None } else { self.maker(self.made[id.0][0]) })
+    }
+
     fn node_backward(&mut self, id: NodeId) -> Result<(), TrainError> {
         let from = self.from;
         let node = from.node(id);

@@ -164,6 +164,29 @@ fn stages_are_shown_and_stopped_after() {
 }
 
 #[test]
+fn a_step_that_keeps_some_values_says_so_and_is_derived_again() {
+    let folder = Folder::new("kept");
+    let model = concat!(env!("CARGO_MANIFEST_DIR"), "/models/gpt2-bytes.onnx");
+    let plan = folder.path("plan.json");
+    let train = ["plan", model, "--mode", "train", "--loss", "cross-entropy:logits,labels", "-o", &plan];
+    let sizes = ["--dim", "batch=512", "--dim", "sequence=64", "--machine", "h100-80g-8x", "--devices", "1"];
+    let said = works(&[&train[..], &sizes].concat());
+    assert!(!said.contains("recompute") && !said.contains("keeps"), "{said}");
+    let said = works(&[&train[..], &sizes, &["--memory", "450MB"]].concat());
+    assert!(said.contains("partial recompute in") && said.contains("values where gradients read"), "{said}");
+    let said = works(&["check", &plan, "--model", model]);
+    assert!(said.contains("its program is the training step of its recipe"), "{said}");
+    let said: Value = serde_json::from_str(&works(&["explain", &plan, "--json"])).unwrap();
+    let less = |block: &&Value| block["kept"].is_object();
+    let blocks: Vec<&Value> = said["blocks"].as_array().unwrap().iter().filter(less).collect();
+    assert!(!blocks.is_empty());
+    for kept in blocks.iter().map(|block| &block["kept"]) {
+        assert!(kept["bytes"].as_u64() < kept["needed_bytes"].as_u64(), "{kept}");
+        assert!(kept["seconds"].as_f64() > Some(0.0), "{kept}");
+    }
+}
+
+#[test]
 fn models_and_machines_are_told() {
     let said = works(&["import", &example("model.onnx")]);
     for part in ["input      input_ids i64[2,16]", "output     logits f32[2,16,211]", "2 attention"] {

@@ -131,9 +131,9 @@ fn planned(layers: usize, manner: Manner, t: u64, decision: Recompute) -> Plan {
 }
 
 /// What a block keeps on a device (bytes): what deeper models hold more.
-fn kept(manner: Manner, t: u64, decision: Recompute) -> f64 {
+fn kept(manner: Manner, t: u64, decision: &Recompute) -> f64 {
     let [few, many] = [2, 6].map(|layers| {
-        let plan = planned(layers, manner, t, decision);
+        let plan = planned(layers, manner, t, decision.clone());
         let held = plan.memory.iter().find(|it| it.kind == "activations").unwrap();
         f64::from(u32::try_from(held.bytes).unwrap())
     });
@@ -159,7 +159,7 @@ fn a_block_keeps_what_the_formulas_say() {
         (Manner::Sequence, 4, Recompute::Nothing, (34.0 + scores) / 4.0),
         (Manner::Sequence, 4, Recompute::Selective, 34.0 / 4.0),
     ] {
-        let found = kept(manner, t, decision) / sbh;
+        let found = kept(manner, t, &decision) / sbh;
         let apart = (found / expected - 1.0).abs();
         assert!(
             apart < 0.02,

@@ -99,7 +99,7 @@ fn check(path: &Path) -> Vec<String> {
             continue;
         }
         let parts = if batch == Batch::Whole || case.is_static() { 1 } else { case.examples() };
-        let checked = case.plan(mesh, optimizer, decision, parts).and_then(|plan| {
+        let checked = case.plan(mesh, optimizer, decision.clone(), parts).and_then(|plan| {
             check_plan(&plan)?;
             match optimizer {
                 Optimizer::Sgd { .. } => case.check_gradients(&plan, parts),

@@ -50,7 +50,7 @@ const NEVER: [(&str, Manner); 2] =
     [("vit/dynamo.onnx", Manner::Sequence), ("vit/legacy.onnx", Manner::Sequence)];
 
 /// What one plan is made for.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Trial {
     manner: Manner,
     phrases: &'static [&'static str],
@@ -82,7 +82,7 @@ fn trials(number: usize) -> Vec<Vec<Trial>> {
             phrases,
             ranks: RANKS[(turn + shift) % RANKS.len()],
             optimizer,
-            decision: DECISIONS[(turn + number / 3) % DECISIONS.len()],
+            decision: DECISIONS[(turn + number / 3) % DECISIONS.len()].clone(),
             parts: PARTS[(turn / 2) % PARTS.len()],
         };
         (0..RANKS.len()).map(each).collect()
@@ -100,8 +100,10 @@ impl Trial {
             Ok(case) => case,
             Err(reason) => return Outcome::LeftOut(reason),
         };
-        let prepared =
-            case.prepared(&case.training(self.optimizer, self.decision), &parted(&case.batch(0), self.parts));
+        let prepared = case.prepared(
+            &case.training(self.optimizer, self.decision.clone()),
+            &parted(&case.batch(0), self.parts),
+        );
         let lengths = roles::lengths(&prepared.graph);
         if self.manner == Manner::Sequence && !lengths.iter().any(|it| it.is_multiple_of(self.ranks)) {
             return Outcome::LeftOut(format!("sequences of {lengths:?}"));
@@ -179,7 +181,7 @@ fn check(number: usize, path: &Path) -> Found {
             let mut outcome = Outcome::Checked;
             let what = format!("{title}: {:?} over {}", trial.manner, trial.ranks);
             found.wrong.extend(faults_of(&what, || {
-                outcome = trial.run(path);
+                outcome = trial.clone().run(path);
                 vec![]
             }));
             match outcome {

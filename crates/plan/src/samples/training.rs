@@ -17,7 +17,8 @@ pub(crate) fn random(u: &mut Unstructured<'_>) -> Result<(Graph, Recipe)> {
         _ => Optimizer::AdamW { beta1: Real(0.9), beta2: Real(0.95), epsilon: Real(1e-8), decay },
     };
     let layers = u.int_in_range(1..=2)?;
-    let recompute = [Recompute::Nothing, Recompute::Selective, Recompute::Full];
+    let kept = Recompute::AllBut(vec![0, 3]);
+    let recompute = [Recompute::Nothing, Recompute::Selective, Recompute::Full, kept];
     let recipe = Recipe {
         loss: if u.arbitrary()? {
             Loss::Output("loss".to_owned())
@@ -32,7 +33,7 @@ pub(crate) fn random(u: &mut Unstructured<'_>) -> Result<(Graph, Recipe)> {
             names: if u.arbitrary()? { vec!["*bias".to_owned()] } else { vec![] },
             vectors: u.arbitrary()?,
         },
-        recompute: (0..layers).map(|_| u.choose(&recompute).copied()).collect::<Result<_>>()?,
+        recompute: (0..layers).map(|_| u.choose(&recompute).cloned()).collect::<Result<_>>()?,
         frozen: if u.arbitrary()? { vec!["table".to_owned()] } else { vec![] },
     };
     let decays: Vec<bool> = (0..layers).map(|_| u.arbitrary()).collect::<Result<_>>()?;

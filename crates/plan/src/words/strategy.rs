@@ -73,10 +73,16 @@ fn accumulation(plan: &Plan) -> Option<String> {
 
 fn recomputation(plan: &Plan) -> Vec<String> {
     let blocks = plan.recipe.iter().flat_map(|recipe| &recipe.recompute);
-    let count = |what: Recompute| blocks.clone().filter(|&&it| it == what).count();
+    let kind = |it: &Recompute| match it {
+        Recompute::Nothing => None,
+        Recompute::Selective => Some("selective"),
+        Recompute::Full => Some("full"),
+        Recompute::AllBut(_) => Some("partial"),
+    };
+    let count = |name: &str| blocks.clone().filter(|&it| kind(it) == Some(name)).count();
     let all = blocks.clone().count();
-    let kinds = [(Recompute::Selective, "selective"), (Recompute::Full, "full")];
-    let some = kinds.into_iter().map(|(what, name)| (count(what), name)).filter(|it| it.0 > 0);
+    let kinds = ["selective", "partial", "full"];
+    let some = kinds.into_iter().map(|name| (count(name), name)).filter(|it| it.0 > 0);
     some.map(|(count, name)| format!("{name} recompute in {count} of {all} blocks")).collect()
 }
 

@@ -166,7 +166,7 @@ pub(crate) fn derived(graph: &Graph, recipe: &Recipe, decisions: &[Recompute]) -
     let forward = train::forward(graph, recipe).expect("has a loss");
     let blocks = rewrite::blocks(&forward);
     let count = blocks.segments.len();
-    let recompute = if let [all] = decisions { vec![*all; count] } else { decisions.to_vec() };
+    let recompute = if let [all] = decisions { vec![all.clone(); count] } else { decisions.to_vec() };
     let recipe = Recipe { recompute, ..recipe.clone() };
     let step = train::step(&blocks, &recipe).expect("can be trained");
     planner_ir::verify(&step.graph).expect("is a step");
@@ -207,7 +207,8 @@ pub(crate) fn planned_among(
     };
     let cuts = variants.iter().zip(&sections).map(|(it, sections)| Cut { graph: &it.step.graph, sections });
     let decide = |chosen: &[usize]| -> Trained {
-        let decisions: Vec<Recompute> = chosen.iter().map(|&it| variants[it].recipe.recompute[0]).collect();
+        let decisions: Vec<Recompute> =
+            chosen.iter().map(|&it| variants[it].recipe.recompute[0].clone()).collect();
         derived(model.expect("is there"), &variants[0].recipe, &decisions)
     };
     let derive = |chosen: &[usize]| {

@@ -5,6 +5,7 @@ use plan::{Loss, NoDecay, Precision, Recipe, Recompute};
 use planner_ir::{Optimizer, Real};
 
 use crate::failure::Failure;
+use crate::pipeline::Decisions;
 
 /// What a model is planned for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -38,7 +39,7 @@ pub enum PrecisionName {
 /// What of a block is computed again for its gradients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum RecomputeName {
-    /// The search decides for each block.
+    /// Nothing where everything fits; else the search decides for each block and its values.
     Auto,
     /// Nothing: all that gradients need is kept.
     None,
@@ -137,12 +138,12 @@ impl RecipeArguments {
     }
 
     /// What may be computed again for the gradients of a block.
-    pub(crate) fn decisions(&self) -> Vec<Recompute> {
+    pub(crate) fn decisions(&self) -> Decisions {
         match self.recompute {
-            RecomputeName::Auto => vec![Recompute::Nothing, Recompute::Selective, Recompute::Full],
-            RecomputeName::None => vec![Recompute::Nothing],
-            RecomputeName::Selective => vec![Recompute::Selective],
-            RecomputeName::Full => vec![Recompute::Full],
+            RecomputeName::Auto => Decisions::Values,
+            RecomputeName::None => Decisions::Only(Recompute::Nothing),
+            RecomputeName::Selective => Decisions::Only(Recompute::Selective),
+            RecomputeName::Full => Decisions::Only(Recompute::Full),
         }
     }
 }

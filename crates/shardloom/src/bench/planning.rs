@@ -9,7 +9,7 @@ use bytes::Bytes;
 use clap::Args;
 use import::{Bindings, Dim, Model};
 use kernels::Array;
-use plan::{Loss, NoDecay, Plan, Precision, Proof, Recipe, Recompute};
+use plan::{Loss, NoDecay, Plan, Precision, Proof, Recipe};
 use planner_ir::{DType, Graph, Mesh, Optimizer, Real, ValueId};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -18,7 +18,7 @@ use super::{Report, process};
 use crate::failure::Failure;
 use crate::mesh::sizes;
 use crate::model_file::ModelFile;
-use crate::pipeline::{self, Prepared, Target, Training};
+use crate::pipeline::{self, Decisions, Prepared, Target, Training};
 use crate::{machine, quantity};
 
 /// The machines, each with its meshes. What fits none of a machine is tried on the next one.
@@ -249,7 +249,7 @@ fn training(graph: &Graph) -> Training {
         recompute: vec![],
         frozen: vec![],
     };
-    Training { recipe, decisions: vec![Recompute::Nothing, Recompute::Selective, Recompute::Full] }
+    Training { recipe, decisions: Decisions::Values }
 }
 
 /// What a model is called: its file, or its folder if all are called the same.

@@ -11,6 +11,7 @@ use super::{Context, Said};
 use crate::arguments::ExplainArguments;
 use crate::explained::{self, BlockStory, MoveStory, OperationStory};
 use crate::failure::Failure;
+use crate::kept::Kept;
 use crate::otherwise::{self, Forbidden, Manner, Price};
 use crate::pipeline::{Prepared, Target};
 use crate::quantity::{bytes, percent, seconds};
@@ -195,6 +196,9 @@ impl Told<'_> {
             let time: f64 = story.operations.iter().map(all_seconds).sum();
             let times = if story.count == 1 { "once".to_owned() } else { format!("{} times", story.count) };
             self.line(&format!("\nblock {}, {times}, {} each", story.name, seconds(time)));
+            if let Some(kept) = &story.kept {
+                self.line(&format!("  {}", kept.in_words()));
+            }
             for it in &story.operations {
                 for step in &it.moves {
                     self.moved(step);
@@ -292,9 +296,16 @@ fn json(
         let moves: Vec<Value> = it.moves.iter().map(step).collect();
         json!({ "origin": it.origin, "kind": it.kind, "choice": it.choice, "seconds": it.seconds, "moves": moves })
     };
+    let kept = |it: &Kept| {
+        json!({
+            "values": it.names, "needed": it.needed,
+            "bytes": it.bytes, "needed_bytes": it.whole, "seconds": it.seconds
+        })
+    };
     let block = |it: &BlockStory| {
         let operations: Vec<Value> = it.operations.iter().map(operation).collect();
-        json!({ "name": it.name, "count": it.count, "operations": operations })
+        let kept = it.kept.as_ref().map(kept);
+        json!({ "name": it.name, "count": it.count, "kept": kept, "operations": operations })
     };
     let mut value = summary_json(plan);
     value["blocks"] = stories.iter().map(block).collect();

@@ -10,8 +10,8 @@ use super::{Context, Said, stopped};
 use crate::arguments::PlanArguments;
 use crate::compile::{self, Chosen};
 use crate::failure::Failure;
-use crate::pipeline::{self, Stage, Training};
-use crate::{machine, mesh, plan_file, quantity, written};
+use crate::pipeline::{self, Prepared, Stage, Training};
+use crate::{explained, machine, mesh, plan_file, quantity, written};
 
 /// How many terms of the estimate a summary has.
 const TERMS: usize = 5;
@@ -53,8 +53,30 @@ pub(crate) fn plan(arguments: &PlanArguments, context: &mut Context<'_, '_>) -> 
         return Ok(stopped(Stage::Plan));
     }
     let mut text = summary(&chosen);
+    for line in kept(&prepared, &chosen.plan) {
+        let _ = writeln!(text, "{line}");
+    }
     let _ = writeln!(text, "plan written to {}", arguments.output.display());
     Ok(Said { text, json: summary_json(&chosen.plan) })
+}
+
+/// What each kind of block keeps, where some of it is computed again.
+fn kept(prepared: &Prepared, plan: &Plan) -> Vec<String> {
+    let (Some(variants), Some(recipe)) = (&prepared.variants, &plan.recipe) else { return vec![] };
+    let stories = explained::blocks(plan, &variants.sections(recipe));
+    let mut kinds: Vec<(usize, String)> = Vec::new();
+    for story in stories {
+        let Some(kept) = story.kept.map(|kept| kept.in_words()) else { continue };
+        match kinds.iter_mut().find(|(_, known)| *known == kept) {
+            Some((count, _)) => *count += story.count,
+            None => kinds.push((story.count, kept)),
+        }
+    }
+    let line = |(count, kept): &(usize, String)| match count {
+        1 => format!("block      once, {kept}"),
+        _ => format!("blocks     {count} times, each {kept}"),
+    };
+    kinds.iter().map(line).collect()
 }
 
 /// What a plan comes to, in a few lines.

@@ -3,19 +3,50 @@
 //! The search takes each block from one of them ([`search::plan_among`]). The program that is
 //! planned is then derived for what was chosen, in the same way as each of them.
 
-use plan::{Recipe, Recompute};
+use plan::{Plan, Recipe, Recompute};
 use planner_ir::Graph;
 use rewrite::Blocks;
 use search::{Cut, Derived, Section, fold, sections};
 use train::{Step, TrainError};
 
-/// What a block may be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Variant {
-    /// Its products of one value by several weights.
-    pub products: Products,
-    /// What is computed again for its gradients; nothing where there are none.
-    pub recompute: Recompute,
+use super::keeping::costs;
+
+/// What may be computed again for the gradients of a block.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Decisions {
+    /// This of every block.
+    Only(Recompute),
+    /// Of each block nothing, the inside of attention, or all but its input.
+    Blocks,
+    /// One of these, or all but some of its values, where not everything can be kept.
+    Values,
+}
+
+/// What the blocks may be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Variant {
+    /// Their products of one value by several weights.
+    products: Products,
+    /// What is computed again for their gradients; nothing where there are none.
+    again: Again,
+}
+
+/// What is computed again for the gradients of blocks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Again {
+    /// This of every block.
+    Alike(Recompute),
+    /// This of each block, in order.
+    Each(Vec<Recompute>),
+}
+
+impl Again {
+    fn of(&self, block: usize) -> Recompute {
+        match self {
+            Self::Alike(all) => all.clone(),
+            Self::Each(each) => each[block].clone(),
+        }
+    }
 }
 
 /// What products of one value by several weights are.
@@ -31,12 +62,14 @@ pub enum Products {
 pub type Cutting = (Graph, Vec<Section>);
 
 /// The variants of a program's blocks.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Variants {
     /// The program, or the model up to its loss, cut into blocks, all products apart.
     forward: Blocks,
     /// The recipe, if it is trained.
     recipe: Option<Recipe>,
+    /// What may be computed again.
+    decisions: Decisions,
     /// The variants.
     each: Vec<Variant>,
     /// The programs of all but the first of them.
@@ -44,29 +77,92 @@ pub struct Variants {
 }
 
 impl Variants {
-    /// The program of the first of the variants that are offered, and the variants: those whose
-    /// programs differ. Nothing if none are offered.
+    /// The program whose products are of the first kind, and the variants: one for each kind.
+    pub(super) fn of(forward: Blocks, offered: &[Products; 2]) -> Result<(Cutting, Self), TrainError> {
+        let [first, more] =
+            offered.map(|products| Variant { products, again: Again::Alike(Recompute::Nothing) });
+        Self::offered(forward, None, Decisions::Only(Recompute::Nothing), first, &[more])
+    }
+
+    /// The training step of the first of the decisions, and the variants: one for each. The recipe of
+    /// a plan says how its program comes about, and says nothing of fused products.
+    pub(super) fn of_training(
+        forward: Blocks,
+        recipe: Recipe,
+        decisions: Decisions,
+    ) -> Result<(Cutting, Self), TrainError> {
+        let variant = |it| Variant { products: Products::Apart, again: Again::Alike(it) };
+        let (first, more) = match &decisions {
+            Decisions::Only(only) => (only.clone(), vec![]),
+            _ => (Recompute::Nothing, vec![Recompute::Selective, Recompute::Full]),
+        };
+        let more: Vec<Variant> = more.into_iter().map(variant).collect();
+        Self::offered(forward, Some(recipe), decisions, variant(first), &more)
+    }
+
+    /// The program of a first variant, and the variants: those whose programs differ.
     ///
     /// More than the first are there only if every section has operations: [`search::plan_among`]
     /// finds sections again by these.
-    pub(super) fn of(
+    fn offered(
         forward: Blocks,
         recipe: Option<Recipe>,
-        offered: &[Variant],
-    ) -> Result<Option<(Cutting, Self)>, TrainError> {
-        let Some((&first, more)) = offered.split_first() else { return Ok(None) };
-        let (graph, sections) = whole(&forward, recipe.as_ref(), first)?;
-        let mut variants = Self { forward, recipe, each: vec![first], others: Vec::new() };
-        let is_found_again = sections.iter().all(|section| !section.graph.nodes.is_empty());
-        for &variant in more.iter().filter(|_| is_found_again) {
-            let other = whole(&variants.forward, variants.recipe.as_ref(), variant)?;
+        decisions: Decisions,
+        first: Variant,
+        more: &[Variant],
+    ) -> Result<(Cutting, Self), TrainError> {
+        let (graph, sections) = whole(&forward, recipe.as_ref(), &first)?;
+        let mut variants = Self { forward, recipe, decisions, each: vec![first], others: Vec::new() };
+        if sections.iter().all(|section| !section.graph.nodes.is_empty()) {
+            variants.offer(&graph, more)?;
+        }
+        Ok(((graph, sections), variants))
+    }
+
+    /// Adds variants to the first one, whose program this is.
+    fn offer(&mut self, first: &Graph, offered: &[Variant]) -> Result<(), TrainError> {
+        for variant in offered {
+            let other = whole(&self.forward, self.recipe.as_ref(), variant)?;
             // What changes nothing is no variant.
-            if graph != other.0 && variants.others.iter().all(|(known, _)| *known != other.0) {
-                variants.each.push(variant);
-                variants.others.push(other);
+            if *first != other.0 && self.others.iter().all(|(known, _)| *known != other.0) {
+                self.each.push(variant.clone());
+                self.others.push(other);
             }
         }
-        Ok(Some(((graph, sections), variants)))
+        Ok(())
+    }
+
+    /// These variants, and besides what of each block is best kept at some price of memory, as a
+    /// plan tells bytes and seconds in which nothing is done again.
+    ///
+    /// The plan is of the first variant, in which nothing is.
+    pub(super) fn finer(&self, plan: &Plan) -> Self {
+        let mut variants = self.clone();
+        let Some(recipe) = self.recipe(&[0]) else { return variants };
+        let step = step(&self.forward, &recipe);
+        let blocks = train::keepings(&self.forward, &step, &costs(plan));
+        let most = blocks.iter().map(Vec::len).max().unwrap_or(0);
+        // What has fewer ways keeps as little as it can.
+        let level = |level: usize| {
+            let each =
+                |ways: &Vec<Recompute>| ways.get(level).or(ways.last()).cloned().unwrap_or(Recompute::Full);
+            Variant { products: Products::Apart, again: Again::Each(blocks.iter().map(each).collect()) }
+        };
+        let levels: Vec<Variant> = (0..most).map(level).collect();
+        let offered = variants.offer(&plan.graph, &levels);
+        offered.unwrap_or_else(|error| unreachable!("a step was derived before: {error}"));
+        variants
+    }
+
+    /// What may be computed again for gradients.
+    pub(super) fn decisions(&self) -> &Decisions {
+        &self.decisions
+    }
+
+    /// The sections of the program of a recipe that was chosen among these.
+    pub(crate) fn sections(&self, recipe: &Recipe) -> Vec<Section> {
+        let step = step(&self.forward, recipe);
+        fold(&step.graph, &step.homes, &step.forward)
     }
 
     /// The programs of the variants but the first.
@@ -94,7 +190,7 @@ impl Variants {
     /// for all. Nothing if the program is not trained.
     pub(super) fn recipe(&self, chosen: &[usize]) -> Option<Recipe> {
         let recipe = self.recipe.as_ref()?;
-        let block = |number: usize| self.variant(chosen, number).recompute;
+        let block = |number: usize| self.variant(chosen, number).again.of(number);
         let recompute = (0..self.forward.segments.len()).map(block).collect();
         Some(Recipe { recompute, ..recipe.clone() })
     }
@@ -111,8 +207,7 @@ impl Variants {
                 (blocks.graph, homes)
             }
             Some(recipe) => {
-                let Step { graph, homes, .. } = train::step(&blocks, &recipe)
-                    .unwrap_or_else(|error| unreachable!("steps were derived for each variant: {error}"));
+                let Step { graph, homes, .. } = step(&blocks, &recipe);
                 (graph, homes)
             }
         };
@@ -122,19 +217,24 @@ impl Variants {
     }
 
     /// The variant of a block.
-    fn variant(&self, chosen: &[usize], block: usize) -> Variant {
-        self.each[*chosen.get(block).unwrap_or(&chosen[0])]
+    fn variant(&self, chosen: &[usize], block: usize) -> &Variant {
+        &self.each[*chosen.get(block).unwrap_or(&chosen[0])]
     }
 }
 
+/// The step of a recipe that differs in what is computed again from one whose step was derived.
+fn step(blocks: &Blocks, recipe: &Recipe) -> Step {
+    train::step(blocks, recipe).unwrap_or_else(|error| unreachable!("a step was derived before: {error}"))
+}
+
 /// The program in which every block is of this variant, cut.
-fn whole(forward: &Blocks, recipe: Option<&Recipe>, variant: Variant) -> Result<Cutting, TrainError> {
+fn whole(forward: &Blocks, recipe: Option<&Recipe>, variant: &Variant) -> Result<Cutting, TrainError> {
     let blocks = rewrite::fused(forward, &|_| variant.products == Products::Fused);
     let Some(recipe) = recipe else {
         let sections = sections(&blocks);
         return Ok((blocks.graph, sections));
     };
-    let recompute = vec![variant.recompute; blocks.segments.len()];
+    let recompute = (0..blocks.segments.len()).map(|block| variant.again.of(block)).collect();
     let step = train::step(&blocks, &Recipe { recompute, ..recipe.clone() })?;
     let sections = fold(&step.graph, &step.homes, &step.forward);
     Ok((step.graph, sections))

@@ -62,13 +62,14 @@ struct NoDecay {
     vectors: bool,
 }
 
-#[derive(Clone, Copy, Serialize, Deserialize)]
+#[derive(Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Recompute {
     #[serde(rename = "none")]
     Nothing,
     Selective,
     Full,
+    AllBut(Vec<usize>),
 }
 
 impl Recipe {
@@ -81,6 +82,7 @@ impl Recipe {
             recipe::Recompute::Nothing => Recompute::Nothing,
             recipe::Recompute::Selective => Recompute::Selective,
             recipe::Recompute::Full => Recompute::Full,
+            recipe::Recompute::AllBut(kept) => Recompute::AllBut(kept.clone()),
         });
         Self {
             loss: match loss.clone() {
@@ -114,6 +116,7 @@ impl Recipe {
             Recompute::Nothing => recipe::Recompute::Nothing,
             Recompute::Selective => recipe::Recompute::Selective,
             Recompute::Full => recipe::Recompute::Full,
+            Recompute::AllBut(kept) => recipe::Recompute::AllBut(kept.clone()),
         });
         recipe::Recipe {
             loss: match &self.loss {

@@ -42,7 +42,7 @@ enum By {
 }
 
 /// A way to train.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Trial {
     /// What it is called.
     pub(super) title: &'static str,
@@ -100,7 +100,7 @@ impl Trial {
             recompute: vec![],
             frozen: vec![],
         };
-        pipeline::Training { recipe, decisions: vec![self.recompute] }
+        pipeline::Training { recipe, decisions: pipeline::Decisions::Only(self.recompute.clone()) }
     }
 }
 
@@ -161,7 +161,7 @@ pub(super) fn train(
         _ => None,
     });
     Ok(Curve {
-        trial: *trial,
+        trial: trial.clone(),
         strategy: plan::strategy(&plan),
         parameters: parameters.sum(),
         losses,

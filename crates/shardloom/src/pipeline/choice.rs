@@ -1,0 +1,219 @@
+//! The cheapest plan among all that the blocks of a program may be.
+//!
+//! A training step that keeps everything is the fastest. Where the fastest plan of it fits, that is
+//! the answer; where it does not, it says what each value takes and what each operation, and blocks
+//! choose what they keep.
+
+use plan::{MachineName, Plan};
+use search::problem::{Place, SearchError};
+use search::{Cut, PlanError, Prices, Request};
+
+use super::{Decisions, Prepared, Target, Variants, refusal};
+use crate::failure::Failure;
+
+/// How often less memory is given to a plan whose programs need more than the plan counts.
+const ROUNDS: usize = 8;
+
+/// More memory than any plan takes (bytes).
+const UNBOUNDED: u64 = 1 << 52;
+
+/// What a search is told besides what it chooses among.
+#[derive(Clone)]
+struct Question<'a> {
+    prepared: &'a Prepared,
+    file: &'a plan::ModelFile,
+    machine: MachineName,
+    target: Target<'a>,
+    prices: &'a dyn Prices,
+}
+
+/// The cheapest plan whose programs fit, with all that they place in memory: alignment, and values
+/// on their way, come on top of what a plan counts.
+pub(super) fn placed(
+    prepared: &Prepared,
+    file: &plan::ModelFile,
+    target: &Target<'_>,
+    prices: &dyn Prices,
+) -> Result<Plan, Failure> {
+    let question = Question::new(prepared, file, target, prices);
+    let memory = |plan: &Plan| lower::memory(plan).map_err(|error| Failure::internal("lower", error));
+    let whole = question.keeping_all();
+    if let Some(plan) = whole.as_ref().filter(|plan| counted(plan) <= target.capacity) {
+        let memory = memory(plan)?;
+        if memory.iter().map(|it| it.bytes).sum::<u64>() <= target.capacity {
+            return Ok(Plan { capacity: target.capacity, memory, ..plan.clone() });
+        }
+    }
+    let variants = question.variants(whole.as_ref());
+    let mut allowed = target.capacity;
+    let mut least = None;
+    for _ in 0..ROUNDS {
+        let mut plan =
+            question.with(allowed).chosen(variants.as_ref()).map_err(|error| refusal(target, &error))?;
+        let memory = memory(&plan)?;
+        let held = memory.iter().map(|it| it.bytes).sum::<u64>();
+        if held <= target.capacity {
+            plan.capacity = target.capacity;
+            plan.memory = memory;
+            // What was given less memory is no better than the bound with all of it.
+            plan.proof = least.map_or(plan.proof, |lower_bound| plan::Proof::Gap { lower_bound });
+            return Ok(plan);
+        }
+        least = least.or(Some(bound(&plan)));
+        allowed = allowed.saturating_sub(held - target.capacity);
+    }
+    let place = Place { segment: 0, window: 0 };
+    let found = target.capacity + (target.capacity - allowed);
+    let error = SearchError::NothingFound { place, found, capacity: target.capacity };
+    Err(refusal(target, &PlanError::Search(error)))
+}
+
+/// The cheapest plan by some prices, not checked.
+pub fn planned(
+    prepared: &Prepared,
+    file: &plan::ModelFile,
+    target: &Target<'_>,
+    prices: &dyn Prices,
+) -> Result<Plan, PlanError> {
+    let question = Question::new(prepared, file, target, prices);
+    match question.keeping_all() {
+        Some(plan) if counted(&plan) <= target.capacity => Ok(Plan { capacity: target.capacity, ..plan }),
+        whole => question.chosen(question.variants(whole.as_ref()).as_ref()),
+    }
+}
+
+/// What a plan counts of the fullest device (bytes).
+fn counted(plan: &Plan) -> u64 {
+    plan.memory.iter().map(|it| it.bytes).sum()
+}
+
+/// What blocks may be.
+#[derive(Clone, Debug)]
+struct Among {
+    variants: Variants,
+    /// The numbers of those that are offered.
+    offered: Vec<usize>,
+    /// The numbers of those among which there is less to choose.
+    fewer: Vec<usize>,
+}
+
+impl<'a> Question<'a> {
+    fn new(
+        prepared: &'a Prepared,
+        file: &'a plan::ModelFile,
+        target: &Target<'a>,
+        prices: &'a dyn Prices,
+    ) -> Self {
+        let machine = MachineName { name: target.machine.full_name(), devices: target.machine.devices() };
+        Self { prepared, file, machine, target: *target, prices }
+    }
+
+    /// The same with this much memory (bytes).
+    fn with(&self, capacity: u64) -> Self {
+        Self { target: Target { capacity, ..self.target }, ..self.clone() }
+    }
+
+    /// The fastest plan that keeps everything, however much that is; nothing where what is kept is
+    /// no choice.
+    fn keeping_all(&self) -> Option<Plan> {
+        let variants = self.prepared.variants.as_ref()?;
+        if matches!(variants.decisions(), Decisions::Only(_)) {
+            return None;
+        }
+        self.with(UNBOUNDED).among(variants, &[0]).ok()
+    }
+
+    /// What blocks may be, where this is the fastest plan that keeps everything.
+    fn variants(&self, whole: Option<&Plan>) -> Option<Among> {
+        let variants = self.prepared.variants.as_ref()?;
+        let apart = variants.apart();
+        if let (Some(plan), Decisions::Values) = (whole, variants.decisions()) {
+            let variants = variants.finer(plan);
+            return Some(Among { offered: variants.all(), variants, fewer: apart });
+        }
+        let wide = self.target.mesh.axes.iter().filter(|axis| axis.size > 1).count();
+        let offered = if wide > FUSED_AXES { apart.clone() } else { variants.all() };
+        Some(Among { variants: variants.clone(), offered, fewer: apart })
+    }
+
+    /// The cheapest plan where blocks may be these.
+    fn chosen(&self, among: Option<&Among>) -> Result<Plan, PlanError> {
+        let Some(Among { variants, offered, fewer }) = among else { return search::plan(&self.request()) };
+        let found = self.among(variants, offered);
+        if *variants.decisions() == Decisions::Values && offered != fewer {
+            // Among more a search may miss what it finds among fewer.
+            return match (found, self.among(variants, fewer)) {
+                (Ok(plan), Ok(other)) => Ok(faster(plan, other)),
+                (Err(_), Ok(plan)) | (Ok(plan), Err(_)) => Ok(plan),
+                (Err(error), Err(_)) => Err(error),
+            };
+        }
+        match found {
+            // Blocks may hand on other values when products are fused.
+            Err(PlanError::Unlike | PlanError::Search(SearchError::TooWide { .. })) if offered != fewer => {
+                self.among(variants, fewer)
+            }
+            // More to choose from may leave room for fewer partitions, or for less of a proof.
+            Ok(plan) if offered != fewer && is_weak(&plan) => Ok(match self.among(variants, fewer) {
+                Ok(other) if !is_weak(&other) || other.seconds() <= plan.seconds() => other,
+                _ => plan,
+            }),
+            outcome => outcome,
+        }
+    }
+
+    /// The cheapest plan among the variants of these numbers, of which the first is 0.
+    fn among(&self, variants: &Variants, numbers: &[usize]) -> Result<Plan, PlanError> {
+        let request = self.request();
+        let number = |chosen: &[usize]| chosen.iter().map(|&it| numbers[it]).collect::<Vec<_>>();
+        let others: Vec<Cut<'_>> = numbers[1..].iter().map(|&it| variants.cut(it)).collect();
+        let (plan, chosen) = match others[..] {
+            [] => (search::plan(&request)?, vec![0]),
+            _ => search::plan_among(&request, &others, &|chosen| variants.derived(&number(chosen)))?,
+        };
+        Ok(Plan { recipe: variants.recipe(&number(&chosen)), ..plan })
+    }
+
+    fn request(&self) -> Request<'_> {
+        let Self { prepared, file, ref machine, target, prices } = *self;
+        Request {
+            graph: &prepared.graph,
+            sections: &prepared.sections,
+            mesh: target.mesh,
+            capacity: target.capacity,
+            prices,
+            model: file,
+            machine,
+            steps: target.steps,
+        }
+    }
+}
+
+/// The faster of a plan and one that is found among less; no plan is faster than the lower bound.
+fn faster(plan: Plan, other: Plan) -> Plan {
+    if plan.seconds() <= other.seconds() {
+        return plan;
+    }
+    let lower_bound = bound(&plan).min(bound(&other));
+    Plan { proof: plan::Proof::Gap { lower_bound }, ..other }
+}
+
+/// What no plan is faster than (seconds).
+fn bound(plan: &Plan) -> f64 {
+    match plan.proof {
+        plan::Proof::Optimal => plan.seconds(),
+        plan::Proof::Gap { lower_bound } => lower_bound,
+    }
+}
+
+/// Fused products are offered on meshes of up to this many axes of more than one device. On three
+/// the search among them takes several times as long, or is too wide for all partitions.
+const FUSED_AXES: usize = 2;
+
+/// How far above its bound a plan may be for its proof not to be weak (parts of the bound).
+const WEAK: f64 = 0.01;
+
+/// Whether the search looked at a part of the space only, or left much unproven.
+fn is_weak(plan: &Plan) -> bool {
+    !plan.space.saturated || plan.seconds() > (1.0 + WEAK) * bound(plan)
+}
