@@ -18,6 +18,8 @@ use crate::recipe::Recipe;
 use crate::summary::communication;
 use crate::words::{operation_in_words, strategy};
 
+pub(crate) use show::bytes;
+
 /// What differs between two plans.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Diff {

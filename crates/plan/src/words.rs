@@ -1,10 +1,14 @@
 //! What a partition is called: the words of those who split models by hand.
 
+mod in_time; // what a partition in time is called
 mod strategy; // what a plan does, in a few phrases
 
-use planner_ir::{AxisId, LoopId, Loops, Mesh, Op, Partition, Phase, Role, Type};
+use planner_ir::{
+    AxisId, LoopId, Loops, Mesh, Motion, Op, Partition, Phase, Role, Source, StateKind, Type, ValueId,
+};
 
 use crate::plan::{Assignment, Plan};
+use in_time::{Family, Spoken};
 
 pub use strategy::strategy;
 
@@ -19,13 +23,21 @@ pub fn operation_in_words(plan: &Plan, node: usize) -> String {
         Assignment::Computed { partition, .. } => {
             let (operands, results) = (plan.graph.types_of(&it.operands), plan.graph.types_of(&it.results));
             let loops = it.op.loops(&operands, &results);
-            in_words(&plan.mesh, &loops, partition, |of| word(&it.op, it.phase, &loops, of))
+            let family = (partition.steps > 1).then(|| {
+                let weights = it.operands.iter().map(|&value| is_weight(plan, value));
+                let gradient = it.phase == Phase::Gradient;
+                let weights: Vec<bool> = weights.chain(it.results.iter().map(|_| gradient)).collect();
+                let spoken = spoken(&loops, partition, (&operands, &results), (it.phase, &weights));
+                in_time::family(&plan.mesh, &loops, partition, &spoken)
+            });
+            in_words(&plan.mesh, &loops, partition, family, |of| word(&it.op, it.phase, &loops, of))
         }
     }
 }
 
 /// What a partition of a forward operation is called: for each thing that is split, what and over which
-/// axes, such as `column (n over b), data (batch over a)`.
+/// axes, such as `column (n over b), data (batch over a)`. The second of two operands is taken for a
+/// weight.
 pub fn partition_in_words(
     mesh: &Mesh,
     op: &Op,
@@ -34,14 +46,82 @@ pub fn partition_in_words(
     partition: &Partition,
 ) -> String {
     let loops = op.loops(operands, results);
-    in_words(mesh, &loops, partition, |it| word(op, Phase::Forward, &loops, it))
+    let family = (partition.steps > 1).then(|| {
+        let weights: Vec<bool> = (0..operands.len() + results.len()).map(|it| it == 1).collect();
+        in_time::family(
+            mesh,
+            &loops,
+            partition,
+            &spoken(&loops, partition, (operands, results), (Phase::Forward, &weights)),
+        )
+    });
+    in_words(mesh, &loops, partition, family, |it| word(op, Phase::Forward, &loops, it))
 }
 
-fn in_words(mesh: &Mesh, loops: &Loops, partition: &Partition, word: impl Fn(LoopId) -> Word) -> String {
+/// Operands and then results, as they are spoken of: those of a forward product are X, W and Y.
+fn spoken(
+    loops: &Loops,
+    partition: &Partition,
+    (operands, results): (&[Type], &[Type]),
+    (phase, weights): (Phase, &[bool]),
+) -> Vec<Spoken> {
+    let product = phase == Phase::Forward && operands.len() == 2 && results.len() == 1;
+    let name = |place: usize| match place {
+        _ if product => ["X", "W", "Y"][place].to_owned(),
+        _ if place < operands.len() && weights[place] => "W".to_owned(),
+        _ if place < operands.len() => format!("operand {place}"),
+        _ if weights[place] => "the gradient of W".to_owned(),
+        _ => "the result".to_owned(),
+    };
+    let taken = operands.iter().enumerate();
+    let taken = taken.map(|(index, type_)| partition.operand(loops, index).local_type(type_));
+    let made = results.iter().enumerate().map(|(index, type_)| {
+        let block = partition.result(loops, index).local_type(type_);
+        match partition.result_motion(loops, index) {
+            Motion::Rotating(_) => Type { dtype: block.dtype.accumulated(), ..block },
+            _ => block,
+        }
+    });
+    let blocks = taken.chain(made).map(|block| block.bytes());
+    let one = |(place, (block, &weight))| Spoken { name: name(place), weight, block };
+    blocks.zip(weights).enumerate().map(one).collect()
+}
+
+/// Whether a value is a weight or parameter, or a weight in other words: read by one operation
+/// after another that reads nothing else.
+fn is_weight(plan: &Plan, value: ValueId) -> bool {
+    match &plan.graph.value(value).source {
+        Source::Weight(_) => true,
+        Source::State(state) => state.kind == StateKind::Parameter,
+        Source::Input(_) => false,
+        Source::Result { node, .. } => match plan.graph.node(*node).operands[..] {
+            _ if plan.assignments[node.0] == Assignment::Prepared => true,
+            [operand] => is_weight(plan, operand),
+            _ => false,
+        },
+    }
+}
+
+fn in_words(
+    mesh: &Mesh,
+    loops: &Loops,
+    partition: &Partition,
+    family: Option<Family>,
+    word: impl Fn(LoopId) -> Word,
+) -> String {
+    let said = |axis: &AxisId| family.iter().any(|family| family.axes.contains(axis));
     let mut parts: Vec<(Word, Vec<AxisId>)> = Vec::new();
+    let mut turned: Vec<Word> = Vec::new();
     for it in loops.ids() {
-        let axes: Vec<AxisId> =
-            partition.loops[it.0].iter().flat_map(|digit| digit.terms.iter().map(|term| term.0)).collect();
+        let digits = &partition.loops[it.0];
+        if digits.iter().any(|digit| digit.step != 0) {
+            if family.iter().all(|family| family.axes.is_empty()) {
+                turned.push(word(it));
+            }
+        }
+        let still = digits.iter().filter(|digit| digit.step == 0);
+        let axes = still.flat_map(|digit| digit.terms.iter().map(|term| term.0)).filter(|axis| !said(axis));
+        let axes: Vec<AxisId> = axes.collect();
         if axes.is_empty() {
             continue;
         }
@@ -56,19 +136,19 @@ fn in_words(mesh: &Mesh, loops: &Loops, partition: &Partition, word: impl Fn(Loo
         names.join(", ")
     };
     let part = |(word, axes): &(Word, Vec<AxisId>)| {
-        let owed = if word.sums { "; sum owed" } else { "" };
-        match (&word.family, &word.what) {
-            (Some(family), what) => format!("{family} ({what} over {}{owed})", names(axes)),
-            (None, what) => format!("{what} over {}{owed}", names(axes)),
-        }
+        let owes = |axis: &AxisId| {
+            partition.steps == 1
+                || (0..loops.results.len()).any(|it| partition.result(loops, it).owed.contains(axis))
+        };
+        let owed = if word.sums && axes.iter().any(owes) { "; sum owed" } else { "" };
+        word.text(&format!("over {}{owed}", names(axes)))
     };
     let mut words: Vec<String> = parts.iter().map(part).collect();
+    words.extend(turned.iter().map(|word| word.text(&format!("in {} steps", partition.steps))));
     if !partition.passed.is_empty() {
         words.push(format!("sums over {} pass", names(&partition.passed)));
     }
-    if partition.steps > 1 {
-        words.push(format!("in {} steps", partition.steps));
-    }
+    words.extend(family.map(|family| family.words));
     if words.is_empty() { "replicated".to_owned() } else { words.join(", ") }
 }
 
@@ -81,6 +161,13 @@ struct Word {
     what: String,
     /// Whether splitting it leaves a sum owed.
     sums: bool,
+}
+
+impl Word {
+    fn text(&self, how: &str) -> String {
+        let Self { family, what, .. } = self;
+        family.map_or_else(|| format!("{what} {how}"), |family| format!("{family} ({what} {how})"))
+    }
 }
 
 fn word(op: &Op, phase: Phase, loops: &Loops, it: LoopId) -> Word {

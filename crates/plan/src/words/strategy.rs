@@ -7,6 +7,8 @@
 //! - they use them whole, and split the batch: data parallel; the sequence: context parallel.
 //!   Where products use parameters split and norms and sums split the sequence between them, they
 //!   are sequence parallel.
+//! - they rotate them: rotated tensor parallel (RTP); they move two things over two axes: 2-D tensor
+//!   parallel.
 //!
 //! And where they are used whole along an axis, what is split along it at rest:
 //! - ZeRO-1: what the optimizer keeps.
@@ -97,6 +99,10 @@ struct Along {
     data: u64,
     /// Used whole, the sequence split (bytes).
     context: u64,
+    /// Split at rest, and rotated where products use them (bytes).
+    rotated: u64,
+    /// Split over two axes, with one of which products move blocks (bytes).
+    square: u64,
     /// Split as products use them (bytes), by columns and so on, in order of the program.
     tensor: u64,
     tensor_splits: Vec<Split>,
@@ -121,6 +127,14 @@ impl Along {
         let tensor = used.iter().any(|uses| is_split(uses));
         for (parameter, uses) in parameters.iter().zip(&used) {
             along.total += parameter.bytes;
+            if uses.contains(&Use::Square) {
+                along.square += parameter.bytes;
+                continue;
+            }
+            if uses.contains(&Use::Rotated) {
+                along.rotated += parameter.bytes;
+                continue;
+            }
             if is_split(uses) {
                 along.add_split(parameter.bytes, uses);
                 continue;
@@ -132,7 +146,7 @@ impl Along {
                 let between = |it: &Use| match it {
                     Use::Sequence => Some(""),
                     Use::Batch => Some(" (along the batch)"),
-                    Use::Split(_) | Use::Whole => None,
+                    Use::Split(_) | Use::Rotated | Use::Square | Use::Whole => None,
                 };
                 along.sequence = along.sequence.or_else(|| uses.iter().find_map(between));
             } else if uses.contains(&Use::Batch) {
@@ -180,6 +194,8 @@ impl Along {
         let splits: Vec<&str> = self.tensor_splits.iter().map(|split| split.name()).collect();
         let splits = if splits.is_empty() { String::new() } else { format!(": {}", splits.join(" then ")) };
         say("tensor parallel", self.tensor, &splits);
+        say("RTP", self.rotated, "");
+        say("2-D tensor parallel", self.square, "");
         say("vocabulary parallel", self.vocabulary, "");
         say("expert parallel", self.experts, "");
         if let Some(how) = self.sequence {

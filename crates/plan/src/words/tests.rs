@@ -1,9 +1,10 @@
 //! Tests of the words.
 
 use expect_test::{Expect, expect};
-use planner_ir::{Mesh, parse_graph, parse_partition};
+use planner_ir::{Mesh, Phase, parse_graph, parse_partition};
 
 use super::{operation_in_words, partition_in_words};
+use crate::Assignment;
 use crate::samples::steps::{Ways, step};
 
 /// The one place that knows how the first operation of a program is called.
@@ -123,4 +124,61 @@ fn gradients_sum_over_the_batch_and_parameters_have_none() {
         update mul: replicated
     "#]]
     .assert_eq(&shown.collect::<String>());
+}
+
+#[test]
+fn products_in_time() {
+    let check = |partition: &str, expected: Expect| {
+        check("contract \"mk,kn->mn\" : bf16[16,16]", &["bf16[16,16]", "bf16[16,16]"], partition, expected);
+    };
+    check(
+        "2 steps [a,-,(a-@t:2)]",
+        expect!["data (batch over a), column (n in 2 steps), rotates W over a (1 shift of 256 B)"],
+    );
+    check(
+        "2 steps [a,(a-@t:2),-]",
+        expect!["data (batch over a), row (k in 2 steps), rotates W over a (1 shift of 256 B)"],
+    );
+    check(
+        "2 steps [(a+@t:2),-,a]",
+        expect!["column (n over a), data (batch in 2 steps), ring all-gather of X over a (1 shift of 256 B)"],
+    );
+    check(
+        "2 steps [(a+@t+1:2),a,-]",
+        expect![
+            "row (k over a; sum owed), data (batch in 2 steps), ring reduce-scatter of Y over a (1 shift of 512 B)"
+        ],
+    );
+    check("2 steps [a,(a+c+@t:2),c]", expect!["2-D square over a, c"]);
+    check("2 steps [a,b.(a+c+@t:2),c]", expect!["row (k over b; sum owed), 2.5-D square over a, c"]);
+    check("2 steps [a,(@t:2),c] streams a,c", expect!["SUMMA over a, c"]);
+    check("2 steps [b.a,(@t:2),c] streams a,c", expect!["Tesseract 2x2x4 over a, c, b"]);
+    check(
+        "2 steps [-,(@t:2),a] streams a",
+        expect!["column (n over a), row (k in 2 steps), broadcasts X over a (2 blocks of 256 B)"],
+    );
+    check("2 steps [b,(@t:2),-]", expect!["data (batch over b), row (k in 2 steps), in 2 steps"]);
+}
+
+#[test]
+fn rotated_gradients_are_weights() {
+    let mut plan = step("a=2", Ways { data: Some("a"), ..Ways::NONE }, 1);
+    let gradient = plan
+        .graph
+        .nodes
+        .iter()
+        .position(|node| node.phase == Phase::Gradient && matches!(node.op, planner_ir::Op::Contract(_)));
+    let node = gradient.unwrap();
+    let mesh = plan.mesh.clone();
+    let text = "2 steps [a,-,(a+@t+1:2),-]";
+    if let Assignment::Computed { partition, .. } = &mut plan.assignments[node] {
+        *partition = parse_partition(&mesh, text).unwrap();
+    }
+    let it = &plan.graph.nodes[node];
+    let loops = it.op.loops(&plan.graph.types_of(&it.operands), &plan.graph.types_of(&it.results));
+    assert_eq!(loops.loops.len(), 4, "{loops:?}");
+    expect![
+        "data (batch over a), dimension 0 in 2 steps, rotates the gradient of W over a (1 shift of 1.0 kB)"
+    ]
+    .assert_eq(&operation_in_words(&plan, node));
 }

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use planner_ir::{
-    AxisId, Layout, LoopId, Loops, NodeId, Op, Partition, Phase, Role, Source, StateKind, ValueId,
+    AxisId, Layout, LoopId, Loops, Motion, NodeId, Op, Partition, Phase, Role, Source, StateKind, ValueId,
 };
 
 use crate::plan::{Assignment, Plan};
 use crate::traffic::stems;
+use crate::words::in_time::{motions, square};
 
 /// A parameter, or in inference a weight or what is prepared of weights.
 pub(super) struct Parameter {
@@ -35,6 +36,10 @@ pub(super) enum Use {
     Batch,
     /// It splits another dimension of the results that the parameter lacks.
     Sequence,
+    /// It splits the parameter at rest, whose blocks rotate over it.
+    Rotated,
+    /// It splits the parameter, of a product over two axes in which two things move.
+    Square,
     /// It splits nothing.
     Whole,
 }
@@ -177,6 +182,14 @@ fn use_of(plan: &Plan, node: NodeId, operand: usize, axis: AxisId) -> Use {
     let Assignment::Computed { partition, .. } = &plan.assignments[node.0] else { return Use::Whole };
     let it = plan.graph.node(node);
     let loops = it.op.loops(&plan.graph.types_of(&it.operands), &plan.graph.types_of(&it.results));
+    if partition.steps > 1 {
+        if square(&motions(&loops, partition)).is_some_and(|axes| axes.contains(&axis)) {
+            return Use::Square;
+        }
+        if matches!(partition.operand_motion(&loops, operand), Motion::Rotating(it) if it.axes() == [axis]) {
+            return Use::Rotated;
+        }
+    }
     let own = |it: LoopId| place(&loops.operands[operand], it);
     let named: Vec<LoopId> = loops.ids().filter(|it| names(partition, *it, axis)).collect();
     if let Some((split, dim)) = named.iter().find_map(|&it| Some((it, own(it)?))) {
