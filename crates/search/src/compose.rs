@@ -47,7 +47,8 @@ struct Writer<'a> {
     composed: Composed,
     /// For each part and value, the copy that uses start from.
     start: Vec<Vec<Option<Start>>>,
-    /// For each value of the program, the part that hands it on and the value there.
+    /// For each value of the program, the part that makes it or has it at rest and hands it on, and
+    /// the value there.
     hands: Vec<Option<(usize, ValueId)>>,
 }
 
@@ -97,7 +98,7 @@ impl Writer<'_> {
     fn announce(&mut self, index: usize) {
         let Part { section, repetition, assembled, .. } = self.parts[index];
         for value in section.graph.value_ids() {
-            if section.is_made(value) && assembled.delivered[value.0].is_some() {
+            if !section.is_outside(value) && assembled.delivered[value.0].is_some() {
                 self.hands[repetition.values[value.0].0] = Some((index, value));
             }
         }
@@ -157,7 +158,7 @@ impl Writer<'_> {
         let Part { section, repetition, assembled, .. } = self.parts[index];
         for value in section.graph.value_ids().filter(|value| assembled.delivered[value.0].is_some()) {
             let whole = repetition.values[value.0];
-            if self.composed.handed[whole.0].is_none() || !section.is_made(value) {
+            if self.composed.handed[whole.0].is_none() || section.is_outside(value) {
                 self.deliver(index, value);
             }
         }

@@ -51,12 +51,15 @@ impl<'a> Join<'a> {
         while let Some(first) = rest.first() {
             let block = &blocks.unique[first.block];
             let (these, after) = rest.split_at(block.count.min(rest.len()));
-            // Two stretches that repeat have something between them that can hand values on.
-            if block.count > 1 && join.carries.last().is_some_and(|carries| !carries.is_empty()) {
+            // What repeats has something on either side that can hand values on.
+            if block.count > 1 && join.carries.last().is_none_or(|carries| !carries.is_empty()) {
                 join.push_empty();
             }
             join.push(block, these);
             rest = after;
+        }
+        if join.carries.last().is_some_and(|carries| !carries.is_empty()) {
+            join.push_empty();
         }
         join
     }

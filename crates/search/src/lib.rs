@@ -6,6 +6,7 @@
 //! - [`chain`] — blocks that repeat, joined at their boundaries
 //! - [`bound`] — the least time under a bound on memory, by multipliers, with a proof
 //! - [`ilp`] — the same by an integer linear program, the second opinion
+//! - [`room`] — less memory given to what is counted, until all that is held fits
 
 pub mod problem;
 
@@ -18,6 +19,8 @@ pub mod chain;
 pub mod bound;
 
 pub mod ilp;
+
+pub mod room;
 
 mod prices;
 mod section;

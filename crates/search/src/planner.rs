@@ -14,6 +14,7 @@ use crate::derive::stand;
 use crate::prepare::{Cut, Prepared, are_alike, chain};
 use crate::prices::Prices;
 use crate::problem::{Place, Proof, SearchError};
+use crate::room::{NoRoom, Tried, within};
 use crate::section::{Repetition, Section};
 
 /// What a plan is wanted for.
@@ -148,45 +149,35 @@ fn plan_in(
     let programs: Result<Vec<Prepared<'_>>, SpaceError> = numbers.par_iter().map(prepare).collect();
     let programs = programs.map_err(PlanError::Space)?;
     let chain = chain(&programs);
-    let mut capacity = request.capacity;
     let mut lower_bound = None;
-    for _ in 0..ROUNDS {
-        let solution = match (solve_chain(&chain, capacity), lower_bound) {
-            (Ok(solution), _) => solution,
-            (Err(refusal), None) => return Err(PlanError::Search(refusal)),
-            (Err(_), Some(_)) => break,
-        };
+    let made = within(request.capacity, |given| {
+        let solution = solve_chain(&chain, given).map_err(PlanError::Search)?;
         let blocks = blocks(&chain, &solution);
         let variants: Vec<usize> = blocks.iter().map(|block| numbers[block.variant]).collect();
         let derived = derive.map(|derive| derive(&variants));
-        let (graph, composed) = match &derived {
-            Some(derived) => (&derived.graph, composed(request, &programs, &blocks, Some(derived))?),
-            None => (request.graph, composed(request, &programs, &blocks, None)?),
-        };
+        let composed = composed(request, &programs, &blocks, derived.as_ref())?;
+        let graph = derived.as_ref().map_or(request.graph, |derived| &derived.graph);
         // The bound of the first solution holds for all: nothing that fits was left out of it.
-        let proof = match lower_bound {
-            None => solution.proof,
-            Some(lower_bound) => Proof::Gap { lower_bound },
-        };
-        let plan = finish(request, graph, composed, proof, size(&programs));
-        let held: u64 = plan.memory.iter().map(|it| it.bytes).sum();
-        if held <= request.capacity {
-            return Ok((plan, variants));
-        }
-        // Copies and values on their way did not fit beside what the problem counts.
-        capacity = capacity.saturating_sub(held - request.capacity);
+        let proof = lower_bound.map_or(solution.proof, |lower_bound| Proof::Gap { lower_bound });
         lower_bound = lower_bound.or(Some(match solution.proof {
             Proof::Optimal => solution.time,
             Proof::Gap { lower_bound } => lower_bound,
         }));
-    }
-    let place = Place { segment: 0, window: 0 };
-    let found = request.capacity + (request.capacity - capacity);
-    Err(PlanError::Search(SearchError::NothingFound { place, found, capacity: request.capacity }))
+        let plan = finish(request, graph, composed, proof, size(&programs));
+        let held = plan.memory.iter().map(|it| it.bytes).sum();
+        // Copies and values on their way come on top of what the problem counts.
+        let counted = chain.usage(&solution.choices).peak();
+        Ok(Tried { made: (plan, variants), counted, held })
+    });
+    made.map_err(|error| match error {
+        NoRoom::Refused(error) => error,
+        NoRoom::Nearest(found) => PlanError::Search(SearchError::NothingFound {
+            place: Place { segment: 0, window: 0 },
+            found,
+            capacity: request.capacity,
+        }),
+    })
 }
-
-/// How often less memory is given to what the problem counts, until the whole plan fits.
-const ROUNDS: usize = 8;
 
 /// A block of the chain as it was chosen.
 struct Block {

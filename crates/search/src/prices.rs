@@ -104,15 +104,20 @@ impl Prices for MachinePrices<'_> {
             Move::AllToAll { .. } => self.slowest(&axes, |it| collective::all_to_all(machine, it, held)),
             Move::Permute { .. } => self.slowest(&axes, |it| collective::send(machine, it, held)),
         };
-        sent + match step {
-            Move::AllGather { dim, .. } if !outermost(*dim, after, type_) => self.copy(made),
-            Move::ReduceScatter { dim, .. } if !outermost(*dim, before, type_) => self.copy(held),
-            Move::AllToAll { from, to, .. } => {
-                let packs = [outermost(*to, before, type_), outermost(*from, after, type_)];
-                exact(u64::from(!packs[0]) + u64::from(!packs[1])) * self.copy(held)
-            }
-            _ => 0.0,
-        }
+        let [packed, unpacked] = packs(step, before, after, type_);
+        let copy = |is: bool, size: Bytes| if is { self.copy(size) } else { 0.0 };
+        sent + copy(packed, held) + copy(unpacked, made)
+    }
+}
+
+/// Whether what a device holds is copied before it is sent, and what it gets before it is used: the
+/// blocks that are exchanged do not lie one after another in it.
+pub(crate) fn packs(step: &Move, before: &Layout, after: &Layout, type_: &Type) -> [bool; 2] {
+    match step {
+        Move::AllGather { dim, .. } => [false, !outermost(*dim, after, type_)],
+        Move::ReduceScatter { dim, .. } => [!outermost(*dim, before, type_), false],
+        Move::AllToAll { from, to, .. } => [!outermost(*to, before, type_), !outermost(*from, after, type_)],
+        Move::Slice { .. } | Move::AllReduce { .. } | Move::Permute { .. } => [false, false],
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use cost_models::machine::Machine;
 use cost_models::machine::shipped;
 use lower::Origin;
-use plan::{Copy, Plan};
+use plan::{Copy, Holding, Plan};
 use planner_ir::Mesh;
 use search::{Prices, Request};
 use shardloom::pipeline::{self, Target};
@@ -54,6 +54,7 @@ impl Subject {
         if read.map_err(|error| format!("the plan's file is not read: {error}"))? != *plan {
             return Err("the plan's file is another plan".to_owned());
         }
+        check_memory(plan)?;
         let programs = lower::lower(plan).map_err(|error| format!("not lowered: {error}"))?;
         lower::verify(&programs).map_err(|error| format!("the programs are rejected: {error}"))?;
         let weight = |name: &str| self.file.weight(name);
@@ -75,6 +76,15 @@ impl Subject {
         }
         Ok(())
     }
+}
+
+/// What the search says that a plan holds is what the programs place, but for what aligns it.
+fn check_memory(plan: &Plan) -> Result<(), String> {
+    let placed = lower::memory(plan).map_err(|error| format!("not lowered: {error}"))?;
+    let total =
+        |all: &[Holding]| -> u64 { all.iter().filter(|it| it.kind != "packing").map(|it| it.bytes).sum() };
+    let (said, placed) = (total(&plan.memory), total(&placed));
+    if said == placed { Ok(()) } else { Err(format!("holds {placed} bytes, the plan says {said}")) }
 }
 
 /// What is received over a step in each collective is what the plan says of its move, each time

@@ -5,6 +5,9 @@
 //! operands that it uses last are there in the layouts it works on. What else a plan holds (copies,
 //! values on their way) is counted when it is written (`compose::memory`).
 //!
+//! What an operation leaves as it is ([`planner_ir::Op::keeps_order`]) is the same memory as its
+//! operand, and is there by itself from when that is gone.
+//!
 //! A training step turns round once: when the forward pass ends, everything that any section keeps
 //! for its gradients is there at once. So that is resident too, and other moments count only in the
 //! section where the step turns, whose own values are live there as anywhere else.
@@ -13,7 +16,7 @@ use std::ops::Range;
 
 use planner_ir::{NodeId, Phase, Source, ValueId};
 
-use super::{Assembly, Done, Use};
+use super::{Assembly, Done, Held as Layouts, Use};
 use crate::problem::{Held, Window};
 
 /// Which moments are counted.
@@ -43,24 +46,33 @@ impl Assembly<'_> {
             if self.uses[value.0].is_empty() || self.is_counted_elsewhere(value) {
                 continue;
             }
-            let Live { made, used, last } = self.live(value);
             let from = self.made(value);
             let held = self.assembled.held[value.0].clone();
             if *counted == Counted::Kept {
-                if self.is_kept(value) {
+                let there = self.seen(value).is_some_and(|seen| self.is_there_kept(seen));
+                if self.is_kept(value) && !there {
                     let it = held.unwrap_or(from);
                     let bytes = self.bytes(value, &it.layouts);
                     self.assembled.problem.resident.push(Held { node: it.node, bytes });
                 }
                 continue;
             }
+            let Live { made, used, last } = self.live(value);
+            let made_until = if held.is_some() { used } else { last };
+            let alone = self.alone(value).clamp(made, last);
+            if made < alone {
+                let bytes = self.bytes_of_own(value, &from);
+                for window in &mut windows[made..alone.min(made_until)] {
+                    window.held.push(Held { node: from.node, bytes });
+                }
+            }
             let bytes = self.bytes(value, &from.layouts);
-            for window in &mut windows[made..if held.is_some() { used } else { last }] {
+            for window in windows.get_mut(alone..made_until).unwrap_or_default() {
                 window.held.push(Held { node: from.node, bytes });
             }
             if let Some(held) = held {
                 let bytes = self.bytes(value, &held.layouts);
-                for window in &mut windows[used..last] {
+                for window in &mut windows[used.max(alone)..last] {
                     window.held.push(Held { node: held.node, bytes });
                 }
             }
@@ -91,19 +103,21 @@ impl Assembly<'_> {
         let local = |value: ValueId, layout: usize| {
             self.space.layouts[value.0][layout].local_type(graph.type_of(value)).bytes()
         };
-        let is_last = |value: ValueId| {
+        // A value that is used twice is there once.
+        let first = |(index, value): &(usize, &ValueId)| !node_.operands[..*index].contains(value);
+        let is_last = |&(_, &value): &(usize, &ValueId)| {
             let there = self.is_resident(value) || self.is_counted_elsewhere(value);
-            !there && self.live(value).last == node.0
+            !there && self.live(value).last == node.0 && self.alone(value) <= node.0
         };
+        let operands = node_.operands.iter().enumerate().filter(first).filter(is_last);
+        let operands: Vec<(usize, &ValueId)> = operands.collect();
         let touched = |&choice: &usize| -> u64 {
+            let is_view = self.is_view(node, choice);
             let choice = &self.space.choices[node.0][choice];
-            let operands = node_.operands.iter().zip(&choice.operands).enumerate();
-            // A value that is used twice is there once.
-            let first = |index: usize, value: &ValueId| !node_.operands[..index].contains(value);
-            let operands = operands.filter(|&(index, (value, _))| is_last(*value) && first(index, value));
+            let operands = operands.iter().map(|&(index, value)| (value, &choice.operands[index]));
             let results = node_.results.iter().zip(&choice.results);
-            let results = results.filter(|(result, _)| !self.is_counted_elsewhere(**result));
-            operands.map(|(_, it)| it).chain(results).map(|(&value, &layout)| local(value, layout)).sum()
+            let results = results.filter(|(result, _)| !is_view && !self.is_counted_elsewhere(**result));
+            operands.chain(results).map(|(&value, &layout)| local(value, layout)).sum()
         };
         let bytes = choices.iter().map(touched).collect();
         let node = *work;
@@ -120,19 +134,42 @@ impl Assembly<'_> {
     /// Whether a value is counted where it is made or at rest, being shared; or may be in the place
     /// of one that is resident, being what a state becomes.
     fn is_counted_elsewhere(&self, value: ValueId) -> bool {
-        if let Source::Result { node, .. } = self.section.graph.value(value).source {
-            let node = self.section.graph.node(node);
-            if let [operand] = node.operands[..]
-                && node.op.keeps_order(self.section.graph.type_of(operand))
-            {
-                // The same memory in another shape.
-                return true;
-            }
-        }
         let shared = self.section.is_outside(value) && self.section.sharing(value).is_some();
         let becomes = |it: &Use| matches!(it, Use::Carried(_));
         let in_place = self.summed[value.0] || self.uses[value.0].iter().any(becomes);
         shared || self.section.is_made(value) && in_place
+    }
+
+    /// Whether a partition of an operation leaves its operand as it is.
+    fn is_view(&self, node: NodeId, choice: usize) -> bool {
+        let (graph, operands) = (&self.section.graph, &self.section.graph.node(node).operands);
+        let choice = &self.space.choices[node.0][choice];
+        let ([operand], [layout]) = (&operands[..], &choice.operands[..]) else { return false };
+        let local = self.space.layouts[operand.0][*layout].local_type(graph.type_of(*operand));
+        graph.node(node).op.keeps_order(&local)
+    }
+
+    /// The value whose memory a value may be.
+    fn seen(&self, value: ValueId) -> Option<ValueId> {
+        let Source::Result { node, .. } = self.section.graph.value(value).source else { return None };
+        let Done { choices, .. } = self.assembled.work[node.0].as_ref()?;
+        let seen = choices.iter().any(|&choice| self.is_view(node, choice));
+        seen.then(|| self.section.graph.node(node).operands[0])
+    }
+
+    /// From which operation on a value is certainly not the memory of another one that is counted.
+    fn alone(&self, value: ValueId) -> usize {
+        match self.seen(value) {
+            Some(seen) if self.is_resident(seen) || self.is_counted_elsewhere(seen) => usize::MAX,
+            Some(seen) => self.alone(seen).max(self.live(seen).last.saturating_add(1)),
+            None => 0,
+        }
+    }
+
+    /// Whether a value, or one whose memory it may be, is there at the turn already.
+    fn is_there_kept(&self, value: ValueId) -> bool {
+        let counted = self.is_resident(value) || self.is_counted_elsewhere(value) || self.is_kept(value);
+        counted || self.seen(value).is_some_and(|seen| self.is_there_kept(seen))
     }
 
     /// Whether a value is kept from the forward pass for gradients, and not by another section:
@@ -167,6 +204,19 @@ impl Assembly<'_> {
         let made = if self.section.from_after.contains(&value) { first } else { made };
         let used = first.max(made);
         Live { made, used, last: positions.max().unwrap_or(made).max(used) }
+    }
+
+    /// What a value holds as it is made, and nothing where it is the memory of another.
+    fn bytes_of_own(&mut self, value: ValueId, made: &Layouts) -> usize {
+        let own = self.bytes(value, &made.layouts);
+        if let Source::Result { node, .. } = self.section.graph.value(value).source
+            && let Some(Done { choices, .. }) = &self.assembled.work[node.0]
+        {
+            let views: Vec<bool> = choices.iter().map(|&choice| self.is_view(node, choice)).collect();
+            let bytes = self.assembled.problem.bytes[own].iter_mut().zip(views);
+            bytes.filter(|(_, view)| *view).for_each(|(bytes, _)| *bytes = 0);
+        }
+        own
     }
 
     fn bytes(&mut self, value: ValueId, layouts: &[usize]) -> usize {

@@ -1,21 +1,27 @@
 //! What a device holds of a plan, by kind.
+//!
+//! Values and copies are followed in the order in which programs make them. At each moment there is
+//! one that is made: a step of a move, or an operation's results. What it is made from is there at
+//! that moment too, and gone afterwards if nothing else reads it. What an operation leaves as it is
+//! ([`Op::keeps_order`](planner_ir::Op::keeps_order)) is the same memory as its operand.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use plan::{Assignment, Copy, Holding, Plan};
-use planner_ir::{Layout, Source, StateKind, ValueId};
+use planner_ir::{Layout, Node, Source, StateKind, ValueId};
+
+use crate::prices::packs;
 
 /// What a device holds by kind (bytes): weights and prepared values, of a training step its other
-/// states, inputs, and the most that is live at once of values and of copies, from their making to
-/// their last use. What a state becomes is in its place.
+/// states, inputs, and the most that is live at once of values and of copies, with what is packed
+/// for exchanges. What a state becomes is in its place.
 pub(crate) fn memory(plan: &Plan) -> Vec<Holding> {
     let graph = &plan.graph;
     let prepared = graph.prepared();
-    let local = |value: ValueId, layout: &Layout| layout.local_type(graph.type_of(value)).bytes();
-    let uses = Lifetimes::of(plan);
+    let walk = Walk::over(plan);
     let (mut weights, mut masters, mut optimizer, mut gradients, mut inputs) = (0, 0, 0, 0, 0);
     for value in graph.value_ids() {
-        let bytes = local(value, &plan.layouts[value.0]);
+        let bytes = plan.layouts[value.0].local_type(graph.type_of(value)).bytes();
         match graph.value(value).source {
             Source::Input(_) => inputs += bytes,
             Source::State(ref state) => match state.kind {
@@ -24,103 +30,194 @@ pub(crate) fn memory(plan: &Plan) -> Vec<Holding> {
                 StateKind::FirstMoment | StateKind::SecondMoment => optimizer += bytes,
                 StateKind::Gradient | StateKind::Total => gradients += bytes,
             },
-            _ if prepared[value.0] && uses.made[value.0].is_some() => weights += bytes,
+            _ if prepared[value.0] && walk.places.contains_key(&(value, Copy::Made)) => weights += bytes,
             _ => {}
         }
     }
-    let steps = graph.nodes.len() + 1;
-    let mut values = vec![0i128; steps + 1];
-    let mut copies = vec![0i128; steps + 1];
-    let add = |live: &mut Vec<i128>, (first, last): (usize, usize), bytes: u64| {
-        live[first] += i128::from(bytes);
-        live[last + 1] -= i128::from(bytes);
-    };
-    for (value, span) in uses.made.iter().enumerate() {
-        let result = matches!(graph.values[value].source, Source::Result { .. }) && !prepared[value];
-        let made = result && !uses.in_place.contains(&(ValueId(value), Copy::Made));
-        if let (Some(span), true) = (span, made) {
-            add(&mut values, *span, local(ValueId(value), &plan.layouts[value]));
-        }
-    }
-    for (index, (transfer, span)) in plan.transfers.iter().zip(&uses.copies).enumerate() {
-        let in_place = uses.in_place.contains(&(transfer.value, Copy::Transferred(index)));
-        if let Some(span) = span.filter(|_| !in_place) {
-            add(&mut copies, span, local(transfer.value, &transfer.layout));
-        }
-    }
-    let (mut live, mut moved, mut most) = (0, 0, (0, 0));
-    for (value, copy) in values.iter().zip(&copies) {
-        live += value;
-        moved += copy;
-        if live + moved > most.0 + most.1 {
-            most = (live, moved);
-        }
-    }
     let holding = |kind: &str, bytes: u64| Holding { kind: kind.to_owned(), bytes };
-    let size = |bytes: i128| u64::try_from(bytes).unwrap_or(0);
     let mut holdings = vec![holding("weights", weights)];
     if graph.training.is_some() {
         let states = [("masters", masters), ("optimizer", optimizer), ("gradients", gradients)];
         holdings.extend(states.map(|(kind, bytes)| holding(kind, bytes)));
     }
+    let [made, moved] = walk.most();
     holdings.push(holding("inputs", inputs));
-    holdings.push(holding("activations", size(most.0)));
-    holdings.push(holding("communication", size(most.1)));
+    holdings.push(holding("activations", made));
+    holdings.push(holding("communication", moved));
     holdings
 }
 
-/// From when to when values and copies are needed, as positions of operations; the last position
-/// is after all of them.
-struct Lifetimes {
-    made: Vec<Option<(usize, usize)>>,
-    copies: Vec<Option<(usize, usize)>>,
-    /// The copies that take the place of states.
-    in_place: BTreeSet<(ValueId, Copy)>,
+/// Where a copy of a value is.
+#[derive(Clone, Copy)]
+enum Place {
+    /// With what is at rest.
+    Rest,
+    /// In memory that comes and goes: its number.
+    Live(usize),
 }
 
-impl Lifetimes {
-    fn of(plan: &Plan) -> Self {
+/// What memory that comes and goes is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum For {
+    Value,
+    Copy,
+}
+
+/// Memory that comes and goes: how much (bytes), and its first and last moment.
+struct Live {
+    use_: For,
+    bytes: u64,
+    first: usize,
+    last: usize,
+}
+
+/// The programs' order, up to some moment.
+struct Walk<'a> {
+    plan: &'a Plan,
+    /// Where the copies are that have been made.
+    places: BTreeMap<(ValueId, Copy), Place>,
+    /// For each value that becomes states, the copies that take their places.
+    carried: BTreeMap<ValueId, Vec<Copy>>,
+    lives: Vec<Live>,
+    moment: usize,
+}
+
+impl<'a> Walk<'a> {
+    /// All of a plan.
+    fn over(plan: &'a Plan) -> Self {
         let graph = &plan.graph;
-        let mut lifetimes = Self {
-            made: vec![None; graph.values.len()],
-            copies: vec![None; plan.transfers.len()],
-            in_place: BTreeSet::new(),
-        };
-        // What a state becomes is read by nothing: it is there as early as it can be.
-        let carried = graph.training.iter().flat_map(|training| &training.carried);
-        for (it, &copy) in carried.zip(&plan.carried) {
-            lifetimes.in_place.insert((it.next, copy));
-            if let Source::Result { node, .. } = graph.value(it.next).source {
-                lifetimes.use_at(plan, it.next, copy, node.0);
-            }
+        let mut carried: BTreeMap<ValueId, Vec<Copy>> = BTreeMap::new();
+        let becomes = graph.training.iter().flat_map(|training| &training.carried);
+        for (it, &copy) in becomes.zip(&plan.carried) {
+            carried.entry(it.next).or_default().push(copy);
         }
-        for (position, (node, assignment)) in graph.nodes.iter().zip(&plan.assignments).enumerate() {
+        let (places, lives) = (BTreeMap::new(), Vec::new());
+        let mut walk = Self { plan, places, carried, lives, moment: 0 };
+        for (node, assignment) in graph.nodes.iter().zip(&plan.assignments) {
             if let Assignment::Computed { operands, .. } = assignment {
-                for (&value, &copy) in node.operands.iter().zip(operands) {
-                    lifetimes.use_at(plan, value, copy, position);
-                }
-                for &result in &node.results {
-                    lifetimes.use_at(plan, result, Copy::Made, position);
-                }
+                walk.compute(node, operands);
             }
         }
-        for (output, &copy) in graph.outputs.iter().zip(&plan.outputs) {
-            lifetimes.use_at(plan, output.value, copy, graph.nodes.len());
-        }
-        lifetimes
+        let outputs = graph.outputs.iter().zip(&plan.outputs);
+        let outputs: Vec<Place> = outputs.map(|(output, &copy)| walk.copy(output.value, copy)).collect();
+        walk.moment += 1;
+        outputs.into_iter().for_each(|it| walk.read(it));
+        walk
     }
 
-    /// A use of a copy is a use of what it is made from, at the same time or before.
-    fn use_at(&mut self, plan: &Plan, value: ValueId, copy: Copy, position: usize) {
-        let span = match copy {
-            Copy::Made => &mut self.made[value.0],
-            Copy::Transferred(it) => &mut self.copies[it],
-        };
-        let fresh = span.is_none();
-        let (first, last) = span.unwrap_or((position, position));
-        *span = Some((first.min(position), last.max(position)));
-        if let (Copy::Transferred(it), true) = (copy, fresh) {
-            self.use_at(plan, value, plan.transfers[it].from, position);
+    /// The most that is live at once, of values and of copies (bytes).
+    fn most(&self) -> [u64; 2] {
+        let mut changes = vec![[0i128; 2]; self.moment + 2];
+        for it in &self.lives {
+            let kind = usize::from(it.use_ == For::Copy);
+            changes[it.first][kind] += i128::from(it.bytes);
+            changes[it.last + 1][kind] -= i128::from(it.bytes);
         }
+        let (mut live, mut most) = ([0; 2], [0; 2]);
+        for change in changes {
+            live = [live[0] + change[0], live[1] + change[1]];
+            if live[0] + live[1] > most[0] + most[1] {
+                most = live;
+            }
+        }
+        most.map(|bytes| u64::try_from(bytes).unwrap_or(0))
+    }
+
+    /// An operation, and the copies of its operands that are not there yet.
+    fn compute(&mut self, node: &Node, copies: &[Copy]) {
+        let (plan, graph) = (self.plan, &self.plan.graph);
+        let operands = node.operands.iter().zip(copies);
+        let places: Vec<Place> = operands.map(|(&value, &copy)| self.copy(value, copy)).collect();
+        let same = match (&node.operands[..], copies, &places[..]) {
+            (&[operand], &[copy], &[place]) => {
+                let local = plan.layout(operand, copy).local_type(graph.type_of(operand));
+                node.op.keeps_order(&local).then_some(place)
+            }
+            _ => None,
+        };
+        if same.is_none() {
+            self.moment += 1;
+            places.into_iter().for_each(|it| self.read(it));
+        }
+        for &result in &node.results {
+            let key = (result, Copy::Made);
+            let bytes = self.bytes(result, &plan.layouts[result.0]);
+            let place = same.unwrap_or_else(|| self.place(key, For::Value, bytes));
+            self.places.insert(key, place);
+            // What a state becomes is there as early as it can be.
+            for copy in self.carried.get(&result).cloned().unwrap_or_default() {
+                self.copy(result, copy);
+            }
+        }
+    }
+
+    /// Where a copy of a value is, made now if it is not there yet.
+    fn copy(&mut self, value: ValueId, copy: Copy) -> Place {
+        if let Some(&place) = self.places.get(&(value, copy)) {
+            return place;
+        }
+        let place = match copy {
+            Copy::Made => Place::Rest,
+            Copy::Transferred(transfer) => self.transfer(transfer),
+        };
+        self.places.insert((value, copy), place);
+        place
+    }
+
+    /// Makes a copy, move by move.
+    fn transfer(&mut self, index: usize) -> Place {
+        let plan = self.plan;
+        let transfer = &plan.transfers[index];
+        let value = transfer.value;
+        let type_ = plan.graph.type_of(value);
+        let mut layout = plan.layout(value, transfer.from).clone();
+        let mut made = Vec::new();
+        for step in &transfer.moves {
+            let Ok(after) = step.apply(&plan.mesh, type_, &layout) else { break };
+            let [before_it, after_it] = packs(step, &layout, &after, type_);
+            made.extend(before_it.then(|| self.bytes(value, &layout)));
+            made.extend(after_it.then(|| self.bytes(value, &after)));
+            made.push(self.bytes(value, &after));
+            layout = after;
+        }
+        let mut place = self.copy(value, transfer.from);
+        let last = made.pop();
+        for bytes in made {
+            place = self.pass(place, |it| it.live(For::Copy, bytes));
+        }
+        match last {
+            Some(bytes) => {
+                self.pass(place, |it| it.place((value, Copy::Transferred(index)), For::Copy, bytes))
+            }
+            None => place,
+        }
+    }
+
+    /// Makes one thing from another.
+    fn pass(&mut self, from: Place, to: impl FnOnce(&mut Self) -> Place) -> Place {
+        self.moment += 1;
+        self.read(from);
+        to(self)
+    }
+
+    /// A place for a copy: with what is at rest, if it takes the place of a state.
+    fn place(&mut self, (value, copy): (ValueId, Copy), use_: For, bytes: u64) -> Place {
+        let in_place = self.carried.get(&value).is_some_and(|copies| copies.contains(&copy));
+        if in_place { Place::Rest } else { self.live(use_, bytes) }
+    }
+
+    fn live(&mut self, use_: For, bytes: u64) -> Place {
+        self.lives.push(Live { use_, bytes, first: self.moment, last: self.moment });
+        Place::Live(self.lives.len() - 1)
+    }
+
+    fn read(&mut self, place: Place) {
+        if let Place::Live(it) = place {
+            self.lives[it].last = self.moment;
+        }
+    }
+
+    fn bytes(&self, value: ValueId, layout: &Layout) -> u64 {
+        layout.local_type(self.plan.graph.type_of(value)).bytes()
     }
 }

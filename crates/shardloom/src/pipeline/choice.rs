@@ -4,15 +4,13 @@
 //! the answer; where it does not, it says what each value takes and what each operation, and blocks
 //! choose what they keep.
 
-use plan::{MachineName, Plan};
+use plan::{Holding, MachineName, Plan};
 use search::problem::{Place, SearchError};
+use search::room::{NoRoom, Tried, within};
 use search::{Cut, PlanError, Prices, Request};
 
 use super::{Decisions, Prepared, Target, Variants, refusal};
 use crate::failure::Failure;
-
-/// How often less memory is given to a plan whose programs need more than the plan counts.
-const ROUNDS: usize = 8;
 
 /// More memory than any plan takes (bytes).
 const UNBOUNDED: u64 = 1 << 52;
@@ -45,27 +43,28 @@ pub(super) fn placed(
         }
     }
     let variants = question.variants(whole.as_ref());
-    let mut allowed = target.capacity;
     let mut least = None;
-    for _ in 0..ROUNDS {
-        let mut plan =
-            question.with(allowed).chosen(variants.as_ref()).map_err(|error| refusal(target, &error))?;
-        let memory = memory(&plan)?;
-        let held = memory.iter().map(|it| it.bytes).sum::<u64>();
-        if held <= target.capacity {
-            plan.capacity = target.capacity;
-            plan.memory = memory;
-            // What was given less memory is no better than the bound with all of it.
-            plan.proof = least.map_or(plan.proof, |lower_bound| plan::Proof::Gap { lower_bound });
-            return Ok(plan);
+    let total = |memory: &[Holding]| memory.iter().map(|it| it.bytes).sum::<u64>();
+    let made = within(target.capacity, |given| {
+        let chosen = question.with(given).chosen(variants.as_ref());
+        let mut plan = chosen.map_err(|error| refusal(target, &error))?;
+        let counted = counted(&plan);
+        plan.memory = memory(&plan)?;
+        plan.capacity = target.capacity;
+        let own = bound(&plan);
+        // What was given less memory is no better than the bound with all of it.
+        plan.proof = least.map_or(plan.proof, |lower_bound| plan::Proof::Gap { lower_bound });
+        least = least.or(Some(own));
+        Ok(Tried { counted, held: total(&plan.memory), made: plan })
+    });
+    made.map_err(|error| match error {
+        NoRoom::Refused(error) => error,
+        NoRoom::Nearest(found) => {
+            let place = Place { segment: 0, window: 0 };
+            let error = SearchError::NothingFound { place, found, capacity: target.capacity };
+            refusal(target, &PlanError::Search(error))
         }
-        least = least.or(Some(bound(&plan)));
-        allowed = allowed.saturating_sub(held - target.capacity);
-    }
-    let place = Place { segment: 0, window: 0 };
-    let found = target.capacity + (target.capacity - allowed);
-    let error = SearchError::NothingFound { place, found, capacity: target.capacity };
-    Err(refusal(target, &PlanError::Search(error)))
+    })
 }
 
 /// The cheapest plan by some prices, not checked.
