@@ -138,7 +138,12 @@ fn reshaped(it: &mut Draft, x: ValueId) -> ValueId {
     };
     let [q, k, v] = [heads_of(x), heads_of(x), heads_of(x)];
     let scores = it.contract("ahsd", "ahtd", "ahst", &[q, k]);
-    let mixed = it.contract("ahst", "ahtd", "ahsd", &[scores, v]);
+    // What takes most is seen in another shape when most is there.
+    let joined = Op::Reshape { shape: vec![batch * heads, sequence, sequence] };
+    let scores = it.op(joined, &[scores]);
+    let v = it.op(Op::Reshape { shape: vec![batch * heads, sequence, size] }, &[v]);
+    let mixed = it.contract("nst", "ntd", "nsd", &[scores, v]);
+    let mixed = it.op(Op::Reshape { shape: vec![batch, heads, sequence, size] }, &[mixed]);
     let back = it.op(turn, &[mixed]);
     let back = it.op(Op::Reshape { shape: vec![batch, sequence, hidden] }, &[back]);
     // What is reshaped is used in both shapes.
@@ -210,7 +215,7 @@ fn what_is_counted_is_nearly_all_that_a_plan_holds() {
             assert!((written.seconds() - found.time).abs() < 1e-9 * found.time, "{mesh}, {part} %: times");
             let (counted, there) = (chain.usage(&found.choices).peak(), total(&written.memory));
             assert!(counted <= there + twice, "{mesh}, {part} %: {counted} counted, {there} there");
-            assert!(there <= counted / 100 * 110, "{mesh}, {part} %: {counted} counted, {there} there");
+            assert!(there <= counted / 100 * 103, "{mesh}, {part} %: {counted} counted, {there} there");
         }
     }
 }
