@@ -193,7 +193,7 @@ pub fn space(graph: &Graph, mesh: &Mesh, boundary: &[ValueId], offer: Offer) -> 
         nodes: egraph.total_size(),
         classes: egraph.number_of_classes(),
         iterations: first.iterations + second.iterations,
-        saturated: first.saturated && second.saturated && offer == Offer::default(),
+        saturated: first.saturated && second.saturated && splits == Splits::All,
     };
     Ok(read_off(graph, &egraph, statistics))
 }

@@ -37,18 +37,27 @@ pub(super) fn binary(binary: Binary, site: &Site<'_>, emit: &mut Emit<'_>) -> Gr
                 negated(emit, quotient)
             }
             (Binary::Pow, 0) => {
-                // dy/da = b a^(b - 1).
+                // dy/da = b a^(b - 1), and 0 where b = 0, whatever a is.
                 let dtype = emit.type_of(a).dtype;
                 let b = emit.one(Op::Cast(dtype), &[b]);
-                let one = emit.number(dtype, 1.0);
+                let [one, zero] = [1.0, 0.0].map(|number| emit.number(dtype, number));
                 let less = apply(emit, Binary::Sub, b, one);
                 let power = apply(emit, Binary::Pow, a, less);
                 let slope = apply(emit, Binary::Mul, b, power);
+                let constant = apply(emit, Binary::Equal, b, zero);
+                let slope = emit.one(Op::Select, &[constant, zero, slope]);
                 apply(emit, Binary::Mul, dy, slope)
             }
             (Binary::Pow, _) => {
-                // dy/db = y log a.
-                let log = emit.one(Op::Unary(Unary::Log), &[a]);
+                // dy/db = y log a, and 0 where a = 0 and b ≥ 0: y stays what it is.
+                let base = emit.type_of(a).dtype;
+                let [one, zero] = [1.0, 0.0].map(|number| emit.number(base, number));
+                let power = emit.one(Op::Cast(base), &[b]);
+                let is_zero = apply(emit, Binary::Equal, a, zero);
+                let at_least = apply(emit, Binary::GreaterOrEqual, power, zero);
+                let flat = apply(emit, Binary::And, is_zero, at_least);
+                let inner = emit.one(Op::Select, &[flat, one, a]);
+                let log = emit.one(Op::Unary(Unary::Log), &[inner]);
                 let slope = apply(emit, Binary::Mul, y, log);
                 let product = apply(emit, Binary::Mul, dy, slope);
                 let dtype = emit.type_of(b).dtype;
@@ -155,9 +164,20 @@ pub(super) fn reduce(
                 emit.expanded(each, &type_.shape)
             }
             Reduction::Product => {
-                // Of elements other than zero: the product of all the others.
-                let product = mul(emit, dy, y);
-                emit.one(Op::Binary(Binary::Div), &[product, x])
+                // The product of all the others: 0 if one of them is, else that of all that are
+                // not 0, without the element itself.
+                let [one, zero] = [1.0, 0.0].map(|number| emit.number(type_.dtype, number));
+                let is_zero = emit.one(Op::Binary(Binary::Equal), &[x, zero]);
+                let nonzero = emit.one(Op::Select, &[is_zero, one, x]);
+                let over = |reduction| Op::Reduce { reduction, dims: dims.to_vec() };
+                let product = emit.one(over(Reduction::Product), &[nonzero]);
+                let is_zero = emit.one(Op::Cast(type_.dtype), &[is_zero]);
+                let zeros = emit.one(over(Reduction::Sum), &[is_zero]);
+                let others = emit.one(Op::Binary(Binary::Sub), &[zeros, is_zero]);
+                let none = emit.one(Op::Binary(Binary::Equal), &[others, zero]);
+                let without = emit.one(Op::Binary(Binary::Div), &[product, nonzero]);
+                let slope = emit.one(Op::Select, &[none, without, zero]);
+                mul(emit, dy, slope)
             }
             Reduction::Max | Reduction::Min => {
                 // Equal extremes share it.

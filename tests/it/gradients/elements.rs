@@ -48,7 +48,11 @@ pub(super) fn case(name: &str, random: &mut Random) -> Option<Case> {
         "reduce_sum" | "reduce_mean" | "reduce_max" | "reduce_min" | "reduce_product" => {
             let dims: Vec<usize> = (0..shape.len()).filter(|_| random.flip()).collect();
             let operand = match name {
-                "reduce_product" => random.nonzero(&shape),
+                "reduce_product" => {
+                    let numbers: Vec<f64> =
+                        (0..count(&shape)).map(|_| random.one_of(&[0.0, -1.5, 0.5, 2.0])).collect();
+                    Operand::free(&shape, &numbers)
+                }
                 _ => random.distinct(&shape),
             };
             Case::new(&format!("{name} dims={}", listed(&dims)), [operand])
@@ -120,9 +124,9 @@ fn power(random: &mut Random, shape: &[u64]) -> Case {
             Case::new("pow", [random.nonzero(&a), Operand::integers(&b, &exponents).unasked()])
         }
         _ => {
-            // Zero has a derivative too, by exponents of 1 at least.
+            // Zero has a derivative too: by exponents of 1 at least, and by 0, which makes it constant.
             let base: Vec<f64> = (0..count(&a)).map(|_| random.one_of(&[-1.5, 0.0, 0.5, 2.0])).collect();
-            let exponents: Vec<i64> = (0..count(&b)).map(|_| random.between(1, 3)).collect();
+            let exponents: Vec<i64> = (0..count(&b)).map(|_| random.between(0, 3)).collect();
             let exponents = Operand::integers(&b, &exponents).cast(random.one_of(&[DType::F64, DType::F32]));
             Case::new("pow", [Operand::free(&a, &base), exponents.unasked()])
         }

@@ -87,7 +87,7 @@ fn a_transformer_block_saturates() {
         let count = |steps| {
             let offer = Offer { splits: Splits::All, steps };
             let space = space(&graph, &mesh, &ends, offer).expect("is sound");
-            assert_eq!(space.statistics.saturated, steps == Steps::Offered);
+            assert!(space.statistics.saturated);
             let choices: usize = space.choices.iter().map(Vec::len).sum();
             println!("{sizes:?}: {:?}, {choices} choices", space.statistics);
             (space.statistics.nodes, choices)

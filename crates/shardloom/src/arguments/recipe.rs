@@ -63,15 +63,15 @@ pub struct RecipeArguments {
     /// How parameters follow their gradients
     #[arg(long, value_enum, default_value = "adamw")]
     pub optimizer: OptimizerName,
-    /// The decay rates of AdamW's running means
-    #[arg(long, value_name = "B1,B2", value_parser = betas, default_value = "0.9,0.999")]
-    pub betas: (f64, f64),
-    /// What AdamW adds to the denominator
-    #[arg(long, value_name = "X", value_parser = not_negative, default_value = "1e-8")]
-    pub epsilon: f64,
-    /// How much of the running sum stays, with sgd-momentum
-    #[arg(long, value_name = "X", value_parser = not_negative, default_value = "0.9")]
-    pub momentum: f64,
+    /// The decay rates of AdamW's running means [default: 0.9,0.999]
+    #[arg(long, value_name = "B1,B2", value_parser = betas)]
+    pub betas: Option<(f64, f64)>,
+    /// What AdamW adds to the denominator [default: 1e-8]
+    #[arg(long, value_name = "X", value_parser = not_negative)]
+    pub epsilon: Option<f64>,
+    /// How much of the running sum stays, with sgd-momentum [default: 0.9]
+    #[arg(long, value_name = "X", value_parser = not_negative)]
+    pub momentum: Option<f64>,
     /// Weight decay: decoupled with AdamW, added to the gradient otherwise
     #[arg(long, value_name = "X", value_parser = not_negative, default_value = "0")]
     pub weight_decay: f64,
@@ -109,17 +109,7 @@ impl RecipeArguments {
             let message = "training takes a loss: `--loss OUTPUT` or `--loss cross-entropy:LOGITS,LABELS`";
             return Err(Failure::Usage(message.to_owned()));
         };
-        let decay = Real(self.weight_decay);
-        let optimizer = match self.optimizer {
-            OptimizerName::Adamw => Optimizer::AdamW {
-                beta1: Real(self.betas.0),
-                beta2: Real(self.betas.1),
-                epsilon: Real(self.epsilon),
-                decay,
-            },
-            OptimizerName::Sgd => Optimizer::Sgd { decay },
-            OptimizerName::SgdMomentum => Optimizer::Momentum { momentum: Real(self.momentum), decay },
-        };
+        let optimizer = self.optimizer()?;
         let (vectors, names): (Vec<String>, Vec<String>) =
             self.no_decay.iter().cloned().partition(|pattern| pattern == "vectors");
         Ok(Some(Recipe {
@@ -135,6 +125,33 @@ impl RecipeArguments {
             recompute: vec![],
             frozen: self.freeze.clone(),
         }))
+    }
+
+    /// The optimizer, told nothing that only another one has.
+    fn optimizer(&self) -> Result<Optimizer, Failure> {
+        let told = [
+            ("betas", self.betas.is_some(), OptimizerName::Adamw, "adamw"),
+            ("epsilon", self.epsilon.is_some(), OptimizerName::Adamw, "adamw"),
+            ("momentum", self.momentum.is_some(), OptimizerName::SgdMomentum, "sgd-momentum"),
+        ];
+        if let Some((flag, _, _, owner)) =
+            told.iter().find(|(_, told, owner, _)| *told && *owner != self.optimizer)
+        {
+            let message = format!("`--{flag}` goes with `--optimizer {owner}`");
+            return Err(Failure::Usage(message));
+        }
+        let decay = Real(self.weight_decay);
+        Ok(match self.optimizer {
+            OptimizerName::Adamw => {
+                let (beta1, beta2) = self.betas.unwrap_or((0.9, 0.999));
+                let epsilon = Real(self.epsilon.unwrap_or(1e-8));
+                Optimizer::AdamW { beta1: Real(beta1), beta2: Real(beta2), epsilon, decay }
+            }
+            OptimizerName::Sgd => Optimizer::Sgd { decay },
+            OptimizerName::SgdMomentum => {
+                Optimizer::Momentum { momentum: Real(self.momentum.unwrap_or(0.9)), decay }
+            }
+        })
     }
 
     /// What may be computed again for the gradients of a block.

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use ::plan::{Plan, Proof, communication, strategy};
-use planner_ir::{Binary, Op, Source, StateKind, ValueId};
+use planner_ir::{Binary, DType, Op, Source, StateKind, ValueId};
 use serde_json::{Value, json};
 
 use super::{Context, Said, stopped};
@@ -109,6 +109,13 @@ pub(crate) fn summary(chosen: &Chosen) -> String {
                 odd.join(", ")
             ));
         }
+        if has_half_parameters(plan) {
+            line(
+                "note       parameters, gradients and their sums are f16, in which small gradients are 0: \
+                 `--precision bf16` keeps f32 ones beside"
+                    .to_owned(),
+            );
+        }
     }
     line(format!("step       {} predicted, {}", quantity::seconds(plan.seconds()), proof(plan)));
     let mut terms: Vec<_> = plan.estimate.iter().collect();
@@ -145,6 +152,14 @@ fn trained(plan: &Plan) -> String {
         _ => format!("; {frozen} weights stay as they are"),
     };
     format!("{parameters} parameters in {tensors} tensors{rest}")
+}
+
+/// Whether parameters are trained in f16 alone.
+fn has_half_parameters(plan: &Plan) -> bool {
+    plan.graph.values.iter().any(|value| {
+        let parameter = matches!(&value.source, Source::State(state) if state.kind == StateKind::Parameter);
+        parameter && value.type_.dtype == DType::F16
+    })
 }
 
 /// The names of parameters that are used in ways in which constants are: slopes, targets, weights

@@ -458,7 +458,8 @@ impl<'a> Run<'a> {
         if let Some(export) = export {
             line(format!("model      {}", export.display()));
         }
-        if let Some(saved) = &self.saved {
+        let written = self.saved.as_ref().filter(|_| self.arguments.checkpoint.is_some());
+        if let Some(saved) = written {
             line(format!("checkpoint {}", saved.display()));
         }
         let shown = |path: &PathBuf| path.display().to_string();
@@ -467,7 +468,7 @@ impl<'a> Run<'a> {
             "weights": shown(path),
             "parameters": trained.len(),
             "model": export.as_ref().map(shown),
-            "checkpoint": self.saved.as_ref().map(shown),
+            "checkpoint": written.map(shown),
         });
         Ok(Said { text, json })
     }

@@ -288,6 +288,24 @@ fn what_makes_no_sense_is_said_before_a_step() {
     );
     fails(1, &training(&["--lr=-1", "--steps", "3"]), &["3e-4"]);
     let momentum = folder.plan("momentum.json", "data=1", &["--optimizer", "sgd-momentum"]);
+    let wrong = [
+        "plan",
+        &model(),
+        "--mode",
+        "train",
+        "--loss",
+        "loss",
+        "--machine",
+        "cpu-1x",
+        "--dim",
+        "batch=4",
+        "--dim",
+        "seq=16",
+        "--betas",
+        "0.9,0.9",
+    ];
+    let wrong = [&wrong[..], &["--optimizer", "sgd"]].concat().into_iter().map(str::to_owned);
+    fails(1, &wrong.collect::<Vec<_>>(), &["`--betas` goes with `--optimizer adamw`"]);
     let other = folder.training(&momentum, "w.safetensors", &resume);
     fails(2, &other, &["step-000004: has the optimizer adamw, the plan has sgd-momentum"]);
     let damaged = folder.path("checkpoints/step-000004/first_moment.safetensors");
