@@ -11,8 +11,10 @@ mod steps; // what moves between the steps of a partition
 mod summary; // what a plan comes to
 mod traffic; // what moves in a step, by what it is
 mod words; // what a partition is called
+mod diagram; // a partition as a diagram
 
 pub use check::{MAX_DEVICES, RULES, Violation, Violations, check};
+pub use diagram::{Cell, Diagram, MAX_CELLS, Message, Thing, Way, diagram};
 pub use diff::{Change, Diff, Repeated, diff};
 pub use plan::{
     Assignment, Copy, Holding, MachineName, ModelFile, Part, Plan, Proof, SpaceSize, Term, Transfer,

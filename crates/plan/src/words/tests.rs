@@ -146,7 +146,7 @@ fn products_in_time() {
     check(
         "2 steps [(a+@t+1:2),a,-]",
         expect![
-            "row (k over a; sum owed), data (batch in 2 steps), ring reduce-scatter of Y over a (1 shift of 512 B)"
+            "row (k over a), data (batch in 2 steps), ring reduce-scatter of Y over a (1 shift of 512 B)"
         ],
     );
     check("2 steps [a,(a+c+@t:2),c]", expect!["2-D square over a, c"]);

@@ -1,0 +1,237 @@
+//! A partition as a diagram: which blocks each device works on at each step, and from where it has
+//! them.
+
+mod svg; // as a picture
+mod text; // as lines
+
+use planner_ir::{Digit, LoopId, Loops, Mesh, Motion, Op, Partition, Type};
+
+use crate::steps::bytes_of_steps;
+
+/// A row for each device, a column for each step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Diagram {
+    /// The mesh and the partition, in their text forms.
+    pub title: String,
+    /// The operands, then the results.
+    pub things: Vec<Thing>,
+    /// For each device and step what is worked on.
+    pub cells: Vec<Vec<Cell>>,
+}
+
+/// An operand or a result.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Thing {
+    /// What it is called.
+    pub name: String,
+    /// Its layout at rest, in the text form.
+    pub at_rest: String,
+    /// How its blocks move.
+    pub how: String,
+    /// Whether they do.
+    pub moves: bool,
+    /// What all devices together receive (bytes).
+    pub received: u64,
+    /// What the whole of it takes (bytes).
+    pub bytes: u64,
+    /// How many blocks it falls into.
+    pub blocks: u64,
+}
+
+/// What a device works on at a step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cell {
+    /// The block of each loop that is split, such as `m0 n2`.
+    pub work: String,
+    /// The block of each operand and result: its number, and its name, such as `W[-,2]`.
+    pub blocks: Vec<(u64, String)>,
+    /// What comes from other devices, or goes to them.
+    pub messages: Vec<Message>,
+}
+
+/// A block on its way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Message {
+    /// Of which operand or result, by its place.
+    pub thing: usize,
+    /// The other device.
+    pub other: u64,
+    /// What it does.
+    pub way: Way,
+}
+
+/// How a block comes or goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// From the other device, which had it a step before.
+    Shifted,
+    /// From the other device, which has it at rest.
+    Given,
+    /// To the other device, to be added to others'.
+    Added,
+}
+
+/// The most cells of a diagram.
+pub const MAX_CELLS: u64 = 4_096;
+
+/// The diagram of an operation's partition, if it has so few cells that it can be looked at.
+///
+/// # Panics
+/// If the partition is not one of the operation on the mesh.
+pub fn diagram(
+    mesh: &Mesh,
+    op: &Op,
+    (operands, results): (&[Type], &[Type]),
+    partition: &Partition,
+) -> Option<Diagram> {
+    mesh.devices().checked_mul(partition.steps).filter(|&cells| cells <= MAX_CELLS)?;
+    let loops = op.loops(operands, results);
+    let drawn = Drawn { mesh, loops: &loops, partition, names: names(op, &loops) };
+    let bytes = bytes_of_steps(mesh, &loops, (operands, results), partition);
+    let types = operands.iter().chain(results);
+    let things = types.enumerate().map(|(place, type_)| Thing {
+        name: drawn.name(place),
+        at_rest: drawn.at_rest(place),
+        how: drawn.how(place),
+        moves: !matches!(drawn.motion(place), Motion::Stationary | Motion::Whole),
+        received: bytes.get(place).copied().unwrap_or(0),
+        bytes: type_.bytes(),
+        blocks: drawn.digits(drawn.dims(place)).map(|digit| digit.size).product(),
+    });
+    let steps = |device| (0..partition.steps).map(|step| drawn.cell(device, step)).collect();
+    Some(Diagram {
+        title: format!("{} on {mesh}", partition.display(mesh)),
+        things: things.collect(),
+        cells: (0..mesh.devices()).map(steps).collect(),
+    })
+}
+
+/// The letters of loops: m, k and n of a product of two matrices.
+fn names(op: &Op, loops: &Loops) -> Vec<String> {
+    let matrices = matches!(op, Op::Contract(_)) && loops.loops.len() == 3;
+    let product = matrices && loops.operands.iter().chain(&loops.results).all(|dims| dims.len() == 2);
+    let name = |it: LoopId| {
+        let sides = [&loops.operands[0], loops.operands.last().unwrap_or(&loops.operands[0])];
+        let has = sides.map(|dims| dims.iter().flatten().any(|&of| of == it));
+        match has {
+            _ if !product => format!("l{}.", it.0),
+            [true, true] => "k".to_owned(),
+            [true, false] => "m".to_owned(),
+            _ => "n".to_owned(),
+        }
+    };
+    loops.ids().map(name).collect()
+}
+
+/// What a diagram is drawn of.
+struct Drawn<'a> {
+    mesh: &'a Mesh,
+    loops: &'a Loops,
+    partition: &'a Partition,
+    names: Vec<String>,
+}
+
+impl<'a> Drawn<'a> {
+    /// The place among the results, if it is one.
+    fn result(&self, place: usize) -> Option<usize> {
+        place.checked_sub(self.loops.operands.len())
+    }
+
+    fn name(&self, place: usize) -> String {
+        let product = self.loops.operands.len() == 2 && self.loops.results.len() == 1;
+        match self.result(place) {
+            _ if product => ["X", "W", "Y"][place].to_owned(),
+            Some(result) => format!("Y{result}"),
+            None => format!("X{place}"),
+        }
+    }
+
+    fn dims(&self, place: usize) -> &'a [Vec<LoopId>] {
+        match self.result(place) {
+            Some(result) => &self.loops.results[result],
+            None => &self.loops.operands[place],
+        }
+    }
+
+    fn motion(&self, place: usize) -> Motion {
+        match self.result(place) {
+            Some(result) => self.partition.result_motion(self.loops, result),
+            None => self.partition.operand_motion(self.loops, place),
+        }
+    }
+
+    fn at_rest(&self, place: usize) -> String {
+        let layout = match self.result(place) {
+            Some(result) => self.partition.result(self.loops, result),
+            None => self.partition.operand(self.loops, place),
+        };
+        layout.display(self.mesh).to_string()
+    }
+
+    fn how(&self, place: usize) -> String {
+        let axis = |axis: planner_ir::AxisId| self.mesh.axes[axis.0].name.clone();
+        match (self.motion(place), self.result(place)) {
+            (Motion::Stationary, _) => "stays".to_owned(),
+            (Motion::Whole, None) => "stays, a block is taken at each step".to_owned(),
+            (Motion::Whole, Some(_)) => "stays, a block is made at each step".to_owned(),
+            (Motion::Rotating(shift), _) => {
+                let along = |it: &(planner_ir::AxisId, i64)| format!("{}{:+}", axis(it.0), it.1);
+                let from: Vec<String> = shift.0.iter().map(along).collect();
+                format!("rotates, the next from {}", from.join(","))
+            }
+            (Motion::Streaming(over), None) => format!("is broadcast along {}", axis(over)),
+            (Motion::Streaming(over), Some(_)) => format!("is reduced along {}", axis(over)),
+        }
+    }
+
+    fn digits(&self, dims: &'a [Vec<LoopId>]) -> impl Iterator<Item = &'a Digit> {
+        let partition = self.partition;
+        dims.iter().flatten().flat_map(|it| &partition.loops[it.0]).filter(|digit| !digit.is_free())
+    }
+
+    /// The number of a block of a loop, if it is split.
+    fn number(&self, digits: &mut dyn Iterator<Item = &Digit>, device: u64, step: u64) -> Option<u64> {
+        let coordinates = self.mesh.coordinates(device);
+        digits
+            .fold(None, |number, digit| Some(number.unwrap_or(0) * digit.size + digit.at(&coordinates, step)))
+    }
+
+    fn cell(&self, device: u64, step: u64) -> Cell {
+        let work = self.loops.ids().zip(&self.names).filter_map(|(it, name)| {
+            let mut digits = self.partition.loops[it.0].iter().filter(|digit| !digit.is_free());
+            Some(format!("{name}{}", self.number(&mut digits, device, step)?))
+        });
+        let things = || 0..self.loops.operands.len() + self.loops.results.len();
+        let block = |place| {
+            let dims = self.dims(place);
+            let dim = |dim: &'a Vec<LoopId>| {
+                let number = self.number(&mut self.digits(std::slice::from_ref(dim)), device, step);
+                number.map_or_else(|| "-".to_owned(), |number| number.to_string())
+            };
+            let number = self.number(&mut self.digits(dims), device, step).unwrap_or(0);
+            let places: Vec<String> = dims.iter().map(dim).collect();
+            (number, format!("{}[{}]", self.name(place), places.join(",")))
+        };
+        Cell {
+            work: work.collect::<Vec<_>>().join(" "),
+            blocks: things().map(block).collect(),
+            messages: things().filter_map(|place| self.message(place, device, step)).collect(),
+        }
+    }
+
+    fn message(&self, thing: usize, device: u64, step: u64) -> Option<Message> {
+        let (other, way) = match self.motion(thing) {
+            Motion::Rotating(shift) if step > 0 => (shift.of(self.mesh, device), Way::Shifted),
+            Motion::Streaming(axis) => {
+                let group = self.mesh.group(device, &[axis]);
+                let way = if self.result(thing).is_some() { Way::Added } else { Way::Given };
+                (*group.get(usize::try_from(step).ok()?)?, way)
+            }
+            _ => return None,
+        };
+        (other != device).then_some(Message { thing, other, way })
+    }
+}
+
+#[cfg(test)]
+mod tests;

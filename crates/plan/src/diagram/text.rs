@@ -1,0 +1,60 @@
+//! A diagram as lines.
+
+use std::fmt;
+
+use super::{Cell, Diagram, Thing, Way};
+
+impl fmt::Display for Diagram {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}", self.title)?;
+        let width = |of: fn(&Thing) -> &String| self.things.iter().map(|it| of(it).len()).max().unwrap_or(0);
+        let (name, rest) = (width(|it| &it.name), width(|it| &it.at_rest));
+        for it in &self.things {
+            let received = if it.moves { format!("; all receive {}", it.share()) } else { String::new() };
+            writeln!(f, "  {:name$}  {:rest$}  {}{received}", it.name, it.at_rest, it.how)?;
+        }
+        let steps = self.cells.first().map_or(0, Vec::len);
+        let mut lines = vec![format!("{:>4}", "rank")];
+        lines.extend((0..self.cells.len()).map(|rank| format!("{rank:>4}")));
+        for step in 0..steps {
+            let mut column = vec![format!("step {step}")];
+            column.extend(self.cells.iter().map(|row| self.cell(&row[step])));
+            let width = column.iter().map(String::len).max().unwrap_or(0);
+            for (line, text) in lines.iter_mut().zip(column) {
+                *line += &format!("   {text:width$}");
+            }
+        }
+        writeln!(f)?;
+        lines.iter().try_for_each(|line| writeln!(f, "{}", line.trim_end()))
+    }
+}
+
+impl Diagram {
+    /// The work, and what comes and goes for it.
+    fn cell(&self, cell: &Cell) -> String {
+        let mut text = cell.work.clone();
+        for message in &cell.messages {
+            let how = match message.way {
+                Way::Shifted | Way::Given => "from",
+                Way::Added => "to",
+            };
+            text += &format!("  {} {how} {}", cell.blocks[message.thing].1, message.other);
+        }
+        text
+    }
+}
+
+impl Thing {
+    /// What all devices together receive, in parts of the whole.
+    pub fn share(&self) -> String {
+        let (mut parts, mut whole) = (self.received, self.bytes.max(1));
+        let common = divisor(parts, whole);
+        (parts, whole) = (parts / common, whole / common);
+        if whole == 1 { format!("{parts} {}", self.name) } else { format!("{parts}/{whole} {}", self.name) }
+    }
+}
+
+/// The greatest common divisor, at least 1.
+fn divisor(a: u64, b: u64) -> u64 {
+    if b == 0 { a.max(1) } else { divisor(b, a % b) }
+}
