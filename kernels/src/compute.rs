@@ -17,7 +17,8 @@ use crate::{
 /// Computes blocks of an operation's results from blocks of its operands.
 ///
 /// Shapes are those of the blocks, whatever the operation says of whole values; spans say where
-/// the blocks lie. Every element of the results is set.
+/// the blocks lie. Every element of the results is set. Addends of sums may be asked for in the
+/// elements in which they are accumulated: see `DType::accumulated`.
 pub fn compute(op: &Op, operands: &[Tensor], results: &mut [TensorMut]) -> Result<(), KernelError> {
     for x in operands {
         check_bytes(x.bytes.len(), byte_count(x.dtype, x.shape)?)?;
@@ -28,7 +29,7 @@ pub fn compute(op: &Op, operands: &[Tensor], results: &mut [TensorMut]) -> Resul
         check_spans(y.shape.len(), y.spans.len())?;
     }
     if moves_bytes(op) {
-        return dispatch(op, operands, results);
+        return picked(op, operands, results);
     }
     in_pieces(op, operands, results, |operands, results| {
         widened(operands, results, |operands, results| dispatch(op, operands, results))
@@ -57,6 +58,20 @@ pub(crate) fn evaluate_tensors(op: &Op, operands: &[Tensor]) -> Result<Vec<Array
     let mut targets: Vec<TensorMut> = results.iter_mut().map(Array::tensor_mut).collect();
     compute(op, operands, &mut targets)?;
     Ok(results)
+}
+
+/// The operations that take elements of every type. Addends of sums, which elements that are picked
+/// by an index may be, can be asked for in the elements in which they are accumulated.
+fn picked(op: &Op, operands: &[Tensor], results: &mut [TensorMut]) -> Result<(), KernelError> {
+    let picks = matches!(op, Op::Gather { .. } | Op::GatherElements { .. } | Op::GatherNd { .. });
+    match (operands.first(), &mut results[..]) {
+        (Some(data), [y]) if picks && data.dtype != y.dtype && data.dtype.accumulated() == y.dtype => {
+            let mut narrow = Array::zeros(Type::new(data.dtype, y.shape))?;
+            dispatch(op, operands, &mut [TensorMut { spans: y.spans, ..narrow.tensor_mut() }])?;
+            cast::cast(&narrow.tensor(), y)
+        }
+        _ => dispatch(op, operands, results),
+    }
 }
 
 /// Whether an operation's kernel takes elements of every type.

@@ -1,14 +1,15 @@
 //! Places for storages, by their lifetimes.
 //!
 //! What is at rest lies one after another. What a step writes lives from the instruction that
-//! writes it to the last one that reads it, in the order of the program; outputs live to the
-//! end. Storages are placed in some order, each in the smallest gap that takes it between those
+//! writes it to the last one that reads it, in the order of the program, and while it is sent
+//! between time steps; outputs live to the end. Storages are placed in some order, each in the smallest gap that takes it between those
 //! placed before that live at some time that it lives. The orders of [`ORDERS`] are tried until
 //! one takes no more than what lives at the fullest moment; the best is taken.
 
 use std::cmp::Reverse;
 
-use crate::program::{Kind, Program, Region};
+use crate::action::{Action, Collective, CollectiveKind};
+use crate::program::{Instruction, Kind, Origin, Program, Region};
 
 /// Every storage starts at a multiple of this (bytes): a cache line.
 pub(crate) const ALIGNMENT: u64 = 64;
@@ -130,12 +131,35 @@ pub(crate) fn lifetimes(program: &Program) -> Vec<Option<Lifetime>> {
             }
         }
     }
+    for (index, instruction) in program.instructions.iter().enumerate() {
+        for buffer in instruction.action.reads() {
+            let lifetime = &mut lifetimes[program.buffer(buffer).storage.0];
+            if let (Some(lifetime), Some(over)) = (lifetime, in_flight(program, index)) {
+                lifetime.last = lifetime.last.max(over);
+            }
+        }
+    }
     for (lifetime, storage) in lifetimes.iter_mut().zip(&program.storages) {
         if let (Some(lifetime), Kind::Output) = (lifetime, storage.kind) {
             lifetime.last = program.instructions.len();
         }
     }
     lifetimes
+}
+
+/// The last instruction during which what a time step sends may still be on its way: if its place
+/// were used again for what is computed meanwhile, that would have to wait.
+fn in_flight(program: &Program, index: usize) -> Option<usize> {
+    let Instruction { action, origin, .. } = &program.instructions[index];
+    let Origin::Motion { node, moving, .. } = *origin else { return None };
+    let over = |it: &Instruction| match action {
+        Action::Message(message) => it.action.reads().contains(&message.output),
+        Action::Collective(Collective { kind: CollectiveKind::Reduce(_), .. }) => {
+            matches!(it.origin, Origin::Motion { node: of, moving: its, .. } if of == node && its == moving)
+        }
+        _ => false,
+    };
+    program.instructions[index + 1..].iter().position(over).map(|after| index + after)
 }
 
 /// The start of the smallest gap, the lowest of equal ones, that is free for a lifetime; behind

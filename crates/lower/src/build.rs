@@ -5,17 +5,18 @@ use std::sync::Arc;
 
 use kernels::Span;
 use plan::{Copy, Plan};
-use planner_ir::{AxisId, Carried, Layout, NodeId, Op, Phase, Real, Source, StateKind, Type, ValueId};
+use planner_ir::{AxisId, Carried, Layout, NodeId, Op, Phase, Piece, Real, Source, StateKind, Type, ValueId};
 
+use crate::action::{Action, Block, Collective, Compute, Copied, Direction, Message};
 use crate::arena;
 use crate::error::LowerError;
 use crate::events;
-use crate::exchange::{Between, Exchange, ExchangeError, exchange};
+use crate::exchange::{Between, Exchange, ExchangeError, How, exchange};
 use crate::facts::{Computed, Facts, carried, copies_of};
 use crate::in_place;
 use crate::program::{
-    Action, Block, Buffer, BufferId, Collective, CommunicatorId, Compute, Copied, Instruction, Kind, Origin,
-    Port, Program, Region, Repeated, Storage, StorageId, Stream,
+    Buffer, BufferId, CommunicatorId, Instruction, Kind, Origin, Port, Program, Region, Repeated, Storage,
+    StorageId, Stream,
 };
 use crate::strided::{Factor, Strided};
 
@@ -115,12 +116,12 @@ fn needed_by_outputs(plan: &Plan) -> BTreeSet<NodeId> {
 }
 
 /// A program so far.
-struct Build<'a> {
-    plan: &'a Plan,
+pub(crate) struct Build<'a> {
+    pub(crate) plan: &'a Plan,
     facts: &'a Facts,
-    program: Program,
+    pub(crate) program: Program,
     /// Where copies of values are.
-    copies: BTreeMap<(ValueId, Copy), BufferId>,
+    pub(crate) copies: BTreeMap<(ValueId, Copy), BufferId>,
     communicators: BTreeMap<Vec<AxisId>, CommunicatorId>,
     /// For which part of a step instructions are.
     phase: Phase,
@@ -142,14 +143,22 @@ impl Build<'_> {
     }
 
     fn compute(&mut self, id: NodeId, computed: &Computed) -> Result<(), LowerError> {
-        let Computed { op, name, positional: [of_operands, of_results] } = computed;
+        let Computed { op, name, positional: [of_operands, of_results], in_time } = computed;
         let node = self.plan.graph.node(id);
-        let mut operands = Vec::new();
         let copies = copies_of(&self.plan.assignments[id.0]);
-        for ((&value, &copy), positional) in node.operands.iter().zip(copies).zip(of_operands) {
+        let mut held = Vec::new();
+        for (&value, &copy) in node.operands.iter().zip(copies) {
             self.check_input(value)?;
-            let buffer = self.copy(value, copy)?;
-            operands.push(self.block(value, self.plan.layout(value, copy), buffer, positional));
+            held.push(self.copy(value, copy)?);
+        }
+        if let Some(in_time) = in_time {
+            self.compute_in_time(id, computed, in_time, &held);
+            return Ok(());
+        }
+        let mut operands = Vec::new();
+        for (index, (&value, &copy)) in node.operands.iter().zip(copies).enumerate() {
+            let layout = self.plan.layout(value, copy);
+            operands.push(self.block(value, layout, held[index], &of_operands[index]));
         }
         if let ([operand], [result]) = (&operands[..], &node.results[..])
             && op.keeps_order(&self.program.buffer(operand.buffer).type_)
@@ -337,7 +346,7 @@ impl Build<'_> {
 
     /// Makes one move: the buffer of what the rank holds then, which is of that type.
     fn exchange(&mut self, held: BufferId, exchange: Exchange, after: Type, origin: Origin) -> BufferId {
-        let Some(Between { kind, axes, elements }) = exchange.collective else {
+        let Some(between) = exchange.between else {
             let Some(cut) = exchange.pack else { return self.view(held, after) };
             let to = self.buffer(Kind::Activation, after);
             self.copy_elements(Stream::Compute, held, to, cut, origin);
@@ -352,13 +361,29 @@ impl Build<'_> {
             None => self.buffer(Kind::Activation, after.clone()),
             Some(unpack) => self.buffer(Kind::Communication, Type::new(after.dtype, [unpack.elements()])),
         };
-        let communicator = self.communicator(axes);
-        let collective = Collective { kind, communicator, input, output, elements };
-        self.push(Stream::Communication, Action::Collective(collective), origin);
+        self.between(between, input, output, origin);
         let Some(unpack) = exchange.unpack else { return output };
         let to = self.buffer(Kind::Activation, after);
         self.copy_elements(Stream::Communication, output, to, unpack, origin);
         to
+    }
+
+    /// What ranks exchange, each from and to these buffers.
+    pub(crate) fn between(&mut self, between: Between, input: BufferId, output: BufferId, origin: Origin) {
+        let communicator = self.communicator(between.axes);
+        let action = match between.how {
+            How::Collective(kind, elements) => {
+                Action::Collective(Collective { kind, communicator, input, output, elements })
+            }
+            How::Messages(sources) => {
+                let own = self.program.rank;
+                let all = (0..).zip(&sources);
+                let to = all.filter(|&(rank, &from)| from == own && rank != own).map(|(rank, _)| rank);
+                let from = (0..).zip(&sources).find(|&(rank, _)| rank == own).map_or(own, |(_, &from)| from);
+                Action::Message(Message { communicator, to: to.collect(), from, input, output })
+            }
+        };
+        self.push(Stream::Communication, action, origin);
     }
 
     /// A copy of all of a buffer.
@@ -370,7 +395,7 @@ impl Build<'_> {
         to
     }
 
-    fn copy_elements(
+    pub(crate) fn copy_elements(
         &mut self,
         stream: Stream,
         from: BufferId,
@@ -378,16 +403,17 @@ impl Build<'_> {
         strided: Strided,
         origin: Origin,
     ) {
-        self.push(stream, Action::Copy(Copied { from, to, strided }), origin);
+        let direction = Direction::Take;
+        self.push(stream, Action::Copy(Copied { from, to, strided, direction }), origin);
     }
 
-    fn push(&mut self, stream: Stream, action: Action, origin: Origin) {
+    pub(crate) fn push(&mut self, stream: Stream, action: Action, origin: Origin) {
         let (waits, phase) = (Vec::new(), self.phase);
         self.program.instructions.push(Instruction { stream, waits, signals: None, action, origin, phase });
     }
 
     /// A buffer with a storage of its own.
-    fn buffer(&mut self, kind: Kind, type_: Type) -> BufferId {
+    pub(crate) fn buffer(&mut self, kind: Kind, type_: Type) -> BufferId {
         self.program.storages.push(Storage { kind, bytes: type_.bytes(), offset: 0 });
         let storage = StorageId(self.program.storages.len() - 1);
         self.program.buffers.push(Buffer { storage, type_ });
@@ -413,20 +439,11 @@ impl Build<'_> {
         })
     }
 
-    /// A block of a value. Kernels are told where it starts in positional dimensions, where it is
-    /// contiguous; in others it may be anything, and starts at 0.
+    /// A block of a value.
     fn block(&self, value: ValueId, layout: &Layout, buffer: BufferId, positional: &[bool]) -> Block {
         let shape = &self.plan.graph.type_of(value).shape;
-        if layout.local_shape(shape) == *shape {
-            return Block { buffer, spans: Vec::new() };
-        }
         let pieces = layout.pieces(&self.plan.mesh, self.program.rank, shape);
-        let dims = pieces.iter().zip(shape).zip(positional);
-        let spans = dims.map(|((pieces, &extent), &positional)| {
-            let start = pieces.iter().fold(0, |start, it| start * it.size + it.index.unwrap_or(0));
-            Span { extent, start: if positional { start } else { 0 } }
-        });
-        Block { buffer, spans: spans.collect() }
+        block(buffer, &pieces, shape, positional)
     }
 
     fn port(&self, name: &str, value: ValueId, layout: &Layout, buffer: BufferId) -> Port {
@@ -434,6 +451,20 @@ impl Build<'_> {
         let pieces = layout.pieces(&self.plan.mesh, self.program.rank, &type_.shape);
         Port { name: name.to_owned(), value, type_, pieces, buffer }
     }
+}
+
+/// The block of a value of that shape that has these pieces. Kernels are told where it starts in
+/// positional dimensions, where it is contiguous; in others it may be anything, and starts at 0.
+pub(crate) fn block(buffer: BufferId, pieces: &[Vec<Piece>], shape: &[u64], positional: &[bool]) -> Block {
+    if pieces.iter().flatten().all(|piece| piece.index.is_none_or(|_| piece.size == 1)) {
+        return Block { buffer, spans: Vec::new() };
+    }
+    let dims = pieces.iter().zip(shape).zip(positional);
+    let spans = dims.map(|((pieces, &extent), &positional)| {
+        let start = pieces.iter().fold(0, |start, it| start * it.size + it.index.unwrap_or(0));
+        Span { extent, start: if positional { start } else { 0 } }
+    });
+    Block { buffer, spans: spans.collect() }
 }
 
 /// The copy of all elements in their order.

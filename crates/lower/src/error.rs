@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use planner_ir::MoveError;
+use planner_ir::{MoveError, PartitionError};
 
 /// Why a plan has no programs: it is not one, or it says what programs cannot.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -10,8 +10,8 @@ pub enum LowerError {
     /// Another number of layouts, assignments or partitions than the graph asks for; of what,
     /// found, expected.
     Count(&'static str, usize, usize),
-    /// An operation in more than one time step; its name, how many.
-    Steps(String, u64),
+    /// A partition that its operation cannot have; its name, why.
+    Partition(String, PartitionError),
     /// A copy whose layout is not the one that its operation uses or makes; the operation, which
     /// operand or result.
     Layout(String, String),
@@ -39,9 +39,7 @@ impl fmt::Display for LowerError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Count(of, found, expected) => write!(f, "plan has {found} {of}, expected {expected}"),
-            Self::Steps(node, steps) => {
-                write!(f, "`{node}` is computed in {steps} time steps, expected 1")
-            }
+            Self::Partition(node, error) => write!(f, "`{node}` cannot be partitioned so: {error}"),
             Self::Layout(node, of) => {
                 write!(f, "`{node}`: the plan's layout of {of} is not the one of its partition")
             }

@@ -20,7 +20,7 @@ pub(crate) fn ordered(mut program: Program) -> Program {
     let overlapping = overlapping(&program);
     // For each storage, one more than the last instruction that used it on each stream.
     let mut used: Vec<Known> = vec![[0; STREAMS.len()]; program.storages.len()];
-    // The same of those that wrote it, for states: they are read before they are written too.
+    // The same of those that wrote it.
     let mut written: Vec<Known> = vec![[0; STREAMS.len()]; program.storages.len()];
     let start = program.repetition().start;
     // What is known on each stream, and what was when each instruction started.
@@ -44,11 +44,7 @@ pub(crate) fn ordered(mut program: Program) -> Program {
         };
         let (reads, writes) = (storages(instruction.action.reads()), storages(instruction.action.writes()));
         for &storage in &reads {
-            match (program.storages[storage].kind.region(), program.storages[storage].kind.state()) {
-                (Region::Step, _) => need(used[storage]),
-                (Region::Resident, Some(_)) => need(written[storage]),
-                (Region::Resident, None) => {}
-            }
+            need(written[storage]);
         }
         for &storage in &writes {
             overlapping[storage].iter().for_each(|&other| need(used[other]));

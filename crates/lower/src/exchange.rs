@@ -5,31 +5,49 @@
 //! Collectives work on contiguous blocks, one for each member, so the members' digits have to
 //! stand outermost: packing brings them there, unpacking brings them back.
 
-use planner_ir::{AxisId, Digit, Layout, Mesh, Move, MoveError, Type};
+use planner_ir::{AxisId, Digit, Layout, Mesh, Move, MoveError, Type, sources};
 
-use crate::program::CollectiveKind;
+use crate::action::CollectiveKind;
 use crate::strided::{Factor, Strided};
 
 /// What one rank does for a move.
 pub(crate) struct Exchange {
     /// From what it holds to what it gives; none if that is the same.
     pub(crate) pack: Option<Strided>,
-    /// Between whom what is exchanged; nothing if there is only the one copy.
-    pub(crate) collective: Option<Between>,
+    /// Between whom what is exchanged; nothing if each has what it needs.
+    pub(crate) between: Option<Between>,
     /// From what it gets to what it holds then; none if that is the same.
     pub(crate) unpack: Option<Strided>,
     /// The layout then.
     pub(crate) after: Layout,
 }
 
-/// A collective of a group of ranks.
+/// What a group of ranks does.
 pub(crate) struct Between {
-    /// Which.
-    pub(crate) kind: CollectiveKind,
     /// The axes along which the group lies, in the order of its blocks.
     pub(crate) axes: Vec<AxisId>,
-    /// The elements that one rank gives to one other, or, of an all-reduce, gives and gets.
-    pub(crate) elements: u64,
+    pub(crate) how: How,
+}
+
+/// How a group of ranks exchanges blocks.
+pub(crate) enum How {
+    /// Collectively; with the elements that one rank gives to one other, or, of an all-reduce,
+    /// gives and gets.
+    Collective(CollectiveKind, u64),
+    /// By messages; with the rank that each rank of the mesh gets its block from.
+    Messages(Vec<u64>),
+}
+
+impl Between {
+    /// Messages between all ranks, given whom each gets its block from; nothing if all have it.
+    pub(crate) fn messages(mesh: &Mesh, sources: Vec<u64>) -> Option<Self> {
+        let apart = |axis: &AxisId| {
+            let place = |device: u64| mesh.coordinates(device)[axis.0];
+            (0..).zip(&sources).any(|(device, &source)| place(device) != place(source))
+        };
+        let axes: Vec<AxisId> = mesh.axis_ids().filter(apart).collect();
+        (!axes.is_empty()).then_some(Self { axes, how: How::Messages(sources) })
+    }
 }
 
 /// Why a move is not such an exchange.
@@ -68,7 +86,7 @@ pub(crate) fn exchange(
                 names.iter().map(|&(name, digit)| (name, digits[digit].at(&coordinates, 0))).collect();
             let pack = Strided::between(&dims, &without(&dims, &names), &fixed);
             let pack = (pack.elements() != held || !pack.is_identity()).then_some(pack);
-            return Ok(Exchange { pack, collective: None, unpack: None, after });
+            return Ok(Exchange { pack, between: None, unpack: None, after });
         }
         Move::AllGather { dim, digits } => {
             (None, CollectiveKind::AllGather, held, Some(block.gathered(*dim, *digits)))
@@ -82,11 +100,15 @@ pub(crate) fn exchange(
             let (pack, unpack) = block.turned(*from, *to, digits).ok_or(ExchangeError::Interleaved)?;
             (Some(pack), CollectiveKind::AllToAll, held / group, Some(unpack))
         }
-        Move::Permute { .. } => return Err(ExchangeError::Interleaved),
+        Move::Permute { .. } => {
+            let sources = sources(mesh, before, &after).ok_or(MoveError::Blocks)?;
+            let between = Between::messages(mesh, sources);
+            return Ok(Exchange { pack: None, between, unpack: None, after });
+        }
     };
-    let collective = (group > 1).then_some(Between { kind, axes, elements });
+    let between = (group > 1).then_some(Between { axes, how: How::Collective(kind, elements) });
     let needed = |copy: Option<Strided>| copy.filter(|it| !it.is_identity());
-    Ok(Exchange { pack: needed(pack), collective, unpack: needed(unpack), after })
+    Ok(Exchange { pack: needed(pack), between, unpack: needed(unpack), after })
 }
 
 /// The block that a device holds before a move.

@@ -28,6 +28,14 @@ pub(crate) struct Computed {
     pub(crate) name: Arc<str>,
     /// For each operand and result, which dimensions the operation depends on the position in.
     pub(crate) positional: [Vec<Vec<bool>>; 2],
+    /// How it is partitioned, if that is in time.
+    pub(crate) in_time: Option<InTime>,
+}
+
+/// An operation in time steps.
+pub(crate) struct InTime {
+    pub(crate) partition: Partition,
+    pub(crate) loops: Loops,
 }
 
 impl Facts {
@@ -59,6 +67,8 @@ impl Facts {
                         op: Arc::new(node.op.clone()),
                         name: node.origin.as_str().into(),
                         positional: [of(&loops.operands), of(&loops.results)],
+                        in_time: (partition.steps > 1)
+                            .then(|| InTime { partition: partition.clone(), loops: loops.clone() }),
                     }));
                 }
             }
@@ -119,9 +129,6 @@ fn check_layouts(
     partition: &Partition,
     loops: &Loops,
 ) -> Result<(), LowerError> {
-    if partition.steps != 1 {
-        return Err(LowerError::Steps(node.origin.clone(), partition.steps));
-    }
     if partition.loops.len() != loops.loops.len() {
         return Err(LowerError::Count("partitioned loops", partition.loops.len(), loops.loops.len()));
     }
@@ -129,6 +136,8 @@ fn check_layouts(
     if copies.len() != node.operands.len() {
         return Err(LowerError::Count("copies", copies.len(), node.operands.len()));
     }
+    let refused = |error| LowerError::Partition(node.origin.clone(), error);
+    partition.check(&plan.mesh, loops).map_err(refused)?;
     let differs = |of: String| Err(LowerError::Layout(node.origin.clone(), of));
     for (index, (&value, &copy)) in node.operands.iter().zip(copies).enumerate() {
         if matches!(copy, Copy::Transferred(transfer) if transfer >= plan.transfers.len()) {

@@ -8,10 +8,8 @@
 
 use std::collections::BTreeSet;
 
-use crate::program::{
-    Action, Buffer, BufferId, Collective, CollectiveKind, Copied, Instruction, Kind, Origin, Port, Program,
-    Region, StorageId,
-};
+use crate::action::{Action, Collective, CollectiveKind, Copied};
+use crate::program::{Buffer, BufferId, Instruction, Kind, Origin, Port, Program, Region, StorageId};
 
 /// The program with as few copies and buffers for states as possible.
 pub(crate) fn reduced(program: Program) -> Program {

@@ -5,11 +5,13 @@
 //! between ranks is the plan's; here it gets buffers, an order and the events that keep it.
 
 mod program; // what a rank does in a step
+mod action; // what an instruction does
 mod error; // why a plan has no programs
 mod strided; // copies between two orders of the same elements
 mod exchange; // one move of a value: pack, collective, unpack
 mod facts; // what the programs of all ranks share, checked
 mod build; // a plan to instructions over buffers
+mod temporal; // operations in time steps
 mod in_place; // what states become, made where the states are
 mod arena; // places for buffers, by their lifetimes
 mod events; // who waits for whom
@@ -17,13 +19,13 @@ mod memory; // what a device's memory is for
 mod show; // the text form of a program
 mod verify; // the rules that programs obey, trusting nothing that made them
 
+pub use action::{Action, Block, Collective, CollectiveKind, Compute, Copied, Direction, Message};
 pub use build::{footprint, lower};
 pub use error::LowerError;
 pub use memory::memory;
 pub use program::{
-    Action, Block, Buffer, BufferId, Collective, CollectiveKind, CommunicatorId, Compute, Copied, Event,
-    Instruction, Kind, Origin, Port, Preparation, Program, Region, Repeated, Storage, StorageId, Stream,
-    Whole,
+    Buffer, BufferId, CommunicatorId, Event, Instruction, Kind, Moving, Origin, Port, Preparation, Program,
+    Region, Repeated, Storage, StorageId, Stream, Whole,
 };
 pub use strided::{Stride, Strided};
 pub use verify::{Violation, Violations, verify};

@@ -71,7 +71,8 @@ impl Use {
 ///   that operations make
 /// - `temporaries`: what else the operations of a training step make
 /// - `communication`: copies of values in other layouts, but for those of activations that the
-///   backward pass uses again, and what is packed for exchanges
+///   backward pass uses again, what is packed for exchanges, and blocks that are brought for one
+///   time step of an operation
 /// - `packing`: what is between values, to align them or because they do not fit closer
 ///
 /// The kinds that only a training step has are left out in inference.

@@ -3,10 +3,9 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use kernels::Span;
 use planner_ir::{NodeId, Op, Phase, Piece, StateKind, Type, ValueId};
 
-use crate::strided::Strided;
+use crate::action::{Action, Block, Compute};
 
 /// The program of one rank.
 ///
@@ -124,7 +123,7 @@ pub enum Kind {
     State(StateKind),
     /// What an instruction makes.
     Activation,
-    /// What is packed to be sent, or received to be unpacked.
+    /// What is packed to be sent, or received to be unpacked or used at one time step.
     Communication,
     /// What an instruction makes that is returned.
     Output,
@@ -139,7 +138,8 @@ pub enum Region {
     Step,
 }
 
-/// A piece of memory. What is no state is written once in a step, or in a repetition.
+/// A piece of memory. What is no state is written once in a step, or in a repetition: at once or
+/// part by part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Storage {
     /// What it is for.
@@ -180,7 +180,7 @@ pub struct Event(pub usize);
 pub enum Stream {
     /// Operations.
     Compute,
-    /// Collectives, and what is packed and unpacked for them.
+    /// Collectives and messages, and what is packed and unpacked for them.
     Communication,
 }
 
@@ -213,83 +213,26 @@ pub enum Origin {
         /// Which of its moves.
         step: usize,
     },
+    /// What is brought, passed on or taken away between the time steps of an operation.
+    Motion {
+        /// Which operation of the graph.
+        node: NodeId,
+        /// Of which operand or result.
+        moving: Moving,
+        /// For the compute of which time step, or of a result after it.
+        time: u64,
+    },
     /// A state that is set to zero or to what it becomes.
     State(ValueId),
 }
 
-/// What an instruction does.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Action {
-    /// Computes a block of an operation.
-    Compute(Compute),
-    /// Copies elements within the rank.
-    Copy(Copied),
-    /// Exchanges with other ranks.
-    Collective(Collective),
-}
-
-/// A block of an operation.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Compute {
-    /// The operation, as the graph has it.
-    pub op: Arc<Op>,
-    /// What the model file calls it.
-    pub name: Arc<str>,
-    /// What it reads.
-    pub operands: Vec<Block>,
-    /// What it writes.
-    pub results: Vec<Block>,
-}
-
-/// A block of a value.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Block {
-    /// Where it is.
-    pub buffer: BufferId,
-    /// Where it lies in the whole value, for each dimension, from 0 where the operation does not
-    /// depend on the position; empty if it is the whole.
-    pub spans: Vec<Span>,
-}
-
-/// A copy within a rank.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Copied {
-    /// What is read.
-    pub from: BufferId,
-    /// What is written, all of it.
-    pub to: BufferId,
-    /// Which element goes where.
-    pub strided: Strided,
-}
-
-/// An exchange between the ranks of a communicator.
-///
-/// What a rank gives is taken before it gets anything: a sum may be gotten where the addend was.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Collective {
-    /// Which.
-    pub kind: CollectiveKind,
-    /// Between whom.
-    pub communicator: CommunicatorId,
-    /// What a rank gives, contiguous.
-    pub input: BufferId,
-    /// What a rank gets, contiguous.
-    pub output: BufferId,
-    /// The elements that one rank gives to one other, or, of an all-reduce, gives and gets.
-    pub elements: u64,
-}
-
-/// A kind of exchange. Blocks stand in the order of the communicator's ranks.
+/// What moves between time steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum CollectiveKind {
-    /// Each gets the inputs of all.
-    AllGather,
-    /// Each gets the sum of the inputs.
-    AllReduce,
-    /// Each gets one block of the sum of the inputs.
-    ReduceScatter,
-    /// Each gets one block of each input.
-    AllToAll,
+pub enum Moving {
+    /// The operand of that number.
+    Operand(usize),
+    /// The result of that number.
+    Result(usize),
 }
 
 impl Kind {
@@ -337,56 +280,6 @@ impl Port {
     /// Whether it is a floating-point value of which this rank, and so every rank, has the whole.
     pub fn is_checked(&self) -> bool {
         self.type_.dtype.is_float() && self.pieces.iter().flatten().all(|piece| piece.index.is_none())
-    }
-}
-
-impl CollectiveKind {
-    /// What it is called.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::AllGather => "all-gather",
-            Self::AllReduce => "all-reduce",
-            Self::ReduceScatter => "reduce-scatter",
-            Self::AllToAll => "all-to-all",
-        }
-    }
-}
-
-impl Collective {
-    /// The elements of the input, between so many ranks.
-    pub fn given(&self, ranks: u64) -> u64 {
-        match self.kind {
-            CollectiveKind::AllGather | CollectiveKind::AllReduce => self.elements,
-            CollectiveKind::ReduceScatter | CollectiveKind::AllToAll => ranks * self.elements,
-        }
-    }
-
-    /// The elements of the output, between so many ranks.
-    pub fn gotten(&self, ranks: u64) -> u64 {
-        match self.kind {
-            CollectiveKind::ReduceScatter | CollectiveKind::AllReduce => self.elements,
-            CollectiveKind::AllGather | CollectiveKind::AllToAll => ranks * self.elements,
-        }
-    }
-}
-
-impl Action {
-    /// The buffers that are read.
-    pub fn reads(&self) -> Vec<BufferId> {
-        match self {
-            Self::Compute(compute) => compute.operands.iter().map(|it| it.buffer).collect(),
-            Self::Copy(copy) => vec![copy.from],
-            Self::Collective(collective) => vec![collective.input],
-        }
-    }
-
-    /// The buffers that are written.
-    pub fn writes(&self) -> Vec<BufferId> {
-        match self {
-            Self::Compute(compute) => compute.results.iter().map(|it| it.buffer).collect(),
-            Self::Copy(copy) => vec![copy.to],
-            Self::Collective(collective) => vec![collective.output],
-        }
     }
 }
 

@@ -7,9 +7,8 @@ use std::fmt::{self, Write};
 
 use planner_ir::{Op, Piece};
 
-use crate::program::{
-    Action, Block, Collective, Instruction, Kind, Origin, Port, Program, Region, Repeated, Stream, Whole,
-};
+use crate::action::{Action, Block, Collective, Direction, Message};
+use crate::program::{Instruction, Kind, Moving, Origin, Port, Program, Region, Repeated, Stream, Whole};
 use crate::strided::Strided;
 
 impl fmt::Display for Program {
@@ -90,6 +89,13 @@ impl fmt::Display for Origin {
         match self {
             Self::Node(node) => write!(f, "node {}", node.0),
             Self::Move { transfer, step } => write!(f, "transfer {transfer}.{step}"),
+            Self::Motion { node, moving, time } => {
+                let (what, number) = match moving {
+                    Moving::Operand(it) => ("operand", it),
+                    Moving::Result(it) => ("result", it),
+                };
+                write!(f, "{what} {number} of node {} at time {time}", node.0)
+            }
             Self::State(value) => write!(f, "state {}", value.0),
         }
     }
@@ -128,12 +134,21 @@ impl Program {
                 text += &format!(" -> {}", blocks(&compute.results));
             }
             Action::Copy(copy) => {
-                text += &format!("copy b{} -> b{} {}", copy.from.0, copy.to.0, copy.strided);
+                let side = match copy.direction {
+                    Direction::Take => "",
+                    Direction::Put => "put ",
+                };
+                text += &format!("copy b{} -> b{} {side}{}", copy.from.0, copy.to.0, copy.strided);
             }
             Action::Collective(Collective { kind, communicator, input, output, elements }) => {
                 let dtype = self.buffers.get(input.0).map_or("?", |buffer| buffer.type_.dtype.name());
+                let root = kind.root().map(|root| format!(" of member {root}")).unwrap_or_default();
                 let (kind, c) = (kind.name(), communicator.0);
-                text += &format!("{kind} c{c} of {elements} {dtype} b{} -> b{}", input.0, output.0);
+                text += &format!("{kind}{root} c{c} of {elements} {dtype} b{} -> b{}", input.0, output.0);
+            }
+            Action::Message(Message { communicator, to, from, input, output }) => {
+                text += &format!("message c{} b{} to {to:?}", communicator.0, input.0);
+                text += &format!(" and from {from} -> b{}", output.0);
             }
         }
         text += &format!(" for {}", instruction.origin);

@@ -85,6 +85,27 @@ impl Strided {
         reach.filter(|_| self.elements() > 0)
     }
 
+    /// Which part of an array of so many elements this reads, if the array falls into equal parts
+    /// that shifts of the same nest read: those of all numbers below `elements / self.elements()`
+    /// read each element once.
+    pub fn part(&self, elements: u64) -> Option<u64> {
+        let (mut unit, mut rest, mut number) = (elements, self.start, 0_u64);
+        let innermost = Stride { count: 1, from: 1, to: 1 };
+        for it in self.loops.iter().chain([&innermost]) {
+            let span = it.count.checked_mul(it.from).filter(|&span| span > 0)?;
+            if !unit.is_multiple_of(span) || rest >= unit {
+                return None;
+            }
+            number = number.checked_mul(unit / span)?.checked_add(rest / span)?;
+            rest %= span;
+            if rest >= it.from {
+                return None;
+            }
+            unit = it.from;
+        }
+        Some(number)
+    }
+
     /// Whether the first `elements` elements of the target are each set once, in order.
     pub fn covers(&self, elements: u64) -> bool {
         let mut stride = 1u64;

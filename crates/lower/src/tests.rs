@@ -2,6 +2,8 @@
 
 mod faults; // rules that are broken are found
 mod sketch; // plans made by hand
+mod temporal; // operations in time steps
+mod temporal_faults; // rules of messages and parts that are broken are found
 mod refusals; // plans that have no programs
 mod shape; // what programs look like
 mod regression; // training steps made by hand

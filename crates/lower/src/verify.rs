@@ -4,19 +4,22 @@
 //! - **reference**: what an instruction or a port names exists.
 //! - **communicator**: its ranks differ, this rank is one of them, and each of them has the same
 //!   list under the same number.
-//! - **collective-order**: all ranks of a communicator enter the same collectives (kind, elements
-//!   and their type) in the same order, as often before, in and after each repetition.
+//! - **collective-order**: all ranks of a communicator enter the same collectives and messages
+//!   (kind, elements and their type, for what) in the same order, as often before, in and after each
+//!   repetition.
+//! - **message**: a rank gives its block to exactly those ranks that get theirs from it.
 //! - **acyclic-overlapped**: with everything at the same time that streams and events allow, no
-//!   instruction waits for itself through others, a collective being one moment of all its ranks.
+//!   instruction waits for itself through others, a collective being one moment of all its ranks,
+//!   and messages likewise.
 //! - **acyclic-serial**: nor with each rank's instructions one after another.
 //! - **event**: an event is signalled by one instruction, and waited for only after it.
 //! - **place**: storages start at cache lines within their memory; those at rest share no bytes.
-//! - **size**: buffers fit their storages, collectives and copies fit their buffers, and copies
-//!   set all of their target.
-//! - **type**: an operation's operands have the types of its results by inference, and blocks lie
-//!   within values.
-//! - **written-once**: what a step writes is written by one instruction; nothing at rest is, but
-//!   states.
+//! - **size**: buffers fit their storages, collectives, messages and copies fit their buffers, and
+//!   copies set all of their target, or take all of what they put into a part of it.
+//! - **type**: an operation's operands have the types of its results by inference, but for sums,
+//!   which may be in wider elements, and blocks lie within values.
+//! - **written-once**: what a step writes is written by one instruction, or put together of equal
+//!   parts of which each is; nothing at rest is, but states.
 //! - **read-after-write**: what is read, or returned, has been written.
 //! - **reuse**: bytes are written again only after everything that uses what they held.
 //! - **repetition**: what is repeated are instructions of the program, at least once and equally
@@ -38,8 +41,9 @@ use std::fmt;
 use crate::program::Program;
 
 mod actions; // one instruction at a time
-mod happens; // what happens before what
+pub(crate) mod happens; // what happens before what
 mod meeting; // what ranks do together
+mod parts; // which part of a buffer is written
 mod memory; // who uses which bytes when
 mod states; // what repetitions and states add to that
 

@@ -1,7 +1,8 @@
 //! Exchanges between ranks.
 //!
 //! An all-reduce is a reduce-scatter, in blocks that differ by one element at most, and an
-//! all-gather. Each block of a sum is made by one rank, from the addends in the order of the
+//! all-gather. A message is a meeting of all members in which each takes what one of them has put
+//! down. Each block of a sum is made by one rank, from the addends in the order of the
 //! communicator's ranks: all have the same bits, whatever the timing. Narrow numbers (bf16, f16)
 //! are added in f32 and rounded once, by the kernel that sums, however many ranks there are; single
 //! elements of sixteen ranks and more are added in another order, the same everywhere.
@@ -47,6 +48,14 @@ pub(crate) struct Member<'a> {
     pub(crate) received: u64,
 }
 
+/// Where what a rank gets is put.
+pub(crate) struct Target<'a> {
+    pub(crate) dtype: DType,
+    pub(crate) bytes: &'a mut [u8],
+    /// For the addends of a sum.
+    pub(crate) scratch: &'a mut Array,
+}
+
 impl Member<'_> {
     /// The first part of a collective: gives the input.
     pub(crate) fn give(&mut self, input: &[u8]) -> Result<(), GivenUp> {
@@ -55,19 +64,20 @@ impl Member<'_> {
     }
 
     /// The second part: gets the output.
-    pub(crate) fn get(
-        &mut self,
-        kind: CollectiveKind,
-        dtype: DType,
-        output: &mut [u8],
-        scratch: &mut Array,
-    ) -> Result<(), Stop> {
+    pub(crate) fn get(&mut self, kind: CollectiveKind, target: Target) -> Result<(), Stop> {
+        let Target { dtype, bytes: output, scratch } = target;
         let members = self.meeting.members.len();
         match kind {
             CollectiveKind::AllGather => self.collect(output, |length| 0..length),
             CollectiveKind::AllToAll => {
                 let own = self.number;
                 self.collect(output, |length| own * length..(own + 1) * length);
+            }
+            CollectiveKind::Broadcast(root) => self.take(root, 0..output.len(), output),
+            CollectiveKind::Reduce(root) => {
+                if root == self.number {
+                    self.sum(0, dtype, output, scratch)?;
+                }
             }
             CollectiveKind::ReduceScatter => {
                 let length = output.len();
@@ -88,6 +98,16 @@ impl Member<'_> {
             }
         }
         Ok(())
+    }
+
+    /// The second part of a message: gets what a rank has given.
+    ///
+    /// # Panics
+    /// If that is no member.
+    pub(crate) fn get_from(&mut self, rank: u64, output: &mut [u8]) {
+        let member = self.meeting.members.iter().position(|&it| it == rank);
+        let member = member.expect("messages are between members, which is verified");
+        self.take(member, 0..output.len(), output);
     }
 
     /// Sets equal parts of the output to the named part of what each member gives.

@@ -1,6 +1,6 @@
 //! Strided copies.
 
-use lower::{Stride, Strided};
+use lower::{Direction, Stride, Strided};
 
 use crate::error::RunError;
 
@@ -10,15 +10,6 @@ struct Loop {
     count: usize,
     from: usize,
     to: usize,
-}
-
-/// From a source to a block, or back.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Direction {
-    /// The strided source is read.
-    Take,
-    /// The strided source is written.
-    Put,
 }
 
 /// Copies elements of that size (bytes) as the strides say, or back.

@@ -6,12 +6,13 @@ use std::time::Instant;
 
 use kernels::{Array, KernelError, Tensor, TensorMut};
 use lower::{
-    Action, Block, BufferId, Collective, Compute, Copied, Instruction, Port, Program, Region, StorageId,
+    Action, Block, Buffer, BufferId, CommunicatorId, Compute, Copied, Instruction, Port, Program, Region,
+    StorageId,
 };
 use planner_ir::{DType, Type};
 
-use crate::collective::{Member, Stop};
-use crate::copy::{Direction, copy};
+use crate::collective::{Member, Stop, Target};
+use crate::copy::copy;
 use crate::error::RunError;
 use crate::in_place::{Given, compute_in_place};
 use crate::meeting::{Failure, Meeting};
@@ -146,18 +147,23 @@ impl Rank {
         let done = match &instruction.action {
             Action::Compute(compute) => self.compute(compute, &mut taken).map(|()| 0),
             Action::Copy(copy) => self.copy(copy, &mut taken).map(|()| 0),
-            Action::Collective(collective) => {
-                let (meeting, member) = self.places[collective.communicator.0];
-                let rounds = &mut rounds[collective.communicator.0];
-                let mut member = Member {
-                    meeting: &meetings[meeting],
-                    failure,
-                    number: member,
-                    rounds: *rounds,
-                    received: 0,
-                };
-                let done = self.collective(collective, &mut taken, &mut member);
-                *rounds = member.rounds;
+            Action::Collective(it) => {
+                let mut member = self.member(it.communicator, rounds, meetings, failure);
+                let done =
+                    self.exchange([it.input, it.output], &mut taken, &mut member, &|member, output| {
+                        member.get(it.kind, output)
+                    });
+                rounds[it.communicator.0] = member.rounds;
+                done.map(|()| member.received)
+            }
+            Action::Message(it) => {
+                let mut member = self.member(it.communicator, rounds, meetings, failure);
+                let done =
+                    self.exchange([it.input, it.output], &mut taken, &mut member, &|member, output| {
+                        member.get_from(it.from, output.bytes);
+                        Ok(())
+                    });
+                rounds[it.communicator.0] = member.rounds;
                 done.map(|()| member.received)
             }
         };
@@ -268,7 +274,7 @@ impl Rank {
                 Place::Arena(range) => arena.bytes().get(range),
             };
             let to = Arc::get_mut(state).ok_or(Fault::Memory)?.bytes_mut();
-            return Ok(copy(&copied.strided, Direction::Take, size, from.ok_or(Fault::Memory)?, to)?);
+            return Ok(copy(&copied.strided, copied.direction, size, from.ok_or(Fault::Memory)?, to)?);
         }
         let Place::Arena(to) = place(program, rest, copied.to) else { return Err(Fault::Memory) };
         let parts = parts(arena.bytes_mut(), &[to]).ok_or(Fault::Memory)?;
@@ -278,40 +284,53 @@ impl Rank {
         };
         let from = from.ok_or(Fault::Memory)?;
         for to in parts.written {
-            copy(&copied.strided, Direction::Take, size, from, to)?;
+            copy(&copied.strided, copied.direction, size, from, to)?;
         }
         Ok(())
     }
 
-    fn collective(
+    /// This rank in a meeting.
+    fn member<'m>(
+        &self,
+        communicator: CommunicatorId,
+        rounds: &[usize],
+        meetings: &'m [Meeting],
+        failure: &'m Failure,
+    ) -> Member<'m> {
+        let (meeting, number) = self.places[communicator.0];
+        let rounds = rounds[communicator.0];
+        Member { meeting: &meetings[meeting], failure, number, rounds, received: 0 }
+    }
+
+    /// Gives the first buffer and gets the second.
+    fn exchange(
         &mut self,
-        collective: &Collective,
+        [input, output]: [BufferId; 2],
         taken: &mut Taken,
         member: &mut Member,
+        get: &dyn Fn(&mut Member, Target) -> Result<(), Stop>,
     ) -> Result<(), Fault> {
         let Self { program, rest, arena, scratch, .. } = self;
-        let input = program.buffer(collective.input);
-        let given = match taken.iter().find(|(storage, _)| *storage == input.storage) {
-            Some((_, state)) => {
-                usize::try_from(input.type_.bytes()).ok().and_then(|it| state.bytes().get(..it))
-            }
-            None => match place(program, rest, collective.input) {
+        let Buffer { storage, type_ } = program.buffer(input);
+        let given = match taken.iter().find(|it| it.0 == *storage) {
+            Some((_, state)) => usize::try_from(type_.bytes()).ok().and_then(|it| state.bytes().get(..it)),
+            None => match place(program, rest, input) {
                 Place::Rest(bytes) => bytes,
                 Place::Arena(range) => arena.bytes().get(range),
             },
         };
         member.give(given.ok_or(Fault::Memory)?).map_err(Stop::from)?;
-        let Type { dtype, .. } = program.buffer(collective.output).type_;
-        let length =
-            usize::try_from(program.buffer(collective.output).type_.bytes()).map_err(|_| Fault::Memory)?;
+        let type_ = &program.buffer(output).type_;
+        let length = usize::try_from(type_.bytes()).map_err(|_| Fault::Memory)?;
         let to = match &mut taken[..] {
             [(_, state)] => Arc::get_mut(state).and_then(|it| it.bytes_mut().get_mut(..length)),
-            _ => match place(program, rest, collective.output) {
+            _ => match place(program, rest, output) {
                 Place::Arena(to) => arena.bytes_mut().get_mut(to),
                 Place::Rest(_) => None,
             },
         };
-        Ok(member.get(collective.kind, dtype, to.ok_or(Fault::Memory)?, scratch)?)
+        let target = Target { dtype: type_.dtype, bytes: to.ok_or(Fault::Memory)?, scratch };
+        Ok(get(member, target)?)
     }
 
     fn place(&self, buffer: BufferId) -> Place<'_> {

@@ -26,8 +26,8 @@ pub struct Outcome {
     /// The outputs, by name. Where states have not been changed, those that every rank has whole
     /// and no others are what the program makes.
     pub outputs: BTreeMap<String, Array>,
-    /// For each collective in the order of the programs, which move it is and what all ranks
-    /// together have received from others, for all micro-batches together (bytes).
+    /// For each collective and message in the order of the programs, which move it is and what all
+    /// ranks together have received from others, for all micro-batches together (bytes).
     pub received: Vec<(Origin, u64)>,
     /// Whether states that last have been changed: they are not where an output is not finite.
     pub updated: bool,
@@ -241,7 +241,7 @@ impl Session {
         let Some(first) = self.ranks.first() else { return Vec::new() };
         let sum = |index: usize| reports.iter().filter_map(|report| report.received.get(index)).sum();
         let all = first.program.instructions.iter().enumerate();
-        all.filter(|(_, instruction)| matches!(instruction.action, lower::Action::Collective(_)))
+        all.filter(|(_, instruction)| instruction.action.communicator().is_some())
             .map(|(index, instruction)| (instruction.origin, sum(index)))
             .collect()
     }

@@ -5,10 +5,10 @@ use std::fmt;
 use std::sync::Arc;
 
 use kernels::{Array, KernelError};
-use lower::{Port, Preparation, Strided, Whole};
+use lower::{Direction, Port, Preparation, Strided, Whole};
 use planner_ir::{Piece, Type, ValueId};
 
-use crate::copy::{Direction, copy};
+use crate::copy::copy;
 use crate::error::RunError;
 
 /// What a program is given.

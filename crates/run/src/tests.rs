@@ -6,6 +6,8 @@ mod sketch; // plans made by hand
 mod regression; // training steps made by hand
 mod random; // random programs in random layouts
 mod families; // named parallelisms
+mod temporal; // named partitions in time
+mod random_time; // random partitions in time
 mod training; // training steps against the reference
 mod random_steps; // random training steps, with states in random layouts
 mod sums; // sums of narrow numbers
@@ -14,9 +16,9 @@ mod faults; // what goes wrong
 use std::collections::BTreeMap;
 
 use kernels::Array;
-use lower::{Origin, Program};
-use plan::Plan;
-use planner_ir::{DType, Source, Type};
+use lower::{Moving, Origin, Program};
+use plan::{Assignment, Plan};
+use planner_ir::{DType, Motion, NodeId, Source, Type};
 
 use crate::{Outcome, Session, Sources, reference};
 
@@ -84,7 +86,35 @@ fn check(plan: &Plan) -> Outcome {
             assert_eq!(found, bytes, "move {step} of transfer {transfer}\n{text}");
         }
     }
+    check_steps(plan, &first);
     first
+}
+
+/// Holds what ranks receive between the time steps of operations, and how often, to what the plan
+/// says of it.
+fn check_steps(plan: &Plan, outcome: &Outcome) {
+    for (number, assignment) in plan.assignments.iter().enumerate() {
+        let Assignment::Computed { partition, bytes, .. } = assignment else { continue };
+        let it = &plan.graph.nodes[number];
+        let loops = it.op.loops(&plan.graph.types_of(&it.operands), &plan.graph.types_of(&it.results));
+        let operands = (0..it.operands.len())
+            .map(|index| (Moving::Operand(index), partition.operand_motion(&loops, index)));
+        let results = (0..it.results.len())
+            .map(|index| (Moving::Result(index), partition.result_motion(&loops, index)));
+        for (place, (what, motion)) in operands.chain(results).enumerate() {
+            let of = |origin: &Origin| matches!(*origin, Origin::Motion { node, moving, .. } if node == NodeId(number) && moving == what);
+            let found: Vec<u64> = outcome.received.iter().filter(|it| of(&it.0)).map(|it| it.1).collect();
+            let times = match motion {
+                Motion::Stationary | Motion::Whole => 0,
+                Motion::Rotating(_) => partition.steps - 1,
+                Motion::Streaming(_) => partition.steps,
+            };
+            assert_eq!(u64::try_from(found.len()), Ok(times), "{what:?} of node {number}");
+            assert!(found.iter().all(|&bytes| bytes == found[0]), "{found:?}");
+            let expected = if partition.steps == 1 { 0 } else { bytes[place] };
+            assert_eq!(found.iter().sum::<u64>(), expected, "{what:?} of node {number}");
+        }
+    }
 }
 
 fn is_of(origin: Origin, transfer: usize) -> bool {

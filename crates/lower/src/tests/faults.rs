@@ -69,12 +69,20 @@ fn collectives_in_another_order_are_found() {
 
 #[test]
 fn collectives_of_another_kind_or_size_are_found() {
-    check("collective-order", "rank 3, instruction 4: c1 enters all-to-all of 32 f32, rank 2", |programs| {
-        collective(&mut programs[3], 1).kind = CollectiveKind::AllToAll;
-    });
-    check("collective-order", "rank 2, instruction 1: c0 enters all-reduce of 7 f32, rank 0", |programs| {
-        collective(&mut programs[2], 0).elements = 7;
-    });
+    check(
+        "collective-order",
+        "rank 3, instruction 4: c1 enters all-to-all of 32 f32 for transfer 1.0, rank 2",
+        |programs| {
+            collective(&mut programs[3], 1).kind = CollectiveKind::AllToAll;
+        },
+    );
+    check(
+        "collective-order",
+        "rank 2, instruction 1: c0 enters all-reduce of 7 f32 for transfer 0.0, rank 0",
+        |programs| {
+            collective(&mut programs[2], 0).elements = 7;
+        },
+    );
 }
 
 #[test]

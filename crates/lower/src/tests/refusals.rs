@@ -50,12 +50,12 @@ fn what_depends_on_inputs_is_not_prepared() {
 }
 
 #[test]
-fn operations_in_time_steps_are_refused() {
+fn partitions_that_an_operation_cannot_have_are_refused() {
     let steps = changed(|plan| match &mut plan.assignments[0] {
         Assignment::Computed { partition, .. } => partition.steps = 2,
         Assignment::Prepared => {}
     });
-    check(&steps, &expect!["`node0` is computed in 2 time steps, expected 1"]);
+    check(&steps, &expect!["`node0` cannot be partitioned so: 2 steps do not suit the digits"]);
 }
 
 #[test]

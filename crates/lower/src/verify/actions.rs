@@ -1,9 +1,10 @@
 //! One instruction at a time: reference, event, size, type, port.
 
-use planner_ir::{Op, Type};
+use planner_ir::{Op, Role, Type};
 
 use super::{Report, Violation};
-use crate::program::{Action, Block, BufferId, Collective, Compute, Copied, Port, Program};
+use crate::action::{Action, Block, Collective, Compute, Copied, Direction, Message};
+use crate::program::{BufferId, Port, Program};
 
 /// Whether all that is named exists.
 pub(super) fn check_references(program: &Program, found: &mut Vec<Violation>) {
@@ -20,10 +21,10 @@ pub(super) fn check_references(program: &Program, found: &mut Vec<Violation>) {
         for buffer in action.reads().into_iter().chain(action.writes()).filter(missing) {
             report.at(index, "reference", format!("there is no b{}", buffer.0));
         }
-        if let Action::Collective(collective) = action
-            && collective.communicator.0 >= program.communicators.len()
+        if let Some(communicator) = action.communicator()
+            && communicator.0 >= program.communicators.len()
         {
-            report.at(index, "reference", format!("there is no c{}", collective.communicator.0));
+            report.at(index, "reference", format!("there is no c{}", communicator.0));
         }
     }
     for port in ports(program).filter(|port| missing(&port.buffer)) {
@@ -55,6 +56,7 @@ pub(super) fn check(program: &Program, found: &mut Vec<Violation>) {
             Action::Compute(compute) => compute_fault(program, compute).map(|it| ("type", it)),
             Action::Copy(copy) => copy_fault(program, copy).map(|it| ("size", it)),
             Action::Collective(collective) => collective_fault(program, collective).map(|it| ("size", it)),
+            Action::Message(message) => message_fault(program, message).map(|it| ("size", it)),
         };
         if let Some((rule, message)) = found {
             report.at(index, rule, message);
@@ -136,7 +138,7 @@ fn compute_fault(program: &Program, compute: &Compute) -> Option<String> {
     }
     match compute.op.infer(&operands) {
         Err(error) => Some(format!("`{}`: {error}", compute.name)),
-        Ok(types) if types != results => {
+        Ok(types) if !may_be(&compute.op, &operands, &types, &results) => {
             let shown: Vec<String> = results.iter().map(ToString::to_string).collect();
             let right: Vec<String> = types.iter().map(ToString::to_string).collect();
             Some(format!("`{}` makes {}, not {}", compute.name, right.join(", "), shown.join(", ")))
@@ -145,15 +147,41 @@ fn compute_fault(program: &Program, compute: &Compute) -> Option<String> {
     }
 }
 
+/// Whether an operation that makes values of these types may make them as those: sums may be in the
+/// elements in which they are accumulated.
+fn may_be(op: &Op, operands: &[Type], types: &[Type], results: &[Type]) -> bool {
+    if types == results {
+        return true;
+    }
+    let loops = op.loops(operands, types);
+    let sums = loops.ids().any(|it| loops.get(it).role == Role::Sum);
+    let wider = |type_: &Type| Type::new(type_.dtype.accumulated(), type_.shape.clone());
+    let fits = |(type_, result): (&Type, &Type)| result == type_ || *result == wider(type_);
+    sums && types.len() == results.len() && types.iter().zip(results).all(fits)
+}
+
 fn copy_fault(program: &Program, copy: &Copied) -> Option<String> {
     let (from, to) = (&program.buffer(copy.from).type_, &program.buffer(copy.to).type_);
     if from.dtype != to.dtype {
         return Some(format!("a copy from {from} to {to}"));
     }
-    if copy.strided.last_read().is_some_and(|last| last >= from.elements()) {
-        return Some(format!("b{} of {from} is read beyond its end", copy.from.0));
+    let (strided, packed) = match copy.direction {
+        Direction::Take => ((copy.from, from), (copy.to, to)),
+        Direction::Put => ((copy.to, to), (copy.from, from)),
+    };
+    if copy.strided.last_read().is_some_and(|last| last >= strided.1.elements()) {
+        let what = if copy.direction == Direction::Take { "read" } else { "written" };
+        return Some(format!("b{} of {} is {what} beyond its end", strided.0.0, strided.1));
     }
-    (!copy.strided.covers(to.elements())).then(|| format!("b{} of {to} is not set once", copy.to.0))
+    let what = if copy.direction == Direction::Take { "set" } else { "taken" };
+    (!copy.strided.covers(packed.1.elements()))
+        .then(|| format!("b{} of {} is not {what} once", packed.0.0, packed.1))
+}
+
+fn message_fault(program: &Program, message: &Message) -> Option<String> {
+    let (input, output) = (&program.buffer(message.input).type_, &program.buffer(message.output).type_);
+    let same = input.dtype == output.dtype && input.elements() == output.elements();
+    (!same).then(|| format!("{input} is given and {output} gotten"))
 }
 
 fn collective_fault(program: &Program, collective: &Collective) -> Option<String> {
@@ -161,6 +189,11 @@ fn collective_fault(program: &Program, collective: &Collective) -> Option<String
     let (input, output) = (&program.buffer(collective.input).type_, &program.buffer(collective.output).type_);
     if input.dtype != output.dtype {
         return Some(format!("elements {} are given and {} gotten", input.dtype, output.dtype));
+    }
+    if let Some(root) = collective.kind.root()
+        && root >= program.members(collective.communicator).len()
+    {
+        return Some(format!("c{} has no member {root}", collective.communicator.0));
     }
     let (given, gotten) = (collective.given(ranks), collective.gotten(ranks));
     if input.elements() != given {

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use crate::program::{Event, Program, Stream};
 
 /// For each instruction, how far each stream has come when it starts.
-pub(super) struct Happens {
+pub(crate) struct Happens {
     /// For each instruction, for each stream, one more than the last instruction that is over.
     over: Vec<[usize; 2]>,
     streams: Vec<Stream>,
@@ -19,7 +19,7 @@ pub(super) struct Happens {
 impl Happens {
     /// What streams and events say. Events that are waited for before they are signalled say
     /// nothing.
-    pub(super) fn of(program: &Program) -> Self {
+    pub(crate) fn of(program: &Program) -> Self {
         let mut over: Vec<[usize; 2]> = Vec::new();
         let mut last: [Option<usize>; 2] = [None, None];
         let mut signalled: BTreeMap<Event, usize> = BTreeMap::new();
@@ -44,7 +44,7 @@ impl Happens {
     }
 
     /// Whether one instruction is over when another starts.
-    pub(super) fn before(&self, first: usize, second: usize) -> bool {
+    pub(crate) fn before(&self, first: usize, second: usize) -> bool {
         self.over[second][slot(self.streams[first])] > first
     }
 }

@@ -12,7 +12,8 @@ use petgraph::graph::{DiGraph, NodeIndex};
 use planner_ir::DType;
 
 use super::{Report, Violation};
-use crate::program::{Action, Collective, CollectiveKind, CommunicatorId, Event, Program, Stream};
+use crate::action::{Action, CollectiveKind, Message};
+use crate::program::{CommunicatorId, Event, Origin, Program, Stream};
 
 pub(super) fn check_ranks(programs: &[Program], found: &mut Vec<Violation>) {
     for (index, program) in programs.iter().enumerate() {
@@ -39,6 +40,7 @@ pub(super) fn check(programs: &[Program], found: &mut Vec<Violation>) {
         return;
     }
     check_order(programs, found);
+    check_messages(programs, found);
     check_acyclic(programs, Order::Overlapped, found);
     check_acyclic(programs, Order::Serial, found);
 }
@@ -70,27 +72,78 @@ fn check_communicators(programs: &[Program], found: &mut Vec<Violation>) {
     }
 }
 
-/// What has to agree between ranks that meet: which, of how many elements of which type, and
-/// whether before, in or after the repetitions.
-type Meeting = (CollectiveKind, u64, DType, Ordering);
+/// What has to agree between ranks that meet.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Meeting {
+    /// Which collective; a message if it is none.
+    kind: Option<CollectiveKind>,
+    name: &'static str,
+    elements: u64,
+    dtype: DType,
+    origin: Origin,
+    /// Whether before, in or after the repetitions.
+    part: Ordering,
+}
 
-/// The collectives of a program on a communicator, in order.
-fn collectives(program: &Program, communicator: CommunicatorId) -> Vec<(usize, Meeting)> {
+/// The exchanges of a program on a communicator, in order.
+fn exchanges(program: &Program, communicator: CommunicatorId) -> Vec<(usize, Meeting)> {
     let repetition = program.repetition();
     let part = |index: usize| match index {
         _ if repetition.contains(&index) => Ordering::Equal,
         _ if index < repetition.start => Ordering::Less,
         _ => Ordering::Greater,
     };
-    let meeting = |(index, it): (usize, &Collective)| {
-        (index, (it.kind, it.elements, program.buffer(it.input).type_.dtype, part(index)))
-    };
     let all = program.instructions.iter().enumerate();
-    all.filter_map(|(index, instruction)| match &instruction.action {
-        Action::Collective(it) if it.communicator == communicator => Some(meeting((index, it))),
-        _ => None,
+    all.filter_map(|(index, instruction)| {
+        let name = instruction.action.exchange()?;
+        let (kind, elements, input) = match &instruction.action {
+            Action::Collective(it) => (Some(it.kind), it.elements, it.input),
+            Action::Message(it) => (None, program.buffer(it.input).type_.elements(), it.input),
+            Action::Compute(_) | Action::Copy(_) => return None,
+        };
+        let dtype = program.buffer(input).type_.dtype;
+        let meeting = Meeting { kind, name, elements, dtype, origin: instruction.origin, part: part(index) };
+        (instruction.action.communicator() == Some(communicator)).then_some((index, meeting))
     })
     .collect()
+}
+
+/// The messages of a program on each communicator, in order.
+fn messages(program: &Program) -> Vec<Vec<(usize, &Message)>> {
+    let mut messages = vec![Vec::new(); program.communicators.len()];
+    for (index, instruction) in program.instructions.iter().enumerate() {
+        if let Action::Message(message) = &instruction.action {
+            messages[message.communicator.0].push((index, message));
+        }
+    }
+    messages
+}
+
+/// Whether ranks give to those that get from them.
+fn check_messages(programs: &[Program], found: &mut Vec<Violation>) {
+    let all: Vec<Vec<Vec<(usize, &Message)>>> = programs.iter().map(messages).collect();
+    let of = |rank: u64| usize::try_from(rank).ok().and_then(|it| all.get(it));
+    for (program, own) in programs.iter().zip(&all) {
+        let mut report = Report { rank: program.rank, found: &mut *found };
+        for (number, members) in program.communicators.iter().enumerate() {
+            for (place, &(index, message)) in own[number].iter().enumerate() {
+                if !members.contains(&message.from) {
+                    report.at(index, "message", format!("rank {} is not in c{number}", message.from));
+                }
+                let gets = |member: &&u64| {
+                    let theirs = of(**member).and_then(|it| it.get(number)?.get(place));
+                    **member != program.rank && theirs.is_some_and(|it| it.1.from == program.rank)
+                };
+                let mut expected: Vec<u64> = members.iter().filter(gets).copied().collect();
+                expected.sort_unstable();
+                if message.to != expected {
+                    let to = &message.to;
+                    let said = format!("it gives to ranks {to:?}, and ranks {expected:?} get from it");
+                    report.at(index, "message", said);
+                }
+            }
+        }
+    }
 }
 
 fn check_order(programs: &[Program], found: &mut Vec<Violation>) {
@@ -99,7 +152,7 @@ fn check_order(programs: &[Program], found: &mut Vec<Violation>) {
             let communicator = CommunicatorId(number);
             let first = members.first().and_then(|&it| programs.get(usize::try_from(it).ok()?));
             let Some(first) = first.filter(|first| first.rank != program.rank) else { continue };
-            let (theirs, ours) = (collectives(first, communicator), collectives(program, communicator));
+            let (theirs, ours) = (exchanges(first, communicator), exchanges(program, communicator));
             let mut report = Report { rank: program.rank, found: &mut *found };
             let agreed = ours.iter().zip(&theirs).take_while(|(ours, theirs)| ours.1 == theirs.1).count();
             match (ours.get(agreed), theirs.get(agreed)) {
@@ -132,13 +185,14 @@ fn check_order(programs: &[Program], found: &mut Vec<Violation>) {
     }
 }
 
-fn show((kind, elements, dtype, part): Meeting) -> String {
+fn show(Meeting { name, elements, dtype, origin, part, kind }: Meeting) -> String {
     let part = match part {
         Ordering::Less => " before the repetitions",
         Ordering::Equal => " in a repetition",
         Ordering::Greater => "",
     };
-    format!("{} of {elements} {dtype}{part}", kind.name())
+    let root = kind.and_then(CollectiveKind::root).map(|root| format!(" of member {root}"));
+    format!("{name}{} of {elements} {dtype}{part} for {origin}", root.unwrap_or_default())
 }
 
 /// How much happens at the same time.
@@ -163,14 +217,14 @@ fn check_acyclic(programs: &[Program], order: Order, found: &mut Vec<Violation>)
         let mut waiting: Vec<(Event, NodeIndex)> = Vec::new();
         let mut signalled: BTreeMap<Event, NodeIndex> = BTreeMap::new();
         for (index, instruction) in program.instructions.iter().enumerate() {
-            let node = match &instruction.action {
-                Action::Collective(Collective { communicator, .. }) => {
-                    let times = met.entry(*communicator).or_default();
+            let node = match instruction.action.communicator() {
+                Some(communicator) => {
+                    let times = met.entry(communicator).or_default();
                     *times += 1;
-                    let key = (*communicator, program.members(*communicator), *times);
+                    let key = (communicator, program.members(communicator), *times);
                     *meetings.entry(key).or_insert_with(|| graph.add_node((number, index)))
                 }
-                _ => graph.add_node((number, index)),
+                None => graph.add_node((number, index)),
             };
             let before = match order {
                 Order::Overlapped => last.insert(instruction.stream, node),

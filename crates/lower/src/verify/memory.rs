@@ -1,15 +1,27 @@
 //! Who uses which bytes when: written-once, read-after-write, reuse, place.
 
 use super::happens::Happens;
+use super::parts::{Written, written};
 use super::{Report, Violation};
 use crate::arena::ALIGNMENT;
-use crate::program::{Kind, Program, Region};
+use crate::program::{BufferId, Kind, Program, Region};
 
 /// How a step uses a storage.
 #[derive(Clone, Default)]
 struct Usage {
-    writer: Option<usize>,
+    /// Several if it is put together, each once; ascending.
+    writers: Vec<(usize, BufferId, Written)>,
     readers: Vec<usize>,
+}
+
+impl Usage {
+    fn writes(&self) -> impl Iterator<Item = usize> {
+        self.writers.iter().map(|it| it.0)
+    }
+
+    fn first(&self) -> Option<usize> {
+        self.writes().next()
+    }
 }
 
 pub(super) fn check(program: &Program, found: &mut Vec<Violation>) {
@@ -54,55 +66,89 @@ fn check_uses(program: &Program, happens: &Happens, report: &mut Report) -> Vec<
             }
             if kind.region() == Region::Resident {
                 report.at(index, "written-once", format!("b{} is at rest and written", buffer.0));
-            } else if let Some(before) = usage[storage.0].writer {
-                report.at(
-                    index,
-                    "written-once",
-                    format!("b{} is written, as by instruction {before} before", buffer.0),
-                );
             } else {
-                usage[storage.0].writer = Some(index);
+                let written = written(program, &instruction.action, buffer);
+                usage[storage.0].writers.push((index, buffer, written));
             }
         }
+    }
+    for usage in &usage {
+        check_parts(&usage.writers, report);
     }
     let at_step = |buffer| program.storage(buffer).kind.region() == Region::Step;
     for (index, instruction) in program.instructions.iter().enumerate() {
         for buffer in instruction.action.reads().into_iter().filter(|&it| at_step(it)) {
             let usage = &mut usage[program.buffer(buffer).storage.0];
             usage.readers.push(index);
-            match usage.writer {
-                None => report.at(index, "read-after-write", format!("b{} is read, never written", buffer.0)),
-                Some(writer) if !happens.before(writer, index) => report.at(
+            if usage.writers.is_empty() {
+                report.at(index, "read-after-write", format!("b{} is read, never written", buffer.0));
+            }
+            if let Some(writer) = usage.writes().find(|&writer| !happens.before(writer, index)) {
+                report.at(
                     index,
                     "read-after-write",
                     format!("b{} is read, perhaps before instruction {writer} has written it", buffer.0),
-                ),
-                Some(_) => {}
+                );
             }
         }
     }
     for port in program.outputs.iter().filter(|port| at_step(port.buffer)) {
-        if usage[program.buffer(port.buffer).storage.0].writer.is_none() {
+        if usage[program.buffer(port.buffer).storage.0].writers.is_empty() {
             report.whole("read-after-write", format!("output `{}` is never written", port.name));
         }
     }
     usage
 }
 
+/// What is written must be written at once, or part by part and each part once.
+fn check_parts(writers: &[(usize, BufferId, Written)], report: &mut Report) {
+    let mut parts: Vec<(u64, usize)> = Vec::new();
+    let Some((_, _, of)) = writers.iter().find(|it| it.2 != Written::Nothing) else {
+        if let Some((index, buffer, _)) = writers.first() {
+            report.at(*index, "written-once", format!("b{} is never written by this rank", buffer.0));
+        }
+        return;
+    };
+    for (index, buffer, written) in writers {
+        let before = |message: &str, before: usize| {
+            format!("b{} is written, {message} instruction {before} before", buffer.0)
+        };
+        match written {
+            Written::Nothing => {}
+            Written::Strange => {
+                report.at(*index, "written-once", format!("b{} is set in parts that are none", buffer.0));
+            }
+            Written::Part { number, .. } => {
+                if let Some(&(_, other)) = parts.iter().find(|it| it.0 == *number) {
+                    report.at(*index, "written-once", before("as by", other));
+                } else if written.shape() != of.shape() {
+                    report.at(*index, "written-once", before("in other parts than by", parts[0].1));
+                }
+                parts.push((*number, *index));
+            }
+        }
+    }
+    let (Written::Part { count, .. }, Some(&(index, buffer, _))) = (of, writers.last()) else { return };
+    if parts.len() < usize::try_from(*count).unwrap_or(usize::MAX) {
+        let message = format!("of {count} parts of b{} {} are written", buffer.0, parts.len());
+        report.at(index, "written-once", message);
+    }
+}
+
 /// Of two storages with common bytes, one has to be out of use when the other is written.
 fn check_reuse(program: &Program, usage: &[Usage], happens: &Happens, report: &mut Report) {
     let mut sorted: Vec<usize> = (0..program.storages.len())
         .filter(|&it| program.storages[it].bytes > 0)
-        .filter(|&it| program.storages[it].kind.region() == Region::Resident || usage[it].writer.is_some())
+        .filter(|&it| program.storages[it].kind.region() == Region::Resident || !usage[it].writers.is_empty())
         .collect();
     let place = |it: usize| (program.storages[it].kind.region(), program.storages[it].offset);
     sorted.sort_by_key(|&it| place(it));
     let returned: Vec<usize> =
         program.outputs.iter().map(|port| program.buffer(port.buffer).storage.0).collect();
     let ends_before = |first: usize, second: usize| {
-        let Some(write) = usage[second].writer else { return false };
-        let uses = usage[first].writer.iter().chain(&usage[first].readers);
-        !returned.contains(&first) && uses.into_iter().all(|&it| happens.before(it, write))
+        let mut uses = usage[first].writes().chain(usage[first].readers.iter().copied());
+        !returned.contains(&first)
+            && uses.all(|it| usage[second].writes().all(|write| happens.before(it, write)))
     };
     for (index, &first) in sorted.iter().enumerate() {
         let (region, start) = place(first);
@@ -112,7 +158,7 @@ fn check_reuse(program: &Program, usage: &[Usage], happens: &Happens, report: &m
             if region == Region::Resident {
                 report.whole("place", format!("storages {first} and {second} at rest share bytes"));
             } else if !ends_before(first, second) && !ends_before(second, first) {
-                let (first, second) = if usage[first].writer <= usage[second].writer {
+                let (first, second) = if usage[first].first() <= usage[second].first() {
                     (first, second)
                 } else {
                     (second, first)
@@ -122,7 +168,7 @@ fn check_reuse(program: &Program, usage: &[Usage], happens: &Happens, report: &m
                     buffer_of(program, second),
                     buffer_of(program, first)
                 );
-                report.at(usage[second].writer.unwrap_or_default(), "reuse", message);
+                report.at(usage[second].first().unwrap_or_default(), "reuse", message);
             }
         }
     }

@@ -4,7 +4,8 @@ use planner_ir::{Op, Real};
 
 use super::happens::Happens;
 use super::{Report, Violation};
-use crate::program::{Action, BufferId, CollectiveKind, Kind, Program, Region, StorageId};
+use crate::action::{Action, CollectiveKind};
+use crate::program::{BufferId, Kind, Program, Region, StorageId};
 
 pub(super) fn check(program: &Program, found: &mut Vec<Violation>) {
     let mut report = Report { rank: program.rank, found };
@@ -180,6 +181,6 @@ fn may_write_what_it_reads(program: &Program, index: usize) -> bool {
         Action::Collective(collective) => {
             matches!(collective.kind, CollectiveKind::AllReduce | CollectiveKind::ReduceScatter)
         }
-        Action::Copy(_) => false,
+        Action::Copy(_) | Action::Message(_) => false,
     }
 }

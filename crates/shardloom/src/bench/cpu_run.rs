@@ -208,6 +208,7 @@ fn instruction_names(program: &Program) -> Vec<String> {
         Action::Compute(compute) => compute.op.name().to_owned(),
         Action::Copy(_) => "copies".to_owned(),
         Action::Collective(collective) => collective.kind.name().to_owned(),
+        Action::Message(_) => "messages".to_owned(),
     };
     program.instructions.iter().map(|it| name(&it.action)).collect()
 }

@@ -1,0 +1,203 @@
+//! What an instruction does: compute, copy, or exchange with other ranks.
+
+use std::sync::Arc;
+
+use kernels::Span;
+use planner_ir::Op;
+
+use crate::program::{BufferId, CommunicatorId};
+use crate::strided::Strided;
+
+/// What an instruction does.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Action {
+    /// Computes a block of an operation.
+    Compute(Compute),
+    /// Copies elements within the rank.
+    Copy(Copied),
+    /// Exchanges with other ranks.
+    Collective(Collective),
+    /// Gives a block to other ranks and gets one.
+    Message(Message),
+}
+
+/// A block of an operation.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Compute {
+    /// The operation, as the graph has it.
+    pub op: Arc<Op>,
+    /// What the model file calls it.
+    pub name: Arc<str>,
+    /// What it reads.
+    pub operands: Vec<Block>,
+    /// What it writes.
+    pub results: Vec<Block>,
+}
+
+/// A block of a value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Block {
+    /// Where it is.
+    pub buffer: BufferId,
+    /// Where it lies in the whole value, for each dimension, from 0 where the operation does not
+    /// depend on the position; empty if it is the whole.
+    pub spans: Vec<Span>,
+}
+
+/// A copy within a rank.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Copied {
+    /// What is read.
+    pub from: BufferId,
+    /// What is written.
+    pub to: BufferId,
+    /// Which element goes where.
+    pub strided: Strided,
+    /// On which side the strides are.
+    pub direction: Direction,
+}
+
+/// Which side of a copy is strided. The other one is taken as it lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Direction {
+    /// The source: part of it is read, and all of the target is written.
+    Take,
+    /// The target: part of it is written, and all of the source is read. Several such copies put
+    /// a buffer together.
+    Put,
+}
+
+/// An exchange between the ranks of a communicator.
+///
+/// What a rank gives is taken before it gets anything: a sum may be gotten where the addend was.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Collective {
+    /// Which.
+    pub kind: CollectiveKind,
+    /// Between whom.
+    pub communicator: CommunicatorId,
+    /// What a rank gives, contiguous.
+    pub input: BufferId,
+    /// What a rank gets, contiguous.
+    pub output: BufferId,
+    /// The elements that one rank gives to one other, or, of an all-reduce, gives and gets.
+    pub elements: u64,
+}
+
+/// Whole buffers from rank to rank, one to each: one group of sends and one receive.
+///
+/// All ranks of the communicator take part at the same place of their programs, each by one such
+/// instruction. A rank's input goes to any number of them, and its output comes from one, or from
+/// its own input: then nothing is received and the input is copied. The input may be written
+/// again when the instruction is over: everything has been sent then.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Message {
+    /// Between whom.
+    pub communicator: CommunicatorId,
+    /// The ranks that the input goes to, ascending, without this one.
+    pub to: Vec<u64>,
+    /// The rank whose input is gotten; it may be this one.
+    pub from: u64,
+    /// What this rank gives, contiguous.
+    pub input: BufferId,
+    /// What it gets, contiguous, of the same elements.
+    pub output: BufferId,
+}
+
+/// A kind of exchange. Blocks stand in the order of the communicator's ranks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum CollectiveKind {
+    /// Each gets the inputs of all.
+    AllGather,
+    /// Each gets the sum of the inputs.
+    AllReduce,
+    /// Each gets one block of the sum of the inputs.
+    ReduceScatter,
+    /// Each gets one block of each input.
+    AllToAll,
+    /// Each gets the input of the member of that number; what others give is not looked at.
+    Broadcast(usize),
+    /// The member of that number gets the sum of the inputs; the others' outputs stay as they
+    /// are.
+    Reduce(usize),
+}
+
+impl CollectiveKind {
+    /// What it is called.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::AllGather => "all-gather",
+            Self::AllReduce => "all-reduce",
+            Self::ReduceScatter => "reduce-scatter",
+            Self::AllToAll => "all-to-all",
+            Self::Broadcast(_) => "broadcast",
+            Self::Reduce(_) => "reduce",
+        }
+    }
+
+    /// The member that alone gives, or alone gets.
+    pub fn root(self) -> Option<usize> {
+        match self {
+            Self::Broadcast(root) | Self::Reduce(root) => Some(root),
+            _ => None,
+        }
+    }
+}
+
+impl Collective {
+    /// The elements of the input, between so many ranks.
+    pub fn given(&self, ranks: u64) -> u64 {
+        match self.kind {
+            CollectiveKind::ReduceScatter | CollectiveKind::AllToAll => ranks * self.elements,
+            _ => self.elements,
+        }
+    }
+
+    /// The elements of the output, between so many ranks.
+    pub fn gotten(&self, ranks: u64) -> u64 {
+        match self.kind {
+            CollectiveKind::AllGather | CollectiveKind::AllToAll => ranks * self.elements,
+            _ => self.elements,
+        }
+    }
+}
+
+impl Action {
+    /// The buffers that are read.
+    pub fn reads(&self) -> Vec<BufferId> {
+        match self {
+            Self::Compute(compute) => compute.operands.iter().map(|it| it.buffer).collect(),
+            Self::Copy(copy) => vec![copy.from],
+            Self::Collective(collective) => vec![collective.input],
+            Self::Message(message) => vec![message.input],
+        }
+    }
+
+    /// The buffers that are written, or of which a part is; that of a reduce on all ranks.
+    pub fn writes(&self) -> Vec<BufferId> {
+        match self {
+            Self::Compute(compute) => compute.results.iter().map(|it| it.buffer).collect(),
+            Self::Copy(copy) => vec![copy.to],
+            Self::Collective(collective) => vec![collective.output],
+            Self::Message(message) => vec![message.output],
+        }
+    }
+
+    /// The communicator on which other ranks are met.
+    pub fn communicator(&self) -> Option<CommunicatorId> {
+        match self {
+            Self::Collective(collective) => Some(collective.communicator),
+            Self::Message(message) => Some(message.communicator),
+            Self::Compute(_) | Self::Copy(_) => None,
+        }
+    }
+
+    /// What it is called, if other ranks are met in it.
+    pub fn exchange(&self) -> Option<&'static str> {
+        match self {
+            Self::Collective(collective) => Some(collective.kind.name()),
+            Self::Message(_) => Some("message"),
+            Self::Compute(_) | Self::Copy(_) => None,
+        }
+    }
+}

@@ -1,0 +1,314 @@
+//! Operations in time steps, one step after another.
+//!
+//! What ranks bring each other for a step is issued before the operation computes the step before
+//! it: it goes by the communication stream meanwhile. So are sums that travel with their blocks,
+//! while the next addend is computed. Every block that moves gets a buffer of its own; that two
+//! places suffice for each follows from their lifetimes.
+//!
+//! Sums that grow from step to step are kept, and travel, in `DType::accumulated`, and are rounded
+//! after the last step.
+
+use std::sync::Arc;
+
+use plan::Copy;
+use planner_ir::{AxisId, Binary, LoopId, Motion, NodeId, Op, Piece, Shift, Type, ValueId};
+
+use crate::action::{Action, Block, CollectiveKind, Compute, Copied, Direction};
+use crate::build::{Build, block};
+use crate::exchange::{Between, How};
+use crate::facts::{Computed, InTime};
+use crate::program::{BufferId, Kind, Moving, Origin, Stream};
+use crate::strided::{Factor, Strided};
+
+/// The operation that is being lowered.
+#[derive(Clone, Copy)]
+struct Node<'a> {
+    id: NodeId,
+    computed: &'a Computed,
+    in_time: &'a InTime,
+}
+
+/// An operand or result between two steps.
+struct Held<'a> {
+    moving: Moving,
+    motion: Motion,
+    value: ValueId,
+    /// The loops that index each dimension.
+    dims: &'a [Vec<LoopId>],
+    positional: &'a [bool],
+    /// Of an operand that does not rotate what is at rest; else the block that came last. Of a
+    /// result the sum so far, or where it is put together; none before the first step.
+    buffer: Option<BufferId>,
+}
+
+/// The factors of one dimension at a step, and which of them number what is at rest.
+type Factors = Vec<(Piece, AtRest)>;
+
+/// Whether a device has all blocks of a factor at rest.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum AtRest {
+    One,
+    All,
+}
+
+impl Build<'_> {
+    /// Computes an operation from operands at rest.
+    pub(crate) fn compute_in_time(
+        &mut self,
+        id: NodeId,
+        computed: &Computed,
+        in_time: &InTime,
+        at_rest: &[BufferId],
+    ) {
+        let node = Node { id, computed, in_time };
+        let mut operands = self.operands(node, at_rest);
+        let mut results = self.results(node);
+        let steps = in_time.partition.steps;
+        let mut next = self.bring(node, &mut operands, 0);
+        for time in 0..steps {
+            let now = next;
+            next = if time + 1 < steps { self.bring(node, &mut operands, time + 1) } else { Vec::new() };
+            let sums: Vec<Option<BufferId>> =
+                results.iter_mut().map(|result| self.sum_so_far(node, result, time)).collect();
+            let blocks = self.read(node, &operands, now, time);
+            let made = self.step(node, blocks, &results, time);
+            for ((result, sum), made) in results.iter_mut().zip(sums).zip(made) {
+                self.put(node, result, sum, made, time);
+            }
+        }
+        for result in results {
+            self.finish(node, &result);
+        }
+    }
+
+    fn operands<'a>(&self, node: Node<'a>, at_rest: &[BufferId]) -> Vec<Held<'a>> {
+        let InTime { partition, loops } = node.in_time;
+        let values = &self.plan.graph.node(node.id).operands;
+        let operand = |(index, &value): (usize, &ValueId)| Held {
+            moving: Moving::Operand(index),
+            motion: partition.operand_motion(loops, index),
+            value,
+            dims: &loops.operands[index],
+            positional: &node.computed.positional[0][index],
+            buffer: Some(at_rest[index]),
+        };
+        values.iter().enumerate().map(operand).collect()
+    }
+
+    fn results<'a>(&self, node: Node<'a>) -> Vec<Held<'a>> {
+        let InTime { partition, loops } = node.in_time;
+        let values = &self.plan.graph.node(node.id).results;
+        let result = |(index, &value): (usize, &ValueId)| Held {
+            moving: Moving::Result(index),
+            motion: partition.result_motion(loops, index),
+            value,
+            dims: &loops.results[index],
+            positional: &node.computed.positional[1][index],
+            buffer: None,
+        };
+        values.iter().enumerate().map(result).collect()
+    }
+
+    /// For each operand the buffer that its block of a step is in, or that it is a slice of; of
+    /// those that move, got from other ranks.
+    fn bring(&mut self, node: Node, operands: &mut [Held], time: u64) -> Vec<BufferId> {
+        let mut brought = Vec::new();
+        for operand in operands {
+            let Some(held) = operand.buffer else { continue };
+            let origin = Origin::Motion { node: node.id, moving: operand.moving, time };
+            brought.push(match &operand.motion {
+                Motion::Rotating(shift) if time > 0 => {
+                    let next = self.message(held, shift, origin);
+                    operand.buffer = Some(next);
+                    next
+                }
+                Motion::Streaming(axis) => {
+                    let slot = self.buffer(Kind::Communication, self.program.buffer(held).type_.clone());
+                    let kind = CollectiveKind::Broadcast(self.root(node, operand, time));
+                    self.along(*axis, kind, held, slot, origin);
+                    slot
+                }
+                Motion::Rotating(_) | Motion::Stationary | Motion::Whole => held,
+            });
+        }
+        brought
+    }
+
+    /// The sum that a step's addend is added to; of one that travels, got from another rank.
+    fn sum_so_far(&mut self, node: Node, result: &mut Held, time: u64) -> Option<BufferId> {
+        let held = result.buffer?;
+        match &result.motion {
+            Motion::Rotating(shift) => {
+                let origin = Origin::Motion { node: node.id, moving: result.moving, time };
+                Some(self.message(held, shift, origin))
+            }
+            Motion::Stationary => Some(held),
+            Motion::Whole | Motion::Streaming(_) => None,
+        }
+    }
+
+    /// The blocks of operands that a step reads.
+    fn read(&mut self, node: Node, operands: &[Held], brought: Vec<BufferId>, time: u64) -> Vec<Block> {
+        let mut blocks = Vec::new();
+        for (operand, mut buffer) in operands.iter().zip(brought) {
+            let factors = self.factors(node, operand, time);
+            if operand.motion == Motion::Whole {
+                let to = self.buffer(Kind::Activation, self.block_type(operand, &factors));
+                self.copy_elements(Stream::Compute, buffer, to, taken(&factors), Origin::Node(node.id));
+                buffer = to;
+            }
+            blocks.push(self.block_of(operand, &factors, buffer));
+        }
+        blocks
+    }
+
+    /// Computes a step: what it makes of each result.
+    fn step(&mut self, node: Node, operands: Vec<Block>, results: &[Held], time: u64) -> Vec<BufferId> {
+        let mut made = Vec::new();
+        for result in results {
+            let factors = self.factors(node, result, time);
+            let mut type_ = self.block_type(result, &factors);
+            if matches!(result.motion, Motion::Stationary | Motion::Rotating(_)) {
+                type_.dtype = type_.dtype.accumulated();
+            }
+            let buffer = self.buffer(Kind::Activation, type_);
+            made.push(self.block_of(result, &factors, buffer));
+        }
+        let buffers = made.iter().map(|block| block.buffer).collect();
+        self.operate(node, Arc::clone(&node.computed.op), operands, made);
+        buffers
+    }
+
+    /// Puts what a step has made of a result to what is there.
+    fn put(&mut self, node: Node, result: &mut Held, sum: Option<BufferId>, made: BufferId, time: u64) {
+        match result.motion.clone() {
+            Motion::Stationary | Motion::Rotating(_) => result.buffer = Some(self.combined(node, sum, made)),
+            Motion::Whole => {
+                let factors = self.factors(node, result, time);
+                let to = self.whole(result);
+                let (strided, direction) = (taken(&factors), Direction::Put);
+                let copied = Copied { from: made, to, strided, direction };
+                self.push(Stream::Compute, Action::Copy(copied), Origin::Node(node.id));
+            }
+            Motion::Streaming(axis) => {
+                let to = self.whole(result);
+                let kind = CollectiveKind::Reduce(self.root(node, result, time));
+                let origin = Origin::Motion { node: node.id, moving: result.moving, time };
+                self.along(axis, kind, made, to, origin);
+            }
+        }
+    }
+
+    /// What was there and what a step has made, in one.
+    fn combined(&mut self, node: Node, before: Option<BufferId>, made: BufferId) -> BufferId {
+        let Some(before) = before else { return made };
+        let sum = self.buffer(Kind::Activation, self.program.buffer(made).type_.clone());
+        let [before, made, result] = [before, made, sum].map(|buffer| Block { buffer, spans: Vec::new() });
+        self.operate(node, Arc::new(Op::Binary(Binary::Add)), vec![before, made], vec![result]);
+        sum
+    }
+
+    /// Rounds a result and makes it known.
+    fn finish(&mut self, node: Node, result: &Held) {
+        let Some(held) = result.buffer else { return };
+        let dtype = self.plan.graph.type_of(result.value).dtype;
+        let type_ = &self.program.buffer(held).type_;
+        let buffer = if type_.dtype == dtype {
+            held
+        } else {
+            let rounded = self.buffer(Kind::Activation, Type::new(dtype, type_.shape.clone()));
+            let [from, to] = [held, rounded].map(|buffer| Block { buffer, spans: Vec::new() });
+            self.operate(node, Arc::new(Op::Cast(dtype)), vec![from], vec![to]);
+            rounded
+        };
+        self.copies.insert((result.value, Copy::Made), buffer);
+    }
+
+    /// The place of what a device has of a result in the end.
+    fn whole(&mut self, result: &mut Held) -> BufferId {
+        let plan = self.plan;
+        let type_ = || plan.layouts[result.value.0].local_type(plan.graph.type_of(result.value));
+        *result.buffer.get_or_insert_with(|| self.buffer(Kind::Activation, type_()))
+    }
+
+    fn operate(&mut self, node: Node, op: Arc<Op>, operands: Vec<Block>, results: Vec<Block>) {
+        let compute = Compute { op, name: Arc::clone(&node.computed.name), operands, results };
+        self.push(Stream::Compute, Action::Compute(compute), Origin::Node(node.id));
+    }
+
+    /// The block of a neighbour.
+    fn message(&mut self, held: BufferId, shift: &Shift, origin: Origin) -> BufferId {
+        let mesh = &self.plan.mesh;
+        let sources = (0..mesh.devices()).map(|device| shift.of(mesh, device)).collect();
+        let Some(between) = Between::messages(mesh, sources) else { return held };
+        let slot = self.buffer(Kind::Communication, self.program.buffer(held).type_.clone());
+        self.between(between, held, slot, origin);
+        slot
+    }
+
+    /// A collective along one axis.
+    fn along(&mut self, axis: AxisId, kind: CollectiveKind, from: BufferId, to: BufferId, origin: Origin) {
+        let elements = self.program.buffer(from).type_.elements();
+        let between = Between { axes: vec![axis], how: How::Collective(kind, elements) };
+        self.between(between, from, to, origin);
+    }
+
+    /// Which device along an axis has at rest the block of a step that time alone numbers.
+    fn root(&self, node: Node, held: &Held, time: u64) -> usize {
+        let digits = held.dims.iter().flatten().flat_map(|it| &node.in_time.partition.loops[it.0]);
+        let timed = digits.filter(|digit| digit.step != 0).map(|digit| digit.at(&[], time)).next();
+        timed.and_then(|place| usize::try_from(place).ok()).unwrap_or(0)
+    }
+
+    /// For each dimension its factors at a step.
+    fn factors(&self, node: Node, held: &Held, time: u64) -> Vec<Factors> {
+        let InTime { partition, loops } = node.in_time;
+        let coordinates = self.plan.mesh.coordinates(self.program.rank);
+        let shape = &self.plan.graph.type_of(held.value).shape;
+        let factors_of = |&it: &LoopId| {
+            let digits = &partition.loops[it.0];
+            let blocks: u64 = digits.iter().map(|digit| digit.size).product();
+            let mut factors: Factors = Vec::new();
+            for digit in digits {
+                let index = (!digit.is_free()).then(|| digit.at(&coordinates, time));
+                let timed = digit.step != 0 && held.motion == Motion::Whole;
+                let at_rest = if timed || index.is_none() { AtRest::All } else { AtRest::One };
+                factors.push((Piece { size: digit.size, index }, at_rest));
+            }
+            factors.push((Piece { size: loops.get(it).size / blocks, index: None }, AtRest::All));
+            factors
+        };
+        let dim = |(dim, &extent): (&Vec<LoopId>, &u64)| match &dim[..] {
+            [] => vec![(Piece { size: extent, index: None }, AtRest::All)],
+            all => all.iter().flat_map(factors_of).collect(),
+        };
+        held.dims.iter().zip(shape).map(dim).collect()
+    }
+
+    /// The type of a block of these factors.
+    fn block_type(&self, held: &Held, factors: &[Factors]) -> Type {
+        let extent = |factors: &Factors| -> u64 {
+            factors.iter().filter(|it| it.0.index.is_none()).map(|it| it.0.size).product()
+        };
+        let dtype = self.plan.graph.type_of(held.value).dtype;
+        Type::new(dtype, factors.iter().map(extent).collect::<Vec<u64>>())
+    }
+
+    fn block_of(&self, held: &Held, factors: &[Factors], buffer: BufferId) -> Block {
+        let pieces: Vec<Vec<Piece>> =
+            factors.iter().map(|factors| factors.iter().map(|it| it.0).collect()).collect();
+        block(buffer, &pieces, &self.plan.graph.type_of(held.value).shape, held.positional)
+    }
+}
+
+/// The copy of the block of a step from what is at rest.
+fn taken(factors: &[Factors]) -> Strided {
+    let all = factors.iter().flatten().enumerate();
+    let at_rest = all.filter(|(_, it)| it.1 == AtRest::All);
+    let named: Vec<(Factor, Option<u64>)> =
+        at_rest.map(|(name, (piece, _))| (Factor { name, size: piece.size }, piece.index)).collect();
+    let from: Vec<Factor> = named.iter().map(|it| it.0).collect();
+    let to: Vec<Factor> = named.iter().filter(|it| it.1.is_none()).map(|it| it.0).collect();
+    let fixed: Vec<(usize, u64)> = named.iter().filter_map(|it| Some((it.0.name, it.1?))).collect();
+    Strided::between(&from, &to, &fixed)
+}
