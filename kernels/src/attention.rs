@@ -1,4 +1,5 @@
-//! Scaled dot-product attention, the rotary embedding of its operands, and their gradients.
+//! Scaled dot-product attention and its parts, the rotary embedding of its operands, and their
+//! gradients.
 //!
 //! Queries are done a few rows at a time: their scores with the keys that any of them sees by
 //! one matrix product, softmax of each row over the keys that it sees, and the weighted sum of
@@ -12,13 +13,15 @@ use crate::array::{Span, Tensor, TensorMut, expect_dtype, extents};
 use crate::error::KernelError;
 use crate::nest::{Level, Nest, repeated, row_major};
 use crate::norm::softmax_row;
-use crate::number::{Float, Number, with_float};
+use crate::number::{Float, with_float};
 use crate::product::{Extents, Matrix, product};
 use crate::wide::wide;
 
 mod gradient;
+mod merge;
 
 pub(crate) use gradient::attention_gradient;
+pub(crate) use merge::attention_merge;
 
 /// How many queries are done at a time.
 const ROWS: usize = 64;
@@ -50,14 +53,14 @@ pub(crate) fn attention(
         expect_dtype(x.dtype, q.dtype)?;
     }
     let shape = Shape::new(q, k, v, y.shape)?;
-    let statistics = match statistics {
-        Some(statistics) => {
-            shape.check_statistics(statistics.shape, q.shape)?;
-            Some(statistics.elements_mut::<f32>()?)
-        }
-        None => None,
-    };
+    if let Some(statistics) = &statistics {
+        shape.check_statistics(statistics.shape, q.shape)?;
+    }
     with_float!(q.dtype, "attention", T => {
+        let statistics = match statistics {
+            Some(statistics) => Some(statistics.elements_mut()?),
+            None => None,
+        };
         let mask = Mask::<T>::new(mask, &shape)?;
         let (q, k, v) = (q.elements()?, k.elements()?, v.elements()?);
         let run = Run { attention, shape, q, k, v, mask };
@@ -216,7 +219,7 @@ struct Run<'a, T> {
 }
 
 impl<T: Float> Run<'_, T> {
-    fn compute(&self, y: &mut [T], mut statistics: Option<&mut [f32]>) -> Result<(), KernelError> {
+    fn compute(&self, y: &mut [T], mut statistics: Option<&mut [T]>) -> Result<(), KernelError> {
         let shape = &self.shape;
         let mut scores = vec![T::ZERO; ROWS.min(shape.queries) * shape.keys];
         for batch in 0..shape.batch {
@@ -242,7 +245,7 @@ impl<T: Float> Run<'_, T> {
         queries: Range<usize>,
         scores: &mut [T],
         y: &mut [T],
-    ) -> Vec<f32> {
+    ) -> Vec<T> {
         let shape = &self.shape;
         let seen: Vec<Range<usize>> =
             queries.clone().map(|query| shape.seen(self.attention, query)).collect();
@@ -285,7 +288,7 @@ impl<T: Float> Run<'_, T> {
 
     /// Scores of the keys that a query sees, the first of which is given, to weights; returns the
     /// logarithm of the sum of their exponentials.
-    fn weigh(&self, first: [usize; 4], row: &mut [T]) -> f32 {
+    fn weigh(&self, first: [usize; 4], row: &mut [T]) -> T {
         let softcap = self.attention.softcap.0;
         if softcap != 0.0 {
             wide!(bound_row, (&mut *row, T::of_f64(softcap)));
@@ -295,9 +298,9 @@ impl<T: Float> Run<'_, T> {
         if largest == T::LOWEST {
             // The query sees no key.
             row.fill(T::ZERO);
-            return f32::NEG_INFINITY;
+            return T::LOWEST;
         }
-        f32::of_f64(largest.plus(sum.ln()).to_f64())
+        largest.plus(sum.ln())
     }
 }
 

@@ -116,6 +116,7 @@ fn dispatch(op: &Op, operands: &[Tensor], results: &mut [TensorMut]) -> Result<(
             elementwise::gated_gradient(*activation, operands, pair(results)?)
         }
         Op::Attention(attributes) => attention::attention(attributes, operands, results),
+        Op::AttentionMerge => attention::attention_merge(these(operands, "4")?, pair(results)?),
         Op::AttentionGradient { attention, .. } => {
             attention::attention_gradient(attention, operands, results)
         }

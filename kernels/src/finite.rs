@@ -51,11 +51,16 @@ pub(crate) fn check_gradients(forward: &Op, operands: &[&Array], dy: &Array, fou
 
 /// Whether an operation gives of f32 and of bf16 nearly what it gives of the same numbers in f64.
 pub(crate) fn check_narrow(op: &Op, operands: &[&Array]) {
+    check_narrow_beside(op, operands, &[]);
+}
+
+/// The same of an operation that takes these operands in f32 where the others are narrower.
+pub(crate) fn check_narrow_beside(op: &Op, operands: &[&Array], wide: &[usize]) {
     for (dtype, tolerance) in [(DType::F32, 1e-4), (DType::BF16, 5e-3)] {
         let with = |dtype: DType, x: &Array| if x.dtype().is_float() { cast(x, dtype) } else { x.clone() };
-        // What is f32 already is f32 for every type.
-        let narrowed = |x: &&Array| if x.dtype() == DType::F64 { with(dtype, x) } else { (*x).clone() };
-        let narrow: Vec<Array> = operands.iter().map(narrowed).collect();
+        let narrowed =
+            |(index, x): (usize, &&Array)| with(if wide.contains(&index) { DType::F32 } else { dtype }, x);
+        let narrow: Vec<Array> = operands.iter().enumerate().map(narrowed).collect();
         let widened = |(x, given): (&Array, &&Array)| with(given.dtype(), x);
         let wide: Vec<Array> = narrow.iter().zip(operands).map(widened).collect();
         let found = evaluate(op, &narrow.iter().collect::<Vec<_>>()).unwrap();

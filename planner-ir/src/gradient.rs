@@ -110,6 +110,7 @@ impl Op {
             | Self::SoftmaxGradient { .. }
             | Self::LayerNormGradient { .. }
             | Self::RmsNormGradient { .. }
+            | Self::AttentionMerge
             | Self::AttentionGradient { .. }
             | Self::RotaryGradient(_)
             | Self::GatherGradient { .. }

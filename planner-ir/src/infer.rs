@@ -21,7 +21,10 @@ use gradients::{
     same_floats, smooth, update_type,
 };
 use movement::{concat_type, elements_indexed, gather_nd_type, pad_type, slice_type};
-use products::{attention_type, contract_type, conv_type, dequantize_type, experts_type, region_type};
+use products::{
+    attention_merge_type, attention_type, contract_type, conv_type, dequantize_type, experts_type,
+    region_type,
+};
 
 /// Why operands do not fit an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -250,6 +253,7 @@ impl Op {
             Self::LayerNormGradient { dims, .. } | Self::RmsNormGradient { dims, .. } => {
                 norm_gradient_type(*dims, operands)
             }
+            Self::AttentionMerge => attention_merge_type(operands),
             Self::AttentionGradient { mask, .. } => attention_gradient_type(*mask, operands),
             Self::GatherGradient { dim, extent } => gather_gradient_type(*dim, *extent, operands),
             Self::ConvInputGradient { conv, spatial } => conv_input_gradient_type(conv, spatial, operands),
@@ -290,6 +294,7 @@ impl Op {
             Self::LayerNorm { .. } | Self::Conv(_) => (found == 2 || found == 3, "2 or 3"),
             Self::Dequantize { .. } => (found == 2 || found == 3, "2 or 3"),
             Self::RmsNorm { .. } => (found == 2, "2"),
+            Self::AttentionMerge => (found == 4, "4"),
             Self::Attention(_) => (found == 3 || found == 4, "3 or 4"),
             Self::AttentionGradient { mask: true, .. } => (found == 7, "7"),
             Self::AttentionGradient { mask: false, .. } => (found == 6 || found == 7, "6 or 7"),

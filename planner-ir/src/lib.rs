@@ -28,8 +28,8 @@ pub use loops::{Loop, LoopId, Loops, Role};
 pub use mesh::{Axis, AxisId, Mesh, MeshError};
 pub use motion::{Motion, Shift};
 pub use op::{
-    Attention, Binary, Contract, Conv, Dynamic, Edge, Extreme, Interpolation, Label, Op, Optimizer, Pairing,
-    Reduction, Region, RegionNode, Resize, Scatter, Triangle, Unary,
+    Attention, Binary, Contract, Conv, Dynamic, Edge, Extreme, Interpolation, Label, Merging, Op, Optimizer,
+    Pairing, Reduction, Region, RegionNode, Resize, Scatter, Triangle, Unary,
 };
 pub use partition::{Block, Partition, PartitionError};
 pub use text::{ParseError, parse_graph, parse_layout, parse_op, parse_partition};

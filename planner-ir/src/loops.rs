@@ -29,8 +29,24 @@ pub enum Role {
     /// Its blocks make addends of the results that it does not index, and pieces of those that it
     /// does.
     Sum,
+    /// Its blocks make parts of the results that it does not index, which are merged
+    /// ([`Op::merging`]). No move merges what devices hold, so that its blocks follow one another
+    /// in time on each device, or on the devices that a result visits.
+    Merge,
     /// It cannot be split: a result needs all of it at once.
     Whole,
+}
+
+impl Role {
+    /// Whether a result that such a loop does not index is made of a part for each of its blocks.
+    pub fn makes_parts(self) -> bool {
+        matches!(self, Self::Sum | Self::Merge)
+    }
+
+    /// Whether blocks of such a loop may be with different devices at one step.
+    pub fn splits_at_once(self) -> bool {
+        matches!(self, Self::Map | Self::Sum)
+    }
 }
 
 /// One loop.

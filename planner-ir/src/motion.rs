@@ -120,9 +120,10 @@ impl Partition {
         }
         for dims in &loops.results {
             let index = |it: &LoopId| dims.iter().any(|dim| dim.contains(it));
-            // A loop in time that a result lacks has to be a sum.
+            // A loop in time that a result lacks has to be a sum, or merged.
             let temporal = |it: &LoopId| self.loops[it.0].iter().any(|digit| digit.step != 0);
-            let again = loops.ids().find(|it| temporal(it) && !index(it) && loops.get(*it).role != Role::Sum);
+            let makes_parts = |it: &LoopId| loops.get(*it).role.makes_parts();
+            let again = loops.ids().find(|it| temporal(it) && !index(it) && !makes_parts(it));
             if again.is_some() {
                 return Err(PartitionError::Steps(self.steps));
             }
@@ -154,7 +155,7 @@ impl Partition {
         dims: &[Vec<LoopId>],
         motion: &Motion,
     ) -> Option<Vec<AxisId>> {
-        let adds = |it: LoopId| loops.get(it).role == Role::Sum && !dims.iter().any(|dim| dim.contains(&it));
+        let adds = |it: LoopId| loops.get(it).role.makes_parts() && !dims.iter().any(|dim| dim.contains(&it));
         let of_role = |summed: bool| {
             let ids = loops.ids().filter(move |&it| adds(it) == summed);
             ids.flat_map(|it| &self.loops[it.0]).filter(|digit| !digit.is_free())
@@ -169,6 +170,8 @@ impl Partition {
         };
         let axes = named_axes(digits.iter().copied());
         let free: Vec<AxisId> = match motion {
+            // What is merged cannot be left to a sum: steps have all of it.
+            _ if self.merges(loops, dims) => Vec::new(),
             // Devices along the axis have blocks of their own only at rest.
             Motion::Streaming(axis) => {
                 axes.iter().copied().filter(|it| it == axis || !mapped.contains(it)).collect()
@@ -189,6 +192,12 @@ impl Partition {
             Motion::Streaming(_) => None,
             _ => Some(found),
         }
+    }
+
+    /// Whether a result of these dimensions is merged from parts.
+    fn merges(&self, loops: &Loops, dims: &[Vec<LoopId>]) -> bool {
+        let merged = |it: &LoopId| loops.get(*it).role == Role::Merge && !self.loops[it.0].is_empty();
+        loops.ids().any(|it| merged(&it) && !dims.iter().any(|dim| dim.contains(&it)))
     }
 
     /// A digit of a summed loop, for the addends of one block of a result: where the block is at

@@ -5,12 +5,14 @@
 //! last dimension, and an extent of 1 (or a missing dimension) repeats.
 
 mod attributes; // what operations of one kind differ in
+mod merging; // how parts of results are made one
 mod region; // programs whose shapes depend on data
 
 pub use attributes::{
     Attention, Binary, Contract, Conv, Edge, Extreme, Interpolation, Label, Optimizer, Pairing, Reduction,
     Resize, Scatter, Triangle, Unary,
 };
+pub use merging::Merging;
 pub use region::{Dynamic, Region, RegionNode};
 
 use crate::data::{DType, Real, Type};
@@ -104,6 +106,13 @@ pub enum Op {
     },
     /// Scaled dot-product attention.
     Attention(Attention),
+    /// Attention to some keys and attention to others, made attention to all of them. Each part is a
+    /// result `[.., s, e]` and its statistics `[.., s]`. Operands y1, s1, y2, s2: `s = log(exp(s1) +
+    /// exp(s2))`, `y = exp(s1 - s) y1 + exp(s2 - s) y2`, and 0 where s is -inf. Two results, y and
+    /// s, which may be merged again.
+    ///
+    /// Source: Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018, section 3.1.
+    AttentionMerge,
     /// Rotary position embedding: `x * cos + rotate(x) * sin`, cos and sin broadcast to x and of
     /// its last extent. Operands x, cos, sin.
     Rotary(Pairing),

@@ -130,7 +130,8 @@ impl Partition {
 
     /// The axes over which the operation itself leaves sums owed in a result of these dimensions.
     fn left(&self, loops: &Loops, dims: &[Vec<LoopId>], motion: &Motion) -> Vec<AxisId> {
-        let adds = |it: &LoopId| loops.get(*it).role == Role::Sum && !dims.iter().any(|dim| dim.contains(it));
+        let adds =
+            |it: &LoopId| loops.get(*it).role.makes_parts() && !dims.iter().any(|dim| dim.contains(it));
         let digits =
             || loops.ids().filter(adds).flat_map(|it| &self.loops[it.0]).filter(|digit| !digit.is_free());
         if digits().all(|digit| digit.plain().is_some()) && *motion == Motion::Stationary {
@@ -171,7 +172,8 @@ impl Partition {
             let digits = &self.loops[it.0];
             check_digits(mesh, digits).map_err(PartitionError::Digits)?;
             let Loop { size, role } = loops.get(it);
-            if role == Role::Whole && !digits.is_empty() {
+            let at_once = self.steps == 1 && role == Role::Merge;
+            if (role == Role::Whole || at_once) && !digits.is_empty() {
                 return Err(PartitionError::Whole(it));
             }
             let blocks = digits.iter().try_fold(1u64, |blocks, digit| blocks.checked_mul(digit.size));

@@ -13,7 +13,7 @@ use super::{Mask, ROWS, Shape, bound_row};
 use crate::array::{Tensor, TensorMut, expect_dtype};
 use crate::error::KernelError;
 use crate::norm::dot;
-use crate::number::{Float, Number, with_float};
+use crate::number::{Float, with_float};
 use crate::product::{Extents, Matrix, add_product, product};
 use crate::wide::wide;
 
@@ -82,7 +82,7 @@ struct Run<'a, T> {
     k: &'a [T],
     v: &'a [T],
     y: &'a [T],
-    statistics: &'a [f32],
+    statistics: &'a [T],
     dy: &'a [T],
     mask: Mask<'a, T>,
 }
@@ -193,7 +193,7 @@ impl<T: Float> Run<'_, T> {
         }
         let statistics = self.statistics[row];
         let (weights, gradients) = (&mut weights[seen.clone()], &mut gradients[seen.clone()]);
-        if statistics == f32::NEG_INFINITY {
+        if statistics == T::LOWEST {
             // The query sees no key.
             weights.fill(T::ZERO);
             gradients.fill(T::ZERO);
@@ -212,7 +212,7 @@ impl<T: Float> Run<'_, T> {
         let size = self.shape.value_size;
         let made_row = row * size..(row + 1) * size;
         let own = wide!(dot, (&self.dy[made_row.clone()], &self.y[made_row]));
-        wide!(weigh_row, (T::of_f64(statistics.to_f64()), own, &mut *weights, &mut *gradients));
+        wide!(weigh_row, (statistics, own, &mut *weights, &mut *gradients));
         if let Some(dmask) = &mut made.dmask {
             let (start, stride) = (self.mask.place(place), self.mask.stride());
             for (index, &gradient) in gradients.iter().enumerate() {

@@ -34,6 +34,11 @@ impl Op {
                 from.resize(operands.len(), vec![]);
                 (from, vec![dims.clone(), dims])
             }
+            Self::AttentionMerge => {
+                let y = nest.dims(result, Role::Map);
+                let part = [y.clone(), y[..y.len() - 1].to_vec()];
+                ([part.clone(), part.clone()].concat(), part.to_vec())
+            }
             Self::UnaryGradient(_) | Self::GatedGradient(_) | Self::Update(_) => {
                 let dims = nest.dims(result, Role::Map);
                 let from = operands.iter().map(|it| repeated(&it.shape, &dims)).collect();
@@ -186,13 +191,12 @@ impl Op {
         let dims = match self {
             Self::Constant { .. } | Self::Iota { .. } | Self::Dropout { .. } => &results[0][..],
             Self::Triangle { .. } => &results[0][results[0].len() - 2..],
-            Self::Attention(Attention { causal, window, .. }) if *causal || window.is_some() => {
-                &results[0][2..3]
-            }
-            Self::AttentionGradient { attention: Attention { causal, window, .. }, .. }
+            // Queries and keys.
+            Self::Attention(Attention { causal, window, .. })
+            | Self::AttentionGradient { attention: Attention { causal, window, .. }, .. }
                 if *causal || window.is_some() =>
             {
-                return positions(&[&results[0][2], &results[1][2]]);
+                return positions(&[&operands[0][2], &operands[1][2]]);
             }
             Self::GatherGradient { dim, .. } => &results[0][*dim..=*dim],
             Self::Gather { dim } | Self::GatherElements { dim } | Self::ScatterElements { dim, .. } => {

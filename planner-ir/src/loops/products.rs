@@ -28,13 +28,15 @@ pub(super) fn contract_dims(nest: &mut Nest, contract: &Contract, operands: &[Ty
 
 /// Queries `[b, g r, s, d]`, keys `[b, g, t, d]`, values `[b, g, t, e]`, result `[b, g r, s, e]`,
 /// statistics `[b, g r, s]`.
+///
+/// The keys are merged: of each block of them the statistics tell what its part of a row weighs.
 pub(super) fn attention_dims(nest: &mut Nest, attention: &Attention, operands: &[Type]) -> (Index, Index) {
     let (q, k, v) = (&operands[0].shape, &operands[1].shape, &operands[2].shape);
     let batch = nest.dim(q[0], Role::Map);
     let groups = nest.dim(k[1], Role::Map);
     let per_group = nest.dim(q[1] / k[1], Role::Map);
     let queries = nest.dim(q[2], Role::Map);
-    let keys = nest.dim(k[2], Role::Whole);
+    let keys = nest.dim(k[2], Role::Merge);
     let size = nest.dim(q[3], Role::Whole);
     let value_size = nest.dim(v[3], Role::Map);
     let heads: Vec<LoopId> = groups.iter().chain(&per_group).copied().collect();

@@ -148,8 +148,8 @@ pub struct Contract {
 /// optionally a mask, broadcast to `[b, H, s, t]`: added if it is of numbers, and if it is of
 /// truth values, false hides the key. A row that sees no key is 0.
 ///
-/// With `statistics` there is a second result `[b, H, s]` (f32): the logarithm of the sum of the
-/// exponentials of a row's scores, bounded and masked, and -inf if it sees no key.
+/// With `statistics` there is a second result `[b, H, s]` (f32, and of f64 f64): the logarithm of
+/// the sum of the exponentials of a row's scores, bounded and masked, and -inf if it sees no key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Attention {
     /// What products are multiplied by.
@@ -160,7 +160,7 @@ pub struct Attention {
     pub softcap: Real,
     /// If set, a query sees only this many keys up to its own.
     pub window: Option<u64>,
-    /// Whether there is a second result, which the gradient needs.
+    /// Whether there is a second result, which the gradient needs, and parts that are merged.
     pub statistics: bool,
 }
 

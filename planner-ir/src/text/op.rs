@@ -54,6 +54,7 @@ impl Op {
             Self::RmsNorm { .. } => "rms_norm",
             Self::InstanceNorm { .. } => "instance_norm",
             Self::Attention(_) => "attention",
+            Self::AttentionMerge => "attention_merge",
             Self::Rotary(_) => "rotary",
             Self::Reshape { .. } => "reshape",
             Self::Transpose { .. } => "transpose",
@@ -139,7 +140,7 @@ fn attributes<F: Form>(op: &mut Op, form: &mut F) -> std::result::Result<(), F::
             form.field("start", start)?;
             form.field("step", step)
         }
-        Op::Unary(_) | Op::Binary(_) | Op::Select => Ok(()),
+        Op::Unary(_) | Op::Binary(_) | Op::Select | Op::AttentionMerge => Ok(()),
         Op::Cast(dtype) => form.field("to", dtype),
         Op::Gated(activation) | Op::GatedGradient(activation) => form.field("activation", activation),
         Op::UnaryGradient(function) => form.field("function", function),
@@ -433,6 +434,7 @@ fn blank_ops() -> Vec<Op> {
         Op::RmsNorm { dims: 0, epsilon: zero },
         Op::InstanceNorm { epsilon: zero },
         Op::Attention(attention),
+        Op::AttentionMerge,
         Op::Rotary(Pairing::Halves),
         Op::Reshape { shape: vec![] },
         Op::Transpose { permutation: vec![] },

@@ -3,7 +3,7 @@
 use super::Violations;
 use crate::data::Type;
 use crate::layout::{Digit, Layout, LayoutError, canonical_digits};
-use crate::loops::{LoopId, Loops, Role};
+use crate::loops::{LoopId, Loops};
 use crate::mesh::{AxisId, Mesh};
 use crate::op::Op;
 use crate::partition::{Partition, PartitionError};
@@ -130,7 +130,7 @@ fn split_loops(
     let digits: Vec<Vec<Digit>> = known.into_iter().map(Option::unwrap_or_default).collect();
     for it in loops.ids() {
         let name = format!("loop {}", it.0);
-        if loops.get(it).role == Role::Whole && !digits[it.0].is_empty() {
+        if !loops.get(it).role.splits_at_once() && !digits[it.0].is_empty() {
             found.add(&name, "whole-loop", "is split, should be whole");
         }
         if loops.positional.contains(&it) && digits[it.0].iter().any(Digit::is_free) {
