@@ -77,6 +77,9 @@ pub struct Loops {
     /// contiguous, and the kernel is told where it starts. Along other dimensions it is told 0,
     /// wherever the block starts.
     pub positional: Vec<LoopId>,
+    /// Whether a part that is merged has more than the results: they cannot be merged on their way
+    /// from device to device.
+    pub larger_parts: bool,
 }
 
 impl Loops {
@@ -106,6 +109,7 @@ impl Op {
             linear: self.linear(operands, results),
             added: self.added(operands),
             positional: self.positional(&operand_dims, &result_dims),
+            larger_parts: self.merging().is_some_and(|it| it.part != *self),
             operands: operand_dims,
             results: result_dims,
         }

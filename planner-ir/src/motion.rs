@@ -170,6 +170,7 @@ impl Partition {
         };
         let axes = named_axes(digits.iter().copied());
         let free: Vec<AxisId> = match motion {
+            Motion::Rotating(_) if loops.larger_parts && self.merges(loops, dims) => return None,
             // What is merged cannot be left to a sum: steps have all of it.
             _ if self.merges(loops, dims) => Vec::new(),
             // Devices along the axis have blocks of their own only at rest.

@@ -301,7 +301,7 @@ pub(crate) fn estimate(plan: &Plan, prices: &dyn Prices) -> Vec<Term> {
 pub fn kind(op: &Op) -> &'static str {
     match op {
         Op::Contract(_) => "matrix products",
-        Op::Attention(_) | Op::AttentionGradient { .. } => "attention",
+        Op::Attention(_) | Op::AttentionMerge | Op::AttentionGradient { .. } => "attention",
         Op::Experts { .. } | Op::ExpertsGradient { .. } => "experts",
         Op::Conv(_) | Op::ConvInputGradient { .. } | Op::ConvWeightGradient { .. } => "convolutions",
         Op::LayerNorm { .. } | Op::RmsNorm { .. } | Op::InstanceNorm { .. } | Op::Softmax { .. } => "norms",

@@ -172,7 +172,7 @@ fn value_name(graph: &Graph, value: ValueId) -> String {
 fn kind(op: &Op) -> &'static str {
     match op {
         Op::Contract(_) => "product",
-        Op::Attention(_) | Op::AttentionGradient { .. } => "attention",
+        Op::Attention(_) | Op::AttentionMerge | Op::AttentionGradient { .. } => "attention",
         Op::Experts { .. } | Op::ExpertsGradient { .. } => "experts",
         Op::Conv(_) | Op::ConvInputGradient { .. } | Op::ConvWeightGradient { .. } => "convolution",
         Op::LayerNorm { .. } | Op::LayerNormGradient { .. } => "layer norm",

@@ -69,21 +69,16 @@ pub(super) fn attention_type(attention: &Attention, operands: &[Type]) -> Result
     }
     let mut results = vec![Type::new(operands[0].dtype, vec![q[0], q[1], q[2], v[3]])];
     if attention.statistics {
-        results.push(Type::new(statistics_dtype(operands[0].dtype), &q[..3]));
+        results.push(Type::new(operands[0].dtype.accumulated(), &q[..3]));
     }
     Ok(results)
-}
-
-/// The elements of attention's statistics: no narrower than what scores are computed in.
-fn statistics_dtype(dtype: DType) -> DType {
-    if dtype == DType::F64 { DType::F64 } else { DType::F32 }
 }
 
 /// Operands y, s, y, s: two parts.
 pub(super) fn attention_merge_type(operands: &[Type]) -> Result<Vec<Type>> {
     let y = &operands[0];
     expect(operands, 0, y.dtype.is_float() && y.rank() > 0, "rows of floating-point numbers")?;
-    let rows = Type::new(statistics_dtype(y.dtype), &y.shape[..y.rank() - 1]);
+    let rows = Type::new(y.dtype.accumulated(), &y.shape[..y.rank() - 1]);
     expect(operands, 1, operands[1] == rows, &rows.to_string())?;
     for index in [2, 3] {
         let first = &operands[index - 2];

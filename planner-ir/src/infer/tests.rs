@@ -48,6 +48,18 @@ fn gradients_have_the_types_of_what_they_are_gradients_of() {
     let forward = "attention scale=1.0 causal=true softcap=0.0 window=none statistics=true";
     assert_eq!(infer(forward, &[q, k, v]), "f32[2,4,5,7] f32[2,4,5]");
 
+    let parts = [y.clone(), statistics.clone(), y.clone(), statistics];
+    assert_eq!(infer("attention_merge", &parts), "f32[2,4,5,7] f32[2,4,5]");
+    let wide = |it: &Type| Type::new(DType::F64, it.shape.clone());
+    let wide_parts: Vec<Type> = parts.iter().map(wide).collect();
+    assert_eq!(infer("attention_merge", &wide_parts), "f64[2,4,5,7] f64[2,4,5]");
+    let expected = "operand 3 is f32[2,4], expected f32[2,4,5]";
+    assert_eq!(infer("attention_merge", &[&parts[..3], &[f32(&[2, 4])]].concat()), expected);
+    let narrow = Type::new(DType::BF16, y.shape.clone());
+    let expected = "operand 2 is bf16[2,4,5,7], expected f32[2,4,5,7]";
+    let mixed = [parts[0].clone(), parts[1].clone(), narrow, parts[3].clone()];
+    assert_eq!(infer("attention_merge", &mixed), expected);
+
     let indices = Type::new(DType::I64, [4]);
     assert_eq!(infer("gather_gradient dim=1 extent=9", &[indices.clone(), f32(&[2, 4, 3])]), "f32[2,9,3]");
     let expected = "operand 1 is f32[4,2], expected the extents of the indices from dimension 1";

@@ -1,7 +1,8 @@
 //! Tests of motion: partitions of a product are executed on integers, blocks moving only as
-//! derived, and must give the product.
+//! derived, and must give the product. Attention, whose keys are merged, is held against it.
 
 mod machine; // executes partitions of a product
+mod merged; // partitions of attention
 
 use arbtest::arbtest;
 use expect_test::expect;
@@ -38,6 +39,13 @@ fn executed(mesh: &Mesh, loops: &Loops, extent: u64, partition: &Partition) -> b
 fn all_maps(axes: usize, size: u64, offsets: i64) -> usize {
     let mesh = Mesh::of_sizes(&vec![size; axes]);
     let loops = product(size);
+    let executed = |partition: &Partition| executed(&mesh, &loops, size, partition);
+    every_map(&mesh, size, offsets).iter().map(executed).filter(|&it| it).count()
+}
+
+/// Every map of three loops, of which each has one digit at most, on a mesh of axes of one size.
+fn every_map(mesh: &Mesh, size: u64, offsets: i64) -> Vec<Partition> {
+    let axes = mesh.axes.len();
     let size_ = i64::try_from(size).unwrap();
     let mut digits: Vec<Vec<Digit>> = vec![vec![]];
     let coefficients = usize::try_from(size).unwrap().pow(u32::try_from(axes).unwrap() + 1);
@@ -59,7 +67,7 @@ fn all_maps(axes: usize, size: u64, offsets: i64) -> usize {
     streams.extend(
         mesh.axis_ids().flat_map(|a| mesh.axis_ids().filter(move |&b| a != b).map(move |b| vec![a, b])),
     );
-    let mut found = 0;
+    let mut all = Vec::new();
     for m in &digits {
         for k in &digits {
             for n in &digits {
@@ -68,14 +76,13 @@ fn all_maps(axes: usize, size: u64, offsets: i64) -> usize {
                 let steps = if timed { size } else { 1 };
                 for streams in streams.iter().take(if timed { streams.len() } else { 1 }) {
                     let streams = streams.clone();
-                    let partition =
-                        Partition { steps, loops: split.clone(), passed: vec![], through: 0, streams };
-                    found += usize::from(executed(&mesh, &loops, size, &partition));
+                    let loops = split.clone();
+                    all.push(Partition { steps, loops, passed: vec![], through: 0, streams });
                 }
             }
         }
     }
-    found
+    all
 }
 
 #[test]
@@ -109,6 +116,26 @@ fn maps_of_several_digits_compute_the_product() {
     assert!(found > 0, "no map was a partition");
 }
 
+/// How operands and results move, and where they are at rest.
+fn shown(mesh: &Mesh, loops: &Loops, partition: &Partition) -> String {
+    let shown = |layout: crate::Layout, motion: Motion| {
+        let moves = match motion {
+            Motion::Stationary => String::new(),
+            Motion::Rotating(Shift(shift)) => {
+                let along = |(axis, by): &(AxisId, i64)| format!("{}{by:+}", mesh.axes[axis.0].name);
+                format!(" from {}", shift.iter().map(along).collect::<Vec<_>>().join(","))
+            }
+            Motion::Streaming(axis) => format!(" streams over {}", mesh.axes[axis.0].name),
+            Motion::Whole => " block by block".to_owned(),
+        };
+        format!("{}{moves}", layout.display(mesh))
+    };
+    let operand = |it| shown(partition.operand(loops, it), partition.operand_motion(loops, it));
+    let result = |it| shown(partition.result(loops, it), partition.result_motion(loops, it));
+    let operands = (0..loops.operands.len()).map(operand);
+    operands.chain((0..loops.results.len()).map(result)).collect::<Vec<_>>().join("; ")
+}
+
 /// What moves in the families that have names: X, W and Y of Y[m,n] = X[m,k] W[k,n].
 #[test]
 fn the_families_move_what_their_papers_say() {
@@ -117,24 +144,7 @@ fn the_families_move_what_their_papers_say() {
         let loops = product(extent);
         let partition = parse_partition(mesh, text).unwrap();
         assert!(executed(mesh, &loops, extent, &partition), "{text}");
-        let shown = |layout: crate::Layout, motion: Motion| {
-            let moves = match motion {
-                Motion::Stationary => String::new(),
-                Motion::Rotating(Shift(shift)) => {
-                    let along = |(axis, by): &(AxisId, i64)| format!("{}{by:+}", mesh.axes[axis.0].name);
-                    format!(" from {}", shift.iter().map(along).collect::<Vec<_>>().join(","))
-                }
-                Motion::Streaming(axis) => format!(" streams over {}", mesh.axes[axis.0].name),
-                Motion::Whole => " block by block".to_owned(),
-            };
-            format!("{}{moves}", layout.display(mesh))
-        };
-        [
-            shown(partition.operand(&loops, 0), partition.operand_motion(&loops, 0)),
-            shown(partition.operand(&loops, 1), partition.operand_motion(&loops, 1)),
-            shown(partition.result(&loops, 0), partition.result_motion(&loops, 0)),
-        ]
-        .join("; ")
+        shown(mesh, &loops, &partition)
     };
     let ring = Mesh::of_sizes(&[3]);
     let grid = Mesh::of_sizes(&[3, 3]);

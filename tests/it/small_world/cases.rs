@@ -259,6 +259,7 @@ pub(super) fn product_gradients() -> Vec<Case> {
             "attention scale=0.5 causal=false softcap=0.0 window=none statistics=true",
             &[Floats(&[2, 4, 4, 2]), Floats(&[2, 2, 4, 2]), Floats(&[2, 2, 4, 2])],
         ),
+        case("attention_merge", &[Floats(&[4, 2, 4]), Floats(&[4, 2]), Floats(&[4, 2, 4]), Floats(&[4, 2])]),
         attention(plain, false, [&[2, 4, 4, 2], &[2, 2, 4, 2], &[2, 2, 4, 4]], vec![]),
         attention(
             "causal=true softcap=0.0 window=none",

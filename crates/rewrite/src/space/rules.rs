@@ -1,7 +1,7 @@
 //! What is equal to what: the two families of rules, derived from loops.
 
 use egg::{Applier, EGraph, Id, PatternAst, Rewrite, SearchMatches, Searcher, Subst, Symbol, Var};
-use planner_ir::{AxisId, Digit, Layout, Mesh, Move, NodeId, Partition, Role, ValueId};
+use planner_ir::{AxisId, Digit, Layout, Mesh, Move, NodeId, Partition, ValueId};
 
 use super::offsets::{self, Indexed};
 use super::temporal::in_time;
@@ -73,7 +73,7 @@ fn further(facts: &Facts, node: NodeId, base: &Partition) -> Vec<Partition> {
     let last = base.axes().into_iter().chain(base.passed.iter().copied()).max();
     let mut partitions = Vec::new();
     for axis in wide_axes(&facts.mesh).filter(|&axis| last.is_none_or(|last| axis > last)) {
-        for it in loops.ids().filter(|&it| loops.get(it).role != Role::Whole) {
+        for it in loops.ids().filter(|&it| loops.get(it).role.splits_at_once()) {
             for offset in offsets::of_loop(&operation, it, &facts.offsets) {
                 let mut split = base.clone();
                 if extend(&mut split.loops[it.0], offset, Digit::axis(&facts.mesh, axis)) {
