@@ -96,6 +96,11 @@ impl Partition {
         }
     }
 
+    /// Whether results are merged from parts, of which a step makes one.
+    pub fn merges(&self, loops: &Loops) -> bool {
+        loops.ids().any(|it| loops.get(it).role == Role::Merge && !self.loops[it.0].is_empty())
+    }
+
     /// Whether everything that depends on time can be had: `check`'s part for steps.
     pub(crate) fn check_motion(&self, mesh: &Mesh, loops: &Loops) -> Result<(), PartitionError> {
         let strange = self.streams.iter().any(|axis| axis.0 >= mesh.axes.len());
@@ -140,7 +145,9 @@ impl Partition {
             if !known {
                 return Err(PartitionError::Steps(self.steps));
             }
-            if self.owed_by(loops, &loops.results[index], &motion).is_none() {
+            // Results that are merged together collect the same parts.
+            let together = !self.merges(loops) || motion == self.result_motion(loops, 0);
+            if !together || self.owed_by(loops, &loops.results[index], &motion).is_none() {
                 return Err(PartitionError::Sums);
             }
         }
@@ -170,9 +177,9 @@ impl Partition {
         };
         let axes = named_axes(digits.iter().copied());
         let free: Vec<AxisId> = match motion {
-            Motion::Rotating(_) if loops.larger_parts && self.merges(loops, dims) => return None,
+            Motion::Rotating(_) if loops.larger_parts && self.merges(loops) => return None,
             // What is merged cannot be left to a sum: steps have all of it.
-            _ if self.merges(loops, dims) => Vec::new(),
+            _ if self.merges(loops) => Vec::new(),
             // Devices along the axis have blocks of their own only at rest.
             Motion::Streaming(axis) => {
                 axes.iter().copied().filter(|it| it == axis || !mapped.contains(it)).collect()
@@ -193,12 +200,6 @@ impl Partition {
             Motion::Streaming(_) => None,
             _ => Some(found),
         }
-    }
-
-    /// Whether a result of these dimensions is merged from parts.
-    fn merges(&self, loops: &Loops, dims: &[Vec<LoopId>]) -> bool {
-        let merged = |it: &LoopId| loops.get(*it).role == Role::Merge && !self.loops[it.0].is_empty();
-        loops.ids().any(|it| merged(&it) && !dims.iter().any(|dim| dim.contains(&it)))
     }
 
     /// A digit of a summed loop, for the addends of one block of a result: where the block is at

@@ -3,7 +3,7 @@
 use planner_ir::{DType, Emit, Graph, Phase, Site, Source, Type, ValueId, parse_op};
 
 /// Operations of which every form is refused.
-pub(super) const NEVER: [&str; 46] = [
+pub(super) const NEVER: [&str; 47] = [
     "ceil",
     "floor",
     "round",
@@ -26,6 +26,7 @@ pub(super) const NEVER: [&str; 46] = [
     "softmax_gradient dim=0",
     "layer_norm_gradient dims=1 epsilon=1e-5",
     "rms_norm_gradient dims=1 epsilon=1e-5",
+    "attention_merge",
     "attention_gradient scale=0.5 causal=false softcap=0.0 window=none mask=false",
     "rotary_gradient pairing=halves",
     "gather_gradient dim=0 extent=2",

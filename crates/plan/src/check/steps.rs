@@ -218,8 +218,18 @@ impl<'a> Timetable<'a> {
     /// blocks once, and are the only ones.
     fn adds_up(&self, dims: &[Vec<LoopId>], way: &Way, owed: &[AxisId]) -> bool {
         let adds = |it: LoopId| {
-            self.loops.loops[it.0].role == Role::Sum && !dims.iter().any(|dim| dim.contains(&it))
+            let role = self.loops.loops[it.0].role;
+            matches!(role, Role::Sum | Role::Merge) && !dims.iter().any(|dim| dim.contains(&it))
         };
+        // What devices have cannot be merged, nor what travels if it is not all that parts have.
+        let at_home = match way {
+            Way::Stay => true,
+            Way::From(_) => !self.loops.larger_parts,
+            Way::Along(_) | Way::All => false,
+        };
+        if self.is_merged() && !(at_home && owed.is_empty()) {
+            return false;
+        }
         let of = |summed: bool| -> Vec<&Digit> {
             let ids = (0..self.loops.loops.len()).map(LoopId).filter(|&it| adds(it) == summed);
             ids.flat_map(|it| &self.partition.loops[it.0]).filter(|digit| !all_held(digit)).collect()
@@ -246,6 +256,12 @@ impl<'a> Timetable<'a> {
             different.len() == addends.len() && u64::try_from(addends.len()).ok() == all
         };
         groups.values().all(|group| group.members.len() == 1 && group.addends.values().all(once))
+    }
+
+    /// Whether steps make parts of results that are merged instead of added.
+    fn is_merged(&self) -> bool {
+        let loops = self.loops.loops.iter().zip(&self.partition.loops);
+        loops.into_iter().any(|(it, digits)| it.role == Role::Merge && !digits.iter().all(all_held))
     }
 
     /// What is added to a device's blocks: to which block, made where and when.

@@ -43,6 +43,7 @@ impl MachinePrices<'_> {
             computing: self.at_once(&Work { operands: &operands, results: &results, ..*work }),
             ..Taken::default()
         };
+        taken.computing += self.merge(work, &results);
         for (index, block) in operands.iter().enumerate() {
             self.operand(&partition.operand_motion(loops, index), Bytes(block.bytes()), &mut taken);
         }
@@ -51,6 +52,18 @@ impl MachinePrices<'_> {
         }
         let hidden = real(partition.steps.saturating_sub(1)) * taken.computing.max(taken.moving);
         taken.computing + hidden + taken.bare
+    }
+
+    /// What it takes to merge what a step has made with what steps before have, beyond adding it
+    /// (seconds): a sum is added to as it is made, but a part is written, and read again.
+    fn merge(&self, work: &Work<'_>, results: &[Type]) -> f64 {
+        if !work.partition.merges(work.loops) {
+            return 0.0;
+        }
+        // Statistics are few.
+        let kept = |it: &Type| Type { dtype: it.dtype.accumulated(), ..it.clone() };
+        let kept: Vec<Type> = results.iter().map(kept).collect();
+        self.touch(&kept, &[])
     }
 
     fn operand(&self, motion: &Motion, block: Bytes, taken: &mut Taken) {
@@ -69,7 +82,7 @@ impl MachinePrices<'_> {
 
     fn result(&self, motion: &Motion, block: Bytes, taken: &mut Taken) {
         match motion {
-            // Added up, or put in place.
+            // Added up, merged into, or put in place.
             Motion::Stationary | Motion::Whole => taken.computing += self.copy(block),
             Motion::Rotating(shift) => {
                 taken.computing += self.copy(block);
