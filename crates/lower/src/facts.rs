@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use plan::{Assignment, Copy, Plan};
-use planner_ir::{Carried, LoopId, Loops, Node, NodeId, Op, Output, Partition, Source, ValueId};
+use planner_ir::{
+    Carried, LoopId, Loops, Merging, Node, NodeId, Op, Output, Partition, Source, Type, ValueId,
+};
 
 use crate::error::LowerError;
 use crate::program::{Preparation, Whole};
@@ -35,7 +37,29 @@ pub(crate) struct Computed {
 /// An operation in time steps.
 pub(crate) struct InTime {
     pub(crate) partition: Partition,
+    /// What a step computes: the operation, or parts of what it makes.
+    pub(crate) op: Arc<Op>,
+    /// Its loops.
     pub(crate) loops: Loops,
+    /// The types of what it makes, of which the operation's results are the first.
+    pub(crate) results: Vec<Type>,
+    /// What makes two parts one, if results are merged.
+    pub(crate) merge: Option<Arc<Op>>,
+}
+
+impl InTime {
+    fn of(plan: &Plan, node: &Node, partition: &Partition, loops: &Loops) -> Result<Self, LowerError> {
+        let (operands, results) = (plan.graph.types_of(&node.operands), plan.graph.types_of(&node.results));
+        let partition = partition.clone();
+        let Some(Merging { part, merge }) = node.op.merging().filter(|_| partition.merges(loops)) else {
+            let (op, loops) = (Arc::new(node.op.clone()), loops.clone());
+            return Ok(Self { partition, op, loops, results, merge: None });
+        };
+        let made = part.infer(&operands).ok().filter(|made| made.starts_with(&results));
+        let made = made.ok_or_else(|| LowerError::Parts(node.origin.clone()))?;
+        let loops = part.loops(&operands, &made);
+        Ok(Self { partition, op: Arc::new(part), loops, results: made, merge: Some(Arc::new(merge)) })
+    }
 }
 
 impl Facts {
@@ -59,6 +83,11 @@ impl Facts {
                     let loops =
                         node.op.loops(&graph.types_of(&node.operands), &graph.types_of(&node.results));
                     check_layouts(plan, node, assignment, partition, &loops)?;
+                    let in_time = match partition.steps {
+                        1 => None,
+                        _ => Some(InTime::of(plan, node, partition, &loops)?),
+                    };
+                    let loops = in_time.as_ref().map_or(&loops, |it| &it.loops);
                     let depends = |dim: &Vec<LoopId>| dim.iter().any(|it| loops.positional.contains(it));
                     let of = |values: &[Vec<Vec<LoopId>>]| -> Vec<Vec<bool>> {
                         values.iter().map(|dims| dims.iter().map(depends).collect()).collect()
@@ -67,8 +96,7 @@ impl Facts {
                         op: Arc::new(node.op.clone()),
                         name: node.origin.as_str().into(),
                         positional: [of(&loops.operands), of(&loops.results)],
-                        in_time: (partition.steps > 1)
-                            .then(|| InTime { partition: partition.clone(), loops: loops.clone() }),
+                        in_time,
                     }));
                 }
             }

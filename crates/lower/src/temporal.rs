@@ -6,7 +6,7 @@
 //! places suffice for each follows from their lifetimes.
 //!
 //! Sums that grow from step to step are kept, and travel, in `DType::accumulated`, and are rounded
-//! after the last step.
+//! after the last step. So are parts of results that are merged instead of added.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::action::{Action, Block, CollectiveKind, Compute, Copied, Direction};
 use crate::build::{Build, block};
 use crate::exchange::{Between, How};
 use crate::facts::{Computed, InTime};
-use crate::program::{BufferId, Kind, Moving, Origin, Stream};
+use crate::program::{BufferId, Kind, Moving, Origin, Program, Stream};
 use crate::strided::{Factor, Strided};
 
 /// The operation that is being lowered.
@@ -32,7 +32,8 @@ struct Node<'a> {
 struct Held<'a> {
     moving: Moving,
     motion: Motion,
-    value: ValueId,
+    /// Its type, whole.
+    type_: &'a Type,
     /// The loops that index each dimension.
     dims: &'a [Vec<LoopId>],
     positional: &'a [bool],
@@ -72,22 +73,27 @@ impl Build<'_> {
                 results.iter_mut().map(|result| self.sum_so_far(node, result, time)).collect();
             let blocks = self.read(node, &operands, now, time);
             let made = self.step(node, blocks, &results, time);
+            let (sums, made) = self.merged(node, sums, made);
             for ((result, sum), made) in results.iter_mut().zip(sums).zip(made) {
                 self.put(node, result, sum, made, time);
             }
         }
-        for result in results {
-            self.finish(node, &result);
+        let values = &self.plan.graph.node(id).results;
+        for (result, &value) in results.iter().zip(values) {
+            self.finish(node, result, value);
         }
     }
 
-    fn operands<'a>(&self, node: Node<'a>, at_rest: &[BufferId]) -> Vec<Held<'a>> {
-        let InTime { partition, loops } = node.in_time;
+    fn operands<'a>(&self, node: Node<'a>, at_rest: &[BufferId]) -> Vec<Held<'a>>
+    where
+        Self: 'a,
+    {
+        let InTime { partition, loops, .. } = node.in_time;
         let values = &self.plan.graph.node(node.id).operands;
         let operand = |(index, &value): (usize, &ValueId)| Held {
             moving: Moving::Operand(index),
             motion: partition.operand_motion(loops, index),
-            value,
+            type_: self.plan.graph.type_of(value),
             dims: &loops.operands[index],
             positional: &node.computed.positional[0][index],
             buffer: Some(at_rest[index]),
@@ -96,17 +102,16 @@ impl Build<'_> {
     }
 
     fn results<'a>(&self, node: Node<'a>) -> Vec<Held<'a>> {
-        let InTime { partition, loops } = node.in_time;
-        let values = &self.plan.graph.node(node.id).results;
-        let result = |(index, &value): (usize, &ValueId)| Held {
+        let InTime { partition, loops, results, .. } = node.in_time;
+        let result = |(index, type_)| Held {
             moving: Moving::Result(index),
             motion: partition.result_motion(loops, index),
-            value,
+            type_,
             dims: &loops.results[index],
             positional: &node.computed.positional[1][index],
             buffer: None,
         };
-        values.iter().enumerate().map(result).collect()
+        results.iter().enumerate().map(result).collect()
     }
 
     /// For each operand the buffer that its block of a step is in, or that it is a slice of; of
@@ -153,11 +158,11 @@ impl Build<'_> {
         for (operand, mut buffer) in operands.iter().zip(brought) {
             let factors = self.factors(node, operand, time);
             if operand.motion == Motion::Whole {
-                let to = self.buffer(Kind::Activation, self.block_type(operand, &factors));
+                let to = self.buffer(Kind::Activation, block_type(operand, &factors));
                 self.copy_elements(Stream::Compute, buffer, to, taken(&factors), Origin::Node(node.id));
                 buffer = to;
             }
-            blocks.push(self.block_of(operand, &factors, buffer));
+            blocks.push(block_of(operand, &factors, buffer));
         }
         blocks
     }
@@ -167,16 +172,36 @@ impl Build<'_> {
         let mut made = Vec::new();
         for result in results {
             let factors = self.factors(node, result, time);
-            let mut type_ = self.block_type(result, &factors);
+            let mut type_ = block_type(result, &factors);
             if matches!(result.motion, Motion::Stationary | Motion::Rotating(_)) {
                 type_.dtype = type_.dtype.accumulated();
             }
             let buffer = self.buffer(Kind::Activation, type_);
-            made.push(self.block_of(result, &factors, buffer));
+            made.push(block_of(result, &factors, buffer));
         }
         let buffers = made.iter().map(|block| block.buffer).collect();
-        self.operate(node, Arc::clone(&node.computed.op), operands, made);
+        self.operate(node, Arc::clone(&node.in_time.op), operands, made);
         buffers
+    }
+
+    /// What is left to add, and what is there with what a step has made merged into it, if results
+    /// are merged: all of them at once.
+    fn merged(
+        &mut self,
+        node: Node,
+        before: Vec<Option<BufferId>>,
+        made: Vec<BufferId>,
+    ) -> (Vec<Option<BufferId>>, Vec<BufferId>) {
+        let there: Option<Vec<BufferId>> = before.iter().copied().collect();
+        let (Some(merge), Some(there)) = (&node.in_time.merge, there) else { return (before, made) };
+        let type_of = |program: &Program, it: BufferId| program.buffer(it).type_.clone();
+        let types: Vec<Type> = made.iter().map(|&it| type_of(&self.program, it)).collect();
+        let merged: Vec<BufferId> =
+            types.into_iter().map(|type_| self.buffer(Kind::Activation, type_)).collect();
+        let whole = |&buffer: &BufferId| Block { buffer, spans: Vec::new() };
+        let parts = there.iter().chain(&made).map(whole).collect();
+        self.operate(node, Arc::clone(merge), parts, merged.iter().map(whole).collect());
+        (vec![None; merged.len()], merged)
     }
 
     /// Puts what a step has made of a result to what is there.
@@ -185,13 +210,14 @@ impl Build<'_> {
             Motion::Stationary | Motion::Rotating(_) => result.buffer = Some(self.combined(node, sum, made)),
             Motion::Whole => {
                 let factors = self.factors(node, result, time);
-                let to = self.whole(result);
+                let to = self.whole(result, &factors);
                 let (strided, direction) = (taken(&factors), Direction::Put);
                 let copied = Copied { from: made, to, strided, direction };
                 self.push(Stream::Compute, Action::Copy(copied), Origin::Node(node.id));
             }
             Motion::Streaming(axis) => {
-                let to = self.whole(result);
+                let factors = self.factors(node, result, time);
+                let to = self.whole(result, &factors);
                 let kind = CollectiveKind::Reduce(self.root(node, result, time));
                 let origin = Origin::Motion { node: node.id, moving: result.moving, time };
                 self.along(axis, kind, made, to, origin);
@@ -209,9 +235,9 @@ impl Build<'_> {
     }
 
     /// Rounds a result and makes it known.
-    fn finish(&mut self, node: Node, result: &Held) {
+    fn finish(&mut self, node: Node, result: &Held, value: ValueId) {
         let Some(held) = result.buffer else { return };
-        let dtype = self.plan.graph.type_of(result.value).dtype;
+        let dtype = result.type_.dtype;
         let type_ = &self.program.buffer(held).type_;
         let buffer = if type_.dtype == dtype {
             held
@@ -221,14 +247,13 @@ impl Build<'_> {
             self.operate(node, Arc::new(Op::Cast(dtype)), vec![from], vec![to]);
             rounded
         };
-        self.copies.insert((result.value, Copy::Made), buffer);
+        self.copies.insert((value, Copy::Made), buffer);
     }
 
     /// The place of what a device has of a result in the end.
-    fn whole(&mut self, result: &mut Held) -> BufferId {
-        let plan = self.plan;
-        let type_ = || plan.layouts[result.value.0].local_type(plan.graph.type_of(result.value));
-        *result.buffer.get_or_insert_with(|| self.buffer(Kind::Activation, type_()))
+    fn whole(&mut self, result: &mut Held, factors: &[Factors]) -> BufferId {
+        let type_ = typed(result, factors, |it| it.1 == AtRest::All);
+        *result.buffer.get_or_insert_with(|| self.buffer(Kind::Activation, type_))
     }
 
     fn operate(&mut self, node: Node, op: Arc<Op>, operands: Vec<Block>, results: Vec<Block>) {
@@ -262,9 +287,8 @@ impl Build<'_> {
 
     /// For each dimension its factors at a step.
     fn factors(&self, node: Node, held: &Held, time: u64) -> Vec<Factors> {
-        let InTime { partition, loops } = node.in_time;
+        let InTime { partition, loops, .. } = node.in_time;
         let coordinates = self.plan.mesh.coordinates(self.program.rank);
-        let shape = &self.plan.graph.type_of(held.value).shape;
         let factors_of = |&it: &LoopId| {
             let digits = &partition.loops[it.0];
             let blocks: u64 = digits.iter().map(|digit| digit.size).product();
@@ -282,23 +306,26 @@ impl Build<'_> {
             [] => vec![(Piece { size: extent, index: None }, AtRest::All)],
             all => all.iter().flat_map(factors_of).collect(),
         };
-        held.dims.iter().zip(shape).map(dim).collect()
+        held.dims.iter().zip(&held.type_.shape).map(dim).collect()
     }
+}
 
-    /// The type of a block of these factors.
-    fn block_type(&self, held: &Held, factors: &[Factors]) -> Type {
-        let extent = |factors: &Factors| -> u64 {
-            factors.iter().filter(|it| it.0.index.is_none()).map(|it| it.0.size).product()
-        };
-        let dtype = self.plan.graph.type_of(held.value).dtype;
-        Type::new(dtype, factors.iter().map(extent).collect::<Vec<u64>>())
-    }
+/// The type of a block of these factors.
+fn block_type(held: &Held, factors: &[Factors]) -> Type {
+    typed(held, factors, |it| it.0.index.is_none())
+}
 
-    fn block_of(&self, held: &Held, factors: &[Factors], buffer: BufferId) -> Block {
-        let pieces: Vec<Vec<Piece>> =
-            factors.iter().map(|factors| factors.iter().map(|it| it.0).collect()).collect();
-        block(buffer, &pieces, &self.plan.graph.type_of(held.value).shape, held.positional)
-    }
+/// The type of the elements that some of the factors number.
+fn typed(held: &Held, factors: &[Factors], number: impl Fn(&(Piece, AtRest)) -> bool) -> Type {
+    let extent =
+        |factors: &Factors| -> u64 { factors.iter().filter(|it| number(it)).map(|it| it.0.size).product() };
+    Type::new(held.type_.dtype, factors.iter().map(extent).collect::<Vec<u64>>())
+}
+
+fn block_of(held: &Held, factors: &[Factors], buffer: BufferId) -> Block {
+    let pieces: Vec<Vec<Piece>> =
+        factors.iter().map(|factors| factors.iter().map(|it| it.0).collect()).collect();
+    block(buffer, &pieces, &held.type_.shape, held.positional)
 }
 
 /// The copy of the block of a step from what is at rest.
