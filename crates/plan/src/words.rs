@@ -114,10 +114,9 @@ fn in_words(
     let mut turned: Vec<Word> = Vec::new();
     for it in loops.ids() {
         let digits = &partition.loops[it.0];
-        if digits.iter().any(|digit| digit.step != 0) {
-            if family.iter().all(|family| family.axes.is_empty()) {
-                turned.push(word(it));
-            }
+        let timed = digits.iter().any(|digit| digit.step != 0);
+        if timed && family.iter().all(|family| family.axes.is_empty()) {
+            turned.push(word(it));
         }
         let still = digits.iter().filter(|digit| digit.step == 0);
         let axes = still.flat_map(|digit| digit.terms.iter().map(|term| term.0)).filter(|axis| !said(axis));

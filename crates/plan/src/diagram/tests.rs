@@ -14,7 +14,7 @@ fn drawn(mesh: &str, partition: &str) -> Diagram {
     let op: Op = parse_op("contract \"mk,kn->mn\"").unwrap();
     let square = Type::new(DType::F32, [mesh.devices() * 2, mesh.devices() * 2]);
     let partition = parse_partition(&mesh, partition).unwrap();
-    let loops = op.loops(&[square.clone(), square.clone()], &[square.clone()]);
+    let loops = op.loops(&[square.clone(), square.clone()], std::slice::from_ref(&square));
     assert_eq!(partition.check(&mesh, &loops), Ok(()));
     let drawn = diagram(&mesh, &op, (&[square.clone(), square.clone()], &[square]), &partition);
     // What is seen to come is what moves.
@@ -77,7 +77,10 @@ fn a_diagram_of_too_many_cells_is_not_drawn() {
     let (mesh, op) = (Mesh::of_sizes(&[8_192]), parse_op("gelu").unwrap());
     let line = Type::new(DType::F32, [8_192]);
     let partition = parse_partition(&mesh, "[a]").unwrap();
-    assert_eq!(diagram(&mesh, &op, (&[line.clone()], &[line]), &partition), None);
+    assert_eq!(
+        diagram(&mesh, &op, (std::slice::from_ref(&line), std::slice::from_ref(&line)), &partition),
+        None
+    );
 }
 
 #[test]

@@ -38,10 +38,10 @@ fn compare(mesh: &Mesh, loops: &Loops, partition: &Partition) {
     let shown = || partition.display(mesh).to_string();
     let timetable = Timetable::new(mesh, loops, partition);
     let expected = bytes_of_steps(mesh, loops, (&[square(), square()], &[square()]), partition);
-    for operand in 0..2 {
+    for (operand, &expected) in expected.iter().enumerate().take(2) {
         let rest = timetable.operand(operand).unwrap_or_else(|error| panic!("{}: {error}", shown()));
         assert!(holds(mesh, &partition.operand(loops, operand), &rest), "{}, operand {operand}", shown());
-        assert_eq!(bytes(&rest), expected[operand], "{}, operand {operand}", shown());
+        assert_eq!(bytes(&rest), expected, "{}, operand {operand}", shown());
     }
     let made = partition.result(loops, 0);
     let rest = timetable.result(0, &made.owed).unwrap_or_else(|error| panic!("{}: {error}", shown()));
