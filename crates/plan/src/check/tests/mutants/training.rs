@@ -57,12 +57,13 @@ pub(super) const TRAINING: &[Mutant] = &[
         layout.owed = vec![axis];
         Ok(plain && !is_summed(plan, it.state))
     }),
-    ("an operation on states that is prepared", &["prepared"], |plan, u| {
-        let Some(node) = computed(plan, u)? else { return Ok(false) };
+    ("an operation on states that is prepared", &["prepared"], |plan, _| {
+        // Few operations read states alone: one is looked for.
         let state = |it: &ValueId| matches!(plan.graph.value(*it).source, Source::State(_));
-        let reads = plan.graph.nodes[node].operands.iter().all(state);
+        let reads = |node: &planner_ir::Node| !node.operands.is_empty() && node.operands.iter().all(state);
+        let Some(node) = plan.graph.nodes.iter().position(reads) else { return Ok(false) };
         plan.assignments[node] = Assignment::Prepared;
-        Ok(reads)
+        Ok(true)
     }),
     ("what a micro-batch makes is returned", &["output"], |plan, u| {
         if plan.graph.training.is_none() {
