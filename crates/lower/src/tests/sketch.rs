@@ -1,8 +1,6 @@
 //! Plans made by hand: partitions are given, and layouts are joined by moves.
 
-use plan::{
-    Assignment, Copy, MachineName, ModelFile, Plan, Proof, SpaceSize, Transfer, bytes_of_steps,
-};
+use plan::{Assignment, Copy, MachineName, ModelFile, Plan, Proof, SpaceSize, Transfer, bytes_of_steps};
 use planner_ir::{
     AxisId, Carried, Digit, Graph, Layout, Mesh, Move, Output, Partition, Phase, Source, State, StateKind,
     Training, Type, ValueId,

@@ -185,6 +185,12 @@ fn parts_that_are_never_written_or_twice_are_found() {
     check(&rotated(), "written-once", "is set in parts that are none", |programs| {
         moved(programs, &|strided| strided.start = 1);
     });
+    check(&rotated(), "written-once", "is set in parts that are none", |programs| {
+        let first = puts(&programs[1])[0];
+        if let Action::Copy(copy) = &mut programs[1].instructions[first].action {
+            copy.strided.start = 1;
+        }
+    });
     check(&rotated(), "size", "is written beyond its end", |programs| {
         moved(programs, &|strided| strided.start = 6);
     });

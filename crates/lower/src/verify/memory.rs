@@ -103,7 +103,7 @@ fn check_uses(program: &Program, happens: &Happens, report: &mut Report) -> Vec<
 /// What is written must be written at once, or part by part and each part once.
 fn check_parts(writers: &[(usize, BufferId, Written)], report: &mut Report) {
     let mut parts: Vec<(u64, usize)> = Vec::new();
-    let Some((_, _, of)) = writers.iter().find(|it| it.2 != Written::Nothing) else {
+    let Some((model, _, of)) = writers.iter().find(|it| it.2 != Written::Nothing) else {
         if let Some((index, buffer, _)) = writers.first() {
             report.at(*index, "written-once", format!("b{} is never written by this rank", buffer.0));
         }
@@ -122,7 +122,7 @@ fn check_parts(writers: &[(usize, BufferId, Written)], report: &mut Report) {
                 if let Some(&(_, other)) = parts.iter().find(|it| it.0 == *number) {
                     report.at(*index, "written-once", before("as by", other));
                 } else if written.shape() != of.shape() {
-                    report.at(*index, "written-once", before("in other parts than by", parts[0].1));
+                    report.at(*index, "written-once", before("in other parts than by", *model));
                 }
                 parts.push((*number, *index));
             }
