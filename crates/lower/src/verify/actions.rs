@@ -1,6 +1,6 @@
 //! One instruction at a time: reference, event, size, type, port.
 
-use planner_ir::{Op, Role, Type};
+use planner_ir::{Op, Type};
 
 use super::{Report, Violation};
 use crate::action::{Action, Block, Collective, Compute, Copied, Direction, Message};
@@ -147,17 +147,17 @@ fn compute_fault(program: &Program, compute: &Compute) -> Option<String> {
     }
 }
 
-/// Whether an operation that makes values of these types may make them as those: sums may be in the
-/// elements in which they are accumulated.
+/// Whether an operation that makes values of these types may make them as those: addends, and parts
+/// that are merged, may be in the elements in which they are accumulated.
 fn may_be(op: &Op, operands: &[Type], types: &[Type], results: &[Type]) -> bool {
     if types == results {
         return true;
     }
     let loops = op.loops(operands, types);
-    let sums = loops.ids().any(|it| loops.get(it).role == Role::Sum);
+    let parts = loops.ids().any(|it| loops.get(it).role.makes_parts());
     let wider = |type_: &Type| Type::new(type_.dtype.accumulated(), type_.shape.clone());
     let fits = |(type_, result): (&Type, &Type)| result == type_ || *result == wider(type_);
-    sums && types.len() == results.len() && types.iter().zip(results).all(fits)
+    parts && types.len() == results.len() && types.iter().zip(results).all(fits)
 }
 
 fn copy_fault(program: &Program, copy: &Copied) -> Option<String> {
