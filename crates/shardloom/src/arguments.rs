@@ -134,6 +134,13 @@ Examples:
   shardloom explain plan.json --alternatives
   shardloom explain plan.json --json")]
     Explain(ExplainArguments),
+    /// Draw a partition of a product in space and time
+    #[command(after_help = "\
+Examples:
+  shardloom partition '[a,-,-]' --mesh 4
+  shardloom partition '3 steps [a,-,(a-@t:3)]' --mesh 3
+  shardloom partition '2 steps [a,(a+b+@t:2),b]' --mesh 2x2 --svg square.svg")]
+    Partition(PartitionArguments),
     /// Check a plan, trusting nothing that made it
     #[command(after_help = "\
 Examples:
@@ -282,6 +289,25 @@ pub struct ExplainArguments {
     /// For each operation, search again without what was chosen for it
     #[arg(long)]
     pub alternatives: bool,
+    /// Draw what each rank works on at each step of the operation of this name, and what it sends
+    #[arg(long, value_name = "OPERATION")]
+    pub diagram: Option<String>,
+    /// Write that as a picture too
+    #[arg(long, value_name = "FILE", requires = "diagram")]
+    pub svg: Option<PathBuf>,
+}
+
+/// `partition`.
+#[derive(Args, Clone, Debug)]
+pub struct PartitionArguments {
+    /// The digits of the loops m, k and n of `Y[m,n] = X[m,k] W[k,n]`, such as `3 steps [a,-,(a-@t:3)]`
+    pub partition: String,
+    /// The devices' coordinates: `8`, `2x4`, `data=2,model=4`
+    #[arg(long, value_parser = mesh, value_name = "MESH")]
+    pub mesh: Mesh,
+    /// Write a picture too
+    #[arg(long, value_name = "FILE")]
+    pub svg: Option<PathBuf>,
 }
 
 /// `check`.

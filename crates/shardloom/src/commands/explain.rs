@@ -22,6 +22,9 @@ use super::import::kept_whole;
 /// Explains a plan.
 pub(crate) fn explain(arguments: &ExplainArguments, context: &mut Context<'_, '_>) -> Result<Said, Failure> {
     let plan = plan_file::read_checked(&arguments.plan)?;
+    if let Some(name) = &arguments.diagram {
+        return super::partition::of_plan(&plan, name, arguments.svg.as_deref());
+    }
     // What cannot be cut into blocks is told whole.
     let whole = vec![search::Section::whole(&plan.graph)];
     let prepared = derived::prepared(&arguments.plan, &plan)?;
@@ -211,6 +214,14 @@ impl Told<'_> {
                     it.origin
                 ));
             }
+        }
+        let in_steps =
+            |it: &Assignment| matches!(it, Assignment::Computed { partition, .. } if partition.steps > 1);
+        if let Some(it) = self.plan.assignments.iter().position(in_steps) {
+            let name = &self.plan.graph.nodes[it].origin;
+            self.line(&format!(
+                "\nin steps    `--diagram {name}` draws how blocks move, and others' likewise"
+            ));
         }
         let returned = explained::returned(self.plan);
         if !returned.is_empty() {

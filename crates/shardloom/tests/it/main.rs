@@ -3,4 +3,6 @@
 //! Modules are marked as tests, so that what serves tests may panic.
 
 #[cfg(test)]
+mod partition; // `partition`, drawn and refused
+#[cfg(test)]
 mod train; // `train`, from a plan file to weights
