@@ -209,7 +209,7 @@ pub struct TargetArguments {
 impl TargetArguments {
     /// Whether operations may be done in time steps.
     pub fn steps(&self) -> rewrite::Steps {
-        if self.one_step { rewrite::Steps::One } else { rewrite::Steps::One }
+        if self.one_step { rewrite::Steps::One } else { rewrite::Steps::Offered }
     }
 }
 

@@ -109,7 +109,7 @@ fn cover(subject: &Subject<'_>, mesh: &str, rounds: usize, coverage: &mut Covera
         machine: &machine,
         mesh: &mesh,
         capacity: machine.usable_memory().0,
-        steps: rewrite::Steps::One,
+        steps: rewrite::Steps::Offered,
     };
     let title = &subject.case.title;
     let header =

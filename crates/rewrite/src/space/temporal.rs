@@ -60,7 +60,7 @@ impl Base<'_> {
         let own = Digit::axis(&self.facts.mesh, axis);
         let mut found = Vec::new();
         for still in self.split() {
-            for turned in self.split().filter(|&it| it != still) {
+            for turned in self.turned().filter(|&it| it != still) {
                 let digit = Digit { step: 1, ..own.clone() };
                 let mut ring = self.with(&[(still, own.clone()), (turned, digit)], own.size, vec![]);
                 let indexes = |dims: &Vec<Vec<LoopId>>, it: LoopId| dims.iter().any(|dim| dim.contains(&it));
@@ -116,6 +116,11 @@ impl Base<'_> {
     /// The loops that may be split.
     fn split(&self) -> impl Iterator<Item = LoopId> {
         self.loops.ids().filter(|&it| matches!(self.loops.get(it).role, Role::Map | Role::Sum))
+    }
+
+    /// The loops that time may turn: parts may be merged where they are.
+    fn turned(&self) -> impl Iterator<Item = LoopId> {
+        self.loops.ids().filter(|&it| self.loops.get(it).role != Role::Whole)
     }
 
     fn with(&self, digits: &[(LoopId, Digit)], steps: u64, streams: Vec<AxisId>) -> Partition {

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use plan::{Assignment, Copy, Holding, Plan};
-use planner_ir::{Layout, Node, Source, StateKind, ValueId};
+use planner_ir::{Graph, Layout, Motion, Node, Partition, Source, StateKind, ValueId};
 
 use crate::prices::packs;
 
@@ -82,6 +82,36 @@ struct Walk<'a> {
     moment: usize,
 }
 
+/// What is there besides while an operation is done in time steps (bytes): the blocks that are
+/// on their way and those that are worked on, sums and their addends.
+fn slots(graph: &Graph, node: &Node, partition: &Partition) -> u64 {
+    let loops = node.op.loops(&graph.types_of(&node.operands), &graph.types_of(&node.results));
+    let moving = partition.steps.saturating_sub(1).min(2);
+    let operand = |(index, &value): (usize, &ValueId)| {
+        let block = partition.operand_block(&loops, index, graph.type_of(value)).bytes();
+        match partition.operand_motion(&loops, index) {
+            Motion::Stationary => 0,
+            Motion::Rotating(_) => moving * block,
+            Motion::Streaming(_) => 2 * block,
+            Motion::Whole => block,
+        }
+    };
+    let result = |(index, &value): (usize, &ValueId)| {
+        let mut block = partition.result_block(&loops, index, graph.type_of(value));
+        let as_it_is = block.bytes();
+        block.dtype = block.dtype.accumulated();
+        match partition.result_motion(&loops, index) {
+            // The sum before and the addend, besides the result.
+            Motion::Stationary => 2 * block.bytes(),
+            Motion::Rotating(_) => 3 * block.bytes(),
+            Motion::Streaming(_) => 2 * as_it_is,
+            Motion::Whole => as_it_is,
+        }
+    };
+    let operands: u64 = node.operands.iter().enumerate().map(operand).sum();
+    operands + node.results.iter().enumerate().map(result).sum::<u64>()
+}
+
 impl<'a> Walk<'a> {
     /// All of a plan.
     fn over(plan: &'a Plan) -> Self {
@@ -94,8 +124,12 @@ impl<'a> Walk<'a> {
         let (places, lives) = (BTreeMap::new(), Vec::new());
         let mut walk = Self { plan, places, carried, lives, moment: 0 };
         for (node, assignment) in graph.nodes.iter().zip(&plan.assignments) {
-            if let Assignment::Computed { operands, .. } = assignment {
+            if let Assignment::Computed { operands, partition, .. } = assignment {
                 walk.compute(node, operands);
+                if partition.steps > 1 {
+                    let bytes = slots(graph, node, partition);
+                    walk.live(For::Copy, bytes);
+                }
             }
         }
         let outputs = graph.outputs.iter().zip(&plan.outputs);

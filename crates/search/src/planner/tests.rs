@@ -121,7 +121,7 @@ fn planned(sizes: Sizes, machine: &str, mesh: &str, capacity: u64) -> Result<Pla
         prices: &prices,
         model: &ModelFile { path: "model.onnx".to_owned(), sha256: "0".repeat(64), dims: vec![] },
         machine: &MachineName { name: machine.full_name(), devices: mesh.devices() },
-        steps: rewrite::Steps::One,
+        steps: rewrite::Steps::Offered,
     })
 }
 
@@ -193,11 +193,11 @@ fn what_is_counted_is_nearly_all_that_a_plan_holds() {
             prices: &prices,
             model: &model,
             machine: &name,
-            steps: rewrite::Steps::One,
+            steps: rewrite::Steps::Offered,
         };
         let total = |memory: &[plan::Holding]| memory.iter().map(|it| it.bytes).sum::<u64>();
         let cut = Cut { graph: &blocks.graph, sections: &sections };
-        let offer = rewrite::Offer { splits: rewrite::Splits::All, steps: rewrite::Steps::One };
+        let offer = rewrite::Offer { splits: rewrite::Splits::All, steps: rewrite::Steps::Offered };
         let program = Prepared::new(cut, &mesh_, &prices, offer).expect("has a space");
         let chain = chain(std::slice::from_ref(&program));
         let roomy = plan(&request(1 << 40)).expect("fits");
