@@ -11,6 +11,8 @@ mod corpus; // real models, planned and run
 #[cfg(test)]
 mod gradients; // gradients of operations against differences
 #[cfg(test)]
+mod papers; // partitions in time against the papers that they come from
+#[cfg(test)]
 mod pages; // pages that cannot rot
 #[cfg(test)]
 mod small_world; // the verifier of layouts against arithmetic

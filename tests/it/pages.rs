@@ -21,7 +21,7 @@ const LARGE: &str = "llama2_70b.onnx";
 const PACKED: &str = "../shared/models/full/llama2_70b-fwd-bf16/model.onnx.gz";
 
 /// Compares a page with what it should be, or rewrites it.
-fn compare(path: &str, expected: &str) {
+pub(crate) fn compare(path: &str, expected: &str) {
     let found = fs::read_to_string(root().join(path)).unwrap_or_default();
     if found == expected {
         return;

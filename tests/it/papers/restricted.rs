@@ -1,0 +1,110 @@
+//! The search over parts of its space: the plans that the papers' systems could make.
+
+use cost_models::machine::Machine;
+use plan::{MachineName, ModelFile, Plan};
+use planner_ir::{AxisId, Layout, Loops, Mesh, Move, Partition, Type};
+use rewrite::Steps;
+use search::{MachinePrices, PlanError, Prices, Request, Work, plan};
+
+use super::graph::{Sizes, Step};
+
+/// What a plan may consist of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Megatron: the batch over the first axis; heads, and units of the MLP, over the second; all
+    /// else on every device of it; the sums by all-reduce.
+    Megatron,
+    /// PrimePar: splits of every dimension and squares; sums where they arise, by all-reduce.
+    PrimePar,
+    /// PrimePar's without squares.
+    Splits,
+    /// Everything.
+    All,
+}
+
+/// What something costs that no plan of the kind has (seconds).
+const FORBIDDEN: f64 = 1e6;
+
+/// The prices of a machine, and of what a kind of plan lacks.
+struct Restricted<'a> {
+    kind: Kind,
+    prices: MachinePrices<'a>,
+    mesh: &'a Mesh,
+    sizes: &'a Sizes,
+}
+
+impl Restricted<'_> {
+    fn allows(&self, partition: &Partition, loops: &Loops) -> bool {
+        let square = |it: &Partition| {
+            it.streams.is_empty() && it.loops.iter().flatten().any(|digit| digit.terms.len() > 1)
+        };
+        match self.kind {
+            Kind::All => true,
+            Kind::Splits => partition.steps == 1 && partition.passed.is_empty(),
+            Kind::PrimePar => partition.passed.is_empty() && (partition.steps == 1 || square(partition)),
+            Kind::Megatron => {
+                let own = |axis: AxisId, size: u64| match axis.0 {
+                    0 => size == self.sizes.batch,
+                    _ => size == self.sizes.heads || size == 4 * self.sizes.hidden,
+                };
+                let simple = loops.ids().all(|it| {
+                    let digits = partition.loops[it.0].iter();
+                    let mut axes = digits.map(planner_ir::Digit::plain);
+                    axes.all(|axis| axis.is_some_and(|axis| own(axis, loops.get(it).size)))
+                });
+                partition.steps == 1 && partition.passed.is_empty() && simple
+            }
+        }
+    }
+}
+
+impl Prices for Restricted<'_> {
+    fn work(&self, work: &Work<'_>) -> f64 {
+        let forbidden = if self.allows(work.partition, work.loops) { 0.0 } else { FORBIDDEN };
+        forbidden + self.prices.work(work)
+    }
+
+    fn step(&self, type_: &Type, step: &Move, before: &Layout, after: &Layout) -> f64 {
+        match step {
+            // The papers' systems sum first and take their part of the sum then. So it does not pay
+            // to keep parts of what is the same everywhere, either.
+            Move::ReduceScatter { .. } if self.kind != Kind::All => {
+                let owed = before.owed.iter().copied().filter(|axis| !after.owed.contains(axis));
+                let sum = Move::AllReduce { axes: owed.collect() };
+                let summed = sum.apply(self.mesh, type_, before).unwrap();
+                self.prices.step(type_, &sum, before, &summed) + self.prices.step(type_, step, before, after)
+            }
+            _ => self.prices.step(type_, step, before, after),
+        }
+    }
+}
+
+/// The best plan of a kind on a mesh.
+pub(crate) fn planned(
+    step: &Step,
+    sizes: &Sizes,
+    machine: &Machine,
+    mesh: &Mesh,
+    kind: Kind,
+) -> Result<Plan, PlanError> {
+    let prices = Restricted { kind, prices: MachinePrices::new(machine, mesh).unwrap(), mesh, sizes };
+    let steps = if matches!(kind, Kind::PrimePar | Kind::All) { Steps::Offered } else { Steps::One };
+    let found = plan(&Request {
+        graph: &step.graph,
+        sections: &step.sections,
+        mesh,
+        // Some of the papers' models do not fit the papers' machines whole: few layers were run.
+        capacity: 1 << 60,
+        prices: &prices,
+        model: &ModelFile { path: "layers".to_owned(), sha256: "0".repeat(64), dims: vec![] },
+        machine: &MachineName { name: machine.full_name(), devices: mesh.devices() },
+        steps,
+    })?;
+    assert!(found.seconds() < FORBIDDEN, "{kind:?} has no plan on {mesh:?}");
+    Ok(found)
+}
+
+/// What a device holds of a plan (bytes).
+pub(crate) fn held(plan: &Plan) -> u64 {
+    plan.memory.iter().map(|it| it.bytes).sum()
+}
