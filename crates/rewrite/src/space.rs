@@ -97,11 +97,28 @@ impl Splits {
 /// Whether partitions in time are offered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Steps {
-    /// Products and look-ups may be done in time steps.
+    /// On meshes of up to two axes of more than one device: on three, a search among them takes
+    /// several times as long.
     #[default]
+    Auto,
+    /// Products and look-ups may be done in time steps.
     Offered,
     /// Every operation is done in one.
     One,
+}
+
+/// On how many axes time steps are offered where nothing is said.
+const AUTO_AXES: usize = 2;
+
+impl Steps {
+    /// Whether there are any on a mesh.
+    fn are_offered(self, mesh: &Mesh) -> bool {
+        match self {
+            Self::Auto => wide_axes(mesh).count() <= AUTO_AXES,
+            Self::Offered => true,
+            Self::One => false,
+        }
+    }
 }
 
 /// Which partitions are offered.

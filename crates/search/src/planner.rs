@@ -104,8 +104,8 @@ fn widely<T>(request: &Request<'_>, plan_in: impl Fn(Offer) -> Result<T, PlanErr
     // The whole space of a transformer block on four axes is always too wide.
     if wide <= FREE_AXES {
         offers.insert(0, at_once(Splits::All));
-        if request.steps == Steps::Offered {
-            offers.insert(0, Offer { splits: Splits::All, steps: Steps::Offered });
+        if request.steps != Steps::One {
+            offers.insert(0, Offer { splits: Splits::All, steps: request.steps });
         }
     }
     let is_wide = |outcome: &Result<T, PlanError>| {

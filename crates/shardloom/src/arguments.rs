@@ -201,15 +201,30 @@ pub struct TargetArguments {
     /// What a device may hold, such as 70GiB; without it, what the machine file says
     #[arg(long, value_parser = memory, value_name = "SIZE")]
     pub memory: Option<u64>,
-    /// Do every operation at once: offer no rotated, ring or square partitions
-    #[arg(long)]
-    pub one_step: bool,
+    /// Whether products may be done in time steps: rotated, as rings and squares
+    #[arg(long, value_enum, default_value = "auto")]
+    pub in_time: InTime,
+}
+
+/// Whether products may be done in time steps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum InTime {
+    /// On meshes of up to two axes.
+    Auto,
+    /// On all; on three axes planning takes several times as long.
+    Always,
+    /// On none.
+    Never,
 }
 
 impl TargetArguments {
     /// Whether operations may be done in time steps.
     pub fn steps(&self) -> rewrite::Steps {
-        if self.one_step { rewrite::Steps::One } else { rewrite::Steps::Offered }
+        match self.in_time {
+            InTime::Auto => rewrite::Steps::Auto,
+            InTime::Always => rewrite::Steps::Offered,
+            InTime::Never => rewrite::Steps::One,
+        }
     }
 }
 

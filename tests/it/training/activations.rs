@@ -121,7 +121,7 @@ fn planned(layers: usize, manner: Manner, t: u64, decision: Recompute) -> Plan {
         prices: &prices,
         model: &plan::ModelFile { path: "block.onnx".to_owned(), sha256: "0".repeat(64), dims: vec![] },
         machine: &plan::MachineName { name: machine.full_name(), devices: machine.devices() },
-        steps: rewrite::Steps::Offered,
+        steps: rewrite::Steps::Auto,
     })
     .unwrap();
     plan.recipe = Some(recipe);

@@ -75,7 +75,7 @@ impl Case {
         prices: &dyn Prices,
     ) -> Result<Plan, String> {
         let target =
-            Target { machine, mesh, capacity: machine.usable_memory().0, steps: rewrite::Steps::Offered };
+            Target { machine, mesh, capacity: machine.usable_memory().0, steps: rewrite::Steps::Auto };
         let header =
             plan::ModelFile { path: self.title.clone(), sha256: self.file.sha256.clone(), dims: vec![] };
         let plan = pipeline::planned(prepared, &header, &target, prices);

@@ -109,7 +109,8 @@ fn cover(subject: &Subject<'_>, mesh: &str, rounds: usize, coverage: &mut Covera
         machine: &machine,
         mesh: &mesh,
         capacity: machine.usable_memory().0,
-        steps: rewrite::Steps::Offered,
+        // Over two axes there are too many ways in time to try those of a step.
+        steps: if mesh.axes.len() == 1 { rewrite::Steps::Offered } else { rewrite::Steps::One },
     };
     let title = &subject.case.title;
     let header =

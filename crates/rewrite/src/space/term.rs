@@ -6,7 +6,7 @@ use egg::{Analysis, DidMerge, EGraph, Id, Language};
 use planner_ir::{Graph, Layout, Loops, Mesh, Move, NodeId, Partition, Type, ValueId};
 
 use super::offsets::{Offsets, offsets};
-use super::{Offer, Splits, Steps};
+use super::{Offer, Splits};
 
 /// A term of the e-graph. Layouts, partitions and moves are numbers in `Facts`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -103,8 +103,9 @@ impl<T: Ord + Clone> Table<T> {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Facts {
     pub(super) mesh: Mesh,
-    /// Which partitions are offered.
-    offer: Offer,
+    splits: Splits,
+    /// Whether operations may be done in time steps.
+    steps: bool,
     pub(super) types: Vec<Type>,
     /// For each operation that is not prepared, what it works on.
     operations: Vec<Option<Operation>>,
@@ -166,7 +167,18 @@ impl Facts {
             values.into_iter().for_each(|value| touching[value.0].push(node));
         }
         let skewed = vec![Vec::new(); types.len()];
-        Self { mesh: mesh.clone(), offer, types, operations, offsets, touching, skewed, ..Self::default() }
+        let (splits, steps) = (offer.splits, offer.steps.are_offered(mesh));
+        Self {
+            mesh: mesh.clone(),
+            splits,
+            steps,
+            types,
+            operations,
+            offsets,
+            touching,
+            skewed,
+            ..Self::default()
+        }
     }
 
     pub(super) fn loops(&self, node: NodeId) -> Option<&Loops> {
@@ -187,12 +199,12 @@ impl Facts {
 
     /// Along how many loops an operation may be split.
     pub(super) fn splits(&self) -> Splits {
-        self.offer.splits
+        self.splits
     }
 
     /// Whether partitions of an operation in time are offered.
     pub(super) fn takes_time(&self, node: NodeId) -> bool {
-        self.offer.steps == Steps::Offered && self.operations[node.0].as_ref().is_some_and(|it| it.takes_time)
+        self.steps && self.operations[node.0].as_ref().is_some_and(|it| it.takes_time)
     }
 
     /// The partition in which every device does everything.

@@ -286,7 +286,13 @@ fn a_step_cut_into_sections_is_as_fast_as_the_chain_is_by_elimination() {
     let machine = shipped::named("h100-80g-8x").expect("is a machine");
     let prices = MachinePrices::new(&machine, &mesh).expect("suits");
     let cut = Cut { graph: &trained.step.graph, sections: &sections };
-    let prepared = Prepared::new(cut, &mesh, &prices, rewrite::Offer { splits: Splits::All, steps: rewrite::Steps::One }).expect("has a space");
+    let prepared = Prepared::new(
+        cut,
+        &mesh,
+        &prices,
+        rewrite::Offer { splits: Splits::All, steps: rewrite::Steps::One },
+    )
+    .expect("has a space");
     let flat = chain(&[prepared]).flat();
     let truth = eliminate::solve(&flat.problem).expect("has a least time").time;
     let plan = planned(&trained, "h100-80g-8x", "2", ROOM).expect("fits");
@@ -309,10 +315,22 @@ fn what_is_counted_from_below_is_there_and_times_are_those_of_the_plan() {
         let machine = shipped::named("h100-80g-8x").expect("is a machine");
         let prices = MachinePrices::new(&machine, &mesh_).expect("suits");
         let cut = Cut { graph: &trained.step.graph, sections: &sections };
-        let chain = chain(&[Prepared::new(cut, &mesh_, &prices, rewrite::Offer { splits: Splits::All, steps: rewrite::Steps::One }).expect("has a space")]);
+        let chain = chain(&[Prepared::new(
+            cut,
+            &mesh_,
+            &prices,
+            rewrite::Offer { splits: Splits::All, steps: rewrite::Steps::One },
+        )
+        .expect("has a space")]);
         let found = bound::solve_chain(&chain, capacity).expect("fits");
         let choices = &found.choices.blocks;
-        let prepared = Prepared::new(cut, &mesh_, &prices, rewrite::Offer { splits: Splits::All, steps: rewrite::Steps::One }).expect("has a space");
+        let prepared = Prepared::new(
+            cut,
+            &mesh_,
+            &prices,
+            rewrite::Offer { splits: Splits::All, steps: rewrite::Steps::One },
+        )
+        .expect("has a space");
         let mut parts = Vec::new();
         for (index, section) in sections.iter().enumerate() {
             for (repetition, choices) in section.repetitions.iter().zip(&choices[index]) {

@@ -141,7 +141,7 @@ fn run(options: &CpuRun, path: &Path, folder: &Path, say: &dyn Fn(String)) -> Re
         machine: &machine,
         mesh: &mesh,
         capacity: machine.usable_memory().0,
-        steps: rewrite::Steps::Offered,
+        steps: rewrite::Steps::Auto,
     };
     let header = plan::ModelFile {
         path: path.display().to_string(),

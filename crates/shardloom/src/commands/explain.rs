@@ -90,7 +90,7 @@ fn alternatives<'a>(
     stories: &'a [BlockStory],
     context: &Context<'_, '_>,
 ) -> Result<Vec<Alternative<'a>>, Failure> {
-    let steps = rewrite::Steps::Offered;
+    let steps = rewrite::Steps::Auto;
     let target = Target { machine, mesh: &plan.mesh, capacity: plan.capacity, steps };
     let mut alternatives = Vec::new();
     for story in stories {

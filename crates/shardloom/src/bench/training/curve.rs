@@ -185,7 +185,7 @@ fn planned(options: &Training, file: &ModelFile, trial: &Trial) -> Result<plan::
         machine: &machine,
         mesh: &mesh,
         capacity: machine.usable_memory().0,
-        steps: rewrite::Steps::Offered,
+        steps: rewrite::Steps::Auto,
     };
     let header = plan::ModelFile { path: file.path.display().to_string(), sha256: file.sha256.clone(), dims };
     if trial.by == By::Machine {
