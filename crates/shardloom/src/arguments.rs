@@ -209,9 +209,9 @@ pub struct TargetArguments {
 /// Whether products may be done in time steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum InTime {
-    /// On meshes of up to two axes.
+    /// On meshes of up to two axes, in training of one.
     Auto,
-    /// On all; on three axes planning takes several times as long.
+    /// On all: planning takes many times as long with more axes.
     Always,
     /// On none.
     Never,

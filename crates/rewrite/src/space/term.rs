@@ -167,7 +167,7 @@ impl Facts {
             values.into_iter().for_each(|value| touching[value.0].push(node));
         }
         let skewed = vec![Vec::new(); types.len()];
-        let (splits, steps) = (offer.splits, offer.steps.are_offered(mesh));
+        let (splits, steps) = (offer.splits, offer.steps.are_offered(graph, mesh));
         Self {
             mesh: mesh.clone(),
             splits,
