@@ -111,7 +111,7 @@ impl Split {
     /// Adds a cut if the factors stay whole numbers; whether it is new.
     fn cut(&mut self, whose: Whose, index: usize, at: u64, size: u64) -> bool {
         let cuts = self.0.entry((whose, index)).or_default();
-        let chained = |&it: &u64| it % at == 0 || at % it == 0;
+        let chained = |&it: &u64| it.is_multiple_of(at) || at.is_multiple_of(it);
         at > 1 && at < size && size.is_multiple_of(at) && cuts.iter().all(chained) && cuts.insert(at)
     }
 

@@ -225,12 +225,19 @@ fn passing(op: &planner_ir::Op) -> Passing {
 /// rows of a table.
 fn takes_time(op: &planner_ir::Op) -> bool {
     use planner_ir::Op;
-    match op {
-        Op::Contract(_) | Op::Attention(_) | Op::Conv(_) | Op::Experts { .. } | Op::Gather { .. } => true,
-        Op::AttentionGradient { .. } | Op::ExpertsGradient { .. } | Op::GatherGradient { .. } => true,
-        Op::ConvInputGradient { .. } | Op::ConvWeightGradient { .. } => true,
-        _ => false,
-    }
+    matches!(
+        op,
+        Op::Contract(_)
+            | Op::Attention(_)
+            | Op::Conv(_)
+            | Op::Experts { .. }
+            | Op::Gather { .. }
+            | Op::AttentionGradient { .. }
+            | Op::ExpertsGradient { .. }
+            | Op::GatherGradient { .. }
+            | Op::ConvInputGradient { .. }
+            | Op::ConvWeightGradient { .. }
+    )
 }
 
 impl Analysis<Term> for Facts {
