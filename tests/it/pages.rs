@@ -75,7 +75,13 @@ impl Desk {
     fn output(&self, call: &str) -> String {
         let words = call.strip_prefix("cargo run --release -p shardloom -- ");
         let words = words.or(call.strip_prefix("shardloom ")).unwrap_or_else(|| panic!("not ours: {call}"));
-        let arguments = words.split_whitespace().map(|word| self.place(word));
+        // What stands between quotes is one argument.
+        let parts = words.split('\'').enumerate();
+        let words = parts.flat_map(|(place, part)| match place % 2 {
+            0 => part.split_whitespace().collect::<Vec<_>>(),
+            _ => vec![part],
+        });
+        let arguments = words.map(|word| self.place(word));
         let arguments = ["shardloom".to_owned()].into_iter().chain(arguments);
         let (mut out, mut err) = (Vec::new(), Vec::new());
         let code = shardloom::main_with(arguments, &mut out, &mut err);
