@@ -98,6 +98,3 @@ pub(crate) fn loops_of(graph: &Graph, node: NodeId) -> Loops {
     let it = graph.node(node);
     it.op.loops(&graph.types_of(&it.operands), &graph.types_of(&it.results))
 }
-
-#[cfg(test)]
-mod tests;

@@ -1,1 +1,0 @@
-//! Tests of what moves between steps.
