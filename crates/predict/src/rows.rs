@@ -1,0 +1,88 @@
+//! The kinds of CSV files that can be priced, and what comes of their rows.
+//!
+//! A kind of file is a file name, the columns that it must have, and a function from a row to a
+//! price. Every row of a file has one outcome: a prediction beside what was measured, both in the
+//! row's own unit, or why there is none.
+
+use crate::table::{Row, Table, TableError};
+
+/// A kind of CSV file.
+pub trait Kind {
+    /// The name of the file.
+    fn file(&self) -> &'static str;
+
+    /// The columns without which it is not of this kind.
+    fn columns(&self) -> &'static [&'static str];
+
+    /// What a row says and what we say; an error if a field is not what its column holds.
+    fn price(&self, row: &Row<'_>) -> Result<Answer, TableError>;
+}
+
+/// What comes of a row.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Answer {
+    /// It has a price.
+    Priced(Priced),
+    /// It has none, and why.
+    Skipped(String),
+}
+
+/// A price beside a measurement.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Priced {
+    /// What we say, in the unit of what was measured.
+    pub predicted: f64,
+    /// What was measured.
+    pub measured: f64,
+    /// The sweep that it is part of: rows that differ in configuration only.
+    pub sweep: Option<String>,
+    /// Why it is reported apart and counts for no goal; `None` if it counts.
+    pub apart: Option<String>,
+}
+
+/// What comes of a row, and which row it is.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcome {
+    /// The file.
+    pub file: String,
+    /// Its id, or `line N` if its file has none.
+    pub row_id: String,
+    /// Who published it.
+    pub source: String,
+    /// What comes of it.
+    pub answer: Answer,
+}
+
+impl Priced {
+    /// A price that counts, in no sweep.
+    #[must_use]
+    pub fn new(predicted: f64, measured: f64) -> Self {
+        Self { predicted, measured, sweep: None, apart: None }
+    }
+
+    /// The error, relative to what was measured.
+    #[must_use]
+    pub fn error(&self) -> f64 {
+        (self.predicted - self.measured).abs() / self.measured.abs()
+    }
+}
+
+/// Every kind, in the order in which they are reported.
+#[must_use]
+pub fn kinds() -> Vec<Box<dyn Kind>> {
+    vec![]
+}
+
+/// What comes of every row of a file of a kind, in order.
+pub fn outcomes(kind: &dyn Kind, text: &str) -> Result<Vec<Outcome>, TableError> {
+    let table = Table::read(kind.file(), text, kind.columns())?;
+    let outcome = |row: Row<'_>| {
+        let id = row.text("row_id");
+        let row_id = if id.is_empty() { format!("line {}", row.line()) } else { id.to_owned() };
+        let source = row.text("source");
+        let source = if source.is_empty() { row.text("table") } else { source };
+        let answer = kind.price(&row)?;
+        Ok(Outcome { file: kind.file().to_owned(), row_id, source: source.to_owned(), answer })
+    };
+    table.rows().map(outcome).collect()
+}
