@@ -21,6 +21,9 @@ pub mod collective;
 /// The time of operations on one device.
 pub mod compute;
 
+/// The time of an operation on the blocks that a device holds.
+pub mod work;
+
 /// The bytes that a device holds, by kind.
 pub mod memory;
 

@@ -2,14 +2,11 @@
 
 mod steps; // work that is done in time steps
 
-use cost_models::collective;
-use cost_models::compute::{MatrixProduct, element_wise, matrix_product};
-use cost_models::machine::{Machine, Precision};
+use cost_models::machine::Machine;
 use cost_models::topology::{Group, GroupError, Topology};
-use cost_models::units::{Bytes, Flops, Seconds, exact};
-use planner_ir::{
-    AxisId, Contract, Conv, Label, Layout, Loops, Mesh, Move, NodeId, Op, Partition, State, Type,
-};
+use cost_models::units::{Bytes, Seconds};
+use cost_models::{collective, work};
+use planner_ir::{AxisId, Layout, Loops, Mesh, Move, NodeId, Op, Partition, State, Type};
 
 /// Prices of what a device does and of what devices exchange.
 pub trait Prices: Sync {
@@ -73,12 +70,7 @@ impl<'a> MachinePrices<'a> {
 
     /// The time to copy what a device holds once (seconds).
     fn copy(&self, held: Bytes) -> f64 {
-        element_wise(&self.machine.device, Bytes(2 * held.0), Flops(0.0)).0
-    }
-
-    fn product(&self, batch: u64, [m, n, k]: [u64; 3], type_: &Type) -> f64 {
-        let precision = Precision::of(type_.dtype);
-        matrix_product(&self.machine.device, &MatrixProduct { batch, m, n, k, precision }).0
+        work::copy(&self.machine.device, held).0
     }
 }
 
@@ -125,73 +117,7 @@ impl MachinePrices<'_> {
     /// The time of work that is done at once (seconds).
     fn at_once(&self, work: &Work<'_>) -> f64 {
         let Work { op, whole, operands, results, .. } = *work;
-        match op {
-            Op::Contract(contract) => {
-                let [batch, m, n, k] = product_sizes(contract, operands);
-                self.product(batch, [m, n, k], &operands[0])
-            }
-            Op::Attention(_) => {
-                let (q, k, v) = (&operands[0].shape, &operands[1].shape, &operands[2].shape);
-                // Scores stay on the device's chip: only operands and the result are traffic.
-                let heads = q[0] * q[1];
-                let computing = self.product(heads, [q[2], k[2], q[3]], &operands[0])
-                    + self.product(heads, [q[2], v[3], k[2]], &operands[0]);
-                computing.max(self.touch(operands, results))
-            }
-            Op::AttentionGradient { .. } => {
-                let (q, k, v) = (&operands[0].shape, &operands[1].shape, &operands[2].shape);
-                let (s, t, d, e) = (q[2], k[2], q[3], v[3]);
-                // Scores again, their gradient by the values, and what follows for v, q and k.
-                let products = [[s, t, d], [s, t, e], [t, e, s], [s, d, t], [t, d, s]];
-                let product = |sizes: &[u64; 3]| self.product(q[0] * q[1], *sizes, &operands[0]);
-                products.iter().map(product).sum::<f64>().max(self.touch(operands, results))
-            }
-            Op::Experts { active, .. } => self.experts(operands.len() - 2, *active, whole, operands),
-            // Two products for each of the forward ones, and the hidden units again.
-            Op::ExpertsGradient { active, .. } => {
-                self.experts(3 * (operands.len() - 3) - 1, *active, whole, operands)
-            }
-            Op::Conv(conv) => {
-                let [groups, points, made, window] = window_sizes(conv, &operands[1], &results[0]);
-                self.product(groups, [points, made, window], &operands[0])
-            }
-            Op::ConvInputGradient { conv, .. } => {
-                let [groups, points, made, window] = window_sizes(conv, &operands[0], &operands[1]);
-                self.product(groups, [points, window, made], &operands[0])
-            }
-            Op::ConvWeightGradient { conv, .. } => {
-                let [groups, points, made, window] = window_sizes(conv, &results[0], &operands[1]);
-                self.product(groups, [made, window, points], &operands[0])
-            }
-            // Zeros everywhere, and the rows that are looked up read and written.
-            Op::GatherGradient { .. } => self.touch(&[operands, &operands[1..]].concat(), results),
-            _ if operands.len() == 1 && op.keeps_order(&operands[0]) => 0.0,
-            // Only what is taken is read.
-            Op::Slice { .. } => self.touch(results, results),
-            // Only the rows that are looked up are read.
-            Op::Gather { .. } | Op::GatherNd { .. } | Op::GatherElements { .. } => {
-                self.touch(&operands[1..], &[results, results].concat())
-            }
-            _ => self.touch(operands, results),
-        }
-    }
-
-    /// The time of so many products of each expert that the device has (seconds).
-    fn experts(&self, products: usize, active: u64, whole: &[Type], operands: &[Type]) -> f64 {
-        let (x, up) = (&operands[0].shape, &operands[2].shape);
-        let experts = whole[2].shape[0].max(1);
-        let rows = (x[0] * active * up[0]).div_ceil(experts).max(1);
-        // One product after another for each expert, over its share of the rows.
-        let each = rows.div_ceil(up[0].max(1));
-        let products = u64::try_from(products).unwrap_or(u64::MAX);
-        exact(products * up[0]) * self.product(1, [each, up[1], up[2]], &operands[0])
-    }
-
-    /// The time of an operation that reads its operands and writes its results once.
-    fn touch(&self, operands: &[Type], results: &[Type]) -> f64 {
-        let bytes = operands.iter().chain(results).map(Type::bytes).sum();
-        let elements: u64 = results.iter().map(Type::elements).sum();
-        element_wise(&self.machine.device, Bytes(bytes), Flops(exact(elements))).0
+        work::operation(&self.machine.device, &work::Work { op, whole, operands, results }).0
     }
 }
 
@@ -199,34 +125,4 @@ impl MachinePrices<'_> {
 fn outermost(dim: usize, layout: &Layout, type_: &Type) -> bool {
     let local = layout.local_shape(&type_.shape);
     local[..dim].iter().all(|&extent| extent == 1) && layout.dims[dim].iter().all(|digit| !digit.is_free())
-}
-
-/// A contraction as a matrix product: batch, m, n, k.
-fn product_sizes(contract: &Contract, operands: &[Type]) -> [u64; 4] {
-    let mut sizes = [1; 4];
-    let both = |label: &Label| contract.left.contains(label) && contract.right.contains(label);
-    for (labels, operand, alone) in [(&contract.left, &operands[0], 1), (&contract.right, &operands[1], 2)] {
-        for (label, &extent) in labels.iter().zip(&operand.shape) {
-            let place = match (both(label), contract.result.contains(label)) {
-                (false, _) => alone,
-                (true, true) => 0,
-                (true, false) => 3,
-            };
-            // Labels of both operands are counted with the left one.
-            if alone == 1 || !both(label) {
-                sizes[place] *= extent;
-            }
-        }
-    }
-    sizes
-}
-
-/// A convolution as matrix products over windows: how many groups, points, channels made of each
-/// group, and elements of a window.
-fn window_sizes(conv: &Conv, w: &Type, y: &Type) -> [u64; 4] {
-    let (w, y) = (&w.shape, &y.shape);
-    let positions: u64 = y[2..].iter().product::<u64>() * y[0];
-    let window: u64 = w[1..].iter().product();
-    let groups = conv.groups.min(y[1].max(1));
-    [groups, positions, y[1] / groups, window]
 }

@@ -12,8 +12,8 @@
 //! each step); van de Geijn and Watts, "SUMMA", Concurrency 9(4), 1997 (broadcasts of the next
 //! block while the last one is used).
 
-use cost_models::collective;
 use cost_models::units::Bytes;
+use cost_models::{collective, work};
 use planner_ir::{Motion, Type};
 
 use super::{MachinePrices, Work};
@@ -63,7 +63,7 @@ impl MachinePrices<'_> {
         // Statistics are few.
         let kept = |it: &Type| Type { dtype: it.dtype.accumulated(), ..it.clone() };
         let kept: Vec<Type> = results.iter().map(kept).collect();
-        self.touch(&kept, &[])
+        work::touch(&self.machine.device, &kept, &[]).0
     }
 
     fn operand(&self, motion: &Motion, block: Bytes, taken: &mut Taken) {

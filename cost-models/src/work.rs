@@ -1,0 +1,138 @@
+//! The time of an operation on the blocks that a device holds.
+//!
+//! Every operation is a matrix product, some of them, or passes over memory: see [`crate::compute`]
+//! for what those take.
+
+use planner_ir::{Contract, Conv, Label, Op, Type};
+
+use crate::compute::{MatrixProduct, element_wise, matrix_product};
+use crate::machine::{Device, Precision};
+use crate::units::{Bytes, Flops, Seconds, exact};
+
+/// An operation as one device does it, at once.
+#[derive(Clone, Copy, Debug)]
+pub struct Work<'a> {
+    /// What is computed.
+    pub op: &'a Op,
+    /// The types of the whole operands.
+    pub whole: &'a [Type],
+    /// The types of what the device uses of them.
+    pub operands: &'a [Type],
+    /// The types of what the device makes.
+    pub results: &'a [Type],
+}
+
+/// Time of an operation.
+#[must_use]
+pub fn operation(device: &Device, work: &Work<'_>) -> Seconds {
+    let Work { op, whole, operands, results } = *work;
+    match op {
+        Op::Contract(contract) => {
+            let [batch, m, n, k] = product_sizes(contract, operands);
+            product(device, batch, [m, n, k], &operands[0])
+        }
+        Op::Attention(_) => {
+            let (q, k, v) = (&operands[0].shape, &operands[1].shape, &operands[2].shape);
+            // Scores stay on the device's chip: only operands and the result are traffic.
+            let heads = q[0] * q[1];
+            let computing = product(device, heads, [q[2], k[2], q[3]], &operands[0])
+                + product(device, heads, [q[2], v[3], k[2]], &operands[0]);
+            computing.max(touch(device, operands, results))
+        }
+        Op::AttentionGradient { .. } => {
+            let (q, k, v) = (&operands[0].shape, &operands[1].shape, &operands[2].shape);
+            let (s, t, d, e) = (q[2], k[2], q[3], v[3]);
+            // Scores again, their gradient by the values, and what follows for v, q and k.
+            let products = [[s, t, d], [s, t, e], [t, e, s], [s, d, t], [t, d, s]];
+            let one = |sizes: &[u64; 3]| product(device, q[0] * q[1], *sizes, &operands[0]);
+            products.iter().map(one).sum::<Seconds>().max(touch(device, operands, results))
+        }
+        Op::Experts { active, .. } => experts(device, operands.len() - 2, *active, whole, operands),
+        // Two products for each of the forward ones, and the hidden units again.
+        Op::ExpertsGradient { active, .. } => {
+            experts(device, 3 * (operands.len() - 3) - 1, *active, whole, operands)
+        }
+        Op::Conv(conv) => {
+            let [groups, points, made, window] = window_sizes(conv, &operands[1], &results[0]);
+            product(device, groups, [points, made, window], &operands[0])
+        }
+        Op::ConvInputGradient { conv, .. } => {
+            let [groups, points, made, window] = window_sizes(conv, &operands[0], &operands[1]);
+            product(device, groups, [points, window, made], &operands[0])
+        }
+        Op::ConvWeightGradient { conv, .. } => {
+            let [groups, points, made, window] = window_sizes(conv, &results[0], &operands[1]);
+            product(device, groups, [made, window, points], &operands[0])
+        }
+        // Zeros everywhere, and the rows that are looked up read and written.
+        Op::GatherGradient { .. } => touch(device, &[operands, &operands[1..]].concat(), results),
+        _ if operands.len() == 1 && op.keeps_order(&operands[0]) => Seconds::ZERO,
+        // Only what is taken is read.
+        Op::Slice { .. } => touch(device, results, results),
+        // Only the rows that are looked up are read.
+        Op::Gather { .. } | Op::GatherNd { .. } | Op::GatherElements { .. } => {
+            touch(device, &operands[1..], &[results, results].concat())
+        }
+        _ => touch(device, operands, results),
+    }
+}
+
+/// Time to copy so many bytes once: they are read and written.
+#[must_use]
+pub fn copy(device: &Device, held: Bytes) -> Seconds {
+    element_wise(device, Bytes(2 * held.0), Flops(0.0))
+}
+
+/// Time of an operation that reads its operands and writes its results once.
+#[must_use]
+pub fn touch(device: &Device, operands: &[Type], results: &[Type]) -> Seconds {
+    let bytes = operands.iter().chain(results).map(Type::bytes).sum();
+    let elements: u64 = results.iter().map(Type::elements).sum();
+    element_wise(device, Bytes(bytes), Flops(exact(elements)))
+}
+
+fn product(device: &Device, batch: u64, [m, n, k]: [u64; 3], type_: &Type) -> Seconds {
+    let precision = Precision::of(type_.dtype);
+    matrix_product(device, &MatrixProduct { batch, m, n, k, precision })
+}
+
+/// The time of so many products of each expert that the device has.
+fn experts(device: &Device, products: usize, active: u64, whole: &[Type], operands: &[Type]) -> Seconds {
+    let (x, up) = (&operands[0].shape, &operands[2].shape);
+    let experts = whole[2].shape[0].max(1);
+    let rows = (x[0] * active * up[0]).div_ceil(experts).max(1);
+    // One product after another for each expert, over its share of the rows.
+    let each = rows.div_ceil(up[0].max(1));
+    let products = u64::try_from(products).unwrap_or(u64::MAX);
+    exact(products * up[0]) * product(device, 1, [each, up[1], up[2]], &operands[0])
+}
+
+/// A contraction as a matrix product: batch, m, n, k.
+fn product_sizes(contract: &Contract, operands: &[Type]) -> [u64; 4] {
+    let mut sizes = [1; 4];
+    let both = |label: &Label| contract.left.contains(label) && contract.right.contains(label);
+    for (labels, operand, alone) in [(&contract.left, &operands[0], 1), (&contract.right, &operands[1], 2)] {
+        for (label, &extent) in labels.iter().zip(&operand.shape) {
+            let place = match (both(label), contract.result.contains(label)) {
+                (false, _) => alone,
+                (true, true) => 0,
+                (true, false) => 3,
+            };
+            // Labels of both operands are counted with the left one.
+            if alone == 1 || !both(label) {
+                sizes[place] *= extent;
+            }
+        }
+    }
+    sizes
+}
+
+/// A convolution as matrix products over windows: how many groups, points, channels made of each
+/// group, and elements of a window.
+fn window_sizes(conv: &Conv, w: &Type, y: &Type) -> [u64; 4] {
+    let (w, y) = (&w.shape, &y.shape);
+    let positions: u64 = y[2..].iter().product::<u64>() * y[0];
+    let window: u64 = w[1..].iter().product();
+    let groups = conv.groups.min(y[1].max(1));
+    [groups, positions, y[1] / groups, window]
+}
