@@ -1,11 +1,38 @@
 //! What a stated training setup takes, and how far that is from what was measured.
 //!
+//! - [`model`] — the shape of a transformer
+//! - [`setup`] — a training run as somebody states it
+//! - [`framework`] — what training frameworks add to a machine's prices
+//! - [`cluster`] — the machine that a setup runs on, and the groups of ranks in it
+//! - [`pieces`] — times of what layers are made of
+//! - [`layer`] — the time of a layer and of the ends of a model
+//! - [`schedule`] — how long a pipeline takes, in closed form
+//! - [`step`] — the time of a step, as a sum of named terms
 //! - [`table`] — a CSV file as rows of named fields, with everything that can be wrong with one
 //! - [`device`] — the machine that a row of measurements names
+//! - [`stated`] — what a row states, as a setup
 //! - [`rows`] — the kinds of CSV files that can be priced, and what comes of their rows
+
+pub mod model;
+
+pub mod setup;
+
+pub mod framework;
+
+pub mod cluster;
+
+pub mod pieces;
+
+pub mod layer;
+
+pub mod schedule;
+
+pub mod step;
 
 pub mod table;
 
 pub mod device;
+
+pub mod stated;
 
 pub mod rows;

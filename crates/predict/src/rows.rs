@@ -4,6 +4,9 @@
 //! price. Every row of a file has one outcome: a prediction beside what was measured, both in the
 //! row's own unit, or why there is none.
 
+/// Times of training steps.
+pub mod training;
+
 use crate::table::{Row, Table, TableError};
 
 /// A kind of CSV file.
@@ -70,7 +73,7 @@ impl Priced {
 /// Every kind, in the order in which they are reported.
 #[must_use]
 pub fn kinds() -> Vec<Box<dyn Kind>> {
-    vec![]
+    vec![Box::new(training::Training)]
 }
 
 /// What comes of every row of a file of a kind, in order.

@@ -1,0 +1,268 @@
+//! What training frameworks add to the prices of a machine: figures from files, each with a source.
+//!
+//! A figure that a framework's own file lacks is that of `common.json`. Figures that were fitted
+//! state the range in which they were sought.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde_json::Value;
+
+/// What a figure is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Figure {
+    /// Time that a host takes to start what the forward pass of a layer is made of (seconds).
+    LayerLaunch,
+    /// The same for one collective operation of a layer (seconds).
+    CollectiveLaunch,
+    /// How many times that long the backward pass takes to start (1).
+    BackwardLaunch,
+    /// Time of a step outside layers: reading data, scaling, norms of gradients (seconds).
+    StepOverhead,
+    /// How often values `[tokens, hidden]` are read or written forward outside products (1).
+    HiddenPasses,
+    /// How often the columns of queries, keys and values are, besides (1).
+    QkvPasses,
+    /// How often values `[tokens, ffn_hidden]` are, besides (1).
+    FfnPasses,
+    /// How often scores `[heads, seq, seq]` are, where attention is not one kernel (1).
+    ScorePasses,
+    /// How many times as much is read and written backward (1).
+    BackwardPasses,
+    /// Bytes read and written for each operand's element that is narrowed to 8 bits or fewer (bytes).
+    NarrowingBytes,
+    /// Bytes read and written for each logit, forward and backward together (bytes).
+    LogitBytes,
+    /// Bytes of an element of a gradient as it is kept and reduced (bytes).
+    GradientBytes,
+    /// Bytes read and written for each parameter to add a micro-batch's gradient (bytes).
+    AccumulationBytes,
+    /// Bytes read and written for each parameter when it is updated (bytes).
+    UpdateBytes,
+    /// The part of computing that data-parallel traffic can hide behind, where it is overlapped (1).
+    DataHidden,
+    /// The part of tensor-parallel traffic that is hidden, where it is overlapped (1).
+    TensorHidden,
+    /// How many times as long computing takes while traffic runs beside it (1).
+    Contention,
+    /// The part of the rate of products in short runs that is kept for hours (1).
+    Sustained,
+    /// By how many times a step is longer a year before the version that was calibrated on (1).
+    YearlyDrift,
+    /// The year of that version (year).
+    Year,
+    /// The part of the peak rate that attention in one kernel reaches forward (1).
+    FlashForward,
+    /// The part that it reaches backward (1).
+    FlashBackward,
+    /// The part of an interleaved pipeline's messages that is hidden between its ends (1).
+    PipelineHidden,
+    /// Bytes that each parameter takes beside its weight, gradient and optimizer states (bytes).
+    ParameterBytes,
+    /// Bytes of optimizer states, master weight included, of a parameter (bytes).
+    OptimizerBytes,
+    /// The part of held memory that an allocator adds by rounding and holes (1).
+    Fragmentation,
+    /// Bytes held besides, by libraries and as workspace (bytes).
+    Workspace,
+}
+
+/// A figure of a framework.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Stated {
+    /// How much.
+    pub value: f64,
+    /// Where it was read or how it was fitted.
+    pub source: String,
+    /// The range in which it was sought, if it was fitted.
+    pub range: Option<(f64, f64)>,
+}
+
+/// A training framework at one time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Framework {
+    /// Its name, as that of its file.
+    pub name: String,
+    /// Its figures, those of all frameworks included.
+    pub figures: BTreeMap<Figure, Stated>,
+    /// Which figures its own file states.
+    pub own: Vec<Figure>,
+}
+
+/// Why a text is not a framework file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FrameworkError {
+    /// The file.
+    pub file: String,
+    /// What is wrong with it.
+    pub message: String,
+}
+
+/// The file with figures that hold for all.
+pub const COMMON: (&str, &str) = ("common", include_str!("../../../cost-models/frameworks/common.json"));
+
+/// The frameworks that there are files of.
+pub const FILES: [(&str, &str); 5] = [
+    ("megatron-lm", include_str!("../../../cost-models/frameworks/megatron-lm.json")),
+    ("megatron-core", include_str!("../../../cost-models/frameworks/megatron-core.json")),
+    ("deepspeed", include_str!("../../../cost-models/frameworks/deepspeed.json")),
+    ("fsdp", include_str!("../../../cost-models/frameworks/fsdp.json")),
+    ("fsdp-compiled", include_str!("../../../cost-models/frameworks/fsdp-compiled.json")),
+];
+
+impl Figure {
+    /// Every figure.
+    pub const ALL: [Self; 27] = [
+        Self::LayerLaunch,
+        Self::CollectiveLaunch,
+        Self::BackwardLaunch,
+        Self::StepOverhead,
+        Self::HiddenPasses,
+        Self::QkvPasses,
+        Self::FfnPasses,
+        Self::ScorePasses,
+        Self::BackwardPasses,
+        Self::NarrowingBytes,
+        Self::LogitBytes,
+        Self::GradientBytes,
+        Self::AccumulationBytes,
+        Self::UpdateBytes,
+        Self::DataHidden,
+        Self::TensorHidden,
+        Self::Contention,
+        Self::Sustained,
+        Self::YearlyDrift,
+        Self::Year,
+        Self::FlashForward,
+        Self::FlashBackward,
+        Self::PipelineHidden,
+        Self::ParameterBytes,
+        Self::OptimizerBytes,
+        Self::Fragmentation,
+        Self::Workspace,
+    ];
+
+    /// The name in files.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::LayerLaunch => "layer_launch",
+            Self::CollectiveLaunch => "collective_launch",
+            Self::BackwardLaunch => "backward_launch",
+            Self::StepOverhead => "step_overhead",
+            Self::HiddenPasses => "hidden_passes",
+            Self::QkvPasses => "qkv_passes",
+            Self::FfnPasses => "ffn_passes",
+            Self::ScorePasses => "score_passes",
+            Self::BackwardPasses => "backward_passes",
+            Self::NarrowingBytes => "narrowing_bytes",
+            Self::LogitBytes => "logit_bytes",
+            Self::GradientBytes => "gradient_bytes",
+            Self::AccumulationBytes => "accumulation_bytes",
+            Self::UpdateBytes => "update_bytes",
+            Self::DataHidden => "data_hidden",
+            Self::TensorHidden => "tensor_hidden",
+            Self::Contention => "contention",
+            Self::Sustained => "sustained",
+            Self::YearlyDrift => "yearly_drift",
+            Self::Year => "year",
+            Self::FlashForward => "flash_forward",
+            Self::FlashBackward => "flash_backward",
+            Self::PipelineHidden => "pipeline_hidden",
+            Self::ParameterBytes => "parameter_bytes",
+            Self::OptimizerBytes => "optimizer_bytes",
+            Self::Fragmentation => "fragmentation",
+            Self::Workspace => "workspace",
+        }
+    }
+
+    /// The unit in which files state it.
+    #[must_use]
+    pub fn unit(self) -> &'static str {
+        match self {
+            Self::LayerLaunch | Self::CollectiveLaunch | Self::StepOverhead => "s",
+            Self::NarrowingBytes | Self::LogitBytes | Self::GradientBytes | Self::AccumulationBytes => "B",
+            Self::UpdateBytes | Self::ParameterBytes | Self::OptimizerBytes | Self::Workspace => "B",
+            Self::Year => "year",
+            _ => "1",
+        }
+    }
+}
+
+impl Framework {
+    /// The framework of a shipped file.
+    pub fn shipped(name: &str) -> Result<Self, FrameworkError> {
+        let file = FILES.iter().find(|(known, _)| *known == name);
+        let known: Vec<_> = FILES.iter().map(|(known, _)| *known).collect();
+        let error = || FrameworkError {
+            file: name.to_owned(),
+            message: format!("no such framework, expected one of {}", known.join(", ")),
+        };
+        let (name, text) = file.ok_or_else(error)?;
+        Self::read(name, text, COMMON.1)
+    }
+
+    /// The framework that `text` states, with what `common` states besides.
+    pub fn read(name: &str, text: &str, common: &str) -> Result<Self, FrameworkError> {
+        let mut figures = figures(COMMON.0, common)?;
+        let own = self::figures(name, text)?;
+        let stated = own.keys().copied().collect();
+        figures.extend(own);
+        if let Some(missing) = Figure::ALL.iter().find(|it| !figures.contains_key(it)) {
+            let message = format!("`{}` is missing, here and in `common`", missing.name());
+            return Err(FrameworkError { file: name.to_owned(), message });
+        }
+        Ok(Self { name: name.to_owned(), figures, own: stated })
+    }
+
+    /// A figure.
+    #[must_use]
+    pub fn at(&self, figure: Figure) -> f64 {
+        self.figures.get(&figure).map_or(0.0, |stated| stated.value)
+    }
+}
+
+/// The figures that a file states.
+pub fn figures(file: &str, text: &str) -> Result<BTreeMap<Figure, Stated>, FrameworkError> {
+    let wrong = |message: String| FrameworkError { file: file.to_owned(), message };
+    let value: Value = serde_json::from_str(text).map_err(|error| wrong(error.to_string()))?;
+    let fields = value.as_object().ok_or_else(|| wrong("expected an object".to_owned()))?;
+    let fields = fields.get("figures").and_then(Value::as_object);
+    let fields = fields.ok_or_else(|| wrong("expected `figures`, an object".to_owned()))?;
+    let mut found = BTreeMap::new();
+    for (name, field) in fields {
+        let figure = Figure::ALL.into_iter().find(|it| it.name() == name);
+        let figure = figure.ok_or_else(|| wrong(format!("`{name}` is not a figure of frameworks")))?;
+        found.insert(figure, stated(figure, field).map_err(|message| wrong(format!("`{name}`: {message}")))?);
+    }
+    Ok(found)
+}
+
+fn stated(figure: Figure, field: &Value) -> Result<Stated, String> {
+    let number =
+        |value: Option<&Value>| value.and_then(Value::as_f64).filter(|it| it.is_finite() && *it >= 0.0);
+    let value = number(field.get("value")).ok_or("expected `value`, a finite number of at least 0")?;
+    let unit = field.get("unit").and_then(Value::as_str);
+    if unit != Some(figure.unit()) {
+        return Err(format!("unit {unit:?}, expected `{}`", figure.unit()));
+    }
+    let source = field.get("source").and_then(Value::as_str).map(str::trim).filter(|it| !it.is_empty());
+    let source = source.ok_or("expected `source`, where the value was read or how it was fitted")?;
+    let range = field.get("range").map(|range| {
+        let ends = (number(range.get(0)), number(range.get(1)));
+        let (Some(low), Some(high)) = ends else { return Err("expected `range`, two numbers") };
+        Ok((low, high))
+    });
+    Ok(Stated { value, source: source.to_owned(), range: range.transpose()? })
+}
+
+impl fmt::Display for FrameworkError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "framework `{}`: {}", self.file, self.message)
+    }
+}
+
+impl std::error::Error for FrameworkError {}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,187 @@
+//! The time of a layer, and of what stands before the first and after the last, for one
+//! micro-batch on one rank.
+
+use cost_models::collective::{all_reduce, all_to_all, reduce_scatter, ring_all_gather, send};
+use cost_models::estimate::Estimate;
+use cost_models::units::{Bytes, Seconds, exact};
+
+use crate::framework::Figure;
+use crate::pieces::{ELEMENT, Job, Way, whole};
+use crate::setup::{Learns, Recompute};
+
+/// Times of a part of a model, forward and backward, without waiting for the host.
+#[derive(Clone, Debug, Default)]
+pub struct Passes {
+    /// The forward pass.
+    pub forward: Estimate,
+    /// Gradients by operands, and what is computed again for them.
+    pub input: Estimate,
+    /// Gradients by weights.
+    pub weight: Estimate,
+    /// Time that a host takes to start the forward pass.
+    pub launch: Seconds,
+    /// Time that it takes to start what is computed again.
+    pub again: Seconds,
+}
+
+/// The times of a layer in which nothing is computed again, and of one in which what the setup
+/// says is.
+#[must_use]
+pub fn layer(job: &Job<'_>) -> Passes {
+    let mut times = products(job);
+    let [forward, backward] = job.attention();
+    times.forward.add_term("attention", forward);
+    times.input.add_term("attention", backward);
+    pointwise(job, &mut times);
+    traffic(job, &mut times);
+    let collectives = if job.setup.tp > 1 { 2.0 } else { 0.0 } + if job.setup.ep > 1 { 2.0 } else { 0.0 };
+    times.launch = Seconds(job.figure(Figure::LayerLaunch))
+        + Seconds(collectives * job.figure(Figure::CollectiveLaunch));
+    computed_again(job, &mut times, forward);
+    if job.setup.learns == Learns::Adapters {
+        times.weight = Estimate::new();
+    }
+    times
+}
+
+fn products(job: &Job<'_>) -> Passes {
+    let (setup, model) = (job.setup, &job.setup.model);
+    let (n, h, tp) = (setup.tokens(), model.hidden, setup.tp);
+    let part = |columns: u64| (columns / tp).max(1);
+    let mut shapes =
+        vec![(1, [n, part(model.qkv_columns()), h]), (1, [n, h, part(model.heads * model.head_size)])];
+    match model.experts {
+        None => {
+            shapes.push((1, [n, part(model.ups() * model.ffn_hidden), h]));
+            shapes.push((1, [n, h, part(model.ffn_hidden)]));
+        }
+        Some(experts) => {
+            let local = (experts.count / setup.ep).max(1);
+            let each = (n * experts.top_k).div_ceil(local);
+            shapes.push((1, [n, experts.count, h]));
+            shapes.push((local, [each, part(model.ups() * model.ffn_hidden), h]));
+            shapes.push((local, [each, h, part(model.ffn_hidden)]));
+        }
+    }
+    let all = |way| shapes.iter().map(|&(batch, sizes)| job.product(way, batch, sizes)).sum();
+    Passes {
+        forward: all(Way::Forward),
+        input: all(Way::Input),
+        weight: all(Way::Weight),
+        ..Passes::default()
+    }
+}
+
+/// Norms, residuals, activations, and copies between products.
+fn pointwise(job: &Job<'_>, times: &mut Passes) {
+    let (setup, model) = (job.setup, &job.setup.model);
+    let n = exact(ELEMENT * setup.tokens());
+    let tp = exact(setup.tp);
+    let shared = if setup.seq_parallel { tp } else { 1.0 };
+    let routed = model.experts.map_or(1.0, |experts| exact(experts.top_k));
+    let hidden = job.figure(Figure::HiddenPasses) * exact(model.hidden) / shared;
+    let qkv = job.figure(Figure::QkvPasses) * exact(model.qkv_columns()) / tp;
+    let ffn = job.figure(Figure::FfnPasses) * routed * exact(model.ups() * model.ffn_hidden) / tp;
+    // Tokens are put in the order of their experts, and back.
+    let order = if model.experts.is_some() { 4.0 * routed * exact(model.hidden) } else { 0.0 };
+    let bytes = n * (hidden + qkv + ffn + order);
+    times.forward.add_term("pointwise", job.touch(bytes));
+    times.input.add_term("pointwise", job.touch(job.figure(Figure::BackwardPasses) * bytes));
+    let weights = model.layer_parameters() / tp + model.experts_parameters() / exact(setup.ep);
+    times.weight.add_term("pointwise", job.touch(job.figure(Figure::AccumulationBytes) * weights));
+}
+
+/// What moves between ranks that share a layer.
+fn traffic(job: &Job<'_>, times: &mut Passes) {
+    let (setup, model) = (job.setup, &job.setup.model);
+    let machine = &job.cluster.machine;
+    let value = Bytes(ELEMENT * setup.tokens() * model.hidden);
+    if setup.tp > 1 {
+        let shown = if setup.tp_overlap { 1.0 - job.figure(Figure::TensorHidden) } else { 1.0 };
+        let (forward, backward) = if setup.seq_parallel {
+            let gather = ring_all_gather(machine, &job.tensor, value);
+            let scatter = reduce_scatter(machine, &job.tensor, value);
+            // Backward, what was gathered is gathered again for gradients of weights.
+            (2.0 * gather + 2.0 * scatter, 4.0 * gather + 2.0 * scatter)
+        } else {
+            let sum = 2.0 * all_reduce(machine, &job.tensor, value);
+            (sum, sum)
+        };
+        times.forward.add_term("tensor-parallel traffic", shown * forward);
+        times.input.add_term("tensor-parallel traffic", shown * backward);
+    }
+    if let Some(experts) = model.experts.filter(|_| setup.ep > 1) {
+        let held = whole(exact(value.0) * exact(experts.top_k));
+        let both = 2.0 * all_to_all(machine, &job.expert, held);
+        times.forward.add_term("expert traffic", both);
+        times.input.add_term("expert traffic", both);
+    }
+    if setup.cp > 1 {
+        // Keys and values go around; what is computed at the same time hides them.
+        let columns = (2 * model.kv_heads * model.head_size / setup.tp).max(1);
+        let round = Bytes(ELEMENT * setup.tokens() * columns);
+        let hops = exact(setup.cp - 1);
+        let ring = hops * send(machine, &job.context, round);
+        let [forward, backward] = job.attention();
+        let hidden = (hops / exact(setup.cp)) * forward;
+        let back = (hops / exact(setup.cp)) * backward;
+        times.forward.add_term("context traffic", beyond(ring, hidden));
+        times.input.add_term("context traffic", beyond(2.0 * ring, back));
+    }
+}
+
+/// What of a time is left when so much of it is hidden.
+#[must_use]
+pub fn beyond(time: Seconds, hidden: Seconds) -> Seconds {
+    Seconds((time.0 - hidden.0).max(0.0))
+}
+
+fn computed_again(job: &Job<'_>, times: &mut Passes, attention: Seconds) {
+    let part = match job.setup.recompute {
+        Recompute::None => return,
+        Recompute::Selective => {
+            times.input.add_term("computed again", attention);
+            return;
+        }
+        Recompute::HalfOfLayers => 0.5,
+        Recompute::Full => 1.0,
+    };
+    times.input.add_term("computed again", part * times.forward.total());
+    times.again = part * times.launch;
+}
+
+/// The embedding: rows are looked up, and gradients added to them.
+#[must_use]
+pub fn embedding(job: &Job<'_>) -> Passes {
+    let value = exact(ELEMENT * job.setup.tokens() * job.setup.model.hidden);
+    let machine = &job.cluster.machine;
+    let mut forward = Estimate::term("embedding", job.touch(4.0 * value));
+    if job.setup.tp > 1 {
+        forward.add_term("tensor-parallel traffic", all_reduce(machine, &job.tensor, whole(value)));
+    }
+    let mut weight = Estimate::new();
+    if job.setup.learns == Learns::Everything {
+        weight.add_term("embedding", job.touch(4.0 * value));
+    }
+    Passes { forward, weight, ..Passes::default() }
+}
+
+/// The last norm, logits and the loss.
+#[must_use]
+pub fn head(job: &Job<'_>) -> Passes {
+    let (setup, model) = (job.setup, &job.setup.model);
+    let columns = model.vocab.div_ceil(setup.tp);
+    let sizes = [setup.tokens(), columns, model.hidden];
+    let product = |way| Estimate::term("logits", job.wide_product(way, 1, sizes));
+    let logits = exact(setup.tokens()) * exact(columns) * job.figure(Figure::LogitBytes);
+    let (mut forward, mut input) = (product(Way::Forward), product(Way::Input));
+    forward.add_term("logits", job.touch(logits / 2.0));
+    input.add_term("logits", job.touch(logits / 2.0));
+    if setup.tp > 1 {
+        let value = Bytes(ELEMENT * setup.tokens() * model.hidden);
+        let sum = all_reduce(&job.cluster.machine, &job.tensor, value);
+        input.add_term("tensor-parallel traffic", sum);
+    }
+    let weight = if setup.learns == Learns::Everything { product(Way::Weight) } else { Estimate::new() };
+    Passes { forward, input, weight, ..Passes::default() }
+}

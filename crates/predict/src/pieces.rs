@@ -1,0 +1,188 @@
+//! Times of what layers are made of, by the machine's prices and the framework's figures.
+
+use cost_models::compute::{MatrixProduct, element_wise, matrix_product};
+use cost_models::estimate::Estimate;
+use cost_models::machine::Precision;
+use cost_models::topology::Group;
+use cost_models::units::{Bytes, Flops, Seconds, exact};
+
+use crate::cluster::{Cluster, ClusterError};
+use crate::framework::{Figure, Framework};
+use crate::setup::{Arithmetic, Attention, Setup};
+
+/// Bytes of an element of a value between operations: 16-bit numbers.
+pub const ELEMENT: u64 = 2;
+
+/// A setup on a cluster in a framework, with its groups of ranks.
+#[derive(Clone, Debug)]
+pub struct Job<'a> {
+    /// What is run.
+    pub setup: &'a Setup,
+    /// By what.
+    pub framework: &'a Framework,
+    /// On what.
+    pub cluster: &'a Cluster,
+    /// Ranks that compute parts of each product.
+    pub tensor: Group,
+    /// Ranks that share an example.
+    pub context: Group,
+    /// Ranks that share experts.
+    pub expert: Group,
+    /// Ranks that hold the same weights, those that share an example included.
+    pub data: Group,
+    /// Ranks that hold the same experts.
+    pub expert_data: Group,
+    /// A stage and the next.
+    pub stage: Group,
+    /// The first stage and the last.
+    pub ends: Group,
+}
+
+/// Which of the three products of a weight is meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// The result.
+    Forward,
+    /// The gradient by the operand.
+    Input,
+    /// The gradient by the weight.
+    Weight,
+}
+
+impl<'a> Job<'a> {
+    /// The groups of a setup's ranks.
+    pub fn new(
+        setup: &'a Setup,
+        framework: &'a Framework,
+        cluster: &'a Cluster,
+    ) -> Result<Self, ClusterError> {
+        let (tp, cp, dp, pp) = (setup.tp, setup.cp, setup.dp, setup.pp);
+        let replicas = dp * cp;
+        let ep = setup.ep.min(replicas);
+        Ok(Self {
+            setup,
+            framework,
+            cluster,
+            tensor: cluster.group(tp, 1)?,
+            context: cluster.group(cp, tp)?,
+            expert: cluster.group(ep, tp)?,
+            data: cluster.group(replicas, tp)?,
+            expert_data: cluster.group(replicas / ep, tp * ep)?,
+            stage: cluster.group(pp.min(2), tp * replicas)?,
+            ends: cluster.group(pp.min(2), tp * replicas * (pp - 1).max(1))?,
+        })
+    }
+
+    /// A figure of the framework.
+    #[must_use]
+    pub fn figure(&self, figure: Figure) -> f64 {
+        self.framework.at(figure)
+    }
+
+    /// Bytes of an element of a gradient as it is reduced.
+    #[must_use]
+    pub fn gradient_bytes(&self) -> f64 {
+        self.setup.gradient_bytes.map_or_else(|| self.figure(Figure::GradientBytes), exact)
+    }
+
+    /// Time to read and write so many bytes outside products.
+    #[must_use]
+    pub fn touch(&self, bytes: f64) -> Seconds {
+        if bytes <= 0.0 {
+            return Seconds::ZERO;
+        }
+        element_wise(&self.cluster.machine.device, whole(bytes), Flops(0.0))
+    }
+
+    /// Time of `batch` products `[m, k]` by `[k, n]` in the setup's arithmetic, or of the gradient
+    /// by an operand of them.
+    #[must_use]
+    pub fn product(&self, way: Way, batch: u64, [m, n, k]: [u64; 3]) -> Estimate {
+        let narrow = matches!(self.setup.precision, Arithmetic::F8 | Arithmetic::F4);
+        let precision = precision(self.setup.precision);
+        let mut time = Estimate::term("products", self.timed(precision, way, batch, [m, n, k]));
+        if narrow {
+            // Each operand is narrowed before it is used: the value and the weight forward, the
+            // result's gradient backward, in both orders at once.
+            let elements = match way {
+                Way::Forward => m * k + k * n,
+                Way::Input => m * n,
+                Way::Weight => 0,
+            };
+            let bytes = self.figure(Figure::NarrowingBytes) * exact(batch * elements);
+            time.add_term("narrowing", self.touch(bytes));
+        }
+        time
+    }
+
+    /// The same in 16 bits, whatever the setup says.
+    #[must_use]
+    pub fn wide_product(&self, way: Way, batch: u64, sizes: [u64; 3]) -> Seconds {
+        let precision = match self.setup.precision {
+            Arithmetic::F16 => Precision::F16,
+            _ => Precision::Bf16,
+        };
+        self.timed(precision, way, batch, sizes)
+    }
+
+    fn timed(&self, precision: Precision, way: Way, batch: u64, [m, n, k]: [u64; 3]) -> Seconds {
+        let [m, n, k] = match way {
+            Way::Forward => [m, n, k],
+            Way::Input => [m, k, n],
+            Way::Weight => [k, n, m],
+        };
+        let product = MatrixProduct { batch, m, n, k, precision };
+        let time = matrix_product(&self.cluster.machine.device, &product);
+        (1.0 / self.figure(Figure::Sustained)) * time
+    }
+
+    /// Time of the core of attention forward, and backward.
+    #[must_use]
+    pub fn attention(&self) -> [Seconds; 2] {
+        let (setup, model) = (self.setup, &self.setup.model);
+        let heads = setup.mbs * (model.heads / setup.tp).max(1);
+        let (queries, keys, size) = (model.seq.div_ceil(setup.cp), model.seq, model.head_size);
+        match setup.attention {
+            Attention::Unfused => {
+                let sizes = [[queries, keys, size], [queries, size, keys]];
+                let one = |way| sizes.iter().map(|&it| self.wide_product(way, heads, it)).sum::<Seconds>();
+                let scores = exact(ELEMENT * heads * queries) * exact(keys);
+                let passes = self.figure(Figure::ScorePasses);
+                let back = passes * self.figure(Figure::BackwardPasses);
+                let backward = one(Way::Input) + one(Way::Weight) + self.touch(back * scores);
+                [one(Way::Forward) + self.touch(passes * scores), backward]
+            }
+            Attention::Flash => {
+                // Of scores, those that look ahead are left out: half of them.
+                let pairs = exact(heads) * exact(queries) * exact(keys) / 2.0;
+                let work = Flops(4.0 * pairs * exact(size));
+                let peak = self.cluster.machine.device.matrix_peak.at(Precision::Bf16).value;
+                let rate = |figure| (self.figure(figure) * self.figure(Figure::Sustained)) * peak.0;
+                let backward = Flops(2.5 * work.0);
+                [
+                    Seconds(work.0 / rate(Figure::FlashForward)),
+                    Seconds(backward.0 / rate(Figure::FlashBackward)),
+                ]
+            }
+        }
+    }
+}
+
+/// The precision of products in an arithmetic.
+fn precision(arithmetic: Arithmetic) -> Precision {
+    match arithmetic {
+        Arithmetic::F16 => Precision::F16,
+        _ => Precision::Bf16,
+    }
+}
+
+/// So many bytes, rounded up.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "bytes are positive and below 2^63; casts of floats saturate"
+)]
+#[must_use]
+pub fn whole(bytes: f64) -> Bytes {
+    Bytes(bytes.ceil() as u64)
+}

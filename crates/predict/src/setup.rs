@@ -1,0 +1,244 @@
+//! A training run as somebody states it: a model, a batch, degrees of parallelism, and what is
+//! computed again, with Megatron's words.
+
+use std::fmt;
+
+use crate::model::Model;
+
+/// A training run on a number of equal devices.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Setup {
+    /// What is trained.
+    pub model: Model,
+    /// Which part of its weights learns.
+    pub learns: Learns,
+    /// How many ranks compute parts of each product (tensor parallelism).
+    pub tp: u64,
+    /// How many stages the layers are cut into (pipeline parallelism).
+    pub pp: u64,
+    /// How many parts of the model a stage has (virtual stages).
+    pub vpp: u64,
+    /// How many layers each stage has.
+    pub stages: Vec<u64>,
+    /// How many ranks share an example's tokens (context parallelism).
+    pub cp: u64,
+    /// How many ranks share the experts of a layer (expert parallelism).
+    pub ep: u64,
+    /// How many ranks compute the same on other examples (data parallelism).
+    pub dp: u64,
+    /// Examples that a pipeline sees at once (micro-batch).
+    pub mbs: u64,
+    /// Examples of a step (global batch).
+    pub gbs: u64,
+    /// What is sharded among data-parallel ranks.
+    pub zero: Zero,
+    /// Whether what tensor-parallel ranks would hold alike is split along the sequence.
+    pub seq_parallel: bool,
+    /// What is computed again.
+    pub recompute: Recompute,
+    /// How attention is computed.
+    pub attention: Attention,
+    /// The arithmetic of products.
+    pub precision: Arithmetic,
+    /// Bytes of an element of a gradient as it is reduced; `None` for the framework's own.
+    pub gradient_bytes: Option<u64>,
+    /// In which order a stage works on micro-batches.
+    pub schedule: Schedule,
+    /// Whether the traffic of data parallelism runs beside computing.
+    pub dp_overlap: bool,
+    /// Whether the traffic of tensor parallelism does.
+    pub tp_overlap: bool,
+}
+
+/// Which part of the weights learns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Learns {
+    /// All of them.
+    Everything,
+    /// Adapters of low rank beside them: the weights have no gradients.
+    Adapters,
+}
+
+/// What is sharded among data-parallel ranks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Zero {
+    /// Nothing.
+    Nothing,
+    /// States of the optimizer.
+    Optimizer,
+    /// Those and gradients.
+    Gradients,
+    /// Those and weights, in the ranks of a node, with a copy in each node.
+    WeightsInNode,
+    /// Those and weights.
+    Weights,
+}
+
+/// What is computed again in the backward pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Recompute {
+    /// Nothing.
+    None,
+    /// The core of attention: scores, softmax, and their product with values.
+    Selective,
+    /// Every second layer.
+    HalfOfLayers,
+    /// Every layer.
+    Full,
+}
+
+/// How attention is computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Attention {
+    /// Scores are written to memory.
+    Unfused,
+    /// One kernel; scores stay in it.
+    Flash,
+}
+
+/// The arithmetic of products.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arithmetic {
+    /// 16-bit floating point.
+    F16,
+    /// The upper half of 32-bit floating point.
+    Bf16,
+    /// 8-bit floating point, attention and the rest in bf16.
+    F8,
+    /// 4-bit floating point, attention and the rest in bf16.
+    F4,
+}
+
+/// In which order a stage works on micro-batches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Schedule {
+    /// One forward, one backward; interleaved if a stage has several parts of the model.
+    OneForwardOneBackward,
+    /// Gradients of weights fill the bubble, in the memory of one forward, one backward.
+    ZeroBubbleOne,
+    /// The same in twice that memory: no bubble.
+    ZeroBubbleTwo,
+}
+
+/// Layers of each of `pp` stages where nobody says otherwise.
+///
+/// Equal shares if there are any; else equal shares of the layers, the embedding and the logits,
+/// each counted as a layer; else shares that differ by one, the greater ones in the middle.
+#[must_use]
+pub fn even_stages(layers: u64, pp: u64) -> Vec<u64> {
+    if !layers.is_multiple_of(pp) && (layers + 2).is_multiple_of(pp) {
+        let each = (layers + 2) / pp;
+        let end = |stage| u64::from(stage == 0) + u64::from(stage + 1 == pp);
+        return (0..pp).map(|stage| each - end(stage)).collect();
+    }
+    let (each, more) = (layers / pp, layers % pp);
+    let first = (pp - more) / 2;
+    (0..pp).map(|stage| each + u64::from(stage >= first && stage < first + more)).collect()
+}
+
+/// Why numbers are not a setup.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SetupError {
+    /// Something that must be at least 1 is 0.
+    Zero(&'static str),
+    /// The batch is not that of whole micro-batches on all replicas.
+    Batch {
+        /// Examples of a step.
+        gbs: u64,
+        /// Examples of a micro-batch.
+        mbs: u64,
+        /// Replicas.
+        dp: u64,
+    },
+    /// Stages that do not have all layers.
+    Stages {
+        /// Layers of the model.
+        layers: u64,
+        /// Layers of all stages.
+        staged: u64,
+    },
+    /// Experts that ranks cannot share equally.
+    Experts {
+        /// Experts of a layer.
+        experts: u64,
+        /// Ranks that share them.
+        ep: u64,
+    },
+}
+
+impl Setup {
+    /// How many devices it runs on.
+    #[must_use]
+    pub fn devices(&self) -> u64 {
+        self.tp * self.pp * self.cp * self.dp
+    }
+
+    /// How many micro-batches a pipeline sees in a step.
+    #[must_use]
+    pub fn microbatches(&self) -> u64 {
+        self.gbs / (self.mbs * self.dp)
+    }
+
+    /// Tokens of a micro-batch that a rank has.
+    #[must_use]
+    pub fn tokens(&self) -> u64 {
+        (self.mbs * self.model.seq).div_ceil(self.cp)
+    }
+
+    /// Fails with what makes no sense.
+    pub fn check(&self) -> Result<(), SetupError> {
+        let counts = [
+            ("tp", self.tp),
+            ("pp", self.pp),
+            ("vpp", self.vpp),
+            ("cp", self.cp),
+            ("ep", self.ep),
+            ("dp", self.dp),
+            ("mbs", self.mbs),
+            ("gbs", self.gbs),
+            ("layers", self.model.layers),
+            ("hidden", self.model.hidden),
+            ("heads", self.model.heads),
+            ("kv_heads", self.model.kv_heads),
+            ("head_size", self.model.head_size),
+            ("ffn_hidden", self.model.ffn_hidden),
+            ("vocab", self.model.vocab),
+            ("seq", self.model.seq),
+        ];
+        if let Some((name, _)) = counts.iter().find(|(_, count)| *count == 0) {
+            return Err(SetupError::Zero(name));
+        }
+        if !self.gbs.is_multiple_of(self.mbs * self.dp) {
+            return Err(SetupError::Batch { gbs: self.gbs, mbs: self.mbs, dp: self.dp });
+        }
+        let staged = self.stages.iter().sum();
+        if staged != self.model.layers || u64::try_from(self.stages.len()) != Ok(self.pp) {
+            return Err(SetupError::Stages { layers: self.model.layers, staged });
+        }
+        match self.model.experts {
+            Some(it) if !it.count.is_multiple_of(self.ep) => {
+                Err(SetupError::Experts { experts: it.count, ep: self.ep })
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for SetupError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Zero(name) => write!(f, "`{name}` is 0, expected at least 1"),
+            Self::Batch { gbs, mbs, dp } => {
+                write!(f, "a batch of {gbs} examples, expected a multiple of mbs x dp = {mbs} x {dp}")
+            }
+            Self::Stages { layers, staged } => {
+                write!(f, "stages with {staged} layers, expected {layers}, as the model has, in pp stages")
+            }
+            Self::Experts { experts, ep } => {
+                write!(f, "{experts} experts on ep={ep} ranks, expected equal shares")
+            }
+        }
+    }
+}
+
+impl std::error::Error for SetupError {}

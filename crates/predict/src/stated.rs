@@ -1,0 +1,313 @@
+//! What a row of published measurements states, in the terms of a setup.
+//!
+//! Fields that are blank are filled by conventions:
+//!
+//! - `dp`: what is left of the devices; `cp`, `ep`: 1.
+//! - `mbs` and, where a pipeline may be interleaved, `vpp`: [`Blank`] says that they are open;
+//!   who runs for a record has tuned them, so that the fastest that fits is taken.
+//! - `vocab`: 51,200, that of Megatron's GPT.
+//! - the length of a head's vector: that for which the parameters come nearest to `params_b`.
+//! - logits have weights of their own where the feed-forward part is gated, as in Llama.
+
+use cost_models::units::{BytesPerSecond, exact};
+
+use crate::cluster::Links;
+use crate::framework::{Framework, FrameworkError};
+use crate::model::{Embedding, Experts, Mlp, Model};
+use crate::setup::{Arithmetic, Attention, Learns, Recompute, Schedule, Setup, Zero, even_stages};
+use crate::table::{Row, TableError};
+
+/// Tokens that there are where nobody says how many.
+const VOCAB: u64 = 51_200;
+
+/// A setup, and what of it is open.
+#[derive(Clone, Debug)]
+pub struct Stated {
+    /// The setup, open numbers being 1.
+    pub setup: Setup,
+    /// Whether the size of micro-batches is open.
+    pub mbs: Blank,
+    /// Whether the number of parts in a stage is.
+    pub vpp: Blank,
+    /// Nodes and links.
+    pub links: Links,
+}
+
+/// Whether a number is stated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Blank {
+    /// It is.
+    Stated,
+    /// It is not.
+    Open,
+}
+
+/// Why a row has no price.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Unstated {
+    /// A field is not what its column holds.
+    Field(TableError),
+    /// Something is missing that no convention fills, or contradicts the rest.
+    Why(String),
+}
+
+impl From<TableError> for Unstated {
+    fn from(error: TableError) -> Self {
+        Self::Field(error)
+    }
+}
+
+/// The setup that a row states.
+pub fn setup(row: &Row<'_>) -> Result<Stated, Unstated> {
+    let why = |text: String| Unstated::Why(text);
+    let model = model(row)?;
+    let one = |column: &str| row.count(column).map(|it| it.unwrap_or(1).max(1));
+    let (tp, pp, cp, ep) = (row.count("tp")?, row.count("pp")?, one("cp")?, one("ep")?);
+    let devices = row.count("n_gpus")?.ok_or_else(|| why("`n_gpus` is not stated".to_owned()))?;
+    let (Some(tp), Some(pp)) = (tp, pp) else { return Err(why("`tp` or `pp` is not stated".to_owned())) };
+    let replicas = devices / (tp * pp * cp).max(1);
+    let dp = match row.count("dp")? {
+        Some(dp) if tp * pp * cp * dp == devices => dp,
+        Some(dp) => {
+            return Err(why(format!("tp {tp} x pp {pp} x cp {cp} x dp {dp} is not {devices} devices")));
+        }
+        None => replicas,
+    };
+    let gbs = row.count("gbs")?.ok_or_else(|| why("`gbs` is not stated".to_owned()))?;
+    let mbs = row.count("mbs")?;
+    let schedule = row.text("schedule").to_lowercase();
+    let layers_per_part = schedule.contains("1 layer per chunk");
+    let vpp = if layers_per_part { Some((model.layers + 2) / pp) } else { row.count("vpp")? };
+    let stages = stages(row, &model, pp);
+    let setup = Setup {
+        learns: learns(row),
+        tp,
+        pp,
+        vpp: vpp.unwrap_or(1),
+        stages,
+        cp,
+        ep,
+        dp,
+        mbs: mbs.unwrap_or(1),
+        gbs,
+        zero: zero(row)?,
+        seq_parallel: row.text("seq_parallel") == "1",
+        recompute: recompute(row.text("recompute")),
+        attention: attention(row.text("attn_impl")),
+        precision: arithmetic(row.text("precision")),
+        gradient_bytes: gradient_bytes(row),
+        schedule: order(&schedule),
+        dp_overlap: overlapped(row.text("dp_overlap")),
+        tp_overlap: overlapped(row.text("tp_overlap")),
+        model,
+    };
+    setup.check().map_err(|error| why(error.to_string()))?;
+    let open = |stated: bool| if stated { Blank::Stated } else { Blank::Open };
+    let interleaves = pp > 1 && setup.schedule == Schedule::OneForwardOneBackward;
+    Ok(Stated {
+        mbs: open(mbs.is_some()),
+        vpp: open(vpp.is_some() || !interleaves),
+        links: links(row)?,
+        setup,
+    })
+}
+
+/// The model of a row.
+pub fn model(row: &Row<'_>) -> Result<Model, Unstated> {
+    let need = |column: &str| {
+        let found = row.count(column)?.filter(|it| *it > 0);
+        found.ok_or_else(|| Unstated::Why(format!("`{column}` of the model is not stated")))
+    };
+    let (layers, hidden, heads, seq) = (need("layers")?, need("hidden")?, need("heads")?, need("seq")?);
+    let gated = row.text("mlp_gated") == "1";
+    let experts = match (row.count("n_experts")?, row.count("top_k")?) {
+        (Some(count), Some(top_k)) if count > 1 => Some(Experts { count, top_k: top_k.max(1) }),
+        _ => None,
+    };
+    let mut model = Model {
+        layers,
+        hidden,
+        heads,
+        kv_heads: row.count("kv_heads")?.unwrap_or(heads),
+        head_size: hidden / heads,
+        ffn_hidden: row.count("ffn_hidden")?.unwrap_or(4 * hidden),
+        mlp: if gated { Mlp::Gated } else { Mlp::Plain },
+        vocab: row.count("vocab")?.unwrap_or(VOCAB),
+        seq,
+        experts,
+        embedding: if gated { Embedding::Untied } else { Embedding::Tied },
+    };
+    if let Some(billions) = row.number("params_b")? {
+        model.head_size = head_size(&model, billions * 1e9);
+    }
+    Ok(model)
+}
+
+/// The length of a head's vector with which a model's parameters come nearest to so many: that
+/// of the hidden vector's part, unless another is nearer by more than rounding.
+fn head_size(model: &Model, parameters: f64) -> u64 {
+    /// By how much `params_b` may be off by rounding, or by what is counted.
+    const ROUNDING: f64 = 0.01;
+    let off = |size: u64| {
+        let found = Model { head_size: size, ..model.clone() }.parameters();
+        (found / parameters - 1.0).abs()
+    };
+    let usual = model.head_size;
+    let others = [64, 128, 256].into_iter().filter(|&it| off(it) + ROUNDING < off(usual));
+    others.min_by(|&a, &b| off(a).total_cmp(&off(b))).unwrap_or(usual)
+}
+
+/// Layers of each stage: where notes say at which of a list of layers a pipeline is cut, so many.
+fn stages(row: &Row<'_>, model: &Model, pp: u64) -> Vec<u64> {
+    let cut = cut_points(row.text("notes"), model.layers);
+    cut.filter(|it| u64::try_from(it.len()) == Ok(pp)).unwrap_or_else(|| even_stages(model.layers, pp))
+}
+
+/// `partition over 30 … layers [0 embed,1 noop,2-25 transformer,…] cut points [0, 15, 30]`.
+fn cut_points(notes: &str, layers: u64) -> Option<Vec<u64>> {
+    let (before, after) = notes.split_once("cut points [")?;
+    let points = after.split(']').next()?.split(',').map(|it| it.trim().parse::<u64>());
+    let points = points.collect::<Result<Vec<_>, _>>().ok()?;
+    let range = before.split(['[', ',']).find_map(|it| it.strip_suffix(" transformer"))?;
+    let (first, last) = range.trim().split_once('-')?;
+    let (first, last): (u64, u64) = (first.parse().ok()?, last.parse().ok()?);
+    let inside = |pair: &[u64]| pair[1].min(last + 1).saturating_sub(pair[0].max(first));
+    let stages: Vec<u64> = points.windows(2).map(inside).collect();
+    (stages.iter().sum::<u64>() == layers).then_some(stages)
+}
+
+fn learns(row: &Row<'_>) -> Learns {
+    if row.text("model").to_lowercase().contains("lora") { Learns::Adapters } else { Learns::Everything }
+}
+
+fn zero(row: &Row<'_>) -> Result<Zero, TableError> {
+    Ok(match row.count("zero_stage")? {
+        None | Some(0) => Zero::Nothing,
+        Some(1) => Zero::Optimizer,
+        Some(2) => Zero::Gradients,
+        Some(_) if row.text("notes").contains("strategy HSDP") => Zero::WeightsInNode,
+        Some(_) => Zero::Weights,
+    })
+}
+
+fn recompute(text: &str) -> Recompute {
+    let text = text.to_lowercase();
+    if text.starts_with("full") {
+        Recompute::Full
+    } else if text.contains("every other layer") {
+        Recompute::HalfOfLayers
+    } else if text.starts_with("selective") {
+        Recompute::Selective
+    } else {
+        Recompute::None
+    }
+}
+
+fn attention(text: &str) -> Attention {
+    // Unknown: who does not say, in fp16 times, had scores in memory.
+    if text.contains("unfused") || text == "unknown" { Attention::Unfused } else { Attention::Flash }
+}
+
+fn arithmetic(text: &str) -> Arithmetic {
+    let text = text.to_lowercase();
+    if text.contains("fp4") {
+        Arithmetic::F4
+    } else if text.contains("fp8") {
+        Arithmetic::F8
+    } else if text.contains("bf16") {
+        Arithmetic::Bf16
+    } else {
+        Arithmetic::F16
+    }
+}
+
+/// Bytes of an element of a gradient that is reduced, where a row says so or its arithmetic does.
+fn gradient_bytes(row: &Row<'_>) -> Option<u64> {
+    let says_wide = row.text("dp_overlap").contains("fp32") || row.text("precision").contains("fp32 main");
+    match arithmetic(row.text("precision")) {
+        _ if says_wide => Some(4),
+        Arithmetic::F16 => Some(2),
+        _ => None,
+    }
+}
+
+fn order(schedule: &str) -> Schedule {
+    if schedule.contains("zb-2p") || schedule.contains("zb-h2") {
+        Schedule::ZeroBubbleTwo
+    } else if schedule.contains("zb-") {
+        Schedule::ZeroBubbleOne
+    } else {
+        Schedule::OneForwardOneBackward
+    }
+}
+
+fn overlapped(text: &str) -> bool {
+    ["yes", "backward", "bwd"].iter().any(|word| text.starts_with(word))
+}
+
+/// The framework of a row.
+pub fn framework(row: &Row<'_>) -> Result<Framework, FrameworkError> {
+    let name = row.text("framework").to_lowercase();
+    let year = row.count("year").ok().flatten().unwrap_or(0);
+    let has = |words: &[&str]| words.iter().any(|word| name.contains(word));
+    let file = if has(&["nemo", "megatron-core"]) {
+        "megatron-core"
+    } else if has(&["deepspeed"]) {
+        "deepspeed"
+    } else if has(&["compile"]) {
+        "fsdp-compiled"
+    } else if has(&["fsdp"]) {
+        "fsdp"
+    } else if has(&["megatron-lm"]) && year < 2024 {
+        "megatron-lm"
+    } else {
+        "megatron-core"
+    };
+    Framework::shipped(file)
+}
+
+/// What a row says of nodes and links.
+pub fn links(row: &Row<'_>) -> Result<Links, TableError> {
+    let (inside, across) = (row.text("intra_link"), row.text("inter_link"));
+    let domain = across.split("NVLink domain ").nth(1).and_then(|it| number(it));
+    let node = match domain {
+        Some(domain) => Some(domain),
+        None => row.count("gpus_per_node")?.map(exact),
+    };
+    let switch = inside.contains("NVSwitch").then(|| rate(inside)).flatten();
+    // Rates of links inside nodes are stated in both directions together.
+    let switch = switch.map(|(_, bytes)| BytesPerSecond(bytes / 2.0));
+    let network = rate(across);
+    Ok(Links {
+        node: node.and_then(count),
+        switch,
+        adapters: network.and_then(|(adapters, _)| adapters).and_then(count),
+        network: network.map(|(adapters, bytes)| BytesPerSecond(adapters.unwrap_or(1.0) * bytes)),
+    })
+}
+
+/// `8x200Gb/s HDR`, `1600 Gb/s RoCE per node`, `NVLink3 600GB/s`: how many, and at which rate each
+/// (bytes per second).
+fn rate(text: &str) -> Option<(Option<f64>, f64)> {
+    let (place, unit) = [("Gb/s", 1e9 / 8.0), ("GB/s", 1e9)]
+        .into_iter()
+        .find_map(|(word, unit)| Some((text.find(word)?, unit)))?;
+    let before = text[..place].trim_end();
+    let start = before.rfind(|it: char| !it.is_ascii_digit() && it != '.').map_or(0, |it| it + 1);
+    let value: f64 = before[start..].parse().ok()?;
+    let times = before[..start].strip_suffix('x').and_then(|it| {
+        let start = it.rfind(|it: char| !it.is_ascii_digit()).map_or(0, |it| it + 1);
+        it[start..].parse::<f64>().ok()
+    });
+    Some((times, unit * value))
+}
+
+fn number(text: &str) -> Option<f64> {
+    let end = text.find(|it: char| !it.is_ascii_digit()).unwrap_or(text.len());
+    text[..end].parse().ok()
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "whole numbers of devices")]
+fn count(number: f64) -> Option<u64> {
+    (number >= 1.0).then_some(number as u64)
+}

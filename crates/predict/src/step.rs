@@ -1,0 +1,246 @@
+//! The time of a training step, as a sum of named terms.
+
+use cost_models::collective::{all_reduce, reduce_scatter, ring_all_gather};
+use cost_models::estimate::Estimate;
+use cost_models::topology::Group;
+use cost_models::units::{Bytes, Seconds, exact};
+
+use crate::framework::Figure;
+use crate::layer::{self, Passes, beyond};
+use crate::pieces::{ELEMENT, Job, whole};
+use crate::schedule::{self, Order, Stage};
+use crate::setup::{Learns, Schedule, Zero};
+
+/// The time of a step, by what takes it.
+#[must_use]
+pub fn step(job: &Job<'_>) -> Estimate {
+    let setup = job.setup;
+    let stages = stages(job);
+    let m = exact(setup.microbatches());
+    let slowest = stages.iter().max_by(|a, b| a.total().total_cmp(&b.total()));
+    let Some(slowest) = slowest else { return Estimate::new() };
+    let mut time = slowest.all().times(m);
+    time.add_term("pipeline bubble", bubble(job, &stages, slowest));
+    time.add_term("pipeline messages", messages(job, slowest, m));
+    time += data_parallel(job, slowest);
+    time.add_term("update", update(job));
+    time.add_term("step overhead", Seconds(job.figure(Figure::StepOverhead)));
+    time
+}
+
+/// The times of a stage for one micro-batch, waiting for the host included.
+#[derive(Clone, Debug)]
+pub struct StageTimes {
+    /// The forward pass.
+    pub forward: Estimate,
+    /// Gradients by operands.
+    pub input: Estimate,
+    /// Gradients by weights.
+    pub weight: Estimate,
+}
+
+impl StageTimes {
+    /// A micro-batch.
+    #[must_use]
+    pub fn all(&self) -> Estimate {
+        self.forward.clone() + self.input.clone() + self.weight.clone()
+    }
+
+    /// The time of a micro-batch.
+    #[must_use]
+    pub fn total(&self) -> Seconds {
+        self.forward.total() + self.input.total() + self.weight.total()
+    }
+
+    /// The same in seconds, with what a message takes.
+    fn seconds(&self, message: Seconds) -> Stage {
+        let [forward, input, weight] = [&self.forward, &self.input, &self.weight].map(|it| it.total().0);
+        Stage { forward, input, weight, message: message.0 }
+    }
+}
+
+/// The times of every stage.
+#[must_use]
+pub fn stages(job: &Job<'_>) -> Vec<StageTimes> {
+    let each = sharded(job, layer::layer(job));
+    let (embedding, head) = (layer::embedding(job), layer::head(job));
+    let last = job.setup.stages.len().saturating_sub(1);
+    let stage = |(place, &layers): (usize, &u64)| {
+        let mut passes = vec![(exact(layers), &each)];
+        if place == 0 {
+            passes.push((1.0, &embedding));
+        }
+        if place == last {
+            passes.push((1.0, &head));
+        }
+        assembled(job, &passes)
+    };
+    job.setup.stages.iter().enumerate().map(stage).collect()
+}
+
+/// Parts one after another, and what they wait for the host.
+#[must_use]
+pub fn assembled(job: &Job<'_>, parts: &[(f64, &Passes)]) -> StageTimes {
+    let sum = |of: fn(&Passes) -> &Estimate| {
+        parts.iter().map(|(count, passes)| of(passes).clone().times(*count)).sum::<Estimate>()
+    };
+    let launch: Seconds = parts.iter().map(|(count, passes)| *count * passes.launch).sum();
+    let again: Seconds = parts.iter().map(|(count, passes)| *count * passes.again).sum();
+    let (mut forward, mut input) = (sum(|it| &it.forward), sum(|it| &it.input));
+    let weight = sum(|it| &it.weight);
+    let waiting = "waiting for the host";
+    forward.add_term(waiting, beyond(launch, forward.total()));
+    let back = job.figure(Figure::BackwardLaunch) * launch + again;
+    input.add_term(waiting, beyond(back, input.total() + weight.total()));
+    StageTimes { forward, input, weight }
+}
+
+/// A layer whose weights are gathered before they are used, and its gradients scattered.
+fn sharded(job: &Job<'_>, mut passes: Passes) -> Passes {
+    let setup = job.setup;
+    if setup.zero < Zero::WeightsInNode {
+        return passes;
+    }
+    let machine = &job.cluster.machine;
+    let weights = setup.model.layer_parameters() / exact(setup.tp);
+    let group = weight_group(job);
+    let gather = ring_all_gather(machine, &group, whole(exact(ELEMENT) * weights));
+    let gradients = whole(job.gradient_bytes() * weights);
+    let mut scatter = reduce_scatter(machine, &group, gradients);
+    if setup.zero == Zero::WeightsInNode {
+        let copies = node_copies(job);
+        let share = Bytes(gradients.0 / group.size);
+        scatter += copies.map_or(Seconds::ZERO, |copies| all_reduce(machine, &copies, share));
+    }
+    let hidden = job.figure(Figure::DataHidden);
+    let slower = job.figure(Figure::Contention) - 1.0;
+    let expose = |traffic: Seconds, time: Seconds, passes: &mut Estimate| {
+        passes.add_term("sharding traffic", beyond(traffic, hidden * time));
+        passes.add_term("contention", slower * traffic.min(time));
+    };
+    let forward = passes.forward.total();
+    let backward = passes.input.total() + passes.weight.total();
+    expose(gather, forward, &mut passes.forward);
+    let back = if setup.learns == Learns::Everything { gather + scatter } else { gather };
+    expose(back, backward, &mut passes.input);
+    passes
+}
+
+/// The ranks that a layer's weights are sharded among.
+fn weight_group(job: &Job<'_>) -> Group {
+    let in_node =
+        job.cluster.group((job.cluster.node() / job.setup.tp).clamp(1, job.data.size), job.setup.tp);
+    match (job.setup.zero, in_node) {
+        (Zero::WeightsInNode, Ok(group)) => group,
+        _ => job.data.clone(),
+    }
+}
+
+/// The ranks that hold the same shard, one in each node.
+fn node_copies(job: &Job<'_>) -> Option<Group> {
+    let nodes = job.data.nodes;
+    job.cluster.group(nodes, job.cluster.node()).ok().filter(|_| nodes > 1)
+}
+
+/// The order of work and its number of stages.
+fn order(job: &Job<'_>) -> Order {
+    match job.setup.schedule {
+        Schedule::OneForwardOneBackward if job.setup.vpp > 1 => Order::Interleaved(exact(job.setup.vpp)),
+        Schedule::OneForwardOneBackward => Order::OneForwardOneBackward,
+        Schedule::ZeroBubbleOne => Order::ZeroBubbleH1,
+        Schedule::ZeroBubbleTwo => Order::ZeroBubbleH2,
+    }
+}
+
+/// The time in which the slowest stage waits for others: that of all others once, or of their
+/// parts; closed forms where gradients of weights fill it.
+fn bubble(job: &Job<'_>, stages: &[StageTimes], slowest: &StageTimes) -> Seconds {
+    let others = stages.iter().map(StageTimes::total).sum::<Seconds>().0 - slowest.total().0;
+    let order = order(job);
+    match order {
+        Order::OneForwardOneBackward => Seconds(others),
+        Order::Interleaved(parts) => Seconds(others / parts),
+        Order::ZeroBubbleH1 => {
+            let stage = slowest.seconds(Seconds::ZERO);
+            Seconds(schedule::bubble(order, &stage, exact(job.setup.pp)).max(0.0))
+        }
+        Order::ZeroBubbleH2 => Seconds::ZERO,
+    }
+}
+
+fn messages(job: &Job<'_>, slowest: &StageTimes, m: f64) -> Seconds {
+    let setup = job.setup;
+    if setup.pp < 2 {
+        return Seconds::ZERO;
+    }
+    let split = if setup.tp > 1 { setup.tp } else { 1 };
+    let value = Bytes(ELEMENT * setup.tokens() * setup.model.hidden / split);
+    let message = cost_models::collective::send(&job.cluster.machine, &job.stage, value);
+    let (p, order) = (exact(setup.pp), order(job));
+    let closed = schedule::messages(order, &slowest.seconds(message), p, m);
+    let steady = match order {
+        Order::Interleaved(parts) => 2.0 * parts * m * message.0 * (1.0 - job.figure(Figure::PipelineHidden)),
+        _ => 0.0,
+    };
+    Seconds(closed + steady)
+}
+
+/// Parameters of a rank of the stage that has most: those in layers, and those in experts.
+#[must_use]
+pub fn parameters(job: &Job<'_>) -> (f64, f64) {
+    let (setup, model) = (job.setup, &job.setup.model);
+    let layers = exact(setup.stages.iter().copied().max().unwrap_or(0));
+    let tables = if setup.pp == 1 {
+        model.parameters() - exact(model.layers) * (model.layer_parameters() + model.experts_parameters())
+    } else {
+        model.embedding_parameters()
+    };
+    let dense = (layers * model.layer_parameters() + tables) / exact(setup.tp);
+    let experts = layers * model.experts_parameters() / exact(setup.ep);
+    (dense, experts)
+}
+
+/// Reduction of gradients, and gathering of weights that were updated elsewhere.
+fn data_parallel(job: &Job<'_>, slowest: &StageTimes) -> Estimate {
+    let setup = job.setup;
+    let mut time = Estimate::new();
+    if setup.zero >= Zero::WeightsInNode || setup.learns == Learns::Adapters {
+        return time;
+    }
+    let machine = &job.cluster.machine;
+    let (dense, experts) = parameters(job);
+    let bytes = job.gradient_bytes();
+    let parts = [(&job.data, dense), (&job.expert_data, experts)];
+    let sum = |price: &dyn Fn(&Group, f64) -> Seconds| {
+        parts.iter().map(|(group, count)| price(group, *count)).sum::<Seconds>()
+    };
+    let hidden = if setup.dp_overlap { job.figure(Figure::DataHidden) } else { 0.0 };
+    let backward = slowest.input.total() + slowest.weight.total();
+    let reduce = match setup.zero {
+        Zero::Nothing => sum(&|group, count| all_reduce(machine, group, whole(bytes * count))),
+        _ => sum(&|group, count| reduce_scatter(machine, group, whole(bytes * count))),
+    };
+    time.add_term("gradient reduction", beyond(reduce, hidden * backward));
+    if setup.zero != Zero::Nothing {
+        let gather = sum(&|group, count| ring_all_gather(machine, group, whole(exact(ELEMENT) * count)));
+        time.add_term("weight gathering", beyond(gather, hidden * slowest.forward.total()));
+    }
+    if setup.pp > 1 && setup.model.embedding == crate::model::Embedding::Tied {
+        let table = bytes * setup.model.embedding_parameters() / exact(setup.tp);
+        time.add_term("gradient reduction", all_reduce(machine, &job.ends, whole(table)));
+    }
+    time
+}
+
+/// The optimizer's work on what a rank updates.
+fn update(job: &Job<'_>) -> Seconds {
+    let setup = job.setup;
+    if setup.learns == Learns::Adapters {
+        return Seconds::ZERO;
+    }
+    let (dense, experts) = parameters(job);
+    let share = |group: &Group| if setup.zero == Zero::Nothing { 1.0 } else { exact(group.size) };
+    let data = if setup.zero == Zero::WeightsInNode { weight_group(job) } else { job.data.clone() };
+    let updated = dense / share(&data) + experts / share(&job.expert_data);
+    job.touch(job.figure(Figure::UpdateBytes) * updated)
+}
