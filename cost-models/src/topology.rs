@@ -3,6 +3,8 @@
 //! The graph says which place is joined to which and at what rate in one direction. What a
 //! collective operation needs to know of a group of ranks is derived from it as a [`Group`].
 
+mod channels; // links in one direction, and what goes over them
+
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -11,6 +13,8 @@ use planner_ir::{AxisId, Mesh};
 
 use crate::machine::{Machine, Wiring};
 use crate::units::{BytesPerSecond, exact};
+
+pub use channels::{Channel, Load};
 
 /// Something that links join.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

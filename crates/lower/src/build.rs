@@ -38,11 +38,11 @@ pub fn footprint(plan: &Plan) -> Result<u64, LowerError> {
 
 /// The program of one rank, without events.
 pub(crate) fn placed(plan: &Plan, facts: &Facts, rank: u64) -> Result<Program, LowerError> {
-    Ok(arena::placed(in_place::reduced(build(plan, facts, rank)?)))
+    Ok(arena::placed(in_place::reduced(built(plan, facts, rank)?.program)))
 }
 
 /// The program of one rank, without places and events, with copies for what states become.
-fn build(plan: &Plan, facts: &Facts, rank: u64) -> Result<Program, LowerError> {
+pub(crate) fn built<'a>(plan: &'a Plan, facts: &'a Facts, rank: u64) -> Result<Build<'a>, LowerError> {
     let program = Program {
         rank,
         ranks: plan.mesh.devices(),
@@ -67,13 +67,14 @@ fn build(plan: &Plan, facts: &Facts, rank: u64) -> Result<Program, LowerError> {
         program,
         copies: BTreeMap::new(),
         communicators: BTreeMap::new(),
+        sources: Vec::new(),
         phase: Phase::Forward,
         carried: Vec::new(),
     };
     let Some(training) = &plan.graph.training else {
         build.nodes(plan.graph.node_ids())?;
         build.outputs()?;
-        return Ok(build.program);
+        return Ok(build);
     };
     build.clear()?;
     let start = build.program.instructions.len();
@@ -98,7 +99,7 @@ fn build(plan: &Plan, facts: &Facts, rank: u64) -> Result<Program, LowerError> {
     build.outputs()?;
     build.nodes(others)?;
     build.finish_carrying();
-    Ok(build.program)
+    Ok(build)
 }
 
 /// The operations on which outputs depend.
@@ -122,7 +123,9 @@ pub(crate) struct Build<'a> {
     pub(crate) program: Program,
     /// Where copies of values are.
     pub(crate) copies: BTreeMap<(ValueId, Copy), BufferId>,
-    communicators: BTreeMap<Vec<AxisId>, CommunicatorId>,
+    pub(crate) communicators: BTreeMap<Vec<AxisId>, CommunicatorId>,
+    /// For each message so far, the rank that each rank gets from.
+    pub(crate) sources: Vec<Vec<u64>>,
     /// For which part of a step instructions are.
     phase: Phase,
     /// What is to take the place of states: which state, from where, where the state is.
@@ -378,9 +381,11 @@ impl Build<'_> {
             How::Messages(sources) => {
                 let own = self.program.rank;
                 let all = (0..).zip(&sources);
-                let to = all.filter(|&(rank, &from)| from == own && rank != own).map(|(rank, _)| rank);
+                let to =
+                    all.filter(|&(rank, &from)| from == own && rank != own).map(|(rank, _)| rank).collect();
                 let from = (0..).zip(&sources).find(|&(rank, _)| rank == own).map_or(own, |(_, &from)| from);
-                Action::Message(Message { communicator, to: to.collect(), from, input, output })
+                self.sources.push(sources);
+                Action::Message(Message { communicator, to, from, input, output })
             }
         };
         self.push(Stream::Communication, action, origin);

@@ -16,10 +16,13 @@ mod in_place; // what states become, made where the states are
 mod arena; // places for buffers, by their lifetimes
 mod events; // who waits for whom
 mod memory; // what a device's memory is for
+mod alike; // one program for all ranks
 mod show; // the text form of a program
 mod verify; // the rules that programs obey, trusting nothing that made them
 
 pub use action::{Action, Block, Collective, CollectiveKind, Compute, Copied, Direction, Message};
+pub use alike::{Alike, alike};
+pub use arena::{Lifetime, lifetimes};
 pub use build::{footprint, lower};
 pub use error::LowerError;
 pub use memory::memory;

@@ -9,6 +9,7 @@ mod shape; // what programs look like
 mod regression; // training steps made by hand
 mod step_faults; // rules of training steps that are broken are found
 mod training; // programs of training steps
+mod alike; // one program for all ranks
 
 use planner_ir::{AxisId, Contract, DType, Label, Mesh, Op, Partition, Type, Unary};
 
