@@ -63,6 +63,10 @@ pub enum Figure {
     OptimizerBytes,
     /// The part of held memory that an allocator adds by rounding and holes (1).
     Fragmentation,
+    /// Bytes held for each logit at the peak (bytes).
+    HeldLogitBytes,
+    /// The part of held memory by which this model may err (1).
+    MemoryMargin,
     /// Bytes held besides, by libraries and as workspace (bytes).
     Workspace,
 }
@@ -102,9 +106,10 @@ pub struct FrameworkError {
 pub const COMMON: (&str, &str) = ("common", include_str!("../../../cost-models/frameworks/common.json"));
 
 /// The frameworks that there are files of.
-pub const FILES: [(&str, &str); 5] = [
+pub const FILES: [(&str, &str); 6] = [
     ("megatron-lm", include_str!("../../../cost-models/frameworks/megatron-lm.json")),
     ("megatron-core", include_str!("../../../cost-models/frameworks/megatron-core.json")),
+    ("nemo", include_str!("../../../cost-models/frameworks/nemo.json")),
     ("deepspeed", include_str!("../../../cost-models/frameworks/deepspeed.json")),
     ("fsdp", include_str!("../../../cost-models/frameworks/fsdp.json")),
     ("fsdp-compiled", include_str!("../../../cost-models/frameworks/fsdp-compiled.json")),
@@ -112,7 +117,7 @@ pub const FILES: [(&str, &str); 5] = [
 
 impl Figure {
     /// Every figure.
-    pub const ALL: [Self; 27] = [
+    pub const ALL: [Self; 29] = [
         Self::LayerLaunch,
         Self::CollectiveLaunch,
         Self::BackwardLaunch,
@@ -139,6 +144,8 @@ impl Figure {
         Self::ParameterBytes,
         Self::OptimizerBytes,
         Self::Fragmentation,
+        Self::HeldLogitBytes,
+        Self::MemoryMargin,
         Self::Workspace,
     ];
 
@@ -172,6 +179,8 @@ impl Figure {
             Self::ParameterBytes => "parameter_bytes",
             Self::OptimizerBytes => "optimizer_bytes",
             Self::Fragmentation => "fragmentation",
+            Self::HeldLogitBytes => "held_logit_bytes",
+            Self::MemoryMargin => "memory_margin",
             Self::Workspace => "workspace",
         }
     }
@@ -182,7 +191,11 @@ impl Figure {
         match self {
             Self::LayerLaunch | Self::CollectiveLaunch | Self::StepOverhead => "s",
             Self::NarrowingBytes | Self::LogitBytes | Self::GradientBytes | Self::AccumulationBytes => "B",
-            Self::UpdateBytes | Self::ParameterBytes | Self::OptimizerBytes | Self::Workspace => "B",
+            Self::UpdateBytes
+            | Self::ParameterBytes
+            | Self::OptimizerBytes
+            | Self::HeldLogitBytes
+            | Self::Workspace => "B",
             Self::Year => "year",
             _ => "1",
         }

@@ -8,6 +8,7 @@
 //! - [`layer`] — the time of a layer and of the ends of a model
 //! - [`schedule`] — how long a pipeline takes, in closed form
 //! - [`step`] — the time of a step, as a sum of named terms
+//! - [`memory`] — what a rank holds
 //! - [`table`] — a CSV file as rows of named fields, with everything that can be wrong with one
 //! - [`device`] — the machine that a row of measurements names
 //! - [`stated`] — what a row states, as a setup
@@ -28,6 +29,8 @@ pub mod layer;
 pub mod schedule;
 
 pub mod step;
+
+pub mod memory;
 
 pub mod table;
 

@@ -4,8 +4,20 @@
 //! price. Every row of a file has one outcome: a prediction beside what was measured, both in the
 //! row's own unit, or why there is none.
 
+/// A row as setups on a cluster.
+pub mod case;
+
 /// Times of training steps.
 pub mod training;
+
+/// Peaks of memory.
+pub mod memory;
+
+/// Bubbles of pipelines.
+pub mod bubbles;
+
+/// Times of layers.
+pub mod layers;
 
 use crate::table::{Row, Table, TableError};
 
@@ -26,8 +38,21 @@ pub trait Kind {
 pub enum Answer {
     /// It has a price.
     Priced(Priced),
+    /// A run that did not end for want of memory; what we say it needs.
+    Failed(Failed),
     /// It has none, and why.
     Skipped(String),
+}
+
+/// A run for which there was not enough memory.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Failed {
+    /// What a rank needs, in the unit of the row's file.
+    pub predicted: f64,
+    /// Whether we say that it fits all the same.
+    pub fits: bool,
+    /// The same in words.
+    pub why: String,
 }
 
 /// A price beside a measurement.
@@ -37,6 +62,8 @@ pub struct Priced {
     pub predicted: f64,
     /// What was measured.
     pub measured: f64,
+    /// Whether we say that what ranks hold fits their memory; `None` where nothing says.
+    pub fits: Option<bool>,
     /// The sweep that it is part of: rows that differ in configuration only.
     pub sweep: Option<String>,
     /// Why it is reported apart and counts for no goal; `None` if it counts.
@@ -60,7 +87,7 @@ impl Priced {
     /// A price that counts, in no sweep.
     #[must_use]
     pub fn new(predicted: f64, measured: f64) -> Self {
-        Self { predicted, measured, sweep: None, apart: None }
+        Self { predicted, measured, fits: None, sweep: None, apart: None }
     }
 
     /// The error, relative to what was measured.
@@ -73,7 +100,12 @@ impl Priced {
 /// Every kind, in the order in which they are reported.
 #[must_use]
 pub fn kinds() -> Vec<Box<dyn Kind>> {
-    vec![Box::new(training::Training)]
+    vec![
+        Box::new(training::Training),
+        Box::new(memory::MemoryRows),
+        Box::new(bubbles::Bubbles),
+        Box::new(layers::Layers),
+    ]
 }
 
 /// What comes of every row of a file of a kind, in order.

@@ -143,6 +143,46 @@ pub fn model(row: &Row<'_>) -> Result<Model, Unstated> {
     Ok(model)
 }
 
+/// Megatron's GPT of these sizes on one device, in fp16 with scores in memory, one example a step.
+#[must_use]
+pub fn gpt(layers: u64, hidden: u64, heads: u64, seq: u64) -> Setup {
+    let model = Model {
+        layers,
+        hidden,
+        heads,
+        kv_heads: heads,
+        head_size: hidden / heads.max(1),
+        ffn_hidden: 4 * hidden,
+        mlp: Mlp::Plain,
+        vocab: VOCAB,
+        seq,
+        experts: None,
+        embedding: Embedding::Tied,
+    };
+    Setup {
+        learns: Learns::Everything,
+        tp: 1,
+        pp: 1,
+        vpp: 1,
+        stages: vec![layers],
+        cp: 1,
+        ep: 1,
+        dp: 1,
+        mbs: 1,
+        gbs: 1,
+        zero: Zero::Nothing,
+        seq_parallel: false,
+        recompute: Recompute::None,
+        attention: Attention::Unfused,
+        precision: Arithmetic::F16,
+        gradient_bytes: None,
+        schedule: Schedule::OneForwardOneBackward,
+        dp_overlap: false,
+        tp_overlap: false,
+        model,
+    }
+}
+
 /// The length of a head's vector with which a model's parameters come nearest to so many: that
 /// of the hidden vector's part, unless another is nearer by more than rounding.
 fn head_size(model: &Model, parameters: f64) -> u64 {
@@ -214,10 +254,10 @@ fn arithmetic(text: &str) -> Arithmetic {
         Arithmetic::F4
     } else if text.contains("fp8") {
         Arithmetic::F8
-    } else if text.contains("bf16") {
-        Arithmetic::Bf16
-    } else {
+    } else if text.contains("fp16") {
         Arithmetic::F16
+    } else {
+        Arithmetic::Bf16
     }
 }
 
@@ -250,7 +290,9 @@ pub fn framework(row: &Row<'_>) -> Result<Framework, FrameworkError> {
     let name = row.text("framework").to_lowercase();
     let year = row.count("year").ok().flatten().unwrap_or(0);
     let has = |words: &[&str]| words.iter().any(|word| name.contains(word));
-    let file = if has(&["nemo", "megatron-core"]) {
+    let file = if has(&["nemo"]) {
+        "nemo"
+    } else if has(&["megatron-core"]) {
         "megatron-core"
     } else if has(&["deepspeed"]) {
         "deepspeed"

@@ -1,0 +1,215 @@
+//! The bytes that a rank holds at the peak of a training step, by kind.
+//!
+//! Values that a layer keeps for its backward pass are counted tensor by tensor, in units of one
+//! value `[tokens, hidden]`; with scores in memory and dropout this is
+//!
+//! ```text
+//! tokens · hidden · (10 + 24/t + 5 a s/(h t))       34 in place of 10 + 24/t if split along the sequence
+//! ```
+//!
+//! Source: Korthikanti et al., "Reducing Activation Recomputation in Large Transformer Models",
+//! MLSys 2023, table 2; without scores and dropout the same is counted of what one kernel keeps.
+//! How many micro-batches a stage holds: Narayanan et al., SC21, section 2.2, and Megatron-LM,
+//! `schedules.py`, for interleaved pipelines; Qi et al., ICLR 2024, for zero bubble.
+
+use cost_models::units::{Bytes, exact};
+
+use crate::framework::Figure;
+use crate::pieces::{ELEMENT, Job, whole};
+use crate::setup::{Arithmetic, Attention, Learns, Recompute, Schedule, Setup, Zero};
+
+/// Bytes of a rank, by kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Held {
+    /// Weights (bytes).
+    pub weights: f64,
+    /// Gradients (bytes).
+    pub gradients: f64,
+    /// States of the optimizer, master weights included (bytes).
+    pub optimizer: f64,
+    /// Values kept for the backward pass (bytes).
+    pub activations: f64,
+    /// Logits and their gradients (bytes).
+    pub logits: f64,
+    /// Workspace, and what an allocator adds (bytes).
+    pub workspace: f64,
+}
+
+impl Held {
+    /// Everything (bytes).
+    #[must_use]
+    pub fn total(&self) -> f64 {
+        self.by_kind().iter().map(|(_, bytes)| bytes).sum()
+    }
+
+    /// Each kind in words, with its bytes.
+    #[must_use]
+    pub fn by_kind(&self) -> [(&'static str, f64); 6] {
+        [
+            ("weights", self.weights),
+            ("gradients", self.gradients),
+            ("optimizer states", self.optimizer),
+            ("activations", self.activations),
+            ("logits", self.logits),
+            ("workspace", self.workspace),
+        ]
+    }
+}
+
+/// What the rank of the fullest stage holds.
+#[must_use]
+pub fn peak(job: &Job<'_>) -> Held {
+    let stages = 0..job.setup.stages.len();
+    let held = stages.map(|stage| of_stage(job, stage));
+    held.max_by(|a, b| a.total().total_cmp(&b.total())).unwrap_or_default()
+}
+
+/// Whether what a rank holds, with what driver and communication take, is there; by how much the
+/// model of memory may err, setups are believed to fit.
+#[must_use]
+pub fn fits(job: &Job<'_>, held: &Held) -> bool {
+    let sure = held.total() * (1.0 - job.figure(Figure::MemoryMargin));
+    sure <= exact(room(job).0)
+}
+
+/// Memory of a device that a program can use.
+#[must_use]
+pub fn room(job: &Job<'_>) -> Bytes {
+    job.cluster.machine.usable_memory()
+}
+
+fn of_stage(job: &Job<'_>, stage: usize) -> Held {
+    let setup = job.setup;
+    let layers = exact(setup.stages[stage]);
+    let last = stage + 1 == setup.stages.len();
+    let kept = layer_activations(setup) * layers * in_flight(setup, stage);
+    let mut held = states(job, stage);
+    // What is computed again for one layer is there besides, and values that the backward pass
+    // works on.
+    let working = working(setup);
+    held.activations = kept + working + if stage == 0 { exact(ELEMENT) * token_values(setup) } else { 0.0 };
+    if last {
+        let logits = exact(setup.tokens()) * exact(setup.model.vocab.div_ceil(setup.tp));
+        held.logits = job.figure(Figure::HeldLogitBytes) * logits;
+    }
+    let holes = job.figure(Figure::Fragmentation) * (held.activations + held.logits);
+    held.workspace = job.figure(Figure::Workspace) + holes;
+    held
+}
+
+/// Elements of a value `[tokens, hidden]` that a rank holds between layers.
+fn token_values(setup: &Setup) -> f64 {
+    let whole = exact(setup.tokens() * setup.model.hidden);
+    if setup.seq_parallel { whole / exact(setup.tp) } else { whole }
+}
+
+/// What a layer keeps for its backward pass, of one micro-batch (bytes).
+#[must_use]
+pub fn layer_activations(setup: &Setup) -> f64 {
+    let input = exact(ELEMENT) * token_values(setup);
+    match setup.recompute {
+        Recompute::Full => input,
+        Recompute::HalfOfLayers => f64::midpoint(input, kept_values(setup, setup.attention)),
+        // Scores are what selective recomputation does not keep.
+        Recompute::Selective => kept_values(setup, Attention::Flash) + dropout_masks(setup),
+        Recompute::None => kept_values(setup, setup.attention) + dropout_masks(setup),
+    }
+}
+
+/// What is there of one layer while it is computed again; nothing if nothing is.
+fn working(setup: &Setup) -> f64 {
+    match setup.recompute {
+        Recompute::Full | Recompute::HalfOfLayers => kept_values(setup, setup.attention),
+        Recompute::Selective | Recompute::None => 0.0,
+    }
+}
+
+/// Values of a layer in 16 bits, and scores with the mask of their dropout (bytes).
+fn kept_values(setup: &Setup, attention: Attention) -> f64 {
+    let model = &setup.model;
+    let (tokens, t) = (exact(setup.tokens()), exact(setup.tp));
+    let element = exact(ELEMENT);
+    // What products are given is kept as they are given it: in 8 bits where they are narrow.
+    let narrow = matches!(setup.precision, Arithmetic::F8 | Arithmetic::F4);
+    let given = if narrow { 1.0 } else { element };
+    // Inputs of the two norms, and what products make of their results.
+    let shared = 2.0 * (element + given) * token_values(setup);
+    let routed = model.experts.map_or(1.0, |experts| exact(experts.top_k));
+    let (qkv, context) = (exact(model.qkv_columns()), exact(model.heads * model.head_size));
+    let attended = element * (qkv + context) + if narrow { given * context } else { 0.0 };
+    let ffn = routed * exact(model.ffn_hidden) * (element * exact(model.ups()) + given);
+    // What experts are given is the tokens once more for each, and their results are put together.
+    let sent = if model.experts.is_some() { (element + given) * routed * exact(model.hidden) } else { 0.0 };
+    let split = tokens * (attended + ffn + sent) / t;
+    let scores = match attention {
+        Attention::Flash => 0.0,
+        Attention::Unfused => 5.0 * exact(setup.mbs * model.heads) * exact(model.seq) * exact(model.seq) / t,
+    };
+    shared + split + scores
+}
+
+/// Masks of the two dropouts after attention and after the feed-forward part, a byte each: in
+/// models of the times when scores were in memory.
+fn dropout_masks(setup: &Setup) -> f64 {
+    match setup.attention {
+        Attention::Unfused => 2.0 * token_values(setup),
+        Attention::Flash => 0.0,
+    }
+}
+
+/// How many micro-batches' values a stage holds at once.
+#[must_use]
+pub fn in_flight(setup: &Setup, stage: usize) -> f64 {
+    let (p, m, v) = (exact(setup.pp), exact(setup.microbatches()), exact(setup.vpp));
+    let after = exact(u64::try_from(setup.stages.len() - 1 - stage).unwrap_or(0));
+    match setup.schedule {
+        Schedule::OneForwardOneBackward if setup.vpp > 1 => {
+            (2.0 * after + (v - 1.0) * p + 1.0).min(m * v) / v
+        }
+        Schedule::OneForwardOneBackward => (after + 1.0).min(m),
+        Schedule::ZeroBubbleOne => p.min(m),
+        Schedule::ZeroBubbleTwo => (2.0 * p - 1.0).min(m),
+    }
+}
+
+/// Weights, gradients and optimizer states of a stage.
+fn states(job: &Job<'_>, stage: usize) -> Held {
+    let (setup, model) = (job.setup, &job.setup.model);
+    let layers = exact(setup.stages[stage]);
+    let ends = usize::from(stage == 0)
+        + usize::from(
+            stage + 1 == setup.stages.len()
+                && (setup.pp > 1 || model.embedding == crate::model::Embedding::Untied),
+        );
+    let tables = exact(u64::try_from(ends).unwrap_or(0)) * model.embedding_parameters();
+    let dense = (layers * model.layer_parameters() + tables) / exact(setup.tp);
+    let experts = layers * model.experts_parameters() / exact(setup.ep);
+    let shares = [(dense, exact(job.data.size)), (experts, exact(job.expert_data.size))];
+    let sum = |from: Zero| {
+        let part = |(count, ranks): (f64, f64)| if setup.zero >= from { count / ranks } else { count };
+        shares.into_iter().map(part).sum::<f64>()
+    };
+    let weights = sum(Zero::WeightsInNode);
+    let gathered = if setup.zero >= Zero::WeightsInNode {
+        2.0 * model.layer_parameters() / exact(setup.tp)
+    } else {
+        0.0
+    };
+    let learned = f64::from(u8::from(setup.learns == Learns::Everything));
+    let element = exact(ELEMENT);
+    Held {
+        weights: (element + job.figure(Figure::ParameterBytes)) * weights + element * gathered,
+        gradients: learned * job.gradient_bytes() * sum(Zero::Gradients),
+        optimizer: learned * job.figure(Figure::OptimizerBytes) * sum(Zero::Optimizer),
+        ..Held::default()
+    }
+}
+
+/// A number of bytes in words.
+#[must_use]
+pub fn words(bytes: f64) -> String {
+    whole(bytes).to_string()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,71 @@
+//! The memory model against published formulas, and what must always hold.
+
+use super::*;
+use crate::cluster::{Cluster, Links};
+use crate::device::machine_of;
+use crate::framework::Framework;
+use crate::setup::even_stages;
+use crate::stated::gpt;
+
+/// GPT-3 175B.
+fn setup(tp: u64, pp: u64, vpp: u64, dp: u64) -> Setup {
+    let stages = even_stages(96, pp);
+    Setup { tp, pp, vpp, stages, dp, gbs: 64 * dp, ..gpt(96, 12288, 96, 2048) }
+}
+
+/// Source: Korthikanti et al., table 2, with `sbh` the elements of a value between layers.
+#[test]
+fn layers_keep_what_the_published_formulas_say() {
+    let (s, h, a) = (2048.0, 12288.0, 96.0);
+    for tp in [1, 2, 4, 8] {
+        let t = exact(tp);
+        let sbh = s * h;
+        let (without, scores) = (10.0 + 24.0 / t, 5.0 * a * s / (h * t));
+        let check = |seq_parallel, recompute, expected: f64| {
+            let setup = Setup { seq_parallel, recompute, ..setup(tp, 8, 1, 1) };
+            let found = layer_activations(&setup) / sbh;
+            assert!(
+                (found - expected).abs() < 1e-9,
+                "{tp} {seq_parallel} {recompute:?}: {found}, not {expected}"
+            );
+        };
+        check(false, Recompute::None, without + scores);
+        check(true, Recompute::None, 34.0 / t + scores);
+        check(false, Recompute::Selective, without);
+        check(true, Recompute::Selective, 34.0 / t);
+        check(false, Recompute::Full, 2.0);
+        check(true, Recompute::Full, 2.0 / t);
+    }
+}
+
+#[test]
+fn the_first_stage_holds_as_much_as_all_layers_keep() {
+    let whole = setup(8, 1, 1, 1);
+    let staged = setup(8, 8, 1, 1);
+    assert!((in_flight(&staged, 0) * 12.0 - 96.0 * in_flight(&whole, 0)).abs() < 1e-9);
+    // Interleaved: (1 + (p - 1)/(p v)) times that.
+    let parts = setup(8, 8, 3, 1);
+    assert!((in_flight(&parts, 0) / in_flight(&staged, 0) - (1.0 + 7.0 / 24.0)).abs() < 1e-9);
+}
+
+#[test]
+fn more_devices_never_hold_more() {
+    let cluster = Cluster::new(machine_of("A100-SXM4-80GB").unwrap(), &Links::default(), "a test").unwrap();
+    let framework = Framework::shipped("megatron-lm").unwrap();
+    let total = |setup: &Setup| peak(&Job::new(setup, &framework, &cluster).unwrap()).total();
+    for recompute in [Recompute::None, Recompute::Selective, Recompute::Full] {
+        for zero in [Zero::Nothing, Zero::Optimizer, Zero::Gradients, Zero::Weights] {
+            for tp in [1, 2, 4] {
+                for pp in [1, 2, 4, 8] {
+                    for dp in [1, 2, 8] {
+                        let with = |it: Setup| Setup { recompute, zero, ..it };
+                        let held = total(&with(setup(tp, pp, 1, dp)));
+                        assert!(total(&with(setup(2 * tp, pp, 1, dp))) <= held);
+                        assert!(total(&with(setup(tp, pp, 1, 2 * dp))) <= held);
+                        assert!(total(&with(setup(tp, 2 * pp, 1, dp))) <= held);
+                    }
+                }
+            }
+        }
+    }
+}
