@@ -113,7 +113,7 @@ const AUTO_AXES: (usize, usize) = (2, 1);
 
 impl Steps {
     /// Whether there are any for a graph on a mesh.
-    fn are_offered(self, graph: &Graph, mesh: &Mesh) -> bool {
+    pub fn are_offered(self, graph: &Graph, mesh: &Mesh) -> bool {
         let trains = graph.nodes.iter().any(|node| node.phase != Phase::Forward);
         match self {
             Self::Auto => wide_axes(mesh).count() <= if trains { AUTO_AXES.1 } else { AUTO_AXES.0 },
@@ -204,6 +204,7 @@ pub fn space(graph: &Graph, mesh: &Mesh, boundary: &[ValueId], offer: Offer) -> 
     let (mut egraph, first) = saturate(egraph, vec![rules::partition()])?;
     egraph.analysis.skewed = layouts(graph, &egraph);
     egraph.analysis.skewed.iter_mut().for_each(|layouts| layouts.retain(rules::is_skewed));
+    egraph.analysis.applied.clear();
     let (egraph, second) = saturate(egraph, vec![rules::moves()])?;
     if let Some(fault) = egraph.analysis.faults.first() {
         return Err(SpaceError::Unsound(fault.clone()));

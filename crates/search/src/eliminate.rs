@@ -5,10 +5,12 @@
 //! nodes that are kept. The choices are recovered backwards from the buckets, that is from the
 //! tables that each eliminated node was in.
 
+mod classes;
 mod factor;
 mod order;
 mod prune;
 
+pub use classes::with_classes;
 pub(crate) use factor::{WORTH_THREADS, lower_by_rows};
 pub use order::{Order, order};
 pub use prune::{Pruned, prune};
@@ -80,7 +82,7 @@ pub fn reduce<'a>(objective: &Objective<'a>, order: &Order) -> Result<Reduced<'a
     for &node in &order.nodes {
         let factors: Vec<Factor<'a>> =
             std::mem::take(&mut touching[node]).into_iter().filter_map(|at| pool[at].take()).collect();
-        let message = factor::eliminate(node, &factors, &domains);
+        let message = factor::eliminate(node, &factors, &domains, &order.classes_of);
         for &neighbour in &message.scope {
             touching[neighbour].push(pool.len());
         }

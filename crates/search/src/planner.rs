@@ -104,7 +104,7 @@ fn widely<T>(request: &Request<'_>, plan_in: impl Fn(Offer) -> Result<T, PlanErr
     // The whole space of a transformer block on four axes is always too wide.
     if wide <= FREE_AXES {
         offers.insert(0, at_once(Splits::All));
-        if request.steps != Steps::One {
+        if request.steps.are_offered(request.graph, request.mesh) {
             offers.insert(0, Offer { splits: Splits::All, steps: request.steps });
         }
     }

@@ -5,7 +5,7 @@ use planner_ir::{AxisId, Digit, Layout, Mesh, Move, NodeId, Partition, ValueId};
 
 use super::offsets::{self, Indexed};
 use super::temporal::in_time;
-use super::term::{Denoted, Facts, Passing, Term, compute};
+use super::term::{Denoted, Facts, Moves, Passing, Term, compute};
 use super::wide_axes;
 
 type Space = EGraph<Term, Facts>;
@@ -46,24 +46,43 @@ pub(super) fn partition() -> Rewrite<Term, Facts> {
 pub(super) fn moves() -> Rewrite<Term, Facts> {
     rule("moves", |space, denoted| match denoted {
         Denoted::Held { value, layout } => {
-            let facts = &space.analysis;
-            let wanted = |step: &Move| {
-                let after = step.apply(&facts.mesh, &facts.types[value.0], facts.layouts.get(layout)).ok()?;
-                let layout = facts.layouts.find(&after)?;
-                space.lookup(Term::Held { value: value.0, layout })
+            let facts = &mut space.analysis;
+            let permuted = numbered(facts, value, layout, permutations);
+            let kind = (facts.kinds[value.0], layout);
+            let steps = match facts.steps.get(&kind) {
+                Some(steps) => steps.clone(),
+                None => {
+                    let steps: Moves = numbered(facts, value, layout, candidates).into();
+                    facts.steps.insert(kind, steps.clone());
+                    steps
+                }
             };
-            let mut steps = candidates(facts, value, facts.layouts.get(layout));
-            steps.extend(permutations(facts, value, facts.layouts.get(layout)));
-            let steps: Vec<Move> = steps.into_iter().filter(|step| wanted(step).is_some()).collect();
-            let from = space.lookup(Term::Held { value: value.0, layout });
-            let add = |step| {
-                let step = space.analysis.moves.number(step);
-                from.map(|from| space.add(Term::Move { step, from }))
+            let Some(from) = space.lookup(Term::Held { value: value.0, layout }) else { return vec![] };
+            let wanted = |&&(_, layout): &&(usize, usize)| {
+                space.lookup(Term::Held { value: value.0, layout }).is_some()
             };
-            steps.into_iter().filter_map(add).collect()
+            let steps: Vec<usize> = steps.iter().chain(&permuted).filter(wanted).map(|it| it.0).collect();
+            steps.into_iter().map(|step| space.add(Term::Move { step, from })).collect()
         }
         _ => vec![],
     })
+}
+
+/// Moves of a value in a layout, with the layout that each leads to, if anything is held in it.
+fn numbered(
+    facts: &mut Facts,
+    value: ValueId,
+    layout: usize,
+    moves: impl Fn(&Facts, ValueId, &Layout) -> Vec<Move>,
+) -> Vec<(usize, usize)> {
+    let before = facts.layouts.get(layout);
+    let type_ = &facts.types[value.0];
+    let to = |step: Move| {
+        let after = step.apply(&facts.mesh, type_, before).ok()?;
+        Some((step, facts.layouts.find(&after)?))
+    };
+    let found: Vec<(Move, usize)> = moves(facts, value, before).into_iter().filter_map(to).collect();
+    found.into_iter().map(|(step, after)| (facts.moves.number(step), after)).collect()
 }
 
 /// The partitions that split over one more axis.
@@ -277,6 +296,9 @@ where
         _: Symbol,
     ) -> Vec<Id> {
         let denoted = space[eclass].data;
+        if !space.analysis.applied.insert(denoted) {
+            return vec![];
+        }
         let before = space.total_size();
         let added = (self.add)(space, denoted);
         // egg stops when no rule added anything.

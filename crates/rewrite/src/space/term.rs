@@ -1,8 +1,11 @@
 //! The language of the partition e-graph and what its classes denote.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::Hash;
+use std::sync::Arc;
 
 use egg::{Analysis, DidMerge, EGraph, Id, Language};
+use indexmap::IndexSet;
 use planner_ir::{Graph, Layout, Loops, Mesh, Move, NodeId, Partition, Type, ValueId};
 
 use super::offsets::{Offsets, offsets};
@@ -57,7 +60,7 @@ impl Language for Term {
 }
 
 /// What the terms of a class denote.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Denoted {
     /// What each device holds of a value.
     Held { value: ValueId, layout: usize },
@@ -69,35 +72,31 @@ pub(super) enum Denoted {
 
 /// Things that are numbered in the order they come up.
 #[derive(Clone, Debug)]
-pub(super) struct Table<T> {
-    items: Vec<T>,
-    numbers: BTreeMap<T, usize>,
-}
+pub(super) struct Table<T>(IndexSet<T>);
 
 impl<T> Default for Table<T> {
     fn default() -> Self {
-        Self { items: Vec::new(), numbers: BTreeMap::new() }
+        Self(IndexSet::default())
     }
 }
 
-impl<T: Ord + Clone> Table<T> {
+impl<T: Eq + Hash> Table<T> {
     pub(super) fn number(&mut self, item: T) -> usize {
-        if let Some(&number) = self.numbers.get(&item) {
-            return number;
-        }
-        self.items.push(item.clone());
-        self.numbers.insert(item, self.items.len() - 1);
-        self.items.len() - 1
+        self.0.insert_full(item).0
     }
 
     pub(super) fn find(&self, item: &T) -> Option<usize> {
-        self.numbers.get(item).copied()
+        self.0.get_index_of(item)
     }
 
     pub(super) fn get(&self, number: usize) -> &T {
-        &self.items[number]
+        &self.0[number]
     }
 }
+
+/// The single moves that may be made of a value in a layout: numbers of the move and of the layout
+/// that it leads to.
+pub(super) type Moves = Arc<[(usize, usize)]>;
 
 /// What the rules and the analysis know of the graph.
 #[derive(Clone, Debug, Default)]
@@ -105,8 +104,11 @@ pub(super) struct Facts {
     pub(super) mesh: Mesh,
     splits: Splits,
     /// Whether operations may be done in time steps.
-    steps: bool,
+    in_time: bool,
     pub(super) types: Vec<Type>,
+    /// For each value, a number that it has in common with values of the same type whose splits
+    /// may begin alike.
+    pub(super) kinds: Vec<usize>,
     /// For each operation that is not prepared, what it works on.
     operations: Vec<Option<Operation>>,
     pub(super) layouts: Table<Layout>,
@@ -118,6 +120,10 @@ pub(super) struct Facts {
     pub(super) touching: Vec<Vec<NodeId>>,
     /// For each value, the skewed layouts it is held in.
     pub(super) skewed: Vec<Vec<Layout>>,
+    /// What the rules have been applied to: what comes of it depends on nothing else.
+    pub(super) applied: BTreeSet<Denoted>,
+    /// For each kind of values and layout, the moves of one, permutations apart.
+    pub(super) steps: BTreeMap<(usize, usize), Moves>,
     /// Merges of classes that denote different things.
     pub(super) faults: Vec<String>,
 }
@@ -167,11 +173,14 @@ impl Facts {
             values.into_iter().for_each(|value| touching[value.0].push(node));
         }
         let skewed = vec![Vec::new(); types.len()];
-        let (splits, steps) = (offer.splits, offer.steps.are_offered(graph, mesh));
+        let (splits, in_time) = (offer.splits, offer.steps.are_offered(graph, mesh));
+        let mut different = Table::default();
+        let kinds = types.iter().zip(&offsets).map(|it| different.number(it)).collect();
         Self {
             mesh: mesh.clone(),
             splits,
-            steps,
+            in_time,
+            kinds,
             types,
             operations,
             offsets,
@@ -204,7 +213,7 @@ impl Facts {
 
     /// Whether partitions of an operation in time are offered.
     pub(super) fn takes_time(&self, node: NodeId) -> bool {
-        self.steps && self.operations[node.0].as_ref().is_some_and(|it| it.takes_time)
+        self.in_time && self.operations[node.0].as_ref().is_some_and(|it| it.takes_time)
     }
 
     /// The partition in which every device does everything.
@@ -261,6 +270,10 @@ impl Analysis<Term> for Facts {
             Term::Move { step, from } => {
                 let Denoted::Held { value, layout } = egraph[from].data else { return Denoted::Nothing };
                 let facts = &mut egraph.analysis;
+                let known = facts.steps.get(&(facts.kinds[value.0], layout));
+                if let Some(&(_, layout)) = known.and_then(|steps| steps.iter().find(|it| it.0 == step)) {
+                    return Denoted::Held { value, layout };
+                }
                 let before = facts.layouts.get(layout);
                 let after = facts.moves.get(step).apply(&facts.mesh, &facts.types[value.0], before);
                 after.map_or(Denoted::Nothing, |after| Denoted::Held {

@@ -8,7 +8,7 @@ use rayon::prelude::*;
 use super::product::Powers;
 use super::relax::Goal;
 use super::{Chain, Interface, Segment, Shared, Variant};
-use crate::eliminate::{Objective, Order, Pruned, Reduced, order, prune, reduce};
+use crate::eliminate::{Objective, Order, Pruned, Reduced, prune, reduce, with_classes};
 use crate::exhaustive::advance;
 use crate::problem::{Problem, SearchError, Table, real, real_size};
 
@@ -44,6 +44,7 @@ pub(crate) struct Ready<'a> {
 #[derive(Clone, Debug)]
 struct Body<'a> {
     order: Order,
+    /// Its needful choices, with nodes of classes after its own.
     pruned: Pruned,
     /// The tables of the pruned problem with zeros for all that is allowed.
     zeros: Vec<Table>,
@@ -179,14 +180,16 @@ impl<'a> Body<'a> {
         kept.dedup();
 
         let agreed: Vec<usize> = it.shared.iter().map(|shared| shared.node).chain(boundary()).collect();
-        let pruned = prune(it.problem, &agreed);
+        let Pruned { problem, choices } = prune(it.problem, &agreed);
+        let (problem, order) = with_classes(problem, &kept);
+        let pruned = Pruned { problem, choices };
         let allowed = |table: &Table| Table {
             columns: table.columns,
             entries: table.entries.iter().map(|&time| Goal::Memory.of(time)).collect(),
         };
         let place = |node: usize| kept.iter().take_while(|&&at| at < node).count();
         Self {
-            order: order(&pruned.problem, &kept),
+            order,
             zeros: pruned.problem.tables.iter().map(allowed).collect(),
             pruned,
             shared: it.shared,

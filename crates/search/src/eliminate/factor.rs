@@ -24,9 +24,15 @@ struct Laid<'a> {
 }
 
 /// The factor over the neighbours of a node that is the least sum over its choices.
-pub(crate) fn eliminate<'a>(node: usize, factors: &[Factor<'_>], domains: &[usize]) -> Factor<'a> {
+pub(crate) fn eliminate<'a>(
+    node: usize,
+    factors: &[Factor<'_>],
+    domains: &[usize],
+    classes_of: &[Option<usize>],
+) -> Factor<'a> {
     let neighbours = neighbours(node, factors);
-    let Some(column) = column(&neighbours, factors, domains) else {
+    let is_class = |at: usize| classes_of[at] == Some(node);
+    let Some(column) = column(&neighbours, factors, domains, is_class) else {
         let mut sums = vec![0.0; domains[node]];
         factors.iter().for_each(|factor| add(&mut sums, &factor.entries));
         let least = sums.into_iter().fold(f64::INFINITY, least);
@@ -57,11 +63,16 @@ pub(crate) fn eliminate<'a>(node: usize, factors: &[Factor<'_>], domains: &[usiz
         if let [only] = wide.as_slice() {
             arch.dispatch(|| lower_by_rows(best, addends, &only.entries[matrix(only)]));
         } else {
-            sums.clear();
             sums.resize(choices * width, 0.0);
             arch.dispatch(|| {
-                for factor in &wide {
-                    add(sums, &factor.entries[matrix(factor)]);
+                // Few choices may be finite: the others are never looked at.
+                for choice in (0..choices).filter(|&choice| addends[choice] < f64::INFINITY) {
+                    let sums = &mut sums[choice * width..][..width];
+                    sums.fill(0.0);
+                    for factor in &wide {
+                        let start = matrix(factor).start + choice * width;
+                        add(sums, &factor.entries[start..][..width]);
+                    }
                 }
                 lower_by_rows(best, addends, sums);
             });
@@ -175,10 +186,17 @@ fn neighbours(node: usize, factors: &[Factor<'_>]) -> Vec<usize> {
     all
 }
 
-/// The neighbour to run fastest: in as few factors as can be, then with the most choices.
-fn column(neighbours: &[usize], factors: &[Factor<'_>], domains: &[usize]) -> Option<usize> {
+/// The neighbour to run fastest: in as few factors as can be, then with the most choices. A node of
+/// classes only if there is no other: as an outer node it says which choices need not be looked at.
+fn column(
+    neighbours: &[usize],
+    factors: &[Factor<'_>],
+    domains: &[usize],
+    is_class: impl Fn(usize) -> bool,
+) -> Option<usize> {
     let uses = |node: usize| factors.iter().filter(|factor| factor.scope.contains(&node)).count();
-    neighbours.iter().copied().min_by_key(|&at| (uses(at), std::cmp::Reverse(domains[at]), at))
+    let key = |at: &usize| (is_class(*at), uses(*at), std::cmp::Reverse(domains[*at]), *at);
+    neighbours.iter().copied().min_by_key(key)
 }
 
 /// The factors with their outer nodes first and the `inner` ones last; those over the same nodes

@@ -1,8 +1,9 @@
 //! The order in which nodes are eliminated.
 //!
-//! Two greedy orders are tried, the one that makes the smallest tables first (least weight) and
-//! the one that joins the fewest neighbours first (least fill), and the one with less work in all
-//! is taken. Ties go to the lower index, so that the order is a function of the problem.
+//! Three greedy orders are tried: the node first whose table is smallest (least weight), the one
+//! that joins the fewest neighbours (least fill), and the one whose table is smallest beside those
+//! that it replaces (least growth). The one with the least work in all is taken. Ties go to the
+//! lower index, so that the order is a function of the problem.
 
 use std::collections::BTreeSet;
 
@@ -19,71 +20,144 @@ pub struct Order {
     pub entries: f64,
     /// Additions that this order takes in all.
     pub work: f64,
+    /// For each node, the node whose classes it stands for, if it does: see [`super::classes`].
+    pub(super) classes_of: Vec<Option<usize>>,
+    /// The node with the most work, and its neighbours then.
+    pub(super) heaviest: Vec<usize>,
+}
+
+/// What an order depends on.
+#[derive(Clone, Debug)]
+pub(super) struct Shape {
+    /// For each node, how many choices it has.
+    pub(super) domains: Vec<usize>,
+    pub(super) edges: Vec<[usize; 2]>,
+    /// For each node, the node whose classes it stands for.
+    pub(super) classes_of: Vec<Option<usize>>,
 }
 
 #[derive(Clone, Copy)]
 enum Greed {
     Weight,
     Fill,
+    Growth,
 }
 
 /// A good order for eliminating all nodes but `kept`, which are all different.
 pub fn order(problem: &Problem, kept: &[usize]) -> Order {
-    let weight = greedy(problem, kept, Greed::Weight);
-    let fill = greedy(problem, kept, Greed::Fill);
-    if fill.work < weight.work { fill } else { weight }
+    Shape::of(problem).order(kept)
 }
 
-fn greedy(problem: &Problem, kept: &[usize], greed: Greed) -> Order {
-    let domains = problem.domains();
-    let mut joined: Vec<BTreeSet<usize>> = vec![BTreeSet::new(); domains.len()];
-    for edge in &problem.edges {
-        joined[edge.from].insert(edge.to);
-        joined[edge.to].insert(edge.from);
+impl Shape {
+    pub(super) fn of(problem: &Problem) -> Self {
+        Self {
+            domains: problem.domains(),
+            edges: problem.edges.iter().map(|edge| [edge.from, edge.to]).collect(),
+            classes_of: vec![None; problem.times.len()],
+        }
     }
 
-    let size = |nodes: &BTreeSet<usize>| nodes.iter().map(|&at| real_size(domains[at])).product();
-    let score = |node: usize, joined: &[BTreeSet<usize>]| -> (f64, f64) {
-        let weight: f64 = size(&joined[node]);
+    /// See [`order`].
+    pub(super) fn order(&self, kept: &[usize]) -> Order {
+        let weight = Greedy::new(self, kept).run(Greed::Weight);
+        let others = [Greed::Fill, Greed::Growth].map(|greed| Greedy::new(self, kept).run(greed));
+        others.into_iter().fold(weight, |best, other| if other.work < best.work { other } else { best })
+    }
+}
+
+/// An order in the making.
+struct Greedy<'a> {
+    shape: &'a Shape,
+    joined: Vec<BTreeSet<usize>>,
+    left: BTreeSet<usize>,
+    order: Order,
+}
+
+impl<'a> Greedy<'a> {
+    fn new(shape: &'a Shape, kept: &[usize]) -> Self {
+        let nodes = shape.domains.len();
+        let mut joined: Vec<BTreeSet<usize>> = vec![BTreeSet::new(); nodes];
+        for &[from, to] in &shape.edges {
+            joined[from].insert(to);
+            joined[to].insert(from);
+        }
+        let kept_size: f64 = kept.iter().map(|&at| real_size(shape.domains[at])).product();
+        let order = Order {
+            nodes: Vec::new(),
+            kept: kept.to_vec(),
+            entries: kept_size,
+            work: kept_size,
+            classes_of: shape.classes_of.clone(),
+            heaviest: Vec::new(),
+        };
+        Self { shape, joined, left: (0..nodes).filter(|at| !kept.contains(at)).collect(), order }
+    }
+
+    fn run(mut self, greed: Greed) -> Order {
+        let nodes = self.shape.domains.len();
+        let mut scores: Vec<(f64, f64)> = (0..nodes).map(|at| self.score(at, greed)).collect();
+        let mut most = 0.0;
+        while let Some(node) = first_least(&self.left, &scores) {
+            self.left.remove(&node);
+            let neighbours = std::mem::take(&mut self.joined[node]);
+            let entries = self.size(neighbours.iter());
+            let work = self.work(node, &neighbours);
+            if work > most {
+                most = work;
+                self.order.heaviest = neighbours.iter().copied().chain([node]).collect();
+            }
+            self.order.entries = self.order.entries.max(entries);
+            self.order.work += work;
+            self.order.nodes.push(node);
+
+            for &neighbour in &neighbours {
+                self.joined[neighbour].remove(&node);
+                self.joined[neighbour].extend(neighbours.iter().filter(|&&other| other != neighbour));
+            }
+            let mut changed = neighbours.clone();
+            for &neighbour in &neighbours {
+                changed.extend(&self.joined[neighbour]);
+            }
+            for at in changed {
+                scores[at] = self.score(at, greed);
+            }
+        }
+        self.order
+    }
+
+    fn size<'b>(&self, nodes: impl Iterator<Item = &'b usize>) -> f64 {
+        nodes.map(|&at| real_size(self.shape.domains[at])).product()
+    }
+
+    /// Additions to eliminate a node: each of its choices is of one class, so that its own classes
+    /// do not multiply them.
+    fn work(&self, node: usize, neighbours: &BTreeSet<usize>) -> f64 {
+        let is_class = |at: &&usize| self.shape.classes_of[**at] == Some(node);
+        let others = self.size(neighbours.iter().filter(|at| !is_class(at)));
+        let classes = self.size(neighbours.iter().filter(is_class));
+        others * real_size(self.shape.domains[node]).max(classes)
+    }
+
+    fn score(&self, node: usize, greed: Greed) -> (f64, f64) {
+        let weight = self.size(self.joined[node].iter());
         match greed {
-            Greed::Weight => (weight, fill(node, joined)),
-            Greed::Fill => (fill(node, joined), weight),
-        }
-    };
-    let mut left: BTreeSet<usize> = (0..domains.len()).filter(|at| !kept.contains(at)).collect();
-    let mut scores: Vec<(f64, f64)> = (0..domains.len()).map(|at| score(at, &joined)).collect();
-
-    let kept_size: f64 = kept.iter().map(|&at| real_size(domains[at])).product();
-    let mut order = Order { nodes: Vec::new(), kept: kept.to_vec(), entries: kept_size, work: kept_size };
-    while let Some(node) = first_least(&left, &scores) {
-        left.remove(&node);
-        let neighbours = std::mem::take(&mut joined[node]);
-        let entries: f64 = size(&neighbours);
-        order.entries = order.entries.max(entries);
-        order.work += entries * real_size(domains[node]);
-        order.nodes.push(node);
-
-        for &neighbour in &neighbours {
-            joined[neighbour].remove(&node);
-            joined[neighbour].extend(neighbours.iter().filter(|&&other| other != neighbour));
-        }
-        let mut changed = neighbours.clone();
-        for &neighbour in &neighbours {
-            changed.extend(&joined[neighbour]);
-        }
-        for at in changed {
-            scores[at] = score(at, &joined);
+            Greed::Weight => (weight, self.fill(node)),
+            Greed::Fill => (self.fill(node), weight),
+            Greed::Growth => {
+                let sizes = self.joined[node].iter().map(|&at| real_size(self.shape.domains[at]));
+                let replaced = sizes.sum::<f64>() * real_size(self.shape.domains[node]);
+                (weight / replaced.max(1.0), weight)
+            }
         }
     }
-    order
-}
 
-/// The pairs of neighbours that are not joined.
-fn fill(node: usize, joined: &[BTreeSet<usize>]) -> f64 {
-    let neighbours = &joined[node];
-    let missing =
-        |&at: &usize| neighbours.range(at + 1..).filter(|other| !joined[at].contains(other)).count();
-    real_size(neighbours.iter().map(missing).sum())
+    /// The pairs of neighbours that are not joined.
+    fn fill(&self, node: usize) -> f64 {
+        let neighbours = &self.joined[node];
+        let missing =
+            |&at: &usize| neighbours.range(at + 1..).filter(|it| !self.joined[at].contains(it)).count();
+        real_size(neighbours.iter().map(missing).sum())
+    }
 }
 
 fn first_least(left: &BTreeSet<usize>, scores: &[(f64, f64)]) -> Option<usize> {

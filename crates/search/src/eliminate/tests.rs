@@ -57,6 +57,74 @@ fn every_entry_of_a_reduced_table_is_the_least_over_the_other_nodes() {
     }
 }
 
+/// A problem whose nodes are seen as few classes through each table.
+fn of_few_classes(dice: &mut Dice, domains: &[usize]) -> Problem {
+    let mut problem = random(dice, domains, 6);
+    for edge in &mut problem.edges {
+        let of = [edge.from, edge.to].map(|node| -> Vec<usize> {
+            let classes = dice.between(1, domains[node].div_ceil(2));
+            (0..domains[node]).map(|_| dice.index(classes)).collect()
+        });
+        let table = &problem.tables[edge.table];
+        let entries = of[0].iter().flat_map(|&row| of[1].iter().map(move |&column| table.at(row, column)));
+        let table = Table { columns: table.columns, entries: entries.collect() };
+        edge.table = problem.tables.len();
+        problem.tables.push(table);
+    }
+    problem
+}
+
+#[test]
+fn nodes_of_classes_change_nothing_but_the_work() {
+    let mut added = 0;
+    for seed in 0..300 {
+        let mut dice = Dice(seed);
+        let domains: Vec<usize> = (0..dice.between(4, 8)).map(|_| dice.between(2, 7)).collect();
+        let problem = of_few_classes(&mut dice, &domains);
+        let kept: Vec<usize> = (0..domains.len()).filter(|_| dice.below(4) == 0).collect();
+        let plain = reduce(&Objective::time(&problem), &order(&problem, &kept)).unwrap();
+        let (split, with) = classes::lessened(problem.clone(), &kept, 0.0);
+        assert!(with.work <= order(&problem, &kept).work);
+        added += split.times.len() - problem.times.len();
+        let reduced = reduce(&Objective::time(&split), &with).unwrap();
+        let mut at = vec![0; kept.len()];
+        for (&ours, &truth) in reduced.table.iter().zip(&plain.table) {
+            assert!(close(ours, truth), "seed {seed}");
+            if truth < f64::INFINITY {
+                let choices = reduced.recover(&at);
+                assert!(close(problem.time(&choices[..domains.len()]), truth), "seed {seed}");
+            }
+            exhaustive::advance(&mut at, &kept.iter().map(|&node| domains[node]).collect::<Vec<_>>());
+        }
+    }
+    assert!(added > 100, "{added}");
+}
+
+/// Queries and keys are turned by the same angles, and used together: without classes, the copies of
+/// the angles join the many ways to turn the ones to those to turn the others.
+#[test]
+fn what_two_operations_share_does_not_join_all_their_choices() {
+    let [cosines, sines, queries, keys, use_, input] = [0, 1, 2, 3, 4, 5];
+    let domains = [16, 16, 200, 200, 60, 40];
+    let mut dice = Dice(3);
+    let mut problem = Problem { times: domains.map(|it| vec![0.0; it]).to_vec(), ..Problem::default() };
+    for (from, to) in [(queries, use_), (keys, use_), (queries, input), (keys, input)] {
+        let entries = (0..domains[from] * domains[to]).map(|_| dice.time(5)).collect();
+        problem.edges.push(Edge { from, to, table: problem.tables.len() });
+        problem.tables.push(Table { columns: domains[to], entries });
+    }
+    for (from, to) in [(queries, cosines), (queries, sines), (keys, cosines), (keys, sines)] {
+        let moved = |row: usize| (0..16).map(move |held| if row % 8 == held { 0.0 } else { 1.0 });
+        problem.edges.push(Edge { from, to, table: problem.tables.len() });
+        problem.tables.push(Table { columns: 16, entries: (0..200).flat_map(moved).collect() });
+    }
+    let plain = order(&problem, &[]);
+    let (split, with) = classes::lessened(problem.clone(), &[], 0.0);
+    assert!(4.0 * with.work < plain.work, "{} {}", with.work, plain.work);
+    let least = |problem: &Problem, order: &Order| reduce(&Objective::time(problem), order).unwrap().table[0];
+    assert!(close(least(&split, &with), least(&problem, &plain)));
+}
+
 #[test]
 fn wide_rows_and_threads_change_nothing() {
     let mut dice = Dice(7);

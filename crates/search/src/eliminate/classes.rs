@@ -1,0 +1,175 @@
+//! Nodes that stand for what neighbours see of a choice.
+//!
+//! Two choices of an operation that need the same layout of an operand have equal rows in the
+//! table that joins it to the operand: they are of one *class* there. Where few classes are seen
+//! by some neighbours, a node of its own for the class keeps these neighbours apart from the rest:
+//!
+//! ```text
+//! x ── v ── u        x ── v ══ c ── u        every choice of v allows one choice of c
+//! ```
+//!
+//! `v` can now be eliminated before anything joins `u` to `x`, into a table over `x` and the few
+//! classes, at no more than the work for `x` alone, because each choice is of one class. Nothing
+//! else changes: costs and allowed choices of all other nodes are what they were.
+
+use std::collections::BTreeMap;
+
+use rayon::prelude::*;
+
+use super::order::{Order, Shape};
+use crate::problem::{Edge, Problem, Table};
+
+/// Work of an elimination that is not worth lessening (additions).
+const WORTH: f64 = 1e6;
+
+/// The most nodes of classes that are added.
+const MOST_CLASSES: usize = 24;
+
+/// What is left of the work by a node of classes that is worth it, at most.
+const GAIN: f64 = 0.8;
+
+/// The most edges of a node whose sets are all tried; of others, single edges and pairs are.
+const MOST_EDGES: usize = 6;
+
+/// A node and some of its edges.
+#[derive(Clone, Debug)]
+struct Seen {
+    node: usize,
+    edges: Vec<usize>,
+    /// For each choice of the node, its class, numbered as they first occur.
+    classes: Vec<usize>,
+    /// How many classes there are.
+    count: usize,
+}
+
+/// The problem with nodes of classes, after its own nodes, and the order to eliminate all but
+/// `kept` in.
+pub fn with_classes(problem: Problem, kept: &[usize]) -> (Problem, Order) {
+    lessened(problem, kept, WORTH)
+}
+
+/// The same, where less work than `worth` is left as it is (additions).
+pub(super) fn lessened(problem: Problem, kept: &[usize], worth: f64) -> (Problem, Order) {
+    let mut problem = problem;
+    let mut shape = Shape::of(&problem);
+    let mut order = shape.order(kept);
+    for _ in 0..MOST_CLASSES {
+        if order.work <= worth {
+            break;
+        }
+        let found = candidates(&problem, &shape, &order);
+        let tried: Vec<(Shape, Order)> = found
+            .par_iter()
+            .map(|seen| {
+                let shape = shape.with(seen);
+                let order = shape.order(kept);
+                (shape, order)
+            })
+            .collect();
+        let tried = found.iter().zip(tried);
+        let Some((seen, best)) = tried.min_by(|(_, (_, a)), (_, (_, b))| a.work.total_cmp(&b.work)) else {
+            break;
+        };
+        if best.1.work > GAIN * order.work {
+            break;
+        }
+        problem.split(seen);
+        (shape, order) = best;
+    }
+    (problem, order)
+}
+
+/// Nodes of the heaviest step with sets of edges through which few classes are seen.
+fn candidates(problem: &Problem, shape: &Shape, order: &Order) -> Vec<Seen> {
+    let mut found = Vec::new();
+    for &node in &order.heaviest {
+        if order.kept.contains(&node) || shape.classes_of[node].is_some() {
+            continue;
+        }
+        let is_class = |edge: &Edge| shape.classes_of[edge.from].or(shape.classes_of[edge.to]) == Some(node);
+        let own = problem.edges.iter().enumerate();
+        let own = own.filter(|(_, edge)| (edge.from == node || edge.to == node) && !is_class(edge));
+        let own: Vec<usize> = own.map(|(index, _)| index).collect();
+        let seen = sets(&own).into_iter().map(|edges| Seen::through(problem, node, edges));
+        found.extend(seen.filter(|seen| 2 * seen.count <= problem.times[node].len()));
+    }
+    found
+}
+
+/// Sets of some of these edges, not of all.
+fn sets(edges: &[usize]) -> Vec<Vec<usize>> {
+    if edges.len() <= MOST_EDGES {
+        let set = |bits: usize| {
+            let picked = edges.iter().enumerate().filter(move |(at, _)| bits >> at & 1 == 1);
+            picked.map(|(_, &edge)| edge).collect()
+        };
+        return (1..(1usize << edges.len()).saturating_sub(1)).map(set).collect();
+    }
+    let pairs = edges.iter().enumerate().flat_map(|(at, &a)| edges[at..].iter().map(move |&b| (a, b)));
+    pairs.map(|(a, b)| if a == b { vec![a] } else { vec![a, b] }).collect()
+}
+
+impl Seen {
+    fn through(problem: &Problem, node: usize, edges: Vec<usize>) -> Self {
+        let mut numbers: BTreeMap<Vec<u64>, usize> = BTreeMap::new();
+        let class = |choice: usize| {
+            let rows = edges.iter().flat_map(|&edge| problem.row(edge, node, choice));
+            let next = numbers.len();
+            *numbers.entry(rows.map(f64::to_bits).collect()).or_insert(next)
+        };
+        let classes = (0..problem.times[node].len()).map(class).collect();
+        Self { node, edges, classes, count: numbers.len() }
+    }
+}
+
+impl Shape {
+    /// The shape with a node of classes.
+    fn with(&self, seen: &Seen) -> Self {
+        let mut shape = self.clone();
+        let class = shape.domains.len();
+        shape.domains.push(seen.count);
+        shape.classes_of.push(Some(seen.node));
+        for &edge in &seen.edges {
+            let ends = &mut shape.edges[edge];
+            ends.iter_mut().filter(|end| **end == seen.node).for_each(|end| *end = class);
+        }
+        shape.edges.push([seen.node, class]);
+        shape
+    }
+}
+
+impl Problem {
+    /// The costs of an edge for one choice of one of its ends.
+    fn row(&self, edge: usize, node: usize, choice: usize) -> impl Iterator<Item = f64> {
+        let edge = self.edges[edge];
+        let table = &self.tables[edge.table];
+        let is_row = edge.from == node;
+        let many = if is_row { table.columns } else { table.rows() };
+        (0..many).map(move |other| if is_row { table.at(choice, other) } else { table.at(other, choice) })
+    }
+
+    /// Adds a node of classes, between a node and what lies beyond some of its edges.
+    fn split(&mut self, seen: &Seen) {
+        let class = self.times.len();
+        self.times.push(vec![0.0; seen.count]);
+        let first = |class: usize| seen.classes.iter().position(|&it| it == class);
+        let firsts: Vec<usize> = (0..seen.count).filter_map(first).collect();
+        for &index in &seen.edges {
+            let edge = self.edges[index];
+            let table = Table {
+                columns: self.row(index, seen.node, 0).count(),
+                entries: firsts.iter().flat_map(|&choice| self.row(index, seen.node, choice)).collect(),
+            };
+            let other = if edge.from == seen.node { edge.to } else { edge.from };
+            self.edges[index] = Edge { from: class, to: other, table: self.tables.len() };
+            self.tables.push(table);
+        }
+        let of = |choice: usize| {
+            let allowed = seen.classes[choice];
+            (0..seen.count).map(move |class| if class == allowed { 0.0 } else { f64::INFINITY })
+        };
+        let entries = (0..seen.classes.len()).flat_map(of).collect();
+        self.edges.push(Edge { from: seen.node, to: class, table: self.tables.len() });
+        self.tables.push(Table { columns: seen.count, entries });
+    }
+}
