@@ -111,7 +111,8 @@ Examples:
   shardloom run plan.json --inputs inputs.npz -o outputs.npz
 
 Inputs are arrays by name in a .npz or .safetensors file; names may be written `in/NAME`, and
-arrays `out/NAME` are compared with the outputs. Without --inputs they are made from the seed.")]
+arrays `out/NAME` are compared with the outputs: that they differ by more than rounding explains
+ends the command with exit code 2. Without --inputs they are made from the seed.")]
     Run(RunArguments),
     /// Train a model as a plan says, on ranks of this machine
     #[command(after_help = crate::train::arguments::HELP)]

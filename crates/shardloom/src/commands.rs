@@ -38,6 +38,19 @@ pub(crate) struct Lines<'b> {
     pub(crate) form: Form,
 }
 
+impl Lines<'_> {
+    /// Prints what a command says that does not end well.
+    pub(crate) fn print(&mut self, said: &Said) {
+        let text = match self.form {
+            Form::Text => said.text.clone(),
+            Form::Json => format!("{:#}\n", said.json),
+            Form::Nothing => return,
+        };
+        // Where nobody reads, the exit code still says it.
+        let _ = self.to.write_all(text.as_bytes()).and_then(|()| self.to.flush());
+    }
+}
+
 /// For whom is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {

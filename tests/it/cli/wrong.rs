@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::{Folder, example, fails, planned, works};
+use super::{Folder, example, fails, planned, shardloom, works};
 
 #[track_caller]
 fn says(message: &str, parts: &[&str]) {
@@ -245,4 +245,28 @@ fn a_model_without_its_weights_is_planned_but_not_run() {
     works(&["plan", &model, "--machine", "cpu-2x", "--inputs", inputs, "-o", &plan]);
     says(&works(&["check", &plan, "--model", &model]), &["its weights are not there to evaluate it"]);
     says(&fails(2, &["run", &plan, "-o", &output]), &["can be planned, but not run"]);
+}
+
+#[test]
+fn outputs_that_are_not_what_was_expected() {
+    let folder = Folder::new("expected");
+    let (model, output) = (example("model.onnx"), folder.path("outputs.npz"));
+    let mut arrays = shardloom::arrays::read(Path::new(&example("io0.npz"))).unwrap();
+    let logits = arrays["out/logits"].clone();
+    let mut run = |expected: kernels::Array| {
+        arrays.insert("out/logits".to_owned(), expected);
+        let inputs = folder.path("io.npz");
+        shardloom::arrays::write(Path::new(&inputs), &arrays).unwrap();
+        shardloom(&["run", &model, "--ranks", "2", "--inputs", &inputs, "-o", &output])
+    };
+    let mut wrong: Vec<f32> = logits.elements::<f32>().unwrap().to_vec();
+    wrong[7] += 0.5;
+    let left = run(kernels::Array::of([2, 16, 211], &wrong).unwrap());
+    assert_eq!(left.code, 2);
+    says(&left.out, &["expected   `logits` differs by 5.0"]);
+    says(&left.err, &["io.npz: expects other numbers of `logits`: 5.0"]);
+    let left = run(kernels::Array::of([1], &wrong[..1]).unwrap());
+    assert_eq!(left.code, 2);
+    says(&left.err, &["`logits` cannot be compared: no such output, or of another shape"]);
+    assert_eq!(run(logits.clone()).code, 0);
 }

@@ -1,9 +1,12 @@
 //! `run`: a model or a plan to its outputs.
 
+mod expected; // outputs beside those that the inputs' file has
+
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use ::plan::Plan;
+use expected::Compared;
 use kernels::Array;
 use serde_json::{Value, json};
 
@@ -68,7 +71,17 @@ pub(crate) fn run(arguments: &RunArguments, context: &mut Context<'_, '_>) -> Re
         }
     }
     arrays::write(&arguments.output, &outcome.outputs)?;
-    Ok(said(arguments, &job, &outcome))
+    let compared = expected::compared(&job.chosen.plan.graph, job.given.as_ref(), &outcome.outputs);
+    let said = said(arguments, &job, &outcome, &compared);
+    match compared.iter().find_map(Compared::complaint) {
+        None => Ok(said),
+        Some(complaint) => {
+            // What was found is of most use where it is not what was expected.
+            context.lines.print(&said);
+            let path = arguments.bound.inputs.as_deref().unwrap_or(&arguments.file);
+            Err(Failure::file(path, complaint))
+        }
+    }
 }
 
 /// What comes after a plan is there, or not.
@@ -168,34 +181,7 @@ fn inputs_of(plan: &Plan, job: &Job, arguments: &RunArguments) -> Result<BTreeMa
     given::fitting(&plan.graph, &given.inputs, &ignored).map_err(|error| Failure::file(path, error))
 }
 
-/// How far an output is from what was expected.
-struct Distance {
-    name: String,
-    /// The largest difference, and the largest number expected.
-    found: Option<(f64, f64)>,
-}
-
-fn distances(job: &Job, outputs: &BTreeMap<String, Array>) -> Vec<Distance> {
-    let expected = job.given.iter().flat_map(|given| &given.outputs);
-    let distance = |(name, expected): (&String, &Array)| {
-        let found = outputs.get(name).filter(|found| found.shape() == expected.shape());
-        let numbers = found.and_then(|it| it.to_floats().ok()).zip(expected.to_floats().ok());
-        let found = numbers.map(|(found, expected)| {
-            // Numbers that are no numbers on one side only are as far apart as can be.
-            let apart = |(a, b): (&f64, &f64)| {
-                if a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan() { 0.0 } else { (a - b).abs() }
-            };
-            let worst = found.iter().zip(&expected).map(apart);
-            let worst =
-                worst.fold(0.0, |worst: f64, it| if it.is_nan() { f64::INFINITY } else { worst.max(it) });
-            (worst, expected.iter().fold(0.0, |most: f64, it| most.max(it.abs())))
-        });
-        Distance { name: name.clone(), found }
-    };
-    expected.map(distance).collect()
-}
-
-fn said(arguments: &RunArguments, job: &Job, outcome: &run::Outcome) -> Said {
+fn said(arguments: &RunArguments, job: &Job, outcome: &run::Outcome, compared: &[Compared]) -> Said {
     let plan = &job.chosen.plan;
     let received: u64 = outcome.received.iter().map(|(_, bytes)| bytes).sum();
     let predicted: u64 = plan.transfers.iter().flat_map(|it| &it.bytes).sum();
@@ -229,23 +215,15 @@ fn said(arguments: &RunArguments, job: &Job, outcome: &run::Outcome) -> Said {
     for (name, array) in &outcome.outputs {
         line(format!("  {name} {}", array.type_()));
     }
-    let distances = distances(job, &outcome.outputs);
-    for Distance { name, found } in &distances {
-        line(match found {
-            Some((worst, most)) => format!(
-                "expected   `{name}` differs by {worst:.3e} at most, its largest number is {most:.3e}"
-            ),
-            None => format!("expected   `{name}` cannot be compared: no such output, or of another shape"),
-        });
-    }
+    compared.iter().for_each(|it| line(format!("expected   {it}")));
     let outputs: serde_json::Map<String, Value> = outcome
         .outputs
         .iter()
         .map(|(name, it)| (name.clone(), json!({ "dtype": it.dtype().name(), "shape": it.shape() })))
         .collect();
-    let compared: serde_json::Map<String, Value> = distances
+    let expected: serde_json::Map<String, Value> = compared
         .iter()
-        .map(|it| (it.name.clone(), json!({ "largest_difference": it.found.map(|it| it.0) })))
+        .map(|it| (it.name.clone(), json!({ "largest_difference": it.found.map(|it| it.apart) })))
         .collect();
     let json = json!({
         "plan": summary_json(plan),
@@ -253,7 +231,7 @@ fn said(arguments: &RunArguments, job: &Job, outcome: &run::Outcome) -> Said {
         "received_bytes": received,
         "output": arguments.output.display().to_string(),
         "outputs": outputs,
-        "expected": compared,
+        "expected": expected,
     });
     Said { text, json }
 }
