@@ -12,15 +12,13 @@ use crate::action::{Action, Collective, CollectiveKind};
 use crate::program::{Instruction, Kind, Origin, Program, Region};
 
 /// Every storage starts at a multiple of this (bytes): a cache line.
-pub(crate) const ALIGNMENT: u64 = 64;
+pub const ALIGNMENT: u64 = 64;
 
 /// The instructions between which a storage holds something, both included.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Lifetime {
-    /// The one that writes it first.
-    pub first: usize,
-    /// The last one that uses it; one past the last of the program if it is returned.
-    pub last: usize,
+#[derive(Clone, Copy)]
+pub(crate) struct Lifetime {
+    pub(crate) first: usize,
+    pub(crate) last: usize,
 }
 
 /// A storage to be placed: which, how large with what aligns it (bytes), when it lives.
@@ -123,7 +121,7 @@ fn packed(items: &[Item], order: Order) -> (u64, Vec<(usize, u64)>) {
 }
 
 /// For each storage that a step writes, when it is needed.
-pub fn lifetimes(program: &Program) -> Vec<Option<Lifetime>> {
+pub(crate) fn lifetimes(program: &Program) -> Vec<Option<Lifetime>> {
     let mut lifetimes: Vec<Option<Lifetime>> = vec![None; program.storages.len()];
     for (index, instruction) in program.instructions.iter().enumerate() {
         for buffer in instruction.action.reads().into_iter().chain(instruction.action.writes()) {

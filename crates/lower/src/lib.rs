@@ -22,7 +22,7 @@ mod verify; // the rules that programs obey, trusting nothing that made them
 
 pub use action::{Action, Block, Collective, CollectiveKind, Compute, Copied, Direction, Message};
 pub use alike::{Alike, alike};
-pub use arena::{Lifetime, lifetimes};
+pub use arena::ALIGNMENT;
 pub use build::{footprint, lower};
 pub use error::LowerError;
 pub use memory::memory;

@@ -1,6 +1,7 @@
 //! What the command line says.
 
 mod recipe; // what a plan for training is told besides
+mod simulate; // what a simulation is told
 
 use std::path::PathBuf;
 
@@ -11,6 +12,7 @@ use crate::pipeline::Stage;
 use crate::quantity;
 
 pub use recipe::RecipeArguments;
+pub use simulate::SimulateArguments;
 
 /// A compiler for parallelism: an ONNX transformer and a cluster to an execution plan, and the
 /// plan to its outputs.
@@ -135,6 +137,9 @@ Examples:
   shardloom explain plan.json --alternatives
   shardloom explain plan.json --json")]
     Explain(ExplainArguments),
+    /// Run a plan by the clock of a machine that need not be there
+    #[command(after_help = simulate::HELP)]
+    Simulate(SimulateArguments),
     /// Draw a partition of a product in space and time
     #[command(after_help = "\
 Examples:

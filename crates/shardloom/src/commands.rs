@@ -8,6 +8,7 @@ mod machines; // `machines`
 mod diff; // `diff`
 mod check; // `check`
 mod explain; // `explain`
+mod simulate; // `simulate`
 mod partition; // `partition`, and pictures of those in plans
 mod calibrate; // `calibrate`
 mod bench; // `bench`
@@ -77,6 +78,7 @@ pub(crate) fn execute(command: &Command, context: &mut Context<'_, '_>) -> Resul
         Command::Train(arguments) => train::train(arguments, context),
         Command::Plan(arguments) => plan::plan(arguments, context),
         Command::Explain(arguments) => explain::explain(arguments, context),
+        Command::Simulate(arguments) => simulate::simulate(arguments, context),
         Command::Partition(arguments) => partition::partition(arguments),
         Command::Check(arguments) => check::check(arguments, context),
         Command::Diff(arguments) => diff::diff(arguments),

@@ -8,7 +8,7 @@ use std::fmt;
 
 use cost_models::machine::Machine;
 use import::{Bindings, ImportError, WeightData};
-use lower::Program;
+use lower::{Alike, Program};
 use plan::{Plan, Recipe};
 use planner_ir::{Graph, Mesh};
 use rewrite::{RaiseStatistics, Steps};
@@ -224,6 +224,11 @@ pub fn refusal(target: &Target<'_>, error: &PlanError) -> Failure {
         other => other.to_string(),
     };
     Failure::input(format!("no plan on mesh {}", crate::mesh::sizes(target.mesh)), why)
+}
+
+/// One program for all ranks of a plan.
+pub fn alike(plan: &Plan) -> Result<Alike, Failure> {
+    lower::alike(plan).map_err(|error| Failure::internal("lower", error))
 }
 
 /// The programs of a plan, verified.

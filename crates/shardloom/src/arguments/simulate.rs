@@ -1,0 +1,34 @@
+//! `simulate`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+/// `simulate`.
+#[derive(Args, Clone, Debug)]
+pub struct SimulateArguments {
+    /// The plan (.json)
+    pub plan: PathBuf,
+    /// Another machine than the plan is made for, or the machine file of one that does not come with
+    /// the program; it has as many devices as the plan
+    #[arg(long, value_name = "MACHINE")]
+    pub machine: Option<String>,
+    /// Run the instructions of a rank one after another, as `run` does, and not on streams
+    #[arg(long)]
+    pub one_by_one: bool,
+    /// Write what every rank does when, for ui.perfetto.dev
+    #[arg(long, value_name = "FILE")]
+    pub trace: Option<PathBuf>,
+    /// Write what every rank holds when, for ui.perfetto.dev
+    #[arg(long, value_name = "FILE")]
+    pub memory_trace: Option<PathBuf>,
+}
+
+/// What comes after the help.
+pub(super) const HELP: &str = "\
+Examples:
+  shardloom simulate plan.json
+  shardloom simulate plan.json --machine h200-141g-8x
+  shardloom simulate plan.json --trace trace.json --memory-trace memory.json
+
+Open a trace at https://ui.perfetto.dev: a process is a rank, a track one of its streams.";

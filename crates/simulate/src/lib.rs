@@ -1,0 +1,23 @@
+//! Programs of all ranks on a machine: what is done when, and what is held.
+//!
+//! A clock instead of data: streams run in order, events and other ranks are waited for, flows
+//! share links, and everything takes what the machine's prices say. Nothing is random and no real
+//! clock is read: the same programs on the same machine have the same timeline.
+
+mod schedule; // tasks, links and what comes before what
+mod sharing; // how flows share links
+mod clock; // when tasks start and end
+mod classes; // what cannot be told apart
+mod symmetry; // ranks that do the same at the same time
+mod prices; // what instructions take
+mod unroll; // programs as a schedule
+mod timeline; // what ranks do when
+mod memory; // what a rank holds over time
+mod trace; // timelines in the trace event format
+
+pub use clock::{Deadlock, Times, run};
+pub use memory::Level;
+pub use schedule::{Flow, Link, Schedule, Task};
+pub use timeline::{Class, SimulateError, Span, Timeline, simulate};
+pub use trace::{memory_trace, trace};
+pub use unroll::Order;

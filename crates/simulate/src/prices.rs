@@ -1,0 +1,89 @@
+//! What instructions take: the same prices by which plans are chosen.
+
+use cost_models::machine::Machine;
+use cost_models::topology::Group;
+use cost_models::units::{Bytes, Seconds};
+use cost_models::{collective, work};
+use lower::{Action, Block, Collective, CollectiveKind, CommunicatorId, Compute, Copied, Program};
+use planner_ir::Type;
+
+/// An instruction that has a price.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Priced {
+    /// It takes so long on its rank (seconds).
+    Alone(f64),
+    /// Ranks exchange a value of so many bytes.
+    Together { kind: CollectiveKind, communicator: CommunicatorId, bytes: u64 },
+    /// Ranks give and get messages of so many bytes: which one of the program it is.
+    Messages { number: usize, bytes: u64 },
+}
+
+/// The prices of a program's instructions.
+pub(crate) fn priced(program: &Program, machine: &Machine) -> Vec<Priced> {
+    let mut messages = 0;
+    let one = |action: &Action| match action {
+        Action::Compute(compute) => Priced::Alone(computing(program, machine, compute).0),
+        Action::Copy(copy) => Priced::Alone(copying(program, machine, copy).0),
+        Action::Collective(it) => {
+            let ranks = program.members(it.communicator).len();
+            let bytes = value(program, it, u64::try_from(ranks).unwrap_or(u64::MAX));
+            Priced::Together { kind: it.kind, communicator: it.communicator, bytes }
+        }
+        Action::Message(it) => {
+            messages += 1;
+            Priced::Messages { number: messages - 1, bytes: program.buffer(it.input).type_.bytes() }
+        }
+    };
+    program.instructions.iter().map(|it| &it.action).map(one).collect()
+}
+
+fn computing(program: &Program, machine: &Machine, compute: &Compute) -> Seconds {
+    let local = |block: &Block| program.buffer(block.buffer).type_.clone();
+    let whole = |block: &Block| {
+        let local = local(block);
+        let extents = block.spans.iter().map(|span| span.extent).collect::<Vec<u64>>();
+        if extents.is_empty() { local } else { Type::new(local.dtype, extents) }
+    };
+    let whole: Vec<Type> = compute.operands.iter().map(whole).collect();
+    let operands: Vec<Type> = compute.operands.iter().map(local).collect();
+    let results: Vec<Type> = compute.results.iter().map(local).collect();
+    let op = &*compute.op;
+    work::operation(
+        &machine.device,
+        &work::Work { op, whole: &whole, operands: &operands, results: &results },
+    )
+}
+
+fn copying(program: &Program, machine: &Machine, copy: &Copied) -> Seconds {
+    let size = program.buffer(copy.to).type_.dtype.bytes();
+    work::copy(&machine.device, Bytes(copy.strided.elements() * size))
+}
+
+/// The bytes of the value by which a collective is priced.
+fn value(program: &Program, collective: &Collective, ranks: u64) -> u64 {
+    let size = program.buffer(collective.input).type_.dtype.bytes();
+    let elements = match collective.kind {
+        CollectiveKind::AllGather | CollectiveKind::ReduceScatter | CollectiveKind::AllToAll => {
+            ranks * collective.elements
+        }
+        CollectiveKind::AllReduce | CollectiveKind::Broadcast(_) | CollectiveKind::Reduce(_) => {
+            collective.elements
+        }
+    };
+    elements * size
+}
+
+/// The time of a collective of a value of so many bytes, with nobody else on the links.
+pub(crate) fn together(machine: &Machine, group: &Group, kind: CollectiveKind, bytes: u64) -> Seconds {
+    let bytes = Bytes(bytes);
+    match kind {
+        CollectiveKind::AllGather => collective::ring_all_gather(machine, group, bytes),
+        CollectiveKind::AllReduce => collective::all_reduce(machine, group, bytes),
+        CollectiveKind::ReduceScatter => collective::reduce_scatter(machine, group, bytes),
+        CollectiveKind::AllToAll => collective::all_to_all(machine, group, bytes),
+        // A reduction is a broadcast the other way.
+        CollectiveKind::Broadcast(_) | CollectiveKind::Reduce(_) => {
+            collective::broadcast(machine, group, bytes)
+        }
+    }
+}
