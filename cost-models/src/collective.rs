@@ -1,31 +1,40 @@
 //! The time of collective operations and of messages between ranks.
 //!
-//! Every operation goes around one ring through the ranks of the group. A node's ranks are next
-//! to each other on it, so that it leaves each node once, over all the adapters that the group
-//! has there. Its rate is that of the slower of the two kinds of links:
+//! There are two ways: around a ring through the ranks of the group, or, for an all-reduce over
+//! several nodes, up and down a tree of nodes with a chain inside each; and where a switch can
+//! add, it adds. There are up to three protocols for each way. The fastest is taken:
+//!
+//! ```text
+//! ring   t = start + rounds · fill + hops in nodes · α + hops across · α_net + (W/β + L · S/λ)/p
+//! tree   t = start + 2 (r − 1) α' + 2 ⌈log₂ N⌉ α'_net + (2 (N − 1)/N · S/β_net + S/λ)/p
+//! switch t = start + S/(share · link rate)
+//! ```
+//!
+//! `S` is the size of the value, `W` what a rank sends, `p` the protocol's share of the rate, `N`
+//! the number of nodes and `r` of ranks in a node. `λ` is the rate at which a rank reads and
+//! writes its own memory besides what it sends: `L` is 1 for an all-reduce, and half for what is
+//! half of one. `β` is the rate of the slower of the two kinds of links:
 //!
 //! ```text
 //! β = min(link rate · ring share, ranks per node · rate of an adapter · network share)
-//! t = start + hops in nodes · α_node + hops across · α_network + (W + H)/(p · β)
 //! ```
 //!
-//! `W` is what a rank sends (bytes), `p` the protocol's share of the rate and `H` the bytes that
-//! are moved at half of the full rate (bulk only). The faster of the two protocols is taken.
+//! A ring leaves each node once, over all the adapters that the group has there.
 //!
-//! Source: number of hops, latencies and the choice of the fastest protocol: NCCL 2.30,
-//! `src/graph/tuning.cc`, `ncclTopoGetAlgoTime` and the table `hwLat`; bytes sent: Thakur,
-//! Rabenseifner and Gropp, "Optimization of Collective Communication Operations in MPICH",
-//! IJHPCA 19(1), 2005 (ring algorithms).
+//! Source: ways, protocols, number of hops, latencies and the choice of the fastest: NCCL 2.30,
+//! `src/graph/tuning.cc`, `ncclTopoGetAlgoTime` and the tables `baseLat` and `hwLat`; bytes sent:
+//! Thakur, Rabenseifner and Gropp, "Optimization of Collective Communication Operations in MPICH",
+//! IJHPCA 19(1), 2005 (ring algorithms), and Sanders, Speck and Träff, "Two-tree algorithms for
+//! full bandwidth broadcast, reduction and scan", Parallel Computing 35(12), 2009.
 
-use crate::known::Known;
-use crate::machine::{Machine, Protocol};
+use crate::machine::{Machine, NetworkHops, Protocol};
 use crate::topology::Group;
-use crate::units::{Bytes, BytesPerSecond, Ratio, Seconds, exact};
+use crate::units::{Bytes, BytesPerSecond, Seconds, exact};
 
 /// Time of an all-gather of `result` bytes, the whole value that every rank has afterwards.
 ///
 /// ```text
-/// W = (n − 1)/n · S, n − 1 hops
+/// W = (n − 1)/n · S, n − 1 hops, L = 1/2
 /// ```
 ///
 /// Each of the `n` parts goes around to all but the rank that had it.
@@ -34,14 +43,14 @@ use crate::units::{Bytes, BytesPerSecond, Ratio, Seconds, exact};
 #[must_use]
 pub fn ring_all_gather(machine: &Machine, group: &Group, result: Bytes) -> Seconds {
     let n = exact(group.size);
-    let journey = Journey { rounds: 1.0, sent: (n - 1.0) / n };
+    let journey = Journey { rounds: 1.0, sent: (n - 1.0) / n, local: 0.5 };
     around(machine, group, &journey, result)
 }
 
 /// Time of a reduce-scatter of `operand` bytes, the whole value that every rank has an addend of.
 ///
 /// ```text
-/// W = (n − 1)/n · S, n − 1 hops
+/// W = (n − 1)/n · S, n − 1 hops, L = 1/2
 /// ```
 ///
 /// The partial sum of each of the `n` parts goes around to the rank that keeps it.
@@ -55,24 +64,32 @@ pub fn reduce_scatter(machine: &Machine, group: &Group, operand: Bytes) -> Secon
 /// Time of an all-reduce of `value` bytes, which every rank has an addend of and the sum of.
 ///
 /// ```text
-/// W = 2 (n − 1)/n · S, 2 (n − 1) hops
+/// W = 2 (n − 1)/n · S, 2 (n − 1) hops, L = 1
 /// ```
 ///
-/// The value goes around twice, in `n` parts: once to add the parts up, once to hand them out.
-/// An upper bound where the library picks a tree or sums in the switch.
+/// On a ring the value goes around twice, in `n` parts: once to add the parts up, once to hand
+/// them out.
 ///
-/// Source: Thakur et al. 2005, all-reduce as a reduce-scatter and an all-gather.
+/// Source: Thakur et al. 2005, all-reduce as a reduce-scatter and an all-gather; Sanders et al.
+/// 2009 for the tree.
 #[must_use]
 pub fn all_reduce(machine: &Machine, group: &Group, value: Bytes) -> Seconds {
+    let ways = [tree(machine, group, value), in_switch(machine, group, value)];
+    let ring = ring_all_reduce(machine, group, value);
+    ways.into_iter().flatten().fold(ring, Seconds::min)
+}
+
+/// Time of an all-reduce of `value` bytes around a ring, whatever other way there is.
+#[must_use]
+pub fn ring_all_reduce(machine: &Machine, group: &Group, value: Bytes) -> Seconds {
     let n = exact(group.size);
-    let journey = Journey { rounds: 2.0, sent: 2.0 * (n - 1.0) / n };
-    around(machine, group, &journey, value)
+    around(machine, group, &Journey { rounds: 2.0, sent: 2.0 * (n - 1.0) / n, local: 1.0 }, value)
 }
 
 /// Time of a broadcast of `value` bytes from one rank to all of the group.
 ///
 /// ```text
-/// W = S, n − 1 hops
+/// W = S, n − 1 hops, L = 1/2
 /// ```
 ///
 /// The value goes down a chain of ranks in pieces, each passed on while the next one arrives.
@@ -81,13 +98,13 @@ pub fn all_reduce(machine: &Machine, group: &Group, value: Bytes) -> Seconds {
 /// `n − 1` steps and the whole rate.
 #[must_use]
 pub fn broadcast(machine: &Machine, group: &Group, value: Bytes) -> Seconds {
-    around(machine, group, &Journey { rounds: 1.0, sent: 1.0 }, value)
+    around(machine, group, &Journey { rounds: 1.0, sent: 1.0, local: 0.5 }, value)
 }
 
 /// Time of an all-to-all of `held` bytes, what each rank has before, and as many after.
 ///
 /// ```text
-/// t = start + α + max((r − 1)/n · S / exchange rate, (n − r)/n · S / rate of its adapter) + H/β
+/// t = start + fill + α + (max((r − 1)/n · S/exchange rate, (n − r)/n · S/rate of its adapter) + S/λ)/p
 /// ```
 ///
 /// Every rank sends a part of `S/n` to every other: to the `r − 1` of its node over links, to the
@@ -101,51 +118,41 @@ pub fn all_to_all(machine: &Machine, group: &Group, held: Bytes) -> Seconds {
         return Seconds::ZERO;
     }
     let (n, near) = (exact(group.size), exact(group.ranks_per_node));
-    let inside = group.inside.map(|inside| {
-        let rate = machine.node.exchange_share.value * inside.exchange;
-        ((near - 1.0) / n, rate)
-    });
+    let inside = group.inside.map(|inside| ((near - 1.0) / n, inside.exchange));
     let across = across(machine, group).map(|rate| ((n - near) / n, (1.0 / near) * rate));
-    let paths: Vec<(f64, BytesPerSecond)> = inside.into_iter().chain(across).collect();
-    let half = machine.transport.pair_half_size.value;
-    fastest(machine, |protocol, in_bulk| {
-        let slowest = paths.iter().map(|(part, rate)| {
-            let rate = protocol.share.value * *rate;
-            let rise = if in_bulk == Bulk::Yes { half / rate } else { Seconds::ZERO };
-            *part * (held / rate) + rise
-        });
-        let moved = slowest.reduce(Seconds::max).unwrap_or(Seconds::ZERO);
-        protocol.start.value + longest_hop(machine, group, protocol, in_bulk) + moved
+    let moved = inside.into_iter().chain(across).map(|(part, rate)| part * (held / rate));
+    let moved = moved.reduce(Seconds::max).unwrap_or(Seconds::ZERO);
+    let moved = moved + held / machine.transport.local_rate.value;
+    fastest(machine, |protocol, hops| {
+        let way = protocol.start.value + protocol.fill.value + longest_hop(group, protocol, hops);
+        way + (1.0 / protocol.share.value.0) * moved
     })
 }
 
 /// Time for every rank of the group to send `message` bytes to the next one, at the same time.
 ///
 /// ```text
-/// t = start + α + (S + H)/β
+/// t = start + α + S/(p β)
 /// ```
 ///
 /// A message between two ranks is the case of a group of two. `α` and `β` are those of the
 /// slowest pair of neighbours; where neighbours are in different nodes they have their own part
 /// of an adapter, alone.
 ///
-/// Source: Hockney, "The communication challenge for MPP", Parallel Computing 20(3), 1994: a
-/// message of `S` bytes takes `(S + S½)/β`, with the half-performance length `S½`.
+/// Source: Hockney, "The communication challenge for MPP", Parallel Computing 20(3), 1994.
 #[must_use]
 pub fn send(machine: &Machine, group: &Group, message: Bytes) -> Seconds {
     if group.size < 2 || message == Bytes::ZERO {
         return Seconds::ZERO;
     }
-    let inside = group.inside.map(|inside| machine.node.pair_share.value * inside.pair);
+    let inside = group.inside.map(|inside| inside.pair);
     let alone = across(machine, group).map(|rate| (1.0 / exact(group.ranks_per_node)) * rate);
     let Some(rate) = inside.into_iter().chain(alone).reduce(BytesPerSecond::min) else {
         return Seconds::ZERO;
     };
-    let half = machine.transport.pair_half_size.value;
-    fastest(machine, |protocol, in_bulk| {
-        let rate = protocol.share.value * rate;
-        let rise = if in_bulk == Bulk::Yes { half / rate } else { Seconds::ZERO };
-        protocol.start.value + longest_hop(machine, group, protocol, in_bulk) + message / rate + rise
+    fastest(machine, |protocol, hops| {
+        let way = protocol.start.value + longest_hop(group, protocol, hops);
+        way + message / (protocol.share.value * rate)
     })
 }
 
@@ -155,13 +162,8 @@ struct Journey {
     rounds: f64,
     /// What a rank sends, as a multiple of the size.
     sent: f64,
-}
-
-/// Which of the two protocols a time is for.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Bulk {
-    Yes,
-    No,
+    /// What a rank reads and writes in its own memory besides, as a multiple of the size.
+    local: f64,
 }
 
 fn around(machine: &Machine, group: &Group, journey: &Journey, size: Bytes) -> Seconds {
@@ -170,48 +172,61 @@ fn around(machine: &Machine, group: &Group, journey: &Journey, size: Bytes) -> S
     };
     let hops = journey.rounds * (exact(group.size) - 1.0);
     let hops_across = journey.rounds * (exact(group.nodes) - 1.0);
-    let half = machine.transport.ring_half_size.value;
-    fastest(machine, |protocol, in_bulk| {
-        let rate = protocol.share.value * rate;
-        let rise = if in_bulk == Bulk::Yes { half / rate } else { Seconds::ZERO };
+    let moved = journey.sent * (size / rate) + journey.local * (size / machine.transport.local_rate.value);
+    fastest(machine, |protocol, across| {
         let near = (hops - hops_across) * protocol.hop.value;
-        let far = network_hop(machine, in_bulk).map(|hop| hops_across * hop);
-        let on_the_way = near + far.unwrap_or(Seconds::ZERO);
-        protocol.start.value + on_the_way + journey.sent * (size / rate) + rise
+        let far = across.map_or(Seconds::ZERO, |across| hops_across * across.ring.value);
+        let start = protocol.start.value + journey.rounds * protocol.fill.value;
+        start + near + far + (1.0 / protocol.share.value.0) * moved
     })
 }
 
-/// The lower time of the two protocols.
-fn fastest(machine: &Machine, time: impl Fn(&Protocol, Bulk) -> Seconds) -> Seconds {
-    let transport = &machine.transport;
-    time(&transport.bulk, Bulk::Yes).min(time(&transport.eager, Bulk::No))
+/// An all-reduce up and down a tree of nodes; `None` if there is one node.
+fn tree(machine: &Machine, group: &Group, value: Bytes) -> Option<Seconds> {
+    let rate = ring_rate(machine, group).filter(|_| value != Bytes::ZERO && group.nodes > 1)?;
+    let (nodes, near) = (exact(group.nodes), exact(group.ranks_per_node));
+    let levels = nodes.log2().ceil();
+    let moved = 2.0 * (nodes - 1.0) / nodes * (value / rate) + value / machine.transport.local_rate.value;
+    Some(fastest(machine, |protocol, across| {
+        let up = (near - 1.0) * protocol.tree_hop.value;
+        let over = across.map_or(Seconds::ZERO, |across| levels * across.tree.value);
+        protocol.start.value + 2.0 * (up + over) + (1.0 / protocol.share.value.0) * moved
+    }))
+}
+
+/// An all-reduce in the switch of a node; `None` if there is none that adds.
+fn in_switch(machine: &Machine, group: &Group, value: Bytes) -> Option<Seconds> {
+    let adds = machine.transport.in_switch.as_ref()?;
+    let inside = group.inside.filter(|_| value != Bytes::ZERO && group.nodes == 1)?;
+    Some(adds.start.value + value / (adds.share.value * inside.link))
+}
+
+/// The lowest time of the protocols, each with its hops between nodes.
+fn fastest(machine: &Machine, time: impl Fn(&Protocol, Option<&NetworkHops>) -> Seconds) -> Seconds {
+    let (transport, network) = (&machine.transport, machine.network.as_ref());
+    let bulk = time(&transport.bulk, network.map(|network| &network.bulk));
+    let eager = time(&transport.eager, network.map(|network| &network.eager));
+    let packed = transport.packed.as_ref().map(|it| time(it, network.map(|network| &network.packed)));
+    packed.into_iter().fold(bulk.min(eager), Seconds::min)
 }
 
 /// Rate of a ring with large messages; `None` for a rank alone.
 fn ring_rate(machine: &Machine, group: &Group) -> Option<BytesPerSecond> {
-    let inside = group.inside.map(|inside| machine.node.ring_share.value * inside.ring);
+    let inside = group.inside.map(|inside| inside.ring);
     inside.into_iter().chain(across(machine, group)).reduce(BytesPerSecond::min)
 }
 
 /// Rate of the group's adapters in one node with large messages.
 fn across(machine: &Machine, group: &Group) -> Option<BytesPerSecond> {
-    let share: &Known<Ratio> = &machine.network.as_ref()?.share;
-    group.across.map(|rate| share.value * rate)
-}
-
-fn network_hop(machine: &Machine, in_bulk: Bulk) -> Option<Seconds> {
     let network = machine.network.as_ref()?;
-    Some(match in_bulk {
-        Bulk::Yes => network.bulk_hop.value,
-        Bulk::No => network.eager_hop.value,
-    })
+    group.across.map(|rate| network.share.value * rate)
 }
 
 /// Time of one hop: between nodes if the group is in several.
-fn longest_hop(machine: &Machine, group: &Group, protocol: &Protocol, in_bulk: Bulk) -> Seconds {
-    let far = network_hop(machine, in_bulk).filter(|_| group.nodes > 1);
+fn longest_hop(group: &Group, protocol: &Protocol, across: Option<&NetworkHops>) -> Seconds {
+    let far = across.filter(|_| group.nodes > 1).map(|across| across.ring.value);
     far.unwrap_or(protocol.hop.value)
 }
 
 #[cfg(test)]
-pub(crate) mod tests;
+mod tests;

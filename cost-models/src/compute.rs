@@ -1,6 +1,26 @@
 //! The time of operations on one device.
+//!
+//! A matrix product is cut into tiles of its result, which the processors of the device compute a
+//! wave at a time:
+//!
+//! ```text
+//! tiles   = batch · ⌈m/m_t⌉ · ⌈n/n_t⌉
+//! step    = ‖ 2 m_t n_t/(e · peak/P), (m_t + n_t) · element/feed ‖
+//! compute = ⌈parts · tiles/P⌉ · (⌈k/parts⌉ · step + tile start)
+//! t       = start + ‖ heat(compute), traffic/(e_mem · bandwidth) ‖
+//! ```
+//!
+//! `P` is the number of processors, and `parts` the number of pieces that sums are cut into where
+//! there are few tiles; pieces are written and read again in 32 bits. Two things that go on at the
+//! same time take `‖a, b‖ = (a⁴ + b⁴)^¼`: the longer, and somewhat more if they are alike. The
+//! tile and the number of parts that give the shortest time are taken, as a library does.
+//!
+//! Source: waves of tiles and their quantisation: NVIDIA, "Matrix Multiplication Background User's
+//! Guide"; parts of sums: Osama et al., "Stream-K", PPoPP 2023; computing and memory at the same
+//! time: Williams, Waterman and Patterson, "Roofline", CACM 52(4), 2009. The rates are fits that
+//! the machine files cite.
 
-use crate::machine::{Device, Precision};
+use crate::machine::{Device, Precision, Tile};
 use crate::units::{Bytes, Flops, Seconds, exact};
 
 /// Products `x: [batch, m, k]` times `w: [batch, k, n]`.
@@ -16,9 +36,43 @@ pub struct MatrixProduct {
     pub k: u64,
     /// The arithmetic, and with it the size of an element.
     pub precision: Precision,
+    /// What the product is for, and with it how its operands lie in memory.
+    pub role: Role,
+    /// Bytes that are moved for an element of the result: more than its size if it is added to
+    /// what is there.
+    pub per_result: Bytes,
+}
+
+/// What a product is for in training.
+///
+/// BLAS calls the three TN, NN and NT: which operands are turned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// An activation times a weight.
+    Forward,
+    /// The gradient of a result times the weight.
+    InputGradient,
+    /// The gradient of a result times an activation, summed over rows.
+    WeightGradient,
+}
+
+/// How long a device has been computing when a product begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Heat {
+    /// Not: its clock falls while the product goes on.
+    Cold,
+    /// Long: it runs as fast as its power allows.
+    Warm,
 }
 
 impl MatrixProduct {
+    /// A forward product of `[m, n, k]` whose result is written once.
+    #[must_use]
+    pub fn forward(batch: u64, [m, n, k]: [u64; 3], precision: Precision) -> Self {
+        let per_result = precision.result();
+        Self { batch, m, n, k, precision, role: Role::Forward, per_result }
+    }
+
     /// Multiplications and additions.
     #[must_use]
     pub fn work(&self) -> Flops {
@@ -28,29 +82,89 @@ impl MatrixProduct {
     /// Bytes that are read and written if each element is touched once.
     #[must_use]
     pub fn traffic(&self) -> Bytes {
-        let elements = self.m * self.k + self.k * self.n + self.m * self.n;
-        self.batch * (elements * self.precision.element())
+        let operands = (self.m * self.k + self.k * self.n) * self.precision.element();
+        self.batch * (operands + (self.m * self.n) * self.per_result)
     }
+}
+
+/// The numbers of pieces that sums are cut into.
+const PARTS: [u64; 3] = [1, 2, 4];
+
+/// Bytes for an element of a piece of a sum: written and read in 32 bits.
+const PER_PIECE: f64 = 8.0;
+
+/// Time of a matrix product in a program that computes all the time: [`Heat::Warm`].
+#[must_use]
+pub fn matrix_product(device: &Device, product: &MatrixProduct) -> Seconds {
+    matrix_product_at(device, product, Heat::Warm)
 }
 
 /// Time of a matrix product.
 ///
+/// A device that is cold computes at the rate of its boost clock and slows down as the product
+/// goes on:
+///
 /// ```text
-/// t = launch + max((F + F½)/(e · peak), bytes/(e_mem · bandwidth))
+/// heat(c) = c · (1 + (1/sustained − 1) · c/(c + heating))        cold
+/// heat(c) = c/sustained                                          warm
 /// ```
 ///
-/// A large product reaches the part `e` of the peak; one of `F½` operations reaches half of that,
-/// because it does not fill the device.
-///
-/// Source: the roofline of Williams, Waterman and Patterson, CACM 52(4), 2009, with Hockney's
-/// half-performance length in place of a constant rate; `e` and `F½` are fits that the machine
-/// file cites.
+/// Source: see the top of this file; the fall of the rate with the time of a product is a fit.
 #[must_use]
-pub fn matrix_product(device: &Device, product: &MatrixProduct) -> Seconds {
-    let peak = device.matrix_peak.at(product.precision).value;
-    let rate = device.matrix_efficiency.value * peak;
-    let computing = (product.work() + device.matrix_half_work.value) / rate;
-    device.launch.value + computing.max(streaming(device, product.traffic()))
+pub fn matrix_product_at(device: &Device, product: &MatrixProduct, heat: Heat) -> Seconds {
+    if product.batch == 0 || product.m == 0 || product.n == 0 {
+        return device.products.start.value;
+    }
+    let streaming = streaming(device, product.traffic()).0;
+    let pieces = PER_PIECE * exact(product.batch * product.m * product.n) / memory_rate(device);
+    let mut best = f64::INFINITY;
+    for &tile in &device.products.tiles.value {
+        let step = step(device, product, tile);
+        for parts in PARTS {
+            let computing = heated(device, waves(device, product, tile, step, parts), heat);
+            let moving = streaming + if parts > 1 { exact(parts) * pieces } else { 0.0 };
+            best = best.min(fourth(computing) + fourth(moving));
+        }
+    }
+    device.products.start.value + Seconds(best.sqrt().sqrt())
+}
+
+/// Time that a processor takes to add one product of a column and a row to a tile (seconds).
+fn step(device: &Device, product: &MatrixProduct, tile: Tile) -> f64 {
+    let products = &device.products;
+    let role = match product.role {
+        Role::Forward => 1.0,
+        Role::InputGradient => products.input_gradient.value.0,
+        Role::WeightGradient => products.weight_gradient.value.0,
+    };
+    let precision = product.precision;
+    let reached = device.matrix_reached.at(precision).value.0 * device.matrix_peak.at(precision).value.0;
+    let computing = 2.0 * exact(tile.m * tile.n) * exact(products.processors.value.0) / reached;
+    let feeding = exact((tile.m + tile.n) * precision.element().0) / products.feed.value.0;
+    (fourth(computing) + fourth(feeding)).sqrt().sqrt() / role
+}
+
+/// Time of all waves of tiles (seconds).
+fn waves(device: &Device, product: &MatrixProduct, tile: Tile, step: f64, parts: u64) -> f64 {
+    let products = &device.products;
+    let tiles = product.batch * product.m.div_ceil(tile.m) * product.n.div_ceil(tile.n);
+    let waves = (parts * tiles).div_ceil(products.processors.value.0);
+    exact(waves) * (exact(product.k.div_ceil(parts)) * step + products.tile_start.value.0)
+}
+
+fn heated(device: &Device, computing: f64, heat: Heat) -> f64 {
+    let products = &device.products;
+    let sustained = products.sustained.value.0;
+    let felt = match heat {
+        Heat::Warm => 1.0,
+        Heat::Cold => computing / (computing + products.heating.value.0),
+    };
+    computing * (1.0 + (1.0 / sustained - 1.0) * felt)
+}
+
+fn fourth(time: f64) -> f64 {
+    let square = time * time;
+    square * square
 }
 
 /// Time of an operation that is not a matrix product and reads and writes `traffic` bytes.
@@ -67,7 +181,12 @@ pub fn element_wise(device: &Device, traffic: Bytes, work: Flops) -> Seconds {
 }
 
 fn streaming(device: &Device, traffic: Bytes) -> Seconds {
-    traffic / (device.memory_efficiency.value * device.memory_bandwidth.value)
+    Seconds(exact(traffic.0) / memory_rate(device))
+}
+
+/// The rate of memory that is reached (bytes per second).
+fn memory_rate(device: &Device) -> f64 {
+    device.memory_efficiency.value.0 * device.memory_bandwidth.value.0
 }
 
 #[cfg(test)]

@@ -52,12 +52,22 @@ pub trait Quantity: Copy {
     fn number(self) -> f64;
 }
 
-const POSITIVE: &str = "a finite number above 0";
+const TIME: &str = "a finite number above 0 and at most 10";
+const RATE: &str = "a finite number above 0 and at most 1e15";
+const WORK_RATE: &str = "a finite number above 0 and at most 1e19";
+const WORK: &str = "a finite number above 0";
 const WHOLE: &str = "a whole number from 1 to 2^53";
 const PART: &str = "a number above 0 and at most 1";
 
 /// The largest number up to which every whole number is representable.
 const EXACT_LIMIT: f64 = 9_007_199_254_740_992.0;
+
+/// The longest time that anything in a machine file takes (seconds).
+const LONGEST: f64 = 10.0;
+/// Beyond every link and every memory (bytes per second).
+const FASTEST_LINK: f64 = 1e15;
+/// Beyond every device (operations per second).
+const FASTEST_DEVICE: f64 = 1e19;
 
 fn positive(number: f64) -> Option<f64> {
     (number.is_finite() && number > 0.0).then_some(number)
@@ -75,9 +85,9 @@ fn whole(number: f64) -> Option<u64> {
 
 impl Quantity for Seconds {
     const UNIT: &'static str = "s";
-    const EXPECTED: &'static str = POSITIVE;
+    const EXPECTED: &'static str = TIME;
     fn from_number(number: f64) -> Option<Self> {
-        positive(number).map(Self)
+        positive(number).filter(|it| *it <= LONGEST).map(Self)
     }
     fn number(self) -> f64 {
         self.0
@@ -86,9 +96,9 @@ impl Quantity for Seconds {
 
 impl Quantity for BytesPerSecond {
     const UNIT: &'static str = "B/s";
-    const EXPECTED: &'static str = POSITIVE;
+    const EXPECTED: &'static str = RATE;
     fn from_number(number: f64) -> Option<Self> {
-        positive(number).map(Self)
+        positive(number).filter(|it| *it <= FASTEST_LINK).map(Self)
     }
     fn number(self) -> f64 {
         self.0
@@ -97,9 +107,9 @@ impl Quantity for BytesPerSecond {
 
 impl Quantity for FlopsPerSecond {
     const UNIT: &'static str = "FLOP/s";
-    const EXPECTED: &'static str = POSITIVE;
+    const EXPECTED: &'static str = WORK_RATE;
     fn from_number(number: f64) -> Option<Self> {
-        positive(number).map(Self)
+        positive(number).filter(|it| *it <= FASTEST_DEVICE).map(Self)
     }
     fn number(self) -> f64 {
         self.0
@@ -108,7 +118,7 @@ impl Quantity for FlopsPerSecond {
 
 impl Quantity for crate::units::Flops {
     const UNIT: &'static str = "FLOP";
-    const EXPECTED: &'static str = POSITIVE;
+    const EXPECTED: &'static str = WORK;
     fn from_number(number: f64) -> Option<Self> {
         positive(number).map(Self)
     }

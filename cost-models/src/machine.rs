@@ -6,10 +6,12 @@
 
 use std::fmt;
 
-use planner_ir::DType;
-
 use crate::known::{Count, Known};
-use crate::units::{Bytes, BytesPerSecond, Flops, FlopsPerSecond, Ratio, Seconds};
+use crate::units::{Bytes, BytesPerSecond, Ratio, Seconds};
+
+mod device; // one device, and the arithmetic that it has
+
+pub use device::{ByPrecision, Device, Precision, Products, Tile};
 
 /// Machine files: reading, writing and everything that can be wrong with one.
 pub mod json;
@@ -37,63 +39,6 @@ pub struct Machine {
     pub network: Option<Network>,
 }
 
-/// One accelerator, or one thread of a host.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Device {
-    /// Memory that a process can see (bytes).
-    pub memory_capacity: Known<Bytes>,
-    /// Memory that driver and communication library take (bytes).
-    pub memory_reserved: Known<Bytes>,
-    /// Peak rate of its memory (bytes per second).
-    pub memory_bandwidth: Known<BytesPerSecond>,
-    /// The part of the peak rate of memory that large element-wise operations reach.
-    pub memory_efficiency: Known<Ratio>,
-    /// Fixed time of an operation, however small (seconds).
-    pub launch: Known<Seconds>,
-    /// Peak rate outside matrix units, in single precision (operations per second).
-    pub vector_peak: Known<FlopsPerSecond>,
-    /// Peak rate of matrix products, by precision (operations per second).
-    pub matrix_peak: MatrixPeak,
-    /// The part of the peak rate that large matrix products reach.
-    pub matrix_efficiency: Known<Ratio>,
-    /// The work at which a matrix product reaches half of that (operations).
-    pub matrix_half_work: Known<Flops>,
-}
-
-/// Peak rates of matrix products, dense (operations per second).
-#[derive(Clone, Debug, PartialEq)]
-pub struct MatrixPeak {
-    /// 64-bit floating point.
-    pub f64: Known<FlopsPerSecond>,
-    /// 32-bit floating point, not shortened.
-    pub f32: Known<FlopsPerSecond>,
-    /// 32-bit floating point with a shortened mantissa in the products.
-    pub tf32: Known<FlopsPerSecond>,
-    /// 16-bit floating point.
-    pub f16: Known<FlopsPerSecond>,
-    /// The upper half of 32-bit floating point.
-    pub bf16: Known<FlopsPerSecond>,
-    /// Integers of any width.
-    pub integer: Known<FlopsPerSecond>,
-}
-
-/// The arithmetic of a matrix product.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Precision {
-    /// 64-bit floating point.
-    F64,
-    /// 32-bit floating point, not shortened.
-    F32,
-    /// 32-bit floating point with a shortened mantissa in the products.
-    Tf32,
-    /// 16-bit floating point.
-    F16,
-    /// The upper half of 32-bit floating point.
-    Bf16,
-    /// Integers of any width.
-    Integer,
-}
-
 /// The devices of one node and what joins them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Node {
@@ -105,12 +50,26 @@ pub struct Node {
     pub link_bandwidth: Known<BytesPerSecond>,
     /// Rate between devices that no link joins, through the host (bytes per second).
     pub host_bandwidth: Known<BytesPerSecond>,
-    /// The part of the rate of its links that a ring reaches with large messages.
+    /// The sockets of its host, if devices of different ones reach each other more slowly.
+    pub sockets: Option<Sockets>,
+    /// The part of the rate of its links that a ring reaches with large messages, besides the
+    /// work in its own memory.
     pub ring_share: Known<Ratio>,
     /// The part that a message between two devices reaches.
     pub pair_share: Known<Ratio>,
-    /// The part that an exchange among all devices reaches.
+    /// The part that an exchange among all devices reaches, besides the work in its own memory.
     pub exchange_share: Known<Ratio>,
+    /// The part of the rate through the host that anything reaches.
+    pub host_share: Known<Ratio>,
+}
+
+/// What joins the devices of a host that are at different processors of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sockets {
+    /// How many there are; each has an equal run of the devices.
+    pub count: Known<Count>,
+    /// Rate between two of them in one direction (bytes per second).
+    pub bandwidth: Known<BytesPerSecond>,
 }
 
 /// Which devices of a node have links to which.
@@ -133,17 +92,21 @@ pub struct Link {
 
 /// How a collective operation moves its data.
 ///
-/// Two protocols exist, and the faster is taken: one with a high rate, one with a short start.
+/// Up to three protocols exist, and the fastest is taken: one with a high rate, one with a short
+/// start, and one in between.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Transport {
+    /// Rate at which a device reads and writes its own memory for an operation, besides what it
+    /// sends (bytes of the value per second).
+    pub local_rate: Known<BytesPerSecond>,
     /// For large messages.
     pub bulk: Protocol,
-    /// For small messages.
+    /// For middling messages: data and flags of 128 bytes together.
+    pub packed: Option<Protocol>,
+    /// For small messages: data and flags of 8 bytes together.
     pub eager: Protocol,
-    /// Bytes that a rank sends in a collective operation in bulk at half of the full rate.
-    pub ring_half_size: Known<Bytes>,
-    /// Bytes of a message in bulk at half of the full rate.
-    pub pair_half_size: Known<Bytes>,
+    /// Sums in the switch; `None` if it cannot.
+    pub in_switch: Option<InSwitch>,
 }
 
 /// One way to move data.
@@ -151,9 +114,22 @@ pub struct Transport {
 pub struct Protocol {
     /// Time to start (seconds).
     pub start: Known<Seconds>,
-    /// Time of a hop inside a node (seconds).
+    /// Time until all channels of a ring move at the full rate, for each time around (seconds).
+    pub fill: Known<Seconds>,
+    /// Time of a hop of a ring inside a node (seconds).
     pub hop: Known<Seconds>,
+    /// Time of a hop of a tree inside a node (seconds).
+    pub tree_hop: Known<Seconds>,
     /// The part of the rate of bulk data that it reaches.
+    pub share: Known<Ratio>,
+}
+
+/// Sums that the switch of a node makes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct InSwitch {
+    /// Time to start (seconds).
+    pub start: Known<Seconds>,
+    /// The part of the rate of a device's links at which a value is summed and handed out.
     pub share: Known<Ratio>,
 }
 
@@ -166,10 +142,33 @@ pub struct Network {
     pub adapter_bandwidth: Known<BytesPerSecond>,
     /// The part of that rate that large messages reach.
     pub share: Known<Ratio>,
-    /// Time of a hop between nodes in bulk (seconds).
-    pub bulk_hop: Known<Seconds>,
-    /// Time of a hop between nodes with the short start (seconds).
-    pub eager_hop: Known<Seconds>,
+    /// Hops in bulk.
+    pub bulk: NetworkHops,
+    /// Hops of the protocol in between.
+    pub packed: NetworkHops,
+    /// Hops with the short start.
+    pub eager: NetworkHops,
+    /// What is between the nodes of different leaves; `None` if every node reaches every other at
+    /// the rate of its adapters.
+    pub leaves: Option<Leaves>,
+}
+
+/// Hops between nodes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NetworkHops {
+    /// Time of a hop of a ring (seconds).
+    pub ring: Known<Seconds>,
+    /// Time of a hop of a tree (seconds).
+    pub tree: Known<Seconds>,
+}
+
+/// A network with fewer links above its leaf switches than below.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Leaves {
+    /// Nodes at one leaf switch.
+    pub nodes: Known<Count>,
+    /// The part of the adapters' rate that goes on beyond the leaf when all send.
+    pub uplink_share: Known<Ratio>,
 }
 
 /// Why a machine cannot have so many devices.
@@ -197,7 +196,7 @@ pub enum SizeError {
 
 impl Machine {
     /// The most devices that a machine can have.
-    pub const DEVICE_LIMIT: u64 = 1024;
+    pub const DEVICE_LIMIT: u64 = 1 << 16;
 
     /// The number of devices.
     #[must_use]
@@ -246,62 +245,6 @@ impl Machine {
     #[must_use]
     pub fn usable_memory(&self) -> Bytes {
         self.device.memory_capacity.value.saturating_sub(self.device.memory_reserved.value)
-    }
-}
-
-impl MatrixPeak {
-    /// The peak rate at `precision`.
-    #[must_use]
-    pub fn at(&self, precision: Precision) -> &Known<FlopsPerSecond> {
-        match precision {
-            Precision::F64 => &self.f64,
-            Precision::F32 => &self.f32,
-            Precision::Tf32 => &self.tf32,
-            Precision::F16 => &self.f16,
-            Precision::Bf16 => &self.bf16,
-            Precision::Integer => &self.integer,
-        }
-    }
-}
-
-impl Precision {
-    /// Every precision.
-    pub const ALL: [Self; 6] = [Self::F64, Self::F32, Self::Tf32, Self::F16, Self::Bf16, Self::Integer];
-
-    /// The arithmetic of a product of elements of this type; 32-bit numbers are not shortened.
-    #[must_use]
-    pub fn of(elements: DType) -> Self {
-        match elements {
-            DType::F64 => Self::F64,
-            DType::F32 => Self::F32,
-            DType::F16 => Self::F16,
-            DType::BF16 => Self::Bf16,
-            DType::I64 | DType::I32 | DType::I16 | DType::I8 => Self::Integer,
-            DType::U64 | DType::U32 | DType::U16 | DType::U8 | DType::Bool => Self::Integer,
-        }
-    }
-
-    /// The name in text.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::F64 => "f64",
-            Self::F32 => "f32",
-            Self::Tf32 => "tf32",
-            Self::F16 => "f16",
-            Self::Bf16 => "bf16",
-            Self::Integer => "integer",
-        }
-    }
-
-    /// The size of an element in memory (bytes); for integers, of the widest.
-    #[must_use]
-    pub fn element(self) -> Bytes {
-        match self {
-            Self::F64 | Self::Integer => Bytes(8),
-            Self::F32 | Self::Tf32 => Bytes(4),
-            Self::F16 | Self::Bf16 => Bytes(2),
-        }
     }
 }
 

@@ -12,7 +12,7 @@ use petgraph::graph::{NodeIndex, UnGraph};
 use planner_ir::{AxisId, Mesh};
 
 use crate::machine::{Machine, Wiring};
-use crate::units::{BytesPerSecond, exact};
+use crate::units::{BytesPerSecond, Ratio, exact};
 
 pub use channels::{Channel, Load};
 
@@ -38,6 +38,19 @@ pub struct Topology {
     /// The place of each rank's device.
     devices: Vec<NodeIndex>,
     devices_per_node: u64,
+    shares: Shares,
+    /// Devices at one socket of a host, and the rate between sockets (bytes per second).
+    sockets: Option<(u64, BytesPerSecond)>,
+    /// Nodes at one leaf of the network, and the part of the adapters' rate that goes beyond it.
+    leaves: Option<(u64, Ratio)>,
+}
+
+/// The parts of the rates of links that are reached.
+#[derive(Clone, Copy, Debug)]
+struct Shares {
+    ring: Ratio,
+    pair: Ratio,
+    exchange: Ratio,
 }
 
 /// What a set of ranks that communicate with each other have between them.
@@ -59,9 +72,11 @@ pub struct Group {
     pub across: Option<BytesPerSecond>,
 }
 
-/// Peak rates between the ranks of a group in the same node (bytes per second).
+/// Rates between the ranks of a group in the same node that large messages reach (bytes per second).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Inside {
+    /// The peak rate of all the links of a rank to others of the group.
+    pub link: BytesPerSecond,
     /// What every rank can send around rings, over all its links to other ranks of the group.
     pub ring: BytesPerSecond,
     /// What a rank can send to the next one of the group.
@@ -94,7 +109,17 @@ impl Topology {
         let devices: Vec<_> =
             (0..machine.devices()).map(|rank| graph.add_node(Place::Device(rank))).collect();
         let devices_per_node = machine.devices_per_node();
-        let mut topology = Self { graph, devices, devices_per_node };
+        let node = &machine.node;
+        let (ring, pair) = (node.ring_share.value, node.pair_share.value);
+        let shares = Shares { ring, pair, exchange: node.exchange_share.value };
+        let sockets = node.sockets.as_ref().map(|sockets| {
+            let devices = node.devices.value.0 / sockets.count.value.0;
+            (devices, node.host_share.value * sockets.bandwidth.value)
+        });
+        let network = machine.network.as_ref();
+        let leaves = network.and_then(|network| network.leaves.as_ref());
+        let leaves = leaves.map(|leaves| (leaves.nodes.value.0, leaves.uplink_share.value));
+        let mut topology = Self { graph, devices, devices_per_node, shares, sockets, leaves };
         for node in 0..machine.nodes() {
             topology.join_devices(machine, node);
         }
@@ -133,6 +158,7 @@ impl Topology {
         let inside = nodes.values().filter(|members| members.len() > 1);
         let inside = inside.map(|members| self.inside(members)).reduce(slower);
         let across = nodes.values().map(|members| self.across(members)).reduce(BytesPerSecond::min);
+        let across = across.map(|rate| self.beyond_leaves(nodes.keys().copied(), rate));
         Ok(Group {
             size: exact_len(ranks.len()),
             nodes: exact_len(nodes.len()),
@@ -191,7 +217,8 @@ impl Topology {
         }
         let host = self.graph.add_node(Place::Host(node));
         for &device in &members {
-            self.graph.add_edge(device, host, machine.node.host_bandwidth.value);
+            let rate = machine.node.host_share.value * machine.node.host_bandwidth.value;
+            self.graph.add_edge(device, host, rate);
         }
     }
 
@@ -217,34 +244,91 @@ impl Topology {
         }
     }
 
+    /// What is left of the rate of adapters between these nodes.
+    fn beyond_leaves(&self, nodes: impl Iterator<Item = u64>, rate: BytesPerSecond) -> BytesPerSecond {
+        let Some((size, share)) = self.leaves else { return rate };
+        let mut leaves = nodes.map(|node| node / size);
+        let first = leaves.next();
+        if leaves.any(|leaf| Some(leaf) != first) { share * rate } else { rate }
+    }
+
     /// Rates between at least two devices of one node.
     fn inside(&self, members: &[NodeIndex]) -> Inside {
-        let ring = members.iter().map(|&device| self.to_all(device, members));
         let next = members.iter().cycle().skip(1);
-        let pair = members.iter().zip(next).map(|(&from, &to)| self.between(from, to));
+        let pair = lowest(members.iter().zip(next).map(|(&from, &to)| self.between(from, to)));
+        if !self.connected(members) {
+            let ring = self.through_host(members);
+            return Inside { link: ring, ring, pair, exchange: self.exchange_through_host(members) };
+        }
+        let link = lowest(members.iter().map(|&device| self.to_all(device, members)));
         let every = members.iter().flat_map(|&from| {
             let others = members.iter().filter(move |&&to| to != from);
             others.map(move |&to| self.joined(from, to))
         });
         let all_joined = every.into_iter().all(|joined| joined.is_some());
-        let ring = lowest(ring);
-        let host = lowest(members.iter().map(|&device| self.to_host(device)));
-        Inside { ring, pair: lowest(pair), exchange: if all_joined { ring } else { host } }
+        let exchange =
+            if all_joined { self.shares.exchange * link } else { self.exchange_through_host(members) };
+        Inside { link, ring: self.shares.ring * link, pair, exchange }
+    }
+
+    /// Whether links or a switch join all of these devices, directly or through each other.
+    fn connected(&self, members: &[NodeIndex]) -> bool {
+        if members.iter().all(|&device| self.port(device).is_some()) {
+            return true;
+        }
+        let mut reached = vec![members[0]];
+        let mut next = 0;
+        while let Some(&from) = reached.get(next) {
+            let new = |to: &&NodeIndex| !reached.contains(to) && self.joined(from, **to).is_some();
+            let found: Vec<_> = members.iter().filter(new).copied().collect();
+            reached.extend(found);
+            next += 1;
+        }
+        reached.len() == members.len()
     }
 
     /// Rate at which a device can send to `members` together: its port on the switch, or the sum
-    /// of its links to them, or its path through the host if it has no links to them.
+    /// of its links to them.
     fn to_all(&self, device: NodeIndex, members: &[NodeIndex]) -> BytesPerSecond {
-        if let Some(port) = self.port(device) {
-            return port;
-        }
         let links = members.iter().filter_map(|&other| self.joined(device, other));
-        links.reduce(|sum, rate| sum + rate).unwrap_or_else(|| self.to_host(device))
+        let links = links.reduce(|sum, rate| sum + rate);
+        self.port(device).or(links).unwrap_or_else(|| self.to_host(device))
+    }
+
+    /// Rate of a ring through the host: it leaves every socket once.
+    fn through_host(&self, members: &[NodeIndex]) -> BytesPerSecond {
+        let own = lowest(members.iter().map(|&device| self.to_host(device)));
+        let between = self.sockets.filter(|_| self.at_sockets(members).len() > 1);
+        between.map_or(own, |(_, rate)| own.min(rate))
+    }
+
+    /// Rate at which every one of `members` sends through the host if all send to all.
+    fn exchange_through_host(&self, members: &[NodeIndex]) -> BytesPerSecond {
+        let own = lowest(members.iter().map(|&device| self.to_host(device)));
+        let Some((_, rate)) = self.sockets else { return own };
+        let all = exact(exact_len(members.len()));
+        let at_sockets = self.at_sockets(members);
+        // A socket with `a` of `n` members passes on a (n − a) of the parts, each S/n.
+        let passed = at_sockets.values().map(|&here| exact(here) * (all - exact(here)));
+        let most = passed.fold(0.0, f64::max);
+        if most == 0.0 { own } else { own.min((all - 1.0) / most * rate) }
+    }
+
+    /// How many of `members` are at each socket of the host.
+    fn at_sockets(&self, members: &[NodeIndex]) -> BTreeMap<u64, u64> {
+        let mut counts = BTreeMap::new();
+        for &member in members {
+            let Place::Device(rank) = self.graph[member] else { continue };
+            let per_socket = self.sockets.map_or(self.devices_per_node, |(devices, _)| devices);
+            *counts.entry(rank % self.devices_per_node / per_socket.max(1)).or_insert(0) += 1;
+        }
+        counts
     }
 
     /// Rate at which a device can send to another of its node.
     fn between(&self, from: NodeIndex, to: NodeIndex) -> BytesPerSecond {
-        self.joined(from, to).unwrap_or_else(|| self.to_host(from).min(self.to_host(to)))
+        let joined = self.joined(from, to).map(|rate| self.shares.pair * rate);
+        joined.unwrap_or_else(|| self.through_host(&[from, to]))
     }
 
     /// Rate of the links or the switch between two devices; `None` if there is neither.
@@ -289,6 +373,7 @@ fn lowest(rates: impl Iterator<Item = BytesPerSecond>) -> BytesPerSecond {
 
 fn slower(one: Inside, other: Inside) -> Inside {
     Inside {
+        link: one.link.min(other.link),
         ring: one.ring.min(other.ring),
         pair: one.pair.min(other.pair),
         exchange: one.exchange.min(other.exchange),

@@ -93,7 +93,7 @@ pub fn touch(device: &Device, operands: &[Type], results: &[Type]) -> Seconds {
 
 fn product(device: &Device, batch: u64, [m, n, k]: [u64; 3], type_: &Type) -> Seconds {
     let precision = Precision::of(type_.dtype);
-    matrix_product(device, &MatrixProduct { batch, m, n, k, precision })
+    matrix_product(device, &MatrixProduct::forward(batch, [m, n, k], precision))
 }
 
 /// The time of so many products of each expert that the device has.

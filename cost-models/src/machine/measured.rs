@@ -2,8 +2,15 @@
 
 use crate::known::{Count, Known};
 use crate::machine::json::{self, ReadError};
-use crate::machine::{Device, Machine, MatrixPeak, Node, Protocol, Transport, Wiring};
-use crate::units::{Bytes, BytesPerSecond, Flops, FlopsPerSecond, Ratio, Seconds};
+use crate::machine::{ByPrecision, Device, Machine, Node, Products, Protocol, Tile, Transport, Wiring};
+use crate::units::{Bytes, BytesPerSecond, Flops, FlopsPerSecond, Ratio, Seconds, exact};
+
+/// Ranks that a host may have.
+const HOST_RANKS: u64 = 1024;
+/// 32-bit numbers in a vector register of 256 bits.
+const VECTOR: u64 = 8;
+/// Bytes that a sum of 32-bit numbers moves for each result.
+const SUM_BYTES: f64 = 12.0;
 
 /// What `calibrate` measures on a host whose ranks are threads (one thread is one device).
 #[derive(Clone, Debug, PartialEq)]
@@ -45,7 +52,7 @@ pub enum MeasureError {
 }
 
 /// A single host, from measurements that `source` cites: one rank of it, and up to
-/// [`Machine::DEVICE_LIMIT`] with [`Machine::with_devices`].
+/// as many as threads can be with [`Machine::with_devices`].
 ///
 /// Measured rates are what is reached, so every share of a peak is 1. Ranks hand data over
 /// through shared memory, which is written as a switch, and the link through the host is the
@@ -62,10 +69,23 @@ fn sourced_host(name: &str, measurements: &Measurements, source: &str) -> Option
     let protocol = || {
         Some(Protocol {
             start: Known::new(m.launch, source)?,
+            fill: Known::new(m.launch, source)?,
             hop: Known::new(m.hop, source)?,
+            tree_hop: Known::new(m.hop, source)?,
             share: whole()?,
         })
     };
+    let rates = ByPrecision {
+        f64: m.matrix_f64,
+        f32: m.matrix_f32,
+        tf32: m.matrix_f32,
+        f16: m.matrix_f32,
+        bf16: m.matrix_f32,
+        f8: m.matrix_f32,
+        integer: m.matrix_integer,
+    };
+    let sourced = |_: &str, rate: &FlopsPerSecond| Known::new(*rate, source).ok_or(());
+    let reached = |_: &str, _: &FlopsPerSecond| whole().ok_or(());
     Some(Machine {
         name: name.to_owned(),
         devices: 1,
@@ -76,36 +96,52 @@ fn sourced_host(name: &str, measurements: &Measurements, source: &str) -> Option
             memory_efficiency: whole()?,
             launch: Known::new(m.launch, source)?,
             vector_peak: Known::new(m.vector_peak, source)?,
-            matrix_peak: MatrixPeak {
-                f64: Known::new(m.matrix_f64, source)?,
-                f32: Known::new(m.matrix_f32, source)?,
-                tf32: Known::new(m.matrix_f32, source)?,
-                f16: Known::new(m.matrix_f32, source)?,
-                bf16: Known::new(m.matrix_f32, source)?,
-                integer: Known::new(m.matrix_integer, source)?,
-            },
-            matrix_efficiency: whole()?,
-            matrix_half_work: Known::new(m.matrix_half_work, source)?,
+            matrix_peak: rates.try_map(sourced).ok()?,
+            matrix_reached: rates.try_map(reached).ok()?,
+            products: products(m, source)?,
         },
         node: Node {
             devices: Known::new(
-                Count(Machine::DEVICE_LIMIT),
+                Count(HOST_RANKS),
                 "ranks are threads: their number is not a property of the host",
             )?,
             wiring: Known::new(Wiring::Switch, "every thread reaches all of the host's memory")?,
             link_bandwidth: Known::new(m.link_bandwidth, source)?,
             host_bandwidth: Known::new(m.link_bandwidth, source)?,
+            sockets: None,
             ring_share: whole()?,
             pair_share: whole()?,
             exchange_share: whole()?,
+            host_share: whole()?,
         },
         transport: Transport {
+            local_rate: Known::new(m.memory_bandwidth, source)?,
             bulk: protocol()?,
+            packed: None,
             eager: protocol()?,
-            ring_half_size: Known::new(m.half_size, source)?,
-            pair_half_size: Known::new(m.half_size, source)?,
+            in_switch: None,
         },
         network: None,
+    })
+}
+
+/// One thread with one tile: it waits for nobody, and what a small product takes besides its work
+/// is time to start.
+fn products(m: &Measurements, source: &str) -> Option<Products> {
+    let whole = || Known::new(Ratio(1.0), source);
+    let tile = Tile { m: VECTOR, n: VECTOR };
+    let step = Flops(2.0 * exact(VECTOR * VECTOR)) / m.matrix_f32;
+    Some(Products {
+        processors: Known::new(Count(1), "a rank is a thread")?,
+        tiles: Known::new(vec![tile], "a vector register of 32-bit numbers by as many rows")?,
+        // A sum reads two numbers and writes one.
+        feed: Known::new(BytesPerSecond(SUM_BYTES * m.vector_peak.0), source)?,
+        tile_start: Known::new(step, source)?,
+        start: Known::new(m.launch + m.matrix_half_work / m.matrix_f32, source)?,
+        sustained: whole()?,
+        heating: Known::new(m.launch, source)?,
+        input_gradient: whole()?,
+        weight_gradient: whole()?,
     })
 }
 

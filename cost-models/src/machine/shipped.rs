@@ -8,13 +8,26 @@ use std::fmt;
 use crate::machine::{Machine, SizeError, json};
 
 /// The shipped device types and their files, in the order in which they are listed.
-const FILES: [(&str, &str); 7] = [
+const FILES: [(&str, &str); 20] = [
     ("v100-16g", include_str!("../../machines/v100-16g.json")),
     ("v100-32g", include_str!("../../machines/v100-32g.json")),
+    ("v100-32g-pcie", include_str!("../../machines/v100-32g-pcie.json")),
+    ("v100-32g-sxm3", include_str!("../../machines/v100-32g-sxm3.json")),
+    ("t4-16g", include_str!("../../machines/t4-16g.json")),
     ("a100-40g", include_str!("../../machines/a100-40g.json")),
     ("a100-80g", include_str!("../../machines/a100-80g.json")),
+    ("a100-80g-pcie", include_str!("../../machines/a100-80g-pcie.json")),
+    ("a100-80g-pairs", include_str!("../../machines/a100-80g-pairs.json")),
+    ("a40-48g", include_str!("../../machines/a40-48g.json")),
+    ("l40s-48g", include_str!("../../machines/l40s-48g.json")),
     ("h100-80g", include_str!("../../machines/h100-80g.json")),
+    ("h100-80g-pcie", include_str!("../../machines/h100-80g-pcie.json")),
+    ("h800-80g", include_str!("../../machines/h800-80g.json")),
     ("h200-141g", include_str!("../../machines/h200-141g.json")),
+    ("gh200-96g", include_str!("../../machines/gh200-96g.json")),
+    ("b200-180g", include_str!("../../machines/b200-180g.json")),
+    ("gb200-186g", include_str!("../../machines/gb200-186g.json")),
+    ("mi250x-64g", include_str!("../../machines/mi250x-64g.json")),
     ("cpu", include_str!("../../machines/cpu.json")),
 ];
 

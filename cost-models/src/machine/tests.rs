@@ -55,7 +55,7 @@ fn every_number_has_a_source_and_every_cited_ledger_line_exists() {
             let found = ledger.lines().any(|entry| entry.starts_with(&marker));
             assert!(found, "{device}: {path} cites {file} line {line}");
         });
-        assert!(count >= 26, "{device} has {count} numbers");
+        assert!(count >= 45, "{device} has {count} numbers");
     }
 }
 
@@ -94,14 +94,14 @@ fn the_text_of_a_machine_says_what_there_is() {
     expect![[r#"
         h100-80g-64x: 8 nodes of 8
           memory    83.9 GB of 84.9 GB usable, 3.35 TB/s
-          products  f64 67 TFLOP/s, f32 67 TFLOP/s, tf32 495 TFLOP/s, f16 989 TFLOP/s, bf16 989 TFLOP/s, integer 33.5 TFLOP/s
+          products  f64 67 TFLOP/s, f32 67 TFLOP/s, tf32 495 TFLOP/s, f16 989 TFLOP/s, bf16 989 TFLOP/s, f8 1.98 PFLOP/s, integer 33.5 TFLOP/s
           links     450 GB/s per device, switched
           network   8 adapters of 50 GB/s in a full node"#]]
     .assert_eq(&named("h100-80g-64x").unwrap().to_string());
     expect![[r#"
         v100-16g-2x: 1 node of 2
           memory    15.9 GB of 16.9 GB usable, 900 GB/s
-          products  f64 7.8 TFLOP/s, f32 15.7 TFLOP/s, tf32 15.7 TFLOP/s, f16 125 TFLOP/s, bf16 15.7 TFLOP/s, integer 15.7 TFLOP/s
+          products  f64 7.8 TFLOP/s, f32 15.7 TFLOP/s, tf32 15.7 TFLOP/s, f16 125 TFLOP/s, bf16 15.7 TFLOP/s, f8 125 TFLOP/s, integer 15.7 TFLOP/s
           links     24 of 25 GB/s in a full node
           network   4 adapters of 12.5 GB/s in a full node"#]]
     .assert_eq(&named("v100-16g-2x").unwrap().to_string());
@@ -122,9 +122,11 @@ fn a_wrong_name_says_what_a_name_is() {
     let check = |name: &str, expected: Expect| {
         expected.assert_eq(&named(name).expect_err(name).to_string());
     };
-    let form = "machine `h100`, expected `<device>-<devices>x` such as `h100-80g-8x`, with a \
-                device of v100-16g, v100-32g, a100-40g, a100-80g, h100-80g, h200-141g, cpu, or \
-                the path of a machine file";
+    let form = format!(
+        "machine `h100`, expected `<device>-<devices>x` such as `h100-80g-8x`, with a device of {}, \
+         or the path of a machine file",
+        device_names().join(", ")
+    );
     assert_eq!(named("h100").expect_err("no count").to_string(), form);
     for name in ["", "x", "-x", "h100-80g", "h100-80g-x", "h100-80g-8", "8x"] {
         let error = named(name).expect_err(name);
@@ -132,9 +134,9 @@ fn a_wrong_name_says_what_a_name_is() {
     }
     check(
         "h300-8x",
-        expect![[
-            r#"device `h300`, expected one of v100-16g, v100-32g, a100-40g, a100-80g, h100-80g, h200-141g, cpu; `shardloom calibrate` writes a file for another"#
-        ]],
+        expect![
+            "device `h300`, expected one of v100-16g, v100-32g, v100-32g-pcie, v100-32g-sxm3, t4-16g, a100-40g, a100-80g, a100-80g-pcie, a100-80g-pairs, a40-48g, l40s-48g, h100-80g, h100-80g-pcie, h800-80g, h200-141g, gh200-96g, b200-180g, gb200-186g, mi250x-64g, cpu; `shardloom calibrate` writes a file for another"
+        ],
     );
     check("h100-80g-0x", expect![[r#"machine `h100-80g-0x`: a machine of 0 devices, expected at least 1"#]]);
     check(
@@ -144,10 +146,15 @@ fn a_wrong_name_says_what_a_name_is() {
         ]],
     );
     check(
-        "h100-80g-1032x",
-        expect![[r#"machine `h100-80g-1032x`: a machine of 1032 devices, expected at most 1024"#]],
+        "h100-80g-65544x",
+        expect![[r#"machine `h100-80g-65544x`: a machine of 65544 devices, expected at most 65536"#]],
     );
-    check("cpu-1025x", expect![[r#"machine `cpu-1025x`: a machine of 1025 devices, expected at most 1024"#]]);
+    check(
+        "cpu-1025x",
+        expect![[
+            r#"machine `cpu-1025x`: a machine of 1025 devices, expected 1 to 1024: it is a single host, its file has no `network`"#
+        ]],
+    );
 }
 
 /// Reads the sound file with the field at `path` made `value`, or taken out.
@@ -209,9 +216,9 @@ fn refusals_name_the_field_and_how_to_go_on() {
     check(
         "device.memory_bandwidth.value",
         Value::from(-3.0),
-        expect![[
-            r#"machine file `cluster.json`: `device.memory_bandwidth.value` is `-3.0`, expected a finite number above 0"#
-        ]],
+        expect![
+            "machine file `cluster.json`: `device.memory_bandwidth.value` is `-3.0`, expected a finite number above 0 and at most 1e15"
+        ],
     );
     check(
         "device.memory_bandwidth.unit",
@@ -257,8 +264,8 @@ fn refusals_name_the_field_and_how_to_go_on() {
     );
     check(
         "node.devices.value",
-        Value::from(4096),
-        expect![[r#"machine file `cluster.json`: `node.devices` is 4096, expected at most 1024"#]],
+        Value::from(100_000),
+        expect![[r#"machine file `cluster.json`: `node.devices` is 100000, expected at most 65536"#]],
     );
     check(
         "network.adapters.value",
@@ -269,8 +276,8 @@ fn refusals_name_the_field_and_how_to_go_on() {
     );
     check(
         "format",
-        Value::from(2),
-        expect![[r#"machine file `cluster.json`: has format 2, this program reads 1; calibrate anew"#]],
+        Value::from(1),
+        expect![[r#"machine file `cluster.json`: has format 1, this program reads 2; calibrate anew"#]],
     );
     check(
         "name",
@@ -302,7 +309,7 @@ fn refusals_name_the_field_and_how_to_go_on() {
         "device.colour",
         Value::from("green"),
         expect![
-            "machine file `cluster.json`: unknown field `colour`, expected one of `memory_capacity`, `memory_reserved`, `memory_bandwidth`, `memory_efficiency`, `launch`, `vector_peak`, `matrix_peak`, `matrix_efficiency`, `matrix_half_work` at line 1 column 19, expected the fields of a machine file; `cost-models/machines/h100-80g.json` has them all"
+            "machine file `cluster.json`: unknown field `colour`, expected one of `memory_capacity`, `memory_reserved`, `memory_bandwidth`, `memory_efficiency`, `launch`, `vector_peak`, `matrix_peak`, `matrix_reached`, `products` at line 1 column 19, expected the fields of a machine file; `cost-models/machines/h100-80g.json` has them all"
         ],
     );
 }
@@ -366,7 +373,7 @@ fn a_measured_host_is_a_machine_file_like_any_other() {
     assert_eq!(host.device.memory_bandwidth.source(), "ledger/laptop.jsonl, line 1");
     assert_eq!(host.usable_memory(), Bytes(3_990_000_000));
     let error = host.clone().with_devices(1025).expect_err("too many");
-    assert_eq!(error, SizeError::TooMany(1025));
+    assert_eq!(error, SizeError::NoNetwork { devices: 1025, node: 1024 });
     assert_eq!(host.with_devices(6).unwrap().devices_per_node(), 6);
 }
 
@@ -381,25 +388,32 @@ fn every_measurement_stands_where_it_belongs() {
     });
     expect![[r#"
         device.launch 1e-6
-        device.matrix_half_work 100000
         device.matrix_peak.bf16 100000000000
         device.matrix_peak.f16 100000000000
         device.matrix_peak.f32 100000000000
         device.matrix_peak.f64 50000000000
+        device.matrix_peak.f8 100000000000
         device.matrix_peak.integer 2000000000
         device.matrix_peak.tf32 100000000000
         device.memory_bandwidth 20000000000
         device.memory_capacity 4000000000
         device.memory_reserved 10000000
+        device.products.feed 120000000000
+        device.products.heating 1e-6
+        device.products.start 2e-6
+        device.products.tile_start 1.28e-9
         device.vector_peak 10000000000
         node.host_bandwidth 10000000000
         node.link_bandwidth 10000000000
+        transport.bulk.fill 1e-6
         transport.bulk.hop 0.00002
         transport.bulk.start 1e-6
+        transport.bulk.tree_hop 0.00002
+        transport.eager.fill 1e-6
         transport.eager.hop 0.00002
         transport.eager.start 1e-6
-        transport.pair_half_size 100000
-        transport.ring_half_size 100000"#]]
+        transport.eager.tree_hop 0.00002
+        transport.local_rate 20000000000"#]]
     .assert_eq(&lines.join("\n"));
 }
 
@@ -424,14 +438,16 @@ fn measurements_that_no_file_may_have_are_no_machine() {
         "laptop",
         nan,
         "here",
-        expect!["machine file `laptop`: `device.launch.value` is nothing, expected a finite number above 0"],
+        expect![
+            "machine file `laptop`: `device.launch.value` is nothing, expected a finite number above 0 and at most 10"
+        ],
     );
     check(
         "laptop",
         still,
         "here",
         expect![
-            "machine file `laptop`: `node.link_bandwidth.value` is `0.0`, expected a finite number above 0"
+            "machine file `laptop`: `node.link_bandwidth.value` is `0.0`, expected a finite number above 0 and at most 1e15"
         ],
     );
     check(

@@ -3,6 +3,8 @@
 use petgraph::algo::{connected_components, dijkstra};
 
 use super::*;
+use crate::known::{Count, Known};
+use crate::machine::Leaves;
 use crate::machine::shipped::named;
 
 fn topology(machine: &str) -> Topology {
@@ -48,8 +50,8 @@ fn a_group_in_a_node_has_its_links_and_no_network() {
     assert_eq!((group.size, group.nodes, group.ranks_per_node), (4, 1, 4));
     assert_eq!(group.across, None);
     let inside = group.inside.unwrap();
-    let rates = [inside.ring, inside.pair, inside.exchange];
-    assert_eq!(rates, [BytesPerSecond(450e9); 3]);
+    let rates = [inside.link, inside.ring, inside.pair, inside.exchange];
+    assert_eq!(rates, [450e9, 450e9, 0.87 * 450e9, 450e9].map(BytesPerSecond));
 }
 
 #[test]
@@ -111,16 +113,32 @@ fn wired_devices_have_the_links_that_join_them() {
         [inside.ring, inside.pair, inside.exchange]
     };
     let at = |ring, pair, exchange| [ring, pair, exchange].map(|rate: f64| BytesPerSecond(rate * 1e9));
-    assert_eq!(inside(&[0, 1]), at(25.0, 25.0, 25.0));
-    assert_eq!(inside(&[0, 3]), at(50.0, 50.0, 50.0));
+    // A message reaches 0.9 of the links, and anything 0.73 of the way through the host.
+    assert_eq!(inside(&[0, 1]), at(25.0, 0.9 * 25.0, 25.0));
+    assert_eq!(inside(&[0, 3]), at(50.0, 0.9 * 50.0, 50.0));
     // No link joins 0 and 5: through the host.
-    assert_eq!(inside(&[0, 5]), at(16.0, 16.0, 16.0));
+    assert_eq!(inside(&[0, 5]), at(11.68, 11.68, 11.68));
     // A quad is fully joined, by 4 links of each device.
-    assert_eq!(inside(&[0, 1, 2, 3]), at(100.0, 25.0, 100.0));
+    assert_eq!(inside(&[0, 1, 2, 3]), at(100.0, 0.9 * 25.0, 100.0));
     // All six links of each device; an exchange has to go through the host for some pairs.
-    assert_eq!(inside(&[0, 1, 2, 3, 4, 5, 6, 7]), at(150.0, 16.0, 16.0));
+    assert_eq!(inside(&[0, 1, 2, 3, 4, 5, 6, 7]), at(150.0, 11.68, 11.68));
     // In this order all neighbours are joined by two links.
-    assert_eq!(inside(&[0, 3, 2, 1, 5, 6, 7, 4]), at(150.0, 50.0, 16.0));
+    assert_eq!(inside(&[0, 3, 2, 1, 5, 6, 7, 4]), at(150.0, 0.9 * 50.0, 11.68));
+}
+
+#[test]
+fn nodes_of_different_leaves_share_what_goes_up() {
+    let mut machine = named("a100-80g-64x").unwrap();
+    let known = |value| Known::new(value, "assumed here").unwrap();
+    let network = machine.network.as_mut().unwrap();
+    network.leaves = Some(Leaves {
+        nodes: Known::new(Count(4), "assumed here").unwrap(),
+        uplink_share: known(Ratio(0.5)),
+    });
+    let topology = Topology::of(&machine);
+    let across = |ranks: &[u64]| topology.group(ranks).unwrap().across.map(gigabytes);
+    assert_eq!(across(&[0, 24]), Some(25.0));
+    assert_eq!(across(&[0, 32]), Some(12.5));
 }
 
 #[test]

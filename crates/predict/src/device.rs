@@ -7,7 +7,8 @@ use cost_models::machine::{Machine, shipped};
 
 /// The words that the name of a device has, and the shipped machine file of it; the first line of
 /// which all words occur is taken.
-const NAMES: [(&[&str], &str); 15] = [
+const NAMES: [(&[&str], &str); 19] = [
+    (&["a100", "pairwise"], "a100-80g-pairs"),
     (&["a100", "pcie"], "a100-80g-pcie"),
     (&["a100", "40gb"], "a100-40g"),
     (&["a100"], "a100-80g"),
@@ -19,9 +20,12 @@ const NAMES: [(&[&str], &str); 15] = [
     (&["gb200"], "gb200-186g"),
     (&["b200"], "b200-180g"),
     (&["v100", "pcie"], "v100-32g-pcie"),
+    (&["v100", "sxm3"], "v100-32g-sxm3"),
     (&["v100", "16gb"], "v100-16g"),
     (&["v100"], "v100-32g"),
     (&["t4"], "t4-16g"),
+    (&["a40"], "a40-48g"),
+    (&["l40s"], "l40s-48g"),
     (&["mi2"], "mi250x-64g"),
 ];
 

@@ -1,6 +1,6 @@
 //! Times of what layers are made of, by the machine's prices and the framework's figures.
 
-use cost_models::compute::{MatrixProduct, element_wise, matrix_product};
+use cost_models::compute::{MatrixProduct, Role, element_wise, matrix_product};
 use cost_models::estimate::Estimate;
 use cost_models::machine::Precision;
 use cost_models::topology::Group;
@@ -126,12 +126,12 @@ impl<'a> Job<'a> {
     }
 
     fn timed(&self, precision: Precision, way: Way, batch: u64, [m, n, k]: [u64; 3]) -> Seconds {
-        let [m, n, k] = match way {
-            Way::Forward => [m, n, k],
-            Way::Input => [m, k, n],
-            Way::Weight => [k, n, m],
+        let (role, sizes) = match way {
+            Way::Forward => (Role::Forward, [m, n, k]),
+            Way::Input => (Role::InputGradient, [m, k, n]),
+            Way::Weight => (Role::WeightGradient, [k, n, m]),
         };
-        let product = MatrixProduct { batch, m, n, k, precision };
+        let product = MatrixProduct { role, ..MatrixProduct::forward(batch, sizes, precision) };
         let time = matrix_product(&self.cluster.machine.device, &product);
         (1.0 / self.figure(Figure::Sustained)) * time
     }
@@ -172,6 +172,7 @@ impl<'a> Job<'a> {
 fn precision(arithmetic: Arithmetic) -> Precision {
     match arithmetic {
         Arithmetic::F16 => Precision::F16,
+        Arithmetic::F8 | Arithmetic::F4 => Precision::F8,
         _ => Precision::Bf16,
     }
 }

@@ -86,7 +86,7 @@ struct Rank<'a> {
 impl Rank<'_> {
     fn product(&self, batch: u64, m: u64, n: u64, k: u64) -> f64 {
         let precision = Precision::of(self.sizes.dtype);
-        matrix_product(&self.machine.device, &MatrixProduct { batch, m, n, k, precision }).0
+        matrix_product(&self.machine.device, &MatrixProduct::forward(batch, [m, n, k], precision)).0
     }
 
     /// What a step makes, put in its place or added to what is there.

@@ -1,0 +1,187 @@
+//! The form of a machine file.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::machine::ByPrecision;
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct MachineFile {
+    pub(super) format: u32,
+    pub(super) name: String,
+    pub(super) device: DeviceFile,
+    pub(super) node: NodeFile,
+    pub(super) transport: TransportFile,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) network: Option<NetworkFile>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct DeviceFile {
+    pub(super) memory_capacity: Number,
+    pub(super) memory_reserved: Number,
+    pub(super) memory_bandwidth: Number,
+    pub(super) memory_efficiency: Number,
+    pub(super) launch: Number,
+    pub(super) vector_peak: Number,
+    pub(super) matrix_peak: PrecisionFile,
+    pub(super) matrix_reached: PrecisionFile,
+    pub(super) products: ProductsFile,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PrecisionFile {
+    pub(super) f64: Number,
+    pub(super) f32: Number,
+    pub(super) tf32: Number,
+    pub(super) f16: Number,
+    pub(super) bf16: Number,
+    pub(super) f8: Number,
+    pub(super) integer: Number,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ProductsFile {
+    pub(super) processors: Number,
+    pub(super) tiles: TilesFile,
+    pub(super) feed: Number,
+    pub(super) tile_start: Number,
+    pub(super) start: Number,
+    pub(super) sustained: Number,
+    pub(super) heating: Number,
+    pub(super) input_gradient: Number,
+    pub(super) weight_gradient: Number,
+}
+
+/// `sizes` lists `[rows, columns]`.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct TilesFile {
+    pub(super) sizes: Vec<[u64; 2]>,
+    pub(super) source: String,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NodeFile {
+    pub(super) devices: Number,
+    pub(super) wiring: WiringFile,
+    pub(super) link_bandwidth: Number,
+    pub(super) host_bandwidth: Number,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) sockets: Option<SocketsFile>,
+    pub(super) ring_share: Number,
+    pub(super) pair_share: Number,
+    pub(super) exchange_share: Number,
+    pub(super) host_share: Number,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SocketsFile {
+    pub(super) count: Number,
+    pub(super) bandwidth: Number,
+}
+
+/// `links` lists `[device, device, lanes]`; a switch has none.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct WiringFile {
+    pub(super) kind: WiringKind,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) links: Vec<[u64; 3]>,
+    pub(super) source: String,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum WiringKind {
+    Switch,
+    Links,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct TransportFile {
+    pub(super) local_rate: Number,
+    pub(super) bulk: ProtocolFile,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) packed: Option<ProtocolFile>,
+    pub(super) eager: ProtocolFile,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) in_switch: Option<InSwitchFile>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ProtocolFile {
+    pub(super) start: Number,
+    pub(super) fill: Number,
+    pub(super) hop: Number,
+    pub(super) tree_hop: Number,
+    pub(super) share: Number,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct InSwitchFile {
+    pub(super) start: Number,
+    pub(super) share: Number,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NetworkFile {
+    pub(super) adapters: Number,
+    pub(super) adapter_bandwidth: Number,
+    pub(super) share: Number,
+    pub(super) bulk: NetworkHopsFile,
+    pub(super) packed: NetworkHopsFile,
+    pub(super) eager: NetworkHopsFile,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) leaves: Option<LeavesFile>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NetworkHopsFile {
+    pub(super) ring: Number,
+    pub(super) tree: Number,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct LeavesFile {
+    pub(super) nodes: Number,
+    pub(super) uplink_share: Number,
+}
+
+/// A number of a file. Its parts are free, so that what is wrong with one can be said by name.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Number {
+    #[serde(default)]
+    pub(super) value: Value,
+    #[serde(default)]
+    pub(super) unit: Value,
+    #[serde(default)]
+    pub(super) source: Value,
+}
+
+impl From<PrecisionFile> for ByPrecision<Number> {
+    fn from(file: PrecisionFile) -> Self {
+        let PrecisionFile { f64, f32, tf32, f16, bf16, f8, integer } = file;
+        Self { f64, f32, tf32, f16, bf16, f8, integer }
+    }
+}
+
+impl From<ByPrecision<Number>> for PrecisionFile {
+    fn from(numbers: ByPrecision<Number>) -> Self {
+        let ByPrecision { f64, f32, tf32, f16, bf16, f8, integer } = numbers;
+        Self { f64, f32, tf32, f16, bf16, f8, integer }
+    }
+}

@@ -1,0 +1,163 @@
+//! Machines as machine files.
+
+use std::convert::Infallible;
+
+use serde_json::Value;
+
+use super::FORMAT;
+use super::file::{
+    DeviceFile, InSwitchFile, LeavesFile, MachineFile, NetworkFile, NetworkHopsFile, NodeFile, Number,
+    PrecisionFile, ProductsFile, ProtocolFile, SocketsFile, TilesFile, TransportFile, WiringFile, WiringKind,
+};
+use crate::known::{Count, Known, Quantity};
+use crate::machine::{
+    ByPrecision, Device, Link, Machine, Network, NetworkHops, Node, Products, Protocol, Transport, Wiring,
+};
+
+impl From<&Machine> for MachineFile {
+    fn from(machine: &Machine) -> Self {
+        let Machine { name, device, node, transport, network, .. } = machine;
+        Self {
+            format: FORMAT,
+            name: name.clone(),
+            device: device.into(),
+            node: node.into(),
+            transport: transport.into(),
+            network: network.as_ref().map(NetworkFile::from),
+        }
+    }
+}
+
+impl From<&Device> for DeviceFile {
+    fn from(device: &Device) -> Self {
+        Self {
+            memory_capacity: number(&device.memory_capacity),
+            memory_reserved: number(&device.memory_reserved),
+            memory_bandwidth: number(&device.memory_bandwidth),
+            memory_efficiency: number(&device.memory_efficiency),
+            launch: number(&device.launch),
+            vector_peak: number(&device.vector_peak),
+            matrix_peak: by_precision(&device.matrix_peak),
+            matrix_reached: by_precision(&device.matrix_reached),
+            products: (&device.products).into(),
+        }
+    }
+}
+
+impl From<&Products> for ProductsFile {
+    fn from(products: &Products) -> Self {
+        let tiles = &products.tiles;
+        Self {
+            processors: number(&products.processors),
+            tiles: TilesFile {
+                sizes: tiles.value.iter().map(|tile| [tile.m, tile.n]).collect(),
+                source: tiles.source().to_owned(),
+            },
+            feed: number(&products.feed),
+            tile_start: number(&products.tile_start),
+            start: number(&products.start),
+            sustained: number(&products.sustained),
+            heating: number(&products.heating),
+            input_gradient: number(&products.input_gradient),
+            weight_gradient: number(&products.weight_gradient),
+        }
+    }
+}
+
+impl From<&Node> for NodeFile {
+    fn from(node: &Node) -> Self {
+        Self {
+            devices: number(&node.devices),
+            wiring: (&node.wiring).into(),
+            link_bandwidth: number(&node.link_bandwidth),
+            host_bandwidth: number(&node.host_bandwidth),
+            sockets: node.sockets.as_ref().map(|sockets| SocketsFile {
+                count: number(&sockets.count),
+                bandwidth: number(&sockets.bandwidth),
+            }),
+            ring_share: number(&node.ring_share),
+            pair_share: number(&node.pair_share),
+            exchange_share: number(&node.exchange_share),
+            host_share: number(&node.host_share),
+        }
+    }
+}
+
+impl From<&Known<Wiring>> for WiringFile {
+    fn from(wiring: &Known<Wiring>) -> Self {
+        let (kind, links) = match &wiring.value {
+            Wiring::Switch => (WiringKind::Switch, Vec::new()),
+            Wiring::Links(links) => {
+                let entry = |link: &Link| [link.ends[0], link.ends[1], link.lanes];
+                (WiringKind::Links, links.iter().map(entry).collect())
+            }
+        };
+        Self { kind, links, source: wiring.source().to_owned() }
+    }
+}
+
+impl From<&Transport> for TransportFile {
+    fn from(transport: &Transport) -> Self {
+        Self {
+            local_rate: number(&transport.local_rate),
+            bulk: (&transport.bulk).into(),
+            packed: transport.packed.as_ref().map(ProtocolFile::from),
+            eager: (&transport.eager).into(),
+            in_switch: transport
+                .in_switch
+                .as_ref()
+                .map(|it| InSwitchFile { start: number(&it.start), share: number(&it.share) }),
+        }
+    }
+}
+
+impl From<&Protocol> for ProtocolFile {
+    fn from(protocol: &Protocol) -> Self {
+        Self {
+            start: number(&protocol.start),
+            fill: number(&protocol.fill),
+            hop: number(&protocol.hop),
+            tree_hop: number(&protocol.tree_hop),
+            share: number(&protocol.share),
+        }
+    }
+}
+
+impl From<&Network> for NetworkFile {
+    fn from(network: &Network) -> Self {
+        Self {
+            adapters: number(&network.adapters),
+            adapter_bandwidth: number(&network.adapter_bandwidth),
+            share: number(&network.share),
+            bulk: (&network.bulk).into(),
+            packed: (&network.packed).into(),
+            eager: (&network.eager).into(),
+            leaves: network.leaves.as_ref().map(|leaves| LeavesFile {
+                nodes: number(&leaves.nodes),
+                uplink_share: number(&leaves.uplink_share),
+            }),
+        }
+    }
+}
+
+impl From<&NetworkHops> for NetworkHopsFile {
+    fn from(hops: &NetworkHops) -> Self {
+        Self { ring: number(&hops.ring), tree: number(&hops.tree) }
+    }
+}
+
+fn by_precision<T: Quantity>(numbers: &ByPrecision<Known<T>>) -> PrecisionFile {
+    let Ok(written) = numbers.try_map(|_, known| Ok::<Number, Infallible>(number(known)));
+    written.into()
+}
+
+fn number<T: Quantity>(known: &Known<T>) -> Number {
+    let value = known.value.number();
+    // Whole numbers are written without a fraction.
+    let whole = Count::from_number(value).map(|Count(whole)| Value::from(whole));
+    Number {
+        value: whole.unwrap_or_else(|| Value::from(value)),
+        unit: Value::from(T::UNIT),
+        source: Value::from(known.source()),
+    }
+}
