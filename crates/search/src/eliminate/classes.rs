@@ -58,23 +58,16 @@ pub(super) fn lessened(problem: Problem, kept: &[usize], worth: f64) -> (Problem
             break;
         }
         let found = candidates(&problem, &shape, &order);
-        let tried: Vec<(Shape, Order)> = found
-            .par_iter()
-            .map(|seen| {
-                let shape = shape.with(seen);
-                let order = shape.order(kept);
-                (shape, order)
-            })
-            .collect();
+        let work = |seen: &Seen| shape.with(seen).order(kept).work;
+        let tried: Vec<f64> = found.par_iter().map(work).collect();
         let tried = found.iter().zip(tried);
-        let Some((seen, best)) = tried.min_by(|(_, (_, a)), (_, (_, b))| a.work.total_cmp(&b.work)) else {
-            break;
-        };
-        if best.1.work > GAIN * order.work {
+        let Some((seen, least)) = tried.min_by(|a, b| a.1.total_cmp(&b.1)) else { break };
+        if least > GAIN * order.work {
             break;
         }
         problem.split(seen);
-        (shape, order) = best;
+        shape = shape.with(seen);
+        order = shape.order(kept);
     }
     (problem, order)
 }

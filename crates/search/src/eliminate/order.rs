@@ -36,6 +36,7 @@ pub(super) struct Shape {
     pub(super) classes_of: Vec<Option<usize>>,
 }
 
+/// Which node is eliminated first.
 #[derive(Clone, Copy)]
 enum Greed {
     Weight,
@@ -59,9 +60,13 @@ impl Shape {
 
     /// See [`order`].
     pub(super) fn order(&self, kept: &[usize]) -> Order {
-        let weight = Greedy::new(self, kept).run(Greed::Weight);
-        let others = [Greed::Fill, Greed::Growth].map(|greed| Greedy::new(self, kept).run(greed));
+        let weight = self.order_by(Greed::Weight, kept);
+        let others = [Greed::Fill, Greed::Growth].map(|greed| self.order_by(greed, kept));
         others.into_iter().fold(weight, |best, other| if other.work < best.work { other } else { best })
+    }
+
+    fn order_by(&self, greed: Greed, kept: &[usize]) -> Order {
+        Greedy::new(self, kept, greed).run()
     }
 }
 
@@ -70,11 +75,12 @@ struct Greedy<'a> {
     shape: &'a Shape,
     joined: Vec<BTreeSet<usize>>,
     left: BTreeSet<usize>,
+    greed: Greed,
     order: Order,
 }
 
 impl<'a> Greedy<'a> {
-    fn new(shape: &'a Shape, kept: &[usize]) -> Self {
+    fn new(shape: &'a Shape, kept: &[usize], greed: Greed) -> Self {
         let nodes = shape.domains.len();
         let mut joined: Vec<BTreeSet<usize>> = vec![BTreeSet::new(); nodes];
         for &[from, to] in &shape.edges {
@@ -90,12 +96,12 @@ impl<'a> Greedy<'a> {
             classes_of: shape.classes_of.clone(),
             heaviest: Vec::new(),
         };
-        Self { shape, joined, left: (0..nodes).filter(|at| !kept.contains(at)).collect(), order }
+        Self { shape, joined, greed, left: (0..nodes).filter(|at| !kept.contains(at)).collect(), order }
     }
 
-    fn run(mut self, greed: Greed) -> Order {
+    fn run(mut self) -> Order {
         let nodes = self.shape.domains.len();
-        let mut scores: Vec<(f64, f64)> = (0..nodes).map(|at| self.score(at, greed)).collect();
+        let mut scores: Vec<(f64, f64)> = (0..nodes).map(|at| self.score(at)).collect();
         let mut most = 0.0;
         while let Some(node) = first_least(&self.left, &scores) {
             self.left.remove(&node);
@@ -119,7 +125,7 @@ impl<'a> Greedy<'a> {
                 changed.extend(&self.joined[neighbour]);
             }
             for at in changed {
-                scores[at] = self.score(at, greed);
+                scores[at] = self.score(at);
             }
         }
         self.order
@@ -138,16 +144,15 @@ impl<'a> Greedy<'a> {
         others * real_size(self.shape.domains[node]).max(classes)
     }
 
-    fn score(&self, node: usize, greed: Greed) -> (f64, f64) {
+    fn score(&self, node: usize) -> (f64, f64) {
         let weight = self.size(self.joined[node].iter());
-        match greed {
-            Greed::Weight => (weight, self.fill(node)),
+        let sizes = self.joined[node].iter().map(|&at| real_size(self.shape.domains[at]));
+        let replaced = sizes.sum::<f64>() * real_size(self.shape.domains[node]);
+        let growth = weight / replaced.max(1.0);
+        match self.greed {
+            Greed::Weight => (weight, growth),
             Greed::Fill => (self.fill(node), weight),
-            Greed::Growth => {
-                let sizes = self.joined[node].iter().map(|&at| real_size(self.shape.domains[at]));
-                let replaced = sizes.sum::<f64>() * real_size(self.shape.domains[node]);
-                (weight / replaced.max(1.0), weight)
-            }
+            Greed::Growth => (growth, weight),
         }
     }
 
