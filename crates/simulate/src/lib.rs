@@ -21,3 +21,6 @@ pub use schedule::{Flow, Link, Schedule, Task};
 pub use timeline::{Class, SimulateError, Span, Timeline, simulate};
 pub use trace::{memory_trace, trace};
 pub use unroll::Order;
+
+#[cfg(test)]
+mod tests;

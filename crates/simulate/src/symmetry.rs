@@ -62,6 +62,15 @@ pub(crate) struct Symmetry {
     pub(crate) links: Vec<f64>,
 }
 
+/// Which nodes may be alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Telling {
+    /// Those that the graph does not tell apart.
+    Alike,
+    /// None.
+    Apart,
+}
+
 /// A group or a message, and what it puts on links.
 struct Meeting {
     group: Group,
@@ -96,12 +105,13 @@ pub(crate) fn symmetry(
     alike: &Alike,
     sources: &[Vec<u64>],
     topology: &Topology,
+    telling: Telling,
 ) -> Result<Symmetry, GroupError> {
     let mut graph =
         Graph { topology, alike, ranks: alike.mesh.devices(), meetings: Vec::new(), members: Vec::new() };
     graph.add_groups()?;
     graph.add_messages(sources)?;
-    Ok(graph.classes(sources.len()))
+    Ok(graph.classes(sources.len(), telling))
 }
 
 impl Graph<'_> {
@@ -155,7 +165,7 @@ impl Graph<'_> {
         Ok(())
     }
 
-    fn classes(self, lists: usize) -> Symmetry {
+    fn classes(self, lists: usize, telling: Telling) -> Symmetry {
         let ranks = length(self.ranks);
         let (meeting, channel) = (ranks, ranks + self.meetings.len());
         let rates = self.topology.rates();
@@ -164,7 +174,10 @@ impl Graph<'_> {
         let nodes = (0..ranks).map(|_| (0, String::new(), 0)).chain(forms).chain(links);
         let kinds =
             (0..ranks).map(|_| 0).chain(self.meetings.iter().map(|_| 1)).chain(rates.iter().map(|_| 2));
-        let first = numbered(kinds.zip(nodes));
+        let first = match telling {
+            Telling::Alike => numbered(kinds.zip(nodes)),
+            Telling::Apart => (0..channel + rates.len()).collect(),
+        };
         let uses = self.uses();
         let roles = self.members.iter().map(|it| (Some(it.2), None, 0));
         let parts = uses.iter().map(|it| (None, Some(it.2), it.3.to_bits()));

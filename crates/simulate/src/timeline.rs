@@ -8,7 +8,7 @@ use crate::classes::numbered;
 use crate::clock::{self, Deadlock, Times};
 use crate::memory::{self, Level};
 use crate::schedule::place;
-use crate::symmetry::symmetry;
+use crate::symmetry::{Telling, symmetry};
 use crate::unroll::{Done, Order, Unrolling};
 
 /// A step of all ranks.
@@ -106,7 +106,8 @@ pub fn simulate<'a>(
             sources.push(of.clone());
         }
     }
-    let symmetry = symmetry(alike, &sources, &Topology::of(machine)).map_err(SimulateError::Group)?;
+    let topology = Topology::of(machine);
+    let symmetry = symmetry(alike, &sources, &topology, Telling::Alike).map_err(SimulateError::Group)?;
     let unrolled = Unrolling { alike, machine, order, symmetry: &symmetry, lists: &lists }.schedule();
     let times = clock::run(&unrolled.schedule).map_err(SimulateError::Deadlock)?;
     let classes = symmetry.ranks.into_iter().zip(unrolled.done);
