@@ -18,6 +18,9 @@ pub(crate) enum Kind {
     PrimePar,
     /// PrimePar's without squares.
     Splits,
+    /// Rotated tensor parallelism: every rank has its own sequences, and a part of the weights; none
+    /// has a weight whole, or its gradient.
+    Rotated,
     /// Everything.
     All,
 }
@@ -40,6 +43,11 @@ impl Restricted<'_> {
         };
         match self.kind {
             Kind::All => true,
+            Kind::Rotated => loops.ids().all(|it| {
+                let digits = &partition.loops[it.0];
+                let own = digits.len() == 1 && digits[0].plain() == Some(AxisId(0));
+                loops.get(it).size != self.sizes.batch || own
+            }),
             Kind::Splits => partition.steps == 1 && partition.passed.is_empty(),
             Kind::PrimePar => partition.passed.is_empty() && (partition.steps == 1 || square(partition)),
             Kind::Megatron => {
@@ -65,7 +73,11 @@ impl Prices for Restricted<'_> {
     }
 
     fn step(&self, type_: &Type, step: &Move, before: &Layout, after: &Layout) -> f64 {
+        // A weight of a product has at least so many elements.
+        let is_large = type_.elements() >= self.sizes.hidden * self.sizes.hidden;
         match step {
+            Move::Slice { .. } => self.prices.step(type_, step, before, after),
+            _ if self.kind == Kind::Rotated && is_large => FORBIDDEN,
             // The papers' systems sum first and take their part of the sum then. So it does not pay
             // to keep parts of what is the same everywhere, either.
             Move::ReduceScatter { .. } if self.kind != Kind::All => {
@@ -88,7 +100,8 @@ pub(crate) fn planned(
     kind: Kind,
 ) -> Result<Plan, PlanError> {
     let prices = Restricted { kind, prices: MachinePrices::new(machine, mesh).unwrap(), mesh, sizes };
-    let steps = if matches!(kind, Kind::PrimePar | Kind::All) { Steps::Offered } else { Steps::One };
+    let steps =
+        if matches!(kind, Kind::PrimePar | Kind::Rotated | Kind::All) { Steps::Offered } else { Steps::One };
     let found = plan(&Request {
         graph: &step.graph,
         sections: &step.sections,

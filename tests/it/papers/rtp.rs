@@ -293,3 +293,60 @@ fn runs_of_the_logs_take_what_is_predicted() {
     assert!(time < 0.20, "{time}");
     assert!(memory < 0.10, "{memory}");
 }
+
+/// What a rank holds of a step whose weights go around, and what it is said to (bytes):
+///
+/// ```text
+/// (weights + gradients + moments)/N + activations of its sequences + two slots of the largest module
+/// ```
+fn held_by_a_rank(ranks: u64) -> [f64; 2] {
+    let sizes = |batch: u64| Sizes {
+        layers: 4,
+        batch,
+        sequence: 64,
+        hidden: 384,
+        heads: 24,
+        vocabulary: None,
+        dtype: DType::F32,
+        activation: Unary::Gelu,
+    };
+    let [beta1, beta2, epsilon, decay] = [0.9, 0.999, 1e-8, 0.0].map(Real);
+    let adamw = Optimizer::AdamW { beta1, beta2, epsilon, decay };
+    let holdings = |batch: u64, ranks: u64, kind: Kind| {
+        let (sizes, mesh) = (sizes(batch), Mesh::of_sizes(&[ranks]));
+        let plan = planned(&layers(&sizes, adamw), &sizes, &machines::rtp(ranks), &mesh, kind).unwrap();
+        if kind == Kind::Rotated {
+            // Six products of a layer forward, and two for each of them backward.
+            let in_steps = plan.assignments.iter().filter(
+                |it| matches!(it, plan::Assignment::Computed { partition, .. } if partition.steps == ranks),
+            );
+            assert!(in_steps.count() >= 4 * 6 * 3);
+        }
+        lower::memory(&plan).unwrap()
+    };
+    // A batch that is no other size of the model.
+    let own = 5;
+    #[expect(clippy::cast_precision_loss, reason = "bytes of a device are exact")]
+    let bytes = |it: &plan::Holding| it.bytes as f64;
+    let lasting = ["weights", "masters", "optimizer", "gradients"];
+    let share = |it: &plan::Holding| {
+        if lasting.contains(&it.kind.as_str()) {
+            bytes(it) / f64::from(u32::try_from(ranks).unwrap())
+        } else {
+            bytes(it)
+        }
+    };
+    let alone: f64 = holdings(own, 1, Kind::Splits).iter().map(share).sum();
+    let slots = 2 * 4 * 384 * 4 * 384 / ranks;
+    let found: f64 = holdings(own * ranks, ranks, Kind::Rotated).iter().map(bytes).sum();
+    [found, alone + f64::from(u32::try_from(slots).unwrap())]
+}
+
+#[test]
+fn a_rank_holds_its_part_of_the_weights_and_two_slots() {
+    for ranks in [2, 3, 4, 8] {
+        let [found, said] = held_by_a_rank(ranks);
+        println!("{ranks} ranks: {found:.0} bytes, {said:.0} said, {:+.1} %", 100.0 * (found / said - 1.0));
+        assert!((found / said - 1.0).abs() < 0.10, "{ranks} ranks: {found} bytes, {said} said");
+    }
+}
