@@ -9,10 +9,13 @@
 //! - [`schedule`] — how long a pipeline takes, in closed form
 //! - [`step`] — the time of a step, as a sum of named terms
 //! - [`memory`] — what a rank holds
+//! - [`config`] — a setup as a configuration file states it
 //! - [`table`] — a CSV file as rows of named fields, with everything that can be wrong with one
 //! - [`device`] — the machine that a row of measurements names
 //! - [`stated`] — what a row states, as a setup
 //! - [`rows`] — the kinds of CSV files that can be priced, and what comes of their rows
+//! - [`fit`] — figures of frameworks, fitted to measured steps
+//! - [`errors`] — how far predictions are from measurements
 
 pub mod model;
 
@@ -32,6 +35,8 @@ pub mod step;
 
 pub mod memory;
 
+pub mod config;
+
 pub mod table;
 
 pub mod device;
@@ -39,3 +44,7 @@ pub mod device;
 pub mod stated;
 
 pub mod rows;
+
+pub mod fit;
+
+pub mod errors;

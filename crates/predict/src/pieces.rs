@@ -4,7 +4,7 @@ use cost_models::compute::{MatrixProduct, Role, element_wise, matrix_product};
 use cost_models::estimate::Estimate;
 use cost_models::machine::Precision;
 use cost_models::topology::Group;
-use cost_models::units::{Bytes, Flops, Seconds, exact};
+use cost_models::units::{Bytes, Flops, FlopsPerSecond, Seconds, exact};
 
 use crate::cluster::{Cluster, ClusterError};
 use crate::framework::{Figure, Framework};
@@ -77,6 +77,12 @@ impl<'a> Job<'a> {
     #[must_use]
     pub fn figure(&self, figure: Figure) -> f64 {
         self.framework.at(figure)
+    }
+
+    /// The peak rate of products on a device.
+    #[must_use]
+    pub fn peak(&self, precision: Precision) -> FlopsPerSecond {
+        self.cluster.machine.device.matrix_peak.at(precision).value
     }
 
     /// Bytes of an element of a gradient as it is reduced.
@@ -156,7 +162,7 @@ impl<'a> Job<'a> {
                 // Of scores, those that look ahead are left out: half of them.
                 let pairs = exact(heads) * exact(queries) * exact(keys) / 2.0;
                 let work = Flops(4.0 * pairs * exact(size));
-                let peak = self.cluster.machine.device.matrix_peak.at(Precision::Bf16).value;
+                let peak = self.peak(Precision::Bf16);
                 let rate = |figure| (self.figure(figure) * self.figure(Figure::Sustained)) * peak.0;
                 let backward = Flops(2.5 * work.0);
                 [

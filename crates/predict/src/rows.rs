@@ -116,7 +116,8 @@ pub fn outcomes(kind: &dyn Kind, text: &str) -> Result<Vec<Outcome>, TableError>
         let row_id = if id.is_empty() { format!("line {}", row.line()) } else { id.to_owned() };
         let source = row.text("source");
         let source = if source.is_empty() { row.text("table") } else { source };
-        let answer = kind.price(&row)?;
+        // A field that is not what it should be costs its row alone.
+        let answer = kind.price(&row).unwrap_or_else(|error| Answer::Skipped(error.to_string()));
         Ok(Outcome { file: kind.file().to_owned(), row_id, source: source.to_owned(), answer })
     };
     table.rows().map(outcome).collect()

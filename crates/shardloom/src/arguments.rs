@@ -1,5 +1,6 @@
 //! What the command line says.
 
+mod predict; // what setups are priced
 mod recipe; // what a plan for training is told besides
 mod simulate; // what a simulation is told
 
@@ -11,6 +12,7 @@ use planner_ir::Mesh;
 use crate::pipeline::Stage;
 use crate::quantity;
 
+pub use predict::{PredictArguments, ValidateArguments};
 pub use recipe::RecipeArguments;
 pub use simulate::SimulateArguments;
 
@@ -176,6 +178,12 @@ Example:
   shardloom calibrate --device cpu -o machine.json
   shardloom run model.onnx --ranks 4 --machine machine.json")]
     Calibrate(CalibrateArguments),
+    /// Price a stated training setup, without a search
+    #[command(after_help = predict::PREDICT)]
+    Predict(PredictArguments),
+    /// Hold prices against published measurements
+    #[command(after_help = predict::VALIDATE)]
+    Validate(ValidateArguments),
     /// Measure what the program takes
     #[command(
         subcommand,

@@ -11,6 +11,8 @@ mod explain; // `explain`
 mod simulate; // `simulate`
 mod partition; // `partition`, and pictures of those in plans
 mod calibrate; // `calibrate`
+mod predict; // `predict`
+pub(crate) mod validate; // `validate`
 mod bench; // `bench`
 
 use std::io::Write;
@@ -85,6 +87,8 @@ pub(crate) fn execute(command: &Command, context: &mut Context<'_, '_>) -> Resul
         Command::Import(arguments) => import::import(arguments, context),
         Command::Machines(arguments) => machines::machines(arguments),
         Command::Calibrate(arguments) => calibrate::calibrate(arguments, context),
+        Command::Predict(arguments) => predict::predict(arguments),
+        Command::Validate(arguments) => validate::validate(arguments, context),
         Command::Bench(benchmark) => bench::bench(benchmark, context),
     }
 }

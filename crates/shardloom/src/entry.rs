@@ -65,6 +65,11 @@ fn done(arguments: &Arguments, stdout: &mut dyn Write) -> Result<String, Failure
     if global.json && matches!(arguments.command, Command::Train(_)) {
         // Steps are lines of JSON, and so is what is said after them.
         text.push_str(&format!("{}\n", said.json));
+    } else if let (true, Command::Validate(_), Some(rows)) =
+        (global.json, &arguments.command, said.json.as_array())
+    {
+        // A line for each row.
+        text.extend(rows.iter().map(|row| format!("{row}\n")));
     } else if global.json {
         text.push_str(&format!("{:#}\n", said.json));
     } else if !global.quiet {

@@ -74,8 +74,17 @@ fn sweep(row: &Row<'_>) -> String {
     ["source", "gpu", "model"].map(|column| row.text(column)).join(", ")
 }
 
-/// Why a row counts for no goal.
-pub(super) fn apart(row: &Row<'_>) -> Option<String> {
-    let noisy = row.text("split") == "reference" || row.text("quality") == "C";
-    noisy.then(|| "incomplete or noisy".to_owned())
+/// Why a row is reported apart: it is noisy, or of one of two sweeps that would outweigh all else.
+#[must_use]
+pub fn apart(row: &Row<'_>) -> Option<String> {
+    let (source, quality) = (row.text("source"), row.text("quality"));
+    if row.text("split") == "reference" || quality == "C" {
+        Some("incomplete or noisy".to_owned())
+    } else if source.starts_with("amp_t4") || row.text("gpu").starts_with("T4") {
+        Some("T4".to_owned())
+    } else if source.starts_with("vtrain_single") {
+        Some("single node".to_owned())
+    } else {
+        None
+    }
 }

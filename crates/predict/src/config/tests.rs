@@ -1,0 +1,71 @@
+//! Configurations: what they state, and what is refused.
+
+use super::*;
+
+const LLAMA: &str = "\
+machine = \"h100-80g\"
+framework = \"nemo\"
+num_layers = 80
+hidden_size = 8192
+num_attention_heads = 64
+num_query_groups = 8
+ffn_hidden_size = 28672
+swiglu = true
+vocab_size = 128256
+seq_length = 8192
+world_size = 64
+tensor_model_parallel_size = 4
+pipeline_model_parallel_size = 8
+virtual_pipeline_model_parallel_size = 5
+global_batch_size = 128
+zero_stage = 1
+precision = \"fp8\"
+";
+
+#[test]
+fn a_configuration_is_a_setup() {
+    let config = read(LLAMA).unwrap();
+    let setup = config.setup;
+    assert_eq!((setup.dp, setup.microbatches(), setup.stages.len()), (2, 64, 8));
+    assert_eq!(
+        (setup.zero, setup.precision, setup.recompute),
+        (Zero::Optimizer, Arithmetic::F8, Recompute::None)
+    );
+    assert!((setup.model.parameters() / 1e9 - 70.6).abs() < 0.1);
+    assert_eq!((config.machine.as_str(), config.framework.as_str()), ("h100-80g", "nemo"));
+}
+
+#[test]
+fn what_is_wrong_is_said() {
+    let check = |change: &dyn Fn(&str) -> String, expected: &str| {
+        assert_eq!(read(&change(LLAMA)).unwrap_err().to_string(), expected);
+    };
+    let with = |line: &'static str| move |text: &str| format!("{text}{line}\n");
+    let without = |key: &'static str| {
+        move |text: &str| {
+            text.lines().filter(|line| !line.starts_with(key)).map(|line| format!("{line}\n")).collect()
+        }
+    };
+    let instead = |from: &'static str, to: &'static str| move |text: &str| text.replace(from, to);
+    check(
+        &with("tensor_parallel_size = 2"),
+        "no key `tensor_parallel_size`, did you mean `tensor_model_parallel_size`?",
+    );
+    check(&with("num_layer = 2"), "no key `num_layer`, did you mean `num_layers`?");
+    check(&without("num_layers"), "`num_layers` is missing");
+    check(&instead("= 80", "= \"80\""), "`num_layers` is \"80\", expected a whole number of at least 0");
+    check(
+        &instead("\"fp8\"", "\"int8\""),
+        "`precision` is \"int8\", expected one of \"bf16\", \"fp16\", \"fp8\", \"fp4\"",
+    );
+    check(
+        &instead("world_size = 64", "world_size = 48"),
+        "`world_size` is 48, expected a multiple of tp x pp x cp = 32",
+    );
+    check(
+        &instead("global_batch_size = 128", "global_batch_size = 127"),
+        "a batch of 127 examples, expected a multiple of mbs x dp = 1 x 2",
+    );
+    let toml = read("num_layers = = 2").unwrap_err().to_string();
+    assert!(toml.contains("line 1"), "{toml}");
+}

@@ -1,0 +1,174 @@
+//! Figures of frameworks, fitted to measured steps.
+//!
+//! Rows are halved by a hash of their ids: figures are sought on one half, and errors of the other
+//! are what is reported. Sought are the figures whose files state a range, one after another by
+//! golden sections, again and again, so that the mean of
+//!
+//! ```text
+//! | ln (predicted / measured) |
+//! ```
+//!
+//! over rows is least. A figure of `common` is one number for all frameworks that have none of
+//! their own.
+//!
+//! Source: coordinate descent; Kiefer, "Sequential minimax search for a maximum", 1953, for
+//! golden sections; FNV-1a, Fowler, Noll and Vo, for the hash.
+
+use std::collections::BTreeMap;
+
+use crate::framework::{COMMON, Figure, Framework};
+use crate::rows::case::Case;
+use crate::rows::training::apart;
+use crate::table::Row;
+
+/// A measured step.
+#[derive(Clone, Debug)]
+pub struct Measured {
+    /// What was run.
+    pub case: Case,
+    /// How long a step took (seconds).
+    pub time: f64,
+    /// How much it counts.
+    pub weight: f64,
+}
+
+/// A fitted figure.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Fitted {
+    /// The file that states it.
+    pub file: String,
+    /// The figure.
+    pub figure: Figure,
+    /// What it was.
+    pub before: f64,
+    /// What it is.
+    pub after: f64,
+}
+
+/// Which half of the rows a row is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Half {
+    /// On these figures are fitted.
+    Fitted,
+    /// These judge them.
+    Judging,
+}
+
+/// How often every figure is sought.
+const ROUNDS: usize = 4;
+/// How many times each range is cut.
+const CUTS: usize = 12;
+
+/// The half of a row.
+#[must_use]
+pub fn half(row_id: &str) -> Half {
+    let hash = row_id.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    // The lowest bits of the hash follow those of the bytes, the highest few of them: these are mixed.
+    if (hash >> 16).is_multiple_of(2) { Half::Fitted } else { Half::Judging }
+}
+
+/// How much a row counts; `None` if it is not one to fit to.
+///
+/// Sweeps of hundreds of rows on one node are to count about as much as other sources do.
+#[must_use]
+pub fn weight(row: &Row<'_>) -> Option<f64> {
+    let counts = row.text("split") == "calibration" && row.text("quality") != "C";
+    let weight = match apart(row) {
+        Some(_) => 0.1,
+        None => 1.0,
+    };
+    counts.then_some(weight)
+}
+
+type Key = (String, Figure);
+
+/// The figures with which steps take as long as was measured, as nearly as can be; and the mean
+/// error before and after.
+#[must_use]
+pub fn fit(rows: &[Measured]) -> (Vec<Fitted>, [f64; 2]) {
+    let mut ranges: BTreeMap<Key, (f64, f64)> = BTreeMap::new();
+    let mut values: BTreeMap<Key, f64> = BTreeMap::new();
+    for row in rows {
+        for (figure, stated) in &row.case.framework.figures {
+            if let Some(range) = stated.range {
+                let key = (owner(&row.case.framework, *figure), *figure);
+                ranges.insert(key.clone(), range);
+                values.insert(key, stated.value);
+            }
+        }
+    }
+    let before = values.clone();
+    let mut cases: Vec<Measured> = rows.to_vec();
+    let start = error(&mut cases, &values);
+    for _ in 0..ROUNDS {
+        for (key, &range) in &ranges {
+            let mut at = |value: f64| {
+                values.insert(key.clone(), value);
+                error(&mut cases, &values)
+            };
+            let found = golden(range, &mut at);
+            at(found);
+        }
+    }
+    let end = error(&mut cases, &values);
+    let fitted = values.iter().map(|(key, &after)| Fitted {
+        file: key.0.clone(),
+        figure: key.1,
+        before: before_of(&before, key),
+        after,
+    });
+    (fitted.collect(), [start, end])
+}
+
+fn before_of(before: &BTreeMap<Key, f64>, key: &Key) -> f64 {
+    before.get(key).copied().unwrap_or_default()
+}
+
+/// The file that states a framework's figure.
+fn owner(framework: &Framework, figure: Figure) -> String {
+    if framework.own.contains(&figure) { framework.name.clone() } else { COMMON.0.to_owned() }
+}
+
+/// The mean error of rows with these figures.
+fn error(rows: &mut [Measured], values: &BTreeMap<Key, f64>) -> f64 {
+    let (mut sum, mut weight) = (0.0, 0.0);
+    for row in rows {
+        let own = row.case.framework.own.clone();
+        let name = row.case.framework.name.clone();
+        for (figure, stated) in &mut row.case.framework.figures {
+            let file = if own.contains(figure) { name.clone() } else { COMMON.0.to_owned() };
+            if let Some(value) = values.get(&(file, *figure)) {
+                stated.value = *value;
+            }
+        }
+        if let Ok(told) = row.case.told() {
+            sum += row.weight * (told.time.total().0 / row.time).ln().abs();
+            weight += row.weight;
+        }
+    }
+    sum / weight
+}
+
+/// Where a function is least in a range, if it has one valley.
+fn golden((mut low, mut high): (f64, f64), at: &mut dyn FnMut(f64) -> f64) -> f64 {
+    let part = (5.0_f64.sqrt() - 1.0) / 2.0;
+    let mut inner = [high - part * (high - low), low + part * (high - low)];
+    let mut found = inner.map(&mut *at);
+    for _ in 0..CUTS {
+        if found[0] <= found[1] {
+            high = inner[1];
+            inner = [high - part * (high - low), inner[0]];
+            found = [at(inner[0]), found[0]];
+        } else {
+            low = inner[0];
+            inner = [inner[1], low + part * (high - low)];
+            found = [found[1], at(inner[1])];
+        }
+    }
+    f64::midpoint(low, high)
+}
+
+#[cfg(test)]
+mod tests;

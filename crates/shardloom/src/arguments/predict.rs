@@ -1,0 +1,61 @@
+//! `predict` and `validate`: prices of stated setups.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+/// `predict`.
+#[derive(Args, Clone, Debug)]
+pub struct PredictArguments {
+    /// The setup, a TOML file in Megatron's words
+    #[arg(long, value_name = "FILE")]
+    pub config: PathBuf,
+}
+
+/// `validate`.
+#[derive(Args, Clone, Debug)]
+pub struct ValidateArguments {
+    /// The folder of CSV files
+    #[arg(long, value_name = "DIR", default_value = "tests/cases/validation")]
+    pub data: PathBuf,
+    /// Write the page of errors, with its pictures in `images` beside it
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
+    /// Fit the frameworks' figures to half of the rows, and say what they become
+    #[arg(long, conflicts_with = "report")]
+    pub fit: bool,
+}
+
+pub(super) const PREDICT: &str = "\
+Example:
+  shardloom predict --config run.toml
+
+  machine = \"h100-80g\"
+  framework = \"nemo\"
+  num_layers = 80
+  hidden_size = 8192
+  num_attention_heads = 64
+  num_query_groups = 8
+  ffn_hidden_size = 28672
+  swiglu = true
+  vocab_size = 128256
+  seq_length = 8192
+  world_size = 64
+  tensor_model_parallel_size = 4
+  pipeline_model_parallel_size = 8
+  virtual_pipeline_model_parallel_size = 5
+  global_batch_size = 128
+  sequence_parallel = true
+  zero_stage = 1
+  precision = \"fp8\"
+
+A key that does not exist is answered with the one that is nearest.";
+
+pub(super) const VALIDATE: &str = "\
+Examples:
+  shardloom validate --data measurements
+  shardloom validate --data measurements --json
+  shardloom validate --data measurements --report docs/price-validation.md
+
+Files are known by their names, such as training_throughput.csv. With --json there is one object a
+row: {file,row_id,source,predicted,measured} or {file,row_id,source,skipped:\"why\"}.";

@@ -1,0 +1,110 @@
+//! `predict`: what a stated setup takes.
+
+use std::fmt::Write as _;
+
+use cost_models::machine::{Machine, json as machine_file, shipped};
+use cost_models::units::exact;
+use predict::cluster::{Cluster, Links};
+use predict::config::{self, Config};
+use predict::framework::Framework;
+use predict::memory::{self, Held};
+use predict::pieces::Job;
+use predict::setup::{Arithmetic, Setup};
+use predict::step::step;
+use serde_json::json;
+
+use super::Said;
+use crate::arguments::PredictArguments;
+use crate::failure::Failure;
+use crate::readable;
+
+/// Prices a setup.
+pub(crate) fn predict(arguments: &PredictArguments) -> Result<Said, Failure> {
+    let path = &arguments.config;
+    readable::check(path)?;
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| Failure::file(path, format!("cannot be read: {error}")))?;
+    let Config { machine, framework, setup } =
+        config::read(&text).map_err(|error| Failure::file(path, error))?;
+    let framework = Framework::shipped(&framework).map_err(|error| Failure::file(path, error))?;
+    let machine = one(&machine).map_err(|error| Failure::file(path, error))?;
+    let cluster = Cluster::new(machine, &Links::default(), "the machine file")
+        .map_err(|error| Failure::file(path, error))?;
+    if setup.devices() > cluster.node() && cluster.machine.network.is_none() {
+        let message = format!("{} devices of a machine without a network", setup.devices());
+        return Err(Failure::file(path, message));
+    }
+    let job = Job::new(&setup, &framework, &cluster).map_err(|error| Failure::file(path, error))?;
+    Ok(said(&job))
+}
+
+/// One device of the type or the file of that name.
+fn one(name: &str) -> Result<Machine, String> {
+    if !name.ends_with(".json") {
+        return shipped::named(&format!("{name}-1x")).map_err(|error| error.to_string());
+    }
+    let text = std::fs::read_to_string(name).map_err(|error| format!("{name}: cannot be read: {error}"))?;
+    machine_file::read(name, &text).map_err(|error| error.to_string())
+}
+
+fn said(job: &Job<'_>) -> Said {
+    let (time, held) = (step(job), memory::peak(job));
+    let fits = memory::fits(job, &held);
+    let setup = job.setup;
+    let seconds = time.total().0;
+    let tokens = exact(setup.gbs * setup.model.seq) / seconds;
+    let utilisation = utilisation(job, seconds);
+    let terms: Vec<_> = time.terms().iter().filter(|term| term.time.0 > 0.0).collect();
+    let memory: Vec<_> = held.by_kind().into_iter().filter(|(_, bytes)| *bytes > 0.0).collect();
+    let json = json!({
+        "seconds": seconds,
+        "terms": terms.iter().map(|term| json!({ "name": term.name, "seconds": term.time.0 })).collect::<Vec<_>>(),
+        "tokens_per_second": tokens,
+        "model_flops_utilisation": utilisation,
+        "memory": memory.iter().map(|(kind, bytes)| json!({ "kind": kind, "bytes": bytes })).collect::<Vec<_>>(),
+        "memory_bytes": held.total(),
+        "room_bytes": memory::room(job).0,
+        "fits": fits,
+    });
+    let mut text = format!("{}\nstep        {time}\n", titled(job));
+    // Writing to a string does not fail.
+    let _ =
+        writeln!(text, "tokens      {tokens:.0} a second, {:.0} a device", tokens / exact(setup.devices()));
+    let _ = writeln!(text, "utilisation {:.1} % of the peak of 16-bit products", 100.0 * utilisation);
+    text.push_str(&memory_text(job, &held, fits));
+    Said { text, json }
+}
+
+fn titled(job: &Job<'_>) -> String {
+    let Setup { tp, pp, vpp, cp, ep, dp, mbs, gbs, model, .. } = job.setup;
+    let billions = model.parameters() / 1e9;
+    format!(
+        "{billions:.1} billion parameters on {} x {} by {}\n\
+         tp {tp}, pp {pp} of {vpp} parts, cp {cp}, ep {ep}, dp {dp}, micro-batches of {mbs} in {gbs}",
+        job.setup.devices(),
+        job.cluster.machine.name,
+        job.framework.name,
+    )
+}
+
+fn memory_text(job: &Job<'_>, held: &Held, fits: bool) -> String {
+    let verdict = if fits { "fits" } else { "does not fit" };
+    let total = memory::words(held.total());
+    let mut text = format!("memory      {total} of {} a device: {verdict}\n", memory::room(job));
+    for (kind, bytes) in held.by_kind().into_iter().filter(|(_, bytes)| *bytes > 0.0) {
+        // Writing to a string does not fail.
+        let _ = writeln!(text, "  {kind:<18}{}", memory::words(bytes));
+    }
+    text
+}
+
+/// What the model needs at the peak rate of 16-bit products, as a part of what it takes.
+fn utilisation(job: &Job<'_>, seconds: f64) -> f64 {
+    let setup = job.setup;
+    let precision = match setup.precision {
+        Arithmetic::F16 => cost_models::machine::Precision::F16,
+        _ => cost_models::machine::Precision::Bf16,
+    };
+    let peak = job.peak(precision);
+    setup.model.step_work(setup.gbs) / (exact(setup.devices()) * peak.0 * seconds)
+}

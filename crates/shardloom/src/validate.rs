@@ -1,0 +1,10 @@
+//! Prices beside measurements: the page, its pictures, and fits.
+
+/// The page of errors.
+pub(crate) mod page;
+
+/// Points as a picture.
+pub(crate) mod scatter;
+
+/// Figures of frameworks, fitted.
+pub(crate) mod fitted;

@@ -1,0 +1,121 @@
+//! The page of errors: tables by source, pictures, and what has no price.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use predict::errors::{self, Errors, Source};
+use predict::fit::{Half, half};
+use predict::rows::{Outcome, Priced};
+
+use super::scatter::{Points, svg};
+use crate::commands::validate::skipped;
+
+/// A page and its pictures.
+pub(crate) struct Page {
+    /// Markdown.
+    pub(crate) text: String,
+    /// Names and texts of pictures.
+    pub(crate) pictures: Vec<(String, String)>,
+}
+
+const HEAD: &str = "\
+# Prices beside measurements
+
+What the prices of this repository say of published runs, and what was measured. The page is
+written by `shardloom validate --data DIR --report docs/price-validation.md`; `--json` prints every
+row. An error is |predicted − measured| / measured. Order is Spearman's correlation of ranks in
+sweeps of at least 8 rows; the lowest is shown.
+";
+
+/// The files that have pictures: name, title, unit.
+const PICTURES: [(&str, &str, &str); 4] = [
+    ("training_throughput.csv", "time of a training step", "s"),
+    ("memory_rows.csv", "memory of a rank", "the row's unit"),
+    ("collective_rows.csv", "collective operations", "the row's unit"),
+    ("gemm_rows.csv", "matrix products and passes over memory", "us"),
+];
+
+/// The page of these outcomes.
+pub(crate) fn page(outcomes: &[Outcome]) -> Page {
+    let mut text = HEAD.to_owned();
+    let mut pictures = Vec::new();
+    let mut by_file: BTreeMap<String, Vec<Source>> = BTreeMap::new();
+    for source in errors::sources(outcomes) {
+        by_file.entry(source.file.clone()).or_default().push(source);
+    }
+    for (file, sources) in &by_file {
+        // Writing to a string does not fail.
+        let _ = writeln!(text, "\n## {file}\n");
+        text.push_str(&table(sources));
+        if file == "training_throughput.csv" {
+            text.push_str(&halves(outcomes, file));
+        }
+        if let Some((_, title, unit)) = PICTURES.iter().find(|(name, ..)| name == file) {
+            let name = format!("prices-{}.svg", file.trim_end_matches(".csv").replace('_', "-"));
+            let _ = writeln!(text, "\n![predicted over measured: {title}](images/{name})");
+            pictures.push((name, svg(title, unit, &points(outcomes, file))));
+        }
+    }
+    text.push_str("\n## What has no price\n\n| rows | why |\n|---|---|\n");
+    for (why, count) in skipped(outcomes) {
+        let _ = writeln!(text, "| {count} | {} |", why.replace('|', "\\|"));
+    }
+    Page { text, pictures }
+}
+
+fn table(sources: &[Source]) -> String {
+    let mut text =
+        "| source | rows | median | mean | worst | bias | order |\n|---|---|---|---|---|---|---|\n"
+            .to_owned();
+    for Source { name, apart, errors, sweeps, .. } in sources {
+        let apart = apart.as_ref().map_or_else(String::new, |why| format!(" ({why})"));
+        let order = sweeps.iter().map(|(_, order)| *order).reduce(f64::min);
+        let order = order.map_or_else(String::new, |order| format!("{order:.3}"));
+        text.push_str(&line(&format!("{name}{apart}"), errors, &order));
+    }
+    text
+}
+
+fn line(name: &str, errors: &Errors, order: &str) -> String {
+    let Errors { rows, median, mean, worst, bias } = errors;
+    format!(
+        "| {name} | {rows} | {:.1} % | {:.1} % | {:.1} % | {:+.1} % | {order} |\n",
+        100.0 * median,
+        100.0 * mean,
+        100.0 * worst,
+        100.0 * bias
+    )
+}
+
+/// Errors of what counts, of the half that figures were fitted to and of the other.
+fn halves(outcomes: &[Outcome], file: &str) -> String {
+    let of = |wanted: Option<Half>| {
+        let counts = |(outcome, row): &(&Outcome, &Priced)| {
+            outcome.file == file && row.apart.is_none() && wanted.is_none_or(|it| half(&outcome.row_id) == it)
+        };
+        let rows: Vec<&Priced> = errors::priced(outcomes).filter(counts).map(|(_, row)| row).collect();
+        Errors::of(&rows)
+    };
+    let lines = [
+        ("all that count", of(None)),
+        ("those that figures were fitted to", of(Some(Half::Fitted))),
+        ("the others", of(Some(Half::Judging))),
+    ];
+    let mut text =
+        "\n| rows of all sources | rows | median | mean | worst | bias | |\n|---|---|---|---|---|---|---|\n"
+            .to_owned();
+    for (name, errors) in lines {
+        if let Some(errors) = errors {
+            text.push_str(&self::line(name, &errors, ""));
+        }
+    }
+    text
+}
+
+fn points(outcomes: &[Outcome], file: &str) -> Vec<Points> {
+    let mut groups: BTreeMap<&str, Vec<(f64, f64)>> = BTreeMap::new();
+    for (outcome, row) in errors::priced(outcomes).filter(|(outcome, _)| outcome.file == file) {
+        groups.entry(&outcome.source).or_default().push((row.measured, row.predicted));
+    }
+    groups.into_iter().map(|(title, pairs)| Points { title: title.to_owned(), pairs }).collect()
+}
