@@ -5,6 +5,7 @@
 //! beside the repository; without them the tests say what they left out.
 
 mod cases; // models, and what PyTorch made of them
+mod against; // plans on ranks, held against that
 mod chosen; // the plans that the search chooses
 mod roles; // what the dimensions of a step are
 mod manners; // prices that prefer the plans that people make by hand

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use import::Bindings;
 use kernels::Array;
 use plan::{Loss, NoDecay, Plan, Precision, Recipe, Recompute};
-use planner_ir::{DType, Graph, Op, Optimizer, Real, Source, State, StateKind};
+use planner_ir::{DType, Graph, Op, Optimizer, Real, Source};
 use run::Session;
 use shardloom::arrays;
 use shardloom::model_file::{self, ModelFile};
@@ -177,62 +177,6 @@ impl Case {
         self.parameters.values().filter(|it| it.0 == *parameter).count() > 1
     }
 
-    /// Holds losses and parameters of three steps against an oracle, `sgd` or `adamw`.
-    pub(super) fn check_steps(&self, plan: &Plan, kind: &str, parts: u64) -> Result<(), String> {
-        let (rate, marks) = if kind == "sgd" { (0.05, &[3][..]) } else { (1e-3, &[1, 3][..]) };
-        let mut session = self.session(plan)?;
-        for number in 0..3 {
-            let Some(expected) = self.oracle[format!("{kind}_losses")][number].as_f64() else { break };
-            let inputs = step_inputs(&plan.graph, rate, number + 1);
-            let outcome = session
-                .train(&parted(&self.batch(number), parts), &inputs)
-                .map_err(|error| format!("not run: {error}"))?;
-            let loss = floats(&outcome.outputs[train::LOSS])[0];
-            if (loss - expected).abs() > 2e-4 * expected.abs() {
-                return Err(format!("{kind} step {}: loss {loss}, expected {expected}", number + 1));
-            }
-            if marks.contains(&(number + 1)) {
-                self.check_parameters(&session, &format!("{kind}{}", number + 1))?;
-            }
-        }
-        session.check_replicas().map_err(|error| format!("replicas differ: {error}"))
-    }
-
-    /// Holds the gradients, as a step of plain descent shows them, against the oracle.
-    pub(super) fn check_gradients(&self, plan: &Plan, parts: u64) -> Result<(), String> {
-        let mut session = self.session(plan)?;
-        let inputs = step_inputs(&plan.graph, 1.0, 1);
-        session
-            .train(&parted(&self.batch(0), parts), &inputs)
-            .map_err(|error| format!("not run: {error}"))?;
-        for name in trained(plan) {
-            let Some(expected) = self.expected("grad", &name) else { continue };
-            let after = floats(&session.gather(&parameter(&name)).map_err(|error| error.to_string())?);
-            let before = floats(&self.file.weight(&name)?);
-            let found: Vec<f64> = before.iter().zip(&after).map(|(before, after)| before - after).collect();
-            // A difference of parameters has the rounding of parameters.
-            let rounding = before.iter().map(|it| (it * 1e-7).powi(2)).sum::<f64>().sqrt();
-            let off = apart(&found, &expected, rounding);
-            if off > 2e-4 + 10.0 * self.noise(&name) {
-                return Err(format!("gradient of {name} is off by {off:e}"));
-            }
-        }
-        Ok(())
-    }
-
-    fn check_parameters(&self, session: &Session, kind: &str) -> Result<(), String> {
-        for state in session.states().iter().filter(|state| state.kind == StateKind::Parameter) {
-            let Some(expected) = self.expected(kind, &state.name) else { continue };
-            let found = floats(&session.gather(state).map_err(|error| error.to_string())?);
-            let off = apart(&found, &expected, 0.0);
-            // Where a gradient is rounding noise, AdamW makes steps of it.
-            if off > 5e-4 && self.noise(&state.name) < 1e-2 {
-                return Err(format!("{} as of {kind} is off by {off:e}", state.name));
-            }
-        }
-        Ok(())
-    }
-
     /// The plan's programs with the model's weights.
     pub(super) fn session(&self, plan: &Plan) -> Result<Session, String> {
         let programs = lower::lower(plan).map_err(|error| format!("not lowered: {error}"))?;
@@ -240,20 +184,6 @@ impl Case {
         let weight = |name: &str| self.file.weight(name);
         Session::new(programs, &weight).map_err(|error| format!("not started: {error}"))
     }
-}
-
-/// The state that is a parameter.
-pub(super) fn parameter(name: &str) -> State {
-    State { kind: StateKind::Parameter, name: name.to_owned() }
-}
-
-/// The names of the parameters of a step.
-fn trained(plan: &Plan) -> Vec<String> {
-    let name = |value: &planner_ir::Value| match &value.source {
-        Source::State(State { kind: StateKind::Parameter, name }) => Some(name.clone()),
-        _ => None,
-    };
-    plan.graph.values.iter().filter_map(name).collect()
 }
 
 /// The inputs of a step, of those that it has.
@@ -310,13 +240,4 @@ pub(super) fn parted(batch: &Arrays, parts: u64) -> Vec<Arrays> {
 
 pub(super) fn floats(array: &Array) -> Vec<f64> {
     array.to_floats().unwrap()
-}
-
-/// How far numbers are from what they should be, relative to their norm; what is below the
-/// rounding does not count.
-pub(super) fn apart(found: &[f64], expected: &[f64], rounding: f64) -> f64 {
-    let norm = |it: &mut dyn Iterator<Item = f64>| it.map(|x| x * x).sum::<f64>().sqrt();
-    let size = norm(&mut expected.iter().copied());
-    let difference = norm(&mut found.iter().zip(expected).map(|(a, b)| a - b));
-    if difference < 1e-6 + rounding { 0.0 } else { difference / size }
 }

@@ -27,9 +27,9 @@ const TRIALS: [(&str, Optimizer, Recompute, Batch); 10] = [
     ("1", MOMENTUM, Recompute::Nothing, Batch::Whole),
     ("1", ADAMW, Recompute::Full, Batch::Examples),
     ("2", ADAMW, Recompute::Nothing, Batch::Whole),
-    ("2", SGD, Recompute::Full, Batch::Examples),
+    ("2", MOMENTUM, Recompute::Full, Batch::Examples),
     ("4", ADAMW, Recompute::Selective, Batch::Examples),
-    ("4", SGD, Recompute::Nothing, Batch::Whole),
+    ("4", MOMENTUM, Recompute::Nothing, Batch::Whole),
     ("2x2", ADAMW, Recompute::Full, Batch::Whole),
     ("2x2", SGD, Recompute::Nothing, Batch::Examples),
     ("8", MOMENTUM, Recompute::Full, Batch::Whole),
@@ -101,11 +101,7 @@ fn check(path: &Path) -> Vec<String> {
         let parts = if batch == Batch::Whole || case.is_static() { 1 } else { case.examples() };
         let checked = case.plan(mesh, optimizer, decision.clone(), parts).and_then(|plan| {
             check_plan(&plan)?;
-            match optimizer {
-                Optimizer::Sgd { .. } => case.check_gradients(&plan, parts),
-                Optimizer::Momentum { .. } => case.check_steps(&plan, "sgd", parts),
-                Optimizer::AdamW { .. } => case.check_steps(&plan, "adamw", parts),
-            }
+            case.check_training(&plan, optimizer, parts)
         });
         if let Err(error) = checked {
             let what = format!("{decision:?}, {parts} micro-batches");

@@ -7,7 +7,8 @@ use planner_ir::{Optimizer, State, StateKind};
 use run::Reference;
 use shardloom::pipeline::{self, Prepared, Target};
 
-use super::cases::{self, ADAMW, Arrays, Case, MOMENTUM, apart, floats, parted, step_inputs};
+use super::against::apart;
+use super::cases::{self, ADAMW, Arrays, Case, MOMENTUM, floats, parted, step_inputs};
 use super::chosen::check_plan;
 use super::{expect_none, faults_of};
 use crate::corpus::forced::{Uncovered, used};

@@ -61,11 +61,7 @@ fn check(case: &Case, mesh: &str, optimizer: Optimizer) -> Result<usize, String>
         let plan = planned(&prepared, mesh, held(&least) + apart / 4 * quarter)?;
         check_plan(&plan)?;
         found += usize::from(partly(&plan) > 0);
-        match optimizer {
-            Optimizer::Sgd { .. } => case.check_gradients(&plan, 1),
-            Optimizer::Momentum { .. } => case.check_steps(&plan, "sgd", 1),
-            Optimizer::AdamW { .. } => case.check_steps(&plan, "adamw", 1),
-        }?;
+        case.check_training(&plan, optimizer, 1)?;
     }
     Ok(found)
 }

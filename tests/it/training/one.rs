@@ -5,7 +5,8 @@ use planner_ir::{DType, Source, State, StateKind};
 use run::Reference;
 use shardloom::pipeline::Training;
 
-use super::cases::{Arrays, Case, SGD, apart, floats, gpt2, parted};
+use super::against::apart;
+use super::cases::{Arrays, Case, SGD, floats, gpt2, parted};
 use kernels::Array;
 
 /// A step of plain descent: outputs, and the parameters (their masters, if they have any).

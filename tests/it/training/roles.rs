@@ -53,11 +53,16 @@ pub(super) fn roles(graph: &Graph) -> Vec<Vec<Factors>> {
         .collect()
 }
 
-/// The lengths of sequences: what factors of tokens come to.
-pub(super) fn lengths(graph: &Graph) -> BTreeSet<u64> {
+/// What factors of the loops of products come to that are inside of layers; and the lengths of
+/// sequences, what factors of tokens come to.
+pub(super) fn inner_and_lengths(graph: &Graph) -> (BTreeSet<u64>, BTreeSet<u64>) {
     let all = roles(graph);
-    let tokens = all.iter().flatten().flatten().filter(|it| it.1 == Role::Token);
-    tokens.map(|it| it.0).collect()
+    let of = |loops: &[Factors], role: Role| -> Vec<u64> {
+        loops.iter().flatten().filter(|it| it.1 == role).map(|it| it.0).collect()
+    };
+    let products = graph.node_ids().filter(|id| is_product(&graph.node(*id).op));
+    let inner = products.flat_map(|id| of(&all[id.0], Role::Inner)).collect();
+    (inner, all.iter().flat_map(|loops| of(loops, Role::Token)).collect())
 }
 
 /// For each value, whether parameters, weights and constants alone are in it.

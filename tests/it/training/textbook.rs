@@ -2,8 +2,9 @@
 //! sequence parallel.
 //!
 //! A kind is forced by prices ([`Preferring`]) that know what the loops of a step run over, and
-//! nothing of the model. Each oracle sees each kind; ranks, optimizers, what is computed again and
-//! micro-batches take turns, so that each kind sees each of these.
+//! nothing of the model. Each oracle sees each kind on 2, 4 and 8 ranks; optimizers, what is computed
+//! again and micro-batches take turns, so that each kind sees each of these. What a model cannot have
+//! is left out: where nothing falls into so many parts, or a file says how many examples there are.
 //!
 //! Where a file leaves the number of examples open, a batch is there as often as the ranks need:
 //! means and their gradients stay what they are. Where it leaves the length of sequences open,
@@ -18,8 +19,8 @@ use rayon::prelude::*;
 use search::MachinePrices;
 use shardloom::pipeline::Prepared;
 
-use super::bytes;
-use super::cases::{self, ADAMW, Case, MOMENTUM, SGD, parted};
+use super::bytes::{self, Families};
+use super::cases::{self, ADAMW, Case, MOMENTUM, parted};
 use super::chosen::check_plan;
 use super::manners::{Manner, Preferring};
 use super::roles;
@@ -36,18 +37,16 @@ const KINDS: [(Manner, &[&str]); 6] = [
     (Manner::Sequence, &["tensor parallel over a", "sequence parallel over a"]),
 ];
 const RANKS: [u64; 3] = [2, 4, 8];
-const OPTIMIZERS: [Optimizer; 3] = [ADAMW, MOMENTUM, SGD];
+const OPTIMIZERS: [Optimizer; 2] = [ADAMW, MOMENTUM];
 const DECISIONS: [Recompute; 3] = [Recompute::Nothing, Recompute::Full, Recompute::Selective];
 const PARTS: [u64; 2] = [1, 2];
-
-/// Models whose parameters reach products by way of other operations (experts that are put together,
-/// tables of relative positions, modulation, a head without a table of its own), so that the simple
-/// sums of the textbook are not theirs. They are held to the words and to PyTorch alone.
-const APART: [&str; 4] = ["bert/", "dit/", "mixtral", "t5/"];
 
 /// What is not there on any number of ranks: sequences of 17 fall into no equal parts.
 const NEVER: [(&str, Manner); 2] =
     [("vit/dynamo.onnx", Manner::Sequence), ("vit/legacy.onnx", Manner::Sequence)];
+
+/// How many of some 900 parameters may be handed from block to block before they are used.
+const MOST_APART: usize = 12;
 
 /// What one plan is made for.
 #[derive(Clone, Debug)]
@@ -62,32 +61,30 @@ struct Trial {
 
 /// What became of a trial.
 enum Outcome {
-    Checked,
+    /// It is right; the parameters whose bytes are not held to the textbook.
+    Checked(Vec<String>),
     /// The model cannot have it, for this reason.
     LeftOut(String),
     Wrong(String),
 }
 
-/// The trials of the oracle of this number: for each kind its ranks, by preference.
-fn trials(number: usize) -> Vec<Vec<Trial>> {
-    let trial = |(kind, &(manner, phrases)): (usize, &(Manner, &'static [&'static str]))| {
-        let turn = number + kind;
-        let optimizer = match (manner, OPTIMIZERS[(turn / 3 + kind) % OPTIMIZERS.len()]) {
-            // Without moments there is nothing for the first stage to split.
-            (Manner::Data(1), Optimizer::Sgd { .. }) => MOMENTUM,
-            (_, optimizer) => optimizer,
-        };
-        let each = |shift: usize| Trial {
-            manner,
-            phrases,
-            ranks: RANKS[(turn + shift) % RANKS.len()],
-            optimizer,
-            decision: DECISIONS[(turn + number / 3) % DECISIONS.len()].clone(),
-            parts: PARTS[(turn / 2) % PARTS.len()],
-        };
-        (0..RANKS.len()).map(each).collect()
-    };
-    KINDS.iter().enumerate().map(trial).collect()
+/// The trials of the oracle of this number: each kind on all numbers of ranks.
+fn trials(number: usize) -> Vec<Trial> {
+    let mut trials = Vec::new();
+    for (kind, &(manner, phrases)) in KINDS.iter().enumerate() {
+        for (place, &ranks) in RANKS.iter().enumerate() {
+            let turn = number + kind + place;
+            trials.push(Trial {
+                manner,
+                phrases,
+                ranks,
+                optimizer: OPTIMIZERS[turn % OPTIMIZERS.len()],
+                decision: DECISIONS[(turn + number / 3) % DECISIONS.len()].clone(),
+                parts: PARTS[(turn / 2) % PARTS.len()],
+            });
+        }
+    }
+    trials
 }
 
 impl Trial {
@@ -104,17 +101,24 @@ impl Trial {
             &case.training(self.optimizer, self.decision.clone()),
             &parted(&case.batch(0), self.parts),
         );
-        let lengths = roles::lengths(&prepared.graph);
-        if self.manner == Manner::Sequence && !lengths.iter().any(|it| it.is_multiple_of(self.ranks)) {
-            return Outcome::LeftOut(format!("sequences of {lengths:?}"));
+        if let Some(reason) = self.impossible(&prepared) {
+            return Outcome::LeftOut(reason);
         }
-        match self.plan(&case, &prepared).and_then(|plan| self.check(&case, &plan)) {
-            Ok(()) => Outcome::Checked,
-            // Where there are fewer heads, and units fall into no so many parts, nothing is split.
-            Err(error) if self.ranks > 2 && error.starts_with("not tensor parallel") => {
-                Outcome::LeftOut(error)
-            }
+        match self.plan(&case, &prepared).and_then(|plan| self.check(&case, &prepared, &plan)) {
+            Ok(apart) => Outcome::Checked(apart),
             Err(error) => Outcome::Wrong(error),
+        }
+    }
+
+    /// Why no plan can split what this kind of plan splits, if none can: nothing of it falls into so
+    /// many equal parts.
+    fn impossible(&self, prepared: &Prepared) -> Option<String> {
+        let (inner, lengths) = roles::inner_and_lengths(&prepared.graph);
+        let none_of = |sizes: &BTreeSet<u64>| !sizes.iter().any(|it| it.is_multiple_of(self.ranks));
+        match self.manner {
+            Manner::Data(_) => None,
+            Manner::Sequence if none_of(&lengths) => Some(format!("sequences of {lengths:?}")),
+            _ => none_of(&inner).then(|| format!("columns, heads and rows: {inner:?}")),
         }
     }
 
@@ -138,7 +142,8 @@ impl Trial {
         case.plan_of(prepared, &mesh, &machine, &prices)
     }
 
-    fn check(&self, case: &Case, plan: &Plan) -> Result<(), String> {
+    /// Says what is wrong with a plan; or the parameters whose bytes are not held to the textbook.
+    fn check(&self, case: &Case, prepared: &Prepared, plan: &Plan) -> Result<Vec<String>, String> {
         check_plan(plan)?;
         let said = strategy(plan);
         for phrase in self.phrases {
@@ -146,19 +151,11 @@ impl Trial {
                 return Err(format!("not {phrase}: {said:?}"));
             }
         }
-        if let Manner::Data(stage) = self.manner
-            && !APART.iter().any(|it| case.title.starts_with(it))
-        {
-            let (found, expected) = (bytes::of_states(plan), bytes::of_textbook(plan, stage, self.ranks));
-            if found != expected {
-                return Err(format!("moves {found:?}, in the textbook {expected:?}"));
-            }
-        }
-        match self.optimizer {
-            Optimizer::Sgd { .. } => case.check_gradients(plan, self.parts),
-            Optimizer::Momentum { .. } => case.check_steps(plan, "sgd", self.parts),
-            Optimizer::AdamW { .. } => case.check_steps(plan, "adamw", self.parts),
-        }
+        case.check_training(plan, self.optimizer, self.parts)?;
+        let Manner::Data(stage) = self.manner else { return Ok(vec![]) };
+        let families = Families::new(&plan.graph, &prepared.sections);
+        bytes::check(plan, &families, stage, self.ranks)?;
+        Ok(families.apart())
     }
 }
 
@@ -168,42 +165,38 @@ struct Found {
     left_out: Vec<String>,
     /// What was checked on no number of ranks.
     never: Vec<(String, Manner)>,
+    /// Parameters whose bytes were not held to the textbook.
+    apart: BTreeSet<String>,
     seen: BTreeSet<String>,
 }
 
-/// Each kind with the first ranks that the model can have.
+/// Each kind on all numbers of ranks.
 fn check(number: usize, path: &Path) -> Found {
     let mut found = Found::default();
     let title = cases::title(path);
-    for ranks in trials(number) {
-        let (manner, before) = (ranks[0].manner, found.left_out.len());
-        for trial in ranks {
-            let mut outcome = Outcome::Checked;
-            let what = format!("{title}: {:?} over {}", trial.manner, trial.ranks);
-            found.wrong.extend(faults_of(&what, || {
-                outcome = trial.clone().run(path);
-                vec![]
-            }));
-            match outcome {
-                Outcome::Checked => {
-                    let Trial { manner, ranks, decision, parts, .. } = trial;
-                    found.seen.insert(format!("{manner:?}, {ranks} ranks"));
-                    found.seen.insert(format!("{manner:?}, {}", named(trial.optimizer)));
-                    found.seen.insert(format!("{manner:?}, {decision:?}"));
-                    found.seen.insert(format!("{manner:?}, {parts} micro-batches"));
-                    break;
-                }
-                Outcome::LeftOut(reason) => found.left_out.push(format!("{what}: {reason}")),
-                Outcome::Wrong(error) => {
-                    found.wrong.push(format!("{what}, {trial:?}: {error}"));
-                    break;
-                }
+    let mut checked = BTreeSet::new();
+    for trial in trials(number) {
+        let mut outcome = Outcome::Checked(vec![]);
+        let what = format!("{title}: {:?} over {}", trial.manner, trial.ranks);
+        found.wrong.extend(faults_of(&what, || {
+            outcome = trial.clone().run(path);
+            vec![]
+        }));
+        match outcome {
+            Outcome::Checked(apart) => {
+                let Trial { manner, ranks, optimizer, decision, parts, .. } = trial;
+                checked.insert(format!("{manner:?}"));
+                found.apart.extend(apart.iter().map(|name| format!("{title}: {name}")));
+                found.seen.insert(format!("{manner:?}, {ranks} ranks, {}", named(optimizer)));
+                found.seen.insert(format!("{manner:?}, {decision:?}"));
+                found.seen.insert(format!("{manner:?}, {parts} micro-batches"));
             }
-        }
-        if found.left_out.len() - before == RANKS.len() {
-            found.never.push((title.clone(), manner));
+            Outcome::LeftOut(reason) => found.left_out.push(format!("{what}: {reason}")),
+            Outcome::Wrong(error) => found.wrong.push(format!("{what}, {trial:?}: {error}")),
         }
     }
+    let missing = KINDS.iter().filter(|(manner, _)| !checked.contains(&format!("{manner:?}")));
+    found.never = missing.map(|(manner, _)| (title.clone(), *manner)).collect();
     found
 }
 
@@ -215,19 +208,21 @@ fn every_oracle_trains_as_pytorch_under_every_kind_of_plan() {
     let cases: Vec<_> = cases.collect();
     let found: Vec<Found> = cases.par_iter().map(|(number, path)| check(*number, path)).collect();
     let left_out: Vec<&str> = found.iter().flat_map(|it| &it.left_out).map(String::as_str).collect();
+    let apart: Vec<&str> = found.iter().flat_map(|it| &it.apart).map(String::as_str).collect();
     println!("{} cases; left out: {left_out:#?}", cases.len());
+    println!("bytes not held to the textbook, handed from block to block: {apart:#?}");
+    assert!(apart.len() <= MOST_APART, "{} parameters", apart.len());
     expect_none(&found.iter().flat_map(|it| it.wrong.clone()).collect::<Vec<_>>());
     let seen: BTreeSet<&String> = found.iter().flat_map(|it| &it.seen).collect();
     if wanted.is_empty() && !cases.is_empty() {
         let never: Vec<_> = found.iter().flat_map(|it| it.never.clone()).collect();
         assert_eq!(never, NEVER.map(|(title, manner)| (title.to_owned(), manner)));
         for (manner, _) in KINDS {
-            for what in RANKS.map(|it| format!("{it} ranks")).into_iter().chain(
-                DECISIONS
-                    .map(|it| format!("{it:?}"))
-                    .into_iter()
-                    .chain(PARTS.map(|it| format!("{it} micro-batches"))),
-            ) {
+            let optimizers = OPTIMIZERS.map(named);
+            let ranks = RANKS.iter().flat_map(|ranks| optimizers.map(|it| format!("{ranks} ranks, {it}")));
+            let decisions = DECISIONS.iter().map(|it| format!("{it:?}"));
+            let parts = PARTS.iter().map(|it| format!("{it} micro-batches"));
+            for what in ranks.chain(decisions).chain(parts) {
                 assert!(seen.contains(&format!("{manner:?}, {what}")), "no {manner:?} with {what}");
             }
         }
@@ -237,7 +232,7 @@ fn every_oracle_trains_as_pytorch_under_every_kind_of_plan() {
 /// The oracle that an optimizer is held against.
 fn named(optimizer: Optimizer) -> &'static str {
     match optimizer {
-        Optimizer::Sgd { .. } => "gradients",
+        Optimizer::Sgd { .. } => "descent",
         Optimizer::Momentum { .. } => "sgd",
         Optimizer::AdamW { .. } => "adamw",
     }
