@@ -82,6 +82,8 @@ impl<'a> Preferring<'a> {
         match self.manner {
             Manner::Data(stage) => known.of_data(stage, &split),
             Manner::Tensor => known.of_tensor(&split),
+            // What passes addends on leaves the split to the sum that is made of them.
+            Manner::Sequence if !work.partition.passed.is_empty() => 0.0,
             Manner::Sequence => known.of_sequence(&split),
         }
     }

@@ -43,6 +43,25 @@ fn micro_batches_make_the_step_of_the_whole_batch() {
     }
 }
 
+/// As in PyTorch with losses summed, and divided by the number of labels of the whole step.
+#[test]
+fn micro_batches_without_a_label_change_nothing() {
+    let Some(case) = gpt2() else { return };
+    let training = case.training(SGD, Recompute::Nothing);
+    let mut parts = parted(&case.batch(0), 2);
+    let (whole, expected) = one_step(&case, &training, &parts[..1], 0.1);
+    let shape = parts[1]["labels"].shape().to_vec();
+    let none = vec![-100; floats(&parts[1]["labels"]).len()];
+    parts[1].insert("labels".to_owned(), Array::of::<i64>(shape, &none).unwrap());
+    for parts in [parts.clone(), parts.into_iter().rev().collect()] {
+        let (outputs, found) = one_step(&case, &training, &parts, 0.1);
+        assert_eq!(outputs[train::LOSS], whole[train::LOSS]);
+        for (name, expected) in &expected {
+            assert!(apart(&floats(&found[name]), &floats(expected), 0.0) < 1e-6, "{name}");
+        }
+    }
+}
+
 #[test]
 fn gradients_are_scaled_down_to_the_largest_norm() {
     let Some(case) = gpt2() else { return };

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use ::plan::{Plan, Recipe};
-use ::run::{Outcome, RunError, Session};
+use ::run::{NotFinite, Outcome, Place, RunError, Session};
 use ::train::{LOSS, NORM, RATE, SEED, STEP, Tie};
 use kernels::Array;
 use planner_ir::{Op, Source, State, Type};
@@ -23,7 +23,9 @@ use crate::train::data::Data;
 use crate::train::order::{Order, Position, dropout_seed};
 use crate::train::ranges::{self, Limit};
 use crate::train::report::{Log, StepReport};
+use crate::train::resume::{is_within, resumed};
 use crate::train::schedule::Schedule;
+use crate::train::settings::{Change, Settings, settings};
 use crate::train::weights;
 use crate::{derived, plan_file, quantity, written};
 
@@ -41,12 +43,16 @@ struct Run<'a> {
     seed: u64,
     /// The steps that are done.
     step: u64,
+    /// How many of them changed nothing.
+    skipped: u64,
     order: Order,
     schedule: Schedule,
     /// The newest checkpoint.
     saved: Option<PathBuf>,
     /// The parameters that the model file has twice.
     ties: Vec<Tie>,
+    /// What checkpoints are told.
+    settings: Settings,
 }
 
 /// The inputs of a step.
@@ -76,7 +82,10 @@ pub(crate) fn train(arguments: &TrainArguments, context: &mut Context<'_, '_>) -
     context.progress.say(format!("reading {}", arguments.data.display()));
     let data = Data::open(&arguments.data, arguments.tokens, &plan, recipe)?;
     let states = lasting(&plan);
-    let resumed = resumed(arguments, &plan, recipe, &data, &states)?;
+    // The whole of the data is read for its checksum: only where checkpoints need it.
+    let checkpoints = arguments.checkpoint.is_some() || arguments.resume.is_some();
+    let settings = if checkpoints { settings(arguments, recipe, &data)? } else { Settings::new() };
+    let resumed = resumed(arguments, &plan, &settings, &data, &states)?;
     context.progress.say("lowering");
     let stages = &mut *context.stages;
     let programs = pipeline::lower(&plan, &mut |stage, made| stages.observe(stage, made))?;
@@ -87,8 +96,11 @@ pub(crate) fn train(arguments: &TrainArguments, context: &mut Context<'_, '_>) -
     let session = Session::new(programs, &|name| file.weight(name)).map_err(|error| failed(&file, error))?;
     let limits = ranges::limits(&plan.graph);
     let mut run = Run::new(arguments, (&plan, recipe), (&file, data), limits, states, session);
-    run.ties = ties;
-    run.start(resumed.as_ref())?;
+    (run.ties, run.settings) = (ties, settings);
+    if let Some((checkpoint, changes)) = &resumed {
+        run.start(checkpoint)?;
+        changes.iter().try_for_each(|change| said(change, context))?;
+    }
     if let Some(folder) = &arguments.checkpoint {
         // What cannot be written is known before the first step.
         let failed = |error| Failure::file(folder, format!("cannot be made: {error}"));
@@ -146,72 +158,17 @@ fn lasting(plan: &Plan) -> BTreeMap<State, Type> {
     states.collect()
 }
 
-/// The checkpoint to go on from, if there is one, which has to suit the plan.
-fn resumed(
-    arguments: &TrainArguments,
-    plan: &Plan,
-    recipe: &Recipe,
-    data: &Data,
-    states: &BTreeMap<State, Type>,
-) -> Result<Option<Checkpoint>, Failure> {
-    if let Some(folder) = &arguments.checkpoint
-        && let Some(step) = checkpoint::steps(folder)?.last()
-        && !arguments.resume.as_ref().is_some_and(|resume| is_within(resume, folder))
-    {
-        return Err(Failure::Usage(format!(
-            "{0}: has checkpoints already, the last of step {step}: go on from it with `--resume {0}`, or give \
-             another folder",
-            folder.display()
-        )));
-    }
-    let Some(path) = &arguments.resume else { return Ok(None) };
-    let checkpoint = checkpoint::open(path)?;
-    let Manifest { step, seed, examples, model_sha256, optimizer, precision, .. } = &checkpoint.manifest;
-    let wrong = |error: String| Err(Failure::file(&checkpoint.folder, error));
-    if *model_sha256 != plan.model.sha256 {
-        return wrong(format!(
-            "is of another model: SHA-256 {model_sha256:.12}.., the plan's has {:.12}..",
-            plan.model.sha256
-        ));
-    }
-    let pairs = [
-        ("optimizer", optimizer.as_str(), checkpoint::optimizer_name(recipe.optimizer)),
-        ("precision", precision.as_str(), checkpoint::precision_name(recipe.precision)),
-    ];
-    if let Some((what, found, expected)) = pairs.into_iter().find(|(_, found, expected)| found != expected) {
-        return wrong(format!("has the {what} {found}, the plan has {expected}"));
-    }
-    if *examples != data.examples {
-        return wrong(format!(
-            "is of a run on {examples} examples, {} has {}: give the same data",
-            data.path().display(),
-            data.examples
-        ));
-    }
-    if let Some(other) = arguments.seed.filter(|other| other != seed) {
-        return Err(Failure::Usage(format!(
-            "`--seed {other}`, but the run that is gone on with has seed {seed}: leave it out"
-        )));
-    }
-    if *step > arguments.steps {
-        return Err(Failure::Usage(format!(
-            "`--steps {}` is the number of the last step, and {} is of step {step}",
-            arguments.steps,
-            checkpoint.folder.display()
-        )));
-    }
-    checkpoint.expect(states)?;
-    Ok(Some(checkpoint))
-}
-
-/// Whether a path is a folder, or is in it.
-fn is_within(path: &Path, folder: &Path) -> bool {
-    let whole = |path: &Path| std::fs::canonicalize(path).ok();
-    let folder = whole(folder);
-    folder.is_some()
-        && whole(path).is_some_and(|path| {
-            folder.as_deref() == Some(path.as_path()) || folder.as_deref() == path.parent()
-        })
+/// Says what is another than in the checkpoint.
+fn said(change: &Change, context: &mut Context<'_, '_>) -> Result<(), Failure> {
+    let Change { name, before, now } = change;
+    let line = match context.lines.form {
+        Form::Text => format!("{name}: {now}, before the checkpoint {before}\n"),
+        Form::Json => format!("{}\n", json!({ "changed": name, "before": before, "now": now })),
+        Form::Nothing => String::new(),
+    };
+    // If nobody reads any more, the weights are still wanted.
+    let _ = context.progress.without(|| context.lines.to.write_all(line.as_bytes()));
+    Ok(())
 }
 
 fn failed(file: &ModelFile, error: RunError) -> Failure {
@@ -243,7 +200,7 @@ impl<'a> Run<'a> {
         let seed = arguments.seed.unwrap_or(0);
         let per_step = data.per_micro_batch * recipe.micro_batches;
         let order = Order::new(seed, data.examples, per_step, Position { epoch: 0, used: 0 });
-        let (step, saved, ties) = (0, None, Vec::new());
+        let (step, skipped, saved, ties, settings) = (0, 0, None, Vec::new(), Settings::new());
         Self {
             arguments,
             plan,
@@ -255,16 +212,17 @@ impl<'a> Run<'a> {
             session,
             seed,
             step,
+            skipped,
             order,
             schedule,
             saved,
             ties,
+            settings,
         }
     }
 
-    /// Goes on from a checkpoint, if there is one.
-    fn start(&mut self, resumed: Option<&Checkpoint>) -> Result<(), Failure> {
-        let Some(checkpoint) = resumed else { return Ok(()) };
+    /// Goes on from a checkpoint.
+    fn start(&mut self, checkpoint: &Checkpoint) -> Result<(), Failure> {
         let Checkpoint { folder, manifest } = checkpoint;
         let (session, file) = (&mut self.session, self.file);
         checkpoint
@@ -272,7 +230,7 @@ impl<'a> Run<'a> {
         let per_step = self.data.per_micro_batch * self.recipe.micro_batches;
         let position = Position { epoch: manifest.epoch, used: manifest.used };
         self.seed = manifest.seed;
-        self.step = manifest.step;
+        (self.step, self.skipped) = (manifest.step, manifest.skipped);
         self.order = Order::new(self.seed, self.data.examples, per_step, position);
         self.saved = Some(folder.clone());
         // Newer ones of the same folder are given up: steps are done again.
@@ -316,15 +274,20 @@ impl<'a> Run<'a> {
         let outcome = outcome.map_err(|error| failed(self.file, error))?;
         let loss = number(&outcome, LOSS)?.ok_or_else(|| Failure::internal("train", "there is no loss"))?;
         let norm = number(&outcome, NORM)?;
-        if !outcome.updated || !loss.is_finite() || norm.is_some_and(|norm| !norm.is_finite()) {
-            return Err(self.not_finite(step, &fed, loss, norm));
+        let finite = outcome.updated && loss.is_finite() && norm.is_none_or(f32::is_finite);
+        if !finite {
+            let found = self.first_not_finite(&fed);
+            if !self.is_empty(&found) {
+                return Err(self.not_finite(step, found, loss, norm));
+            }
+            self.skipped += 1;
         }
         self.step = step;
         Ok(StepReport {
             step,
-            loss,
+            loss: finite.then_some(loss),
             learning_rate: rate,
-            gradient_norm: norm,
+            gradient_norm: norm.filter(|_| finite),
             examples: self.data.per_micro_batch * self.recipe.micro_batches,
             tokens: self.data.tokens.map(|tokens| tokens * self.recipe.micro_batches),
             seconds: outcome.seconds,
@@ -349,13 +312,36 @@ impl<'a> Run<'a> {
             inputs.insert(SEED.to_owned(), made(seed)?);
             micro_batches.push(inputs);
         }
-        let numbers = [(RATE, single(rate)), (STEP, counted(step))];
+        // Optimizers count the steps that they have made.
+        let numbers = [(RATE, single(rate)), (STEP, counted(step - self.skipped))];
         let step = numbers.into_iter().map(|(name, it)| Ok((name.to_owned(), made(Array::of([], &[it]))?)));
         Ok(Fed { micro_batches, step: step.collect::<Result<_, Failure>>()? })
     }
 
+    /// The first value of a step that is not finite.
+    fn first_not_finite(&self, fed: &Fed) -> Result<Option<NotFinite>, RunError> {
+        let weight = |name: &str| self.file.weight(name);
+        let states = self.states.keys().map(|state| Ok((state.clone(), self.session.gather(state)?)));
+        let states = states.collect::<Result<BTreeMap<_, _>, RunError>>()?;
+        ::run::not_finite(&self.plan.graph, &weight, &states, &fed.micro_batches, &fed.step)
+    }
+
+    /// Whether the loss is what is not finite first: a quotient of finite numbers, of which the
+    /// second, how many labels count, is zero.
+    fn is_empty(&self, found: &Result<Option<NotFinite>, RunError>) -> bool {
+        let Ok(Some(NotFinite { place: Place::Operation { node, .. }, .. })) = found else { return false };
+        let loss = self.plan.graph.outputs.iter().find(|it| it.name == LOSS);
+        loss.is_some_and(|it| self.plan.graph.node(*node).results.contains(&it.value))
+    }
+
     /// Why the run ends at a step that makes no sense.
-    fn not_finite(&self, step: u64, fed: &Fed, loss: f32, norm: Option<f32>) -> Failure {
+    fn not_finite(
+        &self,
+        step: u64,
+        found: Result<Option<NotFinite>, RunError>,
+        loss: f32,
+        norm: Option<f32>,
+    ) -> Failure {
         let what = match norm {
             Some(norm) if loss.is_finite() && !norm.is_finite() => {
                 format!("the norm of the gradients is {norm}")
@@ -363,18 +349,8 @@ impl<'a> Run<'a> {
             _ if !loss.is_finite() => format!("the loss is {loss}"),
             _ => "a result is not finite".to_owned(),
         };
-        let weight = |name: &str| self.file.weight(name);
-        let states = self.states.keys().map(|state| Ok((state.clone(), self.session.gather(state)?)));
-        let found = states.collect::<Result<BTreeMap<_, _>, RunError>>().and_then(|states| {
-            ::run::not_finite(&self.plan.graph, &weight, &states, &fed.micro_batches, &fed.step)
-        });
         let found = match found {
-            Ok(Some(found)) => {
-                let found = format!("what is not finite first is {found}");
-                // The mean is the only quotient of the step's own.
-                let none = found.contains("`mean`");
-                if none { format!("{found}: does any label of this step count?") } else { found }
-            }
+            Ok(Some(found)) => format!("what is not finite first is {found}"),
             Ok(None) => "computed on one rank all of it is finite".to_owned(),
             Err(error) => format!("where it came from is not known: {error}"),
         };
@@ -414,8 +390,8 @@ impl<'a> Run<'a> {
             used: position.used,
             examples: self.data.examples,
             model_sha256: self.plan.model.sha256.clone(),
-            optimizer: checkpoint::optimizer_name(self.recipe.optimizer).to_owned(),
-            precision: checkpoint::precision_name(self.recipe.precision).to_owned(),
+            skipped: self.skipped,
+            settings: self.settings.clone(),
             files: Vec::new(),
         };
         let states = self.states.iter().map(|(state, type_)| (state.clone(), type_.clone())).collect();
@@ -440,6 +416,10 @@ impl<'a> Run<'a> {
 
     /// Writes what was trained, and says so.
     fn finish(&self) -> Result<Said, Failure> {
+        if self.skipped == self.step {
+            let error = format!("none of the labels of {} steps counts: nothing is trained", self.step);
+            return Err(Failure::file(self.data.path(), error));
+        }
         self.check_states()?;
         let trained = weights::trained(&self.states, &self.ties);
         let TrainArguments { weights: path, export, .. } = self.arguments;

@@ -30,7 +30,7 @@ Learning rate of step s, from 1, of N steps, with a warm-up of W steps, X = --lr
   cosine      M + (X - M) (1 + cos(pi t)) / 2
 
 A loss that is no finite number ends the run: nothing is written over, and the message says where it
-came from.";
+came from. A step none of whose labels counts has no loss: it changes nothing, and is said.";
 
 // What `--help` calls groups of arguments.
 const DATA: &str = "Data";
@@ -92,6 +92,9 @@ pub struct TrainArguments {
     /// Go on from the newest checkpoint of this folder, or from this checkpoint (DIR/step-000050)
     #[arg(help_heading = CHECKPOINTS, long, value_name = "DIR")]
     pub resume: Option<PathBuf>,
+    /// Go on though the checkpoint's loss, decay, clipping, batch or data are not those of this run
+    #[arg(help_heading = CHECKPOINTS, long, requires = "resume")]
+    pub accept_changes: bool,
     /// Where the trained parameters are written, under their names in the model
     #[arg(help_heading = OUTPUTS, long, default_value = "weights.safetensors", value_name = "FILE")]
     pub weights: PathBuf,

@@ -62,7 +62,8 @@ fn names(folder: &Path) -> Result<Vec<String>, Failure> {
     entries.map(name).collect()
 }
 
-fn hexadecimal(hash: impl IntoIterator<Item = u8>) -> String {
+/// Bytes in hexadecimal.
+pub(crate) fn hexadecimal(hash: impl IntoIterator<Item = u8>) -> String {
     hash.into_iter().map(|byte| format!("{byte:02x}")).collect()
 }
 

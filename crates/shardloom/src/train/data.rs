@@ -1,13 +1,17 @@
 //! Files of examples, cut into micro-batches.
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use kernels::Array;
 use plan::{Plan, Recipe};
 use planner_ir::{Source, Type};
+use sha2::{Digest, Sha256};
 
 use super::arguments::Width;
+use super::checkpoint::hexadecimal;
 use super::tokens::Tokens;
 use crate::failure::Failure;
 use crate::given;
@@ -85,6 +89,14 @@ impl Data {
     /// Where they are from.
     pub(crate) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// The SHA-256 of the file's content, in hexadecimal.
+    pub(crate) fn sha256(&self) -> Result<String, Failure> {
+        let failed = |error: io::Error| Failure::file(&self.path, format!("cannot be read: {error}"));
+        let mut hash = Sha256::new();
+        io::copy(&mut File::open(&self.path).map_err(failed)?, &mut hash).map_err(failed)?;
+        Ok(hexadecimal(hash.finalize()))
     }
 
     /// The inputs of a micro-batch of these examples, as many as one has.

@@ -16,8 +16,8 @@ use crate::{quantity, written};
 pub(crate) struct StepReport {
     /// Which, from 1.
     pub(crate) step: u64,
-    /// The mean loss.
-    pub(crate) loss: f32,
+    /// The mean loss; none if no label counts, so that the step changes nothing.
+    pub(crate) loss: Option<f32>,
     /// The learning rate.
     pub(crate) learning_rate: f64,
     /// The norm of all gradients together before clipping, if it is bounded.
@@ -42,7 +42,10 @@ impl StepReport {
 
 impl fmt::Display for StepReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "step {}  loss {:.4}  lr {:.1e}", self.step, self.loss, self.learning_rate)?;
+        let Some(loss) = self.loss else {
+            return write!(f, "step {}  skipped: none of its labels counts", self.step);
+        };
+        write!(f, "step {}  loss {loss:.4}  lr {:.1e}", self.step, self.learning_rate)?;
         if let Some(norm) = self.gradient_norm {
             write!(f, "  norm {norm:.3}")?;
         }

@@ -307,7 +307,7 @@ fn what_makes_no_sense_is_said_before_a_step() {
     let wrong = [&wrong[..], &["--optimizer", "sgd"]].concat().into_iter().map(str::to_owned);
     fails(1, &wrong.collect::<Vec<_>>(), &["`--betas` goes with `--optimizer adamw`"]);
     let other = folder.training(&momentum, "w.safetensors", &resume);
-    fails(2, &other, &["step-000004: has the optimizer adamw, the plan has sgd-momentum"]);
+    fails(2, &other, &["step-000004: is of a run whose optimizer is adamw; here it is sgd-momentum"]);
     let damaged = folder.path("checkpoints/step-000004/first_moment.safetensors");
     let mut bytes = fs::read(&damaged).unwrap();
     *bytes.last_mut().unwrap() ^= 4;
@@ -325,6 +325,92 @@ fn what_makes_no_sense_is_said_before_a_step() {
     works(&[&["plan", &model, "--machine", "cpu-1x"][..], &sizes].concat());
     let arguments = folder.training(&inference, "w.safetensors", &[&steps[..], &["3"]].concat());
     fails(2, &arguments, &["inference.json: is a plan to run, not to train"]);
+}
+
+#[test]
+fn a_run_goes_on_as_it_was_unless_changes_are_asked_for() {
+    let folder = Folder::new("changes");
+    let plan = folder.plan("plan.json", "data=1", &["--clip", "1"]);
+    let checkpoints = folder.path("checkpoints");
+    let steps = ["--lr", "1e-3", "--steps"];
+    let into = ["--checkpoint", &checkpoints];
+    folder.train(&plan, "w.safetensors", &[&steps[..], &["2"], &into].concat());
+    let resume = [&steps[..], &["3", "--resume", &checkpoints]].concat();
+    let hint = "; if that is meant, go on with `--accept-changes`";
+    for (options, before, now) in [
+        (&["--clip", "2"][..], "clipping is 1", "2"),
+        (&[], "clipping is 1", "none"),
+        (&["--clip", "1", "--weight-decay", "0.5"], "weight decay is 0", "0.5"),
+        (&["--clip", "1", "--no-decay", "vectors"], "parameters without decay is none", "vectors"),
+        (&["--clip", "1", "--betas", "0.9,0.95"], "betas is 0.9,0.999", "0.9,0.95"),
+        (&["--clip", "1", "--microbatches", "2"], "number of examples in a step is 4", "8"),
+    ] {
+        let other = folder.plan("other.json", "data=1", options);
+        let said = format!("step-000002: is of a run whose {before}; here it is {now}{hint}");
+        fails(2, &folder.training(&other, "n.safetensors", &resume), &[&said]);
+    }
+    assert!(!folder.0.join("n.safetensors").exists());
+    // A learning rate is changed by whoever changes it; the rest has to be meant.
+    let faster = ["--lr", "2e-3", "--steps", "3", "--resume", &checkpoints];
+    let said = folder.train(&plan, "n.safetensors", &faster);
+    assert!(said.starts_with("learning rate: 0.002, before the checkpoint 0.001\n"), "{said}");
+    let other = folder.plan("other.json", "data=1", &["--clip", "2"]);
+    let said =
+        folder.train(&other, "n.safetensors", &[&resume[..], &["--accept-changes", "--json"]].concat());
+    assert_eq!(lines(&said)[0], serde_json::json!({ "changed": "clipping", "before": "1", "now": "2" }));
+    let mut tokens = folder.bytes("text.bin");
+    tokens.rotate_left(1);
+    fs::write(folder.path("text.bin"), tokens).unwrap();
+    fails(2, &folder.training(&plan, "n.safetensors", &resume), &["whose data is SHA-256 ", hint]);
+}
+
+#[test]
+fn steps_without_a_label_that_counts_change_nothing() {
+    let folder = Folder::new("labels");
+    let plan = folder.plan("plan.json", "data=2", &[]);
+    let length = *sequence(&plan, 1).last().unwrap();
+    let ids: Vec<i64> = (0..i64::try_from(length).unwrap()).map(|it| it * 31 % 211).collect();
+    // Equal examples, of which so many have labels.
+    let data = |name: &str, examples: usize, labelled: usize| {
+        let ignored = vec![-100; ids.len()];
+        let rows = |of: &dyn Fn(usize) -> Vec<i64>| {
+            let numbers: Vec<i64> = (0..examples).flat_map(of).collect();
+            Array::of::<i64>(sequence(&plan, u64::try_from(examples).unwrap()), &numbers).unwrap()
+        };
+        let labels = rows(&|it| if it < labelled { ids.clone() } else { ignored.clone() });
+        let (tokens, mask) = (rows(&|_| ids.clone()), rows(&|_| vec![1; ids.len()]));
+        let arrays = [("input_ids", tokens), ("attention_mask", mask), ("labels", labels)];
+        let arrays: BTreeMap<String, Array> =
+            arrays.into_iter().map(|(name, array)| (name.to_owned(), array)).collect();
+        let path = folder.path(name);
+        shardloom::arrays::write(Path::new(&path), &arrays).unwrap();
+        path
+    };
+    let train = |data: &str, weights: &str, more: &[&str]| {
+        let weights = folder.path(weights);
+        let common = ["train", &plan, "--data", data, "--weights", &weights, "--lr", "1e-2"];
+        [&common[..], more].concat().into_iter().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let said = |arguments: Vec<String>| works(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
+    // Of an epoch's two steps one has no label; by some seed it is the first.
+    let some = data("some.npz", 8, 1);
+    let first_is_empty = |seed: &u64| {
+        let seed = seed.to_string();
+        let out = said(train(&some, "w.safetensors", &["--steps", "2", "--seed", &seed, "--json"]));
+        let out = lines(&out);
+        assert_eq!(out[..2].iter().filter(|line| line["loss"].is_null()).count(), 1, "{out:?}");
+        out[0]["loss"].is_null()
+    };
+    let seed = (0..20).find(first_is_empty).unwrap().to_string();
+    let text = said(train(&some, "w.safetensors", &["--steps", "2", "--seed", &seed]));
+    assert!(text.starts_with("step 1  skipped: none of its labels counts\nstep 2  loss "), "{text}");
+    // It has changed nothing, and is no step of the optimizer.
+    said(train(&data("one.npz", 4, 1), "one.safetensors", &["--steps", "1"]));
+    let apart = distance(&read(&folder, "w.safetensors"), &read(&folder, "one.safetensors"));
+    assert!(apart < 1e-6, "{apart}");
+    let none = train(&data("none.npz", 4, 0), "n.safetensors", &["--steps", "3"]);
+    fails(2, &none, &["none.npz: none of the labels of 3 steps counts: nothing is trained"]);
+    assert!(!folder.0.join("n.safetensors").exists());
 }
 
 #[test]

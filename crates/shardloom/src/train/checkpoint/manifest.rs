@@ -7,11 +7,12 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use super::hexadecimal;
+use crate::train::settings::Settings;
 
 /// What the first field of every manifest says.
 const FORMAT: &str = "shardloom-checkpoint";
 /// The version of the form that is written and read.
-const VERSION: u64 = 1;
+const VERSION: u64 = 2;
 
 /// A run after a step.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,10 +30,10 @@ pub(crate) struct Manifest {
     pub(crate) examples: u64,
     /// The SHA-256 of the model's ONNX file, in hexadecimal.
     pub(crate) model_sha256: String,
-    /// How parameters follow their gradients.
-    pub(crate) optimizer: String,
-    /// In what the model computes.
-    pub(crate) precision: String,
+    /// How many of the steps had no label that counts, and changed nothing.
+    pub(crate) skipped: u64,
+    /// What the run is made with.
+    pub(crate) settings: Settings,
     /// The files beside it.
     pub(crate) files: Vec<FileSum>,
 }

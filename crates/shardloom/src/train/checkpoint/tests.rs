@@ -40,8 +40,8 @@ fn manifest(step: u64) -> Manifest {
         used: 4 * step,
         examples: 100,
         model_sha256: "00".to_owned(),
-        optimizer: "adamw".to_owned(),
-        precision: "fp32".to_owned(),
+        skipped: 0,
+        settings: [("optimizer".to_owned(), "adamw".to_owned())].into(),
         files: vec![],
     }
 }
