@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! ring   t = start + rounds · fill + hops in nodes · α + hops across · α_net + (W/β + L · S/λ)/p
-//! tree   t = start + 2 (r − 1) α' + 2 ⌈log₂ N⌉ α'_net + (2 (N − 1)/N · S/β_net + S/λ)/p
+//! tree   t = start + 2 (r − 1) α' + 2 ⌈log₂ N⌉ α'_net + 2 S/(p β)
 //! switch t = start + S/(share · link rate)
 //! ```
 //!
@@ -186,7 +186,8 @@ fn tree(machine: &Machine, group: &Group, value: Bytes) -> Option<Seconds> {
     let rate = ring_rate(machine, group).filter(|_| value != Bytes::ZERO && group.nodes > 1)?;
     let (nodes, near) = (exact(group.nodes), exact(group.ranks_per_node));
     let levels = nodes.log2().ceil();
-    let moved = 2.0 * (nodes - 1.0) / nodes * (value / rate) + value / machine.transport.local_rate.value;
+    // Every node of the tree sends the value up, and down.
+    let moved = 2.0 * (value / rate);
     Some(fastest(machine, |protocol, across| {
         let up = (near - 1.0) * protocol.tree_hop.value;
         let over = across.map_or(Seconds::ZERO, |across| levels * across.tree.value);

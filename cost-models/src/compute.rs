@@ -176,8 +176,116 @@ fn fourth(time: f64) -> f64 {
 /// Source: the roofline of Williams, Waterman and Patterson, CACM 52(4), 2009.
 #[must_use]
 pub fn element_wise(device: &Device, traffic: Bytes, work: Flops) -> Seconds {
-    let computing = work / device.vector_peak.value;
-    device.launch.value + computing.max(streaming(device, traffic))
+    device.launch.value + kernel(device, Access::Wide, traffic, work)
+}
+
+/// How many elements an operation reads and writes at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// As many as a memory instruction can.
+    Wide,
+    /// One.
+    Scalar,
+}
+
+/// Time on the device of an operation that is not a matrix product, without that to launch it.
+///
+/// ```text
+/// t = max(bytes/(e · bandwidth), F/vector peak)
+/// ```
+///
+/// `e` is the part of the rate of memory that is reached with such an access.
+///
+/// Source: the roofline of Williams, Waterman and Patterson, CACM 52(4), 2009.
+#[must_use]
+pub fn kernel(device: &Device, access: Access, traffic: Bytes, work: Flops) -> Seconds {
+    let part = match access {
+        Access::Wide => device.memory_efficiency.value,
+        Access::Scalar => device.scalar_efficiency.value,
+    };
+    (traffic / (part * device.memory_bandwidth.value)).max(work / device.vector_peak.value)
+}
+
+/// Attention in one kernel, which keeps scores on the chip.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attention {
+    /// Heads of queries of all examples together.
+    pub heads: u64,
+    /// Queries of each.
+    pub queries: u64,
+    /// Keys of each.
+    pub keys: u64,
+    /// Length of a query and of a key.
+    pub key_size: u64,
+    /// Length of a value.
+    pub value_size: u64,
+    /// Which scores count.
+    pub mask: Mask,
+    /// The arithmetic.
+    pub precision: Precision,
+}
+
+/// Which scores of attention count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mask {
+    /// All.
+    Full,
+    /// Those that do not look ahead: half of them.
+    Causal,
+}
+
+impl Attention {
+    /// Multiplications and additions of the scores that count.
+    #[must_use]
+    pub fn work(&self) -> Flops {
+        let part = match self.mask {
+            Mask::Full => 1.0,
+            Mask::Causal => 0.5,
+        };
+        let pairs = exact(self.heads) * exact(self.queries) * exact(self.keys);
+        Flops(part * 2.0 * pairs * exact(self.key_size + self.value_size))
+    }
+}
+
+/// Queries that a processor computes attention for at a time.
+const QUERY_TILE: u64 = 128;
+
+/// The part of the work of one tile that is left when most processors are done.
+const TAIL: f64 = 0.5;
+
+/// Time on the device of attention in one kernel, forward.
+///
+/// ```text
+/// t = start + (F/P + F_tile/2)/(e · peak/P)
+/// ```
+///
+/// `F_tile` is the work of a tile of 128 queries with all keys, which processors end at different
+/// times.
+///
+/// Source: tiles of queries over processors: Dao, "FlashAttention-2", arXiv 2307.08691, section
+/// 3.2; `e` is a fit that the machine file cites, and the tail half a tile on average.
+#[must_use]
+pub fn attention(device: &Device, attention: &Attention) -> Seconds {
+    fused(device, attention, 1.0, device.attention_forward.value.0)
+}
+
+/// Time on the device of the gradient of attention in one kernel: two products for each of the
+/// forward ones, and the scores again.
+///
+/// Source: as [`attention`]; 2.5 times the work: the same, section 2.
+#[must_use]
+pub fn attention_gradient(device: &Device, attention: &Attention) -> Seconds {
+    fused(device, attention, 2.5, device.attention_backward.value.0)
+}
+
+fn fused(device: &Device, attention: &Attention, passes: f64, reached: f64) -> Seconds {
+    let processors = exact(device.products.processors.value.0);
+    let rate = reached * device.matrix_peak.at(attention.precision).value.0;
+    let tiles = attention.heads * attention.queries.div_ceil(QUERY_TILE);
+    let whole = Attention { mask: Mask::Full, ..*attention };
+    let tile = if tiles == 0 { 0.0 } else { whole.work().0 / exact(tiles) };
+    let work = passes * (attention.work().0 + TAIL * tile * processors);
+    device.products.start.value + Seconds(work / rate)
 }
 
 fn streaming(device: &Device, traffic: Bytes) -> Seconds {

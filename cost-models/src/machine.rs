@@ -19,6 +19,9 @@ pub mod json;
 /// The machine files that come with the program, and the names of machines.
 pub mod shipped;
 
+/// The kinds of networks between nodes, and which part of an adapter's rate each reaches.
+pub mod fabric;
+
 /// Machines made of numbers that somebody has just measured.
 pub mod measured;
 

@@ -16,6 +16,8 @@ pub struct Device {
     pub memory_bandwidth: Known<BytesPerSecond>,
     /// The part of the peak rate of memory that large element-wise operations reach.
     pub memory_efficiency: Known<Ratio>,
+    /// The part that operations reach which read and write one 16-bit element at a time.
+    pub scalar_efficiency: Known<Ratio>,
     /// Fixed time of an operation, however small (seconds).
     pub launch: Known<Seconds>,
     /// Peak rate outside matrix units, in single precision (operations per second).
@@ -26,6 +28,10 @@ pub struct Device {
     pub matrix_reached: ByPrecision<Known<Ratio>>,
     /// How it cuts matrix products up.
     pub products: Products,
+    /// The part of the peak rate of products that attention in one kernel reaches forward.
+    pub attention_forward: Known<Ratio>,
+    /// The part that it reaches backward.
+    pub attention_backward: Known<Ratio>,
 }
 
 /// How a device computes matrix products: in tiles of the result, a few on each processor at once.

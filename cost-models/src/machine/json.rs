@@ -11,6 +11,9 @@ mod file; // the form of a machine file
 mod read; // what one says, or what is wrong with it
 mod write; // machines as machine files
 
+pub(super) use file::Number;
+pub(super) use read::known as number;
+
 use file::MachineFile;
 
 /// The version of the format that this program reads and writes.

@@ -94,11 +94,14 @@ fn sourced_host(name: &str, measurements: &Measurements, source: &str) -> Option
             memory_reserved: Known::new(m.memory_reserved, source)?,
             memory_bandwidth: Known::new(m.memory_bandwidth, source)?,
             memory_efficiency: whole()?,
+            scalar_efficiency: whole()?,
             launch: Known::new(m.launch, source)?,
             vector_peak: Known::new(m.vector_peak, source)?,
             matrix_peak: rates.try_map(sourced).ok()?,
             matrix_reached: rates.try_map(reached).ok()?,
             products: products(m, source)?,
+            attention_forward: whole()?,
+            attention_backward: whole()?,
         },
         node: Node {
             devices: Known::new(

@@ -60,7 +60,21 @@ impl Cluster {
 
     /// What `size` ranks have between them, each `stride` after the one before.
     pub fn group(&self, size: u64, stride: u64) -> Result<Group, ClusterError> {
-        let group = |ranks: &[u64]| self.topology.group(ranks).map_err(ClusterError::Group);
+        self.described(size, stride, |ranks| self.topology.group(ranks))
+    }
+
+    /// The same while no other ranks communicate.
+    pub fn alone(&self, size: u64, stride: u64) -> Result<Group, ClusterError> {
+        self.described(size, stride, |ranks| self.topology.alone(ranks))
+    }
+
+    fn described(
+        &self,
+        size: u64,
+        stride: u64,
+        describe: impl Fn(&[u64]) -> Result<Group, GroupError>,
+    ) -> Result<Group, ClusterError> {
+        let group = |ranks: &[u64]| describe(ranks).map_err(ClusterError::Group);
         let each = (self.node / stride).clamp(1, size);
         if each == size && (size - 1) * stride < self.node {
             return group(&(0..size).map(|place| place * stride).collect::<Vec<_>>());

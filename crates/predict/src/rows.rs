@@ -19,6 +19,15 @@ pub mod bubbles;
 /// Times of layers.
 pub mod layers;
 
+/// Times of matrix products.
+pub mod products;
+
+/// Times of collective operations.
+pub mod collectives;
+
+#[cfg(test)]
+mod halves; // errors on the two halves of published rows
+
 use crate::table::{Row, Table, TableError};
 
 /// A kind of CSV file.
@@ -105,6 +114,8 @@ pub fn kinds() -> Vec<Box<dyn Kind>> {
         Box::new(memory::MemoryRows),
         Box::new(bubbles::Bubbles),
         Box::new(layers::Layers),
+        Box::new(products::Products),
+        Box::new(collectives::Collectives),
     ]
 }
 

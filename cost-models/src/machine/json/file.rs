@@ -24,11 +24,14 @@ pub(super) struct DeviceFile {
     pub(super) memory_reserved: Number,
     pub(super) memory_bandwidth: Number,
     pub(super) memory_efficiency: Number,
+    pub(super) scalar_efficiency: Number,
     pub(super) launch: Number,
     pub(super) vector_peak: Number,
     pub(super) matrix_peak: PrecisionFile,
     pub(super) matrix_reached: PrecisionFile,
     pub(super) products: ProductsFile,
+    pub(super) attention_forward: Number,
+    pub(super) attention_backward: Number,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -163,7 +166,7 @@ pub(super) struct LeavesFile {
 /// A number of a file. Its parts are free, so that what is wrong with one can be said by name.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Number {
+pub(in crate::machine) struct Number {
     #[serde(default)]
     pub(super) value: Value,
     #[serde(default)]

@@ -74,11 +74,14 @@ fn device(file: DeviceFile) -> Result<Device, Fault> {
         memory_reserved: known("device.memory_reserved", &file.memory_reserved)?,
         memory_bandwidth: known("device.memory_bandwidth", &file.memory_bandwidth)?,
         memory_efficiency: known("device.memory_efficiency", &file.memory_efficiency)?,
+        scalar_efficiency: known("device.scalar_efficiency", &file.scalar_efficiency)?,
         launch: known("device.launch", &file.launch)?,
         vector_peak: known("device.vector_peak", &file.vector_peak)?,
         matrix_peak: by_precision("device.matrix_peak", file.matrix_peak)?,
         matrix_reached: by_precision("device.matrix_reached", file.matrix_reached)?,
         products: products(&file.products)?,
+        attention_forward: known("device.attention_forward", &file.attention_forward)?,
+        attention_backward: known("device.attention_backward", &file.attention_backward)?,
     })
 }
 
@@ -218,7 +221,8 @@ fn network_hops(section: &str, file: &NetworkHopsFile) -> Result<NetworkHops, Fa
     })
 }
 
-fn known<T: Quantity>(field: &str, number: &Number) -> Result<Known<T>, Fault> {
+/// The quantity that a number of a file states, or what is wrong with it.
+pub(in crate::machine) fn known<T: Quantity>(field: &str, number: &Number) -> Result<Known<T>, Fault> {
     let shown = |value: &Value| match value {
         Value::Null => "nothing".to_owned(),
         value => format!("`{value}`"),

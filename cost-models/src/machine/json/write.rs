@@ -35,11 +35,14 @@ impl From<&Device> for DeviceFile {
             memory_reserved: number(&device.memory_reserved),
             memory_bandwidth: number(&device.memory_bandwidth),
             memory_efficiency: number(&device.memory_efficiency),
+            scalar_efficiency: number(&device.scalar_efficiency),
             launch: number(&device.launch),
             vector_peak: number(&device.vector_peak),
             matrix_peak: by_precision(&device.matrix_peak),
             matrix_reached: by_precision(&device.matrix_reached),
             products: (&device.products).into(),
+            attention_forward: number(&device.attention_forward),
+            attention_backward: number(&device.attention_backward),
         }
     }
 }

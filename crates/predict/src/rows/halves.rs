@@ -1,0 +1,47 @@
+//! Errors on the two halves of published rows: prices are fitted on one and judged on the other.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use super::{Answer, Kind, outcomes};
+
+/// Which half a row is in.
+///
+/// FNV-1a of its id, times 2⁶⁴/φ: the topmost bit.
+fn half(row_id: &str) -> usize {
+    let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    let hash = row_id.bytes().fold(0xcbf2_9ce4_8422_2325, step);
+    usize::from(hash.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 63 == 1)
+}
+
+/// The mean errors on both halves, with the number of rows, by source; `None` where the file is not.
+pub(super) fn errors(kind: &dyn Kind) -> Option<BTreeMap<String, [(f64, usize); 2]>> {
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/reference/data/validation");
+    let path = data.join(kind.file());
+    let Ok(text) = std::fs::read_to_string(&path) else {
+        println!("left out: there is no {}", path.display());
+        return None;
+    };
+    let mut sums: BTreeMap<String, [(f64, usize); 2]> = BTreeMap::new();
+    let mut skipped: BTreeMap<String, usize> = BTreeMap::new();
+    for outcome in outcomes(kind, &text).unwrap() {
+        if let Answer::Skipped(why) = &outcome.answer {
+            *skipped.entry(format!("{}: {why}", outcome.source)).or_default() += 1;
+        }
+        let Answer::Priced(priced) = &outcome.answer else { continue };
+        let (sum, count) = &mut sums.entry(outcome.source).or_default()[half(&outcome.row_id)];
+        *sum += priced.error();
+        *count += 1;
+    }
+    for (source, halves) in &mut sums {
+        for (sum, count) in &mut *halves {
+            *sum /= f64::from(u32::try_from((*count).max(1)).unwrap());
+        }
+        let [fitted, kept] = halves.map(|(mean, count)| format!("{:.1} % of {count}", 100.0 * mean));
+        println!("{source:28} fitted half {fitted:14} other half {kept}");
+    }
+    for (why, count) in skipped {
+        println!("{count} rows of {why}");
+    }
+    Some(sums)
+}
