@@ -36,7 +36,7 @@ pub struct Config {
 }
 
 /// Every key: its name, and what it is taken to be where it is left out.
-pub const KEYS: [(&str, &str); 32] = [
+pub const KEYS: [(&str, &str); 33] = [
     ("machine", "must be stated: a device type as `shardloom machines` lists them, or a machine file"),
     ("framework", "megatron-core"),
     ("num_layers", "must be stated"),
@@ -69,6 +69,7 @@ pub const KEYS: [(&str, &str); 32] = [
     ("tp_comm_overlap", "false"),
     ("grad_reduce_bytes", "the framework's"),
     ("lora", "false"),
+    ("framework_year", "that of the framework's figures"),
 ];
 
 /// Why a text is not a configuration.
@@ -125,12 +126,14 @@ pub fn read(text: &str) -> Result<Config, ConfigError> {
         ep: one("expert_model_parallel_size")?,
         dp: world / replica,
         mbs: one("micro_batch_size")?,
+        packed: false,
         gbs: fields.needed("global_batch_size")?,
         zero: zero(&fields)?,
         seq_parallel: fields.flag("sequence_parallel", false)?,
         recompute: fields.choice("recompute_granularity", &RECOMPUTE)?,
         attention: fields.choice("attention_backend", &ATTENTION)?,
         precision: fields.choice("precision", &PRECISION)?,
+        year: fields.count("framework_year")?,
         gradient_bytes: fields.count("grad_reduce_bytes")?,
         schedule: fields.choice("schedule", &SCHEDULE)?,
         dp_overlap: fields.flag("overlap_grad_reduce", true)?,

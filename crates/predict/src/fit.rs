@@ -16,7 +16,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::framework::{COMMON, Figure, Framework};
+use crate::framework::Figure;
 use crate::rows::case::Case;
 use crate::rows::training::apart;
 use crate::table::Row;
@@ -93,7 +93,7 @@ pub fn fit(rows: &[Measured]) -> (Vec<Fitted>, [f64; 2]) {
     for row in rows {
         for (figure, stated) in &row.case.framework.figures {
             if let Some(range) = stated.range {
-                let key = (owner(&row.case.framework, *figure), *figure);
+                let key = (stated.owner.clone(), *figure);
                 ranges.insert(key.clone(), range);
                 values.insert(key, stated.value);
             }
@@ -126,20 +126,14 @@ fn before_of(before: &BTreeMap<Key, f64>, key: &Key) -> f64 {
     before.get(key).copied().unwrap_or_default()
 }
 
-/// The file that states a framework's figure.
-fn owner(framework: &Framework, figure: Figure) -> String {
-    if framework.own.contains(&figure) { framework.name.clone() } else { COMMON.0.to_owned() }
-}
-
 /// The mean error of rows with these figures.
 fn error(rows: &mut [Measured], values: &BTreeMap<Key, f64>) -> f64 {
     let (mut sum, mut weight) = (0.0, 0.0);
     for row in rows {
-        let own = row.case.framework.own.clone();
-        let name = row.case.framework.name.clone();
         for (figure, stated) in &mut row.case.framework.figures {
-            let file = if own.contains(figure) { name.clone() } else { COMMON.0.to_owned() };
-            if let Some(value) = values.get(&(file, *figure)) {
+            if stated.range.is_some()
+                && let Some(value) = values.get(&(stated.owner.clone(), *figure))
+            {
                 stated.value = *value;
             }
         }

@@ -45,8 +45,16 @@ pub enum Figure {
     TensorHidden,
     /// How many times as long computing takes while traffic runs beside it (1).
     Contention,
-    /// The part of the rate of products in short runs that is kept for hours (1).
-    Sustained,
+    /// The rate of products in training, relative to the machine's prices (1).
+    ProductRate,
+    /// The rate of products in 4 bits, relative to those in 8 (1).
+    FourBitRate,
+    /// Time that a host takes to start what experts add to a layer forward (seconds).
+    ExpertLaunch,
+    /// Examples that are put together in one where adapters or answers are trained (1).
+    PackedExamples,
+    /// Whether pipelines are interleaved where nobody says: 1 if so, else 0.
+    Interleaves,
     /// By how many times a step is longer a year before the version that was calibrated on (1).
     YearlyDrift,
     /// The year of that version (year).
@@ -80,6 +88,8 @@ pub struct Stated {
     pub source: String,
     /// The range in which it was sought, if it was fitted.
     pub range: Option<(f64, f64)>,
+    /// The file that states it; where that is for one device only, with `@` and the device.
+    pub owner: String,
 }
 
 /// A training framework at one time.
@@ -89,8 +99,8 @@ pub struct Framework {
     pub name: String,
     /// Its figures, those of all frameworks included.
     pub figures: BTreeMap<Figure, Stated>,
-    /// Which figures its own file states.
-    pub own: Vec<Figure>,
+    /// Figures that are others on some devices, by the beginning of their names.
+    pub on: Vec<(String, BTreeMap<Figure, Stated>)>,
 }
 
 /// Why a text is not a framework file.
@@ -117,7 +127,7 @@ pub const FILES: [(&str, &str); 6] = [
 
 impl Figure {
     /// Every figure.
-    pub const ALL: [Self; 29] = [
+    pub const ALL: [Self; 33] = [
         Self::LayerLaunch,
         Self::CollectiveLaunch,
         Self::BackwardLaunch,
@@ -135,7 +145,11 @@ impl Figure {
         Self::DataHidden,
         Self::TensorHidden,
         Self::Contention,
-        Self::Sustained,
+        Self::ProductRate,
+        Self::FourBitRate,
+        Self::ExpertLaunch,
+        Self::PackedExamples,
+        Self::Interleaves,
         Self::YearlyDrift,
         Self::Year,
         Self::FlashForward,
@@ -170,7 +184,11 @@ impl Figure {
             Self::DataHidden => "data_hidden",
             Self::TensorHidden => "tensor_hidden",
             Self::Contention => "contention",
-            Self::Sustained => "sustained",
+            Self::ProductRate => "product_rate",
+            Self::FourBitRate => "four_bit_rate",
+            Self::ExpertLaunch => "expert_launch",
+            Self::PackedExamples => "packed_examples",
+            Self::Interleaves => "interleaves",
             Self::YearlyDrift => "yearly_drift",
             Self::Year => "year",
             Self::FlashForward => "flash_forward",
@@ -189,7 +207,7 @@ impl Figure {
     #[must_use]
     pub fn unit(self) -> &'static str {
         match self {
-            Self::LayerLaunch | Self::CollectiveLaunch | Self::StepOverhead => "s",
+            Self::LayerLaunch | Self::CollectiveLaunch | Self::ExpertLaunch | Self::StepOverhead => "s",
             Self::NarrowingBytes | Self::LogitBytes | Self::GradientBytes | Self::AccumulationBytes => "B",
             Self::UpdateBytes
             | Self::ParameterBytes
@@ -217,15 +235,28 @@ impl Framework {
 
     /// The framework that `text` states, with what `common` states besides.
     pub fn read(name: &str, text: &str, common: &str) -> Result<Self, FrameworkError> {
-        let mut figures = figures(COMMON.0, common)?;
-        let own = self::figures(name, text)?;
-        let stated = own.keys().copied().collect();
+        let (mut figures, mut on) = sections(COMMON.0, common)?;
+        let (own, own_on) = sections(name, text)?;
+        // What a framework says of all devices is nearer to it than what all say of one.
+        for (_, others) in &mut on {
+            others.retain(|figure, _| !own.contains_key(figure));
+        }
         figures.extend(own);
+        on.extend(own_on);
         if let Some(missing) = Figure::ALL.iter().find(|it| !figures.contains_key(it)) {
             let message = format!("`{}` is missing, here and in `common`", missing.name());
             return Err(FrameworkError { file: name.to_owned(), message });
         }
-        Ok(Self { name: name.to_owned(), figures, own: stated })
+        Ok(Self { name: name.to_owned(), figures, on })
+    }
+
+    /// The framework as it is on a machine.
+    #[must_use]
+    pub fn on(mut self, machine: &str) -> Self {
+        for (_, figures) in self.on.iter().filter(|(device, _)| machine.starts_with(device)) {
+            self.figures.extend(figures.clone());
+        }
+        self
     }
 
     /// A figure.
@@ -235,23 +266,43 @@ impl Framework {
     }
 }
 
-/// The figures that a file states.
-pub fn figures(file: &str, text: &str) -> Result<BTreeMap<Figure, Stated>, FrameworkError> {
+type Figures = BTreeMap<Figure, Stated>;
+
+/// The figures that a file states: `figures`, and those of some devices, `on`.
+fn sections(file: &str, text: &str) -> Result<(Figures, Vec<(String, Figures)>), FrameworkError> {
+    let wrong = |message: &str| FrameworkError { file: file.to_owned(), message: message.to_owned() };
+    let value: Value = serde_json::from_str(text).map_err(|error| wrong(&error.to_string()))?;
+    let figures = value.get("figures").and_then(Value::as_object);
+    let figures = self::figures(file, file, figures.ok_or_else(|| wrong("expected `figures`, an object"))?)?;
+    let none = serde_json::Map::new();
+    let on = match value.get("on") {
+        None => &none,
+        Some(on) => on.as_object().ok_or_else(|| wrong("expected `on`, an object of devices"))?,
+    };
+    let on = on.iter().map(|(device, fields)| {
+        let fields = fields.as_object().ok_or_else(|| wrong("expected figures for each device of `on`"))?;
+        Ok((device.clone(), self::figures(file, &format!("{file}@{device}"), fields)?))
+    });
+    Ok((figures, on.collect::<Result<_, _>>()?))
+}
+
+fn figures(
+    file: &str,
+    owner: &str,
+    fields: &serde_json::Map<String, Value>,
+) -> Result<Figures, FrameworkError> {
     let wrong = |message: String| FrameworkError { file: file.to_owned(), message };
-    let value: Value = serde_json::from_str(text).map_err(|error| wrong(error.to_string()))?;
-    let fields = value.as_object().ok_or_else(|| wrong("expected an object".to_owned()))?;
-    let fields = fields.get("figures").and_then(Value::as_object);
-    let fields = fields.ok_or_else(|| wrong("expected `figures`, an object".to_owned()))?;
     let mut found = BTreeMap::new();
     for (name, field) in fields {
         let figure = Figure::ALL.into_iter().find(|it| it.name() == name);
         let figure = figure.ok_or_else(|| wrong(format!("`{name}` is not a figure of frameworks")))?;
-        found.insert(figure, stated(figure, field).map_err(|message| wrong(format!("`{name}`: {message}")))?);
+        let stated = stated(figure, owner, field).map_err(|message| wrong(format!("`{name}`: {message}")))?;
+        found.insert(figure, stated);
     }
     Ok(found)
 }
 
-fn stated(figure: Figure, field: &Value) -> Result<Stated, String> {
+fn stated(figure: Figure, owner: &str, field: &Value) -> Result<Stated, String> {
     let number =
         |value: Option<&Value>| value.and_then(Value::as_f64).filter(|it| it.is_finite() && *it >= 0.0);
     let value = number(field.get("value")).ok_or("expected `value`, a finite number of at least 0")?;
@@ -266,7 +317,7 @@ fn stated(figure: Figure, field: &Value) -> Result<Stated, String> {
         let (Some(low), Some(high)) = ends else { return Err("expected `range`, two numbers") };
         Ok((low, high))
     });
-    Ok(Stated { value, source: source.to_owned(), range: range.transpose()? })
+    Ok(Stated { value, source: source.to_owned(), range: range.transpose()?, owner: owner.to_owned() })
 }
 
 impl fmt::Display for FrameworkError {

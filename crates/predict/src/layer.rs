@@ -37,6 +37,9 @@ pub fn layer(job: &Job<'_>) -> Passes {
     let collectives = if job.setup.tp > 1 { 2.0 } else { 0.0 } + if job.setup.ep > 1 { 2.0 } else { 0.0 };
     times.launch = Seconds(job.figure(Figure::LayerLaunch))
         + Seconds(collectives * job.figure(Figure::CollectiveLaunch));
+    if job.setup.model.experts.is_some() {
+        times.launch += Seconds(job.figure(Figure::ExpertLaunch));
+    }
     computed_again(job, &mut times, forward);
     if job.setup.learns == Learns::Adapters {
         times.weight = Estimate::new();
@@ -141,6 +144,12 @@ fn computed_again(job: &Job<'_>, times: &mut Passes, attention: Seconds) {
         Recompute::None => return,
         Recompute::Selective => {
             times.input.add_term("computed again", attention);
+            return;
+        }
+        Recompute::HalfOfProducts => {
+            let half = 0.5 * times.forward.of("products") + times.forward.of("narrowing");
+            times.input.add_term("computed again", half + times.forward.of("pointwise"));
+            times.again = 0.5 * times.launch;
             return;
         }
         Recompute::HalfOfLayers => 0.5,

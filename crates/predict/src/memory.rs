@@ -109,6 +109,7 @@ pub fn layer_activations(setup: &Setup) -> f64 {
     let input = exact(ELEMENT) * token_values(setup);
     match setup.recompute {
         Recompute::Full => input,
+        Recompute::HalfOfProducts => half_of_products(setup),
         Recompute::HalfOfLayers => f64::midpoint(input, kept_values(setup, setup.attention)),
         // Scores are what selective recomputation does not keep.
         Recompute::Selective => kept_values(setup, Attention::Flash) + dropout_masks(setup),
@@ -116,11 +117,19 @@ pub fn layer_activations(setup: &Setup) -> f64 {
     }
 }
 
+/// A layer's input, the result of attention, and every second product's result (bytes).
+fn half_of_products(setup: &Setup) -> f64 {
+    let model = &setup.model;
+    let products = model.qkv_columns() + (model.ups() * model.ffn_hidden) + 2 * model.hidden;
+    let columns = exact(model.heads * model.head_size) + exact(products) / 2.0;
+    exact(ELEMENT) * (token_values(setup) + exact(setup.tokens()) * columns / exact(setup.tp))
+}
+
 /// What is there of one layer while it is computed again; nothing if nothing is.
 fn working(setup: &Setup) -> f64 {
     match setup.recompute {
         Recompute::Full | Recompute::HalfOfLayers => kept_values(setup, setup.attention),
-        Recompute::Selective | Recompute::None => 0.0,
+        Recompute::Selective | Recompute::HalfOfProducts | Recompute::None => 0.0,
     }
 }
 

@@ -106,12 +106,16 @@ impl<'a> Job<'a> {
     pub fn product(&self, way: Way, batch: u64, [m, n, k]: [u64; 3]) -> Estimate {
         let narrow = matches!(self.setup.precision, Arithmetic::F8 | Arithmetic::F4);
         let precision = precision(self.setup.precision);
-        let mut time = Estimate::term("products", self.timed(precision, way, batch, [m, n, k]));
+        let rate =
+            if self.setup.precision == Arithmetic::F4 { self.figure(Figure::FourBitRate) } else { 1.0 };
+        let time = (1.0 / rate) * self.timed(precision, way, batch, [m, n, k]);
+        let mut time = Estimate::term("products", time);
         if narrow {
-            // Each operand is narrowed before it is used: the value and the weight forward, the
-            // result's gradient backward, in both orders at once.
+            // What is not a weight is narrowed before it is used: the value forward, the result's
+            // gradient backward, in both orders at once.
+            // A weight is narrowed once a step, which is little.
             let elements = match way {
-                Way::Forward => m * k + k * n,
+                Way::Forward => m * k,
                 Way::Input => m * n,
                 Way::Weight => 0,
             };
@@ -137,9 +141,13 @@ impl<'a> Job<'a> {
             Way::Input => (Role::InputGradient, [m, k, n]),
             Way::Weight => (Role::WeightGradient, [k, n, m]),
         };
-        let product = MatrixProduct { role, ..MatrixProduct::forward(batch, sizes, precision) };
+        let mut product = MatrixProduct { role, ..MatrixProduct::forward(batch, sizes, precision) };
+        if way == Way::Weight {
+            // Added to what other micro-batches gave: read and written.
+            product.per_result = 2 * whole(self.gradient_bytes());
+        }
         let time = matrix_product(&self.cluster.machine.device, &product);
-        (1.0 / self.figure(Figure::Sustained)) * time
+        (1.0 / self.figure(Figure::ProductRate)) * time
     }
 
     /// Time of the core of attention forward, and backward.
@@ -160,10 +168,11 @@ impl<'a> Job<'a> {
             }
             Attention::Flash => {
                 // Of scores, those that look ahead are left out: half of them.
-                let pairs = exact(heads) * exact(queries) * exact(keys) / 2.0;
+                let packed = if setup.packed { self.figure(Figure::PackedExamples) } else { 1.0 };
+                let pairs = exact(heads) * exact(queries) * exact(keys) / (2.0 * packed);
                 let work = Flops(4.0 * pairs * exact(size));
                 let peak = self.peak(Precision::Bf16);
-                let rate = |figure| (self.figure(figure) * self.figure(Figure::Sustained)) * peak.0;
+                let rate = |figure| self.figure(figure) * peak.0;
                 let backward = Flops(2.5 * work.0);
                 [
                     Seconds(work.0 / rate(Figure::FlashForward)),

@@ -28,6 +28,8 @@ pub struct Setup {
     pub dp: u64,
     /// Examples that a pipeline sees at once (micro-batch).
     pub mbs: u64,
+    /// Whether what is called an example is several, that attend to themselves alone.
+    pub packed: bool,
     /// Examples of a step (global batch).
     pub gbs: u64,
     /// What is sharded among data-parallel ranks.
@@ -40,6 +42,8 @@ pub struct Setup {
     pub attention: Attention,
     /// The arithmetic of products.
     pub precision: Arithmetic,
+    /// The year of the framework's version; `None` for the one that figures are for.
+    pub year: Option<u64>,
     /// Bytes of an element of a gradient as it is reduced; `None` for the framework's own.
     pub gradient_bytes: Option<u64>,
     /// In which order a stage works on micro-batches.
@@ -81,6 +85,8 @@ pub enum Recompute {
     None,
     /// The core of attention: scores, softmax, and their product with values.
     Selective,
+    /// Every second product, and what lies between products.
+    HalfOfProducts,
     /// Every second layer.
     HalfOfLayers,
     /// Every layer.

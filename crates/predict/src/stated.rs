@@ -89,12 +89,14 @@ pub fn setup(row: &Row<'_>) -> Result<Stated, Unstated> {
         ep,
         dp,
         mbs: mbs.unwrap_or(1),
+        packed: row.text("notes").contains("packed"),
         gbs,
         zero: zero(row)?,
         seq_parallel: row.text("seq_parallel") == "1",
         recompute: recompute(row.text("recompute")),
         attention: attention(row.text("attn_impl")),
         precision: arithmetic(row.text("precision")),
+        year: row.count("year")?,
         gradient_bytes: gradient_bytes(row),
         schedule: order(&schedule),
         dp_overlap: overlapped(row.text("dp_overlap")),
@@ -169,12 +171,14 @@ pub fn gpt(layers: u64, hidden: u64, heads: u64, seq: u64) -> Setup {
         ep: 1,
         dp: 1,
         mbs: 1,
+        packed: false,
         gbs: 1,
         zero: Zero::Nothing,
         seq_parallel: false,
         recompute: Recompute::None,
         attention: Attention::Unfused,
         precision: Arithmetic::F16,
+        year: None,
         gradient_bytes: None,
         schedule: Schedule::OneForwardOneBackward,
         dp_overlap: false,
@@ -232,10 +236,13 @@ fn zero(row: &Row<'_>) -> Result<Zero, TableError> {
 
 fn recompute(text: &str) -> Recompute {
     let text = text.to_lowercase();
-    if text.starts_with("full") {
-        Recompute::Full
+    if text.contains("op sac") {
+        Recompute::HalfOfProducts
     } else if text.contains("every other layer") {
         Recompute::HalfOfLayers
+    } else if text.starts_with("full") || text.contains("ibm sac") {
+        // IBM's selective checkpointing is of layers; of all, where it does not say of which.
+        Recompute::Full
     } else if text.starts_with("selective") {
         Recompute::Selective
     } else {

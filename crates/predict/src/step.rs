@@ -24,8 +24,15 @@ pub fn step(job: &Job<'_>) -> Estimate {
     time.add_term("pipeline messages", messages(job, slowest, m));
     time += data_parallel(job, slowest);
     time.add_term("update", update(job));
+    time = time.times(drift(job));
     time.add_term("step overhead", Seconds(job.figure(Figure::StepOverhead)));
     time
+}
+
+/// How much longer a step is than with the version that was calibrated on.
+fn drift(job: &Job<'_>) -> f64 {
+    let years = job.setup.year.map_or(0.0, |year| job.figure(Figure::Year) - exact(year));
+    job.figure(Figure::YearlyDrift).powf(years)
 }
 
 /// The times of a stage for one micro-batch, waiting for the host included.

@@ -3,6 +3,7 @@
 use super::*;
 use crate::cluster::{Cluster, Links};
 use crate::device::machine_of;
+use crate::framework::Framework;
 use crate::setup::Setup;
 use crate::stated::gpt;
 

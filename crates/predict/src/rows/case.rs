@@ -4,7 +4,7 @@ use cost_models::estimate::Estimate;
 
 use crate::cluster::Cluster;
 use crate::device::machine_of;
-use crate::framework::Framework;
+use crate::framework::{Figure, Framework};
 use crate::memory::{self, Held};
 use crate::pieces::Job;
 use crate::setup::Setup;
@@ -49,7 +49,8 @@ impl Case {
         let source = format!("{}, {}", row.text("source"), row.text("row_id"));
         let why = |error: &dyn std::error::Error| Unstated::Why(error.to_string());
         let cluster = Cluster::new(machine, &links, &source).map_err(|error| why(&error))?;
-        let framework = stated::framework(row).map_err(|error| why(&error))?;
+        let framework = stated::framework(row).map_err(|error| why(&error))?.on(&cluster.machine.name);
+        let vpp = if framework.at(Figure::Interleaves) > 0.0 { vpp } else { Blank::Stated };
         Ok(Self { setups: filled(&setup, mbs, vpp), framework, cluster })
     }
 

@@ -46,7 +46,7 @@ fn priced(row: &Row<'_>) -> Result<Answer, Unstated> {
     let machine = machine_of(row.text("gpu")).map_err(Unstated::Why)?;
     let cluster =
         Cluster::new(machine, &Links::default(), row.text("source")).map_err(|error| why(&error))?;
-    let framework = Framework::shipped("megatron-lm").map_err(|error| why(&error))?;
+    let framework = Framework::shipped("megatron-lm").map_err(|error| why(&error))?.on(&cluster.machine.name);
     let job = Job::new(&setup, &framework, &cluster).map_err(|error| why(&error))?;
     let times = if setup.pp > 1 {
         // A stage between the first and the last.

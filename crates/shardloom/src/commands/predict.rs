@@ -34,6 +34,7 @@ pub(crate) fn predict(arguments: &PredictArguments) -> Result<Said, Failure> {
         let message = format!("{} devices of a machine without a network", setup.devices());
         return Err(Failure::file(path, message));
     }
+    let framework = framework.on(&cluster.machine.name);
     let job = Job::new(&setup, &framework, &cluster).map_err(|error| Failure::file(path, error))?;
     Ok(said(&job))
 }
