@@ -55,9 +55,11 @@ pub enum Half {
 }
 
 /// How often every figure is sought.
-const ROUNDS: usize = 4;
-/// How many times each range is cut.
-const CUTS: usize = 12;
+const ROUNDS: usize = 6;
+/// How many parts a range is cut into first: errors may have more than one valley.
+const PARTS: u8 = 8;
+/// How many times the two parts around the best end are cut.
+const CUTS: usize = 8;
 
 /// The half of a row.
 #[must_use]
@@ -145,8 +147,12 @@ fn error(rows: &mut [Measured], values: &BTreeMap<Key, f64>) -> f64 {
     sum / weight
 }
 
-/// Where a function is least in a range, if it has one valley.
-fn golden((mut low, mut high): (f64, f64), at: &mut dyn FnMut(f64) -> f64) -> f64 {
+/// Where a function is least in a range: in the valley in which the best of some places lies.
+fn golden(range: (f64, f64), at: &mut dyn FnMut(f64) -> f64) -> f64 {
+    let width = (range.1 - range.0) / f64::from(PARTS);
+    let ends = (0..=PARTS).map(|it| range.0 + f64::from(it) * width);
+    let best = ends.map(|end| (at(end), end)).min_by(|a, b| a.0.total_cmp(&b.0)).unwrap_or(range);
+    let (mut low, mut high) = ((best.1 - width).max(range.0), (best.1 + width).min(range.1));
     let part = (5.0_f64.sqrt() - 1.0) / 2.0;
     let mut inner = [high - part * (high - low), low + part * (high - low)];
     let mut found = inner.map(&mut *at);
@@ -161,7 +167,8 @@ fn golden((mut low, mut high): (f64, f64), at: &mut dyn FnMut(f64) -> f64) -> f6
             found = [found[1], at(inner[1])];
         }
     }
-    f64::midpoint(low, high)
+    let middle = f64::midpoint(low, high);
+    if at(middle) <= best.0 { middle } else { best.1 }
 }
 
 #[cfg(test)]

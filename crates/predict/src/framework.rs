@@ -61,8 +61,12 @@ pub enum Figure {
     Year,
     /// The part of the peak rate that attention in one kernel reaches forward (1).
     FlashForward,
-    /// The part that it reaches backward (1).
+    /// The rate that it reaches backward, relative to that (1).
     FlashBackward,
+    /// Whether the last product of a layer is computed again too: 1 if so, else 0.
+    LastAgain,
+    /// Whether tensor-parallel ranks each send a part of what goes to the next stage: 1 if so, else 0.
+    ScatteredMessages,
     /// The part of an interleaved pipeline's messages that is hidden between its ends (1).
     PipelineHidden,
     /// Bytes that each parameter takes beside its weight, gradient and optimizer states (bytes).
@@ -127,7 +131,7 @@ pub const FILES: [(&str, &str); 6] = [
 
 impl Figure {
     /// Every figure.
-    pub const ALL: [Self; 33] = [
+    pub const ALL: [Self; 35] = [
         Self::LayerLaunch,
         Self::CollectiveLaunch,
         Self::BackwardLaunch,
@@ -154,6 +158,8 @@ impl Figure {
         Self::Year,
         Self::FlashForward,
         Self::FlashBackward,
+        Self::LastAgain,
+        Self::ScatteredMessages,
         Self::PipelineHidden,
         Self::ParameterBytes,
         Self::OptimizerBytes,
@@ -193,6 +199,8 @@ impl Figure {
             Self::Year => "year",
             Self::FlashForward => "flash_forward",
             Self::FlashBackward => "flash_backward",
+            Self::LastAgain => "last_again",
+            Self::ScatteredMessages => "scattered_messages",
             Self::PipelineHidden => "pipeline_hidden",
             Self::ParameterBytes => "parameter_bytes",
             Self::OptimizerBytes => "optimizer_bytes",

@@ -18,6 +18,8 @@ pub struct Passes {
     pub input: Estimate,
     /// Gradients by weights.
     pub weight: Estimate,
+    /// The last product of the forward pass.
+    pub last: Seconds,
     /// Time that a host takes to start the forward pass.
     pub launch: Seconds,
     /// Time that it takes to start what is computed again.
@@ -66,11 +68,13 @@ fn products(job: &Job<'_>) -> Passes {
             shapes.push((local, [each, h, part(model.ffn_hidden)]));
         }
     }
+    let last = shapes.last().map(|&(batch, sizes)| job.product(Way::Forward, batch, sizes).total());
     let all = |way| shapes.iter().map(|&(batch, sizes)| job.product(way, batch, sizes)).sum();
     Passes {
         forward: all(Way::Forward),
         input: all(Way::Input),
         weight: all(Way::Weight),
+        last: last.unwrap_or_default(),
         ..Passes::default()
     }
 }
@@ -155,7 +159,9 @@ fn computed_again(job: &Job<'_>, times: &mut Passes, attention: Seconds) {
         Recompute::HalfOfLayers => 0.5,
         Recompute::Full => 1.0,
     };
-    times.input.add_term("computed again", part * times.forward.total());
+    // Where that stops when all that the backward pass needs is there, the last product is left out.
+    let left_out = (1.0 - job.figure(Figure::LastAgain)) * times.last;
+    times.input.add_term("computed again", part * beyond(times.forward.total(), left_out));
     times.again = part * times.launch;
 }
 

@@ -6,7 +6,10 @@
 //! - `mbs` and, where a pipeline may be interleaved, `vpp`: [`Blank`] says that they are open;
 //!   who runs for a record has tuned them, so that the fastest that fits is taken.
 //! - `vocab`: 51,200, that of Megatron's GPT.
-//! - the length of a head's vector: that for which the parameters come nearest to `params_b`.
+//! - the length of a head's vector: `hidden / heads`; with gated feed-forward parts that for which
+//!   the parameters come nearest to `params_b`.
+//! - `recompute`, where it is left to a recipe: nothing; such a setup is believed to fit if it does
+//!   with everything computed again.
 //! - logits have weights of their own where the feed-forward part is gated, as in Llama.
 
 use cost_models::units::{BytesPerSecond, exact};
@@ -29,6 +32,8 @@ pub struct Stated {
     pub mbs: Blank,
     /// Whether the number of parts in a stage is.
     pub vpp: Blank,
+    /// Whether what is computed again is.
+    pub recompute: Blank,
     /// Nodes and links.
     pub links: Links,
 }
@@ -106,9 +111,12 @@ pub fn setup(row: &Row<'_>) -> Result<Stated, Unstated> {
     setup.check().map_err(|error| why(error.to_string()))?;
     let open = |stated: bool| if stated { Blank::Stated } else { Blank::Open };
     let interleaves = pp > 1 && setup.schedule == Schedule::OneForwardOneBackward;
+    let again = row.text("recompute").to_lowercase();
+    let told = ["none", "full", "selective"].iter().any(|word| again.starts_with(word));
     Ok(Stated {
         mbs: open(mbs.is_some()),
         vpp: open(vpp.is_some() || !interleaves),
+        recompute: open(told && !again.contains("recipe") || again.contains("op sac")),
         links: links(row)?,
         setup,
     })
@@ -139,7 +147,8 @@ pub fn model(row: &Row<'_>) -> Result<Model, Unstated> {
         experts,
         embedding: if gated { Embedding::Untied } else { Embedding::Tied },
     };
-    if let Some(billions) = row.number("params_b")? {
+    // Older models have heads that part the hidden vector, and may have learned positions besides.
+    if let Some(billions) = row.number("params_b")?.filter(|_| gated) {
         model.head_size = head_size(&model, billions * 1e9);
     }
     Ok(model)

@@ -180,7 +180,7 @@ fn messages(job: &Job<'_>, slowest: &StageTimes, m: f64) -> Seconds {
     if setup.pp < 2 {
         return Seconds::ZERO;
     }
-    let split = if setup.tp > 1 { setup.tp } else { 1 };
+    let split = if job.figure(Figure::ScatteredMessages) > 0.0 { setup.tp } else { 1 };
     let value = Bytes(ELEMENT * setup.tokens() * setup.model.hidden / split);
     let message = cost_models::collective::send(&job.cluster.machine, &job.stage, value);
     let (p, order) = (exact(setup.pp), order(job));

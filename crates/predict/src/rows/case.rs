@@ -7,7 +7,7 @@ use crate::device::machine_of;
 use crate::framework::{Figure, Framework};
 use crate::memory::{self, Held};
 use crate::pieces::Job;
-use crate::setup::Setup;
+use crate::setup::{Recompute, Setup};
 use crate::stated::{self, Blank, Stated, Unstated};
 use crate::step::step;
 use crate::table::Row;
@@ -20,6 +20,8 @@ const SIZES: [u64; 5] = [1, 2, 4, 8, 16];
 pub struct Case {
     /// The setups that it may mean.
     pub setups: Vec<Setup>,
+    /// Whether what is computed again is left open.
+    pub recompute: Blank,
     /// The framework.
     pub framework: Framework,
     /// The cluster.
@@ -44,14 +46,14 @@ pub struct Told {
 impl Case {
     /// What a row states.
     pub fn of(row: &Row<'_>) -> Result<Self, Unstated> {
-        let Stated { setup, mbs, vpp, links } = stated::setup(row)?;
+        let Stated { setup, mbs, vpp, recompute, links } = stated::setup(row)?;
         let machine = machine_of(row.text("gpu")).map_err(Unstated::Why)?;
         let source = format!("{}, {}", row.text("source"), row.text("row_id"));
         let why = |error: &dyn std::error::Error| Unstated::Why(error.to_string());
         let cluster = Cluster::new(machine, &links, &source).map_err(|error| why(&error))?;
         let framework = stated::framework(row).map_err(|error| why(&error))?.on(&cluster.machine.name);
         let vpp = if framework.at(Figure::Interleaves) > 0.0 { vpp } else { Blank::Stated };
-        Ok(Self { setups: filled(&setup, mbs, vpp), framework, cluster })
+        Ok(Self { setups: filled(&setup, mbs, vpp), recompute, framework, cluster })
     }
 
     /// Of the setups that it may mean, the fastest of those that fit; of all, if none does.
@@ -63,7 +65,7 @@ impl Case {
             let held = memory::peak(&job);
             let told = Told {
                 time: step(&job),
-                fits: memory::fits(&job, &held),
+                fits: memory::fits(&job, &held) || self.fits_at_least(setup)?,
                 room: cost_models::units::exact(memory::room(&job).0),
                 held,
                 setup: setup.clone(),
@@ -77,6 +79,19 @@ impl Case {
             }
         }
         best.ok_or_else(|| Unstated::Why("no size of micro-batches divides the batch".to_owned()))
+    }
+}
+
+impl Case {
+    /// Whether a setup that leaves open what is computed again fits if everything is.
+    fn fits_at_least(&self, setup: &Setup) -> Result<bool, Unstated> {
+        if self.recompute == Blank::Stated {
+            return Ok(false);
+        }
+        let setup = Setup { recompute: Recompute::Full, ..setup.clone() };
+        let job = Job::new(&setup, &self.framework, &self.cluster);
+        let job = job.map_err(|error| Unstated::Why(error.to_string()))?;
+        Ok(memory::fits(&job, &memory::peak(&job)))
     }
 }
 
