@@ -14,6 +14,7 @@ mod keeping; // what is kept value by value
 mod forced; // plans made to use what is offered
 mod bytes; // what plans move, and what the textbook says
 mod textbook; // every oracle under every kind of plan that people make by hand
+mod phases; // gradients partitioned otherwise than what they are of
 mod megatron; // what tensor and sequence parallel plans move of activations
 mod written; // what training writes
 mod one; // steps on one device: what recipes mean

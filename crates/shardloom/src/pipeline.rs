@@ -21,7 +21,7 @@ use crate::model_file::ModelFile;
 use crate::quantity;
 use choice::placed;
 pub use choice::planned;
-pub use variants::{Cutting, Decisions, Products, Variants};
+pub use variants::{Cutting, Decisions, Phases, Products, Variants};
 
 /// What the pipeline makes, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -77,6 +77,8 @@ pub struct Training {
     pub recipe: Recipe,
     /// What may be computed again for the gradients of a block.
     pub decisions: Decisions,
+    /// Whether gradients are partitioned as what they are of.
+    pub phases: Phases,
 }
 
 /// What a plan is made for.
@@ -125,8 +127,7 @@ pub fn prepare_training(
     let forward = train::forward(&raised.graph, &training.recipe).map_err(refused)?;
     let blocks = rewrite::blocks(&forward);
     observe(Stage::Raise, &blocks.graph);
-    let (recipe, decisions) = (training.recipe.clone(), training.decisions.clone());
-    let found = Variants::of_training(blocks, recipe, decisions).map_err(refused)?;
+    let found = Variants::of_training(blocks, training.clone()).map_err(refused)?;
     let prepared = prepared(Stage::Train, found, raised.statistics)?;
     observe(Stage::Train, &prepared.graph);
     Ok(prepared)

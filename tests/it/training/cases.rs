@@ -10,7 +10,7 @@ use planner_ir::{DType, Graph, Op, Optimizer, Real, Source};
 use run::Session;
 use shardloom::arrays;
 use shardloom::model_file::{self, ModelFile};
-use shardloom::pipeline::{self, Decisions, Prepared, Training};
+use shardloom::pipeline::{self, Decisions, Phases, Prepared, Training};
 
 use crate::corpus::collection;
 
@@ -140,7 +140,7 @@ impl Case {
             recompute: vec![],
             frozen,
         };
-        Training { recipe, decisions: Decisions::Only(decision) }
+        Training { recipe, decisions: Decisions::Only(decision), phases: Phases::Together }
     }
 
     /// The step for micro-batches like these.

@@ -6,7 +6,7 @@ use import::Bindings;
 use plan::{Loss, NoDecay, Plan, Precision, Recipe, Recompute};
 use planner_ir::{Graph, Optimizer};
 use shardloom::model_file::{self, ModelFile};
-use shardloom::pipeline::{self, Decisions, Prepared, Target, Training};
+use shardloom::pipeline::{self, Decisions, Phases, Prepared, Target, Training};
 
 use super::cases::{self, ADAMW, Case, MOMENTUM, SGD, parted};
 use super::chosen::check_plan;
@@ -89,7 +89,7 @@ fn bytes_model() -> (ModelFile, Graph, Recipe) {
 
 fn bytes_step(decisions: Decisions) -> Prepared {
     let (file, imported, recipe) = bytes_model();
-    let training = Training { recipe, decisions };
+    let training = Training { recipe, decisions, phases: Phases::Together };
     pipeline::prepare_training(&file, &imported, &training, &mut |_, _| {}).unwrap()
 }
 

@@ -14,6 +14,8 @@ pub(super) enum Manner {
     Tensor,
     /// The same, and between products the sequence.
     Sequence,
+    /// Products of gradients, and nothing forward.
+    Backward,
 }
 
 /// Prices by which another manner is dear.
@@ -85,6 +87,7 @@ impl<'a> Preferring<'a> {
             // What passes addends on leaves the split to the sum that is made of them.
             Manner::Sequence if !work.partition.passed.is_empty() => 0.0,
             Manner::Sequence => known.of_sequence(&split),
+            Manner::Backward => known.of_backward(&split),
         }
     }
 }
@@ -139,6 +142,16 @@ impl Known<'_> {
             [] => WHOLE,
             [Role::Token] => 0.0,
             _ => WRONG,
+        }
+    }
+}
+
+impl Known<'_> {
+    fn of_backward(&self, split: &[Role]) -> f64 {
+        match (self.phase, split) {
+            (Phase::Forward, [_, ..]) => WRONG,
+            (Phase::Backward | Phase::Gradient, []) if self.is_product => WHOLE,
+            _ => 0.0,
         }
     }
 }

@@ -5,7 +5,7 @@ use plan::{Loss, NoDecay, Precision, Recipe, Recompute};
 use planner_ir::{Optimizer, Real};
 
 use crate::failure::Failure;
-use crate::pipeline::Decisions;
+use crate::pipeline::{Decisions, Phases};
 
 /// What a model is planned for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -94,6 +94,18 @@ pub struct RecipeArguments {
     /// What is computed again for the gradients rather than kept
     #[arg(long, value_enum, default_value = "auto")]
     pub recompute: RecomputeName,
+    /// Whether gradients are partitioned as what they are of, or may be partitioned otherwise
+    #[arg(long, value_enum, default_value = "together")]
+    pub phases: PhasesName,
+}
+
+/// Whether the phases of an operation are chosen together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum PhasesName {
+    /// An operation's partition says those of its gradients
+    Together,
+    /// Each has its own: slower to plan, and for meshes of one axis
+    Apart,
 }
 
 impl RecipeArguments {
@@ -161,6 +173,15 @@ impl RecipeArguments {
             RecomputeName::None => Decisions::Only(Recompute::Nothing),
             RecomputeName::Selective => Decisions::Only(Recompute::Selective),
             RecomputeName::Full => Decisions::Only(Recompute::Full),
+        }
+    }
+}
+
+impl From<PhasesName> for Phases {
+    fn from(name: PhasesName) -> Self {
+        match name {
+            PhasesName::Together => Self::Together,
+            PhasesName::Apart => Self::Apart,
         }
     }
 }

@@ -18,7 +18,7 @@ use super::{Report, process};
 use crate::failure::Failure;
 use crate::mesh::sizes;
 use crate::model_file::ModelFile;
-use crate::pipeline::{self, Decisions, Prepared, Target, Training};
+use crate::pipeline::{self, Decisions, Phases, Prepared, Target, Training};
 use crate::{machine, quantity};
 
 /// The machines, each with its meshes. What fits none of a machine is tried on the next one.
@@ -249,7 +249,7 @@ fn training(graph: &Graph) -> Training {
         recompute: vec![],
         frozen: vec![],
     };
-    Training { recipe, decisions: Decisions::Values }
+    Training { recipe, decisions: Decisions::Values, phases: Phases::Together }
 }
 
 /// What a model is called: its file, or its folder if all are called the same.

@@ -36,7 +36,8 @@ pub(crate) fn plan(arguments: &PlanArguments, context: &mut Context<'_, '_>) -> 
     let prepared = match arguments.recipe.recipe()? {
         None => pipeline::prepare(&imported.graph, observe)?,
         Some(recipe) => {
-            let training = Training { recipe, decisions: arguments.recipe.decisions() };
+            let (decisions, phases) = (arguments.recipe.decisions(), arguments.recipe.phases.into());
+            let training = Training { recipe, decisions, phases };
             pipeline::prepare_training(&imported.file, &imported.graph, &training, observe)?
         }
     };

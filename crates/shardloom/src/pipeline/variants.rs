@@ -9,6 +9,7 @@ use rewrite::Blocks;
 use search::{Cut, Derived, Section, fold, sections};
 use train::{Step, TrainError};
 
+use super::Training;
 use super::keeping::costs;
 
 /// What may be computed again for the gradients of a block.
@@ -20,6 +21,26 @@ pub enum Decisions {
     Blocks,
     /// One of these, or all but some of its values, where not everything can be kept.
     Values,
+}
+
+/// Whether the operations of a gradient have a choice of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phases {
+    /// Those of products and of what is between them are partitioned as the forward operation: the
+    /// derived map.
+    Together,
+    /// Each phase of each operation has its own partition.
+    Apart,
+}
+
+impl Phases {
+    /// Sections whose operations are chosen so.
+    fn of(self, mut sections: Vec<Section>) -> Vec<Section> {
+        if self == Self::Apart {
+            sections.iter_mut().for_each(|section| section.forward.fill(None));
+        }
+        sections
+    }
 }
 
 /// What the blocks may be.
@@ -70,6 +91,8 @@ pub struct Variants {
     recipe: Option<Recipe>,
     /// What may be computed again.
     decisions: Decisions,
+    /// Whether gradients are partitioned as what they are of.
+    phases: Phases,
     /// The variants.
     each: Vec<Variant>,
     /// The programs of all but the first of them.
@@ -81,23 +104,21 @@ impl Variants {
     pub(super) fn of(forward: Blocks, offered: &[Products; 2]) -> Result<(Cutting, Self), TrainError> {
         let [first, more] =
             offered.map(|products| Variant { products, again: Again::Alike(Recompute::Nothing) });
-        Self::offered(forward, None, Decisions::Only(Recompute::Nothing), first, &[more])
+        let decisions = Decisions::Only(Recompute::Nothing);
+        Self::offered((forward, None), decisions, Phases::Together, (first, &[more]))
     }
 
     /// The training step of the first of the decisions, and the variants: one for each. The recipe of
     /// a plan says how its program comes about, and says nothing of fused products.
-    pub(super) fn of_training(
-        forward: Blocks,
-        recipe: Recipe,
-        decisions: Decisions,
-    ) -> Result<(Cutting, Self), TrainError> {
+    pub(super) fn of_training(forward: Blocks, training: Training) -> Result<(Cutting, Self), TrainError> {
+        let Training { recipe, decisions, phases } = training;
         let variant = |it| Variant { products: Products::Apart, again: Again::Alike(it) };
         let (first, more) = match &decisions {
             Decisions::Only(only) => (only.clone(), vec![]),
             _ => (Recompute::Nothing, vec![Recompute::Selective, Recompute::Full]),
         };
         let more: Vec<Variant> = more.into_iter().map(variant).collect();
-        Self::offered(forward, Some(recipe), decisions, variant(first), &more)
+        Self::offered((forward, Some(recipe)), decisions, phases, (variant(first), &more))
     }
 
     /// The program of a first variant, and the variants: those whose programs differ.
@@ -105,14 +126,14 @@ impl Variants {
     /// More than the first are there only if every section has operations: [`search::plan_among`]
     /// finds sections again by these.
     fn offered(
-        forward: Blocks,
-        recipe: Option<Recipe>,
+        (forward, recipe): (Blocks, Option<Recipe>),
         decisions: Decisions,
-        first: Variant,
-        more: &[Variant],
+        phases: Phases,
+        (first, more): (Variant, &[Variant]),
     ) -> Result<(Cutting, Self), TrainError> {
-        let (graph, sections) = whole(&forward, recipe.as_ref(), &first)?;
-        let mut variants = Self { forward, recipe, decisions, each: vec![first], others: Vec::new() };
+        let (graph, sections) = whole(&forward, recipe.as_ref(), phases, &first)?;
+        let (each, others) = (vec![first], Vec::new());
+        let mut variants = Self { forward, recipe, decisions, phases, each, others };
         if sections.iter().all(|section| !section.graph.nodes.is_empty()) {
             variants.offer(&graph, more)?;
         }
@@ -122,7 +143,7 @@ impl Variants {
     /// Adds variants to the first one, whose program this is.
     fn offer(&mut self, first: &Graph, offered: &[Variant]) -> Result<(), TrainError> {
         for variant in offered {
-            let other = whole(&self.forward, self.recipe.as_ref(), variant)?;
+            let other = whole(&self.forward, self.recipe.as_ref(), self.phases, variant)?;
             // What changes nothing is no variant.
             if *first != other.0 && self.others.iter().all(|(known, _)| *known != other.0) {
                 self.each.push(variant.clone());
@@ -162,7 +183,7 @@ impl Variants {
     /// The sections of the program of a recipe that was chosen among these.
     pub(crate) fn sections(&self, recipe: &Recipe) -> Vec<Section> {
         let step = step(&self.forward, recipe);
-        fold(&step.graph, &step.homes, &step.forward)
+        self.phases.of(fold(&step.graph, &step.homes, &step.forward))
     }
 
     /// The programs of the variants but the first.
@@ -228,7 +249,12 @@ fn step(blocks: &Blocks, recipe: &Recipe) -> Step {
 }
 
 /// The program in which every block is of this variant, cut.
-fn whole(forward: &Blocks, recipe: Option<&Recipe>, variant: &Variant) -> Result<Cutting, TrainError> {
+fn whole(
+    forward: &Blocks,
+    recipe: Option<&Recipe>,
+    phases: Phases,
+    variant: &Variant,
+) -> Result<Cutting, TrainError> {
     let blocks = rewrite::fused(forward, &|_| variant.products == Products::Fused);
     let Some(recipe) = recipe else {
         let sections = sections(&blocks);
@@ -236,6 +262,6 @@ fn whole(forward: &Blocks, recipe: Option<&Recipe>, variant: &Variant) -> Result
     };
     let recompute = (0..blocks.segments.len()).map(|block| variant.again.of(block)).collect();
     let step = train::step(&blocks, &Recipe { recompute, ..recipe.clone() })?;
-    let sections = fold(&step.graph, &step.homes, &step.forward);
+    let sections = phases.of(fold(&step.graph, &step.homes, &step.forward));
     Ok((step.graph, sections))
 }

@@ -100,7 +100,8 @@ impl Trial {
             recompute: vec![],
             frozen: vec![],
         };
-        pipeline::Training { recipe, decisions: pipeline::Decisions::Only(self.recompute.clone()) }
+        let decisions = pipeline::Decisions::Only(self.recompute.clone());
+        pipeline::Training { recipe, decisions, phases: pipeline::Phases::Together }
     }
 }
 
