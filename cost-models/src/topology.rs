@@ -85,6 +85,19 @@ pub struct Inside {
     pub exchange: BytesPerSecond,
 }
 
+impl Group {
+    /// The same while `groups` groups like it, this one included, share its adapters: each has an
+    /// equal part of their rate.
+    ///
+    /// [`Topology::group`] counts all groups of one form, [`Topology::alone`] none; this is for
+    /// what is between.
+    #[must_use]
+    pub fn among(self, groups: u64) -> Self {
+        let part = 1.0 / exact(groups.max(1));
+        Self { across: self.across.map(|rate| part * rate), ..self }
+    }
+}
+
 /// Why ranks are not a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GroupError {

@@ -173,3 +173,14 @@ fn what_is_not_a_group_is_refused() {
     assert_eq!(error(&[3, u64::MAX]), format!("rank {} in a group, expected a rank below 8", u64::MAX));
     assert_eq!(error(&[3, 4, 3]), "rank 3 twice in a group, expected it once");
 }
+
+#[test]
+fn groups_that_share_adapters_have_equal_parts() {
+    // 4 adapters of 12.5 GB/s for 8 devices: two devices have one between them.
+    let cluster = topology("v100-32g-16x");
+    let alone = cluster.alone(&[0, 8]).unwrap();
+    assert_eq!(alone.across.map(gigabytes), Some(12.5));
+    assert_eq!(alone.clone().among(2), cluster.group(&[0, 8]).unwrap());
+    assert_eq!(alone.clone().among(1), alone);
+    assert_eq!(cluster.group(&[0, 1]).unwrap().among(8).across, None);
+}

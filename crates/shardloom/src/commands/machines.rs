@@ -24,8 +24,8 @@ pub(crate) fn machines(arguments: &MachinesArguments) -> Result<Said, Failure> {
             let text = json::write(&machine);
             let value: Value =
                 serde_json::from_str(&text).map_err(|error| Failure::internal("machines", error))?;
-            let sources = sources(&value);
-            Ok(Said { text: format!("{machine}\nsources\n{sources}"), json: value })
+            let numbers = numbers(&value);
+            Ok(Said { text: format!("{machine}\nnumbers, and where they come from\n{numbers}"), json: value })
         }
     }
 }
@@ -41,32 +41,43 @@ fn listed() -> Said {
             // Writing to a string does not fail.
             let _ = writeln!(
                 text,
-                "  {device:<10} {usable} usable at {rate}, bf16 products {peak}, up to {node} in a node"
+                "  {device:<14} {usable} usable at {rate}, bf16 products {peak}, up to {node} in a node"
             );
         }
     }
     Said { text, json: serde_json::json!({ "devices": shipped::device_names() }) }
 }
 
-/// Where the numbers of a machine file come from: each source, and the fields that cite it.
-fn sources(file: &Value) -> String {
-    let mut cited: Vec<(String, Vec<String>)> = Vec::new();
-    collect("", file, &mut cited);
-    let lines = cited.iter().map(|(source, fields)| format!("  {}\n    {source}\n", fields.join(", ")));
-    lines.collect()
+/// Every number of a machine file, a line each: its field, its value with the unit, and below where
+/// it comes from; fields that follow each other and have one source share its line.
+fn numbers(file: &Value) -> String {
+    let mut stated: Vec<(String, String, String)> = Vec::new();
+    collect("", file, &mut stated);
+    let longest = stated.iter().map(|(field, ..)| field.len()).max().unwrap_or(0);
+    let mut text = String::new();
+    for (place, (field, value, source)) in stated.iter().enumerate() {
+        // Writing to a string does not fail.
+        let _ = writeln!(text, "  {field:longest$}  {value}");
+        if stated.get(place + 1).is_none_or(|(_, _, next)| next != source) {
+            let _ = writeln!(text, "      {source}");
+        }
+    }
+    text
 }
 
-fn collect(path: &str, value: &Value, cited: &mut Vec<(String, Vec<String>)>) {
+/// The field, the value with its unit, and the source of everything that has a source.
+fn collect(path: &str, value: &Value, stated: &mut Vec<(String, String, String)>) {
     let Some(fields) = value.as_object() else { return };
     if let Some(source) = fields.get("source").and_then(Value::as_str) {
-        match cited.iter_mut().find(|(known, _)| known == source) {
-            Some((_, fields)) => fields.push(path.to_owned()),
-            None => cited.push((source.to_owned(), vec![path.to_owned()])),
-        }
+        let unit = fields.get("unit").and_then(Value::as_str).filter(|unit| *unit != "1" && *unit != "count");
+        let parts = ["kind", "links", "sizes", "value"].iter().filter_map(|part| fields.get(*part));
+        let words = parts.map(|part| part.as_str().map_or_else(|| part.to_string(), str::to_owned));
+        let words: Vec<String> = words.chain(unit.map(str::to_owned)).collect();
+        stated.push((path.to_owned(), words.join(" "), source.to_owned()));
         return;
     }
     for (name, inner) in fields {
         let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
-        collect(&path, inner, cited);
+        collect(&path, inner, stated);
     }
 }
