@@ -303,9 +303,9 @@ impl<'a> Run<'a> {
             let mut inputs = self.data.micro_batch(examples)?;
             ranges::check(&self.limits, &inputs).map_err(|(place, error)| {
                 let example = examples.get(place).or(examples.first()).copied().unwrap_or(0);
-                let path = self.data.path().display();
+                let (path, hint) = (self.data.path().display(), self.data.hint());
                 Failure::Input(format!(
-                    "step {step}, micro-batch {number}, example {example} of {path}: {error}"
+                    "step {step}, micro-batch {number}, example {example} of {path}: {error}{hint}"
                 ))
             })?;
             let seed = Array::of::<i64>([], &[dropout_seed(self.seed, step, number)]);

@@ -91,6 +91,19 @@ impl Data {
         &self.path
     }
 
+    /// What may be wrong where numbers are out of range, to be added to what is said of them.
+    pub(crate) fn hint(&self) -> String {
+        match &self.held {
+            Held::Tokens(tokens) => {
+                format!(
+                    "; tokens are read as u{}: `--tokens` says how wide they are",
+                    8 * tokens.width.bytes()
+                )
+            }
+            Held::Arrays(_) => String::new(),
+        }
+    }
+
     /// The SHA-256 of the file's content, in hexadecimal.
     pub(crate) fn sha256(&self) -> Result<String, Failure> {
         let failed = |error: io::Error| Failure::file(&self.path, format!("cannot be read: {error}"));

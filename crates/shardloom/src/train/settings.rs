@@ -61,9 +61,9 @@ fn rate(arguments: &TrainArguments) -> String {
     let TrainArguments { lr, min_lr, warmup, steps, .. } = arguments;
     let warmup = if *warmup > 0 { format!(", {warmup} steps of warm-up") } else { String::new() };
     match arguments.schedule {
-        Shape::Constant => format!("{lr}{warmup}"),
-        Shape::Linear => format!("{lr} to {min_lr} by step {steps}, linear{warmup}"),
-        Shape::Cosine => format!("{lr} to {min_lr} by step {steps}, cosine{warmup}"),
+        Shape::Constant => format!("{lr:e}{warmup}"),
+        Shape::Linear => format!("{lr:e} to {min_lr:e} by step {steps}, linear{warmup}"),
+        Shape::Cosine => format!("{lr:e} to {min_lr:e} by step {steps}, cosine{warmup}"),
     }
 }
 

@@ -18,7 +18,7 @@ use super::data::{Input, bytes_of};
 #[derive(Debug)]
 pub(super) struct Tokens {
     map: Mmap,
-    width: Width,
+    pub(super) width: Width,
     /// For each input, what it is of a window.
     parts: Vec<Part>,
     /// How many windows a micro-batch has.

@@ -320,6 +320,15 @@ fn what_makes_no_sense_is_said_before_a_step() {
     folder.train(&plan, "w.safetensors", &[&steps[..], &["5", "--resume", &checkpoints]].concat());
     fs::write(folder.path("text.bin"), [0; 20]).unwrap();
     fails(2, &training(&[&steps[..], &["3"]].concat()), &["text.bin: has"]);
+    fs::write(folder.path("text.bin"), [200; 400]).unwrap();
+    let wide = training(&[&steps[..], &["3"]].concat());
+    let wide: Vec<String> =
+        wide.into_iter().map(|it| if it == "u8" { "u16".to_owned() } else { it }).collect();
+    fails(
+        2,
+        &wide,
+        &["`input_ids` is 51400", "has 211 rows; tokens are read as u16: `--tokens` says how wide"],
+    );
     let (model, inference) = (model(), folder.path("inference.json"));
     let sizes = ["--dim", "batch=4", "--dim", "seq=16", "-o", &inference];
     works(&[&["plan", &model, "--machine", "cpu-1x"][..], &sizes].concat());
@@ -353,7 +362,7 @@ fn a_run_goes_on_as_it_was_unless_changes_are_asked_for() {
     // A learning rate is changed by whoever changes it; the rest has to be meant.
     let faster = ["--lr", "2e-3", "--steps", "3", "--resume", &checkpoints];
     let said = folder.train(&plan, "n.safetensors", &faster);
-    assert!(said.starts_with("learning rate: 0.002, before the checkpoint 0.001\n"), "{said}");
+    assert!(said.starts_with("learning rate: 2e-3, before the checkpoint 1e-3\n"), "{said}");
     let other = folder.plan("other.json", "data=1", &["--clip", "2"]);
     let said =
         folder.train(&other, "n.safetensors", &[&resume[..], &["--accept-changes", "--json"]].concat());
