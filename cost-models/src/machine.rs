@@ -10,8 +10,11 @@ use crate::known::{Count, Known};
 use crate::units::{Bytes, BytesPerSecond, Ratio, Seconds};
 
 mod device; // one device, and the arithmetic that it has
+mod passes; // what operations that are no products take
+mod sharing; // ranks that take turns on the processors of a host
 
 pub use device::{ByPrecision, Device, Precision, Products, Tile};
+pub use passes::{Pace, Pass, Passes};
 
 /// Machine files: reading, writing and everything that can be wrong with one.
 pub mod json;
@@ -55,6 +58,8 @@ pub struct Node {
     pub host_bandwidth: Known<BytesPerSecond>,
     /// The sockets of its host, if devices of different ones reach each other more slowly.
     pub sockets: Option<Sockets>,
+    /// The processors that its devices share, if they are threads of it: more ranks take turns.
+    pub processors: Option<Known<Count>>,
     /// The part of the rate of its links that a ring reaches with large messages, besides the
     /// work in its own memory.
     pub ring_share: Known<Ratio>,
@@ -235,7 +240,7 @@ impl Machine {
             return Err(SizeError::Ragged { devices, node });
         }
         self.devices = devices;
-        Ok(self)
+        Ok(self.shared())
     }
 
     /// The name with the number of devices, as [`shipped::named`] takes it.

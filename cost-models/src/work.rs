@@ -6,7 +6,7 @@
 use planner_ir::{Contract, Conv, Label, Op, Type};
 
 use crate::compute::{MatrixProduct, element_wise, matrix_product};
-use crate::machine::{Device, Precision};
+use crate::machine::{Device, Pass, Precision};
 use crate::units::{Bytes, Flops, Seconds, exact};
 
 /// An operation as one device does it, at once.
@@ -37,7 +37,7 @@ pub fn operation(device: &Device, work: &Work<'_>) -> Seconds {
             let heads = q[0] * q[1];
             let computing = product(device, heads, [q[2], k[2], q[3]], &operands[0])
                 + product(device, heads, [q[2], v[3], k[2]], &operands[0]);
-            computing.max(touch(device, operands, results))
+            computing.max(touch(device, operands, results)) + scores(device, heads * q[2] * k[2])
         }
         Op::AttentionGradient { .. } => {
             let (q, k, v) = (&operands[0].shape, &operands[1].shape, &operands[2].shape);
@@ -45,7 +45,9 @@ pub fn operation(device: &Device, work: &Work<'_>) -> Seconds {
             // Scores again, their gradient by the values, and what follows for v, q and k.
             let products = [[s, t, d], [s, t, e], [t, e, s], [s, d, t], [t, d, s]];
             let one = |sizes: &[u64; 3]| product(device, q[0] * q[1], *sizes, &operands[0]);
-            products.iter().map(one).sum::<Seconds>().max(touch(device, operands, results))
+            let computing = products.iter().map(one).sum::<Seconds>().max(touch(device, operands, results));
+            // The scores' softmax again, and its gradient.
+            computing + 2.0 * scores(device, q[0] * q[1] * s * t)
         }
         Op::Experts { active, .. } => experts(device, operands.len() - 2, *active, whole, operands),
         // Two products for each of the forward ones, and the hidden units again.
@@ -68,12 +70,12 @@ pub fn operation(device: &Device, work: &Work<'_>) -> Seconds {
         Op::GatherGradient { .. } => touch(device, &[operands, &operands[1..]].concat(), results),
         _ if operands.len() == 1 && op.keeps_order(&operands[0]) => Seconds::ZERO,
         // Only what is taken is read.
-        Op::Slice { .. } => touch(device, results, results),
+        Op::Slice { .. } => pass(device, op, results, results),
         // Only the rows that are looked up are read.
         Op::Gather { .. } | Op::GatherNd { .. } | Op::GatherElements { .. } => {
-            touch(device, &operands[1..], &[results, results].concat())
+            pass(device, op, &operands[1..], &[results, results].concat())
         }
-        _ => touch(device, operands, results),
+        _ => pass(device, op, operands, results),
     }
 }
 
@@ -81,6 +83,25 @@ pub fn operation(device: &Device, work: &Work<'_>) -> Seconds {
 #[must_use]
 pub fn copy(device: &Device, held: Bytes) -> Seconds {
     element_wise(device, Bytes(2 * held.0), Flops(0.0))
+}
+
+/// Time of an operation that is no product, by its kind where the device has a pace for that:
+///
+/// ```text
+/// t = start + max(bytes/(e_mem · bandwidth), elements · pace)
+/// ```
+///
+/// `elements` are those of the largest value that is touched.
+fn pass(device: &Device, op: &Op, operands: &[Type], results: &[Type]) -> Seconds {
+    let Some(pace) = device.passes.get(&Pass::of(op)) else { return touch(device, operands, results) };
+    let elements = operands.iter().chain(results).map(Type::elements).max().unwrap_or(0);
+    let streaming = touch(device, operands, results) - device.launch.value;
+    pace.start.value + streaming.max(exact(elements) * pace.element.value)
+}
+
+/// Time of what attention does with so many scores besides products.
+fn scores(device: &Device, scores: u64) -> Seconds {
+    device.passes.get(&Pass::Score).map_or(Seconds::ZERO, |pace| exact(scores) * pace.element.value)
 }
 
 /// Time of an operation that reads its operands and writes its results once.

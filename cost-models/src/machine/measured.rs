@@ -2,7 +2,9 @@
 
 use crate::known::{Count, Known};
 use crate::machine::json::{self, ReadError};
-use crate::machine::{ByPrecision, Device, Machine, Node, Products, Protocol, Tile, Transport, Wiring};
+use crate::machine::{
+    ByPrecision, Device, Machine, Node, Pace, Pass, Products, Protocol, Tile, Transport, Wiring,
+};
 use crate::units::{Bytes, BytesPerSecond, Flops, FlopsPerSecond, Ratio, Seconds, exact};
 
 /// Ranks that a host may have.
@@ -40,6 +42,11 @@ pub struct Measurements {
     pub hop: Seconds,
     /// Bytes that are handed over at half of the full rate.
     pub half_size: Bytes,
+    /// Ranks that run at the same time.
+    pub processors: u64,
+    /// For kinds of operations, the time however few elements there are and that of an element
+    /// (seconds).
+    pub passes: Vec<(Pass, Seconds, Seconds)>,
 }
 
 /// Why measurements do not make a machine.
@@ -102,6 +109,7 @@ fn sourced_host(name: &str, measurements: &Measurements, source: &str) -> Option
             products: products(m, source)?,
             attention_forward: whole()?,
             attention_backward: whole()?,
+            passes: m.passes.iter().map(|it| pace(it, source)).collect::<Option<_>>()?,
         },
         node: Node {
             devices: Known::new(
@@ -112,6 +120,7 @@ fn sourced_host(name: &str, measurements: &Measurements, source: &str) -> Option
             link_bandwidth: Known::new(m.link_bandwidth, source)?,
             host_bandwidth: Known::new(m.link_bandwidth, source)?,
             sockets: None,
+            processors: Some(Known::new(Count(m.processors), source)?),
             ring_share: whole()?,
             pair_share: whole()?,
             exchange_share: whole()?,
@@ -126,6 +135,10 @@ fn sourced_host(name: &str, measurements: &Measurements, source: &str) -> Option
         },
         network: None,
     })
+}
+
+fn pace(&(pass, start, element): &(Pass, Seconds, Seconds), source: &str) -> Option<(Pass, Pace)> {
+    Some((pass, Pace { start: Known::new(start, source)?, element: Known::new(element, source)? }))
 }
 
 /// One thread with one tile: it waits for nobody, and what a small product takes besides its work

@@ -309,7 +309,7 @@ fn refusals_name_the_field_and_how_to_go_on() {
         "device.colour",
         Value::from("green"),
         expect![
-            "machine file `cluster.json`: unknown field `colour`, expected one of `memory_capacity`, `memory_reserved`, `memory_bandwidth`, `memory_efficiency`, `scalar_efficiency`, `launch`, `vector_peak`, `matrix_peak`, `matrix_reached`, `products`, `attention_forward`, `attention_backward` at line 1 column 266, expected the fields of a machine file; `cost-models/machines/h100-80g.json` has them all"
+            "machine file `cluster.json`: unknown field `colour`, expected one of `memory_capacity`, `memory_reserved`, `memory_bandwidth`, `memory_efficiency`, `scalar_efficiency`, `launch`, `vector_peak`, `matrix_peak`, `matrix_reached`, `products`, `attention_forward`, `attention_backward`, `passes` at line 1 column 266, expected the fields of a machine file; `cost-models/machines/h100-80g.json` has them all"
         ],
     );
 }
@@ -362,6 +362,8 @@ fn measurements() -> Measurements {
         link_bandwidth: BytesPerSecond(1e10),
         hop: Seconds(2e-5),
         half_size: Bytes(100_000),
+        processors: 2,
+        passes: vec![(Pass::Tanh, Seconds(3e-7), Seconds(2e-9))],
     }
 }
 
@@ -375,6 +377,32 @@ fn a_measured_host_is_a_machine_file_like_any_other() {
     let error = host.clone().with_devices(1025).expect_err("too many");
     assert_eq!(error, SizeError::NoNetwork { devices: 1025, node: 1024 });
     assert_eq!(host.with_devices(6).unwrap().devices_per_node(), 6);
+}
+
+#[test]
+fn more_ranks_than_processors_take_turns() {
+    let host = host("laptop", &measurements(), "ledger/laptop.jsonl, line 1").unwrap();
+    let of = |ranks: u64| host.clone().with_devices(ranks).unwrap();
+    let [one, two, eight] = [1, 2, 8].map(of);
+    assert_eq!(one.device, two.device);
+    let pace = |machine: &Machine| machine.device.passes[&Pass::Tanh].clone();
+    let near = |a: f64, b: f64| (a / b - 1.0).abs() < 1e-12;
+    assert!(near(pace(&eight).element.value.0, 8e-9) && near(pace(&eight).start.value.0, 1.2e-6));
+    assert!(near(eight.device.matrix_peak.f32.value.0, 2.5e10));
+    assert!(near(eight.device.memory_bandwidth.value.0, 5e9));
+    assert!(near(eight.transport.bulk.hop.value.0, 8e-5));
+    assert!(pace(&eight).element.source().ends_with("; 8 ranks take turns on 2"));
+    // Said twice, it counts once.
+    assert_eq!(eight.clone().with_devices(8).unwrap(), eight);
+}
+
+#[test]
+fn a_pass_that_nothing_is_called_is_refused() {
+    let host = host("laptop", &measurements(), "ledger/laptop.jsonl, line 1").unwrap();
+    assert_eq!(json::read("laptop", &json::write(&host)).unwrap().device, host.device);
+    let text = json::write(&host).replace("\"tanh\"", "\"tan\"");
+    let message = json::read("laptop", &text).unwrap_err().to_string();
+    assert!(message.contains("`device.passes` has `tan`, expected kinds of operations: `sum`"), "{message}");
 }
 
 #[test]
@@ -398,6 +426,8 @@ fn every_measurement_stands_where_it_belongs() {
         device.memory_bandwidth 20000000000
         device.memory_capacity 4000000000
         device.memory_reserved 10000000
+        device.passes.tanh.element 2e-9
+        device.passes.tanh.start 3e-7
         device.products.feed 120000000000
         device.products.heating 1e-6
         device.products.start 2e-6
@@ -405,6 +435,7 @@ fn every_measurement_stands_where_it_belongs() {
         device.vector_peak 10000000000
         node.host_bandwidth 10000000000
         node.link_bandwidth 10000000000
+        node.processors 2
         transport.bulk.fill 1e-6
         transport.bulk.hop 0.00002
         transport.bulk.start 1e-6

@@ -1,8 +1,8 @@
 //! Benchmarks: what the program takes, measured.
 
-mod onnx; // ONNX files, written
-mod gpt2; // GPT-2 as an ONNX file, with weights from a seed
-mod folder; // where benchmarks write
+pub(crate) mod onnx; // ONNX files, written
+pub(crate) mod gpt2; // GPT-2 as an ONNX file, with weights from a seed
+pub(crate) mod folder; // where benchmarks write
 mod flops; // the arithmetic of a graph
 mod process; // what the process and the machine say of themselves
 mod onnxruntime; // another program's steps, for comparison

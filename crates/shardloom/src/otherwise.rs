@@ -118,9 +118,21 @@ pub(crate) fn of_manner(
     header: &plan::ModelFile,
     target: &Target<'_>,
 ) -> Result<Price, Failure> {
+    let plan = plan_of(manner, prepared, header, target)?;
+    Ok(plan.map_or_else(|price| price, |plan| Price::Seconds(plan.seconds())))
+}
+
+/// The best plan of a manner, or why there is none.
+pub(crate) fn plan_of(
+    manner: Manner,
+    prepared: &Prepared,
+    header: &plan::ModelFile,
+    target: &Target<'_>,
+) -> Result<Result<Plan, Price>, Failure> {
     let widest = widest(manner, prepared, target)?;
     if manner != Manner::Replicated && widest.iter().all(|it| it.axes == 0) {
-        return Ok(Price::Impossible(format!("nothing falls into {} parts", target.mesh.devices())));
+        let why = format!("nothing falls into {} parts", target.mesh.devices());
+        return Ok(Err(Price::Impossible(why)));
     }
     let parts: Vec<(&Graph, Vec<bool>)> =
         prepared.sections.iter().map(|it| (&it.graph, it.graph.on_parameters())).collect();
@@ -134,8 +146,7 @@ pub(crate) fn of_manner(
         manner.allows(work.op, &loops, work.partition)
             && known.is_none_or(|it| work.partition.axes().len() == it.axes)
     };
-    let plan = restricted(prepared, header, target, &allows)?;
-    Ok(plan.map_or_else(|price| price, |plan| Price::Seconds(plan.seconds())))
+    restricted(prepared, header, target, &allows)
 }
 
 /// Whether an operation is one of the model. In a training step those of gradients and updates are

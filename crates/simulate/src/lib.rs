@@ -17,6 +17,7 @@ mod trace; // timelines in the trace event format
 
 pub use clock::{Deadlock, Times, run};
 pub use memory::Level;
+pub use prices::alone;
 pub use schedule::{Flow, Link, Schedule, Task};
 pub use timeline::{Class, SimulateError, Span, Timeline, simulate};
 pub use trace::{memory_trace, trace};

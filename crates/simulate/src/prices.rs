@@ -37,6 +37,13 @@ pub(crate) fn priced(program: &Program, machine: &Machine) -> Vec<Priced> {
     program.instructions.iter().map(|it| &it.action).map(one).collect()
 }
 
+/// What each instruction takes on its own rank (seconds); nothing for those that ranks do together.
+#[must_use]
+pub fn alone(program: &Program, machine: &Machine) -> Vec<Option<f64>> {
+    let alone = |priced| if let Priced::Alone(seconds) = priced { Some(seconds) } else { None };
+    priced(program, machine).into_iter().map(alone).collect()
+}
+
 fn computing(program: &Program, machine: &Machine, compute: &Compute) -> Seconds {
     let local = |block: &Block| program.buffer(block.buffer).type_.clone();
     let whole = |block: &Block| {

@@ -206,3 +206,20 @@ fn help_teaches_with_examples() {
     }
     assert_eq!(shardloom(&["--version"]).code, 0);
 }
+
+#[test]
+fn plans_of_this_machine_run_beside_their_prices() {
+    let folder = Folder::new("local");
+    let machine = folder.path("host.json");
+    works(&["calibrate", "--device", "cpu", "-o", &machine]);
+    let said = works(&["validate", "--local", "--machine", &machine, "--steps", "1", "--json"]);
+    let trials: Vec<Value> = said.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(trials.len(), 6 * 5);
+    for trial in &trials {
+        let [predicted, measured] = ["predicted", "measured"].map(|it| trial[it].as_f64().unwrap());
+        // How near they are depends on what else the machine does.
+        assert!(predicted > 1e-4 && measured > 1e-4, "{trial}");
+    }
+    let operations = trials[0]["operations"].as_array().unwrap();
+    assert!(operations.iter().any(|it| it["name"] == "contract"), "{operations:?}");
+}

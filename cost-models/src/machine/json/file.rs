@@ -1,5 +1,7 @@
 //! The form of a machine file.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -32,6 +34,15 @@ pub(super) struct DeviceFile {
     pub(super) products: ProductsFile,
     pub(super) attention_forward: Number,
     pub(super) attention_backward: Number,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) passes: BTreeMap<String, PaceFile>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PaceFile {
+    pub(super) start: Number,
+    pub(super) element: Number,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -77,6 +88,8 @@ pub(super) struct NodeFile {
     pub(super) host_bandwidth: Number,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) sockets: Option<SocketsFile>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) processors: Option<Number>,
     pub(super) ring_share: Number,
     pub(super) pair_share: Number,
     pub(super) exchange_share: Number,

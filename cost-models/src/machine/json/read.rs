@@ -1,16 +1,18 @@
 //! What a machine file says, or what is wrong with it.
 
+use std::collections::BTreeMap;
+
 use serde_json::Value;
 
 use super::file::{
-    DeviceFile, MachineFile, NetworkFile, NetworkHopsFile, NodeFile, Number, PrecisionFile, ProductsFile,
-    ProtocolFile, TilesFile, TransportFile, WiringFile, WiringKind,
+    DeviceFile, MachineFile, NetworkFile, NetworkHopsFile, NodeFile, Number, PaceFile, PrecisionFile,
+    ProductsFile, ProtocolFile, TilesFile, TransportFile, WiringFile, WiringKind,
 };
 use super::{FORMAT, Fault};
 use crate::known::{Count, Known, Quantity};
 use crate::machine::{
-    ByPrecision, Device, InSwitch, Leaves, Link, Machine, Network, NetworkHops, Node, Products, Protocol,
-    Sockets, Tile, Transport, Wiring,
+    ByPrecision, Device, InSwitch, Leaves, Link, Machine, Network, NetworkHops, Node, Pace, Pass, Passes,
+    Products, Protocol, Sockets, Tile, Transport, Wiring,
 };
 
 pub(super) fn machine(file: MachineFile) -> Result<Machine, Fault> {
@@ -82,7 +84,21 @@ fn device(file: DeviceFile) -> Result<Device, Fault> {
         products: products(&file.products)?,
         attention_forward: known("device.attention_forward", &file.attention_forward)?,
         attention_backward: known("device.attention_backward", &file.attention_backward)?,
+        passes: passes(&file.passes)?,
     })
+}
+
+fn passes(file: &BTreeMap<String, PaceFile>) -> Result<Passes, Fault> {
+    let pace = |(name, file): (&String, &PaceFile)| {
+        let names = || Pass::ALL.map(|pass| format!("`{}`", pass.name())).join(", ");
+        let unknown = || format!("has `{name}`, expected kinds of operations: {}", names());
+        let pass = Pass::named(name)
+            .ok_or_else(|| Fault::Together { field: "device.passes", message: unknown() })?;
+        let start = known(&format!("device.passes.{name}.start"), &file.start)?;
+        let element = known(&format!("device.passes.{name}.element"), &file.element)?;
+        Ok((pass, Pace { start, element }))
+    };
+    file.iter().map(pace).collect()
 }
 
 fn by_precision<T: Quantity>(section: &str, file: PrecisionFile) -> Result<ByPrecision<Known<T>>, Fault> {
@@ -134,6 +150,7 @@ fn node(file: &NodeFile) -> Result<Node, Fault> {
         link_bandwidth: known("node.link_bandwidth", &file.link_bandwidth)?,
         host_bandwidth: known("node.host_bandwidth", &file.host_bandwidth)?,
         sockets: sockets.transpose()?,
+        processors: file.processors.as_ref().map(|it| known("node.processors", it)).transpose()?,
         ring_share: known("node.ring_share", &file.ring_share)?,
         pair_share: known("node.pair_share", &file.pair_share)?,
         exchange_share: known("node.exchange_share", &file.exchange_share)?,

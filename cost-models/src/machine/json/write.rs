@@ -7,11 +7,13 @@ use serde_json::Value;
 use super::FORMAT;
 use super::file::{
     DeviceFile, InSwitchFile, LeavesFile, MachineFile, NetworkFile, NetworkHopsFile, NodeFile, Number,
-    PrecisionFile, ProductsFile, ProtocolFile, SocketsFile, TilesFile, TransportFile, WiringFile, WiringKind,
+    PaceFile, PrecisionFile, ProductsFile, ProtocolFile, SocketsFile, TilesFile, TransportFile, WiringFile,
+    WiringKind,
 };
 use crate::known::{Count, Known, Quantity};
 use crate::machine::{
-    ByPrecision, Device, Link, Machine, Network, NetworkHops, Node, Products, Protocol, Transport, Wiring,
+    ByPrecision, Device, Link, Machine, Network, NetworkHops, Node, Pace, Pass, Products, Protocol,
+    Transport, Wiring,
 };
 
 impl From<&Machine> for MachineFile {
@@ -43,8 +45,13 @@ impl From<&Device> for DeviceFile {
             products: (&device.products).into(),
             attention_forward: number(&device.attention_forward),
             attention_backward: number(&device.attention_backward),
+            passes: device.passes.iter().map(pace).collect(),
         }
     }
+}
+
+fn pace((pass, pace): (&Pass, &Pace)) -> (String, PaceFile) {
+    (pass.name().to_owned(), PaceFile { start: number(&pace.start), element: number(&pace.element) })
 }
 
 impl From<&Products> for ProductsFile {
@@ -74,6 +81,7 @@ impl From<&Node> for NodeFile {
             wiring: (&node.wiring).into(),
             link_bandwidth: number(&node.link_bandwidth),
             host_bandwidth: number(&node.host_bandwidth),
+            processors: node.processors.as_ref().map(number),
             sockets: node.sockets.as_ref().map(|sockets| SocketsFile {
                 count: number(&sockets.count),
                 bandwidth: number(&sockets.bandwidth),

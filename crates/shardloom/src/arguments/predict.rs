@@ -24,6 +24,15 @@ pub struct ValidateArguments {
     /// Fit the frameworks' figures to half of the rows, and say what they become
     #[arg(long, conflicts_with = "report")]
     pub fit: bool,
+    /// Run plans on this machine instead, beside what they should take by prices measured just before
+    #[arg(long, conflicts_with_all = ["report", "fit"])]
+    pub local: bool,
+    /// With --local, take the prices of this machine file, which `calibrate` wrote
+    #[arg(long, requires = "local", value_name = "FILE")]
+    pub machine: Option<PathBuf>,
+    /// With --local, how often each plan is run; the shortest step counts
+    #[arg(long, default_value_t = 10, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub steps: u32,
 }
 
 pub(super) const PREDICT: &str = "\

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::{Context, Said};
 use crate::arguments::ValidateArguments;
 use crate::failure::Failure;
-use crate::validate::{fitted, page};
+use crate::validate::{fitted, local, page};
 use crate::written;
 
 /// How many of the worst rows are shown.
@@ -21,6 +21,9 @@ pub(crate) fn validate(
     arguments: &ValidateArguments,
     context: &mut Context<'_, '_>,
 ) -> Result<Said, Failure> {
+    if arguments.local {
+        return local::local(arguments.machine.as_deref(), arguments.steps, context);
+    }
     let files = files(&arguments.data)?;
     if arguments.fit {
         return fitted::fitted(&files);
