@@ -59,10 +59,8 @@ pub enum Figure {
     YearlyDrift,
     /// The year of that version (year).
     Year,
-    /// The part of the peak rate that attention in one kernel reaches forward (1).
-    FlashForward,
-    /// The rate that it reaches backward, relative to that (1).
-    FlashBackward,
+    /// The rate of attention in one kernel, relative to the machine's prices (1).
+    AttentionRate,
     /// Whether the last product of a layer is computed again too: 1 if so, else 0.
     LastAgain,
     /// Whether tensor-parallel ranks each send a part of what goes to the next stage: 1 if so, else 0.
@@ -131,7 +129,7 @@ pub const FILES: [(&str, &str); 6] = [
 
 impl Figure {
     /// Every figure.
-    pub const ALL: [Self; 35] = [
+    pub const ALL: [Self; 34] = [
         Self::LayerLaunch,
         Self::CollectiveLaunch,
         Self::BackwardLaunch,
@@ -156,8 +154,7 @@ impl Figure {
         Self::Interleaves,
         Self::YearlyDrift,
         Self::Year,
-        Self::FlashForward,
-        Self::FlashBackward,
+        Self::AttentionRate,
         Self::LastAgain,
         Self::ScatteredMessages,
         Self::PipelineHidden,
@@ -197,8 +194,7 @@ impl Figure {
             Self::Interleaves => "interleaves",
             Self::YearlyDrift => "yearly_drift",
             Self::Year => "year",
-            Self::FlashForward => "flash_forward",
-            Self::FlashBackward => "flash_backward",
+            Self::AttentionRate => "attention_rate",
             Self::LastAgain => "last_again",
             Self::ScatteredMessages => "scattered_messages",
             Self::PipelineHidden => "pipeline_hidden",

@@ -1,6 +1,8 @@
 //! Times of what layers are made of, by the machine's prices and the framework's figures.
 
-use cost_models::compute::{MatrixProduct, Role, element_wise, matrix_product};
+use cost_models::compute::{
+    self, Mask, MatrixProduct, Role, attention, attention_gradient, element_wise, matrix_product,
+};
 use cost_models::estimate::Estimate;
 use cost_models::machine::Precision;
 use cost_models::topology::Group;
@@ -167,14 +169,19 @@ impl<'a> Job<'a> {
                 [one(Way::Forward) + self.touch(passes * scores), backward]
             }
             Attention::Flash => {
-                // Of scores, those that look ahead are left out: half of them.
                 let packed = if setup.packed { self.figure(Figure::PackedExamples) } else { 1.0 };
-                let pairs = exact(heads) * exact(queries) * exact(keys) / (2.0 * packed);
-                let work = Flops(4.0 * pairs * exact(size));
-                let forward = self.figure(Figure::FlashForward) * self.peak(Precision::Bf16).0;
-                let backward = self.figure(Figure::FlashBackward) * forward;
-                // Backward, scores are computed again: five products in place of two.
-                [Seconds(work.0 / forward), Seconds(2.5 * work.0 / backward)]
+                let kernel = compute::Attention {
+                    heads,
+                    queries,
+                    keys,
+                    key_size: size,
+                    value_size: size,
+                    mask: Mask::Causal,
+                    precision: Precision::Bf16,
+                };
+                let device = &self.cluster.machine.device;
+                let part = 1.0 / (packed * self.figure(Figure::AttentionRate));
+                [attention, attention_gradient].map(|price| part * price(device, &kernel))
             }
         }
     }

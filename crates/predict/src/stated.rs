@@ -277,14 +277,10 @@ fn arithmetic(text: &str) -> Arithmetic {
     }
 }
 
-/// Bytes of an element of a gradient that is reduced, where a row says so or its arithmetic does.
+/// Bytes of an element of a gradient that is reduced, where a row says so.
 fn gradient_bytes(row: &Row<'_>) -> Option<u64> {
-    let says_wide = row.text("dp_overlap").contains("fp32") || row.text("precision").contains("fp32 main");
-    match arithmetic(row.text("precision")) {
-        _ if says_wide => Some(4),
-        Arithmetic::F16 => Some(2),
-        _ => None,
-    }
+    let says = |column: &str, words: &str| row.text(column).contains(words);
+    (says("dp_overlap", "fp32") || says("precision", "fp32 main")).then_some(4)
 }
 
 fn order(schedule: &str) -> Schedule {
