@@ -5,8 +5,8 @@
 
 use planner_ir::{Contract, Conv, Label, Op, Type};
 
-use crate::compute::{MatrixProduct, element_wise, matrix_product};
-use crate::machine::{Device, Pass, Precision};
+use crate::compute::{self, Attention, Mask, MatrixProduct, element_wise, matrix_product};
+use crate::machine::{Device, Pace, Pass, Precision};
 use crate::units::{Bytes, Flops, Seconds, exact};
 
 /// An operation as one device does it, at once.
@@ -31,23 +31,28 @@ pub fn operation(device: &Device, work: &Work<'_>) -> Seconds {
             let [batch, m, n, k] = product_sizes(contract, operands);
             product(device, batch, [m, n, k], &operands[0])
         }
-        Op::Attention(_) => {
-            let (q, k, v) = (&operands[0].shape, &operands[1].shape, &operands[2].shape);
+        Op::Attention(attributes) => {
+            let it = attention(attributes, operands);
+            let [s, t, d, e] = [it.queries, it.keys, it.key_size, it.value_size];
+            let computing = match device.passes.get(&Pass::Score) {
+                None => compute::attention(device, &it),
+                Some(pace) => in_products(device, &it, &[[s, t, d], [s, e, t]], 1.0, pace),
+            };
             // Scores stay on the device's chip: only operands and the result are traffic.
-            let heads = q[0] * q[1];
-            let computing = product(device, heads, [q[2], k[2], q[3]], &operands[0])
-                + product(device, heads, [q[2], v[3], k[2]], &operands[0]);
-            computing.max(touch(device, operands, results)) + scores(device, heads * q[2] * k[2])
+            computing.max(touch(device, operands, results))
         }
-        Op::AttentionGradient { .. } => {
-            let (q, k, v) = (&operands[0].shape, &operands[1].shape, &operands[2].shape);
-            let (s, t, d, e) = (q[2], k[2], q[3], v[3]);
-            // Scores again, their gradient by the values, and what follows for v, q and k.
-            let products = [[s, t, d], [s, t, e], [t, e, s], [s, d, t], [t, d, s]];
-            let one = |sizes: &[u64; 3]| product(device, q[0] * q[1], *sizes, &operands[0]);
-            let computing = products.iter().map(one).sum::<Seconds>().max(touch(device, operands, results));
-            // The scores' softmax again, and its gradient.
-            computing + 2.0 * scores(device, q[0] * q[1] * s * t)
+        Op::AttentionGradient { attention: attributes, .. } => {
+            let it = attention(attributes, operands);
+            let [s, t, d, e] = [it.queries, it.keys, it.key_size, it.value_size];
+            let computing = match device.passes.get(&Pass::Score) {
+                None => compute::attention_gradient(device, &it),
+                Some(pace) => {
+                    // Scores again, their gradient by the values, and what follows for v, q and k.
+                    let products = [[s, t, d], [s, t, e], [t, e, s], [s, d, t], [t, d, s]];
+                    in_products(device, &it, &products, 2.0, pace)
+                }
+            };
+            computing.max(touch(device, operands, results))
         }
         Op::Experts { active, .. } => experts(device, operands.len() - 2, *active, whole, operands),
         // Two products for each of the forward ones, and the hidden units again.
@@ -99,9 +104,33 @@ fn pass(device: &Device, op: &Op, operands: &[Type], results: &[Type]) -> Second
     pace.start.value + streaming.max(exact(elements) * pace.element.value)
 }
 
-/// Time of what attention does with so many scores besides products.
-fn scores(device: &Device, scores: u64) -> Seconds {
-    device.passes.get(&Pass::Score).map_or(Seconds::ZERO, |pace| exact(scores) * pace.element.value)
+/// Attention of the first three operands. Of a part of the queries, the last device's sees all keys.
+fn attention(attributes: &planner_ir::Attention, operands: &[Type]) -> Attention {
+    let (q, k, v) = (&operands[0].shape, &operands[1].shape, &operands[2].shape);
+    Attention {
+        heads: q[0] * q[1],
+        queries: q[2],
+        keys: k[2],
+        key_size: q[3],
+        value_size: v[3],
+        precision: Precision::of(operands[0].dtype),
+        mask: if attributes.causal && q[2] == k[2] { Mask::Causal } else { Mask::Full },
+    }
+}
+
+/// Time of attention that is done by products for each head, and so many passes over the scores.
+fn in_products(
+    device: &Device,
+    attention: &Attention,
+    products: &[[u64; 3]],
+    passes: f64,
+    pace: &Pace,
+) -> Seconds {
+    let one = |&sizes: &[u64; 3]| {
+        matrix_product(device, &MatrixProduct::forward(attention.heads, sizes, attention.precision))
+    };
+    let scores = exact(attention.heads * attention.queries * attention.keys);
+    products.iter().map(one).sum::<Seconds>() + passes * scores * pace.element.value
 }
 
 /// Time of an operation that reads its operands and writes its results once.

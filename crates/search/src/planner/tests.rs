@@ -217,7 +217,7 @@ fn what_is_counted_is_nearly_all_that_a_plan_holds() {
             assert!((written.seconds() - found.time).abs() < 1e-9 * found.time, "{mesh}, {part} %: times");
             let (counted, there) = (chain.usage(&found.choices).peak(), total(&written.memory));
             assert!(counted <= there + twice, "{mesh}, {part} %: {counted} counted, {there} there");
-            assert!(there <= counted / 100 * 103, "{mesh}, {part} %: {counted} counted, {there} there");
+            assert!(there <= counted / 100 * 105, "{mesh}, {part} %: {counted} counted, {there} there");
         }
     }
 }
