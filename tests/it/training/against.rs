@@ -13,7 +13,7 @@ const GRADIENT: f64 = 2e-4;
 /// How far a parameter may be off, relative to its norm.
 const PARAMETER: f64 = 5e-4;
 /// How far what steps changed of a parameter may be off, relative to the norm of the change.
-const CHANGE: f64 = 5e-3;
+const CHANGE: f64 = 1e-2;
 /// A gradient that PyTorch's own is this far off from is rounding noise, of which optimizers make
 /// steps.
 const NOISE: f64 = 1e-2;
