@@ -17,6 +17,10 @@ mod pages; // pages that cannot rot
 #[cfg(test)]
 mod small_world; // the verifier of layouts against arithmetic
 #[cfg(test)]
+mod simulated; // what plans take by the clock
+#[cfg(test)]
+mod simgrid; // programs in another simulator
+#[cfg(test)]
 mod training; // training steps of real models
 #[cfg(test)]
 mod tidy; // the rules that the repository itself obeys

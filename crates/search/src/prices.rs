@@ -6,7 +6,7 @@ use cost_models::machine::Machine;
 use cost_models::topology::{Group, GroupError, Topology};
 use cost_models::units::{Bytes, Seconds};
 use cost_models::{collective, work};
-use planner_ir::{AxisId, Layout, Loops, Mesh, Move, NodeId, Op, Partition, State, Type};
+use planner_ir::{AxisId, Digit, Layout, Loops, Mesh, Move, NodeId, Op, Partition, State, Type};
 
 /// Prices of what a device does and of what devices exchange.
 pub trait Prices: Sync {
@@ -107,8 +107,10 @@ impl Prices for MachinePrices<'_> {
 pub(crate) fn packs(step: &Move, before: &Layout, after: &Layout, type_: &Type) -> [bool; 2] {
     match step {
         Move::AllGather { dim, .. } => [false, !outermost(*dim, after, type_)],
-        Move::ReduceScatter { dim, .. } => [!outermost(*dim, before, type_), false],
-        Move::AllToAll { from, to, .. } => [!outermost(*to, before, type_), !outermost(*from, after, type_)],
+        Move::ReduceScatter { dim, digits } => [!outermost(*dim, before, type_) || apart(digits), false],
+        Move::AllToAll { from, to, digits } => {
+            [!outermost(*to, before, type_) || apart(digits), !outermost(*from, after, type_)]
+        }
         Move::Slice { .. } | Move::AllReduce { .. } | Move::Permute { .. } => [false, false],
     }
 }
@@ -119,6 +121,12 @@ impl MachinePrices<'_> {
         let Work { op, whole, operands, results, .. } = *work;
         work::operation(&self.machine.device, &work::Work { op, whole, operands, results }).0
     }
+}
+
+/// Whether the parts that digits number lie apart: free digits stand before others.
+fn apart(digits: &[Digit]) -> bool {
+    let last = digits.iter().rposition(|digit| !digit.is_free() && digit.size > 1);
+    last.is_some_and(|last| digits[..last].iter().any(|digit| digit.is_free() && digit.size > 1))
 }
 
 /// Whether blocks along a dimension lie one after another in what a device holds.

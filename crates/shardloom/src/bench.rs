@@ -10,9 +10,11 @@ mod cpu_run; // `cpu-run`
 mod planning; // `planning`
 mod plot; // curves as a picture
 mod training; // `training`
+mod simulate; // `simulate`
 
 pub use cpu_run::CpuRun;
 pub use planning::Planning;
+pub use simulate::Simulate;
 pub use training::Training;
 
 use std::io::Write as _;
@@ -30,6 +32,8 @@ pub enum Benchmark {
     CpuRun(CpuRun),
     /// Plan full-size models, whose weights need not be there
     Planning(Planning),
+    /// Simulate plans by the clock of their machines
+    Simulate(Simulate),
     /// Train a small GPT-2 on the bytes of a text, on one rank and on four
     Training(Training),
 }
@@ -48,6 +52,7 @@ pub fn run(benchmark: &Benchmark, say: &dyn Fn(String)) -> Result<Report, Failur
     let (report, ledger) = match benchmark {
         Benchmark::CpuRun(options) => (cpu_run::measure(options, say)?, &options.ledger),
         Benchmark::Planning(options) => (planning::measure(options, say)?, &options.ledger),
+        Benchmark::Simulate(options) => (simulate::measure(options, say)?, &options.ledger),
         Benchmark::Training(options) => (training::measure(options, say)?, &options.ledger),
     };
     if let Some(path) = ledger {

@@ -67,7 +67,8 @@ pub(crate) struct Symmetry {
 pub(crate) enum Telling {
     /// Those that the graph does not tell apart.
     Alike,
-    /// None.
+    /// None: what is found of all ranks together is compared with this in tests.
+    #[cfg(test)]
     Apart,
 }
 
@@ -176,6 +177,7 @@ impl Graph<'_> {
             (0..ranks).map(|_| 0).chain(self.meetings.iter().map(|_| 1)).chain(rates.iter().map(|_| 2));
         let first = match telling {
             Telling::Alike => numbered(kinds.zip(nodes)),
+            #[cfg(test)]
             Telling::Apart => (0..channel + rates.len()).collect(),
         };
         let uses = self.uses();

@@ -1,0 +1,101 @@
+//! `bench simulate`: how fast plans are simulated.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use clap::Args;
+use serde_json::{Value, json};
+use simulate::Order;
+
+use super::{Report, median};
+use crate::failure::Failure;
+use crate::{machine, mesh, pipeline, plan_file, quantity};
+
+/// `bench simulate`.
+#[derive(Args, Clone, Debug)]
+pub struct Simulate {
+    /// The plans (.json), for machines that come with the program
+    #[arg(required = true)]
+    pub plans: Vec<PathBuf>,
+    /// How often each is simulated; the median is reported
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..), value_name = "N")]
+    pub rounds: u32,
+    /// Append what is measured to this file
+    #[arg(long, value_name = "FILE")]
+    pub ledger: Option<PathBuf>,
+}
+
+/// Simulates plans, and says what it took.
+pub(crate) fn measure(options: &Simulate, say: &dyn Fn(String)) -> Result<Report, Failure> {
+    let mut text = String::new();
+    let mut lines = Vec::new();
+    // Writing to a string does not fail.
+    let _ = writeln!(
+        text,
+        "| plan | machine | ranks, kinds | instructions run | read | lower | simulate | per second | step |"
+    );
+    let _ = writeln!(text, "|---|---|---|---|---|---|---|---|---|");
+    for path in &options.plans {
+        say(path.display().to_string());
+        let line = of_plan(path, options)?;
+        let number = |name: &str| line[name].as_f64().unwrap_or(0.0);
+        let _ = writeln!(
+            text,
+            "| {} | {} | {}, {} | {} | {} | {} | {} | {:.2} million | {} |",
+            path.display(),
+            line["machine"].as_str().unwrap_or(""),
+            line["ranks"],
+            line["kinds_of_ranks"],
+            line["instructions"],
+            quantity::seconds(number("read_seconds")),
+            quantity::seconds(number("lower_seconds")),
+            quantity::seconds(number("simulate_seconds")),
+            number("instructions_per_second") / 1e6,
+            quantity::seconds(number("step_seconds")),
+        );
+        lines.push(line);
+    }
+    Ok(Report { text, lines })
+}
+
+fn of_plan(path: &Path, options: &Simulate) -> Result<Value, Failure> {
+    let start = Instant::now();
+    let plan = plan_file::read_checked(path)?;
+    let read = start.elapsed().as_secs_f64();
+    let machine = machine::named(&plan.machine.name, None)?;
+    let start = Instant::now();
+    let alike = pipeline::alike(&plan)?;
+    let lower = start.elapsed().as_secs_f64();
+    let mut rounds = Vec::new();
+    let mut last = None;
+    for _ in 0..options.rounds {
+        let start = Instant::now();
+        let timeline = simulate::simulate(&alike, &machine, Order::Streams)
+            .map_err(|error| Failure::internal("simulate", error))?;
+        rounds.push(start.elapsed().as_secs_f64());
+        last = Some(timeline);
+    }
+    let seconds = median(&rounds);
+    // What the clock ran: of ranks that do the same, one.
+    let (ran, kinds, step) = last.map_or((0, 0, 0.0), |timeline| {
+        let ran: usize = timeline.classes.iter().map(|class| timeline.spans(class).count()).sum();
+        (ran, timeline.classes.len(), timeline.seconds)
+    });
+    let per_second = f64::from(u32::try_from(ran).unwrap_or(u32::MAX)) / seconds;
+    Ok(json!({
+        "benchmark": "simulate",
+        "plan": path.file_name().map(|it| it.display().to_string()),
+        "model": plan.model.path,
+        "machine": plan.machine.name,
+        "mesh": mesh::sizes(&plan.mesh),
+        "ranks": plan.mesh.devices(),
+        "kinds_of_ranks": kinds,
+        "instructions": ran,
+        "read_seconds": read,
+        "lower_seconds": lower,
+        "simulate_seconds": seconds,
+        "instructions_per_second": per_second,
+        "step_seconds": step,
+    }))
+}
