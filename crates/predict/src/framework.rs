@@ -118,12 +118,13 @@ pub struct FrameworkError {
 pub const COMMON: (&str, &str) = ("common", include_str!("../../../cost-models/frameworks/common.json"));
 
 /// The frameworks that there are files of.
-pub const FILES: [(&str, &str); 6] = [
+pub const FILES: [(&str, &str); 7] = [
     ("megatron-lm", include_str!("../../../cost-models/frameworks/megatron-lm.json")),
     ("megatron-core", include_str!("../../../cost-models/frameworks/megatron-core.json")),
     ("nemo", include_str!("../../../cost-models/frameworks/nemo.json")),
     ("deepspeed", include_str!("../../../cost-models/frameworks/deepspeed.json")),
     ("fsdp", include_str!("../../../cost-models/frameworks/fsdp.json")),
+    ("serving", include_str!("../../../cost-models/frameworks/serving.json")),
     ("fsdp-compiled", include_str!("../../../cost-models/frameworks/fsdp-compiled.json")),
 ];
 

@@ -9,6 +9,8 @@
 //! - [`schedule`] — how long a pipeline takes, in closed form
 //! - [`step`] — the time of a step, as a sum of named terms
 //! - [`memory`] — what a rank holds
+//! - [`inference`] — the time to answer
+//! - [`shapes`] — shapes of published models
 //! - [`config`] — a setup as a configuration file states it
 //! - [`table`] — a CSV file as rows of named fields, with everything that can be wrong with one
 //! - [`device`] — the machine that a row of measurements names
@@ -34,6 +36,10 @@ pub mod schedule;
 pub mod step;
 
 pub mod memory;
+
+pub mod inference;
+
+pub mod shapes;
 
 pub mod config;
 

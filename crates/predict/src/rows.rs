@@ -19,6 +19,9 @@ pub mod bubbles;
 /// Times of layers.
 pub mod layers;
 
+/// Times of answers.
+pub mod inference;
+
 /// Times of matrix products.
 pub mod products;
 
@@ -114,6 +117,7 @@ pub fn kinds() -> Vec<Box<dyn Kind>> {
         Box::new(memory::MemoryRows),
         Box::new(bubbles::Bubbles),
         Box::new(layers::Layers),
+        Box::new(inference::Inference),
         Box::new(products::Products),
         Box::new(collectives::Collectives),
     ]

@@ -5,6 +5,7 @@
 //! - `dp`: what is left of the devices; `cp`, `ep`: 1.
 //! - `mbs` and, where a pipeline may be interleaved, `vpp`: [`Blank`] says that they are open;
 //!   who runs for a record has tuned them, so that the fastest that fits is taken.
+//! - the model's shape: that of the published model of its name.
 //! - `vocab`: 51,200, that of Megatron's GPT.
 //! - the length of a head's vector: `hidden / heads`; with gated feed-forward parts that for which
 //!   the parameters come nearest to `params_b`.
@@ -18,6 +19,7 @@ use crate::cluster::Links;
 use crate::framework::{Framework, FrameworkError};
 use crate::model::{Embedding, Experts, Mlp, Model};
 use crate::setup::{Arithmetic, Attention, Learns, Recompute, Schedule, Setup, Zero, even_stages};
+use crate::shapes;
 use crate::table::{Row, TableError};
 
 /// Tokens that there are where nobody says how many.
@@ -128,6 +130,11 @@ pub fn model(row: &Row<'_>) -> Result<Model, Unstated> {
         let found = row.count(column)?.filter(|it| *it > 0);
         found.ok_or_else(|| Unstated::Why(format!("`{column}` of the model is not stated")))
     };
+    if row.text("layers").is_empty()
+        && let Some(model) = shapes::named(row.text("model"), need("seq")?)
+    {
+        return Ok(model);
+    }
     let (layers, hidden, heads, seq) = (need("layers")?, need("hidden")?, need("heads")?, need("seq")?);
     let gated = row.text("mlp_gated") == "1";
     let experts = match (row.count("n_experts")?, row.count("top_k")?) {

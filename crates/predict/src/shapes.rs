@@ -1,0 +1,70 @@
+//! Shapes of published models, for measurements that name them only.
+
+use std::sync::LazyLock;
+
+use serde_json::Value;
+
+use crate::model::{Embedding, Experts, Mlp, Model};
+
+static SHAPES: LazyLock<Vec<(Vec<String>, Model)>> = LazyLock::new(|| {
+    read(include_str!("../../../cost-models/shapes/shapes.json")).expect("a test reads the shipped shapes")
+});
+
+/// The model called so, with examples of `seq` tokens.
+#[must_use]
+pub fn named(name: &str, seq: u64) -> Option<Model> {
+    let name = plain(name);
+    let shape = SHAPES.iter().find(|(names, _)| names.contains(&name));
+    shape.map(|(_, model)| Model { seq, ..model.clone() })
+}
+
+/// A name without case, blanks and signs.
+fn plain(name: &str) -> String {
+    name.chars().filter(|it| it.is_alphanumeric()).flat_map(char::to_lowercase).collect()
+}
+
+fn read(text: &str) -> Option<Vec<(Vec<String>, Model)>> {
+    let value: Value = serde_json::from_str(text).ok()?;
+    value.get("shapes")?.as_array()?.iter().map(shape).collect()
+}
+
+fn shape(value: &Value) -> Option<(Vec<String>, Model)> {
+    let count = |name: &str| value.get(name)?.as_u64();
+    let names = value.get("names")?.as_array()?.iter().map(|it| it.as_str().map(plain));
+    let gated = value.get("gated")?.as_bool()?;
+    value.get("source")?.as_str().filter(|source| !source.is_empty())?;
+    let model = Model {
+        layers: count("layers")?,
+        hidden: count("hidden")?,
+        heads: count("heads")?,
+        kv_heads: count("kv_heads")?,
+        head_size: count("head_size")?,
+        ffn_hidden: count("ffn_hidden")?,
+        mlp: if gated { Mlp::Gated } else { Mlp::Plain },
+        vocab: count("vocab")?,
+        seq: 1,
+        experts: count("experts").zip(count("top_k")).map(|(count, top_k)| Experts { count, top_k }),
+        embedding: if gated { Embedding::Untied } else { Embedding::Tied },
+    };
+    Some((names.collect::<Option<_>>()?, model))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The number in a model's name is about that of its parameters.
+    #[test]
+    fn shapes_have_the_parameters_of_their_names() {
+        assert!(SHAPES.len() > 10);
+        for (names, model) in SHAPES.iter() {
+            let name = &names[0];
+            let from =
+                name.trim_end_matches('b').rfind(|it: char| !it.is_ascii_digit()).map_or(0, |it| it + 1);
+            let billions: f64 = name[from..].trim_end_matches('b').parse().unwrap();
+            let experts = model.experts.map_or(1.0, |_| 6.7);
+            let found = model.parameters() / 1e9;
+            assert!((found / (billions * experts) - 1.0).abs() < 0.17, "{name}: {found}");
+        }
+    }
+}
