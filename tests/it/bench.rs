@@ -117,3 +117,21 @@ fn a_text_is_learnt_alike_on_one_rank_and_on_four() {
     assert!(std::fs::read(stored).unwrap() == written, "{stored} is another model (BLESS=1 rewrites it)");
     std::fs::remove_dir_all(folder).unwrap();
 }
+
+#[test]
+fn plans_are_simulated() {
+    let folder = std::env::temp_dir().join(format!("shardloom-it-bench-simulate-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let [plan, ledger] = ["plan.json", "ledger.jsonl"].map(|name| folder.join(name).display().to_string());
+    let model = format!("{}/models/gpt2-loss.onnx", env!("CARGO_MANIFEST_DIR"));
+    let dims = ["--dim", "batch=8", "--dim", "seq=16"];
+    let planned = ["shardloom", "-q", "plan", &model, "--machine", "h100-80g-8x", "--mesh", "8", "-o", &plan];
+    let planned = planned.into_iter().chain(dims);
+    assert_eq!(shardloom::main_with(planned, &mut Vec::new(), &mut std::io::stderr()), 0);
+    let lines = bench(&["simulate", &plan, "--rounds", "2", "--ledger", &ledger]);
+    let [line] = lines.as_slice() else { panic!("{lines:?}") };
+    assert_eq!((line["ranks"].as_u64(), line["kinds_of_ranks"].as_u64()), (Some(8), Some(1)));
+    assert!(number(line, "instructions") > 10.0 && number(line, "instructions_per_second") > 0.0, "{line}");
+    assert_eq!(std::fs::read_to_string(&ledger).unwrap().lines().count(), 1);
+    std::fs::remove_dir_all(&folder).unwrap();
+}

@@ -106,11 +106,12 @@ impl Prices for MachinePrices<'_> {
 /// blocks that are exchanged do not lie one after another in it.
 pub(crate) fn packs(step: &Move, before: &Layout, after: &Layout, type_: &Type) -> [bool; 2] {
     match step {
-        Move::AllGather { dim, .. } => [false, !outermost(*dim, after, type_)],
+        Move::AllGather { dim, .. } => [false, !outermost(*dim, after, type_) || apart(&before.dims[*dim])],
         Move::ReduceScatter { dim, digits } => [!outermost(*dim, before, type_) || apart(digits), false],
-        Move::AllToAll { from, to, digits } => {
-            [!outermost(*to, before, type_) || apart(digits), !outermost(*from, after, type_)]
-        }
+        Move::AllToAll { from, to, digits } => [
+            !outermost(*to, before, type_) || apart(digits),
+            !outermost(*from, after, type_) || apart(&before.dims[*from]),
+        ],
         Move::Slice { .. } | Move::AllReduce { .. } | Move::Permute { .. } => [false, false],
     }
 }

@@ -17,6 +17,15 @@ pub(crate) fn forget_peak() {
     let _ = std::fs::write("/proc/self/clear_refs", "5");
 }
 
+/// How long this thread has been on a processor (seconds): what other programs take is not in it.
+/// None where the system does not say.
+pub(crate) fn on_processor() -> Option<f64> {
+    const NANOSECONDS: f64 = 1e9;
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    let nanoseconds: f64 = text.split_whitespace().next()?.parse().ok()?;
+    Some(nanoseconds / NANOSECONDS)
+}
+
 /// Today, as the system says it.
 pub(crate) fn date() -> String {
     said("date", &["-u", "+%F"])

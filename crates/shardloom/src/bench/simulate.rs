@@ -8,7 +8,7 @@ use clap::Args;
 use serde_json::{Value, json};
 use simulate::Order;
 
-use super::{Report, median};
+use super::{Report, median, process};
 use crate::failure::Failure;
 use crate::{machine, mesh, pipeline, plan_file, quantity};
 
@@ -60,21 +60,17 @@ pub(crate) fn measure(options: &Simulate, say: &dyn Fn(String)) -> Result<Report
 }
 
 fn of_plan(path: &Path, options: &Simulate) -> Result<Value, Failure> {
-    let start = Instant::now();
-    let plan = plan_file::read_checked(path)?;
-    let read = start.elapsed().as_secs_f64();
+    let (plan, read) = timed(|| plan_file::read_checked(path));
+    let plan = plan?;
     let machine = machine::named(&plan.machine.name, None)?;
-    let start = Instant::now();
-    let alike = pipeline::alike(&plan)?;
-    let lower = start.elapsed().as_secs_f64();
+    let (alike, lower) = timed(|| pipeline::alike(&plan));
+    let alike = alike?;
     let mut rounds = Vec::new();
     let mut last = None;
     for _ in 0..options.rounds {
-        let start = Instant::now();
-        let timeline = simulate::simulate(&alike, &machine, Order::Streams)
-            .map_err(|error| Failure::internal("simulate", error))?;
-        rounds.push(start.elapsed().as_secs_f64());
-        last = Some(timeline);
+        let (timeline, seconds) = timed(|| simulate::simulate(&alike, &machine, Order::Streams));
+        rounds.push(seconds);
+        last = Some(timeline.map_err(|error| Failure::internal("simulate", error))?);
     }
     let seconds = median(&rounds);
     // What the clock ran: of ranks that do the same, one.
@@ -97,5 +93,16 @@ fn of_plan(path: &Path, options: &Simulate) -> Result<Value, Failure> {
         "simulate_seconds": seconds,
         "instructions_per_second": per_second,
         "step_seconds": step,
+        "clock": if process::on_processor().is_some() { "processor" } else { "wall" },
     }))
+}
+
+/// What is made, and how long that took on the processor, or by the wall clock where the system
+/// does not say (seconds).
+fn timed<T>(make: impl FnOnce() -> T) -> (T, f64) {
+    let (before, start) = (process::on_processor(), Instant::now());
+    let made = make();
+    let wall = start.elapsed().as_secs_f64();
+    let spent = before.zip(process::on_processor()).map_or(wall, |(before, after)| after - before);
+    (made, spent)
 }

@@ -1,0 +1,90 @@
+//! `simulate`: what it says and writes, and what it refuses.
+
+use std::fs;
+
+use serde_json::Value;
+
+use super::{Folder, fails, planned, shardloom, works};
+
+fn json(arguments: &[&str]) -> Value {
+    serde_json::from_str(&works(&[&["--json"], arguments].concat())).unwrap()
+}
+
+#[test]
+fn a_plan_is_simulated_and_drawn() {
+    let folder = Folder::new("simulated");
+    let plan = planned(&folder, "plan.json", &["--mesh", "2x2"]);
+    let (trace, memory) = (folder.path("trace.json"), folder.path("memory.json"));
+    let text = works(&["simulate", &plan, "--trace", &trace, "--memory-trace", &memory]);
+    assert!(text.contains("cpu-4x, mesh 2x2") && text.contains("ui.perfetto.dev"), "{text}");
+    let said = json(&["simulate", &plan]);
+    let number = |name: &str| said[name].as_f64().unwrap();
+    let ranks: usize =
+        said["classes"].as_array().unwrap().iter().map(|it| it["ranks"].as_array().unwrap().len()).sum();
+    assert_eq!(ranks, 4);
+    let whole = number("seconds") + number("hidden_seconds");
+    assert!((whole / number("estimated_seconds") - 1.0).abs() < 0.05, "{said}");
+    for (path, phase) in [(&trace, "X"), (&memory, "C")] {
+        let read: Value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
+        let events = read["traceEvents"].as_array().unwrap();
+        let tracks: std::collections::BTreeSet<u64> =
+            events.iter().filter(|it| it["ph"] == phase).map(|it| it["pid"].as_u64().unwrap()).collect();
+        assert_eq!(tracks, (0..4).collect());
+    }
+    // One after another nothing is hidden, and the step is no shorter.
+    let one_by_one = json(&["simulate", &plan, "--one-by-one"]);
+    assert!(one_by_one["seconds"].as_f64().unwrap() >= number("seconds"));
+    assert_eq!(json(&["simulate", &plan]), said);
+}
+
+#[test]
+fn a_plan_is_simulated_on_another_machine_of_as_many_devices() {
+    let folder = Folder::new("simulated-elsewhere");
+    let plan = planned(&folder, "plan.json", &[]);
+    let elsewhere = json(&["simulate", &plan, "--machine", "h100-80g-4x"]);
+    assert_eq!(elsewhere["machine"], "h100-80g-4x");
+    assert_ne!(elsewhere["seconds"], json(&["simulate", &plan])["seconds"]);
+    // A machine file does not say how many devices there are: as many as the plan has.
+    let file = folder.path("machine.json");
+    fs::write(&file, works(&["--json", "machines", "show", "h100-80g-4x"])).unwrap();
+    assert_eq!(json(&["simulate", &plan, "--machine", &file])["seconds"], elsewhere["seconds"]);
+}
+
+#[test]
+fn what_cannot_be_simulated_is_said() {
+    let folder = Folder::new("not-simulated");
+    let plan = planned(&folder, "plan.json", &[]);
+    let message = fails(2, &["simulate", &plan, "--machine", "h100-80g-8x"]);
+    assert!(message.contains("for 4 devices") && message.contains("h100-80g-8x has 8"), "{message}");
+    assert!(fails(2, &["simulate", &folder.path("missing.json")]).contains("missing.json"));
+    assert!(fails(2, &["simulate", &plan, "--machine", &folder.path("no.json")]).contains("no.json"));
+
+    let broken = folder.path("broken.json");
+    let machine = works(&["--json", "machines", "show", "h100-80g-4x"]);
+    fs::write(&broken, machine.replacen("\"value\": 8", "\"value\": -8", 1)).unwrap();
+    let message = fails(2, &["simulate", &plan, "--machine", &broken]);
+    assert!(message.contains("broken.json"), "{message}");
+
+    let changed = folder.path("changed.json");
+    let text = fs::read_to_string(&plan).unwrap();
+    fs::write(&changed, text.replacen("\"devices\": 4", "\"devices\": 5", 1)).unwrap();
+    assert!(fails(2, &["simulate", &changed]).contains("changed.json"));
+}
+
+#[test]
+fn traces_are_there_whole_or_not_at_all() {
+    let folder = Folder::new("no-trace");
+    let plan = planned(&folder, "plan.json", &[]);
+    let nowhere = folder.path("nowhere/trace.json");
+    for option in ["--trace", "--memory-trace"] {
+        let message = fails(2, &["simulate", &plan, option, &nowhere]);
+        assert!(message.contains("nowhere/trace.json: cannot be written"), "{message}");
+    }
+    assert!(fails(1, &["simulate", &plan, "--trace", &plan]).contains("would be written over"));
+    let before = fs::read_to_string(&plan).unwrap();
+    let left = shardloom(&["simulate", &plan, "--trace", "/dev/full"]);
+    assert_eq!(left.code, 2, "{}", left.err);
+    assert_eq!(fs::read_to_string(&plan).unwrap(), before);
+    let files = fs::read_dir(folder.path("")).unwrap().count();
+    assert_eq!(files, 1, "nothing half written is left");
+}
