@@ -6,11 +6,15 @@ use cost_models::machine::{Machine, json, shipped};
 
 use crate::failure::Failure;
 
-/// The machine of that name, or of that file. A file is what has a separator or ends in `.json`.
+/// Whether a machine is given as a file: that is what has a separator or ends in `.json`.
+pub(crate) fn is_file(name: &str) -> bool {
+    Path::new(name).extension().is_some_and(|it| it == "json") || name.contains(std::path::MAIN_SEPARATOR)
+}
+
+/// The machine of that name, or of that file.
 pub(crate) fn named(name: &str, devices: Option<u64>) -> Result<Machine, Failure> {
     let path = Path::new(name);
-    let is_file = path.extension().is_some_and(|it| it == "json") || name.contains(std::path::MAIN_SEPARATOR);
-    if !is_file {
+    if !is_file(name) {
         let machine = shipped::named(name).map_err(|error| Failure::Usage(error.to_string()))?;
         return match devices {
             Some(devices) => sized(machine, devices),

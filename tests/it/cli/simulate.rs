@@ -67,7 +67,7 @@ fn what_cannot_be_simulated_is_said() {
 
     let changed = folder.path("changed.json");
     let text = fs::read_to_string(&plan).unwrap();
-    fs::write(&changed, text.replacen("\"devices\": 4", "\"devices\": 5", 1)).unwrap();
+    fs::write(&changed, text.replacen("cpu-4x", "cpu-5x", 1)).unwrap();
     assert!(fails(2, &["simulate", &changed]).contains("changed.json"));
 }
 

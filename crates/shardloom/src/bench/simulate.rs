@@ -8,7 +8,7 @@ use clap::Args;
 use serde_json::{Value, json};
 use simulate::Order;
 
-use super::{Report, median, process};
+use super::{Report, process};
 use crate::failure::Failure;
 use crate::{machine, mesh, pipeline, plan_file, quantity};
 
@@ -18,8 +18,8 @@ pub struct Simulate {
     /// The plans (.json), for machines that come with the program
     #[arg(required = true)]
     pub plans: Vec<PathBuf>,
-    /// How often each is simulated; the median is reported
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..), value_name = "N")]
+    /// How often each is simulated; the mean is reported
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..), value_name = "N")]
     pub rounds: u32,
     /// Append what is measured to this file
     #[arg(long, value_name = "FILE")]
@@ -65,19 +65,16 @@ fn of_plan(path: &Path, options: &Simulate) -> Result<Value, Failure> {
     let machine = machine::named(&plan.machine.name, None)?;
     let (alike, lower) = timed(|| pipeline::alike(&plan));
     let alike = alike?;
-    let mut rounds = Vec::new();
-    let mut last = None;
-    for _ in 0..options.rounds {
-        let (timeline, seconds) = timed(|| simulate::simulate(&alike, &machine, Order::Streams));
-        rounds.push(seconds);
-        last = Some(timeline.map_err(|error| Failure::internal("simulate", error))?);
-    }
-    let seconds = median(&rounds);
-    // What the clock ran: of ranks that do the same, one.
-    let (ran, kinds, step) = last.map_or((0, 0, 0.0), |timeline| {
-        let ran: usize = timeline.classes.iter().map(|class| timeline.spans(class).count()).sum();
-        (ran, timeline.classes.len(), timeline.seconds)
+    let once = || simulate::simulate(&alike, &machine, Order::Streams);
+    let timeline = once().map_err(|error| Failure::internal("simulate", error))?;
+    let ((), all) = timed(|| {
+        for _ in 0..options.rounds {
+            std::hint::black_box(once().is_ok());
+        }
     });
+    let seconds = all / f64::from(options.rounds);
+    // What the clock ran: of ranks that do the same, one.
+    let ran: usize = timeline.classes.iter().map(|class| timeline.spans(class).count()).sum();
     let per_second = f64::from(u32::try_from(ran).unwrap_or(u32::MAX)) / seconds;
     Ok(json!({
         "benchmark": "simulate",
@@ -86,23 +83,26 @@ fn of_plan(path: &Path, options: &Simulate) -> Result<Value, Failure> {
         "machine": plan.machine.name,
         "mesh": mesh::sizes(&plan.mesh),
         "ranks": plan.mesh.devices(),
-        "kinds_of_ranks": kinds,
+        "kinds_of_ranks": timeline.classes.len(),
         "instructions": ran,
         "read_seconds": read,
         "lower_seconds": lower,
         "simulate_seconds": seconds,
         "instructions_per_second": per_second,
-        "step_seconds": step,
-        "clock": if process::on_processor().is_some() { "processor" } else { "wall" },
+        "step_seconds": timeline.seconds,
+        "rounds": options.rounds,
     }))
 }
 
-/// What is made, and how long that took on the processor, or by the wall clock where the system
-/// does not say (seconds).
+/// What systems count of the time on a processor at least (seconds): a few ticks.
+const COUNTED: f64 = 0.02;
+
+/// What is made, and how long that took on the processor; by the wall clock where the system does
+/// not say, or counts no times as short (seconds).
 fn timed<T>(make: impl FnOnce() -> T) -> (T, f64) {
     let (before, start) = (process::on_processor(), Instant::now());
     let made = make();
     let wall = start.elapsed().as_secs_f64();
-    let spent = before.zip(process::on_processor()).map_or(wall, |(before, after)| after - before);
-    (made, spent)
+    let spent = before.zip(process::on_processor()).map(|(before, after)| after - before);
+    (made, spent.filter(|it| *it > COUNTED).unwrap_or(wall))
 }

@@ -40,36 +40,31 @@ pub(crate) fn simulate(
     Ok(Said { text: told.text(arguments), json: told.json() })
 }
 
-/// The machine: as many devices as the plan.
+/// The machine: as many devices as the plan. A machine file does not say how many there are.
 fn machine_of(plan: &Plan, arguments: &SimulateArguments) -> Result<Machine, Failure> {
     let devices = plan.machine.devices;
     let name = arguments.machine.as_deref().unwrap_or(&plan.machine.name);
     let refused = |why: String| Failure::file(&arguments.plan, why);
-    let fits = |machine: Machine| {
-        if machine.devices() == devices {
-            return Ok(machine);
+    let named = machine::named(name, machine::is_file(name).then_some(devices));
+    let machine = named.map_err(|failure| match (failure, &arguments.machine) {
+        (Failure::Usage(why), None) => {
+            refused(format!("its machine is not known: {why}; give the machine file with `--machine FILE`"))
         }
-        Err(refused(format!(
-            "the plan is for {devices} devices (mesh {}), the machine {} has {}; give one of {devices}, or \
-             plan again",
-            mesh::sizes(&plan.mesh),
-            machine.full_name(),
-            machine.devices()
-        )))
-    };
-    match machine::named(name, None) {
-        Ok(machine) => fits(machine),
-        // A machine file may leave open how many devices there are.
-        Err(Failure::Usage(_)) => match machine::named(name, Some(devices)) {
-            Ok(machine) => Ok(machine),
-            Err(Failure::Usage(why)) if arguments.machine.is_none() => Err(refused(format!(
-                "its machine is not known: {why}; give the machine file with `--machine FILE`"
-            ))),
-            Err(Failure::Usage(why)) => Err(refused(format!("does not suit the machine: {why}"))),
-            Err(other) => Err(other),
-        },
-        Err(other) => Err(other),
+        (Failure::Usage(why), Some(_)) => {
+            refused(format!("a plan for {devices} devices does not suit the machine: {why}"))
+        }
+        (other, _) => other,
+    })?;
+    if machine.devices() == devices {
+        return Ok(machine);
     }
+    Err(refused(format!(
+        "the plan is for {devices} devices (mesh {}), the machine {} has {}; give one of {devices}, or plan \
+         again",
+        mesh::sizes(&plan.mesh),
+        machine.full_name(),
+        machine.devices()
+    )))
 }
 
 /// Writes a file, if one is asked for.
