@@ -28,9 +28,6 @@ pub mod products;
 /// Times of collective operations.
 pub mod collectives;
 
-#[cfg(test)]
-mod halves; // errors on the two halves of published rows
-
 use crate::table::{Row, Table, TableError};
 
 /// A kind of CSV file.
@@ -137,3 +134,6 @@ pub fn outcomes(kind: &dyn Kind, text: &str) -> Result<Vec<Outcome>, TableError>
     };
     table.rows().map(outcome).collect()
 }
+
+#[cfg(test)]
+mod tests;

@@ -197,6 +197,35 @@ fn models_and_machines_are_told() {
     assert!(said.contains("1 node of 8") && said.contains("device.memory_bandwidth"), "{said}");
 }
 
+/// Calls `visit` with every object of a machine file that has a source.
+fn sourced(value: &Value, visit: &mut impl FnMut(&Value)) {
+    let Some(fields) = value.as_object() else { return };
+    if fields.contains_key("source") {
+        visit(value);
+        return;
+    }
+    fields.values().for_each(|inner| sourced(inner, visit));
+}
+
+#[test]
+fn every_number_of_a_machine_is_shown_with_its_unit_and_source() {
+    let text = works(&["machines", "show", "v100-16g"]);
+    let file: Value =
+        serde_json::from_str(&works(&["machines", "show", "v100-16g", "--json"])).unwrap();
+    let mut count = 0;
+    sourced(&file, &mut |number| {
+        count += 1;
+        assert!(text.contains(number["source"].as_str().unwrap()), "{number}");
+        let unit = match number["unit"].as_str() {
+            Some(unit) if unit != "1" && unit != "count" => format!(" {unit}\n"),
+            _ => String::new(),
+        };
+        let Some(value) = number.get("value") else { return };
+        assert!(text.contains(&format!("  {value}{unit}")), "{number}: {text}");
+    });
+    assert!(count > 60, "{count} numbers");
+}
+
 #[test]
 fn help_teaches_with_examples() {
     assert!(works(&["--help"]).contains("shardloom run model.onnx --ranks 4"));

@@ -68,7 +68,7 @@ fn what_has_no_price_says_why() {
 
 #[test]
 fn published_operations_are_met() {
-    let Some(errors) = crate::rows::halves::errors(&Collectives) else { return };
+    let Some(errors) = crate::rows::tests::errors(&Collectives) else { return };
     for source in ["vtrain_nccl_lut_a100", "ml_eng_a100_1node", "ml_eng_32gpu_4node"] {
         for (mean, count) in errors[source] {
             assert!(mean < 0.15 && count >= 5, "{source}: {mean} on {count} rows");

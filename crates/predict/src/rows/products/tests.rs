@@ -68,7 +68,7 @@ fn what_has_no_price_says_why() {
 
 #[test]
 fn published_products_are_met() {
-    let Some(errors) = crate::rows::halves::errors(&Products) else { return };
+    let Some(errors) = crate::rows::tests::errors(&Products) else { return };
     let bounds = [
         ("vidur_mlp_a100", 0.10),
         ("vidur_mlp_h100", 0.12),
