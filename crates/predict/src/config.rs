@@ -23,6 +23,7 @@ use crate::model::{Embedding, Experts, Mlp, Model};
 use crate::setup::{
     Arithmetic, Attention, Learns, Recompute, Schedule, Setup, SetupError, Zero, even_stages,
 };
+use crate::table::MOST;
 
 /// What a configuration file states.
 #[derive(Clone, Debug)]
@@ -199,8 +200,8 @@ impl Fields {
 
     fn count(&self, key: &'static str) -> Result<Option<u64>, ConfigError> {
         let Some(value) = self.table.get(key) else { return Ok(None) };
-        let count = value.as_integer().and_then(|it| u64::try_from(it).ok());
-        count.map(Some).ok_or_else(|| self.wrong(key, "a whole number of at least 0".to_owned()))
+        let count = value.as_integer().and_then(|it| u64::try_from(it).ok()).filter(|it| *it <= MOST);
+        count.map(Some).ok_or_else(|| self.wrong(key, format!("a whole number from 0 to {MOST}")))
     }
 
     fn flag(&self, key: &'static str, absent: bool) -> Result<bool, ConfigError> {

@@ -3,7 +3,11 @@
 
 use std::fmt;
 
+use cost_models::machine::Machine;
+use cost_models::units::exact;
+
 use crate::model::Model;
+use crate::table::MOST;
 
 /// A training run on a number of equal devices.
 #[derive(Clone, Debug, PartialEq)]
@@ -129,9 +133,13 @@ pub enum Schedule {
 /// Layers of each of `pp` stages where nobody says otherwise.
 ///
 /// Equal shares if there are any; else equal shares of the layers, the embedding and the logits,
-/// each counted as a layer; else shares that differ by one, the greater ones in the middle.
+/// each counted as a layer; else shares that differ by one, the greater ones in the middle. None at
+/// all where there are no stages, or more than layers, embedding and logits.
 #[must_use]
 pub fn even_stages(layers: u64, pp: u64) -> Vec<u64> {
+    if pp == 0 || pp > layers.saturating_add(2) || pp > Machine::DEVICE_LIMIT {
+        return Vec::new();
+    }
     if !layers.is_multiple_of(pp) && (layers + 2).is_multiple_of(pp) {
         let each = (layers + 2) / pp;
         let end = |stage| u64::from(stage == 0) + u64::from(stage + 1 == pp);
@@ -143,10 +151,17 @@ pub fn even_stages(layers: u64, pp: u64) -> Vec<u64> {
 }
 
 /// Why numbers are not a setup.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum SetupError {
     /// Something that must be at least 1 is 0.
     Zero(&'static str),
+    /// More of something than any setup has.
+    Large {
+        /// Of what.
+        what: &'static str,
+        /// How many there may be.
+        most: f64,
+    },
     /// The batch is not that of whole micro-batches on all replicas.
     Batch {
         /// Examples of a step.
@@ -176,7 +191,7 @@ impl Setup {
     /// How many devices it runs on.
     #[must_use]
     pub fn devices(&self) -> u64 {
-        self.tp * self.pp * self.cp * self.dp
+        self.tp.saturating_mul(self.pp).saturating_mul(self.cp).saturating_mul(self.dp)
     }
 
     /// How many micro-batches a pipeline sees in a step.
@@ -188,7 +203,25 @@ impl Setup {
     /// Tokens of a micro-batch that a rank has.
     #[must_use]
     pub fn tokens(&self) -> u64 {
-        (self.mbs * self.model.seq).div_ceil(self.cp)
+        self.mbs.saturating_mul(self.model.seq).div_ceil(self.cp)
+    }
+
+    /// Sizes by which others are multiplied, and the most that each may be.
+    fn sizes(&self) -> [(&'static str, f64, f64); 6] {
+        let model = &self.model;
+        let widths = [model.hidden, model.ffn_hidden, model.vocab, model.layers];
+        let widest = widths.into_iter().map(exact).fold(0.0, f64::max);
+        let heads = (exact(model.heads) + 2.0 * exact(model.kv_heads)) * exact(model.head_size);
+        let tokens = exact(self.mbs) * exact(model.seq);
+        let most = exact(MOST);
+        [
+            ("devices", exact(self.devices()), exact(Machine::DEVICE_LIMIT)),
+            ("sizes of the model", widest, most),
+            ("columns of heads", heads, 4.0 * most),
+            ("tokens of a micro-batch", tokens, most * 2048.0),
+            ("scores of a layer", tokens * exact(model.seq) * exact(model.heads), most * most * 4096.0),
+            ("examples of a step", exact(self.gbs), most),
+        ]
     }
 
     /// Fails with what makes no sense.
@@ -214,7 +247,11 @@ impl Setup {
         if let Some((name, _)) = counts.iter().find(|(_, count)| *count == 0) {
             return Err(SetupError::Zero(name));
         }
-        if !self.gbs.is_multiple_of(self.mbs * self.dp) {
+        let large = self.sizes().into_iter().find(|(_, size, most)| size > most);
+        if let Some((what, _, most)) = large {
+            return Err(SetupError::Large { what, most });
+        }
+        if !self.gbs.is_multiple_of(self.mbs.saturating_mul(self.dp)) {
             return Err(SetupError::Batch { gbs: self.gbs, mbs: self.mbs, dp: self.dp });
         }
         let staged = self.stages.iter().sum();
@@ -234,6 +271,7 @@ impl fmt::Display for SetupError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Zero(name) => write!(f, "`{name}` is 0, expected at least 1"),
+            Self::Large { what, most } => write!(f, "too many {what}, expected at most {most}"),
             Self::Batch { gbs, mbs, dp } => {
                 write!(f, "a batch of {gbs} examples, expected a multiple of mbs x dp = {mbs} x {dp}")
             }

@@ -72,9 +72,10 @@ pub fn setup(row: &Row<'_>) -> Result<Stated, Unstated> {
     let (tp, pp, cp, ep) = (row.count("tp")?, row.count("pp")?, one("cp")?, one("ep")?);
     let devices = row.count("n_gpus")?.ok_or_else(|| why("`n_gpus` is not stated".to_owned()))?;
     let (Some(tp), Some(pp)) = (tp, pp) else { return Err(why("`tp` or `pp` is not stated".to_owned())) };
-    let replicas = devices / (tp * pp * cp).max(1);
+    let each = tp.saturating_mul(pp).saturating_mul(cp);
+    let replicas = devices / each.max(1);
     let dp = match row.count("dp")? {
-        Some(dp) if tp * pp * cp * dp == devices => dp,
+        Some(dp) if each.saturating_mul(dp) == devices => dp,
         Some(dp) => {
             return Err(why(format!("tp {tp} x pp {pp} x cp {cp} x dp {dp} is not {devices} devices")));
         }

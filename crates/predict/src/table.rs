@@ -2,6 +2,12 @@
 
 use std::fmt;
 
+/// The most that there can be of anything: longer than every sequence, wider than every vocabulary.
+pub(crate) const MOST: u64 = 1 << 21;
+
+/// The most bytes of anything.
+const MOST_BYTES: u64 = 1 << 50;
+
 /// A CSV file with a head line.
 #[derive(Clone, Debug)]
 pub struct Table {
@@ -96,8 +102,21 @@ impl<'a> Row<'a> {
         number.map(Some).ok_or_else(|| self.wrong(column, "a number"))
     }
 
-    /// The whole number in a column; `None` if it is blank.
+    /// How many there are of what a column counts, at most [`MOST`]; `None` if it is blank.
     pub fn count(&self, column: &str) -> Result<Option<u64>, TableError> {
+        let count = self.whole(column)?;
+        let most = count.is_none_or(|count| count <= MOST);
+        if most { Ok(count) } else { Err(self.wrong(column, "a whole number of at most 2097152")) }
+    }
+
+    /// The bytes in a column; `None` if it is blank.
+    pub fn bytes(&self, column: &str) -> Result<Option<u64>, TableError> {
+        let bytes = self.whole(column)?;
+        let most = bytes.is_none_or(|bytes| bytes <= MOST_BYTES);
+        if most { Ok(bytes) } else { Err(self.wrong(column, "a whole number of at most 2^50")) }
+    }
+
+    fn whole(&self, column: &str) -> Result<Option<u64>, TableError> {
         let text = self.text(column);
         if text.is_empty() {
             return Ok(None);

@@ -53,7 +53,7 @@ fn what_is_wrong_is_said() {
     );
     check(&with("num_layer = 2"), "no key `num_layer`, did you mean `num_layers`?");
     check(&without("num_layers"), "`num_layers` is missing");
-    check(&instead("= 80", "= \"80\""), "`num_layers` is \"80\", expected a whole number of at least 0");
+    check(&instead("= 80", "= \"80\""), "`num_layers` is \"80\", expected a whole number from 0 to 2097152");
     check(
         &instead("\"fp8\"", "\"int8\""),
         "`precision` is \"int8\", expected one of \"bf16\", \"fp16\", \"fp8\", \"fp4\"",

@@ -66,7 +66,7 @@ fn priced(row: &Row<'_>) -> Result<Priced, Unstated> {
     let op = op(row)?;
     let cluster = cluster(row)?;
     let group = group(row, &cluster)?;
-    let size = row.count("size_bytes")?.map_or(PEAK, Bytes);
+    let size = row.bytes("size_bytes")?.map_or(PEAK, Bytes);
     let measured = row.number("time_us")?;
     if measured.is_some() && size == PEAK && row.text("size_bytes").is_empty() {
         return Err(Unstated::Why("a time without a size".to_owned()));

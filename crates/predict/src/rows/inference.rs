@@ -126,6 +126,7 @@ impl Requests<'_> {
             model,
             ..gpt(1, 1, 1, 1)
         };
+        setup.check().map_err(|error| Unstated::Why(error.to_string()))?;
         let job = Job::new(&setup, &self.framework, &self.cluster);
         Ok(of(&job.map_err(|error| Unstated::Why(error.to_string()))?))
     }

@@ -13,7 +13,7 @@ use crate::pieces::{ELEMENT, Job};
 use crate::setup::{Recompute, Setup, even_stages};
 use crate::stated::Unstated;
 use crate::step::{assembled, stages};
-use crate::table::{Row, TableError};
+use crate::table::{MOST, Row, TableError};
 
 /// Times of layers.
 pub struct Layers;
@@ -43,6 +43,7 @@ fn priced(row: &Row<'_>) -> Result<Answer, Unstated> {
     let measured = measured.ok_or_else(|| Unstated::Why("`value_ms` is blank".to_owned()))?;
     let why = |error: &dyn std::error::Error| Unstated::Why(error.to_string());
     let setup = setup(row)?;
+    setup.check().map_err(|error| why(&error))?;
     let machine = machine_of(row.text("gpu")).map_err(Unstated::Why)?;
     let cluster =
         Cluster::new(machine, &Links::default(), row.text("source")).map_err(|error| why(&error))?;
@@ -83,10 +84,11 @@ fn setup(row: &Row<'_>) -> Result<Setup, Unstated> {
     // `24/8 (embedding & head counted as layers)`: so many on so many stages.
     let unit = row.text("layers_per_unit").split(' ').next().unwrap_or("");
     let (layers, parts) = unit.split_once('/').unwrap_or((unit, "1"));
-    let each = layers.parse().ok().zip(parts.parse().ok()).filter(|(_, parts)| *parts > 0);
+    let each = layers.parse().ok().zip(parts.parse().ok());
+    let each = each.filter(|&(layers, parts)| layers <= MOST && (1..=MOST).contains(&parts));
     let (layers, parts): (u64, u64) =
         each.ok_or_else(|| row.wrong("layers_per_unit", "layers, as `1` or `24/8`"))?;
-    let all = if parts > 1 { layers - 2 } else { layers * pp };
+    let all = if parts > 1 { layers.saturating_sub(2) } else { layers.saturating_mul(pp) };
     let again = match row.text("recompute") {
         "full" => Recompute::Full,
         "selective" => Recompute::Selective,

@@ -97,8 +97,15 @@ fn count(row: &Row<'_>, column: &str) -> Result<u64, Unstated> {
     count.filter(|it| *it > 0).ok_or_else(|| Unstated::Why(format!("`{column}` is not stated")))
 }
 
+/// Fails if there is more work than any product has.
+fn possible(sizes: &[u64]) -> Result<(), Unstated> {
+    let work: f64 = sizes.iter().map(|&it| exact(it)).product();
+    if work <= 1e18 { Ok(()) } else { Err(Unstated::Why("larger than any product is".to_owned())) }
+}
+
 fn product(row: &Row<'_>, device: &Device) -> Result<Timed, Unstated> {
     let (m, n, k) = (count(row, "m")?, count(row, "n")?, count(row, "k")?);
+    possible(&[m, n, k, row.count("batch")?.unwrap_or(1)])?;
     let notes = row.text("notes");
     let grouped = row.text("op").starts_with("grouped");
     let groups = if grouped { count(row, "batch")? } else { row.count("batch")?.unwrap_or(1).max(1) };
@@ -151,6 +158,7 @@ fn scores(row: &Row<'_>, device: &Device) -> Result<Timed, Unstated> {
     let (queries, heads, key_size) = (count(row, "m")?, count(row, "n")?, count(row, "k")?);
     let noted = row.text("notes").split_whitespace().find_map(|word| word.strip_prefix("v_dim="));
     let value_size = noted.and_then(|size| size.parse().ok()).unwrap_or(key_size);
+    possible(&[queries, heads, queries, key_size, row.count("batch")?.unwrap_or(1)])?;
     let heads = heads * row.count("batch")?.unwrap_or(1).max(1);
     let precision = precision(row.text("precision"))?;
     let keys = queries;
@@ -167,7 +175,7 @@ fn scores(row: &Row<'_>, device: &Device) -> Result<Timed, Unstated> {
 fn pass(row: &Row<'_>, device: &Device, what: &str) -> Result<Timed, Unstated> {
     /// An array that fits no cache (bytes).
     const LARGE: Bytes = Bytes(1 << 32);
-    let bytes = row.count("min_bytes")?.map_or(LARGE, Bytes);
+    let bytes = row.bytes("min_bytes")?.map_or(LARGE, Bytes);
     // The kernels of vLLM take elements one by one, and those of norms read them twice.
     let (access, moved) = match what {
         "mlp_act" => (Access::Scalar, bytes),
