@@ -79,3 +79,6 @@ pub fn messages(order: Order, stage: &Stage, p: f64, m: f64) -> f64 {
     };
     count * stage.message
 }
+
+#[cfg(test)]
+mod tests;

@@ -53,18 +53,21 @@ fn shape(value: &Value) -> Option<(Vec<String>, Model)> {
 mod tests {
     use super::*;
 
-    /// The number in a model's name is about that of its parameters.
     #[test]
-    fn shapes_have_the_parameters_of_their_names() {
-        assert!(SHAPES.len() > 10);
-        for (names, model) in SHAPES.iter() {
-            let name = &names[0];
-            let from =
-                name.trim_end_matches('b').rfind(|it: char| !it.is_ascii_digit()).map_or(0, |it| it + 1);
-            let billions: f64 = name[from..].trim_end_matches('b').parse().unwrap();
-            let experts = model.experts.map_or(1.0, |_| 6.7);
-            let found = model.parameters() / 1e9;
-            assert!((found / (billions * experts) - 1.0).abs() < 0.17, "{name}: {found}");
+    fn shapes_have_the_parameters_that_are_published() {
+        let published = [
+            ("LLaMA 7B", 6.74),
+            ("llama-3.1-8b", 8.03),
+            ("LLAMA2_70B", 69.0),
+            ("LLaMA 3.1 405B", 405.9),
+            ("GPT 175B", 174.6),
+            ("Mixtral 8x7B", 46.7),
+            ("Nemotron_340B", 341.0),
+        ];
+        for (name, billions) in published {
+            let found = named(name, 1).unwrap().parameters() / 1e9;
+            assert!((found / billions - 1.0).abs() < 0.02, "{name}: {found}");
         }
+        assert_eq!(named("a model of nobody", 1), None);
     }
 }

@@ -251,3 +251,6 @@ fn update(job: &Job<'_>) -> Seconds {
     let updated = dense / share(&data) + experts / share(&job.expert_data);
     job.touch(job.figure(Figure::UpdateBytes) * updated)
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,5 +1,7 @@
 //! Errors on the two halves of published rows: prices are fitted on one and judged on the other.
 
+mod goals; // goals of prices on published rows
+
 use std::collections::BTreeMap;
 use std::path::Path;
 

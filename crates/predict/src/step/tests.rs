@@ -1,0 +1,53 @@
+//! What must hold of every step: terms that sum to the total, work that is not lost.
+
+use super::*;
+use crate::cluster::{Cluster, Links};
+use crate::device::machine_of;
+use crate::framework::Framework;
+use crate::setup::{Recompute, Setup, even_stages};
+use crate::stated::gpt;
+
+/// GPT of 8 layers on A100.
+fn setup(tp: u64, pp: u64, dp: u64) -> Setup {
+    Setup { tp, pp, dp, stages: even_stages(8, pp), gbs: 16, ..gpt(8, 4096, 32, 2048) }
+}
+
+fn time(setup: &Setup) -> Estimate {
+    setup.check().unwrap();
+    let cluster = Cluster::new(machine_of("A100-SXM4-80GB").unwrap(), &Links::default(), "a test").unwrap();
+    let framework = Framework::shipped("megatron-lm").unwrap();
+    step(&Job::new(setup, &framework, &cluster).unwrap())
+}
+
+#[test]
+fn terms_are_not_negative_and_sum_to_the_total() {
+    for setup in
+        [setup(1, 1, 1), setup(2, 2, 4), setup(8, 4, 2), Setup { zero: Zero::Weights, ..setup(1, 1, 16) }]
+    {
+        let time = time(&setup);
+        let sum: f64 = time.terms().iter().map(|term| term.time.0).sum();
+        assert!(time.terms().iter().all(|term| term.time.0 >= 0.0), "{time}");
+        assert!((sum / time.total().0 - 1.0).abs() < 1e-12);
+    }
+}
+
+#[test]
+fn devices_save_time_and_never_all_of_what_they_could() {
+    let one = time(&setup(1, 1, 1)).total();
+    for (tp, pp, dp) in [(2, 1, 1), (8, 1, 1), (1, 2, 1), (1, 8, 1), (1, 1, 2), (1, 1, 8), (2, 2, 2)] {
+        let many = time(&setup(tp, pp, dp)).total();
+        let devices = exact(tp * pp * dp);
+        assert!(many.0 < one.0, "tp {tp}, pp {pp}, dp {dp}: {many}, not below {one}");
+        // Rounding to tiles may favour a part a little.
+        assert!(devices * many.0 > 0.97 * one.0, "tp {tp}, pp {pp}, dp {dp}: {devices} x {many} below {one}");
+    }
+}
+
+#[test]
+fn what_is_computed_again_takes_time() {
+    let of = |recompute| time(&Setup { recompute, ..setup(1, 1, 1) }).total().0;
+    let (none, selective, full) = (of(Recompute::None), of(Recompute::Selective), of(Recompute::Full));
+    assert!(none < selective && selective < full);
+    // A forward pass is a third of forward and backward.
+    assert!((full / none - 4.0 / 3.0).abs() < 0.05, "{}", full / none);
+}
