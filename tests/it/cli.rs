@@ -1,6 +1,7 @@
 //! The command line: what users do, and what they do wrong.
 
 mod good; // what works
+mod predict; // prices of stated setups, beside measurements
 mod simulate; // plans by the clock
 mod wrong; // one clear message and the right exit code
 

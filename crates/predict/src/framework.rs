@@ -225,6 +225,18 @@ impl Figure {
     }
 }
 
+/// How many figures of shipped files were fitted, on all devices together.
+pub fn fitted() -> Result<usize, FrameworkError> {
+    let mut found = std::collections::BTreeSet::new();
+    for (name, _) in FILES {
+        let Framework { figures, on, .. } = Framework::shipped(name)?;
+        let all = figures.into_iter().chain(on.into_iter().flat_map(|(_, figures)| figures));
+        let fitted = all.filter(|(_, stated)| stated.range.is_some());
+        found.extend(fitted.map(|(figure, stated)| (stated.owner, figure)));
+    }
+    Ok(found.len())
+}
+
 impl Framework {
     /// The framework of a shipped file.
     pub fn shipped(name: &str) -> Result<Self, FrameworkError> {

@@ -331,7 +331,7 @@ pub fn framework(row: &Row<'_>) -> Result<Framework, FrameworkError> {
 /// What a row says of nodes and links.
 pub fn links(row: &Row<'_>) -> Result<Links, TableError> {
     let (inside, across) = (row.text("intra_link"), row.text("inter_link"));
-    let domain = across.split("NVLink domain ").nth(1).and_then(|it| number(it));
+    let domain = across.split("NVLink domain ").nth(1).and_then(number);
     let node = match domain {
         Some(domain) => Some(domain),
         None => row.count("gpus_per_node")?.map(exact),

@@ -33,3 +33,9 @@ fn files_with_faults_are_refused() {
         "`layer_launch`: expected `source`, where the value was read or how it was fitted",
     );
 }
+
+#[test]
+fn few_figures_are_fitted() {
+    let fitted = fitted().unwrap();
+    assert!((10..=25).contains(&fitted), "{fitted}");
+}

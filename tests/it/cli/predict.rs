@@ -1,0 +1,96 @@
+//! Stated setups, and prices beside measurements.
+
+use std::fs;
+
+use serde_json::Value;
+
+use super::{Folder, fails, works};
+use crate::tidy::root;
+
+fn case(path: &str) -> String {
+    root().join("tests/cases").join(path).to_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_setup_is_priced_by_terms_that_sum_to_its_time() {
+    let config = case("predict/llama-70b.toml");
+    let text = works(&["predict", "--config", &config]);
+    for word in ["70.6 billion parameters on 64 x h100-80g by nemo", "products", "pipeline bubble", "fits"] {
+        assert!(text.contains(word), "no `{word}` in\n{text}");
+    }
+    let value: Value = serde_json::from_str(&works(&["predict", "--config", &config, "--json"])).unwrap();
+    let sum = |list: &str, part: &str| -> f64 {
+        value[list].as_array().unwrap().iter().map(|it| it[part].as_f64().unwrap()).sum()
+    };
+    let seconds = value["seconds"].as_f64().unwrap();
+    assert!((sum("terms", "seconds") / seconds - 1.0).abs() < 1e-9, "{value}");
+    assert!((sum("memory", "bytes") / value["memory_bytes"].as_f64().unwrap() - 1.0).abs() < 1e-9, "{value}");
+    assert!((value["tokens_per_second"].as_f64().unwrap() * seconds / (128.0 * 8192.0) - 1.0).abs() < 1e-9);
+    // The same run is published: 10.1 to 10.2 s.
+    assert!((seconds / 10.15 - 1.0).abs() < 0.15, "{seconds}");
+}
+
+#[test]
+fn a_setup_that_makes_no_sense_is_one_message() {
+    let folder = Folder::new("predict-wrong");
+    let text = fs::read_to_string(case("predict/llama-70b.toml")).unwrap();
+    let check = |from: &str, to: &str, expected: &str| {
+        let path = folder.path("run.toml");
+        fs::write(&path, text.replacen(from, to, 1)).unwrap();
+        assert_eq!(fails(2, &["predict", "--config", &path]), format!("error: {path}: {expected}\n"));
+    };
+    check("hidden_size", "hiden_size", "no key `hiden_size`, did you mean `hidden_size`?");
+    check("num_layers = 80\n", "", "`num_layers` is missing");
+    check(
+        "world_size = 64",
+        "world_size = 40",
+        "`world_size` is 40, expected a multiple of tp x pp x cp = 32",
+    );
+    check(
+        "\"nemo\"",
+        "\"mine\"",
+        "framework `mine`: no such framework, expected one of megatron-lm, megatron-core, nemo, deepspeed, \
+         fsdp, serving, fsdp-compiled",
+    );
+    let missing = folder.path("absent.toml");
+    assert!(fails(2, &["predict", "--config", &missing]).starts_with(&format!("error: {missing}: ")));
+}
+
+#[test]
+fn every_row_of_a_folder_is_one_line_and_unknown_files_one_message() {
+    let folder = Folder::new("validate");
+    for file in fs::read_dir(case("validation")).unwrap().map(Result::unwrap) {
+        fs::copy(file.path(), folder.path(file.file_name().to_str().unwrap())).unwrap();
+    }
+    fs::write(folder.path("weather.csv"), "day,rain\n1,0\n").unwrap();
+    let data = folder.path("");
+    let lines = works(&["validate", "--data", &data, "--json"]);
+    let rows: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let of = |file: &str| rows.iter().filter(|row| row["file"] == file).count();
+    assert_eq!((of("training_throughput.csv"), of("memory_rows.csv"), of("weather.csv")), (21, 8, 1));
+    for row in &rows {
+        let priced = row["predicted"].is_number() && row["measured"].is_number();
+        assert!(priced || row["skipped"].is_string(), "{row}");
+    }
+    let report = folder.path("report.md");
+    fs::create_dir(folder.path("images")).unwrap();
+    let text = works(&["validate", "--data", &data, "--report", &report]);
+    assert!(
+        text.contains("megatron_sc21_table1") && text.contains("weather.csv: not a kind of file"),
+        "{text}"
+    );
+    assert!(fs::read_to_string(&report).unwrap().contains("## training_throughput.csv"));
+    assert!(
+        fs::read_to_string(folder.path("images/prices-training-throughput.svg")).unwrap().starts_with("<svg")
+    );
+}
+
+#[test]
+fn a_file_without_a_column_is_one_message() {
+    let folder = Folder::new("validate-wrong");
+    fs::write(folder.path("memory_rows.csv"), "row_id,source\nm1,me\n").unwrap();
+    let message = fails(2, &["validate", "--data", &folder.path("")]);
+    assert!(message.contains("memory_rows.csv: no column `gpu`"), "{message}");
+    let empty = Folder::new("validate-empty");
+    assert!(fails(2, &["validate", "--data", &empty.path("")]).contains("no CSV files"));
+}
