@@ -90,7 +90,7 @@ impl Export<'_> {
     fn actor(&self, program: &Program, stream: Stream, text: &mut String) {
         let repetition = program.repetition();
         let times = program.repeated.as_ref().map_or(0, |it| it.times);
-        let mut part = |range: std::ops::Range<usize>, text: &mut String| {
+        let part = |range: std::ops::Range<usize>, text: &mut String| {
             for index in range {
                 if program.instructions[index].stream == stream {
                     self.instruction(program, index, text);

@@ -210,8 +210,7 @@ fn sourced(value: &Value, visit: &mut impl FnMut(&Value)) {
 #[test]
 fn every_number_of_a_machine_is_shown_with_its_unit_and_source() {
     let text = works(&["machines", "show", "v100-16g"]);
-    let file: Value =
-        serde_json::from_str(&works(&["machines", "show", "v100-16g", "--json"])).unwrap();
+    let file: Value = serde_json::from_str(&works(&["machines", "show", "v100-16g", "--json"])).unwrap();
     let mut count = 0;
     sourced(&file, &mut |number| {
         count += 1;
