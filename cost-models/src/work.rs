@@ -142,8 +142,13 @@ pub fn touch(device: &Device, operands: &[Type], results: &[Type]) -> Seconds {
 }
 
 fn product(device: &Device, batch: u64, [m, n, k]: [u64; 3], type_: &Type) -> Seconds {
-    let precision = Precision::of(type_.dtype);
-    matrix_product(device, &MatrixProduct::forward(batch, [m, n, k], precision))
+    let product = MatrixProduct::forward(batch, [m, n, k], Precision::of(type_.dtype));
+    let tiled = matrix_product(device, &product);
+    if m > 1 && n > 1 {
+        return tiled;
+    }
+    // What has one row or column is no work for tiles: all processors read it as it lies.
+    tiled.min(element_wise(device, product.traffic(), product.work()))
 }
 
 /// The time of so many products of each expert that the device has.
@@ -185,4 +190,26 @@ fn window_sizes(conv: &Conv, w: &Type, y: &Type) -> [u64; 4] {
     let window: u64 = w[1..].iter().product();
     let groups = conv.groups.min(y[1].max(1));
     [groups, positions, y[1] / groups, window]
+}
+
+#[cfg(test)]
+mod tests {
+    use planner_ir::DType;
+
+    use super::*;
+    use crate::machine::shipped::named;
+
+    /// The square of the norm of a gradient is read once.
+    #[test]
+    fn a_product_of_two_vectors_takes_as_long_as_reading_them() {
+        let device = &named("h100-80g-8x").expect("is shipped").device;
+        let label = Label(0);
+        let op = Op::Contract(Contract { left: vec![label], right: vec![label], result: vec![] });
+        let (vector, sum) = (Type::new(DType::F32, [1 << 28]), Type::new(DType::F32, []));
+        let operands = [vector.clone(), vector];
+        let time =
+            operation(device, &Work { op: &op, whole: &operands, operands: &operands, results: &[sum] });
+        let read = 2.0 * 4.0 * exact(1 << 28) / 3.35e12;
+        assert!((1.0..1.2).contains(&(time.0 / read)), "{} s, {read} s at the peak", time.0);
+    }
 }

@@ -53,7 +53,7 @@ impl Desk {
 
     /// An argument as a page has it, with its file where it is.
     fn place(&self, word: &str) -> String {
-        let endings = [".json", ".npz", ".onnx", ".safetensors", ".txt"];
+        let endings = [".json", ".npz", ".onnx", ".safetensors", ".toml", ".txt"];
         let file = endings.iter().any(|ending| word.ends_with(ending));
         let folder = if word.starts_with("tests/") { root() } else { self.folder.clone() };
         if file { folder.join(word).to_str().unwrap().to_owned() } else { word.to_owned() }
