@@ -8,7 +8,7 @@ mod cases; // models, and what PyTorch made of them
 mod against; // plans on ranks, held against that
 mod chosen; // the plans that the search chooses
 mod roles; // what the dimensions of a step are
-mod manners; // prices that prefer the plans that people make by hand
+pub(crate) mod manners; // prices that prefer the plans that people make by hand
 mod activations; // what is kept for the backward pass
 mod keeping; // what is kept value by value
 mod forced; // plans made to use what is offered
@@ -16,6 +16,8 @@ mod bytes; // what plans move, and what the textbook says
 mod textbook; // every oracle under every kind of plan that people make by hand
 mod phases; // gradients partitioned otherwise than what they are of
 mod megatron; // what tensor and sequence parallel plans move of activations
+mod context; // attention whose keys and values go around
+mod in_time; // products whose blocks go around, on two axes
 mod written; // what training writes
 mod one; // steps on one device: what recipes mean
 

@@ -5,6 +5,7 @@ use planner_ir::{Optimizer, State, StateKind};
 use run::Session;
 
 use super::cases::{Case, floats, parted, step_inputs};
+use crate::corpus::check_bytes;
 
 /// How far a loss may be off, relative to it.
 const LOSS: f64 = 2e-4;
@@ -31,7 +32,7 @@ struct Oracle {
 
 impl Case {
     /// Holds three steps against PyTorch: each loss, the gradient of every parameter, the parameters
-    /// after one and three steps. Plain descent has no oracle of its own: its first step is held
+    /// after one and three steps; and what is received against the plan. Plain descent has no oracle of its own: its first step is held
     /// against the gradients.
     pub(super) fn check_training(&self, plan: &Plan, optimizer: Optimizer, parts: u64) -> Result<(), String> {
         match optimizer {
@@ -58,6 +59,7 @@ impl Case {
             let outcome = session
                 .train(&parted(&self.batch(number - 1), parts), &inputs)
                 .map_err(|error| format!("not run: {error}"))?;
+            check_bytes(plan, &outcome.received)?;
             let loss = floats(&outcome.outputs[train::LOSS])[0];
             if (loss - expected).abs() > LOSS * expected.abs() {
                 return Err(format!("{kind} step {number}: loss {loss}, expected {expected}"));

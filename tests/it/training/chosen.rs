@@ -6,6 +6,7 @@ use cost_models::machine::Machine;
 use plan::{Plan, Recompute};
 use planner_ir::{Mesh, Optimizer};
 use rayon::prelude::*;
+use rewrite::Steps;
 use search::{MachinePrices, Prices};
 use shardloom::pipeline::{self, Prepared, Target, Training};
 
@@ -74,8 +75,19 @@ impl Case {
         machine: &Machine,
         prices: &dyn Prices,
     ) -> Result<Plan, String> {
-        let target =
-            Target { machine, mesh, capacity: machine.usable_memory().0, steps: rewrite::Steps::Auto };
+        self.plan_in(prepared, mesh, machine, prices, Steps::Auto)
+    }
+
+    /// The same, where this says whether time steps are offered.
+    pub(super) fn plan_in(
+        &self,
+        prepared: &Prepared,
+        mesh: &Mesh,
+        machine: &Machine,
+        prices: &dyn Prices,
+        steps: Steps,
+    ) -> Result<Plan, String> {
+        let target = Target { machine, mesh, capacity: machine.usable_memory().0, steps };
         let header =
             plan::ModelFile { path: self.title.clone(), sha256: self.file.sha256.clone(), dims: vec![] };
         let plan = pipeline::planned(prepared, &header, &target, prices);

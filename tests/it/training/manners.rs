@@ -1,13 +1,13 @@
 //! Prices that make the search take the plans that people make by hand.
 
-use planner_ir::{Digit, Graph, Layout, Move, Op, Partition, Phase, State, StateKind, Type};
+use planner_ir::{Digit, Graph, Layout, Loops, Motion, Move, Op, Partition, Phase, State, StateKind, Type};
 use search::{MachinePrices, Prices, Section, Work};
 
 use super::roles::{Factors, Role, is_product, roles, stems};
 
 /// How people split programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Manner {
+pub(crate) enum Manner {
     /// The batch, and states from this stage of ZeRO on; 0 is none.
     Data(u8),
     /// Parameters of products.
@@ -16,10 +16,43 @@ pub(super) enum Manner {
     Sequence,
     /// Products of gradients, and nothing forward.
     Backward,
+    /// The sequence, everywhere: no rank ever has the keys or values of another's tokens for more
+    /// than a step.
+    Context,
+    /// Products by parameters, in time steps of this form.
+    InTime(Form),
+}
+
+/// How blocks go around in time steps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// Over two axes, with skewed digits: PrimePar.
+    Square,
+    /// Along one axis, those of parameters and of their gradients: RTP.
+    Ring,
+}
+
+impl Form {
+    /// Whether a product of operands, some of which are of parameters, is partitioned so.
+    pub(super) fn is_of(self, partition: &Partition, loops: &Loops, of_parameters: &[bool]) -> bool {
+        let rotates = |motion: Motion| matches!(motion, Motion::Rotating(_));
+        let operands: Vec<bool> =
+            (0..loops.operands.len()).map(|it| rotates(partition.operand_motion(loops, it))).collect();
+        let result = rotates(partition.result_motion(loops, 0));
+        let skewed = partition.loops.iter().flatten().any(|digit| digit.terms.len() > 1);
+        match self {
+            Self::Square => {
+                let things = operands.iter().chain([&result]);
+                skewed && partition.streams.is_empty() && things.filter(|it| **it).count() == 2
+            }
+            // Without a parameter it is the gradient of one.
+            Self::Ring => !skewed && operands == of_parameters && result != of_parameters.contains(&true),
+        }
+    }
 }
 
 /// Prices by which another manner is dear.
-pub(super) struct Preferring<'a> {
+pub(crate) struct Preferring<'a> {
     manner: Manner,
     machine: MachinePrices<'a>,
     /// For each number of an operation in its section, the operations of that number.
@@ -30,6 +63,8 @@ pub(super) struct Preferring<'a> {
 struct Known<'a> {
     op: &'a Op,
     operands: Vec<Type>,
+    /// Whether they are of parameters and constants alone.
+    stems: Vec<bool>,
     phase: Phase,
     /// For each loop, what it runs over.
     loops: Vec<Factors>,
@@ -39,12 +74,16 @@ struct Known<'a> {
 
 /// What a step costs that the manner would not take.
 const WRONG: f64 = 1000.0;
+/// How many devices axes have along which blocks go around.
+pub(super) const SIDE: u64 = 2;
+/// How many dimensions queries, keys and values have: examples, heads, tokens, elements.
+const HEADS: usize = 4;
 /// What it costs to leave something whole that the manner splits.
 const WHOLE: f64 = 1.0;
 
 impl<'a> Preferring<'a> {
-    /// The prices of a manner, for a step and its sections.
-    pub(super) fn new(
+    /// The prices of a manner, for a program and its sections.
+    pub(crate) fn new(
         manner: Manner,
         machine: MachinePrices<'a>,
         graph: &Graph,
@@ -68,6 +107,7 @@ impl<'a> Preferring<'a> {
                 known[number].push(Known {
                     op: &node.op,
                     operands: section.graph.types_of(&node.operands),
+                    stems: graph.node(original).operands.iter().map(|it| stems[it.0]).collect(),
                     phase: node.phase,
                     loops: roles[original.0].clone(),
                     is_product,
@@ -88,6 +128,8 @@ impl<'a> Preferring<'a> {
             Manner::Sequence if !work.partition.passed.is_empty() => 0.0,
             Manner::Sequence => known.of_sequence(&split),
             Manner::Backward => known.of_backward(&split),
+            Manner::Context => known.of_context(&split),
+            Manner::InTime(form) => known.in_time(form, work),
         }
     }
 }
@@ -154,6 +196,33 @@ impl Known<'_> {
             _ => 0.0,
         }
     }
+
+    /// Tokens are split wherever there are any, and nothing else is; masks, which have no elements
+    /// of their own, may be whole.
+    fn of_context(&self, split: &[Role]) -> f64 {
+        let features = self.runs_over(Role::Stream) || self.runs_over(Role::Inner);
+        match split {
+            _ if self.phase == Phase::Update || !features || !self.runs_over(Role::Token) => 0.0,
+            [] => WHOLE,
+            [Role::Token] => 0.0,
+            _ => WRONG,
+        }
+    }
+
+    /// Products of matrices are in steps of the form, nothing else is, and sums are made where they
+    /// are owed. What is infinite is left out before the search, which is too wide otherwise.
+    fn in_time(&self, form: Form, work: &Work<'_>) -> f64 {
+        let product = self.is_product && matches!(self.op, Op::Contract(_)) && falls(work.loops);
+        let at_once = work.partition.steps == 1 && work.partition.passed.is_empty();
+        let as_wanted = if product { form.is_of(work.partition, work.loops, &self.stems) } else { at_once };
+        if as_wanted { 0.0 } else { f64::INFINITY }
+    }
+}
+
+/// Whether loops are those of a product, and all fall into as many blocks as axes have devices.
+pub(super) fn falls(loops: &Loops) -> bool {
+    let of_product = loops.loops.iter().any(|it| it.role == planner_ir::Role::Sum && it.size > 1);
+    of_product && loops.loops.iter().all(|it| it.size == 1 || it.size.is_multiple_of(SIDE))
 }
 
 /// What the digits of a loop split of its factors.
@@ -182,9 +251,14 @@ impl Prices for Preferring<'_> {
     fn step(&self, type_: &Type, step: &Move, before: &Layout, after: &Layout) -> f64 {
         let seconds = self.machine.step(type_, step, before, after);
         // Where one value is small, an all-reduce and a slice can be as cheap as a reduce-scatter.
-        let takes = matches!(self.manner, Manner::Data(0) | Manner::Tensor);
-        let dear = !takes && matches!(step, Move::AllReduce { .. }) && type_.rank() > 0;
-        if dear { 100.0 * seconds } else { seconds }
+        let scatters = matches!(self.manner, Manner::Data(1..) | Manner::Sequence | Manner::Backward);
+        let heads = self.manner == Manner::Context && type_.rank() == HEADS;
+        match step {
+            Move::AllReduce { .. } if scatters && type_.rank() > 0 => 100.0 * seconds,
+            // Keys and values of all tokens, or of all heads.
+            Move::AllGather { .. } | Move::AllToAll { .. } if heads => WRONG + seconds,
+            _ => seconds,
+        }
     }
 
     fn rest(&self, state: &State, layout: &Layout) -> f64 {

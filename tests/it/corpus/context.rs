@@ -1,0 +1,87 @@
+//! Ring attention: plans in which the sequence is split everywhere, and keys and values go around.
+
+use plan::{Assignment, Plan};
+use planner_ir::{Motion, Node, Op, Partition};
+use search::MachinePrices;
+
+use super::{cases, expect_none, faults_of, trial};
+use crate::training::manners::{Manner, Preferring};
+
+/// Models, and on how many ranks their tokens fall into equal parts: one whose mask hides what comes
+/// later; with fewer heads of keys than of queries; the same, causal without a mask's help; one that
+/// looks both ways.
+const MODELS: [(&str, &[u64]); 5] = [
+    ("gpt2-eager-legacy2.9-op17-static io0", &[2, 4]),
+    ("llama-eager-legacy2.9-op17-static io0", &[2, 4]),
+    ("llama-nomask-dynamo2.15-op23-static io0", &[4]),
+    ("llama-ortcpu-hf5.23-op20-dyn io0", &[2]),
+    ("bert-eager-legacy2.9-op17-static io0", &[2, 4]),
+];
+
+/// Operands of attention and of its gradient, and results of the gradient, that keys index.
+const KEYS_AND_VALUES: [usize; 2] = [1, 2];
+
+/// Says what attention does not let keys and values go around in as many steps as there are ranks;
+/// or how many operations do.
+pub(crate) fn rings(plan: &Plan, is_kind: impl Fn(&Op) -> bool) -> Result<usize, String> {
+    let nodes = plan.graph.nodes.iter().zip(&plan.assignments);
+    let mut found = 0;
+    for (node, assignment) in nodes.filter(|it| is_kind(&it.0.op)) {
+        let Assignment::Computed { partition, .. } = assignment else {
+            return Err(format!("{}: no partition", node.origin));
+        };
+        if partition.steps != plan.mesh.devices() || !is_ring(plan, node, partition) {
+            return Err(format!("{}: {partition:?} is no ring", node.origin));
+        }
+        found += 1;
+    }
+    Ok(found)
+}
+
+/// Whether keys and values go around, and with them their gradients.
+fn is_ring(plan: &Plan, node: &Node, partition: &Partition) -> bool {
+    let loops = node.op.loops(&plan.graph.types_of(&node.operands), &plan.graph.types_of(&node.results));
+    let rotates = |motion: Motion| matches!(motion, Motion::Rotating(_));
+    let gradient = matches!(node.op, Op::AttentionGradient { .. });
+    KEYS_AND_VALUES.iter().all(|&it| {
+        rotates(partition.operand_motion(&loops, it))
+            && (!gradient || rotates(partition.result_motion(&loops, it)))
+    })
+}
+
+/// Plans a case with its sequence split over so many ranks.
+fn check(subject: &cases::Subject, ranks: u64) -> Result<(), String> {
+    let (mesh, machine) = trial::machine(&ranks.to_string());
+    let prices = MachinePrices::new(&machine, &mesh).map_err(|error| format!("{error:?}"))?;
+    let (graph, sections) = (&subject.prepared.graph, &subject.prepared.sections);
+    let prices = Preferring::new(Manner::Context, prices, graph, sections);
+    let plan = subject.plan(&mesh, &machine, &prices)?;
+    let attention = |op: &Op| matches!(op, Op::Attention(_));
+    let all = graph.nodes.iter().filter(|node| attention(&node.op)).count();
+    let found = rings(&plan, attention)?;
+    if found == 0 || found != all {
+        return Err(format!("{found} rings of {all} operations"));
+    }
+    subject.check(&plan)
+}
+
+#[test]
+fn keys_and_values_go_around_and_attention_is_that_of_the_oracle() {
+    let (all, _) = cases::all();
+    let mut failures = Vec::new();
+    for (title, ranks) in MODELS {
+        let Some(case) = all.iter().find(|case| case.title == title) else {
+            println!("left out: {title}, which is not there");
+            continue;
+        };
+        let subject = case.open().unwrap();
+        for &ranks in ranks {
+            let what = format!("{title} on {ranks}");
+            failures.extend(faults_of(&what, || {
+                let wrong = check(&subject, ranks).err();
+                wrong.map(|error| format!("{what}: {error}")).into_iter().collect()
+            }));
+        }
+    }
+    expect_none(&failures);
+}
