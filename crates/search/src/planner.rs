@@ -108,18 +108,24 @@ fn widely<T>(request: &Request<'_>, plan_in: impl Fn(Offer) -> Result<T, PlanErr
             offers.insert(0, Offer { splits: Splits::All, steps: request.steps });
         }
     }
-    let is_wide = |outcome: &Result<T, PlanError>| {
-        matches!(outcome, Err(PlanError::Search(SearchError::TooWide { .. })))
-    };
     let last = offers.pop();
+    // By how much the space before was too wide.
+    let mut beyond = 0.0;
     for offer in offers {
-        let outcome = plan_in(offer);
-        if !is_wide(&outcome) {
-            return outcome;
+        if matches!(offer.splits, Splits::AtMost(_)) && beyond > HOPELESS {
+            continue;
+        }
+        match plan_in(offer) {
+            Err(PlanError::Search(SearchError::TooWide { entries, limit })) => beyond = entries / limit,
+            outcome => return outcome,
         }
     }
     plan_in(last.unwrap_or_default())
 }
+
+/// Where all partitions make tables so many times as large as they may be, two splits at once make
+/// ones that are too large too.
+const HOPELESS: f64 = 32.0;
 
 /// On meshes of up to this many axes all partitions are tried first.
 const FREE_AXES: usize = 3;

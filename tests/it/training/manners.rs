@@ -255,6 +255,8 @@ impl Prices for Preferring<'_> {
         let heads = self.manner == Manner::Context && type_.rank() == HEADS;
         match step {
             Move::AllReduce { .. } if scatters && type_.rank() > 0 => 100.0 * seconds,
+            // Gathering a small value again can be as cheap as to put parts together that lie apart.
+            Move::AllGather { .. } if self.manner == Manner::Data(3) && type_.rank() == 1 => 100.0 * seconds,
             // Keys and values of all tokens, or of all heads.
             Move::AllGather { .. } | Move::AllToAll { .. } if heads => WRONG + seconds,
             _ => seconds,
