@@ -66,12 +66,16 @@ pub(crate) fn eliminate<'a>(
             sums.resize(choices * width, 0.0);
             arch.dispatch(|| {
                 // Few choices may be finite: the others are never looked at.
-                for choice in (0..choices).filter(|&choice| addends[choice] < f64::INFINITY) {
-                    let sums = &mut sums[choice * width..][..width];
-                    sums.fill(0.0);
-                    for factor in &wide {
-                        let start = matrix(factor).start + choice * width;
-                        add(sums, &factor.entries[start..][..width]);
+                let finite = |choice: &usize| addends[*choice] < f64::INFINITY;
+                for (number, factor) in wide.iter().enumerate() {
+                    let entries = &factor.entries[matrix(factor)];
+                    for choice in (0..choices).filter(finite) {
+                        let row = choice * width..(choice + 1) * width;
+                        if number == 0 {
+                            sums[row.clone()].copy_from_slice(&entries[row]);
+                        } else {
+                            add(&mut sums[row.clone()], &entries[row]);
+                        }
                     }
                 }
                 lower_by_rows(best, addends, sums);
