@@ -189,7 +189,7 @@ fn times_grow_with_the_size_and_are_finite() {
 }
 
 #[test]
-fn an_all_reduce_is_never_faster_than_its_halves_and_never_slower_than_both() {
+fn around_a_ring_an_all_reduce_is_slower_than_one_half_of_it_and_never_than_both() {
     let machine = named("h100-80g-64x").unwrap();
     let topology = Topology::of(&machine);
     arbtest(|u| {
@@ -197,8 +197,11 @@ fn an_all_reduce_is_never_faster_than_its_halves_and_never_slower_than_both() {
         let group = topology.group(&(0..count).collect::<Vec<_>>()).unwrap();
         let size = Bytes(u.int_in_range(1..=1 << 36)?);
         let half = ring_all_gather(&machine, &group, size);
-        let whole = all_reduce(&machine, &group, size);
+        let whole = ring_all_reduce(&machine, &group, size);
         assert!(half < whole && whole < 2.0 * half, "{count} ranks, {size}");
+        // Up and down a tree, or in the switch, it may be faster than even one half around a ring.
+        let fastest = all_reduce(&machine, &group, size);
+        assert!(fastest <= whole && fastest < 2.0 * half, "{count} ranks, {size}");
         Ok(())
     });
 }
