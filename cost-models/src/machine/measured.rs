@@ -40,8 +40,6 @@ pub struct Measurements {
     pub link_bandwidth: BytesPerSecond,
     /// Time until a rank notices what another has handed to it (seconds).
     pub hop: Seconds,
-    /// Bytes that are handed over at half of the full rate.
-    pub half_size: Bytes,
     /// Ranks that run at the same time.
     pub processors: u64,
     /// For kinds of operations, the time however few elements there are and that of an element

@@ -206,7 +206,6 @@ fn measurements() -> Measurements {
         matrix_half_work: Flops(1e5),
         link_bandwidth: BytesPerSecond(1e10),
         hop: Seconds(2e-5),
-        half_size: Bytes(100_000),
         processors: 2,
         passes: vec![(Pass::Tanh, Seconds(3e-7), Seconds(2e-9))],
     }

@@ -58,11 +58,12 @@ impl From<KernelError> for MeasureFailure {
 
 /// Measures this machine, saying what is measured.
 pub(crate) fn measured(say: &dyn Fn(&str)) -> Result<Measurements, MeasureFailure> {
-    let (memory_capacity, memory_reserved) = memory()?;
+    let processors = thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let ranks = u64::try_from(processors).unwrap_or(1);
+    let (memory_capacity, memory_reserved) = memory(ranks)?;
     say("matrix products of 32-bit numbers");
     let rates: Vec<(f64, f64)> = SIZES.iter().map(|&n| product(DType::F32, n)).collect::<Result<_, _>>()?;
     // Processors share what keeps them cool, and caches: the rate that counts is that of all.
-    let processors = thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let (work, alone) = rates.iter().copied().fold((0.0, 0.0), |a, b| if b.1 > a.1 { b } else { a });
     let side = SIZES.into_iter().find(|&n| work_of(n) >= work).unwrap_or(WIDE);
     let best = (work / at_once(processors, || Ok(work / product(DType::F32, side)?.1))?).min(alone);
@@ -93,8 +94,7 @@ pub(crate) fn measured(say: &dyn Fn(&str)) -> Result<Measurements, MeasureFailur
         matrix_half_work: Flops(half_work(&rates, best)),
         link_bandwidth: BytesPerSecond(link),
         hop: Seconds(small),
-        half_size: Bytes(whole(small * link).max(1)),
-        processors: u64::try_from(processors).unwrap_or(1),
+        processors: ranks,
         passes,
     })
 }
@@ -205,13 +205,10 @@ fn message(size: usize) -> Result<f64, MeasureFailure> {
     })
 }
 
-/// What one rank can use if there are as many as processors, and what this process takes before
-/// it holds values (bytes).
-fn memory() -> Result<(Bytes, Bytes), MeasureFailure> {
+/// What one of so many ranks can use, and what this process takes before it holds values (bytes).
+fn memory(ranks: u64) -> Result<(Bytes, Bytes), MeasureFailure> {
     let total = kilobytes("/proc/meminfo", "MemTotal:").ok_or(MeasureFailure::Memory)?;
     let taken = kilobytes("/proc/self/status", "VmRSS:").ok_or(MeasureFailure::Memory)?;
-    let ranks = thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let ranks = u64::try_from(ranks).unwrap_or(1);
     Ok((Bytes(total * 1024 / ranks), Bytes(taken * 1024)))
 }
 
@@ -227,11 +224,6 @@ pub(crate) fn processor() -> String {
     let line = text.lines().find(|line| line.starts_with("model name"));
     let name = line.and_then(|line| line.split_once(':')).map(|(_, name)| name.trim().to_owned());
     name.filter(|name| !name.is_empty()).unwrap_or_else(|| "a processor without a name".to_owned())
-}
-
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "rounding is what is wanted")]
-fn whole(number: f64) -> u64 {
-    number as u64
 }
 
 #[cfg(test)]
