@@ -16,6 +16,19 @@ fn half(row_id: &str) -> usize {
     usize::from(hash.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 63 == 1)
 }
 
+/// What comes of the only row of a text.
+pub(super) fn answer(kind: &dyn Kind, text: &str) -> Answer {
+    outcomes(kind, text).unwrap().into_iter().next().unwrap().answer
+}
+
+/// The price of a row that has one.
+pub(super) fn predicted(answer: Answer) -> f64 {
+    match answer {
+        Answer::Priced(priced) => priced.predicted,
+        other => panic!("{other:?}"),
+    }
+}
+
 /// The mean errors on both halves, with the number of rows, by source; `None` where the file is not.
 pub(super) fn errors(kind: &dyn Kind) -> Option<BTreeMap<String, [(f64, usize); 2]>> {
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/reference/data/validation");

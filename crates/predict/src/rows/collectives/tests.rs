@@ -1,21 +1,17 @@
 //! Rows of collective operations: what they name, and what is refused.
 
 use super::*;
-use crate::rows::outcomes;
+use crate::rows::tests;
 
 const HEAD: &str = "row_id,source,gpu,gpus_per_node,intra_link,inter_link,n_gpus,n_nodes,ranks_per_node,op,\
                     algo,size_bytes,size_semantics,time_us,algbw_gbs,busbw_gbs,stat\n";
 
 fn answer(line: &str) -> Answer {
-    let outcomes = outcomes(&Collectives, &format!("{HEAD}{line}\n")).unwrap();
-    outcomes.into_iter().next().unwrap().answer
+    tests::answer(&Collectives, &format!("{HEAD}{line}\n"))
 }
 
 fn predicted(line: &str) -> f64 {
-    match answer(line) {
-        Answer::Priced(priced) => priced.predicted,
-        other => panic!("{other:?}"),
-    }
+    tests::predicted(answer(line))
 }
 
 #[test]

@@ -1,20 +1,16 @@
 //! Rows of products: what they name, what is refused, and how far prices are from measurements.
 
 use super::*;
-use crate::rows::outcomes;
+use crate::rows::tests;
 
 const HEAD: &str = "row_id,source,gpu,op,m,n,k,batch,precision,time_us,tflops,mem_gbs,min_bytes,notes\n";
 
 fn answer(line: &str) -> Answer {
-    let outcomes = outcomes(&Products, &format!("{HEAD}{line}\n")).unwrap();
-    outcomes.into_iter().next().unwrap().answer
+    tests::answer(&Products, &format!("{HEAD}{line}\n"))
 }
 
 fn predicted(line: &str) -> f64 {
-    match answer(line) {
-        Answer::Priced(priced) => priced.predicted,
-        other => panic!("{other:?}"),
-    }
+    tests::predicted(answer(line))
 }
 
 #[test]
