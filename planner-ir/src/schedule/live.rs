@@ -1,0 +1,62 @@
+//! What is held at once, and where: a stage holds what its forward work on a micro-batch leaves for
+//! the backward work until the last part of that is done.
+
+use super::{Verified, Work};
+
+/// How many micro-batches a group holds at once, at most.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Live {
+    /// For each chunk.
+    pub chunks: Vec<usize>,
+    /// Of all chunks together: their peaks may come at different times.
+    pub together: usize,
+}
+
+/// For each group, how many micro-batches it holds at once.
+pub fn live(verified: &Verified) -> Vec<Live> {
+    let schedule = verified.schedule();
+    let last = schedule.last_work();
+    let of_group = |tasks: &Vec<super::Task>| {
+        let mut held = vec![0_usize; schedule.chunks];
+        let mut live = Live { chunks: held.clone(), together: 0 };
+        for task in tasks {
+            if task.work == Work::Forward {
+                held[task.chunk] += 1;
+                live.chunks[task.chunk] = live.chunks[task.chunk].max(held[task.chunk]);
+                live.together = live.together.max(held.iter().sum());
+            } else if task.work == last {
+                held[task.chunk] -= 1;
+            }
+        }
+        live
+    };
+    schedule.groups.iter().map(of_group).collect()
+}
+
+/// For each stage and micro-batch, the place in which the stage holds it: places are numbered from
+/// 0, are as many as [`Live::chunks`] says, and none has two micro-batches at once.
+///
+/// The forward task takes the lowest place that is free; the last backward task leaves it.
+pub fn slots(verified: &Verified) -> Vec<Vec<usize>> {
+    let schedule = verified.schedule();
+    let last = schedule.last_work();
+    let mut slots = vec![vec![0; verified.micro_batches()]; schedule.stages()];
+    for (group, tasks) in schedule.groups.iter().enumerate() {
+        let mut taken: Vec<Vec<bool>> = vec![Vec::new(); schedule.chunks];
+        for task in tasks {
+            let slot = &mut slots[schedule.stage(group, task.chunk)][task.micro_batch];
+            let taken = &mut taken[task.chunk];
+            if task.work == Work::Forward {
+                *slot = taken.iter().position(|it| !it).unwrap_or(taken.len());
+                if *slot == taken.len() {
+                    taken.push(true);
+                } else {
+                    taken[*slot] = true;
+                }
+            } else if task.work == last {
+                taken[*slot] = false;
+            }
+        }
+    }
+    slots
+}
