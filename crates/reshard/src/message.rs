@@ -1,0 +1,166 @@
+//! What goes from rank to rank.
+
+use std::collections::BTreeMap;
+
+use crate::job::Job;
+use crate::portion::{Portion, divide};
+use crate::side::Place;
+use crate::strategy::Strategy;
+use crate::unit::UnitTask;
+
+/// Portions of the value from one rank to another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Message {
+    /// Its number: its place in the list. Each rank, and each link, sends and receives its
+    /// messages in this order.
+    pub order: usize,
+    /// The unit task that it is of.
+    pub task: usize,
+    /// The rank that sends it.
+    pub from: u64,
+    /// The rank that receives it.
+    pub to: u64,
+    /// What it carries, of the whole value. Each portion lies in one block of the layout of
+    /// either rank, so that it is one box in what that rank holds.
+    pub portions: Vec<Portion>,
+    /// How large that is (bytes).
+    pub bytes: u64,
+    /// Earlier messages that brought the sender what it passes on; none if it is on the side
+    /// where the value was.
+    pub after: Vec<usize>,
+}
+
+/// Messages as they are collected.
+pub(crate) struct Messages<'a> {
+    tasks: &'a [UnitTask],
+    /// The size of an element (bytes).
+    element: u64,
+    /// What each rank has been told to send of what it had from the start (bytes).
+    sent: BTreeMap<u64, u64>,
+    /// What has been collected.
+    pub(crate) list: Vec<Message>,
+}
+
+/// Something that is sent.
+struct Sent<'a> {
+    task: usize,
+    portions: &'a [Portion],
+    after: Option<usize>,
+}
+
+impl<'a> Messages<'a> {
+    /// No messages.
+    pub(crate) fn new(tasks: &'a [UnitTask], element: u64) -> Self {
+        Self { tasks, element, sent: BTreeMap::new(), list: Vec::new() }
+    }
+
+    /// Adds those of a job that a node sends.
+    pub(crate) fn add(&mut self, job: &Job, node: u64) {
+        let Some(sender) = self.sender(job, node) else { return };
+        match job.strategy {
+            Strategy::SendReceive => self.direct(job, sender),
+            Strategy::LocalGather | Strategy::GlobalGather => self.gathered(job, sender),
+            Strategy::Broadcast => self.broadcast(job, sender),
+        }
+    }
+
+    /// The device of a node that has sent least, and will send this.
+    fn sender(&mut self, job: &Job, node: u64) -> Option<u64> {
+        let ranks = job.senders.iter().filter(|it| it.node == node).map(|it| it.rank);
+        let least = ranks.min_by_key(|rank| self.sent.get(rank).copied().unwrap_or(0))?;
+        *self.sent.entry(least).or_default() += self.tasks[job.task].bytes;
+        Some(least)
+    }
+
+    fn direct(&mut self, job: &Job, sender: u64) {
+        let portions = &self.tasks[job.task].portions;
+        for receiver in job.receivers.iter().flatten() {
+            self.push(sender, receiver.rank, &Sent { task: job.task, portions, after: None });
+        }
+    }
+
+    /// One part to each receiver, then parts between nodes, then inside each node. A part enters
+    /// each node once: in the first round of exchanges nodes give to the next one, and so on.
+    fn gathered(&mut self, job: &Job, sender: u64) {
+        let receivers: Vec<&Place> = job.receivers.iter().flatten().collect();
+        let parts = divide(&self.tasks[job.task].portions, count(receivers.len()));
+        let task = job.task;
+        let brought: Vec<Option<usize>> = receivers
+            .iter()
+            .zip(&parts)
+            .map(|(it, portions)| self.push(sender, it.rank, &Sent { task, portions, after: None }))
+            .collect();
+
+        // For each node its own parts, then those of others as they come: the device that has
+        // one, the part, and the message that brought it.
+        let mut own: Vec<Vec<(usize, usize, Option<usize>)>> = Vec::new();
+        let mut first = 0;
+        for devices in &job.receivers {
+            own.push((0..devices.len()).map(|it| (it, first + it, brought[first + it])).collect());
+            first += devices.len();
+        }
+        let mut there = own.clone();
+        let nodes = job.receivers.len();
+        for round in 1..nodes {
+            for (node, parts_of_node) in own.iter().enumerate() {
+                let to = (node + round) % nodes;
+                for &(device, part, after) in parts_of_node {
+                    let target = device % job.receivers[to].len();
+                    let (from, rank) = (job.receivers[node][device].rank, job.receivers[to][target].rank);
+                    let came = self.push(from, rank, &Sent { task, portions: &parts[part], after });
+                    there[to].push((target, part, came));
+                }
+            }
+        }
+        for (devices, there) in job.receivers.iter().zip(&there) {
+            for round in 1..devices.len() {
+                for &(device, part, after) in there {
+                    let to = devices[(device + round) % devices.len()].rank;
+                    self.push(devices[device].rank, to, &Sent { task, portions: &parts[part], after });
+                }
+            }
+        }
+    }
+
+    /// Chunk after chunk along the chain.
+    fn broadcast(&mut self, job: &Job, sender: u64) {
+        for portions in divide(&self.tasks[job.task].portions, job.chunks) {
+            let (mut from, mut after) = (sender, None);
+            for devices in &job.receivers {
+                // The first device of the node passes on to the next node and to its neighbour.
+                let (mut last, mut came) = (from, after);
+                for (place, device) in devices.iter().enumerate() {
+                    let sent = Sent { task: job.task, portions: &portions, after: came };
+                    came = self.push(last, device.rank, &sent);
+                    last = device.rank;
+                    if place == 0 {
+                        (from, after) = (last, came);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Adds a message; its number. There is none for nothing.
+    fn push(&mut self, from: u64, to: u64, sent: &Sent<'_>) -> Option<usize> {
+        let elements: u64 = sent.portions.iter().map(Portion::elements).sum();
+        if elements == 0 {
+            return None;
+        }
+        let order = self.list.len();
+        self.list.push(Message {
+            order,
+            task: sent.task,
+            from,
+            to,
+            portions: sent.portions.to_vec(),
+            bytes: elements * self.element,
+            after: sent.after.into_iter().collect(),
+        });
+        Some(order)
+    }
+}
+
+fn count(length: usize) -> u64 {
+    u64::try_from(length).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,70 @@
+//! What messages take, by a clock.
+//!
+//! Links serve their messages one at a time and in the order of the list, as communication
+//! libraries do what a rank has asked for: a message that waits keeps those behind it waiting.
+//! A message starts when those that it needs have come and its links are free. As all of these
+//! stand before it, one pass over the list is the whole simulation.
+
+use std::collections::BTreeMap;
+
+use cost_models::units::Seconds;
+
+use crate::message::Message;
+use crate::network::Network;
+use crate::side::Side;
+
+/// When messages travel.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Timeline {
+    /// For each message when it starts and when it has come.
+    pub times: Vec<(Seconds, Seconds)>,
+    /// When the last one has come.
+    pub end: Seconds,
+    /// What enters each node from others (bytes).
+    pub entered: BTreeMap<u64, u64>,
+    /// What leaves each node for others (bytes).
+    pub left: BTreeMap<u64, u64>,
+}
+
+/// One direction of a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Port {
+    /// Out of a node's adapter.
+    OutOfNode(u64),
+    /// Into a node's adapter.
+    IntoNode(u64),
+    /// Out of a device, to another one of its node.
+    OutOfDevice(u64),
+    /// Into a device.
+    IntoDevice(u64),
+}
+
+/// When the messages between two sides travel.
+///
+/// # Panics
+/// If a message is of or to a rank of neither side, or after one that does not stand before it.
+pub fn simulate(messages: &[Message], from: &Side, to: &Side, network: &Network) -> Timeline {
+    let places = from.places.iter().chain(&to.places);
+    let nodes: BTreeMap<u64, u64> = places.map(|place| (place.rank, place.node)).collect();
+    let mut free: BTreeMap<Port, Seconds> = BTreeMap::new();
+    let mut timeline =
+        Timeline { times: Vec::new(), end: Seconds::ZERO, entered: BTreeMap::new(), left: BTreeMap::new() };
+    for message in messages {
+        let (sender, receiver) = (nodes[&message.from], nodes[&message.to]);
+        let ports = if sender == receiver {
+            [Port::OutOfDevice(message.from), Port::IntoDevice(message.to)]
+        } else {
+            *timeline.left.entry(sender).or_default() += message.bytes;
+            *timeline.entered.entry(receiver).or_default() += message.bytes;
+            [Port::OutOfNode(sender), Port::IntoNode(receiver)]
+        };
+        let came = message.after.iter().map(|&before| timeline.times[before].1);
+        let idle = ports.iter().filter_map(|port| free.get(port).copied());
+        let start = came.chain(idle).fold(Seconds::ZERO, Seconds::max);
+        let end = start + network.time(sender, receiver, message.bytes);
+        free.extend(ports.map(|port| (port, end)));
+        timeline.times.push((start, end));
+        timeline.end = timeline.end.max(end);
+    }
+    timeline
+}
