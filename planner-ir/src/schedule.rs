@@ -23,9 +23,11 @@ mod verify; // the rules a schedule obeys
 mod live; // what is held at once, and where
 mod durations; // how long tasks and messages take
 mod timeline; // when each task and message starts and ends
+mod closed; // how long it takes where stages are equal
 
 use std::fmt;
 
+pub use closed::{bubble, closed_form, held, waiting};
 pub use durations::{Crossing, DurationError, Durations, Overlap, StageTimes};
 pub use kind::{Kind, KindError, MAX_TASKS};
 pub use live::{Live, live, slots};

@@ -17,12 +17,11 @@
 
 use std::fmt;
 
+use planner_ir::schedule::Kind;
 use toml::{Table, Value};
 
 use crate::model::{Embedding, Experts, Mlp, Model};
-use crate::setup::{
-    Arithmetic, Attention, Learns, Recompute, Schedule, Setup, SetupError, Zero, even_stages,
-};
+use crate::setup::{Arithmetic, Attention, Learns, Recompute, Setup, SetupError, Zero, even_stages};
 use crate::table::MOST;
 
 /// What a configuration file states.
@@ -65,7 +64,7 @@ pub const KEYS: [(&str, &str); 33] = [
     ("recompute_granularity", "none; selective, full"),
     ("attention_backend", "flash; unfused"),
     ("precision", "bf16; fp16, fp8, fp4"),
-    ("schedule", "1f1b; zero-bubble-1, zero-bubble-2"),
+    ("schedule", "1f1b; gpipe, eager-1f1b, zb-h1, zb-h2"),
     ("overlap_grad_reduce", "true"),
     ("tp_comm_overlap", "false"),
     ("grad_reduce_bytes", "the framework's"),
@@ -154,10 +153,12 @@ const RECOMPUTE: [(&str, Recompute); 3] =
 const ATTENTION: [(&str, Attention); 2] = [("flash", Attention::Flash), ("unfused", Attention::Unfused)];
 const PRECISION: [(&str, Arithmetic); 4] =
     [("bf16", Arithmetic::Bf16), ("fp16", Arithmetic::F16), ("fp8", Arithmetic::F8), ("fp4", Arithmetic::F4)];
-const SCHEDULE: [(&str, Schedule); 3] = [
-    ("1f1b", Schedule::OneForwardOneBackward),
-    ("zero-bubble-1", Schedule::ZeroBubbleOne),
-    ("zero-bubble-2", Schedule::ZeroBubbleTwo),
+const SCHEDULE: [(&str, Kind); 5] = [
+    ("1f1b", Kind::OneForwardOneBackward),
+    ("gpipe", Kind::GPipe),
+    ("eager-1f1b", Kind::Eager),
+    ("zb-h1", Kind::ZeroBubbleH1),
+    ("zb-h2", Kind::ZeroBubbleH2),
 ];
 
 fn zero(fields: &Fields) -> Result<Zero, ConfigError> {

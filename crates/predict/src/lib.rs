@@ -6,7 +6,7 @@
 //! - [`cluster`] — the machine that a setup runs on, and the groups of ranks in it
 //! - [`pieces`] — times of what layers are made of
 //! - [`layer`] — the time of a layer and of the ends of a model
-//! - [`schedule`] — how long a pipeline takes, in closed form
+//! - [`schedule`] — the pipelines of setups, as schedules that have names
 //! - [`step`] — the time of a step, as a sum of named terms
 //! - [`memory`] — what a rank holds
 //! - [`inference`] — the time to answer

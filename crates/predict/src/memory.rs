@@ -13,10 +13,12 @@
 //! `schedules.py`, for interleaved pipelines; Qi et al., ICLR 2024, for zero bubble.
 
 use cost_models::units::{Bytes, exact};
+use planner_ir::schedule::held;
 
 use crate::framework::Figure;
 use crate::pieces::{ELEMENT, Job, whole};
-use crate::setup::{Arithmetic, Attention, Learns, Recompute, Schedule, Setup, Zero};
+use crate::schedule::{self, real};
+use crate::setup::{Arithmetic, Attention, Learns, Recompute, Setup, Zero};
 
 /// Bytes of a rank, by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -169,16 +171,8 @@ fn dropout_masks(setup: &Setup) -> f64 {
 /// How many micro-batches' values a stage holds at once.
 #[must_use]
 pub fn in_flight(setup: &Setup, stage: usize) -> f64 {
-    let (p, m, v) = (exact(setup.pp), exact(setup.microbatches()), exact(setup.vpp));
-    let after = exact(u64::try_from(setup.stages.len() - 1 - stage).unwrap_or(0));
-    match setup.schedule {
-        Schedule::OneForwardOneBackward if setup.vpp > 1 => {
-            (2.0 * after + (v - 1.0) * p + 1.0).min(m * v) / v
-        }
-        Schedule::OneForwardOneBackward => (after + 1.0).min(m),
-        Schedule::ZeroBubbleOne => p.min(m),
-        Schedule::ZeroBubbleTwo => (2.0 * p - 1.0).min(m),
-    }
+    let sizes = schedule::sizes(setup);
+    real(held(schedule::kind(setup), sizes, stage)) / real(sizes[1])
 }
 
 /// Weights, gradients and optimizer states of a stage.

@@ -5,6 +5,7 @@ use std::fmt;
 
 use cost_models::machine::Machine;
 use cost_models::units::exact;
+use planner_ir::schedule::Kind;
 
 use crate::model::Model;
 use crate::table::MOST;
@@ -50,8 +51,9 @@ pub struct Setup {
     pub year: Option<u64>,
     /// Bytes of an element of a gradient as it is reduced; `None` for the framework's own.
     pub gradient_bytes: Option<u64>,
-    /// In which order a stage works on micro-batches.
-    pub schedule: Schedule,
+    /// In which order a stage works on micro-batches; interleaved, if it is one forward, one backward
+    /// and a stage has several parts.
+    pub schedule: Kind,
     /// Whether the traffic of data parallelism runs beside computing.
     pub dp_overlap: bool,
     /// Whether the traffic of tensor parallelism does.
@@ -117,17 +119,6 @@ pub enum Arithmetic {
     F8,
     /// 4-bit floating point, attention and the rest in bf16.
     F4,
-}
-
-/// In which order a stage works on micro-batches.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Schedule {
-    /// One forward, one backward; interleaved if a stage has several parts of the model.
-    OneForwardOneBackward,
-    /// Gradients of weights fill the bubble, in the memory of one forward, one backward.
-    ZeroBubbleOne,
-    /// The same in twice that memory: no bubble.
-    ZeroBubbleTwo,
 }
 
 /// Layers of each of `pp` stages where nobody says otherwise.

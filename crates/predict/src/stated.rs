@@ -14,11 +14,12 @@
 //! - logits have weights of their own where the feed-forward part is gated, as in Llama.
 
 use cost_models::units::{BytesPerSecond, exact};
+use planner_ir::schedule::Kind;
 
 use crate::cluster::Links;
 use crate::framework::{Framework, FrameworkError};
 use crate::model::{Embedding, Experts, Mlp, Model};
-use crate::setup::{Arithmetic, Attention, Learns, Recompute, Schedule, Setup, Zero, even_stages};
+use crate::setup::{Arithmetic, Attention, Learns, Recompute, Setup, Zero, even_stages};
 use crate::shapes;
 use crate::table::{Row, TableError};
 
@@ -113,7 +114,7 @@ pub fn setup(row: &Row<'_>) -> Result<Stated, Unstated> {
     };
     setup.check().map_err(|error| why(error.to_string()))?;
     let open = |stated: bool| if stated { Blank::Stated } else { Blank::Open };
-    let interleaves = pp > 1 && setup.schedule == Schedule::OneForwardOneBackward;
+    let interleaves = pp > 1 && setup.schedule == Kind::OneForwardOneBackward;
     let again = row.text("recompute").to_lowercase();
     let told = ["none", "full", "selective"].iter().any(|word| again.starts_with(word));
     Ok(Stated {
@@ -197,7 +198,7 @@ pub fn gpt(layers: u64, hidden: u64, heads: u64, seq: u64) -> Setup {
         precision: Arithmetic::F16,
         year: None,
         gradient_bytes: None,
-        schedule: Schedule::OneForwardOneBackward,
+        schedule: Kind::OneForwardOneBackward,
         dp_overlap: false,
         tp_overlap: false,
         model,
@@ -291,13 +292,13 @@ fn gradient_bytes(row: &Row<'_>) -> Option<u64> {
     (says("dp_overlap", "fp32") || says("precision", "fp32 main")).then_some(4)
 }
 
-fn order(schedule: &str) -> Schedule {
+fn order(schedule: &str) -> Kind {
     if schedule.contains("zb-2p") || schedule.contains("zb-h2") {
-        Schedule::ZeroBubbleTwo
+        Kind::ZeroBubbleH2
     } else if schedule.contains("zb-") {
-        Schedule::ZeroBubbleOne
+        Kind::ZeroBubbleH1
     } else {
-        Schedule::OneForwardOneBackward
+        Kind::OneForwardOneBackward
     }
 }
 

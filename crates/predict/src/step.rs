@@ -4,12 +4,13 @@ use cost_models::collective::{all_reduce, reduce_scatter, ring_all_gather};
 use cost_models::estimate::Estimate;
 use cost_models::topology::Group;
 use cost_models::units::{Bytes, Seconds, exact};
+use planner_ir::schedule::Kind;
 
 use crate::framework::Figure;
 use crate::layer::{self, Passes, beyond};
 use crate::pieces::{ELEMENT, Job, whole};
-use crate::schedule::{self, Order, Stage};
-use crate::setup::{Learns, Schedule, Zero};
+use crate::schedule::{self, real};
+use crate::setup::{Learns, Zero};
 
 /// The time of a step, by what takes it.
 #[must_use]
@@ -21,7 +22,7 @@ pub fn step(job: &Job<'_>) -> Estimate {
     let Some(slowest) = slowest else { return Estimate::new() };
     let mut time = slowest.all().times(m);
     time.add_term("pipeline bubble", bubble(job, &stages, slowest));
-    time.add_term("pipeline messages", messages(job, slowest, m));
+    time.add_term("pipeline messages", messages(job, slowest));
     time += data_parallel(job, slowest);
     time.add_term("update", update(job));
     time = time.times(drift(job));
@@ -59,10 +60,10 @@ impl StageTimes {
         self.forward.total() + self.input.total() + self.weight.total()
     }
 
-    /// The same in seconds, with what a message takes.
-    fn seconds(&self, message: Seconds) -> Stage {
-        let [forward, input, weight] = [&self.forward, &self.input, &self.weight].map(|it| it.total().0);
-        Stage { forward, input, weight, message: message.0 }
+    /// The same in seconds.
+    fn seconds(&self) -> planner_ir::schedule::StageTimes {
+        let [forward, backward, weight] = [&self.forward, &self.input, &self.weight].map(|it| it.total().0);
+        planner_ir::schedule::StageTimes { forward, backward, weight }
     }
 }
 
@@ -149,47 +150,36 @@ fn node_copies(job: &Job<'_>) -> Option<Group> {
     job.cluster.group(nodes, job.cluster.node()).ok().filter(|_| nodes > 1)
 }
 
-/// The order of work and its number of stages.
-fn order(job: &Job<'_>) -> Order {
-    match job.setup.schedule {
-        Schedule::OneForwardOneBackward if job.setup.vpp > 1 => Order::Interleaved(exact(job.setup.vpp)),
-        Schedule::OneForwardOneBackward => Order::OneForwardOneBackward,
-        Schedule::ZeroBubbleOne => Order::ZeroBubbleH1,
-        Schedule::ZeroBubbleTwo => Order::ZeroBubbleH2,
-    }
-}
-
 /// The time in which the slowest stage waits for others: that of all others once, or of their
-/// parts; closed forms where gradients of weights fill it.
+/// parts; a closed form where gradients of weights fill it.
 fn bubble(job: &Job<'_>, stages: &[StageTimes], slowest: &StageTimes) -> Seconds {
     let others = stages.iter().map(StageTimes::total).sum::<Seconds>().0 - slowest.total().0;
-    let order = order(job);
-    match order {
-        Order::OneForwardOneBackward => Seconds(others),
-        Order::Interleaved(parts) => Seconds(others / parts),
-        Order::ZeroBubbleH1 => {
-            let stage = slowest.seconds(Seconds::ZERO);
-            Seconds(schedule::bubble(order, &stage, exact(job.setup.pp)).max(0.0))
+    let ([groups, chunks, _], kind) = (schedule::sizes(job.setup), schedule::kind(job.setup));
+    match kind {
+        Kind::ZeroBubbleH2 => Seconds::ZERO,
+        _ if kind.splits_backward() => {
+            Seconds(planner_ir::schedule::bubble(kind, groups, &slowest.seconds()).max(0.0))
         }
-        Order::ZeroBubbleH2 => Seconds::ZERO,
+        _ => Seconds(others / real(chunks)),
     }
 }
 
-fn messages(job: &Job<'_>, slowest: &StageTimes, m: f64) -> Seconds {
+fn messages(job: &Job<'_>, slowest: &StageTimes) -> Seconds {
     let setup = job.setup;
     if setup.pp < 2 {
         return Seconds::ZERO;
     }
     let split = if job.figure(Figure::ScatteredMessages) > 0.0 { setup.tp } else { 1 };
     let value = Bytes(ELEMENT * setup.tokens() * setup.model.hidden / split);
-    let message = cost_models::collective::send(&job.cluster.machine, &job.stage, value);
-    let (p, order) = (exact(setup.pp), order(job));
-    let closed = schedule::messages(order, &slowest.seconds(message), p, m);
-    let steady = match order {
-        Order::Interleaved(parts) => 2.0 * parts * m * message.0 * (1.0 - job.figure(Figure::PipelineHidden)),
-        _ => 0.0,
+    let message = cost_models::collective::send(&job.cluster.machine, &job.stage, value).0;
+    let (kind, sizes) = (schedule::kind(setup), schedule::sizes(setup));
+    let waiting = schedule::waiting(kind, sizes, &slowest.seconds(), message);
+    let steady = if kind.interleaves() {
+        2.0 * real(sizes[1]) * real(sizes[2]) * message * (1.0 - job.figure(Figure::PipelineHidden))
+    } else {
+        0.0
     };
-    Seconds(closed + steady)
+    Seconds(waiting + steady)
 }
 
 /// Parameters of a rank of the stage that has most: those in layers, and those in experts.

@@ -62,16 +62,7 @@ fn a_stage_holds_as_many_micro_batches_as_its_schedule_is_known_for() {
     for (kind, [groups, chunks, micro_batches]) in small() {
         let found = live(&named(kind, [groups, chunks, micro_batches]));
         for (group, found) in found.into_iter().enumerate() {
-            let after = groups - 1 - group;
-            let ahead = match kind {
-                Kind::GPipe => micro_batches,
-                Kind::OneForwardOneBackward | Kind::OneForwardOneBackwardDelayed => after + 1,
-                Kind::Eager | Kind::EagerDelayed => 2 * after + 1,
-                Kind::Interleaved | Kind::InterleavedDelayed => 2 * after + (chunks - 1) * groups + 1,
-                Kind::ZeroBubbleH1 => groups,
-                Kind::ZeroBubbleH2 => 2 * groups - 1,
-            };
-            let expected = ahead.min(chunks * micro_batches);
+            let expected = held(kind, [groups, chunks, micro_batches], group);
             assert_eq!(found.together, expected, "{kind} {groups} {chunks} {micro_batches} {group}");
             let parts: usize = found.chunks.iter().sum();
             assert!(parts >= expected && found.chunks.iter().all(|it| *it <= micro_batches));
