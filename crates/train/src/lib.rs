@@ -24,6 +24,7 @@ mod keep; // what is worth keeping, at each price of memory
 mod cut; // minimum cuts
 mod update; // the optimizer
 mod prune; // what nothing needs
+mod stages; // a step cut into the stages of a pipeline
 
 use std::fmt;
 
@@ -31,6 +32,7 @@ use planner_ir::NoGradient;
 
 pub use forward::forward;
 pub use keep::{Costs, keepings};
+pub use stages::{Crossing, Stages, stages};
 pub use step::{Step, step};
 pub use tie::{Tie, tied, ties};
 
@@ -70,6 +72,9 @@ pub enum TrainError {
     Pattern(String, &'static str),
     /// As many decisions about blocks as there are blocks; found, expected.
     Blocks(usize, usize),
+    /// The first blocks of stages are not 0 and ascending numbers of blocks; they, how many blocks
+    /// there are.
+    Stages(Vec<usize>, usize),
     /// What is kept of a block are not operations of it in ascending order; the block's number, its
     /// operations.
     Kept(usize, usize),
@@ -101,6 +106,11 @@ impl fmt::Display for TrainError {
             Self::Blocks(found, expected) => {
                 write!(f, "decisions about {found} blocks, expected {expected}, as many as there are")
             }
+            Self::Stages(first, blocks) => write!(
+                f,
+                "stages start at blocks {first:?}, expected block 0 and then ascending ones of the \
+                 {blocks} that there are: give fewer stages"
+            ),
             Self::Kept(block, count) => write!(
                 f,
                 "what is kept of block {block} is not a list of its operations, expected numbers below \
