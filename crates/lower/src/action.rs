@@ -19,6 +19,10 @@ pub enum Action {
     Collective(Collective),
     /// Gives a block to other ranks and gets one.
     Message(Message),
+    /// Gives parts of a block to ranks of other stages.
+    Send(Sent),
+    /// Gets the parts of a block from ranks of other stages.
+    Receive(Received),
 }
 
 /// A block of an operation.
@@ -104,6 +108,36 @@ pub struct Message {
     pub output: BufferId,
 }
 
+/// Parts of a buffer that are given to ranks of other stages, or on to ranks of the same.
+///
+/// What a rank sends to another it receives in the order of sending. The buffer may be written again
+/// when the instruction is over: everything has been sent then.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sent {
+    /// What is given.
+    pub input: BufferId,
+    /// To whom, and which elements, in order.
+    pub parts: Vec<Remote>,
+}
+
+/// Parts of a buffer, all of it together, that come from ranks of other stages.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Received {
+    /// What is gotten.
+    pub output: BufferId,
+    /// From whom, and which elements, in order.
+    pub parts: Vec<Remote>,
+}
+
+/// A part of a buffer that goes to another rank, or comes from one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Remote {
+    /// The other rank.
+    pub rank: u64,
+    /// The elements, from the buffer to a message in which they lie one after another.
+    pub strided: Strided,
+}
+
 /// A kind of exchange. Blocks stand in the order of the communicator's ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum CollectiveKind {
@@ -170,6 +204,8 @@ impl Action {
             Self::Copy(copy) => vec![copy.from],
             Self::Collective(collective) => vec![collective.input],
             Self::Message(message) => vec![message.input],
+            Self::Send(sent) => vec![sent.input],
+            Self::Receive(_) => vec![],
         }
     }
 
@@ -180,6 +216,8 @@ impl Action {
             Self::Copy(copy) => vec![copy.to],
             Self::Collective(collective) => vec![collective.output],
             Self::Message(message) => vec![message.output],
+            Self::Send(_) => vec![],
+            Self::Receive(received) => vec![received.output],
         }
     }
 
@@ -188,7 +226,7 @@ impl Action {
         match self {
             Self::Collective(collective) => Some(collective.communicator),
             Self::Message(message) => Some(message.communicator),
-            Self::Compute(_) | Self::Copy(_) => None,
+            Self::Compute(_) | Self::Copy(_) | Self::Send(_) | Self::Receive(_) => None,
         }
     }
 
@@ -197,7 +235,7 @@ impl Action {
         match self {
             Self::Collective(collective) => Some(collective.kind.name()),
             Self::Message(_) => Some("message"),
-            Self::Compute(_) | Self::Copy(_) => None,
+            Self::Compute(_) | Self::Copy(_) | Self::Send(_) | Self::Receive(_) => None,
         }
     }
 }

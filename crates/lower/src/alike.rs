@@ -9,6 +9,7 @@ use planner_ir::{AxisId, Mesh};
 
 use crate::arena;
 use crate::build::built;
+use crate::ends::Ends;
 use crate::error::LowerError;
 use crate::events;
 use crate::facts::Facts;
@@ -41,7 +42,8 @@ impl Alike {
 /// What [`lower`](crate::lower) makes, without making it for each rank.
 pub fn alike(plan: &Plan) -> Result<Alike, LowerError> {
     let facts = Facts::of(plan)?;
-    let build = built(plan, &facts, 0)?;
+    let ends = Ends::default();
+    let build = built(plan, &facts, &ends, 0)?;
     let mut axes = vec![Vec::new(); build.program.communicators.len()];
     for (along, communicator) in build.communicators {
         axes[communicator.0] = along;

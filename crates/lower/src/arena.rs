@@ -2,14 +2,15 @@
 //!
 //! What is at rest lies one after another. What a step writes lives from the instruction that
 //! writes it to the last one that reads it, in the order of the program, and while it is sent
-//! between time steps; outputs live to the end. Storages are placed in some order, each in the smallest gap that takes it between those
+//! between time steps; what is kept from one part of a micro-batch to another, in all parts; outputs
+//! live to the end. Storages are placed in some order, each in the smallest gap that takes it between those
 //! placed before that live at some time that it lives. The orders of [`ORDERS`] are tried until
 //! one takes no more than what lives at the fullest moment; the best is taken.
 
 use std::cmp::Reverse;
 
 use crate::action::{Action, Collective, CollectiveKind};
-use crate::program::{Instruction, Kind, Origin, Program, Region};
+use crate::program::{Instruction, Kind, Origin, Program, Region, StorageId};
 
 /// Every storage starts at a multiple of this (bytes): a cache line.
 pub const ALIGNMENT: u64 = 64;
@@ -61,7 +62,7 @@ pub(crate) fn placed(mut program: Program) -> Program {
         .into_iter()
         .enumerate()
         .filter_map(|(storage, lifetime)| {
-            let bytes = program.storages[storage].bytes.next_multiple_of(ALIGNMENT);
+            let bytes = program.extent(StorageId(storage)).next_multiple_of(ALIGNMENT);
             Some(Item { storage, bytes, lifetime: lifetime? })
         })
         .filter(|item| item.bytes > 0)
@@ -137,6 +138,16 @@ pub(crate) fn lifetimes(program: &Program) -> Vec<Option<Lifetime>> {
             if let (Some(lifetime), Some(over)) = (lifetime, in_flight(program, index)) {
                 lifetime.last = lifetime.last.max(over);
             }
+        }
+    }
+    // Turns of parts are mixed: what several parts use, or has several places, is there in all.
+    let repeated = program.repeated.as_ref().filter(|repeated| repeated.parts.len() > 1);
+    for (lifetime, storage) in lifetimes.iter_mut().zip(&program.storages) {
+        let (Some(life), Some(repeated)) = (lifetime, repeated) else { continue };
+        let [first, last] = [life.first, life.last].map(|it| repeated.part_of(it));
+        if storage.places > 1 || first != last {
+            life.first = life.first.min(repeated.instructions.start);
+            life.last = life.last.max(repeated.instructions.end.saturating_sub(1));
         }
     }
     for (lifetime, storage) in lifetimes.iter_mut().zip(&program.storages) {

@@ -9,14 +9,15 @@ use planner_ir::{AxisId, Carried, Layout, NodeId, Op, Phase, Piece, Real, Source
 
 use crate::action::{Action, Block, Collective, Compute, Copied, Direction, Message};
 use crate::arena;
+use crate::ends::Ends;
 use crate::error::LowerError;
 use crate::events;
 use crate::exchange::{Between, Exchange, ExchangeError, How, exchange};
 use crate::facts::{Computed, Facts, carried, copies_of};
 use crate::in_place;
 use crate::program::{
-    Buffer, BufferId, CommunicatorId, Instruction, Kind, Origin, Port, Program, Region, Repeated, Storage,
-    StorageId, Stream,
+    Buffer, BufferId, CommunicatorId, Instruction, Kind, Origin, Port, Program, Region, Repeated,
+    RepeatedPart, Storage, StorageId, Stream,
 };
 use crate::strided::{Factor, Strided};
 
@@ -38,11 +39,16 @@ pub fn footprint(plan: &Plan) -> Result<u64, LowerError> {
 
 /// The program of one rank, without events.
 pub(crate) fn placed(plan: &Plan, facts: &Facts, rank: u64) -> Result<Program, LowerError> {
-    Ok(arena::placed(in_place::reduced(built(plan, facts, rank)?.program)))
+    Ok(arena::placed(in_place::reduced(built(plan, facts, &Ends::default(), rank)?.program)))
 }
 
 /// The program of one rank, without places and events, with copies for what states become.
-pub(crate) fn built<'a>(plan: &'a Plan, facts: &'a Facts, rank: u64) -> Result<Build<'a>, LowerError> {
+pub(crate) fn built<'a>(
+    plan: &'a Plan,
+    facts: &'a Facts,
+    ends: &'a Ends,
+    rank: u64,
+) -> Result<Build<'a>, LowerError> {
     let program = Program {
         rank,
         ranks: plan.mesh.devices(),
@@ -64,6 +70,7 @@ pub(crate) fn built<'a>(plan: &'a Plan, facts: &'a Facts, rank: u64) -> Result<B
     let mut build = Build {
         plan,
         facts,
+        ends,
         program,
         copies: BTreeMap::new(),
         communicators: BTreeMap::new(),
@@ -77,26 +84,17 @@ pub(crate) fn built<'a>(plan: &'a Plan, facts: &'a Facts, rank: u64) -> Result<B
         return Ok(build);
     };
     build.clear()?;
-    let start = build.program.instructions.len();
-    let (updates, repeated): (Vec<NodeId>, Vec<NodeId>) =
-        plan.graph.node_ids().partition(|node| plan.graph.node(*node).phase == Phase::Update);
-    let inputs = Vec::new();
-    build.program.repeated =
-        Some(Repeated { instructions: start..start, times: training.micro_batches, inputs });
-    build.nodes(repeated)?;
-    build.finish_carrying();
-    let end = build.program.instructions.len();
-    if let Some(repeated) = &mut build.program.repeated {
-        repeated.instructions.end = end;
-    }
-    build.settle_sums()?;
+    build.micro_batch(training.micro_batches)?;
     build.phase = Phase::Update;
+    build.settle_sums()?;
+    build.send_sums()?;
     // What is returned comes first: where it is not finite, nothing is changed.
     let needed = needed_by_outputs(plan);
-    let (looked_at, others): (Vec<NodeId>, Vec<NodeId>) =
-        updates.into_iter().partition(|node| needed.contains(node));
+    let updates = plan.graph.node_ids().filter(|node| plan.graph.node(*node).phase == Phase::Update);
+    let (looked_at, others): (Vec<NodeId>, Vec<NodeId>) = updates.partition(|node| needed.contains(node));
     build.nodes(looked_at)?;
     build.outputs()?;
+    build.receive_all()?;
     build.nodes(others)?;
     build.finish_carrying();
     Ok(build)
@@ -119,7 +117,8 @@ fn needed_by_outputs(plan: &Plan) -> BTreeSet<NodeId> {
 /// A program so far.
 pub(crate) struct Build<'a> {
     pub(crate) plan: &'a Plan,
-    facts: &'a Facts,
+    pub(crate) facts: &'a Facts,
+    pub(crate) ends: &'a Ends,
     pub(crate) program: Program,
     /// Where copies of values are.
     pub(crate) copies: BTreeMap<(ValueId, Copy), BufferId>,
@@ -140,6 +139,7 @@ impl Build<'_> {
                 self.phase = self.plan.graph.node(node).phase;
                 self.compute(node, computed)?;
                 self.carry(node)?;
+                self.send_results(node)?;
             }
         }
         Ok(())
@@ -193,8 +193,30 @@ impl Build<'_> {
         }
     }
 
+    /// What is done for each micro-batch: in a pipeline in parts.
+    fn micro_batch(&mut self, times: u64) -> Result<(), LowerError> {
+        let start = self.program.instructions.len();
+        self.program.repeated = Some(Repeated::whole(start..start, times));
+        let parts = self.ends.parts(&self.plan.graph);
+        let mut made = Vec::new();
+        for nodes in parts {
+            let start = self.program.instructions.len();
+            self.nodes(nodes)?;
+            self.finish_carrying();
+            made.push(RepeatedPart { instructions: start..self.program.instructions.len(), stage: self.ends.stage });
+        }
+        if let Some(repeated) = &mut self.program.repeated {
+            repeated.instructions.end = self.program.instructions.len();
+            repeated.parts = made;
+        }
+        Ok(())
+    }
+
     fn outputs(&mut self) -> Result<(), LowerError> {
         for (output, &copy) in self.plan.graph.outputs.iter().zip(&self.facts.outputs) {
+            if self.ends.sent.contains_key(&output.name) {
+                continue;
+            }
             let mut buffer = self.copy(output.value, copy)?;
             if self.program.storage(buffer).kind.state().is_some() {
                 // What takes the state's place may do so before the end.
@@ -279,7 +301,7 @@ impl Build<'_> {
         }
     }
     /// Where a copy of a value is, made if it is not there yet.
-    fn copy(&mut self, value: ValueId, copy: Copy) -> Result<BufferId, LowerError> {
+    pub(crate) fn copy(&mut self, value: ValueId, copy: Copy) -> Result<BufferId, LowerError> {
         if let Some(&buffer) = self.copies.get(&(value, copy)) {
             return Ok(buffer);
         }
@@ -309,6 +331,9 @@ impl Build<'_> {
         let layout = &self.plan.layouts[value.0];
         if !layout.owed.is_empty() && !kind.is_summed() {
             return Err(LowerError::Owed(name.clone()));
+        }
+        if let (Kind::Input, Some(&crossing)) = (kind, self.ends.received.get(name)) {
+            return Ok(self.receive(value, crossing));
         }
         let buffer = self.buffer(kind, layout.local_type(graph.type_of(value)));
         let port = self.port(name, value, layout, buffer);
@@ -419,7 +444,7 @@ impl Build<'_> {
 
     /// A buffer with a storage of its own.
     pub(crate) fn buffer(&mut self, kind: Kind, type_: Type) -> BufferId {
-        self.program.storages.push(Storage { kind, bytes: type_.bytes(), offset: 0 });
+        self.program.storages.push(Storage { kind, bytes: type_.bytes(), offset: 0, places: 1 });
         let storage = StorageId(self.program.storages.len() - 1);
         self.program.buffers.push(Buffer { storage, type_ });
         BufferId(self.program.buffers.len() - 1)

@@ -2,38 +2,41 @@
 //!
 //! Instructions of one stream run in order. Between streams an instruction waits for the last
 //! one that wrote what it reads and, because places are used again, for the last ones that used
-//! the bytes that it writes. What is already known to be over is not waited for: when the first
-//! repetition for a micro-batch starts, everything before it is.
+//! the bytes that it writes. What is already known to be over is not waited for: when a turn of what
+//! is repeated for micro-batches starts, everything before it is, but for what is sent.
 
 use std::collections::BTreeMap;
 
-use crate::program::{Event, Program, Region, Storage, Stream};
-
-/// Streams by number.
-const STREAMS: [Stream; 2] = [Stream::Compute, Stream::Communication];
+use crate::program::{Event, Program, Region, Storage, StorageId, Stream};
 
 /// For each stream, how many of the program's first instructions on it are over.
-type Known = [usize; STREAMS.len()];
+type Known = [usize; Stream::ALL.len()];
 
 /// The program with the events that its order on the streams needs.
 pub(crate) fn ordered(mut program: Program) -> Program {
     let overlapping = overlapping(&program);
     // For each storage, one more than the last instruction that used it on each stream.
-    let mut used: Vec<Known> = vec![[0; STREAMS.len()]; program.storages.len()];
+    let mut used: Vec<Known> = vec![[0; Stream::ALL.len()]; program.storages.len()];
     // The same of those that wrote it.
-    let mut written: Vec<Known> = vec![[0; STREAMS.len()]; program.storages.len()];
-    let start = program.repetition().start;
+    let mut written: Vec<Known> = vec![[0; Stream::ALL.len()]; program.storages.len()];
+    let starts = program.barriers();
     // What is known on each stream, and what was when each instruction started.
-    let mut known: [Known; STREAMS.len()] = [[0; STREAMS.len()]; STREAMS.len()];
+    let mut known: [Known; Stream::ALL.len()] = [[0; Stream::ALL.len()]; Stream::ALL.len()];
     let mut knowledge: Vec<Known> = Vec::new();
     let mut waits: Vec<Vec<usize>> = Vec::new();
     for index in 0..program.instructions.len() {
         let instruction = &program.instructions[index];
-        let own = number(instruction.stream);
-        if index == start {
-            known = [[start; STREAMS.len()]; STREAMS.len()];
+        let own = instruction.stream.number();
+        if starts.contains(&index) {
+            // What is sent may take longer than the part.
+            let sent = starts.first().copied().unwrap_or(0);
+            for known in &mut known {
+                let sent = known[Stream::Sending.number()].max(sent);
+                *known = [index; Stream::ALL.len()];
+                known[Stream::Sending.number()] = sent;
+            }
         }
-        let mut needed: Known = [0; STREAMS.len()];
+        let mut needed: Known = [0; Stream::ALL.len()];
         let mut need = |uses: Known| {
             for (needed, used) in needed.iter_mut().zip(uses) {
                 *needed = (*needed).max(used);
@@ -53,7 +56,7 @@ pub(crate) fn ordered(mut program: Program) -> Program {
             }
         }
         let mut waited = Vec::new();
-        for stream in 0..STREAMS.len() {
+        for stream in 0..Stream::ALL.len() {
             if stream != own && needed[stream] > known[own][stream] {
                 let last = needed[stream] - 1;
                 waited.push(last);
@@ -86,10 +89,6 @@ pub(crate) fn ordered(mut program: Program) -> Program {
     program
 }
 
-fn number(stream: Stream) -> usize {
-    STREAMS.iter().position(|&it| it == stream).unwrap_or(0)
-}
-
 /// For each storage that a step writes, those whose bytes it shares.
 fn overlapping(program: &Program) -> Vec<Vec<usize>> {
     let steps = |it: &&(usize, &Storage)| it.1.kind.region() == Region::Step && it.1.bytes > 0;
@@ -98,7 +97,7 @@ fn overlapping(program: &Program) -> Vec<Vec<usize>> {
     sorted.sort_by_key(|(it, storage)| (storage.offset, *it));
     let mut overlapping = vec![Vec::new(); program.storages.len()];
     for (place, &(it, storage)) in sorted.iter().enumerate() {
-        let end = storage.offset + storage.bytes;
+        let end = storage.offset + program.extent(StorageId(it));
         for &(other, _) in sorted[place + 1..].iter().take_while(|(_, other)| other.offset < end) {
             overlapping[it].push(other);
             overlapping[other].push(it);

@@ -11,6 +11,8 @@ mod strided; // copies between two orders of the same elements
 mod exchange; // one move of a value: pack, collective, unpack
 mod facts; // what the programs of all ranks share, checked
 mod build; // a plan to instructions over buffers
+mod ends; // what a stage of a pipeline sends and receives
+mod rings; // how many places what outlives a turn has
 mod temporal; // operations in time steps
 mod in_place; // what states become, made where the states are
 mod arena; // places for buffers, by their lifetimes
@@ -20,7 +22,9 @@ mod alike; // one program for all ranks
 mod show; // the text form of a program
 mod verify; // the rules that programs obey, trusting nothing that made them
 
-pub use action::{Action, Block, Collective, CollectiveKind, Compute, Copied, Direction, Message};
+pub use action::{
+    Action, Block, Collective, CollectiveKind, Compute, Copied, Direction, Message, Received, Remote, Sent,
+};
 pub use alike::{Alike, alike};
 pub use arena::ALIGNMENT;
 pub use build::{footprint, lower};
@@ -28,7 +32,7 @@ pub use error::LowerError;
 pub use memory::memory;
 pub use program::{
     Buffer, BufferId, CommunicatorId, Event, Instruction, Kind, Moving, Origin, Port, Preparation, Program,
-    Region, Repeated, Storage, StorageId, Stream, Whole,
+    Region, Repeated, RepeatedPart, Storage, StorageId, Stream, Turn, Whole,
 };
 pub use strided::{Stride, Strided};
 pub use verify::{Violation, Violations, verify};

@@ -7,7 +7,7 @@ use crate::arena::{ALIGNMENT, Lifetime, lifetimes};
 use crate::build::placed;
 use crate::error::LowerError;
 use crate::facts::Facts;
-use crate::program::{Kind, Origin, Program, Region};
+use crate::program::{Kind, Origin, Program, Region, StorageId};
 
 /// What part of a device's memory is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -109,7 +109,7 @@ fn at_the_fullest(program: &Program) -> Vec<(usize, Lifetime)> {
     let mut comes = vec![0; program.instructions.len() + 2];
     let mut goes = comes.clone();
     for (storage, life) in &lives {
-        let bytes = program.storages[*storage].bytes.next_multiple_of(ALIGNMENT);
+        let bytes = program.extent(StorageId(*storage)).next_multiple_of(ALIGNMENT);
         comes[life.first] += bytes;
         goes[life.last + 1] += bytes;
     }

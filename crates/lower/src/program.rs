@@ -58,17 +58,42 @@ pub struct Program {
 
 /// What is done once for each micro-batch of a training step.
 ///
-/// A repetition starts when everything before it, and the repetition before it, is over on its
-/// rank. What follows the last one only waits as its streams and events say.
+/// It is done in turns: one part for one micro-batch. A turn starts when everything before it is over
+/// on its rank, but for what is sent to other stages: that is over when the same part has its next
+/// turn. What follows the last turn starts likewise if there are several parts; after a single one it
+/// only waits as its streams and events say.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Repeated {
     /// Which instructions. Those before them, which set sums to zero, and those after them are
     /// done once.
     pub instructions: Range<usize>,
-    /// How often.
+    /// The parts, one after another, all of the instructions: one, or in a pipeline for each stage
+    /// of the rank the forward part, the backward part, and perhaps that of the weights' gradients.
+    pub parts: Vec<RepeatedPart>,
+    /// What is done when: each part once for each micro-batch.
+    pub turns: Vec<Turn>,
+    /// How many micro-batches there are.
     pub times: u64,
-    /// What is given anew for each repetition, cut as the pieces say.
+    /// What is given anew for each micro-batch, cut as the pieces say.
     pub inputs: Vec<Port>,
+}
+
+/// Instructions that are done at a stretch for a micro-batch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RepeatedPart {
+    /// Which.
+    pub instructions: Range<usize>,
+    /// Of which stage of the model.
+    pub stage: usize,
+}
+
+/// A part that is done for a micro-batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Turn {
+    /// Which part.
+    pub part: usize,
+    /// For which micro-batch.
+    pub micro_batch: u64,
 }
 
 /// A computation on whole values before the first step.
@@ -148,6 +173,9 @@ pub struct Storage {
     pub bytes: u64,
     /// Where it starts in its region (bytes).
     pub offset: u64,
+    /// How many places it has, one after another: micro-batches use them in turn. One, but for what
+    /// is kept from one part of a micro-batch to another, or sent, while others have theirs.
+    pub places: u64,
 }
 
 /// What lies in a storage, from its start.
@@ -182,6 +210,30 @@ pub enum Stream {
     Compute,
     /// Collectives and messages, and what is packed and unpacked for them.
     Communication,
+    /// What is sent to other stages.
+    Sending,
+    /// What is received from other stages.
+    Receiving,
+}
+
+impl Stream {
+    /// Every stream.
+    pub const ALL: [Self; 4] = [Self::Compute, Self::Communication, Self::Sending, Self::Receiving];
+
+    /// Its place among all.
+    pub fn number(self) -> usize {
+        self as usize
+    }
+
+    /// The name in texts.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Compute => "compute",
+            Self::Communication => "communication",
+            Self::Sending => "sending",
+            Self::Receiving => "receiving",
+        }
+    }
 }
 
 /// What is done, when.
@@ -224,6 +276,8 @@ pub enum Origin {
     },
     /// A state that is set to zero or to what it becomes.
     State(ValueId),
+    /// A crossing of the plan, between stages.
+    Crossing(usize),
 }
 
 /// What moves between time steps.
@@ -276,6 +330,20 @@ impl Kind {
     }
 }
 
+impl Repeated {
+    /// Everything in one part, one micro-batch after another.
+    pub fn whole(instructions: Range<usize>, times: u64) -> Self {
+        let parts = vec![RepeatedPart { instructions: instructions.clone(), stage: 0 }];
+        let turns = (0..times).map(|micro_batch| Turn { part: 0, micro_batch }).collect();
+        Self { instructions, parts, turns, times, inputs: Vec::new() }
+    }
+
+    /// The part that an instruction is of.
+    pub fn part_of(&self, instruction: usize) -> Option<usize> {
+        self.parts.iter().position(|part| part.instructions.contains(&instruction))
+    }
+}
+
 impl Port {
     /// Whether it is a floating-point value of which this rank, and so every rank, has the whole.
     pub fn is_checked(&self) -> bool {
@@ -316,6 +384,33 @@ impl Program {
     /// Which instructions are repeated: none of them if there are no micro-batches.
     pub fn repetition(&self) -> Range<usize> {
         self.repeated.as_ref().map_or(0..0, |repeated| repeated.instructions.clone())
+    }
+
+    /// The instructions before which all others are over, but for what is sent: the first of each
+    /// part, and of what follows several.
+    pub fn barriers(&self) -> Vec<usize> {
+        let Some(repeated) = &self.repeated else { return Vec::new() };
+        let starts = repeated.parts.iter().map(|part| part.instructions.start);
+        let after = (repeated.parts.len() > 1).then_some(repeated.instructions.end);
+        starts.chain(after).collect()
+    }
+
+    /// The bytes that a storage has in its region, all places together.
+    ///
+    /// # Panics
+    /// If there is no such storage.
+    pub fn extent(&self, storage: StorageId) -> u64 {
+        let Storage { bytes, places, .. } = self.storages[storage.0];
+        if places <= 1 { bytes } else { bytes.next_multiple_of(crate::ALIGNMENT).saturating_mul(places) }
+    }
+
+    /// Where the place of a storage for a micro-batch starts in its region (bytes).
+    ///
+    /// # Panics
+    /// If there is no such storage.
+    pub fn start(&self, storage: StorageId, micro_batch: u64) -> u64 {
+        let Storage { bytes, places, offset, .. } = self.storages[storage.0];
+        offset + (micro_batch % places.max(1)) * bytes.next_multiple_of(crate::ALIGNMENT)
     }
 
     /// Whether each element of an operation's results is made from the elements at the same place

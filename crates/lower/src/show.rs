@@ -7,8 +7,8 @@ use std::fmt::{self, Write};
 
 use planner_ir::{Op, Piece};
 
-use crate::action::{Action, Block, Collective, Direction, Message};
-use crate::program::{Instruction, Kind, Moving, Origin, Port, Program, Region, Repeated, Stream, Whole};
+use crate::action::{Action, Block, Collective, Direction, Message, Received, Remote, Sent};
+use crate::program::{Instruction, Kind, Moving, Origin, Port, Program, Region, Repeated, Turn, Whole};
 use crate::strided::Strided;
 
 impl fmt::Display for Program {
@@ -38,7 +38,11 @@ impl fmt::Display for Program {
             };
             let end = storage.offset + buffer.type_.bytes();
             let kind = storage.kind.name();
-            writeln!(f, "b{number}: {} {kind} in {region} {}..{end}", buffer.type_, storage.offset)?;
+            write!(f, "b{number}: {} {kind} in {region} {}..{end}", buffer.type_, storage.offset)?;
+            match storage.places {
+                1 => writeln!(f)?,
+                places => writeln!(f, " in {places} places")?,
+            }
         }
         let at_rest = [&self.inputs, &self.weights, &self.prepared, &self.states];
         for port in at_rest.into_iter().flatten() {
@@ -97,6 +101,7 @@ impl fmt::Display for Origin {
                 write!(f, "{what} {number} of node {} at time {time}", node.0)
             }
             Self::State(value) => write!(f, "state {}", value.0),
+            Self::Crossing(crossing) => write!(f, "crossing {crossing}"),
         }
     }
 }
@@ -104,11 +109,21 @@ impl fmt::Display for Origin {
 impl Program {
     /// What starts or ends before the instruction of that number.
     fn fmt_marks(&self, f: &mut fmt::Formatter<'_>, number: usize) -> fmt::Result {
-        if let Some(Repeated { instructions, times, inputs }) = &self.repeated {
+        if let Some(Repeated { instructions, parts, turns, times, inputs }) = &self.repeated {
             if number == instructions.start {
                 writeln!(f, "repeat {times} times")?;
                 for port in inputs {
                     writeln!(f, "{} {port} -> b{}", Kind::Input.name(), port.buffer.0)?;
+                }
+                if parts.len() > 1 {
+                    let turn = |turn: &Turn| format!("{}.{}", turn.part, turn.micro_batch);
+                    let turns: Vec<String> = turns.iter().map(turn).collect();
+                    writeln!(f, "turns {}", turns.join(" "))?;
+                }
+            }
+            for (place, part) in parts.iter().enumerate().filter(|_| parts.len() > 1) {
+                if number == part.instructions.start && !part.instructions.is_empty() {
+                    writeln!(f, "part {place} of stage {}", part.stage)?;
                 }
             }
             if number == instructions.end {
@@ -123,10 +138,7 @@ impl Program {
 
     /// The text of an instruction of this program.
     pub fn show(&self, instruction: &Instruction) -> String {
-        let mut text = match instruction.stream {
-            Stream::Compute => "compute ".to_owned(),
-            Stream::Communication => "communication ".to_owned(),
-        };
+        let mut text = format!("{} ", instruction.stream.name());
         match &instruction.action {
             Action::Compute(compute) => {
                 let (op, name) = (op_name(&compute.op), &compute.name);
@@ -150,6 +162,12 @@ impl Program {
                 text += &format!("message c{} b{} to {to:?}", communicator.0, input.0);
                 text += &format!(" and from {from} -> b{}", output.0);
             }
+            Action::Send(Sent { input, parts }) => {
+                text += &format!("send b{}{}", input.0, remotes("to", parts));
+            }
+            Action::Receive(Received { output, parts }) => {
+                text += &format!("receive{} -> b{}", remotes("from", parts), output.0);
+            }
         }
         text += &format!(" for {}", instruction.origin);
         for event in &instruction.waits {
@@ -160,6 +178,10 @@ impl Program {
         }
         text
     }
+}
+
+fn remotes(way: &str, parts: &[Remote]) -> String {
+    parts.iter().map(|part| format!(" {way} {} ({})", part.rank, part.strided)).collect()
 }
 
 fn blocks(blocks: &[Block]) -> String {

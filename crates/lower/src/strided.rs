@@ -67,6 +67,17 @@ impl Strided {
         Self { start, loops: joined(loops) }
     }
 
+    /// The copy from a row-major array of that shape to the box of it that starts there and has
+    /// these lengths.
+    pub fn of_box(shape: &[u64], start: &[u64], lengths: &[u64]) -> Self {
+        let factor = |(name, &size): (usize, &u64)| Factor { name, size };
+        let [whole, part] = [shape, lengths].map(|it| it.iter().enumerate().map(factor).collect::<Vec<_>>());
+        let (from, to) = (row_major(&whole), row_major(&part));
+        let stride = |((&count, &from), &to): ((&u64, &u64), &u64)| Stride { count, from, to };
+        let loops = lengths.iter().zip(&from).zip(&to).map(stride).collect();
+        Self { start: start.iter().zip(&from).map(|(start, stride)| start * stride).sum(), loops: joined(loops) }
+    }
+
     /// How many elements are copied.
     pub fn elements(&self) -> u64 {
         self.loops.iter().map(|it| it.count).product()

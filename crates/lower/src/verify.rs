@@ -22,6 +22,13 @@
 //!   parts of which each is; nothing at rest is, but states.
 //! - **read-after-write**: what is read, or returned, has been written.
 //! - **reuse**: bytes are written again only after everything that uses what they held.
+//! - **crossing**: what a rank sends to another one that receives in that order: the same crossing,
+//!   for the same micro-batch, as many elements of the same type.
+//! - **waiting**: done turn by turn, no rank waits forever: neither one instruction after another,
+//!   where what is sent waits nowhere, nor all that streams and events allow at the same time, where
+//!   sending ends when it is received.
+//! - **places**: what one part of a micro-batch makes and another uses has places enough that no
+//!   other micro-batch writes there meanwhile, and what is sent or received has two.
 //! - **repetition**: what is repeated are instructions of the program, at least once and equally
 //!   often on all ranks; what is given for each repetition is read in it only.
 //! - **cleared**: sums over micro-batches are set to zero once, before the first repetition; other
@@ -43,6 +50,8 @@ use crate::program::Program;
 mod actions; // one instruction at a time
 pub(crate) mod happens; // what happens before what
 mod meeting; // what ranks do together
+mod crossing; // what goes between stages
+mod replay; // who waits for whom over all turns
 mod parts; // which part of a buffer is written
 mod memory; // who uses which bytes when
 mod states; // what repetitions and states add to that
@@ -100,6 +109,7 @@ pub fn verify(programs: &[Program]) -> Result<(), Violations> {
             actions::check(program, &mut found);
             memory::check(program, &mut found);
             states::check(program, &mut found);
+            crossing::check_places(program, &mut found);
         }
         meeting::check(programs, &mut found);
     }

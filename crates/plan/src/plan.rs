@@ -178,9 +178,9 @@ impl Plan {
 
     /// For each transfer, in which part of a step it is made: in that of its first reader.
     ///
-    /// Readers are operations; transfers of the copy; what is returned, after the update; and
-    /// what becomes of a state, with the part of the step in which that is made. A transfer
-    /// without readers is made where its value is.
+    /// Readers are operations; transfers of the copy; what is returned, in the part of the step in
+    /// which it is made, sums over micro-batches after the update; and what becomes of a state, likewise.
+    /// A transfer without readers is made where its value is.
     ///
     /// # Panics
     /// If a copy or a value is named that there is not.
@@ -196,7 +196,10 @@ impl Plan {
                 operands.iter().for_each(|&copy| read(copy, self.part(node.phase)));
             }
         }
-        self.outputs.iter().for_each(|&copy| read(copy, self.part(Phase::Update)));
+        for (output, &copy) in self.graph.outputs.iter().zip(&self.outputs) {
+            let sum = self.graph.training.iter().flat_map(|it| &it.carried).any(|it| it.next == output.value);
+            read(copy, if sum { self.part(Phase::Update) } else { self.made_in(output.value) });
+        }
         let carried = self.graph.training.iter().flat_map(|training| &training.carried);
         for (carried, &copy) in carried.zip(&self.carried) {
             read(copy, self.made_in(carried.next));

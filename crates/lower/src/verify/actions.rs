@@ -2,7 +2,7 @@
 
 use planner_ir::{Op, Type};
 
-use super::{Report, Violation};
+use super::{Report, Violation, crossing};
 use crate::action::{Action, Block, Collective, Compute, Copied, Direction, Message};
 use crate::program::{BufferId, Port, Program};
 
@@ -57,6 +57,8 @@ pub(super) fn check(program: &Program, found: &mut Vec<Violation>) {
             Action::Copy(copy) => copy_fault(program, copy).map(|it| ("size", it)),
             Action::Collective(collective) => collective_fault(program, collective).map(|it| ("size", it)),
             Action::Message(message) => message_fault(program, message).map(|it| ("size", it)),
+            Action::Send(sent) => crossing::sent_fault(program, sent).map(|it| ("size", it)),
+            Action::Receive(received) => crossing::received_fault(program, received).map(|it| ("size", it)),
         };
         if let Some((rule, message)) = found {
             report.at(index, rule, message);

@@ -1,8 +1,9 @@
 //! What ranks do together: rank, communicator, collective-order, acyclic.
 //!
-//! A repetition starts on a rank when the one before it is over there, and ranks enter the same
-//! collectives in each. So what waits for itself does so within one repetition, or within what
-//! comes after the last together with it: looking at one is enough.
+//! A turn of what is repeated starts on a rank when the one before it is over there, and ranks enter
+//! the same collectives in each. So what waits for itself in collectives does so within one turn, or
+//! within what comes after the last together with it: looking at one is enough. What crosses between
+//! stages may wait for itself over many turns: see [`replay`].
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -11,9 +12,9 @@ use petgraph::algo::kosaraju_scc;
 use petgraph::graph::{DiGraph, NodeIndex};
 use planner_ir::DType;
 
-use super::{Report, Violation};
+use super::{Report, Violation, crossing, replay};
 use crate::action::{Action, CollectiveKind, Message};
-use crate::program::{CommunicatorId, Event, Origin, Program, Stream};
+use crate::program::{CommunicatorId, Event, Origin, Program, Stream, Turn};
 
 pub(super) fn check_ranks(programs: &[Program], found: &mut Vec<Violation>) {
     for (index, program) in programs.iter().enumerate() {
@@ -43,6 +44,10 @@ pub(super) fn check(programs: &[Program], found: &mut Vec<Violation>) {
     check_messages(programs, found);
     check_acyclic(programs, Order::Overlapped, found);
     check_acyclic(programs, Order::Serial, found);
+    if programs.iter().any(crossing::crosses) {
+        crossing::check_pairs(programs, found);
+        replay::check(programs, found);
+    }
 }
 
 fn check_communicators(programs: &[Program], found: &mut Vec<Violation>) {
@@ -83,6 +88,8 @@ struct Meeting {
     origin: Origin,
     /// Whether before, in or after the repetitions.
     part: Ordering,
+    /// In which of their parts.
+    number: Option<usize>,
 }
 
 /// The exchanges of a program on a communicator, in order.
@@ -99,10 +106,12 @@ fn exchanges(program: &Program, communicator: CommunicatorId) -> Vec<(usize, Mee
         let (kind, elements, input) = match &instruction.action {
             Action::Collective(it) => (Some(it.kind), it.elements, it.input),
             Action::Message(it) => (None, program.buffer(it.input).type_.elements(), it.input),
-            Action::Compute(_) | Action::Copy(_) => return None,
+            Action::Compute(_) | Action::Copy(_) | Action::Send(_) | Action::Receive(_) => return None,
         };
         let dtype = program.buffer(input).type_.dtype;
-        let meeting = Meeting { kind, name, elements, dtype, origin: instruction.origin, part: part(index) };
+        let number = program.repeated.as_ref().and_then(|repeated| repeated.part_of(index));
+        let (origin, part) = (instruction.origin, part(index));
+        let meeting = Meeting { kind, name, elements, dtype, origin, part, number };
         (instruction.action.communicator() == Some(communicator)).then_some((index, meeting))
     })
     .collect()
@@ -152,6 +161,7 @@ fn check_order(programs: &[Program], found: &mut Vec<Violation>) {
             let communicator = CommunicatorId(number);
             let first = members.first().and_then(|&it| programs.get(usize::try_from(it).ok()?));
             let Some(first) = first.filter(|first| first.rank != program.rank) else { continue };
+            check_turns(program, first, communicator, found);
             let (theirs, ours) = (exchanges(first, communicator), exchanges(program, communicator));
             let mut report = Report { rank: program.rank, found: &mut *found };
             let agreed = ours.iter().zip(&theirs).take_while(|(ours, theirs)| ours.1 == theirs.1).count();
@@ -185,11 +195,34 @@ fn check_order(programs: &[Program], found: &mut Vec<Violation>) {
     }
 }
 
-fn show(Meeting { name, elements, dtype, origin, part, kind }: Meeting) -> String {
-    let part = match part {
-        Ordering::Less => " before the repetitions",
-        Ordering::Equal => " in a repetition",
-        Ordering::Greater => "",
+/// Ranks that meet have the same turns.
+fn check_turns(program: &Program, first: &Program, communicator: CommunicatorId, found: &mut Vec<Violation>) {
+    let turns = |program: &Program| program.repeated.as_ref().map(|repeated| repeated.turns.clone());
+    let (Some(ours), Some(theirs)) = (turns(program), turns(first)) else { return };
+    let agreed = ours.iter().zip(&theirs).take_while(|(ours, theirs)| ours == theirs).count();
+    if agreed == ours.len() && agreed == theirs.len() {
+        return;
+    }
+    let show = |turns: &[Turn]| match turns.get(agreed) {
+        Some(turn) => format!("part {} for micro-batch {}", turn.part, turn.micro_batch),
+        None => "nothing".to_owned(),
+    };
+    let message = format!(
+        "c{}: its turn {agreed} is {}, that of rank {} is {}",
+        communicator.0,
+        show(&ours),
+        first.rank,
+        show(&theirs)
+    );
+    Report { rank: program.rank, found }.whole("repetition", message);
+}
+
+fn show(Meeting { name, elements, dtype, origin, part, number, kind }: Meeting) -> String {
+    let part = match (part, number) {
+        (Ordering::Less, _) => " before the repetitions".to_owned(),
+        (Ordering::Equal, Some(number)) if number > 0 => format!(" in part {number} of a repetition"),
+        (Ordering::Equal, _) => " in a repetition".to_owned(),
+        (Ordering::Greater, _) => String::new(),
     };
     let root = kind.and_then(CollectiveKind::root).map(|root| format!(" of member {root}"));
     format!("{name}{} of {elements} {dtype}{part} for {origin}", root.unwrap_or_default())

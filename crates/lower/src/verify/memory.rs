@@ -4,7 +4,7 @@ use super::happens::Happens;
 use super::parts::{Written, written};
 use super::{Report, Violation};
 use crate::arena::ALIGNMENT;
-use crate::program::{BufferId, Kind, Program, Region};
+use crate::program::{BufferId, Kind, Program, Region, StorageId};
 
 /// How a step uses a storage.
 #[derive(Clone, Default)]
@@ -38,7 +38,7 @@ fn check_places(program: &Program, report: &mut Report) {
             Region::Resident => program.resident,
             Region::Step => program.arena,
         };
-        if storage.offset.checked_add(storage.bytes).is_none_or(|end| end > size) {
+        if storage.offset.checked_add(program.extent(StorageId(index))).is_none_or(|end| end > size) {
             report.whole(
                 "place",
                 format!(
@@ -152,7 +152,7 @@ fn check_reuse(program: &Program, usage: &[Usage], happens: &Happens, report: &m
     };
     for (index, &first) in sorted.iter().enumerate() {
         let (region, start) = place(first);
-        let end = start.saturating_add(program.storages[first].bytes);
+        let end = start.saturating_add(program.extent(StorageId(first)));
         let meets = |it: &&usize| place(**it).0 == region && place(**it).1 < end;
         for &second in sorted[index + 1..].iter().take_while(meets) {
             if region == Region::Resident {

@@ -181,6 +181,6 @@ fn may_write_what_it_reads(program: &Program, index: usize) -> bool {
         Action::Collective(collective) => {
             matches!(collective.kind, CollectiveKind::AllReduce | CollectiveKind::ReduceScatter)
         }
-        Action::Copy(_) | Action::Message(_) => false,
+        Action::Copy(_) | Action::Message(_) | Action::Send(_) | Action::Receive(_) => false,
     }
 }

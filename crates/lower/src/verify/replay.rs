@@ -1,0 +1,265 @@
+//! Who waits for whom over all turns: the exchanges of all ranks are done, one by one, for as long as
+//! one of them can be.
+//!
+//! Serially, a rank does one after another, and what is sent is taken at once. Overlapped, each stream
+//! of a rank does its own in order, as soon as turns and events allow, and what is sent is taken when
+//! it is received: the weakest that a network promises. Where something is left that cannot be done,
+//! ranks wait for each other forever.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use super::happens::Happens;
+use super::{Report, Violation};
+use crate::action::Action;
+use crate::program::{CommunicatorId, Program, Stream};
+
+const STREAMS: usize = Stream::ALL.len();
+
+pub(super) fn check(programs: &[Program], found: &mut Vec<Violation>) {
+    for mode in [Mode::Serial, Mode::Overlapped] {
+        let mut replay = Replay::new(programs, mode);
+        while replay.advance() {}
+        if let Some((rank, instruction, message)) = replay.stuck() {
+            Report { rank, found: &mut *found }.at(instruction, "waiting", message);
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    Serial,
+    Overlapped,
+}
+
+/// An exchange that a rank does.
+#[derive(Clone, Debug)]
+struct Item {
+    instruction: usize,
+    micro_batch: Option<u64>,
+    /// For each lane, how many of its exchanges have to be over before.
+    after: [usize; STREAMS],
+}
+
+/// A rank: its exchanges on each lane, in order, and how many of each are over.
+struct Rank<'a> {
+    program: &'a Program,
+    lanes: [Vec<Item>; STREAMS],
+    over: [usize; STREAMS],
+    /// Whether what the next exchange of a lane gives is there for others already.
+    offered: [bool; STREAMS],
+    /// In how many meetings of each communicator the rank has been.
+    met: BTreeMap<CommunicatorId, usize>,
+}
+
+struct Replay<'a> {
+    mode: Mode,
+    ranks: Vec<Rank<'a>>,
+    /// How many messages have been sent, and received, from one rank to another.
+    sent: BTreeMap<(u64, u64), usize>,
+    received: BTreeMap<(u64, u64), usize>,
+    /// How many ranks have come to the meeting under way, and how many meetings are over.
+    meetings: BTreeMap<(CommunicatorId, &'a [u64]), (usize, usize)>,
+}
+
+impl<'a> Replay<'a> {
+    fn new(programs: &'a [Program], mode: Mode) -> Self {
+        let rank = |program: &'a Program| {
+            let lanes = match mode {
+                Mode::Serial => serial(program),
+                Mode::Overlapped => overlapped(program),
+            };
+            Rank { program, lanes, over: [0; STREAMS], offered: [false; STREAMS], met: BTreeMap::new() }
+        };
+        let ranks = programs.iter().map(rank).collect();
+        Self { mode, ranks, sent: BTreeMap::new(), received: BTreeMap::new(), meetings: BTreeMap::new() }
+    }
+
+    /// Does what can be done on each lane of each rank; whether something could.
+    fn advance(&mut self) -> bool {
+        let mut moved = false;
+        for rank in 0..self.ranks.len() {
+            for lane in 0..STREAMS {
+                while self.step(rank, lane) {
+                    moved = true;
+                }
+            }
+        }
+        moved
+    }
+
+    /// Does the next exchange of a lane, or offers what it gives, if that can be.
+    fn step(&mut self, rank: usize, lane: usize) -> bool {
+        let Rank { program, lanes, over, offered } = &self.ranks[rank];
+        let (program, offered) = (*program, offered[lane]);
+        let Some(item) = lanes[lane].get(over[lane]) else { return false };
+        if item.after.iter().zip(over).any(|(needed, over)| needed > over) {
+            return false;
+        }
+        let action = &program.instructions[item.instruction].action;
+        let own = program.rank;
+        let (over, offers) = match action {
+            Action::Send(it) => {
+                if !offered {
+                    it.parts.iter().for_each(|part| *self.sent.entry((own, part.rank)).or_default() += 1);
+                }
+                let taken = it.parts.iter().all(|part| {
+                    let pair = (own, part.rank);
+                    self.received.get(&pair).copied().unwrap_or(0) >= self.sent[&pair]
+                });
+                (self.mode == Mode::Serial || taken, !offered)
+            }
+            Action::Receive(it) => {
+                let mut wanted: BTreeMap<u64, usize> = BTreeMap::new();
+                it.parts.iter().for_each(|part| *wanted.entry(part.rank).or_default() += 1);
+                let there = wanted.iter().all(|(&from, &count)| {
+                    let had = self.received.get(&(from, own)).copied().unwrap_or(0);
+                    self.sent.get(&(from, own)).copied().unwrap_or(0) >= had + count
+                });
+                if there {
+                    wanted.iter().for_each(|(&from, count)| {
+                        *self.received.entry((from, own)).or_default() += count;
+                    });
+                }
+                (there, false)
+            }
+            _ => {
+                let Some(communicator) = action.communicator() else { return false };
+                let members = program.members(communicator);
+                let (arrived, rounds) = self.meetings.entry((communicator, members)).or_default();
+                if !offered {
+                    *arrived += 1;
+                    if *arrived == members.len() {
+                        (*arrived, *rounds) = (0, *rounds + 1);
+                    }
+                }
+                let met = self.ranks[rank].met.entry(communicator).or_default();
+                let over = *rounds > *met;
+                *met += usize::from(over);
+                (over, !offered)
+            }
+        };
+        let rank = &mut self.ranks[rank];
+        rank.offered[lane] = !over;
+        rank.over[lane] += usize::from(over);
+        over || offers
+    }
+
+    /// What is left that cannot be done: of the first rank, with whom it waits for.
+    fn stuck(&self) -> Option<(u64, usize, String)> {
+        let mut waiting = Vec::new();
+        for rank in &self.ranks {
+            let next = |lane: usize| rank.lanes[lane].get(rank.over[lane]);
+            let ready = |item: &&Item| item.after.iter().zip(&rank.over).all(|(needed, over)| needed <= over);
+            let Some(item) = (0..STREAMS).filter_map(next).find(ready) else { continue };
+            waiting.push((rank.program.rank, item.instruction, show(rank.program, item)));
+        }
+        let (rank, instruction, first) = waiting.first()?.clone();
+        let others: Vec<String> = waiting[1..]
+            .iter()
+            .take(SHOWN)
+            .map(|(rank, instruction, what)| format!("rank {rank}, instruction {instruction}: {what}"))
+            .collect();
+        let how = match self.mode {
+            Mode::Serial => "one instruction after another",
+            Mode::Overlapped => "with all that streams and events allow",
+        };
+        let others = if others.is_empty() { String::new() } else { format!("; so do {}", others.join("; ")) };
+        Some((rank, instruction, format!("{how}, {first} waits forever{others}")))
+    }
+}
+
+/// How many others that wait are named.
+const SHOWN: usize = 8;
+
+fn show(program: &Program, item: &Item) -> String {
+    let of = item.micro_batch.map(|it| format!(" of micro-batch {it}")).unwrap_or_default();
+    let instruction = &program.instructions[item.instruction];
+    let peers: Vec<u64> = match &instruction.action {
+        Action::Send(it) => it.parts.iter().map(|part| part.rank).collect(),
+        Action::Receive(it) => it.parts.iter().map(|part| part.rank).collect(),
+        action => action.communicator().map(|it| program.members(it).to_vec()).unwrap_or_default(),
+    };
+    let what = match &instruction.action {
+        Action::Send(_) => "sending to",
+        Action::Receive(_) => "receiving from",
+        _ => "meeting",
+    };
+    format!("{what} ranks {peers:?} for {}{of}", instruction.origin)
+}
+
+fn exchanges(program: &Program, index: usize) -> bool {
+    let action = &program.instructions[index].action;
+    action.communicator().is_some() || matches!(action, Action::Send(_) | Action::Receive(_))
+}
+
+/// All exchanges on one lane.
+fn serial(program: &Program) -> [Vec<Item>; STREAMS] {
+    let mut lanes: [Vec<Item>; STREAMS] = Default::default();
+    for (instruction, micro_batch) in super::crossing::unrolled(program) {
+        if exchanges(program, instruction) {
+            lanes[0].push(Item { instruction, micro_batch, after: [0; STREAMS] });
+        }
+    }
+    lanes
+}
+
+/// Exchanges by stream, with what turns and events ask for.
+fn overlapped(program: &Program) -> [Vec<Item>; STREAMS] {
+    let happens = Happens::of(program);
+    let repetition = program.repetition();
+    let mut stretches = vec![(None, 0..repetition.start, None)];
+    if let Some(repeated) = &program.repeated {
+        let part = |part: usize| repeated.parts.get(part).map_or(0..0, |it| it.instructions.clone());
+        let turns = repeated.turns.iter();
+        stretches.extend(turns.map(|turn| (Some(turn.part), part(turn.part), Some(turn.micro_batch))));
+    }
+    stretches.push((None, repetition.end..program.instructions.len(), None));
+    let mut lanes: [Vec<Item>; STREAMS] = Default::default();
+    // For each part, what had been sent when its last turn was over.
+    let mut sent: BTreeMap<usize, usize> = BTreeMap::new();
+    let mut known: BTreeMap<(usize, usize), Vec<Needs>> = BTreeMap::new();
+    for (part, range, micro_batch) in stretches {
+        let base: [usize; STREAMS] = std::array::from_fn(|lane| lanes[lane].len());
+        let mut start = base;
+        let sending = Stream::Sending.number();
+        start[sending] = part.and_then(|part| sent.get(&part).copied()).unwrap_or(0);
+        let key = (range.start, range.end);
+        for needs in known.entry(key).or_insert_with(|| needs(program, &happens, range)) {
+            let after = std::array::from_fn(|lane| match needs.over[lane] {
+                0 => start[lane],
+                over => base[lane] + over,
+            });
+            lanes[needs.lane].push(Item { instruction: needs.instruction, micro_batch, after });
+        }
+        if let Some(part) = part {
+            sent.insert(part, lanes[sending].len());
+        }
+    }
+    lanes
+}
+
+/// An exchange, and what has to be over before it of those at the same stretch.
+struct Needs {
+    instruction: usize,
+    lane: usize,
+    /// For each lane, how many of the stretch's exchanges.
+    over: [usize; STREAMS],
+}
+
+fn needs(program: &Program, happens: &Happens, stretch: Range<usize>) -> Vec<Needs> {
+    let lane = |instruction: usize| program.instructions[instruction].stream.number();
+    let here: Vec<usize> = stretch.filter(|&it| exchanges(program, it)).collect();
+    let of = |&instruction: &usize| {
+        let mut over = [0; STREAMS];
+        let mut counts = [0; STREAMS];
+        for &before in here.iter().take_while(|&&it| it < instruction) {
+            counts[lane(before)] += 1;
+            if lane(before) != lane(instruction) && happens.before(before, instruction) {
+                over[lane(before)] = counts[lane(before)];
+            }
+        }
+        Needs { instruction, lane: lane(instruction), over }
+    };
+    here.iter().map(of).collect()
+}
