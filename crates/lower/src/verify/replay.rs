@@ -90,7 +90,7 @@ impl<'a> Replay<'a> {
 
     /// Does the next exchange of a lane, or offers what it gives, if that can be.
     fn step(&mut self, rank: usize, lane: usize) -> bool {
-        let Rank { program, lanes, over, offered } = &self.ranks[rank];
+        let Rank { program, lanes, over, offered, .. } = &self.ranks[rank];
         let (program, offered) = (*program, offered[lane]);
         let Some(item) = lanes[lane].get(over[lane]) else { return false };
         if item.after.iter().zip(over).any(|(needed, over)| needed > over) {
