@@ -108,7 +108,7 @@ pub struct Message {
     pub output: BufferId,
 }
 
-/// Parts of a buffer that are given to ranks of other stages, or on to ranks of the same.
+/// Parts of a buffer that are given to ranks of other stages.
 ///
 /// What a rank sends to another it receives in the order of sending. The buffer may be written again
 /// when the instruction is over: everything has been sent then.
@@ -120,22 +120,33 @@ pub struct Sent {
     pub parts: Vec<Remote>,
 }
 
-/// Parts of a buffer, all of it together, that come from ranks of other stages.
+/// Parts of a buffer, all of it together, that come from other ranks, and of which some are passed on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Received {
     /// What is gotten.
     pub output: BufferId,
-    /// From whom, and which elements, in order.
+    /// From whom, and which elements, in order; and to whom what has come so far goes on.
     pub parts: Vec<Remote>,
 }
 
 /// A part of a buffer that goes to another rank, or comes from one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Remote {
+    /// Whether it goes or comes.
+    pub way: Way,
     /// The other rank.
     pub rank: u64,
     /// The elements, from the buffer to a message in which they lie one after another.
     pub strided: Strided,
+}
+
+/// Whether something goes or comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Way {
+    /// It goes to a rank.
+    To,
+    /// It comes from a rank.
+    From,
 }
 
 /// A kind of exchange. Blocks stand in the order of the communicator's ranks.

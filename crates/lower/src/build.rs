@@ -76,6 +76,7 @@ pub(crate) fn built<'a>(
         communicators: BTreeMap::new(),
         sources: Vec::new(),
         phase: Phase::Forward,
+        stretches: Vec::new(),
         carried: Vec::new(),
     };
     let Some(training) = &plan.graph.training else {
@@ -87,14 +88,18 @@ pub(crate) fn built<'a>(
     build.micro_batch(training.micro_batches)?;
     build.phase = Phase::Update;
     build.settle_sums()?;
+    build.stretch();
     build.send_sums()?;
+    build.stretch();
     // What is returned comes first: where it is not finite, nothing is changed.
     let needed = needed_by_outputs(plan);
     let updates = plan.graph.node_ids().filter(|node| plan.graph.node(*node).phase == Phase::Update);
     let (looked_at, others): (Vec<NodeId>, Vec<NodeId>) = updates.partition(|node| needed.contains(node));
     build.nodes(looked_at)?;
+    build.stretch();
     build.outputs()?;
     build.receive_all()?;
+    build.stretch();
     build.nodes(others)?;
     build.finish_carrying();
     Ok(build)
@@ -127,6 +132,9 @@ pub(crate) struct Build<'a> {
     pub(crate) sources: Vec<Vec<u64>>,
     /// For which part of a step instructions are.
     phase: Phase,
+    /// Where the stretches of what follows the micro-batches start: what is sent at once, what is
+    /// needed by what is returned, what is returned, the rest.
+    pub(crate) stretches: Vec<usize>,
     /// What is to take the place of states: which state, from where, where the state is.
     carried: Vec<(ValueId, BufferId, BufferId)>,
 }
@@ -191,6 +199,10 @@ impl Build<'_> {
             Some(port) if self.phase == Phase::Update => Err(LowerError::Input(port.name.clone())),
             _ => Ok(()),
         }
+    }
+
+    fn stretch(&mut self) {
+        self.stretches.push(self.program.instructions.len());
     }
 
     /// What is done for each micro-batch: in a pipeline in parts.

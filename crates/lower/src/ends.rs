@@ -23,8 +23,6 @@ pub(crate) struct Ends {
     pub(crate) sent: BTreeMap<String, usize>,
     /// The inputs that are received, by name: which crossing.
     pub(crate) received: BTreeMap<String, usize>,
-    /// The crossings of which some rank of the stage gives on what it has received.
-    pub(crate) relayed: BTreeSet<usize>,
     /// In which parts a micro-batch is done.
     pub(crate) parts: Parts,
 }
@@ -87,9 +85,6 @@ impl Build<'_> {
         let output = self.buffer(Kind::Activation, layout.local_type(type_));
         let received = Received { output, parts: Vec::new() };
         self.push(Stream::Receiving, Action::Receive(received), Origin::Crossing(crossing));
-        if self.ends.relayed.contains(&crossing) {
-            self.send(output, crossing);
-        }
         output
     }
 

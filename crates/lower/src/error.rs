@@ -35,6 +35,10 @@ pub enum LowerError {
     Carried(String),
     /// An input that is used by micro-batches and by the update; its name.
     Input(String),
+    /// A value that cannot cross between stages so; its crossing's name, why.
+    Crossing(String, String),
+    /// A schedule that cannot be kept; why.
+    Schedule(String),
 }
 
 impl fmt::Display for LowerError {
@@ -46,6 +50,8 @@ impl fmt::Display for LowerError {
             Self::Layout(node, of) => {
                 write!(f, "`{node}`: the plan's layout of {of} is not the one of its partition")
             }
+            Self::Crossing(name, error) => write!(f, "crossing `{name}` cannot be made: {error}"),
+            Self::Schedule(error) => write!(f, "the schedule cannot be kept: {error}"),
             Self::Prepared(node) => {
                 write!(f, "`{node}` is prepared but depends on what is computed at every step")
             }

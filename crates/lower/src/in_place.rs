@@ -175,8 +175,10 @@ impl Places {
 fn without(mut program: Program, left_out: &BTreeSet<usize>) -> Program {
     let before = |index: usize| index - left_out.range(..index).count();
     if let Some(repeated) = &mut program.repeated {
-        let range = &repeated.instructions;
-        repeated.instructions = before(range.start)..before(range.end);
+        let parts = repeated.parts.iter_mut().map(|part| &mut part.instructions);
+        for range in parts.chain([&mut repeated.instructions]) {
+            *range = before(range.start)..before(range.end);
+        }
     }
     let mut index = 0;
     program.instructions.retain(|_| {

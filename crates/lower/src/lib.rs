@@ -12,6 +12,9 @@ mod exchange; // one move of a value: pack, collective, unpack
 mod facts; // what the programs of all ranks share, checked
 mod build; // a plan to instructions over buffers
 mod ends; // what a stage of a pipeline sends and receives
+mod pipeline; // stages to programs
+mod routes; // how what crosses comes from rank to rank
+mod joined; // the programs of a rank's stages as one
 mod rings; // how many places what outlives a turn has
 mod temporal; // operations in time steps
 mod in_place; // what states become, made where the states are
@@ -23,12 +26,14 @@ mod show; // the text form of a program
 mod verify; // the rules that programs obey, trusting nothing that made them
 
 pub use action::{
-    Action, Block, Collective, CollectiveKind, Compute, Copied, Direction, Message, Received, Remote, Sent,
+    Action, Block, Collective, CollectiveKind, Compute, Copied, Direction, Message, Received, Remote, Sent, Way,
 };
 pub use alike::{Alike, alike};
 pub use arena::ALIGNMENT;
 pub use build::{footprint, lower};
 pub use error::LowerError;
+pub use pipeline::{Pipelined, pipeline, pipelined};
+pub use routes::{POLICY_NAMES, policy, resharding};
 pub use memory::memory;
 pub use program::{
     Buffer, BufferId, CommunicatorId, Event, Instruction, Kind, Moving, Origin, Port, Preparation, Program,

@@ -102,6 +102,11 @@ fn at_rest_for(kind: Kind) -> Use {
     }
 }
 
+/// What a memory at rest is for, in words.
+pub(crate) fn name_at_rest(kind: Kind) -> &'static str {
+    at_rest_for(kind).name()
+}
+
 /// The storages that live when most does.
 fn at_the_fullest(program: &Program) -> Vec<(usize, Lifetime)> {
     let lives: Vec<(usize, Lifetime)> =

@@ -7,7 +7,7 @@ use std::fmt::{self, Write};
 
 use planner_ir::{Op, Piece};
 
-use crate::action::{Action, Block, Collective, Direction, Message, Received, Remote, Sent};
+use crate::action::{Action, Block, Collective, Direction, Message, Received, Remote, Sent, Way};
 use crate::program::{Instruction, Kind, Moving, Origin, Port, Program, Region, Repeated, Turn, Whole};
 use crate::strided::Strided;
 
@@ -163,10 +163,10 @@ impl Program {
                 text += &format!(" and from {from} -> b{}", output.0);
             }
             Action::Send(Sent { input, parts }) => {
-                text += &format!("send b{}{}", input.0, remotes("to", parts));
+                text += &format!("send b{}{}", input.0, remotes(parts));
             }
             Action::Receive(Received { output, parts }) => {
-                text += &format!("receive{} -> b{}", remotes("from", parts), output.0);
+                text += &format!("receive{} -> b{}", remotes(parts), output.0);
             }
         }
         text += &format!(" for {}", instruction.origin);
@@ -180,8 +180,9 @@ impl Program {
     }
 }
 
-fn remotes(way: &str, parts: &[Remote]) -> String {
-    parts.iter().map(|part| format!(" {way} {} ({})", part.rank, part.strided)).collect()
+fn remotes(parts: &[Remote]) -> String {
+    let way = |way: Way| if way == Way::To { "to" } else { "from" };
+    parts.iter().map(|part| format!(" {} {} ({})", way(part.way), part.rank, part.strided)).collect()
 }
 
 fn blocks(blocks: &[Block]) -> String {

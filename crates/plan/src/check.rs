@@ -57,6 +57,7 @@ mod blocks; // which blocks devices hold, by counting
 mod moves; // what a move makes of what devices hold
 mod operations; // rules of values and operations
 mod parts; // in which part of a training step copies are made
+mod pipeline; // rules of pipelines
 mod steps; // rules of partitions in time, by counting
 mod references; // what must hold before anything else can be looked at
 mod states; // rules of what is returned and kept
@@ -69,6 +70,8 @@ mod tests;
 use std::fmt;
 
 use crate::plan::Plan;
+
+pub use pipeline::{PIPELINE_RULES, check_pipeline};
 
 /// How many devices a mesh has at most: rules are checked device by device.
 pub const MAX_DEVICES: u64 = 1 << 16;

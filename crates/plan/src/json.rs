@@ -10,16 +10,18 @@ mod encode; // from a plan to what a file says
 mod error; // why a text is not a plan file
 mod file; // what a file says, field by field
 mod lines; // how a file is broken into lines
+mod pipeline; // pipelines to what a file says, and back
 
 #[cfg(test)]
 mod tests;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
+use crate::pipeline::Pipeline;
 use crate::plan::Plan;
-use file::{Body, File};
+use file::{File, PipelineFile};
 
 pub use error::ReadError;
 
@@ -27,6 +29,43 @@ pub use error::ReadError;
 pub const FORMAT: &str = "shardloom-plan";
 /// The version of the form that is written and read.
 pub const VERSION: u64 = 3;
+
+/// What the first field of every file of a pipeline says.
+pub const PIPELINE_FORMAT: &str = "shardloom-pipeline";
+/// The version of that form that is written and read.
+pub const PIPELINE_VERSION: u64 = 1;
+
+/// What a file is.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Content {
+    /// A plan.
+    Plan(Box<Plan>),
+    /// A pipeline.
+    Pipeline(Box<Pipeline>),
+}
+
+/// The plan or the pipeline of a file.
+pub fn read_any(text: &[u8]) -> Result<Content, ReadError> {
+    let header: Header = serde_json::from_slice(text).map_err(|error| ReadError::header(&error, text))?;
+    if header.format.as_str() != Some(PIPELINE_FORMAT) {
+        return read(text).map(|plan| Content::Plan(Box::new(plan)));
+    }
+    if header.version.as_u64() != Some(PIPELINE_VERSION) {
+        return Err(ReadError::Version(error::shown(&header.version.to_string())));
+    }
+    let file: PipelineFile = serde_json::from_slice(text).map_err(|error| ReadError::form(&error))?;
+    let expected = checksum(&file.pipeline);
+    if file.checksum != expected {
+        return Err(ReadError::Checksum { found: file.checksum, expected });
+    }
+    pipeline::pipeline(&file.pipeline).map(|pipeline| Content::Pipeline(Box::new(pipeline)))
+}
+
+/// The file of a pipeline.
+pub fn write_pipeline(pipeline: &Pipeline) -> String {
+    let body = pipeline::body(pipeline);
+    lines::pipeline(&checksum(&body), &body)
+}
 
 /// The plan of a file.
 pub fn read(text: &[u8]) -> Result<Plan, ReadError> {
@@ -46,7 +85,7 @@ pub fn write(plan: &Plan) -> String {
 }
 
 /// The SHA-256, in hexadecimal, of what a file says in its shortest form.
-fn checksum(body: &Body) -> String {
+fn checksum<T: Serialize>(body: &T) -> String {
     let hash = Sha256::digest(lines::short(body));
     hash.iter().map(|byte| format!("{byte:02x}")).collect()
 }

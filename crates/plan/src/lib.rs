@@ -4,6 +4,7 @@ mod check; // the independent checker
 mod diff; // what moved between two plans, and what it bought
 pub mod json; // a plan as a file
 mod plan; // what a plan says
+mod pipeline; // plans of stages, and what crosses between them
 mod recipe; // how a training step was derived from a model
 #[cfg(test)]
 mod samples; // plans for tests
@@ -13,12 +14,13 @@ mod traffic; // what moves in a step, by what it is
 mod words; // what a partition is called
 mod diagram; // a partition as a diagram
 
-pub use check::{MAX_DEVICES, RULES, Violation, Violations, check};
+pub use check::{MAX_DEVICES, PIPELINE_RULES, RULES, Violation, Violations, check, check_pipeline};
 pub use diagram::{Cell, Diagram, MAX_CELLS, Message, Thing, Way, diagram};
 pub use diff::{Change, Diff, Repeated, diff};
 pub use plan::{
     Assignment, Copy, Holding, MachineName, ModelFile, Part, Plan, Proof, SpaceSize, Term, Transfer,
 };
+pub use pipeline::{Arrival, Crossing, Pipeline, Stage};
 pub use recipe::{Loss, NoDecay, Precision, Recipe, Recompute};
 pub use steps::bytes_of_steps;
 pub use summary::{Traffic, communication};

@@ -1,7 +1,7 @@
 //! Programs to results, on the ranks of this machine.
 //!
 //! Each rank is a thread with its own memory; ranks meet only in collectives, and there hand one
-//! another contiguous bytes. What differs on another transport is what a meeting does with
+//! another contiguous bytes, or send them to ranks of other stages. What differs on another transport is what a meeting does with
 //! them.
 
 mod session; // programs made ready, and run step by step
@@ -11,6 +11,7 @@ mod rank; // a rank and what it does with its instructions
 mod in_place; // results in the places of operands, element by element
 mod memory; // reading and writing parts of one memory at the same time
 mod collective; // exchanges between ranks
+mod mail; // what ranks of different stages send each other
 mod meeting; // ranks that wait for one another, and give up together
 mod copy; // strided copies
 mod reference; // a program on one device, operation by operation

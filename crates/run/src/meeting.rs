@@ -3,6 +3,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
+use crate::mail::Mail;
+
 /// What a rank stops with when another one has failed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct GivenUp;
@@ -16,9 +18,10 @@ impl Failure {
         self.0.load(Ordering::SeqCst)
     }
 
-    /// Wakes everybody who waits in these meetings, and everybody who will.
-    pub(crate) fn set(&self, meetings: &[Meeting]) {
+    /// Wakes everybody who waits in these meetings or for mail, and everybody who will.
+    pub(crate) fn set(&self, meetings: &[Meeting], mail: &Mail) {
         self.0.store(true, Ordering::SeqCst);
+        mail.wake();
         for meeting in meetings {
             // With the lock held, nobody is between looking at the failure and waiting.
             let state = meeting.state();

@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use kernels::{Array, KernelError, Tensor, TensorMut};
 use lower::{
-    Action, Block, Buffer, BufferId, CommunicatorId, Compute, Copied, Instruction, Port, Program, Region,
-    StorageId,
+    Action, Block, Buffer, BufferId, CommunicatorId, Compute, Copied, Direction, Instruction, Port, Program,
+    Received, Region, Remote, Sent, StorageId, Turn, Way,
 };
 use planner_ir::{DType, Type};
 
@@ -15,6 +15,7 @@ use crate::collective::{Member, Stop, Target};
 use crate::copy::copy;
 use crate::error::RunError;
 use crate::in_place::{Given, compute_in_place};
+use crate::mail::Mail;
 use crate::meeting::{Failure, Meeting};
 use crate::memory::{parts, read};
 
@@ -28,6 +29,16 @@ pub(crate) struct Rank {
     places: Vec<(usize, usize)>,
     /// Addends of a sum.
     scratch: Array,
+    /// Which micro-batch has its turn.
+    micro_batch: u64,
+}
+
+/// How ranks reach each other.
+#[derive(Clone, Copy)]
+pub(crate) struct Network<'a> {
+    pub(crate) meetings: &'a [Meeting],
+    pub(crate) mail: &'a Mail,
+    pub(crate) failure: &'a Failure,
 }
 
 /// What a rank reports of a step.
@@ -57,7 +68,7 @@ impl Rank {
         let bytes = |length| Array::zeros(Type::new(DType::U8, [length])).map_err(failed);
         let (arena, scratch) = (bytes(program.arena)?, bytes(0)?);
         let rest = vec![None; program.storages.len()];
-        Ok(Self { program, rest, arena, places, scratch })
+        Ok(Self { program, rest, arena, places, scratch, micro_batch: 0 })
     }
 
     /// Puts a value at rest where a port says.
@@ -85,14 +96,9 @@ impl Rank {
     }
 
     /// Does all instructions, those that are repeated once for each feed.
-    pub(crate) fn step(
-        &mut self,
-        feeds: &[Feed],
-        meetings: &[Meeting],
-        failure: &Failure,
-    ) -> Result<Report, Halt> {
+    pub(crate) fn step(&mut self, feeds: &[Feed], network: Network<'_>) -> Result<Report, Halt> {
         let instructions = std::mem::take(&mut self.program.instructions);
-        let done = self.step_by(&instructions, feeds, meetings, failure);
+        let done = self.step_by(&instructions, feeds, network);
         self.program.instructions = instructions;
         done
     }
@@ -101,8 +107,7 @@ impl Rank {
         &mut self,
         instructions: &[Instruction],
         feeds: &[Feed],
-        meetings: &[Meeting],
-        failure: &Failure,
+        network: Network<'_>,
     ) -> Result<Report, Halt> {
         let count = instructions.len();
         let mut report = Report { seconds: vec![0.0; count], received: vec![0; count], complete: true };
@@ -111,7 +116,7 @@ impl Rank {
         let mut part = |rank: &mut Self, part: Range<usize>| -> Result<(), Halt> {
             for (number, instruction) in part.clone().zip(&instructions[part]) {
                 let start = Instant::now();
-                let received = rank.instruction(instruction, &mut rounds, meetings, failure);
+                let received = rank.instruction(instruction, &mut rounds, network);
                 let halt = |fault| rank.halt(number, rank.program.show(instruction), fault);
                 report.received[number] += received.map_err(halt)?;
                 report.seconds[number] += start.elapsed().as_secs_f64();
@@ -119,12 +124,20 @@ impl Rank {
             Ok(())
         };
         part(self, 0..repetition.start)?;
-        for feed in feeds {
-            for (buffer, block) in feed {
+        let repeated = self.program.repeated.as_ref();
+        let turns: Vec<(u64, Range<usize>)> = repeated.map_or_else(Vec::new, |repeated| {
+            let turn = |turn: &Turn| (turn.micro_batch, repeated.parts[turn.part].instructions.clone());
+            repeated.turns.iter().map(turn).collect()
+        });
+        for (micro_batch, instructions) in turns {
+            self.micro_batch = micro_batch;
+            let feed = usize::try_from(micro_batch).ok().and_then(|it| feeds.get(it));
+            for (buffer, block) in feed.into_iter().flatten() {
                 self.put(*buffer, Arc::clone(block));
             }
-            part(self, repetition.clone())?;
+            part(self, instructions)?;
         }
+        self.micro_batch = 0;
         let guard = self.program.guard.unwrap_or(count);
         part(self, repetition.end..guard)?;
         let complete = self.program.guard.is_none() || self.outputs_are_finite().map_err(Halt::Failed)?;
@@ -140,9 +153,9 @@ impl Rank {
         &mut self,
         instruction: &Instruction,
         rounds: &mut [usize],
-        meetings: &[Meeting],
-        failure: &Failure,
+        network: Network<'_>,
     ) -> Result<u64, Fault> {
+        let Network { meetings, failure, .. } = network;
         let mut taken = self.take(&instruction.action.writes())?;
         let done = match &instruction.action {
             Action::Compute(compute) => self.compute(compute, &mut taken).map(|()| 0),
@@ -166,6 +179,8 @@ impl Rank {
                 rounds[it.communicator.0] = member.rounds;
                 done.map(|()| member.received)
             }
+            Action::Send(it) => self.send(it, network).map(|()| 0),
+            Action::Receive(it) => self.receive(it, network),
         };
         for (storage, state) in taken {
             self.rest[storage.0] = Some(state);
@@ -212,9 +227,10 @@ impl Rank {
     }
 
     fn compute<'b>(&'b mut self, compute: &'b Compute, taken: &'b mut Taken) -> Result<(), Fault> {
-        let Self { program, rest, arena, .. } = self;
+        let Self { program, rest, arena, micro_batch, .. } = self;
+        let micro_batch = *micro_batch;
         let in_arena = |block: &&Block| program.storage(block.buffer).kind.region() == Region::Step;
-        let writes = ranges(program, compute.results.iter().filter(in_arena))?;
+        let writes = ranges(program, compute.results.iter().filter(in_arena), micro_batch)?;
         let parts = parts(arena.bytes_mut(), &writes).ok_or(Fault::Memory)?;
         let mut states: Vec<(StorageId, Option<&mut [u8]>)> = Vec::new();
         for (storage, state) in taken {
@@ -246,7 +262,7 @@ impl Rank {
                 Some(&(_, result)) if results[result].shape == type_.shape => Given::Result(result),
                 Some(_) => return Err(Fault::Memory),
                 None => {
-                    let bytes = match place(program, rest, *buffer) {
+                    let bytes = match place(program, rest, *buffer, micro_batch) {
                         Place::Rest(bytes) => bytes,
                         Place::Arena(range) => read(&parts.between, &range),
                     };
@@ -265,9 +281,10 @@ impl Rank {
     }
 
     fn copy(&mut self, copied: &Copied, taken: &mut Taken) -> Result<(), Fault> {
-        let Self { program, rest, arena, .. } = self;
+        let Self { program, rest, arena, micro_batch, .. } = self;
+        let micro_batch = *micro_batch;
         let size = program.buffer(copied.to).type_.dtype.bytes();
-        let source = place(program, rest, copied.from);
+        let source = place(program, rest, copied.from, micro_batch);
         if let [(_, state)] = &mut taken[..] {
             let from = match source {
                 Place::Rest(bytes) => bytes,
@@ -276,7 +293,7 @@ impl Rank {
             let to = Arc::get_mut(state).ok_or(Fault::Memory)?.bytes_mut();
             return Ok(copy(&copied.strided, copied.direction, size, from.ok_or(Fault::Memory)?, to)?);
         }
-        let Place::Arena(to) = place(program, rest, copied.to) else { return Err(Fault::Memory) };
+        let Place::Arena(to) = place(program, rest, copied.to, micro_batch) else { return Err(Fault::Memory) };
         let parts = parts(arena.bytes_mut(), &[to]).ok_or(Fault::Memory)?;
         let from = match source {
             Place::Rest(bytes) => bytes,
@@ -287,6 +304,63 @@ impl Rank {
             copy(&copied.strided, copied.direction, size, from, to)?;
         }
         Ok(())
+    }
+
+    /// Sends parts of a buffer to other ranks.
+    fn send(&self, sent: &Sent, network: Network<'_>) -> Result<(), Fault> {
+        let Whole { bytes, size } = self.whole(sent.input)?;
+        for part in &sent.parts {
+            self.give(part, bytes, size, network)?;
+        }
+        Ok(())
+    }
+
+    fn give(&self, part: &Remote, from: &[u8], size: u64, network: Network<'_>) -> Result<(), Fault> {
+        let length = part.strided.elements().checked_mul(size).and_then(|it| usize::try_from(it).ok());
+        let mut message = vec![0; length.ok_or(Fault::Memory)?];
+        copy(&part.strided, Direction::Take, size, from, &mut message)?;
+        network.mail.send(self.program.rank, part.rank, message).ok_or(Fault::Memory)
+    }
+
+    /// Puts a buffer together from what other ranks send, and passes parts of it on: what has been
+    /// received (bytes).
+    fn receive(&mut self, received: &Received, network: Network<'_>) -> Result<u64, Fault> {
+        let Network { mail, failure, .. } = network;
+        let own = self.program.rank;
+        let mut count = 0;
+        for part in &received.parts {
+            if part.way == Way::To {
+                let Whole { bytes, size } = self.whole(received.output)?;
+                self.give(part, bytes, size, network)?;
+                continue;
+            }
+            let message = mail.take(part.rank, own, failure).ok_or(Fault::Memory)?.map_err(Stop::from)?;
+            let Self { program, rest, arena, micro_batch, .. } = self;
+            let size = program.buffer(received.output).type_.dtype.bytes();
+            let Place::Arena(range) = place(program, rest, received.output, *micro_batch) else {
+                return Err(Fault::Memory);
+            };
+            let to = arena.bytes_mut().get_mut(range).ok_or(Fault::Memory)?;
+            let expected = part.strided.elements().checked_mul(size);
+            if u64::try_from(message.len()).ok() != expected {
+                return Err(Fault::Memory);
+            }
+            copy(&part.strided, Direction::Put, size, &message, to)?;
+            if part.rank != own {
+                count += expected.unwrap_or(0);
+            }
+        }
+        Ok(count)
+    }
+
+    /// All of a buffer.
+    fn whole(&self, buffer: BufferId) -> Result<Whole<'_>, Fault> {
+        let size = self.program.buffer(buffer).type_.dtype.bytes();
+        let bytes = match self.place(buffer) {
+            Place::Rest(bytes) => bytes,
+            Place::Arena(range) => self.arena.bytes().get(range),
+        };
+        Ok(Whole { bytes: bytes.ok_or(Fault::Memory)?, size })
     }
 
     /// This rank in a meeting.
@@ -310,11 +384,12 @@ impl Rank {
         member: &mut Member,
         get: &dyn Fn(&mut Member, Target) -> Result<(), Stop>,
     ) -> Result<(), Fault> {
-        let Self { program, rest, arena, scratch, .. } = self;
+        let Self { program, rest, arena, scratch, micro_batch, .. } = self;
+        let micro_batch = *micro_batch;
         let Buffer { storage, type_ } = program.buffer(input);
         let given = match taken.iter().find(|it| it.0 == *storage) {
             Some((_, state)) => usize::try_from(type_.bytes()).ok().and_then(|it| state.bytes().get(..it)),
-            None => match place(program, rest, input) {
+            None => match place(program, rest, input, micro_batch) {
                 Place::Rest(bytes) => bytes,
                 Place::Arena(range) => arena.bytes().get(range),
             },
@@ -324,7 +399,7 @@ impl Rank {
         let length = usize::try_from(type_.bytes()).map_err(|_| Fault::Memory)?;
         let to = match &mut taken[..] {
             [(_, state)] => Arc::get_mut(state).and_then(|it| it.bytes_mut().get_mut(..length)),
-            _ => match place(program, rest, output) {
+            _ => match place(program, rest, output, micro_batch) {
                 Place::Arena(to) => arena.bytes_mut().get_mut(to),
                 Place::Rest(_) => None,
             },
@@ -334,7 +409,7 @@ impl Rank {
     }
 
     fn place(&self, buffer: BufferId) -> Place<'_> {
-        place(&self.program, &self.rest, buffer)
+        place(&self.program, &self.rest, buffer, self.micro_batch)
     }
 }
 
@@ -361,6 +436,12 @@ impl From<RunError> for Fault {
     }
 }
 
+/// All of a buffer, and the size of its elements (bytes).
+struct Whole<'a> {
+    bytes: &'a [u8],
+    size: u64,
+}
+
 /// Where a buffer is.
 enum Place<'a> {
     /// At rest; none if nothing is there.
@@ -369,18 +450,23 @@ enum Place<'a> {
     Arena(Range<usize>),
 }
 
-fn place<'a>(program: &Program, rest: &'a [Option<Arc<Array>>], buffer: BufferId) -> Place<'a> {
-    let (storage, type_) = (program.storage(buffer), &program.buffer(buffer).type_);
+fn place<'a>(
+    program: &Program,
+    rest: &'a [Option<Arc<Array>>],
+    buffer: BufferId,
+    micro_batch: u64,
+) -> Place<'a> {
+    let Buffer { storage, type_ } = program.buffer(buffer);
     // What does not fit an address is past any memory.
     let address = |it: u64| usize::try_from(it).unwrap_or(usize::MAX);
     let length = address(type_.bytes());
-    match storage.kind.region() {
+    match program.storages[storage.0].kind.region() {
         Region::Resident => {
-            let block = rest[program.buffer(buffer).storage.0].as_ref();
+            let block = rest[storage.0].as_ref();
             Place::Rest(block.and_then(|block| block.bytes().get(..length)))
         }
         Region::Step => {
-            let start = address(storage.offset);
+            let start = address(program.start(*storage, micro_batch));
             Place::Arena(start..start.saturating_add(length))
         }
     }
@@ -389,8 +475,9 @@ fn place<'a>(program: &Program, rest: &'a [Option<Arc<Array>>], buffer: BufferId
 fn ranges<'a>(
     program: &Program,
     blocks: impl Iterator<Item = &'a Block>,
+    micro_batch: u64,
 ) -> Result<Vec<Range<usize>>, Fault> {
-    let range = |block: &Block| match place(program, &[], block.buffer) {
+    let range = |block: &Block| match place(program, &[], block.buffer, micro_batch) {
         Place::Arena(range) => Ok(range),
         Place::Rest(_) => Err(Fault::Memory),
     };

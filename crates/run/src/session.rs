@@ -1,23 +1,25 @@
 //! Programs made ready, and run step by step.
 
 use std::collections::BTreeMap;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Instant;
 
 use kernels::Array;
-use lower::{Origin, Port, Program};
+use lower::{Action, Kind, Origin, Port, Preparation, Program};
 use planner_ir::{Type, ValueId};
 
 use crate::error::RunError;
+use crate::mail::Mail;
 use crate::meeting::{Failure, Meeting};
-use crate::rank::{Feed, Halt, Rank, Report};
+use crate::rank::{Feed, Halt, Network, Rank, Report};
 use crate::source::{Cut, Joined, Sources, expect_type, prepare, weight};
 
 /// Programs with their weights and states, ready to run.
 pub struct Session {
     pub(crate) ranks: Vec<Rank>,
     meetings: Vec<Meeting>,
+    mail: Mail,
 }
 
 /// What a step leaves.
@@ -56,8 +58,9 @@ impl Session {
     ) -> Result<Self, RunError> {
         let sources = Sources { inputs: &BTreeMap::new(), weight: weights };
         let (meetings, places) = meetings(&programs)?;
+        let mail = Mail::of(programs.iter());
         let ranks = programs.into_iter().zip(places).map(|(program, places)| Rank::new(program, places));
-        let mut session = Self { ranks: ranks.collect::<Result<_, _>>()?, meetings };
+        let mut session = Self { ranks: ranks.collect::<Result<_, _>>()?, meetings, mail };
         session.load(sources)?;
         Ok(session)
     }
@@ -69,9 +72,17 @@ impl Session {
             self.hand_out(&value, Cut::new(weight(sources, &name)?))?;
         }
         let prepared = self.ports(|program| &program.prepared);
-        let Some(first) = self.ranks.first() else { return Ok(()) };
         let kept = |value: ValueId| prepared.iter().any(|held| held.value == value);
-        let mut values = prepare(&first.program.preparation, kept, sources)?;
+        // Ranks of a stage share what they prepare.
+        let mut values = BTreeMap::new();
+        let mut known: Vec<Arc<[Preparation]>> = Vec::new();
+        for rank in &self.ranks {
+            let preparation = &rank.program.preparation;
+            if known.iter().all(|it| it != preparation) {
+                values.extend(prepare(preparation, kept, sources)?);
+                known.push(Arc::clone(preparation));
+            }
+        }
         for value in &prepared {
             let whole = values.remove(&value.value);
             let whole =
@@ -144,21 +155,21 @@ impl Session {
 
     /// All ranks' steps, each on a thread if there are several; the first error if there is one.
     fn run_ranks(&mut self, feeds: &[Vec<Feed>]) -> Result<Vec<Report>, RunError> {
-        let Self { ranks, meetings } = self;
-        let meetings = &*meetings;
+        let Self { ranks, meetings, mail } = self;
+        let (meetings, mail) = (&*meetings, &*mail);
         let (failure, first) = (Failure::default(), Mutex::new(None));
         let fail = |error: RunError| {
             if let Ok(mut first) = first.lock() {
                 first.get_or_insert(error);
             }
-            failure.set(meetings);
+            failure.set(meetings, mail);
         };
         let mut reports = Vec::new();
         thread::scope(|scope| {
             let (failure, fail) = (&failure, &fail);
             let step = |(rank, feeds): (&mut Rank, &Vec<Feed>)| {
                 let _alarm = Alarm { rank: rank.program.rank, fail };
-                match rank.step(feeds, meetings, failure) {
+                match rank.step(feeds, Network { meetings, mail, failure }) {
                     Ok(report) => Some(report),
                     Err(Halt::GivenUp) => None,
                     Err(Halt::Failed(error)) => {
@@ -186,6 +197,7 @@ impl Session {
             Some(error) => {
                 // Some may have been left in the middle of a round.
                 self.meetings = self.meetings.iter().map(|it| Meeting::new(it.members.clone())).collect();
+                self.mail.clear();
                 Err(error)
             }
         }
@@ -197,10 +209,14 @@ impl Session {
         of: impl Fn(&'a Program) -> P,
     ) -> Vec<Held> {
         let mut values: Vec<Held> = Vec::new();
-        let mut places: BTreeMap<(ValueId, String), usize> = BTreeMap::new();
+        let mut places: BTreeMap<(Kind, Option<ValueId>, String), usize> = BTreeMap::new();
         for (number, rank) in self.ranks.iter().enumerate() {
             for (index, port) in of(&rank.program).into_iter().enumerate() {
-                let place = *places.entry((port.value, port.name.clone())).or_insert_with(|| {
+                // Stages of a pipeline have numbers of their own for what names say.
+                let kind = rank.program.storage(port.buffer).kind;
+                let named = matches!(kind, Kind::Input | Kind::Weight | Kind::State(_));
+                let key = (kind, (!named).then_some(port.value), port.name.clone());
+                let place = *places.entry(key).or_insert_with(|| {
                     let Port { name, value, type_, .. } = port.clone();
                     values.push(Held { name, value, type_, ports: Vec::new() });
                     values.len() - 1
@@ -237,13 +253,30 @@ impl Session {
         Ok(outputs)
     }
 
+    /// What ranks with the same instructions have received, for each of these instructions.
     fn received(&self, reports: &[Report]) -> Vec<(Origin, u64)> {
-        let Some(first) = self.ranks.first() else { return Vec::new() };
-        let sum = |index: usize| reports.iter().filter_map(|report| report.received.get(index)).sum();
-        let all = first.program.instructions.iter().enumerate();
-        all.filter(|(_, instruction)| instruction.action.communicator().is_some())
-            .map(|(index, instruction)| (instruction.origin, sum(index)))
-            .collect()
+        let exchanges = |rank: &Rank| -> Vec<(usize, Origin)> {
+            let all = rank.program.instructions.iter().enumerate();
+            let exchanges = all.filter(|(_, it)| {
+                it.action.communicator().is_some() || matches!(it.action, Action::Receive(_))
+            });
+            exchanges.map(|(index, it)| (index, it.origin)).collect()
+        };
+        let mut stages: Vec<(Vec<(usize, Origin)>, Vec<u64>)> = Vec::new();
+        for (rank, report) in self.ranks.iter().zip(reports) {
+            let own = exchanges(rank);
+            let place = stages.iter().position(|(known, _)| *known == own).unwrap_or_else(|| {
+                stages.push((own.clone(), vec![0; own.len()]));
+                stages.len() - 1
+            });
+            for (sum, (index, _)) in stages[place].1.iter_mut().zip(&own) {
+                *sum += report.received[*index];
+            }
+        }
+        let stage = |(known, sums): (Vec<(usize, Origin)>, Vec<u64>)| {
+            known.into_iter().zip(sums).map(|((_, origin), sum)| (origin, sum)).collect::<Vec<_>>()
+        };
+        stages.into_iter().flat_map(stage).collect()
     }
 }
 

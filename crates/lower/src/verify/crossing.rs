@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use planner_ir::DType;
 
 use super::{Report, Violation};
-use crate::action::{Action, Received, Remote, Sent};
+use crate::action::{Action, Received, Remote, Sent, Way};
 use crate::program::{Origin, Program, Region, Repeated};
 use crate::strided::Strided;
 
@@ -16,6 +16,9 @@ pub(super) fn crosses(program: &Program) -> bool {
 
 pub(super) fn sent_fault(program: &Program, sent: &Sent) -> Option<String> {
     let elements = program.buffer(sent.input).type_.elements();
+    if sent.parts.iter().any(|part| part.way == Way::From) {
+        return Some(format!("b{} is sent, and parts of it are received", sent.input.0));
+    }
     outside(program, &sent.parts, elements)
         .then(|| format!("b{} of {elements} elements is sent beyond its end", sent.input.0))
 }
@@ -25,7 +28,22 @@ pub(super) fn received_fault(program: &Program, received: &Received) -> Option<S
     if outside(program, &received.parts, elements) {
         return Some(format!("b{} of {elements} elements is received beyond its end", received.output.0));
     }
-    let mut runs: Vec<(u64, u64)> = received.parts.iter().flat_map(|part| runs(&part.strided)).collect();
+    let came = |part: &&Remote| part.way == Way::From;
+    let mut so_far: BTreeSet<(u64, u64)> = BTreeSet::new();
+    for part in &received.parts {
+        let there = |&(start, length): &(u64, u64)| {
+            // What goes on lies within what has come, run by run.
+            let before = so_far.range(..=(start, u64::MAX)).next_back();
+            before.is_some_and(|&(from, count)| start + length <= from + count)
+        };
+        if part.way == Way::From {
+            so_far.extend(runs(&part.strided));
+        } else if !runs(&part.strided).iter().all(there) {
+            return Some(format!("parts of b{} are passed on before they come", received.output.0));
+        }
+    }
+    let mut runs: Vec<(u64, u64)> =
+        received.parts.iter().filter(came).flat_map(|part| runs(&part.strided)).collect();
     runs.sort_unstable();
     let mut reached = 0;
     for (start, length) in runs {
@@ -80,17 +98,17 @@ pub(super) fn check_pairs(programs: &[Program], found: &mut Vec<Violation>) {
     for program in programs {
         for (index, micro_batch) in unrolled(program) {
             let instruction = &program.instructions[index];
-            let (buffer, parts, sends) = match &instruction.action {
-                Action::Send(it) => (it.input, &it.parts, true),
-                Action::Receive(it) => (it.output, &it.parts, false),
+            let (buffer, parts) = match &instruction.action {
+                Action::Send(it) => (it.input, &it.parts),
+                Action::Receive(it) => (it.output, &it.parts),
                 _ => continue,
             };
             let (origin, dtype) = (instruction.origin, program.buffer(buffer).type_.dtype);
             for part in parts {
                 let message = Message { origin, micro_batch, elements: part.strided.elements(), dtype };
-                let (pairs, pair) = match sends {
-                    true => (&mut sent, (program.rank, part.rank)),
-                    false => (&mut received, (part.rank, program.rank)),
+                let (pairs, pair) = match part.way {
+                    Way::To => (&mut sent, (program.rank, part.rank)),
+                    Way::From => (&mut received, (part.rank, program.rank)),
                 };
                 pairs.entry(pair).or_default().push((index, message));
             }

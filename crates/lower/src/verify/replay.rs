@@ -11,7 +11,7 @@ use std::ops::Range;
 
 use super::happens::Happens;
 use super::{Report, Violation};
-use crate::action::Action;
+use crate::action::{Action, Remote, Way};
 use crate::program::{CommunicatorId, Program, Stream};
 
 const STREAMS: usize = Stream::ALL.len();
@@ -36,6 +36,8 @@ enum Mode {
 #[derive(Clone, Debug)]
 struct Item {
     instruction: usize,
+    /// Which part of what is sent or received.
+    part: usize,
     micro_batch: Option<u64>,
     /// For each lane, how many of its exchanges have to be over before.
     after: [usize; STREAMS],
@@ -98,32 +100,20 @@ impl<'a> Replay<'a> {
         }
         let action = &program.instructions[item.instruction].action;
         let own = program.rank;
-        let (over, offers) = match action {
-            Action::Send(it) => {
-                if !offered {
-                    it.parts.iter().for_each(|part| *self.sent.entry((own, part.rank)).or_default() += 1);
-                }
-                let taken = it.parts.iter().all(|part| {
-                    let pair = (own, part.rank);
-                    self.received.get(&pair).copied().unwrap_or(0) >= self.sent[&pair]
-                });
+        let (over, offers) = match parts(action).get(item.part) {
+            Some(Remote { way: Way::To, rank: to, .. }) => {
+                let sent = self.sent.entry((own, *to)).or_default();
+                *sent += usize::from(!offered);
+                let taken = self.received.get(&(own, *to)).copied().unwrap_or(0) >= *sent;
                 (self.mode == Mode::Serial || taken, !offered)
             }
-            Action::Receive(it) => {
-                let mut wanted: BTreeMap<u64, usize> = BTreeMap::new();
-                it.parts.iter().for_each(|part| *wanted.entry(part.rank).or_default() += 1);
-                let there = wanted.iter().all(|(&from, &count)| {
-                    let had = self.received.get(&(from, own)).copied().unwrap_or(0);
-                    self.sent.get(&(from, own)).copied().unwrap_or(0) >= had + count
-                });
-                if there {
-                    wanted.iter().for_each(|(&from, count)| {
-                        *self.received.entry((from, own)).or_default() += count;
-                    });
-                }
+            Some(Remote { way: Way::From, rank: from, .. }) => {
+                let received = self.received.entry((*from, own)).or_default();
+                let there = self.sent.get(&(*from, own)).copied().unwrap_or(0) > *received;
+                *received += usize::from(there);
                 (there, false)
             }
-            _ => {
+            None => {
                 let Some(communicator) = action.communicator() else { return false };
                 let members = program.members(communicator);
                 let (arrived, rounds) = self.meetings.entry((communicator, members)).or_default();
@@ -175,30 +165,37 @@ const SHOWN: usize = 8;
 fn show(program: &Program, item: &Item) -> String {
     let of = item.micro_batch.map(|it| format!(" of micro-batch {it}")).unwrap_or_default();
     let instruction = &program.instructions[item.instruction];
-    let peers: Vec<u64> = match &instruction.action {
-        Action::Send(it) => it.parts.iter().map(|part| part.rank).collect(),
-        Action::Receive(it) => it.parts.iter().map(|part| part.rank).collect(),
-        action => action.communicator().map(|it| program.members(it).to_vec()).unwrap_or_default(),
+    let action = &instruction.action;
+    let what = match (parts(action).get(item.part), action.communicator()) {
+        (Some(Remote { way: Way::To, rank, .. }), _) => format!("sending to rank {rank}"),
+        (Some(Remote { way: Way::From, rank, .. }), _) => format!("receiving from rank {rank}"),
+        (None, Some(it)) => format!("meeting ranks {:?}", program.members(it)),
+        (None, None) => "nothing".to_owned(),
     };
-    let what = match &instruction.action {
-        Action::Send(_) => "sending to",
-        Action::Receive(_) => "receiving from",
-        _ => "meeting",
-    };
-    format!("{what} ranks {peers:?} for {}{of}", instruction.origin)
+    format!("{what} for {}{of}", instruction.origin)
 }
 
-fn exchanges(program: &Program, index: usize) -> bool {
-    let action = &program.instructions[index].action;
-    action.communicator().is_some() || matches!(action, Action::Send(_) | Action::Receive(_))
+/// What goes between stages in an action, in order.
+fn parts(action: &Action) -> &[Remote] {
+    match action {
+        Action::Send(it) => &it.parts,
+        Action::Receive(it) => &it.parts,
+        _ => &[],
+    }
+}
+
+/// How many exchanges an instruction is.
+fn count(program: &Program, instruction: usize) -> usize {
+    let action = &program.instructions[instruction].action;
+    if action.communicator().is_some() { 1 } else { parts(action).len() }
 }
 
 /// All exchanges on one lane.
 fn serial(program: &Program) -> [Vec<Item>; STREAMS] {
     let mut lanes: [Vec<Item>; STREAMS] = Default::default();
     for (instruction, micro_batch) in super::crossing::unrolled(program) {
-        if exchanges(program, instruction) {
-            lanes[0].push(Item { instruction, micro_batch, after: [0; STREAMS] });
+        for part in 0..count(program, instruction) {
+            lanes[0].push(Item { instruction, part, micro_batch, after: [0; STREAMS] });
         }
     }
     lanes
@@ -230,7 +227,10 @@ fn overlapped(program: &Program) -> [Vec<Item>; STREAMS] {
                 0 => start[lane],
                 over => base[lane] + over,
             });
-            lanes[needs.lane].push(Item { instruction: needs.instruction, micro_batch, after });
+            let instruction = needs.instruction;
+            for part in 0..count(program, instruction) {
+                lanes[needs.lane].push(Item { instruction, part, micro_batch, after });
+            }
         }
         if let Some(part) = part {
             sent.insert(part, lanes[sending].len());
@@ -249,12 +249,12 @@ struct Needs {
 
 fn needs(program: &Program, happens: &Happens, stretch: Range<usize>) -> Vec<Needs> {
     let lane = |instruction: usize| program.instructions[instruction].stream.number();
-    let here: Vec<usize> = stretch.filter(|&it| exchanges(program, it)).collect();
+    let here: Vec<usize> = stretch.filter(|&it| count(program, it) > 0).collect();
     let of = |&instruction: &usize| {
         let mut over = [0; STREAMS];
         let mut counts = [0; STREAMS];
         for &before in here.iter().take_while(|&&it| it < instruction) {
-            counts[lane(before)] += 1;
+            counts[lane(before)] += count(program, before);
             if lane(before) != lane(instruction) && happens.before(before, instruction) {
                 over[lane(before)] = counts[lane(before)];
             }

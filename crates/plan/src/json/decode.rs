@@ -230,7 +230,7 @@ fn entry<'a, T>(place: &dyn fmt::Display, name: &str, table: &'a [T], index: usi
     table.get(index).ok_or_else(|| field(place, index, expected()))
 }
 
-fn same_count(place: &str, found: usize, expected: usize) -> Result<()> {
+pub(super) fn same_count(place: &str, found: usize, expected: usize) -> Result<()> {
     let entries = |count: usize| format!("{count} entries");
     if found == expected {
         return Ok(());
@@ -242,7 +242,7 @@ fn field(place: &dyn fmt::Display, found: impl fmt::Display, expected: impl Into
     ReadError::Field { place: place.to_string(), found: found.to_string(), expected: expected.into() }
 }
 
-fn text_error(place: impl fmt::Display, error: planner_ir::ParseError) -> ReadError {
+pub(super) fn text_error(place: impl fmt::Display, error: planner_ir::ParseError) -> ReadError {
     ReadError::Text { place: place.to_string(), error }
 }
 
@@ -253,11 +253,11 @@ fn copy(copy: file::Copy) -> Copy {
     }
 }
 
-fn term(term: &file::Term) -> Term {
+pub(super) fn term(term: &file::Term) -> Term {
     Term { name: term.name.clone(), seconds: term.seconds }
 }
 
-fn holding(holding: &file::Holding) -> Holding {
+pub(super) fn holding(holding: &file::Holding) -> Holding {
     Holding { kind: holding.kind.clone(), bytes: holding.bytes }
 }
 

@@ -56,8 +56,6 @@ pub(super) fn body(plan: &Plan) -> file::Body {
         bytes: it.bytes.clone(),
         seconds: it.seconds,
     };
-    let term = |it: &crate::Term| file::Term { name: it.name.clone(), seconds: it.seconds };
-    let holding = |it: &crate::Holding| file::Holding { kind: it.kind.clone(), bytes: it.bytes };
     file::Body {
         model: file::Model {
             path: plan.model.path.clone(),
@@ -134,6 +132,14 @@ fn step_of(mesh: &Mesh, step: &planner_ir::Move) -> file::Move {
             file::Move::Permute { dims: layout.display(mesh).to_string() }
         }
     }
+}
+
+pub(super) fn term(it: &crate::Term) -> file::Term {
+    file::Term { name: it.name.clone(), seconds: it.seconds }
+}
+
+pub(super) fn holding(it: &crate::Holding) -> file::Holding {
+    file::Holding { kind: it.kind.clone(), bytes: it.bytes }
 }
 
 /// Digits as they stand in the text form of a layout.

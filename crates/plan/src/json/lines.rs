@@ -4,8 +4,8 @@ use std::fmt::Write;
 
 use serde::Serialize;
 
-use super::file::Body;
-use super::{FORMAT, VERSION};
+use super::file::{Body, PipelineBody, Stage};
+use super::{FORMAT, PIPELINE_FORMAT, PIPELINE_VERSION, VERSION};
 
 /// How many values' layouts stand in a line.
 const VALUES: usize = 32;
@@ -15,8 +15,55 @@ pub(super) fn short<T: Serialize>(it: &T) -> String {
     serde_json::to_string(it).expect("names of fields are strings, and writing to memory does not fail")
 }
 
-/// The text of a file.
+/// The text of a plan's file.
 pub(super) fn text(checksum: &str, body: &Body) -> String {
+    let header = header(FORMAT, VERSION, checksum);
+    format!("{{\n  {header},\n  \"plan\": {{\n{}\n  }}\n}}\n", fields(body))
+}
+
+/// The text of a pipeline's file.
+pub(super) fn pipeline(checksum: &str, body: &PipelineBody) -> String {
+    let PipelineBody {
+        machine,
+        devices_per_node,
+        schedule,
+        crossings,
+        recipe,
+        estimate,
+        memory,
+        capacity,
+        proof,
+        stages,
+    } = body;
+    let stage = |stage: &Stage| {
+        let Stage { first_block, first_device, plan } = stage;
+        let first = format!("\"first_block\":{first_block},\"first_device\":{first_device}");
+        format!("{{{first},\"plan\": {{\n{}\n  }}}}", fields(plan))
+    };
+    let stages: Vec<String> = stages.iter().map(stage).collect();
+    let all = [
+        ("machine", short(machine)),
+        ("devices_per_node", short(devices_per_node)),
+        ("schedule", short(schedule)),
+        ("crossings", table(crossings)),
+        ("recipe", short(recipe)),
+        ("estimate", table(estimate)),
+        ("memory", table(memory)),
+        ("capacity", short(capacity)),
+        ("proof", short(proof)),
+        ("stages", rows(&stages)),
+    ];
+    let all: Vec<String> = all.iter().map(|(name, content)| format!("    \"{name}\": {content}")).collect();
+    let header = header(PIPELINE_FORMAT, PIPELINE_VERSION, checksum);
+    format!("{{\n  {header},\n  \"pipeline\": {{\n{}\n  }}\n}}\n", all.join(",\n"))
+}
+
+fn header(format: &str, version: u64, checksum: &str) -> String {
+    format!("\"format\": \"{format}\",\n  \"version\": {version},\n  \"checksum\": \"{checksum}\"")
+}
+
+/// The fields of a plan.
+fn fields(body: &Body) -> String {
     // Every field is named, so that a new one is not forgotten here.
     let Body {
         model,
@@ -62,9 +109,7 @@ pub(super) fn text(checksum: &str, body: &Body) -> String {
     ];
     let fields: Vec<String> =
         fields.iter().map(|(name, content)| format!("    \"{name}\": {content}")).collect();
-    let header =
-        format!("\"format\": \"{FORMAT}\",\n  \"version\": {VERSION},\n  \"checksum\": \"{checksum}\"");
-    format!("{{\n  {header},\n  \"plan\": {{\n{}\n  }}\n}}\n", fields.join(",\n"))
+    fields.join(",\n")
 }
 
 fn table<T: Serialize>(entries: &[T]) -> String {

@@ -1,0 +1,204 @@
+//! Stages to programs: each rank's stages, what it sends and receives, and the order of its turns.
+
+use plan::{Holding, Pipeline, Stage};
+use planner_ir::schedule::{Schedule, Task, Work};
+
+use crate::action::Action;
+use crate::arena;
+use crate::build::{Build, built};
+use crate::ends::{Ends, Parts};
+use crate::error::LowerError;
+use crate::events;
+use crate::facts::Facts;
+use crate::in_place;
+use crate::joined::{Numbers, joined};
+use crate::program::{Origin, Program, Region, StorageId, Turn};
+use crate::rings;
+use crate::routes::Route;
+
+/// A pipeline made ready to be lowered, rank by rank.
+pub struct Pipelined<'a> {
+    pipeline: &'a Pipeline,
+    facts: Vec<Facts>,
+    ends: Vec<Ends>,
+    numbers: Vec<Numbers>,
+    /// For each crossing, its ways to other stages.
+    routes: Vec<Vec<(usize, Route)>>,
+}
+
+/// The programs of all ranks of a pipeline, by rank.
+pub fn pipeline(pipeline: &Pipeline) -> Result<Vec<Program>, LowerError> {
+    let pipelined = pipelined(pipeline)?;
+    (0..pipeline.devices()).map(|rank| pipelined.program(rank)).collect()
+}
+
+/// A pipeline made ready to be lowered, rank by rank.
+pub fn pipelined(pipeline: &Pipeline) -> Result<Pipelined<'_>, LowerError> {
+    let facts = pipeline.stages.iter().map(|stage| Facts::of(&stage.plan));
+    let routes = pipeline.crossings.iter().map(|crossing| Route::of(pipeline, crossing));
+    let mut numbers = Numbers::default();
+    let mut number = |stage: &Stage| {
+        let graph = &stage.plan.graph;
+        let own = numbers;
+        numbers.values += graph.values.len();
+        numbers.nodes += graph.nodes.len();
+        numbers.transfers += stage.plan.transfers.len();
+        own
+    };
+    Ok(Pipelined {
+        pipeline,
+        facts: facts.collect::<Result<_, _>>()?,
+        ends: (0..pipeline.stages.len()).map(|stage| ends(pipeline, stage)).collect(),
+        numbers: pipeline.stages.iter().map(&mut number).collect(),
+        routes: routes.collect::<Result<_, _>>()?,
+    })
+}
+
+/// The ends of crossings at a stage.
+fn ends(pipeline: &Pipeline, stage: usize) -> Ends {
+    let mut ends = Ends { stage, ..Ends::default() };
+    ends.parts = if pipeline.schedule.splits_backward { Parts::Three } else { Parts::Two };
+    for (number, crossing) in pipeline.crossings.iter().enumerate() {
+        if crossing.from == stage {
+            ends.sent.insert(crossing.name.clone(), number);
+        }
+        if crossing.to.iter().any(|arrival| arrival.stage == stage) {
+            ends.received.insert(crossing.name.clone(), number);
+        }
+    }
+    ends
+}
+
+impl Pipelined<'_> {
+    /// The program of a rank.
+    ///
+    /// # Errors
+    /// If the rank is in no group, or its stages' plans cannot be lowered.
+    pub fn program(&self, rank: u64) -> Result<Program, LowerError> {
+        let Self { pipeline, .. } = self;
+        let has = |stage: &Stage| {
+            (stage.first_device..stage.first_device + stage.plan.mesh.devices()).contains(&rank)
+        };
+        let own: Vec<usize> = (0..pipeline.stages.len()).filter(|&it| has(&pipeline.stages[it])).collect();
+        let missing = || LowerError::Schedule(format!("rank {rank} has no stage"));
+        let group = pipeline.group(*own.first().ok_or_else(missing)?);
+        let programs: Result<Vec<_>, _> = own.iter().map(|&stage| self.stage(stage, rank)).collect();
+        let mut program = joined(programs?).ok_or_else(missing)?;
+        if let Some(repeated) = &mut program.repeated {
+            repeated.turns = turns(&pipeline.schedule, group)?;
+        }
+        Ok(events::ordered(arena::placed(rings::counted(in_place::reduced(program)))))
+    }
+
+    /// The program of a stage for a rank, with ranks of the whole pipeline, and where its stretches
+    /// after the micro-batches start.
+    fn stage(&self, number: usize, rank: u64) -> Result<(Program, Vec<usize>), LowerError> {
+        let stage = &self.pipeline.stages[number];
+        let build = built(&stage.plan, &self.facts[number], &self.ends[number], rank - stage.first_device)?;
+        let Build { mut program, stretches, .. } = build;
+        program.rank = rank;
+        program.ranks = self.pipeline.devices();
+        let first = stage.first_device;
+        for members in &mut program.communicators {
+            members.iter_mut().for_each(|member| *member += first);
+        }
+        for instruction in &mut program.instructions {
+            let Origin::Crossing(crossing) = instruction.origin else {
+                if let Action::Message(message) = &mut instruction.action {
+                    message.from += first;
+                    message.to.iter_mut().for_each(|to| *to += first);
+                }
+                continue;
+            };
+            let routes = &self.routes[crossing];
+            match &mut instruction.action {
+                Action::Send(sent) => {
+                    let own = routes.iter().filter_map(|(_, route)| route.sent.get(&rank));
+                    sent.parts = own.flatten().cloned().collect();
+                }
+                Action::Receive(received) => {
+                    let own = routes.iter().filter(|(stage, _)| *stage == number);
+                    let own = own.filter_map(|(_, route)| route.received.get(&rank));
+                    received.parts = own.flatten().cloned().collect();
+                }
+                _ => {}
+            }
+        }
+        Ok((self.numbers[number].shift(program), stretches))
+    }
+
+    /// For each group, what its first rank's program holds, by kind (bytes).
+    ///
+    /// - `weights`, `masters`, `optimizer`, `gradients`, `inputs`: as in one program
+    /// - `activations`: what is kept from one part of a micro-batch to another, for as many
+    ///   micro-batches as need it at a time
+    /// - `communication`: what else is sent to other stages or received
+    /// - `temporaries`: the rest of what a turn or the update makes
+    pub fn memory(&self) -> Result<Vec<Vec<Holding>>, LowerError> {
+        let groups = self.pipeline.schedule.groups.len();
+        let first = |group: usize| {
+            let of_group = |stage: &usize| self.pipeline.group(*stage) == group;
+            let stage = (0..self.pipeline.stages.len()).find(of_group);
+            let rank = stage.map_or(0, |stage| self.pipeline.stages[stage].first_device);
+            Ok(holdings(&self.program(rank)?))
+        };
+        (0..groups).map(first).collect()
+    }
+}
+
+/// The turns of a group.
+fn turns(schedule: &Schedule, group: usize) -> Result<Vec<Turn>, LowerError> {
+    let works = schedule.works().len();
+    let tasks = schedule.groups.get(group);
+    let tasks = tasks.ok_or_else(|| LowerError::Schedule(format!("there is no group {group}")))?;
+    let turn = |&Task { work, chunk, micro_batch }: &Task| {
+        let part = match work {
+            Work::Forward => 0,
+            Work::Backward => 1,
+            Work::Weight => 2,
+        };
+        let micro_batch = u64::try_from(micro_batch).unwrap_or(u64::MAX);
+        Turn { part: chunk * works + part, micro_batch }
+    };
+    Ok(tasks.iter().map(turn).collect())
+}
+
+fn holdings(program: &Program) -> Vec<Holding> {
+    let mut kinds: Vec<(&str, u64)> = Vec::new();
+    let mut add = |kind: &'static str, bytes: u64| match kinds.iter_mut().find(|(it, _)| *it == kind) {
+        Some((_, sum)) => *sum += bytes,
+        None => kinds.push((kind, bytes)),
+    };
+    for kind in ["weights", "masters", "optimizer", "gradients", "inputs", "activations", "communication"] {
+        add(kind, 0);
+    }
+    let mut arena = program.arena;
+    let mut resident = program.resident;
+    let crosses = crossing_storages(program);
+    for (number, storage) in program.storages.iter().enumerate() {
+        let bytes = program.extent(StorageId(number)).next_multiple_of(crate::ALIGNMENT);
+        if storage.kind.region() == Region::Resident {
+            add(crate::memory::name_at_rest(storage.kind), bytes);
+            resident = resident.saturating_sub(bytes);
+        } else if storage.places > 1 {
+            add(if crosses[number] { "communication" } else { "activations" }, bytes);
+            arena = arena.saturating_sub(bytes);
+        }
+    }
+    add("temporaries", arena + resident);
+    kinds.into_iter().map(|(kind, bytes)| Holding { kind: kind.to_owned(), bytes }).collect()
+}
+
+/// For each storage, whether its content is sent to other stages or comes from them.
+fn crossing_storages(program: &Program) -> Vec<bool> {
+    let mut crosses = vec![false; program.storages.len()];
+    for instruction in &program.instructions {
+        let buffer = match &instruction.action {
+            Action::Send(sent) => sent.input,
+            Action::Receive(received) => received.output,
+            _ => continue,
+        };
+        crosses[program.buffer(buffer).storage.0] = true;
+    }
+    crosses
+}

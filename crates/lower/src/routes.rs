@@ -1,0 +1,130 @@
+//! How what crosses between stages comes from rank to rank.
+//!
+//! The plan says by which strategy and in how many chunks; which messages that makes follows from both
+//! layouts.
+
+use std::collections::BTreeMap;
+
+use cost_models::units::{BytesPerSecond, Seconds};
+use plan::{Arrival, Copy, Crossing, Pipeline, Plan, Stage};
+use planner_ir::{Layout, Source, Type, ValueId};
+use reshard::{Choice, Message, Network, Order, Policy, Resharding, Side, Strategy, reshard};
+
+use crate::action::{Remote, Way};
+use crate::error::LowerError;
+use crate::strided::Strided;
+
+/// The names of strategies.
+pub const POLICY_NAMES: [&str; 4] = ["send/receive", "local all-gather", "global all-gather", "broadcast"];
+
+/// Links of which only the order counts: no latency, so that chunks are as many as may be.
+const EVEN: Network =
+    Network { between: BytesPerSecond(1.0), inside: BytesPerSecond(1.0), latency: Seconds(0.0) };
+
+/// What ranks give and take in a crossing: for each rank, in order; on the sending and on the
+/// receiving side.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Route {
+    pub(crate) sent: BTreeMap<u64, Vec<Remote>>,
+    pub(crate) received: BTreeMap<u64, Vec<Remote>>,
+}
+
+/// How an arrival travels.
+pub fn policy(arrival: &Arrival) -> Result<Policy, String> {
+    let known = Strategy::ALL.into_iter().find(|it| it.name() == arrival.strategy);
+    let strategy = known.ok_or_else(|| {
+        format!("there is no strategy `{}`, expected one of {}", arrival.strategy, POLICY_NAMES.join(", "))
+    })?;
+    Ok(Policy { strategy: Choice::Only(strategy), order: Order::Scheduled, most_chunks: arrival.chunks })
+}
+
+/// The layout of a value that a stage gives, and its type.
+fn given<'a>(plan: &'a Plan, name: &str) -> Option<(&'a Layout, &'a Type)> {
+    let place = plan.graph.outputs.iter().position(|output| output.name == name)?;
+    let value = plan.graph.outputs[place].value;
+    let copy = *plan.outputs.get(place)?;
+    let known = !matches!(copy, Copy::Transferred(it) if it >= plan.transfers.len());
+    known.then(|| (plan.layout(value, copy), plan.graph.type_of(value)))
+}
+
+/// The layout of a value that a stage takes.
+fn taken<'a>(plan: &'a Plan, name: &str) -> Option<&'a Layout> {
+    let is_it = |value: &ValueId| {
+        matches!(&plan.graph.value(*value).source, Source::Input(input) if input == name)
+    };
+    plan.layouts.get(plan.graph.value_ids().find(is_it)?.0)
+}
+
+/// How a value comes to a stage, as a plan says, over a network: what is sent when.
+///
+/// Stages on the same devices have ranks of their own here, behind all others.
+pub fn resharding(
+    pipeline: &Pipeline,
+    crossing: &Crossing,
+    arrival: &Arrival,
+    network: &Network,
+    policy: &Policy,
+) -> Result<(Resharding, Side, Side), LowerError> {
+    let refused = |error: String| LowerError::Crossing(crossing.name.clone(), error);
+    let stage = |number: usize| {
+        pipeline.stages.get(number).ok_or_else(|| refused(format!("there is no stage {number}")))
+    };
+    let (from, to) = (stage(crossing.from)?, stage(arrival.stage)?);
+    let (held, type_) = given(&from.plan, &crossing.name)
+        .ok_or_else(|| refused(format!("stage {} gives no such output", crossing.from)))?;
+    let needed = taken(&to.plan, &crossing.name)
+        .ok_or_else(|| refused(format!("stage {} takes no such input", arrival.stage)))?;
+    let nodes = pipeline.devices_per_node;
+    let side = |stage: &Stage, layout: &Layout| {
+        Side::successive(stage.plan.mesh.clone(), layout.clone(), stage.first_device, nodes)
+    };
+    let (from_side, mut to_side) = (side(from, held), side(to, needed));
+    if from.first_device == to.first_device {
+        to_side.places.iter_mut().for_each(|place| place.rank += pipeline.devices());
+    }
+    let made = reshard(type_, &from_side, &to_side, network, policy);
+    Ok((made.map_err(|error| refused(error.to_string()))?, from_side, to_side))
+}
+
+impl Route {
+    /// The ways of a crossing to all stages that it goes to.
+    pub(crate) fn of(pipeline: &Pipeline, crossing: &Crossing) -> Result<Vec<(usize, Self)>, LowerError> {
+        let refused = |error: String| LowerError::Crossing(crossing.name.clone(), error);
+        let mut routes = Vec::new();
+        for arrival in &crossing.to {
+            let policy = policy(arrival).map_err(refused)?;
+            let (made, from, to) = resharding(pipeline, crossing, arrival, &EVEN, &policy)?;
+            let (_, type_) = given(&pipeline.stages[crossing.from].plan, &crossing.name)
+                .ok_or_else(|| refused("it is not given".to_owned()))?;
+            let mut route = Self::default();
+            for message in &made.messages {
+                route.add(message, [&from, &to], type_, pipeline.devices()).map_err(refused)?;
+            }
+            routes.push((arrival.stage, route));
+        }
+        Ok(routes)
+    }
+
+    fn add(&mut self, message: &Message, sides: [&Side; 2], type_: &Type, devices: u64) -> Result<(), String> {
+        let rank = |rank: u64| if rank >= devices { rank - devices } else { rank };
+        let sender = usize::from(message.from >= devices || sides[0].device(message.from).is_none());
+        let (from, to) = (rank(message.from), rank(message.to));
+        for portion in &message.portions {
+            let strided = |side: &Side, rank: u64| {
+                let missing = || format!("rank {rank} has no place for a part of it");
+                let device = side.device(rank).ok_or_else(missing)?;
+                let shape = side.layout.local_shape(&type_.shape);
+                let local = side.local(type_, device, portion).ok_or_else(missing)?;
+                let starts: Vec<u64> = local.spans.iter().map(|span| span.start).collect();
+                let lengths: Vec<u64> = local.spans.iter().map(|span| span.length).collect();
+                Ok::<_, String>(Strided::of_box(&shape, &starts, &lengths))
+            };
+            let goes = Remote { way: Way::To, rank: to, strided: strided(sides[sender], message.from)? };
+            let comes = Remote { way: Way::From, rank: from, strided: strided(sides[1], message.to)? };
+            let sent = if sender == 0 { &mut self.sent } else { &mut self.received };
+            sent.entry(from).or_default().push(goes);
+            self.received.entry(to).or_default().push(comes);
+        }
+        Ok(())
+    }
+}

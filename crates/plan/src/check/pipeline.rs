@@ -1,0 +1,138 @@
+//! Rules of pipelines: schedule, stage, crossing, and those of each stage's plan.
+
+use std::collections::BTreeMap;
+
+use planner_ir::schedule::verify;
+use planner_ir::{Source, Type};
+
+use super::Violations;
+use crate::pipeline::Pipeline;
+use crate::plan::{Copy, Plan};
+
+/// The names of the rules of pipelines, besides those of plans.
+pub const PIPELINE_RULES: [&str; 3] = ["schedule", "stage", "crossing"];
+
+/// Whether a pipeline obeys the rules: each stage's plan does, every stage is done for every
+/// micro-batch in an order that can be kept, and what a stage takes from others they give.
+pub fn check_pipeline(pipeline: &Pipeline) -> Result<(), Violations> {
+    let mut found = Violations(Vec::new());
+    schedule(pipeline, &mut found);
+    if found.0.is_empty() {
+        stages(pipeline, &mut found);
+        crossings(pipeline, &mut found);
+    }
+    for (number, stage) in pipeline.stages.iter().enumerate() {
+        if let Err(Violations(of_plan)) = super::check(&stage.plan) {
+            found.0.extend(of_plan.into_iter().map(|mut it| {
+                it.place = format!("stage {number}, {}", it.place);
+                it
+            }));
+        }
+    }
+    if found.0.is_empty() { Ok(()) } else { Err(found) }
+}
+
+fn schedule(pipeline: &Pipeline, found: &mut Violations) {
+    let count = usize::try_from(pipeline.micro_batches()).unwrap_or(usize::MAX);
+    if let Err(faults) = verify(pipeline.schedule.clone(), pipeline.stages.len(), count) {
+        for fault in faults.0 {
+            found.add("schedule", "the schedule", fault);
+        }
+    }
+}
+
+fn stages(pipeline: &Pipeline, found: &mut Violations) {
+    let mut groups: BTreeMap<usize, (u64, u64)> = BTreeMap::new();
+    for (number, stage) in pipeline.stages.iter().enumerate() {
+        let place = format!("stage {number}");
+        let plan = &stage.plan;
+        let micro_batches = plan.graph.training.as_ref().map(|training| training.micro_batches);
+        if micro_batches != Some(pipeline.micro_batches()) {
+            let expected = pipeline.micro_batches();
+            found.add("stage", &place, format!("its micro-batches are {micro_batches:?}, expected {expected}"));
+        }
+        let before = number.checked_sub(1).map(|it| pipeline.stages[it].first_block);
+        if before.map_or(stage.first_block != 0, |before| stage.first_block <= before) {
+            let message = format!("it starts at block {}, expected them to ascend from 0", stage.first_block);
+            found.add("stage", &place, message);
+        }
+        let devices = (stage.first_device, plan.mesh.devices());
+        let known = *groups.entry(pipeline.group(number)).or_insert(devices);
+        if known != devices {
+            found.add("stage", &place, "it is on other devices than other stages of its group");
+        }
+        if plan.model != pipeline.stages[0].plan.model {
+            found.add("stage", &place, "it is of another model file than stage 0");
+        }
+    }
+    let mut next = 0;
+    let mut ranges: Vec<(u64, u64)> = groups.into_values().collect();
+    ranges.sort_unstable();
+    for (first, count) in ranges {
+        if first != next {
+            found.add("stage", "the stages", format!("devices from {next} to {first} have none, or several groups"));
+        }
+        next = first.saturating_add(count);
+    }
+    if next != pipeline.machine.devices {
+        let message = format!("they are on {next} devices, the machine has {}", pipeline.machine.devices);
+        found.add("stage", "the stages", message);
+    }
+}
+
+/// Every crossing is an output of its stage and an input of the others, of one type, without sums owed;
+/// and no stage takes twice what is called so.
+fn crossings(pipeline: &Pipeline, found: &mut Violations) {
+    let mut names: BTreeMap<&str, usize> = BTreeMap::new();
+    for (number, crossing) in pipeline.crossings.iter().enumerate() {
+        let place = format!("crossing {number} (`{}`)", crossing.name);
+        if names.insert(&crossing.name, number).is_some() {
+            found.add("crossing", &place, "another one is called so");
+        }
+        let Some(from) = pipeline.stages.get(crossing.from) else {
+            found.add("crossing", &place, format!("there is no stage {}", crossing.from));
+            continue;
+        };
+        let Some(type_) = given(&from.plan, &crossing.name) else {
+            found.add("crossing", &place, format!("stage {} gives no such output, whole", crossing.from));
+            continue;
+        };
+        let mut before = None;
+        for arrival in &crossing.to {
+            if arrival.stage == crossing.from || before >= Some(arrival.stage) {
+                found.add("crossing", &place, format!("it arrives at stage {} out of order", arrival.stage));
+            }
+            before = Some(arrival.stage);
+            let to = pipeline.stages.get(arrival.stage);
+            let taken = to.and_then(|to| taken(&to.plan, &crossing.name));
+            if taken.as_ref() != Some(&type_) {
+                let message = format!("stage {} does not take it as {type_}, without sums owed", arrival.stage);
+                found.add("crossing", &place, message);
+            }
+            if !(arrival.seconds.is_finite() && arrival.seconds >= 0.0) || arrival.chunks == 0 {
+                found.add("crossing", &place, "its seconds are below 0, or its chunks are none");
+            }
+        }
+        if crossing.to.is_empty() {
+            found.add("crossing", &place, "it arrives nowhere");
+        }
+    }
+}
+
+/// The type of an output of that name on which no sum is owed.
+fn given(plan: &Plan, name: &str) -> Option<Type> {
+    let place = plan.graph.outputs.iter().position(|output| output.name == name)?;
+    let value = plan.graph.outputs[place].value;
+    let layout = match plan.outputs.get(place)? {
+        Copy::Made => plan.layouts.get(value.0)?,
+        Copy::Transferred(it) => &plan.transfers.get(*it)?.layout,
+    };
+    layout.owed.is_empty().then(|| plan.graph.type_of(value).clone())
+}
+
+/// The type of an input of that name on which no sum is owed.
+fn taken(plan: &Plan, name: &str) -> Option<Type> {
+    let is_it = |source: &Source| matches!(source, Source::Input(input) if input == name);
+    let value = plan.graph.value_ids().find(|&it| is_it(&plan.graph.value(it).source))?;
+    plan.layouts.get(value.0)?.owed.is_empty().then(|| plan.graph.type_of(value).clone())
+}

@@ -1,0 +1,131 @@
+//! A pipeline: plans for the stages of a training step, what crosses between them, and in which order
+//! each group of devices works.
+
+use planner_ir::Phase;
+use planner_ir::schedule::{Schedule, StageTimes};
+
+use crate::plan::{Assignment, Copy, Holding, MachineName, Plan, Proof, Term};
+use crate::recipe::Recipe;
+
+/// How a training step is run in stages, each on devices of its own.
+///
+/// A stage is a plan like any other, of a program that has a part of the step. What it takes from
+/// other stages are inputs, and what it gives them outputs, of the same names.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Pipeline {
+    /// The machine that it was made for.
+    pub machine: MachineName,
+    /// Devices in a node: those of successive ranks.
+    pub devices_per_node: u64,
+    /// The order of work of each group of devices.
+    pub schedule: Schedule,
+    /// The stages, in the order of the model.
+    pub stages: Vec<Stage>,
+    /// What crosses between them.
+    pub crossings: Vec<Crossing>,
+    /// How the whole training step was derived from the model.
+    pub recipe: Recipe,
+    /// What a step takes, by name.
+    pub estimate: Vec<Term>,
+    /// For each group, what the fullest of its devices holds, by kind.
+    pub memory: Vec<Vec<Holding>>,
+    /// What a device can hold (bytes).
+    pub capacity: u64,
+    /// How good the pipeline is.
+    pub proof: Proof,
+}
+
+/// A stage: a run of blocks of the model on a mesh of its own.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Stage {
+    /// The first of its blocks.
+    pub first_block: usize,
+    /// The rank of its mesh's first device; the others follow.
+    pub first_device: u64,
+    /// How its part of the step is run.
+    pub plan: Plan,
+}
+
+/// A value that one stage makes and others use.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Crossing {
+    /// What the output and the inputs are called.
+    pub name: String,
+    /// The stage that makes it.
+    pub from: usize,
+    /// The stages that use it, ascending.
+    pub to: Vec<Arrival>,
+}
+
+/// How a value comes to a stage.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Arrival {
+    /// Which stage.
+    pub stage: usize,
+    /// How it travels: the name of a strategy of resharding.
+    pub strategy: String,
+    /// The most chunks in which it goes from node to node.
+    pub chunks: u64,
+    /// What the stage's devices together receive, each time (bytes).
+    pub bytes: u64,
+    /// What it takes each time, with the links for it alone (seconds).
+    pub seconds: f64,
+}
+
+impl Pipeline {
+    /// The time of one step (seconds).
+    pub fn seconds(&self) -> f64 {
+        self.estimate.iter().map(|term| term.seconds).sum()
+    }
+
+    /// How many micro-batches a step has.
+    pub fn micro_batches(&self) -> u64 {
+        self.recipe.micro_batches
+    }
+
+    /// How many devices there are.
+    pub fn devices(&self) -> u64 {
+        let end = |stage: &Stage| stage.first_device + stage.plan.mesh.devices();
+        self.stages.iter().map(end).max().unwrap_or(0)
+    }
+
+    /// The number of the group that has a stage.
+    pub fn group(&self, stage: usize) -> usize {
+        self.schedule.home(stage).0
+    }
+}
+
+impl Plan {
+    /// What the parts of a training step take: of one micro-batch forward, the gradients of values
+    /// and of parameters; and of the update (seconds). What moves counts where it is first used.
+    pub fn phases(&self) -> (StageTimes, f64) {
+        let mut sums = [0.0; Phase::ALL.len()];
+        let mut first: Vec<Option<Phase>> = vec![None; self.transfers.len()];
+        let mut read = |copy: Copy, phase: Phase| {
+            if let Copy::Transferred(it) = copy {
+                first[it] = Some(first[it].map_or(phase, |before| before.min(phase)));
+            }
+        };
+        for (node, assignment) in self.graph.nodes.iter().zip(&self.assignments) {
+            if let Assignment::Computed { operands, seconds, .. } = assignment {
+                sums[node.phase as usize] += seconds;
+                operands.iter().for_each(|&copy| read(copy, node.phase));
+            }
+        }
+        let when = self.when();
+        for (index, transfer) in self.transfers.iter().enumerate().rev() {
+            // What nobody reads is carried, or returned.
+            let last = match when[index] {
+                crate::plan::Part::MicroBatch => Phase::Gradient,
+                crate::plan::Part::Update => Phase::Update,
+            };
+            let phase = *first[index].get_or_insert(last);
+            sums[phase as usize] += transfer.seconds;
+            if let Copy::Transferred(from) = transfer.from {
+                first[from] = Some(first[from].map_or(phase, |before| before.min(phase)));
+            }
+        }
+        let [forward, backward, weight, update] = sums;
+        (StageTimes { forward, backward, weight }, update)
+    }
+}
