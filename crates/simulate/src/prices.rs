@@ -33,6 +33,7 @@ pub(crate) fn priced(program: &Program, machine: &Machine) -> Vec<Priced> {
             messages += 1;
             Priced::Messages { number: messages - 1, bytes: program.buffer(it.input).type_.bytes() }
         }
+        Action::Send(_) | Action::Receive(_) => Priced::Alone(0.0),
     };
     program.instructions.iter().map(|it| &it.action).map(one).collect()
 }

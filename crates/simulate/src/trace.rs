@@ -118,5 +118,7 @@ fn name(instruction: &Instruction) -> &str {
         Action::Copy(_) => "copy",
         Action::Collective(it) => it.kind.name(),
         Action::Message(_) => "message",
+        Action::Send(_) => "send",
+        Action::Receive(_) => "receive",
     }
 }

@@ -130,8 +130,8 @@ impl Chains<'_> {
         for index in instructions {
             let instruction = &program.instructions[index];
             let stream = match (self.unrolling.order, instruction.stream) {
-                (Order::Streams, Stream::Communication) => 1,
                 (Order::Streams, Stream::Compute) | (Order::OneByOne, _) => 0,
+                (Order::Streams, _) => 1,
             };
             let before = before(at, instruction, stream);
             let (first, last) = self.instruction(at, index, &before);

@@ -209,6 +209,8 @@ fn instruction_names(program: &Program) -> Vec<String> {
         Action::Copy(_) => "copies".to_owned(),
         Action::Collective(collective) => collective.kind.name().to_owned(),
         Action::Message(_) => "messages".to_owned(),
+        Action::Send(_) => "sends".to_owned(),
+        Action::Receive(_) => "receives".to_owned(),
     };
     program.instructions.iter().map(|it| name(&it.action)).collect()
 }

@@ -1,0 +1,440 @@
+//! A training step in stages: each planned on its own mesh, what crosses, and in which order.
+
+use cost_models::collective::send;
+use cost_models::machine::Machine;
+use cost_models::topology::Topology;
+use cost_models::units::{Bytes, BytesPerSecond, Seconds};
+use import::ImportError;
+use plan::{Arrival, Crossing, MachineName, Pipeline, Plan, Proof, Recipe, Recompute, Stage, Term};
+use planner_ir::schedule::{self, Durations, Kind, Overlap, Schedule, StageTimes, timeline, verify};
+use planner_ir::{Graph, Mesh, Phase};
+use reshard::{Network, Strategy, simulate};
+use rewrite::{Blocks, RaiseStatistics, Steps};
+use search::fold;
+use train::{Stages, Step};
+
+use super::{Prepared, Target, ties};
+use crate::failure::Failure;
+use crate::model_file::ModelFile;
+
+/// The most chunks in which a value crosses.
+const CHUNKS: u64 = 16;
+
+/// What is asked of a pipeline.
+#[derive(Clone, Debug)]
+pub struct Wanted<'a> {
+    /// The machine, all of whose devices are used.
+    pub machine: &'a Machine,
+    /// The mesh of each group of devices.
+    pub mesh: &'a Mesh,
+    /// What a device can hold (bytes).
+    pub capacity: u64,
+    /// Whether operations may be done in time steps.
+    pub steps: Steps,
+    /// The order of work.
+    pub order: Order,
+    /// How many stages each group has.
+    pub chunks: usize,
+    /// The first block of each stage, if it is not to be chosen.
+    pub first: Option<Vec<usize>>,
+}
+
+/// An order of work.
+#[derive(Clone, Debug)]
+pub enum Order {
+    /// One that has a name.
+    Named(Kind),
+    /// One that somebody wrote.
+    Written(Schedule),
+}
+
+/// A model up to its loss, cut into blocks, as its training step is derived from it.
+pub struct Forward {
+    blocks: Blocks,
+    recipe: Recipe,
+}
+
+impl Forward {
+    /// Of an imported model.
+    pub fn of(file: &ModelFile, imported: &Graph, recipe: &Recipe) -> Result<Self, Failure> {
+        let tied = train::tied(imported, &ties(file, imported));
+        let raised = rewrite::raise(&tied).map_err(|error| Failure::internal("raise", error))?;
+        let refused = |error| Failure::file(&file.path, format!("cannot be trained so: {error}"));
+        let blocks = rewrite::blocks(&train::forward(&raised.graph, recipe).map_err(refused)?);
+        Ok(Self { blocks, recipe: recipe.clone() })
+    }
+
+    /// How many blocks there are.
+    pub fn blocks(&self) -> usize {
+        self.blocks.segments.len()
+    }
+
+    /// The training step in which the same is computed again of every block, or what the recipe
+    /// says of each.
+    pub fn step(&self, again: Option<&Recompute>) -> Result<(Step, Recipe), Failure> {
+        let mut recipe = self.recipe.clone();
+        if let Some(again) = again {
+            recipe.recompute = vec![again.clone(); self.blocks()];
+        }
+        let step = train::step(&self.blocks, &recipe);
+        let step = step.map_err(|error| Failure::input("the model cannot be trained so", error))?;
+        Ok((step, recipe))
+    }
+
+    /// The first blocks of so many stages, such that the one that has most to do has as little as can
+    /// be: multiplications and additions count.
+    pub fn cut(&self, stages: usize) -> Result<Vec<usize>, Failure> {
+        let blocks = self.blocks();
+        if stages == 0 || stages > blocks {
+            return Err(Failure::Usage(format!(
+                "{stages} stages of a model of {blocks} blocks, expected 1 to {blocks}: give fewer stages"
+            )));
+        }
+        let work: Vec<f64> = self.blocks.segments.iter().map(|it| self.work(it.nodes.clone())).collect();
+        Ok(balanced(&work, stages))
+    }
+
+    /// How many multiplications some operations are.
+    fn work(&self, nodes: std::ops::Range<usize>) -> f64 {
+        let graph = &self.blocks.graph;
+        let of = |number: usize| {
+            let node = &graph.nodes[number];
+            let (operands, results) = (graph.types_of(&node.operands), graph.types_of(&node.results));
+            let loops = node.op.loops(&operands, &results);
+            let sizes = loops.ids().map(|it| loops.get(it).size);
+            let sizes: Vec<u32> = sizes.map(|it| u32::try_from(it).unwrap_or(u32::MAX)).collect();
+            sizes.into_iter().map(f64::from).product::<f64>()
+        };
+        nodes.map(of).sum()
+    }
+}
+
+/// The first blocks of so many runs of blocks whose largest sum is least; the last run is as short as
+/// can be.
+fn balanced(work: &[f64], runs: usize) -> Vec<usize> {
+    let blocks = work.len();
+    // For each number of runs and of blocks: the least largest sum, and where the last run starts.
+    let mut best = vec![vec![(f64::INFINITY, 0); blocks + 1]; runs + 1];
+    best[0][0] = (0.0, 0);
+    for run in 1..=runs {
+        for end in run..=blocks {
+            let mut sum = 0.0;
+            for start in (run - 1..end).rev() {
+                sum += work[start];
+                let most = best[run - 1][start].0.max(sum);
+                if most < best[run][end].0 {
+                    best[run][end] = (most, start);
+                }
+            }
+        }
+    }
+    let mut first = vec![0; runs];
+    let mut end = blocks;
+    for run in (1..=runs).rev() {
+        end = best[run][end].1;
+        first[run - 1] = end;
+    }
+    first
+}
+
+/// The stages that a pipeline says, derived from its model again.
+pub fn derived_stages(file: &ModelFile, imported: &Graph, pipeline: &Pipeline) -> Result<(Graph, Stages), Failure> {
+    let (step, _) = Forward::of(file, imported, &pipeline.recipe)?.step(None)?;
+    let first: Vec<usize> = pipeline.stages.iter().map(|stage| stage.first_block).collect();
+    let stages = train::stages(&step, &first);
+    let stages = stages.map_err(|error| Failure::input("the pipeline is rejected", error))?;
+    Ok((step.graph, stages))
+}
+
+/// The cheapest pipeline of these stages, checked: each stage's plan is the cheapest of its own.
+pub fn staged(
+    forward: &Forward,
+    file: &plan::ModelFile,
+    wanted: &Wanted<'_>,
+    say: &dyn Fn(String),
+) -> Result<Pipeline, Failure> {
+    let groups = groups(wanted)?;
+    let first = match &wanted.first {
+        Some(first) => first.clone(),
+        None => forward.cut(groups * wanted.chunks)?,
+    };
+    let given = forward.recipe.recompute.len() == forward.blocks();
+    let all = [Recompute::Nothing, Recompute::Selective, Recompute::Full].map(Some);
+    let offered = if given { &[None][..] } else { &all[..] };
+    let mut refused = None;
+    for again in offered {
+        let (step, recipe) = forward.step(again.as_ref())?;
+        let stages = train::stages(&step, &first);
+        let stages = stages.map_err(|error| Failure::Usage(error.to_string()))?;
+        let schedule = ordered(wanted, stages.stages.len(), recipe.micro_batches)?;
+        match made(stages, (file, &recipe), wanted, (&first, schedule), say) {
+            Ok(pipeline) => {
+                plan::check_pipeline(&pipeline).map_err(|error| Failure::internal("plan", error))?;
+                return Ok(pipeline);
+            }
+            Err(failure @ Failure::Internal(_)) => return Err(failure),
+            Err(failure) => refused = Some(failure),
+        }
+    }
+    Err(refused.unwrap_or_else(|| Failure::internal("plan", "no pipeline was tried")))
+}
+
+/// How many groups of devices there are.
+fn groups(wanted: &Wanted<'_>) -> Result<usize, Failure> {
+    let (all, each) = (wanted.machine.devices(), wanted.mesh.devices());
+    if each == 0 || !all.is_multiple_of(each) {
+        return Err(Failure::Usage(format!(
+            "{all} devices of {} do not fall into groups of {each}, expected a mesh of which a multiple is {all}",
+            wanted.machine.full_name()
+        )));
+    }
+    usize::try_from(all / each).map_err(|_| Failure::Usage("too many groups".to_owned()))
+}
+
+fn ordered(wanted: &Wanted<'_>, stages: usize, micro_batches: u64) -> Result<Schedule, Failure> {
+    let count = usize::try_from(micro_batches).unwrap_or(usize::MAX);
+    let schedule = match &wanted.order {
+        Order::Named(kind) => {
+            let made = kind.schedule(stages / wanted.chunks.max(1), wanted.chunks, count);
+            made.map_err(|error| Failure::Usage(error.to_string()))?
+        }
+        Order::Written(schedule) => schedule.clone(),
+    };
+    let verified = verify(schedule, stages, count);
+    let verified = verified.map_err(|faults| Failure::Usage(format!("the schedule cannot be kept: {faults}")))?;
+    Ok(verified.schedule().clone())
+}
+
+fn made(
+    stages: Stages,
+    (file, recipe): (&plan::ModelFile, &Recipe),
+    wanted: &Wanted<'_>,
+    (first, schedule): (&[usize], Schedule),
+    say: &dyn Fn(String),
+) -> Result<Pipeline, Failure> {
+    let devices = wanted.mesh.devices();
+    let machine = wanted.machine.clone().with_devices(devices);
+    let machine = machine.map_err(|error| {
+        Failure::Usage(format!("a group of {devices} devices is not of the machine: {error}"))
+    })?;
+    let count = stages.stages.len();
+    let mut planned = Vec::new();
+    for (number, step) in stages.stages.iter().enumerate() {
+        say(format!("planning stage {} of {count}", number + 1));
+        let target =
+            Target { machine: &machine, mesh: wanted.mesh, capacity: wanted.capacity, steps: wanted.steps };
+        let plan = stage(step, file, &target)?;
+        let (group, _) = schedule.home(number);
+        let first_device = u64::try_from(group).unwrap_or(u64::MAX) * devices;
+        let plan = Plan { recipe: Some(recipe.clone()), ..plan };
+        planned.push(Stage { first_block: first[number], first_device, plan });
+    }
+    let mut pipeline = Pipeline {
+        machine: MachineName { name: wanted.machine.full_name(), devices: wanted.machine.devices() },
+        devices_per_node: wanted.machine.devices_per_node(),
+        schedule,
+        stages: planned,
+        crossings: Vec::new(),
+        recipe: recipe.clone(),
+        estimate: Vec::new(),
+        memory: Vec::new(),
+        capacity: wanted.capacity,
+        proof: Proof::Gap { lower_bound: 0.0 },
+    };
+    let network = network(wanted.machine)?;
+    for crossing in &stages.crossings {
+        let crossing = travelling(&pipeline, crossing, &network)?;
+        pipeline.crossings.push(crossing);
+    }
+    priced(&mut pipeline)?;
+    let memory = lower::pipelined(&pipeline).and_then(|it| it.memory());
+    pipeline.memory = memory.map_err(|error| Failure::internal("lower", error))?;
+    fits(&pipeline)?;
+    Ok(pipeline)
+}
+
+/// The cheapest plan of a stage.
+fn stage(step: &Step, file: &plan::ModelFile, target: &Target<'_>) -> Result<Plan, Failure> {
+    planner_ir::verify(&step.graph).map_err(|error| Failure::internal("train", error))?;
+    let sections = fold(&step.graph, &step.homes, &step.forward);
+    let prepared = Prepared {
+        graph: step.graph.clone(),
+        sections,
+        raised: RaiseStatistics::default(),
+        variants: None,
+    };
+    super::plan(&prepared, file, target, &mut |_, _| {})
+}
+
+/// What messages between groups go over.
+pub fn network(machine: &Machine) -> Result<Network, Failure> {
+    let topology = Topology::of(machine);
+    let wrong = |error| Failure::internal("plan", error);
+    let node = machine.devices_per_node();
+    let mut network = Network {
+        between: BytesPerSecond(f64::INFINITY),
+        inside: BytesPerSecond(f64::INFINITY),
+        latency: Seconds(0.0),
+    };
+    let small = Bytes(1);
+    if node > 1 {
+        let group = topology.alone(&[0, 1]).map_err(|error| wrong(error.to_string()))?;
+        network.inside = group.inside.map_or(network.inside, |inside| inside.pair);
+        network.latency = send(machine, &group, small);
+    }
+    if machine.devices() > node {
+        let group = topology.alone(&[0, node]).map_err(|error| wrong(error.to_string()))?;
+        network.between = group.across.unwrap_or(network.inside);
+        network.latency = send(machine, &group, small);
+    }
+    // One kind of link only: the other one is not used.
+    if network.inside.0.is_infinite() {
+        network.inside = network.between;
+    }
+    if network.between.0.is_infinite() {
+        network.between = network.inside;
+    }
+    if network.inside.0.is_infinite() {
+        (network.inside, network.between) = (BytesPerSecond(1e12), BytesPerSecond(1e12));
+    }
+    Ok(network)
+}
+
+/// A crossing that travels to each stage by the strategy that takes least.
+fn travelling(
+    pipeline: &Pipeline,
+    crossing: &train::Crossing,
+    network: &Network,
+) -> Result<Crossing, Failure> {
+    let mut made = Crossing { name: crossing.name.clone(), from: crossing.from, to: Vec::new() };
+    for &stage in &crossing.to {
+        let mut best: Option<Arrival> = None;
+        for strategy in Strategy::ALL {
+            let arrival =
+                Arrival { stage, strategy: strategy.name().to_owned(), chunks: CHUNKS, bytes: 0, seconds: 0.0 };
+            let policy = lower::policy(&arrival).map_err(|error| Failure::internal("plan", error))?;
+            let way = lower::resharding(pipeline, &made, &arrival, network, &policy);
+            let (way, from, to) = way.map_err(|error| Failure::internal("plan", error))?;
+            let seconds = simulate(&way.messages, &from, &to, network).end.0;
+            let bytes = way.messages.iter().map(|message| message.bytes).sum();
+            if best.as_ref().is_none_or(|best| seconds < best.seconds) {
+                best = Some(Arrival { bytes, seconds, ..arrival });
+            }
+        }
+        made.to.extend(best);
+    }
+    Ok(made)
+}
+
+/// The estimate of a step: what the busiest group does, what it waits for, the update.
+fn priced(pipeline: &mut Pipeline) -> Result<(), Failure> {
+    let phases: Vec<(StageTimes, f64)> = pipeline.stages.iter().map(|it| it.plan.phases()).collect();
+    let durations = durations(pipeline, &phases);
+    let count = usize::try_from(pipeline.micro_batches()).unwrap_or(usize::MAX);
+    let verified = verify(pipeline.schedule.clone(), pipeline.stages.len(), count);
+    let verified = verified.map_err(|error| Failure::internal("plan", error))?;
+    let makespan = schedule::makespan(&verified, &durations);
+    let makespan = makespan.map_err(|error| Failure::internal("plan", error))?;
+    let mut busy = vec![0.0; pipeline.schedule.groups.len()];
+    let mut updates = vec![0.0; pipeline.schedule.groups.len()];
+    let runs = f64::from(u32::try_from(count).unwrap_or(u32::MAX));
+    for (number, (times, update)) in phases.iter().enumerate() {
+        let group = pipeline.group(number);
+        busy[group] += runs * times.total();
+        updates[group] += update;
+    }
+    let most = |all: &[f64]| all.iter().copied().fold(0.0, f64::max);
+    let once = once(pipeline);
+    let term = |name: &str, seconds: f64| Term { name: name.to_owned(), seconds };
+    pipeline.estimate = vec![
+        term("busiest stage", most(&busy)),
+        term("pipeline bubble", (makespan - most(&busy)).max(0.0)),
+        term("update", most(&updates)),
+        term("crossings of the update", once),
+    ];
+    Ok(())
+}
+
+/// How long tasks and messages of a pipeline take.
+pub fn durations(pipeline: &Pipeline, phases: &[(StageTimes, f64)]) -> Durations {
+    let mut crossings: Vec<schedule::Crossing> = Vec::new();
+    for crossing in &pipeline.crossings {
+        let Some(phase) = phase(pipeline, crossing) else { continue };
+        for arrival in &crossing.to {
+            let (from, to) = (crossing.from.min(arrival.stage), crossing.from.max(arrival.stage));
+            let place = crossings.iter().position(|it| (it.from, it.to) == (from, to)).unwrap_or_else(|| {
+                crossings.push(schedule::Crossing { from, to, forward: 0.0, backward: 0.0 });
+                crossings.len() - 1
+            });
+            match phase {
+                Phase::Forward => crossings[place].forward += arrival.seconds,
+                _ => crossings[place].backward += arrival.seconds,
+            }
+        }
+    }
+    let stages = phases.iter().map(|(times, _)| *times).collect();
+    Durations { stages, crossings, overlap: Overlap::Overlapped }
+}
+
+/// In which phase a crossing is made, if it is for each micro-batch.
+fn phase(pipeline: &Pipeline, crossing: &Crossing) -> Option<Phase> {
+    let graph = &pipeline.stages[crossing.from].plan.graph;
+    let output = graph.outputs.iter().find(|output| output.name == crossing.name)?;
+    let planner_ir::Source::Result { node, .. } = graph.value(output.value).source else { return None };
+    let sums = graph.training.iter().flat_map(|training| &training.carried);
+    let summed = sums.into_iter().any(|it| it.next == output.value);
+    let phase = graph.node(node).phase;
+    (phase != Phase::Update && !summed).then_some(phase)
+}
+
+/// What crossings take that are made once in a step (seconds).
+fn once(pipeline: &Pipeline) -> f64 {
+    let once = pipeline.crossings.iter().filter(|crossing| phase(pipeline, crossing).is_none());
+    once.flat_map(|crossing| &crossing.to).map(|arrival| arrival.seconds).sum()
+}
+
+/// Refuses what does not fit.
+fn fits(pipeline: &Pipeline) -> Result<(), Failure> {
+    for (group, memory) in pipeline.memory.iter().enumerate() {
+        let held: u64 = memory.iter().map(|it| it.bytes).sum();
+        if held > pipeline.capacity {
+            return Err(Failure::input(
+                "the pipeline does not fit",
+                format!(
+                    "group {group} needs {}, and a device may hold {}: {} bytes are missing; more stages, smaller \
+                     micro-batches, a schedule that holds fewer of them (`--schedule 1f1b`) or `--recompute full` \
+                     would help",
+                    crate::quantity::bytes(held),
+                    crate::quantity::bytes(pipeline.capacity),
+                    held - pipeline.capacity
+                ),
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// When each task and message of a pipeline starts and ends, by its own prices.
+pub fn times(pipeline: &Pipeline) -> Result<schedule::Timeline, Failure> {
+    let phases: Vec<(StageTimes, f64)> = pipeline.stages.iter().map(|it| it.plan.phases()).collect();
+    let count = usize::try_from(pipeline.micro_batches()).unwrap_or(usize::MAX);
+    let verified = verify(pipeline.schedule.clone(), pipeline.stages.len(), count);
+    let verified = verified.map_err(|error| Failure::internal("plan", error))?;
+    timeline(&verified, &durations(pipeline, &phases)).map_err(|error| Failure::internal("plan", error))
+}
+
+/// The model of a pipeline, imported for its sizes.
+pub fn imported(file: &ModelFile, pipeline: &Pipeline) -> Result<Graph, ImportError> {
+    let known = file.model.inputs();
+    let of_model = |name: &str| known.iter().any(|input| input.name == name);
+    let graphs = pipeline.stages.iter().map(|stage| &stage.plan.graph);
+    let inputs = graphs.flat_map(crate::given::expected);
+    let inputs = inputs.into_iter().filter(|(name, _)| of_model(name));
+    let dims = pipeline.stages.iter().flat_map(|stage| stage.plan.model.dims.iter().cloned());
+    let bindings = import::Bindings {
+        dims: dims.collect(),
+        inputs: inputs.map(|(name, type_)| (name.to_owned(), type_.shape.clone())).collect(),
+        ..import::Bindings::default()
+    };
+    super::import(file, &bindings, &mut |_, _| {})
+}
