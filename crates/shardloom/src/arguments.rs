@@ -1,5 +1,6 @@
 //! What the command line says.
 
+mod pipeline; // what a plan in stages is told
 mod predict; // what setups are priced
 mod recipe; // what a plan for training is told besides
 mod simulate; // what a simulation is told
@@ -12,6 +13,7 @@ use planner_ir::Mesh;
 use crate::pipeline::Stage;
 use crate::quantity;
 
+pub use pipeline::PipelineArguments;
 pub use predict::{PredictArguments, ValidateArguments};
 pub use recipe::RecipeArguments;
 pub use simulate::SimulateArguments;
@@ -129,6 +131,8 @@ Examples:
   shardloom plan model.onnx --machine machine.json --devices 4 --inputs inputs.npz
   shardloom plan model.onnx --machine h100-80g-8x --dim batch=4 --dim sequence=1024 \\
       --mode train --loss cross-entropy:logits,labels --precision bf16 --microbatches 8 --clip 1
+  shardloom plan model.onnx --machine h100-80g-16x --dim batch=1 --dim sequence=1024 \\
+      --mode train --loss cross-entropy:logits,labels --microbatches 8 --stages 2 --schedule eager-1f1b
 
 Without --mesh several meshes are tried and the cheapest plan is kept. Weights need not be there.")]
     Plan(PlanArguments),
@@ -302,6 +306,9 @@ pub struct PlanArguments {
     /// How it is trained, if it is.
     #[command(flatten)]
     pub recipe: RecipeArguments,
+    /// Its stages, if it has several.
+    #[command(flatten)]
+    pub pipeline: PipelineArguments,
     /// Where the plan is written
     #[arg(long, short, default_value = "plan.json", value_name = "FILE")]
     pub output: PathBuf,

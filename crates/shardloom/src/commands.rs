@@ -1,8 +1,9 @@
 //! What each command does: arguments in, text out.
 
-mod run; // `run`
+pub(crate) mod run; // `run`
 mod train; // `train`
 mod plan; // `plan`
+mod pipeline; // `plan` in stages
 mod import; // `import`
 mod machines; // `machines`
 mod diff; // `diff`

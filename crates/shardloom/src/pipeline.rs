@@ -10,7 +10,7 @@ use std::fmt;
 use cost_models::machine::Machine;
 use import::{Bindings, ImportError, WeightData};
 use lower::{Alike, Program};
-use plan::{Plan, Recipe};
+use plan::{Pipeline, Plan, Recipe};
 use planner_ir::{Graph, Mesh};
 use rewrite::{RaiseStatistics, Steps};
 use search::problem::SearchError;
@@ -233,20 +233,34 @@ pub fn alike(plan: &Plan) -> Result<Alike, Failure> {
     lower::alike(plan).map_err(|error| Failure::internal("lower", error))
 }
 
+/// The programs of a pipeline, verified.
+pub fn lower_pipeline(pipeline: &Pipeline, observe: Observer<'_>) -> Result<Vec<Program>, Failure> {
+    let programs = lower::pipeline(pipeline).map_err(|error| Failure::internal("lower", error))?;
+    verified(programs, pipeline.capacity, observe)
+}
+
 /// The programs of a plan, verified.
 pub fn lower(plan: &Plan, observe: Observer<'_>) -> Result<Vec<Program>, Failure> {
     let programs = lower::lower(plan).map_err(|error| Failure::internal("lower", error))?;
+    verified(programs, plan.capacity, observe)
+}
+
+fn verified(
+    programs: Vec<Program>,
+    capacity: u64,
+    observe: Observer<'_>,
+) -> Result<Vec<Program>, Failure> {
     for program in &programs {
         observe(Stage::Lower, program);
     }
     lower::verify(&programs).map_err(|error| Failure::internal("lower", error))?;
     let held = programs.iter().map(|program| program.resident + program.arena).max().unwrap_or(0);
-    if held > plan.capacity {
+    if held > capacity {
         return Err(Failure::Input(format!(
             "the programs need {held} bytes on a device, alignment and values on their way included, and the \
              plan allows {}: {} too few; plan with as much less memory (`--memory`)",
-            plan.capacity,
-            held - plan.capacity
+            capacity,
+            held - capacity
         )));
     }
     Ok(programs)

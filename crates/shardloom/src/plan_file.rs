@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use plan::Plan;
+use plan::json::Content;
+use plan::{Pipeline, Plan};
 
 use crate::failure::Failure;
 use crate::model_file::{self, ModelFile};
@@ -23,6 +24,25 @@ pub(crate) fn read_checked(path: &Path) -> Result<Plan, Failure> {
     Ok(plan)
 }
 
+/// The plan or the pipeline of a file, checked.
+pub(crate) fn read_any_checked(path: &Path) -> Result<Content, Failure> {
+    crate::readable::check(path)?;
+    let text =
+        std::fs::read(path).map_err(|error| Failure::file(path, format!("cannot be read: {error}")))?;
+    let content = plan::json::read_any(&text).map_err(|error| Failure::file(path, error))?;
+    let checked = match &content {
+        Content::Plan(plan) => plan::check(plan),
+        Content::Pipeline(pipeline) => plan::check_pipeline(pipeline),
+    };
+    checked.map_err(|error| Failure::file(path, format!("the plan is rejected:\n{error}")))?;
+    Ok(content)
+}
+
+/// Writes a pipeline.
+pub(crate) fn write_pipeline(path: &Path, pipeline: &Pipeline) -> Result<(), Failure> {
+    written::write(path, plan::json::write_pipeline(pipeline).as_bytes())
+}
+
 /// Writes a plan.
 pub(crate) fn write(path: &Path, plan: &Plan) -> Result<(), Failure> {
     written::write(path, plan::json::write(plan).as_bytes())
@@ -31,12 +51,21 @@ pub(crate) fn write(path: &Path, plan: &Plan) -> Result<(), Failure> {
 /// The model of a plan: the one that is given, or where the plan says, from the current folder or
 /// that of the plan.
 pub(crate) fn model(plan_path: &Path, plan: &Plan, given: Option<&Path>) -> Result<ModelFile, Failure> {
+    named_model(plan_path, &plan.model, given)
+}
+
+/// The same of what a plan says of its model.
+pub(crate) fn named_model(
+    plan_path: &Path,
+    named: &plan::ModelFile,
+    given: Option<&Path>,
+) -> Result<ModelFile, Failure> {
     let path = match given {
         Some(path) => path.to_owned(),
-        None => found(plan_path, &plan.model.path)?,
+        None => found(plan_path, &named.path)?,
     };
     let file = model_file::open(&path)?;
-    if file.sha256 != plan.model.sha256 {
+    if file.sha256 != named.sha256 {
         return Err(Failure::file(
             plan_path,
             format!(
@@ -44,7 +73,7 @@ pub(crate) fn model(plan_path: &Path, plan: &Plan, given: Option<&Path>) -> Resu
                  model with `--model`, or plan again",
                 path.display(),
                 file.sha256,
-                plan.model.sha256
+                named.sha256
             ),
         ));
     }

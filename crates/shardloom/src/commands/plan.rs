@@ -32,6 +32,9 @@ pub(crate) fn plan(arguments: &PlanArguments, context: &mut Context<'_, '_>) -> 
         return Ok(stopped(Stage::Import));
     }
     progress.say("naming operations");
+    if arguments.pipeline.stages.is_some() {
+        return super::pipeline::pipeline(arguments, &imported, &machine, context);
+    }
     let observe = &mut |stage, made: &dyn std::fmt::Display| stages.observe(stage, made);
     let prepared = match arguments.recipe.recipe()? {
         None => pipeline::prepare(&imported.graph, observe)?,

@@ -159,7 +159,7 @@ fn of_plan(arguments: &RunArguments, context: &mut Context<'_, '_>) -> Result<Ne
     })))
 }
 
-pub(super) fn weights_are_there(file: &ModelFile) -> Result<(), Failure> {
+pub(crate) fn weights_are_there(file: &ModelFile) -> Result<(), Failure> {
     if file.missing.is_empty() {
         return Ok(());
     }

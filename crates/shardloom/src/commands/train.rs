@@ -4,18 +4,17 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use ::plan::{Plan, Recipe};
+use ::plan::Recipe;
 use ::run::{NotFinite, Outcome, Place, RunError, Session};
-use ::train::{LOSS, NORM, RATE, SEED, STEP, Tie};
+use ::train::{LOSS, NORM, RATE, SEED, STEP};
 use kernels::Array;
-use planner_ir::{Op, Source, State, Type};
+use planner_ir::{Graph, Op, Source, State, Type};
 use serde_json::json;
 
-use super::run::weights_are_there;
 use super::{Context, Form, Lines, Said, stopped};
 use crate::failure::Failure;
 use crate::model_file::ModelFile;
-use crate::pipeline::{self, Stage};
+use crate::pipeline::Stage;
 use crate::progress::Progress;
 use crate::train::arguments::TrainArguments;
 use crate::train::checkpoint::{self, Checkpoint, Manifest, Writer};
@@ -26,13 +25,14 @@ use crate::train::report::{Log, StepReport};
 use crate::train::resume::{is_within, resumed};
 use crate::train::schedule::Schedule;
 use crate::train::settings::{Change, Settings, settings};
+use crate::train::trained::Trained;
 use crate::train::weights;
-use crate::{derived, plan_file, quantity, written};
+use crate::{quantity, written};
 
 /// What is trained, and how far it is.
 struct Run<'a> {
     arguments: &'a TrainArguments,
-    plan: &'a Plan,
+    trained: &'a Trained,
     recipe: &'a Recipe,
     file: &'a ModelFile,
     data: Data,
@@ -49,8 +49,6 @@ struct Run<'a> {
     schedule: Schedule,
     /// The newest checkpoint.
     saved: Option<PathBuf>,
-    /// The parameters that the model file has twice.
-    ties: Vec<Tie>,
     /// What checkpoints are told.
     settings: Settings,
 }
@@ -65,38 +63,37 @@ struct Fed {
 pub(crate) fn train(arguments: &TrainArguments, context: &mut Context<'_, '_>) -> Result<Said, Failure> {
     check_outputs(arguments)?;
     context.progress.say(format!("reading {}", arguments.plan.display()));
-    let plan = plan_file::read_checked(&arguments.plan)?;
-    let recipe = plan.recipe.as_ref().filter(|_| plan.graph.training.is_some()).ok_or_else(|| {
-        let message = "is a plan to run, not to train: plan with `--mode train`";
-        Failure::file(&arguments.plan, message)
-    })?;
-    context.stages.observe(Stage::Plan, &::plan::json::write(&plan));
+    let progress = context.progress;
+    let stages = &mut *context.stages;
+    let trained = Trained::read(
+        &arguments.plan,
+        arguments.model.as_deref(),
+        &mut |stage, made| stages.observe(stage, made),
+        &|words| progress.say(words),
+    )?;
     if context.stages.stops_after(Stage::Plan) {
         return Ok(stopped(Stage::Plan));
     }
-    let file = plan_file::model(&arguments.plan, &plan, arguments.model.as_deref())?;
-    weights_are_there(&file)?;
-    check_not_read(arguments, &file)?;
-    context.progress.say("deriving the step again");
-    let ties = derived::ties(&arguments.plan, &plan, recipe, &file)?;
+    let (recipe, file) = (&trained.recipe, &trained.file);
+    check_not_read(arguments, file)?;
     context.progress.say(format!("reading {}", arguments.data.display()));
-    let data = Data::open(&arguments.data, arguments.tokens, &plan, recipe)?;
-    let states = lasting(&plan);
+    let data = Data::open(&arguments.data, arguments.tokens, &trained.graph, recipe)?;
+    let states = lasting(&trained.graph);
     // The whole of the data is read for its checksum: only where checkpoints need it.
     let checkpoints = arguments.checkpoint.is_some() || arguments.resume.is_some();
     let settings = if checkpoints { settings(arguments, recipe, &data)? } else { Settings::new() };
-    let resumed = resumed(arguments, &plan, &settings, &data, &states)?;
+    let resumed = resumed(arguments, &trained.model, &settings, &data, &states)?;
     context.progress.say("lowering");
     let stages = &mut *context.stages;
-    let programs = pipeline::lower(&plan, &mut |stage, made| stages.observe(stage, made))?;
+    let programs = trained.programs(&mut |stage, made| stages.observe(stage, made))?;
     if stages.stops_after(Stage::Lower) {
         return Ok(stopped(Stage::Lower));
     }
     context.progress.say("reading weights");
-    let session = Session::new(programs, &|name| file.weight(name)).map_err(|error| failed(&file, error))?;
-    let limits = ranges::limits(&plan.graph);
-    let mut run = Run::new(arguments, (&plan, recipe), (&file, data), limits, states, session);
-    (run.ties, run.settings) = (ties, settings);
+    let session = Session::new(programs, &|name| file.weight(name)).map_err(|error| failed(file, error))?;
+    let limits = ranges::limits(&trained.graph);
+    let mut run = Run::new(arguments, &trained, data, limits, states, session);
+    run.settings = settings;
     if let Some((checkpoint, changes)) = &resumed {
         run.start(checkpoint)?;
         changes.iter().try_for_each(|change| said(change, context))?;
@@ -150,8 +147,8 @@ fn check_not_read(arguments: &TrainArguments, file: &ModelFile) -> Result<(), Fa
 }
 
 /// The states that last from step to step, and their types.
-fn lasting(plan: &Plan) -> BTreeMap<State, Type> {
-    let states = plan.graph.values.iter().filter_map(|value| match &value.source {
+fn lasting(graph: &Graph) -> BTreeMap<State, Type> {
+    let states = graph.values.iter().filter_map(|value| match &value.source {
         Source::State(state) if !state.kind.is_summed() => Some((state.clone(), value.type_.clone())),
         _ => None,
     });
@@ -184,8 +181,8 @@ fn failed(file: &ModelFile, error: RunError) -> Failure {
 impl<'a> Run<'a> {
     fn new(
         arguments: &'a TrainArguments,
-        (plan, recipe): (&'a Plan, &'a Recipe),
-        (file, data): (&'a ModelFile, Data),
+        trained: &'a Trained,
+        data: Data,
         limits: Vec<Limit>,
         states: BTreeMap<State, Type>,
         session: Session,
@@ -198,12 +195,13 @@ impl<'a> Run<'a> {
             last: arguments.steps,
         };
         let seed = arguments.seed.unwrap_or(0);
+        let (recipe, file) = (&trained.recipe, &trained.file);
         let per_step = data.per_micro_batch * recipe.micro_batches;
         let order = Order::new(seed, data.examples, per_step, Position { epoch: 0, used: 0 });
-        let (step, skipped, saved, ties, settings) = (0, 0, None, Vec::new(), Settings::new());
+        let (step, skipped, saved, settings) = (0, 0, None, Settings::new());
         Self {
             arguments,
-            plan,
+            trained,
             recipe,
             file,
             data,
@@ -216,7 +214,6 @@ impl<'a> Run<'a> {
             order,
             schedule,
             saved,
-            ties,
             settings,
         }
     }
@@ -323,15 +320,15 @@ impl<'a> Run<'a> {
         let weight = |name: &str| self.file.weight(name);
         let states = self.states.keys().map(|state| Ok((state.clone(), self.session.gather(state)?)));
         let states = states.collect::<Result<BTreeMap<_, _>, RunError>>()?;
-        ::run::not_finite(&self.plan.graph, &weight, &states, &fed.micro_batches, &fed.step)
+        ::run::not_finite(&self.trained.graph, &weight, &states, &fed.micro_batches, &fed.step)
     }
 
     /// Whether the loss is what is not finite first: a quotient of finite numbers, of which the
     /// second, how many labels count, is zero.
     fn is_empty(&self, found: &Result<Option<NotFinite>, RunError>) -> bool {
         let Ok(Some(NotFinite { place: Place::Operation { node, .. }, .. })) = found else { return false };
-        let loss = self.plan.graph.outputs.iter().find(|it| it.name == LOSS);
-        loss.is_some_and(|it| self.plan.graph.node(*node).results.contains(&it.value))
+        let loss = self.trained.graph.outputs.iter().find(|it| it.name == LOSS);
+        loss.is_some_and(|it| self.trained.graph.node(*node).results.contains(&it.value))
     }
 
     /// Why the run ends at a step that makes no sense.
@@ -389,7 +386,7 @@ impl<'a> Run<'a> {
             epoch: position.epoch,
             used: position.used,
             examples: self.data.examples,
-            model_sha256: self.plan.model.sha256.clone(),
+            model_sha256: self.trained.model.sha256.clone(),
             skipped: self.skipped,
             settings: self.settings.clone(),
             files: Vec::new(),
@@ -402,7 +399,7 @@ impl<'a> Run<'a> {
 
     /// A state; of a parameter's copy in the model file, what it is a copy of.
     fn gather(&self, state: &State) -> Result<Array, Failure> {
-        let Some(tie) = self.ties.iter().find(|tie| tie.copy == state.name) else {
+        let Some(tie) = self.trained.ties.iter().find(|tie| tie.copy == state.name) else {
             return self.session.gather(state).map_err(|error| failed(self.file, error));
         };
         let original = self.gather(&State { kind: state.kind, name: tie.original.clone() })?;
@@ -421,7 +418,7 @@ impl<'a> Run<'a> {
             return Err(Failure::file(self.data.path(), error));
         }
         self.check_states()?;
-        let trained = weights::trained(&self.states, &self.ties);
+        let trained = weights::trained(&self.states, &self.trained.ties);
         let TrainArguments { weights: path, export, .. } = self.arguments;
         weights::write(path, &trained, &mut |state| self.gather(state))?;
         if let Some(export) = export {

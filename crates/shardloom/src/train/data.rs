@@ -6,8 +6,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use kernels::Array;
-use plan::{Plan, Recipe};
-use planner_ir::{Source, Type};
+use plan::Recipe;
+use planner_ir::{Graph, Source, Type};
 use sha2::{Digest, Sha256};
 
 use super::arguments::Width;
@@ -60,8 +60,8 @@ enum Column {
 
 impl Data {
     /// The examples of a file, which has to suffice for one step of the plan.
-    pub(crate) fn open(path: &Path, width: Width, plan: &Plan, recipe: &Recipe) -> Result<Self, Failure> {
-        let inputs = inputs(plan);
+    pub(crate) fn open(path: &Path, width: Width, graph: &Graph, recipe: &Recipe) -> Result<Self, Failure> {
+        let inputs = inputs(graph);
         let wrong = |error: String| Failure::file(path, error);
         let arrays = path.extension().is_some_and(|it| it == "npz" || it == "safetensors");
         let (held, examples, per_micro_batch) = if arrays {
@@ -127,9 +127,9 @@ impl Data {
 }
 
 /// The inputs that take examples: all but what training adds.
-fn inputs(plan: &Plan) -> Vec<Input> {
+fn inputs(graph: &Graph) -> Vec<Input> {
     let own = [::train::RATE, ::train::STEP, ::train::SEED];
-    let of_model = plan.graph.values.iter().filter_map(|value| match &value.source {
+    let of_model = graph.values.iter().filter_map(|value| match &value.source {
         Source::Input(name) if !own.contains(&name.as_str()) => {
             Some(Input { name: name.clone(), type_: value.type_.clone() })
         }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use plan::Plan;
+use plan::ModelFile;
 use planner_ir::{State, Type};
 
 use super::arguments::TrainArguments;
@@ -15,7 +15,7 @@ use crate::failure::Failure;
 /// The checkpoint to go on from, if there is one, and what is changed since.
 pub(crate) fn resumed(
     arguments: &TrainArguments,
-    plan: &Plan,
+    model: &ModelFile,
     settings: &Settings,
     data: &Data,
     states: &BTreeMap<State, Type>,
@@ -25,10 +25,10 @@ pub(crate) fn resumed(
     let checkpoint = checkpoint::open(path)?;
     let Manifest { step, seed, examples, model_sha256, .. } = &checkpoint.manifest;
     let wrong = |error: String| Err(Failure::file(&checkpoint.folder, error));
-    if *model_sha256 != plan.model.sha256 {
+    if *model_sha256 != model.sha256 {
         return wrong(format!(
             "is of another model: SHA-256 {model_sha256:.12}.., the plan's has {:.12}..",
-            plan.model.sha256
+            model.sha256
         ));
     }
     if *examples != data.examples {

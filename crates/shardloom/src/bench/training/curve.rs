@@ -132,7 +132,7 @@ pub(super) fn train(
     say(format!("{}: planning", trial.title));
     let plan = planned(options, file, trial)?;
     let recipe = plan.recipe.as_ref().ok_or_else(|| internal("the plan has no recipe"))?;
-    let data = Data::open(&options.text, Width::U8, &plan, recipe)?;
+    let data = Data::open(&options.text, Width::U8, &plan.graph, recipe)?;
     let mut order = Order::new(options.seed, data.examples, options.batch, Position { epoch: 0, used: 0 });
     let schedule = Schedule {
         shape: Shape::Cosine,

@@ -1,0 +1,96 @@
+//! What is trained: a plan or a pipeline, checked against the model that it names.
+
+use std::path::Path;
+
+use ::plan::json::{Content, write, write_pipeline};
+use ::plan::{ModelFile as Named, Pipeline, Recipe};
+use ::train::Tie;
+use lower::Program;
+use planner_ir::Graph;
+
+use crate::commands::run::weights_are_there;
+use crate::failure::Failure;
+use crate::model_file::ModelFile;
+use crate::pipeline::{self, Observer, Stage, staged};
+use crate::{derived, plan_file};
+
+/// What is trained.
+pub(crate) struct Trained {
+    content: Content,
+    /// The whole training step.
+    pub(crate) graph: Graph,
+    /// The model file that the plan names.
+    pub(crate) model: Named,
+    /// How the step was derived.
+    pub(crate) recipe: Recipe,
+    /// The parameters that the model file has twice.
+    pub(crate) ties: Vec<Tie>,
+    /// The model.
+    pub(crate) file: ModelFile,
+}
+
+impl Trained {
+    /// Of a plan file: its program has to be the training step that its recipe makes of the model.
+    pub(crate) fn read(
+        path: &Path,
+        model: Option<&Path>,
+        observe: Observer<'_>,
+        say: &dyn Fn(String),
+    ) -> Result<Self, Failure> {
+        let content = plan_file::read_any_checked(path)?;
+        let (named, recipe) = match &content {
+            Content::Plan(plan) => {
+                observe(Stage::Plan, &write(plan));
+                let recipe = plan.recipe.clone().filter(|_| plan.graph.training.is_some());
+                let recipe = recipe.ok_or_else(|| {
+                    let message = "is a plan to run, not to train: plan with `--mode train`";
+                    Failure::file(path, message)
+                })?;
+                (plan.model.clone(), recipe)
+            }
+            Content::Pipeline(pipeline) => {
+                observe(Stage::Plan, &write_pipeline(pipeline));
+                let first = pipeline.stages.first();
+                let first = first.ok_or_else(|| Failure::file(path, "is a pipeline without stages"))?;
+                (first.plan.model.clone(), pipeline.recipe.clone())
+            }
+        };
+        let file = plan_file::named_model(path, &named, model)?;
+        weights_are_there(&file)?;
+        say("deriving the step again".to_owned());
+        let (graph, ties) = match &content {
+            Content::Plan(plan) => (plan.graph.clone(), derived::ties(path, plan, &recipe, &file)?),
+            Content::Pipeline(pipeline) => derived_pipeline(path, pipeline, &file)?,
+        };
+        Ok(Self { content, graph, model: named, recipe, ties, file })
+    }
+
+    /// The programs of all ranks, verified.
+    pub(crate) fn programs(&self, observe: Observer<'_>) -> Result<Vec<Program>, Failure> {
+        match &self.content {
+            Content::Plan(plan) => pipeline::lower(plan, observe),
+            Content::Pipeline(pipeline) => pipeline::lower_pipeline(pipeline, observe),
+        }
+    }
+}
+
+/// The whole step of a pipeline, whose stages have to be those that its recipe makes of the model, and
+/// the parameters that the model has twice.
+fn derived_pipeline(
+    path: &Path,
+    pipeline: &Pipeline,
+    file: &ModelFile,
+) -> Result<(Graph, Vec<Tie>), Failure> {
+    let refused = |error: String| Failure::file(path, format!("the pipeline is rejected: {error}"));
+    let imported = staged::imported(file, pipeline);
+    let imported = imported.map_err(|error| refused(format!("the model is not of these sizes: {error}")))?;
+    let (graph, stages) = staged::derived_stages(file, &imported, pipeline)?;
+    let same = stages.stages.len() == pipeline.stages.len()
+        && stages.stages.iter().zip(&pipeline.stages).all(|(step, stage)| step.graph == stage.plan.graph);
+    if !same {
+        let error = "its stages are not those of the training step that its recipe makes of the model";
+        return Err(refused(error.to_owned()));
+    }
+    let ties = pipeline::ties(file, &imported);
+    Ok((graph, ties))
+}
