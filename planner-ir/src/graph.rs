@@ -62,6 +62,10 @@ pub struct Value {
     pub source: Source,
 }
 
+/// What the names of inputs and outputs start with that stages of a pipeline take from one another: no
+/// name of an ONNX value does that a tool has written.
+pub const CROSSING: &str = "crossing:";
+
 /// Where a value comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {

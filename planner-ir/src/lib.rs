@@ -21,7 +21,7 @@ mod verify; // the rules a program obeys
 pub use data::{DType, Real, Type};
 pub use gradient::{Emit, Gradients, NoGradient, Site};
 pub use graph::{
-    Carried, Graph, Node, NodeId, Output, Phase, Source, State, StateKind, Training, Value, ValueId,
+    CROSSING, Carried, Graph, Node, NodeId, Output, Phase, Source, State, StateKind, Training, Value, ValueId,
 };
 pub use infer::TypeError;
 pub use layout::{Digit, Layout, LayoutError, Piece};

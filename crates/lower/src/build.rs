@@ -215,7 +215,10 @@ impl Build<'_> {
             let start = self.program.instructions.len();
             self.nodes(nodes)?;
             self.finish_carrying();
-            made.push(RepeatedPart { instructions: start..self.program.instructions.len(), stage: self.ends.stage });
+            made.push(RepeatedPart {
+                instructions: start..self.program.instructions.len(),
+                stage: self.ends.stage,
+            });
         }
         if let Some(repeated) = &mut self.program.repeated {
             repeated.instructions.end = self.program.instructions.len();

@@ -5,9 +5,7 @@
 //! first, and what stages return comes before what changes states, as in one program.
 
 use crate::action::Action;
-use crate::program::{
-    BufferId, CommunicatorId, Instruction, Origin, Program, RepeatedPart, StorageId,
-};
+use crate::program::{BufferId, CommunicatorId, Instruction, Origin, Program, RepeatedPart, StorageId};
 
 /// How many values, operations and transfers the stages before have: numbers of one stage are not
 /// those of another.
@@ -60,9 +58,8 @@ pub(crate) fn joined(programs: Vec<(Program, Vec<usize>)>) -> Option<Program> {
     let mut all: Option<Program> = None;
     let (mut before, mut parts, mut after) = (Vec::new(), Vec::new(), Vec::new());
     for (mut program, stretches) in programs {
-        let first = all.as_ref().map_or([0; 3], |it| {
-            [it.storages.len(), it.buffers.len(), it.communicators.len()]
-        });
+        let first =
+            all.as_ref().map_or([0; 3], |it| [it.storages.len(), it.buffers.len(), it.communicators.len()]);
         renumber(&mut program, first);
         let mut instructions = std::mem::take(&mut program.instructions);
         let repetition = program.repetition();

@@ -26,19 +26,20 @@ mod show; // the text form of a program
 mod verify; // the rules that programs obey, trusting nothing that made them
 
 pub use action::{
-    Action, Block, Collective, CollectiveKind, Compute, Copied, Direction, Message, Received, Remote, Sent, Way,
+    Action, Block, Collective, CollectiveKind, Compute, Copied, Direction, Message, Received, Remote, Sent,
+    Way,
 };
 pub use alike::{Alike, alike};
 pub use arena::ALIGNMENT;
 pub use build::{footprint, lower};
 pub use error::LowerError;
-pub use pipeline::{Pipelined, pipeline, pipelined};
-pub use routes::{POLICY_NAMES, policy, resharding};
 pub use memory::memory;
+pub use pipeline::{Pipelined, pipeline, pipelined};
 pub use program::{
     Buffer, BufferId, CommunicatorId, Event, Instruction, Kind, Moving, Origin, Port, Preparation, Program,
     Region, Repeated, RepeatedPart, Storage, StorageId, Stream, Turn, Whole,
 };
+pub use routes::{POLICY_NAMES, policy, resharding};
 pub use strided::{Stride, Strided};
 pub use verify::{Violation, Violations, verify};
 

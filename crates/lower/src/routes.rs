@@ -49,9 +49,8 @@ fn given<'a>(plan: &'a Plan, name: &str) -> Option<(&'a Layout, &'a Type)> {
 
 /// The layout of a value that a stage takes.
 fn taken<'a>(plan: &'a Plan, name: &str) -> Option<&'a Layout> {
-    let is_it = |value: &ValueId| {
-        matches!(&plan.graph.value(*value).source, Source::Input(input) if input == name)
-    };
+    let is_it =
+        |value: &ValueId| matches!(&plan.graph.value(*value).source, Source::Input(input) if input == name);
     plan.layouts.get(plan.graph.value_ids().find(is_it)?.0)
 }
 
@@ -105,7 +104,13 @@ impl Route {
         Ok(routes)
     }
 
-    fn add(&mut self, message: &Message, sides: [&Side; 2], type_: &Type, devices: u64) -> Result<(), String> {
+    fn add(
+        &mut self,
+        message: &Message,
+        sides: [&Side; 2],
+        type_: &Type,
+        devices: u64,
+    ) -> Result<(), String> {
         let rank = |rank: u64| if rank >= devices { rank - devices } else { rank };
         let sender = usize::from(message.from >= devices || sides[0].device(message.from).is_none());
         let (from, to) = (rank(message.from), rank(message.to));

@@ -75,7 +75,10 @@ impl Strided {
         let (from, to) = (row_major(&whole), row_major(&part));
         let stride = |((&count, &from), &to): ((&u64, &u64), &u64)| Stride { count, from, to };
         let loops = lengths.iter().zip(&from).zip(&to).map(stride).collect();
-        Self { start: start.iter().zip(&from).map(|(start, stride)| start * stride).sum(), loops: joined(loops) }
+        Self {
+            start: start.iter().zip(&from).map(|(start, stride)| start * stride).sum(),
+            loops: joined(loops),
+        }
     }
 
     /// How many elements are copied.

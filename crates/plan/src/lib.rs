@@ -17,10 +17,10 @@ mod diagram; // a partition as a diagram
 pub use check::{MAX_DEVICES, PIPELINE_RULES, RULES, Violation, Violations, check, check_pipeline};
 pub use diagram::{Cell, Diagram, MAX_CELLS, Message, Thing, Way, diagram};
 pub use diff::{Change, Diff, Repeated, diff};
+pub use pipeline::{Arrival, Crossing, Pipeline, Stage};
 pub use plan::{
     Assignment, Copy, Holding, MachineName, ModelFile, Part, Plan, Proof, SpaceSize, Term, Transfer,
 };
-pub use pipeline::{Arrival, Crossing, Pipeline, Stage};
 pub use recipe::{Loss, NoDecay, Precision, Recipe, Recompute};
 pub use steps::bytes_of_steps;
 pub use summary::{Traffic, communication};

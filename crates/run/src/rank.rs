@@ -293,7 +293,9 @@ impl Rank {
             let to = Arc::get_mut(state).ok_or(Fault::Memory)?.bytes_mut();
             return Ok(copy(&copied.strided, copied.direction, size, from.ok_or(Fault::Memory)?, to)?);
         }
-        let Place::Arena(to) = place(program, rest, copied.to, micro_batch) else { return Err(Fault::Memory) };
+        let Place::Arena(to) = place(program, rest, copied.to, micro_batch) else {
+            return Err(Fault::Memory);
+        };
         let parts = parts(arena.bytes_mut(), &[to]).ok_or(Fault::Memory)?;
         let from = match source {
             Place::Rest(bytes) => bytes,

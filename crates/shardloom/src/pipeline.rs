@@ -245,11 +245,7 @@ pub fn lower(plan: &Plan, observe: Observer<'_>) -> Result<Vec<Program>, Failure
     verified(programs, plan.capacity, observe)
 }
 
-fn verified(
-    programs: Vec<Program>,
-    capacity: u64,
-    observe: Observer<'_>,
-) -> Result<Vec<Program>, Failure> {
+fn verified(programs: Vec<Program>, capacity: u64, observe: Observer<'_>) -> Result<Vec<Program>, Failure> {
     for program in &programs {
         observe(Stage::Lower, program);
     }

@@ -17,8 +17,7 @@ pub(crate) struct Emitted<'a> {
 
 /// The step of a tape, pruned.
 pub(crate) fn pruned(tape: &Tape<'_>) -> Step {
-    let (mut step, places) =
-        Emitted { graph: &tape.to, homes: &tape.homes, forward: &tape.forward }.pruned();
+    let (mut step, places) = Emitted { graph: &tape.to, homes: &tape.homes, forward: &tape.forward }.pruned();
     step.made = tape.makers().map(|maker| maker.and_then(|it| places[it.0])).collect();
     step
 }

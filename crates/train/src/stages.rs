@@ -16,7 +16,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use planner_ir::{
-    Binary, Carried, Graph, NodeId, Op, Output, Phase, Source, State, Training, Value, ValueId,
+    Binary, CROSSING, Carried, Graph, NodeId, Op, Output, Phase, Source, State, Training, Value, ValueId,
 };
 
 use crate::TrainError;
@@ -111,10 +111,8 @@ struct Cutter<'a> {
 impl<'a> Cutter<'a> {
     fn new(step: &'a Step, first: &[usize]) -> Self {
         let stage = |home: &usize| first.partition_point(|start| start <= home).saturating_sub(1);
-        let part = || Part {
-            graph: Graph { name: step.graph.name.clone(), ..Graph::default() },
-            ..Part::default()
-        };
+        let part =
+            || Part { graph: Graph { name: step.graph.name.clone(), ..Graph::default() }, ..Part::default() };
         Self {
             step,
             stage: step.homes.iter().map(stage).collect(),
@@ -158,8 +156,11 @@ impl<'a> Cutter<'a> {
         let results = &self.whole().node(node).results;
         let made = |it: &&Carried| results.contains(&it.next);
         let carried = self.whole().training.iter().flat_map(|training| &training.carried);
-        let of: BTreeSet<&str> =
-            carried.filter(made).filter_map(|it| state_of(self.whole(), it.state)).map(|it| &*it.name).collect();
+        let of: BTreeSet<&str> = carried
+            .filter(made)
+            .filter_map(|it| state_of(self.whole(), it.state))
+            .map(|it| &*it.name)
+            .collect();
         let uses = |part: &Part| {
             let states = part.graph.values.iter().filter_map(|value| match &value.source {
                 Source::State(state) => Some(&*state.name),
@@ -316,7 +317,8 @@ impl<'a> Cutter<'a> {
     }
 
     fn finished(mut self) -> Stages {
-        let mut crossings: Vec<(Crosses, Crossing)> = std::mem::take(&mut self.crossings).into_iter().collect();
+        let mut crossings: Vec<(Crosses, Crossing)> =
+            std::mem::take(&mut self.crossings).into_iter().collect();
         crossings.sort_by_key(|(_, it)| number(&it.name));
         for (what, Crossing { name, from, .. }) in &crossings {
             let part = &mut self.parts[*from];
@@ -344,9 +346,6 @@ fn name(number: usize) -> String {
 fn number(name: &str) -> usize {
     name.strip_prefix(CROSSING).and_then(|number| number.parse().ok()).unwrap_or(usize::MAX)
 }
-
-/// What names of crossings start with: no name of an ONNX value does that a tool has written.
-const CROSSING: &str = "crossing:";
 
 fn state_of(graph: &Graph, value: ValueId) -> Option<&State> {
     match &graph.value(value).source {

@@ -54,7 +54,8 @@ pub(super) fn received_fault(program: &Program, received: &Received) -> Option<S
         }
         reached += length;
     }
-    (reached != elements).then(|| format!("element {reached} of b{} is received not at all", received.output.0))
+    (reached != elements)
+        .then(|| format!("element {reached} of b{} is received not at all", received.output.0))
 }
 
 /// Whether a part is of a rank that there is not, or reaches beyond the buffer.
@@ -117,7 +118,8 @@ pub(super) fn check_pairs(programs: &[Program], found: &mut Vec<Violation>) {
     let pairs: BTreeSet<(u64, u64)> = sent.keys().chain(received.keys()).copied().collect();
     for (from, to) in pairs {
         let none = Vec::new();
-        let (sent, received) = (sent.get(&(from, to)).unwrap_or(&none), received.get(&(from, to)).unwrap_or(&none));
+        let (sent, received) =
+            (sent.get(&(from, to)).unwrap_or(&none), received.get(&(from, to)).unwrap_or(&none));
         let agreed = sent.iter().zip(received).take_while(|(sent, received)| sent.1 == received.1).count();
         let (rank, index, message) = match (sent.get(agreed), received.get(agreed)) {
             (None, None) => continue,

@@ -46,11 +46,9 @@ pub(super) fn written(program: &Program, action: &Action, buffer: BufferId) -> W
             }
             _ => whole,
         },
-        Action::Compute(_)
-        | Action::Copy(_)
-        | Action::Message(_)
-        | Action::Send(_)
-        | Action::Receive(_) => whole,
+        Action::Compute(_) | Action::Copy(_) | Action::Message(_) | Action::Send(_) | Action::Receive(_) => {
+            whole
+        }
     }
 }
 

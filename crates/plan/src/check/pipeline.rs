@@ -49,7 +49,11 @@ fn stages(pipeline: &Pipeline, found: &mut Violations) {
         let micro_batches = plan.graph.training.as_ref().map(|training| training.micro_batches);
         if micro_batches != Some(pipeline.micro_batches()) {
             let expected = pipeline.micro_batches();
-            found.add("stage", &place, format!("its micro-batches are {micro_batches:?}, expected {expected}"));
+            found.add(
+                "stage",
+                &place,
+                format!("its micro-batches are {micro_batches:?}, expected {expected}"),
+            );
         }
         let before = number.checked_sub(1).map(|it| pipeline.stages[it].first_block);
         if before.map_or(stage.first_block != 0, |before| stage.first_block <= before) {
@@ -70,7 +74,11 @@ fn stages(pipeline: &Pipeline, found: &mut Violations) {
     ranges.sort_unstable();
     for (first, count) in ranges {
         if first != next {
-            found.add("stage", "the stages", format!("devices from {next} to {first} have none, or several groups"));
+            found.add(
+                "stage",
+                "the stages",
+                format!("devices from {next} to {first} have none, or several groups"),
+            );
         }
         next = first.saturating_add(count);
     }
@@ -106,7 +114,8 @@ fn crossings(pipeline: &Pipeline, found: &mut Violations) {
             let to = pipeline.stages.get(arrival.stage);
             let taken = to.and_then(|to| taken(&to.plan, &crossing.name));
             if taken.as_ref() != Some(&type_) {
-                let message = format!("stage {} does not take it as {type_}, without sums owed", arrival.stage);
+                let message =
+                    format!("stage {} does not take it as {type_}, without sums owed", arrival.stage);
                 found.add("crossing", &place, message);
             }
             if !(arrival.seconds.is_finite() && arrival.seconds >= 0.0) || arrival.chunks == 0 {

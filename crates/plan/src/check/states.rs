@@ -1,6 +1,6 @@
 //! Rules of what is returned, of what states become, and of recipes.
 
-use planner_ir::{Op, Optimizer, Phase, Source, ValueId};
+use planner_ir::{CROSSING, Op, Optimizer, Phase, Source, ValueId};
 
 use super::blocks::same;
 use super::operations::{copied, owed_text};
@@ -22,7 +22,7 @@ fn outputs(plan: &Plan, found: &mut Violations) {
             found.add("output", place, format_args!("a copy of %{}, expected %{}", other.0, output.value.0));
             continue;
         }
-        if plan.graph.training.is_some() && !is_made_in_update(plan, output.value) {
+        if plan.graph.training.is_some() && !may_be_returned(plan, &output.name, output.value) {
             let message = format!("returns %{}, expected what the update makes", output.value.0);
             found.add("output", &place, message);
         }
@@ -34,9 +34,13 @@ fn outputs(plan: &Plan, found: &mut Violations) {
     }
 }
 
-fn is_made_in_update(plan: &Plan, value: ValueId) -> bool {
-    match plan.graph.value(value).source {
-        Source::Result { node, .. } => plan.graph.node(node).phase == Phase::Update,
+/// Whether a training step may return a value: what the update makes, here or in another stage of a
+/// pipeline; and anything to other stages.
+fn may_be_returned(plan: &Plan, name: &str, value: ValueId) -> bool {
+    match &plan.graph.value(value).source {
+        _ if name.starts_with(CROSSING) => true,
+        Source::Result { node, .. } => plan.graph.node(*node).phase == Phase::Update,
+        Source::Input(input) => input.starts_with(CROSSING),
         _ => false,
     }
 }

@@ -65,7 +65,8 @@ pub(super) fn pipeline(
             Err(failure) => refused = Some(failure),
         }
     }
-    let best = best.ok_or_else(|| refused.unwrap_or_else(|| Failure::internal("plan", "no mesh was tried")))?;
+    let best =
+        best.ok_or_else(|| refused.unwrap_or_else(|| Failure::internal("plan", "no mesh was tried")))?;
     context.stages.observe(Stage::Plan, &::plan::json::write_pipeline(&best));
     plan_file::write_pipeline(&arguments.output, &best)?;
     if context.stages.stops_after(Stage::Plan) {
@@ -118,9 +119,10 @@ fn summary(pipeline: &Pipeline, wanted: &PipelineArguments) -> String {
         pipeline.machine.name, wanted.schedule
     ));
     for (number, stage) in pipeline.stages.iter().enumerate() {
-        let end = pipeline.stages.get(number + 1).map_or("the last".to_owned(), |next| {
-            format!("{}", next.first_block - 1)
-        });
+        let end = pipeline
+            .stages
+            .get(number + 1)
+            .map_or("the last".to_owned(), |next| format!("{}", next.first_block - 1));
         let (times, _) = stage.plan.phases();
         let words = strategy(&stage.plan).join("; ");
         line(format!(

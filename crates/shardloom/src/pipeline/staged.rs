@@ -138,7 +138,11 @@ fn balanced(work: &[f64], runs: usize) -> Vec<usize> {
 }
 
 /// The stages that a pipeline says, derived from its model again.
-pub fn derived_stages(file: &ModelFile, imported: &Graph, pipeline: &Pipeline) -> Result<(Graph, Stages), Failure> {
+pub fn derived_stages(
+    file: &ModelFile,
+    imported: &Graph,
+    pipeline: &Pipeline,
+) -> Result<(Graph, Stages), Failure> {
     let (step, _) = Forward::of(file, imported, &pipeline.recipe)?.step(None)?;
     let first: Vec<usize> = pipeline.stages.iter().map(|stage| stage.first_block).collect();
     let stages = train::stages(&step, &first);
@@ -201,7 +205,8 @@ fn ordered(wanted: &Wanted<'_>, stages: usize, micro_batches: u64) -> Result<Sch
         Order::Written(schedule) => schedule.clone(),
     };
     let verified = verify(schedule, stages, count);
-    let verified = verified.map_err(|faults| Failure::Usage(format!("the schedule cannot be kept: {faults}")))?;
+    let verified =
+        verified.map_err(|faults| Failure::Usage(format!("the schedule cannot be kept: {faults}")))?;
     Ok(verified.schedule().clone())
 }
 
@@ -257,13 +262,10 @@ fn made(
 fn stage(step: &Step, file: &plan::ModelFile, target: &Target<'_>) -> Result<Plan, Failure> {
     planner_ir::verify(&step.graph).map_err(|error| Failure::internal("train", error))?;
     let sections = fold(&step.graph, &step.homes, &step.forward);
-    let prepared = Prepared {
-        graph: step.graph.clone(),
-        sections,
-        raised: RaiseStatistics::default(),
-        variants: None,
-    };
-    super::plan(&prepared, file, target, &mut |_, _| {})
+    let prepared =
+        Prepared { graph: step.graph.clone(), sections, raised: RaiseStatistics::default(), variants: None };
+    let prices = super::prices(target)?;
+    super::placed(&prepared, file, target, &prices)
 }
 
 /// What messages between groups go over.
@@ -310,8 +312,13 @@ fn travelling(
     for &stage in &crossing.to {
         let mut best: Option<Arrival> = None;
         for strategy in Strategy::ALL {
-            let arrival =
-                Arrival { stage, strategy: strategy.name().to_owned(), chunks: CHUNKS, bytes: 0, seconds: 0.0 };
+            let arrival = Arrival {
+                stage,
+                strategy: strategy.name().to_owned(),
+                chunks: CHUNKS,
+                bytes: 0,
+                seconds: 0.0,
+            };
             let policy = lower::policy(&arrival).map_err(|error| Failure::internal("plan", error))?;
             let way = lower::resharding(pipeline, &made, &arrival, network, &policy);
             let (way, from, to) = way.map_err(|error| Failure::internal("plan", error))?;
