@@ -98,7 +98,7 @@ pub(crate) fn built<'a>(
     build.nodes(looked_at)?;
     build.stretch();
     build.outputs()?;
-    build.receive_all()?;
+    build.receive_all(build.ends.arriving.len().saturating_sub(1))?;
     build.stretch();
     build.nodes(others)?;
     build.finish_carrying();
@@ -211,9 +211,12 @@ impl Build<'_> {
         self.program.repeated = Some(Repeated::whole(start..start, times));
         let parts = self.ends.parts(&self.plan.graph);
         let mut made = Vec::new();
-        for nodes in parts {
+        for (part, nodes) in parts.into_iter().enumerate() {
             let start = self.program.instructions.len();
             self.nodes(nodes)?;
+            if part + 1 < self.ends.arriving.len() {
+                self.receive_all(part)?;
+            }
             self.finish_carrying();
             made.push(RepeatedPart {
                 instructions: start..self.program.instructions.len(),
@@ -348,7 +351,7 @@ impl Build<'_> {
             return Err(LowerError::Owed(name.clone()));
         }
         if let (Kind::Input, Some(&crossing)) = (kind, self.ends.received.get(name)) {
-            return Ok(self.receive(value, crossing));
+            return self.receive(value, crossing);
         }
         let buffer = self.buffer(kind, layout.local_type(graph.type_of(value)));
         let port = self.port(name, value, layout, buffer);

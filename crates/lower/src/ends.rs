@@ -23,8 +23,20 @@ pub(crate) struct Ends {
     pub(crate) sent: BTreeMap<String, usize>,
     /// The inputs that are received, by name: which crossing.
     pub(crate) received: BTreeMap<String, usize>,
+    /// For each part of a micro-batch, and then the update, the inputs that are received in it: for each
+    /// sender in the order in which it sends.
+    pub(crate) arriving: Vec<Vec<Arriving>>,
     /// In which parts a micro-batch is done.
     pub(crate) parts: Parts,
+}
+
+/// An input that is received.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Arriving {
+    /// The stage that sends it.
+    pub(crate) from: usize,
+    /// What it is called.
+    pub(crate) name: String,
 }
 
 /// In which parts a micro-batch is done.
@@ -79,13 +91,37 @@ impl Ends {
 }
 
 impl Build<'_> {
-    /// A place for what another stage sends, and its arrival.
-    pub(crate) fn receive(&mut self, value: ValueId, crossing: usize) -> BufferId {
-        let (layout, type_) = (&self.plan.layouts[value.0], self.plan.graph.type_of(value));
+    /// A place for what another stage sends, and its arrival; before it, that of what the same stage
+    /// sends before.
+    pub(crate) fn receive(&mut self, value: ValueId, crossing: usize) -> Result<BufferId, LowerError> {
+        let (ends, plan) = (self.ends, self.plan);
+        for arriving in &ends.arriving {
+            let is_it = |it: &Arriving| ends.received.get(&it.name) == Some(&crossing);
+            let Some(place) = arriving.iter().position(is_it) else { continue };
+            for earlier in arriving[..place].iter().filter(|it| it.from == arriving[place].from) {
+                self.arrive(&earlier.name)?;
+            }
+        }
+        let (layout, type_) = (&plan.layouts[value.0], plan.graph.type_of(value));
         let output = self.buffer(Kind::Activation, layout.local_type(type_));
         let received = Received { output, parts: Vec::new() };
         self.push(Stream::Receiving, Action::Receive(received), Origin::Crossing(crossing));
-        output
+        Ok(output)
+    }
+
+    /// Receives what has not been yet of what arrives in a part of a micro-batch, or in the update:
+    /// there before the guard, so that nothing is left on its way where a step stops.
+    pub(crate) fn receive_all(&mut self, part: usize) -> Result<(), LowerError> {
+        let ends = self.ends;
+        ends.arriving.get(part).into_iter().flatten().try_for_each(|it| self.arrive(&it.name))
+    }
+
+    fn arrive(&mut self, name: &str) -> Result<(), LowerError> {
+        let graph = &self.plan.graph;
+        let is_it =
+            |value: &ValueId| matches!(&graph.value(*value).source, Source::Input(input) if input == name);
+        let value = graph.value_ids().find(is_it);
+        value.map_or(Ok(()), |value| self.copy(value, Copy::Made).map(|_| ()))
     }
 
     /// Sends what an operation makes for other stages.
@@ -113,20 +149,6 @@ impl Build<'_> {
             if self.is_sum(output.value) {
                 let input = self.copy(output.value, copy)?;
                 self.send(input, crossing);
-            }
-        }
-        Ok(())
-    }
-
-    /// Receives what has not been yet: before the guard, so that nothing is left on its way where a
-    /// step stops there.
-    pub(crate) fn receive_all(&mut self) -> Result<(), LowerError> {
-        let (ends, graph) = (self.ends, &self.plan.graph);
-        for value in graph.value_ids() {
-            if let Source::Input(name) = &graph.value(value).source
-                && ends.received.contains_key(name)
-            {
-                self.copy(value, Copy::Made)?;
             }
         }
         Ok(())

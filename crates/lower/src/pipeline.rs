@@ -1,18 +1,18 @@
 //! Stages to programs: each rank's stages, what it sends and receives, and the order of its turns.
 
-use plan::{Holding, Pipeline, Stage};
+use plan::{Crossing, Holding, Pipeline, Stage};
 use planner_ir::schedule::{Schedule, Task, Work};
 
 use crate::action::Action;
 use crate::arena;
 use crate::build::{Build, built};
-use crate::ends::{Ends, Parts};
+use crate::ends::{Arriving, Ends, Parts};
 use crate::error::LowerError;
 use crate::events;
 use crate::facts::Facts;
 use crate::in_place;
 use crate::joined::{Numbers, joined};
-use crate::program::{Origin, Program, Region, StorageId, Turn};
+use crate::program::{Instruction, Origin, Program, Region, StorageId, Turn};
 use crate::rings;
 use crate::routes::Route;
 
@@ -24,6 +24,8 @@ pub struct Pipelined<'a> {
     numbers: Vec<Numbers>,
     /// For each crossing, its ways to other stages.
     routes: Vec<Vec<(usize, Route)>>,
+    /// For each group, the crossings that it sends after the micro-batches, in order.
+    sent_last: Vec<Vec<usize>>,
 }
 
 /// The programs of all ranks of a pipeline, by rank.
@@ -45,13 +47,20 @@ pub fn pipelined(pipeline: &Pipeline) -> Result<Pipelined<'_>, LowerError> {
         numbers.transfers += stage.plan.transfers.len();
         own
     };
-    Ok(Pipelined {
+    let facts: Vec<Facts> = facts.collect::<Result<_, _>>()?;
+    let mut ends: Vec<Ends> = (0..pipeline.stages.len()).map(|stage| ends(pipeline, stage)).collect();
+    arrivals(pipeline, &facts, &mut ends)?;
+    let mut pipelined = Pipelined {
         pipeline,
-        facts: facts.collect::<Result<_, _>>()?,
-        ends: (0..pipeline.stages.len()).map(|stage| ends(pipeline, stage)).collect(),
+        facts,
+        ends,
         numbers: pipeline.stages.iter().map(&mut number).collect(),
         routes: routes.collect::<Result<_, _>>()?,
-    })
+        sent_last: Vec::new(),
+    };
+    let groups = pipeline.schedule.groups.len();
+    pipelined.sent_last = (0..groups).map(|group| pipelined.sent_last(group)).collect::<Result<_, _>>()?;
+    Ok(pipelined)
 }
 
 /// The ends of crossings at a stage.
@@ -69,6 +78,38 @@ fn ends(pipeline: &Pipeline, stage: usize) -> Ends {
     ends
 }
 
+/// Finds out what arrives at stages in which part and order: that in which it is sent, which does not
+/// depend on what is received.
+fn arrivals(pipeline: &Pipeline, facts: &[Facts], ends: &mut [Ends]) -> Result<(), LowerError> {
+    let parts = pipeline.schedule.works().len();
+    let backward = 1;
+    let mut arriving = vec![vec![Vec::new(); parts + 1]; ends.len()];
+    for (from, stage) in pipeline.stages.iter().enumerate() {
+        let program = built(&stage.plan, &facts[from], &ends[from], 0)?.program;
+        for (index, instruction) in program.instructions.iter().enumerate() {
+            let (Action::Send(_), Origin::Crossing(crossing)) = (&instruction.action, instruction.origin)
+            else {
+                continue;
+            };
+            let sent_in = program.repeated.as_ref().and_then(|repeated| repeated.part_of(index));
+            let Crossing { name, to, .. } = &pipeline.crossings[crossing];
+            for arrival in to {
+                // What goes back to earlier stages comes after their forward part.
+                let part = match sent_in {
+                    None => parts,
+                    Some(part) if arrival.stage < from => part.max(backward),
+                    Some(part) => part,
+                };
+                arriving[arrival.stage][part].push(Arriving { from, name: name.clone() });
+            }
+        }
+    }
+    for (ends, arriving) in ends.iter_mut().zip(arriving) {
+        ends.arriving = arriving;
+    }
+    Ok(())
+}
+
 impl Pipelined<'_> {
     /// The program of a rank.
     ///
@@ -83,11 +124,46 @@ impl Pipelined<'_> {
         let missing = || LowerError::Schedule(format!("rank {rank} has no stage"));
         let group = pipeline.group(*own.first().ok_or_else(missing)?);
         let programs: Result<Vec<_>, _> = own.iter().map(|&stage| self.stage(stage, rank)).collect();
-        let mut program = joined(programs?).ok_or_else(missing)?;
+        let mut program = self.in_order(joined(programs?).ok_or_else(missing)?);
         if let Some(repeated) = &mut program.repeated {
             repeated.turns = turns(&pipeline.schedule, group)?;
         }
         Ok(events::ordered(arena::placed(rings::counted(in_place::reduced(program)))))
+    }
+
+    /// The crossings that a group sends after the micro-batches, in order.
+    fn sent_last(&self, group: usize) -> Result<Vec<usize>, LowerError> {
+        let own = (0..self.pipeline.stages.len()).filter(|&stage| self.pipeline.group(stage) == group);
+        let programs = own.map(|stage| self.stage(stage, self.pipeline.stages[stage].first_device));
+        let Some(program) = joined(programs.collect::<Result<_, _>>()?) else { return Ok(Vec::new()) };
+        let sent = |instruction: &Instruction| match (&instruction.action, instruction.origin) {
+            (Action::Send(_), Origin::Crossing(crossing)) => Some(crossing),
+            _ => None,
+        };
+        Ok(program.instructions[program.repetition().end..].iter().filter_map(sent).collect())
+    }
+
+    /// The program with what it receives after the micro-batches from one group in the order in which
+    /// that group sends it: where several stages of a rank do, some arrives earlier than it is needed.
+    fn in_order(&self, mut program: Program) -> Program {
+        let mut rest = program.instructions.split_off(program.repetition().end);
+        let crossing = |instruction: &Instruction| match (&instruction.action, instruction.origin) {
+            (Action::Receive(_), Origin::Crossing(crossing)) => Some(crossing),
+            _ => None,
+        };
+        while !rest.is_empty() {
+            let mut next = 0;
+            if let Some(wanted) = crossing(&rest[0]) {
+                let order = &self.sent_last[self.pipeline.group(self.pipeline.crossings[wanted].from)];
+                let place = |it: usize| order.iter().position(|&sent| sent == it).unwrap_or(usize::MAX);
+                let from = |it: usize| self.pipeline.group(self.pipeline.crossings[it].from);
+                let arrives = rest.iter().enumerate().filter_map(|(at, it)| Some((at, crossing(it)?)));
+                let same = arrives.filter(|&(_, it)| from(it) == from(wanted));
+                next = same.min_by_key(|&(at, it)| (place(it), at)).map_or(0, |(at, _)| at);
+            }
+            program.instructions.push(rest.remove(next));
+        }
+        program
     }
 
     /// The program of a stage for a rank, with ranks of the whole pipeline, and where its stretches
@@ -175,12 +251,13 @@ fn holdings(program: &Program) -> Vec<Holding> {
     let mut arena = program.arena;
     let mut resident = program.resident;
     let crosses = crossing_storages(program);
+    let kept = rings::kept(program);
     for (number, storage) in program.storages.iter().enumerate() {
         let bytes = program.extent(StorageId(number)).next_multiple_of(crate::ALIGNMENT);
         if storage.kind.region() == Region::Resident {
             add(crate::memory::name_at_rest(storage.kind), bytes);
             resident = resident.saturating_sub(bytes);
-        } else if storage.places > 1 {
+        } else if kept[number] {
             add(if crosses[number] { "communication" } else { "activations" }, bytes);
             arena = arena.saturating_sub(bytes);
         }

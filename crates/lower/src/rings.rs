@@ -6,7 +6,7 @@
 //! the next is made, and what is received may come while the one before is used: two places at least.
 
 use crate::action::Action;
-use crate::program::{Program, Region, Repeated, Turn};
+use crate::program::{Program, Region, Repeated, Storage, Turn};
 
 /// The program whose storages have the places that they need.
 pub(crate) fn counted(mut program: Program) -> Program {
@@ -21,6 +21,16 @@ pub(crate) fn counted(mut program: Program) -> Program {
     }
     program.repeated = Some(repeated);
     program
+}
+
+/// For each storage, whether turns of other micro-batches find something in it.
+pub(crate) fn kept(program: &Program) -> Vec<bool> {
+    let Some(repeated) = &program.repeated else { return vec![false; program.storages.len()] };
+    let uses = uses(program, repeated);
+    let kept = |(storage, uses): (&Storage, Uses)| {
+        storage.places > 1 || uses.parts.is_some_and(|(first, last)| first != last)
+    };
+    program.storages.iter().zip(uses).map(kept).collect()
 }
 
 /// Which parts use a storage.
