@@ -150,6 +150,14 @@ pub(crate) fn lifetimes(program: &Program) -> Vec<Option<Lifetime>> {
             life.last = life.last.max(repeated.instructions.end.saturating_sub(1));
         }
     }
+    // What is sent may be on its way for as long as others take: nothing waits for its place.
+    for instruction in &program.instructions {
+        if let Action::Send(sent) = &instruction.action
+            && let Some(lifetime) = &mut lifetimes[program.buffer(sent.input).storage.0]
+        {
+            lifetime.last = lifetime.last.max(program.instructions.len());
+        }
+    }
     for (lifetime, storage) in lifetimes.iter_mut().zip(&program.storages) {
         if let (Some(lifetime), Kind::Output) = (lifetime, storage.kind) {
             lifetime.last = program.instructions.len();

@@ -210,9 +210,9 @@ pub enum Stream {
     Compute,
     /// Collectives and messages, and what is packed and unpacked for them.
     Communication,
-    /// What is sent to other stages.
+    /// What is sent to other stages; what goes to one rank does not wait for what goes to others.
     Sending,
-    /// What is received from other stages.
+    /// What is received from other stages, likewise.
     Receiving,
 }
 

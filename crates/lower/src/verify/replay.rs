@@ -1,10 +1,11 @@
 //! Who waits for whom over all turns: the exchanges of all ranks are done, one by one, for as long as
 //! one of them can be.
 //!
-//! Serially, a rank does one after another, and what is sent is taken at once. Overlapped, each stream
-//! of a rank does its own in order, as soon as turns and events allow, and what is sent is taken when
-//! it is received: the weakest that a network promises. Where something is left that cannot be done,
-//! ranks wait for each other forever.
+//! Serially, a rank does one after another, and what is sent is taken at once. Overlapped, each lane of
+//! a rank does its own in order, as soon as turns and events allow, and what is sent is taken when it is
+//! received: the weakest that a network promises. There is a lane for what ranks do together, and for
+//! each other rank one for what is sent to it and one for what it sends: pairs do not wait for other
+//! pairs. Where something is left that cannot be done, ranks wait for each other forever.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -13,8 +14,6 @@ use super::happens::Happens;
 use super::{Report, Violation};
 use crate::action::{Action, Remote, Way};
 use crate::program::{CommunicatorId, Program, Stream};
-
-const STREAMS: usize = Stream::ALL.len();
 
 pub(super) fn check(programs: &[Program], found: &mut Vec<Violation>) {
     for mode in [Mode::Serial, Mode::Overlapped] {
@@ -39,17 +38,17 @@ struct Item {
     /// Which part of what is sent or received.
     part: usize,
     micro_batch: Option<u64>,
-    /// For each lane, how many of its exchanges have to be over before.
-    after: [usize; STREAMS],
+    /// For some lanes, how many of its exchanges have to be over before.
+    after: Vec<(usize, usize)>,
 }
 
 /// A rank: its exchanges on each lane, in order, and how many of each are over.
 struct Rank<'a> {
     program: &'a Program,
-    lanes: [Vec<Item>; STREAMS],
-    over: [usize; STREAMS],
+    lanes: Vec<Vec<Item>>,
+    over: Vec<usize>,
     /// Whether what the next exchange of a lane gives is there for others already.
-    offered: [bool; STREAMS],
+    offered: Vec<bool>,
     /// In how many meetings of each communicator the rank has been.
     met: BTreeMap<CommunicatorId, usize>,
 }
@@ -71,7 +70,8 @@ impl<'a> Replay<'a> {
                 Mode::Serial => serial(program),
                 Mode::Overlapped => overlapped(program),
             };
-            Rank { program, lanes, over: [0; STREAMS], offered: [false; STREAMS], met: BTreeMap::new() }
+            let (over, offered) = (vec![0; lanes.len()], vec![false; lanes.len()]);
+            Rank { program, lanes, over, offered, met: BTreeMap::new() }
         };
         let ranks = programs.iter().map(rank).collect();
         Self { mode, ranks, sent: BTreeMap::new(), received: BTreeMap::new(), meetings: BTreeMap::new() }
@@ -81,7 +81,7 @@ impl<'a> Replay<'a> {
     fn advance(&mut self) -> bool {
         let mut moved = false;
         for rank in 0..self.ranks.len() {
-            for lane in 0..STREAMS {
+            for lane in 0..self.ranks[rank].lanes.len() {
                 while self.step(rank, lane) {
                     moved = true;
                 }
@@ -95,7 +95,7 @@ impl<'a> Replay<'a> {
         let Rank { program, lanes, over, offered, .. } = &self.ranks[rank];
         let (program, offered) = (*program, offered[lane]);
         let Some(item) = lanes[lane].get(over[lane]) else { return false };
-        if item.after.iter().zip(over).any(|(needed, over)| needed > over) {
+        if item.after.iter().any(|&(lane, needed)| needed > over[lane]) {
             return false;
         }
         let action = &program.instructions[item.instruction].action;
@@ -140,8 +140,8 @@ impl<'a> Replay<'a> {
         let mut waiting = Vec::new();
         for rank in &self.ranks {
             let next = |lane: usize| rank.lanes[lane].get(rank.over[lane]);
-            let ready = |item: &&Item| item.after.iter().zip(&rank.over).all(|(needed, over)| needed <= over);
-            let Some(item) = (0..STREAMS).filter_map(next).find(ready) else { continue };
+            let ready = |item: &&Item| item.after.iter().all(|&(lane, needed)| needed <= rank.over[lane]);
+            let Some(item) = (0..rank.lanes.len()).filter_map(next).find(ready) else { continue };
             waiting.push((rank.program.rank, item.instruction, show(rank.program, item)));
         }
         let (rank, instruction, first) = waiting.first()?.clone();
@@ -191,18 +191,26 @@ fn count(program: &Program, instruction: usize) -> usize {
 }
 
 /// All exchanges on one lane.
-fn serial(program: &Program) -> [Vec<Item>; STREAMS] {
-    let mut lanes: [Vec<Item>; STREAMS] = Default::default();
+fn serial(program: &Program) -> Vec<Vec<Item>> {
+    let mut lane = Vec::new();
     for (instruction, micro_batch) in super::crossing::unrolled(program) {
         for part in 0..count(program, instruction) {
-            lanes[0].push(Item { instruction, part, micro_batch, after: [0; STREAMS] });
+            lane.push(Item { instruction, part, micro_batch, after: Vec::new() });
         }
     }
-    lanes
+    vec![lane]
 }
 
-/// Exchanges by stream, with what turns and events ask for.
-fn overlapped(program: &Program) -> [Vec<Item>; STREAMS] {
+/// Which lane an exchange is on: the stream, and of what goes between two ranks the other one.
+type Lane = (Stream, Option<(Way, u64)>);
+
+fn lane(program: &Program, instruction: usize, part: usize) -> Lane {
+    let instruction = &program.instructions[instruction];
+    (instruction.stream, parts(&instruction.action).get(part).map(|part| (part.way, part.rank)))
+}
+
+/// Exchanges by lane, with what turns and events ask for.
+fn overlapped(program: &Program) -> Vec<Vec<Item>> {
     let happens = Happens::of(program);
     let repetition = program.repetition();
     let mut stretches = vec![(None, 0..repetition.start, None)];
@@ -212,28 +220,39 @@ fn overlapped(program: &Program) -> [Vec<Item>; STREAMS] {
         stretches.extend(turns.map(|turn| (Some(turn.part), part(turn.part), Some(turn.micro_batch))));
     }
     stretches.push((None, repetition.end..program.instructions.len(), None));
-    let mut lanes: [Vec<Item>; STREAMS] = Default::default();
+    let mut numbers: BTreeMap<Lane, usize> = BTreeMap::new();
+    for instruction in 0..program.instructions.len() {
+        for part in 0..count(program, instruction) {
+            let next = numbers.len();
+            numbers.entry(lane(program, instruction, part)).or_insert(next);
+        }
+    }
+    let sending: Vec<bool> = {
+        let mut sending = vec![false; numbers.len()];
+        numbers.iter().for_each(|((stream, _), &number)| sending[number] = *stream == Stream::Sending);
+        sending
+    };
+    let mut lanes: Vec<Vec<Item>> = vec![Vec::new(); numbers.len()];
     // For each part, what had been sent when its last turn was over.
-    let mut sent: BTreeMap<usize, usize> = BTreeMap::new();
+    let mut sent: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
     let mut known: BTreeMap<(usize, usize), Vec<Needs>> = BTreeMap::new();
     for (part, range, micro_batch) in stretches {
-        let base: [usize; STREAMS] = std::array::from_fn(|lane| lanes[lane].len());
-        let mut start = base;
-        let sending = Stream::Sending.number();
-        start[sending] = part.and_then(|part| sent.get(&part).copied()).unwrap_or(0);
+        let base: Vec<usize> = lanes.iter().map(Vec::len).collect();
+        let before = part.and_then(|part| sent.get(&part));
+        let start = |lane: usize| match sending[lane] {
+            true => before.map_or(0, |before| before[lane]),
+            false => base[lane],
+        };
         let key = (range.start, range.end);
-        for needs in known.entry(key).or_insert_with(|| needs(program, &happens, range)) {
-            let after = std::array::from_fn(|lane| match needs.over[lane] {
-                0 => start[lane],
-                over => base[lane] + over,
-            });
-            let instruction = needs.instruction;
-            for part in 0..count(program, instruction) {
-                lanes[needs.lane].push(Item { instruction, part, micro_batch, after });
-            }
+        for needs in known.entry(key).or_insert_with(|| needs(program, &happens, range, &numbers)) {
+            let all = (0..lanes.len()).map(|lane| (lane, start(lane)));
+            let own = needs.over.iter().map(|&(lane, over)| (lane, base[lane] + over));
+            let after = all.chain(own).filter(|&(_, over)| over > 0).collect();
+            let Needs { instruction, part, lane, .. } = *needs;
+            lanes[lane].push(Item { instruction, part, micro_batch, after });
         }
         if let Some(part) = part {
-            sent.insert(part, lanes[sending].len());
+            sent.insert(part, lanes.iter().map(Vec::len).collect());
         }
     }
     lanes
@@ -242,24 +261,57 @@ fn overlapped(program: &Program) -> [Vec<Item>; STREAMS] {
 /// An exchange, and what has to be over before it of those at the same stretch.
 struct Needs {
     instruction: usize,
+    part: usize,
     lane: usize,
-    /// For each lane, how many of the stretch's exchanges.
-    over: [usize; STREAMS],
+    /// For some lanes, how many of the stretch's exchanges.
+    over: Vec<(usize, usize)>,
 }
 
-fn needs(program: &Program, happens: &Happens, stretch: Range<usize>) -> Vec<Needs> {
-    let lane = |instruction: usize| program.instructions[instruction].stream.number();
+fn needs(
+    program: &Program,
+    happens: &Happens,
+    stretch: Range<usize>,
+    numbers: &BTreeMap<Lane, usize>,
+) -> Vec<Needs> {
+    let number = |instruction: usize, part: usize| numbers[&lane(program, instruction, part)];
     let here: Vec<usize> = stretch.filter(|&it| count(program, it) > 0).collect();
-    let of = |&instruction: &usize| {
-        let mut over = [0; STREAMS];
-        let mut counts = [0; STREAMS];
+    let mut all = Vec::new();
+    for &instruction in &here {
+        let mut counts: BTreeMap<usize, usize> = BTreeMap::new();
+        let mut over: BTreeMap<usize, usize> = BTreeMap::new();
         for &before in here.iter().take_while(|&&it| it < instruction) {
-            counts[lane(before)] += count(program, before);
-            if lane(before) != lane(instruction) && happens.before(before, instruction) {
-                over[lane(before)] = counts[lane(before)];
+            for part in 0..count(program, before) {
+                *counts.entry(number(before, part)).or_default() += 1;
+            }
+            if happens.before(before, instruction) && !is_in_stream(program, before, instruction) {
+                for part in 0..count(program, before) {
+                    let lane = number(before, part);
+                    over.insert(lane, counts[&lane]);
+                }
             }
         }
-        Needs { instruction, lane: lane(instruction), over }
-    };
-    here.iter().map(of).collect()
+        let action = &program.instructions[instruction].action;
+        for part in 0..count(program, instruction) {
+            // What is passed on has come.
+            let mut over = over.clone();
+            let passes = parts(action).get(part).is_some_and(|part| part.way == Way::To);
+            if passes && matches!(action, Action::Receive(_)) {
+                let came = |&it: &usize| parts(action)[it].way == Way::From;
+                for earlier in (0..part).filter(came) {
+                    let lane = number(instruction, earlier);
+                    let same = (0..=earlier).filter(|&it| number(instruction, it) == lane).count();
+                    over.insert(lane, counts.get(&lane).copied().unwrap_or(0) + same);
+                }
+            }
+            let over = over.into_iter().collect();
+            all.push(Needs { instruction, part, lane: number(instruction, part), over });
+        }
+    }
+    all
+}
+
+/// Whether two instructions are in an order only because they are sent, or received, one after another.
+fn is_in_stream(program: &Program, first: usize, second: usize) -> bool {
+    let stream = |instruction: usize| program.instructions[instruction].stream;
+    stream(first) == stream(second) && matches!(stream(first), Stream::Sending | Stream::Receiving)
 }
