@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use kernels::Array;
 use lower::{Action, Kind, Origin, Port, Preparation, Program};
-use planner_ir::{Type, ValueId};
+use planner_ir::{StateKind, Type, ValueId};
 
 use crate::error::RunError;
 use crate::mail::Mail;
@@ -209,13 +209,13 @@ impl Session {
         of: impl Fn(&'a Program) -> P,
     ) -> Vec<Held> {
         let mut values: Vec<Held> = Vec::new();
-        let mut places: BTreeMap<(Kind, Option<ValueId>, String), usize> = BTreeMap::new();
+        let mut places: BTreeMap<(Option<StateKind>, Option<ValueId>, String), usize> = BTreeMap::new();
         for (number, rank) in self.ranks.iter().enumerate() {
             for (index, port) in of(&rank.program).into_iter().enumerate() {
                 // Stages of a pipeline have numbers of their own for what names say.
                 let kind = rank.program.storage(port.buffer).kind;
                 let named = matches!(kind, Kind::Input | Kind::Weight | Kind::State(_));
-                let key = (kind, (!named).then_some(port.value), port.name.clone());
+                let key = (kind.state(), (!named).then_some(port.value), port.name.clone());
                 let place = *places.entry(key).or_insert_with(|| {
                     let Port { name, value, type_, .. } = port.clone();
                     values.push(Held { name, value, type_, ports: Vec::new() });

@@ -53,7 +53,7 @@ fn each_repetition_makes_its_own() {
     script.compute(a, b);
     script.compute(b, c);
     script.compute(c, c);
-    script.alike.program.repeated = Some(Repeated { instructions: 1..3, times: 2, inputs: Vec::new() });
+    script.alike.program.repeated = Some(Repeated::whole(1..3, 2));
     // `a` is used in every repetition; `b` is made in each; `c`, made in each, is used after the last.
     let expected = [BYTES, 2 * BYTES, 3 * BYTES, 2 * BYTES, 2 * BYTES, BYTES, 0];
     let found = bytes(&script, Order::Streams);

@@ -111,7 +111,7 @@ fn what_is_repeated_starts_when_all_before_it_is_over() {
     let class = &once.classes[0];
     let each = class.communicating.max(computing(&machine, ELEMENTS));
     let one = computing(&machine, ELEMENTS);
-    script.alike.program.repeated = Some(Repeated { instructions: 1..3, times: 5, inputs: Vec::new() });
+    script.alike.program.repeated = Some(Repeated::whole(1..3, 5));
     let found = simulate(&script.alike, &machine, Order::Streams).unwrap();
     // The last one does not wait for the last exchange.
     let last = (one + one).max(class.communicating);
