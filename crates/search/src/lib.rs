@@ -7,6 +7,7 @@
 //! - [`bound`] — the least time under a bound on memory, by multipliers, with a proof
 //! - [`ilp`] — the same by an integer linear program, the second opinion
 //! - [`room`] — less memory given to what is counted, until all that is held fits
+//! - [`cluster`] — setups of a whole cluster, and the cut of a model into stages
 
 pub mod problem;
 
@@ -21,6 +22,8 @@ pub mod bound;
 pub mod ilp;
 
 pub mod room;
+
+pub mod cluster;
 
 mod prices;
 mod section;

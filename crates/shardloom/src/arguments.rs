@@ -13,7 +13,7 @@ use planner_ir::Mesh;
 use crate::pipeline::Stage;
 use crate::quantity;
 
-pub use pipeline::PipelineArguments;
+pub use pipeline::{PipelineArguments, Stages};
 pub use predict::{PredictArguments, ValidateArguments};
 pub use recipe::RecipeArguments;
 pub use simulate::SimulateArguments;

@@ -104,7 +104,7 @@ fn may_control(array: &Array, widest: Control) -> bool {
     single && kind
 }
 
-fn refusal(file: &ModelFile, error: &ImportError) -> Failure {
+pub(crate) fn refusal(file: &ModelFile, error: &ImportError) -> Failure {
     match error {
         ImportError::Unbound(symbols) => {
             let flags: Vec<String> = symbols.iter().map(|it| format!("--dim {}=..", it.symbol)).collect();

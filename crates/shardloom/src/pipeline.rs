@@ -4,6 +4,7 @@ mod variants; // what each block may be
 mod keeping; // what keeping less is weighed by
 mod choice; // the cheapest plan among variants
 pub mod staged; // a training step in stages
+pub mod cluster; // which stages, on which meshes, by which schedule
 
 use std::fmt;
 

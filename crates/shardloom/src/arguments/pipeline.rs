@@ -6,10 +6,21 @@ use clap::Args;
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Pipeline")]
 pub struct PipelineArguments {
-    /// In how many groups of devices, each with a mesh of its own, the model is cut; `--mesh` is then
-    /// that of one group
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=65536))]
-    pub stages: Option<u64>,
+    /// In how many groups of devices, each with a mesh of its own, the model is cut, `--mesh` being
+    /// then that of one group; or `auto`: groups, meshes, micro-batches, schedule and what is computed
+    /// again are searched
+    #[arg(long, value_name = "N", value_parser = stages)]
+    pub stages: Option<Stages>,
+    /// With `--stages auto`, how many examples a step has, all micro-batches together
+    #[arg(long, value_name = "N", requires = "stages", value_parser = clap::value_parser!(u64).range(1..=1 << 24))]
+    pub global_batch: Option<u64>,
+    /// With `--stages auto`, the dimension that counts the examples of a micro-batch
+    #[arg(long, value_name = "NAME", default_value = "batch", requires = "stages")]
+    pub batch_dim: String,
+    /// With `--stages auto`, a decision that is not searched: pp=4, tp=8, dp=2, microbatches=16,
+    /// chunks=2, recompute=full or schedule=1f1b; may be repeated
+    #[arg(long = "pin", value_name = "DECISION", requires = "stages")]
+    pub pins: Vec<String>,
     /// The order of work: the name of a schedule (see `shardloom schedule`), or a file of one
     #[arg(long, value_name = "SCHEDULE", default_value = "1f1b", requires = "stages")]
     pub schedule: String,
@@ -19,4 +30,25 @@ pub struct PipelineArguments {
     /// The first block of each stage, such as 0,4,8; without it, stages have equal work
     #[arg(long, value_name = "BLOCKS", value_delimiter = ',', requires = "stages")]
     pub cut: Option<Vec<usize>>,
+}
+
+/// How many groups of devices there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stages {
+    /// So many.
+    Number(u64),
+    /// As many as take least.
+    Auto,
+}
+
+fn stages(text: &str) -> Result<Stages, String> {
+    match text {
+        "auto" => Ok(Stages::Auto),
+        _ => text
+            .parse()
+            .ok()
+            .filter(|number| (1..=65536).contains(number))
+            .map(Stages::Number)
+            .ok_or_else(|| "expected a number from 1 to 65536, or `auto`".to_owned()),
+    }
 }

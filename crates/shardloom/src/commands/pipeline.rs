@@ -1,31 +1,34 @@
 //! `plan` in stages: a model and a machine to the file of a pipeline.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 
-use ::plan::{Pipeline, strategy};
+use ::plan::{ModelFile, Pipeline, strategy};
 use cost_models::machine::Machine;
+use import::Bindings;
 use planner_ir::schedule::{Kind, Schedule};
 use serde_json::{Value, json};
 
 use super::{Context, Said, stopped};
-use crate::arguments::{PipelineArguments, PlanArguments};
-use crate::compile::Imported;
+use crate::arguments::PlanArguments;
+use crate::compile::{self, Imported};
 use crate::failure::Failure;
-use crate::pipeline::Stage;
+use crate::pipeline::cluster::{Pins, Question, cheapest};
 use crate::pipeline::staged::{Forward, Order, Wanted, staged};
-use crate::{mesh, plan_file, quantity};
+use crate::pipeline::{self, Stage};
+use crate::{mesh, model_file, plan_file, quantity};
 
 /// Plans a training step in stages: on the mesh that is given for each group of devices, or the best
 /// of several.
 pub(super) fn pipeline(
     arguments: &PlanArguments,
+    groups: u64,
     imported: &Imported,
     machine: &Machine,
     context: &mut Context<'_, '_>,
 ) -> Result<Said, Failure> {
     let wanted = &arguments.pipeline;
-    let groups = wanted.stages.unwrap_or(1);
     let recipe = arguments.recipe.recipe()?.ok_or_else(|| {
         Failure::Usage("a plan in stages is one to train: `--stages` goes with `--mode train`".to_owned())
     })?;
@@ -67,14 +70,86 @@ pub(super) fn pipeline(
     }
     let best =
         best.ok_or_else(|| refused.unwrap_or_else(|| Failure::internal("plan", "no mesh was tried")))?;
-    context.stages.observe(Stage::Plan, &::plan::json::write_pipeline(&best));
-    plan_file::write_pipeline(&arguments.output, &best)?;
+    said(&best, &wanted.schedule, String::new(), arguments, context)
+}
+
+/// Writes a pipeline and says what it comes to.
+fn said(
+    pipeline: &Pipeline,
+    schedule: &str,
+    before: String,
+    arguments: &PlanArguments,
+    context: &mut Context<'_, '_>,
+) -> Result<Said, Failure> {
+    context.stages.observe(Stage::Plan, &::plan::json::write_pipeline(pipeline));
+    plan_file::write_pipeline(&arguments.output, pipeline)?;
     if context.stages.stops_after(Stage::Plan) {
         return Ok(stopped(Stage::Plan));
     }
-    let mut text = summary(&best, wanted);
+    let mut text = before + &summary(pipeline, schedule);
     let _ = writeln!(text, "plan written to {}", arguments.output.display());
-    Ok(Said { text, json: summary_json(&best) })
+    Ok(Said { text, json: summary_json(pipeline) })
+}
+
+/// Plans a training step on a whole cluster.
+pub(super) fn cluster(
+    arguments: &PlanArguments,
+    machine: &Machine,
+    context: &mut Context<'_, '_>,
+) -> Result<Said, Failure> {
+    let wanted = &arguments.pipeline;
+    let recipe = arguments.recipe.recipe()?.ok_or_else(|| {
+        Failure::Usage("a plan in stages is one to train: `--stages` goes with `--mode train`".to_owned())
+    })?;
+    let Some(examples) = wanted.global_batch else {
+        let message = "`--stages auto` takes the examples of a step: `--global-batch N`";
+        return Err(Failure::Usage(message.to_owned()));
+    };
+    let dim = &wanted.batch_dim;
+    if arguments.target.mesh.is_some() || arguments.bound.dims.iter().any(|(name, _)| name == dim) {
+        return Err(Failure::Usage(format!(
+            "`--stages auto` chooses the mesh and the size of `{dim}`: leave `--mesh` and that `--dim` out, or \
+             `--pin` decisions"
+        )));
+    }
+    let pins = Pins::parse(&wanted.pins)?;
+    let progress = context.progress;
+    progress.say(format!("reading {}", arguments.model.display()));
+    let file = model_file::open(&arguments.model)?;
+    let dims = |micro_batches: u64| {
+        let mut dims: BTreeMap<String, u64> = arguments.bound.dims.iter().cloned().collect();
+        dims.insert(dim.clone(), examples / micro_batches.max(1));
+        dims
+    };
+    let imported = |micro_batches: u64| {
+        let bindings = Bindings { dims: dims(micro_batches), ..Bindings::default() };
+        pipeline::import(&file, &bindings, &mut |_, _| {}).map_err(|error| compile::refusal(&file, &error))
+    };
+    let header = |micro_batches: u64| ModelFile {
+        path: arguments.model.display().to_string(),
+        sha256: file.sha256.clone(),
+        dims: dims(micro_batches).into_iter().collect(),
+    };
+    let question = Question {
+        file: &file,
+        header: &header,
+        imported: &imported,
+        recipe: &recipe,
+        machine,
+        capacity: arguments.target.memory.unwrap_or(machine.usable_memory().0),
+        examples,
+        pins: &pins,
+    };
+    let answer = cheapest(&question, &|words| progress.say(words))?;
+    let (all, priced) = answer.looked_at;
+    let gap = match answer.pipeline.proof {
+        ::plan::Proof::Optimal => "none is better".to_owned(),
+        ::plan::Proof::Gap { lower_bound } => {
+            format!("none of the others is below {} (proven)", quantity::seconds(lower_bound))
+        }
+    };
+    let before = format!("chosen     {}; {all} setups, {priced} of them priced, {gap}\n", answer.setup);
+    said(&answer.pipeline, answer.kind.name(), before, arguments, context)
 }
 
 fn mismatch(machine: &Machine, wanted: &Wanted<'_>, groups: u64) -> Failure {
@@ -104,7 +179,7 @@ fn order(name: &str) -> Result<Order, Failure> {
 }
 
 /// What a pipeline comes to, in a few lines.
-fn summary(pipeline: &Pipeline, wanted: &PipelineArguments) -> String {
+fn summary(pipeline: &Pipeline, schedule: &str) -> String {
     let mut text = String::new();
     // Writing to a string does not fail.
     let mut line = |words: String| {
@@ -116,7 +191,7 @@ fn summary(pipeline: &Pipeline, wanted: &PipelineArguments) -> String {
     let each = if chunks > 1 { format!(", {chunks} stages each") } else { String::new() };
     line(format!(
         "machine    {}, {groups} groups of devices{each}, {micro_batches} micro-batches, schedule {}",
-        pipeline.machine.name, wanted.schedule
+        pipeline.machine.name, schedule
     ));
     for (number, stage) in pipeline.stages.iter().enumerate() {
         let end = pipeline

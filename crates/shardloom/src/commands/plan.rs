@@ -7,7 +7,7 @@ use planner_ir::{Binary, DType, Op, Source, StateKind, ValueId};
 use serde_json::{Value, json};
 
 use super::{Context, Said, stopped};
-use crate::arguments::PlanArguments;
+use crate::arguments::{PlanArguments, Stages};
 use crate::compile::{self, Chosen};
 use crate::failure::Failure;
 use crate::pipeline::{self, Prepared, Stage, Training};
@@ -20,6 +20,9 @@ const TERMS: usize = 5;
 pub(crate) fn plan(arguments: &PlanArguments, context: &mut Context<'_, '_>) -> Result<Said, Failure> {
     written::differs(&arguments.output, &[&arguments.model])?;
     let machine = machine::named(&arguments.machine, arguments.devices)?;
+    if arguments.pipeline.stages == Some(Stages::Auto) {
+        return super::pipeline::cluster(arguments, &machine, context);
+    }
     let progress = context.progress;
     let stages = &mut *context.stages;
     let imported = compile::imported(
@@ -32,8 +35,8 @@ pub(crate) fn plan(arguments: &PlanArguments, context: &mut Context<'_, '_>) -> 
         return Ok(stopped(Stage::Import));
     }
     progress.say("naming operations");
-    if arguments.pipeline.stages.is_some() {
-        return super::pipeline::pipeline(arguments, &imported, &machine, context);
+    if let Some(Stages::Number(groups)) = arguments.pipeline.stages {
+        return super::pipeline::pipeline(arguments, groups, &imported, &machine, context);
     }
     let observe = &mut |stage, made: &dyn std::fmt::Display| stages.observe(stage, made);
     let prepared = match arguments.recipe.recipe()? {

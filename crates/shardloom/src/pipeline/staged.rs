@@ -1,5 +1,7 @@
 //! A training step in stages: each planned on its own mesh, what crosses, and in which order.
 
+use std::collections::BTreeMap;
+
 use cost_models::collective::send;
 use cost_models::machine::Machine;
 use cost_models::topology::Topology;
@@ -7,7 +9,7 @@ use cost_models::units::{Bytes, BytesPerSecond, Seconds};
 use import::ImportError;
 use plan::{Arrival, Crossing, MachineName, Pipeline, Plan, Proof, Recipe, Recompute, Stage, Term};
 use planner_ir::schedule::{self, Durations, Kind, Overlap, Schedule, StageTimes, timeline, verify};
-use planner_ir::{Graph, Mesh, Phase};
+use planner_ir::{Graph, Mesh, Phase, Source};
 use reshard::{Network, Strategy, simulate};
 use rewrite::{Blocks, RaiseStatistics, Steps};
 use search::fold;
@@ -62,6 +64,11 @@ impl Forward {
         let refused = |error| Failure::file(&file.path, format!("cannot be trained so: {error}"));
         let blocks = rewrite::blocks(&train::forward(&raised.graph, recipe).map_err(refused)?);
         Ok(Self { blocks, recipe: recipe.clone() })
+    }
+
+    /// The same by another recipe, which says what is computed again of each block.
+    pub fn with(self, recipe: Recipe) -> Self {
+        Self { recipe, ..self }
     }
 
     /// How many blocks there are.
@@ -223,12 +230,21 @@ fn made(
         Failure::Usage(format!("a group of {devices} devices is not of the machine: {error}"))
     })?;
     let count = stages.stages.len();
-    let mut planned = Vec::new();
+    let mut planned: Vec<Stage> = Vec::new();
+    let mut known: Vec<(Graph, usize)> = Vec::new();
     for (number, step) in stages.stages.iter().enumerate() {
-        say(format!("planning stage {} of {count}", number + 1));
-        let target =
-            Target { machine: &machine, mesh: wanted.mesh, capacity: wanted.capacity, steps: wanted.steps };
-        let plan = stage(step, file, &target)?;
+        let form = nameless(&step.graph);
+        let plan = match known.iter().find(|(other, _)| *other == form) {
+            // Stages that differ in names only have the same plan.
+            Some(&(_, other)) => Plan { graph: step.graph.clone(), ..planned[other].plan.clone() },
+            None => {
+                say(format!("planning stage {} of {count}", number + 1));
+                let (mesh, capacity) = (wanted.mesh, wanted.capacity);
+                let target = Target { machine: &machine, mesh, capacity, steps: wanted.steps };
+                known.push((form, number));
+                stage(step, file, &target)?
+            }
+        };
         let (group, _) = schedule.home(number);
         let first_device = u64::try_from(group).unwrap_or(u64::MAX) * devices;
         let plan = Plan { recipe: Some(recipe.clone()), ..plan };
@@ -256,6 +272,26 @@ fn made(
     pipeline.memory = memory.map_err(|error| Failure::internal("lower", error))?;
     fits(&pipeline)?;
     Ok(pipeline)
+}
+
+/// A program with numbers instead of names.
+fn nameless(graph: &Graph) -> Graph {
+    let mut names: BTreeMap<String, String> = BTreeMap::new();
+    let mut number = |name: &mut String| {
+        let next = names.len().to_string();
+        *name = names.entry(std::mem::take(name)).or_insert(next).clone();
+    };
+    let mut graph = graph.clone();
+    for value in &mut graph.values {
+        match &mut value.source {
+            Source::Input(name) | Source::Weight(name) => number(name),
+            Source::State(state) => number(&mut state.name),
+            Source::Result { .. } => {}
+        }
+    }
+    graph.nodes.iter_mut().for_each(|node| node.origin.clear());
+    graph.outputs.iter_mut().for_each(|output| number(&mut output.name));
+    graph
 }
 
 /// The cheapest plan of a stage.

@@ -1,0 +1,126 @@
+//! A search over a whole cluster: setups in the order of what they promise, each priced exactly, until
+//! none that is left can be better; and the cut of a model into stages.
+//!
+//! Setups (how many groups, which mesh, how many micro-batches, what is computed again) are independent
+//! of each other: they are priced in parallel, in batches of a fixed size, so that the outcome does not
+//! depend on how many processors there are.
+
+use planner_ir::schedule::StageTimes;
+use rayon::prelude::*;
+
+/// How many setups are priced at a time.
+const BATCH: usize = 2;
+
+/// What a search over setups comes to.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Found<T> {
+    /// The best setup: its number, and what it is.
+    pub best: Option<(usize, T)>,
+    /// What none of the setups takes less than (seconds).
+    pub lower_bound: f64,
+    /// How many were priced.
+    pub priced: usize,
+}
+
+/// The setup that takes least of those that `price` makes something of, and what it takes.
+///
+/// Setups are priced in the order of `guesses`, and not where `bounds`, which no setup can be below,
+/// say that it would not help; at most so many that can be had.
+pub fn best<T: Send>(
+    guesses: &[f64],
+    bounds: &[f64],
+    most: usize,
+    price: impl Fn(usize) -> Option<(f64, T)> + Sync,
+) -> Found<T> {
+    let mut order: Vec<usize> = (0..guesses.len()).collect();
+    order.sort_by(|&a, &b| guesses[a].total_cmp(&guesses[b]).then(a.cmp(&b)));
+    let mut best: Option<(usize, f64, T)> = None;
+    let (mut priced, mut had) = (0, 0);
+    let mut left = f64::INFINITY;
+    let mut rest = order.into_iter().peekable();
+    while rest.peek().is_some() && had < most {
+        let incumbent = best.as_ref().map_or(f64::INFINITY, |it| it.1);
+        let batch: Vec<usize> = rest.by_ref().filter(|&it| bounds[it] < incumbent).take(BATCH).collect();
+        priced += batch.len();
+        let made: Vec<(usize, Option<(f64, T)>)> = batch.into_par_iter().map(|it| (it, price(it))).collect();
+        for (number, outcome) in made {
+            let Some((seconds, it)) = outcome else { continue };
+            had += 1;
+            left = left.min(seconds);
+            if best.as_ref().is_none_or(|best| seconds < best.1) {
+                best = Some((number, seconds, it));
+            }
+        }
+    }
+    // Of what was not looked at, no more is known than its bound.
+    let unknown = rest.map(|it| bounds[it]).fold(f64::INFINITY, f64::min);
+    Found { lower_bound: left.min(unknown), best: best.map(|(number, _, it)| (number, it)), priced }
+}
+
+/// What a block of a model takes in a setup.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct BlockCost {
+    /// For one micro-batch (seconds).
+    pub times: StageTimes,
+    /// Once in a step (seconds).
+    pub update: f64,
+    /// What a device holds of it at rest (bytes).
+    pub resident: u64,
+    /// What it keeps of each micro-batch for the backward part (bytes).
+    pub kept: u64,
+}
+
+/// The first blocks of stages such that the group that has most to do has as little as can be, and each
+/// fits; of equal ones that whose first stages are longest. Nothing if none fits.
+///
+/// Stage `s` is on group `s` modulo the number of groups, and keeps what belongs to `live[s]`
+/// micro-batches. A group may hold `capacity` bytes: each of its stages an equal part of it.
+pub fn cut(
+    blocks: &[BlockCost],
+    live: &[u64],
+    groups: usize,
+    micro_batches: f64,
+    capacity: u64,
+) -> Option<Vec<usize>> {
+    let (count, stages) = (blocks.len(), live.len());
+    if stages == 0 || stages > count || groups == 0 {
+        return None;
+    }
+    let chunks = u64::try_from(stages.div_ceil(groups)).unwrap_or(u64::MAX);
+    let part = capacity / chunks.max(1);
+    // For each number of stages and of blocks: the least work of the busiest stage, and where the last
+    // of them starts.
+    let mut least = vec![vec![(f64::INFINITY, 0); count + 1]; stages + 1];
+    least[0][0] = (0.0, 0);
+    for stage in 1..=stages {
+        for end in stage..=count {
+            let (mut work, mut resident, mut kept) = (0.0, 0_u64, 0_u64);
+            for start in (stage - 1..end).rev() {
+                let block = &blocks[start];
+                work += micro_batches * block.times.total() + block.update;
+                resident = resident.saturating_add(block.resident);
+                kept = kept.saturating_add(block.kept);
+                if resident.saturating_add(kept.saturating_mul(live[stage - 1])) > part {
+                    break;
+                }
+                let most = least[stage - 1][start].0.max(work);
+                if most < least[stage][end].0 {
+                    least[stage][end] = (most, start);
+                }
+            }
+        }
+    }
+    let mut first = vec![0; stages];
+    let mut end = count;
+    for stage in (1..=stages).rev() {
+        if least[stage][end].0.is_infinite() {
+            return None;
+        }
+        end = least[stage][end].1;
+        first[stage - 1] = end;
+    }
+    Some(first)
+}
+
+#[cfg(test)]
+mod tests;

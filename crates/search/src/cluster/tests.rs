@@ -1,0 +1,92 @@
+use arbtest::arbtest;
+use planner_ir::schedule::StageTimes;
+
+use super::{BlockCost, best, cut};
+
+#[test]
+fn the_best_of_all_is_found_and_its_bound_holds() {
+    arbtest(|u| {
+        let count = u.int_in_range(0..=12)?;
+        let mut seconds = Vec::new();
+        let (mut guesses, mut bounds) = (Vec::new(), Vec::new());
+        for _ in 0..count {
+            let time = f64::from(u.int_in_range(1_u8..=100)?);
+            seconds.push(u.ratio(3, 4)?.then_some(time));
+            guesses.push(f64::from(u.int_in_range(0_u8..=100)?));
+            bounds.push(time * f64::from(u.int_in_range(0_u8..=10)?) / 10.0);
+        }
+        let most = u.int_in_range(1..=12)?;
+        let found = best(&guesses, &bounds, most, |it| seconds[it].map(|time| (time, time)));
+        let least = seconds.iter().flatten().copied().fold(f64::INFINITY, f64::min);
+        assert!(found.lower_bound <= least);
+        match found.best {
+            Some((number, time)) => {
+                assert_eq!(seconds[number], Some(time));
+                if found.lower_bound >= time {
+                    assert!(time <= least);
+                }
+            }
+            None => assert!(least.is_infinite()),
+        }
+        if most >= count {
+            assert_eq!(found.best.map(|it| it.1), seconds.iter().flatten().copied().reduce(f64::min));
+        }
+        Ok(())
+    });
+}
+
+/// Every way to cut so many blocks into stages.
+fn cuts(blocks: usize, stages: usize) -> Vec<Vec<usize>> {
+    if stages == 1 {
+        return vec![vec![0]];
+    }
+    let mut all = Vec::new();
+    for last in stages - 1..blocks {
+        for mut first in cuts(last, stages - 1) {
+            first.push(last);
+            all.push(first);
+        }
+    }
+    all
+}
+
+#[test]
+fn cuts_are_those_of_trying_all() {
+    arbtest(|u| {
+        let count: usize = u.int_in_range(1..=7)?;
+        let stages: usize = u.int_in_range(1..=count)?;
+        let groups = *u.choose(&(1..=stages).filter(|it| stages.is_multiple_of(*it)).collect::<Vec<_>>())?;
+        let mut blocks = Vec::new();
+        for _ in 0..count {
+            let [forward, backward, weight] =
+                [u.int_in_range(0_u8..=9)?, u.int_in_range(0..=9)?, u.int_in_range(0..=9)?].map(f64::from);
+            let times = StageTimes { forward, backward, weight };
+            let update = f64::from(u.int_in_range(0_u8..=9)?);
+            let (resident, kept) = (u.int_in_range(0..=9)?, u.int_in_range(0..=9)?);
+            blocks.push(BlockCost { times, update, resident, kept });
+        }
+        let mut live = Vec::new();
+        for _ in 0..stages {
+            live.push(u.int_in_range(1..=4)?);
+        }
+        let capacity = u.int_in_range(0..=120)?;
+        let chunks = u64::try_from(stages / groups).unwrap();
+        let work = |first: &[usize]| -> Option<f64> {
+            let mut most = 0.0_f64;
+            for (stage, &start) in first.iter().enumerate() {
+                let end = first.get(stage + 1).copied().unwrap_or(count);
+                let own = &blocks[start..end];
+                let held = own.iter().map(|it| it.resident + live[stage] * it.kept).sum::<u64>();
+                if held > capacity / chunks {
+                    return None;
+                }
+                most = most.max(own.iter().map(|it| 3.0 * it.times.total() + it.update).sum());
+            }
+            Some(most)
+        };
+        let expected = cuts(count, stages).iter().filter_map(|it| work(it)).reduce(f64::min);
+        let found = cut(&blocks, &live, groups, 3.0, capacity);
+        assert_eq!(found.as_deref().and_then(work), expected);
+        Ok(())
+    });
+}

@@ -1,0 +1,230 @@
+//! The cheapest way to train a model on a whole cluster: how many groups of devices, the mesh of each,
+//! micro-batches, what is computed again, the schedule, and where the model is cut.
+//!
+//! A setup is priced by one plan of the whole model on the mesh of a group: what each block takes and
+//! holds there says where to cut, which schedule suits and whether it fits. The best is then planned
+//! stage by stage.
+
+mod blocks; // what each block of a plan takes and holds
+mod guess; // in which order setups are looked at
+mod setups; // what is to be chosen among
+
+use cost_models::machine::Machine;
+use plan::{Pipeline, Proof, Recipe};
+use planner_ir::schedule::{Crossing, Durations, Kind, Overlap, StageTimes, live, makespan, verify};
+use rewrite::{RaiseStatistics, Steps};
+use search::cluster::{BlockCost, best, cut};
+use search::fold;
+
+use super::staged::{Forward, Order, Wanted, network, staged};
+use super::{Prepared, Target, planned, prices};
+use crate::failure::Failure;
+use crate::model_file::ModelFile;
+pub use setups::{Pins, Setup};
+
+/// At most so many setups are priced.
+const MOST: usize = 12;
+/// How many chunks an interleaved schedule may have.
+const CHUNKS: [usize; 2] = [2, 4];
+/// What of a device's memory setups may take by their blocks: the rest is for what a turn makes.
+const SHARE: f64 = 0.92;
+
+/// What is asked.
+pub struct Question<'a> {
+    /// The model.
+    pub file: &'a ModelFile,
+    /// What the plan says of it, for a number of micro-batches.
+    pub header: &'a (dyn Fn(u64) -> plan::ModelFile + Sync),
+    /// The model, imported for a number of micro-batches.
+    pub imported: &'a (dyn Fn(u64) -> Result<planner_ir::Graph, Failure> + Sync),
+    /// How it is trained, but for the micro-batches and what is computed again.
+    pub recipe: &'a Recipe,
+    /// The machine.
+    pub machine: &'a Machine,
+    /// What a device can hold (bytes).
+    pub capacity: u64,
+    /// How many examples a step has.
+    pub examples: u64,
+    /// What is not to be chosen.
+    pub pins: &'a Pins,
+}
+
+/// What was found.
+pub struct Answer {
+    /// The pipeline.
+    pub pipeline: Pipeline,
+    /// What was chosen.
+    pub setup: Setup,
+    /// And by which schedule.
+    pub kind: Kind,
+    /// How many setups there are, and how many were priced.
+    pub looked_at: (usize, usize),
+}
+
+/// A setup that was priced.
+struct Priced {
+    kind: Kind,
+    chunks: usize,
+    first: Vec<usize>,
+}
+
+/// The cheapest pipeline.
+pub fn cheapest(question: &Question<'_>, say: &dyn Fn(String)) -> Result<Answer, Failure> {
+    let setups = setups::all(question)?;
+    let base = setups.iter().map(|it| it.micro_batches).max().unwrap_or(1);
+    say("looking at the model".to_owned());
+    let sizes = guess::Sizes::of(question, base)?;
+    let guesses: Vec<f64> = setups.iter().map(|setup| sizes.guess(setup)).collect();
+    let bounds = vec![sizes.bound(); setups.len()];
+    say(format!("pricing {} setups", setups.len()));
+    let found = best(&guesses, &bounds, MOST, |number| {
+        let priced = price(question, &setups[number]).ok().flatten()?;
+        Some((priced.0, priced.1))
+    });
+    let Some((number, priced)) = found.best else {
+        return Err(Failure::input(
+            "no pipeline",
+            format!(
+                "none of {} setups was found to fit {} on a device; more devices, or with `--recompute full` \
+                 smaller micro-batches would help",
+                setups.len(),
+                crate::quantity::bytes(question.capacity)
+            ),
+        ));
+    };
+    let setup = setups[number].clone();
+    say(format!("planning {setup}"));
+    let pipeline = finished(question, &setup, &priced, say)?;
+    let bound = found.lower_bound.min(pipeline.seconds());
+    let proof = if bound < pipeline.seconds() { Proof::Gap { lower_bound: bound } } else { Proof::Optimal };
+    Ok(Answer {
+        pipeline: Pipeline { proof, ..pipeline },
+        setup,
+        kind: priced.kind,
+        looked_at: (setups.len(), found.priced),
+    })
+}
+
+/// The recipe of a setup.
+fn recipe(question: &Question<'_>, setup: &Setup) -> Recipe {
+    Recipe { micro_batches: setup.micro_batches, recompute: Vec::new(), ..question.recipe.clone() }
+}
+
+/// What a setup takes by its best schedule, and that; nothing if none fits.
+fn price(question: &Question<'_>, setup: &Setup) -> Result<Option<(f64, Priced)>, Failure> {
+    let graph = (question.imported)(setup.micro_batches)?;
+    let forward = Forward::of(question.file, &graph, &recipe(question, setup))?;
+    let (step, _) = forward.step(Some(&setup.recompute))?;
+    let machine = question.machine.clone().with_devices(setup.mesh.devices());
+    let machine = machine.map_err(|error| Failure::Usage(error.to_string()))?;
+    let groups = u64::try_from(setup.groups).unwrap_or(u64::MAX);
+    let share = |bytes: u64| units(SHARE * cost_models::units::exact(bytes));
+    // All groups together hold the model; the first keeps as much of activations as all of the model
+    // for one micro-batch.
+    let capacity = share(question.capacity).saturating_mul(groups);
+    let target = Target { machine: &machine, mesh: &setup.mesh, capacity, steps: Steps::One };
+    let prices = prices(&target)?;
+    let sections = fold(&step.graph, &step.homes, &step.forward);
+    let prepared =
+        Prepared { graph: step.graph.clone(), sections, raised: RaiseStatistics::default(), variants: None };
+    let header = (question.header)(setup.micro_batches);
+    let Ok(plan) = planned(&prepared, &header, &target, &prices) else { return Ok(None) };
+    let blocks = blocks::costs(&plan, &step.homes, forward.blocks());
+    let network = network(question.machine)?;
+    let crossing = blocks::crossing(&plan, &step.homes);
+    let message = (network.latency + cost_models::units::Bytes(crossing) / network.between).0;
+    let mut best: Option<(f64, Priced)> = None;
+    for (kind, chunks) in schedules(question, setup) {
+        let Some((seconds, first)) = by(&blocks, setup, kind, chunks, message, share(question.capacity))
+        else {
+            continue;
+        };
+        if best.as_ref().is_none_or(|best| seconds < best.0) {
+            best = Some((seconds, Priced { kind, chunks, first }));
+        }
+    }
+    Ok(best)
+}
+
+/// A whole number of bytes.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "bytes of a device fit")]
+fn units(bytes: f64) -> u64 {
+    bytes as u64
+}
+
+/// The schedules that suit a setup.
+fn schedules(question: &Question<'_>, setup: &Setup) -> Vec<(Kind, usize)> {
+    if setup.groups == 1 {
+        return vec![(Kind::OneForwardOneBackward, 1)];
+    }
+    let mut all = vec![(Kind::OneForwardOneBackward, 1), (Kind::Eager, 1), (Kind::ZeroBubbleH1, 1)];
+    all.extend(CHUNKS.map(|chunks| (Kind::Interleaved, chunks)));
+    all.retain(|(kind, chunks)| question.pins.allows(*kind, *chunks));
+    all
+}
+
+/// What a setup takes by a schedule, and where it is cut; nothing if it does not fit.
+fn by(
+    blocks: &[BlockCost],
+    setup: &Setup,
+    kind: Kind,
+    chunks: usize,
+    message: f64,
+    capacity: u64,
+) -> Option<(f64, Vec<usize>)> {
+    let stages = setup.groups * chunks;
+    let count = usize::try_from(setup.micro_batches).ok()?;
+    let schedule = kind.schedule(setup.groups, chunks, count).ok()?;
+    let verified = verify(schedule, stages, count).ok()?;
+    let held = live(&verified);
+    let of = |stage: usize| {
+        let (group, chunk) = verified.schedule().home(stage);
+        held.get(group).and_then(|it| it.chunks.get(chunk)).copied()
+    };
+    let live: Vec<u64> =
+        (0..stages).map(|stage| of(stage).and_then(|it| u64::try_from(it).ok())).collect::<Option<_>>()?;
+    let runs = cost_models::units::exact(setup.micro_batches);
+    let first = cut(blocks, &live, setup.groups, runs, capacity)?;
+    let mut times = Vec::new();
+    let mut updates = vec![0.0; setup.groups];
+    for (stage, &start) in first.iter().enumerate() {
+        let end = first.get(stage + 1).copied().unwrap_or(blocks.len());
+        let mut sum = StageTimes { forward: 0.0, backward: 0.0, weight: 0.0 };
+        for block in &blocks[start..end] {
+            sum.forward += block.times.forward;
+            sum.backward += block.times.backward;
+            sum.weight += block.times.weight;
+            updates[stage % setup.groups] += block.update;
+        }
+        times.push(sum);
+    }
+    let crossing = |from: usize| Crossing { from, to: from + 1, forward: message, backward: message };
+    let crossings = (0..stages - 1).map(crossing).collect();
+    let durations = Durations { stages: times, crossings, overlap: Overlap::Overlapped };
+    let seconds = makespan(&verified, &durations).ok()?;
+    Some((seconds + updates.into_iter().fold(0.0, f64::max), first))
+}
+
+/// The pipeline of a setup, planned stage by stage.
+fn finished(
+    question: &Question<'_>,
+    setup: &Setup,
+    priced: &Priced,
+    say: &dyn Fn(String),
+) -> Result<Pipeline, Failure> {
+    let graph = (question.imported)(setup.micro_batches)?;
+    let base = recipe(question, setup);
+    let forward = Forward::of(question.file, &graph, &base)?;
+    let recompute = vec![setup.recompute.clone(); forward.blocks()];
+    let forward = forward.with(Recipe { recompute, ..base });
+    let wanted = Wanted {
+        machine: question.machine,
+        mesh: &setup.mesh,
+        capacity: question.capacity,
+        steps: Steps::One,
+        order: Order::Named(priced.kind),
+        chunks: priced.chunks,
+        first: Some(priced.first.clone()),
+    };
+    staged(&forward, &(question.header)(setup.micro_batches), &wanted, say)
+}

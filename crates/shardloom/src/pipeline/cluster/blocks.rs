@@ -1,0 +1,171 @@
+//! What each block of a plan takes and holds.
+
+use plan::{Assignment, Copy, Part, Plan};
+use planner_ir::schedule::StageTimes;
+use planner_ir::{Phase, Source, ValueId};
+use search::cluster::BlockCost;
+
+/// What each of so many blocks takes and holds, where each operation belongs to one of them.
+///
+/// What moves counts where it is first used; what is at rest, where it is first used, too.
+pub(super) fn costs(plan: &Plan, homes: &[usize], blocks: usize) -> Vec<BlockCost> {
+    let times = StageTimes { forward: 0.0, backward: 0.0, weight: 0.0 };
+    let mut costs = vec![BlockCost { times, update: 0.0, resident: 0, kept: 0 }; blocks];
+    let mut add = |home: usize, phase: Phase, seconds: f64| {
+        let Some(cost) = costs.get_mut(home) else { return };
+        match phase {
+            Phase::Forward => cost.times.forward += seconds,
+            Phase::Backward => cost.times.backward += seconds,
+            Phase::Gradient => cost.times.weight += seconds,
+            Phase::Update => cost.update += seconds,
+        }
+    };
+    let readers = Readers::of(plan);
+    for (index, assignment) in plan.assignments.iter().enumerate() {
+        if let Assignment::Computed { seconds, .. } = assignment {
+            add(homes[index], plan.graph.nodes[index].phase, *seconds);
+        }
+    }
+    for (index, transfer) in plan.transfers.iter().enumerate() {
+        let (home, phase) = readers.first(plan, homes, transfer.value, Copy::Transferred(index));
+        add(home, phase, transfer.seconds);
+    }
+    for value in plan.graph.value_ids() {
+        let bytes = plan.layouts[value.0].local_type(plan.graph.type_of(value)).bytes();
+        match &plan.graph.value(value).source {
+            Source::State(_) | Source::Weight(_) => {
+                if let Some(cost) = costs.get_mut(readers.home_of(homes, value)) {
+                    cost.resident = cost.resident.saturating_add(bytes);
+                }
+            }
+            Source::Result { node, .. } => {
+                let made = plan.graph.node(*node).phase == Phase::Forward;
+                if made && readers.is_kept(plan, value, Copy::Made) {
+                    costs[homes[node.0]].kept = costs[homes[node.0]].kept.saturating_add(bytes);
+                }
+            }
+            Source::Input(_) => {}
+        }
+    }
+    for (index, transfer) in plan.transfers.iter().enumerate() {
+        let made = matches!(plan.graph.value(transfer.value).source, Source::Result { .. });
+        if made
+            && readers.is_made_forward(plan, index)
+            && readers.is_kept(plan, transfer.value, Copy::Transferred(index))
+        {
+            let bytes = transfer.layout.local_type(plan.graph.type_of(transfer.value)).bytes();
+            let (home, _) = readers.first(plan, homes, transfer.value, Copy::Transferred(index));
+            costs[home].kept = costs[home].kept.saturating_add(bytes);
+        }
+    }
+    costs
+}
+
+/// The most bytes that a device hands on between two blocks (bytes).
+pub(super) fn crossing(plan: &Plan, homes: &[usize]) -> u64 {
+    let mut most = 0;
+    for (index, node) in plan.graph.nodes.iter().enumerate().filter(|(_, node)| node.phase == Phase::Forward)
+    {
+        for &operand in &node.operands {
+            if let Source::Result { node: maker, .. } = plan.graph.value(operand).source
+                && homes[maker.0] + 1 == homes[index]
+            {
+                let bytes = plan.layouts[operand.0].local_type(plan.graph.type_of(operand)).bytes();
+                most = most.max(bytes);
+            }
+        }
+    }
+    most
+}
+
+/// Who reads values, and copies of them.
+struct Readers {
+    /// For each transfer, the operations that read it.
+    of_transfers: Vec<Vec<usize>>,
+    /// For each value, the operations that read it as it is made.
+    of_values: Vec<Vec<usize>>,
+    /// For each transfer, those made from it; for each value, those made from it as it is made.
+    made_from: Vec<Vec<usize>>,
+    when: Vec<Part>,
+}
+
+impl Readers {
+    fn of(plan: &Plan) -> Self {
+        let mut of_transfers = vec![Vec::new(); plan.transfers.len()];
+        let mut of_values = vec![Vec::new(); plan.graph.values.len()];
+        let mut made_from = vec![Vec::new(); plan.transfers.len()];
+        for (index, assignment) in plan.assignments.iter().enumerate() {
+            let node = &plan.graph.nodes[index];
+            if let Assignment::Computed { operands, .. } = assignment {
+                for (&value, &copy) in node.operands.iter().zip(operands) {
+                    match copy {
+                        Copy::Made => of_values[value.0].push(index),
+                        Copy::Transferred(it) => of_transfers[it].push(index),
+                    }
+                }
+            } else {
+                node.operands.iter().for_each(|value| of_values[value.0].push(index));
+            }
+        }
+        for (index, transfer) in plan.transfers.iter().enumerate() {
+            if let Copy::Transferred(from) = transfer.from {
+                made_from[from].push(index);
+            }
+        }
+        Self { of_transfers, of_values, made_from, when: plan.when() }
+    }
+
+    /// The operations that read a copy, and those made from it.
+    fn all(&self, plan: &Plan, value: ValueId, copy: Copy) -> Vec<usize> {
+        let mut readers = match copy {
+            Copy::Made => self.of_values[value.0].clone(),
+            Copy::Transferred(it) => self.of_transfers[it].clone(),
+        };
+        if let Copy::Transferred(it) = copy {
+            for &next in &self.made_from[it] {
+                readers.extend(self.all(plan, value, Copy::Transferred(next)));
+            }
+        }
+        readers
+    }
+
+    /// Where and when a copy is first used.
+    fn first(&self, plan: &Plan, homes: &[usize], value: ValueId, copy: Copy) -> (usize, Phase) {
+        let first =
+            self.all(plan, value, copy).into_iter().min_by_key(|&it| (plan.graph.nodes[it].phase, it));
+        let maker = match plan.graph.value(value).source {
+            Source::Result { node, .. } => Some(node.0),
+            _ => None,
+        };
+        let last = match copy {
+            Copy::Transferred(it) if self.when[it] == Part::MicroBatch => Phase::Gradient,
+            _ => Phase::Update,
+        };
+        match (first, maker) {
+            (Some(reader), _) => (homes[reader], plan.graph.nodes[reader].phase),
+            (None, Some(maker)) => (homes[maker], last),
+            (None, None) => (self.home_of(homes, value), last),
+        }
+    }
+
+    /// The block in which a value at rest is first used.
+    fn home_of(&self, homes: &[usize], value: ValueId) -> usize {
+        self.of_values[value.0].first().map_or(0, |&it| homes[it])
+    }
+
+    /// Whether a copy is used by the backward part of a micro-batch.
+    fn is_kept(&self, plan: &Plan, value: ValueId, copy: Copy) -> bool {
+        let readers = match copy {
+            Copy::Made => &self.of_values[value.0],
+            Copy::Transferred(it) => &self.of_transfers[it],
+        };
+        readers.iter().any(|&it| matches!(plan.graph.nodes[it].phase, Phase::Backward | Phase::Gradient))
+    }
+
+    /// Whether a copy is made by the forward part.
+    fn is_made_forward(&self, plan: &Plan, transfer: usize) -> bool {
+        let value = plan.transfers[transfer].value;
+        let readers = self.all(plan, value, Copy::Transferred(transfer));
+        readers.iter().any(|&it| plan.graph.nodes[it].phase == Phase::Forward)
+    }
+}
