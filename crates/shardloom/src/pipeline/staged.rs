@@ -217,6 +217,11 @@ fn ordered(wanted: &Wanted<'_>, stages: usize, micro_batches: u64) -> Result<Sch
     Ok(verified.schedule().clone())
 }
 
+/// How often stages are planned again with less memory.
+const ROUNDS: usize = 5;
+
+/// The pipeline of these stages. What is kept for several micro-batches comes on top of what a stage's
+/// plan counts: where a group does not fit, its stages are planned again with as much less.
 fn made(
     stages: Stages,
     (file, recipe): (&plan::ModelFile, &Recipe),
@@ -230,31 +235,61 @@ fn made(
         Failure::Usage(format!("a group of {devices} devices is not of the machine: {error}"))
     })?;
     let count = stages.stages.len();
-    let mut planned: Vec<Stage> = Vec::new();
-    let mut known: Vec<(Graph, usize)> = Vec::new();
-    for (number, step) in stages.stages.iter().enumerate() {
-        let form = nameless(&step.graph);
-        let plan = match known.iter().find(|(other, _)| *other == form) {
-            // Stages that differ in names only have the same plan.
-            Some(&(_, other)) => Plan { graph: step.graph.clone(), ..planned[other].plan.clone() },
-            None => {
-                say(format!("planning stage {} of {count}", number + 1));
-                let (mesh, capacity) = (wanted.mesh, wanted.capacity);
-                let target = Target { machine: &machine, mesh, capacity, steps: wanted.steps };
-                known.push((form, number));
-                stage(step, file, &target)?
+    let mut capacities = vec![wanted.capacity; count];
+    let mut known: Vec<(Graph, u64, Plan)> = Vec::new();
+    let mut refused = None;
+    for _ in 0..ROUNDS {
+        let mut planned: Vec<Stage> = Vec::new();
+        for (number, (step, &capacity)) in stages.stages.iter().zip(&capacities).enumerate() {
+            let form = nameless(&step.graph);
+            let plan = match known.iter().find(|(other, given, _)| *other == form && *given == capacity) {
+                // Stages that differ in names only have the same plan.
+                Some((_, _, plan)) => Plan { graph: step.graph.clone(), ..plan.clone() },
+                None => {
+                    say(format!("planning stage {} of {count}", number + 1));
+                    let target =
+                        Target { machine: &machine, mesh: wanted.mesh, capacity, steps: wanted.steps };
+                    let plan = stage(step, file, &target)?;
+                    known.push((form, capacity, plan.clone()));
+                    plan
+                }
+            };
+            let (group, _) = schedule.home(number);
+            let first_device = u64::try_from(group).unwrap_or(u64::MAX) * devices;
+            let plan = Plan { recipe: Some(recipe.clone()), ..plan };
+            planned.push(Stage { first_block: first[number], first_device, plan });
+        }
+        let pipeline = assembled(planned, &stages.crossings, recipe, wanted, &schedule)?;
+        match fits(&pipeline) {
+            Ok(()) => return Ok(pipeline),
+            Err(failure) => refused = Some(failure),
+        }
+        for (number, stage) in pipeline.stages.iter().enumerate() {
+            let held: u64 = pipeline.memory[pipeline.group(number)].iter().map(|it| it.bytes).sum();
+            let counted: u64 = stage.plan.memory.iter().map(|it| it.bytes).sum();
+            let chunks = u64::try_from(wanted.chunks.max(1)).unwrap_or(u64::MAX);
+            let beyond = held.saturating_sub(pipeline.capacity).div_ceil(chunks);
+            if beyond > 0 {
+                capacities[number] = capacities[number].min(counted).saturating_sub(beyond).max(1);
             }
-        };
-        let (group, _) = schedule.home(number);
-        let first_device = u64::try_from(group).unwrap_or(u64::MAX) * devices;
-        let plan = Plan { recipe: Some(recipe.clone()), ..plan };
-        planned.push(Stage { first_block: first[number], first_device, plan });
+        }
     }
+    Err(refused.unwrap_or_else(|| Failure::internal("plan", "no stages were planned")))
+}
+
+/// Stages put together, with what crosses, what a step takes and what groups hold.
+fn assembled(
+    stages: Vec<Stage>,
+    crossings: &[train::Crossing],
+    recipe: &Recipe,
+    wanted: &Wanted<'_>,
+    schedule: &Schedule,
+) -> Result<Pipeline, Failure> {
     let mut pipeline = Pipeline {
         machine: MachineName { name: wanted.machine.full_name(), devices: wanted.machine.devices() },
         devices_per_node: wanted.machine.devices_per_node(),
-        schedule,
-        stages: planned,
+        schedule: schedule.clone(),
+        stages,
         crossings: Vec::new(),
         recipe: recipe.clone(),
         estimate: Vec::new(),
@@ -263,14 +298,13 @@ fn made(
         proof: Proof::Gap { lower_bound: 0.0 },
     };
     let network = network(wanted.machine)?;
-    for crossing in &stages.crossings {
+    for crossing in crossings {
         let crossing = travelling(&pipeline, crossing, &network)?;
         pipeline.crossings.push(crossing);
     }
     priced(&mut pipeline)?;
     let memory = lower::pipelined(&pipeline).and_then(|it| it.memory());
     pipeline.memory = memory.map_err(|error| Failure::internal("lower", error))?;
-    fits(&pipeline)?;
     Ok(pipeline)
 }
 
