@@ -47,7 +47,9 @@ fn of_task(index: usize, task: &UnitTask, network: &Network, policy: &Policy) ->
     let remote: Vec<Vec<Place>> = remote.into_iter().map(|(_, places)| places).collect();
     let strategy = match policy.strategy {
         Choice::Only(strategy) => strategy,
-        Choice::Cheapest => cheapest(task.bytes, reach(&remote), network, policy.most_chunks),
+        Choice::Cheapest | Choice::Estimated => {
+            cheapest(task.bytes, reach(&remote), network, policy.most_chunks)
+        }
     };
     let job = |strategy: Strategy, senders: &[Place], receivers: Vec<Vec<Place>>| Job {
         task: index,

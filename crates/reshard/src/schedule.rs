@@ -71,8 +71,8 @@ pub struct Schedule {
 /// Up to how many pieces of work every order is tried.
 const FEW: usize = 20;
 
-/// From how many on pieces of work between the same nodes become one.
-const MANY: usize = 512;
+/// From how many on pieces of work between the same nodes are put together.
+const MANY: usize = 1 << 11;
 
 impl Problem {
     /// When the last piece of work ends (bytes).

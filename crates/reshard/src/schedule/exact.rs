@@ -9,7 +9,7 @@ use super::bound::every_sender;
 use super::{Adapters, Problem, Proof, Schedule};
 
 /// After how many steps the best schedule so far is returned.
-const STEPS: u64 = 200_000;
+const STEPS: u64 = 50_000;
 
 /// The best schedule, starting from one that is known. It is proved to be the best if not more than
 /// a fixed number of steps were needed.

@@ -1,8 +1,9 @@
 //! The busiest adapters first.
 //!
 //! Senders are chosen for the work with the fewest possible ones first, of equal numbers for the
-//! longest: the one with the least to send. Then, again and again, of the work that can start
-//! earliest that whose adapters have most left to do is taken up.
+//! longest: the one with the least to send. Then, again and again, the node that is idle first
+//! takes up that of its work which can start earliest; of several such nodes the one with most
+//! left to send, and of several such pieces the one whose receivers have most left to receive.
 
 use super::{Adapters, Problem, Schedule};
 
@@ -10,26 +11,31 @@ pub(super) fn longest_first(problem: &Problem) -> Schedule {
     let senders = least_loaded(problem);
     let mut into = vec![0; problem.nodes];
     let mut out = vec![0; problem.nodes];
-    for (work, &sender) in problem.works.iter().zip(&senders) {
+    let mut left: Vec<Vec<usize>> = vec![vec![]; problem.nodes];
+    for (index, work) in problem.works.iter().enumerate() {
+        let sender = senders[index];
+        left[sender].push(index);
         out[sender] += work.bytes;
         work.receivers.iter().for_each(|&it| into[it] += work.bytes);
     }
     let mut adapters = Adapters::idle(problem.nodes);
-    let mut left: Vec<usize> = (0..problem.works.len()).collect();
     let mut order = Vec::new();
-    let left_to_do = |index: usize, out: &[u64], into: &[u64]| {
-        let work = &problem.works[index];
-        work.receivers.iter().map(|&it| into[it]).fold(out[senders[index]], u64::max)
+    let idle_first = |left: &[Vec<usize>], adapters: &Adapters, out: &[u64]| {
+        let busy = (0..problem.nodes).filter(|&node| !left[node].is_empty());
+        busy.min_by_key(|&node| (adapters.out[node], u64::MAX - out[node], node))
     };
-    while let Some(place) = (0..left.len()).min_by_key(|&place| {
-        let index = left[place];
-        let start = adapters.start(&problem.works[index], senders[index]);
-        (start, u64::MAX - left_to_do(index, &out, &into), index)
-    }) {
-        let index = left.swap_remove(place);
+    while let Some(sender) = idle_first(&left, &adapters, &out) {
+        let earliest = |&place: &usize| {
+            let index = left[sender][place];
+            let work = &problem.works[index];
+            let most = work.receivers.iter().map(|&it| into[it]).max().unwrap_or(0);
+            (adapters.start(work, sender), u64::MAX - most, index)
+        };
+        let Some(place) = (0..left[sender].len()).min_by_key(earliest) else { break };
+        let index = left[sender].swap_remove(place);
         let work = &problem.works[index];
-        adapters.take_up(work, senders[index]);
-        out[senders[index]] -= work.bytes;
+        adapters.take_up(work, sender);
+        out[sender] -= work.bytes;
         work.receivers.iter().for_each(|&it| into[it] -= work.bytes);
         order.push(index);
     }

@@ -26,6 +26,7 @@ pub(super) fn random_rounds(problem: &Problem) -> Schedule {
     let mut load = vec![0_u64; problem.nodes];
     let mut senders = vec![0; problem.works.len()];
     let mut left: Vec<usize> = (0..problem.works.len()).collect();
+    let mut taken = vec![false; problem.works.len()];
     let mut order = Vec::new();
     while !left.is_empty() {
         let tries = (LOOKS / left.len()).clamp(1, ORDERS);
@@ -38,9 +39,10 @@ pub(super) fn random_rounds(problem: &Problem) -> Schedule {
         for &(work, sender) in &set {
             senders[work] = sender;
             load[sender] += problem.works[work].bytes;
+            taken[work] = true;
             order.push(work);
         }
-        left.retain(|work| set.iter().all(|(taken, _)| taken != work));
+        left.retain(|&work| !taken[work]);
         left.sort_unstable();
     }
     problem.schedule(senders, order)

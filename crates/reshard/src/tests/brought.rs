@@ -32,8 +32,9 @@ fn every_strategy_brings_each_rank_what_direct_slicing_gives() {
             }
         }
         Ok(())
-    });
-    assert!(cases > 50, "{cases}");
+    })
+    .budget_ms(2000);
+    assert!(cases > 10, "{cases}");
 }
 
 #[test]

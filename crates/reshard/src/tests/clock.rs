@@ -1,0 +1,151 @@
+//! What messages take.
+
+use arbtest::arbtest;
+use cost_models::units::{BytesPerSecond, Seconds, exact as number};
+
+use super::world::{NETWORK, pair, sides, value};
+use crate::strategy::Reach;
+use crate::{Choice, Message, Network, Policy, Strategy, chunks, estimate, reshard, simulate};
+
+/// What a value on one device takes to so many nodes of so many devices, all of which need it.
+fn to_all(strategy: Strategy, elements: u64, reach: Reach, network: &Network, most_chunks: u64) -> Seconds {
+    let (from, to) = pair(&[1], &[&[]], &[reach.nodes, reach.devices], &[&[]], reach.devices);
+    let policy = Policy { strategy: Choice::Only(strategy), most_chunks, ..Policy::default() };
+    let found = reshard(&value(&[elements]), &from, &to, network, &policy).unwrap();
+    simulate(&found.messages, &from, &to, network).end
+}
+
+#[test]
+fn a_chain_takes_what_the_formula_says() {
+    for nodes in 1..=4 {
+        for devices in 1..=3 {
+            for count in [1, 8, 64] {
+                let elements = 64 * 16 * 9;
+                let network = Network { latency: Seconds(0.0), ..NETWORK };
+                let found = to_all(Strategy::Broadcast, elements, Reach { nodes, devices }, &network, count);
+                // Without latency more chunks are always better, as soon as there are two hops.
+                let count = if nodes * devices == 1 { 1 } else { count };
+                let t = number(4 * elements) / network.between.0;
+                let s = number(4 * elements) / network.inside.0;
+                let hops = number(nodes - 1) * t + number(devices - 1) * s;
+                let expected = t + hops / number(count);
+                assert!((found.0 / expected - 1.0).abs() < 1e-9, "{nodes} {devices} {count}: {found}");
+            }
+        }
+    }
+}
+
+#[test]
+fn estimates_are_what_the_clock_says_of_one_unit_task() {
+    arbtest(|u| {
+        let reach = Reach { nodes: u.int_in_range(1..=5)?, devices: u.int_in_range(1..=4)? };
+        let network = Network { latency: Seconds(number(u.int_in_range(0..=100)?)), ..NETWORK };
+        let elements = 64 * 60 * u.int_in_range(16..=40)?;
+        for strategy in Strategy::ALL {
+            // Chunks of equal size: other numbers of chunks are off by rows.
+            let most = *u.choose(&[1, 2, 4])?;
+            let clock = to_all(strategy, elements, reach, &network, most);
+            let estimated = estimate(strategy, 4 * elements, reach, &network, most);
+            let ratio = clock / estimated;
+            // Parts between nodes begin before the last one has left the sender.
+            let least = if strategy == Strategy::GlobalGather { 0.5 } else { 0.98 };
+            assert!(ratio > least && ratio < 1.02, "{}: {clock} {estimated} {reach:?}", strategy.name());
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn the_number_of_chunks_is_the_best_one() {
+    arbtest(|u| {
+        let reach = Reach { nodes: u.int_in_range(1..=20)?, devices: u.int_in_range(1..=8)? };
+        let bytes = 1 << u.int_in_range(0..=30)?;
+        let network = Network {
+            between: BytesPerSecond(1.25e9),
+            inside: BytesPerSecond(1e11),
+            latency: Seconds(1e-7 * number(u.int_in_range(1..=1000)?)),
+        };
+        let most = u.int_in_range(1..=300)?;
+        let found = chunks(bytes, reach, &network, most);
+        assert!(found >= 1 && found <= most.min(bytes).max(1));
+        let (t, s) = (number(bytes) / network.between.0, number(bytes) / network.inside.0);
+        let time = |count: u64| {
+            let (count, alpha) = (number(count), network.latency.0);
+            (count + number(reach.nodes - 1)) * (t / count + alpha)
+                + number(reach.devices - 1) * (s / count + alpha)
+        };
+        let best = (1..=most.min(bytes)).map(time).fold(f64::INFINITY, f64::min);
+        assert!(time(found) <= best * (1.0 + 1e-12), "{found}");
+        let estimated = estimate(Strategy::Broadcast, bytes, reach, &network, most);
+        assert!((estimated.0 / time(found) - 1.0).abs() < 1e-9);
+        if reach.devices == 1 && found > 1 && found < most.min(bytes) {
+            let formula = (number(reach.nodes - 1) * t / network.latency.0).sqrt();
+            assert!((number(found) - formula).abs() <= 1.0, "{found} {formula}");
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn a_message_waits_for_what_it_needs_and_for_its_links() {
+    let (from, to) = pair(&[2], &[&[]], &[4], &[&[]], 2);
+    let message = |order: usize, from: u64, to: u64, bytes: u64, after: &[usize]| Message {
+        order,
+        task: 0,
+        from,
+        to,
+        portions: vec![],
+        bytes,
+        after: after.to_vec(),
+    };
+    let network = Network { latency: Seconds(0.0), ..NETWORK };
+    // Ranks 0 and 1 share an adapter, as do 2 and 3, and 4 and 5.
+    let messages = [
+        message(0, 0, 2, 1000, &[]),
+        message(1, 1, 4, 2000, &[]),
+        message(2, 2, 3, 1000, &[0]),
+        message(3, 2, 5, 1000, &[0]),
+        message(4, 4, 5, 5000, &[1]),
+    ];
+    let found = simulate(&messages, &from, &to, &network);
+    let expected = [(0.0, 1.0), (1.0, 3.0), (1.0, 1.1), (3.0, 4.0), (3.0, 3.5)];
+    for (place, (found, expected)) in found.times.iter().zip(expected).enumerate() {
+        let far = (found.0.0 - expected.0).abs() + (found.1.0 - expected.1).abs();
+        assert!(far < 1e-9, "{place}: {found:?}");
+    }
+    assert!((found.end.0 - 4.0).abs() < 1e-9);
+}
+
+#[test]
+fn the_cheapest_strategy_depends_on_size_and_reach() {
+    let network =
+        Network { between: BytesPerSecond(1e9), inside: BytesPerSecond(1e11), latency: Seconds(1e-5) };
+    let cheapest = |elements: u64, nodes: u64, devices: u64| {
+        let (from, to) = pair(&[1], &[&[]], &[nodes, devices], &[&[]], devices);
+        let found = reshard(&value(&[elements]), &from, &to, &network, &Policy::default()).unwrap();
+        found.strategies[0].unwrap()
+    };
+    assert_eq!(cheapest(1 << 24, 1, 1), Strategy::SendReceive);
+    assert_eq!(cheapest(1 << 24, 4, 4), Strategy::Broadcast);
+    assert_eq!(cheapest(16, 4, 1), Strategy::SendReceive);
+    assert_eq!(cheapest(1 << 24, 1, 2), Strategy::Broadcast);
+}
+
+#[test]
+fn the_cheapest_way_takes_no_longer_than_any_one_strategy() {
+    arbtest(|u| {
+        let Some((type_, from, to)) = sides(u)? else { return Ok(()) };
+        let network = Network { latency: Seconds(1e-3 * number(u.int_in_range(0..=100)?)), ..NETWORK };
+        let taken = |strategy| {
+            let policy = Policy { strategy, ..Policy::default() };
+            let found = reshard(&type_, &from, &to, &network, &policy).unwrap();
+            simulate(&found.messages, &from, &to, &network).end
+        };
+        let cheapest = taken(Choice::Cheapest);
+        let others = [Choice::Estimated].into_iter().chain(Strategy::ALL.map(Choice::Only)).map(taken);
+        let least = others.fold(Seconds(f64::INFINITY), Seconds::min);
+        assert_eq!(cheapest.total_cmp(&least), std::cmp::Ordering::Equal, "{cheapest} {least}");
+        Ok(())
+    })
+    .budget_ms(500);
+}

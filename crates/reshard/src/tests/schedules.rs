@@ -1,0 +1,135 @@
+//! Schedules against every order and every choice.
+
+use arbtest::arbitrary::{Result, Unstructured};
+use arbtest::arbtest;
+
+use crate::{Problem, Proof, Schedule, Work, exact, heuristic, in_order, scheduled};
+
+/// Work from up to three nodes to up to three others.
+fn problem(u: &mut Unstructured<'_>, most: usize) -> Result<Problem> {
+    let (from, to) = (u.int_in_range(1..=3)?, u.int_in_range(1..=3)?);
+    let some = |u: &mut Unstructured<'_>, first: usize, count: usize| -> Result<Vec<usize>> {
+        let mut some: Vec<usize> =
+            (first..first + count).filter_map(|it| u.ratio(1, 2).unwrap_or(false).then_some(it)).collect();
+        if some.is_empty() {
+            some.push(first + u.choose_index(count)?);
+        }
+        Ok(some)
+    };
+    let works = (0..u.int_in_range(1..=most)?).map(|_| {
+        Ok(Work { senders: some(u, 0, from)?, receivers: some(u, from, to)?, bytes: u.int_in_range(1..=6)? })
+    });
+    Ok(Problem { nodes: from + to, works: works.collect::<Result<_>>()? })
+}
+
+/// When the last work ends, written once more.
+fn end(problem: &Problem, senders: &[usize], order: &[usize]) -> u64 {
+    let mut done: Vec<(usize, u64)> = Vec::new();
+    for &work in order {
+        let meets = |other: usize| {
+            let (one, two) = (&problem.works[work], &problem.works[other]);
+            senders[work] == senders[other] || one.receivers.iter().any(|it| two.receivers.contains(it))
+        };
+        let start = done.iter().filter(|it| meets(it.0)).map(|it| it.1).max().unwrap_or(0);
+        done.push((work, start + problem.works[work].bytes));
+    }
+    done.iter().map(|it| it.1).max().unwrap_or(0)
+}
+
+/// The least end over every choice of senders and every order.
+fn least(problem: &Problem, senders: &mut Vec<usize>, order: &mut Vec<usize>) -> u64 {
+    if senders.len() < problem.works.len() {
+        let candidates = problem.works[senders.len()].senders.clone();
+        let each = candidates.into_iter().map(|sender| {
+            senders.push(sender);
+            let found = least(problem, senders, order);
+            senders.pop();
+            found
+        });
+        return each.min().unwrap();
+    }
+    if order.len() == problem.works.len() {
+        return end(problem, senders, order);
+    }
+    let left: Vec<usize> = (0..problem.works.len()).filter(|it| !order.contains(it)).collect();
+    let each = left.into_iter().map(|work| {
+        order.push(work);
+        let found = least(problem, senders, order);
+        order.pop();
+        found
+    });
+    each.min().unwrap()
+}
+
+/// Whether everything is sent once, by somebody who can, and the numbers are right.
+fn check(problem: &Problem, found: &Schedule) {
+    let mut order = found.order.clone();
+    order.sort_unstable();
+    assert!(order.into_iter().eq(0..problem.works.len()));
+    assert!(problem.works.iter().zip(&found.senders).all(|(work, sender)| work.senders.contains(sender)));
+    assert_eq!(found.end, end(problem, &found.senders, &found.order));
+    assert_eq!(found.bound, problem.bound());
+    assert!(found.end >= found.bound);
+}
+
+#[test]
+fn the_exact_schedule_is_the_best_of_all() {
+    arbtest(|u| {
+        let problem = problem(u, 5)?;
+        let best = least(&problem, &mut vec![], &mut vec![]);
+        let found = exact(&problem, &in_order(&problem));
+        check(&problem, &found);
+        assert_eq!((found.end, found.proof), (best, Proof::Optimal), "{problem:?}");
+        assert!(problem.bound() <= best);
+        let found = scheduled(&problem);
+        check(&problem, &found);
+        assert_eq!((found.end, found.proof), (best, Proof::Optimal));
+        Ok(())
+    })
+    .budget_ms(1500);
+}
+
+#[test]
+fn what_is_found_without_trying_everything_is_seldom_worse() {
+    let (mut cases, mut better, mut far) = (0, 0, 0);
+    arbtest(|u| {
+        let problem = problem(u, 9)?;
+        let found = heuristic(&problem);
+        check(&problem, &found);
+        let best = exact(&problem, &found);
+        check(&problem, &best);
+        assert!(best.end <= found.end && found.end <= in_order(&problem).end);
+        if found.proof == Proof::Optimal {
+            assert_eq!(best.end, found.end);
+        }
+        cases += 1;
+        better += u32::from(best.end < found.end);
+        far += u32::from(10 * found.end > 13 * best.end);
+        Ok(())
+    })
+    .budget_ms(1500);
+    assert!(cases > 100 && better * 5 < cases, "{better} of {cases}");
+    assert!(far * 100 < cases, "{far} of {cases}");
+}
+
+#[test]
+fn much_work_is_scheduled_close_to_the_bound() {
+    // Every node of one side to every node of the other, in several pieces that any of two
+    // neighbours may send.
+    for (nodes, pieces) in [(4_usize, 64), (16, 4), (48, 2)] {
+        let mut works = Vec::new();
+        for receiver in 0..nodes {
+            for sender in 0..nodes {
+                let mut senders = vec![sender, (sender + 1) % nodes];
+                senders.sort_unstable();
+                let work = Work { senders, receivers: vec![nodes + receiver], bytes: 5 };
+                works.extend(std::iter::repeat_n(work, pieces));
+            }
+        }
+        let problem = Problem { nodes: 2 * nodes, works };
+        let found = scheduled(&problem);
+        check(&problem, &found);
+        assert!(20 * found.end <= 21 * found.bound, "{nodes}: {} of {}", found.end, found.bound);
+        assert!(in_order(&problem).end > found.end);
+    }
+}
