@@ -200,6 +200,12 @@ fn commands_of_the_tour_print_what_it_says() {
     compare("docs/tour.md", &rerun("docs/tour.md", &text));
 }
 
+#[test]
+fn commands_of_the_page_on_resharding_print_what_it_says() {
+    let text = fs::read_to_string(root().join("docs/resharding.md")).unwrap();
+    compare("docs/resharding.md", &rerun("docs/resharding.md", &text));
+}
+
 /// The raising rules as rows of a table.
 fn raising(rules: &[RuleText]) -> String {
     let mut rows = String::new();

@@ -13,8 +13,8 @@
 //! Few pieces of work are scheduled exactly, unless something found before meets the lower bound;
 //! of several heuristics the best is taken.
 //!
-//! Source: Zhuang et al., "On Optimizing the Communication of Model Parallelism" (MLSys 2023),
-//! section 3.2.
+//! Source: Zhuang et al., "On Optimizing the Communication of Model Parallelism" (MLSys 2023), and
+//! the searches of its artifact, which take whole blocks for what travels.
 
 mod bound; // what no schedule can be better than
 mod exact; // every order and every choice, with bounds

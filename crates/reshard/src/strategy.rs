@@ -10,9 +10,9 @@
 //! broadcast             (K + A − 1)(t/K + α) + (b − 1)(s/K + α)
 //! ```
 //!
-//! Source: Zhuang et al., "On Optimizing the Communication of Model Parallelism" (MLSys 2023),
-//! section 3.1, without latency and what is inside nodes: A b t, A t, less than 2 t, and
-//! t + A t/K; the chain of A hops between nodes takes t (1 + (A − 1)/K) exactly.
+//! Source: the strategies of Zhuang et al., "On Optimizing the Communication of Model Parallelism"
+//! (MLSys 2023): without latency and what is inside nodes A b t, A t, less than 2 t, and
+//! t (1 + (A − 1)/K). The rest follows from which links serve which messages one after another.
 
 use cost_models::units::{Bytes, Seconds, exact};
 

@@ -7,7 +7,7 @@
 //! dimension combine freely with those of the others: no device is compared with a portion.
 //!
 //! Source: unit tasks of Zhuang et al., "On Optimizing the Communication of Model Parallelism"
-//! (MLSys 2023), section 3.
+//! (MLSys 2023), as Alpa makes them; those have to be of one size, ours need not.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -11,9 +11,11 @@ mod planning; // `planning`
 mod plot; // curves as a picture
 mod training; // `training`
 mod simulate; // `simulate`
+mod resharding; // `resharding`
 
 pub use cpu_run::CpuRun;
 pub use planning::Planning;
+pub use resharding::Resharded;
 pub use simulate::Simulate;
 pub use training::Training;
 
@@ -34,6 +36,8 @@ pub enum Benchmark {
     Planning(Planning),
     /// Simulate plans by the clock of their machines
     Simulate(Simulate),
+    /// Bring values from mesh to mesh by each strategy, by the clock, in the published cases
+    Resharding(Resharded),
     /// Train a small GPT-2 on the bytes of a text, on one rank and on four
     Training(Training),
 }
@@ -53,6 +57,7 @@ pub fn run(benchmark: &Benchmark, say: &dyn Fn(String)) -> Result<Report, Failur
         Benchmark::CpuRun(options) => (cpu_run::measure(options, say)?, &options.ledger),
         Benchmark::Planning(options) => (planning::measure(options, say)?, &options.ledger),
         Benchmark::Simulate(options) => (simulate::measure(options, say)?, &options.ledger),
+        Benchmark::Resharding(options) => return resharding::measure(options, say),
         Benchmark::Training(options) => (training::measure(options, say)?, &options.ledger),
     };
     if let Some(path) = ledger {

@@ -56,8 +56,6 @@ fn sides(row: &[(String, String)]) -> (Side, Side) {
     let mesh = |name: &str| numbers(field(row, name));
     let spec = |name: &str| axes(field(row, name));
     let (have, need) = (spec("src_spec"), spec("dst_spec"));
-    let slices = |dims: &'_ [Vec<usize>]| dims.to_vec();
-    let (have, need) = (slices(&have), slices(&need));
     let have: Vec<&[usize]> = have.iter().map(Vec::as_slice).collect();
     let need: Vec<&[usize]> = need.iter().map(Vec::as_slice).collect();
     pair(&mesh("src_mesh"), &have, &mesh("dst_mesh"), &need, 4)
