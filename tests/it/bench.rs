@@ -135,3 +135,21 @@ fn plans_are_simulated() {
     assert_eq!(std::fs::read_to_string(&ledger).unwrap().lines().count(), 1);
     std::fs::remove_dir_all(&folder).unwrap();
 }
+
+#[test]
+fn broadcasts_from_mesh_to_mesh_end_near_their_bounds() {
+    let lines = bench(&["resharding"]);
+    assert_eq!(lines.len(), 15);
+    for line in &lines {
+        let times = &line["times"];
+        let (bound, broadcast) = (number(line, "bound"), number(times, "broadcast"));
+        assert!(broadcast >= bound - 1e-9 && broadcast <= 1.05 * bound, "{line}");
+        assert_eq!(line["meets_bound"], true, "{line}");
+        assert!(times.as_object().unwrap().values().all(|it| it.as_f64().unwrap() >= bound - 1e-9), "{line}");
+        assert!(number(line, "cheapest") <= broadcast, "{line}");
+    }
+    // Where links inside of nodes are slow, and messages have a price, less is gained.
+    let slower = bench(&["resharding", "--inside", "4", "--latency", "0.001", "--chunks", "16"]);
+    let gain = |line: &Value| number(line, "gain_over_send_receive");
+    assert!(lines.iter().zip(&slower).all(|(fast, slow)| gain(slow) <= gain(fast) + 1e-9));
+}

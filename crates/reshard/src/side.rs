@@ -47,6 +47,9 @@ impl Side {
     /// local shape. There is nothing if the device does not hold all of it, or not in one piece.
     pub fn local(&self, type_: &Type, device: u64, portion: &Portion) -> Option<Portion> {
         let pieces = self.layout.pieces(&self.mesh, device, &type_.shape);
+        if portion.spans.len() != pieces.len() {
+            return None;
+        }
         let spans = portion.spans.iter().zip(&pieces).map(|(span, pieces)| local(*span, pieces));
         Some(Portion { spans: spans.collect::<Option<_>>()? })
     }
@@ -86,7 +89,7 @@ impl Side {
 /// block.
 fn local(span: Span, pieces: &[Piece]) -> Option<Span> {
     let mut unit: u64 = pieces.iter().map(|piece| piece.size).product();
-    if span.length == 0 || span.start + span.length > unit {
+    if span.length == 0 || span.start.checked_add(span.length)? > unit {
         return None;
     }
     let mut start = 0;

@@ -89,6 +89,48 @@ fn a_portion_is_one_box_of_what_a_device_holds() {
 }
 
 #[test]
+fn a_box_that_a_device_does_not_hold_in_one_piece_has_no_place_in_it() {
+    let (mut some, mut none) = (0, 0);
+    arbtest(|u| {
+        let Some((type_, side, _)) = sides(u)? else { return Ok(()) };
+        let held = held(&type_, &side);
+        let shape = side.layout.local_shape(&type_.shape);
+        for (device, place) in (0..).zip(&side.places) {
+            let span = |&extent: &u64| {
+                let start = u.int_in_range(0..=extent - 1)?;
+                Ok(Span { start, length: u.int_in_range(1..=extent - start)? })
+            };
+            let portion = Portion { spans: type_.shape.iter().map(span).collect::<Result<_, _>>()? };
+            let elements = portion.places(&type_.shape);
+            let has = elements.iter().all(|it| held[&place.rank].binary_search(it).is_ok());
+            let blocks = side
+                .layout
+                .dims
+                .iter()
+                .zip(&type_.shape)
+                .map(|(digits, extent)| extent / digits.iter().map(|digit| digit.size).product::<u64>());
+            let inside =
+                |(span, block): (&Span, u64)| span.start / block == (span.start + span.length - 1) / block;
+            let whole = portion.spans.iter().zip(blocks).all(inside);
+            let local = side.local(&type_, device, &portion);
+            assert_eq!(local.is_some(), has && whole);
+            let Some(local) = local else {
+                none += 1;
+                continue;
+            };
+            some += 1;
+            let places = local.places(&shape).into_iter().map(|it| usize::try_from(it).unwrap());
+            assert!(places.map(|it| held[&place.rank][it]).eq(elements));
+        }
+        let long = type_.shape.iter().map(|&extent| Span { start: 0, length: extent + 1 });
+        let long = Portion { spans: long.collect() };
+        assert!(type_.rank() == 0 || side.local(&type_, 0, &long).is_none());
+        Ok(())
+    });
+    assert!(some > 0 && none > 0, "{some} {none}");
+}
+
+#[test]
 fn parts_are_even_and_in_order() {
     arbtest(|u| {
         let rank = u.int_in_range(1..=3)?;

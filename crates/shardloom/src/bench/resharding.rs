@@ -105,12 +105,12 @@ fn table(lines: &[Value]) -> String {
         "to",
         "unit tasks",
         "bound",
-        "send/ receive",
+        "send/receive",
         "local all-gather",
         "global all-gather",
         "broadcast",
         "in order",
-        "over send/ receive",
+        "over send/receive",
         "over order",
     ];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
