@@ -137,7 +137,7 @@ pub fn heuristic(problem: &Problem) -> Schedule {
     best
 }
 
-/// Until when adapters are busy.
+/// A number of bytes for each adapter: until when it is busy, or what it has left to do.
 #[derive(Clone, Debug)]
 struct Adapters {
     /// Outwards, by node (bytes).

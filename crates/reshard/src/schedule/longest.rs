@@ -1,42 +1,48 @@
 //! The busiest adapters first.
 //!
 //! Senders are chosen for the work with the fewest possible ones first, of equal numbers for the
-//! longest: the one with the least to send. Then, again and again, the node that is idle first
-//! takes up that of its work which can start earliest; of several such nodes the one with most
-//! left to send, and of several such pieces the one whose receivers have most left to receive.
+//! longest: the one with the least to send. Then, again and again, of the work that can start
+//! earliest that one of whose adapters has most left to do is taken up.
 
-use super::{Adapters, Problem, Schedule};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use super::{Adapters, Problem, Schedule, Work};
+
+/// What comes first: the earliest start, then the adapter with most left to do, then all of them
+/// together, then the number.
+type Rank = Reverse<(u64, Reverse<u64>, Reverse<u64>, usize)>;
 
 pub(super) fn longest_first(problem: &Problem) -> Schedule {
     let senders = least_loaded(problem);
-    let mut into = vec![0; problem.nodes];
-    let mut out = vec![0; problem.nodes];
-    let mut left: Vec<Vec<usize>> = vec![vec![]; problem.nodes];
-    for (index, work) in problem.works.iter().enumerate() {
-        let sender = senders[index];
-        left[sender].push(index);
-        out[sender] += work.bytes;
-        work.receivers.iter().for_each(|&it| into[it] += work.bytes);
+    let mut left = Adapters::idle(problem.nodes);
+    for (work, &sender) in problem.works.iter().zip(&senders) {
+        left.out[sender] += work.bytes;
+        work.receivers.iter().for_each(|&it| left.into[it] += work.bytes);
     }
+    let rank = |index: usize, adapters: &Adapters, left: &Adapters| -> Rank {
+        let (work, sender) = (&problem.works[index], senders[index]);
+        let of_receivers = || work.receivers.iter().map(|&it| left.into[it]);
+        let most = of_receivers().fold(left.out[sender], u64::max);
+        let all = of_receivers().fold(left.out[sender], u64::saturating_add);
+        Reverse((adapters.start(work, sender), Reverse(most), Reverse(all), index))
+    };
     let mut adapters = Adapters::idle(problem.nodes);
     let mut order = Vec::new();
-    let idle_first = |left: &[Vec<usize>], adapters: &Adapters, out: &[u64]| {
-        let busy = (0..problem.nodes).filter(|&node| !left[node].is_empty());
-        busy.min_by_key(|&node| (adapters.out[node], u64::MAX - out[node], node))
-    };
-    while let Some(sender) = idle_first(&left, &adapters, &out) {
-        let earliest = |&place: &usize| {
-            let index = left[sender][place];
-            let work = &problem.works[index];
-            let most = work.receivers.iter().map(|&it| into[it]).max().unwrap_or(0);
-            (adapters.start(work, sender), u64::MAX - most, index)
-        };
-        let Some(place) = (0..left[sender].len()).min_by_key(earliest) else { break };
-        let index = left[sender].swap_remove(place);
-        let work = &problem.works[index];
-        adapters.take_up(work, sender);
-        out[sender] -= work.bytes;
-        work.receivers.iter().for_each(|&it| into[it] -= work.bytes);
+    let mut first: BinaryHeap<Rank> =
+        (0..problem.works.len()).map(|index| rank(index, &adapters, &left)).collect();
+    while let Some(known) = first.pop() {
+        let Reverse((.., index)) = known;
+        // Starts only become later and what is left only less: whose rank is as it was is first.
+        let now = rank(index, &adapters, &left);
+        if now != known {
+            first.push(now);
+            continue;
+        }
+        let work: &Work = &problem.works[index];
+        adapters.take_up(work, senders[index]);
+        left.out[senders[index]] -= work.bytes;
+        work.receivers.iter().for_each(|&it| left.into[it] -= work.bytes);
         order.push(index);
     }
     problem.schedule(senders, order)

@@ -149,3 +149,42 @@ fn the_cheapest_way_takes_no_longer_than_any_one_strategy() {
     })
     .budget_ms(500);
 }
+
+#[test]
+fn a_chain_inside_a_node_has_the_best_number_of_chunks() {
+    let (from, mut to) = pair(&[1], &[&[]], &[4], &[&[]], 8);
+    to.places.iter_mut().for_each(|place| place.node = from.places[0].node);
+    let elements = 1 << 20;
+    let policy = Policy { strategy: Choice::Only(Strategy::Broadcast), ..Policy::default() };
+    for latency in [0.1, 1.0, 10.0] {
+        let network = Network { latency: Seconds(latency), ..NETWORK };
+        let found = reshard(&value(&[elements]), &from, &to, &network, &policy).unwrap();
+        let s = number(4 * elements) / network.inside.0;
+        let time = |count: u64| (number(count) + 3.0) * (s / number(count) + latency);
+        let best = (1..=policy.most_chunks).map(time).fold(f64::INFINITY, f64::min);
+        let taken = simulate(&found.messages, &from, &to, &network).end.0;
+        assert!((taken / best - 1.0).abs() < 1e-3, "{latency}: {taken}, not {best}");
+    }
+}
+
+#[test]
+fn nodes_that_have_the_same_share_the_sending() {
+    let type_ = value(&[1 << 16]);
+    let policy = Policy { strategy: Choice::Only(Strategy::Broadcast), ..Policy::default() };
+    let network = Network { latency: Seconds(0.0), ..NETWORK };
+    // Two nodes have everything, four need a quarter each: each sends half of it.
+    let (from, to) = pair(&[2, 4], &[&[]], &[4, 4], &[&[0]], 4);
+    let found = reshard(&type_, &from, &to, &network, &policy).unwrap();
+    let timeline = simulate(&found.messages, &from, &to, &network);
+    assert_eq!(timeline.left.values().copied().collect::<Vec<_>>(), [type_.bytes() / 2; 2]);
+    assert_eq!((found.schedule.end, found.schedule.bound), (type_.bytes() / 2, type_.bytes() / 2));
+    let devices = found.messages.iter().map(|message| message.from).filter(|rank| *rank < 8);
+    assert_eq!(devices.collect::<std::collections::BTreeSet<_>>().len(), 4, "each of two tasks by its own");
+
+    // Of four blocks on two devices each, one node has three: it sends three quarters.
+    let (mut from, to) = pair(&[4, 2], &[&[0]], &[4, 4], &[&[0]], 4);
+    from.places[4].node = 0;
+    from.places[5].node = 0;
+    let found = reshard(&type_, &from, &to, &network, &policy).unwrap();
+    assert_eq!((found.schedule.end, found.schedule.bound), (3 * type_.bytes() / 4, 3 * type_.bytes() / 4));
+}

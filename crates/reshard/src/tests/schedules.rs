@@ -79,6 +79,25 @@ fn check(problem: &Problem, found: &Schedule) {
 }
 
 #[test]
+fn the_bound_is_what_enters_a_node_or_has_to_leave_some() {
+    let bound = |works: &[(&[usize], &[usize], u64)]| {
+        let work = |&(senders, receivers, bytes): &(&[usize], &[usize], u64)| Work {
+            senders: senders.to_vec(),
+            receivers: receivers.to_vec(),
+            bytes,
+        };
+        Problem { nodes: 8, works: works.iter().map(work).collect() }.bound()
+    };
+    // Into node 5; out of node 0 alone; out of nodes 0 and 1; out of all three.
+    assert_eq!(bound(&[(&[0], &[4, 5], 3), (&[1], &[5, 6], 4)]), 7);
+    assert_eq!(bound(&[(&[0], &[4], 5), (&[0], &[5], 4), (&[1], &[6], 2), (&[0, 1], &[7], 1)]), 9);
+    assert_eq!(bound(&[(&[0], &[4], 3), (&[0, 1], &[5], 4), (&[0, 1], &[6], 4), (&[2], &[7], 1)]), 6);
+    assert_eq!(bound(&[(&[0, 1], &[4], 4), (&[1, 2], &[5], 4), (&[0, 2], &[6], 5)]), 5);
+    assert_eq!(bound(&[(&[0, 1], &[4], 4), (&[1, 2], &[5], 4), (&[0, 2], &[6], 4), (&[2, 1], &[7], 2)]), 5);
+    assert_eq!(bound(&[]), 0);
+}
+
+#[test]
 fn the_exact_schedule_is_the_best_of_all() {
     arbtest(|u| {
         let problem = problem(u, 5)?;
@@ -137,4 +156,35 @@ fn much_work_is_scheduled_close_to_the_bound() {
         assert!(20 * found.end <= 21 * found.bound, "{nodes}: {} of {}", found.end, found.bound);
         assert!(in_order(&problem).end > found.end);
     }
+}
+
+#[test]
+fn very_much_work_is_put_together_in_pieces_that_fit() {
+    // What three nodes send to three others: whole, no order is better than 7/6 of the bound.
+    let mut works = Vec::new();
+    for (sender, row) in [[0, 3, 1], [2, 2, 2], [3, 0, 3]].into_iter().enumerate() {
+        for (receiver, count) in row.into_iter().enumerate() {
+            let work = Work { senders: vec![sender], receivers: vec![3 + receiver], bytes: 2 };
+            works.extend(std::iter::repeat_n(work, 200 * count));
+        }
+    }
+    let problem = Problem { nodes: 6, works };
+    let found = scheduled(&problem);
+    check(&problem, &found);
+    assert_eq!(problem.bound(), 2 * 6 * 200);
+    assert!(20 * found.end <= 21 * found.bound, "{} of {}", found.end, found.bound);
+}
+
+#[test]
+fn who_has_to_send_is_chosen_before_who_can() {
+    // The first half may come from either node, the second half from the first one only.
+    let work = |place: usize| {
+        let senders = if place < 1500 { vec![0, 1] } else { vec![0] };
+        Work { senders, receivers: vec![2 + place % 5], bytes: 3 }
+    };
+    let problem = Problem { nodes: 7, works: (0..3000).map(work).collect() };
+    let found = scheduled(&problem);
+    check(&problem, &found);
+    assert_eq!(found.bound, 3 * 1500);
+    assert!(20 * found.end <= 21 * found.bound, "{} of {}", found.end, found.bound);
 }
