@@ -9,6 +9,9 @@ mod blocks; // what each block of a plan takes and holds
 mod guess; // in which order setups are looked at
 mod setups; // what is to be chosen among
 
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
 use cost_models::machine::Machine;
 use plan::{Pipeline, Proof, Recipe};
 use planner_ir::schedule::{Crossing, Durations, Kind, Overlap, StageTimes, live, makespan, verify};
@@ -49,6 +52,24 @@ pub struct Question<'a> {
     pub pins: &'a Pins,
 }
 
+/// Models up to their losses, for numbers of micro-batches.
+#[derive(Default)]
+struct Known(Mutex<BTreeMap<u64, Arc<Forward>>>);
+
+impl Known {
+    fn of(&self, question: &Question<'_>, micro_batches: u64) -> Result<Arc<Forward>, Failure> {
+        let known = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(forward) = known().get(&micro_batches) {
+            return Ok(Arc::clone(forward));
+        }
+        let graph = (question.imported)(micro_batches)?;
+        let recipe = Recipe { micro_batches, recompute: Vec::new(), ..question.recipe.clone() };
+        let forward = Arc::new(Forward::of(question.file, &graph, &recipe)?);
+        known().insert(micro_batches, Arc::clone(&forward));
+        Ok(forward)
+    }
+}
+
 /// What was found.
 pub struct Answer {
     /// The pipeline.
@@ -73,12 +94,13 @@ pub fn cheapest(question: &Question<'_>, say: &dyn Fn(String)) -> Result<Answer,
     let setups = setups::all(question)?;
     let base = setups.iter().map(|it| it.micro_batches).max().unwrap_or(1);
     say("looking at the model".to_owned());
-    let sizes = guess::Sizes::of(question, base)?;
+    let known = Known::default();
+    let sizes = guess::Sizes::of(question, &*known.of(question, base)?, base)?;
     let guesses: Vec<f64> = setups.iter().map(|setup| sizes.guess(setup)).collect();
     let bounds = vec![sizes.bound(); setups.len()];
     say(format!("pricing {} setups", setups.len()));
     let found = best(&guesses, &bounds, MOST, |number| {
-        let priced = price(question, &setups[number]).ok().flatten()?;
+        let priced = price(question, &known, &setups[number]).ok().flatten()?;
         Some((priced.0, priced.1))
     });
     let Some((number, priced)) = found.best else {
@@ -94,7 +116,7 @@ pub fn cheapest(question: &Question<'_>, say: &dyn Fn(String)) -> Result<Answer,
     };
     let setup = setups[number].clone();
     say(format!("planning {setup}"));
-    let pipeline = finished(question, &setup, &priced, say)?;
+    let pipeline = finished(question, &known, (&setup, &priced), say)?;
     let bound = found.lower_bound.min(pipeline.seconds());
     let proof = if bound < pipeline.seconds() { Proof::Gap { lower_bound: bound } } else { Proof::Optimal };
     Ok(Answer {
@@ -105,15 +127,9 @@ pub fn cheapest(question: &Question<'_>, say: &dyn Fn(String)) -> Result<Answer,
     })
 }
 
-/// The recipe of a setup.
-fn recipe(question: &Question<'_>, setup: &Setup) -> Recipe {
-    Recipe { micro_batches: setup.micro_batches, recompute: Vec::new(), ..question.recipe.clone() }
-}
-
 /// What a setup takes by its best schedule, and that; nothing if none fits.
-fn price(question: &Question<'_>, setup: &Setup) -> Result<Option<(f64, Priced)>, Failure> {
-    let graph = (question.imported)(setup.micro_batches)?;
-    let forward = Forward::of(question.file, &graph, &recipe(question, setup))?;
+fn price(question: &Question<'_>, known: &Known, setup: &Setup) -> Result<Option<(f64, Priced)>, Failure> {
+    let forward = known.of(question, setup.micro_batches)?;
     let (step, _) = forward.step(Some(&setup.recompute))?;
     let machine = question.machine.clone().with_devices(setup.mesh.devices());
     let machine = machine.map_err(|error| Failure::Usage(error.to_string()))?;
@@ -208,15 +224,12 @@ fn by(
 /// The pipeline of a setup, planned stage by stage.
 fn finished(
     question: &Question<'_>,
-    setup: &Setup,
-    priced: &Priced,
+    known: &Known,
+    (setup, priced): (&Setup, &Priced),
     say: &dyn Fn(String),
 ) -> Result<Pipeline, Failure> {
-    let graph = (question.imported)(setup.micro_batches)?;
-    let base = recipe(question, setup);
-    let forward = Forward::of(question.file, &graph, &base)?;
-    let recompute = vec![setup.recompute.clone(); forward.blocks()];
-    let forward = forward.with(Recipe { recompute, ..base });
+    let forward = known.of(question, setup.micro_batches)?;
+    let forward = forward.again(&setup.recompute);
     let wanted = Wanted {
         machine: question.machine,
         mesh: &setup.mesh,

@@ -66,9 +66,10 @@ impl Forward {
         Ok(Self { blocks, recipe: recipe.clone() })
     }
 
-    /// The same by another recipe, which says what is computed again of each block.
-    pub fn with(self, recipe: Recipe) -> Self {
-        Self { recipe, ..self }
+    /// The same, where this is computed again of each block.
+    pub fn again(&self, recompute: &Recompute) -> Self {
+        let recompute = vec![recompute.clone(); self.blocks()];
+        Self { blocks: self.blocks.clone(), recipe: Recipe { recompute, ..self.recipe.clone() } }
     }
 
     /// How many blocks there are.

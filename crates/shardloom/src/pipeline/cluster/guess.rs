@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use cost_models::machine::{Machine, Precision};
 use cost_models::topology::Topology;
 use cost_models::units::{Bytes, exact};
-use plan::{Recipe, Recompute};
+use plan::Recompute;
 use planner_ir::{Contract, Graph, Node, Op, Phase, Source, StateKind};
 
 use super::{Question, Setup};
@@ -19,6 +19,7 @@ const REACHED: f64 = 0.6;
 /// What a model has, and what a machine does with it.
 pub(super) struct Sizes<'a> {
     machine: &'a Machine,
+    topology: Topology,
     capacity: f64,
     /// What all products of an example take at the peak of one device, forward (seconds).
     forward: f64,
@@ -36,10 +37,11 @@ pub(super) struct Sizes<'a> {
 }
 
 impl<'a> Sizes<'a> {
-    pub(super) fn of(question: &Question<'a>, micro_batches: u64) -> Result<Self, Failure> {
-        let graph = (question.imported)(micro_batches)?;
-        let recipe = Recipe { micro_batches, recompute: Vec::new(), ..question.recipe.clone() };
-        let forward = Forward::of(question.file, &graph, &recipe)?;
+    pub(super) fn of(
+        question: &Question<'a>,
+        forward: &Forward,
+        micro_batches: u64,
+    ) -> Result<Self, Failure> {
         let (step, _) = forward.step(Some(&Recompute::Nothing))?;
         let graph = &step.graph;
         let per_example = exact(micro_batches) / exact(question.examples.max(1));
@@ -49,6 +51,7 @@ impl<'a> Sizes<'a> {
         };
         let mut sizes = Self {
             machine: question.machine,
+            topology: Topology::of(question.machine),
             capacity: exact(question.capacity),
             forward: products(&[Phase::Forward]),
             backward: products(&[Phase::Backward, Phase::Gradient]),
@@ -110,11 +113,10 @@ impl<'a> Sizes<'a> {
         let (runs, examples) = (exact(setup.micro_batches), self.examples / exact(setup.micro_batches));
         let again = if setup.recompute == Recompute::Full { self.forward } else { 0.0 };
         let work = (self.forward + self.backward + again) * examples / (groups * each * REACHED);
-        let topology = Topology::of(self.machine);
         let bytes = |it: f64| Bytes(super::units(it));
         let along = |count: u64, stride: u64| {
             let ranks: Vec<u64> = (0..count).map(|it| it * stride).collect();
-            topology.group(&ranks).ok()
+            self.topology.group(&ranks).ok()
         };
         let of_values = along(tensor, 1).map_or(0.0, |group| {
             let one = all_reduce(self.machine, &group, bytes(self.handed * examples / exact(data))).0;

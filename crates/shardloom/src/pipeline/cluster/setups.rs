@@ -12,6 +12,9 @@ use crate::failure::Failure;
 /// The most examples in a micro-batch for each place of the first axis of a mesh.
 const EXAMPLES: [u64; 4] = [1, 2, 4, 8];
 
+/// The most groups of devices.
+const MOST_GROUPS: u64 = 256;
+
 /// A setup, but for its schedule.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Setup {
@@ -96,13 +99,14 @@ pub(super) fn all(question: &Question<'_>) -> Result<Vec<Setup>, Failure> {
     let Question { machine, pins, examples, .. } = question;
     let (devices, node) = (machine.devices(), machine.devices_per_node());
     let mut setups = Vec::new();
-    for groups in powers(devices).filter(|&it| pins.groups.is_none_or(|pin| u64::try_from(pin) == Ok(it))) {
+    let known = |it: &u64| pins.groups.is_none_or(|pin| u64::try_from(pin) == Ok(*it));
+    for groups in divisors(devices).filter(known) {
         let each = devices / groups;
         // Part of a node, or whole nodes.
         if each > node && !each.is_multiple_of(node) {
             continue;
         }
-        for tensor in powers(each.min(node)).filter(|&it| pins.tensor.is_none_or(|pin| pin == it)) {
+        for tensor in divisors(each.min(node)).filter(|&it| pins.tensor.is_none_or(|pin| pin == it)) {
             let data = each / tensor;
             if data * tensor != each || pins.data.is_some_and(|pin| pin != data) {
                 continue;
@@ -140,8 +144,7 @@ fn micro_batches(examples: u64, data: u64, pins: &Pins) -> Vec<u64> {
     all
 }
 
-/// Divisors of a number that are powers of two, and the number itself.
-fn powers(number: u64) -> impl Iterator<Item = u64> {
-    let powers = (0..u64::BITS - 1).map(|it| 1_u64 << it).take_while(move |&it| it < number);
-    powers.filter(move |&it| number.is_multiple_of(it)).chain([number])
+/// The divisors of a number up to so many.
+fn divisors(number: u64) -> impl Iterator<Item = u64> {
+    (1..=number.min(MOST_GROUPS)).filter(move |&it| number.is_multiple_of(it))
 }
