@@ -8,11 +8,13 @@ mod process; // what the process and the machine say of themselves
 mod onnxruntime; // another program's steps, for comparison
 mod cpu_run; // `cpu-run`
 mod planning; // `planning`
+mod cluster; // `cluster`
 mod plot; // curves as a picture
 mod training; // `training`
 mod simulate; // `simulate`
 mod resharding; // `resharding`
 
+pub use cluster::Cluster;
 pub use cpu_run::CpuRun;
 pub use planning::Planning;
 pub use resharding::Resharded;
@@ -34,6 +36,8 @@ pub enum Benchmark {
     CpuRun(CpuRun),
     /// Plan full-size models, whose weights need not be there
     Planning(Planning),
+    /// Plan models on whole clusters, beside the setups that were published for them
+    Cluster(Cluster),
     /// Simulate plans by the clock of their machines
     Simulate(Simulate),
     /// Bring values from mesh to mesh by each strategy, by the clock, in the published cases
@@ -56,6 +60,7 @@ pub fn run(benchmark: &Benchmark, say: &dyn Fn(String)) -> Result<Report, Failur
     let (report, ledger) = match benchmark {
         Benchmark::CpuRun(options) => (cpu_run::measure(options, say)?, &options.ledger),
         Benchmark::Planning(options) => (planning::measure(options, say)?, &options.ledger),
+        Benchmark::Cluster(options) => (cluster::measure(options, say)?, &options.ledger),
         Benchmark::Simulate(options) => (simulate::measure(options, say)?, &options.ledger),
         Benchmark::Resharding(options) => return resharding::measure(options, say),
         Benchmark::Training(options) => (training::measure(options, say)?, &options.ledger),

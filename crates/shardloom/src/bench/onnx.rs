@@ -45,6 +45,20 @@ enum Data {
     Inside,
     /// In a file beside it, of which so much is written (bytes).
     Beside { file: BufWriter<File>, length: u64 },
+    /// In a file beside it that is not there, of which so much would be written (bytes).
+    Absent { length: u64 },
+}
+
+/// A tensor whose bytes come next in the file of weights.
+fn beside(tensor: Message, length: &mut u64, bytes: u64) -> Message {
+    let entry = |key: &str, value: &str| Message::default().text(1, key).text(2, value);
+    let offset = *length;
+    *length += bytes;
+    tensor
+        .message(13, &entry("location", WEIGHTS))
+        .message(13, &entry("offset", &offset.to_string()))
+        .message(13, &entry("length", &bytes.to_string()))
+        .number(14, 1)
 }
 
 impl Writer {
@@ -57,6 +71,11 @@ impl Writer {
     /// A model in a folder, its weights in it: less than 2 GiB.
     pub(crate) fn small(folder: &Path) -> Self {
         Self::new(folder, Data::Inside)
+    }
+
+    /// A model in a folder whose weights are nowhere: for plans they need not be there.
+    pub(crate) fn absent(folder: &Path) -> Self {
+        Self::new(folder, Data::Absent { length: 0 })
     }
 
     fn new(folder: &Path, data: Data) -> Self {
@@ -83,15 +102,9 @@ impl Writer {
                 for _ in 0..count {
                     file.write_all(&number().to_le_bytes())?;
                 }
-                let entry = |key: &str, value: &str| Message::default().text(1, key).text(2, value);
-                let (offset, bytes) = (*length, count * 4);
-                *length += bytes;
-                tensor
-                    .message(13, &entry("location", WEIGHTS))
-                    .message(13, &entry("offset", &offset.to_string()))
-                    .message(13, &entry("length", &bytes.to_string()))
-                    .number(14, 1)
+                beside(tensor, length, count * 4)
             }
+            Data::Absent { length } => beside(tensor, length, count * 4),
         };
         self.weights.push(tensor);
         Ok(name.to_owned())

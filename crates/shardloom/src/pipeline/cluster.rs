@@ -174,7 +174,8 @@ fn schedules(question: &Question<'_>, setup: &Setup) -> Vec<(Kind, usize)> {
         return vec![(Kind::OneForwardOneBackward, 1)];
     }
     let mut all = vec![(Kind::OneForwardOneBackward, 1), (Kind::Eager, 1), (Kind::ZeroBubbleH1, 1)];
-    all.extend(CHUNKS.map(|chunks| (Kind::Interleaved, chunks)));
+    let chunks = question.pins.chunks.map_or(CHUNKS.to_vec(), |pinned| vec![pinned]);
+    all.extend(chunks.into_iter().filter(|&it| it > 1).map(|chunks| (Kind::Interleaved, chunks)));
     all.retain(|(kind, chunks)| question.pins.allows(*kind, *chunks));
     all
 }

@@ -1,0 +1,202 @@
+//! `bench cluster`: models on whole clusters, beside the setups that were published for them.
+//!
+//! Each model is planned as `plan --stages auto` does, and again with everything pinned that the
+//! publication says: both are priced the same way. What was measured stands beside.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::time::Instant;
+
+use clap::Args;
+use import::Bindings;
+use plan::{Loss, NoDecay, Precision, Proof, Recipe};
+use planner_ir::schedule::Kind;
+use planner_ir::{Optimizer, Real};
+use serde::Deserialize;
+use serde_json::json;
+
+use super::folder::Folder;
+use super::gpt2::{self, Size, Start};
+use super::onnx::Writer;
+use super::{Report, process};
+use crate::failure::Failure;
+use crate::pipeline::cluster::{Answer, Pins, Question, cheapest};
+use crate::{machine, model_file, pipeline, quantity};
+
+/// Setups that were published, with what was measured.
+const PUBLISHED: &str = include_str!("cluster/published.json");
+
+/// `bench cluster`.
+#[derive(Args, Clone, Debug)]
+pub struct Cluster {
+    /// Only models and machines whose names contain this
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    pub only: String,
+    /// Append what is measured to this file
+    #[arg(long, value_name = "FILE")]
+    pub ledger: Option<PathBuf>,
+}
+
+/// A published setup.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Published {
+    model: String,
+    layers: u64,
+    hidden: u64,
+    heads: u64,
+    vocabulary: u64,
+    sequence: u64,
+    machine: String,
+    global_batch: u64,
+    pp: usize,
+    tp: u64,
+    dp: u64,
+    microbatches: u64,
+    chunks: usize,
+    recompute: String,
+    /// What a step took (seconds).
+    measured: f64,
+    source: String,
+}
+
+impl Published {
+    /// Everything that the publication says, pinned.
+    fn pins(&self) -> Result<Pins, Failure> {
+        let kind = if self.chunks > 1 { Kind::Interleaved } else { Kind::OneForwardOneBackward };
+        Pins::parse(&[
+            format!("pp={}", self.pp),
+            format!("tp={}", self.tp),
+            format!("dp={}", self.dp),
+            format!("microbatches={}", self.microbatches),
+            format!("chunks={}", self.chunks),
+            format!("recompute={}", self.recompute),
+            format!("schedule={}", kind.name()),
+        ])
+    }
+}
+
+/// Plans every model, and says what it took.
+pub(crate) fn measure(options: &Cluster, say: &dyn Fn(String)) -> Result<Report, Failure> {
+    let rows: Vec<Published> =
+        serde_json::from_str(PUBLISHED).map_err(|error| Failure::internal("bench", error))?;
+    let mut text = String::from(
+        "| model | machine | batch | chosen | step | bound | published | its price | measured | planned in |\n\
+         |---|---|---|---|---|---|---|---|---|---|\n",
+    );
+    let mut lines = Vec::new();
+    let folder = Folder::new("cluster", None)?;
+    let named = |row: &Published| format!("{} {}", row.model, row.machine);
+    for row in rows.iter().filter(|row| named(row).contains(&options.only)) {
+        say(named(row));
+        let size = Size {
+            layers: row.layers,
+            hidden: row.hidden,
+            heads: row.heads,
+            vocabulary: row.vocabulary,
+            positions: row.sequence,
+        };
+        let path = gpt2::write(Writer::absent(&folder.path), size, Start::Alike, 0)
+            .map_err(|error| Failure::file(&folder.path, format!("cannot be written: {error}")))?;
+        process::forget_peak();
+        let start = Instant::now();
+        let free = planned(&path, row, &Pins::default())?;
+        let seconds = start.elapsed().as_secs_f64();
+        let memory = process::peak_memory();
+        let pinned = planned(&path, row, &row.pins()?);
+        let priced = pinned.as_ref().map_or_else(
+            |failure| format!("none: {failure}"),
+            |answer| quantity::seconds(answer.pipeline.seconds()),
+        );
+        let step = free.pipeline.seconds();
+        let bound = match free.pipeline.proof {
+            Proof::Optimal => step,
+            Proof::Gap { lower_bound } => lower_bound,
+        };
+        let setup = format!("{}, {}", free.setup, free.kind.name());
+        let published = format!(
+            "pp {} tp {} dp {}, {} micro-batches, {} chunks, recompute {}",
+            row.pp, row.tp, row.dp, row.microbatches, row.chunks, row.recompute
+        );
+        let peak = memory.map(|bytes| format!(", {}", quantity::bytes(bytes))).unwrap_or_default();
+        // Writing to a string does not fail.
+        let _ = writeln!(
+            text,
+            "| {} | {} | {} | {setup} | {} | {} | {published} | {priced} | {} | {}{peak} |",
+            row.model,
+            row.machine,
+            row.global_batch,
+            quantity::seconds(step),
+            quantity::seconds(bound),
+            quantity::seconds(row.measured),
+            quantity::seconds(seconds),
+        );
+        lines.push(json!({
+            "benchmark": "cluster",
+            "model": row.model,
+            "machine": row.machine,
+            "global_batch": row.global_batch,
+            "chosen": setup,
+            "seconds": step,
+            "lower_bound": bound,
+            "published": published,
+            "published_seconds": pinned.as_ref().ok().map(|answer| answer.pipeline.seconds()),
+            "measured": row.measured,
+            "source": row.source,
+            "setups": free.looked_at.0,
+            "priced": free.looked_at.1,
+            "planning_seconds": seconds,
+            "peak_memory": memory,
+        }));
+    }
+    Ok(Report { text, lines })
+}
+
+/// The cheapest pipeline of a model with these decisions.
+fn planned(path: &std::path::Path, row: &Published, pins: &Pins) -> Result<Answer, Failure> {
+    let file = model_file::open(path)?;
+    let machine = machine::named(&row.machine, None)?;
+    let dims = |micro_batches: u64| {
+        BTreeMap::from([
+            ("batch".to_owned(), row.global_batch / micro_batches.max(1)),
+            ("sequence".to_owned(), row.sequence),
+        ])
+    };
+    let imported = |micro_batches: u64| {
+        let bindings = Bindings { dims: dims(micro_batches), ..Bindings::default() };
+        let graph = pipeline::import(&file, &bindings, &mut |_, _| {});
+        graph.map_err(|error| Failure::internal("import", error))
+    };
+    let header = |micro_batches: u64| plan::ModelFile {
+        path: path.display().to_string(),
+        sha256: file.sha256.clone(),
+        dims: dims(micro_batches).into_iter().collect(),
+    };
+    let recipe = Recipe {
+        loss: Loss::CrossEntropy { logits: "logits".to_owned(), labels: "labels".to_owned() },
+        optimizer: Optimizer::AdamW {
+            beta1: Real(0.9),
+            beta2: Real(0.95),
+            epsilon: Real(1e-8),
+            decay: Real(0.1),
+        },
+        precision: Precision::Bf16,
+        micro_batches: 1,
+        clip: Some(1.0),
+        no_decay: NoDecay { names: vec![], vectors: true },
+        recompute: vec![],
+        frozen: vec![],
+    };
+    let question = Question {
+        file: &file,
+        header: &header,
+        imported: &imported,
+        recipe: &recipe,
+        machine: &machine,
+        capacity: machine.usable_memory().0,
+        examples: row.global_batch,
+        pins,
+    };
+    cheapest(&question, &|_| {})
+}
