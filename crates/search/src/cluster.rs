@@ -8,6 +8,8 @@
 use planner_ir::schedule::StageTimes;
 use rayon::prelude::*;
 
+/// How many times as many setups are tried as are to be had.
+const TRIED: usize = 2;
 /// How many setups are priced at a time.
 const BATCH: usize = 2;
 
@@ -25,7 +27,7 @@ pub struct Found<T> {
 /// The setup that takes least of those that `price` makes something of, and what it takes.
 ///
 /// Setups are priced in the order of `guesses`, and not where `bounds`, which no setup can be below,
-/// say that it would not help; at most so many that can be had.
+/// say that it would not help; at most so many that can be had, and twice as many in all.
 pub fn best<T: Send>(
     guesses: &[f64],
     bounds: &[f64],
@@ -38,7 +40,7 @@ pub fn best<T: Send>(
     let (mut priced, mut had) = (0, 0);
     let mut left = f64::INFINITY;
     let mut rest = order.into_iter().peekable();
-    while rest.peek().is_some() && had < most {
+    while rest.peek().is_some() && had < most && priced < TRIED * most {
         let incumbent = best.as_ref().map_or(f64::INFINITY, |it| it.1);
         let batch: Vec<usize> = rest.by_ref().filter(|&it| bounds[it] < incumbent).take(BATCH).collect();
         priced += batch.len();

@@ -13,7 +13,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use cost_models::machine::Machine;
-use plan::{Pipeline, Proof, Recipe};
+use cost_models::units::exact;
+use plan::{Pipeline, Proof, Recipe, Recompute};
 use planner_ir::schedule::{Crossing, Durations, Kind, Overlap, StageTimes, live, makespan, verify};
 use rewrite::{RaiseStatistics, Steps};
 use search::cluster::{BlockCost, best, cut};
@@ -31,6 +32,11 @@ const MOST: usize = 12;
 const CHUNKS: [usize; 2] = [2, 4];
 /// What of a device's memory setups may take by their blocks: the rest is for what a turn makes.
 const SHARE: f64 = 0.92;
+
+/// How often a setup that does not fit is planned with less memory.
+const ROUNDS: usize = 3;
+/// How much less each time, besides what is known to be too much.
+const LESS: f64 = 0.93;
 
 /// What is asked.
 pub struct Question<'a> {
@@ -91,11 +97,15 @@ struct Priced {
 
 /// The cheapest pipeline.
 pub fn cheapest(question: &Question<'_>, say: &dyn Fn(String)) -> Result<Answer, Failure> {
-    let setups = setups::all(question)?;
+    let mut setups = setups::all(question)?;
     let base = setups.iter().map(|it| it.micro_batches).max().unwrap_or(1);
     say("looking at the model".to_owned());
     let known = Known::default();
-    let sizes = guess::Sizes::of(question, &*known.of(question, base)?, base)?;
+    let forward = known.of(question, base)?;
+    let sizes = guess::Sizes::of(question, &forward, base)?;
+    if question.pins.recompute.is_none() && !is_selective(&forward)? {
+        setups.retain(|setup| setup.recompute != Recompute::Selective);
+    }
     let guesses: Vec<f64> = setups.iter().map(|setup| sizes.guess(setup)).collect();
     let bounds = vec![sizes.bound(); setups.len()];
     say(format!("pricing {} setups", setups.len()));
@@ -127,6 +137,12 @@ pub fn cheapest(question: &Question<'_>, say: &dyn Fn(String)) -> Result<Answer,
     })
 }
 
+/// Whether there is something in the inside of attention that can be computed again.
+fn is_selective(forward: &Forward) -> Result<bool, Failure> {
+    let step = |again: Recompute| forward.step(Some(&again)).map(|(step, _)| step.graph);
+    Ok(step(Recompute::Selective)? != step(Recompute::Nothing)?)
+}
+
 /// What a setup takes by its best schedule, and that; nothing if none fits.
 fn price(question: &Question<'_>, known: &Known, setup: &Setup) -> Result<Option<(f64, Priced)>, Failure> {
     let forward = known.of(question, setup.micro_batches)?;
@@ -134,32 +150,40 @@ fn price(question: &Question<'_>, known: &Known, setup: &Setup) -> Result<Option
     let machine = question.machine.clone().with_devices(setup.mesh.devices());
     let machine = machine.map_err(|error| Failure::Usage(error.to_string()))?;
     let groups = u64::try_from(setup.groups).unwrap_or(u64::MAX);
-    let share = |bytes: u64| units(SHARE * cost_models::units::exact(bytes));
-    // All groups together hold the model; the first keeps as much of activations as all of the model
-    // for one micro-batch.
-    let capacity = share(question.capacity).saturating_mul(groups);
-    let target = Target { machine: &machine, mesh: &setup.mesh, capacity, steps: Steps::One };
-    let prices = prices(&target)?;
+    let share = |bytes: u64| units(SHARE * exact(bytes));
     let sections = fold(&step.graph, &step.homes, &step.forward);
     let prepared =
         Prepared { graph: step.graph.clone(), sections, raised: RaiseStatistics::default(), variants: None };
     let header = (question.header)(setup.micro_batches);
-    let Ok(plan) = planned(&prepared, &header, &target, &prices) else { return Ok(None) };
-    let blocks = blocks::costs(&plan, &step.homes, forward.blocks());
     let network = network(question.machine)?;
-    let crossing = blocks::crossing(&plan, &step.homes);
-    let message = (network.latency + cost_models::units::Bytes(crossing) / network.between).0;
-    let mut best: Option<(f64, Priced)> = None;
-    for (kind, chunks) in schedules(question, setup) {
-        let Some((seconds, first)) = by(&blocks, setup, kind, chunks, message, share(question.capacity))
-        else {
-            continue;
-        };
-        if best.as_ref().is_none_or(|best| seconds < best.0) {
-            best = Some((seconds, Priced { kind, chunks, first }));
+    let room = share(question.capacity);
+    let mut capacity = room.saturating_mul(groups);
+    for _ in 0..ROUNDS {
+        let target = Target { machine: &machine, mesh: &setup.mesh, capacity, steps: Steps::One };
+        let prices = prices(&target)?;
+        let Ok(plan) = planned(&prepared, &header, &target, &prices) else { return Ok(None) };
+        let blocks = blocks::costs(&plan, &step.homes, forward.blocks());
+        let crossing = blocks::crossing(&plan, &step.homes);
+        let message = (network.latency + cost_models::units::Bytes(crossing) / network.between).0;
+        let mut best: Option<(f64, Priced)> = None;
+        for (kind, chunks) in schedules(question, setup) {
+            let Some((seconds, first)) = by(&blocks, setup, kind, chunks, message, room) else { continue };
+            if best.as_ref().is_none_or(|best| seconds < best.0) {
+                best = Some((seconds, Priced { kind, chunks, first }));
+            }
         }
+        if best.is_some() {
+            return Ok(best);
+        }
+        // All groups together hold the model at rest; the first keeps of micro-batches as much as all
+        // of the model does for one.
+        let rest: u64 = blocks.iter().map(|block| block.resident).sum();
+        let kept: u64 = blocks.iter().map(|block| block.kept).sum();
+        let needed = exact(rest) / exact(groups)
+            + exact(kept) * exact(setup.micro_batches.min(groups)) / exact(groups);
+        capacity = units(exact(rest.saturating_add(kept)) * (exact(room) / needed).min(1.0) * LESS);
     }
-    Ok(best)
+    Ok(None)
 }
 
 /// A whole number of bytes.
@@ -200,8 +224,8 @@ fn by(
     };
     let live: Vec<u64> =
         (0..stages).map(|stage| of(stage).and_then(|it| u64::try_from(it).ok())).collect::<Option<_>>()?;
-    let runs = cost_models::units::exact(setup.micro_batches);
-    let first = cut(blocks, &live, setup.groups, runs, capacity)?;
+    let runs = exact(setup.micro_batches);
+    let first = cut_to_fit(blocks, &live, setup.groups, runs, capacity)?;
     let mut times = Vec::new();
     let mut updates = vec![0.0; setup.groups];
     for (stage, &start) in first.iter().enumerate() {
@@ -220,6 +244,30 @@ fn by(
     let durations = Durations { stages: times, crossings, overlap: Overlap::Overlapped };
     let seconds = makespan(&verified, &durations).ok()?;
     Some((seconds + updates.into_iter().fold(0.0, f64::max), first))
+}
+
+/// The cut of so many stages that fits: where a group has several, by what they hold together.
+fn cut_to_fit(
+    blocks: &[BlockCost],
+    live: &[u64],
+    groups: usize,
+    runs: f64,
+    capacity: u64,
+) -> Option<Vec<usize>> {
+    let loose = cut(blocks, live, live.len(), runs, capacity)?;
+    let mut held = vec![0_u64; groups];
+    for (stage, &start) in loose.iter().enumerate() {
+        let end = loose.get(stage + 1).copied().unwrap_or(blocks.len());
+        for block in &blocks[start..end] {
+            let bytes = block.resident.saturating_add(block.kept.saturating_mul(live[stage]));
+            held[stage % groups] = held[stage % groups].saturating_add(bytes);
+        }
+    }
+    if held.iter().all(|&bytes| bytes <= capacity) {
+        Some(loose)
+    } else {
+        cut(blocks, live, groups, runs, capacity)
+    }
 }
 
 /// The pipeline of a setup, planned stage by stage.
