@@ -193,22 +193,8 @@ fn summary(pipeline: &Pipeline, schedule: &str) -> String {
         "machine    {}, {groups} groups of devices{each}, {micro_batches} micro-batches, schedule {}",
         pipeline.machine.name, schedule
     ));
-    for (number, stage) in pipeline.stages.iter().enumerate() {
-        let end = pipeline
-            .stages
-            .get(number + 1)
-            .map_or("the last".to_owned(), |next| format!("{}", next.first_block - 1));
-        let (times, _) = stage.plan.phases();
-        let words = strategy(&stage.plan).join("; ");
-        line(format!(
-            "stage {number:<4} blocks {} to {end} on devices {} to {}, mesh {}: {} forward, {} backward; {words}",
-            stage.first_block,
-            stage.first_device,
-            stage.first_device + stage.plan.mesh.devices() - 1,
-            mesh::sizes(&stage.plan.mesh),
-            quantity::seconds(times.forward),
-            quantity::seconds(times.backward + times.weight),
-        ));
+    for (numbers, devices, words) in stages(pipeline) {
+        line(format!("stage {numbers:<9} devices {devices}: {words}"));
     }
     line(format!("step       {} predicted", quantity::seconds(pipeline.seconds())));
     for term in pipeline.estimate.iter().filter(|term| term.seconds > 0.0) {
@@ -225,19 +211,60 @@ fn summary(pipeline: &Pipeline, schedule: &str) -> String {
             quantity::bytes(kept)
         ));
     }
-    for crossing in &pipeline.crossings {
-        for arrival in &crossing.to {
-            line(format!(
-                "crossing   stage {} to {}: {} by {}, {}",
-                crossing.from,
-                arrival.stage,
-                quantity::bytes(arrival.bytes),
-                arrival.strategy,
-                quantity::seconds(arrival.seconds)
-            ));
-        }
+    for (count, bytes, strategy, seconds) in crossings(pipeline) {
+        line(format!(
+            "crossing   {count} x {} by {strategy}, {}",
+            quantity::bytes(bytes),
+            quantity::seconds(seconds)
+        ));
     }
     text
+}
+
+/// Stages, those that are alike together: their numbers, their devices, what they are.
+fn stages(pipeline: &Pipeline) -> Vec<(String, String, String)> {
+    let mut alike: Vec<(Vec<usize>, String)> = Vec::new();
+    for (number, stage) in pipeline.stages.iter().enumerate() {
+        let next = pipeline.stages.get(number + 1).map(|next| next.first_block - stage.first_block);
+        let blocks = next.map_or("the last blocks".to_owned(), |count| format!("{count} blocks"));
+        let (times, _) = stage.plan.phases();
+        let words = format!(
+            "{blocks}, mesh {}, {} forward, {} backward; {}",
+            mesh::sizes(&stage.plan.mesh),
+            quantity::seconds(times.forward),
+            quantity::seconds(times.backward + times.weight),
+            strategy(&stage.plan).join("; ")
+        );
+        match alike.last_mut().filter(|(_, known)| *known == words) {
+            Some((numbers, _)) => numbers.push(number),
+            None => alike.push((vec![number], words)),
+        }
+    }
+    let range = |from: u64, to: u64| if from == to { format!("{from}") } else { format!("{from} to {to}") };
+    let shown = |(numbers, words): (Vec<usize>, String)| {
+        let place = |it: usize| u64::try_from(it).unwrap_or(u64::MAX);
+        let (first, last) = (numbers[0], numbers[numbers.len() - 1]);
+        let of = |it: usize| &pipeline.stages[it];
+        let devices = numbers.iter().map(|&it| of(it).first_device);
+        let start = devices.clone().min().unwrap_or(0);
+        let end = devices.max().unwrap_or(0) + of(last).plan.mesh.devices() - 1;
+        (range(place(first), place(last)), range(start, end), words)
+    };
+    alike.into_iter().map(shown).collect()
+}
+
+/// What crosses, alike arrivals together: how many, what each brings (bytes), how, how long it takes
+/// (seconds).
+fn crossings(pipeline: &Pipeline) -> Vec<(usize, u64, &str, f64)> {
+    let mut all: Vec<(usize, u64, &str, f64)> = Vec::new();
+    for arrival in pipeline.crossings.iter().flat_map(|crossing| &crossing.to) {
+        let same = |it: &&mut (usize, u64, &str, f64)| it.1 == arrival.bytes && it.2 == arrival.strategy;
+        match all.iter_mut().find(same) {
+            Some(it) => (it.0, it.3) = (it.0 + 1, it.3.max(arrival.seconds)),
+            None => all.push((1, arrival.bytes, &arrival.strategy, arrival.seconds)),
+        }
+    }
+    all
 }
 
 /// The same for programs.

@@ -31,7 +31,7 @@ const MOST: usize = 12;
 /// How many chunks an interleaved schedule may have.
 const CHUNKS: [usize; 2] = [2, 4];
 /// What of a device's memory setups may take by their blocks: the rest is for what a turn makes.
-const SHARE: f64 = 0.92;
+const SHARE: f64 = 0.97;
 
 /// How often a setup that does not fit is planned with less memory.
 const ROUNDS: usize = 3;
