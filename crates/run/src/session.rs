@@ -255,14 +255,15 @@ impl Session {
 
     /// What ranks with the same instructions have received, for each of these instructions.
     fn received(&self, reports: &[Report]) -> Vec<(Origin, u64)> {
-        let exchanges = |rank: &Rank| -> Vec<(usize, Origin)> {
+        type Exchanges = Vec<(usize, Origin)>;
+        let exchanges = |rank: &Rank| -> Exchanges {
             let all = rank.program.instructions.iter().enumerate();
             let exchanges = all.filter(|(_, it)| {
                 it.action.communicator().is_some() || matches!(it.action, Action::Receive(_))
             });
             exchanges.map(|(index, it)| (index, it.origin)).collect()
         };
-        let mut stages: Vec<(Vec<(usize, Origin)>, Vec<u64>)> = Vec::new();
+        let mut stages: Vec<(Exchanges, Vec<u64>)> = Vec::new();
         for (rank, report) in self.ranks.iter().zip(reports) {
             let own = exchanges(rank);
             let place = stages.iter().position(|(known, _)| *known == own).unwrap_or_else(|| {
@@ -273,7 +274,7 @@ impl Session {
                 *sum += report.received[*index];
             }
         }
-        let stage = |(known, sums): (Vec<(usize, Origin)>, Vec<u64>)| {
+        let stage = |(known, sums): (Exchanges, Vec<u64>)| {
             known.into_iter().zip(sums).map(|((_, origin), sum)| (origin, sum)).collect::<Vec<_>>()
         };
         stages.into_iter().flat_map(stage).collect()

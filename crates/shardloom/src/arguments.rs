@@ -13,7 +13,7 @@ use planner_ir::Mesh;
 use crate::pipeline::Stage;
 use crate::quantity;
 
-pub use pipeline::{PipelineArguments, Stages};
+pub use pipeline::{PipelineArguments, Stages, SweepArguments};
 pub use predict::{PredictArguments, ValidateArguments};
 pub use recipe::RecipeArguments;
 pub use simulate::SimulateArguments;
@@ -135,7 +135,10 @@ Examples:
       --mode train --loss cross-entropy:logits,labels --microbatches 8 --stages 2 --schedule eager-1f1b
 
 Without --mesh several meshes are tried and the cheapest plan is kept. Weights need not be there.")]
-    Plan(PlanArguments),
+    Plan(Box<PlanArguments>),
+    /// Plan a model on clusters that differ in size, in what they hold or in what they do in a step
+    #[command(after_help = pipeline::SWEEP)]
+    Sweep(Box<SweepArguments>),
     /// Say what a plan decides, what it costs, and what it would cost otherwise
     #[command(after_help = "\
 Examples:

@@ -9,7 +9,7 @@ mod onnxruntime; // another program's steps, for comparison
 mod cpu_run; // `cpu-run`
 mod planning; // `planning`
 mod cluster; // `cluster`
-mod plot; // curves as a picture
+pub(crate) mod plot; // curves as a picture
 mod training; // `training`
 mod simulate; // `simulate`
 mod resharding; // `resharding`

@@ -4,6 +4,7 @@ pub(crate) mod run; // `run`
 mod train; // `train`
 mod plan; // `plan`
 mod pipeline; // `plan` in stages
+mod sweep; // `sweep`
 mod import; // `import`
 mod machines; // `machines`
 mod diff; // `diff`
@@ -80,6 +81,7 @@ pub(crate) fn execute(command: &Command, context: &mut Context<'_, '_>) -> Resul
         Command::Run(arguments) => run::run(arguments, context),
         Command::Train(arguments) => train::train(arguments, context),
         Command::Plan(arguments) => plan::plan(arguments, context),
+        Command::Sweep(arguments) => sweep::sweep(arguments, context),
         Command::Explain(arguments) => explain::explain(arguments, context),
         Command::Simulate(arguments) => simulate::simulate(arguments, context),
         Command::Partition(arguments) => partition::partition(arguments),

@@ -14,9 +14,10 @@ use super::{Context, Said, stopped};
 use crate::arguments::PlanArguments;
 use crate::compile::{self, Imported};
 use crate::failure::Failure;
-use crate::pipeline::cluster::{Pins, Question, cheapest};
+use crate::pipeline::cluster::{Answer, Pins, Question, cheapest};
 use crate::pipeline::staged::{Forward, Order, Wanted, staged};
 use crate::pipeline::{self, Stage};
+use crate::progress::Progress;
 use crate::{mesh, model_file, plan_file, quantity};
 
 /// Plans a training step in stages: on the mesh that is given for each group of devices, or the best
@@ -97,14 +98,39 @@ pub(super) fn cluster(
     machine: &Machine,
     context: &mut Context<'_, '_>,
 ) -> Result<Said, Failure> {
+    let examples = examples(arguments)?;
+    let capacity = arguments.target.memory.unwrap_or(machine.usable_memory().0);
+    let answer = answer(arguments, machine, examples, capacity, context.progress)?;
+    let (all, priced) = answer.looked_at;
+    let gap = match answer.pipeline.proof {
+        ::plan::Proof::Optimal => "none is better".to_owned(),
+        ::plan::Proof::Gap { lower_bound } => {
+            format!("none of the others is below {} (proven)", quantity::seconds(lower_bound))
+        }
+    };
+    let before = format!("chosen     {}; {all} setups, {priced} of them priced, {gap}\n", answer.setup);
+    said(&answer.pipeline, answer.kind.name(), before, arguments, context)
+}
+
+/// How many examples a step has.
+pub(super) fn examples(arguments: &PlanArguments) -> Result<u64, Failure> {
+    arguments.pipeline.global_batch.ok_or_else(|| {
+        Failure::Usage("`--stages auto` takes the examples of a step: `--global-batch N`".to_owned())
+    })
+}
+
+/// The cheapest pipeline on a machine.
+pub(super) fn answer(
+    arguments: &PlanArguments,
+    machine: &Machine,
+    examples: u64,
+    capacity: u64,
+    progress: &Progress,
+) -> Result<Answer, Failure> {
     let wanted = &arguments.pipeline;
     let recipe = arguments.recipe.recipe()?.ok_or_else(|| {
         Failure::Usage("a plan in stages is one to train: `--stages` goes with `--mode train`".to_owned())
     })?;
-    let Some(examples) = wanted.global_batch else {
-        let message = "`--stages auto` takes the examples of a step: `--global-batch N`";
-        return Err(Failure::Usage(message.to_owned()));
-    };
     let dim = &wanted.batch_dim;
     if arguments.target.mesh.is_some() || arguments.bound.dims.iter().any(|(name, _)| name == dim) {
         return Err(Failure::Usage(format!(
@@ -113,7 +139,6 @@ pub(super) fn cluster(
         )));
     }
     let pins = Pins::parse(&wanted.pins)?;
-    let progress = context.progress;
     progress.say(format!("reading {}", arguments.model.display()));
     let file = model_file::open(&arguments.model)?;
     let dims = |micro_batches: u64| {
@@ -136,20 +161,11 @@ pub(super) fn cluster(
         imported: &imported,
         recipe: &recipe,
         machine,
-        capacity: arguments.target.memory.unwrap_or(machine.usable_memory().0),
+        capacity,
         examples,
         pins: &pins,
     };
-    let answer = cheapest(&question, &|words| progress.say(words))?;
-    let (all, priced) = answer.looked_at;
-    let gap = match answer.pipeline.proof {
-        ::plan::Proof::Optimal => "none is better".to_owned(),
-        ::plan::Proof::Gap { lower_bound } => {
-            format!("none of the others is below {} (proven)", quantity::seconds(lower_bound))
-        }
-    };
-    let before = format!("chosen     {}; {all} setups, {priced} of them priced, {gap}\n", answer.setup);
-    said(&answer.pipeline, answer.kind.name(), before, arguments, context)
+    cheapest(&question, &|words| progress.say(words))
 }
 
 fn mismatch(machine: &Machine, wanted: &Wanted<'_>, groups: u64) -> Failure {

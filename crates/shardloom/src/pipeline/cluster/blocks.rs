@@ -116,14 +116,14 @@ impl Readers {
     }
 
     /// The operations that read a copy, and those made from it.
-    fn all(&self, plan: &Plan, value: ValueId, copy: Copy) -> Vec<usize> {
+    fn all(&self, value: ValueId, copy: Copy) -> Vec<usize> {
         let mut readers = match copy {
             Copy::Made => self.of_values[value.0].clone(),
             Copy::Transferred(it) => self.of_transfers[it].clone(),
         };
         if let Copy::Transferred(it) = copy {
             for &next in &self.made_from[it] {
-                readers.extend(self.all(plan, value, Copy::Transferred(next)));
+                readers.extend(self.all(value, Copy::Transferred(next)));
             }
         }
         readers
@@ -131,8 +131,7 @@ impl Readers {
 
     /// Where and when a copy is first used.
     fn first(&self, plan: &Plan, homes: &[usize], value: ValueId, copy: Copy) -> (usize, Phase) {
-        let first =
-            self.all(plan, value, copy).into_iter().min_by_key(|&it| (plan.graph.nodes[it].phase, it));
+        let first = self.all(value, copy).into_iter().min_by_key(|&it| (plan.graph.nodes[it].phase, it));
         let maker = match plan.graph.value(value).source {
             Source::Result { node, .. } => Some(node.0),
             _ => None,
@@ -165,7 +164,7 @@ impl Readers {
     /// Whether a copy is made by the forward part.
     fn is_made_forward(&self, plan: &Plan, transfer: usize) -> bool {
         let value = plan.transfers[transfer].value;
-        let readers = self.all(plan, value, Copy::Transferred(transfer));
+        let readers = self.all(value, Copy::Transferred(transfer));
         readers.iter().any(|&it| plan.graph.nodes[it].phase == Phase::Forward)
     }
 }

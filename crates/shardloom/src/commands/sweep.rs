@@ -1,0 +1,181 @@
+//! `sweep`: the cheapest pipelines on clusters that differ in one thing.
+
+use std::fmt::Write as _;
+
+use serde_json::{Value, json};
+
+use super::pipeline::{answer, examples};
+use super::{Context, Said};
+use crate::arguments::SweepArguments;
+use crate::bench::plot::{Line, Panel, Scale, Stroke, svg};
+use crate::failure::Failure;
+use crate::pipeline::cluster::Answer;
+use crate::{machine, quantity, written};
+
+/// What changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum What {
+    Devices,
+    Batch,
+    Memory,
+}
+
+/// A plan of the sweep.
+struct Point {
+    /// What was given: devices, examples, or bytes.
+    at: u64,
+    devices: u64,
+    found: Result<Answer, Failure>,
+}
+
+/// Plans a model several times.
+pub(super) fn sweep(arguments: &SweepArguments, context: &mut Context<'_, '_>) -> Result<Said, Failure> {
+    let SweepArguments { plan, over, csv, svg: picture, .. } = arguments;
+    for output in [csv, picture].into_iter().flatten() {
+        written::differs(output, &[&plan.model])?;
+    }
+    let (what, values) = parsed(over)?;
+    let mut points = Vec::new();
+    for at in values {
+        context.progress.say(format!("{over}: {}", shown(what, at)));
+        let devices = if what == What::Devices { Some(at) } else { plan.devices };
+        let machine = machine::named(&plan.machine, devices)?;
+        let capacity = match what {
+            What::Memory => at,
+            _ => plan.target.memory.unwrap_or(machine.usable_memory().0),
+        };
+        let batch = if what == What::Batch { at } else { examples(plan)? };
+        let found = answer(plan, &machine, batch, capacity, context.progress);
+        if let Err(failure @ (Failure::Usage(_) | Failure::Internal(_))) = found {
+            return Err(failure);
+        }
+        points.push(Point { at, devices: machine.devices(), found });
+    }
+    if let Some(path) = csv {
+        written::write(path, table(what, &points).as_bytes())?;
+    }
+    if let Some(path) = picture {
+        written::write(path, drawn(&points).as_bytes())?;
+    }
+    let json: Vec<Value> = points.iter().map(|point| object(what, point)).collect();
+    Ok(Said { text: text(what, &points), json: Value::Array(json) })
+}
+
+fn parsed(over: &str) -> Result<(What, Vec<u64>), Failure> {
+    let wrong = || {
+        Failure::Usage(format!(
+            "`--over {over}` is no sweep, expected devices=64,128 or batch=256,512 or memory=40GB,80GB"
+        ))
+    };
+    let (what, values) = over.split_once('=').ok_or_else(wrong)?;
+    let what = match what {
+        "devices" => What::Devices,
+        "batch" => What::Batch,
+        "memory" => What::Memory,
+        _ => return Err(wrong()),
+    };
+    let value = |text: &str| match what {
+        What::Memory => quantity::parse_bytes(text).ok(),
+        _ => text.parse().ok().filter(|&it: &u64| it > 0),
+    };
+    let values: Option<Vec<u64>> = values.split(',').map(value).collect();
+    Ok((what, values.ok_or_else(wrong)?))
+}
+
+fn shown(what: What, at: u64) -> String {
+    match what {
+        What::Memory => quantity::bytes(at),
+        _ => at.to_string(),
+    }
+}
+
+/// What the fullest device of a pipeline holds (bytes).
+fn held(answer: &Answer) -> u64 {
+    let group = |memory: &Vec<plan::Holding>| memory.iter().map(|it| it.bytes).sum::<u64>();
+    answer.pipeline.memory.iter().map(group).max().unwrap_or(0)
+}
+
+fn text(what: What, points: &[Point]) -> String {
+    let mut text = String::new();
+    for point in points {
+        let words = match &point.found {
+            Ok(answer) => format!(
+                "{} a step, {} on the fullest of {} devices; {}, {}",
+                quantity::seconds(answer.pipeline.seconds()),
+                quantity::bytes(held(answer)),
+                point.devices,
+                answer.setup,
+                answer.kind.name()
+            ),
+            Err(failure) => failure.to_string(),
+        };
+        // Writing to a string does not fail.
+        let _ = writeln!(text, "{:<10} {words}", shown(what, point.at));
+    }
+    text
+}
+
+/// The name of what changes, as a column.
+fn column(what: What) -> &'static str {
+    match what {
+        What::Devices => "devices",
+        What::Batch => "batch",
+        What::Memory => "memory_bytes",
+    }
+}
+
+fn table(what: What, points: &[Point]) -> String {
+    let mut text =
+        format!("{},step_seconds,held_bytes,groups,mesh,microbatches,recompute,schedule\n", column(what));
+    for point in points {
+        let _ = match &point.found {
+            Ok(answer) => writeln!(
+                text,
+                "{},{},{},{},{},{},{},{}",
+                point.at,
+                answer.pipeline.seconds(),
+                held(answer),
+                answer.setup.groups,
+                crate::mesh::sizes(&answer.setup.mesh),
+                answer.setup.micro_batches,
+                answer.setup.recompute,
+                answer.kind.name()
+            ),
+            Err(_) => writeln!(text, "{},,,,,,,", point.at),
+        };
+    }
+    text
+}
+
+fn object(what: What, point: &Point) -> Value {
+    match &point.found {
+        Ok(answer) => json!({
+            column(what): point.at,
+            "step_seconds": answer.pipeline.seconds(),
+            "held_bytes": held(answer),
+            "groups": answer.setup.groups,
+            "mesh": crate::mesh::sizes(&answer.setup.mesh),
+            "microbatches": answer.setup.micro_batches,
+            "recompute": answer.setup.recompute.to_string(),
+            "schedule": answer.kind.name(),
+        }),
+        Err(failure) => json!({ column(what): point.at, "refused": failure.to_string() }),
+    }
+}
+
+/// Step times and memory, one point after another; what was refused is 0.
+fn drawn(points: &[Point]) -> String {
+    let line = |title: &str, height: &dyn Fn(&Answer) -> f64| Line {
+        title: title.to_owned(),
+        stroke: Stroke::Fine,
+        heights: points.iter().map(|point| point.found.as_ref().map_or(0.0, height)).collect(),
+    };
+    let panel = |title, lines| Panel { title, scale: Scale::Linear, lines };
+    svg(&[
+        panel("step (s)", vec![line("predicted", &|answer| answer.pipeline.seconds())]),
+        panel(
+            "fullest device (GB)",
+            vec![line("held", &|answer| cost_models::units::exact(held(answer)) / 1e9)],
+        ),
+    ])
+}
