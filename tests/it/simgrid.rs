@@ -116,6 +116,7 @@ impl Export<'_> {
             }
             Action::Collective(it) => self.collective(program, it, text),
             Action::Message(it) => self.message(program, it, text),
+            Action::Send(_) | Action::Receive(_) => panic!("one stage sends nothing to others"),
         }
         if let Some(event) = instruction.signals {
             let waits = |it: &&Instruction| it.waits.contains(&event);

@@ -119,7 +119,7 @@ fn parts(alike: &Alike, timeline: &Timeline<'_>) -> BTreeMap<Part, (f64, bool)> 
             Origin::Node(node) => (Part::Operation(node.0), false),
             Origin::Motion { node, .. } => (Part::Operation(node.0), true),
             Origin::Move { transfer, .. } => (Part::Transfer(transfer), false),
-            Origin::State(_) => (Part::State, false),
+            Origin::State(_) | Origin::Crossing(_) => (Part::State, false),
         };
         let sum = parts.entry(part).or_default();
         *sum = (sum.0 + span.end - span.start, sum.1 || in_time);

@@ -42,14 +42,14 @@ pub struct PipelineArguments {
     #[arg(long, value_name = "N", value_parser = stages)]
     pub stages: Option<Stages>,
     /// With `--stages auto`, how many examples a step has, all micro-batches together
-    #[arg(long, value_name = "N", requires = "stages", value_parser = clap::value_parser!(u64).range(1..=1 << 24))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1 << 24))]
     pub global_batch: Option<u64>,
     /// With `--stages auto`, the dimension that counts the examples of a micro-batch
-    #[arg(long, value_name = "NAME", default_value = "batch", requires = "stages")]
+    #[arg(long, value_name = "NAME", default_value = "batch")]
     pub batch_dim: String,
     /// With `--stages auto`, a decision that is not searched: pp=4, tp=8, dp=2, microbatches=16,
     /// chunks=2, recompute=full or schedule=1f1b; may be repeated
-    #[arg(long = "pin", value_name = "DECISION", requires = "stages")]
+    #[arg(long = "pin", value_name = "DECISION")]
     pub pins: Vec<String>,
     /// The order of work: the name of a schedule (see `shardloom schedule`), or a file of one
     #[arg(long, value_name = "SCHEDULE", default_value = "1f1b", requires = "stages")]
