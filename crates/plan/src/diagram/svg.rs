@@ -4,6 +4,7 @@
 use std::fmt::Write as _;
 
 use super::{Cell, Diagram, Way};
+use crate::svg::{escaped, opening};
 
 /// A cell (pixels).
 const WIDTH: usize = 128;
@@ -23,14 +24,7 @@ impl Diagram {
     pub fn svg(&self) -> String {
         let steps = self.cells.first().map_or(0, Vec::len);
         let (width, height) = (LEFT + steps * (WIDTH + GAP), ABOVE + self.cells.len() * self.pitch());
-        let mut text = format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" \
-             font-family=\"sans-serif\" font-size=\"12\">\n<defs><marker id=\"tip\" viewBox=\"0 0 8 8\" \
-             refX=\"7\" refY=\"4\" markerWidth=\"6\" markerHeight=\"6\" orient=\"auto\">\
-             <path d=\"M0 0L8 4L0 8z\"/></marker></defs>\n<rect width=\"{width}\" height=\"{height}\" \
-             fill=\"#ffffff\"/>\n<text x=\"8\" y=\"18\" font-weight=\"bold\">{}</text>\n",
-            escaped(&self.title)
-        );
+        let mut text = opening(width, height, &self.title);
         for step in 0..steps {
             let x = LEFT + step * (WIDTH + GAP);
             // Writing to a string does not fail.
@@ -118,8 +112,4 @@ impl Diagram {
 /// A colour for one of so many blocks.
 fn colour(number: u64, blocks: u64) -> String {
     format!("hsl({},70%,80%)", number * 360 / blocks.max(1))
-}
-
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;")
 }
