@@ -2,6 +2,7 @@
 
 mod good; // what works
 mod predict; // prices of stated setups, beside measurements
+mod schedule; // schedules of pipelines, drawn
 mod simulate; // plans by the clock
 mod wrong; // one clear message and the right exit code
 

@@ -154,7 +154,7 @@ fn renewed(said: &str, prints: &str) -> String {
 /// A page with what its commands print.
 fn rerun(page: &str, text: &str) -> String {
     let mut desk = Desk::new(page);
-    let large = unpack(&desk.folder.join(LARGE));
+    let large = text.contains(LARGE) && unpack(&desk.folder.join(LARGE));
     let mut renewed_text = String::new();
     let mut blocks = text.split("```console\n");
     renewed_text.push_str(blocks.next().unwrap_or_default());
@@ -204,6 +204,20 @@ fn commands_of_the_tour_print_what_it_says() {
 fn commands_of_the_page_on_resharding_print_what_it_says() {
     let text = fs::read_to_string(root().join("docs/resharding.md")).unwrap();
     compare("docs/resharding.md", &rerun("docs/resharding.md", &text));
+}
+
+#[test]
+fn commands_of_the_page_on_pipelines_print_and_draw_what_it_has() {
+    let text = fs::read_to_string(root().join("docs/pipelines.md")).unwrap();
+    compare("docs/pipelines.md", &rerun("docs/pipelines.md", &text));
+    let desk = Desk::new("pictures");
+    for (name, stages) in [("1f1b", "4"), ("interleaved", "8"), ("zb-h1", "4")] {
+        let picture = desk.folder.join("picture.svg").to_str().unwrap().to_owned();
+        desk.output(&format!(
+            "shardloom schedule {name} --stages {stages} --micro-batches 8 --message 0.25 --svg {picture}"
+        ));
+        compare(&format!("docs/images/pipeline-{name}.svg"), &fs::read_to_string(picture).unwrap());
+    }
 }
 
 /// The raising rules as rows of a table.

@@ -43,7 +43,7 @@ fn marks(makespan: f64, most: u32) -> Vec<f64> {
 }
 
 /// A time in words: three decimals at most.
-fn short(time: f64) -> String {
+pub fn short_time(time: f64) -> String {
     let text = format!("{time:.3}");
     let text = text.trim_end_matches('0').trim_end_matches('.');
     if text.is_empty() || text == "-0" { "0".to_owned() } else { text.to_owned() }

@@ -16,7 +16,7 @@ mod diagram; // a partition as a diagram
 mod chart; // a schedule as a chart
 mod svg; // what pictures have in common
 
-pub use chart::{Chart, MAX_DRAWN};
+pub use chart::{Chart, MAX_DRAWN, short_time};
 pub use check::{MAX_DEVICES, PIPELINE_RULES, RULES, Violation, Violations, check, check_pipeline};
 pub use diagram::{Cell, Diagram, MAX_CELLS, Message, Thing, Way, diagram};
 pub use diff::{Change, Diff, Repeated, diff};

@@ -3,6 +3,7 @@
 mod pipeline; // what a plan in stages is told
 mod predict; // what setups are priced
 mod recipe; // what a plan for training is told besides
+mod schedule; // which schedule is looked at
 mod simulate; // what a simulation is told
 
 use std::path::PathBuf;
@@ -16,6 +17,7 @@ use crate::quantity;
 pub use pipeline::{PipelineArguments, Stages, SweepArguments};
 pub use predict::{PredictArguments, ValidateArguments};
 pub use recipe::RecipeArguments;
+pub use schedule::ScheduleArguments;
 pub use simulate::SimulateArguments;
 
 /// A compiler for parallelism: an ONNX transformer and a cluster to an execution plan, and the
@@ -156,6 +158,9 @@ Examples:
   shardloom partition '3 steps [a,-,(a-@t:3)]' --mesh 3
   shardloom partition '2 steps [a,(a+b+@t:2),b]' --mesh 2x2 --svg square.svg")]
     Partition(PartitionArguments),
+    /// Draw a pipeline's schedule, and say what it takes and holds
+    #[command(after_help = schedule::HELP)]
+    Schedule(ScheduleArguments),
     /// Check a plan, trusting nothing that made it
     #[command(after_help = "\
 Examples:

@@ -12,6 +12,7 @@ mod check; // `check`
 mod explain; // `explain`
 mod simulate; // `simulate`
 mod partition; // `partition`, and pictures of those in plans
+mod schedule; // `schedule`
 mod calibrate; // `calibrate`
 mod predict; // `predict`
 pub(crate) mod validate; // `validate`
@@ -85,6 +86,7 @@ pub(crate) fn execute(command: &Command, context: &mut Context<'_, '_>) -> Resul
         Command::Explain(arguments) => explain::explain(arguments, context),
         Command::Simulate(arguments) => simulate::simulate(arguments, context),
         Command::Partition(arguments) => partition::partition(arguments),
+        Command::Schedule(arguments) => schedule::schedule(arguments),
         Command::Check(arguments) => check::check(arguments, context),
         Command::Diff(arguments) => diff::diff(arguments),
         Command::Import(arguments) => import::import(arguments, context),

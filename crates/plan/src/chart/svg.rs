@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use planner_ir::schedule::{Message, Span, Task, Work};
 
-use super::{Chart, marks, short};
+use super::{Chart, marks, short_time};
 use crate::svg::{escaped, opening};
 
 /// What bars lie in (pixels).
@@ -51,7 +51,7 @@ impl Chart<'_> {
             add(format!(
                 "<text x=\"{x:.1}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
                 bottom + 16.0,
-                short(mark)
+                short_time(mark)
             ));
         }
         for (group, (tasks, spans)) in self.schedule.groups.iter().zip(&self.timeline.groups).enumerate() {

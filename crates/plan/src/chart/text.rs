@@ -1,12 +1,12 @@
 //! A chart as lines: a row for each group, in which a task is its word and a line for as long as it
 //! lasts, `-` forward, `=` backward, `~` gradients of weights.
 //!
-//! Where tasks are narrower than their words they are letters, and where many share a column, the
-//! last is seen.
+//! Where tasks are narrower than their words these are without the chunk, or letters alone, and
+//! where many share a column, the last is seen.
 
 use planner_ir::schedule::{Span, Task, Work};
 
-use super::{Chart, marks, short};
+use super::{Chart, marks, short_time};
 
 /// Columns for each mark of the axis.
 const MARK: u32 = 10;
@@ -29,15 +29,25 @@ impl Chart<'_> {
         text + &self.axis(left, scale)
     }
 
-    /// Columns for a unit of time: as many as let every task have its word, if they fit.
+    /// Columns for a unit of time: as many as let every task have its word, if they fit; else so many
+    /// that the shortest task has a whole number of them, if it has one.
     fn scale(&self, columns: usize) -> f64 {
         let tasks = self.schedule.groups.iter().flatten().zip(self.timeline.groups.iter().flatten());
-        let needed = tasks.filter_map(|(task, span)| {
+        let (mut needed, mut shortest) = (0.0_f64, f64::INFINITY);
+        for (task, span) in tasks {
             let lasts = span.end - span.start;
-            (lasts > 0.0).then(|| count(self.schedule.word(task).len()) / lasts)
-        });
+            if lasts > 0.0 {
+                needed = needed.max(count(self.schedule.word(task).len()) / lasts);
+                shortest = shortest.min(lasts);
+            }
+        }
         let most = if self.timeline.makespan > 0.0 { count(columns) / self.timeline.makespan } else { 0.0 };
-        needed.fold(0.0, f64::max).min(most)
+        let whole = (most * shortest).floor() / shortest;
+        match most {
+            _ if needed <= most => needed,
+            _ if whole > 0.0 => whole,
+            _ => most,
+        }
     }
 
     fn draw(&self, task: &Task, span: &Span, scale: f64, row: &mut Vec<char>) {
@@ -48,7 +58,9 @@ impl Chart<'_> {
             Work::Weight => '~',
         };
         let word = self.schedule.word(task);
-        let shown = if word.len() <= end - start { &word[..] } else { &word[..1] };
+        let without_chunk = word.split('.').next().unwrap_or_default();
+        let fits = [&word[..], without_chunk].into_iter().find(|it| it.len() <= end - start);
+        let shown = fits.unwrap_or(&word[..1]);
         row.resize(row.len().max(end), ' ');
         let drawn = shown.chars().chain(std::iter::repeat(mark));
         for (cell, drawn) in row[start..end].iter_mut().zip(drawn) {
@@ -64,7 +76,7 @@ impl Chart<'_> {
         for mark in marks(self.timeline.makespan, most) {
             let at = left + column(mark * scale);
             line += &" ".repeat(at.saturating_sub(line.len()));
-            line += &short(mark);
+            line += &short_time(mark);
         }
         line + "\n"
     }
