@@ -16,15 +16,15 @@ const BATCH: usize = 2;
 /// What a search over setups comes to.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Found<T> {
-    /// The best setup: its number, and what it is.
-    pub best: Option<(usize, T)>,
+    /// What can be had, the best first: the setup's number, what it takes (seconds), what it is.
+    pub all: Vec<(usize, f64, T)>,
     /// What none of the setups takes less than (seconds).
     pub lower_bound: f64,
     /// How many were priced.
     pub priced: usize,
 }
 
-/// The setup that takes least of those that `price` makes something of, and what it takes.
+/// The setups that `price` makes something of, in one way or several, and what they take.
 ///
 /// Setups are priced in the order of `guesses`, and not where `bounds`, which no setup can be below,
 /// say that it would not help; at most so many that can be had, and twice as many in all.
@@ -32,31 +32,30 @@ pub fn best<T: Send>(
     guesses: &[f64],
     bounds: &[f64],
     most: usize,
-    price: impl Fn(usize) -> Option<(f64, T)> + Sync,
+    price: impl Fn(usize) -> Vec<(f64, T)> + Sync,
 ) -> Found<T> {
     let mut order: Vec<usize> = (0..guesses.len()).collect();
     order.sort_by(|&a, &b| guesses[a].total_cmp(&guesses[b]).then(a.cmp(&b)));
-    let mut best: Option<(usize, f64, T)> = None;
+    let mut all: Vec<(usize, f64, T)> = Vec::new();
+    let mut incumbent = f64::INFINITY;
     let (mut priced, mut had) = (0, 0);
-    let mut left = f64::INFINITY;
     let mut rest = order.into_iter().peekable();
     while rest.peek().is_some() && had < most && priced < TRIED * most {
-        let incumbent = best.as_ref().map_or(f64::INFINITY, |it| it.1);
         let batch: Vec<usize> = rest.by_ref().filter(|&it| bounds[it] < incumbent).take(BATCH).collect();
         priced += batch.len();
-        let made: Vec<(usize, Option<(f64, T)>)> = batch.into_par_iter().map(|it| (it, price(it))).collect();
-        for (number, outcome) in made {
-            let Some((seconds, it)) = outcome else { continue };
-            had += 1;
-            left = left.min(seconds);
-            if best.as_ref().is_none_or(|best| seconds < best.1) {
-                best = Some((number, seconds, it));
+        let made: Vec<(usize, Vec<(f64, T)>)> = batch.into_par_iter().map(|it| (it, price(it))).collect();
+        for (number, outcomes) in made {
+            had += usize::from(!outcomes.is_empty());
+            for (seconds, it) in outcomes {
+                incumbent = incumbent.min(seconds);
+                all.push((number, seconds, it));
             }
         }
     }
     // Of what was not looked at, no more is known than its bound.
     let unknown = rest.map(|it| bounds[it]).fold(f64::INFINITY, f64::min);
-    Found { lower_bound: left.min(unknown), best: best.map(|(number, _, it)| (number, it)), priced }
+    all.sort_by(|a, b| a.1.total_cmp(&b.1).then(a.0.cmp(&b.0)));
+    Found { lower_bound: incumbent.min(unknown), all, priced }
 }
 
 /// What a block of a model takes in a setup.

@@ -27,7 +27,9 @@ use crate::model_file::ModelFile;
 pub use setups::{Pins, Setup};
 
 /// At most so many setups are priced.
-const MOST: usize = 12;
+const MOST: usize = 10;
+/// Of these, so many are planned stage by stage until one fits in all that it holds.
+const FINISHED: usize = 6;
 /// How many chunks an interleaved schedule may have.
 const CHUNKS: [usize; 2] = [2, 4];
 /// What of a device's memory setups may take by their blocks: the rest is for what a turn makes.
@@ -109,32 +111,37 @@ pub fn cheapest(question: &Question<'_>, say: &dyn Fn(String)) -> Result<Answer,
     let guesses: Vec<f64> = setups.iter().map(|setup| sizes.guess(setup)).collect();
     let bounds = vec![sizes.bound(); setups.len()];
     say(format!("pricing {} setups", setups.len()));
-    let found = best(&guesses, &bounds, MOST, |number| {
-        let priced = price(question, &known, &setups[number]).ok().flatten()?;
-        Some((priced.0, priced.1))
-    });
-    let Some((number, priced)) = found.best else {
-        return Err(Failure::input(
+    let found =
+        best(&guesses, &bounds, MOST, |number| price(question, &known, &setups[number]).unwrap_or_default());
+    let mut refused = None;
+    for (number, _, priced) in found.all.iter().take(FINISHED) {
+        let setup = &setups[*number];
+        say(format!("planning {setup}, {}", priced.kind.name()));
+        let pipeline = match finished(question, &known, (setup, priced), say) {
+            Ok(pipeline) => pipeline,
+            Err(failure @ Failure::Internal(_)) => return Err(failure),
+            Err(failure) => {
+                refused = Some(failure);
+                continue;
+            }
+        };
+        let (seconds, bound) = (pipeline.seconds(), found.lower_bound.min(pipeline.seconds()));
+        let proof = if bound < seconds { Proof::Gap { lower_bound: bound } } else { Proof::Optimal };
+        let pipeline = Pipeline { proof, ..pipeline };
+        let looked_at = (setups.len(), found.priced);
+        return Ok(Answer { pipeline, setup: setup.clone(), kind: priced.kind, looked_at });
+    }
+    Err(refused.unwrap_or_else(|| {
+        Failure::input(
             "no pipeline",
             format!(
                 "none of {} setups was found to fit {} on a device; more devices, or with `--recompute full` \
                  smaller micro-batches would help",
-                setups.len(),
+                found.priced,
                 crate::quantity::bytes(question.capacity)
             ),
-        ));
-    };
-    let setup = setups[number].clone();
-    say(format!("planning {setup}"));
-    let pipeline = finished(question, &known, (&setup, &priced), say)?;
-    let bound = found.lower_bound.min(pipeline.seconds());
-    let proof = if bound < pipeline.seconds() { Proof::Gap { lower_bound: bound } } else { Proof::Optimal };
-    Ok(Answer {
-        pipeline: Pipeline { proof, ..pipeline },
-        setup,
-        kind: priced.kind,
-        looked_at: (setups.len(), found.priced),
-    })
+        )
+    }))
 }
 
 /// Whether there is something in the inside of attention that can be computed again.
@@ -143,8 +150,8 @@ fn is_selective(forward: &Forward) -> Result<bool, Failure> {
     Ok(step(Recompute::Selective)? != step(Recompute::Nothing)?)
 }
 
-/// What a setup takes by its best schedule, and that; nothing if none fits.
-fn price(question: &Question<'_>, known: &Known, setup: &Setup) -> Result<Option<(f64, Priced)>, Failure> {
+/// What a setup takes by each schedule by which it fits.
+fn price(question: &Question<'_>, known: &Known, setup: &Setup) -> Result<Vec<(f64, Priced)>, Failure> {
     let forward = known.of(question, setup.micro_batches)?;
     let (step, _) = forward.step(Some(&setup.recompute))?;
     let machine = question.machine.clone().with_devices(setup.mesh.devices());
@@ -161,19 +168,17 @@ fn price(question: &Question<'_>, known: &Known, setup: &Setup) -> Result<Option
     for _ in 0..ROUNDS {
         let target = Target { machine: &machine, mesh: &setup.mesh, capacity, steps: Steps::One };
         let prices = prices(&target)?;
-        let Ok(plan) = planned(&prepared, &header, &target, &prices) else { return Ok(None) };
+        let Ok(plan) = planned(&prepared, &header, &target, &prices) else { return Ok(Vec::new()) };
         let blocks = blocks::costs(&plan, &step.homes, forward.blocks());
         let crossing = blocks::crossing(&plan, &step.homes);
         let message = (network.latency + cost_models::units::Bytes(crossing) / network.between).0;
-        let mut best: Option<(f64, Priced)> = None;
-        for (kind, chunks) in schedules(question, setup) {
-            let Some((seconds, first)) = by(&blocks, setup, kind, chunks, message, room) else { continue };
-            if best.as_ref().is_none_or(|best| seconds < best.0) {
-                best = Some((seconds, Priced { kind, chunks, first }));
-            }
-        }
-        if best.is_some() {
-            return Ok(best);
+        let fits = |(kind, chunks): (Kind, usize)| {
+            let (seconds, first) = by(&blocks, setup, kind, chunks, message, room)?;
+            Some((seconds, Priced { kind, chunks, first }))
+        };
+        let all: Vec<(f64, Priced)> = schedules(question, setup).into_iter().filter_map(fits).collect();
+        if !all.is_empty() {
+            return Ok(all);
         }
         // All groups together hold the model at rest; the first keeps of micro-batches as much as all
         // of the model does for one.
@@ -183,7 +188,7 @@ fn price(question: &Question<'_>, known: &Known, setup: &Setup) -> Result<Option
             + exact(kept) * exact(setup.micro_batches.min(groups)) / exact(groups);
         capacity = units(exact(rest.saturating_add(kept)) * (exact(room) / needed).min(1.0) * LESS);
     }
-    Ok(None)
+    Ok(Vec::new())
 }
 
 /// A whole number of bytes.

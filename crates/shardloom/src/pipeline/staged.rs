@@ -219,7 +219,9 @@ fn ordered(wanted: &Wanted<'_>, stages: usize, micro_batches: u64) -> Result<Sch
 }
 
 /// How often stages are planned again with less memory.
-const ROUNDS: usize = 5;
+const ROUNDS: usize = 6;
+/// What part of what a stage counts it has to do with less, at least.
+const LEAST: u64 = 50;
 
 /// The pipeline of these stages. What is kept for several micro-batches comes on top of what a stage's
 /// plan counts: where a group does not fit, its stages are planned again with as much less.
@@ -266,16 +268,28 @@ fn made(
             Err(failure) => refused = Some(failure),
         }
         for (number, stage) in pipeline.stages.iter().enumerate() {
-            let held: u64 = pipeline.memory[pipeline.group(number)].iter().map(|it| it.bytes).sum();
-            let counted: u64 = stage.plan.memory.iter().map(|it| it.bytes).sum();
-            let chunks = u64::try_from(wanted.chunks.max(1)).unwrap_or(u64::MAX);
-            let beyond = held.saturating_sub(pipeline.capacity).div_ceil(chunks);
+            let group = pipeline.group(number);
+            let held: u64 = pipeline.memory[group].iter().map(|it| it.bytes).sum();
+            let beyond = held.saturating_sub(pipeline.capacity);
             if beyond > 0 {
-                capacities[number] = capacities[number].min(counted).saturating_sub(beyond).max(1);
+                // What is kept counts for each micro-batch under way, and all stages of a group give.
+                let shares = shares(&pipeline.schedule, group);
+                let counted: u64 = stage.plan.memory.iter().map(|it| it.bytes).sum();
+                let less = beyond.div_ceil(shares).max(counted / LEAST);
+                capacities[number] = capacities[number].min(counted).saturating_sub(less).max(1);
             }
         }
     }
     Err(refused.unwrap_or_else(|| Failure::internal("plan", "no stages were planned")))
+}
+
+/// Of how many micro-batches the stages of a group keep something at once.
+fn shares(schedule: &Schedule, group: usize) -> u64 {
+    let count = schedule.micro_batches();
+    let live =
+        verify(schedule.clone(), schedule.stages(), count).ok().map(|verified| schedule::live(&verified));
+    let together = live.and_then(|live| live.get(group).map(|it| it.together)).unwrap_or(1);
+    u64::try_from(together).unwrap_or(1).max(1)
 }
 
 /// Stages put together, with what crosses, what a step takes and what groups hold.
