@@ -186,8 +186,10 @@ fn without(mut program: Program, left_out: &BTreeSet<usize>) -> Program {
         !left_out.contains(&(index - 1))
     });
     let used: BTreeSet<StorageId> = program.buffers.iter().map(|buffer| buffer.storage).collect();
-    let numbers: Vec<usize> =
-        (0..program.storages.len()).map(|it| used.range(..StorageId(it)).count()).collect();
+    let mut numbers = vec![0; program.storages.len()];
+    for (number, storage) in used.iter().enumerate() {
+        numbers[storage.0] = number;
+    }
     for buffer in &mut program.buffers {
         buffer.storage = StorageId(numbers[buffer.storage.0]);
     }

@@ -40,7 +40,7 @@ const EXACT: f64 = 1e-11;
 struct Search<'a> {
     chain: &'a Chain,
     flat: &'a Flat,
-    relaxation: Relaxation<'a>,
+    relaxation: &'a Relaxation<'a>,
     rows: Vec<Place>,
     capacity: u64,
     /// The multipliers of the best bound, for each row: cost per capacity.
@@ -56,42 +56,88 @@ struct Search<'a> {
 /// The assignment of least time whose memory fits, as far as can be told.
 pub fn solve(problem: &Problem, capacity: u64) -> Result<Solution, SearchError> {
     let chain = Chain::from(problem.clone());
-    let flat = chain.flat();
-    let (choices, time, proof) = started(&chain, &flat, capacity).ascended()?.tightened()?.closed()?;
+    let (choices, time, proof) = solve_flat(&chain, capacity)?;
     Ok(Solution { choices, time, proof })
 }
 
 /// The choices of least time for a chain whose memory fits, as far as can be told.
-///
-/// If the boundaries have too many states for a table over pairs of them, the chain is solved as
-/// one flat problem.
 pub fn solve_chain(chain: &Chain, capacity: u64) -> Result<ChainSolution, SearchError> {
-    let flat = chain.flat();
-    let (choices, time, proof) = if chain.has_small_boundaries() {
-        let mut search = started(chain, &flat, capacity);
+    Solver::new(chain).solve(capacity)
+}
+
+/// A chain that is ready to be solved for many capacities.
+pub struct Solver<'a> {
+    chain: &'a Chain,
+    flat: Flat,
+    /// None if the boundaries have too many states for a table over pairs of them.
+    relaxation: Option<Relaxation<'a>>,
+    /// Why a search found nothing: what it proved, or what came nearest.
+    refused: Option<SearchError>,
+}
+
+impl<'a> Solver<'a> {
+    /// Prepares a chain.
+    pub fn new(chain: &'a Chain) -> Self {
+        let relaxation = chain.has_small_boundaries().then(|| Relaxation::new(chain));
+        Self { chain, flat: chain.flat(), relaxation, refused: None }
+    }
+
+    /// The choices of least time whose memory fits, as far as can be told.
+    ///
+    /// If the boundaries have too many states for a table over pairs of them, the chain is solved
+    /// as one flat problem. Less memory than what every choice needs, by proof, or than what the
+    /// nearest needs that a search found, is not searched again.
+    pub fn solve(&mut self, capacity: u64) -> Result<ChainSolution, SearchError> {
+        if let Some(refusal) = self.refused.as_ref().and_then(|it| it.with_less(capacity)) {
+            return Err(refusal);
+        }
+        match self.solved(capacity) {
+            Ok((choices, time, proof)) => {
+                Ok(ChainSolution { choices: self.flat.unfold(&choices), time, proof })
+            }
+            Err(error) => {
+                self.refused = Some(error.clone());
+                Err(error)
+            }
+        }
+    }
+
+    fn solved(&self, capacity: u64) -> Answer {
+        let Some(relaxation) = &self.relaxation else {
+            return solve_flat(&Chain::from(self.flat.problem.clone()), capacity);
+        };
+        let mut search = started(self.chain, &self.flat, relaxation, capacity);
         line::follow(&mut search)?;
         if search.is_settled() || search.best.is_some() && search.is_large() {
-            search.answer()?
-        } else {
-            search.ascended()?.tightened()?.closed()?
+            return search.answer();
         }
-    } else {
-        let whole = Chain::from(flat.problem.clone());
-        started(&whole, &whole.flat(), capacity).ascended()?.tightened()?.closed()?
-    };
-    Ok(ChainSolution { choices: flat.unfold(&choices), time, proof })
+        let search = search.ascended()?;
+        // Much more effort on many nodes finds little.
+        if search.is_large() { search.answer() } else { search.tightened()?.closed() }
+    }
+}
+
+/// The assignment of least time for a chain of one block.
+fn solve_flat(chain: &Chain, capacity: u64) -> Answer {
+    let (flat, relaxation) = (chain.flat(), Relaxation::new(chain));
+    started(chain, &flat, &relaxation, capacity).ascended()?.tightened()?.closed()
 }
 
 /// An assignment of the flat problem, its time and what is proven about it.
 type Answer = Result<(Vec<usize>, f64, Proof), SearchError>;
 
 /// A search that knows nothing yet.
-fn started<'a>(chain: &'a Chain, flat: &'a Flat, capacity: u64) -> Search<'a> {
+fn started<'a>(
+    chain: &'a Chain,
+    flat: &'a Flat,
+    relaxation: &'a Relaxation<'a>,
+    capacity: u64,
+) -> Search<'a> {
     let rows = rows(chain);
     Search {
         chain,
         flat,
-        relaxation: Relaxation::new(chain),
+        relaxation,
         multipliers: vec![0.0; rows.len()],
         rows,
         capacity,
@@ -120,7 +166,10 @@ impl Search<'_> {
         }
         if self.gap() > GAP {
             feasible::find(&mut self)?;
-            multipliers::ascend(&mut self, free)?;
+            // What was not found by the memory alone is not found by time and memory.
+            if self.best.is_some() || !self.is_large() {
+                multipliers::ascend(&mut self, free)?;
+            }
         }
         Ok(self)
     }
@@ -211,8 +260,9 @@ impl Search<'_> {
     /// Takes the best choices that are the same in all blocks of a segment, if there are any.
     fn offer_periodic(&mut self) {
         let folded = periodic::fold(self.chain);
-        let flat = folded.flat();
-        let found = started(&folded, &flat, self.capacity).ascended().and_then(Search::tightened);
+        let (flat, relaxation) = (folded.flat(), Relaxation::new(&folded));
+        let found =
+            started(&folded, &flat, &relaxation, self.capacity).ascended().and_then(Search::tightened);
         // That nothing periodic fits proves nothing.
         let Ok(Some((choices, _))) = found.map(|found| found.best) else { return };
         self.offer(&periodic::unfold(self.chain, &flat.unfold(&choices)));

@@ -2,12 +2,12 @@
 
 use std::fmt;
 
-use plan::{Copy, MachineName, ModelFile, Plan, SpaceSize};
+use plan::{Copy, Holding, MachineName, ModelFile, Plan, SpaceSize};
 use planner_ir::{Graph, Mesh};
 use rayon::prelude::*;
 use rewrite::{Offer, Space, SpaceError, Splits, Steps};
 
-use crate::bound::solve_chain;
+use crate::bound::Solver;
 use crate::chain::{Chain, ChainSolution};
 use crate::compose::{Composed, Part, compose, estimate, memory};
 use crate::derive::stand;
@@ -36,6 +36,13 @@ pub struct Request<'a> {
     pub machine: &'a MachineName,
     /// Whether operations may be done in time steps.
     pub steps: Steps,
+    /// What a device holds of a plan whose own count fits: [`counted`], or more.
+    pub memory: &'a dyn Fn(&Plan) -> Result<Vec<Holding>, String>,
+}
+
+/// What a plan counts of the fullest device, and no more.
+pub fn counted(plan: &Plan) -> Result<Vec<Holding>, String> {
+    Ok(memory(plan))
 }
 
 /// Why there is no plan.
@@ -49,6 +56,28 @@ pub enum PlanError {
     Unlike,
     /// What was derived is not made of the sections that were chosen; the first block that is not.
     Derived(usize),
+    /// What a plan holds could not be told, for this reason.
+    Memory(String),
+    /// The search among the partitions that were asked for was too wide, and there is no plan among
+    /// fewer.
+    Fewer {
+        /// What was asked for.
+        offer: Offer,
+        /// By how much it was too wide.
+        wide: SearchError,
+        /// Why there is no plan among fewer.
+        error: Box<PlanError>,
+    },
+}
+
+impl PlanError {
+    /// Why there is no plan among the partitions that were looked at last.
+    pub fn last(&self) -> &Self {
+        match self {
+            Self::Fewer { error, .. } => error.last(),
+            other => other,
+        }
+    }
 }
 
 impl fmt::Display for PlanError {
@@ -57,6 +86,11 @@ impl fmt::Display for PlanError {
             Self::Space(error) => error.fmt(f),
             Self::Search(error) => error.fmt(f),
             Self::Unlike => f.write_str("the programs to choose among are not cut alike"),
+            Self::Fewer { offer, wide, error } => {
+                let what = if offer.steps == Steps::One { "" } else { ", in time steps too," };
+                write!(f, "the search among all partitions{what} is too wide ({wide}); among fewer: {error}")
+            }
+            Self::Memory(reason) => write!(f, "what the plan holds is not known: {reason}"),
             Self::Derived(block) => write!(f, "block {block} of the derived program is not the one chosen"),
         }
     }
@@ -100,7 +134,7 @@ pub fn plan_among(
 fn widely<T>(request: &Request<'_>, plan_in: impl Fn(Offer) -> Result<T, PlanError>) -> Result<T, PlanError> {
     let wide = request.mesh.axes.iter().filter(|axis| axis.size > 1).count();
     let at_once = |splits| Offer { splits, steps: Steps::One };
-    let mut offers = vec![at_once(Splits::AtMost(2)), at_once(Splits::AtMost(1))];
+    let mut offers = vec![at_once(Splits::AtMost(2))];
     // The whole space of a transformer block on four axes is always too wide.
     if wide <= FREE_AXES {
         offers.insert(0, at_once(Splits::All));
@@ -108,19 +142,35 @@ fn widely<T>(request: &Request<'_>, plan_in: impl Fn(Offer) -> Result<T, PlanErr
             offers.insert(0, Offer { splits: Splits::All, steps: request.steps });
         }
     }
-    let last = offers.pop();
-    // By how much the space before was too wide.
+    among(&offers, at_once(Splits::AtMost(1)), plan_in)
+}
+
+/// The first outcome that is not too wide, or that of the last offer.
+fn among<T>(
+    offers: &[Offer],
+    last: Offer,
+    plan_in: impl Fn(Offer) -> Result<T, PlanError>,
+) -> Result<T, PlanError> {
+    // What was asked for, if that is too wide; and by how much the offer before was.
+    let mut wanted: Option<(Offer, SearchError)> = None;
     let mut beyond = 0.0;
-    for offer in offers {
+    let instead = |error: PlanError, wanted: Option<(Offer, SearchError)>| match wanted {
+        None => error,
+        Some((offer, wide)) => PlanError::Fewer { offer, wide, error: Box::new(error) },
+    };
+    for &offer in offers {
         if matches!(offer.splits, Splits::AtMost(_)) && beyond > HOPELESS {
             continue;
         }
         match plan_in(offer) {
-            Err(PlanError::Search(SearchError::TooWide { entries, limit })) => beyond = entries / limit,
-            outcome => return outcome,
+            Err(PlanError::Search(error @ SearchError::TooWide { entries, limit })) => {
+                beyond = entries / limit;
+                wanted = wanted.or(Some((offer, error)));
+            }
+            outcome => return outcome.map_err(|error| instead(error, wanted)),
         }
     }
-    plan_in(last.unwrap_or_default())
+    plan_in(last).map_err(|error| instead(error, wanted))
 }
 
 /// Where all partitions make tables so many times as large as they may be, two splits at once make
@@ -155,9 +205,10 @@ fn plan_in(
     let programs: Result<Vec<Prepared<'_>>, SpaceError> = numbers.par_iter().map(prepare).collect();
     let programs = programs.map_err(PlanError::Space)?;
     let chain = chain(&programs);
+    let mut solver = Solver::new(&chain);
     let mut lower_bound = None;
     let made = within(request.capacity, |given| {
-        let solution = solve_chain(&chain, given).map_err(PlanError::Search)?;
+        let solution = solver.solve(given).map_err(PlanError::Search)?;
         let blocks = blocks(&chain, &solution);
         let variants: Vec<usize> = blocks.iter().map(|block| numbers[block.variant]).collect();
         let derived = derive.map(|derive| derive(&variants));
@@ -169,8 +220,12 @@ fn plan_in(
             Proof::Optimal => solution.time,
             Proof::Gap { lower_bound } => lower_bound,
         }));
-        let plan = finish(request, graph, composed, proof, size(&programs));
-        let held = plan.memory.iter().map(|it| it.bytes).sum();
+        let mut plan = finish(request, graph, composed, proof, size(&programs));
+        let held = |plan: &Plan| plan.memory.iter().map(|it| it.bytes).sum::<u64>();
+        if held(&plan) <= request.capacity {
+            plan.memory = (request.memory)(&plan).map_err(PlanError::Memory)?;
+        }
+        let held = held(&plan);
         // Copies and values on their way come on top of what the problem counts.
         let counted = chain.usage(&solution.choices).peak();
         Ok(Tried { made: (plan, variants), counted, held })

@@ -185,6 +185,24 @@ impl fmt::Display for SearchError {
 
 impl std::error::Error for SearchError {}
 
+impl SearchError {
+    /// The same with this much memory, if what it says of memory then holds too.
+    pub(crate) fn with_less(&self, less: u64) -> Option<Self> {
+        let mut refusal = self.clone();
+        match &mut refusal {
+            Self::DoesNotFit { least: needed, capacity, .. }
+            | Self::DoesNotFitTogether { least: needed, capacity }
+            | Self::NothingFound { found: needed, capacity, .. }
+                if less < *needed =>
+            {
+                *capacity = less;
+            }
+            _ => return None,
+        }
+        Some(refusal)
+    }
+}
+
 impl Problem {
     /// The time of an assignment (seconds), infinite if it is forbidden.
     pub fn time(&self, choices: &[usize]) -> f64 {

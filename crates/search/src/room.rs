@@ -23,6 +23,9 @@ pub enum NoRoom<E> {
 /// How often something is made.
 const ROUNDS: usize = 8;
 
+/// What is given to count is found to within this part of the capacity.
+const PART: u64 = 64;
+
 /// The first thing made that holds no more than the capacity (bytes).
 ///
 /// `make` is given the capacity first. After something that holds too much it is given what leaves
@@ -42,7 +45,7 @@ pub fn within<T, E>(capacity: u64, mut make: impl FnMut(u64) -> Result<Tried<T>,
             (Err(error), None) => return Err(NoRoom::Refused(error)),
             (Err(_), Some(_)) => refused = given,
         }
-        if most <= refused {
+        if most <= refused || refused > 0 && most - refused < capacity / PART {
             break;
         }
         if given <= refused {

@@ -240,7 +240,7 @@ fn restricted(
     let inner = pipeline::prices(target)?;
     let prices = Restricted { inner: &inner, allows };
     let planned = pipeline::planned(prepared, header, target, &prices);
-    Ok(planned.map_err(|error| match error {
+    Ok(planned.map_err(|error| match error.last() {
         PlanError::Search(
             SearchError::DoesNotFit { least, .. } | SearchError::DoesNotFitTogether { least, .. },
         ) => Price::Missing(least.saturating_sub(target.capacity)),

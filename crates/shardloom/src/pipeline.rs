@@ -207,6 +207,11 @@ pub fn prices<'a>(target: &Target<'a>) -> Result<MachinePrices<'a>, Failure> {
 
 /// Why there is no plan, and what would help.
 pub fn refusal(target: &Target<'_>, error: &PlanError) -> Failure {
+    let why = why(target, error);
+    Failure::input(format!("no plan on mesh {}", crate::mesh::sizes(target.mesh)), why)
+}
+
+fn why(target: &Target<'_>, error: &PlanError) -> String {
     let help = "more devices, devices with more memory, a smaller batch or a shorter sequence would help";
     let short = |least: u64, how: &str| {
         format!(
@@ -216,7 +221,7 @@ pub fn refusal(target: &Target<'_>, error: &PlanError) -> Failure {
             least.saturating_sub(target.capacity)
         )
     };
-    let why = match error {
+    match error {
         PlanError::Search(
             SearchError::DoesNotFit { least, .. } | SearchError::DoesNotFitTogether { least, .. },
         ) => short(*least, "every plan needs at least"),
@@ -224,9 +229,20 @@ pub fn refusal(target: &Target<'_>, error: &PlanError) -> Failure {
             *found,
             "no plan that fits was found, though it is not proven that there is none; the nearest needs",
         ),
+        PlanError::Fewer { offer, wide, error } => {
+            let (what, other) = match offer.steps {
+                Steps::One => ("all partitions", ""),
+                _ => ("partitions in time steps", ", or leave those out (`--in-time never`)"),
+            };
+            format!(
+                "the search among {what} is too wide on this mesh ({wide}), and among fewer partitions {}; to \
+                 search them all, give a mesh of fewer axes, `--recompute` one decision or `--phases \
+                 together`{other}",
+                why(target, error)
+            )
+        }
         other => other.to_string(),
-    };
-    Failure::input(format!("no plan on mesh {}", crate::mesh::sizes(target.mesh)), why)
+    }
 }
 
 /// One program for all ranks of a plan.

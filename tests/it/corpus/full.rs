@@ -83,6 +83,7 @@ fn plan(prepared: &Prepared, mesh: &str) -> Result<Plan, String> {
         model: &plan::ModelFile { path: "model.onnx".to_owned(), sha256: "0".repeat(64), dims: vec![] },
         machine: &plan::MachineName { name: machine.full_name(), devices: machine.devices() },
         steps: rewrite::Steps::Auto,
+        memory: &search::counted,
     };
     search::plan(&request).map_err(|error| error.to_string())
 }

@@ -39,6 +39,7 @@ impl Subject {
             model: &self.header(),
             machine: &plan::MachineName { name: machine.full_name(), devices: machine.devices() },
             steps: rewrite::Steps::Offered,
+            memory: &search::counted,
         };
         search::plan(&request).map_err(|error| format!("not planned: {error}"))
     }

@@ -112,6 +112,7 @@ pub(crate) fn planned(
         model: &ModelFile { path: "layers".to_owned(), sha256: "0".repeat(64), dims: vec![] },
         machine: &MachineName { name: machine.full_name(), devices: mesh.devices() },
         steps,
+        memory: &search::counted,
     })?;
     assert!(found.seconds() < FORBIDDEN, "{kind:?} has no plan on {mesh:?}");
     Ok(found)

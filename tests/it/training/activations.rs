@@ -122,6 +122,7 @@ fn planned(layers: usize, manner: Manner, t: u64, decision: Recompute) -> Plan {
         model: &plan::ModelFile { path: "block.onnx".to_owned(), sha256: "0".repeat(64), dims: vec![] },
         machine: &plan::MachineName { name: machine.full_name(), devices: machine.devices() },
         steps: rewrite::Steps::Auto,
+        memory: &search::counted,
     })
     .unwrap();
     plan.recipe = Some(recipe);

@@ -1,15 +1,20 @@
 //! A first assignment that fits, or a proof that there is none.
 //!
-//! The windows are minimised alone first, the one that is exceeded most each time: that each can
-//! be made to fit is necessary. If all can and still nothing fits, weights on them are shifted
-//! towards those that are exceeded; the least weighted memory is a lower bound on the peak.
+//! All windows are minimised together first, which mostly finds something. Then the windows are
+//! minimised alone, the one that is exceeded most each time: that each can be made to fit is
+//! necessary. If all can and still nothing fits, weights on them are shifted towards those that are
+//! exceeded; the least weighted memory is a lower bound on the peak.
 
 use super::Search;
 use crate::chain::Goal;
-use crate::problem::{SearchError, real};
+use crate::problem::{SearchError, real, real_size};
 
 /// How often the weights are shifted.
 const ROUNDS: u32 = 60;
+
+/// The most windows of a large chain that are minimised alone, and how often its weights are
+/// shifted.
+const FEW: u32 = 12;
 
 /// How fast, at first: the weight of a window grows by this power of e for each part of the
 /// capacity by which it is exceeded.
@@ -18,21 +23,25 @@ const RATE: f64 = 4.0;
 /// Minimises memory until something fits.
 pub(super) fn find(search: &mut Search<'_>) -> Result<(), SearchError> {
     let rows = search.rows.len();
+    let (mut windows, mut rounds) = (u32::try_from(rows).unwrap_or(u32::MAX), ROUNDS);
+    if search.is_large() {
+        (windows, rounds) = (windows.min(FEW), FEW);
+    }
+    let even = vec![1.0 / real_size(rows); rows];
+    let Some(mut excess) = together(search, &even)? else { return Ok(()) };
+    let mut weights = even;
+    shift(&mut weights, &excess, 0);
+
     let mut alone = vec![false; rows];
-    let mut weights = vec![0.0; rows];
-    let mut excess = vec![0.0; rows];
-    for _ in 0..rows {
-        if search.best.is_some() {
-            return Ok(());
-        }
+    for _ in 0..windows {
         let left = (0..rows).filter(|&row| !alone[row]);
         let Some(row) = left.max_by(|&a, &b| f64::total_cmp(&excess[a], &excess[b])) else {
             break;
         };
         alone[row] = true;
-        weights.fill(0.0);
-        weights[row] = 1.0;
-        let minimum = search.minimise(Goal::Memory, &weights)?;
+        let mut only = vec![0.0; rows];
+        only[row] = 1.0;
+        let minimum = search.minimise(Goal::Memory, &only)?;
         if minimum.bound > 0.0 {
             let (least, capacity) = (least_bytes(search, minimum.bound), search.capacity);
             return Err(SearchError::DoesNotFit { place: search.rows[row], least, capacity });
@@ -41,29 +50,40 @@ pub(super) fn find(search: &mut Search<'_>) -> Result<(), SearchError> {
             search.offer(choices);
             excess = minimum.excess;
         }
-    }
-
-    weights.fill(1.0);
-    for round in 0..ROUNDS {
-        let sum: f64 = weights.iter().sum();
-        weights.iter_mut().for_each(|weight| *weight /= sum);
-        let minimum = search.minimise(Goal::Memory, &weights)?;
-        if minimum.bound > 0.0 {
-            let (least, capacity) = (least_bytes(search, minimum.bound), search.capacity);
-            return Err(SearchError::DoesNotFitTogether { least, capacity });
-        }
-        if let Some(choices) = &minimum.choices {
-            search.offer(choices);
-        }
         if search.best.is_some() {
-            break;
+            return Ok(());
         }
-        let rate = RATE / f64::from(round + 1).sqrt();
-        for (weight, excess) in weights.iter_mut().zip(&minimum.excess) {
-            *weight *= (rate * excess).exp();
-        }
+    }
+    for round in 1..rounds {
+        let Some(excess) = together(search, &weights)? else { break };
+        shift(&mut weights, &excess, round);
     }
     Ok(())
+}
+
+/// Minimises the weighted memory of all windows: by how much each is exceeded then, or nothing if
+/// something was found that fits.
+fn together(search: &mut Search<'_>, weights: &[f64]) -> Result<Option<Vec<f64>>, SearchError> {
+    let minimum = search.minimise(Goal::Memory, weights)?;
+    if minimum.bound > 0.0 {
+        let (least, capacity) = (least_bytes(search, minimum.bound), search.capacity);
+        return Err(SearchError::DoesNotFitTogether { least, capacity });
+    }
+    if let Some(choices) = &minimum.choices {
+        search.offer(choices);
+    }
+    let excess = if minimum.excess.is_empty() { vec![0.0; weights.len()] } else { minimum.excess };
+    Ok(search.best.is_none().then_some(excess))
+}
+
+/// Weighs windows that are exceeded more.
+fn shift(weights: &mut [f64], excess: &[f64], round: u32) {
+    let rate = RATE / f64::from(round + 1).sqrt();
+    for (weight, excess) in weights.iter_mut().zip(excess) {
+        *weight *= (rate * excess).exp();
+    }
+    let sum: f64 = weights.iter().sum();
+    weights.iter_mut().for_each(|weight| *weight /= sum);
 }
 
 /// The bytes that a positive bound, in parts of the capacity, proves.

@@ -7,6 +7,9 @@ use crate::problem::SearchError;
 /// The most minimisations.
 const ROUNDS: usize = 200;
 
+/// The most of them for a large chain.
+const FEW: usize = 12;
+
 /// Rounds without a better bound after which steps are halved.
 const PATIENCE: usize = 6;
 
@@ -27,7 +30,8 @@ pub(super) fn ascend(search: &mut Search<'_>, free: Minimum) -> Result<(), Searc
     let mut direction = vec![0.0; multipliers.len()];
     let mut step = 1.0;
     let mut stalled = 0;
-    for _ in 0..ROUNDS {
+    let rounds = if search.is_large() { FEW } else { ROUNDS };
+    for _ in 0..rounds {
         for (way, excess) in direction.iter_mut().zip(&at.1) {
             *way = excess + MOMENTUM * *way;
         }

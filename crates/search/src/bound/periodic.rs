@@ -1,7 +1,7 @@
 //! Chains in which all blocks of a segment choose the same: a smaller problem, whose answer is an
 //! answer for the whole.
 
-use crate::chain::{Chain, ChainChoices, Segment};
+use crate::chain::{Chain, ChainChoices, Segment, Variant};
 use crate::problem::{Edge, Held, Problem, Table, real_size};
 
 /// The chain with one block for each segment, which costs as much as all of them.
@@ -26,25 +26,36 @@ pub(super) fn unfold(chain: &Chain, folded: &ChainChoices) -> ChainChoices {
 }
 
 fn one_block(segment: &Segment) -> Segment {
-    let mut problem = segment.problem.clone();
-    let blocks = real_size(segment.count);
+    let once = |problem: &Problem, entry: &[usize], exit: &[usize]| {
+        let mut problem = times(problem, segment.count);
+        for (&from, &to) in entry.iter().zip(exit).filter(|(from, to)| from != to) {
+            tie(&mut problem, from, to);
+        }
+        problem
+    };
+    let variant = |it: &Variant| Variant { problem: once(&it.problem, &it.entry, &it.exit), ..it.clone() };
+    Segment {
+        problem: once(&segment.problem, &segment.entry, &segment.exit),
+        count: 1,
+        variants: segment.variants.iter().map(variant).collect(),
+        ..segment.clone()
+    }
+}
+
+/// A problem that takes as much time, and keeps as much resident, as so many times this one.
+fn times(problem: &Problem, count: usize) -> Problem {
+    let mut problem = problem.clone();
+    let blocks = real_size(count);
     let scale = |times: &mut Vec<f64>| times.iter_mut().for_each(|time| *time *= blocks);
     problem.times.iter_mut().for_each(scale);
     problem.tables.iter_mut().for_each(|table| scale(&mut table.entries));
-
-    let count = u64::try_from(segment.count).unwrap_or(u64::MAX);
+    let count = u64::try_from(count).unwrap_or(u64::MAX);
     for held in &mut problem.resident {
         let bytes = problem.bytes[held.bytes].iter().map(|bytes| bytes * count).collect();
         *held = Held { node: held.node, bytes: problem.bytes.len() };
         problem.bytes.push(bytes);
     }
-    for (&from, &to) in segment.entry.iter().zip(&segment.exit) {
-        if from != to {
-            tie(&mut problem, from, to);
-        }
-    }
-    // The variants are not as dear as all blocks; their union is.
-    Segment { problem, count: 1, variants: Vec::new(), ..segment.clone() }
+    problem
 }
 
 /// Forbids two nodes of equal domains to differ.

@@ -125,7 +125,8 @@ fn tally(stage: Stage) -> Tally {
         for chain in [Chain::from(problem), random_chain(&mut dice)] {
             let flat = chain.flat();
             for capacity in capacities(&flat.problem) {
-                let ours = started(&chain, &flat, capacity).ascended().and_then(stage);
+                let relaxation = Relaxation::new(&chain);
+                let ours = started(&chain, &flat, &relaxation, capacity).ascended().and_then(stage);
                 let name = format!("seed {seed} of {capacity} bytes");
                 hold(ours, &flat.problem, capacity, &mut tally, &name);
             }
@@ -292,7 +293,41 @@ fn the_optimum_is_found_among_many_that_are_nearly_as_good() {
         let capacity = 11_000 + 100 * dice.below(15);
         let chain = Chain::from(problem.clone());
         let flat = chain.flat();
-        let ours = started(&chain, &flat, capacity).ascended().and_then(|at| at.tightened()?.answer());
+        let relaxation = Relaxation::new(&chain);
+        let ours =
+            started(&chain, &flat, &relaxation, capacity).ascended().and_then(|at| at.tightened()?.answer());
         hold(ours, &problem, capacity, &mut Tally::default(), &format!("seed {seed}"));
     }
+}
+
+#[test]
+fn a_prepared_chain_answers_as_a_fresh_one() {
+    let (mut found, mut refused) = (0, 0);
+    for seed in 0..60 {
+        let mut dice = Dice(seed);
+        let chain = random_chain(&mut dice);
+        let mut solver = Solver::new(&chain);
+        let most = chain.flat().problem.peak(&vec![0; chain.flat().problem.times.len()]);
+        for part in [8, 1, 4, 2, 0, 3] {
+            let capacity = most / 8 * part;
+            match (solver.solve(capacity), solve_chain(&chain, capacity)) {
+                (Ok(ours), Ok(fresh)) => {
+                    found += 1;
+                    assert_eq!(ours, fresh, "seed {seed}, {capacity} bytes");
+                }
+                // What is refused at once says what is missing of the memory there is.
+                (Err(ours), Err(fresh)) => {
+                    refused += 1;
+                    assert_eq!(
+                        least(&ours).is_some(),
+                        least(&fresh).is_some(),
+                        "seed {seed}: {ours} {fresh}"
+                    );
+                    assert!(least(&ours).is_none_or(|least| least > capacity), "seed {seed}: {ours}");
+                }
+                (ours, fresh) => panic!("seed {seed}, {capacity} bytes: {ours:?} {fresh:?}"),
+            }
+        }
+    }
+    assert!(found > 30 && refused > 30, "{found} found, {refused} refused");
 }

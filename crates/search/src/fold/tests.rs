@@ -204,6 +204,7 @@ pub(crate) fn planned_among(
         model: &ModelFile { path: "model.onnx".to_owned(), sha256: "0".repeat(64), dims: vec![] },
         machine: &MachineName { name: machine.full_name(), devices: mesh.devices() },
         steps: rewrite::Steps::One,
+        memory: &crate::counted,
     };
     let cuts = variants.iter().zip(&sections).map(|(it, sections)| Cut { graph: &it.step.graph, sections });
     let decide = |chosen: &[usize]| -> Trained {

@@ -122,6 +122,7 @@ fn planned(sizes: Sizes, machine: &str, mesh: &str, capacity: u64) -> Result<Pla
         model: &ModelFile { path: "model.onnx".to_owned(), sha256: "0".repeat(64), dims: vec![] },
         machine: &MachineName { name: machine.full_name(), devices: mesh.devices() },
         steps: rewrite::Steps::Offered,
+        memory: &crate::counted,
     })
 }
 
@@ -194,6 +195,7 @@ fn what_is_counted_is_nearly_all_that_a_plan_holds() {
             model: &model,
             machine: &name,
             steps: rewrite::Steps::Offered,
+            memory: &crate::counted,
         };
         let total = |memory: &[plan::Holding]| memory.iter().map(|it| it.bytes).sum::<u64>();
         let cut = Cut { graph: &blocks.graph, sections: &sections };
@@ -204,7 +206,7 @@ fn what_is_counted_is_nearly_all_that_a_plan_holds() {
         for part in [100, 75, 50] {
             let capacity = total(&roomy.memory) / 100 * part;
             plan::check(&plan(&request(capacity)).expect("fits")).expect("obeys the rules");
-            let found = solve_chain(&chain, capacity).expect("fits");
+            let found = crate::bound::solve_chain(&chain, capacity).expect("fits");
             let blocks = super::blocks(&chain, &found);
             let written = composed(&request(capacity), std::slice::from_ref(&program), &blocks, None);
             let written = finish(
@@ -284,4 +286,31 @@ fn equal_layers_are_one_section() {
     let blocks = rewrite::blocks(&transformer(Sizes { layers: 4, ..LLAMA_70B }));
     let repetitions: Vec<usize> = sections(&blocks).iter().map(|section| section.repetitions.len()).collect();
     assert_eq!(repetitions, [1, 4, 1]);
+}
+
+#[test]
+fn a_refusal_among_fewer_partitions_says_what_was_too_wide() {
+    let offer = |splits, steps| Offer { splits, steps };
+    let in_time = offer(Splits::All, Steps::Offered);
+    let [all, few] = [Splits::All, Splits::AtMost(1)].map(|splits| offer(splits, Steps::One));
+    let too_wide = || PlanError::Search(SearchError::TooWide { entries: 2e8, limit: 1e8 });
+    let refused = |offer: Offer| match offer {
+        it if it == in_time => Err::<(), _>(too_wide()),
+        _ => Err(PlanError::Search(SearchError::Contradiction)),
+    };
+    let error = among(&[in_time, all], few, refused).unwrap_err();
+    assert!(matches!(error.last(), PlanError::Search(SearchError::Contradiction)));
+    assert_eq!(
+        error.to_string(),
+        "the search among all partitions, in time steps too, is too wide (elimination needs a table of \
+         200000000 entries, the limit is 100000000); among fewer: every assignment is forbidden",
+    );
+    // What is not too wide is the answer, and says nothing of fewer.
+    let error = among(&[all], few, |_| refused(all)).unwrap_err();
+    assert_eq!(error.to_string(), "every assignment is forbidden");
+    // The first that was too wide is what was asked for.
+    let error = among(&[in_time, all], few, |_| Err::<(), _>(too_wide())).unwrap_err();
+    assert!(matches!(&error, PlanError::Fewer { offer, .. } if *offer == in_time), "{error}");
+    let found = among(&[in_time, all], few, |offer| if offer == few { Ok(()) } else { Err(too_wide()) });
+    assert!(found.is_ok());
 }

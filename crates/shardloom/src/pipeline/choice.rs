@@ -5,8 +5,7 @@
 //! choose what they keep.
 
 use plan::{Holding, MachineName, Plan};
-use search::problem::{Place, SearchError};
-use search::room::{NoRoom, Tried, within};
+use search::problem::SearchError;
 use search::{Cut, PlanError, Prices, Request};
 
 use super::{Decisions, Prepared, Target, Variants, refusal};
@@ -23,6 +22,8 @@ struct Question<'a> {
     machine: MachineName,
     target: Target<'a>,
     prices: &'a dyn Prices,
+    /// What a device holds of a plan.
+    memory: &'a dyn Fn(&Plan) -> Result<Vec<Holding>, String>,
 }
 
 /// The cheapest plan whose programs fit, with all that they place in memory: alignment, and values
@@ -42,28 +43,11 @@ pub(super) fn placed(
             return Ok(Plan { capacity: target.capacity, memory, ..plan.clone() });
         }
     }
-    let variants = question.variants(whole.as_ref());
-    let mut least = None;
-    let total = |memory: &[Holding]| memory.iter().map(|it| it.bytes).sum::<u64>();
-    let made = within(target.capacity, |given| {
-        let chosen = question.with(given).chosen(variants.as_ref());
-        let mut plan = chosen.map_err(|error| refusal(target, &error))?;
-        let counted = counted(&plan);
-        plan.memory = memory(&plan)?;
-        plan.capacity = target.capacity;
-        let own = bound(&plan);
-        // What was given less memory is no better than the bound with all of it.
-        plan.proof = least.map_or(plan.proof, |lower_bound| plan::Proof::Gap { lower_bound });
-        least = least.or(Some(own));
-        Ok(Tried { counted, held: total(&plan.memory), made: plan })
-    });
-    made.map_err(|error| match error {
-        NoRoom::Refused(error) => error,
-        NoRoom::Nearest(found) => {
-            let place = Place { segment: 0, window: 0 };
-            let error = SearchError::NothingFound { place, found, capacity: target.capacity };
-            refusal(target, &PlanError::Search(error))
-        }
+    let placed = |plan: &Plan| lower::memory(plan).map_err(|error| error.to_string());
+    let question = Question { memory: &placed, ..question.clone() };
+    question.chosen(question.variants(whole.as_ref()).as_ref()).map_err(|error| match error.last() {
+        PlanError::Memory(error) => Failure::internal("lower", error),
+        _ => refusal(target, &error),
     })
 }
 
@@ -104,7 +88,7 @@ impl<'a> Question<'a> {
         prices: &'a dyn Prices,
     ) -> Self {
         let machine = MachineName { name: target.machine.full_name(), devices: target.machine.devices() };
-        Self { prepared, file, machine, target: *target, prices }
+        Self { prepared, file, machine, target: *target, prices, memory: &search::counted }
     }
 
     /// The same with this much memory (bytes).
@@ -149,7 +133,13 @@ impl<'a> Question<'a> {
         }
         match found {
             // Blocks may hand on other values when products are fused.
-            Err(PlanError::Unlike | PlanError::Search(SearchError::TooWide { .. })) if offered != fewer => {
+            Err(error)
+                if offered != fewer
+                    && matches!(
+                        error.last(),
+                        PlanError::Unlike | PlanError::Search(SearchError::TooWide { .. })
+                    ) =>
+            {
                 self.among(variants, fewer)
             }
             // More to choose from may leave room for fewer partitions, or for less of a proof.
@@ -174,7 +164,7 @@ impl<'a> Question<'a> {
     }
 
     fn request(&self) -> Request<'_> {
-        let Self { prepared, file, ref machine, target, prices } = *self;
+        let Self { prepared, file, ref machine, target, prices, memory } = *self;
         Request {
             graph: &prepared.graph,
             sections: &prepared.sections,
@@ -184,6 +174,7 @@ impl<'a> Question<'a> {
             model: file,
             machine,
             steps: target.steps,
+            memory,
         }
     }
 }
