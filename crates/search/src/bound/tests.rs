@@ -308,7 +308,7 @@ fn a_prepared_chain_answers_as_a_fresh_one() {
         let chain = random_chain(&mut dice);
         let mut solver = Solver::new(&chain);
         let most = chain.flat().problem.peak(&vec![0; chain.flat().problem.times.len()]);
-        for part in [8, 1, 4, 2, 0, 3] {
+        for part in [8, 1, 16, 4, 2, 0, 12, 3] {
             let capacity = most / 8 * part;
             match (solver.solve(capacity), solve_chain(&chain, capacity)) {
                 (Ok(ours), Ok(fresh)) => {
@@ -329,5 +329,5 @@ fn a_prepared_chain_answers_as_a_fresh_one() {
             }
         }
     }
-    assert!(found > 30 && refused > 30, "{found} found, {refused} refused");
+    assert!(found > 20 && refused > 30, "{found} found, {refused} refused");
 }
