@@ -66,7 +66,7 @@ pub enum PlanError {
         /// By how much it was too wide.
         wide: SearchError,
         /// Why there is no plan among fewer.
-        error: Box<PlanError>,
+        error: Box<Self>,
     },
 }
 
