@@ -59,8 +59,8 @@ pub struct Program {
 /// What is done once for each micro-batch of a training step.
 ///
 /// It is done in turns: one part for one micro-batch. A turn starts when everything before it is over
-/// on its rank, but for what is sent to other stages: that is over when the same part has its next
-/// turn. What follows the last turn starts likewise if there are several parts; after a single one it
+/// on its rank, but for what is sent to other stages: that is over when a turn writes where it is
+/// kept. What follows the last turn starts likewise if there are several parts; after a single one it
 /// only waits as its streams and events say.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Repeated {

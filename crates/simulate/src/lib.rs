@@ -7,6 +7,7 @@
 mod schedule; // tasks, links and what comes before what
 mod sharing; // how flows share links
 mod clock; // when tasks start and end
+mod ranks; // the programs of all ranks, and whom each meets
 mod classes; // what cannot be told apart
 mod symmetry; // ranks that do the same at the same time
 mod prices; // what instructions take
@@ -19,7 +20,7 @@ pub use clock::{Deadlock, Times, run};
 pub use memory::Level;
 pub use prices::alone;
 pub use schedule::{Flow, Link, Schedule, Task};
-pub use timeline::{Class, SimulateError, Span, Timeline, simulate};
+pub use timeline::{Class, SimulateError, Span, Timeline, simulate, simulate_each};
 pub use trace::{memory_trace, trace};
 pub use unroll::Order;
 

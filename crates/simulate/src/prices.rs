@@ -16,6 +16,8 @@ pub(crate) enum Priced {
     Together { kind: CollectiveKind, communicator: CommunicatorId, bytes: u64 },
     /// Ranks give and get messages of so many bytes: which one of the program it is.
     Messages { number: usize, bytes: u64 },
+    /// Ranks of different stages send it parts, or it sends them parts, each at a price of its own.
+    Crossing,
 }
 
 /// The prices of a program's instructions.
@@ -33,7 +35,7 @@ pub(crate) fn priced(program: &Program, machine: &Machine) -> Vec<Priced> {
             messages += 1;
             Priced::Messages { number: messages - 1, bytes: program.buffer(it.input).type_.bytes() }
         }
-        Action::Send(_) | Action::Receive(_) => Priced::Alone(0.0),
+        Action::Send(_) | Action::Receive(_) => Priced::Crossing,
     };
     program.instructions.iter().map(|it| &it.action).map(one).collect()
 }

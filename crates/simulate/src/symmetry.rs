@@ -3,14 +3,15 @@
 //! Ranks, the groups of communicators, the messages of each pattern and the links are nodes of one
 //! graph: a rank is joined to its groups and to the messages that it gives and gets, and groups
 //! and messages to the links that they use, by how much. Nodes that this graph does not tell apart
-//! are simulated as one: all ranks have the same instructions, and see the same.
+//! are simulated as one: they have the same instructions, and see the same.
 
 use std::collections::BTreeMap;
 
 use cost_models::topology::{Channel, Group, GroupError, Load, Topology};
-use lower::{Action, Alike, CollectiveKind, CommunicatorId};
+use lower::{Action, CollectiveKind, CommunicatorId};
 
 use crate::classes::{Edge, numbered, refined};
+use crate::ranks::{Part, Ranks, remotes};
 
 /// How data goes between the ranks of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -33,15 +34,20 @@ impl Pattern {
 pub(crate) struct RankClass {
     /// Who, ascending.
     pub(crate) ranks: Vec<u64>,
+    /// Which kind of program they have.
+    pub(crate) kind: usize,
     /// For each communicator, which class of its groups theirs is.
     pub(crate) groups: Vec<usize>,
     /// For each list of sources, the class of the message that is gotten; none if nothing is.
     pub(crate) gotten: Vec<Option<usize>>,
     /// For each list of sources, the classes of the messages that are given.
     pub(crate) given: Vec<Vec<usize>>,
+    /// For each part that is sent to another rank between stages, or received from one, the class of
+    /// the pair.
+    pub(crate) pairs: BTreeMap<Part, usize>,
 }
 
-/// Groups, or messages of one pair of ranks, that communicate at the same time.
+/// Groups, or pairs of ranks that give each other messages, that communicate at the same time.
 #[derive(Clone, Debug)]
 pub(crate) struct GroupClass {
     /// What the ranks of one of them have between them.
@@ -76,15 +82,30 @@ pub(crate) enum Telling {
 struct Meeting {
     group: Group,
     loads: Vec<(Pattern, Load)>,
-    /// What it is of: communicators come first, then lists of sources.
-    of: usize,
+    of: Of,
+}
+
+/// What a meeting is of.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Of {
+    Communicator(usize),
+    /// A list of sources, by its number.
+    Sources(usize),
+    /// Ranks of different stages, by their place in the list.
+    Pair(usize),
+}
+
+impl Of {
+    /// What it is but for its place.
+    fn form(self) -> Self {
+        if let Self::Pair(_) = self { Self::Pair(0) } else { self }
+    }
 }
 
 /// The nodes of the graph: ranks, then meetings, then channels.
 struct Graph<'a> {
     topology: &'a Topology,
-    alike: &'a Alike,
-    ranks: u64,
+    ranks: &'a Ranks<'a>,
     meetings: Vec<Meeting>,
     /// Between meetings and ranks: which meeting, which rank, as what of it.
     members: Vec<(usize, u64, Role)>,
@@ -93,102 +114,130 @@ struct Graph<'a> {
 /// A meeting and a channel, by which pattern it uses that, and how much of its size goes over it.
 type Use = (usize, Channel, Pattern, f64);
 
+/// What a node is by itself.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+enum Form {
+    /// Of a kind of programs.
+    Rank(usize),
+    /// What it is of, and what its ranks have between them.
+    Meeting(Of, String),
+    /// Its rate.
+    Link(u64),
+}
+
 /// What a rank is to a meeting.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Role {
     Member,
     Gives,
     Gets,
+    /// In these parts of its instructions, of so many elements.
+    Sends(Vec<(Part, u64)>),
+    Receives(Vec<(Part, u64)>),
 }
 
 /// The classes of all ranks of a machine of that topology.
 pub(crate) fn symmetry(
-    alike: &Alike,
-    sources: &[Vec<u64>],
+    ranks: &Ranks<'_>,
     topology: &Topology,
     telling: Telling,
 ) -> Result<Symmetry, GroupError> {
-    let mut graph =
-        Graph { topology, alike, ranks: alike.mesh.devices(), meetings: Vec::new(), members: Vec::new() };
+    let mut graph = Graph { topology, ranks, meetings: Vec::new(), members: Vec::new() };
     graph.add_groups()?;
-    graph.add_messages(sources)?;
-    Ok(graph.classes(sources.len(), telling))
+    graph.add_messages()?;
+    graph.add_pairs()?;
+    Ok(graph.classes(telling))
 }
 
 impl Graph<'_> {
     fn add_groups(&mut self) -> Result<(), GroupError> {
-        for communicator in 0..self.alike.axes.len() {
-            let patterns = self.patterns(CommunicatorId(communicator));
-            for rank in 0..self.ranks {
-                let members = self.alike.members(rank, CommunicatorId(communicator));
-                if members.first() != Some(&rank) {
-                    continue;
-                }
-                let load = |&pattern: &Pattern| match pattern {
-                    Pattern::Ring => (pattern, self.topology.ring_load(&members)),
-                    Pattern::Exchange => (pattern, self.topology.exchange_load(&members)),
-                };
-                let loads = patterns.iter().map(load).collect();
-                let group = self.topology.alone(&members)?;
-                let number = self.meetings.len();
-                self.members.extend(members.iter().map(|&it| (number, it, Role::Member)));
-                self.meetings.push(Meeting { group, loads, of: communicator });
-            }
+        for (communicator, members) in &self.ranks.groups {
+            let load = |&pattern: &Pattern| match pattern {
+                Pattern::Ring => (pattern, self.topology.ring_load(members)),
+                Pattern::Exchange => (pattern, self.topology.exchange_load(members)),
+            };
+            let kind = members.first().map_or(0, |&rank| self.ranks.of[length(rank)]);
+            let loads = self.patterns(kind, *communicator).iter().map(load).collect();
+            let group = self.topology.alone(members)?;
+            let number = self.meetings.len();
+            self.members.extend(members.iter().map(|&it| (number, it, Role::Member)));
+            self.meetings.push(Meeting { group, loads, of: Of::Communicator(communicator.0) });
         }
         Ok(())
     }
 
     /// How data goes in the collectives of a communicator.
-    fn patterns(&self, communicator: CommunicatorId) -> Vec<Pattern> {
+    fn patterns(&self, kind: usize, communicator: CommunicatorId) -> Vec<Pattern> {
         let pattern = |action: &Action| match action {
             Action::Collective(it) if it.communicator == communicator => Some(Pattern::of(it.kind)),
             _ => None,
         };
-        let all = self.alike.program.instructions.iter();
+        let all = self.ranks.kinds[kind].program.instructions.iter();
         let mut patterns: Vec<Pattern> = all.filter_map(|it| pattern(&it.action)).collect();
         patterns.sort_unstable();
         patterns.dedup();
         patterns
     }
 
-    fn add_messages(&mut self, sources: &[Vec<u64>]) -> Result<(), GroupError> {
-        for (number, sources) in sources.iter().enumerate() {
+    fn add_messages(&mut self) -> Result<(), GroupError> {
+        for (number, sources) in self.ranks.sources.iter().enumerate() {
             for (to, &from) in (0..).zip(sources) {
                 if from != to {
-                    let group = self.topology.alone(&[from, to])?;
-                    let loads = vec![(Pattern::Ring, self.topology.route(from, to))];
-                    let meeting = self.meetings.len();
-                    self.members.extend([(meeting, from, Role::Gives), (meeting, to, Role::Gets)]);
-                    self.meetings.push(Meeting { group, loads, of: self.alike.axes.len() + number });
+                    let of = Of::Sources(number);
+                    self.add_message([from, to], [Role::Gives, Role::Gets], of)?;
                 }
             }
         }
         Ok(())
     }
 
-    fn classes(self, lists: usize, telling: Telling) -> Symmetry {
-        let ranks = length(self.ranks);
+    fn add_pairs(&mut self) -> Result<(), GroupError> {
+        for (number, pair) in self.ranks.pairs.iter().enumerate() {
+            let sized = |rank: u64, parts: &[Part]| {
+                let program = self.ranks.kinds[self.ranks.of[length(rank)]].program;
+                let elements = |it: &Part| {
+                    let action = &program.instructions[it.instruction].action;
+                    (*it, remotes(action)[it.part].strided.elements())
+                };
+                parts.iter().map(elements).collect()
+            };
+            let sends = Role::Sends(sized(pair.from, &pair.sent));
+            let receives = Role::Receives(sized(pair.to, &pair.received));
+            self.add_message([pair.from, pair.to], [sends, receives], Of::Pair(number))?;
+        }
+        Ok(())
+    }
+
+    fn add_message(&mut self, ranks: [u64; 2], roles: [Role; 2], of: Of) -> Result<(), GroupError> {
+        let group = self.topology.alone(&ranks)?;
+        let loads = vec![(Pattern::Ring, self.topology.route(ranks[0], ranks[1]))];
+        let meeting = self.meetings.len();
+        self.members.extend(ranks.into_iter().zip(roles).map(|(rank, role)| (meeting, rank, role)));
+        self.meetings.push(Meeting { group, loads, of });
+        Ok(())
+    }
+
+    fn classes(self, telling: Telling) -> Symmetry {
+        let ranks = self.ranks.of.len();
         let (meeting, channel) = (ranks, ranks + self.meetings.len());
         let rates = self.topology.rates();
-        let forms = self.meetings.iter().map(|it| (it.of, format!("{:?}", it.group), 0));
-        let links = rates.iter().map(|rate| (0, String::new(), rate.0.to_bits()));
-        let nodes = (0..ranks).map(|_| (0, String::new(), 0)).chain(forms).chain(links);
-        let kinds =
-            (0..ranks).map(|_| 0).chain(self.meetings.iter().map(|_| 1)).chain(rates.iter().map(|_| 2));
+        let kinds = self.ranks.of.iter().map(|&kind| Form::Rank(kind));
+        let forms = self.meetings.iter().map(|it| Form::Meeting(it.of.form(), format!("{:?}", it.group)));
+        let links = rates.iter().map(|rate| Form::Link(rate.0.to_bits()));
         let first = match telling {
-            Telling::Alike => numbered(kinds.zip(nodes)),
+            Telling::Alike => numbered(kinds.chain(forms).chain(links)),
             #[cfg(test)]
             Telling::Apart => (0..channel + rates.len()).collect(),
         };
         let uses = self.uses();
-        let roles = self.members.iter().map(|it| (Some(it.2), None, 0));
+        let roles = self.members.iter().map(|it| (Some(&it.2), None, 0));
         let parts = uses.iter().map(|it| (None, Some(it.2), it.3.to_bits()));
         let labels = numbered(roles.chain(parts));
         let joined = self.members.iter().map(|it| (length(it.1), meeting + it.0));
         let joined = joined.chain(uses.iter().map(|it| (meeting + it.0, channel + it.1.0)));
         let edges: Vec<Edge> = joined.zip(labels).map(|((a, b), label)| (a, b, label)).collect();
         let classes = refined(&first, &edges);
-        self.gathered(lists, &classes, &uses)
+        self.gathered(&classes, &uses)
     }
 
     /// Which meeting puts which part on which channel, by which pattern.
@@ -202,14 +251,14 @@ impl Graph<'_> {
         uses
     }
 
-    fn gathered(&self, lists: usize, classes: &[usize], uses: &[Use]) -> Symmetry {
-        let (ranks, rest) = classes.split_at(length(self.ranks));
+    fn gathered(&self, classes: &[usize], uses: &[Use]) -> Symmetry {
+        let (ranks, rest) = classes.split_at(self.ranks.of.len());
         let (meetings, links) = rest.split_at(self.meetings.len());
         let (ranks, meetings, links) =
             (numbered(ranks.iter()), numbered(meetings.iter()), numbered(links.iter()));
         let rates = self.topology.rates();
         Symmetry {
-            ranks: firsts(&ranks).map(|rank| self.rank_class(rank, lists, &ranks, &meetings)).collect(),
+            ranks: firsts(&ranks).map(|rank| self.rank_class(rank, &ranks, &meetings)).collect(),
             groups: firsts(&meetings).map(|first| self.group_class(first, &meetings, &links, uses)).collect(),
             links: firsts(&links).map(|first| rates[first].0).collect(),
         }
@@ -237,20 +286,28 @@ impl Graph<'_> {
     }
 
     /// The class of which a rank is the first.
-    fn rank_class(&self, first: usize, lists: usize, ranks: &[usize], meetings: &[usize]) -> RankClass {
-        let communicators = self.alike.axes.len();
+    fn rank_class(&self, first: usize, ranks: &[usize], meetings: &[usize]) -> RankClass {
+        let kind = self.ranks.of[first];
+        let lists = self.ranks.sources.len();
         let mut class = RankClass {
             ranks: (0..).zip(ranks).filter(|it| *it.1 == ranks[first]).map(|it| it.0).collect(),
-            groups: vec![0; communicators],
+            kind,
+            groups: vec![0; self.ranks.kinds[kind].program.communicators.len()],
             gotten: vec![None; lists],
             given: vec![Vec::new(); lists],
+            pairs: BTreeMap::new(),
         };
-        for &(meeting, _, role) in self.members.iter().filter(|it| length(it.1) == first) {
-            let of = self.meetings[meeting].of;
-            match role {
-                Role::Member => class.groups[of] = meetings[meeting],
-                Role::Gives => class.given[of - communicators].push(meetings[meeting]),
-                Role::Gets => class.gotten[of - communicators] = Some(meetings[meeting]),
+        for (meeting, _, role) in self.members.iter().filter(|it| length(it.1) == first) {
+            let of = self.meetings[*meeting].of;
+            let meeting = meetings[*meeting];
+            match (of, role) {
+                (Of::Communicator(of), _) => class.groups[of] = meeting,
+                (Of::Sources(of), Role::Gives) => class.given[of].push(meeting),
+                (Of::Sources(of), _) => class.gotten[of] = Some(meeting),
+                (Of::Pair(_), Role::Sends(parts) | Role::Receives(parts)) => {
+                    class.pairs.extend(parts.iter().map(|(part, _)| (*part, meeting)));
+                }
+                (Of::Pair(_), _) => {}
             }
         }
         class

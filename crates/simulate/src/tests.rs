@@ -6,6 +6,7 @@ mod rings; // collectives as messages around a ring
 mod pipelines; // pipelines drawn on paper
 mod script; // programs made by hand
 mod programs; // what programs take
+mod stages; // programs of the stages of pipelines
 mod symmetry; // ranks taken together and apart
 mod memory; // what is held when
 mod traces; // what is written for others to show

@@ -2,20 +2,20 @@
 
 use cost_models::machine::Machine;
 use cost_models::topology::{GroupError, Topology};
-use lower::Alike;
+use lower::{Alike, Program, Stream};
 
-use crate::classes::numbered;
 use crate::clock::{self, Deadlock, Times};
 use crate::memory::{self, Level};
+use crate::ranks::Ranks;
 use crate::schedule::place;
-use crate::symmetry::{Telling, symmetry};
+use crate::symmetry::{RankClass, Telling, symmetry};
 use crate::unroll::{Done, Order, Unrolling};
 
 /// A step of all ranks.
 #[derive(Clone, Debug)]
 pub struct Timeline<'a> {
-    /// What they do.
-    pub alike: &'a Alike,
+    /// What they do: a program of each kind.
+    pub programs: Vec<&'a Program>,
     /// In which order each does.
     pub order: Order,
     /// When the last one is done (seconds).
@@ -32,11 +32,14 @@ pub struct Timeline<'a> {
 pub struct Class {
     /// Who, ascending.
     pub ranks: Vec<u64>,
+    /// Which of the programs they have.
+    pub program: usize,
     /// When each is done (seconds).
     pub seconds: f64,
     /// Computing and copying (seconds).
     pub computing: f64,
-    /// Exchanging with other ranks, and copying for that on the stream of communication (seconds).
+    /// Exchanging with other ranks of its stage, and copying for that on the stream of communication
+    /// (seconds).
     pub communicating: f64,
     /// Exchanging while nothing is computed (seconds).
     pub exposed: f64,
@@ -95,28 +98,47 @@ pub fn simulate<'a>(
     machine: &Machine,
     order: Order,
 ) -> Result<Timeline<'a>, SimulateError> {
-    let (programs, devices) = (alike.mesh.devices(), machine.devices());
-    if programs != devices {
-        return Err(SimulateError::Ranks { programs, devices });
-    }
-    let lists = numbered(alike.sources.iter());
-    let mut sources: Vec<Vec<u64>> = Vec::new();
-    for (list, of) in lists.iter().zip(&alike.sources) {
-        if *list == sources.len() {
-            sources.push(of.clone());
-        }
-    }
-    let topology = Topology::of(machine);
-    let symmetry = symmetry(alike, &sources, &topology, Telling::Alike).map_err(SimulateError::Group)?;
-    let unrolled = Unrolling { alike, machine, order, symmetry: &symmetry, lists: &lists }.schedule();
-    let times = clock::run(&unrolled.schedule).map_err(SimulateError::Deadlock)?;
-    let classes = symmetry.ranks.into_iter().zip(unrolled.done);
-    let classes: Vec<Class> =
-        classes.map(|(class, done)| Class::of(alike, class.ranks, done, &times)).collect();
-    Ok(Timeline { alike, order, seconds: times.last(), classes, tasks: unrolled.schedule.len(), times })
+    suits(alike.mesh.devices(), machine)?;
+    timeline(&Ranks::alike(alike, machine), machine, order)
 }
 
-impl Timeline<'_> {
+/// The same of ranks that have programs of their own, given by rank: those of a pipeline.
+pub fn simulate_each<'a>(
+    programs: &'a [Program],
+    machine: &Machine,
+    order: Order,
+) -> Result<Timeline<'a>, SimulateError> {
+    suits(u64::try_from(programs.len()).unwrap_or(u64::MAX), machine)?;
+    timeline(&Ranks::each(programs, machine), machine, order)
+}
+
+fn suits(programs: u64, machine: &Machine) -> Result<(), SimulateError> {
+    let devices = machine.devices();
+    if programs == devices { Ok(()) } else { Err(SimulateError::Ranks { programs, devices }) }
+}
+
+fn timeline<'a>(
+    ranks: &Ranks<'a>,
+    machine: &Machine,
+    order: Order,
+) -> Result<Timeline<'a>, SimulateError> {
+    let topology = Topology::of(machine);
+    let symmetry = symmetry(ranks, &topology, Telling::Alike).map_err(SimulateError::Group)?;
+    let unrolled = Unrolling { ranks, machine, order, symmetry: &symmetry }.schedule();
+    let times = clock::run(&unrolled.schedule).map_err(SimulateError::Deadlock)?;
+    let programs: Vec<&Program> = ranks.kinds.iter().map(|kind| kind.program).collect();
+    let classes = symmetry.ranks.into_iter().zip(unrolled.done);
+    let classes: Vec<Class> =
+        classes.map(|(class, done)| Class::of(programs[class.kind], class, done, &times)).collect();
+    Ok(Timeline { programs, order, seconds: times.last(), classes, tasks: unrolled.schedule.len(), times })
+}
+
+impl<'a> Timeline<'a> {
+    /// The program of one of the ranks of a class.
+    pub fn program(&self, class: &Class) -> &'a Program {
+        self.programs[class.program]
+    }
+
     /// What a class of ranks does, in the order of the program.
     pub fn spans<'b>(&'b self, class: &'b Class) -> impl Iterator<Item = Span> + 'b {
         class.done.iter().map(|done| span(done, &self.times))
@@ -124,7 +146,7 @@ impl Timeline<'_> {
 
     /// What a rank of a class holds over time.
     pub fn memory(&self, class: &Class) -> Vec<Level> {
-        memory::levels(&self.alike.program, &class.done, &self.times)
+        memory::levels(self.program(class), &class.done, &self.times)
     }
 
     /// How many instructions all ranks run together.
@@ -140,17 +162,19 @@ fn span(done: &Done, times: &Times) -> Span {
 }
 
 impl Class {
-    fn of(alike: &Alike, ranks: Vec<u64>, done: Vec<Done>, times: &Times) -> Self {
-        let communicates = |it: &&Span| {
-            let instruction = &alike.program.instructions[it.instruction];
-            instruction.stream == lower::Stream::Communication
+    fn of(program: &Program, class: RankClass, done: Vec<Done>, times: &Times) -> Self {
+        let on = |wanted: Stream| {
+            let all = done.iter().map(|it| span(it, times));
+            let spans: Vec<Span> =
+                all.filter(|it| program.instructions[it.instruction].stream == wanted).collect();
+            spans
         };
-        let spans: Vec<Span> = done.iter().map(|it| span(it, times)).collect();
-        let (there, here): (Vec<Span>, Vec<Span>) = spans.iter().partition(communicates);
+        let (here, there) = (on(Stream::Compute), on(Stream::Communication));
         let sum = |spans: &[Span]| spans.iter().map(|it| it.end - it.start).sum::<f64>();
-        let seconds = spans.iter().map(|it| it.end).fold(0.0, f64::max);
+        let seconds = done.iter().map(|it| it.end(times)).fold(0.0, f64::max);
         let exposed = sum(&there) - common(&there, &here);
-        Self { ranks, seconds, computing: sum(&here), communicating: sum(&there), exposed, done }
+        let RankClass { ranks, kind: program, .. } = class;
+        Self { ranks, program, seconds, computing: sum(&here), communicating: sum(&there), exposed, done }
     }
 }
 

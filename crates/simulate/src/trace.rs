@@ -7,10 +7,10 @@
 
 use std::io::{self, Write};
 
-use lower::{Action, Instruction, Stream};
+use lower::{Action, Instruction, Program, Stream};
 use serde_json::{Value, json};
 
-use crate::timeline::{Class, Timeline};
+use crate::timeline::{Class, Span, Timeline};
 
 /// How many events of the instructions of all ranks a trace may have. Beyond, one rank of each
 /// class is shown.
@@ -23,37 +23,82 @@ fn shown(timeline: &Timeline<'_>, class: &Class) -> Vec<u64> {
     if timeline.instructions() <= MOST { class.ranks.clone() } else { class.ranks[..1].to_vec() }
 }
 
-/// Writes what each rank does when: its compute and its communication, a track each. Of ranks that
-/// do the same, one stands for all where there would be too many events.
+/// Writes what each rank does when: its compute and its communication, a track each, and as many tracks
+/// of what it sends to other stages and receives as do so at a time. Of ranks that do the same, one
+/// stands for all where there would be too many events.
 pub fn trace(timeline: &Timeline<'_>, to: &mut dyn Write) -> io::Result<()> {
     let mut events = Events::new(to)?;
     for class in &timeline.classes {
+        let program = timeline.program(class);
+        let (tracks, lanes) = tracks(program, &timeline.spans(class).collect::<Vec<Span>>());
         for rank in shown(timeline, class) {
             events.put(&process(timeline, class, rank))?;
-            for (number, name) in [(0, "compute"), (1, "communication")] {
-                events.put(&metadata("thread_name", rank, number, &json!({ "name": name })))?;
+            for &(number, stream) in &lanes {
+                events.put(&metadata("thread_name", rank, number, &json!({ "name": stream.name() })))?;
                 events.put(&metadata("thread_sort_index", rank, number, &json!({ "sort_index": number })))?;
             }
-            for span in timeline.spans(class) {
-                let instruction = &timeline.alike.program.instructions[span.instruction];
+            for (span, track) in timeline.spans(class).zip(&tracks) {
+                let instruction = &program.instructions[span.instruction];
+                let mut args = json!({
+                    "instruction": span.instruction,
+                    "micro-batch": span.repetition,
+                    "for": instruction.origin.to_string(),
+                });
+                if let Some(stage) = stage(program, span.instruction) {
+                    args["stage"] = json!(stage);
+                }
                 events.put(&json!({
                     "ph": "X",
                     "name": name(instruction),
                     "cat": instruction.phase.name(),
                     "pid": rank,
-                    "tid": thread(instruction),
+                    "tid": track,
                     "ts": MICROSECONDS * span.start,
                     "dur": MICROSECONDS * (span.end - span.start),
-                    "args": {
-                        "instruction": span.instruction,
-                        "micro-batch": span.repetition,
-                        "for": instruction.origin.to_string(),
-                    },
+                    "args": args,
                 }))?;
             }
         }
     }
     events.end()
+}
+
+/// The stage of which an instruction is, if the program has parts of several.
+fn stage(program: &Program, instruction: usize) -> Option<usize> {
+    let repeated = program.repeated.as_ref().filter(|it| it.parts.len() > 1)?;
+    Some(repeated.parts[repeated.part_of(instruction)?].stage)
+}
+
+/// The stages of which a program has several parts.
+fn stages(program: &Program) -> Vec<usize> {
+    let parts = program.repeated.as_ref().map_or(&[][..], |it| &it.parts);
+    let mut stages: Vec<usize> = parts.iter().map(|part| part.stage).collect();
+    stages.dedup();
+    if parts.len() > 1 { stages } else { Vec::new() }
+}
+
+/// The track of each span, and of each track its number and stream. Spans of a track do not cross.
+fn tracks(program: &Program, spans: &[Span]) -> (Vec<u64>, Vec<(u64, Stream)>) {
+    let mut lanes = vec![(0, Stream::Compute), (1, Stream::Communication)];
+    // For each track between stages, until when it is taken.
+    let mut taken: Vec<(Stream, f64, u64)> = Vec::new();
+    let track = |span: &Span| match program.instructions[span.instruction].stream {
+        Stream::Compute => 0,
+        Stream::Communication => 1,
+        stream => match taken.iter_mut().find(|it| it.0 == stream && it.1 <= span.start) {
+            Some(free) => {
+                free.1 = span.end;
+                free.2
+            }
+            None => {
+                let number = u64::try_from(lanes.len()).unwrap_or(u64::MAX);
+                lanes.push((number, stream));
+                taken.push((stream, span.end, number));
+                number
+            }
+        },
+    };
+    (spans.iter().map(track).collect(), lanes)
 }
 
 /// Writes what each rank holds when, as a counter.
@@ -104,12 +149,14 @@ fn metadata(name: &str, rank: u64, thread: u64, args: &Value) -> Value {
 
 fn process(timeline: &Timeline<'_>, class: &Class, rank: u64) -> Value {
     let others = class.ranks.len() - shown(timeline, class).len();
-    let name = if others == 0 { format!("rank {rank}") } else { format!("rank {rank} and {others} like it") };
+    let stages = match &stages(timeline.program(class))[..] {
+        [] => String::new(),
+        [only] => format!(", stage {only}"),
+        all => format!(", stages {}", all.iter().map(usize::to_string).collect::<Vec<_>>().join(" and ")),
+    };
+    let like = if others == 0 { String::new() } else { format!(" and {others} like it") };
+    let name = format!("rank {rank}{like}{stages}");
     metadata("process_name", rank, 0, &json!({ "name": name }))
-}
-
-fn thread(instruction: &Instruction) -> u64 {
-    u64::from(instruction.stream == Stream::Communication)
 }
 
 fn name(instruction: &Instruction) -> &str {

@@ -1,20 +1,26 @@
-//! The program of all ranks as a schedule: one chain of tasks for each class of ranks and stream.
+//! The programs of all ranks as a schedule: one chain of tasks for each class of ranks and stream.
 //!
 //! A collective is one task, which starts when all its ranks have come to it and is over for all
 //! of them at once. A message is one task for each pair of ranks, and who takes part goes on when
-//! what it gives and what it gets has arrived. What is repeated for each micro-batch is unrolled.
+//! what it gives and what it gets has arrived. What is repeated for each micro-batch is unrolled,
+//! turn by turn.
+//!
+//! What goes between stages is on its way as soon as it is sent, whether the receiver has come to it or
+//! not, one message of a pair of ranks after another; the receiver goes on when it has come. What is
+//! passed on is passed on by a rank that has come to receiving it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 
 use cost_models::collective;
 use cost_models::machine::Machine;
 use cost_models::units::Bytes;
 use cost_models::work;
-use lower::{Alike, CollectiveKind, Instruction, Stream};
+use lower::{CollectiveKind, Instruction, StorageId, Stream, Way};
 
 use crate::clock::Times;
-use crate::prices::{Priced, priced, together};
+use crate::prices::{Priced, together};
+use crate::ranks::{Kind, Part, Ranks, remotes};
 use crate::schedule::{Flow, Link, Schedule, Task};
 use crate::symmetry::{GroupClass, Pattern, RankClass, Symmetry};
 
@@ -56,21 +62,18 @@ impl Done {
 
 /// The programs of all classes of ranks.
 pub(crate) struct Unrolling<'a> {
-    pub(crate) alike: &'a Alike,
+    pub(crate) ranks: &'a Ranks<'a>,
     pub(crate) machine: &'a Machine,
     pub(crate) order: Order,
     pub(crate) symmetry: &'a Symmetry,
-    /// For each message of the program, which list of sources says who gets from whom.
-    pub(crate) lists: &'a [usize],
 }
 
 impl Unrolling<'_> {
     pub(crate) fn schedule(&self) -> Unrolled {
         let mut schedule = Schedule::default();
         let links = self.symmetry.links.iter().map(|&rate| schedule.link(rate)).collect();
-        let prices = priced(&self.alike.program, self.machine);
         let meetings = vec![Vec::new(); self.symmetry.groups.len()];
-        let mut chains = Chains { unrolling: self, prices, links, schedule, meetings, made: BTreeMap::new() };
+        let mut chains = Chains { unrolling: self, links, schedule, meetings, made: BTreeMap::new() };
         let done = self.symmetry.ranks.iter().map(|class| chains.chain(class)).collect();
         Unrolled { schedule: chains.schedule, done }
     }
@@ -78,75 +81,161 @@ impl Unrolling<'_> {
 
 struct Chains<'a> {
     unrolling: &'a Unrolling<'a>,
-    prices: Vec<Priced>,
     links: Vec<Link>,
     schedule: Schedule,
     /// For each class of groups its meetings so far, in order.
     meetings: Vec<Vec<Task>>,
-    /// Tasks of meetings, by the class of groups and the instruction.
-    made: BTreeMap<(usize, usize), Task>,
+    /// Tasks of meetings, by the class of groups and what they are for.
+    made: BTreeMap<(usize, Exchange), Task>,
+}
+
+/// What ranks meet for, as one of them has it in its program.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Exchange {
+    /// An instruction.
+    Whole(usize),
+    Part(Way, Part),
 }
 
 /// Where a class of ranks is in its program.
 struct At<'a> {
     class: &'a RankClass,
-    /// The last task on each stream.
-    last: [Option<Task>; 2],
-    /// The last task that signalled each event.
-    events: Vec<Option<Task>>,
-    /// For each class of groups how often it was met.
-    met: Vec<usize>,
+    kind: &'a Kind<'a>,
+    /// The last task on each stream, but for those between stages.
+    last: [Option<Task>; Stream::ALL.len()],
+    /// What everything of a turn waits for.
+    start: Option<Task>,
+    /// The last task that signalled each event, and whether that sends.
+    events: Vec<Option<(Task, bool)>>,
+    /// For each class of groups how often it was met; as who gets between stages, in the second place.
+    met: Vec<[usize; 2]>,
+    /// What was received in the turn.
+    received: Vec<Task>,
+    /// What was sent and may be on its way still.
+    sent: Vec<Sending>,
+    /// What the rank sends itself, until it is received.
+    own: VecDeque<Task>,
     done: Vec<Done>,
 }
 
-impl Chains<'_> {
-    fn chain(&mut self, class: &RankClass) -> Vec<Done> {
-        let program = &self.unrolling.alike.program;
+/// Something on its way to other stages, and the place that it keeps.
+#[derive(Clone, Copy)]
+struct Sending {
+    storage: StorageId,
+    place: u64,
+    task: Task,
+}
+
+impl<'a> At<'a> {
+    fn start(class: &'a RankClass, kind: &'a Kind<'a>, groups: usize) -> Self {
+        let program = kind.program;
         let events = program.instructions.iter().filter(|it| it.signals.is_some()).count();
-        let mut at = At {
+        At {
             class,
-            last: [None; 2],
+            kind,
+            last: [None; Stream::ALL.len()],
+            start: None,
             events: vec![None; events],
-            met: vec![0; self.meetings.len()],
+            met: vec![[0; 2]; groups],
+            received: Vec::new(),
+            sent: Vec::new(),
+            own: VecDeque::new(),
             done: Vec::new(),
-        };
-        let repetition = program.repetition();
-        let times = program.repeated.as_ref().map_or(0, |it| it.times);
-        self.part(&mut at, 0..repetition.start, 0);
-        for number in 0..times {
-            let over: Vec<Task> = at.last.iter().flatten().copied().collect();
-            if !over.is_empty() {
-                at.last = [Some(self.schedule.lasting(0.0, &over)); 2];
-            }
-            at.events.fill(None);
-            self.part(&mut at, repetition.clone(), u32::try_from(number).unwrap_or(u32::MAX));
         }
-        self.part(&mut at, repetition.end..program.instructions.len(), 0);
+    }
+
+    /// The tasks that an instruction waits for.
+    fn before(&self, instruction: &Instruction, stream: Option<usize>) -> Vec<Task> {
+        let waits = instruction.waits.iter().filter_map(|event| self.events[event.0].map(|it| it.0));
+        let behind = stream.map_or(self.start, |stream| self.last[stream].or(self.start));
+        behind.into_iter().chain(waits).collect()
+    }
+}
+
+impl<'a> Chains<'a> {
+    fn chain(&mut self, class: &'a RankClass) -> Vec<Done> {
+        let kind = &self.unrolling.ranks.kinds[class.kind];
+        let program = kind.program;
+        let mut at = At::start(class, kind, self.meetings.len());
+        let repetition = program.repetition();
+        self.stretch(&mut at, 0..repetition.start, 0);
+        for turn in program.repeated.iter().flat_map(|it| &it.turns) {
+            let Some(part) = program.repeated.as_ref().and_then(|it| it.parts.get(turn.part)) else {
+                continue;
+            };
+            self.turn(&mut at, Some((&part.instructions, turn.micro_batch)));
+            self.stretch(&mut at, part.instructions.clone(), turn.micro_batch);
+        }
+        if program.repeated.as_ref().is_some_and(|it| it.parts.len() > 1) {
+            self.turn(&mut at, None);
+        }
+        self.stretch(&mut at, repetition.end..program.instructions.len(), 0);
         at.done
     }
 
-    fn part(&mut self, at: &mut At, instructions: Range<usize>, repetition: u32) {
-        let program = &self.unrolling.alike.program;
+    /// Starts a turn, which waits for everything before it; of what was sent only for what keeps a place
+    /// that it writes.
+    fn turn(&mut self, at: &mut At<'_>, turn: Option<(&Range<usize>, u64)>) {
+        let mut over: Vec<Task> = at.last.iter().flatten().copied().collect();
+        over.append(&mut at.received);
+        if let (Some((instructions, micro_batch)), false) = (turn, at.sent.is_empty()) {
+            let program = at.kind.program;
+            let written: BTreeSet<StorageId> = program.instructions[instructions.clone()]
+                .iter()
+                .flat_map(|it| it.action.writes())
+                .map(|buffer| program.buffer(buffer).storage)
+                .collect();
+            let (awaited, rest) = at.sent.iter().partition(|it| {
+                let places = program.storages[it.storage.0].places.max(1);
+                written.contains(&it.storage) && micro_batch % places == it.place
+            });
+            at.sent = rest;
+            let awaited: Vec<Sending> = awaited;
+            over.extend(awaited.iter().map(|it| it.task));
+        }
+        if !over.is_empty() {
+            at.start = Some(self.schedule.lasting(0.0, &over));
+        }
+        at.last = [None; Stream::ALL.len()];
+        // What has been sent before may be waited for still.
+        at.events.iter_mut().for_each(|it| *it = it.filter(|(_, sends)| *sends));
+    }
+
+    fn stretch(&mut self, at: &mut At<'_>, instructions: Range<usize>, micro_batch: u64) {
+        let program = at.kind.program;
         for index in instructions {
             let instruction = &program.instructions[index];
             let stream = match (self.unrolling.order, instruction.stream) {
-                (Order::Streams, Stream::Compute) | (Order::OneByOne, _) => 0,
-                (Order::Streams, _) => 1,
+                (Order::OneByOne, _) => Some(0),
+                (Order::Streams, Stream::Sending | Stream::Receiving) => None,
+                (Order::Streams, stream) => Some(stream.number()),
             };
-            let before = before(at, instruction, stream);
+            let before = at.before(instruction, stream);
             let (first, last) = self.instruction(at, index, &before);
-            at.last[stream] = Some(last);
+            match (stream, instruction.stream) {
+                (Some(stream), _) => at.last[stream] = Some(last),
+                (None, Stream::Sending) => {
+                    let buffers = instruction.action.reads().into_iter();
+                    at.sent.extend(buffers.map(|buffer| {
+                        let storage = program.buffer(buffer).storage;
+                        let place = micro_batch % program.storages[storage.0].places.max(1);
+                        Sending { storage, place, task: last }
+                    }));
+                }
+                (None, _) => at.received.push(last),
+            }
             if let Some(event) = instruction.signals {
-                at.events[event.0] = Some(last);
+                at.events[event.0] = Some((last, instruction.stream == Stream::Sending));
             }
             let instruction = u32::try_from(index).unwrap_or(u32::MAX);
+            let repetition = u32::try_from(micro_batch).unwrap_or(u32::MAX);
             at.done.push(Done { instruction, repetition, first, last });
         }
     }
 
     /// The first and the last task of an instruction.
-    fn instruction(&mut self, at: &mut At, index: usize, before: &[Task]) -> (Task, Task) {
-        match self.prices[index] {
+    fn instruction(&mut self, at: &mut At<'_>, index: usize, before: &[Task]) -> (Task, Task) {
+        match at.kind.prices[index] {
             Priced::Alone(seconds) => {
                 let task = self.schedule.lasting(seconds, before);
                 (task, task)
@@ -157,7 +246,7 @@ impl Chains<'_> {
                 (task, task)
             }
             Priced::Messages { number, bytes } => {
-                let list = self.unrolling.lists[number];
+                let list = at.kind.lists[number];
                 let here = self.schedule.lasting(0.0, before);
                 let mut over = vec![here];
                 let mut of: Vec<usize> = at.class.given[list].clone();
@@ -173,34 +262,106 @@ impl Chains<'_> {
                 };
                 (here, self.schedule.lasting(copied, &over))
             }
+            Priced::Crossing => self.crossing(at, index, before),
         }
     }
 
     /// The task in which a class of groups meets next, which waits for these tasks too.
     fn meet(
         &mut self,
-        at: &mut At,
+        at: &mut At<'_>,
         group: usize,
         index: usize,
         before: &[Task],
         flow: &dyn Fn(&Self) -> Result<Flow, f64>,
     ) -> Task {
-        let times = at.met[group];
-        at.met[group] += 1;
+        let times = at.met[group][0];
+        at.met[group][0] += 1;
         if let Some(&task) = self.meetings[group].get(times) {
             before.iter().for_each(|&it| self.schedule.after(task, it));
             return task;
         }
-        let task = match self.made.get(&(group, index)) {
+        self.next(group, Exchange::Whole(index), before, flow)
+    }
+
+    /// One more meeting of a class of groups.
+    fn next(
+        &mut self,
+        group: usize,
+        exchange: Exchange,
+        before: &[Task],
+        flow: &dyn Fn(&Self) -> Result<Flow, f64>,
+    ) -> Task {
+        let task = match self.made.get(&(group, exchange)) {
             Some(&made) => self.schedule.again(made, before),
             None => match flow(self) {
                 Ok(flow) => self.schedule.moving(flow, before),
                 Err(seconds) => self.schedule.lasting(seconds, before),
             },
         };
-        self.made.insert((group, index), task);
+        self.made.insert((group, exchange), task);
         self.meetings[group].push(task);
         task
+    }
+
+    /// What goes between stages: over when everything has come, and what is sent or passed on has gone.
+    fn crossing(&mut self, at: &mut At<'_>, index: usize, before: &[Task]) -> (Task, Task) {
+        let here = self.schedule.lasting(0.0, before);
+        let action = &at.kind.program.instructions[index].action;
+        let buffers = action.reads().into_iter().chain(action.writes());
+        let size: u64 = buffers.map(|it| at.kind.program.buffer(it).type_.dtype.bytes()).sum();
+        let mut come = vec![here];
+        let mut over = Vec::new();
+        for (number, remote) in remotes(action).iter().enumerate() {
+            let part = Part { instruction: index, part: number };
+            let bytes = size * remote.strided.elements();
+            let task = match (at.class.pairs.get(&part), remote.way) {
+                (Some(&group), way) => {
+                    let flow = self.message_between(at, group, (way, part), bytes);
+                    if way == Way::To {
+                        come = vec![self.joined(come)];
+                        come.iter().for_each(|&it| self.schedule.after(flow, it));
+                    }
+                    flow
+                }
+                (None, Way::To) => {
+                    let copied = work::copy(&self.unrolling.machine.device, Bytes(bytes)).0;
+                    let task = self.schedule.lasting(copied, &come);
+                    at.own.push_back(task);
+                    task
+                }
+                (None, Way::From) => at.own.pop_front().unwrap_or(here),
+            };
+            if remote.way == Way::From {
+                come.push(task);
+            }
+            over.push(task);
+        }
+        over.push(here);
+        (here, self.joined(over))
+    }
+
+    /// A task that is over when all these are.
+    fn joined(&mut self, tasks: Vec<Task>) -> Task {
+        if let [only] = tasks[..] { only } else { self.schedule.lasting(0.0, &tasks) }
+    }
+
+    /// The next message of a pair of ranks of different stages, after the one before it.
+    fn message_between(
+        &mut self,
+        at: &mut At<'_>,
+        group: usize,
+        (way, part): (Way, Part),
+        bytes: u64,
+    ) -> Task {
+        let times = &mut at.met[group][usize::from(way == Way::From)];
+        let number = *times;
+        *times += 1;
+        if let Some(&task) = self.meetings[group].get(number) {
+            return task;
+        }
+        let earlier = self.meetings[group].last().copied();
+        self.next(group, Exchange::Part(way, part), earlier.as_slice(), &|it| it.message(group, bytes))
     }
 
     /// What a collective moves, or how long it takes if it is not the links that take time.
@@ -238,10 +399,4 @@ impl Chains<'_> {
         let uses = loads.map(|&(link, part)| (self.links[link], part / (busiest * rate))).collect();
         Ok(Flow { latency, bytes: size, rate, uses })
     }
-}
-
-/// The tasks that an instruction waits for.
-fn before(at: &At, instruction: &Instruction, stream: usize) -> Vec<Task> {
-    let waits = instruction.waits.iter().filter_map(|event| at.events[event.0]);
-    at.last[stream].into_iter().chain(waits).collect()
 }

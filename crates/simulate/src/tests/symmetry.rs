@@ -6,21 +6,19 @@ use lower::{Alike, CollectiveKind};
 
 use super::same;
 use super::script::{Script, machine};
-use crate::classes::{numbered, refined};
+use crate::classes::refined;
 use crate::clock;
+use crate::ranks::Ranks;
 use crate::symmetry::{Telling, symmetry};
 use crate::unroll::{Order, Unrolling};
 
 /// For each rank when it is done, and how many classes there are.
 fn ends(alike: &Alike, name: &str, telling: Telling) -> (Vec<f64>, usize) {
     let machine = machine(name);
-    let lists = numbered(alike.sources.iter());
-    let mut sources: Vec<Vec<u64>> = alike.sources.clone();
-    sources.dedup();
-    let symmetry = symmetry(alike, &sources, &Topology::of(&machine), telling).unwrap();
+    let ranks = Ranks::alike(alike, &machine);
+    let symmetry = symmetry(&ranks, &Topology::of(&machine), telling).unwrap();
     let order = Order::Streams;
-    let unrolled =
-        Unrolling { alike, machine: &machine, order, symmetry: &symmetry, lists: &lists }.schedule();
+    let unrolled = Unrolling { ranks: &ranks, machine: &machine, order, symmetry: &symmetry }.schedule();
     let times = clock::run(&unrolled.schedule).unwrap();
     let mut ends = vec![0.0; usize::try_from(alike.mesh.devices()).unwrap()];
     for (class, done) in symmetry.ranks.iter().zip(&unrolled.done) {

@@ -1,0 +1,204 @@
+//! The programs of all ranks: those that are alike as one, and whom each rank meets.
+//!
+//! Two programs are alike if they have the same instructions over buffers of the same sizes, and send
+//! and receive as much at the same places. They differ in which blocks of values they hold and in whom
+//! they exchange with: the first decides no time, and the second is kept here.
+
+use std::collections::BTreeMap;
+
+use cost_models::machine::Machine;
+use lower::{Action, Alike, CommunicatorId, Event, Program, Remote, RepeatedPart, Storage, Stream, Turn, Way};
+
+use crate::classes::numbered;
+use crate::prices::{Priced, priced};
+
+/// The programs of all ranks.
+pub(crate) struct Ranks<'a> {
+    /// One program of each kind.
+    pub(crate) kinds: Vec<Kind<'a>>,
+    /// For each rank the kind of its program.
+    pub(crate) of: Vec<usize>,
+    /// The groups of all communicators, each once: of which communicator, and who.
+    pub(crate) groups: Vec<(CommunicatorId, Vec<u64>)>,
+    /// Lists of sources: for each rank whom it gets from, itself if from nobody else.
+    pub(crate) sources: Vec<Vec<u64>>,
+    /// Ranks of which one sends the other something between stages.
+    pub(crate) pairs: Vec<Pair>,
+}
+
+/// What programs of a kind have in common.
+pub(crate) struct Kind<'a> {
+    /// One of them.
+    pub(crate) program: &'a Program,
+    /// What its instructions take.
+    pub(crate) prices: Vec<Priced>,
+    /// For each message of the program, which list of sources says who gets from whom.
+    pub(crate) lists: Vec<usize>,
+}
+
+/// What one rank sends another between stages.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Pair {
+    pub(crate) from: u64,
+    pub(crate) to: u64,
+    /// Which parts of the sender's instructions go to the receiver, in order.
+    pub(crate) sent: Vec<Part>,
+    /// Which parts of the receiver's instructions come from the sender, in order.
+    pub(crate) received: Vec<Part>,
+}
+
+/// A part of an instruction that sends or receives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Part {
+    pub(crate) instruction: usize,
+    pub(crate) part: usize,
+}
+
+impl<'a> Ranks<'a> {
+    /// Ranks whose programs are known to be alike.
+    pub(crate) fn alike(alike: &'a Alike, machine: &Machine) -> Self {
+        let ranks = alike.mesh.devices();
+        let mut groups = Vec::new();
+        for communicator in (0..alike.axes.len()).map(CommunicatorId) {
+            let all = (0..ranks).map(|rank| (rank, alike.members(rank, communicator)));
+            groups.extend(
+                all.filter(|(rank, members)| members.first() == Some(rank)).map(|it| (communicator, it.1)),
+            );
+        }
+        let lists = numbered(alike.sources.iter());
+        let mut sources: Vec<Vec<u64>> = Vec::new();
+        for (list, of) in lists.iter().zip(&alike.sources) {
+            if *list == sources.len() {
+                sources.push(of.clone());
+            }
+        }
+        let prices = priced(&alike.program, machine);
+        let kinds = vec![Kind { program: &alike.program, prices, lists }];
+        let of = (0..ranks).map(|_| 0).collect();
+        Self { kinds, of, groups, sources, pairs: Vec::new() }
+    }
+
+    /// Ranks whose programs are given, by rank.
+    pub(crate) fn each(programs: &'a [Program], machine: &Machine) -> Self {
+        let mut kinds: Vec<Kind<'a>> = Vec::new();
+        let mut forms: Vec<Form<'a>> = Vec::new();
+        let mut of = Vec::new();
+        for program in programs {
+            let prices = priced(program, machine);
+            let form = Form::of(program, &prices);
+            let kind = forms.iter().position(|it| *it == form).unwrap_or_else(|| {
+                forms.push(form);
+                kinds.push(Kind { program, prices, lists: Vec::new() });
+                kinds.len() - 1
+            });
+            of.push(kind);
+        }
+        let mut sources = Vec::new();
+        for (number, kind) in kinds.iter_mut().enumerate() {
+            let messages = froms(kind.program).count();
+            for message in 0..messages {
+                let from = |(program, &kind): (&Program, &usize)| {
+                    let from = froms(program).nth(message).filter(|_| kind == number);
+                    from.unwrap_or(program.rank)
+                };
+                kind.lists.push(sources.len());
+                sources.push(programs.iter().zip(&of).map(from).collect());
+            }
+        }
+        let groups = programs.iter().flat_map(|program| {
+            let communicators = program.communicators.iter().enumerate();
+            let first = communicators.filter(|(_, members)| members.first() == Some(&program.rank));
+            first.map(|(number, members)| (CommunicatorId(number), members.clone()))
+        });
+        Self { groups: groups.collect(), of, sources, pairs: pairs(programs), kinds }
+    }
+}
+
+/// For each message of a program whom it comes from.
+fn froms(program: &Program) -> impl Iterator<Item = u64> + '_ {
+    program.instructions.iter().filter_map(|it| match &it.action {
+        Action::Message(message) => Some(message.from),
+        _ => None,
+    })
+}
+
+fn pairs(programs: &[Program]) -> Vec<Pair> {
+    let mut pairs: BTreeMap<(u64, u64), Pair> = BTreeMap::new();
+    for program in programs {
+        let own = program.rank;
+        for (instruction, it) in program.instructions.iter().enumerate() {
+            for (part, remote) in remotes(&it.action).iter().enumerate().filter(|it| it.1.rank != own) {
+                let (from, to) = match remote.way {
+                    Way::To => (own, remote.rank),
+                    Way::From => (remote.rank, own),
+                };
+                let pair = pairs.entry((from, to)).or_insert_with(|| Pair {
+                    from,
+                    to,
+                    sent: Vec::new(),
+                    received: Vec::new(),
+                });
+                let parts = if remote.way == Way::To { &mut pair.sent } else { &mut pair.received };
+                parts.push(Part { instruction, part });
+            }
+        }
+    }
+    pairs.into_values().collect()
+}
+
+/// What goes between stages in an action, in order.
+pub(crate) fn remotes(action: &Action) -> &[Remote] {
+    match action {
+        Action::Send(it) => &it.parts,
+        Action::Receive(it) => &it.parts,
+        _ => &[],
+    }
+}
+
+/// What programs that are alike have in common.
+#[derive(PartialEq)]
+struct Form<'a> {
+    resident: u64,
+    arena: u64,
+    storages: &'a [Storage],
+    repeated: Option<(&'a [RepeatedPart], &'a [Turn])>,
+    communicators: Vec<usize>,
+    steps: Vec<Step<'a>>,
+}
+
+/// The same of an instruction.
+#[derive(PartialEq)]
+struct Step<'a> {
+    stream: Stream,
+    waits: &'a [Event],
+    signals: Option<Event>,
+    price: Priced,
+    storages: Vec<usize>,
+    /// What is sent and received: whether it goes or comes, how many elements, whether to itself.
+    parts: Vec<(Way, u64, bool)>,
+}
+
+impl<'a> Form<'a> {
+    fn of(program: &'a Program, prices: &[Priced]) -> Self {
+        let step = |(instruction, price): (&'a lower::Instruction, &Priced)| {
+            let buffers = instruction.action.reads().into_iter().chain(instruction.action.writes());
+            let parts = remotes(&instruction.action).iter();
+            Step {
+                stream: instruction.stream,
+                waits: &instruction.waits,
+                signals: instruction.signals,
+                price: price.clone(),
+                storages: buffers.map(|buffer| program.buffer(buffer).storage.0).collect(),
+                parts: parts.map(|it| (it.way, it.strided.elements(), it.rank == program.rank)).collect(),
+            }
+        };
+        Self {
+            resident: program.resident,
+            arena: program.arena,
+            storages: &program.storages,
+            repeated: program.repeated.as_ref().map(|it| (&it.parts[..], &it.turns[..])),
+            communicators: program.communicators.iter().map(Vec::len).collect(),
+            steps: program.instructions.iter().zip(prices).map(step).collect(),
+        }
+    }
+}
