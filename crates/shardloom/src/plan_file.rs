@@ -14,7 +14,17 @@ pub(crate) fn read(path: &Path) -> Result<Plan, Failure> {
     crate::readable::check(path)?;
     let text =
         std::fs::read(path).map_err(|error| Failure::file(path, format!("cannot be read: {error}")))?;
-    plan::json::read(&text).map_err(|error| Failure::file(path, error))
+    match plan::json::read_any(&text).map_err(|error| Failure::file(path, error))? {
+        Content::Plan(plan) => Ok(*plan),
+        Content::Pipeline(pipeline) => Err(Failure::file(
+            path,
+            format!(
+                "is a pipeline of {} stages, expected a plan of one: pipelines are for `train`, `check`, `explain`, \
+                 `simulate` and `diff`",
+                pipeline.stages.len()
+            ),
+        )),
+    }
 }
 
 /// The plan of a file, checked.

@@ -1,9 +1,10 @@
-//! `check`: a plan against the rules, its programs, and its model.
+//! `check`: a plan or a pipeline against the rules, its programs, and its model.
 
 use std::fmt::Write as _;
 use std::path::Path;
 
-use ::plan::Plan;
+use ::plan::json::Content;
+use ::plan::{Holding, Pipeline, Plan};
 use import::ImportError;
 use planner_ir::{Graph, Source};
 use serde_json::json;
@@ -12,59 +13,122 @@ use super::{Context, Said};
 use crate::arguments::CheckArguments;
 use crate::failure::Failure;
 use crate::model_file::ModelFile;
+use crate::train::trained::derived_pipeline;
 use crate::{derived, inputs, pipeline, plan_file};
 
 /// How far outputs may be from each other, in parts of the largest number: operations are raised
 /// to others that round differently.
 const TOLERANCE: f64 = 1e-3;
 
-/// Checks a plan.
+/// Checks a plan or a pipeline.
 pub(crate) fn check(arguments: &CheckArguments, context: &mut Context<'_, '_>) -> Result<Said, Failure> {
-    let path = &arguments.plan;
     context.progress.say("checking the plan");
-    let plan = plan_file::read_checked(path)?;
-    let mut passed = vec![format!("the plan obeys all {} rules", ::plan::RULES.len())];
-    context.progress.say("checking the programs");
-    let stages = &mut *context.stages;
-    let programs = pipeline::lower(&plan, &mut |stage, made| stages.observe(stage, made))?;
-    let instructions: usize = programs.iter().map(|program| program.instructions.len()).sum();
-    passed.push(format!("its {} programs, {instructions} instructions, are verified", programs.len()));
-    let memory = lower::memory(&plan).map_err(|error| Failure::internal("lower", error))?;
-    if memory != plan.memory {
-        let said = |holdings: &[::plan::Holding]| {
-            let each: Vec<String> = holdings.iter().map(|it| format!("{} {}", it.kind, it.bytes)).collect();
-            each.join(", ")
-        };
-        let message = format!(
-            "the plan is rejected: it says that a device holds {} (bytes), its programs hold {}",
-            said(&plan.memory),
-            said(&memory)
-        );
-        return Err(Failure::file(path, message));
-    }
-    passed.push("they hold what the plan says, byte for byte".to_owned());
-    if let Some(model) = &arguments.model {
-        context.progress.say("checking against the model");
-        let file = plan_file::model(path, &plan, Some(model))?;
-        passed.push("the model is the one that was planned".to_owned());
-        let refused = |error: String| Failure::file(path, format!("the plan is rejected: {error}"));
-        weights(&plan.graph, &file).map_err(refused)?;
-        passed.push("its weights are there, of the types that the plan says".to_owned());
-        passed.push(match &plan.recipe {
-            None => same_outputs(path, &plan, &file)?,
-            Some(recipe) => {
-                derived::ties(path, &plan, recipe, &file)?;
-                let operations = plan.graph.nodes.len();
-                format!("its program is the training step of its recipe ({operations} operations)")
-            }
-        });
-    }
+    let passed = match plan_file::read_any_checked(&arguments.plan)? {
+        Content::Plan(plan) => check_plan(&plan, arguments, context)?,
+        Content::Pipeline(pipeline) => check_pipeline(&pipeline, arguments, context)?,
+    };
     let mut text = String::new();
     for line in &passed {
         // Writing to a string does not fail.
         let _ = writeln!(text, "ok  {line}");
     }
     Ok(Said { text, json: json!({ "accepted": true, "passed": passed }) })
+}
+
+fn check_pipeline(
+    pipeline: &Pipeline,
+    arguments: &CheckArguments,
+    context: &mut Context<'_, '_>,
+) -> Result<Vec<String>, Failure> {
+    let path = &arguments.plan;
+    let stages = pipeline.stages.len();
+    let mut passed = vec![
+        format!("the plans of its {stages} stages obey all {} rules", ::plan::RULES.len()),
+        format!("what crosses between them fits, and its schedule of {stages} stages can be kept"),
+    ];
+    context.progress.say("checking the programs");
+    let observed = &mut *context.stages;
+    let programs = pipeline::lower_pipeline(pipeline, &mut |stage, made| observed.observe(stage, made))?;
+    let instructions: usize = programs.iter().map(|program| program.instructions.len()).sum();
+    passed.push(format!("its {} programs, {instructions} instructions, are verified", programs.len()));
+    let memory = lower::pipelined(pipeline).and_then(|it| it.memory());
+    let memory = memory.map_err(|error| Failure::internal("lower", error))?;
+    let groups = pipeline.memory.len().max(memory.len());
+    for group in 0..groups {
+        let none = Vec::new();
+        let of = |all: &[Vec<Holding>]| all.get(group).unwrap_or(&none).clone();
+        holds(path, &format!("a device of group {group}"), &of(&pipeline.memory), &of(&memory))?;
+    }
+    passed.push("they hold what the pipeline says, byte for byte".to_owned());
+    if let Some(model) = &arguments.model {
+        context.progress.say("checking against the model");
+        let first = pipeline.stages.first();
+        let first = first.ok_or_else(|| Failure::file(path, "is a pipeline without stages"))?;
+        let file = plan_file::named_model(path, &first.plan.model, Some(model))?;
+        passed.push("the model is the one that was planned".to_owned());
+        for stage in &pipeline.stages {
+            let refused = |error: String| Failure::file(path, format!("the plan is rejected: {error}"));
+            weights(&stage.plan.graph, &file).map_err(refused)?;
+        }
+        passed.push("its weights are there, of the types that the stages say".to_owned());
+        let (graph, _) = derived_pipeline(path, pipeline, &file)?;
+        let operations = graph.nodes.len();
+        passed.push(format!(
+            "its stages are the training step of its recipe ({operations} operations), cut as it says"
+        ));
+    }
+    Ok(passed)
+}
+
+/// Refuses what says of a device's memory something else than programs take.
+fn holds(path: &Path, what: &str, said: &[Holding], found: &[Holding]) -> Result<(), Failure> {
+    if said == found {
+        return Ok(());
+    }
+    let words = |holdings: &[Holding]| {
+        let each: Vec<String> = holdings.iter().map(|it| format!("{} {}", it.kind, it.bytes)).collect();
+        each.join(", ")
+    };
+    let message = format!(
+        "the plan is rejected: it says that {what} holds {} (bytes), its programs hold {}",
+        words(said),
+        words(found)
+    );
+    Err(Failure::file(path, message))
+}
+
+fn check_plan(
+    plan: &Plan,
+    arguments: &CheckArguments,
+    context: &mut Context<'_, '_>,
+) -> Result<Vec<String>, Failure> {
+    let path = &arguments.plan;
+    let mut passed = vec![format!("the plan obeys all {} rules", ::plan::RULES.len())];
+    context.progress.say("checking the programs");
+    let stages = &mut *context.stages;
+    let programs = pipeline::lower(plan, &mut |stage, made| stages.observe(stage, made))?;
+    let instructions: usize = programs.iter().map(|program| program.instructions.len()).sum();
+    passed.push(format!("its {} programs, {instructions} instructions, are verified", programs.len()));
+    let memory = lower::memory(plan).map_err(|error| Failure::internal("lower", error))?;
+    holds(path, "a device", &plan.memory, &memory)?;
+    passed.push("they hold what the plan says, byte for byte".to_owned());
+    if let Some(model) = &arguments.model {
+        context.progress.say("checking against the model");
+        let file = plan_file::model(path, plan, Some(model))?;
+        passed.push("the model is the one that was planned".to_owned());
+        let refused = |error: String| Failure::file(path, format!("the plan is rejected: {error}"));
+        weights(&plan.graph, &file).map_err(refused)?;
+        passed.push("its weights are there, of the types that the plan says".to_owned());
+        passed.push(match &plan.recipe {
+            None => same_outputs(path, plan, &file)?,
+            Some(recipe) => {
+                derived::ties(path, plan, recipe, &file)?;
+                let operations = plan.graph.nodes.len();
+                format!("its program is the training step of its recipe ({operations} operations)")
+            }
+        });
+    }
+    Ok(passed)
 }
 
 fn weights(graph: &Graph, file: &ModelFile) -> Result<(), String> {

@@ -1,20 +1,69 @@
-//! `diff`: what differs between two plans.
+//! `diff`: what differs between two plans, or two pipelines.
+
+use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-use ::plan::{Change, Diff};
+use ::plan::json::Content;
+use ::plan::{Change, Diff, Pipeline};
 
 use super::Said;
 use crate::arguments::DiffArguments;
 use crate::failure::Failure;
 use crate::plan_file;
+use crate::quantity::seconds;
 
-/// Compares two plans.
+/// Compares two plans, or two pipelines stage by stage.
 pub(crate) fn diff(arguments: &DiffArguments) -> Result<Said, Failure> {
-    let before = plan_file::read_checked(&arguments.before)?;
-    let after = plan_file::read_checked(&arguments.after)?;
-    let diff = ::plan::diff(&before, &after);
-    Ok(Said { text: diff.to_string(), json: value(&diff) })
+    let before = plan_file::read_any_checked(&arguments.before)?;
+    let after = plan_file::read_any_checked(&arguments.after)?;
+    match (&before, &after) {
+        (Content::Plan(before), Content::Plan(after)) => {
+            let diff = ::plan::diff(before, after);
+            Ok(Said { text: diff.to_string(), json: value(&diff) })
+        }
+        (Content::Pipeline(before), Content::Pipeline(after)) => of_pipelines(arguments, before, after),
+        _ => Err(Failure::file(
+            &arguments.after,
+            "one is a plan and the other a pipeline, expected two plans or two pipelines",
+        )),
+    }
+}
+
+fn of_pipelines(arguments: &DiffArguments, before: &Pipeline, after: &Pipeline) -> Result<Said, Failure> {
+    let (first, second) = (before.stages.len(), after.stages.len());
+    if first != second {
+        let message = format!("has {second} stages, expected {first} as the other pipeline has");
+        return Err(Failure::file(&arguments.after, message));
+    }
+    let mut text = String::new();
+    // Writing to a string does not fail.
+    let mut line = |words: String| {
+        let _ = writeln!(text, "{words}");
+    };
+    line(format!("step        {} -> {}", seconds(before.seconds()), seconds(after.seconds())));
+    for term in &before.estimate {
+        let other = after.estimate.iter().find(|it| it.name == term.name).map_or(0.0, |it| it.seconds);
+        line(format!("  {:<24} {:>12} -> {:>12}", term.name, seconds(term.seconds), seconds(other)));
+    }
+    let same = if before.schedule == after.schedule { "the same" } else { "another" };
+    line(format!("schedule    {same}"));
+    let mut stages = Vec::new();
+    for (number, (one, other)) in before.stages.iter().zip(&after.stages).enumerate() {
+        let diff = ::plan::diff(&one.plan, &other.plan);
+        line(format!("\nstage {number}"));
+        if one.first_block != other.first_block {
+            line(format!("  from block {} -> {}", one.first_block, other.first_block));
+        }
+        line(diff.to_string().trim_end().to_owned());
+        stages.push(value(&diff));
+    }
+    let json = json!({
+        "seconds": { "before": before.seconds(), "after": after.seconds() },
+        "same_schedule": before.schedule == after.schedule,
+        "stages": stages,
+    });
+    Ok(Said { text, json })
 }
 
 fn value(diff: &Diff) -> Value {

@@ -1,12 +1,13 @@
-//! `simulate`: a plan's step by the clock of a machine that need not be there.
+//! `simulate`: the step of a plan or a pipeline by the clock of a machine that need not be there.
 
 use std::fmt::Write as _;
 use std::path::Path;
 
-use ::plan::Plan;
+use ::plan::json::Content;
+use ::plan::{MachineName, Pipeline, Plan};
 use cost_models::machine::Machine;
 use serde_json::{Value, json};
-use simulate::{Class, Order, Timeline, memory_trace, trace};
+use simulate::{Class, Order, SimulateError, Timeline, memory_trace, trace};
 
 use super::{Context, Said};
 use crate::arguments::SimulateArguments;
@@ -26,24 +27,80 @@ pub(crate) fn simulate(
         written::differs(output, &[arguments.plan.as_path()])?;
     }
     context.progress.say(format!("reading {}", arguments.plan.display()));
-    let plan = plan_file::read_checked(&arguments.plan)?;
-    let machine = machine_of(&plan, arguments)?;
-    context.progress.say("lowering");
-    let alike = pipeline::alike(&plan)?;
-    context.progress.say(format!("simulating {} ranks", plan.mesh.devices()));
     let order = if arguments.one_by_one { Order::OneByOne } else { Order::Streams };
-    let timeline =
-        simulate::simulate(&alike, &machine, order).map_err(|error| Failure::internal("simulate", error))?;
-    write(arguments.trace.as_deref(), &mut |to| trace(&timeline, to))?;
-    write(arguments.memory_trace.as_deref(), &mut |to| memory_trace(&timeline, to))?;
-    let told = Told { plan: &plan, machine: &machine, timeline: &timeline };
+    let failed = |error: SimulateError| Failure::internal("simulate", error);
+    match plan_file::read_any_checked(&arguments.plan)? {
+        Content::Plan(plan) => {
+            let planned = Planned::of_plan(&plan);
+            let machine = machine_of(&planned, arguments)?;
+            context.progress.say("lowering");
+            let alike = pipeline::alike(&plan)?;
+            context.progress.say(format!("simulating {} ranks", planned.machine.devices));
+            let timeline = simulate::simulate(&alike, &machine, order).map_err(failed)?;
+            told(&Told { planned, machine: &machine, timeline: &timeline }, arguments)
+        }
+        Content::Pipeline(pipeline) => {
+            let planned = Planned::of_pipeline(&pipeline);
+            let machine = machine_of(&planned, arguments)?;
+            context.progress.say("lowering");
+            let programs = lower::pipeline(&pipeline).map_err(|error| Failure::internal("lower", error))?;
+            context.progress.say(format!("simulating {} ranks", programs.len()));
+            let timeline = simulate::simulate_each(&programs, &machine, order).map_err(failed)?;
+            told(&Told { planned, machine: &machine, timeline: &timeline }, arguments)
+        }
+    }
+}
+
+/// Writes what is asked for, and says the rest.
+fn told(told: &Told<'_>, arguments: &SimulateArguments) -> Result<Said, Failure> {
+    write(arguments.trace.as_deref(), &mut |to| trace(told.timeline, to))?;
+    write(arguments.memory_trace.as_deref(), &mut |to| memory_trace(told.timeline, to))?;
     Ok(Said { text: told.text(arguments), json: told.json() })
 }
 
+/// What a plan or a pipeline says of itself.
+struct Planned<'a> {
+    machine: &'a MachineName,
+    /// The sizes of the mesh, or of the stages' meshes.
+    mesh: String,
+    /// The same in words.
+    layout: String,
+    /// What it expects of a step (seconds).
+    seconds: f64,
+    /// Whether there are stages.
+    staged: bool,
+}
+
+impl<'a> Planned<'a> {
+    fn of_plan(plan: &'a Plan) -> Self {
+        let sizes = mesh::sizes(&plan.mesh);
+        let layout = format!("mesh {sizes} ({})", plan.mesh);
+        Self { machine: &plan.machine, mesh: sizes, layout, seconds: plan.seconds(), staged: false }
+    }
+
+    fn of_pipeline(pipeline: &'a Pipeline) -> Self {
+        let mut sizes: Vec<String> = pipeline.stages.iter().map(|it| mesh::sizes(&it.plan.mesh)).collect();
+        sizes.dedup();
+        let mesh = sizes.join(", ");
+        let layout = format!(
+            "{} stages on {} groups of mesh {mesh}, {} micro-batches",
+            pipeline.stages.len(),
+            pipeline.schedule.groups.len(),
+            pipeline.micro_batches()
+        );
+        Self { machine: &pipeline.machine, mesh, layout, seconds: pipeline.seconds(), staged: true }
+    }
+
+    /// The device that the machine is made of.
+    fn device(&self) -> &str {
+        self.machine.name.rsplit_once('-').map_or(&self.machine.name, |(device, _)| device)
+    }
+}
+
 /// The machine: as many devices as the plan. A machine file does not say how many there are.
-fn machine_of(plan: &Plan, arguments: &SimulateArguments) -> Result<Machine, Failure> {
-    let devices = plan.machine.devices;
-    let name = arguments.machine.as_deref().unwrap_or(&plan.machine.name);
+fn machine_of(planned: &Planned<'_>, arguments: &SimulateArguments) -> Result<Machine, Failure> {
+    let devices = planned.machine.devices;
+    let name = arguments.machine.as_deref().unwrap_or(&planned.machine.name);
     let refused = |why: String| Failure::file(&arguments.plan, why);
     let named = machine::named(name, machine::is_file(name).then_some(devices));
     let machine = named.map_err(|failure| match (failure, &arguments.machine) {
@@ -61,7 +118,7 @@ fn machine_of(plan: &Plan, arguments: &SimulateArguments) -> Result<Machine, Fai
     Err(refused(format!(
         "the plan is for {devices} devices (mesh {}), the machine {} has {}; give one of {devices}, or plan \
          again",
-        mesh::sizes(&plan.mesh),
+        planned.mesh,
         machine.full_name(),
         machine.devices()
     )))
@@ -79,45 +136,45 @@ fn write(
 
 /// What there is to say.
 struct Told<'a> {
-    plan: &'a Plan,
+    planned: Planned<'a>,
     machine: &'a Machine,
     timeline: &'a Timeline<'a>,
 }
 
 impl Told<'_> {
     fn text(&self, arguments: &SimulateArguments) -> String {
-        let Self { plan, machine, timeline } = *self;
+        let Self { planned, machine, timeline } = self;
         let mut text = String::new();
         // Writing to a string does not fail.
         let mut line = |words: String| {
             let _ = writeln!(text, "{words}");
         };
-        line(format!(
-            "machine     {}, mesh {} ({})",
-            machine.full_name(),
-            mesh::sizes(&plan.mesh),
-            plan.mesh
-        ));
-        if machine.name != planned_for(plan) {
-            line(format!("planned for {}", plan.machine.name));
+        line(format!("machine     {}, {}", machine.full_name(), planned.layout));
+        if machine.name != planned.device() {
+            line(format!("planned for {}", planned.machine.name));
         }
         line(format!("step        {} simulated", seconds(timeline.seconds)));
         let hidden = self.hidden();
-        line(format!(
-            "estimate    {} by the search, which adds up what is computed and what is exchanged; {} of the \
-             exchange run beside computing",
-            seconds(plan.seconds()),
-            seconds(hidden)
-        ));
+        let beside = seconds(hidden);
+        let estimate = if planned.staged {
+            format!("by the pipeline's own prices and schedule; {beside} of the exchange run beside computing")
+        } else {
+            format!(
+                "by the search, which adds up what is computed and what is exchanged; {beside} of the exchange \
+                 run beside computing"
+            )
+        };
+        line(format!("estimate    {} {estimate}", seconds(planned.seconds)));
         line(format!(
             "ran         {} instructions of {} ranks, which are {} by what they do",
             timeline.instructions(),
-            plan.mesh.devices(),
+            planned.machine.devices,
             timeline.classes.len()
         ));
-        line(
-            "\nranks            computing   exchanging      exposed    utilised   memory at most".to_owned(),
-        );
+        let more = if planned.staged { "         idle   stages" } else { "" };
+        line(format!(
+            "\nranks            computing   exchanging      exposed    utilised   memory at most{more}"
+        ));
         for class in timeline.classes.iter().take(LISTED) {
             line(self.class_line(class));
         }
@@ -150,14 +207,33 @@ impl Told<'_> {
             }
             [] => String::new(),
         };
-        format!(
+        let line = format!(
             "{name:<14} {:>12} {:>12} {:>12} {:>11} {:>16}",
             seconds(class.computing),
             seconds(class.communicating),
             seconds(class.exposed),
             percent(class.computing, self.timeline.seconds),
             bytes(self.peak(class))
-        )
+        );
+        if !self.planned.staged {
+            return line;
+        }
+        let stages: Vec<String> = self.stages(class).iter().map(usize::to_string).collect();
+        format!("{line} {:>12}   {}", seconds(self.idle(class)), stages.join(", "))
+    }
+
+    /// The stages of a class of ranks.
+    fn stages(&self, class: &Class) -> Vec<usize> {
+        let parts = self.timeline.program(class).repeated.iter().flat_map(|it| &it.parts);
+        let mut stages: Vec<usize> = parts.map(|part| part.stage).collect();
+        stages.dedup();
+        stages
+    }
+
+    /// How long a rank neither computes nor exchanges within its stage: it waits for other stages, or
+    /// is done (seconds).
+    fn idle(&self, class: &Class) -> f64 {
+        (self.timeline.seconds - class.computing - class.exposed).max(0.0)
     }
 
     /// Exchanging beside computing, on the ranks where that is least (seconds).
@@ -171,13 +247,14 @@ impl Told<'_> {
     }
 
     fn held(&self) -> u64 {
-        self.timeline.alike.program.resident + self.timeline.alike.program.arena
+        let held = self.timeline.programs.iter().map(|program| program.resident + program.arena);
+        held.max().unwrap_or(0)
     }
 
     fn json(&self) -> Value {
-        let Self { plan, machine, timeline } = *self;
+        let Self { planned, machine, timeline } = self;
         let class = |class: &Class| {
-            json!({
+            let mut value = json!({
                 "ranks": class.ranks,
                 "seconds": class.seconds,
                 "computing_seconds": class.computing,
@@ -185,14 +262,19 @@ impl Told<'_> {
                 "exposed_seconds": class.exposed,
                 "utilisation": class.computing / timeline.seconds,
                 "peak_bytes": self.peak(class),
-            })
+            });
+            if planned.staged {
+                value["idle_seconds"] = json!(self.idle(class));
+                value["stages"] = json!(self.stages(class));
+            }
+            value
         };
         json!({
             "machine": machine.full_name(),
-            "planned_for": plan.machine.name,
-            "mesh": mesh::sizes(&plan.mesh),
+            "planned_for": planned.machine.name,
+            "mesh": planned.mesh,
             "seconds": timeline.seconds,
-            "estimated_seconds": plan.seconds(),
+            "estimated_seconds": planned.seconds,
             "hidden_seconds": self.hidden(),
             "instructions": timeline.instructions(),
             "tasks": timeline.tasks,
@@ -201,9 +283,4 @@ impl Told<'_> {
             "classes": timeline.classes.iter().map(class).collect::<Vec<Value>>(),
         })
     }
-}
-
-/// The device that a plan's machine is made of.
-fn planned_for(plan: &Plan) -> &str {
-    plan.machine.name.rsplit_once('-').map_or(&plan.machine.name, |(device, _)| device)
 }

@@ -76,7 +76,7 @@ impl Trained {
 
 /// The whole step of a pipeline, whose stages have to be those that its recipe makes of the model, and
 /// the parameters that the model has twice.
-fn derived_pipeline(
+pub(crate) fn derived_pipeline(
     path: &Path,
     pipeline: &Pipeline,
     file: &ModelFile,
