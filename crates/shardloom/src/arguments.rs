@@ -325,7 +325,7 @@ pub struct PlanArguments {
 /// `explain`.
 #[derive(Args, Clone, Debug)]
 pub struct ExplainArguments {
-    /// The plan
+    /// The plan or pipeline
     pub plan: PathBuf,
     /// The machine file of a plan that was not made for a shipped machine
     #[arg(long, value_name = "MACHINE")]
@@ -336,8 +336,8 @@ pub struct ExplainArguments {
     /// Draw what each rank works on at each step of the operation of this name, and what it sends
     #[arg(long, value_name = "OPERATION")]
     pub diagram: Option<String>,
-    /// Write that as a picture too
-    #[arg(long, value_name = "FILE", requires = "diagram")]
+    /// Write that as a picture too; of a pipeline, its schedule
+    #[arg(long, value_name = "FILE")]
     pub svg: Option<PathBuf>,
 }
 

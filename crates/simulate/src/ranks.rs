@@ -7,7 +7,9 @@
 use std::collections::BTreeMap;
 
 use cost_models::machine::Machine;
-use lower::{Action, Alike, CommunicatorId, Event, Program, Remote, RepeatedPart, Storage, Stream, Turn, Way};
+use lower::{
+    Action, Alike, CommunicatorId, Event, Program, Remote, RepeatedPart, Storage, Stream, Turn, Way,
+};
 
 use crate::classes::numbered;
 use crate::prices::{Priced, priced};

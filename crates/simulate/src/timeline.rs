@@ -117,11 +117,7 @@ fn suits(programs: u64, machine: &Machine) -> Result<(), SimulateError> {
     if programs == devices { Ok(()) } else { Err(SimulateError::Ranks { programs, devices }) }
 }
 
-fn timeline<'a>(
-    ranks: &Ranks<'a>,
-    machine: &Machine,
-    order: Order,
-) -> Result<Timeline<'a>, SimulateError> {
+fn timeline<'a>(ranks: &Ranks<'a>, machine: &Machine, order: Order) -> Result<Timeline<'a>, SimulateError> {
     let topology = Topology::of(machine);
     let symmetry = symmetry(ranks, &topology, Telling::Alike).map_err(SimulateError::Group)?;
     let unrolled = Unrolling { ranks, machine, order, symmetry: &symmetry }.schedule();

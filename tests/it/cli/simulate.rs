@@ -112,6 +112,10 @@ fn a_pipeline_is_simulated_explained_checked_and_compared() {
     let names: Vec<&str> = events.iter().filter_map(|it| it["args"]["name"].as_str()).collect();
     assert!(names.contains(&"rank 3, stage 1") && names.contains(&"sending"), "{names:?}");
     assert!(works(&["check", &plan, "--model", model]).contains("cut as it says"));
+    let picture = folder.path("schedule.svg");
+    let told = works(&["explain", &plan, "--svg", &picture]);
+    assert!(told.contains("eager-1f1b: 2 stages") && told.contains("from stage 0 to stage 1"), "{told}");
+    assert!(fs::read_to_string(&picture).unwrap().starts_with("<svg"));
     assert!(works(&["diff", &plan, &plan]).contains("schedule    the same"));
     assert!(fails(2, &["run", &plan]).contains("is a pipeline of 2 stages"));
 }

@@ -1,7 +1,10 @@
 //! `explain`: what a plan decides, what it costs, and what it would cost otherwise.
 
+mod staged; // of a pipeline
+
 use std::fmt::Write as _;
 
+use ::plan::json::Content;
 use ::plan::{Assignment, Plan};
 use cost_models::machine::Machine;
 use serde_json::{Value, json};
@@ -19,19 +22,33 @@ use crate::{derived, machine, mesh, plan_file};
 
 use super::import::kept_whole;
 
-/// Explains a plan.
+/// Explains a plan or a pipeline.
 pub(crate) fn explain(arguments: &ExplainArguments, context: &mut Context<'_, '_>) -> Result<Said, Failure> {
-    let plan = plan_file::read_checked(&arguments.plan)?;
+    match plan_file::read_any_checked(&arguments.plan)? {
+        Content::Plan(plan) => explain_plan(&plan, arguments, context),
+        Content::Pipeline(pipeline) => staged::explain(arguments, &pipeline),
+    }
+}
+
+fn explain_plan(
+    plan: &Plan,
+    arguments: &ExplainArguments,
+    context: &mut Context<'_, '_>,
+) -> Result<Said, Failure> {
     if let Some(name) = &arguments.diagram {
-        return super::partition::of_plan(&plan, name, arguments.svg.as_deref());
+        return super::partition::of_plan(plan, name, arguments.svg.as_deref());
+    }
+    if arguments.svg.is_some() {
+        let message = "`--svg` is the picture of a pipeline's schedule, or goes with `--diagram OPERATION`";
+        return Err(Failure::Usage(message.to_owned()));
     }
     // What cannot be cut into blocks is told whole.
     let whole = vec![search::Section::whole(&plan.graph)];
-    let prepared = derived::prepared(&arguments.plan, &plan)?;
+    let prepared = derived::prepared(&arguments.plan, plan)?;
     let ordered = prepared.as_ref().filter(|prepared| prepared.graph == plan.graph);
-    let stories = explained::blocks(&plan, ordered.map_or(&whole, |prepared| &prepared.sections));
-    let machine = machine_of(&plan, arguments.machine.as_deref());
-    let mut told = Told { plan: &plan, text: String::new() };
+    let stories = explained::blocks(plan, ordered.map_or(&whole, |prepared| &prepared.sections));
+    let machine = machine_of(plan, arguments.machine.as_deref());
+    let mut told = Told { plan, text: String::new() };
     told.header();
     told.time();
     told.memory();
@@ -58,14 +75,14 @@ pub(crate) fn explain(arguments: &ExplainArguments, context: &mut Context<'_, '_
     told.blocks(&stories);
     let alternatives = match (&machine, &prepared, arguments.alternatives) {
         (Ok(machine), Some(prepared), true) => {
-            let alternatives = alternatives(&plan, prepared, machine, &stories, context)?;
+            let alternatives = alternatives(plan, prepared, machine, &stories, context)?;
             told.alternatives(&alternatives);
             alternatives
         }
         _ => Vec::new(),
     };
     told.whole(&stories);
-    let json = json(&plan, &stories, &others, &alternatives);
+    let json = json(plan, &stories, &others, &alternatives);
     Ok(Said { text: told.text, json })
 }
 

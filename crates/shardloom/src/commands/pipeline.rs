@@ -284,7 +284,7 @@ fn crossings(pipeline: &Pipeline) -> Vec<(usize, u64, &str, f64)> {
 }
 
 /// The same for programs.
-fn summary_json(pipeline: &Pipeline) -> Value {
+pub(super) fn summary_json(pipeline: &Pipeline) -> Value {
     let terms: Vec<Value> =
         pipeline.estimate.iter().map(|it| json!({ "name": it.name, "seconds": it.seconds })).collect();
     let stages: Vec<Value> = pipeline

@@ -157,7 +157,9 @@ impl Told<'_> {
         let hidden = self.hidden();
         let beside = seconds(hidden);
         let estimate = if planned.staged {
-            format!("by the pipeline's own prices and schedule; {beside} of the exchange run beside computing")
+            format!(
+                "by the pipeline's own prices and schedule; {beside} of the exchange run beside computing"
+            )
         } else {
             format!(
                 "by the search, which adds up what is computed and what is exchanged; {beside} of the exchange \

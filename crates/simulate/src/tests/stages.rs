@@ -63,8 +63,13 @@ impl Drawn<'_> {
         let mut program = script.alike.program;
         program.storages.iter_mut().for_each(|it| it.places = 2);
         let times = u64::try_from(self.schedule.micro_batches()).unwrap();
-        program.repeated =
-            Some(Repeated { instructions: 0..program.instructions.len(), parts, turns, times, inputs: vec![] });
+        program.repeated = Some(Repeated {
+            instructions: 0..program.instructions.len(),
+            parts,
+            turns,
+            times,
+            inputs: vec![],
+        });
         program.rank = rank;
         program
     }
@@ -191,10 +196,8 @@ fn equal_stages_take_what_their_timeline_says() {
                 let programs = drawn.programs();
                 // Where ranks wait until they have sent, a rank may receive from both sides at a time,
                 // and each takes longer.
-                let orders = [
-                    (Order::Streams, Overlap::Overlapped, 1e-3),
-                    (Order::OneByOne, Overlap::Blocking, 1e-2),
-                ];
+                let orders =
+                    [(Order::Streams, Overlap::Overlapped, 1e-3), (Order::OneByOne, Overlap::Blocking, 1e-2)];
                 for (order, overlap, most) in orders {
                     let expected = makespan(&verified, &drawn.durations(&machine, overlap)).unwrap();
                     let timeline = simulate_each(&programs, &machine, order).unwrap();

@@ -6,9 +6,9 @@ use ::plan::{Chart, Holding, MAX_DRAWN, Pipeline, Recompute, strategy};
 use planner_ir::schedule::{Kind, Timeline};
 use serde_json::{Value, json};
 
-use super::super::Said;
-use super::super::pipeline::summary_json;
 use crate::arguments::ExplainArguments;
+use crate::commands::Said;
+use crate::commands::pipeline::summary_json;
 use crate::failure::Failure;
 use crate::pipeline::staged;
 use crate::quantity::{bytes, percent, seconds};
@@ -136,7 +136,8 @@ impl Told<'_> {
                 bytes(free)
             ));
             for holding in holdings.iter().filter(|it| it.bytes > 0) {
-                let note = if holding.kind == "activations" { "  of all micro-batches under way" } else { "" };
+                let note =
+                    if holding.kind == "activations" { "  of all micro-batches under way" } else { "" };
                 self.line(&format!("  {:<20} {:>12}{note}", holding.kind, bytes(holding.bytes)));
             }
         }
@@ -193,7 +194,10 @@ fn beyond(pipeline: &Pipeline) -> Vec<String> {
     let mut all = Vec::new();
     let again = pipeline.recipe.recompute.iter().filter(|it| **it != Recompute::Nothing).count();
     if again > 0 {
-        all.push(format!("{again} of {} blocks are computed again in part, to hold less", pipeline.recipe.recompute.len()));
+        all.push(format!(
+            "{again} of {} blocks are computed again in part, to hold less",
+            pipeline.recipe.recompute.len()
+        ));
     }
     for (number, stage) in pipeline.stages.iter().enumerate() {
         if stage.plan.capacity < pipeline.capacity {
