@@ -208,7 +208,7 @@ fn equal_stages_take_what_their_timeline_says() {
                     );
                     // Ranks of a stage are alike.
                     assert_eq!(timeline.classes.len(), groups);
-                    assert!(timeline.classes.iter().all(|it| it.ranks.len() as u64 == each));
+                    assert!(timeline.classes.iter().all(|it| u64::try_from(it.ranks.len()) == Ok(each)));
                 }
             }
         }
