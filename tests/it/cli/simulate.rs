@@ -88,34 +88,3 @@ fn traces_are_there_whole_or_not_at_all() {
     let files = fs::read_dir(folder.path("")).unwrap().count();
     assert_eq!(files, 1, "nothing half written is left");
 }
-
-#[test]
-fn a_pipeline_is_simulated_explained_checked_and_compared() {
-    let folder = Folder::new("simulated-pipeline");
-    let plan = folder.path("pipeline.json");
-    let model = concat!(env!("CARGO_MANIFEST_DIR"), "/models/gpt2-bytes.onnx");
-    let sizes = ["--dim", "batch=2", "--dim", "sequence=32", "--microbatches", "4"];
-    let training = ["--mode", "train", "--loss", "cross-entropy:logits,labels", "--recompute", "none"];
-    let stages = ["--machine", "cpu-4x", "--stages", "2", "--mesh", "2", "--schedule", "eager-1f1b"];
-    works(&[&["plan", model, "-o", &plan], &sizes[..], &training[..], &stages[..]].concat());
-    let trace = folder.path("trace.json");
-    assert!(works(&["simulate", &plan, "--trace", &trace]).contains("2 stages on 2 groups"));
-    let said = json(&["simulate", &plan]);
-    let classes = said["classes"].as_array().unwrap();
-    let ranks: usize = classes.iter().map(|it| it["ranks"].as_array().unwrap().len()).sum();
-    assert_eq!(ranks, 4);
-    let near = said["seconds"].as_f64().unwrap() / said["estimated_seconds"].as_f64().unwrap();
-    assert!((near - 1.0).abs() < 0.05, "{near}");
-    assert_eq!(json(&["simulate", &plan]), said);
-    let read: Value = serde_json::from_str(&fs::read_to_string(&trace).unwrap()).unwrap();
-    let events = read["traceEvents"].as_array().unwrap();
-    let names: Vec<&str> = events.iter().filter_map(|it| it["args"]["name"].as_str()).collect();
-    assert!(names.contains(&"rank 3, stage 1") && names.contains(&"sending"), "{names:?}");
-    assert!(works(&["check", &plan, "--model", model]).contains("cut as it says"));
-    let picture = folder.path("schedule.svg");
-    let told = works(&["explain", &plan, "--svg", &picture]);
-    assert!(told.contains("eager-1f1b: 2 stages") && told.contains("from stage 0 to stage 1"), "{told}");
-    assert!(fs::read_to_string(&picture).unwrap().starts_with("<svg"));
-    assert!(works(&["diff", &plan, &plan]).contains("schedule    the same"));
-    assert!(fails(2, &["run", &plan]).contains("is a pipeline of 2 stages"));
-}
