@@ -1,6 +1,7 @@
 //! The command line: what users do, and what they do wrong.
 
 mod good; // what works
+mod pipelines; // training in stages
 mod predict; // prices of stated setups, beside measurements
 mod schedule; // schedules of pipelines, drawn
 mod simulate; // plans by the clock

@@ -19,6 +19,7 @@ mod megatron; // what tensor and sequence parallel plans move of activations
 mod context; // attention whose keys and values go around
 mod in_time; // products whose blocks go around, on two axes
 mod written; // what training writes
+mod pipelines; // steps in stages, each on devices of its own
 mod one; // steps on one device: what recipes mean
 
 use super::corpus::{expect_none, faults_of};

@@ -10,6 +10,7 @@ mod regression; // training steps made by hand
 mod step_faults; // rules of training steps that are broken are found
 mod training; // programs of training steps
 mod alike; // one program for all ranks
+mod pipelines; // programs of stages
 
 use planner_ir::{AxisId, Contract, DType, Label, Mesh, Op, Partition, Type, Unary};
 

@@ -51,7 +51,7 @@ pub fn read_any(text: &[u8]) -> Result<Content, ReadError> {
         return read(text).map(|plan| Content::Plan(Box::new(plan)));
     }
     if header.version.as_u64() != Some(PIPELINE_VERSION) {
-        return Err(ReadError::Version(error::shown(&header.version.to_string())));
+        return Err(version(&header.version, PIPELINE_VERSION));
     }
     let file: PipelineFile = serde_json::from_slice(text).map_err(|error| ReadError::form(&error))?;
     let expected = checksum(&file.pipeline);
@@ -108,6 +108,11 @@ fn check_header(text: &[u8]) -> Result<(), ReadError> {
     }
     match header.version.as_u64() {
         Some(VERSION) => Ok(()),
-        _ => Err(ReadError::Version(error::shown(&header.version.to_string()))),
+        _ => Err(version(&header.version, VERSION)),
     }
+}
+
+/// That a file is of another version than is read.
+fn version(found: &Value, expected: u64) -> ReadError {
+    ReadError::Version { found: error::shown(&found.to_string()), expected }
 }

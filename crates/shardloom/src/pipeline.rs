@@ -10,7 +10,7 @@ use std::fmt;
 
 use cost_models::machine::Machine;
 use import::{Bindings, ImportError, WeightData};
-use lower::{Alike, Program};
+use lower::{Alike, LowerError, Program};
 use plan::{Pipeline, Plan, Recipe};
 use planner_ir::{Graph, Mesh};
 use rewrite::{RaiseStatistics, Steps};
@@ -252,8 +252,12 @@ pub fn alike(plan: &Plan) -> Result<Alike, Failure> {
 
 /// The programs of a pipeline, verified.
 pub fn lower_pipeline(pipeline: &Pipeline, observe: Observer<'_>) -> Result<Vec<Program>, Failure> {
-    let programs = lower::pipeline(pipeline).map_err(|error| Failure::internal("lower", error))?;
-    verified(programs, pipeline.capacity, observe)
+    let programs = lower::pipeline(pipeline).map_err(|error| match error {
+        // How a value travels is said in the file alone.
+        LowerError::Crossing(..) => Failure::input("the pipeline is rejected", error),
+        error => Failure::internal("lower", error),
+    });
+    verified(programs?, pipeline.capacity, observe)
 }
 
 /// The programs of a plan, verified.

@@ -387,3 +387,6 @@ fn sums(graph: &Graph) -> Vec<Option<ValueId>> {
     }
     sums
 }
+
+#[cfg(test)]
+mod tests;

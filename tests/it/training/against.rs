@@ -1,8 +1,8 @@
 //! Plans run on ranks, and held against what PyTorch computed.
 
 use plan::Plan;
-use planner_ir::{Optimizer, State, StateKind};
-use run::Session;
+use planner_ir::{Graph, Optimizer, State, StateKind};
+use run::{Outcome, Session};
 
 use super::cases::{Case, floats, parted, step_inputs};
 use crate::corpus::check_bytes;
@@ -35,31 +35,48 @@ impl Case {
     /// after one and three steps; and what is received against the plan. Plain descent has no oracle of its own: its first step is held
     /// against the gradients.
     pub(super) fn check_training(&self, plan: &Plan, optimizer: Optimizer, parts: u64) -> Result<(), String> {
-        match optimizer {
-            Optimizer::Sgd { .. } => self.check_descent(plan, parts),
-            Optimizer::Momentum { .. } => {
-                self.check_steps(plan, &Oracle { kind: "sgd", rate: 0.05, marks: &[3], share: 1.0 }, parts)
-            }
-            Optimizer::AdamW { beta1, .. } => {
-                let share = 1.0 - beta1.0;
-                self.check_steps(plan, &Oracle { kind: "adamw", rate: 1e-3, marks: &[1, 3], share }, parts)
-            }
-        }
+        let bytes = |outcome: &Outcome| check_bytes(plan, &outcome.received);
+        self.check_session(self.session(plan)?, &plan.graph, optimizer, parts, &bytes)
     }
 
-    fn check_steps(&self, plan: &Plan, oracle: &Oracle, parts: u64) -> Result<(), String> {
+    /// The same of programs made ready, of a step that takes inputs like this one.
+    pub(super) fn check_session(
+        &self,
+        session: Session,
+        graph: &Graph,
+        optimizer: Optimizer,
+        parts: u64,
+        bytes: &dyn Fn(&Outcome) -> Result<(), String>,
+    ) -> Result<(), String> {
+        let oracle = match optimizer {
+            Optimizer::Sgd { .. } => return self.check_descent(session, graph, parts),
+            Optimizer::Momentum { .. } => Oracle { kind: "sgd", rate: 0.05, marks: &[3], share: 1.0 },
+            Optimizer::AdamW { beta1, .. } => {
+                Oracle { kind: "adamw", rate: 1e-3, marks: &[1, 3], share: 1.0 - beta1.0 }
+            }
+        };
+        self.check_steps(session, graph, &oracle, parts, bytes)
+    }
+
+    fn check_steps(
+        &self,
+        mut session: Session,
+        graph: &Graph,
+        oracle: &Oracle,
+        parts: u64,
+        bytes: &dyn Fn(&Outcome) -> Result<(), String>,
+    ) -> Result<(), String> {
         let kind = oracle.kind;
-        let mut session = self.session(plan)?;
         for number in 1..=3 {
             let Some(expected) = self.oracle[format!("{kind}_losses")][number - 1].as_f64() else {
                 println!("{}: {kind} diverges in PyTorch, too: step {number} is left out", self.title);
                 break;
             };
-            let inputs = step_inputs(&plan.graph, oracle.rate, number);
+            let inputs = step_inputs(graph, oracle.rate, number);
             let outcome = session
                 .train(&parted(&self.batch(number - 1), parts), &inputs)
                 .map_err(|error| format!("not run: {error}"))?;
-            check_bytes(plan, &outcome.received)?;
+            bytes(&outcome)?;
             let loss = floats(&outcome.outputs[train::LOSS])[0];
             if (loss - expected).abs() > LOSS * expected.abs() {
                 return Err(format!("{kind} step {number}: loss {loss}, expected {expected}"));
@@ -86,9 +103,8 @@ impl Case {
     }
 
     /// Holds the gradients, as a step of plain descent shows them, against the oracle.
-    fn check_descent(&self, plan: &Plan, parts: u64) -> Result<(), String> {
-        let mut session = self.session(plan)?;
-        let inputs = step_inputs(&plan.graph, 1.0, 1);
+    fn check_descent(&self, mut session: Session, graph: &Graph, parts: u64) -> Result<(), String> {
+        let inputs = step_inputs(graph, 1.0, 1);
         session
             .train(&parted(&self.batch(0), parts), &inputs)
             .map_err(|error| format!("not run: {error}"))?;

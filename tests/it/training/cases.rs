@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use import::Bindings;
 use kernels::Array;
+use lower::Program;
 use plan::{Loss, NoDecay, Plan, Precision, Recipe, Recompute};
 use planner_ir::{DType, Graph, Op, Optimizer, Real, Source};
 use run::Session;
@@ -114,7 +115,7 @@ impl Case {
         self.file.model.symbols().is_empty()
     }
 
-    fn imported(&self, batch: &Arrays) -> Graph {
+    pub(super) fn imported(&self, batch: &Arrays) -> Graph {
         let inputs = batch.iter().map(|(name, it)| (name.clone(), it.shape().to_vec())).collect();
         let bindings = Bindings { inputs, ..Bindings::default() };
         pipeline::import(&self.file, &bindings, &mut |_, _| {}).unwrap()
@@ -179,7 +180,11 @@ impl Case {
 
     /// The plan's programs with the model's weights.
     pub(super) fn session(&self, plan: &Plan) -> Result<Session, String> {
-        let programs = lower::lower(plan).map_err(|error| format!("not lowered: {error}"))?;
+        self.started(lower::lower(plan).map_err(|error| format!("not lowered: {error}"))?)
+    }
+
+    /// Programs with the model's weights.
+    pub(super) fn started(&self, programs: Vec<Program>) -> Result<Session, String> {
         lower::verify(&programs).map_err(|error| format!("the programs are rejected: {error}"))?;
         let weight = |name: &str| self.file.weight(name);
         Session::new(programs, &weight).map_err(|error| format!("not started: {error}"))

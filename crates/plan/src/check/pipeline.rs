@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use planner_ir::schedule::verify;
-use planner_ir::{Source, Type};
+use planner_ir::{CROSSING, Graph, Source, Type};
 
 use super::Violations;
 use crate::pipeline::Pipeline;
@@ -89,7 +89,7 @@ fn stages(pipeline: &Pipeline, found: &mut Violations) {
 }
 
 /// Every crossing is an output of its stage and an input of the others, of one type, without sums owed;
-/// and no stage takes twice what is called so.
+/// and stages give and take nothing else that is called so.
 fn crossings(pipeline: &Pipeline, found: &mut Violations) {
     let mut names: BTreeMap<&str, usize> = BTreeMap::new();
     for (number, crossing) in pipeline.crossings.iter().enumerate() {
@@ -126,6 +126,28 @@ fn crossings(pipeline: &Pipeline, found: &mut Violations) {
             found.add("crossing", &place, "it arrives nowhere");
         }
     }
+    for (number, stage) in pipeline.stages.iter().enumerate() {
+        let graph = &stage.plan.graph;
+        let place = format!("stage {number}");
+        let of = |name: &str| pipeline.crossings.iter().find(|it| it.name == name);
+        for name in graph.outputs.iter().map(|it| &it.name).filter(|it| it.starts_with(CROSSING)) {
+            if of(name).is_none_or(|it| it.from != number) {
+                found.add("crossing", &place, format!("it gives `{name}`, which is no crossing from it"));
+            }
+        }
+        for name in inputs(graph).filter(|it| it.starts_with(CROSSING)) {
+            if of(name).is_none_or(|it| it.to.iter().all(|arrival| arrival.stage != number)) {
+                found.add("crossing", &place, format!("it takes `{name}`, which does not arrive there"));
+            }
+        }
+    }
+}
+
+fn inputs(graph: &Graph) -> impl Iterator<Item = &str> {
+    graph.values.iter().filter_map(|value| match &value.source {
+        Source::Input(name) => Some(name.as_str()),
+        _ => None,
+    })
 }
 
 /// The type of an output of that name on which no sum is owed.

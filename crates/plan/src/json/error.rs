@@ -5,7 +5,7 @@ use std::fmt;
 use planner_ir::ParseError;
 use serde_json::error::Category;
 
-use super::{FORMAT, VERSION};
+use super::FORMAT;
 
 /// Why a text is not a plan file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,8 +23,13 @@ pub enum ReadError {
     },
     /// It does not say that it is a plan; what it says instead.
     Format(Option<String>),
-    /// Another version of the form, or none; what stands there.
-    Version(String),
+    /// Another version of the form, or none.
+    Version {
+        /// What the file says.
+        found: String,
+        /// What is read.
+        expected: u64,
+    },
     /// Its content is not what was written.
     Checksum {
         /// What the file says.
@@ -66,9 +71,9 @@ impl fmt::Display for ReadError {
                 let found = found.as_deref().unwrap_or("nothing that names a format");
                 write!(f, "field `format`: found {found}, expected `\"{FORMAT}\"`: this is no plan; {AGAIN}")
             }
-            Self::Version(found) => write!(
+            Self::Version { found, expected } => write!(
                 f,
-                "field `version`: found {found}, expected {VERSION}: use the version of shardloom that \
+                "field `version`: found {found}, expected {expected}: use the version of shardloom that \
                  wrote the plan, or {AGAIN}"
             ),
             Self::Checksum { found, expected } => write!(

@@ -166,9 +166,17 @@ pub fn staged(
     say: &dyn Fn(String),
 ) -> Result<Pipeline, Failure> {
     let groups = groups(wanted)?;
+    let count = groups.saturating_mul(wanted.chunks);
     let first = match &wanted.first {
+        Some(first) if first.len() != count => {
+            return Err(Failure::Usage(format!(
+                "`--cut` names {} stages, expected {count}, {} for each of {groups} groups of devices",
+                first.len(),
+                wanted.chunks
+            )));
+        }
         Some(first) => first.clone(),
-        None => forward.cut(groups * wanted.chunks)?,
+        None => forward.cut(count)?,
     };
     let given = forward.recipe.recompute.len() == forward.blocks();
     let all = [Recompute::Nothing, Recompute::Selective, Recompute::Full].map(Some);
@@ -178,7 +186,7 @@ pub fn staged(
         let (step, recipe) = forward.step(again.as_ref())?;
         let stages = train::stages(&step, &first);
         let stages = stages.map_err(|error| Failure::Usage(error.to_string()))?;
-        let schedule = ordered(wanted, stages.stages.len(), recipe.micro_batches)?;
+        let schedule = ordered(wanted, groups, recipe.micro_batches)?;
         match made(stages, (file, &recipe), wanted, (&first, schedule), say) {
             Ok(pipeline) => {
                 plan::check_pipeline(&pipeline).map_err(|error| Failure::internal("plan", error))?;
@@ -203,16 +211,22 @@ fn groups(wanted: &Wanted<'_>) -> Result<usize, Failure> {
     usize::try_from(all / each).map_err(|_| Failure::Usage("too many groups".to_owned()))
 }
 
-fn ordered(wanted: &Wanted<'_>, stages: usize, micro_batches: u64) -> Result<Schedule, Failure> {
+fn ordered(wanted: &Wanted<'_>, groups: usize, micro_batches: u64) -> Result<Schedule, Failure> {
     let count = usize::try_from(micro_batches).unwrap_or(usize::MAX);
     let schedule = match &wanted.order {
         Order::Named(kind) => {
-            let made = kind.schedule(stages / wanted.chunks.max(1), wanted.chunks, count);
+            let made = kind.schedule(groups, wanted.chunks, count);
             made.map_err(|error| Failure::Usage(error.to_string()))?
+        }
+        Order::Written(schedule) if schedule.groups.len() != groups => {
+            return Err(Failure::Usage(format!(
+                "the schedule cannot be kept: it has {} groups, expected {groups}, as many as there are of devices",
+                schedule.groups.len()
+            )));
         }
         Order::Written(schedule) => schedule.clone(),
     };
-    let verified = verify(schedule, stages, count);
+    let verified = verify(schedule, groups * wanted.chunks, count);
     let verified =
         verified.map_err(|faults| Failure::Usage(format!("the schedule cannot be kept: {faults}")))?;
     Ok(verified.schedule().clone())

@@ -85,8 +85,14 @@ pub(crate) fn derived_pipeline(
     let imported = staged::imported(file, pipeline);
     let imported = imported.map_err(|error| refused(format!("the model is not of these sizes: {error}")))?;
     let (graph, stages) = staged::derived_stages(file, &imported, pipeline)?;
+    let crossing = |it: &::plan::Crossing| ::train::Crossing {
+        name: it.name.clone(),
+        from: it.from,
+        to: it.to.iter().map(|arrival| arrival.stage).collect(),
+    };
     let same = stages.stages.len() == pipeline.stages.len()
-        && stages.stages.iter().zip(&pipeline.stages).all(|(step, stage)| step.graph == stage.plan.graph);
+        && stages.stages.iter().zip(&pipeline.stages).all(|(step, stage)| step.graph == stage.plan.graph)
+        && stages.crossings == pipeline.crossings.iter().map(crossing).collect::<Vec<_>>();
     if !same {
         let error = "its stages are not those of the training step that its recipe makes of the model";
         return Err(refused(error.to_owned()));

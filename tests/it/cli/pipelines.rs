@@ -1,0 +1,176 @@
+//! Training in stages: what users do, and what they do wrong.
+
+use std::fs;
+
+use plan::json::{Content, read_any, write_pipeline};
+
+use super::{Folder, fails, works};
+use crate::tidy::root;
+
+/// The model that is trained, its data, and how it is planned, but for the machine.
+fn arguments(more: &[&str]) -> Vec<String> {
+    let model = root().join("tests/models/gpt2-bytes.onnx");
+    let fixed = [
+        "plan",
+        model.to_str().unwrap(),
+        "--dim",
+        "batch=1",
+        "--dim",
+        "sequence=16",
+        "--loss",
+        "cross-entropy:logits,labels",
+        "--microbatches",
+        "4",
+    ];
+    fixed.iter().chain(more).map(|it| (*it).to_owned()).collect()
+}
+
+/// A pipeline, or another plan, in a file of this folder.
+fn planned(folder: &Folder, name: &str, more: &[&str]) -> String {
+    let path = folder.path(name);
+    let arguments = arguments(&[&["--mode", "train", "-o", &path], more].concat());
+    works(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
+    path
+}
+
+/// The message of a plan that is refused, and not written.
+fn refused(folder: &Folder, code: u8, more: &[&str]) -> String {
+    let path = folder.path("refused.json");
+    let arguments = arguments(&[&["-o", &path], more].concat());
+    let message = fails(code, &arguments.iter().map(String::as_str).collect::<Vec<_>>());
+    assert!(!folder.0.join("refused.json").exists());
+    message
+}
+
+/// Losses and weights of so many steps.
+fn trained(folder: &Folder, plan: &str, steps: &str, more: &[&str]) -> (Vec<String>, Vec<u8>) {
+    let data = root().join("tests/texts/constitution.txt");
+    let weights = folder.path("weights.safetensors");
+    let fixed = ["train", plan, "--data", data.to_str().unwrap(), "--tokens", "u8", "--lr", "0.01"];
+    let left = works(&[&fixed[..], &["--steps", steps, "--weights", &weights], more].concat());
+    let losses = left.lines().filter(|line| line.starts_with("step"));
+    let loss = |line: &str| line.split("  ").find(|it| it.starts_with("loss")).unwrap().to_owned();
+    (losses.map(loss).collect(), fs::read(&weights).unwrap())
+}
+
+const TWO: [&str; 6] = ["--machine", "cpu-2x", "--stages", "2", "--mesh", "1"];
+
+#[track_caller]
+fn says(message: &str, parts: &[&str]) {
+    assert_eq!(message.trim_end().lines().count(), 1, "{message}");
+    for part in parts {
+        assert!(message.contains(part), "no `{part}` in: {message}");
+    }
+}
+
+#[test]
+fn pipelines_that_make_no_sense() {
+    let folder = Folder::new("pipelines");
+    let train = ["--mode", "train"];
+    let with = |code: u8, more: &[&str]| refused(&folder, code, &[&train, more].concat());
+    let message = with(1, &["--machine", "cpu-64x", "--stages", "64", "--mesh", "1"]);
+    says(&message, &["64 stages of a model of", "blocks", "give fewer stages"]);
+    let message = with(1, &["--machine", "cpu-4x", "--stages", "3"]);
+    says(&message, &["4 devices do not fall into 3 groups"]);
+    let message = with(1, &["--machine", "cpu-4x", "--stages", "2", "--mesh", "4"]);
+    says(&message, &["2 groups of mesh 4 are 8 devices", "has 4", "give a mesh of 2 devices"]);
+    let message = with(1, &[&TWO[..], &["--schedule", "fast"]].concat());
+    says(&message, &["`fast`", "1f1b", "no file of that name"]);
+    let message = with(1, &[&TWO[..], &["--schedule", "interleaved"]].concat());
+    says(&message, &["interleaved"]);
+    let message = with(1, &[&TWO[..], &["--chunks", "2"]].concat());
+    says(&message, &["1f1b"]);
+    let message = with(1, &[&TWO[..], &["--chunks", "0"]].concat());
+    says(&message, &["chunks"]);
+    for cut in ["1,2", "0,2,1", "0,0", "0,99", "0", "0,1,2"] {
+        with(1, &[&TWO[..], &["--cut", cut]].concat());
+    }
+    says(&with(1, &[&TWO[..], &["--cut", "0,2,3"]].concat()), &["3 stages", "2"]);
+    says(&with(1, &[&TWO[..], &["--cut", "2,0"]].concat()), &["[2, 0]"]);
+    let message = refused(&folder, 1, &TWO);
+    says(&message, &["`--stages` goes with `--mode train`"]);
+    let message = with(2, &[&TWO[..], &["--memory", "20kB"]].concat());
+    says(&message, &["does not fit"]);
+}
+
+#[test]
+fn schedules_of_files() {
+    let folder = Folder::new("schedules");
+    let path = folder.path("schedule.txt");
+    let mut with = |code: u8, text: &str| {
+        fs::write(&path, text).unwrap();
+        refused(&folder, code, &[&["--mode", "train", "--schedule", &path], &TWO[..]].concat())
+    };
+    // Each group would wait for the other.
+    let cycle = "B0 F0 F1 B1 F2 B2 F3 B3\nF0 B0 F1 B1 F2 B2 F3 B3\n";
+    assert!(with(1, cycle).contains("the schedule cannot be kept"));
+    let other = "F0 F1 F2 F3 B3 B0 B1 B2\nF0 B0 F1 B1 F2 B2 F3 B3\n";
+    says(&with(1, other), &["the schedule cannot be kept", "wait"]);
+    let three = "F0 B0 F1 B1 F2 B2 F3 B3\n".repeat(3);
+    assert!(with(1, &three).contains("cannot be kept"));
+    let few = "F0 B0 F1 B1\nF0 B0 F1 B1\n";
+    assert!(with(1, few).contains("cannot be kept"));
+    says(&with(2, "F0 X1\nF0 B0\n"), &["schedule.txt", "`F`, `B` or `W`"]);
+    fs::write(&path, "F0 F1 B0 F2 B1 F3 B2 B3\nF0 B0 F1 B1 F2 B2 F3 B3\n").unwrap();
+    planned(&folder, "p.json", &[&["--schedule", &path], &TWO[..]].concat());
+}
+
+#[test]
+fn files_of_pipelines_that_were_changed() {
+    let folder = Folder::new("changed-pipeline");
+    let path = planned(&folder, "p.json", &TWO);
+    let text = fs::read_to_string(&path).unwrap();
+    let data = root().join("tests/texts/constitution.txt");
+    let train = ["train", &path, "--data", data.to_str().unwrap(), "--tokens", "u8", "--steps", "1"];
+    let weights = folder.path("w.safetensors");
+    let train = [&train[..], &["--lr", "0.1", "--weights", &weights]].concat();
+    fs::write(&path, text.replacen("\"capacity\": ", "\"capacity\": 1", 1)).unwrap();
+    says(&fails(2, &train), &["p.json", "checksum", "changed"]);
+    fs::write(&path, &text[..text.len() / 2]).unwrap();
+    says(&fails(2, &train), &["p.json", "the file ends here"]);
+    let Ok(Content::Pipeline(whole)) = read_any(text.as_bytes()) else { panic!("it is no pipeline") };
+    let mut changed = |change: &dyn Fn(&mut plan::Pipeline)| {
+        let mut pipeline = (*whole).clone();
+        change(&mut pipeline);
+        fs::write(&path, write_pipeline(&pipeline)).unwrap();
+        fails(2, &train)
+    };
+    assert!(changed(&|it| it.crossings[0].to[0].chunks = 0).contains("[crossing]"));
+    assert!(changed(&|it| it.stages[1].first_block = 0).contains("[stage]"));
+    assert!(changed(&|it| drop(it.schedule.groups[0].pop())).contains("[schedule]"));
+    let message = changed(&|it| it.crossings[0].to[0].strategy = "pigeon".to_owned());
+    says(&message, &["there is no strategy `pigeon`", "broadcast"]);
+    let message = changed(&|it| it.stages[1].first_block += 1);
+    says(&message, &["not those of the training step"]);
+    let message = changed(&|it| drop(it.crossings.pop()));
+    assert!(!message.is_empty());
+    // What is sent from one stage only is not what the recipe makes.
+    let message = changed(&|it| it.recipe.clip = Some(1.0));
+    says(&message, &["not those of the training step"]);
+    assert!(!folder.0.join("w.safetensors").exists());
+}
+
+/// A run goes on from a plan as a pipeline, and as one of other stages, to the same losses.
+#[test]
+fn checkpoints_go_from_plans_to_pipelines_and_back() {
+    let folder = Folder::new("resumed");
+    let alone = planned(&folder, "alone.json", &["--machine", "cpu-1x"]);
+    let two = planned(&folder, "two.json", &[&TWO[..], &["--schedule", "zb-h1"]].concat());
+    let inside = ["--machine", "cpu-2x", "--stages", "2", "--mesh", "1", "--chunks", "2"];
+    let four = planned(&folder, "four.json", &[&inside[..], &["--schedule", "interleaved"]].concat());
+    let number = |loss: &String| loss.split_whitespace().nth(1).unwrap().parse::<f64>().unwrap();
+    let (expected, _) = trained(&folder, &alone, "6", &[]);
+    assert_eq!(expected.len(), 6);
+    let kept = folder.path("kept");
+    let mut losses = Vec::new();
+    for (plan, steps) in [(&alone, "2"), (&two, "4"), (&four, "5"), (&alone, "6")] {
+        let first = losses.is_empty();
+        let more = ["--checkpoint", &kept, "--every", "1", "--resume", &kept];
+        let (found, _) = trained(&folder, plan, steps, if first { &more[..4] } else { &more });
+        losses.extend(found);
+    }
+    assert_eq!(losses.len(), 6, "{losses:?}");
+    for (found, expected) in losses.iter().zip(&expected) {
+        assert!((number(found) - number(expected)).abs() < 2e-4, "{losses:?}, expected {expected:?}");
+    }
+}
