@@ -145,10 +145,53 @@ impl<'a> Joined<'a> {
 
     /// The whole, if all of it is there.
     pub(crate) fn finish(self, name: &str) -> Result<Array, RunError> {
-        let there: usize = self.blocks.iter().map(|held| held.bytes.len()).sum();
-        if there == self.whole.bytes().len() {
+        let factors = |held: &Held<'a>| -> Vec<Vec<u64>> {
+            held.pieces.iter().map(|pieces| pieces.iter().map(sharing).collect()).collect()
+        };
+        let alike = self.blocks.windows(2).all(|pair| factors(&pair[0]) == factors(&pair[1]));
+        let is_whole = if alike {
+            let there: usize = self.blocks.iter().map(|held| held.bytes.len()).sum();
+            there == self.whole.bytes().len()
+        } else {
+            // Stages may hold what they both use in layouts of their own.
+            self.check_common(name)?;
+            self.is_covered()?
+        };
+        if is_whole {
             return Ok(self.whole);
         }
-        Err(RunError::Program(format!("no rank has some of output `{name}`")))
+        Err(RunError::Program(format!("no rank has some of `{name}`")))
     }
+
+    /// Refuses blocks that say other things of the same elements: of these, the last ones put in are
+    /// those of the whole.
+    fn check_common(&self, name: &str) -> Result<(), RunError> {
+        let element = self.whole.dtype().bytes();
+        let Some(last) = self.blocks.last() else { return Ok(()) };
+        for held in &self.blocks {
+            let mut block = vec![0; held.bytes.len()];
+            let strided = Strided::of_pieces(held.pieces);
+            copy(&strided, Direction::Take, element, self.whole.bytes(), &mut block)?;
+            if block != held.bytes {
+                return Err(RunError::Replicas(name.to_owned(), held.rank, last.rank));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether each element is in a block.
+    fn is_covered(&self) -> Result<bool, RunError> {
+        let element = usize::try_from(self.whole.dtype().bytes()).unwrap_or(1);
+        let mut covered = vec![0; self.whole.bytes().len() / element];
+        for held in &self.blocks {
+            let ones = vec![1; held.bytes.len() / element];
+            copy(&Strided::of_pieces(held.pieces), Direction::Put, 1, &ones, &mut covered)?;
+        }
+        Ok(covered.iter().all(|&it| it == 1))
+    }
+}
+
+/// Into how many blocks a factor falls of which a rank holds one; 1 if it holds all.
+fn sharing(piece: &Piece) -> u64 {
+    piece.index.map_or(1, |_| piece.size)
 }

@@ -11,6 +11,7 @@ mod temporal; // named partitions in time
 mod random_time; // random partitions in time
 mod training; // training steps against the reference
 mod random_steps; // random training steps, with states in random layouts
+mod joined; // whole values of blocks of several layouts
 mod sums; // sums of narrow numbers
 mod faults; // what goes wrong
 
