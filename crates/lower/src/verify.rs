@@ -30,7 +30,8 @@
 //! - **places**: what one part of a micro-batch makes and another uses has places enough that no
 //!   other micro-batch writes there meanwhile, and what is sent or received has two.
 //! - **repetition**: what is repeated are instructions of the program, at least once and equally
-//!   often on all ranks; what is given for each repetition is read in it only.
+//!   often on all ranks; parts are all of them, each has one turn for each micro-batch, and those of a
+//!   stage come in their order; what is given for each repetition is read in it only.
 //! - **cleared**: sums over micro-batches are set to zero once, before the first repetition; other
 //!   states are not.
 //! - **carried**: each state is written: a sum in the repetition, any other after it.

@@ -328,7 +328,10 @@ fn recipes_mean_the_same_in_stages() {
                 Trial { groups, kind, ..trial.clone() }.made_by(&case, &recipe).unwrap()
             });
             expect_none(&near(&case, &recipe, &two, &alone));
-            expect_none(&same(&case, &[("1f1b".to_owned(), two.ordered(Kind::GPipe)), ("gpipe".to_owned(), two)]));
+            expect_none(&same(
+                &case,
+                &[("1f1b".to_owned(), two.ordered(Kind::GPipe)), ("gpipe".to_owned(), two)],
+            ));
         }
     }
 }

@@ -1,11 +1,13 @@
 //! What repetitions and states add: repetition, cleared, carried, state-order, guard.
 
+use std::collections::BTreeSet;
+
 use planner_ir::{Op, Real};
 
 use super::happens::Happens;
 use super::{Report, Violation};
 use crate::action::{Action, CollectiveKind};
-use crate::program::{BufferId, Kind, Program, Region, StorageId};
+use crate::program::{BufferId, Kind, Program, Region, Repeated, StorageId, Turn};
 
 pub(super) fn check(program: &Program, found: &mut Vec<Violation>) {
     let mut report = Report { rank: program.rank, found };
@@ -33,6 +35,7 @@ fn check_repetition(program: &Program, report: &mut Report) {
     if repeated.times == 0 {
         report.whole("repetition", "nothing is repeated, expected at least one micro-batch".to_owned());
     }
+    check_turns(repeated, report);
     let given = |buffer: &BufferId| {
         let storage = program.buffer(*buffer).storage;
         repeated.inputs.iter().any(|port| program.buffer(port.buffer).storage == storage)
@@ -43,6 +46,48 @@ fn check_repetition(program: &Program, report: &mut Report) {
             let message = format!("b{} is read, which is given for each repetition", buffer.0);
             report.at(index, "repetition", message);
         }
+    }
+}
+
+/// Parts are all that is repeated, each has one turn for each micro-batch, and those of a stage come in
+/// their order.
+fn check_turns(repeated: &Repeated, report: &mut Report) {
+    let mut end = repeated.instructions.start;
+    for part in &repeated.parts {
+        if part.instructions.start != end || part.instructions.end < end {
+            let found = &part.instructions;
+            report.whole("repetition", format!("a part is instructions {found:?}, expected some from {end}"));
+            return;
+        }
+        end = part.instructions.end;
+    }
+    if end != repeated.instructions.end {
+        let message = format!("parts end at instruction {end}, expected {}", repeated.instructions.end);
+        report.whole("repetition", message);
+        return;
+    }
+    let mut done: BTreeSet<(usize, u64)> = BTreeSet::new();
+    for (number, turn) in repeated.turns.iter().enumerate() {
+        let Turn { part, micro_batch } = *turn;
+        let what = format!("turn {number}, part {part} for micro-batch {micro_batch},");
+        if part >= repeated.parts.len() || micro_batch >= repeated.times {
+            report.whole("repetition", format!("{what} is of none that there is"));
+        } else if !done.insert((part, micro_batch)) {
+            report.whole("repetition", format!("{what} comes again"));
+        } else if part > 0
+            && repeated.parts[part - 1].stage == repeated.parts[part].stage
+            && !done.contains(&(part - 1, micro_batch))
+        {
+            report.whole("repetition", format!("{what} comes before the part before it"));
+        }
+    }
+    let expected = u64::try_from(repeated.parts.len()).unwrap_or(u64::MAX).saturating_mul(repeated.times);
+    if u64::try_from(done.len()) != Ok(expected) {
+        let found = done.len();
+        report.whole(
+            "repetition",
+            format!("{found} turns are done, expected {expected}: each part once for each micro-batch"),
+        );
     }
 }
 

@@ -57,13 +57,8 @@ const OPTIMIZER: Optimizer = Optimizer::Sgd { decay: Real(0.5) };
 
 /// What crosses between a stage and the next: its results, and their gradient.
 fn between(stage: usize) -> [Crossing; 2] {
-    let arrival = |stage| Arrival {
-        stage,
-        strategy: "broadcast".to_owned(),
-        chunks: 16,
-        bytes: 512,
-        seconds: 1.5e-6,
-    };
+    let arrival =
+        |stage| Arrival { stage, strategy: "broadcast".to_owned(), chunks: 16, bytes: 512, seconds: 1.5e-6 };
     [(format!("crossing:{stage}"), stage, stage + 1), (format!("crossing:{stage}b"), stage + 1, stage)]
         .map(|(name, from, to)| Crossing { name, from, to: vec![arrival(to)] })
 }

@@ -24,7 +24,9 @@ type Mutant = (&'static str, &'static str, &'static str, fn(&mut Pipeline));
 
 /// Each needs two groups at least.
 const MUTANTS: [Mutant; 29] = [
-    ("a task is gone", "schedule", "misses", |it| drop(it.schedule.groups[0].pop())),
+    ("a task is gone", "schedule", "misses", |it| {
+        it.schedule.groups[0].pop();
+    }),
     ("a task comes twice", "schedule", "", |it| {
         let first = it.schedule.groups[0][0];
         it.schedule.groups[0].push(first);
@@ -32,7 +34,9 @@ const MUTANTS: [Mutant; 29] = [
     ("a group that does all backward first", "schedule", "", |it| it.schedule.groups[0].reverse()),
     ("a group more", "schedule", "", |it| it.schedule.groups.push(vec![])),
     ("no groups", "schedule", "", |it| it.schedule.groups.clear()),
-    ("a stage less", "schedule", "", |it| drop(it.stages.pop())),
+    ("a stage less", "schedule", "", |it| {
+        it.stages.pop();
+    }),
     ("no stages", "schedule", "", |it| it.stages.clear()),
     ("more micro-batches", "schedule", "", |it| it.recipe.micro_batches += 1),
     ("endless micro-batches", "schedule", "", |it| it.recipe.micro_batches = u64::MAX),
@@ -126,7 +130,10 @@ fn ends_of_crossings_have_one_type_and_owe_nothing() {
         assert_eq!(taken.source, planner_ir::Source::Input("crossing:0".to_owned()));
         taken.type_.shape[0] = 4;
         let found = check_pipeline(&other).unwrap_err().to_string();
-        assert!(found.contains("stage 1 does not take it as f32[8,16], without sums owed [crossing]"), "{found}");
+        assert!(
+            found.contains("stage 1 does not take it as f32[8,16], without sums owed [crossing]"),
+            "{found}"
+        );
         let mesh = &pipeline.stages[1].plan.mesh;
         if let Some(axis) = mesh.axis_ids().find(|axis| mesh.size(*axis) > 1) {
             owed += 1;

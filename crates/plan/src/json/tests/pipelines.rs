@@ -138,7 +138,9 @@ fn files_that_are_no_pipelines_say_what_is_wrong() {
     says(&changed("/pipeline/schedule/groups/0", "F0\nB0".into()), &["`pipeline.schedule.groups`"]);
     check_error(
         &changed("/version", 2.into()),
-        expect!["field `version`: found 2, expected 1: use the version of shardloom that wrote the plan, or make the plan again with `shardloom plan`"],
+        expect![
+            "field `version`: found 2, expected 1: use the version of shardloom that wrote the plan, or make the plan again with `shardloom plan`"
+        ],
     );
     // A command that takes plans only says that this is none.
     let error = read(text.as_bytes()).unwrap_err().to_string();
