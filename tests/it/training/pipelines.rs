@@ -106,7 +106,7 @@ impl Made {
     fn check(&self, case: &Case, optimizer: Optimizer) -> Result<(), String> {
         let written = plan::json::write_pipeline(&self.pipeline);
         match plan::json::read_any(written.as_bytes()) {
-            Ok(plan::json::Content::Pipeline(read)) if read == self.pipeline => {}
+            Ok(plan::json::Content::Pipeline(read)) if *read == self.pipeline => {}
             other => return Err(format!("its file is not the pipeline: {:?}", other.err())),
         }
         let bytes = |outcome: &Outcome| self.check_received(outcome);
@@ -124,12 +124,12 @@ impl Made {
                     let own = transfers..transfers + stage.plan.transfers.len();
                     own.contains(&transfer).then(|| Origin::Move { transfer: transfer - transfers, step })
                 }
-                Origin::Motion { node, moving, step } => {
+                Origin::Motion { node, moving, time } => {
                     let own = nodes..nodes + stage.plan.graph.nodes.len();
                     own.contains(&node.0).then(|| Origin::Motion {
                         node: NodeId(node.0 - nodes),
                         moving,
-                        step,
+                        time,
                     })
                 }
                 _ => None,

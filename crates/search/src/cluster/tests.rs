@@ -1,3 +1,5 @@
+//! Setups and cuts against trying all.
+
 use arbtest::arbtest;
 use planner_ir::schedule::StageTimes;
 
