@@ -105,6 +105,11 @@ pub fn cheapest(question: &Question<'_>, say: &dyn Fn(String)) -> Result<Answer,
     let known = Known::default();
     let forward = known.of(question, base)?;
     let sizes = guess::Sizes::of(question, &forward, base)?;
+    setups.retain(|setup| setup.groups <= forward.blocks());
+    if setups.is_empty() {
+        let message = format!("more groups are pinned than the model has blocks, {}", forward.blocks());
+        return Err(Failure::Usage(message));
+    }
     if question.pins.recompute.is_none() && !is_selective(&forward)? {
         setups.retain(|setup| setup.recompute != Recompute::Selective);
     }
@@ -218,7 +223,7 @@ fn by(
     message: f64,
     capacity: u64,
 ) -> Option<(f64, Vec<usize>)> {
-    let stages = setup.groups * chunks;
+    let stages = setup.groups.checked_mul(chunks).filter(|&stages| stages <= blocks.len())?;
     let count = usize::try_from(setup.micro_batches).ok()?;
     let schedule = kind.schedule(setup.groups, chunks, count).ok()?;
     let verified = verify(schedule, stages, count).ok()?;
