@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use kernels::Span;
 use plan::{Copy, Plan};
-use planner_ir::{AxisId, Carried, Layout, NodeId, Op, Phase, Piece, Real, Source, StateKind, Type, ValueId};
+use planner_ir::{AxisId, Layout, NodeId, Phase, Piece, Source, StateKind, Type, ValueId};
 
 use crate::action::{Action, Block, Collective, Compute, Copied, Direction, Message};
 use crate::arena;
@@ -13,11 +13,11 @@ use crate::ends::Ends;
 use crate::error::LowerError;
 use crate::events;
 use crate::exchange::{Between, Exchange, ExchangeError, How, exchange};
-use crate::facts::{Computed, Facts, carried, copies_of};
+use crate::facts::{Computed, Facts, copies_of};
 use crate::in_place;
 use crate::program::{
-    Buffer, BufferId, CommunicatorId, Instruction, Kind, Origin, Port, Program, Region, Repeated,
-    RepeatedPart, Storage, StorageId, Stream,
+    Buffer, BufferId, CommunicatorId, Instruction, Kind, Origin, Port, Program, Repeated, RepeatedPart,
+    Storage, StorageId, Stream,
 };
 use crate::strided::{Factor, Strided};
 
@@ -136,7 +136,7 @@ pub(crate) struct Build<'a> {
     /// needed by what is returned, what is returned, the rest.
     pub(crate) stretches: Vec<usize>,
     /// What is to take the place of states: which state, from where, where the state is.
-    carried: Vec<(ValueId, BufferId, BufferId)>,
+    pub(crate) carried: Vec<(ValueId, BufferId, BufferId)>,
 }
 
 impl Build<'_> {
@@ -251,68 +251,7 @@ impl Build<'_> {
         Ok(())
     }
 
-    /// Sets sums to zero.
-    fn clear(&mut self) -> Result<(), LowerError> {
-        for &Carried { state, .. } in carried(self.plan) {
-            if !self.state_kind(state).is_some_and(StateKind::is_summed) {
-                continue;
-            }
-            let buffer = self.copy(state, Copy::Made)?;
-            let result = self.program.buffer(buffer).type_.clone();
-            let action = Compute {
-                op: Arc::new(Op::Fill { result, value: Real(0.0) }),
-                name: self.program.states.last().map_or("", |port| &port.name).into(),
-                operands: Vec::new(),
-                results: vec![Block { buffer, spans: Vec::new() }],
-            };
-            self.push(Stream::Compute, Action::Compute(action), Origin::State(state));
-        }
-        Ok(())
-    }
-
-    /// Makes the copies of an operation's results that are to take the places of states, at once:
-    /// then no more of them are there at a time than need be.
-    fn carry(&mut self, node: NodeId) -> Result<(), LowerError> {
-        let (facts, results) = (self.facts, &self.plan.graph.node(node).results);
-        let becomes = |next: &ValueId| facts.becomes.get(next).map(|states| (*next, states));
-        let carried = results.iter().filter_map(becomes);
-        for (next, &(state, copy)) in
-            carried.flat_map(|(next, states)| states.iter().map(move |it| (next, it)))
-        {
-            let mut from = self.copy(next, copy)?;
-            if self.program.storage(from).kind.region() == Region::Resident {
-                // Another state, which may be gone when this one is written.
-                from = self.whole_copy(from, Kind::Activation, Origin::State(state));
-            }
-            let to = self.copy(state, Copy::Made)?;
-            self.carried.push((state, from, to));
-        }
-        Ok(())
-    }
-
-    /// Puts what states become into their places.
-    fn finish_carrying(&mut self) {
-        for (state, from, to) in std::mem::take(&mut self.carried) {
-            let strided = all_of(&self.program.buffer(to).type_);
-            self.copy_elements(Stream::Compute, from, to, strided, Origin::State(state));
-        }
-    }
-
-    /// After the micro-batches: sums are in their states' places, and what was copied from those
-    /// before is out of date.
-    fn settle_sums(&mut self) -> Result<(), LowerError> {
-        let plan = self.plan;
-        for (&Carried { state, next }, &copy) in carried(plan).iter().zip(&plan.carried) {
-            if self.state_kind(state).is_some_and(StateKind::is_summed) {
-                let buffer = self.copy(state, Copy::Made)?;
-                self.copies.retain(|&(value, _), _| value != state);
-                self.copies.extend([((state, Copy::Made), buffer), ((next, copy), buffer)]);
-            }
-        }
-        Ok(())
-    }
-
-    fn state_kind(&self, value: ValueId) -> Option<StateKind> {
+    pub(crate) fn state_kind(&self, value: ValueId) -> Option<StateKind> {
         match &self.plan.graph.value(value).source {
             Source::State(state) => Some(state.kind),
             _ => None,
@@ -435,7 +374,7 @@ impl Build<'_> {
     }
 
     /// A copy of all of a buffer.
-    fn whole_copy(&mut self, from: BufferId, kind: Kind, origin: Origin) -> BufferId {
+    pub(crate) fn whole_copy(&mut self, from: BufferId, kind: Kind, origin: Origin) -> BufferId {
         let type_ = self.program.buffer(from).type_.clone();
         let strided = all_of(&type_);
         let to = self.buffer(kind, type_);
@@ -516,7 +455,7 @@ pub(crate) fn block(buffer: BufferId, pieces: &[Vec<Piece>], shape: &[u64], posi
 }
 
 /// The copy of all elements in their order.
-fn all_of(type_: &Type) -> Strided {
+pub(crate) fn all_of(type_: &Type) -> Strided {
     let all = [Factor { name: 0, size: type_.elements() }];
     Strided::between(&all, &all, &[])
 }

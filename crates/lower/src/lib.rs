@@ -11,6 +11,7 @@ mod strided; // copies between two orders of the same elements
 mod exchange; // one move of a value: pack, collective, unpack
 mod facts; // what the programs of all ranks share, checked
 mod build; // a plan to instructions over buffers
+mod carry; // what states become
 mod ends; // what a stage of a pipeline sends and receives
 mod pipeline; // stages to programs
 mod routes; // how what crosses comes from rank to rank

@@ -1,0 +1,146 @@
+//! What a pipeline takes: its crossings, its makespan, its update.
+
+use cost_models::collective::send;
+use cost_models::machine::Machine;
+use cost_models::topology::Topology;
+use cost_models::units::{Bytes, BytesPerSecond, Seconds};
+use plan::{Arrival, Crossing, Pipeline, Term};
+use planner_ir::schedule::{self, Durations, Overlap, StageTimes, verify};
+use planner_ir::Phase;
+use reshard::{Network, Strategy, simulate};
+
+use super::CHUNKS;
+use crate::failure::Failure;
+
+/// What messages between groups go over.
+pub fn network(machine: &Machine) -> Result<Network, Failure> {
+    let topology = Topology::of(machine);
+    let wrong = |error| Failure::internal("plan", error);
+    let node = machine.devices_per_node();
+    let mut network = Network {
+        between: BytesPerSecond(f64::INFINITY),
+        inside: BytesPerSecond(f64::INFINITY),
+        latency: Seconds(0.0),
+    };
+    let small = Bytes(1);
+    if node > 1 {
+        let group = topology.alone(&[0, 1]).map_err(|error| wrong(error.to_string()))?;
+        network.inside = group.inside.map_or(network.inside, |inside| inside.pair);
+        network.latency = send(machine, &group, small);
+    }
+    if machine.devices() > node {
+        let group = topology.alone(&[0, node]).map_err(|error| wrong(error.to_string()))?;
+        network.between = group.across.unwrap_or(network.inside);
+        network.latency = send(machine, &group, small);
+    }
+    // One kind of link only: the other one is not used.
+    if network.inside.0.is_infinite() {
+        network.inside = network.between;
+    }
+    if network.between.0.is_infinite() {
+        network.between = network.inside;
+    }
+    if network.inside.0.is_infinite() {
+        (network.inside, network.between) = (BytesPerSecond(1e12), BytesPerSecond(1e12));
+    }
+    Ok(network)
+}
+
+/// A crossing that travels to each stage by the strategy that takes least.
+pub(super) fn travelling(
+    pipeline: &Pipeline,
+    crossing: &train::Crossing,
+    network: &Network,
+) -> Result<Crossing, Failure> {
+    let mut made = Crossing { name: crossing.name.clone(), from: crossing.from, to: Vec::new() };
+    for &stage in &crossing.to {
+        let mut best: Option<Arrival> = None;
+        for strategy in Strategy::ALL {
+            let arrival = Arrival {
+                stage,
+                strategy: strategy.name().to_owned(),
+                chunks: CHUNKS,
+                bytes: 0,
+                seconds: 0.0,
+            };
+            let policy = lower::policy(&arrival).map_err(|error| Failure::internal("plan", error))?;
+            let way = lower::resharding(pipeline, &made, &arrival, network, &policy);
+            let (way, from, to) = way.map_err(|error| Failure::internal("plan", error))?;
+            let seconds = simulate(&way.messages, &from, &to, network).end.0;
+            let bytes = way.messages.iter().map(|message| message.bytes).sum();
+            if best.as_ref().is_none_or(|best| seconds < best.seconds) {
+                best = Some(Arrival { bytes, seconds, ..arrival });
+            }
+        }
+        made.to.extend(best);
+    }
+    Ok(made)
+}
+
+/// The estimate of a step: what the busiest group does, what it waits for, the update.
+pub(super) fn priced(pipeline: &mut Pipeline) -> Result<(), Failure> {
+    let phases: Vec<(StageTimes, f64)> = pipeline.stages.iter().map(|it| it.plan.phases()).collect();
+    let durations = durations(pipeline, &phases);
+    let count = usize::try_from(pipeline.micro_batches()).unwrap_or(usize::MAX);
+    let verified = verify(pipeline.schedule.clone(), pipeline.stages.len(), count);
+    let verified = verified.map_err(|error| Failure::internal("plan", error))?;
+    let makespan = schedule::makespan(&verified, &durations);
+    let makespan = makespan.map_err(|error| Failure::internal("plan", error))?;
+    let mut busy = vec![0.0; pipeline.schedule.groups.len()];
+    let mut updates = vec![0.0; pipeline.schedule.groups.len()];
+    let runs = f64::from(u32::try_from(count).unwrap_or(u32::MAX));
+    for (number, (times, update)) in phases.iter().enumerate() {
+        let group = pipeline.group(number);
+        busy[group] += runs * times.total();
+        updates[group] += update;
+    }
+    let most = |all: &[f64]| all.iter().copied().fold(0.0, f64::max);
+    let once = once(pipeline);
+    let term = |name: &str, seconds: f64| Term { name: name.to_owned(), seconds };
+    pipeline.estimate = vec![
+        term("busiest stage", most(&busy)),
+        term("pipeline bubble", (makespan - most(&busy)).max(0.0)),
+        term("update", most(&updates)),
+        term("crossings of the update", once),
+    ];
+    Ok(())
+}
+
+/// How long tasks and messages of a pipeline take.
+pub fn durations(pipeline: &Pipeline, phases: &[(StageTimes, f64)]) -> Durations {
+    let mut crossings: Vec<schedule::Crossing> = Vec::new();
+    for crossing in &pipeline.crossings {
+        let Some(phase) = phase(pipeline, crossing) else { continue };
+        for arrival in &crossing.to {
+            let (from, to) = (crossing.from.min(arrival.stage), crossing.from.max(arrival.stage));
+            let place = crossings.iter().position(|it| (it.from, it.to) == (from, to)).unwrap_or_else(|| {
+                crossings.push(schedule::Crossing { from, to, forward: 0.0, backward: 0.0 });
+                crossings.len() - 1
+            });
+            match phase {
+                Phase::Forward => crossings[place].forward += arrival.seconds,
+                _ => crossings[place].backward += arrival.seconds,
+            }
+        }
+    }
+    let stages = phases.iter().map(|(times, _)| *times).collect();
+    Durations { stages, crossings, overlap: Overlap::Overlapped }
+}
+
+/// In which phase a crossing is made, if it is for each micro-batch.
+fn phase(pipeline: &Pipeline, crossing: &Crossing) -> Option<Phase> {
+    let graph = &pipeline.stages[crossing.from].plan.graph;
+    let output = graph.outputs.iter().find(|output| output.name == crossing.name)?;
+    let planner_ir::Source::Result { node, .. } = graph.value(output.value).source else { return None };
+    let sums = graph.training.iter().flat_map(|training| &training.carried);
+    let summed = sums.into_iter().any(|it| it.next == output.value);
+    let phase = graph.node(node).phase;
+    (phase != Phase::Update && !summed).then_some(phase)
+}
+
+/// What crossings take that are made once in a step (seconds).
+fn once(pipeline: &Pipeline) -> f64 {
+    let once = pipeline.crossings.iter().filter(|crossing| phase(pipeline, crossing).is_none());
+    once.flat_map(|crossing| &crossing.to).map(|arrival| arrival.seconds).sum()
+}
+
