@@ -1,16 +1,14 @@
 //! A training step in stages: each planned on its own mesh, what crosses, and in which order.
 
+mod prices; // what a pipeline takes
+
 use std::collections::BTreeMap;
 
-use cost_models::collective::send;
 use cost_models::machine::Machine;
-use cost_models::topology::Topology;
-use cost_models::units::{Bytes, BytesPerSecond, Seconds};
 use import::ImportError;
-use plan::{Arrival, Crossing, MachineName, Pipeline, Plan, Proof, Recipe, Recompute, Stage, Term};
-use planner_ir::schedule::{self, Durations, Kind, Overlap, Schedule, StageTimes, timeline, verify};
-use planner_ir::{Graph, Mesh, Phase, Source};
-use reshard::{Network, Strategy, simulate};
+use plan::{MachineName, Pipeline, Plan, Proof, Recipe, Recompute, Stage};
+use planner_ir::schedule::{self, Kind, Schedule, StageTimes, timeline, verify};
+use planner_ir::{Graph, Mesh, Source};
 use rewrite::{Blocks, RaiseStatistics, Steps};
 use search::fold;
 use train::{Stages, Step};
@@ -18,6 +16,9 @@ use train::{Stages, Step};
 use super::{Prepared, Target, ties};
 use crate::failure::Failure;
 use crate::model_file::ModelFile;
+
+pub use prices::{durations, network};
+use prices::{priced, travelling};
 
 /// The most chunks in which a value crosses.
 const CHUNKS: u64 = 16;

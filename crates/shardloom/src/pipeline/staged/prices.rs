@@ -5,8 +5,8 @@ use cost_models::machine::Machine;
 use cost_models::topology::Topology;
 use cost_models::units::{Bytes, BytesPerSecond, Seconds};
 use plan::{Arrival, Crossing, Pipeline, Term};
-use planner_ir::schedule::{self, Durations, Overlap, StageTimes, verify};
 use planner_ir::Phase;
+use planner_ir::schedule::{self, Durations, Overlap, StageTimes, verify};
 use reshard::{Network, Strategy, simulate};
 
 use super::CHUNKS;
@@ -143,4 +143,3 @@ fn once(pipeline: &Pipeline) -> f64 {
     let once = pipeline.crossings.iter().filter(|crossing| phase(pipeline, crossing).is_none());
     once.flat_map(|crossing| &crossing.to).map(|arrival| arrival.seconds).sum()
 }
-
