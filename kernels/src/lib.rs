@@ -31,6 +31,7 @@ mod experts; // mixtures of experts
 mod optimizer; // steps of optimizers
 mod quantised; // block-quantised weights
 mod region; // programs whose shapes depend on data
+pub mod cuda; // kernels for GPUs, as sources
 
 pub use array::{Array, Element, Span, Tensor, TensorMut};
 pub use compute::{compute, evaluate};

@@ -13,6 +13,10 @@ mod trial; // a plan checked, run and held against what it has to compute
 
 use std::path::{Path, PathBuf};
 
+use rayon::prelude::*;
+use search::MachinePrices;
+use shardloom::pipeline::{self, Target};
+
 pub(crate) use trial::{check_bytes, machine};
 
 /// The repository.
@@ -24,6 +28,29 @@ fn root() -> PathBuf {
 pub(crate) fn collection() -> Option<PathBuf> {
     let folder = root().join("../shared/models");
     folder.is_dir().then_some(folder)
+}
+
+/// The programs of every model, as the search plans it for a mesh.
+pub(crate) fn programs(mesh: &str) -> Vec<(String, Result<Vec<lower::Program>, String>)> {
+    let (mesh, machine) = machine(mesh);
+    let of = |case: &cases::Case| -> Result<Vec<lower::Program>, String> {
+        let opened = case.prepare()?;
+        let prices = MachinePrices::new(&machine, &mesh).map_err(|error| format!("{error:?}"))?;
+        let target = Target {
+            machine: &machine,
+            mesh: &mesh,
+            capacity: machine.usable_memory().0,
+            steps: rewrite::Steps::Auto,
+        };
+        let header = plan::ModelFile { path: case.title.clone(), sha256: String::new(), dims: vec![] };
+        let plan = pipeline::planned(&opened.prepared, &header, &target, &prices);
+        let plan = plan.map_err(|error| format!("not planned: {error}"))?;
+        lower::lower(&plan).map_err(|error| format!("not lowered: {error}"))
+    };
+    let (mut cases, _) = cases::all();
+    // Other inputs of the same model need the same kernels.
+    cases.retain(|case| !case.title.ends_with("io1"));
+    cases.par_iter().map(|case| (case.title.clone(), of(case))).collect()
 }
 
 /// What a trial says is wrong, or that it panicked.

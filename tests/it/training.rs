@@ -22,4 +22,27 @@ mod written; // what training writes
 mod pipelines; // steps in stages, each on devices of its own
 mod one; // steps on one device: what recipes mean
 
+use rayon::prelude::*;
+
 use super::corpus::{expect_none, faults_of};
+
+/// The programs of a training step of every model in that precision, as the search plans it for a mesh.
+pub(crate) fn programs(
+    mesh: &str,
+    precision: plan::Precision,
+) -> Vec<(String, Result<Vec<lower::Program>, String>)> {
+    let (mesh, machine) = super::corpus::machine(mesh);
+    let of = |path: &std::path::PathBuf| {
+        let case = cases::Case::load(path);
+        let mut training = case.training(cases::ADAMW, plan::Recompute::Nothing);
+        training.recipe.precision = precision;
+        let prices = search::MachinePrices::new(&machine, &mesh).map_err(|error| format!("{error:?}"));
+        let plan = prices.and_then(|prices| {
+            case.plan_by(&training, &cases::parted(&case.batch(0), 1), &mesh, &machine, &prices)
+        });
+        let programs =
+            plan.and_then(|plan| lower::lower(&plan).map_err(|error| format!("not lowered: {error}")));
+        (case.title, programs)
+    };
+    cases::all().par_iter().map(of).collect()
+}

@@ -1,5 +1,6 @@
 //! What the command line says.
 
+mod kernels; // what kernels are listed
 mod pipeline; // what a plan in stages is told
 mod predict; // what setups are priced
 mod recipe; // what a plan for training is told besides
@@ -14,6 +15,7 @@ use planner_ir::Mesh;
 use crate::pipeline::Stage;
 use crate::quantity;
 
+pub use kernels::KernelsArguments;
 pub use pipeline::{PipelineArguments, Stages, SweepArguments};
 pub use predict::{PredictArguments, ValidateArguments};
 pub use recipe::RecipeArguments;
@@ -196,6 +198,9 @@ Example:
     /// Hold prices against published measurements
     #[command(after_help = predict::VALIDATE)]
     Validate(ValidateArguments),
+    /// List the kernels that a plan needs on GPUs, and write them
+    #[command(after_help = kernels::HELP)]
+    Kernels(KernelsArguments),
     /// Measure what the program takes
     #[command(
         subcommand,
@@ -262,6 +267,9 @@ pub struct RunArguments {
     /// How many ranks, each a thread of this machine; a plan says itself how many
     #[arg(long, value_parser = ranks, value_name = "N")]
     pub ranks: Option<Ranks>,
+    /// On what ranks run
+    #[arg(long, value_enum, default_value_t = RunDevice::Cpu)]
+    pub device: RunDevice,
     /// Plan by the prices of this machine file instead of the shipped `cpu`
     #[arg(long, value_name = "FILE")]
     pub machine: Option<String>,
@@ -292,6 +300,15 @@ pub enum Ranks {
     Cpu,
     /// This many.
     Number(u64),
+}
+
+/// On what ranks run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum RunDevice {
+    /// Threads of this machine.
+    Cpu,
+    /// Its GPUs: not yet, what is missing is said.
+    Cuda,
 }
 
 /// `plan`.

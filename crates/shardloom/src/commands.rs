@@ -16,6 +16,7 @@ mod schedule; // `schedule`
 mod calibrate; // `calibrate`
 mod predict; // `predict`
 pub(crate) mod validate; // `validate`
+pub(crate) mod kernels; // `kernels`
 mod bench; // `bench`
 
 use std::io::Write;
@@ -94,6 +95,7 @@ pub(crate) fn execute(command: &Command, context: &mut Context<'_, '_>) -> Resul
         Command::Calibrate(arguments) => calibrate::calibrate(arguments, context),
         Command::Predict(arguments) => predict::predict(arguments),
         Command::Validate(arguments) => validate::validate(arguments, context),
+        Command::Kernels(arguments) => kernels::kernels(arguments, context),
         Command::Bench(benchmark) => bench::bench(benchmark, context),
     }
 }

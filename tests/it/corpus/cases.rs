@@ -50,6 +50,18 @@ pub(super) struct Subject {
     pub(super) rounding: f64,
 }
 
+/// A model ready to be planned, and what is known of it.
+pub(super) struct Opened {
+    /// The model.
+    file: ModelFile,
+    /// Its program.
+    pub(super) prepared: Prepared,
+    /// What is given.
+    inputs: BTreeMap<String, Array>,
+    /// What others say comes of it.
+    oracle: BTreeMap<String, Array>,
+}
+
 /// Every case, by title; what is wrong with the collection.
 pub(super) fn all() -> (Vec<Case>, Vec<String>) {
     let mut folders = folders(&root().join("tests/models"));
@@ -119,6 +131,17 @@ impl Case {
     /// Imports the model and runs it on one device.
     pub(super) fn open(&self) -> Result<Subject, String> {
         let fail = |error: &dyn std::fmt::Display| format!("{}: {error}", self.title);
+        let Opened { file, prepared, inputs, oracle } = self.prepare()?;
+        let weight = |name: &str| file.weight(name);
+        let sources = run::Sources { inputs: &inputs, weight: &weight };
+        let whole = run::reference(&prepared.graph, sources).map_err(|error| fail(&error))?;
+        let [tolerance, rounding] = tolerances(&prepared.graph);
+        Ok(Subject { title: self.title.clone(), file, prepared, inputs, oracle, whole, tolerance, rounding })
+    }
+
+    /// Imports the model.
+    pub(super) fn prepare(&self) -> Result<Opened, String> {
+        let fail = |error: &dyn std::fmt::Display| format!("{}: {error}", self.title);
         let file = model_file::open(&self.model).map_err(|error| fail(&error))?;
         let (mut given, mut oracle) = (BTreeMap::new(), BTreeMap::new());
         let mut bindings = Bindings::default();
@@ -140,20 +163,7 @@ impl Case {
             given = made(&imported);
         }
         let prepared = pipeline::prepare(&imported, &mut |_, _| {}).map_err(|error| fail(&error))?;
-        let weight = |name: &str| file.weight(name);
-        let sources = run::Sources { inputs: &given, weight: &weight };
-        let whole = run::reference(&prepared.graph, sources).map_err(|error| fail(&error))?;
-        let [tolerance, rounding] = tolerances(&prepared.graph);
-        Ok(Subject {
-            title: self.title.clone(),
-            file,
-            prepared,
-            inputs: given,
-            oracle,
-            whole,
-            tolerance,
-            rounding,
-        })
+        Ok(Opened { file, prepared, inputs: given, oracle })
     }
 }
 

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::plan::{summary, summary_json};
 use super::{Context, Said, stopped};
-use crate::arguments::{Ranks, RunArguments};
+use crate::arguments::{Ranks, RunArguments, RunDevice};
 use crate::compile::{self, Chosen};
 use crate::failure::Failure;
 use crate::given::{self, Given};
@@ -31,6 +31,9 @@ struct Job {
 
 /// Runs a model or a plan.
 pub(crate) fn run(arguments: &RunArguments, context: &mut Context<'_, '_>) -> Result<Said, Failure> {
+    if arguments.device == RunDevice::Cuda {
+        return Err(no_gpu());
+    }
     arrays::check_name(&arguments.output)?;
     let read = arguments.bound.inputs.as_deref().into_iter().chain([arguments.file.as_path()]);
     written::differs(&arguments.output, &read.collect::<Vec<_>>())?;
@@ -82,6 +85,19 @@ pub(crate) fn run(arguments: &RunArguments, context: &mut Context<'_, '_>) -> Re
             Err(Failure::file(path, complaint))
         }
     }
+}
+
+/// Why nothing runs on GPUs here.
+fn no_gpu() -> Failure {
+    let missing: Vec<String> = device::missing(&[]).iter().map(ToString::to_string).collect();
+    let kernels = "`shardloom kernels plan.json` lists what a plan would launch";
+    Failure::Input(if missing.is_empty() {
+        format!(
+            "`--device cuda`: its libraries are there, but this version runs nothing on GPUs yet; {kernels}"
+        )
+    } else {
+        format!("`--device cuda` cannot run on this machine: {}; {kernels}", missing.join("; "))
+    })
 }
 
 /// What comes after a plan is there, or not.

@@ -159,15 +159,14 @@ fn push(script: &mut Script, stream: Stream, action: Action) {
 
 /// The events of what has been received at the end of the program.
 fn wait_for_received(script: &mut Script) -> Vec<lower::Event> {
-    let mut events = Vec::new();
     let instructions = &mut script.alike.program.instructions;
-    let mut count = instructions.iter().filter(|it| it.signals.is_some()).count();
-    for it in instructions.iter_mut().rev().take_while(|it| it.stream == Stream::Receiving) {
-        it.signals = Some(lower::Event(count));
-        events.push(lower::Event(count));
-        count += 1;
-    }
-    events
+    let known = instructions.iter().filter(|it| it.signals.is_some()).count();
+    let received = instructions.iter_mut().rev().take_while(|it| it.stream == Stream::Receiving);
+    let signal = |(number, it): (usize, &mut lower::Instruction)| {
+        it.signals = Some(lower::Event(number));
+        lower::Event(number)
+    };
+    (known..).zip(received).map(signal).collect()
 }
 
 fn verified(kind: Kind, [groups, chunks, micro_batches]: [usize; 3]) -> Verified {

@@ -1,0 +1,312 @@
+//! What a program's instructions are on a device.
+//!
+//! Operations element by element that follow each other are one kernel, and what they hand on is not
+//! written to memory where nothing else reads it. That holds of operations on the compute stream of
+//! one shape, each of which reads what one before it makes, if nothing is waited for or signalled
+//! between them, and if what is written lies where nothing that is read lies, or exactly there.
+
+use std::ops::Range;
+
+use kernels::cuda::{self, Chain, Copying, Input, Piece, Step, Uncovered, Work};
+use lower::{Action, BufferId, Compute, Copied, Direction, Instruction, Kind, Program, StorageId, Stream};
+
+/// How many operations one kernel has at most.
+const STEPS: usize = 8;
+
+/// How many values one kernel reads at most.
+const OPERANDS: usize = 12;
+
+/// One or more instructions of a program as kernels, in the order of the program.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Task {
+    /// Which instructions; where some are exchanges, those between them are not part of it.
+    pub instructions: Vec<usize>,
+    /// What they do.
+    pub what: String,
+    /// What the kernels read.
+    pub operands: Vec<BufferId>,
+    /// What they write.
+    pub results: Vec<BufferId>,
+    /// The kernels, or why there are none.
+    pub work: Result<Work, Uncovered>,
+}
+
+/// What the instructions of a program are on a device, but for exchanges.
+pub fn tasks(program: &Program) -> Vec<Task> {
+    let mut tasks = Vec::new();
+    let mut group: Option<Group> = None;
+    for (number, instruction) in program.instructions.iter().enumerate() {
+        if instruction.stream == Stream::Communication {
+            if let Action::Copy(copied) = &instruction.action {
+                tasks.push(copy(program, number, copied));
+            }
+            continue;
+        }
+        if let Some(mut open) = group.take() {
+            if open.takes(number, instruction) {
+                group = Some(open);
+                continue;
+            }
+            tasks.push(open.task());
+        }
+        match &instruction.action {
+            Action::Compute(compute) => match Group::new(program, number, instruction, compute) {
+                Some(open) => group = Some(open),
+                None => tasks.push(alone(program, number, compute)),
+            },
+            Action::Copy(copied) => tasks.push(copy(program, number, copied)),
+            Action::Collective(_) | Action::Message(_) | Action::Send(_) | Action::Receive(_) => {}
+        }
+    }
+    tasks.extend(group.map(|open| open.task()));
+    tasks.sort_by_key(|task| task.instructions.first().copied());
+    tasks
+}
+
+fn pieces(program: &Program, blocks: &[lower::Block]) -> Vec<Piece> {
+    let piece = |block: &lower::Block| Piece {
+        type_: program.buffer(block.buffer).type_.clone(),
+        spans: block.spans.clone(),
+    };
+    blocks.iter().map(piece).collect()
+}
+
+fn buffers(blocks: &[lower::Block]) -> Vec<BufferId> {
+    blocks.iter().map(|block| block.buffer).collect()
+}
+
+/// What an operation is called.
+fn named(compute: &Compute) -> String {
+    let name: String = format!("{:?}", compute.op).chars().take_while(char::is_ascii_alphanumeric).collect();
+    match &*compute.op {
+        planner_ir::Op::Unary(function) => format!("{function:?}"),
+        planner_ir::Op::Binary(function) => format!("{function:?}"),
+        _ => name,
+    }
+}
+
+fn alone(program: &Program, number: usize, compute: &Compute) -> Task {
+    Task {
+        instructions: vec![number],
+        what: named(compute),
+        operands: buffers(&compute.operands),
+        results: buffers(&compute.results),
+        work: cuda::kernels(
+            &compute.op,
+            &pieces(program, &compute.operands),
+            &pieces(program, &compute.results),
+        ),
+    }
+}
+
+fn copy(program: &Program, number: usize, copied: &Copied) -> Task {
+    let signed = |it: u64| i64::try_from(it).unwrap_or(i64::MAX);
+    let turned = copied.direction == Direction::Put;
+    let pair =
+        |from: u64, to: u64| if turned { [signed(to), signed(from)] } else { [signed(from), signed(to)] };
+    let copying = Copying {
+        bytes: program.buffer(copied.to).type_.dtype.bytes(),
+        starts: pair(copied.strided.start, 0),
+        loops: copied.strided.loops.iter().map(|it| (it.count, pair(it.from, it.to))).collect(),
+    };
+    Task {
+        instructions: vec![number],
+        what: "copy".to_owned(),
+        operands: vec![copied.from],
+        results: vec![copied.to],
+        work: Ok(cuda::copied(&copying)),
+    }
+}
+
+/// Operations that one kernel computes.
+struct Group<'a> {
+    program: &'a Program,
+    numbers: Vec<usize>,
+    computes: Vec<&'a Compute>,
+    chain: Chain,
+    operands: Vec<BufferId>,
+    /// The results of each step.
+    made: Vec<Vec<BufferId>>,
+    /// Whether the last one signals an event: nothing may follow it.
+    signals: bool,
+}
+
+impl<'a> Group<'a> {
+    fn new(
+        program: &'a Program,
+        number: usize,
+        instruction: &Instruction,
+        compute: &'a Compute,
+    ) -> Option<Self> {
+        let first = compute.results.first()?;
+        let chain = Chain {
+            shape: program.buffer(first.buffer).type_.shape.clone(),
+            spans: placed(compute)?.to_vec(),
+            operands: vec![],
+            steps: vec![],
+            results: vec![],
+        };
+        let mut group = Self {
+            program,
+            numbers: vec![],
+            computes: vec![],
+            chain,
+            operands: vec![],
+            made: vec![],
+            signals: false,
+        };
+        let fits = group.has_shape(compute) && cuda::is_pointwise(&compute.op);
+        fits.then(|| {
+            group.add(number, instruction, compute);
+            group
+        })
+    }
+
+    /// Whether all results are of the group's shape.
+    fn has_shape(&self, compute: &Compute) -> bool {
+        let shape = |it: &lower::Block| self.program.buffer(it.buffer).type_.shape == self.chain.shape;
+        compute.results.iter().all(shape)
+    }
+
+    /// Adds an instruction if it belongs to the group.
+    fn takes(&mut self, number: usize, instruction: &Instruction) -> bool {
+        let (Action::Compute(compute), Some(&last)) = (&instruction.action, self.numbers.last()) else {
+            return false;
+        };
+        let belongs = self.numbers.len() < STEPS
+            && !self.signals
+            && instruction.waits.is_empty()
+            && !self.is_cut(last + 1..number + 1)
+            && self.reads_own(compute)
+            && self.has_shape(compute)
+            && cuda::is_pointwise(&compute.op)
+            && placed(compute) == Some(&self.chain.spans[..]);
+        if !belongs {
+            return false;
+        }
+        // The borrow of the program outlives the group.
+        let program = self.program;
+        let Action::Compute(compute) = &program.instructions[number].action else { return false };
+        let before = (self.chain.clone(), self.operands.clone());
+        self.add(number, instruction, compute);
+        if self.operands.len() <= OPERANDS && self.is_sound() {
+            return true;
+        }
+        (self.chain, self.operands) = before;
+        self.numbers.pop();
+        self.computes.pop();
+        self.made.pop();
+        self.signals = false;
+        false
+    }
+
+    /// Whether repetitions or the guard of states begin or end at one of these instructions.
+    fn is_cut(&self, numbers: Range<usize>) -> bool {
+        let repeated = self.program.repeated.as_ref().map(|it| it.instructions.clone());
+        let cuts = repeated.into_iter().flat_map(|it| [it.start, it.end]).chain(self.program.guard);
+        cuts.into_iter().any(|cut| numbers.contains(&cut))
+    }
+
+    /// Whether an operand is what the group makes, and what else lies there is not read.
+    fn reads_own(&self, compute: &Compute) -> bool {
+        let made: Vec<BufferId> = self.made.iter().flatten().copied().collect();
+        let storages: Vec<StorageId> = made.iter().map(|&it| self.program.buffer(it).storage).collect();
+        let is_own = |block: &lower::Block| made.contains(&block.buffer);
+        let is_near = |block: &lower::Block| storages.contains(&self.program.buffer(block.buffer).storage);
+        compute.operands.iter().any(is_own) && compute.operands.iter().all(|it| is_own(it) || !is_near(it))
+    }
+
+    fn add(&mut self, number: usize, instruction: &Instruction, compute: &'a Compute) {
+        let pieces = pieces(self.program, &compute.operands);
+        let mut inputs = Vec::new();
+        for (block, piece) in compute.operands.iter().zip(pieces) {
+            // What was made last in a place is what is there.
+            let own = self.made.iter().enumerate().rev().find_map(|(step, made)| {
+                Some(Input::Step(step, made.iter().position(|it| *it == block.buffer)?))
+            });
+            let known = self.operands.iter().position(|it| *it == block.buffer);
+            inputs.push(own.or(known.map(Input::Operand)).unwrap_or_else(|| {
+                self.operands.push(block.buffer);
+                self.chain.operands.push(piece);
+                Input::Operand(self.operands.len() - 1)
+            }));
+        }
+        let dtypes = compute.results.iter().map(|it| self.program.buffer(it.buffer).type_.dtype);
+        self.chain.steps.push(Step { op: (*compute.op).clone(), inputs, results: dtypes.collect() });
+        self.made.push(buffers(&compute.results));
+        self.numbers.push(number);
+        self.computes.push(compute);
+        self.signals = instruction.signals.is_some();
+    }
+
+    /// What is read or returned elsewhere and so is stored: steps and results, and their buffers.
+    fn stored(&self) -> Vec<((usize, usize), BufferId)> {
+        let program = self.program;
+        let is_read = |storage: StorageId| {
+            let reads = |(number, instruction): (usize, &Instruction)| {
+                !self.numbers.contains(&number)
+                    && instruction.action.reads().iter().any(|&it| program.buffer(it).storage == storage)
+            };
+            let returned = |port: &lower::Port| program.buffer(port.buffer).storage == storage;
+            program.storages[storage.0].kind != Kind::Activation
+                || program.instructions.iter().enumerate().any(reads)
+                || program.outputs.iter().any(returned)
+        };
+        let all = self.made.iter().enumerate();
+        let all = all.flat_map(|(step, made)| {
+            made.iter().enumerate().map(move |(result, &buffer)| ((step, result), buffer))
+        });
+        let last = self.made.len() - 1;
+        all.filter(|&((step, _), buffer)| {
+            // Of what lies in one place only the last stays there.
+            let storage = program.buffer(buffer).storage;
+            let later = self.made[step + 1..].iter().flatten();
+            let over = later.into_iter().any(|&it| program.buffer(it).storage == storage);
+            !over && (step == last || is_read(storage))
+        })
+        .collect()
+    }
+
+    /// Whether what is stored lies where nothing else of the group lies, or exactly there.
+    fn is_sound(&self) -> bool {
+        let stored: Vec<BufferId> = self.stored().into_iter().map(|(_, buffer)| buffer).collect();
+        let others = self.operands.iter().chain(&stored);
+        others.into_iter().all(|&other| stored.iter().all(|&it| it == other || self.is_apart(it, other)))
+    }
+
+    fn is_apart(&self, written: BufferId, other: BufferId) -> bool {
+        let program = self.program;
+        let place = |buffer: BufferId| {
+            let (storage, type_) = (program.storage(buffer), &program.buffer(buffer).type_);
+            (storage.kind.region(), storage.offset..storage.offset + type_.bytes())
+        };
+        let (first, second) = (place(written), place(other));
+        let apart = first.0 != second.0 || first.1.end <= second.1.start || second.1.end <= first.1.start;
+        let (a, b) = (&program.buffer(written).type_, &program.buffer(other).type_);
+        apart || first.1.start == second.1.start && a.shape == b.shape && a.dtype.bytes() == b.dtype.bytes()
+    }
+
+    fn task(self) -> Task {
+        let stored = self.stored();
+        let mut chain = self.chain;
+        chain.results = stored.iter().map(|(place, _)| *place).collect();
+        let names: Vec<String> = self.computes.iter().map(|it| named(it)).collect();
+        Task {
+            instructions: self.numbers,
+            what: names.join(", "),
+            operands: self.operands,
+            results: stored.into_iter().map(|(_, buffer)| buffer).collect(),
+            work: cuda::chained(&chain),
+        }
+    }
+}
+
+/// Where what an operation makes lies in the whole: it counts where elements depend on places.
+fn placed(compute: &Compute) -> Option<&[kernels::Span]> {
+    let first = match &*compute.op {
+        planner_ir::Op::Dropout { .. } => compute.operands.first()?,
+        planner_ir::Op::Triangle { .. } | planner_ir::Op::Iota { .. } => compute.results.first()?,
+        _ => return Some(&[]),
+    };
+    Some(&first.spans)
+}

@@ -1,0 +1,39 @@
+//! Kernels for GPUs: their sources, made for an operation and the blocks that it is given.
+//!
+//! A source is freestanding CUDA C++ that is C too: it needs no header of CUDA, and calls a
+//! closed set of primitives that are defined twice, for a device and for a host. On a host the
+//! same text is compiled by a C compiler and run with fibers as threads, which is how its numbers
+//! are checked where there is no GPU.
+//!
+//! Extents and strides are arguments of a kernel; element types, functions and what else decides
+//! how fast it is stand in its source. Its name ends in a hash of that, so that sources of one
+//! name are the same.
+
+mod text; // sources from templates, their names and hashes
+mod number; // element types in C
+mod functions; // functions of elements in C
+mod program; // kernels with their primitives: for a device, for a host
+mod strides; // loops over strided memory as arguments
+mod launch; // kernels, how they are launched, what they are given
+mod choose; // which kernels compute an operation
+mod pointwise; // chains of functions of elements
+mod chain; // operations that one kernel computes together
+mod movement; // the same elements in other places
+mod indexing; // elements at places that are data
+mod reduce; // many elements to one
+mod rows; // softmax, normalisations, cross entropy, and their gradients
+mod order; // running sums and extremes
+mod rotary; // rotary embedding and its gradient
+mod attention; // attention and its gradients
+mod conv; // convolution and its gradients
+mod places; // elements and slices that tuples of indices name
+mod contract; // sums of products that no library computes
+
+pub use chain::{Chain, Input, Step, is_pointwise};
+pub use choose::{chained, copied, kernels};
+pub use launch::{Argument, Kernel, Launch, Parameter, Piece, Uncovered, Work};
+pub use movement::Copying;
+pub use program::{device_program, host_program};
+
+#[cfg(test)]
+mod tests;

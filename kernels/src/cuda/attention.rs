@@ -1,0 +1,266 @@
+//! Attention, its gradients, and the merging of its parts.
+//!
+//! Scores are never in memory: they are made tile by tile from keys in shared memory, and weighed as
+//! they come, by what is the largest so far. Gradients make them again from the statistics.
+//!
+//! Source: Dao, "FlashAttention-2", 2023, algorithms 1 and 2.
+
+use std::fmt::Write as _;
+
+use planner_ir::{Attention, DType};
+
+use super::launch::{Argument, Kernel, Launch, Piece, Uncovered, Work};
+use super::number::{computed, literal, stored, suffix};
+use super::strides::{Arguments, repeated_strides, signed};
+use super::text::filled;
+use crate::array::Span;
+
+mod gradient; // the gradients
+mod tensor; // on tensor cores
+
+pub(super) use gradient::attention_gradient;
+
+const TEMPLATE: &str = include_str!("templates/attention.cu");
+
+/// The queries or keys of a tile.
+const TILE: u64 = 32;
+
+/// The warps of a block.
+const WARPS: u64 = 8;
+
+/// The shared memory that a block can have on every device that is compiled for (bytes).
+const SHARED: u64 = 163_840;
+
+/// Queries, keys and values, and where they lie.
+struct Shape {
+    dtype: DType,
+    batches: u64,
+    heads: u64,
+    groups: u64,
+    queries: u64,
+    keys: u64,
+    /// The extents of a query and of a value.
+    size: u64,
+    value_size: u64,
+    query_span: Span,
+    key_span: Span,
+}
+
+impl Shape {
+    fn new([q, k, v]: [&Piece; 3]) -> Result<Self, Uncovered> {
+        let missing = || Uncovered::Missing(format!("attention of {}", q.type_));
+        let (&[batches, heads, queries, size], &[_, groups, keys, _], &[.., value_size]) =
+            (&q.type_.shape[..], &k.type_.shape[..], &v.type_.shape[..])
+        else {
+            return Err(missing());
+        };
+        let dtype = q.type_.dtype;
+        let same = k.type_.dtype == dtype && v.type_.dtype == dtype && dtype.is_float();
+        if !same || groups == 0 || heads % groups != 0 {
+            return Err(missing());
+        }
+        let (query_span, key_span) = (q.span(2), k.span(2));
+        Ok(Self { dtype, batches, heads, groups, queries, keys, size, value_size, query_span, key_span })
+    }
+
+    fn extents(&self, arguments: &mut Arguments) {
+        let named = [
+            ("batches", self.batches),
+            ("heads", self.heads),
+            ("groups", self.groups),
+            ("queries", self.queries),
+            ("keys", self.keys),
+        ];
+        for (name, extent) in named {
+            arguments.integer(name, signed(extent));
+        }
+    }
+
+    /// Whether tensor cores compute it: narrow numbers, in rows that they take.
+    fn is_for_tensor_cores(&self) -> bool {
+        /// The longest rows whose sums stay in registers.
+        const LONGEST: u64 = 128;
+        let fits = |size: u64| size.is_multiple_of(16) && size > 0 && size <= LONGEST;
+        matches!(self.dtype, DType::BF16 | DType::F16) && fits(self.size) && fits(self.value_size)
+    }
+
+    /// The texts that every template has.
+    fn texts(&self) -> Vec<(&'static str, String)> {
+        let s = suffix(self.dtype);
+        vec![
+            ("C", stored(self.dtype).to_owned()),
+            ("T", computed(self.dtype).to_owned()),
+            ("S", s.to_owned()),
+            ("U", s.to_uppercase()),
+            ("D", self.dtype.name().to_owned()),
+            ("DE", self.size.to_string()),
+            ("EE", self.value_size.to_string()),
+            // Rows lie so that threads that read different ones read different banks.
+            ("DP", (self.size | 1).to_string()),
+            ("EP", (self.value_size | 1).to_string()),
+            ("DC", self.size.div_ceil(TILE).to_string()),
+            ("EC", self.value_size.div_ceil(TILE).to_string()),
+        ]
+    }
+}
+
+/// What becomes of products before they are weighed.
+struct Scores {
+    /// Statements that make `s` of the product of `query` and `key`, at `batch` and `head`.
+    text: String,
+    /// The keys that some query of a tile sees: the first tile, and one past the last.
+    keys: [String; 2],
+    /// The queries that see some key of a tile, likewise.
+    queries: [String; 2],
+    /// Whether every query of a tile sees every key of another, and scores are only scaled.
+    whole: String,
+}
+
+/// Declares what scores need, and says how they are made.
+fn scores(
+    attention: &Attention,
+    shape: &Shape,
+    mask: Option<(&Piece, Argument)>,
+    tile: u64,
+    arguments: &mut Arguments,
+) -> Result<Scores, Uncovered> {
+    let (dtype, s) = (shape.dtype, suffix(shape.dtype));
+    let number = |value: f64| literal(dtype, value);
+    let mut text = format!("                s *= {};\n", number(attention.scale.0));
+    // Writing to a string does not fail.
+    let softcap = attention.softcap.0;
+    if softcap != 0.0 {
+        let cap = number(softcap);
+        let _ = writeln!(text, "                const {} bent = t_tanh_{s}(s / {cap});", computed(dtype));
+        let _ = writeln!(text, "                s = {cap} * bent;\n                SLOPE");
+    }
+    if let Some((mask, given)) = mask {
+        let scores = [shape.batches, shape.heads, shape.queries, shape.keys];
+        let strides = repeated_strides(&mask.type_.shape, &scores)
+            .ok_or_else(|| Uncovered::Missing(format!("a mask of {}", mask.type_)))?;
+        arguments.reads("mask", mask.type_.dtype, given);
+        for (name, stride) in ["mb", "mh", "mq", "mk"].into_iter().zip(strides) {
+            arguments.integer(name, stride);
+        }
+        let name = mask.type_.dtype.name();
+        let place = "mask + batch * mb + head * mh + query * mq + key * mk";
+        let read = format!("{} adds; t_load_{name}_1({place}, &adds);", computed(mask.type_.dtype));
+        let applied = if mask.type_.dtype == DType::Bool { "if (!adds) s = HIDDEN;" } else { "s += adds;" };
+        let _ = writeln!(text, "                if (query < queries && key < keys) {{ {read} {applied} }}");
+    }
+    let bounded = attention.causal || attention.window.is_some();
+    // Positions are aligned at the ends of both sequences.
+    let shift = signed(shape.query_span.start) + signed(shape.key_span.extent)
+        - signed(shape.query_span.extent)
+        - signed(shape.key_span.start);
+    let mut hidden = "key >= keys".to_owned();
+    let (mut keys, mut queries) =
+        (["0".to_owned(), "keys".to_owned()], ["0".to_owned(), "queries".to_owned()]);
+    if bounded {
+        arguments.integer("shift", shift);
+        hidden.push_str(" || key > query + shift");
+        keys[1] = format!("t_min_i(keys, t_max_i(0, t_min_i(first_query + {tile}, queries) + shift))");
+        queries[0] = format!("t_max_i(0, first_key - shift) / {tile} * {tile}");
+    }
+    if let Some(window) = attention.window {
+        arguments.integer("window", signed(window));
+        hidden.push_str(" || key <= query + shift - window");
+        keys[0] = format!("t_max_i(0, first_query + shift + 1 - window) / {tile} * {tile}");
+        queries[1] =
+            format!("t_min_i(queries, t_max_i(0, t_min_i(first_key + {tile}, keys) - 1 - shift + window))");
+    }
+    let _ = writeln!(text, "                if ({hidden}) s = HIDDEN;");
+    let mut whole = format!("first_key + {tile} <= keys");
+    if bounded {
+        let _ = write!(whole, " && first_key + {tile} - 1 <= first_query + shift");
+    }
+    if attention.window.is_some() {
+        let _ = write!(whole, " && first_key > first_query + {tile} - 1 + shift - window");
+    }
+    if mask.is_some() || softcap != 0.0 {
+        whole = "0".to_owned();
+    }
+    let text = text.replace("HIDDEN", &format!("-T_INFINITY_{}", s.to_uppercase()));
+    Ok(Scores { text, keys, queries, whole })
+}
+
+/// Attention, and the statistics of its rows if there is a second result.
+pub(super) fn attention(
+    attention: &Attention,
+    operands: &[Piece],
+    results: &[Piece],
+) -> Result<Work, Uncovered> {
+    let (Some([q, k, v]), Some(y)) = (operands.first_chunk(), results.first()) else {
+        return Err(Uncovered::Missing(format!("attention of {} operands", operands.len())));
+    };
+    let shape = Shape::new([q, k, v])?;
+    if y.type_.elements() == 0 {
+        return Ok(Work::default());
+    }
+    let mut arguments = Arguments::default();
+    for (number, name) in ["q", "k", "v"].into_iter().enumerate() {
+        arguments.reads(name, shape.dtype, Argument::Operand(number));
+    }
+    arguments.writes("y", y.type_.dtype, Argument::Result(0));
+    if let Some(statistics) = results.get(1) {
+        arguments.writes("stats", statistics.type_.dtype, Argument::Result(1));
+    }
+    shape.extents(&mut arguments);
+    let mask = operands.get(3).map(|mask| (mask, Argument::Operand(3)));
+    if shape.is_for_tensor_cores() && y.type_.dtype == shape.dtype {
+        return tensor::attention(attention, &shape, mask, arguments, results);
+    }
+    let scores = scores(attention, &shape, mask, TILE, &mut arguments)?;
+    let s = suffix(shape.dtype);
+    let statistics = results.get(1).map_or(String::new(), |it| {
+        format!(
+            "        const {} total = sees ? most[r] + t_log_{s}(sum[r]) : most[r];\n        \
+             if (lane == 0) t_store_{}_1(stats + row, &total);\n",
+            computed(shape.dtype),
+            it.type_.dtype.name()
+        )
+    });
+    let mut texts = shape.texts();
+    texts.extend([
+        ("PARAMETERS", arguments.text()),
+        ("F", y.type_.dtype.name().to_owned()),
+        ("BEGIN", scores.keys[0].clone()),
+        ("END", scores.keys[1].clone()),
+        ("SCORE", scores.text.replace("                SLOPE\n", "")),
+        ("STATISTICS", statistics),
+    ]);
+    let source = fill(TEMPLATE, &texts);
+    let shared = TILE * (2 * (shape.size | 1) + (shape.value_size | 1) + WARPS);
+    let blocks = shape.batches * shape.heads * shape.queries.div_ceil(TILE);
+    let launch = launch("attention", &source, arguments, blocks, shared * wide(shape.dtype))?;
+    Ok(Work { launches: vec![launch], room: 0 })
+}
+
+/// The size of what is computed with (bytes).
+fn wide(dtype: DType) -> u64 {
+    if dtype == DType::F64 { 8 } else { 4 }
+}
+
+fn fill(template: &str, texts: &[(&str, String)]) -> String {
+    let texts: Vec<(&str, &str)> = texts.iter().map(|(place, text)| (*place, text.as_str())).collect();
+    filled(template, &texts)
+}
+
+fn launch(
+    family: &str,
+    source: &str,
+    arguments: Arguments,
+    blocks: u64,
+    shared: u64,
+) -> Result<Launch, Uncovered> {
+    if shared > SHARED {
+        return Err(Uncovered::Missing(format!("attention with {shared} bytes of shared memory")));
+    }
+    Ok(Launch {
+        kernel: Kernel::new(family, source, arguments.parameters),
+        blocks,
+        threads: 256,
+        shared: u32::try_from(shared).unwrap_or(u32::MAX),
+        arguments: arguments.given,
+    })
+}

@@ -1,0 +1,217 @@
+//! The gradients of attention.
+//!
+//! One kernel makes the gradients of queries, tile by tile of keys; another those of keys and values,
+//! tile by tile of queries, of all heads that share them. Each sums in an order of its own: nothing
+//! depends on which block is faster.
+
+use planner_ir::Attention;
+
+use super::super::launch::{Argument, Launch, Piece, Uncovered, Work};
+use super::super::number::{computed, literal};
+use super::super::strides::{Arguments, signed};
+use super::{Shape, TILE, WARPS, fill, launch, scores, wide};
+
+const OWN: &str = include_str!("../templates/attention_own.cu");
+const GRADIENT: &str = include_str!("../templates/attention_gradient.cu");
+const MASK: &str = include_str!("../templates/attention_mask.cu");
+
+/// Which gradient.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Towards {
+    Queries,
+    Keys,
+}
+
+/// What all kernels are made from.
+struct Gradient<'a> {
+    attention: &'a Attention,
+    shape: Shape,
+    operands: &'a [Piece],
+    results: &'a [Piece],
+}
+
+/// The gradients towards q, k, v and perhaps the mask; operands q, k, v, y, statistics, dy and
+/// perhaps the mask.
+pub(in super::super) fn attention_gradient(
+    attention: &Attention,
+    operands: &[Piece],
+    results: &[Piece],
+) -> Result<Work, Uncovered> {
+    let (Some([q, k, v, ..]), 3 | 4, 6 | 7) = (operands.first_chunk::<6>(), results.len(), operands.len())
+    else {
+        return Err(Uncovered::Missing(format!("the gradient of attention of {} operands", operands.len())));
+    };
+    let gradient = Gradient { attention, shape: Shape::new([q, k, v])?, operands, results };
+    let rows = gradient.shape.batches * gradient.shape.heads * gradient.shape.queries;
+    let mut work = Work { launches: vec![], room: rows * wide(gradient.shape.dtype) };
+    if rows > 0 {
+        work.launches.push(gradient.own(rows)?);
+    }
+    for towards in [Towards::Queries, Towards::Keys] {
+        work.launches.push(gradient.towards(towards)?);
+    }
+    if let Some(mask) = results.get(3) {
+        work.launches.push(gradient.mask(mask)?);
+    }
+    work.launches.retain(|launch| launch.blocks > 0);
+    Ok(work)
+}
+
+impl Gradient<'_> {
+    /// `dy . y` of every row, in the room.
+    fn own(&self, rows: u64) -> Result<Launch, Uncovered> {
+        let mut arguments = Arguments::default();
+        arguments.reads("dy", self.shape.dtype, Argument::Operand(5));
+        arguments.reads("y", self.shape.dtype, Argument::Operand(3));
+        arguments.pointer(&format!("{} *own", computed(self.shape.dtype)), Argument::Room(0));
+        arguments.integer("rows", signed(rows));
+        launch("attention_own", &fill(OWN, &self.shape.texts()), arguments, rows.div_ceil(WARPS), 0)
+    }
+
+    /// What is read by every kernel but the first.
+    fn reads(&self) -> Arguments {
+        let mut arguments = Arguments::default();
+        for (number, name) in [(0, "q"), (1, "k"), (2, "v"), (5, "dy")] {
+            arguments.reads(name, self.shape.dtype, Argument::Operand(number));
+        }
+        arguments.reads("stats", self.operands[4].type_.dtype, Argument::Operand(4));
+        arguments.pointer(&format!("const {} *own", computed(self.shape.dtype)), Argument::Room(0));
+        arguments
+    }
+
+    fn given_mask(&self) -> Option<(&Piece, Argument)> {
+        self.operands.get(6).map(|mask| (mask, Argument::Operand(6)))
+    }
+
+    fn towards(&self, towards: Towards) -> Result<Launch, Uncovered> {
+        let shape = &self.shape;
+        let (t, e) = (computed(shape.dtype), shape.value_size);
+        let mut arguments = self.reads();
+        let (first, second) = match towards {
+            Towards::Queries => (0, None),
+            Towards::Keys => (1, Some(2)),
+        };
+        arguments.writes("out_d", self.results[first].type_.dtype, Argument::Result(first));
+        if let Some(second) = second {
+            arguments.writes("out_e", self.results[second].type_.dtype, Argument::Result(second));
+        }
+        shape.extents(&mut arguments);
+        let scores = scores(self.attention, shape, self.given_mask(), TILE, &mut arguments)?;
+        let score = scores.text.replace("SLOPE", "slope = 1 - bent * bent;");
+        let block = |of: &str| {
+            format!(
+                "    const t_u32 tiles = (t_u32)({of} + 31) / 32, tile = (t_u32)t_block() % tiles;\n    \
+                 const t_u32 outer = (t_u32)t_block() / tiles;\n    \
+                 const t_i64 first_own = (t_i64)tile * 32;\n    \
+                 const t_i64 own_count = {of};\n"
+            )
+        };
+        let d = format!("const {} *", super::stored(shape.dtype));
+        let places = match towards {
+            Towards::Queries => format!(
+                "{}    const t_i64 first_query = first_own, other_count = keys;\n    \
+                 const t_i64 head = outer % (t_u32)heads, batch = outer / (t_u32)heads;\n    \
+                 const t_i64 group = batch * groups + (t_u32)head / ((t_u32)heads / (t_u32)groups);\n    \
+                 {d}own_d = q + (batch * heads + head) * queries * {size};\n    \
+                 {d}own_e = dy + (batch * heads + head) * queries * {e};\n    \
+                 {d}other_d = k + group * keys * {size};\n    \
+                 {d}other_e = v + group * keys * {e};\n    \
+                 out_d += (batch * heads + head) * queries * {size};\n",
+                block("queries"),
+                size = shape.size,
+            ),
+            Towards::Keys => format!(
+                "{}    const t_i64 first_key = first_own, other_count = queries;\n    \
+                 const t_i64 batch = outer / (t_u32)groups, group = outer;\n    \
+                 {d}own_d = k + group * keys * {size};\n    \
+                 {d}own_e = v + group * keys * {e};\n    \
+                 out_d += group * keys * {size};\n    \
+                 out_e += group * keys * {e};\n",
+                block("keys"),
+                size = shape.size,
+            ),
+        };
+        let heads = match towards {
+            Towards::Queries => String::new(),
+            Towards::Keys => format!(
+                "    const t_u32 each = (t_u32)heads / (t_u32)groups, first_head = outer % (t_u32)groups * each;\n    for (t_i64 head = first_head; head < first_head + each; head++) {{\n        \
+                 {d}other_d = q + (batch * heads + head) * queries * {};\n        \
+                 {d}other_e = dy + (batch * heads + head) * queries * {e};\n",
+                shape.size
+            ),
+        };
+        let [begin, end] = if towards == Towards::Queries { scores.keys } else { scores.queries };
+        let is_keys = towards == Towards::Keys;
+        let columns = e.div_ceil(TILE);
+        let only = |text: String| if is_keys { text } else { String::new() };
+        let second_type = second.map_or("", |it| self.results[it].type_.dtype.name());
+        let mut texts = shape.texts();
+        texts.extend([
+            ("DOC", if is_keys { "keys and values" } else { "queries" }.to_owned()),
+            ("PARAMETERS", arguments.text()),
+            ("PLACES", places),
+            ("OWNE", "own_e".to_owned()),
+            ("MADE", only(format!(", made_two[4][{columns}]"))),
+            ("CLEAR", only(format!("        for (int c = 0; c < {columns}; c++) made_two[r][c] = 0;\n"))),
+            ("HEADS", heads),
+            ("HEADSEND", only("    }\n".to_owned())),
+            ("BEGIN", begin),
+            ("END", end),
+            ("OWN", if is_keys { "key" } else { "query" }.to_owned()),
+            ("OTHER", if is_keys { "query" } else { "key" }.to_owned()),
+            ("SCORE", score),
+            ("P", self.operands[4].type_.dtype.name().to_owned()),
+            (
+                "SECOND",
+                only(format!(
+                    "                T_UNROLL\n                for (int c = 0; c < {columns}; c++) {{\n                    \
+                     const int column = lane + 32 * c;\n                    \
+                     if (column < {e}) for (int t = 0; t < 32; t++) made_two[r][c] += weights[32 + t] * two_rows[t * {} + column];\n                }}\n",
+                    e | 1
+                )),
+            ),
+            ("SCALE", literal(shape.dtype, self.attention.scale.0)),
+            ("F", self.results[first].type_.dtype.name().to_owned()),
+            (
+                "STORESECOND",
+                only(format!(
+                    "        T_UNROLL\n        for (int c = 0; c < {columns}; c++) {{\n            \
+                     const int column = lane + 32 * c;\n            const {t} value = made_two[r][c];\n            \
+                     if (column < {e}) t_store_{second_type}_1(out_e + place * {e} + column, &value);\n        }}\n"
+                )),
+            ),
+        ]);
+        let source = fill(GRADIENT, &texts);
+        let (rows, outer) = match towards {
+            Towards::Queries => (shape.queries, shape.batches * shape.heads),
+            Towards::Keys => (shape.keys, shape.batches * shape.groups),
+        };
+        let shared = 2 * TILE * ((shape.size | 1) + (e | 1) + WARPS) * wide(shape.dtype);
+        launch("attention_gradient", &source, arguments, outer * rows.div_ceil(TILE), shared)
+    }
+
+    fn mask(&self, mask: &Piece) -> Result<Launch, Uncovered> {
+        let shape = &self.shape;
+        let mut arguments = self.reads();
+        arguments.writes("dmask", mask.type_.dtype, Argument::Result(3));
+        shape.extents(&mut arguments);
+        arguments.integer("count", signed(mask.type_.elements()));
+        let rank = mask.type_.shape.len();
+        for (place, name) in
+            ["mask_batches", "mask_heads", "mask_queries", "mask_keys"].into_iter().enumerate()
+        {
+            let dim = (rank + place).checked_sub(4);
+            arguments.integer(name, signed(dim.map_or(1, |dim| mask.type_.shape[dim])));
+        }
+        let scores = scores(self.attention, shape, self.given_mask(), TILE, &mut arguments)?;
+        let mut texts = shape.texts();
+        texts.extend([
+            ("PARAMETERS", arguments.text()),
+            ("SCORE", scores.text.replace("SLOPE", "slope = 1 - bent * bent;")),
+            ("P", self.operands[4].type_.dtype.name().to_owned()),
+            ("F", mask.type_.dtype.name().to_owned()),
+        ]);
+        let source = fill(MASK, &texts);
+        launch("attention_mask", &source, arguments, mask.type_.elements().div_ceil(32 * WARPS), 0)
+    }
+}

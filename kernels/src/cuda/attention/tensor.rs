@@ -1,0 +1,60 @@
+//! Attention on tensor cores, of numbers of 16 bits.
+
+use planner_ir::Attention;
+
+use super::super::launch::{Argument, Kernel, Launch, Piece, Uncovered, Work};
+use super::super::number::literal;
+use super::super::strides::Arguments;
+use super::{Shape, fill, scores};
+
+const TEMPLATE: &str = include_str!("../templates/attention_tensor.cu");
+
+/// The queries that a block computes, and the keys of a tile.
+const TILE: u64 = 64;
+
+/// The threads of a block: four warps, of 16 queries each.
+const THREADS: u32 = 128;
+
+/// What a row in shared memory is longer than it has to be, so that rows begin in different banks
+/// (elements).
+const MARGIN: u64 = 8;
+
+/// The kernel; operands and results are declared.
+pub(super) fn attention(
+    attention: &Attention,
+    shape: &Shape,
+    mask: Option<(&Piece, Argument)>,
+    mut arguments: Arguments,
+    results: &[Piece],
+) -> Result<Work, Uncovered> {
+    let scores = scores(attention, shape, mask, TILE, &mut arguments)?;
+    let statistics = results.get(1).map_or(String::new(), |it| {
+        format!(
+            "            const float total = sees ? (most[r] + t_log2_f(sum[r])) * 0.693147181f : most[r];\n            \
+             if (pair == 0) t_store_{}_1(stats + rows + query, &total);\n",
+            it.type_.dtype.name()
+        )
+    });
+    let mut texts = shape.texts();
+    texts.extend([
+        ("PARAMETERS", arguments.text()),
+        ("LOAD", "$NAME_load".to_owned()),
+        ("BEGIN", scores.keys[0].clone()),
+        ("END", scores.keys[1].clone()),
+        ("WHOLE", scores.whole),
+        ("SCALE", literal(shape.dtype, attention.scale.0)),
+        ("SCORE", scores.text.replace("                SLOPE\n", "")),
+        ("STATISTICS", statistics),
+    ]);
+    let source = fill(TEMPLATE, &texts);
+    // Two tiles of keys and of values, of two bytes an element.
+    let shared = 2 * 2 * TILE * (shape.size + shape.value_size + 2 * MARGIN);
+    let launch = Launch {
+        kernel: Kernel::new("attention_tensor", &source, arguments.parameters),
+        blocks: shape.batches * shape.heads * shape.queries.div_ceil(TILE),
+        threads: THREADS,
+        shared: u32::try_from(shared).unwrap_or(u32::MAX),
+        arguments: arguments.given,
+    };
+    Ok(Work { launches: vec![launch], room: 0 })
+}

@@ -1,0 +1,236 @@
+//! Operations that one kernel computes together, element by element.
+
+use planner_ir::{DType, Op};
+
+use super::functions;
+use super::launch::{Piece, Uncovered};
+use super::number::{computed, converted, literal, rounded, suffix};
+use crate::array::Span;
+
+/// Operations that one kernel computes together, element by element.
+///
+/// A chain computes what its operations one by one would: what they hand on is rounded as if it
+/// had been stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Chain {
+    /// The shape of everything that is made.
+    pub shape: Vec<u64>,
+    /// Where what is made lies in the whole value, for each dimension; empty if it is the whole.
+    pub spans: Vec<Span>,
+    /// What is read, broadcast to the shape.
+    pub operands: Vec<Piece>,
+    /// The operations.
+    pub steps: Vec<Step>,
+    /// What is stored: which result of which step.
+    pub results: Vec<(usize, usize)>,
+}
+
+/// An operation of a chain.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// Which.
+    pub op: Op,
+    /// Its operands.
+    pub inputs: Vec<Input>,
+    /// The elements of its results.
+    pub results: Vec<DType>,
+}
+
+/// An operand of an operation of a chain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Input {
+    /// The chain's operand of that number.
+    Operand(usize),
+    /// That result of that earlier step.
+    Step(usize, usize),
+}
+
+/// What a step reads that no operand has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// Which element of the whole value it is, row-major.
+    Position,
+    /// Its index along a dimension of the whole value.
+    Index(usize),
+    /// The number that its randomness starts from.
+    Seed(u64),
+}
+
+/// What computes a step for one element.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Body {
+    pub(super) statements: Vec<String>,
+    /// A number for each result, of what is computed with for it.
+    pub(super) results: Vec<String>,
+}
+
+impl Step {
+    /// The places that it reads.
+    pub(super) fn places(&self, rank: usize) -> Vec<Place> {
+        match &self.op {
+            Op::Iota { .. } => vec![Place::Index(0)],
+            Op::Triangle { .. } if rank >= 2 => vec![Place::Index(rank - 2), Place::Index(rank - 1)],
+            Op::Dropout { seed, .. } => vec![Place::Position, Place::Seed(*seed)],
+            _ => vec![],
+        }
+    }
+
+    /// What computes it from these numbers and places; names begin with `own`.
+    pub(super) fn body(
+        &self,
+        inputs: &[(String, DType)],
+        places: &[String],
+        own: &str,
+    ) -> Result<Body, Uncovered> {
+        let numbers: Vec<&str> = inputs.iter().map(|it| it.0.as_str()).collect();
+        let dtypes: Vec<DType> = inputs.iter().map(|it| it.1).collect();
+        let to = self.results.first().copied().unwrap_or(DType::F32);
+        // What is computed for narrow elements may be stored in wider ones, where sums grow.
+        let one = |from: DType, number: String| Body {
+            statements: vec![],
+            results: vec![converted(from, to, &number)],
+        };
+        let body = match (&self.op, &numbers[..]) {
+            (Op::Fill { value, .. }, []) => {
+                let number = literal(DType::F64, value.0);
+                one(DType::F64, number)
+            }
+            (Op::Iota { start, step, .. }, []) => {
+                let (start, step) = (literal(DType::F64, start.0), literal(DType::F64, step.0));
+                one(DType::F64, format!("{start} + {step} * (double)({})", places[0]))
+            }
+            (Op::Unary(function), [x]) => {
+                let truth = matches!(to, DType::Bool);
+                one(if truth { DType::Bool } else { dtypes[0] }, functions::unary(*function, dtypes[0], x)?)
+            }
+            (Op::Binary(function), [a, b]) => {
+                let truth = matches!(to, DType::Bool);
+                let number = functions::binary(*function, [dtypes[0], dtypes[1]], [a, b])?;
+                one(if truth { DType::Bool } else { dtypes[0] }, number)
+            }
+            (Op::Select, [condition, a, b]) => one(dtypes[1], format!("({condition}) ? ({a}) : ({b})")),
+            (Op::Cast(_), [x]) => one(dtypes[0], (*x).to_owned()),
+            (Op::Expand { .. }, [x]) => one(dtypes[0], (*x).to_owned()),
+            (Op::Gated(function), [a, b]) => {
+                one(dtypes[0], format!("{} * ({b})", functions::unary(*function, dtypes[0], a)?))
+            }
+            (Op::UnaryGradient(function), [x, dy]) => {
+                let product = format!("{} * ({dy})", functions::derivative(*function, dtypes[0], x)?);
+                let cut = *function == planner_ir::Unary::Relu;
+                // What is cut off has no gradient, whatever comes back: 0 times infinity is none.
+                one(dtypes[0], if cut { format!("({x}) <= 0 ? 0 : {product}") } else { product })
+            }
+            (Op::GatedGradient(function), [a, b, dy]) => {
+                let slope = functions::derivative(*function, dtypes[0], a)?;
+                let made = functions::unary(*function, dtypes[0], a)?;
+                Body {
+                    statements: vec![],
+                    results: vec![format!("{slope} * ({b}) * ({dy})"), format!("{made} * ({dy})")],
+                }
+            }
+            (Op::Triangle { triangle, diagonal }, [x]) => {
+                let (row, column) = (&places[0], &places[1]);
+                let sign = if *triangle == planner_ir::Triangle::Upper { ">=" } else { "<=" };
+                let inside = format!("(t_i64)({column}) {sign} (t_i64)({row}) + ({diagonal}ll)");
+                one(dtypes[0], format!("{inside} ? ({x}) : 0"))
+            }
+            (Op::Dropout { ratio, .. }, [x, number @ ..]) if number.len() < 2 => {
+                return Ok(dropout(ratio.0, (x, dtypes[0]), number.first().copied(), places, own));
+            }
+            (Op::AttentionMerge, [y1, s1, y2, s2]) => merge(dtypes[0], [s1, s2], Some([y1, y2]), own),
+            (Op::AttentionMerge, [s1, s2]) => merge(dtypes[0], [s1, s2], None, own),
+            (Op::Update(optimizer), _) => {
+                let dtype = self.results[0];
+                let numbers: Vec<String> = inputs
+                    .iter()
+                    .map(|(number, from)| converted(*from, computed_float(dtype), number))
+                    .collect();
+                let numbers: Vec<String> = numbers.into_iter().map(|it| format!("({it})")).collect();
+                let expected = 2 + optimizer.moments() + optimizer.numbers();
+                if numbers.len() != expected || !dtype.is_float() {
+                    return Err(Uncovered::Missing(format!(
+                        "a step of {dtype} with {} operands",
+                        numbers.len()
+                    )));
+                }
+                let (statements, results) = functions::update(*optimizer, dtype, &numbers, own);
+                Body { statements, results }
+            }
+            _ => return Err(Uncovered::Missing(format!("{:?} of {} operands", self.op, numbers.len()))),
+        };
+        Ok(body)
+    }
+}
+
+/// What two parts of attention are together, or, without them, the statistics of both.
+fn merge(dtype: DType, [s1, s2]: [&str; 2], parts: Option<[&str; 2]>, own: &str) -> Body {
+    let (type_, s) = (computed(dtype), suffix(dtype));
+    let statements = vec![
+        format!("const {type_} {own}most = t_max_{s}({s1}, {s2});"),
+        // A query that sees no key of either part.
+        format!("const int {own}none = {own}most == -T_INFINITY_{};", s.to_uppercase()),
+        format!("const {type_} {own}a = t_exp_{s}({s1} - {own}most), {own}b = t_exp_{s}({s2} - {own}most);"),
+    ];
+    let made = match parts {
+        Some([y1, y2]) => format!("{own}none ? 0 : ({own}a * ({y1}) + {own}b * ({y2})) / ({own}a + {own}b)"),
+        None => format!("{own}none ? {own}most : {own}most + t_log_{s}({own}a + {own}b)"),
+    };
+    Body { statements, results: vec![made] }
+}
+
+/// What is computed with in the place of a floating-point type.
+fn computed_float(dtype: DType) -> DType {
+    if dtype == DType::F64 { DType::F64 } else { DType::F32 }
+}
+
+/// The kept element, and whether it is kept.
+fn dropout(
+    ratio: f64,
+    (x, dtype): (&str, DType),
+    number: Option<&str>,
+    places: &[String],
+    own: &str,
+) -> Body {
+    /// The bits that a number from 0 to below 1 is made of.
+    const UNITS: f64 = 9_007_199_254_740_992.0;
+    let (position, seed) = (&places[0], &places[1]);
+    let seed = match number {
+        None => format!("(t_u64)({seed})"),
+        Some(number) => format!("t_mixed((t_u64)({seed})) + (t_u64)({number})"),
+    };
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a whole number in range")]
+    let least = (ratio * UNITS).ceil() as u64;
+    let kept = format!(
+        "const int {own}kept = (t_mixed(t_mixed({seed}) + (t_u64)({position})) >> 11) >= {least}ull;"
+    );
+    let scale = literal(dtype, 1.0 / (1.0 - ratio));
+    Body {
+        statements: vec![kept],
+        results: vec![format!("{own}kept ? ({x}) * {scale} : 0"), format!("{own}kept")],
+    }
+}
+
+/// The declaration of what a step hands on, as it is after it was stored.
+pub(super) fn handed_on(dtype: DType, name: &str, number: &str) -> String {
+    format!("const {} {name} = {};", computed(dtype), rounded(dtype, number))
+}
+
+/// Whether an operation is computed element by element.
+pub fn is_pointwise(op: &Op) -> bool {
+    matches!(
+        op,
+        Op::Fill { .. }
+            | Op::Iota { .. }
+            | Op::Unary(_)
+            | Op::Binary(_)
+            | Op::Select
+            | Op::Cast(_)
+            | Op::Gated(_)
+            | Op::UnaryGradient(_)
+            | Op::GatedGradient(_)
+            | Op::Triangle { .. }
+            | Op::Dropout { .. }
+            | Op::Update(_)
+            | Op::Expand { .. }
+    )
+}

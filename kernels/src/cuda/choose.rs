@@ -1,0 +1,180 @@
+//! Which kernels compute an operation.
+
+use planner_ir::{DType, Op};
+
+use super::chain::{Chain, Input, Step, is_pointwise};
+use super::conv::Made;
+use super::launch::{Argument, Piece, Uncovered, Work};
+use super::movement::Copying;
+use super::rotary::Turn;
+use super::rows::{Centred, Factors, Norm, Scale};
+use super::{attention, contract, conv, indexing, movement, order, places, pointwise, reduce, rotary, rows};
+
+/// The kernels that compute a block of an operation's results from blocks of its operands.
+///
+/// Results may lie where operands do only if the operation is computed element by element.
+pub fn kernels(op: &Op, operands: &[Piece], results: &[Piece]) -> Result<Work, Uncovered> {
+    match op {
+        Op::Constant { .. } => Err(Uncovered::Known),
+        Op::Reshape { .. } => Err(Uncovered::Nothing),
+        Op::Region(_) => Err(Uncovered::Host("its shapes or control flow depend on data")),
+        Op::Dynamic(_) => Err(Uncovered::Host("its shapes depend on data")),
+        _ if is_pointwise(op) => chained(&single(op, operands, results)?),
+        Op::TopK { dim, extreme, .. } => order::extremes(*extreme, *dim, &operands[0], results),
+        Op::Concat { dim } if same_types(operands, results) => {
+            Ok(movement::concat(*dim, operands, &results[0]))
+        }
+        Op::Attention(attributes) => attention::attention(attributes, operands, results),
+        Op::AttentionGradient { attention, .. } => {
+            attention::attention_gradient(attention, operands, results)
+        }
+        Op::AttentionMerge => merged(operands, results),
+        _ => match results {
+            [y] => one_result(op, operands, y),
+            _ => Err(Uncovered::Missing(format!("{op:?}"))),
+        },
+    }
+}
+
+/// The kernels of operations of one result.
+fn one_result(op: &Op, operands: &[Piece], y: &Piece) -> Result<Work, Uncovered> {
+    let missing = || Uncovered::Missing(format!("{op:?} of {} operands", operands.len()));
+    let moves = same_types(operands, std::slice::from_ref(y));
+    match (op, operands) {
+        (Op::Reduce { reduction, dims }, [x]) => reduce::reduce(*reduction, dims, x, y),
+        (Op::ArgExtreme { extreme, dim }, [x]) => order::extremes(*extreme, *dim, x, std::slice::from_ref(y)),
+        (Op::CumSum { dim, exclusive, reverse }, [x]) => {
+            Ok(order::running(*dim, [*exclusive, *reverse], x, y))
+        }
+        (Op::Softmax { dim }, [x]) => rows::softmax(Scale::Linear, *dim, x, y),
+        (Op::LogSoftmax { dim }, [x]) => rows::softmax(Scale::Logarithmic, *dim, x, y),
+        (Op::SoftmaxGradient { dim }, [made, _]) => rows::softmax_gradient(*dim, made, y),
+        (Op::LayerNorm { .. } | Op::RmsNorm { .. } | Op::InstanceNorm { .. }, [x, _] | [x, _, _]) => {
+            let (norm, doc) = normalisation(op, x).ok_or_else(missing)?;
+            rows::normalise(&norm, operands, y, doc)
+        }
+        (Op::LayerNormGradient { .. } | Op::RmsNormGradient { .. }, [x, _, _]) => {
+            let (norm, doc) = normalisation(op, x).ok_or_else(missing)?;
+            rows::normalise_gradient(&norm, operands, y, doc)
+        }
+        (Op::CrossEntropy { ignored }, [_, _]) => rows::cross_entropy(*ignored, operands, y),
+        (Op::CrossEntropyGradient { ignored }, [_, _, _]) => {
+            rows::cross_entropy_gradient(*ignored, operands, y)
+        }
+        (Op::Rotary(pairing), [_, _, _]) => rotary::rotary(*pairing, Turn::Forward, operands, y),
+        (Op::RotaryGradient(pairing), [_, _, _]) => rotary::rotary(*pairing, Turn::Back, operands, y),
+        (Op::Transpose { permutation }, [x]) if moves => Ok(movement::transpose(permutation, x, y)),
+        (Op::Slice { starts, steps, .. }, [x]) if moves => Ok(movement::slice(starts, steps, x, y)),
+        (Op::Pad { before, edge, .. }, [x]) if moves => movement::pad(before, *edge, x, y),
+        (Op::Conv(attributes), [_, _] | [_, _, _]) => conv::conv(attributes, Made::Result, operands, y),
+        (Op::ConvInputGradient { conv: attributes, .. }, [_, _]) => {
+            conv::conv(attributes, Made::Input, operands, y)
+        }
+        (Op::ConvWeightGradient { conv: attributes, .. }, [_, _]) => {
+            conv::conv(attributes, Made::Weight, operands, y)
+        }
+        (Op::GatherElements { dim }, [data, indices]) if data.type_.dtype == y.type_.dtype => {
+            places::gather_elements(*dim, [data, indices], y)
+        }
+        (Op::GatherNd { batch_dims }, [data, indices]) if data.type_.dtype == y.type_.dtype => {
+            places::gather_nd(*batch_dims, [data, indices], y)
+        }
+        (Op::Contract(labels), [a, b]) => contract::contract(labels, [a, b], y),
+        (Op::Gather { dim }, [_, _]) => indexing::gather(*dim, operands, y),
+        (Op::GatherGradient { dim, .. }, [_, _]) => indexing::gather_gradient(*dim, operands, y),
+        _ => Err(missing()),
+    }
+}
+
+/// Attention to some keys and to others, made attention to all of them: the result, then statistics.
+fn merged(operands: &[Piece], results: &[Piece]) -> Result<Work, Uncovered> {
+    let ([y1, s1, y2, s2], [y, s]) = (operands, results) else {
+        return Err(Uncovered::Missing(format!("parts of attention in {} operands", operands.len())));
+    };
+    let column = |piece: &Piece| {
+        let shape: Vec<u64> = piece.type_.shape.iter().copied().chain([1]).collect();
+        Piece::whole(planner_ir::Type::new(piece.type_.dtype, shape))
+    };
+    let made = single(
+        &Op::AttentionMerge,
+        &[y1.clone(), column(s1), y2.clone(), column(s2)],
+        std::slice::from_ref(y),
+    )?;
+    let sums = single(&Op::AttentionMerge, &[s1.clone(), s2.clone()], std::slice::from_ref(s))?;
+    let mut work = chained(&made)?;
+    work.launches.extend(chained(&sums)?.renamed(&[1, 3], &[1]).launches);
+    Ok(work)
+}
+
+/// What a normalisation is, and what it is called.
+fn normalisation(op: &Op, x: &Piece) -> Option<(Norm, &'static str)> {
+    let rank = x.type_.shape.len();
+    let norm = |dims: usize, epsilon, centred| {
+        let first = rank.checked_sub(dims)?;
+        Some(Norm { first, epsilon, centred, factors: Factors::Elements })
+    };
+    match *op {
+        Op::LayerNorm { dims, epsilon } => Some((norm(dims, epsilon, Centred::Mean)?, "LayerNorm")),
+        Op::RmsNorm { dims, epsilon } => Some((norm(dims, epsilon, Centred::Nothing)?, "RmsNorm")),
+        Op::LayerNormGradient { dims, epsilon } => {
+            Some((norm(dims, epsilon, Centred::Mean)?, "The gradient of LayerNorm"))
+        }
+        Op::RmsNormGradient { dims, epsilon } => {
+            Some((norm(dims, epsilon, Centred::Nothing)?, "The gradient of RmsNorm"))
+        }
+        Op::InstanceNorm { epsilon } => {
+            let factors = Factors::Channels(*x.type_.shape.get(1)?);
+            Some((Norm { first: 2, epsilon, centred: Centred::Mean, factors }, "InstanceNorm"))
+        }
+        _ => None,
+    }
+}
+
+fn same_types(operands: &[Piece], results: &[Piece]) -> bool {
+    operands.iter().chain(results).all(|it| it.type_.dtype == results[0].type_.dtype)
+}
+
+/// The kernel of a copy, whose source is operand 0 and whose target is result 0.
+pub fn copied(copying: &Copying) -> Work {
+    copying.work(Argument::Operand(0), Argument::Result(0))
+}
+
+/// The kernel that computes operations together.
+pub fn chained(chain: &Chain) -> Result<Work, Uncovered> {
+    let names: Vec<String> = chain.steps.iter().map(|step| named(&step.op)).collect();
+    pointwise::pointwise(chain, &names.join(", "))
+}
+
+/// What an operation is called in a source: without numbers that are arguments.
+fn named(op: &Op) -> String {
+    match op {
+        Op::Dropout { ratio, .. } => format!("Dropout({ratio})"),
+        Op::Iota { start, step, .. } => format!("Iota({start}, {step})"),
+        Op::Fill { value, .. } => format!("Fill({value})"),
+        Op::Expand { .. } => "Expand".to_owned(),
+        _ => format!("{op:?}"),
+    }
+}
+
+/// One operation as a chain.
+fn single(op: &Op, operands: &[Piece], results: &[Piece]) -> Result<Chain, Uncovered> {
+    let first =
+        results.first().ok_or_else(|| Uncovered::Missing("an operation without results".to_owned()))?;
+    let dtypes: Vec<DType> = results.iter().map(|it| it.type_.dtype).collect();
+    if results.iter().any(|it| it.type_.shape != first.type_.shape) {
+        return Err(Uncovered::Missing(format!("{op:?} with results of different shapes")));
+    }
+    // Which elements are kept depends on where the operand lies.
+    let placed = if matches!(op, Op::Dropout { .. }) { operands.first().unwrap_or(first) } else { first };
+    Ok(Chain {
+        shape: first.type_.shape.clone(),
+        spans: placed.spans.clone(),
+        operands: operands.to_vec(),
+        steps: vec![Step {
+            op: op.clone(),
+            inputs: (0..operands.len()).map(Input::Operand).collect(),
+            results: dtypes,
+        }],
+        results: (0..results.len()).map(|result| (0, result)).collect(),
+    })
+}

@@ -1,0 +1,138 @@
+//! Kernels, how they are launched, what they are given.
+
+use std::fmt;
+
+use planner_ir::Type;
+
+use super::text;
+use crate::array::Span;
+
+/// A block of a value, as a kernel is given it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// Its elements and shape, row-major.
+    pub type_: Type,
+    /// Where it lies in the whole value, for each dimension; empty if it is the whole.
+    pub spans: Vec<Span>,
+}
+
+/// A function that a device runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kernel {
+    /// What its entry is called: a family and a hash of the source.
+    pub name: String,
+    /// Its source, without the primitives.
+    pub source: String,
+    /// The types of its arguments, as the source has them.
+    pub parameters: Vec<Parameter>,
+}
+
+/// The type of a kernel's argument.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Parameter {
+    /// A pointer to elements.
+    Pointer,
+    /// A signed number of 64 bits.
+    Integer,
+}
+
+/// What a kernel is given when it is launched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Argument {
+    /// The start of the operand of that number.
+    Operand(usize),
+    /// The start of the result of that number.
+    Result(usize),
+    /// The room of a work, from so many bytes on.
+    Room(u64),
+    /// A number.
+    Integer(i64),
+}
+
+/// One start of a kernel: a row of blocks, each a row of threads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Launch {
+    /// What is started.
+    pub kernel: Kernel,
+    /// How many blocks there are.
+    pub blocks: u64,
+    /// How many threads a block has.
+    pub threads: u32,
+    /// The shared memory of a block (bytes).
+    pub shared: u32,
+    /// Its arguments, in order.
+    pub arguments: Vec<Argument>,
+}
+
+/// How results are made: kernels, one after another.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Work {
+    /// What is launched.
+    pub launches: Vec<Launch>,
+    /// Memory that they need besides operands and results (bytes).
+    pub room: u64,
+}
+
+/// Why no kernel computes an operation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Uncovered {
+    /// A library does: matrix products.
+    Library(&'static str),
+    /// Its results are known when the program is made, and are copied.
+    Known,
+    /// It leaves the bytes as they are.
+    Nothing,
+    /// The host does: shapes or control flow depend on data.
+    Host(&'static str),
+    /// Nothing does yet.
+    Missing(String),
+}
+
+impl fmt::Display for Uncovered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Library(library) => write!(f, "computed by {library}"),
+            Self::Known => f.write_str("known when the program is made"),
+            Self::Nothing => f.write_str("no bytes change"),
+            Self::Host(reason) => write!(f, "computed on the host: {reason}"),
+            Self::Missing(what) => write!(f, "no kernel for {what}"),
+        }
+    }
+}
+
+impl std::error::Error for Uncovered {}
+
+impl Kernel {
+    /// The kernel of a family with that source, whose entry the source calls `$NAME`.
+    pub(super) fn new(family: &str, source: &str, parameters: Vec<Parameter>) -> Self {
+        let name = text::name(family, source);
+        Self { source: source.replace(text::NAME, &name), name, parameters }
+    }
+}
+
+impl Work {
+    /// The same for other operands and results, whose numbers are given.
+    pub(super) fn renamed(mut self, operands: &[usize], results: &[usize]) -> Self {
+        for argument in self.launches.iter_mut().flat_map(|launch| &mut launch.arguments) {
+            match argument {
+                Argument::Operand(number) => *number = operands[*number],
+                Argument::Result(number) => *number = results[*number],
+                Argument::Room(_) | Argument::Integer(_) => {}
+            }
+        }
+        self
+    }
+}
+
+impl Piece {
+    /// The whole of a value.
+    pub fn whole(type_: Type) -> Self {
+        Self { type_, spans: vec![] }
+    }
+
+    /// Where it lies along a dimension.
+    pub(super) fn span(&self, dim: usize) -> Span {
+        let whole = Span { extent: self.type_.shape[dim], start: 0 };
+        self.spans.get(dim).copied().unwrap_or(whole)
+    }
+}

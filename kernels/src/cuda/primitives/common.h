@@ -1,0 +1,67 @@
+/* What generated kernels are made of besides the primitives; the same text everywhere. */
+
+typedef struct { t_u32 w[2]; } T_ALIGNED(8) t_v8;
+typedef struct { t_u32 w[4]; } T_ALIGNED(16) t_v16;
+typedef struct { t_v16 a, b; } T_ALIGNED(16) t_v32;
+typedef struct { t_v32 a, b; } T_ALIGNED(16) t_v64;
+
+#define T_INFINITY_F t_of_bits(0x7f800000u)
+#define T_INFINITY_D ((double)t_of_bits(0x7f800000u))
+
+/* Conversion between the numbers that kernels compute with: float to integer toward zero and at
+   most to the outermost, what is not a number to 0. */
+FN t_i64 t_i64_of_d(double x) {
+    if (x != x) return 0;
+    if (x >= 9223372036854775808.0) return 0x7fffffffffffffffll;
+    if (x <= -9223372036854775808.0) return -0x7fffffffffffffffll - 1;
+    return (t_i64)x;
+}
+FN t_u64 t_u64_of_d(double x) {
+    if (!(x > 0.0)) return 0;
+    return x >= 18446744073709551616.0 ? 0xffffffffffffffffull : (t_u64)x;
+}
+FN t_i64 t_clamp(t_i64 x, t_i64 low, t_i64 high) { return x < low ? low : x > high ? high : x; }
+/* A neighbour that rounds to the same shorter number: of two the odd one. */
+FN float t_odd(double x) {
+    float nearest = (float)x;
+    double size = x < 0.0 ? -x : x, made = nearest < 0.0f ? -(double)nearest : (double)nearest;
+    t_u32 bits = t_bits(nearest);
+    if (bits & 1u) return nearest;
+    if (made > size) return t_of_bits(bits - 1u);
+    return made < size ? t_of_bits(bits + 1u) : nearest;
+}
+
+/* Integer arithmetic that wraps, and remainders. */
+FN t_i64 t_mod_i(t_i64 a, t_i64 b) {
+    t_i64 rest = b == -1 ? 0 : a % b;
+    return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
+}
+FN t_i64 t_fmod_i(t_i64 a, t_i64 b) { return b == -1 ? 0 : a % b; }
+FN t_i64 t_div_i(t_i64 a, t_i64 b) { return b == -1 ? (t_i64)(0ull - (t_u64)a) : a / b; }
+FN t_u64 t_power(t_u64 base, t_u64 exponent) {
+    t_u64 power = 1;
+    for (; exponent; exponent >>= 1, base *= base) power *= exponent & 1 ? base : 1;
+    return power;
+}
+FN t_i64 t_pow_i(t_i64 a, t_i64 b) {
+    if (b >= 0) return (t_i64)t_power((t_u64)a, (t_u64)b);
+    return a == 1 ? 1 : a == -1 ? (b & 1 ? -1 : 1) : 0;
+}
+FN t_i64 t_abs_i(t_i64 x) { return x < 0 ? (t_i64)(0ull - (t_u64)x) : x; }
+FN t_i64 t_sign_i(t_i64 x) { return (x > 0) - (x < 0); }
+FN t_i64 t_max_i(t_i64 a, t_i64 b) { return a > b ? a : b; }
+FN t_i64 t_min_i(t_i64 a, t_i64 b) { return a < b ? a : b; }
+FN t_u64 t_max_u(t_u64 a, t_u64 b) { return a > b ? a : b; }
+FN t_u64 t_min_u(t_u64 a, t_u64 b) { return a < b ? a : b; }
+
+/* Numbers that depend on a seed and a position alone: SplitMix64's output function, twice. */
+FN t_u64 t_mixed(t_u64 x) {
+    x += 0x9e3779b97f4a7c15ull;
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
+    return x ^ (x >> 31);
+}
+/* From 0 to below 1. */
+FN double t_chance(t_u64 seed, t_u64 position) {
+    return (double)(t_mixed(t_mixed(seed) + position) >> 11) * (1.0 / 9007199254740992.0);
+}

@@ -1,0 +1,32 @@
+
+/* The gradient of attention towards its mask: a thread to an element, over all scores that it is
+   repeated for. */
+KERNEL(256) $NAME($PARAMETERS) {
+    const t_i64 at = t_block() * 256 + t_thread();
+    if (at >= count) return;
+    const t_i64 key_at = at % mask_keys, query_at = at / mask_keys % mask_queries;
+    const t_i64 head_at = at / mask_keys / mask_queries % mask_heads, batch_at = at / mask_keys / mask_queries / mask_heads;
+    $T sum = 0;
+    for (t_i64 batch = batch_at; batch < batches; batch += mask_batches)
+    for (t_i64 head = head_at; head < heads; head += mask_heads)
+    for (t_i64 query = query_at; query < queries; query += mask_queries)
+    for (t_i64 key = key_at; key < keys; key += mask_keys) {
+        const t_i64 row = (batch * heads + head) * queries + query;
+        const t_i64 place = (batch * groups + head / (heads / groups)) * keys + key;
+        $T s = 0, gradient = 0, slope = 1, statistics, a, b;
+        for (int c = 0; c < $DE; c++) {
+            t_load_$D_1(q + row * $DE + c, &a);
+            t_load_$D_1(k + place * $DE + c, &b);
+            s += a * b;
+        }
+        for (int c = 0; c < $EE; c++) {
+            t_load_$D_1(dy + row * $EE + c, &a);
+            t_load_$D_1(v + place * $EE + c, &b);
+            gradient += a * b;
+        }
+$SCORE        t_load_$P_1(stats + row, &statistics);
+        if (statistics == -T_INFINITY_$U || s == -T_INFINITY_$U) continue;
+        sum += (gradient - own[row]) * t_exp_$S(s - statistics);
+    }
+    t_store_$F_1(dmask + at, &sum);
+}

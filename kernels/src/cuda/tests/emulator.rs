@@ -1,0 +1,303 @@
+//! Kernels as C, compiled by the machine's compiler, run in a process of their own.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use planner_ir::{DType, Op, Type};
+
+use crate::array::{Array, Span, Tensor, TensorMut};
+use crate::cuda::{Argument, Chain, Input, Piece, Work, chained, host_program, kernels};
+
+/// How many orders of threads each work is run in.
+const ORDERS: u64 = 2;
+
+/// An operand or a result is given to the process.
+const GIVEN: u64 = 1;
+/// It is returned.
+const RETURNED: u64 = 2;
+
+/// An operation with operands, and the blocks that they are.
+pub(super) struct Trial {
+    pub(super) op: Op,
+    pub(super) operands: Vec<(Array, Vec<Span>)>,
+    pub(super) results: Vec<(Type, Vec<Span>)>,
+    /// How far results may be off, relative to the largest of the row's numbers or 1.
+    pub(super) tolerance: f64,
+    /// For each result, the operand in whose place it is made, if it is.
+    pub(super) in_place: Vec<Option<usize>>,
+    /// Instead of the operation a chain of them.
+    pub(super) chain: Option<Chain>,
+}
+
+impl Trial {
+    /// An operation on whole values, of the types that inference gives.
+    pub(super) fn whole(op: Op, operands: Vec<Array>, tolerance: f64) -> Self {
+        let types: Vec<Type> = operands.iter().map(|it| it.type_().clone()).collect();
+        let results = op.infer(&types).unwrap_or_else(|error| panic!("{op:?} of {types:?}: {error}"));
+        let results: Vec<(Type, Vec<Span>)> = results.into_iter().map(|it| (it, vec![])).collect();
+        let in_place = vec![None; results.len()];
+        let operands = operands.into_iter().map(|it| (it, vec![])).collect();
+        Self { op, operands, results, tolerance, in_place, chain: None }
+    }
+
+    /// A chain on whole values, compared within a tolerance.
+    pub(super) fn chained(chain: Chain, operands: Vec<Array>, tolerance: f64) -> Self {
+        let made = |&(step, result): &(usize, usize)| {
+            let dtype = chain.steps[step].results[result];
+            (Type::new(dtype, chain.shape.clone()), vec![])
+        };
+        Self {
+            op: chain.steps[0].op.clone(),
+            operands: operands.into_iter().map(|it| (it, vec![])).collect(),
+            results: chain.results.iter().map(made).collect(),
+            tolerance,
+            in_place: vec![None; chain.results.len()],
+            chain: Some(chain),
+        }
+    }
+
+    fn work(&self) -> Work {
+        if let Some(chain) = &self.chain {
+            return chained(chain).unwrap_or_else(|error| panic!("{chain:?}: {error}"));
+        }
+        let operands: Vec<Piece> = self
+            .operands
+            .iter()
+            .map(|(it, spans)| Piece { type_: it.type_().clone(), spans: spans.clone() })
+            .collect();
+        let results: Vec<Piece> = self
+            .results
+            .iter()
+            .map(|(it, spans)| Piece { type_: it.clone(), spans: spans.clone() })
+            .collect();
+        kernels(&self.op, &operands, &results).unwrap_or_else(|error| panic!("{}: {error}", self.title()))
+    }
+
+    /// What the operations of a chain make, one by one.
+    fn expected_of_chain(&self, chain: &Chain) -> Vec<Array> {
+        let mut made: Vec<Vec<Array>> = vec![];
+        for step in &chain.steps {
+            let operands: Vec<Tensor> = step
+                .inputs
+                .iter()
+                .map(|input| match *input {
+                    Input::Operand(number) => self.operands[number].0.tensor(),
+                    Input::Step(step, result) => made[step][result].tensor(),
+                })
+                .collect();
+            let types = step.results.iter().map(|&it| Type::new(it, chain.shape.clone()));
+            let mut results: Vec<Array> = types.map(|it| Array::zeros(it).unwrap()).collect();
+            let mut targets: Vec<TensorMut> = results.iter_mut().map(Array::tensor_mut).collect();
+            crate::compute(&step.op, &operands, &mut targets).unwrap();
+            made.push(results);
+        }
+        chain.results.iter().map(|&(step, result)| made[step][result].clone()).collect()
+    }
+
+    fn expected(&self) -> Vec<Array> {
+        if let Some(chain) = &self.chain {
+            return self.expected_of_chain(chain);
+        }
+        let operands: Vec<Tensor> =
+            self.operands.iter().map(|(it, spans)| Tensor { spans, ..it.tensor() }).collect();
+        let mut made: Vec<Array> =
+            self.results.iter().map(|(type_, _)| Array::zeros(type_.clone()).unwrap()).collect();
+        let mut targets: Vec<TensorMut> = made
+            .iter_mut()
+            .zip(&self.results)
+            .map(|(it, (_, spans))| TensorMut { spans, ..it.tensor_mut() })
+            .collect();
+        crate::compute(&self.op, &operands, &mut targets)
+            .unwrap_or_else(|error| panic!("{}: {error}", self.title()));
+        made
+    }
+
+    fn title(&self) -> String {
+        let types: Vec<String> = self.operands.iter().map(|(it, _)| it.type_().to_string()).collect();
+        let text = format!("{:?}", self.op);
+        format!("{} of {}", text.chars().take(200).collect::<String>(), types.join(", "))
+    }
+}
+
+/// A folder of this process, for programs.
+fn folder() -> PathBuf {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let folder = std::env::temp_dir().join(format!("shardloom-kernels-{}-{number}", std::process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+/// The program of these works, compiled, and the numbers of its kernels.
+fn compiled(folder: &Path, works: &[Work]) -> (PathBuf, BTreeMap<String, u64>) {
+    let kernels = works.iter().flat_map(|work| &work.launches).map(|launch| &launch.kernel);
+    let (source, names) = host_program(kernels);
+    let (file, program) = (folder.join("kernels.c"), folder.join("kernels"));
+    fs::write(&file, source).unwrap();
+    let done = Command::new("cc")
+        .args(["-O1", "-std=gnu11", "-fwrapv", "-fno-strict-aliasing", "-w", "-o"])
+        .arg(&program)
+        .arg(&file)
+        .arg("-lm")
+        .output()
+        .expect("a C compiler is there: the build of this project needs one");
+    assert!(done.status.success(), "{}: {}", file.display(), String::from_utf8_lossy(&done.stderr));
+    (program, (0..).zip(names).map(|(number, name)| (name, number)).collect())
+}
+
+/// What the process is asked for: buffers, then launches.
+struct Request {
+    bytes: Vec<u8>,
+}
+
+impl Request {
+    fn number(&mut self, number: u64) {
+        self.bytes.extend(number.to_le_bytes());
+    }
+
+    fn buffer(&mut self, size: usize, given: Option<&[u8]>, flags: u64) {
+        self.number(u64::try_from(size).unwrap());
+        self.number(flags);
+        self.bytes.extend(given.unwrap_or(&[]));
+    }
+
+    /// A work on its operands, threads in the order of a seed.
+    fn of(trial: &Trial, work: &Work, numbers: &BTreeMap<String, u64>, seed: u64) -> Self {
+        let mut request = Self { bytes: vec![] };
+        let operands = trial.operands.len();
+        request.number(seed);
+        request.number(u64::try_from(operands + trial.results.len() + 1).unwrap());
+        for (number, (operand, _)) in trial.operands.iter().enumerate() {
+            let kept = if trial.in_place.contains(&Some(number)) { RETURNED } else { 0 };
+            request.buffer(operand.bytes().len(), Some(operand.bytes()), GIVEN | kept);
+        }
+        for ((type_, _), place) in trial.results.iter().zip(&trial.in_place) {
+            let size = if place.is_some() { 0 } else { usize::try_from(type_.bytes()).unwrap() };
+            request.buffer(size, None, RETURNED);
+        }
+        request.buffer(usize::try_from(work.room).unwrap(), None, 0);
+        request.number(u64::try_from(work.launches.len()).unwrap());
+        for launch in &work.launches {
+            for number in
+                [numbers[&launch.kernel.name], launch.blocks, launch.threads.into(), launch.shared.into()]
+            {
+                request.number(number);
+            }
+            request.number(u64::try_from(launch.arguments.len()).unwrap());
+            for argument in &launch.arguments {
+                let (is_buffer, number) = match *argument {
+                    Argument::Operand(it) => (1, it),
+                    Argument::Result(it) => (1, trial.in_place[it].unwrap_or(operands + it)),
+                    Argument::Room(_) => (1, operands + trial.results.len()),
+                    Argument::Integer(it) => {
+                        request.number(0);
+                        request.number(it.cast_unsigned());
+                        continue;
+                    }
+                };
+                let from = if let Argument::Room(from) = *argument { from } else { 0 };
+                request.number(is_buffer + from * 2);
+                request.number(u64::try_from(number).unwrap());
+            }
+        }
+        request
+    }
+}
+
+/// Runs each trial's kernels in several orders of threads, and compares with what the operation
+/// means; fails with all differences.
+pub(super) fn check(trials: &[Trial]) {
+    let works: Vec<Work> = trials.iter().map(Trial::work).collect();
+    let folder = folder();
+    let (program, numbers) = compiled(&folder, &works);
+    let mut failures = Vec::new();
+    for (trial, work) in trials.iter().zip(&works) {
+        let expected = trial.expected();
+        for seed in 0..ORDERS {
+            let request = Request::of(trial, work, &numbers, seed);
+            let found = match run(&program, &request.bytes) {
+                Ok(found) => found,
+                Err(error) => {
+                    failures.push(format!("{}: {error}", trial.title()));
+                    continue;
+                }
+            };
+            if let Err(error) = compare(trial, &expected, &found) {
+                let sources: String = work.launches.iter().map(|it| it.kernel.source.as_str()).collect();
+                failures.push(format!("{}, order {seed}: {error}\n{sources}", trial.title()));
+            }
+        }
+    }
+    assert!(failures.is_empty(), "{} failures, see {}:\n{}", failures.len(), folder.display(), failures[0]);
+    let _ = fs::remove_dir_all(&folder);
+}
+
+/// What the process returns.
+fn run(program: &Path, request: &[u8]) -> Result<Vec<u8>, String> {
+    let mut process = Command::new(program)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(|error| error.to_string())?;
+    let mut input = process.stdin.take().ok_or("no standard input")?;
+    // A process that fails stops reading; it says why.
+    let _ = input.write_all(request);
+    drop(input);
+    let done = process.wait_with_output().map_err(|error| error.to_string())?;
+    let said = String::from_utf8_lossy(&done.stderr);
+    if done.status.success() { Ok(done.stdout) } else { Err(format!("{}: {said}", done.status)) }
+}
+
+/// What was returned beside what was expected.
+fn compare(trial: &Trial, expected: &[Array], found: &[u8]) -> Result<(), String> {
+    let mut rest = found;
+    let mut returned = BTreeMap::new();
+    for (number, (operand, _)) in trial.operands.iter().enumerate() {
+        if trial.in_place.contains(&Some(number)) {
+            returned.insert(number, rest.split_off(..operand.bytes().len()).ok_or("too few bytes")?);
+        }
+    }
+    for (result, (expected, place)) in expected.iter().zip(&trial.in_place).enumerate() {
+        let bytes = match place {
+            Some(operand) => returned[operand],
+            None => rest.split_off(..expected.bytes().len()).ok_or("too few bytes")?,
+        };
+        let found = Array::from_bytes(expected.type_().clone(), bytes).map_err(|error| error.to_string())?;
+        near(&found, expected, trial.tolerance).map_err(|error| format!("result {result}: {error}"))?;
+    }
+    if rest.is_empty() { Ok(()) } else { Err(format!("{} bytes too many", rest.len())) }
+}
+
+fn near(found: &Array, expected: &Array, tolerance: f64) -> Result<(), String> {
+    if !expected.dtype().is_float() {
+        return match found.bytes().iter().zip(expected.bytes()).position(|(a, b)| a != b) {
+            None => Ok(()),
+            Some(at) => {
+                let element = at / usize::try_from(expected.dtype().bytes()).unwrap();
+                let number = |it: &Array| it.to_integers().map(|it| it[element]).unwrap_or_default();
+                Err(format!("element {element} is {}, expected {}", number(found), number(expected)))
+            }
+        };
+    }
+    let narrow = match expected.dtype() {
+        DType::BF16 => 0.008,
+        DType::F16 => 0.001,
+        _ => 0.0,
+    };
+    let (found, expected) = (found.to_floats().unwrap(), expected.to_floats().unwrap());
+    let finite = expected.iter().filter(|it| it.is_finite());
+    let scale = finite.fold(0.0_f64, |most, it| most.max(it.abs())).clamp(0.1, 1.0);
+    for (at, (a, b)) in found.iter().zip(&expected).enumerate() {
+        let same = a.to_bits() == b.to_bits() || (a.is_nan() && b.is_nan());
+        let allowed = (tolerance + narrow) * b.abs() + tolerance * scale;
+        if !same && ((a - b).abs() > allowed || !(a - b).is_finite()) {
+            return Err(format!("element {at} is {a}, expected {b}"));
+        }
+    }
+    Ok(())
+}

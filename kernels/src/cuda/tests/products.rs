@@ -1,0 +1,168 @@
+//! Attention and its gradients, and sums of products.
+
+use arbtest::arbitrary::{Result, Unstructured};
+use planner_ir::{Attention, Contract, Conv, DType, Label, Op, Real, Type};
+
+use super::emulator::{Trial, check};
+use super::values::{many, numbers, tolerance, whole};
+use crate::array::{Array, Span};
+
+/// Attention of some kind, and its operands.
+fn attention(u: &mut Unstructured, dtype: DType, seed: u64) -> Result<(Attention, Vec<Array>)> {
+    let groups = u.int_in_range(1..=2)?;
+    let heads = groups * u.int_in_range(1..=2)?;
+    let batch = u.int_in_range(1..=2)?;
+    let (queries, keys) = (*u.choose(&[1, 7, 32, 40])?, *u.choose(&[1, 9, 32, 70])?);
+    let (size, value_size) = *u.choose(&[(8, 8), (16, 16), (20, 36), (64, 64)])?;
+    let attention = Attention {
+        scale: Real(0.3),
+        causal: u.arbitrary()?,
+        softcap: Real(if u.ratio(1, 4)? { 2.0 } else { 0.0 }),
+        window: if u.ratio(1, 4)? { Some(u.int_in_range(1..=20)?) } else { None },
+        statistics: true,
+    };
+    let mut operands = vec![
+        numbers(dtype, &[batch, heads, queries, size], seed),
+        numbers(dtype, &[batch, groups, keys, size], seed + 1),
+        numbers(dtype, &[batch, groups, keys, value_size], seed + 2),
+    ];
+    if u.ratio(1, 2)? {
+        let mask = [
+            *u.choose(&[1, batch])?,
+            *u.choose(&[1, heads])?,
+            *u.choose(&[1, queries])?,
+            *u.choose(&[1, keys])?,
+        ];
+        let from = u.int_in_range(0..=2)?;
+        let of = if u.arbitrary()? { DType::Bool } else { dtype };
+        operands.push(numbers(of, &mask[from..], seed + 3));
+    }
+    Ok((attention, operands))
+}
+
+#[test]
+fn attention_is_computed() {
+    let trials = many(40, |u, seed| {
+        let dtype = *u.choose(&[DType::F32, DType::F32, DType::BF16, DType::F64])?;
+        let (mut attention, operands) = attention(u, dtype, seed)?;
+        attention.statistics = u.arbitrary()?;
+        // On tensor cores weights are rounded to as many bits as values have.
+        let near = if dtype == DType::BF16 { 4e-3 } else { 10.0 * tolerance(dtype) };
+        let mut trial = Trial::whole(Op::Attention(attention), operands, near);
+        if u.ratio(1, 3)? {
+            // A block of queries, and one of keys.
+            let spans = |shape: &[u64], before: u64, after: u64| -> Vec<Span> {
+                let whole = shape.iter().map(|&extent| Span { extent, start: 0 });
+                let mut spans: Vec<Span> = whole.collect();
+                spans[2] = Span { extent: shape[2] + before + after, start: before };
+                spans
+            };
+            let (before, after) = (u.int_in_range(0..=40)?, u.int_in_range(0..=20)?);
+            let key_before = u.int_in_range(0..=40)?;
+            trial.operands[0].1 = spans(trial.operands[0].0.shape(), before, after);
+            for operand in 1..3 {
+                trial.operands[operand].1 = spans(trial.operands[operand].0.shape(), key_before, after);
+            }
+        }
+        Ok(trial)
+    });
+    check(&trials);
+}
+
+#[test]
+fn gradients_of_attention_are_computed() {
+    let trials = many(30, |u, seed| {
+        let dtype = *u.choose(&[DType::F32, DType::F32, DType::BF16, DType::F64])?;
+        let (attention, operands) = attention(u, dtype, seed)?;
+        let given: Vec<&Array> = operands.iter().collect();
+        let made = crate::evaluate(&Op::Attention(attention), &given).unwrap();
+        let dy = numbers(dtype, made[0].shape(), seed + 4);
+        let mask = operands.get(3).cloned();
+        let differentiated = mask.as_ref().is_some_and(|it| it.dtype().is_float()) && u.arbitrary()?;
+        let mut all = operands[..3].to_vec();
+        all.extend(made.into_iter().chain([dy]).chain(mask));
+        let op = Op::AttentionGradient { attention, mask: differentiated };
+        Ok(Trial::whole(op, all, 30.0 * tolerance(dtype)))
+    });
+    check(&trials);
+}
+
+#[test]
+fn parts_of_attention_are_merged() {
+    let trials = many(10, |u, seed| {
+        let shape = [2, *u.choose(&[1, 5])?, *u.choose(&[3, 8])?];
+        let mut sums = [0, 1].map(|it| numbers(DType::F32, &shape[..2], seed + it));
+        if u.arbitrary()? {
+            let mut hidden = sums[0].elements::<f32>().unwrap().to_vec();
+            hidden[0] = f32::NEG_INFINITY;
+            sums[0] = Array::of(shape[..2].to_vec(), &hidden).unwrap();
+            if u.arbitrary()? {
+                sums[1] = sums[0].clone();
+            }
+        }
+        let dtype = *u.choose(&[DType::F32, DType::BF16])?;
+        let [first, second] = [2, 3].map(|it| numbers(dtype, &shape, seed + it));
+        let [s1, s2] = sums;
+        Ok(Trial {
+            op: Op::AttentionMerge,
+            operands: [first, s1, second, s2].into_iter().map(|it| (it, vec![])).collect(),
+            results: vec![(Type::new(dtype, shape), vec![]), (Type::new(DType::F32, &shape[..2]), vec![])],
+            tolerance: 1e-5,
+            in_place: vec![None, None],
+            chain: None,
+        })
+    });
+    check(&trials);
+}
+
+#[test]
+fn odd_sums_of_products_are_computed() {
+    let label = |text: &str| text.bytes().map(Label).collect::<Vec<_>>();
+    let forms = [("abc", "cb", "ac"), ("ab", "bc", "ac"), ("aibj", "ijc", "cba"), ("ab", "ba", "")];
+    let trials = many(24, |u, seed| {
+        let (left, right, result) = *u.choose(&forms)?;
+        let contract = Contract { left: label(left), right: label(right), result: label(result) };
+        let extent = |label: u8| u64::from(label % 7) + 2;
+        let shape = |text: &str| text.bytes().map(extent).collect::<Vec<u64>>();
+        let is_odd = left.len() > 2 || result.is_empty();
+        let floats: &[DType] = if is_odd { &[DType::F32, DType::BF16] } else { &[] };
+        let dtypes = [floats, &[DType::I64, DType::I32, DType::U8]].concat();
+        let dtype = *u.choose(&dtypes)?;
+        let operand = |text: &str, more: u64| match dtype.is_float() {
+            true => numbers(dtype, &shape(text), seed + more),
+            false => whole(dtype, &shape(text), 0, 9, seed + more),
+        };
+        let operands = vec![operand(left, 0), operand(right, 1)];
+        Ok(Trial::whole(Op::Contract(contract), operands, 20.0 * tolerance(dtype)))
+    });
+    check(&trials);
+}
+
+#[test]
+fn convolutions_and_their_gradients_are_computed() {
+    let trials = many(30, |u, seed| {
+        let dtype = *u.choose(&[DType::F32, DType::BF16, DType::F64])?;
+        let spatial = u.int_in_range(1..=2)?;
+        let groups = u.int_in_range(1..=2)?;
+        let each = |u: &mut Unstructured, low, high| {
+            (0..spatial).map(|_| u.int_in_range(low..=high)).collect::<Result<Vec<u64>>>()
+        };
+        let (strides, dilations) = (each(u, 1, 2)?, each(u, 1, 2)?);
+        let (before, after, window) = (each(u, 0, 2)?, each(u, 0, 2)?, each(u, 1, 3)?);
+        let pixels = each(u, 5, 9)?;
+        let conv = Conv { strides, dilations, before, after, groups };
+        let shape = |first: [u64; 2], rest: &[u64]| [&first[..], rest].concat();
+        let x = numbers(dtype, &shape([2, 3 * groups], &pixels), seed);
+        let w = numbers(dtype, &shape([2 * groups, 3], &window), seed + 1);
+        let y = crate::evaluate(&Op::Conv(conv.clone()), &[&x, &w]).unwrap().remove(0);
+        let dy = numbers(dtype, y.shape(), seed + 2);
+        let near = 20.0 * tolerance(dtype);
+        Ok(match u.int_in_range(0..=3)? {
+            0 => Trial::whole(Op::Conv(conv), vec![x, w], near),
+            1 => Trial::whole(Op::Conv(conv), vec![x, w, numbers(dtype, &[2 * groups], seed + 3)], near),
+            2 => Trial::whole(Op::ConvInputGradient { conv, spatial: pixels }, vec![w, dy], near),
+            _ => Trial::whole(Op::ConvWeightGradient { conv, window }, vec![x, dy], near),
+        })
+    });
+    check(&trials);
+}

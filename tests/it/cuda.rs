@@ -1,0 +1,213 @@
+//! The kernels that plans of real models need on GPUs: that there is one for every instruction that
+//! needs one, and that they compile for GPUs of every kind, without registers that spill.
+//!
+//! The compiler is NVRTC, of the version that `.ci/nvrtc.txt` pins. `.ci/run` puts it into the build
+//! folder; where it is not there the test says so.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use device::{Architecture, Nvrtc, Task, tasks};
+use kernels::cuda::{Kernel, Uncovered, device_program};
+use lower::{Action, BufferId, Instruction, Kind, Program};
+use plan::Precision;
+
+use super::{corpus, training};
+
+/// The kinds of GPUs: A100, H100 and H200, B200.
+const ARCHITECTURES: [&str; 3] = ["sm_80", "sm_90a", "sm_100a"];
+
+/// Registers of a thread at most.
+const MOST_REGISTERS: u64 = 255;
+
+/// Threads of a block, blocks of a row of them, and shared memory of a block (bytes) on all of them.
+const MOST_THREADS: u64 = 1024;
+const MOST_BLOCKS: u64 = (1 << 31) - 1;
+const MOST_SHARED: u32 = 163_840;
+
+/// Operations of the corpus that have no kernel yet.
+const MISSING: [&str; 5] = ["Experts", "ExpertsGradient", "Resize", "ScatterElements", "ScatterNd"];
+
+/// Families whose kernels spill a little still: none may spill more than this (bytes).
+const SPILLING: [&str; 1] = ["attention"];
+const MOST_SPILLED: u64 = 1024;
+
+/// What range reduction of sines and cosines keeps on the stack (bytes).
+const MOST_STACK: u64 = 32;
+
+/// The architecture for which all kernels are compiled; for the others one of so many is, for time.
+const THOROUGH: &str = "sm_90a";
+const SAMPLED: usize = 4;
+
+/// How many kernels are one program.
+const TOGETHER: usize = 48;
+
+/// Where `.ci/run` puts the compiler.
+fn folder() -> PathBuf {
+    let build = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
+    build.join("nvrtc/nvidia/cu13/lib")
+}
+
+/// What the plans need: kernels by name, and what has no kernel.
+#[derive(Default)]
+struct Needed {
+    kernels: BTreeMap<String, Kernel>,
+    others: BTreeMap<String, (usize, String)>,
+    /// Operations without a kernel.
+    missing: BTreeSet<String>,
+    instructions: usize,
+    launches: usize,
+    fused: usize,
+    faults: Vec<String>,
+}
+
+impl Needed {
+    fn add(&mut self, title: &str, task: Task) {
+        self.instructions += task.instructions.len();
+        self.fused += usize::from(task.instructions.len() > 1);
+        match task.work {
+            Ok(work) => {
+                self.launches += work.launches.len();
+                for launch in work.launches {
+                    let known = self.kernels.insert(launch.kernel.name.clone(), launch.kernel.clone());
+                    if known.is_some_and(|it| it != launch.kernel) {
+                        self.faults.push(format!("{}: two sources of one name", launch.kernel.name));
+                    }
+                    let threads = u64::from(launch.threads);
+                    if launch.shared > MOST_SHARED || launch.blocks > MOST_BLOCKS || threads > MOST_THREADS {
+                        self.faults.push(format!("{title}: {launch:?} is too large"));
+                    }
+                }
+            }
+            Err(reason) => {
+                let seen = self.others.entry(format!("{}: {reason}", task.what)).or_default();
+                seen.0 += 1;
+                title.clone_into(&mut seen.1);
+                if matches!(reason, Uncovered::Missing(_)) {
+                    if seen.0 == 1 && !MISSING.contains(&task.what.as_str()) {
+                        self.faults.push(format!("{title}: {}: {reason}", task.what));
+                    }
+                    self.missing.insert(task.what);
+                }
+            }
+        }
+    }
+}
+
+/// An instruction that no task or more than one does, or a buffer that one should make and does not.
+fn left_out(program: &Program, tasks: &[Task]) -> Option<String> {
+    let mut done: Vec<usize> = tasks.iter().flat_map(|task| task.instructions.clone()).collect();
+    done.sort_unstable();
+    let is_ours = |it: &Action| matches!(it, Action::Compute(_) | Action::Copy(_));
+    let all = program.instructions.iter().enumerate();
+    let ours: Vec<usize> = all.filter(|(_, it)| is_ours(&it.action)).map(|(number, _)| number).collect();
+    if done != ours {
+        return Some("tasks are not its instructions, each once".to_owned());
+    }
+    let place = |buffer: BufferId| program.buffer(buffer).storage;
+    for task in tasks {
+        let made: BTreeSet<_> = task.results.iter().map(|&it| place(it)).collect();
+        let own = |number: &usize| task.instructions.contains(number);
+        let written = task.instructions.iter().flat_map(|&it| program.instructions[it].action.writes());
+        for buffer in written.filter(|&it| !made.contains(&place(it))) {
+            let mut others = program.instructions.iter().enumerate().filter(|(number, _)| !own(number));
+            let reads = |it: &Instruction| it.action.reads().iter().any(|&it| place(it) == place(buffer));
+            let is_read = others.any(|(_, it)| reads(it));
+            let is_kept = program.storage(buffer).kind != Kind::Activation;
+            if is_read || is_kept {
+                return Some(format!("b{} is not stored by {:?}", buffer.0, task.instructions));
+            }
+        }
+    }
+    None
+}
+
+/// What every plan of the corpus needs.
+fn needed() -> Needed {
+    let mut needed = Needed::default();
+    let models = ["1", "2"].into_iter().map(|mesh| (mesh, corpus::programs(mesh)));
+    let steps = [("2", Precision::F32), ("1", Precision::Bf16)];
+    let steps = steps.into_iter().map(|(mesh, precision)| (mesh, training::programs(mesh, precision)));
+    for (mesh, all) in models.chain(steps) {
+        for (title, programs) in all {
+            match programs {
+                // Ranks do the same to other blocks: two are enough.
+                Ok(programs) => {
+                    for program in programs.iter().take(2) {
+                        let tasks = tasks(program);
+                        needed.faults.extend(left_out(program, &tasks).map(|it| format!("{title}: {it}")));
+                        tasks.into_iter().for_each(|task| needed.add(&title, task));
+                    }
+                }
+                Err(error) => needed.faults.push(format!("{title} on {mesh}: {error}")),
+            }
+        }
+    }
+    needed
+}
+
+#[test]
+fn every_kernel_of_every_plan_compiles_without_spilling() {
+    let start = Instant::now();
+    let mut needed = needed();
+    println!(
+        "{} instructions are {} launches of {} kernels ({} launches are of fused operations), found in {:?}",
+        needed.instructions,
+        needed.launches,
+        needed.kernels.len(),
+        needed.fused,
+        start.elapsed()
+    );
+    for (what, (count, title)) in &needed.others {
+        println!("without a kernel: {count} x {what} (such as in {title})");
+    }
+    match Nvrtc::load(&[folder()]) {
+        Ok(nvrtc) => {
+            for name in ARCHITECTURES {
+                needed.faults.extend(compiled(&nvrtc, name, &needed.kernels));
+            }
+            println!("compiled in {:?} all together", start.elapsed());
+        }
+        Err(error) => println!("left out: compiling for GPUs; {error} (`.ci/run` gets it)"),
+    }
+    // Only with all models there is everything.
+    if corpus::collection().is_some() {
+        let found: Vec<&str> = needed.missing.iter().map(String::as_str).collect();
+        assert_eq!(found, MISSING, "operations without a kernel");
+    }
+    corpus::expect_none(&needed.faults);
+}
+
+/// Compiles all kernels for an architecture; what is wrong.
+fn compiled(nvrtc: &Nvrtc, name: &str, kernels: &BTreeMap<String, Kernel>) -> Vec<String> {
+    let start = Instant::now();
+    let architecture = Architecture::named(name).unwrap();
+    let every = if name == THOROUGH { 1 } else { SAMPLED };
+    let kernels: BTreeMap<&String, &Kernel> = kernels.iter().step_by(every).collect();
+    let all: Vec<&Kernel> = kernels.values().copied().collect();
+    let (mut faults, mut bytes, mut usages) = (Vec::new(), 0, Vec::new());
+    for some in all.chunks(TOGETHER) {
+        match nvrtc.compile(&device_program(some.iter().copied()), &architecture) {
+            Err(error) => faults.push(format!("{name}: {error}")),
+            Ok(compiled) => {
+                bytes += compiled.cubin.len();
+                usages.extend(device::usage(&compiled.log));
+            }
+        }
+    }
+    let found: BTreeSet<&str> = usages.iter().map(|it| it.name.as_str()).collect();
+    for kernel in kernels.keys().filter(|it| !found.contains(it.as_str())) {
+        faults.push(format!("{name}: nothing is said of {kernel}"));
+    }
+    for usage in &usages {
+        let spills = SPILLING.iter().any(|family| usage.name.starts_with(family));
+        let [most_spilled, most_stack] = if spills { [MOST_SPILLED; 2] } else { [0, MOST_STACK] };
+        if usage.spilled > most_spilled || usage.stack > most_stack || usage.registers > MOST_REGISTERS {
+            faults.push(format!("{name}: {usage:?}"));
+        }
+    }
+    let most = usages.iter().max_by_key(|it| it.registers);
+    println!("{name}: {} kernels, {bytes} bytes, {most:?}, in {:?}", usages.len(), start.elapsed());
+    faults
+}
