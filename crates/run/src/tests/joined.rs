@@ -12,7 +12,7 @@ const SHAPE: [u64; 2] = [4, 6];
 /// The blocks of a value that devices of these layouts hold.
 fn blocks(layouts: &[&str], devices: &[u64]) -> Vec<(Port, Vec<u8>)> {
     let mesh = Mesh::parse("2x2").unwrap();
-    let type_ = Type::new(DType::F32, &SHAPE);
+    let type_ = Type::new(DType::F32, SHAPE);
     let port = |text: &&str, device: u64| {
         let layout: Layout = parse_layout(&mesh, text).unwrap();
         let pieces = layout.pieces(&mesh, device, &SHAPE);
