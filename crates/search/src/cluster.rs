@@ -52,10 +52,11 @@ pub fn best<T: Send>(
             }
         }
     }
-    // Of what was not looked at, no more is known than its bound.
-    let unknown = rest.map(|it| bounds[it]).fold(f64::INFINITY, f64::min);
+    // A price is of one way to run a setup; that there is none, of those that were tried. Of the best
+    // way no more is known than the bound.
+    let lower_bound = bounds.iter().copied().fold(f64::INFINITY, f64::min);
     all.sort_by(|a, b| a.1.total_cmp(&b.1).then(a.0.cmp(&b.0)));
-    Found { lower_bound: incumbent.min(unknown), all, priced }
+    Found { lower_bound, all, priced }
 }
 
 /// What a block of a model takes in a setup.
