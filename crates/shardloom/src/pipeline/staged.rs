@@ -9,7 +9,8 @@ use import::ImportError;
 use plan::{MachineName, Pipeline, Plan, Proof, Recipe, Recompute, Stage};
 use planner_ir::schedule::{self, Kind, Schedule, StageTimes, timeline, verify};
 use planner_ir::{Graph, Mesh, Source};
-use rewrite::{Blocks, RaiseStatistics, Steps};
+use rewrite::{Blocks, RaiseStatistics, Segment, Steps};
+use search::cluster::{self, BlockCost};
 use search::fold;
 use train::{Stages, Step};
 
@@ -99,8 +100,14 @@ impl Forward {
                 "{stages} stages of a model of {blocks} blocks, expected 1 to {blocks}: give fewer stages"
             )));
         }
-        let work: Vec<f64> = self.blocks.segments.iter().map(|it| self.work(it.nodes.clone())).collect();
-        Ok(balanced(&work, stages))
+        let cost = |segment: &Segment| {
+            let times = StageTimes { forward: self.work(segment.nodes.clone()), backward: 0.0, weight: 0.0 };
+            BlockCost { times, update: 0.0, resident: 0, kept: 0 }
+        };
+        let costs: Vec<BlockCost> = self.blocks.segments.iter().map(cost).collect();
+        // As if everything fitted: what stages hold is known when they are planned.
+        let first = cluster::cut(&costs, &vec![0; stages], stages, 1.0, u64::MAX);
+        first.ok_or_else(|| Failure::internal("plan", "a model was not cut"))
     }
 
     /// How many multiplications some operations are.
@@ -116,34 +123,6 @@ impl Forward {
         };
         nodes.map(of).sum()
     }
-}
-
-/// The first blocks of so many runs of blocks whose largest sum is least; the last run is as short as
-/// can be.
-fn balanced(work: &[f64], runs: usize) -> Vec<usize> {
-    let blocks = work.len();
-    // For each number of runs and of blocks: the least largest sum, and where the last run starts.
-    let mut best = vec![vec![(f64::INFINITY, 0); blocks + 1]; runs + 1];
-    best[0][0] = (0.0, 0);
-    for run in 1..=runs {
-        for end in run..=blocks {
-            let mut sum = 0.0;
-            for start in (run - 1..end).rev() {
-                sum += work[start];
-                let most = best[run - 1][start].0.max(sum);
-                if most < best[run][end].0 {
-                    best[run][end] = (most, start);
-                }
-            }
-        }
-    }
-    let mut first = vec![0; runs];
-    let mut end = blocks;
-    for run in (1..=runs).rev() {
-        end = best[run][end].1;
-        first[run - 1] = end;
-    }
-    first
 }
 
 /// The stages that a pipeline says, derived from its model again.
