@@ -1,7 +1,7 @@
 //! Mutants of plans with partitions in time.
 
 use arbtest::arbitrary::{Result, Unstructured};
-use planner_ir::{AxisId, Partition};
+use planner_ir::{AxisId, Mesh, Partition};
 
 use super::super::elements::equal;
 use super::Mutant;
@@ -125,9 +125,33 @@ fn changed(
     let operand = |(index, type_): (usize, &planner_ir::Type)| {
         differs(&|partition| partition.operand(&loops, index), &type_.shape)
     };
+    // Sums over other axes are the same where the same addends are summed over the old ones.
     let result = |(index, type_): (usize, &planner_ir::Type)| {
-        differs(&|partition| partition.result(&loops, index), &type_.shape)
+        let owed = before.result(&loops, index).owed;
+        let same = addends(&plan.mesh, &before, &owed) == addends(&plan.mesh, partition, &owed);
+        let of = |it: &Partition| {
+            let layout = it.result(&loops, index);
+            if same { planner_ir::Layout { owed: owed.clone(), ..layout } } else { layout }
+        };
+        differs(&of, &type_.shape)
     };
     let other = operands.iter().enumerate().any(operand) || results.iter().enumerate().any(result);
     Ok(other || moved != *bytes)
+}
+
+/// What the devices that differ along axes work on together, for each device: the blocks of all
+/// loops at all steps, in order.
+fn addends(mesh: &Mesh, partition: &Partition, axes: &[AxisId]) -> Vec<Vec<Vec<u64>>> {
+    let at = |device: u64, step: u64| -> Vec<u64> {
+        let coordinates = mesh.coordinates(device);
+        partition.loops.iter().flatten().map(|digit| digit.at(&coordinates, step)).collect()
+    };
+    let together = |device: u64| {
+        let group = mesh.group(device, axes);
+        let mut all: Vec<Vec<u64>> =
+            (0..partition.steps).flat_map(|step| group.iter().map(move |&it| at(it, step))).collect();
+        all.sort_unstable();
+        all
+    };
+    (0..mesh.devices()).map(together).collect()
 }
