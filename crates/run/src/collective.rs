@@ -13,7 +13,7 @@ use kernels::{Array, KernelError, Tensor, TensorMut};
 use lower::CollectiveKind;
 use planner_ir::{DType, Op, Reduction, Type};
 
-use crate::meeting::{Failure, GivenUp, Meeting};
+use crate::transport::{GivenUp, Taken, Transport};
 
 /// Why a rank stops in a collective.
 #[derive(Debug)]
@@ -36,14 +36,17 @@ impl From<KernelError> for Stop {
     }
 }
 
-/// A member of a meeting.
+/// A member of a communicator.
 pub(crate) struct Member<'a> {
-    pub(crate) meeting: &'a Meeting,
-    pub(crate) failure: &'a Failure,
-    /// Which one it is, in the order of blocks.
+    pub(crate) transport: &'a mut dyn Transport,
+    /// Which communicator of the rank's program it is.
+    pub(crate) communicator: usize,
+    /// Who, in the order of their blocks.
+    pub(crate) members: &'a [u64],
+    /// Which one it is, in that order.
     pub(crate) number: usize,
-    /// In how many rounds it has taken part.
-    pub(crate) rounds: usize,
+    /// What it has put down in the last round (bytes).
+    pub(crate) given: usize,
     /// What it has received from others (bytes).
     pub(crate) received: u64,
 }
@@ -59,102 +62,128 @@ pub(crate) struct Target<'a> {
 impl Member<'_> {
     /// The first part of a collective: gives the input.
     pub(crate) fn give(&mut self, input: &[u8]) -> Result<(), GivenUp> {
-        self.rounds += 1;
-        self.meeting.give(self.number, self.rounds, input, self.failure)
+        self.given = input.len();
+        self.transport.put(self.communicator, input)
     }
 
     /// The second part: gets the output.
     pub(crate) fn get(&mut self, kind: CollectiveKind, target: Target) -> Result<(), Stop> {
         let Target { dtype, bytes: output, scratch } = target;
-        let members = self.meeting.members.len();
+        let (own, given, length) = (self.number, self.given, output.len());
         match kind {
-            CollectiveKind::AllGather => self.collect(output, |length| 0..length),
+            CollectiveKind::AllGather => {
+                let gives = self.to_others(|_| 0..given);
+                self.take(&gives, equal(output, self.members.len(), |length| 0..length))?;
+            }
             CollectiveKind::AllToAll => {
-                let own = self.number;
-                self.collect(output, |length| own * length..(own + 1) * length);
+                let part = length / self.members.len();
+                let gives = self.to_others(|member| member * part..(member + 1) * part);
+                let takes = equal(output, self.members.len(), |part| own * part..(own + 1) * part);
+                self.take(&gives, takes)?;
             }
-            CollectiveKind::Broadcast(root) => self.take(root, 0..output.len(), output),
-            CollectiveKind::Reduce(root) => {
-                if root == self.number {
-                    self.sum(0, dtype, output, scratch)?;
-                }
+            CollectiveKind::Broadcast(root) => {
+                let gives = if root == own { self.to_others(|_| 0..given) } else { Vec::new() };
+                self.take(&gives, vec![Taken { member: root, part: 0..length, into: output }])?;
             }
+            CollectiveKind::Reduce(root) if root == own => self.sum(&[], 0, dtype, output, scratch)?,
+            CollectiveKind::Reduce(root) => self.take(&[(root, 0..given)], Vec::new())?,
             CollectiveKind::ReduceScatter => {
-                let length = output.len();
-                self.sum(self.number * length, dtype, output, scratch)?;
+                let gives = self.to_others(|member| member * length..(member + 1) * length);
+                self.sum(&gives, own * length, dtype, output, scratch)?;
             }
-            CollectiveKind::AllReduce => {
-                let own = block(output.len(), members, self.number, dtype)?;
-                self.sum(own.start, dtype, &mut output[own.clone()], scratch)?;
-                self.give(&output[own])?;
-                for member in 0..members {
-                    if member == self.number {
-                        continue;
-                    }
-                    let block = block(output.len(), members, member, dtype)?;
-                    let length = block.len();
-                    self.take(member, 0..length, &mut output[block]);
-                }
-            }
+            CollectiveKind::AllReduce => self.all_reduce(dtype, output, scratch)?,
         }
         Ok(())
     }
 
-    /// The second part of a message: gets what a rank has given.
+    /// The second part of a message: gives the input to some ranks, and gets what a rank has given.
     ///
     /// # Panics
-    /// If that is no member.
-    pub(crate) fn get_from(&mut self, rank: u64, output: &mut [u8]) {
-        let member = self.meeting.members.iter().position(|&it| it == rank);
-        let member = member.expect("messages are between members, which is verified");
-        self.take(member, 0..output.len(), output);
+    /// If one is no member.
+    pub(crate) fn get_from(&mut self, to: &[u64], from: u64, output: &mut [u8]) -> Result<(), Stop> {
+        let member = |rank: u64| {
+            let member = self.members.iter().position(|&it| it == rank);
+            member.expect("messages are between members, which is verified")
+        };
+        let gives: Vec<_> = to.iter().map(|&rank| (member(rank), 0..self.given)).collect();
+        let taken = Taken { member: member(from), part: 0..output.len(), into: output };
+        Ok(self.take(&gives, vec![taken])?)
     }
 
-    /// Sets equal parts of the output to the named part of what each member gives.
-    fn collect(&mut self, output: &mut [u8], part: impl Fn(usize) -> Range<usize>) {
-        let length = output.len() / self.meeting.members.len();
-        for member in 0..self.meeting.members.len() {
-            let target = &mut output[member * length..(member + 1) * length];
-            self.take(member, part(length), target);
+    /// Sums a block, and exchanges it for those of the others.
+    fn all_reduce(&mut self, dtype: DType, output: &mut [u8], scratch: &mut Array) -> Result<(), Stop> {
+        let members = self.members.len();
+        let blocks = (0..members).map(|member| block(output.len(), members, member, dtype));
+        let blocks = blocks.collect::<Result<Vec<_>, _>>()?;
+        let own = blocks[self.number].clone();
+        let gives = self.to_others(|member| blocks[member].clone());
+        self.sum(&gives, own.start, dtype, &mut output[own.clone()], scratch)?;
+        self.give(&output[own])?;
+        let given = self.given;
+        let gives = self.to_others(|_| 0..given);
+        let mut takes = Vec::with_capacity(members);
+        let mut rest = output;
+        for (member, block) in blocks.iter().enumerate() {
+            let (into, tail) = rest.split_at_mut(block.len());
+            if member != self.number {
+                takes.push(Taken { member, part: 0..block.len(), into });
+            }
+            rest = tail;
         }
+        Ok(self.take(&gives, takes)?)
     }
 
-    /// Sets the output to the sum of what all members give from that place on.
+    /// Sets the output to the sum of what all members give from that place on, and gives parts.
     fn sum(
         &mut self,
+        gives: &[(usize, Range<usize>)],
         start: usize,
         dtype: DType,
         output: &mut [u8],
         scratch: &mut Array,
-    ) -> Result<(), KernelError> {
-        let (members, length) = (self.meeting.members.len(), output.len());
+    ) -> Result<(), Stop> {
+        let (members, length) = (self.members.len(), output.len());
         if scratch.bytes().len() < members * length {
             let bytes = u64::try_from(members * length).map_err(|_| KernelError::Size)?;
             *scratch = Array::zeros(Type::new(DType::U8, [bytes]))?;
         }
         let addends = &mut scratch.bytes_mut()[..members * length];
-        for member in 0..members {
-            let target = &mut addends[member * length..(member + 1) * length];
-            self.take(member, start..start + length, target);
-        }
+        self.take(gives, equal(addends, members, |_| start..start + length))?;
         let count = |it: usize| u64::try_from(it).map_err(|_| KernelError::Size);
         let elements = count(length)? / dtype.bytes();
         let shape = [count(members)?, elements];
         let addends = Tensor { dtype, shape: &shape, bytes: addends, spans: &[] };
         let sum = TensorMut { dtype, shape: &[1, elements], bytes: output, spans: &[] };
         let op = Op::Reduce { reduction: Reduction::Sum, dims: vec![0] };
-        kernels::compute(&op, &[addends], &mut [sum])
+        Ok(kernels::compute(&op, &[addends], &mut [sum])?)
     }
 
-    /// Copies a part of what a member has given in the last round.
-    fn take(&mut self, member: usize, part: Range<usize>, target: &mut [u8]) {
-        let given = self.meeting.given(member, self.rounds);
-        target.copy_from_slice(&given[part]);
-        if member != self.number {
-            // A length always fits.
-            self.received += u64::try_from(target.len()).unwrap_or(u64::MAX);
-        }
+    /// To each other member, a part of what was given.
+    fn to_others(&self, part: impl Fn(usize) -> Range<usize>) -> Vec<(usize, Range<usize>)> {
+        let others = (0..self.members.len()).filter(|&member| member != self.number);
+        others.map(|member| (member, part(member))).collect()
     }
+
+    /// Gives and takes parts of what members have given in the last round.
+    fn take(&mut self, gives: &[(usize, Range<usize>)], takes: Vec<Taken<'_>>) -> Result<(), GivenUp> {
+        let others = takes.iter().filter(|taken| taken.member != self.number);
+        let received: usize = others.map(|taken| taken.into.len()).sum();
+        // A length always fits.
+        self.received += u64::try_from(received).unwrap_or(u64::MAX);
+        self.transport.take(self.communicator, gives, takes)
+    }
+}
+
+/// Equal parts of the output, one for the named part of what each member gives.
+fn equal(output: &mut [u8], members: usize, part: impl Fn(usize) -> Range<usize>) -> Vec<Taken<'_>> {
+    let length = output.len() / members;
+    let mut rest = output;
+    let taken = |member: usize| {
+        let (into, tail) = std::mem::take(&mut rest).split_at_mut(length);
+        rest = tail;
+        Taken { member, part: part(length), into }
+    };
+    (0..members).map(taken).collect()
 }
 
 /// The bytes of one of so many blocks that differ by one element at most.

@@ -1,8 +1,8 @@
 //! Programs to results, on the ranks of this machine.
 //!
-//! Each rank is a thread with its own memory; ranks meet only in collectives, and there hand one
-//! another contiguous bytes, or send them to ranks of other stages. What differs on another transport is what a meeting does with
-//! them.
+//! Each rank is a thread or a process with its own memory; ranks meet only in collectives, and there
+//! hand one another contiguous bytes, or send them to ranks of other stages. How these bytes move is
+//! what a transport knows.
 
 mod session; // programs made ready, and run step by step
 mod states; // what lasts from step to step: at first, whole, and replaced
@@ -11,8 +11,12 @@ mod rank; // a rank and what it does with its instructions
 mod in_place; // results in the places of operands, element by element
 mod memory; // reading and writing parts of one memory at the same time
 mod collective; // exchanges between ranks
+mod transport; // how a rank reaches others
+mod threads; // ranks that are threads of this process
 mod mail; // what ranks of different stages send each other
 mod meeting; // ranks that wait for one another, and give up together
+mod processes; // ranks that are processes
+mod leading; // what the first of several processes asks the others for
 mod copy; // strided copies
 mod reference; // a program on one device, operation by operation
 mod not_finite; // where a step went wrong
@@ -20,6 +24,7 @@ mod error; // why a program did not run to its end
 
 pub use error::RunError;
 pub use not_finite::{NotFinite, Place, not_finite};
+pub use processes::{JoinError, Processes};
 pub use reference::{Reference, reference};
 pub use session::{Outcome, Session, run};
 pub use source::Sources;

@@ -8,7 +8,8 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use lower::{Action, Program, Remote, Way};
 
-use crate::meeting::{Failure, GivenUp};
+use crate::meeting::Failure;
+use crate::transport::GivenUp;
 
 /// The queues between ranks that send each other something.
 #[derive(Default)]

@@ -4,10 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
 use crate::mail::Mail;
-
-/// What a rank stops with when another one has failed.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct GivenUp;
+use crate::transport::GivenUp;
 
 /// Whether a rank has failed.
 #[derive(Default)]

@@ -15,9 +15,8 @@ use crate::collective::{Member, Stop, Target};
 use crate::copy::copy;
 use crate::error::RunError;
 use crate::in_place::{Given, compute_in_place};
-use crate::mail::Mail;
-use crate::meeting::{Failure, Meeting};
 use crate::memory::{parts, read};
+use crate::transport::Transport;
 
 /// A rank: its program and its memories.
 pub(crate) struct Rank {
@@ -25,23 +24,14 @@ pub(crate) struct Rank {
     /// What is at rest, by storage.
     rest: Vec<Option<Arc<Array>>>,
     arena: Array,
-    /// For each communicator, which meeting it is and which member this rank is.
-    places: Vec<(usize, usize)>,
     /// Addends of a sum.
     scratch: Array,
     /// Which micro-batch has its turn.
     micro_batch: u64,
 }
 
-/// How ranks reach each other.
-#[derive(Clone, Copy)]
-pub(crate) struct Network<'a> {
-    pub(crate) meetings: &'a [Meeting],
-    pub(crate) mail: &'a Mail,
-    pub(crate) failure: &'a Failure,
-}
-
 /// What a rank reports of a step.
+#[derive(Default)]
 pub(crate) struct Report {
     /// For each instruction, what it took, all repetitions together (seconds).
     pub(crate) seconds: Vec<f64>,
@@ -63,12 +53,24 @@ pub(crate) enum Halt {
 }
 
 impl Rank {
-    pub(crate) fn new(program: Program, places: Vec<(usize, usize)>) -> Result<Self, RunError> {
+    /// One with its memory, and nothing at rest.
+    pub(crate) fn new(program: Program) -> Result<Self, RunError> {
+        let arena = program.arena;
+        Self::with_arena(program, arena)
+    }
+
+    /// One whose memory is in another process.
+    pub(crate) fn elsewhere(program: Program) -> Result<Self, RunError> {
+        Self::with_arena(program, 0)
+    }
+
+    /// One with an arena (bytes).
+    fn with_arena(program: Program, arena: u64) -> Result<Self, RunError> {
         let failed = |error: KernelError| RunError::Whole("arena".to_owned(), error);
         let bytes = |length| Array::zeros(Type::new(DType::U8, [length])).map_err(failed);
-        let (arena, scratch) = (bytes(program.arena)?, bytes(0)?);
+        let (arena, scratch) = (bytes(arena)?, bytes(0)?);
         let rest = vec![None; program.storages.len()];
-        Ok(Self { program, rest, arena, places, scratch, micro_batch: 0 })
+        Ok(Self { program, rest, arena, scratch, micro_batch: 0 })
     }
 
     /// Puts a value at rest where a port says.
@@ -96,9 +98,9 @@ impl Rank {
     }
 
     /// Does all instructions, those that are repeated once for each feed.
-    pub(crate) fn step(&mut self, feeds: &[Feed], network: Network<'_>) -> Result<Report, Halt> {
+    pub(crate) fn step(&mut self, feeds: &[Feed], transport: &mut dyn Transport) -> Result<Report, Halt> {
         let instructions = std::mem::take(&mut self.program.instructions);
-        let done = self.step_by(&instructions, feeds, network);
+        let done = self.step_by(&instructions, feeds, transport);
         self.program.instructions = instructions;
         done
     }
@@ -107,16 +109,15 @@ impl Rank {
         &mut self,
         instructions: &[Instruction],
         feeds: &[Feed],
-        network: Network<'_>,
+        transport: &mut dyn Transport,
     ) -> Result<Report, Halt> {
         let count = instructions.len();
         let mut report = Report { seconds: vec![0.0; count], received: vec![0; count], complete: true };
-        let mut rounds = vec![0; self.places.len()];
         let repetition = self.program.repetition();
         let mut part = |rank: &mut Self, part: Range<usize>| -> Result<(), Halt> {
             for (number, instruction) in part.clone().zip(&instructions[part]) {
                 let start = Instant::now();
-                let received = rank.instruction(instruction, &mut rounds, network);
+                let received = rank.instruction(instruction, transport);
                 let halt = |fault| rank.halt(number, rank.program.show(instruction), fault);
                 report.received[number] += received.map_err(halt)?;
                 report.seconds[number] += start.elapsed().as_secs_f64();
@@ -152,35 +153,26 @@ impl Rank {
     fn instruction(
         &mut self,
         instruction: &Instruction,
-        rounds: &mut [usize],
-        network: Network<'_>,
+        transport: &mut dyn Transport,
     ) -> Result<u64, Fault> {
-        let Network { meetings, failure, .. } = network;
         let mut taken = self.take(&instruction.action.writes())?;
         let done = match &instruction.action {
             Action::Compute(compute) => self.compute(compute, &mut taken).map(|()| 0),
             Action::Copy(copy) => self.copy(copy, &mut taken).map(|()| 0),
             Action::Collective(it) => {
-                let mut member = self.member(it.communicator, rounds, meetings, failure);
-                let done =
-                    self.exchange([it.input, it.output], &mut taken, &mut member, &|member, output| {
-                        member.get(it.kind, output)
-                    });
-                rounds[it.communicator.0] = member.rounds;
-                done.map(|()| member.received)
+                let buffers = [it.input, it.output];
+                self.exchange(it.communicator, buffers, &mut taken, transport, &|member, output| {
+                    member.get(it.kind, output)
+                })
             }
             Action::Message(it) => {
-                let mut member = self.member(it.communicator, rounds, meetings, failure);
-                let done =
-                    self.exchange([it.input, it.output], &mut taken, &mut member, &|member, output| {
-                        member.get_from(it.from, output.bytes);
-                        Ok(())
-                    });
-                rounds[it.communicator.0] = member.rounds;
-                done.map(|()| member.received)
+                let buffers = [it.input, it.output];
+                self.exchange(it.communicator, buffers, &mut taken, transport, &|member, output| {
+                    member.get_from(&it.to, it.from, output.bytes)
+                })
             }
-            Action::Send(it) => self.send(it, network).map(|()| 0),
-            Action::Receive(it) => self.receive(it, network),
+            Action::Send(it) => self.send(it, transport).map(|()| 0),
+            Action::Receive(it) => self.receive(it, transport),
         };
         for (storage, state) in taken {
             self.rest[storage.0] = Some(state);
@@ -309,42 +301,48 @@ impl Rank {
     }
 
     /// Sends parts of a buffer to other ranks.
-    fn send(&self, sent: &Sent, network: Network<'_>) -> Result<(), Fault> {
+    fn send(&self, sent: &Sent, transport: &mut dyn Transport) -> Result<(), Fault> {
         let Whole { bytes, size } = self.whole(sent.input)?;
         for part in &sent.parts {
-            self.give(part, bytes, size, network)?;
+            self.give(part, bytes, size, transport)?;
         }
         Ok(())
     }
 
-    fn give(&self, part: &Remote, from: &[u8], size: u64, network: Network<'_>) -> Result<(), Fault> {
+    fn give(
+        &self,
+        part: &Remote,
+        from: &[u8],
+        size: u64,
+        transport: &mut dyn Transport,
+    ) -> Result<(), Fault> {
         let length = part.strided.elements().checked_mul(size).and_then(|it| usize::try_from(it).ok());
         let mut message = vec![0; length.ok_or(Fault::Memory)?];
         copy(&part.strided, Direction::Take, size, from, &mut message)?;
-        network.mail.send(self.program.rank, part.rank, message).ok_or(Fault::Memory)
+        transport.send(part.rank, message).ok_or(Fault::Memory)
     }
 
     /// Puts a buffer together from what other ranks send, and passes parts of it on: what has been
     /// received (bytes).
-    fn receive(&mut self, received: &Received, network: Network<'_>) -> Result<u64, Fault> {
-        let Network { mail, failure, .. } = network;
+    fn receive(&mut self, received: &Received, transport: &mut dyn Transport) -> Result<u64, Fault> {
         let own = self.program.rank;
         let mut count = 0;
         for part in &received.parts {
             if part.way == Way::To {
                 let Whole { bytes, size } = self.whole(received.output)?;
-                self.give(part, bytes, size, network)?;
+                self.give(part, bytes, size, transport)?;
                 continue;
             }
-            let message = mail.take(part.rank, own, failure).ok_or(Fault::Memory)?.map_err(Stop::from)?;
             let Self { program, rest, arena, micro_batch, .. } = self;
             let size = program.buffer(received.output).type_.dtype.bytes();
+            let expected = part.strided.elements().checked_mul(size);
+            let length = expected.and_then(|it| usize::try_from(it).ok()).ok_or(Fault::Memory)?;
+            let message = transport.receive(part.rank, length).ok_or(Fault::Memory)?.map_err(Stop::from)?;
             let Place::Arena(range) = place(program, rest, received.output, *micro_batch) else {
                 return Err(Fault::Memory);
             };
             let to = arena.bytes_mut().get_mut(range).ok_or(Fault::Memory)?;
-            let expected = part.strided.elements().checked_mul(size);
-            if u64::try_from(message.len()).ok() != expected {
+            if message.len() != length {
                 return Err(Fault::Memory);
             }
             copy(&part.strided, Direction::Put, size, &message, to)?;
@@ -365,28 +363,20 @@ impl Rank {
         Ok(Whole { bytes: bytes.ok_or(Fault::Memory)?, size })
     }
 
-    /// This rank in a meeting.
-    fn member<'m>(
-        &self,
-        communicator: CommunicatorId,
-        rounds: &[usize],
-        meetings: &'m [Meeting],
-        failure: &'m Failure,
-    ) -> Member<'m> {
-        let (meeting, number) = self.places[communicator.0];
-        let rounds = rounds[communicator.0];
-        Member { meeting: &meetings[meeting], failure, number, rounds, received: 0 }
-    }
-
-    /// Gives the first buffer and gets the second.
+    /// Gives the first buffer and gets the second: what has been received (bytes).
     fn exchange(
         &mut self,
+        communicator: CommunicatorId,
         [input, output]: [BufferId; 2],
         taken: &mut Taken,
-        member: &mut Member,
+        transport: &mut dyn Transport,
         get: &dyn Fn(&mut Member, Target) -> Result<(), Stop>,
-    ) -> Result<(), Fault> {
+    ) -> Result<u64, Fault> {
         let Self { program, rest, arena, scratch, micro_batch, .. } = self;
+        let number = transport.number(communicator.0);
+        let members = program.communicators[communicator.0].as_slice();
+        let communicator = communicator.0;
+        let member = &mut Member { transport, communicator, members, number, given: 0, received: 0 };
         let micro_batch = *micro_batch;
         let Buffer { storage, type_ } = program.buffer(input);
         let given = match taken.iter().find(|it| it.0 == *storage) {
@@ -407,7 +397,8 @@ impl Rank {
             },
         };
         let target = Target { dtype: type_.dtype, bytes: to.ok_or(Fault::Memory)?, scratch };
-        Ok(get(member, target)?)
+        get(member, target)?;
+        Ok(member.received)
     }
 
     fn place(&self, buffer: BufferId) -> Place<'_> {

@@ -1,6 +1,7 @@
 //! Programs made ready, and run step by step.
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Instant;
@@ -10,22 +11,33 @@ use lower::{Action, Kind, Origin, Port, Preparation, Program};
 use planner_ir::{StateKind, Type, ValueId};
 
 use crate::error::RunError;
+use crate::leading::Done;
 use crate::mail::Mail;
 use crate::meeting::{Failure, Meeting};
-use crate::rank::{Feed, Halt, Network, Rank, Report};
+use crate::processes::{Ask, Peers, Processes};
+use crate::rank::{Feed, Halt, Rank, Report};
 use crate::source::{Cut, Joined, Sources, expect_type, prepare, weight};
+use crate::threads::Threads;
 
 /// Programs with their weights and states, ready to run.
+///
+/// Ranks are threads of this process, or each is a process: then all processes do the same with
+/// their sessions, and each has the memory of one rank. What is put together is so in the first one.
 pub struct Session {
+    /// Of ranks that are elsewhere only the programs.
     pub(crate) ranks: Vec<Rank>,
+    /// For each rank, the places in its communicators.
+    places: Places,
     meetings: Vec<Meeting>,
     mail: Mail,
+    /// Those that have the other ranks.
+    pub(crate) processes: Option<Rc<Processes>>,
 }
 
 /// What a step leaves.
 #[derive(Debug)]
 pub struct Outcome {
-    /// The outputs, by name. Where states have not been changed, those that every rank has whole
+    /// The outputs, by name; nothing in processes that do not lead. Where states have not been changed, those that every rank has whole
     /// and no others are what the program makes.
     pub outputs: BTreeMap<String, Array>,
     /// For each collective and message in the order of the programs, which move it is and what all
@@ -48,19 +60,47 @@ pub fn run(programs: Vec<Program>, sources: Sources) -> Result<Outcome, RunError
 }
 
 impl Session {
-    /// Reads weights, computes what is computed once, and gives each rank its blocks. Parameters
-    /// start as the weights of their names, converted; other states start from zero.
+    /// Reads weights, computes what is computed once, and gives each rank its blocks: a thread of its
+    /// own in each step. Parameters start as the weights of their names, converted; other states start
+    /// from zero.
     ///
     /// The programs are ones that `lower::verify` accepts.
     pub fn new(
         programs: Vec<Program>,
         weights: &dyn Fn(&str) -> Result<Array, String>,
     ) -> Result<Self, RunError> {
+        Self::among(None, programs, weights)
+    }
+
+    /// The same where each rank is a process: in this one, its own.
+    ///
+    /// # Panics
+    /// If there are not as many processes as programs.
+    pub fn of_processes(
+        processes: Rc<Processes>,
+        programs: Vec<Program>,
+        weights: &dyn Fn(&str) -> Result<Array, String>,
+    ) -> Result<Self, RunError> {
+        let count = usize::try_from(processes.size());
+        assert_eq!(count, Ok(programs.len()), "there is a process for each rank");
+        Self::among(Some(processes), programs, weights)
+    }
+
+    fn among(
+        processes: Option<Rc<Processes>>,
+        programs: Vec<Program>,
+        weights: &dyn Fn(&str) -> Result<Array, String>,
+    ) -> Result<Self, RunError> {
         let sources = Sources { inputs: &BTreeMap::new(), weight: weights };
         let (meetings, places) = meetings(&programs)?;
         let mail = Mail::of(programs.iter());
-        let ranks = programs.into_iter().zip(places).map(|(program, places)| Rank::new(program, places));
-        let mut session = Self { ranks: ranks.collect::<Result<_, _>>()?, meetings, mail };
+        let own = processes.as_ref().map(|it| it.rank());
+        let rank = |program: Program| match own {
+            Some(own) if own != program.rank => Rank::elsewhere(program),
+            _ => Rank::new(program),
+        };
+        let ranks = programs.into_iter().map(rank).collect::<Result<_, _>>()?;
+        let mut session = Self { ranks, places, meetings, mail, processes };
         session.load(sources)?;
         Ok(session)
     }
@@ -68,22 +108,27 @@ impl Session {
     fn load(&mut self, sources: Sources) -> Result<(), RunError> {
         self.start_states(sources)?;
         for value in self.ports(|program| &program.weights) {
-            let name = value.name.clone();
-            self.hand_out(&value, Cut::new(weight(sources, &name)?))?;
+            if self.has_some(&value) {
+                let whole = weight(sources, &value.name)?;
+                self.hand_out(&value, Cut::new(whole))?;
+            }
         }
         let prepared = self.ports(|program| &program.prepared);
         let kept = |value: ValueId| prepared.iter().any(|held| held.value == value);
         // Ranks of a stage share what they prepare.
         let mut values = BTreeMap::new();
         let mut known: Vec<Arc<[Preparation]>> = Vec::new();
-        for rank in &self.ranks {
+        for (number, rank) in self.ranks.iter().enumerate() {
             let preparation = &rank.program.preparation;
+            if !self.is_here(number) {
+                continue;
+            }
             if known.iter().all(|it| it != preparation) {
                 values.extend(prepare(preparation, kept, sources)?);
                 known.push(Arc::clone(preparation));
             }
         }
-        for value in &prepared {
+        for value in prepared.iter().filter(|value| self.has_some(value)).collect::<Vec<_>>() {
             let whole = values.remove(&value.value);
             let whole =
                 whole.ok_or_else(|| RunError::Program(format!("`{}` is not prepared", value.name)))?;
@@ -126,9 +171,13 @@ impl Session {
                 }
             }
         }
-        let start = Instant::now();
-        let reports = self.run_ranks(&feeds)?;
-        let seconds = start.elapsed().as_secs_f64();
+        let here = self.run_ranks(&feeds)?;
+        if !self.leads() {
+            return self.followed(here);
+        }
+        let done = self.reports(here);
+        let seconds = done.iter().map(|it| it.seconds).fold(0.0, f64::max);
+        let reports: Vec<Report> = done.into_iter().map(|it| it.report).collect();
         let mut instructions = vec![0_f64; reports.iter().map(|it| it.seconds.len()).max().unwrap_or(0)];
         for report in &reports {
             for (longest, &seconds) in instructions.iter_mut().zip(&report.seconds) {
@@ -137,7 +186,21 @@ impl Session {
         }
         let updated = reports.iter().all(|report| report.complete);
         let (outputs, received) = (self.outputs()?, self.received(&reports));
+        self.go_on(0);
         Ok(Outcome { outputs, received, updated, seconds, instructions })
+    }
+
+    /// What a step leaves in a process that does not lead, once the first one has what it asks for.
+    fn followed(&self, here: Vec<Done>) -> Result<Outcome, RunError> {
+        self.answer(here.first())?;
+        let Done { report, seconds } = here.into_iter().next().unwrap_or_default();
+        Ok(Outcome {
+            outputs: BTreeMap::new(),
+            received: Vec::new(),
+            updated: report.complete,
+            seconds,
+            instructions: report.seconds,
+        })
     }
 
     /// For each rank, its blocks of an input.
@@ -146,16 +209,35 @@ impl Session {
         expect_type(&value.name, whole.type_(), &value.type_)?;
         let mut whole = Cut::new(whole.clone());
         let mut feeds = vec![Feed::new(); self.ranks.len()];
-        for (rank, _, port) in &value.ports {
+        for (rank, _, port) in value.ports.iter().filter(|(rank, ..)| self.is_here(*rank)) {
             let type_ = &self.ranks[*rank].program.buffer(port.buffer).type_;
             feeds[*rank].push((port.buffer, whole.block(port, type_)?));
         }
         Ok(feeds)
     }
 
+    /// The steps of the ranks here.
+    fn run_ranks(&mut self, feeds: &[Vec<Feed>]) -> Result<Vec<Done>, RunError> {
+        let start = Instant::now();
+        let Some(processes) = self.processes.clone() else {
+            let reports = self.run_threads(feeds)?;
+            let seconds = start.elapsed().as_secs_f64();
+            return Ok(reports.into_iter().map(|report| Done { report, seconds }).collect());
+        };
+        let number = usize::try_from(processes.rank()).unwrap_or(usize::MAX);
+        let (meetings, places) = (&self.meetings, &self.places[number]);
+        let mut peers = Peers { processes: &processes, places, meetings, given: Vec::new() };
+        match self.ranks[number].step(&feeds[number], &mut peers) {
+            Ok(report) => Ok(vec![Done { report, seconds: start.elapsed().as_secs_f64() }]),
+            Err(Halt::Failed(error)) => Err(error),
+            // Processes do not give up: they are ended.
+            Err(Halt::GivenUp) => Err(RunError::Panicked(processes.rank())),
+        }
+    }
+
     /// All ranks' steps, each on a thread if there are several; the first error if there is one.
-    fn run_ranks(&mut self, feeds: &[Vec<Feed>]) -> Result<Vec<Report>, RunError> {
-        let Self { ranks, meetings, mail } = self;
+    fn run_threads(&mut self, feeds: &[Vec<Feed>]) -> Result<Vec<Report>, RunError> {
+        let Self { ranks, places, meetings, mail, .. } = self;
         let (meetings, mail) = (&*meetings, &*mail);
         let (failure, first) = (Failure::default(), Mutex::new(None));
         let fail = |error: RunError| {
@@ -167,9 +249,11 @@ impl Session {
         let mut reports = Vec::new();
         thread::scope(|scope| {
             let (failure, fail) = (&failure, &fail);
-            let step = |(rank, feeds): (&mut Rank, &Vec<Feed>)| {
+            let step = |rank: &mut Rank, places: &[(usize, usize)], feeds: &[Feed]| {
                 let _alarm = Alarm { rank: rank.program.rank, fail };
-                match rank.step(feeds, Network { meetings, mail, failure }) {
+                let (rounds, number) = (vec![0; places.len()], rank.program.rank);
+                let mut threads = Threads { rank: number, places, meetings, mail, failure, rounds };
+                match rank.step(feeds, &mut threads) {
                     Ok(report) => Some(report),
                     Err(Halt::GivenUp) => None,
                     Err(Halt::Failed(error)) => {
@@ -180,12 +264,13 @@ impl Session {
             };
             // A rank that is alone needs no thread of its own: starting one takes longer than many
             // operations do.
-            if let ([only], [feeds]) = (ranks.as_mut_slice(), feeds) {
-                reports.extend(step((only, feeds)));
+            if let ([only], [places], [feeds]) = (ranks.as_mut_slice(), places.as_slice(), feeds) {
+                reports.extend(step(only, places, feeds));
                 return;
             }
-            let ranks = ranks.iter_mut().zip(feeds);
-            let threads: Vec<_> = ranks.map(|rank| scope.spawn(move || step(rank))).collect();
+            let ranks = ranks.iter_mut().zip(&*places).zip(feeds);
+            let threads: Vec<_> =
+                ranks.map(|((rank, places), feeds)| scope.spawn(move || step(rank, places, feeds))).collect();
             for thread in threads {
                 // The panic itself is reported by the alarm.
                 reports.extend(thread.join().unwrap_or_default());
@@ -230,6 +315,9 @@ impl Session {
     /// Gives each rank its block of a whole value.
     fn hand_out(&mut self, value: &Held, mut whole: Cut) -> Result<(), RunError> {
         for (rank, _, port) in &value.ports {
+            if !self.is_here(*rank) {
+                continue;
+            }
             let rank = &mut self.ranks[*rank];
             let type_ = rank.program.buffer(port.buffer).type_.clone();
             let block = whole.block(port, &type_)?;
@@ -242,10 +330,12 @@ impl Session {
         let mut outputs = BTreeMap::new();
         for value in self.ports(|program| &program.outputs) {
             let mut joined = Joined::new(&value.name, &value.type_)?;
-            for &(number, index, _) in &value.ports {
-                let rank = &self.ranks[number];
-                let port = &rank.program.outputs[index];
-                joined.add(port, rank.program.rank, rank.output(port)?)?;
+            let bytes = |(number, index, port): &(usize, usize, Port)| {
+                self.bytes(*number, port, Ask::Output(*index), |rank| rank.output(port))
+            };
+            let all = value.ports.iter().map(bytes).collect::<Result<Vec<_>, _>>()?;
+            for ((number, _, port), bytes) in value.ports.iter().zip(&all) {
+                joined.add(port, self.ranks[*number].program.rank, bytes)?;
             }
             let whole = joined.finish(&value.name)?;
             outputs.insert(value.name, whole);

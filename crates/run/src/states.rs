@@ -8,6 +8,7 @@ use lower::Port;
 use planner_ir::{Op, State, StateKind, Type};
 
 use crate::error::RunError;
+use crate::processes::Ask;
 use crate::session::{Held, Session};
 use crate::source::{Cut, Joined, Sources, expect_type, weight};
 
@@ -24,6 +25,9 @@ impl Session {
             }
         }
         for (name, states) in from_weights {
+            if !states.iter().any(|held| self.has_some(held)) {
+                continue;
+            }
             let at_first = weight(sources, &name)?;
             for held in states {
                 let converted = first_value(&name, &at_first, &held.type_)?;
@@ -41,7 +45,7 @@ impl Session {
     }
 
     /// The whole of a state that lasts. Where ranks have the same block, that of the first is
-    /// taken.
+    /// taken. In processes, the first one gathers while the others follow.
     pub fn gather(&self, state: &State) -> Result<Array, RunError> {
         let held = self.held(state)?;
         let mut seen: Vec<&Port> = Vec::new();
@@ -89,11 +93,13 @@ impl Session {
 
     fn joined(&self, held: &Held, ports: Vec<&(usize, usize, Port)>) -> Result<Array, RunError> {
         let mut joined = Joined::new(&held.name, &held.type_)?;
-        for (rank, _, port) in ports {
-            let rank = &self.ranks[*rank];
-            let bytes = rank.at_rest(port.buffer);
-            let missing = || RunError::Program(format!("state `{}` is nowhere", held.name));
-            joined.add(port, rank.program.rank, bytes.ok_or_else(missing)?)?;
+        let missing = || RunError::Program(format!("state `{}` is nowhere", held.name));
+        let bytes = |(rank, index, port): &&(usize, usize, Port)| {
+            self.bytes(*rank, port, Ask::State(*index), |rank| rank.at_rest(port.buffer).ok_or_else(missing))
+        };
+        let all = ports.iter().map(bytes).collect::<Result<Vec<_>, _>>()?;
+        for ((rank, _, port), bytes) in ports.into_iter().zip(&all) {
+            joined.add(port, self.ranks[*rank].program.rank, bytes)?;
         }
         joined.finish(&held.name)
     }
@@ -102,6 +108,9 @@ impl Session {
     fn replace(&mut self, held: &Held, whole: Array) -> Result<(), RunError> {
         let mut whole = Cut::new(whole);
         for (rank, _, port) in &held.ports {
+            if !self.is_here(*rank) {
+                continue;
+            }
             let rank = &mut self.ranks[*rank];
             let type_ = rank.program.buffer(port.buffer).type_.clone();
             let block = Array::clone(&*whole.block(port, &type_)?);
@@ -112,6 +121,9 @@ impl Session {
 
     fn zero(&mut self, held: &Held) -> Result<(), RunError> {
         for (rank, _, port) in &held.ports {
+            if !self.is_here(*rank) {
+                continue;
+            }
             let rank = &mut self.ranks[*rank];
             let type_ = rank.program.buffer(port.buffer).type_.clone();
             let failed = |error: KernelError| RunError::Whole(held.name.clone(), error);

@@ -12,6 +12,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use planner_ir::Mesh;
 
+use crate::cluster::ClusterArguments;
 use crate::pipeline::Stage;
 use crate::quantity;
 
@@ -119,6 +120,7 @@ Examples:
   shardloom run model.onnx --ranks 4 --mesh 2x2 --inputs inputs.npz -o outputs.npz
   shardloom run model.onnx --ranks 2 --dim batch=2 --dim sequence=16 --seed 7
   shardloom run plan.json --inputs inputs.npz -o outputs.npz
+  mpirun -n 4 shardloom run plan.json     each rank a process (built with `--features mpi`)
 
 Inputs are arrays by name in a .npz or .safetensors file; names may be written `in/NAME`, and
 arrays `out/NAME` are compared with the outputs: that they differ by more than rounding explains
@@ -291,6 +293,9 @@ pub struct RunArguments {
     /// Where outputs are written, .npz or .safetensors
     #[arg(long, short, default_value = "outputs.npz", value_name = "FILE")]
     pub output: PathBuf,
+    /// What holds where each rank is a process.
+    #[command(flatten)]
+    pub cluster: ClusterArguments,
 }
 
 /// How many ranks there are.

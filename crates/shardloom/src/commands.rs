@@ -20,8 +20,14 @@ pub(crate) mod kernels; // `kernels`
 mod bench; // `bench`
 
 use std::io::Write;
+use std::rc::Rc;
+
+use ::run::{RunError, Session};
+use kernels::Array;
+use lower::Program;
 
 use crate::arguments::Command;
+use crate::cluster::{Cluster, Facts};
 use crate::failure::Failure;
 use crate::pipeline::Stage;
 use crate::progress::Progress;
@@ -35,6 +41,39 @@ pub(crate) struct Context<'a, 'b> {
     pub(crate) progress: &'b Progress,
     /// What is printed before a command is done.
     pub(crate) lines: Lines<'b>,
+    /// The processes of all ranks, if each rank is one.
+    pub(crate) cluster: Option<&'b Cluster>,
+}
+
+impl Context<'_, '_> {
+    /// Whether this process prints and writes.
+    pub(crate) fn leads(&self) -> bool {
+        self.cluster.is_none_or(|it| it.processes.leads())
+    }
+
+    /// Refuses to start where the processes do not agree on what they are about to do.
+    pub(crate) fn agree<T>(
+        &self,
+        ready: Result<T, Failure>,
+        facts: impl Fn(&T) -> (Option<u64>, Facts),
+    ) -> Result<T, Failure> {
+        match self.cluster {
+            Some(cluster) => cluster.agree(ready, facts),
+            None => ready,
+        }
+    }
+
+    /// A session of programs on threads, or of this process's rank.
+    pub(crate) fn session(
+        &self,
+        programs: Vec<Program>,
+        weights: &dyn Fn(&str) -> Result<Array, String>,
+    ) -> Result<Session, RunError> {
+        match self.cluster {
+            Some(cluster) => Session::of_processes(Rc::clone(&cluster.processes), programs, weights),
+            None => Session::new(programs, weights),
+        }
+    }
 }
 
 /// Lines that are printed while a command runs.

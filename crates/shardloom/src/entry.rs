@@ -6,6 +6,7 @@ use std::io::Write;
 use clap::Parser;
 
 use crate::arguments::{Arguments, Command};
+use crate::cluster::{Cluster, ClusterArguments, Launched};
 use crate::commands::{Context, Form, Lines, execute};
 use crate::failure::Failure;
 use crate::progress::{Progress, Wish};
@@ -29,13 +30,54 @@ where
             return if print(stdout, &text) { 0 } else { 2 };
         }
     };
-    match done(&arguments, stdout) {
-        Ok(text) if print(stdout, &text) => 0,
+    let cluster = match joined(&arguments) {
+        Ok(cluster) => cluster,
+        Err((failure, says)) => {
+            if says {
+                print(stderr, &format!("error: {failure}\n"));
+            }
+            return failure.code();
+        }
+    };
+    let leads = cluster.as_ref().is_none_or(|it| it.processes.leads());
+    match done(&arguments, stdout, cluster.as_ref()) {
+        Ok(text) if !leads || print(stdout, &text) => 0,
         Ok(_) => 2,
         Err(failure) => {
-            print(stderr, &format!("error: {failure}\n"));
+            let mut say = |words: &str| {
+                print(stderr, &format!("error: {words}\n"));
+            };
+            match &cluster {
+                Some(cluster) => cluster.failed(&failure, &mut say),
+                None => say(&failure.to_string()),
+            }
             failure.code()
         }
+    }
+}
+
+/// The processes of all ranks, if a launcher has started this one; or why not, and whether this
+/// process says so.
+fn joined(arguments: &Arguments) -> Result<Option<Cluster>, (Failure, bool)> {
+    let launched = Launched::of(|name| std::env::var(name).ok());
+    let cluster = match &arguments.command {
+        Command::Run(it) => Some(&it.cluster),
+        Command::Train(it) => Some(&it.cluster),
+        _ => None,
+    };
+    match (launched, cluster) {
+        (Some(launched), Some(cluster)) => {
+            launched.join(cluster).map(Some).map_err(|failure| (failure, launched.rank == 0))
+        }
+        (Some(Launched { rank, size: 2.. }), None) => {
+            let message = "this command is one process's work: only `run` and `train` run under a launcher";
+            Err((Failure::Usage(message.to_owned()), rank == 0))
+        }
+        (None, Some(ClusterArguments { wait_limit: Some(_) })) => {
+            let message = "`--wait-limit` goes with ranks that are processes: start them with `mpirun`";
+            Err((Failure::Usage(message.to_owned()), true))
+        }
+        _ => Ok(None),
     }
 }
 
@@ -45,18 +87,22 @@ fn print(to: &mut dyn Write, text: &str) -> bool {
     to.write_all(text.as_bytes()).and_then(|()| to.flush()).is_ok()
 }
 
-fn done(arguments: &Arguments, stdout: &mut dyn Write) -> Result<String, Failure> {
+fn done(arguments: &Arguments, stdout: &mut dyn Write, cluster: Option<&Cluster>) -> Result<String, Failure> {
     let global = &arguments.global;
+    let leads = cluster.is_none_or(|it| it.processes.leads());
     let mut stages = Stages::new(global);
-    let progress = Progress::new(if global.quiet { Wish::Hidden } else { Wish::Shown });
+    let progress = Progress::new(if global.quiet || !leads { Wish::Hidden } else { Wish::Shown });
     let form = match () {
+        () if !leads => Form::Nothing,
         () if global.json => Form::Json,
         () if global.quiet => Form::Nothing,
         () => Form::Text,
     };
     let lines = Lines { to: stdout, form };
-    let outcome =
-        execute(&arguments.command, &mut Context { stages: &mut stages, progress: &progress, lines });
+    let outcome = execute(
+        &arguments.command,
+        &mut Context { stages: &mut stages, progress: &progress, lines, cluster },
+    );
     drop(progress);
     // What stages made is of most use if a later one failed.
     let dumped = stages.finish();

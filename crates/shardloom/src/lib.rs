@@ -27,6 +27,7 @@ mod kept; // what blocks of a training step keep
 mod measure; // what this machine can do
 mod train; // data, learning rates, checkpoints
 mod validate; // prices beside measurements
+pub mod cluster; // processes that a launcher has started
 mod commands; // what each command does
 mod entry; // arguments to an exit code
 pub mod bench; // what the program takes, measured

@@ -8,16 +8,20 @@ use std::fmt::Write as _;
 use ::plan::Plan;
 use expected::Compared;
 use kernels::Array;
+use lower::Program;
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 
 use super::plan::{summary, summary_json};
 use super::{Context, Said, stopped};
 use crate::arguments::{Ranks, RunArguments, RunDevice};
+use crate::cluster::Facts;
 use crate::compile::{self, Chosen};
 use crate::failure::Failure;
 use crate::given::{self, Given};
 use crate::model_file::ModelFile;
 use crate::pipeline::{self, Stage};
+use crate::train::checkpoint::hexadecimal;
 use crate::{arrays, inputs, machine, plan_file, quantity, written};
 
 /// What is run on what.
@@ -31,29 +35,16 @@ struct Job {
 
 /// Runs a model or a plan.
 pub(crate) fn run(arguments: &RunArguments, context: &mut Context<'_, '_>) -> Result<Said, Failure> {
-    if arguments.device == RunDevice::Cuda {
-        return Err(no_gpu());
-    }
-    arrays::check_name(&arguments.output)?;
-    let read = arguments.bound.inputs.as_deref().into_iter().chain([arguments.file.as_path()]);
-    written::differs(&arguments.output, &read.collect::<Vec<_>>())?;
-    let is_plan = arguments.file.extension().is_some_and(|it| it == "json");
-    let job = if is_plan { of_plan(arguments, context) } else { of_model(arguments, context) };
-    let job = match job? {
-        Next::Go(job) => job,
-        Next::Stop(stage) => return Ok(stopped(stage)),
+    let ready = ready(arguments, context);
+    let agreed = context.agree(ready, |ready| match ready {
+        Ready::Stop(_) => (None, Vec::new()),
+        Ready::Go { job, programs, .. } => facts(arguments, job, programs),
+    });
+    let (job, inputs, programs) = match agreed? {
+        Ready::Go { job, inputs, programs } => (job, inputs, programs),
+        Ready::Stop(stage) => return Ok(stopped(stage)),
     };
-    let stages = &mut *context.stages;
-    if stages.stops_after(Stage::Plan) {
-        return Ok(stopped(Stage::Plan));
-    }
     let plan = &job.chosen.plan;
-    let inputs = inputs_of(plan, &job, arguments)?;
-    context.progress.say("lowering");
-    let programs = pipeline::lower(plan, &mut |stage, made| stages.observe(stage, made))?;
-    if stages.stops_after(Stage::Lower) {
-        return Ok(stopped(Stage::Lower));
-    }
     context.progress.say("reading weights");
     let weight = |name: &str| job.file.weight(name);
     let failed = |error: run::RunError| match error {
@@ -64,7 +55,7 @@ pub(crate) fn run(arguments: &RunArguments, context: &mut Context<'_, '_>) -> Re
         }
         other => Failure::internal("run", other),
     };
-    let mut session = run::Session::new(programs, &weight).map_err(failed)?;
+    let mut session = context.session(programs, &weight).map_err(failed)?;
     context.progress.say(format!("running on {} ranks", plan.mesh.devices()));
     let mut outcome = session.step(&inputs).map_err(failed)?;
     for _ in 1..arguments.steps {
@@ -72,6 +63,9 @@ pub(crate) fn run(arguments: &RunArguments, context: &mut Context<'_, '_>) -> Re
         if next.seconds < outcome.seconds {
             outcome = next;
         }
+    }
+    if !context.leads() {
+        return Ok(Said { text: String::new(), json: Value::Null });
     }
     arrays::write(&arguments.output, &outcome.outputs)?;
     let compared = expected::compared(&job.chosen.plan.graph, job.given.as_ref(), &outcome.outputs);
@@ -98,6 +92,53 @@ fn no_gpu() -> Failure {
     } else {
         format!("`--device cuda` cannot run on this machine: {}; {kernels}", missing.join("; "))
     })
+}
+
+/// What is ready to run, or where it stops.
+enum Ready {
+    Go { job: Box<Job>, inputs: BTreeMap<String, Array>, programs: Vec<Program> },
+    Stop(Stage),
+}
+
+/// Everything before a rank starts.
+fn ready(arguments: &RunArguments, context: &mut Context<'_, '_>) -> Result<Ready, Failure> {
+    if arguments.device == RunDevice::Cuda {
+        return Err(no_gpu());
+    }
+    arrays::check_name(&arguments.output)?;
+    let read = arguments.bound.inputs.as_deref().into_iter().chain([arguments.file.as_path()]);
+    written::differs(&arguments.output, &read.collect::<Vec<_>>())?;
+    let is_plan = arguments.file.extension().is_some_and(|it| it == "json");
+    let job = if is_plan { of_plan(arguments, context) } else { of_model(arguments, context) };
+    let job = match job? {
+        Next::Go(job) => job,
+        Next::Stop(stage) => return Ok(Ready::Stop(stage)),
+    };
+    let stages = &mut *context.stages;
+    if stages.stops_after(Stage::Plan) {
+        return Ok(Ready::Stop(Stage::Plan));
+    }
+    let plan = &job.chosen.plan;
+    let inputs = inputs_of(plan, &job, arguments)?;
+    context.progress.say("lowering");
+    let programs = pipeline::lower(plan, &mut |stage, made| stages.observe(stage, made))?;
+    if stages.stops_after(Stage::Lower) {
+        return Ok(Ready::Stop(Stage::Lower));
+    }
+    Ok(Ready::Go { job, inputs, programs })
+}
+
+/// How many ranks there are, and what all of them have to do alike.
+fn facts(arguments: &RunArguments, job: &Job, programs: &[Program]) -> (Option<u64>, Facts) {
+    let inputs = arguments.bound.inputs.as_ref().map_or("made".to_owned(), |it| it.display().to_string());
+    let plan = hexadecimal(Sha256::digest(::plan::json::write(&job.chosen.plan)));
+    let facts = vec![
+        ("the plan", format!("{} (SHA-256 {plan:.12}..)", arguments.file.display())),
+        ("the inputs", inputs),
+        ("the seed", arguments.seed.to_string()),
+        ("the number of steps", arguments.steps.to_string()),
+    ];
+    (u64::try_from(programs.len()).ok(), facts)
 }
 
 /// What comes after a plan is there, or not.

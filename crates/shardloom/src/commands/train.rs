@@ -1,5 +1,7 @@
 //! `train`: a plan and data to trained weights.
 
+mod ready; // what is read and refused before a rank starts
+
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -8,26 +10,26 @@ use ::plan::Recipe;
 use ::run::{NotFinite, Outcome, Place, RunError, Session};
 use ::train::{LOSS, NORM, RATE, SEED, STEP};
 use kernels::Array;
-use planner_ir::{Graph, Op, Source, State, Type};
+use planner_ir::{Op, State, Type};
+use ready::{Ready, facts, ready};
 use serde_json::json;
 
 use super::{Context, Form, Lines, Said, stopped};
 use crate::failure::Failure;
 use crate::model_file::ModelFile;
-use crate::pipeline::Stage;
 use crate::progress::Progress;
+use crate::quantity;
 use crate::train::arguments::TrainArguments;
 use crate::train::checkpoint::{self, Checkpoint, Manifest, Writer};
 use crate::train::data::Data;
 use crate::train::order::{Order, Position, dropout_seed};
 use crate::train::ranges::{self, Limit};
 use crate::train::report::{Log, StepReport};
-use crate::train::resume::{is_within, resumed};
+use crate::train::resume::is_within;
 use crate::train::schedule::Schedule;
-use crate::train::settings::{Change, Settings, settings};
+use crate::train::settings::{Change, Settings};
 use crate::train::trained::Trained;
 use crate::train::weights;
-use crate::{quantity, written};
 
 /// What is trained, and how far it is.
 struct Run<'a> {
@@ -61,36 +63,20 @@ struct Fed {
 
 /// Trains as a plan says.
 pub(crate) fn train(arguments: &TrainArguments, context: &mut Context<'_, '_>) -> Result<Said, Failure> {
-    check_outputs(arguments)?;
-    context.progress.say(format!("reading {}", arguments.plan.display()));
-    let progress = context.progress;
-    let stages = &mut *context.stages;
-    let trained = Trained::read(
-        &arguments.plan,
-        arguments.model.as_deref(),
-        &mut |stage, made| stages.observe(stage, made),
-        &|words| progress.say(words),
-    )?;
-    if context.stages.stops_after(Stage::Plan) {
-        return Ok(stopped(Stage::Plan));
-    }
-    let (recipe, file) = (&trained.recipe, &trained.file);
-    check_not_read(arguments, file)?;
-    context.progress.say(format!("reading {}", arguments.data.display()));
-    let data = Data::open(&arguments.data, arguments.tokens, &trained.graph, recipe)?;
-    let states = lasting(&trained.graph);
-    // The whole of the data is read for its checksum: only where checkpoints need it.
-    let checkpoints = arguments.checkpoint.is_some() || arguments.resume.is_some();
-    let settings = if checkpoints { settings(arguments, recipe, &data)? } else { Settings::new() };
-    let resumed = resumed(arguments, &trained.model, &settings, &data, &states)?;
-    context.progress.say("lowering");
-    let stages = &mut *context.stages;
-    let programs = trained.programs(&mut |stage, made| stages.observe(stage, made))?;
-    if stages.stops_after(Stage::Lower) {
-        return Ok(stopped(Stage::Lower));
-    }
+    let ready = ready(arguments, context);
+    let agreed = context.agree(ready, |ready| match ready {
+        Ok(ready) => facts(arguments, ready),
+        Err(_) => (None, Vec::new()),
+    });
+    let ready = match agreed? {
+        Ok(ready) => ready,
+        Err(stage) => return Ok(stopped(stage)),
+    };
+    let Ready { trained, data, states, settings, resumed, programs } = ready;
+    let file = &trained.file;
     context.progress.say("reading weights");
-    let session = Session::new(programs, &|name| file.weight(name)).map_err(|error| failed(file, error))?;
+    let session =
+        context.session(programs, &|name| file.weight(name)).map_err(|error| failed(file, error))?;
     let limits = ranges::limits(&trained.graph);
     let mut run = Run::new(arguments, &trained, data, limits, states, session);
     run.settings = settings;
@@ -98,7 +84,7 @@ pub(crate) fn train(arguments: &TrainArguments, context: &mut Context<'_, '_>) -
         run.start(checkpoint)?;
         changes.iter().try_for_each(|change| said(change, context))?;
     }
-    if let Some(folder) = &arguments.checkpoint {
+    if let Some(folder) = arguments.checkpoint.as_ref().filter(|_| run.session.leads()) {
         // What cannot be written is known before the first step.
         let failed = |error| Failure::file(folder, format!("cannot be made: {error}"));
         std::fs::create_dir_all(folder).map_err(failed)?;
@@ -106,53 +92,6 @@ pub(crate) fn train(arguments: &TrainArguments, context: &mut Context<'_, '_>) -
     run.steps(context.progress, &mut context.lines)?;
     context.progress.say("writing weights");
     run.finish()
-}
-
-/// Refuses outputs that cannot be written, or are read.
-fn check_outputs(arguments: &TrainArguments) -> Result<(), Failure> {
-    let TrainArguments { plan, data, weights, export, log, .. } = arguments;
-    if weights.extension().is_none_or(|it| it != "safetensors") {
-        let message = format!("{}: expected a name that ends in `.safetensors`", weights.display());
-        return Err(Failure::Usage(message));
-    }
-    let outputs: Vec<&PathBuf> =
-        [Some(weights), export.as_ref(), log.as_ref()].into_iter().flatten().collect();
-    for (number, output) in outputs.iter().enumerate() {
-        written::differs(output, &[plan, data])?;
-        let folder = output.parent().filter(|it| !it.as_os_str().is_empty());
-        if let Some(folder) = folder.filter(|it| !it.is_dir()) {
-            let message = format!("cannot be written: `{}` is no folder", folder.display());
-            return Err(Failure::file(output, message));
-        }
-        if outputs[..number].contains(output) {
-            let message =
-                format!("{}: is the name of two outputs, expected different ones", output.display());
-            return Err(Failure::Usage(message));
-        }
-    }
-    Ok(())
-}
-
-/// Refuses outputs that are the model or a file of its weights.
-fn check_not_read(arguments: &TrainArguments, file: &ModelFile) -> Result<(), Failure> {
-    let folder = file.path.parent().unwrap_or_else(|| Path::new(""));
-    let mut read = vec![file.path.clone()];
-    read.extend(file.model.files().into_iter().map(|name| folder.join(name)));
-    let read: Vec<&Path> = read.iter().map(PathBuf::as_path).collect();
-    let TrainArguments { weights, export, log, .. } = arguments;
-    for output in [Some(weights), export.as_ref(), log.as_ref()].into_iter().flatten() {
-        written::differs(output, &read)?;
-    }
-    export.iter().try_for_each(|path| written::differs(&weights::beside(path), &read))
-}
-
-/// The states that last from step to step, and their types.
-fn lasting(graph: &Graph) -> BTreeMap<State, Type> {
-    let states = graph.values.iter().filter_map(|value| match &value.source {
-        Source::State(state) if !state.kind.is_summed() => Some((state.clone(), value.type_.clone())),
-        _ => None,
-    });
-    states.collect()
 }
 
 /// Says what is another than in the checkpoint.
@@ -232,13 +171,16 @@ impl<'a> Run<'a> {
         self.saved = Some(folder.clone());
         // Newer ones of the same folder are given up: steps are done again.
         match &self.arguments.checkpoint {
-            Some(into) if is_within(folder, into) => checkpoint::point(into, self.step),
+            Some(into) if self.session.leads() && is_within(folder, into) => {
+                checkpoint::point(into, self.step)
+            }
             _ => Ok(()),
         }
     }
 
     fn steps(&mut self, progress: &Progress, lines: &mut Lines<'_>) -> Result<(), Failure> {
-        let mut log = self.arguments.log.as_deref().map(|path| Log::open(path, self.step)).transpose()?;
+        let log = self.arguments.log.as_deref().filter(|_| self.session.leads());
+        let mut log = log.map(|path| Log::open(path, self.step)).transpose()?;
         while self.step < self.arguments.steps {
             progress.say(format!("step {} of {}", self.step + 1, self.arguments.steps));
             let report = self.step()?;
@@ -269,16 +211,28 @@ impl<'a> Run<'a> {
         let fed = self.fed(step, rate)?;
         let outcome = self.session.train(&fed.micro_batches, &fed.step);
         let outcome = outcome.map_err(|error| failed(self.file, error))?;
-        let loss = number(&outcome, LOSS)?.ok_or_else(|| Failure::internal("train", "there is no loss"))?;
         let norm = number(&outcome, NORM)?;
+        let loss = match number(&outcome, LOSS)? {
+            Some(loss) => loss,
+            None if self.session.leads() => return Err(Failure::internal("train", "there is no loss")),
+            // The first process has the loss, and says whether the step was one.
+            None => 0.0,
+        };
         let finite = outcome.updated && loss.is_finite() && norm.is_none_or(f32::is_finite);
-        if !finite {
-            let found = self.first_not_finite(&fed);
-            if !self.is_empty(&found) {
-                return Err(self.not_finite(step, found, loss, norm));
+        let skipped = if self.session.leads() {
+            if !finite {
+                let found = self.first_not_finite(&fed);
+                if !self.is_empty(&found) {
+                    return Err(self.not_finite(step, found, loss, norm));
+                }
             }
-            self.skipped += 1;
-        }
+            let skipped = u64::from(!finite);
+            self.session.go_on(skipped);
+            skipped
+        } else {
+            self.session.follow().map_err(|error| failed(self.file, error))?
+        };
+        self.skipped += skipped;
         self.step = step;
         Ok(StepReport {
             step,
@@ -378,6 +332,9 @@ impl<'a> Run<'a> {
 
     /// Writes a checkpoint.
     fn save(&mut self, folder: &Path) -> Result<(), Failure> {
+        if !self.session.leads() {
+            return self.follow();
+        }
         self.check_states()?;
         let position = self.order.position();
         let manifest = Manifest {
@@ -394,7 +351,13 @@ impl<'a> Run<'a> {
         let states = self.states.iter().map(|(state, type_)| (state.clone(), type_.clone())).collect();
         let writer = Writer { folder: folder.to_owned(), keep: self.arguments.keep, states };
         self.saved = Some(writer.write(manifest, &mut |state| self.gather(state))?);
+        self.session.go_on(0);
         Ok(())
+    }
+
+    /// Hands states to the process that writes.
+    fn follow(&self) -> Result<(), Failure> {
+        self.session.follow().map(|_| ()).map_err(|error| failed(self.file, error))
     }
 
     /// A state; of a parameter's copy in the model file, what it is a copy of.
@@ -417,6 +380,10 @@ impl<'a> Run<'a> {
             let error = format!("none of the labels of {} steps counts: nothing is trained", self.step);
             return Err(Failure::file(self.data.path(), error));
         }
+        if !self.session.leads() {
+            self.follow()?;
+            return Ok(Said { text: String::new(), json: serde_json::Value::Null });
+        }
         self.check_states()?;
         let trained = weights::trained(&self.states, &self.trained.ties);
         let TrainArguments { weights: path, export, .. } = self.arguments;
@@ -424,6 +391,7 @@ impl<'a> Run<'a> {
         if let Some(export) = export {
             weights::export(export, self.file, &trained, &mut |state| self.gather(state))?;
         }
+        self.session.go_on(0);
         let bytes: u64 = trained.values().map(|(_, type_)| type_.bytes()).sum();
         let mut text = String::new();
         // Writing to a string does not fail.

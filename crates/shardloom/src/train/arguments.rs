@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
+use crate::cluster::ClusterArguments;
+
 /// Examples, and what files have to hold, for `--help`.
 pub(crate) const HELP: &str = "\
 Examples:
@@ -107,6 +109,9 @@ pub struct TrainArguments {
     /// Where the model of the plan is, if not where the plan says
     #[arg(long, value_name = "FILE")]
     pub model: Option<PathBuf>,
+    /// What holds where each rank is a process.
+    #[command(flatten)]
+    pub cluster: ClusterArguments,
 }
 
 /// How wide the numbers in a file of tokens are.

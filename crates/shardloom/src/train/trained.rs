@@ -7,11 +7,13 @@ use ::plan::{ModelFile as Named, Pipeline, Recipe};
 use ::train::Tie;
 use lower::Program;
 use planner_ir::Graph;
+use sha2::{Digest, Sha256};
 
 use crate::commands::run::weights_are_there;
 use crate::failure::Failure;
 use crate::model_file::ModelFile;
 use crate::pipeline::{self, Observer, Stage, staged};
+use crate::train::checkpoint::hexadecimal;
 use crate::{derived, plan_file};
 
 /// What is trained.
@@ -63,6 +65,15 @@ impl Trained {
             Content::Pipeline(pipeline) => derived_pipeline(path, pipeline, &file)?,
         };
         Ok(Self { content, graph, model: named, recipe, ties, file })
+    }
+
+    /// The checksum of what the plan file says.
+    pub(crate) fn sha256(&self) -> String {
+        let text = match &self.content {
+            Content::Plan(plan) => write(plan),
+            Content::Pipeline(pipeline) => write_pipeline(pipeline),
+        };
+        hexadecimal(Sha256::digest(text))
     }
 
     /// The programs of all ranks, verified.
