@@ -9,7 +9,6 @@ mod absent; // built without MPI
 #[cfg(feature = "mpi")]
 mod mpi; // bytes between processes
 
-use std::convert::Infallible;
 use std::fmt;
 use std::ops::Range;
 use std::time::Duration;
@@ -147,7 +146,7 @@ impl Processes {
         self.link.exchange(tag.number(), sends, receives, self.patience, &|ranks| self.waited(ranks));
     }
 
-    fn waited(&self, ranks: &[u64]) -> Infallible {
+    fn waited(&self, ranks: &[u64]) -> ! {
         let names: Vec<String> = ranks.iter().map(u64::to_string).collect();
         let (own, seconds) = (self.rank(), self.patience.as_secs());
         let word = if ranks.len() == 1 { "rank" } else { "ranks" };

@@ -22,8 +22,8 @@ mod bench; // `bench`
 use std::io::Write;
 use std::rc::Rc;
 
+use ::kernels::Array;
 use ::run::{RunError, Session};
-use kernels::Array;
 use lower::Program;
 
 use crate::arguments::Command;

@@ -5,7 +5,6 @@
 //! collectives of MPI do neither.
 
 use std::cell::RefCell;
-use std::convert::Infallible;
 use std::ffi::{c_int, c_void};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -88,14 +87,15 @@ impl Link {
         u64::try_from(shardloom_mpi_size()).unwrap_or(1)
     }
 
-    /// Sends to some and receives from some; says for whom it has waited if that is too long.
+    /// Sends to some and receives from some; says for whom it has waited if that is too long,
+    /// which ends the process.
     pub(super) fn exchange(
         &self,
         tag: i32,
         sends: &[(u64, &[u8])],
         receives: Vec<(u64, &mut [u8])>,
         patience: Duration,
-        waited: &dyn Fn(&[u64]) -> Infallible,
+        waited: &dyn Fn(&[u64]),
     ) {
         // The bytes are borrowed until this function ends, and it ends when all is done.
         let mut begun = Vec::with_capacity(sends.len() + receives.len());

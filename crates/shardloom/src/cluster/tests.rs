@@ -1,3 +1,5 @@
+//! What launchers say, and when processes start together.
+
 use super::*;
 
 fn facts(ranks: u64, plan: &str) -> Said {

@@ -118,14 +118,18 @@ fn processes_train_as_threads_do() {
 
 /// The process of a rank that a launcher on this machine has started.
 fn process(launcher: &Child, rank: u32) -> String {
-    let id = launcher.id();
-    let children = fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap();
+    let parent = format!("PPid:\t{}", launcher.id());
     let variable = format!("OMPI_COMM_WORLD_RANK={rank}");
-    let is_rank = |id: &&str| {
-        let environment = fs::read(format!("/proc/{id}/environ")).unwrap();
-        environment.split(|&it| it == 0).any(|it| it == variable.as_bytes())
+    let is_rank = |id: &String| {
+        // Other processes come and go.
+        let status = fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
+        let environment = fs::read(format!("/proc/{id}/environ")).unwrap_or_default();
+        status.lines().any(|line| line == parent)
+            && environment.split(|&it| it == 0).any(|it| it == variable.as_bytes())
     };
-    children.split_whitespace().find(is_rank).unwrap().to_owned()
+    let all = fs::read_dir("/proc").unwrap();
+    let mut names = all.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    names.find(is_rank).unwrap()
 }
 
 /// Does something to rank 2 in the middle of a training: how it ends.
