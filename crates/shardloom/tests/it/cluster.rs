@@ -163,7 +163,7 @@ fn all_end_when_one_is_killed() {
 #[test]
 fn all_end_when_one_does_not_answer() {
     let folder = Folder::new("stopped");
-    let done = hit("-STOP", &folder, &["--wait-limit", "2"]);
+    let done = hit("-STOP", &folder, &["--wait-limit", "15"]);
     assert_eq!(done.status.code(), Some(2));
-    assert!(words(&done).contains("has waited 2 s for rank"), "{}", words(&done));
+    assert!(words(&done).contains("has waited 15 s for rank"), "{}", words(&done));
 }

@@ -2,7 +2,8 @@
 //!
 //! Modules are marked as tests, so that what serves tests may panic.
 
-#[cfg(all(test, feature = "mpi"))]
+#[cfg(test)]
+#[cfg(feature = "mpi")]
 mod cluster; // ranks that are processes, under `mpirun`
 #[cfg(test)]
 mod partition; // `partition`, drawn and refused
