@@ -24,7 +24,7 @@ mod error; // why a program did not run to its end
 
 pub use error::RunError;
 pub use not_finite::{NotFinite, Place, not_finite};
-pub use processes::{JoinError, Processes};
+pub use processes::{Ended, Interface, JoinError, Joining, LOST, Processes, WAITED};
 pub use reference::{Reference, reference};
 pub use session::{Outcome, Session, run};
 pub use source::Sources;

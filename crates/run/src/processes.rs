@@ -1,28 +1,35 @@
-//! Ranks that are processes, which a launcher of MPI has started.
+//! Ranks that are processes, which a launcher has started.
 //!
 //! The processes of a step know the programs of all ranks, and each has the memory of its own. The
 //! first one leads: it asks the others for what it puts together, and they answer until it lets them
 //! go on.
 
-#[cfg(not(feature = "mpi"))]
-mod absent; // built without MPI
+mod link; // how bytes get from process to process
 #[cfg(feature = "mpi")]
-mod mpi; // bytes between processes
+mod mpi; // through MPI
+mod join; // as whom a process joins the others, and why it cannot
+mod tcp; // over connections of their own
+mod flight; // what a process has done last
 
-use std::fmt;
 use std::ops::Range;
+use std::sync::Arc;
 use std::time::Duration;
 
-#[cfg(not(feature = "mpi"))]
-use absent::Link;
-#[cfg(feature = "mpi")]
-use mpi::Link;
+pub use flight::Ended;
+pub use join::{Interface, JoinError, Joining};
+
+use flight::Flight;
+use link::{Doing, Ending, Link};
 
 use crate::meeting::Meeting;
 use crate::transport::{GivenUp, Taken, Transport};
 
+/// The exit code of a process that panicked.
+const PANICKED: u8 = 3;
+/// The exit code where a rank is lost.
+pub const LOST: u8 = 5;
 /// The exit code where a rank has waited for too long.
-const WAITED: u8 = 2;
+pub const WAITED: u8 = 6;
 
 /// What a message is about. Rounds of communicators have the tags that follow.
 #[derive(Clone, Copy)]
@@ -52,40 +59,35 @@ impl Tag {
     }
 }
 
-/// Why processes cannot reach each other.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum JoinError {
-    /// This program was built without MPI.
-    Absent,
-    /// MPI has been started in this process before.
-    Started,
-}
-
-impl fmt::Display for JoinError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Absent => write!(f, "this program was built without MPI"),
-            Self::Started => write!(f, "MPI has been started in this process before"),
-        }
-    }
-}
-
-impl std::error::Error for JoinError {}
-
-/// This process among those that a launcher of MPI has started, one for each rank.
+/// This process among those that a launcher has started, one for each rank.
 ///
 /// A panic of one ends all.
 pub struct Processes {
-    link: Link,
+    link: Box<dyn Link>,
     patience: Duration,
-    say: Box<dyn Fn(&str)>,
+    pub(crate) flight: Arc<Flight>,
 }
 
 impl Processes {
-    /// Joins the others. A process that waits for another one longer than the limit says so and ends
-    /// all.
-    pub fn join(limit: Duration, say: Box<dyn Fn(&str)>) -> Result<Self, JoinError> {
-        Ok(Self { link: Link::join()?, patience: limit, say })
+    /// Joins the others through MPI. A process that waits for another one longer than the limit says
+    /// so and ends all.
+    pub fn through_mpi(limit: Duration, ended: Ended) -> Result<Self, JoinError> {
+        let flight = Arc::new(Flight::new(ended));
+        #[cfg(feature = "mpi")]
+        return Ok(Self { link: Box::new(mpi::Mpi::join()?), patience: limit, flight });
+        #[cfg(not(feature = "mpi"))]
+        {
+            // Without MPI nobody waits and nothing ends.
+            let _ = (limit, flight);
+            Err(JoinError::Absent)
+        }
+    }
+
+    /// Joins the others over TCP, encrypted. A process that waits for another one longer than the
+    /// limit says so and ends all.
+    pub fn over_tcp(joining: &Joining, limit: Duration, ended: Ended) -> Result<Self, JoinError> {
+        let flight = Arc::new(Flight::new(ended));
+        Ok(Self { link: Box::new(tcp::Tcp::join(joining, &flight)?), patience: limit, flight })
     }
 
     /// Which rank this process is.
@@ -115,9 +117,10 @@ impl Processes {
         self.all(own, lengths.into_iter().map(empty).collect())
     }
 
-    /// Ends all processes at once with an exit code.
-    pub fn end(&self, code: u8) -> ! {
-        self.link.abort(i32::from(code))
+    /// Ends all processes with an exit code, for a failure of this one. Where several fail at the same
+    /// time, one says why.
+    pub fn end(&self, code: u8, words: &str) -> ! {
+        self.link.end(&Ending { code, words, culprit: self.rank() }, &self.flight)
     }
 
     fn count(&self) -> usize {
@@ -143,24 +146,66 @@ impl Processes {
 
     /// Sends to some and receives from some, until all of it is done.
     fn exchange(&self, tag: Tag, sends: &[(u64, &[u8])], receives: Vec<(u64, &mut [u8])>) {
+        let from: Vec<u64> = receives.iter().map(|it| it.0).collect();
+        let waits = !from.is_empty();
+        if waits {
+            self.flight.waits(from);
+        }
         self.link.exchange(tag.number(), sends, receives, self.patience, &|ranks| self.waited(ranks));
+        if waits {
+            self.flight.goes();
+        }
     }
 
     fn waited(&self, ranks: &[u64]) -> ! {
-        let names: Vec<String> = ranks.iter().map(u64::to_string).collect();
+        let (culprit, words) = self.culprit(ranks);
+        self.link.end(&Ending { code: WAITED, words: &words, culprit }, &self.flight)
+    }
+
+    /// Whom the ranks that are waited for wait for themselves, where they say so: the one at the end,
+    /// and what is said of it.
+    fn culprit(&self, ranks: &[u64]) -> (u64, String) {
         let (own, seconds) = (self.rank(), self.patience.as_secs());
-        let word = if ranks.len() == 1 { "rank" } else { "ranks" };
-        let names = names.join(", ");
-        (self.say)(&format!("rank {own} has waited {seconds} s for {word} {names}, which is the limit"));
-        self.end(WAITED)
+        let mut chain = vec![own];
+        let mut next = ranks.first().copied().unwrap_or(own);
+        let mut last = None;
+        while !chain.contains(&next) {
+            chain.push(next);
+            last = self.link.doing(next).map(|doing| (next, doing));
+            match last {
+                Some((_, Doing { waits_for: Some(other), .. })) => next = other,
+                _ => break,
+            }
+        }
+        let names = |ranks: &[u64]| ranks.iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
+        match last {
+            Some((rank, Doing { step, instruction, waits_for: None })) => {
+                let host = self.link.host(rank).unwrap_or_default();
+                let words = format!(
+                    "rank {rank} on `{host}` has not gone on: it is in step {step} of this start, \
+                     instruction {instruction}, and rank {own} has waited {seconds} s, which is the limit"
+                );
+                (rank, words)
+            }
+            Some((rank, _)) => {
+                let words = format!("ranks {} wait for each other since {seconds} s", names(&chain));
+                (rank, words)
+            }
+            None => {
+                let word = if ranks.len() == 1 { "rank" } else { "ranks" };
+                let names = names(ranks);
+                let words =
+                    format!("rank {own} has waited {seconds} s for {word} {names}, which is the limit");
+                (next, words)
+            }
+        }
     }
 }
 
 impl Drop for Processes {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            (self.say)(&format!("rank {} panicked", self.rank()));
-            self.end(3);
+            self.end(PANICKED, &format!("rank {} panicked", self.rank()));
         }
     }
 }
@@ -248,6 +293,10 @@ pub(crate) struct Peers<'a> {
 }
 
 impl Transport for Peers<'_> {
+    fn begins(&self, instruction: usize, micro_batch: u64) {
+        self.processes.flight.begins(instruction, micro_batch);
+    }
+
     fn number(&self, communicator: usize) -> usize {
         self.places[communicator].1
     }

@@ -116,6 +116,7 @@ impl Rank {
         let repetition = self.program.repetition();
         let mut part = |rank: &mut Self, part: Range<usize>| -> Result<(), Halt> {
             for (number, instruction) in part.clone().zip(&instructions[part]) {
+                transport.begins(number, rank.micro_batch);
                 let start = Instant::now();
                 let received = rank.instruction(instruction, transport);
                 let halt = |fault| rank.halt(number, rank.program.show(instruction), fault);

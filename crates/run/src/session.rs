@@ -95,6 +95,11 @@ impl Session {
         let (meetings, places) = meetings(&programs)?;
         let mail = Mail::of(programs.iter());
         let own = processes.as_ref().map(|it| it.rank());
+        if let Some(processes) = &processes {
+            let own = programs.iter().find(|it| it.rank == processes.rank());
+            let texts = own.map(|own| own.instructions.iter().map(|it| own.show(it)).collect());
+            processes.flight.set_program(texts.unwrap_or_default());
+        }
         let rank = |program: Program| match own {
             Some(own) if own != program.rank => Rank::elsewhere(program),
             _ => Rank::new(program),
@@ -224,6 +229,7 @@ impl Session {
             let seconds = start.elapsed().as_secs_f64();
             return Ok(reports.into_iter().map(|report| Done { report, seconds }).collect());
         };
+        processes.flight.step();
         let number = usize::try_from(processes.rank()).unwrap_or(usize::MAX);
         let (meetings, places) = (&self.meetings, &self.places[number]);
         let mut peers = Peers { processes: &processes, places, meetings, given: Vec::new() };

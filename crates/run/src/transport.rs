@@ -22,6 +22,9 @@ pub(crate) struct Taken<'a> {
 /// and then takes parts of what the members have put down. What it gives is what the others take, in
 /// the same sizes.
 pub(crate) trait Transport {
+    /// An instruction begins, of a micro-batch: for records of what was done last.
+    fn begins(&self, _instruction: usize, _micro_batch: u64) {}
+
     /// Which member of a communicator this rank is, in the order of blocks.
     fn number(&self, communicator: usize) -> usize;
 

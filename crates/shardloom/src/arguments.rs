@@ -1,6 +1,7 @@
 //! What the command line says.
 
 mod kernels; // what kernels are listed
+mod launch; // what is started, and how often
 mod pipeline; // what a plan in stages is told
 mod predict; // what setups are priced
 mod recipe; // what a plan for training is told besides
@@ -17,6 +18,7 @@ use crate::pipeline::Stage;
 use crate::quantity;
 
 pub use kernels::KernelsArguments;
+pub use launch::LaunchArguments;
 pub use pipeline::{PipelineArguments, Stages, SweepArguments};
 pub use predict::{PredictArguments, ValidateArguments};
 pub use recipe::RecipeArguments;
@@ -43,7 +45,8 @@ A first tour:
   shardloom explain plan.json                          what was decided, and what it costs
 
 Exit codes: 0 done, 1 arguments that make no sense, 2 bad input or a plan that is rejected,
-3 an error of shardloom's own.";
+3 an error of shardloom's own, 4 processes have not found each other, 5 a rank is lost, 6 a rank has
+waited for too long, 7 there is no room for a file, 130 and 143 ended by a signal.";
 
 /// What holds for every command.
 #[derive(Args, Clone, Debug)]
@@ -120,7 +123,7 @@ Examples:
   shardloom run model.onnx --ranks 4 --mesh 2x2 --inputs inputs.npz -o outputs.npz
   shardloom run model.onnx --ranks 2 --dim batch=2 --dim sequence=16 --seed 7
   shardloom run plan.json --inputs inputs.npz -o outputs.npz
-  mpirun -n 4 shardloom run plan.json     each rank a process (built with `--features mpi`)
+  shardloom launch -n 4 run plan.json     each rank a process; as well under other launchers
 
 Inputs are arrays by name in a .npz or .safetensors file; names may be written `in/NAME`, and
 arrays `out/NAME` are compared with the outputs: that they differ by more than rounding explains
@@ -129,6 +132,9 @@ ends the command with exit code 2. Without --inputs they are made from the seed.
     /// Train a model as a plan says, on ranks of this machine
     #[command(after_help = crate::train::arguments::HELP)]
     Train(crate::train::arguments::TrainArguments),
+    /// Start `run` or `train` as processes on this host, one for each rank
+    #[command(after_help = launch::HELP)]
+    Launch(LaunchArguments),
     /// Plan a model for a machine
     #[command(after_help = "\
 Examples:

@@ -1,59 +1,190 @@
-//! Processes that a launcher of MPI has started, one for each rank.
+//! Processes that a launcher has started, one for each rank.
+
+pub(crate) mod contract; // what launchers say in the environment
+mod hosts; // lists of hosts as Slurm writes them
+mod nodes; // what is said to each host
+mod token; // what only the ranks of a job know
+mod leash; // the end of a process whose launcher has ended
 
 use std::cell::Cell;
 use std::fmt;
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
-use clap::Args;
-use run::{JoinError, Processes};
+use clap::{Args, ValueEnum};
+use run::{Ended, Interface, JoinError, Joining, Processes};
 
 use crate::failure::Failure;
 
+pub(crate) use contract::{Launched, Variable};
+pub(crate) use nodes::Node;
+pub(crate) use token::secret;
+
 /// How long a rank waits for another one if nothing else is said (seconds).
 const WAIT_LIMIT: u64 = 3600;
+/// How long a rank may give no sign of life (seconds).
+const LOST_AFTER: f64 = 30.0;
+/// How long ranks wait until all are there (seconds).
+const JOIN_LIMIT: f64 = 120.0;
 
 /// What ranks that are processes are told.
 #[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Ranks that are processes")]
 pub struct ClusterArguments {
-    /// Under `mpirun`: end all ranks when one has waited so long for another; 3600 if not given
+    /// End all ranks when one has waited so long for another; 3600 if not given
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..), value_name = "SECONDS")]
     pub wait_limit: Option<u64>,
+    /// Over TCP: end all ranks when one gives no sign of life for so long; 30 if not given
+    #[arg(long, value_parser = seconds, value_name = "SECONDS")]
+    pub lost_after: Option<f64>,
+    /// Over TCP: how long to wait at the start until all ranks are there; 120 if not given
+    #[arg(long, value_parser = seconds, value_name = "SECONDS")]
+    pub join_limit: Option<f64>,
+    /// Over TCP: listen on this network only, such as 10.1.0.0/16; else on that of the address of rank 0
+    #[arg(long, value_name = "NETWORK")]
+    pub interface: Option<Interface>,
+    /// How ranks reach each other: over TCP, or through MPI where `mpirun` has started them
+    #[arg(long, value_enum, value_name = "WAY")]
+    pub transport: Option<Way>,
+    /// Where each rank writes what it did last when all are ended; else in the folder of checkpoints
+    #[arg(long, value_name = "DIR")]
+    pub flight: Option<PathBuf>,
 }
 
-/// What a launcher says of this process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Launched {
-    /// Which one it is.
-    pub(crate) rank: u64,
-    /// How many there are.
-    pub(crate) size: u64,
+/// How ranks reach each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Way {
+    /// Through MPI where it has started the ranks and this program was built with it, else over TCP.
+    Auto,
+    /// Over connections of their own, encrypted.
+    Tcp,
+    /// Through MPI.
+    Mpi,
 }
 
-/// What launchers set: which process, how many. Open MPI; MPICH, Intel MPI and what speaks PMI.
-const NAMES: [[&str; 2]; 2] = [["OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"], ["PMI_RANK", "PMI_SIZE"]];
+impl ClusterArguments {
+    /// An argument that makes no sense without ranks that are processes.
+    pub(crate) fn given(&self) -> Option<&'static str> {
+        let all = [
+            (self.wait_limit.is_some(), "--wait-limit"),
+            (self.lost_after.is_some(), "--lost-after"),
+            (self.join_limit.is_some(), "--join-limit"),
+            (self.interface.is_some(), "--interface"),
+            (self.transport.is_some(), "--transport"),
+            (self.flight.is_some(), "--flight"),
+        ];
+        all.into_iter().find_map(|(given, name)| given.then_some(name))
+    }
+}
 
 impl Launched {
-    /// What the environment says, if a launcher has set it.
-    pub(crate) fn of(variable: impl Fn(&str) -> Option<String>) -> Option<Self> {
-        let number = |name: &str| variable(name)?.parse().ok();
-        NAMES.iter().find_map(|[rank, size]| Some(Self { rank: number(rank)?, size: number(size)? }))
-    }
-
-    /// Joins the other processes.
-    pub(crate) fn join(self, arguments: &ClusterArguments) -> Result<Cluster, Failure> {
+    /// Joins the other processes. What a process did last is written to a folder, where there is one.
+    pub(crate) fn join(
+        &self,
+        arguments: &ClusterArguments,
+        flight: Option<&Path>,
+        variable: Variable<'_>,
+        say: &mut dyn FnMut(&str),
+    ) -> Result<Cluster, Failure> {
         let limit = Duration::from_secs(arguments.wait_limit.unwrap_or(WAIT_LIMIT));
-        let say = |words: &str| eprintln!("error: {words}");
-        let joined = Processes::join(limit, Box::new(say)).map_err(|error| match error {
+        let flight = arguments.flight.clone().or_else(|| flight.map(|it| it.join("flight")));
+        let ended = ended(self.rank, flight);
+        if variable(contract::LEASH).is_some() {
+            leash::hold();
+        }
+        let way = arguments.transport.unwrap_or(Way::Auto);
+        let is_mpi = way == Way::Mpi || way == Way::Auto && self.is_mpi();
+        let joined = if is_mpi && (way == Way::Mpi || cfg!(feature = "mpi")) {
+            Processes::through_mpi(limit, ended)
+        } else {
+            Processes::over_tcp(&self.joining(arguments, variable, say)?, limit, ended)
+        };
+        let joined = joined.map_err(|error| match error {
             JoinError::Absent => Failure::Input(format!(
-                "a launcher has started {} processes, but {error}: install one and build with `cargo build \
-                 --release -p shardloom --features mpi`",
-                self.size
+                "{error}: leave `--transport mpi` out, or install one and build with `cargo build --release -p \
+                 shardloom --features mpi`"
             )),
             JoinError::Started => Failure::internal("mpi", error),
+            other => Failure::Join(other.to_string()),
         })?;
         Ok(Cluster { processes: Rc::new(joined), started: Cell::new(false) })
     }
+
+    /// As whom this process joins the others over TCP.
+    fn joining(
+        &self,
+        arguments: &ClusterArguments,
+        variable: Variable<'_>,
+        say: &mut dyn FnMut(&str),
+    ) -> Result<Joining, Failure> {
+        let Some((address, port)) = self.place.clone() else {
+            return Err(Failure::Input(format!(
+                "{} has started {} processes and does not say where rank 0 is: set `{}` and `{}`, or build with \
+                 `cargo build --release -p shardloom --features mpi`",
+                self.launcher,
+                self.size,
+                contract::ADDRESS,
+                contract::PORT
+            )));
+        };
+        let token = token::token(self, variable)?;
+        if self.rank == 0 && !token.is_secret && !token::is_loopback(&address) {
+            say(&format!(
+                "warning: `{}` is not set: whoever can reach {address}:{port} and guesses the name of the job \
+                 can join it",
+                contract::TOKEN
+            ));
+        }
+        let seconds = |given: Option<f64>, else_: f64| Duration::from_secs_f64(given.unwrap_or(else_));
+        let alike = [
+            ("the version", env!("CARGO_PKG_VERSION").to_owned()),
+            ("the number of starts of this job", self.attempt.to_string()),
+        ];
+        Ok(Joining {
+            rank: self.rank,
+            size: self.size,
+            host: host(variable),
+            address,
+            port,
+            interface: arguments.interface,
+            key: token.key,
+            alike: alike.into_iter().map(|(name, text)| (name.to_owned(), text)).collect(),
+            limit: seconds(arguments.join_limit, JOIN_LIMIT),
+            silence: seconds(arguments.lost_after, LOST_AFTER),
+        })
+    }
+}
+
+/// The name of this host.
+fn host(variable: Variable<'_>) -> String {
+    let name = fs::read_to_string("/proc/sys/kernel/hostname").ok().or_else(|| variable("HOSTNAME"));
+    name.map(|it| it.trim().to_owned()).filter(|it| !it.is_empty()).unwrap_or_else(|| "unknown".to_owned())
+}
+
+/// Says why all ranks end, where this one is to say it, and writes what it did last.
+fn ended(rank: u64, flight: Option<PathBuf>) -> Ended {
+    Box::new(move |words, record, _| {
+        let written = flight.as_deref().map(|folder| {
+            let path = folder.join(format!("rank-{rank}.txt"));
+            fs::create_dir_all(folder).and_then(|()| fs::write(path, record)).is_ok()
+        });
+        // When the launcher ends all, nobody is to blame.
+        let Some(words) = words.filter(|_| !leash::is_pulled()) else { return };
+        let record = match (&flight, written) {
+            (Some(folder), Some(true)) => format!("; what each rank did last is in {}", folder.display()),
+            _ => String::new(),
+        };
+        // Where nobody reads, the exit code still says it.
+        let _ = writeln!(io::stderr(), "error: {words}{record}");
+    })
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    let seconds: Option<f64> = text.parse().ok().filter(|it: &f64| (0.1..=1e6).contains(it));
+    seconds.ok_or_else(|| "expected seconds, from 0.1 to 1000000".to_owned())
 }
 
 /// The processes of all ranks.
@@ -101,8 +232,8 @@ impl Cluster {
     pub(crate) fn failed(&self, failure: &Failure, say: &mut dyn FnMut(&str)) {
         let rank = self.processes.rank();
         if self.started.get() {
-            say(&if rank == 0 { failure.to_string() } else { format!("rank {rank}: {failure}") });
-            self.processes.end(failure.code());
+            let words = if rank == 0 { failure.to_string() } else { format!("rank {rank}: {failure}") };
+            self.processes.end(failure.code(), &words);
         }
         if rank == 0 {
             say(&failure.to_string());
@@ -140,11 +271,7 @@ fn disagreement(said: &[Said]) -> Option<Failure> {
 
 fn failure(code: u8, rank: usize, message: &impl fmt::Display) -> Failure {
     let message = if rank == 0 { message.to_string() } else { format!("rank {rank}: {message}") };
-    match code {
-        1 => Failure::Usage(message),
-        2 => Failure::Input(message),
-        _ => Failure::Internal(message),
-    }
+    Failure::of_code(code, message)
 }
 
 #[cfg(test)]

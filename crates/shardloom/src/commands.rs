@@ -2,6 +2,7 @@
 
 pub(crate) mod run; // `run`
 mod train; // `train`
+mod launch; // `launch`
 mod plan; // `plan`
 mod pipeline; // `plan` in stages
 mod sweep; // `sweep`
@@ -121,6 +122,7 @@ pub(crate) fn execute(command: &Command, context: &mut Context<'_, '_>) -> Resul
     match command {
         Command::Run(arguments) => run::run(arguments, context),
         Command::Train(arguments) => train::train(arguments, context),
+        Command::Launch(arguments) => launch::launch(arguments),
         Command::Plan(arguments) => plan::plan(arguments, context),
         Command::Sweep(arguments) => sweep::sweep(arguments, context),
         Command::Explain(arguments) => explain::explain(arguments, context),

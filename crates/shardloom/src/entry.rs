@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::io::Write;
+use std::path::Path;
 
 use clap::Parser;
 
@@ -13,7 +14,9 @@ use crate::progress::{Progress, Wish};
 use crate::stages::Stages;
 
 /// Does what the arguments ask (the first one is the program's name): 0 if it is done, 1 if the
-/// arguments make no sense, 2 for bad input or a plan that is rejected, 3 for an error of ours.
+/// arguments make no sense, 2 for bad input or a plan that is rejected, 3 for an error of ours, 4 where
+/// processes have not found each other, 5 where a rank is lost, 6 where one has waited for too long, 7
+/// where there is no room for a file; of `launch`, 130 or 143 where a signal has ended it.
 pub fn main_with<I>(arguments: I, stdout: &mut dyn Write, stderr: &mut dyn Write) -> u8
 where
     I: IntoIterator<Item: Into<OsString> + Clone>,
@@ -30,7 +33,7 @@ where
             return if print(stdout, &text) { 0 } else { 2 };
         }
     };
-    let cluster = match joined(&arguments) {
+    let cluster = match joined(&arguments, stderr) {
         Ok(cluster) => cluster,
         Err((failure, says)) => {
             if says {
@@ -49,6 +52,10 @@ where
             };
             match &cluster {
                 Some(cluster) => cluster.failed(&failure, &mut say),
+                // Those that have failed have said why.
+                None if matches!(failure, Failure::Ended(..)) => {
+                    print(stderr, &format!("{failure}\n"));
+                }
                 None => say(&failure.to_string()),
             }
             failure.code()
@@ -58,26 +65,40 @@ where
 
 /// The processes of all ranks, if a launcher has started this one; or why not, and whether this
 /// process says so.
-fn joined(arguments: &Arguments) -> Result<Option<Cluster>, (Failure, bool)> {
-    let launched = Launched::of(|name| std::env::var(name).ok());
-    let cluster = match &arguments.command {
-        Command::Run(it) => Some(&it.cluster),
-        Command::Train(it) => Some(&it.cluster),
-        _ => None,
+fn joined(arguments: &Arguments, stderr: &mut dyn Write) -> Result<Option<Cluster>, (Failure, bool)> {
+    let variable = |name: &str| std::env::var(name).ok();
+    let launched = Launched::of(&variable);
+    let Some((cluster, checkpoint)) = of_cluster(&arguments.command) else {
+        return match launched {
+            // What is half there is of no meaning to other commands.
+            Ok(Some(launched)) if !matches!(arguments.command, Command::Launch(_)) => {
+                let message =
+                    "this command is one process's work: only `run` and `train` run under a launcher";
+                Err((Failure::Usage(message.to_owned()), launched.rank == 0))
+            }
+            _ => Ok(None),
+        };
     };
-    match (launched, cluster) {
-        (Some(launched), Some(cluster)) => {
-            launched.join(cluster).map(Some).map_err(|failure| (failure, launched.rank == 0))
-        }
-        (Some(Launched { rank, size: 2.. }), None) => {
-            let message = "this command is one process's work: only `run` and `train` run under a launcher";
-            Err((Failure::Usage(message.to_owned()), rank == 0))
-        }
-        (None, Some(ClusterArguments { wait_limit: Some(_) })) => {
-            let message = "`--wait-limit` goes with ranks that are processes: start them with `mpirun`";
-            Err((Failure::Usage(message.to_owned()), true))
-        }
-        _ => Ok(None),
+    let Some(launched) = launched.map_err(|failure| (failure, true))? else {
+        let Some(name) = cluster.given() else { return Ok(None) };
+        let message =
+            format!("`{name}` goes with ranks that are processes: start them with `shardloom launch -n N`");
+        return Err((Failure::Usage(message), true));
+    };
+    let mut say = |words: &str| {
+        print(stderr, &format!("{words}\n"));
+    };
+    let joined = launched.join(cluster, checkpoint, &variable, &mut say);
+    // Where ranks do not find each other, each has a story of its own.
+    joined.map(Some).map_err(|failure| (failure, true))
+}
+
+/// What a command whose ranks can be processes is told of that, and the folder of its checkpoints.
+fn of_cluster(command: &Command) -> Option<(&ClusterArguments, Option<&Path>)> {
+    match command {
+        Command::Run(it) => Some((&it.cluster, None)),
+        Command::Train(it) => Some((&it.cluster, it.checkpoint.as_deref())),
+        _ => None,
     }
 }
 

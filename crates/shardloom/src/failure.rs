@@ -1,6 +1,7 @@
 //! What ends a command, and its exit code.
 
 use std::fmt;
+use std::io;
 use std::path::Path;
 
 /// Why a command did not do what it was asked.
@@ -12,15 +13,45 @@ pub enum Failure {
     Input(String),
     /// An error of ours.
     Internal(String),
+    /// Processes that have not found each other.
+    Join(String),
+    /// A file for which there is no room.
+    Full(String),
+    /// Processes that were started and have failed, with this exit code.
+    Ended(u8, String),
 }
 
 impl Failure {
+    /// One with an exit code.
+    pub(crate) fn of_code(code: u8, message: String) -> Self {
+        match code {
+            1 => Self::Usage(message),
+            2 => Self::Input(message),
+            4 => Self::Join(message),
+            7 => Self::Full(message),
+            _ => Self::Internal(message),
+        }
+    }
+
+    /// A file that cannot be written.
+    pub(crate) fn unwritten(path: &Path, error: &io::Error) -> Self {
+        use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+        let message = format!("{}: cannot be written: {error}", path.display());
+        match error.kind() {
+            StorageFull | QuotaExceeded | FileTooLarge => Self::Full(message),
+            _ => Self::Input(message),
+        }
+    }
+
     /// The exit code.
     pub fn code(&self) -> u8 {
         match self {
             Self::Usage(_) => 1,
             Self::Input(_) => 2,
             Self::Internal(_) => 3,
+            Self::Join(_) => 4,
+            Self::Full(_) => 7,
+            Self::Ended(code, _) => *code,
         }
     }
 
@@ -43,7 +74,12 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Usage(message) | Self::Input(message) | Self::Internal(message) => f.write_str(message),
+            Self::Usage(message)
+            | Self::Input(message)
+            | Self::Internal(message)
+            | Self::Join(message)
+            | Self::Full(message)
+            | Self::Ended(_, message) => f.write_str(message),
         }
     }
 }

@@ -11,7 +11,7 @@ use crate::failure::Failure;
 /// Where the path is a link it is the file linked to that is written, with the rights it had.
 /// What is there and is not a file (a device, a pipe) is written to.
 pub fn write(path: &Path, contents: &[u8]) -> Result<(), Failure> {
-    let failed = |error: io::Error| Failure::file(path, format!("cannot be written: {error}"));
+    let failed = |error: io::Error| Failure::unwritten(path, &error);
     stream(path, &mut |to| to.write_all(contents).map_err(failed))
 }
 
@@ -20,7 +20,7 @@ pub(crate) fn stream(
     path: &Path,
     fill: &mut dyn FnMut(&mut dyn Write) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
-    let failed = |error: io::Error| Failure::file(path, format!("cannot be written: {error}"));
+    let failed = |error: io::Error| Failure::unwritten(path, &error);
     let Ok(there) = fs::canonicalize(path) else { return renamed(path, path, fill, None) };
     let metadata = fs::metadata(&there).map_err(failed)?;
     if metadata.is_file() {
@@ -36,7 +36,7 @@ fn renamed(
     fill: &mut dyn FnMut(&mut dyn Write) -> Result<(), Failure>,
     rights: Option<fs::Permissions>,
 ) -> Result<(), Failure> {
-    let failed = |error: io::Error| Failure::file(path, format!("cannot be written: {error}"));
+    let failed = |error: io::Error| Failure::unwritten(path, &error);
     let temporary = temporary(place);
     let filled = File::create(&temporary).map_err(failed).and_then(|file| fill_file(path, file, fill));
     let written = filled.and_then(|()| {
@@ -59,7 +59,7 @@ fn fill_file(
 ) -> Result<(), Failure> {
     let mut to = BufWriter::new(file);
     fill(&mut to)?;
-    to.flush().map_err(|error| Failure::file(path, format!("cannot be written: {error}")))
+    to.flush().map_err(|error| Failure::unwritten(path, &error))
 }
 
 /// Refuses an output that is one of the inputs.

@@ -9,7 +9,9 @@ use std::ffi::{c_int, c_void};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::JoinError;
+use super::flight::Flight;
+use super::join::JoinError;
+use super::link::{Ending, Link};
 
 /// The longest message (bytes): MPI counts in 31 bits.
 const LONGEST: usize = 1 << 30;
@@ -32,7 +34,7 @@ unsafe extern "C" {
 }
 
 /// The way to other processes: MPI from its start to its end.
-pub(super) struct Link {
+pub(super) struct Mpi {
     /// What is under way and nobody waits for, and its bytes.
     sending: RefCell<Vec<(Begun, Box<[u8]>)>>,
 }
@@ -71,7 +73,7 @@ impl Begun {
     }
 }
 
-impl Link {
+impl Mpi {
     pub(super) fn join() -> Result<Self, JoinError> {
         if shardloom_mpi_start() == 0 {
             return Err(JoinError::Started);
@@ -79,17 +81,25 @@ impl Link {
         Ok(Self { sending: RefCell::default() })
     }
 
-    pub(super) fn rank(&self) -> u64 {
+    /// Frees what has been sent.
+    fn forget_sent(&self) {
+        let mut sending = self.sending.borrow_mut();
+        let all = std::mem::take(&mut *sending);
+        let kept = |(begun, bytes): (Begun, Box<[u8]>)| Some((begun.unless_done()?, bytes));
+        sending.extend(all.into_iter().filter_map(kept));
+    }
+}
+
+impl Link for Mpi {
+    fn rank(&self) -> u64 {
         u64::try_from(shardloom_mpi_rank()).unwrap_or(0)
     }
 
-    pub(super) fn size(&self) -> u64 {
+    fn size(&self) -> u64 {
         u64::try_from(shardloom_mpi_size()).unwrap_or(1)
     }
 
-    /// Sends to some and receives from some; says for whom it has waited if that is too long,
-    /// which ends the process.
-    pub(super) fn exchange(
+    fn exchange(
         &self,
         tag: i32,
         sends: &[(u64, &[u8])],
@@ -127,8 +137,7 @@ impl Link {
         }
     }
 
-    /// Begins to send.
-    pub(super) fn send(&self, tag: i32, to: u64, bytes: Vec<u8>) {
+    fn send(&self, tag: i32, to: u64, bytes: Vec<u8>) {
         self.forget_sent();
         let mut rest = bytes;
         while !rest.is_empty() {
@@ -139,20 +148,13 @@ impl Link {
         }
     }
 
-    /// Frees what has been sent.
-    fn forget_sent(&self) {
-        let mut sending = self.sending.borrow_mut();
-        let all = std::mem::take(&mut *sending);
-        let kept = |(begun, bytes): (Begun, Box<[u8]>)| Some((begun.unless_done()?, bytes));
-        sending.extend(all.into_iter().filter_map(kept));
-    }
-
-    pub(super) fn abort(&self, code: i32) -> ! {
-        shardloom_mpi_abort(code)
+    fn end(&self, ending: &Ending<'_>, flight: &Flight) -> ! {
+        flight.ended(Some(ending.words), ending.code);
+        shardloom_mpi_abort(c_int::from(ending.code))
     }
 }
 
-impl Drop for Link {
+impl Drop for Mpi {
     fn drop(&mut self) {
         while !self.sending.borrow().is_empty() {
             self.forget_sent();

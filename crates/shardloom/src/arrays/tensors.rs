@@ -101,7 +101,7 @@ pub(crate) fn write_each(
     arrays: &[(String, Type)],
     make: &mut dyn FnMut(&str) -> Result<Array, Failure>,
 ) -> Result<(), Failure> {
-    let failed = |error: io::Error| Failure::file(path, format!("cannot be written: {error}"));
+    let failed = |error: io::Error| Failure::unwritten(path, &error);
     let (mut header, mut end) = (serde_json::Map::new(), 0);
     for (name, type_) in arrays {
         let start = end;

@@ -98,7 +98,7 @@ pub(crate) fn measure(options: &Cluster, say: &dyn Fn(String)) -> Result<Report,
             positions: row.sequence,
         };
         let path = gpt2::write(Writer::absent(&folder.path), size, Start::Alike, 0)
-            .map_err(|error| Failure::file(&folder.path, format!("cannot be written: {error}")))?;
+            .map_err(|error| Failure::unwritten(&folder.path, &error))?;
         process::forget_peak();
         let start = Instant::now();
         let free = planned(&path, row, &Pins::default())?;

@@ -112,7 +112,7 @@ pub(crate) fn measure(options: &CpuRun, say: &dyn Fn(String)) -> Result<Report, 
             let size = Size { layers, hidden, heads, vocabulary, positions: POSITIONS };
             Writer::large(&folder.path)
                 .and_then(|writer| gpt2::write(writer, size, Start::Alike, options.seed))
-                .map_err(|error| Failure::file(&folder.path, format!("cannot be written: {error}")))?
+                .map_err(|error| Failure::unwritten(&folder.path, &error))?
         }
     };
     let measured = run(options, &path, &folder.path, say)?;

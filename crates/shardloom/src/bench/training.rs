@@ -84,7 +84,7 @@ pub(crate) fn measure(options: &Training, say: &dyn Fn(String)) -> Result<Report
     let folder = Folder::new("training", options.keep.as_deref())?;
     let size = Size { layers, hidden, heads, vocabulary: BYTES, positions: sequence };
     let path = gpt2::write(Writer::small(&folder.path), size, Start::Untrained, options.seed)
-        .map_err(|error| Failure::file(&folder.path, format!("cannot be written: {error}")))?;
+        .map_err(|error| Failure::unwritten(&folder.path, &error))?;
     let file = model_file::open(&path)?;
     let mut curves = Vec::new();
     for trial in &Trial::ALL {

@@ -138,7 +138,7 @@ fn write<'a>(
     let architecture = &arguments.arch;
     let put = |name: &str, bytes: &[u8]| {
         let path = folder.join(name);
-        fs::write(&path, bytes).map_err(|error| Failure::file(&path, format!("cannot be written: {error}")))
+        fs::write(&path, bytes).map_err(|error| Failure::unwritten(&path, &error))
     };
     fs::create_dir_all(folder).map_err(|error| Failure::file(folder, format!("cannot be made: {error}")))?;
     let source = device_program(kernels);

@@ -130,7 +130,7 @@ fn write(
     fill: &mut dyn FnMut(&mut dyn std::io::Write) -> std::io::Result<()>,
 ) -> Result<(), Failure> {
     let Some(path) = path else { return Ok(()) };
-    let failed = |error: std::io::Error| Failure::file(path, format!("cannot be written: {error}"));
+    let failed = |error: std::io::Error| Failure::unwritten(path, &error);
     written::stream(path, &mut |to| fill(to).map_err(failed))
 }
 

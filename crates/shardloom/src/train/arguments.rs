@@ -92,10 +92,19 @@ pub struct TrainArguments {
     )]
     pub keep: Option<u64>,
     /// Go on from the newest checkpoint of this folder, or from this checkpoint (DIR/step-000050)
-    #[arg(help_heading = CHECKPOINTS, long, value_name = "DIR")]
+    #[arg(help_heading = CHECKPOINTS, long, group = "goes_on", value_name = "DIR")]
     pub resume: Option<PathBuf>,
+    /// Go on from the newest checkpoint of `--checkpoint` if there is one, else start: for launchers that
+    /// start again
+    #[arg(
+        help_heading = CHECKPOINTS,
+        long = "continue",
+        requires = "checkpoint",
+        group = "goes_on"
+    )]
+    pub go_on: bool,
     /// Go on though the checkpoint's loss, decay, clipping, batch or data are not those of this run
-    #[arg(help_heading = CHECKPOINTS, long, requires = "resume")]
+    #[arg(help_heading = CHECKPOINTS, long, requires = "goes_on")]
     pub accept_changes: bool,
     /// Where the trained parameters are written, under their names in the model
     #[arg(help_heading = OUTPUTS, long, default_value = "weights.safetensors", value_name = "FILE")]
@@ -123,6 +132,14 @@ pub enum Width {
     U16,
     /// Four bytes.
     U32,
+}
+
+impl TrainArguments {
+    /// The folder that has the checkpoint to go on from, if there is one to go on from.
+    pub(crate) fn resumes(&self) -> Option<&PathBuf> {
+        let newest = |it: &&PathBuf| self.go_on && super::checkpoint::has_some(it);
+        self.resume.as_ref().or_else(|| self.checkpoint.as_ref().filter(newest))
+    }
 }
 
 impl Width {

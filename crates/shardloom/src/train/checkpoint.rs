@@ -42,6 +42,11 @@ pub(crate) fn steps(folder: &Path) -> Result<Vec<u64>, Failure> {
     Ok(steps)
 }
 
+/// Whether a folder has a checkpoint to go on from.
+pub(crate) fn has_some(folder: &Path) -> bool {
+    folder.join(LATEST).is_file()
+}
+
 fn step_of(name: &str) -> Option<u64> {
     let digits = name.strip_prefix(STEP)?;
     let step = digits.parse().ok().filter(|_| digits.bytes().all(|it| it.is_ascii_digit()))?;

@@ -67,7 +67,7 @@ impl Log {
         let before = if last == 0 { String::new() } else { kept(path, last)? };
         written::write(path, before.as_bytes())?;
         let file = OpenOptions::new().append(true).open(path);
-        let file = file.map_err(|error| Failure::file(path, format!("cannot be written: {error}")))?;
+        let file = file.map_err(|error| Failure::unwritten(path, &error))?;
         Ok(Self { path: path.to_owned(), file })
     }
 
@@ -75,7 +75,7 @@ impl Log {
     pub(crate) fn add(&mut self, report: &StepReport) -> Result<(), Failure> {
         let line = format!("{}\n", report.json());
         let written = self.file.write_all(line.as_bytes());
-        written.map_err(|error| Failure::file(&self.path, format!("cannot be written: {error}")))
+        written.map_err(|error| Failure::unwritten(&self.path, &error))
     }
 }
 

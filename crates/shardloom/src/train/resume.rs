@@ -21,7 +21,7 @@ pub(crate) fn resumed(
     states: &BTreeMap<State, Type>,
 ) -> Result<Option<(Checkpoint, Vec<Change>)>, Failure> {
     check_folder(arguments)?;
-    let Some(path) = &arguments.resume else { return Ok(None) };
+    let Some(path) = arguments.resumes() else { return Ok(None) };
     let checkpoint = checkpoint::open(path)?;
     let Manifest { step, seed, examples, model_sha256, .. } = &checkpoint.manifest;
     let wrong = |error: String| Err(Failure::file(&checkpoint.folder, error));
@@ -60,7 +60,7 @@ pub(crate) fn resumed(
 fn check_folder(arguments: &TrainArguments) -> Result<(), Failure> {
     if let Some(folder) = &arguments.checkpoint
         && let Some(step) = checkpoint::steps(folder)?.last()
-        && !arguments.resume.as_ref().is_some_and(|resume| is_within(resume, folder))
+        && !arguments.resumes().is_some_and(|resume| is_within(resume, folder))
     {
         return Err(Failure::Usage(format!(
             "{0}: has checkpoints already, the last of step {step}: go on from it with `--resume {0}`, or give \

@@ -114,7 +114,7 @@ fn stored(file: &ModelFile, name: &str) -> Result<Vec<u8>, Failure> {
 }
 
 fn put(path: &Path, to: &mut dyn Write, bytes: &[u8]) -> Result<(), Failure> {
-    let failed = |error: io::Error| Failure::file(path, format!("cannot be written: {error}"));
+    let failed = |error: io::Error| Failure::unwritten(path, &error);
     to.write_all(bytes).map_err(failed)
 }
 

@@ -68,7 +68,7 @@ pub(crate) fn local(file: Option<&Path>, steps: u32, context: &mut Context<'_, '
         progress.say(format!("writing {}", name(shape)));
         let path = Writer::large(&folder.path)
             .and_then(|writer| gpt2::write(writer, shape.size, Start::Alike, 0))
-            .map_err(|error| Failure::file(&folder.path, format!("cannot be written: {error}")))?;
+            .map_err(|error| Failure::unwritten(&folder.path, &error))?;
         let dims = [("batch", shape.batch), ("sequence", shape.sequence)];
         for (ranks, way) in WAYS {
             progress.say(format!("{} on {ranks} ranks", name(shape)));

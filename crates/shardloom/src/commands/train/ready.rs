@@ -55,7 +55,7 @@ pub(super) fn ready(
     let data = Data::open(&arguments.data, arguments.tokens, &trained.graph, &trained.recipe)?;
     let states = lasting(&trained.graph);
     // The whole of the data is read for its checksum: only where checkpoints need it.
-    let checkpoints = arguments.checkpoint.is_some() || arguments.resume.is_some();
+    let checkpoints = arguments.checkpoint.is_some() || arguments.resumes().is_some();
     let settings = if checkpoints { settings(arguments, &trained.recipe, &data)? } else { Settings::new() };
     let resumed = resumed(arguments, &trained.model, &settings, &data, &states)?;
     context.progress.say("lowering");

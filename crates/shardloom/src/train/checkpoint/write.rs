@@ -29,35 +29,49 @@ impl Writer {
     /// step is replaced. Afterwards the oldest that are not kept are removed.
     pub(crate) fn write(
         &self,
-        mut manifest: Manifest,
+        manifest: Manifest,
         gather: &mut dyn FnMut(&State) -> Result<Array, Failure>,
     ) -> Result<PathBuf, Failure> {
         let step = manifest.step;
-        let failed =
-            |path: &Path, error: io::Error| Failure::file(path, format!("cannot be written: {error}"));
-        fs::create_dir_all(&self.folder).map_err(|error| failed(&self.folder, error))?;
+        fs::create_dir_all(&self.folder).map_err(|error| Failure::unwritten(&self.folder, &error))?;
         self.sweep()?;
         let temporary = self.hidden(step, "new");
-        fs::create_dir(&temporary).map_err(|error| failed(&temporary, error))?;
+        let done = self.placed(manifest, &temporary, gather).inspect_err(|_| {
+            // What is half written is of no use, and the room may be needed.
+            let _ = fs::remove_dir_all(&temporary);
+        })?;
+        point(&self.folder, step)?;
+        self.remove(step)?;
+        self.sweep()?;
+        Ok(done)
+    }
+
+    /// Writes a checkpoint under a temporary name, and puts it in its place.
+    fn placed(
+        &self,
+        mut manifest: Manifest,
+        temporary: &Path,
+        gather: &mut dyn FnMut(&State) -> Result<Array, Failure>,
+    ) -> Result<PathBuf, Failure> {
+        let step = manifest.step;
+        let failed = |path: &Path, error: io::Error| Failure::unwritten(path, &error);
+        fs::create_dir(temporary).map_err(|error| failed(temporary, error))?;
         manifest.files.clear();
         for kind in StateKind::ALL {
             let states: Vec<&(State, Type)> = self.states.iter().filter(|(it, _)| it.kind == kind).collect();
             if !states.is_empty() {
-                manifest.files.push(file(&temporary, kind, &states, gather)?);
+                manifest.files.push(file(temporary, kind, &states, gather)?);
             }
         }
         let text = manifest.write().map_err(|error| Failure::internal("checkpoint", error))?;
         let path = temporary.join(MANIFEST);
         synced(&path, text.as_bytes()).map_err(|error| failed(&path, error))?;
         let done = folder(&self.folder, step);
-        let placed = sync(&temporary)
+        let placed = sync(temporary)
             .and_then(|()| if done.exists() { fs::rename(&done, self.hidden(step, "old")) } else { Ok(()) })
-            .and_then(|()| fs::rename(&temporary, &done))
+            .and_then(|()| fs::rename(temporary, &done))
             .and_then(|()| sync(&self.folder));
         placed.map_err(|error| failed(&done, error))?;
-        point(&self.folder, step)?;
-        self.remove(step)?;
-        self.sweep()?;
         Ok(done)
     }
 
@@ -98,7 +112,7 @@ pub(crate) fn point(folder: &Path, step: u64) -> Result<(), Failure> {
     let written = synced(&temporary, format!("{STEP}{step:06}\n").as_bytes())
         .and_then(|()| fs::rename(&temporary, &latest))
         .and_then(|()| sync(folder));
-    written.map_err(|error| Failure::file(&latest, format!("cannot be written: {error}")))
+    written.map_err(|error| Failure::unwritten(&latest, &error))
 }
 
 /// Writes the states of one kind.
@@ -110,7 +124,7 @@ fn file(
 ) -> Result<FileSum, Failure> {
     let name = format!("{}.safetensors", kind.name());
     let path = folder.join(&name);
-    let failed = |error: io::Error| Failure::file(&path, format!("cannot be written: {error}"));
+    let failed = |error: io::Error| Failure::unwritten(&path, &error);
     let file = File::create(&path).map_err(failed)?;
     let mut hashing = Hashing { to: BufWriter::new(file), hash: Sha256::new(), bytes: 0 };
     let types: Vec<(String, Type)> =

@@ -1,0 +1,130 @@
+//! What a process has done last, for whoever wants to know why all were ended.
+
+use std::collections::VecDeque;
+use std::fmt::Write as _;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use super::link::Doing;
+
+/// How many events are kept.
+const KEPT: usize = 512;
+
+/// What is done with the last words of a process: these, which are none where another one says them,
+/// what it did last, and its exit code.
+pub type Ended = Box<dyn Fn(Option<&str>, &str, u8) + Send + Sync>;
+
+/// What a process has done last.
+pub(crate) struct Flight {
+    start: Instant,
+    ended: Ended,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// The instructions in words.
+    texts: Vec<String>,
+    events: VecDeque<Event>,
+    doing: Doing,
+}
+
+struct Event {
+    /// When (seconds since the process joined).
+    at: f64,
+    doing: Doing,
+    what: What,
+}
+
+enum What {
+    /// An instruction begins, of a micro-batch.
+    Begins(u64),
+    /// A wait for these ranks begins.
+    Waits(Vec<u64>),
+    /// A wait is over.
+    Goes,
+}
+
+impl Flight {
+    pub(crate) fn new(ended: Ended) -> Self {
+        Self { start: Instant::now(), ended, state: Mutex::default() }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The instructions of this process, in words.
+    pub(crate) fn set_program(&self, texts: Vec<String>) {
+        self.state().texts = texts;
+    }
+
+    /// A step begins.
+    pub(crate) fn step(&self) {
+        self.state().doing.step += 1;
+    }
+
+    /// An instruction begins.
+    pub(crate) fn begins(&self, instruction: usize, micro_batch: u64) {
+        let mut state = self.state();
+        state.doing.instruction = u64::try_from(instruction).unwrap_or(u64::MAX);
+        self.note(&mut state, What::Begins(micro_batch));
+    }
+
+    /// A wait begins.
+    pub(crate) fn waits(&self, ranks: Vec<u64>) {
+        let mut state = self.state();
+        state.doing.waits_for = ranks.first().copied();
+        self.note(&mut state, What::Waits(ranks));
+    }
+
+    /// It is over.
+    pub(crate) fn goes(&self) {
+        let mut state = self.state();
+        state.doing.waits_for = None;
+        self.note(&mut state, What::Goes);
+    }
+
+    fn note(&self, state: &mut State, what: What) {
+        if state.events.len() == KEPT {
+            state.events.pop_front();
+        }
+        let (at, doing) = (self.start.elapsed().as_secs_f64(), state.doing);
+        state.events.push_back(Event { at, doing, what });
+    }
+
+    /// What this process does.
+    pub(crate) fn doing(&self) -> Doing {
+        self.state().doing
+    }
+
+    /// Hands over the last words, and what was done last.
+    pub(crate) fn ended(&self, words: Option<&str>, code: u8) {
+        (self.ended)(words, &self.record(), code);
+    }
+
+    /// What was done last: a line for each event, the newest at the end.
+    fn record(&self) -> String {
+        let state = self.state();
+        let mut text = String::new();
+        for Event { at, doing: Doing { step, instruction, .. }, what } in &state.events {
+            let words = match what {
+                What::Begins(micro_batch) => {
+                    let index = usize::try_from(*instruction).unwrap_or(usize::MAX);
+                    let text = state.texts.get(index).map_or("", String::as_str);
+                    format!("micro-batch {micro_batch}: {text}")
+                }
+                What::Waits(ranks) => {
+                    let names: Vec<String> = ranks.iter().map(u64::to_string).collect();
+                    format!("waits for {}", names.join(", "))
+                }
+                What::Goes => "goes on".to_owned(),
+            };
+            // Writing to a string does not fail.
+            let _ = writeln!(text, "{at:.6} s  step {step}  instruction {instruction}  {words}");
+        }
+        let now = self.start.elapsed().as_secs_f64();
+        let _ = writeln!(text, "{now:.6} s  ended");
+        text
+    }
+}

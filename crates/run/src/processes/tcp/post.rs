@@ -1,0 +1,279 @@
+//! What has come from other processes and what goes to them, and which of them are left.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::process::exit;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::frame::Frame;
+use super::rendezvous::Joined;
+use super::secure::{Opener, Sealer, is_end};
+use crate::processes::LOST;
+use crate::processes::flight::Flight;
+use crate::processes::join::Joining;
+use crate::processes::link::{Doing, Ending};
+
+/// The longest time between two signs of life.
+const BEAT: Duration = Duration::from_millis(500);
+/// In how many parts of the time after which a rank counts as lost it gives signs of life.
+const BEATS: u32 = 4;
+
+/// How long a process that ends all waits until the others have heard of it.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+/// How long a rank that fails lets those before it speak first, which may have failed alike.
+const FAILED_TOO: Duration = Duration::from_millis(300);
+
+/// What goes to another process.
+pub(super) enum Parcel {
+    /// A message with a tag.
+    Message(i32, Vec<u8>),
+    /// All processes end, with an exit code.
+    Abort(u8),
+    /// Nothing more.
+    Goodbye,
+}
+
+/// What is known of another process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    /// It lives.
+    Here,
+    /// It has said that it will say nothing more.
+    Left,
+    /// It has said that all end, with what exit code.
+    Ended(u8),
+    /// It is gone without a word.
+    Lost,
+}
+
+/// What is known of all other processes.
+struct State {
+    /// What has come and was not taken, by rank and tag.
+    came: BTreeMap<(u64, i32), VecDeque<Vec<u8>>>,
+    fates: Vec<Fate>,
+    doing: Vec<Option<Doing>>,
+    /// For which processes all that was to be written is written.
+    written: Vec<bool>,
+    /// Whether this process is about to end: by one thread.
+    ends: bool,
+}
+
+/// What comes and goes.
+pub(super) struct Post {
+    pub(super) rank: u64,
+    pub(super) hosts: Vec<String>,
+    silence: Duration,
+    flight: Arc<Flight>,
+    state: Mutex<State>,
+    moved: Condvar,
+    /// To each other rank.
+    goes: Vec<Option<Sender<Parcel>>>,
+}
+
+impl Post {
+    /// Starts to write and to read.
+    pub(super) fn start(joining: &Joining, joined: Joined, flight: &Arc<Flight>) -> Arc<Self> {
+        let count = joined.hosts.len();
+        let (mut goes, mut threads) = (Vec::new(), Vec::new());
+        let mut fates = vec![Fate::Left; count];
+        for (rank, peer) in joined.peers.into_iter().enumerate() {
+            let Some((opener, sealer)) = peer else {
+                goes.push(None);
+                continue;
+            };
+            let (sender, receiver) = mpsc::channel();
+            goes.push(Some(sender));
+            fates[rank] = Fate::Here;
+            threads.push((rank, opener, sealer, receiver));
+        }
+        let written = fates.iter().map(|it| *it == Fate::Left).collect();
+        let state = State { came: BTreeMap::new(), fates, doing: vec![None; count], written, ends: false };
+        let post = Arc::new(Self {
+            rank: joining.rank,
+            hosts: joined.hosts,
+            silence: joining.silence,
+            flight: Arc::clone(flight),
+            state: Mutex::new(state),
+            moved: Condvar::new(),
+            goes,
+        });
+        for (rank, opener, sealer, receiver) in threads {
+            let (reads, writes) = (Arc::clone(&post), Arc::clone(&post));
+            thread::spawn(move || reads.read(rank, opener));
+            thread::spawn(move || writes.write(rank, sealer, &receiver));
+        }
+        post
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until something is so, or the time is over.
+    fn wait<'a>(
+        &'a self,
+        state: MutexGuard<'a, State>,
+        deadline: Instant,
+        until: impl Fn(&State) -> bool,
+    ) -> MutexGuard<'a, State> {
+        let mut state = state;
+        while !until(&state) {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            state = self.moved.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        state
+    }
+
+    /// Sends, without waiting.
+    pub(super) fn send(&self, to: u64, parcel: Parcel) {
+        let goes = usize::try_from(to).ok().and_then(|it| self.goes.get(it)?.as_ref());
+        // Where a connection is gone, the thread that has noticed ends this process.
+        let _ = goes.map(|it| it.send(parcel));
+    }
+
+    /// The next message of a rank with a tag; nothing if it does not come in time.
+    pub(super) fn take(&self, from: u64, tag: i32, deadline: Instant) -> Option<Vec<u8>> {
+        let key = (from, tag);
+        let has_come = |state: &State| state.came.get(&key).is_some_and(|it| !it.is_empty());
+        self.wait(self.state(), deadline, has_come).came.get_mut(&key)?.pop_front()
+    }
+
+    /// What a rank has last said that it does.
+    pub(super) fn doing(&self, rank: u64) -> Option<Doing> {
+        let rank = usize::try_from(rank).ok()?;
+        self.state().doing.get(rank).copied().flatten()
+    }
+
+    /// What a thread does that writes.
+    fn write(&self, rank: usize, mut sealer: Sealer, parcels: &Receiver<Parcel>) {
+        let beat = BEAT.min(self.silence / BEATS);
+        // A rank that takes nothing for so long gives no sign of life either.
+        let _ = sealer.set_silence(Some(self.silence));
+        let mut step = || -> io::Result<bool> {
+            match parcels.recv_timeout(beat) {
+                Ok(Parcel::Message(tag, bytes)) => sealer.message(tag, &bytes).map(|()| true),
+                Ok(Parcel::Abort(code)) => sealer.abort(code).map(|()| false),
+                Ok(Parcel::Goodbye) => sealer.goodbye().map(|()| false),
+                Err(RecvTimeoutError::Timeout) => sealer.beat(self.flight.doing()).map(|()| true),
+                Err(RecvTimeoutError::Disconnected) => Ok(false),
+            }
+        };
+        loop {
+            match step() {
+                Ok(true) => {}
+                // What is broken is noticed by the thread that reads.
+                Ok(false) | Err(_) => break,
+            }
+        }
+        sealer.finish();
+        self.state().written[rank] = true;
+        self.moved.notify_all();
+    }
+
+    /// What a thread does that reads.
+    fn read(&self, rank: usize, mut opener: Opener) {
+        let from = u64::try_from(rank).unwrap_or(u64::MAX);
+        let fate = match opener.set_silence(Some(self.silence)) {
+            Err(error) => self.broken(rank, &error),
+            Ok(()) => loop {
+                match opener.next(usize::MAX) {
+                    Ok(Frame::Message(tag, bytes)) => {
+                        self.state().came.entry((from, tag)).or_default().push_back(bytes);
+                        self.moved.notify_all();
+                    }
+                    Ok(Frame::Beat(doing)) => self.state().doing[rank] = Some(doing),
+                    Ok(Frame::Abort(code)) => break Ok(Fate::Ended(code)),
+                    Ok(Frame::Goodbye) => break Ok(Fate::Left),
+                    Err(error) => break self.broken(rank, &error),
+                }
+            },
+        };
+        let mut state = self.state();
+        state.fates[rank] = *fate.as_ref().unwrap_or(&Fate::Lost);
+        self.moved.notify_all();
+        let ends = state.ends;
+        state.ends = ends || fate != Ok(Fate::Left);
+        drop(state);
+        match fate {
+            Ok(Fate::Ended(code)) if !ends => self.follow(code),
+            Err(words) if !ends => self.end_first(&Ending { code: LOST, words: &words, culprit: from }),
+            _ => {}
+        }
+    }
+
+    /// What is said of a rank whose connection is of no use any more.
+    fn broken(&self, rank: usize, error: &io::Error) -> Result<Fate, String> {
+        let host = &self.hosts[rank];
+        Err(match error.kind() {
+            io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => {
+                let seconds = self.silence.as_secs_f64();
+                format!("rank {rank} on `{host}` has given no sign of life for {seconds} s")
+            }
+            _ if is_end(error) => format!("rank {rank} on `{host}` is gone: its connection has ended"),
+            _ => format!("rank {rank} on `{host}` cannot be understood: {error}"),
+        })
+    }
+
+    /// Ends this process, since another one has said so. That one has said why.
+    fn follow(&self, code: u8) -> ! {
+        self.flight.ended(None, code);
+        exit(i32::from(code))
+    }
+
+    /// Ends all processes. Of those that notice that they have to the first one says why: others wait
+    /// for it to speak.
+    pub(super) fn end(&self, ending: &Ending<'_>) -> ! {
+        if std::mem::replace(&mut self.state().ends, true) {
+            // Another thread ends this process.
+            loop {
+                thread::park();
+            }
+        }
+        self.end_first(ending)
+    }
+
+    /// The same in the thread that is the first to end this process.
+    fn end_first(&self, &Ending { code, words, culprit }: &Ending<'_>) -> ! {
+        let place = |rank: u64| usize::try_from(rank).unwrap_or(usize::MAX);
+        let (own, culprit) = (place(self.rank), place(culprit));
+        let said = |state: &State| {
+            state.fates.iter().find_map(|it| if let Fate::Ended(code) = it { Some(*code) } else { None })
+        };
+        let is_first = |state: &State| {
+            let mut before = state.fates[..own].iter().enumerate();
+            before.all(|(rank, fate)| rank == culprit || *fate != Fate::Here)
+        };
+        let limit = if culprit == own { FAILED_TOO } else { LAST_WORDS };
+        let decided = |state: &State| said(state).is_some() || is_first(state);
+        let state = self.wait(self.state(), Instant::now() + limit, decided);
+        let said = said(&state);
+        drop(state);
+        if let Some(code) = said {
+            self.follow(code);
+        }
+        self.flight.ended(Some(words), code);
+        (0..).take(self.goes.len()).for_each(|rank| self.send(rank, Parcel::Abort(code)));
+        // What is written may still be on its way: whoever has got it closes the connection.
+        drop(self.wait(self.state(), Instant::now() + LAST_WORDS, State::nobody_is_left));
+        exit(i32::from(code))
+    }
+
+    /// Says goodbye, and waits until all others have.
+    pub(super) fn leave(&self) {
+        (0..).take(self.goes.len()).for_each(|rank| self.send(rank, Parcel::Goodbye));
+        drop(self.wait(self.state(), Instant::now() + self.silence, State::nobody_is_left));
+    }
+}
+
+impl State {
+    /// Whether all has been written and nobody else will say anything.
+    fn nobody_is_left(&self) -> bool {
+        self.written.iter().zip(&self.fates).all(|(written, fate)| *written && *fate != Fate::Here)
+    }
+}

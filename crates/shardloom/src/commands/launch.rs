@@ -1,0 +1,116 @@
+//! `launch`: the same program as processes on this host, one for each rank.
+
+mod children; // processes that were started, until all have ended
+
+use std::env;
+use std::ffi::OsStr;
+use std::net::TcpListener;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use children::{Children, How};
+use serde_json::json;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+use super::Said;
+use crate::arguments::LaunchArguments;
+use crate::cluster::contract::{self, ADDRESS, ATTEMPT, LEASH, PORT, RANK, SIZE, TOKEN, TOKEN_FILE};
+use crate::cluster::{Node, secret};
+use crate::failure::Failure;
+
+/// The exit codes of failures that may not come again.
+const AGAIN: [u8; 3] = [4, run::LOST, run::WAITED];
+
+/// Starts ranks, and starts them again.
+pub(crate) fn launch(arguments: &LaunchArguments) -> Result<Said, Failure> {
+    check(arguments)?;
+    let node = Node::of(&|name| env::var(name).ok())?;
+    let here = arguments.ranks.or(node.ranks).ok_or_else(|| {
+        Failure::Usage("how many ranks there are on this host is not said: `launch -n 8`".to_owned())
+    })?;
+    let told = Arc::new(AtomicUsize::new(0));
+    for signal in [SIGHUP, SIGINT, SIGTERM] {
+        let number = usize::try_from(signal).unwrap_or(usize::MAX);
+        let registered = signal_hook::flag::register_usize(signal, Arc::clone(&told), number);
+        registered.map_err(|error| Failure::internal("launch", error))?;
+    }
+    let told = || Some(told.load(Ordering::SeqCst)).filter(|&it| it != 0);
+    let mut attempt = 0;
+    loop {
+        let how = start(arguments, &node, here, attempt)?.ended(&told);
+        let (code, words) = match &how {
+            How::Done => return Ok(Said { text: String::new(), json: json!({ "restarts": attempt }) }),
+            How::Told(signal) => {
+                let code = u8::try_from(128 + signal).unwrap_or(u8::MAX);
+                return Err(Failure::Ended(code, format!("launch: all ranks were ended by signal {signal}")));
+            }
+            How::Failed(code, words) => (*code, words),
+        };
+        if attempt == arguments.restarts || !AGAIN.contains(&code) {
+            return Err(Failure::Ended(code, format!("launch: {words}")));
+        }
+        attempt += 1;
+        eprintln!("launch: {words}; start {attempt} of {} again", arguments.restarts);
+    }
+}
+
+/// Refuses what could not go well.
+fn check(arguments: &LaunchArguments) -> Result<(), Failure> {
+    let has = |name: &str| arguments.command.iter().any(|it| it == name);
+    let first = arguments.command.first().map(|it| it.to_string_lossy());
+    let is_train = first.as_deref() == Some("train");
+    if !is_train && first.as_deref() != Some("run") {
+        let found = first.unwrap_or_default();
+        let message = format!("`{found}` is one process's work: `launch` starts `run` or `train`");
+        return Err(Failure::Usage(message));
+    }
+    if arguments.restarts > 0 && is_train && !has("--continue") {
+        let message = "`--restarts` goes with `train --checkpoint DIR --continue`: what is started again has to \
+                       go on from the newest checkpoint";
+        return Err(Failure::Usage(message.to_owned()));
+    }
+    Ok(())
+}
+
+/// Starts the ranks of this host.
+fn start(arguments: &LaunchArguments, node: &Node, here: u64, attempt: u64) -> Result<Children, Failure> {
+    let program = env::current_exe().map_err(|error| Failure::internal("launch", error))?;
+    let (address, port) = match &node.place {
+        Some(place) => place.clone(),
+        None => ("127.0.0.1".to_owned(), free_port()?),
+    };
+    // On one host nobody else has to know it.
+    let given = [TOKEN, TOKEN_FILE].iter().any(|name| env::var_os(name).is_some());
+    let token = if given || node.nodes > 1 { None } else { Some(secret()?) };
+    let mut children = Children::default();
+    for number in 0..here {
+        let rank = node.node * here + number;
+        let mut command = Command::new(&program);
+        command.args(&arguments.command).stdin(Stdio::piped()).stderr(Stdio::piped());
+        contract::names().for_each(|name| {
+            command.env_remove(name);
+        });
+        let size = node.nodes * here;
+        let said: [(&str, &dyn AsRef<OsStr>); 6] = [
+            (RANK, &rank.to_string()),
+            (SIZE, &size.to_string()),
+            (ADDRESS, &address),
+            (PORT, &port.to_string()),
+            (ATTEMPT, &attempt.to_string()),
+            (LEASH, &"1"),
+        ];
+        command.envs(said.map(|(name, text)| (name, text.as_ref().to_owned())));
+        command.envs(token.iter().map(|it| (TOKEN, it)));
+        children.start(rank, command)?;
+    }
+    Ok(children)
+}
+
+/// A port that nobody listens at.
+fn free_port() -> Result<u16, Failure> {
+    let found = TcpListener::bind(("127.0.0.1", 0)).and_then(|it| it.local_addr());
+    let found =
+        found.map_err(|error| Failure::Join(format!("there is no free port on this host: {error}")))?;
+    Ok(found.port())
+}
