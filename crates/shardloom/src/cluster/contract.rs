@@ -175,8 +175,10 @@ impl Launched {
                 first.launcher, first.rank, other.launcher, other.rank
             )));
         }
+        // What is set by hand comes before what a launcher says.
+        let place = named(ADDRESS, PORT, variable)?;
         let mut launched =
-            Self { launcher: first.launcher, rank, size, place: None, job: String::new(), attempt: 0 };
+            Self { launcher: first.launcher, rank, size, place, job: String::new(), attempt: 0 };
         for (contract, ..) in &found {
             if launched.place.is_none() {
                 launched.place = contract.place(variable, size)?;
@@ -187,10 +189,6 @@ impl Launched {
             if let Some((name, text)) = set(contract.attempt, variable) {
                 launched.attempt = launched.attempt.max(number(name, &text)?);
             }
-        }
-        // The same words may stand beside what another launcher says.
-        if launched.place.is_none() {
-            launched.place = named(ADDRESS, PORT, variable)?;
         }
         Ok(Some(launched))
     }

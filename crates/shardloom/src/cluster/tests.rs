@@ -1,5 +1,8 @@
 //! What launchers say, and when processes start together.
 
+mod contract; // environments, and what they say
+mod pages; // what the pages about launchers have
+
 use super::*;
 
 fn facts(ranks: u64, plan: &str) -> Said {
@@ -10,19 +13,6 @@ fn refused(said: &[Said]) -> String {
     let failure = disagreement(said).unwrap();
     assert_eq!(failure.code(), 2);
     failure.to_string()
-}
-
-#[test]
-fn launchers_say_rank_and_size() {
-    let set = |all: &'static [(&'static str, &'static str)]| {
-        move |name: &str| all.iter().find(|it| it.0 == name).map(|it| it.1.to_owned())
-    };
-    assert_eq!(Launched::of(set(&[])), None);
-    let open = set(&[("OMPI_COMM_WORLD_RANK", "3"), ("OMPI_COMM_WORLD_SIZE", "4")]);
-    assert_eq!(Launched::of(open), Some(Launched { rank: 3, size: 4 }));
-    let other = set(&[("PMI_RANK", "0"), ("PMI_SIZE", "2")]);
-    assert_eq!(Launched::of(other), Some(Launched { rank: 0, size: 2 }));
-    assert_eq!(Launched::of(set(&[("PMI_SIZE", "2")])), None);
 }
 
 #[test]
@@ -40,4 +30,15 @@ fn another_plan_another_number_and_a_failure_are_named() {
     let expected = "the plan is for 4 ranks, but 2 processes have been started: start 4, or plan again";
     assert_eq!(words, expected);
     assert_eq!(refused(&[facts(2, "a"), Err((2, "no such file".to_owned()))]), "rank 1: no such file");
+}
+
+#[test]
+fn failures_keep_their_exit_codes() {
+    for code in [1, 2, 3, 4, 7] {
+        let failure = Failure::of_code(code, "why".to_owned());
+        assert_eq!((failure.code(), failure.to_string().as_str()), (code, "why"));
+    }
+    let full = |error: io::ErrorKind| Failure::unwritten(Path::new("a"), &error.into()).code();
+    assert_eq!([io::ErrorKind::StorageFull, io::ErrorKind::FileTooLarge].map(full), [7, 7]);
+    assert_eq!(full(io::ErrorKind::PermissionDenied), 2);
 }

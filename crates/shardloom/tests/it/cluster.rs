@@ -1,9 +1,17 @@
-//! Ranks that are processes, started by `mpirun`: what they compute, and how they end.
+//! Ranks that are processes: what they compute, how they end, and what is refused.
+
+mod same; // the same bits on threads, over TCP and through MPI
+mod refused; // what does not fit together
+mod failing; // ranks that are killed, stopped, or have no room
+#[cfg(feature = "mpi")]
+mod mpi; // the same under `mpirun`
 
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::OnceLock;
 
 use serde_json::Value;
 
@@ -12,7 +20,7 @@ struct Folder(PathBuf);
 
 impl Folder {
     fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("shardloom-mpi-{}-{name}", std::process::id()));
+        let path = std::env::temp_dir().join(format!("shardloom-cluster-{}-{name}", std::process::id()));
         let _ = fs::remove_dir_all(&path);
         fs::create_dir_all(&path).unwrap();
         Self(path)
@@ -22,20 +30,7 @@ impl Folder {
         self.0.join(name).to_str().unwrap().to_owned()
     }
 
-    /// A plan to train on four ranks.
-    fn plan(&self, name: &str, more: &[&str]) -> String {
-        let (plan, model) = (self.path(name), corpus("models/gpt2-bytes.onnx"));
-        let sizes = ["--dim", "batch=8", "--dim", "sequence=64", "--microbatches", "2", "--clip", "1"];
-        let loss = ["--mode", "train", "--loss", "cross-entropy:logits,labels", "--machine", "cpu-4x"];
-        let common = ["plan", &model, "-o", &plan];
-        let done = shardloom(&[&common[..], &sizes, &loss, more].concat()).output().unwrap();
-        assert!(done.status.success(), "{}", words(&done));
-        // Ranks that each do everything would not need each other.
-        let strategy = String::from_utf8_lossy(&done.stdout).into_owned();
-        assert!(strategy.contains("tensor parallel over"), "{strategy}");
-        plan
-    }
-
+    /// The arguments to train so many steps, with a checkpoint after every second one.
     fn training(&self, plan: &str, name: &str, steps: &str) -> Vec<String> {
         let (data, weights) = (corpus("texts/constitution.txt"), self.path(&format!("{name}.safetensors")));
         let (log, checkpoints) = (self.path(&format!("{name}.jsonl")), self.path(name));
@@ -49,6 +44,19 @@ impl Folder {
         let text = fs::read_to_string(self.path(&format!("{name}.jsonl"))).unwrap();
         let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
         lines.map(|it| (it["loss"].as_f64().unwrap(), it["gradient_norm"].as_f64().unwrap())).collect()
+    }
+
+    /// The bytes of a file.
+    fn bytes(&self, name: &str) -> Vec<u8> {
+        fs::read(self.path(name)).unwrap()
+    }
+
+    /// The newest checkpoint of a run, which is whole.
+    fn newest(&self, name: &str) -> String {
+        let latest = fs::read_to_string(self.path(&format!("{name}/latest"))).unwrap();
+        let newest = format!("{name}/{}", latest.trim());
+        assert!(Path::new(&self.path(&format!("{newest}/manifest.json"))).is_file());
+        newest
     }
 }
 
@@ -68,105 +76,101 @@ fn shardloom(arguments: &[&str]) -> Command {
     command
 }
 
-/// So many processes.
-fn mpirun(number: u32, arguments: &[String]) -> Command {
-    let mut command = Command::new("mpirun");
-    command.args(["-n", &number.to_string(), env!("CARGO_BIN_EXE_shardloom")]).args(arguments);
-    let allowed = ["OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"];
-    // More processes than processors.
-    command.envs(allowed.map(|name| (name, "1"))).env("OMPI_MCA_rmaps_base_oversubscribe", "1");
-    command
+/// A plan to train on four ranks that need each other: on a mesh of two axes, or of two stages.
+fn plan(stages: bool) -> &'static str {
+    static PLANS: [OnceLock<(Folder, String)>; 2] = [const { OnceLock::new() }; 2];
+    let (_, path) = PLANS[usize::from(stages)].get_or_init(|| {
+        let folder = Folder::new(if stages { "stages" } else { "mesh" });
+        let (plan, model) = (folder.path("plan.json"), corpus("models/gpt2-bytes.onnx"));
+        let sizes = ["--dim", "batch=4", "--dim", "sequence=32", "--microbatches", "2", "--clip", "1"];
+        let loss = ["--mode", "train", "--loss", "cross-entropy:logits,labels", "--machine", "cpu-4x"];
+        let common = ["plan", &model, "-o", &plan];
+        let more: &[&str] = if stages {
+            &["--stages", "2", "--mesh", "2", "--schedule", "eager-1f1b"]
+        } else {
+            &["--mesh", "data=2,model=2"]
+        };
+        let done = shardloom(&[&common[..], &sizes, &loss, more].concat()).output().unwrap();
+        assert!(done.status.success(), "{}", words(&done));
+        // Ranks that each do everything would not need each other.
+        let strategy = String::from_utf8_lossy(&done.stdout).into_owned();
+        assert!(strategy.contains("tensor parallel over"), "{strategy}");
+        (folder, plan)
+    });
+    path
 }
 
 fn words(done: &Output) -> String {
     String::from_utf8_lossy(&done.stderr).into_owned()
 }
 
-#[test]
-fn processes_train_as_threads_do() {
-    let folder = Folder::new("same");
-    let plans = [
-        folder.plan("plan.json", &["--mesh", "data=2,model=2"]),
-        folder.plan("pipeline.json", &["--stages", "2", "--mesh", "2", "--schedule", "eager-1f1b"]),
-    ];
-    for plan in &plans {
-        let arguments = folder.training(plan, "threads", "3");
-        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-        let done = shardloom(&arguments).output().unwrap();
-        assert!(done.status.success(), "{}", words(&done));
-        let done = mpirun(4, &folder.training(plan, "processes", "3")).output().unwrap();
-        assert!(done.status.success(), "{}", words(&done));
-        assert_eq!(String::from_utf8_lossy(&done.stdout).matches("step 3 ").count(), 1);
-        assert_eq!(folder.losses("processes"), folder.losses("threads"));
-        assert_eq!(folder.losses("threads").len(), 3);
-        for name in ["{}.safetensors", "{}/step-000003/parameter.safetensors"] {
-            let bytes = |of| fs::read(folder.path(&name.replace("{}", of))).unwrap();
-            assert!(bytes("processes") == bytes("threads"), "{name}");
-        }
-        for name in ["processes", "threads"] {
-            fs::remove_dir_all(folder.path(name)).unwrap();
-        }
-    }
-    let refused = mpirun(3, &folder.training(&plans[0], "three", "1")).output().unwrap();
-    assert_eq!(refused.status.code(), Some(2));
-    let expected = "error: the plan is for 4 ranks, but 3 processes have been started: start 4";
-    assert_eq!(words(&refused).matches(expected).count(), 1, "{}", words(&refused));
-    let mut two = mpirun(2, &folder.training(&plans[0], "two", "1"));
-    two.args([":", "-n", "2", env!("CARGO_BIN_EXE_shardloom")]).args(folder.training(&plans[1], "two", "1"));
-    let refused = two.output().unwrap();
-    assert_eq!(refused.status.code(), Some(2));
-    let expected = "error: ranks 0 and 2 differ in the plan: ";
-    assert_eq!(words(&refused).matches(expected).count(), 1, "{}", words(&refused));
+/// The one line that says why all have ended.
+fn complaint(done: &Output) -> String {
+    let all = words(done);
+    let lines: Vec<&str> = all.lines().filter(|line| line.contains("error: ")).collect();
+    assert_eq!(lines.len(), 1, "{all}");
+    lines[0].to_owned()
 }
 
-/// The process of a rank that a launcher on this machine has started.
-fn process(launcher: &Child, rank: u32) -> String {
-    let parent = format!("PPid:\t{}", launcher.id());
-    let variable = format!("OMPI_COMM_WORLD_RANK={rank}");
-    let is_rank = |id: &String| {
-        // Other processes come and go.
-        let status = fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
-        let environment = fs::read(format!("/proc/{id}/environ")).unwrap_or_default();
-        status.lines().any(|line| line == parent)
-            && environment.split(|&it| it == 0).any(|it| it == variable.as_bytes())
-    };
+/// So many ranks on this host.
+fn launch(number: u32, options: &[&str], arguments: &[String]) -> Command {
+    let number = number.to_string();
+    let mut command = shardloom(&[&["launch", "-n", &number][..], options].concat());
+    command.args(arguments);
+    command
+}
+
+/// One rank, by what `torchrun` says.
+fn rank(rank: u32, size: u32, port: u16, token: &str, arguments: &[String]) -> Command {
+    let mut command = shardloom(&[]);
+    command.args(arguments).env("SHARDLOOM_TOKEN", token);
+    command.env("RANK", rank.to_string()).env("WORLD_SIZE", size.to_string());
+    command.env("MASTER_ADDR", "127.0.0.1").env("MASTER_PORT", port.to_string());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+/// The processes that one has started.
+fn children(of: u32) -> Vec<String> {
+    let parent = format!("PPid:\t{of}");
     let all = fs::read_dir("/proc").unwrap();
-    let mut names = all.map(|entry| entry.unwrap().file_name().into_string().unwrap());
-    names.find(is_rank).unwrap()
+    let names = all.filter_map(|entry| entry.unwrap().file_name().into_string().ok());
+    let is_child = |id: &String| {
+        // Other processes come and go.
+        fs::read_to_string(format!("/proc/{id}/status"))
+            .unwrap_or_default()
+            .lines()
+            .any(|line| line == parent)
+    };
+    names.filter(is_child).collect()
 }
 
-/// Does something to rank 2 in the middle of a training: how it ends.
-fn hit(signal: &str, folder: &Folder, more: &[&str]) -> Output {
-    let plan = folder.plan("pipeline.json", &["--stages", "2", "--mesh", "2", "--schedule", "eager-1f1b"]);
-    let mut arguments = folder.training(&plan, "hit", "100000");
-    arguments.extend(more.iter().map(|&it| it.to_owned()));
-    let mut launcher = mpirun(4, &arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+/// The process of a rank, by what its launcher has said to it.
+fn process(launcher: &Child, variable: &str) -> String {
+    let says_so = |id: &String| {
+        let environment = fs::read(format!("/proc/{id}/environ")).unwrap_or_default();
+        environment.split(|&it| it == 0).any(|it| it == variable.as_bytes())
+    };
+    children(launcher.id()).into_iter().find(says_so).unwrap()
+}
+
+fn signal(name: &str, process: &str) {
+    assert!(Command::new("kill").args([name, process]).status().unwrap().success());
+}
+
+/// Starts a training and does something to it after a step: how it ends.
+fn hit(mut launcher: Command, step: u32, blow: &dyn Fn(&Child)) -> Output {
+    let mut launcher = launcher.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(launcher.stdout.take().unwrap()).lines();
-    assert!(lines.any(|line| line.unwrap().starts_with("step 3 ")));
-    let killed = Command::new("kill").args([signal, &process(&launcher, 2)]).status().unwrap();
-    assert!(killed.success());
+    let line = format!("step {step} ");
+    if lines.any(|it| it.unwrap().starts_with(&line)) {
+        blow(&launcher);
+    }
     // The pipe has to be read, or the first rank waits for it.
     lines.for_each(drop);
     launcher.wait_with_output().unwrap()
-}
-
-#[test]
-fn all_end_when_one_is_killed() {
-    let folder = Folder::new("killed");
-    let done = hit("-KILL", &folder, &[]);
-    assert!(!done.status.success());
-    assert!(words(&done).contains("rank 2"), "{}", words(&done));
-    assert!(!Path::new(&folder.path("hit.safetensors")).exists());
-    // The newest checkpoint is whole.
-    let latest = fs::read_to_string(folder.path("hit/latest")).unwrap();
-    let newest = Path::new(&folder.path("hit")).join(latest.trim());
-    assert!(newest.join("manifest.json").is_file());
-}
-
-#[test]
-fn all_end_when_one_does_not_answer() {
-    let folder = Folder::new("stopped");
-    let done = hit("-STOP", &folder, &["--wait-limit", "15"]);
-    assert_eq!(done.status.code(), Some(2));
-    assert!(words(&done).contains("has waited 15 s for rank"), "{}", words(&done));
 }

@@ -3,8 +3,7 @@
 //! Modules are marked as tests, so that what serves tests may panic.
 
 #[cfg(test)]
-#[cfg(feature = "mpi")]
-mod cluster; // ranks that are processes, under `mpirun`
+mod cluster; // ranks that are processes
 #[cfg(test)]
 mod partition; // `partition`, drawn and refused
 #[cfg(test)]
