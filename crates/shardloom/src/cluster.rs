@@ -81,14 +81,15 @@ impl ClusterArguments {
 }
 
 impl Launched {
-    /// Joins the other processes. What a process did last is written to a folder, where there is one.
+    /// Joins the other processes; or why not, and whether this one says so. What a process did last is
+    /// written to a folder, where there is one.
     pub(crate) fn join(
         &self,
         arguments: &ClusterArguments,
         flight: Option<&Path>,
         variable: Variable<'_>,
         say: &mut dyn FnMut(&str),
-    ) -> Result<Cluster, Failure> {
+    ) -> Result<Cluster, (Failure, bool)> {
         let limit = Duration::from_secs(arguments.wait_limit.unwrap_or(WAIT_LIMIT));
         let flight = arguments.flight.clone().or_else(|| flight.map(|it| it.join("flight")));
         let ended = ended(self.rank, flight);
@@ -100,15 +101,22 @@ impl Launched {
         let joined = if is_mpi && (way == Way::Mpi || cfg!(feature = "mpi")) {
             Processes::through_mpi(limit, ended)
         } else {
-            Processes::over_tcp(&self.joining(arguments, variable, say)?, limit, ended)
+            Processes::over_tcp(
+                &self.joining(arguments, variable, say).map_err(|it| (it, true))?,
+                limit,
+                ended,
+            )
         };
         let joined = joined.map_err(|error| match error {
-            JoinError::Absent => Failure::Input(format!(
-                "{error}: leave `--transport mpi` out, or install one and build with `cargo build --release -p \
-                 shardloom --features mpi`"
-            )),
-            JoinError::Started => Failure::internal("mpi", error),
-            other => Failure::Join(other.to_string()),
+            JoinError::Absent => {
+                let hint = "leave `--transport mpi` out, or install one and build with `cargo build --release -p \
+                            shardloom --features mpi`";
+                (Failure::Input(format!("{error}: {hint}")), self.rank == 0)
+            }
+            JoinError::Started => (Failure::internal("mpi", error), self.rank == 0),
+            JoinError::Told(words) => (Failure::Join(words), false),
+            // Where ranks do not find each other, each has a story of its own.
+            other => (Failure::Join(other.to_string()), true),
         })?;
         Ok(Cluster { processes: Rc::new(joined), started: Cell::new(false) })
     }

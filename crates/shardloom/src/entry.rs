@@ -88,9 +88,7 @@ fn joined(arguments: &Arguments, stderr: &mut dyn Write) -> Result<Option<Cluste
     let mut say = |words: &str| {
         print(stderr, &format!("{words}\n"));
     };
-    let joined = launched.join(cluster, checkpoint, &variable, &mut say);
-    // Where ranks do not find each other, each has a story of its own.
-    joined.map(Some).map_err(|failure| (failure, true))
+    launched.join(cluster, checkpoint, &variable, &mut say).map(Some)
 }
 
 /// What a command whose ranks can be processes is told of that, and the folder of its checkpoints.

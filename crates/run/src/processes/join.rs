@@ -187,6 +187,8 @@ pub enum JoinError {
     },
     /// The ranks do not fit together; how.
     Refused(String),
+    /// The first rank has said why none can start, and says it itself.
+    Told(String),
     /// A rank that was there is not reached.
     Broken {
         /// Which one.
@@ -255,6 +257,7 @@ impl fmt::Display for JoinError {
                     ),
                 }
             }
+            Self::Told(words) => write!(f, "{words}"),
             Self::Refused(words) => write!(f, "{words}; all have to be started alike"),
             Self::Broken { rank, host, error } => {
                 write!(f, "rank {rank} on `{host}` cannot be reached: {error}")

@@ -44,7 +44,8 @@ pub(crate) fn steps(folder: &Path) -> Result<Vec<u64>, Failure> {
 
 /// Whether a folder has a checkpoint to go on from.
 pub(crate) fn has_some(folder: &Path) -> bool {
-    folder.join(LATEST).is_file()
+    // The first one may not have been named yet.
+    folder.join(LATEST).is_file() || steps(folder).is_ok_and(|it| !it.is_empty())
 }
 
 fn step_of(name: &str) -> Option<u64> {

@@ -82,7 +82,7 @@ fn plan(stages: bool) -> &'static str {
     let (_, path) = PLANS[usize::from(stages)].get_or_init(|| {
         let folder = Folder::new(if stages { "stages" } else { "mesh" });
         let (plan, model) = (folder.path("plan.json"), corpus("models/gpt2-bytes.onnx"));
-        let sizes = ["--dim", "batch=4", "--dim", "sequence=32", "--microbatches", "2", "--clip", "1"];
+        let sizes = ["--dim", "batch=8", "--dim", "sequence=64", "--microbatches", "2", "--clip", "1"];
         let loss = ["--mode", "train", "--loss", "cross-entropy:logits,labels", "--machine", "cpu-4x"];
         let common = ["plan", &model, "-o", &plan];
         let more: &[&str] = if stages {

@@ -26,6 +26,11 @@ const LAST_WORDS: Duration = Duration::from_secs(2);
 /// How long a rank that fails lets those before it speak first, which may have failed alike.
 const FAILED_TOO: Duration = Duration::from_millis(300);
 
+/// Whether an error says that nothing has happened for too long.
+fn is_late(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock)
+}
+
 /// What goes to another process.
 pub(super) enum Parcel {
     /// A message with a tag.
@@ -167,7 +172,9 @@ impl Post {
         loop {
             match step() {
                 Ok(true) => {}
-                // What is broken is noticed by the thread that reads.
+                // One that takes nothing is lost, though it may still say something.
+                Err(error) if is_late(&error) => return self.gone(rank, self.broken(rank, &error)),
+                // What is broken is noticed by the thread that reads: there may be last words.
                 Ok(false) | Err(_) => break,
             }
         }
@@ -194,6 +201,11 @@ impl Post {
                 }
             },
         };
+        self.gone(rank, fate);
+    }
+
+    /// A rank will say nothing more, for a reason, or for another one in words.
+    fn gone(&self, rank: usize, fate: Result<Fate, String>) {
         let mut state = self.state();
         state.fates[rank] = *fate.as_ref().unwrap_or(&Fate::Lost);
         self.moved.notify_all();
@@ -202,7 +214,10 @@ impl Post {
         drop(state);
         match fate {
             Ok(Fate::Ended(code)) if !ends => self.follow(code),
-            Err(words) if !ends => self.end_first(&Ending { code: LOST, words: &words, culprit: from }),
+            Err(words) if !ends => {
+                let culprit = u64::try_from(rank).unwrap_or(u64::MAX);
+                self.end_first(&Ending { code: LOST, words: &words, culprit })
+            }
             _ => {}
         }
     }
@@ -210,8 +225,8 @@ impl Post {
     /// What is said of a rank whose connection is of no use any more.
     fn broken(&self, rank: usize, error: &io::Error) -> Result<Fate, String> {
         let host = &self.hosts[rank];
-        Err(match error.kind() {
-            io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => {
+        Err(match () {
+            _ if is_late(error) => {
                 let seconds = self.silence.as_secs_f64();
                 format!("rank {rank} on `{host}` has given no sign of life for {seconds} s")
             }

@@ -61,13 +61,15 @@ fn first(joining: &Joining, deadline: Instant) -> Result<Joined, JoinError> {
             }
             Came::Nobody => {
                 let missing = (0..).zip(&guests).skip(1).filter(|it| it.1.is_none()).map(|it| it.0);
-                return Err(JoinError::Missing {
+                let error = JoinError::Missing {
                     ranks: missing.collect(),
                     place: format!("{}:{}", joining.address, joining.port),
                     limit: joining.limit,
                     strangers: strangers.len(),
                     last: strangers.last().copied(),
-                });
+                };
+                tell(guests.iter_mut().flatten(), &error);
+                return Err(error);
             }
         };
         let came = arrival(joining, &guest).and_then(|came| match &guests[came.rank] {
@@ -82,12 +84,9 @@ fn first(joining: &Joining, deadline: Instant) -> Result<Joined, JoinError> {
                 (hosts[rank], places[rank], guests[rank]) = (host, place, Some(guest));
             }
             Err(words) => {
-                let refusal = joined(&[REFUSED.to_owned(), words.clone()]);
-                for guest in guests.iter_mut().flatten().chain([&mut guest]) {
-                    // Who does not hear it will see that nobody is there.
-                    let _ = guest.sealer.message(0, &refusal);
-                }
-                return Err(JoinError::Refused(words));
+                let error = JoinError::Refused(words);
+                tell(guests.iter_mut().flatten().chain([&mut guest]), &error);
+                return Err(error);
             }
         }
     }
@@ -103,6 +102,15 @@ fn first(joining: &Joining, deadline: Instant) -> Result<Joined, JoinError> {
     }
     let peers = guests.into_iter().map(|it| it.map(|guest| (guest.opener, guest.sealer))).collect();
     Ok(Joined { peers, hosts })
+}
+
+/// Tells ranks that have come why none can start.
+fn tell<'a>(guests: impl Iterator<Item = &'a mut Guest>, error: &JoinError) {
+    let words = joined(&[REFUSED.to_owned(), error.to_string()]);
+    for guest in guests {
+        // Who does not hear it will see that nobody is there.
+        let _ = guest.sealer.message(0, &words);
+    }
 }
 
 /// What a guest says of itself.
@@ -179,7 +187,7 @@ fn other(joining: &Joining, deadline: Instant) -> Result<Joined, JoinError> {
         [welcome, session, rest @ ..] if welcome == WELCOME && rest.len() == 2 * count => {
             (session.clone(), rest[..count].to_vec(), &rest[count..])
         }
-        [refused, words] if refused == REFUSED => return Err(JoinError::Refused(words.clone())),
+        [refused, words] if refused == REFUSED => return Err(JoinError::Told(words.clone())),
         _ => return Err(broken(io::Error::other("it says what makes no sense"))),
     };
     let mut peers: Vec<Option<(Opener, Sealer)>> = (0..count).map(|_| None).collect();

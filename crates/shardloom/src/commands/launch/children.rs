@@ -63,7 +63,8 @@ impl Children {
             self.look();
             if let Some(how) = self.failed() {
                 self.wait(BY_THEMSELVES, told);
-                break told().map_or(how, How::Told);
+                // The one that was the reason may have been seen last.
+                break told().map_or(self.failed().unwrap_or(how), How::Told);
             }
             if self.all.iter().all(|it| it.ended.is_some()) {
                 break How::Done;
@@ -91,7 +92,7 @@ impl Children {
         let (rank, status) = failed.min_by_key(|(_, status)| status.signal().is_none())?;
         Some(match (status.signal(), status.code().and_then(|it| u8::try_from(it).ok())) {
             (Some(signal), _) => How::Failed(run::LOST, format!("rank {rank} was ended by signal {signal}")),
-            (None, Some(code)) => How::Failed(code, format!("rank {rank} has ended with exit code {code}")),
+            (None, Some(code)) => How::Failed(code, format!("ranks have ended with exit code {code}")),
             (None, None) => How::Failed(run::LOST, format!("rank {rank} has ended")),
         })
     }
