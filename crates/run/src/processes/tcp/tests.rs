@@ -137,7 +137,8 @@ fn another_token_is_turned_away_and_said_on_both_sides() {
 
 #[test]
 fn ranks_of_different_starts_are_told_so() {
-    let cases: [(fn(&mut Joining), &str); 4] = [
+    type Change = fn(&mut Joining);
+    let cases: [(Change, &str); 4] = [
         (
             |it| it.size = 3,
             "rank 1 on `host-1` was started as one of 3 processes, rank 0 on `host-0` as one of 2; all have to be \
