@@ -202,6 +202,19 @@ fn places_that_are_none_are_named() {
 }
 
 #[test]
+fn nobody_listens_on_other_addresses() {
+    let port = free_port();
+    let first = thread::spawn(move || rendezvous::join(&joining(0, 2, port)));
+    while TcpStream::connect(("127.0.0.1", port)).is_err() {
+        thread::sleep(Duration::from_millis(2));
+    }
+    // Another address of the same host.
+    assert!(TcpStream::connect(("127.0.0.2", port)).is_err());
+    let second = rendezvous::join(&joining(1, 2, port));
+    check_connected(vec![first.join().unwrap(), second]);
+}
+
+#[test]
 fn ranks_listen_on_the_network_that_is_said() {
     let port = free_port();
     let mut ranks: Vec<Joining> = (0..3).map(|rank| joining(rank, 3, port)).collect();
