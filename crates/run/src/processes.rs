@@ -10,6 +10,7 @@ mod mpi; // through MPI
 mod join; // as whom a process joins the others, and why it cannot
 mod tcp; // over connections of their own
 mod flight; // what a process has done last
+mod culprit; // who is the reason where a wait is too long
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -18,8 +19,9 @@ use std::time::Duration;
 pub use flight::Ended;
 pub use join::{Interface, JoinError, Joining};
 
+use culprit::{Wait, culprit};
 use flight::Flight;
-use link::{Doing, Ending, Link};
+use link::{Ending, Link};
 
 use crate::meeting::Meeting;
 use crate::transport::{GivenUp, Taken, Transport};
@@ -158,47 +160,11 @@ impl Processes {
     }
 
     fn waited(&self, ranks: &[u64]) -> ! {
-        let (culprit, words) = self.culprit(ranks);
+        let doing = |rank| self.link.doing(rank);
+        let host = |rank| self.link.host(rank).map(str::to_owned);
+        let wait = Wait { own: self.rank(), ranks, seconds: self.patience.as_secs() };
+        let (culprit, words) = culprit(&wait, &doing, &host);
         self.link.end(&Ending { code: WAITED, words: &words, culprit }, &self.flight)
-    }
-
-    /// Whom the ranks that are waited for wait for themselves, where they say so: the one at the end,
-    /// and what is said of it.
-    fn culprit(&self, ranks: &[u64]) -> (u64, String) {
-        let (own, seconds) = (self.rank(), self.patience.as_secs());
-        let mut chain = vec![own];
-        let mut next = ranks.first().copied().unwrap_or(own);
-        let mut last = None;
-        while !chain.contains(&next) {
-            chain.push(next);
-            last = self.link.doing(next).map(|doing| (next, doing));
-            match last {
-                Some((_, Doing { waits_for: Some(other), .. })) => next = other,
-                _ => break,
-            }
-        }
-        let names = |ranks: &[u64]| ranks.iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
-        match last {
-            Some((rank, Doing { step, instruction, waits_for: None })) => {
-                let host = self.link.host(rank).unwrap_or_default();
-                let words = format!(
-                    "rank {rank} on `{host}` has not gone on: it is in step {step} of this start, \
-                     instruction {instruction}, and rank {own} has waited {seconds} s, which is the limit"
-                );
-                (rank, words)
-            }
-            Some((rank, _)) => {
-                let words = format!("ranks {} wait for each other since {seconds} s", names(&chain));
-                (rank, words)
-            }
-            None => {
-                let word = if ranks.len() == 1 { "rank" } else { "ranks" };
-                let names = names(ranks);
-                let words =
-                    format!("rank {own} has waited {seconds} s for {word} {names}, which is the limit");
-                (next, words)
-            }
-        }
     }
 }
 

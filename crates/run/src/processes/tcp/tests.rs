@@ -197,7 +197,7 @@ fn places_that_are_none_are_named() {
     assert!(words.starts_with("rank 1 has waited 0 s for an answer at 127.0.0.1:"), "{words}");
     drop(taken);
     let words = one(&|it| it.rank = 1);
-    let expected = format!("rank 1 on `host-1` has not reached rank 0 at 127.0.0.1:{port} in 0 s: ");
+    let expected = format!("rank 1 on `host-0` has not reached rank 0 at 127.0.0.1:{port} in 0 s: ");
     assert!(words.starts_with(&expected), "{words}");
 }
 
