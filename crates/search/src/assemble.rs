@@ -96,13 +96,13 @@ struct Assembly<'a> {
     useful: Vec<Vec<bool>>,
 }
 
-/// The problem of a section.
+/// The problem of a section, with so many micro-batches under way at once.
 pub(crate) fn assemble(
     section: &Section,
     space: &Space,
     mesh: &Mesh,
     prices: &dyn Prices,
-    counted: &Counted,
+    (counted, live): (&Counted, u64),
 ) -> Assembled {
     let graph = &section.graph;
     let none = || vec![None; graph.values.len()];
@@ -135,7 +135,7 @@ pub(crate) fn assemble(
     assembly.add_values();
     assembly.add_rests(prices);
     assembly.add_edges();
-    assembly.add_memory(counted);
+    assembly.add_memory(counted, live);
     let Assembly { mut assembled, found, .. } = assembly;
     assembled.found = found.into_ways();
     assembled

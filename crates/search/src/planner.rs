@@ -36,13 +36,16 @@ pub struct Request<'a> {
     pub machine: &'a MachineName,
     /// Whether operations may be done in time steps.
     pub steps: Steps,
-    /// What a device holds of a plan whose own count fits: [`counted`], or more.
+    /// How many micro-batches are under way at once: more than 1 in a stage of a pipeline, which keeps
+    /// for each of them what its gradients need.
+    pub live: u64,
+    /// What a device holds of a plan whose own count fits: what the plan counts, or more.
     pub memory: &'a dyn Fn(&Plan) -> Result<Vec<Holding>, String>,
 }
 
 /// What a plan counts of the fullest device, and no more.
 pub fn counted(plan: &Plan) -> Result<Vec<Holding>, String> {
-    Ok(memory(plan))
+    Ok(plan.memory.clone())
 }
 
 /// Why there is no plan.
@@ -198,9 +201,10 @@ fn plan_in(
                 && others[..number - 1].iter().all(|it| it.sections != others[number - 1].sections)
     };
     let numbers: Vec<usize> = (0..=others.len()).filter(is_new).collect();
+    let live = request.live;
     let prepare = |&number: &usize| {
         let cut = if number == 0 { first } else { others[number - 1] };
-        Prepared::new(cut, request.mesh, request.prices, offer)
+        Prepared::new(cut, request.mesh, request.prices, (offer, live))
     };
     let programs: Result<Vec<Prepared<'_>>, SpaceError> = numbers.par_iter().map(prepare).collect();
     let programs = programs.map_err(PlanError::Space)?;
@@ -313,7 +317,7 @@ fn finish(request: &Request<'_>, graph: &Graph, composed: Composed, proof: Proof
         space,
     };
     plan.estimate = estimate(&plan, request.prices);
-    plan.memory = memory(&plan);
+    plan.memory = memory(&plan, request.live);
     plan
 }
 

@@ -28,12 +28,12 @@ pub(crate) struct Prepared<'a> {
 }
 
 impl<'a> Prepared<'a> {
-    /// The spaces and problems of the sections.
+    /// The spaces and problems of the sections, with so many micro-batches under way at once.
     pub(crate) fn new(
         cut: Cut<'a>,
         mesh: &Mesh,
         prices: &dyn Prices,
-        offer: Offer,
+        (offer, live): (Offer, u64),
     ) -> Result<Self, SpaceError> {
         let spaces = spaces(&cut, mesh, offer)?;
         let turn = turn(&cut);
@@ -43,7 +43,7 @@ impl<'a> Prepared<'a> {
                 Some((turn, nodes)) if *turn == index => Counted::Turn(nodes.clone()),
                 _ => Counted::Kept,
             };
-            assemble(section, space, mesh, prices, &counted)
+            assemble(section, space, mesh, prices, (&counted, live))
         };
         let pairs = cut.sections.par_iter().zip(&spaces).enumerate();
         let assembled = pairs.map(assemble_one).collect();

@@ -11,10 +11,13 @@
 //! A training step turns round once: when the forward pass ends, everything that any section keeps
 //! for its gradients is there at once. So that is resident too, and other moments count only in the
 //! section where the step turns, whose own values are live there as anywhere else.
+//!
+//! In a stage of a pipeline several micro-batches are under way at once: what is kept is there for
+//! each of them, and what is received of the forward pass of the stage before.
 
 use std::ops::Range;
 
-use planner_ir::{NodeId, Phase, Source, ValueId};
+use planner_ir::{CROSSING, NodeId, Phase, Source, ValueId};
 
 use super::{Assembly, Done, Held as Layouts, Use};
 use crate::problem::{Held, Window};
@@ -32,14 +35,15 @@ pub(crate) enum Counted {
 }
 
 impl Assembly<'_> {
-    pub(super) fn add_memory(&mut self, counted: &Counted) {
+    /// Counts what is there, with `live` micro-batches under way.
+    pub(super) fn add_memory(&mut self, counted: &Counted, live: u64) {
         let graph = &self.section.graph;
         let mut windows: Vec<Window> = vec![Window::default(); graph.nodes.len()];
         for value in graph.value_ids() {
             if self.is_resident(value) {
                 if let Some(rest) = self.assembled.rest[value.0].clone() {
-                    let bytes = self.bytes(value, &rest.layouts);
-                    self.assembled.problem.resident.push(Held { node: rest.node, bytes });
+                    let times = if self.is_received(value) { live } else { 1 };
+                    self.add_resident(value, &rest, times);
                 }
                 continue;
             }
@@ -48,13 +52,15 @@ impl Assembly<'_> {
             }
             let from = self.made(value);
             let held = self.assembled.held[value.0].clone();
-            if *counted == Counted::Kept {
+            // At the turn, of all micro-batches under way; besides windows, of all but one.
+            let times = if *counted == Counted::Kept { live } else { live.saturating_sub(1) };
+            if times > 0 && self.is_kept(value) {
                 let there = self.seen(value).is_some_and(|seen| self.is_there_kept(seen));
-                if self.is_kept(value) && !there {
-                    let it = held.unwrap_or(from);
-                    let bytes = self.bytes(value, &it.layouts);
-                    self.assembled.problem.resident.push(Held { node: it.node, bytes });
+                if !there {
+                    self.add_resident(value, held.as_ref().unwrap_or(&from), times);
                 }
+            }
+            if *counted == Counted::Kept {
                 continue;
             }
             let Live { made, used, last } = self.live(value);
@@ -93,6 +99,13 @@ impl Assembly<'_> {
         };
         self.assembled.problem.windows =
             graph.node_ids().filter(is_counted).map(|node| windows[node.0].clone()).collect();
+    }
+
+    /// A value that is there through everything, so many times.
+    fn add_resident(&mut self, value: ValueId, held: &Layouts, times: u64) {
+        let bytes = self.bytes(value, &held.layouts);
+        self.assembled.problem.bytes[bytes].iter_mut().for_each(|it| *it = it.saturating_mul(times));
+        self.assembled.problem.resident.push(Held { node: held.node, bytes });
     }
 
     /// An operation's results, and the operands that it uses last.
@@ -172,21 +185,30 @@ impl Assembly<'_> {
         counted || self.seen(value).is_some_and(|seen| self.is_there_kept(seen))
     }
 
+    /// Whether a value is received from the stage before and kept for gradients.
+    fn is_received(&self, value: ValueId) -> bool {
+        let source = &self.section.graph.value(value).source;
+        matches!(source, Source::Input(name) if name.starts_with(CROSSING)) && self.is_for_gradients(value)
+    }
+
     /// Whether a value is kept from the forward pass for gradients, and not by another section:
     /// what is handed on is counted by the section that takes it.
     fn is_kept(&self, value: ValueId) -> bool {
-        let graph = &self.section.graph;
         let forward = match self.phase(value) {
             Some(phase) => phase == Phase::Forward && !self.section.is_delivered(value),
             None => self.section.entry.contains(&value),
         };
-        let for_gradients = |it: &Use| match it {
+        forward && self.is_for_gradients(value)
+    }
+
+    fn is_for_gradients(&self, value: ValueId) -> bool {
+        let graph = &self.section.graph;
+        self.uses[value.0].iter().any(|it| match it {
             Use::Operand(node, _) => {
                 matches!(graph.node(*node).phase, Phase::Backward | Phase::Gradient)
             }
             Use::Delivery | Use::Carried(_) => false,
-        };
-        forward && self.uses[value.0].iter().any(for_gradients)
+        })
     }
 
     /// When a value is there.

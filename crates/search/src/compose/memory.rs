@@ -8,14 +8,17 @@
 use std::collections::BTreeMap;
 
 use plan::{Assignment, Copy, Holding, Plan};
-use planner_ir::{Graph, Layout, Motion, Node, Partition, Source, StateKind, ValueId};
+use planner_ir::{CROSSING, Graph, Layout, Motion, Node, Partition, Phase, Source, StateKind, ValueId};
 
 use crate::prices::packs;
 
 /// What a device holds by kind (bytes): weights and prepared values, of a training step its other
 /// states, inputs, and the most that is live at once of values and of copies, with what is packed
 /// for exchanges. What a state becomes is in its place.
-pub(crate) fn memory(plan: &Plan) -> Vec<Holding> {
+///
+/// Of a stage of a pipeline, where `live` micro-batches are under way at once, what is kept for
+/// gradients is there for each of them.
+pub(crate) fn memory(plan: &Plan, live: u64) -> Vec<Holding> {
     let graph = &plan.graph;
     let prepared = graph.prepared();
     let walk = Walk::over(plan);
@@ -23,7 +26,10 @@ pub(crate) fn memory(plan: &Plan) -> Vec<Holding> {
     for value in graph.value_ids() {
         let bytes = plan.layouts[value.0].local_type(graph.type_of(value)).bytes();
         match graph.value(value).source {
-            Source::Input(_) => inputs += bytes,
+            Source::Input(ref name) => {
+                let received = name.starts_with(CROSSING) && is_for_gradients(graph, value);
+                inputs += if received { live * bytes } else { bytes };
+            }
             Source::State(ref state) => match state.kind {
                 StateKind::Parameter => weights += bytes,
                 StateKind::Master => masters += bytes,
@@ -40,7 +46,7 @@ pub(crate) fn memory(plan: &Plan) -> Vec<Holding> {
         let states = [("masters", masters), ("optimizer", optimizer), ("gradients", gradients)];
         holdings.extend(states.map(|(kind, bytes)| holding(kind, bytes)));
     }
-    let [made, moved] = walk.most();
+    let [made, moved] = walk.most(live.saturating_sub(1));
     holdings.push(holding("inputs", inputs));
     holdings.push(holding("activations", made));
     holdings.push(holding("communication", moved));
@@ -80,6 +86,14 @@ struct Walk<'a> {
     carried: BTreeMap<ValueId, Vec<Copy>>,
     lives: Vec<Live>,
     moment: usize,
+    /// The last moment of the forward pass.
+    turn: usize,
+}
+
+/// Whether a value is used for gradients.
+fn is_for_gradients(graph: &Graph, value: ValueId) -> bool {
+    let mut nodes = graph.nodes.iter();
+    nodes.any(|it| matches!(it.phase, Phase::Backward | Phase::Gradient) && it.operands.contains(&value))
 }
 
 /// What is there besides while an operation is done in time steps (bytes): the blocks that are
@@ -122,13 +136,16 @@ impl<'a> Walk<'a> {
             carried.entry(it.next).or_default().push(copy);
         }
         let (places, lives) = (BTreeMap::new(), Vec::new());
-        let mut walk = Self { plan, places, carried, lives, moment: 0 };
+        let mut walk = Self { plan, places, carried, lives, moment: 0, turn: 0 };
         for (node, assignment) in graph.nodes.iter().zip(&plan.assignments) {
             if let Assignment::Computed { operands, partition, .. } = assignment {
                 walk.compute(node, operands);
                 if partition.steps > 1 {
                     let bytes = slots(graph, node, partition);
                     walk.live(For::Copy, bytes);
+                }
+                if node.phase == Phase::Forward {
+                    walk.turn = walk.moment;
                 }
             }
         }
@@ -139,8 +156,9 @@ impl<'a> Walk<'a> {
         walk
     }
 
-    /// The most that is live at once, of values and of copies (bytes).
-    fn most(&self) -> [u64; 2] {
+    /// The most that is live at once, of values and of copies (bytes), besides what so many other
+    /// micro-batches keep.
+    fn most(&self, others: u64) -> [u64; 2] {
         let mut changes = vec![[0i128; 2]; self.moment + 2];
         for it in &self.lives {
             let kind = usize::from(it.use_ == For::Copy);
@@ -153,6 +171,9 @@ impl<'a> Walk<'a> {
             if live[0] + live[1] > most[0] + most[1] {
                 most = live;
             }
+        }
+        for it in self.lives.iter().filter(|it| it.first <= self.turn && self.turn < it.last) {
+            most[usize::from(it.use_ == For::Copy)] += i128::from(others) * i128::from(it.bytes);
         }
         most.map(|bytes| u64::try_from(bytes).unwrap_or(0))
     }

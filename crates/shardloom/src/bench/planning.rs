@@ -305,7 +305,7 @@ fn of_target(
 ) -> Result<Planned, Failure> {
     let machine = machine::named(name, None)?;
     let capacity = memory.unwrap_or(machine.usable_memory().0);
-    let target = Target { machine: &machine, mesh, capacity, steps: rewrite::Steps::Auto };
+    let target = Target { machine: &machine, mesh, capacity, steps: rewrite::Steps::Auto, live: 1 };
     let prices = pipeline::prices(&target)?;
     let start = Instant::now();
     for section in &prepared.sections {

@@ -174,6 +174,7 @@ impl<'a> Question<'a> {
             model: file,
             machine,
             steps: target.steps,
+            live: target.live,
             memory,
         }
     }

@@ -171,7 +171,7 @@ fn price(question: &Question<'_>, known: &Known, setup: &Setup) -> Result<Vec<(f
     let room = share(question.capacity);
     let mut capacity = room.saturating_mul(groups);
     for _ in 0..ROUNDS {
-        let target = Target { machine: &machine, mesh: &setup.mesh, capacity, steps: Steps::One };
+        let target = Target { machine: &machine, mesh: &setup.mesh, capacity, steps: Steps::One, live: 1 };
         let prices = prices(&target)?;
         let Ok(plan) = planned(&prepared, &header, &target, &prices) else { return Ok(Vec::new()) };
         let blocks = blocks::costs(&plan, &step.homes, forward.blocks());

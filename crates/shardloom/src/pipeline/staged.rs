@@ -2,19 +2,20 @@
 
 mod prices; // what a pipeline takes
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use cost_models::machine::Machine;
 use import::ImportError;
-use plan::{MachineName, Pipeline, Plan, Proof, Recipe, Recompute, Stage};
+use plan::{Holding, MachineName, Pipeline, Plan, Proof, Recipe, Recompute, Stage};
 use planner_ir::schedule::{self, Kind, Schedule, StageTimes, timeline, verify};
 use planner_ir::{Graph, Mesh, Source};
+use rayon::prelude::*;
 use rewrite::{Blocks, RaiseStatistics, Segment, Steps};
 use search::cluster::{self, BlockCost};
 use search::fold;
 use train::{Stages, Step};
 
-use super::{Prepared, Target, ties};
+use super::{Prepared, Target, planned, refusal, ties};
 use crate::failure::Failure;
 use crate::model_file::ModelFile;
 
@@ -215,10 +216,11 @@ fn ordered(wanted: &Wanted<'_>, groups: usize, micro_batches: u64) -> Result<Sch
 /// How often stages are planned again with less memory.
 const ROUNDS: usize = 6;
 /// What part of what a stage counts it has to do with less, at least.
-const LEAST: u64 = 50;
+const LEAST: u64 = 200;
 
-/// The pipeline of these stages. What is kept for several micro-batches comes on top of what a stage's
-/// plan counts: where a group does not fit, its stages are planned again with as much less.
+/// The pipeline of these stages. What their programs need between values, and the other stages of a
+/// group, come on top of what a stage's plan counts: where a group does not fit, its stages are planned
+/// again with as much less.
 fn made(
     stages: Stages,
     (file, recipe): (&plan::ModelFile, &Recipe),
@@ -232,28 +234,33 @@ fn made(
         Failure::Usage(format!("a group of {devices} devices is not of the machine: {error}"))
     })?;
     let count = stages.stages.len();
+    let live = under_way(&schedule, count)?;
+    // Stages that differ in names only, and have as much memory, have the same plan.
+    let forms: Vec<Graph> = stages.stages.iter().map(|step| nameless(&step.graph)).collect();
+    let alike: Vec<usize> =
+        (0..count).map(|it| (0..it).find(|&of| forms[of] == forms[it]).unwrap_or(it)).collect();
     let mut capacities = vec![wanted.capacity; count];
-    let mut known: Vec<(Graph, u64, Plan)> = Vec::new();
+    let mut known: BTreeMap<(usize, u64, u64), Plan> = BTreeMap::new();
     let mut refused = None;
     for _ in 0..ROUNDS {
+        let key = |it: usize| (alike[it], capacities[it], live[it]);
+        let wanting: BTreeSet<_> = (0..count).map(key).filter(|it| !known.contains_key(it)).collect();
+        say(format!("planning {} of {count} stages", wanting.len()));
+        let plan = |(number, capacity, live)| {
+            let (mesh, steps) = (wanted.mesh, wanted.steps);
+            let target = Target { machine: &machine, mesh, capacity, steps, live };
+            Ok(((number, capacity, live), stage(&stages.stages[number], file, &target)?))
+        };
+        let made: Vec<Result<_, Failure>> = wanting.into_par_iter().map(plan).collect();
+        for made in made {
+            known.extend([made?]);
+        }
         let mut planned: Vec<Stage> = Vec::new();
-        for (number, (step, &capacity)) in stages.stages.iter().zip(&capacities).enumerate() {
-            let form = nameless(&step.graph);
-            let plan = match known.iter().find(|(other, given, _)| *other == form && *given == capacity) {
-                // Stages that differ in names only have the same plan.
-                Some((_, _, plan)) => Plan { graph: step.graph.clone(), ..plan.clone() },
-                None => {
-                    say(format!("planning stage {} of {count}", number + 1));
-                    let target =
-                        Target { machine: &machine, mesh: wanted.mesh, capacity, steps: wanted.steps };
-                    let plan = stage(step, file, &target)?;
-                    known.push((form, capacity, plan.clone()));
-                    plan
-                }
-            };
+        for (number, step) in stages.stages.iter().enumerate() {
+            let Some(plan) = known.get(&key(number)) else { continue };
             let (group, _) = schedule.home(number);
             let first_device = u64::try_from(group).unwrap_or(u64::MAX) * devices;
-            let plan = Plan { recipe: Some(recipe.clone()), ..plan };
+            let plan = Plan { graph: step.graph.clone(), recipe: Some(recipe.clone()), ..plan.clone() };
             planned.push(Stage { first_block: first[number], first_device, plan });
         }
         let pipeline = assembled(planned, &stages.crossings, recipe, wanted, &schedule)?;
@@ -261,29 +268,39 @@ fn made(
             Ok(()) => return Ok(pipeline),
             Err(failure) => refused = Some(failure),
         }
-        for (number, stage) in pipeline.stages.iter().enumerate() {
+        let counted: Vec<u64> = pipeline.stages.iter().map(|stage| held(&stage.plan.memory)).collect();
+        for (number, capacity) in capacities.iter_mut().enumerate() {
             let group = pipeline.group(number);
-            let held: u64 = pipeline.memory[group].iter().map(|it| it.bytes).sum();
-            let beyond = held.saturating_sub(pipeline.capacity);
+            let beyond = held(&pipeline.memory[group]).saturating_sub(pipeline.capacity);
             if beyond > 0 {
-                // What is kept counts for each micro-batch under way, and all stages of a group give.
-                let shares = shares(&pipeline.schedule, group);
-                let counted: u64 = stage.plan.memory.iter().map(|it| it.bytes).sum();
-                let less = beyond.div_ceil(shares).max(counted / LEAST);
-                capacities[number] = capacities[number].min(counted).saturating_sub(less).max(1);
+                // All stages of a group give, each of what it counts.
+                let own = |it: &usize| pipeline.group(*it) == group;
+                let together: u64 = (0..count).filter(own).map(|it| counted[it]).sum();
+                let part = u128::from(beyond) * u128::from(counted[number]) / u128::from(together.max(1));
+                let less = u64::try_from(part).unwrap_or(u64::MAX).max(counted[number] / LEAST);
+                *capacity = (*capacity).min(counted[number]).saturating_sub(less).max(1);
             }
         }
     }
     Err(refused.unwrap_or_else(|| Failure::internal("plan", "no stages were planned")))
 }
 
-/// Of how many micro-batches the stages of a group keep something at once.
-fn shares(schedule: &Schedule, group: usize) -> u64 {
-    let count = schedule.micro_batches();
-    let live =
-        verify(schedule.clone(), schedule.stages(), count).ok().map(|verified| schedule::live(&verified));
-    let together = live.and_then(|live| live.get(group).map(|it| it.together)).unwrap_or(1);
-    u64::try_from(together).unwrap_or(1).max(1)
+/// How many micro-batches of each stage are under way at once.
+fn under_way(schedule: &Schedule, stages: usize) -> Result<Vec<u64>, Failure> {
+    let wrong = |error: String| Failure::internal("plan", error);
+    let verified = verify(schedule.clone(), stages, schedule.micro_batches());
+    let live = schedule::live(&verified.map_err(|faults| wrong(faults.to_string()))?);
+    let of = |stage: usize| {
+        let (group, chunk) = schedule.home(stage);
+        let live = live.get(group).and_then(|it| it.chunks.get(chunk));
+        live.and_then(|&it| u64::try_from(it).ok()).unwrap_or(1).max(1)
+    };
+    Ok((0..stages).map(of).collect())
+}
+
+/// What is held (bytes).
+fn held(memory: &[Holding]) -> u64 {
+    memory.iter().map(|it| it.bytes).sum()
 }
 
 /// Stages put together, with what crosses, what a step takes and what groups hold.
@@ -344,7 +361,7 @@ fn stage(step: &Step, file: &plan::ModelFile, target: &Target<'_>) -> Result<Pla
     let prepared =
         Prepared { graph: step.graph.clone(), sections, raised: RaiseStatistics::default(), variants: None };
     let prices = super::prices(target)?;
-    super::placed(&prepared, file, target, &prices)
+    planned(&prepared, file, target, &prices).map_err(|error| refusal(target, &error))
 }
 
 /// Refuses what does not fit.
