@@ -30,7 +30,7 @@ use std::fmt;
 pub use closed::{bubble, closed_form, held, waiting};
 pub use durations::{Crossing, DurationError, Durations, Overlap, StageTimes};
 pub use kind::{Kind, KindError, MAX_TASKS};
-pub use live::{Live, live, slots};
+pub use live::{Live, between, live, slots};
 pub use timeline::{Message, Span, Timeline, makespan, timeline};
 pub use verify::{Fault, Faults, Place, Verified, verify};
 

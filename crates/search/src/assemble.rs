@@ -96,13 +96,13 @@ struct Assembly<'a> {
     useful: Vec<Vec<bool>>,
 }
 
-/// The problem of a section, with so many micro-batches under way at once.
+/// The problem of a section, with these micro-batches under way.
 pub(crate) fn assemble(
     section: &Section,
     space: &Space,
     mesh: &Mesh,
     prices: &dyn Prices,
-    (counted, live): (&Counted, u64),
+    (counted, live): (&Counted, crate::live::Live),
 ) -> Assembled {
     let graph = &section.graph;
     let none = || vec![None; graph.values.len()];
@@ -405,6 +405,8 @@ impl Assembly<'_> {
     fn runs(&self, value: ValueId, it: Use) -> u64 {
         match it {
             Use::Operand(node, _) => self.section.graph.runs(node),
+            // A sum over micro-batches is handed on when it is whole.
+            Use::Delivery if self.summed[value.0] => 1,
             Use::Delivery | Use::Carried(_) => self.made_runs(value),
         }
     }

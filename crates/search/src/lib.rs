@@ -25,6 +25,7 @@ pub mod room;
 
 pub mod cluster;
 
+mod live;
 mod prices;
 mod section;
 mod join;
@@ -39,6 +40,7 @@ mod planner;
 pub use compose::kind;
 pub use fold::fold;
 pub use join::sections;
+pub use live::Live;
 pub use planner::{Derive, Derived, PlanError, Request, counted, plan, plan_among};
 pub use prepare::Cut;
 pub use prices::{MachinePrices, Prices, Work};

@@ -11,6 +11,7 @@ use crate::bound::Solver;
 use crate::chain::{Chain, ChainSolution};
 use crate::compose::{Composed, Part, compose, estimate, memory};
 use crate::derive::stand;
+use crate::live::Live;
 use crate::prepare::{Cut, Prepared, are_alike, chain};
 use crate::prices::Prices;
 use crate::problem::{Place, Proof, SearchError};
@@ -36,9 +37,9 @@ pub struct Request<'a> {
     pub machine: &'a MachineName,
     /// Whether operations may be done in time steps.
     pub steps: Steps,
-    /// How many micro-batches are under way at once: more than 1 in a stage of a pipeline, which keeps
-    /// for each of them what its gradients need.
-    pub live: u64,
+    /// How many micro-batches are under way at once: more than one in a stage of a pipeline, which
+    /// keeps for each of them what its gradients need.
+    pub live: Live,
     /// What a device holds of a plan whose own count fits: what the plan counts, or more.
     pub memory: &'a dyn Fn(&Plan) -> Result<Vec<Holding>, String>,
 }

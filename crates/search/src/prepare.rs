@@ -8,6 +8,7 @@ use rewrite::{Offer, Space, SpaceError, space};
 
 use crate::assemble::{Assembled, Counted, Held, assemble};
 use crate::chain::{Chain, Global, Segment, Shared, unite};
+use crate::live::Live;
 use crate::prices::Prices;
 use crate::section::{Section, SharedValue};
 
@@ -28,12 +29,12 @@ pub(crate) struct Prepared<'a> {
 }
 
 impl<'a> Prepared<'a> {
-    /// The spaces and problems of the sections, with so many micro-batches under way at once.
+    /// The spaces and problems of the sections, with these micro-batches under way.
     pub(crate) fn new(
         cut: Cut<'a>,
         mesh: &Mesh,
         prices: &dyn Prices,
-        (offer, live): (Offer, u64),
+        (offer, live): (Offer, Live),
     ) -> Result<Self, SpaceError> {
         let spaces = spaces(&cut, mesh, offer)?;
         let turn = turn(&cut);

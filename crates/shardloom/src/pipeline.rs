@@ -94,8 +94,8 @@ pub struct Target<'a> {
     pub capacity: u64,
     /// Whether operations may be done in time steps.
     pub steps: Steps,
-    /// How many micro-batches are under way at once: more than 1 in a stage of a pipeline.
-    pub live: u64,
+    /// How many micro-batches are under way at once: more than one in a stage of a pipeline.
+    pub live: search::Live,
 }
 
 /// A model with its dimensions bound, as a graph.

@@ -33,6 +33,26 @@ pub fn live(verified: &Verified) -> Vec<Live> {
     schedule.groups.iter().map(of_group).collect()
 }
 
+/// For each stage, of how many micro-batches at once, at most, one kind of work is done and another,
+/// later one is not; 0 if they are the same.
+pub fn between(verified: &Verified, from: Work, to: Work) -> Vec<usize> {
+    let schedule = verified.schedule();
+    let mut most = vec![0; schedule.stages()];
+    for (group, tasks) in schedule.groups.iter().enumerate() {
+        let mut now = vec![0_usize; schedule.chunks];
+        for task in tasks.iter().filter(|_| from != to) {
+            let most = &mut most[schedule.stage(group, task.chunk)];
+            if task.work == from {
+                now[task.chunk] += 1;
+                *most = now[task.chunk].max(*most);
+            } else if task.work == to {
+                now[task.chunk] = now[task.chunk].saturating_sub(1);
+            }
+        }
+    }
+    most
+}
+
 /// For each stage and micro-batch, the place in which the stage holds it: places are numbered from
 /// 0, are as many as [`Live::chunks`] says, and none has two micro-batches at once.
 ///

@@ -12,14 +12,15 @@
 //! for its gradients is there at once. So that is resident too, and other moments count only in the
 //! section where the step turns, whose own values are live there as anywhere else.
 //!
-//! In a stage of a pipeline several micro-batches are under way at once: what is kept is there for
-//! each of them, and what is received of the forward pass of the stage before.
+//! In a stage of a pipeline several micro-batches are under way at once ([`Live`]): what is kept is
+//! there for each of them, and what is received of the forward pass of the stage before.
 
 use std::ops::Range;
 
 use planner_ir::{CROSSING, NodeId, Phase, Source, ValueId};
 
 use super::{Assembly, Done, Held as Layouts, Use};
+use crate::live::Live;
 use crate::problem::{Held, Window};
 
 /// Which moments are counted.
@@ -35,15 +36,14 @@ pub(crate) enum Counted {
 }
 
 impl Assembly<'_> {
-    /// Counts what is there, with `live` micro-batches under way.
-    pub(super) fn add_memory(&mut self, counted: &Counted, live: u64) {
+    /// Counts what is there, with these micro-batches under way.
+    pub(super) fn add_memory(&mut self, counted: &Counted, live: Live) {
         let graph = &self.section.graph;
         let mut windows: Vec<Window> = vec![Window::default(); graph.nodes.len()];
         for value in graph.value_ids() {
             if self.is_resident(value) {
                 if let Some(rest) = self.assembled.rest[value.0].clone() {
-                    let times = if self.is_received(value) { live } else { 1 };
-                    self.add_resident(value, &rest, times);
+                    self.add_resident(value, &rest, self.times_received(value, live));
                 }
                 continue;
             }
@@ -53,17 +53,26 @@ impl Assembly<'_> {
             let from = self.made(value);
             let held = self.assembled.held[value.0].clone();
             // At the turn, of all micro-batches under way; besides windows, of all but one.
-            let times = if *counted == Counted::Kept { live } else { live.saturating_sub(1) };
-            if times > 0 && self.is_kept(value) {
+            let besides = if *counted == Counted::Kept { 0 } else { 1 };
+            let times = if self.is_kept(value) {
                 let there = self.seen(value).is_some_and(|seen| self.is_there_kept(seen));
-                if !there {
-                    self.add_resident(value, held.as_ref().unwrap_or(&from), times);
+                if there {
+                    0
+                } else {
+                    live.kept(|phase| self.is_used_in(value, phase)).saturating_sub(besides)
                 }
+            } else if self.is_left(value) {
+                live.apart
+            } else {
+                0
+            };
+            if times > 0 {
+                self.add_resident(value, held.as_ref().unwrap_or(&from), times);
             }
             if *counted == Counted::Kept {
                 continue;
             }
-            let Live { made, used, last } = self.live(value);
+            let Span { made, used, last } = self.live(value);
             let made_until = if held.is_some() { used } else { last };
             let alone = self.alone(value).clamp(made, last);
             if made < alone {
@@ -185,10 +194,16 @@ impl Assembly<'_> {
         counted || self.seen(value).is_some_and(|seen| self.is_there_kept(seen))
     }
 
-    /// Whether a value is received from the stage before and kept for gradients.
-    fn is_received(&self, value: ValueId) -> bool {
+    /// How many times a value that is at rest is there: more than once what is received from
+    /// another stage.
+    fn times_received(&self, value: ValueId, live: Live) -> u64 {
         let source = &self.section.graph.value(value).source;
-        matches!(source, Source::Input(name) if name.starts_with(CROSSING)) && self.is_for_gradients(value)
+        match source {
+            Source::Input(name) if name.starts_with(CROSSING) => {
+                live.received(|phase| self.is_used_in(value, phase))
+            }
+            _ => 1,
+        }
     }
 
     /// Whether a value is kept from the forward pass for gradients, and not by another section:
@@ -202,17 +217,22 @@ impl Assembly<'_> {
     }
 
     fn is_for_gradients(&self, value: ValueId) -> bool {
+        self.is_used_in(value, Phase::Backward) || self.is_used_in(value, Phase::Gradient)
+    }
+
+    /// Whether the backward part leaves a value for the gradients of weights.
+    fn is_left(&self, value: ValueId) -> bool {
+        self.phase(value) == Some(Phase::Backward) && self.is_used_in(value, Phase::Gradient)
+    }
+
+    fn is_used_in(&self, value: ValueId, phase: Phase) -> bool {
         let graph = &self.section.graph;
-        self.uses[value.0].iter().any(|it| match it {
-            Use::Operand(node, _) => {
-                matches!(graph.node(*node).phase, Phase::Backward | Phase::Gradient)
-            }
-            Use::Delivery | Use::Carried(_) => false,
-        })
+        let is = |it: &Use| matches!(it, Use::Operand(node, _) if graph.node(*node).phase == phase);
+        self.uses[value.0].iter().any(is)
     }
 
     /// When a value is there.
-    fn live(&self, value: ValueId) -> Live {
+    fn live(&self, value: ValueId) -> Span {
         let made = match self.section.graph.value(value).source {
             Source::Result { node, .. } => node.0 + 1,
             _ => 0,
@@ -225,7 +245,7 @@ impl Assembly<'_> {
         // What flows back is not there before it is used.
         let made = if self.section.from_after.contains(&value) { first } else { made };
         let used = first.max(made);
-        Live { made, used, last: positions.max().unwrap_or(made).max(used) }
+        Span { made, used, last: positions.max().unwrap_or(made).max(used) }
     }
 
     /// What a value holds as it is made, and nothing where it is the memory of another.
@@ -250,7 +270,7 @@ impl Assembly<'_> {
 }
 
 /// Positions of operations: after which a value is made, at which it is used first, and last.
-struct Live {
+struct Span {
     made: usize,
     used: usize,
     last: usize,

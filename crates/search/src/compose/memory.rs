@@ -10,15 +10,15 @@ use std::collections::BTreeMap;
 use plan::{Assignment, Copy, Holding, Plan};
 use planner_ir::{CROSSING, Graph, Layout, Motion, Node, Partition, Phase, Source, StateKind, ValueId};
 
+use crate::live::Live;
 use crate::prices::packs;
 
 /// What a device holds by kind (bytes): weights and prepared values, of a training step its other
 /// states, inputs, and the most that is live at once of values and of copies, with what is packed
 /// for exchanges. What a state becomes is in its place.
 ///
-/// Of a stage of a pipeline, where `live` micro-batches are under way at once, what is kept for
-/// gradients is there for each of them.
-pub(crate) fn memory(plan: &Plan, live: u64) -> Vec<Holding> {
+/// Of a stage of a pipeline, what is kept for gradients is there for each micro-batch under way.
+pub(crate) fn memory(plan: &Plan, live: Live) -> Vec<Holding> {
     let graph = &plan.graph;
     let prepared = graph.prepared();
     let walk = Walk::over(plan);
@@ -27,8 +27,9 @@ pub(crate) fn memory(plan: &Plan, live: u64) -> Vec<Holding> {
         let bytes = plan.layouts[value.0].local_type(graph.type_of(value)).bytes();
         match graph.value(value).source {
             Source::Input(ref name) => {
-                let received = name.starts_with(CROSSING) && is_for_gradients(graph, value);
-                inputs += if received { live * bytes } else { bytes };
+                let crosses = name.starts_with(CROSSING);
+                let is_used_in = |phase| is_used_in(graph, value, phase);
+                inputs += if crosses { live.received(is_used_in) * bytes } else { bytes };
             }
             Source::State(ref state) => match state.kind {
                 StateKind::Parameter => weights += bytes,
@@ -46,7 +47,7 @@ pub(crate) fn memory(plan: &Plan, live: u64) -> Vec<Holding> {
         let states = [("masters", masters), ("optimizer", optimizer), ("gradients", gradients)];
         holdings.extend(states.map(|(kind, bytes)| holding(kind, bytes)));
     }
-    let [made, moved] = walk.most(live.saturating_sub(1));
+    let [made, moved] = walk.most(live);
     holdings.push(holding("inputs", inputs));
     holdings.push(holding("activations", made));
     holdings.push(holding("communication", moved));
@@ -69,12 +70,15 @@ enum For {
     Copy,
 }
 
-/// Memory that comes and goes: how much (bytes), and its first and last moment.
-struct Live {
+/// Memory that comes and goes: how much (bytes), its first and last moment, and in which phases it is
+/// made and used.
+struct Span {
     use_: For,
     bytes: u64,
     first: usize,
     last: usize,
+    made: Phase,
+    used: Vec<Phase>,
 }
 
 /// The programs' order, up to some moment.
@@ -84,16 +88,14 @@ struct Walk<'a> {
     places: BTreeMap<(ValueId, Copy), Place>,
     /// For each value that becomes states, the copies that take their places.
     carried: BTreeMap<ValueId, Vec<Copy>>,
-    lives: Vec<Live>,
+    lives: Vec<Span>,
     moment: usize,
-    /// The last moment of the forward pass.
-    turn: usize,
+    phase: Phase,
 }
 
-/// Whether a value is used for gradients.
-fn is_for_gradients(graph: &Graph, value: ValueId) -> bool {
-    let mut nodes = graph.nodes.iter();
-    nodes.any(|it| matches!(it.phase, Phase::Backward | Phase::Gradient) && it.operands.contains(&value))
+/// Whether a value is used in a phase.
+fn is_used_in(graph: &Graph, value: ValueId, phase: Phase) -> bool {
+    graph.nodes.iter().any(|it| it.phase == phase && it.operands.contains(&value))
 }
 
 /// What is there besides while an operation is done in time steps (bytes): the blocks that are
@@ -136,16 +138,14 @@ impl<'a> Walk<'a> {
             carried.entry(it.next).or_default().push(copy);
         }
         let (places, lives) = (BTreeMap::new(), Vec::new());
-        let mut walk = Self { plan, places, carried, lives, moment: 0, turn: 0 };
+        let mut walk = Self { plan, places, carried, lives, moment: 0, phase: Phase::Forward };
         for (node, assignment) in graph.nodes.iter().zip(&plan.assignments) {
             if let Assignment::Computed { operands, partition, .. } = assignment {
+                walk.phase = node.phase;
                 walk.compute(node, operands);
                 if partition.steps > 1 {
                     let bytes = slots(graph, node, partition);
                     walk.live(For::Copy, bytes);
-                }
-                if node.phase == Phase::Forward {
-                    walk.turn = walk.moment;
                 }
             }
         }
@@ -156,23 +156,31 @@ impl<'a> Walk<'a> {
         walk
     }
 
-    /// The most that is live at once, of values and of copies (bytes), besides what so many other
-    /// micro-batches keep.
-    fn most(&self, others: u64) -> [u64; 2] {
+    /// The most that is live at once, of values and of copies (bytes), with what the other
+    /// micro-batches under way keep.
+    fn most(&self, live: Live) -> [u64; 2] {
         let mut changes = vec![[0i128; 2]; self.moment + 2];
         for it in &self.lives {
             let kind = usize::from(it.use_ == For::Copy);
             changes[it.first][kind] += i128::from(it.bytes);
             changes[it.last + 1][kind] -= i128::from(it.bytes);
         }
-        let (mut live, mut most) = ([0; 2], [0; 2]);
+        let (mut there, mut most) = ([0; 2], [0; 2]);
         for change in changes {
-            live = [live[0] + change[0], live[1] + change[1]];
-            if live[0] + live[1] > most[0] + most[1] {
-                most = live;
+            there = [there[0] + change[0], there[1] + change[1]];
+            if there[0] + there[1] > most[0] + most[1] {
+                most = there;
             }
         }
-        for it in self.lives.iter().filter(|it| it.first <= self.turn && self.turn < it.last) {
+        for it in &self.lives {
+            let is_used_in = |phase| it.used.contains(&phase);
+            let others = match it.made {
+                Phase::Forward if is_used_in(Phase::Backward) || is_used_in(Phase::Gradient) => {
+                    live.kept(is_used_in).saturating_sub(1)
+                }
+                Phase::Backward if is_used_in(Phase::Gradient) => live.apart,
+                _ => 0,
+            };
             most[usize::from(it.use_ == For::Copy)] += i128::from(others) * i128::from(it.bytes);
         }
         most.map(|bytes| u64::try_from(bytes).unwrap_or(0))
@@ -262,13 +270,17 @@ impl<'a> Walk<'a> {
     }
 
     fn live(&mut self, use_: For, bytes: u64) -> Place {
-        self.lives.push(Live { use_, bytes, first: self.moment, last: self.moment });
+        let (moment, made) = (self.moment, self.phase);
+        self.lives.push(Span { use_, bytes, first: moment, last: moment, made, used: Vec::new() });
         Place::Live(self.lives.len() - 1)
     }
 
     fn read(&mut self, place: Place) {
         if let Place::Live(it) = place {
             self.lives[it].last = self.moment;
+            if !self.lives[it].used.contains(&self.phase) {
+                self.lives[it].used.push(self.phase);
+            }
         }
     }
 

@@ -204,7 +204,7 @@ pub(crate) fn planned_among(
         model: &ModelFile { path: "model.onnx".to_owned(), sha256: "0".repeat(64), dims: vec![] },
         machine: &MachineName { name: machine.full_name(), devices: mesh.devices() },
         steps: rewrite::Steps::One,
-        live: 1,
+        live: crate::Live::ONE,
         memory: &crate::counted,
     };
     let cuts = variants.iter().zip(&sections).map(|(it, sections)| Cut { graph: &it.step.graph, sections });
@@ -292,7 +292,7 @@ fn a_step_cut_into_sections_is_as_fast_as_the_chain_is_by_elimination() {
         cut,
         &mesh,
         &prices,
-        (rewrite::Offer { splits: Splits::All, steps: rewrite::Steps::One }, 1),
+        (rewrite::Offer { splits: Splits::All, steps: rewrite::Steps::One }, crate::Live::ONE),
     )
     .expect("has a space");
     let flat = chain(&[prepared]).flat();
@@ -321,7 +321,7 @@ fn what_is_counted_from_below_is_there_and_times_are_those_of_the_plan() {
             cut,
             &mesh_,
             &prices,
-            (rewrite::Offer { splits: Splits::All, steps: rewrite::Steps::One }, 1),
+            (rewrite::Offer { splits: Splits::All, steps: rewrite::Steps::One }, crate::Live::ONE),
         )
         .expect("has a space")]);
         let found = bound::solve_chain(&chain, capacity).expect("fits");
@@ -330,7 +330,7 @@ fn what_is_counted_from_below_is_there_and_times_are_those_of_the_plan() {
             cut,
             &mesh_,
             &prices,
-            (rewrite::Offer { splits: Splits::All, steps: rewrite::Steps::One }, 1),
+            (rewrite::Offer { splits: Splits::All, steps: rewrite::Steps::One }, crate::Live::ONE),
         )
         .expect("has a space");
         let mut parts = Vec::new();

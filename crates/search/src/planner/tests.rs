@@ -122,8 +122,8 @@ fn planned(sizes: Sizes, machine: &str, mesh: &str, capacity: u64) -> Result<Pla
         model: &ModelFile { path: "model.onnx".to_owned(), sha256: "0".repeat(64), dims: vec![] },
         machine: &MachineName { name: machine.full_name(), devices: mesh.devices() },
         steps: rewrite::Steps::Offered,
-        live: 1,
-        live: 1,
+        live: crate::Live::ONE,
+        live: crate::Live::ONE,
         memory: &crate::counted,
     })
 }
@@ -197,14 +197,14 @@ fn what_is_counted_is_nearly_all_that_a_plan_holds() {
             model: &model,
             machine: &name,
             steps: rewrite::Steps::Offered,
-            live: 1,
-            live: 1,
+            live: crate::Live::ONE,
+            live: crate::Live::ONE,
             memory: &crate::counted,
         };
         let total = |memory: &[plan::Holding]| memory.iter().map(|it| it.bytes).sum::<u64>();
         let cut = Cut { graph: &blocks.graph, sections: &sections };
         let offer = rewrite::Offer { splits: rewrite::Splits::All, steps: rewrite::Steps::Offered };
-        let program = Prepared::new(cut, &mesh_, &prices, (offer, 1)).expect("has a space");
+        let program = Prepared::new(cut, &mesh_, &prices, (offer, crate::Live::ONE)).expect("has a space");
         let chain = chain(std::slice::from_ref(&program));
         let roomy = plan(&request(1 << 40)).expect("fits");
         for part in [100, 75, 50] {

@@ -142,7 +142,7 @@ fn run(options: &CpuRun, path: &Path, folder: &Path, say: &dyn Fn(String)) -> Re
         mesh: &mesh,
         capacity: machine.usable_memory().0,
         steps: rewrite::Steps::Auto,
-        live: 1,
+        live: search::Live::ONE,
     };
     let header = plan::ModelFile {
         path: path.display().to_string(),

@@ -118,11 +118,22 @@ pub fn cheapest(question: &Question<'_>, say: &dyn Fn(String)) -> Result<Answer,
     say(format!("pricing {} setups", setups.len()));
     let found =
         best(&guesses, &bounds, MOST, |number| price(question, &known, &setups[number]).unwrap_or_default());
+    for (n, t, p) in found.all.iter().take(12) {
+        eprintln!("  {t:.3} {} {} {}", setups[*n], p.kind.name(), p.chunks);
+    }
     let mut refused = None;
     for (number, _, priced) in found.all.iter().take(FINISHED) {
         let setup = &setups[*number];
         say(format!("planning {setup}, {}", priced.kind.name()));
-        let pipeline = match finished(question, &known, (setup, priced), say) {
+        let t0 = std::time::Instant::now();
+        let r = finished(question, &known, (setup, priced), say);
+        eprintln!(
+            "FINISHED {setup} {} {:?} {:?}",
+            priced.kind.name(),
+            t0.elapsed(),
+            r.as_ref().map(|p| p.seconds()).map_err(|e| e.to_string())
+        );
+        let pipeline = match r {
             Ok(pipeline) => pipeline,
             Err(failure @ Failure::Internal(_)) => return Err(failure),
             Err(failure) => {
@@ -171,7 +182,13 @@ fn price(question: &Question<'_>, known: &Known, setup: &Setup) -> Result<Vec<(f
     let room = share(question.capacity);
     let mut capacity = room.saturating_mul(groups);
     for _ in 0..ROUNDS {
-        let target = Target { machine: &machine, mesh: &setup.mesh, capacity, steps: Steps::One, live: 1 };
+        let target = Target {
+            machine: &machine,
+            mesh: &setup.mesh,
+            capacity,
+            steps: Steps::One,
+            live: search::Live::ONE,
+        };
         let prices = prices(&target)?;
         let Ok(plan) = planned(&prepared, &header, &target, &prices) else { return Ok(Vec::new()) };
         let blocks = blocks::costs(&plan, &step.homes, forward.blocks());

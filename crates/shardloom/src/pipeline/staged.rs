@@ -7,12 +7,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use cost_models::machine::Machine;
 use import::ImportError;
 use plan::{Holding, MachineName, Pipeline, Plan, Proof, Recipe, Recompute, Stage};
-use planner_ir::schedule::{self, Kind, Schedule, StageTimes, timeline, verify};
+use planner_ir::schedule::{self, Kind, Schedule, StageTimes, Work, timeline, verify};
 use planner_ir::{Graph, Mesh, Source};
 use rayon::prelude::*;
 use rewrite::{Blocks, RaiseStatistics, Segment, Steps};
 use search::cluster::{self, BlockCost};
-use search::fold;
+use search::{Live, fold};
 use train::{Stages, Step};
 
 use super::{Prepared, Target, planned, refusal, ties};
@@ -240,7 +240,7 @@ fn made(
     let alike: Vec<usize> =
         (0..count).map(|it| (0..it).find(|&of| forms[of] == forms[it]).unwrap_or(it)).collect();
     let mut capacities = vec![wanted.capacity; count];
-    let mut known: BTreeMap<(usize, u64, u64), Plan> = BTreeMap::new();
+    let mut known: BTreeMap<(usize, u64, Live), (Plan, u64)> = BTreeMap::new();
     let mut refused = None;
     for _ in 0..ROUNDS {
         let key = |it: usize| (alike[it], capacities[it], live[it]);
@@ -257,7 +257,7 @@ fn made(
         }
         let mut planned: Vec<Stage> = Vec::new();
         for (number, step) in stages.stages.iter().enumerate() {
-            let Some(plan) = known.get(&key(number)) else { continue };
+            let Some((plan, _)) = known.get(&key(number)) else { continue };
             let (group, _) = schedule.home(number);
             let first_device = u64::try_from(group).unwrap_or(u64::MAX) * devices;
             let plan = Plan { graph: step.graph.clone(), recipe: Some(recipe.clone()), ..plan.clone() };
@@ -268,7 +268,8 @@ fn made(
             Ok(()) => return Ok(pipeline),
             Err(failure) => refused = Some(failure),
         }
-        let counted: Vec<u64> = pipeline.stages.iter().map(|stage| held(&stage.plan.memory)).collect();
+        let counted = |it: usize| known.get(&key(it)).map_or(0, |(_, held)| *held);
+        let counted: Vec<u64> = (0..count).map(counted).collect();
         for (number, capacity) in capacities.iter_mut().enumerate() {
             let group = pipeline.group(number);
             let beyond = held(&pipeline.memory[group]).saturating_sub(pipeline.capacity);
@@ -286,16 +287,17 @@ fn made(
 }
 
 /// How many micro-batches of each stage are under way at once.
-fn under_way(schedule: &Schedule, stages: usize) -> Result<Vec<u64>, Failure> {
-    let wrong = |error: String| Failure::internal("plan", error);
+fn under_way(schedule: &Schedule, stages: usize) -> Result<Vec<Live>, Failure> {
     let verified = verify(schedule.clone(), stages, schedule.micro_batches());
-    let live = schedule::live(&verified.map_err(|faults| wrong(faults.to_string()))?);
-    let of = |stage: usize| {
-        let (group, chunk) = schedule.home(stage);
-        let live = live.get(group).and_then(|it| it.chunks.get(chunk));
-        live.and_then(|&it| u64::try_from(it).ok()).unwrap_or(1).max(1)
-    };
-    Ok((0..stages).map(of).collect())
+    let verified = verified.map_err(|faults| Failure::internal("plan", faults))?;
+    let last = schedule.last_work();
+    let between = |from, to| schedule::between(&verified, from, to);
+    let kept = between(Work::Forward, Work::Backward).into_iter().zip(between(Work::Forward, last));
+    let live = kept.zip(between(Work::Backward, last)).map(|((backward, gradients), apart)| {
+        let number = |it| u64::try_from(it).unwrap_or(u64::MAX);
+        Live { backward: number(backward), gradients: number(gradients), apart: number(apart) }
+    });
+    Ok(live.collect())
 }
 
 /// What is held (bytes).
@@ -354,14 +356,18 @@ fn nameless(graph: &Graph) -> Graph {
     graph
 }
 
-/// The cheapest plan of a stage.
-fn stage(step: &Step, file: &plan::ModelFile, target: &Target<'_>) -> Result<Plan, Failure> {
+/// The cheapest plan of a stage, and what it holds with all micro-batches that are under way (bytes).
+fn stage(step: &Step, file: &plan::ModelFile, target: &Target<'_>) -> Result<(Plan, u64), Failure> {
     planner_ir::verify(&step.graph).map_err(|error| Failure::internal("train", error))?;
     let sections = fold(&step.graph, &step.homes, &step.forward);
     let prepared =
         Prepared { graph: step.graph.clone(), sections, raised: RaiseStatistics::default(), variants: None };
     let prices = super::prices(target)?;
-    planned(&prepared, file, target, &prices).map_err(|error| refusal(target, &error))
+    let plan = planned(&prepared, file, target, &prices).map_err(|error| refusal(target, &error))?;
+    let held = held(&plan.memory);
+    // A plan says what it holds by itself.
+    let memory = lower::memory(&plan).map_err(|error| Failure::internal("lower", error))?;
+    Ok((Plan { memory, ..plan }, held))
 }
 
 /// Refuses what does not fit.

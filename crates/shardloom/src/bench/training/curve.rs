@@ -187,7 +187,7 @@ fn planned(options: &Training, file: &ModelFile, trial: &Trial) -> Result<plan::
         mesh: &mesh,
         capacity: machine.usable_memory().0,
         steps: rewrite::Steps::Auto,
-        live: 1,
+        live: search::Live::ONE,
     };
     let header = plan::ModelFile { path: file.path.display().to_string(), sha256: file.sha256.clone(), dims };
     if trial.by == By::Machine {

@@ -65,7 +65,7 @@ pub(super) fn trial(
         mesh: &mesh,
         capacity: machine.usable_memory().0,
         steps: rewrite::Steps::Auto,
-        live: 1,
+        live: search::Live::ONE,
     };
     let header =
         plan::ModelFile { path: path.display().to_string(), sha256: file.sha256.clone(), dims: dims.clone() };
