@@ -49,6 +49,11 @@ pub fn counted(plan: &Plan) -> Result<Vec<Holding>, String> {
     Ok(plan.memory.clone())
 }
 
+/// What a device holds of a plan with these micro-batches under way, by kind, as the search counts it.
+pub fn held(plan: &Plan, live: Live) -> Vec<Holding> {
+    memory(plan, live)
+}
+
 /// Why there is no plan.
 #[derive(Debug)]
 pub enum PlanError {

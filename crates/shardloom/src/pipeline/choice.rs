@@ -12,7 +12,7 @@ use super::{Decisions, Prepared, Target, Variants, refusal};
 use crate::failure::Failure;
 
 /// More memory than any plan takes (bytes).
-const UNBOUNDED: u64 = 1 << 52;
+pub(super) const UNBOUNDED: u64 = 1 << 52;
 
 /// What a search is told besides what it chooses among.
 #[derive(Clone)]

@@ -1,8 +1,10 @@
 //! A training step in stages: each planned on its own mesh, what crosses, and in which order.
 
+mod plans; // plans of stages, as few as serve
 mod prices; // what a pipeline takes
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use cost_models::machine::Machine;
 use import::ImportError;
@@ -19,6 +21,7 @@ use super::{Prepared, Target, planned, refusal, ties};
 use crate::failure::Failure;
 use crate::model_file::ModelFile;
 
+use plans::{Make, Plans, Room};
 pub use prices::{durations, network};
 use prices::{priced, travelling};
 
@@ -240,27 +243,35 @@ fn made(
     let alike: Vec<usize> =
         (0..count).map(|it| (0..it).find(|&of| forms[of] == forms[it]).unwrap_or(it)).collect();
     let mut capacities = vec![wanted.capacity; count];
-    let mut known: BTreeMap<(usize, u64, Live), (Plan, u64)> = BTreeMap::new();
+    let make = |form: usize, room: Room| {
+        let (mesh, steps, Room { capacity, live }) = (wanted.mesh, wanted.steps, room);
+        let target = Target { machine: &machine, mesh, capacity, steps, live };
+        let plan = stage(&stages.stages[form], file, &target)?;
+        Ok(Plan { capacity: wanted.capacity, ..plan })
+    };
+    let forms: BTreeMap<usize, Box<Make<'_>>> =
+        alike.iter().map(|&form| (form, Box::new(move |room| make(form, room)) as Box<Make<'_>>)).collect();
+    let forms: BTreeMap<usize, Plans<'_>> =
+        forms.iter().map(|(&form, make)| (form, Plans::new(make))).collect();
     let mut refused = None;
     for _ in 0..ROUNDS {
-        let key = |it: usize| (alike[it], capacities[it], live[it]);
-        let wanting: BTreeSet<_> = (0..count).map(key).filter(|it| !known.contains_key(it)).collect();
-        say(format!("planning {} of {count} stages", wanting.len()));
-        let plan = |(number, capacity, live)| {
-            let (mesh, steps) = (wanted.mesh, wanted.steps);
-            let target = Target { machine: &machine, mesh, capacity, steps, live };
-            Ok(((number, capacity, live), stage(&stages.stages[number], file, &target)?))
+        say(format!("planning {count} stages of {} kinds", forms.len()));
+        let of_form = |(&form, plans): (&usize, &Plans<'_>)| {
+            let stages: Vec<usize> = (0..count).filter(|&it| alike[it] == form).collect();
+            let rooms = stages.iter().map(|&it| Room { capacity: capacities[it], live: live[it] });
+            let plans = plans.serving(&rooms.collect::<Vec<_>>())?;
+            Ok(stages.into_iter().zip(plans).collect::<Vec<_>>())
         };
-        let made: Vec<Result<_, Failure>> = wanting.into_par_iter().map(plan).collect();
+        let made: Vec<Result<Vec<_>, Failure>> = forms.par_iter().map(of_form).collect();
+        let mut plans: BTreeMap<usize, Arc<Plan>> = BTreeMap::new();
         for made in made {
-            known.extend([made?]);
+            plans.extend(made?);
         }
         let mut planned: Vec<Stage> = Vec::new();
-        for (number, step) in stages.stages.iter().enumerate() {
-            let Some((plan, _)) = known.get(&key(number)) else { continue };
+        for (number, (step, plan)) in stages.stages.iter().zip(plans.values()).enumerate() {
             let (group, _) = schedule.home(number);
             let first_device = u64::try_from(group).unwrap_or(u64::MAX) * devices;
-            let plan = Plan { graph: step.graph.clone(), recipe: Some(recipe.clone()), ..plan.clone() };
+            let plan = Plan { graph: step.graph.clone(), recipe: Some(recipe.clone()), ..Plan::clone(plan) };
             planned.push(Stage { first_block: first[number], first_device, plan });
         }
         let pipeline = assembled(planned, &stages.crossings, recipe, wanted, &schedule)?;
@@ -268,8 +279,8 @@ fn made(
             Ok(()) => return Ok(pipeline),
             Err(failure) => refused = Some(failure),
         }
-        let counted = |it: usize| known.get(&key(it)).map_or(0, |(_, held)| *held);
-        let counted: Vec<u64> = (0..count).map(counted).collect();
+        let counted = |(plan, &live): (&Arc<Plan>, &Live)| held(&search::held(plan, live));
+        let counted: Vec<u64> = plans.values().zip(&live).map(counted).collect();
         for (number, capacity) in capacities.iter_mut().enumerate() {
             let group = pipeline.group(number);
             let beyond = held(&pipeline.memory[group]).saturating_sub(pipeline.capacity);
@@ -356,18 +367,17 @@ fn nameless(graph: &Graph) -> Graph {
     graph
 }
 
-/// The cheapest plan of a stage, and what it holds with all micro-batches that are under way (bytes).
-fn stage(step: &Step, file: &plan::ModelFile, target: &Target<'_>) -> Result<(Plan, u64), Failure> {
+/// The cheapest plan of a stage.
+fn stage(step: &Step, file: &plan::ModelFile, target: &Target<'_>) -> Result<Plan, Failure> {
     planner_ir::verify(&step.graph).map_err(|error| Failure::internal("train", error))?;
     let sections = fold(&step.graph, &step.homes, &step.forward);
     let prepared =
         Prepared { graph: step.graph.clone(), sections, raised: RaiseStatistics::default(), variants: None };
     let prices = super::prices(target)?;
     let plan = planned(&prepared, file, target, &prices).map_err(|error| refusal(target, &error))?;
-    let held = held(&plan.memory);
     // A plan says what it holds by itself.
     let memory = lower::memory(&plan).map_err(|error| Failure::internal("lower", error))?;
-    Ok((Plan { memory, ..plan }, held))
+    Ok(Plan { memory, ..plan })
 }
 
 /// Refuses what does not fit.

@@ -1,0 +1,115 @@
+//! Plans of stages: as few as serve.
+//!
+//! Stages that differ in names only differ in what they may hold and in how many micro-batches they
+//! keep: hundreds of stages would be hundreds of searches. A plan serves a stage in which it fits,
+//! whatever stage it was made for; one is made for the stage that has least room, and between it and
+//! the fastest plan as many more as differ in time.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use plan::{Plan, Proof};
+use search::{Live, held};
+
+use crate::failure::Failure;
+
+/// Plans that differ by less than this in time serve for each other (parts of the faster).
+const ALIKE: f64 = 0.003;
+
+/// What a stage may hold (bytes), and what it keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Room {
+    pub capacity: u64,
+    pub live: Live,
+}
+
+impl Room {
+    /// All that there may be.
+    pub(super) const ALL: Self = Self { capacity: super::super::choice::UNBOUNDED, live: Live::ONE };
+
+    /// How much more than it may have a plan takes here (bytes).
+    fn excess(self, plan: &Plan) -> i128 {
+        let held: u64 = held(plan, self.live).iter().map(|it| it.bytes).sum();
+        i128::from(held) - i128::from(self.capacity)
+    }
+}
+
+/// Makes the plan of stages of a form that have this room.
+pub(super) type Make<'a> = dyn Fn(Room) -> Result<Plan, Failure> + Sync + 'a;
+
+/// The plans of stages of one form.
+pub(super) struct Plans<'a> {
+    make: &'a Make<'a>,
+    known: Mutex<BTreeMap<Room, Arc<Plan>>>,
+}
+
+impl<'a> Plans<'a> {
+    pub(super) fn new(make: &'a Make<'a>) -> Self {
+        Self { make, known: Mutex::default() }
+    }
+
+    /// A plan for each stage, as large as its room is.
+    pub(super) fn serving(&self, rooms: &[Room]) -> Result<Vec<Arc<Plan>>, Failure> {
+        let fast = self.of(Room::ALL)?;
+        let mut order: Vec<usize> = (0..rooms.len()).collect();
+        order.sort_by_key(|&it| (rooms[it].excess(&fast), it));
+        let tight = order.split_off(order.partition_point(|&it| rooms[it].excess(&fast) <= 0));
+        let mut plans = vec![Arc::clone(&fast); rooms.len()];
+        if let Some((&least, others)) = tight.split_last() {
+            plans[least] = self.of(rooms[least])?;
+            for (stage, plan) in self.between(rooms, others, (&fast, &plans[least]))? {
+                plans[stage] = plan;
+            }
+        }
+        Ok(plans)
+    }
+
+    /// Plans for stages between two for which there are plans.
+    fn between(
+        &self,
+        rooms: &[Room],
+        stages: &[usize],
+        (fast, slow): (&Arc<Plan>, &Arc<Plan>),
+    ) -> Result<Vec<(usize, Arc<Plan>)>, Failure> {
+        let plan = |&stage: &usize| {
+            let fits = |plan: &&Arc<Plan>| rooms[stage].excess(plan) <= 0;
+            let plan = match [fast, slow].into_iter().find(fits) {
+                Some(plan) => served(plan, fast),
+                None => self.of(rooms[stage])?,
+            };
+            Ok((stage, plan))
+        };
+        if slow.seconds() <= fast.seconds() * (1.0 + ALIKE) {
+            return stages.iter().map(plan).collect();
+        }
+        let Some(&middle) = stages.get(stages.len() / 2) else { return Ok(Vec::new()) };
+        let (before, after) = (&stages[..stages.len() / 2], &stages[stages.len() / 2 + 1..]);
+        let own = self.of(rooms[middle])?;
+        let (before, after) = rayon::join(
+            || self.between(rooms, before, (fast, &own)),
+            || self.between(rooms, after, (&own, slow)),
+        );
+        Ok(before?.into_iter().chain([(middle, Arc::clone(&own))]).chain(after?).collect())
+    }
+
+    /// The plan made for this room.
+    fn of(&self, room: Room) -> Result<Arc<Plan>, Failure> {
+        let known = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(plan) = known().get(&room) {
+            return Ok(Arc::clone(plan));
+        }
+        let plan = Arc::new((self.make)(room)?);
+        known().insert(room, Arc::clone(&plan));
+        Ok(plan)
+    }
+}
+
+/// A plan where another stage is: no plan there is faster than any is with more room.
+fn served(plan: &Arc<Plan>, fast: &Plan) -> Arc<Plan> {
+    let lower_bound = match fast.proof {
+        Proof::Optimal => fast.seconds(),
+        Proof::Gap { lower_bound } => lower_bound,
+    };
+    let proof = if lower_bound < plan.seconds() { Proof::Gap { lower_bound } } else { Proof::Optimal };
+    Arc::new(Plan { proof, ..Plan::clone(plan) })
+}
