@@ -278,6 +278,8 @@ impl<'a> Walk<'a> {
     fn read(&mut self, place: Place) {
         if let Place::Live(it) = place {
             self.lives[it].last = self.moment;
+            // A copy is made in the first part that uses it, wherever that stands in the program.
+            self.lives[it].made = self.lives[it].made.min(self.phase);
             if !self.lives[it].used.contains(&self.phase) {
                 self.lives[it].used.push(self.phase);
             }

@@ -14,7 +14,7 @@ use search::{Live, held};
 use crate::failure::Failure;
 
 /// Plans that differ by less than this in time serve for each other (parts of the faster).
-const ALIKE: f64 = 0.003;
+const ALIKE: f64 = 0.01;
 
 /// What a stage may hold (bytes), and what it keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
