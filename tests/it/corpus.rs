@@ -41,6 +41,7 @@ pub(crate) fn programs(mesh: &str) -> Vec<(String, Result<Vec<lower::Program>, S
             mesh: &mesh,
             capacity: machine.usable_memory().0,
             steps: rewrite::Steps::Auto,
+            live: search::Live::ONE,
         };
         let header = plan::ModelFile { path: case.title.clone(), sha256: String::new(), dims: vec![] };
         let plan = pipeline::planned(&opened.prepared, &header, &target, &prices);

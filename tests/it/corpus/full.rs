@@ -82,6 +82,7 @@ fn plan(prepared: &Prepared, mesh: &str) -> Result<Plan, String> {
         prices: &prices,
         model: &plan::ModelFile { path: "model.onnx".to_owned(), sha256: "0".repeat(64), dims: vec![] },
         machine: &plan::MachineName { name: machine.full_name(), devices: machine.devices() },
+        live: search::Live::ONE,
         steps: rewrite::Steps::Auto,
         memory: &search::counted,
     };

@@ -22,8 +22,13 @@ pub(crate) fn machine(mesh: &str) -> (Mesh, Machine) {
 impl Subject {
     /// The plan of least time by these prices, of all that the pipeline offers.
     pub(super) fn chosen(&self, mesh: &Mesh, machine: &Machine, prices: &dyn Prices) -> Result<Plan, String> {
-        let target =
-            Target { machine, mesh, capacity: machine.usable_memory().0, steps: rewrite::Steps::Offered };
+        let target = Target {
+            machine,
+            mesh,
+            capacity: machine.usable_memory().0,
+            steps: rewrite::Steps::Offered,
+            live: search::Live::ONE,
+        };
         let plan = pipeline::planned(&self.prepared, &self.header(), &target, prices);
         plan.map_err(|error| format!("not planned: {error}"))
     }
@@ -38,6 +43,7 @@ impl Subject {
             prices,
             model: &self.header(),
             machine: &plan::MachineName { name: machine.full_name(), devices: machine.devices() },
+            live: search::Live::ONE,
             steps: rewrite::Steps::Offered,
             memory: &search::counted,
         };

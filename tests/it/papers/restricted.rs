@@ -111,6 +111,7 @@ pub(crate) fn planned(
         prices: &prices,
         model: &ModelFile { path: "layers".to_owned(), sha256: "0".repeat(64), dims: vec![] },
         machine: &MachineName { name: machine.full_name(), devices: mesh.devices() },
+        live: search::Live::ONE,
         steps,
         memory: &search::counted,
     })?;

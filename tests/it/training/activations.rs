@@ -121,6 +121,7 @@ fn planned(layers: usize, manner: Manner, t: u64, decision: Recompute) -> Plan {
         prices: &prices,
         model: &plan::ModelFile { path: "block.onnx".to_owned(), sha256: "0".repeat(64), dims: vec![] },
         machine: &plan::MachineName { name: machine.full_name(), devices: machine.devices() },
+        live: search::Live::ONE,
         steps: rewrite::Steps::Auto,
         memory: &search::counted,
     })

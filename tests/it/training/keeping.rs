@@ -19,7 +19,13 @@ const AMPLE: u64 = 1 << 40;
 /// The plan of least time with this much memory.
 fn planned(prepared: &Prepared, mesh: &str, capacity: u64) -> Result<Plan, String> {
     let (mesh, machine) = machine(mesh);
-    let target = Target { machine: &machine, mesh: &mesh, capacity, steps: rewrite::Steps::Auto };
+    let target = Target {
+        machine: &machine,
+        mesh: &mesh,
+        capacity,
+        steps: rewrite::Steps::Auto,
+        live: search::Live::ONE,
+    };
     let header = plan::ModelFile { path: "model.onnx".to_owned(), sha256: "0".repeat(64), dims: vec![] };
     let prices = pipeline::prices(&target).map_err(|error| error.to_string())?;
     pipeline::planned(prepared, &header, &target, &prices).map_err(|error| error.to_string())

@@ -348,7 +348,7 @@ fn what_is_counted_from_below_is_there_and_times_are_those_of_the_plan() {
             carried: composed.carried,
             ..roomy
         };
-        let there: u64 = memory(&plan).iter().map(|it| it.bytes).sum();
+        let there: u64 = memory(&plan, crate::Live::ONE).iter().map(|it| it.bytes).sum();
         let counted = chain.usage(&found.choices).peak();
         assert!(counted <= there, "{counted} counted, {there} there");
         // Nearly all is: what is missing are copies on their way.

@@ -123,7 +123,6 @@ fn planned(sizes: Sizes, machine: &str, mesh: &str, capacity: u64) -> Result<Pla
         machine: &MachineName { name: machine.full_name(), devices: mesh.devices() },
         steps: rewrite::Steps::Offered,
         live: crate::Live::ONE,
-        live: crate::Live::ONE,
         memory: &crate::counted,
     })
 }
@@ -197,7 +196,6 @@ fn what_is_counted_is_nearly_all_that_a_plan_holds() {
             model: &model,
             machine: &name,
             steps: rewrite::Steps::Offered,
-            live: crate::Live::ONE,
             live: crate::Live::ONE,
             memory: &crate::counted,
         };

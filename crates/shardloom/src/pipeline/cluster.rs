@@ -121,7 +121,9 @@ pub fn cheapest(question: &Question<'_>, say: &dyn Fn(String)) -> Result<Answer,
     for (n, t, p) in found.all.iter().take(12) {
         eprintln!("  {t:.3} {} {} {}", setups[*n], p.kind.name(), p.chunks);
     }
-    for (n, t, p) in found.all.iter().take(12) { eprintln!("  {t:.3} {} {} {}", setups[*n], p.kind.name(), p.chunks); }
+    for (n, t, p) in found.all.iter().take(12) {
+        eprintln!("  {t:.3} {} {} {}", setups[*n], p.kind.name(), p.chunks);
+    }
     let mut refused = None;
     for (number, _, priced) in found.all.iter().take(FINISHED) {
         let setup = &setups[*number];
