@@ -19,6 +19,7 @@ mod runs; // stretches of an order that repeat
 mod describe; // stretches as blocks and their bindings
 mod check; // whether blocks reproduce their graph
 mod rebuild; // a graph whose segments are other bodies
+mod shorten; // a graph with fewer repetitions
 
 use std::fmt;
 use std::ops::Range;
@@ -28,6 +29,7 @@ use planner_ir::{Graph, ValueId};
 pub use check::check;
 pub(crate) use order::with_local_constants;
 pub(crate) use rebuild::rebuilt;
+pub use shorten::shortened;
 
 /// A graph and the blocks that it consists of.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -24,39 +24,65 @@ pub struct Found<T> {
     pub priced: usize,
 }
 
-/// The setups that `price` makes something of, in one way or several, and what they take.
+/// The setups that `price` makes something of, in one way or several, and what they take; of each
+/// it tells besides what no way takes less than.
 ///
-/// Setups are priced in the order of `guesses`, and not where `bounds`, which no setup can be below,
-/// say that it would not help; at most so many that can be had, and twice as many in all.
+/// Setups are priced in the order of `guesses`, at most so many that can be had, and twice as many in
+/// all; then in the order of `bounds`, which no setup can be below, as many again, as long as that could
+/// help.
 pub fn best<T: Send>(
     guesses: &[f64],
     bounds: &[f64],
     most: usize,
-    price: impl Fn(usize) -> Vec<(f64, T)> + Sync,
+    price: impl Fn(usize) -> (f64, Vec<(f64, T)>) + Sync,
 ) -> Found<T> {
-    let mut order: Vec<usize> = (0..guesses.len()).collect();
-    order.sort_by(|&a, &b| guesses[a].total_cmp(&guesses[b]).then(a.cmp(&b)));
-    let mut all: Vec<(usize, f64, T)> = Vec::new();
-    let mut incumbent = f64::INFINITY;
-    let (mut priced, mut had) = (0, 0);
-    let mut rest = order.into_iter().peekable();
-    while rest.peek().is_some() && had < most && priced < TRIED * most {
-        let batch: Vec<usize> = rest.by_ref().filter(|&it| bounds[it] < incumbent).take(BATCH).collect();
-        priced += batch.len();
-        let made: Vec<(usize, Vec<(f64, T)>)> = batch.into_par_iter().map(|it| (it, price(it))).collect();
-        for (number, outcomes) in made {
-            had += usize::from(!outcomes.is_empty());
-            for (seconds, it) in outcomes {
-                incumbent = incumbent.min(seconds);
-                all.push((number, seconds, it));
+    let mut search = Search { bounds: bounds.to_vec(), priced: vec![false; bounds.len()], all: Vec::new() };
+    let order = |keys: &[f64]| {
+        let mut order: Vec<usize> = (0..keys.len()).collect();
+        order.sort_by(|&a, &b| keys[a].total_cmp(&keys[b]).then(a.cmp(&b)));
+        order
+    };
+    search.go(&order(guesses), (most, TRIED * most), &price);
+    search.go(&order(bounds), (most, most), &price);
+    let Search { bounds, priced, mut all } = search;
+    let lower_bound = bounds.into_iter().fold(f64::INFINITY, f64::min);
+    all.sort_by(|a, b| a.1.total_cmp(&b.1).then(a.0.cmp(&b.0)));
+    Found { lower_bound, all, priced: priced.into_iter().filter(|&it| it).count() }
+}
+
+/// What is known of setups.
+struct Search<T> {
+    /// What none takes less than (seconds).
+    bounds: Vec<f64>,
+    /// Which were priced.
+    priced: Vec<bool>,
+    all: Vec<(usize, f64, T)>,
+}
+
+impl<T: Send> Search<T> {
+    /// Prices setups that may be better than what there is, until so many are had or tried.
+    fn go(
+        &mut self,
+        order: &[usize],
+        (had, tried): (usize, usize),
+        price: &(impl Fn(usize) -> (f64, Vec<(f64, T)>) + Sync),
+    ) {
+        let (mut now_had, mut now_tried) = (0, 0);
+        let mut rest = order.iter().copied().peekable();
+        while rest.peek().is_some() && now_had < had && now_tried < tried {
+            let incumbent = self.all.iter().map(|it| it.1).fold(f64::INFINITY, f64::min);
+            let may_help = |it: &usize| !self.priced[*it] && self.bounds[*it] < incumbent;
+            let batch: Vec<usize> = rest.by_ref().filter(may_help).take(BATCH).collect();
+            now_tried += batch.len();
+            let made: Vec<_> = batch.into_par_iter().map(|it| (it, price(it))).collect();
+            for (number, (bound, outcomes)) in made {
+                now_had += usize::from(!outcomes.is_empty());
+                self.priced[number] = true;
+                self.bounds[number] = self.bounds[number].max(bound);
+                self.all.extend(outcomes.into_iter().map(|(seconds, it)| (number, seconds, it)));
             }
         }
     }
-    // A price is of one way to run a setup; that there is none, of those that were tried. Of the best
-    // way no more is known than the bound.
-    let lower_bound = bounds.iter().copied().fold(f64::INFINITY, f64::min);
-    all.sort_by(|a, b| a.1.total_cmp(&b.1).then(a.0.cmp(&b.0)));
-    Found { lower_bound, all, priced }
 }
 
 /// What a block of a model takes in a setup.

@@ -18,8 +18,11 @@ fn the_best_of_all_is_found_and_its_bound_holds() {
             bounds.push(time * f64::from(u.int_in_range(0_u8..=10)?) / 10.0);
         }
         let most = u.int_in_range(1..=12)?;
-        let found =
-            best(&guesses, &bounds, most, |it| seconds[it].map(|time| (time, time)).into_iter().collect());
+        let closeness = f64::from(u.int_in_range(0_u8..=10)?) / 10.0;
+        let found = best(&guesses, &bounds, most, |it| {
+            let proven = seconds[it].map_or(0.0, |time| time * closeness);
+            (proven, seconds[it].map(|time| (time, time)).into_iter().collect())
+        });
         let least = seconds.iter().flatten().copied().fold(f64::INFINITY, f64::min);
         assert!(found.lower_bound <= least);
         match found.all.first() {

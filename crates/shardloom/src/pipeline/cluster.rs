@@ -14,12 +14,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use cost_models::machine::Machine;
 use cost_models::units::exact;
-use plan::{Pipeline, Proof, Recipe, Recompute};
+use plan::{Pipeline, Plan, Proof, Recipe, Recompute};
 use planner_ir::schedule::{Crossing, Durations, Kind, Overlap, StageTimes, live, makespan, verify};
 use rewrite::{RaiseStatistics, Steps};
 use search::cluster::{BlockCost, best, cut};
-use search::fold;
+use search::{Live, fold};
 
+use super::choice::UNBOUNDED;
 use super::staged::{Forward, Order, Wanted, network, staged};
 use super::{Prepared, Target, planned, prices};
 use crate::failure::Failure;
@@ -34,11 +35,6 @@ const FINISHED: usize = 6;
 const CHUNKS: [usize; 2] = [2, 4];
 /// What of a device's memory setups may take by their blocks: the rest is for what a turn makes.
 const SHARE: f64 = 0.97;
-
-/// How often a setup that does not fit is planned with less memory.
-const ROUNDS: usize = 3;
-/// How much less each time, besides what is known to be too much.
-const LESS: f64 = 0.93;
 
 /// What is asked.
 pub struct Question<'a> {
@@ -62,20 +58,68 @@ pub struct Question<'a> {
 
 /// Models up to their losses, for numbers of micro-batches.
 #[derive(Default)]
-struct Known(Mutex<BTreeMap<u64, Arc<Forward>>>);
+struct Known {
+    whole: Mutex<BTreeMap<u64, Arc<Forward>>>,
+    short: Mutex<BTreeMap<u64, Arc<Short>>>,
+}
+
+/// A model with fewer blocks.
+struct Short {
+    forward: Forward,
+    /// For each block of the whole model, the one that it is as.
+    stands: Vec<usize>,
+}
 
 impl Known {
     fn of(&self, question: &Question<'_>, micro_batches: u64) -> Result<Arc<Forward>, Failure> {
-        let known = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(forward) = known().get(&micro_batches) {
-            return Ok(Arc::clone(forward));
-        }
-        let graph = (question.imported)(micro_batches)?;
-        let recipe = Recipe { micro_batches, recompute: Vec::new(), ..question.recipe.clone() };
-        let forward = Arc::new(Forward::of(question.file, &graph, &recipe)?);
-        known().insert(micro_batches, Arc::clone(&forward));
-        Ok(forward)
+        let make = || {
+            let graph = (question.imported)(micro_batches)?;
+            Forward::of(question.file, &graph, &recipe(question, micro_batches))
+        };
+        kept(&self.whole, micro_batches, make)
     }
+
+    /// The model with few blocks, of which `whole` is one for any number of micro-batches; the whole
+    /// one where there are no fewer.
+    fn short(
+        &self,
+        question: &Question<'_>,
+        micro_batches: u64,
+        whole: &Forward,
+    ) -> Result<Arc<Short>, Failure> {
+        let make = || {
+            let graph = (question.imported)(micro_batches)?;
+            let recipe = recipe(question, micro_batches);
+            if let Some(forward) = Forward::short(question.file, &graph, &recipe)?
+                && let Some(stands) = whole.stands(&forward)
+            {
+                return Ok(Short { forward, stands });
+            }
+            let forward = Forward::of(question.file, &graph, &recipe)?;
+            Ok(Short { stands: (0..forward.blocks()).collect(), forward })
+        };
+        kept(&self.short, micro_batches, make)
+    }
+}
+
+/// The recipe of a question, for so many micro-batches.
+fn recipe(question: &Question<'_>, micro_batches: u64) -> Recipe {
+    Recipe { micro_batches, recompute: Vec::new(), ..question.recipe.clone() }
+}
+
+/// What is known under a number, made if it is not.
+fn kept<T>(
+    known: &Mutex<BTreeMap<u64, Arc<T>>>,
+    number: u64,
+    make: impl FnOnce() -> Result<T, Failure>,
+) -> Result<Arc<T>, Failure> {
+    let known = || known.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(it) = known().get(&number) {
+        return Ok(Arc::clone(it));
+    }
+    let made = Arc::new(make()?);
+    known().insert(number, Arc::clone(&made));
+    Ok(made)
 }
 
 /// What was found.
@@ -116,14 +160,12 @@ pub fn cheapest(question: &Question<'_>, say: &dyn Fn(String)) -> Result<Answer,
     let guesses: Vec<f64> = setups.iter().map(|setup| sizes.guess(setup)).collect();
     let bounds = vec![sizes.bound(); setups.len()];
     say(format!("pricing {} setups", setups.len()));
-    let found =
-        best(&guesses, &bounds, MOST, |number| price(question, &known, &setups[number]).unwrap_or_default());
-    for (n, t, p) in found.all.iter().take(12) {
-        eprintln!("  {t:.3} {} {} {}", setups[*n], p.kind.name(), p.chunks);
-    }
-    for (n, t, p) in found.all.iter().take(12) {
-        eprintln!("  {t:.3} {} {} {}", setups[*n], p.kind.name(), p.chunks);
-    }
+    let found = best(&guesses, &bounds, MOST, |number| {
+        // Of what cannot be planned nothing is known.
+        let none = Outcome { lower_bound: 0.0, ways: Vec::new() };
+        let outcome = price(question, (&known, &forward), &setups[number]).unwrap_or(none);
+        (outcome.lower_bound, outcome.ways)
+    });
     let mut refused = None;
     for (number, _, priced) in found.all.iter().take(FINISHED) {
         let setup = &setups[*number];
@@ -169,51 +211,83 @@ fn is_selective(forward: &Forward) -> Result<bool, Failure> {
     Ok(step(Recompute::Selective)? != step(Recompute::Nothing)?)
 }
 
-/// What a setup takes by each schedule by which it fits.
-fn price(question: &Question<'_>, known: &Known, setup: &Setup) -> Result<Vec<(f64, Priced)>, Failure> {
-    let forward = known.of(question, setup.micro_batches)?;
+/// What is known of a setup.
+struct Outcome {
+    /// What it does not take less than (seconds).
+    lower_bound: f64,
+    /// What it takes by each schedule by which it fits (seconds).
+    ways: Vec<(f64, Priced)>,
+}
+
+/// What a setup takes.
+fn price(
+    question: &Question<'_>,
+    (known, whole): (&Known, &Forward),
+    setup: &Setup,
+) -> Result<Outcome, Failure> {
+    let short = known.short(question, setup.micro_batches, whole)?;
+    let Short { forward, stands } = &*short;
     let (step, _) = forward.step(Some(&setup.recompute))?;
     let machine = question.machine.clone().with_devices(setup.mesh.devices());
     let machine = machine.map_err(|error| Failure::Usage(error.to_string()))?;
-    let groups = u64::try_from(setup.groups).unwrap_or(u64::MAX);
-    let share = |bytes: u64| units(SHARE * exact(bytes));
     let sections = fold(&step.graph, &step.homes, &step.forward);
     let prepared =
         Prepared { graph: step.graph.clone(), sections, raised: RaiseStatistics::default(), variants: None };
     let header = (question.header)(setup.micro_batches);
     let network = network(question.machine)?;
-    let room = share(question.capacity);
-    let mut capacity = room.saturating_mul(groups);
-    for _ in 0..ROUNDS {
-        let target = Target {
-            machine: &machine,
-            mesh: &setup.mesh,
-            capacity,
-            steps: Steps::One,
-            live: search::Live::ONE,
-        };
+    let room = units(SHARE * exact(question.capacity));
+    let groups = u64::try_from(setup.groups).unwrap_or(u64::MAX);
+    let mut outcome = Outcome { lower_bound: 0.0, ways: Vec::new() };
+    // What the blocks of the whole model hold for each byte that those of the short one do.
+    let mut more = 1.0;
+    // First with all memory, then with what there is for so many micro-batches under way.
+    for live in [None, Some(groups.div_ceil(2)), Some(groups)] {
+        let live = live.map(|live| live.min(setup.micro_batches));
+        let capacity = live.map_or(UNBOUNDED, |_| units(exact(room) * exact(groups) / more));
+        let live = live.map_or(Live::ONE, |live| Live { backward: live, gradients: live, apart: 0 });
+        let target = Target { machine: &machine, mesh: &setup.mesh, capacity, steps: Steps::One, live };
         let prices = prices(&target)?;
-        let Ok(plan) = planned(&prepared, &header, &target, &prices) else { return Ok(Vec::new()) };
-        let blocks = blocks::costs(&plan, &step.homes, forward.blocks());
+        let Ok(plan) = planned(&prepared, &header, &target, &prices) else { break };
+        let short = blocks::costs(&plan, &step.homes, forward.blocks());
+        let blocks: Vec<BlockCost> = stands.iter().map(|&it| short[it]).collect();
+        if live == Live::ONE {
+            outcome.lower_bound = bound(&blocks, setup) * (proven(&plan) / plan.seconds()).min(1.0);
+            more = (held(&blocks, groups) / held(&short, groups)).max(1.0);
+        }
         let crossing = blocks::crossing(&plan, &step.homes);
         let message = (network.latency + cost_models::units::Bytes(crossing) / network.between).0;
         let fits = |(kind, chunks): (Kind, usize)| {
             let (seconds, first) = by(&blocks, setup, kind, chunks, message, room)?;
             Some((seconds, Priced { kind, chunks, first }))
         };
-        let all: Vec<(f64, Priced)> = schedules(question, setup).into_iter().filter_map(fits).collect();
-        if !all.is_empty() {
-            return Ok(all);
+        outcome.ways = schedules(question, setup).into_iter().filter_map(fits).collect();
+        if !outcome.ways.is_empty() {
+            break;
         }
-        // All groups together hold the model at rest; the first keeps of micro-batches as much as all
-        // of the model does for one.
-        let rest: u64 = blocks.iter().map(|block| block.resident).sum();
-        let kept: u64 = blocks.iter().map(|block| block.kept).sum();
-        let needed = exact(rest) / exact(groups)
-            + exact(kept) * exact(setup.micro_batches.min(groups)) / exact(groups);
-        capacity = units(exact(rest.saturating_add(kept)) * (exact(room) / needed).min(1.0) * LESS);
     }
-    Ok(Vec::new())
+    Ok(outcome)
+}
+
+/// What a setup takes at least, whatever the schedule and the cut: the group that has most to do does
+/// as much as one of equal ones (seconds).
+fn bound(blocks: &[BlockCost], setup: &Setup) -> f64 {
+    let runs = exact(setup.micro_batches);
+    let all: f64 = blocks.iter().map(|block| runs * block.times.total() + block.update).sum();
+    all / exact(u64::try_from(setup.groups).unwrap_or(u64::MAX))
+}
+
+/// What blocks hold with half as many micro-batches under way as there are groups (bytes).
+fn held(blocks: &[BlockCost], groups: u64) -> f64 {
+    let live = exact(groups.div_ceil(2));
+    blocks.iter().map(|block| exact(block.resident) + live * exact(block.kept)).sum()
+}
+
+/// What no plan of its setup is faster than (seconds).
+fn proven(plan: &Plan) -> f64 {
+    match plan.proof {
+        Proof::Optimal => plan.seconds(),
+        Proof::Gap { lower_bound } => lower_bound,
+    }
 }
 
 /// A whole number of bytes.

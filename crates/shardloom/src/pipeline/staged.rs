@@ -56,6 +56,15 @@ pub enum Order {
     Written(Schedule),
 }
 
+/// How often a block repeats in a short model: the first, one between, the last.
+const REPEATED: usize = 3;
+
+/// How often each block repeats, in order.
+fn runs(blocks: &Blocks) -> Vec<usize> {
+    let same = |a: &Segment, b: &Segment| a.block == b.block;
+    blocks.segments.chunk_by(same).map(<[Segment]>::len).collect()
+}
+
 /// A model up to its loss, cut into blocks, as its training step is derived from it.
 pub struct Forward {
     blocks: Blocks,
@@ -65,11 +74,47 @@ pub struct Forward {
 impl Forward {
     /// Of an imported model.
     pub fn of(file: &ModelFile, imported: &Graph, recipe: &Recipe) -> Result<Self, Failure> {
+        Self::up_to_loss(file, &Self::raised(file, imported)?, recipe)
+    }
+
+    /// Of an imported model with fewer blocks: what repeats is there at most three times. Nothing
+    /// where it does not repeat more often.
+    pub fn short(file: &ModelFile, imported: &Graph, recipe: &Recipe) -> Result<Option<Self>, Failure> {
+        let blocks = rewrite::blocks(&Self::raised(file, imported)?);
+        let short = rewrite::shortened(&blocks, REPEATED);
+        short.map(|graph| Self::up_to_loss(file, &graph, recipe)).transpose()
+    }
+
+    fn raised(file: &ModelFile, imported: &Graph) -> Result<Graph, Failure> {
         let tied = train::tied(imported, &ties(file, imported));
-        let raised = rewrite::raise(&tied).map_err(|error| Failure::internal("raise", error))?;
+        Ok(rewrite::raise(&tied).map_err(|error| Failure::internal("raise", error))?.graph)
+    }
+
+    fn up_to_loss(file: &ModelFile, raised: &Graph, recipe: &Recipe) -> Result<Self, Failure> {
         let refused = |error| Failure::file(&file.path, format!("cannot be trained so: {error}"));
-        let blocks = rewrite::blocks(&train::forward(&raised.graph, recipe).map_err(refused)?);
+        let blocks = rewrite::blocks(&train::forward(raised, recipe).map_err(refused)?);
         Ok(Self { blocks, recipe: recipe.clone() })
+    }
+
+    /// For each block of this, the one of a shorter model that it is as; nothing if that is not this
+    /// model with fewer repetitions.
+    pub fn stands(&self, short: &Self) -> Option<Vec<usize>> {
+        let (own, other) = (runs(&self.blocks), runs(&short.blocks));
+        if own.len() != other.len() {
+            return None;
+        }
+        let mut stands = Vec::new();
+        let mut start = 0;
+        for (count, fewer) in own.into_iter().zip(other) {
+            if fewer != count.min(fewer) || count > fewer && fewer < REPEATED {
+                return None;
+            }
+            // The first as the first, the last as the last, others as the second.
+            let as_ = |it: usize| if it + 1 == count { fewer - 1 } else { it.min(fewer.saturating_sub(2)) };
+            stands.extend((0..count).map(|it| start + as_(it)));
+            start += fewer;
+        }
+        Some(stands)
     }
 
     /// The same, where this is computed again of each block.
