@@ -13,6 +13,15 @@ const TRIED: usize = 2;
 /// How many setups are priced at a time.
 const BATCH: usize = 2;
 
+/// What is known of a setup.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcome<T> {
+    /// What no way to run it takes less than (seconds).
+    pub lower_bound: f64,
+    /// Ways to run it that fit, and what they take (seconds).
+    pub ways: Vec<(f64, T)>,
+}
+
 /// What a search over setups comes to.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Found<T> {
@@ -20,69 +29,47 @@ pub struct Found<T> {
     pub all: Vec<(usize, f64, T)>,
     /// What none of the setups takes less than (seconds).
     pub lower_bound: f64,
-    /// How many were priced.
+    /// How many were looked at closely.
     pub priced: usize,
 }
 
-/// The setups that `price` makes something of, in one way or several, and what they take; of each
-/// it tells besides what no way takes less than.
+/// The ways to run setups, of which this is known at first, and more by a close look.
 ///
-/// Setups are priced in the order of `guesses`, at most so many that can be had, and twice as many in
-/// all; then in the order of `bounds`, which no setup can be below, as many again, as long as that could
-/// help.
+/// Setups are looked at closely in the order of `guesses`, what they may take (seconds; infinite where
+/// no close look is wanted), where guess and bound are below the best that is had: at most so many that
+/// something comes of, and twice as many in all.
 pub fn best<T: Send>(
+    first: Vec<Outcome<T>>,
     guesses: &[f64],
-    bounds: &[f64],
     most: usize,
-    price: impl Fn(usize) -> (f64, Vec<(f64, T)>) + Sync,
+    look: impl Fn(usize) -> Outcome<T> + Sync,
 ) -> Found<T> {
-    let mut search = Search { bounds: bounds.to_vec(), priced: vec![false; bounds.len()], all: Vec::new() };
-    let order = |keys: &[f64]| {
-        let mut order: Vec<usize> = (0..keys.len()).collect();
-        order.sort_by(|&a, &b| keys[a].total_cmp(&keys[b]).then(a.cmp(&b)));
-        order
-    };
-    search.go(&order(guesses), (most, TRIED * most), &price);
-    search.go(&order(bounds), (most, most), &price);
-    let Search { bounds, priced, mut all } = search;
-    let lower_bound = bounds.into_iter().fold(f64::INFINITY, f64::min);
-    all.sort_by(|a, b| a.1.total_cmp(&b.1).then(a.0.cmp(&b.0)));
-    Found { lower_bound, all, priced: priced.into_iter().filter(|&it| it).count() }
-}
-
-/// What is known of setups.
-struct Search<T> {
-    /// What none takes less than (seconds).
-    bounds: Vec<f64>,
-    /// Which were priced.
-    priced: Vec<bool>,
-    all: Vec<(usize, f64, T)>,
-}
-
-impl<T: Send> Search<T> {
-    /// Prices setups that may be better than what there is, until so many are had or tried.
-    fn go(
-        &mut self,
-        order: &[usize],
-        (had, tried): (usize, usize),
-        price: &(impl Fn(usize) -> (f64, Vec<(f64, T)>) + Sync),
-    ) {
-        let (mut now_had, mut now_tried) = (0, 0);
-        let mut rest = order.iter().copied().peekable();
-        while rest.peek().is_some() && now_had < had && now_tried < tried {
-            let incumbent = self.all.iter().map(|it| it.1).fold(f64::INFINITY, f64::min);
-            let may_help = |it: &usize| !self.priced[*it] && self.bounds[*it] < incumbent;
-            let batch: Vec<usize> = rest.by_ref().filter(may_help).take(BATCH).collect();
-            now_tried += batch.len();
-            let made: Vec<_> = batch.into_par_iter().map(|it| (it, price(it))).collect();
-            for (number, (bound, outcomes)) in made {
-                now_had += usize::from(!outcomes.is_empty());
-                self.priced[number] = true;
-                self.bounds[number] = self.bounds[number].max(bound);
-                self.all.extend(outcomes.into_iter().map(|(seconds, it)| (number, seconds, it)));
-            }
+    let mut bounds: Vec<f64> = first.iter().map(|it| it.lower_bound).collect();
+    let mut all: Vec<(usize, f64, T)> = Vec::new();
+    for (number, outcome) in first.into_iter().enumerate() {
+        all.extend(outcome.ways.into_iter().map(|(seconds, it)| (number, seconds, it)));
+    }
+    let mut order: Vec<usize> = (0..guesses.len()).collect();
+    order.sort_by(|&a, &b| guesses[a].total_cmp(&guesses[b]).then(a.cmp(&b)));
+    let (mut priced, mut had) = (0, 0);
+    let mut rest = order.into_iter().peekable();
+    while rest.peek().is_some() && had < most && priced < TRIED * most {
+        let incumbent = all.iter().map(|it| it.1).fold(f64::INFINITY, f64::min);
+        let may_help = |&it: &usize| bounds[it].max(guesses[it]) < incumbent;
+        let batch: Vec<usize> = rest.by_ref().filter(may_help).take(BATCH).collect();
+        priced += batch.len();
+        let made: Vec<(usize, Outcome<T>)> = batch.into_par_iter().map(|it| (it, look(it))).collect();
+        for (number, outcome) in made {
+            had += usize::from(!outcome.ways.is_empty());
+            bounds[number] = bounds[number].max(outcome.lower_bound);
+            all.extend(outcome.ways.into_iter().map(|(seconds, it)| (number, seconds, it)));
         }
     }
+    // A price is of one way to run a setup; that there is none, of those that were tried. Of the best
+    // way no more is known than the bound.
+    let lower_bound = bounds.into_iter().fold(f64::INFINITY, f64::min);
+    all.sort_by(|a, b| a.1.total_cmp(&b.1).then(a.0.cmp(&b.0)));
+    Found { lower_bound, all, priced }
 }
 
 /// What a block of a model takes in a setup.

@@ -3,41 +3,42 @@
 use arbtest::arbtest;
 use planner_ir::schedule::StageTimes;
 
-use super::{BlockCost, best, cut};
+use super::{BlockCost, Outcome, best, cut};
 
 #[test]
 fn the_best_of_all_is_found_and_its_bound_holds() {
     arbtest(|u| {
         let count = u.int_in_range(0..=12)?;
-        let mut seconds = Vec::new();
-        let (mut guesses, mut bounds) = (Vec::new(), Vec::new());
+        // Of each setup what it takes, if it can be had, and whether that is known at first.
+        let mut setups = Vec::new();
+        let (mut first, mut guesses) = (Vec::new(), Vec::new());
         for _ in 0..count {
             let time = f64::from(u.int_in_range(1_u8..=100)?);
-            seconds.push(u.ratio(3, 4)?.then_some(time));
-            guesses.push(f64::from(u.int_in_range(0_u8..=100)?));
-            bounds.push(time * f64::from(u.int_in_range(0_u8..=10)?) / 10.0);
+            let (there, known) = (u.ratio(3, 4)?, u.ratio(1, 2)?);
+            setups.push((time, there));
+            let lower_bound = time * f64::from(u.int_in_range(0_u8..=10)?) / 10.0;
+            let ways = if there && known { vec![(time, time)] } else { vec![] };
+            first.push(Outcome { lower_bound, ways });
+            guesses.push(if known { f64::INFINITY } else { lower_bound });
         }
         let most = u.int_in_range(1..=12)?;
-        let closeness = f64::from(u.int_in_range(0_u8..=10)?) / 10.0;
-        let found = best(&guesses, &bounds, most, |it| {
-            let proven = seconds[it].map_or(0.0, |time| time * closeness);
-            (proven, seconds[it].map(|time| (time, time)).into_iter().collect())
+        let found = best(first, &guesses, most, |it| {
+            let (time, there) = setups[it];
+            assert!(guesses[it].is_finite(), "setup {it} is looked at twice");
+            Outcome { lower_bound: time, ways: if there { vec![(time, time)] } else { vec![] } }
         });
-        let least = seconds.iter().flatten().copied().fold(f64::INFINITY, f64::min);
+        let least = setups.iter().filter(|it| it.1).map(|it| it.0).fold(f64::INFINITY, f64::min);
         assert!(found.lower_bound <= least);
         match found.all.first() {
             Some(&(number, time, _)) => {
-                assert_eq!(seconds[number], Some(time));
-                if found.lower_bound >= time {
-                    assert!(time <= least);
-                }
+                assert_eq!(setups[number], (time, true));
+                // Guesses that are bounds leave nothing out that is better.
+                assert!(time <= least || found.priced >= most);
             }
             // So many that cannot be had may be tried first.
-            None => assert!(least.is_infinite() || 2 * most < count),
+            None => assert!(least.is_infinite() || found.priced >= 2 * most),
         }
-        if most >= count {
-            assert_eq!(found.all.first().map(|it| it.1), seconds.iter().flatten().copied().reduce(f64::min));
-        }
+        assert!(found.all.is_sorted_by(|a, b| a.1 <= b.1));
         Ok(())
     });
 }

@@ -6,7 +6,6 @@
 //! stage by stage.
 
 mod blocks; // what each block of a plan takes and holds
-mod guess; // in which order setups are looked at
 mod setups; // what is to be chosen among
 
 use std::collections::BTreeMap;
@@ -16,8 +15,9 @@ use cost_models::machine::Machine;
 use cost_models::units::exact;
 use plan::{Pipeline, Plan, Proof, Recipe, Recompute};
 use planner_ir::schedule::{Crossing, Durations, Kind, Overlap, StageTimes, live, makespan, verify};
+use rayon::prelude::*;
 use rewrite::{RaiseStatistics, Steps};
-use search::cluster::{BlockCost, best, cut};
+use search::cluster::{BlockCost, Outcome, best, cut};
 use search::{Live, fold};
 
 use super::choice::UNBOUNDED;
@@ -27,10 +27,13 @@ use crate::failure::Failure;
 use crate::model_file::ModelFile;
 pub use setups::{Pins, Setup};
 
-/// At most so many setups are priced.
-const MOST: usize = 10;
-/// Of these, so many are planned stage by stage until one fits in all that it holds.
-const FINISHED: usize = 6;
+/// At most so many setups are looked at with little memory, or where more is computed again.
+const MOST: usize = 5;
+/// So many ways are planned stage by stage until one fits in all that it holds.
+const FINISHED: usize = 8;
+/// How many times as long a step takes, roughly, where the inside of attention, or all of the forward
+/// pass, is computed again.
+const AGAIN: [f64; 2] = [1.02, 1.25];
 /// How many chunks an interleaved schedule may have.
 const CHUNKS: [usize; 2] = [2, 4];
 /// What of a device's memory setups may take by their blocks: the rest is for what a turn makes.
@@ -148,7 +151,6 @@ pub fn cheapest(question: &Question<'_>, say: &dyn Fn(String)) -> Result<Answer,
     say("looking at the model".to_owned());
     let known = Known::default();
     let forward = known.of(question, base)?;
-    let sizes = guess::Sizes::of(question, &forward, base)?;
     setups.retain(|setup| setup.groups <= forward.blocks());
     if setups.is_empty() {
         let message = format!("more groups are pinned than the model has blocks, {}", forward.blocks());
@@ -157,15 +159,11 @@ pub fn cheapest(question: &Question<'_>, say: &dyn Fn(String)) -> Result<Answer,
     if question.pins.recompute.is_none() && !is_selective(&forward)? {
         setups.retain(|setup| setup.recompute != Recompute::Selective);
     }
-    let guesses: Vec<f64> = setups.iter().map(|setup| sizes.guess(setup)).collect();
-    let bounds = vec![sizes.bound(); setups.len()];
     say(format!("pricing {} setups", setups.len()));
-    let found = best(&guesses, &bounds, MOST, |number| {
-        // Of what cannot be planned nothing is known.
-        let none = Outcome { lower_bound: 0.0, ways: Vec::new() };
-        let outcome = price(question, (&known, &forward), &setups[number]).unwrap_or(none);
-        (outcome.lower_bound, outcome.ways)
-    });
+    let asked = Asked { question, known: &known, whole: &forward };
+    let first = asked.first(&setups);
+    let guesses: Vec<f64> = setups.iter().zip(&first).map(|(setup, it)| guess(setup, it)).collect();
+    let found = best(first, &guesses, MOST, |number| asked.closely(&setups[number]));
     let mut refused = None;
     for (number, _, priced) in found.all.iter().take(FINISHED) {
         let setup = &setups[*number];
@@ -211,61 +209,107 @@ fn is_selective(forward: &Forward) -> Result<bool, Failure> {
     Ok(step(Recompute::Selective)? != step(Recompute::Nothing)?)
 }
 
-/// What is known of a setup.
-struct Outcome {
-    /// What it does not take less than (seconds).
-    lower_bound: f64,
-    /// What it takes by each schedule by which it fits (seconds).
-    ways: Vec<(f64, Priced)>,
+/// A question, and what is known of its model.
+struct Asked<'a> {
+    question: &'a Question<'a>,
+    known: &'a Known,
+    whole: &'a Forward,
 }
 
-/// What a setup takes.
-fn price(
-    question: &Question<'_>,
-    (known, whole): (&Known, &Forward),
-    setup: &Setup,
-) -> Result<Outcome, Failure> {
-    let short = known.short(question, setup.micro_batches, whole)?;
-    let Short { forward, stands } = &*short;
-    let (step, _) = forward.step(Some(&setup.recompute))?;
-    let machine = question.machine.clone().with_devices(setup.mesh.devices());
-    let machine = machine.map_err(|error| Failure::Usage(error.to_string()))?;
-    let sections = fold(&step.graph, &step.homes, &step.forward);
-    let prepared =
-        Prepared { graph: step.graph.clone(), sections, raised: RaiseStatistics::default(), variants: None };
-    let header = (question.header)(setup.micro_batches);
-    let network = network(question.machine)?;
-    let room = units(SHARE * exact(question.capacity));
-    let groups = u64::try_from(setup.groups).unwrap_or(u64::MAX);
-    let mut outcome = Outcome { lower_bound: 0.0, ways: Vec::new() };
-    // What the blocks of the whole model hold for each byte that those of the short one do.
-    let mut more = 1.0;
-    // First with all memory, then with what there is for so many micro-batches under way.
-    for live in [None, Some(groups.div_ceil(2)), Some(groups)] {
-        let live = live.map(|live| live.min(setup.micro_batches));
-        let capacity = live.map_or(UNBOUNDED, |_| units(exact(room) * exact(groups) / more));
-        let live = live.map_or(Live::ONE, |live| Live { backward: live, gradients: live, apart: 0 });
-        let target = Target { machine: &machine, mesh: &setup.mesh, capacity, steps: Steps::One, live };
-        let prices = prices(&target)?;
-        let Ok(plan) = planned(&prepared, &header, &target, &prices) else { break };
-        let short = blocks::costs(&plan, &step.homes, forward.blocks());
-        let blocks: Vec<BlockCost> = stands.iter().map(|&it| short[it]).collect();
-        if live == Live::ONE {
-            outcome.lower_bound = bound(&blocks, setup) * (proven(&plan) / plan.seconds()).min(1.0);
-            more = (held(&blocks, groups) / held(&short, groups)).max(1.0);
-        }
-        let crossing = blocks::crossing(&plan, &step.homes);
-        let message = (network.latency + cost_models::units::Bytes(crossing) / network.between).0;
-        let fits = |(kind, chunks): (Kind, usize)| {
-            let (seconds, first) = by(&blocks, setup, kind, chunks, message, room)?;
-            Some((seconds, Priced { kind, chunks, first }))
+impl Asked<'_> {
+    /// What is known of setups with all memory: how fast they are where they keep most, and in which
+    /// ways they fit so. Where more is computed again a setup is no faster.
+    fn first(&self, setups: &[Setup]) -> Vec<Outcome<Priced>> {
+        let light = |it: usize| {
+            let same = |of: &Setup| Setup { recompute: of.recompute.clone(), ..setups[it].clone() } == *of;
+            setups.iter().position(same).unwrap_or(it)
         };
-        outcome.ways = schedules(question, setup).into_iter().filter_map(fits).collect();
-        if !outcome.ways.is_empty() {
-            break;
-        }
+        let numbers: Vec<usize> = (0..setups.len()).map(light).collect();
+        let own = |(it, &light): (usize, &usize)| {
+            let outcome = || self.price(&setups[it], &[None]).unwrap_or_else(|_| nothing());
+            (it == light).then(outcome)
+        };
+        let found: Vec<Option<Outcome<Priced>>> = numbers.par_iter().enumerate().map(own).collect();
+        let bounds: Vec<f64> = found.iter().map(|it| it.as_ref().map_or(0.0, |it| it.lower_bound)).collect();
+        let of = |(it, found): (usize, Option<Outcome<Priced>>)| {
+            found.unwrap_or(Outcome { lower_bound: bounds[numbers[it]], ways: Vec::new() })
+        };
+        found.into_iter().enumerate().map(of).collect()
     }
-    Ok(outcome)
+
+    /// A setup with as much memory as there is when half of the groups, or all, have micro-batches
+    /// under way.
+    fn closely(&self, setup: &Setup) -> Outcome<Priced> {
+        let groups = u64::try_from(setup.groups).unwrap_or(u64::MAX);
+        let all = groups.min(setup.micro_batches);
+        let half = groups.div_ceil(2).min(setup.micro_batches);
+        self.price(setup, &[None, Some(half), Some(all)]).unwrap_or_else(|_| nothing())
+    }
+
+    /// What a setup takes by the first of these plans that makes one that fits: one with all memory, or
+    /// with what there is for so many micro-batches under way.
+    fn price(&self, setup: &Setup, plans: &[Option<u64>]) -> Result<Outcome<Priced>, Failure> {
+        let question = self.question;
+        let short = self.known.short(question, setup.micro_batches, self.whole)?;
+        let Short { forward, stands } = &*short;
+        let (step, _) = forward.step(Some(&setup.recompute))?;
+        let machine = question.machine.clone().with_devices(setup.mesh.devices());
+        let machine = machine.map_err(|error| Failure::Usage(error.to_string()))?;
+        let sections = fold(&step.graph, &step.homes, &step.forward);
+        let raised = RaiseStatistics::default();
+        let prepared = Prepared { graph: step.graph.clone(), sections, raised, variants: None };
+        let header = (question.header)(setup.micro_batches);
+        let network = network(question.machine)?;
+        let room = units(SHARE * exact(question.capacity));
+        let groups = exact(u64::try_from(setup.groups).unwrap_or(u64::MAX));
+        let mut outcome = nothing();
+        // What the blocks of the whole model hold for each byte that those of the short one do.
+        let mut more = 1.0;
+        for &under_way in plans {
+            let capacity = under_way.map_or(UNBOUNDED, |_| units(exact(room) * groups / more));
+            let live = under_way.map_or(Live::ONE, |live| Live { backward: live, gradients: live, apart: 0 });
+            let target = Target { machine: &machine, mesh: &setup.mesh, capacity, steps: Steps::One, live };
+            let prices = prices(&target)?;
+            let Ok(plan) = planned(&prepared, &header, &target, &prices) else { break };
+            let short = blocks::costs(&plan, &step.homes, forward.blocks());
+            let blocks: Vec<BlockCost> = stands.iter().map(|&it| short[it]).collect();
+            if under_way.is_none() {
+                outcome.lower_bound = bound(&blocks, setup) * (proven(&plan) / plan.seconds()).min(1.0);
+                more = (held(&blocks, groups) / held(&short, groups)).max(1.0);
+            }
+            let crossing = blocks::crossing(&plan, &step.homes);
+            let message = (network.latency + cost_models::units::Bytes(crossing) / network.between).0;
+            let fits = |(kind, chunks): (Kind, usize)| {
+                let (seconds, first) = by(&blocks, setup, kind, chunks, message, room)?;
+                Some((seconds, Priced { kind, chunks, first }))
+            };
+            outcome.ways = schedules(question, setup).into_iter().filter_map(fits).collect();
+            if !outcome.ways.is_empty() {
+                break;
+            }
+        }
+        Ok(outcome)
+    }
+}
+
+/// What is known of what cannot be planned.
+fn nothing() -> Outcome<Priced> {
+    Outcome { lower_bound: 0.0, ways: Vec::new() }
+}
+
+/// What a setup may take by a close look (seconds), in which a pipeline fills and drains; more than
+/// anything where the first look has found ways to run it.
+fn guess(setup: &Setup, first: &Outcome<Priced>) -> f64 {
+    if !first.ways.is_empty() {
+        return f64::INFINITY;
+    }
+    let again = match setup.recompute {
+        Recompute::Selective => AGAIN[0],
+        Recompute::Full => AGAIN[1],
+        _ => 1.0,
+    };
+    let groups = exact(u64::try_from(setup.groups).unwrap_or(u64::MAX));
+    first.lower_bound * again * (1.0 + (groups - 1.0) / exact(setup.micro_batches) / 2.0)
 }
 
 /// What a setup takes at least, whatever the schedule and the cut: the group that has most to do does
@@ -277,8 +321,8 @@ fn bound(blocks: &[BlockCost], setup: &Setup) -> f64 {
 }
 
 /// What blocks hold with half as many micro-batches under way as there are groups (bytes).
-fn held(blocks: &[BlockCost], groups: u64) -> f64 {
-    let live = exact(groups.div_ceil(2));
+fn held(blocks: &[BlockCost], groups: f64) -> f64 {
+    let live = groups / 2.0;
     blocks.iter().map(|block| exact(block.resident) + live * exact(block.kept)).sum()
 }
 
