@@ -6,6 +6,7 @@
 //! stage by stage.
 
 mod blocks; // what each block of a plan takes and holds
+mod least; // what setups cannot do with less memory than
 mod setups; // what is to be chosen among
 
 use std::collections::BTreeMap;
@@ -25,6 +26,7 @@ use super::staged::{Forward, Order, Wanted, network, staged};
 use super::{Prepared, Target, planned, prices};
 use crate::failure::Failure;
 use crate::model_file::ModelFile;
+use least::Least;
 pub use setups::{Pins, Setup};
 
 /// At most so many setups are looked at with little memory, or where more is computed again.
@@ -217,24 +219,26 @@ struct Asked<'a> {
 }
 
 impl Asked<'_> {
-    /// What is known of setups with all memory: how fast they are where they keep most, and in which
-    /// ways they fit so. Where more is computed again a setup is no faster.
+    /// What is known of setups with all memory: how fast they are, and in which ways they fit so.
+    ///
+    /// Where more is computed again a setup is no faster: it is not asked how fast it is unless the
+    /// one that keeps more does not fit.
     fn first(&self, setups: &[Setup]) -> Vec<Outcome<Priced>> {
-        let light = |it: usize| {
-            let same = |of: &Setup| Setup { recompute: of.recompute.clone(), ..setups[it].clone() } == *of;
-            setups.iter().position(same).unwrap_or(it)
+        let alike = |a: &Setup, b: &Setup| Setup { recompute: b.recompute.clone(), ..a.clone() } == *b;
+        let variants: Vec<&[Setup]> = setups.chunk_by(alike).collect();
+        let of_variants = |variants: &&[Setup]| {
+            let mut known: Vec<Outcome<Priced>> = Vec::new();
+            for setup in *variants {
+                let lighter = known.last().map(|it| it.lower_bound).filter(|it| it.is_finite());
+                let outcome = match lighter {
+                    Some(lower_bound) => Outcome { lower_bound, ways: Vec::new() },
+                    None => self.price(setup, &[None]).unwrap_or_else(|_| nothing()),
+                };
+                known.push(outcome);
+            }
+            known
         };
-        let numbers: Vec<usize> = (0..setups.len()).map(light).collect();
-        let own = |(it, &light): (usize, &usize)| {
-            let outcome = || self.price(&setups[it], &[None]).unwrap_or_else(|_| nothing());
-            (it == light).then(outcome)
-        };
-        let found: Vec<Option<Outcome<Priced>>> = numbers.par_iter().enumerate().map(own).collect();
-        let bounds: Vec<f64> = found.iter().map(|it| it.as_ref().map_or(0.0, |it| it.lower_bound)).collect();
-        let of = |(it, found): (usize, Option<Outcome<Priced>>)| {
-            found.unwrap_or(Outcome { lower_bound: bounds[numbers[it]], ways: Vec::new() })
-        };
-        found.into_iter().enumerate().map(of).collect()
+        variants.par_iter().flat_map_iter(of_variants).collect()
     }
 
     /// A setup with as much memory as there is when half of the groups, or all, have micro-batches
@@ -253,6 +257,11 @@ impl Asked<'_> {
         let short = self.known.short(question, setup.micro_batches, self.whole)?;
         let Short { forward, stands } = &*short;
         let (step, _) = forward.step(Some(&setup.recompute))?;
+        let mut times = vec![0.0; forward.blocks()];
+        stands.iter().for_each(|&it| times[it] += 1.0);
+        if Least::of(&step, &times).is_too_much(setup, question.capacity) {
+            return Ok(Outcome { lower_bound: f64::INFINITY, ways: Vec::new() });
+        }
         let machine = question.machine.clone().with_devices(setup.mesh.devices());
         let machine = machine.map_err(|error| Failure::Usage(error.to_string()))?;
         let sections = fold(&step.graph, &step.homes, &step.forward);
