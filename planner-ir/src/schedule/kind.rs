@@ -119,7 +119,8 @@ impl Kind {
         Ok(if self.splits_backward() { schedule.with_weights_apart() } else { schedule })
     }
 
-    fn check(self, groups: usize, chunks: usize, micro_batches: usize) -> Result<(), KindError> {
+    /// Whether there is such a schedule.
+    pub fn check(self, groups: usize, chunks: usize, micro_batches: usize) -> Result<(), KindError> {
         let counts = [(groups, "stage groups"), (chunks, "chunks"), (micro_batches, "micro-batches")];
         if let Some((_, what)) = counts.into_iter().find(|(count, _)| *count == 0) {
             return Err(KindError::Nothing(what));

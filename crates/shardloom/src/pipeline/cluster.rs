@@ -31,6 +31,8 @@ pub use setups::{Pins, Setup};
 
 /// At most so many setups are looked at with little memory, or where more is computed again.
 const MOST: usize = 5;
+/// How many setups are asked at a time how fast they are.
+const BATCH: usize = 8;
 /// So many ways are planned stage by stage until one fits in all that it holds.
 const FINISHED: usize = 8;
 /// How many times as long a step takes, roughly, where the inside of attention, or all of the forward
@@ -221,24 +223,38 @@ struct Asked<'a> {
 impl Asked<'_> {
     /// What is known of setups with all memory: how fast they are, and in which ways they fit so.
     ///
-    /// Where more is computed again a setup is no faster: it is not asked how fast it is unless the
-    /// one that keeps more does not fit.
+    /// Those that do most at once are asked first, in batches, and not when what others take is less
+    /// than what products alone take in theirs. Where more is computed again a setup is no faster: it is
+    /// not asked unless the one that keeps more does not fit.
     fn first(&self, setups: &[Setup]) -> Vec<Outcome<Priced>> {
-        let alike = |a: &Setup, b: &Setup| Setup { recompute: b.recompute.clone(), ..a.clone() } == *b;
-        let variants: Vec<&[Setup]> = setups.chunk_by(alike).collect();
-        let of_variants = |variants: &&[Setup]| {
-            let mut known: Vec<Outcome<Priced>> = Vec::new();
-            for setup in *variants {
-                let lighter = known.last().map(|it| it.lower_bound).filter(|it| it.is_finite());
-                let outcome = match lighter {
-                    Some(lower_bound) => Outcome { lower_bound, ways: Vec::new() },
-                    None => self.price(setup, &[None]).unwrap_or_else(|_| nothing()),
-                };
-                known.push(outcome);
-            }
-            known
+        let at_peak = |setup: &Setup| self.price(setup, &[], f64::INFINITY).unwrap_or_else(|_| nothing());
+        let mut known: Vec<Outcome<Priced>> = setups.par_iter().map(at_peak).collect();
+        let alike = |&a: &usize, &b: &usize| {
+            Setup { recompute: setups[b].recompute.clone(), ..setups[a].clone() } == setups[b]
         };
-        variants.par_iter().flat_map_iter(of_variants).collect()
+        let numbers: Vec<usize> = (0..setups.len()).collect();
+        let variants: Vec<&[usize]> = numbers.chunk_by(alike).collect();
+        let fits = |known: &[Outcome<Priced>], it: usize| known[it].lower_bound.is_finite();
+        let lightest = |all: &&[usize]| all.iter().copied().find(|&it| fits(&known, it));
+        let mut asked: Vec<usize> = variants.iter().filter_map(lightest).collect();
+        asked.sort_by(|&a, &b| known[a].lower_bound.total_cmp(&known[b].lower_bound).then(a.cmp(&b)));
+        let mut below = f64::INFINITY;
+        for batch in asked.chunks(BATCH) {
+            let ask = |&it: &usize| self.price(&setups[it], &[None], below).unwrap_or_else(|_| nothing());
+            let made: Vec<Outcome<Priced>> = batch.par_iter().map(ask).collect();
+            for (&it, outcome) in batch.iter().zip(made) {
+                below = outcome.ways.iter().map(|way| way.0).fold(below, f64::min);
+                known[it] = outcome;
+            }
+        }
+        for all in variants {
+            let mut least = 0.0;
+            for &it in all.iter().filter(|&&it| known[it].lower_bound.is_finite()) {
+                least = known[it].lower_bound.max(least);
+                known[it].lower_bound = least;
+            }
+        }
+        known
     }
 
     /// A setup with as much memory as there is when half of the groups, or all, have micro-batches
@@ -247,20 +263,25 @@ impl Asked<'_> {
         let groups = u64::try_from(setup.groups).unwrap_or(u64::MAX);
         let all = groups.min(setup.micro_batches);
         let half = groups.div_ceil(2).min(setup.micro_batches);
-        self.price(setup, &[None, Some(half), Some(all)]).unwrap_or_else(|_| nothing())
+        self.price(setup, &[None, Some(half), Some(all)], f64::INFINITY).unwrap_or_else(|_| nothing())
     }
 
     /// What a setup takes by the first of these plans that makes one that fits: one with all memory, or
-    /// with what there is for so many micro-batches under way.
-    fn price(&self, setup: &Setup, plans: &[Option<u64>]) -> Result<Outcome<Priced>, Failure> {
+    /// with what there is for so many micro-batches under way. Not if it is known to take no less
+    /// than `below` (seconds).
+    fn price(&self, setup: &Setup, plans: &[Option<u64>], below: f64) -> Result<Outcome<Priced>, Failure> {
         let question = self.question;
         let short = self.known.short(question, setup.micro_batches, self.whole)?;
         let Short { forward, stands } = &*short;
         let (step, _) = forward.step(Some(&setup.recompute))?;
-        let mut times = vec![0.0; forward.blocks()];
-        stands.iter().for_each(|&it| times[it] += 1.0);
-        if Least::of(&step, &times).is_too_much(setup, question.capacity) {
-            return Ok(Outcome { lower_bound: f64::INFINITY, ways: Vec::new() });
+        let mut times = vec![0; forward.blocks()];
+        stands.iter().for_each(|&it| times[it] += 1);
+        let least = Least::of(question.machine, &step, &times);
+        let ways = schedules(question, setup).into_iter();
+        let ways = ways.map(|way| least.seconds(setup, question.capacity, way));
+        let mut outcome = Outcome { lower_bound: ways.fold(f64::INFINITY, f64::min), ways: Vec::new() };
+        if outcome.lower_bound >= below {
+            return Ok(outcome);
         }
         let machine = question.machine.clone().with_devices(setup.mesh.devices());
         let machine = machine.map_err(|error| Failure::Usage(error.to_string()))?;
@@ -271,7 +292,6 @@ impl Asked<'_> {
         let network = network(question.machine)?;
         let room = units(SHARE * exact(question.capacity));
         let groups = exact(u64::try_from(setup.groups).unwrap_or(u64::MAX));
-        let mut outcome = nothing();
         // What the blocks of the whole model hold for each byte that those of the short one do.
         let mut more = 1.0;
         for &under_way in plans {
@@ -283,7 +303,11 @@ impl Asked<'_> {
             let short = blocks::costs(&plan, &step.homes, forward.blocks());
             let blocks: Vec<BlockCost> = stands.iter().map(|&it| short[it]).collect();
             if under_way.is_none() {
-                outcome.lower_bound = bound(&blocks, setup) * (proven(&plan) / plan.seconds()).min(1.0);
+                // The group that has most to do does as much as one of equal ones.
+                let all = |it: &BlockCost| exact(setup.micro_batches) * it.times.total() + it.update;
+                let all: f64 = blocks.iter().map(all).sum();
+                let proven = (proven(&plan) / plan.seconds()).min(1.0);
+                outcome.lower_bound = outcome.lower_bound.max(proven * all / groups);
                 more = (held(&blocks, groups) / held(&short, groups)).max(1.0);
             }
             let crossing = blocks::crossing(&plan, &step.homes);
@@ -319,14 +343,6 @@ fn guess(setup: &Setup, first: &Outcome<Priced>) -> f64 {
     };
     let groups = exact(u64::try_from(setup.groups).unwrap_or(u64::MAX));
     first.lower_bound * again * (1.0 + (groups - 1.0) / exact(setup.micro_batches) / 2.0)
-}
-
-/// What a setup takes at least, whatever the schedule and the cut: the group that has most to do does
-/// as much as one of equal ones (seconds).
-fn bound(blocks: &[BlockCost], setup: &Setup) -> f64 {
-    let runs = exact(setup.micro_batches);
-    let all: f64 = blocks.iter().map(|block| runs * block.times.total() + block.update).sum();
-    all / exact(u64::try_from(setup.groups).unwrap_or(u64::MAX))
 }
 
 /// What blocks hold with half as many micro-batches under way as there are groups (bytes).

@@ -1,48 +1,70 @@
-//! What setups cannot do with less memory than.
+//! What no way to run a setup does with less: memory, and time.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
+use cost_models::machine::{Machine, Precision};
 use cost_models::units::exact;
-use planner_ir::{Op, Phase, Source, ValueId};
+use planner_ir::schedule::Kind;
+use planner_ir::{Contract, Graph, Node, Op, Phase, Source, ValueId};
 use train::Step;
 
 use super::Setup;
 
+/// How often a bound of time is made closer by half.
+const HALVES: usize = 40;
 /// What sums of parts may be off by.
 const ROUNDING: f64 = 1e-9;
 
-/// What all of a model holds, each byte once (bytes).
+/// What the block that repeats most holds, each byte once, and does, at the peak of one device. The
+/// other blocks come on top.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Least {
-    /// At rest.
+    /// How often it repeats.
+    blocks: f64,
+    /// At rest (bytes).
     resident: f64,
-    /// Of each micro-batch, from the forward pass for the backward pass.
+    /// Of each micro-batch, from the forward pass for the backward pass (bytes).
     kept: f64,
+    /// The products of a micro-batch, forward (seconds).
+    forward: f64,
+    /// The same, backward, with those of gradients of parameters.
+    backward: f64,
 }
 
 impl Least {
     /// Of a step whose blocks stand for so many blocks each.
-    pub(super) fn of(step: &Step, times: &[f64]) -> Self {
+    pub(super) fn of(machine: &Machine, step: &Step, times: &[usize]) -> Self {
         let graph = &step.graph;
-        let of = |home: Option<usize>| home.and_then(|it| times.get(it)).copied().unwrap_or(0.0);
-        let mut first: Vec<Option<usize>> = vec![None; graph.values.len()];
-        let mut kept: BTreeSet<ValueId> = BTreeSet::new();
+        let block = (0..times.len()).rev().max_by_key(|&it| times[it]).unwrap_or(0);
+        let blocks = exact(times.get(block).and_then(|&it| u64::try_from(it).ok()).unwrap_or(0));
+        let mut least = Self { blocks, resident: 0.0, kept: 0.0, forward: 0.0, backward: 0.0 };
+        let (mut first, mut kept) = (vec![None; graph.values.len()], BTreeSet::new());
         for (node, &home) in graph.nodes.iter().zip(&step.homes) {
             for &operand in &node.operands {
                 first[operand.0].get_or_insert(home);
                 if matches!(node.phase, Phase::Backward | Phase::Gradient) {
-                    kept.extend(root(step, operand));
+                    kept.extend(root(graph, operand));
                 }
+            }
+            match node.phase {
+                Phase::Forward if home == block => least.forward += product(machine, graph, node),
+                Phase::Backward | Phase::Gradient if home == block => {
+                    least.backward += product(machine, graph, node);
+                }
+                _ => {}
             }
         }
         let prepared = graph.prepared();
-        let mut least = Self { resident: 0.0, kept: 0.0 };
         for value in graph.value_ids() {
             let bytes = exact(graph.type_of(value).bytes());
             match graph.value(value).source {
-                Source::State(_) | Source::Weight(_) => least.resident += of(first[value.0]) * bytes,
-                Source::Result { node, .. } if kept.contains(&value) && !prepared[value.0] => {
-                    least.kept += of(step.homes.get(node.0).copied()) * bytes;
+                Source::State(_) | Source::Weight(_) if first[value.0] == Some(block) => {
+                    least.resident += bytes;
+                }
+                Source::Result { node, .. }
+                    if step.homes[node.0] == block && kept.contains(&value) && !prepared[value.0] =>
+                {
+                    least.kept += bytes;
                 }
                 _ => {}
             }
@@ -50,25 +72,48 @@ impl Least {
         least
     }
 
-    /// Whether no cut of the model into stages fits into this much on a device (bytes), however well
-    /// everything is split.
+    /// What a setup takes at least by a schedule, however it is cut (seconds); infinite if it does not
+    /// fit.
     ///
     /// In every schedule that is offered, group `g` of `p` keeps something of `p - g` micro-batches at
-    /// once, or of all. Where `t` is the part of the model that it has, `t (resident + live kept)` fits
-    /// in all its devices; and the parts make a whole.
-    pub(super) fn is_too_much(&self, setup: &Setup, capacity: u64) -> bool {
-        let room = exact(capacity) * exact(setup.mesh.devices());
+    /// once, or of all: its blocks fit in all its devices with that, however well everything is split.
+    /// It waits for the forward pass of the blocks before, and these wait for it with the last backward
+    /// pass, unless gradients of parameters fill that time.
+    pub(super) fn seconds(&self, setup: &Setup, capacity: u64, (kind, chunks): (Kind, usize)) -> f64 {
+        let each = exact(setup.mesh.devices());
         let groups = u64::try_from(setup.groups).unwrap_or(u64::MAX);
-        let part = |group: u64| {
-            room / (self.resident + exact((groups - group).min(setup.micro_batches)) * self.kept)
+        let runs = exact(setup.micro_batches);
+        let count = usize::try_from(setup.micro_batches).unwrap_or(usize::MAX);
+        let room = |group: u64| {
+            let live = exact((groups - group).min(setup.micro_batches));
+            exact(capacity) * each / (self.resident + live * self.kept)
         };
-        (0..groups).map(part).sum::<f64>() < 1.0 - ROUNDING
+        let rooms: Vec<f64> = (0..groups).map(room).collect();
+        if rooms.iter().sum::<f64>() < self.blocks - ROUNDING
+            || kind.check(setup.groups, chunks, count).is_err()
+        {
+            return f64::INFINITY;
+        }
+        let work = runs * (self.forward + self.backward) / each;
+        if chunks > 1 {
+            return work * self.blocks / exact(groups);
+        }
+        let waits = if kind.splits_backward() { self.forward } else { self.forward + self.backward } / each;
+        let is_enough = |seconds: f64| {
+            let fill = |had: f64, room: &f64| had + ((seconds - waits * had) / work).min(*room).max(0.0);
+            rooms.iter().fold(0.0, fill) >= self.blocks - ROUNDING
+        };
+        let (mut low, mut high) = (0.0, (work + waits) * self.blocks);
+        for _ in 0..HALVES {
+            let middle = f64::midpoint(low, high);
+            if is_enough(middle) { high = middle } else { low = middle }
+        }
+        low
     }
 }
 
 /// The value of the forward pass whose memory a value may be.
-fn root(step: &Step, mut value: ValueId) -> Option<ValueId> {
-    let graph = &step.graph;
+fn root(graph: &Graph, mut value: ValueId) -> Option<ValueId> {
     loop {
         let Source::Result { node, .. } = graph.value(value).source else { return None };
         let node = graph.node(node);
@@ -80,4 +125,16 @@ fn root(step: &Step, mut value: ValueId) -> Option<ValueId> {
             _ => return Some(value),
         }
     }
+}
+
+/// What a product takes at the peak of a device (seconds); other operations nothing.
+fn product(machine: &Machine, graph: &Graph, node: &Node) -> f64 {
+    let Op::Contract(Contract { left, right, .. }) = &node.op else { return 0.0 };
+    let mut sizes = BTreeMap::new();
+    for (labels, &value) in [(left, &node.operands[0]), (right, &node.operands[1])] {
+        sizes.extend(labels.iter().zip(&graph.type_of(value).shape));
+    }
+    let precision = Precision::of(graph.type_of(node.operands[0]).dtype);
+    let peak = machine.device.matrix_peak.at(precision).value.0;
+    2.0 * sizes.values().map(|&&size| exact(size)).product::<f64>() / peak
 }
