@@ -249,9 +249,12 @@ impl Asked<'_> {
         }
         for all in variants {
             let mut least = 0.0;
-            for &it in all.iter().filter(|&&it| known[it].lower_bound.is_finite()) {
-                least = known[it].lower_bound.max(least);
-                known[it].lower_bound = least;
+            for &it in all {
+                let own = &mut known[it].lower_bound;
+                if own.is_finite() {
+                    least = own.max(least);
+                    *own = least;
+                }
             }
         }
         known
