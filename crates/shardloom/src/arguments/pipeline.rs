@@ -51,6 +51,9 @@ pub struct PipelineArguments {
     /// chunks=2, recompute=full or schedule=1f1b; may be repeated
     #[arg(long = "pin", value_name = "DECISION")]
     pub pins: Vec<String>,
+    /// With `--stages auto`, ask every setup how fast it is: it takes longer, and the bound is closer
+    #[arg(long, requires = "stages")]
+    pub thorough: bool,
     /// The order of work: the name of a schedule (see `shardloom schedule`), or a file of one
     #[arg(long, value_name = "SCHEDULE", default_value = "1f1b", requires = "stages")]
     pub schedule: String,

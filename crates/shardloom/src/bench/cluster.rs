@@ -33,6 +33,9 @@ pub struct Cluster {
     /// Only models and machines whose names contain this
     #[arg(long, value_name = "TEXT", default_value = "")]
     pub only: String,
+    /// Ask every setup how fast it is: the bound is closer
+    #[arg(long)]
+    pub thorough: bool,
     /// Append what is measured to this file
     #[arg(long, value_name = "FILE")]
     pub ledger: Option<PathBuf>,
@@ -101,10 +104,10 @@ pub(crate) fn measure(options: &Cluster, say: &dyn Fn(String)) -> Result<Report,
             .map_err(|error| Failure::unwritten(&folder.path, &error))?;
         process::forget_peak();
         let start = Instant::now();
-        let free = planned(&path, row, &Pins::default())?;
+        let free = planned(&path, row, &Pins::default(), options.thorough)?;
         let seconds = start.elapsed().as_secs_f64();
         let memory = process::peak_memory();
-        let pinned = planned(&path, row, &row.pins()?);
+        let pinned = planned(&path, row, &row.pins()?, false);
         let priced = pinned.as_ref().map_or_else(
             |failure| format!("none: {failure}"),
             |answer| quantity::seconds(answer.pipeline.seconds()),
@@ -154,7 +157,7 @@ pub(crate) fn measure(options: &Cluster, say: &dyn Fn(String)) -> Result<Report,
 }
 
 /// The cheapest pipeline of a model with these decisions.
-fn planned(path: &std::path::Path, row: &Published, pins: &Pins) -> Result<Answer, Failure> {
+fn planned(path: &std::path::Path, row: &Published, pins: &Pins, thorough: bool) -> Result<Answer, Failure> {
     let file = model_file::open(path)?;
     let machine = machine::named(&row.machine, None)?;
     let dims = |micro_batches: u64| {
@@ -197,6 +200,7 @@ fn planned(path: &std::path::Path, row: &Published, pins: &Pins) -> Result<Answe
         capacity: machine.usable_memory().0,
         examples: row.global_batch,
         pins,
+        thorough,
     };
     cheapest(&question, &|_| {})
 }

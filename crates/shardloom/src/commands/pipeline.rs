@@ -164,6 +164,7 @@ pub(super) fn answer(
         capacity,
         examples,
         pins: &pins,
+        thorough: wanted.thorough,
     };
     cheapest(&question, &|words| progress.say(words))
 }

@@ -31,7 +31,9 @@ pub use setups::{Pins, Setup};
 
 /// At most so many setups are looked at with little memory, or where more is computed again.
 const MOST: usize = 5;
-/// How many setups are asked at a time how fast they are.
+/// So many setups are asked how fast they are, if not all.
+const ASKED: usize = 24;
+/// How many at a time.
 const BATCH: usize = 8;
 /// So many ways are planned stage by stage until one fits in all that it holds.
 const FINISHED: usize = 8;
@@ -61,6 +63,9 @@ pub struct Question<'a> {
     pub examples: u64,
     /// What is not to be chosen.
     pub pins: &'a Pins,
+    /// Whether all setups are asked how fast they are: the answer is the same more often than not, and
+    /// the bound closer.
+    pub thorough: bool,
 }
 
 /// Models up to their losses, for numbers of micro-batches.
@@ -165,8 +170,11 @@ pub fn cheapest(question: &Question<'_>, say: &dyn Fn(String)) -> Result<Answer,
     }
     say(format!("pricing {} setups", setups.len()));
     let asked = Asked { question, known: &known, whole: &forward };
-    let first = asked.first(&setups);
-    let guesses: Vec<f64> = setups.iter().zip(&first).map(|(setup, it)| guess(setup, it)).collect();
+    let (first, numbers) = asked.first(&setups);
+    let mut guesses = vec![f64::INFINITY; setups.len()];
+    for &number in &numbers {
+        guesses[number] = guess(&setups[number], &first[number]);
+    }
     let found = best(first, &guesses, MOST, |number| asked.closely(&setups[number]));
     let mut refused = None;
     for (number, _, priced) in found.all.iter().take(FINISHED) {
@@ -191,7 +199,7 @@ pub fn cheapest(question: &Question<'_>, say: &dyn Fn(String)) -> Result<Answer,
         let (seconds, bound) = (pipeline.seconds(), found.lower_bound.min(pipeline.seconds()));
         let proof = if bound < seconds { Proof::Gap { lower_bound: bound } } else { Proof::Optimal };
         let pipeline = Pipeline { proof, ..pipeline };
-        let looked_at = (setups.len(), found.priced);
+        let looked_at = (setups.len(), numbers.len());
         return Ok(Answer { pipeline, setup: setup.clone(), kind: priced.kind, looked_at });
     }
     Err(refused.unwrap_or_else(|| {
@@ -225,8 +233,8 @@ impl Asked<'_> {
     ///
     /// Those that do most at once are asked first, in batches, and not when what others take is less
     /// than what products alone take in theirs. Where more is computed again a setup is no faster: it is
-    /// not asked unless the one that keeps more does not fit.
-    fn first(&self, setups: &[Setup]) -> Vec<Outcome<Priced>> {
+    /// not asked unless the one that keeps more does not fit. Besides, the setups of which it is known.
+    fn first(&self, setups: &[Setup]) -> (Vec<Outcome<Priced>>, Vec<usize>) {
         let at_peak = |setup: &Setup| self.price(setup, &[], f64::INFINITY).unwrap_or_else(|_| nothing());
         let mut known: Vec<Outcome<Priced>> = setups.par_iter().map(at_peak).collect();
         let alike = |&a: &usize, &b: &usize| {
@@ -238,6 +246,9 @@ impl Asked<'_> {
         let lightest = |all: &&[usize]| all.iter().copied().find(|&it| fits(&known, it));
         let mut asked: Vec<usize> = variants.iter().filter_map(lightest).collect();
         asked.sort_by(|&a, &b| known[a].lower_bound.total_cmp(&known[b].lower_bound).then(a.cmp(&b)));
+        if !self.question.thorough {
+            asked.truncate(ASKED);
+        }
         let mut below = f64::INFINITY;
         for batch in asked.chunks(BATCH) {
             let ask = |&it: &usize| self.price(&setups[it], &[None], below).unwrap_or_else(|_| nothing());
@@ -247,17 +258,18 @@ impl Asked<'_> {
                 known[it] = outcome;
             }
         }
+        // What is known of a setup is known of those that compute more again.
+        let mut told: Vec<usize> = Vec::new();
         for all in variants {
-            let mut least = 0.0;
-            for &it in all {
-                let own = &mut known[it].lower_bound;
-                if own.is_finite() {
-                    least = own.max(least);
-                    *own = least;
-                }
+            let is_asked = |it: &&usize| asked.contains(it);
+            let Some(&light) = all.iter().find(is_asked) else { continue };
+            let least = known[light].lower_bound;
+            for &it in all.iter().filter(|&&it| it >= light) {
+                known[it].lower_bound = known[it].lower_bound.max(least);
+                told.push(it);
             }
         }
-        known
+        (known, told)
     }
 
     /// A setup with as much memory as there is when half of the groups, or all, have micro-batches
