@@ -6,6 +6,7 @@
 //! stage by stage.
 
 mod blocks; // what each block of a plan takes and holds
+mod guess; // in which order setups are looked at
 mod least; // what setups cannot do with less memory than
 mod setups; // what is to be chosen among
 
@@ -169,8 +170,9 @@ pub fn cheapest(question: &Question<'_>, say: &dyn Fn(String)) -> Result<Answer,
         setups.retain(|setup| setup.recompute != Recompute::Selective);
     }
     say(format!("pricing {} setups", setups.len()));
+    let sizes = guess::Sizes::of(question, &forward, base)?;
     let asked = Asked { question, known: &known, whole: &forward };
-    let (first, numbers) = asked.first(&setups);
+    let (first, numbers) = asked.first(&setups, &|setup| sizes.guess(setup));
     let mut guesses = vec![f64::INFINITY; setups.len()];
     for &number in &numbers {
         guesses[number] = guess(&setups[number], &first[number]);
@@ -231,10 +233,10 @@ struct Asked<'a> {
 impl Asked<'_> {
     /// What is known of setups with all memory: how fast they are, and in which ways they fit so.
     ///
-    /// Those that do most at once are asked first, in batches, and not when what others take is less
-    /// than what products alone take in theirs. Where more is computed again a setup is no faster: it is
+    /// Those of the best guesses are asked first, in batches, and not when what others take is less than
+    /// what products alone take in theirs. Where more is computed again a setup is no faster: it is
     /// not asked unless the one that keeps more does not fit. Besides, the setups of which it is known.
-    fn first(&self, setups: &[Setup]) -> (Vec<Outcome<Priced>>, Vec<usize>) {
+    fn first(&self, setups: &[Setup], guess: &dyn Fn(&Setup) -> f64) -> (Vec<Outcome<Priced>>, Vec<usize>) {
         let at_peak = |setup: &Setup| self.price(setup, &[], f64::INFINITY).unwrap_or_else(|_| nothing());
         let mut known: Vec<Outcome<Priced>> = setups.par_iter().map(at_peak).collect();
         let alike = |&a: &usize, &b: &usize| {
@@ -245,7 +247,8 @@ impl Asked<'_> {
         let fits = |known: &[Outcome<Priced>], it: usize| known[it].lower_bound.is_finite();
         let lightest = |all: &&[usize]| all.iter().copied().find(|&it| fits(&known, it));
         let mut asked: Vec<usize> = variants.iter().filter_map(lightest).collect();
-        asked.sort_by(|&a, &b| known[a].lower_bound.total_cmp(&known[b].lower_bound).then(a.cmp(&b)));
+        let guesses: Vec<f64> = setups.iter().map(guess).collect();
+        asked.sort_by(|&a, &b| guesses[a].total_cmp(&guesses[b]).then(a.cmp(&b)));
         if !self.question.thorough {
             asked.truncate(ASKED);
         }

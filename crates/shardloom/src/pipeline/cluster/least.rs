@@ -128,7 +128,7 @@ fn root(graph: &Graph, mut value: ValueId) -> Option<ValueId> {
 }
 
 /// What a product takes at the peak of a device (seconds); other operations nothing.
-fn product(machine: &Machine, graph: &Graph, node: &Node) -> f64 {
+pub(super) fn product(machine: &Machine, graph: &Graph, node: &Node) -> f64 {
     let Op::Contract(Contract { left, right, .. }) = &node.op else { return 0.0 };
     let mut sizes = BTreeMap::new();
     for (labels, &value) in [(left, &node.operands[0]), (right, &node.operands[1])] {

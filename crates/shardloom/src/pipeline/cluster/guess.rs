@@ -1,0 +1,135 @@
+//! In which order setups are looked at: a rough price of each.
+
+use cost_models::collective::{all_reduce, reduce_scatter};
+use cost_models::machine::Machine;
+use cost_models::topology::Topology;
+use cost_models::units::{Bytes, exact};
+use plan::Recompute;
+use planner_ir::{Phase, Source, StateKind};
+
+use super::least::product;
+use super::{Question, Setup};
+use crate::failure::Failure;
+use crate::pipeline::staged::Forward;
+
+/// What part of the peak products reach, roughly.
+const REACHED: f64 = 0.6;
+
+/// What a model has, and what a machine does with it.
+pub(super) struct Sizes<'a> {
+    machine: &'a Machine,
+    topology: Topology,
+    capacity: f64,
+    /// What all products of an example take at the peak of one device, forward (seconds).
+    forward: f64,
+    /// The same backward.
+    backward: f64,
+    /// Parameters (bytes), with gradients and what the optimizer keeps.
+    parameters: f64,
+    states: f64,
+    /// What blocks hand on, for an example (bytes), and how many blocks there are.
+    handed: f64,
+    blocks: f64,
+    /// What all blocks keep for an example, if nothing is computed again (bytes).
+    kept: f64,
+    examples: f64,
+}
+
+impl<'a> Sizes<'a> {
+    pub(super) fn of(
+        question: &Question<'a>,
+        forward: &Forward,
+        micro_batches: u64,
+    ) -> Result<Self, Failure> {
+        let (step, _) = forward.step(Some(&Recompute::Nothing))?;
+        let graph = &step.graph;
+        let per_example = exact(micro_batches) / exact(question.examples.max(1));
+        let products = |phases: &[Phase]| -> f64 {
+            let those = graph.nodes.iter().filter(|node| phases.contains(&node.phase));
+            those.map(|node| product(question.machine, graph, node)).sum::<f64>() * per_example
+        };
+        let mut sizes = Self {
+            machine: question.machine,
+            topology: Topology::of(question.machine),
+            capacity: exact(question.capacity),
+            forward: products(&[Phase::Forward]),
+            backward: products(&[Phase::Backward, Phase::Gradient]),
+            parameters: 0.0,
+            states: 0.0,
+            handed: 0.0,
+            blocks: exact(u64::try_from(forward.blocks()).unwrap_or(u64::MAX)),
+            kept: 0.0,
+            examples: exact(question.examples),
+        };
+        for value in &graph.values {
+            if let Source::State(state) = &value.source {
+                let bytes = exact(value.type_.bytes());
+                sizes.states += bytes;
+                if state.kind == StateKind::Parameter {
+                    sizes.parameters += bytes;
+                }
+            }
+        }
+        for (index, node) in graph.nodes.iter().enumerate() {
+            for &operand in &node.operands {
+                let Source::Result { node: maker, .. } = graph.value(operand).source else { continue };
+                if graph.node(maker).phase != Phase::Forward {
+                    continue;
+                }
+                let bytes = exact(graph.type_of(operand).bytes()) * per_example;
+                if node.phase == Phase::Forward && step.homes[maker.0] != step.homes[index] {
+                    sizes.handed = sizes.handed.max(bytes);
+                }
+            }
+        }
+        let mut used = vec![false; graph.values.len()];
+        for node in graph.nodes.iter().filter(|it| matches!(it.phase, Phase::Backward | Phase::Gradient)) {
+            node.operands.iter().for_each(|operand| used[operand.0] = true);
+        }
+        for value in graph.value_ids().filter(|value| used[value.0]) {
+            if let Source::Result { node, .. } = graph.value(value).source
+                && graph.node(node).phase == Phase::Forward
+            {
+                sizes.kept += exact(graph.type_of(value).bytes()) * per_example;
+            }
+        }
+        Ok(sizes)
+    }
+
+    /// A rough price (seconds); a thousand times as much where it would hardly fit.
+    pub(super) fn guess(&self, setup: &Setup) -> f64 {
+        let groups = exact(u64::try_from(setup.groups).unwrap_or(u64::MAX));
+        let each = exact(setup.mesh.devices());
+        let axes: Vec<u64> = setup.mesh.axes.iter().map(|axis| axis.size).collect();
+        let node = self.machine.devices_per_node();
+        let tensor = axes.last().copied().filter(|&it| axes.len() > 1 || it <= node).unwrap_or(1);
+        let data = setup.mesh.devices() / tensor;
+        let (runs, examples) = (exact(setup.micro_batches), self.examples / exact(setup.micro_batches));
+        let again = if setup.recompute == Recompute::Full { self.forward } else { 0.0 };
+        let work = (self.forward + self.backward + again) * examples / (groups * each * REACHED);
+        let bytes = |it: f64| Bytes(super::units(it));
+        let along = |count: u64, stride: u64| {
+            let ranks: Vec<u64> = (0..count).map(|it| it * stride).collect();
+            self.topology.group(&ranks).ok()
+        };
+        let of_values = along(tensor, 1).map_or(0.0, |group| {
+            let one = all_reduce(self.machine, &group, bytes(self.handed * examples / exact(data))).0;
+            4.0 * one * self.blocks / groups
+        });
+        let of_gradients = along(data, tensor).map_or(0.0, |group| {
+            let held = 2.0 * self.parameters / (groups * exact(tensor));
+            2.0 * reduce_scatter(self.machine, &group, bytes(held)).0
+        });
+        let turn = work + of_values;
+        let seconds = runs * turn + (groups - 1.0) * turn / 2.0 + of_gradients;
+        let kept = match setup.recompute {
+            Recompute::Nothing => self.kept,
+            Recompute::Selective => 0.6 * self.kept,
+            _ => self.blocks * self.handed,
+        };
+        // The first group keeps as many micro-batches as there are groups, each of a part of the model.
+        let held = self.states / (groups * exact(tensor)) / exact(data).min(4.0)
+            + kept * examples / each.max(1.0) * groups.min(runs) / groups;
+        if held > self.capacity { 1e3 * seconds * held / self.capacity } else { seconds }
+    }
+}
