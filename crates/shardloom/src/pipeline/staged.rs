@@ -470,3 +470,6 @@ pub fn imported(file: &ModelFile, pipeline: &Pipeline) -> Result<Graph, ImportEr
     };
     super::import(file, &bindings, &mut |_, _| {})
 }
+
+#[cfg(test)]
+mod tests;
