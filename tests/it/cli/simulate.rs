@@ -83,7 +83,7 @@ fn traces_are_there_whole_or_not_at_all() {
     assert!(fails(1, &["simulate", &plan, "--trace", &plan]).contains("would be written over"));
     let before = fs::read_to_string(&plan).unwrap();
     let left = shardloom(&["simulate", &plan, "--trace", "/dev/full"]);
-    assert_eq!(left.code, 2, "{}", left.err);
+    assert_eq!(left.code, 7, "{}", left.err);
     assert_eq!(fs::read_to_string(&plan).unwrap(), before);
     let files = fs::read_dir(folder.path("")).unwrap().count();
     assert_eq!(files, 1, "nothing half written is left");
