@@ -3,6 +3,7 @@
 mod graphs; // random programs
 mod maker; // a plan of a program, by random choices
 mod memory; // what the fullest device holds
+pub(crate) mod pipelines; // random pipelines
 pub(crate) mod steps; // training steps partitioned by hand
 mod temporal; // random partitions in time
 mod training; // random training steps

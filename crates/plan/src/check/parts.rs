@@ -97,12 +97,7 @@ fn parts(plan: &Plan) -> Vec<Parts> {
             }
         }
         if !parts[index].micro_batch && !parts[index].update {
-            let value = plan.transfers[index].value;
-            let once = match &plan.graph.value(value).source {
-                Source::Result { node, .. } => plan.graph.node(*node).phase == Phase::Update,
-                Source::State(state) => !state.kind.is_summed(),
-                Source::Input(_) | Source::Weight(_) => false,
-            };
+            let once = is_once(plan, plan.transfers[index].value);
             parts[index] = Parts { micro_batch: !once, update: once };
         }
     }
@@ -115,7 +110,21 @@ fn repeats(plan: &Plan, parts: &[Parts], reader: Reader) -> bool {
         Reader::Operation(node) => plan.graph.nodes[node].phase != Phase::Update,
         Reader::Transfer(other) => parts[other].micro_batch,
         Reader::State(state) => is_summed(plan, state),
-        Reader::Output(_) => plan.graph.training.is_none(),
+        Reader::Output(output) => {
+            // What a stage gives others is given for every micro-batch, unless the update makes it, or it is
+            // a sum over them.
+            let value = plan.graph.outputs[output].value;
+            plan.graph.training.is_none() || !is_once(plan, value) && !is_total(plan, value)
+        }
+    }
+}
+
+/// Whether a value is made, or kept, once in a step.
+fn is_once(plan: &Plan, value: ValueId) -> bool {
+    match &plan.graph.value(value).source {
+        Source::Result { node, .. } => plan.graph.node(*node).phase == Phase::Update,
+        Source::State(state) => !state.kind.is_summed(),
+        Source::Input(_) | Source::Weight(_) => false,
     }
 }
 

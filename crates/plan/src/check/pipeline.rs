@@ -1,4 +1,11 @@
-//! Rules of pipelines: schedule, stage, crossing, and those of each stage's plan.
+//! Rules of pipelines, besides those of each stage's plan:
+//! - **schedule**: every stage is done for every micro-batch, in an order that can be kept.
+//! - **stage**: stages follow each other from block 0, are of one model and one recipe, and groups have
+//!   the machine's devices among them, each its own.
+//! - **crossing**: what a stage takes from others is what they give, of one type, with no sum owed.
+//! - **memory**: it is said of every group, and fits.
+//! - **estimate**: no less than what any group does, and no more than everything one after another.
+//! - **proof**: the lower bound is no more than the time.
 
 use std::collections::BTreeMap;
 
@@ -7,10 +14,13 @@ use planner_ir::{CROSSING, Graph, Source, Type};
 
 use super::Violations;
 use crate::pipeline::Pipeline;
-use crate::plan::{Copy, Plan};
+use crate::plan::{Copy, Plan, Proof};
 
 /// The names of the rules of pipelines, besides those of plans.
-pub const PIPELINE_RULES: [&str; 3] = ["schedule", "stage", "crossing"];
+pub const PIPELINE_RULES: [&str; 6] = ["schedule", "stage", "crossing", "memory", "estimate", "proof"];
+
+/// How much sums of floating-point numbers may differ, relative to them.
+const TOLERANCE: f64 = 1e-9;
 
 /// Whether a pipeline obeys the rules: each stage's plan does, every stage is done for every
 /// micro-batch in an order that can be kept, and what a stage takes from others they give.
@@ -20,6 +30,8 @@ pub fn check_pipeline(pipeline: &Pipeline) -> Result<(), Violations> {
     if found.0.is_empty() {
         stages(pipeline, &mut found);
         crossings(pipeline, &mut found);
+        memory(pipeline, &mut found);
+        time(pipeline, &mut found);
     }
     for (number, stage) in pipeline.stages.iter().enumerate() {
         if let Err(Violations(of_plan)) = super::check(&stage.plan) {
@@ -68,6 +80,12 @@ fn stages(pipeline: &Pipeline, found: &mut Violations) {
         if plan.model != pipeline.stages[0].plan.model {
             found.add("stage", &place, "it is of another model file than stage 0");
         }
+        if plan.recipe.as_ref() != Some(&pipeline.recipe) {
+            found.add("stage", &place, "it is of another recipe than the pipeline");
+        }
+    }
+    if pipeline.devices_per_node == 0 {
+        found.add("stage", "the stages", "their nodes have no devices");
     }
     let mut next = 0;
     let mut ranges: Vec<(u64, u64)> = groups.into_values().collect();
@@ -85,6 +103,53 @@ fn stages(pipeline: &Pipeline, found: &mut Violations) {
     if next != pipeline.machine.devices {
         let message = format!("they are on {next} devices, the machine has {}", pipeline.machine.devices);
         found.add("stage", "the stages", message);
+    }
+}
+
+fn memory(pipeline: &Pipeline, found: &mut Violations) {
+    let (said, groups) = (pipeline.memory.len(), pipeline.schedule.groups.len());
+    if said != groups {
+        found.add("memory", "the groups", format!("memory of {said} of them is said, expected {groups}"));
+    }
+    for (group, memory) in pipeline.memory.iter().enumerate() {
+        let held = memory.iter().fold(0, |sum: u64, it| sum.saturating_add(it.bytes));
+        if held > pipeline.capacity {
+            let message = format!("holds {held} bytes, and a device may hold {}", pipeline.capacity);
+            found.add("memory", format!("group {group}"), message);
+        }
+    }
+}
+
+/// The estimate of a step is between what the group does that has most to do, and all work and all
+/// crossings one after another.
+fn time(pipeline: &Pipeline, found: &mut Violations) {
+    let is_time = |seconds: f64| seconds.is_finite() && seconds >= 0.0;
+    for term in pipeline.estimate.iter().filter(|term| !is_time(term.seconds)) {
+        let message = format!("takes {} seconds, expected a number from 0", term.seconds);
+        found.add("estimate", format!("term `{}`", term.name), message);
+    }
+    let mut groups = vec![0.0; pipeline.schedule.groups.len()];
+    for (number, stage) in pipeline.stages.iter().enumerate() {
+        groups[pipeline.group(number)] += stage.plan.seconds();
+    }
+    let least = groups.iter().copied().fold(0.0, f64::max);
+    let arrivals = pipeline.crossings.iter().flat_map(|crossing| &crossing.to);
+    let runs = u32::try_from(pipeline.micro_batches()).map_or(f64::INFINITY, f64::from);
+    let most = groups.iter().sum::<f64>() + runs * arrivals.map(|it| it.seconds).sum::<f64>();
+    let said = pipeline.seconds();
+    // What is no number is found above, or in a stage.
+    if said < least * (1.0 - TOLERANCE) || said > most * (1.0 + TOLERANCE) {
+        found.add(
+            "estimate",
+            "estimate",
+            format!("terms add up to {said} seconds, expected from {least} to {most}"),
+        );
+    }
+    if let Proof::Gap { lower_bound } = pipeline.proof
+        && !(is_time(lower_bound) && lower_bound <= said * (1.0 + TOLERANCE))
+    {
+        let message = format!("a lower bound of {lower_bound} seconds, expected from 0 to {said}");
+        found.add("proof", "proof", message);
     }
 }
 

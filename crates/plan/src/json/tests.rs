@@ -1,5 +1,6 @@
 //! Tests of the JSON form.
 
+mod pipelines; // files of pipelines
 mod schema; // whether JSON is as the schema says
 
 use arbtest::arbitrary::{Result, Unstructured};

@@ -42,7 +42,10 @@ pub(super) fn plan(graph: Graph, mesh: Mesh, steps: Steps, u: &mut Unstructured<
     }
     for output in plan.graph.outputs.clone() {
         let whole = rest(&plan.mesh, plan.graph.type_of(output.value), u)?;
-        let part = if plan.graph.training.is_some() { Part::Update } else { Part::MicroBatch };
+        let part = match plan.graph.value(output.value).source {
+            Source::Result { node, .. } => part(plan.graph.node(node)),
+            _ => Part::MicroBatch,
+        };
         let copy = copy(&mut plan, output.value, &whole, part, u)?;
         // What owes a sum can always be added up.
         plan.outputs.push(copy.unwrap_or(Copy::Made));

@@ -1,0 +1,93 @@
+//! Pipelines: random plans of stages whose gradients need not be right.
+
+use arbtest::arbitrary::{Result, Unstructured};
+use planner_ir::schedule::Kind;
+use planner_ir::{Mesh, Op, Optimizer, Real, parse_graph};
+
+use super::maker::{self, Steps};
+use super::with_memory;
+use crate::{
+    Arrival, Crossing, Holding, Loss, MachineName, NoDecay, Pipeline, Plan, Precision, Proof, Recipe,
+    Recompute, Stage, Term,
+};
+
+/// A pipeline of some stages `x = x w` on one or two devices each.
+pub(crate) fn random(u: &mut Unstructured<'_>) -> Result<Pipeline> {
+    let groups: usize = u.int_in_range(2..=3)?;
+    let kinds = [Kind::GPipe, Kind::Eager, Kind::ZeroBubbleH1, Kind::Interleaved, Kind::InterleavedDelayed];
+    let kind = *u.choose(&kinds)?;
+    let chunks = if kind.interleaves() { 2 } else { 1 };
+    let stages = groups * chunks;
+    let each = u.int_in_range(1..=2_u64)?;
+    let recipe = Recipe {
+        loss: Loss::Output("loss".to_owned()),
+        optimizer: OPTIMIZER,
+        precision: Precision::F32,
+        micro_batches: 6,
+        clip: None,
+        no_decay: NoDecay::default(),
+        recompute: vec![Recompute::Nothing; stages],
+        frozen: vec![],
+    };
+    let schedule = kind.schedule(groups, chunks, 6).expect("six are a multiple of one, two and three");
+    let stage = |number: usize, u: &mut Unstructured<'_>| {
+        let graph = parse_graph(&text(number, stages)).expect("the text is that of a graph");
+        let plan = maker::plan(graph, Mesh::of_sizes(&[each]), Steps::One, u)?;
+        let plan = with_memory(Plan { recipe: Some(recipe.clone()), ..plan });
+        let group = u64::try_from(number % groups).expect("it is small");
+        Ok(Stage { first_block: 2 * number, first_device: group * each, plan })
+    };
+    let planned = (0..stages).map(|number| stage(number, u)).collect::<Result<Vec<_>>>()?;
+    let work: f64 = planned.iter().map(|stage: &Stage| stage.plan.seconds()).sum();
+    let devices = u64::try_from(groups).expect("it is small") * each;
+    Ok(Pipeline {
+        machine: MachineName { name: "cpu".to_owned(), devices },
+        devices_per_node: u.int_in_range(1..=4)?,
+        schedule,
+        stages: planned,
+        crossings: (0..stages.saturating_sub(1)).flat_map(between).collect(),
+        recipe,
+        estimate: vec![Term { name: "busiest stage".to_owned(), seconds: work }],
+        memory: vec![vec![Holding { kind: "weights".to_owned(), bytes: 2048 }]; groups],
+        capacity: 1 << 30,
+        proof: if u.arbitrary()? { Proof::Optimal } else { Proof::Gap { lower_bound: work / 2.0 } },
+    })
+}
+
+const OPTIMIZER: Optimizer = Optimizer::Sgd { decay: Real(0.5) };
+
+/// What crosses between a stage and the next: its results, and their gradient.
+fn between(stage: usize) -> [Crossing; 2] {
+    let arrival =
+        |stage| Arrival { stage, strategy: "broadcast".to_owned(), chunks: 16, bytes: 512, seconds: 1.5e-6 };
+    [(format!("crossing:{stage}"), stage, stage + 1), (format!("crossing:{stage}b"), stage + 1, stage)]
+        .map(|(name, from, to)| Crossing { name, from, to: vec![arrival(to)] })
+}
+
+fn text(stage: usize, stages: usize) -> String {
+    let input = stage.checked_sub(1).map_or("x".to_owned(), |before| format!("crossing:{before}"));
+    let back = if stage + 1 < stages { format!("crossing:{stage}b") } else { "y".to_owned() };
+    let forward = (stage + 1 < stages).then(|| format!("\"crossing:{stage}\" %5"));
+    let backward = stage.checked_sub(1).map(|before| format!("\"crossing:{before}b\" %8"));
+    let outputs: Vec<String> = forward.into_iter().chain(backward).collect();
+    let outputs = outputs.join(", ");
+    let update = Op::Update(OPTIMIZER);
+    format!(
+        r#"graph "stage" {{
+  %0 = input "{input}" : f32[8,16]
+  %1 = input "{back}" : f32[8,16]
+  %2 = input "rate" : f32[]
+  %3 = parameter "w{stage}" : f32[16,16]
+  %4 = gradient "w{stage}" : f32[16,16]
+  %5 = contract "ab,bc->ac" %0 %3 : f32[8,16]
+  %6 = contract "ab,ac->bc" %0 %1 : f32[16,16] in gradient
+  %7 = add %4 %6 : f32[16,16] in gradient
+  %8 = contract "ac,bc->ab" %1 %3 : f32[8,16] in backward
+  %9 = reciprocal %2 : f32[] in update
+  %10 = {update} %3 %7 %9 %2 : f32[16,16] in update
+  return {outputs}
+  train 6 %3 becomes %10, %4 becomes %7
+}}
+"#
+    )
+}
