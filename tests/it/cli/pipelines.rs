@@ -146,8 +146,11 @@ fn files_of_pipelines_that_were_changed() {
     says(&message, &["not those of the training step"]);
     let message = changed(&|it| drop(it.crossings.pop()));
     assert!(!message.is_empty());
-    // What is sent from one stage only is not what the recipe makes.
-    let message = changed(&|it| it.recipe.clip = Some(1.0));
+    assert!(changed(&|it| it.recipe.clip = Some(1.0)).contains("of another recipe"));
+    let message = changed(&|it| {
+        it.recipe.clip = Some(1.0);
+        it.stages.iter_mut().for_each(|stage| stage.plan.recipe = Some(it.recipe.clone()));
+    });
     says(&message, &["not those of the training step"]);
     assert!(!folder.0.join("w.safetensors").exists());
 }
