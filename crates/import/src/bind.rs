@@ -8,6 +8,7 @@ use planner_ir::Type;
 use crate::error::{ImportError, Unbound};
 use crate::extent::{Extent, Sizes};
 use crate::model::{Dim, Input, Model, extent};
+use crate::positions::Positions;
 
 /// What the dimensions of a model's inputs are, and the inputs that shapes or branches depend on.
 #[derive(Clone, Debug, Default)]
@@ -18,6 +19,8 @@ pub struct Bindings {
     pub inputs: BTreeMap<String, Vec<u64>>,
     /// The values of inputs, by name, which are part of the graph then.
     pub controls: BTreeMap<String, Array>,
+    /// Positions that are an input of the graph where the model takes them from the past's length.
+    pub positions: Option<Positions>,
 }
 
 /// That a dimension has a size.

@@ -13,6 +13,7 @@ mod extent; // symbolic dimensions
 mod bind; // their sizes
 mod translate; // from nodes to operations
 mod order; // which nodes, in which order
+mod positions; // positions that follow from the past's length, as an input
 mod node; // a node as its translation sees it
 mod builder; // the graph as it grows
 mod constant; // known values as operations
@@ -29,6 +30,7 @@ mod finish; // from what was built to a graph
 pub use bind::Bindings;
 pub use error::{ImportError, Place, Unbound};
 pub use model::{Dim, Input, Model, read};
+pub use positions::Positions;
 pub use replace::{Beside, NewData, Replaced};
 pub use tensor::{External, WeightData};
 

@@ -9,6 +9,7 @@ use prost::Message;
 use crate::bind::{self, Bindings};
 use crate::error::{ImportError, Unbound};
 use crate::extent::Extent;
+use crate::positions::{Positions, Seen};
 use crate::proto::{self, FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto};
 use crate::replace::{self, NewData, Replaced};
 use crate::tensor::{self, External, WeightData};
@@ -171,7 +172,21 @@ impl Model {
     /// The graph of the model with its dimensions bound.
     pub fn import(&self, bindings: &Bindings) -> Result<Graph, ImportError> {
         let shapes = bind::shapes(self, bindings)?;
-        translate::graph(self, &shapes, &bindings.controls)
+        let seen = match &bindings.positions {
+            Some(positions) => Seen::Taken(positions.clone(), None),
+            None => Seen::Ignored,
+        };
+        translate::graph(self, &shapes, &bindings.controls, seen).map(|(graph, _)| graph)
+    }
+
+    /// The nodes that use positions which follow from the length of the past: `start`, `start + 1`, ..
+    pub fn positions(&self, bindings: &Bindings, wanted: &Positions) -> Result<BTreeSet<String>, ImportError> {
+        let shapes = bind::shapes(self, bindings)?;
+        let seen = Seen::Collected(Positions { nodes: BTreeSet::new(), ..wanted.clone() });
+        match translate::graph(self, &shapes, &bindings.controls, seen)? {
+            (_, Seen::Collected(found)) => Ok(found.nodes),
+            _ => Ok(BTreeSet::new()),
+        }
     }
 
     /// The weight of that name as the file declares it.

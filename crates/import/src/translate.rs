@@ -16,6 +16,7 @@ use crate::lower;
 use crate::model::{self, Model, malformed};
 use crate::node::OnnxNode;
 use crate::order;
+use crate::positions::Seen;
 use crate::proto::{AttributeProto, GraphProto, NodeProto, TensorProto};
 use crate::sequence;
 use crate::tensor::{self, WeightData};
@@ -33,13 +34,15 @@ const LARGEST_INTEGERS: u64 = 1024;
 /// The largest weight of other numbers that an operator can take as an attribute (elements).
 const LARGEST_ATTRIBUTE: u64 = 16;
 
-/// The graph of a model whose inputs have these types; the inputs in `controls` are constants.
+/// The graph of a model whose inputs have these types; the inputs in `controls` are constants. What was
+/// seen of positions comes back.
 pub(crate) fn graph(
     model: &Model,
     types: &[Type],
     controls: &BTreeMap<String, Array>,
-) -> Result<Graph, ImportError> {
-    let mut importer = Importer { model, builder: Builder::default(), translated: 0, depth: 0 };
+    positions: Seen,
+) -> Result<(Graph, Seen), ImportError> {
+    let mut importer = Importer { model, builder: Builder::default(), positions, translated: 0, depth: 0 };
     let mut scope = Scope::new("", &model.opsets);
     for (input, type_) in model.inputs().iter().zip(types) {
         tensor::check_size(&type_.shape)
@@ -64,7 +67,8 @@ pub(crate) fn graph(
         let value = importer.output(name, &scope)?;
         outputs.push((name.to_owned(), value));
     }
-    finish::graph(importer.builder, model.name(), outputs)
+    let graph = finish::graph(importer.builder, model.name(), outputs)?;
+    Ok((graph, importer.positions))
 }
 
 /// What a name stands for.
@@ -116,6 +120,7 @@ impl<'s> Scope<'s> {
 pub(crate) struct Importer<'m> {
     pub(crate) model: &'m Model,
     pub(crate) builder: Builder,
+    positions: Seen,
     translated: usize,
     depth: usize,
 }
@@ -224,7 +229,7 @@ impl Importer<'_> {
             Bound::Value(value) => Some(*value),
             _ => None,
         });
-        let node = OnnxNode {
+        let mut node = OnnxNode {
             name,
             op_type: &proto.op_type,
             domain,
@@ -234,6 +239,7 @@ impl Importer<'_> {
             outputs: proto.output.iter().map(|name| !name.is_empty()).collect(),
         };
         self.builder.set_place(node.place());
+        self.positions.meet(&mut self.builder, &mut node)?;
         if domain.is_empty() {
             match node.op_type {
                 "If" => return branch::lower(self, proto, &node, scope),

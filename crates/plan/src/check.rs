@@ -56,6 +56,7 @@
 mod blocks; // which blocks devices hold, by counting
 mod moves; // what a move makes of what devices hold
 mod operations; // rules of values and operations
+mod generation; // rules of plans over one cache
 mod parts; // in which part of a training step copies are made
 mod pipeline; // rules of pipelines
 mod steps; // rules of partitions in time, by counting
@@ -71,6 +72,7 @@ use std::fmt;
 
 use crate::plan::Plan;
 
+pub use generation::{GENERATION_RULES, check_generation};
 pub use pipeline::{PIPELINE_RULES, check_pipeline};
 
 /// How many devices a mesh has at most: rules are checked device by device.

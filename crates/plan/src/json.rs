@@ -10,6 +10,7 @@ mod encode; // from a plan to what a file says
 mod error; // why a text is not a plan file
 mod file; // what a file says, field by field
 mod lines; // how a file is broken into lines
+mod generation; // plans over one cache to what a file says, and back
 mod pipeline; // pipelines to what a file says, and back
 
 #[cfg(test)]
@@ -19,9 +20,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
+use crate::generation::Generation;
 use crate::pipeline::Pipeline;
 use crate::plan::Plan;
-use file::{File, PipelineFile};
+use file::{File, GenerationFile, PipelineFile};
 
 pub use error::ReadError;
 
@@ -35,6 +37,11 @@ pub const PIPELINE_FORMAT: &str = "shardloom-pipeline";
 /// The version of that form that is written and read.
 pub const PIPELINE_VERSION: u64 = 1;
 
+/// What the first field of every file of generation says.
+pub const GENERATION_FORMAT: &str = "shardloom-generation";
+/// The version of that form that is written and read.
+pub const GENERATION_VERSION: u64 = 1;
+
 /// What a file is.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Content {
@@ -42,14 +49,33 @@ pub enum Content {
     Plan(Box<Plan>),
     /// A pipeline.
     Pipeline(Box<Pipeline>),
+    /// Plans of the steps by which a decoder makes tokens.
+    Generation(Box<Generation>),
 }
 
-/// The plan or the pipeline of a file.
+/// What a file has.
 pub fn read_any(text: &[u8]) -> Result<Content, ReadError> {
     let header: Header = serde_json::from_slice(text).map_err(|error| ReadError::header(&error, text))?;
-    if header.format.as_str() != Some(PIPELINE_FORMAT) {
-        return read(text).map(|plan| Content::Plan(Box::new(plan)));
+    match header.format.as_str() {
+        Some(PIPELINE_FORMAT) => read_pipeline(text, &header).map(|it| Content::Pipeline(Box::new(it))),
+        Some(GENERATION_FORMAT) => read_generation(text, &header).map(|it| Content::Generation(Box::new(it))),
+        _ => read(text).map(|plan| Content::Plan(Box::new(plan))),
     }
+}
+
+fn read_generation(text: &[u8], header: &Header) -> Result<Generation, ReadError> {
+    if header.version.as_u64() != Some(GENERATION_VERSION) {
+        return Err(version(&header.version, GENERATION_VERSION));
+    }
+    let file: GenerationFile = serde_json::from_slice(text).map_err(|error| ReadError::form(&error))?;
+    let expected = checksum(&file.generation);
+    if file.checksum != expected {
+        return Err(ReadError::Checksum { found: file.checksum, expected });
+    }
+    generation::generation(&file.generation)
+}
+
+fn read_pipeline(text: &[u8], header: &Header) -> Result<Pipeline, ReadError> {
     if header.version.as_u64() != Some(PIPELINE_VERSION) {
         return Err(version(&header.version, PIPELINE_VERSION));
     }
@@ -58,13 +84,19 @@ pub fn read_any(text: &[u8]) -> Result<Content, ReadError> {
     if file.checksum != expected {
         return Err(ReadError::Checksum { found: file.checksum, expected });
     }
-    pipeline::pipeline(&file.pipeline).map(|pipeline| Content::Pipeline(Box::new(pipeline)))
+    pipeline::pipeline(&file.pipeline)
 }
 
 /// The file of a pipeline.
 pub fn write_pipeline(pipeline: &Pipeline) -> String {
     let body = pipeline::body(pipeline);
     lines::pipeline(&checksum(&body), &body)
+}
+
+/// The file of plans of generation.
+pub fn write_generation(generation: &Generation) -> String {
+    let body = generation::body(generation);
+    lines::generation(&checksum(&body), &body)
 }
 
 /// The plan of a file.

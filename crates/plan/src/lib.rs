@@ -5,6 +5,7 @@ mod diff; // what moved between two plans, and what it bought
 pub mod json; // a plan as a file
 mod plan; // what a plan says
 mod pipeline; // plans of stages, and what crosses between them
+mod generation; // plans of prompts and of single tokens, over one cache
 mod recipe; // how a training step was derived from a model
 #[cfg(test)]
 mod samples; // plans for tests
@@ -17,9 +18,13 @@ mod chart; // a schedule as a chart
 mod svg; // what pictures have in common
 
 pub use chart::{Chart, MAX_DRAWN, short_time};
-pub use check::{MAX_DEVICES, PIPELINE_RULES, RULES, Violation, Violations, check, check_pipeline};
+pub use check::{
+    GENERATION_RULES, MAX_DEVICES, PIPELINE_RULES, RULES, Violation, Violations, check, check_generation,
+    check_pipeline,
+};
 pub use diagram::{Cell, Diagram, MAX_CELLS, Message, Thing, Way, diagram};
 pub use diff::{Change, Diff, Repeated, diff};
+pub use generation::{Cache, Generation, Growth, Kept, Positions};
 pub use pipeline::{Arrival, Crossing, Pipeline, Stage};
 pub use plan::{
     Assignment, Copy, Holding, MachineName, ModelFile, Part, Plan, Proof, SpaceSize, Term, Transfer,

@@ -6,6 +6,7 @@
 
 mod session; // programs made ready, and run step by step
 mod states; // what lasts from step to step: at first, whole, and replaced
+mod carried; // outputs that become inputs where they are
 mod source; // where weights and inputs come from, whole values to blocks and back
 mod rank; // a rank and what it does with its instructions
 mod in_place; // results in the places of operands, element by element
@@ -22,6 +23,7 @@ mod reference; // a program on one device, operation by operation
 mod not_finite; // where a step went wrong
 mod error; // why a program did not run to its end
 
+pub use carried::Handed;
 pub use error::RunError;
 pub use not_finite::{NotFinite, Place, not_finite};
 pub use processes::{Ended, Interface, JoinError, Joining, LOST, Processes, WAITED};

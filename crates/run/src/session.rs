@@ -1,6 +1,6 @@
 //! Programs made ready, and run step by step.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -32,6 +32,10 @@ pub struct Session {
     mail: Mail,
     /// Those that have the other ranks.
     pub(crate) processes: Option<Rc<Processes>>,
+    /// The inputs that nobody gives: they are at rest.
+    pub(crate) kept_inputs: BTreeSet<String>,
+    /// The outputs that are not put together.
+    pub(crate) kept_outputs: BTreeSet<String>,
 }
 
 /// What a step leaves.
@@ -105,7 +109,8 @@ impl Session {
             _ => Rank::new(program),
         };
         let ranks = programs.into_iter().map(rank).collect::<Result<_, _>>()?;
-        let mut session = Self { ranks, places, meetings, mail, processes };
+        let (kept_inputs, kept_outputs) = (BTreeSet::new(), BTreeSet::new());
+        let mut session = Self { ranks, places, meetings, mail, processes, kept_inputs, kept_outputs };
         session.load(sources)?;
         Ok(session)
     }
@@ -156,6 +161,9 @@ impl Session {
         inputs: &BTreeMap<String, Array>,
     ) -> Result<Outcome, RunError> {
         for value in self.ports(|program| program.inputs.iter()) {
+            if self.kept_inputs.contains(&value.name) {
+                continue;
+            }
             for (rank, feed) in self.feeds(&value, inputs)?.into_iter().enumerate() {
                 for (buffer, block) in feed {
                     self.ranks[rank].put(buffer, block);
@@ -335,6 +343,9 @@ impl Session {
     fn outputs(&self) -> Result<BTreeMap<String, Array>, RunError> {
         let mut outputs = BTreeMap::new();
         for value in self.ports(|program| &program.outputs) {
+            if self.kept_outputs.contains(&value.name) {
+                continue;
+            }
             let mut joined = Joined::new(&value.name, &value.type_)?;
             let bytes = |(number, index, port): &(usize, usize, Port)| {
                 self.bytes(*number, port, Ask::Output(*index), |rank| rank.output(port))

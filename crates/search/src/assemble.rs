@@ -20,7 +20,7 @@ mod faster; // partitions in time that are worth a place
 mod groups; // operations that are chosen together
 mod memory; // what certainly is there
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use planner_ir::{Graph, Layout, Mesh, NodeId, Phase, Source, Type, ValueId};
 use rewrite::{Space, owing_layouts, plain_layouts, summed};
@@ -94,7 +94,12 @@ struct Assembly<'a> {
     /// For each value and layout, whether a copy may be held in it: not if only choices that were
     /// left out work on it.
     useful: Vec<Vec<bool>>,
+    /// The layout of values that have one already.
+    fixed: Option<Fixed<'a>>,
 }
+
+/// A layout, and the values that are at rest or returned in it.
+type Fixed<'a> = (&'a Layout, BTreeSet<ValueId>);
 
 /// The problem of a section, with these micro-batches under way.
 pub(crate) fn assemble(
@@ -103,6 +108,7 @@ pub(crate) fn assemble(
     mesh: &Mesh,
     prices: &dyn Prices,
     (counted, live): (&Counted, crate::live::Live),
+    fixed: Option<Fixed<'_>>,
 ) -> Assembled {
     let graph = &section.graph;
     let none = || vec![None; graph.values.len()];
@@ -125,6 +131,7 @@ pub(crate) fn assemble(
         uses: uses(section, &space.prepared),
         summed: summed(graph),
         useful: space.layouts.iter().map(|layouts| vec![true; layouts.len()]).collect(),
+        fixed,
     };
     for value in graph.value_ids() {
         let (layouts, moves) = (&space.layouts[value.0], &space.moves[value.0]);
@@ -209,9 +216,10 @@ impl Assembly<'_> {
             if uses == 0 && !ends() && !carries {
                 continue;
             }
-            let handed = self.handed_layouts(value);
+            let handed = self.allowed(value, self.handed_layouts(value));
             if !made && !tied {
-                let layouts = if outside { handed.clone() } else { self.rest_layouts(value) };
+                let at_rest = || self.allowed(value, self.rest_layouts(value));
+                let layouts = if outside { handed.clone() } else { at_rest() };
                 self.assembled.rest[value.0] = Some(self.value_node(layouts));
             }
             // What is at rest is a copy that is held already, and so is a sum over micro-batches.
@@ -310,6 +318,14 @@ impl Assembly<'_> {
             whole && next.is_none_or(|next| next.binary_search(layout).is_ok())
         };
         (0..own.len()).filter(|&it| possible(&own[it])).collect()
+    }
+
+    /// Of these layouts those that a value may have which has one already.
+    fn allowed(&self, value: ValueId, mut layouts: Vec<usize>) -> Vec<usize> {
+        if let Some((layout, _)) = self.fixed.as_ref().filter(|(_, values)| values.contains(&value)) {
+            layouts.retain(|&it| self.space.layouts[value.0][it] == **layout);
+        }
+        layouts
     }
 
     /// The numbers of those layouts that the space has.

@@ -1,9 +1,10 @@
 //! The search: sections, their spaces and prices, the chain they form, its solution, the plan.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use plan::{Copy, Holding, MachineName, ModelFile, Plan, SpaceSize};
-use planner_ir::{Graph, Mesh};
+use planner_ir::{Graph, Layout, Mesh, Source, ValueId};
 use rayon::prelude::*;
 use rewrite::{Offer, Space, SpaceError, Splits, Steps};
 
@@ -37,11 +38,35 @@ pub struct Request<'a> {
     pub machine: &'a MachineName,
     /// Whether operations may be done in time steps.
     pub steps: Steps,
+    /// What has its layout already, if something has.
+    pub pinned: Option<&'a Pinned>,
     /// How many micro-batches are under way at once: more than one in a stage of a pipeline, which
     /// keeps for each of them what its gradients need.
     pub live: Live,
     /// What a device holds of a plan whose own count fits: what the plan counts, or more.
     pub memory: &'a dyn Fn(&Plan) -> Result<Vec<Holding>, String>,
+}
+
+/// Inputs and outputs whose layout is not to be chosen: programs that hand them to one another without
+/// a move hold them alike.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pinned {
+    /// The layout in which each is at rest, or returned; it owes nothing.
+    pub layout: Layout,
+    /// The names of inputs and outputs, all of them that equal blocks have.
+    pub names: BTreeSet<String>,
+}
+
+impl Pinned {
+    /// The values of a graph that have the layout.
+    pub(crate) fn values(&self, graph: &Graph) -> BTreeSet<ValueId> {
+        let is_pinned = |value: &ValueId| match &graph.value(*value).source {
+            Source::Input(name) => self.names.contains(name),
+            _ => false,
+        };
+        let outputs = graph.outputs.iter().filter(|it| self.names.contains(&it.name)).map(|it| it.value);
+        graph.value_ids().filter(is_pinned).chain(outputs).collect()
+    }
 }
 
 /// What a plan counts of the fullest device, and no more.
@@ -143,7 +168,9 @@ pub fn plan_among(
 fn widely<T>(request: &Request<'_>, plan_in: impl Fn(Offer) -> Result<T, PlanError>) -> Result<T, PlanError> {
     let wide = request.mesh.axes.iter().filter(|axis| axis.size > 1).count();
     let at_once = |splits| Offer { splits, steps: Steps::One };
-    let mut offers = vec![at_once(Splits::AtMost(2))];
+    // What is pinned has to be in the space.
+    let split = request.pinned.map_or(0, |it| it.layout.dims.iter().filter(|it| !it.is_empty()).count());
+    let mut offers = vec![at_once(Splits::AtMost(split.max(2)))];
     // The whole space of a transformer block on four axes is always too wide.
     if wide <= FREE_AXES {
         offers.insert(0, at_once(Splits::All));
@@ -151,7 +178,7 @@ fn widely<T>(request: &Request<'_>, plan_in: impl Fn(Offer) -> Result<T, PlanErr
             offers.insert(0, Offer { splits: Splits::All, steps: request.steps });
         }
     }
-    among(&offers, at_once(Splits::AtMost(1)), plan_in)
+    among(&offers, at_once(Splits::AtMost(split.max(1))), plan_in)
 }
 
 /// The first outcome that is not too wide, or that of the last offer.
@@ -207,10 +234,11 @@ fn plan_in(
                 && others[..number - 1].iter().all(|it| it.sections != others[number - 1].sections)
     };
     let numbers: Vec<usize> = (0..=others.len()).filter(is_new).collect();
+    let pinned = request.pinned;
     let live = request.live;
     let prepare = |&number: &usize| {
         let cut = if number == 0 { first } else { others[number - 1] };
-        Prepared::new(cut, request.mesh, request.prices, (offer, live))
+        Prepared::new(cut, request.mesh, request.prices, (offer, live), pinned)
     };
     let programs: Result<Vec<Prepared<'_>>, SpaceError> = numbers.par_iter().map(prepare).collect();
     let programs = programs.map_err(PlanError::Space)?;

@@ -1,5 +1,6 @@
 //! A program that has been cut into sections, made ready for the search: spaces, problems, a chain.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use planner_ir::{Graph, Mesh, NodeId, Phase, Source, ValueId};
@@ -9,6 +10,7 @@ use rewrite::{Offer, Space, SpaceError, space};
 use crate::assemble::{Assembled, Counted, Held, assemble};
 use crate::chain::{Chain, Global, Segment, Shared, unite};
 use crate::live::Live;
+use crate::planner::Pinned;
 use crate::prices::Prices;
 use crate::section::{Section, SharedValue};
 
@@ -35,8 +37,10 @@ impl<'a> Prepared<'a> {
         mesh: &Mesh,
         prices: &dyn Prices,
         (offer, live): (Offer, Live),
+        pinned: Option<&Pinned>,
     ) -> Result<Self, SpaceError> {
-        let spaces = spaces(&cut, mesh, offer)?;
+        let values = pinned.map(|pinned| pinned.values(cut.graph)).unwrap_or_default();
+        let spaces = spaces(&cut, mesh, offer, &values)?;
         let turn = turn(&cut);
         let assemble_one = |(index, (section, space)): (usize, (&Section, &Space))| {
             let counted = match &turn {
@@ -44,7 +48,8 @@ impl<'a> Prepared<'a> {
                 Some((turn, nodes)) if *turn == index => Counted::Turn(nodes.clone()),
                 _ => Counted::Kept,
             };
-            assemble(section, space, mesh, prices, (&counted, live))
+            let fixed = pinned.map(|pinned| (&pinned.layout, held(section, &values)));
+            assemble(section, space, mesh, prices, (&counted, live), fixed)
         };
         let pairs = cut.sections.par_iter().zip(&spaces).enumerate();
         let assembled = pairs.map(assemble_one).collect();
@@ -128,13 +133,25 @@ pub(crate) fn are_alike(first: &Cut<'_>, other: &Cut<'_>) -> bool {
     first.sections.len() == other.sections.len() && first.sections.iter().zip(other.sections).all(same)
 }
 
-/// The space of each section, found in parallel.
-fn spaces(cut: &Cut<'_>, mesh: &Mesh, offer: Offer) -> Result<Vec<Space>, SpaceError> {
+/// The values of a section that are some of the program's.
+fn held(section: &Section, values: &BTreeSet<ValueId>) -> BTreeSet<ValueId> {
+    let whole = |own: &ValueId| section.repetitions.first().is_some_and(|it| values.contains(&it.values[own.0]));
+    section.graph.value_ids().filter(whole).collect()
+}
+
+/// The space of each section, found in parallel; of values that are pinned, all layouts.
+fn spaces(
+    cut: &Cut<'_>,
+    mesh: &Mesh,
+    offer: Offer,
+    pinned: &BTreeSet<ValueId>,
+) -> Result<Vec<Space>, SpaceError> {
     let one = |section: &Section| {
         let shared = section.shared.iter().map(|it| it.value);
         let tied = section.tied.iter().map(|&(_, it)| it);
         let ends = section.entry.iter().chain(&section.exit).chain(&section.returned).copied();
-        let boundary: Vec<ValueId> = ends.chain(tied).chain(shared).collect();
+        let pinned = held(section, pinned);
+        let boundary: Vec<ValueId> = ends.chain(tied).chain(shared).chain(pinned).collect();
         space(&section.graph, mesh, &boundary, offer)
     };
     cut.sections.par_iter().map(one).collect()

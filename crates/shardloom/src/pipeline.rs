@@ -15,7 +15,7 @@ use plan::{Pipeline, Plan, Recipe};
 use planner_ir::{Graph, Mesh};
 use rewrite::{RaiseStatistics, Steps};
 use search::problem::SearchError;
-use search::{MachinePrices, PlanError, Section, fold, sections};
+use search::{MachinePrices, Pinned, PlanError, Section, fold, sections};
 use train::Tie;
 
 use crate::failure::Failure;
@@ -70,6 +70,8 @@ pub struct Prepared {
     pub raised: RaiseStatistics,
     /// What each of its blocks may be, if there is a choice or a recipe.
     pub variants: Option<Variants>,
+    /// The inputs and outputs that have their layout already.
+    pub pinned: Option<Pinned>,
 }
 
 /// What a model is made a training step by.
@@ -146,7 +148,7 @@ fn prepared(
     for graph in variants.others().iter().map(|(graph, _)| graph).chain([&graph]) {
         planner_ir::verify(graph).map_err(|error| Failure::internal(stage.name(), error))?;
     }
-    Ok(Prepared { graph, sections, raised, variants: Some(variants) })
+    Ok(Prepared { graph, sections, raised, variants: Some(variants), pinned: None })
 }
 
 /// The parameters that the model file has twice; none where its weights are not there.
@@ -162,7 +164,7 @@ pub fn ties(file: &ModelFile, graph: &Graph) -> Vec<Tie> {
 pub fn cut(graph: &Graph) -> Prepared {
     let blocks = rewrite::blocks(graph);
     let sections = sections(&blocks);
-    Prepared { graph: blocks.graph, sections, raised: RaiseStatistics::default(), variants: None }
+    Prepared { graph: blocks.graph, sections, raised: RaiseStatistics::default(), variants: None, pinned: None }
 }
 
 /// The training step of a recipe that has its decisions about blocks, cut into blocks: how a plan's
@@ -174,7 +176,7 @@ pub fn derived(file: &ModelFile, imported: &Graph, recipe: &Recipe) -> Result<Pr
     let blocks = rewrite::blocks(&train::forward(&raised.graph, recipe).map_err(refused)?);
     let step = train::step(&blocks, recipe).map_err(refused)?;
     let sections = fold(&step.graph, &step.homes, &step.forward);
-    Ok(Prepared { graph: step.graph, sections, raised: raised.statistics, variants: None })
+    Ok(Prepared { graph: step.graph, sections, raised: raised.statistics, variants: None, pinned: None })
 }
 
 /// The cheapest plan for a target, checked.

@@ -84,6 +84,7 @@ fn plan(prepared: &Prepared, mesh: &str) -> Result<Plan, String> {
         machine: &plan::MachineName { name: machine.full_name(), devices: machine.devices() },
         live: search::Live::ONE,
         steps: rewrite::Steps::Auto,
+        pinned: None,
         memory: &search::counted,
     };
     search::plan(&request).map_err(|error| error.to_string())

@@ -45,6 +45,7 @@ impl Subject {
             machine: &plan::MachineName { name: machine.full_name(), devices: machine.devices() },
             live: search::Live::ONE,
             steps: rewrite::Steps::Offered,
+            pinned: None,
             memory: &search::counted,
         };
         search::plan(&request).map_err(|error| format!("not planned: {error}"))

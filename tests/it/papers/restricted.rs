@@ -113,6 +113,7 @@ pub(crate) fn planned(
         machine: &MachineName { name: machine.full_name(), devices: mesh.devices() },
         live: search::Live::ONE,
         steps,
+        pinned: None,
         memory: &search::counted,
     })?;
     assert!(found.seconds() < FORBIDDEN, "{kind:?} has no plan on {mesh:?}");

@@ -123,6 +123,7 @@ fn planned(layers: usize, manner: Manner, t: u64, decision: Recompute) -> Plan {
         machine: &plan::MachineName { name: machine.full_name(), devices: machine.devices() },
         live: search::Live::ONE,
         steps: rewrite::Steps::Auto,
+        pinned: None,
         memory: &search::counted,
     })
     .unwrap();

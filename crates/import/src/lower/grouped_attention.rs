@@ -63,13 +63,18 @@ fn new_operands(b: &mut Builder, n: &OnnxNode) -> Result<Operands> {
 }
 
 /// How many keys each batch element has before the new ones. None if all keys are new; in a
-/// batch of one they are what the longest has more.
+/// batch of one they are what the longest has more, unless the cache has had room for them: then it
+/// may have room to spare.
 fn offset(b: &mut Builder, n: &OnnxNode, batch: u64, lengths: (u64, u64)) -> Result<Offset> {
     let (length, total) = lengths;
     if length == total {
         return Ok(Offset::Known(0));
     }
-    if batch == 1 {
+    let room = match n.optional(3) {
+        Some(past) => b.extents::<4>(past)?[2],
+        None => 0,
+    };
+    if batch == 1 && room < total {
         return Ok(Offset::Known(signed(total - length)));
     }
     let last = n.input(5)?;

@@ -1,5 +1,6 @@
 //! What a file says, field by field, in the order in which it is written.
 
+mod generation; // plans over one cache
 mod pipeline; // a pipeline
 mod recipe; // how a training step was derived
 
@@ -10,6 +11,7 @@ use serde::de::{self, Deserializer, MapAccess, Visitor};
 use serde::ser::Serializer;
 use serde::{Deserialize, Serialize};
 
+pub(super) use generation::{Cache, GenerationBody, GenerationFile, Growth, Kept, Positions};
 pub(super) use pipeline::{Arrival, Crossing, PipelineBody, PipelineFile, Schedule, Stage};
 pub(super) use recipe::Recipe;
 

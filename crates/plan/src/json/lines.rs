@@ -4,8 +4,8 @@ use std::fmt::Write;
 
 use serde::Serialize;
 
-use super::file::{Body, PipelineBody, Stage};
-use super::{FORMAT, PIPELINE_FORMAT, PIPELINE_VERSION, VERSION};
+use super::file::{Body, GenerationBody, PipelineBody, Stage};
+use super::{FORMAT, GENERATION_FORMAT, GENERATION_VERSION, PIPELINE_FORMAT, PIPELINE_VERSION, VERSION};
 
 /// How many values' layouts stand in a line.
 const VALUES: usize = 32;
@@ -56,6 +56,20 @@ pub(super) fn pipeline(checksum: &str, body: &PipelineBody) -> String {
     let all: Vec<String> = all.iter().map(|(name, content)| format!("    \"{name}\": {content}")).collect();
     let header = header(PIPELINE_FORMAT, PIPELINE_VERSION, checksum);
     format!("{{\n  {header},\n  \"pipeline\": {{\n{}\n  }}\n}}\n", all.join(",\n"))
+}
+
+/// The text of a file of generation.
+pub(super) fn generation(checksum: &str, body: &GenerationBody) -> String {
+    let GenerationBody { cache, prefill, decode } = body;
+    let plan = |plan: &Body| format!("{{\n{}\n  }}", fields(plan));
+    let all = [
+        ("cache", short(cache)),
+        ("prefill", prefill.as_ref().map_or("null".to_owned(), plan)),
+        ("decode", plan(decode)),
+    ];
+    let all: Vec<String> = all.iter().map(|(name, content)| format!("    \"{name}\": {content}")).collect();
+    let header = header(GENERATION_FORMAT, GENERATION_VERSION, checksum);
+    format!("{{\n  {header},\n  \"generation\": {{\n{}\n  }}\n}}\n", all.join(",\n"))
 }
 
 fn header(format: &str, version: u64, checksum: &str) -> String {

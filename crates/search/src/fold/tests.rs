@@ -205,6 +205,7 @@ pub(crate) fn planned_among(
         machine: &MachineName { name: machine.full_name(), devices: mesh.devices() },
         steps: rewrite::Steps::One,
         live: crate::Live::ONE,
+        pinned: None,
         memory: &crate::counted,
     };
     let cuts = variants.iter().zip(&sections).map(|(it, sections)| Cut { graph: &it.step.graph, sections });
@@ -293,6 +294,7 @@ fn a_step_cut_into_sections_is_as_fast_as_the_chain_is_by_elimination() {
         &mesh,
         &prices,
         (rewrite::Offer { splits: Splits::All, steps: rewrite::Steps::One }, crate::Live::ONE),
+        None,
     )
     .expect("has a space");
     let flat = chain(&[prepared]).flat();
@@ -322,6 +324,7 @@ fn what_is_counted_from_below_is_there_and_times_are_those_of_the_plan() {
             &mesh_,
             &prices,
             (rewrite::Offer { splits: Splits::All, steps: rewrite::Steps::One }, crate::Live::ONE),
+            None,
         )
         .expect("has a space")]);
         let found = bound::solve_chain(&chain, capacity).expect("fits");
@@ -331,6 +334,7 @@ fn what_is_counted_from_below_is_there_and_times_are_those_of_the_plan() {
             &mesh_,
             &prices,
             (rewrite::Offer { splits: Splits::All, steps: rewrite::Steps::One }, crate::Live::ONE),
+            None,
         )
         .expect("has a space");
         let mut parts = Vec::new();

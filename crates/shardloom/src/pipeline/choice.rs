@@ -175,6 +175,7 @@ impl<'a> Question<'a> {
             machine,
             steps: target.steps,
             live: target.live,
+            pinned: prepared.pinned.as_ref(),
             memory,
         }
     }

@@ -305,7 +305,7 @@ impl Asked<'_> {
         let machine = machine.map_err(|error| Failure::Usage(error.to_string()))?;
         let sections = fold(&step.graph, &step.homes, &step.forward);
         let raised = RaiseStatistics::default();
-        let prepared = Prepared { graph: step.graph.clone(), sections, raised, variants: None };
+        let prepared = Prepared { graph: step.graph.clone(), sections, raised, variants: None, pinned: None };
         let header = (question.header)(setup.micro_batches);
         let network = network(question.machine)?;
         let room = units(SHARE * exact(question.capacity));

@@ -1,0 +1,171 @@
+//! Rules of generation: roles, kept, same, and those of each step's plan.
+
+use std::collections::BTreeSet;
+
+use planner_ir::{Source, Type};
+
+use super::Violations;
+use crate::generation::{Cache, Generation, Growth, input, output};
+use crate::plan::Plan;
+
+/// The names of the rules of generation, besides those of plans.
+pub const GENERATION_RULES: [&str; 3] = ["roles", "kept", "same"];
+
+/// Whether plans of generation obey the rules: each is right, what the cache says of inputs and outputs
+/// holds in both, and both hold what is kept alike.
+pub fn check_generation(generation: &Generation) -> Result<(), Violations> {
+    let mut found = Violations(Vec::new());
+    for (name, plan) in generation.plans() {
+        if let Err(Violations(of_plan)) = super::check(plan) {
+            found.0.extend(of_plan.into_iter().map(|mut it| {
+                it.place = format!("{name}, {}", it.place);
+                it
+            }));
+        }
+    }
+    // What follows names values and their layouts.
+    if found.0.is_empty() {
+        for (name, plan) in generation.plans() {
+            roles(name, plan, &generation.cache, &mut found);
+            kept(name, plan, &generation.cache, &mut found);
+        }
+        same(generation, &mut found);
+    }
+    if found.0.is_empty() { Ok(()) } else { Err(found) }
+}
+
+/// What a step finds and leaves besides what is kept.
+fn roles(step: &str, plan: &Plan, cache: &Cache, found: &mut Violations) {
+    let of_input = |name: &str| input(&plan.graph, name).map(|value| plan.graph.type_of(value).clone());
+    let of_output = |name: &str| output(plan, name).map(|(value, _)| plan.graph.type_of(value).clone());
+    let mut wrong = |what: &str, name: &str, type_: Option<Type>, expected: String| {
+        let type_ = type_.map_or("absent".to_owned(), |it| it.to_string());
+        found.add("roles", format!("{step}, `{name}`"), format!("{what} is {type_}, expected {expected}"));
+    };
+    let tokens = of_input(&cache.tokens);
+    let (batch, width) = match &tokens {
+        Some(type_) if !type_.dtype.is_float() && type_.rank() == 2 => (type_.shape[0], type_.shape[1]),
+        _ => return wrong("the input of tokens", &cache.tokens, tokens, "integers [batch, width]".to_owned()),
+    };
+    let one = step == "decode" && width != 1;
+    if one || width > cache.capacity {
+        let expected = if one { "a width of 1".to_owned() } else { format!("at most {}", cache.capacity) };
+        wrong("the input of tokens", &cache.tokens, tokens, expected);
+    }
+    if let Some(name) = &cache.mask {
+        let type_ = of_input(name);
+        let places = match cache.growth {
+            // The first tokens are all that there is.
+            Growth::AtLength if step == "prefill" => width,
+            _ => cache.capacity,
+        };
+        if type_.as_ref().is_some_and(|it| it.shape != [batch, places]) {
+            wrong("the mask", name, type_, format!("[{batch}, {places}]"));
+        }
+    }
+    if let Some(positions) = &cache.positions {
+        let type_ = of_input(&positions.name);
+        let suits = |it: &Type| !it.dtype.is_float() && (it.shape == [batch, width] || it.shape == [width]);
+        if type_.as_ref().is_some_and(|it| !suits(it)) {
+            wrong("the input of positions", &positions.name, type_, format!("integers [{batch}, {width}]"));
+        }
+    }
+    let needed = match cache.growth {
+        Growth::Behind | Growth::AtLength => cache.mask.as_deref(),
+        Growth::AtPosition => cache.positions.as_ref().map(|it| it.name.as_str()),
+    };
+    let starts_whole = cache.growth == Growth::AtLength && step == "prefill";
+    if needed.and_then(of_input).is_none() && !starts_whole {
+        let expected = format!("one that says where new entries come {}", cache.growth.name());
+        wrong("the input", needed.unwrap_or("none"), None, expected);
+    }
+    let logits = of_output(&cache.logits);
+    let suits = |it: &Type| it.dtype.is_float() && it.rank() == 3 && it.shape[..2] == [batch, width];
+    if !logits.as_ref().is_some_and(suits) {
+        wrong("the output of logits", &cache.logits, logits, format!("[{batch}, {width}, vocabulary]"));
+    }
+    let known = known(cache);
+    for value in &plan.graph.values {
+        if let Source::Input(name) = &value.source
+            && !known.contains(name.as_str())
+        {
+            found.add("roles", format!("{step}, `{name}`"), "nobody gives this input, expected a role for it");
+        }
+    }
+}
+
+/// The inputs that have a role.
+fn known(cache: &Cache) -> BTreeSet<&str> {
+    let kept = cache.kept.iter().map(|it| it.past.as_str());
+    let others = cache.mask.iter().chain(cache.positions.iter().map(|it| &it.name)).map(String::as_str);
+    kept.chain(others).chain([cache.tokens.as_str()]).collect()
+}
+
+/// What is kept: of which types, and where new entries come.
+fn kept(step: &str, plan: &Plan, cache: &Cache, found: &mut Violations) {
+    let graph = &plan.graph;
+    let Some(tokens) = input(graph, &cache.tokens).map(|it| graph.type_of(it)) else { return };
+    let width = tokens.shape.get(1).copied().unwrap_or(0);
+    if cache.kept.is_empty() {
+        found.add("kept", step, "nothing is kept, expected keys and values");
+    }
+    let mut names = BTreeSet::new();
+    for part in &cache.kept {
+        let place = format!("{step}, `{}`", part.past);
+        if !names.insert(&part.past) || !names.insert(&part.present) {
+            found.add("kept", &place, "it is kept twice");
+        }
+        let Some((present, layout)) = output(plan, &part.present) else {
+            found.add("kept", &place, format!("there is no output `{}`", part.present));
+            continue;
+        };
+        let whole = graph.type_of(present);
+        let mut expected = whole.clone();
+        match expected.shape.get_mut(cache.dim) {
+            Some(places) if *places == cache.capacity => *places = cache.growth.found(cache.capacity, width),
+            _ => {
+                let message = format!("`{}` is {whole}, expected {} places", part.present, cache.capacity);
+                found.add("kept", &place, message);
+                continue;
+            }
+        }
+        if !layout.dims[cache.dim].is_empty() {
+            found.add("kept", &place, format!("its places are split, {}", layout.display(&plan.mesh)));
+        }
+        // The first step of all may find nothing.
+        let Some(past) = input(graph, &part.past) else {
+            if step == "decode" {
+                found.add("kept", &place, "there is no such input");
+            }
+            continue;
+        };
+        let before = &plan.layouts[past.0];
+        if *graph.type_of(past) != expected {
+            found.add("kept", &place, format!("it is {}, expected {expected}", graph.type_of(past)));
+        } else if before != layout {
+            found.add("kept", &place, format!("it is found {} and left {}", before.display(&plan.mesh), layout.display(&plan.mesh)));
+        }
+    }
+}
+
+/// What the two steps have in common.
+fn same(generation: &Generation, found: &mut Violations) {
+    let Generation { cache, prefill: Some(prefill), decode } = generation else { return };
+    let mut differs = |what: &str, same: bool| {
+        if !same {
+            found.add("same", "prefill and decode", format!("they differ in {what}"));
+        }
+    };
+    differs("their model file", (&prefill.model.path, &prefill.model.sha256) == (&decode.model.path, &decode.model.sha256));
+    differs("their machine", prefill.machine == decode.machine);
+    differs("their mesh", prefill.mesh == decode.mesh);
+    let batch = |plan: &Plan| {
+        let tokens = input(&plan.graph, &cache.tokens)?;
+        plan.graph.type_of(tokens).shape.first().copied()
+    };
+    differs("their batch", batch(prefill) == batch(decode));
+    for part in &cache.kept {
+        let left = |plan| output(plan, &part.present).map(|(_, layout)| layout.clone());
+        differs(&format!("how they hold `{}`", part.present), left(prefill) == left(decode));
+    }
+}

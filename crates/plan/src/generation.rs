@@ -1,0 +1,159 @@
+//! Generation: plans of the two steps by which a decoder makes tokens, over one cache.
+
+use planner_ir::{Graph, Layout, Op, Source, Type, ValueId};
+
+use crate::plan::{Copy, ModelFile, Plan};
+
+/// How a decoder makes tokens on a machine.
+///
+/// A step takes new tokens and what is kept of those before them, the cache, and leaves logits and
+/// the cache with the new tokens in it. Its sizes are fixed: the cache has places for `capacity`
+/// tokens, some of which are empty. A step is planned for many new tokens at once, for prompts, and
+/// for one. Both hold the cache in the same layout: between steps each device keeps its blocks.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Generation {
+    /// Which inputs and outputs are what.
+    pub cache: Cache,
+    /// The step of several new tokens, if there is one: prompts are taken so many tokens at a time.
+    pub prefill: Option<Plan>,
+    /// The step of one new token.
+    pub decode: Plan,
+}
+
+/// What the inputs and outputs of a decoder are, by name, and where new entries of its cache come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cache {
+    /// The new tokens: `[batch, width]`, integers.
+    pub tokens: String,
+    /// Which places hold something, those of new tokens included: `[batch, places]`, numbers or truth
+    /// values.
+    pub mask: Option<String>,
+    /// Where the new tokens stand in their sequences, counted from 0, if the model is told.
+    pub positions: Option<Positions>,
+    /// What the model says of the token after each: `[batch, width, vocabulary]`.
+    pub logits: String,
+    /// What is kept, part by part.
+    pub kept: Vec<Kept>,
+    /// Which dimension of each part has a place for each token.
+    pub dim: usize,
+    /// Where new entries come.
+    pub growth: Growth,
+    /// How many tokens there is room for, new ones included.
+    pub capacity: u64,
+}
+
+/// Where new tokens stand, as a model is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Positions {
+    /// The input: integers, `[batch, width]`, or `[width]` where all sequences have the same.
+    pub name: String,
+    /// The nodes of the model file that take them, where the model has no such input but has them
+    /// follow from the length of the past; else none.
+    pub nodes: Vec<String>,
+}
+
+/// A part of what is kept: keys or values of a layer, such as `[batch, heads, places, size]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kept {
+    /// The input in which a step finds it.
+    pub past: String,
+    /// The output in which it leaves it.
+    pub present: String,
+}
+
+/// Where the entries of new tokens come in what is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Growth {
+    /// Behind all others: the output is the input and behind it the new entries. The next step finds
+    /// the last ones of that, so that entries move up; empty places come first.
+    Behind,
+    /// At the first empty place of each sequence, of which the mask has so many; empty places come
+    /// last. Input and output are equally large.
+    AtLength,
+    /// At the positions that the model is told, the same of all sequences. Input and output are
+    /// equally large.
+    AtPosition,
+}
+
+impl Growth {
+    /// Every kind.
+    pub const ALL: [Self; 3] = [Self::Behind, Self::AtLength, Self::AtPosition];
+
+    /// What it is called.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Behind => "behind",
+            Self::AtLength => "at-length",
+            Self::AtPosition => "at-position",
+        }
+    }
+
+    /// How many places of a part a step finds, of those of the capacity.
+    pub fn found(self, capacity: u64, width: u64) -> u64 {
+        match self {
+            Self::Behind => capacity.saturating_sub(width),
+            Self::AtLength | Self::AtPosition => capacity,
+        }
+    }
+}
+
+impl Generation {
+    /// The plans: that of prompts first, if there is one.
+    pub fn plans(&self) -> impl Iterator<Item = (&'static str, &Plan)> {
+        let prefill = self.prefill.iter().map(|plan| ("prefill", plan));
+        prefill.chain([("decode", &self.decode)])
+    }
+
+    /// The model file.
+    pub fn model(&self) -> &ModelFile {
+        &self.decode.model
+    }
+
+    /// How many sequences grow at once.
+    pub fn batch(&self) -> u64 {
+        self.tokens(&self.decode).map_or(0, |type_| type_.shape[0])
+    }
+
+    /// How many tokens of a prompt are taken at once.
+    pub fn width(&self) -> u64 {
+        let type_ = self.tokens(self.prefill.as_ref().unwrap_or(&self.decode));
+        type_.map_or(0, |type_| type_.shape[1])
+    }
+
+    /// How many tokens the model knows: the rows of the tables that they look up, and the logits.
+    pub fn vocabulary(&self) -> u64 {
+        let graph = &self.decode.graph;
+        let tokens = input(graph, &self.cache.tokens);
+        let looked_up = graph.nodes.iter().filter_map(|node| match node.op {
+            Op::Gather { dim } if Some(node.operands[1]) == tokens => {
+                graph.type_of(node.operands[0]).shape.get(dim).copied()
+            }
+            _ => None,
+        });
+        let logits = output(&self.decode, &self.cache.logits);
+        let last = logits.and_then(|(value, _)| graph.type_of(value).shape.last().copied());
+        looked_up.chain(last).min().unwrap_or(0)
+    }
+
+    fn tokens(&self, plan: &Plan) -> Option<Type> {
+        let type_ = plan.graph.type_of(input(&plan.graph, &self.cache.tokens)?).clone();
+        (type_.rank() == 2).then_some(type_)
+    }
+}
+
+/// The input of that name.
+pub(crate) fn input(graph: &Graph, name: &str) -> Option<ValueId> {
+    let is_it = |source: &Source| matches!(source, Source::Input(input) if input == name);
+    graph.value_ids().find(|&it| is_it(&graph.value(it).source))
+}
+
+/// The output of that name, and the layout in which it is returned.
+pub(crate) fn output<'a>(plan: &'a Plan, name: &str) -> Option<(ValueId, &'a Layout)> {
+    let place = plan.graph.outputs.iter().position(|output| output.name == name)?;
+    let value = plan.graph.outputs[place].value;
+    let layout = match plan.outputs.get(place)? {
+        Copy::Made => plan.layouts.get(value.0)?,
+        Copy::Transferred(it) => &plan.transfers.get(*it)?.layout,
+    };
+    Some((value, layout))
+}

@@ -1,0 +1,65 @@
+//! What the file of generation says.
+
+use serde::{Deserialize, Serialize};
+
+use super::Body;
+
+/// A file.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(in crate::json) struct GenerationFile {
+    #[serde(rename = "format")]
+    pub(in crate::json) _format: String,
+    #[serde(rename = "version")]
+    pub(in crate::json) _version: u64,
+    pub(in crate::json) checksum: String,
+    pub(in crate::json) generation: GenerationBody,
+}
+
+/// Plans of the steps by which tokens are made.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(in crate::json) struct GenerationBody {
+    pub(in crate::json) cache: Cache,
+    /// `null` where prompts are taken token by token; never missing.
+    #[serde(deserialize_with = "Option::deserialize")]
+    pub(in crate::json) prefill: Option<Body>,
+    pub(in crate::json) decode: Body,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(in crate::json) struct Cache {
+    pub(in crate::json) tokens: String,
+    #[serde(deserialize_with = "Option::deserialize")]
+    pub(in crate::json) mask: Option<String>,
+    #[serde(deserialize_with = "Option::deserialize")]
+    pub(in crate::json) positions: Option<Positions>,
+    pub(in crate::json) logits: String,
+    pub(in crate::json) kept: Vec<Kept>,
+    pub(in crate::json) dim: usize,
+    pub(in crate::json) growth: Growth,
+    pub(in crate::json) capacity: u64,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(in crate::json) enum Growth {
+    Behind,
+    AtLength,
+    AtPosition,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(in crate::json) struct Positions {
+    pub(in crate::json) name: String,
+    pub(in crate::json) nodes: Vec<String>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(in crate::json) struct Kept {
+    pub(in crate::json) past: String,
+    pub(in crate::json) present: String,
+}

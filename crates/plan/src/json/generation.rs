@@ -1,0 +1,55 @@
+//! Generation to what a file says, and back.
+
+use super::error::ReadError;
+use super::{decode, encode, file};
+use crate::generation::{Cache, Generation, Growth, Kept, Positions};
+
+pub(super) fn body(generation: &Generation) -> file::GenerationBody {
+    let cache = &generation.cache;
+    let positions =
+        |it: &Positions| file::Positions { name: it.name.clone(), nodes: it.nodes.clone() };
+    let kept = |it: &Kept| file::Kept { past: it.past.clone(), present: it.present.clone() };
+    file::GenerationBody {
+        cache: file::Cache {
+            tokens: cache.tokens.clone(),
+            mask: cache.mask.clone(),
+            positions: cache.positions.as_ref().map(positions),
+            logits: cache.logits.clone(),
+            kept: cache.kept.iter().map(kept).collect(),
+            dim: cache.dim,
+            growth: match cache.growth {
+                Growth::Behind => file::Growth::Behind,
+                Growth::AtLength => file::Growth::AtLength,
+                Growth::AtPosition => file::Growth::AtPosition,
+            },
+            capacity: cache.capacity,
+        },
+        prefill: generation.prefill.as_ref().map(encode::body),
+        decode: encode::body(&generation.decode),
+    }
+}
+
+pub(super) fn generation(body: &file::GenerationBody) -> Result<Generation, ReadError> {
+    let cache = &body.cache;
+    let growth = match cache.growth {
+        file::Growth::Behind => Growth::Behind,
+        file::Growth::AtLength => Growth::AtLength,
+        file::Growth::AtPosition => Growth::AtPosition,
+    };
+    let positions = |it: &file::Positions| Positions { name: it.name.clone(), nodes: it.nodes.clone() };
+    let kept = |it: &file::Kept| Kept { past: it.past.clone(), present: it.present.clone() };
+    Ok(Generation {
+        cache: Cache {
+            tokens: cache.tokens.clone(),
+            mask: cache.mask.clone(),
+            positions: cache.positions.as_ref().map(positions),
+            logits: cache.logits.clone(),
+            kept: cache.kept.iter().map(kept).collect(),
+            dim: cache.dim,
+            growth,
+            capacity: cache.capacity,
+        },
+        prefill: body.prefill.as_ref().map(decode::plan).transpose()?,
+        decode: decode::plan(&body.decode)?,
+    })
+}
