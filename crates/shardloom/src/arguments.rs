@@ -1,5 +1,6 @@
 //! What the command line says.
 
+mod generation; // what generation is told
 mod kernels; // what kernels are listed
 mod launch; // what is started, and how often
 mod pipeline; // what a plan in stages is told
@@ -17,11 +18,13 @@ use crate::cluster::ClusterArguments;
 use crate::pipeline::Stage;
 use crate::quantity;
 
+pub(crate) use generation::ids;
+pub use generation::{GenerateArguments, GenerationArguments, Prompt};
 pub use kernels::KernelsArguments;
 pub use launch::LaunchArguments;
 pub use pipeline::{PipelineArguments, Stages, SweepArguments};
 pub use predict::{PredictArguments, ValidateArguments};
-pub use recipe::RecipeArguments;
+pub use recipe::{Mode, RecipeArguments};
 pub use schedule::ScheduleArguments;
 pub use simulate::SimulateArguments;
 
@@ -129,6 +132,9 @@ Inputs are arrays by name in a .npz or .safetensors file; names may be written `
 arrays `out/NAME` are compared with the outputs: that they differ by more than rounding explains
 ends the command with exit code 2. Without --inputs they are made from the seed.")]
     Run(RunArguments),
+    /// Make tokens with a decoder as a plan says, on ranks of this machine
+    #[command(after_help = generation::HELP)]
+    Generate(GenerateArguments),
     /// Train a model as a plan says, on ranks of this machine
     #[command(after_help = crate::train::arguments::HELP)]
     Train(crate::train::arguments::TrainArguments),
@@ -145,6 +151,7 @@ Examples:
       --mode train --loss cross-entropy:logits,labels --precision bf16 --microbatches 8 --clip 1
   shardloom plan model.onnx --machine h100-80g-16x --dim batch=1 --dim sequence=1024 \\
       --mode train --loss cross-entropy:logits,labels --microbatches 8 --stages 2 --schedule eager-1f1b
+  shardloom plan model.onnx --machine h100-80g-8x --mode generate --batch 8 --context 2048
 
 Without --mesh several meshes are tried and the cheapest plan is kept. Weights need not be there.")]
     Plan(Box<PlanArguments>),
@@ -345,6 +352,9 @@ pub struct PlanArguments {
     /// Its stages, if it has several.
     #[command(flatten)]
     pub pipeline: PipelineArguments,
+    /// How tokens are made, if they are.
+    #[command(flatten)]
+    pub generation: GenerationArguments,
     /// Where the plan is written
     #[arg(long, short, default_value = "plan.json", value_name = "FILE")]
     pub output: PathBuf,

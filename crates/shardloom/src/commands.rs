@@ -1,6 +1,7 @@
 //! What each command does: arguments in, text out.
 
 pub(crate) mod run; // `run`
+mod generate; // `generate`
 mod train; // `train`
 mod launch; // `launch`
 mod plan; // `plan`
@@ -121,6 +122,7 @@ pub(crate) struct Said {
 pub(crate) fn execute(command: &Command, context: &mut Context<'_, '_>) -> Result<Said, Failure> {
     match command {
         Command::Run(arguments) => run::run(arguments, context),
+        Command::Generate(arguments) => generate::generate(arguments, context),
         Command::Train(arguments) => train::train(arguments, context),
         Command::Launch(arguments) => launch::launch(arguments),
         Command::Plan(arguments) => plan::plan(arguments, context),

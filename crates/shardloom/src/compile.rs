@@ -53,8 +53,7 @@ pub(crate) fn imported(
         bindings.inputs = given.inputs.iter().map(shape).collect();
     }
     let graph = graph(&file, &mut bindings, given.as_ref(), observe)?;
-    let dims = recorded(&file, &bindings, &graph);
-    let header = plan::ModelFile { path: path.display().to_string(), sha256: file.sha256.clone(), dims };
+    let header = header(&file, &bindings, &graph);
     Ok(Imported { file, given, controls: bindings.controls.into_keys().collect(), graph, header })
 }
 
@@ -118,6 +117,12 @@ pub(crate) fn refusal(file: &ModelFile, error: &ImportError) -> Failure {
         }
         other => Failure::file(&file.path, other),
     }
+}
+
+/// What a plan says of a model that was imported with these bindings.
+pub(crate) fn header(file: &ModelFile, bindings: &Bindings, graph: &Graph) -> plan::ModelFile {
+    let dims = recorded(file, bindings, graph);
+    plan::ModelFile { path: file.path.display().to_string(), sha256: file.sha256.clone(), dims }
 }
 
 /// The sizes of the model's dimensions, by name: what `--dim` says, and what the inputs' types say.

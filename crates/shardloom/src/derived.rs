@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use import::{Bindings, ImportError};
-use plan::{Plan, Recipe};
+use import::{Bindings, ImportError, Positions};
+use plan::{Cache, Plan, Recipe};
 use planner_ir::Graph;
 use train::Tie;
 
@@ -12,8 +12,13 @@ use crate::model_file::ModelFile;
 use crate::pipeline::{self, Prepared};
 use crate::{given, plan_file};
 
-/// The model of a plan, imported for the sizes of the plan.
-pub(crate) fn imported(file: &ModelFile, plan: &Plan) -> Result<Graph, ImportError> {
+/// The model of a plan, imported for the sizes of the plan; of generation, with the input of positions
+/// that the model may lack.
+pub(crate) fn imported(
+    file: &ModelFile,
+    plan: &Plan,
+    cache: Option<&Cache>,
+) -> Result<Graph, ImportError> {
     let inputs = given::expected(&plan.graph);
     let known = file.model.inputs();
     // Training adds inputs of its own.
@@ -22,9 +27,26 @@ pub(crate) fn imported(file: &ModelFile, plan: &Plan) -> Result<Graph, ImportErr
     let bindings = Bindings {
         dims: plan.model.dims.iter().cloned().collect(),
         inputs: shapes.map(|(name, type_)| ((*name).to_owned(), type_.shape.clone())).collect(),
+        positions: cache.and_then(|cache| positions(plan, cache)),
         ..Bindings::default()
     };
     pipeline::import(file, &bindings, &mut |_, _| {})
+}
+
+/// The positions that a step is given which its model has follow from the length of the past.
+fn positions(plan: &Plan, cache: &Cache) -> Option<Positions> {
+    let positions = cache.positions.as_ref().filter(|it| !it.nodes.is_empty())?;
+    let inputs = given::expected(&plan.graph);
+    let type_of = |name: &str| inputs.iter().find(|(it, _)| *it == name).map(|(_, type_)| *type_);
+    let [batch, width] = type_of(&cache.tokens)?.shape[..] else { return None };
+    let past = type_of(&cache.kept.first()?.past)?;
+    Some(Positions {
+        name: positions.name.clone(),
+        start: *past.shape.get(cache.dim)?,
+        batch,
+        width,
+        nodes: positions.nodes.iter().cloned().collect(),
+    })
 }
 
 /// The program of a plan cut into its blocks. That of a training step is derived again, from the
@@ -32,7 +54,7 @@ pub(crate) fn imported(file: &ModelFile, plan: &Plan) -> Result<Graph, ImportErr
 pub(crate) fn prepared(path: &Path, plan: &Plan) -> Result<Option<Prepared>, Failure> {
     let Some(recipe) = &plan.recipe else { return Ok(Some(pipeline::cut(&plan.graph))) };
     let Ok(file) = plan_file::model(path, plan, None) else { return Ok(None) };
-    let Ok(imported) = imported(&file, plan) else { return Ok(None) };
+    let Ok(imported) = imported(&file, plan, None) else { return Ok(None) };
     let prepared = pipeline::derived(&file, &imported, recipe)?;
     Ok(Some(prepared).filter(|it| it.graph == plan.graph))
 }
@@ -42,7 +64,7 @@ pub(crate) fn prepared(path: &Path, plan: &Plan) -> Result<Option<Prepared>, Fai
 pub(crate) fn ties(path: &Path, plan: &Plan, recipe: &Recipe, file: &ModelFile) -> Result<Vec<Tie>, Failure> {
     let refused = |error: String| Failure::file(path, format!("the plan is rejected: {error}"));
     let imported =
-        imported(file, plan).map_err(|error| refused(format!("the model is not of these sizes: {error}")))?;
+        imported(file, plan, None).map_err(|error| refused(format!("the model is not of these sizes: {error}")))?;
     if pipeline::derived(file, &imported, recipe)?.graph != plan.graph {
         let error = "its program is not the training step that its recipe makes of the model";
         return Err(refused(error.to_owned()));

@@ -73,7 +73,7 @@ fn joined(arguments: &Arguments, stderr: &mut dyn Write) -> Result<Option<Cluste
             // What is half there is of no meaning to other commands.
             Ok(Some(launched)) if !matches!(arguments.command, Command::Launch(_)) => {
                 let message =
-                    "this command is one process's work: only `run` and `train` run under a launcher";
+                    "this command is one process's work: only `run`, `generate` and `train` run under a launcher";
                 Err((Failure::Usage(message.to_owned()), launched.rank == 0))
             }
             _ => Ok(None),
@@ -95,6 +95,7 @@ fn joined(arguments: &Arguments, stderr: &mut dyn Write) -> Result<Option<Cluste
 fn of_cluster(command: &Command) -> Option<(&ClusterArguments, Option<&Path>)> {
     match command {
         Command::Run(it) => Some((&it.cluster, None)),
+        Command::Generate(it) => Some((&it.cluster, None)),
         Command::Train(it) => Some((&it.cluster, it.checkpoint.as_deref())),
         _ => None,
     }
@@ -127,7 +128,7 @@ fn done(arguments: &Arguments, stdout: &mut dyn Write, cluster: Option<&Cluster>
     let dumped = stages.finish();
     let said = outcome?;
     let mut text = dumped?;
-    if global.json && matches!(arguments.command, Command::Train(_)) {
+    if global.json && matches!(arguments.command, Command::Train(_) | Command::Generate(_)) {
         // Steps are lines of JSON, and so is what is said after them.
         text.push_str(&format!("{}\n", said.json));
     } else if let (true, Command::Validate(_), Some(rows)) =

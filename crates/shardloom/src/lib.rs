@@ -25,6 +25,7 @@ mod otherwise; // what other plans would cost
 mod explained; // a plan in words
 mod kept; // what blocks of a training step keep
 mod measure; // what this machine can do
+pub mod generation; // decoders that make tokens
 mod train; // data, learning rates, checkpoints
 mod validate; // prices beside measurements
 pub mod cluster; // processes that a launcher has started

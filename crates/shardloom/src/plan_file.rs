@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use plan::json::Content;
-use plan::{Pipeline, Plan};
+use plan::{Generation, Pipeline, Plan};
 
 use crate::failure::Failure;
 use crate::model_file::{self, ModelFile};
@@ -24,6 +24,11 @@ pub(crate) fn read(path: &Path) -> Result<Plan, Failure> {
                 pipeline.stages.len()
             ),
         )),
+        Content::Generation(_) => Err(Failure::file(
+            path,
+            "is a plan of generation, expected one of a single program: such plans are for `generate`, `check`, \
+             `explain`, `simulate` and `diff`",
+        )),
     }
 }
 
@@ -43,9 +48,28 @@ pub(crate) fn read_any_checked(path: &Path) -> Result<Content, Failure> {
     let checked = match &content {
         Content::Plan(plan) => plan::check(plan),
         Content::Pipeline(pipeline) => plan::check_pipeline(pipeline),
+        Content::Generation(generation) => plan::check_generation(generation),
     };
     checked.map_err(|error| Failure::file(path, format!("the plan is rejected:\n{error}")))?;
     Ok(content)
+}
+
+/// The plans of generation of a file, checked.
+pub(crate) fn generation(path: &Path) -> Result<Generation, Failure> {
+    let what = match read_any_checked(path)? {
+        Content::Generation(generation) => return Ok(*generation),
+        Content::Plan(_) => "a plan of one program",
+        Content::Pipeline(_) => "a pipeline",
+    };
+    Err(Failure::file(
+        path,
+        format!("is {what}, expected one of generation: `shardloom plan MODEL --mode generate --context N ..`"),
+    ))
+}
+
+/// Writes plans of generation.
+pub(crate) fn write_generation(path: &Path, generation: &Generation) -> Result<(), Failure> {
+    written::write(path, plan::json::write_generation(generation).as_bytes())
 }
 
 /// Writes a pipeline.

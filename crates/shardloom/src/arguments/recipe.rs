@@ -12,6 +12,8 @@ use crate::pipeline::{Decisions, Phases};
 pub enum Mode {
     /// To answer: outputs from inputs.
     Inference,
+    /// To make tokens, one after another, with a cache.
+    Generate,
     /// To learn: new parameters from inputs.
     Train,
 }
@@ -111,7 +113,7 @@ pub enum PhasesName {
 impl RecipeArguments {
     /// The recipe, if the model is to be trained, without its decisions about blocks.
     pub(crate) fn recipe(&self) -> Result<Option<Recipe>, Failure> {
-        if self.mode == Mode::Inference {
+        if self.mode != Mode::Train {
             return match &self.loss {
                 Some(_) => Err(Failure::Usage("`--loss` goes with `--mode train`".to_owned())),
                 None => Ok(None),

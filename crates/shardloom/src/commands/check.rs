@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use ::plan::json::Content;
-use ::plan::{Holding, Pipeline, Plan};
+use ::plan::{Cache, Holding, Pipeline, Plan};
 use import::ImportError;
 use planner_ir::{Graph, Source};
 use serde_json::json;
@@ -24,8 +24,17 @@ const TOLERANCE: f64 = 1e-3;
 pub(crate) fn check(arguments: &CheckArguments, context: &mut Context<'_, '_>) -> Result<Said, Failure> {
     context.progress.say("checking the plan");
     let passed = match plan_file::read_any_checked(&arguments.plan)? {
-        Content::Plan(plan) => check_plan(&plan, arguments, context)?,
+        Content::Plan(plan) => check_plan(&plan, None, arguments, context)?,
         Content::Pipeline(pipeline) => check_pipeline(&pipeline, arguments, context)?,
+        Content::Generation(generation) => {
+            let rules = ::plan::GENERATION_RULES.len();
+            let mut passed = vec![format!("its plans and their cache obey {rules} rules of generation")];
+            for (name, plan) in generation.plans() {
+                let lines = check_plan(plan, Some(&generation.cache), arguments, context)?;
+                passed.extend(lines.into_iter().map(|line| format!("{name}: {line}")));
+            }
+            passed
+        }
     };
     let mut text = String::new();
     for line in &passed {
@@ -97,8 +106,10 @@ fn holds(path: &Path, what: &str, said: &[Holding], found: &[Holding]) -> Result
     Err(Failure::file(path, message))
 }
 
+/// Checks a plan, of generation with what its inputs and outputs are.
 fn check_plan(
     plan: &Plan,
+    cache: Option<&Cache>,
     arguments: &CheckArguments,
     context: &mut Context<'_, '_>,
 ) -> Result<Vec<String>, Failure> {
@@ -120,7 +131,7 @@ fn check_plan(
         weights(&plan.graph, &file).map_err(refused)?;
         passed.push("its weights are there, of the types that the plan says".to_owned());
         passed.push(match &plan.recipe {
-            None => same_outputs(path, plan, &file)?,
+            None => same_outputs(path, plan, derived::imported(&file, plan, cache), &file)?,
             Some(recipe) => {
                 derived::ties(path, plan, recipe, &file)?;
                 let operations = plan.graph.nodes.len();
@@ -148,10 +159,15 @@ fn weights(graph: &Graph, file: &ModelFile) -> Result<(), String> {
     if faults.is_empty() { Ok(()) } else { Err(faults.join("; ")) }
 }
 
-/// Imports the model again, and evaluates it and the plan's program on one device.
-fn same_outputs(path: &Path, plan: &Plan, file: &ModelFile) -> Result<String, Failure> {
+/// Evaluates the model, imported again, and the plan's program on one device.
+fn same_outputs(
+    path: &Path,
+    plan: &Plan,
+    imported: Result<Graph, ImportError>,
+    file: &ModelFile,
+) -> Result<String, Failure> {
     let refused = |error: String| Failure::file(path, format!("the plan is rejected: {error}"));
-    let imported = match derived::imported(file, plan) {
+    let imported = match imported {
         Ok(imported) => imported,
         Err(ImportError::DependsOnData { .. }) => {
             return Ok("inputs that decide control flow are part of the plan: not evaluated again".to_owned());

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use serde_json::{Value, json};
 
 use ::plan::json::Content;
-use ::plan::{Change, Diff, Pipeline};
+use ::plan::{Change, Diff, Generation, Pipeline};
 
 use super::Said;
 use crate::arguments::DiffArguments;
@@ -23,11 +23,28 @@ pub(crate) fn diff(arguments: &DiffArguments) -> Result<Said, Failure> {
             Ok(Said { text: diff.to_string(), json: value(&diff) })
         }
         (Content::Pipeline(before), Content::Pipeline(after)) => of_pipelines(arguments, before, after),
+        (Content::Generation(before), Content::Generation(after)) => of_generation(before, after),
         _ => Err(Failure::file(
             &arguments.after,
-            "one is a plan and the other a pipeline, expected two plans or two pipelines",
+            "one is a plan, a pipeline or a plan of generation, and the other is not: expected two of a kind",
         )),
     }
+}
+
+/// Step by step, as far as both have them.
+fn of_generation(before: &Generation, after: &Generation) -> Result<Said, Failure> {
+    let mut text = String::new();
+    let mut json = json!({ "same_cache": before.cache == after.cache });
+    // Writing to a string does not fail.
+    let same = if before.cache == after.cache { "the same" } else { "another" };
+    let _ = writeln!(text, "cache       {same}");
+    for (name, one) in before.plans() {
+        let Some((_, other)) = after.plans().find(|(it, _)| *it == name) else { continue };
+        let diff = ::plan::diff(one, other);
+        let _ = write!(text, "\n{name}\n{diff}");
+        json[name] = value(&diff);
+    }
+    Ok(Said { text, json })
 }
 
 fn of_pipelines(arguments: &DiffArguments, before: &Pipeline, after: &Pipeline) -> Result<Said, Failure> {

@@ -5,10 +5,11 @@ mod staged; // of a pipeline
 use std::fmt::Write as _;
 
 use ::plan::json::Content;
-use ::plan::{Assignment, Plan};
+use ::plan::{Assignment, Generation, Plan};
 use cost_models::machine::Machine;
 use serde_json::{Value, json};
 
+use super::generate;
 use super::plan::{proof, summary_json};
 use super::{Context, Said};
 use crate::arguments::ExplainArguments;
@@ -27,7 +28,28 @@ pub(crate) fn explain(arguments: &ExplainArguments, context: &mut Context<'_, '_
     match plan_file::read_any_checked(&arguments.plan)? {
         Content::Plan(plan) => explain_plan(&plan, arguments, context),
         Content::Pipeline(pipeline) => staged::explain(arguments, &pipeline),
+        Content::Generation(generation) => explain_generation(&generation, arguments, context),
     }
+}
+
+/// What plans of generation have in common, then each; a picture is of the step of one token.
+fn explain_generation(
+    generation: &Generation,
+    arguments: &ExplainArguments,
+    context: &mut Context<'_, '_>,
+) -> Result<Said, Failure> {
+    if arguments.diagram.is_some() || arguments.svg.is_some() {
+        return explain_plan(&generation.decode, arguments, context);
+    }
+    let mut text: String = generate::in_words(generation).iter().map(|line| format!("{line}\n")).collect();
+    let mut json = generate::json(generation);
+    for (name, plan) in generation.plans() {
+        let said = explain_plan(plan, arguments, context)?;
+        // Writing to a string does not fail.
+        let _ = write!(text, "\n{name}\n{}", said.text);
+        json[name] = said.json;
+    }
+    Ok(Said { text, json })
 }
 
 fn explain_plan(

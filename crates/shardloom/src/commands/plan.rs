@@ -7,7 +7,7 @@ use planner_ir::{Binary, DType, Op, Source, StateKind, ValueId};
 use serde_json::{Value, json};
 
 use super::{Context, Said, stopped};
-use crate::arguments::{PlanArguments, Stages};
+use crate::arguments::{Mode, PlanArguments, Stages};
 use crate::compile::{self, Chosen};
 use crate::failure::Failure;
 use crate::pipeline::{self, Prepared, Stage, Training};
@@ -20,6 +20,11 @@ const TERMS: usize = 5;
 pub(crate) fn plan(arguments: &PlanArguments, context: &mut Context<'_, '_>) -> Result<Said, Failure> {
     written::differs(&arguments.output, &[&arguments.model])?;
     let machine = machine::named(&arguments.machine, arguments.devices)?;
+    if arguments.recipe.mode == Mode::Generate {
+        arguments.recipe.recipe()?;
+        return super::generate::plan(arguments, &machine, context);
+    }
+    arguments.generation.refuse()?;
     if arguments.pipeline.stages == Some(Stages::Auto) {
         return super::pipeline::cluster(arguments, &machine, context);
     }

@@ -29,15 +29,28 @@ pub(crate) fn simulate(
     context.progress.say(format!("reading {}", arguments.plan.display()));
     let order = if arguments.one_by_one { Order::OneByOne } else { Order::Streams };
     let failed = |error: SimulateError| Failure::internal("simulate", error);
+    let of_plan = |plan: &Plan, arguments: &SimulateArguments| {
+        let planned = Planned::of_plan(plan);
+        let machine = machine_of(&planned, arguments)?;
+        context.progress.say("lowering");
+        let alike = pipeline::alike(plan)?;
+        context.progress.say(format!("simulating {} ranks", planned.machine.devices));
+        let timeline = simulate::simulate(&alike, &machine, order).map_err(failed)?;
+        told(&Told { planned, machine: &machine, timeline: &timeline }, arguments)
+    };
     match plan_file::read_any_checked(&arguments.plan)? {
-        Content::Plan(plan) => {
-            let planned = Planned::of_plan(&plan);
-            let machine = machine_of(&planned, arguments)?;
-            context.progress.say("lowering");
-            let alike = pipeline::alike(&plan)?;
-            context.progress.say(format!("simulating {} ranks", planned.machine.devices));
-            let timeline = simulate::simulate(&alike, &machine, order).map_err(failed)?;
-            told(&Told { planned, machine: &machine, timeline: &timeline }, arguments)
+        Content::Plan(plan) => of_plan(&plan, arguments),
+        Content::Generation(generation) => {
+            // What is written is of the step of one token.
+            let quiet = SimulateArguments { trace: None, memory_trace: None, ..arguments.clone() };
+            let mut all = Said { text: String::new(), json: json!({}) };
+            for (name, plan) in generation.plans() {
+                let said = of_plan(plan, if name == "decode" { arguments } else { &quiet })?;
+                // Writing to a string does not fail.
+                let _ = writeln!(all.text, "{name}\n{}", said.text);
+                all.json[name] = said.json;
+            }
+            Ok(all)
         }
         Content::Pipeline(pipeline) => {
             let planned = Planned::of_pipeline(&pipeline);

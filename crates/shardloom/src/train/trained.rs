@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use ::plan::json::{Content, write, write_pipeline};
-use ::plan::{ModelFile as Named, Pipeline, Recipe};
+use ::plan::{ModelFile as Named, Pipeline, Plan, Recipe};
 use ::train::Tie;
 use lower::Program;
 use planner_ir::Graph;
@@ -16,9 +16,15 @@ use crate::pipeline::{self, Observer, Stage, staged};
 use crate::train::checkpoint::hexadecimal;
 use crate::{derived, plan_file};
 
+/// How a step is planned.
+enum Planned {
+    Whole(Box<Plan>),
+    Staged(Box<Pipeline>),
+}
+
 /// What is trained.
 pub(crate) struct Trained {
-    content: Content,
+    planned: Planned,
     /// The whole training step.
     pub(crate) graph: Graph,
     /// The model file that the plan names.
@@ -39,9 +45,16 @@ impl Trained {
         observe: Observer<'_>,
         say: &dyn Fn(String),
     ) -> Result<Self, Failure> {
-        let content = plan_file::read_any_checked(path)?;
-        let (named, recipe) = match &content {
-            Content::Plan(plan) => {
+        let planned = match plan_file::read_any_checked(path)? {
+            Content::Plan(plan) => Planned::Whole(plan),
+            Content::Pipeline(pipeline) => Planned::Staged(pipeline),
+            Content::Generation(_) => {
+                let message = "is a plan of generation, not to train: plan with `--mode train`";
+                return Err(Failure::file(path, message));
+            }
+        };
+        let (named, recipe) = match &planned {
+            Planned::Whole(plan) => {
                 observe(Stage::Plan, &write(plan));
                 let recipe = plan.recipe.clone().filter(|_| plan.graph.training.is_some());
                 let recipe = recipe.ok_or_else(|| {
@@ -50,7 +63,7 @@ impl Trained {
                 })?;
                 (plan.model.clone(), recipe)
             }
-            Content::Pipeline(pipeline) => {
+            Planned::Staged(pipeline) => {
                 observe(Stage::Plan, &write_pipeline(pipeline));
                 let first = pipeline.stages.first();
                 let first = first.ok_or_else(|| Failure::file(path, "is a pipeline without stages"))?;
@@ -60,27 +73,27 @@ impl Trained {
         let file = plan_file::named_model(path, &named, model)?;
         weights_are_there(&file)?;
         say("deriving the step again".to_owned());
-        let (graph, ties) = match &content {
-            Content::Plan(plan) => (plan.graph.clone(), derived::ties(path, plan, &recipe, &file)?),
-            Content::Pipeline(pipeline) => derived_pipeline(path, pipeline, &file)?,
+        let (graph, ties) = match &planned {
+            Planned::Whole(plan) => (plan.graph.clone(), derived::ties(path, plan, &recipe, &file)?),
+            Planned::Staged(pipeline) => derived_pipeline(path, pipeline, &file)?,
         };
-        Ok(Self { content, graph, model: named, recipe, ties, file })
+        Ok(Self { planned, graph, model: named, recipe, ties, file })
     }
 
     /// The checksum of what the plan file says.
     pub(crate) fn sha256(&self) -> String {
-        let text = match &self.content {
-            Content::Plan(plan) => write(plan),
-            Content::Pipeline(pipeline) => write_pipeline(pipeline),
+        let text = match &self.planned {
+            Planned::Whole(plan) => write(plan),
+            Planned::Staged(pipeline) => write_pipeline(pipeline),
         };
         hexadecimal(Sha256::digest(text))
     }
 
     /// The programs of all ranks, verified.
     pub(crate) fn programs(&self, observe: Observer<'_>) -> Result<Vec<Program>, Failure> {
-        match &self.content {
-            Content::Plan(plan) => pipeline::lower(plan, observe),
-            Content::Pipeline(pipeline) => pipeline::lower_pipeline(pipeline, observe),
+        match &self.planned {
+            Planned::Whole(plan) => pipeline::lower(plan, observe),
+            Planned::Staged(pipeline) => pipeline::lower_pipeline(pipeline, observe),
         }
     }
 }

@@ -1,0 +1,156 @@
+//! `plan --mode generate`: a decoder and a machine to plans of its steps.
+
+use std::fmt::Write as _;
+
+use ::plan::{Cache, Generation, Plan};
+use cost_models::machine::Machine;
+use import::Bindings;
+use planner_ir::Graph;
+use serde_json::{Value, json};
+
+use super::super::plan::{summary, summary_json};
+use super::super::{Context, Said, stopped};
+use crate::arguments::PlanArguments;
+use crate::compile::{self, Chosen};
+use crate::failure::Failure;
+use crate::generation::bound::{Decoder, Wanted as Sizes};
+use crate::generation::planned::{Step, Tried, Wanted, planned};
+use crate::generation::roles::roles;
+use crate::model_file;
+use crate::pipeline::{self, Stage};
+use crate::{mesh, plan_file, quantity};
+
+/// Plans the steps of a decoder.
+pub(crate) fn plan(
+    arguments: &PlanArguments,
+    machine: &Machine,
+    context: &mut Context<'_, '_>,
+) -> Result<Said, Failure> {
+    if arguments.bound.inputs.is_some() {
+        let message = "`--inputs` goes with other modes: sizes come from `--batch`, `--prompt` and `--context`";
+        return Err(Failure::Usage(message.to_owned()));
+    }
+    let progress = context.progress;
+    progress.say(format!("reading {}", arguments.model.display()));
+    let file = model_file::open(&arguments.model)?;
+    let told = &arguments.generation;
+    let roles =
+        roles(&file.model, &told.told()).map_err(|error| Failure::file(&arguments.model, error))?;
+    let dims = arguments.bound.dims.clone();
+    let sizes = Sizes { batch: told.batch, prompt: told.prompt, context: told.context, dims };
+    let decoder = Decoder::of(&file, roles, &sizes)?;
+    let decode = decoder.step(1)?;
+    let prefill = decoder.prompt().map(|width| decoder.step(width)).transpose()?;
+    let stages = &mut *context.stages;
+    for graph in prefill.iter().chain([&decode]) {
+        stages.observe(Stage::Import, graph);
+    }
+    if stages.stops_after(Stage::Import) {
+        return Ok(stopped(Stage::Import));
+    }
+    progress.say("naming operations");
+    let bindings = Bindings { dims: sizes.dims.iter().cloned().collect(), ..Bindings::default() };
+    let mut step = |graph: &Graph| -> Result<Step, Failure> {
+        let prepared = pipeline::prepare(graph, &mut |stage, made| stages.observe(stage, made))?;
+        Ok(Step { prepared, header: compile::header(&file, &bindings, graph) })
+    };
+    let prefill = prefill.as_ref().map(&mut step).transpose()?;
+    let decode = step(&decode)?;
+    if stages.stops_after(Stage::Raise) {
+        return Ok(stopped(Stage::Raise));
+    }
+    let meshes = match &arguments.target.mesh {
+        Some(mesh) => vec![mesh.clone()],
+        None => mesh::candidates(machine.devices()),
+    };
+    let capacity = arguments.target.memory.unwrap_or(machine.usable_memory().0);
+    let wanted = Wanted { machine, meshes, capacity, steps: arguments.target.steps() };
+    let (generation, tried) =
+        planned(&decoder.cache(), prefill, decode, &wanted, &|words| progress.say(words))?;
+    let text = ::plan::json::write_generation(&generation);
+    stages.observe(Stage::Plan, &text);
+    ::plan::check_generation(&generation).map_err(|error| Failure::internal("plan", error))?;
+    plan_file::write_generation(&arguments.output, &generation)?;
+    if stages.stops_after(Stage::Plan) {
+        return Ok(stopped(Stage::Plan));
+    }
+    Ok(said(&generation, &tried, arguments))
+}
+
+fn said(generation: &Generation, tried: &[Tried], arguments: &PlanArguments) -> Said {
+    let mut text = String::new();
+    // Writing to a string does not fail.
+    let mut line = |words: String| {
+        let _ = writeln!(text, "{words}");
+    };
+    for words in in_words(generation) {
+        line(words);
+    }
+    for (mesh, layout, seconds) in tried.iter().skip(1).take(SHOWN) {
+        let mesh_sizes = mesh::sizes(mesh);
+        let layout = layout.display(mesh);
+        line(format!("tried      the cache {layout} on mesh {mesh_sizes}: {} a token", quantity::seconds(*seconds)));
+    }
+    for (name, plan) in generation.plans() {
+        line(format!("\n{name}"));
+        let one = Chosen { plan: plan.clone(), tried: Vec::new() };
+        line(summary(&one).trim_end().to_owned());
+    }
+    line(format!("\nplan written to {}", arguments.output.display()));
+    Said { text, json: json(generation) }
+}
+
+/// How many other layouts of the cache are listed.
+const SHOWN: usize = 8;
+
+/// What a plan of generation is, line by line.
+pub(crate) fn in_words(generation: &Generation) -> Vec<String> {
+    let Cache { tokens, mask, positions, logits, kept, growth, capacity, dim } = &generation.cache;
+    let mut lines = vec![format!("sequences  {} at once, of up to {capacity} tokens", generation.batch())];
+    lines.push(match &generation.prefill {
+        Some(_) => format!("prompts    {} tokens at a time", generation.width()),
+        None => "prompts    token by token".to_owned(),
+    });
+    let mut roles = vec![format!("tokens `{tokens}`")];
+    roles.extend(mask.iter().map(|it| format!("mask `{it}`")));
+    roles.extend(positions.iter().map(|it| match it.nodes.len() {
+        0 => format!("positions `{}`", it.name),
+        1 => format!("positions `{}`, made an input of one node", it.name),
+        count => format!("positions `{}`, made an input of {count} nodes", it.name),
+    }));
+    roles.push(format!("logits `{logits}`"));
+    lines.push(format!("given      {}", roles.join(", ")));
+    let layout = layout(generation).unwrap_or_default();
+    let first = kept.first().map_or("none", |it| it.past.as_str());
+    lines.push(format!(
+        "cache      {} parts such as `{first}`, {layout}; places in dimension {dim}, new ones {}",
+        kept.len(),
+        growth.name()
+    ));
+    lines
+}
+
+/// The layout of the first part of the cache.
+fn layout(generation: &Generation) -> Option<String> {
+    let plan: &Plan = &generation.decode;
+    let present = &generation.cache.kept.first()?.present;
+    let place = plan.graph.outputs.iter().position(|it| it.name == *present)?;
+    let (output, copy) = (&plan.graph.outputs[place], plan.outputs.get(place)?);
+    let layout = plan.layout(output.value, *copy).display(&plan.mesh).to_string();
+    Some(format!("{} {layout}", plan.graph.type_of(output.value)))
+}
+
+/// The same for programs.
+pub(crate) fn json(generation: &Generation) -> Value {
+    let cache = &generation.cache;
+    let kept: Vec<Value> =
+        cache.kept.iter().map(|it| json!({ "past": it.past, "present": it.present })).collect();
+    json!({
+        "batch": generation.batch(),
+        "width": generation.width(),
+        "capacity": cache.capacity,
+        "cache": { "growth": cache.growth.name(), "dim": cache.dim, "kept": kept },
+        "prefill": generation.prefill.as_ref().map(summary_json),
+        "decode": summary_json(&generation.decode),
+    })
+}

@@ -1,0 +1,7 @@
+//! Decoders that make tokens: what their inputs and outputs are, plans of their steps, and the steps.
+
+pub mod roles; // which inputs and outputs of a model are what
+pub mod bound; // the steps as programs of fixed sizes
+pub mod planned; // both steps planned, over one cache
+pub mod choose; // the next token
+pub mod sequences; // tokens step by step

@@ -1,0 +1,119 @@
+//! Both steps of a decoder planned, over one cache.
+
+use std::collections::BTreeSet;
+
+use cost_models::machine::Machine;
+use plan::{Cache, Generation, ModelFile, Plan};
+use planner_ir::{Graph, Layout, Mesh, Source};
+use rewrite::{Splits, Steps, plain_layouts};
+use search::Pinned;
+
+use crate::failure::Failure;
+use crate::pipeline::{self, Prepared, Target};
+
+/// A step as the search takes it, and what the plan says of its model.
+pub struct Step {
+    /// The program.
+    pub prepared: Prepared,
+    /// The model file.
+    pub header: ModelFile,
+}
+
+/// What plans are made for.
+#[derive(Clone, Debug)]
+pub struct Wanted<'a> {
+    /// The machine, all of whose devices are used.
+    pub machine: &'a Machine,
+    /// The meshes that are tried.
+    pub meshes: Vec<Mesh>,
+    /// What a device can hold (bytes).
+    pub capacity: u64,
+    /// Whether operations may be done in time steps.
+    pub steps: Steps,
+}
+
+/// A layout of the cache that was tried: the mesh, the layout, the time of a step of one token
+/// (seconds).
+pub type Tried = (Mesh, Layout, f64);
+
+/// The plans in which a step of one token is fastest, among all in which all parts of the cache have
+/// one layout that splits no places; and the layouts that were tried.
+///
+/// Prompts are planned in the layout that is best for single tokens: of these there are more.
+pub fn planned(
+    cache: &Cache,
+    prefill: Option<Step>,
+    mut decode: Step,
+    wanted: &Wanted<'_>,
+    say: &dyn Fn(String),
+) -> Result<(Generation, Vec<Tried>), Failure> {
+    let mut found: Vec<(Plan, Layout)> = Vec::new();
+    let mut refused = None;
+    for mesh in &wanted.meshes {
+        for layout in layouts(cache, &decode.prepared.graph, mesh) {
+            say(format!(
+                "planning a token on mesh {}, the cache {}",
+                crate::mesh::sizes(mesh),
+                layout.display(mesh)
+            ));
+            match plan_of(cache, &mut decode, &layout, mesh, wanted) {
+                Ok(plan) => found.push((plan, layout)),
+                Err(failure @ Failure::Usage(_)) => return Err(failure),
+                Err(failure) => refused = Some(failure),
+            }
+        }
+    }
+    found.sort_by(|(a, _), (b, _)| a.seconds().total_cmp(&b.seconds()));
+    let tried = found.iter().map(|(plan, layout)| (plan.mesh.clone(), layout.clone(), plan.seconds()));
+    let tried: Vec<Tried> = tried.collect();
+    let Some(mut prefill) = prefill else {
+        let decode = found.into_iter().next().map(|(plan, _)| plan);
+        let decode = decode.ok_or_else(|| none(refused))?;
+        return Ok((Generation { cache: cache.clone(), prefill: None, decode }, tried));
+    };
+    for (decode, layout) in found {
+        let mesh = decode.mesh.clone();
+        say(format!("planning prompts on mesh {}", crate::mesh::sizes(&mesh)));
+        match plan_of(cache, &mut prefill, &layout, &mesh, wanted) {
+            Ok(plan) => {
+                return Ok((Generation { cache: cache.clone(), prefill: Some(plan), decode }, tried));
+            }
+            Err(failure) => refused = Some(failure),
+        }
+    }
+    Err(none(refused))
+}
+
+fn none(refused: Option<Failure>) -> Failure {
+    refused.unwrap_or_else(|| Failure::internal("plan", "no layout of the cache was tried"))
+}
+
+fn plan_of(
+    cache: &Cache,
+    step: &mut Step,
+    layout: &Layout,
+    mesh: &Mesh,
+    wanted: &Wanted<'_>,
+) -> Result<Plan, Failure> {
+    let names = cache.kept.iter().flat_map(|part| [part.past.clone(), part.present.clone()]);
+    let names: BTreeSet<String> = names.collect();
+    step.prepared.pinned = Some(Pinned { layout: layout.clone(), names });
+    let Wanted { machine, capacity, steps, .. } = *wanted;
+    let target = Target { machine, mesh, capacity, steps };
+    pipeline::plan(&step.prepared, &step.header, &target, &mut |_, _| {})
+}
+
+/// The layouts in which all parts of a cache may be kept: whole along the places.
+fn layouts(cache: &Cache, graph: &Graph, mesh: &Mesh) -> Vec<Layout> {
+    let is_part = |name: &String| cache.kept.iter().any(|part| part.past == *name || part.present == *name);
+    let inputs = graph.values.iter().filter(|it| matches!(&it.source, Source::Input(name) if is_part(name)));
+    let outputs = graph.outputs.iter().filter(|it| is_part(&it.name)).map(|it| graph.type_of(it.value));
+    let mut types = inputs.map(|it| &it.type_).chain(outputs);
+    let Some(first) = types.next() else { return Vec::new() };
+    let mut layouts = plain_layouts(mesh, first, Splits::All);
+    layouts.retain(|it| it.dims.get(cache.dim).is_some_and(Vec::is_empty));
+    for type_ in types {
+        layouts.retain(|it| it.dims.len() == type_.rank() && it.check(mesh, type_).is_ok());
+    }
+    layouts
+}
