@@ -12,16 +12,16 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// A folder of one test, which goes away with it.
-struct Folder(PathBuf);
+pub(crate) struct Folder(pub(crate) PathBuf);
 
 impl Folder {
-    fn new(name: &str) -> Self {
+    pub(crate) fn new(name: &str) -> Self {
         let path = std::env::temp_dir().join(format!("shardloom-cli-{}-{name}", std::process::id()));
         fs::create_dir_all(&path).unwrap();
         Self(path)
     }
 
-    fn path(&self, name: &str) -> String {
+    pub(crate) fn path(&self, name: &str) -> String {
         self.0.join(name).to_str().unwrap().to_owned()
     }
 }
@@ -48,14 +48,14 @@ fn shardloom(arguments: &[&str]) -> Left {
 }
 
 /// What is printed by a command that has to work.
-fn works(arguments: &[&str]) -> String {
+pub(crate) fn works(arguments: &[&str]) -> String {
     let left = shardloom(arguments);
     assert_eq!((left.code, left.err.as_str()), (0, ""), "{arguments:?}");
     left.out
 }
 
 /// The one message of a command that has to fail with this exit code.
-fn fails(code: u8, arguments: &[&str]) -> String {
+pub(crate) fn fails(code: u8, arguments: &[&str]) -> String {
     let left = shardloom(arguments);
     assert_eq!((left.code, left.out.as_str()), (code, ""), "{arguments:?}: {}", left.err);
     assert!(!left.err.contains("panicked"), "{}", left.err);

@@ -11,6 +11,8 @@ mod corpus; // real models, planned and run
 #[cfg(test)]
 mod cuda; // the kernels that plans need on GPUs
 #[cfg(test)]
+mod generation; // decoders with their caches
+#[cfg(test)]
 mod gradients; // gradients of operations against differences
 #[cfg(test)]
 mod papers; // partitions in time against the papers that they come from

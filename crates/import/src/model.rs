@@ -180,7 +180,11 @@ impl Model {
     }
 
     /// The nodes that use positions which follow from the length of the past: `start`, `start + 1`, ..
-    pub fn positions(&self, bindings: &Bindings, wanted: &Positions) -> Result<BTreeSet<String>, ImportError> {
+    pub fn positions(
+        &self,
+        bindings: &Bindings,
+        wanted: &Positions,
+    ) -> Result<BTreeSet<String>, ImportError> {
         let shapes = bind::shapes(self, bindings)?;
         let seen = Seen::Collected(Positions { nodes: BTreeSet::new(), ..wanted.clone() });
         match translate::graph(self, &shapes, &bindings.controls, seen)? {

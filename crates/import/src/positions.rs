@@ -78,7 +78,8 @@ impl Seen {
             Self::Taken(wanted, input) if wanted.nodes.contains(node.name) => {
                 let all = [wanted.batch, wanted.width];
                 let type_ = builder.type_of(value).clone();
-                let given = *input.get_or_insert_with(|| builder.input(&wanted.name, Type::new(DType::I64, all)));
+                let given =
+                    *input.get_or_insert_with(|| builder.input(&wanted.name, Type::new(DType::I64, all)));
                 let given = builder.cast(given, type_.dtype)?;
                 // Each sequence has positions of its own where the model has those of all in one row.
                 let shape = match &type_.shape[..] {

@@ -6,6 +6,7 @@
 
 mod session; // programs made ready, and run step by step
 mod states; // what lasts from step to step: at first, whole, and replaced
+mod beside; // what sessions on the same ranks have once
 mod carried; // outputs that become inputs where they are
 mod source; // where weights and inputs come from, whole values to blocks and back
 mod rank; // a rank and what it does with its instructions

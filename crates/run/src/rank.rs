@@ -79,6 +79,11 @@ impl Rank {
         self.rest[storage.0] = Some(block);
     }
 
+    /// What is at rest where a buffer is, if something is.
+    pub(crate) fn resting(&self, buffer: BufferId) -> Option<Arc<Array>> {
+        self.rest[self.program.buffer(buffer).storage.0].clone()
+    }
+
     /// The bytes of an output.
     pub(crate) fn output(&self, port: &Port) -> Result<&[u8], RunError> {
         let missing = || RunError::Program(format!("output `{}` is nowhere", port.name));

@@ -10,6 +10,7 @@ use kernels::Array;
 use lower::{Action, Kind, Origin, Port, Preparation, Program};
 use planner_ir::{StateKind, Type, ValueId};
 
+use crate::beside::needed;
 use crate::error::RunError;
 use crate::leading::Done;
 use crate::mail::Mail;
@@ -73,7 +74,17 @@ impl Session {
         programs: Vec<Program>,
         weights: &dyn Fn(&str) -> Result<Array, String>,
     ) -> Result<Self, RunError> {
-        Self::among(None, programs, weights)
+        Self::among(None, programs, weights, None)
+    }
+
+    /// The same on the ranks of another session, whose blocks of weights and of what is computed from
+    /// them are there once for both, where they are the same.
+    pub fn beside(
+        other: &Self,
+        programs: Vec<Program>,
+        weights: &dyn Fn(&str) -> Result<Array, String>,
+    ) -> Result<Self, RunError> {
+        Self::among(other.processes.clone(), programs, weights, Some(other))
     }
 
     /// The same where each rank is a process: in this one, its own.
@@ -87,13 +98,14 @@ impl Session {
     ) -> Result<Self, RunError> {
         let count = usize::try_from(processes.size());
         assert_eq!(count, Ok(programs.len()), "there is a process for each rank");
-        Self::among(Some(processes), programs, weights)
+        Self::among(Some(processes), programs, weights, None)
     }
 
     fn among(
         processes: Option<Rc<Processes>>,
         programs: Vec<Program>,
         weights: &dyn Fn(&str) -> Result<Array, String>,
+        other: Option<&Self>,
     ) -> Result<Self, RunError> {
         let sources = Sources { inputs: &BTreeMap::new(), weight: weights };
         let (meetings, places) = meetings(&programs)?;
@@ -111,6 +123,9 @@ impl Session {
         let ranks = programs.into_iter().map(rank).collect::<Result<_, _>>()?;
         let (kept_inputs, kept_outputs) = (BTreeSet::new(), BTreeSet::new());
         let mut session = Self { ranks, places, meetings, mail, processes, kept_inputs, kept_outputs };
+        if let Some(other) = other {
+            session.take_over(other);
+        }
         session.load(sources)?;
         Ok(session)
     }
@@ -118,13 +133,16 @@ impl Session {
     fn load(&mut self, sources: Sources) -> Result<(), RunError> {
         self.start_states(sources)?;
         for value in self.ports(|program| &program.weights) {
-            if self.has_some(&value) {
+            if self.lacks(&value) {
                 let whole = weight(sources, &value.name)?;
                 self.hand_out(&value, Cut::new(whole))?;
             }
         }
         let prepared = self.ports(|program| &program.prepared);
         let kept = |value: ValueId| prepared.iter().any(|held| held.value == value);
+        let lacking = prepared.iter().filter(|value| self.lacks(value));
+        let wanted: BTreeSet<ValueId> =
+            lacking.flat_map(|value| value.ports.iter().map(|(.., port)| port.value)).collect();
         // Ranks of a stage share what they prepare.
         let mut values = BTreeMap::new();
         let mut known: Vec<Arc<[Preparation]>> = Vec::new();
@@ -134,17 +152,25 @@ impl Session {
                 continue;
             }
             if known.iter().all(|it| it != preparation) {
-                values.extend(prepare(preparation, kept, sources)?);
+                values.extend(prepare(&needed(preparation, &wanted), kept, sources)?);
                 known.push(Arc::clone(preparation));
             }
         }
-        for value in prepared.iter().filter(|value| self.has_some(value)).collect::<Vec<_>>() {
+        for value in prepared.iter().filter(|value| self.lacks(value)).collect::<Vec<_>>() {
             let whole = values.remove(&value.value);
             let whole =
                 whole.ok_or_else(|| RunError::Program(format!("`{}` is not prepared", value.name)))?;
             self.hand_out(value, Cut::new(whole))?;
         }
         Ok(())
+    }
+
+    /// Whether a rank that is here and has some of a value has it not at rest yet.
+    fn lacks(&self, value: &Held) -> bool {
+        let lacks = |(rank, _, port): &(usize, usize, Port)| {
+            self.is_here(*rank) && self.ranks[*rank].resting(port.buffer).is_none()
+        };
+        value.ports.iter().any(lacks)
     }
 
     /// Runs one step of a program that has no micro-batches.

@@ -135,7 +135,8 @@ pub(crate) fn are_alike(first: &Cut<'_>, other: &Cut<'_>) -> bool {
 
 /// The values of a section that are some of the program's.
 fn held(section: &Section, values: &BTreeSet<ValueId>) -> BTreeSet<ValueId> {
-    let whole = |own: &ValueId| section.repetitions.first().is_some_and(|it| values.contains(&it.values[own.0]));
+    let whole =
+        |own: &ValueId| section.repetitions.first().is_some_and(|it| values.contains(&it.values[own.0]));
     section.graph.value_ids().filter(whole).collect()
 }
 

@@ -14,11 +14,7 @@ use crate::{given, plan_file};
 
 /// The model of a plan, imported for the sizes of the plan; of generation, with the input of positions
 /// that the model may lack.
-pub(crate) fn imported(
-    file: &ModelFile,
-    plan: &Plan,
-    cache: Option<&Cache>,
-) -> Result<Graph, ImportError> {
+pub(crate) fn imported(file: &ModelFile, plan: &Plan, cache: Option<&Cache>) -> Result<Graph, ImportError> {
     let inputs = given::expected(&plan.graph);
     let known = file.model.inputs();
     // Training adds inputs of its own.
@@ -63,8 +59,8 @@ pub(crate) fn prepared(path: &Path, plan: &Plan) -> Result<Option<Prepared>, Fai
 /// its recipe makes of the model.
 pub(crate) fn ties(path: &Path, plan: &Plan, recipe: &Recipe, file: &ModelFile) -> Result<Vec<Tie>, Failure> {
     let refused = |error: String| Failure::file(path, format!("the plan is rejected: {error}"));
-    let imported =
-        imported(file, plan, None).map_err(|error| refused(format!("the model is not of these sizes: {error}")))?;
+    let imported = imported(file, plan, None)
+        .map_err(|error| refused(format!("the model is not of these sizes: {error}")))?;
     if pipeline::derived(file, &imported, recipe)?.graph != plan.graph {
         let error = "its program is not the training step that its recipe makes of the model";
         return Err(refused(error.to_owned()));

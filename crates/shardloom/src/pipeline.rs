@@ -164,7 +164,13 @@ pub fn ties(file: &ModelFile, graph: &Graph) -> Vec<Tie> {
 pub fn cut(graph: &Graph) -> Prepared {
     let blocks = rewrite::blocks(graph);
     let sections = sections(&blocks);
-    Prepared { graph: blocks.graph, sections, raised: RaiseStatistics::default(), variants: None, pinned: None }
+    Prepared {
+        graph: blocks.graph,
+        sections,
+        raised: RaiseStatistics::default(),
+        variants: None,
+        pinned: None,
+    }
 }
 
 /// The training step of a recipe that has its decisions about blocks, cut into blocks: how a plan's

@@ -63,7 +63,9 @@ pub(crate) fn generation(path: &Path) -> Result<Generation, Failure> {
     };
     Err(Failure::file(
         path,
-        format!("is {what}, expected one of generation: `shardloom plan MODEL --mode generate --context N ..`"),
+        format!(
+            "is {what}, expected one of generation: `shardloom plan MODEL --mode generate --context N ..`"
+        ),
     ))
 }
 

@@ -45,7 +45,9 @@ fn roles(step: &str, plan: &Plan, cache: &Cache, found: &mut Violations) {
     let tokens = of_input(&cache.tokens);
     let (batch, width) = match &tokens {
         Some(type_) if !type_.dtype.is_float() && type_.rank() == 2 => (type_.shape[0], type_.shape[1]),
-        _ => return wrong("the input of tokens", &cache.tokens, tokens, "integers [batch, width]".to_owned()),
+        _ => {
+            return wrong("the input of tokens", &cache.tokens, tokens, "integers [batch, width]".to_owned());
+        }
     };
     let one = step == "decode" && width != 1;
     if one || width > cache.capacity {
@@ -89,7 +91,11 @@ fn roles(step: &str, plan: &Plan, cache: &Cache, found: &mut Violations) {
         if let Source::Input(name) = &value.source
             && !known.contains(name.as_str())
         {
-            found.add("roles", format!("{step}, `{name}`"), "nobody gives this input, expected a role for it");
+            found.add(
+                "roles",
+                format!("{step}, `{name}`"),
+                "nobody gives this input, expected a role for it",
+            );
         }
     }
 }
@@ -143,7 +149,11 @@ fn kept(step: &str, plan: &Plan, cache: &Cache, found: &mut Violations) {
         if *graph.type_of(past) != expected {
             found.add("kept", &place, format!("it is {}, expected {expected}", graph.type_of(past)));
         } else if before != layout {
-            found.add("kept", &place, format!("it is found {} and left {}", before.display(&plan.mesh), layout.display(&plan.mesh)));
+            found.add(
+                "kept",
+                &place,
+                format!("it is found {} and left {}", before.display(&plan.mesh), layout.display(&plan.mesh)),
+            );
         }
     }
 }
@@ -156,7 +166,10 @@ fn same(generation: &Generation, found: &mut Violations) {
             found.add("same", "prefill and decode", format!("they differ in {what}"));
         }
     };
-    differs("their model file", (&prefill.model.path, &prefill.model.sha256) == (&decode.model.path, &decode.model.sha256));
+    differs(
+        "their model file",
+        (&prefill.model.path, &prefill.model.sha256) == (&decode.model.path, &decode.model.sha256),
+    );
     differs("their machine", prefill.machine == decode.machine);
     differs("their mesh", prefill.mesh == decode.mesh);
     let batch = |plan: &Plan| {

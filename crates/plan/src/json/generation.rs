@@ -6,8 +6,7 @@ use crate::generation::{Cache, Generation, Growth, Kept, Positions};
 
 pub(super) fn body(generation: &Generation) -> file::GenerationBody {
     let cache = &generation.cache;
-    let positions =
-        |it: &Positions| file::Positions { name: it.name.clone(), nodes: it.nodes.clone() };
+    let positions = |it: &Positions| file::Positions { name: it.name.clone(), nodes: it.nodes.clone() };
     let kept = |it: &Kept| file::Kept { past: it.past.clone(), present: it.present.clone() };
     file::GenerationBody {
         cache: file::Cache {

@@ -34,6 +34,9 @@ pub struct GenerationArguments {
     /// How many tokens a sequence may have, prompt and all
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub context: Option<u64>,
+    /// How each part of the cache is held, such as `[a,-,-,-]` or `[-,a,-,-]`; without it, all are tried
+    #[arg(long, value_name = "LAYOUT")]
+    pub cache_layout: Option<String>,
     /// Say which input is `tokens`, `mask` or `positions`, or which output `logits`; may be repeated
     #[arg(long = "role", value_name = "ROLE=NAME", value_parser = role)]
     pub roles: Vec<(Role, String)>,
@@ -54,6 +57,7 @@ impl GenerationArguments {
             (self.batch.is_some(), "--batch"),
             (self.prompt.is_some(), "--prompt"),
             (self.context.is_some(), "--context"),
+            (self.cache_layout.is_some(), "--cache-layout"),
             (!self.roles.is_empty(), "--role"),
             (!self.kept.is_empty(), "--kept"),
         ];
@@ -108,7 +112,8 @@ pub struct Prompt(pub Vec<i64>);
 /// Numbers with commas or blanks between them.
 pub(crate) fn ids(text: &str) -> Result<Prompt, String> {
     let words = text.split(|it: char| it == ',' || it.is_whitespace()).filter(|it| !it.is_empty());
-    let ids = words.map(|word| word.parse().map_err(|_| format!("`{word}`, expected a number such as in `1,2,3`")));
+    let ids =
+        words.map(|word| word.parse().map_err(|_| format!("`{word}`, expected a number such as in `1,2,3`")));
     let ids: Vec<i64> = ids.collect::<Result<_, String>>()?;
     if ids.is_empty() { Err("no token, expected at least one: `1,2,3`".to_owned()) } else { Ok(Prompt(ids)) }
 }

@@ -44,9 +44,9 @@ pub(crate) fn generate(
     context.progress.say("reading weights");
     let weight = |name: &str| file.weight(name);
     let failed = |error| failed(&file.path, error);
-    let session = |programs| context.session(programs, &weight).map_err(failed);
-    let prefill: Option<Session> = prefill.map(session).transpose()?;
-    let decode = session(decode)?;
+    let decode = context.session(decode, &weight).map_err(failed)?;
+    let beside = |programs| Session::beside(&decode, programs, &weight).map_err(failed);
+    let prefill: Option<Session> = prefill.map(beside).transpose()?;
     let sequences = Sequences::new(&generation, prefill, decode, prompts).map_err(failed)?;
     let mut run = Run::new(arguments, &generation, sequences);
     let steps = run.steps(context, &failed)?;
@@ -178,7 +178,8 @@ impl<'a> Run<'a> {
         let size = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
         let (room, new) = (size(generation.cache.capacity), size(arguments.max_new_tokens));
         // The last token of all needs no place: nothing comes after it.
-        let bound = |tokens: &Vec<i64>| (tokens.len(), tokens.len().saturating_add(new).min(room.saturating_add(1)));
+        let bound =
+            |tokens: &Vec<i64>| (tokens.len(), tokens.len().saturating_add(new).min(room.saturating_add(1)));
         let bounds: Vec<(usize, usize)> = sequences.tokens().iter().map(bound).collect();
         let over = vec![false; bounds.len()];
         Self { arguments, sequences, manner: manner(arguments), bounds, over }
@@ -239,7 +240,8 @@ impl<'a> Run<'a> {
         };
         let lines = &mut context.lines;
         // Where nobody reads, the exit code still says it.
-        let _ = context.progress.without(|| lines.to.write_all(line.as_bytes()).and_then(|()| lines.to.flush()));
+        let _ =
+            context.progress.without(|| lines.to.write_all(line.as_bytes()).and_then(|()| lines.to.flush()));
     }
 
     fn said(&self, steps: &Steps, context: &Context<'_, '_>) -> Said {

@@ -243,7 +243,8 @@ impl<'a> Decoder<'a> {
             let more = after.checked_sub(*before)?;
             let same = |(index, (a, b)): (usize, (&u64, &u64))| index == self.dim || a == b;
             let pairs = past.shape.iter().zip(&present.shape).enumerate();
-            let alike = past.rank() == present.rank() && past.dtype == present.dtype && pairs.into_iter().all(same);
+            let alike =
+                past.rank() == present.rank() && past.dtype == present.dtype && pairs.into_iter().all(same);
             if !alike || *by.get_or_insert(more) != more {
                 return None;
             }
@@ -279,7 +280,9 @@ impl<'a> Decoder<'a> {
         if let Dim::Number(number) = width {
             return match (number, wanted) {
                 (1, None | Some(1)) => Ok(1),
-                (1, Some(_)) => Err(Failure::Usage("the model takes one token at a time: `--prompt 1`".to_owned())),
+                (1, Some(_)) => {
+                    Err(Failure::Usage("the model takes one token at a time: `--prompt 1`".to_owned()))
+                }
                 _ => Err(self.refused(format!(
                     "it takes {number} tokens at a time, expected a number that is not fixed, or 1"
                 ))),
@@ -349,9 +352,7 @@ fn fixed(dim: &Dim, wanted: Option<u64>, flag: &str) -> Result<Option<u64>, Stri
 fn places<'a>(input: &'a Input, batch: &Dim) -> Result<(usize, &'a Dim), String> {
     const WORDS: [&str; 5] = ["past", "seq", "len", "total", "context"];
     let dims = dims_of(input)?;
-    let is_free = |(index, dim): &(usize, &Dim)| {
-        matches!(dim, Dim::Symbol(_)) && *dim != batch && *index > 0
-    };
+    let is_free = |(index, dim): &(usize, &Dim)| matches!(dim, Dim::Symbol(_)) && *dim != batch && *index > 0;
     let free: Vec<(usize, &Dim)> = dims.iter().enumerate().filter(is_free).collect();
     let says = |(_, dim): &&(usize, &Dim)| match dim {
         Dim::Symbol(symbol) => WORDS.iter().any(|word| symbol.to_lowercase().contains(word)),

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use cost_models::machine::Machine;
 use plan::{Cache, Generation, ModelFile, Plan};
-use planner_ir::{Graph, Layout, Mesh, Source};
+use planner_ir::{Graph, Layout, Mesh, Source, parse_layout};
 use rewrite::{Splits, Steps, plain_layouts};
 use search::Pinned;
 
@@ -30,6 +30,8 @@ pub struct Wanted<'a> {
     pub capacity: u64,
     /// Whether operations may be done in time steps.
     pub steps: Steps,
+    /// The layout of the cache's parts in its text form, if it is not to be chosen.
+    pub layout: Option<String>,
 }
 
 /// A layout of the cache that was tried: the mesh, the layout, the time of a step of one token
@@ -50,7 +52,7 @@ pub fn planned(
     let mut found: Vec<(Plan, Layout)> = Vec::new();
     let mut refused = None;
     for mesh in &wanted.meshes {
-        for layout in layouts(cache, &decode.prepared.graph, mesh) {
+        for layout in chosen(wanted, layouts(cache, &decode.prepared.graph, mesh), mesh)? {
             say(format!(
                 "planning a token on mesh {}, the cache {}",
                 crate::mesh::sizes(mesh),
@@ -98,9 +100,21 @@ fn plan_of(
     let names = cache.kept.iter().flat_map(|part| [part.past.clone(), part.present.clone()]);
     let names: BTreeSet<String> = names.collect();
     step.prepared.pinned = Some(Pinned { layout: layout.clone(), names });
-    let Wanted { machine, capacity, steps, .. } = *wanted;
+    let &Wanted { machine, capacity, steps, .. } = wanted;
     let target = Target { machine, mesh, capacity, steps };
     pipeline::plan(&step.prepared, &step.header, &target, &mut |_, _| {})
+}
+
+/// The layout that is asked for, or all.
+fn chosen(wanted: &Wanted<'_>, layouts: Vec<Layout>, mesh: &Mesh) -> Result<Vec<Layout>, Failure> {
+    let Some(text) = &wanted.layout else { return Ok(layouts) };
+    let refused = |why: String| Failure::Usage(format!("`--cache-layout {text}`: {why}"));
+    let layout = parse_layout(mesh, text).map_err(|error| refused(error.to_string()))?;
+    if layouts.contains(&layout) {
+        return Ok(vec![layout]);
+    }
+    let known: Vec<String> = layouts.iter().map(|it| it.display(mesh).to_string()).collect();
+    Err(refused(format!("expected one of {} on mesh {mesh}", known.join(", "))))
 }
 
 /// The layouts in which all parts of a cache may be kept: whole along the places.

@@ -81,7 +81,8 @@ pub fn roles(model: &Model, told: &Told) -> Result<Roles, String> {
             return Err(format!("there is no `{name}` for {}, there are {}", role.name(), listed(known)));
         }
     }
-    let kept = if told.kept.is_empty() { paired(inputs, &outputs)? } else { given(told, &input_names, &outputs)? };
+    let kept =
+        if told.kept.is_empty() { paired(inputs, &outputs)? } else { given(told, &input_names, &outputs)? };
     let of_role = |role: Role| told.roles.iter().find(|it| it.0 == role).map(|(_, name)| name.clone());
     let is_other = |input: &&Input| {
         let is_kept = kept.iter().any(|part| part.past == input.name);
@@ -98,7 +99,8 @@ pub fn roles(model: &Model, told: &Told) -> Result<Roles, String> {
             let rest = others.iter().filter(|it| it.dims.as_ref().is_some_and(|dims| dims.len() == 2));
             let rest: Vec<&str> =
                 rest.map(|it| &it.name).filter(|name| !has_role(name)).map(String::as_str).collect();
-            one_of(&rest, "input_ids").ok_or_else(|| missing(Role::Tokens, &rest, "`input_ids`", &input_names))?
+            one_of(&rest, "input_ids")
+                .ok_or_else(|| missing(Role::Tokens, &rest, "`input_ids`", &input_names))?
         }
     };
     let logits = match of_role(Role::Logits) {
@@ -167,7 +169,8 @@ enum Of {
 /// Words of caches, and of coming and going.
 const STEMS: [&str; 6] =
     ["past_key_values", "past_key_value", "present_key_values", "present_key_value", "present", "past"];
-const NO_WORDS: [&str; 10] = ["layers", "layer", "out", "output", "in", "input", "new", "cache", "kv", "updated"];
+const NO_WORDS: [&str; 10] =
+    ["layers", "layer", "out", "output", "in", "input", "new", "cache", "kv", "updated"];
 
 fn signature(name: &str) -> Signature {
     let mut rest = name.to_lowercase();

@@ -140,19 +140,13 @@ impl<'a> Sequences<'a> {
     }
 
     /// The inputs of a step.
-    fn given(
-        &self,
-        plan: &Plan,
-        first: &[usize],
-        width: usize,
-    ) -> Result<BTreeMap<String, Array>, RunError> {
+    fn given(&self, plan: &Plan, first: &[usize], width: usize) -> Result<BTreeMap<String, Array>, RunError> {
         let Cache { tokens, mask, positions, growth, capacity, .. } = &self.generation.cache;
         let capacity = usize::try_from(*capacity).unwrap_or(usize::MAX);
         let mut inputs = BTreeMap::new();
         // A place may be before the first token, or behind the last.
-        let token = |(sequence, place): (usize, usize)| {
-            self.tokens[sequence].get(place).copied().unwrap_or(NOTHING)
-        };
+        let token =
+            |(sequence, place): (usize, usize)| self.tokens[sequence].get(place).copied().unwrap_or(NOTHING);
         let places = |sequence: usize| (0..width).map(move |it| (sequence, first[sequence].wrapping_add(it)));
         let all = || (0..first.len()).flat_map(places);
         give(&mut inputs, plan, tokens, &all().map(token).collect::<Vec<_>>())?;
@@ -190,7 +184,9 @@ impl<'a> Sequences<'a> {
         column: impl Fn(usize) -> Option<usize>,
     ) -> Result<Logits, RunError> {
         let count = self.tokens.len();
-        let Some(logits) = logits else { return Ok((0..count).map(|it| column(it).map(|_| vec![])).collect()) };
+        let Some(logits) = logits else {
+            return Ok((0..count).map(|it| column(it).map(|_| vec![])).collect());
+        };
         let name = &self.generation.cache.logits;
         let failed = |error| RunError::Whole(name.clone(), error);
         let numbers = logits.to_floats().map_err(failed)?;

@@ -416,8 +416,13 @@ fn nameless(graph: &Graph) -> Graph {
 fn stage(step: &Step, file: &plan::ModelFile, target: &Target<'_>) -> Result<Plan, Failure> {
     planner_ir::verify(&step.graph).map_err(|error| Failure::internal("train", error))?;
     let sections = fold(&step.graph, &step.homes, &step.forward);
-    let prepared =
-        Prepared { graph: step.graph.clone(), sections, raised: RaiseStatistics::default(), variants: None, pinned: None };
+    let prepared = Prepared {
+        graph: step.graph.clone(),
+        sections,
+        raised: RaiseStatistics::default(),
+        variants: None,
+        pinned: None,
+    };
     let prices = super::prices(target)?;
     let plan = planned(&prepared, file, target, &prices).map_err(|error| refusal(target, &error))?;
     // A plan says what it holds by itself.

@@ -27,15 +27,15 @@ pub(crate) fn plan(
     context: &mut Context<'_, '_>,
 ) -> Result<Said, Failure> {
     if arguments.bound.inputs.is_some() {
-        let message = "`--inputs` goes with other modes: sizes come from `--batch`, `--prompt` and `--context`";
+        let message =
+            "`--inputs` goes with other modes: sizes come from `--batch`, `--prompt` and `--context`";
         return Err(Failure::Usage(message.to_owned()));
     }
     let progress = context.progress;
     progress.say(format!("reading {}", arguments.model.display()));
     let file = model_file::open(&arguments.model)?;
     let told = &arguments.generation;
-    let roles =
-        roles(&file.model, &told.told()).map_err(|error| Failure::file(&arguments.model, error))?;
+    let roles = roles(&file.model, &told.told()).map_err(|error| Failure::file(&arguments.model, error))?;
     let dims = arguments.bound.dims.clone();
     let sizes = Sizes { batch: told.batch, prompt: told.prompt, context: told.context, dims };
     let decoder = Decoder::of(&file, roles, &sizes)?;
@@ -64,7 +64,8 @@ pub(crate) fn plan(
         None => mesh::candidates(machine.devices()),
     };
     let capacity = arguments.target.memory.unwrap_or(machine.usable_memory().0);
-    let wanted = Wanted { machine, meshes, capacity, steps: arguments.target.steps() };
+    let (steps, layout) = (arguments.target.steps(), told.cache_layout.clone());
+    let wanted = Wanted { machine, meshes, capacity, steps, layout };
     let (generation, tried) =
         planned(&decoder.cache(), prefill, decode, &wanted, &|words| progress.say(words))?;
     let text = ::plan::json::write_generation(&generation);
@@ -89,7 +90,10 @@ fn said(generation: &Generation, tried: &[Tried], arguments: &PlanArguments) -> 
     for (mesh, layout, seconds) in tried.iter().skip(1).take(SHOWN) {
         let mesh_sizes = mesh::sizes(mesh);
         let layout = layout.display(mesh);
-        line(format!("tried      the cache {layout} on mesh {mesh_sizes}: {} a token", quantity::seconds(*seconds)));
+        line(format!(
+            "tried      the cache {layout} on mesh {mesh_sizes}: {} a token",
+            quantity::seconds(*seconds)
+        ));
     }
     for (name, plan) in generation.plans() {
         line(format!("\n{name}"));

@@ -1,0 +1,93 @@
+//! What a session takes over from another one on the same ranks: blocks of weights, and of what is
+//! computed from weights alone, that are the same in both.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use lower::{Port, Preparation, Program, Whole};
+use planner_ir::ValueId;
+
+use crate::session::Session;
+
+/// What a block at rest is of: a weight, or what operations make of weights.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Of {
+    Weight(String),
+    /// The number of its term, and which result of it.
+    Made(usize, usize),
+}
+
+/// Computations on weights, each once: equal ones have one number, in whichever program they stand.
+#[derive(Default)]
+struct Terms(BTreeMap<(String, Vec<Of>), usize>);
+
+impl Terms {
+    /// For each value that a program prepares, what it is.
+    fn of(&mut self, preparation: &[Preparation]) -> BTreeMap<ValueId, Of> {
+        let mut known: BTreeMap<ValueId, Of> = BTreeMap::new();
+        for step in preparation {
+            let operand = |operand: &Whole| match operand {
+                Whole::Weight(name) => Some(Of::Weight(name.clone())),
+                Whole::Prepared(value) => known.get(value).cloned(),
+            };
+            let Some(operands) = step.operands.iter().map(operand).collect() else { continue };
+            let next = self.0.len();
+            let number = *self.0.entry((format!("{:?}", step.op), operands)).or_insert(next);
+            known
+                .extend(step.results.iter().zip(0..).map(|(value, index)| (*value, Of::Made(number, index))));
+        }
+        known
+    }
+}
+
+/// What weights and prepared values of a program are, with their ports.
+fn at_rest<'a>(
+    program: &'a Program,
+    prepared: &BTreeMap<ValueId, Of>,
+) -> impl Iterator<Item = (Of, &'a Port)> {
+    let weights = program.weights.iter().map(|port| (Of::Weight(port.name.clone()), port));
+    let made = program.prepared.iter().filter_map(|port| Some((prepared.get(&port.value)?.clone(), port)));
+    weights.chain(made.collect::<Vec<_>>())
+}
+
+impl Session {
+    /// Puts at rest what another session has: each rank the blocks that it has there.
+    pub(crate) fn take_over(&mut self, other: &Self) {
+        let mut terms = Terms::default();
+        for (number, (rank, from)) in self.ranks.iter_mut().zip(&other.ranks).enumerate() {
+            let is_here = other.is_here(number);
+            let (own, theirs) = (terms.of(&rank.program.preparation), terms.of(&from.program.preparation));
+            let there: BTreeMap<Of, &Port> = at_rest(&from.program, &theirs).collect();
+            let found: Vec<(Port, Option<Arc<kernels::Array>>)> = at_rest(&rank.program, &own)
+                .filter_map(|(of, port)| {
+                    let same =
+                        there.get(&of).filter(|it| it.pieces == port.pieces && it.type_ == port.type_)?;
+                    Some((port.clone(), from.resting(same.buffer)))
+                })
+                .collect();
+            for (port, block) in found.into_iter().filter(|_| is_here) {
+                if let Some(block) = block {
+                    rank.put(port.buffer, block);
+                }
+            }
+        }
+    }
+}
+
+/// The steps of a preparation that these values need.
+pub(crate) fn needed(preparation: &[Preparation], wanted: &BTreeSet<ValueId>) -> Vec<Preparation> {
+    let mut wanted = wanted.clone();
+    let mut kept = Vec::new();
+    for step in preparation.iter().rev() {
+        if !step.results.iter().any(|result| wanted.contains(result)) {
+            continue;
+        }
+        wanted.extend(step.operands.iter().filter_map(|operand| match operand {
+            Whole::Prepared(value) => Some(*value),
+            Whole::Weight(_) => None,
+        }));
+        kept.push(step.clone());
+    }
+    kept.reverse();
+    kept
+}

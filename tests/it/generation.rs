@@ -1,0 +1,7 @@
+//! Decoders with their caches: tokens step by step against whole sequences from scratch.
+
+mod cases; // the models, planned and grown
+mod scratch; // what comes next, without a cache
+mod whole; // tokens and logits against those
+mod files; // plans of generation as files, and with faults
+mod wrong; // what users do wrong, and what works by the command line

@@ -1,0 +1,169 @@
+//! The models, planned and grown.
+
+use std::path::PathBuf;
+
+use kernels::Array;
+use plan::Generation;
+use planner_ir::{Graph, Mesh};
+use rewrite::Steps;
+use run::Session;
+use shardloom::generation::bound::{Decoder, Wanted as Sizes};
+use shardloom::generation::planned::{Step, Wanted, planned};
+use shardloom::generation::roles::{Told, roles};
+use shardloom::generation::sequences::Sequences;
+use shardloom::model_file::{self, ModelFile};
+use shardloom::pipeline;
+
+use crate::corpus::{collection, machine};
+use crate::tidy::root;
+
+/// A model, and how much it is given.
+pub(super) struct Case {
+    pub(super) name: &'static str,
+    /// Sizes that its names do not say.
+    pub(super) dims: &'static [(&'static str, u64)],
+    /// How many tokens of prompts are taken at once, if there is a choice.
+    pub(super) prompt: Option<u64>,
+    /// How many tokens there is room for.
+    pub(super) capacity: u64,
+}
+
+impl Case {
+    /// Prompts are taken in several steps.
+    const fn of(name: &'static str) -> Self {
+        Self { name, dims: &[], prompt: Some(3), capacity: 12 }
+    }
+
+    /// Prompts are taken in one step, and keys have a size without a number.
+    const fn at_length(name: &'static str, size: &'static [(&'static str, u64)]) -> Self {
+        Self { name, dims: size, prompt: Some(6), capacity: 12 }
+    }
+
+    /// Everything is fixed.
+    const fn fixed(name: &'static str) -> Self {
+        Self { name, dims: &[], prompt: None, capacity: 16 }
+    }
+}
+
+/// The models that tools write with a cache.
+pub(super) const ALL: [Case; 17] = [
+    Case::of("gpt2-past-dynamo2.9-op18-dyn"),
+    Case::of("gpt2-past-legacy2.9-op17-dyn"),
+    Case::of("gpt2-past-optimum0.1-op17-dyn"),
+    Case::of("llama-past-dynamo2.9-op18-dyn"),
+    Case::of("llama-past-dynamo2.15-op21-dyn"),
+    Case::of("llama-past-legacy2.9-op17-dyn"),
+    Case::of("llama-past-optimum0.1-op18-dyn"),
+    Case::of("qwen3-past-dynamo2.9-op18-dyn"),
+    Case::of("qwen3-past-legacy2.9-op17-dyn"),
+    Case::of("qwen3-past-optimum0.1-op18-dyn"),
+    Case::of("bloom-past-optimum0.1-op17-dyn"),
+    Case::of("opt-past-optimum0.1-op17-dyn"),
+    Case::at_length("llama-fp32-genai0.18", &[("kv_cache_dim", 16)]),
+    Case::at_length("llama-int4-genai0.18", &[("kv_cache_dim", 16)]),
+    Case::at_length("qwen3-fp32-genai0.18", &[("kv_cache_dim", 16)]),
+    Case::fixed("llama-staticcache-dynamo2.9-op18-static"),
+    Case::fixed("llama-staticcache-legacy2.9-op17-static"),
+];
+
+/// How many tokens are made.
+pub(super) const NEW: usize = 6;
+
+/// Prompts of different lengths: they do not fill the steps that take them.
+pub(super) fn prompts() -> Vec<Vec<i64>> {
+    vec![vec![17, 3, 200, 41, 8], vec![99, 5]]
+}
+
+/// Where a model is, if it is there.
+pub(super) fn path(name: &str) -> Option<PathBuf> {
+    let here = root().join("tests/models").join(name).join("model.onnx");
+    let there = || collection().map(|it| it.join("models").join(name).join("model.onnx"));
+    Some(here).filter(|it| it.is_file()).or_else(|| there().filter(|it| it.is_file()))
+}
+
+pub(super) fn open(case: &Case) -> Option<ModelFile> {
+    match path(case.name) {
+        Some(path) => Some(model_file::open(&path).unwrap()),
+        None => {
+            println!("left out: {} is not there", case.name);
+            None
+        }
+    }
+}
+
+/// A plan for two sequences, on a mesh; the cache in a layout, or in the best one.
+pub(super) fn plan(case: &Case, file: &ModelFile, mesh: &str, layout: Option<&str>) -> Generation {
+    let (mesh, machine) = machine(mesh);
+    let dims = case.dims.iter().map(|(name, size)| ((*name).to_owned(), *size)).collect();
+    let sizes = Sizes { batch: Some(2), prompt: case.prompt, context: Some(case.capacity), dims };
+    let roles = roles(&file.model, &Told::default()).unwrap();
+    let decoder = Decoder::of(file, roles, &sizes).unwrap();
+    let step = |graph: &Graph| {
+        let header =
+            plan::ModelFile { path: case.name.to_owned(), sha256: file.sha256.clone(), dims: vec![] };
+        Step { prepared: pipeline::prepare(graph, &mut |_, _| {}).unwrap(), header }
+    };
+    let prefill = decoder.prompt().map(|width| step(&decoder.step(width).unwrap()));
+    let decode = step(&decoder.step(1).unwrap());
+    let wanted = Wanted {
+        machine: &machine,
+        meshes: vec![Mesh::clone(&mesh)],
+        capacity: machine.usable_memory().0,
+        steps: Steps::One,
+        layout: layout.map(str::to_owned),
+    };
+    let (generation, _) = planned(&decoder.cache(), prefill, decode, &wanted, &|_| {}).unwrap();
+    plan::check_generation(&generation).unwrap();
+    generation
+}
+
+/// The sessions of a plan, with prompts.
+pub(super) fn sequences<'a>(
+    generation: &'a Generation,
+    file: &ModelFile,
+    prompts: &[Vec<i64>],
+) -> Sequences<'a> {
+    let weight = |name: &str| -> Result<Array, String> { file.weight(name) };
+    let programs = |plan| pipeline::lower(plan, &mut |_, _| {}).unwrap();
+    let decode = Session::new(programs(&generation.decode), &weight).unwrap();
+    let prefill = generation.prefill.as_ref();
+    let prefill = prefill.map(|plan| Session::beside(&decode, programs(plan), &weight).unwrap());
+    Sequences::new(generation, prefill, decode, prompts.to_vec()).unwrap()
+}
+
+/// What was said of each token that was made of a sequence.
+pub(super) type Said = Vec<Vec<f64>>;
+
+/// The likeliest tokens, so many of each sequence; and what was said of each.
+pub(super) fn grown(
+    generation: &Generation,
+    file: &ModelFile,
+    prompts: &[Vec<i64>],
+    new: usize,
+) -> (Vec<Vec<i64>>, Vec<Said>) {
+    let mut sequences = sequences(generation, file, prompts);
+    let mut said: Vec<Said> = vec![Vec::new(); prompts.len()];
+    while said.iter().any(|said| said.len() < new) {
+        let logits = sequences.logits().unwrap();
+        let next: Vec<Option<i64>> = logits.iter().map(|it| it.as_deref().map(likeliest)).collect();
+        sequences.push(&next);
+        for (said, logits) in said.iter_mut().zip(logits) {
+            said.extend(logits);
+        }
+    }
+    let tokens = sequences.tokens().iter().zip(prompts);
+    let tokens = tokens.map(|(tokens, prompt)| tokens[..prompt.len() + new].to_vec()).collect();
+    said.iter_mut().for_each(|said| said.truncate(new));
+    (tokens, said)
+}
+
+/// The first of the largest.
+pub(super) fn likeliest(logits: &[f64]) -> i64 {
+    let mut best = 0;
+    for (token, logit) in logits.iter().enumerate() {
+        if *logit > logits[best] {
+            best = token;
+        }
+    }
+    i64::try_from(best).unwrap()
+}
