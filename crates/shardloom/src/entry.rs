@@ -72,8 +72,7 @@ fn joined(arguments: &Arguments, stderr: &mut dyn Write) -> Result<Option<Cluste
         return match launched {
             // What is half there is of no meaning to other commands.
             Ok(Some(launched)) if !matches!(arguments.command, Command::Launch(_)) => {
-                let message =
-                    "this command is one process's work: only `run`, `generate` and `train` run under a launcher";
+                let message = "this command is one process's work: only `run`, `generate` and `train` run under a launcher";
                 Err((Failure::Usage(message.to_owned()), launched.rank == 0))
             }
             _ => Ok(None),

@@ -121,7 +121,7 @@ fn what_makes_no_sense_is_said_in_one_line() {
     says(&generate(2, &["--prompts", &folder.path("none.txt")]), &["none.txt"]);
     assert!(generate(1, &["--prompt-ids", "1,x"]).contains("expected a number"));
     assert!(generate(1, &["--prompt-ids", "1", "--top-p", "0"]).contains("above 0, at most 1"));
-    assert!(generate(1, &["--prompt-ids", "1", "--temperature", "-1"]).contains("expected a number from 0"));
+    assert!(generate(1, &["--prompt-ids", "1", "--temperature=-1"]).contains("expected a number from 0"));
     assert!(generate(1, &[]).contains("--prompt-ids"));
 
     let text = fs::read_to_string(&plan).unwrap();

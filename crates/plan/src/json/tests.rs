@@ -9,8 +9,8 @@ use expect_test::{Expect, expect};
 use serde_json::Value;
 
 use super::file::Body;
-use super::{ReadError, checksum, read, write};
-use crate::{Plan, samples};
+use super::{Content, ReadError, checksum, read, read_any, write, write_generation};
+use crate::{Cache, Generation, Growth, Kept, Plan, Positions, samples};
 use schema::{Schema, document};
 
 /// The one place that knows how an error is shown.
@@ -81,6 +81,32 @@ fn written_plans_are_as_the_schema_says() {
     arbtest(|u| {
         let plan = samples::random(u)?;
         assert_eq!(schema.check(&value(&plan)), Ok(()));
+        Ok(())
+    });
+}
+
+#[test]
+fn plans_of_generation_are_read_as_they_are_written_and_are_as_the_schema_says() {
+    let schema = Schema::of_plans();
+    arbtest(|u| {
+        let name = |u: &mut Unstructured<'_>| u.arbitrary::<String>();
+        let positions =
+            if u.arbitrary()? { Some(Positions { name: name(u)?, nodes: vec![name(u)?] }) } else { None };
+        let cache = Cache {
+            tokens: name(u)?,
+            mask: u.arbitrary()?,
+            positions,
+            logits: name(u)?,
+            kept: vec![Kept { past: name(u)?, present: name(u)? }],
+            dim: u.int_in_range(0..=4)?,
+            growth: *u.choose(&Growth::ALL)?,
+            capacity: u.arbitrary()?,
+        };
+        let prefill = if u.arbitrary()? { Some(samples::random(u)?) } else { None };
+        let generation = Generation { cache, prefill, decode: samples::random(u)? };
+        let text = write_generation(&generation);
+        assert_eq!(read_any(text.as_bytes()), Ok(Content::Generation(Box::new(generation))));
+        assert_eq!(schema.check(&serde_json::from_str(&text).unwrap()), Ok(()));
         Ok(())
     });
 }

@@ -174,3 +174,23 @@ fn hit(mut launcher: Command, step: u32, blow: &dyn Fn(&Child)) -> Output {
     lines.for_each(drop);
     launcher.wait_with_output().unwrap()
 }
+
+#[test]
+fn processes_generate_as_threads_do() {
+    let folder = Folder::new("generate");
+    let plan = folder.path("plan.json");
+    let model = corpus("models/llama-past-dynamo2.9-op18-dyn/model.onnx");
+    let common = ["plan", &model, "--machine", "cpu-2x", "--mesh", "2", "-o", &plan, "--mode", "generate"];
+    let sizes = ["--batch", "2", "--context", "16", "--prompt", "4", "--cache-layout", "[-,a,-,-]"];
+    let done = shardloom(&[&common[..], &sizes].concat()).output().unwrap();
+    assert!(done.status.success(), "{}", words(&done));
+    let prompts = ["generate", &plan, "--prompt-ids", "1,2,3,4,5", "--prompt-ids", "6,7"];
+    let arguments = [&prompts[..], &["--temperature", "1", "--seed", "3"]].concat();
+    let threads = shardloom(&arguments).output().unwrap();
+    assert!(threads.status.success(), "{}", words(&threads));
+    let arguments: Vec<String> = arguments.iter().map(|it| (*it).to_owned()).collect();
+    let processes = launch(2, &[], &arguments).output().unwrap();
+    assert!(processes.status.success(), "{}", words(&processes));
+    assert_eq!(String::from_utf8_lossy(&threads.stdout).lines().count(), 15);
+    assert_eq!(processes.stdout, threads.stdout);
+}
