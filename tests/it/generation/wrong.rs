@@ -130,7 +130,7 @@ fn what_makes_no_sense_is_said_in_one_line() {
     says(&fails(2, &["generate", &tampered, "--prompt-ids", "1"]), &["checksum"]);
     says(&fails(2, &["run", &plan]), &["is a plan of generation"]);
     says(
-        &fails(2, &["train", &plan, "--data", "x", "--steps", "1"]),
+        &fails(2, &["train", &plan, "--data", "x", "--steps", "1", "--lr", "1"]),
         &["is a plan of generation, not to train"],
     );
 
