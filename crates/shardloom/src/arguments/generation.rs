@@ -16,7 +16,7 @@ Examples:
   shardloom generate plan.json --prompt-ids 1,2,3 --max-new-tokens 20
   shardloom generate plan.json --prompt-ids 1,2,3 --temperature 0.8 --top-k 40 --top-p 0.95 --seed 7
   shardloom generate plan.json --prompts prompts.txt --stop 50256 --json
-  mpirun -n 4 shardloom generate plan.json --prompt-ids 1,2,3
+  shardloom launch -n 4 generate plan.json --prompt-ids 1,2,3
 
 A line for each step: the token of each sequence, `-` for one that has ended. The same seed gives the
 same tokens on every mesh.";
