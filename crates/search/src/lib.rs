@@ -41,7 +41,7 @@ pub use compose::kind;
 pub use fold::fold;
 pub use join::sections;
 pub use live::Live;
-pub use planner::{Derive, Derived, PlanError, Pinned, Request, counted, held, plan, plan_among};
+pub use planner::{Derive, Derived, Pinned, PlanError, Request, counted, held, plan, plan_among};
 pub use prepare::Cut;
 pub use prices::{MachinePrices, Prices, Work};
 pub use section::{Repetition, Section, SharedValue, Sharing};

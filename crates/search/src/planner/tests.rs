@@ -204,7 +204,8 @@ fn what_is_counted_is_nearly_all_that_a_plan_holds() {
         let total = |memory: &[plan::Holding]| memory.iter().map(|it| it.bytes).sum::<u64>();
         let cut = Cut { graph: &blocks.graph, sections: &sections };
         let offer = rewrite::Offer { splits: rewrite::Splits::All, steps: rewrite::Steps::Offered };
-        let program = Prepared::new(cut, &mesh_, &prices, (offer, crate::Live::ONE), None).expect("has a space");
+        let program =
+            Prepared::new(cut, &mesh_, &prices, (offer, crate::Live::ONE), None).expect("has a space");
         let chain = chain(std::slice::from_ref(&program));
         let roomy = plan(&request(1 << 40)).expect("fits");
         for part in [100, 75, 50] {

@@ -6,7 +6,7 @@ use cost_models::machine::Machine;
 use plan::{Cache, Generation, ModelFile, Plan};
 use planner_ir::{Graph, Layout, Mesh, Source, parse_layout};
 use rewrite::{Splits, Steps, plain_layouts};
-use search::Pinned;
+use search::{Live, Pinned};
 
 use crate::failure::Failure;
 use crate::pipeline::{self, Prepared, Target};
@@ -101,7 +101,7 @@ fn plan_of(
     let names: BTreeSet<String> = names.collect();
     step.prepared.pinned = Some(Pinned { layout: layout.clone(), names });
     let &Wanted { machine, capacity, steps, .. } = wanted;
-    let target = Target { machine, mesh, capacity, steps };
+    let target = Target { machine, mesh, capacity, steps, live: Live::ONE };
     pipeline::plan(&step.prepared, &step.header, &target, &mut |_, _| {})
 }
 
