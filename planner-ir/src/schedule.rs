@@ -20,7 +20,7 @@ mod kind; // the schedules that have names
 mod generate; // how those come about
 mod text; // parse and print
 mod verify; // the rules a schedule obeys
-mod live; // what is held at once, and where
+mod live; // what is held at once
 mod durations; // how long tasks and messages take
 mod timeline; // when each task and message starts and ends
 mod closed; // how long it takes where stages are equal
@@ -30,7 +30,7 @@ use std::fmt;
 pub use closed::{bubble, closed_form, held, waiting};
 pub use durations::{Crossing, DurationError, Durations, Overlap, StageTimes};
 pub use kind::{Kind, KindError, MAX_TASKS};
-pub use live::{Live, between, live, slots};
+pub use live::{Live, between, live};
 pub use timeline::{Message, Span, Timeline, makespan, timeline};
 pub use verify::{Fault, Faults, Place, Verified, verify};
 

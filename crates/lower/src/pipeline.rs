@@ -223,7 +223,7 @@ impl Pipelined<'_> {
 }
 
 /// The turns of a group.
-fn turns(schedule: &Schedule, group: usize) -> Result<Vec<Turn>, LowerError> {
+pub(crate) fn turns(schedule: &Schedule, group: usize) -> Result<Vec<Turn>, LowerError> {
     let works = schedule.works().len();
     let tasks = schedule.groups.get(group);
     let tasks = tasks.ok_or_else(|| LowerError::Schedule(format!("there is no group {group}")))?;

@@ -4,7 +4,7 @@
 use planner_ir::Phase;
 use planner_ir::schedule::{Schedule, StageTimes};
 
-use crate::plan::{Assignment, Copy, Holding, MachineName, Plan, Proof, Term};
+use crate::plan::{Assignment, Copy, Holding, MachineName, Part, Plan, Proof, Term};
 use crate::recipe::Recipe;
 
 /// How a training step is run in stages, each on devices of its own.
@@ -100,6 +100,20 @@ impl Plan {
     /// and of parameters; and of the update (seconds). What moves counts where it is first used.
     pub fn phases(&self) -> (StageTimes, f64) {
         let mut sums = [0.0; Phase::ALL.len()];
+        for (node, assignment) in self.graph.nodes.iter().zip(&self.assignments) {
+            if let Assignment::Computed { seconds, .. } = assignment {
+                sums[node.phase as usize] += seconds;
+            }
+        }
+        for (transfer, phase) in self.transfers.iter().zip(self.transfer_phases()) {
+            sums[phase as usize] += transfer.seconds;
+        }
+        let [forward, backward, weight, update] = sums;
+        (StageTimes { forward, backward, weight }, update)
+    }
+
+    /// For each transfer, the phase in which it is first used.
+    pub fn transfer_phases(&self) -> Vec<Phase> {
         let mut first: Vec<Option<Phase>> = vec![None; self.transfers.len()];
         let mut read = |copy: Copy, phase: Phase| {
             if let Copy::Transferred(it) = copy {
@@ -107,25 +121,20 @@ impl Plan {
             }
         };
         for (node, assignment) in self.graph.nodes.iter().zip(&self.assignments) {
-            if let Assignment::Computed { operands, seconds, .. } = assignment {
-                sums[node.phase as usize] += seconds;
+            if let Assignment::Computed { operands, .. } = assignment {
                 operands.iter().for_each(|&copy| read(copy, node.phase));
             }
         }
-        let when = self.when();
+        // What nobody reads is carried, or returned.
+        let last = |part: Part| if part == Part::Update { Phase::Update } else { Phase::Gradient };
+        let mut phases: Vec<Phase> = self.when().into_iter().map(last).collect();
         for (index, transfer) in self.transfers.iter().enumerate().rev() {
-            // What nobody reads is carried, or returned.
-            let last = match when[index] {
-                crate::plan::Part::MicroBatch => Phase::Gradient,
-                crate::plan::Part::Update => Phase::Update,
-            };
-            let phase = *first[index].get_or_insert(last);
-            sums[phase as usize] += transfer.seconds;
+            let phase = first[index].unwrap_or(phases[index]);
+            phases[index] = phase;
             if let Copy::Transferred(from) = transfer.from {
                 first[from] = Some(first[from].map_or(phase, |before| before.min(phase)));
             }
         }
-        let [forward, backward, weight, update] = sums;
-        (StageTimes { forward, backward, weight }, update)
+        phases
     }
 }

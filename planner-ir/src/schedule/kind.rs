@@ -79,6 +79,17 @@ impl Kind {
         }
     }
 
+    /// The schedule of the same tasks that holds fewer micro-batches at once, with fewer forward tasks
+    /// ahead; nothing if there is none.
+    pub fn held_back(self) -> Option<Self> {
+        match self {
+            Self::Eager => Some(Self::OneForwardOneBackward),
+            Self::EagerDelayed => Some(Self::OneForwardOneBackwardDelayed),
+            Self::ZeroBubbleH2 => Some(Self::ZeroBubbleH1),
+            _ => None,
+        }
+    }
+
     /// Whether groups have several stages.
     pub fn interleaves(self) -> bool {
         matches!(self, Self::Interleaved | Self::InterleavedDelayed)

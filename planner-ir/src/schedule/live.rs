@@ -1,4 +1,4 @@
-//! What is held at once, and where: a stage holds what its forward work on a micro-batch leaves for
+//! What is held at once: a stage holds what its forward work on a micro-batch leaves for
 //! the backward work until the last part of that is done.
 
 use super::{Verified, Work};
@@ -51,32 +51,4 @@ pub fn between(verified: &Verified, from: Work, to: Work) -> Vec<usize> {
         }
     }
     most
-}
-
-/// For each stage and micro-batch, the place in which the stage holds it: places are numbered from
-/// 0, are as many as [`Live::chunks`] says, and none has two micro-batches at once.
-///
-/// The forward task takes the lowest place that is free; the last backward task leaves it.
-pub fn slots(verified: &Verified) -> Vec<Vec<usize>> {
-    let schedule = verified.schedule();
-    let last = schedule.last_work();
-    let mut slots = vec![vec![0; verified.micro_batches()]; schedule.stages()];
-    for (group, tasks) in schedule.groups.iter().enumerate() {
-        let mut taken: Vec<Vec<bool>> = vec![Vec::new(); schedule.chunks];
-        for task in tasks {
-            let slot = &mut slots[schedule.stage(group, task.chunk)][task.micro_batch];
-            let taken = &mut taken[task.chunk];
-            if task.work == Work::Forward {
-                *slot = taken.iter().position(|it| !it).unwrap_or(taken.len());
-                if *slot == taken.len() {
-                    taken.push(true);
-                } else {
-                    taken[*slot] = true;
-                }
-            } else if task.work == last {
-                taken[*slot] = false;
-            }
-        }
-    }
-    slots
 }

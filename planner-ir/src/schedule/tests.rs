@@ -72,31 +72,6 @@ fn a_stage_holds_as_many_micro_batches_as_its_schedule_is_known_for() {
 }
 
 #[test]
-fn no_place_holds_two_micro_batches_and_none_is_for_nothing() {
-    for (kind, sizes) in small() {
-        let verified = named(kind, sizes);
-        let (schedule, live, slots) = (verified.schedule(), live(&verified), slots(&verified));
-        for (stage, slots) in slots.iter().enumerate() {
-            let (group, chunk) = schedule.home(stage);
-            let used = live[group].chunks[chunk];
-            assert_eq!(slots.iter().max(), Some(&(used - 1)), "{kind} {sizes:?} {stage}");
-            // From the forward task to the last backward one, by their positions.
-            let position = |work, micro_batch| {
-                schedule.groups[group].iter().position(|it| *it == Task { work, chunk, micro_batch })
-            };
-            let held = |it| position(Work::Forward, it)..position(schedule.last_work(), it);
-            for one in 0..sizes[2] {
-                for other in 0..one {
-                    let (a, b) = (held(one), held(other));
-                    let apart = a.end < b.start || b.end < a.start;
-                    assert!(apart || slots[one] != slots[other], "{kind} {sizes:?} {stage} {one} {other}");
-                }
-            }
-        }
-    }
-}
-
-#[test]
 fn what_is_printed_is_read_again() {
     for (kind, sizes) in small() {
         let schedule = kind.schedule(sizes[0], sizes[1], sizes[2]).unwrap();

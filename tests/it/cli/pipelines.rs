@@ -3,6 +3,7 @@
 use std::fs;
 
 use plan::json::{Content, read_any, write_pipeline};
+use serde_json::Value;
 
 use super::{Folder, fails, works};
 use crate::tidy::root;
@@ -177,5 +178,39 @@ fn checkpoints_go_from_plans_to_pipelines_and_back() {
     assert_eq!(losses.len(), 6, "{losses:?}");
     for (found, expected) in losses.iter().zip(&expected) {
         assert!((number(found) - number(expected)).abs() < 2e-4, "{losses:?}, expected {expected:?}");
+    }
+}
+
+/// Where what was asked for does not fit, a schedule that holds less is taken, and both `plan` and
+/// `explain` say so.
+#[test]
+fn eager_schedules_give_way_where_memory_ends() {
+    let folder = Folder::new("held-back");
+    let four = ["--machine", "cpu-4x", "--stages", "4", "--mesh", "1", "--recompute", "none"];
+    let told = |path: &str| serde_json::from_str::<Value>(&works(&["--json", "explain", path])).unwrap();
+    let most = |said: &Value| {
+        let group = |it: &Value| it.as_array().unwrap().iter().map(|it| it["bytes"].as_u64().unwrap()).sum();
+        said["memory"].as_array().unwrap().iter().map(group).max::<u64>().unwrap()
+    };
+    let with = |schedule: &str, memory: Option<u64>| {
+        let memory = memory.map(|it| it.to_string());
+        let memory = memory.iter().flat_map(|it| ["--memory", it.as_str()]);
+        let more: Vec<&str> = four.into_iter().chain(["--schedule", schedule]).chain(memory).collect();
+        planned(&folder, "p.json", &more)
+    };
+    for (eager, plain) in [("eager-1f1b", "1f1b"), ("eager-1f1b-delayed", "1f1b-delayed"), ("zb-h2", "zb-h1")]
+    {
+        let unheld = told(&with(eager, None));
+        assert_eq!(unheld["schedule_name"], eager);
+        let [large, small] = [most(&unheld), most(&told(&with(plain, None)))];
+        assert!(small < large, "{eager}: {small} of {large}");
+        let path = with(eager, Some(small));
+        let held = told(&path);
+        assert_eq!(held["schedule_name"], plain);
+        assert!(most(&held) <= small);
+        let words = works(&["explain", &path]);
+        let expected = format!("by {eager} group ");
+        assert!(words.contains(&expected) && words.contains("it does not fit"), "{words}");
+        assert!(works(&["check", &path]).contains("they hold what the pipeline says"));
     }
 }

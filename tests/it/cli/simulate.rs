@@ -88,3 +88,72 @@ fn traces_are_there_whole_or_not_at_all() {
     let files = fs::read_dir(folder.path("")).unwrap().count();
     assert_eq!(files, 1, "nothing half written is left");
 }
+
+/// A pipeline of the small model in training.
+fn staged(folder: &Folder, more: &[&str]) -> String {
+    let plan = folder.path("pipeline.json");
+    let model = concat!(env!("CARGO_MANIFEST_DIR"), "/models/gpt2-bytes.onnx");
+    let sizes = ["--dim", "sequence=32", "--microbatches", "4"];
+    let training = ["--mode", "train", "--loss", "cross-entropy:logits,labels", "--recompute", "none"];
+    works(&[&["plan", model, "-o", &plan], &sizes[..], &training[..], more].concat());
+    plan
+}
+
+#[test]
+fn a_pipeline_is_simulated_explained_checked_and_compared() {
+    let folder = Folder::new("simulated-pipeline");
+    let options = ["--machine", "cpu-4x", "--stages", "2", "--mesh", "2", "--schedule", "eager-1f1b"];
+    let plan = staged(&folder, &[&options[..], &["--dim", "batch=2"]].concat());
+    let trace = folder.path("trace.json");
+    assert!(works(&["simulate", &plan, "--trace", &trace]).contains("2 stages on 2 groups"));
+    let said = json(&["simulate", &plan]);
+    let classes = said["classes"].as_array().unwrap();
+    let ranks: usize = classes.iter().map(|it| it["ranks"].as_array().unwrap().len()).sum();
+    assert_eq!(ranks, 4);
+    assert_eq!(json(&["simulate", &plan]), said);
+    let read: Value = serde_json::from_str(&fs::read_to_string(&trace).unwrap()).unwrap();
+    let events = read["traceEvents"].as_array().unwrap();
+    let names: Vec<&str> = events.iter().filter_map(|it| it["args"]["name"].as_str()).collect();
+    assert!(names.contains(&"rank 3, stage 1") && names.contains(&"sending"), "{names:?}");
+    let model = concat!(env!("CARGO_MANIFEST_DIR"), "/models/gpt2-bytes.onnx");
+    assert!(works(&["check", &plan, "--model", model]).contains("cut as it says"));
+    let picture = folder.path("schedule.svg");
+    let told = works(&["explain", &plan, "--svg", &picture]);
+    assert!(told.contains("eager-1f1b: 2 stages") && told.contains("from stage 0 to stage 1"), "{told}");
+    assert!(fs::read_to_string(&picture).unwrap().starts_with("<svg"));
+    assert!(works(&["diff", &plan, &plan]).contains("schedule    the same"));
+    assert!(fails(2, &["run", &plan]).contains("is a pipeline of 2 stages"));
+}
+
+/// How far what is predicted of a step may be from what its programs take by the clock.
+const NEAR: f64 = 0.05;
+
+#[test]
+fn estimates_of_pipelines_are_near_what_programs_take() {
+    let folder = Folder::new("near-pipelines");
+    let mut wrong = Vec::new();
+    let mut near = |more: &[&str]| {
+        let said = json(&["simulate", &staged(&folder, more)]);
+        let number = |name: &str| said[name].as_f64().unwrap();
+        let ratio = number("estimated_seconds") / (number("seconds") + number("hidden_seconds"));
+        if (ratio - 1.0).abs() > NEAR {
+            wrong.push(format!("{more:?}: {ratio:.3}"));
+        }
+    };
+    let one = ["--mesh", "1", "--dim", "batch=2"];
+    let two = ["--mesh", "2", "--dim", "batch=16"];
+    let kinds = ["gpipe", "1f1b", "1f1b-delayed", "eager-1f1b", "eager-1f1b-delayed", "zb-h1", "zb-h2"];
+    for kind in kinds {
+        let with = ["--schedule", kind, "--stages"];
+        near(&[&with[..], &["2", "--machine", "cpu-2x"], &one].concat());
+        near(&[&with[..], &["4", "--machine", "cpu-4x"], &one].concat());
+        near(&[&with[..], &["2", "--machine", "cpu-4x"], &two].concat());
+    }
+    for kind in ["interleaved", "interleaved-delayed"] {
+        let with = ["--schedule", kind, "--chunks", "2", "--stages", "2"];
+        near(&[&with[..], &["--machine", "cpu-2x"], &one].concat());
+        near(&[&with[..], &["--machine", "cpu-4x"], &two].concat());
+    }
+    near(&[&["--schedule", "zb-h1", "--stages", "4", "--machine", "cpu-8x"], &two[..]].concat());
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}

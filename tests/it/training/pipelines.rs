@@ -217,6 +217,7 @@ fn trials() -> Vec<(&'static str, Trial)> {
         ("gpt2/dynamo.onnx", Trial { mesh: "2x2", optimizer: MOMENTUM, ..TWO }),
         ("t5/legacy.onnx", with(Kind::ZeroBubbleH1, Recompute::Nothing, &four)),
         ("t5/legacy.onnx", Trial { mesh: "2", kind: Kind::Eager, ..TWO }),
+        ("t5/legacy.onnx", Trial { mesh: "2x2", kind: Kind::Eager, ..four.clone() }),
         ("whisper/legacy.onnx", with(Kind::Eager, Recompute::Selective, &four)),
         ("whisper/legacy.onnx", Trial { mesh: "2", optimizer: SGD, kind: Kind::ZeroBubbleH1, ..TWO }),
         ("mixtral/legacy.onnx", Trial { mesh: "2", optimizer: MOMENTUM, kind: Kind::ZeroBubbleH1, ..TWO }),

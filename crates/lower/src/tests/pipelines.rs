@@ -390,3 +390,26 @@ fn windows_are_right_and_no_wider_than_they_have_to_be() {
     .budget_ms(500);
     assert!(in_order > 10);
 }
+
+/// A group has as many places for what a chunk keeps as its schedule holds micro-batches at once: those
+/// of schedules with names follow each other.
+#[test]
+fn places_are_as_many_as_schedules_hold() {
+    for kind in Order::ALL {
+        for groups in 1..=3_usize {
+            let chunks = if kind.interleaves() { 2 } else { 1 };
+            let schedule = kind.schedule(groups, chunks, 6).unwrap();
+            let verified = planner_ir::schedule::verify(schedule, groups * chunks, 6).unwrap();
+            let live = planner_ir::schedule::live(&verified);
+            let works = verified.schedule().works().len();
+            for (group, live) in live.iter().enumerate() {
+                let turns = crate::pipeline::turns(verified.schedule(), group).unwrap();
+                for (chunk, &held) in live.chunks.iter().enumerate() {
+                    let (first, last) = (chunk * works, chunk * works + works - 1);
+                    let places = crate::rings::window(&turns, first, last);
+                    assert_eq!(usize::try_from(places), Ok(held), "{kind} {groups} {group} {chunk}");
+                }
+            }
+        }
+    }
+}

@@ -15,7 +15,7 @@ use crate::arguments::PlanArguments;
 use crate::compile::{self, Imported};
 use crate::failure::Failure;
 use crate::pipeline::cluster::{Answer, Pins, Question, cheapest};
-use crate::pipeline::staged::{Forward, Order, Wanted, staged};
+use crate::pipeline::staged::{Forward, Order, Wanted, kind, staged, too_much};
 use crate::pipeline::{self, Stage};
 use crate::progress::Progress;
 use crate::{mesh, model_file, plan_file, quantity};
@@ -71,7 +71,34 @@ pub(super) fn pipeline(
     }
     let best =
         best.ok_or_else(|| refused.unwrap_or_else(|| Failure::internal("plan", "no mesh was tried")))?;
-    said(&best, &wanted.schedule, String::new(), arguments, context)
+    let (name, before) = match (kind(&best), order) {
+        (Some(found), Order::Named(asked)) if !is_of(&best, asked) => {
+            (found.name(), held_back(&best, found, asked))
+        }
+        _ => (wanted.schedule.as_str(), String::new()),
+    };
+    said(&best, name, before, arguments, context)
+}
+
+/// Whether a pipeline has a schedule.
+fn is_of(pipeline: &Pipeline, kind: Kind) -> bool {
+    let own = &pipeline.schedule;
+    let count = usize::try_from(pipeline.micro_batches()).unwrap_or(usize::MAX);
+    kind.schedule(own.groups.len(), own.chunks, count).is_ok_and(|made| made == *own)
+}
+
+/// Why a pipeline has another schedule than was asked for.
+fn held_back(pipeline: &Pipeline, found: Kind, asked: Kind) -> String {
+    let too_much = too_much(pipeline).into_iter().find(|it| it.kind == asked);
+    let why = too_much.map_or(format!("takes less than {asked} with as little memory"), |it| {
+        format!(
+            "by {asked} group {} would hold {} of {}",
+            it.group,
+            quantity::bytes(it.bytes),
+            quantity::bytes(pipeline.capacity)
+        )
+    });
+    format!("schedule   {found}: {why}\n")
 }
 
 /// Writes a pipeline and says what it comes to.

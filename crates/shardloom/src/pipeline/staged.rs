@@ -1,7 +1,9 @@
 //! A training step in stages: each planned on its own mesh, what crosses, and in which order.
 
 mod plans; // plans of stages, as few as serve
+mod held_back; // schedules that hold less, where memory ends
 mod prices; // what a pipeline takes
+mod update; // what its update takes
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,6 +23,8 @@ use super::{Prepared, Target, planned, refusal, ties};
 use crate::failure::Failure;
 use crate::model_file::ModelFile;
 
+pub use held_back::{TooMuch, kind, too_much};
+use held_back::{is_held_down, orders};
 use plans::{Make, Plans, Room};
 pub use prices::{durations, network};
 use prices::{priced, travelling};
@@ -215,14 +219,25 @@ pub fn staged(
         let (step, recipe) = forward.step(again.as_ref())?;
         let stages = train::stages(&step, &first);
         let stages = stages.map_err(|error| Failure::Usage(error.to_string()))?;
-        let schedule = ordered(wanted, groups, recipe.micro_batches)?;
-        match made(stages, (file, &recipe), wanted, (&first, schedule), say) {
-            Ok(pipeline) => {
-                plan::check_pipeline(&pipeline).map_err(|error| Failure::internal("plan", error))?;
-                return Ok(pipeline);
+        let mut best: Option<Pipeline> = None;
+        for order in orders(&wanted.order) {
+            let schedule = ordered(&order, wanted, groups, recipe.micro_batches)?;
+            match made(&stages, (file, &recipe), wanted, (&first, schedule), say) {
+                Ok(made) if best.as_ref().is_none_or(|best| made.seconds() < best.seconds()) => {
+                    best = Some(made);
+                }
+                Ok(_) => {}
+                Err(failure @ Failure::Internal(_)) => return Err(failure),
+                Err(failure) => refused = refused.or(Some(failure)),
             }
-            Err(failure @ Failure::Internal(_)) => return Err(failure),
-            Err(failure) => refused = Some(failure),
+            // As it was asked for, with all the memory that there is.
+            if best.as_ref().is_some_and(|best| !is_held_down(best)) {
+                break;
+            }
+        }
+        if let Some(pipeline) = best {
+            plan::check_pipeline(&pipeline).map_err(|error| Failure::internal("plan", error))?;
+            return Ok(pipeline);
         }
     }
     Err(refused.unwrap_or_else(|| Failure::internal("plan", "no pipeline was tried")))
@@ -240,9 +255,14 @@ fn groups(wanted: &Wanted<'_>) -> Result<usize, Failure> {
     usize::try_from(all / each).map_err(|_| Failure::Usage("too many groups".to_owned()))
 }
 
-fn ordered(wanted: &Wanted<'_>, groups: usize, micro_batches: u64) -> Result<Schedule, Failure> {
+fn ordered(
+    order: &Order,
+    wanted: &Wanted<'_>,
+    groups: usize,
+    micro_batches: u64,
+) -> Result<Schedule, Failure> {
     let count = usize::try_from(micro_batches).unwrap_or(usize::MAX);
-    let schedule = match &wanted.order {
+    let schedule = match order {
         Order::Named(kind) => {
             let made = kind.schedule(groups, wanted.chunks, count);
             made.map_err(|error| Failure::Usage(error.to_string()))?
@@ -270,7 +290,7 @@ const LEAST: u64 = 200;
 /// group, come on top of what a stage's plan counts: where a group does not fit, its stages are planned
 /// again with as much less.
 fn made(
-    stages: Stages,
+    stages: &Stages,
     (file, recipe): (&plan::ModelFile, &Recipe),
     wanted: &Wanted<'_>,
     (first, schedule): (&[usize], Schedule),

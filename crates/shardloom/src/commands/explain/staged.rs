@@ -10,7 +10,7 @@ use crate::arguments::ExplainArguments;
 use crate::commands::Said;
 use crate::commands::pipeline::summary_json;
 use crate::failure::Failure;
-use crate::pipeline::staged;
+use crate::pipeline::staged::{self, kind, too_much};
 use crate::quantity::{bytes, percent, seconds};
 use crate::{mesh, written};
 
@@ -207,6 +207,15 @@ fn beyond(pipeline: &Pipeline) -> Vec<String> {
             ));
         }
     }
+    for it in too_much(pipeline) {
+        all.push(format!(
+            "by {} group {} would hold {}, and a device may hold {}: it does not fit",
+            it.kind,
+            it.group,
+            bytes(it.bytes),
+            bytes(pipeline.capacity)
+        ));
+    }
     all
 }
 
@@ -216,16 +225,6 @@ fn total(holdings: &[Holding]) -> u64 {
 
 fn model(pipeline: &Pipeline) -> &str {
     pipeline.stages.first().map_or("", |stage| &stage.plan.model.path)
-}
-
-/// The schedule that has a name and is this one.
-fn kind(pipeline: &Pipeline) -> Option<Kind> {
-    let own = &pipeline.schedule;
-    let micro_batches = usize::try_from(pipeline.micro_batches()).ok()?;
-    let same = |kind: &Kind| {
-        kind.schedule(own.groups.len(), own.chunks, micro_batches).is_ok_and(|made| made == *own)
-    };
-    Kind::ALL.into_iter().find(same)
 }
 
 fn schedule(pipeline: &Pipeline) -> &'static str {

@@ -10,6 +10,7 @@ use planner_ir::schedule::{self, Durations, Overlap, StageTimes, verify};
 use reshard::{Network, Strategy, simulate};
 
 use super::CHUNKS;
+use super::update::{self, Messages};
 use crate::failure::Failure;
 
 /// What messages between groups go over.
@@ -77,31 +78,31 @@ pub(super) fn travelling(
     Ok(made)
 }
 
-/// The estimate of a step: what the busiest group does, what it waits for, the update.
+/// The estimate of a step: what the busiest group does, what it waits for, the update, and what that
+/// waits for.
 pub(super) fn priced(pipeline: &mut Pipeline) -> Result<(), Failure> {
     let phases: Vec<(StageTimes, f64)> = pipeline.stages.iter().map(|it| it.plan.phases()).collect();
     let durations = durations(pipeline, &phases);
     let count = usize::try_from(pipeline.micro_batches()).unwrap_or(usize::MAX);
     let verified = verify(pipeline.schedule.clone(), pipeline.stages.len(), count);
     let verified = verified.map_err(|error| Failure::internal("plan", error))?;
-    let makespan = schedule::makespan(&verified, &durations);
-    let makespan = makespan.map_err(|error| Failure::internal("plan", error))?;
-    let mut busy = vec![0.0; pipeline.schedule.groups.len()];
-    let mut updates = vec![0.0; pipeline.schedule.groups.len()];
-    let runs = f64::from(u32::try_from(count).unwrap_or(u32::MAX));
-    for (number, (times, update)) in phases.iter().enumerate() {
-        let group = pipeline.group(number);
-        busy[group] += runs * times.total();
-        updates[group] += update;
-    }
+    let played = schedule::timeline(&verified, &durations);
+    let played = played.map_err(|error| Failure::internal("plan", error))?;
+    let tasks: Vec<f64> = played.groups.iter().map(|it| it.last().map_or(0.0, |span| span.end)).collect();
     let most = |all: &[f64]| all.iter().copied().fold(0.0, f64::max);
-    let once = once(pipeline);
-    let term = |name: &str, seconds: f64| Term { name: name.to_owned(), seconds };
+    let busy = most(&played.idle.iter().map(|idle| played.makespan - idle).collect::<Vec<_>>());
+    let updated = |messages: Messages| {
+        let ends = update::ends(pipeline, &tasks, messages);
+        let ends = ends.ok_or_else(|| Failure::internal("plan", "updates of stages wait for each other"))?;
+        Ok(most(&ends))
+    };
+    let (alone, all) = (updated(Messages::Untimed)?, updated(Messages::Timed)?);
+    let term = |name: &str, seconds: f64| Term { name: name.to_owned(), seconds: seconds.max(0.0) };
     pipeline.estimate = vec![
-        term("busiest stage", most(&busy)),
-        term("pipeline bubble", (makespan - most(&busy)).max(0.0)),
-        term("update", most(&updates)),
-        term("crossings of the update", once),
+        term("busiest stage", busy),
+        term("pipeline bubble", played.makespan - busy),
+        term("update", alone - played.makespan),
+        term("crossings of the update", all - alone),
     ];
     Ok(())
 }
@@ -128,7 +129,7 @@ pub fn durations(pipeline: &Pipeline, phases: &[(StageTimes, f64)]) -> Durations
 }
 
 /// In which phase a crossing is made, if it is for each micro-batch.
-fn phase(pipeline: &Pipeline, crossing: &Crossing) -> Option<Phase> {
+pub(super) fn phase(pipeline: &Pipeline, crossing: &Crossing) -> Option<Phase> {
     let graph = &pipeline.stages[crossing.from].plan.graph;
     let output = graph.outputs.iter().find(|output| output.name == crossing.name)?;
     let planner_ir::Source::Result { node, .. } = graph.value(output.value).source else { return None };
@@ -136,10 +137,4 @@ fn phase(pipeline: &Pipeline, crossing: &Crossing) -> Option<Phase> {
     let summed = sums.into_iter().any(|it| it.next == output.value);
     let phase = graph.node(node).phase;
     (phase != Phase::Update && !summed).then_some(phase)
-}
-
-/// What crossings take that are made once in a step (seconds).
-fn once(pipeline: &Pipeline) -> f64 {
-    let once = pipeline.crossings.iter().filter(|crossing| phase(pipeline, crossing).is_none());
-    once.flat_map(|crossing| &crossing.to).map(|arrival| arrival.seconds).sum()
 }

@@ -1,0 +1,57 @@
+//! Schedules that hold less than the one that was asked for, where memory ends.
+
+use plan::Pipeline;
+use planner_ir::schedule::Kind;
+
+use super::Order;
+
+/// An order of work, and those that do the same with less memory.
+pub(super) fn orders(wanted: &Order) -> Vec<Order> {
+    let mut all = vec![wanted.clone()];
+    if let Order::Named(kind) = wanted {
+        all.extend(std::iter::successors(kind.held_back(), |it| it.held_back()).map(Order::Named));
+    }
+    all
+}
+
+/// Whether a stage was planned to hold less than a device can.
+pub(super) fn is_held_down(pipeline: &Pipeline) -> bool {
+    pipeline.stages.iter().any(|stage| stage.plan.capacity < pipeline.capacity)
+}
+
+/// The schedule that has a name and is that of a pipeline.
+pub fn kind(pipeline: &Pipeline) -> Option<Kind> {
+    let own = &pipeline.schedule;
+    let micro_batches = usize::try_from(pipeline.micro_batches()).ok()?;
+    let same = |kind: &Kind| {
+        kind.schedule(own.groups.len(), own.chunks, micro_batches).is_ok_and(|made| made == *own)
+    };
+    Kind::ALL.into_iter().find(same)
+}
+
+/// A schedule that would take no longer than a pipeline's if it fitted, and does not fit.
+pub struct TooMuch {
+    /// Its name.
+    pub kind: Kind,
+    /// The group that would hold the most.
+    pub group: usize,
+    /// How much (bytes).
+    pub bytes: u64,
+}
+
+/// The schedules with more forward tasks ahead than a pipeline's for which there is not enough memory.
+pub fn too_much(pipeline: &Pipeline) -> Vec<TooMuch> {
+    let own = kind(pipeline);
+    let held = |kind: Kind| {
+        let micro_batches = usize::try_from(pipeline.micro_batches()).ok()?;
+        let groups = pipeline.schedule.groups.len();
+        let schedule = kind.schedule(groups, pipeline.schedule.chunks, micro_batches).ok()?;
+        let other = Pipeline { schedule, ..pipeline.clone() };
+        let memory = lower::pipelined(&other).and_then(|it| it.memory()).ok()?;
+        let bytes = memory.iter().map(|it| it.iter().map(|holding| holding.bytes).sum());
+        let (group, bytes) = bytes.enumerate().max_by_key(|&(_, bytes): &(usize, u64)| bytes)?;
+        (bytes > pipeline.capacity).then_some(TooMuch { kind, group, bytes })
+    };
+    let ahead = Kind::ALL.into_iter().filter(|kind| own.is_some() && kind.held_back() == own);
+    ahead.filter_map(held).collect()
+}

@@ -1,0 +1,180 @@
+//! Planning whole clusters: what is chosen, and what cannot be.
+
+use std::fs;
+
+use serde_json::Value;
+
+use super::{Folder, fails, works};
+use crate::tidy::root;
+
+/// Plans of the small model, with so many examples in a step.
+fn arguments(command: &str, examples: &str, more: &[&str]) -> Vec<String> {
+    let model = root().join("tests/models/gpt2-bytes.onnx");
+    let fixed = [command, model.to_str().unwrap(), "--mode", "train", "--dim", "sequence=16"];
+    let wanted = ["--loss", "cross-entropy:logits,labels", "--global-batch", examples];
+    [&fixed[..], &wanted, more].concat().into_iter().map(str::to_owned).collect()
+}
+
+fn borrowed(all: &[String]) -> Vec<&str> {
+    all.iter().map(String::as_str).collect()
+}
+
+/// The step that the cheapest plan takes with these decisions (seconds), and the words about it.
+fn cheapest(folder: &Folder, machine: &str, pins: &[&str]) -> (f64, String) {
+    let path = folder.path("p.json");
+    let pins = pins.iter().flat_map(|pin| ["--pin", pin]);
+    let fixed = ["--stages", "auto", "--machine", machine, "-o", &path];
+    let more: Vec<&str> = fixed.into_iter().chain(pins).collect();
+    let words = works(&borrowed(&arguments("plan", "4", &more)));
+    let text = works(&["--json", "explain", &path]);
+    let said: Value = serde_json::from_str(&text).unwrap();
+    (said["seconds"].as_f64().unwrap(), words)
+}
+
+/// Every setup of two devices and four examples, pinned one by one.
+fn setups() -> Vec<Vec<String>> {
+    let mut all = Vec::new();
+    for [groups, data, tensor] in [[1, 1, 2], [1, 2, 1], [2, 1, 1]] {
+        for micro_batches in [1, 2, 4] {
+            // A micro-batch has an example for each place at least.
+            if micro_batches * data > 4 {
+                continue;
+            }
+            for again in ["none", "full"] {
+                let plain = ["schedule=1f1b"].as_slice();
+                let known =
+                    ["schedule=1f1b", "schedule=eager-1f1b", "schedule=zb-h1", "schedule=interleaved"];
+                for schedule in if groups == 1 { plain } else { &known } {
+                    let interleaved = schedule.ends_with("interleaved");
+                    if interleaved && micro_batches % groups != 0 {
+                        continue;
+                    }
+                    let mut pins = vec![
+                        format!("pp={groups}"),
+                        format!("dp={data}"),
+                        format!("tp={tensor}"),
+                        format!("microbatches={micro_batches}"),
+                        format!("recompute={again}"),
+                        (*schedule).to_owned(),
+                    ];
+                    pins.extend(interleaved.then(|| "chunks=2".to_owned()));
+                    all.push(pins);
+                }
+            }
+        }
+    }
+    all
+}
+
+#[test]
+fn none_of_all_setups_of_a_small_machine_is_cheaper_than_the_one_that_is_chosen() {
+    let folder = Folder::new("every-setup");
+    let (chosen, words) = cheapest(&folder, "cpu-2x", &[]);
+    assert!(words.starts_with("chosen "), "{words}");
+    let mut seen = 0;
+    for pins in setups() {
+        let (seconds, _) = cheapest(&folder, "cpu-2x", &borrowed(&pins));
+        assert!(chosen <= seconds * (1.0 + 1e-9), "{chosen} was chosen, {pins:?} takes {seconds}");
+        seen += usize::from(seconds <= chosen * (1.0 + 1e-9));
+    }
+    assert!(seen > 0, "what was chosen is none of them");
+}
+
+#[test]
+fn what_is_chosen_is_checked_and_trains_as_one_rank_does() {
+    let folder = Folder::new("chosen-pipeline");
+    let (_, words) = cheapest(&folder, "cpu-4x", &["pp=2", "tp=2"]);
+    assert!(words.contains("2 groups of mesh 2"), "{words}");
+    let model = root().join("tests/models/gpt2-bytes.onnx");
+    let passed = works(&["check", &folder.path("p.json"), "--model", model.to_str().unwrap()]);
+    assert!(passed.contains("cut as it says"), "{passed}");
+    let alone = folder.path("alone.json");
+    let one = ["plan", model.to_str().unwrap(), "--machine", "cpu-1x", "--mode", "train", "-o", &alone];
+    let sizes = ["--dim", "batch=4", "--dim", "sequence=16", "--loss", "cross-entropy:logits,labels"];
+    works(&[&one[..], &sizes].concat());
+    let data = root().join("tests/texts/constitution.txt");
+    let losses = |plan: &str| -> Vec<f64> {
+        let weights = folder.path("w.safetensors");
+        let fixed = ["train", plan, "--data", data.to_str().unwrap(), "--tokens", "u8", "--lr", "0.01"];
+        let left = works(&[&fixed[..], &["--steps", "3", "--weights", &weights]].concat());
+        let losses = left.lines().filter(|line| line.starts_with("step"));
+        let loss = |line: &str| line.split("loss").nth(1).unwrap().split_whitespace().next().unwrap().parse();
+        losses.map(|line| loss(line).unwrap()).collect()
+    };
+    let (found, expected) = (losses(&folder.path("p.json")), losses(&alone));
+    assert_eq!(expected.len(), 3);
+    for (found, expected) in found.iter().zip(&expected) {
+        assert!((found - expected).abs() < 2e-4, "{found}, expected {expected}");
+    }
+}
+
+#[test]
+fn decisions_that_cannot_be() {
+    let folder = Folder::new("no-setup");
+    let path = folder.path("refused.json");
+    let with = |code: u8, examples: &str, more: &[&str]| {
+        let fixed = ["--stages", "auto", "--machine", "cpu-4x", "-o", &path];
+        fails(code, &borrowed(&arguments("plan", examples, &[&fixed[..], more].concat())))
+    };
+    let says = |message: &str, parts: &[&str]| {
+        assert_eq!(message.trim_end().lines().count(), 1, "{message}");
+        parts.iter().for_each(|part| assert!(message.contains(part), "no `{part}` in: {message}"));
+    };
+    for pins in [&["pp=3"][..], &["tp=8"], &["pp=2", "tp=4"], &["dp=3"], &["microbatches=3"]] {
+        let pins: Vec<&str> = pins.iter().flat_map(|pin| ["--pin", pin]).collect();
+        says(&with(1, "4", &pins), &["no setup of cpu-4x", "what is pinned", "4 devices in nodes of"]);
+    }
+    for pin in ["pp", "pp=0", "pp=many", "xx=1", "recompute=some", "tp=-1", ""] {
+        says(&with(1, "4", &["--pin", pin]), &["`--pin ", "expected"]);
+    }
+    says(&with(1, "4", &["--pin", "schedule=fast"]), &["`fast`", "1f1b"]);
+    says(&with(1, "4", &["--mesh", "2"]), &["`--stages auto` chooses the mesh"]);
+    says(&with(1, "4", &["--dim", "batch=4"]), &["`--stages auto` chooses the mesh and the size of `batch`"]);
+    says(&with(2, "4", &["--memory", "20kB"]), &["fit", "20.00 kB"]);
+    // More groups than the model has blocks.
+    let many = ["--stages", "auto", "--machine", "cpu-64x", "--pin", "pp=64", "-o", &path];
+    let message = fails(1, &borrowed(&arguments("plan", "64", &many)));
+    says(&message, &["more groups are pinned than the model has blocks"]);
+    // How many examples there are is part of the question.
+    let model = root().join("tests/models/gpt2-bytes.onnx");
+    let none =
+        ["plan", model.to_str().unwrap(), "--machine", "cpu-2x", "--stages", "auto", "--mode", "train"];
+    let loss = ["--loss", "cross-entropy:logits,labels", "--dim", "sequence=16", "-o", &path];
+    says(&fails(1, &[&none[..], &loss].concat()), &["`--global-batch N`"]);
+    assert!(!folder.0.join("refused.json").exists());
+}
+
+#[test]
+fn sweeps_say_the_same_each_time() {
+    let folder = Folder::new("sweep");
+    let (csv, svg) = (folder.path("s.csv"), folder.path("s.svg"));
+    let swept = |over: &str| {
+        let more = ["--machine", "cpu-4x", "--over", over, "--csv", &csv, "--svg", &svg];
+        let text = works(&borrowed(&arguments("sweep", "4", &more)));
+        [text, fs::read_to_string(&csv).unwrap(), fs::read_to_string(&svg).unwrap()]
+    };
+    let first = swept("devices=1,2,4");
+    assert_eq!(swept("devices=1,2,4"), first);
+    let rows: Vec<Vec<String>> =
+        first[1].lines().map(|line| line.split(',').map(str::to_owned).collect()).collect();
+    assert_eq!(rows[0][..2], ["devices", "step_seconds"]);
+    assert_eq!(rows.len(), 4);
+    for (row, (devices, line)) in rows[1..].iter().zip(["1", "2", "4"].iter().zip(first[0].lines())) {
+        assert_eq!(row[0], *devices);
+        assert_eq!(row.len(), rows[0].len());
+        assert!(line.starts_with(devices) && line.contains(&format!("{} groups", row[3])), "{line}");
+    }
+    // More devices do not take longer: what fewer do, they could do too, on meshes of this model.
+    let seconds: Vec<f64> = rows[1..].iter().map(|row| row[1].parse().unwrap()).collect();
+    assert!(seconds.is_sorted_by(|a, b| a >= b), "{seconds:?}");
+    assert!(first[2].starts_with("<svg"));
+    // What does not fit is a row without numbers.
+    let refused = swept("memory=20kB,1GB");
+    let rows: Vec<&str> = refused[1].lines().collect();
+    assert_eq!(rows[1], "20000,,,,,,,");
+    assert!(rows[2].starts_with("1000000000,0."), "{}", rows[2]);
+    for over in ["devices", "devices=", "devices=0", "colour=1", "memory=much"] {
+        let message = fails(1, &borrowed(&arguments("sweep", "4", &["--machine", "cpu-4x", "--over", over])));
+        assert!(message.contains(&format!("`--over {over}` is no sweep")), "{message}");
+    }
+}
