@@ -90,7 +90,7 @@ fn is_of(pipeline: &Pipeline, kind: Kind) -> bool {
 /// Why a pipeline has another schedule than was asked for.
 fn held_back(pipeline: &Pipeline, found: Kind, asked: Kind) -> String {
     let too_much = too_much(pipeline).into_iter().find(|it| it.kind == asked);
-    let why = too_much.map_or(format!("takes less than {asked} with as little memory"), |it| {
+    let why = too_much.map_or(format!("{asked} was not found to fit"), |it| {
         format!(
             "by {asked} group {} would hold {} of {}",
             it.group,

@@ -23,8 +23,8 @@ use super::{Prepared, Target, planned, refusal, ties};
 use crate::failure::Failure;
 use crate::model_file::ModelFile;
 
+use held_back::orders;
 pub use held_back::{TooMuch, kind, too_much};
-use held_back::{is_held_down, orders};
 use plans::{Make, Plans, Room};
 pub use prices::{durations, network};
 use prices::{priced, travelling};
@@ -219,25 +219,16 @@ pub fn staged(
         let (step, recipe) = forward.step(again.as_ref())?;
         let stages = train::stages(&step, &first);
         let stages = stages.map_err(|error| Failure::Usage(error.to_string()))?;
-        let mut best: Option<Pipeline> = None;
         for order in orders(&wanted.order) {
             let schedule = ordered(&order, wanted, groups, recipe.micro_batches)?;
             match made(&stages, (file, &recipe), wanted, (&first, schedule), say) {
-                Ok(made) if best.as_ref().is_none_or(|best| made.seconds() < best.seconds()) => {
-                    best = Some(made);
+                Ok(pipeline) => {
+                    plan::check_pipeline(&pipeline).map_err(|error| Failure::internal("plan", error))?;
+                    return Ok(pipeline);
                 }
-                Ok(_) => {}
                 Err(failure @ Failure::Internal(_)) => return Err(failure),
-                Err(failure) => refused = refused.or(Some(failure)),
+                Err(failure) => refused = Some(failure),
             }
-            // As it was asked for, with all the memory that there is.
-            if best.as_ref().is_some_and(|best| !is_held_down(best)) {
-                break;
-            }
-        }
-        if let Some(pipeline) = best {
-            plan::check_pipeline(&pipeline).map_err(|error| Failure::internal("plan", error))?;
-            return Ok(pipeline);
         }
     }
     Err(refused.unwrap_or_else(|| Failure::internal("plan", "no pipeline was tried")))

@@ -14,11 +14,6 @@ pub(super) fn orders(wanted: &Order) -> Vec<Order> {
     all
 }
 
-/// Whether a stage was planned to hold less than a device can.
-pub(super) fn is_held_down(pipeline: &Pipeline) -> bool {
-    pipeline.stages.iter().any(|stage| stage.plan.capacity < pipeline.capacity)
-}
-
 /// The schedule that has a name and is that of a pipeline.
 pub fn kind(pipeline: &Pipeline) -> Option<Kind> {
     let own = &pipeline.schedule;
