@@ -281,7 +281,10 @@ impl Asked<'_> {
         let groups = u64::try_from(setup.groups).unwrap_or(u64::MAX);
         let all = groups.min(setup.micro_batches);
         let half = groups.div_ceil(2).min(setup.micro_batches);
-        self.price(setup, &[None, Some(half), Some(all)], f64::INFINITY).unwrap_or_else(|_| nothing())
+        // Interleaved schedules have a little more under way than there are groups.
+        let more = (all + all / 4 + 1).min(setup.micro_batches);
+        let under_way = [None, Some(half), Some(all), Some(more)];
+        self.price(setup, &under_way, f64::INFINITY).unwrap_or_else(|_| nothing())
     }
 
     /// What a setup takes by the first of these plans that makes one that fits: one with all memory, or
