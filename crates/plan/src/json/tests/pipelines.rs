@@ -16,7 +16,7 @@ use crate::{Pipeline, check_pipeline};
 fn read_pipeline(text: &[u8]) -> Result<Pipeline, ReadError> {
     match read_any(text)? {
         Content::Pipeline(pipeline) => Ok(*pipeline),
-        Content::Plan(_) => panic!("a pipeline was read as a plan"),
+        _ => panic!("a pipeline was read as something else"),
     }
 }
 
