@@ -27,7 +27,7 @@ pub struct LaunchArguments {
     /// How often to start again after a failure that may not come again
     #[arg(long, default_value_t = 0, value_name = "K")]
     pub restarts: u64,
-    /// `run` or `train`, and its arguments
+    /// `run`, `generate` or `train`, and its arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
 }

@@ -60,9 +60,10 @@ fn check(arguments: &LaunchArguments) -> Result<(), Failure> {
     let has = |name: &str| arguments.command.iter().any(|it| it == name);
     let first = arguments.command.first().map(|it| it.to_string_lossy());
     let is_train = first.as_deref() == Some("train");
-    if !is_train && first.as_deref() != Some("run") {
+    if !["run", "generate", "train"].contains(&first.as_deref().unwrap_or_default()) {
         let found = first.unwrap_or_default();
-        let message = format!("`{found}` is one process's work: `launch` starts `run` or `train`");
+        let message =
+            format!("`{found}` is one process's work: `launch` starts `run`, `generate` or `train`");
         return Err(Failure::Usage(message));
     }
     if arguments.restarts > 0 && is_train && !has("--continue") {
