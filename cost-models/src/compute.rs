@@ -235,6 +235,14 @@ pub enum Mask {
 }
 
 impl Attention {
+    /// How many keys a query sees, on average.
+    pub(crate) fn keys_seen(&self) -> u64 {
+        match self.mask {
+            Mask::Full => self.keys,
+            Mask::Causal => self.keys.div_ceil(2),
+        }
+    }
+
     /// Multiplications and additions of the scores that count.
     #[must_use]
     pub fn work(&self) -> Flops {

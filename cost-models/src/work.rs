@@ -20,20 +20,31 @@ pub struct Work<'a> {
     pub operands: &'a [Type],
     /// The types of what the device makes.
     pub results: &'a [Type],
+    /// Which rows of what depends on positions the device has, of those it has a part of.
+    pub rows: Rows,
+}
+
+/// Which rows a device has of what depends on positions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rows {
+    /// Those of one stretch: of causal attention, some device has the last.
+    Together,
+    /// Every so many of the whole: all devices have about the same work.
+    Spread,
 }
 
 /// Time of an operation.
 #[must_use]
 pub fn operation(device: &Device, work: &Work<'_>) -> Seconds {
-    let Work { op, whole, operands, results } = *work;
+    let Work { op, whole, operands, results, .. } = *work;
     match op {
         Op::Contract(contract) => {
             let [batch, m, n, k] = product_sizes(contract, operands);
             product(device, batch, [m, n, k], &operands[0])
         }
         Op::Attention(attributes) => {
-            let it = attention(attributes, operands);
-            let [s, t, d, e] = [it.queries, it.keys, it.key_size, it.value_size];
+            let it = attention(attributes, work);
+            let [s, t, d, e] = [it.queries, it.keys_seen(), it.key_size, it.value_size];
             let computing = match device.passes.get(&Pass::Score) {
                 None => compute::attention(device, &it),
                 Some(pace) => in_products(device, &it, &[[s, t, d], [s, e, t]], 1.0, pace),
@@ -42,8 +53,8 @@ pub fn operation(device: &Device, work: &Work<'_>) -> Seconds {
             computing.max(touch(device, operands, results))
         }
         Op::AttentionGradient { attention: attributes, .. } => {
-            let it = attention(attributes, operands);
-            let [s, t, d, e] = [it.queries, it.keys, it.key_size, it.value_size];
+            let it = attention(attributes, work);
+            let [s, t, d, e] = [it.queries, it.keys_seen(), it.key_size, it.value_size];
             let computing = match device.passes.get(&Pass::Score) {
                 None => compute::attention_gradient(device, &it),
                 Some(pace) => {
@@ -104,17 +115,24 @@ fn pass(device: &Device, op: &Op, operands: &[Type], results: &[Type]) -> Second
     pace.start.value + streaming.max(exact(elements) * pace.element.value)
 }
 
-/// Attention of the first three operands. Of a part of the queries, the last device's sees all keys.
-fn attention(attributes: &planner_ir::Attention, operands: &[Type]) -> Attention {
-    let (q, k, v) = (&operands[0].shape, &operands[1].shape, &operands[2].shape);
+/// Attention of the first three operands. Of a stretch of the queries, the last device's sees all
+/// keys; of a stretch of the keys, the first device's is seen by all queries.
+fn attention(attributes: &planner_ir::Attention, work: &Work<'_>) -> Attention {
+    let [q, k, v] = [0, 1, 2].map(|it: usize| &work.operands[it].shape);
+    let whole = |it: usize| work.operands[it].shape[2] == work.whole[it].shape[2];
+    let alike = q[2] == k[2] && whole(0) && whole(1);
     Attention {
         heads: q[0] * q[1],
         queries: q[2],
         keys: k[2],
         key_size: q[3],
         value_size: v[3],
-        precision: Precision::of(operands[0].dtype),
-        mask: if attributes.causal && q[2] == k[2] { Mask::Causal } else { Mask::Full },
+        precision: Precision::of(work.operands[0].dtype),
+        mask: if attributes.causal && (alike || work.rows == Rows::Spread) {
+            Mask::Causal
+        } else {
+            Mask::Full
+        },
     }
 }
 
@@ -129,7 +147,7 @@ fn in_products(
     let one = |&sizes: &[u64; 3]| {
         matrix_product(device, &MatrixProduct::forward(attention.heads, sizes, attention.precision))
     };
-    let scores = exact(attention.heads * attention.queries * attention.keys);
+    let scores = exact(attention.heads * attention.queries * attention.keys_seen());
     products.iter().map(one).sum::<Seconds>() + passes * scores * pace.element.value
 }
 
@@ -207,8 +225,10 @@ mod tests {
         let op = Op::Contract(Contract { left: vec![label], right: vec![label], result: vec![] });
         let (vector, sum) = (Type::new(DType::F32, [1 << 28]), Type::new(DType::F32, []));
         let operands = [vector.clone(), vector];
-        let time =
-            operation(device, &Work { op: &op, whole: &operands, operands: &operands, results: &[sum] });
+        let time = operation(
+            device,
+            &Work { op: &op, whole: &operands, operands: &operands, results: &[sum], rows: Rows::Together },
+        );
         let read = 2.0 * 4.0 * exact(1 << 28) / 3.35e12;
         assert!((1.0..1.2).contains(&(time.0 / read)), "{} s, {read} s at the peak", time.0);
     }

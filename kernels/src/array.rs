@@ -12,13 +12,39 @@ const ALIGNMENT: usize = 64;
 /// The bytes of the words that arrays are made of.
 const WORD: usize = 8;
 
-/// Where a block lies in the value that it is a block of, along one dimension.
+/// Where a block lies in the value that it is a block of, along one dimension: in stripes of `run`
+/// elements, which start `stride` apart. Where both are 1 it is contiguous.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
     /// The extent of the whole value (elements).
     pub extent: u64,
     /// Where the block starts in it (elements).
     pub start: u64,
+    /// How long a stripe is (elements, at least 1).
+    pub run: u64,
+    /// How far apart stripes start (elements, at least a stripe).
+    pub stride: u64,
+}
+
+impl Span {
+    /// That of a block without gaps.
+    #[must_use]
+    pub fn contiguous(extent: u64, start: u64) -> Self {
+        Self { extent, start, run: 1, stride: 1 }
+    }
+
+    /// Where an element of the block lies in the whole.
+    #[must_use]
+    pub fn position(&self, place: u64) -> u64 {
+        self.start + place / self.run * self.stride + place % self.run
+    }
+
+    /// How many elements of the block lie before a position, if it had no end.
+    #[must_use]
+    pub fn before(&self, position: u64) -> u64 {
+        let distance = position.saturating_sub(self.start);
+        distance / self.stride * self.run + (distance % self.stride).min(self.run)
+    }
 }
 
 /// A value, row-major, or a block of one.
@@ -310,7 +336,7 @@ pub(crate) fn expect_dtype(found: DType, expected: DType) -> Result<(), KernelEr
 }
 
 fn span(shape: &[u64], spans: &[Span], dim: usize) -> Span {
-    spans.get(dim).copied().unwrap_or(Span { extent: shape[dim], start: 0 })
+    spans.get(dim).copied().unwrap_or(Span::contiguous(shape[dim], 0))
 }
 
 /// Where the first whole cache line starts in the words (bytes).
@@ -318,3 +344,6 @@ fn first_line(words: &[u64]) -> usize {
     let offset = words.as_ptr().cast::<u8>().align_offset(ALIGNMENT);
     if offset < ALIGNMENT { offset } else { 0 }
 }
+
+#[cfg(test)]
+mod tests;

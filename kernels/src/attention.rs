@@ -133,14 +133,13 @@ impl Shape {
             return 0..self.keys;
         }
         // Positions are aligned at the ends of both sequences.
-        let position =
-            |span: Span, place: usize| i128::from(span.start) + i128::try_from(place).unwrap_or(i128::MAX);
-        let own = position(self.query_span, query) + i128::from(self.key_span.extent)
-            - i128::from(self.query_span.extent);
+        let position = self.query_span.position(u64::try_from(query).unwrap_or(u64::MAX));
+        let own =
+            i128::from(position) + i128::from(self.key_span.extent) - i128::from(self.query_span.extent);
         let first = attention.window.map_or(0, |window| own + 1 - i128::from(window));
         let place = |key: i128| {
-            let place = (key - i128::from(self.key_span.start)).max(0);
-            usize::try_from(place).unwrap_or(self.keys).min(self.keys)
+            let before = self.key_span.before(u64::try_from(key.max(0)).unwrap_or(u64::MAX));
+            usize::try_from(before).unwrap_or(self.keys).min(self.keys)
         };
         let end = place(own + 1);
         place(first).min(end)..end

@@ -84,7 +84,7 @@ impl Rows {
 
     /// The place of a label in a row of the block.
     fn place(&self, label: i64) -> Result<usize, KernelError> {
-        let Span { extent, start } = self.span;
+        let Span { extent, start, .. } = self.span;
         let position = u64::try_from(label).ok().filter(|&position| position < extent);
         let position = position.ok_or(KernelError::Index { index: label, extent })?;
         let place = position.checked_sub(start).and_then(|it| usize::try_from(it).ok());

@@ -84,9 +84,20 @@ pub(crate) fn block(whole: &Array, dim: usize, parts: u64, part: u64) -> (Array,
     let (mut starts, mut sizes) = (vec![0; rank], whole.shape().to_vec());
     starts[dim] = part * extent;
     sizes[dim] = extent;
-    let spans = (0..rank).map(|dim| Span { extent: whole.shape()[dim], start: starts[dim] }).collect();
+    let spans = (0..rank).map(|dim| Span::contiguous(whole.shape()[dim], starts[dim])).collect();
     let op = Op::Slice { starts, steps: vec![1; rank], sizes };
     (one(&op, &[whole]), spans)
+}
+
+/// Every so many elements of a value along a dimension, from one on, and where they lie.
+pub(crate) fn stripes(whole: &Array, dim: usize, parts: u64, part: u64) -> (Array, Vec<Span>) {
+    let rank = whole.shape().len();
+    let (mut starts, mut steps, mut sizes) = (vec![0; rank], vec![1; rank], whole.shape().to_vec());
+    (starts[dim], sizes[dim]) = (part, whole.shape()[dim] / parts);
+    steps[dim] = i64::try_from(parts).unwrap();
+    let mut spans: Vec<Span> = whole.shape().iter().map(|&extent| Span::contiguous(extent, 0)).collect();
+    spans[dim] = Span { start: part, stride: parts, ..spans[dim] };
+    (one(&Op::Slice { starts, steps, sizes }, &[whole]), spans)
 }
 
 /// The results of an operation on blocks: each operand is cut along its dimension, and the
@@ -115,7 +126,7 @@ pub(crate) fn compute_blocks(
                 starts[dim] = part * shape[dim];
             }
             let spans = starts.iter().zip(&type_.shape);
-            let spans = spans.map(|(&start, &extent)| Span { extent, start }).collect();
+            let spans = spans.map(|(&start, &extent)| Span::contiguous(extent, start)).collect();
             let mut array = Array::zeros(Type::new(type_.dtype, shape)).unwrap();
             // Whatever stood there before must not matter.
             array.bytes_mut().fill(0x5a);

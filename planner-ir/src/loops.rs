@@ -14,6 +14,7 @@ mod products; // the loops of contractions, attention, convolutions and experts
 mod reshape; // the finest loops that two shapes of the same elements share
 
 use crate::data::Type;
+use crate::layout::Digit;
 use crate::op::Op;
 use nest::Nest;
 
@@ -73,10 +74,12 @@ pub struct Loops {
     /// Operands that are added to a sum once: where a summed loop is split over an axis, they owe
     /// a sum over it, so that each device adds its addend.
     pub added: Vec<usize>,
-    /// Loops in which the operation depends on the position, ascending: a block of such a loop is
-    /// contiguous, and the kernel is told where it starts. Along other dimensions it is told 0,
-    /// wherever the block starts.
+    /// Loops in which the operation depends on the position, ascending: the kernel is told where a
+    /// block of such a loop lies. Along other dimensions it is told 0, wherever the block starts.
     pub positional: Vec<LoopId>,
+    /// Those of them of which a block is contiguous, ascending. Of the others a block may be
+    /// stripes at equal distances: one free digit, wherever it stands.
+    pub contiguous: Vec<LoopId>,
     /// Whether a part that is merged has more than the results: they cannot be merged on their way
     /// from device to device.
     pub larger_parts: bool,
@@ -97,6 +100,19 @@ impl Loops {
     }
 }
 
+impl Loops {
+    /// Whether a kernel can be told where blocks of these digits lie: they are contiguous, or
+    /// stripes where the operation takes stripes.
+    pub fn tells(&self, it: LoopId, digits: &[Digit]) -> bool {
+        let most = match (self.positional.contains(&it), self.contiguous.contains(&it)) {
+            (_, true) => 0,
+            (true, false) => 1,
+            (false, false) => return true,
+        };
+        digits.iter().filter(|digit| digit.is_free()).count() <= most
+    }
+}
+
 impl Op {
     /// The loops of this operation on operands and results of these types.
     ///
@@ -104,11 +120,13 @@ impl Op {
     pub fn loops(&self, operands: &[Type], results: &[Type]) -> Loops {
         let mut nest = Nest::default();
         let (operand_dims, result_dims) = self.index(&mut nest, operands, results);
+        let positional = self.positional(&operand_dims, &result_dims);
         Loops {
+            contiguous: if self.takes_stripes() { vec![] } else { positional.clone() },
+            positional,
             loops: nest.loops,
             linear: self.linear(operands, results),
             added: self.added(operands),
-            positional: self.positional(&operand_dims, &result_dims),
             larger_parts: self.merging().is_some_and(|it| it.part != *self),
             operands: operand_dims,
             results: result_dims,

@@ -52,7 +52,8 @@ pub enum PartitionError {
     NotOnto,
     /// An axis that is passed through and also split over, or passed without a set of operands.
     Passed(AxisId),
-    /// A block that is not contiguous, of an operation that depends on positions.
+    /// Blocks that an operation that depends on positions cannot be told of: not contiguous, or
+    /// not stripes at equal distances where it takes those.
     Strided(LoopId),
     /// Addends of a block that no group of devices along axes has, each once.
     Sums,
@@ -74,7 +75,9 @@ impl fmt::Display for PartitionError {
             }
             Self::NotOnto => f.write_str("no device computes some of the blocks"),
             Self::Passed(axis) => write!(f, "axis {} cannot pass through", axis.0),
-            Self::Strided(it) => write!(f, "loop {} has strided blocks, expected contiguous ones", it.0),
+            Self::Strided(it) => {
+                write!(f, "loop {} has blocks whose positions the operation cannot be told", it.0)
+            }
             Self::Sums => f.write_str("no group of devices has each addend of a sum once"),
             Self::Steps(steps) => write!(f, "{steps} steps do not suit the digits"),
         }
@@ -180,7 +183,7 @@ impl Partition {
             if blocks.is_none_or(|blocks| !size.is_multiple_of(blocks) || (size == 0 && blocks > 1)) {
                 return Err(PartitionError::Uneven(it, size, blocks.unwrap_or(u64::MAX)));
             }
-            if loops.positional.contains(&it) && digits.iter().any(Digit::is_free) {
+            if !loops.tells(it, digits) {
                 return Err(PartitionError::Strided(it));
             }
         }

@@ -440,18 +440,35 @@ impl Build<'_> {
     }
 }
 
-/// The block of a value of that shape that has these pieces. Kernels are told where it starts in
-/// positional dimensions, where it is contiguous; in others it may be anything, and starts at 0.
+/// The block of a value of that shape that has these pieces. Kernels are told where it lies in
+/// positional dimensions, where it is contiguous or in stripes; in others it may be anything, and
+/// starts at 0.
 pub(crate) fn block(buffer: BufferId, pieces: &[Vec<Piece>], shape: &[u64], positional: &[bool]) -> Block {
     if pieces.iter().flatten().all(|piece| piece.index.is_none_or(|_| piece.size == 1)) {
         return Block { buffer, spans: Vec::new() };
     }
     let dims = pieces.iter().zip(shape).zip(positional);
-    let spans = dims.map(|((pieces, &extent), &positional)| {
-        let start = pieces.iter().fold(0, |start, it| start * it.size + it.index.unwrap_or(0));
-        Span { extent, start: if positional { start } else { 0 } }
-    });
+    let spans = dims.map(
+        |((pieces, &extent), &positional)| {
+            if positional { span(pieces, extent) } else { Span::contiguous(extent, 0) }
+        },
+    );
     Block { buffer, spans: spans.collect() }
+}
+
+/// Where a block of these pieces lies: of stripes if some of its factors stands before others.
+fn span(pieces: &[Piece], extent: u64) -> Span {
+    let start = pieces.iter().fold(0, |start, it| start * it.size + it.index.unwrap_or(0));
+    let outer = pieces.len().saturating_sub(1);
+    match pieces[..outer].iter().position(|it| it.index.is_none() && it.size > 1) {
+        None => Span::contiguous(extent, start),
+        Some(free) => Span {
+            extent,
+            start,
+            run: pieces[outer].size,
+            stride: pieces[free + 1..].iter().map(|it| it.size).product(),
+        },
+    }
 }
 
 /// The copy of all elements in their order.

@@ -14,6 +14,7 @@
 
 mod offsets; // where along a dimension a split may begin
 mod rules; // what is equal to what
+mod stripes; // sequences of which a device has every so many tokens
 mod temporal; // partitions in time
 mod term; // the e-graph's language and what its classes denote
 
@@ -25,6 +26,7 @@ use planner_ir::{
     Value, ValueId,
 };
 
+pub use stripes::{handed_layouts, striped_length};
 use term::{Denoted, Facts, Term};
 
 /// A space of partitioned programs.
@@ -38,6 +40,8 @@ pub struct Space {
     pub moves: Vec<Vec<Edge>>,
     /// For each value, whether it is made once from weights and constants.
     pub prepared: Vec<bool>,
+    /// How long the sequences are whose tokens may lie in stripes.
+    pub striped: Option<u64>,
     /// How large the e-graph became.
     pub statistics: Statistics,
 }
@@ -130,6 +134,9 @@ pub struct Offer {
     pub splits: Splits,
     /// Whether in time.
     pub steps: Steps,
+    /// How long the sequences are whose tokens may lie in stripes ([`striped_length`]), where time
+    /// steps are offered.
+    pub striped: Option<u64>,
 }
 
 /// How large an e-graph became.
@@ -175,14 +182,15 @@ const ROUND_LIMIT: usize = 64;
 
 /// The space of a graph on a mesh.
 ///
-/// Boundary values may be held in every plain layout of their type, whatever uses them here, so
-/// that the graph can be joined to others. So may the states of a training step and what they
+/// Boundary values may be held in every plain layout of their type, whatever uses them here, and
+/// in those in stripes, so that the graph can be joined to others. So may the states of a training step and what they
 /// become; those that are summed over micro-batches may owe a sum besides ([`owing_layouts`]).
 pub fn space(graph: &Graph, mesh: &Mesh, boundary: &[ValueId], offer: Offer) -> Result<Space, SpaceError> {
     let splits = offer.splits;
-    let mut egraph = EGraph::new(Facts::new(graph, mesh, offer));
+    let mut egraph = EGraph::new(Facts::new(graph, mesh, boundary, offer));
+    let striped = egraph.analysis.striped();
     for &value in boundary {
-        for layout in plain_layouts(mesh, graph.type_of(value), splits) {
+        for layout in handed_layouts(mesh, graph.type_of(value), splits, striped) {
             term::hold(&mut egraph, value, layout);
         }
     }
@@ -361,7 +369,8 @@ fn read_off(graph: &Graph, egraph: &EGraph<Term, Facts>, statistics: Statistics)
     for list in &mut moves {
         list.sort_unstable_by(|a, b| (a.from, a.to, &a.step).cmp(&(b.from, b.to, &b.step)));
     }
-    Space { layouts: held, choices, moves, prepared: graph.prepared(), statistics }
+    let striped = facts.striped();
+    Space { layouts: held, choices, moves, prepared: graph.prepared(), striped, statistics }
 }
 
 fn choice(

@@ -23,7 +23,7 @@ mod memory; // what certainly is there
 use std::collections::{BTreeMap, BTreeSet};
 
 use planner_ir::{Graph, Layout, Mesh, NodeId, Phase, Source, Type, ValueId};
-use rewrite::{Space, owing_layouts, plain_layouts, summed};
+use rewrite::{Space, handed_layouts, owing_layouts, summed};
 
 use crate::prices::{Prices, Work};
 use crate::problem::{Edge, Problem, Table, real};
@@ -304,7 +304,7 @@ impl Assembly<'_> {
             Some(Sharing::Anywhere) if self.summed[value.0] => {
                 self.numbers(value, &owing_layouts(self.mesh, type_, all))
             }
-            _ => self.numbers(value, &plain_layouts(self.mesh, type_, all)),
+            _ => self.numbers(value, &handed_layouts(self.mesh, type_, all, self.space.striped)),
         }
     }
 

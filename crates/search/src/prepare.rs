@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use planner_ir::{Graph, Mesh, NodeId, Phase, Source, ValueId};
 use rayon::prelude::*;
-use rewrite::{Offer, Space, SpaceError, space};
+use rewrite::{Offer, Space, SpaceError, space, striped_length};
 
 use crate::assemble::{Assembled, Counted, Held, assemble};
 use crate::chain::{Chain, Global, Segment, Shared, unite};
@@ -40,7 +40,8 @@ impl<'a> Prepared<'a> {
         pinned: Option<&Pinned>,
     ) -> Result<Self, SpaceError> {
         let values = pinned.map(|pinned| pinned.values(cut.graph)).unwrap_or_default();
-        let spaces = spaces(&cut, mesh, offer, &values)?;
+        let striped = striped_length(cut.sections.iter().map(|section| &section.graph));
+        let spaces = spaces(&cut, mesh, Offer { striped, ..offer }, &values)?;
         let turn = turn(&cut);
         let assemble_one = |(index, (section, space)): (usize, (&Section, &Space))| {
             let counted = match &turn {

@@ -2,10 +2,11 @@
 
 mod steps; // work that is done in time steps
 
+use cost_models::collective;
 use cost_models::machine::Machine;
 use cost_models::topology::{Group, GroupError, Topology};
 use cost_models::units::{Bytes, Seconds};
-use cost_models::{collective, work};
+use cost_models::work::{self, Rows};
 use planner_ir::{AxisId, Digit, Layout, Loops, Mesh, Move, NodeId, Op, Partition, State, Type};
 
 /// Prices of what a device does and of what devices exchange.
@@ -120,8 +121,17 @@ impl MachinePrices<'_> {
     /// The time of work that is done at once (seconds).
     fn at_once(&self, work: &Work<'_>) -> f64 {
         let Work { op, whole, operands, results, .. } = *work;
-        work::operation(&self.machine.device, &work::Work { op, whole, operands, results }).0
+        let rows = rows(work.partition, work.loops);
+        work::operation(&self.machine.device, &work::Work { op, whole, operands, results, rows }).0
     }
+}
+
+/// Which rows a device has of what depends on positions: stripes are of the whole where nothing
+/// comes before them.
+fn rows(partition: &Partition, loops: &Loops) -> Rows {
+    let mut along = loops.positional.iter().map(|it| &partition.loops[it.0]);
+    let striped = along.any(|digits| digits.first().is_some_and(|digit| digit.is_free() && digit.size > 1));
+    if striped { Rows::Spread } else { Rows::Together }
 }
 
 /// Whether the parts that digits number lie apart: free digits stand before others.

@@ -3,7 +3,7 @@
 use cost_models::machine::Machine;
 use cost_models::topology::Group;
 use cost_models::units::{Bytes, Seconds};
-use cost_models::{collective, work};
+use cost_models::{collective, work, work::Rows};
 use lower::{Action, Block, Collective, CollectiveKind, CommunicatorId, Compute, Copied, Program};
 use planner_ir::Type;
 
@@ -58,10 +58,19 @@ fn computing(program: &Program, machine: &Machine, compute: &Compute) -> Seconds
     let operands: Vec<Type> = compute.operands.iter().map(local).collect();
     let results: Vec<Type> = compute.results.iter().map(local).collect();
     let op = &*compute.op;
+    let rows =
+        if compute.operands.iter().any(|it| is_spread(program, it)) { Rows::Spread } else { Rows::Together };
     work::operation(
         &machine.device,
-        &work::Work { op, whole: &whole, operands: &operands, results: &results },
+        &work::Work { op, whole: &whole, operands: &operands, results: &results, rows },
     )
+}
+
+/// Whether a block is stripes of the whole of what it is a block of.
+fn is_spread(program: &Program, block: &Block) -> bool {
+    let extents = &program.buffer(block.buffer).type_.shape;
+    let mut spans = block.spans.iter().zip(extents);
+    spans.any(|(span, extent)| span.stride > 1 && extent / span.run * span.stride == span.extent)
 }
 
 fn copying(program: &Program, machine: &Machine, copy: &Copied) -> Seconds {

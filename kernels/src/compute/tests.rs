@@ -32,7 +32,7 @@ fn bad_operands_are_errors() {
     let short = Tensor { bytes: &x.bytes()[..4], ..x.tensor() };
     let found = compute(&op, &[short], &mut [y.tensor_mut()]);
     assert_eq!(found, Err(KernelError::Bytes { found: 4, expected: 8 }));
-    let spans = [Span { extent: 4, start: 0 }; 2];
+    let spans = [Span::contiguous(4, 0); 2];
     let found = compute(&op, &[Tensor { spans: &spans, ..x.tensor() }], &mut [y.tensor_mut()]);
     assert!(matches!(found, Err(KernelError::Count { of: "spans", .. })));
     let found = compute(&op, &[truth.tensor()], &mut [y.tensor_mut()]);

@@ -104,6 +104,34 @@ impl Shape {
     }
 }
 
+/// Which keys queries see, by their numbers in the blocks: `key <= step * query + shift`, and of a
+/// window `key > step * query + shift - window`.
+struct Sight {
+    step: u64,
+    shift: i64,
+    window: Option<i64>,
+}
+
+impl Sight {
+    fn new(attention: &Attention, shape: &Shape) -> Result<Self, Uncovered> {
+        let (q, k) = (shape.query_span, shape.key_span);
+        // Positions are aligned at the ends of both sequences.
+        let distance = signed(q.start) + signed(k.extent) - signed(q.extent) - signed(k.start);
+        let window = attention.window.map(signed);
+        match (q, k) {
+            // Of keys that lie k.stride apart, a query sees as many fewer.
+            _ if q.run == 1 && k.run == 1 && q.stride.is_multiple_of(k.stride) => {
+                let numbers = |positions: i64| positions.div_euclid(signed(k.stride));
+                let shift = numbers(distance);
+                let window = window.map(|window| shift - numbers(distance - window));
+                Ok(Self { step: q.stride / k.stride, shift, window })
+            }
+            _ if !attention.causal && window.is_none() => Ok(Self { step: 1, shift: 0, window }),
+            _ => Err(Uncovered::Missing("attention of queries and keys in other stripes".to_owned())),
+        }
+    }
+}
+
 /// What becomes of products before they are weighed.
 struct Scores {
     /// Statements that make `s` of the product of `query` and `key`, at `batch` and `head`.
@@ -149,33 +177,40 @@ fn scores(
         let _ = writeln!(text, "                if (query < queries && key < keys) {{ {read} {applied} }}");
     }
     let bounded = attention.causal || attention.window.is_some();
-    // Positions are aligned at the ends of both sequences.
-    let shift = signed(shape.query_span.start) + signed(shape.key_span.extent)
-        - signed(shape.query_span.extent)
-        - signed(shape.key_span.start);
     let mut hidden = "key >= keys".to_owned();
     let (mut keys, mut queries) =
         (["0".to_owned(), "keys".to_owned()], ["0".to_owned(), "queries".to_owned()]);
+    let Sight { step, shift, window } = Sight::new(attention, shape)?;
+    // What a query's number is worth in keys.
+    let worth = if step == 1 { String::new() } else { format!(" * {step}") };
     if bounded {
         arguments.integer("shift", shift);
-        hidden.push_str(" || key > query + shift");
-        keys[1] = format!("t_min_i(keys, t_max_i(0, t_min_i(first_query + {tile}, queries) + shift))");
-        queries[0] = format!("t_max_i(0, first_key - shift) / {tile} * {tile}");
+        hidden.push_str(&format!(" || key > query{worth} + shift"));
+        keys[1] = match step {
+            1 => format!("t_min_i(keys, t_max_i(0, t_min_i(first_query + {tile}, queries) + shift))"),
+            _ => format!(
+                "t_min_i(keys, t_max_i(0, (t_min_i(first_query + {tile}, queries) - 1){worth} + shift + 1))"
+            ),
+        };
+        queries[0] = format!("t_max_i(0, first_key - shift) / {} * {tile}", tile * step);
     }
-    if let Some(window) = attention.window {
-        arguments.integer("window", signed(window));
-        hidden.push_str(" || key <= query + shift - window");
-        keys[0] = format!("t_max_i(0, first_query + shift + 1 - window) / {tile} * {tile}");
-        queries[1] =
-            format!("t_min_i(queries, t_max_i(0, t_min_i(first_key + {tile}, keys) - 1 - shift + window))");
+    if let Some(window) = window {
+        arguments.integer("window", window);
+        hidden.push_str(&format!(" || key <= query{worth} + shift - window"));
+        keys[0] = format!("t_max_i(0, first_query{worth} + shift + 1 - window) / {tile} * {tile}");
+        let last = format!("t_max_i(0, t_min_i(first_key + {tile}, keys) - 1 - shift + window)");
+        queries[1] = match step {
+            1 => format!("t_min_i(queries, {last})"),
+            _ => format!("t_min_i(queries, ({last} + {}) / {step})", step - 1),
+        };
     }
     let _ = writeln!(text, "                if ({hidden}) s = HIDDEN;");
     let mut whole = format!("first_key + {tile} <= keys");
     if bounded {
-        let _ = write!(whole, " && first_key + {tile} - 1 <= first_query + shift");
+        let _ = write!(whole, " && first_key + {tile} - 1 <= first_query{worth} + shift");
     }
     if attention.window.is_some() {
-        let _ = write!(whole, " && first_key > first_query + {tile} - 1 + shift - window");
+        let _ = write!(whole, " && first_key > first_query{worth} + {} + shift - window", (tile - 1) * step);
     }
     if mask.is_some() || softcap != 0.0 {
         whole = "0".to_owned();

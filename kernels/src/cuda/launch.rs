@@ -132,7 +132,7 @@ impl Piece {
 
     /// Where it lies along a dimension.
     pub(super) fn span(&self, dim: usize) -> Span {
-        let whole = Span { extent: self.type_.shape[dim], start: 0 };
+        let whole = Span::contiguous(self.type_.shape[dim], 0);
         self.spans.get(dim).copied().unwrap_or(whole)
     }
 }

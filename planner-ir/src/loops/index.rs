@@ -186,6 +186,12 @@ impl Op {
             }
         }
     }
+    /// Whether blocks may be stripes along the loops in which this operation depends on the
+    /// position: in attention a query sees the keys before its own.
+    pub(super) fn takes_stripes(&self) -> bool {
+        matches!(self, Self::Attention(_) | Self::AttentionGradient { .. })
+    }
+
     /// The loops in which this operation depends on the position.
     pub(super) fn positional(&self, operands: &[Dims], results: &[Dims]) -> Vec<LoopId> {
         let dims = match self {

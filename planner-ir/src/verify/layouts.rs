@@ -133,7 +133,7 @@ fn split_loops(
         if !loops.get(it).role.splits_at_once() && !digits[it.0].is_empty() {
             found.add(&name, "whole-loop", "is split, should be whole");
         }
-        if loops.positional.contains(&it) && digits[it.0].iter().any(Digit::is_free) {
+        if !loops.tells(it, &digits[it.0]) {
             found.add(&name, "contiguous", "has strided blocks, should have contiguous ones");
         }
     }

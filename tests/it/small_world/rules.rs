@@ -2,7 +2,7 @@
 //! does, and every move leads to the layout it says.
 
 use planner_ir::{Graph, Layout, Mesh, Output, Source};
-use rewrite::{Splits, space};
+use rewrite::space;
 
 use super::cases::{self, Case};
 use super::simulate::World;
@@ -22,8 +22,8 @@ fn alone(case: &Case) -> Graph {
 /// Checks every choice and every move of a case's space; how many choices there were.
 fn check(case: &Case, mesh: &Mesh) -> usize {
     let graph = alone(case);
-    let space =
-        space(&graph, mesh, &[], rewrite::Offer { splits: Splits::All, steps: rewrite::Steps::One }).unwrap();
+    let space = space(&graph, mesh, &[], rewrite::Offer { steps: rewrite::Steps::One, ..Default::default() })
+        .unwrap();
     let Some(node) = graph.nodes.first() else { return 0 };
     let mut worlds: Vec<World<'_>> = case.trials.iter().map(|trial| World::new(case, trial, mesh)).collect();
     for choice in &space.choices[0] {

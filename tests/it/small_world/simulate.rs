@@ -22,7 +22,7 @@ pub(super) struct World<'a> {
 }
 
 /// The shape of a block and where it lies.
-type Place = (Vec<u64>, Vec<(u64, u64)>);
+type Place = (Vec<u64>, Vec<Span>);
 
 /// What a device holds of a value.
 struct Block {
@@ -70,7 +70,7 @@ impl<'a> World<'a> {
         let place = |(index, layout): (usize, &Layout)| {
             let shape = &self.trial.results[index].type_().shape;
             let spans = self.spans(device, layout, shape, &self.loops.results[index]);
-            (layout.local_shape(shape), spans.iter().map(|it| (it.extent, it.start)).collect())
+            (layout.local_shape(shape), spans)
         };
         results.iter().enumerate().map(place).collect()
     }
@@ -79,12 +79,12 @@ impl<'a> World<'a> {
     fn spans(&self, device: u64, layout: &Layout, shape: &[u64], dims: &[Vec<LoopId>]) -> Vec<Span> {
         let pieces = layout.pieces(self.mesh, device, shape);
         let span = |dim: usize| {
-            let positional = dims[dim].iter().any(|it| self.loops.positional.contains(it));
-            let held = held(&pieces[dim]);
-            let contiguous = held.windows(2).all(|pair| pair[0] + 1 == pair[1]);
-            match held.first() {
-                Some(&start) if positional && contiguous => Span { extent: shape[dim], start },
-                _ => Span { extent: shape[dim], start: 0 },
+            let (extent, held) = (shape[dim], held(&pieces[dim]));
+            let one_of = |loops: &[LoopId]| dims[dim].iter().any(|it| loops.contains(it));
+            let positional = one_of(&self.loops.positional);
+            match stripes(extent, &held) {
+                Some(span) if positional && (span.stride == 1 || !one_of(&self.loops.contiguous)) => span,
+                _ => Span::contiguous(extent, 0),
             }
         };
         (0..shape.len()).map(span).collect()
@@ -112,10 +112,7 @@ impl<'a> World<'a> {
             Array::zeros(Type::new(whole.dtype(), place.0.clone())).unwrap()
         };
         let mut results: Vec<Array> = places.iter().zip(&self.trial.results).map(array).collect();
-        let spans: Vec<Vec<Span>> = places
-            .iter()
-            .map(|place| place.1.iter().map(|&(extent, start)| Span { extent, start }).collect())
-            .collect();
+        let spans: Vec<Vec<Span>> = places.iter().map(|place| place.1.clone()).collect();
         let mut targets: Vec<TensorMut> = results
             .iter_mut()
             .zip(&spans)
@@ -124,6 +121,19 @@ impl<'a> World<'a> {
         compute(&self.case.op, &tensors, &mut targets).ok()?;
         Some(results)
     }
+}
+
+/// The stripes, or the one, that these positions are.
+fn stripes(extent: u64, held: &[u64]) -> Option<Span> {
+    let start = *held.first()?;
+    let count = held.iter().zip(start..).take_while(|(held, next)| *held == next).count();
+    let span = match held.get(count) {
+        None => Span::contiguous(extent, start),
+        Some(next) => Span { extent, start, run: u64::try_from(count).unwrap(), stride: next - start },
+    };
+    let right =
+        (0..).zip(held).all(|(place, &at)| at == start + place / span.run * span.stride + place % span.run);
+    right.then_some(span)
 }
 
 /// The positions that a device holds along a dimension.

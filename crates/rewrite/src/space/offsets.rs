@@ -19,10 +19,13 @@ pub(super) type Indexed<'a> = (&'a Loops, &'a [ValueId], &'a [ValueId]);
 /// How many offsets a dimension may have; more are not offered.
 const LIMIT: usize = 4;
 
-/// The offsets of every dimension.
-pub(super) fn offsets(types: &[Type], operations: &[Indexed<'_>]) -> Offsets {
-    let plain = |type_: &Type| vec![BTreeSet::from([1]); type_.rank()];
-    let mut offsets: Offsets = types.iter().map(plain).collect();
+/// Plain splits of every dimension.
+pub(super) fn plain(types: &[Type]) -> Offsets {
+    types.iter().map(|type_| vec![BTreeSet::from([1]); type_.rank()]).collect()
+}
+
+/// The offsets of every dimension, given some.
+pub(super) fn offsets(mut offsets: Offsets, operations: &[Indexed<'_>]) -> Offsets {
     loop {
         let mut changed = false;
         for operation in operations {

@@ -4,6 +4,7 @@ use egg::{Applier, EGraph, Id, PatternAst, Rewrite, SearchMatches, Searcher, Sub
 use planner_ir::{AxisId, Digit, Layout, Mesh, Move, NodeId, Partition, ValueId};
 
 use super::offsets::{self, Indexed};
+use super::stripes;
 use super::temporal::in_time;
 use super::term::{Denoted, Facts, Moves, Passing, Term, compute};
 use super::wide_axes;
@@ -93,7 +94,9 @@ fn further(facts: &Facts, node: NodeId, base: &Partition) -> Vec<Partition> {
     let mut partitions = Vec::new();
     for axis in wide_axes(&facts.mesh).filter(|&axis| last.is_none_or(|last| axis > last)) {
         for it in loops.ids().filter(|&it| loops.get(it).role.splits_at_once()) {
-            for offset in offsets::of_loop(&operation, it, &facts.offsets) {
+            let begin = offsets::of_loop(&operation, it, &facts.offsets).into_iter();
+            let suits = |&it: &u64, size| stripes::suits(&facts.mesh, axis, size, it, facts.striped());
+            for offset in begin.filter(|offset| suits(offset, loops.get(it).size)) {
                 let mut split = base.clone();
                 if extend(&mut split.loops[it.0], offset, Digit::axis(&facts.mesh, axis)) {
                     partitions.push(split);

@@ -11,7 +11,9 @@
 
 use planner_ir::{AxisId, Digit, LoopId, Loops, Motion, NodeId, Partition, Role};
 
+use super::offsets::{self, Indexed};
 use super::rules::{fits, splits};
+use super::stripes;
 use super::term::Facts;
 use super::wide_axes;
 
@@ -31,7 +33,7 @@ pub(super) fn in_time(facts: &Facts, node: NodeId, partition: &Partition) -> Vec
     let last = partition.axes().into_iter().max();
     let free = |axis: &AxisId| last.is_none_or(|last| *axis > last) && facts.mesh.size(*axis) <= MOST_STEPS;
     let axes: Vec<AxisId> = wide_axes(&facts.mesh).filter(free).collect();
-    let base = Base { facts, loops, partition };
+    let base = Base { facts, node, loops, partition };
     let mut found = Vec::new();
     if wide_axes(&facts.mesh).count() <= RING_AXES {
         found.extend(axes.iter().flat_map(|&axis| base.rings(axis)));
@@ -50,19 +52,27 @@ pub(super) fn in_time(facts: &Facts, node: NodeId, partition: &Partition) -> Vec
 /// What is split further.
 struct Base<'a> {
     facts: &'a Facts,
+    node: NodeId,
     loops: &'a Loops,
     partition: &'a Partition,
 }
 
 impl Base<'_> {
-    /// One loop split by the axis, another turned by time.
+    /// One loop split by the axis, another turned by time: both in stripes or neither, if they can.
     fn rings(&self, axis: AxisId) -> Vec<Partition> {
         let own = Digit::axis(&self.facts.mesh, axis);
         let mut found = Vec::new();
-        for still in self.split() {
-            for turned in self.turned().filter(|&it| it != still) {
+        let pairs = self.split().flat_map(|still| self.turned().map(move |turned| (still, turned)));
+        for (still, turned) in pairs.filter(|(still, turned)| still != turned) {
+            let stripes = [still, turned].map(|it| self.stripes(it, axis));
+            let in_stripes = stripes.iter().any(Option::is_some);
+            for offsets in [[None; 2], stripes].into_iter().take(1 + usize::from(in_stripes)) {
                 let digit = Digit { step: 1, ..own.clone() };
                 let mut ring = self.with(&[(still, own.clone()), (turned, digit)], own.size, vec![]);
+                for (it, offset) in [still, turned].into_iter().zip(offsets) {
+                    let place = ring.loops[it.0].len() - 1;
+                    ring.loops[it.0].splice(place..place, offset.map(Digit::free));
+                }
                 let indexes = |dims: &Vec<Vec<LoopId>>, it: LoopId| dims.iter().any(|dim| dim.contains(&it));
                 // A sum that travels is at home after the last step.
                 let mut results = self.loops.results.iter();
@@ -78,6 +88,17 @@ impl Base<'_> {
             }
         }
         found
+    }
+
+    /// How many blocks come before the stripes of an axis in a loop that is not split yet, if it can
+    /// be split in stripes.
+    fn stripes(&self, it: LoopId, axis: AxisId) -> Option<u64> {
+        let Base { facts, node, loops, partition } = *self;
+        let offset = stripes::offset(&facts.mesh, axis, facts.striped()?)?;
+        let operation: Indexed<'_> = (loops, facts.operands(node), facts.results(node));
+        let begins = loops.get(it).size == facts.striped()?
+            && offsets::of_loop(&operation, it, &facts.offsets).contains(&offset);
+        (begins && partition.loops[it.0].is_empty()).then_some(offset)
     }
 
     /// Two loops split by two axes, a third turned by time.

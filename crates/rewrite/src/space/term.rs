@@ -8,8 +8,8 @@ use egg::{Analysis, DidMerge, EGraph, Id, Language};
 use indexmap::IndexSet;
 use planner_ir::{Graph, Layout, Loops, Mesh, Move, NodeId, Partition, Type, ValueId};
 
-use super::offsets::{Offsets, offsets};
-use super::{Offer, Splits};
+use super::offsets::{Offsets, offsets, plain};
+use super::{Offer, Splits, stripes};
 
 /// A term of the e-graph. Layouts, partitions and moves are numbers in `Facts`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -105,6 +105,8 @@ pub(super) struct Facts {
     splits: Splits,
     /// Whether operations may be done in time steps.
     in_time: bool,
+    /// How long the sequences are whose tokens may lie in stripes.
+    striped: Option<u64>,
     pub(super) types: Vec<Type>,
     /// For each value, a number that it has in common with values of the same type whose splits
     /// may begin alike.
@@ -148,7 +150,7 @@ pub(super) enum Passing {
 }
 
 impl Facts {
-    pub(super) fn new(graph: &Graph, mesh: &Mesh, offer: Offer) -> Self {
+    pub(super) fn new(graph: &Graph, mesh: &Mesh, boundary: &[ValueId], offer: Offer) -> Self {
         let prepared = graph.prepared();
         let operation = |node: &planner_ir::Node| {
             let ready = node.results.iter().all(|result| prepared[result.0]);
@@ -163,7 +165,12 @@ impl Facts {
         let operations: Vec<Option<Operation>> = graph.nodes.iter().map(operation).collect();
         let types: Vec<Type> = graph.values.iter().map(|value| value.type_.clone()).collect();
         let indexed = operations.iter().flatten().map(|it| (&it.loops, &it.operands[..], &it.results[..]));
-        let offsets = offsets(&types, &indexed.collect::<Vec<_>>());
+        let striped = stripes::offered(offer.striped, offer.steps, graph, mesh);
+        let mut begin = plain(&types);
+        if let Some(length) = striped {
+            stripes::seed(graph, mesh, boundary, length, &mut begin);
+        }
+        let offsets = offsets(begin, &indexed.collect::<Vec<_>>());
         let mut touching = vec![Vec::new(); types.len()];
         for node in graph.node_ids() {
             let node_ = graph.node(node);
@@ -180,6 +187,7 @@ impl Facts {
             mesh: mesh.clone(),
             splits,
             in_time,
+            striped,
             kinds,
             types,
             operations,
@@ -209,6 +217,11 @@ impl Facts {
     /// Along how many loops an operation may be split.
     pub(super) fn splits(&self) -> Splits {
         self.splits
+    }
+
+    /// How long the sequences are whose tokens may lie in stripes.
+    pub(super) fn striped(&self) -> Option<u64> {
+        self.striped
     }
 
     /// Whether partitions of an operation in time are offered.

@@ -2,7 +2,8 @@
 
 use lower::Origin;
 use planner_ir::{
-    Attention, DType, Mesh, Motion, Move, Op, Partition, Real, Type, ValueId, parse_layout, parse_partition,
+    Attention, DType, Layout, Mesh, Motion, Move, Op, Partition, Real, Type, ValueId, parse_layout,
+    parse_partition,
 };
 
 use super::sketch::Sketch;
@@ -18,20 +19,48 @@ fn attention(causal: bool) -> Attention {
     Attention { scale: Real(0.25), causal, softcap: Real(0.0), window: None, statistics: true }
 }
 
+/// Which tokens of a sequence a rank has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Tokens {
+    /// A stretch.
+    Together,
+    /// In turn one of each of the ranks.
+    InTurn,
+}
+
+impl Tokens {
+    const ALL: [Self; 2] = [Self::Together, Self::InTurn];
+
+    /// Digits with what stands before those that number the ranks.
+    fn before(self, ranks: u64, digits: &str) -> String {
+        match self {
+            Self::Together => digits.to_owned(),
+            Self::InTurn => format!("*{}.{digits}", POSITIONS / ranks),
+        }
+    }
+}
+
 /// A plan whose sequences are split over one axis.
 struct Ring {
     sketch: Sketch,
     mesh: Mesh,
+    tokens: Tokens,
 }
 
 impl Ring {
-    fn new(ranks: u64) -> Self {
+    fn new(ranks: u64, tokens: Tokens) -> Self {
         let mesh = Mesh::of_sizes(&[ranks]);
-        Self { sketch: Sketch::new(&mesh), mesh }
+        Self { sketch: Sketch::new(&mesh), mesh, tokens }
+    }
+
+    /// A layout in which these digits number the tokens of the ranks.
+    fn digits(&self, digits: &str) -> Layout {
+        let digits = self.tokens.before(self.mesh.devices(), digits);
+        parse_layout(&self.mesh, &format!("[-,-,{digits},-]")).unwrap()
     }
 
     fn input(&mut self, name: &str, [heads, size]: [u64; 2], dtype: DType) -> ValueId {
-        let rows = vec![vec![], vec![], vec![self.sketch.axis(0)], vec![]];
+        let rows = self.digits("a").dims;
         self.sketch.input(name, Type::new(dtype, [1, heads, POSITIONS, size]), rows)
     }
 
@@ -42,6 +71,7 @@ impl Ring {
         let mut partition = Partition { steps, ..Partition::replicated(&loops) };
         for (operand, digits) in split.into_iter().enumerate() {
             let it = loops.operands[operand][2][0];
+            let digits = self.tokens.before(steps, digits);
             let parsed =
                 parse_partition(&self.mesh, &format!("{steps} steps [{digits},(@t:{steps})]")).unwrap();
             partition.loops[it.0].clone_from(&parsed.loops[0]);
@@ -51,7 +81,7 @@ impl Ring {
             assert!(matches!(motion, Motion::Stationary | Motion::Rotating(_)), "{operand}: {motion:?}");
         }
         // What starts at another rank's block is got from there.
-        let shifted = parse_layout(&self.mesh, &format!("[-,-,(a+1:{steps}),-]")).unwrap();
+        let shifted = self.digits(&format!("(a+1:{steps})"));
         self.sketch.node_with(op, operands, partition, &mut |_, _, layout, _| {
             (layout.dims != shifted.dims).then(|| Move::Permute { dims: shifted.dims.clone() })
         })
@@ -59,7 +89,7 @@ impl Ring {
 
     fn output(&mut self, name: &str, value: ValueId) {
         let mut rows = vec![vec![]; self.sketch.plan.graph.type_of(value).rank()];
-        rows[2] = vec![self.sketch.axis(0)];
+        rows[2].clone_from(&self.digits("a").dims[2]);
         self.sketch.output(name, value, rows, &mut |_, _, _, _| None);
     }
 
@@ -91,10 +121,10 @@ fn received(outcome: &Outcome) -> u64 {
 /// Each of the ranks receives all other blocks of keys and values once.
 #[test]
 fn keys_and_values_go_around() {
-    for ranks in [2, 3, 4] {
+    for (ranks, tokens) in [2, 3, 4].into_iter().flat_map(|ranks| Tokens::ALL.map(|it| (ranks, it))) {
         for (causal, statistics) in [(false, false), (true, false), (true, true)] {
             for (dtype, tolerance) in [(DType::F32, 1e-5), (DType::BF16, 1e-2)] {
-                let mut ring = Ring::new(ranks);
+                let mut ring = Ring::new(ranks, tokens);
                 let [q, k, v] =
                     [("q", [HEADS[0], SIZES[0]]), ("k", [HEADS[1], SIZES[0]]), ("v", [HEADS[1], SIZES[1]])]
                         .map(|(name, sizes)| ring.input(name, sizes, dtype));
@@ -116,8 +146,10 @@ fn keys_and_values_go_around() {
 #[test]
 fn gradients_of_keys_and_values_go_around() {
     for ranks in [2, 3, 4] {
-        for causal in [false, true] {
-            let mut ring = Ring::new(ranks);
+        for (causal, tokens) in
+            [false, true].into_iter().flat_map(|it| Tokens::ALL.map(|tokens| (it, tokens)))
+        {
+            let mut ring = Ring::new(ranks, tokens);
             let [q, k, v, dy] = [
                 ("q", [HEADS[0], SIZES[0]]),
                 ("k", [HEADS[1], SIZES[0]]),

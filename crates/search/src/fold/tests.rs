@@ -293,7 +293,7 @@ fn a_step_cut_into_sections_is_as_fast_as_the_chain_is_by_elimination() {
         cut,
         &mesh,
         &prices,
-        (rewrite::Offer { splits: Splits::All, steps: rewrite::Steps::One }, crate::Live::ONE),
+        (rewrite::Offer { steps: rewrite::Steps::One, ..Default::default() }, crate::Live::ONE),
         None,
     )
     .expect("has a space");
@@ -323,7 +323,7 @@ fn what_is_counted_from_below_is_there_and_times_are_those_of_the_plan() {
             cut,
             &mesh_,
             &prices,
-            (rewrite::Offer { splits: Splits::All, steps: rewrite::Steps::One }, crate::Live::ONE),
+            (rewrite::Offer { steps: rewrite::Steps::One, ..Default::default() }, crate::Live::ONE),
             None,
         )
         .expect("has a space")]);
@@ -333,7 +333,7 @@ fn what_is_counted_from_below_is_there_and_times_are_those_of_the_plan() {
             cut,
             &mesh_,
             &prices,
-            (rewrite::Offer { splits: Splits::All, steps: rewrite::Steps::One }, crate::Live::ONE),
+            (rewrite::Offer { steps: rewrite::Steps::One, ..Default::default() }, crate::Live::ONE),
             None,
         )
         .expect("has a space");

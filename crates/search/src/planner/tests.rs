@@ -203,7 +203,7 @@ fn what_is_counted_is_nearly_all_that_a_plan_holds() {
         };
         let total = |memory: &[plan::Holding]| memory.iter().map(|it| it.bytes).sum::<u64>();
         let cut = Cut { graph: &blocks.graph, sections: &sections };
-        let offer = rewrite::Offer { splits: rewrite::Splits::All, steps: rewrite::Steps::Offered };
+        let offer = rewrite::Offer { steps: rewrite::Steps::Offered, ..Default::default() };
         let program =
             Prepared::new(cut, &mesh_, &prices, (offer, crate::Live::ONE), None).expect("has a space");
         let chain = chain(std::slice::from_ref(&program));
@@ -295,7 +295,7 @@ fn equal_layers_are_one_section() {
 
 #[test]
 fn a_refusal_among_fewer_partitions_says_what_was_too_wide() {
-    let offer = |splits, steps| Offer { splits, steps };
+    let offer = |splits, steps| Offer { splits, steps, striped: None };
     let in_time = offer(Splits::All, Steps::Offered);
     let [all, few] = [Splits::All, Splits::AtMost(1)].map(|splits| offer(splits, Steps::One));
     let too_wide = || PlanError::Search(SearchError::TooWide { entries: 2e8, limit: 1e8 });

@@ -7,7 +7,7 @@ use planner_ir::{Attention, DType, Op, Real, Type};
 use crate::array::{Array, Span, Tensor};
 use crate::compute::{compute, evaluate};
 use crate::finite::{cast, check_narrow_beside, check_near, smooth};
-use crate::naive::block;
+use crate::naive::{block, stripes};
 
 /// Which dimensions of a value are those of queries and of keys.
 type Dims = [Option<usize>; 2];
@@ -26,6 +26,8 @@ struct Case {
     dy: Array,
     /// How many blocks of queries and of keys there are.
     parts: [u64; 2],
+    /// Whether those are stripes.
+    striped: [bool; 2],
 }
 
 fn arbitrary_case(u: &mut Unstructured) -> Result<Case> {
@@ -52,6 +54,7 @@ fn arbitrary_case(u: &mut Unstructured) -> Result<Case> {
         mask,
         dy: smooth(u, &[b, g * each, s, e])?,
         parts,
+        striped: u.arbitrary()?,
     })
 }
 
@@ -77,7 +80,7 @@ impl Case {
         let of = |x: &Array| if x.dtype().is_float() { cast(x, dtype) } else { x.clone() };
         let mask = self.mask.as_ref().map(of);
         let [q, k, v, dy] = [&self.q, &self.k, &self.v, &self.dy].map(of);
-        Self { attention: self.attention, q, k, v, mask, dy, parts: self.parts }
+        Self { q, k, v, mask, dy, ..*self }
     }
 
     fn mask_dims(&self) -> Dims {
@@ -107,12 +110,13 @@ impl Case {
 
     /// A block of a value, and where it lies.
     fn block(&self, whole: &Array, dims: Dims, at: [u64; 2]) -> (Array, Vec<Span>) {
-        let whole_span = |&extent: &u64| Span { extent, start: 0 };
+        let whole_span = |&extent: &u64| Span::contiguous(extent, 0);
         let mut spans: Vec<Span> = whole.shape().iter().map(whole_span).collect();
         let mut own = whole.clone();
         for (side, dim) in dims.into_iter().enumerate() {
             if let Some(dim) = dim {
-                let (cut, of_cut) = block(&own, dim, self.parts[side], at[side]);
+                let take = if self.striped[side] { stripes } else { block };
+                let (cut, of_cut) = take(&own, dim, self.parts[side], at[side]);
                 (own, spans[dim]) = (cut, of_cut[dim]);
             }
         }

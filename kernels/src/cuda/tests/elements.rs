@@ -181,7 +181,7 @@ fn choices_gated_units_and_gradients_are_computed() {
 
 /// A block of a value: spans that hold it.
 fn block(shape: &[u64], before: &[u64], after: &[u64]) -> Vec<Span> {
-    let span = |dim: usize| Span { extent: shape[dim] + before[dim] + after[dim], start: before[dim] };
+    let span = |dim: usize| Span::contiguous(shape[dim] + before[dim] + after[dim], before[dim]);
     (0..shape.len()).map(span).collect()
 }
 

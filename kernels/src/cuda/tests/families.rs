@@ -202,12 +202,12 @@ fn elements_are_moved() {
 #[test]
 fn blocks_of_slices_and_padded_values_are_made() {
     let x = numbers(DType::F32, &[4, 10], 1);
-    let held = [Span { extent: 4, start: 0 }, Span { extent: 20, start: 10 }];
+    let held = [Span::contiguous(4, 0), Span::contiguous(20, 10)];
     let slice = Op::Slice { starts: vec![0, 3], steps: vec![1, 2], sizes: vec![4, 8] };
     let slice = Trial {
         op: slice,
         operands: vec![(numbers(DType::F32, &[4, 20], 1), vec![])],
-        results: vec![(Type::new(DType::F32, vec![4, 4]), [held[0], Span { extent: 8, start: 4 }].into())],
+        results: vec![(Type::new(DType::F32, vec![4, 4]), [held[0], Span::contiguous(8, 4)].into())],
         tolerance: 0.0,
         in_place: vec![None],
         chain: None,
@@ -216,7 +216,7 @@ fn blocks_of_slices_and_padded_values_are_made() {
     let pad = Trial {
         op: pad,
         operands: vec![(x, held.to_vec())],
-        results: vec![(Type::new(DType::F32, vec![4, 10]), [held[0], Span { extent: 28, start: 13 }].into())],
+        results: vec![(Type::new(DType::F32, vec![4, 10]), [held[0], Span::contiguous(28, 13)].into())],
         tolerance: 0.0,
         in_place: vec![None],
         chain: None,
@@ -234,7 +234,7 @@ fn elements_are_gathered_and_their_gradients_summed() {
         let extent = i64::try_from(shape[dim]).unwrap();
         let picked = [3, *u.choose(&[1, 5, 150])?];
         let indices = whole(*u.choose(&[DType::I64, DType::I32])?, &picked, -extent, extent, seed);
-        let mut held: Vec<Span> = shape.iter().map(|&it| Span { extent: it, start: 0 }).collect();
+        let mut held: Vec<Span> = shape.iter().map(|&it| Span::contiguous(it, 0)).collect();
         // A block of half of what is indexed, or all of it.
         let split = shape[dim] > 1 && u.arbitrary()?;
         let mut block = shape.clone();

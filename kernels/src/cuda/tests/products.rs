@@ -40,6 +40,19 @@ fn attention(u: &mut Unstructured, dtype: DType, seed: u64) -> Result<(Attention
     Ok((attention, operands))
 }
 
+/// Stripes of queries, and of keys at the same distance or none, where there were blocks.
+fn in_stripes(u: &mut Unstructured, trial: &mut Trial) -> Result<()> {
+    let stride = u.int_in_range(2..=4)?;
+    let own = u.int_in_range(0..=stride - 1)?;
+    let of_keys = *u.choose(&[1, stride])?;
+    for (operand, stride) in [stride, of_keys, of_keys].into_iter().enumerate() {
+        let span = &mut trial.operands[operand].1[2];
+        let start = span.start * stride + own.min(stride - 1);
+        *span = Span { extent: span.extent * stride, start, run: 1, stride };
+    }
+    Ok(())
+}
+
 #[test]
 fn attention_is_computed() {
     let trials = many(40, |u, seed| {
@@ -52,9 +65,9 @@ fn attention_is_computed() {
         if u.ratio(1, 3)? {
             // A block of queries, and one of keys.
             let spans = |shape: &[u64], before: u64, after: u64| -> Vec<Span> {
-                let whole = shape.iter().map(|&extent| Span { extent, start: 0 });
+                let whole = shape.iter().map(|&extent| Span::contiguous(extent, 0));
                 let mut spans: Vec<Span> = whole.collect();
-                spans[2] = Span { extent: shape[2] + before + after, start: before };
+                spans[2] = Span::contiguous(shape[2] + before + after, before);
                 spans
             };
             let (before, after) = (u.int_in_range(0..=40)?, u.int_in_range(0..=20)?);
@@ -62,6 +75,9 @@ fn attention_is_computed() {
             trial.operands[0].1 = spans(trial.operands[0].0.shape(), before, after);
             for operand in 1..3 {
                 trial.operands[operand].1 = spans(trial.operands[operand].0.shape(), key_before, after);
+            }
+            if u.arbitrary()? {
+                in_stripes(u, &mut trial)?;
             }
         }
         Ok(trial)
@@ -82,7 +98,14 @@ fn gradients_of_attention_are_computed() {
         let mut all = operands[..3].to_vec();
         all.extend(made.into_iter().chain([dy]).chain(mask));
         let op = Op::AttentionGradient { attention, mask: differentiated };
-        Ok(Trial::whole(op, all, 30.0 * tolerance(dtype)))
+        let mut trial = Trial::whole(op, all, 30.0 * tolerance(dtype));
+        if u.ratio(1, 3)? {
+            for (array, spans) in &mut trial.operands[..3] {
+                *spans = array.shape().iter().map(|&extent| Span::contiguous(extent, 0)).collect();
+            }
+            in_stripes(u, &mut trial)?;
+        }
+        Ok(trial)
     });
     check(&trials);
 }
