@@ -86,7 +86,8 @@ pub fn diagram(
 ) -> Option<Diagram> {
     mesh.devices().checked_mul(partition.steps).filter(|&cells| cells <= MAX_CELLS)?;
     let loops = op.loops(operands, results);
-    let drawn = Drawn { mesh, loops: &loops, partition, names: names(op, &loops) };
+    let drawn =
+        Drawn { mesh, loops: &loops, partition, names: names(op, &loops), things: things(op, &loops) };
     let bytes = bytes_of_steps(mesh, &loops, (operands, results), partition);
     let types = operands.iter().chain(results);
     let things = types.enumerate().map(|(place, type_)| Thing {
@@ -106,8 +107,31 @@ pub fn diagram(
     })
 }
 
-/// The letters of loops: m, k and n of a product of two matrices.
+/// What operands and results are called.
+fn things(op: &Op, loops: &Loops) -> Vec<String> {
+    let (operands, results) = (loops.operands.len(), loops.results.len());
+    let some = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
+    match op {
+        Op::Attention(_) if operands == 3 && results == 1 => some(&["Q", "K", "V", "Y"]),
+        _ if operands == 2 && results == 1 => some(&["X", "W", "Y"]),
+        _ => {
+            let numbered = |letter: char, count: usize| (0..count).map(move |it| format!("{letter}{it}"));
+            numbered('X', operands).chain(numbered('Y', results)).collect()
+        }
+    }
+}
+
+/// The letters of loops: m, k and n of a product of two matrices; q and k of queries and keys.
 fn names(op: &Op, loops: &Loops) -> Vec<String> {
+    if matches!(op, Op::Attention(_)) {
+        let of = |operand: usize, it: LoopId| loops.operands[operand][2].contains(&it);
+        let name = |it| match [of(0, it), of(1, it)] {
+            [true, _] => "q".to_owned(),
+            [_, true] => "k".to_owned(),
+            _ => format!("l{}.", it.0),
+        };
+        return loops.ids().map(name).collect();
+    }
     let matrices = matches!(op, Op::Contract(_)) && loops.loops.len() == 3;
     let product = matrices && loops.operands.iter().chain(&loops.results).all(|dims| dims.len() == 2);
     let name = |it: LoopId| {
@@ -129,6 +153,7 @@ struct Drawn<'a> {
     loops: &'a Loops,
     partition: &'a Partition,
     names: Vec<String>,
+    things: Vec<String>,
 }
 
 impl<'a> Drawn<'a> {
@@ -138,12 +163,7 @@ impl<'a> Drawn<'a> {
     }
 
     fn name(&self, place: usize) -> String {
-        let product = self.loops.operands.len() == 2 && self.loops.results.len() == 1;
-        match self.result(place) {
-            _ if product => ["X", "W", "Y"][place].to_owned(),
-            Some(result) => format!("Y{result}"),
-            None => format!("X{place}"),
-        }
+        self.things[place].clone()
     }
 
     fn dims(&self, place: usize) -> &'a [Vec<LoopId>] {

@@ -19,6 +19,8 @@ pub(crate) enum Manner {
     /// The sequence, everywhere: no rank ever has the keys or values of another's tokens for more
     /// than a step.
     Context,
+    /// The same, and where positions count every so many tokens of it.
+    Striped,
     /// Products by parameters, in time steps of this form.
     InTime(Form),
 }
@@ -129,6 +131,8 @@ impl<'a> Preferring<'a> {
             Manner::Sequence => known.of_sequence(&split),
             Manner::Backward => known.of_backward(&split),
             Manner::Context => known.of_context(&split),
+            Manner::Striped if takes_stripes(work) && !is_striped(work.partition) => WRONG,
+            Manner::Striped => known.of_context(&split),
             Manner::InTime(form) => known.in_time(form, work),
         }
     }
@@ -219,6 +223,16 @@ impl Known<'_> {
     }
 }
 
+/// Whether positions count, but not that they follow each other.
+fn takes_stripes(work: &Work<'_>) -> bool {
+    !work.loops.positional.is_empty() && work.loops.contiguous.is_empty()
+}
+
+/// Whether devices compute every so many iterations of some loop.
+pub(crate) fn is_striped(partition: &Partition) -> bool {
+    partition.loops.iter().any(|digits| digits.first().is_some_and(Digit::is_free))
+}
+
 /// Whether loops are those of a product, and all fall into as many blocks as axes have devices.
 pub(super) fn falls(loops: &Loops) -> bool {
     let of_product = loops.loops.iter().any(|it| it.role == planner_ir::Role::Sum && it.size > 1);
@@ -252,7 +266,8 @@ impl Prices for Preferring<'_> {
         let seconds = self.machine.step(type_, step, before, after);
         // Where one value is small, an all-reduce and a slice can be as cheap as a reduce-scatter.
         let scatters = matches!(self.manner, Manner::Data(1..) | Manner::Sequence | Manner::Backward);
-        let heads = self.manner == Manner::Context && type_.rank() == HEADS;
+        let around = matches!(self.manner, Manner::Context | Manner::Striped);
+        let heads = around && type_.rank() == HEADS;
         match step {
             Move::AllReduce { .. } if scatters && type_.rank() > 0 => 100.0 * seconds,
             // Gathering a small value again can be as cheap as to put parts together that lie apart.

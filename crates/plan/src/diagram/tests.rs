@@ -8,15 +8,30 @@ use planner_ir::{DType, Mesh, Op, Type, parse_op, parse_partition};
 
 use super::{Diagram, diagram};
 
+/// A product of matrices.
+const PRODUCT: &str = "contract \"mk,kn->mn\"";
+/// Attention in which a query sees what comes before it.
+const CAUSAL: &str = "attention scale=1.0 causal=true softcap=0.0 window=none";
+
 /// The diagram of a product's partition.
 fn drawn(mesh: &str, partition: &str) -> Diagram {
+    drawn_of(PRODUCT, mesh, partition)
+}
+
+/// The diagram of an operation's partition, on operands of two rows for each device: attention's
+/// are queries, keys and values of one head.
+fn drawn_of(op: &str, mesh: &str, partition: &str) -> Diagram {
     let mesh = Mesh::parse(mesh).unwrap();
-    let op: Op = parse_op("contract \"mk,kn->mn\"").unwrap();
-    let square = Type::new(DType::F32, [mesh.devices() * 2, mesh.devices() * 2]);
+    let rows = mesh.devices() * 2;
+    let shapes: Vec<Vec<u64>> =
+        if op == PRODUCT { vec![vec![rows, rows]; 2] } else { vec![vec![1, 1, rows, 2]; 3] };
+    let op: Op = parse_op(op).unwrap();
+    let operands: Vec<Type> = shapes.into_iter().map(|shape| Type::new(DType::F32, shape)).collect();
+    let results = op.infer(&operands).unwrap();
     let partition = parse_partition(&mesh, partition).unwrap();
-    let loops = op.loops(&[square.clone(), square.clone()], std::slice::from_ref(&square));
+    let loops = op.loops(&operands, &results);
     assert_eq!(partition.check(&mesh, &loops), Ok(()));
-    let drawn = diagram(&mesh, &op, (&[square.clone(), square.clone()], &[square]), &partition);
+    let drawn = diagram(&mesh, &op, (&operands, &results), &partition);
     // What is seen to come is what moves.
     let drawn = drawn.unwrap();
     for (place, thing) in drawn.things.iter().enumerate() {
@@ -85,8 +100,8 @@ fn a_diagram_of_too_many_cells_is_not_drawn() {
 
 #[test]
 fn pictures_have_a_cell_for_each_rank_and_step_and_an_arrow_for_each_message() {
-    for (_, mesh, partition) in PICTURES {
-        let drawn = drawn(mesh, partition);
+    for (_, op, mesh, partition) in PICTURES {
+        let drawn = drawn_of(op, mesh, partition);
         let text = drawn.svg();
         let count = |part: &str| text.matches(part).count();
         let cells = drawn.cells.iter().flatten().count();
@@ -99,17 +114,19 @@ fn pictures_have_a_cell_for_each_rank_and_step_and_an_arrow_for_each_message() {
     }
 }
 
-/// The pictures of the page: file, mesh, partition.
-const PICTURES: &[(&str, &str, &str)] = &[
-    ("column", "3", "[-,-,a]"),
-    ("row", "3", "[-,a,-]"),
-    ("rotated", "3", "3 steps [a,-,(a-@t:3)]"),
-    ("ring-gather", "3", "3 steps [(a+@t:3),-,a]"),
-    ("ring-scatter", "3", "3 steps [(a+@t+1:3),a,-]"),
-    ("square", "2x2", "2 steps [a,(a+b+@t:2),b]"),
-    ("summa", "2x2", "2 steps [a,(@t:2),b] streams a,b"),
-    ("tesseract", "r=2,c=2,d=2", "2 steps [d.r,(@t:2),c] streams r,c"),
-    ("two-and-a-half", "r=2,c=2,d=2", "2 steps [r,d.(r+c+@t:2),c]"),
+/// The pictures of the page: file, operation, mesh, partition.
+const PICTURES: &[(&str, &str, &str, &str)] = &[
+    ("column", PRODUCT, "3", "[-,-,a]"),
+    ("row", PRODUCT, "3", "[-,a,-]"),
+    ("rotated", PRODUCT, "3", "3 steps [a,-,(a-@t:3)]"),
+    ("ring-gather", PRODUCT, "3", "3 steps [(a+@t:3),-,a]"),
+    ("ring-scatter", PRODUCT, "3", "3 steps [(a+@t+1:3),a,-]"),
+    ("square", PRODUCT, "2x2", "2 steps [a,(a+b+@t:2),b]"),
+    ("summa", PRODUCT, "2x2", "2 steps [a,(@t:2),b] streams a,b"),
+    ("tesseract", PRODUCT, "r=2,c=2,d=2", "2 steps [d.r,(@t:2),c] streams r,c"),
+    ("two-and-a-half", PRODUCT, "r=2,c=2,d=2", "2 steps [r,d.(r+c+@t:2),c]"),
+    ("ring-attention", CAUSAL, "3", "3 steps [a,(a+@t:3),-,-]"),
+    ("striped-attention", CAUSAL, "3", "3 steps [*2.a,*2.(a+@t:3),-,-]"),
 ];
 
 fn document(name: &str) -> PathBuf {
@@ -132,13 +149,18 @@ fn the_page_on_space_and_time_shows_what_is_so() {
     let mut renewed = String::new();
     let mut parts = page.split("![");
     renewed += parts.next().unwrap();
-    for (part, (name, mesh, partition)) in parts.zip(PICTURES) {
-        let drawn = drawn(mesh, partition);
+    for (part, (name, op, mesh, partition)) in parts.zip(PICTURES) {
+        let drawn = drawn_of(op, mesh, partition);
         compare(&format!("images/space-time-{name}.svg"), &drawn.svg());
         assert!(part.contains(&format!("(images/space-time-{name}.svg)")), "{name}: {part}");
         let (before, rest) = part.split_once("```text\n").unwrap();
         let (_, after) = rest.split_once("```\n").unwrap();
-        let shown: Vec<String> = drawn.to_string().lines().take(4).map(|line| format!("{line}\n")).collect();
+        let shown: Vec<String> = drawn
+            .to_string()
+            .lines()
+            .take_while(|line| !line.is_empty())
+            .map(|line| format!("{line}\n"))
+            .collect();
         renewed += &format!("![{before}```text\n{}```\n{after}", shown.concat());
     }
     assert_eq!(page.matches("![").count(), PICTURES.len());

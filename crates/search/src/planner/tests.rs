@@ -2,10 +2,12 @@
 
 use cost_models::machine::shipped;
 use planner_ir::{Attention, Binary, Contract, DType, Label, Op, Output, Pairing, Real, Type, Unary};
-use planner_ir::{Source, ValueId};
+use planner_ir::{Layout, Move, Source, ValueId};
 
 use super::*;
-use crate::{MachinePrices, sections};
+use crate::{MachinePrices, Prices, Work, sections};
+
+mod striped; // causal attention on stripes of a sequence
 
 /// Builds graphs with inferred types.
 struct Draft(Graph);
@@ -48,7 +50,14 @@ impl Draft {
         self.op(Op::Contract(op), operands)
     }
 
-    fn layer(&mut self, x: ValueId, [cos, sin, mask]: [ValueId; 3], sizes: Sizes) -> ValueId {
+    /// A layer; causal without a mask.
+    fn layer(
+        &mut self,
+        x: ValueId,
+        [cos, sin]: [ValueId; 2],
+        mask: Option<ValueId>,
+        sizes: Sizes,
+    ) -> ValueId {
         let size = sizes.hidden / sizes.heads;
         let norm = Op::RmsNorm { dims: 1, epsilon: Real(1e-5) };
         let scale = self.weight(&[sizes.hidden]);
@@ -65,12 +74,13 @@ impl Draft {
         let k = self.op(rotary, &[k, cos, sin]);
         let attention = Attention {
             scale: Real(0.1),
-            causal: false,
+            causal: mask.is_none(),
             softcap: Real(0.0),
             window: None,
             statistics: false,
         };
-        let a = self.op(Op::Attention(attention), &[q, k, v, mask]);
+        let operands: Vec<ValueId> = [q, k, v].into_iter().chain(mask).collect();
+        let a = self.op(Op::Attention(attention), &operands);
         let w = self.weight(&[sizes.heads, size, sizes.hidden]);
         let o = self.contract("ahbd", "hdk", "abk", &[a, w]);
         let x = self.op(Op::Binary(Binary::Add), &[x, o]);
@@ -86,7 +96,20 @@ impl Draft {
     }
 }
 
+/// What attention sees.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Sees {
+    /// What a mask lets it see.
+    Masked,
+    /// What comes before.
+    Before,
+}
+
 fn transformer(sizes: Sizes) -> Graph {
+    transformer_that(Sees::Masked, sizes)
+}
+
+fn transformer_that(sees: Sees, sizes: Sizes) -> Graph {
     let mut it = Draft(Graph::default());
     let size = sizes.hidden / sizes.heads;
     let ids = it
@@ -95,9 +118,10 @@ fn transformer(sizes: Sizes) -> Graph {
     let table = it.weight(&[32000, sizes.hidden]);
     let mut x = it.op(Op::Gather { dim: 0 }, &[table, ids]);
     let shared = [[1, 1, sizes.sequence, size], [1, 1, sizes.sequence, size]].map(|shape| it.input(&shape));
-    let mask = it.input(&[sizes.batch, 1, sizes.sequence, sizes.sequence]);
+    let scores = [sizes.batch, 1, sizes.sequence, sizes.sequence];
+    let mask = (sees == Sees::Masked).then(|| it.input(&scores));
     for _ in 0..sizes.layers {
-        x = it.layer(x, [shared[0], shared[1], mask], sizes);
+        x = it.layer(x, shared, mask, sizes);
     }
     let scale = it.weight(&[sizes.hidden]);
     let h = it.op(Op::RmsNorm { dims: 1, epsilon: Real(1e-5) }, &[x, scale]);
@@ -108,11 +132,38 @@ fn transformer(sizes: Sizes) -> Graph {
 }
 
 fn planned(sizes: Sizes, machine: &str, mesh: &str, capacity: u64) -> Result<Plan, PlanError> {
-    let blocks = rewrite::blocks(&transformer(sizes));
+    planned_with(&transformer(sizes), machine, mesh, capacity, &|_| true)
+}
+
+/// Prices by which some work cannot be done.
+struct Only<'a> {
+    machine: MachinePrices<'a>,
+    allows: &'a (dyn Fn(&Work<'_>) -> bool + Sync),
+}
+
+impl Prices for Only<'_> {
+    fn work(&self, work: &Work<'_>) -> f64 {
+        if (self.allows)(work) { self.machine.work(work) } else { f64::INFINITY }
+    }
+
+    fn step(&self, type_: &Type, step: &Move, before: &Layout, after: &Layout) -> f64 {
+        self.machine.step(type_, step, before, after)
+    }
+}
+
+/// The plan of a graph by what some prices allow.
+fn planned_with(
+    graph: &Graph,
+    machine: &str,
+    mesh: &str,
+    capacity: u64,
+    allows: &(dyn Fn(&Work<'_>) -> bool + Sync),
+) -> Result<Plan, PlanError> {
+    let blocks = rewrite::blocks(graph);
     let sections = sections(&blocks);
     let mesh = Mesh::parse(mesh).expect("is a mesh");
     let machine = shipped::named(machine).expect("is a machine");
-    let prices = MachinePrices::new(&machine, &mesh).expect("suits");
+    let prices = Only { machine: MachinePrices::new(&machine, &mesh).expect("suits"), allows };
     plan(&Request {
         graph: &blocks.graph,
         sections: &sections,
