@@ -65,7 +65,9 @@ impl Base<'_> {
         let pairs = self.split().flat_map(|still| self.turned().map(move |turned| (still, turned)));
         for (still, turned) in pairs.filter(|(still, turned)| still != turned) {
             let stripes = [still, turned].map(|it| self.stripes(it, axis));
-            let in_stripes = stripes.iter().any(Option::is_some);
+            // Keys in stripes are balanced for queries in stripes only.
+            let alone = stripes[0].is_none() && self.loops.positional.contains(&turned);
+            let in_stripes = !alone && stripes.iter().any(Option::is_some);
             for offsets in [[None; 2], stripes].into_iter().take(1 + usize::from(in_stripes)) {
                 let digit = Digit { step: 1, ..own.clone() };
                 let mut ring = self.with(&[(still, own.clone()), (turned, digit)], own.size, vec![]);

@@ -85,7 +85,7 @@ fn a_transformer_block_saturates() {
     for sizes in [&[8][..], &[2, 4], &[2, 2, 2]] {
         let mesh = Mesh::of_sizes(sizes);
         let count = |steps| {
-            let offer = Offer { splits: Splits::All, steps };
+            let offer = Offer { steps, ..Offer::default() };
             let space = space(&graph, &mesh, &ends, offer).expect("is sound");
             assert!(space.statistics.saturated);
             let choices: usize = space.choices.iter().map(Vec::len).sum();

@@ -12,7 +12,6 @@ use crate::compose::{Part, compose, estimate, memory};
 use crate::prepare::{Prepared, chain};
 use crate::{Cut, Derived, MachinePrices, PlanError, Request, plan, plan_among};
 use crate::{bound, eliminate};
-use rewrite::Splits;
 
 /// Builds forward programs with inferred types; operations are called by their numbers.
 pub(crate) struct Draft(Graph);
