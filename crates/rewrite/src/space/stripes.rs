@@ -7,10 +7,13 @@
 //! A stripe is a digit that begins after so many blocks that nothing is left of them: `[*S/n.a]` of
 //! S tokens. So it is offered as splits of packed dimensions are, by an offset ([`super::offsets`]):
 //! it begins at the loops of causal attention, and at the dimensions of boundary values that are as
-//! long, and is shared along what loops connect.
+//! long, and is shared along what loops connect. The last dimension of a boundary value is not its
+//! tokens' but their features', which may be as many.
 //!
 //! Source: Brandon et al., "Striped Attention: Faster Ring Attention for Causal Transformers",
 //! arXiv 2311.09431, section 3.
+
+use std::ops::Range;
 
 use planner_ir::{AxisId, Digit, Graph, Layout, Mesh, Op, Type, ValueId};
 
@@ -47,11 +50,16 @@ pub(super) fn offered(length: Option<u64>, steps: Steps, graph: &Graph, mesh: &M
 /// Adds where stripes begin: along queries, keys and what is as long of boundary values.
 pub(super) fn seed(graph: &Graph, mesh: &Mesh, boundary: &[ValueId], length: u64, offsets: &mut Offsets) {
     let here = causal(graph).filter(|it| it.1 == length).flat_map(|it| it.0).map(|value| (value, 2));
-    let along = |&value: &ValueId| (0..graph.type_of(value).rank()).map(move |dim| (value, dim));
+    let along = |&value: &ValueId| of_tokens(graph.type_of(value)).map(move |dim| (value, dim));
     let there = boundary.iter().flat_map(along);
     for (value, dim) in here.chain(there).filter(|&(value, dim)| graph.type_of(value).shape[dim] == length) {
         offsets[value.0][dim].extend(wide_axes(mesh).filter_map(|axis| offset(mesh, axis, length)));
     }
+}
+
+/// The dimensions that tokens may number.
+fn of_tokens(type_: &Type) -> Range<usize> {
+    0..type_.rank().saturating_sub(1)
 }
 
 /// After how many blocks the stripes of an axis begin: as many as a device has tokens.
@@ -70,11 +78,12 @@ pub(super) fn suits(mesh: &Mesh, axis: AxisId, size: u64, offset: u64, striped: 
 /// with dimensions as long as striped sequences in stripes.
 pub fn handed_layouts(mesh: &Mesh, type_: &Type, splits: Splits, striped: Option<u64>) -> Vec<Layout> {
     let plain = plain_layouts(mesh, type_, splits);
-    let Some(length) = striped.filter(|length| type_.shape.contains(length)) else { return plain };
+    let Some(length) = striped else { return plain };
     let in_stripes = |layout: &Layout| {
         let mut layout = layout.clone();
         let mut found = false;
-        for (digits, _) in layout.dims.iter_mut().zip(&type_.shape).filter(|it| *it.1 == length) {
+        for dim in of_tokens(type_).filter(|&dim| type_.shape[dim] == length) {
+            let digits = &mut layout.dims[dim];
             if let [digit] = &digits[..]
                 && let Some(before) = digit.plain().and_then(|axis| offset(mesh, axis, length))
             {
