@@ -5,17 +5,18 @@ use planner_ir::{Motion, Node, Op, Partition};
 use search::MachinePrices;
 
 use super::{cases, expect_none, faults_of, trial};
-use crate::training::manners::{Manner, Preferring};
+use crate::training::manners::{Manner, Preferring, is_striped};
 
 /// Models, and on how many ranks their tokens fall into equal parts: one whose mask hides what comes
-/// later; with fewer heads of keys than of queries; the same, causal without a mask's help; one that
-/// looks both ways.
-const MODELS: [(&str, &[u64]); 5] = [
-    ("gpt2-eager-legacy2.9-op17-static io0", &[2, 4]),
-    ("llama-eager-legacy2.9-op17-static io0", &[2, 4]),
-    ("llama-nomask-dynamo2.15-op23-static io0", &[4]),
-    ("llama-ortcpu-hf5.23-op20-dyn io0", &[2]),
-    ("bert-eager-legacy2.9-op17-static io0", &[2, 4]),
+/// later; with fewer heads of keys than of queries; one that is causal without a mask's help, on
+/// stretches and on stripes of the sequence; one that looks both ways.
+const MODELS: [(&str, &[u64], Manner); 6] = [
+    ("gpt2-eager-legacy2.9-op17-static io0", &[2, 4], Manner::Context),
+    ("llama-eager-legacy2.9-op17-static io0", &[2, 4], Manner::Context),
+    ("llama-nomask-dynamo2.15-op23-static io0", &[4], Manner::Context),
+    ("llama-ortcpu-hf5.23-op20-dyn io0", &[2], Manner::Context),
+    ("llama-ortcpu-hf5.23-op20-dyn io0", &[2], Manner::Striped),
+    ("bert-eager-legacy2.9-op17-static io0", &[2, 4], Manner::Context),
 ];
 
 /// Operands of attention and of its gradient, and results of the gradient, that keys index.
@@ -50,17 +51,23 @@ fn is_ring(plan: &Plan, node: &Node, partition: &Partition) -> bool {
 }
 
 /// Plans a case with its sequence split over so many ranks.
-fn check(subject: &cases::Subject, ranks: u64) -> Result<(), String> {
+fn check(subject: &cases::Subject, manner: Manner, ranks: u64) -> Result<(), String> {
     let (mesh, machine) = trial::machine(&ranks.to_string());
     let prices = MachinePrices::new(&machine, &mesh).map_err(|error| format!("{error:?}"))?;
     let (graph, sections) = (&subject.prepared.graph, &subject.prepared.sections);
-    let prices = Preferring::new(Manner::Context, prices, graph, sections);
+    let prices = Preferring::new(manner, prices, graph, sections);
     let plan = subject.plan(&mesh, &machine, &prices)?;
     let attention = |op: &Op| matches!(op, Op::Attention(_));
     let all = graph.nodes.iter().filter(|node| attention(&node.op)).count();
     let found = rings(&plan, attention)?;
     if found == 0 || found != all {
         return Err(format!("{found} rings of {all} operations"));
+    }
+    let striped = |assignment: &Assignment| matches!(assignment, Assignment::Computed { partition, .. } if is_striped(partition));
+    let nodes = plan.graph.nodes.iter().zip(&plan.assignments);
+    let in_stripes = nodes.filter(|it| attention(&it.0.op) && striped(it.1)).count();
+    if manner == Manner::Striped && in_stripes != all {
+        return Err(format!("{in_stripes} in stripes of {all} operations"));
     }
     subject.check(&plan)
 }
@@ -69,16 +76,16 @@ fn check(subject: &cases::Subject, ranks: u64) -> Result<(), String> {
 fn keys_and_values_go_around_and_attention_is_that_of_the_oracle() {
     let (all, _) = cases::all();
     let mut failures = Vec::new();
-    for (title, ranks) in MODELS {
+    for (title, ranks, manner) in MODELS {
         let Some(case) = all.iter().find(|case| case.title == title) else {
             println!("left out: {title}, which is not there");
             continue;
         };
         let subject = case.open().unwrap();
         for &ranks in ranks {
-            let what = format!("{title} on {ranks}");
+            let what = format!("{title} on {ranks}, {manner:?}");
             failures.extend(faults_of(&what, || {
-                let wrong = check(&subject, ranks).err();
+                let wrong = check(&subject, manner, ranks).err();
                 wrong.map(|error| format!("{what}: {error}")).into_iter().collect()
             }));
         }
