@@ -63,7 +63,10 @@ fn check(subject: &cases::Subject, manner: Manner, ranks: u64) -> Result<(), Str
     if found == 0 || found != all {
         return Err(format!("{found} rings of {all} operations"));
     }
-    let striped = |assignment: &Assignment| matches!(assignment, Assignment::Computed { partition, .. } if is_striped(partition));
+    let striped = |assignment: &Assignment| match assignment {
+        Assignment::Computed { partition, .. } => is_striped(partition),
+        Assignment::Prepared => false,
+    };
     let nodes = plan.graph.nodes.iter().zip(&plan.assignments);
     let in_stripes = nodes.filter(|it| attention(&it.0.op) && striped(it.1)).count();
     if manner == Manner::Striped && in_stripes != all {
