@@ -83,9 +83,9 @@ fn context_parallelism_moves_what_its_papers_say() {
         .assert_eq(&shown_of(plain, "3 steps [-,a.(@t:3)]"));
     expect!["no group of devices has each addend of a sum once"]
         .assert_eq(&shown_of(plain, "3 steps [(@t:3),a]"));
-    // Where positions count, blocks of keys are contiguous.
+    // Keys may be stripes, also where positions count.
     let causal = "attention scale=1.0 causal=true softcap=0.0 window=none";
-    expect!["loop 1 has strided blocks, expected contiguous ones"]
+    expect!["[-,-,a,-]; [-,-,*3.a,-] from a+1; [-,-,*3.a,-] from a+1; [-,-,a,-]"]
         .assert_eq(&shown_of(causal, "3 steps [a,*3.(a+@t:3)]"));
     expect!["[-,-,a,-]; [-,-,*3.a,-] from a+1; [-,-,*3.a,-] from a+1; [-,-,a,-]"]
         .assert_eq(&shown_of(PLAIN, "3 steps [a,*3.(a+@t:3)]"));
