@@ -182,15 +182,7 @@ pub fn cheapest(question: &Question<'_>, say: &dyn Fn(String)) -> Result<Answer,
     for (number, _, priced) in found.all.iter().take(FINISHED) {
         let setup = &setups[*number];
         say(format!("planning {setup}, {}", priced.kind.name()));
-        let t0 = std::time::Instant::now();
-        let r = finished(question, &known, (setup, priced), say);
-        eprintln!(
-            "FINISHED {setup} {} {:?} {:?}",
-            priced.kind.name(),
-            t0.elapsed(),
-            r.as_ref().map(|p| p.seconds()).map_err(|e| e.to_string())
-        );
-        let pipeline = match r {
+        let pipeline = match finished(question, &known, (setup, priced), say) {
             Ok(pipeline) => pipeline,
             Err(failure @ Failure::Internal(_)) => return Err(failure),
             Err(failure) => {
@@ -283,7 +275,9 @@ impl Asked<'_> {
         let half = groups.div_ceil(2).min(setup.micro_batches);
         // Interleaved schedules have a little more under way than there are groups.
         let more = (all + all / 4 + 1).min(setup.micro_batches);
-        let under_way = [None, Some(half), Some(all), Some(more)];
+        let mut under_way = vec![None, Some(half), Some(all), Some(more)];
+        // Where there are few micro-batches these are the same.
+        under_way.dedup();
         self.price(setup, &under_way, f64::INFINITY).unwrap_or_else(|_| nothing())
     }
 
