@@ -57,10 +57,8 @@ pub fn stages(step: &Step, first: &[usize]) -> Result<Stages, TrainError> {
             cutter.micro_batch(node);
         }
     }
-    for node in step.graph.node_ids() {
-        if step.graph.node(node).phase == Phase::Update {
-            cutter.update(node);
-        }
+    for node in cutter.of_update() {
+        cutter.update(node);
     }
     cutter.outputs();
     cutter.carry();
@@ -148,6 +146,30 @@ impl<'a> Cutter<'a> {
                 }
             }
         }
+    }
+
+    /// The operations of the update, those first that wait for no other stage: the stages do them at
+    /// the same time, although each adds to the norm of gradients after the one behind it.
+    fn of_update(&self) -> Vec<NodeId> {
+        let whole = self.whole();
+        let mut waits = vec![false; whole.values.len()];
+        let is_early = |&id: &NodeId| {
+            let (node, stage) = (whole.node(id), self.stage[id.0]);
+            let is_late = |operand: &ValueId| match (self.sum_of[operand.0], &whole.value(*operand).source) {
+                (Some(state), _) => self.addends.get(&state).is_some_and(|it| *it != [stage]),
+                (None, Source::Result { node, .. }) => {
+                    waits[operand.0] || !self.repeated[operand.0] && self.stage[node.0] != stage
+                }
+                (None, _) => false,
+            };
+            let late = node.operands.iter().any(is_late);
+            node.results.iter().for_each(|result| waits[result.0] = late);
+            !late
+        };
+        let update = whole.node_ids().filter(|it| whole.node(*it).phase == Phase::Update);
+        let (mut early, late): (Vec<NodeId>, Vec<NodeId>) = update.partition(is_early);
+        early.extend(late);
+        early
     }
 
     /// An operation of the update: the new states of a parameter are made by every stage that uses

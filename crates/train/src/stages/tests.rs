@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use plan::{Loss, NoDecay, Precision, Recipe, Recompute};
-use planner_ir::{Graph, Node, Optimizer, Phase, Real, Source, State, StateKind, parse_graph, verify};
+use planner_ir::{
+    CROSSING, Graph, Node, Optimizer, Phase, Real, Source, State, StateKind, parse_graph, verify,
+};
 
 use rewrite::{Blocks, Segment};
 
@@ -169,6 +171,29 @@ fn crossings_have_an_output_and_inputs_and_no_other_stage_has_them() {
         names.sort();
         names.dedup();
         assert_eq!(names.len(), made.crossings.len());
+    });
+}
+
+/// What an update does before it waits for another stage is all that need not wait, so that stages do
+/// not reduce their gradients one after another.
+#[test]
+fn updates_wait_for_other_stages_as_late_as_they_can() {
+    every(|_, first, made| {
+        for stage in &made.stages {
+            let graph = &stage.graph;
+            let mut waits: Vec<bool> = graph
+                .values
+                .iter()
+                .map(|it| matches!(&it.source, Source::Input(name) if name.starts_with(CROSSING)))
+                .collect();
+            let mut late = false;
+            for node in graph.nodes.iter().filter(|node| node.phase == Phase::Update) {
+                let is_late = node.operands.iter().any(|operand| waits[operand.0]);
+                node.results.iter().for_each(|result| waits[result.0] = is_late);
+                assert!(is_late || !late, "{first:?}: {} could be done before\n{graph}", node.origin);
+                late |= is_late;
+            }
+        }
     });
 }
 
