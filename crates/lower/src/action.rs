@@ -232,6 +232,20 @@ impl Action {
         }
     }
 
+    /// What goes between stages in it, in order.
+    pub fn remotes(&self) -> &[Remote] {
+        match self {
+            Self::Send(sent) => &sent.parts,
+            Self::Receive(received) => &received.parts,
+            Self::Compute(_) | Self::Copy(_) | Self::Collective(_) | Self::Message(_) => &[],
+        }
+    }
+
+    /// How many exchanges with other ranks it is.
+    pub fn exchanges(&self) -> usize {
+        if self.communicator().is_some() { 1 } else { self.remotes().len() }
+    }
+
     /// The communicator on which other ranks are met.
     pub fn communicator(&self) -> Option<CommunicatorId> {
         match self {

@@ -21,6 +21,7 @@ mod temporal; // operations in time steps
 mod in_place; // what states become, made where the states are
 mod arena; // places for buffers, by their lifetimes
 mod events; // who waits for whom
+mod issue; // in which order a host issues what its rank exchanges
 mod memory; // what a device's memory is for
 mod alike; // one program for all ranks
 mod show; // the text form of a program
@@ -34,6 +35,7 @@ pub use alike::{Alike, alike};
 pub use arena::ALIGNMENT;
 pub use build::{footprint, lower};
 pub use error::LowerError;
+pub use issue::{Issued, Stalled, issue_order};
 pub use memory::memory;
 pub use pipeline::{Pipelined, pipeline, pipelined};
 pub use program::{

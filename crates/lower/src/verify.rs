@@ -27,6 +27,9 @@
 //! - **waiting**: done turn by turn, no rank waits forever: neither one instruction after another,
 //!   where what is sent waits nowhere, nor all that streams and events allow at the same time, where
 //!   sending ends when it is received.
+//! - **issue-order**: nor where a rank's exchanges are done one after another, all of them, and what is
+//!   sent waits until it is received: they can be issued in the order of the program but for what is
+//!   sent, which comes later, and before what waits for it.
 //! - **places**: what one part of a micro-batch makes and another uses has places enough that no
 //!   other micro-batch writes there meanwhile, and what is sent or received has two.
 //! - **repetition**: what is repeated are instructions of the program, at least once and equally
@@ -53,6 +56,7 @@ pub(crate) mod happens; // what happens before what
 mod meeting; // what ranks do together
 mod crossing; // what goes between stages
 mod replay; // who waits for whom over all turns
+pub(crate) mod issued; // what ranks issue, one exchange after another
 mod parts; // which part of a buffer is written
 mod memory; // who uses which bytes when
 mod states; // what repetitions and states add to that

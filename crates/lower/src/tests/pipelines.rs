@@ -101,7 +101,7 @@ fn staged(groups: usize, chunks: usize, order: Order) -> Pipeline {
     }
 }
 
-fn good(groups: usize, chunks: usize, order: Order) -> Vec<Program> {
+pub(super) fn good(groups: usize, chunks: usize, order: Order) -> Vec<Program> {
     let programs = pipeline(&staged(groups, chunks, order)).unwrap();
     if let Err(violations) = verify(&programs) {
         panic!("{order:?}: {violations}\n{}", programs[0]);
@@ -122,7 +122,7 @@ fn check(rule: &str, says: &[&str], fault: impl FnOnce(&mut Vec<Program>)) {
     assert!(found, "expected [{rule}] with {says:?}, found:\n{violations}\n{}", programs[0]);
 }
 
-fn is_send(action: &Action) -> bool {
+pub(super) fn is_send(action: &Action) -> bool {
     matches!(action, Action::Send(_))
 }
 

@@ -12,7 +12,7 @@ use petgraph::algo::kosaraju_scc;
 use petgraph::graph::{DiGraph, NodeIndex};
 use planner_ir::DType;
 
-use super::{Report, Violation, crossing, replay};
+use super::{Report, Violation, crossing, issued, replay};
 use crate::action::{Action, CollectiveKind, Message};
 use crate::program::{CommunicatorId, Event, Origin, Program, Stream, Turn};
 
@@ -46,7 +46,11 @@ pub(super) fn check(programs: &[Program], found: &mut Vec<Violation>) {
     check_acyclic(programs, Order::Serial, found);
     if programs.iter().any(crossing::crosses) {
         crossing::check_pairs(programs, found);
+        let before = found.len();
         replay::check(programs, found);
+        if found.len() == before {
+            issued::check(programs, found);
+        }
     }
 }
 

@@ -100,7 +100,7 @@ impl<'a> Replay<'a> {
         }
         let action = &program.instructions[item.instruction].action;
         let own = program.rank;
-        let (over, offers) = match parts(action).get(item.part) {
+        let (over, offers) = match action.remotes().get(item.part) {
             Some(Remote { way: Way::To, rank: to, .. }) => {
                 let sent = self.sent.entry((own, *to)).or_default();
                 *sent += usize::from(!offered);
@@ -142,7 +142,8 @@ impl<'a> Replay<'a> {
             let next = |lane: usize| rank.lanes[lane].get(rank.over[lane]);
             let ready = |item: &&Item| item.after.iter().all(|&(lane, needed)| needed <= rank.over[lane]);
             let Some(item) = (0..rank.lanes.len()).filter_map(next).find(ready) else { continue };
-            waiting.push((rank.program.rank, item.instruction, show(rank.program, item)));
+            let what = show(rank.program, item.instruction, item.part, item.micro_batch);
+            waiting.push((rank.program.rank, item.instruction, what));
         }
         let (rank, instruction, first) = waiting.first()?.clone();
         let others: Vec<String> = waiting[1..]
@@ -162,11 +163,12 @@ impl<'a> Replay<'a> {
 /// How many others that wait are named.
 const SHOWN: usize = 8;
 
-fn show(program: &Program, item: &Item) -> String {
-    let of = item.micro_batch.map(|it| format!(" of micro-batch {it}")).unwrap_or_default();
-    let instruction = &program.instructions[item.instruction];
+/// What a rank does in an exchange.
+pub(super) fn show(program: &Program, instruction: usize, part: usize, micro_batch: Option<u64>) -> String {
+    let of = micro_batch.map(|it| format!(" of micro-batch {it}")).unwrap_or_default();
+    let instruction = &program.instructions[instruction];
     let action = &instruction.action;
-    let what = match (parts(action).get(item.part), action.communicator()) {
+    let what = match (action.remotes().get(part), action.communicator()) {
         (Some(Remote { way: Way::To, rank, .. }), _) => format!("sending to rank {rank}"),
         (Some(Remote { way: Way::From, rank, .. }), _) => format!("receiving from rank {rank}"),
         (None, Some(it)) => format!("meeting ranks {:?}", program.members(it)),
@@ -175,19 +177,9 @@ fn show(program: &Program, item: &Item) -> String {
     format!("{what} for {}{of}", instruction.origin)
 }
 
-/// What goes between stages in an action, in order.
-fn parts(action: &Action) -> &[Remote] {
-    match action {
-        Action::Send(it) => &it.parts,
-        Action::Receive(it) => &it.parts,
-        _ => &[],
-    }
-}
-
 /// How many exchanges an instruction is.
 fn count(program: &Program, instruction: usize) -> usize {
-    let action = &program.instructions[instruction].action;
-    if action.communicator().is_some() { 1 } else { parts(action).len() }
+    program.instructions[instruction].action.exchanges()
 }
 
 /// All exchanges on one lane.
@@ -206,7 +198,7 @@ type Lane = (Stream, Option<(Way, u64)>);
 
 fn lane(program: &Program, instruction: usize, part: usize) -> Lane {
     let instruction = &program.instructions[instruction];
-    (instruction.stream, parts(&instruction.action).get(part).map(|part| (part.way, part.rank)))
+    (instruction.stream, instruction.action.remotes().get(part).map(|part| (part.way, part.rank)))
 }
 
 /// Exchanges by lane, with what turns and events ask for.
@@ -294,9 +286,9 @@ fn needs(
         for part in 0..count(program, instruction) {
             // What is passed on has come.
             let mut over = over.clone();
-            let passes = parts(action).get(part).is_some_and(|part| part.way == Way::To);
+            let passes = action.remotes().get(part).is_some_and(|part| part.way == Way::To);
             if passes && matches!(action, Action::Receive(_)) {
-                let came = |&it: &usize| parts(action)[it].way == Way::From;
+                let came = |&it: &usize| action.remotes()[it].way == Way::From;
                 for earlier in (0..part).filter(came) {
                     let lane = number(instruction, earlier);
                     let same = (0..=earlier).filter(|&it| number(instruction, it) == lane).count();
