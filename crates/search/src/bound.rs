@@ -13,13 +13,17 @@ mod enumerate;
 mod exchange;
 mod line;
 mod feasible;
+mod floors;
 mod multipliers;
 mod periodic;
 mod repair;
+mod trail;
 
 use crate::chain::{Chain, ChainChoices, ChainSolution, Flat, Goal, Prices, Relaxation};
 use crate::ilp;
 use crate::problem::{Place, Problem, Proof, SearchError, Solution, real, real_size};
+use floors::Floors;
+pub use trail::Trail;
 
 /// A relative gap that counts as none for the purpose of stopping; it is reported all the same.
 pub const GAP: f64 = 1e-4;
@@ -51,6 +55,9 @@ struct Search<'a> {
     bound: f64,
     /// The least peak of any assignment seen, and its place.
     nearest: Option<(u64, Place)>,
+    /// What was seen, by searches before too.
+    trail: Trail,
+    floors: Floors,
 }
 
 /// The assignment of least time whose memory fits, as far as can be told.
@@ -73,13 +80,26 @@ pub struct Solver<'a> {
     relaxation: Option<Relaxation<'a>>,
     /// Why a search found nothing: what it proved, or what came nearest.
     refused: Option<SearchError>,
+    trail: Trail,
+    floors: Floors,
 }
 
 impl<'a> Solver<'a> {
     /// Prepares a chain.
     pub fn new(chain: &'a Chain) -> Self {
         let relaxation = chain.has_small_boundaries().then(|| Relaxation::new(chain));
-        Self { chain, flat: chain.flat(), relaxation, refused: None }
+        let (trail, floors) = (Trail::default(), Floors::default());
+        Self { chain, flat: chain.flat(), relaxation, refused: None, trail, floors }
+    }
+
+    /// The same, which starts from what another search has seen.
+    pub fn following(self, trail: Trail) -> Self {
+        Self { trail: trail.along(self.chain), ..self }
+    }
+
+    /// What was seen.
+    pub fn into_trail(self) -> Trail {
+        self.trail
     }
 
     /// The choices of least time whose memory fits, as far as can be told.
@@ -102,12 +122,16 @@ impl<'a> Solver<'a> {
         }
     }
 
-    fn solved(&self, capacity: u64) -> Answer {
+    fn solved(&mut self, capacity: u64) -> Answer {
         let Some(relaxation) = &self.relaxation else {
             return solve_flat(&Chain::from(self.flat.problem.clone()), capacity);
         };
         let mut search = started(self.chain, &self.flat, relaxation, capacity);
-        line::follow(&mut search)?;
+        (search.trail, search.floors) = (std::mem::take(&mut self.trail), std::mem::take(&mut self.floors));
+        let followed = line::follow(&mut search);
+        self.trail = search.trail.clone();
+        self.floors = search.floors.clone();
+        followed?;
         if search.is_settled() || search.best.is_some() && search.is_large() {
             return search.answer();
         }
@@ -144,6 +168,8 @@ fn started<'a>(
         best: None,
         bound: f64::NEG_INFINITY,
         nearest: None,
+        trail: Trail::default(),
+        floors: Floors::default(),
     }
 }
 

@@ -37,6 +37,7 @@ mod prepare;
 mod derive;
 mod planner;
 
+pub use bound::Trail;
 pub use compose::kind;
 pub use fold::fold;
 pub use join::sections;

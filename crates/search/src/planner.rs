@@ -2,13 +2,14 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::sync::{Mutex, PoisonError};
 
 use plan::{Copy, Holding, MachineName, ModelFile, Plan, SpaceSize};
 use planner_ir::{Graph, Layout, Mesh, Source, ValueId};
 use rayon::prelude::*;
 use rewrite::{Offer, Space, SpaceError, Splits, Steps};
 
-use crate::bound::Solver;
+use crate::bound::{Solver, Trail};
 use crate::chain::{Chain, ChainSolution};
 use crate::compose::{Composed, Part, compose, estimate, memory};
 use crate::derive::stand;
@@ -43,6 +44,9 @@ pub struct Request<'a> {
     /// How many micro-batches are under way at once: more than one in a stage of a pipeline, which
     /// keeps for each of them what its gradients need.
     pub live: Live,
+    /// What searches before have seen, from which this one starts and to which it adds: of the same
+    /// program on the same mesh, or a waste of time.
+    pub trail: Option<&'a Mutex<Trail>>,
     /// What a device holds of a plan whose own count fits: what the plan counts, or more.
     pub memory: &'a dyn Fn(&Plan) -> Result<Vec<Holding>, String>,
 }
@@ -243,7 +247,9 @@ fn plan_in(
     let programs: Result<Vec<Prepared<'_>>, SpaceError> = numbers.par_iter().map(prepare).collect();
     let programs = programs.map_err(PlanError::Space)?;
     let chain = chain(&programs);
-    let mut solver = Solver::new(&chain);
+    let trail = || request.trail.map(|it| it.lock().unwrap_or_else(PoisonError::into_inner));
+    let known = trail().map(|it| it.clone()).unwrap_or_default();
+    let mut solver = Solver::new(&chain).following(known);
     let mut lower_bound = None;
     let made = within(request.capacity, |given| {
         let solution = solver.solve(given).map_err(PlanError::Search)?;
@@ -268,6 +274,9 @@ fn plan_in(
         let counted = chain.usage(&solution.choices).peak();
         Ok(Tried { made: (plan, variants), counted, held })
     });
+    if let Some(mut trail) = trail() {
+        *trail = solver.into_trail();
+    }
     made.map_err(|error| match error {
         NoRoom::Refused(error) => error,
         NoRoom::Nearest(found) => PlanError::Search(SearchError::NothingFound {

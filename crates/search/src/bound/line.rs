@@ -29,6 +29,10 @@ const SPREAD: [f64; 8] = [0.0, 0.3, 0.6, 0.85, 1.2, 1.7, 3.0, 8.0];
 /// The most different choices for a block that are mixed.
 const MOST_CHOICES: usize = 24;
 
+/// What the bound of a large chain may still rise by when it is close enough, relative to it; and that
+/// of another one.
+const CLOSE: [f64; 2] = [1e-5, 1e-9];
+
 /// The most choices of all nodes with which an assignment is still improved node by node.
 const MOST_STEPPED: usize = 150_000;
 
@@ -46,24 +50,30 @@ impl Line {
     fn over(&self, weights: &[f64]) -> f64 {
         weights.iter().zip(&self.excess).map(|(weight, excess)| weight * excess).sum()
     }
+
+    /// How high it is at a price on weighted rows.
+    fn at(&self, weights: &[f64], price: f64) -> f64 {
+        self.time + price * self.over(weights)
+    }
 }
 
 /// Raises the bound along one multiplier, and mixes.
 pub(super) fn follow(search: &mut Search<'_>) -> Result<(), SearchError> {
     let mut weights = vec![0.0; search.rows.len()];
-    let Some(first) = line(search, Goal::Time, &weights, 0.0)? else { return Ok(()) };
+    let mut seen = remembered(search);
+    let Some(first) = fastest(search, &seen)? else { return Ok(()) };
     let row = fullest(&first);
     if first.excess[row] <= 0.0 {
         return Ok(());
     }
     weights[row] = 1.0;
     let mut fast = first.clone();
-    let Some(mut slow) = line(search, Goal::Memory, &weights, 1.0)? else { return Ok(()) };
-    let mut seen = vec![fast.clone(), slow.clone()];
+    let Some(mut slow) = fitting(search, &seen, &weights)? else { return Ok(()) };
+    seen.extend([fast.clone(), slow.clone()]);
+    let close = CLOSE[usize::from(!search.is_large())];
     let mut decided = vec![row];
-    let mut blends = 0;
-    let mut price = 0.0;
-    for _ in 0..ROUNDS {
+    let (mut blends, mut rounds, mut price) = (0, 0, 0.0);
+    while rounds < ROUNDS {
         let worst = fullest(&slow);
         if slow.over(&weights) <= 0.0 && slow.excess[worst] > 0.0 {
             // What fits in this window does not in another: that one decides; or both, where they
@@ -80,7 +90,7 @@ pub(super) fn follow(search: &mut Search<'_>) -> Result<(), SearchError> {
             if blends > BLENDS {
                 break;
             }
-            if let Some(least) = line(search, Goal::Memory, &weights, 1.0)? {
+            if let Some(least) = fitting(search, &seen, &weights)? {
                 slow = least;
             }
             if fast.over(&weights) <= 0.0 {
@@ -92,17 +102,27 @@ pub(super) fn follow(search: &mut Search<'_>) -> Result<(), SearchError> {
             break;
         }
         price = (slow.time - fast.time) / apart;
-        let below = fast.time + price * fast.over(&weights);
-        let Some(next) = line(search, Goal::Time, &weights, price)? else { break };
-        let reached = next.time + price * next.over(&weights);
-        seen.push(next.clone());
+        let below = fast.at(&weights, price);
+        let enough = close * below.abs();
+        let known = seen.iter().find(|line| line.at(&weights, price) < below - enough);
+        let is_known = known.is_some();
+        let next = match known.cloned() {
+            Some(known) => known,
+            None => {
+                rounds += 1;
+                let Some(next) = line(search, Goal::Time, &weights, price)? else { break };
+                seen.push(next.clone());
+                next
+            }
+        };
+        let reached = next.at(&weights, price);
         if next.over(&weights) > 0.0 {
             fast = next;
         } else {
             slow = next;
         }
         // No line lies below the intersection of the two.
-        if below - reached <= 1e-9 * below.abs() && slow.excess[fullest(&slow)] <= 0.0 {
+        if !is_known && below - reached <= enough && slow.excess[fullest(&slow)] <= 0.0 {
             break;
         }
     }
@@ -115,8 +135,9 @@ pub(super) fn follow(search: &mut Search<'_>) -> Result<(), SearchError> {
     }
     // More kinds of blocks fill the memory more exactly.
     if !search.is_settled() {
-        let found =
-            |search: &Search<'_>, segment, state: &[usize]| more(search, segment, state, &slow, &multipliers);
+        let found = |search: &mut Search<'_>, segment, state: &[usize]| {
+            more(search, segment, state, &slow, &multipliers)
+        };
         mix(search, &slow, &seen, found)?;
     }
     let choices: usize = search.flat.problem.times.iter().map(Vec::len).sum();
@@ -126,21 +147,70 @@ pub(super) fn follow(search: &mut Search<'_>) -> Result<(), SearchError> {
     Ok(())
 }
 
+/// The minima of searches before, as lines at this capacity: what fits is taken, and what was proven
+/// then still holds.
+fn remembered(search: &mut Search<'_>) -> Vec<Line> {
+    if let Some((bound, multipliers)) = search.floors.best(search.capacity)
+        && bound > search.bound
+    {
+        (search.bound, search.multipliers) = (bound, multipliers);
+    }
+    let known = search.trail.seen.clone();
+    let mut lines = Vec::new();
+    for choices in known {
+        search.take(&choices);
+        let time = search.chain.time(&choices);
+        if time < f64::INFINITY {
+            lines.push(Line { excess: search.excess(&choices), choices, time });
+        }
+    }
+    lines
+}
+
+/// The minimum with all memory: if it is known, that of the least time.
+fn fastest(search: &mut Search<'_>, seen: &[Line]) -> Result<Option<Line>, SearchError> {
+    if search.floors.has_free() {
+        let fastest = seen.iter().min_by(|a, b| a.time.total_cmp(&b.time));
+        return Ok(fastest.cloned());
+    }
+    let free = vec![0.0; search.rows.len()];
+    line(search, Goal::Time, &free, 0.0)
+}
+
+/// A line that fits in weighted rows, the fastest that is known and rather one that fits in all; or that
+/// of least memory there.
+fn fitting(search: &mut Search<'_>, seen: &[Line], weights: &[f64]) -> Result<Option<Line>, SearchError> {
+    let fits = |line: &&Line| line.over(weights) <= 0.0;
+    let exceeds = |line: &Line| line.excess[fullest(line)] > 0.0;
+    let known = seen.iter().filter(fits);
+    let known = known.min_by(|a, b| exceeds(a).cmp(&exceeds(b)).then(a.time.total_cmp(&b.time)));
+    match known {
+        Some(known) => Ok(Some(known.clone())),
+        None => line(search, Goal::Memory, weights, 1.0),
+    }
+}
+
 /// Blocks of a segment that begin and end in a state, at prices around the last one.
 fn more(
-    search: &Search<'_>,
+    search: &mut Search<'_>,
     segment: usize,
     state: &[usize],
     base: &Line,
     multipliers: &[f64],
 ) -> Result<Vec<Vec<usize>>, SearchError> {
+    let key = (segment, state.to_vec());
+    if let Some(known) = search.trail.blocks.get(&key) {
+        return Ok(known.clone());
+    }
     let one = |factor: &f64| {
         let scaled: Vec<f64> = multipliers.iter().map(|multiplier| multiplier * factor).collect();
         let prices = search.prices(&scaled);
         search.relaxation.between(segment, &[[state, state]], &prices, &base.choices.globals)
     };
     let blocks: Result<Vec<Vec<Option<Vec<usize>>>>, SearchError> = SPREAD.par_iter().map(one).collect();
-    Ok(blocks?.into_iter().flatten().flatten().collect())
+    let blocks: Vec<Vec<usize>> = blocks?.into_iter().flatten().flatten().collect();
+    search.trail.blocks.insert(key, blocks.clone());
+    Ok(blocks)
 }
 
 /// The minimum at a price on weighted rows, which is taken if it fits; its bound counts.
@@ -152,12 +222,16 @@ fn line(
 ) -> Result<Option<Line>, SearchError> {
     let multipliers: Vec<f64> = weights.iter().map(|weight| weight * price).collect();
     let minimum = search.minimise(goal, &multipliers)?;
-    if goal == Goal::Time && minimum.bound > search.bound {
-        search.bound = minimum.bound;
-        search.multipliers = multipliers;
+    if goal == Goal::Time {
+        search.floors.add(&multipliers, search.capacity, minimum.bound);
+        if minimum.bound > search.bound {
+            search.bound = minimum.bound;
+            search.multipliers = multipliers;
+        }
     }
     let Some(choices) = minimum.choices else { return Ok(None) };
     search.take(&choices);
+    search.trail.add(&choices);
     let time = search.chain.time(&choices);
     Ok(Some(Line { choices, time, excess: minimum.excess }))
 }
@@ -180,7 +254,7 @@ fn mix(
     search: &mut Search<'_>,
     base: &Line,
     seen: &[Line],
-    more: impl Fn(&Search<'_>, usize, &[usize]) -> Result<Vec<Vec<usize>>, SearchError>,
+    more: impl Fn(&mut Search<'_>, usize, &[usize]) -> Result<Vec<Vec<usize>>, SearchError>,
 ) -> Result<(), SearchError> {
     let mut choices = base.choices.clone();
     for segment in 0..search.chain.segments.len() {

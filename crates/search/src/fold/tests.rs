@@ -205,6 +205,7 @@ pub(crate) fn planned_among(
         steps: rewrite::Steps::One,
         live: crate::Live::ONE,
         pinned: None,
+        trail: None,
         memory: &crate::counted,
     };
     let cuts = variants.iter().zip(&sections).map(|(it, sections)| Cut { graph: &it.step.graph, sections });

@@ -175,6 +175,7 @@ fn planned_with(
         steps: rewrite::Steps::Offered,
         live: crate::Live::ONE,
         pinned: None,
+        trail: None,
         memory: &crate::counted,
     })
 }
@@ -250,6 +251,7 @@ fn what_is_counted_is_nearly_all_that_a_plan_holds() {
             steps: rewrite::Steps::Offered,
             live: crate::Live::ONE,
             pinned: None,
+            trail: None,
             memory: &crate::counted,
         };
         let total = |memory: &[plan::Holding]| memory.iter().map(|it| it.bytes).sum::<u64>();

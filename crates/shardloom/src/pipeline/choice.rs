@@ -176,6 +176,7 @@ impl<'a> Question<'a> {
             steps: target.steps,
             live: target.live,
             pinned: prepared.pinned.as_ref(),
+            trail: target.trail,
             memory,
         }
     }

@@ -69,11 +69,22 @@ pub struct Question<'a> {
     pub thorough: bool,
 }
 
-/// Models up to their losses, for numbers of micro-batches.
+/// Models up to their losses, for numbers of micro-batches, and the steps of short ones.
 #[derive(Default)]
 struct Known {
     whole: Mutex<BTreeMap<u64, Arc<Forward>>>,
     short: Mutex<BTreeMap<u64, Arc<Short>>>,
+    steps: Mutex<BTreeMap<(u64, String), Arc<ShortStep>>>,
+}
+
+/// The training step of a model with fewer blocks.
+struct ShortStep {
+    prepared: Prepared,
+    /// For each operation, its block.
+    homes: Vec<usize>,
+    /// For each block of the whole model, the one that it is as.
+    stands: Vec<usize>,
+    least: Least,
 }
 
 /// A model with fewer blocks.
@@ -115,23 +126,47 @@ impl Known {
     }
 }
 
+impl Known {
+    /// The step of the short model for a setup.
+    fn step(
+        &self,
+        question: &Question<'_>,
+        setup: &Setup,
+        whole: &Forward,
+    ) -> Result<Arc<ShortStep>, Failure> {
+        let short = self.short(question, setup.micro_batches, whole)?;
+        let make = || {
+            let Short { forward, stands } = &*short;
+            let (step, _) = forward.step(Some(&setup.recompute))?;
+            let mut times = vec![0; forward.blocks()];
+            stands.iter().for_each(|&it| times[it] += 1);
+            let least = Least::of(question.machine, &step, &times);
+            let sections = fold(&step.graph, &step.homes, &step.forward);
+            let raised = RaiseStatistics::default();
+            let prepared = Prepared { graph: step.graph, sections, raised, variants: None, pinned: None };
+            Ok(ShortStep { prepared, homes: step.homes, stands: stands.clone(), least })
+        };
+        kept(&self.steps, (setup.micro_batches, setup.recompute.to_string()), make)
+    }
+}
+
 /// The recipe of a question, for so many micro-batches.
 fn recipe(question: &Question<'_>, micro_batches: u64) -> Recipe {
     Recipe { micro_batches, recompute: Vec::new(), ..question.recipe.clone() }
 }
 
-/// What is known under a number, made if it is not.
-fn kept<T>(
-    known: &Mutex<BTreeMap<u64, Arc<T>>>,
-    number: u64,
+/// What is known under a key, made if it is not.
+fn kept<K: Ord, T>(
+    known: &Mutex<BTreeMap<K, Arc<T>>>,
+    key: K,
     make: impl FnOnce() -> Result<T, Failure>,
 ) -> Result<Arc<T>, Failure> {
     let known = || known.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(it) = known().get(&number) {
+    if let Some(it) = known().get(&key) {
         return Ok(Arc::clone(it));
     }
     let made = Arc::new(make()?);
-    known().insert(number, Arc::clone(&made));
+    known().insert(key, Arc::clone(&made));
     Ok(made)
 }
 
@@ -286,12 +321,8 @@ impl Asked<'_> {
     /// than `below` (seconds).
     fn price(&self, setup: &Setup, plans: &[Option<u64>], below: f64) -> Result<Outcome<Priced>, Failure> {
         let question = self.question;
-        let short = self.known.short(question, setup.micro_batches, self.whole)?;
-        let Short { forward, stands } = &*short;
-        let (step, _) = forward.step(Some(&setup.recompute))?;
-        let mut times = vec![0; forward.blocks()];
-        stands.iter().for_each(|&it| times[it] += 1);
-        let least = Least::of(question.machine, &step, &times);
+        let step = self.known.step(question, setup, self.whole)?;
+        let ShortStep { prepared, homes, stands, least } = &*step;
         let ways = schedules(question, setup).into_iter();
         let ways = ways.map(|way| least.seconds(setup, question.capacity, way));
         let mut outcome = Outcome { lower_bound: ways.fold(f64::INFINITY, f64::min), ways: Vec::new() };
@@ -300,22 +331,22 @@ impl Asked<'_> {
         }
         let machine = question.machine.clone().with_devices(setup.mesh.devices());
         let machine = machine.map_err(|error| Failure::Usage(error.to_string()))?;
-        let sections = fold(&step.graph, &step.homes, &step.forward);
-        let raised = RaiseStatistics::default();
-        let prepared = Prepared { graph: step.graph.clone(), sections, raised, variants: None, pinned: None };
         let header = (question.header)(setup.micro_batches);
         let network = network(question.machine)?;
         let room = units(SHARE * exact(question.capacity));
         let groups = exact(u64::try_from(setup.groups).unwrap_or(u64::MAX));
         // What the blocks of the whole model hold for each byte that those of the short one do.
         let mut more = 1.0;
+        let trail = Mutex::default();
         for &under_way in plans {
             let capacity = under_way.map_or(UNBOUNDED, |_| units(exact(room) * groups / more));
             let live = under_way.map_or(Live::ONE, |live| Live { backward: live, gradients: live, apart: 0 });
-            let target = Target { machine: &machine, mesh: &setup.mesh, capacity, steps: Steps::One, live };
+            let (mesh, trail) = (&setup.mesh, Some(&trail));
+            let target = Target { machine: &machine, mesh, capacity, steps: Steps::One, live, trail };
             let prices = prices(&target)?;
-            let Ok(plan) = planned(&prepared, &header, &target, &prices) else { break };
-            let short = blocks::costs(&plan, &step.homes, forward.blocks());
+            let Ok(plan) = planned(prepared, &header, &target, &prices) else { break };
+            let count = stands.iter().max().map_or(0, |last| last + 1);
+            let short = blocks::costs(&plan, homes, count);
             let blocks: Vec<BlockCost> = stands.iter().map(|&it| short[it]).collect();
             if under_way.is_none() {
                 // The group that has most to do does as much as one of equal ones.
@@ -325,7 +356,7 @@ impl Asked<'_> {
                 outcome.lower_bound = outcome.lower_bound.max(proven * all / groups);
                 more = (held(&blocks, groups) / held(&short, groups)).max(1.0);
             }
-            let crossing = blocks::crossing(&plan, &step.homes);
+            let crossing = blocks::crossing(&plan, homes);
             let message = (network.latency + cost_models::units::Bytes(crossing) / network.between).0;
             let fits = |(kind, chunks): (Kind, usize)| {
                 let (seconds, first) = by(&blocks, setup, kind, chunks, message, room)?;

@@ -6,7 +6,7 @@ mod prices; // what a pipeline takes
 mod update; // what its update takes
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use cost_models::machine::Machine;
 use import::ImportError;
@@ -299,14 +299,22 @@ fn made(
     let alike: Vec<usize> =
         (0..count).map(|it| (0..it).find(|&of| forms[of] == forms[it]).unwrap_or(it)).collect();
     let mut capacities = vec![wanted.capacity; count];
-    let make = |form: usize, room: Room| {
+    let make = |form: usize, room: Room, trail: &Mutex<search::Trail>| {
         let (mesh, steps, Room { capacity, live }) = (wanted.mesh, wanted.steps, room);
-        let target = Target { machine: &machine, mesh, capacity, steps, live };
+        let target = Target { machine: &machine, mesh, capacity, steps, live, trail: Some(trail) };
         let plan = stage(&stages.stages[form], file, &target)?;
         Ok(Plan { capacity: wanted.capacity, ..plan })
     };
-    let forms: BTreeMap<usize, Box<Make<'_>>> =
-        alike.iter().map(|&form| (form, Box::new(move |room| make(form, room)) as Box<Make<'_>>)).collect();
+    let forms: BTreeMap<usize, Box<Make<'_>>> = alike
+        .iter()
+        .map(|&form| {
+            (
+                form,
+                Box::new(move |room: Room, trail: &Mutex<search::Trail>| make(form, room, trail))
+                    as Box<Make<'_>>,
+            )
+        })
+        .collect();
     let forms: BTreeMap<usize, Plans<'_>> =
         forms.iter().map(|(&form, make)| (form, Plans::new(make))).collect();
     let mut refused = None;

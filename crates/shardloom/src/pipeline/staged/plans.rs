@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use plan::{Plan, Proof};
-use search::{Live, held};
+use search::{Live, Trail, held};
 
 use crate::failure::Failure;
 
@@ -34,13 +34,20 @@ impl Room {
     }
 }
 
-/// Makes the plan of stages of a form that have this room.
-pub(super) type Make<'a> = dyn Fn(Room) -> Result<Plan, Failure> + Sync + 'a;
+/// Makes the plan of stages of a form that have this room, from what searches with other room have seen.
+pub(super) type Make<'a> = dyn Fn(Room, &Mutex<Trail>) -> Result<Plan, Failure> + Sync + 'a;
 
 /// The plans of stages of one form.
 pub(super) struct Plans<'a> {
     make: &'a Make<'a>,
-    known: Mutex<BTreeMap<Room, Arc<Plan>>>,
+    known: Mutex<BTreeMap<Room, Made>>,
+}
+
+/// A plan, and what was seen until it was found.
+#[derive(Clone)]
+struct Made {
+    plan: Arc<Plan>,
+    trail: Arc<Trail>,
 }
 
 impl<'a> Plans<'a> {
@@ -50,16 +57,18 @@ impl<'a> Plans<'a> {
 
     /// A plan for each stage, as large as its room is.
     pub(super) fn serving(&self, rooms: &[Room]) -> Result<Vec<Arc<Plan>>, Failure> {
-        let fast = self.of(Room::ALL)?;
+        let fast = self.of(Room::ALL, &Trail::default())?;
         let mut order: Vec<usize> = (0..rooms.len()).collect();
-        order.sort_by_key(|&it| (rooms[it].excess(&fast), it));
-        let tight = order.split_off(order.partition_point(|&it| rooms[it].excess(&fast) <= 0));
-        let mut plans = vec![Arc::clone(&fast); rooms.len()];
+        // Equal rooms side by side: no two searches at a time are for the same.
+        order.sort_by_key(|&it| (rooms[it].excess(&fast.plan), rooms[it], it));
+        let tight = order.split_off(order.partition_point(|&it| rooms[it].excess(&fast.plan) <= 0));
+        let mut plans = vec![Arc::clone(&fast.plan); rooms.len()];
         if let Some((&least, others)) = tight.split_last() {
-            plans[least] = self.of(rooms[least])?;
-            for (stage, plan) in self.between(rooms, others, (&fast, &plans[least]))? {
+            let slow = self.of(rooms[least], &fast.trail)?;
+            for (stage, plan) in self.between(rooms, others, (&fast, &slow))? {
                 plans[stage] = plan;
             }
+            plans[least] = slow.plan;
         }
         Ok(plans)
     }
@@ -69,38 +78,40 @@ impl<'a> Plans<'a> {
         &self,
         rooms: &[Room],
         stages: &[usize],
-        (fast, slow): (&Arc<Plan>, &Arc<Plan>),
+        (fast, slow): (&Made, &Made),
     ) -> Result<Vec<(usize, Arc<Plan>)>, Failure> {
         let plan = |&stage: &usize| {
             let fits = |plan: &&Arc<Plan>| rooms[stage].excess(plan) <= 0;
-            let plan = match [fast, slow].into_iter().find(fits) {
-                Some(plan) => served(plan, fast),
-                None => self.of(rooms[stage])?,
+            let plan = match [&fast.plan, &slow.plan].into_iter().find(fits) {
+                Some(plan) => served(plan, &fast.plan),
+                None => self.of(rooms[stage], &slow.trail)?.plan,
             };
             Ok((stage, plan))
         };
-        if slow.seconds() <= fast.seconds() * (1.0 + ALIKE) {
+        if slow.plan.seconds() <= fast.plan.seconds() * (1.0 + ALIKE) {
             return stages.iter().map(plan).collect();
         }
         let Some(&middle) = stages.get(stages.len() / 2) else { return Ok(Vec::new()) };
         let (before, after) = (&stages[..stages.len() / 2], &stages[stages.len() / 2 + 1..]);
-        let own = self.of(rooms[middle])?;
+        let own = self.of(rooms[middle], &slow.trail)?;
         let (before, after) = rayon::join(
             || self.between(rooms, before, (fast, &own)),
             || self.between(rooms, after, (&own, slow)),
         );
-        Ok(before?.into_iter().chain([(middle, Arc::clone(&own))]).chain(after?).collect())
+        Ok(before?.into_iter().chain([(middle, own.plan)]).chain(after?).collect())
     }
 
     /// The plan made for this room.
-    fn of(&self, room: Room) -> Result<Arc<Plan>, Failure> {
+    fn of(&self, room: Room, trail: &Trail) -> Result<Made, Failure> {
         let known = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(plan) = known().get(&room) {
-            return Ok(Arc::clone(plan));
+        if let Some(made) = known().get(&room) {
+            return Ok(made.clone());
         }
-        let plan = Arc::new((self.make)(room)?);
-        known().insert(room, Arc::clone(&plan));
-        Ok(plan)
+        let trail = Mutex::new(trail.clone());
+        let plan = Arc::new((self.make)(room, &trail)?);
+        let made = Made { plan, trail: Arc::new(trail.into_inner().unwrap_or_else(PoisonError::into_inner)) };
+        known().insert(room, made.clone());
+        Ok(made)
     }
 }
 

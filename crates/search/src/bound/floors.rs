@@ -1,0 +1,52 @@
+//! Bounds of one chain that were proven at some capacity, at others.
+//!
+//! At prices of bytes the bound is the least of time and what is held at those prices, less what the
+//! capacity costs: only the last depends on the capacity.
+
+use crate::problem::real;
+
+/// What a search has proven of a chain.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Floors(Vec<Floor>);
+
+#[derive(Clone, Debug)]
+struct Floor {
+    /// Of a byte in each row (seconds).
+    prices: Vec<f64>,
+    /// The least of time and what is held (seconds).
+    least: f64,
+}
+
+impl Floor {
+    fn price(&self) -> f64 {
+        self.prices.iter().sum()
+    }
+
+    fn bound(&self, capacity: u64) -> f64 {
+        let paid = self.price() * real(capacity);
+        // What rounding may have added.
+        self.least - paid - 1e-12 * (self.least.abs() + paid)
+    }
+}
+
+impl Floors {
+    /// Adds a bound at multipliers (seconds per capacity, for each row) with this capacity (bytes).
+    pub(super) fn add(&mut self, multipliers: &[f64], capacity: u64, bound: f64) {
+        let prices = multipliers.iter().map(|it| it / real(capacity.max(1))).collect();
+        let mut floor = Floor { prices, least: bound };
+        floor.least += floor.price() * real(capacity);
+        self.0.push(floor);
+    }
+
+    /// The best bound that is proven of a capacity (bytes), and its multipliers (seconds per capacity).
+    pub(super) fn best(&self, capacity: u64) -> Option<(f64, Vec<f64>)> {
+        let best = self.0.iter().max_by(|a, b| a.bound(capacity).total_cmp(&b.bound(capacity)))?;
+        let multipliers = best.prices.iter().map(|it| it * real(capacity.max(1))).collect();
+        Some((best.bound(capacity), multipliers))
+    }
+
+    /// Whether the minimum without a price on memory is among them.
+    pub(super) fn has_free(&self) -> bool {
+        self.0.iter().any(|it| it.price() <= 0.0)
+    }
+}

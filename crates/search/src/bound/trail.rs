@@ -1,0 +1,57 @@
+//! What a search has seen, for the next one: with less memory, or where the same choices hold other
+//! amounts.
+//!
+//! A minimum is a line of the bound at every capacity, and of every chain that has the same choices:
+//! what it takes and holds there is computed anew. So a search that starts from the lines of another
+//! one is near its last price at once. Nothing of an answer depends on where the lines come from but
+//! how soon it is found.
+
+use std::collections::BTreeMap;
+
+use crate::chain::{Chain, ChainChoices};
+
+/// Minima that were found, and blocks that are worth trying.
+#[derive(Clone, Debug, Default)]
+pub struct Trail {
+    /// The minima, each once.
+    pub(super) seen: Vec<ChainChoices>,
+    /// For a segment and the state that blocks begin and end in, blocks found around the last price.
+    pub(super) blocks: BTreeMap<(usize, Vec<usize>), Vec<Vec<usize>>>,
+}
+
+impl Trail {
+    /// What of it is about choices that a chain has.
+    pub(super) fn along(mut self, chain: &Chain) -> Self {
+        self.seen.retain(|choices| has(chain, choices));
+        let is_block = |segment: usize, block: &Vec<usize>| {
+            chain.segments.get(segment).is_some_and(|it| chooses(&it.problem.times, block))
+        };
+        for (&(segment, _), blocks) in &mut self.blocks {
+            blocks.retain(|block| is_block(segment, block));
+        }
+        self.blocks.retain(|_, blocks| !blocks.is_empty());
+        self
+    }
+
+    pub(super) fn add(&mut self, choices: &ChainChoices) {
+        if !self.seen.contains(choices) {
+            self.seen.push(choices.clone());
+        }
+    }
+}
+
+/// Whether a chain has these choices.
+fn has(chain: &Chain, choices: &ChainChoices) -> bool {
+    let segments = chain.segments.iter().zip(&choices.blocks);
+    chain.globals.len() == choices.globals.len()
+        && chain.globals.iter().zip(&choices.globals).all(|(global, &it)| it < global.times.len())
+        && chain.segments.len() == choices.blocks.len()
+        && segments.into_iter().all(|(segment, blocks)| {
+            blocks.len() == segment.count && blocks.iter().all(|it| chooses(&segment.problem.times, it))
+        })
+}
+
+/// Whether nodes with these times have a choice each.
+fn chooses(times: &[Vec<f64>], choices: &[usize]) -> bool {
+    times.len() == choices.len() && times.iter().zip(choices).all(|(times, &choice)| choice < times.len())
+}
