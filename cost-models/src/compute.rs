@@ -129,6 +129,16 @@ pub fn matrix_product_at(device: &Device, product: &MatrixProduct, heat: Heat) -
     device.products.start.value + Seconds(best.sqrt().sqrt())
 }
 
+/// What a multiplication or addition takes in the fastest products of a device that is warm, whatever
+/// their sizes (seconds): by the best tile, of which each processor has one.
+pub(crate) fn fastest(device: &Device, precision: Precision) -> f64 {
+    let products = &device.products;
+    let one = MatrixProduct::forward(1, [1, 1, 1], precision);
+    let of = |tile: &Tile| step(device, &one, *tile) / (2.0 * exact(tile.m * tile.n));
+    let best = products.tiles.value.iter().map(of).fold(f64::INFINITY, f64::min);
+    best / (exact(products.processors.value.0) * products.sustained.value.0)
+}
+
 /// Time that a processor takes to add one product of a column and a row to a tile (seconds).
 fn step(device: &Device, product: &MatrixProduct, tile: Tile) -> f64 {
     let products = &device.products;
@@ -301,7 +311,7 @@ fn streaming(device: &Device, traffic: Bytes) -> Seconds {
 }
 
 /// The rate of memory that is reached (bytes per second).
-fn memory_rate(device: &Device) -> f64 {
+pub(crate) fn memory_rate(device: &Device) -> f64 {
     device.memory_efficiency.value.0 * device.memory_bandwidth.value.0
 }
 

@@ -3,11 +3,14 @@
 //! Every operation is a matrix product, some of them, or passes over memory: see [`crate::compute`]
 //! for what those take.
 
+mod least; // of all devices together
+
 use planner_ir::{Contract, Conv, Label, Op, Type};
 
 use crate::compute::{self, Attention, Mask, MatrixProduct, element_wise, matrix_product};
 use crate::machine::{Device, Pace, Pass, Precision};
 use crate::units::{Bytes, Flops, Seconds, exact};
+pub use least::least;
 
 /// An operation as one device does it, at once.
 #[derive(Clone, Copy, Debug)]

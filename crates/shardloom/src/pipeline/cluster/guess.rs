@@ -1,13 +1,14 @@
 //! In which order setups are looked at: a rough price of each.
 
+use std::collections::BTreeMap;
+
 use cost_models::collective::{all_reduce, reduce_scatter};
-use cost_models::machine::Machine;
+use cost_models::machine::{Machine, Precision};
 use cost_models::topology::Topology;
 use cost_models::units::{Bytes, exact};
 use plan::Recompute;
-use planner_ir::{Phase, Source, StateKind};
+use planner_ir::{Contract, Graph, Node, Op, Phase, Source, StateKind};
 
-use super::least::product;
 use super::{Question, Setup};
 use crate::failure::Failure;
 use crate::pipeline::staged::Forward;
@@ -132,4 +133,16 @@ impl<'a> Sizes<'a> {
             + kept * examples / each.max(1.0) * groups.min(runs) / groups;
         if held > self.capacity { 1e3 * seconds * held / self.capacity } else { seconds }
     }
+}
+
+/// What a product takes at the peak of a device (seconds); other operations nothing.
+fn product(machine: &Machine, graph: &Graph, node: &Node) -> f64 {
+    let Op::Contract(Contract { left, right, .. }) = &node.op else { return 0.0 };
+    let mut sizes = BTreeMap::new();
+    for (labels, &value) in [(left, &node.operands[0]), (right, &node.operands[1])] {
+        sizes.extend(labels.iter().zip(&graph.type_of(value).shape));
+    }
+    let precision = Precision::of(graph.type_of(node.operands[0]).dtype);
+    let peak = machine.device.matrix_peak.at(precision).value.0;
+    2.0 * sizes.values().map(|&&size| exact(size)).product::<f64>() / peak
 }

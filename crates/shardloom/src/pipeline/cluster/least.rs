@@ -1,11 +1,12 @@
 //! What no way to run a setup does with less: memory, and time.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use cost_models::machine::{Machine, Precision};
+use cost_models::machine::Machine;
 use cost_models::units::exact;
+use cost_models::work;
 use planner_ir::schedule::Kind;
-use planner_ir::{Contract, Graph, Node, Op, Phase, Source, ValueId};
+use planner_ir::{Graph, Node, Op, Phase, Source, ValueId};
 use train::Step;
 
 use super::Setup;
@@ -15,8 +16,8 @@ const HALVES: usize = 40;
 /// What sums of parts may be off by.
 const ROUNDING: f64 = 1e-9;
 
-/// What the block that repeats most holds, each byte once, and does, at the peak of one device. The
-/// other blocks come on top.
+/// What the block that repeats most holds, each byte once, and does, however it is split, in the time of
+/// one device. The other blocks come on top.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Least {
     /// How often it repeats.
@@ -25,10 +26,12 @@ pub(super) struct Least {
     resident: f64,
     /// Of each micro-batch, from the forward pass for the backward pass (bytes).
     kept: f64,
-    /// The products of a micro-batch, forward (seconds).
+    /// A micro-batch forward (seconds).
     forward: f64,
-    /// The same, backward, with those of gradients of parameters.
+    /// The same, backward, with gradients of parameters.
     backward: f64,
+    /// Once in a step (seconds).
+    update: f64,
 }
 
 impl Least {
@@ -37,7 +40,8 @@ impl Least {
         let graph = &step.graph;
         let block = (0..times.len()).rev().max_by_key(|&it| times[it]).unwrap_or(0);
         let blocks = exact(times.get(block).and_then(|&it| u64::try_from(it).ok()).unwrap_or(0));
-        let mut least = Self { blocks, resident: 0.0, kept: 0.0, forward: 0.0, backward: 0.0 };
+        let mut least = Self { blocks, resident: 0.0, kept: 0.0, forward: 0.0, backward: 0.0, update: 0.0 };
+        let prepared = graph.prepared();
         let (mut first, mut kept) = (vec![None; graph.values.len()], BTreeSet::new());
         for (node, &home) in graph.nodes.iter().zip(&step.homes) {
             for &operand in &node.operands {
@@ -46,15 +50,15 @@ impl Least {
                     kept.extend(root(graph, operand));
                 }
             }
-            match node.phase {
-                Phase::Forward if home == block => least.forward += product(machine, graph, node),
-                Phase::Backward | Phase::Gradient if home == block => {
-                    least.backward += product(machine, graph, node);
+            if home == block && !node.results.iter().all(|result| prepared[result.0]) {
+                let seconds = taken(machine, graph, node);
+                match node.phase {
+                    Phase::Forward => least.forward += seconds,
+                    Phase::Backward | Phase::Gradient => least.backward += seconds,
+                    Phase::Update => least.update += seconds,
                 }
-                _ => {}
             }
         }
-        let prepared = graph.prepared();
         for value in graph.value_ids() {
             let bytes = exact(graph.type_of(value).bytes());
             match graph.value(value).source {
@@ -94,7 +98,7 @@ impl Least {
         {
             return f64::INFINITY;
         }
-        let work = runs * (self.forward + self.backward) / each;
+        let work = (runs * (self.forward + self.backward) + self.update) / each;
         if chunks > 1 {
             return work * self.blocks / exact(groups);
         }
@@ -127,14 +131,8 @@ fn root(graph: &Graph, mut value: ValueId) -> Option<ValueId> {
     }
 }
 
-/// What a product takes at the peak of a device (seconds); other operations nothing.
-pub(super) fn product(machine: &Machine, graph: &Graph, node: &Node) -> f64 {
-    let Op::Contract(Contract { left, right, .. }) = &node.op else { return 0.0 };
-    let mut sizes = BTreeMap::new();
-    for (labels, &value) in [(left, &node.operands[0]), (right, &node.operands[1])] {
-        sizes.extend(labels.iter().zip(&graph.type_of(value).shape));
-    }
-    let precision = Precision::of(graph.type_of(node.operands[0]).dtype);
-    let peak = machine.device.matrix_peak.at(precision).value.0;
-    2.0 * sizes.values().map(|&&size| exact(size)).product::<f64>() / peak
+/// What an operation takes of all devices together (seconds).
+fn taken(machine: &Machine, graph: &Graph, node: &Node) -> f64 {
+    let (operands, results) = (graph.types_of(&node.operands), graph.types_of(&node.results));
+    work::least(&machine.device, &node.op, &operands, &results).0
 }

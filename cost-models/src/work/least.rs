@@ -1,0 +1,85 @@
+//! What an operation takes of all devices together, however it is split among them.
+//!
+//! A product that is cut into pieces, each done by one device at once, has as many multiplications and
+//! additions in all as it had, each at no more than the rate that the best tile reaches when all
+//! processors have one; every byte is read or written by some device. So the times of all pieces
+//! together are no less than
+//!
+//! ```text
+//! max(work · min over tiles of step/(m_t n_t P sustained), bytes/(e_mem · bandwidth))
+//! ```
+//!
+//! in the terms of [`crate::compute`].
+
+use planner_ir::{Op, Type};
+
+use super::{product_sizes, window_sizes};
+use crate::compute::{self, Attention, Mask};
+use crate::machine::{Device, Pass, Precision};
+use crate::units::{Flops, Seconds, exact};
+
+/// What an operation on whole values takes at least: the time of one device for all of it, which several
+/// share.
+#[must_use]
+pub fn least(device: &Device, op: &Op, operands: &[Type], results: &[Type]) -> Seconds {
+    let product = |sizes: [u64; 4]| {
+        let work: f64 = 2.0 * sizes.into_iter().map(exact).product::<f64>();
+        multiplied(device, Flops(work), &operands[0]).max(touched(device, &[operands, results]))
+    };
+    match op {
+        Op::Contract(contract) => product(product_sizes(contract, operands)),
+        Op::Conv(conv) => product(window_sizes(conv, &operands[1], &results[0])),
+        Op::ConvInputGradient { conv, .. } => product(window_sizes(conv, &operands[0], &operands[1])),
+        Op::ConvWeightGradient { conv, .. } => product(window_sizes(conv, &results[0], &operands[1])),
+        Op::Attention(attributes) => {
+            attended(device, attributes, operands, 1.0).max(touched(device, &[operands, results]))
+        }
+        Op::AttentionGradient { attention, .. } => {
+            attended(device, attention, operands, 2.5).max(touched(device, &[operands, results]))
+        }
+        // How rows fall to experts decides.
+        Op::Experts { .. } | Op::ExpertsGradient { .. } => Seconds::ZERO,
+        _ if operands.len() == 1 && op.keeps_order(&operands[0]) => Seconds::ZERO,
+        Op::Slice { .. } => touched(device, &[results, results]),
+        Op::Gather { .. } | Op::GatherNd { .. } | Op::GatherElements { .. } => {
+            touched(device, &[&operands[1..], results, results])
+        }
+        _ => touched(device, &[operands, results]),
+    }
+}
+
+/// So many multiplications and additions, as products of a type.
+fn multiplied(device: &Device, work: Flops, type_: &Type) -> Seconds {
+    let tiled = compute::fastest(device, Precision::of(type_.dtype)) * work.0;
+    // What has one row or column may go by elements.
+    Seconds(tiled).min(work / device.vector_peak.value)
+}
+
+/// Attention in one kernel; nothing where scores go through memory.
+fn attended(device: &Device, attributes: &planner_ir::Attention, operands: &[Type], passes: f64) -> Seconds {
+    if device.passes.contains_key(&Pass::Score) {
+        return Seconds::ZERO;
+    }
+    let [q, k, v] = [0, 1, 2].map(|it: usize| &operands[it].shape);
+    let whole = Attention {
+        heads: q[0] * q[1],
+        queries: q[2],
+        keys: k[2],
+        key_size: q[3],
+        value_size: v[3],
+        precision: Precision::of(operands[0].dtype),
+        mask: if attributes.causal { Mask::Causal } else { Mask::Full },
+    };
+    let reached = if passes > 1.0 { &device.attention_backward } else { &device.attention_forward };
+    let rate = reached.value.0 * device.matrix_peak.at(whole.precision).value.0;
+    Seconds(passes * whole.work().0 / rate)
+}
+
+/// These values read or written once.
+fn touched(device: &Device, values: &[&[Type]]) -> Seconds {
+    let bytes = values.iter().copied().flatten().map(|it| exact(it.bytes())).sum::<f64>();
+    Seconds(bytes / compute::memory_rate(device))
+}
+
+#[cfg(test)]
+mod tests;
