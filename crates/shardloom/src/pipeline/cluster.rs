@@ -30,8 +30,9 @@ use crate::model_file::ModelFile;
 use least::Least;
 pub use setups::{Pins, Setup};
 
-/// At most so many setups are looked at with little memory, or where more is computed again.
-const MOST: usize = 5;
+/// At most so many setups are looked at with little memory, or where more is computed again: where
+/// nothing is had without, and where something is.
+const MOST: [usize; 2] = [5, 3];
 /// So many setups are asked how fast they are, if not all.
 const ASKED: usize = 24;
 /// How many at a time.
@@ -212,7 +213,8 @@ pub fn cheapest(question: &Question<'_>, say: &dyn Fn(String)) -> Result<Answer,
     for &number in &numbers {
         guesses[number] = guess(&setups[number], &first[number]);
     }
-    let found = best(first, &guesses, MOST, |number| asked.closely(&setups[number]));
+    let most = MOST[usize::from(first.iter().any(|it| !it.ways.is_empty()))];
+    let found = best(first, &guesses, most, |number| asked.closely(&setups[number]));
     let mut refused = None;
     for (number, _, priced) in found.all.iter().take(FINISHED) {
         let setup = &setups[*number];
