@@ -1,0 +1,118 @@
+//! What is known of a model: its forward part for numbers of micro-batches, whole and with few blocks,
+//! and the steps of the latter. Each is made when it is first asked for.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use plan::Recipe;
+use rewrite::RaiseStatistics;
+use search::fold;
+
+use super::least::Least;
+use super::{Question, Setup};
+use crate::failure::Failure;
+use crate::pipeline::Prepared;
+use crate::pipeline::staged::Forward;
+
+/// Models up to their losses, for numbers of micro-batches, and the steps of short ones.
+#[derive(Default)]
+pub(super) struct Known {
+    whole: Mutex<BTreeMap<u64, Arc<Forward>>>,
+    short: Mutex<BTreeMap<u64, Arc<Short>>>,
+    steps: Mutex<BTreeMap<(u64, String), Arc<ShortStep>>>,
+}
+
+/// The training step of a model with fewer blocks.
+pub(super) struct ShortStep {
+    /// The step, cut into sections.
+    pub(super) prepared: Prepared,
+    /// For each operation, its block.
+    pub(super) homes: Vec<usize>,
+    /// For each block of the whole model, the one that it is as.
+    pub(super) stands: Vec<usize>,
+    /// What it does at least.
+    pub(super) least: Least,
+}
+
+/// A model with fewer blocks.
+struct Short {
+    forward: Forward,
+    /// For each block of the whole model, the one that it is as.
+    stands: Vec<usize>,
+}
+
+impl Known {
+    pub(super) fn of(&self, question: &Question<'_>, micro_batches: u64) -> Result<Arc<Forward>, Failure> {
+        let make = || {
+            let graph = (question.imported)(micro_batches)?;
+            Forward::of(question.file, &graph, &recipe(question, micro_batches))
+        };
+        kept(&self.whole, micro_batches, make)
+    }
+
+    /// The model with few blocks, of which `whole` is one for any number of micro-batches; the whole
+    /// one where there are no fewer.
+    fn short(
+        &self,
+        question: &Question<'_>,
+        micro_batches: u64,
+        whole: &Forward,
+    ) -> Result<Arc<Short>, Failure> {
+        let make = || {
+            let graph = (question.imported)(micro_batches)?;
+            let recipe = recipe(question, micro_batches);
+            if let Some(forward) = Forward::short(question.file, &graph, &recipe)?
+                && let Some(stands) = whole.stands(&forward)
+            {
+                return Ok(Short { forward, stands });
+            }
+            let forward = Forward::of(question.file, &graph, &recipe)?;
+            Ok(Short { stands: (0..forward.blocks()).collect(), forward })
+        };
+        kept(&self.short, micro_batches, make)
+    }
+}
+
+impl Known {
+    /// The step of the short model for a setup.
+    pub(super) fn step(
+        &self,
+        question: &Question<'_>,
+        setup: &Setup,
+        whole: &Forward,
+    ) -> Result<Arc<ShortStep>, Failure> {
+        let short = self.short(question, setup.micro_batches, whole)?;
+        let make = || {
+            let Short { forward, stands } = &*short;
+            let (step, _) = forward.step(Some(&setup.recompute))?;
+            let mut times = vec![0; forward.blocks()];
+            stands.iter().for_each(|&it| times[it] += 1);
+            let least = Least::of(question.machine, &step, &times);
+            let sections = fold(&step.graph, &step.homes, &step.forward);
+            let raised = RaiseStatistics::default();
+            let prepared = Prepared { graph: step.graph, sections, raised, variants: None, pinned: None };
+            Ok(ShortStep { prepared, homes: step.homes, stands: stands.clone(), least })
+        };
+        kept(&self.steps, (setup.micro_batches, setup.recompute.to_string()), make)
+    }
+}
+
+/// The recipe of a question, for so many micro-batches.
+fn recipe(question: &Question<'_>, micro_batches: u64) -> Recipe {
+    Recipe { micro_batches, recompute: Vec::new(), ..question.recipe.clone() }
+}
+
+/// What is known under a key, made if it is not.
+fn kept<K: Ord, T>(
+    known: &Mutex<BTreeMap<K, Arc<T>>>,
+    key: K,
+    make: impl FnOnce() -> Result<T, Failure>,
+) -> Result<Arc<T>, Failure> {
+    let known = || known.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(it) = known().get(&key) {
+        return Ok(Arc::clone(it));
+    }
+    let made = Arc::new(make()?);
+    known().insert(key, Arc::clone(&made));
+    Ok(made)
+}
