@@ -169,14 +169,8 @@ pub(crate) fn planned(
     let mut tried = Vec::new();
     for mesh in meshes {
         progress.say(format!("planning on mesh {}", mesh::sizes(&mesh)));
-        let target = Target {
-            machine,
-            mesh: &mesh,
-            capacity,
-            steps: wanted.steps(),
-            live: search::Live::ONE,
-            trail: None,
-        };
+        let target =
+            Target { machine, mesh: &mesh, capacity, steps: wanted.steps(), live: search::Live::ONE };
         let outcome = pipeline::plan(prepared, header, &target, &mut |_, _| {});
         if let Err(failure @ Failure::Usage(_)) = outcome {
             return Err(failure);

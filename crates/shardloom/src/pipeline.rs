@@ -7,7 +7,6 @@ pub mod staged; // a training step in stages
 pub mod cluster; // which stages, on which meshes, by which schedule
 
 use std::fmt;
-use std::sync::Mutex;
 
 use cost_models::machine::Machine;
 use import::{Bindings, ImportError, WeightData};
@@ -99,8 +98,6 @@ pub struct Target<'a> {
     pub steps: Steps,
     /// How many micro-batches are under way at once: more than one in a stage of a pipeline.
     pub live: search::Live,
-    /// What searches before have seen, if they were of the same program on the same mesh.
-    pub trail: Option<&'a Mutex<search::Trail>>,
 }
 
 /// A model with its dimensions bound, as a graph.

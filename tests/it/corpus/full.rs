@@ -85,6 +85,7 @@ fn plan(prepared: &Prepared, mesh: &str) -> Result<Plan, String> {
         live: search::Live::ONE,
         steps: rewrite::Steps::Auto,
         pinned: None,
+        trail: None,
         memory: &search::counted,
     };
     search::plan(&request).map_err(|error| error.to_string())

@@ -46,6 +46,7 @@ impl Subject {
             live: search::Live::ONE,
             steps: rewrite::Steps::Offered,
             pinned: None,
+            trail: None,
             memory: &search::counted,
         };
         search::plan(&request).map_err(|error| format!("not planned: {error}"))

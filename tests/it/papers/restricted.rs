@@ -114,6 +114,7 @@ pub(crate) fn planned(
         live: search::Live::ONE,
         steps,
         pinned: None,
+        trail: None,
         memory: &search::counted,
     })?;
     assert!(found.seconds() < FORBIDDEN, "{kind:?} has no plan on {mesh:?}");

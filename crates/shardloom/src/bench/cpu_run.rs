@@ -143,7 +143,6 @@ fn run(options: &CpuRun, path: &Path, folder: &Path, say: &dyn Fn(String)) -> Re
         capacity: machine.usable_memory().0,
         steps: rewrite::Steps::Auto,
         live: search::Live::ONE,
-        trail: None,
     };
     let header = plan::ModelFile {
         path: path.display().to_string(),

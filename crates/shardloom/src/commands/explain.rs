@@ -83,7 +83,7 @@ fn explain_plan(
         ),
         (Ok(machine), Some(prepared)) => {
             let steps = rewrite::Steps::One;
-            let target = Target { machine, mesh: &plan.mesh, capacity: plan.capacity, steps, live: search::Live::ONE, trail: None };
+            let target = Target { machine, mesh: &plan.mesh, capacity: plan.capacity, steps, live: search::Live::ONE };
             for manner in Manner::ALL {
                 context.progress.say(format!("pricing: {}", manner.name()));
                 others.push((manner, otherwise::of_manner(manner, prepared, &plan.model, &target)?));
@@ -130,14 +130,8 @@ fn alternatives<'a>(
     context: &Context<'_, '_>,
 ) -> Result<Vec<Alternative<'a>>, Failure> {
     let steps = rewrite::Steps::Auto;
-    let target = Target {
-        machine,
-        mesh: &plan.mesh,
-        capacity: plan.capacity,
-        steps,
-        live: search::Live::ONE,
-        trail: None,
-    };
+    let target =
+        Target { machine, mesh: &plan.mesh, capacity: plan.capacity, steps, live: search::Live::ONE };
     let mut alternatives = Vec::new();
     for story in stories {
         for operation in &story.operations {

@@ -4,9 +4,11 @@
 //! the answer; where it does not, it says what each value takes and what each operation, and blocks
 //! choose what they keep.
 
+use std::sync::Mutex;
+
 use plan::{Holding, MachineName, Plan};
 use search::problem::SearchError;
-use search::{Cut, PlanError, Prices, Request};
+use search::{Cut, PlanError, Prices, Request, Trail};
 
 use super::{Decisions, Prepared, Target, Variants, refusal};
 use crate::failure::Failure;
@@ -24,6 +26,8 @@ struct Question<'a> {
     prices: &'a dyn Prices,
     /// What a device holds of a plan.
     memory: &'a dyn Fn(&Plan) -> Result<Vec<Holding>, String>,
+    /// What searches before have seen.
+    trail: Option<&'a Mutex<Trail>>,
 }
 
 /// The cheapest plan whose programs fit, with all that they place in memory: alignment, and values
@@ -58,11 +62,18 @@ pub fn planned(
     target: &Target<'_>,
     prices: &dyn Prices,
 ) -> Result<Plan, PlanError> {
-    let question = Question::new(prepared, file, target, prices);
-    match question.keeping_all() {
-        Some(plan) if counted(&plan) <= target.capacity => Ok(Plan { capacity: target.capacity, ..plan }),
-        whole => question.chosen(question.variants(whole.as_ref()).as_ref()),
-    }
+    Question::new(prepared, file, target, prices).answered()
+}
+
+/// The same, from what searches of the same program on the same mesh have seen, to which this one adds.
+pub(super) fn planned_after(
+    trail: &Mutex<Trail>,
+    prepared: &Prepared,
+    file: &plan::ModelFile,
+    target: &Target<'_>,
+    prices: &dyn Prices,
+) -> Result<Plan, PlanError> {
+    Question { trail: Some(trail), ..Question::new(prepared, file, target, prices) }.answered()
 }
 
 /// What a plan counts of the fullest device (bytes).
@@ -88,12 +99,20 @@ impl<'a> Question<'a> {
         prices: &'a dyn Prices,
     ) -> Self {
         let machine = MachineName { name: target.machine.full_name(), devices: target.machine.devices() };
-        Self { prepared, file, machine, target: *target, prices, memory: &search::counted }
+        Self { prepared, file, machine, target: *target, prices, memory: &search::counted, trail: None }
     }
 
     /// The same with this much memory (bytes).
     fn with(&self, capacity: u64) -> Self {
         Self { target: Target { capacity, ..self.target }, ..self.clone() }
+    }
+
+    fn answered(&self) -> Result<Plan, PlanError> {
+        let capacity = self.target.capacity;
+        match self.keeping_all() {
+            Some(plan) if counted(&plan) <= capacity => Ok(Plan { capacity, ..plan }),
+            whole => self.chosen(self.variants(whole.as_ref()).as_ref()),
+        }
     }
 
     /// The fastest plan that keeps everything, however much that is; nothing where what is kept is
@@ -164,7 +183,7 @@ impl<'a> Question<'a> {
     }
 
     fn request(&self) -> Request<'_> {
-        let Self { prepared, file, ref machine, target, prices, memory } = *self;
+        let Self { prepared, file, ref machine, target, prices, memory, trail } = *self;
         Request {
             graph: &prepared.graph,
             sections: &prepared.sections,
@@ -176,7 +195,7 @@ impl<'a> Question<'a> {
             steps: target.steps,
             live: target.live,
             pinned: prepared.pinned.as_ref(),
-            trail: target.trail,
+            trail,
             memory,
         }
     }

@@ -23,8 +23,9 @@ use search::Live;
 use search::cluster::{BlockCost, Outcome, best, cut};
 
 use super::choice::UNBOUNDED;
+use super::choice::planned_after;
 use super::staged::{Forward, Order, Wanted, network, staged};
-use super::{Target, planned, prices};
+use super::{Target, prices};
 use crate::failure::Failure;
 use crate::model_file::ModelFile;
 use known::{Known, ShortStep};
@@ -242,10 +243,9 @@ impl Asked<'_> {
         for &under_way in plans {
             let capacity = under_way.map_or(UNBOUNDED, |_| units(exact(room) * groups / more));
             let live = under_way.map_or(Live::ONE, |live| Live { backward: live, gradients: live, apart: 0 });
-            let (mesh, trail) = (&setup.mesh, Some(&trail));
-            let target = Target { machine: &machine, mesh, capacity, steps: Steps::One, live, trail };
+            let target = Target { machine: &machine, mesh: &setup.mesh, capacity, steps: Steps::One, live };
             let prices = prices(&target)?;
-            let Ok(plan) = planned(prepared, &header, &target, &prices) else { break };
+            let Ok(plan) = planned_after(&trail, prepared, &header, &target, &prices) else { break };
             let count = stands.iter().max().map_or(0, |last| last + 1);
             let short = blocks::costs(&plan, homes, count);
             let blocks: Vec<BlockCost> = stands.iter().map(|&it| short[it]).collect();

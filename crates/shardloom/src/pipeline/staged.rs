@@ -14,18 +14,18 @@ use plan::{Holding, MachineName, Pipeline, Plan, Proof, Recipe, Recompute, Stage
 use planner_ir::schedule::{self, Kind, Schedule, StageTimes, Work, timeline, verify};
 use planner_ir::{Graph, Mesh, Source};
 use rayon::prelude::*;
-use rewrite::{Blocks, RaiseStatistics, Segment, Steps};
+use rewrite::{Blocks, Segment, Steps};
 use search::cluster::{self, BlockCost};
-use search::{Live, fold};
+use search::{Live, Trail};
 use train::{Stages, Step};
 
-use super::{Prepared, Target, planned, refusal, ties};
+use super::{Target, ties};
 use crate::failure::Failure;
 use crate::model_file::ModelFile;
 
 use held_back::orders;
 pub use held_back::{TooMuch, kind, too_much};
-use plans::{Make, Plans, Room};
+use plans::{Make, Plans, Room, stage};
 pub use prices::{durations, network};
 use prices::{priced, travelling};
 
@@ -299,20 +299,16 @@ fn made(
     let alike: Vec<usize> =
         (0..count).map(|it| (0..it).find(|&of| forms[of] == forms[it]).unwrap_or(it)).collect();
     let mut capacities = vec![wanted.capacity; count];
-    let make = |form: usize, room: Room, trail: &Mutex<search::Trail>| {
+    let make = |form: usize, room: Room, trail: &Mutex<Trail>| {
         let (mesh, steps, Room { capacity, live }) = (wanted.mesh, wanted.steps, room);
-        let target = Target { machine: &machine, mesh, capacity, steps, live, trail: Some(trail) };
-        let plan = stage(&stages.stages[form], file, &target)?;
+        let target = Target { machine: &machine, mesh, capacity, steps, live };
+        let plan = stage(&stages.stages[form], file, &target, trail)?;
         Ok(Plan { capacity: wanted.capacity, ..plan })
     };
     let forms: BTreeMap<usize, Box<Make<'_>>> = alike
         .iter()
         .map(|&form| {
-            (
-                form,
-                Box::new(move |room: Room, trail: &Mutex<search::Trail>| make(form, room, trail))
-                    as Box<Make<'_>>,
-            )
+            (form, Box::new(move |room: Room, trail: &Mutex<Trail>| make(form, room, trail)) as Box<Make<'_>>)
         })
         .collect();
     let forms: BTreeMap<usize, Plans<'_>> =
@@ -429,24 +425,6 @@ fn nameless(graph: &Graph) -> Graph {
     graph.nodes.iter_mut().for_each(|node| node.origin.clear());
     graph.outputs.iter_mut().for_each(|output| number(&mut output.name));
     graph
-}
-
-/// The cheapest plan of a stage.
-fn stage(step: &Step, file: &plan::ModelFile, target: &Target<'_>) -> Result<Plan, Failure> {
-    planner_ir::verify(&step.graph).map_err(|error| Failure::internal("train", error))?;
-    let sections = fold(&step.graph, &step.homes, &step.forward);
-    let prepared = Prepared {
-        graph: step.graph.clone(),
-        sections,
-        raised: RaiseStatistics::default(),
-        variants: None,
-        pinned: None,
-    };
-    let prices = super::prices(target)?;
-    let plan = planned(&prepared, file, target, &prices).map_err(|error| refusal(target, &error))?;
-    // A plan says what it holds by itself.
-    let memory = lower::memory(&plan).map_err(|error| Failure::internal("lower", error))?;
-    Ok(Plan { memory, ..plan })
 }
 
 /// Refuses what does not fit.

@@ -188,7 +188,6 @@ fn planned(options: &Training, file: &ModelFile, trial: &Trial) -> Result<plan::
         capacity: machine.usable_memory().0,
         steps: rewrite::Steps::Auto,
         live: search::Live::ONE,
-        trail: None,
     };
     let header = plan::ModelFile { path: file.path.display().to_string(), sha256: file.sha256.clone(), dims };
     if trial.by == By::Machine {

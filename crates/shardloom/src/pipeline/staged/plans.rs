@@ -9,9 +9,13 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use plan::{Plan, Proof};
-use search::{Live, Trail, held};
+use rewrite::RaiseStatistics;
+use search::{Live, Trail, fold, held};
+use train::Step;
 
 use crate::failure::Failure;
+use crate::pipeline::choice::planned_after;
+use crate::pipeline::{self, Prepared, Target, refusal};
 
 /// Plans that differ by less than this in time serve for each other (parts of the faster).
 const ALIKE: f64 = 0.01;
@@ -123,4 +127,28 @@ fn served(plan: &Arc<Plan>, fast: &Plan) -> Arc<Plan> {
     };
     let proof = if lower_bound < plan.seconds() { Proof::Gap { lower_bound } } else { Proof::Optimal };
     Arc::new(Plan { proof, ..Plan::clone(plan) })
+}
+
+/// The cheapest plan of a stage.
+pub(super) fn stage(
+    step: &Step,
+    file: &plan::ModelFile,
+    target: &Target<'_>,
+    trail: &Mutex<Trail>,
+) -> Result<Plan, Failure> {
+    planner_ir::verify(&step.graph).map_err(|error| Failure::internal("train", error))?;
+    let sections = fold(&step.graph, &step.homes, &step.forward);
+    let prepared = Prepared {
+        graph: step.graph.clone(),
+        sections,
+        raised: RaiseStatistics::default(),
+        variants: None,
+        pinned: None,
+    };
+    let prices = pipeline::prices(target)?;
+    let plan =
+        planned_after(trail, &prepared, file, target, &prices).map_err(|error| refusal(target, &error))?;
+    // A plan says what it holds by itself.
+    let memory = lower::memory(&plan).map_err(|error| Failure::internal("lower", error))?;
+    Ok(Plan { memory, ..plan })
 }

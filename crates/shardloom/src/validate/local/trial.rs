@@ -66,7 +66,6 @@ pub(super) fn trial(
         capacity: machine.usable_memory().0,
         steps: rewrite::Steps::Auto,
         live: search::Live::ONE,
-        trail: None,
     };
     let header =
         plan::ModelFile { path: path.display().to_string(), sha256: file.sha256.clone(), dims: dims.clone() };
