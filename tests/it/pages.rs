@@ -258,6 +258,8 @@ The code is `crates/rewrite/src/space/rules.rs` and `crates/rewrite/src/space/te
 
 {} rules, in the order in which they are tried. Each is directed: where the pattern is found and the conditions hold, what the rule builds is equal. Conditions for truth are needed for the two sides to be equal, which is tested on numbers with and without each of them; conditions for use keep out what nobody needs.
 
+When attention has been found, what its mask says of later keys becomes its own attribute. For each value of the program it is known between which numbers its elements lie, whatever the inputs are, by how far a column is from its row (`crates/rewrite/src/raise/masks.rs`): so it does not matter of which ranges, comparisons, triangles and choices a mask is made. Attention is made causal if its mask hides every later key, and is given a window if it hides every key further back; what is left of the mask is what it says of other keys, such as padding, and nothing if it says nothing of them. A mask that hides keys by a number that is merely very low does not do: where it might hide all keys of a query, that sees all of them equally, and so it is left alone unless every query is known to see its own key.
+
 | rule | pattern | for truth | for use |
 |---|---|---|---|
 {}",

@@ -4,7 +4,8 @@
 //! (attention, rotary embedding, normalisations, gated units) and say what algebra makes of them:
 //! movement folded into contractions, packed projections taken apart, repeated heads taken back.
 //! The cheapest program is taken out and stands for every repetition of the block. Before all that,
-//! regions that are mixtures of experts become such operations.
+//! regions that are mixtures of experts become such operations; after it, attention says itself what
+//! its mask says of later keys.
 
 mod mixture; // mixtures of experts that regions compute expert by expert
 mod term; // terms and what is known of their classes
@@ -15,6 +16,7 @@ mod rules; // the rules
 mod saturate; // rules applied until nothing new comes
 mod extract; // the cheapest program
 mod body; // one graph raised
+mod masks; // masks that say what attention can say itself
 mod share; // equal computations made once
 
 use std::collections::BTreeMap;
@@ -142,7 +144,7 @@ pub fn raise(graph: &Graph) -> Result<Raised, RaiseError> {
         bodies.push(raised.graph);
     }
     let (graph, _) = rebuilt(&blocks, &|segment| &bodies[blocks.segments[segment].block]);
-    let graph = share::shared(&graph);
+    let graph = share::shared(&masks::said(&graph));
     statistics.idioms = idioms(&graph);
     Ok(Raised { graph, statistics })
 }
@@ -178,6 +180,9 @@ fn idioms(graph: &Graph) -> BTreeMap<&'static str, usize> {
             _ => continue,
         };
         *idioms.entry(name).or_default() += 1;
+        if matches!(&node.op, Op::Attention(attention) if attention.causal) {
+            *idioms.entry("causal attention").or_default() += 1;
+        }
     }
     idioms
 }

@@ -8,10 +8,12 @@ use super::{cases, expect_none, faults_of, trial};
 use crate::training::manners::{Manner, Preferring, is_striped};
 
 /// Models, and on how many ranks their tokens fall into equal parts: one whose mask hides what comes
-/// later; with fewer heads of keys than of queries; one that is causal without a mask's help, on
-/// stretches and on stripes of the sequence; one that looks both ways.
-const MODELS: [(&str, &[u64], Manner); 6] = [
+/// later; with fewer heads of keys than of queries; one that is causal without a mask's help; causal
+/// ones on stripes of the sequence, with a mask of padding and without; one that looks both ways.
+const MODELS: [(&str, &[u64], Manner); 8] = [
     ("gpt2-eager-legacy2.9-op17-static io0", &[2, 4], Manner::Context),
+    ("gpt2-eager-legacy2.9-op17-static io0", &[2, 4], Manner::Striped),
+    ("llama-nomask-dynamo2.15-op23-static io0", &[4], Manner::Striped),
     ("llama-eager-legacy2.9-op17-static io0", &[2, 4], Manner::Context),
     ("llama-nomask-dynamo2.15-op23-static io0", &[4], Manner::Context),
     ("llama-ortcpu-hf5.23-op20-dyn io0", &[2], Manner::Context),
@@ -39,6 +41,16 @@ pub(crate) fn rings(plan: &Plan, is_kind: impl Fn(&Op) -> bool) -> Result<usize,
     Ok(found)
 }
 
+/// How many operations have their tokens in stripes.
+pub(crate) fn in_stripes(plan: &Plan, is_kind: impl Fn(&Op) -> bool) -> usize {
+    let striped = |assignment: &Assignment| match assignment {
+        Assignment::Computed { partition, .. } => is_striped(partition),
+        Assignment::Prepared => false,
+    };
+    let nodes = plan.graph.nodes.iter().zip(&plan.assignments);
+    nodes.filter(|it| is_kind(&it.0.op) && striped(it.1)).count()
+}
+
 /// Whether keys and values go around, and with them their gradients.
 fn is_ring(plan: &Plan, node: &Node, partition: &Partition) -> bool {
     let loops = node.op.loops(&plan.graph.types_of(&node.operands), &plan.graph.types_of(&node.results));
@@ -63,12 +75,7 @@ fn check(subject: &cases::Subject, manner: Manner, ranks: u64) -> Result<(), Str
     if found == 0 || found != all {
         return Err(format!("{found} rings of {all} operations"));
     }
-    let striped = |assignment: &Assignment| match assignment {
-        Assignment::Computed { partition, .. } => is_striped(partition),
-        Assignment::Prepared => false,
-    };
-    let nodes = plan.graph.nodes.iter().zip(&plan.assignments);
-    let in_stripes = nodes.filter(|it| attention(&it.0.op) && striped(it.1)).count();
+    let in_stripes = in_stripes(&plan, attention);
     if manner == Manner::Striped && in_stripes != all {
         return Err(format!("{in_stripes} in stripes of {all} operations"));
     }

@@ -10,23 +10,30 @@ use super::cases::{self, ADAMW, Case, MOMENTUM, parted};
 use super::chosen::check_plan;
 use super::manners::{Manner, Preferring};
 use super::{expect_none, faults_of};
-use crate::corpus::context::rings;
+use crate::corpus::context::{in_stripes, rings};
 use crate::corpus::machine;
 
 /// Models, and how they are trained: with as many heads of keys as of queries; with fewer, and
-/// attention done again for its gradient; with fewer, from another exporter.
-const TRIALS: [(&str, Optimizer, Recompute); 3] = [
-    ("gpt2/legacy.onnx", ADAMW, Recompute::Nothing),
-    ("llama/legacy.onnx", MOMENTUM, Recompute::Full),
-    ("llama_op23/", ADAMW, Recompute::Nothing),
+/// attention done again for its gradient; with fewer, from another exporter; causal ones with their
+/// tokens in stripes.
+const TRIALS: [(&str, Optimizer, Recompute, Manner); 5] = [
+    ("gpt2/legacy.onnx", ADAMW, Recompute::Nothing, Manner::Context),
+    ("llama/legacy.onnx", MOMENTUM, Recompute::Full, Manner::Context),
+    ("llama_op23/", ADAMW, Recompute::Nothing, Manner::Context),
+    ("gpt2/legacy.onnx", ADAMW, Recompute::Nothing, Manner::Striped),
+    ("llama/legacy.onnx", MOMENTUM, Recompute::Full, Manner::Striped),
 ];
 
 /// A training step planned with the sequence split over so many ranks, and held against PyTorch.
-fn check(case: &Case, optimizer: Optimizer, decision: &Recompute, ranks: u64) -> Result<(), String> {
+fn check(
+    case: &Case,
+    (optimizer, decision, manner): (Optimizer, &Recompute, Manner),
+    ranks: u64,
+) -> Result<(), String> {
     let (mesh, machine) = machine(&ranks.to_string());
     let prepared = case.prepared(&case.training(optimizer, decision.clone()), &parted(&case.batch(0), 1));
     let prices = MachinePrices::new(&machine, &mesh).map_err(|error| format!("{error:?}"))?;
-    let prices = Preferring::new(Manner::Context, prices, &prepared.graph, &prepared.sections);
+    let prices = Preferring::new(manner, prices, &prepared.graph, &prepared.sections);
     let plan = case.plan_in(&prepared, &mesh, &machine, &prices, Steps::Offered)?;
     check_plan(&plan)?;
     let forward = rings(&plan, |op| matches!(op, Op::Attention(_)))?;
@@ -35,6 +42,11 @@ fn check(case: &Case, optimizer: Optimizer, decision: &Recompute, ranks: u64) ->
     if backward == 0 || forward != again * backward {
         return Err(format!("{forward} rings of attention, {backward} of its gradient"));
     }
+    let attends = |op: &Op| matches!(op, Op::Attention(_) | Op::AttentionGradient { .. });
+    let striped = in_stripes(&plan, attends);
+    if manner == Manner::Striped && striped != forward + backward {
+        return Err(format!("{striped} in stripes of {}", forward + backward));
+    }
     println!("{} on {ranks}: {:?}", case.title, strategy(&plan));
     case.check_training(&plan, optimizer, 1)
 }
@@ -42,14 +54,14 @@ fn check(case: &Case, optimizer: Optimizer, decision: &Recompute, ranks: u64) ->
 #[test]
 fn keys_and_values_and_their_gradients_go_around_and_train_as_pytorch() {
     let mut failures = Vec::new();
-    for (model, optimizer, decision) in TRIALS {
+    for (model, optimizer, decision, manner) in TRIALS {
         let mut all = cases::all().into_iter();
         let Some(path) = all.find(|path| path.to_string_lossy().contains(model)) else { continue };
         for ranks in [2, 4] {
-            let what = format!("{model} on {ranks}");
+            let what = format!("{model} on {ranks}, {manner:?}");
             failures.extend(faults_of(&what, || {
                 let case = Case::load(&path).stretched(1, ranks);
-                let wrong = check(&case, optimizer, &decision, ranks).err();
+                let wrong = check(&case, (optimizer, &decision, manner), ranks).err();
                 wrong.map(|error| format!("{what}: {error}")).into_iter().collect()
             }));
         }
