@@ -115,6 +115,9 @@ pub struct Transport {
     pub eager: Protocol,
     /// Sums in the switch; `None` if it cannot.
     pub in_switch: Option<InSwitch>,
+    /// The part of its rate that each keeps, computing and moving, while a device does both; `None` if
+    /// it does one after the other, or nothing is known.
+    pub beside: Option<Known<Ratio>>,
 }
 
 /// One way to move data.

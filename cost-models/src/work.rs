@@ -47,7 +47,7 @@ pub fn operation(device: &Device, work: &Work<'_>) -> Seconds {
         }
         Op::Attention(attributes) => {
             let it = attention(attributes, work);
-            let [s, t, d, e] = [it.queries, it.keys_seen(), it.key_size, it.value_size];
+            let [s, t, d, e] = [it.queries, keys_computed(&it), it.key_size, it.value_size];
             let computing = match device.passes.get(&Pass::Score) {
                 None => compute::attention(device, &it),
                 Some(pace) => in_products(device, &it, &[[s, t, d], [s, e, t]], 1.0, pace),
@@ -57,7 +57,7 @@ pub fn operation(device: &Device, work: &Work<'_>) -> Seconds {
         }
         Op::AttentionGradient { attention: attributes, .. } => {
             let it = attention(attributes, work);
-            let [s, t, d, e] = [it.queries, it.keys_seen(), it.key_size, it.value_size];
+            let [s, t, d, e] = [it.queries, keys_computed(&it), it.key_size, it.value_size];
             let computing = match device.passes.get(&Pass::Score) {
                 None => compute::attention_gradient(device, &it),
                 Some(pace) => {
@@ -139,6 +139,18 @@ fn attention(attributes: &planner_ir::Attention, work: &Work<'_>) -> Attention {
     }
 }
 
+/// Queries that the kernel for threads does at a time.
+///
+/// Source: `kernels/src/attention.rs`, `ROWS`.
+const QUERIES: u64 = 64;
+
+/// With how many keys scores of a query are computed on average, where queries are done some at a time:
+/// with all that any of those sees.
+fn keys_computed(attention: &Attention) -> u64 {
+    let beyond = attention.queries.min(QUERIES) / 2;
+    (attention.keys_seen() + beyond).min(attention.keys)
+}
+
 /// Time of attention that is done by products for each head, and so many passes over the scores.
 fn in_products(
     device: &Device,
@@ -150,7 +162,7 @@ fn in_products(
     let one = |&sizes: &[u64; 3]| {
         matrix_product(device, &MatrixProduct::forward(attention.heads, sizes, attention.precision))
     };
-    let scores = exact(attention.heads * attention.queries * attention.keys_seen());
+    let scores = exact(attention.heads * attention.queries * keys_computed(attention));
     products.iter().map(one).sum::<Seconds>() + passes * scores * pace.element.value
 }
 
@@ -219,6 +231,21 @@ mod tests {
 
     use super::*;
     use crate::machine::shipped::named;
+
+    /// Of causal attention a thread does 64 queries at a time, with all keys that one of them sees.
+    #[test]
+    fn scores_are_computed_for_stretches_of_queries() {
+        let of = |queries: u64, keys: u64, mask: Mask| {
+            let precision = Precision::F32;
+            let it = Attention { heads: 1, queries, keys, key_size: 8, value_size: 8, mask, precision };
+            keys_computed(&it)
+        };
+        // Two stretches of 128: 64 and 128 keys.
+        assert_eq!(of(128, 128, Mask::Causal), 96);
+        assert_eq!(of(64, 64, Mask::Causal), 64);
+        assert_eq!(of(8, 8, Mask::Causal), 8);
+        assert_eq!(of(128, 128, Mask::Full), 128);
+    }
 
     /// The square of the norm of a gradient is read once.
     #[test]

@@ -5,12 +5,10 @@ use crate::machine::json::{self, ReadError};
 use crate::machine::{
     ByPrecision, Device, Machine, Node, Pace, Pass, Products, Protocol, Tile, Transport, Wiring,
 };
-use crate::units::{Bytes, BytesPerSecond, Flops, FlopsPerSecond, Ratio, Seconds, exact};
+use crate::units::{Bytes, BytesPerSecond, FlopsPerSecond, Ratio, Seconds};
 
 /// Ranks that a host may have.
 const HOST_RANKS: u64 = 1024;
-/// 32-bit numbers in a vector register of 256 bits.
-const VECTOR: u64 = 8;
 /// Bytes that a sum of 32-bit numbers moves for each result.
 const SUM_BYTES: f64 = 12.0;
 
@@ -34,8 +32,12 @@ pub struct Measurements {
     pub matrix_f32: FlopsPerSecond,
     /// Rate of a large matrix product of integers (operations per second).
     pub matrix_integer: FlopsPerSecond,
-    /// Work at which a matrix product reaches half of the rate of a large one (operations).
-    pub matrix_half_work: Flops,
+    /// Time of a matrix product besides its tiles (seconds).
+    pub product_start: Seconds,
+    /// What matrix products are cut into.
+    pub tile: Tile,
+    /// Time of a tile besides its work (seconds).
+    pub tile_start: Seconds,
     /// Rate at which one rank hands data to another (bytes per second).
     pub link_bandwidth: BytesPerSecond,
     /// Time until a rank notices what another has handed to it (seconds).
@@ -130,6 +132,8 @@ fn sourced_host(name: &str, measurements: &Measurements, source: &str) -> Option
             packed: None,
             eager: protocol()?,
             in_switch: None,
+            // A thread does one after the other.
+            beside: None,
         },
         network: None,
     })
@@ -139,19 +143,16 @@ fn pace(&(pass, start, element): &(Pass, Seconds, Seconds), source: &str) -> Opt
     Some((pass, Pace { start: Known::new(start, source)?, element: Known::new(element, source)? }))
 }
 
-/// One thread with one tile: it waits for nobody, and what a small product takes besides its work
-/// is time to start.
+/// One thread with one tile at a time: it waits for nobody.
 fn products(m: &Measurements, source: &str) -> Option<Products> {
     let whole = || Known::new(Ratio(1.0), source);
-    let tile = Tile { m: VECTOR, n: VECTOR };
-    let step = Flops(2.0 * exact(VECTOR * VECTOR)) / m.matrix_f32;
     Some(Products {
         processors: Known::new(Count(1), "a rank is a thread")?,
-        tiles: Known::new(vec![tile], "a vector register of 32-bit numbers by as many rows")?,
+        tiles: Known::new(vec![m.tile], source)?,
         // A sum reads two numbers and writes one.
         feed: Known::new(BytesPerSecond(SUM_BYTES * m.vector_peak.0), source)?,
-        tile_start: Known::new(step, source)?,
-        start: Known::new(m.launch + m.matrix_half_work / m.matrix_f32, source)?,
+        tile_start: Known::new(m.tile_start, source)?,
+        start: Known::new(m.product_start, source)?,
         sustained: whole()?,
         heating: Known::new(m.launch, source)?,
         input_gradient: whole()?,

@@ -193,7 +193,7 @@ fn reading_damaged_bytes_never_panics() {
 }
 
 fn measurements() -> Measurements {
-    use crate::units::{Bytes, BytesPerSecond, Flops, FlopsPerSecond, Seconds};
+    use crate::units::{Bytes, BytesPerSecond, FlopsPerSecond, Seconds};
     Measurements {
         memory_capacity: Bytes(4_000_000_000),
         memory_reserved: Bytes(10_000_000),
@@ -203,7 +203,9 @@ fn measurements() -> Measurements {
         matrix_f64: FlopsPerSecond(5e10),
         matrix_f32: FlopsPerSecond(1e11),
         matrix_integer: FlopsPerSecond(2e9),
-        matrix_half_work: Flops(1e5),
+        product_start: Seconds(1e-6),
+        tile: Tile { m: 8, n: 16 },
+        tile_start: Seconds(2e-9),
         link_bandwidth: BytesPerSecond(1e10),
         hop: Seconds(2e-5),
         processors: 2,
@@ -274,8 +276,8 @@ fn every_measurement_stands_where_it_belongs() {
         device.passes.tanh.start 3e-7
         device.products.feed 120000000000
         device.products.heating 1e-6
-        device.products.start 2e-6
-        device.products.tile_start 1.28e-9
+        device.products.start 1e-6
+        device.products.tile_start 2e-9
         device.vector_peak 10000000000
         node.host_bandwidth 10000000000
         node.link_bandwidth 10000000000

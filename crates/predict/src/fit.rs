@@ -14,6 +14,9 @@
 //! Source: coordinate descent; Kiefer, "Sequential minimax search for a maximum", 1953, for
 //! golden sections; FNV-1a, Fowler, Noll and Vo, for the hash.
 
+/// Numbers of machine files, fitted again.
+pub mod constants;
+
 use std::collections::BTreeMap;
 
 use crate::framework::Figure;
@@ -61,14 +64,25 @@ const PARTS: u8 = 8;
 /// How many times the two parts around the best end are cut.
 const CUTS: usize = 8;
 
-/// The half of a row.
+/// The half of a row that figures of frameworks are fitted to or judged by.
 #[must_use]
 pub fn half(row_id: &str) -> Half {
-    let hash = row_id.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    });
     // The lowest bits of the hash follow those of the bytes, the highest few of them: these are mixed.
-    if (hash >> 16).is_multiple_of(2) { Half::Fitted } else { Half::Judging }
+    if (hash(row_id) >> 16).is_multiple_of(2) { Half::Fitted } else { Half::Judging }
+}
+
+/// The half of a row that numbers of machines are fitted to or judged by.
+#[must_use]
+pub fn halved(row_id: &str) -> Half {
+    /// 2⁶⁴ by the golden ratio.
+    const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+    if hash(row_id).wrapping_mul(GOLDEN) >> 63 == 0 { Half::Fitted } else { Half::Judging }
+}
+
+/// FNV-1a.
+fn hash(text: &str) -> u64 {
+    text.bytes()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
 /// How much a row counts; `None` if it is not one to fit to.
@@ -104,16 +118,14 @@ pub fn fit(rows: &[Measured]) -> (Vec<Fitted>, [f64; 2]) {
     let before = values.clone();
     let mut cases: Vec<Measured> = rows.to_vec();
     let start = error(&mut cases, &values);
-    for _ in 0..ROUNDS {
-        for (key, &range) in &ranges {
-            let mut at = |value: f64| {
-                values.insert(key.clone(), value);
-                error(&mut cases, &values)
-            };
-            let found = golden(range, &mut at);
-            at(found);
-        }
-    }
+    let keys: Vec<Key> = ranges.keys().cloned().collect();
+    let ranges: Vec<(f64, f64)> = ranges.into_values().collect();
+    let mut sought: Vec<f64> = values.values().copied().collect();
+    descend(&ranges, &mut sought, ROUNDS, &mut |sought| {
+        values.extend(keys.iter().cloned().zip(sought.iter().copied()));
+        error(&mut cases, &values)
+    });
+    values.extend(keys.iter().cloned().zip(sought));
     let end = error(&mut cases, &values);
     let fitted = values.iter().map(|(key, &after)| Fitted {
         file: key.0.clone(),
@@ -130,6 +142,11 @@ fn before_of(before: &BTreeMap<Key, f64>, key: &Key) -> f64 {
 
 /// The mean error of rows with these figures.
 fn error(rows: &mut [Measured], values: &BTreeMap<Key, f64>) -> f64 {
+    weighted(rows, values, |ratio| ratio.ln().abs())
+}
+
+/// The mean over rows of what is made of predicted over measured, with these figures.
+fn weighted(rows: &mut [Measured], values: &BTreeMap<Key, f64>, of: fn(f64) -> f64) -> f64 {
     let (mut sum, mut weight) = (0.0, 0.0);
     for row in rows {
         for (figure, stated) in &mut row.case.framework.figures {
@@ -140,11 +157,39 @@ fn error(rows: &mut [Measured], values: &BTreeMap<Key, f64>) -> f64 {
             }
         }
         if let Ok(told) = row.case.told() {
-            sum += row.weight * (told.time.total().0 / row.time).ln().abs();
+            sum += row.weight * of(told.time.total().0 / row.time);
             weight += row.weight;
         }
     }
     sum / weight
+}
+
+/// The mean of |predicted/measured − 1| of rows, each as often as it counts, with these figures in place
+/// of those that files state.
+#[must_use]
+pub fn mean_error(rows: &[Measured], figures: &[Fitted]) -> f64 {
+    let values = figures.iter().map(|it| ((it.file.clone(), it.figure), it.after)).collect();
+    weighted(&mut rows.to_vec(), &values, |ratio| (ratio - 1.0).abs())
+}
+
+/// Seeks the numbers in their ranges with which a function is least, one after another, so many times;
+/// what it is then.
+pub fn descend(
+    ranges: &[(f64, f64)],
+    numbers: &mut [f64],
+    rounds: usize,
+    function: &mut dyn FnMut(&[f64]) -> f64,
+) -> f64 {
+    for _ in 0..rounds {
+        for (place, &range) in ranges.iter().enumerate() {
+            let found = golden(range, &mut |number| {
+                numbers[place] = number;
+                function(numbers)
+            });
+            numbers[place] = found;
+        }
+    }
+    function(numbers)
 }
 
 /// Where a function is least in a range: in the valley in which the best of some places lies.

@@ -112,13 +112,13 @@ fn sharded(job: &Job<'_>, mut passes: Passes) -> Passes {
     let machine = &job.cluster.machine;
     let weights = setup.model.layer_parameters() / exact(setup.tp);
     let group = weight_group(job);
-    let gather = ring_all_gather(machine, &group, whole(exact(ELEMENT) * weights));
+    let gather = piecewise(whole(exact(ELEMENT) * weights), |size| ring_all_gather(machine, &group, size));
     let gradients = whole(job.gradient_bytes() * weights);
-    let mut scatter = reduce_scatter(machine, &group, gradients);
+    let mut scatter = piecewise(gradients, |size| reduce_scatter(machine, &group, size));
     if setup.zero == Zero::WeightsInNode {
-        let copies = node_copies(job);
         let share = Bytes(gradients.0 / group.size);
-        scatter += copies.map_or(Seconds::ZERO, |copies| all_reduce(machine, &copies, share));
+        let sum = |copies: Group| piecewise(share, |size| all_reduce(machine, &copies, size));
+        scatter += node_copies(job).map_or(Seconds::ZERO, sum);
     }
     let hidden = job.figure(Figure::DataHidden);
     let slower = job.figure(Figure::Contention) - 1.0;
@@ -132,6 +132,25 @@ fn sharded(job: &Job<'_>, mut passes: Passes) -> Passes {
     let back = if setup.learns == Learns::Everything { gather + scatter } else { gather };
     expose(back, backward, &mut passes.input);
     passes
+}
+
+/// Time of a long exchange around a ring whose pieces are passed on while the rest of them arrives:
+///
+/// ```text
+/// t = ‖t(S) − m, m‖,  m = t(2S) − t(S),  ‖a, b‖ = (a⁴ + b⁴)^¼
+/// ```
+///
+/// `m` is what moving takes, and the rest starts and hops: they take time where pieces are so short
+/// that links wait for them, and are hidden where pieces are long.
+///
+/// Source: of a ring of `n` ranks, the piece `k + 1` leaves a rank when the piece `k` has left and its
+/// own beginning has come, so that a step takes the longer of a hop and of a piece; NCCL 2.30,
+/// `src/device/prims_simple.h`: pieces are passed on slice by slice.
+fn piecewise(size: Bytes, price: impl Fn(Bytes) -> Seconds) -> Seconds {
+    let once = price(size).0;
+    let moving = (price(Bytes(2 * size.0)).0 - once).max(0.0);
+    let waiting = (once - moving).max(0.0);
+    Seconds((moving.powi(4) + waiting.powi(4)).sqrt().sqrt())
 }
 
 /// The ranks that a layer's weights are sharded among.

@@ -445,6 +445,9 @@ pub struct CalibrateArguments {
     /// What to measure
     #[arg(long, value_enum, default_value_t = Device::Cpu)]
     pub device: Device,
+    /// Measure collective operations of GPUs too
+    #[arg(long)]
+    pub nccl: bool,
     /// Where the machine file is written
     #[arg(long, short, default_value = "machine.json", value_name = "FILE")]
     pub output: PathBuf,
@@ -455,6 +458,8 @@ pub struct CalibrateArguments {
 pub enum Device {
     /// Threads of this machine.
     Cpu,
+    /// A GPU of this machine.
+    Cuda,
 }
 
 pub(crate) fn dimension(text: &str) -> Result<(String, u64), String> {

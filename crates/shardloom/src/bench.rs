@@ -4,7 +4,7 @@ pub(crate) mod onnx; // ONNX files, written
 pub(crate) mod gpt2; // GPT-2 as an ONNX file, with weights from a seed
 pub(crate) mod folder; // where benchmarks write
 mod flops; // the arithmetic of a graph
-mod process; // what the process and the machine say of themselves
+pub(crate) mod process; // what the process and the machine say of themselves
 mod onnxruntime; // another program's steps, for comparison
 mod cpu_run; // `cpu-run`
 mod planning; // `planning`
@@ -13,9 +13,11 @@ pub(crate) mod plot; // curves as a picture
 mod training; // `training`
 mod simulate; // `simulate`
 mod resharding; // `resharding`
+mod fit; // `fit`
 
 pub use cluster::Cluster;
 pub use cpu_run::CpuRun;
+pub use fit::Fit;
 pub use planning::Planning;
 pub use resharding::Resharded;
 pub use simulate::Simulate;
@@ -42,6 +44,8 @@ pub enum Benchmark {
     Simulate(Simulate),
     /// Bring values from mesh to mesh by each strategy, by the clock, in the published cases
     Resharding(Resharded),
+    /// Fit the fitted numbers of machines and frameworks again, to published rows
+    Fit(Fit),
     /// Train a small GPT-2 on the bytes of a text, on one rank and on four
     Training(Training),
 }
@@ -63,6 +67,7 @@ pub fn run(benchmark: &Benchmark, say: &dyn Fn(String)) -> Result<Report, Failur
         Benchmark::Cluster(options) => (cluster::measure(options, say)?, &options.ledger),
         Benchmark::Simulate(options) => (simulate::measure(options, say)?, &options.ledger),
         Benchmark::Resharding(options) => return resharding::measure(options, say),
+        Benchmark::Fit(options) => (fit::measure(options, say)?, &options.ledger),
         Benchmark::Training(options) => (training::measure(options, say)?, &options.ledger),
     };
     if let Some(path) = ledger {

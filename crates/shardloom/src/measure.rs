@@ -1,19 +1,28 @@
 //! What this machine can do: the rates and latencies that prices are made of.
+//!
+//! Each measurement has a name and is one time. They are made one after another and kept as they are
+//! made; rates and starts are fitted to all of them together.
 
-mod passes; // what operations take that are no products
+pub(crate) mod fits; // rates and starts from times
+mod messages; // times of messages between threads
+pub(crate) mod notes; // what has been measured so far
+mod passes; // times of operations that are no products
+mod products; // times of matrix products
+mod timing; // how long a call takes
 
-use std::sync::Arc;
-use std::sync::mpsc::sync_channel;
 use std::thread;
-use std::time::Instant;
 
+use cost_models::machine::Pass;
 use cost_models::machine::measured::Measurements;
-use cost_models::units::{Bytes, BytesPerSecond, Flops, FlopsPerSecond, Seconds, exact};
+use cost_models::units::Bytes;
 use kernels::{Array, KernelError};
-use planner_ir::{Binary, Contract, DType, Label, Op, Type};
+use planner_ir::{Binary, DType, Op, Type};
 
-/// Sizes of square matrix products (rows).
-const SIZES: [u64; 9] = [8, 16, 24, 32, 64, 128, 256, 512, 1024];
+use crate::failure::Failure;
+use fits::Fit;
+use notes::Notes;
+use timing::{at_once, shortest};
+
 /// Size of the product that the rate of 64-bit numbers is taken from (rows).
 const WIDE: u64 = 512;
 /// Size of the product that the rate of integers is taken from (rows).
@@ -22,12 +31,68 @@ const INTEGER: u64 = 192;
 const IN_CACHE: u64 = 4096;
 /// Elements of a value that lies in no processor's own cache, as the values of models do.
 const IN_MEMORY: u64 = 1 << 21;
-/// Bytes of a small and a large message.
-const MESSAGES: [usize; 2] = [64, 1 << 26];
-/// How long a round of a measurement takes at least (seconds).
-const LONG_ENOUGH: f64 = 0.05;
-/// How many rounds there are; the best counts: other programs only make one slower.
-const ROUNDS: usize = 5;
+
+/// One time that is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wanted {
+    /// A product of matrices `[m, k]` and `[k, n]`.
+    Product(DType, [u64; 3]),
+    /// The same of 32-bit numbers, on all processors at once.
+    Products([u64; 3]),
+    /// A sum of two values of so many elements.
+    Sum(u64),
+    /// The same on all processors at once.
+    Sums(u64),
+    /// An operation of a kind, on so many rows.
+    Pass(Pass, u64),
+    /// A message of so many bytes to another thread.
+    Message(usize),
+}
+
+impl Wanted {
+    /// All of them.
+    fn all() -> Vec<Self> {
+        let products = products::SHAPES.into_iter().map(|shape| Self::Product(DType::F32, shape));
+        let mut all: Vec<Self> = products.collect();
+        all.extend([
+            Self::Products(products::LARGE),
+            Self::Product(DType::F64, [WIDE; 3]),
+            Self::Product(DType::I64, [INTEGER; 3]),
+            Self::Sum(1),
+            Self::Sum(IN_CACHE),
+            Self::Sums(IN_MEMORY),
+        ]);
+        for pass in Pass::ALL {
+            all.extend(passes::ROWS.map(|rows| Self::Pass(pass, rows)));
+        }
+        all.extend(messages::SIZES.map(Self::Message));
+        all
+    }
+
+    /// Its name in notes.
+    fn name(self) -> String {
+        match self {
+            Self::Product(dtype, [m, n, k]) => format!("product of {dtype} {m} x {n} x {k}"),
+            Self::Products([m, n, k]) => format!("product of f32 {m} x {n} x {k} on all processors"),
+            Self::Sum(elements) => format!("sum of {elements} elements"),
+            Self::Sums(elements) => format!("sum of {elements} elements on all processors"),
+            Self::Pass(pass, rows) => format!("{} of {rows} rows", pass.name()),
+            Self::Message(bytes) => format!("message of {bytes} bytes"),
+        }
+    }
+
+    /// How long it takes (seconds).
+    fn seconds(self) -> Result<f64, MeasureFailure> {
+        match self {
+            Self::Product(dtype, shape) => Ok(products::time(dtype, shape)?),
+            Self::Products(shape) => at_once(processors(), || Ok(products::time(DType::F32, shape)?)),
+            Self::Sum(elements) => Ok(sum(elements)?),
+            Self::Sums(elements) => at_once(processors(), || Ok(sum(elements)?)),
+            Self::Pass(pass, rows) => Ok(passes::time(pass, rows)?),
+            Self::Message(bytes) => messages::time(bytes),
+        }
+    }
+}
 
 /// Why there are no measurements.
 #[derive(Debug)]
@@ -56,74 +121,29 @@ impl From<KernelError> for MeasureFailure {
     }
 }
 
-/// Measures this machine, saying what is measured.
-pub(crate) fn measured(say: &dyn Fn(&str)) -> Result<Measurements, MeasureFailure> {
-    let processors = thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let ranks = u64::try_from(processors).unwrap_or(1);
-    let (memory_capacity, memory_reserved) = memory(ranks)?;
-    say("matrix products of 32-bit numbers");
-    let rates: Vec<(f64, f64)> = SIZES.iter().map(|&n| product(DType::F32, n)).collect::<Result<_, _>>()?;
-    // Processors share what keeps them cool, and caches: the rate that counts is that of all.
-    let (work, alone) = rates.iter().copied().fold((0.0, 0.0), |a, b| if b.1 > a.1 { b } else { a });
-    let side = SIZES.into_iter().find(|&n| work_of(n) >= work).unwrap_or(WIDE);
-    let best = (work / at_once(processors, || Ok(work / product(DType::F32, side)?.1))?).min(alone);
-    say("matrix products of 64-bit numbers and of integers");
-    let together = best / alone;
-    let wide = together * product(DType::F64, WIDE)?.1;
-    let integer = product(DType::I64, INTEGER)?.1;
-    say("element-wise operations");
-    let launch = sum(1)?;
-    let in_cache = sum(IN_CACHE)?;
-    say("memory, from all processors at once");
-    let in_memory = at_once(processors, || sum(IN_MEMORY))?;
-    let passes = passes::paces(best, say)?;
-    let moved = 3.0 * 4.0 * exact(IN_MEMORY);
-    say("messages between threads");
-    let [small, large] = [message(MESSAGES[0])?, message(MESSAGES[1])?];
-    let size = exact(u64::try_from(MESSAGES[1]).unwrap_or(u64::MAX));
-    let link = size / (large - small).max(f64::MIN_POSITIVE);
-    Ok(Measurements {
-        memory_capacity,
-        memory_reserved,
-        memory_bandwidth: BytesPerSecond(moved / in_memory),
-        launch: Seconds(launch),
-        vector_peak: FlopsPerSecond(exact(IN_CACHE) / (in_cache - launch).max(in_cache / 100.0)),
-        matrix_f64: FlopsPerSecond(wide),
-        matrix_f32: FlopsPerSecond(best),
-        matrix_integer: FlopsPerSecond(integer),
-        matrix_half_work: Flops(half_work(&rates, best)),
-        link_bandwidth: BytesPerSecond(link),
-        hop: Seconds(small),
-        processors: ranks,
-        passes,
-    })
+/// What ends a command for want of a measurement.
+fn failure(error: MeasureFailure) -> Failure {
+    Failure::Input(format!("cannot measure: {error}"))
 }
 
-/// The work of the smallest product that reaches half of the best rate (operations).
-fn half_work(rates: &[(f64, f64)], best: f64) -> f64 {
-    let reached = rates.iter().find(|(_, rate)| *rate >= best / 2.0);
-    reached.map_or(1.0, |(work, _)| *work)
+/// Measures what the notes do not have yet, saying what is measured; and what is fitted to that.
+pub(crate) fn measured(notes: &mut Notes, say: &dyn Fn(String)) -> Result<(Measurements, Vec<Fit>), Failure> {
+    let all = Wanted::all();
+    let before = notes.count();
+    for (index, wanted) in all.iter().enumerate() {
+        let again = if before > 0 { format!(" ({before} are there from before)") } else { String::new() };
+        say(format!("measuring {} of {}{again}: {}", index + 1, all.len(), wanted.name()));
+        notes.of(&wanted.name(), || wanted.seconds().map_err(failure))?;
+    }
+    let mut seconds = |wanted: Wanted| notes.of(&wanted.name(), || wanted.seconds().map_err(failure));
+    let ranks = u64::try_from(processors()).unwrap_or(1);
+    let (memory_capacity, memory_reserved) = memory(ranks).map_err(failure)?;
+    fits::fitted(ranks, (memory_capacity, memory_reserved), &mut seconds)
 }
 
-/// The work of a product of square matrices (operations), and its rate.
-fn product(dtype: DType, n: u64) -> Result<(f64, f64), KernelError> {
-    let [left, right] = [filled(dtype, vec![n, n])?, filled(dtype, vec![n, n])?];
-    let mut result = Array::zeros(Type::new(dtype, [n, n]))?;
-    let label = |it: u8| Label(it);
-    let [row, column, inner] = [label(0), label(1), label(2)];
-    let op = Op::Contract(Contract {
-        left: vec![row, inner],
-        right: vec![inner, column],
-        result: vec![row, column],
-    });
-    let seconds =
-        shortest(|| kernels::compute(&op, &[left.tensor(), right.tensor()], &mut [result.tensor_mut()]))?;
-    Ok((work_of(n), work_of(n) / seconds))
-}
-
-/// The work of a product of matrices of so many rows and columns (operations).
-fn work_of(n: u64) -> f64 {
-    2.0 * exact(n) * exact(n) * exact(n)
+/// How many threads run at the same time.
+fn processors() -> usize {
+    thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 
 /// The time of an element-wise sum (seconds).
@@ -136,73 +156,9 @@ fn sum(elements: u64) -> Result<f64, KernelError> {
     })
 }
 
-/// The longest of what as many threads measure at the same time.
-fn at_once(
-    threads: usize,
-    measure: impl Fn() -> Result<f64, KernelError> + Sync,
-) -> Result<f64, MeasureFailure> {
-    thread::scope(|scope| {
-        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(&measure)).collect();
-        threads.into_iter().try_fold(0.0, |longest: f64, thread| {
-            let seconds = thread.join().map_err(|_| MeasureFailure::Thread)??;
-            Ok(longest.max(seconds))
-        })
-    })
-}
-
 fn filled(dtype: DType, shape: Vec<u64>) -> Result<Array, KernelError> {
     let op = Op::Fill { result: Type::new(dtype, shape), value: planner_ir::Real(1.0) };
     kernels::evaluate(&op, &[])?.pop().ok_or(KernelError::Size)
-}
-
-/// The shortest time of one call among several rounds of many calls (seconds).
-fn shortest<E>(mut call: impl FnMut() -> Result<(), E>) -> Result<f64, E> {
-    // The first call touches memory that was never touched.
-    call()?;
-    let mut best = f64::INFINITY;
-    for _ in 0..ROUNDS {
-        let (mut calls, start) = (0_u32, Instant::now());
-        let mut seconds = 0.0;
-        while seconds < LONG_ENOUGH {
-            call()?;
-            calls += 1;
-            seconds = start.elapsed().as_secs_f64();
-        }
-        best = best.min(seconds / f64::from(calls));
-    }
-    Ok(best)
-}
-
-/// The time until another thread has a copy of a message (seconds): half of there and back, where
-/// both ways copy.
-fn message(size: usize) -> Result<f64, MeasureFailure> {
-    let (there, arrived) = sync_channel::<Arc<Vec<u8>>>(0);
-    let (back, returned) = sync_channel::<Arc<Vec<u8>>>(0);
-    thread::scope(|scope| {
-        scope.spawn(move || {
-            let mut own = Arc::new(vec![1_u8; size]);
-            for message in arrived {
-                match Arc::get_mut(&mut own) {
-                    Some(bytes) => bytes.copy_from_slice(&message),
-                    None => return,
-                }
-                drop(message);
-                if back.send(Arc::clone(&own)).is_err() {
-                    return;
-                }
-            }
-        });
-        let sent = Arc::new(vec![2_u8; size]);
-        let mut own = vec![0_u8; size];
-        let round = shortest(|| {
-            there.send(Arc::clone(&sent)).map_err(|_| MeasureFailure::Thread)?;
-            let message = returned.recv().map_err(|_| MeasureFailure::Thread)?;
-            own.copy_from_slice(&message);
-            Ok(())
-        });
-        drop(there);
-        round.map(|seconds| seconds / 2.0)
-    })
 }
 
 /// What one of so many ranks can use, and what this process takes before it holds values (bytes).
@@ -224,6 +180,11 @@ pub(crate) fn processor() -> String {
     let line = text.lines().find(|line| line.starts_with("model name"));
     let name = line.and_then(|line| line.split_once(':')).map(|(_, name)| name.trim().to_owned());
     name.filter(|name| !name.is_empty()).unwrap_or_else(|| "a processor without a name".to_owned())
+}
+
+/// What this machine is: measurements of it are of no use to another one.
+pub(crate) fn machine() -> String {
+    format!("{}, {} threads", processor(), processors())
 }
 
 #[cfg(test)]

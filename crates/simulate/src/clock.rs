@@ -2,11 +2,13 @@
 //!
 //! A task starts when all those before it are over. Time goes from one end of a task to the next;
 //! ends at the same time are taken in the order of the tasks' numbers. Rates of flows change when
-//! one of those that share a full link starts to move or ends.
+//! one of those that share a full link starts to move or ends; rates of computing, and of flows, when
+//! what goes on beside them on their processors starts or ends.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BTreeMap, BinaryHeap};
 
+use crate::beside::Beside;
 use crate::schedule::{Schedule, Task, Work, index, number, place};
 use crate::sharing::{Moving, Sharing};
 
@@ -77,8 +79,8 @@ pub fn run(schedule: &Schedule) -> Result<Times, Deadlock> {
 struct Happening {
     at: f64,
     task: u32,
-    /// How often the flow's rate had changed, and one more; 0 for the end of a latency or of a
-    /// task that is no flow.
+    /// How often the rate had changed, and one more; 0 for the end of a latency or of a task whose
+    /// rate never changes.
     rate: u32,
 }
 
@@ -96,14 +98,28 @@ impl PartialOrd for Happening {
     }
 }
 
-/// A flow that is moving.
+/// A flow that is moving, or something that is computed.
 struct Progress {
     /// Since when at this rate (seconds).
     since: f64,
-    /// What was left then (bytes).
+    /// What was left then (bytes; seconds of computing with nothing beside it).
     left: f64,
     rate: f64,
     changes: u32,
+}
+
+impl Progress {
+    /// At another rate from now on; whether that is another one.
+    fn goes_on_at(&mut self, rate: f64, now: f64) -> bool {
+        if rate.total_cmp(&self.rate) == Ordering::Equal {
+            return false;
+        }
+        self.left = (self.left - (now - self.since) * self.rate).max(0.0);
+        self.since = now;
+        self.rate = rate;
+        self.changes += 1;
+        true
+    }
 }
 
 struct Run<'a> {
@@ -118,6 +134,9 @@ struct Run<'a> {
     events: BinaryHeap<Reverse<Happening>>,
     sharing: Sharing<'a>,
     moving: BTreeMap<Moving, Progress>,
+    /// What is computed where bytes may be moved beside it, with its processor, by task.
+    computing: BTreeMap<u32, (u32, Progress)>,
+    beside: Beside,
     /// Whether rates are to be shared anew.
     unsettled: bool,
 }
@@ -151,6 +170,8 @@ impl<'a> Run<'a> {
             events: BinaryHeap::new(),
             sharing: Sharing::new(schedule.links(), schedule.flows()),
             moving: BTreeMap::new(),
+            computing: BTreeMap::new(),
+            beside: Beside::new(schedule.beside()),
             unsettled: false,
         }
     }
@@ -158,8 +179,18 @@ impl<'a> Run<'a> {
     fn start(&mut self, task: u32) {
         self.times.starts[place(task)] = self.now;
         let first = match self.schedule.tasks()[place(task)] {
-            Work::Lasts(seconds) => seconds,
-            Work::Flows(flow) => self.schedule.flows()[place(flow)].latency,
+            Work::Computes { seconds, processor } if self.beside.counts() && seconds > 0.0 => {
+                self.unsettled |= self.beside.computes(processor);
+                let progress = Progress { since: self.now, left: seconds, rate: 1.0, changes: 0 };
+                self.events.push(Reverse(arrival(task, &progress)));
+                self.computing.insert(task, (processor, progress));
+                return;
+            }
+            Work::Lasts(seconds) | Work::Computes { seconds, .. } => seconds,
+            Work::Flows(flow) => {
+                self.unsettled |= self.beside.moves(self.schedule.busy(flow));
+                self.schedule.flows()[place(flow)].latency
+            }
         };
         self.events.push(Reverse(Happening { at: self.now + first, task, rate: 0 }));
     }
@@ -167,6 +198,15 @@ impl<'a> Run<'a> {
     fn happens(&mut self, event: Happening) {
         match self.schedule.tasks()[place(event.task)] {
             Work::Lasts(_) => self.end(event.task),
+            Work::Computes { processor, .. } => match (event.rate, self.computing.get(&event.task)) {
+                (0, _) => self.end(event.task),
+                (rate, Some((_, progress))) if rate == progress.changes + 1 => {
+                    self.computing.remove(&event.task);
+                    self.unsettled |= self.beside.computed(processor);
+                    self.end(event.task);
+                }
+                _ => {}
+            },
             Work::Flows(flow) => {
                 let moving = Moving { task: event.task, flow };
                 match (event.rate, self.moving.get(&moving)) {
@@ -174,6 +214,7 @@ impl<'a> Run<'a> {
                     (rate, Some(progress)) if rate == progress.changes + 1 => {
                         self.moving.remove(&moving);
                         self.unsettled |= self.sharing.end(moving);
+                        self.unsettled |= self.beside.moved(self.schedule.busy(flow));
                         self.end(event.task);
                     }
                     _ => {}
@@ -186,12 +227,14 @@ impl<'a> Run<'a> {
     fn move_(&mut self, moving: Moving) {
         let flow = self.sharing.flow(moving);
         if flow.bytes <= 0.0 {
+            self.unsettled |= self.beside.moved(self.schedule.busy(moving.flow));
             self.end(moving.task);
             return;
         }
         self.unsettled |= self.sharing.start(moving);
+        self.unsettled |= self.beside.slows_flow(self.schedule.busy(moving.flow));
         let progress = Progress { since: self.now, left: flow.bytes, rate: flow.rate, changes: 0 };
-        self.events.push(Reverse(arrival(moving, &progress)));
+        self.events.push(Reverse(arrival(moving.task, &progress)));
         self.moving.insert(moving, progress);
     }
 
@@ -207,27 +250,31 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Shares rates anew, if a full link is used by more or by fewer than before.
+    /// Shares rates anew, if a full link is used by more or by fewer than before, or if there is more
+    /// or less beside something.
     fn settle(&mut self) {
         if !std::mem::take(&mut self.unsettled) {
             return;
         }
         let moving: Vec<Moving> = self.moving.keys().copied().collect();
-        let rates = self.sharing.share(&moving);
+        let parts: Vec<f64> =
+            moving.iter().map(|it| self.beside.of_flow(self.schedule.busy(it.flow))).collect();
+        let rates = self.sharing.share(&moving, &parts);
         for ((&moving, progress), rate) in self.moving.iter_mut().zip(rates) {
-            if rate.total_cmp(&progress.rate) != Ordering::Equal {
-                progress.left = (progress.left - (self.now - progress.since) * progress.rate).max(0.0);
-                progress.since = self.now;
-                progress.rate = rate;
-                progress.changes += 1;
-                self.events.push(Reverse(arrival(moving, progress)));
+            if progress.goes_on_at(rate, self.now) {
+                self.events.push(Reverse(arrival(moving.task, progress)));
+            }
+        }
+        for (&task, (processor, progress)) in &mut self.computing {
+            if progress.goes_on_at(self.beside.of_computing(*processor), self.now) {
+                self.events.push(Reverse(arrival(task, progress)));
             }
         }
     }
 }
 
-/// The end of a flow if its rate stays.
-fn arrival(moving: Moving, progress: &Progress) -> Happening {
+/// The end of something if its rate stays.
+fn arrival(task: u32, progress: &Progress) -> Happening {
     let at = progress.since + progress.left / progress.rate;
-    Happening { at, task: moving.task, rate: progress.changes + 1 }
+    Happening { at, task, rate: progress.changes + 1 }
 }

@@ -6,6 +6,7 @@
 
 mod schedule; // tasks, links and what comes before what
 mod sharing; // how flows share links
+mod beside; // computing and moving on one processor
 mod clock; // when tasks start and end
 mod ranks; // the programs of all ranks, and whom each meets
 mod classes; // what cannot be told apart

@@ -11,8 +11,13 @@ pub struct Schedule {
     links: Vec<f64>,
     tasks: Vec<Work>,
     flows: Vec<Flow>,
+    /// For each flow, the processors that it keeps busy, ascending.
+    busy: Vec<Vec<u32>>,
     /// Pairs: the second task waits for the first.
     order: Vec<[u32; 2]>,
+    /// The part of its rate that each of the two keeps while a processor computes and moves; all of
+    /// it if none is stated.
+    beside: Option<f64>,
 }
 
 /// A task, by its number.
@@ -23,10 +28,11 @@ pub struct Task(pub(crate) u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Link(pub(crate) u32);
 
-/// What a task does: it takes so long, or it is the flow of that number.
+/// What a task does: it takes so long, on a processor or nowhere, or it is the flow of that number.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Work {
     Lasts(f64),
+    Computes { seconds: f64, processor: u32 },
     Flows(u32),
 }
 
@@ -58,9 +64,32 @@ impl Schedule {
         self.task(Work::Lasts(seconds), before)
     }
 
+    /// Adds a task that keeps a processor busy for so long (seconds), or longer where that moves bytes
+    /// meanwhile.
+    pub fn computing(&mut self, seconds: f64, processor: u32, before: &[Task]) -> Task {
+        self.task(Work::Computes { seconds, processor }, before)
+    }
+
+    /// States the part of its rate that computing keeps on a processor while bytes are moved by it, and
+    /// moving while it computes.
+    pub fn slows(&mut self, beside: f64) {
+        self.beside = Some(beside);
+    }
+
+    /// States that a processor is kept busy by what a task moves; nothing of a task that is no flow.
+    pub fn keeps_busy(&mut self, task: Task, processor: u32) {
+        if let Work::Flows(flow) = self.tasks[index(task)] {
+            let busy = &mut self.busy[place(flow)];
+            if let Err(free) = busy.binary_search(&processor) {
+                busy.insert(free, processor);
+            }
+        }
+    }
+
     /// Adds a task that moves bytes when all those before it are over.
     pub fn moving(&mut self, flow: Flow, before: &[Task]) -> Task {
         self.flows.push(flow);
+        self.busy.push(Vec::new());
         self.task(Work::Flows(number(self.flows.len() - 1)), before)
     }
 
@@ -94,6 +123,15 @@ impl Schedule {
 
     pub(crate) fn flows(&self) -> &[Flow] {
         &self.flows
+    }
+
+    /// The processors that a flow keeps busy.
+    pub(crate) fn busy(&self, flow: u32) -> &[u32] {
+        &self.busy[place(flow)]
+    }
+
+    pub(crate) fn beside(&self) -> Option<f64> {
+        self.beside
     }
 
     pub(crate) fn order(&self) -> &[[u32; 2]] {

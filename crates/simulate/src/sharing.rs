@@ -67,8 +67,8 @@ impl<'a> Sharing<'a> {
     }
 
     /// The rates of these flows, which are all that are moving, in ascending order (bytes per
-    /// second).
-    pub(crate) fn share(&self, moving: &[Moving]) -> Vec<f64> {
+    /// second), where each reaches such a part of what it does alone.
+    pub(crate) fn share(&self, moving: &[Moving], parts: &[f64]) -> Vec<f64> {
         let mut rates: Vec<Option<f64>> = vec![None; moving.len()];
         let mut links: Vec<usize> =
             moving.iter().flat_map(|&it| &self.flow(it).uses).map(|it| place(it.0.0)).collect();
@@ -83,7 +83,7 @@ impl<'a> Sharing<'a> {
                 (asked > 0.0).then(|| (left / asked, link))
             };
             let tightest = links.iter().zip(&left).filter_map(even).min_by(|a, b| a.0.total_cmp(&b.0));
-            let reach = |at: usize| self.flow(moving[at]).rate;
+            let reach = |at: usize| parts[at] * self.flow(moving[at]).rate;
             let slow = |at: &usize| rates[*at].is_none() && tightest.is_none_or(|it| reach(*at) <= it.0);
             // Those that reach all they can leave more to the others: links are filled after them.
             let mut settled: Vec<(usize, f64)> =

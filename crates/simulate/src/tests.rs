@@ -1,6 +1,7 @@
 //! Schedules by hand and programs by hand, against what they must take.
 
 mod sharing; // links are shared as max-min fairness says
+mod beside; // computing and moving slow each other down
 mod clock; // chains, graphs, and tasks that wait for each other
 mod rings; // collectives as messages around a ring
 mod pipelines; // pipelines drawn on paper

@@ -71,10 +71,14 @@ pub(crate) struct Unrolling<'a> {
 impl Unrolling<'_> {
     pub(crate) fn schedule(&self) -> Unrolled {
         let mut schedule = Schedule::default();
+        if let Some(beside) = &self.machine.transport.beside {
+            schedule.slows(beside.value.0);
+        }
         let links = self.symmetry.links.iter().map(|&rate| schedule.link(rate)).collect();
         let meetings = vec![Vec::new(); self.symmetry.groups.len()];
         let mut chains = Chains { unrolling: self, links, schedule, meetings, made: BTreeMap::new() };
-        let done = self.symmetry.ranks.iter().map(|class| chains.chain(class)).collect();
+        let classes = (0..).zip(&self.symmetry.ranks);
+        let done = classes.map(|(processor, class)| chains.chain(processor, class)).collect();
         Unrolled { schedule: chains.schedule, done }
     }
 }
@@ -99,6 +103,8 @@ enum Exchange {
 
 /// Where a class of ranks is in its program.
 struct At<'a> {
+    /// Which class it is: as the clock has it, which processor.
+    processor: u32,
     class: &'a RankClass,
     kind: &'a Kind<'a>,
     /// The last task on each stream, but for those between stages.
@@ -127,10 +133,11 @@ struct Sending {
 }
 
 impl<'a> At<'a> {
-    fn start(class: &'a RankClass, kind: &'a Kind<'a>, groups: usize) -> Self {
+    fn start(processor: u32, class: &'a RankClass, kind: &'a Kind<'a>, groups: usize) -> Self {
         let program = kind.program;
         let events = program.instructions.iter().filter(|it| it.signals.is_some()).count();
         At {
+            processor,
             class,
             kind,
             last: [None; Stream::ALL.len()],
@@ -153,10 +160,10 @@ impl<'a> At<'a> {
 }
 
 impl<'a> Chains<'a> {
-    fn chain(&mut self, class: &'a RankClass) -> Vec<Done> {
+    fn chain(&mut self, processor: u32, class: &'a RankClass) -> Vec<Done> {
         let kind = &self.unrolling.ranks.kinds[class.kind];
         let program = kind.program;
-        let mut at = At::start(class, kind, self.meetings.len());
+        let mut at = At::start(processor, class, kind, self.meetings.len());
         let repetition = program.repetition();
         self.stretch(&mut at, 0..repetition.start, 0);
         for turn in program.repeated.iter().flat_map(|it| &it.turns) {
@@ -237,7 +244,13 @@ impl<'a> Chains<'a> {
     fn instruction(&mut self, at: &mut At<'_>, index: usize, before: &[Task]) -> (Task, Task) {
         match at.kind.prices[index] {
             Priced::Alone(seconds) => {
-                let task = self.schedule.lasting(seconds, before);
+                // What is copied for an exchange, on its stream, is a part of that.
+                let computes = at.kind.program.instructions[index].stream == Stream::Compute;
+                let task = if computes {
+                    self.schedule.computing(seconds, at.processor, before)
+                } else {
+                    self.schedule.lasting(seconds, before)
+                };
                 (task, task)
             }
             Priced::Together { kind, communicator, bytes } => {
@@ -277,11 +290,15 @@ impl<'a> Chains<'a> {
     ) -> Task {
         let times = at.met[group][0];
         at.met[group][0] += 1;
-        if let Some(&task) = self.meetings[group].get(times) {
-            before.iter().for_each(|&it| self.schedule.after(task, it));
-            return task;
-        }
-        self.next(group, Exchange::Whole(index), before, flow)
+        let task = match self.meetings[group].get(times) {
+            Some(&task) => {
+                before.iter().for_each(|&it| self.schedule.after(task, it));
+                task
+            }
+            None => self.next(group, Exchange::Whole(index), before, flow),
+        };
+        self.schedule.keeps_busy(task, at.processor);
+        task
     }
 
     /// One more meeting of a class of groups.
@@ -357,11 +374,16 @@ impl<'a> Chains<'a> {
         let times = &mut at.met[group][usize::from(way == Way::From)];
         let number = *times;
         *times += 1;
-        if let Some(&task) = self.meetings[group].get(number) {
-            return task;
-        }
-        let earlier = self.meetings[group].last().copied();
-        self.next(group, Exchange::Part(way, part), earlier.as_slice(), &|it| it.message(group, bytes))
+        let task = match self.meetings[group].get(number) {
+            Some(&task) => task,
+            None => {
+                let earlier = self.meetings[group].last().copied();
+                let exchange = Exchange::Part(way, part);
+                self.next(group, exchange, earlier.as_slice(), &|it| it.message(group, bytes))
+            }
+        };
+        self.schedule.keeps_busy(task, at.processor);
+        task
     }
 
     /// What a collective moves, or how long it takes if it is not the links that take time.

@@ -130,6 +130,8 @@ pub(super) struct TransportFile {
     pub(super) eager: ProtocolFile,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) in_switch: Option<InSwitchFile>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) beside: Option<Number>,
 }
 
 #[derive(Serialize, Deserialize)]

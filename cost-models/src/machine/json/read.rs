@@ -199,6 +199,7 @@ fn transport(file: &TransportFile) -> Result<Transport, Fault> {
         packed: packed.transpose()?,
         eager: protocol("transport.eager", &file.eager)?,
         in_switch: in_switch.transpose()?,
+        beside: file.beside.as_ref().map(|it| known("transport.beside", it)).transpose()?,
     })
 }
 

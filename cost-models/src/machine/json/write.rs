@@ -118,6 +118,7 @@ impl From<&Transport> for TransportFile {
                 .in_switch
                 .as_ref()
                 .map(|it| InSwitchFile { start: number(&it.start), share: number(&it.share) }),
+            beside: transport.beside.as_ref().map(number),
         }
     }
 }

@@ -58,13 +58,20 @@ enum Op {
 }
 
 fn priced(row: &Row<'_>) -> Result<Priced, Unstated> {
+    // What is no collective operation at all is said before where it runs.
+    op(row)?;
+    priced_on(row, machine(row)?)
+}
+
+/// What a row says and what we say of it, on nodes of such a machine.
+pub(crate) fn priced_on(row: &Row<'_>, machine: Machine) -> Result<Priced, Unstated> {
     /// Microseconds in a second, and the unit of rates.
     const MICRO: f64 = 1e6;
     const GIGA: f64 = 1e9;
     /// The size at which a peak rate is read where none is stated (bytes).
     const PEAK: Bytes = Bytes(1 << 33);
     let op = op(row)?;
-    let cluster = cluster(row)?;
+    let cluster = cluster(row, machine)?;
     let group = group(row, &cluster)?;
     let size = row.bytes("size_bytes")?.map_or(PEAK, Bytes);
     let measured = row.number("time_us")?;
@@ -113,18 +120,25 @@ fn op(row: &Row<'_>) -> Result<Op, Unstated> {
     }
 }
 
-/// The machine that a row names, with its nodes and network as it states them.
-fn cluster(row: &Row<'_>) -> Result<Cluster, Unstated> {
+/// The machine that a row names.
+fn machine(row: &Row<'_>) -> Result<Machine, Unstated> {
+    let nodes = row.count("n_nodes")?.unwrap_or(1);
+    let (gpu, network) = (row.text("gpu"), row.text("inter_link"));
+    match machine_of(&format!("{gpu} {}", row.text("intra_link"))) {
+        Ok(machine) => Ok(machine),
+        // Any node whose links are faster than its adapters.
+        Err(_) if nodes > 1 && adapters(network).or_else(|| adapters(gpu)).is_some() => {
+            machine_of(ANY_NODE).map_err(Unstated::Why)
+        }
+        Err(why) => Err(Unstated::Why(why)),
+    }
+}
+
+/// Such a machine with its nodes and network as the row states them.
+fn cluster(row: &Row<'_>, mut machine: Machine) -> Result<Cluster, Unstated> {
     let nodes = row.count("n_nodes")?.unwrap_or(1);
     let (gpu, network) = (row.text("gpu"), row.text("inter_link"));
     let stated = adapters(network).or_else(|| adapters(gpu));
-    let named = format!("{gpu} {}", row.text("intra_link"));
-    let mut machine = match machine_of(&named) {
-        Ok(machine) => machine,
-        // Any node whose links are faster than its adapters.
-        Err(_) if nodes > 1 && stated.is_some() => machine_of(ANY_NODE).map_err(Unstated::Why)?,
-        Err(why) => return Err(Unstated::Why(why)),
-    };
     let fabric = fabric::share(network);
     if nodes > 1 && stated.is_none() && fabric.is_none() {
         return Err(Unstated::Why("the network between the nodes is not stated".to_owned()));

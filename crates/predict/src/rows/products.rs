@@ -58,12 +58,17 @@ struct Timed {
 }
 
 fn priced(row: &Row<'_>) -> Result<Priced, Unstated> {
+    let machine = machine_of(row.text("gpu")).map_err(Unstated::Why)?;
+    priced_on(row, &machine.device)
+}
+
+/// What a row says and what we say of it, on a device.
+pub(crate) fn priced_on(row: &Row<'_>, device: &Device) -> Result<Priced, Unstated> {
     /// Microseconds in a second, and the units of rates.
     const MICRO: f64 = 1e6;
     const TERA: f64 = 1e12;
     const GIGA: f64 = 1e9;
-    let machine = machine_of(row.text("gpu")).map_err(Unstated::Why)?;
-    let timed = timed(row, &machine.device)?;
+    let timed = timed(row, device)?;
     let seconds = timed.time.0;
     if let Some(measured) = row.number("time_us")? {
         return Ok(Priced::new(seconds * MICRO, measured));

@@ -51,3 +51,13 @@ fn what_is_computed_again_takes_time() {
     // A forward pass is a third of forward and backward.
     assert!((full / none - 4.0 / 3.0).abs() < 0.05, "{}", full / none);
 }
+
+#[test]
+fn long_exchanges_hide_their_hops_and_short_ones_their_bytes() {
+    // A second of hops, and a second for each byte.
+    let price = |size: Bytes| Seconds(1.0 + exact(size.0));
+    let of = |bytes: u64| piecewise(Bytes(bytes), price).0;
+    assert!((of(1) - 2.0_f64.sqrt().sqrt()).abs() < 1e-12);
+    assert!((of(100) / 100.0 - 1.0).abs() < 1e-6 && of(100) < price(Bytes(100)).0);
+    assert!(piecewise(Bytes(5), |_| Seconds(3.0)).0.to_bits() == 3.0_f64.to_bits());
+}

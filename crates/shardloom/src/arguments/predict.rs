@@ -21,11 +21,8 @@ pub struct ValidateArguments {
     /// Write the page of errors, with its pictures in `images` beside it
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,
-    /// Fit the frameworks' figures to half of the rows, and say what they become
-    #[arg(long, conflicts_with = "report")]
-    pub fit: bool,
     /// Run plans on this machine instead, beside what they should take by prices measured just before
-    #[arg(long, conflicts_with_all = ["report", "fit"])]
+    #[arg(long, conflicts_with = "report")]
     pub local: bool,
     /// With --local, take the prices of this machine file, which `calibrate` wrote
     #[arg(long, requires = "local", value_name = "FILE")]

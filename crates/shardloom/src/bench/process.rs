@@ -26,6 +26,46 @@ pub(crate) fn on_processor() -> Option<f64> {
     Some(nanoseconds / NANOSECONDS)
 }
 
+/// What the system's processors have done since it started (ticks).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ticks {
+    /// All that there were.
+    all: f64,
+    /// Those that no program had.
+    idle: f64,
+    /// Those of this process.
+    own: f64,
+}
+
+impl Ticks {
+    /// Until now; none where the system does not say.
+    pub(crate) fn now() -> Option<Self> {
+        let system = std::fs::read_to_string("/proc/stat").ok()?;
+        let process = std::fs::read_to_string("/proc/self/stat").ok()?;
+        Self::read(&system, &process)
+    }
+
+    /// As `/proc/stat` and `/proc/self/stat` say it.
+    fn read(system: &str, process: &str) -> Option<Self> {
+        /// User, nice, system, idle, waiting, two kinds of interrupts, stolen: guests are in the first.
+        const KINDS: usize = 8;
+        let line = system.lines().find_map(|line| line.strip_prefix("cpu "))?;
+        let ticks: Vec<f64> =
+            line.split_whitespace().take(KINDS).map(|it| it.parse().ok()).collect::<Option<_>>()?;
+        // The name, which may hold anything, ends at the last bracket.
+        let mut fields = process.rsplit_once(')')?.1.split_whitespace().skip(11);
+        let mut next = || fields.next()?.parse::<f64>().ok();
+        Some(Self { all: ticks.iter().sum(), idle: ticks.get(3)? + ticks.get(4)?, own: next()? + next()? })
+    }
+
+    /// The part of the processors that other programs have had since then.
+    pub(crate) fn others_since(self, before: Self) -> f64 {
+        let all = self.all - before.all;
+        let busy = all - (self.idle - before.idle) - (self.own - before.own);
+        if all > 0.0 { (busy / all).clamp(0.0, 1.0) } else { 0.0 }
+    }
+}
+
 /// Today, as the system says it.
 pub(crate) fn date() -> String {
     said("date", &["-u", "+%F"])
@@ -59,3 +99,6 @@ fn said(program: &str, arguments: &[&str]) -> String {
         _ => "unknown".to_owned(),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::{Context, Said};
 use crate::arguments::ValidateArguments;
 use crate::failure::Failure;
-use crate::validate::{fitted, local, page};
+use crate::validate::{goals, local, page};
 use crate::written;
 
 /// How many of the worst rows are shown.
@@ -25,9 +25,6 @@ pub(crate) fn validate(
         return local::local(arguments.machine.as_deref(), arguments.steps, context);
     }
     let files = files(&arguments.data)?;
-    if arguments.fit {
-        return fitted::fitted(&files);
-    }
     let (kinds, mut outcomes, mut unknown) = (rows::kinds(), Vec::new(), Vec::new());
     for path in &files {
         let name = path.file_name().and_then(|it| it.to_str()).unwrap_or_default();
@@ -128,18 +125,9 @@ fn source_line(source: &Source) -> String {
 
 /// How many setups that ran are called impossible, and how many of those that failed.
 fn verdicts(outcomes: &[Outcome]) -> String {
-    let ran: Vec<_> = errors::priced(outcomes).filter_map(|(_, row)| row.fits).collect();
-    let failed: Vec<_> = outcomes
-        .iter()
-        .filter_map(|it| if let Answer::Failed(failed) = &it.answer { Some(failed.fits) } else { None })
-        .collect();
-    let refused = |list: &[bool]| list.iter().filter(|fits| !**fits).count();
+    let [(impossible, ran), (refused, failed)] = goals::verdicts(outcomes);
     format!(
-        "memory: of {} rows that ran {} are called impossible, of {} that failed {}\n",
-        ran.len(),
-        refused(&ran),
-        failed.len(),
-        refused(&failed)
+        "memory: of {ran} rows that ran {impossible} are called impossible, of {failed} that failed {refused}\n"
     )
 }
 

@@ -1,39 +1,21 @@
 //! What operations take that touch each element a few times.
 
 use cost_models::machine::Pass;
-use cost_models::units::{Seconds, exact};
 use kernels::{Array, KernelError};
 use planner_ir::{Attention, Binary, DType, Op, Real, Reduction, Type, Unary};
 
-use super::{filled, shortest};
+use super::filled;
+use super::timing::shortest;
 
-/// Rows of a small and of a larger value, both of which lie in a cache.
-const ROWS: [u64; 2] = [1, 256];
+/// Rows of a small and of a larger value, both of which lie in a cache, and of one between.
+pub(super) const ROWS: [u64; 3] = [1, 32, 256];
 /// The length of a row.
-const ROW: u64 = 256;
+pub(super) const ROW: u64 = 256;
 /// The size of a head of attention.
-const HEAD: u64 = 32;
-
-/// For each kind of operation, the time however few elements there are and that of an element, where
-/// products have a rate (operations per second).
-pub(super) fn paces(rate: f64, say: &dyn Fn(&str)) -> Result<Vec<(Pass, Seconds, Seconds)>, KernelError> {
-    Pass::ALL
-        .into_iter()
-        .map(|pass| {
-            say(&format!("operations of kind `{}`", pass.name()));
-            let [few, many] = [time(pass, ROWS[0])?, time(pass, ROWS[1])?];
-            let element = (many - few).max(many / 1000.0) / exact((ROWS[1] - ROWS[0]) * ROW);
-            let start = (few - element * exact(ROWS[0] * ROW)).max(few / 100.0);
-            // The products of attention have prices of their own.
-            let products = if pass == Pass::Score { 4.0 * exact(HEAD) / rate } else { 0.0 };
-            let element = (element - products).max(element / 10.0);
-            Ok((pass, Seconds(start), Seconds(element)))
-        })
-        .collect()
-}
+pub(super) const HEAD: u64 = 32;
 
 /// The time of one operation of a kind on so many rows (seconds).
-fn time(pass: Pass, rows: u64) -> Result<f64, KernelError> {
+pub(super) fn time(pass: Pass, rows: u64) -> Result<f64, KernelError> {
     let (op, operands) = example(pass, rows)?;
     let types: Vec<Type> = operands.iter().map(|it| it.type_().clone()).collect();
     let results = op.infer(&types).map_err(|_| KernelError::Size)?;

@@ -15,8 +15,10 @@ use serde_json::{Value, json};
 use crate::bench::folder::Folder;
 use crate::bench::gpt2::{self, Size, Start};
 use crate::bench::onnx::Writer;
+use crate::bench::process::Ticks;
 use crate::commands::{Context, Said};
 use crate::failure::Failure;
+use crate::measure::notes::Notes;
 use crate::otherwise::Manner;
 use crate::{machine, measure, quantity};
 use trial::{Trial, Way};
@@ -60,9 +62,10 @@ pub(crate) fn local(file: Option<&Path>, steps: u32, context: &mut Context<'_, '
     let progress = context.progress;
     let machine = match file {
         Some(path) => machine::named(&path.display().to_string(), Some(1))?,
-        None => measured_now(&|what| progress.say(format!("measuring {what}")))?,
+        None => measured_now(&|what| progress.say(what))?,
     };
     let mut trials = Vec::new();
+    let before = Ticks::now();
     for shape in &SHAPES {
         let folder = Folder::new("validate", None)?;
         progress.say(format!("writing {}", name(shape)));
@@ -76,12 +79,19 @@ pub(crate) fn local(file: Option<&Path>, steps: u32, context: &mut Context<'_, '
             trials.extend(made.map(|trial| (name(shape), trial)));
         }
     }
-    Ok(Said { text: shown(&trials), json: Value::Array(trials.iter().map(line).collect()) })
+    let others = before.zip(Ticks::now()).map(|(before, after)| after.others_since(before));
+    let text = shown(&trials) + &others.map_or_else(String::new, beside);
+    Ok(Said { text, json: Value::Array(trials.iter().map(line).collect()) })
 }
 
-fn measured_now(say: &dyn Fn(&str)) -> Result<Machine, Failure> {
-    let found = measure::measured(say).map_err(|error| Failure::Input(format!("cannot measure: {error}")))?;
-    let source = format!("measured by `shardloom validate` on {}", measure::processor());
+/// What other programs took: steps are as much longer, and prices do not know of it.
+fn beside(others: f64) -> String {
+    format!("other programs took {:.0} % of the processors meanwhile\n", 100.0 * others)
+}
+
+fn measured_now(say: &dyn Fn(String)) -> Result<Machine, Failure> {
+    let (found, _) = measure::measured(&mut Notes::nowhere(), say)?;
+    let source = format!("measured by `shardloom validate` on {}", measure::machine());
     measured::host("host", &found, &source).map_err(|error| Failure::internal("validate", error))
 }
 

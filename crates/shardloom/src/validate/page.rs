@@ -8,6 +8,7 @@ use predict::fit::{Half, half};
 use predict::framework;
 use predict::rows::{Outcome, Priced};
 
+use super::goals;
 use super::scatter::{Points, svg};
 use crate::commands::validate::skipped;
 
@@ -55,6 +56,7 @@ const PICTURES: [(&str, &str, &str); 4] = [
 /// The page of these outcomes.
 pub(crate) fn page(outcomes: &[Outcome]) -> Page {
     let mut text = HEAD.to_owned();
+    text.push_str(&goals::table(outcomes));
     let mut pictures = Vec::new();
     let mut by_file: BTreeMap<String, Vec<Source>> = BTreeMap::new();
     for source in errors::sources(outcomes) {
@@ -142,3 +144,6 @@ fn points(outcomes: &[Outcome], file: &str) -> Vec<Points> {
     }
     groups.into_iter().map(|(title, pairs)| Points { title: title.to_owned(), pairs }).collect()
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,11 +1,12 @@
 //! Ranks taken together and apart.
 
 use arbtest::arbtest;
+use cost_models::machine::shipped;
 use cost_models::topology::Topology;
 use lower::{Alike, CollectiveKind};
 
 use super::same;
-use super::script::{Script, machine};
+use super::script::Script;
 use crate::classes::refined;
 use crate::clock;
 use crate::ranks::Ranks;
@@ -14,7 +15,7 @@ use crate::unroll::{Order, Unrolling};
 
 /// For each rank when it is done, and how many classes there are.
 fn ends(alike: &Alike, name: &str, telling: Telling) -> (Vec<f64>, usize) {
-    let machine = machine(name);
+    let machine = shipped::named(name).unwrap();
     let ranks = Ranks::alike(alike, &machine);
     let symmetry = symmetry(&ranks, &Topology::of(&machine), telling).unwrap();
     let order = Order::Streams;

@@ -1,0 +1,206 @@
+//! Rates and starts that explain measured times.
+
+use std::fmt::Write as _;
+
+use cost_models::compute::{MatrixProduct, matrix_product};
+use cost_models::machine::measured::{Measurements, host};
+use cost_models::machine::{Pass, Precision, Tile};
+use cost_models::units::{Bytes, BytesPerSecond, FlopsPerSecond, Seconds, exact};
+use planner_ir::DType;
+use predict::fit::descend;
+
+use super::{IN_CACHE, IN_MEMORY, INTEGER, WIDE, Wanted, messages, passes, products};
+use crate::failure::Failure;
+use crate::quantity;
+
+/// A measured time beside what the fitted numbers say of it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Fit {
+    /// What was measured.
+    pub(crate) name: String,
+    /// How long it took (seconds).
+    pub(crate) measured: f64,
+    /// How long it takes by the numbers (seconds).
+    pub(crate) fitted: f64,
+}
+
+/// Tiles that products may be cut into: a vector register of 32-bit numbers by as many rows, and the
+/// tiles of kernels with wider registers.
+const TILES: [Tile; 4] =
+    [Tile { m: 8, n: 8 }, Tile { m: 8, n: 16 }, Tile { m: 8, n: 32 }, Tile { m: 8, n: 48 }];
+
+/// How often each number is sought.
+const ROUNDS: usize = 4;
+
+/// How many times less or more than a first guess the rate, the start of a product and that of a tile
+/// may be.
+const RANGES: [f64; 3] = [2.0, 32.0, 256.0];
+
+/// What the times of all measurements say of a machine of so many ranks, each of which can use and has
+/// taken so much memory; and how well they say it.
+pub(super) fn fitted(
+    ranks: u64,
+    (memory_capacity, memory_reserved): (Bytes, Bytes),
+    seconds: &mut dyn FnMut(Wanted) -> Result<f64, Failure>,
+) -> Result<(Measurements, Vec<Fit>), Failure> {
+    let launch = seconds(Wanted::Sum(1))?;
+    let in_cache = seconds(Wanted::Sum(IN_CACHE))?;
+    let rate = |shape: [u64; 3], seconds: f64| work(shape) / seconds;
+    let large = seconds(Wanted::Product(DType::F32, products::LARGE))?;
+    let wide = rate([WIDE; 3], seconds(Wanted::Product(DType::F64, [WIDE; 3]))?);
+    let integer = rate([INTEGER; 3], seconds(Wanted::Product(DType::I64, [INTEGER; 3]))?);
+    let moved = 3.0 * 4.0 * exact(IN_MEMORY);
+    let (hop, link, mut fits) = messages(seconds)?;
+    let mut found = Measurements {
+        memory_capacity,
+        memory_reserved,
+        memory_bandwidth: BytesPerSecond(moved / seconds(Wanted::Sums(IN_MEMORY))?),
+        launch: Seconds(launch),
+        vector_peak: FlopsPerSecond(exact(IN_CACHE) / (in_cache - launch).max(in_cache / 100.0)),
+        matrix_f64: FlopsPerSecond(wide),
+        matrix_f32: FlopsPerSecond(rate(products::LARGE, large)),
+        matrix_integer: FlopsPerSecond(integer),
+        product_start: Seconds(launch),
+        tile: TILES[0],
+        tile_start: Seconds(work([TILES[0].m, TILES[0].n, 1]) / rate(products::LARGE, large)),
+        link_bandwidth: BytesPerSecond(link),
+        hop: Seconds(hop),
+        processors: ranks,
+        passes: Vec::new(),
+    };
+    fits.extend(fit_products(&mut found, seconds)?);
+    let alone = found.matrix_f32.0;
+    let (passes, others) = paces(alone, seconds)?;
+    found.passes = passes;
+    fits.extend(others);
+    // Processors share what keeps them cool, and caches: the rate that counts is that of all.
+    let together = (large / seconds(Wanted::Products(products::LARGE))?).min(1.0);
+    found.matrix_f32 = FlopsPerSecond(together * alone);
+    found.matrix_f64 = FlopsPerSecond(together * wide);
+    Ok((found, fits))
+}
+
+/// Multiplications and additions of a product.
+fn work([m, n, k]: [u64; 3]) -> f64 {
+    2.0 * exact(m) * exact(n) * exact(k)
+}
+
+/// Seeks the rate of products, the tile, and what products and tiles take to start, so that the mean of
+/// `|ln(fitted/measured)|` is least.
+fn fit_products(
+    found: &mut Measurements,
+    seconds: &mut dyn FnMut(Wanted) -> Result<f64, Failure>,
+) -> Result<Vec<Fit>, Failure> {
+    let mut measured = Vec::new();
+    for shape in products::SHAPES {
+        measured.push((shape, seconds(Wanted::Product(DType::F32, shape))?));
+    }
+    let first = [found.matrix_f32.0, found.product_start.0, found.tile_start.0];
+    // They are sought by their logarithms: a start may be anything.
+    let ranges = RANGES.map(|it| (-it.ln(), it.ln()));
+    let mut best: Option<(f64, Measurements)> = None;
+    for tile in TILES {
+        let with = |numbers: &[f64]| Measurements {
+            tile,
+            matrix_f32: FlopsPerSecond(first[0] * numbers[0].exp()),
+            product_start: Seconds(first[1] * numbers[1].exp()),
+            tile_start: Seconds(first[2] * numbers[2].exp()),
+            ..found.clone()
+        };
+        let mut numbers = [0.0; 3];
+        let error = descend(&ranges, &mut numbers, ROUNDS, &mut |numbers| error(&with(numbers), &measured));
+        if best.as_ref().is_none_or(|(least, _)| error < *least) {
+            best = Some((error, with(&numbers)));
+        }
+    }
+    if let Some((_, best)) = best {
+        *found = best;
+    }
+    let wanted = measured.iter().map(|(shape, _)| Wanted::Product(DType::F32, *shape).name());
+    let times = priced(found, &measured);
+    Ok(wanted
+        .zip(&measured)
+        .zip(times)
+        .map(|((name, &(_, measured)), fitted)| Fit { name, measured, fitted })
+        .collect())
+}
+
+fn error(found: &Measurements, measured: &[([u64; 3], f64)]) -> f64 {
+    let times = priced(found, measured);
+    if times.is_empty() {
+        return f64::INFINITY;
+    }
+    times.iter().zip(measured).map(|(time, (_, measured))| (time / measured).ln().abs()).sum()
+}
+
+/// What products take by these numbers (seconds); none if they are no machine's.
+fn priced(found: &Measurements, products: &[([u64; 3], f64)]) -> Vec<f64> {
+    let Ok(machine) = host("sought", found, "sought") else { return Vec::new() };
+    let price = |&(sizes, _): &([u64; 3], f64)| {
+        matrix_product(&machine.device, &MatrixProduct::forward(1, sizes, Precision::F32)).0
+    };
+    products.iter().map(price).collect()
+}
+
+/// For each kind of operation, the time however few elements there are and that of an element, by the
+/// fewest and the most, where products have a rate (operations per second).
+#[expect(clippy::type_complexity, reason = "a list as machines are made of, and a list to show")]
+fn paces(
+    rate: f64,
+    seconds: &mut dyn FnMut(Wanted) -> Result<f64, Failure>,
+) -> Result<(Vec<(Pass, Seconds, Seconds)>, Vec<Fit>), Failure> {
+    let (mut paces, mut fits) = (Vec::new(), Vec::new());
+    let [few, middle, many] = passes::ROWS;
+    for pass in Pass::ALL {
+        let mut of = |rows: u64| seconds(Wanted::Pass(pass, rows));
+        let (shortest, between, longest) = (of(few)?, of(middle)?, of(many)?);
+        let each = exact((many - few) * passes::ROW);
+        let element = (longest - shortest).max(longest / 1000.0) / each;
+        let start = (shortest - element * exact(few * passes::ROW)).max(shortest / 100.0);
+        let name = Wanted::Pass(pass, middle).name();
+        fits.push(Fit { name, measured: between, fitted: start + element * exact(middle * passes::ROW) });
+        // The products of attention have prices of their own.
+        let products = if pass == Pass::Score { 4.0 * exact(passes::HEAD) / rate } else { 0.0 };
+        paces.push((pass, Seconds(start), Seconds((element - products).max(element / 10.0))));
+    }
+    Ok((paces, fits))
+}
+
+/// The time of the smallest message (seconds) and the rate of the largest (bytes per second).
+fn messages(
+    seconds: &mut dyn FnMut(Wanted) -> Result<f64, Failure>,
+) -> Result<(f64, f64, Vec<Fit>), Failure> {
+    let exact = |bytes: usize| exact(u64::try_from(bytes).unwrap_or(u64::MAX));
+    let [smallest, between @ .., largest] = messages::SIZES;
+    let hop = seconds(Wanted::Message(smallest))?;
+    let whole = seconds(Wanted::Message(largest))?;
+    let link = exact(largest) / (whole - hop).max(f64::MIN_POSITIVE);
+    let mut fits = Vec::new();
+    for bytes in between {
+        let wanted = Wanted::Message(bytes);
+        fits.push(Fit { name: wanted.name(), measured: seconds(wanted)?, fitted: hop + exact(bytes) / link });
+    }
+    Ok((hop, link, fits))
+}
+
+/// Fits, a line each, and how far they are from what was measured on average.
+pub(crate) fn shown(fits: &[Fit]) -> String {
+    let longest = fits.iter().map(|fit| fit.name.len()).max().unwrap_or(0);
+    let mut text = format!("{:<longest$} {:>12} {:>12}\n", "fits", "measured", "by the fit");
+    let mut sum = 0.0;
+    for Fit { name, measured, fitted } in fits {
+        let off = fitted / measured - 1.0;
+        sum += off.abs();
+        // Writing to a string does not fail.
+        let _ = writeln!(
+            text,
+            "{name:<longest$} {:>12} {:>12} {:>+6.1} %",
+            quantity::seconds(*measured),
+            quantity::seconds(*fitted),
+            100.0 * off
+        );
+    }
+    let count = exact(u64::try_from(fits.len().max(1)).unwrap_or(u64::MAX));
+    let _ = writeln!(text, "off by {:.1} % on average", 100.0 * sum / count);
+    text
+}

@@ -1,0 +1,100 @@
+//! What has been measured so far, kept in a file so that a measurement that was ended goes on where it
+//! was.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use crate::failure::Failure;
+use crate::written;
+
+/// The version of the file.
+const FORMAT: u64 = 1;
+
+/// What has been measured, by name.
+#[derive(Debug)]
+pub(crate) struct Notes {
+    seconds: BTreeMap<String, f64>,
+    /// Where it is kept; nowhere if it is not.
+    path: Option<PathBuf>,
+    /// What is measured: numbers of another one are of no use.
+    what: String,
+}
+
+impl Notes {
+    /// Nothing, kept nowhere.
+    pub(crate) fn nowhere() -> Self {
+        Self { seconds: BTreeMap::new(), path: None, what: String::new() }
+    }
+
+    /// What was measured of such a machine before a measurement for this output was ended, if it was.
+    pub(crate) fn beside(output: &Path, what: &str) -> Result<Self, Failure> {
+        let mut name = output.file_name().unwrap_or_default().to_os_string();
+        name.push(".partial");
+        let path = output.with_file_name(name);
+        let seconds = match std::fs::read_to_string(&path) {
+            Ok(text) => read(&text, what).map_err(|why| Failure::file(&path, why))?,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => BTreeMap::new(),
+            Err(error) => return Err(Failure::file(&path, format!("cannot be read: {error}"))),
+        };
+        Ok(Self { seconds, path: Some(path), what: what.to_owned() })
+    }
+
+    /// How many measurements there are.
+    pub(crate) fn count(&self) -> usize {
+        self.seconds.len()
+    }
+
+    /// A measurement: as it was made, or made now, and kept.
+    pub(crate) fn of(
+        &mut self,
+        name: &str,
+        measure: impl FnOnce() -> Result<f64, Failure>,
+    ) -> Result<f64, Failure> {
+        if let Some(&seconds) = self.seconds.get(name) {
+            return Ok(seconds);
+        }
+        let seconds = measure()?;
+        self.seconds.insert(name.to_owned(), seconds);
+        if let Some(path) = &self.path {
+            let text = json!({ "format": FORMAT, "machine": self.what, "seconds": self.seconds });
+            written::write(path, format!("{text:#}\n").as_bytes())?;
+        }
+        Ok(seconds)
+    }
+
+    /// Takes the file away: what it was kept for is done.
+    pub(crate) fn done(self) -> Result<(), Failure> {
+        match self.path.map(|path| (std::fs::remove_file(&path), path)) {
+            Some((Err(error), path)) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(Failure::unwritten(&path, &error))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The measurements of a file.
+fn read(text: &str, what: &str) -> Result<BTreeMap<String, f64>, String> {
+    const AGAIN: &str = "remove it to measure from the start";
+    let value: Value = serde_json::from_str(text)
+        .map_err(|error| format!("is no list of measurements: {error}; {AGAIN}"))?;
+    if value["format"].as_u64() != Some(FORMAT) {
+        return Err(format!("has format {}, this program writes {FORMAT}; {AGAIN}", value["format"]));
+    }
+    if value["machine"].as_str() != Some(what) {
+        return Err(format!("was begun on {}, this is \"{what}\"; {AGAIN}", value["machine"]));
+    }
+    let none = serde_json::Map::new();
+    let all = value["seconds"].as_object().unwrap_or(&none);
+    let one = |(name, seconds): (&String, &Value)| {
+        let number = seconds.as_f64().filter(|it| it.is_finite() && *it > 0.0);
+        let number = number.ok_or_else(|| format!("`{name}` is {seconds}, expected seconds; {AGAIN}"))?;
+        Ok((name.clone(), number))
+    };
+    all.iter().map(one).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,45 @@
+//! The page of the repository is the one that its prices give.
+
+use std::path::{Path, PathBuf};
+
+use predict::rows::{kinds, outcomes};
+
+use super::*;
+
+fn place(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
+}
+
+/// Compares a file with what it should be, or writes it where `BLESS` is set.
+fn compare(path: &Path, expected: &str) {
+    if std::fs::read_to_string(path).is_ok_and(|found| found == expected) {
+        return;
+    }
+    assert!(
+        std::env::var_os("BLESS").is_some(),
+        "{} is not what prices give now (BLESS=1 writes it)",
+        path.display()
+    );
+    std::fs::write(path, expected).unwrap();
+}
+
+#[test]
+fn the_page_is_what_prices_give() {
+    let data = place("../shared/reference/data/validation");
+    if !data.exists() {
+        println!("left out: there is no {}", data.display());
+        return;
+    }
+    let mut all = Vec::new();
+    let mut kinds = kinds();
+    kinds.sort_by_key(|kind| kind.file());
+    for kind in kinds {
+        let text = std::fs::read_to_string(data.join(kind.file())).unwrap();
+        all.extend(outcomes(kind.as_ref(), &text).unwrap());
+    }
+    let page = page(&all);
+    compare(&place("docs/price-validation.md"), &page.text);
+    for (name, picture) in &page.pictures {
+        compare(&place("docs/images").join(name), picture);
+    }
+}
