@@ -278,6 +278,7 @@ fn every_measurement_stands_where_it_belongs() {
         device.products.heating 1e-6
         device.products.start 1e-6
         device.products.tile_start 2e-9
+        device.products.tiles null
         device.vector_peak 10000000000
         node.host_bandwidth 10000000000
         node.link_bandwidth 10000000000

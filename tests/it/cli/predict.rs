@@ -94,3 +94,35 @@ fn a_file_without_a_column_is_one_message() {
     let empty = Folder::new("validate-empty");
     assert!(fails(2, &["validate", "--data", &empty.path("")]).contains("no CSV files"));
 }
+
+#[test]
+fn numbers_are_fitted_again_to_rows_that_are_there() {
+    let folder = Folder::new("fit");
+    let rows = |file: &str| fs::read_to_string(case(&format!("validation/{file}"))).unwrap();
+    fs::write(folder.path("training_throughput.csv"), rows("training_throughput.csv")).unwrap();
+    let (data, ledger) = (folder.path(""), folder.path("fit.jsonl"));
+    let text = works(&["bench", "fit", "--data", &data, "--ledger", &ledger]);
+    assert!(text.contains("figures of frameworks: ") && text.contains("common.layer_launch"), "{text}");
+    let line: Value = serde_json::from_str(&fs::read_to_string(&ledger).unwrap()).unwrap();
+    let error = |of: &str| line["mean_absolute_error"][of]["fitted"].as_f64().unwrap();
+    assert!(error("found") > 0.0 && error("found") < error("stated") + 0.01, "{line}");
+    assert!(line["rows"]["fitted"].as_u64().unwrap() > 2 && line["benchmark"] == "fit", "{line}");
+    let empty = Folder::new("fit-empty");
+    let message = fails(2, &["bench", "fit", "--data", &empty.path("")]);
+    assert!(message.contains("no rows that numbers were fitted to"), "{message}");
+    assert!(fails(2, &["bench", "fit", "--data", &folder.path("absent")]).contains("cannot be read"));
+}
+
+#[test]
+fn what_cannot_be_measured_is_one_message() {
+    let folder = Folder::new("calibrate-wrong");
+    let machine = folder.path("host.json");
+    let said = fails(1, &["calibrate", "--device", "cuda", "-o", &machine]);
+    assert!(said.contains("measures threads of a host only"), "{said}");
+    let said = fails(1, &["calibrate", "--nccl", "-o", &machine]);
+    assert!(said.contains("expected `--device cuda`"), "{said}");
+    let partial = folder.path("host.json.partial");
+    fs::write(&partial, r#"{"format": 1, "machine": "a toaster", "seconds": {}}"#).unwrap();
+    let said = fails(2, &["calibrate", "-o", &machine]);
+    assert!(said.contains(&format!("{partial}: was begun on \"a toaster\"")), "{said}");
+}

@@ -20,6 +20,10 @@ pub(crate) fn calibrate(
         return Err(Failure::Usage(format!("{}: expected a name that ends in `.json`", path.display())));
     }
     let mut notes = Notes::beside(path, &measure::machine())?;
+    let resumed = match notes.count() {
+        0 => String::new(),
+        before => format!("{before} measurements were there from before\n\n"),
+    };
     let (measurements, fits) = measure::measured(&mut notes, &|what| context.progress.say(what))?;
     let source = format!("measured by `shardloom calibrate` on {}", measure::machine());
     let machine = measured::host(name, &measurements, &source)
@@ -29,7 +33,7 @@ pub(crate) fn calibrate(
     notes.done()?;
     let value = serde_json::from_str(&text).map_err(|error| Failure::internal("calibrate", error))?;
     let fits = measure::fits::shown(&fits);
-    let shown = format!("{fits}\n{machine}\nmachine file written to {}\n", path.display());
+    let shown = format!("{resumed}{fits}\n{machine}\nmachine file written to {}\n", path.display());
     Ok(Said { text: shown, json: value })
 }
 

@@ -1,12 +1,12 @@
 //! Tests of measurements: what must hold on any machine, and what fits must find again.
 
-use cost_models::machine::Tile;
-use cost_models::machine::measured::{Measurements, host};
-use cost_models::units::{Bytes, BytesPerSecond, FlopsPerSecond, Seconds};
-use cost_models::{compute::MatrixProduct, compute::matrix_product, machine::Precision};
-use planner_ir::DType;
+use cost_models::compute::{MatrixProduct, matrix_product};
+use cost_models::machine::measured::host;
+use cost_models::machine::{Machine, Precision, Tile};
+use cost_models::units::{BytesPerSecond, FlopsPerSecond, Seconds, exact};
 
 use super::*;
+use crate::bench::folder::Folder;
 
 #[test]
 fn larger_messages_take_longer_and_products_have_a_rate() {
@@ -15,10 +15,9 @@ fn larger_messages_take_longer_and_products_have_a_rate() {
     assert!(Wanted::Product(DType::F32, [16; 3]).seconds().unwrap() > 0.0);
 }
 
-/// Measurements that a made-up machine would give: its numbers are found again.
-#[test]
-fn numbers_that_times_were_made_with_are_found_again() {
-    let made = Measurements {
+/// The numbers of a made-up machine.
+fn made() -> Measurements {
+    Measurements {
         memory_capacity: Bytes(1 << 30),
         memory_reserved: Bytes(1 << 20),
         memory_bandwidth: BytesPerSecond(2e10),
@@ -34,10 +33,17 @@ fn numbers_that_times_were_made_with_are_found_again() {
         hop: Seconds(1e-5),
         processors: 2,
         passes: Vec::new(),
-    };
-    let machine = host("made", &made, "made").unwrap();
-    let exact = cost_models::units::exact;
-    let time = |wanted: Wanted| match wanted {
+    }
+}
+
+/// What a kind of passes takes, as a multiple.
+fn kind(pass: Pass) -> f64 {
+    1.0 + exact(u64::try_from(pass.name().len()).unwrap())
+}
+
+/// What a measurement of that machine gives (seconds).
+fn time(machine: &Machine, wanted: Wanted) -> f64 {
+    match wanted {
         Wanted::Product(DType::F32, shape) | Wanted::Products(shape) => {
             matrix_product(&machine.device, &MatrixProduct::forward(1, shape, Precision::F32)).0
         }
@@ -45,27 +51,52 @@ fn numbers_that_times_were_made_with_are_found_again() {
         Wanted::Product(_, [m, n, k]) => 2.0 * exact(m * n * k) / 3e9,
         Wanted::Sum(elements) => 1e-7 + exact(elements) / 1e10,
         Wanted::Sums(elements) => 12.0 * exact(elements) / 2e10,
-        Wanted::Pass(pass, rows) => {
-            let kind = 1.0 + exact(u64::try_from(pass.name().len()).unwrap());
-            1e-7 * kind + 1e-9 * kind * exact(256 * rows)
-        }
+        Wanted::Pass(pass, rows) => kind(pass) * (1e-7 + 1e-9 * exact(256 * rows)),
         Wanted::Message(bytes) => 1e-5 + exact(u64::try_from(bytes).unwrap()) / 5e9,
-    };
-    let memory = (made.memory_capacity, made.memory_reserved);
-    let (found, fits) = fits::fitted(2, memory, &mut |wanted| Ok(time(wanted))).unwrap();
-    let near = |found: f64, made: f64, part: f64| (found / made - 1.0).abs() < part;
+    }
+}
+
+fn near(found: f64, made: f64, part: f64) -> bool {
+    (found / made - 1.0).abs() < part
+}
+
+#[test]
+fn numbers_that_times_were_made_with_are_found_again() {
+    let machine = host("made", &made(), "made").unwrap();
+    let memory = (made().memory_capacity, made().memory_reserved);
+    let (found, fits) = fits::fitted(2, memory, &mut |wanted| Ok(time(&machine, wanted))).unwrap();
     assert!(near(found.matrix_f32.0, 1e11, 0.05), "{found:?}");
     assert!(near(found.hop.0, 1e-5, 0.001) && near(found.link_bandwidth.0, 5e9, 0.001), "{found:?}");
     assert_eq!(found.passes.len(), Pass::ALL.len());
     for (pass, start, element) in &found.passes {
-        let kind = 1.0 + exact(u64::try_from(pass.name().len()).unwrap());
-        assert!(near(start.0, 1e-7 * kind, 0.01), "{pass:?} {start:?}");
+        assert!(near(start.0, 1e-7 * kind(*pass), 0.01), "{pass:?} {start:?}");
         let score = if *pass == Pass::Score { 4.0 * 32.0 / found.matrix_f32.0 } else { 0.0 };
-        assert!(near(element.0 + score, 1e-9 * kind, 0.05), "{pass:?} {element:?}");
+        assert!(near(element.0 + score, 1e-9 * kind(*pass), 0.05), "{pass:?} {element:?}");
     }
     for fit in &fits {
         assert!(near(fit.fitted, fit.measured, 0.1), "{fit:?}");
     }
     let shown = fits::shown(&fits);
     assert!(shown.contains("product of f32 8 x 8 x 8") && shown.contains("on average"), "{shown}");
+}
+
+/// Of all measurements one is missing in the file: it alone is made.
+#[test]
+fn what_was_measured_before_is_what_a_machine_is_made_of() {
+    let folder = Folder::new("resumed", None).unwrap();
+    let output = folder.path.join("machine.json");
+    let machine = host("made", &made(), "made").unwrap();
+    let mut notes = Notes::beside(&output, "made").unwrap();
+    for wanted in Wanted::all().into_iter().filter(|it| *it != Wanted::Sum(1)) {
+        notes.of(&wanted.name(), || Ok(time(&machine, wanted))).unwrap();
+    }
+    let mut notes = Notes::beside(&output, "made").unwrap();
+    let before = notes.count();
+    let said = std::cell::RefCell::new(Vec::new());
+    let (found, _) = measured(&mut notes, &|what| said.borrow_mut().push(what)).unwrap();
+    assert!(near(found.link_bandwidth.0, 5e9, 0.001) && found.launch.0 > 0.0, "{found:?}");
+    assert_eq!(Notes::beside(&output, "made").unwrap().count(), before + 1);
+    assert_eq!(said.borrow().len(), before + 1);
+    let last = format!("measuring {0} of {0} ({before} are there from before)", before + 1);
+    assert!(said.borrow().iter().any(|it| it.starts_with(&last)), "{:?}", said.borrow());
 }
