@@ -66,7 +66,7 @@ fn numbers_that_times_were_made_with_are_found_again() {
     let memory = (made().memory_capacity, made().memory_reserved);
     let (found, fits) = fits::fitted(2, memory, &mut |wanted| Ok(time(&machine, wanted))).unwrap();
     assert!(near(found.matrix_f32.0, 1e11, 0.05), "{found:?}");
-    assert!(near(found.hop.0, 1e-5, 0.001) && near(found.link_bandwidth.0, 5e9, 0.001), "{found:?}");
+    assert!(near(found.hop.0, 1e-5, 0.01) && near(found.link_bandwidth.0, 5e9, 0.001), "{found:?}");
     assert_eq!(found.passes.len(), Pass::ALL.len());
     for (pass, start, element) in &found.passes {
         assert!(near(start.0, 1e-7 * kind(*pass), 0.01), "{pass:?} {start:?}");
