@@ -24,6 +24,9 @@ pub(crate) struct Fit {
     pub(crate) fitted: f64,
 }
 
+/// Kinds of operations, what each takes to start and for an element.
+type Paces = Vec<(Pass, Seconds, Seconds)>;
+
 /// Tiles that products may be cut into: a vector register of 32-bit numbers by as many rows, and the
 /// tiles of kernels with wider registers.
 const TILES: [Tile; 4] =
@@ -144,11 +147,10 @@ fn priced(found: &Measurements, products: &[([u64; 3], f64)]) -> Vec<f64> {
 
 /// For each kind of operation, the time however few elements there are and that of an element, by the
 /// fewest and the most, where products have a rate (operations per second).
-#[expect(clippy::type_complexity, reason = "a list as machines are made of, and a list to show")]
 fn paces(
     rate: f64,
     seconds: &mut dyn FnMut(Wanted) -> Result<f64, Failure>,
-) -> Result<(Vec<(Pass, Seconds, Seconds)>, Vec<Fit>), Failure> {
+) -> Result<(Paces, Vec<Fit>), Failure> {
     let (mut paces, mut fits) = (Vec::new(), Vec::new());
     let [few, middle, many] = passes::ROWS;
     for pass in Pass::ALL {
