@@ -26,7 +26,9 @@ mod order; // running sums and extremes
 mod rotary; // rotary embedding and its gradient
 mod attention; // attention and its gradients
 mod conv; // convolution and its gradients
-mod places; // elements and slices that tuples of indices name
+mod places; // elements and slices that indices name: gathered, mirrored, scattered
+mod resample; // resampling
+mod experts; // mixtures of experts and their gradients
 mod contract; // sums of products that no library computes
 
 pub use chain::{Chain, Input, Step, is_pointwise};

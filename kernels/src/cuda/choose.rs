@@ -8,7 +8,10 @@ use super::launch::{Argument, Piece, Uncovered, Work};
 use super::movement::Copying;
 use super::rotary::Turn;
 use super::rows::{Centred, Factors, Norm, Scale};
-use super::{attention, contract, conv, indexing, movement, order, places, pointwise, reduce, rotary, rows};
+use super::{
+    attention, contract, conv, experts, indexing, movement, order, places, pointwise, reduce, resample,
+    rotary, rows,
+};
 
 /// The kernels that compute a block of an operation's results from blocks of its operands.
 ///
@@ -27,6 +30,9 @@ pub fn kernels(op: &Op, operands: &[Piece], results: &[Piece]) -> Result<Work, U
         Op::Attention(attributes) => attention::attention(attributes, operands, results),
         Op::AttentionGradient { attention, .. } => {
             attention::attention_gradient(attention, operands, results)
+        }
+        Op::ExpertsGradient { activation, active } => {
+            experts::experts_gradient(*activation, *active, operands, results)
         }
         Op::AttentionMerge => merged(operands, results),
         _ => match results {
@@ -79,6 +85,16 @@ fn one_result(op: &Op, operands: &[Piece], y: &Piece) -> Result<Work, Uncovered>
         (Op::GatherNd { batch_dims }, [data, indices]) if data.type_.dtype == y.type_.dtype => {
             places::gather_nd(*batch_dims, [data, indices], y)
         }
+        (Op::ScatterElements { dim, scatter }, [data, indices, updates]) if moved(data, updates, y) => {
+            places::scatter_elements(*dim, *scatter, [data, indices, updates], y)
+        }
+        (Op::ScatterNd { scatter }, [data, indices, updates]) if moved(data, updates, y) => {
+            places::scatter_nd(*scatter, [data, indices, updates], y)
+        }
+        (Op::Resize(attributes), [x]) if moves => resample::resize(attributes, x, y),
+        (Op::Experts { activation, active }, [_, _, _, _] | [_, _, _, _, _]) => {
+            experts::experts(*activation, *active, operands, y)
+        }
         (Op::Contract(labels), [a, b]) => contract::contract(labels, [a, b], y),
         (Op::Gather { dim }, [_, _]) => indexing::gather(*dim, operands, y),
         (Op::GatherGradient { dim, .. }, [_, _]) => indexing::gather_gradient(*dim, operands, y),
@@ -128,6 +144,11 @@ fn normalisation(op: &Op, x: &Piece) -> Option<(Norm, &'static str)> {
         }
         _ => None,
     }
+}
+
+/// Whether what is scattered is of the type of the result.
+fn moved(data: &Piece, updates: &Piece, y: &Piece) -> bool {
+    data.type_.dtype == y.type_.dtype && updates.type_.dtype == y.type_.dtype
 }
 
 fn same_types(operands: &[Piece], results: &[Piece]) -> bool {

@@ -18,7 +18,7 @@ const THREADS: u64 = 256;
 /// The shared memory for the indices of a block's threads (bytes).
 const INDICES: u32 = 256 * 8;
 
-fn launch(family: &str, source: &str, arguments: Arguments, blocks: u64, shared: u32) -> Launch {
+pub(super) fn launch(family: &str, source: &str, arguments: Arguments, blocks: u64, shared: u32) -> Launch {
     Launch {
         kernel: Kernel::new(family, source, arguments.parameters),
         blocks,
@@ -91,6 +91,18 @@ pub(super) fn gather(dim: usize, operands: &[Piece], y: &Piece) -> Result<Work, 
     Ok(Work { launches: vec![launch("gather", &source, arguments, count.div_ceil(THREADS), 0)], room: 0 })
 }
 
+/// The links of equal ones of so many indices, of that type in C; where indices, next ones and firsts
+/// are. Negative indices count from the extent.
+pub(super) fn links(type_: &str, picked: u64, extent: i64, [indices, next, first]: [Argument; 3]) -> Launch {
+    let mut arguments = Arguments::default();
+    arguments.pointer("indices", indices);
+    arguments.pointer("next", next);
+    arguments.pointer("first", first);
+    arguments.integer("picked", signed(picked));
+    arguments.integer("extent", extent);
+    launch("links", &filled(LINKS, &[("L", type_)]), arguments, picked.div_ceil(THREADS), INDICES)
+}
+
 /// `ddata[.., j, ..] = sum of dy[.., i.., ..] where indices[i..] = j`; operands indices, dy.
 ///
 /// Equal indices are linked first, and each chain of them is summed in its order: the sums do not
@@ -107,14 +119,8 @@ pub(super) fn gather_gradient(dim: usize, operands: &[Piece], y: &Piece) -> Resu
     }
     let span = y.span(dim);
     let bytes = picked * 4;
-    let mut links = Arguments::default();
-    links.pointer("indices", Argument::Operand(0));
-    links.pointer("next", Argument::Room(0));
-    links.pointer("first", Argument::Room(bytes));
-    links.integer("picked", signed(picked));
-    links.integer("extent", signed(span.extent));
-    let source = filled(LINKS, &[("L", stored(indices.type_.dtype))]);
-    work.launches.push(launch("links", &source, links, picked.div_ceil(THREADS), INDICES));
+    let places = [Argument::Operand(0), Argument::Room(0), Argument::Room(bytes)];
+    work.launches.push(links(stored(indices.type_.dtype), picked, signed(span.extent), places));
     let mut sums = Arguments::default();
     sums.pointer("indices", Argument::Operand(0));
     sums.pointer("dy", Argument::Operand(1));

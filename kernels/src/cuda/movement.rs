@@ -227,10 +227,17 @@ pub(super) fn slice(starts: &[u64], steps: &[i64], x: &Piece, y: &Piece) -> Work
     copying.work(Argument::Operand(0), Argument::Result(0))
 }
 
+/// All elements of operand 0, of the type and shape of y.
+pub(super) fn whole(y: &Piece) -> Work {
+    let loops = vec![(y.type_.elements(), [1, 1])];
+    let copying = Copying { bytes: y.type_.dtype.bytes(), starts: [0, 0], loops };
+    copying.work(Argument::Operand(0), Argument::Result(0))
+}
+
 /// One number around x, or elements cut off.
 pub(super) fn pad(before: &[i64], edge: Edge, x: &Piece, y: &Piece) -> Result<Work, Uncovered> {
     let Edge::Constant(value) = edge else {
-        return Err(Uncovered::Missing(format!("padding by {edge:?}")));
+        return super::places::pad(before, edge, x, y);
     };
     let fill = Op::Fill { result: y.type_.clone(), value };
     let mut work = kernels(&fill, &[], std::slice::from_ref(y))?;

@@ -36,6 +36,12 @@ FN t_i64 t_mod_i(t_i64 a, t_i64 b) {
     t_i64 rest = b == -1 ? 0 : a % b;
     return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
 }
+/* Where a place is that is mirrored at the first and the last of an extent. */
+FN t_i64 t_mirrored(t_i64 at, t_i64 extent) {
+    if (extent < 2) return 0;
+    at = t_mod_i(at, 2 * (extent - 1));
+    return at < extent ? at : 2 * (extent - 1) - at;
+}
 FN t_i64 t_fmod_i(t_i64 a, t_i64 b) { return b == -1 ? 0 : a % b; }
 FN t_i64 t_div_i(t_i64 a, t_i64 b) { return b == -1 ? (t_i64)(0ull - (t_u64)a) : a / b; }
 FN t_u64 t_power(t_u64 base, t_u64 exponent) {

@@ -1,0 +1,393 @@
+//! Mixtures of experts and their gradients.
+//!
+//! The tokens of each expert are listed first, and products are made of tiles of them: what an expert
+//! computes is what its gate lets through. A token has a row for each expert that it may use, in which
+//! what the expert makes of it stands; tokens take their rows together in the order of experts, and
+//! experts sum over their tokens in order, so that nothing depends on which block is faster.
+
+use planner_ir::{DType, Unary};
+
+use super::functions::{derivative, unary};
+use super::indexing::launch;
+use super::launch::{Argument, Launch, Piece, Uncovered, Work};
+use super::number::{computed, stored, suffix};
+use super::strides::{Arguments, signed};
+use super::text::filled;
+
+const LIST: &str = include_str!("templates/experts_list.cu");
+const PRODUCT: &str = include_str!("templates/experts_product.cu");
+const ROWS: &str = include_str!("templates/experts_rows.cu");
+const TOKENS: &str = include_str!("templates/experts_tokens.cu");
+const GATES: &str = include_str!("templates/experts_gates.cu");
+const WEIGHTS: &str = include_str!("templates/experts_weights.cu");
+
+/// The threads of a block, its warps, and the rows and columns of a tile.
+const THREADS: u64 = 256;
+const WARPS: u64 = 8;
+const TILE: u64 = 32;
+
+/// The shared memory for what a block's threads chose (bytes).
+const CHOSEN: u32 = 256 * 4;
+
+/// The shared memory of two tiles, with rows longer than they have to be (elements).
+const TILES: u32 = 2 * 32 * 33;
+
+/// What all kernels are made from: operands x, gates, up, perhaps gate, and down.
+struct Experts {
+    activation: Unary,
+    dtype: DType,
+    gated: bool,
+    tokens: u64,
+    hidden: u64,
+    inner: u64,
+    experts: u64,
+    /// How many experts a token uses at most.
+    slots: u64,
+    /// How many bytes of the room are given away.
+    room: u64,
+    /// Where the rows of experts are, and how many each has.
+    lists: [Argument; 2],
+}
+
+impl Experts {
+    fn new(activation: Unary, active: u64, operands: &[Piece], gated: bool) -> Result<Self, Uncovered> {
+        let misfit = || Uncovered::Missing(format!("experts of {} operands", operands.len()));
+        let [x, gates, up] = operands.first_chunk::<3>().ok_or_else(misfit)?;
+        let dtype = x.type_.dtype;
+        let (&[tokens, hidden], &[_, experts], &[_, inner, _]) =
+            (&*x.type_.shape, &*gates.type_.shape, &*up.type_.shape)
+        else {
+            return Err(misfit());
+        };
+        if !dtype.is_float() || operands.iter().any(|it| it.type_.dtype != dtype) {
+            return Err(Uncovered::Missing(format!("experts of {dtype} and other elements")));
+        }
+        let slots = active.min(experts);
+        let mut made = Self {
+            activation,
+            dtype,
+            gated,
+            tokens,
+            hidden,
+            inner,
+            experts,
+            slots,
+            room: 0,
+            lists: [Argument::Room(0); 2],
+        };
+        made.lists = [made.bytes(4 * experts * tokens), made.bytes(4 * experts)];
+        Ok(made)
+    }
+
+    /// So many bytes more of the room.
+    fn bytes(&mut self, bytes: u64) -> Argument {
+        let start = self.room;
+        self.room += bytes.next_multiple_of(16);
+        Argument::Room(start)
+    }
+
+    /// Room for all rows, of so many columns.
+    fn rows_of(&mut self, columns: u64) -> Argument {
+        self.bytes(self.tokens * self.slots * columns * self.wide().bytes())
+    }
+
+    /// The elements that are computed with.
+    fn wide(&self) -> DType {
+        if self.dtype == DType::F64 { DType::F64 } else { DType::F32 }
+    }
+
+    fn texts(&self) -> Vec<(&'static str, &'static str)> {
+        let dtype = self.dtype;
+        vec![("C", stored(dtype)), ("D", dtype.name()), ("T", computed(dtype)), ("S", suffix(dtype))]
+    }
+
+    fn filled(&self, template: &str, more: &[(&str, &str)]) -> String {
+        let mut texts: Vec<(&str, &str)> = self.texts();
+        texts.extend_from_slice(more);
+        filled(template, &texts)
+    }
+
+    fn shared(&self) -> u32 {
+        if self.dtype == DType::F64 { TILES * 8 } else { TILES * 4 }
+    }
+
+    /// The pointer to rows that are read or written.
+    fn pointer(&self, name: &str, is_const: &str, place: Argument, to: &mut Arguments) {
+        to.pointer(&format!("{is_const}{} *{name}", computed(self.dtype)), place);
+    }
+
+    fn extents(&self, to: &mut Arguments, columns: u64) {
+        for (name, number) in [
+            ("tokens", self.tokens),
+            ("experts", self.experts),
+            ("hidden", self.hidden),
+            ("inner", self.inner),
+            ("slots", self.slots),
+            ("columns", columns),
+        ] {
+            to.integer(name, signed(number));
+        }
+    }
+
+    /// The rows of each expert's tokens.
+    fn list(&self) -> Launch {
+        let mut arguments = Arguments::default();
+        arguments.pointer("gates", Argument::Operand(1));
+        arguments.pointer("rows", self.lists[0]);
+        arguments.pointer("counts", self.lists[1]);
+        for (name, number) in [("tokens", self.tokens), ("experts", self.experts), ("slots", self.slots)] {
+            arguments.integer(name, signed(number));
+        }
+        launch("experts_list", &self.filled(LIST, &[]), arguments, self.experts, CHOSEN)
+    }
+
+    /// A kernel that makes rows: what it is given and writes besides lists, its products and what it
+    /// stores of them; of so many columns.
+    fn rows(&self, given: impl FnOnce(&mut Arguments), [products, store]: [&str; 2], columns: u64) -> Launch {
+        let mut arguments = Arguments::default();
+        given(&mut arguments);
+        arguments.pointer("const t_i32 *rows", self.lists[0]);
+        arguments.pointer("const t_i32 *counts", self.lists[1]);
+        self.extents(&mut arguments, columns);
+        let (own, wide) = (self.dtype.name(), self.wide().name());
+        // Of tokens, and of rows.
+        let product =
+            |x: &str, a: &str, loaded: &str| self.filled(PRODUCT, &[("X", x), ("A", a), ("L", loaded)]);
+        let (tokens, lines) =
+            (product("tokens", stored(self.dtype), own), product("rows", computed(self.dtype), wide));
+        let parameters = arguments.text();
+        let texts = [("PARAMETERS", parameters.as_str()), ("PRODUCTS", products), ("STORE", store)];
+        let kernel = self.filled(ROWS, &texts);
+        let used = |name: &str, text: String| if products.contains(name) { text } else { String::new() };
+        let source = used("NAME_tokens", tokens) + &used("NAME_rows", lines) + &kernel;
+        let blocks = self.experts * self.tokens.div_ceil(TILE) * columns.div_ceil(TILE);
+        launch("experts_rows", &source, arguments, blocks, self.shared())
+    }
+
+    /// The statement of a product, of x or dy or rows, with an expert's weights.
+    fn product(&self, made: &str, [of, weights]: [&str; 2], [summed, steps]: [&str; 2]) -> String {
+        let (function, slots) = if matches!(of, "x" | "dy") { ("tokens", "slots") } else { ("rows", "1") };
+        format!(
+            "    $NAME_{function}({made}, left, right, rows, {slots}, first, count, {of}, \
+             {weights} + expert * hidden * inner, columns, column, {summed}, {steps});\n"
+        )
+    }
+
+    /// What tokens get of their rows, each times its gate or as it is.
+    fn taken(&self, made: Argument, weight: &str, y: &Piece, result: usize) -> Launch {
+        let mut arguments = Arguments::default();
+        arguments.reads("gates", self.dtype, Argument::Operand(1));
+        self.pointer("made", "const ", made, &mut arguments);
+        arguments.writes("y", y.type_.dtype, Argument::Result(result));
+        let count = self.tokens * self.hidden;
+        for (name, number) in
+            [("count", count), ("experts", self.experts), ("hidden", self.hidden), ("slots", self.slots)]
+        {
+            arguments.integer(name, signed(number));
+        }
+        let parameters = arguments.text();
+        let texts = [("PARAMETERS", parameters.as_str()), ("WEIGHT", weight), ("F", y.type_.dtype.name())];
+        launch("experts_tokens", &self.filled(TOKENS, &texts), arguments, count.div_ceil(THREADS), 0)
+    }
+
+    /// The declaration of what products are made in.
+    fn clear(&self, names: &[&str]) -> String {
+        let type_ = computed(self.dtype);
+        names.iter().map(|name| format!("    {type_} {name}[4] = {{0, 0, 0, 0}};\n")).collect()
+    }
+}
+
+/// `y[t] = sum_e gates[t,e] * (activation(x[t] up[e]) * (x[t] gate[e])) down[e]`.
+pub(super) fn experts(
+    activation: Unary,
+    active: u64,
+    operands: &[Piece],
+    y: &Piece,
+) -> Result<Work, Uncovered> {
+    let gated = operands.len() == 5;
+    let mut run = Experts::new(activation, active, operands, gated)?;
+    if y.type_.elements() == 0 {
+        return Ok(Work::default());
+    }
+    let (units, outs) = (run.rows_of(run.inner), run.rows_of(run.hidden));
+    let down = operands.len() - 1;
+    let mut products = run.clear(&["before", "factor"]);
+    products += &run.product("before", ["x", "up"], ["hidden", "hidden, 1"]);
+    if gated {
+        products += &run.product("factor", ["x", "gate"], ["hidden", "hidden, 1"]);
+    }
+    let active = unary(activation, run.dtype, "before[r]")?;
+    let factor = if gated { " * factor[r]" } else { "" };
+    let given = |to: &mut Arguments| {
+        to.reads("x", run.dtype, Argument::Operand(0));
+        to.reads("up", run.dtype, Argument::Operand(2));
+        if gated {
+            to.reads("gate", run.dtype, Argument::Operand(3));
+        }
+        run.pointer("units", "", units, to);
+    };
+    let first = run.rows(given, [&products, &format!("units[at] = ({active}){factor};")], run.inner);
+    let products = run.clear(&["out"]) + &run.product("out", ["units", "down"], ["inner", "inner, 1"]);
+    let given = |to: &mut Arguments| {
+        run.pointer("units", "const ", units, to);
+        to.reads("down", run.dtype, Argument::Operand(down));
+        run.pointer("outs", "", outs, to);
+    };
+    let second = run.rows(given, [&products, "outs[at] = out[r];"], run.hidden);
+    let mut launches = vec![run.list(), first, second, run.taken(outs, "gate * ", y, 0)];
+    launches.retain(|launch| launch.blocks > 0);
+    Ok(Work { launches, room: run.room })
+}
+
+/// The gradients towards x, gates, up, perhaps gate, and down; operands the same, and dy.
+pub(super) fn experts_gradient(
+    activation: Unary,
+    active: u64,
+    operands: &[Piece],
+    results: &[Piece],
+) -> Result<Work, Uncovered> {
+    let gated = operands.len() == 6;
+    if results.len() + 1 != operands.len() {
+        return Err(Uncovered::Missing(format!("{} gradients of experts", results.len())));
+    }
+    let mut run = Experts::new(activation, active, operands, gated)?;
+    let [units, back, above, beside] = [(); 4].map(|()| run.rows_of(run.inner));
+    let moved = run.rows_of(run.hidden);
+    let (down, dy) = (operands.len() - 2, operands.len() - 1);
+    let first = run.backward([units, back, above, beside], [down, dy])?;
+    let mut products = run.clear(&["out"]);
+    if gated {
+        products += &run.product("out", ["beside", "gate"], ["inner", "1, hidden"]);
+    }
+    products += &run.product("out", ["above", "up"], ["inner", "1, hidden"]);
+    let given = |to: &mut Arguments| {
+        run.pointer("above", "const ", above, to);
+        to.reads("up", run.dtype, Argument::Operand(2));
+        if gated {
+            run.pointer("beside", "const ", beside, to);
+            to.reads("gate", run.dtype, Argument::Operand(3));
+        }
+        run.pointer("moved", "", moved, to);
+    };
+    let second = run.rows(given, [&products, "moved[at] = out[r];"], run.hidden);
+    let mut launches = vec![run.list(), first, second];
+    launches.push(run.taken(moved, "", &results[0], 0));
+    launches.push(run.gates([units, back], &results[1]));
+    launches.push(run.weights([(above, false), (Argument::Operand(0), true)], &results[2], 2));
+    if gated {
+        launches.push(run.weights([(beside, false), (Argument::Operand(0), true)], &results[3], 3));
+    }
+    launches.push(run.weights([(Argument::Operand(dy), true), (units, false)], &results[down], down));
+    launches.retain(|launch| launch.blocks > 0);
+    Ok(Work { launches, room: run.room })
+}
+
+impl Experts {
+    /// The hidden units again, what of dy comes back to them without the gate, and with it the
+    /// gradients of what the activation is of and of the factors.
+    fn backward(
+        &self,
+        [units, back, above, beside]: [Argument; 4],
+        [down, dy]: [usize; 2],
+    ) -> Result<Launch, Uncovered> {
+        let mut products = self.clear(&["before", "factor", "come"]);
+        products += &self.product("before", ["x", "up"], ["hidden", "hidden, 1"]);
+        if self.gated {
+            products += &self.product("factor", ["x", "gate"], ["hidden", "hidden, 1"]);
+        }
+        products += &self.product("come", ["dy", "down"], ["hidden", "1, inner"]);
+        let active = unary(self.activation, self.dtype, "before[r]")?;
+        let slope = derivative(self.activation, self.dtype, "before[r]")?;
+        let t = computed(self.dtype);
+        let (factor, others) = match self.gated {
+            true => ("factor[r]", "beside[at] = active * gradient;"),
+            false => ("1", ""),
+        };
+        let store = format!(
+            "{t} let; t_load_{}_1(gates + row / slots * experts + expert, &let); \
+             const {t} active = {active}, gradient = come[r] * let; \
+             units[at] = active * {factor}; back[at] = come[r]; above[at] = gradient * {factor} * ({slope}); \
+             {others}",
+            self.dtype.name()
+        );
+        let given = |to: &mut Arguments| {
+            for (name, operand) in [("x", 0), ("gates", 1), ("up", 2), ("down", down), ("dy", dy)] {
+                to.reads(name, self.dtype, Argument::Operand(operand));
+            }
+            if self.gated {
+                to.reads("gate", self.dtype, Argument::Operand(3));
+            }
+            for (name, place) in [("units", units), ("back", back), ("above", above), ("beside", beside)] {
+                self.pointer(name, "", place, to);
+            }
+        };
+        Ok(self.rows(given, [&products, &store], self.inner))
+    }
+
+    fn gates(&self, [units, back]: [Argument; 2], y: &Piece) -> Launch {
+        let mut arguments = Arguments::default();
+        arguments.reads("gates", self.dtype, Argument::Operand(1));
+        self.pointer("units", "const ", units, &mut arguments);
+        self.pointer("back", "const ", back, &mut arguments);
+        arguments.writes("y", y.type_.dtype, Argument::Result(1));
+        let count = self.tokens * self.experts;
+        for (name, number) in
+            [("count", count), ("experts", self.experts), ("inner", self.inner), ("slots", self.slots)]
+        {
+            arguments.integer(name, signed(number));
+        }
+        let parameters = arguments.text();
+        let texts = [("PARAMETERS", parameters.as_str()), ("F", y.type_.dtype.name())];
+        launch("experts_gates", &self.filled(GATES, &texts), arguments, count.div_ceil(WARPS), 0)
+    }
+
+    /// The sum over each expert's tokens of products of what stands at them, or in their rows; what
+    /// is dy's goes by the gate.
+    fn weights(&self, [left, right]: [(Argument, bool); 2], y: &Piece, result: usize) -> Launch {
+        let mut arguments = Arguments::default();
+        let mut declare = |name: &str, (place, of_tokens): (Argument, bool)| {
+            match of_tokens {
+                true => arguments.reads(name, self.dtype, place),
+                false => self.pointer(name, "const ", place, &mut arguments),
+            }
+            let dtype = if of_tokens { self.dtype } else { self.wide() };
+            (dtype.name(), if of_tokens { "token" } else { "row" })
+        };
+        let ((l, left_at), (r, right_at)) = (declare("a", left), declare("b", right));
+        arguments.pointer("const t_i32 *rows", self.lists[0]);
+        arguments.pointer("const t_i32 *counts", self.lists[1]);
+        let scale = if left.1 {
+            arguments.reads("gates", self.dtype, Argument::Operand(1));
+            format!(
+                "                {t} gate; t_load_{}_1(gates + token * experts + expert, &gate); x *= gate;\n",
+                self.dtype.name(),
+                t = computed(self.dtype)
+            )
+        } else {
+            String::new()
+        };
+        arguments.writes("y", y.type_.dtype, Argument::Result(result));
+        let [m, n] = [y.type_.shape[1], y.type_.shape[2]];
+        for (name, number) in [
+            ("tokens", self.tokens),
+            ("experts", self.experts),
+            ("slots", self.slots),
+            ("m_extent", m),
+            ("n_extent", n),
+        ] {
+            arguments.integer(name, signed(number));
+        }
+        let parameters = arguments.text();
+        let texts = [
+            ("PARAMETERS", parameters.as_str()),
+            ("L", l),
+            ("R", r),
+            ("LEFT", left_at),
+            ("RIGHT", right_at),
+            ("SCALE", &scale),
+            ("F", y.type_.dtype.name()),
+        ];
+        let blocks = self.experts * m.div_ceil(TILE) * n.div_ceil(TILE);
+        launch("experts_weights", &self.filled(WEIGHTS, &texts), arguments, blocks, self.shared())
+    }
+}
