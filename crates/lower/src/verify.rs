@@ -13,6 +13,8 @@
 //!   and messages likewise.
 //! - **acyclic-serial**: nor with each rank's instructions one after another.
 //! - **event**: an event is signalled by one instruction, and waited for only after it.
+//! - **stream**: ranks meet on the communication stream, send on the sending one and receive on the
+//!   receiving one: what has to be in one order on all of them is.
 //! - **place**: storages start at cache lines within their memory; those at rest share no bytes.
 //! - **size**: buffers fit their storages, collectives, messages and copies fit their buffers, and
 //!   copies set all of their target, or take all of what they put into a part of it.

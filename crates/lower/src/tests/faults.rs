@@ -137,6 +137,38 @@ fn events_that_come_late_are_found() {
 }
 
 #[test]
+fn an_exchange_on_another_stream_is_found() {
+    let message = "rank 1, instruction 1: it exchanges on stream compute, expected communication";
+    check("stream", message, |programs| programs[1].instructions[1].stream = crate::Stream::Compute);
+}
+
+/// Of a thousand ranks that do the same, one that does not.
+#[test]
+fn a_fault_among_a_thousand_ranks_is_found() {
+    let mesh = planner_ir::Mesh::of_sizes(&[32, 32]);
+    let mut sketch = Sketch::new(&mesh);
+    let (a, b) = (sketch.axis(0), sketch.axis(1));
+    let x = sketch.input("x", f32(&[4, 64]), vec![vec![], vec![a.clone()]]);
+    let w = sketch.weight("w", f32(&[64, 64]), vec![vec![a], vec![]]);
+    let v = sketch.weight("v", f32(&[64, 64]), vec![vec![b], vec![]]);
+    let over_a = split(&sketch, 3, &[(1, 0)]);
+    let y = sketch.node(product(), &[x, w], over_a)[0];
+    let over_b = split(&sketch, 3, &[(1, 1)]);
+    let z = sketch.node(product(), &[y, v], over_b)[0];
+    sketch.output("z", z, vec![vec![], vec![]], &mut |_, _, _, _| None);
+    let mut programs = lower(&sketch.plan).unwrap();
+    assert_eq!(programs.len(), 1024);
+    assert_eq!(verify(&programs), Ok(()));
+    let at = collectives(&programs[777]);
+    programs[777].instructions.swap(at[0], at[1]);
+    let violations = verify(&programs).unwrap_err();
+    for rule in ["acyclic-overlapped", "acyclic-serial"] {
+        let named = |it: &crate::Violation| it.rule == rule && it.message.contains("of rank 777");
+        assert!(violations.0.iter().any(named), "{violations}");
+    }
+}
+
+#[test]
 fn buffers_that_share_bytes_too_early_are_found() {
     // Every storage that a step writes, moved onto every other that it does not share bytes with
     // while both are in use, must be found; one that is out of use may be.

@@ -1,10 +1,10 @@
-//! One instruction at a time: reference, event, size, type, port.
+//! One instruction at a time: reference, event, stream, size, type, port.
 
 use planner_ir::{Op, Type};
 
 use super::{Report, Violation, crossing};
 use crate::action::{Action, Block, Collective, Compute, Copied, Direction, Message};
-use crate::program::{BufferId, Port, Program};
+use crate::program::{BufferId, Port, Program, Stream};
 
 /// Whether all that is named exists.
 pub(super) fn check_references(program: &Program, found: &mut Vec<Violation>) {
@@ -41,6 +41,7 @@ fn ports(program: &Program) -> impl Iterator<Item = &Port> {
 pub(super) fn check(program: &Program, found: &mut Vec<Violation>) {
     let mut report = Report { rank: program.rank, found };
     check_events(program, &mut report);
+    check_streams(program, &mut report);
     for (index, buffer) in program.buffers.iter().enumerate() {
         let bytes = program.storages[buffer.storage.0].bytes;
         if buffer.type_.bytes() > bytes {
@@ -76,6 +77,22 @@ fn check_events(program: &Program, report: &mut Report) {
             && !signalled.insert(event)
         {
             report.at(index, "event", format!("e{} is signalled twice", event.0));
+        }
+    }
+}
+
+/// What exchanges of a kind are done on.
+fn check_streams(program: &Program, report: &mut Report) {
+    for (index, instruction) in program.instructions.iter().enumerate() {
+        let expected = match &instruction.action {
+            Action::Collective(_) | Action::Message(_) => Stream::Communication,
+            Action::Send(_) => Stream::Sending,
+            Action::Receive(_) => Stream::Receiving,
+            Action::Compute(_) | Action::Copy(_) => continue,
+        };
+        if instruction.stream != expected {
+            let (found, expected) = (instruction.stream.name(), expected.name());
+            report.at(index, "stream", format!("it exchanges on stream {found}, expected {expected}"));
         }
     }
 }

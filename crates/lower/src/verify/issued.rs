@@ -148,7 +148,7 @@ fn turns(program: &Program) -> Vec<(usize, u64, BTreeSet<usize>)> {
 /// Whether all is done where each rank does one after another, and each exchange with all of its ranks.
 fn check_together(programs: &[Program], orders: &[Vec<Issued>], found: &mut Vec<Violation>) {
     let mut next = vec![0; programs.len()];
-    // How often two ranks, or those of a communicator, have exchanged.
+    // Those whose next exchange may be possible.
     let mut waiting: Vec<usize> = (0..programs.len()).collect();
     let mut arrived: BTreeMap<(CommunicatorId, &[u64]), BTreeSet<usize>> = BTreeMap::new();
     let of = |rank: u64| usize::try_from(rank).ok().filter(|&it| it < programs.len());

@@ -166,7 +166,7 @@ impl Gradient<'_> {
                 only(format!(
                     "                T_UNROLL\n                for (int c = 0; c < {columns}; c++) {{\n                    \
                      const int column = lane + 32 * c;\n                    \
-                     if (column < {e}) for (int t = 0; t < 32; t++) made_two[r][c] += weights[32 + t] * two_rows[t * {} + column];\n                }}\n",
+                     if (column < {e}) T_UNROLL_FEW for (int t = 0; t < 32; t++) made_two[r][c] += weights[32 + t] * two_rows[t * {} + column];\n                }}\n",
                     e | 1
                 )),
             ),

@@ -1,9 +1,14 @@
 /* The primitives of generated kernels on a CUDA device. No header of CUDA is needed. */
 
 #define KERNEL(threads) extern "C" __global__ void __launch_bounds__(threads)
+/* The same for one that may have all registers: without it, the assembler spills some to have more
+   blocks at a time. */
+#define KERNEL_ALONE(threads) extern "C" __global__ void __launch_bounds__(threads, 1)
 #define FN static __device__ __forceinline__
 #define T_ALIGNED(bytes) __align__(bytes)
 #define T_UNROLL _Pragma("unroll")
+/* Of a long loop a few iterations at a time: all of them take registers that others need. */
+#define T_UNROLL_FEW _Pragma("unroll 8")
 
 typedef signed char t_i8;
 typedef unsigned char t_u8;

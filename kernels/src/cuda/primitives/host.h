@@ -16,9 +16,11 @@
 #endif
 
 #define KERNEL(threads) static void
+#define KERNEL_ALONE(threads) static void
 #define FN static inline
 #define T_ALIGNED(bytes) __attribute__((aligned(bytes)))
 #define T_UNROLL
+#define T_UNROLL_FEW
 
 typedef int8_t t_i8;
 typedef uint8_t t_u8;

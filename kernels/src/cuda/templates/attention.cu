@@ -1,6 +1,6 @@
 
 /* Attention: a block computes 32 queries of a head, a warp 4 of them, by tiles of 32 keys. */
-KERNEL(256) $NAME($PARAMETERS) {
+KERNEL_ALONE(256) $NAME($PARAMETERS) {
     $T *q_rows = ($T *)t_arena, *k_rows = q_rows + 32 * $DP, *v_rows = k_rows + 32 * $DP;
     const int lane = t_thread() % 32, warp = t_thread() / 32;
     $T *weights = v_rows + 32 * $EP + warp * 32;
@@ -39,7 +39,7 @@ KERNEL(256) $NAME($PARAMETERS) {
         for (int r = 0; r < 4; r++) {
             const t_i64 query = first_query + warp * 4 + r;
             $T s = 0, highest, factor, weight;
-            for (int c = 0; c < $DE; c++) s += q_rows[(warp * 4 + r) * $DP + c] * k_rows[lane * $DP + c];
+            T_UNROLL_FEW for (int c = 0; c < $DE; c++) s += q_rows[(warp * 4 + r) * $DP + c] * k_rows[lane * $DP + c];
 $SCORE            highest = t_max_$S(most[r], t_warp_max_$S(s));
             factor = most[r] == highest ? ($T)1 : t_exp_$S(most[r] - highest);
             weight = s == -T_INFINITY_$U ? ($T)0 : t_exp_$S(s - highest);
@@ -52,7 +52,7 @@ $SCORE            highest = t_max_$S(most[r], t_warp_max_$S(s));
             for (int c = 0; c < $EC; c++) {
                 const int column = lane + 32 * c;
                 $T own = made[r][c] * factor;
-                if (column < $EE) for (int t = 0; t < 32; t++) own += weights[t] * v_rows[t * $EP + column];
+                if (column < $EE) T_UNROLL_FEW for (int t = 0; t < 32; t++) own += weights[t] * v_rows[t * $EP + column];
                 made[r][c] = own;
             }
         }

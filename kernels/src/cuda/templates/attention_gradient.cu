@@ -1,7 +1,7 @@
 
 /* The gradient of attention towards $DOC: a block computes 32 rows, a warp 4 of them, by tiles of
    32 rows of the other side. */
-KERNEL(256) $NAME($PARAMETERS) {
+KERNEL_ALONE(256) $NAME($PARAMETERS) {
     $T *one_rows = ($T *)t_arena, *two_rows = one_rows + 32 * $DP;
     $T *own_one = two_rows + 32 * $EP, *own_two = own_one + 32 * $DP;
     const int lane = t_thread() % 32, warp = t_thread() / 32;
@@ -39,8 +39,8 @@ $HEADS        for (t_i64 first_other = $BEGIN; first_other < $END; first_other +
                 const int inside = query < queries && key < keys;
                 const t_i64 row = (batch * heads + head) * queries + (query < queries ? query : 0);
                 $T s = 0, gradient = 0, slope = 1, statistics = 0, weight = 0;
-                for (int c = 0; c < $DE; c++) s += own_one[(warp * 4 + r) * $DP + c] * one_rows[lane * $DP + c];
-                for (int c = 0; c < $EE; c++) gradient += own_two[(warp * 4 + r) * $EP + c] * two_rows[lane * $EP + c];
+                T_UNROLL_FEW for (int c = 0; c < $DE; c++) s += own_one[(warp * 4 + r) * $DP + c] * one_rows[lane * $DP + c];
+                T_UNROLL_FEW for (int c = 0; c < $EE; c++) gradient += own_two[(warp * 4 + r) * $EP + c] * two_rows[lane * $EP + c];
 $SCORE                if (inside) t_load_$P_1(stats + row, &statistics);
                 if (inside && statistics != -T_INFINITY_$U && s != -T_INFINITY_$U) weight = t_exp_$S(s - statistics);
                 gradient = weight == ($T)0 ? ($T)0 : (gradient - (inside ? own[row] : ($T)0)) * weight * slope;
@@ -51,7 +51,7 @@ $SCORE                if (inside) t_load_$P_1(stats + row, &statistics);
                 T_UNROLL
                 for (int c = 0; c < $DC; c++) {
                     const int column = lane + 32 * c;
-                    if (column < $DE) for (int t = 0; t < 32; t++) made_one[r][c] += weights[t] * one_rows[t * $DP + column];
+                    if (column < $DE) T_UNROLL_FEW for (int t = 0; t < 32; t++) made_one[r][c] += weights[t] * one_rows[t * $DP + column];
                 }
 $SECOND            }
         }

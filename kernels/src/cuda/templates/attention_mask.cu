@@ -14,12 +14,12 @@ KERNEL(256) $NAME($PARAMETERS) {
         const t_i64 row = (batch * heads + head) * queries + query;
         const t_i64 place = (batch * groups + head / (heads / groups)) * keys + key;
         $T s = 0, gradient = 0, slope = 1, statistics, a, b;
-        for (int c = 0; c < $DE; c++) {
+        T_UNROLL_FEW for (int c = 0; c < $DE; c++) {
             t_load_$D_1(q + row * $DE + c, &a);
             t_load_$D_1(k + place * $DE + c, &b);
             s += a * b;
         }
-        for (int c = 0; c < $EE; c++) {
+        T_UNROLL_FEW for (int c = 0; c < $EE; c++) {
             t_load_$D_1(dy + row * $EE + c, &a);
             t_load_$D_1(v + place * $EE + c, &b);
             gradient += a * b;

@@ -7,7 +7,7 @@ FN void $LOAD(t_u16 *to, const t_u16 *from, t_i64 first, t_i64 keys, int columns
         t_copy_async(to + row * pitch + column, from + (there ? first + row : 0) * columns + column, there);
     }
 }
-KERNEL(128) $NAME($PARAMETERS) {
+KERNEL_ALONE(128) $NAME($PARAMETERS) {
     t_u16 *k_rows = (t_u16 *)t_arena, *v_rows = k_rows + 2 * 64 * ($DE + 8);
     const int lane = t_thread() % 32, warp = t_thread() / 32, pair = lane % 4 * 2;
     const t_u32 tiles = (t_u32)(queries + 63) / 64, tile = (t_u32)t_block() % tiles, outer = (t_u32)t_block() / tiles;
