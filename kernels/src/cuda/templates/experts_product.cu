@@ -13,6 +13,7 @@ FN void $NAME_$X($T *made, $T *left, $T *right, const t_i32 *rows, t_i64 slots, 
             right[m * 33 + n] = y;
         }
         t_barrier();
+        T_UNROLL_FEW
         for (int m = 0; m < 32; m++) {
             T_UNROLL
             for (int r = 0; r < 4; r++) made[r] += left[(t_thread() / 32 * 4 + r) * 33 + m] * right[m * 33 + t_thread() % 32];

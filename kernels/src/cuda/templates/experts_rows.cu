@@ -1,6 +1,6 @@
 
 /* What experts make of their tokens: a block 32 rows and columns of an expert's. */
-KERNEL(256) $NAME($PARAMETERS) {
+KERNEL_ALONE(256) $NAME($PARAMETERS) {
     $T *left = ($T *)t_arena, *right = left + 32 * 33;
     const t_i64 column_tiles = (columns + 31) / 32, row_tiles = (tokens + 31) / 32;
     const t_i64 column = t_block() % column_tiles * 32, first = t_block() / column_tiles % row_tiles * 32;

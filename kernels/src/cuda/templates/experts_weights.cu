@@ -1,6 +1,6 @@
 
 /* The gradient of an expert's weights, of all its tokens in their order: a block 32 rows and columns. */
-KERNEL(256) $NAME($PARAMETERS) {
+KERNEL_ALONE(256) $NAME($PARAMETERS) {
     $T *left = ($T *)t_arena, *right = left + 32 * 33;
     const t_i64 n_tiles = (n_extent + 31) / 32, m_tiles = (m_extent + 31) / 32;
     const t_i64 n_first = t_block() % n_tiles * 32, m_first = t_block() / n_tiles % m_tiles * 32;
@@ -22,6 +22,7 @@ $SCALE            }
             right[i / 32 * 33 + lane] = y;
         }
         t_barrier();
+        T_UNROLL_FEW
         for (int t = 0; t < 32; t++) {
             T_UNROLL
             for (int r = 0; r < 4; r++) made[r] += left[t * 33 + warp * 4 + r] * right[t * 33 + lane];

@@ -23,9 +23,9 @@ fn gates(dtype: DType, [tokens, experts]: [u64; 2], active: u64, seed: u64) -> A
 
 #[test]
 fn experts_compute_their_tokens() {
-    let trials = many(30, |u, seed| {
+    let trials = many(12, |u, seed| {
         let dtype = *u.choose(&FLOATS)?;
-        let [t, h] = [*u.choose(&[1, 3, 40, 300])?, *u.choose(&[4, 16, 37])?];
+        let [t, h] = [*u.choose(&[1, 3, 40, 270])?, *u.choose(&[4, 16, 37])?];
         let [f, e] = [*u.choose(&[5, 32, 35])?, *u.choose(&[1, 3, 4])?];
         let active = u.int_in_range(1..=e)?;
         let activation = *u.choose(&[Unary::Silu, Unary::Relu, Unary::GeluTanh])?;

@@ -8,7 +8,7 @@ use crate::array::Span;
 
 #[test]
 fn values_are_padded_by_their_own_elements() {
-    let trials = many(40, |u, seed| {
+    let trials = many(24, |u, seed| {
         let dtype = *u.choose(&DType::ALL)?;
         let rank = u.int_in_range(1..=3)?;
         let shape = shape(u, rank)?;
@@ -38,7 +38,7 @@ fn a_block_of_a_mirrored_value_is_made() {
 
 #[test]
 fn values_are_resampled() {
-    let trials = many(60, |u, seed| {
+    let trials = many(24, |u, seed| {
         let dtype = *u.choose(&[DType::F64, DType::F32, DType::BF16, DType::F16, DType::I32, DType::U8])?;
         let shape = [*u.choose(&[1, 2])?, *u.choose(&[1, 3])?, *u.choose(&[3, 8])?, *u.choose(&[1, 5, 7])?];
         let mut factor =
@@ -75,7 +75,7 @@ const WAYS: [Scatter; 5] = [Scatter::Replace, Scatter::Add, Scatter::Mul, Scatte
 
 #[test]
 fn elements_are_scattered() {
-    let trials = many(40, |u, seed| {
+    let trials = many(24, |u, seed| {
         let dtype = *u.choose(&[DType::F32, DType::BF16, DType::I64, DType::I32, DType::U8])?;
         let rank = u.int_in_range(1..=3)?;
         let shape = shape(u, rank)?;
@@ -94,7 +94,7 @@ fn elements_are_scattered() {
 /// Of a block of the rows that are indexed, what lies in it is changed.
 #[test]
 fn slices_are_scattered() {
-    let trials = many(40, |u, seed| {
+    let trials = many(24, |u, seed| {
         let dtype = *u.choose(&[DType::F32, DType::BF16, DType::I64, DType::Bool])?;
         let width = u.int_in_range(1..=2_usize)?;
         let extents = [*u.choose(&[2, 6])?, *u.choose(&[1, 4])?, *u.choose(&[1, 7])?];
