@@ -29,13 +29,16 @@ mod conv; // convolution and its gradients
 mod places; // elements and slices that indices name: gathered, mirrored, scattered
 mod resample; // resampling
 mod experts; // mixtures of experts and their gradients
-mod contract; // sums of products that no library computes
+mod contract; // sums of products: which a library computes, and the others
+mod sum; // sums over ranks
 
 pub use chain::{Chain, Input, Step, is_pointwise};
 pub use choose::{chained, copied, kernels};
+pub use contract::{Matrix, MatrixProduct, plain_product, product};
 pub use launch::{Argument, Kernel, Launch, Parameter, Piece, Uncovered, Work};
 pub use movement::Copying;
 pub use program::{device_program, host_program};
+pub use sum::summed;
 
 #[cfg(test)]
 mod tests;

@@ -1,14 +1,27 @@
-//! Programs on GPUs: the kernels that they need, compiled without a GPU, and what a machine lacks.
+//! Programs on GPUs: the kernels that they need, compiled without a GPU, and how they run on one.
 //!
-//! Nothing here needs a GPU, and nothing of CUDA is linked: libraries are looked for when they are
-//! asked for, and one that is missing is an error that says where it was looked for.
+//! Nothing of CUDA is linked: libraries are looked for when they are asked for, and one that is missing
+//! is an error that says where it was looked for.
 
 mod tasks; // what a program's instructions are on a device
+mod error; // why something is not done on a GPU
 mod library; // shared libraries, found and loaded
 mod nvrtc; // kernels compiled
 mod usage; // what compiled kernels need of a device
+mod cache; // compiled kernels, kept from run to run
+mod gpu; // a GPU by its driver
+mod products; // matrix products, by cuBLASLt
+mod ready; // the instructions of a program made ready to be issued
+mod rank; // a rank on a GPU: its memory, its streams, its instructions
+mod exchange; // what happens where ranks meet: what a transport does
+mod together; // the transport of ranks that are on one GPU
+mod issue; // in which order ranks' instructions are issued
+mod engine; // ranks on GPUs as sessions run them
 mod missing; // what running on GPUs needs and this machine lacks
 
+pub use engine::{Device, Settings};
+pub use error::DeviceError;
+pub use gpu::{Facts, count};
 pub use library::NotFound;
 pub use missing::missing;
 pub use nvrtc::{Architecture, CompileError, Compiled, Nvrtc};

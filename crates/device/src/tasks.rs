@@ -8,7 +8,7 @@
 use std::ops::Range;
 
 use kernels::cuda::{self, Chain, Copying, Input, Piece, Step, Uncovered, Work};
-use lower::{Action, BufferId, Compute, Copied, Direction, Instruction, Kind, Program, StorageId, Stream};
+use lower::{Action, BufferId, Compute, Copied, Direction, Instruction, Kind, Program, StorageId, Stream, Strided};
 
 /// How many operations one kernel has at most.
 const STEPS: usize = 8;
@@ -99,22 +99,27 @@ fn alone(program: &Program, number: usize, compute: &Compute) -> Task {
     }
 }
 
-fn copy(program: &Program, number: usize, copied: &Copied) -> Task {
+/// The kernel of a copy of elements of so many bytes, between two orders of them.
+pub(crate) fn strided(strided: &Strided, direction: Direction, bytes: u64) -> Work {
     let signed = |it: u64| i64::try_from(it).unwrap_or(i64::MAX);
-    let turned = copied.direction == Direction::Put;
+    let turned = direction == Direction::Put;
     let pair =
         |from: u64, to: u64| if turned { [signed(to), signed(from)] } else { [signed(from), signed(to)] };
-    let copying = Copying {
-        bytes: program.buffer(copied.to).type_.dtype.bytes(),
-        starts: pair(copied.strided.start, 0),
-        loops: copied.strided.loops.iter().map(|it| (it.count, pair(it.from, it.to))).collect(),
-    };
+    cuda::copied(&Copying {
+        bytes,
+        starts: pair(strided.start, 0),
+        loops: strided.loops.iter().map(|it| (it.count, pair(it.from, it.to))).collect(),
+    })
+}
+
+fn copy(program: &Program, number: usize, copied: &Copied) -> Task {
+    let bytes = program.buffer(copied.to).type_.dtype.bytes();
     Task {
         instructions: vec![number],
         what: "copy".to_owned(),
         operands: vec![copied.from],
         results: vec![copied.to],
-        work: Ok(cuda::copied(&copying)),
+        work: Ok(strided(&copied.strided, copied.direction, bytes)),
     }
 }
 
@@ -203,7 +208,8 @@ impl<'a> Group<'a> {
     /// Whether repetitions or the guard of states begin or end at one of these instructions.
     fn is_cut(&self, numbers: Range<usize>) -> bool {
         let repeated = self.program.repeated.as_ref().map(|it| it.instructions.clone());
-        let cuts = repeated.into_iter().flat_map(|it| [it.start, it.end]).chain(self.program.guard);
+        let ends = repeated.into_iter().flat_map(|it| [it.start, it.end]);
+        let cuts = ends.chain(self.program.barriers()).chain(self.program.guard);
         cuts.into_iter().any(|cut| numbers.contains(&cut))
     }
 

@@ -43,7 +43,7 @@ impl Session {
                 let type_ = self.ranks[*rank].program.buffer(port.buffer).type_.clone();
                 let failed = |error: KernelError| RunError::Whole(held.name.clone(), error);
                 let zeros = Array::zeros(type_).map_err(failed)?;
-                self.ranks[*rank].put(port.buffer, Arc::new(zeros));
+                self.put(*rank, port.buffer, Arc::new(zeros))?;
             }
         }
         Ok(())
@@ -53,21 +53,17 @@ impl Session {
     /// one. Each rank takes its own blocks: none is sent.
     pub fn take(&mut self, from: &Self, handed: &[Handed]) -> Result<(), RunError> {
         let blocks = from.handed(self, handed)?;
-        self.put_all(blocks);
-        Ok(())
+        self.put_all(blocks)
     }
 
     /// The same of the last step of its own.
     pub fn take_own(&mut self, handed: &[Handed]) -> Result<(), RunError> {
         let blocks = self.handed(self, handed)?;
-        self.put_all(blocks);
-        Ok(())
+        self.put_all(blocks)
     }
 
-    fn put_all(&mut self, blocks: Vec<(usize, Port, Array)>) {
-        for (rank, port, block) in blocks {
-            self.ranks[rank].put(port.buffer, Arc::new(block));
-        }
+    fn put_all(&mut self, blocks: Vec<(usize, Port, Array)>) -> Result<(), RunError> {
+        blocks.into_iter().try_for_each(|(rank, port, block)| self.put(rank, port.buffer, Arc::new(block)))
     }
 
     /// For each rank that is here, the blocks of its outputs that another session takes, and where to.
@@ -102,7 +98,8 @@ impl Session {
                 let failed = |error: KernelError| RunError::Whole(input.clone(), error);
                 let mut block = Array::zeros(part.clone()).map_err(failed)?;
                 let last = Strided::of_box(&whole.shape, &start, &rest);
-                copy(&last, Direction::Take, part.dtype.bytes(), before.output(from)?, block.bytes_mut())?;
+                let there = self.output_of(number, from)?;
+                copy(&last, Direction::Take, part.dtype.bytes(), &there, block.bytes_mut())?;
                 blocks.push((number, into.clone(), block));
             }
         }

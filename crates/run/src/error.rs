@@ -35,6 +35,8 @@ pub enum RunError {
     Panicked(u64),
     /// An output or state whose copies on two ranks differ; its name, the ranks.
     Replicas(String, u64, u64),
+    /// A device, or a library that it is reached by, that failed; how.
+    Device(String),
     /// Programs that break the rules of programs; how.
     Program(String),
 }
@@ -61,6 +63,7 @@ impl fmt::Display for RunError {
             Self::Replicas(name, first, second) => {
                 write!(f, "ranks {first} and {second} have different copies of `{name}`")
             }
+            Self::Device(how) => f.write_str(how),
             Self::Program(how) => write!(f, "the programs cannot be run: {how}"),
         }
     }

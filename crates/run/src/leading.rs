@@ -6,7 +6,7 @@ use lower::{Port, Program};
 
 use crate::error::RunError;
 use crate::processes::{Ask, Processes};
-use crate::rank::{Rank, Report};
+use crate::rank::Report;
 use crate::session::{Held, Session};
 
 /// What a rank reports of a step, and how long the step took on it (seconds).
@@ -49,18 +49,18 @@ impl Session {
     pub(crate) fn answer(&self, done: Option<&Done>) -> Result<u64, RunError> {
         let Some(processes) = &self.processes else { return Ok(0) };
         let own = self.ranks.iter().zip(0..).find(|(_, number)| self.is_here(*number));
-        let (rank, _) = own.ok_or_else(|| RunError::Program("this process has no rank".to_owned()))?;
+        let (rank, number) = own.ok_or_else(|| RunError::Program("this process has no rank".to_owned()))?;
         let nothing = || RunError::Program("what is asked for is not there".to_owned());
         loop {
             match processes.asked() {
                 Ask::Report => processes.answer(&bytes_of(done.ok_or_else(nothing)?)),
                 Ask::Output(port) => {
                     let port = rank.program.outputs.get(port).ok_or_else(nothing)?;
-                    processes.answer(rank.output(port)?);
+                    processes.answer(&self.output_of(number, port)?);
                 }
                 Ask::State(port) => {
                     let port = rank.program.states.get(port).ok_or_else(nothing)?;
-                    processes.answer(rank.at_rest(port.buffer).ok_or_else(nothing)?);
+                    processes.answer(&self.state_of(number, port)?);
                 }
                 Ask::GoOn(number) => return Ok(number),
             }
@@ -81,7 +81,7 @@ impl Session {
         rank: usize,
         port: &Port,
         ask: Ask,
-        here: impl Fn(&'a Rank) -> Result<&'a [u8], RunError>,
+        here: impl Fn() -> Result<Cow<'a, [u8]>, RunError>,
     ) -> Result<Cow<'a, [u8]>, RunError> {
         let of = &self.ranks[rank];
         match &self.processes {
@@ -90,7 +90,7 @@ impl Session {
                 let length = usize::try_from(length).unwrap_or(usize::MAX);
                 Ok(Cow::Owned(processes.ask(of.program.rank, ask, length)))
             }
-            _ => Ok(Cow::Borrowed(here(of)?)),
+            _ => here(),
         }
     }
 }

@@ -5,6 +5,7 @@
 //! what a transport knows.
 
 mod session; // programs made ready, and run step by step
+mod engine; // ranks whose memory is on devices
 mod states; // what lasts from step to step: at first, whole, and replaced
 mod beside; // what sessions on the same ranks have once
 mod carried; // outputs that become inputs where they are
@@ -25,9 +26,11 @@ mod not_finite; // where a step went wrong
 mod error; // why a program did not run to its end
 
 pub use carried::Handed;
+pub use engine::Engine;
 pub use error::RunError;
 pub use not_finite::{NotFinite, Place, not_finite};
 pub use processes::{Ended, Interface, JoinError, Joining, LOST, Processes, WAITED};
+pub use rank::{Feed, Report};
 pub use reference::{Reference, reference};
 pub use session::{Outcome, Session, run};
 pub use source::Sources;

@@ -31,18 +31,19 @@ pub(crate) struct Rank {
 }
 
 /// What a rank reports of a step.
-#[derive(Default)]
-pub(crate) struct Report {
-    /// For each instruction, what it took, all repetitions together (seconds).
-    pub(crate) seconds: Vec<f64>,
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// For each instruction, what it took, all repetitions together (seconds); 0 where that is not
+    /// measured.
+    pub seconds: Vec<f64>,
     /// For each instruction, what was received from other ranks, all repetitions together (bytes).
-    pub(crate) received: Vec<u64>,
+    pub received: Vec<u64>,
     /// Whether nothing was left out.
-    pub(crate) complete: bool,
+    pub complete: bool,
 }
 
 /// Blocks that are put at rest before a repetition.
-pub(crate) type Feed = Vec<(BufferId, Arc<Array>)>;
+pub type Feed = Vec<(BufferId, Arc<Array>)>;
 
 /// Why a rank does not finish a step.
 pub(crate) enum Halt {

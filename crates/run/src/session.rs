@@ -7,10 +7,11 @@ use std::thread;
 use std::time::Instant;
 
 use kernels::Array;
-use lower::{Action, Kind, Origin, Port, Preparation, Program};
+use lower::{Action, Kind, Origin, Port, Preparation, Program, StorageId};
 use planner_ir::{StateKind, Type, ValueId};
 
 use crate::beside::needed;
+use crate::engine::Engine;
 use crate::error::RunError;
 use crate::leading::Done;
 use crate::mail::Mail;
@@ -37,6 +38,10 @@ pub struct Session {
     pub(crate) kept_inputs: BTreeSet<String>,
     /// The outputs that are not put together.
     pub(crate) kept_outputs: BTreeSet<String>,
+    /// What has the memory of the ranks that are here, if they are on devices.
+    pub(crate) engine: Option<Box<dyn Engine>>,
+    /// What is at rest on devices: of which rank, where.
+    pub(crate) loaded: BTreeSet<(usize, StorageId)>,
 }
 
 /// What a step leaves.
@@ -74,7 +79,7 @@ impl Session {
         programs: Vec<Program>,
         weights: &dyn Fn(&str) -> Result<Array, String>,
     ) -> Result<Self, RunError> {
-        Self::among(None, programs, weights, None)
+        Self::among(None, None, programs, weights, None)
     }
 
     /// The same on the ranks of another session, whose blocks of weights and of what is computed from
@@ -84,7 +89,7 @@ impl Session {
         programs: Vec<Program>,
         weights: &dyn Fn(&str) -> Result<Array, String>,
     ) -> Result<Self, RunError> {
-        Self::among(other.processes.clone(), programs, weights, Some(other))
+        Self::among(other.processes.clone(), None, programs, weights, Some(other))
     }
 
     /// The same where each rank is a process: in this one, its own.
@@ -98,11 +103,12 @@ impl Session {
     ) -> Result<Self, RunError> {
         let count = usize::try_from(processes.size());
         assert_eq!(count, Ok(programs.len()), "there is a process for each rank");
-        Self::among(Some(processes), programs, weights, None)
+        Self::among(Some(processes), None, programs, weights, None)
     }
 
-    fn among(
+    pub(crate) fn among(
         processes: Option<Rc<Processes>>,
+        engine: Option<Box<dyn Engine>>,
         programs: Vec<Program>,
         weights: &dyn Fn(&str) -> Result<Array, String>,
         other: Option<&Self>,
@@ -116,13 +122,17 @@ impl Session {
             let texts = own.map(|own| own.instructions.iter().map(|it| own.show(it)).collect());
             processes.flight.set_program(texts.unwrap_or_default());
         }
+        let elsewhere = engine.is_some();
         let rank = |program: Program| match own {
+            _ if elsewhere => Rank::elsewhere(program),
             Some(own) if own != program.rank => Rank::elsewhere(program),
             _ => Rank::new(program),
         };
         let ranks = programs.into_iter().map(rank).collect::<Result<_, _>>()?;
         let (kept_inputs, kept_outputs) = (BTreeSet::new(), BTreeSet::new());
-        let mut session = Self { ranks, places, meetings, mail, processes, kept_inputs, kept_outputs };
+        let loaded = BTreeSet::new();
+        let mut session =
+            Self { ranks, places, meetings, mail, processes, kept_inputs, kept_outputs, engine, loaded };
         if let Some(other) = other {
             session.take_over(other);
         }
@@ -168,7 +178,7 @@ impl Session {
     /// Whether a rank that is here and has some of a value has it not at rest yet.
     fn lacks(&self, value: &Held) -> bool {
         let lacks = |(rank, _, port): &(usize, usize, Port)| {
-            self.is_here(*rank) && self.ranks[*rank].resting(port.buffer).is_none()
+            self.is_here(*rank) && !self.has(*rank, port.buffer)
         };
         value.ports.iter().any(lacks)
     }
@@ -192,7 +202,7 @@ impl Session {
             }
             for (rank, feed) in self.feeds(&value, inputs)?.into_iter().enumerate() {
                 for (buffer, block) in feed {
-                    self.ranks[rank].put(buffer, block);
+                    self.put(rank, buffer, block)?;
                 }
             }
         }
@@ -258,6 +268,11 @@ impl Session {
     /// The steps of the ranks here.
     fn run_ranks(&mut self, feeds: &[Vec<Feed>]) -> Result<Vec<Done>, RunError> {
         let start = Instant::now();
+        if let Some(engine) = &mut self.engine {
+            let reports = engine.step(feeds)?;
+            let seconds = start.elapsed().as_secs_f64();
+            return Ok(reports.into_iter().map(|report| Done { report, seconds }).collect());
+        }
         let Some(processes) = self.processes.clone() else {
             let reports = self.run_threads(feeds)?;
             let seconds = start.elapsed().as_secs_f64();
@@ -358,10 +373,9 @@ impl Session {
             if !self.is_here(*rank) {
                 continue;
             }
-            let rank = &mut self.ranks[*rank];
-            let type_ = rank.program.buffer(port.buffer).type_.clone();
+            let type_ = self.ranks[*rank].program.buffer(port.buffer).type_.clone();
             let block = whole.block(port, &type_)?;
-            rank.put(port.buffer, block);
+            self.put(*rank, port.buffer, block)?;
         }
         Ok(())
     }
@@ -374,7 +388,7 @@ impl Session {
             }
             let mut joined = Joined::new(&value.name, &value.type_)?;
             let bytes = |(number, index, port): &(usize, usize, Port)| {
-                self.bytes(*number, port, Ask::Output(*index), |rank| rank.output(port))
+                self.bytes(*number, port, Ask::Output(*index), || self.output_of(*number, port))
             };
             let all = value.ports.iter().map(bytes).collect::<Result<Vec<_>, _>>()?;
             for ((number, _, port), bytes) in value.ports.iter().zip(&all) {

@@ -93,9 +93,8 @@ impl Session {
 
     fn joined(&self, held: &Held, ports: Vec<&(usize, usize, Port)>) -> Result<Array, RunError> {
         let mut joined = Joined::new(&held.name, &held.type_)?;
-        let missing = || RunError::Program(format!("state `{}` is nowhere", held.name));
         let bytes = |(rank, index, port): &&(usize, usize, Port)| {
-            self.bytes(*rank, port, Ask::State(*index), |rank| rank.at_rest(port.buffer).ok_or_else(missing))
+            self.bytes(*rank, port, Ask::State(*index), || self.state_of(*rank, port))
         };
         let all = ports.iter().map(bytes).collect::<Result<Vec<_>, _>>()?;
         for ((rank, _, port), bytes) in ports.into_iter().zip(&all) {
@@ -111,10 +110,9 @@ impl Session {
             if !self.is_here(*rank) {
                 continue;
             }
-            let rank = &mut self.ranks[*rank];
-            let type_ = rank.program.buffer(port.buffer).type_.clone();
+            let type_ = self.ranks[*rank].program.buffer(port.buffer).type_.clone();
             let block = Array::clone(&*whole.block(port, &type_)?);
-            rank.put(port.buffer, Arc::new(block));
+            self.put(*rank, port.buffer, Arc::new(block))?;
         }
         Ok(())
     }
@@ -124,10 +122,9 @@ impl Session {
             if !self.is_here(*rank) {
                 continue;
             }
-            let rank = &mut self.ranks[*rank];
-            let type_ = rank.program.buffer(port.buffer).type_.clone();
+            let type_ = self.ranks[*rank].program.buffer(port.buffer).type_.clone();
             let failed = |error: KernelError| RunError::Whole(held.name.clone(), error);
-            rank.put(port.buffer, Arc::new(Array::zeros(type_).map_err(failed)?));
+            self.put(*rank, port.buffer, Arc::new(Array::zeros(type_).map_err(failed)?))?;
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! Sums of products that no library computes: of integers, or where labels do not lie as rows and
 //! columns of matrices do.
 
-use planner_ir::{Contract, Label};
+use planner_ir::{Contract, Label, Type};
 
 use super::launch::{Argument, Kernel, Launch, Piece, Uncovered, Work};
 use super::number::computed;
@@ -42,9 +42,9 @@ impl Labels<'_> {
         self.lists[first].iter().filter(is_member).copied().collect()
     }
 
-    /// Whether it is one matrix product, or one for each batch: every group of labels is one strided
+    /// The one matrix product that it is, or one for each batch, if every group of labels is one strided
     /// loop, and rows or columns of each matrix lie together.
-    fn is_product(&self) -> bool {
+    fn product(&self) -> Option<MatrixProduct> {
         let groups = [
             self.group([true, true, true]),
             self.group([true, false, true]),
@@ -53,30 +53,92 @@ impl Labels<'_> {
         ];
         let levels = groups.map(|group| self.levels(&group));
         if levels.iter().any(|it| it.extents.len() > 1) {
-            return false;
+            return None;
         }
         let stride = |group: usize, value: usize| levels[group].strides[value].first().copied();
         let together = |value: usize, groups: [usize; 2]| {
             groups.iter().any(|&group| stride(group, value).is_none_or(|it| it == 1))
         };
-        together(0, [1, 3]) && together(1, [2, 3]) && together(2, [1, 2])
+        if !(together(0, [1, 3]) && together(1, [2, 3]) && together(2, [1, 2])) {
+            return None;
+        }
+        let matrix = |value: usize, rows: usize, columns: usize| Matrix {
+            row: stride(rows, value),
+            column: stride(columns, value),
+            batch: stride(0, value).unwrap_or(0),
+        };
+        let [batches, rows, columns, length] = [0, 1, 2, 3].map(|group| levels[group].count().unsigned_abs());
+        Some(MatrixProduct {
+            batches,
+            rows,
+            columns,
+            length,
+            left: matrix(0, 1, 3),
+            right: matrix(1, 3, 2),
+            result: matrix(2, 1, 2),
+        })
     }
+}
+
+/// `result[b, i, j] = sum over l of left[b, i, l] * right[b, l, j]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MatrixProduct {
+    /// How many products there are.
+    pub batches: u64,
+    /// Rows of the left matrix and of the result.
+    pub rows: u64,
+    /// Columns of the right matrix and of the result.
+    pub columns: u64,
+    /// Columns of the left matrix and rows of the right one.
+    pub length: u64,
+    /// Where the elements of the left matrices are.
+    pub left: Matrix,
+    /// Where those of the right ones are.
+    pub right: Matrix,
+    /// Where those of the results are.
+    pub result: Matrix,
+}
+
+/// Where the elements of matrices are: rows or columns lie together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Matrix {
+    /// How far a row is from the one before it (elements); none if there is one row.
+    pub row: Option<i64>,
+    /// How far a column is from the one before it (elements); none if there is one column.
+    pub column: Option<i64>,
+    /// How far a matrix is from the one before it (elements).
+    pub batch: i64,
+}
+
+/// A contraction of floating-point numbers as matrix products, if it is: what a library computes.
+pub fn product(contract: &Contract, operands: [&Type; 2], y: &Type) -> Option<MatrixProduct> {
+    let [a, b] = operands;
+    let labels = Labels {
+        lists: [&contract.left, &contract.right, &contract.result],
+        shapes: [&a.shape, &b.shape, &y.shape],
+    };
+    if a.dtype.is_float() { labels.product() } else { None }
 }
 
 /// `y[..] = sum of a[..] * b[..]`.
 pub(super) fn contract(contract: &Contract, operands: [&Piece; 2], y: &Piece) -> Result<Work, Uncovered> {
     let [a, b] = operands;
+    if product(contract, [&a.type_, &b.type_], &y.type_).is_some() {
+        return Err(Uncovered::Library("cuBLASLt"));
+    }
+    Ok(plain_product(contract, operands, y))
+}
+
+/// The kernel that does without a library what one would do.
+pub fn plain_product(contract: &Contract, [a, b]: [&Piece; 2], y: &Piece) -> Work {
     let dtype = a.type_.dtype;
     let labels = Labels {
         lists: [&contract.left, &contract.right, &contract.result],
         shapes: [&a.type_.shape, &b.type_.shape, &y.type_.shape],
     };
-    if dtype.is_float() && labels.is_product() {
-        return Err(Uncovered::Library("cuBLASLt"));
-    }
     let count = y.type_.elements();
     if count == 0 {
-        return Ok(Work::default());
+        return Work::default();
     }
     let made = labels.levels(&contract.result);
     let summed = labels.levels(&labels.group([true, true, false]));
@@ -118,5 +180,5 @@ pub(super) fn contract(contract: &Contract, operands: [&Piece; 2], y: &Piece) ->
         shared: 0,
         arguments: arguments.given,
     };
-    Ok(Work { launches: vec![launch], room: 0 })
+    Work { launches: vec![launch], room: 0 }
 }
