@@ -11,6 +11,9 @@ mod corpus; // real models, planned and run
 #[cfg(test)]
 mod cuda; // the kernels that plans need on GPUs
 #[cfg(test)]
+#[path = "../../crates/device/src/emulated.rs"]
+mod emulated; // a GPU that is not there
+#[cfg(test)]
 mod generation; // decoders with their caches
 #[cfg(test)]
 mod gradients; // gradients of operations against differences

@@ -184,6 +184,14 @@ impl Device {
     }
 }
 
+impl Drop for Device {
+    fn drop(&mut self) {
+        // What a step that failed has left on streams uses what is given back now. If waiting fails too,
+        // nothing of it runs any more.
+        let _ = self.gpu.synchronize();
+    }
+}
+
 impl Engine for Device {
     fn put(&mut self, rank: usize, buffer: BufferId, block: &Arc<Array>) -> Result<(), RunError> {
         let rank = self.rank(rank)?;
@@ -322,7 +330,8 @@ impl<'a> Maker<'a> {
         service: &gpu::Stream,
     ) -> Result<Rank, DeviceError> {
         let tasks = std::mem::take(&mut self.tasks[place]);
-        let known: Vec<usize> = tasks.iter().filter(|it| is_known(it)).flat_map(|it| it.instructions.clone()).collect();
+        let known: Vec<usize> =
+            tasks.iter().filter(|it| is_known(it)).flat_map(|it| it.instructions.clone()).collect();
         let constants = known.iter().flat_map(|&it| program.instructions[it].action.writes());
         let constants: u64 = constants.map(|it| room_of(program, it)).sum();
         let workspace = if self.products.is_some() { self.settings.workspace } else { 0 };
@@ -397,10 +406,8 @@ impl<'a> Maker<'a> {
             return Ok(Ready::Zero(buffers[2]));
         }
         let [left, right, made] = &types;
-        let places = Places {
-            matrices: buffers.map(|it| rank.address(it, 0)),
-            workspace: rank.workspace().0,
-        };
+        let places =
+            Places { matrices: buffers.map(|it| rank.address(it, 0)), workspace: rank.workspace().0 };
         let dtypes = [left.dtype, made.dtype];
         let alike = left.dtype == right.dtype;
         let found = match &mut self.products {

@@ -73,6 +73,8 @@ struct Cursor {
     next: Option<usize>,
     /// Whether its stream waits already for what it waits for.
     waits: bool,
+    /// The first instruction of this half: what is before it is over.
+    since: usize,
 }
 
 /// Issues half a step of all ranks.
@@ -87,6 +89,7 @@ pub(crate) fn issue(
         stretch: 0,
         next: None,
         waits: false,
+        since: if half == Half::Guarded { rank.program.guard.unwrap_or(0) } else { 0 },
     };
     let mut cursors: Vec<Cursor> = ranks.iter().map(cursor).collect();
     loop {
@@ -141,13 +144,11 @@ impl Cursor {
             }
             self.next = Some(next);
             if !self.waits {
-                rank.wait(next)?;
+                rank.wait(next, self.since)?;
                 self.waits = true;
             }
-            let meets = !matches!(
-                rank.program.instructions[next].action,
-                Action::Compute(_) | Action::Copy(_)
-            );
+            let meets =
+                !matches!(rank.program.instructions[next].action, Action::Compute(_) | Action::Copy(_));
             if meets {
                 let now = Now { rank: number, instruction: next, micro_batch: *micro_batch };
                 if exchange.issue(ranks, now, given)? == Progress::Waiting {

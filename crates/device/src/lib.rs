@@ -27,3 +27,8 @@ pub use missing::missing;
 pub use nvrtc::{Architecture, CompileError, Compiled, Nvrtc};
 pub use tasks::{Task, tasks};
 pub use usage::{Usage, usage};
+
+#[cfg(test)]
+mod emulated;
+#[cfg(test)]
+mod tests;

@@ -119,12 +119,7 @@ impl Products {
         Ok(Some(trial))
     }
 
-    fn product(
-        &self,
-        described: Described,
-        numbers: Numbers,
-        algorithm: cublasLtMatmulAlgo_t,
-    ) -> Product {
+    fn product(&self, described: Described, numbers: Numbers, algorithm: cublasLtMatmulAlgo_t) -> Product {
         Product { library: Rc::clone(&self.library), described, numbers, algorithm }
     }
 
@@ -161,17 +156,15 @@ impl Products {
 
 impl Product {
     /// Issues the product, which may use so many bytes of its workspace.
-    pub(crate) fn compute(
-        &self,
-        places: Places,
-        workspace: u64,
-        stream: &Stream,
-    ) -> Result<(), DeviceError> {
+    pub(crate) fn compute(&self, places: Places, workspace: u64, stream: &Stream) -> Result<(), DeviceError> {
         let one = self.numbers.one();
         let zero = self.numbers.zero();
         let [left, right, result] = places.matrices;
         let [first, second] = if self.described.turned { [right, left] } else { [left, right] };
-        let pointer = |address: u64| ptr::with_exposed_provenance::<c_void>(address as usize);
+        let pointer = |address: u64| {
+            // What does not fit an address is none, and refused.
+            ptr::with_exposed_provenance::<c_void>(usize::try_from(address).unwrap_or(0))
+        };
         #[expect(unsafe_code, reason = "a function of the library is called")]
         // SAFETY: descriptions live as long as this value; the factors live through the call, are of the
         // type that the description says and lie on the host; the matrices are memory of the device,

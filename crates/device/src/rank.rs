@@ -27,8 +27,8 @@ pub(crate) struct Rank {
     memory: Memory,
     /// By the number of the program's streams; those that it does not use are none.
     streams: Vec<Option<gpu::Stream>>,
-    /// By the number of the program's events.
-    events: Vec<Event>,
+    /// By the number of the program's events, with the instruction that signals each.
+    events: Vec<(Event, usize)>,
     /// For each stream the moment of what came before a turn; that of the compute stream is when the
     /// turn begins.
     turns: Vec<Event>,
@@ -99,8 +99,11 @@ impl Rank {
             is_used.then(|| gpu.stream(priority)).transpose()
         };
         let event = || gpu.event(Timing::No);
-        let signalled = program.instructions.iter().filter_map(|it| it.signals);
-        let events = signalled.map(|it| it.0 + 1).max().unwrap_or(0);
+        let all = program.instructions.iter().enumerate();
+        let signals: BTreeMap<usize, usize> =
+            all.filter_map(|(number, it)| Some((it.signals?.0, number))).collect();
+        let events = signals.last_key_value().map_or(0, |(last, _)| last + 1);
+        let signalled = |it: usize| Ok((event()?, signals.get(&it).copied().unwrap_or(usize::MAX)));
         let mut sent = BTreeMap::new();
         for instruction in &program.instructions {
             if let Action::Send(it) = &instruction.action {
@@ -118,7 +121,7 @@ impl Rank {
             layout,
             memory: gpu.memory(layout.bytes)?,
             streams: Stream::ALL.into_iter().map(stream).collect::<Result<_, _>>()?,
-            events: (0..events).map(|_| event()).collect::<Result<_, _>>()?,
+            events: (0..events).map(signalled).collect::<Result<_, DeviceError>>()?,
             turns: Stream::ALL.into_iter().map(|_| event()).collect::<Result<_, _>>()?,
             sent,
             staging,
@@ -203,7 +206,9 @@ impl Rank {
             };
             let count = u64::try_from(places.len()).unwrap_or(1).max(1);
             let place = usize::try_from(micro_batch % count).unwrap_or(0);
-            if places[place].1.get() && instructions.clone().any(writes) {
+            let feeds = self.feeds.first().filter(|_| fed).into_iter().flatten();
+            let is_fed = feeds.into_iter().any(|it| self.program.buffer(it.0).storage == *storage);
+            if places[place].1.get() && (is_fed || instructions.clone().any(writes)) {
                 compute.wait(&places[place].0)?;
             }
         }
@@ -223,11 +228,13 @@ impl Rank {
         Ok(())
     }
 
-    /// Lets an instruction's stream wait for what the instruction waits for.
-    pub(crate) fn wait(&self, number: usize) -> Result<(), DeviceError> {
+    /// Lets an instruction's stream wait for what the instruction waits for, of the instructions from
+    /// that one on: what is before them is over.
+    pub(crate) fn wait(&self, number: usize, since: usize) -> Result<(), DeviceError> {
         let instruction = &self.program.instructions[number];
         let stream = self.stream(instruction.stream)?;
-        instruction.waits.iter().try_for_each(|event| stream.wait(&self.events[event.0]))
+        let awaited = instruction.waits.iter().map(|event| &self.events[event.0]);
+        awaited.filter(|it| it.1 >= since).try_for_each(|it| stream.wait(&it.0))
     }
 
     /// Records that an instruction has been issued.
@@ -235,7 +242,7 @@ impl Rank {
         let instruction = &self.program.instructions[number];
         let stream = self.stream(instruction.stream)?;
         if let Some(event) = instruction.signals {
-            stream.record(&self.events[event.0])?;
+            stream.record(&self.events[event.0].0)?;
         }
         if let Action::Send(it) = &instruction.action
             && let Some(places) = self.sent.get(&self.program.buffer(it.input).storage)
@@ -308,9 +315,8 @@ impl Rank {
             made.push((self.zeros(compute, block.buffer)?, block.buffer));
         }
         let results = made.iter_mut().zip(&compute.results);
-        let mut results: Vec<TensorMut> = results
-            .map(|((it, _), block)| TensorMut { spans: &block.spans, ..it.tensor_mut() })
-            .collect();
+        let mut results: Vec<TensorMut> =
+            results.map(|((it, _), block)| TensorMut { spans: &block.spans, ..it.tensor_mut() }).collect();
         let failed = |error| DeviceError::Host(compute.name.to_string(), error);
         kernels::compute(&compute.op, &given, &mut results).map_err(failed)?;
         Ok(made)

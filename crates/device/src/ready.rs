@@ -70,11 +70,7 @@ impl Packed {
         let blocks = i32::try_from(launch.blocks).map_err(|_| too_large())?;
         Ok(Self {
             function: loaded.function(launch)?.clone(),
-            how: Launched {
-                blocks: blocks.unsigned_abs(),
-                threads: launch.threads,
-                shared: launch.shared,
-            },
+            how: Launched { blocks: blocks.unsigned_abs(), threads: launch.threads, shared: launch.shared },
             arguments: launch.arguments.clone(),
         })
     }
@@ -124,7 +120,7 @@ pub(crate) fn product(
     program: &Program,
     task: &Task,
 ) -> Option<(cuda::MatrixProduct, [Type; 3], [BufferId; 3], Work)> {
-    let Some(&number) = task.instructions.first() else { return None };
+    let &number = task.instructions.first()?;
     let Action::Compute(compute) = &program.instructions.get(number)?.action else { return None };
     let Op::Contract(contract) = &*compute.op else { return None };
     let ([a, b], [y]) = (&compute.operands[..], &compute.results[..]) else { return None };

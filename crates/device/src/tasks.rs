@@ -8,7 +8,9 @@
 use std::ops::Range;
 
 use kernels::cuda::{self, Chain, Copying, Input, Piece, Step, Uncovered, Work};
-use lower::{Action, BufferId, Compute, Copied, Direction, Instruction, Kind, Program, StorageId, Stream, Strided};
+use lower::{
+    Action, BufferId, Compute, Copied, Direction, Instruction, Kind, Program, StorageId, Stream, Strided,
+};
 
 /// How many operations one kernel has at most.
 const STEPS: usize = 8;

@@ -28,6 +28,12 @@ use crate::tasks::strided;
 /// What places of messages are multiples of (bytes).
 const ALIGNED: u64 = 512;
 
+/// A part of what a rank sends or receives: the rank, the instruction, which part.
+type Part = (usize, usize, usize);
+
+/// What has been sent: which part, and in which of its places it is.
+type Sent = (Part, usize);
+
 /// The transport.
 pub(crate) struct Together {
     gpu: Rc<Gpu>,
@@ -39,13 +45,13 @@ pub(crate) struct Together {
     /// Sums that ranks make in collectives, by rank and instruction.
     sums: BTreeMap<(usize, usize), Vec<Packed>>,
     /// Copies between buffers and messages, by rank, instruction and part.
-    copies: BTreeMap<(usize, usize, usize), Vec<Packed>>,
+    copies: BTreeMap<Part, Vec<Packed>>,
     /// Where messages are, by rank, instruction and part: for each micro-batch.
-    messages: BTreeMap<(usize, usize, usize), Vec<(u64, Event)>>,
+    messages: BTreeMap<Part, Vec<(u64, Event)>>,
     _memory: Option<Memory>,
     /// What has been sent and not yet received, by who sends and who receives: the sender's place among
     /// ranks, and which message it is.
-    mail: BTreeMap<(u64, u64), VecDeque<((usize, usize, usize), usize)>>,
+    mail: BTreeMap<(u64, u64), VecDeque<Sent>>,
     /// How many parts of a receive have been done, for each rank.
     parts: Vec<usize>,
 }
@@ -142,7 +148,7 @@ impl Exchange for Together {
         self.parts = vec![0; ranks.len()];
         self.meet(ranks)?;
         let mut end = 0;
-        let mut places: Vec<((usize, usize, usize), Vec<u64>)> = Vec::new();
+        let mut places: Vec<(Part, Vec<u64>)> = Vec::new();
         for (rank, it) in ranks.iter().enumerate() {
             let moment = || self.gpu.event(Timing::No);
             self.moments.push([moment()?, moment()?, moment()?]);
@@ -242,12 +248,7 @@ impl Together {
     }
 
     /// A rank is at an exchange; when all are there, it is issued for all.
-    fn meet_others(
-        &mut self,
-        ranks: &[Rank],
-        now: Now,
-        given: &mut Given,
-    ) -> Result<Progress, DeviceError> {
+    fn meet_others(&mut self, ranks: &[Rank], now: Now, given: &mut Given) -> Result<Progress, DeviceError> {
         let action = &ranks[now.rank].program.instructions[now.instruction].action;
         let nowhere = || DeviceError::Program("an exchange without a communicator".to_owned());
         let communicator = action.communicator().ok_or_else(nowhere)?;
@@ -336,14 +337,16 @@ impl Together {
             let size = ranks[now.rank].program.buffer(it.output).type_.dtype.bytes();
             let part = it.elements * size;
             let (stream, to) = (stream(ranks, now)?, outputs[member]);
-            let from = |other: usize, number: usize| inputs[other] + u64::try_from(number).unwrap_or(0) * part;
+            let from =
+                |other: usize, number: usize| inputs[other] + u64::try_from(number).unwrap_or(0) * part;
             let into = |number: usize| to + u64::try_from(number).unwrap_or(0) * part;
             match kind {
                 CollectiveKind::AllGather => {
                     (0..all.len()).try_for_each(|other| stream.copy(into(other), from(other, 0), part))?;
                 }
                 CollectiveKind::AllToAll => {
-                    (0..all.len()).try_for_each(|other| stream.copy(into(other), from(other, member), part))?;
+                    (0..all.len())
+                        .try_for_each(|other| stream.copy(into(other), from(other, member), part))?;
                 }
                 CollectiveKind::Broadcast(root) => stream.copy(to, from(root, 0), part)?,
                 CollectiveKind::AllReduce | CollectiveKind::ReduceScatter | CollectiveKind::Reduce(_) => {

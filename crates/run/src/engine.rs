@@ -42,12 +42,7 @@ impl Session {
     }
 
     /// Puts a block at rest in the memory of a rank that is here.
-    pub(crate) fn put(
-        &mut self,
-        rank: usize,
-        buffer: BufferId,
-        block: Arc<Array>,
-    ) -> Result<(), RunError> {
+    pub(crate) fn put(&mut self, rank: usize, buffer: BufferId, block: Arc<Array>) -> Result<(), RunError> {
         match &mut self.engine {
             Some(engine) => {
                 engine.put(rank, buffer, &block)?;

@@ -177,9 +177,8 @@ impl Session {
 
     /// Whether a rank that is here and has some of a value has it not at rest yet.
     fn lacks(&self, value: &Held) -> bool {
-        let lacks = |(rank, _, port): &(usize, usize, Port)| {
-            self.is_here(*rank) && !self.has(*rank, port.buffer)
-        };
+        let lacks =
+            |(rank, _, port): &(usize, usize, Port)| self.is_here(*rank) && !self.has(*rank, port.buffer);
         value.ports.iter().any(lacks)
     }
 

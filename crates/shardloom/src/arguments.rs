@@ -1,5 +1,6 @@
 //! What the command line says.
 
+mod device; // on what ranks run
 mod generation; // what generation is told
 mod kernels; // what kernels are listed
 mod launch; // what is started, and how often
@@ -18,6 +19,7 @@ use crate::cluster::ClusterArguments;
 use crate::pipeline::Stage;
 use crate::quantity;
 
+pub use device::{DeviceArguments, RunDevice};
 pub(crate) use generation::ids;
 pub use generation::{GenerateArguments, GenerationArguments, Prompt};
 pub use kernels::KernelsArguments;
@@ -282,9 +284,9 @@ pub struct RunArguments {
     /// How many ranks, each a thread of this machine; a plan says itself how many
     #[arg(long, value_parser = ranks, value_name = "N")]
     pub ranks: Option<Ranks>,
-    /// On what ranks run
-    #[arg(long, value_enum, default_value_t = RunDevice::Cpu)]
-    pub device: RunDevice,
+    /// On what ranks run.
+    #[command(flatten)]
+    pub on: DeviceArguments,
     /// Plan by the prices of this machine file instead of the shipped `cpu`
     #[arg(long, value_name = "FILE")]
     pub machine: Option<String>,
@@ -318,15 +320,6 @@ pub enum Ranks {
     Cpu,
     /// This many.
     Number(u64),
-}
-
-/// On what ranks run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum RunDevice {
-    /// Threads of this machine.
-    Cpu,
-    /// Its GPUs: not yet, what is missing is said.
-    Cuda,
 }
 
 /// `plan`.

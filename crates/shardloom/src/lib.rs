@@ -24,6 +24,7 @@ mod plan_file; // plans on disk
 mod otherwise; // what other plans would cost
 mod explained; // a plan in words
 mod kept; // what blocks of a training step keep
+mod gpu; // ranks on a GPU of this machine
 mod measure; // what this machine can do
 pub mod generation; // decoders that make tokens
 mod train; // data, learning rates, checkpoints

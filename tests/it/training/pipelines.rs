@@ -229,6 +229,23 @@ fn trials() -> Vec<(&'static str, Trial)> {
     ]
 }
 
+/// Holds two stages, each on a mesh of its own, against PyTorch on a GPU that is not there.
+pub(super) fn check_on_gpu(
+    path: &Path,
+    mesh: &'static str,
+    kind: Kind,
+    micro_batches: u64,
+) -> Result<(), String> {
+    let trial = Trial { mesh, kind, micro_batches, ..TWO };
+    let case = trial.case(path);
+    let made = trial.made(&case)?;
+    let programs = lower::pipeline(&made.pipeline).map_err(|error| format!("not lowered: {error}"))?;
+    let gpu = crate::emulated::emulated();
+    let session = crate::corpus::gpu::session(&gpu, programs, &|name| case.file.weight(name))?;
+    let bytes = |outcome: &Outcome| made.check_received(outcome);
+    case.check_session(session, &made.graph, trial.optimizer, micro_batches, &bytes)
+}
+
 fn check(name: &str, path: &Path, trial: &Trial) -> Vec<String> {
     let case = trial.case(path);
     let checked = trial.made(&case).and_then(|made| made.check(&case, trial.optimizer));

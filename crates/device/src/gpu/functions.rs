@@ -84,7 +84,19 @@ pub(super) struct Functions {
     /// `cuFuncSetAttribute`.
     pub(super) function_attribute: unsafe extern "C" fn(CUfunction, c_uint, c_int) -> Status,
     /// `cuLaunchKernel`.
-    pub(super) launch: unsafe extern "C" fn(CUfunction, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, CUstream, *mut *mut c_void, *mut *mut c_void) -> Status,
+    pub(super) launch: unsafe extern "C" fn(
+        CUfunction,
+        c_uint,
+        c_uint,
+        c_uint,
+        c_uint,
+        c_uint,
+        c_uint,
+        c_uint,
+        CUstream,
+        *mut *mut c_void,
+        *mut *mut c_void,
+    ) -> Status,
     /// `cuStreamBeginCapture_v2`.
     pub(super) capture_begin: unsafe extern "C" fn(CUstream, c_uint) -> Status,
     /// `cuStreamEndCapture`.

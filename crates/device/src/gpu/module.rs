@@ -62,8 +62,7 @@ impl Module {
         #[expect(unsafe_code, reason = "a function of the driver is called")]
         // SAFETY: the module has not been given back; the name ends in zero; the pointer is to one that
         // lives through the call.
-        let status =
-            unsafe { (gpu.functions.module_function)(&raw mut handle, self.handle, named.as_ptr()) };
+        let status = unsafe { (gpu.functions.module_function)(&raw mut handle, self.handle, named.as_ptr()) };
         gpu.expect("cuModuleGetFunction", status)?;
         if shared > SHARED {
             let which = CUfunction_attribute_enum::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;

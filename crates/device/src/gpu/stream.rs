@@ -159,8 +159,9 @@ impl Stream {
         #[expect(unsafe_code, reason = "a function of the driver is called")]
         // SAFETY: there is room for so many bytes, which is borrowed until the copy is over: it is waited
         // for.
-        let status =
-            unsafe { (self.gpu.functions.copy_out)(bytes.as_mut_ptr().cast(), from, bytes.len(), self.handle) };
+        let status = unsafe {
+            (self.gpu.functions.copy_out)(bytes.as_mut_ptr().cast(), from, bytes.len(), self.handle)
+        };
         self.gpu.expect("cuMemcpyDtoHAsync", status)?;
         self.synchronize()
     }

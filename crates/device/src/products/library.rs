@@ -7,9 +7,8 @@ use std::rc::Rc;
 
 use cudarc::cublaslt::sys::{
     cublasComputeType_t, cublasLtHandle_t, cublasLtMatmulAlgo_t, cublasLtMatmulDesc_t,
-    cublasLtMatmulDescAttributes_t, cublasLtMatmulPreference_t,
-    cublasLtMatmulPreferenceAttributes_t, cublasLtMatrixLayout_t, cublasLtMatrixLayoutAttribute_t,
-    cublasStatus_t, cudaDataType_t,
+    cublasLtMatmulDescAttributes_t, cublasLtMatmulPreference_t, cublasLtMatmulPreferenceAttributes_t,
+    cublasLtMatrixLayout_t, cublasLtMatrixLayoutAttribute_t, cublasStatus_t, cudaDataType_t,
 };
 use libloading::os::unix::Library as Loaded;
 
@@ -180,9 +179,8 @@ impl Library {
         let mut made = ptr::null_mut();
         #[expect(unsafe_code, reason = "a function of the library is called")]
         // SAFETY: the pointer is to one that lives through the call.
-        let status = unsafe {
-            (self.functions.layout_create)(&raw mut made, data as c_int, rows, columns, distance)
-        };
+        let status =
+            unsafe { (self.functions.layout_create)(&raw mut made, data as c_int, rows, columns, distance) };
         self.expect("cublasLtMatrixLayoutCreate", status)?;
         Ok(made)
     }
@@ -271,12 +269,7 @@ impl<'a> Wished<'a> {
         #[expect(unsafe_code, reason = "a function of the library is called")]
         // SAFETY: the wishes are the library's; the value has the size that is said.
         let status = unsafe {
-            (self.library.functions.wish_set)(
-                self.handle,
-                which as c_int,
-                value.as_ptr().cast(),
-                value.len(),
-            )
+            (self.library.functions.wish_set)(self.handle, which as c_int, value.as_ptr().cast(), value.len())
         };
         self.library.expect("cublasLtMatmulPreferenceSetAttribute", status)
     }

@@ -14,7 +14,7 @@ use sha2::{Digest, Sha256};
 
 use super::plan::{summary, summary_json};
 use super::{Context, Said, stopped};
-use crate::arguments::{Ranks, RunArguments, RunDevice};
+use crate::arguments::{Ranks, RunArguments};
 use crate::cluster::Facts;
 use crate::compile::{self, Chosen};
 use crate::failure::Failure;
@@ -22,7 +22,7 @@ use crate::given::{self, Given};
 use crate::model_file::ModelFile;
 use crate::pipeline::{self, Stage};
 use crate::train::checkpoint::hexadecimal;
-use crate::{arrays, inputs, machine, plan_file, quantity, written};
+use crate::{arrays, gpu, inputs, machine, plan_file, quantity, written};
 
 /// What is run on what.
 struct Job {
@@ -49,13 +49,14 @@ pub(crate) fn run(arguments: &RunArguments, context: &mut Context<'_, '_>) -> Re
     let weight = |name: &str| job.file.weight(name);
     let failed = |error: run::RunError| match error {
         run::RunError::Weight(..) => Failure::file(&job.file.path, error),
+        run::RunError::Device(how) => Failure::Input(how),
         // What inputs index is known only when they are there.
         run::RunError::Instruction { error: kernels::KernelError::Index { .. }, .. } => {
             Failure::input("an input is out of range", error)
         }
         other => Failure::internal("run", other),
     };
-    let mut session = context.session(programs, &weight).map_err(failed)?;
+    let mut session = gpu::session(&arguments.on, context, programs, &weight).map_err(failed)?;
     context.progress.say(format!("running on {} ranks", plan.mesh.devices()));
     let mut outcome = session.step(&inputs).map_err(failed)?;
     for _ in 1..arguments.steps {
@@ -81,19 +82,6 @@ pub(crate) fn run(arguments: &RunArguments, context: &mut Context<'_, '_>) -> Re
     }
 }
 
-/// Why nothing runs on GPUs here.
-fn no_gpu() -> Failure {
-    let missing: Vec<String> = device::missing(&[]).iter().map(ToString::to_string).collect();
-    let kernels = "`shardloom kernels plan.json` lists what a plan would launch";
-    Failure::Input(if missing.is_empty() {
-        format!(
-            "`--device cuda`: its libraries are there, but this version runs nothing on GPUs yet; {kernels}"
-        )
-    } else {
-        format!("`--device cuda` cannot run on this machine: {}; {kernels}", missing.join("; "))
-    })
-}
-
 /// What is ready to run, or where it stops.
 enum Ready {
     Go { job: Box<Job>, inputs: BTreeMap<String, Array>, programs: Vec<Program> },
@@ -102,9 +90,7 @@ enum Ready {
 
 /// Everything before a rank starts.
 fn ready(arguments: &RunArguments, context: &mut Context<'_, '_>) -> Result<Ready, Failure> {
-    if arguments.device == RunDevice::Cuda {
-        return Err(no_gpu());
-    }
+    gpu::expect(&arguments.on, context)?;
     arrays::check_name(&arguments.output)?;
     let read = arguments.bound.inputs.as_deref().into_iter().chain([arguments.file.as_path()]);
     written::differs(&arguments.output, &read.collect::<Vec<_>>())?;

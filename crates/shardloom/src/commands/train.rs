@@ -16,6 +16,7 @@ use serde_json::json;
 
 use super::{Context, Form, Lines, Said, stopped};
 use crate::failure::Failure;
+use crate::gpu;
 use crate::model_file::ModelFile;
 use crate::progress::Progress;
 use crate::quantity;
@@ -75,8 +76,8 @@ pub(crate) fn train(arguments: &TrainArguments, context: &mut Context<'_, '_>) -
     let Ready { trained, data, states, settings, resumed, programs } = ready;
     let file = &trained.file;
     context.progress.say("reading weights");
-    let session =
-        context.session(programs, &|name| file.weight(name)).map_err(|error| failed(file, error))?;
+    let session = gpu::session(&arguments.on, context, programs, &|name| file.weight(name));
+    let session = session.map_err(|error| failed(file, error))?;
     let limits = ranges::limits(&trained.graph);
     let mut run = Run::new(arguments, &trained, data, limits, states, session);
     run.settings = settings;
@@ -110,6 +111,7 @@ fn said(change: &Change, context: &mut Context<'_, '_>) -> Result<(), Failure> {
 fn failed(file: &ModelFile, error: RunError) -> Failure {
     match error {
         RunError::Weight(..) => Failure::file(&file.path, error),
+        RunError::Device(how) => Failure::Input(how),
         RunError::Instruction { error: kernels::KernelError::Index { .. }, .. } => {
             Failure::input("an input is out of range", error)
         }

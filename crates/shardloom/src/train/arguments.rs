@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
+use crate::arguments::DeviceArguments;
 use crate::cluster::ClusterArguments;
 
 /// Examples, and what files have to hold, for `--help`.
@@ -118,6 +119,9 @@ pub struct TrainArguments {
     /// Where the model of the plan is, if not where the plan says
     #[arg(long, value_name = "FILE")]
     pub model: Option<PathBuf>,
+    /// On what ranks run.
+    #[command(flatten)]
+    pub on: DeviceArguments,
     /// What holds where each rank is a process.
     #[command(flatten)]
     pub cluster: ClusterArguments,

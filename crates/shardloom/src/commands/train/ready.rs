@@ -9,6 +9,7 @@ use planner_ir::{Graph, Source, State, Type};
 use crate::cluster::Facts;
 use crate::commands::Context;
 use crate::failure::Failure;
+use crate::gpu;
 use crate::model_file::ModelFile;
 use crate::pipeline::Stage;
 use crate::train::arguments::TrainArguments;
@@ -35,6 +36,7 @@ pub(super) fn ready(
     arguments: &TrainArguments,
     context: &mut Context<'_, '_>,
 ) -> Result<Result<Ready, Stage>, Failure> {
+    gpu::expect(&arguments.on, context)?;
     if context.leads() {
         check_outputs(arguments)?;
     }

@@ -1,0 +1,28 @@
+//! On what ranks run.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+/// On what ranks run, and what that needs.
+#[derive(Args, Clone, Debug)]
+pub struct DeviceArguments {
+    /// On what ranks run
+    #[arg(long, value_enum, default_value_t = RunDevice::Cpu)]
+    pub device: RunDevice,
+    /// Look for the libraries of CUDA in this folder first
+    #[arg(long, value_name = "DIR")]
+    pub libraries: Option<PathBuf>,
+    /// Keep compiled kernels and the algorithms of products here, not in the user's cache
+    #[arg(long, value_name = "DIR")]
+    pub cache: Option<PathBuf>,
+}
+
+/// On what ranks run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum RunDevice {
+    /// Threads of this machine.
+    Cpu,
+    /// A GPU of this machine: all ranks are on the first one.
+    Cuda,
+}

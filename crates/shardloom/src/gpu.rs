@@ -1,0 +1,74 @@
+//! Ranks on a GPU of this machine: what commands do for `--device cuda`.
+
+use std::env;
+use std::path::PathBuf;
+
+use device::{Device, Settings};
+use kernels::Array;
+use lower::Program;
+use run::{RunError, Session};
+
+use crate::arguments::{DeviceArguments, RunDevice};
+use crate::commands::Context;
+use crate::failure::Failure;
+
+/// What a folder of the user's cache is called.
+const FOLDER: &str = "shardloom";
+
+/// What a device is made with, as arguments say.
+pub(crate) fn settings(on: &DeviceArguments) -> Settings {
+    Settings {
+        libraries: on.libraries.iter().cloned().collect(),
+        cache: on.cache.clone().or_else(own_cache),
+        ..Settings::default()
+    }
+}
+
+/// The user's cache, as the XDG Base Directory Specification has it; none where there is no home.
+fn own_cache() -> Option<PathBuf> {
+    let folder = |name: &str| env::var_os(name).filter(|it| !it.is_empty()).map(PathBuf::from);
+    let cache = folder("XDG_CACHE_HOME").or_else(|| Some(folder("HOME")?.join(".cache")))?;
+    Some(cache.join(FOLDER))
+}
+
+/// Refuses to start on a GPU where there is none, before anything else is done; one line says
+/// everything that is missing.
+pub(crate) fn expect(on: &DeviceArguments, context: &Context<'_, '_>) -> Result<(), Failure> {
+    if on.device == RunDevice::Cpu {
+        return Ok(());
+    }
+    let hint = "`shardloom kernels plan.json` lists what a plan would launch";
+    let folders = settings(on).libraries;
+    let missing: Vec<String> = device::missing(&folders).iter().map(ToString::to_string).collect();
+    let why = match device::count(&folders) {
+        _ if !missing.is_empty() => missing.join("; "),
+        Ok(0) => "the driver has no GPU".to_owned(),
+        Ok(_) if context.cluster.is_some() => {
+            "ranks that are processes exchange over TCP or MPI, on processors; leave the launcher out, and \
+             all ranks run on one GPU"
+                .to_owned()
+        }
+        Ok(_) => return Ok(()),
+        Err(error) => error.to_string(),
+    };
+    Err(Failure::Input(format!("`--device cuda` cannot run on this machine: {why}; {hint}")))
+}
+
+/// A session of programs on threads, on processes, or on a GPU.
+pub(crate) fn session(
+    on: &DeviceArguments,
+    context: &Context<'_, '_>,
+    programs: Vec<Program>,
+    weights: &dyn Fn(&str) -> Result<Array, String>,
+) -> Result<Session, RunError> {
+    if on.device == RunDevice::Cpu {
+        return context.session(programs, weights);
+    }
+    context.progress.say("making kernels ready");
+    let device = Device::together(&settings(on), &programs)?;
+    for remark in device.remarks() {
+        context.progress.without(|| eprintln!("gpu: {remark}"));
+    }
+    context.progress.say("reading weights");
+    Session::on(Box::new(device), None, programs, weights)
+}

@@ -1,0 +1,87 @@
+//! Training steps on a GPU that is not there: every kind of plan on one rank and several, and stages,
+//! held against what PyTorch computed.
+
+use plan::Recompute;
+use planner_ir::schedule::Kind as Schedule;
+use rewrite::Steps;
+use search::MachinePrices;
+
+use super::cases::{self, ADAMW, Case, MOMENTUM, parted};
+use super::manners::{Form, Manner, Preferring, SIDE};
+use super::{expect_none, faults_of, pipelines};
+use crate::corpus::gpu::session;
+use crate::corpus::{check_bytes, machine};
+use crate::emulated::emulated;
+
+/// How a step is planned.
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    /// As the search likes it.
+    Chosen,
+    /// In another manner.
+    In(Manner),
+    /// In two stages, each on a mesh of its own.
+    Stages(Schedule),
+}
+
+/// What is trained: the model, the mesh, how it is planned, in how many micro-batches.
+const TRIALS: [(&str, &str, Kind, u64); 8] = [
+    ("gpt2/legacy.onnx", "1", Kind::Chosen, 1),
+    ("gpt2/legacy.onnx", "2", Kind::Chosen, 2),
+    ("gpt2/legacy.onnx", "2", Kind::In(Manner::Tensor), 1),
+    ("gpt2/legacy.onnx", "4", Kind::In(Manner::Data(3)), 1),
+    ("gpt2/dynamo.onnx", "2x2", Kind::In(Manner::InTime(Form::Square)), 1),
+    ("gpt2/dynamo.onnx", "2x2", Kind::In(Manner::InTime(Form::Ring)), 1),
+    ("gpt2/legacy.onnx", "1", Kind::Stages(Schedule::OneForwardOneBackward), 2),
+    ("llama/dynamo.onnx", "2", Kind::Stages(Schedule::ZeroBubbleH1), 4),
+];
+
+fn check(path: &std::path::Path, mesh: &'static str, kind: Kind, parts: u64) -> Result<(), String> {
+    if let Kind::Stages(schedule) = kind {
+        return pipelines::check_on_gpu(path, mesh, schedule, parts);
+    }
+    let (mesh, machine) = machine(mesh);
+    let case = Case::load(path);
+    let in_time = matches!(kind, Kind::In(Manner::InTime(_)));
+    let ranks = mesh.devices();
+    let wanted = if matches!(kind, Kind::In(Manner::Data(_))) { ranks * parts } else { parts };
+    let examples = case.examples();
+    let times = (1..=wanted).find(|times| (examples * times).is_multiple_of(wanted)).unwrap_or(1);
+    let case = case.stretched(times, if in_time { SIDE } else { 1 });
+    let optimizer = if ranks == 2 { MOMENTUM } else { ADAMW };
+    let training = case.training(optimizer, Recompute::Nothing);
+    let prepared = case.prepared(&training, &parted(&case.batch(0), parts));
+    let prices = MachinePrices::new(&machine, &mesh).map_err(|error| format!("{error:?}"))?;
+    let plan = match kind {
+        Kind::In(manner) => {
+            let prices = Preferring::new(manner, prices, &prepared.graph, &prepared.sections);
+            let steps = if in_time { Steps::Offered } else { Steps::Auto };
+            case.plan_in(&prepared, &mesh, &machine, &prices, steps)?
+        }
+        _ => case.plan_of(&prepared, &mesh, &machine, &prices)?,
+    };
+    let programs = lower::lower(&plan).map_err(|error| format!("not lowered: {error}"))?;
+    let gpu = emulated();
+    let session = session(&gpu, programs, &|name| case.file.weight(name))?;
+    let bytes = |outcome: &run::Outcome| check_bytes(&plan, &outcome.received);
+    case.check_session(session, &plan.graph, optimizer, parts, &bytes)
+}
+
+#[test]
+fn steps_on_a_gpu_train_as_pytorch() {
+    let wanted = std::env::var("MODEL").unwrap_or_default();
+    let all = cases::all();
+    let mut failures = Vec::new();
+    for (model, mesh, kind, parts) in TRIALS.into_iter().filter(|it| it.0.contains(&wanted)) {
+        let Some(path) = all.iter().find(|path| path.ends_with(model)) else { continue };
+        let start = std::time::Instant::now();
+        let what = format!("{model} on {mesh}, {kind:?}, {parts} micro-batches");
+        println!("{what}");
+        failures.extend(faults_of(&what, || {
+            let wrong = check(path, mesh, kind, parts).err();
+            wrong.map(|error| format!("{what}: {error}")).into_iter().collect()
+        }));
+        println!("  done after {:?}", start.elapsed());
+    }
+    expect_none(&failures);
+}
