@@ -30,8 +30,8 @@ const TRIALS: [(&str, &str, Kind, u64); 8] = [
     ("gpt2/legacy.onnx", "2", Kind::Chosen, 2),
     ("gpt2/legacy.onnx", "2", Kind::In(Manner::Tensor), 1),
     ("gpt2/legacy.onnx", "4", Kind::In(Manner::Data(3)), 1),
-    ("gpt2/dynamo.onnx", "2x2", Kind::In(Manner::InTime(Form::Square)), 1),
-    ("gpt2/dynamo.onnx", "2x2", Kind::In(Manner::InTime(Form::Ring)), 1),
+    ("gpt2/legacy.onnx", "2x2", Kind::In(Manner::InTime(Form::Square)), 1),
+    ("llama/legacy.onnx", "2x2", Kind::In(Manner::InTime(Form::Ring)), 1),
     ("gpt2/legacy.onnx", "1", Kind::Stages(Schedule::OneForwardOneBackward), 2),
     ("llama/dynamo.onnx", "2", Kind::Stages(Schedule::ZeroBubbleH1), 4),
 ];
