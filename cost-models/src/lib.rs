@@ -12,6 +12,9 @@ pub mod known;
 /// The description of a cluster that every price reads.
 pub mod machine;
 
+/// Clusters of several kinds of nodes.
+pub mod cluster;
+
 /// Devices, switches, network adapters and the links between them; what a group of ranks has.
 pub mod topology;
 

@@ -11,6 +11,7 @@ use std::fmt;
 use petgraph::graph::{NodeIndex, UnGraph};
 use planner_ir::{AxisId, Mesh};
 
+use crate::cluster::Cluster;
 use crate::machine::{Machine, Wiring};
 use crate::units::{BytesPerSecond, Ratio, exact};
 
@@ -38,9 +39,8 @@ pub struct Topology {
     /// The place of each rank's device.
     devices: Vec<NodeIndex>,
     devices_per_node: u64,
-    shares: Shares,
-    /// Devices at one socket of a host, and the rate between sockets (bytes per second).
-    sockets: Option<(u64, BytesPerSecond)>,
+    /// What each node is by itself.
+    nodes: Vec<Within>,
     /// Nodes at one leaf of the network, and the part of the adapters' rate that goes beyond it.
     leaves: Option<(u64, Ratio)>,
 }
@@ -51,6 +51,14 @@ struct Shares {
     ring: Ratio,
     pair: Ratio,
     exchange: Ratio,
+}
+
+/// What is particular to a node.
+#[derive(Clone, Copy, Debug)]
+struct Within {
+    shares: Shares,
+    /// Devices at one socket of its host, and the rate between sockets (bytes per second).
+    sockets: Option<(u64, BytesPerSecond)>,
 }
 
 /// What a set of ranks that communicate with each other have between them.
@@ -98,6 +106,19 @@ impl Group {
     }
 }
 
+impl Within {
+    fn of(machine: &Machine) -> Self {
+        let node = &machine.node;
+        let (ring, pair) = (node.ring_share.value, node.pair_share.value);
+        let shares = Shares { ring, pair, exchange: node.exchange_share.value };
+        let sockets = node.sockets.as_ref().map(|sockets| {
+            let devices = node.devices.value.0 / sockets.count.value.0;
+            (devices, node.host_share.value * sockets.bandwidth.value)
+        });
+        Self { shares, sockets }
+    }
+}
+
 /// Why ranks are not a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GroupError {
@@ -118,26 +139,33 @@ impl Topology {
     /// The topology of `machine`.
     #[must_use]
     pub fn of(machine: &Machine) -> Self {
+        Self::of_kinds(std::slice::from_ref(machine))
+    }
+
+    /// The topology of a cluster: nodes of all kinds are on one fabric.
+    #[must_use]
+    pub fn of_cluster(cluster: &Cluster) -> Self {
+        Self::of_kinds(cluster.kinds())
+    }
+
+    /// Of machines whose nodes have equally many devices.
+    fn of_kinds(kinds: &[Machine]) -> Self {
         let mut graph = UnGraph::new_undirected();
-        let devices: Vec<_> =
-            (0..machine.devices()).map(|rank| graph.add_node(Place::Device(rank))).collect();
-        let devices_per_node = machine.devices_per_node();
-        let node = &machine.node;
-        let (ring, pair) = (node.ring_share.value, node.pair_share.value);
-        let shares = Shares { ring, pair, exchange: node.exchange_share.value };
-        let sockets = node.sockets.as_ref().map(|sockets| {
-            let devices = node.devices.value.0 / sockets.count.value.0;
-            (devices, node.host_share.value * sockets.bandwidth.value)
-        });
-        let network = machine.network.as_ref();
+        let ranks = kinds.iter().map(Machine::devices).sum();
+        let devices: Vec<_> = (0..ranks).map(|rank| graph.add_node(Place::Device(rank))).collect();
+        let devices_per_node = kinds.first().map_or(1, Machine::devices_per_node);
+        let nodes: Vec<&Machine> = kinds.iter().flat_map(|it| (0..it.nodes()).map(move |_| it)).collect();
+        // Kinds that are joined have no leaves.
+        let network = kinds.iter().find_map(|kind| kind.network.as_ref());
         let leaves = network.and_then(|network| network.leaves.as_ref());
         let leaves = leaves.map(|leaves| (leaves.nodes.value.0, leaves.uplink_share.value));
-        let mut topology = Self { graph, devices, devices_per_node, shares, sockets, leaves };
-        for node in 0..machine.nodes() {
-            topology.join_devices(machine, node);
+        let within = nodes.iter().map(|kind| Within::of(kind)).collect();
+        let mut topology = Self { graph, devices, devices_per_node, nodes: within, leaves };
+        for (node, kind) in (0..).zip(&nodes) {
+            topology.join_devices(kind, node);
         }
-        if machine.nodes() > 1 {
-            topology.join_nodes(machine);
+        if nodes.len() > 1 {
+            topology.join_nodes(&nodes);
         }
         topology
     }
@@ -236,12 +264,12 @@ impl Topology {
     }
 
     /// Adds the fabric, and to each node its adapters, each with an equal run of the devices.
-    fn join_nodes(&mut self, machine: &Machine) {
-        let Some(network) = &machine.network else { return };
+    fn join_nodes(&mut self, nodes: &[&Machine]) {
         let fabric = self.graph.add_node(Place::Fabric);
-        let rate = network.adapter_bandwidth.value;
-        let count = network.adapters.value.0;
-        for node in 0..machine.nodes() {
+        for (node, kind) in (0..).zip(nodes) {
+            let Some(network) = &kind.network else { continue };
+            let rate = network.adapter_bandwidth.value;
+            let count = network.adapters.value.0;
             let adapters: Vec<_> =
                 (0..count).map(|place| self.graph.add_node(Place::Adapter(node, place))).collect();
             for &adapter in &adapters {
@@ -255,6 +283,17 @@ impl Topology {
                 }
             }
         }
+    }
+
+    /// What is particular to the node of a device.
+    fn within(&self, device: NodeIndex) -> &Within {
+        let node = match self.graph[device] {
+            Place::Device(rank) => self.node_of(rank),
+            Place::Switch(node) | Place::Host(node) | Place::Adapter(node, _) => node,
+            Place::Fabric => 0,
+        };
+        let node = usize::try_from(node).expect("a machine has no more nodes than an address can number");
+        &self.nodes[node]
     }
 
     /// What is left of the rate of adapters between these nodes.
@@ -279,9 +318,9 @@ impl Topology {
             others.map(move |&to| self.joined(from, to))
         });
         let all_joined = every.into_iter().all(|joined| joined.is_some());
-        let exchange =
-            if all_joined { self.shares.exchange * link } else { self.exchange_through_host(members) };
-        Inside { link, ring: self.shares.ring * link, pair, exchange }
+        let shares = self.within(members[0]).shares;
+        let exchange = if all_joined { shares.exchange * link } else { self.exchange_through_host(members) };
+        Inside { link, ring: shares.ring * link, pair, exchange }
     }
 
     /// Whether links or a switch join all of these devices, directly or through each other.
@@ -311,14 +350,16 @@ impl Topology {
     /// Rate of a ring through the host: it leaves every socket once.
     fn through_host(&self, members: &[NodeIndex]) -> BytesPerSecond {
         let own = lowest(members.iter().map(|&device| self.to_host(device)));
-        let between = self.sockets.filter(|_| self.at_sockets(members).len() > 1);
+        let sockets = members.first().and_then(|&it| self.within(it).sockets);
+        let between = sockets.filter(|_| self.at_sockets(members).len() > 1);
         between.map_or(own, |(_, rate)| own.min(rate))
     }
 
     /// Rate at which every one of `members` sends through the host if all send to all.
     fn exchange_through_host(&self, members: &[NodeIndex]) -> BytesPerSecond {
         let own = lowest(members.iter().map(|&device| self.to_host(device)));
-        let Some((_, rate)) = self.sockets else { return own };
+        let sockets = members.first().and_then(|&it| self.within(it).sockets);
+        let Some((_, rate)) = sockets else { return own };
         let all = exact(exact_len(members.len()));
         let at_sockets = self.at_sockets(members);
         // A socket with `a` of `n` members passes on a (n − a) of the parts, each S/n.
@@ -332,7 +373,8 @@ impl Topology {
         let mut counts = BTreeMap::new();
         for &member in members {
             let Place::Device(rank) = self.graph[member] else { continue };
-            let per_socket = self.sockets.map_or(self.devices_per_node, |(devices, _)| devices);
+            let per_socket =
+                self.within(member).sockets.map_or(self.devices_per_node, |(devices, _)| devices);
             *counts.entry(rank % self.devices_per_node / per_socket.max(1)).or_insert(0) += 1;
         }
         counts
@@ -340,7 +382,7 @@ impl Topology {
 
     /// Rate at which a device can send to another of its node.
     fn between(&self, from: NodeIndex, to: NodeIndex) -> BytesPerSecond {
-        let joined = self.joined(from, to).map(|rate| self.shares.pair * rate);
+        let joined = self.joined(from, to).map(|rate| self.within(from).shares.pair * rate);
         joined.unwrap_or_else(|| self.through_host(&[from, to]))
     }
 

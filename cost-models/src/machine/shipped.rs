@@ -8,8 +8,10 @@ use std::fmt;
 use crate::machine::{Machine, SizeError, json};
 
 /// The shipped device types and their files, in the order in which they are listed.
-const FILES: [(&str, &str); 20] = [
+const FILES: [(&str, &str); 22] = [
     ("v100-16g", include_str!("../../machines/v100-16g.json")),
+    ("v100-16g-10gbe", include_str!("../../machines/v100-16g-10gbe.json")),
+    ("v100-16g-25gbe", include_str!("../../machines/v100-16g-25gbe.json")),
     ("v100-32g", include_str!("../../machines/v100-32g.json")),
     ("v100-32g-pcie", include_str!("../../machines/v100-32g-pcie.json")),
     ("v100-32g-sxm3", include_str!("../../machines/v100-32g-sxm3.json")),

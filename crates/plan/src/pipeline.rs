@@ -29,7 +29,7 @@ pub struct Pipeline {
     pub estimate: Vec<Term>,
     /// For each group, what the fullest of its devices holds, by kind.
     pub memory: Vec<Vec<Holding>>,
-    /// What a device can hold (bytes).
+    /// What a device can hold (bytes): where nodes are of several kinds, one of those that can hold the most.
     pub capacity: u64,
     /// How good the pipeline is.
     pub proof: Proof,
@@ -87,6 +87,12 @@ impl Pipeline {
     pub fn devices(&self) -> u64 {
         let end = |stage: &Stage| stage.first_device + stage.plan.mesh.devices();
         self.stages.iter().map(end).max().unwrap_or(0)
+    }
+
+    /// What a device of a group can hold (bytes).
+    pub fn capacity_of(&self, group: usize) -> u64 {
+        let own = self.stages.iter().enumerate().filter(|(number, _)| self.group(*number) == group);
+        own.map(|(_, stage)| stage.plan.capacity).min().unwrap_or(self.capacity).min(self.capacity)
     }
 
     /// The number of the group that has a stage.

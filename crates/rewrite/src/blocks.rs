@@ -20,6 +20,7 @@ mod describe; // stretches as blocks and their bindings
 mod check; // whether blocks reproduce their graph
 mod rebuild; // a graph whose segments are other bodies
 mod shorten; // a graph with fewer repetitions
+mod narrow; // stretches that do not repeat, cut where little is alive
 
 use std::fmt;
 use std::ops::Range;
@@ -27,6 +28,7 @@ use std::ops::Range;
 use planner_ir::{Graph, ValueId};
 
 pub use check::check;
+pub use narrow::narrowed;
 pub(crate) use order::with_local_constants;
 pub(crate) use rebuild::rebuilt;
 pub use shorten::shortened;

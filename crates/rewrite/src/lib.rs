@@ -5,7 +5,7 @@ mod raise; // idioms to the operations they spell
 mod fuse; // products of one value by several weights as one product
 mod space; // the space of partitioned programs, by e-graph
 
-pub use blocks::{Binding, Block, Blocks, BlocksError, Segment, blocks, shortened};
+pub use blocks::{Binding, Block, Blocks, BlocksError, Segment, blocks, narrowed, shortened};
 pub use fuse::fused;
 pub use raise::{RaiseError, Raised, RuleText, Statistics as RaiseStatistics, raise, raise_rules};
 pub use space::{

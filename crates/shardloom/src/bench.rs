@@ -2,8 +2,10 @@
 
 pub(crate) mod onnx; // ONNX files, written
 pub(crate) mod gpt2; // GPT-2 as an ONNX file, with weights from a seed
+mod unet; // a U-shaped transformer as an ONNX file
 pub(crate) mod folder; // where benchmarks write
 mod flops; // the arithmetic of a graph
+mod half; // devices that have units for one 16-bit form of numbers
 pub(crate) mod process; // what the process and the machine say of themselves
 mod onnxruntime; // another program's steps, for comparison
 mod cpu_run; // `cpu-run`
@@ -13,11 +15,13 @@ pub(crate) mod plot; // curves as a picture
 mod training; // `training`
 mod simulate; // `simulate`
 mod resharding; // `resharding`
+mod overlap; // `overlap`
 mod fit; // `fit`
 
 pub use cluster::Cluster;
 pub use cpu_run::CpuRun;
 pub use fit::Fit;
+pub use overlap::Overlap;
 pub use planning::Planning;
 pub use resharding::Resharded;
 pub use simulate::Simulate;
@@ -44,6 +48,8 @@ pub enum Benchmark {
     Simulate(Simulate),
     /// Bring values from mesh to mesh by each strategy, by the clock, in the published cases
     Resharding(Resharded),
+    /// Simulate two-stage training steps by each way of crossing and schedule, beside what was published
+    Overlap(Overlap),
     /// Fit the fitted numbers of machines and frameworks again, to published rows
     Fit(Fit),
     /// Train a small GPT-2 on the bytes of a text, on one rank and on four
@@ -67,6 +73,7 @@ pub fn run(benchmark: &Benchmark, say: &dyn Fn(String)) -> Result<Report, Failur
         Benchmark::Cluster(options) => (cluster::measure(options, say)?, &options.ledger),
         Benchmark::Simulate(options) => (simulate::measure(options, say)?, &options.ledger),
         Benchmark::Resharding(options) => return resharding::measure(options, say),
+        Benchmark::Overlap(options) => (overlap::measure(options, say)?, &options.ledger),
         Benchmark::Fit(options) => (fit::measure(options, say)?, &options.ledger),
         Benchmark::Training(options) => (training::measure(options, say)?, &options.ledger),
     };

@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use cost_models::machine::{Machine, json, shipped};
+use cost_models::cluster::{Cluster, json};
+use cost_models::machine::{self, Machine, shipped};
 
 use crate::failure::Failure;
 
@@ -13,18 +14,66 @@ pub(crate) fn is_file(name: &str) -> bool {
 
 /// The machine of that name, or of that file.
 pub(crate) fn named(name: &str, devices: Option<u64>) -> Result<Machine, Failure> {
-    let path = Path::new(name);
-    if !is_file(name) {
-        let machine = shipped::named(name).map_err(|error| Failure::Usage(error.to_string()))?;
-        return match devices {
-            Some(devices) => sized(machine, devices),
-            None => Ok(machine),
+    let cluster = cluster(name, devices)?;
+    cluster.single().cloned().ok_or_else(|| {
+        Failure::Usage(format!(
+            "machine `{name}` has nodes of {} kinds, expected one: only plans in stages are made for several, \
+             with `plan --mode train --stages N`",
+            cluster.kinds().len()
+        ))
+    })
+}
+
+/// The machine of that name, or of that file, or several whose names are joined by `+` or that are in one
+/// file.
+pub(crate) fn cluster(name: &str, devices: Option<u64>) -> Result<Cluster, Failure> {
+    if is_file(name) {
+        let path = Path::new(name);
+        crate::readable::check(path)?;
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| Failure::file(path, format!("cannot be read: {error}")))?;
+        return match (json::is_cluster(&text), devices) {
+            (true, None) => json::read(name, &text).map_err(|error| Failure::file(path, error)),
+            (true, Some(_)) => Err(counted(name)),
+            (false, _) => of_file(name, &text, devices).map(Cluster::of),
         };
     }
-    crate::readable::check(path)?;
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| Failure::file(path, format!("cannot be read: {error}")))?;
-    let machine = json::read(name, &text).map_err(|error| Failure::Input(error.to_string()))?;
+    let parts: Vec<&str> = name.split('+').collect();
+    if let (&[_, _, ..], Some(_)) = (parts.as_slice(), devices) {
+        return Err(counted(name));
+    }
+    if parts.len() > 1 && parts.contains(&"") {
+        return Err(Failure::Usage(format!(
+            "machine `{name}` lacks a kind of nodes, expected names such as `a100-80g-8x+v100-16g-8x`"
+        )));
+    }
+    let kind = |part: &&str| {
+        let machine = shipped::named(part).map_err(|error| Failure::Usage(error.to_string()))?;
+        match devices {
+            Some(devices) => sized(machine, devices),
+            None => Ok(machine),
+        }
+    };
+    let kinds = parts.iter().map(kind).collect::<Result<_, _>>()?;
+    Cluster::joined(kinds).map_err(|error| Failure::Usage(format!("machine `{name}`: {error}")))
+}
+
+/// The machine of that name, or of that file, with so many devices if the file does not say how many.
+pub(crate) fn of_devices(name: &str, devices: u64) -> Result<Cluster, Failure> {
+    let several = || std::fs::read_to_string(name).is_ok_and(|text| json::is_cluster(&text));
+    cluster(name, (is_file(name) && !several()).then_some(devices))
+}
+
+fn counted(name: &str) -> Failure {
+    Failure::Usage(format!(
+        "`--devices` is of one kind of nodes, and machine `{name}` says how many devices each of its kinds has: \
+         leave it out"
+    ))
+}
+
+/// The machine of a file's text.
+fn of_file(name: &str, text: &str, devices: Option<u64>) -> Result<Machine, Failure> {
+    let machine = machine::json::read(name, text).map_err(|error| Failure::Input(error.to_string()))?;
     match devices {
         Some(devices) => sized(machine, devices),
         None if machine.network.is_none() => Err(Failure::Usage(format!(

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use cost_models::machine::Machine;
+use cost_models::cluster::Cluster;
 use lower::{
     Action, Alike, CommunicatorId, Event, Program, Remote, RepeatedPart, Storage, Stream, Turn, Way,
 };
@@ -58,7 +58,7 @@ pub(crate) struct Part {
 
 impl<'a> Ranks<'a> {
     /// Ranks whose programs are known to be alike.
-    pub(crate) fn alike(alike: &'a Alike, machine: &Machine) -> Self {
+    pub(crate) fn alike(alike: &'a Alike, cluster: &Cluster) -> Self {
         let ranks = alike.mesh.devices();
         let mut groups = Vec::new();
         for communicator in (0..alike.axes.len()).map(CommunicatorId) {
@@ -74,20 +74,20 @@ impl<'a> Ranks<'a> {
                 sources.push(of.clone());
             }
         }
-        let prices = priced(&alike.program, machine);
+        let prices = priced(&alike.program, cluster.of_rank(0));
         let kinds = vec![Kind { program: &alike.program, prices, lists }];
         let of = (0..ranks).map(|_| 0).collect();
         Self { kinds, of, groups, sources, pairs: Vec::new() }
     }
 
-    /// Ranks whose programs are given, by rank.
-    pub(crate) fn each(programs: &'a [Program], machine: &Machine) -> Self {
+    /// Ranks whose programs are given, by rank. Those of nodes of different kinds are not alike.
+    pub(crate) fn each(programs: &'a [Program], cluster: &Cluster) -> Self {
         let mut kinds: Vec<Kind<'a>> = Vec::new();
-        let mut forms: Vec<Form<'a>> = Vec::new();
+        let mut forms: Vec<(usize, Form<'a>)> = Vec::new();
         let mut of = Vec::new();
         for program in programs {
-            let prices = priced(program, machine);
-            let form = Form::of(program, &prices);
+            let prices = priced(program, cluster.of_rank(program.rank));
+            let form = (cluster.kind_of(program.rank), Form::of(program, &prices));
             let kind = forms.iter().position(|it| *it == form).unwrap_or_else(|| {
                 forms.push(form);
                 kinds.push(Kind { program, prices, lists: Vec::new() });

@@ -52,6 +52,8 @@ pub(crate) struct RankClass {
 pub(crate) struct GroupClass {
     /// What the ranks of one of them have between them.
     pub(crate) group: Group,
+    /// The first and the last of these ranks.
+    pub(crate) ends: [u64; 2],
     /// What all of them together put on one link of each class of links, by pattern.
     pub(crate) loads: BTreeMap<Pattern, Vec<(usize, f64)>>,
     /// What one of them alone takes of its busiest link, by pattern (seconds for each byte).
@@ -81,6 +83,8 @@ pub(crate) enum Telling {
 /// A group or a message, and what it puts on links.
 struct Meeting {
     group: Group,
+    /// Its first and its last rank.
+    ends: [u64; 2],
     loads: Vec<(Pattern, Load)>,
     of: Of,
 }
@@ -161,7 +165,9 @@ impl Graph<'_> {
             let group = self.topology.alone(members)?;
             let number = self.meetings.len();
             self.members.extend(members.iter().map(|&it| (number, it, Role::Member)));
-            self.meetings.push(Meeting { group, loads, of: Of::Communicator(communicator.0) });
+            let least = members.iter().copied().min().unwrap_or(0);
+            let ends = [least, members.iter().copied().max().unwrap_or(least)];
+            self.meetings.push(Meeting { group, ends, loads, of: Of::Communicator(communicator.0) });
         }
         Ok(())
     }
@@ -213,7 +219,7 @@ impl Graph<'_> {
         let loads = vec![(Pattern::Ring, self.topology.route(ranks[0], ranks[1]))];
         let meeting = self.meetings.len();
         self.members.extend(ranks.into_iter().zip(roles).map(|(rank, role)| (meeting, rank, role)));
-        self.meetings.push(Meeting { group, loads, of });
+        self.meetings.push(Meeting { group, ends: ranks, loads, of });
         Ok(())
     }
 
@@ -282,7 +288,8 @@ impl Graph<'_> {
                 }
             }
         }
-        GroupClass { group: self.meetings[first].group.clone(), loads, busiest }
+        let Meeting { group, ends, .. } = &self.meetings[first];
+        GroupClass { group: group.clone(), ends: *ends, loads, busiest }
     }
 
     /// The class of which a rank is the first.

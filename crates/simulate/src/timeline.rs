@@ -1,5 +1,6 @@
 //! What ranks do when.
 
+use cost_models::cluster::Cluster;
 use cost_models::machine::Machine;
 use cost_models::topology::{GroupError, Topology};
 use lower::{Alike, Program, Stream};
@@ -98,8 +99,9 @@ pub fn simulate<'a>(
     machine: &Machine,
     order: Order,
 ) -> Result<Timeline<'a>, SimulateError> {
-    suits(alike.mesh.devices(), machine)?;
-    timeline(&Ranks::alike(alike, machine), machine, order)
+    let cluster = Cluster::of(machine.clone());
+    suits(alike.mesh.devices(), &cluster)?;
+    timeline(&Ranks::alike(alike, &cluster), &cluster, order)
 }
 
 /// The same of ranks that have programs of their own, given by rank: those of a pipeline.
@@ -108,19 +110,28 @@ pub fn simulate_each<'a>(
     machine: &Machine,
     order: Order,
 ) -> Result<Timeline<'a>, SimulateError> {
-    suits(u64::try_from(programs.len()).unwrap_or(u64::MAX), machine)?;
-    timeline(&Ranks::each(programs, machine), machine, order)
+    simulate_cluster(programs, &Cluster::of(machine.clone()), order)
 }
 
-fn suits(programs: u64, machine: &Machine) -> Result<(), SimulateError> {
-    let devices = machine.devices();
+/// The same on nodes of several kinds: each rank takes what its own kind does.
+pub fn simulate_cluster<'a>(
+    programs: &'a [Program],
+    cluster: &Cluster,
+    order: Order,
+) -> Result<Timeline<'a>, SimulateError> {
+    suits(u64::try_from(programs.len()).unwrap_or(u64::MAX), cluster)?;
+    timeline(&Ranks::each(programs, cluster), cluster, order)
+}
+
+fn suits(programs: u64, cluster: &Cluster) -> Result<(), SimulateError> {
+    let devices = cluster.devices();
     if programs == devices { Ok(()) } else { Err(SimulateError::Ranks { programs, devices }) }
 }
 
-fn timeline<'a>(ranks: &Ranks<'a>, machine: &Machine, order: Order) -> Result<Timeline<'a>, SimulateError> {
-    let topology = Topology::of(machine);
+fn timeline<'a>(ranks: &Ranks<'a>, cluster: &Cluster, order: Order) -> Result<Timeline<'a>, SimulateError> {
+    let topology = Topology::of_cluster(cluster);
     let symmetry = symmetry(ranks, &topology, Telling::Alike).map_err(SimulateError::Group)?;
-    let unrolled = Unrolling { ranks, machine, order, symmetry: &symmetry }.schedule();
+    let unrolled = Unrolling { ranks, cluster, order, symmetry: &symmetry }.schedule();
     let times = clock::run(&unrolled.schedule).map_err(SimulateError::Deadlock)?;
     let programs: Vec<&Program> = ranks.kinds.iter().map(|kind| kind.program).collect();
     let classes = symmetry.ranks.into_iter().zip(unrolled.done);

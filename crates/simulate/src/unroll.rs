@@ -12,8 +12,9 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 
+use cost_models::cluster::Cluster;
 use cost_models::collective;
-use cost_models::machine::Machine;
+use cost_models::machine::{Device, Machine};
 use cost_models::units::Bytes;
 use cost_models::work;
 use lower::{CollectiveKind, Instruction, StorageId, Stream, Way};
@@ -63,7 +64,7 @@ impl Done {
 /// The programs of all classes of ranks.
 pub(crate) struct Unrolling<'a> {
     pub(crate) ranks: &'a Ranks<'a>,
-    pub(crate) machine: &'a Machine,
+    pub(crate) cluster: &'a Cluster,
     pub(crate) order: Order,
     pub(crate) symmetry: &'a Symmetry,
 }
@@ -71,8 +72,10 @@ pub(crate) struct Unrolling<'a> {
 impl Unrolling<'_> {
     pub(crate) fn schedule(&self) -> Unrolled {
         let mut schedule = Schedule::default();
-        if let Some(beside) = &self.machine.transport.beside {
-            schedule.slows(beside.value.0);
+        // Of several kinds the one that is slowed most says it of all.
+        let beside = self.cluster.kinds().iter().filter_map(|kind| kind.transport.beside.as_ref());
+        if let Some(beside) = beside.map(|it| it.value.0).reduce(f64::min) {
+            schedule.slows(beside);
         }
         let links = self.symmetry.links.iter().map(|&rate| schedule.link(rate)).collect();
         let meetings = vec![Vec::new(); self.symmetry.groups.len()];
@@ -271,7 +274,7 @@ impl<'a> Chains<'a> {
                 }
                 let copied = match at.class.gotten[list] {
                     Some(_) => 0.0,
-                    None => work::copy(&self.unrolling.machine.device, Bytes(bytes)).0,
+                    None => work::copy(self.device(at), Bytes(bytes)).0,
                 };
                 (here, self.schedule.lasting(copied, &over))
             }
@@ -342,7 +345,7 @@ impl<'a> Chains<'a> {
                     flow
                 }
                 (None, Way::To) => {
-                    let copied = work::copy(&self.unrolling.machine.device, Bytes(bytes)).0;
+                    let copied = work::copy(self.device(at), Bytes(bytes)).0;
                     let task = self.schedule.lasting(copied, &come);
                     at.own.push_back(task);
                     task
@@ -389,14 +392,27 @@ impl<'a> Chains<'a> {
     /// What a collective moves, or how long it takes if it is not the links that take time.
     fn together(&self, group: usize, kind: CollectiveKind, bytes: u64) -> Result<Flow, f64> {
         let class = &self.unrolling.symmetry.groups[group];
-        let time = |bytes: u64| together(self.unrolling.machine, &class.group, kind, bytes).0;
-        self.flow(class, Pattern::of(kind), bytes, &time)
+        let time = |machine: &Machine, bytes: u64| together(machine, &class.group, kind, bytes).0;
+        self.flow(class, Pattern::of(kind), bytes, &|bytes| self.slower(class, &|it| time(it, bytes)))
     }
 
     fn message(&self, group: usize, bytes: u64) -> Result<Flow, f64> {
         let class = &self.unrolling.symmetry.groups[group];
-        let time = |bytes: u64| collective::send(self.unrolling.machine, &class.group, Bytes(bytes)).0;
-        self.flow(class, Pattern::Ring, bytes, &time)
+        let time = |machine: &Machine, bytes: u64| collective::send(machine, &class.group, Bytes(bytes)).0;
+        self.flow(class, Pattern::Ring, bytes, &|bytes| self.slower(class, &|it| time(it, bytes)))
+    }
+
+    /// What the ends of a class of groups take: if they are of different kinds, the slower one says it.
+    fn slower(&self, class: &GroupClass, time: &dyn Fn(&Machine) -> f64) -> f64 {
+        let [one, other] = class.ends.map(|rank| self.unrolling.cluster.kind_of(rank));
+        let kinds = self.unrolling.cluster.kinds();
+        let first = time(&kinds[one]);
+        if one == other { first } else { first.max(time(&kinds[other])) }
+    }
+
+    /// The device of a class of ranks.
+    fn device(&self, at: &At<'_>) -> &'a Device {
+        &self.unrolling.cluster.of_rank(at.class.ranks.first().copied().unwrap_or(0)).device
     }
 
     /// What moves so many bytes in the time that is priced: as long as the smallest value takes

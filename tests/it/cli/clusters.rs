@@ -135,6 +135,17 @@ fn decisions_that_cannot_be() {
     let many = ["--stages", "auto", "--machine", "cpu-64x", "--pin", "pp=64", "-o", &path];
     let message = fails(1, &borrowed(&arguments("plan", "64", &many)));
     says(&message, &["more groups are pinned than the model has blocks"]);
+    // Schedules that cannot order what is pinned beside them.
+    let pinned = |pins: &[&str]| {
+        let pins: Vec<&str> = pins.iter().flat_map(|pin| ["--pin", pin]).collect();
+        with(1, "4", &pins)
+    };
+    let message = pinned(&["schedule=interleaved", "pp=2", "microbatches=1"]);
+    says(&message, &["interleaved", "1 micro-batches", "2 "]);
+    says(&pinned(&["chunks=64", "pp=4"]), &["4 groups with 64 stages each", "blocks"]);
+    for pins in [&["schedule=gpipe"][..], &["schedule=1f1b", "chunks=2"], &["schedule=zb-h1", "pp=1"]] {
+        says(&pinned(pins), &["no schedule has what is pinned", "`--stages N --schedule NAME`"]);
+    }
     // How many examples there are is part of the question.
     let model = root().join("tests/models/gpt2-bytes.onnx");
     let none =

@@ -222,3 +222,55 @@ fn eager_schedules_give_way_where_memory_ends() {
         assert!(works(&["check", &path]).contains("they hold what the pipeline says"));
     }
 }
+
+/// Two kinds of nodes, by their names and in one file: planned, checked, simulated, told; and what is not.
+#[test]
+fn nodes_of_two_kinds() {
+    let folder = Folder::new("kinds");
+    let names = "a100-80g-2x+v100-16g-2x";
+    let stages = ["--stages", "2", "--mesh", "2"];
+    let by_name = planned(&folder, "names.json", &[&["--machine", names], &stages[..]].concat());
+    let file = folder.path("cluster.json");
+    let write = |kinds: &str| fs::write(&file, format!("{{\"format\": 2, \"kinds\": [{kinds}]}}")).unwrap();
+    let kind = |name: &str| format!("{{\"devices\": 2, \"machine\": {name}}}");
+    write(&[kind("\"a100-80g\""), kind(cost_models::machine::shipped::text("v100-16g").unwrap())].join(", "));
+    let by_file = planned(&folder, "file.json", &[&["--machine", &file], &stages[..]].concat());
+    assert_eq!(fs::read_to_string(&by_name).unwrap(), fs::read_to_string(&by_file).unwrap());
+    let model = root().join("tests/models/gpt2-bytes.onnx");
+    let passed = works(&["check", &by_name, "--model", model.to_str().unwrap()]);
+    assert!(passed.contains("cut as it says"), "{passed}");
+    let seconds = |more: &[&str]| -> f64 {
+        let said = works(&[&["--json", "simulate", &by_name], more].concat());
+        let said: Value = serde_json::from_str(&said).unwrap();
+        said["seconds"].as_f64().unwrap()
+    };
+    let own = seconds(&[]);
+    assert_eq!(seconds(&["--machine", &file]).to_bits(), own.to_bits());
+    assert!(seconds(&["--machine", "a100-80g-4x"]) < own);
+    assert!(works(&["explain", &by_name]).contains(names));
+    // What is not: one mesh on two kinds, groups across them, kinds that are missing or do not go together.
+    let train = ["--mode", "train"];
+    let with = |code: u8, more: &[&str]| refused(&folder, code, &[&train, more].concat());
+    says(&with(1, &["--machine", names, "--mesh", "4"]), &["nodes of 2 kinds", "--stages N"]);
+    says(&with(1, &["--machine", names, "--stages", "1"]), &["would lie on two kinds of nodes"]);
+    says(&with(1, &["--machine", "a100-80g-2x+", "--stages", "2"]), &["lacks a kind of nodes"]);
+    says(
+        &with(1, &["--machine", "a100-80g-2x+x", "--stages", "2"]),
+        &["`x`, expected `<device>-<devices>x`"],
+    );
+    says(
+        &with(1, &["--machine", "a100-80g-2x+v100-16g-4x", "--stages", "3"]),
+        &["have 4 devices, expected 2"],
+    );
+    says(
+        &with(1, &["--machine", names, "--devices", "4", "--stages", "2"]),
+        &["`--devices`", "leave it out"],
+    );
+    write(&kind("\"a100-80g\""));
+    let one = fails(2, &["simulate", &by_name, "--machine", &file]);
+    says(&one, &["the plan is for 4 devices", "has 2"]);
+    write("");
+    says(&with(2, &["--machine", &file, "--stages", "2"]), &["cluster.json", "one kind of nodes at least"]);
+    write("{}");
+    says(&with(2, &["--machine", &file, "--stages", "2"]), &["cluster.json", "missing field `devices`"]);
+}

@@ -30,7 +30,7 @@ fn arguments_that_make_no_sense() {
     );
     says(
         &fails(1, &["plan", &model, "--machine", "h300-8x"]),
-        &["`h300`", "v100-16g, v100-32g, ", "a100-40g, a100-80g, ", ", mi250x-64g, cpu"],
+        &["`h300`", "v100-16g, v100-16g-10gbe, ", "a100-40g, a100-80g, ", ", mi250x-64g, cpu"],
     );
 }
 

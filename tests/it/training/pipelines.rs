@@ -7,6 +7,7 @@
 
 use std::path::{Path, PathBuf};
 
+use cost_models::cluster::Cluster;
 use lower::Origin;
 use plan::{Arrival, Crossing, Pipeline, Precision, Recipe, Recompute};
 use planner_ir::schedule::Kind;
@@ -79,9 +80,9 @@ impl Trial {
         let mesh = Mesh::parse(self.mesh).map_err(|error| error.to_string())?;
         let (_, machine) = machine(&(mesh.devices() * self.groups).to_string());
         let wanted = Wanted {
-            machine: &machine,
+            cluster: &Cluster::of(machine),
             mesh: &mesh,
-            capacity: machine.usable_memory().0,
+            memory: None,
             steps: Steps::Auto,
             order: Order::Named(self.kind),
             chunks: self.chunks,

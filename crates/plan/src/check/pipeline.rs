@@ -113,8 +113,9 @@ fn memory(pipeline: &Pipeline, found: &mut Violations) {
     }
     for (group, memory) in pipeline.memory.iter().enumerate() {
         let held = memory.iter().fold(0, |sum: u64, it| sum.saturating_add(it.bytes));
-        if held > pipeline.capacity {
-            let message = format!("holds {held} bytes, and a device may hold {}", pipeline.capacity);
+        let capacity = pipeline.capacity_of(group);
+        if held > capacity {
+            let message = format!("holds {held} bytes, and a device may hold {capacity}");
             found.add("memory", format!("group {group}"), message);
         }
     }

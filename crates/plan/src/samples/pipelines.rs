@@ -34,6 +34,7 @@ pub(crate) fn random(u: &mut Unstructured<'_>) -> Result<Pipeline> {
         let graph = parse_graph(&text(number, stages)).expect("the text is that of a graph");
         let plan = maker::plan(graph, Mesh::of_sizes(&[each]), Steps::One, u)?;
         let plan = with_memory(Plan { recipe: Some(recipe.clone()), ..plan });
+        let plan = Plan { capacity: CAPACITY, ..plan };
         let group = u64::try_from(number % groups).expect("it is small");
         Ok(Stage { first_block: 2 * number, first_device: group * each, plan })
     };
@@ -49,10 +50,13 @@ pub(crate) fn random(u: &mut Unstructured<'_>) -> Result<Pipeline> {
         recipe,
         estimate: vec![Term { name: "busiest stage".to_owned(), seconds: work }],
         memory: vec![vec![Holding { kind: "weights".to_owned(), bytes: 2048 }]; groups],
-        capacity: 1 << 30,
+        capacity: CAPACITY,
         proof: if u.arbitrary()? { Proof::Optimal } else { Proof::Gap { lower_bound: work / 2.0 } },
     })
 }
+
+/// What a device can hold (bytes).
+const CAPACITY: u64 = 1 << 30;
 
 const OPTIMIZER: Optimizer = Optimizer::Sgd { decay: Real(0.5) };
 

@@ -295,3 +295,44 @@ fn random_graphs_are_reproduced() {
         Ok(())
     });
 }
+
+/// A chain of equal layers.
+fn equal_layers() -> Graph {
+    let mut made = Growing::default();
+    let mut x = made.input(&[4, 8]);
+    for _ in 0..10 {
+        let wide = made.linear(x, 64);
+        let active = made.op(Op::Unary(Unary::Gelu), &[wide]);
+        x = made.linear(active, 8);
+    }
+    made.0.outputs.push(Output { name: "y".to_owned(), value: x });
+    made.0
+}
+
+/// What does not repeat is cut where one narrow value is alive, and what repeats is left as it is.
+#[test]
+fn stretches_that_do_not_repeat_are_cut_where_little_is_alive() {
+    let mut made = Growing::default();
+    let mut x = made.input(&[4, 8]);
+    // Each layer is of other sizes than all others: nothing repeats.
+    for layer in 1..=60 {
+        let wide = made.linear(x, 128 + layer);
+        let active = made.op(Op::Unary(Unary::Gelu), &[wide]);
+        x = made.linear(active, 8 + layer % 2 + layer);
+    }
+    made.0.outputs.push(Output { name: "y".to_owned(), value: x });
+    let whole = blocks(&made.0);
+    assert_eq!(whole.segments.len(), 1);
+    let found = super::narrowed(&whole);
+    assert!(found.segments.len() > 3, "{}", found.segments.len());
+    assert_eq!(found.graph, whole.graph);
+    for segment in &found.segments {
+        assert!(segment.nodes.len() >= 16);
+        let wide = |it: &&ValueId| found.graph.type_of(**it).shape[1] > 128;
+        assert_eq!(segment.results.iter().filter(wide).count(), 0, "a wide value crosses");
+    }
+    let repeated = blocks(&equal_layers());
+    assert!(repeated.segments.len() > 2, "layers are found");
+    let counts = |of: &Blocks| of.unique.iter().map(|it| it.count).filter(|it| *it > 1).collect::<Vec<_>>();
+    assert_eq!(counts(&super::narrowed(&repeated)), counts(&repeated));
+}

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::Args;
@@ -18,11 +18,13 @@ use serde_json::json;
 
 use super::folder::Folder;
 use super::gpt2::{self, Size, Start};
+use super::half::as_fast_in_bf16;
 use super::onnx::Writer;
 use super::{Report, process};
+use crate::arguments::dimension;
 use crate::failure::Failure;
 use crate::pipeline::cluster::{Answer, Pins, Question, cheapest};
-use crate::{machine, model_file, pipeline, quantity};
+use crate::{compile, machine, model_file, pipeline, quantity};
 
 /// Setups that were published, with what was measured.
 const PUBLISHED: &str = include_str!("cluster/published.json");
@@ -33,6 +35,18 @@ pub struct Cluster {
     /// Only models and machines whose names contain this
     #[arg(long, value_name = "TEXT", default_value = "")]
     pub only: String,
+    /// Plan this model instead, beside nothing, to train on the cross-entropy of its output `logits`
+    #[arg(long, value_name = "FILE", requires_all = ["machines", "global_batch"])]
+    pub model: Option<PathBuf>,
+    /// The machines for that model
+    #[arg(long = "machine", value_name = "NAME", value_delimiter = ',')]
+    pub machines: Vec<String>,
+    /// The examples of a step of that model, of which `batch` are a micro-batch
+    #[arg(long, value_name = "N")]
+    pub global_batch: Option<u64>,
+    /// The other dimensions of that model; may be repeated
+    #[arg(long = "dim", value_name = "NAME=SIZE", value_parser = dimension)]
+    pub dims: Vec<(String, u64)>,
     /// Ask every setup how fast it is: the bound is closer
     #[arg(long)]
     pub thorough: bool,
@@ -59,12 +73,24 @@ struct Published {
     microbatches: u64,
     chunks: usize,
     recompute: String,
-    /// What a step took (seconds).
-    measured: f64,
+    /// The dimensions of the model, but for `batch`.
+    #[serde(skip)]
+    dims: Vec<(String, u64)>,
+    /// What cannot be pinned of it: it is said, and not priced.
+    #[serde(default)]
+    apart: Option<String>,
+    /// What a step took (seconds), if that was published.
+    #[serde(default)]
+    measured: Option<f64>,
     source: String,
 }
 
 impl Published {
+    /// What is asked of its model.
+    fn asked(&self) -> Asked<'_> {
+        Asked { machine: &self.machine, global_batch: self.global_batch, dims: &self.dims }
+    }
+
     /// Everything that the publication says, pinned.
     fn pins(&self) -> Result<Pins, Failure> {
         let kind = if self.chunks > 1 { Kind::Interleaved } else { Kind::OneForwardOneBackward };
@@ -82,8 +108,12 @@ impl Published {
 
 /// Plans every model, and says what it took.
 pub(crate) fn measure(options: &Cluster, say: &dyn Fn(String)) -> Result<Report, Failure> {
-    let rows: Vec<Published> =
+    if let Some(path) = &options.model {
+        return given(path, options, say);
+    }
+    let mut rows: Vec<Published> =
         serde_json::from_str(PUBLISHED).map_err(|error| Failure::internal("bench", error))?;
+    rows.iter_mut().for_each(|row| row.dims = vec![("sequence".to_owned(), row.sequence)]);
     let mut text = String::from(
         "| model | machine | batch | chosen | step | bound | published | its price | measured | planned in |\n\
          |---|---|---|---|---|---|---|---|---|---|\n",
@@ -102,21 +132,18 @@ pub(crate) fn measure(options: &Cluster, say: &dyn Fn(String)) -> Result<Report,
         };
         let path = gpt2::write(Writer::absent(&folder.path), size, Start::Alike, 0)
             .map_err(|error| Failure::unwritten(&folder.path, &error))?;
-        process::forget_peak();
-        let start = Instant::now();
-        let free = planned(&path, row, &Pins::default(), options.thorough)?;
-        let seconds = start.elapsed().as_secs_f64();
+        let asked = row.asked();
+        let (free, seconds) = timed(&path, &asked, options.thorough)?;
         let memory = process::peak_memory();
-        let pinned = planned(&path, row, &row.pins()?, false);
+        let pinned = match &row.apart {
+            Some(apart) => Err(Failure::Usage(apart.clone())),
+            None => planned(&path, &asked, &row.pins()?, false),
+        };
         let priced = pinned.as_ref().map_or_else(
             |failure| format!("none: {failure}"),
             |answer| quantity::seconds(answer.pipeline.seconds()),
         );
-        let step = free.pipeline.seconds();
-        let bound = match free.pipeline.proof {
-            Proof::Optimal => step,
-            Proof::Gap { lower_bound } => lower_bound,
-        };
+        let (step, bound) = (free.pipeline.seconds(), bound(&free));
         let setup = format!("{}, {}", free.setup, free.kind.name());
         let published = format!(
             "pp {} tp {} dp {}, {} micro-batches, {} chunks, recompute {}",
@@ -132,7 +159,7 @@ pub(crate) fn measure(options: &Cluster, say: &dyn Fn(String)) -> Result<Report,
             row.global_batch,
             quantity::seconds(step),
             quantity::seconds(bound),
-            quantity::seconds(row.measured),
+            row.measured.map_or_else(|| "not published".to_owned(), quantity::seconds),
             quantity::seconds(seconds),
         );
         lines.push(json!({
@@ -156,20 +183,84 @@ pub(crate) fn measure(options: &Cluster, say: &dyn Fn(String)) -> Result<Report,
     Ok(Report { text, lines })
 }
 
+/// A model that somebody gives, on every machine that is named.
+fn given(path: &Path, options: &Cluster, say: &dyn Fn(String)) -> Result<Report, Failure> {
+    let mut text = String::from(
+        "| model | machine | batch | chosen | step | bound | planned in |\n|---|---|---|---|---|---|---|\n",
+    );
+    let mut lines = Vec::new();
+    let name = path.file_stem().map_or_else(String::new, |it| it.to_string_lossy().into_owned());
+    for machine in &options.machines {
+        say(format!("{name} {machine}"));
+        let global_batch = options.global_batch.unwrap_or(1);
+        let asked = Asked { machine, global_batch, dims: &options.dims };
+        let (answer, seconds) = timed(path, &asked, options.thorough)?;
+        let memory = process::peak_memory();
+        let (step, bound) = (answer.pipeline.seconds(), bound(&answer));
+        let setup = format!("{}, {}", answer.setup, answer.kind.name());
+        let peak = memory.map(|bytes| format!(", {}", quantity::bytes(bytes))).unwrap_or_default();
+        // Writing to a string does not fail.
+        let _ = writeln!(
+            text,
+            "| {name} | {machine} | {global_batch} | {setup} | {} | {} | {}{peak} |",
+            quantity::seconds(step),
+            quantity::seconds(bound),
+            quantity::seconds(seconds),
+        );
+        lines.push(json!({
+            "benchmark": "cluster",
+            "model": name,
+            "machine": machine,
+            "global_batch": global_batch,
+            "chosen": setup,
+            "seconds": step,
+            "lower_bound": bound,
+            "setups": answer.looked_at.0,
+            "priced": answer.looked_at.1,
+            "planning_seconds": seconds,
+            "peak_memory": memory,
+        }));
+    }
+    Ok(Report { text, lines })
+}
+
+/// What a step is proven to take at least (seconds).
+fn bound(answer: &Answer) -> f64 {
+    match answer.pipeline.proof {
+        Proof::Optimal => answer.pipeline.seconds(),
+        Proof::Gap { lower_bound } => lower_bound,
+    }
+}
+
+/// What is asked of a model.
+struct Asked<'a> {
+    machine: &'a str,
+    global_batch: u64,
+    /// Its dimensions, but for `batch`.
+    dims: &'a [(String, u64)],
+}
+
+/// The cheapest pipeline of a model, and how long that took to find (seconds).
+fn timed(path: &Path, asked: &Asked<'_>, thorough: bool) -> Result<(Answer, f64), Failure> {
+    process::forget_peak();
+    let start = Instant::now();
+    let answer = planned(path, asked, &Pins::default(), thorough)?;
+    Ok((answer, start.elapsed().as_secs_f64()))
+}
+
 /// The cheapest pipeline of a model with these decisions.
-fn planned(path: &std::path::Path, row: &Published, pins: &Pins, thorough: bool) -> Result<Answer, Failure> {
+fn planned(path: &Path, asked: &Asked<'_>, pins: &Pins, thorough: bool) -> Result<Answer, Failure> {
     let file = model_file::open(path)?;
-    let machine = machine::named(&row.machine, None)?;
+    let machine = as_fast_in_bf16(machine::named(asked.machine, None)?);
     let dims = |micro_batches: u64| {
-        BTreeMap::from([
-            ("batch".to_owned(), row.global_batch / micro_batches.max(1)),
-            ("sequence".to_owned(), row.sequence),
-        ])
+        let mut dims: BTreeMap<String, u64> = asked.dims.iter().cloned().collect();
+        dims.insert("batch".to_owned(), asked.global_batch / micro_batches.max(1));
+        dims
     };
     let imported = |micro_batches: u64| {
         let bindings = Bindings { dims: dims(micro_batches), ..Bindings::default() };
         let graph = pipeline::import(&file, &bindings, &mut |_, _| {});
-        graph.map_err(|error| Failure::internal("import", error))
+        graph.map_err(|error| compile::refusal(&file, &error))
     };
     let header = |micro_batches: u64| plan::ModelFile {
         path: path.display().to_string(),
@@ -198,7 +289,7 @@ fn planned(path: &std::path::Path, row: &Published, pins: &Pins, thorough: bool)
         recipe: &recipe,
         machine: &machine,
         capacity: machine.usable_memory().0,
-        examples: row.global_batch,
+        examples: asked.global_batch,
         pins,
         thorough,
     };

@@ -175,6 +175,20 @@ impl Writer {
         self.inputs.push(value(name, INT64, dims));
     }
 
+    /// An input of real numbers.
+    pub(crate) fn floats(&mut self, name: &str, shape: &[u64]) {
+        let dims: Vec<String> = shape.iter().map(u64::to_string).collect();
+        let dims: Vec<&str> = dims.iter().map(String::as_str).collect();
+        self.inputs.push(value(name, FLOAT, &dims));
+    }
+
+    /// The same number several times, in the model file.
+    pub(crate) fn constants(&mut self, name: &str, count: u64, number: f32) {
+        let bytes: Vec<u8> = (0..count).flat_map(|_| number.to_le_bytes()).collect();
+        let tensor = Message::default().number(1, count).number(2, FLOAT).text(8, name).bytes(9, &bytes);
+        self.weights.push(tensor);
+    }
+
     /// An output of numbers. It is the result of an operation.
     pub(crate) fn output(&mut self, name: &str, result: &str, dims: &[&str]) {
         self.push("Identity", &[result], &[name], &[]);

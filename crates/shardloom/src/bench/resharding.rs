@@ -76,6 +76,7 @@ fn of_case(case: &Case, options: &Resharded) -> Result<Value, Failure> {
     }
     let (found, broadcast) = bring(Choice::Only(Strategy::Broadcast), Order::Scheduled)?;
     let (_, in_order) = bring(Choice::Only(Strategy::Broadcast), Order::Listed)?;
+    let (_, naive) = bring(Choice::Only(Strategy::SendReceive), Order::Listed)?;
     let (_, cheapest) = bring(Choice::Cheapest, Order::Scheduled)?;
     let single = times[Strategy::SendReceive.name()].as_f64().unwrap_or(f64::NAN);
     Ok(json!({
@@ -91,9 +92,11 @@ fn of_case(case: &Case, options: &Resharded) -> Result<Value, Failure> {
         "meets_bound": found.schedule.meets_bound(),
         "times": times,
         "broadcast_in_order": in_order,
+        "naive": naive,
         "cheapest": cheapest,
         "gain_over_send_receive": single / broadcast,
         "gain_over_order": in_order / broadcast,
+        "gain_over_naive": naive / broadcast,
     }))
 }
 
@@ -110,8 +113,10 @@ fn table(lines: &[Value]) -> String {
         "global all-gather",
         "broadcast",
         "in order",
+        "naive",
         "over send/receive",
         "over order",
+        "over naive",
     ];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
     for line in lines {
@@ -121,8 +126,8 @@ fn table(lines: &[Value]) -> String {
         let mut row = vec![text("case"), text("from"), text("to"), line["unit_tasks"].to_string()];
         row.push(time(&line["bound"]));
         row.extend(Strategy::ALL.iter().map(|strategy| time(&line["times"][strategy.name()])));
-        row.push(time(&line["broadcast_in_order"]));
-        row.extend(["gain_over_send_receive", "gain_over_order"].map(gain));
+        row.extend(["broadcast_in_order", "naive"].map(|name| time(&line[name])));
+        row.extend(["gain_over_send_receive", "gain_over_order", "gain_over_naive"].map(gain));
         rows.push(row);
     }
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);

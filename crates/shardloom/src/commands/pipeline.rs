@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use ::plan::{ModelFile, Pipeline, strategy};
+use cost_models::cluster::Cluster;
 use cost_models::machine::Machine;
 use import::Bindings;
 use planner_ir::schedule::{Kind, Schedule};
@@ -26,39 +27,39 @@ pub(super) fn pipeline(
     arguments: &PlanArguments,
     groups: u64,
     imported: &Imported,
-    machine: &Machine,
+    machines: &Cluster,
     context: &mut Context<'_, '_>,
 ) -> Result<Said, Failure> {
     let wanted = &arguments.pipeline;
     let recipe = arguments.recipe.recipe()?.ok_or_else(|| {
         Failure::Usage("a plan in stages is one to train: `--stages` goes with `--mode train`".to_owned())
     })?;
-    if !machine.devices().is_multiple_of(groups) {
+    if !machines.devices().is_multiple_of(groups) {
         return Err(Failure::Usage(format!(
             "{} devices do not fall into {groups} groups: give another number of stages or devices",
-            machine.devices()
+            machines.devices()
         )));
     }
     let forward = Forward::of(&imported.file, &imported.graph, &recipe)?;
     let meshes = match &arguments.target.mesh {
         Some(mesh) => vec![mesh.clone()],
-        None => mesh::candidates(machine.devices() / groups),
+        None => mesh::candidates(machines.devices() / groups),
     };
     let order = order(&wanted.schedule)?;
     let mut best: Option<Pipeline> = None;
     let mut refused = None;
     for mesh in &meshes {
         let wanted = Wanted {
-            machine,
+            cluster: machines,
             mesh,
-            capacity: arguments.target.memory.unwrap_or(machine.usable_memory().0),
+            memory: arguments.target.memory,
             steps: arguments.target.steps(),
             order: order.clone(),
             chunks: wanted.chunks,
             first: wanted.cut.clone(),
         };
-        if mesh.devices() * groups != machine.devices() {
-            return Err(mismatch(machine, &wanted, groups));
+        if mesh.devices() * groups != machines.devices() {
+            return Err(mismatch(&wanted, groups));
         }
         let progress = context.progress;
         let say = |words: String| progress.say(format!("mesh {}: {words}", mesh::sizes(mesh)));
@@ -95,7 +96,7 @@ fn held_back(pipeline: &Pipeline, found: Kind, asked: Kind) -> String {
             "by {asked} group {} would hold {} of {}",
             it.group,
             quantity::bytes(it.bytes),
-            quantity::bytes(pipeline.capacity)
+            quantity::bytes(pipeline.capacity_of(it.group))
         )
     });
     format!("schedule   {found}: {why}\n")
@@ -196,14 +197,14 @@ pub(super) fn answer(
     cheapest(&question, &|words| progress.say(words))
 }
 
-fn mismatch(machine: &Machine, wanted: &Wanted<'_>, groups: u64) -> Failure {
+fn mismatch(wanted: &Wanted<'_>, groups: u64) -> Failure {
     Failure::Usage(format!(
         "{groups} groups of mesh {} are {} devices, the machine {} has {}: give a mesh of {} devices",
         mesh::sizes(wanted.mesh),
         groups * wanted.mesh.devices(),
-        machine.full_name(),
-        machine.devices(),
-        machine.devices() / groups
+        wanted.cluster.full_name(),
+        wanted.cluster.devices(),
+        wanted.cluster.devices() / groups
     ))
 }
 
@@ -251,7 +252,7 @@ fn summary(pipeline: &Pipeline, schedule: &str) -> String {
         line(format!(
             "memory     group {group}: {} of {}, of which {} for micro-batches under way",
             quantity::bytes(held),
-            quantity::bytes(pipeline.capacity),
+            quantity::bytes(pipeline.capacity_of(group)),
             quantity::bytes(kept)
         ));
     }

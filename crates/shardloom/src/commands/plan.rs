@@ -19,14 +19,15 @@ const TERMS: usize = 5;
 /// Plans a model.
 pub(crate) fn plan(arguments: &PlanArguments, context: &mut Context<'_, '_>) -> Result<Said, Failure> {
     written::differs(&arguments.output, &[&arguments.model])?;
-    let machine = machine::named(&arguments.machine, arguments.devices)?;
+    let cluster = machine::cluster(&arguments.machine, arguments.devices)?;
+    let single = || machine::named(&arguments.machine, arguments.devices);
     if arguments.recipe.mode == Mode::Generate {
         arguments.recipe.recipe()?;
-        return super::generate::plan(arguments, &machine, context);
+        return super::generate::plan(arguments, &single()?, context);
     }
     arguments.generation.refuse()?;
     if arguments.pipeline.stages == Some(Stages::Auto) {
-        return super::pipeline::cluster(arguments, &machine, context);
+        return super::pipeline::cluster(arguments, &single()?, context);
     }
     let progress = context.progress;
     let stages = &mut *context.stages;
@@ -41,8 +42,10 @@ pub(crate) fn plan(arguments: &PlanArguments, context: &mut Context<'_, '_>) -> 
     }
     progress.say("naming operations");
     if let Some(Stages::Number(groups)) = arguments.pipeline.stages {
-        return super::pipeline::pipeline(arguments, groups, &imported, &machine, context);
+        return super::pipeline::pipeline(arguments, groups, &imported, &cluster, context);
     }
+    // A plan that is no pipeline is on one mesh.
+    let machine = single()?;
     let observe = &mut |stage, made: &dyn std::fmt::Display| stages.observe(stage, made);
     let prepared = match arguments.recipe.recipe()? {
         None => pipeline::prepare(&imported.graph, observe)?,

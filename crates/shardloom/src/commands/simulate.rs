@@ -5,7 +5,7 @@ use std::path::Path;
 
 use ::plan::json::Content;
 use ::plan::{MachineName, Pipeline, Plan};
-use cost_models::machine::Machine;
+use cost_models::cluster::Cluster;
 use serde_json::{Value, json};
 use simulate::{Class, Order, SimulateError, Timeline, memory_trace, trace};
 
@@ -31,12 +31,19 @@ pub(crate) fn simulate(
     let failed = |error: SimulateError| Failure::internal("simulate", error);
     let of_plan = |plan: &Plan, arguments: &SimulateArguments| {
         let planned = Planned::of_plan(plan);
-        let machine = machine_of(&planned, arguments)?;
+        let cluster = machine_of(&planned, arguments)?;
         context.progress.say("lowering");
         let alike = pipeline::alike(plan)?;
         context.progress.say(format!("simulating {} ranks", planned.machine.devices));
-        let timeline = simulate::simulate(&alike, &machine, order).map_err(failed)?;
-        told(&Told { planned, machine: &machine, timeline: &timeline }, arguments)
+        let machine = cluster.single().ok_or_else(|| {
+            let kinds = cluster.kinds().len();
+            let why = format!(
+                "it is on one mesh, and the machine has {kinds} kinds of nodes: give one of one kind"
+            );
+            Failure::file(&arguments.plan, why)
+        })?;
+        let timeline = simulate::simulate(&alike, machine, order).map_err(failed)?;
+        told(&Told { planned, cluster: &cluster, timeline: &timeline }, arguments)
     };
     match plan_file::read_any_checked(&arguments.plan)? {
         Content::Plan(plan) => of_plan(&plan, arguments),
@@ -54,12 +61,12 @@ pub(crate) fn simulate(
         }
         Content::Pipeline(pipeline) => {
             let planned = Planned::of_pipeline(&pipeline);
-            let machine = machine_of(&planned, arguments)?;
+            let cluster = machine_of(&planned, arguments)?;
             context.progress.say("lowering");
             let programs = lower::pipeline(&pipeline).map_err(|error| Failure::internal("lower", error))?;
             context.progress.say(format!("simulating {} ranks", programs.len()));
-            let timeline = simulate::simulate_each(&programs, &machine, order).map_err(failed)?;
-            told(&Told { planned, machine: &machine, timeline: &timeline }, arguments)
+            let timeline = simulate::simulate_cluster(&programs, &cluster, order).map_err(failed)?;
+            told(&Told { planned, cluster: &cluster, timeline: &timeline }, arguments)
         }
     }
 }
@@ -104,18 +111,21 @@ impl<'a> Planned<'a> {
         Self { machine: &pipeline.machine, mesh, layout, seconds: pipeline.seconds(), staged: true }
     }
 
-    /// The device that the machine is made of.
-    fn device(&self) -> &str {
-        self.machine.name.rsplit_once('-').map_or(&self.machine.name, |(device, _)| device)
+    /// Whether these are the devices that the machine is made of.
+    fn is_of(&self, cluster: &Cluster) -> bool {
+        fn device(name: &str) -> &str {
+            name.rsplit_once('-').map_or(name, |(device, _)| device)
+        }
+        device(&self.machine.name) == device(&cluster.full_name())
     }
 }
 
 /// The machine: as many devices as the plan. A machine file does not say how many there are.
-fn machine_of(planned: &Planned<'_>, arguments: &SimulateArguments) -> Result<Machine, Failure> {
+fn machine_of(planned: &Planned<'_>, arguments: &SimulateArguments) -> Result<Cluster, Failure> {
     let devices = planned.machine.devices;
     let name = arguments.machine.as_deref().unwrap_or(&planned.machine.name);
     let refused = |why: String| Failure::file(&arguments.plan, why);
-    let named = machine::named(name, machine::is_file(name).then_some(devices));
+    let named = machine::of_devices(name, devices);
     let machine = named.map_err(|failure| match (failure, &arguments.machine) {
         (Failure::Usage(why), None) => {
             refused(format!("its machine is not known: {why}; give the machine file with `--machine FILE`"))
@@ -150,20 +160,20 @@ fn write(
 /// What there is to say.
 struct Told<'a> {
     planned: Planned<'a>,
-    machine: &'a Machine,
+    cluster: &'a Cluster,
     timeline: &'a Timeline<'a>,
 }
 
 impl Told<'_> {
     fn text(&self, arguments: &SimulateArguments) -> String {
-        let Self { planned, machine, timeline } = self;
+        let Self { planned, cluster, timeline } = self;
         let mut text = String::new();
         // Writing to a string does not fail.
         let mut line = |words: String| {
             let _ = writeln!(text, "{words}");
         };
-        line(format!("machine     {}, {}", machine.full_name(), planned.layout));
-        if machine.name != planned.device() {
+        line(format!("machine     {}, {}", cluster.full_name(), planned.layout));
+        if !planned.is_of(cluster) {
             line(format!("planned for {}", planned.machine.name));
         }
         line(format!("step        {} simulated", seconds(timeline.seconds)));
@@ -199,10 +209,11 @@ impl Told<'_> {
                 timeline.classes.len() - LISTED
             ));
         }
-        let usable = machine.usable_memory().0;
-        let held = self.held();
-        if held > usable {
-            line(format!("\nmemory      {} are needed, {} too many", bytes(held), bytes(held - usable)));
+        let beyond = |class: &Class| (self.held(class), self.held(class).saturating_sub(self.usable(class)));
+        if let Some((held, beyond)) = timeline.classes.iter().map(beyond).max_by_key(|it| it.1)
+            && beyond > 0
+        {
+            line(format!("\nmemory      {} are needed, {} too many", bytes(held), bytes(beyond)));
         }
         for (path, what) in [(&arguments.trace, "trace"), (&arguments.memory_trace, "memory")] {
             if let Some(path) = path {
@@ -261,13 +272,20 @@ impl Told<'_> {
         self.timeline.memory(class).iter().map(|level| level.bytes).max().unwrap_or(0)
     }
 
-    fn held(&self) -> u64 {
-        let held = self.timeline.programs.iter().map(|program| program.resident + program.arena);
-        held.max().unwrap_or(0)
+    /// What a class of ranks holds (bytes).
+    fn held(&self, class: &Class) -> u64 {
+        let program = self.timeline.program(class);
+        program.resident + program.arena
+    }
+
+    /// What a device of a class of ranks can hold (bytes).
+    fn usable(&self, class: &Class) -> u64 {
+        let first = class.ranks.first().copied().unwrap_or(0);
+        self.cluster.of_rank(first).usable_memory().0
     }
 
     fn json(&self) -> Value {
-        let Self { planned, machine, timeline } = self;
+        let Self { planned, cluster, timeline } = self;
         let class = |class: &Class| {
             let mut value = json!({
                 "ranks": class.ranks,
@@ -285,7 +303,7 @@ impl Told<'_> {
             value
         };
         json!({
-            "machine": machine.full_name(),
+            "machine": cluster.full_name(),
             "planned_for": planned.machine.name,
             "mesh": planned.mesh,
             "seconds": timeline.seconds,
@@ -293,8 +311,8 @@ impl Told<'_> {
             "hidden_seconds": self.hidden(),
             "instructions": timeline.instructions(),
             "tasks": timeline.tasks,
-            "held_bytes": self.held(),
-            "usable_bytes": machine.usable_memory().0,
+            "held_bytes": timeline.classes.iter().map(|it| self.held(it)).max(),
+            "usable_bytes": timeline.classes.iter().map(|it| self.usable(it)).min(),
             "classes": timeline.classes.iter().map(class).collect::<Vec<Value>>(),
         })
     }

@@ -9,10 +9,12 @@ mod blocks; // what each block of a plan takes and holds
 mod guess; // in which order setups are looked at
 mod known; // what is known of a model
 mod least; // what setups cannot do with less than
+mod ordered; // setups that some schedule can order
 mod setups; // what is to be chosen among
 
 use std::sync::Mutex;
 
+use cost_models::cluster::Cluster;
 use cost_models::machine::Machine;
 use cost_models::units::exact;
 use plan::{Pipeline, Plan, Proof, Recipe, Recompute};
@@ -102,6 +104,7 @@ pub fn cheapest(question: &Question<'_>, say: &dyn Fn(String)) -> Result<Answer,
         let message = format!("more groups are pinned than the model has blocks, {}", forward.blocks());
         return Err(Failure::Usage(message));
     }
+    ordered::keep(&mut setups, forward.blocks(), &|setup| schedules(question, setup))?;
     if question.pins.recompute.is_none() && !is_selective(&forward)? {
         setups.retain(|setup| setup.recompute != Recompute::Selective);
     }
@@ -314,12 +317,12 @@ fn units(bytes: f64) -> u64 {
 
 /// The schedules that suit a setup.
 fn schedules(question: &Question<'_>, setup: &Setup) -> Vec<(Kind, usize)> {
-    if setup.groups == 1 {
-        return vec![(Kind::OneForwardOneBackward, 1)];
+    let mut all = vec![(Kind::OneForwardOneBackward, 1)];
+    if setup.groups > 1 {
+        all.extend([(Kind::Eager, 1), (Kind::ZeroBubbleH1, 1)]);
+        let chunks = question.pins.chunks.map_or(CHUNKS.to_vec(), |pinned| vec![pinned]);
+        all.extend(chunks.into_iter().filter(|&it| it > 1).map(|chunks| (Kind::Interleaved, chunks)));
     }
-    let mut all = vec![(Kind::OneForwardOneBackward, 1), (Kind::Eager, 1), (Kind::ZeroBubbleH1, 1)];
-    let chunks = question.pins.chunks.map_or(CHUNKS.to_vec(), |pinned| vec![pinned]);
-    all.extend(chunks.into_iter().filter(|&it| it > 1).map(|chunks| (Kind::Interleaved, chunks)));
     all.retain(|(kind, chunks)| question.pins.allows(*kind, *chunks));
     all
 }
@@ -400,9 +403,9 @@ fn finished(
     let forward = known.of(question, setup.micro_batches)?;
     let forward = forward.again(&setup.recompute);
     let wanted = Wanted {
-        machine: question.machine,
+        cluster: &Cluster::of(question.machine.clone()),
         mesh: &setup.mesh,
-        capacity: question.capacity,
+        memory: Some(question.capacity),
         steps: Steps::One,
         order: Order::Named(priced.kind),
         chunks: priced.chunks,

@@ -1,19 +1,22 @@
 //! A training step in stages: each planned on its own mesh, what crosses, and in which order.
 
 mod plans; // plans of stages, as few as serve
+mod placed; // on which nodes groups of devices lie
 mod held_back; // schedules that hold less, where memory ends
 mod prices; // what a pipeline takes
 mod update; // what its update takes
+mod travelling; // the same stages by another schedule, crossing in another way
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use cost_models::machine::Machine;
+use cost_models::cluster::Cluster;
 use import::ImportError;
 use plan::{Holding, MachineName, Pipeline, Plan, Proof, Recipe, Recompute, Stage};
 use planner_ir::schedule::{self, Kind, Schedule, StageTimes, Work, timeline, verify};
 use planner_ir::{Graph, Mesh, Source};
 use rayon::prelude::*;
+use reshard::Strategy;
 use rewrite::{Blocks, Segment, Steps};
 use search::cluster::{self, BlockCost};
 use search::{Live, Trail};
@@ -26,8 +29,9 @@ use crate::model_file::ModelFile;
 use held_back::orders;
 pub use held_back::{TooMuch, kind, too_much};
 use plans::{Make, Plans, Room, stage};
+use prices::{Networks, priced, travelling};
 pub use prices::{durations, network};
-use prices::{priced, travelling};
+pub use travelling::{received, travelling_by};
 
 /// The most chunks in which a value crosses.
 const CHUNKS: u64 = 16;
@@ -35,12 +39,12 @@ const CHUNKS: u64 = 16;
 /// What is asked of a pipeline.
 #[derive(Clone, Debug)]
 pub struct Wanted<'a> {
-    /// The machine, all of whose devices are used.
-    pub machine: &'a Machine,
+    /// The machine, or several, all of whose devices are used.
+    pub cluster: &'a Cluster,
     /// The mesh of each group of devices.
     pub mesh: &'a Mesh,
-    /// What a device can hold (bytes).
-    pub capacity: u64,
+    /// What a device can hold (bytes); without it, what each machine says.
+    pub memory: Option<u64>,
     /// Whether operations may be done in time steps.
     pub steps: Steps,
     /// The order of work.
@@ -97,6 +101,7 @@ impl Forward {
     fn up_to_loss(file: &ModelFile, raised: &Graph, recipe: &Recipe) -> Result<Self, Failure> {
         let refused = |error| Failure::file(&file.path, format!("cannot be trained so: {error}"));
         let blocks = rewrite::blocks(&train::forward(raised, recipe).map_err(refused)?);
+        let blocks = rewrite::narrowed(&blocks);
         Ok(Self { blocks, recipe: recipe.clone() })
     }
 
@@ -153,14 +158,19 @@ impl Forward {
                 "{stages} stages of a model of {blocks} blocks, expected 1 to {blocks}: give fewer stages"
             )));
         }
-        let cost = |segment: &Segment| {
-            let times = StageTimes { forward: self.work(segment.nodes.clone()), backward: 0.0, weight: 0.0 };
+        let cost = |forward: f64| {
+            let times = StageTimes { forward, backward: 0.0, weight: 0.0 };
             BlockCost { times, update: 0.0, resident: 0, kept: 0 }
         };
-        let costs: Vec<BlockCost> = self.blocks.segments.iter().map(cost).collect();
+        let costs: Vec<BlockCost> = self.works().into_iter().map(cost).collect();
         // As if everything fitted: what stages hold is known when they are planned.
         let first = cluster::cut(&costs, &vec![0; stages], stages, 1.0, u64::MAX);
         first.ok_or_else(|| Failure::internal("plan", "a model was not cut"))
+    }
+
+    /// How many multiplications each block is.
+    fn works(&self) -> Vec<f64> {
+        self.blocks.segments.iter().map(|segment| self.work(segment.nodes.clone())).collect()
     }
 
     /// How many multiplications some operations are.
@@ -198,19 +208,29 @@ pub fn staged(
     wanted: &Wanted<'_>,
     say: &dyn Fn(String),
 ) -> Result<Pipeline, Failure> {
-    let groups = groups(wanted)?;
+    let groups = placed::groups(wanted)?;
     let count = groups.saturating_mul(wanted.chunks);
-    let first = match &wanted.first {
-        Some(first) if first.len() != count => {
-            return Err(Failure::Usage(format!(
-                "`--cut` names {} stages, expected {count}, {} for each of {groups} groups of devices",
-                first.len(),
-                wanted.chunks
-            )));
-        }
-        Some(first) => first.clone(),
-        None => forward.cut(count)?,
-    };
+    match &wanted.first {
+        Some(first) if first.len() != count => Err(Failure::Usage(format!(
+            "`--cut` names {} stages, expected {count}, {} for each of {groups} groups of devices",
+            first.len(),
+            wanted.chunks
+        ))),
+        Some(first) => of_cut(forward, file, wanted, first.clone(), say),
+        None if wanted.cluster.single().is_some() => of_cut(forward, file, wanted, forward.cut(count)?, say),
+        None => placed::levelled(forward, wanted, count, &|first| of_cut(forward, file, wanted, first, say)),
+    }
+}
+
+/// The cheapest pipeline whose stages start at these blocks.
+fn of_cut(
+    forward: &Forward,
+    file: &plan::ModelFile,
+    wanted: &Wanted<'_>,
+    first: Vec<usize>,
+    say: &dyn Fn(String),
+) -> Result<Pipeline, Failure> {
+    let groups = placed::groups(wanted)?;
     let given = forward.recipe.recompute.len() == forward.blocks();
     let all = [Recompute::Nothing, Recompute::Selective, Recompute::Full].map(Some);
     let offered = if given { &[None][..] } else { &all[..] };
@@ -232,18 +252,6 @@ pub fn staged(
         }
     }
     Err(refused.unwrap_or_else(|| Failure::internal("plan", "no pipeline was tried")))
-}
-
-/// How many groups of devices there are.
-fn groups(wanted: &Wanted<'_>) -> Result<usize, Failure> {
-    let (all, each) = (wanted.machine.devices(), wanted.mesh.devices());
-    if each == 0 || !all.is_multiple_of(each) {
-        return Err(Failure::Usage(format!(
-            "{all} devices of {} do not fall into groups of {each}, expected a mesh of which a multiple is {all}",
-            wanted.machine.full_name()
-        )));
-    }
-    usize::try_from(all / each).map_err(|_| Failure::Usage("too many groups".to_owned()))
 }
 
 fn ordered(
@@ -288,22 +296,21 @@ fn made(
     say: &dyn Fn(String),
 ) -> Result<Pipeline, Failure> {
     let devices = wanted.mesh.devices();
-    let machine = wanted.machine.clone().with_devices(devices);
-    let machine = machine.map_err(|error| {
-        Failure::Usage(format!("a group of {devices} devices is not of the machine: {error}"))
-    })?;
+    let machines = placed::machines(wanted)?;
     let count = stages.stages.len();
     let live = under_way(&schedule, count)?;
-    // Stages that differ in names only, and have as much memory, have the same plan.
+    let kinds: Vec<usize> = (0..count).map(|it| placed::kind(wanted, &schedule, it)).collect();
+    // Stages that differ in names only, on devices of one kind, and have as much memory, have the same plan.
     let forms: Vec<Graph> = stages.stages.iter().map(|step| nameless(&step.graph)).collect();
-    let alike: Vec<usize> =
-        (0..count).map(|it| (0..it).find(|&of| forms[of] == forms[it]).unwrap_or(it)).collect();
-    let mut capacities = vec![wanted.capacity; count];
+    let same = |of: usize, it: usize| kinds[of] == kinds[it] && forms[of] == forms[it];
+    let alike: Vec<usize> = (0..count).map(|it| (0..it).find(|&of| same(of, it)).unwrap_or(it)).collect();
+    let whole: Vec<u64> = kinds.iter().map(|&kind| wanted.capacity(kind)).collect();
+    let mut capacities = whole.clone();
     let make = |form: usize, room: Room, trail: &Mutex<Trail>| {
         let (mesh, steps, Room { capacity, live }) = (wanted.mesh, wanted.steps, room);
-        let target = Target { machine: &machine, mesh, capacity, steps, live };
+        let target = Target { machine: &machines[kinds[form]], mesh, capacity, steps, live };
         let plan = stage(&stages.stages[form], file, &target, trail)?;
-        Ok(Plan { capacity: wanted.capacity, ..plan })
+        Ok(Plan { capacity: whole[form], ..plan })
     };
     let forms: BTreeMap<usize, Box<Make<'_>>> = alike
         .iter()
@@ -335,7 +342,7 @@ fn made(
             planned.push(Stage { first_block: first[number], first_device, plan });
         }
         let pipeline = assembled(planned, &stages.crossings, recipe, wanted, &schedule)?;
-        match fits(&pipeline) {
+        match placed::fits(&pipeline) {
             Ok(()) => return Ok(pipeline),
             Err(failure) => refused = Some(failure),
         }
@@ -343,7 +350,7 @@ fn made(
         let counted: Vec<u64> = plans.values().zip(&live).map(counted).collect();
         for (number, capacity) in capacities.iter_mut().enumerate() {
             let group = pipeline.group(number);
-            let beyond = held(&pipeline.memory[group]).saturating_sub(pipeline.capacity);
+            let beyond = held(&pipeline.memory[group]).saturating_sub(pipeline.capacity_of(group));
             if beyond > 0 {
                 // All stages of a group give, each of what it counts.
                 let own = |it: &usize| pipeline.group(*it) == group;
@@ -385,20 +392,20 @@ fn assembled(
     schedule: &Schedule,
 ) -> Result<Pipeline, Failure> {
     let mut pipeline = Pipeline {
-        machine: MachineName { name: wanted.machine.full_name(), devices: wanted.machine.devices() },
-        devices_per_node: wanted.machine.devices_per_node(),
+        machine: MachineName { name: wanted.cluster.full_name(), devices: wanted.cluster.devices() },
+        devices_per_node: wanted.cluster.devices_per_node(),
         schedule: schedule.clone(),
         stages,
         crossings: Vec::new(),
         recipe: recipe.clone(),
         estimate: Vec::new(),
         memory: Vec::new(),
-        capacity: wanted.capacity,
+        capacity: (0..wanted.cluster.kinds().len()).map(|it| wanted.capacity(it)).max().unwrap_or(0),
         proof: Proof::Gap { lower_bound: 0.0 },
     };
-    let network = network(wanted.machine)?;
+    let networks = Networks::of(wanted.cluster)?;
     for crossing in crossings {
-        let crossing = travelling(&pipeline, crossing, &network)?;
+        let crossing = travelling(&pipeline, crossing, &networks, &Strategy::ALL)?;
         pipeline.crossings.push(crossing);
     }
     priced(&mut pipeline)?;
@@ -425,27 +432,6 @@ fn nameless(graph: &Graph) -> Graph {
     graph.nodes.iter_mut().for_each(|node| node.origin.clear());
     graph.outputs.iter_mut().for_each(|output| number(&mut output.name));
     graph
-}
-
-/// Refuses what does not fit.
-fn fits(pipeline: &Pipeline) -> Result<(), Failure> {
-    for (group, memory) in pipeline.memory.iter().enumerate() {
-        let held: u64 = memory.iter().map(|it| it.bytes).sum();
-        if held > pipeline.capacity {
-            return Err(Failure::input(
-                "the pipeline does not fit",
-                format!(
-                    "group {group} needs {}, and a device may hold {}: {} bytes are missing; more stages, smaller \
-                     micro-batches, a schedule that holds fewer of them (`--schedule 1f1b`) or `--recompute full` \
-                     would help",
-                    crate::quantity::bytes(held),
-                    crate::quantity::bytes(pipeline.capacity),
-                    held - pipeline.capacity
-                ),
-            ));
-        }
-    }
-    Ok(())
 }
 
 /// When each task and message of a pipeline starts and ends, by its own prices.

@@ -30,6 +30,17 @@ impl Folder {
         self.0.join(name).to_str().unwrap().to_owned()
     }
 
+    /// A plan to train a small GPT-2, with what is said of it.
+    fn planned(&self, name: &str, more: &[&str]) -> (String, String) {
+        let (plan, model) = (self.path(name), corpus("models/gpt2-bytes.onnx"));
+        let sizes = ["--dim", "batch=8", "--dim", "sequence=64", "--microbatches", "2", "--clip", "1"];
+        let loss = ["--mode", "train", "--loss", "cross-entropy:logits,labels"];
+        let common = ["plan", &model, "-o", &plan];
+        let done = shardloom(&[&common[..], &sizes, &loss, more].concat()).output().unwrap();
+        assert!(done.status.success(), "{}", words(&done));
+        (plan, String::from_utf8_lossy(&done.stdout).into_owned())
+    }
+
     /// The arguments to train so many steps, with a checkpoint after every second one.
     fn training(&self, plan: &str, name: &str, steps: &str) -> Vec<String> {
         let (data, weights) = (corpus("texts/constitution.txt"), self.path(&format!("{name}.safetensors")));
@@ -81,19 +92,13 @@ fn plan(stages: bool) -> &'static str {
     static PLANS: [OnceLock<(Folder, String)>; 2] = [const { OnceLock::new() }; 2];
     let (_, path) = PLANS[usize::from(stages)].get_or_init(|| {
         let folder = Folder::new(if stages { "stages" } else { "mesh" });
-        let (plan, model) = (folder.path("plan.json"), corpus("models/gpt2-bytes.onnx"));
-        let sizes = ["--dim", "batch=8", "--dim", "sequence=64", "--microbatches", "2", "--clip", "1"];
-        let loss = ["--mode", "train", "--loss", "cross-entropy:logits,labels", "--machine", "cpu-4x"];
-        let common = ["plan", &model, "-o", &plan];
         let more: &[&str] = if stages {
-            &["--stages", "2", "--mesh", "2", "--schedule", "eager-1f1b"]
+            &["--machine", "cpu-4x", "--stages", "2", "--mesh", "2", "--schedule", "eager-1f1b"]
         } else {
-            &["--mesh", "data=2,model=2"]
+            &["--machine", "cpu-4x", "--mesh", "data=2,model=2"]
         };
-        let done = shardloom(&[&common[..], &sizes, &loss, more].concat()).output().unwrap();
-        assert!(done.status.success(), "{}", words(&done));
+        let (plan, strategy) = folder.planned("plan.json", more);
         // Ranks that each do everything would not need each other.
-        let strategy = String::from_utf8_lossy(&done.stdout).into_owned();
         assert!(strategy.contains("tensor parallel over"), "{strategy}");
         (folder, plan)
     });

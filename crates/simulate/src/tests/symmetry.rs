@@ -1,6 +1,7 @@
 //! Ranks taken together and apart.
 
 use arbtest::arbtest;
+use cost_models::cluster::Cluster;
 use cost_models::machine::shipped;
 use cost_models::topology::Topology;
 use lower::{Alike, CollectiveKind};
@@ -16,10 +17,11 @@ use crate::unroll::{Order, Unrolling};
 /// For each rank when it is done, and how many classes there are.
 fn ends(alike: &Alike, name: &str, telling: Telling) -> (Vec<f64>, usize) {
     let machine = shipped::named(name).unwrap();
-    let ranks = Ranks::alike(alike, &machine);
+    let cluster = Cluster::of(machine.clone());
+    let ranks = Ranks::alike(alike, &cluster);
     let symmetry = symmetry(&ranks, &Topology::of(&machine), telling).unwrap();
     let order = Order::Streams;
-    let unrolled = Unrolling { ranks: &ranks, machine: &machine, order, symmetry: &symmetry }.schedule();
+    let unrolled = Unrolling { ranks: &ranks, cluster: &cluster, order, symmetry: &symmetry }.schedule();
     let times = clock::run(&unrolled.schedule).unwrap();
     let mut ends = vec![0.0; usize::try_from(alike.mesh.devices()).unwrap()];
     for (class, done) in symmetry.ranks.iter().zip(&unrolled.done) {

@@ -23,7 +23,7 @@ fn right_pipelines_are_accepted() {
 /// What is made wrong, the rule that finds it, a part of the message, and the change.
 type Mutant = (&'static str, &'static str, &'static str, fn(&mut Pipeline));
 
-const MUTANTS: [Mutant; 40] = [
+const MUTANTS: [Mutant; 41] = [
     ("a task is gone", "schedule", " is missing", |it| it.schedule.groups[0].truncate(5)),
     ("a task comes twice", "schedule", "", |it| {
         let first = it.schedule.groups[0][0];
@@ -71,6 +71,14 @@ const MUTANTS: [Mutant; 40] = [
     ("more than fits", "memory", "group 1: holds 2048 bytes, and a device may hold 2047", |it| {
         it.capacity = 2047;
     }),
+    (
+        "more than fits on its nodes",
+        "memory",
+        "group 1: holds 2048 bytes, and a device may hold 2047",
+        |it| {
+            it.stages[1].plan.capacity = 2047;
+        },
+    ),
     ("endless memory", "memory", "group 0: holds 18446744073709551615 bytes", |it| {
         it.memory[0].push(Holding { kind: "more".to_owned(), bytes: u64::MAX });
     }),

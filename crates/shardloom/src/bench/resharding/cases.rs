@@ -3,7 +3,8 @@
 //! Source: `suite_microbenchmark.py` in the artifact of Zhuang et al., "On Optimizing the
 //! Communication of Model Parallelism" (MLSys 2023), branch `mlsys23-artifact` of Alpa at 7e802519:
 //! the nine cases of many to many devices, of which the eighth repeats the seventh, and those of
-//! one to many. Nodes have up to four devices.
+//! one to many. Nodes have up to four devices. The last two are of the same cluster, five such nodes, and
+//! not of the suite: its suite has at most eight devices that need the same.
 
 use planner_ir::{AxisId, Digit, Layout, Mesh};
 use reshard::Side;
@@ -72,7 +73,7 @@ const fn one_to(name: &'static str, nodes: u64, devices: u64) -> Case {
 }
 
 /// All cases.
-pub(super) const CASES: [Case; 15] = [
+pub(super) const CASES: [Case; 17] = [
     case("1", CUBE, ([2, 4], FIRST), ([2, 4], FIRST)),
     case("2", CUBE, ([2, 4], WHOLE), ([2, 4], FIRST)),
     case("3", CUBE, ([2, 4], SECOND), ([2, 4], FIRST)),
@@ -93,6 +94,8 @@ pub(super) const CASES: [Case; 15] = [
     one_to("1 to 2x2", 2, 2),
     one_to("1 to 3x2", 3, 2),
     one_to("1 to 4x2", 4, 2),
+    one_to("1 to 3x4", 3, 4),
+    one_to("1 to 4x4", 4, 4),
 ];
 
 impl End {

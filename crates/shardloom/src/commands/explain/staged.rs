@@ -128,11 +128,12 @@ impl Told<'_> {
         let pipeline = self.pipeline;
         for (group, holdings) in pipeline.memory.iter().enumerate() {
             let held = total(holdings);
-            let free = pipeline.capacity.saturating_sub(held);
+            let capacity = pipeline.capacity_of(group);
+            let free = capacity.saturating_sub(held);
             self.line(&format!(
                 "\nmemory of group {group}  {} of {} ({} free)",
                 bytes(held),
-                bytes(pipeline.capacity),
+                bytes(capacity),
                 bytes(free)
             ));
             for holding in holdings.iter().filter(|it| it.bytes > 0) {
@@ -188,8 +189,7 @@ fn crossings_json(pipeline: &Pipeline) -> Value {
         .collect()
 }
 
-/// Where memory made the plan dearer: what is computed again, and stages that were to hold less than a
-/// device can, for what is kept of several micro-batches comes on top.
+/// Where memory made the plan dearer: what is computed again, and schedules that do not fit.
 fn beyond(pipeline: &Pipeline) -> Vec<String> {
     let mut all = Vec::new();
     let again = pipeline.recipe.recompute.iter().filter(|it| **it != Recompute::Nothing).count();
@@ -199,21 +199,13 @@ fn beyond(pipeline: &Pipeline) -> Vec<String> {
             pipeline.recipe.recompute.len()
         ));
     }
-    for (number, stage) in pipeline.stages.iter().enumerate() {
-        if stage.plan.capacity < pipeline.capacity {
-            all.push(format!(
-                "stage {number} was planned to hold {} by itself, as its group did not fit otherwise",
-                bytes(stage.plan.capacity)
-            ));
-        }
-    }
     for it in too_much(pipeline) {
         all.push(format!(
             "by {} group {} would hold {}, and a device may hold {}: it does not fit",
             it.kind,
             it.group,
             bytes(it.bytes),
-            bytes(pipeline.capacity)
+            bytes(pipeline.capacity_of(it.group))
         ));
     }
     all

@@ -1,5 +1,6 @@
 //! What a pipeline takes: its crossings, its makespan, its update.
 
+use cost_models::cluster::Cluster;
 use cost_models::collective::send;
 use cost_models::machine::Machine;
 use cost_models::topology::Topology;
@@ -47,16 +48,51 @@ pub fn network(machine: &Machine) -> Result<Network, Failure> {
     Ok(network)
 }
 
-/// A crossing that travels to each stage by the strategy that takes least.
+/// What messages go over between stages on any two kinds of nodes.
+pub(super) struct Networks<'a> {
+    cluster: &'a Cluster,
+    /// For each kind, what is between its groups.
+    own: Vec<Network>,
+    topology: Topology,
+}
+
+impl<'a> Networks<'a> {
+    pub(super) fn of(cluster: &'a Cluster) -> Result<Self, Failure> {
+        let own = cluster.kinds().iter().map(network).collect::<Result<_, _>>()?;
+        Ok(Self { cluster, own, topology: Topology::of_cluster(cluster) })
+    }
+
+    /// Between the devices of two groups, by their first ones: where kinds differ the slower of both.
+    fn between(&self, one: u64, other: u64) -> Result<Network, Failure> {
+        let kinds = [one, other].map(|rank| self.cluster.kind_of(rank));
+        let [from, to] = kinds.map(|kind| self.own[kind]);
+        if kinds[0] == kinds[1] {
+            return Ok(from);
+        }
+        let group = self.topology.alone(&[one, other]);
+        let group = group.map_err(|error| Failure::internal("plan", error))?;
+        let latency = kinds.map(|kind| send(&self.cluster.kinds()[kind], &group, Bytes(1)));
+        Ok(Network {
+            between: group.across.unwrap_or(BytesPerSecond::min(from.between, to.between)),
+            inside: BytesPerSecond::min(from.inside, to.inside),
+            latency: if latency[0] < latency[1] { latency[1] } else { latency[0] },
+        })
+    }
+}
+
+/// A crossing that travels to each stage by the one of some strategies that takes least.
 pub(super) fn travelling(
     pipeline: &Pipeline,
     crossing: &train::Crossing,
-    network: &Network,
+    networks: &Networks<'_>,
+    strategies: &[Strategy],
 ) -> Result<Crossing, Failure> {
     let mut made = Crossing { name: crossing.name.clone(), from: crossing.from, to: Vec::new() };
     for &stage in &crossing.to {
+        let first = |stage: usize| pipeline.stages[stage].first_device;
+        let network = &networks.between(first(crossing.from), first(stage))?;
         let mut best: Option<Arrival> = None;
-        for strategy in Strategy::ALL {
+        for strategy in strategies {
             let arrival = Arrival {
                 stage,
                 strategy: strategy.name().to_owned(),

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use cost_models::cluster::Cluster;
 use import::Bindings;
-use plan::{Holding, Loss, NoDecay, Precision, Recipe, Recompute};
+use plan::{Holding, Loss, NoDecay, Pipeline, Precision, Recipe, Recompute};
 use planner_ir::schedule::Kind;
 use planner_ir::{Mesh, Optimizer, Real};
 use rewrite::Steps;
@@ -90,9 +91,9 @@ fn what_a_search_counts_of_micro_batches_under_way_is_what_programs_place() {
     };
     for kind in [Kind::OneForwardOneBackward, Kind::Eager, Kind::ZeroBubbleH1, Kind::GPipe] {
         let wanted = Wanted {
-            machine: &machine,
+            cluster: &Cluster::of(machine.clone()),
             mesh: &mesh,
-            capacity: machine.usable_memory().0,
+            memory: None,
             steps: Steps::One,
             order: Order::Named(kind),
             chunks: 1,
@@ -108,5 +109,68 @@ fn what_a_search_counts_of_micro_batches_under_way_is_what_programs_place() {
             let apart = counted.abs_diff(placed);
             assert!(apart * 100 <= placed * 6, "{kind}, stage {number}: {counted} counted, {placed} placed");
         }
+    }
+}
+
+/// A GPT-2 of twelve layers in two stages of eight devices.
+fn two_stages(cluster: &Cluster, first: Option<Vec<usize>>) -> Pipeline {
+    let folder = Folder::new("kinds", None).expect("a folder");
+    let model = model(&folder, 12);
+    let forward = Forward::of(&model.0, &imported(&model), &recipe()).expect("derived");
+    let forward = forward.again(&Recompute::Nothing);
+    let header = plan::ModelFile {
+        path: String::new(),
+        sha256: model.0.sha256.clone(),
+        dims: model.1.iter().map(|(name, &size)| (name.clone(), size)).collect(),
+    };
+    let wanted = Wanted {
+        cluster,
+        mesh: &Mesh::of_sizes(&[2]),
+        memory: None,
+        steps: Steps::One,
+        order: Order::Named(Kind::OneForwardOneBackward),
+        chunks: 1,
+        first,
+    };
+    staged(&forward, &header, &wanted, &|_| {}).expect("fits")
+}
+
+/// Nodes that are equal, told as two kinds, are one machine; of kinds that differ the faster one has more
+/// blocks, each stage takes what it takes on its own kind, and the simulated step is as estimated.
+#[test]
+fn stages_are_on_nodes_of_two_kinds() {
+    let named = |name: &str| machine::named(name, None).expect("is known");
+    let joined = |names: [&str; 2]| Cluster::joined(names.map(named).to_vec()).expect("go together");
+    let (fast, slow) = ("a100-80g-2x", "v100-16g-2x");
+    let same = two_stages(&joined([fast, fast]), None);
+    let cut: Vec<usize> = same.stages.iter().map(|stage| stage.first_block).collect();
+    let mixed = two_stages(&joined([fast, slow]), None);
+    let own = two_stages(&joined([slow, fast]), Some(cut.clone()));
+    // The faster kind has more blocks, and that is worth it.
+    assert!(mixed.stages[1].first_block > cut[1], "{} {}", mixed.stages[1].first_block, cut[1]);
+    let even = two_stages(&joined([fast, slow]), Some(cut.clone()));
+    assert!(mixed.seconds() < even.seconds(), "{} {}", mixed.seconds(), even.seconds());
+    // What a stage takes depends on its own kind alone.
+    let phases = |of: &Pipeline, stage: usize| of.stages[stage].plan.phases();
+    assert_eq!(phases(&even, 0), phases(&same, 0));
+    assert!(phases(&even, 1).0.total() > phases(&same, 1).0.total());
+    assert!(phases(&own, 0).0.total() > phases(&same, 0).0.total());
+    assert_eq!(phases(&own, 1), phases(&same, 1));
+    // And so does what it may hold.
+    let may: Vec<u64> = (0..2).map(|group| mixed.capacity_of(group)).collect();
+    assert_eq!(may, [fast, slow].map(|name| named(name).usable_memory().0));
+    assert_eq!(plan::check_pipeline(&mixed).map_err(|error| error.to_string()), Ok(()));
+    for (pipeline, kinds) in [(&mixed, [fast, slow]), (&own, [slow, fast]), (&same, [fast, fast])] {
+        let programs = lower::pipeline(pipeline).expect("lowered");
+        let order = simulate::Order::Streams;
+        let timeline = simulate::simulate_cluster(&programs, &joined(kinds), order).expect("runs");
+        let apart = (timeline.seconds - pipeline.seconds()).abs() / pipeline.seconds();
+        // So small a model does little but start operations, and setting sums to zero is not estimated.
+        assert!(
+            apart < 0.1,
+            "{kinds:?}: {} is estimated, {} simulated",
+            pipeline.seconds(),
+            timeline.seconds
+        );
     }
 }

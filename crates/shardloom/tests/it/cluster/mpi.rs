@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use super::{Folder, complaint, hit, plan, process, signal, words};
+use super::{Folder, complaint, hit, plan, process, shardloom, signal, words};
 
 /// So many processes.
 pub(super) fn mpirun(number: u32, arguments: &[String]) -> Command {
@@ -61,4 +61,30 @@ fn ranks_of_mpirun_reach_each_other_over_tcp_too() {
     let done = mpirun(4, &arguments).output().unwrap();
     assert!(done.status.success(), "{}", words(&done));
     assert_eq!(folder.losses("tcp").len(), 1);
+}
+
+/// Two stages, each on two data ranks by two tensor ranks: the bits of threads, and the losses of one rank.
+#[test]
+fn stages_on_meshes_of_two_axes_train_as_one_rank_does() {
+    let folder = Folder::new("mpi-stages");
+    let trained = |name: &str, command: &mut Command| {
+        let done = command.output().unwrap();
+        assert!(done.status.success(), "{name}: {}", words(&done));
+        folder.losses(name)
+    };
+    let on_threads = |plan: &str, name: &str| {
+        let arguments = folder.training(plan, name, "1");
+        trained(name, &mut shardloom(&arguments.iter().map(String::as_str).collect::<Vec<_>>()))
+    };
+    let (one, _) = folder.planned("one.json", &["--machine", "cpu-1x"]);
+    let one = on_threads(&one, "one");
+    let more = ["--machine", "cpu-8x", "--stages", "2", "--mesh", "data=2,model=2"];
+    let (plan, said) = folder.planned("two.json", &more);
+    assert!(said.contains("tensor parallel over") && said.contains("data parallel over"), "{said}");
+    let expected = on_threads(&plan, "threads");
+    let apart = |(of, to): (f64, f64)| (of - to).abs() / to;
+    assert!(expected.len() == 1 && apart((expected[0].0, one[0].0)) < 1e-5, "{expected:?} {one:?}");
+    let found = trained("mpi", &mut mpirun(8, &folder.training(&plan, "mpi", "1")));
+    assert_eq!(found, expected);
+    assert!(folder.bytes("mpi.safetensors") == folder.bytes("threads.safetensors"));
 }
