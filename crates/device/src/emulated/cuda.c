@@ -343,7 +343,8 @@ static char *read_all(const char *path) {
 static const char *BEFORE =
     "#define _GNU_SOURCE\n#include <stdlib.h>\n#include <stdio.h>\n"
     "static void t_gone(void) __attribute__((noreturn));\n#define exit(code) t_gone()\n";
-static const char *BETWEEN = "\n#undef KERNEL\n#define KERNEL(threads) void\n";
+static const char *BETWEEN = "\n#undef KERNEL\n#define KERNEL(threads) void\n"
+                             "#undef KERNEL_ALONE\n#define KERNEL_ALONE(threads) void\n";
 static const char *AFTER =
     "\nstatic void *t_back[5];\nstatic void t_gone(void) { __builtin_longjmp(t_back, 1); }\n"
     "typedef void (*t_called)();\nstatic void *t_which;\n"
@@ -417,8 +418,9 @@ static int found(function **to, module *of, const char *name) {
     it->run = dlsym(of->library, "emulated_run");
     snprintf(it->name, sizeof it->name, "%s", name);
     char *kernel = at;
-    while (kernel > of->source && strncmp(kernel, "KERNEL(", 7)) kernel--;
-    it->threads = atoi(kernel + 7);
+    while (kernel > of->source && strncmp(kernel, "KERNEL", 6)) kernel--;
+    kernel = strchr(kernel, '(');
+    it->threads = kernel ? atoi(kernel + 1) : 0;
     it->count = 1;
     /* Elements of values are loaded several at once; numbers of 32 bits are counts in a work's room. */
     int single = 0;
