@@ -129,8 +129,7 @@ impl<'a> Solver<'a> {
         let mut search = started(self.chain, &self.flat, relaxation, capacity);
         (search.trail, search.floors) = (std::mem::take(&mut self.trail), std::mem::take(&mut self.floors));
         let followed = line::follow(&mut search);
-        self.trail = search.trail.clone();
-        self.floors = search.floors.clone();
+        (self.trail, self.floors) = (std::mem::take(&mut search.trail), std::mem::take(&mut search.floors));
         followed?;
         if search.is_settled() || search.best.is_some() && search.is_large() {
             return search.answer();

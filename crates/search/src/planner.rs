@@ -248,7 +248,7 @@ fn plan_in(
     let programs = programs.map_err(PlanError::Space)?;
     let chain = chain(&programs);
     let trail = || request.trail.map(|it| it.lock().unwrap_or_else(PoisonError::into_inner));
-    let known = trail().map(|it| it.clone()).unwrap_or_default();
+    let known = trail().map(|mut it| std::mem::take(&mut *it)).unwrap_or_default();
     let mut solver = Solver::new(&chain).following(known);
     let mut lower_bound = None;
     let made = within(request.capacity, |given| {

@@ -331,3 +331,35 @@ fn what_was_seen_before_changes_no_proof() {
     assert_eq!((tally.gap, tally.unproven), (0, 0));
     assert!(followed > 150, "{followed} chains began with what was seen");
 }
+
+#[test]
+fn a_prepared_chain_answers_as_a_fresh_one() {
+    let (mut found, mut refused) = (0, 0);
+    for seed in 0..60 {
+        let mut dice = Dice(seed);
+        let chain = random_chain(&mut dice);
+        let mut solver = Solver::new(&chain);
+        let most = chain.flat().problem.peak(&vec![0; chain.flat().problem.times.len()]);
+        for part in [8, 1, 16, 4, 2, 0, 12, 3] {
+            let capacity = most / 8 * part;
+            match (solver.solve(capacity), solve_chain(&chain, capacity)) {
+                (Ok(ours), Ok(fresh)) => {
+                    found += 1;
+                    assert_eq!(ours, fresh, "seed {seed}, {capacity} bytes");
+                }
+                // What is refused at once says what is missing of the memory there is.
+                (Err(ours), Err(fresh)) => {
+                    refused += 1;
+                    assert_eq!(
+                        least(&ours).is_some(),
+                        least(&fresh).is_some(),
+                        "seed {seed}: {ours} {fresh}"
+                    );
+                    assert!(least(&ours).is_none_or(|least| least > capacity), "seed {seed}: {ours}");
+                }
+                (ours, fresh) => panic!("seed {seed}, {capacity} bytes: {ours:?} {fresh:?}"),
+            }
+        }
+    }
+    assert!(found > 20 && refused > 30, "{found} found, {refused} refused");
+}
