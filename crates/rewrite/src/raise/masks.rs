@@ -5,13 +5,17 @@
 //! program is given ([`form`]), is enough to see it: attention becomes causal, and what is left of
 //! its mask is what it says of keys that are not later. A pass over the whole graph: the mask is made
 //! once, and used in every block.
+//!
+//! Where a mask adds a number that is merely very low, a query that sees no key sees all of them
+//! equally, later ones too. Unless each query is known to see its own key, this is said apart: what
+//! such queries get is the mean of the values.
 
 mod bounds; // between which numbers an element lies
 mod form; // what is known of a value's elements, by their places
 
 use std::collections::BTreeMap;
 
-use planner_ir::{Attention, Binary, DType, Graph, Node, Op, Output, Source, Type, ValueId};
+use planner_ir::{Attention, Binary, DType, Graph, Node, Op, Output, Reduction, Source, Type, ValueId};
 
 use bounds::Bounds;
 use form::{Bands, Form};
@@ -20,6 +24,9 @@ use form::{Bands, Form};
 const LOW: f64 = -1e30;
 /// A score that this is added to leaves nothing of one so low.
 const SEEN: f64 = -1e20;
+/// What queries that see nothing get is worth being said apart where there are this many keys for each
+/// element of a value: half of the scores, and all of the mask, are more than what is added.
+const WORTH: u64 = 2;
 
 /// The graph with what masks hide said by attention itself.
 pub(super) fn said(graph: &Graph) -> Graph {
@@ -32,7 +39,7 @@ pub(super) fn said(graph: &Graph) -> Graph {
         .collect();
     let new = Graph { name: graph.name.clone(), ..Graph::default() };
     let values = vec![ValueId(usize::MAX); graph.values.len()];
-    let mut saying = Saying { old: graph, forms, new, values, left: BTreeMap::new() };
+    let mut saying = Saying { old: graph, forms, new, values, left: BTreeMap::new(), any: BTreeMap::new() };
     for id in graph.value_ids() {
         let value = graph.value(id);
         if !matches!(value.source, Source::Result { .. }) {
@@ -69,6 +76,8 @@ fn forms(graph: &Graph) -> Vec<Form> {
 struct Said {
     attention: Attention,
     mask: Mask,
+    /// The truth values of which a query that has none sees all keys equally, if one may have none.
+    seen: Option<ValueId>,
 }
 
 /// What is left of a mask.
@@ -124,14 +133,42 @@ impl Seeing<'_> {
 
 /// What attention with a mask can say itself; `None` if that is nothing.
 fn of_node(graph: &Graph, forms: &[Form], node: &Node) -> Option<Said> {
-    let (Op::Attention(attention), [q, k, _, mask]) = (&node.op, &node.operands[..]) else { return None };
+    let (Op::Attention(attention), [q, k, v, mask]) = (&node.op, &node.operands[..]) else { return None };
     let extent = |it: &ValueId| i64::try_from(graph.type_of(*it).shape[2]).ok();
     let (queries, keys) = (extent(q)?, extent(k)?);
     let type_ = graph.type_of(*mask);
     let bands = forms[mask.0].bands(type_);
     let seeing = Seeing { bands: &bands, is_truth: type_.dtype == DType::Bool };
-    let said = said_by(*attention, &seeing, queries, keys, *mask);
+    let mut said = said_by(*attention, &seeing, queries, keys, *mask);
+    if !said.attention.causal
+        && let Some(seen) = chosen_by(graph, forms, *mask)
+    {
+        let bands = forms[seen.0].bands(graph.type_of(seen));
+        let by_truth = said_by(*attention, &Seeing { bands: &bands, is_truth: true }, queries, keys, seen);
+        let worth = graph.type_of(*v).shape[3].saturating_mul(WORTH) <= graph.type_of(*k).shape[2];
+        if by_truth.attention.causal && worth {
+            said = Said { seen: Some(seen), ..by_truth };
+        }
+    }
     (said.attention != *attention || said.mask == Mask::Gone).then_some(said)
+}
+
+/// The truth values of which a mask is made: 0 where they are true, a very low number elsewhere.
+fn chosen_by(graph: &Graph, forms: &[Form], mask: ValueId) -> Option<ValueId> {
+    let Source::Result { node, .. } = graph.value(mask).source else { return None };
+    let node = graph.node(node);
+    let number = |it: ValueId| match forms[it.0].bands(graph.type_of(it)).runs().collect::<Vec<_>>()[..] {
+        [(_, bounds)] => bounds.and_then(Bounds::known),
+        _ => None,
+    };
+    match (&node.op, &node.operands[..]) {
+        (Op::Expand { .. }, &[x]) => chosen_by(graph, forms, x),
+        (Op::Select, &[seen, shown, hidden]) => {
+            let low = number(hidden).is_some_and(|it| it <= LOW && it.is_finite());
+            (low && number(shown) == Some(0.0)).then_some(seen)
+        }
+        _ => None,
+    }
 }
 
 /// What attention of so many queries and keys says if it says all that it can of a mask.
@@ -139,7 +176,7 @@ fn said_by(attention: Attention, seeing: &Seeing<'_>, queries: i64, keys: i64, m
     // A query's own key is this far from it, and the first and the last of all pairs are so far apart.
     let own = keys - queries;
     let (nearest, farthest) = (1 - queries, keys - 1);
-    let mut said = Said { attention, mask: Mask::Of(mask, nearest, farthest) };
+    let mut said = Said { attention, mask: Mask::Of(mask, nearest, farthest), seen: None };
     let hidden = |first, last| {
         let alone = seeing.shows(seeing.bands.at(own));
         let hides = |it| if alone { seeing.hides(it) } else { seeing.removes(it) };
@@ -173,6 +210,8 @@ struct Saying<'a> {
     values: Vec<ValueId>,
     /// What is left of masks: of an old value, between two distances, the new one.
     left: BTreeMap<(ValueId, i64, i64), ValueId>,
+    /// Of truth values, an old value, which rows have one that is true: the new one.
+    any: BTreeMap<ValueId, ValueId>,
 }
 
 impl Saying<'_> {
@@ -188,15 +227,52 @@ impl Saying<'_> {
             }
         }
         let types = self.old.types_of(&node.results);
-        let results = self.new.push_node(op, operands, types, node.origin.clone());
+        let mut results = self.new.push_node(op, operands, types, node.origin.clone());
+        if let Some(seen) = said.and_then(|it| it.seen) {
+            let mean = self.mean(self.values[node.operands[2].0], results[0], &node.origin);
+            results = vec![self.make(Op::Select, &[self.any[&seen], results[0], mean], &node.origin)];
+        }
         for (old, new) in node.results.iter().zip(results) {
             self.values[old.0] = new;
         }
     }
 
+    /// An operation on new values whose types suit it.
+    fn make(&mut self, op: Op, operands: &[ValueId], origin: &str) -> ValueId {
+        let types = op.infer(&self.new.types_of(operands)).expect("types of attention and its mask suit");
+        self.new.push_node(op, operands.to_vec(), types, origin.to_owned())[0]
+    }
+
+    /// The mean of values `v: [b, G, t, e]` over their keys, for each head of `y: [b, H, s, e]`.
+    fn mean(&mut self, v: ValueId, y: ValueId, origin: &str) -> ValueId {
+        let op = Op::Reduce { reduction: Reduction::Mean, dims: vec![2] };
+        let mean = self.make(op, &[v], origin);
+        let ([b, heads, _, size], [_, all, ..]) = (self.extents(v), self.extents(y));
+        if heads == all {
+            return mean;
+        }
+        let apart = self.make(Op::Reshape { shape: vec![b, heads, 1, 1, size] }, &[mean], origin);
+        let shape = vec![b, heads, all / heads.max(1), 1, size];
+        let repeated = self.make(Op::Expand { shape }, &[apart], origin);
+        self.make(Op::Reshape { shape: vec![b, all, 1, size] }, &[repeated], origin)
+    }
+
+    fn extents(&self, value: ValueId) -> [u64; 4] {
+        let shape = &self.new.type_of(value).shape;
+        std::array::from_fn(|dim| shape.get(dim).copied().unwrap_or(1))
+    }
+
     /// Makes what is left of a value as a mask, beside it.
     fn leave(&mut self, value: ValueId, wanted: &BTreeMap<usize, Said>) {
         for said in wanted.values() {
+            if said.seen == Some(value) && !self.any.contains_key(&value) {
+                let dims = vec![self.old.type_of(value).rank() - 1];
+                let numbers = self.make(Op::Cast(DType::F32), &[self.values[value.0]], "");
+                let most = Op::Reduce { reduction: Reduction::Max, dims };
+                let most = self.make(most, &[numbers], "");
+                let any = self.make(Op::Cast(DType::Bool), &[most], "");
+                self.any.insert(value, any);
+            }
             if let Mask::Of(mask, first, last) = said.mask
                 && mask == value
                 && !self.left.contains_key(&(mask, first, last))

@@ -167,15 +167,25 @@ fn what_hides_padding_stays_and_has_one_row() {
     assert_eq!(says(&same(&sketch.attention(5, 5, mask))), (true, None, Some(vec![2, 1, 1, 5])));
 }
 
+/// A mask of padding and of later keys that adds a very low number.
+fn padded_by_numbers(sketch: &mut Sketch, length: u64) -> ValueId {
+    let there = sketch.input("there", DType::Bool, &[2, 1, 1, length]);
+    let early = earlier(sketch, length, length);
+    let seen = sketch.binary(Binary::And, early, there);
+    sketch.choice(seen, [0.0, LOWEST])
+}
+
 #[test]
 fn a_query_that_may_see_nothing_sees_everything_equally() {
     let mut sketch = Sketch::default();
-    let there = sketch.input("there", DType::Bool, &[2, 1, 1, 5]);
-    let early = earlier(&mut sketch, 5, 5);
-    let seen = sketch.binary(Binary::And, early, there);
-    let mask = sketch.choice(seen, [0.0, LOWEST]);
+    let mask = padded_by_numbers(&mut sketch, 6);
+    let mask = sketch.op(Op::Expand { shape: vec![2, 1, 6, 6] }, &[mask]);
+    assert_eq!(says(&same(&sketch.attention(6, 6, mask))), (true, None, Some(vec![2, 1, 1, 6])));
+    // Where there are few keys it is more work to say so.
+    let mut sketch = Sketch::default();
+    let mask = padded_by_numbers(&mut sketch, 5);
     assert!(!says(&same(&sketch.attention(5, 5, mask))).0);
-    // Unless it sees its own key in any case.
+    // A query that sees its own key in any case sees something.
     let mut sketch = Sketch::default();
     let there = sketch.input("there", DType::Bool, &[2, 1, 1, 5]);
     let early = earlier(&mut sketch, 5, 5);
