@@ -34,13 +34,13 @@ impl Drop for Folder {
 }
 
 /// What a command left: exit code, standard output, standard error.
-struct Left {
-    code: u8,
-    out: String,
-    err: String,
+pub(crate) struct Left {
+    pub(crate) code: u8,
+    pub(crate) out: String,
+    pub(crate) err: String,
 }
 
-fn shardloom(arguments: &[&str]) -> Left {
+pub(crate) fn shardloom(arguments: &[&str]) -> Left {
     let (mut out, mut err) = (Vec::new(), Vec::new());
     let all = ["shardloom"].into_iter().chain(arguments.iter().copied());
     let code = shardloom::main_with(all, &mut out, &mut err);

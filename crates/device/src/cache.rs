@@ -29,6 +29,16 @@ pub(crate) struct Loaded {
 }
 
 impl Loaded {
+    /// Whether the kernel of a launch is there.
+    pub(crate) fn has(&self, launch: &Launch) -> bool {
+        self.functions.contains_key(&launch.kernel.name)
+    }
+
+    /// Adds others.
+    pub(crate) fn add(&mut self, other: Self) {
+        self.functions.extend(other.functions);
+    }
+
     /// The kernel of a launch.
     pub(crate) fn function(&self, launch: &Launch) -> Result<&Function, DeviceError> {
         let name = &launch.kernel.name;

@@ -29,6 +29,17 @@ pub enum DeviceError {
     Cache(PathBuf, String),
     /// A computation of the host that failed; which, why.
     Host(String, KernelError),
+    /// Ranks that need more memory than is free.
+    Room {
+        /// What they need (bytes).
+        needed: u64,
+        /// What is free (bytes).
+        free: u64,
+        /// How many ranks there are.
+        ranks: usize,
+        /// What the driver calls the GPU.
+        gpu: String,
+    },
     /// Programs that break the rules of programs, or need what there is not; how.
     Program(String),
 }
@@ -42,6 +53,13 @@ impl fmt::Display for DeviceError {
             Self::Compile(error) => write!(f, "a kernel does not compile: {error}"),
             Self::Cache(path, why) => write!(f, "{} cannot be written: {why}", path.display()),
             Self::Host(name, error) => write!(f, "`{name}`, computed on the host: {error}"),
+            Self::Room { needed, free, ranks, gpu } => {
+                let ranks =
+                    if *ranks == 1 { "a rank needs".to_owned() } else { format!("{ranks} ranks need") };
+                let megabytes = |bytes: &u64| bytes.div_ceil(1_000_000);
+                let (needed, free) = (megabytes(needed), free / 1_000_000);
+                write!(f, "{ranks} {needed} MB of the GPU's memory, {gpu} has {free} MB free")
+            }
             Self::Program(how) => f.write_str(how),
         }
     }

@@ -16,6 +16,10 @@ mod rank; // a rank on a GPU: its memory, its streams, its instructions
 mod exchange; // what happens where ranks meet: what a transport does
 mod together; // the transport of ranks that are on one GPU
 mod issue; // in which order ranks' instructions are issued
+mod moves; // outputs to inputs, within a device
+mod report; // what ranks report of a step
+mod ranks; // the ranks of a plan, and how their steps are issued
+mod maker; // what makes ranks ready
 mod engine; // ranks on GPUs as sessions run them
 mod missing; // what running on GPUs needs and this machine lacks
 
@@ -25,6 +29,7 @@ pub use gpu::{Facts, count};
 pub use library::NotFound;
 pub use missing::missing;
 pub use nvrtc::{Architecture, CompileError, Compiled, Nvrtc};
+pub use ranks::Issuing;
 pub use tasks::{Task, tasks};
 pub use usage::{Usage, usage};
 

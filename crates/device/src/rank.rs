@@ -9,10 +9,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use kernels::{Array, Tensor, TensorMut};
-use lower::{Action, BufferId, Compute, Program, Region, StorageId, Stream};
+use lower::{Action, BufferId, Compute, Program, Region, Storage, StorageId, Stream};
 
 use crate::error::DeviceError;
-use crate::gpu::{self, Event, Gpu, Memory, Pinned, Priority, Timing};
+use crate::gpu::{self, Event, Gpu, Pinned, Priority, Timing};
 use crate::ready::{Given, Ready};
 
 /// A rank on a GPU.
@@ -22,9 +22,9 @@ pub(crate) struct Rank {
     pub(crate) program: Program,
     /// What each instruction is.
     pub(crate) works: Vec<Ready>,
-    /// Where things are in its memory.
+    /// Where things are in its memory, and where that starts.
     layout: Layout,
-    memory: Memory,
+    start: u64,
     /// By the number of the program's streams; those that it does not use are none.
     streams: Vec<Option<gpu::Stream>>,
     /// By the number of the program's events, with the instruction that signals each.
@@ -40,9 +40,11 @@ pub(crate) struct Rank {
     feeds: Vec<Vec<(BufferId, std::ops::Range<usize>)>>,
 }
 
-/// Where things are in the memory of a rank (bytes from its start), and how much there is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// Where things of a program are in the memory of a rank (bytes from its start).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Layout {
+    /// By the number of a storage, where it is if it is at rest.
+    rest: Vec<u64>,
     arena: u64,
     /// The room that kernels on each stream need.
     rooms: [u64; Stream::ALL.len()],
@@ -50,7 +52,16 @@ pub(crate) struct Layout {
     workspace: u64,
     workspace_bytes: u64,
     constants: u64,
-    bytes: u64,
+}
+
+/// What a program needs of a rank's memory.
+pub(crate) struct Needs<'a> {
+    /// With what it says itself.
+    pub(crate) program: &'a Program,
+    /// What kernels on each stream need (bytes).
+    pub(crate) rooms: [u64; Stream::ALL.len()],
+    /// What is known beforehand (bytes).
+    pub(crate) constants: u64,
 }
 
 /// Everything in a rank's memory starts at a multiple of this (bytes): what the library of products
@@ -58,39 +69,54 @@ pub(crate) struct Layout {
 const ALIGNED: u64 = 512;
 
 impl Layout {
-    /// A place for what a program has, for so much room on each stream, for products, for constants
-    /// (bytes).
-    pub(crate) fn new(
-        program: &Program,
-        rooms: [u64; Stream::ALL.len()],
-        workspace: u64,
-        constants: u64,
-    ) -> Self {
-        let mut layout = Self { workspace_bytes: workspace, ..Self::default() };
+    /// Places for programs of one rank whose steps take turns, with so much for products (bytes); and how
+    /// much memory that is (bytes).
+    ///
+    /// What is at rest lies one after another, what is alike in two programs once; what a step needs lies
+    /// at the same place for all.
+    pub(crate) fn of(needs: &[Needs], workspace: u64) -> (Vec<Self>, u64) {
         let mut end = 0_u64;
         let mut place = |bytes: u64| {
             let start = end;
             end = start.saturating_add(bytes.next_multiple_of(ALIGNED));
             start
         };
-        // What is at rest comes first.
-        place(program.resident);
-        layout.arena = place(program.arena);
-        layout.rooms = rooms.map(&mut place);
-        layout.workspace = place(workspace);
-        layout.constants = place(constants);
-        layout.bytes = end;
-        layout
+        let mut rest: Vec<Vec<u64>> = Vec::with_capacity(needs.len());
+        for (number, Needs { program, .. }) in needs.iter().enumerate() {
+            let mut known = BTreeMap::new();
+            for (earlier, places) in needs[..number].iter().zip(&rest) {
+                let shared = run::alike(earlier.program, program).into_iter();
+                let start = |buffer: BufferId| places[earlier.program.buffer(buffer).storage.0];
+                known.extend(shared.map(|(there, here)| (program.buffer(here).storage.0, start(there))));
+            }
+            let resident = |storage: &Storage| storage.kind.region() == Region::Resident;
+            let own = |(number, storage): (usize, &Storage)| match known.get(&number) {
+                Some(&there) => there,
+                None if resident(storage) => place(program.extent(StorageId(number))),
+                None => 0,
+            };
+            rest.push(program.storages.iter().enumerate().map(own).collect());
+        }
+        let mut most = |of: &dyn Fn(&Needs) -> u64| place(needs.iter().map(of).max().unwrap_or(0));
+        let arena = most(&|it| it.program.arena);
+        let rooms = std::array::from_fn(|stream| most(&|it| it.rooms[stream]));
+        let shared =
+            Self { arena, rooms, workspace: place(workspace), workspace_bytes: workspace, ..Self::default() };
+        let layout =
+            |(rest, it): (Vec<u64>, &Needs)| Self { rest, constants: place(it.constants), ..shared.clone() };
+        let layouts = rest.into_iter().zip(needs).map(layout).collect();
+        (layouts, end)
     }
 }
 
 impl Rank {
-    /// A rank with its memory; of its instructions nothing is ready yet.
+    /// A rank whose memory starts there; of its instructions nothing is ready yet.
     pub(crate) fn new(
         gpu: &Rc<Gpu>,
         number: usize,
         program: &Program,
         layout: Layout,
+        start: u64,
     ) -> Result<Self, DeviceError> {
         let used: BTreeSet<Stream> = program.instructions.iter().map(|it| it.stream).collect();
         let stream = |it: Stream| {
@@ -119,7 +145,7 @@ impl Rank {
             program: program.clone(),
             works: Vec::new(),
             layout,
-            memory: gpu.memory(layout.bytes)?,
+            start,
             streams: Stream::ALL.into_iter().map(stream).collect::<Result<_, _>>()?,
             events: (0..events).map(signalled).collect::<Result<_, DeviceError>>()?,
             turns: Stream::ALL.into_iter().map(|_| event()).collect::<Result<_, _>>()?,
@@ -138,11 +164,13 @@ impl Rank {
     /// Where a buffer is while a micro-batch has its turn.
     pub(crate) fn address(&self, buffer: BufferId, micro_batch: u64) -> u64 {
         let storage = self.program.buffer(buffer).storage;
-        let region = match self.program.storages[storage.0].kind.region() {
-            Region::Resident => 0,
-            Region::Step => self.layout.arena,
-        };
-        self.memory.start + region + self.program.start(storage, micro_batch)
+        let Storage { kind, offset, .. } = self.program.storages[storage.0];
+        let start = self.program.start(storage, micro_batch);
+        self.start
+            + match kind.region() {
+                Region::Resident => self.layout.rest[storage.0] + start - offset,
+                Region::Step => self.layout.arena + start,
+            }
     }
 
     /// How large a buffer is (bytes).
@@ -150,19 +178,26 @@ impl Rank {
         self.program.buffer(buffer).type_.bytes()
     }
 
+    /// The bytes of a buffer, fetched by a stream.
+    pub(crate) fn fetched(&self, buffer: BufferId, service: &gpu::Stream) -> Result<Vec<u8>, DeviceError> {
+        let mut bytes = vec![0; usize::try_from(self.bytes(buffer)).unwrap_or(usize::MAX)];
+        service.get(self.address(buffer, 0), &mut bytes)?;
+        Ok(bytes)
+    }
+
     /// Where the room of kernels on a stream is.
     pub(crate) fn room(&self, stream: Stream) -> u64 {
-        self.memory.start + self.layout.rooms[stream.number()]
+        self.start + self.layout.rooms[stream.number()]
     }
 
     /// Where products may write, and how much (bytes).
     pub(crate) fn workspace(&self) -> (u64, u64) {
-        (self.memory.start + self.layout.workspace, self.layout.workspace_bytes)
+        (self.start + self.layout.workspace, self.layout.workspace_bytes)
     }
 
     /// Where constants are.
     pub(crate) fn constants(&self) -> u64 {
-        self.memory.start + self.layout.constants
+        self.start + self.layout.constants
     }
 
     /// Takes what is fed to micro-batches in the next step.
@@ -341,11 +376,6 @@ impl Rank {
             }
         }
         Ok(())
-    }
-
-    /// Waits for everything that has been issued.
-    pub(crate) fn synchronize(&self) -> Result<(), DeviceError> {
-        self.streams.iter().flatten().try_for_each(gpu::Stream::synchronize)
     }
 }
 

@@ -2,9 +2,8 @@
 //! computed from weights alone, that are the same in both.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
-use lower::{Port, Preparation, Program, Whole};
+use lower::{BufferId, Port, Preparation, Program, Whole};
 use planner_ir::ValueId;
 
 use crate::session::Session;
@@ -50,24 +49,30 @@ fn at_rest<'a>(
     weights.chain(made.collect::<Vec<_>>())
 }
 
+/// The blocks at rest of two programs of one rank that are the same: buffers of the first, and of the
+/// other one.
+pub fn alike(first: &Program, other: &Program) -> Vec<(BufferId, BufferId)> {
+    let mut terms = Terms::default();
+    let (firsts, others) = (terms.of(&first.preparation), terms.of(&other.preparation));
+    let there: BTreeMap<Of, &Port> = at_rest(first, &firsts).collect();
+    let same = |(of, port): (Of, &Port)| {
+        let it = there.get(&of).filter(|it| it.pieces == port.pieces && it.type_ == port.type_)?;
+        Some((it.buffer, port.buffer))
+    };
+    at_rest(other, &others).filter_map(same).collect()
+}
+
 impl Session {
-    /// Puts at rest what another session has: each rank the blocks that it has there.
+    /// Puts at rest what another session on the same processors has: each rank the blocks that it has
+    /// there.
     pub(crate) fn take_over(&mut self, other: &Self) {
-        let mut terms = Terms::default();
         for (number, (rank, from)) in self.ranks.iter_mut().zip(&other.ranks).enumerate() {
-            let is_here = other.is_here(number);
-            let (own, theirs) = (terms.of(&rank.program.preparation), terms.of(&from.program.preparation));
-            let there: BTreeMap<Of, &Port> = at_rest(&from.program, &theirs).collect();
-            let found: Vec<(Port, Option<Arc<kernels::Array>>)> = at_rest(&rank.program, &own)
-                .filter_map(|(of, port)| {
-                    let same =
-                        there.get(&of).filter(|it| it.pieces == port.pieces && it.type_ == port.type_)?;
-                    Some((port.clone(), from.resting(same.buffer)))
-                })
-                .collect();
-            for (port, block) in found.into_iter().filter(|_| is_here) {
-                if let Some(block) = block {
-                    rank.put(port.buffer, block);
+            if !other.is_here(number) {
+                continue;
+            }
+            for (there, here) in alike(&from.program, &rank.program) {
+                if let Some(block) = from.resting(there) {
+                    rank.put(here, block);
                 }
             }
         }

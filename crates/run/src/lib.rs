@@ -25,7 +25,8 @@ mod reference; // a program on one device, operation by operation
 mod not_finite; // where a step went wrong
 mod error; // why a program did not run to its end
 
-pub use carried::Handed;
+pub use beside::alike;
+pub use carried::{Handed, Moved};
 pub use engine::Engine;
 pub use error::RunError;
 pub use not_finite::{NotFinite, Place, not_finite};

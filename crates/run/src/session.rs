@@ -7,11 +7,12 @@ use std::thread;
 use std::time::Instant;
 
 use kernels::Array;
-use lower::{Action, Kind, Origin, Port, Preparation, Program, StorageId};
+use lower::{Action, Kind, Origin, Port, Preparation, Program};
 use planner_ir::{StateKind, Type, ValueId};
 
 use crate::beside::needed;
-use crate::engine::Engine;
+use crate::carried::Moved;
+use crate::engine::Seat;
 use crate::error::RunError;
 use crate::leading::Done;
 use crate::mail::Mail;
@@ -38,10 +39,10 @@ pub struct Session {
     pub(crate) kept_inputs: BTreeSet<String>,
     /// The outputs that are not put together.
     pub(crate) kept_outputs: BTreeSet<String>,
+    /// The outputs that become inputs after each step, where they are.
+    pub(crate) carried: Vec<Moved>,
     /// What has the memory of the ranks that are here, if they are on devices.
-    pub(crate) engine: Option<Box<dyn Engine>>,
-    /// What is at rest on devices: of which rank, where.
-    pub(crate) loaded: BTreeSet<(usize, StorageId)>,
+    pub(crate) engine: Option<Seat>,
 }
 
 /// What a step leaves.
@@ -89,7 +90,8 @@ impl Session {
         programs: Vec<Program>,
         weights: &dyn Fn(&str) -> Result<Array, String>,
     ) -> Result<Self, RunError> {
-        Self::among(other.processes.clone(), None, programs, weights, Some(other))
+        let seat = other.engine.as_ref().map(|seat| seat.beside(other.ranks.len()));
+        Self::among(other.processes.clone(), seat, programs, weights, Some(other))
     }
 
     /// The same where each rank is a process: in this one, its own.
@@ -108,7 +110,7 @@ impl Session {
 
     pub(crate) fn among(
         processes: Option<Rc<Processes>>,
-        engine: Option<Box<dyn Engine>>,
+        engine: Option<Seat>,
         programs: Vec<Program>,
         weights: &dyn Fn(&str) -> Result<Array, String>,
         other: Option<&Self>,
@@ -130,10 +132,10 @@ impl Session {
         };
         let ranks = programs.into_iter().map(rank).collect::<Result<_, _>>()?;
         let (kept_inputs, kept_outputs) = (BTreeSet::new(), BTreeSet::new());
-        let loaded = BTreeSet::new();
+        let carried = Vec::new();
         let mut session =
-            Self { ranks, places, meetings, mail, processes, kept_inputs, kept_outputs, engine, loaded };
-        if let Some(other) = other {
+            Self { ranks, places, meetings, mail, processes, kept_inputs, kept_outputs, carried, engine };
+        if let Some(other) = other.filter(|_| session.engine.is_none()) {
             session.take_over(other);
         }
         session.load(sources)?;
@@ -191,6 +193,16 @@ impl Session {
     ///
     /// If a rank fails in a micro-batch, states that last are as before.
     pub fn train(
+        &mut self,
+        micro_batches: &[BTreeMap<String, Array>],
+        inputs: &BTreeMap<String, Array>,
+    ) -> Result<Outcome, RunError> {
+        let outcome = self.trained(micro_batches, inputs)?;
+        self.carry()?;
+        Ok(outcome)
+    }
+
+    fn trained(
         &mut self,
         micro_batches: &[BTreeMap<String, Array>],
         inputs: &BTreeMap<String, Array>,
@@ -267,8 +279,8 @@ impl Session {
     /// The steps of the ranks here.
     fn run_ranks(&mut self, feeds: &[Vec<Feed>]) -> Result<Vec<Done>, RunError> {
         let start = Instant::now();
-        if let Some(engine) = &mut self.engine {
-            let reports = engine.step(feeds)?;
+        if let Some(seat) = &self.engine {
+            let reports = seat.step(feeds)?;
             let seconds = start.elapsed().as_secs_f64();
             return Ok(reports.into_iter().map(|report| Done { report, seconds }).collect());
         }

@@ -61,14 +61,29 @@ pub(crate) fn session(
     programs: Vec<Program>,
     weights: &dyn Fn(&str) -> Result<Array, String>,
 ) -> Result<Session, RunError> {
-    if on.device == RunDevice::Cpu {
-        return context.session(programs, weights);
-    }
-    context.progress.say("making kernels ready");
-    let device = Device::together(&settings(on), &programs)?;
-    for remark in device.remarks() {
-        context.progress.without(|| eprintln!("gpu: {remark}"));
-    }
-    context.progress.say("reading weights");
-    Session::on(Box::new(device), None, programs, weights)
+    Ok(sessions(on, context, programs, None, weights)?.0)
+}
+
+/// The same, and a session of other programs beside it on the same ranks, if there are any.
+pub(crate) fn sessions(
+    on: &DeviceArguments,
+    context: &Context<'_, '_>,
+    programs: Vec<Program>,
+    beside: Option<Vec<Program>>,
+    weights: &dyn Fn(&str) -> Result<Array, String>,
+) -> Result<(Session, Option<Session>), RunError> {
+    let session = if on.device == RunDevice::Cpu {
+        context.session(programs, weights)?
+    } else {
+        context.progress.say("making kernels ready");
+        let plans: Vec<&[Program]> = [&programs].into_iter().chain(&beside).map(Vec::as_slice).collect();
+        let device = Device::in_turns(&settings(on), &plans)?;
+        for remark in device.remarks() {
+            context.progress.without(|| eprintln!("gpu: {remark}"));
+        }
+        context.progress.say("reading weights");
+        Session::on(Box::new(device), None, programs, weights)?
+    };
+    let beside = beside.map(|programs| Session::beside(&session, programs, weights)).transpose()?;
+    Ok((session, beside))
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use device::{Device, Settings};
+use device::{Device, Issuing, Settings};
 use lower::Program;
 use plan::Plan;
 use run::Session;
@@ -51,6 +51,7 @@ pub(crate) fn settings(emulated: &Emulated) -> Settings {
         cache: Some(emulated.cache.clone()),
         gpu: 0,
         workspace: 1 << 16,
+        issuing: Issuing::Captured,
     }
 }
 

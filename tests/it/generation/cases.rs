@@ -3,11 +3,13 @@
 use std::path::PathBuf;
 
 use kernels::Array;
+use lower::Program;
 use plan::Generation;
 use planner_ir::{Graph, Mesh};
 use rewrite::Steps;
 use run::Session;
 use shardloom::generation::bound::{Decoder, Wanted as Sizes};
+use shardloom::generation::choose::Place;
 use shardloom::generation::planned::{Step, Wanted, planned};
 use shardloom::generation::roles::{Told, roles};
 use shardloom::generation::sequences::Sequences;
@@ -117,43 +119,56 @@ pub(super) fn plan(case: &Case, file: &ModelFile, mesh: &str, layout: Option<&st
     generation
 }
 
-/// The sessions of a plan, with prompts.
-pub(super) fn sequences<'a>(
-    generation: &'a Generation,
-    file: &ModelFile,
-    prompts: &[Vec<i64>],
-) -> Sequences<'a> {
-    let weight = |name: &str| -> Result<Array, String> { file.weight(name) };
+/// The sessions of a plan's programs: of single tokens, and of prompts.
+pub(super) type Sessions = (Session, Option<Session>);
+
+/// The programs of a plan: of single tokens, and of prompts.
+pub(super) fn programs(generation: &Generation) -> (Vec<Program>, Option<Vec<Program>>) {
     let programs = |plan| pipeline::lower(plan, &mut |_, _| {}).unwrap();
-    let decode = Session::new(programs(&generation.decode), &weight).unwrap();
-    let prefill = generation.prefill.as_ref();
-    let prefill = prefill.map(|plan| Session::beside(&decode, programs(plan), &weight).unwrap());
-    Sequences::new(generation, prefill, decode, prompts.to_vec()).unwrap()
+    (programs(&generation.decode), generation.prefill.as_ref().map(programs))
+}
+
+/// On threads.
+pub(super) fn on_threads(generation: &Generation, file: &ModelFile) -> Sessions {
+    let weight = |name: &str| -> Result<Array, String> { file.weight(name) };
+    let (decode, prefill) = programs(generation);
+    let decode = Session::new(decode, &weight).unwrap();
+    let prefill = prefill.map(|programs| Session::beside(&decode, programs, &weight).unwrap());
+    (decode, prefill)
 }
 
 /// What was said of each token that was made of a sequence.
 pub(super) type Said = Vec<Vec<f64>>;
 
-/// The likeliest tokens, so many of each sequence; and what was said of each.
+/// How the next token of a sequence is chosen, and which choice it is.
+pub(super) type Choice<'a> = &'a dyn Fn(&[f64], Place) -> i64;
+
+/// Tokens, so many of each sequence; and what was said of each.
 pub(super) fn grown(
     generation: &Generation,
-    file: &ModelFile,
+    (decode, prefill): Sessions,
     prompts: &[Vec<i64>],
-    new: usize,
+    choice: Choice,
 ) -> (Vec<Vec<i64>>, Vec<Said>) {
-    let mut sequences = sequences(generation, file, prompts);
+    let mut sequences = Sequences::new(generation, prefill, decode, prompts.to_vec()).unwrap();
     let mut said: Vec<Said> = vec![Vec::new(); prompts.len()];
-    while said.iter().any(|said| said.len() < new) {
+    while said.iter().any(|said| said.len() < NEW) {
         let logits = sequences.logits().unwrap();
-        let next: Vec<Option<i64>> = logits.iter().map(|it| it.as_deref().map(likeliest)).collect();
+        let next = logits.iter().zip(sequences.tokens()).enumerate();
+        let next = next.map(|(sequence, (logits, tokens))| {
+            let number = |it: usize| u64::try_from(it).unwrap();
+            let place = Place { sequence: number(sequence), position: number(tokens.len()) };
+            logits.as_deref().map(|logits| choice(logits, place))
+        });
+        let next: Vec<Option<i64>> = next.collect();
         sequences.push(&next);
         for (said, logits) in said.iter_mut().zip(logits) {
             said.extend(logits);
         }
     }
     let tokens = sequences.tokens().iter().zip(prompts);
-    let tokens = tokens.map(|(tokens, prompt)| tokens[..prompt.len() + new].to_vec()).collect();
-    said.iter_mut().for_each(|said| said.truncate(new));
+    let tokens = tokens.map(|(tokens, prompt)| tokens[..prompt.len() + NEW].to_vec()).collect();
+    said.iter_mut().for_each(|said| said.truncate(NEW));
     (tokens, said)
 }
 

@@ -2,7 +2,7 @@
 
 use rayon::prelude::*;
 
-use super::cases::{ALL, Case, NEW, grown, likeliest, open, plan, prompts};
+use super::cases::{ALL, Case, NEW, grown, likeliest, on_threads, open, plan, prompts};
 use super::scratch;
 
 /// How far logits may be from those from scratch, in parts of the largest.
@@ -44,7 +44,8 @@ fn faults(case: &Case) -> Vec<String> {
         }
         let title = format!("{} on {mesh}, the cache {}", case.name, layout.unwrap_or("as chosen"));
         let generation = plan(case, &file, mesh, layout);
-        let (tokens, logits) = grown(&generation, &file, &prompts(), NEW);
+        let (tokens, logits) =
+            grown(&generation, on_threads(&generation, &file), &prompts(), &|logits, _| likeliest(logits));
         if tokens != expected {
             faults.push(format!("{title}: {tokens:?}, expected {expected:?}"));
         }

@@ -14,7 +14,7 @@ fn model(name: &str) -> String {
 }
 
 /// A plan for so many sequences, on a mesh.
-fn planned(folder: &Folder, name: &str, mesh: &str, more: &[&str]) -> String {
+pub(super) fn planned(folder: &Folder, name: &str, mesh: &str, more: &[&str]) -> String {
     let (model, to) = (model(MODEL), folder.path(name));
     let devices: u64 = mesh.split('x').map(|it| it.parse::<u64>().unwrap()).product();
     let machine = format!("cpu-{devices}x");

@@ -73,7 +73,14 @@ static int touched(u64 address, size_t bytes, const char *what) {
     return FINE;
 }
 
+static const size_t MEMORY = (size_t)4 << 30;
+static size_t allocated(void) {
+    size_t all = 0;
+    for (size_t at = 0; at < piece_count; at++) if (pieces[at].there && !pieces[at].host) all += pieces[at].bytes;
+    return all;
+}
 static int allocate(void **to, size_t bytes, int host) {
+    if (!host && bytes > MEMORY - allocated()) return fail(NO_MEMORY, "%zu bytes", bytes);
     size_t whole = (bytes + PAGE - 1) / PAGE * PAGE;
     unsigned char *pages = mmap(0, whole + 2 * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (!bytes) return fail(INVALID, "no bytes are asked for");
@@ -223,12 +230,18 @@ int cuDeviceGetAttribute(int *to, int which, int device) {
     *to = which == 75 ? 9 : which == 76 ? 0 : which == 16 ? 4 : which == 97 ? MOST_SHARED : -1;
     return device != 7 ? fail(101, "no device") : *to < 0 ? fail(INVALID, "attribute %d", which) : FINE;
 }
-int cuDeviceTotalMem_v2(size_t *to, int device) { (void)device; *to = (size_t)4 << 30; return FINE; }
+int cuDeviceTotalMem_v2(size_t *to, int device) { (void)device; *to = MEMORY; return FINE; }
 int cuDevicePrimaryCtxRetain(void **to, int device) { *to = &pieces; return device == 7 ? FINE : fail(101, "no device"); }
 int cuDevicePrimaryCtxRelease_v2(int device) { (void)device; return FINE; }
 int cuCtxSetCurrent(void *context) { return context == &pieces ? FINE : fail(201, "no context"); }
 int cuCtxGetStreamPriorityRange(int *least, int *greatest) { *least = 0; *greatest = -5; return FINE; }
-int cuMemGetInfo_v2(size_t *free_, size_t *all) { *free_ = *all = (size_t)4 << 30; return FINE; }
+int cuMemGetInfo_v2(size_t *free_, size_t *all) {
+    pthread_mutex_lock(&lock);
+    *all = MEMORY;
+    *free_ = MEMORY - allocated();
+    pthread_mutex_unlock(&lock);
+    return FINE;
+}
 int cuCtxSynchronize(void) { CALL(emptied(0)); }
 int cuMemAlloc_v2(u64 *to, size_t bytes) { CALL(allocate((void **)to, bytes, 0)); }
 int cuMemHostAlloc(void **to, size_t bytes, unsigned flags) { (void)flags; CALL(allocate(to, bytes, 1)); }

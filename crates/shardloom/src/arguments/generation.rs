@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use plan::Kept;
 
+use super::DeviceArguments;
 use crate::cluster::ClusterArguments;
 use crate::failure::Failure;
 use crate::generation::roles::{Role, Told};
@@ -16,6 +17,7 @@ Examples:
   shardloom generate plan.json --prompt-ids 1,2,3 --max-new-tokens 20
   shardloom generate plan.json --prompt-ids 1,2,3 --temperature 0.8 --top-k 40 --top-p 0.95 --seed 7
   shardloom generate plan.json --prompts prompts.txt --stop 50256 --json
+  shardloom generate plan.json --prompt-ids 1,2,3 --device cuda
   shardloom launch -n 4 generate plan.json --prompt-ids 1,2,3
 
 A line for each step: the token of each sequence, `-` for one that has ended. The same seed gives the
@@ -100,6 +102,9 @@ pub struct GenerateArguments {
     /// Where the model is, if not where the plan says
     #[arg(long, value_name = "FILE")]
     pub model: Option<PathBuf>,
+    /// On what ranks run.
+    #[command(flatten)]
+    pub on: DeviceArguments,
     /// What holds where each rank is a process.
     #[command(flatten)]
     pub cluster: ClusterArguments,

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use ::plan::{Generation, Growth};
-use ::run::{RunError, Session};
+use ::run::RunError;
 use lower::Program;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -20,7 +20,7 @@ use crate::generation::choose::{self, Manner, Place};
 use crate::generation::sequences::{Logits, Sequences};
 use crate::model_file::ModelFile;
 use crate::train::checkpoint::hexadecimal;
-use crate::{pipeline, plan_file, quantity};
+use crate::{gpu, pipeline, plan_file, quantity};
 
 pub(super) use planned::{in_words, json, plan};
 
@@ -44,9 +44,8 @@ pub(crate) fn generate(
     context.progress.say("reading weights");
     let weight = |name: &str| file.weight(name);
     let failed = |error| failed(&file.path, error);
-    let decode = context.session(decode, &weight).map_err(failed)?;
-    let beside = |programs| Session::beside(&decode, programs, &weight).map_err(failed);
-    let prefill: Option<Session> = prefill.map(beside).transpose()?;
+    let sessions = gpu::sessions(&arguments.on, context, decode, prefill, &weight);
+    let (decode, prefill) = sessions.map_err(failed)?;
     let sequences = Sequences::new(&generation, prefill, decode, prompts).map_err(failed)?;
     let mut run = Run::new(arguments, &generation, sequences);
     let steps = run.steps(context, &failed)?;
@@ -59,6 +58,7 @@ pub(crate) fn generate(
 fn failed(model: &Path, error: RunError) -> Failure {
     match error {
         RunError::Weight(..) => Failure::file(model, error),
+        RunError::Device(how) => Failure::Input(how),
         RunError::Instruction { error: kernels::KernelError::Index { .. }, .. } => {
             Failure::input("a token or a position is out of the model's range", error)
         }
@@ -68,6 +68,7 @@ fn failed(model: &Path, error: RunError) -> Failure {
 
 /// Everything before a rank starts.
 fn ready(arguments: &GenerateArguments, context: &mut Context<'_, '_>) -> Result<Ready, Failure> {
+    gpu::expect(&arguments.on, context)?;
     let path = &arguments.plan;
     context.progress.say(format!("reading {}", path.display()));
     let generation = plan_file::generation(path)?;

@@ -85,9 +85,18 @@ impl<'a> Sequences<'a> {
         }
     }
 
-    /// All prompts, as many steps as they take.
+    /// All prompts, as many steps as they take, and what they leave given to single tokens.
     fn prompts(&mut self) -> Result<Logits, RunError> {
         self.taken = 1;
+        let logits = self.prompt_steps()?;
+        let prefill = self.prefill.as_ref().filter(|_| self.generation.width() > 1);
+        if let Some(prefill) = prefill {
+            self.decode.take(prefill, &self.handed)?;
+        }
+        Ok(logits)
+    }
+
+    fn prompt_steps(&mut self) -> Result<Logits, RunError> {
         let width = usize::try_from(self.generation.width()).unwrap_or(usize::MAX);
         let longest = self.tokens.iter().map(Vec::len).max().unwrap_or(0);
         if self.generation.cache.growth == Growth::AtLength && self.prefill.is_some() {
@@ -120,22 +129,10 @@ impl<'a> Sequences<'a> {
     /// this process knows it.
     fn step(&mut self, first: &[usize], width: usize) -> Result<Option<Array>, RunError> {
         let generation = self.generation;
-        let (plan, is_prefill) = match &generation.prefill {
-            Some(prefill) if width > 1 => (prefill, true),
-            _ => (&generation.decode, false),
-        };
+        let plan = generation.prefill.as_ref().filter(|_| width > 1).unwrap_or(&generation.decode);
         let inputs = self.given(plan, first, width)?;
-        let session = match &mut self.prefill {
-            Some(prefill) if is_prefill => prefill,
-            _ => &mut self.decode,
-        };
+        let session = self.prefill.as_mut().filter(|_| width > 1).unwrap_or(&mut self.decode);
         let mut outcome = session.step(&inputs)?;
-        if let (true, Some(prefill)) = (is_prefill, &mut self.prefill) {
-            prefill.take_own(&self.handed)?;
-            self.decode.take(prefill, &self.handed)?;
-        } else {
-            self.decode.take_own(&self.handed)?;
-        }
         Ok(outcome.outputs.remove(&generation.cache.logits))
     }
 
