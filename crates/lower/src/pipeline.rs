@@ -2,6 +2,7 @@
 
 use plan::{Crossing, Holding, Pipeline, Stage};
 use planner_ir::schedule::{Schedule, Task, Work};
+use rayon::prelude::*;
 
 use crate::action::Action;
 use crate::arena;
@@ -31,13 +32,13 @@ pub struct Pipelined<'a> {
 /// The programs of all ranks of a pipeline, by rank.
 pub fn pipeline(pipeline: &Pipeline) -> Result<Vec<Program>, LowerError> {
     let pipelined = pipelined(pipeline)?;
-    (0..pipeline.devices()).map(|rank| pipelined.program(rank)).collect()
+    each(0..pipeline.devices(), |rank| pipelined.program(rank))
 }
 
 /// A pipeline made ready to be lowered, rank by rank.
 pub fn pipelined(pipeline: &Pipeline) -> Result<Pipelined<'_>, LowerError> {
-    let facts = pipeline.stages.iter().map(|stage| Facts::of(&stage.plan));
-    let routes = pipeline.crossings.iter().map(|crossing| Route::of(pipeline, crossing));
+    let facts = each(&pipeline.stages, |stage| Facts::of(&stage.plan))?;
+    let routes = each(&pipeline.crossings, |crossing| Route::of(pipeline, crossing))?;
     let mut numbers = Numbers::default();
     let mut number = |stage: &Stage| {
         let graph = &stage.plan.graph;
@@ -47,7 +48,6 @@ pub fn pipelined(pipeline: &Pipeline) -> Result<Pipelined<'_>, LowerError> {
         numbers.transfers += stage.plan.transfers.len();
         own
     };
-    let facts: Vec<Facts> = facts.collect::<Result<_, _>>()?;
     let mut ends: Vec<Ends> = (0..pipeline.stages.len()).map(|stage| ends(pipeline, stage)).collect();
     arrivals(pipeline, &facts, &mut ends)?;
     let mut pipelined = Pipelined {
@@ -55,11 +55,12 @@ pub fn pipelined(pipeline: &Pipeline) -> Result<Pipelined<'_>, LowerError> {
         facts,
         ends,
         numbers: pipeline.stages.iter().map(&mut number).collect(),
-        routes: routes.collect::<Result<_, _>>()?,
+        routes,
         sent_last: Vec::new(),
     };
     let groups = pipeline.schedule.groups.len();
-    pipelined.sent_last = (0..groups).map(|group| pipelined.sent_last(group)).collect::<Result<_, _>>()?;
+    pipelined.sent_last =
+        (0..groups).into_par_iter().map(|group| pipelined.sent_last(group)).collect::<Result<_, _>>()?;
     Ok(pipelined)
 }
 
@@ -84,8 +85,10 @@ fn arrivals(pipeline: &Pipeline, facts: &[Facts], ends: &mut [Ends]) -> Result<(
     let parts = pipeline.schedule.works().len();
     let backward = 1;
     let mut arriving = vec![vec![Vec::new(); parts + 1]; ends.len()];
-    for (from, stage) in pipeline.stages.iter().enumerate() {
-        let program = built(&stage.plan, &facts[from], &ends[from], 0)?.program;
+    let numbers = (0..pipeline.stages.len()).into_par_iter();
+    let built =
+        numbers.map(|from| Ok(built(&pipeline.stages[from].plan, &facts[from], &ends[from], 0)?.program));
+    for (from, program) in built.collect::<Result<Vec<_>, LowerError>>()?.into_iter().enumerate() {
         for (index, instruction) in program.instructions.iter().enumerate() {
             let (Action::Send(_), Origin::Crossing(crossing)) = (&instruction.action, instruction.origin)
             else {
@@ -218,8 +221,17 @@ impl Pipelined<'_> {
             let rank = stage.map_or(0, |stage| self.pipeline.stages[stage].first_device);
             Ok(holdings(&self.program(rank)?))
         };
-        (0..groups).map(first).collect()
+        each(0..groups, first)
     }
+}
+
+/// What is made of each, in parallel; of several errors the first.
+fn each<T, R: Send>(
+    all: impl IntoParallelIterator<Item = T>,
+    make: impl Fn(T) -> Result<R, LowerError> + Sync + Send,
+) -> Result<Vec<R>, LowerError> {
+    let made: Vec<Result<R, LowerError>> = all.into_par_iter().map(make).collect();
+    made.into_iter().collect()
 }
 
 /// The turns of a group.

@@ -5,6 +5,8 @@
 //! the globals have too many choices together for that, they are chosen one after another, each
 //! block choosing its own being the bound.
 
+use rayon::prelude::*;
+
 use super::product::product;
 use super::segment::{Globals, Priced, Ready};
 use super::{Chain, ChainChoices, Shared};
@@ -211,8 +213,10 @@ impl<'a> Relaxation<'a> {
         prices: &Prices,
         fixed: Option<&[usize]>,
     ) -> Result<Vec<Priced<'_>>, SearchError> {
-        let segments = self.segments.iter().zip(&prices.live);
-        segments.map(|(ready, live)| ready.priced(goal, prices.resident, live, fixed)).collect()
+        let segments = self.segments.par_iter().zip(&prices.live);
+        let priced = segments.map(|(ready, live)| ready.priced(goal, prices.resident, live, fixed));
+        // Of several errors the first, whichever segment is done first.
+        priced.collect::<Vec<_>>().into_iter().collect()
     }
 
     /// For each boundary between segments, the least cost of all before, by state.

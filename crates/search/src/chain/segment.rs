@@ -119,11 +119,10 @@ impl<'a> Ready<'a> {
         live: &[f64],
         fixed: Option<&[usize]>,
     ) -> Result<Priced<'_>, SearchError> {
-        let priced: Result<Vec<(Reduced<'_>, Vec<f64>)>, SearchError> = self
-            .bodies
-            .par_iter()
-            .map(|body| body.priced(goal, resident, live, fixed, &self.domains))
-            .collect();
+        let bodies = self.bodies.par_iter();
+        let priced: Vec<_> =
+            bodies.map(|body| body.priced(goal, resident, live, fixed, &self.domains)).collect();
+        let priced: Result<Vec<(Reduced<'_>, Vec<f64>)>, SearchError> = priced.into_iter().collect();
         let (reduced, tables): (Vec<Reduced<'_>>, Vec<Vec<f64>>) = priced?.into_iter().unzip();
         let mut tables = tables.into_iter().enumerate();
         let mut table = tables.next().map(|(_, table)| table).unwrap_or_default();

@@ -241,7 +241,12 @@ fn permuted<'a>(factor: &'a Factor<'_>, scope: &[usize], domains: &[usize]) -> C
     let mut entries = Vec::with_capacity(factor.entries.len());
     for row in 0..rows {
         let start = offset(outer_strides, row, &sizes);
-        entries.extend((0..domains[last]).map(|at| factor.entries[start + at * stride]));
+        let own = factor.entries[start..].iter();
+        if stride == 1 {
+            entries.extend(own.take(domains[last]));
+        } else {
+            entries.extend(own.step_by(stride.max(1)).take(domains[last]));
+        }
     }
     Cow::Owned(entries)
 }

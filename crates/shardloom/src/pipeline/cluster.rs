@@ -12,7 +12,8 @@ mod least; // what setups cannot do with less than
 mod ordered; // setups that some schedule can order
 mod setups; // what is to be chosen among
 
-use std::sync::Mutex;
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
 
 use cost_models::cluster::Cluster;
 use cost_models::machine::Machine;
@@ -21,8 +22,8 @@ use plan::{Pipeline, Plan, Proof, Recipe, Recompute};
 use planner_ir::schedule::{Crossing, Durations, Kind, Overlap, StageTimes, live, makespan, verify};
 use rayon::prelude::*;
 use rewrite::Steps;
-use search::Live;
 use search::cluster::{BlockCost, Outcome, best, cut};
+use search::{Live, Trail};
 
 use super::choice::UNBOUNDED;
 use super::choice::planned_after;
@@ -110,14 +111,14 @@ pub fn cheapest(question: &Question<'_>, say: &dyn Fn(String)) -> Result<Answer,
     }
     say(format!("pricing {} setups", setups.len()));
     let sizes = guess::Sizes::of(question, &forward, base)?;
-    let asked = Asked { question, known: &known, whole: &forward };
-    let (first, numbers) = asked.first(&setups, &|setup| sizes.guess(setup));
+    let asked = Asked { question, known: &known, whole: &forward, setups: &setups, seen: Mutex::default() };
+    let (first, numbers) = asked.first(&|setup| sizes.guess(setup));
     let mut guesses = vec![f64::INFINITY; setups.len()];
     for &number in &numbers {
         guesses[number] = guess(&setups[number], &first[number]);
     }
     let most = MOST[usize::from(first.iter().any(|it| !it.ways.is_empty()))];
-    let found = best(first, &guesses, most, |number| asked.closely(&setups[number]));
+    let found = best(first, &guesses, most, |number| asked.closely(number));
     let mut refused = None;
     for (number, _, priced) in found.all.iter().take(FINISHED) {
         let setup = &setups[*number];
@@ -155,11 +156,22 @@ fn is_selective(forward: &Forward) -> Result<bool, Failure> {
     Ok(step(Recompute::Selective)? != step(Recompute::Nothing)?)
 }
 
-/// A question, and what is known of its model.
+/// A question, what is known of its model, and the setups there are.
 struct Asked<'a> {
     question: &'a Question<'a>,
     known: &'a Known,
     whole: &'a Forward,
+    setups: &'a [Setup],
+    /// What was seen of setups, by number, that did not fit when they were planned with all memory.
+    seen: Mutex<BTreeMap<usize, Seen>>,
+}
+
+/// What is seen of a setup that is planned with all memory.
+struct Seen {
+    /// What the blocks of the whole model hold for each byte that those of the short one do.
+    more: f64,
+    /// What the search has seen.
+    trail: Trail,
 }
 
 impl Asked<'_> {
@@ -168,9 +180,10 @@ impl Asked<'_> {
     /// Those of the best guesses are asked first, in batches, and not when what others take is less than
     /// what products alone take in theirs. Where more is computed again a setup is no faster: it is
     /// not asked unless the one that keeps more does not fit. Besides, the setups of which it is known.
-    fn first(&self, setups: &[Setup], guess: &dyn Fn(&Setup) -> f64) -> (Vec<Outcome<Priced>>, Vec<usize>) {
-        let at_peak = |setup: &Setup| self.price(setup, &[], f64::INFINITY).unwrap_or_else(|_| nothing());
-        let mut known: Vec<Outcome<Priced>> = setups.par_iter().map(at_peak).collect();
+    fn first(&self, guess: &dyn Fn(&Setup) -> f64) -> (Vec<Outcome<Priced>>, Vec<usize>) {
+        let setups = self.setups;
+        let at_peak = |number: usize| self.price(number, &[], f64::INFINITY).unwrap_or_else(|_| nothing());
+        let mut known: Vec<Outcome<Priced>> = (0..setups.len()).into_par_iter().map(at_peak).collect();
         let alike = |&a: &usize, &b: &usize| {
             Setup { recompute: setups[b].recompute.clone(), ..setups[a].clone() } == setups[b]
         };
@@ -186,7 +199,7 @@ impl Asked<'_> {
         }
         let mut below = f64::INFINITY;
         for batch in asked.chunks(BATCH) {
-            let ask = |&it: &usize| self.price(&setups[it], &[None], below).unwrap_or_else(|_| nothing());
+            let ask = |&it: &usize| self.price(it, &[None], below).unwrap_or_else(|_| nothing());
             let made: Vec<Outcome<Priced>> = batch.par_iter().map(ask).collect();
             for (&it, outcome) in batch.iter().zip(made) {
                 below = outcome.ways.iter().map(|way| way.0).fold(below, f64::min);
@@ -209,7 +222,8 @@ impl Asked<'_> {
 
     /// A setup with as much memory as there is when half of the groups, or all, have micro-batches
     /// under way.
-    fn closely(&self, setup: &Setup) -> Outcome<Priced> {
+    fn closely(&self, number: usize) -> Outcome<Priced> {
+        let setup = &self.setups[number];
         let groups = u64::try_from(setup.groups).unwrap_or(u64::MAX);
         let all = groups.min(setup.micro_batches);
         let half = groups.div_ceil(2).min(setup.micro_batches);
@@ -218,14 +232,14 @@ impl Asked<'_> {
         let mut under_way = vec![None, Some(half), Some(all), Some(more)];
         // Where there are few micro-batches these are the same.
         under_way.dedup();
-        self.price(setup, &under_way, f64::INFINITY).unwrap_or_else(|_| nothing())
+        self.price(number, &under_way, f64::INFINITY).unwrap_or_else(|_| nothing())
     }
 
     /// What a setup takes by the first of these plans that makes one that fits: one with all memory, or
     /// with what there is for so many micro-batches under way. Not if it is known to take no less
     /// than `below` (seconds).
-    fn price(&self, setup: &Setup, plans: &[Option<u64>], below: f64) -> Result<Outcome<Priced>, Failure> {
-        let question = self.question;
+    fn price(&self, number: usize, plans: &[Option<u64>], below: f64) -> Result<Outcome<Priced>, Failure> {
+        let (question, setup) = (self.question, &self.setups[number]);
         let step = self.known.step(question, setup, self.whole)?;
         let ShortStep { prepared, homes, stands, least } = &*step;
         let ways = schedules(question, setup).into_iter();
@@ -240,10 +254,14 @@ impl Asked<'_> {
         let network = network(question.machine)?;
         let room = units(SHARE * exact(question.capacity));
         let groups = exact(u64::try_from(setup.groups).unwrap_or(u64::MAX));
-        // What the blocks of the whole model hold for each byte that those of the short one do.
-        let mut more = 1.0;
-        let trail = Mutex::default();
-        for &under_way in plans {
+        let seen = || self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = seen().remove(&number);
+        // What was planned with all memory, and did not fit, is not planned so again.
+        let is_new = |plan: &&Option<u64>| plan.is_some() || before.is_none();
+        let plans: Vec<Option<u64>> = plans.iter().filter(is_new).copied().collect();
+        let Seen { mut more, trail } = before.unwrap_or(Seen { more: 1.0, trail: Trail::default() });
+        let trail = Mutex::new(trail);
+        for &under_way in &plans {
             let capacity = under_way.map_or(UNBOUNDED, |_| units(exact(room) * groups / more));
             let live = under_way.map_or(Live::ONE, |live| Live { backward: live, gradients: live, apart: 0 });
             let target = Target { machine: &machine, mesh: &setup.mesh, capacity, steps: Steps::One, live };
@@ -270,6 +288,10 @@ impl Asked<'_> {
             if !outcome.ways.is_empty() {
                 break;
             }
+        }
+        if plans == [None] && outcome.ways.is_empty() {
+            let trail = trail.into_inner().unwrap_or_else(PoisonError::into_inner);
+            seen().insert(number, Seen { more, trail });
         }
         Ok(outcome)
     }

@@ -404,10 +404,8 @@ fn assembled(
         proof: Proof::Gap { lower_bound: 0.0 },
     };
     let networks = Networks::of(wanted.cluster)?;
-    for crossing in crossings {
-        let crossing = travelling(&pipeline, crossing, &networks, &Strategy::ALL)?;
-        pipeline.crossings.push(crossing);
-    }
+    let crossings = crossings.par_iter().map(|it| travelling(&pipeline, it, &networks, &Strategy::ALL));
+    pipeline.crossings = crossings.collect::<Vec<_>>().into_iter().collect::<Result<_, _>>()?;
     priced(&mut pipeline)?;
     let memory = lower::pipelined(&pipeline).and_then(|it| it.memory());
     pipeline.memory = memory.map_err(|error| Failure::internal("lower", error))?;
