@@ -47,28 +47,37 @@ pub(crate) fn eliminate<'a>(
     let narrow = lay_out(&narrow, &outer, &[node], domains);
 
     let (choices, width) = (domains[node], domains[column]);
-    let rows: usize = sizes.iter().product();
-    let mut entries = vec![f64::INFINITY; rows * width];
+    let rows = Rows::of(&sizes);
+    let mut entries = vec![f64::INFINITY; rows.count() * width];
+    // What does not change from row to row of a run is added up once.
+    let (varying, fixed): (Vec<&Laid<'_>>, Vec<&Laid<'_>>) =
+        narrow.iter().partition(|factor| factor.strides.last().is_some_and(|&stride| stride > 0));
     let arch = Arch::new();
-    let fill = |(addends, sums): &mut (Vec<f64>, Vec<f64>), (row, best): (usize, &mut [f64])| {
-        addends.fill(0.0);
-        for factor in &narrow {
-            let start = factor.offset(row, &sizes);
-            add(addends, &factor.entries[start..start + choices]);
-        }
-        let matrix = |factor: &'_ Laid<'_>| {
-            let start = factor.offset(row, &sizes);
-            start..start + choices * width
-        };
-        if let [only] = wide.as_slice() {
-            arch.dispatch(|| lower_by_rows(best, addends, &only.entries[matrix(only)]));
-        } else {
-            sums.resize(choices * width, 0.0);
-            arch.dispatch(|| {
+    let fill = |scratch: &mut Scratch, (run, best): (usize, &mut [f64])| {
+        let Scratch { common, addends, sums, places } = scratch;
+        places.clear();
+        places.extend(varying.iter().copied().chain(&wide).map(|it| rows.places(&it.strides, run)));
+        let (varying_places, wide_places) = places.split_at(varying.len());
+        arch.dispatch(|| {
+            common.fill(0.0);
+            for factor in &fixed {
+                let (start, _) = rows.places(&factor.strides, run);
+                add(common, &factor.entries[start..start + choices]);
+            }
+            for (row, best) in best.chunks_exact_mut(width).enumerate() {
+                addends.copy_from_slice(common);
+                for (factor, &(start, stride)) in varying.iter().zip(varying_places) {
+                    add(addends, &factor.entries[start + row * stride..][..choices]);
+                }
+                if let ([only], [(start, stride)]) = (wide.as_slice(), wide_places) {
+                    lower_by_rows(best, addends, &only.entries[start + row * stride..][..choices * width]);
+                    continue;
+                }
+                sums.resize(choices * width, 0.0);
                 // Few choices may be finite: the others are never looked at.
                 let finite = |choice: &usize| addends[*choice] < f64::INFINITY;
-                for (number, factor) in wide.iter().enumerate() {
-                    let entries = &factor.entries[matrix(factor)];
+                for (number, (factor, &(start, stride))) in wide.iter().zip(wide_places).enumerate() {
+                    let entries = &factor.entries[start + row * stride..][..choices * width];
                     for choice in (0..choices).filter(finite) {
                         let row = choice * width..(choice + 1) * width;
                         if number == 0 {
@@ -79,29 +88,79 @@ pub(crate) fn eliminate<'a>(
                     }
                 }
                 lower_by_rows(best, addends, sums);
-            });
-        }
+            }
+        });
     };
-    let scratch = || (vec![0.0; choices], Vec::new());
-    if rows * width * choices < WORTH_THREADS {
+    let scratch = || {
+        let (sums, places) = (Vec::new(), Vec::new());
+        Scratch { common: vec![0.0; choices], addends: vec![0.0; choices], sums, places }
+    };
+    let run = (rows.in_run * width).max(1);
+    if entries.len() * choices < WORTH_THREADS {
         let mut scratch = scratch();
-        entries.chunks_mut(width).enumerate().for_each(|row| fill(&mut scratch, row));
+        entries.chunks_mut(run).enumerate().for_each(|run| fill(&mut scratch, run));
     } else {
-        entries.par_chunks_mut(width).enumerate().for_each_init(scratch, fill);
+        entries.par_chunks_mut(run).enumerate().for_each_init(scratch, fill);
     }
 
     let scope = outer.into_iter().chain([column]).collect();
     Factor { scope, entries: Cow::Owned(entries) }
 }
 
+/// What a thread needs in between.
+struct Scratch {
+    /// For each choice, what is the same in all rows of a run.
+    common: Vec<f64>,
+    /// The same with what is a row's own.
+    addends: Vec<f64>,
+    /// For each choice, a row of several factors added up.
+    sums: Vec<f64>,
+    /// For each factor that changes from row to row, where a run begins and how far its rows are apart.
+    places: Vec<(usize, usize)>,
+}
+
+/// The assignments of some nodes, the last one running fastest, in runs in which only that one changes:
+/// within a run a place in a table is a stride from the one before.
+struct Rows<'a> {
+    runs: &'a [usize],
+    in_run: usize,
+}
+
+impl<'a> Rows<'a> {
+    /// Of nodes of these sizes.
+    fn of(sizes: &'a [usize]) -> Self {
+        match sizes.split_last() {
+            Some((&in_run, runs)) => Self { runs, in_run },
+            None => Self { runs: &[], in_run: 1 },
+        }
+    }
+
+    fn count(&self) -> usize {
+        self.runs.iter().product::<usize>() * self.in_run
+    }
+
+    /// Where a run begins in a table in which the nodes have these strides, and how far its rows are
+    /// apart.
+    fn places(&self, strides: &[usize], run: usize) -> (usize, usize) {
+        match strides.split_last() {
+            Some((&stride, strides)) => (offset(strides, run, self.runs), stride),
+            None => (0, 0),
+        }
+    }
+}
+
 /// The sum of all factors as one dense table over the given nodes, the last running fastest.
 pub(crate) fn total(nodes: &[usize], factors: &[Factor<'_>], domains: &[usize]) -> Vec<f64> {
     let sizes: Vec<usize> = nodes.iter().map(|&node| domains[node]).collect();
     let mut table = vec![0.0; sizes.iter().product()];
+    let rows = Rows::of(&sizes);
     for factor in factors {
         let strides = strides(&factor.scope, nodes, domains);
-        for (row, sum) in table.iter_mut().enumerate() {
-            *sum += factor.entries[offset(&strides, row, &sizes)];
+        for (run, sums) in table.chunks_mut(rows.in_run.max(1)).enumerate() {
+            let (start, between) = rows.places(&strides, run);
+            for (row, sum) in sums.iter_mut().enumerate() {
+                *sum += factor.entries[start + row * between];
+            }
         }
     }
     table
@@ -160,12 +219,6 @@ impl Factor<'_> {
     fn at(&self, choices: &[usize], domains: &[usize]) -> f64 {
         let index = self.scope.iter().fold(0, |index, &node| index * domains[node] + choices[node]);
         self.entries[index]
-    }
-}
-
-impl Laid<'_> {
-    fn offset(&self, row: usize, sizes: &[usize]) -> usize {
-        offset(&self.strides, row, sizes)
     }
 }
 
@@ -237,15 +290,17 @@ fn permuted<'a>(factor: &'a Factor<'_>, scope: &[usize], domains: &[usize]) -> C
         return Cow::Borrowed(&factor.entries);
     };
     let sizes: Vec<usize> = outer.iter().map(|&node| domains[node]).collect();
-    let rows: usize = sizes.iter().product();
+    let rows = Rows::of(&sizes);
     let mut entries = Vec::with_capacity(factor.entries.len());
-    for row in 0..rows {
-        let start = offset(outer_strides, row, &sizes);
-        let own = factor.entries[start..].iter();
-        if stride == 1 {
-            entries.extend(own.take(domains[last]));
-        } else {
-            entries.extend(own.step_by(stride.max(1)).take(domains[last]));
+    for run in 0..rows.count() / rows.in_run.max(1) {
+        let (first, between) = rows.places(outer_strides, run);
+        for row in 0..rows.in_run {
+            let own = factor.entries[first + row * between..].iter();
+            if stride == 1 {
+                entries.extend(own.take(domains[last]));
+            } else {
+                entries.extend(own.step_by(stride.max(1)).take(domains[last]));
+            }
         }
     }
     Cow::Owned(entries)
