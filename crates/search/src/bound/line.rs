@@ -31,7 +31,7 @@ const MOST_CHOICES: usize = 24;
 
 /// What the bound of a large chain may still rise by when it is close enough, relative to it; and that
 /// of another one.
-const CLOSE: [f64; 2] = [1e-4, 1e-9];
+const CLOSE: [f64; 2] = [1e-5, 1e-9];
 
 /// The most choices of all nodes with which an assignment is still improved node by node.
 const MOST_STEPPED: usize = 150_000;
