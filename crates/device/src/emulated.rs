@@ -1,5 +1,5 @@
-//! A GPU that is not there, for tests: libraries in the places of the driver, of NVRTC and of cuBLASLt,
-//! written in C, which the product loads as it loads those.
+//! A GPU that is not there, for tests: libraries in the places of the driver, of NVRTC, of cuBLASLt and of
+//! NCCL, written in C, which the product loads as it loads those.
 //!
 //! What they check is said where they are written, in the folder beside this file. One test at a time has
 //! the GPU: an error that it makes stays until the driver is begun anew.
@@ -10,10 +10,11 @@ use std::process::Command;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// The libraries, by the names that they are looked for: their sources.
-const LIBRARIES: [(&str, &str); 3] = [
+const LIBRARIES: [(&str, &str); 4] = [
     ("libcuda.so.1", include_str!("emulated/cuda.c")),
     ("libnvrtc.so.13", include_str!("emulated/nvrtc.c")),
     ("libcublasLt.so.13", include_str!("emulated/cublaslt.c")),
+    ("libnccl.so.2", include_str!("emulated/nccl.c")),
 ];
 
 /// The GPU, while a test has it.

@@ -5,10 +5,11 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use kernels::Array;
 use lower::{BufferId, Program};
-use run::{Engine, Feed, Moved, Report, RunError};
+use run::{Engine, Feed, Moved, Processes, Report, RunError};
 
 use crate::cache::{self, Loaded};
 use crate::error::DeviceError;
@@ -16,6 +17,7 @@ use crate::exchange::Exchange;
 use crate::gpu::{self, Facts, Gpu, Memory, Priority};
 use crate::maker::Maker;
 use crate::moves::Moves;
+use crate::nccl::Nccl;
 use crate::nvrtc::Nvrtc;
 use crate::rank::Rank;
 use crate::ranks::{Issuing, Ranks};
@@ -104,6 +106,23 @@ impl Device {
         Ok(device)
     }
 
+    /// The rank of this process, with a GPU of its own, among ranks that are processes: they meet by NCCL.
+    /// Connecting all of them takes no longer than a limit, from when all are ready; all processes end
+    /// where it does.
+    pub fn among(
+        settings: &Settings,
+        processes: &Rc<Processes>,
+        limit: Duration,
+        programs: &[Program],
+    ) -> Result<Self, DeviceError> {
+        let gpu = Gpu::open(&settings.libraries, settings.gpu)?;
+        expect_apart(&gpu, processes)?;
+        let exchange = Box::new(Nccl::new(&gpu, &settings.libraries, processes, limit, programs)?);
+        let own = programs.iter().enumerate().find(|(_, it)| it.rank == processes.rank());
+        let missing = || DeviceError::Program("this process has no rank".to_owned());
+        Self::new(&gpu, settings, vec![Wanted { programs: vec![own.ok_or_else(missing)?], exchange }])
+    }
+
     /// Ranks on a GPU.
     pub(crate) fn new(gpu: &Rc<Gpu>, settings: &Settings, wanted: Vec<Wanted>) -> Result<Self, DeviceError> {
         let service = gpu.stream(Priority::Low)?;
@@ -178,6 +197,7 @@ impl Device {
 
 impl Drop for Device {
     fn drop(&mut self) {
+        self.plans.iter_mut().for_each(Ranks::leave);
         // What a step that failed has left on streams uses what is given back now. If waiting fails too,
         // nothing of it runs any more.
         let _ = self.gpu.synchronize();
@@ -222,4 +242,19 @@ impl Engine for Device {
         self.plans[plan].carry(moves);
         Ok(())
     }
+}
+
+/// Refuses a GPU that another rank has too: all ranks find the same.
+fn expect_apart(gpu: &Gpu, processes: &Processes) -> Result<(), DeviceError> {
+    let all = processes.said(&gpu.identity()?);
+    for (rank, identity) in all.iter().enumerate() {
+        if let Some(first) = all[..rank].iter().position(|it| it == identity) {
+            return Err(DeviceError::Program(format!(
+                "ranks {first} and {rank} have the same GPU ({}): start as many ranks on a host as it has \
+                 GPUs, and let each see all of them, or its own (`CUDA_VISIBLE_DEVICES`)",
+                gpu.facts.name
+            )));
+        }
+    }
+    Ok(())
 }

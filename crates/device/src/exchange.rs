@@ -11,12 +11,15 @@
 //! processes never does: it issues a call of its library.
 
 use kernels::cuda::Work;
-use lower::Program;
+use lower::{Action, BufferId, Collective, CollectiveKind, Direction, Program, Remote, Way};
+use planner_ir::DType;
 
 use crate::cache::Loaded;
 use crate::error::DeviceError;
+use crate::issue::Half;
 use crate::rank::Rank;
 use crate::ready::Given;
+use crate::tasks::strided;
 
 /// An exchange that has its turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +53,61 @@ pub(crate) trait Exchange {
     /// memory and streams, the kernels are loaded.
     fn prepare(&mut self, ranks: &[Rank], loaded: &Loaded) -> Result<(), DeviceError>;
 
+    /// A half of a step begins to be issued.
+    fn begins(&mut self, _half: Half) {}
+
     /// Issues an exchange. Nothing is allocated here, and nobody waits on the host.
     fn issue(&mut self, ranks: &[Rank], now: Now, given: &mut Given) -> Result<Progress, DeviceError>;
+
+    /// A half of a step has been issued, and is over on the ranks' streams: waits until what is exchanged
+    /// is over too.
+    fn ends(&mut self, _half: Half) -> Result<(), DeviceError> {
+        Ok(())
+    }
+
+    /// The device goes away, maybe in the middle of a step: nothing of it may wait for other ranks.
+    fn leaves(&mut self) {}
+}
+
+/// The parts of an instruction that go to other ranks, or come from them.
+pub(crate) fn remotes(action: &Action) -> Option<(BufferId, &[Remote])> {
+    match action {
+        Action::Send(it) => Some((it.input, &it.parts)),
+        Action::Receive(it) => Some((it.output, &it.parts)),
+        _ => None,
+    }
+}
+
+/// The copy between a buffer of that type and a message.
+pub(crate) fn copy(remote: &Remote, dtype: DType) -> Work {
+    let direction = if remote.way == Way::To { Direction::Take } else { Direction::Put };
+    strided(&remote.strided, direction, dtype.bytes())
+}
+
+/// The copies between buffers and messages of these programs.
+pub(crate) fn copies(programs: &[&Program]) -> Vec<Work> {
+    let mut works = Vec::new();
+    for program in programs {
+        for (buffer, parts) in program.instructions.iter().filter_map(|it| remotes(&it.action)) {
+            let dtype = program.buffer(buffer).type_.dtype;
+            works.extend(parts.iter().map(|it| copy(it, dtype)));
+        }
+    }
+    works
+}
+
+/// Refuses a collective whose output lies where others still read its input: a sum may lie exactly there.
+pub(crate) fn expect_apart(rank: &Rank, number: usize, collective: &Collective) -> Result<(), DeviceError> {
+    let place = |buffer: BufferId| {
+        let start = rank.address(buffer, 0);
+        start..start + rank.bytes(buffer)
+    };
+    let (input, output) = (place(collective.input), place(collective.output));
+    let apart = input.end <= output.start || output.end <= input.start;
+    let sums = matches!(collective.kind, CollectiveKind::AllReduce | CollectiveKind::Reduce(_));
+    if apart || sums && input == output {
+        return Ok(());
+    }
+    let (own, text) = (rank.program.rank, rank.program.show(&rank.program.instructions[number]));
+    Err(DeviceError::Program(format!("rank {own}, instruction {number} ({text}) writes what others read")))
 }

@@ -11,16 +11,17 @@ mod stream; // what is issued one after another, and moments of it
 mod module; // compiled kernels
 mod graph; // what has been issued, to be issued again at once
 
+use std::cell::OnceCell;
 use std::ffi::{CStr, c_int, c_uint};
 use std::path::PathBuf;
 use std::ptr;
 use std::rc::Rc;
+use std::time::Duration;
 
 use cudarc::driver::sys::{CUcontext, CUdevice, CUdevice_attribute_enum};
 use libloading::os::unix::Library;
 
 use crate::error::DeviceError;
-use crate::library::{self, NotFound};
 use crate::nvrtc::Architecture;
 use functions::{Functions, Status};
 
@@ -35,6 +36,18 @@ pub(crate) const DRIVER: &str = "the driver (libcuda.so.1)";
 /// Its names.
 const NAMES: [&str; 2] = ["libcuda.so.1", "libcuda.so"];
 
+/// A wait of the host for a device that may wait for other processes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Waiting {
+    /// It has been going on for so long.
+    For(Duration),
+    /// It is over.
+    Over,
+}
+
+/// What is done while the host waits.
+type Watch = Box<dyn Fn(Waiting)>;
+
 /// A GPU with its context.
 pub(crate) struct Gpu {
     functions: Functions,
@@ -42,6 +55,8 @@ pub(crate) struct Gpu {
     context: CUcontext,
     /// What is known of it.
     pub(crate) facts: Facts,
+    /// What is done while the host waits, where a device may wait for other processes.
+    watch: OnceCell<Watch>,
     /// What the functions are in, kept while they are called.
     _library: Library,
 }
@@ -88,11 +103,7 @@ pub fn count(folders: &[PathBuf]) -> Result<usize, DeviceError> {
 
 /// The driver, initialised, and where it was found.
 fn loaded(folders: &[PathBuf]) -> Result<(Functions, Library, PathBuf), DeviceError> {
-    let (library, path) = library::load(DRIVER, &NAMES, folders)?;
-    let functions = Functions::of(&library).map_err(|error| NotFound {
-        what: DRIVER,
-        tried: vec![(path.display().to_string(), error.to_string())],
-    })?;
+    let (functions, library, path) = Functions::load(DRIVER, &NAMES, folders)?;
     #[expect(unsafe_code, reason = "a function of the driver is called")]
     // SAFETY: this is the first call, with the flags that the driver wants: none.
     let status = unsafe { (functions.init)(0) };
@@ -139,7 +150,23 @@ impl Gpu {
             }
         };
         checked(&functions, "cuDevicePrimaryCtxRetain", status)?;
-        Ok(Rc::new(Self { functions, device, context, facts, _library: library }))
+        Ok(Rc::new(Self { functions, device, context, facts, watch: OnceCell::new(), _library: library }))
+    }
+
+    /// From now on the host looks at something while it waits for streams.
+    pub(crate) fn watch(&self, watch: Watch) {
+        // There is one transport: nobody has said this before.
+        let _ = self.watch.set(watch);
+    }
+
+    /// What tells this GPU from all others.
+    pub(crate) fn identity(&self) -> Result<[u8; 16], DeviceError> {
+        let mut uuid = [0; 16];
+        #[expect(unsafe_code, reason = "a function of the driver is called")]
+        // SAFETY: the pointer is to as many bytes as the driver writes.
+        let status = unsafe { (self.functions.device_uuid)(&raw mut uuid, self.device) };
+        self.expect("cuDeviceGetUuid", status)?;
+        Ok(uuid)
     }
 
     /// Waits for everything that has been issued.

@@ -15,6 +15,7 @@ mod ready; // the instructions of a program made ready to be issued
 mod rank; // a rank on a GPU: its memory, its streams, its instructions
 mod exchange; // what happens where ranks meet: what a transport does
 mod together; // the transport of ranks that are on one GPU
+mod nccl; // the transport of ranks that are processes with a GPU each
 mod issue; // in which order ranks' instructions are issued
 mod moves; // outputs to inputs, within a device
 mod report; // what ranks report of a step
@@ -28,6 +29,7 @@ pub use error::DeviceError;
 pub use gpu::{Facts, count};
 pub use library::NotFound;
 pub use missing::missing;
+pub use nccl::nccl;
 pub use nvrtc::{Architecture, CompileError, Compiled, Nvrtc};
 pub use ranks::Issuing;
 pub use tasks::{Task, tasks};

@@ -1,9 +1,53 @@
-//! Shared libraries, found and loaded.
+//! Shared libraries, found and loaded, and their functions, taken by name.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
+
+/// Functions of a library that are called: a struct with each by a name of ours, with the name and the
+/// type that the library's header declares, enumerations as numbers.
+///
+/// They are called only while the library is loaded: whoever has them keeps both.
+macro_rules! functions {
+    (
+        $(#[$about:meta])*
+        $visible:vis struct $table:ident {
+            $($field_visible:vis $field:ident = $symbol:ident($($argument:ty),* $(,)?) -> $result:ty;)*
+        }
+    ) => {
+        $(#[$about])*
+        $visible struct $table {
+            $($field_visible $field: unsafe extern "C" fn($($argument),*) -> $result,)*
+        }
+
+        impl $table {
+            /// Those of a library of one of these names, with the library and where it was found.
+            $visible fn load(
+                what: &'static str,
+                names: &[&str],
+                folders: &[std::path::PathBuf],
+            ) -> Result<(Self, libloading::os::unix::Library, std::path::PathBuf), $crate::library::NotFound> {
+                let (library, path) = $crate::library::load(what, names, folders)?;
+                #[expect(unsafe_code, reason = "functions of a C library are taken by name")]
+                // SAFETY: the types are those of the library's header; the functions are called only
+                // while the library is loaded, because it is handed on with them.
+                let taken: Result<Self, libloading::Error> = (|| unsafe {
+                    Ok(Self { $($field: *library.get(concat!(stringify!($symbol), "\0").as_bytes())?,)* })
+                })();
+                match taken {
+                    Ok(functions) => Ok((functions, library, path)),
+                    Err(error) => Err($crate::library::NotFound {
+                        what,
+                        tried: vec![(path.display().to_string(), error.to_string())],
+                    }),
+                }
+            }
+        }
+    };
+}
+
+pub(crate) use functions;
 
 /// Where installations of CUDA put libraries that the loader does not look for.
 const FOLDERS: [&str; 2] = ["/usr/local/cuda/lib64", "/usr/lib/wsl/lib"];

@@ -9,7 +9,7 @@ use std::ptr;
 
 use libloading::os::unix::Library;
 
-use crate::library::{self, NotFound};
+use crate::library::{self, NotFound, functions};
 
 /// The names of the library, the version that this is tested with first.
 const NAMES: [&str; 3] = ["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"];
@@ -23,26 +23,28 @@ type Status = c_int;
 type Size = unsafe extern "C" fn(Program, *mut usize) -> Status;
 type Text = unsafe extern "C" fn(Program, *mut c_char) -> Status;
 
-/// The functions of the library that are used.
-struct Functions {
-    version: unsafe extern "C" fn(*mut c_int, *mut c_int) -> Status,
-    create: unsafe extern "C" fn(
-        *mut Program,
-        *const c_char,
-        *const c_char,
-        c_int,
-        *const *const c_char,
-        *const *const c_char,
-    ) -> Status,
-    compile: unsafe extern "C" fn(Program, c_int, *const *const c_char) -> Status,
-    destroy: unsafe extern "C" fn(*mut Program) -> Status,
-    error: unsafe extern "C" fn(Status) -> *const c_char,
-    log_size: Size,
-    log: Text,
-    cubin_size: Size,
-    cubin: Text,
-    ptx_size: Size,
-    ptx: Text,
+functions! {
+    /// The functions of the library that are used.
+    struct Functions {
+        version = nvrtcVersion(*mut c_int, *mut c_int) -> Status;
+        create = nvrtcCreateProgram(
+            *mut Program,
+            *const c_char,
+            *const c_char,
+            c_int,
+            *const *const c_char,
+            *const *const c_char,
+        ) -> Status;
+        compile = nvrtcCompileProgram(Program, c_int, *const *const c_char) -> Status;
+        destroy = nvrtcDestroyProgram(*mut Program) -> Status;
+        error = nvrtcGetErrorString(Status) -> *const c_char;
+        log_size = nvrtcGetProgramLogSize(Program, *mut usize) -> Status;
+        log = nvrtcGetProgramLog(Program, *mut c_char) -> Status;
+        cubin_size = nvrtcGetCUBINSize(Program, *mut usize) -> Status;
+        cubin = nvrtcGetCUBIN(Program, *mut c_char) -> Status;
+        ptx_size = nvrtcGetPTXSize(Program, *mut usize) -> Status;
+        ptx = nvrtcGetPTX(Program, *mut c_char) -> Status;
+    }
 }
 
 /// The compiler.
@@ -117,11 +119,7 @@ impl Nvrtc {
     /// The compiler in one of these folders, or where libraries are.
     pub fn load(folders: &[PathBuf]) -> Result<Self, NotFound> {
         let mut libraries: Vec<Library> = folders.iter().flat_map(|folder| builtins(folder)).collect();
-        let (library, path) = library::load("NVRTC (libnvrtc.so)", &NAMES, folders)?;
-        let functions = Functions::of(&library).map_err(|error| NotFound {
-            what: "NVRTC (libnvrtc.so)",
-            tried: vec![(path.display().to_string(), error.to_string())],
-        })?;
+        let (functions, library, path) = Functions::load("NVRTC (libnvrtc.so)", &NAMES, folders)?;
         let (mut major, mut minor) = (0, 0);
         #[expect(unsafe_code, reason = "a function of a C library is called")]
         // SAFETY: both pointers are to numbers that live through the call.
@@ -171,29 +169,6 @@ impl Nvrtc {
         let cubin = unit.taken("nvrtcGetCUBIN", self.functions.cubin_size, self.functions.cubin)?;
         let ptx = text(unit.taken("nvrtcGetPTX", self.functions.ptx_size, self.functions.ptx)?);
         Ok(Compiled { cubin, ptx, log })
-    }
-}
-
-impl Functions {
-    fn of(library: &Library) -> Result<Self, libloading::Error> {
-        #[expect(unsafe_code, reason = "functions of a C library are taken by name")]
-        // SAFETY: the types are those that the library's header declares; the functions are called
-        // only while the library is loaded, since both are in one struct.
-        unsafe {
-            Ok(Self {
-                version: *library.get(b"nvrtcVersion\0")?,
-                create: *library.get(b"nvrtcCreateProgram\0")?,
-                compile: *library.get(b"nvrtcCompileProgram\0")?,
-                destroy: *library.get(b"nvrtcDestroyProgram\0")?,
-                error: *library.get(b"nvrtcGetErrorString\0")?,
-                log_size: *library.get(b"nvrtcGetProgramLogSize\0")?,
-                log: *library.get(b"nvrtcGetProgramLog\0")?,
-                cubin_size: *library.get(b"nvrtcGetCUBINSize\0")?,
-                cubin: *library.get(b"nvrtcGetCUBIN\0")?,
-                ptx_size: *library.get(b"nvrtcGetPTXSize\0")?,
-                ptx: *library.get(b"nvrtcGetPTX\0")?,
-            })
-        }
     }
 }
 

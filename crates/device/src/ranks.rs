@@ -51,6 +51,11 @@ impl Ranks {
         Ok(Self { exchange, issued: [0; 2], graphs: [None, None], issuing, begun, carried, ranks })
     }
 
+    /// They go away, maybe in the middle of a step.
+    pub(crate) fn leave(&mut self) {
+        self.exchange.leaves();
+    }
+
     /// Says what is copied at the end of each step from now on.
     pub(crate) fn carry(&mut self, moves: Moves) {
         self.carried = moves;
@@ -91,7 +96,8 @@ impl Ranks {
         self.issued[place] += 1;
         if self.issuing == Issuing::Single || times == 0 {
             self.issue(half, service, given)?;
-            return service.synchronize();
+            service.synchronize()?;
+            return self.exchange.ends(half);
         }
         if self.graphs[place].is_none() {
             self.graphs[place] = Some(self.captured(half, service, given)?);
@@ -104,6 +110,7 @@ impl Ranks {
 
     /// Issues half a step, and lets a stream wait for it; what is carried is copied on that stream.
     fn issue(&mut self, half: Half, service: &gpu::Stream, given: &mut Given) -> Result<(), DeviceError> {
+        self.exchange.begins(half);
         issue(&self.ranks, self.exchange.as_mut(), half, given)?;
         self.ranks.iter().try_for_each(|rank| rank.lead(service))?;
         let ends = half == Half::Guarded || !self.is_guarded();

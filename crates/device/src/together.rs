@@ -15,15 +15,14 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use kernels::cuda::{Work, summed};
-use lower::{Action, BufferId, Collective, CollectiveKind, Direction, Message, Program, Remote, Way};
+use lower::{Action, Collective, CollectiveKind, Message, Program, Way};
 
 use crate::cache::Loaded;
 use crate::error::DeviceError;
-use crate::exchange::{Exchange, Now, Progress};
+use crate::exchange::{Exchange, Now, Progress, copies, copy, expect_apart, remotes};
 use crate::gpu::{Event, Gpu, Memory, Timing};
 use crate::rank::Rank;
 use crate::ready::{Given, Packed};
-use crate::tasks::strided;
 
 /// What places of messages are multiples of (bytes).
 const ALIGNED: u64 = 512;
@@ -101,19 +100,6 @@ fn block(elements: u64, blocks: u64, number: u64) -> Range<u64> {
     start(number)..start(number + 1)
 }
 
-/// The parts of an instruction that go to other ranks, or come from them.
-fn remotes(action: &Action) -> Option<(BufferId, &[Remote])> {
-    match action {
-        Action::Send(it) => Some((it.input, &it.parts)),
-        Action::Receive(it) => Some((it.output, &it.parts)),
-        _ => None,
-    }
-}
-
-fn direction(way: Way) -> Direction {
-    if way == Way::To { Direction::Take } else { Direction::Put }
-}
-
 /// The kernel that a member needs to sum its block.
 fn sum(program: &Program, collective: &Collective) -> Work {
     let members = program.members(collective.communicator);
@@ -131,12 +117,9 @@ impl Exchange for Together {
                 if let Action::Collective(collective) = &instruction.action {
                     works.push(sum(program, collective));
                 }
-                if let Some((buffer, parts)) = remotes(&instruction.action) {
-                    let bytes = program.buffer(buffer).type_.dtype.bytes();
-                    works.extend(parts.iter().map(|it| strided(&it.strided, direction(it.way), bytes)));
-                }
             }
         }
+        works.extend(copies(programs));
         works
     }
 
@@ -161,14 +144,14 @@ impl Exchange for Together {
                     self.sums.insert((rank, number), packed);
                 }
                 let Some((buffer, parts)) = remotes(&instruction.action) else { continue };
-                let bytes = program.buffer(buffer).type_.dtype.bytes();
+                let dtype = program.buffer(buffer).type_.dtype;
                 let times = program.repeated.as_ref().filter(|_| repeated.contains(&number));
                 let times = times.map_or(1, |it| it.times);
                 for (part, remote) in parts.iter().enumerate() {
-                    let work = strided(&remote.strided, direction(remote.way), bytes);
+                    let work = copy(remote, dtype);
                     self.copies.insert((rank, number, part), Packed::all(&work, loaded)?);
                     if remote.way == Way::To {
-                        let size = remote.strided.elements().saturating_mul(bytes);
+                        let size = remote.strided.elements().saturating_mul(dtype.bytes());
                         let starts = (0..times).map(|_| {
                             let start = end;
                             end = start + size.next_multiple_of(ALIGNED);
@@ -451,20 +434,4 @@ fn message(ranks: &[Rank], now: Now) -> Result<&Message, DeviceError> {
         Action::Message(it) => Ok(it),
         _ => Err(DeviceError::Program("ranks meet in different exchanges".to_owned())),
     }
-}
-
-/// Refuses a collective whose output lies where others still read its input: a sum may lie exactly there.
-fn expect_apart(rank: &Rank, number: usize, collective: &Collective) -> Result<(), DeviceError> {
-    let place = |buffer: BufferId| {
-        let start = rank.address(buffer, 0);
-        start..start + rank.bytes(buffer)
-    };
-    let (input, output) = (place(collective.input), place(collective.output));
-    let apart = input.end <= output.start || output.end <= input.start;
-    let sums = matches!(collective.kind, CollectiveKind::AllReduce | CollectiveKind::Reduce(_));
-    if apart || sums && input == output {
-        return Ok(());
-    }
-    let (own, text) = (rank.program.rank, rank.program.show(&rank.program.instructions[number]));
-    Err(DeviceError::Program(format!("rank {own}, instruction {number} ({text}) writes what others read")))
 }

@@ -11,6 +11,7 @@ mod join; // as whom a process joins the others, and why it cannot
 mod tcp; // over connections of their own
 mod flight; // what a process has done last
 mod culprit; // who is the reason where a wait is too long
+mod on_device; // what devices of ranks that are processes say and ask
 
 use std::ops::Range;
 use std::sync::Arc;

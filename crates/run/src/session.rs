@@ -280,6 +280,9 @@ impl Session {
     fn run_ranks(&mut self, feeds: &[Vec<Feed>]) -> Result<Vec<Done>, RunError> {
         let start = Instant::now();
         if let Some(seat) = &self.engine {
+            if let Some(processes) = &self.processes {
+                processes.flight.step();
+            }
             let reports = seat.step(feeds)?;
             let seconds = start.elapsed().as_secs_f64();
             return Ok(reports.into_iter().map(|report| Done { report, seconds }).collect());

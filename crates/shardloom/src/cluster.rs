@@ -29,6 +29,8 @@ const WAIT_LIMIT: u64 = 3600;
 const LOST_AFTER: f64 = 30.0;
 /// How long ranks wait until all are there (seconds).
 const JOIN_LIMIT: f64 = 120.0;
+/// How long connecting their GPUs may take, once all are ready (seconds).
+const CONNECT_LIMIT: f64 = 60.0;
 
 /// What ranks that are processes are told.
 #[derive(Args, Clone, Debug)]
@@ -40,7 +42,8 @@ pub struct ClusterArguments {
     /// Over TCP: end all ranks when one gives no sign of life for so long; 30 if not given
     #[arg(long, value_parser = seconds, value_name = "SECONDS")]
     pub lost_after: Option<f64>,
-    /// Over TCP: how long to wait at the start until all ranks are there; 120 if not given
+    /// How long to wait at the start until all ranks are there, over TCP, and until their GPUs are
+    /// connected; 120 and 60 if not given
     #[arg(long, value_parser = seconds, value_name = "SECONDS")]
     pub join_limit: Option<f64>,
     /// Over TCP: listen on this network only, such as 10.1.0.0/16; else on that of the address of rank 0
@@ -118,7 +121,9 @@ impl Launched {
             // Where ranks do not find each other, each has a story of its own.
             other => (Failure::Join(other.to_string()), true),
         })?;
-        Ok(Cluster { processes: Rc::new(joined), started: Cell::new(false) })
+        let connecting = Duration::from_secs_f64(arguments.join_limit.unwrap_or(CONNECT_LIMIT));
+        let (processes, started) = (Rc::new(joined), Cell::new(false));
+        Ok(Cluster { processes, local: self.local, launcher: self.launcher, connecting, started })
     }
 
     /// As whom this process joins the others over TCP.
@@ -198,6 +203,11 @@ fn seconds(text: &str) -> Result<f64, String> {
 /// The processes of all ranks.
 pub(crate) struct Cluster {
     pub(crate) processes: Rc<Processes>,
+    /// Which one this is of those on its host, if the launcher says it.
+    local: Option<u64>,
+    launcher: &'static str,
+    /// How long connecting the GPUs of all ranks may take.
+    pub(crate) connecting: Duration,
     /// Whether they have agreed on what to do: before that, all end alike.
     started: Cell<bool>,
 }
@@ -210,6 +220,24 @@ pub(crate) type Facts = Vec<(&'static str, String)>;
 type Said = Result<(Option<u64>, Vec<(String, String)>), (u8, String)>;
 
 impl Cluster {
+    /// Which of so many GPUs is this process's: where it sees several, that of its number on its host.
+    pub(crate) fn gpu(&self, count: usize) -> Result<usize, String> {
+        if count == 1 {
+            return Ok(0);
+        }
+        let Some(local) = self.local else {
+            return Err(format!(
+                "{} does not say which rank of its host this is, and it sees {count} GPUs: let each rank see \
+                 its own (`CUDA_VISIBLE_DEVICES`)",
+                self.launcher
+            ));
+        };
+        let number = usize::try_from(local).ok().filter(|it| *it < count);
+        number.ok_or_else(|| {
+            format!("this is rank {local} of its host, counted from 0, which has {count} GPUs: start one rank for each")
+        })
+    }
+
     /// Refuses to start where a process cannot, where the plan is for another number of ranks, or
     /// where processes are about to do different things. All processes get the same answer.
     pub(crate) fn agree<T>(

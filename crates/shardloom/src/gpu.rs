@@ -1,7 +1,11 @@
-//! Ranks on a GPU of this machine: what commands do for `--device cuda`.
+//! Ranks on GPUs: what commands do for `--device cuda`.
+//!
+//! Without a launcher all ranks are on the first GPU of this machine. Under one, each is a process with a
+//! GPU of its own.
 
 use std::env;
 use std::path::PathBuf;
+use std::rc::Rc;
 
 use device::{Device, Settings};
 use kernels::Array;
@@ -9,6 +13,7 @@ use lower::Program;
 use run::{RunError, Session};
 
 use crate::arguments::{DeviceArguments, RunDevice};
+use crate::cluster::Cluster;
 use crate::commands::Context;
 use crate::failure::Failure;
 
@@ -43,15 +48,31 @@ pub(crate) fn expect(on: &DeviceArguments, context: &Context<'_, '_>) -> Result<
     let why = match device::count(&folders) {
         _ if !missing.is_empty() => missing.join("; "),
         Ok(0) => "the driver has no GPU".to_owned(),
-        Ok(_) if context.cluster.is_some() => {
-            "ranks that are processes exchange over TCP or MPI, on processors; leave the launcher out, and \
-             all ranks run on one GPU"
-                .to_owned()
-        }
-        Ok(_) => return Ok(()),
+        Ok(count) => match context.cluster.map(|it| of_process(it, count, &folders)) {
+            None | Some(Ok(())) => return Ok(()),
+            Some(Err(why)) => why,
+        },
         Err(error) => error.to_string(),
     };
     Err(Failure::Input(format!("`--device cuda` cannot run on this machine: {why}; {hint}")))
+}
+
+/// Why a process cannot have a rank on one of so many GPUs, if it cannot.
+fn of_process(cluster: &Cluster, count: usize, folders: &[PathBuf]) -> Result<(), String> {
+    cluster.gpu(count)?;
+    device::nccl(folders).map_err(|error| error.to_string())
+}
+
+/// A device for plans whose steps take turns: all of their ranks, or that of this process.
+fn device(on: &DeviceArguments, context: &Context<'_, '_>, plans: &[&[Program]]) -> Result<Device, RunError> {
+    let mut settings = settings(on);
+    let Some(cluster) = context.cluster else { return Ok(Device::in_turns(&settings, plans)?) };
+    let [programs] = plans else {
+        let why = "two plans that take turns run on one GPU: leave the launcher out";
+        return Err(RunError::Device(why.to_owned()));
+    };
+    settings.gpu = cluster.gpu(device::count(&settings.libraries)?).map_err(RunError::Device)?;
+    Ok(Device::among(&settings, &cluster.processes, cluster.connecting, programs)?)
 }
 
 /// A session of programs on threads, on processes, or on a GPU.
@@ -77,12 +98,14 @@ pub(crate) fn sessions(
     } else {
         context.progress.say("making kernels ready");
         let plans: Vec<&[Program]> = [&programs].into_iter().chain(&beside).map(Vec::as_slice).collect();
-        let device = Device::in_turns(&settings(on), &plans)?;
+        let device = device(on, context, &plans)?;
+        let rank = context.cluster.map_or(String::new(), |it| format!(" of rank {}", it.processes.rank()));
         for remark in device.remarks() {
-            context.progress.without(|| eprintln!("gpu: {remark}"));
+            context.progress.without(|| eprintln!("gpu{rank}: {remark}"));
         }
         context.progress.say("reading weights");
-        Session::on(Box::new(device), None, programs, weights)?
+        let processes = context.cluster.map(|it| Rc::clone(&it.processes));
+        Session::on(Box::new(device), processes, programs, weights)?
     };
     let beside = beside.map(|programs| Session::beside(&session, programs, weights)).transpose()?;
     Ok((session, beside))

@@ -25,8 +25,8 @@
 #include <unistd.h>
 
 typedef uint64_t u64;
-enum { FINE, INVALID = 1, NO_MEMORY = 2, ILLEGAL = 700, MISALIGNED = 716, HANDLE = 400, ABSENT = 500, FAILED = 719, CAPTURE = 900 };
-enum { PAGE = 4096, MOST = 128, PLAIN_SHARED = 48 << 10, MOST_SHARED = 227 << 10 };
+enum { FINE, INVALID = 1, NO_MEMORY = 2, UNREADY = 600, ILLEGAL = 700, MISALIGNED = 716, HANDLE = 400, ABSENT = 500, FAILED = 719, CAPTURE = 900 };
+enum { FIRST = 7, PAGE = 4096, MOST = 128, PLAIN_SHARED = 48 << 10, MOST_SHARED = 227 << 10 };
 #define ANY (u64)1
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -43,6 +43,11 @@ static int fail(int code, const char *why, ...) {
     return code;
 }
 #define CALL(body) do { pthread_mutex_lock(&lock); int status_ = sticky; if (!status_) status_ = (body); pthread_mutex_unlock(&lock); return status_; } while (0)
+
+static int devices(void) {
+    const char *said = getenv("EMULATED_GPUS");
+    return said ? atoi(said) : 1;
+}
 
 static u64 drawn(void) {
     u64 x = (state += 0x9e3779b97f4a7c15u);
@@ -96,7 +101,7 @@ static int allocate(void **to, size_t bytes, int host) {
 typedef struct { int over; double seconds; struct capture *in; int number, awaited; } moment;
 typedef struct { u64 kind; moment *last; int timed; } event;
 typedef struct { void *entry, *run; char name[128]; int count, threads, shared; u64 pointers[MOST / 64]; int aligned[MOST]; } function;
-typedef enum { COPY, FILL, LAUNCH, RECORD, WAIT, CALLED } what;
+typedef enum { COPY, FILL, LAUNCH, RECORD, WAIT, CALLED, AWAITED } what;
 typedef struct op {
     what what;
     struct op *next;
@@ -108,6 +113,7 @@ typedef struct op {
     function *function;
     u64 blocks, threads, shared, *arguments;
     void (*called)(void *);
+    int (*awaited)(void *);
     void *data;
     int data_bytes;
 } op;
@@ -139,7 +145,7 @@ static int done(op *it) {
     case FILL: memset((void *)it->to, it->byte, it->bytes); return FINE;
     case RECORD: it->moment->over = 1; it->moment->seconds = now(); return FINE;
     case CALLED: it->called(it->data); return FINE;
-    case WAIT: return FINE;
+    case WAIT: case AWAITED: return FINE;
     case LAUNCH:
         for (int at = 0; at < it->function->count; at++) {
             if (!(it->function->pointers[at / 64] >> at % 64 & 1)) continue;
@@ -153,12 +159,24 @@ static int done(op *it) {
     return FAILED;
 }
 
+/* Whether the first thing of a stream may be done. */
+static int may_be_done(const op *it) {
+    if (it->what == WAIT) return it->moment->over;
+    return it->what != AWAITED || it->awaited(it->data);
+}
+
+/* Whether something is awaited that comes from elsewhere. */
+static int awaits(void) {
+    for (stream *it = streams; it; it = it->next) if (it->first && it->first->what == AWAITED) return 1;
+    return 0;
+}
+
 /* Does one thing that may be done next; whether there was one. */
 static int one(void) {
     stream *ready[256];
     int count = 0;
     for (stream *it = streams; it && count < 256; it = it->next) {
-        if (it->first && (it->first->what != WAIT || it->first->moment->over)) ready[count++] = it;
+        if (it->first && may_be_done(it->first)) ready[count++] = it;
     }
     if (!count) return 0;
     stream *chosen = ready[drawn() % (u64)count];
@@ -183,7 +201,10 @@ static int emptied(stream *only) {
         int left = 0;
         for (stream *it = streams; it; it = it->next) left |= it->first && (!only || it == only);
         if (!left) return sticky;
-        if (!one()) return fail(FAILED, "streams wait for each other");
+        if (!one()) {
+            if (!awaits()) return fail(FAILED, "streams wait for each other");
+            usleep(100);
+        }
         if (sticky) return sticky;
     }
 }
@@ -207,7 +228,13 @@ static int issued(stream *on, op given) {
     return sticky;
 }
 
-/* For libraries that issue work of their own: what is called with a copy of so many bytes. */
+/* For libraries that issue work of their own: what is called with a copy of so many bytes, once, or again
+   and again until it says that it is over. */
+int emulated_await(void *on, int (*awaited)(void *), const void *data, int bytes) {
+    void *copy = malloc((size_t)bytes);
+    memcpy(copy, data, (size_t)bytes);
+    CALL(((stream *)on)->capture ? fail(CAPTURE, "what is awaited is captured") : issued(on, (op){.what = AWAITED, .awaited = awaited, .data = copy, .data_bytes = bytes}));
+}
 int emulated_issue(void *on, void (*called)(void *), const void *data, int bytes) {
     void *copy = malloc((size_t)bytes);
     memcpy(copy, data, (size_t)bytes);
@@ -223,15 +250,20 @@ static int initialised(unsigned flags) {
 }
 int cuInit(unsigned flags) { pthread_mutex_lock(&lock); int status = initialised(flags); pthread_mutex_unlock(&lock); return status; }
 int cuDriverGetVersion(int *to) { *to = 13000; return FINE; }
-int cuDeviceGetCount(int *to) { *to = 1; return FINE; }
-int cuDeviceGet(int *to, int number) { *to = 7; return number == 0 ? FINE : fail(101, "there is one device"); }
-int cuDeviceGetName(char *to, int room, int device) { snprintf(to, (size_t)room, "emulated GPU"); return device == 7 ? FINE : fail(101, "no device"); }
+/* As many devices as the environment says, or one; a process uses one of them. */
+static int own = FIRST;
+static int there(int device) { return device >= FIRST && device < FIRST + devices() ? FINE : fail(101, "no device"); }
+int emulated_device(void) { return own - FIRST; }
+int cuDeviceGetCount(int *to) { *to = devices(); return FINE; }
+int cuDeviceGet(int *to, int number) { *to = own = FIRST + number; return there(own); }
+int cuDeviceGetName(char *to, int room, int device) { snprintf(to, (size_t)room, "emulated GPU"); return there(device); }
+int cuDeviceGetUuid_v2(unsigned char *to, int device) { memset(to, device, 16); return there(device); }
 int cuDeviceGetAttribute(int *to, int which, int device) {
     *to = which == 75 ? 9 : which == 76 ? 0 : which == 16 ? 4 : which == 97 ? MOST_SHARED : -1;
-    return device != 7 ? fail(101, "no device") : *to < 0 ? fail(INVALID, "attribute %d", which) : FINE;
+    return there(device) ? 101 : *to < 0 ? fail(INVALID, "attribute %d", which) : FINE;
 }
 int cuDeviceTotalMem_v2(size_t *to, int device) { (void)device; *to = MEMORY; return FINE; }
-int cuDevicePrimaryCtxRetain(void **to, int device) { *to = &pieces; return device == 7 ? FINE : fail(101, "no device"); }
+int cuDevicePrimaryCtxRetain(void **to, int device) { *to = &pieces; return there(device); }
 int cuDevicePrimaryCtxRelease_v2(int device) { (void)device; return FINE; }
 int cuCtxSetCurrent(void *context) { return context == &pieces ? FINE : fail(201, "no context"); }
 int cuCtxGetStreamPriorityRange(int *least, int *greatest) { *least = 0; *greatest = -5; return FINE; }
@@ -293,6 +325,14 @@ static int waited(stream *it) {
     return emptied(it);
 }
 int cuStreamSynchronize(stream *it) { CALL(waited(it)); }
+static int asked(stream *it) {
+    if (!it || it->kind != STREAM) return fail(HANDLE, "no stream");
+    if (it->capture) return fail(CAPTURE, "the host looks at what is captured");
+    while (it->first && one()) if (sticky) return sticky;
+    if (!it->first) return sticky;
+    return awaits() ? fail(UNREADY, "not ready") : fail(FAILED, "streams wait for each other");
+}
+int cuStreamQuery(stream *it) { CALL(asked(it)); }
 
 int cuEventCreate(event **to, unsigned flags) {
     *to = calloc(1, sizeof **to);

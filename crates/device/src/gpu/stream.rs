@@ -1,13 +1,19 @@
 //! Streams, what is issued one after another, and events, moments of it.
 
-use std::ffi::c_uint;
+use std::ffi::{c_int, c_uint};
 use std::ptr;
 use std::rc::Rc;
+use std::thread;
+use std::time::{Duration, Instant};
 
-use cudarc::driver::sys::{CUevent, CUevent_flags_enum, CUstream, CUstream_flags_enum};
+use cudarc::driver::sys::{CUevent, CUevent_flags_enum, CUresult, CUstream, CUstream_flags_enum};
 
-use super::{Gpu, Pinned};
+use super::{Gpu, Pinned, Waiting};
 use crate::error::DeviceError;
+
+/// How long the host sleeps between two looks at a stream, at first and at most.
+const SHORTEST: Duration = Duration::from_micros(20);
+const LONGEST: Duration = Duration::from_millis(1);
 
 /// A stream.
 pub(crate) struct Stream {
@@ -91,10 +97,31 @@ impl Stream {
 
     /// Waits on the host for everything that has been issued.
     pub(crate) fn synchronize(&self) -> Result<(), DeviceError> {
+        if let Some(watch) = self.gpu.watch.get() {
+            let done = self.looked_at(watch);
+            watch(Waiting::Over);
+            return done;
+        }
         #[expect(unsafe_code, reason = "a function of the driver is called")]
         // SAFETY: the stream is the driver's and has not been given back.
         let status = unsafe { (self.gpu.functions.stream_synchronize)(self.handle) };
         self.gpu.expect("cuStreamSynchronize", status)
+    }
+
+    /// Waits, and lets somebody look at that.
+    fn looked_at(&self, watch: &dyn Fn(Waiting)) -> Result<(), DeviceError> {
+        let (start, mut nap) = (Instant::now(), SHORTEST);
+        loop {
+            #[expect(unsafe_code, reason = "a function of the driver is called")]
+            // SAFETY: the stream is the driver's and has not been given back.
+            let status = unsafe { (self.gpu.functions.stream_query)(self.handle) };
+            if status != CUresult::CUDA_ERROR_NOT_READY as c_int {
+                return self.gpu.expect("cuStreamQuery", status);
+            }
+            watch(Waiting::For(start.elapsed()));
+            thread::sleep(nap);
+            nap = (2 * nap).min(LONGEST);
+        }
     }
 
     /// Copies within the device (bytes).

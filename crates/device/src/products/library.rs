@@ -15,7 +15,7 @@ use libloading::os::unix::Library as Loaded;
 use super::layout::Described;
 use crate::error::DeviceError;
 use crate::gpu::Gpu;
-use crate::library::{self, NotFound};
+use crate::library::functions;
 
 /// What the library is called in messages.
 pub(crate) const WHAT: &str = "cuBLASLt, which computes matrix products (libcublasLt.so)";
@@ -26,53 +26,74 @@ const NAMES: [&str; 3] = ["libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt
 /// What functions return: 0 if they succeed.
 type Status = c_int;
 
-type Set<T> = unsafe extern "C" fn(T, c_int, *const c_void, usize) -> Status;
-
-/// The functions of the library that are called.
-pub(super) struct Functions {
-    create: unsafe extern "C" fn(*mut cublasLtHandle_t) -> Status,
-    destroy: unsafe extern "C" fn(cublasLtHandle_t) -> Status,
-    version: unsafe extern "C" fn() -> usize,
-    status: unsafe extern "C" fn(Status) -> *const c_char,
-    operation_create: unsafe extern "C" fn(*mut cublasLtMatmulDesc_t, c_int, c_int) -> Status,
-    operation_destroy: unsafe extern "C" fn(cublasLtMatmulDesc_t) -> Status,
-    operation_set: Set<cublasLtMatmulDesc_t>,
-    layout_create: unsafe extern "C" fn(*mut cublasLtMatrixLayout_t, c_int, u64, u64, i64) -> Status,
-    layout_destroy: unsafe extern "C" fn(cublasLtMatrixLayout_t) -> Status,
-    layout_set: Set<cublasLtMatrixLayout_t>,
-    wish_create: unsafe extern "C" fn(*mut cublasLtMatmulPreference_t) -> Status,
-    wish_destroy: unsafe extern "C" fn(cublasLtMatmulPreference_t) -> Status,
-    wish_set: Set<cublasLtMatmulPreference_t>,
-    offered: unsafe extern "C" fn(
-        cublasLtHandle_t,
-        cublasLtMatmulDesc_t,
-        cublasLtMatrixLayout_t,
-        cublasLtMatrixLayout_t,
-        cublasLtMatrixLayout_t,
-        cublasLtMatrixLayout_t,
-        cublasLtMatmulPreference_t,
-        c_int,
-        *mut Offer,
-        *mut c_int,
-    ) -> Status,
-    pub(super) compute: unsafe extern "C" fn(
-        cublasLtHandle_t,
-        cublasLtMatmulDesc_t,
-        *const c_void,
-        *const c_void,
-        cublasLtMatrixLayout_t,
-        *const c_void,
-        cublasLtMatrixLayout_t,
-        *const c_void,
-        *const c_void,
-        cublasLtMatrixLayout_t,
-        *mut c_void,
-        cublasLtMatrixLayout_t,
-        *const cublasLtMatmulAlgo_t,
-        *mut c_void,
-        usize,
-        *mut c_void,
-    ) -> Status,
+functions! {
+    /// The functions of the library that are called.
+    pub(super) struct Functions {
+        create = cublasLtCreate(*mut cublasLtHandle_t) -> Status;
+        destroy = cublasLtDestroy(cublasLtHandle_t) -> Status;
+        version = cublasLtGetVersion() -> usize;
+        status = cublasLtGetStatusString(Status) -> *const c_char;
+        operation_create = cublasLtMatmulDescCreate(*mut cublasLtMatmulDesc_t, c_int, c_int) -> Status;
+        operation_destroy = cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t) -> Status;
+        operation_set = cublasLtMatmulDescSetAttribute(
+            cublasLtMatmulDesc_t,
+            c_int,
+            *const c_void,
+            usize,
+        ) -> Status;
+        layout_create = cublasLtMatrixLayoutCreate(
+            *mut cublasLtMatrixLayout_t,
+            c_int,
+            u64,
+            u64,
+            i64,
+        ) -> Status;
+        layout_destroy = cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t) -> Status;
+        layout_set = cublasLtMatrixLayoutSetAttribute(
+            cublasLtMatrixLayout_t,
+            c_int,
+            *const c_void,
+            usize,
+        ) -> Status;
+        wish_create = cublasLtMatmulPreferenceCreate(*mut cublasLtMatmulPreference_t) -> Status;
+        wish_destroy = cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t) -> Status;
+        wish_set = cublasLtMatmulPreferenceSetAttribute(
+            cublasLtMatmulPreference_t,
+            c_int,
+            *const c_void,
+            usize,
+        ) -> Status;
+        offered = cublasLtMatmulAlgoGetHeuristic(
+            cublasLtHandle_t,
+            cublasLtMatmulDesc_t,
+            cublasLtMatrixLayout_t,
+            cublasLtMatrixLayout_t,
+            cublasLtMatrixLayout_t,
+            cublasLtMatrixLayout_t,
+            cublasLtMatmulPreference_t,
+            c_int,
+            *mut Offer,
+            *mut c_int,
+        ) -> Status;
+        pub(super) compute = cublasLtMatmul(
+            cublasLtHandle_t,
+            cublasLtMatmulDesc_t,
+            *const c_void,
+            *const c_void,
+            cublasLtMatrixLayout_t,
+            *const c_void,
+            cublasLtMatrixLayout_t,
+            *const c_void,
+            *const c_void,
+            cublasLtMatrixLayout_t,
+            *mut c_void,
+            cublasLtMatrixLayout_t,
+            *const cublasLtMatmulAlgo_t,
+            *mut c_void,
+            usize,
+            *mut c_void,
+        ) -> Status;
+    }
 }
 
 /// An offer as the library writes it: `cublasLtMatmulHeuristicResult_t` with its state as a number.
@@ -106,11 +127,7 @@ pub(super) struct Wished<'a> {
 impl Library {
     /// The library in one of these folders, or where libraries are.
     pub(super) fn load(gpu: &Rc<Gpu>, folders: &[PathBuf]) -> Result<Self, DeviceError> {
-        let (library, path) = library::load(WHAT, &NAMES, folders)?;
-        let functions = Functions::of(&library).map_err(|error| NotFound {
-            what: WHAT,
-            tried: vec![(path.display().to_string(), error.to_string())],
-        })?;
+        let (functions, library, _) = Functions::load(WHAT, &NAMES, folders)?;
         let mut handle = ptr::null_mut();
         #[expect(unsafe_code, reason = "functions of the library are called")]
         // SAFETY: the pointer is to one that lives through the call; a context is current.
@@ -295,32 +312,5 @@ impl Drop for Library {
         unsafe {
             (self.functions.destroy)(self.handle)
         };
-    }
-}
-
-impl Functions {
-    fn of(library: &Loaded) -> Result<Self, libloading::Error> {
-        #[expect(unsafe_code, reason = "functions of a C library are taken by name")]
-        // SAFETY: the types are those that the library's header declares, with enumerations as numbers;
-        // the functions are called only while the library is loaded, since `Library` has both.
-        unsafe {
-            Ok(Self {
-                create: *library.get(b"cublasLtCreate\0")?,
-                destroy: *library.get(b"cublasLtDestroy\0")?,
-                version: *library.get(b"cublasLtGetVersion\0")?,
-                status: *library.get(b"cublasLtGetStatusString\0")?,
-                operation_create: *library.get(b"cublasLtMatmulDescCreate\0")?,
-                operation_destroy: *library.get(b"cublasLtMatmulDescDestroy\0")?,
-                operation_set: *library.get(b"cublasLtMatmulDescSetAttribute\0")?,
-                layout_create: *library.get(b"cublasLtMatrixLayoutCreate\0")?,
-                layout_destroy: *library.get(b"cublasLtMatrixLayoutDestroy\0")?,
-                layout_set: *library.get(b"cublasLtMatrixLayoutSetAttribute\0")?,
-                wish_create: *library.get(b"cublasLtMatmulPreferenceCreate\0")?,
-                wish_destroy: *library.get(b"cublasLtMatmulPreferenceDestroy\0")?,
-                wish_set: *library.get(b"cublasLtMatmulPreferenceSetAttribute\0")?,
-                offered: *library.get(b"cublasLtMatmulAlgoGetHeuristic\0")?,
-                compute: *library.get(b"cublasLtMatmul\0")?,
-            })
-        }
     }
 }

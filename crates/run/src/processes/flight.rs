@@ -14,10 +14,14 @@ const KEPT: usize = 512;
 /// what it did last, and its exit code.
 pub type Ended = Box<dyn Fn(Option<&str>, &str, u8) + Send + Sync>;
 
+/// What a process does before it ends with an exit code, by whatever thread and for whatever reason.
+pub(super) type Last = Box<dyn Fn(u8) + Send + Sync>;
+
 /// What a process has done last.
 pub(crate) struct Flight {
     start: Instant,
     ended: Ended,
+    last: Mutex<Option<Last>>,
     state: Mutex<State>,
 }
 
@@ -47,7 +51,7 @@ enum What {
 
 impl Flight {
     pub(crate) fn new(ended: Ended) -> Self {
-        Self { start: Instant::now(), ended, state: Mutex::default() }
+        Self { start: Instant::now(), ended, last: Mutex::default(), state: Mutex::default() }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -101,6 +105,19 @@ impl Flight {
     /// Hands over the last words, and what was done last.
     pub(crate) fn ended(&self, words: Option<&str>, code: u8) {
         (self.ended)(words, &self.record(), code);
+    }
+
+    /// What is to be done before this process ends.
+    pub(super) fn set_last(&self, last: Last) {
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(last);
+    }
+
+    /// Does what is to be done before this process ends, once.
+    pub(super) fn leave(&self, code: u8) {
+        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(last) = last {
+            last(code);
+        }
     }
 
     /// What was done last: a line for each event, the newest at the end.

@@ -150,6 +150,7 @@ impl Link for Mpi {
 
     fn end(&self, ending: &Ending<'_>, flight: &Flight) -> ! {
         flight.ended(Some(ending.words), ending.code);
+        flight.leave(ending.code);
         shardloom_mpi_abort(c_int::from(ending.code))
     }
 }

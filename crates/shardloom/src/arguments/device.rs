@@ -23,6 +23,7 @@ pub struct DeviceArguments {
 pub enum RunDevice {
     /// Threads of this machine.
     Cpu,
-    /// A GPU of this machine: all ranks are on the first one.
+    /// GPUs: without a launcher all ranks are on the first one of this machine, under a launcher each
+    /// has its own.
     Cuda,
 }

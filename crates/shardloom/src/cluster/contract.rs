@@ -18,6 +18,8 @@ struct Contract {
     size: &'static [&'static str],
     /// How many of the processes are on this host.
     here: &'static [&'static str],
+    /// Which of those it is.
+    local: &'static [&'static str],
     /// Where rank 0 is.
     place: Place,
     /// The name of the job.
@@ -46,6 +48,7 @@ const CONTRACTS: [Contract; 5] = [
         rank: RANK,
         size: &[SIZE],
         here: &[],
+        local: &[LOCAL],
         place: Place::Named(ADDRESS, PORT),
         job: &["SHARDLOOM_JOB"],
         attempt: &[ATTEMPT],
@@ -56,6 +59,7 @@ const CONTRACTS: [Contract; 5] = [
         rank: "RANK",
         size: &["WORLD_SIZE"],
         here: &["LOCAL_WORLD_SIZE"],
+        local: &["LOCAL_RANK"],
         place: Place::Named("MASTER_ADDR", "MASTER_PORT"),
         job: &["TORCHELASTIC_RUN_ID"],
         attempt: &["TORCHELASTIC_RESTART_COUNT"],
@@ -66,6 +70,7 @@ const CONTRACTS: [Contract; 5] = [
         rank: "OMPI_COMM_WORLD_RANK",
         size: &["OMPI_COMM_WORLD_SIZE"],
         here: &["OMPI_COMM_WORLD_LOCAL_SIZE"],
+        local: &["OMPI_COMM_WORLD_LOCAL_RANK"],
         place: Place::Unsaid,
         job: &["PMIX_NAMESPACE"],
         attempt: &[],
@@ -76,6 +81,7 @@ const CONTRACTS: [Contract; 5] = [
         rank: "PMI_RANK",
         size: &["PMI_SIZE"],
         here: &["MPI_LOCALNRANKS"],
+        local: &["MPI_LOCALRANKID"],
         place: Place::Unsaid,
         job: &[],
         attempt: &[],
@@ -87,6 +93,7 @@ const CONTRACTS: [Contract; 5] = [
         rank: "SLURM_PROCID",
         size: &["SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"],
         here: &[],
+        local: &["SLURM_LOCALID"],
         place: Place::First(&["SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST"]),
         job: &["SLURM_JOB_ID"],
         attempt: &["SLURM_RESTART_COUNT"],
@@ -95,6 +102,8 @@ const CONTRACTS: [Contract; 5] = [
 
 /// What `shardloom launch` sets.
 pub(crate) const RANK: &str = "SHARDLOOM_RANK";
+/// Which one of those on its host a process is.
+pub(crate) const LOCAL: &str = "SHARDLOOM_LOCAL_RANK";
 /// How many processes there are.
 pub(crate) const SIZE: &str = "SHARDLOOM_SIZE";
 /// The name or address of the host of rank 0.
@@ -125,7 +134,12 @@ pub(crate) fn names() -> impl Iterator<Item = &'static str> {
             Place::Named(address, port) => &[address, port],
             Place::First(_) | Place::Unsaid => &[],
         };
-        [it.rank].into_iter().chain(it.size.iter().copied()).chain(place.to_vec()).chain(it.marker)
+        [it.rank]
+            .into_iter()
+            .chain(it.size.iter().copied())
+            .chain(it.local.iter().copied())
+            .chain(place.to_vec())
+            .chain(it.marker)
     })
 }
 
@@ -138,6 +152,8 @@ pub(crate) struct Launched {
     pub(crate) rank: u64,
     /// How many there are.
     pub(crate) size: u64,
+    /// Which one it is of those on its host, if that is said.
+    pub(crate) local: Option<u64>,
     /// Where rank 0 is: a name or an address, and the port.
     pub(crate) place: Option<(String, u16)>,
     /// The name of the job, if it has one.
@@ -178,10 +194,13 @@ impl Launched {
         // What is set by hand comes before what a launcher says.
         let place = named(ADDRESS, PORT, variable)?;
         let mut launched =
-            Self { launcher: first.launcher, rank, size, place, job: String::new(), attempt: 0 };
+            Self { launcher: first.launcher, rank, size, local: None, place, job: String::new(), attempt: 0 };
         for (contract, ..) in &found {
             if launched.place.is_none() {
                 launched.place = contract.place(variable, size)?;
+            }
+            if let (None, Some((name, text))) = (launched.local, set(contract.local, variable)) {
+                launched.local = Some(number(name, &text)?);
             }
             if launched.job.is_empty() {
                 launched.job = set(contract.job, variable).map_or(String::new(), |it| it.1);

@@ -15,7 +15,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::Said;
 use crate::arguments::LaunchArguments;
-use crate::cluster::contract::{self, ADDRESS, ATTEMPT, LEASH, PORT, RANK, SIZE, TOKEN, TOKEN_FILE};
+use crate::cluster::contract::{self, ADDRESS, ATTEMPT, LEASH, LOCAL, PORT, RANK, SIZE, TOKEN, TOKEN_FILE};
 use crate::cluster::{Node, secret};
 use crate::failure::Failure;
 
@@ -93,9 +93,10 @@ fn start(arguments: &LaunchArguments, node: &Node, here: u64, attempt: u64) -> R
             command.env_remove(name);
         });
         let size = node.nodes * here;
-        let said: [(&str, &dyn AsRef<OsStr>); 6] = [
+        let said: [(&str, &dyn AsRef<OsStr>); 7] = [
             (RANK, &rank.to_string()),
             (SIZE, &size.to_string()),
+            (LOCAL, &number.to_string()),
             (ADDRESS, &address),
             (PORT, &port.to_string()),
             (ATTEMPT, &attempt.to_string()),

@@ -2,6 +2,7 @@
 
 mod same; // the same bits on threads, over TCP and through MPI
 mod refused; // what does not fit together
+mod gpus; // a GPU for each, which is not there
 mod failing; // ranks that are killed, stopped, or have no room
 #[cfg(feature = "mpi")]
 mod mpi; // the same under `mpirun`

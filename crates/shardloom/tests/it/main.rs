@@ -5,6 +5,9 @@
 #[cfg(test)]
 mod cluster; // ranks that are processes
 #[cfg(test)]
+#[path = "../../../device/src/emulated.rs"]
+mod emulated; // GPUs that are not there
+#[cfg(test)]
 mod partition; // `partition`, drawn and refused
 #[cfg(test)]
 mod train; // `train`, from a plan file to weights

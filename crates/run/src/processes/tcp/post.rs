@@ -238,6 +238,7 @@ impl Post {
     /// Ends this process, since another one has said so. That one has said why.
     fn follow(&self, code: u8) -> ! {
         self.flight.ended(None, code);
+        self.flight.leave(code);
         exit(i32::from(code))
     }
 
@@ -276,6 +277,7 @@ impl Post {
         (0..).take(self.goes.len()).for_each(|rank| self.send(rank, Parcel::Abort(code)));
         // What is written may still be on its way: whoever has got it closes the connection.
         drop(self.wait(self.state(), Instant::now() + LAST_WORDS, State::nobody_is_left));
+        self.flight.leave(code);
         exit(i32::from(code))
     }
 

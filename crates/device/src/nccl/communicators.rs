@@ -1,0 +1,142 @@
+//! The communicators of all programs, made once, by all ranks in the same order.
+//!
+//! One of all ranks is split for each list of members that programs have, in the order of its blocks; lists
+//! that have no rank in common are made by one split. What goes between stages takes that of all ranks.
+
+use std::collections::BTreeSet;
+use std::rc::Rc;
+use std::time::Duration;
+
+use lower::{Action, CollectiveKind, Program, Way};
+use planner_ir::DType;
+
+use super::functions::{Handle, Unique};
+use super::library::{Collected, Library, Passed};
+use crate::error::DeviceError;
+use crate::gpu::{Gpu, Stream};
+
+/// The communicators of a rank.
+pub(super) struct Communicators {
+    library: Rc<Library>,
+    limit: Duration,
+    /// That of all ranks.
+    pub(super) world: Handle,
+    /// Of each of the program's communicators.
+    own: Vec<Handle>,
+    /// All that are there, in the order in which they were made, each with its members.
+    all: Vec<(Handle, Vec<u64>)>,
+}
+
+/// What is connected of a communicator: which members this rank sends to, and receives from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Connected {
+    to: BTreeSet<usize>,
+    from: BTreeSet<usize>,
+}
+
+/// Lists of members, each once, in groups that have no rank in common.
+fn rounds(programs: &[Program]) -> Vec<Vec<&[u64]>> {
+    let world: Vec<u64> = (0..).take(programs.len()).collect();
+    let mut known: BTreeSet<&[u64]> = BTreeSet::new();
+    let mut rounds: Vec<Vec<&[u64]>> = Vec::new();
+    for members in programs.iter().flat_map(|it| &it.communicators) {
+        if *members == world || !known.insert(members) {
+            continue;
+        }
+        let apart =
+            |round: &&mut Vec<&[u64]>| round.iter().all(|other| other.iter().all(|it| !members.contains(it)));
+        match rounds.iter_mut().find(apart) {
+            Some(round) => round.push(members),
+            None => rounds.push(vec![members]),
+        }
+    }
+    rounds
+}
+
+/// With whom a rank exchanges messages on the communicator of these members.
+fn connected(program: &Program, members: &[u64], is_world: bool) -> Connected {
+    let mut connected = Connected::default();
+    let place = |rank: u64| members.iter().position(|it| *it == rank);
+    let others = || (0..members.len()).filter(|&it| members[it] != program.rank);
+    for instruction in &program.instructions {
+        let on = instruction.action.communicator().map(|it| program.members(it));
+        match &instruction.action {
+            Action::Collective(it) if on == Some(members) && it.kind == CollectiveKind::AllToAll => {
+                connected.to.extend(others());
+                connected.from.extend(others());
+            }
+            Action::Message(it) if on == Some(members) => {
+                connected.to.extend(it.to.iter().filter_map(|&rank| place(rank)));
+                connected.from.extend(place(it.from).filter(|_| it.from != program.rank));
+            }
+            _ if is_world => {
+                for part in instruction.action.remotes() {
+                    let side = if part.way == Way::To { &mut connected.to } else { &mut connected.from };
+                    side.extend(place(part.rank));
+                }
+            }
+            _ => {}
+        }
+    }
+    connected
+}
+
+impl Communicators {
+    /// Those of a rank's program among all programs; nothing if making them takes longer than the limit.
+    pub(super) fn make(
+        library: &Rc<Library>,
+        unique: Unique,
+        programs: &[Program],
+        own: &Program,
+        limit: Duration,
+    ) -> Result<Option<Self>, DeviceError> {
+        let size = u64::try_from(programs.len()).unwrap_or(u64::MAX);
+        let Some(world) = library.join(unique, own.rank, size, limit)? else { return Ok(None) };
+        let mut all = vec![(world, (0..size).collect::<Vec<u64>>())];
+        for round in rounds(programs) {
+            let color = round.iter().position(|members| members.contains(&own.rank));
+            let members = color.map_or(&[][..], |it| round[it]);
+            let key = members.iter().position(|it| *it == own.rank).unwrap_or(0);
+            let Some(handle) = library.split(world, color, key, limit)? else { return Ok(None) };
+            if color.is_some() {
+                all.push((handle, members.to_vec()));
+            }
+        }
+        let of = |members: &Vec<u64>| {
+            let missing = || DeviceError::Program(format!("no communicator has been made of {members:?}"));
+            all.iter().find(|it| it.1 == *members).map(|it| it.0).ok_or_else(missing)
+        };
+        let own = own.communicators.iter().map(of).collect::<Result<_, _>>()?;
+        Ok(Some(Self { library: Rc::clone(library), limit, world, own, all }))
+    }
+
+    /// That of a number of the program.
+    pub(super) fn of(&self, communicator: lower::CommunicatorId) -> Result<Handle, DeviceError> {
+        let missing = || DeviceError::Program("an exchange without a communicator".to_owned());
+        self.own.get(communicator.0).copied().ok_or_else(missing)
+    }
+
+    /// Uses everything once, so that all connections are there before the first step: a sum on each
+    /// communicator, and a message from each rank to each that it will send to.
+    pub(super) fn warm(&self, gpu: &Rc<Gpu>, program: &Program, stream: &Stream) -> Result<(), DeviceError> {
+        const ROOM: u64 = 512;
+        let memory = gpu.memory(ROOM * (2 + program.ranks))?;
+        stream.fill(memory.start, 0, memory.bytes)?;
+        let place = |number: usize| memory.start + ROOM * (2 + u64::try_from(number).unwrap_or(0));
+        for (handle, members) in &self.all {
+            let sum = Collected { input: memory.start, output: memory.start, elements: 1, dtype: DType::F32 };
+            self.library.all_reduce(*handle, &sum, stream)?;
+            let Connected { to, from } = connected(program, members, *handle == self.world);
+            let given = to.into_iter().map(|member| Passed::To(memory.start + ROOM, 1, member));
+            let gotten = from.into_iter().map(|member| Passed::From(place(member), 1, member));
+            self.library.pass(*handle, DType::U8, &given.chain(gotten).collect::<Vec<_>>(), stream)?;
+        }
+        stream.synchronize()
+    }
+}
+
+impl Drop for Communicators {
+    fn drop(&mut self) {
+        self.library.give_back(self.all.iter().map(|it| it.0), self.limit);
+    }
+}

@@ -1,0 +1,1 @@
+//! Which communicators are made.
