@@ -4,6 +4,7 @@
 //! takes no other call before. Source: NCCL's user guide, on communicators that do not block.
 
 use std::ffi::{CStr, c_int, c_void};
+use std::mem::ManuallyDrop;
 use std::path::{Path, PathBuf};
 use std::ptr;
 use std::thread;
@@ -36,7 +37,8 @@ pub(super) struct Library {
     functions: Functions,
     pub(super) live: Live,
     pub(super) version: String,
-    _library: Loaded,
+    /// It is not unloaded: threads of its own outlive its communicators.
+    _library: ManuallyDrop<Loaded>,
 }
 
 /// A message of a group: what goes to a member, or comes from one.
@@ -73,7 +75,7 @@ impl Library {
         // SAFETY: the pointer is to a number that lives through the call.
         let status = unsafe { (functions.version)(&raw mut version) };
         let live = Live::new(functions.abort);
-        let made = Self { functions, live, version: named(version), _library: library };
+        let made = Self { functions, live, version: named(version), _library: ManuallyDrop::new(library) };
         made.expect("ncclGetVersion", status, ptr::null_mut())?;
         if version < LEAST { Err(too_old(&path, version)) } else { Ok(made) }
     }

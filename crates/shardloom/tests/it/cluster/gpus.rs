@@ -91,7 +91,9 @@ fn gpus_of_processes_compute_as_one_rank() {
     let model = corpus("models/llama-fwd-dynamo2.15-op23-dyn/model.onnx");
     let run = |name: &str, machine: &str, mesh: &str| {
         let (plan, output) = (folder.path(&format!("{name}.json")), folder.path(&format!("{name}.npz")));
-        let planned = ["plan", &model, "--machine", machine, "--mesh", mesh, "-o", &plan];
+        let sizes = ["--dim", "batch=2", "--dim", "seq=8"];
+        let planned =
+            [&["plan", &model, "--machine", machine, "--mesh", mesh, "-o", &plan][..], &sizes].concat();
         let done = shardloom(&planned).output().unwrap();
         expect_done(&done);
         (["run", &plan, "-o", &output].map(str::to_owned).to_vec(), output)
