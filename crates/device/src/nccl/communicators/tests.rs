@@ -1,1 +1,0 @@
-//! Which communicators are made.
