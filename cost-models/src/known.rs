@@ -1,6 +1,7 @@
 //! A quantity together with where it comes from.
 
 use std::fmt;
+use std::ops::RangeInclusive;
 
 use crate::units::{Bytes, BytesPerSecond, FlopsPerSecond, Ratio, Seconds};
 
@@ -52,22 +53,34 @@ pub trait Quantity: Copy {
     fn number(self) -> f64;
 }
 
-const TIME: &str = "a finite number above 0 and at most 10";
-const RATE: &str = "a finite number above 0 and at most 1e15";
-const WORK_RATE: &str = "a finite number above 0 and at most 1e19";
+const TIME: &str = "a number from 1e-13 to 10";
+const RATE: &str = "a number from 1e6 to 1e15";
+const WORK_RATE: &str = "a number from 1e6 to 1e19";
 const WORK: &str = "a finite number above 0";
 const WHOLE: &str = "a whole number from 1 to 2^53";
-const PART: &str = "a number above 0 and at most 1";
+const PART: &str = "a number from 1e-4 to 1";
 
 /// The largest number up to which every whole number is representable.
 const EXACT_LIMIT: f64 = 9_007_199_254_740_992.0;
 
-/// The longest time that anything in a machine file takes (seconds).
-const LONGEST: f64 = 10.0;
-/// Beyond every link and every memory (bytes per second).
-const FASTEST_LINK: f64 = 1e15;
-/// Beyond every device (operations per second).
-const FASTEST_DEVICE: f64 = 1e19;
+/// What a time in a machine file may be (seconds): light goes a thirtieth of a millimetre in the
+/// least, far less than the way across a chip, and nobody waits for a message as long as the most.
+const TIMES: RangeInclusive<f64> = 1e-13..=10.0;
+/// What a rate may be (bytes per second). The slowest Ethernet over twisted pairs carries 1.25e6
+/// (IEEE 802.3i, 1990: 10 Mb/s), and every memory is faster; no memory of a chip reaches the most.
+const RATES: RangeInclusive<f64> = 1e6..=1e15;
+/// What a device may compute (operations per second). The Cray-1 of 1976 has 1.6e8 at its peak
+/// (R. M. Russell, "The CRAY-1 computer system", CACM 21(1), 1978); a processor of one MHz that
+/// emulates what it lacks is below the least. No single device reaches the most.
+const WORK_RATES: RangeInclusive<f64> = 1e6..=1e19;
+/// What a part may be: of a peak of which less than one in ten thousand is reached, the number is
+/// not the peak of that device.
+const PARTS: RangeInclusive<f64> = 1e-4..=1.0;
+
+/// A number in a range; none if it is not, or is no number.
+fn within(number: f64, range: &RangeInclusive<f64>) -> Option<f64> {
+    range.contains(&number).then_some(number)
+}
 
 fn positive(number: f64) -> Option<f64> {
     (number.is_finite() && number > 0.0).then_some(number)
@@ -87,7 +100,7 @@ impl Quantity for Seconds {
     const UNIT: &'static str = "s";
     const EXPECTED: &'static str = TIME;
     fn from_number(number: f64) -> Option<Self> {
-        positive(number).filter(|it| *it <= LONGEST).map(Self)
+        within(number, &TIMES).map(Self)
     }
     fn number(self) -> f64 {
         self.0
@@ -98,7 +111,7 @@ impl Quantity for BytesPerSecond {
     const UNIT: &'static str = "B/s";
     const EXPECTED: &'static str = RATE;
     fn from_number(number: f64) -> Option<Self> {
-        positive(number).filter(|it| *it <= FASTEST_LINK).map(Self)
+        within(number, &RATES).map(Self)
     }
     fn number(self) -> f64 {
         self.0
@@ -109,7 +122,7 @@ impl Quantity for FlopsPerSecond {
     const UNIT: &'static str = "FLOP/s";
     const EXPECTED: &'static str = WORK_RATE;
     fn from_number(number: f64) -> Option<Self> {
-        positive(number).filter(|it| *it <= FASTEST_DEVICE).map(Self)
+        within(number, &WORK_RATES).map(Self)
     }
     fn number(self) -> f64 {
         self.0
@@ -131,7 +144,7 @@ impl Quantity for Ratio {
     const UNIT: &'static str = "1";
     const EXPECTED: &'static str = PART;
     fn from_number(number: f64) -> Option<Self> {
-        positive(number).filter(|part| *part <= 1.0).map(Self)
+        within(number, &PARTS).map(Self)
     }
     fn number(self) -> f64 {
         self.0

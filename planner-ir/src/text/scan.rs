@@ -1,5 +1,6 @@
 //! Where text is read from: a place in it, and the words, numbers and strings that follow.
 
+use std::cell::Cell;
 use std::fmt;
 
 /// Why a text is not what it should be.
@@ -37,11 +38,14 @@ pub(super) struct Scan<'a> {
     text: &'a str,
     at: usize,
     depth: usize,
+    /// A place up to which ends of lines have been counted, and how many there are. Alternatives are
+    /// tried where errors are expected, and a long text is not counted again for each.
+    counted: Cell<(usize, usize)>,
 }
 
 impl<'a> Scan<'a> {
     pub(super) fn new(text: &'a str) -> Self {
-        Self { text, at: 0, depth: 0 }
+        Self { text, at: 0, depth: 0, counted: Cell::new((0, 0)) }
     }
 
     fn rest(&self) -> &'a str {
@@ -86,11 +90,21 @@ impl<'a> Scan<'a> {
             Some(_) => format!("`{token}`"),
         };
         Err(ParseError {
-            line: before.matches('\n').count() + 1,
+            line: self.ends_before(at) + 1,
             column: before[start..].chars().count() + 1,
             found,
             expected: expected.into(),
         })
+    }
+
+    /// How many lines end before a place.
+    fn ends_before(&self, at: usize) -> usize {
+        let (place, counted) = self.counted.get();
+        let between = &self.text.as_bytes()[place.min(at)..place.max(at)];
+        let more = between.iter().filter(|&&it| it == b'\n').count();
+        let ends = if place <= at { counted + more } else { counted - more };
+        self.counted.set((at, ends));
+        ends
     }
 
     /// The place after blanks, for `error_at`.

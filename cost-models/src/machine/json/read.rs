@@ -14,6 +14,7 @@ use crate::machine::{
     ByPrecision, Device, InSwitch, Leaves, Link, Machine, Network, NetworkHops, Node, Pace, Pass, Passes,
     Products, Protocol, Sockets, Tile, Transport, Wiring,
 };
+use crate::units::Bytes;
 
 pub(super) fn machine(file: MachineFile) -> Result<Machine, Fault> {
     if file.format != FORMAT {
@@ -32,10 +33,17 @@ pub(super) fn machine(file: MachineFile) -> Result<Machine, Fault> {
     Ok(machine)
 }
 
-/// Refuses numbers that are possible alone but not with each other.
+/// The least memory of a device: the weights of one product of 500 by 500 in f32 fill it.
+const LEAST_MEMORY: Bytes = Bytes(1_000_000);
+
+/// Refuses numbers that are possible alone but not with each other, or not for what they state.
 fn together(machine: &Machine) -> Result<(), Fault> {
     let Machine { device, node, network, .. } = machine;
     let wrong = |field, message| Err(Fault::Together { field, message });
+    if device.memory_capacity.value < LEAST_MEMORY {
+        let capacity = device.memory_capacity.value;
+        return wrong("device.memory_capacity", format!("is {capacity}, expected at least {LEAST_MEMORY}"));
+    }
     if device.memory_reserved.value >= device.memory_capacity.value {
         let (reserved, capacity) = (device.memory_reserved.value, device.memory_capacity.value);
         return wrong(

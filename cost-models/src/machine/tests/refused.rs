@@ -38,7 +38,7 @@ fn every_damaged_value_is_refused_by_name() {
             paths.push(path.to_owned());
         }
     });
-    let bad: [Value; 5] = [Value::Null, "fast".into(), 0.into(), (-1).into(), true.into()];
+    let bad: [Value; 6] = [Value::Null, "fast".into(), 0.into(), (-1).into(), true.into(), 1e-30.into()];
     for path in paths {
         for value in &bad {
             let error = damaged(&format!("{path}.value"), Some(value.clone())).expect_err(&path);
@@ -73,7 +73,7 @@ fn refusals_name_the_field_and_how_to_go_on() {
         "device.memory_bandwidth.value",
         Value::from(-3.0),
         expect![
-            "machine file `cluster.json`: `device.memory_bandwidth.value` is `-3.0`, expected a finite number above 0 and at most 1e15"
+            "machine file `cluster.json`: `device.memory_bandwidth.value` is `-3.0`, expected a number from 1e6 to 1e15"
         ],
     );
     check(
@@ -106,16 +106,16 @@ fn refusals_name_the_field_and_how_to_go_on() {
     );
     check(
         "device.memory_capacity.value",
-        Value::from(1000),
+        Value::from(2_000_000),
         expect![[
-            r#"machine file `cluster.json`: `device.memory_reserved` is 1.02 GB, expected less than `device.memory_capacity`, which is 1 kB"#
+            r#"machine file `cluster.json`: `device.memory_reserved` is 1.02 GB, expected less than `device.memory_capacity`, which is 2 MB"#
         ]],
     );
     check(
         "node.ring_share.value",
         Value::from(1.1),
         expect![[
-            r#"machine file `cluster.json`: `node.ring_share.value` is `1.1`, expected a number above 0 and at most 1"#
+            r#"machine file `cluster.json`: `node.ring_share.value` is `1.1`, expected a number from 1e-4 to 1"#
         ]],
     );
     check(
@@ -128,28 +128,61 @@ fn refusals_name_the_field_and_how_to_go_on() {
         "device.memory_bandwidth.value",
         Value::from(3.35e18),
         expect![
-            "machine file `cluster.json`: `device.memory_bandwidth.value` is `3.35e+18`, expected a finite number above 0 and at most 1e15"
+            "machine file `cluster.json`: `device.memory_bandwidth.value` is `3.35e+18`, expected a number from 1e6 to 1e15"
         ],
+    );
+    check(
+        "network.adapter_bandwidth.value",
+        Value::from(1e-30),
+        expect![
+            "machine file `cluster.json`: `network.adapter_bandwidth.value` is `9.999999999999999e-31`, expected a number from 1e6 to 1e15"
+        ],
+    );
+    check(
+        "device.matrix_peak.bf16.value",
+        Value::from(3.0),
+        expect![
+            "machine file `cluster.json`: `device.matrix_peak.bf16.value` is `3.0`, expected a number from 1e6 to 1e19"
+        ],
+    );
+    check(
+        "device.launch.value",
+        Value::from(1e-30),
+        expect![
+            "machine file `cluster.json`: `device.launch.value` is `9.999999999999999e-31`, expected a number from 1e-13 to 10"
+        ],
+    );
+    check(
+        "network.share.value",
+        Value::from(1e-30),
+        expect![
+            "machine file `cluster.json`: `network.share.value` is `9.999999999999999e-31`, expected a number from 1e-4 to 1"
+        ],
+    );
+    check(
+        "device.memory_capacity.value",
+        Value::from(1000),
+        expect!["machine file `cluster.json`: `device.memory_capacity` is 1 kB, expected at least 1 MB"],
     );
     check(
         "device.matrix_peak.bf16.value",
         Value::from(1e21),
         expect![
-            "machine file `cluster.json`: `device.matrix_peak.bf16.value` is `1e+21`, expected a finite number above 0 and at most 1e19"
+            "machine file `cluster.json`: `device.matrix_peak.bf16.value` is `1e+21`, expected a number from 1e6 to 1e19"
         ],
     );
     check(
         "device.launch.value",
         Value::from(60),
         expect![
-            "machine file `cluster.json`: `device.launch.value` is `60`, expected a finite number above 0 and at most 10"
+            "machine file `cluster.json`: `device.launch.value` is `60`, expected a number from 1e-13 to 10"
         ],
     );
     check(
         "device.matrix_reached.bf16.value",
         Value::from(1.2),
         expect![
-            "machine file `cluster.json`: `device.matrix_reached.bf16.value` is `1.2`, expected a number above 0 and at most 1"
+            "machine file `cluster.json`: `device.matrix_reached.bf16.value` is `1.2`, expected a number from 1e-4 to 1"
         ],
     );
     check(
