@@ -38,10 +38,10 @@ pub struct Cluster {
     /// Plan this model instead, beside nothing, to train on the cross-entropy of its output `logits`
     #[arg(long, value_name = "FILE", requires_all = ["machines", "global_batch"])]
     pub model: Option<PathBuf>,
-    /// The machines for that model
-    #[arg(long = "machine", value_name = "NAME", value_delimiter = ',')]
+    /// The machines for that model, or instead of those that were published for the others
+    #[arg(long = "machine", value_name = "NAME", value_delimiter = ',', requires = "global_batch")]
     pub machines: Vec<String>,
-    /// The examples of a step of that model, of which `batch` are a micro-batch
+    /// The examples of a step on these machines, of which `batch` are a micro-batch
     #[arg(long, value_name = "N")]
     pub global_batch: Option<u64>,
     /// The other dimensions of that model; may be repeated
@@ -91,6 +91,14 @@ impl Published {
         Asked { machine: &self.machine, global_batch: self.global_batch, dims: &self.dims }
     }
 
+    /// Its model, without weights.
+    fn written(&self, folder: &Folder) -> Result<PathBuf, Failure> {
+        let &Self { layers, hidden, heads, vocabulary, sequence: positions, .. } = self;
+        let size = Size { layers, hidden, heads, vocabulary, positions };
+        gpt2::write(Writer::absent(&folder.path), size, Start::Alike, 0)
+            .map_err(|error| Failure::unwritten(&folder.path, &error))
+    }
+
     /// Everything that the publication says, pinned.
     fn pins(&self) -> Result<Pins, Failure> {
         let kind = if self.chunks > 1 { Kind::Interleaved } else { Kind::OneForwardOneBackward };
@@ -109,11 +117,17 @@ impl Published {
 /// Plans every model, and says what it took.
 pub(crate) fn measure(options: &Cluster, say: &dyn Fn(String)) -> Result<Report, Failure> {
     if let Some(path) = &options.model {
-        return given(path, options, say);
+        let mut report = Report { text: ELSEWHERE.to_owned(), lines: Vec::new() };
+        let name = path.file_stem().map_or_else(String::new, |it| it.to_string_lossy().into_owned());
+        elsewhere(path, (&name, &options.dims), options, say, &mut report)?;
+        return Ok(report);
     }
     let mut rows: Vec<Published> =
         serde_json::from_str(PUBLISHED).map_err(|error| Failure::internal("bench", error))?;
     rows.iter_mut().for_each(|row| row.dims = vec![("sequence".to_owned(), row.sequence)]);
+    if !options.machines.is_empty() {
+        return of_size(&rows, options, say);
+    }
     let mut text = String::from(
         "| model | machine | batch | chosen | step | bound | published | its price | measured | planned in |\n\
          |---|---|---|---|---|---|---|---|---|---|\n",
@@ -123,15 +137,7 @@ pub(crate) fn measure(options: &Cluster, say: &dyn Fn(String)) -> Result<Report,
     let named = |row: &Published| format!("{} {}", row.model, row.machine);
     for row in rows.iter().filter(|row| named(row).contains(&options.only)) {
         say(named(row));
-        let size = Size {
-            layers: row.layers,
-            hidden: row.hidden,
-            heads: row.heads,
-            vocabulary: row.vocabulary,
-            positions: row.sequence,
-        };
-        let path = gpt2::write(Writer::absent(&folder.path), size, Start::Alike, 0)
-            .map_err(|error| Failure::unwritten(&folder.path, &error))?;
+        let path = row.written(&folder)?;
         let asked = row.asked();
         let (free, seconds) = timed(&path, &asked, options.thorough)?;
         let memory = process::peak_memory();
@@ -183,45 +189,75 @@ pub(crate) fn measure(options: &Cluster, say: &dyn Fn(String)) -> Result<Report,
     Ok(Report { text, lines })
 }
 
-/// A model that somebody gives, on every machine that is named.
-fn given(path: &Path, options: &Cluster, say: &dyn Fn(String)) -> Result<Report, Failure> {
-    let mut text = String::from(
-        "| model | machine | batch | chosen | step | bound | planned in |\n|---|---|---|---|---|---|---|\n",
-    );
-    let mut lines = Vec::new();
-    let name = path.file_stem().map_or_else(String::new, |it| it.to_string_lossy().into_owned());
+/// The head of a table of models that nobody published for a machine.
+const ELSEWHERE: &str =
+    "| model | machine | batch | chosen | step | bound | planned in |\n|---|---|---|---|---|---|---|\n";
+
+/// Published models on other machines than those they were published for.
+fn of_size(rows: &[Published], options: &Cluster, say: &dyn Fn(String)) -> Result<Report, Failure> {
+    let mut report = Report { text: ELSEWHERE.to_owned(), lines: Vec::new() };
+    let folder = Folder::new("cluster", None)?;
+    let is_first = |&it: &usize| rows[..it].iter().all(|other| other.model != rows[it].model);
+    for row in (0..rows.len()).filter(is_first).map(|it| &rows[it]) {
+        if row.model.contains(&options.only) {
+            elsewhere(&row.written(&folder)?, (&row.model, &row.dims), options, say, &mut report)?;
+        }
+    }
+    Ok(report)
+}
+
+/// A model on every machine that is named: what is found, or why nothing is.
+fn elsewhere(
+    path: &Path,
+    (name, dims): (&str, &[(String, u64)]),
+    options: &Cluster,
+    say: &dyn Fn(String),
+    report: &mut Report,
+) -> Result<(), Failure> {
+    // What is wrong with a model is wrong on every machine.
+    drop(model_file::open(path)?);
     for machine in &options.machines {
         say(format!("{name} {machine}"));
         let global_batch = options.global_batch.unwrap_or(1);
-        let asked = Asked { machine, global_batch, dims: &options.dims };
-        let (answer, seconds) = timed(path, &asked, options.thorough)?;
+        let start = Instant::now();
+        let found = timed(path, &Asked { machine, global_batch, dims }, options.thorough);
+        let planning = start.elapsed().as_secs_f64();
         let memory = process::peak_memory();
-        let (step, bound) = (answer.pipeline.seconds(), bound(&answer));
-        let setup = format!("{}, {}", answer.setup, answer.kind.name());
+        let (setup, prices) = match &found {
+            Ok((answer, _)) => {
+                let prices = (answer.pipeline.seconds(), bound(answer));
+                (format!("{}, {}", answer.setup, answer.kind.name()), Some(prices))
+            }
+            Err(failure @ Failure::Input(..)) => (failure.to_string(), None),
+            Err(_) => return found.map(drop),
+        };
+        let [step, least] = [prices.map(|it| it.0), prices.map(|it| it.1)];
+        let shown = |it: Option<f64>| it.map_or_else(String::new, quantity::seconds);
         let peak = memory.map(|bytes| format!(", {}", quantity::bytes(bytes))).unwrap_or_default();
         // Writing to a string does not fail.
         let _ = writeln!(
-            text,
+            report.text,
             "| {name} | {machine} | {global_batch} | {setup} | {} | {} | {}{peak} |",
-            quantity::seconds(step),
-            quantity::seconds(bound),
-            quantity::seconds(seconds),
+            shown(step),
+            shown(least),
+            quantity::seconds(planning),
         );
-        lines.push(json!({
+        let looked_at = found.as_ref().ok().map(|(answer, _)| answer.looked_at);
+        report.lines.push(json!({
             "benchmark": "cluster",
             "model": name,
             "machine": machine,
             "global_batch": global_batch,
             "chosen": setup,
             "seconds": step,
-            "lower_bound": bound,
-            "setups": answer.looked_at.0,
-            "priced": answer.looked_at.1,
-            "planning_seconds": seconds,
+            "lower_bound": least,
+            "setups": looked_at.map(|it| it.0),
+            "priced": looked_at.map(|it| it.1),
+            "planning_seconds": planning,
             "peak_memory": memory,
         }));
     }
-    Ok(Report { text, lines })
+    Ok(())
 }
 
 /// What a step is proven to take at least (seconds).

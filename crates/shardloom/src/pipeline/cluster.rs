@@ -143,7 +143,7 @@ pub fn cheapest(question: &Question<'_>, say: &dyn Fn(String)) -> Result<Answer,
             format!(
                 "none of {} setups was found to fit {} on a device; more devices, or with `--recompute full` \
                  smaller micro-batches would help",
-                found.priced,
+                setups.len(),
                 crate::quantity::bytes(question.capacity)
             ),
         )
