@@ -14,12 +14,20 @@ use super::roles::stems;
 use super::{expect_none, faults_of};
 use crate::corpus::machine;
 
-/// What is planned: the model, how blocks go around, the optimizer.
-const TRIALS: [(&str, Form, Optimizer); 4] = [
-    ("gpt2/legacy.onnx", Form::Square, ADAMW),
-    ("llama/legacy.onnx", Form::Square, MOMENTUM),
-    ("qwen3/legacy.onnx", Form::Ring, MOMENTUM),
-    ("llama/legacy.onnx", Form::Ring, ADAMW),
+/// On what ranks train.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum On {
+    Threads,
+    /// Threads, and a GPU that is not there.
+    Both,
+}
+
+/// What is planned: the model, how blocks go around, the optimizer; and what trains by it.
+const TRIALS: [(&str, Form, Optimizer, On); 4] = [
+    ("gpt2/legacy.onnx", Form::Square, ADAMW, On::Both),
+    ("llama/legacy.onnx", Form::Square, MOMENTUM, On::Threads),
+    ("qwen3/legacy.onnx", Form::Ring, MOMENTUM, On::Threads),
+    ("llama/legacy.onnx", Form::Ring, ADAMW, On::Both),
 ];
 
 /// What a product with a parameter is for.
@@ -124,7 +132,7 @@ fn check_home(plan: &Plan) -> Result<(), String> {
     })
 }
 
-fn check(case: &Case, form: Form, optimizer: Optimizer) -> Result<(), String> {
+fn check(case: &Case, form: Form, optimizer: Optimizer, on: On) -> Result<(), String> {
     let (mesh, machine) = machine("2x2");
     let training = case.training(optimizer, Recompute::Nothing);
     let prepared = case.prepared(&training, &parted(&case.batch(0), 1));
@@ -143,18 +151,22 @@ fn check(case: &Case, form: Form, optimizer: Optimizer) -> Result<(), String> {
     if form == Form::Square {
         check_home(&plan)?;
     }
-    case.check_training(&plan, optimizer, 1)
+    case.check_training(&plan, optimizer, 1)?;
+    match on {
+        On::Threads => Ok(()),
+        On::Both => case.check_on_gpu(&plan, optimizer, 1).map_err(|error| format!("on a GPU: {error}")),
+    }
 }
 
 #[test]
 fn products_in_time_steps_on_two_axes_train_as_pytorch() {
     let mut failures = Vec::new();
-    for (model, form, optimizer) in TRIALS {
+    for (model, form, optimizer, on) in TRIALS {
         let mut all = cases::all().into_iter();
         let Some(path) = all.find(|path| path.to_string_lossy().contains(model)) else { continue };
         let what = format!("{model} by {form:?}");
         failures.extend(faults_of(&what, || {
-            let wrong = check(&Case::load(&path).stretched(1, SIDE), form, optimizer).err();
+            let wrong = check(&Case::load(&path).stretched(1, SIDE), form, optimizer, on).err();
             wrong.map(|error| format!("{what}: {error}")).into_iter().collect()
         }));
     }

@@ -2,14 +2,16 @@
 //!
 //! One kernel makes the gradients of queries, tile by tile of keys; another those of keys and values,
 //! tile by tile of queries, of all heads that share them. Each sums in an order of its own: nothing
-//! depends on which block is faster.
+//! depends on which block is faster. Narrow numbers go through tensor cores, as in attention itself.
 
 use planner_ir::Attention;
 
 use super::super::launch::{Argument, Launch, Piece, Uncovered, Work};
 use super::super::number::{computed, literal};
 use super::super::strides::{Arguments, signed};
-use super::{Shape, TILE, WARPS, fill, launch, scores, wide};
+use super::{Shape, TILE, WARPS, fill, launch, scores, stored, wide};
+
+mod tensor; // on tensor cores
 
 const OWN: &str = include_str!("../templates/attention_own.cu");
 const GRADIENT: &str = include_str!("../templates/attention_gradient.cu");
@@ -48,7 +50,12 @@ pub(in super::super) fn attention_gradient(
         work.launches.push(gradient.own(rows)?);
     }
     for towards in [Towards::Queries, Towards::Keys] {
-        work.launches.push(gradient.towards(towards)?);
+        let on_tensor_cores = gradient.is_for_tensor_cores();
+        work.launches.push(if on_tensor_cores {
+            gradient.on_tensor_cores(towards)?
+        } else {
+            gradient.towards(towards)?
+        });
     }
     if let Some(mask) = results.get(3) {
         work.launches.push(gradient.mask(mask)?);
@@ -83,31 +90,34 @@ impl Gradient<'_> {
         self.operands.get(6).map(|mask| (mask, Argument::Operand(6)))
     }
 
-    fn towards(&self, towards: Towards) -> Result<Launch, Uncovered> {
-        let shape = &self.shape;
-        let (t, e) = (computed(shape.dtype), shape.value_size);
+    /// What the kernel towards one side reads and writes, and extents.
+    fn arguments(&self, towards: Towards) -> Arguments {
         let mut arguments = self.reads();
-        let (first, second) = match towards {
-            Towards::Queries => (0, None),
-            Towards::Keys => (1, Some(2)),
+        let written = match towards {
+            Towards::Queries => &[(0, "out_d")][..],
+            Towards::Keys => &[(1, "out_d"), (2, "out_e")],
         };
-        arguments.writes("out_d", self.results[first].type_.dtype, Argument::Result(first));
-        if let Some(second) = second {
-            arguments.writes("out_e", self.results[second].type_.dtype, Argument::Result(second));
+        for &(result, name) in written {
+            arguments.writes(name, self.results[result].type_.dtype, Argument::Result(result));
         }
-        shape.extents(&mut arguments);
-        let scores = scores(self.attention, shape, self.given_mask(), TILE, &mut arguments)?;
-        let score = scores.text.replace("SLOPE", "slope = 1 - bent * bent;");
+        self.shape.extents(&mut arguments);
+        arguments
+    }
+
+    /// Declares which block it is, in tiles of so many rows, and where its own rows and others are.
+    fn places(&self, towards: Towards, tile: u64) -> String {
+        let (size, e) = (self.shape.size, self.shape.value_size);
         let block = |of: &str| {
             format!(
-                "    const t_u32 tiles = (t_u32)({of} + 31) / 32, tile = (t_u32)t_block() % tiles;\n    \
+                "    const t_u32 tiles = (t_u32)({of} + {}) / {tile}, tile = (t_u32)t_block() % tiles;\n    \
                  const t_u32 outer = (t_u32)t_block() / tiles;\n    \
-                 const t_i64 first_own = (t_i64)tile * 32;\n    \
-                 const t_i64 own_count = {of};\n"
+                 const t_i64 first_own = (t_i64)tile * {tile};\n    \
+                 const t_i64 own_count = {of};\n",
+                tile - 1
             )
         };
-        let d = format!("const {} *", super::stored(shape.dtype));
-        let places = match towards {
+        let d = format!("const {} *", stored(self.shape.dtype));
+        match towards {
             Towards::Queries => format!(
                 "{}    const t_i64 first_query = first_own, other_count = keys;\n    \
                  const t_i64 head = outer % (t_u32)heads, batch = outer / (t_u32)heads;\n    \
@@ -118,7 +128,6 @@ impl Gradient<'_> {
                  {d}other_e = v + group * keys * {e};\n    \
                  out_d += (batch * heads + head) * queries * {size};\n",
                 block("queries"),
-                size = shape.size,
             ),
             Towards::Keys => format!(
                 "{}    const t_i64 first_key = first_own, other_count = queries;\n    \
@@ -128,17 +137,33 @@ impl Gradient<'_> {
                  out_d += group * keys * {size};\n    \
                  out_e += group * keys * {e};\n",
                 block("keys"),
-                size = shape.size,
             ),
-        };
-        let heads = match towards {
+        }
+    }
+
+    /// Begins a loop over the heads that share keys, if that is what the rows are towards.
+    fn heads(&self, towards: Towards) -> String {
+        let (d, size, e) = (stored(self.shape.dtype), self.shape.size, self.shape.value_size);
+        match towards {
             Towards::Queries => String::new(),
             Towards::Keys => format!(
-                "    const t_u32 each = (t_u32)heads / (t_u32)groups, first_head = outer % (t_u32)groups * each;\n    for (t_i64 head = first_head; head < first_head + each; head++) {{\n        \
-                 {d}other_d = q + (batch * heads + head) * queries * {};\n        \
-                 {d}other_e = dy + (batch * heads + head) * queries * {e};\n",
-                shape.size
+                "    const t_u32 each = (t_u32)heads / (t_u32)groups, first_head = outer % (t_u32)groups * each;\n    \
+                 for (t_i64 head = first_head; head < first_head + each; head++) {{\n        \
+                 const {d} *other_d = q + (batch * heads + head) * queries * {size};\n        \
+                 const {d} *other_e = dy + (batch * heads + head) * queries * {e};\n"
             ),
+        }
+    }
+
+    fn towards(&self, towards: Towards) -> Result<Launch, Uncovered> {
+        let shape = &self.shape;
+        let (t, e) = (computed(shape.dtype), shape.value_size);
+        let mut arguments = self.arguments(towards);
+        let scores = scores(self.attention, shape, self.given_mask(), TILE, &mut arguments)?;
+        let score = scores.text.replace("SLOPE", "slope = 1 - bent * bent;");
+        let (first, second) = match towards {
+            Towards::Queries => (0, None),
+            Towards::Keys => (1, Some(2)),
         };
         let [begin, end] = if towards == Towards::Queries { scores.keys } else { scores.queries };
         let is_keys = towards == Towards::Keys;
@@ -149,11 +174,11 @@ impl Gradient<'_> {
         texts.extend([
             ("DOC", if is_keys { "keys and values" } else { "queries" }.to_owned()),
             ("PARAMETERS", arguments.text()),
-            ("PLACES", places),
+            ("PLACES", self.places(towards, TILE)),
             ("OWNE", "own_e".to_owned()),
             ("MADE", only(format!(", made_two[4][{columns}]"))),
             ("CLEAR", only(format!("        for (int c = 0; c < {columns}; c++) made_two[r][c] = 0;\n"))),
-            ("HEADS", heads),
+            ("HEADS", self.heads(towards)),
             ("HEADSEND", only("    }\n".to_owned())),
             ("BEGIN", begin),
             ("END", end),
