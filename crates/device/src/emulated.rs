@@ -2,7 +2,8 @@
 //! NCCL, written in C, which the product loads as it loads those.
 //!
 //! What they check is said where they are written, in the folder beside this file. One test at a time has
-//! the GPU: an error that it makes stays until the driver is begun anew.
+//! the GPU: an error that it makes stays until the driver is begun anew. How fast it is can be planted: then
+//! it computes nothing, and what is measured of it has to be what was planted.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,13 +18,26 @@ const LIBRARIES: [(&str, &str); 4] = [
     ("libnccl.so.2", include_str!("emulated/nccl.c")),
 ];
 
+/// What the driver reads to know how fast the GPU is.
+const PLANTED: &str = include_str!("emulated/planted.h");
+
 /// The GPU, while a test has it.
 pub(crate) struct Emulated {
     /// Where its libraries are.
     pub(crate) libraries: PathBuf,
     /// Where compiled kernels may be kept from test to test.
     pub(crate) cache: PathBuf,
+    /// The file that says how fast it is, if one does.
+    pub(crate) speeds: Option<PathBuf>,
     _turn: MutexGuard<'static, ()>,
+}
+
+impl Drop for Emulated {
+    fn drop(&mut self) {
+        if let Some(path) = &self.speeds {
+            let _ = fs::remove_file(path);
+        }
+    }
 }
 
 /// Waits for the GPU.
@@ -32,7 +46,7 @@ pub(crate) fn emulated() -> Emulated {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let folder = FOLDER.get_or_init(built);
-    Emulated { libraries: folder.join("libraries"), cache: folder.join("cache"), _turn: turn }
+    Emulated { libraries: folder.join("libraries"), cache: folder.join("cache"), speeds: None, _turn: turn }
 }
 
 /// Where primitives of kernels are.
@@ -52,6 +66,8 @@ fn built() -> PathBuf {
     for name in ["libraries", "cache", "kernels"] {
         fs::create_dir_all(folder.join(name)).unwrap();
     }
+    let header = folder.join(format!("planted.{}.h", std::process::id()));
+    fs::write(&header, PLANTED).unwrap();
     for (name, source) in LIBRARIES {
         let text = folder.join(format!("{name}.{}.c", std::process::id()));
         fs::write(&text, source).unwrap();
@@ -62,6 +78,7 @@ fn built() -> PathBuf {
             .arg(format!("-DDEVICE={}", path("device.h")))
             .arg(format!("-DHOST={}", path("host.h")))
             .arg(format!("-DHOST_MAIN={}", path("host_main.h")))
+            .arg(format!("-DPLANTED=\"{}\"", header.display()))
             .arg(format!("-DFOLDER=\"{}\"", folder.join("kernels").display()))
             .args(["-o".as_ref(), made.as_os_str(), text.as_os_str()])
             .args(["-lm", "-lpthread", "-ldl"])
@@ -72,5 +89,6 @@ fn built() -> PathBuf {
         // Others may be building the same: who renames last is right.
         fs::rename(&made, folder.join("libraries").join(name)).unwrap();
     }
+    fs::remove_file(&header).unwrap();
     folder
 }

@@ -74,6 +74,12 @@ pub struct Facts {
     pub memory: u64,
     /// The shared memory that a block may ask for (bytes).
     pub shared: u32,
+    /// The cache that all multiprocessors share (bytes).
+    pub cache: u32,
+    /// The highest clock of multiprocessors and that of memory (kilohertz); zero where it is not said.
+    pub clocks: [u32; 2],
+    /// How many bits memory hands over at once.
+    pub bus: u32,
     /// The version of CUDA that the driver is made for: 1000 times the major one and 10 times the minor.
     pub driver: i32,
     /// Where the driver was found.
@@ -242,6 +248,12 @@ fn facts(functions: &Functions, device: CUdevice, path: PathBuf) -> Result<Facts
         processors: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
         memory: u64::try_from(memory).unwrap_or(u64::MAX),
         shared: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?,
+        cache: attribute(Attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)?,
+        clocks: [
+            attribute(Attribute::CU_DEVICE_ATTRIBUTE_CLOCK_RATE)?,
+            attribute(Attribute::CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE)?,
+        ],
+        bus: attribute(Attribute::CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH)?,
         driver: version,
         path,
     })

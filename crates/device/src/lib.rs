@@ -22,8 +22,12 @@ mod report; // what ranks report of a step
 mod ranks; // the ranks of a plan, and how their steps are issued
 mod maker; // what makes ranks ready
 mod engine; // ranks on GPUs as sessions run them
+mod sample; // a time from several
+mod single; // an operation on a GPU by itself
+mod bench; // what single things take on a GPU, and what they compute
 mod missing; // what running on GPUs needs and this machine lacks
 
+pub use bench::{Bench, Issued, Trial};
 pub use engine::{Device, Settings};
 pub use error::DeviceError;
 pub use gpu::{Facts, count};
@@ -32,10 +36,14 @@ pub use missing::missing;
 pub use nccl::nccl;
 pub use nvrtc::{Architecture, CompileError, Compiled, Nvrtc};
 pub use ranks::Issuing;
+pub use sample::Sample;
 pub use tasks::{Task, tasks};
 pub use usage::{Usage, usage};
 
 #[cfg(test)]
 mod emulated;
+#[cfg(test)]
+#[path = "emulated/planted.rs"]
+mod planted;
 #[cfg(test)]
 mod tests;

@@ -3,3 +3,4 @@
 mod layer; // the driver
 mod multiplied; // matrix products
 mod stored; // compiled kernels, kept
+mod timed; // single things, timed

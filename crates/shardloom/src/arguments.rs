@@ -435,24 +435,21 @@ pub enum MachinesCommand {
 /// `calibrate`.
 #[derive(Args, Clone, Debug)]
 pub struct CalibrateArguments {
-    /// What to measure
-    #[arg(long, value_enum, default_value_t = Device::Cpu)]
-    pub device: Device,
+    /// What to measure, and what that needs
+    #[command(flatten)]
+    pub on: DeviceArguments,
+    /// The shipped machine, or the file, whose data sheet a GPU is measured against; else that of its name
+    #[arg(long, value_name = "MACHINE")]
+    pub like: Option<String>,
+    /// Measure a GPU again, whatever was measured before
+    #[arg(long)]
+    pub again: bool,
     /// Measure collective operations of GPUs too
     #[arg(long)]
     pub nccl: bool,
     /// Where the machine file is written
     #[arg(long, short, default_value = "machine.json", value_name = "FILE")]
     pub output: PathBuf,
-}
-
-/// What can be measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Device {
-    /// Threads of this machine.
-    Cpu,
-    /// A GPU of this machine.
-    Cuda,
 }
 
 pub(crate) fn dimension(text: &str) -> Result<(String, u64), String> {

@@ -17,10 +17,12 @@ mod simulate; // `simulate`
 mod resharding; // `resharding`
 mod overlap; // `overlap`
 mod fit; // `fit`
+mod gpu; // `gpu`
 
 pub use cluster::Cluster;
 pub use cpu_run::CpuRun;
 pub use fit::Fit;
+pub use gpu::OnGpu;
 pub use overlap::Overlap;
 pub use planning::Planning;
 pub use resharding::Resharded;
@@ -52,6 +54,8 @@ pub enum Benchmark {
     Overlap(Overlap),
     /// Fit the fitted numbers of machines and frameworks again, to published rows
     Fit(Fit),
+    /// Measure kernels, products, ranks and training steps on the first GPU of this machine
+    Gpu(OnGpu),
     /// Train a small GPT-2 on the bytes of a text, on one rank and on four
     Training(Training),
 }
@@ -72,6 +76,8 @@ pub fn run(benchmark: &Benchmark, say: &dyn Fn(String)) -> Result<Report, Failur
         Benchmark::Planning(options) => (planning::measure(options, say)?, &options.ledger),
         Benchmark::Cluster(options) => (cluster::measure(options, say)?, &options.ledger),
         Benchmark::Simulate(options) => (simulate::measure(options, say)?, &options.ledger),
+        // What is wrong is in the ledger too.
+        Benchmark::Gpu(options) => return gpu::measure(options, say),
         Benchmark::Resharding(options) => return resharding::measure(options, say),
         Benchmark::Overlap(options) => (overlap::measure(options, say)?, &options.ledger),
         Benchmark::Fit(options) => (fit::measure(options, say)?, &options.ledger),

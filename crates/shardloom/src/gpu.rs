@@ -39,22 +39,38 @@ fn own_cache() -> Option<PathBuf> {
 /// Refuses to start on a GPU where there is none, before anything else is done; one line says
 /// everything that is missing.
 pub(crate) fn expect(on: &DeviceArguments, context: &Context<'_, '_>) -> Result<(), Failure> {
+    const HINT: &str = "`shardloom kernels plan.json` lists what a plan would launch";
     if on.device == RunDevice::Cpu {
         return Ok(());
     }
-    let hint = "`shardloom kernels plan.json` lists what a plan would launch";
+    let folders = settings(on).libraries;
+    let launched = || {
+        let count = device::count(&folders).unwrap_or(0);
+        context.cluster.and_then(|it| of_process(it, count, &folders).err())
+    };
+    let why = lacking(on).or_else(launched);
+    why.map_or(Ok(()), |why| Err(refused("--device cuda", &format!("{why}; {HINT}"))))
+}
+
+/// The same for a command that measures the GPU itself.
+pub(crate) fn present(on: &DeviceArguments, command: &str) -> Result<(), Failure> {
+    lacking(on).map_or(Ok(()), |why| Err(refused(command, &why)))
+}
+
+fn refused(what: &str, why: &str) -> Failure {
+    Failure::Input(format!("`{what}` cannot run on this machine: {why}"))
+}
+
+/// What running on a GPU needs and this machine lacks, if something.
+fn lacking(on: &DeviceArguments) -> Option<String> {
     let folders = settings(on).libraries;
     let missing: Vec<String> = device::missing(&folders).iter().map(ToString::to_string).collect();
-    let why = match device::count(&folders) {
-        _ if !missing.is_empty() => missing.join("; "),
-        Ok(0) => "the driver has no GPU".to_owned(),
-        Ok(count) => match context.cluster.map(|it| of_process(it, count, &folders)) {
-            None | Some(Ok(())) => return Ok(()),
-            Some(Err(why)) => why,
-        },
-        Err(error) => error.to_string(),
-    };
-    Err(Failure::Input(format!("`--device cuda` cannot run on this machine: {why}; {hint}")))
+    match device::count(&folders) {
+        _ if !missing.is_empty() => Some(missing.join("; ")),
+        Ok(0) => Some("the driver has no GPU".to_owned()),
+        Ok(_) => None,
+        Err(error) => Some(error.to_string()),
+    }
 }
 
 /// Why a process cannot have a rank on one of so many GPUs, if it cannot.

@@ -35,3 +35,10 @@ mod entry; // arguments to an exit code
 pub mod bench; // what the program takes, measured
 
 pub use entry::main_with;
+
+#[cfg(test)]
+#[path = "../../device/src/emulated.rs"]
+mod emulated; // a GPU that is not there
+#[cfg(test)]
+#[path = "../../device/src/emulated/planted.rs"]
+mod planted; // how fast it is

@@ -4,6 +4,7 @@
 //! made; rates and starts are fitted to all of them together.
 
 pub(crate) mod fits; // rates and starts from times
+pub(crate) mod gpu; // of a GPU
 mod messages; // times of messages between threads
 pub(crate) mod notes; // what has been measured so far
 mod passes; // times of operations that are no products

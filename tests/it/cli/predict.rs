@@ -117,8 +117,14 @@ fn numbers_are_fitted_again_to_rows_that_are_there() {
 fn what_cannot_be_measured_is_one_message() {
     let folder = Folder::new("calibrate-wrong");
     let machine = folder.path("host.json");
-    let said = fails(1, &["calibrate", "--device", "cuda", "-o", &machine]);
-    assert!(said.contains("measures threads of a host only"), "{said}");
+    let said = fails(1, &["calibrate", "--device", "cuda", "--nccl", "-o", &machine]);
+    assert!(said.contains("does not time collective operations"), "{said}");
+    if device::count(&[]).is_err() {
+        let said = fails(2, &["calibrate", "--device", "cuda", "-o", &machine]);
+        assert!(said.contains("`calibrate` cannot run on this machine: the driver"), "{said}");
+    }
+    let said = fails(1, &["calibrate", "--like", "h100-80g", "-o", &machine]);
+    assert!(said.contains("expected `--device cuda` with them"), "{said}");
     let said = fails(1, &["calibrate", "--nccl", "-o", &machine]);
     assert!(said.contains("expected `--device cuda`"), "{said}");
     let partial = folder.path("host.json.partial");

@@ -124,6 +124,31 @@ static void computed(void *given) {
     if (it->used) memset(it->workspace, 0x5a, it->used);
 }
 
+/* What a product takes on a GPU whose speed has been planted: in tiles of 128 by 128, 256 by 128 and smaller,
+   a wave at a time, sums in one, two or four parts; the best of them. */
+static int taken(void *stream, const operation *op, const layout *a, const layout *b, const layout *d, double slower) {
+    double (*speed)(const char *) = dlsym(RTLD_DEFAULT, "emulated_speed");
+    int (*takes)(void *, double, double, double) = dlsym(RTLD_DEFAULT, "emulated_takes");
+    static const int tiles[][2] = {{256, 128}, {128, 256}, {128, 128}, {128, 64}, {64, 128}, {64, 64}};
+    /* By columns: what a product by rows has as its rows is here the columns of the second operand. */
+    double m = (double)d->columns, n = (double)d->rows, k = (double)(op->turned[0] ? a->rows : a->columns), batch = d->count;
+    double size = a->type == F64 ? 8 : a->type == F32 ? 4 : 2, out = d->type == F64 ? 8 : d->type == F32 ? 4 : 2;
+    double rate = speed(a->type == F64 ? "f64" : a->type == F32 ? "f32" : a->type == F16 ? "f16" : "bf16");
+    double role = op->turned[1] ? speed("weight_gradient") : op->turned[0] ? 1 : speed("input_gradient");
+    double processors = speed("processors"), best = INFINITY, computing = 0, moving = 0;
+    double traffic = batch * ((m * k + k * n) * size + m * n * out) / speed("memory");
+    for (int at = 0; at < 6; at++) for (int parts = 1; parts <= 4; parts *= 2) {
+        double x = 2.0 * tiles[at][0] * tiles[at][1] * processors / rate, y = (tiles[at][0] + tiles[at][1]) * size / speed("feed");
+        double step = pow(x * x * x * x + y * y * y * y, 0.25) / role;
+        double waves = ceil(parts * batch * ceil(m / tiles[at][0]) * ceil(n / tiles[at][1]) / processors);
+        double one = waves * (ceil(k / parts) * step + speed("tile_start"));
+        double other = traffic + (parts > 1 ? parts * 8 * batch * m * n / speed("memory") : 0);
+        double both = pow(pow(one, 4) + pow(other, 4), 0.25);
+        if (both < best) { best = both; computing = one; moving = other; }
+    }
+    return takes(stream, speed("product_start"), computing * slower, moving * slower);
+}
+
 static size_t spanned(const layout *it) {
     size_t size = it->type == F64 ? 8 : it->type == F32 ? 4 : 2;
     return size * (size_t)((it->count - 1) * it->batch + (int64_t)(it->columns - 1) * it->distance + (int64_t)it->rows);
@@ -143,6 +168,9 @@ int cublasLtMatmul(void *library, operation *op, const void *alpha, const void *
     double one = op->scale == F64 ? *(const double *)alpha : *(const float *)alpha;
     double none = op->scale == F64 ? *(const double *)beta : *(const float *)beta;
     if (none != 0) return refused(INVALID, "a sum with what is there");
+    double (*speed)(const char *) = dlsym(RTLD_DEFAULT, "emulated_speed");
+    /* Of algorithms that run, that which needs room is slower. */
+    if (speed && speed("planted") > 0) return taken(stream, op, a, b, d, how->data[1] ? 1.2 : 1) ? refused(14, "the driver failed") : FINE;
     job it = {*op, *a, *b, *d, x, y, to, workspace, how->data[2], one};
     return issue(stream, computed, &it, sizeof it) ? refused(14, "the driver failed") : FINE;
 }

@@ -8,11 +8,14 @@
    error: handles that are none, memory that has been given back, arguments that are not aligned, events
    that were never recorded, waiting on the host for what is being captured.
 
+   Where a file says how fast it is (`planted.h`), nothing is computed: a clock goes on by what that says.
+
    `DEVICE` and `HOST` are the files of the primitives, `HOST_MAIN` the one that runs blocks, `FOLDER`
    where compiled kernels are kept. */
 
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <math.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -33,6 +36,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static char message[1024];
 static int sticky, paused;
 static u64 state = 0x1234567;
+static int planted;
 
 /* What a call fails with, and why. */
 static int fail(int code, const char *why, ...) {
@@ -78,19 +82,19 @@ static int touched(u64 address, size_t bytes, const char *what) {
     return FINE;
 }
 
-static const size_t MEMORY = (size_t)4 << 30;
+static size_t whole_memory = (size_t)4 << 30;
 static size_t allocated(void) {
     size_t all = 0;
     for (size_t at = 0; at < piece_count; at++) if (pieces[at].there && !pieces[at].host) all += pieces[at].bytes;
     return all;
 }
 static int allocate(void **to, size_t bytes, int host) {
-    if (!host && bytes > MEMORY - allocated()) return fail(NO_MEMORY, "%zu bytes", bytes);
+    if (!host && bytes > whole_memory - allocated()) return fail(NO_MEMORY, "%zu bytes", bytes);
     size_t whole = (bytes + PAGE - 1) / PAGE * PAGE;
     unsigned char *pages = mmap(0, whole + 2 * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (!bytes) return fail(INVALID, "no bytes are asked for");
     if (pages == MAP_FAILED || mprotect(pages + PAGE, whole, PROT_READ | PROT_WRITE)) return fail(NO_MEMORY, "%zu bytes", bytes);
-    memset(pages + PAGE, 0xff, whole);
+    if (!planted) memset(pages + PAGE, 0xff, whole);
     pieces = realloc(pieces, (piece_count + 1) * sizeof *pieces);
     pieces[piece_count++] = (piece){pages + PAGE, bytes, 1, host};
     *to = pages + PAGE;
@@ -100,10 +104,11 @@ static int allocate(void **to, size_t bytes, int host) {
 /* Streams and what is issued on them. */
 typedef struct { int over; double seconds; struct capture *in; int number, awaited; } moment;
 typedef struct { u64 kind; moment *last; int timed; } event;
-typedef struct { void *entry, *run; char name[128]; int count, threads, shared; u64 pointers[MOST / 64]; int aligned[MOST]; } function;
+typedef struct { void *entry, *run; char name[128], parameters[4096]; int count, threads, shared; u64 pointers[MOST / 64]; int aligned[MOST]; } function;
 typedef enum { COPY, FILL, LAUNCH, RECORD, WAIT, CALLED, AWAITED } what;
 typedef struct op {
     what what;
+    double starting, computing, moving;
     struct op *next;
     struct stream *stream;
     u64 to, from;
@@ -139,7 +144,10 @@ static double now(void) {
     return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
 }
 
+#include PLANTED
+
 static int done(op *it) {
+    if (planted) return passed(it);
     switch (it->what) {
     case COPY: memmove((void *)it->to, (void *)it->from, it->bytes); return FINE;
     case FILL: memset((void *)it->to, it->byte, it->bytes); return FINE;
@@ -228,6 +236,12 @@ static int issued(stream *on, op given) {
     return sticky;
 }
 
+/* For libraries that issue work that takes so long, apart from what it computes. */
+int emulated_takes(void *on, double starting, double computing, double moving) {
+    CALL(issued(on, (op){.what = CALLED, .starting = starting, .computing = computing, .moving = moving}));
+}
+double emulated_speed(const char *what) { return planted ? speed(what) : 0; }
+
 /* For libraries that issue work of their own: what is called with a copy of so many bytes, once, or again
    and again until it says that it is over. */
 int emulated_await(void *on, int (*awaited)(void *), const void *data, int bytes) {
@@ -245,6 +259,7 @@ int emulated_touched(u64 address, size_t bytes, const char *what) { CALL(touched
 /* A driver that is begun anew has forgotten what was wrong, and everything that was to be done. */
 static int initialised(unsigned flags) {
     sticky = 0;
+    plant();
     for (stream *it = streams; it; it = it->next) { it->first = 0; it->last = &it->first; it->capture = 0; }
     return flags ? fail(INVALID, "flags") : FINE;
 }
@@ -256,21 +271,23 @@ static int there(int device) { return device >= FIRST && device < FIRST + device
 int emulated_device(void) { return own - FIRST; }
 int cuDeviceGetCount(int *to) { *to = devices(); return FINE; }
 int cuDeviceGet(int *to, int number) { *to = own = FIRST + number; return there(own); }
-int cuDeviceGetName(char *to, int room, int device) { snprintf(to, (size_t)room, "emulated GPU"); return there(device); }
+int cuDeviceGetName(char *to, int room, int device) { snprintf(to, (size_t)room, "%s", planted ? planted_name : "emulated GPU"); return there(device); }
 int cuDeviceGetUuid_v2(unsigned char *to, int device) { memset(to, device, 16); return there(device); }
 int cuDeviceGetAttribute(int *to, int which, int device) {
-    *to = which == 75 ? 9 : which == 76 ? 0 : which == 16 ? 4 : which == 97 ? MOST_SHARED : -1;
+    int others[][2] = {{75, 9}, {76, 0}, {16, planted ? (int)speed("processors") : 4}, {97, MOST_SHARED}, {13, 1500000}, {36, 2000000}, {37, 1024}, {38, 1 << 17}};
+    *to = -1;
+    for (int at = 0; at < 8; at++) if (others[at][0] == which) *to = others[at][1];
     return there(device) ? 101 : *to < 0 ? fail(INVALID, "attribute %d", which) : FINE;
 }
-int cuDeviceTotalMem_v2(size_t *to, int device) { (void)device; *to = MEMORY; return FINE; }
+int cuDeviceTotalMem_v2(size_t *to, int device) { (void)device; *to = whole_memory; return FINE; }
 int cuDevicePrimaryCtxRetain(void **to, int device) { *to = &pieces; return there(device); }
 int cuDevicePrimaryCtxRelease_v2(int device) { (void)device; return FINE; }
 int cuCtxSetCurrent(void *context) { return context == &pieces ? FINE : fail(201, "no context"); }
 int cuCtxGetStreamPriorityRange(int *least, int *greatest) { *least = 0; *greatest = -5; return FINE; }
 int cuMemGetInfo_v2(size_t *free_, size_t *all) {
     pthread_mutex_lock(&lock);
-    *all = MEMORY;
-    *free_ = MEMORY - allocated();
+    *all = whole_memory;
+    *free_ = whole_memory - allocated();
     pthread_mutex_unlock(&lock);
     return FINE;
 }
@@ -322,7 +339,9 @@ int cuStreamDestroy_v2(stream *it) { CALL(dropped(it)); }
 static int waited(stream *it) {
     if (!it || it->kind != STREAM) return fail(HANDLE, "no stream");
     if (it->capture) return fail(CAPTURE, "the host waits for what is captured");
-    return emptied(it);
+    int status = emptied(it);
+    rested();
+    return status;
 }
 int cuStreamSynchronize(stream *it) { CALL(waited(it)); }
 static int asked(stream *it) {
@@ -368,6 +387,7 @@ int cuStreamWaitEvent(stream *on, event *it, unsigned flags) { CALL(told(on, it,
 static int reached(event *it) {
     if (!it || it->kind != EVENT || !it->last) return fail(HANDLE, "no event, or one never recorded");
     while (!it->last->over) if (!one() || sticky) return sticky ? sticky : fail(FAILED, "streams wait for each other");
+    rested();
     return FINE;
 }
 int cuEventSynchronize(event *it) { CALL(reached(it)); }
@@ -474,6 +494,8 @@ static int found(function **to, module *of, const char *name) {
     while (kernel > of->source && strncmp(kernel, "KERNEL", 6)) kernel--;
     kernel = strchr(kernel, '(');
     it->threads = kernel ? atoi(kernel + 1) : 0;
+    char *closed = strchr(at, ')');
+    snprintf(it->parameters, sizeof it->parameters, "%.*s", closed ? (int)(closed - at) : 0, at);
     it->count = 1;
     /* Elements of values are loaded several at once; numbers of 32 bits are counts in a work's room. */
     int single = 0;

@@ -1,12 +1,16 @@
 //! `calibrate`: this machine as a machine file.
 
-use cost_models::machine::{json, measured};
+use std::path::Path;
+
+use cost_models::machine::{Machine, json, measured};
+use device::Bench;
 
 use super::{Context, Said};
-use crate::arguments::{CalibrateArguments, Device};
+use crate::arguments::{CalibrateArguments, RunDevice};
 use crate::failure::Failure;
+use crate::measure::gpu::{self, fitted};
 use crate::measure::notes::Notes;
-use crate::{measure, written};
+use crate::{bench, measure, written};
 
 /// Measures this machine.
 pub(crate) fn calibrate(
@@ -19,32 +23,79 @@ pub(crate) fn calibrate(
     if path.extension().is_none_or(|it| it != "json") {
         return Err(Failure::Usage(format!("{}: expected a name that ends in `.json`", path.display())));
     }
+    match arguments.on.device {
+        RunDevice::Cpu => host(name, path, context),
+        RunDevice::Cuda => device(name, arguments, context),
+    }
+}
+
+/// Measures threads of this host.
+fn host(name: &str, path: &Path, context: &mut Context<'_, '_>) -> Result<Said, Failure> {
     let mut notes = Notes::beside(path, &measure::machine())?;
-    let resumed = match notes.count() {
-        0 => String::new(),
-        before => format!("{before} measurements were there from before\n\n"),
-    };
+    let resumed = resumed(&notes);
     let (measurements, fits) = measure::measured(&mut notes, &|what| context.progress.say(what))?;
     let source = format!("measured by `shardloom calibrate` on {}", measure::machine());
     let machine = measured::host(name, &measurements, &source)
         .map_err(|error| Failure::internal("calibrate", error))?;
-    let text = json::write(&machine);
-    written::write(path, text.as_bytes())?;
+    let said = said(&format!("{resumed}{}", measure::fits::shown(&fits)), &machine, path)?;
     notes.done()?;
-    let value = serde_json::from_str(&text).map_err(|error| Failure::internal("calibrate", error))?;
-    let fits = measure::fits::shown(&fits);
-    let shown = format!("{resumed}{fits}\n{machine}\nmachine file written to {}\n", path.display());
+    Ok(said)
+}
+
+/// Measures the first GPU.
+fn device(
+    name: &str,
+    arguments: &CalibrateArguments,
+    context: &mut Context<'_, '_>,
+) -> Result<Said, Failure> {
+    crate::gpu::present(&arguments.on, "calibrate")?;
+    let settings = crate::gpu::settings(&arguments.on);
+    let mut bench = Bench::open(&settings).map_err(|error| Failure::Input(error.to_string()))?;
+    let like = gpu::like(arguments.like.as_deref(), bench.facts())?;
+    let identity = gpu::identity(&bench);
+    let mut notes = match &settings.cache {
+        Some(folder) => Notes::of_device(folder, &identity)?,
+        None => Notes::beside(&arguments.output, &identity)?,
+    };
+    if arguments.again {
+        notes.forget();
+    }
+    let resumed = resumed(&notes);
+    let measured = gpu::measured(&mut bench, &mut notes, &|what| context.progress.say(what))?;
+    let source =
+        format!("measured by `shardloom calibrate --device cuda` on {identity}, {}", bench::process::date());
+    let found = fitted(name, &like, bench.facts(), &measured, &source)?;
+    let text = gpu::shown(bench.facts(), &like, &measured, &found);
+    said(&format!("{resumed}{text}"), &found.machine, &arguments.output)
+}
+
+fn resumed(notes: &Notes) -> String {
+    match notes.count() {
+        0 => String::new(),
+        before => format!("{before} measurements were there from before\n\n"),
+    }
+}
+
+/// Writes the file; what is said of it.
+fn said(text: &str, machine: &Machine, path: &Path) -> Result<Said, Failure> {
+    let file = json::write(machine);
+    written::write(path, file.as_bytes())?;
+    let value = serde_json::from_str(&file).map_err(|error| Failure::internal("calibrate", error))?;
+    let shown = format!("{text}\n{machine}\nmachine file written to {}\n", path.display());
     Ok(Said { text: shown, json: value })
 }
 
 /// Refuses what this version does not measure.
 fn measurable(arguments: &CalibrateArguments) -> Result<(), Failure> {
-    let wanted = match (arguments.device, arguments.nccl) {
-        (Device::Cpu, false) => return Ok(()),
-        (Device::Cpu, true) => "`--nccl` measures GPUs, expected `--device cuda` with it",
-        (Device::Cuda, _) => {
-            "`--device cuda`: this version measures threads of a host only, its kernels are not timed on GPUs \
-             yet; `shardloom machines` lists GPUs by data sheets and published measurements"
+    let wanted = match (arguments.on.device, arguments.nccl) {
+        (RunDevice::Cpu, false) if arguments.like.is_some() || arguments.again => {
+            "`--like` and `--again` are of GPUs, expected `--device cuda` with them"
+        }
+        (_, false) => return Ok(()),
+        (RunDevice::Cpu, true) => "`--nccl` measures GPUs, expected `--device cuda` with it",
+        (RunDevice::Cuda, true) => {
+            "`--nccl`: this version does not time collective operations of GPUs; without it one GPU is measured, \
+             and links stay as the shipped file has them"
         }
     };
     Err(Failure::Usage(wanted.to_owned()))

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
 
 use crate::failure::Failure;
 use crate::written;
@@ -32,13 +33,28 @@ impl Notes {
     pub(crate) fn beside(output: &Path, what: &str) -> Result<Self, Failure> {
         let mut name = output.file_name().unwrap_or_default().to_os_string();
         name.push(".partial");
-        let path = output.with_file_name(name);
+        Self::at(output.with_file_name(name), what)
+    }
+
+    /// What was measured of such a device before, kept in a folder; each has a file of its own there.
+    pub(crate) fn of_device(folder: &Path, what: &str) -> Result<Self, Failure> {
+        std::fs::create_dir_all(folder).map_err(|error| Failure::unwritten(folder, &error))?;
+        let hash: String = Sha256::digest(what).iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+        Self::at(folder.join(format!("measured-{hash}.json")), what)
+    }
+
+    fn at(path: PathBuf, what: &str) -> Result<Self, Failure> {
         let seconds = match std::fs::read_to_string(&path) {
             Ok(text) => read(&text, what).map_err(|why| Failure::file(&path, why))?,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => BTreeMap::new(),
             Err(error) => return Err(Failure::file(&path, format!("cannot be read: {error}"))),
         };
         Ok(Self { seconds, path: Some(path), what: what.to_owned() })
+    }
+
+    /// Forgets what was measured before: it is measured again.
+    pub(crate) fn forget(&mut self) {
+        self.seconds.clear();
     }
 
     /// How many measurements there are.

@@ -1,0 +1,173 @@
+//! An operation on a GPU by itself: its operands and results in memory of their own, and what computes it.
+
+use std::rc::Rc;
+
+use kernels::cuda::{self, Launch, Piece, Uncovered, Work};
+use planner_ir::{DType, Op, Type};
+
+use crate::cache::loaded;
+use crate::error::DeviceError;
+use crate::gpu::{Gpu, Memory, Stream};
+use crate::nvrtc::Nvrtc;
+use crate::products::{Places, Product, Products};
+use crate::ready::{Given, Packed};
+
+/// What operands are filled with first, before that is copied over and over (bytes).
+const PATTERN: u64 = 1 << 20;
+
+/// What computes single operations.
+pub(crate) struct Maker {
+    pub(crate) gpu: Rc<Gpu>,
+    pub(crate) nvrtc: Nvrtc,
+    pub(crate) products: Products,
+    /// Where compiled kernels are kept.
+    pub(crate) folder: Option<std::path::PathBuf>,
+    /// What products may use (bytes).
+    pub(crate) workspace: Memory,
+}
+
+/// An operation that is ready to be computed.
+pub(crate) struct Single {
+    pub(crate) operands: Vec<Memory>,
+    pub(crate) results: Vec<Memory>,
+    room: Memory,
+    how: How,
+}
+
+enum How {
+    Kernels(Vec<Packed>),
+    Product(Product, Places, u64),
+}
+
+impl Maker {
+    /// An operation on values of these types, with memory for them, which holds what it happens to.
+    pub(crate) fn single(
+        &mut self,
+        op: &Op,
+        operands: &[Type],
+        results: &[Type],
+        stream: &Stream,
+    ) -> Result<Single, DeviceError> {
+        if let Some(single) = self.product(op, operands, results, stream)? {
+            return Ok(single);
+        }
+        let piece = |types: &[Type]| types.iter().cloned().map(Piece::whole).collect::<Vec<_>>();
+        let work = cuda::kernels(op, &piece(operands), &piece(results)).map_err(|why| missing(op, &why))?;
+        self.kernels(&work, operands, results)
+    }
+
+    /// Kernels with memory for what they read and write.
+    pub(crate) fn kernels(
+        &self,
+        work: &Work,
+        operands: &[Type],
+        results: &[Type],
+    ) -> Result<Single, DeviceError> {
+        let launches: Vec<&Launch> = work.launches.iter().collect();
+        let all = loaded(&self.gpu, &self.nvrtc, self.folder.as_deref(), launches.into_iter())?;
+        let how = How::Kernels(Packed::all(work, &all)?);
+        let room = self.gpu.memory(work.room)?;
+        Ok(Single { operands: self.room(operands)?, results: self.room(results)?, room, how })
+    }
+
+    fn room(&self, types: &[Type]) -> Result<Vec<Memory>, DeviceError> {
+        types.iter().map(|type_| self.gpu.memory(type_.bytes().max(1))).collect()
+    }
+
+    /// A product, if it is one and a library computes it.
+    fn product(
+        &mut self,
+        op: &Op,
+        operands: &[Type],
+        results: &[Type],
+        stream: &Stream,
+    ) -> Result<Option<Single>, DeviceError> {
+        let (Op::Contract(contract), [left, right], [made]) = (op, operands, results) else {
+            return Ok(None);
+        };
+        let Some(product) = cuda::product(contract, [left, right], made) else { return Ok(None) };
+        let (inputs, outputs) = (self.room(operands)?, self.room(results)?);
+        let matrices = [inputs[0].start, inputs[1].start, outputs[0].start];
+        let places = Places { matrices, workspace: self.workspace.start };
+        let ready = self.products.ready(&product, [left.dtype, made.dtype], places, stream)?;
+        let none = || DeviceError::Program(format!("cuBLASLt has no algorithm for {left} by {right}"));
+        let how = How::Product(ready.ok_or_else(none)?, places, self.workspace.bytes);
+        Ok(Some(Single { operands: inputs, results: outputs, room: self.gpu.memory(0)?, how }))
+    }
+}
+
+fn missing(op: &Op, why: &Uncovered) -> DeviceError {
+    DeviceError::Program(format!("{op:?} has no kernel: {why}"))
+}
+
+impl Single {
+    /// Issues it.
+    pub(crate) fn issue(&self, stream: &Stream, given: &mut Given) -> Result<(), DeviceError> {
+        match &self.how {
+            How::Product(product, places, workspace) => product.compute(*places, *workspace, stream),
+            How::Kernels(launches) => {
+                given.operands.clear();
+                given.operands.extend(self.operands.iter().map(|it| it.start));
+                given.results.clear();
+                given.results.extend(self.results.iter().map(|it| it.start));
+                given.room = self.room.start;
+                launches.iter().try_for_each(|launch| launch.launch(stream, given))
+            }
+        }
+    }
+
+    /// Puts numbers between -1 and 1 into its operands, zeros where they are whole numbers: what units of
+    /// products take depends on what they multiply.
+    pub(crate) fn fill(&self, types: &[Type], stream: &Stream) -> Result<(), DeviceError> {
+        for (memory, type_) in self.operands.iter().zip(types) {
+            let Some(pattern) = pattern(type_.dtype, memory.bytes.min(PATTERN)) else {
+                stream.fill(memory.start, 0, memory.bytes)?;
+                continue;
+            };
+            stream.put(memory.start, &pattern)?;
+            let mut there = u64::try_from(pattern.len()).unwrap_or(0).max(1);
+            while there < memory.bytes {
+                let more = there.min(memory.bytes - there);
+                stream.copy(memory.start + there, memory.start, more)?;
+                there += more;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// So many bytes of numbers between -1 and 1, each as likely; none of types without fractions.
+fn pattern(dtype: DType, bytes: u64) -> Option<Vec<u8>> {
+    let mut state = 0x9e37_79b9_u32;
+    let mut number = || {
+        // Source: Marsaglia, "Xorshift RNGs", 2003.
+        state ^= state << 13;
+        state ^= state >> 17;
+        state ^= state << 5;
+        f32::from(i16::from_ne_bytes([state.to_ne_bytes()[1], state.to_ne_bytes()[2]])) / 32768.0
+    };
+    let mut made = Vec::new();
+    for _ in 0..bytes.div_ceil(dtype.bytes().max(1)) {
+        let number = number();
+        match dtype {
+            DType::F64 => made.extend(f64::from(number).to_ne_bytes()),
+            DType::F32 => made.extend(number.to_ne_bytes()),
+            // The upper half of 32 bits.
+            DType::BF16 => made.extend((number.to_bits() >> 16).to_ne_bytes().into_iter().take(2)),
+            DType::F16 => made.extend(half(number).to_ne_bytes()),
+            _ => return None,
+        }
+    }
+    made.truncate(usize::try_from(bytes).unwrap_or(usize::MAX));
+    Some(made)
+}
+
+/// A number between -1 and 1 in 16 bits, towards zero; what is too small for a normal one is zero.
+fn half(number: f32) -> u16 {
+    let bits = number.to_bits();
+    let sign = bits >> 16 & 0x8000;
+    let exponent = bits >> 23 & 0xff;
+    let normal = exponent.checked_sub(112).filter(|it| *it > 0);
+    let made = normal.map_or(sign, |exponent| sign | exponent << 10 | bits >> 13 & 0x3ff);
+    u16::try_from(made).unwrap_or(0)
+}

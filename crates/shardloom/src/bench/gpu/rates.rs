@@ -1,0 +1,103 @@
+//! What single things take: in parts of what a copy moves, in operations a second, and beside the prices of a
+//! machine.
+
+use cost_models::compute::Attention;
+use cost_models::units::exact;
+use device::{Bench, Trial};
+use kernels::cuda::{Chain, Input, Piece, Step, chained};
+use planner_ir::{Binary, DType, Op, Type, Unary};
+
+use super::{Given, Row};
+use crate::failure::Failure;
+use crate::measure::gpu::failure;
+use crate::measure::gpu::trials::{Price, Sizes, Timed, When, all};
+
+/// What a gradient of attention computes more than attention.
+///
+/// Source: Dao, "FlashAttention-2", 2023, section 2.
+const BACKWARD: f64 = 2.5;
+
+/// A row for each thing that is timed.
+pub(super) fn rows(given: &Given<'_>, bench: &mut Bench) -> Result<Vec<Row>, Failure> {
+    let sizes = if given.options.quick { Sizes::LITTLE } else { Sizes::FULL };
+    let free = bench.free_memory().map_err(failure)?;
+    let mut timed = all(&sizes);
+    timed.push(fused(sizes.summed())?);
+    let mut rows = Vec::new();
+    // The largest copy is what others are parts of.
+    let mut copied = None;
+    for timed in timed {
+        if timed.bytes() > free / 2 {
+            let why = format!("it takes {}", crate::quantity::bytes(timed.bytes()));
+            rows.push(Row::new("rates", timed.name).left_out(why));
+            continue;
+        }
+        (given.say)(timed.name.clone());
+        let sample = match timed.when {
+            When::Rested => bench.time(&timed.trial),
+            When::Heated => bench.time_sustained(&timed.trial),
+        };
+        let sample = sample.map_err(failure)?;
+        if let Trial::Copy(bytes) = timed.trial {
+            copied = Some(2.0 * exact(bytes) / sample.seconds);
+        }
+        rows.push(row(given, &timed, sample.seconds, copied).with(
+            "spread",
+            format!("{:.1} %", 100.0 * sample.spread),
+            sample.spread,
+        ));
+    }
+    Ok(rows)
+}
+
+fn row(given: &Given<'_>, timed: &Timed, seconds: f64, copied: Option<f64>) -> Row {
+    let row = Row::new("rates", timed.name.clone()).taking("took", seconds);
+    let moving = |row: Row, bytes: f64| {
+        let rate = bytes / seconds;
+        let row = row.with("rate", format!("{:.1} GB/s", rate / 1e9), rate);
+        let part = copied.map(|copied| rate / copied);
+        part.map_or(row.clone(), |part| row.with("of a copy", format!("{:.1} %", 100.0 * part), part))
+    };
+    let computing = |row: Row, flops: f64| {
+        let rate = flops / seconds;
+        row.with("computes", format!("{:.1} TFLOP/s", rate / 1e12), rate)
+    };
+    let work = |attention: &Attention| attention.work().0;
+    let row = match (&timed.price, &timed.trial) {
+        (Price::Sum(bytes) | Price::Bytes(bytes), _) => moving(row, exact(bytes.0)),
+        (_, Trial::Copy(bytes)) => moving(row, 2.0 * exact(*bytes)),
+        (Price::Product(product), _) => computing(row, product.work().0),
+        (Price::Attention(it), _) => computing(row, work(it)),
+        (Price::AttentionGradient(it), _) => computing(row, BACKWARD * work(it)),
+        _ => row,
+    };
+    match timed.priced(&given.machine) {
+        Some(priced) => row.taking("by prices", priced),
+        None => row,
+    }
+}
+
+/// Three operations in one kernel: what a unit of a transformer does between its products.
+fn fused(elements: u64) -> Result<Timed, Failure> {
+    let type_ = Type::new(DType::BF16, [elements]);
+    let step = |op: Op, inputs: Vec<Input>| Step { op, inputs, results: vec![DType::BF16] };
+    let chain = Chain {
+        shape: vec![elements],
+        spans: vec![],
+        operands: vec![Piece::whole(type_.clone()); 3],
+        steps: vec![
+            step(Op::Binary(Binary::Add), vec![Input::Operand(0), Input::Operand(1)]),
+            step(Op::Unary(Unary::GeluTanh), vec![Input::Step(0, 0)]),
+            step(Op::Binary(Binary::Mul), vec![Input::Step(1, 0), Input::Operand(2)]),
+        ],
+        results: vec![(2, 0)],
+    };
+    let work = chained(&chain).map_err(|why| Failure::internal("bench gpu", why))?;
+    let (operands, results) = (vec![type_.clone(); 3], vec![type_.clone()]);
+    Ok(Timed {
+        name: format!("sum, gelu and product fused, of {elements} bf16"),
+        trial: Trial::Kernels { work, operands, results },
+        when: When::Rested,
+        price: Price::Bytes(cost_models::units::Bytes(4 * type_.bytes())),
+    })
+}

@@ -1,0 +1,77 @@
+//! `bench gpu` of a GPU that is not there: everything that is measured comes out, and what is wrong is found.
+
+use serde_json::Value;
+
+use crate::bench::folder::Folder;
+use crate::emulated::emulated;
+
+/// A command: its exit code, what it prints, what it says.
+fn shardloom(arguments: &[&str]) -> (u8, String, String) {
+    let (mut out, mut err) = (Vec::new(), Vec::new());
+    let all = std::iter::once("shardloom").chain(arguments.iter().copied());
+    let code = crate::main_with(all, &mut out, &mut err);
+    (code, String::from_utf8(out).unwrap(), String::from_utf8(err).unwrap())
+}
+
+#[test]
+fn every_part_is_measured_and_kept_in_the_ledger() {
+    let folder = Folder::new("on-gpu", None).unwrap();
+    let ledger = folder.path.join("gpu.jsonl");
+    let ledger_name = ledger.display().to_string();
+    let gpu = emulated();
+    let (libraries, cache) = (gpu.libraries.display().to_string(), gpu.cache.display().to_string());
+    let on =
+        ["bench", "gpu", "--quick", "--libraries", &libraries, "--cache", &cache, "--python", "no-python"];
+    let (code, _, err) = shardloom(&on);
+    assert_eq!(code, 1, "{err}");
+    assert!(err.contains("calls this GPU `emulated GPU`") && err.contains("`--like`"), "{err}");
+    let (code, out, err) = shardloom(&[&on[..], &["--like", "h100-80g", "--ledger", &ledger_name]].concat());
+    assert_eq!((code, err.as_str()), (0, ""), "{out}");
+    let lines = std::fs::read_to_string(&ledger).unwrap();
+    let lines: Vec<Value> = lines.lines().map(|it| serde_json::from_str(it).unwrap()).collect();
+    let named = |part: &str| lines.iter().filter(|it| it["what"].as_str().unwrap().contains(part)).count();
+    for (part, least) in [
+        ("causal attention of bf16", 2),
+        ("layer norm of f32", 2),
+        ("product of f16", 1),
+        ("copy of", 1),
+        ("fused, of", 1),
+        ("launch", 2),
+        ("for long", 1),
+        ("a GPT-2 of 2 layers, 8 ranks", 1),
+        ("a GPT-2 of 1 layer 2x16 in bf16", 3),
+    ] {
+        assert!(named(part) >= least, "{part}: {} in {out}", named(part));
+    }
+    for line in &lines {
+        let left_out = line["figures"]["left_out"].as_str().unwrap_or_default();
+        let torch = line["what"].as_str().unwrap().contains("PyTorch");
+        assert_eq!(torch, left_out.contains("`no-python` cannot be started"), "{line}");
+        assert!(torch || left_out.is_empty(), "{line}");
+        assert_ne!(line["equal"], Value::Bool(false), "{line}");
+    }
+    let equal = lines.iter().filter(|it| it["equal"] == Value::Bool(true)).count();
+    assert_eq!(equal, 3 * 15 + 4);
+    assert!(lines.iter().any(|it| it["figures"]["by_prices/took"].as_f64().is_some_and(|it| it > 0.0)));
+}
+
+#[test]
+fn where_there_is_no_gpu_what_is_missing_is_said() {
+    if device::count(&[]).is_ok() {
+        println!("left out: there is a driver here");
+        return;
+    }
+    let (code, out, err) = shardloom(&["bench", "gpu"]);
+    assert_eq!((code, out.as_str()), (2, ""), "{err}");
+    assert!(err.contains("`bench gpu` cannot run on this machine") && err.contains("libcuda.so.1"), "{err}");
+}
+
+#[test]
+fn what_is_not_as_its_reference_is_apart() {
+    let array = |numbers: &[f64]| kernels::Array::of::<f64>([3], numbers).unwrap();
+    let expected = array(&[1.0, -4.0, 2.0]);
+    let apart = |found: &[f64]| super::equal::apart(&array(found), &expected);
+    assert!(apart(&[1.0, -4.0, 2.0]).abs() < 1e-12);
+    assert!((apart(&[1.0, -4.0, 2.4]) - 0.1).abs() < 1e-12);
+    assert!(apart(&[1.0, f64::NAN, 2.0]).is_infinite());
+}
