@@ -126,6 +126,11 @@ impl Bench {
         self.maker.products.version()
     }
 
+    /// Compiles the kernels of operations together, which takes less than one by one.
+    pub fn prepare(&self, operations: &[(&Op, &[Type], &[Type])]) -> Result<(), DeviceError> {
+        self.maker.prepare(operations)
+    }
+
     /// The time of something, each time after a rest.
     pub fn time(&mut self, trial: &Trial) -> Result<Sample, DeviceError> {
         let work = self.work(trial)?;

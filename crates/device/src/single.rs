@@ -70,6 +70,21 @@ impl Maker {
         Ok(Single { operands: self.room(operands)?, results: self.room(results)?, room, how })
     }
 
+    /// Compiles kernels of operations together, so that they are there when they are wanted one by one: where
+    /// compiled kernels are kept.
+    pub(crate) fn prepare(&self, operations: &[(&Op, &[Type], &[Type])]) -> Result<(), DeviceError> {
+        let piece = |types: &[Type]| types.iter().cloned().map(Piece::whole).collect::<Vec<_>>();
+        let work = |(op, operands, results): &(&Op, &[Type], &[Type])| {
+            cuda::kernels(op, &piece(operands), &piece(results)).ok()
+        };
+        let works: Vec<Work> = operations.iter().filter_map(work).collect();
+        if self.folder.is_some() {
+            let launches = works.iter().flat_map(|work| &work.launches);
+            loaded(&self.gpu, &self.nvrtc, self.folder.as_deref(), launches)?;
+        }
+        Ok(())
+    }
+
     fn room(&self, types: &[Type]) -> Result<Vec<Memory>, DeviceError> {
         types.iter().map(|type_| self.gpu.memory(type_.bytes().max(1))).collect()
     }

@@ -1,6 +1,6 @@
 /* How fast the GPU that is not there is, where a file says so: a number for each name, a line each, and
    `name` with what the GPU calls itself. Then nothing is computed and no memory is touched: a clock goes on
-   by what each thing takes, somewhat more or less by chance, and now and then by far more.
+   by what each thing takes, somewhat more or less by chance, and now and then by far more between two events.
 
    Kernels take what launching takes, and their operands and results, whole, at the rate of memory;
    those of attention what their multiplications take, by the extents among their arguments. Products say
@@ -9,7 +9,7 @@
 static char planted_name[128];
 static struct { char name[40]; double value; } speeds[64];
 static int speed_count;
-static double clock_now, busy;
+static double clock_now, recorded, busy;
 
 static double speed(const char *name) {
     for (int at = 0; at < speed_count; at++) if (!strcmp(speeds[at].name, name)) return speeds[at].value;
@@ -80,12 +80,15 @@ static int passed(op *it) {
         takes = it->starting + pow(a * a + b * b, 0.25);
         break;
     }
-    case RECORD: clock_now += speed("event"); it->moment->over = 1; it->moment->seconds = clock_now; return FINE;
+    case RECORD:
+        /* Now and then something interrupts the device between two events. */
+        if ((double)(drawn() >> 11) / 9007199254740992.0 < speed("outliers")) clock_now += (0.5 + (double)(drawn() % 4)) * (clock_now - recorded);
+        recorded = clock_now += speed("event");
+        it->moment->over = 1; it->moment->seconds = clock_now; return FINE;
     case WAIT: return FINE;
     }
     double chance = (double)(drawn() >> 11) / 9007199254740992.0;
     takes *= 1 + speed("noise") * (2 * chance - 1);
-    if ((double)(drawn() >> 11) / 9007199254740992.0 < speed("outliers")) takes *= 1.5 + 4 * chance;
     clock_now += takes;
     return FINE;
 }

@@ -3,6 +3,7 @@
 
 pub(crate) mod trials; // what is timed, and what it is priced by
 mod draft; // a machine file while its numbers are sought
+mod least; // least squares
 mod fitted; // numbers of a machine that explain times
 mod shown; // times and numbers beside those of the shipped file
 

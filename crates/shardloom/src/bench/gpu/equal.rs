@@ -27,19 +27,27 @@ struct Case {
 
 /// For each operation and each type of numbers, how far the GPU is from a processor.
 pub(super) fn rows(given: &Given<'_>, bench: &mut Bench) -> Result<Vec<Row>, Failure> {
-    let mut rows = Vec::new();
+    let mut all = Vec::new();
     for (dtype, most) in APART {
         for Case { name, op, operands } in cases(dtype)? {
-            (given.say)(format!("{name} of {dtype}"));
-            let operands: Vec<&Array> = operands.iter().collect();
-            let expected = computed(&op, &operands)?;
-            let types: Vec<Type> = expected.iter().map(|it| it.type_().clone()).collect();
-            let found = bench.compute(&op, &operands, &types).map_err(failure)?;
-            let apart = found.iter().zip(&expected).map(|(a, b)| apart(a, b)).fold(0.0, f64::max);
-            rows.push(
-                Row::new("kernels against processors", format!("{name} of {dtype}")).apart(apart, most),
-            );
+            let given: Vec<&Array> = operands.iter().collect();
+            let expected = computed(&op, &given)?;
+            all.push((format!("{name} of {dtype}"), op, operands, expected, most));
         }
+    }
+    let types = |arrays: &[Array]| arrays.iter().map(|it| it.type_().clone()).collect::<Vec<Type>>();
+    let typed: Vec<[Vec<Type>; 2]> = all.iter().map(|it| [types(&it.2), types(&it.3)]).collect();
+    (given.say)("compiling kernels".to_owned());
+    let operations: Vec<_> =
+        all.iter().zip(&typed).map(|(it, [from, to])| (&it.1, from.as_slice(), to.as_slice())).collect();
+    bench.prepare(&operations).map_err(failure)?;
+    let mut rows = Vec::new();
+    for ((what, op, operands, expected, most), [_, results]) in all.iter().zip(&typed) {
+        (given.say)(what.clone());
+        let operands: Vec<&Array> = operands.iter().collect();
+        let found = bench.compute(op, &operands, results).map_err(failure)?;
+        let apart = found.iter().zip(expected).map(|(a, b)| apart(a, b)).fold(0.0, f64::max);
+        rows.push(Row::new("kernels against processors", what.as_str()).apart(apart, *most));
     }
     Ok(rows)
 }

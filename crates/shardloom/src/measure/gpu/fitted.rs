@@ -1,22 +1,19 @@
 //! Numbers of a machine file that explain measured times.
 //!
 //! Some are found at once: the launch, and the part of the rate of memory that a large sum reaches. Those of
-//! products are sought together, so that the mean of `|ln(priced/measured)|` is least, by products of bf16
-//! at rest and after long work; then one by one what other types and gradients of products reach, and
+//! products are sought together, so that the sum of the squares of `ln(priced/measured)` is least, by products
+//! of bf16 at rest and after long work; then one by one what other types and gradients of products reach, and
 //! attention. What nothing measures stays as the file that it starts from has it, with its source.
 
 use cost_models::machine::Machine;
-use predict::fit::descend;
 
 use super::draft::Draft;
+use super::least::least;
 use super::trials::{Price, Timed};
 use super::{Facts, Measured};
 use crate::failure::Failure;
 use cost_models::compute::Role;
 use cost_models::machine::Precision;
-
-/// How often each of several numbers is sought.
-const ROUNDS: usize = 5;
 
 /// How many times less or more than stated a rate or a start may be.
 const RANGE: f64 = 4.0;
@@ -145,37 +142,26 @@ fn direct(measured: &Measured, draft: &Draft) -> Result<Vec<(&'static str, f64)>
     Ok(found)
 }
 
-/// Seeks numbers by times.
+/// Seeks numbers by times, by their logarithms: rates and starts may be anything.
 fn seek(draft: &mut Draft, numbers: &[(&str, Kind)], rows: &[&(Timed, f64)]) {
-    let stated: Vec<f64> = numbers.iter().map(|(field, _)| draft.number(field)).collect();
-    // Rates and starts are sought by their logarithms: they may be anything.
-    let ranges: Vec<(f64, f64)> = numbers
-        .iter()
-        .map(|(_, kind)| if *kind == Kind::Part { (LEAST, 1.0) } else { (-RANGE.ln(), RANGE.ln()) })
-        .collect();
-    let value = |place: usize, number: f64| match numbers[place].1 {
-        Kind::Part => number,
-        Kind::Amount => stated[place] * number.exp(),
+    let stated: Vec<f64> = numbers.iter().map(|(field, _)| draft.number(field).ln()).collect();
+    let range = |((_, kind), stated): (&(&str, Kind), &f64)| match kind {
+        Kind::Part => (LEAST.ln(), 0.0),
+        Kind::Amount => (stated - RANGE.ln(), stated + RANGE.ln()),
     };
+    let ranges: Vec<(f64, f64)> = numbers.iter().zip(&stated).map(range).collect();
     let with = |found: &[f64]| {
         let mut draft = draft.clone();
-        for (place, number) in found.iter().enumerate() {
-            draft.set(numbers[place].0, value(place, *number));
+        for ((field, _), number) in numbers.iter().zip(found) {
+            draft.set(field, number.exp());
         }
         draft
     };
-    let mut found: Vec<f64> = numbers
-        .iter()
-        .zip(&stated)
-        .map(|((_, kind), it)| if *kind == Kind::Part { *it } else { 0.0 })
-        .collect();
-    let rounds = if numbers.len() > 1 { ROUNDS } else { 1 };
-    descend(&ranges, &mut found, rounds, &mut |found| {
-        let Ok(machine) = with(found).machine() else { return f64::INFINITY };
-        let error = |(timed, seconds): &&(Timed, f64)| {
-            timed.priced(&machine).map_or(0.0, |it| (it / seconds).ln().abs())
-        };
-        rows.iter().map(error).sum()
-    });
-    *draft = with(&found);
+    let off = |found: &[f64]| {
+        let machine = with(found).machine().ok()?;
+        rows.iter().map(|(timed, seconds)| Some((timed.priced(&machine)? / seconds).ln())).collect()
+    };
+    if let Some(found) = least(&stated, &ranges, &off) {
+        *draft = with(&found);
+    }
 }

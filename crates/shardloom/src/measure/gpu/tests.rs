@@ -58,17 +58,13 @@ fn numbers_that_times_were_made_with_are_found_again() {
     let measured = Measured { rows: rows.collect(), care: Care::default() };
     let like = shipped::named("h100-80g-1x").unwrap();
     let found = fitted("found", &like, &facts("made"), &measured, "made").unwrap();
-    for (field, number) in &numbers {
-        let (_, _, found) = found.numbers.iter().find(|it| it.0 == *field).unwrap();
-        println!("{field} {number:e} {found:e}");
-    }
     for (field, number) in numbers {
         let (_, stated, found) = found.numbers.iter().find(|it| it.0 == field).unwrap();
-        assert!((found / number - 1.0).abs() < 0.05, "{field}: {found:e} for {number:e}, stated {stated:e}");
+        assert!((found / number - 1.0).abs() < 0.01, "{field}: {found:e} for {number:e}, stated {stated:e}");
     }
     for (timed, seconds) in &measured.rows {
         let priced = timed.priced(&found.machine).unwrap();
-        assert!((priced / seconds - 1.0).abs() < 0.03, "{}: {priced} for {seconds}", timed.name);
+        assert!((priced / seconds - 1.0).abs() < 0.005, "{}: {priced} for {seconds}", timed.name);
     }
 }
 

@@ -81,7 +81,7 @@ fn a_file_has_what_was_planted_within_the_noise() {
         let known = found.pointer(&format!("/{}", field.replace('.', "/"))).unwrap();
         let (number, known_number) = (expected(name, number, &shipped), known["value"].as_f64().unwrap());
         println!("{field}: {known_number:e} for {number:e}");
-        // What rates hide of each other, such as how fast a hot device is and how soon it is hot.
+        // What is hidden by larger parts of the time is not found as exactly.
         let near =
             if ["device.products.heating", "device.products.feed"].contains(&field) { 0.25 } else { 0.04 };
         assert!(
