@@ -9,7 +9,7 @@
 static char planted_name[128];
 static struct { char name[40]; double value; } speeds[64];
 static int speed_count;
-static double clock_now, recorded, busy;
+static double clock_now, marked, busy;
 
 static double speed(const char *name) {
     for (int at = 0; at < speed_count; at++) if (!strcmp(speeds[at].name, name)) return speeds[at].value;
@@ -82,8 +82,8 @@ static int passed(op *it) {
     }
     case RECORD:
         /* Now and then something interrupts the device between two events. */
-        if ((double)(drawn() >> 11) / 9007199254740992.0 < speed("outliers")) clock_now += (0.5 + (double)(drawn() % 4)) * (clock_now - recorded);
-        recorded = clock_now += speed("event");
+        if ((double)(drawn() >> 11) / 9007199254740992.0 < speed("outliers")) clock_now += (0.5 + (double)(drawn() % 4)) * (clock_now - marked);
+        marked = clock_now += speed("event");
         it->moment->over = 1; it->moment->seconds = clock_now; return FINE;
     case WAIT: return FINE;
     }
