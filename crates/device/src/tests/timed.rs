@@ -25,7 +25,13 @@ const PLANTED: [(&str, f64); 12] = [
 
 fn bench(gpu: &Emulated) -> Bench {
     let libraries = vec![gpu.libraries.clone()];
-    Bench::open(&Settings { libraries, cache: Some(gpu.cache.clone()), gpu: 0, workspace: 1 << 16 }).unwrap()
+    Bench::open(&Settings {
+        libraries,
+        cache: Some(gpu.cache.clone()),
+        workspace: 1 << 16,
+        ..Settings::default()
+    })
+    .unwrap()
 }
 
 fn sum(elements: u64) -> Trial {

@@ -118,8 +118,7 @@ fn attention(dtype: DType) -> Result<[Case; 2], Failure> {
         Attention { scale: Real(0.125), causal: true, softcap: Real(0.0), window: None, statistics: true };
     let given = [0, 1, 2].map(|seed| numbers(dtype, &HEADS, seed));
     let mut operands = given.into_iter().collect::<Result<Vec<_>, _>>()?;
-    let forward =
-        Case { name: "causal attention", op: Op::Attention(attention.clone()), operands: operands.clone() };
+    let forward = Case { name: "causal attention", op: Op::Attention(attention), operands: operands.clone() };
     operands.extend(computed(&forward.op, &operands.iter().collect::<Vec<_>>())?);
     operands.push(numbers(dtype, &HEADS, 3)?);
     let op = Op::AttentionGradient { attention, mask: false };
