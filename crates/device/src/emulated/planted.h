@@ -85,6 +85,7 @@ static int passed(op *it) {
         if ((double)(drawn() >> 11) / 9007199254740992.0 < speed("outliers")) clock_now += (0.5 + (double)(drawn() % 4)) * (clock_now - marked);
         marked = clock_now += speed("event");
         it->moment->over = 1; it->moment->seconds = clock_now; return FINE;
+    case AWAITED:
     case WAIT: return FINE;
     }
     double chance = (double)(drawn() >> 11) / 9007199254740992.0;
