@@ -63,6 +63,15 @@ pub(crate) fn fails(code: u8, arguments: &[&str]) -> String {
     left.err
 }
 
+/// Checks that a message is of one line that has these parts.
+#[track_caller]
+pub(crate) fn says(message: &str, parts: &[&str]) {
+    assert_eq!(message.trim_end().lines().count(), 1, "{message}");
+    for part in parts {
+        assert!(message.contains(part), "no `{part}` in: {message}");
+    }
+}
+
 fn example(name: &str) -> String {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("models/gpt2-eager-legacy2.9-op17-static");
     folder.join(name).to_str().unwrap().to_owned()

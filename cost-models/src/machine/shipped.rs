@@ -30,8 +30,19 @@ const FILES: [(&str, &str); 22] = [
     ("b200-180g", include_str!("../../machines/b200-180g.json")),
     ("gb200-186g", include_str!("../../machines/gb200-186g.json")),
     ("mi250x-64g", include_str!("../../machines/mi250x-64g.json")),
-    ("cpu", include_str!("../../machines/cpu.json")),
+    (HOST, include_str!("../../machines/cpu.json")),
 ];
+
+/// The shipped device type that is a thread of a host.
+pub const HOST: &str = "cpu";
+
+/// Whether a machine is so many threads of the shipped host: measured on another one than it is used
+/// for, and without paces of operations.
+#[must_use]
+pub fn is_host(name: &str) -> bool {
+    let count = name.strip_prefix(HOST).and_then(|rest| rest.strip_prefix('-')?.strip_suffix('x'));
+    count.is_some_and(|it| it.parse::<u64>().is_ok())
+}
 
 /// Why a name is not that of a machine.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -12,6 +12,15 @@ pub(crate) fn is_file(name: &str) -> bool {
     Path::new(name).extension().is_some_and(|it| it == "json") || name.contains(std::path::MAIN_SEPARATOR)
 }
 
+/// What comes before prices of the machine of that name are held against times of this host; nothing
+/// where they were measured on it, or are of no host at all.
+pub(crate) fn calibrate_first(name: &str) -> Option<&'static str> {
+    shipped::is_host(name).then_some(
+        "measured on another host, without paces of operations: for times that compare with this one's, first \
+         `shardloom calibrate -o machine.json`, then `--machine machine.json`",
+    )
+}
+
 /// The machine of that name, or of that file.
 pub(crate) fn named(name: &str, devices: Option<u64>) -> Result<Machine, Failure> {
     let cluster = cluster(name, devices)?;

@@ -5,35 +5,6 @@ use planner_ir::{Binary, DType, Optimizer, Unary};
 use super::launch::Uncovered;
 use super::number::{computed, converted, literal, suffix};
 
-/// What a function's C name has in it, where it is one of floating-point numbers.
-fn float_name(function: Unary) -> Option<&'static str> {
-    Some(match function {
-        Unary::Abs => "abs",
-        Unary::Ceil => "ceil",
-        Unary::Cos => "cos",
-        Unary::Erf => "erf",
-        Unary::Exp => "exp",
-        Unary::Floor => "floor",
-        Unary::Gelu => "gelu",
-        Unary::GeluTanh => "gelu_tanh",
-        Unary::GeluQuick => "gelu_quick",
-        Unary::IsInf => "is_inf",
-        Unary::IsNan => "is_nan",
-        Unary::Log => "log",
-        Unary::Reciprocal => "reciprocal",
-        Unary::Relu => "relu",
-        Unary::Round => "round",
-        Unary::Sigmoid => "sigmoid",
-        Unary::Sign => "sign",
-        Unary::Silu => "silu",
-        Unary::Sin => "sin",
-        Unary::Softplus => "softplus",
-        Unary::Sqrt => "sqrt",
-        Unary::Tanh => "tanh",
-        Unary::Neg | Unary::Not => return None,
-    })
-}
-
 /// The function of a number that is computed with for that type.
 pub(super) fn unary(function: Unary, dtype: DType, x: &str) -> Result<String, Uncovered> {
     let missing = || Uncovered::Missing(format!("{function:?} of {dtype}"));
@@ -42,9 +13,8 @@ pub(super) fn unary(function: Unary, dtype: DType, x: &str) -> Result<String, Un
         (Unary::IsInf | Unary::IsNan, _) if !dtype.is_float() => Ok("0".to_owned()),
         (_, _) if dtype == DType::Bool => Err(missing()),
         (Unary::Neg, _) => Ok(format!("-({x})")),
-        (_, suffix @ ("f" | "d")) => {
-            let name = float_name(function).ok_or_else(missing)?;
-            Ok(format!("t_{name}_{suffix}({x})"))
+        (_, suffix @ ("f" | "d")) if function != Unary::Not => {
+            Ok(format!("t_{}_{suffix}({x})", function.name()))
         }
         (Unary::Ceil | Unary::Floor | Unary::Round, _) => Ok(x.to_owned()),
         (Unary::Abs | Unary::Relu, "u") => Ok(x.to_owned()),
@@ -61,8 +31,7 @@ pub(super) fn derivative(function: Unary, dtype: DType, x: &str) -> Result<Strin
     if !function.is_smooth() || !dtype.is_float() {
         return Err(Uncovered::Missing(format!("the derivative of {function:?} of {dtype}")));
     }
-    let name = float_name(function).unwrap_or("neg");
-    Ok(format!("t_d_{name}_{}({x})", suffix(dtype)))
+    Ok(format!("t_d_{}_{}({x})", function.name(), suffix(dtype)))
 }
 
 /// The function of two numbers that are computed with for these types.

@@ -40,7 +40,7 @@ pub(crate) fn unary(function: Unary, x: &Tensor, y: &mut TensorMut) -> Result<()
         }
         Unary::IsNan => test(x, y, f64::is_nan),
         Unary::IsInf => test(x, y, f64::is_infinite),
-        _ => with_number!(x.dtype, function_name(function), T => {
+        _ => with_number!(x.dtype, function.name(), T => {
             activate(function, x.elements::<T>()?, y.elements_mut::<T>()?)
         }),
     }
@@ -146,7 +146,7 @@ impl Activated for u64 {
 }
 
 fn undefined<T: Element>(function: Unary) -> Result<(), KernelError> {
-    Err(KernelError::Elements { of: function_name(function), found: T::DTYPE })
+    Err(KernelError::Elements { of: function.name(), found: T::DTYPE })
 }
 
 /// `y[..] = test(x[..])`, which is false of integers.
@@ -212,33 +212,4 @@ fn gelu_tanh_f64(x: f64) -> f64 {
 
 fn gelu_quick_f64(x: f64) -> f64 {
     x * sigmoid_f64(1.702 * x)
-}
-
-fn function_name(function: Unary) -> &'static str {
-    match function {
-        Unary::Abs => "abs",
-        Unary::Ceil => "ceil",
-        Unary::Cos => "cos",
-        Unary::Erf => "erf",
-        Unary::Exp => "exp",
-        Unary::Floor => "floor",
-        Unary::Gelu => "gelu",
-        Unary::GeluTanh => "gelu_tanh",
-        Unary::GeluQuick => "gelu_quick",
-        Unary::IsInf => "is_inf",
-        Unary::IsNan => "is_nan",
-        Unary::Log => "log",
-        Unary::Neg => "neg",
-        Unary::Not => "not",
-        Unary::Reciprocal => "reciprocal",
-        Unary::Relu => "relu",
-        Unary::Round => "round",
-        Unary::Sigmoid => "sigmoid",
-        Unary::Sign => "sign",
-        Unary::Silu => "silu",
-        Unary::Sin => "sin",
-        Unary::Softplus => "softplus",
-        Unary::Sqrt => "sqrt",
-        Unary::Tanh => "tanh",
-    }
 }

@@ -45,6 +45,14 @@ impl<T: Named> Attribute for T {
     }
 }
 
+impl Unary {
+    /// What it is called in the text form, and by kernels.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        Named::name(self)
+    }
+}
+
 impl Named for Unary {
     const WHAT: &'static str = "a function of one element";
     const NAMES: &'static [(&'static str, Self)] = &[

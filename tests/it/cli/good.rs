@@ -193,6 +193,9 @@ fn models_and_machines_are_told() {
         assert!(said.contains(part), "no {part}: {said}");
     }
     assert!(works(&["machines"]).contains("h100-80g"));
+    let first = "`shardloom calibrate -o machine.json`";
+    assert!(works(&["machines", "show", "cpu"]).contains(first));
+    assert!(!works(&["machines", "show", "h100-80g-8x"]).contains(first));
     let said = works(&["machines", "show", "h100-80g-8x"]);
     assert!(said.contains("1 node of 8") && said.contains("device.memory_bandwidth"), "{said}");
 }

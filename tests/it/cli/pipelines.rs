@@ -5,7 +5,7 @@ use std::fs;
 use plan::json::{Content, read_any, write_pipeline};
 use serde_json::Value;
 
-use super::{Folder, fails, works};
+use super::{Folder, fails, says, works};
 use crate::tidy::root;
 
 /// The model that is trained, its data, and how it is planned, but for the machine.
@@ -55,14 +55,6 @@ fn trained(folder: &Folder, plan: &str, steps: &str, more: &[&str]) -> (Vec<Stri
 }
 
 const TWO: [&str; 6] = ["--machine", "cpu-2x", "--stages", "2", "--mesh", "1"];
-
-#[track_caller]
-fn says(message: &str, parts: &[&str]) {
-    assert_eq!(message.trim_end().lines().count(), 1, "{message}");
-    for part in parts {
-        assert!(message.contains(part), "no `{part}` in: {message}");
-    }
-}
 
 #[test]
 fn pipelines_that_make_no_sense() {

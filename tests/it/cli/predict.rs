@@ -127,6 +127,9 @@ fn what_cannot_be_measured_is_one_message() {
     assert!(said.contains("expected `--device cuda` with them"), "{said}");
     let said = fails(1, &["calibrate", "--nccl", "-o", &machine]);
     assert!(said.contains("expected `--device cuda`"), "{said}");
+    // A plan for it could not be told from one for the machine that comes with the program.
+    let said = fails(1, &["calibrate", "-o", &folder.path("cpu.json")]);
+    assert!(said.contains("expected another name than `cpu`"), "{said}");
     let partial = folder.path("host.json.partial");
     fs::write(&partial, r#"{"format": 1, "machine": "a toaster", "seconds": {}}"#).unwrap();
     let said = fails(2, &["calibrate", "-o", &machine]);

@@ -5,7 +5,7 @@ use std::fs;
 use serde_json::Value;
 
 use super::cases::path;
-use crate::cli::{Folder, fails, works};
+use crate::cli::{Folder, fails, says, works};
 
 const MODEL: &str = "llama-past-dynamo2.9-op18-dyn";
 
@@ -28,14 +28,6 @@ fn made(arguments: &[&str]) -> Vec<Vec<i64>> {
     let out = works(&[&["generate"], arguments, &["--json"]].concat());
     let last: Value = serde_json::from_str(out.lines().last().unwrap()).unwrap();
     serde_json::from_value(last["sequences"].clone()).unwrap()
-}
-
-#[track_caller]
-fn says(message: &str, parts: &[&str]) {
-    assert_eq!(message.trim_end().lines().count(), 1, "{message}");
-    for part in parts {
-        assert!(message.contains(part), "no `{part}` in: {message}");
-    }
 }
 
 #[test]

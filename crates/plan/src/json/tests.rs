@@ -1,6 +1,7 @@
 //! Tests of the JSON form.
 
 mod pipelines; // files of pipelines
+mod places; // every place in a file
 mod schema; // whether JSON is as the schema says
 
 use arbtest::arbitrary::{Result, Unstructured};
@@ -11,6 +12,7 @@ use serde_json::Value;
 use super::file::Body;
 use super::{Content, ReadError, checksum, read, read_any, write, write_generation};
 use crate::{Cache, Generation, Growth, Kept, Plan, Positions, samples};
+use places::with_other_fields;
 use schema::{Schema, document};
 
 /// The one place that knows how an error is shown.
@@ -182,26 +184,7 @@ fn unknown_and_missing_fields_are_refused_everywhere() {
         assert!(read(signed(file.clone()).as_bytes()).is_err(), "{file}");
         assert!(schema.check(file).is_err(), "{file}");
     };
-    let file = value(&samples::small());
-    let mut open = vec![String::new()];
-    while let Some(pointer) = open.pop() {
-        let names: Vec<String> = match file.pointer(&pointer).unwrap() {
-            Value::Object(object) => object.keys().cloned().collect(),
-            Value::Array(array) => (0..array.len()).map(|it| it.to_string()).collect(),
-            _ => continue,
-        };
-        if let Some(Value::Object(_)) = file.pointer(&pointer) {
-            let mut longer = file.clone();
-            longer.pointer_mut(&pointer).unwrap()["unknown"] = Value::Null;
-            refuse(&longer);
-            for name in &names {
-                let mut shorter = file.clone();
-                shorter.pointer_mut(&pointer).unwrap().as_object_mut().unwrap().remove(name);
-                refuse(&shorter);
-            }
-        }
-        open.extend(names.iter().map(|name| format!("{pointer}/{name}")));
-    }
+    with_other_fields(&value(&samples::small()), None, refuse);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use cost_models::machine::{Machine, json, measured};
+use cost_models::machine::{Machine, json, measured, shipped};
 use device::Bench;
 
 use super::{Context, Said};
@@ -22,6 +22,13 @@ pub(crate) fn calibrate(
     let name = path.file_stem().and_then(|it| it.to_str()).unwrap_or("machine");
     if path.extension().is_none_or(|it| it != "json") {
         return Err(Failure::Usage(format!("{}: expected a name that ends in `.json`", path.display())));
+    }
+    if shipped::text(name).is_some() {
+        return Err(Failure::Usage(format!(
+            "{}: expected another name than `{name}`, which is a device type that comes with the program: plans \
+             say their machine by its name",
+            path.display()
+        )));
     }
     match arguments.on.device {
         RunDevice::Cpu => host(name, path, context),

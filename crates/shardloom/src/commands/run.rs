@@ -246,6 +246,9 @@ fn said(arguments: &RunArguments, job: &Job, outcome: &run::Outcome, compared: &
         quantity::seconds(outcome.seconds),
         quantity::seconds(plan.seconds())
     ));
+    if let Some(first) = machine::calibrate_first(&plan.machine.name) {
+        line(format!("prices     {first}"));
+    }
     line(format!(
         "received   {} by all ranks, {} predicted",
         quantity::bytes(received),

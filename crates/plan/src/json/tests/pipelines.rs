@@ -7,11 +7,15 @@ use arbtest::arbtest;
 use expect_test::{Expect, expect};
 use serde_json::Value;
 
+use super::places::{places, with_other_fields};
 use super::schema::Schema;
 use crate::json::file::PipelineBody;
 use crate::json::{Content, ReadError, checksum, read, read_any, write, write_pipeline};
 use crate::samples::{self, pipelines};
 use crate::{Pipeline, check_pipeline};
+
+/// What is tested by itself.
+const PLANS: Option<&str> = Some("/plan");
 
 fn read_pipeline(text: &[u8]) -> Result<Pipeline, ReadError> {
     match read_any(text)? {
@@ -72,43 +76,7 @@ fn unknown_and_missing_fields_of_pipelines_are_refused_everywhere() {
         assert!(read_any(signed(file.clone()).as_bytes()).is_err(), "{file}");
         assert!(schema.check(file).is_err(), "{file}");
     };
-    let file = value(&one());
-    let mut open = vec![String::new()];
-    while let Some(pointer) = open.pop() {
-        let names: Vec<String> = match file.pointer(&pointer).unwrap() {
-            // Plans are tested by themselves.
-            Value::Object(_) if pointer.ends_with("/plan") => continue,
-            Value::Object(object) => object.keys().cloned().collect(),
-            Value::Array(array) => (0..array.len()).map(|it| it.to_string()).collect(),
-            _ => continue,
-        };
-        if let Some(Value::Object(_)) = file.pointer(&pointer) {
-            let mut longer = file.clone();
-            longer.pointer_mut(&pointer).unwrap()["unknown"] = Value::Null;
-            refuse(&longer);
-            for name in &names {
-                let mut shorter = file.clone();
-                shorter.pointer_mut(&pointer).unwrap().as_object_mut().unwrap().remove(name);
-                refuse(&shorter);
-            }
-        }
-        open.extend(names.iter().map(|name| format!("{pointer}/{name}")));
-    }
-}
-
-/// The pointers of everything in a file that is neither object nor array, but for what is in plans.
-fn leaves(file: &Value) -> Vec<String> {
-    let (mut open, mut leaves) = (vec![String::new()], vec![]);
-    while let Some(pointer) = open.pop() {
-        match file.pointer(&pointer).unwrap() {
-            // Plans are tested by themselves.
-            Value::Object(_) if pointer.ends_with("/plan") => {}
-            Value::Object(object) => open.extend(object.keys().map(|name| format!("{pointer}/{name}"))),
-            Value::Array(array) => open.extend((0..array.len()).map(|it| format!("{pointer}/{it}"))),
-            _ => leaves.push(pointer),
-        }
-    }
-    leaves
+    with_other_fields(&value(&one()), PLANS, refuse);
 }
 
 /// Something else of the same type.
@@ -132,9 +100,12 @@ fn other(value: &Value) -> Value {
 fn every_field_that_is_changed_is_found() {
     let file = value(&one());
     let mut unknown = BTreeSet::new();
-    for pointer in leaves(&file) {
+    for pointer in places(&file, PLANS) {
         let mut changed = file.clone();
         let field = changed.pointer_mut(&pointer).unwrap();
+        if field.is_object() || field.is_array() {
+            continue;
+        }
         *field = other(field);
         assert!(read_any(changed.to_string().as_bytes()).is_err(), "{pointer}");
         let read = read_pipeline(signed(changed).as_bytes());

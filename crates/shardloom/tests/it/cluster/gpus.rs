@@ -14,13 +14,13 @@ const TOLERANCE: f64 = 2e-3;
 
 /// What says that ranks have GPUs which are not there.
 fn on(libraries: &Path) -> Vec<String> {
-    let cache = emulated().cache;
+    let cache = emulated().cache.clone();
     let all = ["--device", "cuda", "--libraries", libraries.to_str().unwrap(), "--cache"];
     all.into_iter().chain([cache.to_str().unwrap()]).map(str::to_owned).collect()
 }
 
 fn libraries() -> PathBuf {
-    emulated().libraries
+    emulated().libraries.clone()
 }
 
 /// How a small GPT-2 is planned: once for all tests.
