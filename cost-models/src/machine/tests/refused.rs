@@ -133,9 +133,9 @@ fn refusals_name_the_field_and_how_to_go_on() {
     );
     check(
         "network.adapter_bandwidth.value",
-        Value::from(1e-30),
+        Value::from(0.25),
         expect![
-            "machine file `cluster.json`: `network.adapter_bandwidth.value` is `9.999999999999999e-31`, expected a number from 1e6 to 1e15"
+            "machine file `cluster.json`: `network.adapter_bandwidth.value` is `0.25`, expected a number from 1e6 to 1e15"
         ],
     );
     check(
@@ -147,16 +147,16 @@ fn refusals_name_the_field_and_how_to_go_on() {
     );
     check(
         "device.launch.value",
-        Value::from(1e-30),
+        Value::from(1e-14),
         expect![
-            "machine file `cluster.json`: `device.launch.value` is `9.999999999999999e-31`, expected a number from 1e-13 to 10"
+            "machine file `cluster.json`: `device.launch.value` is `1e-14`, expected a number from 1e-13 to 10"
         ],
     );
     check(
         "network.share.value",
-        Value::from(1e-30),
+        Value::from(1e-5),
         expect![
-            "machine file `cluster.json`: `network.share.value` is `9.999999999999999e-31`, expected a number from 1e-4 to 1"
+            "machine file `cluster.json`: `network.share.value` is `0.00001`, expected a number from 1e-4 to 1"
         ],
     );
     check(

@@ -112,7 +112,7 @@ fn errors_are_values_with_the_call_and_what_the_driver_says() {
     drop(world);
     let world = fresh();
     let second_gpu = Gpu::open(std::slice::from_ref(&emulated.libraries), 1).err().map(|it| it.to_string());
-    assert_eq!(second_gpu.as_deref(), Some("cuDeviceGet returned 101: there is one device"));
+    assert_eq!(second_gpu.as_deref(), Some("cuDeviceGet returned 101: no device"));
     let garbage = world.gpu.module(b"no program").err().map(|it| it.to_string());
     let expected = "cuModuleLoadData returned 1: an image that does not begin with the primitives";
     assert_eq!(garbage.as_deref(), Some(expected));
