@@ -37,13 +37,7 @@ pub(crate) fn programs(mesh: &str) -> Vec<(String, Result<Vec<lower::Program>, S
     let of = |case: &cases::Case| -> Result<Vec<lower::Program>, String> {
         let opened = case.prepare()?;
         let prices = MachinePrices::new(&machine, &mesh).map_err(|error| format!("{error:?}"))?;
-        let target = Target {
-            machine: &machine,
-            mesh: &mesh,
-            capacity: machine.usable_memory().0,
-            steps: rewrite::Steps::Auto,
-            live: search::Live::ONE,
-        };
+        let target = Target::of(&machine, &mesh);
         let header = plan::ModelFile { path: case.title.clone(), sha256: String::new(), dims: vec![] };
         let plan = pipeline::planned(&opened.prepared, &header, &target, &prices);
         let plan = plan.map_err(|error| format!("not planned: {error}"))?;

@@ -100,6 +100,14 @@ pub struct Target<'a> {
     pub live: search::Live,
 }
 
+impl<'a> Target<'a> {
+    /// A machine whose devices have all their memory, for a whole model, in time steps where they help.
+    pub fn of(machine: &'a Machine, mesh: &'a Mesh) -> Self {
+        let capacity = machine.usable_memory().0;
+        Self { machine, mesh, capacity, steps: Steps::Auto, live: search::Live::ONE }
+    }
+}
+
 /// A model with its dimensions bound, as a graph.
 pub fn import(file: &ModelFile, bindings: &Bindings, observe: Observer<'_>) -> Result<Graph, ImportError> {
     let imported = file.model.import(bindings)?;

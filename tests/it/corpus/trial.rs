@@ -22,13 +22,7 @@ pub(crate) fn machine(mesh: &str) -> (Mesh, Machine) {
 impl Subject {
     /// The plan of least time by these prices, of all that the pipeline offers.
     pub(super) fn chosen(&self, mesh: &Mesh, machine: &Machine, prices: &dyn Prices) -> Result<Plan, String> {
-        let target = Target {
-            machine,
-            mesh,
-            capacity: machine.usable_memory().0,
-            steps: rewrite::Steps::Offered,
-            live: search::Live::ONE,
-        };
+        let target = Target { steps: rewrite::Steps::Offered, ..Target::of(machine, mesh) };
         let plan = pipeline::planned(&self.prepared, &self.header(), &target, prices);
         plan.map_err(|error| format!("not planned: {error}"))
     }

@@ -87,8 +87,7 @@ impl Case {
         prices: &dyn Prices,
         steps: Steps,
     ) -> Result<Plan, String> {
-        let target =
-            Target { machine, mesh, capacity: machine.usable_memory().0, steps, live: search::Live::ONE };
+        let target = Target { steps, ..Target::of(machine, mesh) };
         let header =
             plan::ModelFile { path: self.title.clone(), sha256: self.file.sha256.clone(), dims: vec![] };
         let plan = pipeline::planned(prepared, &header, &target, prices);

@@ -137,13 +137,7 @@ fn run(options: &CpuRun, path: &Path, folder: &Path, say: &dyn Fn(String)) -> Re
     next("raise");
     let machine = machine::named("cpu-1x", None)?;
     let mesh = Mesh::of_sizes(&[1]);
-    let target = Target {
-        machine: &machine,
-        mesh: &mesh,
-        capacity: machine.usable_memory().0,
-        steps: rewrite::Steps::Auto,
-        live: search::Live::ONE,
-    };
+    let target = Target::of(&machine, &mesh);
     let header = plan::ModelFile {
         path: path.display().to_string(),
         sha256: file.sha256.clone(),

@@ -116,13 +116,7 @@ impl Model {
     fn plan(&self, ranks: u64) -> Result<plan::Plan, Failure> {
         let machine = machine::named(&format!("cpu-{ranks}x"), None)?;
         let mesh = Mesh::of_sizes(&[ranks]);
-        let target = Target {
-            machine: &machine,
-            mesh: &mesh,
-            capacity: machine.usable_memory().0,
-            steps: rewrite::Steps::Auto,
-            live: search::Live::ONE,
-        };
+        let target = Target::of(&machine, &mesh);
         pipeline::plan(&self.prepared, &self.header, &target, &mut |_, _| {})
     }
 

@@ -121,13 +121,8 @@ fn trained(given: &Given<'_>, model: &Model) -> Result<Step, Failure> {
     let prepared = pipeline::prepare_training(&file, &imported, &training, &mut |_, _| {})?;
     let machine =
         given.machine.clone().with_devices(1).map_err(|error| Failure::internal("bench gpu", error))?;
-    let target = Target {
-        machine: &machine,
-        mesh: &Mesh::of_sizes(&[1]),
-        capacity: machine.usable_memory().0,
-        steps: rewrite::Steps::Auto,
-        live: search::Live::ONE,
-    };
+    let mesh = Mesh::of_sizes(&[1]);
+    let target = Target::of(&machine, &mesh);
     let header = plan::ModelFile { path: path.display().to_string(), sha256: file.sha256.clone(), dims };
     let plan = pipeline::plan(&prepared, &header, &target, &mut |_, _| {})?;
     let programs = pipeline::lower(&plan, &mut |_, _| {})?;

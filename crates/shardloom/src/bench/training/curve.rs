@@ -182,13 +182,7 @@ fn planned(options: &Training, file: &ModelFile, trial: &Trial) -> Result<plan::
     let prepared = pipeline::prepare_training(file, &imported, &trial.training(), &mut |_, _| {})?;
     let mesh = Mesh::of_sizes(trial.mesh);
     let machine = machine::named(&format!("cpu-{}x", mesh.devices()), None)?;
-    let target = Target {
-        machine: &machine,
-        mesh: &mesh,
-        capacity: machine.usable_memory().0,
-        steps: rewrite::Steps::Auto,
-        live: search::Live::ONE,
-    };
+    let target = Target::of(&machine, &mesh);
     let header = plan::ModelFile { path: file.path.display().to_string(), sha256: file.sha256.clone(), dims };
     if trial.by == By::Machine {
         return pipeline::plan(&prepared, &header, &target, &mut |_, _| {});

@@ -60,13 +60,7 @@ pub(super) fn trial(
     let prepared = pipeline::prepare(&imported, &mut |_, _| {})?;
     let machine = machine.clone().with_devices(ranks).map_err(|error| Failure::Usage(error.to_string()))?;
     let mesh = Mesh::of_sizes(&[ranks]);
-    let target = Target {
-        machine: &machine,
-        mesh: &mesh,
-        capacity: machine.usable_memory().0,
-        steps: rewrite::Steps::Auto,
-        live: search::Live::ONE,
-    };
+    let target = Target::of(&machine, &mesh);
     let header =
         plan::ModelFile { path: path.display().to_string(), sha256: file.sha256.clone(), dims: dims.clone() };
     let Some(plan) = planned(way, &prepared, &header, &target)? else { return Ok(None) };
