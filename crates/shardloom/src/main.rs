@@ -3,10 +3,6 @@
 use std::io::{stderr, stdout};
 use std::process::ExitCode;
 
-/// Searches make and drop large tables many times over, on several threads.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 fn main() -> ExitCode {
     ExitCode::from(shardloom::main_with(std::env::args_os(), &mut stdout(), &mut stderr()))
 }

@@ -117,11 +117,7 @@ pub(super) fn all(question: &Question<'_>) -> Result<Vec<Setup>, Failure> {
                 for recompute in [Recompute::Nothing, Recompute::Selective, Recompute::Full] {
                     if pins.recompute.as_ref().is_none_or(|pin| *pin == recompute) {
                         let groups = usize::try_from(groups).unwrap_or(usize::MAX);
-                        let setup = Setup { groups, mesh: mesh.clone(), micro_batches, recompute };
-                        // Two places along either axis are the same mesh.
-                        if !setups.contains(&setup) {
-                            setups.push(setup);
-                        }
+                        setups.push(Setup { groups, mesh: mesh.clone(), micro_batches, recompute });
                     }
                 }
             }
