@@ -59,8 +59,7 @@ pub fn pipelined(pipeline: &Pipeline) -> Result<Pipelined<'_>, LowerError> {
         sent_last: Vec::new(),
     };
     let groups = pipeline.schedule.groups.len();
-    pipelined.sent_last =
-        (0..groups).into_par_iter().map(|group| pipelined.sent_last(group)).collect::<Result<_, _>>()?;
+    pipelined.sent_last = each(0..groups, |group| pipelined.sent_last(group))?;
     Ok(pipelined)
 }
 
@@ -85,10 +84,8 @@ fn arrivals(pipeline: &Pipeline, facts: &[Facts], ends: &mut [Ends]) -> Result<(
     let parts = pipeline.schedule.works().len();
     let backward = 1;
     let mut arriving = vec![vec![Vec::new(); parts + 1]; ends.len()];
-    let numbers = (0..pipeline.stages.len()).into_par_iter();
-    let built =
-        numbers.map(|from| Ok(built(&pipeline.stages[from].plan, &facts[from], &ends[from], 0)?.program));
-    for (from, program) in built.collect::<Result<Vec<_>, LowerError>>()?.into_iter().enumerate() {
+    let built = |from: usize| Ok(built(&pipeline.stages[from].plan, &facts[from], &ends[from], 0)?.program);
+    for (from, program) in each(0..pipeline.stages.len(), built)?.into_iter().enumerate() {
         for (index, instruction) in program.instructions.iter().enumerate() {
             let (Action::Send(_), Origin::Crossing(crossing)) = (&instruction.action, instruction.origin)
             else {
