@@ -5,6 +5,8 @@
 //! of each other: they are priced in parallel, in batches of a fixed size, so that the outcome does not
 //! depend on how many processors there are.
 
+pub mod unequal; // stages on meshes that differ
+
 use planner_ir::schedule::StageTimes;
 use rayon::prelude::*;
 

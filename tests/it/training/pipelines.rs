@@ -16,7 +16,7 @@ use rayon::prelude::*;
 use reshard::Strategy;
 use rewrite::Steps;
 use run::{Outcome, Session};
-use shardloom::pipeline::staged::{Forward, Order, Wanted, staged};
+use shardloom::pipeline::staged::{Forward, Meshes, Order, Wanted, staged};
 
 use super::cases::{self, ADAMW, Arrays, Case, MOMENTUM, SGD, parted, step_inputs};
 use super::{expect_none, faults_of};
@@ -26,6 +26,7 @@ use crate::corpus::{check_bytes, machine};
 #[derive(Clone, Debug)]
 struct Trial {
     groups: u64,
+    /// That of every group, or one for each.
     mesh: &'static str,
     chunks: usize,
     kind: Kind,
@@ -77,11 +78,16 @@ impl Trial {
         let blocks = forward(recipe)?.blocks();
         let recipe = Recipe { recompute: vec![self.again.clone(); blocks], ..recipe.clone() };
         let forward = forward(&recipe)?;
-        let mesh = Mesh::parse(self.mesh).map_err(|error| error.to_string())?;
-        let (_, machine) = machine(&(mesh.devices() * self.groups).to_string());
+        let meshes: Result<Vec<Mesh>, _> = self.mesh.split(',').map(Mesh::parse).collect();
+        let meshes = meshes.map_err(|error| error.to_string())?;
+        let (devices, meshes) = match &meshes[..] {
+            [mesh] => (mesh.devices() * self.groups, Meshes::Alike(mesh)),
+            each => (each.iter().map(Mesh::devices).sum(), Meshes::Each(each)),
+        };
+        let (_, machine) = machine(&devices.to_string());
         let wanted = Wanted {
             cluster: &Cluster::of(machine),
-            mesh: &mesh,
+            meshes,
             memory: None,
             steps: Steps::Auto,
             order: Order::Named(self.kind),
@@ -225,6 +231,8 @@ fn trials() -> Vec<(&'static str, Trial)> {
         ("llama/dynamo.onnx", Trial { mesh: "2", ..four.clone() }),
         ("llama/legacy.onnx", Trial { chunks: 2, kind: Kind::InterleavedDelayed, optimizer: SGD, ..TWO }),
         ("vit/legacy.onnx", with(Kind::GPipe, Recompute::Full, &TWO)),
+        ("gpt2/legacy.onnx", Trial { groups: 3, mesh: "1,1,2", ..TWO }),
+        ("llama/legacy.onnx", Trial { groups: 3, mesh: "2x2,2,1", kind: Kind::ZeroBubbleH1, ..TWO }),
         ("bert/legacy.onnx", Trial { mesh: "2", kind: Kind::OneForwardOneBackwardDelayed, ..TWO }),
         ("gemma2/legacy.onnx", Trial { mesh: "2", chunks: 2, kind: Kind::Interleaved, ..TWO }),
     ]

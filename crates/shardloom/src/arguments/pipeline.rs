@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use planner_ir::Mesh;
 
 use super::PlanArguments;
 
@@ -37,9 +38,9 @@ pub struct SweepArguments {
 #[command(next_help_heading = "Pipeline")]
 pub struct PipelineArguments {
     /// In how many groups of devices, each with a mesh of its own, the model is cut, `--mesh` being
-    /// then that of one group; or `auto`: groups, meshes, micro-batches, schedule and what is computed
-    /// again are searched
-    #[arg(long, value_name = "N", value_parser = stages)]
+    /// then that of one group; or the mesh of each, such as `2,2,4` or `2x2,4`; or `auto`: groups,
+    /// meshes, micro-batches, schedule and what is computed again are searched
+    #[arg(long, value_name = "N|MESHES", value_parser = stages)]
     pub stages: Option<Stages>,
     /// With `--stages auto`, how many examples a step has, all micro-batches together
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1 << 24))]
@@ -66,10 +67,12 @@ pub struct PipelineArguments {
 }
 
 /// How many groups of devices there are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stages {
-    /// So many.
+    /// So many, all of one mesh.
     Number(u64),
+    /// Those of these meshes, in the order of their ranks.
+    Meshes(Vec<Mesh>),
     /// As many as take least.
     Auto,
 }
@@ -77,11 +80,24 @@ pub enum Stages {
 fn stages(text: &str) -> Result<Stages, String> {
     match text {
         "auto" => Ok(Stages::Auto),
-        _ => text
-            .parse()
-            .ok()
-            .filter(|number| (1..=65536).contains(number))
-            .map(Stages::Number)
-            .ok_or_else(|| "expected a number from 1 to 65536, or `auto`".to_owned()),
+        _ if text.contains([',', 'x']) => {
+            meshes(text).map(Stages::Meshes).map_err(|error| format!("{error}, or `auto`"))
+        }
+        _ => text.parse().ok().filter(|number| (1..=65536).contains(number)).map(Stages::Number).ok_or_else(
+            || {
+                "expected a number from 1 to 65536, the mesh of each group such as `2,2,4`, or `auto`"
+                    .to_owned()
+            },
+        ),
     }
+}
+
+/// Meshes of groups, such as `2,2x2`.
+pub(crate) fn meshes(text: &str) -> Result<Vec<Mesh>, String> {
+    let mesh = |text: &str| {
+        let sized = text.split('x').all(|size| size.parse::<u64>().is_ok());
+        let mesh = Mesh::parse(text).ok().filter(|_| sized);
+        mesh.ok_or_else(|| format!("`{text}` is no mesh of a group, expected sizes such as `2x2`"))
+    };
+    text.split(',').map(mesh).collect()
 }

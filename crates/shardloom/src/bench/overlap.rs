@@ -25,7 +25,7 @@ use super::half::as_fast_in_bf16;
 use super::onnx::Writer;
 use super::{Report, unet};
 use crate::failure::Failure;
-use crate::pipeline::staged::{self, Forward, Order, Wanted};
+use crate::pipeline::staged::{self, Forward, Meshes, Order, Wanted};
 use crate::{machine, model_file, pipeline, quantity};
 
 /// The devices that the models are trained on: two nodes.
@@ -276,7 +276,7 @@ fn planned(row: &Published, machine: &Machine, say: &dyn Fn(String)) -> Result<P
     let mesh = Mesh::parse(row.mesh).map_err(|error| Failure::internal("bench", error))?;
     let wanted = Wanted {
         cluster: &Cluster::of(machine.clone()),
-        mesh: &mesh,
+        meshes: Meshes::Alike(&mesh),
         memory: Some(u64::MAX >> 1),
         steps: Steps::One,
         order: Order::Named(Kind::OneForwardOneBackward),

@@ -8,15 +8,16 @@ use ::plan::{ModelFile, Pipeline, strategy};
 use cost_models::cluster::Cluster;
 use cost_models::machine::Machine;
 use import::Bindings;
+use planner_ir::Mesh;
 use planner_ir::schedule::{Kind, Schedule};
 use serde_json::{Value, json};
 
 use super::{Context, Said, stopped};
-use crate::arguments::PlanArguments;
+use crate::arguments::{PlanArguments, Stages};
 use crate::compile::{self, Imported};
 use crate::failure::Failure;
 use crate::pipeline::cluster::{Answer, Pins, Question, cheapest};
-use crate::pipeline::staged::{Forward, Order, Wanted, kind, staged, too_much};
+use crate::pipeline::staged::{Forward, Meshes, Order, Wanted, kind, staged, too_much};
 use crate::pipeline::{self, Stage};
 use crate::progress::Progress;
 use crate::{mesh, model_file, plan_file, quantity};
@@ -25,7 +26,7 @@ use crate::{mesh, model_file, plan_file, quantity};
 /// of several.
 pub(super) fn pipeline(
     arguments: &PlanArguments,
-    groups: u64,
+    asked: &Stages,
     imported: &Imported,
     machines: &Cluster,
     context: &mut Context<'_, '_>,
@@ -34,35 +35,33 @@ pub(super) fn pipeline(
     let recipe = arguments.recipe.recipe()?.ok_or_else(|| {
         Failure::Usage("a plan in stages is one to train: `--stages` goes with `--mode train`".to_owned())
     })?;
-    if !machines.devices().is_multiple_of(groups) {
-        return Err(Failure::Usage(format!(
-            "{} devices do not fall into {groups} groups: give another number of stages or devices",
-            machines.devices()
-        )));
-    }
-    let forward = Forward::of(&imported.file, &imported.graph, &recipe)?;
-    let meshes = match &arguments.target.mesh {
-        Some(mesh) => vec![mesh.clone()],
-        None => mesh::candidates(machines.devices() / groups),
+    let candidates = candidates(arguments, asked, machines)?;
+    let meshes: Vec<Meshes<'_>> = match asked {
+        Stages::Meshes(meshes) => vec![Meshes::Each(meshes)],
+        _ => candidates.iter().map(Meshes::Alike).collect(),
     };
+    let forward = Forward::of(&imported.file, &imported.graph, &recipe)?;
     let order = order(&wanted.schedule)?;
     let mut best: Option<Pipeline> = None;
     let mut refused = None;
-    for mesh in &meshes {
+    for meshes in meshes {
         let wanted = Wanted {
             cluster: machines,
-            mesh,
+            meshes,
             memory: arguments.target.memory,
             steps: arguments.target.steps(),
             order: order.clone(),
             chunks: wanted.chunks,
             first: wanted.cut.clone(),
         };
-        if mesh.devices() * groups != machines.devices() {
-            return Err(mismatch(&wanted, groups));
-        }
         let progress = context.progress;
-        let say = |words: String| progress.say(format!("mesh {}: {words}", mesh::sizes(mesh)));
+        let title = match meshes {
+            Meshes::Alike(mesh) => format!("mesh {}", mesh::sizes(mesh)),
+            Meshes::Each(all) => {
+                format!("meshes {}", all.iter().map(mesh::sizes).collect::<Vec<_>>().join(", "))
+            }
+        };
+        let say = |words: String| progress.say(format!("{title}: {words}"));
         match staged(&forward, &imported.header, &wanted, &say) {
             Ok(made) if best.as_ref().is_none_or(|best| made.seconds() < best.seconds()) => best = Some(made),
             Ok(_) => {}
@@ -197,15 +196,29 @@ pub(super) fn answer(
     cheapest(&question, &|words| progress.say(words))
 }
 
-fn mismatch(wanted: &Wanted<'_>, groups: u64) -> Failure {
-    Failure::Usage(format!(
-        "{groups} groups of mesh {} are {} devices, the machine {} has {}: give a mesh of {} devices",
-        mesh::sizes(wanted.mesh),
-        groups * wanted.mesh.devices(),
-        wanted.cluster.full_name(),
-        wanted.cluster.devices(),
-        wanted.cluster.devices() / groups
-    ))
+/// The meshes that each group may have where all have the same.
+fn candidates(arguments: &PlanArguments, asked: &Stages, machines: &Cluster) -> Result<Vec<Mesh>, Failure> {
+    let devices = machines.devices();
+    match (asked, &arguments.target.mesh) {
+        (Stages::Number(groups), _) if !devices.is_multiple_of(*groups) => Err(Failure::Usage(format!(
+            "{devices} devices do not fall into {groups} groups: give another number of stages or devices"
+        ))),
+        (Stages::Number(groups), Some(mesh)) if mesh.devices() * groups != devices => {
+            Err(Failure::Usage(format!(
+                "{groups} groups of mesh {} are {} devices, the machine {} has {devices}: give a mesh of {} devices",
+                mesh::sizes(mesh),
+                groups * mesh.devices(),
+                machines.full_name(),
+                devices / groups
+            )))
+        }
+        (Stages::Number(_), Some(mesh)) => Ok(vec![mesh.clone()]),
+        (Stages::Number(groups), None) => Ok(mesh::candidates(devices / groups)),
+        (_, Some(_)) => Err(Failure::Usage(
+            "`--stages` has the mesh of each group already: leave `--mesh` out".to_owned(),
+        )),
+        (_, None) => Ok(Vec::new()),
+    }
 }
 
 /// The order of work that an argument names: a schedule or a file.

@@ -41,8 +41,8 @@ pub(crate) fn plan(arguments: &PlanArguments, context: &mut Context<'_, '_>) -> 
         return Ok(stopped(Stage::Import));
     }
     progress.say("naming operations");
-    if let Some(Stages::Number(groups)) = arguments.pipeline.stages {
-        return super::pipeline::pipeline(arguments, groups, &imported, &cluster, context);
+    if let Some(asked) = &arguments.pipeline.stages {
+        return super::pipeline::pipeline(arguments, asked, &imported, &cluster, context);
     }
     // A plan that is no pipeline is on one mesh.
     let machine = single()?;

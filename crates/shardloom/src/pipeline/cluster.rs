@@ -27,7 +27,7 @@ use search::{Live, Trail};
 
 use super::choice::UNBOUNDED;
 use super::choice::planned_after;
-use super::staged::{Forward, Order, Wanted, network, staged};
+use super::staged::{Forward, Meshes, Order, Wanted, network, staged};
 use super::{Target, prices};
 use crate::failure::Failure;
 use crate::model_file::ModelFile;
@@ -426,7 +426,7 @@ fn finished(
     let forward = forward.again(&setup.recompute);
     let wanted = Wanted {
         cluster: &Cluster::of(question.machine.clone()),
-        mesh: &setup.mesh,
+        meshes: Meshes::Alike(&setup.mesh),
         memory: Some(question.capacity),
         steps: Steps::One,
         order: Order::Named(priced.kind),

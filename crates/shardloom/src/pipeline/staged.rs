@@ -28,6 +28,7 @@ use crate::model_file::ModelFile;
 
 use held_back::orders;
 pub use held_back::{TooMuch, kind, too_much};
+use placed::Place;
 use plans::{Make, Plans, Room, stage};
 use prices::{Networks, priced, travelling};
 pub use prices::{durations, network};
@@ -41,8 +42,8 @@ const CHUNKS: u64 = 16;
 pub struct Wanted<'a> {
     /// The machine, or several, all of whose devices are used.
     pub cluster: &'a Cluster,
-    /// The mesh of each group of devices.
-    pub mesh: &'a Mesh,
+    /// The meshes of groups of devices.
+    pub meshes: Meshes<'a>,
     /// What a device can hold (bytes); without it, what each machine says.
     pub memory: Option<u64>,
     /// Whether operations may be done in time steps.
@@ -53,6 +54,15 @@ pub struct Wanted<'a> {
     pub chunks: usize,
     /// The first block of each stage, if it is not to be chosen.
     pub first: Option<Vec<usize>>,
+}
+
+/// The meshes of groups of devices, in the order of their ranks.
+#[derive(Clone, Copy, Debug)]
+pub enum Meshes<'a> {
+    /// This of every group: as many as there are devices for.
+    Alike(&'a Mesh),
+    /// One for each group.
+    Each(&'a [Mesh]),
 }
 
 /// An order of work.
@@ -208,8 +218,11 @@ pub fn staged(
     wanted: &Wanted<'_>,
     say: &dyn Fn(String),
 ) -> Result<Pipeline, Failure> {
-    let groups = placed::groups(wanted)?;
+    let places = placed::places(wanted)?;
+    let groups = places.len();
     let count = groups.saturating_mul(wanted.chunks);
+    let alike =
+        places.iter().all(|it| (it.kind, it.mesh.devices()) == (places[0].kind, places[0].mesh.devices()));
     match &wanted.first {
         Some(first) if first.len() != count => Err(Failure::Usage(format!(
             "`--cut` names {} stages, expected {count}, {} for each of {groups} groups of devices",
@@ -217,7 +230,7 @@ pub fn staged(
             wanted.chunks
         ))),
         Some(first) => of_cut(forward, file, wanted, first.clone(), say),
-        None if wanted.cluster.single().is_some() => of_cut(forward, file, wanted, forward.cut(count)?, say),
+        None if alike => of_cut(forward, file, wanted, forward.cut(count)?, say),
         None => placed::levelled(forward, wanted, count, &|first| of_cut(forward, file, wanted, first, say)),
     }
 }
@@ -230,7 +243,7 @@ fn of_cut(
     first: Vec<usize>,
     say: &dyn Fn(String),
 ) -> Result<Pipeline, Failure> {
-    let groups = placed::groups(wanted)?;
+    let groups = placed::places(wanted)?.len();
     let given = forward.recipe.recompute.len() == forward.blocks();
     let all = [Recompute::Nothing, Recompute::Selective, Recompute::Full].map(Some);
     let offered = if given { &[None][..] } else { &all[..] };
@@ -295,20 +308,21 @@ fn made(
     (first, schedule): (&[usize], Schedule),
     say: &dyn Fn(String),
 ) -> Result<Pipeline, Failure> {
-    let devices = wanted.mesh.devices();
-    let machines = placed::machines(wanted)?;
+    let places = placed::places(wanted)?;
     let count = stages.stages.len();
     let live = under_way(&schedule, count)?;
-    let kinds: Vec<usize> = (0..count).map(|it| placed::kind(wanted, &schedule, it)).collect();
-    // Stages that differ in names only, on devices of one kind, and have as much memory, have the same plan.
+    let on: Vec<&Place> = (0..count).map(|it| &places[schedule.home(it).0]).collect();
+    // Stages that differ in names only, on meshes alike of one kind, and have as much memory, have the same plan.
     let forms: Vec<Graph> = stages.stages.iter().map(|step| nameless(&step.graph)).collect();
-    let same = |of: usize, it: usize| kinds[of] == kinds[it] && forms[of] == forms[it];
+    let same = |of: usize, it: usize| {
+        (on[of].kind, &on[of].mesh) == (on[it].kind, &on[it].mesh) && forms[of] == forms[it]
+    };
     let alike: Vec<usize> = (0..count).map(|it| (0..it).find(|&of| same(of, it)).unwrap_or(it)).collect();
-    let whole: Vec<u64> = kinds.iter().map(|&kind| wanted.capacity(kind)).collect();
+    let whole: Vec<u64> = on.iter().map(|place| wanted.capacity(place.kind)).collect();
     let mut capacities = whole.clone();
     let make = |form: usize, room: Room, trail: &Mutex<Trail>| {
-        let (mesh, steps, Room { capacity, live }) = (wanted.mesh, wanted.steps, room);
-        let target = Target { machine: &machines[kinds[form]], mesh, capacity, steps, live };
+        let (Place { mesh, machine, .. }, Room { capacity, live }) = (on[form], room);
+        let target = Target { machine, mesh, capacity, steps: wanted.steps, live };
         let plan = stage(&stages.stages[form], file, &target, trail)?;
         Ok(Plan { capacity: whole[form], ..plan })
     };
@@ -336,8 +350,7 @@ fn made(
         }
         let mut planned: Vec<Stage> = Vec::new();
         for (number, (step, plan)) in stages.stages.iter().zip(plans.values()).enumerate() {
-            let (group, _) = schedule.home(number);
-            let first_device = u64::try_from(group).unwrap_or(u64::MAX) * devices;
+            let first_device = on[number].first;
             let plan = Plan { graph: step.graph.clone(), recipe: Some(recipe.clone()), ..Plan::clone(plan) };
             planned.push(Stage { first_block: first[number], first_device, plan });
         }

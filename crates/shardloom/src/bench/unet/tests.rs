@@ -14,7 +14,7 @@ use super::{Size, write};
 use crate::bench::folder::Folder;
 use crate::bench::onnx::Writer;
 use crate::inputs::Random;
-use crate::pipeline::staged::{Forward, Order, Wanted, staged};
+use crate::pipeline::staged::{Forward, Meshes, Order, Wanted, staged};
 use crate::{machine, model_file, pipeline};
 
 const SIZE: Size = Size { channels: 32, blocks: 3, pixels: 8, images: 4 };
@@ -65,7 +65,7 @@ fn losses(stages: u64, devices: u64, kind: Kind) -> Vec<f64> {
     let machine = machine::named(&format!("cpu-{}x", stages * devices), None).expect("is known");
     let wanted = Wanted {
         cluster: &Cluster::of(machine),
-        mesh: &Mesh::of_sizes(&[devices]),
+        meshes: Meshes::Alike(&Mesh::of_sizes(&[devices])),
         memory: None,
         steps: Steps::One,
         order: Order::Named(kind),

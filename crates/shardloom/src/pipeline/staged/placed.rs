@@ -1,14 +1,15 @@
 //! On which nodes groups of devices lie, and what that says of stages.
 //!
-//! Groups follow each other by rank, and each lies in nodes of one kind. Where there are several kinds, stages
-//! of equal work would wait for the slowest: blocks are dealt by what stages have been found to take.
+//! Groups follow each other by rank, and each lies in nodes of one kind, in part of a node or in whole ones.
+//! Where there are several kinds, or groups of several sizes, stages of equal work would wait for the slowest:
+//! blocks are dealt by what stages have been found to take.
 
 use cost_models::machine::Machine;
 use cost_models::units::exact;
 use plan::{Pipeline, Plan, Precision};
-use planner_ir::schedule::Schedule;
+use planner_ir::Mesh;
 
-use super::{Forward, Wanted, held};
+use super::{Forward, Meshes, Wanted, held};
 use crate::failure::Failure;
 
 /// How often blocks are dealt anew.
@@ -21,43 +22,79 @@ impl Wanted<'_> {
     }
 }
 
-/// How many groups of devices there are.
-pub(super) fn groups(wanted: &Wanted<'_>) -> Result<usize, Failure> {
-    let (all, each) = (wanted.cluster.devices(), wanted.mesh.devices());
-    if each == 0 || !all.is_multiple_of(each) {
-        return Err(Failure::Usage(format!(
-            "{all} devices of {} do not fall into groups of {each}, expected a mesh of which a multiple is {all}",
-            wanted.cluster.full_name()
-        )));
-    }
-    for kind in wanted.cluster.kinds() {
-        if !kind.devices().is_multiple_of(each) {
+/// Where a group of devices is.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    /// Its mesh.
+    pub mesh: Mesh,
+    /// The rank of its first device; the others follow.
+    pub first: u64,
+    /// The kind of nodes that it is on.
+    pub kind: usize,
+    /// What it is by itself.
+    pub machine: Machine,
+}
+
+/// Where the groups of devices are, in the order of their ranks.
+pub(super) fn places(wanted: &Wanted<'_>) -> Result<Vec<Place>, Failure> {
+    let cluster = wanted.cluster;
+    let mut first = 0;
+    let mut places = Vec::new();
+    for mesh in meshes(wanted)? {
+        let devices = mesh.devices();
+        let (kind, node) = (cluster.kind_of(first), cluster.devices_per_node());
+        let last = first + devices - 1;
+        let on = &cluster.kinds()[kind];
+        if cluster.kind_of(last) != kind {
             return Err(Failure::Usage(format!(
-                "a group of {each} devices would lie on two kinds of nodes: {} has {}, expected a multiple of {each}",
-                kind.full_name(),
-                kind.devices()
+                "a group of {devices} devices from rank {first} would lie on two kinds of nodes: {} has {}, \
+                 expected groups that end with them",
+                on.full_name(),
+                on.devices()
             )));
         }
+        if !first.is_multiple_of(node) && first / node != last / node {
+            return Err(Failure::Usage(format!(
+                "a group of {devices} devices from rank {first} would lie on parts of nodes of {node}, expected \
+                 groups within a node, or of whole nodes: give other meshes, or another order"
+            )));
+        }
+        let machine = on.clone().with_devices(devices).map_err(|error| {
+            Failure::Usage(format!("a group of {devices} devices is not of {}: {error}", on.full_name()))
+        })?;
+        places.push(Place { mesh, first, kind, machine });
+        first += devices;
     }
-    usize::try_from(all / each).map_err(|_| Failure::Usage("too many groups".to_owned()))
+    Ok(places)
 }
 
-/// For each kind of nodes, what a group of devices is.
-pub(super) fn machines(wanted: &Wanted<'_>) -> Result<Vec<Machine>, Failure> {
-    let devices = wanted.mesh.devices();
-    let group = |kind: &Machine| {
-        let machine = kind.clone().with_devices(devices);
-        machine.map_err(|error| {
-            Failure::Usage(format!("a group of {devices} devices is not of {}: {error}", kind.full_name()))
-        })
-    };
-    wanted.cluster.kinds().iter().map(group).collect()
-}
-
-/// The kind of nodes that a stage is on.
-pub(super) fn kind(wanted: &Wanted<'_>, schedule: &Schedule, stage: usize) -> usize {
-    let group = u64::try_from(schedule.home(stage).0).unwrap_or(u64::MAX);
-    wanted.cluster.kind_of(group.saturating_mul(wanted.mesh.devices()))
+/// The mesh of each group of devices.
+fn meshes(wanted: &Wanted<'_>) -> Result<Vec<Mesh>, Failure> {
+    let (all, name) = (wanted.cluster.devices(), wanted.cluster.full_name());
+    match wanted.meshes {
+        Meshes::Alike(mesh) => {
+            let each = mesh.devices();
+            let groups = all.checked_div(each).filter(|groups| groups * each == all);
+            let groups = groups.and_then(|groups| usize::try_from(groups).ok()).ok_or_else(|| {
+                Failure::Usage(format!(
+                    "{all} devices of {name} do not fall into groups of {each}, expected a mesh of which a \
+                     multiple is {all}"
+                ))
+            })?;
+            Ok(vec![mesh.clone(); groups])
+        }
+        Meshes::Each(meshes) => {
+            let sum: u64 = meshes.iter().map(Mesh::devices).fold(0, u64::saturating_add);
+            if sum != all || meshes.iter().any(|mesh| mesh.devices() == 0) {
+                let sizes: Vec<String> = meshes.iter().map(crate::mesh::sizes).collect();
+                return Err(Failure::Usage(format!(
+                    "groups of meshes {} are {sum} devices, expected {all}, those of {name}",
+                    sizes.join(", ")
+                )));
+            }
+            Ok(meshes.to_vec())
+        }
+    }
 }
 
 /// Refuses what does not fit.
@@ -81,8 +118,9 @@ pub(super) fn fits(pipeline: &Pipeline) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The cheapest pipeline that is found where stages are on nodes of several kinds. Their blocks are dealt by
-/// how fast each stage has been: first by the arithmetic of its devices, then by what it took.
+/// The cheapest pipeline that is found where stages are on nodes of several kinds, or on meshes of several
+/// sizes. Their blocks are dealt by how fast each stage has been: first by the arithmetic of its devices,
+/// then by what it took.
 pub(super) fn levelled(
     forward: &Forward,
     wanted: &Wanted<'_>,
@@ -90,18 +128,15 @@ pub(super) fn levelled(
     make: &dyn Fn(Vec<usize>) -> Result<Pipeline, Failure>,
 ) -> Result<Pipeline, Failure> {
     let works = forward.works();
-    let groups = groups(wanted)?;
-    let kind = |stage: usize| {
-        let group = u64::try_from(stage % groups).unwrap_or(u64::MAX);
-        wanted.cluster.of_rank(group.saturating_mul(wanted.mesh.devices()))
-    };
+    let places = places(wanted)?;
     let reached = |stage: usize| {
-        let device = &kind(stage).device;
+        let Place { machine, mesh, .. } = &places[stage % places.len()];
+        let device = &machine.device;
         let (part, peak) = match forward.recipe.precision {
             Precision::Bf16 => (&device.matrix_reached.bf16, &device.matrix_peak.bf16),
             Precision::F32 => (&device.matrix_reached.f32, &device.matrix_peak.f32),
         };
-        (part.value * peak.value).0
+        (part.value * peak.value).0 * exact(mesh.devices())
     };
     let mut speeds: Vec<f64> = (0..count).map(reached).collect();
     let mut best: Option<Pipeline> = None;

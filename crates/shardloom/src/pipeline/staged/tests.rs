@@ -9,7 +9,7 @@ use planner_ir::schedule::Kind;
 use planner_ir::{Mesh, Optimizer, Real};
 use rewrite::Steps;
 
-use super::{Forward, Order, Wanted, staged, under_way};
+use super::{Forward, Meshes, Order, Wanted, staged, under_way};
 use crate::bench::folder::Folder;
 use crate::bench::gpt2::{self, Size, Start};
 use crate::bench::onnx::Writer;
@@ -92,7 +92,7 @@ fn what_a_search_counts_of_micro_batches_under_way_is_what_programs_place() {
     for kind in [Kind::OneForwardOneBackward, Kind::Eager, Kind::ZeroBubbleH1, Kind::GPipe] {
         let wanted = Wanted {
             cluster: &Cluster::of(machine.clone()),
-            mesh: &mesh,
+            meshes: Meshes::Alike(&mesh),
             memory: None,
             steps: Steps::One,
             order: Order::Named(kind),
@@ -125,7 +125,7 @@ fn two_stages(cluster: &Cluster, first: Option<Vec<usize>>) -> Pipeline {
     };
     let wanted = Wanted {
         cluster,
-        mesh: &Mesh::of_sizes(&[2]),
+        meshes: Meshes::Alike(&Mesh::of_sizes(&[2])),
         memory: None,
         steps: Steps::One,
         order: Order::Named(Kind::OneForwardOneBackward),

@@ -1,0 +1,277 @@
+//! Stages on meshes that differ: which run of blocks is on which mesh, in which way, exactly.
+//!
+//! ```text
+//! minimise  max_g (m t_g + u_g − w_g)  +  Σ_g w_g  +  2 c (G − 1)
+//! over      runs of blocks, one after another, and for each one of the choices
+//! such that all devices are used, each stage is in part of a node or in whole nodes, and fits
+//! ```
+//!
+//! `m` is the number of micro-batches, `t_g` what stage g takes of one, `u_g` its update, `w_g` what others
+//! wait for it while the pipeline fills and drains, `c` a message. With `w = t` this is the time of a
+//! pipeline whose slowest stage never waits but for the others' first and last micro-batch (Zheng et al.,
+//! "Alpa", OSDI 2022, section 5.2).
+//!
+//! Runs are added from the last stage on, since what a stage keeps depends on how many follow it. Of what
+//! is alike in stages, blocks and devices that are left only what is no longer in one of both terms is kept:
+//! a bottleneck and a sum. What is left is bounded by its work spread evenly, and nothing is followed that
+//! is not below the best that is had.
+
+use std::collections::BTreeMap;
+
+use planner_ir::schedule::StageTimes;
+
+use super::BlockCost;
+
+/// What a stage may be on, and what the blocks are there.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Choice {
+    /// How many devices.
+    pub devices: u64,
+    /// The kind of nodes that they are of.
+    pub kind: usize,
+    /// What every block of the model takes and holds.
+    pub blocks: Vec<BlockCost>,
+}
+
+/// Nodes of one kind; the ranks of kinds follow each other.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Nodes {
+    /// How many devices they have together.
+    pub devices: u64,
+    /// What a device may hold (bytes).
+    pub capacity: u64,
+}
+
+/// What stages are composed for.
+pub struct Room<'a> {
+    /// The kinds of nodes.
+    pub kinds: &'a [Nodes],
+    /// How many devices a node has.
+    pub node: u64,
+    /// How many micro-batches a step has.
+    pub micro_batches: f64,
+    /// What a message between two stages takes (seconds).
+    pub message: f64,
+    /// How many micro-batches a stage keeps that so many stages follow, itself included.
+    pub live: &'a dyn Fn(usize) -> u64,
+    /// What others wait for a stage that takes this of a micro-batch (seconds).
+    pub waits: &'a dyn Fn(StageTimes) -> f64,
+    /// Whether a stage may have a choice and start at a block: how many follow, itself included, the number
+    /// of the choice, the block.
+    pub allowed: &'a dyn Fn(usize, usize, usize) -> bool,
+    /// Nothing is wanted that takes as long as this (seconds).
+    pub below: f64,
+    /// At most so many beginnings are followed.
+    pub most: usize,
+}
+
+/// Stages in order.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Composed {
+    /// What they take (seconds).
+    pub seconds: f64,
+    /// The first block of each stage, and the number of its choice.
+    pub stages: Vec<(usize, usize)>,
+}
+
+/// What a search for stages came to.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Outcome {
+    /// These take least.
+    Best(Composed),
+    /// None takes less than what was to be below.
+    Nothing,
+    /// There are too many beginnings to follow.
+    TooMany,
+}
+
+/// Stages that are the last of a model.
+#[derive(Clone, Copy)]
+struct Label {
+    /// What the slowest of them takes but for what others wait for it (seconds).
+    slowest: f64,
+    /// What is waited for them (seconds).
+    waits: f64,
+    /// The first block and the choice of the first of them.
+    stage: (usize, usize),
+    /// The label of the others.
+    rest: Option<usize>,
+}
+
+/// A run of blocks with a choice, which grows towards the first block.
+#[derive(Clone, Copy)]
+struct Run {
+    times: StageTimes,
+    update: f64,
+    resident: u64,
+    kept: u64,
+}
+
+impl Run {
+    const EMPTY: Self = Self {
+        times: StageTimes { forward: 0.0, backward: 0.0, weight: 0.0 },
+        update: 0.0,
+        resident: 0,
+        kept: 0,
+    };
+
+    fn with(mut self, block: &BlockCost) -> Self {
+        self.times.forward += block.times.forward;
+        self.times.backward += block.times.backward;
+        self.times.weight += block.times.weight;
+        self.update += block.update;
+        self.resident = self.resident.saturating_add(block.resident);
+        self.kept = self.kept.saturating_add(block.kept);
+        self
+    }
+
+    fn held(&self, live: u64) -> u64 {
+        self.resident.saturating_add(self.kept.saturating_mul(live))
+    }
+
+    /// What it takes but for what others wait for it, and that (seconds).
+    fn terms(&self, room: &Room<'_>) -> (f64, f64) {
+        let waits = (room.waits)(self.times);
+        (room.micro_batches * self.times.total() + self.update - waits, waits)
+    }
+}
+
+/// What the blocks before each block do at least.
+struct Before {
+    /// The least of devices x seconds of the slowest stage.
+    area: Vec<f64>,
+    /// The least that is waited for them (seconds).
+    waits: Vec<f64>,
+}
+
+impl Before {
+    fn of(choices: &[Choice], room: &Room<'_>, blocks: usize) -> Self {
+        let (mut area, mut waits) = (vec![0.0; blocks + 1], vec![0.0; blocks + 1]);
+        for block in 0..blocks {
+            let (mut least, mut wait) = (f64::INFINITY, f64::INFINITY);
+            for choice in choices {
+                let (slowest, waited) = Run::EMPTY.with(&choice.blocks[block]).terms(room);
+                least = least.min(slowest * exact(choice.devices));
+                wait = wait.min(waited);
+            }
+            area[block + 1] = area[block] + least;
+            waits[block + 1] = waits[block] + wait;
+        }
+        Self { area, waits }
+    }
+}
+
+/// The stages that take least, of the choices' blocks on all devices.
+///
+/// What others wait for a run has to be the sum of what they wait for its blocks.
+pub fn compose(choices: &[Choice], room: &Room<'_>) -> Outcome {
+    let blocks = choices.iter().map(|it| it.blocks.len()).min().unwrap_or(0);
+    let devices: u64 = room.kinds.iter().map(|it| it.devices).sum();
+    if blocks == 0 {
+        return Outcome::Nothing;
+    }
+    let before = Before::of(choices, room, blocks);
+    let mut labels: Vec<Label> = Vec::new();
+    // For each first block and number of devices that are used: labels, none better than another.
+    let mut open: BTreeMap<(usize, u64), Vec<usize>> = BTreeMap::from([((blocks, 0), vec![])]);
+    let (mut best, mut below): (Option<usize>, f64) = (None, room.below);
+    for count in 1..=blocks {
+        let live = (room.live)(count);
+        let mut next: BTreeMap<(usize, u64), Vec<usize>> = BTreeMap::new();
+        for (&(end, used), known) in &open {
+            // Where there are no stages yet, none is the label of the others.
+            let from: Vec<Option<usize>> =
+                if count == 1 { vec![None] } else { known.iter().map(|&it| Some(it)).collect() };
+            for (number, choice) in choices.iter().enumerate() {
+                let Some(capacity) = lies(room, devices, used, choice) else { continue };
+                let left = devices - used - choice.devices;
+                let mut run = Run::EMPTY;
+                for start in (0..end).rev() {
+                    run = run.with(&choice.blocks[start]);
+                    let (slowest, waits) = run.terms(room);
+                    if run.held(live) > capacity || slowest + waits >= below {
+                        break;
+                    }
+                    if (start == 0) != (left == 0) || !(room.allowed)(count, number, start) {
+                        continue;
+                    }
+                    for &rest in &from {
+                        let after = rest.map_or((0.0, 0.0), |it| (labels[it].slowest, labels[it].waits));
+                        let label = Label {
+                            slowest: slowest.max(after.0),
+                            waits: waits + after.1,
+                            stage: (start, number),
+                            rest,
+                        };
+                        let even = if left == 0 { 0.0 } else { before.area[start] / exact(left) };
+                        let crossed = exact_count(count - usize::from(start == 0));
+                        let least = label.slowest.max(even)
+                            + label.waits
+                            + before.waits[start]
+                            + 2.0 * room.message * crossed;
+                        if least >= below {
+                            continue;
+                        }
+                        if start == 0 {
+                            below = least;
+                            best = Some(labels.len());
+                            labels.push(label);
+                        } else {
+                            keep(next.entry((start, used + choice.devices)).or_default(), &mut labels, label);
+                        }
+                        if labels.len() > room.most {
+                            return Outcome::TooMany;
+                        }
+                    }
+                }
+            }
+        }
+        if next.is_empty() {
+            break;
+        }
+        open = next;
+    }
+    let Some(best) = best else { return Outcome::Nothing };
+    let mut stages = Vec::new();
+    let mut next = Some(best);
+    while let Some(it) = next {
+        stages.push(labels[it].stage);
+        next = labels[it].rest;
+    }
+    Outcome::Best(Composed { seconds: below, stages })
+}
+
+/// Keeps a label where no other is as good in both terms, and those that it is not as good as.
+fn keep(known: &mut Vec<usize>, labels: &mut Vec<Label>, label: Label) {
+    let covers = |a: &Label, b: &Label| a.slowest <= b.slowest && a.waits <= b.waits;
+    if known.iter().any(|&it| covers(&labels[it], &label)) {
+        return;
+    }
+    known.retain(|&it| !covers(&label, &labels[it]));
+    known.push(labels.len());
+    labels.push(label);
+}
+
+/// What a device may hold of a stage before those that use so many devices; nothing if it cannot lie there.
+fn lies(room: &Room<'_>, devices: u64, used: u64, choice: &Choice) -> Option<u64> {
+    let first = devices.checked_sub(used)?.checked_sub(choice.devices)?;
+    let last = devices - used - 1;
+    let start: u64 = room.kinds.iter().take(choice.kind).map(|it| it.devices).sum();
+    let kind = room.kinds.get(choice.kind)?;
+    let inside = first >= start && last < start + kind.devices;
+    let whole = first.is_multiple_of(room.node) || first / room.node == last / room.node;
+    (choice.devices > 0 && inside && whole).then_some(kind.capacity)
+}
+
+/// A number of devices.
+fn exact(number: u64) -> f64 {
+    cost_models::units::exact(number)
+}
+
+/// A number of stages.
+fn exact_count(number: usize) -> f64 {
+    exact(u64::try_from(number).unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests;
