@@ -86,6 +86,35 @@ fn pipelines_that_make_no_sense() {
     says(&fails(1, &answers.concat()), &["`--stages` goes with `--mode train`"]);
     let message = with(2, &[&TWO[..], &["--memory", "20kB"]].concat());
     says(&message, &["does not fit"]);
+    // Meshes that are none, too few, or in the way of each other.
+    let meshes = |meshes: &str, machine: &str, more: &[&str]| {
+        with(1, &[&["--machine", machine, "--stages", meshes], more].concat())
+    };
+    assert!(meshes("2,x", "cpu-4x", &[]).contains("`x` is no mesh of a group, expected sizes such as `2x2`"));
+    says(&meshes("1,2", "cpu-4x", &[]), &["meshes 1, 2 are 3 devices, expected 4"]);
+    assert!(meshes("1,0,3", "cpu-4x", &[]).contains("`0` is no mesh of a group"));
+    says(&meshes("1,1,2", "cpu-4x", &["--mesh", "2"]), &["leave `--mesh` out"]);
+    says(&meshes("1,1,2", "cpu-4x", &["--cut", "0,1"]), &["names 2 stages, expected 3"]);
+    let across = ["from rank 4 would lie on parts of nodes of 8", "another order"];
+    says(&meshes("4,2x4,4", "a100-80g-16x", &[]), &across);
+    says(&meshes("8", "a100-80g-24x", &["--mesh", "3"]), &["from rank 6 would lie on parts of nodes of 8"]);
+}
+
+/// Groups of one and of two devices: planned, checked, simulated, told; the larger one has more blocks.
+#[test]
+fn groups_whose_meshes_differ() {
+    let folder = Folder::new("unequal");
+    let path = planned(&folder, "p.json", &["--machine", "cpu-4x", "--stages", "1,2,1"]);
+    let model = root().join("tests/models/gpt2-bytes.onnx");
+    let passed = works(&["check", &path, "--model", model.to_str().unwrap()]);
+    assert!(passed.contains("cut as it says"), "{passed}");
+    let Content::Pipeline(made) = read_any(&fs::read(&path).unwrap()).unwrap() else { panic!("no pipeline") };
+    let first: Vec<u64> = made.stages.iter().map(|stage| stage.first_device).collect();
+    assert_eq!(first, [0, 1, 3]);
+    let devices: Vec<u64> = made.stages.iter().map(|stage| stage.plan.mesh.devices()).collect();
+    assert_eq!(devices, [1, 2, 1]);
+    let told: Value = serde_json::from_str(&works(&["--json", "explain", &path])).unwrap();
+    assert_eq!(told["stages"].as_array().map(Vec::len), Some(3));
 }
 
 #[test]
@@ -240,6 +269,7 @@ fn nodes_of_two_kinds() {
     assert_eq!(seconds(&["--machine", &file]).to_bits(), own.to_bits());
     assert!(seconds(&["--machine", "a100-80g-4x"]) < own);
     assert!(works(&["explain", &by_name]).contains(names));
+    planned(&folder, "each.json", &["--machine", names, "--stages", "1,1,2"]);
     // What is not: one mesh on two kinds, groups across them, kinds that are missing or do not go together.
     let train = ["--mode", "train"];
     let with = |code: u8, more: &[&str]| refused(&folder, code, &[&train, more].concat());

@@ -155,5 +155,6 @@ fn estimates_of_pipelines_are_near_what_programs_take() {
         near(&[&with[..], &["--machine", "cpu-4x"], &two].concat());
     }
     near(&[&["--schedule", "zb-h1", "--stages", "4", "--machine", "cpu-8x"], &two[..]].concat());
+    near(&["--stages", "1,2,1", "--machine", "cpu-4x", "--dim", "batch=16"]);
     assert!(wrong.is_empty(), "{wrong:#?}");
 }

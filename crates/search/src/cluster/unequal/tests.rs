@@ -80,7 +80,7 @@ impl World {
             let right = ranks.iter().all(|&it| usize::from(it >= first_kind) == choice.kind && it < devices);
             let mut nodes: Vec<u64> = ranks.iter().map(|it| it / self.node).collect();
             nodes.dedup();
-            let whole = ranks[0] % self.node == 0 && choice.devices % self.node == 0;
+            let whole = ranks[0].is_multiple_of(self.node) && choice.devices.is_multiple_of(self.node);
             if right && (nodes.len() == 1 || whole) {
                 for end in block + 1..=self.blocks() {
                     for rest in self.all(end, rank + choice.devices) {
