@@ -245,7 +245,7 @@ impl Engine for Device {
 }
 
 /// Refuses a GPU that another rank has too: all ranks find the same.
-fn expect_apart(gpu: &Gpu, processes: &Processes) -> Result<(), DeviceError> {
+pub(crate) fn expect_apart(gpu: &Gpu, processes: &Processes) -> Result<(), DeviceError> {
     let all = processes.said(&gpu.identity()?);
     for (rank, identity) in all.iter().enumerate() {
         if let Some(first) = all[..rank].iter().position(|it| it == identity) {

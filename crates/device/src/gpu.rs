@@ -107,6 +107,23 @@ pub fn count(folders: &[PathBuf]) -> Result<usize, DeviceError> {
     Ok(usize::try_from(count).unwrap_or(0))
 }
 
+/// What is known of the GPU of that number by the driver in one of these folders, or where libraries are.
+pub fn known(folders: &[PathBuf], number: usize) -> Result<Facts, DeviceError> {
+    let (functions, _library, path) = loaded(folders)?;
+    facts(&functions, device_of(&functions, number)?, path)
+}
+
+/// The device of that number.
+fn device_of(functions: &Functions, number: usize) -> Result<CUdevice, DeviceError> {
+    let ordinal = c_int::try_from(number).unwrap_or(c_int::MAX);
+    let mut device = 0;
+    #[expect(unsafe_code, reason = "a function of the driver is called")]
+    // SAFETY: the driver has been initialised; the pointer is to a number that lives through the call.
+    let status = unsafe { (functions.device_get)(&raw mut device, ordinal) };
+    checked(functions, "cuDeviceGet", status)?;
+    Ok(device)
+}
+
 /// The driver, initialised, and where it was found.
 fn loaded(folders: &[PathBuf]) -> Result<(Functions, Library, PathBuf), DeviceError> {
     let (functions, library, path) = Functions::load(DRIVER, &NAMES, folders)?;
@@ -139,12 +156,7 @@ impl Gpu {
     /// libraries are.
     pub(crate) fn open(folders: &[PathBuf], number: usize) -> Result<Rc<Self>, DeviceError> {
         let (functions, library, path) = loaded(folders)?;
-        let ordinal = c_int::try_from(number).unwrap_or(c_int::MAX);
-        let mut device = 0;
-        #[expect(unsafe_code, reason = "a function of the driver is called")]
-        // SAFETY: the driver has been initialised; the pointer is to a number that lives through the call.
-        let status = unsafe { (functions.device_get)(&raw mut device, ordinal) };
-        checked(&functions, "cuDeviceGet", status)?;
+        let device = device_of(&functions, number)?;
         let facts = facts(&functions, device, path)?;
         let mut context = ptr::null_mut();
         #[expect(unsafe_code, reason = "functions of the driver are called")]

@@ -30,10 +30,10 @@ mod missing; // what running on GPUs needs and this machine lacks
 pub use bench::{Bench, Issued, Trial};
 pub use engine::{Device, Settings};
 pub use error::DeviceError;
-pub use gpu::{Facts, count};
+pub use gpu::{Facts, count, known};
 pub use library::NotFound;
 pub use missing::missing;
-pub use nccl::nccl;
+pub use nccl::{Exchanged, Links, nccl};
 pub use nvrtc::{Architecture, CompileError, Compiled, Nvrtc};
 pub use ranks::Issuing;
 pub use sample::Sample;

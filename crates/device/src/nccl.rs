@@ -14,6 +14,7 @@ mod live; // the communicators that are there, and how they end when all has to 
 mod library; // the library, found and called
 mod communicators; // those of all programs, made once
 mod watch; // what is looked at while the host waits
+mod links; // what exchanges take
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
@@ -36,6 +37,8 @@ use communicators::Communicators;
 use functions::Unique;
 use library::{Collected, Library, Passed};
 use watch::Watch;
+
+pub use links::{Exchanged, Links};
 
 /// What places of messages are multiples of (bytes).
 const ALIGNED: u64 = 512;
@@ -83,9 +86,22 @@ pub(crate) struct Nccl {
     inside: bool,
 }
 
-/// Why ranks cannot exchange by NCCL in this process, if they cannot: it is not there, or too old.
-pub fn nccl(folders: &[PathBuf]) -> Result<(), DeviceError> {
-    Library::load(folders).map(drop)
+/// The version of NCCL by which ranks exchange in this process, or why they cannot: it is not there, or too
+/// old.
+pub fn nccl(folders: &[PathBuf]) -> Result<String, DeviceError> {
+    Library::load(folders).map(|it| it.version)
+}
+
+impl Unique {
+    /// That of a job: the first rank says how the others find it. All are there now, so that time is short
+    /// from here.
+    fn told(library: &Library, processes: &Processes) -> Result<Self, DeviceError> {
+        let unique = if processes.leads() { Some(library.unique()?) } else { None };
+        let said = processes.said(unique.as_ref().map_or(&[][..], |it| &it.0));
+        let bytes = said.into_iter().next().unwrap_or_default();
+        let unknown = |_| DeviceError::Program("the first rank does not say how to find it".to_owned());
+        Ok(Self(bytes.try_into().map_err(unknown)?))
+    }
 }
 
 impl Nccl {
@@ -127,12 +143,7 @@ impl Nccl {
 
     /// Connects all ranks.
     fn connect(&mut self, program: &Program) -> Result<(), DeviceError> {
-        // The first rank says how the others find it; all are there now, so that time is short from here.
-        let unique = if self.processes.leads() { Some(self.library.unique()?) } else { None };
-        let said = self.processes.said(unique.as_ref().map_or(&[][..], |it| &it.0));
-        let bytes = said.into_iter().next().unwrap_or_default();
-        let unknown = |_| DeviceError::Program("the first rank does not say how to find it".to_owned());
-        let unique = Unique(bytes.try_into().map_err(unknown)?);
+        let unique = Unique::told(&self.library, &self.processes)?;
         let watch = Rc::clone(&self.watch);
         self.gpu.watch(Box::new(move |waiting| watch.look(waiting)));
         let made = Communicators::make(&self.library, unique, &self.programs, program, self.limit)?;

@@ -205,9 +205,10 @@ Examples:
     Machines(MachinesArguments),
     /// Measure this machine and write a machine file
     #[command(after_help = "\
-Example:
+Examples:
   shardloom calibrate --device cpu -o machine.json
-  shardloom run model.onnx --ranks 4 --machine machine.json")]
+  shardloom run model.onnx --ranks 4 --machine machine.json
+  shardloom launch -n 8 calibrate --device cuda --nccl -o machine.json")]
     Calibrate(CalibrateArguments),
     /// Price a stated training setup, without a search
     #[command(after_help = predict::PREDICT)]
@@ -444,9 +445,12 @@ pub struct CalibrateArguments {
     /// Measure a GPU again, whatever was measured before
     #[arg(long)]
     pub again: bool,
-    /// Measure collective operations of GPUs too
+    /// Under a launcher: measure what the GPUs of all ranks exchange too
     #[arg(long)]
     pub nccl: bool,
+    /// Ranks that are processes
+    #[command(flatten)]
+    pub cluster: ClusterArguments,
     /// Where the machine file is written
     #[arg(long, short, default_value = "machine.json", value_name = "FILE")]
     pub output: PathBuf,

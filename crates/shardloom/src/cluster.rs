@@ -238,6 +238,16 @@ impl Cluster {
         })
     }
 
+    /// On which node each rank is, as ranks tell it: one that is on another host than the one before it, or
+    /// whose number there is not larger, is the first one of a node. All processes call this.
+    pub(crate) fn nodes(&self) -> Result<Vec<u64>, Failure> {
+        let internal = |error: serde_json::Error| Failure::internal("cluster", error);
+        let own = (host(&|name| std::env::var(name).ok()), self.local);
+        let said = self.processes.said(&serde_json::to_vec(&own).map_err(internal)?);
+        let said = said.iter().map(|bytes| serde_json::from_slice(bytes));
+        Ok(nodes(&said.collect::<Result<Vec<_>, _>>().map_err(internal)?))
+    }
+
     /// Refuses to start where a process cannot, where the plan is for another number of ranks, or
     /// where processes are about to do different things. All processes get the same answer.
     pub(crate) fn agree<T>(
@@ -275,6 +285,19 @@ impl Cluster {
             say(&failure.to_string());
         }
     }
+}
+
+/// The number of the node of each rank, by the name of its host and its number there.
+fn nodes(said: &[(String, Option<u64>)]) -> Vec<u64> {
+    let mut node = 0;
+    let mut nodes = Vec::with_capacity(said.len());
+    for (rank, (host, local)) in said.iter().enumerate() {
+        let last = rank.checked_sub(1).and_then(|it| said.get(it));
+        let begins = last.is_some_and(|(other, number)| other != host || local.is_some() && local <= number);
+        node += u64::from(begins);
+        nodes.push(node);
+    }
+    nodes
 }
 
 /// Why processes cannot start together, if they cannot.

@@ -72,7 +72,8 @@ fn joined(arguments: &Arguments, stderr: &mut dyn Write) -> Result<Option<Cluste
         return match launched {
             // What is half there is of no meaning to other commands.
             Ok(Some(launched)) if !matches!(arguments.command, Command::Launch(_)) => {
-                let message = "this command is one process's work: only `run`, `generate` and `train` run under a launcher";
+                let message = "this command is one process's work: only `run`, `generate`, `train` and \
+                               `calibrate --nccl` run under a launcher";
                 Err((Failure::Usage(message.to_owned()), launched.rank == 0))
             }
             _ => Ok(None),
@@ -96,6 +97,7 @@ fn of_cluster(command: &Command) -> Option<(&ClusterArguments, Option<&Path>)> {
         Command::Run(it) => Some((&it.cluster, None)),
         Command::Generate(it) => Some((&it.cluster, None)),
         Command::Train(it) => Some((&it.cluster, it.checkpoint.as_deref())),
+        Command::Calibrate(it) if it.nccl => Some((&it.cluster, None)),
         _ => None,
     }
 }

@@ -57,6 +57,25 @@ pub(crate) fn present(on: &DeviceArguments, command: &str) -> Result<(), Failure
     lacking(on).map_or(Ok(()), |why| Err(refused(command, &why)))
 }
 
+/// The same for one that measures the GPUs of all ranks: what this process's is measured with, and the version
+/// of NCCL.
+pub(crate) fn present_among(
+    on: &DeviceArguments,
+    command: &str,
+    cluster: &Cluster,
+) -> Result<(Settings, String), Failure> {
+    present(on, command)?;
+    let mut settings = settings(on);
+    let found = device::count(&settings.libraries).map_err(|error| error.to_string());
+    let found = found.and_then(|count| {
+        let version = device::nccl(&settings.libraries).map_err(|error| error.to_string())?;
+        Ok((cluster.gpu(count)?, version))
+    });
+    let (gpu, version) = found.map_err(|why| refused(command, &why))?;
+    settings.gpu = gpu;
+    Ok((settings, version))
+}
+
 fn refused(what: &str, why: &str) -> Failure {
     Failure::Input(format!("`{what}` cannot run on this machine: {why}"))
 }
@@ -76,7 +95,7 @@ fn lacking(on: &DeviceArguments) -> Option<String> {
 /// Why a process cannot have a rank on one of so many GPUs, if it cannot.
 fn of_process(cluster: &Cluster, count: usize, folders: &[PathBuf]) -> Result<(), String> {
     cluster.gpu(count)?;
-    device::nccl(folders).map_err(|error| error.to_string())
+    device::nccl(folders).map(drop).map_err(|error| error.to_string())
 }
 
 /// A device for plans whose steps take turns: all of their ranks, or that of this process.

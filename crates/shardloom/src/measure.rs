@@ -5,6 +5,7 @@
 
 pub(crate) mod fits; // rates and starts from times
 pub(crate) mod gpu; // of a GPU
+pub(crate) mod links; // of what joins GPUs
 mod messages; // times of messages between threads
 pub(crate) mod notes; // what has been measured so far
 mod passes; // times of operations that are no products

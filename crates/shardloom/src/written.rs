@@ -62,6 +62,20 @@ fn fill_file(
     to.flush().map_err(|error| Failure::unwritten(path, &error))
 }
 
+/// Refuses a path at which nothing can be written, before what is to be written there is made.
+pub(crate) fn possible(path: &Path) -> Result<(), Failure> {
+    let failed = |error: io::Error| Failure::unwritten(path, &error);
+    let place = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
+    match fs::metadata(&place) {
+        Ok(it) if it.is_dir() => return Err(failed(io::ErrorKind::IsADirectory.into())),
+        // What is not a file is written to when it is time.
+        Ok(it) if !it.is_file() => return Ok(()),
+        _ => {}
+    }
+    let temporary = temporary(&place);
+    File::create(&temporary).and_then(|_| fs::remove_file(&temporary)).map_err(failed)
+}
+
 /// Refuses an output that is one of the inputs.
 pub fn differs(output: &Path, inputs: &[&Path]) -> Result<(), Failure> {
     let Ok(there) = fs::canonicalize(output) else { return Ok(()) };

@@ -8,11 +8,15 @@
    the background at random, and nothing may be called of a communicator before that is over. Groups begin
    and end, buffers are memory of the device, and lie as they may.
 
+   Where a speed is planted nothing is exchanged: each device's clock goes on by what an exchange takes by
+   the formulas of `cost-models/src/collective.rs`, written again, with the planted numbers.
+
    `EMULATED_NCCL` has words: `old` is an old version, `never` never connects, `stuck` never ends when it is
    made invalid. */
 
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <math.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdarg.h>
@@ -374,7 +378,33 @@ static int free_to(communicator *of, const char *call) {
     if (of->busy || !of->done) return wrong(USAGE, "%s: the call before is not over", call);
     return FINE;
 }
-static int goes_on(communicator *of) { of->busy = (int)(drawn() % 3); return of->busy ? GOES_ON : FINE; }
+static double speed(const char *name) { return ((double (*)(const char *))taken("emulated_speed"))(name); }
+static int is_planted(void) { return speed("planted") != 0; }
+static double planted(const char *protocol, const char *name) {
+    char whole_[40];
+    snprintf(whole_, sizeof whole_, "%s_%s", protocol, name);
+    return speed(whole_);
+}
+/* What an exchange of a value of so many bytes takes: all ranks are on one node. An all-to-all is DONE. */
+static double takes(what kind, double bytes, communicator *of) {
+    static const char *PROTOCOLS[] = {"bulk", "packed", "eager"};
+    double n = of->size, best = 1e30, local = speed("local");
+    double rounds = kind == ALL_REDUCE ? 2 : 1, sent = kind == BROADCAST ? 1 : rounds * (n - 1) / n;
+    for (int at = 0; at < 3; at++) {
+        const char *it = PROTOCOLS[at];
+        double start = planted(it, "start"), fill = planted(it, "fill"), hop = planted(it, "hop"), share = planted(it, "share");
+        double around = start + rounds * (fill + (n - 1) * hop) + (sent * bytes / speed("ring") + rounds / 2 * bytes / local) / share;
+        double message = start + hop + bytes / (share * speed("pair"));
+        double all = start + fill + hop + ((n - 1) / n * bytes / speed("exchange") + bytes / local) / share;
+        best = fmin(best, kind == SEND ? message : kind == DONE ? all : around);
+    }
+    return kind == ALL_REDUCE ? fmin(best, speed("switch_start") + bytes / speed("switch")) : best;
+}
+static int passes(what kind, double bytes, communicator *of, void *on) {
+    int (*issued)(void *, double, double, double) = (int (*)(void *, double, double, double))taken("emulated_takes");
+    return issued(on, takes(kind, bytes, of), 0, 0) ? wrong(CUDA, "the driver failed") : FINE;
+}
+static int goes_on(communicator *of) { if (is_planted()) return FINE; of->busy = (int)(drawn() % 3); return of->busy ? GOES_ON : FINE; }
 
 typedef struct { size_t size; unsigned magic, version; int blocking, cluster, least, most; const char *network; int shares; } configuration;
 typedef struct { char bytes[128]; } unique;
@@ -470,7 +500,10 @@ static int added(communicator *of, frame it, const void *from, void *to, u64 giv
     int meet = given && gotten && a < b + gotten * size_ && b < a + given * size_;
     int place = it.what == ALL_GATHER ? a == b + of_own : it.what == REDUCE_SCATTER ? b == a + of_own : a == b;
     if (!status && meet && !place) status = wrong(USAGE, "%s: what is gotten lies over what is given", name);
-    if (!status) {
+    if (!status && is_planted() && !depth) {
+        u64 blocks = it.what == ALL_GATHER || it.what == REDUCE_SCATTER ? (u64)of->size : 1;
+        status = passes(it.what, (double)(blocks * it.count * size_), of, on);
+    } else if (!status) {
         pending *new = calloc(1, sizeof *new);
         it.communicator = of->number;
         it.member = of->rank;
@@ -507,8 +540,19 @@ int ncclGroupEnd(void) {
     grouped = 0;
     int status = FINE;
     for (pending *it = first; it; it = it->next) if (it->on != first->on) status = wrong(USAGE, "a group of two communicators");
-    if (!status) status = issue(first, stream_of_all);
-    if (!status) status = goes_on(first->on);
+    if (!status && is_planted()) {
+        /* One message for each, or one for each of the others. */
+        u64 sends = 0;
+        for (pending *it = first; it; it = it->next) sends += it->it.what == SEND;
+        double one = (double)(first->it.count * SIZES[first->it.type]);
+        communicator *on = first->on;
+        if (sends != 1 && sends + 1 != (u64)on->size) status = wrong(USAGE, "a planted group of %d messages", (int)sends);
+        else status = sends == 1 ? passes(SEND, one, on, stream_of_all) : passes(DONE, one * on->size, on, stream_of_all);
+    } else if (!status) {
+        communicator *on = first->on;
+        status = issue(first, stream_of_all);
+        if (!status) status = goes_on(on);
+    }
     pthread_mutex_unlock(&lock);
     return status;
 }

@@ -11,6 +11,7 @@ Examples:
   shardloom launch -n 8 train plan.json --data text.bin --tokens u8 --steps 100 --lr 3e-4
   shardloom launch -n 8 --restarts 3 train plan.json --data text.bin --tokens u8 --steps 100 \\
       --lr 3e-4 --checkpoint checkpoints --continue
+  shardloom launch -n 8 calibrate --device cuda --nccl -o machine.json
 
 What ranks say is prefixed with their numbers. When one fails, all end; the exit code is that of the
 failure. With --restarts they are started again where a rank was lost (5), waited for too long (6) or
@@ -27,7 +28,7 @@ pub struct LaunchArguments {
     /// How often to start again after a failure that may not come again
     #[arg(long, default_value_t = 0, value_name = "K")]
     pub restarts: u64,
-    /// `run`, `generate` or `train`, and its arguments
+    /// `run`, `generate`, `train` or `calibrate --nccl`, and its arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
 }

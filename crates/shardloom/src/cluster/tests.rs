@@ -33,6 +33,16 @@ fn another_plan_another_number_and_a_failure_are_named() {
 }
 
 #[test]
+fn a_node_begins_where_the_host_is_another_or_its_ranks_are_counted_anew() {
+    let said = |all: &[(&str, Option<u64>)]| -> Vec<(String, Option<u64>)> {
+        all.iter().map(|(host, local)| ((*host).to_owned(), *local)).collect()
+    };
+    assert_eq!(nodes(&said(&[("a", None), ("a", None), ("b", None), ("b", None)])), [0, 0, 1, 1]);
+    assert_eq!(nodes(&said(&[("a", Some(0)), ("a", Some(1)), ("a", Some(0)), ("a", Some(1))])), [0, 0, 1, 1]);
+    assert_eq!(nodes(&said(&[("a", Some(0)), ("b", Some(1))])), [0, 1]);
+}
+
+#[test]
 fn failures_keep_their_exit_codes() {
     for code in [1, 2, 3, 4, 7] {
         let failure = Failure::of_code(code, "why".to_owned());

@@ -3,12 +3,14 @@
 use std::path::Path;
 
 use cost_models::machine::{Machine, json, measured, shipped};
-use device::Bench;
+use device::{Bench, Facts, Settings};
 
 use super::{Context, Said};
 use crate::arguments::{CalibrateArguments, RunDevice};
+use crate::cluster::Cluster;
 use crate::failure::Failure;
 use crate::measure::gpu::{self, fitted};
+use crate::measure::links::{self, Ranks};
 use crate::measure::notes::Notes;
 use crate::{bench, measure, written};
 
@@ -17,8 +19,21 @@ pub(crate) fn calibrate(
     arguments: &CalibrateArguments,
     context: &mut Context<'_, '_>,
 ) -> Result<Said, Failure> {
-    measurable(arguments)?;
-    let path = &arguments.output;
+    let name = measurable(arguments).and_then(|()| named(&arguments.output));
+    match (arguments.on.device, context.cluster) {
+        (RunDevice::Cuda, Some(cluster)) if arguments.nccl => among(name, arguments, cluster, context),
+        (RunDevice::Cuda, _) if arguments.nccl => Err(Failure::Usage(
+            "`--nccl` measures what the GPUs of ranks exchange: start at least two, one for each GPU, with \
+             `shardloom launch -n N calibrate --device cuda --nccl`"
+                .to_owned(),
+        )),
+        (RunDevice::Cuda, _) => device(name?, arguments, context),
+        (RunDevice::Cpu, _) => host(name?, &arguments.output, context),
+    }
+}
+
+/// What a machine is called by the name of its file.
+fn named(path: &Path) -> Result<&str, Failure> {
     let name = path.file_stem().and_then(|it| it.to_str()).unwrap_or("machine");
     if path.extension().is_none_or(|it| it != "json") {
         return Err(Failure::Usage(format!("{}: expected a name that ends in `.json`", path.display())));
@@ -30,10 +45,7 @@ pub(crate) fn calibrate(
             path.display()
         )));
     }
-    match arguments.on.device {
-        RunDevice::Cpu => host(name, path, context),
-        RunDevice::Cuda => device(name, arguments, context),
-    }
+    Ok(name)
 }
 
 /// Measures threads of this host.
@@ -57,7 +69,18 @@ fn device(
 ) -> Result<Said, Failure> {
     crate::gpu::present(&arguments.on, "calibrate")?;
     let settings = crate::gpu::settings(&arguments.on);
-    let mut bench = Bench::open(&settings).map_err(|error| Failure::Input(error.to_string()))?;
+    let (text, machine) = one(name, arguments, &settings, context)?;
+    said(&text, &machine, &arguments.output)
+}
+
+/// A GPU as a machine, and what is said of it.
+fn one(
+    name: &str,
+    arguments: &CalibrateArguments,
+    settings: &Settings,
+    context: &mut Context<'_, '_>,
+) -> Result<(String, Machine), Failure> {
+    let mut bench = Bench::open(settings).map_err(|error| Failure::Input(error.to_string()))?;
     let like = gpu::like(arguments.like.as_deref(), bench.facts())?;
     let identity = gpu::identity(&bench);
     let mut notes = match &settings.cache {
@@ -73,7 +96,74 @@ fn device(
         format!("measured by `shardloom calibrate --device cuda` on {identity}, {}", bench::process::date());
     let found = fitted(name, &like, bench.facts(), &measured, &source)?;
     let text = gpu::shown(bench.facts(), &like, &measured, &found);
-    said(&format!("{resumed}{text}"), &found.machine, &arguments.output)
+    Ok((format!("{resumed}{text}"), found.machine))
+}
+
+/// What the process of a rank measures with.
+struct Ready {
+    settings: Settings,
+    facts: Facts,
+    /// The version of NCCL.
+    version: String,
+}
+
+/// Measures the first rank's GPU, and what the GPUs of all ranks exchange. The first one fits and writes.
+fn among(
+    name: Result<&str, Failure>,
+    arguments: &CalibrateArguments,
+    cluster: &Cluster,
+    context: &mut Context<'_, '_>,
+) -> Result<Said, Failure> {
+    let ready = name.and_then(|name| Ok((name, ready(arguments, cluster)?)));
+    let (name, ready) = cluster.agree(ready, |(_, it)| {
+        let own = format!("{:?} {}", arguments.like, arguments.again);
+        let gpu = ("the GPU", gpu::named(&it.facts));
+        (None, vec![gpu, ("the version of NCCL", it.version.clone()), ("`--like` and `--again`", own)])
+    })?;
+    let processes = &cluster.processes;
+    let ranks =
+        Ranks::of(&cluster.nodes()?).map_err(|why| Failure::Input(format!("cannot measure: {why}")))?;
+    let like = gpu::like(arguments.like.as_deref(), &ready.facts)?;
+    if let Some(why) = links::lacking(&like, ranks) {
+        let message = format!("{why}: say with `--like` which machine this is like");
+        return Err(Failure::Usage(message));
+    }
+    let alone = processes.leads().then(|| one(name, arguments, &ready.settings, context)).transpose()?;
+    let identity = links::identity(&ready.facts, &ready.version, ranks);
+    let mut notes = match &ready.settings.cache {
+        _ if !processes.leads() => Notes::nowhere(),
+        Some(folder) => Notes::of_device(folder, &identity)?,
+        None => Notes::beside(&arguments.output.with_extension("links.json"), &identity)?,
+    };
+    if arguments.again {
+        notes.forget();
+    }
+    let resumed = resumed(&notes);
+    let say = |what| context.progress.say(what);
+    let among = (processes, cluster.connecting);
+    let (rows, care) = links::measured(&ready.settings, among, ranks, &mut notes, &say)?;
+    let Some((text, machine)) = alone else {
+        return Ok(Said { text: String::new(), json: serde_json::Value::Null });
+    };
+    let source = format!(
+        "measured by `shardloom calibrate --device cuda --nccl` on {identity}, {}",
+        bench::process::date()
+    );
+    let found = links::fitted(&machine, &rows, &source)?;
+    let shown = links::shown(&rows, &like, &found, &care);
+    said(&format!("{text}\n{resumed}{shown}"), &found.machine, &arguments.output)
+}
+
+/// What a process has to have to measure with others.
+fn ready(arguments: &CalibrateArguments, cluster: &Cluster) -> Result<Ready, Failure> {
+    let (settings, version) = crate::gpu::present_among(&arguments.on, "calibrate --nccl", cluster)?;
+    if cluster.processes.leads() {
+        written::possible(&arguments.output)?;
+    }
+    let facts = device::known(&settings.libraries, settings.gpu);
+    let facts = facts.map_err(|error| Failure::Input(error.to_string()))?;
+    gpu::like(arguments.like.as_deref(), &facts)?;
+    Ok(Ready { settings, facts, version })
 }
 
 fn resumed(notes: &Notes) -> String {
@@ -92,18 +182,18 @@ fn said(text: &str, machine: &Machine, path: &Path) -> Result<Said, Failure> {
     Ok(Said { text: shown, json: value })
 }
 
-/// Refuses what this version does not measure.
+/// Refuses what makes no sense together.
 fn measurable(arguments: &CalibrateArguments) -> Result<(), Failure> {
-    let wanted = match (arguments.on.device, arguments.nccl) {
-        (RunDevice::Cpu, false) if arguments.like.is_some() || arguments.again => {
-            "`--like` and `--again` are of GPUs, expected `--device cuda` with them"
+    let message = match (arguments.on.device, arguments.nccl) {
+        (RunDevice::Cpu, true) => "`--nccl` measures GPUs, expected `--device cuda` with it".to_owned(),
+        (_, true) => return Ok(()),
+        (RunDevice::Cpu, _) if arguments.like.is_some() || arguments.again => {
+            "`--like` and `--again` are of GPUs, expected `--device cuda` with them".to_owned()
         }
-        (_, false) => return Ok(()),
-        (RunDevice::Cpu, true) => "`--nccl` measures GPUs, expected `--device cuda` with it",
-        (RunDevice::Cuda, true) => {
-            "`--nccl`: this version does not time collective operations of GPUs; without it one GPU is measured, \
-             and links stay as the shipped file has them"
-        }
+        _ => match arguments.cluster.given() {
+            Some(name) => format!("`{name}` goes with ranks that are processes, expected `--nccl` with it"),
+            None => return Ok(()),
+        },
     };
-    Err(Failure::Usage(wanted.to_owned()))
+    Err(Failure::Usage(message))
 }

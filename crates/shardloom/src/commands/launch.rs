@@ -60,10 +60,12 @@ fn check(arguments: &LaunchArguments) -> Result<(), Failure> {
     let has = |name: &str| arguments.command.iter().any(|it| it == name);
     let first = arguments.command.first().map(|it| it.to_string_lossy());
     let is_train = first.as_deref() == Some("train");
-    if !["run", "generate", "train"].contains(&first.as_deref().unwrap_or_default()) {
+    const STARTED: [&str; 4] = ["run", "generate", "train", "calibrate"];
+    if !STARTED.contains(&first.as_deref().unwrap_or_default()) {
         let found = first.unwrap_or_default();
-        let message =
-            format!("`{found}` is one process's work: `launch` starts `run`, `generate` or `train`");
+        let message = format!(
+            "`{found}` is one process's work: `launch` starts `run`, `generate`, `train` or `calibrate --nccl`"
+        );
         return Err(Failure::Usage(message));
     }
     if arguments.restarts > 0 && is_train && !has("--continue") {

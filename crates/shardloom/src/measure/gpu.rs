@@ -8,13 +8,14 @@ mod fitted; // numbers of a machine that explain times
 mod shown; // times and numbers beside those of the shipped file
 
 use cost_models::machine::{Machine, json, shipped};
-use device::{Bench, Facts, Sample};
+use device::{Bench, DeviceError, Facts, Sample};
 
 use super::notes::Notes;
 use crate::failure::Failure;
 use crate::machine as machines;
-pub(crate) use fitted::{Fitted, fitted};
-pub(crate) use shown::shown;
+pub(crate) use draft::Draft;
+pub(crate) use fitted::{Fitted, Kind, fitted, seek};
+pub(crate) use shown::{Beside, shown, shown_links};
 use trials::{Sizes, Timed, When};
 
 /// What the middle half of the times of one thing may span, as a part of it.
@@ -41,15 +42,19 @@ pub(crate) struct Measured {
     pub(crate) care: Care,
 }
 
+/// What a GPU is called, with its driver.
+pub(crate) fn named(facts: &Facts) -> String {
+    let Facts { name, capability: (major, minor), driver, .. } = facts;
+    format!(
+        "{name}, compute capability {major}.{minor}, driver of CUDA {}.{}",
+        driver / 1000,
+        driver % 1000 / 10
+    )
+}
+
 /// What a GPU and the libraries that were measured are called: times of others are of no use.
 pub(crate) fn identity(bench: &Bench) -> String {
-    let Facts { name, capability: (major, minor), driver, .. } = bench.facts();
-    format!(
-        "{name}, compute capability {major}.{minor}, driver of CUDA {}.{}, cuBLASLt {}",
-        driver / 1000,
-        driver % 1000 / 10,
-        bench.products_version()
-    )
+    format!("{}, cuBLASLt {}", named(bench.facts()), bench.products_version())
 }
 
 /// Measures what the notes do not have yet, saying what is measured.
@@ -66,35 +71,38 @@ pub(crate) fn measured(
     let mut rows = Vec::new();
     for (number, timed) in all.into_iter().enumerate() {
         say(format!("measuring {} of {count}{again}: {}", number + 1, timed.name));
-        let seconds = notes.of(&timed.name, || steady(bench, &timed, &mut care))?;
+        let mut time = || match timed.when {
+            When::Rested => bench.time(&timed.trial),
+            When::Heated => bench.time_sustained(&timed.trial),
+        };
+        let seconds = notes.of(&timed.name, || steady(&timed.name, &mut care, &mut time))?;
         rows.push((timed, seconds));
     }
     Ok(Measured { rows, care })
 }
 
 /// The time of one thing (seconds), measured again if its times are far apart; refused if they stay so.
-fn steady(bench: &mut Bench, timed: &Timed, care: &mut Care) -> Result<f64, Failure> {
+pub(crate) fn steady(
+    name: &str,
+    care: &mut Care,
+    time: &mut dyn FnMut() -> Result<Sample, DeviceError>,
+) -> Result<f64, Failure> {
     let mut last = 0.0;
     for _ in 0..AGAIN {
-        let sample = match timed.when {
-            When::Rested => bench.time(&timed.trial),
-            When::Heated => bench.time_sustained(&timed.trial),
-        };
-        let Sample { seconds, kept, refused, spread } = sample.map_err(failure)?;
+        let Sample { seconds, kept, refused, spread } = time().map_err(failure)?;
         care.times[0] += kept + refused;
         care.times[1] += refused;
         if spread <= STEADY || spread * seconds <= TICKS {
             if care.widest.as_ref().is_none_or(|(_, widest)| spread > *widest) {
-                care.widest = Some((timed.name.clone(), spread));
+                care.widest = Some((name.to_owned(), spread));
             }
             return Ok(seconds);
         }
         last = spread;
     }
     Err(Failure::Input(format!(
-        "cannot measure: half of the times of {} lie within {:.0} % of it, expected {:.0} % at most: does \
+        "cannot measure: half of the times of {name} lie within {:.0} % of it, expected {:.0} % at most: does \
          something else use the GPU?",
-        timed.name,
         100.0 * last,
         100.0 * STEADY
     )))

@@ -62,13 +62,18 @@ impl Notes {
         self.seconds.len()
     }
 
+    /// A measurement that was made.
+    pub(crate) fn get(&self, name: &str) -> Option<f64> {
+        self.seconds.get(name).copied()
+    }
+
     /// A measurement: as it was made, or made now, and kept.
     pub(crate) fn of(
         &mut self,
         name: &str,
         measure: impl FnOnce() -> Result<f64, Failure>,
     ) -> Result<f64, Failure> {
-        if let Some(&seconds) = self.seconds.get(name) {
+        if let Some(seconds) = self.get(name) {
             return Ok(seconds);
         }
         let seconds = measure()?;

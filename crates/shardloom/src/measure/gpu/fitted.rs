@@ -23,7 +23,7 @@ const LEAST: f64 = 0.02;
 
 /// What a number is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+pub(crate) enum Kind {
     /// A part of something.
     Part,
     /// A rate or a time.
@@ -102,7 +102,7 @@ pub(crate) fn fitted(
         if rows.is_empty() {
             continue;
         }
-        seek(&mut draft, numbers, &rows);
+        seek(&mut draft, numbers, &rows, &Timed::priced);
         let from = format!("{source}: fitted to {} times", rows.len());
         fields.extend(numbers.iter().map(|(field, _)| (*field, from.clone())));
     }
@@ -142,8 +142,14 @@ fn direct(measured: &Measured, draft: &Draft) -> Result<Vec<(&'static str, f64)>
     Ok(found)
 }
 
-/// Seeks numbers by times, by their logarithms: rates and starts may be anything.
-fn seek(draft: &mut Draft, numbers: &[(&str, Kind)], rows: &[&(Timed, f64)]) {
+/// Seeks numbers by times and what these are priced at, by their logarithms: rates and starts may be
+/// anything.
+pub(crate) fn seek<T>(
+    draft: &mut Draft,
+    numbers: &[(&str, Kind)],
+    rows: &[&(T, f64)],
+    priced: &dyn Fn(&T, &Machine) -> Option<f64>,
+) {
     let stated: Vec<f64> = numbers.iter().map(|(field, _)| draft.number(field).ln()).collect();
     let range = |((_, kind), stated): (&(&str, Kind), &f64)| match kind {
         Kind::Part => (LEAST.ln(), 0.0),
@@ -159,7 +165,7 @@ fn seek(draft: &mut Draft, numbers: &[(&str, Kind)], rows: &[&(Timed, f64)]) {
     };
     let off = |found: &[f64]| {
         let machine = with(found).machine().ok()?;
-        rows.iter().map(|(timed, seconds)| Some((timed.priced(&machine)? / seconds).ln())).collect()
+        rows.iter().map(|(timed, seconds)| Some((priced(timed, &machine)? / seconds).ln())).collect()
     };
     if let Some(found) = least(&stated, &ranges, &off) {
         *draft = with(&found);

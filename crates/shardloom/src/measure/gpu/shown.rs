@@ -6,7 +6,7 @@ use cost_models::machine::Machine;
 use cost_models::units::exact;
 use device::Facts;
 
-use super::{Fitted, Measured};
+use super::{Care, Fitted, Measured};
 use crate::quantity;
 
 /// What was measured, in tables: of each time what the numbers say of it and what the file that they start
@@ -15,10 +15,38 @@ pub(crate) fn shown(facts: &Facts, like: &Machine, measured: &Measured, fitted: 
     let mut text = device(facts);
     // Writing to a string does not fail.
     let _ = writeln!(text, "started from {}\n", like.name);
-    times(&mut text, like, measured, fitted);
-    numbers(&mut text, like, fitted);
-    let [all, refused] = measured.care.times;
-    if let Some((name, spread)) = &measured.care.widest {
+    let rows = measured.rows.iter().map(|(timed, seconds)| {
+        let by = [&fitted.machine, like].map(|it| timed.priced(it));
+        Beside { name: &timed.name, seconds: *seconds, by }
+    });
+    times(&mut text, &like.name, &rows.collect::<Vec<_>>());
+    rest(&mut text, &like.name, fitted, &measured.care);
+    text
+}
+
+/// The same of what GPUs exchange: times, beside what the numbers say of them and what the file says that
+/// they start from.
+pub(crate) fn shown_links(rows: &[Beside], like: &str, fitted: &Fitted, care: &Care) -> String {
+    let mut text = String::from("exchanges\n\n");
+    times(&mut text, like, rows);
+    rest(&mut text, like, fitted, care);
+    text
+}
+
+/// A time.
+pub(crate) struct Beside<'a> {
+    /// Of what.
+    pub(crate) name: &'a str,
+    /// How long it took (seconds).
+    pub(crate) seconds: f64,
+    /// How long it takes by the numbers found, and by those of the file that was started from.
+    pub(crate) by: [Option<f64>; 2],
+}
+
+fn rest(text: &mut String, like: &str, fitted: &Fitted, care: &Care) {
+    numbers(text, like, fitted);
+    let [all, refused] = care.times;
+    if let Some((name, spread)) = &care.widest {
         let _ = writeln!(
             text,
             "{all} times were measured now, {refused} of them did not count; half of those that did lie within \
@@ -27,9 +55,8 @@ pub(crate) fn shown(facts: &Facts, like: &Machine, measured: &Measured, fitted: 
         );
     }
     for field in &fitted.full {
-        let _ = writeln!(text, "`{field}` is 1: the peak that {} states is too low for this GPU", like.name);
+        let _ = writeln!(text, "`{field}` is 1: the peak that {like} states is too low for this GPU");
     }
-    text
 }
 
 fn device(facts: &Facts) -> String {
@@ -49,15 +76,15 @@ fn device(facts: &Facts) -> String {
     )
 }
 
-fn times(text: &mut String, like: &Machine, measured: &Measured, fitted: &Fitted) {
-    let longest = measured.rows.iter().map(|it| it.0.name.len()).max().unwrap_or(0);
-    let stated = format!("by {}", like.name);
+fn times(text: &mut String, like: &str, rows: &[Beside]) {
+    let longest = rows.iter().map(|it| it.name.len()).max().unwrap_or(0);
+    let stated = format!("by {like}");
     let _ =
         writeln!(text, "{:<longest$} {:>12} {:>12} {:>8} {stated:>22}", "time", "measured", "by the fit", "");
     let (mut off, mut count) = ([0.0, 0.0], 0_u64);
-    for (timed, seconds) in &measured.rows {
-        let _ = write!(text, "{:<longest$} {:>12}", timed.name, quantity::seconds(*seconds));
-        if let (Some(found), Some(before)) = (timed.priced(&fitted.machine), timed.priced(like)) {
+    for Beside { name, seconds, by } in rows {
+        let _ = write!(text, "{name:<longest$} {:>12}", quantity::seconds(*seconds));
+        if let [Some(found), Some(before)] = *by {
             let parts = [found, before].map(|it| it / seconds - 1.0);
             off = [off[0] + parts[0].abs(), off[1] + parts[1].abs()];
             count += 1;
@@ -77,9 +104,9 @@ fn times(text: &mut String, like: &Machine, measured: &Measured, fitted: &Fitted
     let _ = writeln!(text, "off by {:.1} % on average, {:.1} % {stated}\n", mean[0], mean[1]);
 }
 
-fn numbers(text: &mut String, like: &Machine, fitted: &Fitted) {
+fn numbers(text: &mut String, like: &str, fitted: &Fitted) {
     let longest = fitted.numbers.iter().map(|it| it.0.len()).max().unwrap_or(0);
-    let _ = writeln!(text, "{:<longest$} {:>14} {:>14}", "number", like.name, "measured");
+    let _ = writeln!(text, "{:<longest$} {:>14} {:>14}", "number", like, "measured");
     for (field, before, found) in &fitted.numbers {
         let _ = writeln!(text, "{field:<longest$} {before:>14.5e} {found:>14.5e}");
     }

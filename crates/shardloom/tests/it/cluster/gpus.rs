@@ -1,5 +1,7 @@
-//! Ranks that are processes with a GPU each, none of which is there: what they compute, how they end, and
-//! what is refused. The libraries in the places of the driver and of NCCL say what they check.
+//! Ranks that are processes with a GPU each, none of which is there: what they compute, how they end, what
+//! is measured of them, and what is refused. The libraries in the places of the driver and of NCCL say what they check.
+
+mod measured; // `calibrate --nccl`
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -78,7 +78,7 @@ fn what_makes_no_sense_is_refused_before_anything_starts() {
     let cases: [(&mut Command, i32, &str); 5] = [
         (&mut half, 2, "error: `RANK` is set and `WORLD_SIZE` is not"),
         (&mut short, 2, "error: `SHARDLOOM_TOKEN`: the token has 5 characters, expected 16 or more"),
-        (&mut plans, 1, "error: `plan` is one process's work: `launch` starts `run`, `generate` or `train`"),
+        (&mut plans, 1, "error: `plan` is one process's work: `launch` starts `run`"),
         (&mut starts, 1, "error: `--restarts` goes with `train --checkpoint DIR --continue`"),
         (&mut alone, 1, "error: `--lost-after` goes with ranks that are processes"),
     ];
