@@ -1,26 +1,31 @@
 //! Numpy archives.
 
 use std::collections::BTreeMap;
-use std::io::{Cursor, Read};
+use std::fs::File;
+use std::io::{BufReader, Cursor, Read};
 use std::path::Path;
 
 use half::{bf16, f16};
 use kernels::{Array, Element};
-use npyz::npz::{NpzArchive, NpzWriter};
+use npyz::npz::{array_name_from_file_name, file_name_from_array_name};
 use npyz::{AutoSerialize, Deserialize, NpyFile, Order, WriterBuilder};
 use planner_ir::{DType, Type};
+use zip::write::FileOptions;
+use zip::{CompressionMethod, ZipArchive, ZipWriter};
 
 use crate::failure::Failure;
 
 /// The arrays of an archive.
 pub(super) fn read(path: &Path) -> Result<BTreeMap<String, Array>, Failure> {
     let fail = |error: &dyn std::fmt::Display| Failure::file(path, format!("is not a .npz file: {error}"));
-    let mut archive = NpzArchive::open(path).map_err(|error| fail(&error))?;
-    let names: Vec<String> = archive.array_names().map(str::to_owned).collect();
+    let file = File::open(path).map_err(|error| fail(&error))?;
+    let mut archive = ZipArchive::new(BufReader::new(file)).map_err(|error| fail(&error))?;
     let mut arrays = BTreeMap::new();
-    for name in names {
-        let Some(file) = archive.by_name(&name).map_err(|error| fail(&error))? else { continue };
-        let array = array(file).map_err(|error| Failure::file(path, format!("array `{name}`: {error}")))?;
+    for index in 0..archive.len() {
+        let entry = archive.by_index(index).map_err(|error| fail(&error))?;
+        let Some(name) = array_name_from_file_name(entry.name()).map(str::to_owned) else { continue };
+        let array = NpyFile::new(entry).map_err(|error| error.to_string()).and_then(array);
+        let array = array.map_err(|error| Failure::file(path, format!("array `{name}`: {error}")))?;
         arrays.insert(name, array);
     }
     Ok(arrays)
@@ -75,7 +80,7 @@ fn numbers<T: Element + Deserialize, R: Read>(
 /// An archive of these arrays.
 pub(super) fn contents(arrays: &BTreeMap<String, Array>) -> Result<Vec<u8>, String> {
     let mut bytes = Cursor::new(Vec::new());
-    let mut archive = NpzWriter::new(&mut bytes);
+    let mut archive = ZipWriter::new(&mut bytes);
     for (name, array) in arrays {
         match array.dtype() {
             DType::F64 => add::<f64>(&mut archive, name, array),
@@ -99,11 +104,12 @@ pub(super) fn contents(arrays: &BTreeMap<String, Array>) -> Result<Vec<u8>, Stri
             }
         }?;
     }
+    archive.finish().map_err(|error| error.to_string())?;
     drop(archive);
     Ok(bytes.into_inner())
 }
 
-type Archive<'a> = NpzWriter<&'a mut Cursor<Vec<u8>>>;
+type Archive<'a> = ZipWriter<&'a mut Cursor<Vec<u8>>>;
 
 fn elements<T: Element>(array: &Array) -> Result<&[T], String> {
     array.elements::<T>().map_err(|error| error.to_string())
@@ -123,11 +129,20 @@ fn put<T: AutoSerialize>(
     shape: &[u64],
     elements: Vec<T>,
 ) -> Result<(), String> {
+    let large = std::mem::size_of_val(&elements[..]) >= LARGE;
+    // The clock has no part in it: the same arrays give the same bytes.
+    let options = FileOptions::default()
+        .compression_method(CompressionMethod::Deflated)
+        .last_modified_time(zip::DateTime::default())
+        .large_file(large);
     let write = || {
-        let entry = archive.array(name, Default::default())?;
-        let mut writer = entry.default_dtype().shape(shape).begin_nd()?;
+        archive.start_file(file_name_from_array_name(name), options)?;
+        let mut writer = npyz::WriteOptions::new().default_dtype().shape(shape).writer(archive).begin_nd()?;
         writer.extend(elements)?;
         writer.finish()
     };
     write().map_err(|error| error.to_string())
 }
+
+/// Bytes from which on an entry needs lengths of 64 bits, with room for what packing adds.
+const LARGE: usize = 0xF000_0000;
