@@ -97,13 +97,24 @@ pub enum ConfigError {
         /// Devices of a replica: tp x pp x cp.
         replica: u64,
     },
+    /// What ranks, stages or groups of heads cannot share equally.
+    Uneven {
+        /// What is shared.
+        key: &'static str,
+        /// How much of it there is.
+        count: u64,
+        /// What shares it.
+        by: &'static str,
+        /// How many there are.
+        parts: u64,
+    },
     /// Numbers that make no setup.
     Setup(SetupError),
 }
 
 /// The configuration that `text` states.
 pub fn read(text: &str) -> Result<Config, ConfigError> {
-    let table: Table = text.parse().map_err(|error: toml::de::Error| ConfigError::Toml(error.to_string()))?;
+    let table: Table = text.parse().map_err(|error| not_toml(text, &error))?;
     if let Some(key) = table.keys().find(|key| !KEYS.iter().any(|(known, _)| known == key)) {
         return Err(ConfigError::Unknown(key.clone(), nearest(key)));
     }
@@ -141,11 +152,70 @@ pub fn read(text: &str) -> Result<Config, ConfigError> {
         model,
     };
     setup.check().map_err(ConfigError::Setup)?;
+    even(&setup)?;
+    alone(&fields, &setup)?;
     Ok(Config {
         machine: fields.text("machine")?.ok_or(ConfigError::Missing("machine"))?,
         framework: fields.text("framework")?.unwrap_or_else(|| "megatron-core".to_owned()),
         setup,
     })
+}
+
+/// What a reader of TOML says, in one line.
+fn not_toml(text: &str, error: &toml::de::Error) -> ConfigError {
+    let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
+    let line = before.matches('\n').count() + 1;
+    let message: Vec<&str> = error.message().split_whitespace().collect();
+    ConfigError::Toml(format!("line {line}: {}", message.join(" ")))
+}
+
+/// Refuses what is not shared equally, as Megatron does.
+///
+/// Source: Megatron-LM, `megatron/training/arguments.py`, `validate_args`, and
+/// `megatron/core/transformer/transformer_config.py`, `__post_init__`.
+fn even(setup: &Setup) -> Result<(), ConfigError> {
+    const TENSOR: &str = "tensor_model_parallel_size";
+    let Setup { model, tp, pp, vpp, cp, seq_parallel, .. } = setup;
+    let sequence = if *seq_parallel { *tp } else { 1 };
+    let (groups, heads) = (model.kv_heads, model.heads);
+    // Where there are fewer groups than ranks, ranks share them.
+    let sharing = if groups < *tp { (TENSOR, *tp, GROUPS, groups) } else { (GROUPS, groups, TENSOR, *tp) };
+    let shared = [
+        ("num_attention_heads", heads, TENSOR, *tp),
+        ("num_attention_heads", heads, GROUPS, groups),
+        sharing,
+        ("ffn_hidden_size", model.ffn_hidden, TENSOR, *tp),
+        ("seq_length", model.seq, "context_parallel_size", *cp),
+        ("seq_length", model.seq / cp, "sequence_parallel over tensor_model_parallel_size", sequence),
+        (
+            "num_layers",
+            model.layers,
+            "pipeline x virtual_pipeline_model_parallel_size",
+            if *vpp > 1 { pp * vpp } else { 1 },
+        ),
+    ];
+    let uneven = shared.into_iter().find(|(_, count, _, parts)| !count.is_multiple_of(*parts));
+    uneven.map_or(Ok(()), |(key, count, by, parts)| Err(ConfigError::Uneven { key, count, by, parts }))
+}
+
+/// What heads of queries share keys and values.
+const GROUPS: &str = "num_query_groups";
+
+/// Refuses what goes with something that is not there.
+fn alone(fields: &Fields, setup: &Setup) -> Result<(), ConfigError> {
+    if setup.pp == 1 && setup.vpp > 1 {
+        let expected = "1 where `pipeline_model_parallel_size` is 1".to_owned();
+        return Err(fields.wrong("virtual_pipeline_model_parallel_size", expected));
+    }
+    match setup.model.experts {
+        None if setup.ep > 1 => {
+            Err(fields.wrong("expert_model_parallel_size", "1 without `num_experts`".to_owned()))
+        }
+        Some(it) if it.top_k > it.count => {
+            Err(fields.wrong("moe_router_topk", format!("at most `num_experts`, {}", it.count)))
+        }
+        _ => Ok(()),
+    }
 }
 
 const RECOMPUTE: [(&str, Recompute); 3] =
@@ -266,6 +336,9 @@ impl fmt::Display for ConfigError {
             Self::Value { key, found, expected } => write!(f, "`{key}` is {found}, expected {expected}"),
             Self::World { world, replica } => {
                 write!(f, "`world_size` is {world}, expected a multiple of tp x pp x cp = {replica}")
+            }
+            Self::Uneven { key, count, by, parts } => {
+                write!(f, "`{key}` is {count}, expected a multiple of `{by}`, {parts}")
             }
             Self::Setup(error) => error.fmt(f),
         }

@@ -102,6 +102,9 @@ impl Priced {
     /// The error, relative to what was measured.
     #[must_use]
     pub fn error(&self) -> f64 {
+        if self.predicted.total_cmp(&self.measured).is_eq() {
+            return 0.0;
+        }
         (self.predicted - self.measured).abs() / self.measured.abs()
     }
 }
@@ -130,9 +133,24 @@ pub fn outcomes(kind: &dyn Kind, text: &str) -> Result<Vec<Outcome>, TableError>
         let source = if source.is_empty() { row.text("table") } else { source };
         // A field that is not what it should be costs its row alone.
         let answer = kind.price(&row).unwrap_or_else(|error| Answer::Skipped(error.to_string()));
+        let answer = comparable(answer);
         Ok(Outcome { file: kind.file().to_owned(), row_id, source: source.to_owned(), answer })
     };
     table.rows().map(outcome).collect()
+}
+
+/// The same where numbers can be held against each other: a row may state that nothing is done, or
+/// that it took nothing.
+fn comparable(answer: Answer) -> Answer {
+    let Answer::Priced(Priced { predicted, measured, .. }) = answer else { return answer };
+    let is_nothing = |number: f64| !number.is_finite() || number <= 0.0;
+    match (is_nothing(predicted), is_nothing(measured)) {
+        // A pipeline of one stage has no bubble.
+        (true, true) if predicted.total_cmp(&measured).is_eq() => answer,
+        (_, true) => Answer::Skipped(format!("{measured} was measured, expected more than nothing")),
+        (true, _) => Answer::Skipped(format!("the price of what is stated is {predicted}")),
+        (false, false) => answer,
+    }
 }
 
 #[cfg(test)]

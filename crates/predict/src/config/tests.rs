@@ -66,6 +66,38 @@ fn what_is_wrong_is_said() {
         &instead("global_batch_size = 128", "global_batch_size = 127"),
         "a batch of 127 examples, expected a multiple of mbs x dp = 1 x 2",
     );
-    let toml = read("num_layers = = 2").unwrap_err().to_string();
-    assert!(toml.contains("line 1"), "{toml}");
+    check(
+        &instead("num_attention_heads = 64", "num_attention_heads = 66"),
+        "`num_attention_heads` is 66, expected a multiple of `tensor_model_parallel_size`, 4",
+    );
+    check(
+        &instead("num_query_groups = 8", "num_query_groups = 3"),
+        "`num_attention_heads` is 64, expected a multiple of `num_query_groups`, 3",
+    );
+    check(
+        &instead("28672", "28674"),
+        "`ffn_hidden_size` is 28674, expected a multiple of `tensor_model_parallel_size`, 4",
+    );
+    check(
+        &instead("parallel_size = 5", "parallel_size = 3"),
+        "`num_layers` is 80, expected a multiple of `pipeline x virtual_pipeline_model_parallel_size`, 24",
+    );
+    check(
+        &without("pipeline_model_parallel_size"),
+        "`virtual_pipeline_model_parallel_size` is 5, expected 1 where `pipeline_model_parallel_size` is 1",
+    );
+    check(
+        &with("expert_model_parallel_size = 2"),
+        "`expert_model_parallel_size` is 2, expected 1 without `num_experts`",
+    );
+    check(
+        &with("num_experts = 8\nmoe_router_topk = 9"),
+        "`moe_router_topk` is 9, expected at most `num_experts`, 8",
+    );
+    // Fewer groups than ranks are there more than once.
+    assert!(read(&LLAMA.replace("num_query_groups = 8", "num_query_groups = 2")).is_ok());
+    for text in ["num_layers = 2\nnum_layers = = 2", "a = 1\na = 99999999999999999999"] {
+        let toml = read(text).unwrap_err().to_string();
+        assert!(toml.starts_with("line 2: ") && !toml.contains('\n'), "{toml}");
+    }
 }

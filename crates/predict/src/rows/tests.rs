@@ -5,7 +5,7 @@ mod goals; // goals of prices on published rows
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::{Answer, Kind, outcomes};
+use super::{Answer, Kind, Priced, comparable, outcomes};
 
 /// Which half a row is in.
 ///
@@ -27,6 +27,22 @@ pub(super) fn predicted(answer: Answer) -> f64 {
         Answer::Priced(priced) => priced.predicted,
         other => panic!("{other:?}"),
     }
+}
+
+/// What is held against what was measured is a number that can be; nothing beside nothing is right.
+#[test]
+fn prices_and_measurements_of_nothing_are_not_compared() {
+    let skipped =
+        |predicted: f64, measured: f64| match comparable(Answer::Priced(Priced::new(predicted, measured))) {
+            Answer::Skipped(why) => Some(why),
+            _ => None,
+        };
+    assert_eq!(skipped(1.0, 2.0), None);
+    assert_eq!(skipped(0.0, 2.0).unwrap(), "the price of what is stated is 0");
+    assert_eq!(skipped(f64::INFINITY, 2.0).unwrap(), "the price of what is stated is inf");
+    assert_eq!(skipped(1.0, 0.0).unwrap(), "0 was measured, expected more than nothing");
+    assert!(skipped(1.0, f64::NAN).is_some() && skipped(f64::NAN, 1.0).is_some());
+    assert_eq!((skipped(0.0, 0.0), Priced::new(0.0, 0.0).error()), (None, 0.0));
 }
 
 /// The mean errors on both halves, with the number of rows, by source; `None` where the file is not.
