@@ -17,7 +17,7 @@ use crate::exchange::Exchange;
 use crate::gpu::{self, Facts, Gpu, Memory, Priority};
 use crate::maker::Maker;
 use crate::moves::Moves;
-use crate::nccl::Nccl;
+use crate::nccl::{Connection, Nccl};
 use crate::nvrtc::Nvrtc;
 use crate::rank::Rank;
 use crate::ranks::{Issuing, Ranks};
@@ -106,21 +106,28 @@ impl Device {
         Ok(device)
     }
 
-    /// The rank of this process, with a GPU of its own, among ranks that are processes: they meet by NCCL.
-    /// Connecting all of them takes no longer than a limit, from when all are ready; all processes end
-    /// where it does.
+    /// The rank of this process, with a GPU of its own, in each of some plans whose steps take turns, among
+    /// ranks that are processes: they meet by NCCL. Connecting all of them takes no longer than a limit,
+    /// from when all are ready; all processes end where it does.
     pub fn among(
         settings: &Settings,
         processes: &Rc<Processes>,
         limit: Duration,
-        programs: &[Program],
+        plans: &[&[Program]],
     ) -> Result<Self, DeviceError> {
         let gpu = Gpu::open(&settings.libraries, settings.gpu)?;
         expect_apart(&gpu, processes)?;
-        let exchange = Box::new(Nccl::new(&gpu, &settings.libraries, processes, limit, programs)?);
-        let own = programs.iter().enumerate().find(|(_, it)| it.rank == processes.rank());
-        let missing = || DeviceError::Program("this process has no rank".to_owned());
-        Self::new(&gpu, settings, vec![Wanted { programs: vec![own.ok_or_else(missing)?], exchange }])
+        let connection = Rc::new(Connection::new(&gpu, &settings.libraries, processes, limit, plans)?);
+        let mut first = 0;
+        let mut wanted = Vec::with_capacity(plans.len());
+        for programs in plans {
+            let own = (first..).zip(*programs).find(|(_, it)| it.rank == processes.rank());
+            let missing = || DeviceError::Program("this process has no rank".to_owned());
+            let exchange = Box::new(Nccl::new(&connection, programs)?);
+            wanted.push(Wanted { programs: vec![own.ok_or_else(missing)?], exchange });
+            first += programs.len();
+        }
+        Self::new(&gpu, settings, wanted)
     }
 
     /// Ranks on a GPU.

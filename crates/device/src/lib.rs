@@ -33,7 +33,7 @@ pub use error::DeviceError;
 pub use gpu::{Facts, count, known};
 pub use library::NotFound;
 pub use missing::missing;
-pub use nccl::{Exchanged, Links, nccl};
+pub use nccl::{ENDING, Exchanged, Links, nccl};
 pub use nvrtc::{Architecture, CompileError, Compiled, Nvrtc};
 pub use ranks::Issuing;
 pub use sample::Sample;

@@ -1,6 +1,6 @@
 //! The transport of ranks that are processes with a GPU each: calls of NCCL.
 //!
-//! All that a rank exchanges is issued on one stream, in an order in which ranks cannot wait for each
+//! All that a rank exchanges, in all plans whose steps take turns, is issued on one stream, in an order in which ranks cannot wait for each
 //! other forever however little a network does at the same time ([`lower::issue_order`]). That stream
 //! waits until what is given is there, and the stream of the instruction until the exchange is over.
 //!
@@ -13,6 +13,7 @@ mod functions; // the functions of the library
 mod live; // the communicators that are there, and how they end when all has to end
 mod library; // the library, found and called
 mod communicators; // those of all programs, made once
+mod connection; // what all plans of a process exchange by
 mod watch; // what is looked at while the host waits
 mod links; // what exchanges take
 
@@ -22,23 +23,26 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use kernels::cuda::Work;
-use lower::{Action, Collective, CollectiveKind, Issued, Message, Program, Way};
+use lower::{Action, Collective, CollectiveKind, CommunicatorId, Issued, Message, Program, Way};
 use planner_ir::DType;
 use run::Processes;
 
 use crate::cache::Loaded;
 use crate::error::DeviceError;
 use crate::exchange::{self, Exchange, Now, Progress};
-use crate::gpu::{Event, Gpu, Memory, Priority, Stream, Timing};
+use crate::gpu::{Event, Memory, Timing};
 use crate::issue::Half;
 use crate::rank::Rank;
 use crate::ready::{Given, Packed};
-use communicators::Communicators;
-use functions::Unique;
+use functions::{Handle, Unique};
 use library::{Collected, Library, Passed};
-use watch::Watch;
 
+pub(crate) use connection::Connection;
 pub use links::{Exchanged, Links};
+
+/// How long a rank may take to end once another one has: until it is clear who is lost, and until its
+/// communicators are invalid. Who ends ranks leaves them as much.
+pub const ENDING: Duration = watch::FIRST.saturating_add(live::LIMIT);
 
 /// What places of messages are multiples of (bytes).
 const ALIGNED: u64 = 512;
@@ -62,17 +66,11 @@ struct Parcel {
     other: usize,
 }
 
-/// The transport.
+/// The transport of a plan.
 pub(crate) struct Nccl {
-    gpu: Rc<Gpu>,
-    library: Rc<Library>,
-    processes: Rc<Processes>,
-    limit: Duration,
-    watch: Rc<Watch>,
-    programs: Vec<Program>,
-    communicators: Option<Communicators>,
-    /// What everything is exchanged on.
-    wire: Stream,
+    connection: Rc<Connection>,
+    /// The communicators of this rank's program, by their numbers; none until ranks are connected.
+    communicators: Vec<Handle>,
     /// When what is given is there, and when an exchange is over.
     moments: [Event; 2],
     parcels: BTreeMap<Part, Parcel>,
@@ -105,32 +103,17 @@ impl Unique {
 }
 
 impl Nccl {
-    /// For the rank of this process; connecting all of them takes no longer than a limit.
-    pub(crate) fn new(
-        gpu: &Rc<Gpu>,
-        folders: &[PathBuf],
-        processes: &Rc<Processes>,
-        limit: Duration,
-        programs: &[Program],
-    ) -> Result<Self, DeviceError> {
-        let library = Rc::new(Library::load(folders)?);
-        let live = library.live.clone();
-        processes.before_end(Box::new(move |code| live.end_with(code)));
-        let watch = Rc::new(Watch::new(&library, processes, limit));
+    /// For the programs of all ranks of a plan, of which this process has one.
+    pub(crate) fn new(connection: &Rc<Connection>, programs: &[Program]) -> Result<Self, DeviceError> {
         let stalled = |_| DeviceError::Program("ranks wait for each other forever".to_owned());
         let orders = lower::issue_order(programs).map_err(stalled)?;
-        let place = programs.iter().position(|it| it.rank == processes.rank());
+        let place = programs.iter().position(|it| it.rank == connection.processes.rank());
         let order = place.and_then(|it| orders.into_iter().nth(it));
         let missing = || DeviceError::Program("this process has no rank".to_owned());
+        let gpu = &connection.gpu;
         Ok(Self {
-            gpu: Rc::clone(gpu),
-            library,
-            processes: Rc::clone(processes),
-            limit,
-            watch,
-            programs: programs.to_vec(),
-            communicators: None,
-            wire: gpu.stream(Priority::High)?,
+            connection: Rc::clone(connection),
+            communicators: Vec::new(),
             moments: [gpu.event(Timing::No)?, gpu.event(Timing::No)?],
             parcels: BTreeMap::new(),
             memory: None,
@@ -139,21 +122,6 @@ impl Nccl {
             packed: VecDeque::new(),
             inside: false,
         })
-    }
-
-    /// Connects all ranks.
-    fn connect(&mut self, program: &Program) -> Result<(), DeviceError> {
-        let unique = Unique::told(&self.library, &self.processes)?;
-        let watch = Rc::clone(&self.watch);
-        self.gpu.watch(Box::new(move |waiting| watch.look(waiting)));
-        let made = Communicators::make(&self.library, unique, &self.programs, program, self.limit)?;
-        let made = made.unwrap_or_else(|| self.watch.not_connected(self.limit));
-        made.warm(&self.gpu, program, &self.wire)?;
-        self.watch.connected();
-        self.communicators = Some(made);
-        // Of other ranks nothing is needed any more.
-        self.programs.clear();
-        Ok(())
     }
 
     /// Room for everything that goes between stages.
@@ -181,11 +149,12 @@ impl Nccl {
                 self.parcels.insert((number, part), parcel);
             }
         }
-        let memory = self.gpu.memory(end)?;
+        let Connection { gpu, wire, .. } = &*self.connection;
+        let memory = gpu.memory(end)?;
         for (parcel, starts) in self.parcels.values_mut().zip(starts) {
             for start in starts {
-                let [filled, free] = [self.gpu.event(Timing::No)?, self.gpu.event(Timing::No)?];
-                self.wire.record(&free)?;
+                let [filled, free] = [gpu.event(Timing::No)?, gpu.event(Timing::No)?];
+                wire.record(&free)?;
                 parcel.places.push(Place { start: memory.start + start, filled, free });
             }
         }
@@ -193,9 +162,16 @@ impl Nccl {
         Ok(())
     }
 
-    fn communicators(&self) -> Result<&Communicators, DeviceError> {
-        let missing = || DeviceError::Program("ranks are not connected".to_owned());
-        self.communicators.as_ref().ok_or_else(missing)
+    /// The communicator of a number of the program.
+    fn communicator(&self, of: CommunicatorId) -> Result<Handle, DeviceError> {
+        let missing = || DeviceError::Program("an exchange without a communicator".to_owned());
+        self.communicators.get(of.0).copied().ok_or_else(missing)
+    }
+
+    /// Gives a part of what goes between stages to another rank, or takes it.
+    fn pass(&self, parcel: &Parcel, message: Passed) -> Result<(), DeviceError> {
+        let Connection { library, wire, .. } = &*self.connection;
+        library.pass(self.connection.communicators()?.world, parcel.dtype, &[message], wire)
     }
 
     /// An exchange as the order of issuing has it.
@@ -230,21 +206,21 @@ impl Nccl {
         let instruction = &rank.program.instructions[now.instruction];
         let stream = rank.stream(instruction.stream)?;
         stream.record(&self.moments[0])?;
-        self.wire.wait(&self.moments[0])?;
+        self.connection.wire.wait(&self.moments[0])?;
         match &instruction.action {
             Action::Collective(it) => self.collect(rank, now, it)?,
             Action::Message(it) => self.message(rank, now, it)?,
             _ => {}
         }
-        self.wire.record(&self.moments[1])?;
+        self.connection.wire.record(&self.moments[1])?;
         stream.wait(&self.moments[1])?;
         self.next += 1;
         self.send_due()
     }
 
     fn collect(&self, rank: &Rank, now: Now, it: &Collective) -> Result<(), DeviceError> {
-        let on = self.communicators()?.of(it.communicator)?;
-        let (library, wire) = (&self.library, &self.wire);
+        let on = self.communicator(it.communicator)?;
+        let Connection { library, wire, .. } = &*self.connection;
         let place = |buffer| rank.address(buffer, now.micro_batch);
         let dtype = rank.program.buffer(it.output).type_.dtype;
         let (input, output) = (place(it.input), place(it.output));
@@ -284,11 +260,16 @@ impl Nccl {
             messages.push(Passed::To(place(it.input), elements, member(to)?));
         }
         if it.from == rank.program.rank {
-            self.wire.copy(place(it.output), place(it.input), type_.bytes())?;
+            self.connection.wire.copy(place(it.output), place(it.input), type_.bytes())?;
         } else {
             messages.push(Passed::From(place(it.output), elements, member(it.from)?));
         }
-        self.library.pass(self.communicators()?.of(it.communicator)?, dtype, &messages, &self.wire)
+        self.connection.library.pass(
+            self.communicator(it.communicator)?,
+            dtype,
+            &messages,
+            &self.connection.wire,
+        )
     }
 
     /// Packs a part of a buffer, to be sent.
@@ -324,10 +305,10 @@ impl Nccl {
         while let Some(issued) = self.order.get(self.next).copied() {
             let Some(number) = self.packed.iter().position(|it| *it == issued) else { return Ok(()) };
             let (parcel, place) = self.place(&issued)?;
-            self.wire.wait(&place.filled)?;
+            self.connection.wire.wait(&place.filled)?;
             let message = Passed::To(place.start, parcel.elements, parcel.other);
-            self.library.pass(self.communicators()?.world, parcel.dtype, &[message], &self.wire)?;
-            self.wire.record(&place.free)?;
+            self.pass(parcel, message)?;
+            self.connection.wire.record(&place.free)?;
             self.packed.remove(number);
             self.next += 1;
         }
@@ -343,10 +324,10 @@ impl Nccl {
         let buffer =
             buffers.map(|it| it.0).ok_or_else(|| DeviceError::Program("nothing is received".to_owned()))?;
         let stream = rank.stream(rank.program.instructions[now.instruction].stream)?;
-        self.wire.wait(&place.free)?;
+        self.connection.wire.wait(&place.free)?;
         let message = Passed::From(place.start, parcel.elements, parcel.other);
-        self.library.pass(self.communicators()?.world, parcel.dtype, &[message], &self.wire)?;
-        self.wire.record(&place.filled)?;
+        self.pass(parcel, message)?;
+        self.connection.wire.record(&place.filled)?;
         stream.wait(&place.filled)?;
         given.operands.clear();
         given.operands.push(place.start);
@@ -404,7 +385,9 @@ impl Exchange for Nccl {
             }
         }
         self.make_places(rank, loaded)?;
-        self.connect(&rank.program)
+        self.connection.connect()?;
+        self.communicators = self.connection.communicators()?.of(&rank.program)?;
+        Ok(())
     }
 
     fn begins(&mut self, half: Half) {
@@ -416,15 +399,15 @@ impl Exchange for Nccl {
     }
 
     fn issue(&mut self, ranks: &[Rank], now: Now, given: &mut Given) -> Result<Progress, DeviceError> {
-        self.processes.begins(now.instruction, now.micro_batch);
-        let watch = Rc::clone(&self.watch);
+        self.connection.processes.begins(now.instruction, now.micro_batch);
+        let watch = Rc::clone(&self.connection.watch);
         // Others would wait for what is not issued any more.
         self.issue_one(&ranks[now.rank], now, given).unwrap_or_else(|error| watch.failed(&error));
         Ok(Progress::Issued)
     }
 
     fn ends(&mut self, half: Half) -> Result<(), DeviceError> {
-        self.wire.synchronize()?;
+        self.connection.wire.synchronize()?;
         self.inside = false;
         let last = half == Half::Guarded;
         if last && self.next < self.order.len() {
@@ -435,7 +418,7 @@ impl Exchange for Nccl {
 
     fn leaves(&mut self) {
         if self.inside || std::thread::panicking() {
-            self.library.live.end();
+            self.connection.library.live.end();
         }
     }
 }

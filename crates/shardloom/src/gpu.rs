@@ -102,12 +102,8 @@ fn of_process(cluster: &Cluster, count: usize, folders: &[PathBuf]) -> Result<()
 fn device(on: &DeviceArguments, context: &Context<'_, '_>, plans: &[&[Program]]) -> Result<Device, RunError> {
     let mut settings = settings(on);
     let Some(cluster) = context.cluster else { return Ok(Device::in_turns(&settings, plans)?) };
-    let [programs] = plans else {
-        let why = "two plans that take turns run on one GPU: leave the launcher out";
-        return Err(RunError::Device(why.to_owned()));
-    };
     settings.gpu = cluster.gpu(device::count(&settings.libraries)?).map_err(RunError::Device)?;
-    Ok(Device::among(&settings, &cluster.processes, cluster.connecting, programs)?)
+    Ok(Device::among(&settings, &cluster.processes, cluster.connecting, plans)?)
 }
 
 /// A session of programs on threads, on processes, or on a GPU.

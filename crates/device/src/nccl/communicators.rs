@@ -2,6 +2,7 @@
 //!
 //! One of all ranks is split for each list of members that programs have, in the order of its blocks; lists
 //! that have no rank in common are made by one split. What goes between stages takes that of all ranks.
+//! Programs of plans that take turns use the same ones.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -21,8 +22,6 @@ pub(super) struct Communicators {
     limit: Duration,
     /// That of all ranks.
     pub(super) world: Handle,
-    /// Of each of the program's communicators.
-    own: Vec<Handle>,
     /// All that are there, in the order in which they were made, each with its members.
     all: Vec<(Handle, Vec<u64>)>,
 }
@@ -34,12 +33,12 @@ struct Connected {
     from: BTreeSet<usize>,
 }
 
-/// Lists of members, each once, in groups that have no rank in common.
-fn rounds(programs: &[Program]) -> Vec<Vec<&[u64]>> {
-    let world: Vec<u64> = (0..).take(programs.len()).collect();
+/// Lists of members, each once and not that of all ranks, in groups that have no rank in common.
+fn rounds(lists: &[Vec<u64>], size: u64) -> Vec<Vec<&[u64]>> {
+    let world: Vec<u64> = (0..size).collect();
     let mut known: BTreeSet<&[u64]> = BTreeSet::new();
     let mut rounds: Vec<Vec<&[u64]>> = Vec::new();
-    for members in programs.iter().flat_map(|it| &it.communicators) {
+    for members in lists {
         if *members == world || !known.insert(members) {
             continue;
         }
@@ -53,12 +52,13 @@ fn rounds(programs: &[Program]) -> Vec<Vec<&[u64]>> {
     rounds
 }
 
-/// With whom a rank exchanges messages on the communicator of these members.
-fn connected(program: &Program, members: &[u64], is_world: bool) -> Connected {
+/// With whom a rank exchanges messages on the communicator of these members, in all of its programs.
+fn connected(own: &[Program], members: &[u64], is_world: bool) -> Connected {
     let mut connected = Connected::default();
     let place = |rank: u64| members.iter().position(|it| *it == rank);
-    let others = || (0..members.len()).filter(|&it| members[it] != program.rank);
-    for instruction in &program.instructions {
+    let all = own.iter().flat_map(|program| program.instructions.iter().map(move |it| (program, it)));
+    for (program, instruction) in all {
+        let others = || (0..members.len()).filter(|&it| members[it] != program.rank);
         let on = instruction.action.communicator().map(|it| program.members(it));
         match &instruction.action {
             Action::Collective(it) if on == Some(members) && it.kind == CollectiveKind::AllToAll => {
@@ -82,51 +82,50 @@ fn connected(program: &Program, members: &[u64], is_world: bool) -> Connected {
 }
 
 impl Communicators {
-    /// Those of a rank's program among all programs; nothing if making them takes longer than the limit.
+    /// Those of a rank among so many, of the lists of members that all programs have; nothing if making
+    /// them takes longer than the limit.
     pub(super) fn make(
         library: &Rc<Library>,
         unique: Unique,
-        programs: &[Program],
-        own: &Program,
+        lists: &[Vec<u64>],
+        [rank, size]: [u64; 2],
         limit: Duration,
     ) -> Result<Option<Self>, DeviceError> {
-        let size = u64::try_from(programs.len()).unwrap_or(u64::MAX);
-        let Some(world) = library.join(unique, own.rank, size, limit)? else { return Ok(None) };
+        let Some(world) = library.join(unique, rank, size, limit)? else { return Ok(None) };
         let mut all = vec![(world, (0..size).collect::<Vec<u64>>())];
-        for round in rounds(programs) {
-            let color = round.iter().position(|members| members.contains(&own.rank));
+        for round in rounds(lists, size) {
+            let color = round.iter().position(|members| members.contains(&rank));
             let members = color.map_or(&[][..], |it| round[it]);
-            let key = members.iter().position(|it| *it == own.rank).unwrap_or(0);
+            let key = members.iter().position(|it| *it == rank).unwrap_or(0);
             let Some(handle) = library.split(world, color, key, limit)? else { return Ok(None) };
             if color.is_some() {
                 all.push((handle, members.to_vec()));
             }
         }
-        let of = |members: &Vec<u64>| {
-            let missing = || DeviceError::Program(format!("no communicator has been made of {members:?}"));
-            all.iter().find(|it| it.1 == *members).map(|it| it.0).ok_or_else(missing)
-        };
-        let own = own.communicators.iter().map(of).collect::<Result<_, _>>()?;
-        Ok(Some(Self { library: Rc::clone(library), limit, world, own, all }))
+        Ok(Some(Self { library: Rc::clone(library), limit, world, all }))
     }
 
-    /// That of a number of the program.
-    pub(super) fn of(&self, communicator: lower::CommunicatorId) -> Result<Handle, DeviceError> {
-        let missing = || DeviceError::Program("an exchange without a communicator".to_owned());
-        self.own.get(communicator.0).copied().ok_or_else(missing)
+    /// Those of a program, by their numbers.
+    pub(super) fn of(&self, program: &Program) -> Result<Vec<Handle>, DeviceError> {
+        let of = |members: &Vec<u64>| {
+            let missing = || DeviceError::Program(format!("no communicator has been made of {members:?}"));
+            self.all.iter().find(|it| it.1 == *members).map(|it| it.0).ok_or_else(missing)
+        };
+        program.communicators.iter().map(of).collect()
     }
 
     /// Uses everything once, so that all connections are there before the first step: a sum on each
-    /// communicator, and a message from each rank to each that it will send to.
-    pub(super) fn warm(&self, gpu: &Rc<Gpu>, program: &Program, stream: &Stream) -> Result<(), DeviceError> {
+    /// communicator, and a message from each rank to each that it will send to in one of its programs.
+    pub(super) fn warm(&self, gpu: &Rc<Gpu>, own: &[Program], stream: &Stream) -> Result<(), DeviceError> {
         const ROOM: u64 = 512;
-        let memory = gpu.memory(ROOM * (2 + program.ranks))?;
+        let ranks = self.all.iter().map(|it| it.1.len()).max().unwrap_or(0);
+        let memory = gpu.memory(ROOM * (2 + u64::try_from(ranks).unwrap_or(u64::MAX - 2)))?;
         stream.fill(memory.start, 0, memory.bytes)?;
         let place = |number: usize| memory.start + ROOM * (2 + u64::try_from(number).unwrap_or(0));
         for (handle, members) in &self.all {
             let sum = Collected { input: memory.start, output: memory.start, elements: 1, dtype: DType::F32 };
             self.library.all_reduce(*handle, &sum, stream)?;
-            let Connected { to, from } = connected(program, members, *handle == self.world);
+            let Connected { to, from } = connected(own, members, *handle == self.world);
             let given = to.into_iter().map(|member| Passed::To(memory.start + ROOM, 1, member));
             let gotten = from.into_iter().map(|member| Passed::From(place(member), 1, member));
             self.library.pass(*handle, DType::U8, &given.chain(gotten).collect::<Vec<_>>(), stream)?;

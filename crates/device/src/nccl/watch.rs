@@ -18,7 +18,7 @@ use crate::gpu::Waiting;
 /// How long a wait is until it is worth saying (the others are told of it).
 const NOTED: Duration = Duration::from_millis(20);
 /// How long the processes' connections have to say who is lost.
-const FIRST: Duration = Duration::from_secs(2);
+pub(super) const FIRST: Duration = Duration::from_secs(2);
 /// The exit code where a device fails.
 const FAILED: u8 = 2;
 

@@ -3,6 +3,10 @@
 mod same; // the same bits on threads, over TCP and through MPI
 mod refused; // what does not fit together
 mod gpus; // a GPU for each, which is not there
+#[path = "../../../lower/src/tests/sketch.rs"]
+#[expect(dead_code, reason = "training steps are made by hand in tests of other packages")]
+mod sketch; // plans made by hand
+mod exchanges; // every kind of exchange between such GPUs
 mod failing; // ranks that are killed, stopped, or have no room
 #[cfg(feature = "mpi")]
 mod mpi; // the same under `mpirun`
@@ -181,22 +185,65 @@ fn hit(mut launcher: Command, step: u32, blow: &dyn Fn(&Child)) -> Output {
     launcher.wait_with_output().unwrap()
 }
 
+/// A decoder for two sequences on two ranks, whose cache is split between them.
+fn decoder() -> &'static str {
+    static PLAN: OnceLock<(Folder, String)> = OnceLock::new();
+    let (_, path) = PLAN.get_or_init(|| {
+        let folder = Folder::new("generate");
+        let plan = folder.path("plan.json");
+        let model = corpus("models/llama-past-dynamo2.9-op18-dyn/model.onnx");
+        let common =
+            ["plan", &model, "--machine", "cpu-2x", "--mesh", "2", "-o", &plan, "--mode", "generate"];
+        let sizes = ["--batch", "2", "--context", "16", "--prompt", "4", "--cache-layout", "[-,a,-,-]"];
+        let done = shardloom(&[&common[..], &sizes].concat()).output().unwrap();
+        assert!(done.status.success(), "{}", words(&done));
+        (folder, plan)
+    });
+    path
+}
+
+/// The arguments to make tokens: fifteen lines of them.
+fn generating(first: &str, manner: &[&str]) -> Vec<String> {
+    let prompts = ["generate", decoder(), "--prompt-ids", first, "--prompt-ids", "6,7"];
+    [&prompts[..], manner].concat().into_iter().map(str::to_owned).collect()
+}
+
+const DRAWN: [&str; 4] = ["--temperature", "1", "--seed", "3"];
+
 #[test]
 fn processes_generate_as_threads_do() {
-    let folder = Folder::new("generate");
-    let plan = folder.path("plan.json");
-    let model = corpus("models/llama-past-dynamo2.9-op18-dyn/model.onnx");
-    let common = ["plan", &model, "--machine", "cpu-2x", "--mesh", "2", "-o", &plan, "--mode", "generate"];
-    let sizes = ["--batch", "2", "--context", "16", "--prompt", "4", "--cache-layout", "[-,a,-,-]"];
-    let done = shardloom(&[&common[..], &sizes].concat()).output().unwrap();
-    assert!(done.status.success(), "{}", words(&done));
-    let prompts = ["generate", &plan, "--prompt-ids", "1,2,3,4,5", "--prompt-ids", "6,7"];
-    let arguments = [&prompts[..], &["--temperature", "1", "--seed", "3"]].concat();
-    let threads = shardloom(&arguments).output().unwrap();
+    let arguments = generating("1,2,3,4,5", &DRAWN);
+    let threads = shardloom(&arguments.iter().map(String::as_str).collect::<Vec<_>>()).output().unwrap();
     assert!(threads.status.success(), "{}", words(&threads));
-    let arguments: Vec<String> = arguments.iter().map(|it| (*it).to_owned()).collect();
     let processes = launch(2, &[], &arguments).output().unwrap();
     assert!(processes.status.success(), "{}", words(&processes));
     assert_eq!(String::from_utf8_lossy(&threads.stdout).lines().count(), 15);
     assert_eq!(processes.stdout, threads.stdout);
+    // On GPUs, both plans of which exchange by the same communicators.
+    let gpus = gpus::launched(2, &arguments).output().unwrap();
+    assert!(gpus.status.success(), "{}", words(&gpus));
+    assert_eq!(String::from_utf8_lossy(&gpus.stdout), String::from_utf8_lossy(&threads.stdout));
+}
+
+/// Ranks that are to make tokens of other prompts, or in another manner.
+#[test]
+fn ranks_that_generate_something_else_are_refused() {
+    let one = generating("1,2,3,4,5", &DRAWN);
+    let others = [
+        (generating("1,2,3,4,4", &DRAWN), "the prompts"),
+        (generating("1,2,3,4,5", &["--temperature", "1", "--seed", "4"]), "how tokens are chosen"),
+    ];
+    for (other, what) in others {
+        let port = free_port();
+        let start = |(number, arguments): (u32, &Vec<String>)| {
+            rank(number, 2, port, "a token of this test alone", arguments).spawn().unwrap()
+        };
+        let all = [(0, &one), (1, &other)].map(start).map(|it| it.wait_with_output().unwrap());
+        for done in &all {
+            assert_eq!(done.status.code(), Some(2), "{}", words(done));
+            assert!(done.stdout.is_empty());
+        }
+        let said = complaint(&all[0]);
+        assert!(said.starts_with(&format!("error: ranks 0 and 1 differ in {what}: ")), "{said}");
+    }
 }

@@ -10,8 +10,9 @@ use crate::failure::Failure;
 
 /// How often it is looked who has ended.
 const LOOK: Duration = Duration::from_millis(10);
-/// How long ranks have to end by themselves when one has failed: they say why.
-const BY_THEMSELVES: Duration = Duration::from_secs(6);
+/// How long ranks have to end by themselves when one has failed: they say why. What they do with their
+/// GPUs before is over by then, and so is what they do besides.
+const BY_THEMSELVES: Duration = device::ENDING.saturating_add(Duration::from_secs(2));
 /// How long they have when they are told to.
 const WHEN_TOLD: Duration = Duration::from_secs(3);
 

@@ -3,10 +3,13 @@
 
 mod measured; // `calibrate --nccl`
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output};
 use std::sync::OnceLock;
+
+use lower::{Action, Way};
+use reshard::Strategy;
 
 use super::{Folder, complaint, corpus, free_port, hit, launch, process, rank, shardloom, signal, words};
 use crate::emulated::emulated;
@@ -32,16 +35,21 @@ enum Planned {
     Two,
     Four,
     Stages,
+    /// In stages of two ranks, between which all ways of travelling are taken.
+    Travelling,
 }
 
 /// A plan to train it on few tokens.
 fn plan(how: Planned) -> &'static str {
-    static PLANS: [OnceLock<(Folder, String)>; 4] = [const { OnceLock::new() }; 4];
+    static PLANS: [OnceLock<(Folder, String)>; 5] = [const { OnceLock::new() }; 5];
     let more: &[&str] = match how {
         Planned::Alone => &["--machine", "cpu-1x"],
         Planned::Two => &["--machine", "cpu-2x", "--mesh", "2"],
         Planned::Four => &["--machine", "cpu-4x", "--mesh", "data=2,model=2"],
         Planned::Stages => &["--machine", "cpu-2x", "--stages", "2", "--mesh", "1", "--schedule", "1f1b"],
+        Planned::Travelling => {
+            &["--machine", "cpu-4x", "--stages", "2", "--mesh", "2", "--schedule", "eager-1f1b"]
+        }
     };
     let (_, path) = PLANS[how as usize].get_or_init(|| {
         let folder = Folder::new(&format!("gpus-{how:?}"));
@@ -50,19 +58,46 @@ fn plan(how: Planned) -> &'static str {
         let loss = ["--mode", "train", "--loss", "cross-entropy:logits,labels"];
         let common = ["plan", &model, "-o", &plan];
         expect_done(&shardloom(&[&common[..], &sizes, &loss, more].concat()).output().unwrap());
+        if matches!(how, Planned::Travelling) {
+            travel(Path::new(&plan));
+        }
         (folder, plan)
     });
     path
 }
 
+/// Rewrites a pipeline, in which what crosses travels in every way: directly, by parts that receivers
+/// give to each other, and in chunks along a chain.
+fn travel(path: &Path) {
+    let content = plan::json::read_any(&std::fs::read(path).unwrap()).unwrap();
+    let plan::json::Content::Pipeline(mut pipeline) = content else { panic!("expected a pipeline") };
+    pipeline.devices_per_node = 2;
+    let arrivals = pipeline.crossings.iter_mut().flat_map(|it| &mut it.to);
+    let mut taken = BTreeSet::new();
+    for (arrival, strategy) in arrivals.zip(Strategy::ALL.into_iter().cycle()) {
+        (arrival.strategy, arrival.chunks) = (strategy.name().to_owned(), 3);
+        taken.insert(strategy);
+    }
+    assert_eq!(taken.len(), Strategy::ALL.len());
+    // What a rank gets for others is passed on.
+    let passed_on = |action: &Action| match action {
+        Action::Receive(it) => it.parts.iter().filter(|part| part.way == Way::To).count(),
+        _ => 0,
+    };
+    let programs = lower::pipeline(&pipeline).unwrap();
+    let all = programs.iter().flat_map(|it| &it.instructions).map(|it| passed_on(&it.action));
+    assert!(all.sum::<usize>() > 2);
+    std::fs::write(path, plan::json::write_pipeline(&pipeline)).unwrap();
+}
+
 /// Ranks that a launcher starts, each with a GPU.
-fn launched(ranks: u32, arguments: &[String]) -> Command {
+pub(super) fn launched(ranks: u32, arguments: &[String]) -> Command {
     let mut command = launch(ranks, &[], &[arguments, &on(&libraries())].concat());
     command.env("EMULATED_GPUS", ranks.to_string());
     command
 }
 
-fn expect_done(done: &Output) {
+pub(super) fn expect_done(done: &Output) {
     assert!(done.status.success(), "{}", words(done));
 }
 
@@ -117,7 +152,7 @@ fn gpus_of_processes_compute_as_one_rank() {
 #[test]
 fn gpus_of_processes_train_as_one_rank() {
     check_training(Planned::Four, 4);
-    check_training(Planned::Stages, 2);
+    check_training(Planned::Travelling, 4);
 }
 
 #[test]
