@@ -108,9 +108,9 @@ fn by_hand() -> Plan {
 fn complete(mut plan: Plan) -> Plan {
     let file = shardloom::model_file::open(Path::new(&corpus(MODEL))).unwrap();
     plan.model = ModelFile { path: corpus(MODEL), sha256: file.sha256, dims: Vec::new() };
-    let inputs = plan.graph.values.iter().zip(&plan.layouts).filter_map(|(value, layout)| {
-        matches!(value.source, Source::Input(_)).then(|| layout.local_type(&value.type_).bytes())
-    });
+    let held = plan.graph.values.iter().zip(&plan.layouts);
+    let inputs = held.filter(|(value, _)| matches!(value.source, Source::Input(_)));
+    let inputs = inputs.map(|(value, layout)| layout.local_type(&value.type_).bytes());
     plan.memory = vec![Holding { kind: "inputs".to_owned(), bytes: inputs.sum() }];
     plan.capacity = 1 << 30;
     plan
