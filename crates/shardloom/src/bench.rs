@@ -2,6 +2,7 @@
 
 pub(crate) mod onnx; // ONNX files, written
 pub(crate) mod gpt2; // GPT-2 as an ONNX file, with weights from a seed
+mod llama; // a Llama as an ONNX file, to be trained or with a cache
 mod unet; // a U-shaped transformer as an ONNX file
 pub(crate) mod folder; // where benchmarks write
 mod flops; // the arithmetic of a graph

@@ -1,11 +1,13 @@
 //! `bench gpu`: what kernels, products, ranks and steps of training take on the first GPU of this machine, and
 //! whether what they compute is right.
 
+mod goal; // what figures are meant to be
 mod equal; // kernels against processors
 mod rates; // single things
 mod ranks; // plans on several ranks against one
 mod steps; // steps of training, beside those of PyTorch
 mod torch; // the same steps by PyTorch
+mod decode; // tokens one after another
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -14,6 +16,8 @@ use clap::{Args, ValueEnum};
 use cost_models::machine::Machine;
 use device::{Bench, Facts};
 use serde_json::{Map, Value, json};
+
+use goal::{Bound, Goal, Judged};
 
 use super::{Report, append};
 use crate::arguments::{DeviceArguments, RunDevice};
@@ -60,6 +64,8 @@ pub enum Part {
     Ranks,
     /// Steps of training, beside those of PyTorch
     Steps,
+    /// Tokens one after another, beside the memory's bandwidth
+    Decode,
 }
 
 /// One thing that was measured.
@@ -71,6 +77,39 @@ struct Row {
     figures: Vec<(&'static str, String, Value)>,
     /// Whether it is as the reference has it, if there is one.
     equal: Option<bool>,
+    goals: Vec<Goal>,
+}
+
+/// How far a price may be from what is measured, as a part of it.
+const PRICED: f64 = 0.08;
+
+/// What the rows of a part are held against.
+const BESIDE: [(&str, &str); 5] = [
+    (
+        "kernels against processors",
+        "the same operation on a processor; all have to be equal, and so in `compute-sanitizer shardloom bench \
+         gpu --only equal,ranks --quick`, which has to find nothing",
+    ),
+    ("rates", "the largest copy of this table, and the prices of the machine"),
+    (
+        "ranks on the GPU against one on a processor",
+        "outputs of one rank on a processor, in the worst of three steps; all have to be equal",
+    ),
+    (
+        "steps of training",
+        "the price of the plan by the machine, and the same steps by PyTorch in a process of its own: at least as \
+         fast as eager, and 0.95 of compiled or better",
+    ),
+    (
+        "tokens one after another",
+        "the bandwidth of the memory that the machine says, by the least that has to be read for a token: all \
+         weights and the whole cache, once",
+    ),
+];
+
+/// What the rows of a part are held against.
+fn beside(part: &str) -> &'static str {
+    BESIDE.iter().find(|it| it.0 == part).map_or("", |it| it.1)
 }
 
 /// What parts need.
@@ -106,10 +145,14 @@ pub(crate) fn measure(options: &OnGpu, say: &dyn Fn(String)) -> Result<Report, F
         rows.extend(ranks::rows(&given)?);
     }
     if wanted(Part::Steps) {
-        rows.extend(steps::rows(&given)?);
+        rows.extend(steps::rows(&given));
     }
-    let lines: Vec<Value> = rows.iter().map(|row| row.line(&facts, &identity, options.quick)).collect();
-    let report = Report { text: table(&identity, &rows, options.quick), lines };
+    if wanted(Part::Decode) {
+        rows.extend(decode::rows(&given)?);
+    }
+    let judged = if options.quick { Judged::No } else { Judged::Yes };
+    let lines: Vec<Value> = rows.iter().map(|row| row.line(&facts, &identity, judged)).collect();
+    let report = Report { text: table(&identity, &rows, judged), lines };
     if let Some(path) = &options.ledger {
         append(path, &report.lines)?;
     }
@@ -123,7 +166,7 @@ pub(crate) fn measure(options: &OnGpu, say: &dyn Fn(String)) -> Result<Report, F
 
 impl Row {
     fn new(part: &'static str, what: impl Into<String>) -> Self {
-        Self { part, what: what.into(), figures: Vec::new(), equal: None }
+        Self { part, what: what.into(), figures: Vec::new(), equal: None, goals: Vec::new() }
     }
 
     /// With a figure.
@@ -135,6 +178,22 @@ impl Row {
     /// With a time (seconds).
     fn taking(self, name: &'static str, seconds: f64) -> Self {
         self.with(name, crate::quantity::seconds(seconds), seconds)
+    }
+
+    /// With a figure that is meant to be on one side of a number.
+    fn wanting(mut self, what: &'static str, found: f64, bound: Bound) -> Self {
+        self.goals.push(Goal::new(what, found, bound));
+        self
+    }
+
+    /// With what it takes by the prices of the machine, beside what it took (seconds).
+    fn priced(self, predicted: f64, seconds: f64) -> Self {
+        let part = predicted / seconds;
+        self.taking("by prices", predicted).with("by prices/took", format!("{part:.2}"), part).wanting(
+            "how far the price is from it",
+            (part - 1.0).abs(),
+            Bound::Most(PRICED),
+        )
     }
 
     /// With how far results are from the reference, and how far they may be, as parts of the largest number.
@@ -149,15 +208,17 @@ impl Row {
         self.with("left out", why.clone(), why)
     }
 
-    fn line(&self, facts: &Facts, identity: &str, quick: bool) -> Value {
+    fn line(&self, facts: &Facts, identity: &str, judged: Judged) -> Value {
         let mut line = json!({
             "benchmark": "gpu",
             "gpu": facts.name,
             "libraries": identity,
-            "quick": quick,
+            "quick": judged == Judged::No,
             "part": self.part,
             "what": self.what,
             "equal": self.equal,
+            "beside": beside(self.part),
+            "goals": self.goals.iter().map(|it| it.json(judged)).collect::<Vec<_>>(),
         });
         let figures: Map<String, Value> =
             self.figures.iter().map(|(name, _, value)| (name.replace(' ', "_"), value.clone())).collect();
@@ -166,9 +227,9 @@ impl Row {
     }
 }
 
-fn table(identity: &str, rows: &[Row], quick: bool) -> String {
+fn table(identity: &str, rows: &[Row], judged: Judged) -> String {
     let mut text = format!("{identity}\n");
-    if quick {
+    if judged == Judged::No {
         text.push_str("everything is small: these figures mean nothing\n");
     }
     let longest = rows.iter().map(|row| row.what.len()).max().unwrap_or(0);
@@ -177,7 +238,7 @@ fn table(identity: &str, rows: &[Row], quick: bool) -> String {
         if row.part != part {
             part = row.part;
             // Writing to a string does not fail.
-            let _ = writeln!(text, "\n{part}");
+            let _ = writeln!(text, "\n{part}\n  beside {}", beside(part));
         }
         let figures: Vec<String> =
             row.figures.iter().map(|(name, shown, _)| format!("{name} {shown}")).collect();
@@ -187,6 +248,9 @@ fn table(identity: &str, rows: &[Row], quick: bool) -> String {
             None => "",
         };
         let _ = writeln!(text, "  {:<longest$}  {right:<9}  {}", row.what, figures.join(", "));
+        for goal in &row.goals {
+            let _ = writeln!(text, "  {:<longest$}  {:<9}  {}", "", "", goal.shown(judged));
+        }
     }
     text
 }

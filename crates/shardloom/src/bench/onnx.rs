@@ -10,14 +10,47 @@ use std::path::{Path, PathBuf};
 const WEIGHTS: &str = "weights.bin";
 /// The version of the file format.
 const IR_VERSION: u64 = 8;
-/// The version of the operators.
+/// The version of the operators, if nothing else is said.
 const OPERATORS: u64 = 17;
-/// The number of the element type float32.
-const FLOAT: u64 = 1;
 /// The number of the element type int64.
 const INT64: u64 = 7;
 /// The length after which buffered weights are written (bytes).
 const BUFFER: usize = 1 << 20;
+
+/// What numbers a model has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Element {
+    /// Of 32 bits.
+    F32,
+    /// The first 16 of these.
+    Bf16,
+}
+
+impl Element {
+    /// Its number in the format.
+    fn number(self) -> u64 {
+        match self {
+            Self::F32 => 1,
+            Self::Bf16 => 16,
+        }
+    }
+
+    /// How large a number is (bytes).
+    fn bytes(self) -> u64 {
+        match self {
+            Self::F32 => 4,
+            Self::Bf16 => 2,
+        }
+    }
+
+    /// Writes a number, rounded.
+    fn write(self, number: f32, to: &mut impl Write) -> io::Result<()> {
+        match self {
+            Self::F32 => to.write_all(&number.to_le_bytes()),
+            Self::Bf16 => to.write_all(&half::bf16::from_f32(number).to_le_bytes()),
+        }
+    }
+}
 
 /// An attribute of a node.
 pub(crate) enum Attribute<'a> {
@@ -32,6 +65,8 @@ pub(crate) enum Attribute<'a> {
 /// A model that is being written.
 pub(crate) struct Writer {
     path: PathBuf,
+    element: Element,
+    operators: u64,
     data: Data,
     nodes: Vec<Message>,
     weights: Vec<Message>,
@@ -80,7 +115,19 @@ impl Writer {
 
     fn new(folder: &Path, data: Data) -> Self {
         let (nodes, weights, inputs, outputs) = Default::default();
-        Self { path: folder.join("model.onnx"), data, nodes, weights, inputs, outputs }
+        let (element, operators) = (Element::F32, OPERATORS);
+        let path = folder.join("model.onnx");
+        Self { path, element, operators, data, nodes, weights, inputs, outputs }
+    }
+
+    /// The same with operators of another version.
+    pub(crate) fn of_version(self, operators: u64) -> Self {
+        Self { operators, ..self }
+    }
+
+    /// The same with weights, inputs and outputs of such numbers.
+    pub(crate) fn of_elements(self, element: Element) -> Self {
+        Self { element, ..self }
     }
 
     /// A weight.
@@ -92,19 +139,19 @@ impl Writer {
     ) -> io::Result<String> {
         let count: u64 = shape.iter().product();
         let tensor = shape.iter().fold(Message::default(), |tensor, &extent| tensor.number(1, extent));
-        let tensor = tensor.number(2, FLOAT).text(8, name);
+        let element = self.element;
+        let tensor = tensor.number(2, element.number()).text(8, name);
         let tensor = match &mut self.data {
             Data::Inside => {
-                let bytes: Vec<u8> = (0..count).flat_map(|_| number().to_le_bytes()).collect();
+                let mut bytes = Vec::new();
+                (0..count).try_for_each(|_| element.write(number(), &mut bytes))?;
                 tensor.bytes(9, &bytes)
             }
             Data::Beside { file, length } => {
-                for _ in 0..count {
-                    file.write_all(&number().to_le_bytes())?;
-                }
-                beside(tensor, length, count * 4)
+                (0..count).try_for_each(|_| element.write(number(), file))?;
+                beside(tensor, length, count * element.bytes())
             }
-            Data::Absent { length } => beside(tensor, length, count * 4),
+            Data::Absent { length } => beside(tensor, length, count * element.bytes()),
         };
         self.weights.push(tensor);
         Ok(name.to_owned())
@@ -120,7 +167,8 @@ impl Writer {
 
     /// One number in the model file.
     pub(crate) fn float(&mut self, name: &str, number: f32) -> String {
-        let tensor = Message::default().number(2, FLOAT).text(8, name).bytes(9, &number.to_le_bytes());
+        let tensor =
+            Message::default().number(2, Element::F32.number()).text(8, name).bytes(9, &number.to_le_bytes());
         self.weights.push(tensor);
         name.to_owned()
     }
@@ -175,24 +223,32 @@ impl Writer {
         self.inputs.push(value(name, INT64, dims));
     }
 
-    /// An input of real numbers.
+    /// An input of real numbers whose shape is known.
     pub(crate) fn floats(&mut self, name: &str, shape: &[u64]) {
         let dims: Vec<String> = shape.iter().map(u64::to_string).collect();
-        let dims: Vec<&str> = dims.iter().map(String::as_str).collect();
-        self.inputs.push(value(name, FLOAT, &dims));
+        self.numbers(name, &dims.iter().map(String::as_str).collect::<Vec<_>>());
+    }
+
+    /// An input of real numbers.
+    pub(crate) fn numbers(&mut self, name: &str, dims: &[&str]) {
+        self.inputs.push(value(name, self.element.number(), dims));
     }
 
     /// The same number several times, in the model file.
     pub(crate) fn constants(&mut self, name: &str, count: u64, number: f32) {
         let bytes: Vec<u8> = (0..count).flat_map(|_| number.to_le_bytes()).collect();
-        let tensor = Message::default().number(1, count).number(2, FLOAT).text(8, name).bytes(9, &bytes);
+        let tensor = Message::default()
+            .number(1, count)
+            .number(2, Element::F32.number())
+            .text(8, name)
+            .bytes(9, &bytes);
         self.weights.push(tensor);
     }
 
     /// An output of numbers. It is the result of an operation.
     pub(crate) fn output(&mut self, name: &str, result: &str, dims: &[&str]) {
         self.push("Identity", &[result], &[name], &[]);
-        self.outputs.push(value(name, FLOAT, dims));
+        self.outputs.push(value(name, self.element.number(), dims));
     }
 
     /// Writes the model; where it is.
@@ -205,7 +261,7 @@ impl Writer {
         for (field, messages) in [(5, &self.weights), (11, &self.inputs), (12, &self.outputs)] {
             graph = messages.iter().fold(graph, |graph, message| graph.message(field, message));
         }
-        let operators = Message::default().text(1, "").number(2, OPERATORS);
+        let operators = Message::default().text(1, "").number(2, self.operators);
         let model = Message::default().number(1, IR_VERSION).message(7, &graph).message(8, &operators);
         std::fs::write(&self.path, &model.0)?;
         Ok(self.path)

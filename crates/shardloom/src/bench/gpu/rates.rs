@@ -7,6 +7,7 @@ use device::{Bench, Trial};
 use kernels::cuda::{Chain, Input, Piece, Step, chained};
 use planner_ir::{Binary, DType, Op, Type, Unary};
 
+use super::goal::Bound;
 use super::{Given, Row};
 use crate::failure::Failure;
 use crate::measure::gpu::failure;
@@ -16,6 +17,12 @@ use crate::measure::gpu::trials::{Price, Sizes, Timed, When, all};
 ///
 /// Source: Dao, "FlashAttention-2", 2023, section 2.
 const BACKWARD: f64 = 2.5;
+
+/// What part of what a copy moves is wanted of kernels that read and write each number once.
+const OF_A_COPY: f64 = 0.85;
+
+/// What is wanted of attention, causal, of so many heads of so many queries (operations a second).
+const ATTENTION: ([u64; 2], f64) = ([128, 4096], 300e12);
 
 /// A row for each thing that is timed.
 pub(super) fn rows(given: &Given<'_>, bench: &mut Bench) -> Result<Vec<Row>, Failure> {
@@ -56,7 +63,12 @@ fn row(given: &Given<'_>, timed: &Timed, seconds: f64, copied: Option<f64>) -> R
         let rate = bytes / seconds;
         let row = row.with("rate", format!("{:.1} GB/s", rate / 1e9), rate);
         let part = copied.map(|copied| rate / copied);
-        part.map_or(row.clone(), |part| row.with("of a copy", format!("{:.1} %", 100.0 * part), part))
+        let Some(part) = part else { return row };
+        let row = row.with("of a copy", format!("{:.1} %", 100.0 * part), part);
+        if matches!(timed.trial, Trial::Copy(_)) {
+            return row;
+        }
+        row.wanting("part of what the largest copy moves", part, Bound::Least(OF_A_COPY))
     };
     let computing = |row: Row, flops: f64| {
         let rate = flops / seconds;
@@ -67,7 +79,13 @@ fn row(given: &Given<'_>, timed: &Timed, seconds: f64, copied: Option<f64>) -> R
         (Price::Sum(bytes) | Price::Bytes(bytes), _) => moving(row, exact(bytes.0)),
         (_, Trial::Copy(bytes)) => moving(row, 2.0 * exact(*bytes)),
         (Price::Product(product), _) => computing(row, product.work().0),
-        (Price::Attention(it), _) => computing(row, work(it)),
+        (Price::Attention(it), _) => {
+            let row = computing(row, work(it));
+            match [it.heads, it.queries] == ATTENTION.0 {
+                true => row.wanting("operations a second", work(it) / seconds, Bound::Least(ATTENTION.1)),
+                false => row,
+            }
+        }
         (Price::AttentionGradient(it), _) => computing(row, BACKWARD * work(it)),
         _ => row,
     };

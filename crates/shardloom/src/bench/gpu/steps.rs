@@ -11,10 +11,12 @@ use plan::{Loss, NoDecay, Precision, Recipe, Recompute};
 use planner_ir::{Mesh, Optimizer, Real};
 use run::Session;
 
+use super::goal::Bound;
 use super::torch;
 use super::{Given, Row};
 use crate::bench::folder::Folder;
-use crate::bench::gpt2::{self, Size, Start};
+use crate::bench::gpt2::{self, Start};
+use crate::bench::llama::{self, Use};
 use crate::bench::median;
 use crate::bench::onnx::Writer;
 use crate::failure::Failure;
@@ -30,23 +32,46 @@ pub(super) struct Model {
     pub(super) sequence: u64,
 }
 
+/// What kind of model it is, and how large.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Size {
+    Gpt2(gpt2::Size),
+    Llama(llama::Size),
+}
+
 /// GPT-2-medium.
 ///
 /// Source: Radford et al., "Language Models are Unsupervised Multitask Learners", 2019, table 2.
 const MEDIUM: Model = Model {
     name: "GPT-2-medium",
-    size: Size { layers: 24, hidden: 1024, heads: 16, vocabulary: 50_257, positions: 1024 },
+    size: Size::Gpt2(gpt2::Size { layers: 24, hidden: 1024, heads: 16, vocabulary: 50_257, positions: 1024 }),
     batch: 16,
     sequence: 1024,
 };
 
-/// A model that is soon trained.
-const LITTLE: Model = Model {
-    name: "a GPT-2 of 1 layer",
-    size: Size { layers: 1, hidden: 32, heads: 2, vocabulary: 64, positions: 16 },
-    batch: 2,
-    sequence: 16,
+/// A Llama of 1.24e9 parameters.
+const BILLION: Model = Model {
+    name: "a Llama of 1.24e9 parameters",
+    size: Size::Llama(llama::Size::BILLION),
+    batch: 4,
+    sequence: 2048,
 };
+
+/// Models that are soon trained.
+const LITTLE: [Model; 2] = [
+    Model {
+        name: "a GPT-2 of 1 layer",
+        size: Size::Gpt2(gpt2::Size { layers: 1, hidden: 32, heads: 2, vocabulary: 64, positions: 16 }),
+        batch: 2,
+        sequence: 16,
+    },
+    Model { name: "a Llama of 1 layer", size: Size::Llama(llama::Size::LITTLE), batch: 2, sequence: 16 },
+];
+
+const PART: &str = "steps of training";
+
+/// How much of the speed of PyTorch is wanted: of its steps as they are, and compiled.
+const WANTED: [f64; 2] = [1.0, 0.95];
 
 /// AdamW as GPT-3 was trained with it.
 ///
@@ -60,34 +85,41 @@ const LEARNING: f32 = 1e-4;
 /// Steps before those that are measured, and how many are measured.
 const STEPS: [usize; 2] = [3, 10];
 
-/// Ours, then PyTorch's.
-pub(super) fn rows(given: &Given<'_>) -> Result<Vec<Row>, Failure> {
-    let model = if given.options.quick { LITTLE } else { MEDIUM };
+/// Of each model ours, then PyTorch's.
+pub(super) fn rows(given: &Given<'_>) -> Vec<Row> {
+    let models = if given.options.quick { LITTLE } else { [MEDIUM, BILLION] };
+    models.iter().flat_map(|model| rows_of(given, model)).collect()
+}
+
+fn rows_of(given: &Given<'_>, model: &Model) -> Vec<Row> {
     let title = format!("{} {}x{} in bf16", model.name, model.batch, model.sequence);
-    let mut rows = Vec::new();
-    let ours = Row::new("steps of training", title.clone());
-    rows.push(match trained(given, &model) {
-        Ok(step) => ours
-            .taking("took", step.seconds)
-            .taking("by prices", step.predicted)
-            .with(
-                "by prices/took",
-                format!("{:.2}", step.predicted / step.seconds),
-                step.predicted / step.seconds,
-            )
-            .with("loss", format!("{:.3}", step.loss), step.loss),
-        Err(error) => ours.left_out(error),
-    });
-    (given.say)("the same by PyTorch".to_owned());
-    for (manner, steps) in torch::steps(&given.options.python, &model, STEPS) {
-        let row = Row::new("steps of training", format!("{title}, PyTorch {manner}"));
+    let ours = trained(given, model);
+    (given.say)(format!("{} by PyTorch", model.name));
+    let theirs = torch::steps(&given.options.python, model, STEPS);
+    let row = Row::new(PART, title.clone());
+    let mut rows = vec![match &ours {
+        Ok(step) => {
+            let row = row.taking("took", step.seconds).priced(step.predicted, step.seconds);
+            let row = row.with("loss", format!("{:.3}", step.loss), step.loss);
+            theirs.iter().zip(FASTER).zip(WANTED).fold(row, |row, (((_, steps), what), wanted)| match steps {
+                Ok(seconds) => row.wanting(what, median(seconds) / step.seconds, Bound::Least(wanted)),
+                Err(_) => row,
+            })
+        }
+        Err(error) => row.left_out(error),
+    }];
+    for (manner, steps) in theirs {
+        let row = Row::new(PART, format!("{title}, PyTorch {manner}"));
         rows.push(match steps {
             Ok(seconds) => row.taking("took", median(&seconds)),
             Err(why) => row.left_out(why),
         });
     }
-    Ok(rows)
+    rows
 }
+
+/// What is held against the steps of PyTorch, in the order of its manners.
+const FASTER: [&str; 2] = ["PyTorch eager's time in ours", "PyTorch compiled's time in ours"];
 
 /// What was measured of our steps.
 struct Step {
@@ -104,7 +136,10 @@ fn trained(given: &Given<'_>, model: &Model) -> Result<Step, Failure> {
     let folder = Folder::new("gpu-steps", None)?;
     (given.say)(format!("writing {}", model.name));
     let path = Writer::large(&folder.path)
-        .and_then(|writer| gpt2::write(writer, model.size, Start::Untrained, 0))
+        .and_then(|writer| match model.size {
+            Size::Gpt2(size) => gpt2::write(writer, size, Start::Untrained, 0),
+            Size::Llama(size) => llama::write(writer, size, Use::Training, 0),
+        })
         .map_err(|error| Failure::unwritten(&folder.path, &error))?;
     let file = model_file::open(&path)?;
     let dims = [("batch", model.batch), ("sequence", model.sequence)];

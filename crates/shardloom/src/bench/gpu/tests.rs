@@ -40,6 +40,9 @@ fn every_part_is_measured_and_kept_in_the_ledger() {
         ("for long", 1),
         ("a GPT-2 of 2 layers, 8 ranks", 1),
         ("a GPT-2 of 1 layer 2x16 in bf16", 3),
+        ("a Llama of 1 layer 2x16 in bf16", 3),
+        ("a Llama of 1 layer in bf16, 1 sequence of 40", 1),
+        ("a Llama of 1 layer in bf16, 8 sequences of 40", 1),
     ] {
         assert!(named(part) >= least, "{part}: {} in {out}", named(part));
     }
@@ -49,10 +52,19 @@ fn every_part_is_measured_and_kept_in_the_ledger() {
         assert_eq!(torch, left_out.contains("`no-python` cannot be started"), "{line}");
         assert!(torch || left_out.is_empty(), "{line}");
         assert_ne!(line["equal"], Value::Bool(false), "{line}");
+        assert!(!line["beside"].as_str().unwrap().is_empty(), "{line}");
     }
     let equal = lines.iter().filter(|it| it["equal"] == Value::Bool(true)).count();
     assert_eq!(equal, 3 * 15 + 4);
     assert!(lines.iter().any(|it| it["figures"]["by_prices/took"].as_f64().is_some_and(|it| it > 0.0)));
+    // What is meant to be is said, and not judged by figures that mean nothing.
+    let goals: Vec<&Value> = lines.iter().flat_map(|it| it["goals"].as_array().unwrap()).collect();
+    let wanted = |what: &str| goals.iter().filter(|it| it["what"] == what).count();
+    assert_eq!(wanted("part of the memory's bandwidth"), 1);
+    assert_eq!(wanted("how far the price is from it"), 4);
+    assert_eq!(wanted("part of what the largest copy moves"), 5);
+    assert!(goals.iter().all(|it| it["reached"].is_null() && it["found"].is_f64()));
+    assert!(out.contains("goal: part of the memory's bandwidth at least 0.55\n"), "{out}");
 }
 
 #[test]

@@ -1,0 +1,171 @@
+//! Tokens made one after another on the GPU: how much of the memory's bandwidth a step of one token takes.
+
+use std::time::Instant;
+
+use cost_models::units::exact;
+use device::Device;
+use lower::Program;
+use plan::Generation;
+use planner_ir::{Graph, Mesh};
+use rewrite::Steps;
+use run::Session;
+
+use super::goal::Bound;
+use super::{Given, Row};
+use crate::bench::folder::Folder;
+use crate::bench::llama::{self, Size, Use};
+use crate::bench::median;
+use crate::bench::onnx::Writer;
+use crate::failure::Failure;
+use crate::generation::bound::{Decoder, Wanted as Sizes};
+use crate::generation::choose::{self, Manner, Place};
+use crate::generation::planned::{Step, Wanted, planned};
+use crate::generation::roles::{Told, roles};
+use crate::generation::sequences::Sequences;
+use crate::model_file::{self, ModelFile};
+use crate::{compile, gpu, pipeline};
+
+const PART: &str = "tokens one after another";
+
+/// How many sequences grow at once.
+const BATCHES: [u64; 2] = [1, 8];
+
+/// Tokens before those that are measured, and how many are measured.
+const TOKENS: [usize; 2] = [4, 32];
+
+/// How many tokens there is room for: a step reads the whole cache.
+const ROOM: u64 = 1024;
+const LITTLE_ROOM: u64 = 40;
+
+/// What part of the bandwidth is wanted where one sequence grows.
+const WANTED: f64 = 0.55;
+
+/// How a token is chosen: the likeliest one.
+const LIKELIEST: Manner = Manner { temperature: 0.0, most: None, mass: 1.0, seed: 0 };
+
+/// A row for each number of sequences.
+pub(super) fn rows(given: &Given<'_>) -> Result<Vec<Row>, Failure> {
+    let (name, size, room) = if given.options.quick {
+        ("a Llama of 1 layer", Size::LITTLE, LITTLE_ROOM)
+    } else {
+        ("a Llama of 1.24e9 parameters", Size::BILLION, ROOM)
+    };
+    let folder = Folder::new("gpu-decode", None)?;
+    (given.say)(format!("writing {name}"));
+    let path = Writer::large(&folder.path)
+        .and_then(|writer| {
+            let writer = writer.of_elements(Use::Generation.element());
+            llama::write(writer, size, Use::Generation, 0)
+        })
+        .map_err(|error| Failure::unwritten(&folder.path, &error))?;
+    let file = model_file::open(&path)?;
+    Ok(BATCHES
+        .map(|batch| {
+            let sequences = if batch == 1 { "sequence" } else { "sequences" };
+            let row = Row::new(PART, format!("{name} in bf16, {batch} {sequences} of {room}"));
+            let token = Token { file: &file, size, batch, room };
+            match token.measured(given) {
+                Ok(found) => token.row(given, row, &found),
+                Err(error) => row.left_out(error),
+            }
+        })
+        .into())
+}
+
+/// A step of one token of each sequence.
+struct Token<'a> {
+    file: &'a ModelFile,
+    size: Size,
+    batch: u64,
+    room: u64,
+}
+
+/// What was found of it.
+struct Found {
+    /// The median (seconds).
+    seconds: f64,
+    /// By the prices of the machine (seconds).
+    predicted: f64,
+}
+
+impl Token<'_> {
+    fn row(&self, given: &Given<'_>, row: Row, found: &Found) -> Row {
+        let (bytes, seconds) = (exact(self.bytes()), found.seconds);
+        let part = bytes / seconds / given.machine.device.memory_bandwidth.value.0;
+        let row = row
+            .taking("took", seconds)
+            .with("reads", format!("{:.2} GB", bytes / 1e9), bytes)
+            .with("of the bandwidth", format!("{:.1} %", 100.0 * part), part)
+            .priced(found.predicted, seconds);
+        // With several sequences there is more to compute for what is read.
+        if self.batch > 1 {
+            return row;
+        }
+        row.wanting("part of the memory's bandwidth", part, Bound::Least(WANTED))
+    }
+
+    /// The least that has to be read for a token (bytes): each weight, which the embedding is too since it
+    /// makes the logits, and the keys and values of all places.
+    fn bytes(&self) -> u64 {
+        let Size { layers, hidden, heads, groups, .. } = self.size;
+        let narrow = 2;
+        let kept = 2 * self.batch * layers * groups * (hidden / heads) * self.room;
+        narrow * (self.size.parameters() + kept)
+    }
+
+    fn measured(&self, given: &Given<'_>) -> Result<Found, Failure> {
+        (given.say)(format!("planning a token of {} sequences", self.batch));
+        let generation = self.planned(given)?;
+        let programs = pipeline::lower(&generation.decode, &mut |_, _| {})?;
+        (given.say)("making kernels ready".to_owned());
+        let plans: [&[Program]; 1] = [&programs];
+        let device = Device::in_turns(&gpu::settings(&given.on), &plans)
+            .map_err(|error| Failure::Input(error.to_string()))?;
+        let weight = |name: &str| self.file.weight(name);
+        let failed = |error| Failure::input("run", error);
+        let session = Session::on(Box::new(device), None, programs, &weight).map_err(failed)?;
+        let prompts = (0..self.batch).map(|it| vec![i64::try_from(it).unwrap_or(0)]).collect();
+        let mut sequences = Sequences::new(&generation, None, session, prompts).map_err(failed)?;
+        let mut seconds = Vec::new();
+        for number in 0..TOKENS[0] + TOKENS[1] {
+            (given.say)(format!("token {} of {}", number + 1, TOKENS[0] + TOKENS[1]));
+            let start = Instant::now();
+            let logits = sequences.logits().map_err(failed)?;
+            if number >= TOKENS[0] {
+                seconds.push(start.elapsed().as_secs_f64());
+            }
+            let next = logits.iter().map(|logits| {
+                let token = choose::next(logits.as_ref()?, &LIKELIEST, Place { sequence: 0, position: 0 });
+                i64::try_from(token).ok()
+            });
+            let next: Vec<Option<i64>> = next.collect();
+            if logits.iter().flatten().flatten().any(|it| !it.is_finite()) {
+                return Err(Failure::Input("what the model says of a token is no number".to_owned()));
+            }
+            sequences.push(&next);
+        }
+        Ok(Found { seconds: median(&seconds), predicted: generation.decode.seconds() })
+    }
+
+    /// The plan of a token on one device.
+    fn planned(&self, given: &Given<'_>) -> Result<Generation, Failure> {
+        let roles = roles(&self.file.model, &Told::default())
+            .map_err(|error| Failure::file(&self.file.path, error))?;
+        let wanted =
+            Sizes { batch: Some(self.batch), prompt: Some(1), context: Some(self.room), dims: Vec::new() };
+        let decoder = Decoder::of(self.file, roles, &wanted)?;
+        let graph: Graph = decoder.step(1)?;
+        let prepared = pipeline::prepare(&graph, &mut |_, _| {})?;
+        let header = compile::header(self.file, &import::Bindings::default(), &graph);
+        let machine =
+            given.machine.clone().with_devices(1).map_err(|error| Failure::internal("bench gpu", error))?;
+        let wanted = Wanted {
+            machine: &machine,
+            meshes: vec![Mesh::of_sizes(&[1])],
+            capacity: machine.usable_memory().0,
+            steps: Steps::Auto,
+            layout: None,
+        };
+        planned(&decoder.cache(), None, Step { prepared, header }, &wanted, &|_| {}).map(|it| it.0)
+    }
+}
