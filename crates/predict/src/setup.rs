@@ -169,6 +169,8 @@ pub enum SetupError {
         /// Layers of all stages.
         staged: u64,
     },
+    /// A year in which there is no such framework.
+    Year(u64),
     /// Experts that ranks cannot share equally.
     Experts {
         /// Experts of a layer.
@@ -177,6 +179,9 @@ pub enum SetupError {
         ep: u64,
     },
 }
+
+/// The years of frameworks: there were no transformers before.
+const YEARS: std::ops::RangeInclusive<u64> = 2017..=2099;
 
 impl Setup {
     /// How many devices it runs on.
@@ -249,6 +254,9 @@ impl Setup {
         if staged != self.model.layers || u64::try_from(self.stages.len()) != Ok(self.pp) {
             return Err(SetupError::Stages { layers: self.model.layers, staged });
         }
+        if let Some(year) = self.year.filter(|it| !YEARS.contains(it)) {
+            return Err(SetupError::Year(year));
+        }
         match self.model.experts {
             Some(it) if !it.count.is_multiple_of(self.ep) => {
                 Err(SetupError::Experts { experts: it.count, ep: self.ep })
@@ -261,6 +269,10 @@ impl Setup {
 impl fmt::Display for SetupError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Year(year) => {
+                let (first, last) = (YEARS.start(), YEARS.end());
+                write!(f, "the framework's year is {year}, expected {first} to {last}")
+            }
             Self::Zero(name) => write!(f, "`{name}` is 0, expected at least 1"),
             Self::Large { what, most } => write!(f, "too many {what}, expected at most {most}"),
             Self::Batch { gbs, mbs, dp } => {

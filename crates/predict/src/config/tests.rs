@@ -94,6 +94,7 @@ fn what_is_wrong_is_said() {
         &with("num_experts = 8\nmoe_router_topk = 9"),
         "`moe_router_topk` is 9, expected at most `num_experts`, 8",
     );
+    check(&with("framework_year = 7"), "the framework's year is 7, expected 2017 to 2099");
     // Fewer groups than ranks are there more than once.
     assert!(read(&LLAMA.replace("num_query_groups = 8", "num_query_groups = 2")).is_ok());
     for text in ["num_layers = 2\nnum_layers = = 2", "a = 1\na = 99999999999999999999"] {
