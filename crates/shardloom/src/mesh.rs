@@ -33,6 +33,16 @@ fn factors(rest: u64, least: u64, axes: usize, before: &mut Vec<u64>, products: 
     }
 }
 
+/// Meshes of groups, such as `2,2x2`.
+pub(crate) fn several(text: &str) -> Result<Vec<Mesh>, String> {
+    let mesh = |text: &str| {
+        let sized = text.split('x').all(|size| size.parse::<u64>().is_ok());
+        let mesh = Mesh::parse(text).ok().filter(|_| sized);
+        mesh.ok_or_else(|| format!("`{text}` is no mesh of a group, expected sizes such as `2x2`"))
+    };
+    text.split(',').map(mesh).collect()
+}
+
 /// A mesh as sizes: `2x4`.
 pub(crate) fn sizes(mesh: &Mesh) -> String {
     mesh.axes.iter().map(|axis| axis.size.to_string()).collect::<Vec<_>>().join("x")

@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use plan::json::{Content, read_any};
 use serde_json::Value;
 
 use super::{Folder, fails, works};
@@ -108,6 +109,46 @@ fn what_is_chosen_is_checked_and_trains_as_one_rank_does() {
     }
 }
 
+/// Groups of one and two devices, cut in every way: none is much cheaper than the one that is chosen.
+#[test]
+fn blocks_are_dealt_to_groups_whose_meshes_differ() {
+    let folder = Folder::new("dealt-unequal");
+    let fixed = ["stages=1,2", "microbatches=2", "recompute=none", "schedule=1f1b"];
+    let (chosen, words) = cheapest(&folder, "cpu-3x", &fixed);
+    assert!(words.contains("1 groups of mesh 1, 1 groups of mesh 2, 2 micro-batches"), "{words}");
+    let Content::Pipeline(made) = read_any(&fs::read(folder.path("p.json")).unwrap()).unwrap() else {
+        panic!("no pipeline")
+    };
+    let blocks = made.recipe.recompute.len();
+    let mut least = f64::INFINITY;
+    for second in 1..blocks {
+        let cut = format!("cut=0,{second}");
+        let (seconds, _) = cheapest(&folder, "cpu-3x", &[&fixed[..], &[cut.as_str()]].concat());
+        least = least.min(seconds);
+    }
+    assert!(least.is_finite() && chosen <= least * 1.05, "{chosen} chosen, {least} by another cut");
+    assert!(chosen >= least * (1.0 - 1e-9), "{chosen} chosen, which no cut takes: {least}");
+}
+
+/// Two kinds of nodes: what is chosen is no dearer than meshes that are pinned, is checked, and says a bound.
+#[test]
+fn nodes_of_two_kinds_are_planned_as_a_whole() {
+    let folder = Folder::new("auto-kinds");
+    let names = "a100-80g-2x+v100-16g-2x";
+    let (chosen, words) = cheapest(&folder, names, &["recompute=none", "microbatches=2"]);
+    assert!(words.starts_with("chosen ") && words.contains("all there are"), "{words}");
+    let model = root().join("tests/models/gpt2-bytes.onnx");
+    let passed = works(&["check", &folder.path("p.json"), "--model", model.to_str().unwrap()]);
+    assert!(passed.contains("cut as it says"), "{passed}");
+    for meshes in ["2,2", "1,1,2"] {
+        let pins = ["recompute=none", "microbatches=2", &format!("stages={meshes}")];
+        let (seconds, _) = cheapest(&folder, names, &pins);
+        assert!(chosen <= seconds * 1.02, "{chosen} was chosen, {meshes} takes {seconds}");
+    }
+    let (_, words) = cheapest(&folder, names, &["pp=3", "recompute=none", "microbatches=2"]);
+    assert!(words.contains("2 micro-batches") && words.contains("3 groups of devices"), "{words}");
+}
+
 #[test]
 fn decisions_that_cannot_be() {
     let folder = Folder::new("no-setup");
@@ -124,7 +165,9 @@ fn decisions_that_cannot_be() {
         let pins: Vec<&str> = pins.iter().flat_map(|pin| ["--pin", pin]).collect();
         says(&with(1, "4", &pins), &["no setup of cpu-4x", "what is pinned", "4 devices in nodes of"]);
     }
-    for pin in ["pp", "pp=0", "pp=many", "xx=1", "recompute=some", "tp=-1", ""] {
+    for pin in
+        ["stages=", "stages=2,x", "cut=0,x", "pp", "pp=0", "pp=many", "xx=1", "recompute=some", "tp=-1", ""]
+    {
         says(&with(1, "4", &["--pin", pin]), &["`--pin ", "expected"]);
     }
     says(&with(1, "4", &["--pin", "schedule=fast"]), &["`fast`", "1f1b"]);
@@ -146,6 +189,24 @@ fn decisions_that_cannot_be() {
     for pins in [&["schedule=gpipe"][..], &["schedule=1f1b", "chunks=2"], &["schedule=zb-h1", "pp=1"]] {
         says(&pinned(pins), &["no schedule has what is pinned", "`--stages N --schedule NAME`"]);
     }
+    // Meshes of groups, and cuts, that do not go together.
+    let both = ["stages=2,2", "tp=2"];
+    says(
+        &pinned(&both),
+        &["`--pin stages=..` says the mesh of each group", "leave the pins of pp, tp and dp out"],
+    );
+    says(&pinned(&["cut=0,2"]), &["`--pin cut=..` is of groups", "give `--pin stages=..`"]);
+    says(&pinned(&["stages=2,2", "cut=0,1,2"]), &["names 3 stages, expected 2"]);
+    says(&pinned(&["stages=2,2", "cut=1,2"]), &["[1, 2]", "ascend from 0"]);
+    says(&pinned(&["stages=2,2", "cut=0,99"]), &["names block 99 of a model of"]);
+    says(&pinned(&["stages=2,1"]), &["meshes 2, 1 are 3 devices, expected 4"]);
+    says(&pinned(&["stages=2,2", "schedule=gpipe"]), &["no schedule has what is pinned", "one stage each"]);
+    says(&pinned(&["stages=2,2", "microbatches=3"]), &["no setup of cpu-4x has what is pinned"]);
+    let kinds = ["--stages", "auto", "--machine", "a100-80g-2x+v100-16g-2x", "-o", &path];
+    let with_kinds =
+        |pin| fails(1, &borrowed(&arguments("plan", "4", &[&kinds[..], &["--pin", pin]].concat())));
+    says(&with_kinds("stages=4"), &["would lie on two kinds of nodes"]);
+    says(&with_kinds("tp=8"), &["no setup of a100-80g-2x+v100-16g-2x has what is pinned"]);
     // How many examples there are is part of the question.
     let model = root().join("tests/models/gpt2-bytes.onnx");
     let none =

@@ -6,6 +6,7 @@ use clap::Args;
 use planner_ir::Mesh;
 
 use super::PlanArguments;
+use crate::mesh;
 
 /// What `sweep --help` shows.
 pub(super) const SWEEP: &str = "\
@@ -48,8 +49,8 @@ pub struct PipelineArguments {
     /// With `--stages auto`, the dimension that counts the examples of a micro-batch
     #[arg(long, value_name = "NAME", default_value = "batch")]
     pub batch_dim: String,
-    /// With `--stages auto`, a decision that is not searched: pp=4, tp=8, dp=2, microbatches=16,
-    /// chunks=2, recompute=full or schedule=1f1b; may be repeated
+    /// With `--stages auto`, a decision that is not searched: pp=4, tp=8, dp=2, stages=2,2,4,
+    /// cut=0,4,8, microbatches=16, chunks=2, recompute=full or schedule=1f1b; may be repeated
     #[arg(long = "pin", value_name = "DECISION")]
     pub pins: Vec<String>,
     /// With `--stages auto`, ask every setup how fast it is: it takes longer, and the bound is closer
@@ -81,7 +82,7 @@ fn stages(text: &str) -> Result<Stages, String> {
     match text {
         "auto" => Ok(Stages::Auto),
         _ if text.contains([',', 'x']) => {
-            meshes(text).map(Stages::Meshes).map_err(|error| format!("{error}, or `auto`"))
+            mesh::several(text).map(Stages::Meshes).map_err(|error| format!("{error}, or `auto`"))
         }
         _ => text.parse().ok().filter(|number| (1..=65536).contains(number)).map(Stages::Number).ok_or_else(
             || {
@@ -90,14 +91,4 @@ fn stages(text: &str) -> Result<Stages, String> {
             },
         ),
     }
-}
-
-/// Meshes of groups, such as `2,2x2`.
-pub(crate) fn meshes(text: &str) -> Result<Vec<Mesh>, String> {
-    let mesh = |text: &str| {
-        let sized = text.split('x').all(|size| size.parse::<u64>().is_ok());
-        let mesh = Mesh::parse(text).ok().filter(|_| sized);
-        mesh.ok_or_else(|| format!("`{text}` is no mesh of a group, expected sizes such as `2x2`"))
-    };
-    text.split(',').map(mesh).collect()
 }

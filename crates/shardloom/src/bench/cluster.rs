@@ -26,6 +26,8 @@ use crate::failure::Failure;
 use crate::pipeline::cluster::{Answer, Pins, Question, cheapest};
 use crate::{compile, machine, model_file, pipeline, quantity};
 
+/// How many blocks come before those of layers.
+const EMBEDDING: usize = 1;
 /// Setups that were published, with what was measured.
 const PUBLISHED: &str = include_str!("cluster/published.json");
 
@@ -76,9 +78,12 @@ struct Published {
     /// The dimensions of the model, but for `batch`.
     #[serde(skip)]
     dims: Vec<(String, u64)>,
-    /// What cannot be pinned of it: it is said, and not priced.
+    /// Where groups differ, the mesh of each.
     #[serde(default)]
-    apart: Option<String>,
+    stages: Option<String>,
+    /// And how many layers each has.
+    #[serde(default)]
+    layers_each: Vec<usize>,
     /// What a step took (seconds), if that was published.
     #[serde(default)]
     measured: Option<f64>,
@@ -102,15 +107,37 @@ impl Published {
     /// Everything that the publication says, pinned.
     fn pins(&self) -> Result<Pins, Failure> {
         let kind = if self.chunks > 1 { Kind::Interleaved } else { Kind::OneForwardOneBackward };
-        Pins::parse(&[
-            format!("pp={}", self.pp),
-            format!("tp={}", self.tp),
-            format!("dp={}", self.dp),
+        let mut pins = match &self.stages {
+            Some(meshes) => vec![format!("stages={meshes}"), format!("cut={}", self.cut())],
+            None => vec![format!("pp={}", self.pp), format!("tp={}", self.tp), format!("dp={}", self.dp)],
+        };
+        pins.extend([
             format!("microbatches={}", self.microbatches),
             format!("chunks={}", self.chunks),
             format!("recompute={}", self.recompute),
             format!("schedule={}", kind.name()),
-        ])
+        ]);
+        Pins::parse(&pins)
+    }
+
+    /// The first block of each group: the embedding is a block before those of the layers.
+    fn cut(&self) -> String {
+        let starts = self.layers_each.iter().scan(0, |end, layers| {
+            let start = if *end == 0 { 0 } else { *end + EMBEDDING };
+            *end += layers;
+            Some(start.to_string())
+        });
+        starts.collect::<Vec<_>>().join(",")
+    }
+
+    /// What was published, in words.
+    fn words(&self) -> String {
+        let Self { pp, tp, dp, microbatches, chunks, recompute, .. } = self;
+        let groups = match &self.stages {
+            Some(meshes) => format!("stages {meshes} with {:?} layers", self.layers_each),
+            None => format!("pp {pp} tp {tp} dp {dp}"),
+        };
+        format!("{groups}, {microbatches} micro-batches, {chunks} chunks, recompute {recompute}")
     }
 }
 
@@ -141,20 +168,14 @@ pub(crate) fn measure(options: &Cluster, say: &dyn Fn(String)) -> Result<Report,
         let asked = row.asked();
         let (free, seconds) = timed(&path, &asked, options.thorough)?;
         let memory = process::peak_memory();
-        let pinned = match &row.apart {
-            Some(apart) => Err(Failure::Usage(apart.clone())),
-            None => planned(&path, &asked, &row.pins()?, false),
-        };
+        let pinned = planned(&path, &asked, &row.pins()?, false);
         let priced = pinned.as_ref().map_or_else(
             |failure| format!("none: {failure}"),
             |answer| quantity::seconds(answer.pipeline.seconds()),
         );
         let (step, bound) = (free.pipeline.seconds(), bound(&free));
-        let setup = format!("{}, {}", free.setup, free.kind.name());
-        let published = format!(
-            "pp {} tp {} dp {}, {} micro-batches, {} chunks, recompute {}",
-            row.pp, row.tp, row.dp, row.microbatches, row.chunks, row.recompute
-        );
+        let setup = format!("{}, {}", free.chosen, free.kind.name());
+        let published = row.words();
         let peak = memory.map(|bytes| format!(", {}", quantity::bytes(bytes))).unwrap_or_default();
         // Writing to a string does not fail.
         let _ = writeln!(
@@ -226,7 +247,7 @@ fn elsewhere(
         let (setup, prices) = match &found {
             Ok((answer, _)) => {
                 let prices = (answer.pipeline.seconds(), bound(answer));
-                (format!("{}, {}", answer.setup, answer.kind.name()), Some(prices))
+                (format!("{}, {}", answer.chosen, answer.kind.name()), Some(prices))
             }
             Err(failure @ Failure::Input(..)) => (failure.to_string(), None),
             Err(_) => return found.map(drop),
@@ -287,7 +308,7 @@ fn timed(path: &Path, asked: &Asked<'_>, thorough: bool) -> Result<(Answer, f64)
 /// The cheapest pipeline of a model with these decisions.
 fn planned(path: &Path, asked: &Asked<'_>, pins: &Pins, thorough: bool) -> Result<Answer, Failure> {
     let file = model_file::open(path)?;
-    let machine = as_fast_in_bf16(machine::named(asked.machine, None)?);
+    let machine = cost_models::cluster::Cluster::of(as_fast_in_bf16(machine::named(asked.machine, None)?));
     let dims = |micro_batches: u64| {
         let mut dims: BTreeMap<String, u64> = asked.dims.iter().cloned().collect();
         dims.insert("batch".to_owned(), asked.global_batch / micro_batches.max(1));
@@ -323,8 +344,9 @@ fn planned(path: &Path, asked: &Asked<'_>, pins: &Pins, thorough: bool) -> Resul
         header: &header,
         imported: &imported,
         recipe: &recipe,
-        machine: &machine,
-        capacity: machine.usable_memory().0,
+        cluster: &machine,
+        kind: 0,
+        memory: None,
         examples: asked.global_batch,
         pins,
         thorough,

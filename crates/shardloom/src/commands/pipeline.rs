@@ -6,7 +6,6 @@ use std::path::Path;
 
 use ::plan::{ModelFile, Pipeline, strategy};
 use cost_models::cluster::Cluster;
-use cost_models::machine::Machine;
 use import::Bindings;
 use planner_ir::Mesh;
 use planner_ir::schedule::{Kind, Schedule};
@@ -122,20 +121,23 @@ fn said(
 /// Plans a training step on a whole cluster.
 pub(super) fn cluster(
     arguments: &PlanArguments,
-    machine: &Machine,
+    machines: &Cluster,
     context: &mut Context<'_, '_>,
 ) -> Result<Said, Failure> {
     let examples = examples(arguments)?;
-    let capacity = arguments.target.memory.unwrap_or(machine.usable_memory().0);
-    let answer = answer(arguments, machine, examples, capacity, context.progress)?;
+    let answer = answer(arguments, machines, examples, arguments.target.memory, context.progress)?;
     let (all, priced) = answer.looked_at;
+    let meshes = &answer.chosen.meshes;
+    // Of groups that are alike, on nodes of one kind, more is proven than of all.
+    let alike = machines.single().is_some() && meshes.iter().all(|it| *it == meshes[0]);
+    let others = if alike { "the others" } else { "all there are" };
     let gap = match answer.pipeline.proof {
         ::plan::Proof::Optimal => "none is better".to_owned(),
         ::plan::Proof::Gap { lower_bound } => {
-            format!("none of the others is below {} (proven)", quantity::seconds(lower_bound))
+            format!("none of {others} is below {} (proven)", quantity::seconds(lower_bound))
         }
     };
-    let before = format!("chosen     {}; {all} setups, {priced} of them priced, {gap}\n", answer.setup);
+    let before = format!("chosen     {}; {all} setups, {priced} of them priced, {gap}\n", answer.chosen);
     said(&answer.pipeline, answer.kind.name(), before, arguments, context)
 }
 
@@ -149,9 +151,9 @@ pub(super) fn examples(arguments: &PlanArguments) -> Result<u64, Failure> {
 /// The cheapest pipeline on a machine.
 pub(super) fn answer(
     arguments: &PlanArguments,
-    machine: &Machine,
+    cluster: &Cluster,
     examples: u64,
-    capacity: u64,
+    memory: Option<u64>,
     progress: &Progress,
 ) -> Result<Answer, Failure> {
     let wanted = &arguments.pipeline;
@@ -187,8 +189,9 @@ pub(super) fn answer(
         header: &header,
         imported: &imported,
         recipe: &recipe,
-        machine,
-        capacity,
+        cluster,
+        kind: 0,
+        memory,
         examples,
         pins: &pins,
         thorough: wanted.thorough,

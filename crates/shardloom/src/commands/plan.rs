@@ -27,7 +27,7 @@ pub(crate) fn plan(arguments: &PlanArguments, context: &mut Context<'_, '_>) -> 
     }
     arguments.generation.refuse()?;
     if arguments.pipeline.stages == Some(Stages::Auto) {
-        return super::pipeline::cluster(arguments, &single()?, context);
+        return super::pipeline::cluster(arguments, &cluster, context);
     }
     let progress = context.progress;
     let stages = &mut *context.stages;

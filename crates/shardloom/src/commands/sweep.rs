@@ -39,13 +39,13 @@ pub(super) fn sweep(arguments: &SweepArguments, context: &mut Context<'_, '_>) -
     for at in values {
         context.progress.say(format!("{over}: {}", shown(what, at)));
         let devices = if what == What::Devices { Some(at) } else { plan.devices };
-        let machine = machine::named(&plan.machine, devices)?;
-        let capacity = match what {
-            What::Memory => at,
-            _ => plan.target.memory.unwrap_or(machine.usable_memory().0),
+        let machine = machine::cluster(&plan.machine, devices)?;
+        let memory = match what {
+            What::Memory => Some(at),
+            _ => plan.target.memory,
         };
         let batch = if what == What::Batch { at } else { examples(plan)? };
-        let found = answer(plan, &machine, batch, capacity, context.progress);
+        let found = answer(plan, &machine, batch, memory, context.progress);
         if let Err(failure @ (Failure::Usage(_) | Failure::Internal(_))) = found {
             return Err(failure);
         }
@@ -104,7 +104,7 @@ fn text(what: What, points: &[Point]) -> String {
                 quantity::seconds(answer.pipeline.seconds()),
                 quantity::bytes(held(answer)),
                 point.devices,
-                answer.setup,
+                answer.chosen,
                 answer.kind.name()
             ),
             Err(failure) => failure.to_string(),
@@ -135,10 +135,10 @@ fn table(what: What, points: &[Point]) -> String {
                 point.at,
                 answer.pipeline.seconds(),
                 held(answer),
-                answer.setup.groups,
-                crate::mesh::sizes(&answer.setup.mesh),
-                answer.setup.micro_batches,
-                answer.setup.recompute,
+                answer.chosen.meshes.len(),
+                answer.chosen.sizes(),
+                answer.chosen.micro_batches,
+                answer.chosen.recompute,
                 answer.kind.name()
             ),
             Err(_) => writeln!(text, "{},,,,,,,", point.at),
@@ -153,10 +153,10 @@ fn object(what: What, point: &Point) -> Value {
             column(what): point.at,
             "step_seconds": answer.pipeline.seconds(),
             "held_bytes": held(answer),
-            "groups": answer.setup.groups,
-            "mesh": crate::mesh::sizes(&answer.setup.mesh),
-            "microbatches": answer.setup.micro_batches,
-            "recompute": answer.setup.recompute.to_string(),
+            "groups": answer.chosen.meshes.len(),
+            "mesh": answer.chosen.sizes(),
+            "microbatches": answer.chosen.micro_batches,
+            "recompute": answer.chosen.recompute.to_string(),
             "schedule": answer.kind.name(),
         }),
         Err(failure) => json!({ column(what): point.at, "refused": failure.to_string() }),

@@ -10,7 +10,10 @@ mod guess; // in which order setups are looked at
 mod known; // what is known of a model
 mod least; // what setups cannot do with less than
 mod ordered; // setups that some schedule can order
+mod parts; // what blocks take on a mesh
 mod setups; // what is to be chosen among
+mod unequal; // groups whose meshes differ
+mod mixed; // groups on nodes of several kinds, or on meshes that are pinned
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -19,20 +22,20 @@ use cost_models::cluster::Cluster;
 use cost_models::machine::Machine;
 use cost_models::units::exact;
 use plan::{Pipeline, Plan, Proof, Recipe, Recompute};
-use planner_ir::schedule::{Crossing, Durations, Kind, Overlap, StageTimes, live, makespan, verify};
+use planner_ir::schedule::{
+    Crossing, Durations, Kind, Overlap, StageTimes, Verified, live, makespan, verify,
+};
 use rayon::prelude::*;
 use rewrite::Steps;
-use search::cluster::{BlockCost, Outcome, best, cut};
-use search::{Live, Trail};
+use search::Trail;
+use search::cluster::{BlockCost, Found, Outcome, best, cut};
 
-use super::choice::UNBOUNDED;
-use super::choice::planned_after;
-use super::staged::{Forward, Meshes, Order, Wanted, network, staged};
-use super::{Target, prices};
+use super::staged::{Forward, Meshes, Order, Wanted, staged};
 use crate::failure::Failure;
 use crate::model_file::ModelFile;
-use known::{Known, ShortStep};
-pub use setups::{Pins, Setup};
+use known::Known;
+use parts::{Part, Space, part};
+pub use setups::{Chosen, Pins, Setup};
 
 /// At most so many setups are looked at with little memory, or where more is computed again: where
 /// nothing is had without, and where something is.
@@ -52,6 +55,7 @@ const CHUNKS: [usize; 2] = [2, 4];
 const SHARE: f64 = 0.97;
 
 /// What is asked.
+#[derive(Clone, Copy)]
 pub struct Question<'a> {
     /// The model.
     pub file: &'a ModelFile,
@@ -61,10 +65,12 @@ pub struct Question<'a> {
     pub imported: &'a (dyn Fn(u64) -> Result<planner_ir::Graph, Failure> + Sync),
     /// How it is trained, but for the micro-batches and what is computed again.
     pub recipe: &'a Recipe,
-    /// The machine.
-    pub machine: &'a Machine,
-    /// What a device can hold (bytes).
-    pub capacity: u64,
+    /// The machine, or several, all of whose devices are used.
+    pub cluster: &'a Cluster,
+    /// The number of the machine on which groups that are alike are.
+    pub kind: usize,
+    /// What a device can hold (bytes); without it, what each machine says.
+    pub memory: Option<u64>,
     /// How many examples a step has.
     pub examples: u64,
     /// What is not to be chosen.
@@ -74,12 +80,24 @@ pub struct Question<'a> {
     pub thorough: bool,
 }
 
+impl<'a> Question<'a> {
+    /// The machine on which groups that are alike are.
+    fn machine(&self) -> &'a Machine {
+        &self.cluster.kinds()[self.kind]
+    }
+
+    /// What a device of it can hold (bytes).
+    fn capacity(&self) -> u64 {
+        self.memory.unwrap_or(self.machine().usable_memory().0)
+    }
+}
+
 /// What was found.
 pub struct Answer {
     /// The pipeline.
     pub pipeline: Pipeline,
     /// What was chosen.
-    pub setup: Setup,
+    pub chosen: Chosen,
     /// And by which schedule.
     pub kind: Kind,
     /// How many setups there are, and how many were priced.
@@ -95,23 +113,24 @@ struct Priced {
 
 /// The cheapest pipeline.
 pub fn cheapest(question: &Question<'_>, say: &dyn Fn(String)) -> Result<Answer, Failure> {
+    if question.cluster.single().is_none() || question.pins.meshes.is_some() {
+        return mixed::cheapest(question, say);
+    }
     let mut setups = setups::all(question)?;
     let base = setups.iter().map(|it| it.micro_batches).max().unwrap_or(1);
     say("looking at the model".to_owned());
     let known = Known::default();
     let forward = known.of(question, base)?;
+    setups::few_enough(question, forward.blocks())?;
     setups.retain(|setup| setup.groups <= forward.blocks());
-    if setups.is_empty() {
-        let message = format!("more groups are pinned than the model has blocks, {}", forward.blocks());
-        return Err(Failure::Usage(message));
-    }
     ordered::keep(&mut setups, forward.blocks(), &|setup| schedules(question, setup))?;
     if question.pins.recompute.is_none() && !is_selective(&forward)? {
         setups.retain(|setup| setup.recompute != Recompute::Selective);
     }
     say(format!("pricing {} setups", setups.len()));
     let sizes = guess::Sizes::of(question, &forward, base)?;
-    let asked = Asked { question, known: &known, whole: &forward, setups: &setups, seen: Mutex::default() };
+    let (seen, parts) = (Mutex::default(), Mutex::default());
+    let asked = Asked { question, known: &known, whole: &forward, setups: &setups, seen, parts };
     let (first, numbers) = asked.first(&|setup| sizes.guess(setup));
     let mut guesses = vec![f64::INFINITY; setups.len()];
     for &number in &numbers {
@@ -119,35 +138,36 @@ pub fn cheapest(question: &Question<'_>, say: &dyn Fn(String)) -> Result<Answer,
     }
     let most = MOST[usize::from(first.iter().any(|it| !it.ways.is_empty()))];
     let found = best(first, &guesses, most, |number| asked.closely(number));
-    let mut refused = None;
-    for (number, _, priced) in found.all.iter().take(FINISHED) {
-        let setup = &setups[*number];
-        say(format!("planning {setup}, {}", priced.kind.name()));
-        let pipeline = match finished(question, &known, (setup, priced), say) {
-            Ok(pipeline) => pipeline,
-            Err(failure @ Failure::Internal(_)) => return Err(failure),
-            Err(failure) => {
-                refused = Some(failure);
-                continue;
-            }
-        };
-        let (seconds, bound) = (pipeline.seconds(), found.lower_bound.min(pipeline.seconds()));
-        let proof = if bound < seconds { Proof::Gap { lower_bound: bound } } else { Proof::Optimal };
-        let pipeline = Pipeline { proof, ..pipeline };
-        let looked_at = (setups.len(), numbers.len());
-        return Ok(Answer { pipeline, setup: setup.clone(), kind: priced.kind, looked_at });
+    let alike = asked.alike(&found, numbers.len(), say);
+    if let Err(failure @ Failure::Internal(_)) = alike {
+        return Err(failure);
     }
-    Err(refused.unwrap_or_else(|| {
-        Failure::input(
-            "no pipeline",
-            format!(
-                "none of {} setups was found to fit {} on a device; more devices, or with `--recompute full` \
-                 smaller micro-batches would help",
-                setups.len(),
-                crate::quantity::bytes(question.capacity)
-            ),
-        )
-    }))
+    let below = alike.as_ref().map_or(f64::INFINITY, |answer| answer.pipeline.seconds());
+    let promised = found.all.first().map_or(f64::INFINITY, |it| it.1);
+    let Some((way, pipeline)) = unequal::better(&asked, (promised, below), say)? else { return alike };
+    // What is proven of groups that are alike says nothing of others.
+    let bound = unequal::bound(&asked)?.min(found.lower_bound);
+    let pipeline = Pipeline { proof: proof(bound, pipeline.seconds()), ..pipeline };
+    Ok(Answer { pipeline, chosen: way.chosen, kind: way.kind, looked_at: (setups.len(), numbers.len()) })
+}
+
+/// What is known of a pipeline that takes so long, where nothing takes less than a bound (seconds).
+fn proof(bound: f64, seconds: f64) -> Proof {
+    if bound < seconds { Proof::Gap { lower_bound: bound } } else { Proof::Optimal }
+}
+
+/// Why there is no pipeline where there are so many setups.
+fn none_fits(question: &Question<'_>, setups: usize) -> Failure {
+    let most =
+        question.cluster.kinds().iter().map(|it| question.memory.unwrap_or(it.usable_memory().0)).max();
+    Failure::input(
+        "no pipeline",
+        format!(
+            "none of {setups} setups was found to fit {} on a device; more devices, or with `--recompute full` \
+             smaller micro-batches would help",
+            crate::quantity::bytes(most.unwrap_or(0))
+        ),
+    )
 }
 
 /// Whether there is something in the inside of attention that can be computed again.
@@ -164,6 +184,8 @@ struct Asked<'a> {
     setups: &'a [Setup],
     /// What was seen of setups, by number, that did not fit when they were planned with all memory.
     seen: Mutex<BTreeMap<usize, Seen>>,
+    /// What blocks take, by the number of a setup: by each plan that was made for it.
+    parts: Mutex<BTreeMap<usize, Vec<Part>>>,
 }
 
 /// What is seen of a setup that is planned with all memory.
@@ -235,24 +257,43 @@ impl Asked<'_> {
         self.price(number, &under_way, f64::INFINITY).unwrap_or_else(|_| nothing())
     }
 
+    /// The best of the ways that fits in all that it holds, planned stage by stage.
+    fn alike(&self, found: &Found<Priced>, priced: usize, say: &dyn Fn(String)) -> Result<Answer, Failure> {
+        let mut refused = None;
+        for (number, _, way) in found.all.iter().take(FINISHED) {
+            let setup = &self.setups[*number];
+            say(format!("planning {setup}, {}", way.kind.name()));
+            let chosen = Chosen::of(setup);
+            let way_of = (way.kind, way.chunks, &way.first[..]);
+            let pipeline = match finished(self.question, self.known, &chosen, way_of, say) {
+                Ok(pipeline) => pipeline,
+                Err(failure @ Failure::Internal(_)) => return Err(failure),
+                Err(failure) => {
+                    refused = Some(failure);
+                    continue;
+                }
+            };
+            let proof = proof(found.lower_bound, pipeline.seconds());
+            let pipeline = Pipeline { proof, ..pipeline };
+            let looked_at = (self.setups.len(), priced);
+            return Ok(Answer { pipeline, chosen, kind: way.kind, looked_at });
+        }
+        Err(refused.unwrap_or_else(|| none_fits(self.question, self.setups.len())))
+    }
+
     /// What a setup takes by the first of these plans that makes one that fits: one with all memory, or
     /// with what there is for so many micro-batches under way. Not if it is known to take no less
     /// than `below` (seconds).
     fn price(&self, number: usize, plans: &[Option<u64>], below: f64) -> Result<Outcome<Priced>, Failure> {
         let (question, setup) = (self.question, &self.setups[number]);
         let step = self.known.step(question, setup, self.whole)?;
-        let ShortStep { prepared, homes, stands, least } = &*step;
         let ways = schedules(question, setup).into_iter();
-        let ways = ways.map(|way| least.seconds(setup, question.capacity, way));
+        let ways = ways.map(|way| step.least.seconds(setup, question.capacity(), way));
         let mut outcome = Outcome { lower_bound: ways.fold(f64::INFINITY, f64::min), ways: Vec::new() };
         if outcome.lower_bound >= below {
             return Ok(outcome);
         }
-        let machine = question.machine.clone().with_devices(setup.mesh.devices());
-        let machine = machine.map_err(|error| Failure::Usage(error.to_string()))?;
-        let header = (question.header)(setup.micro_batches);
-        let network = network(question.machine)?;
-        let room = units(SHARE * exact(question.capacity));
+        let room = units(SHARE * exact(question.capacity()));
         let groups = exact(u64::try_from(setup.groups).unwrap_or(u64::MAX));
         let seen = || self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let before = seen().remove(&number);
@@ -262,29 +303,25 @@ impl Asked<'_> {
         let Seen { mut more, trail } = before.unwrap_or(Seen { more: 1.0, trail: Trail::default() });
         let trail = Mutex::new(trail);
         for &under_way in &plans {
-            let capacity = under_way.map_or(UNBOUNDED, |_| units(exact(room) * groups / more));
-            let live = under_way.map_or(Live::ONE, |live| Live { backward: live, gradients: live, apart: 0 });
-            let target = Target { machine: &machine, mesh: &setup.mesh, capacity, steps: Steps::One, live };
-            let prices = prices(&target)?;
-            let Ok(plan) = planned_after(&trail, prepared, &header, &target, &prices) else { break };
-            let count = stands.iter().max().map_or(0, |last| last + 1);
-            let short = blocks::costs(&plan, homes, count);
-            let blocks: Vec<BlockCost> = stands.iter().map(|&it| short[it]).collect();
+            let bounded = |live| Space::Of(units(exact(room) * groups / more), live);
+            let space = under_way.map_or(Space::Unbounded, bounded);
+            let Some((plan, part)) = part(question, setup, &step, space, &trail)? else { break };
+            let Part { blocks, short, message, .. } = &part;
             if under_way.is_none() {
                 // The group that has most to do does as much as one of equal ones.
                 let all = |it: &BlockCost| exact(setup.micro_batches) * it.times.total() + it.update;
                 let all: f64 = blocks.iter().map(all).sum();
                 let proven = (proven(&plan) / plan.seconds()).min(1.0);
                 outcome.lower_bound = outcome.lower_bound.max(proven * all / groups);
-                more = (held(&blocks, groups) / held(&short, groups)).max(1.0);
+                more = (held(blocks, groups) / held(short, groups)).max(1.0);
             }
-            let crossing = blocks::crossing(&plan, homes);
-            let message = (network.latency + cost_models::units::Bytes(crossing) / network.between).0;
             let fits = |(kind, chunks): (Kind, usize)| {
-                let (seconds, first) = by(&blocks, setup, kind, chunks, message, room)?;
+                let (seconds, first) = by(blocks, setup, kind, chunks, *message, room)?;
                 Some((seconds, Priced { kind, chunks, first }))
             };
             outcome.ways = schedules(question, setup).into_iter().filter_map(fits).collect();
+            let parts = || self.parts.lock().unwrap_or_else(PoisonError::into_inner);
+            parts().entry(number).or_default().push(part);
             if !outcome.ways.is_empty() {
                 break;
             }
@@ -371,24 +408,31 @@ fn by(
         (0..stages).map(|stage| of(stage).and_then(|it| u64::try_from(it).ok())).collect::<Option<_>>()?;
     let runs = exact(setup.micro_batches);
     let first = cut_to_fit(blocks, &live, setup.groups, runs, capacity)?;
+    let end = |stage: usize| first.get(stage + 1).copied().unwrap_or(blocks.len());
+    let stages: Vec<&[BlockCost]> = (0..stages).map(|stage| &blocks[first[stage]..end(stage)]).collect();
+    let seconds = played(&verified, &stages, setup.groups, message)?;
+    Some((seconds, first))
+}
+
+/// What stages of these blocks take by a schedule: all micro-batches, and the longest update (seconds).
+fn played(verified: &Verified, stages: &[&[BlockCost]], groups: usize, message: f64) -> Option<f64> {
     let mut times = Vec::new();
-    let mut updates = vec![0.0; setup.groups];
-    for (stage, &start) in first.iter().enumerate() {
-        let end = first.get(stage + 1).copied().unwrap_or(blocks.len());
+    let mut updates = vec![0.0; groups];
+    for (stage, blocks) in stages.iter().enumerate() {
         let mut sum = StageTimes { forward: 0.0, backward: 0.0, weight: 0.0 };
-        for block in &blocks[start..end] {
+        for block in *blocks {
             sum.forward += block.times.forward;
             sum.backward += block.times.backward;
             sum.weight += block.times.weight;
-            updates[stage % setup.groups] += block.update;
+            updates[stage % groups] += block.update;
         }
         times.push(sum);
     }
     let crossing = |from: usize| Crossing { from, to: from + 1, forward: message, backward: message };
-    let crossings = (0..stages - 1).map(crossing).collect();
+    let crossings = (0..stages.len() - 1).map(crossing).collect();
     let durations = Durations { stages: times, crossings, overlap: Overlap::Overlapped };
-    let seconds = makespan(&verified, &durations).ok()?;
-    Some((seconds + updates.into_iter().fold(0.0, f64::max), first))
+    let seconds = makespan(verified, &durations).ok()?;
+    Some(seconds + updates.into_iter().fold(0.0, f64::max))
 }
 
 /// The cut of so many stages that fits: where a group has several, by what they hold together.
@@ -415,23 +459,24 @@ fn cut_to_fit(
     }
 }
 
-/// The pipeline of a setup, planned stage by stage.
+/// What was chosen, planned stage by stage: by a schedule, with so many stages in each group, cut so.
 fn finished(
     question: &Question<'_>,
     known: &Known,
-    (setup, priced): (&Setup, &Priced),
+    chosen: &Chosen,
+    (kind, chunks, first): (Kind, usize, &[usize]),
     say: &dyn Fn(String),
 ) -> Result<Pipeline, Failure> {
-    let forward = known.of(question, setup.micro_batches)?;
-    let forward = forward.again(&setup.recompute);
+    let forward = known.of(question, chosen.micro_batches)?;
+    let forward = forward.again(&chosen.recompute);
     let wanted = Wanted {
-        cluster: &Cluster::of(question.machine.clone()),
-        meshes: Meshes::Alike(&setup.mesh),
-        memory: Some(question.capacity),
+        cluster: question.cluster,
+        meshes: Meshes::Each(&chosen.meshes),
+        memory: question.memory,
         steps: Steps::One,
-        order: Order::Named(priced.kind),
-        chunks: priced.chunks,
-        first: Some(priced.first.clone()),
+        order: Order::Named(kind),
+        chunks,
+        first: Some(first.to_vec()),
     };
-    staged(&forward, &(question.header)(setup.micro_batches), &wanted, say)
+    staged(&forward, &(question.header)(chosen.micro_batches), &wanted, say)
 }

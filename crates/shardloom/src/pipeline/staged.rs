@@ -28,7 +28,7 @@ use crate::model_file::ModelFile;
 
 use held_back::orders;
 pub use held_back::{TooMuch, kind, too_much};
-use placed::Place;
+pub use placed::{Place, places};
 use plans::{Make, Plans, Room, stage};
 use prices::{Networks, priced, travelling};
 pub use prices::{durations, network};
@@ -218,7 +218,7 @@ pub fn staged(
     wanted: &Wanted<'_>,
     say: &dyn Fn(String),
 ) -> Result<Pipeline, Failure> {
-    let places = placed::places(wanted)?;
+    let places = places(wanted.cluster, wanted.meshes)?;
     let groups = places.len();
     let count = groups.saturating_mul(wanted.chunks);
     let alike =
@@ -243,7 +243,7 @@ fn of_cut(
     first: Vec<usize>,
     say: &dyn Fn(String),
 ) -> Result<Pipeline, Failure> {
-    let groups = placed::places(wanted)?.len();
+    let groups = places(wanted.cluster, wanted.meshes)?.len();
     let given = forward.recipe.recompute.len() == forward.blocks();
     let all = [Recompute::Nothing, Recompute::Selective, Recompute::Full].map(Some);
     let offered = if given { &[None][..] } else { &all[..] };
@@ -308,7 +308,7 @@ fn made(
     (first, schedule): (&[usize], Schedule),
     say: &dyn Fn(String),
 ) -> Result<Pipeline, Failure> {
-    let places = placed::places(wanted)?;
+    let places = places(wanted.cluster, wanted.meshes)?;
     let count = stages.stages.len();
     let live = under_way(&schedule, count)?;
     let on: Vec<&Place> = (0..count).map(|it| &places[schedule.home(it).0]).collect();

@@ -47,12 +47,12 @@ impl<'a> Sizes<'a> {
         let per_example = exact(micro_batches) / exact(question.examples.max(1));
         let products = |phases: &[Phase]| -> f64 {
             let those = graph.nodes.iter().filter(|node| phases.contains(&node.phase));
-            those.map(|node| product(question.machine, graph, node)).sum::<f64>() * per_example
+            those.map(|node| product(question.machine(), graph, node)).sum::<f64>() * per_example
         };
         let mut sizes = Self {
-            machine: question.machine,
-            topology: Topology::of(question.machine),
-            capacity: exact(question.capacity),
+            machine: question.machine(),
+            topology: Topology::of(question.machine()),
+            capacity: exact(question.capacity()),
             forward: products(&[Phase::Forward]),
             backward: products(&[Phase::Backward, Phase::Gradient]),
             parameters: 0.0,

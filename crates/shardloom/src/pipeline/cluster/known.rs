@@ -87,7 +87,7 @@ impl Known {
             let (step, _) = forward.step(Some(&setup.recompute))?;
             let mut times = vec![0; forward.blocks()];
             stands.iter().for_each(|&it| times[it] += 1);
-            let least = Least::of(question.machine, &step, &times);
+            let least = Least::of(question.machine(), &step, &times);
             let sections = fold(&step.graph, &step.homes, &step.forward);
             let raised = RaiseStatistics::default();
             let prepared = Prepared { graph: step.graph, sections, raised, variants: None, pinned: None };

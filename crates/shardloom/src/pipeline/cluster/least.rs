@@ -76,6 +76,12 @@ impl Least {
         least
     }
 
+    /// How often the block repeats, and what it does of so many micro-batches in the time of one device
+    /// (seconds).
+    pub(super) fn work(&self, micro_batches: u64) -> (f64, f64) {
+        (self.blocks, exact(micro_batches) * (self.forward + self.backward) + self.update)
+    }
+
     /// What a setup takes at least by a schedule, however it is cut (seconds); infinite if it does not
     /// fit.
     ///

@@ -1,5 +1,6 @@
 //! What is to be chosen among: groups, meshes, micro-batches, what is computed again.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use plan::Recompute;
@@ -8,6 +9,7 @@ use planner_ir::schedule::Kind;
 
 use super::Question;
 use crate::failure::Failure;
+use crate::mesh;
 
 /// The most examples in a micro-batch for each place of the first axis of a mesh.
 const EXAMPLES: [u64; 4] = [1, 2, 4, 8];
@@ -36,9 +38,53 @@ impl fmt::Display for Setup {
     }
 }
 
+/// Groups and what they share, but for the schedule.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Chosen {
+    /// The mesh of each group, in the order of their ranks.
+    pub meshes: Vec<Mesh>,
+    /// How many micro-batches a step has.
+    pub micro_batches: u64,
+    /// What is computed again of each block.
+    pub recompute: Recompute,
+}
+
+impl Chosen {
+    /// That of a setup.
+    pub(super) fn of(setup: &Setup) -> Self {
+        let Setup { groups, mesh, micro_batches, recompute } = setup.clone();
+        Self { meshes: vec![mesh; groups], micro_batches, recompute }
+    }
+
+    /// The mesh of all groups, or those of each, such as `2 2 2x2`.
+    #[must_use]
+    pub fn sizes(&self) -> String {
+        let mut sizes: Vec<String> = self.meshes.iter().map(crate::mesh::sizes).collect();
+        if sizes.iter().all(|it| *it == sizes[0]) {
+            sizes.truncate(1);
+        }
+        sizes.join(" ")
+    }
+}
+
+impl fmt::Display for Chosen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { meshes, micro_batches, recompute } = self;
+        for (number, run) in meshes.chunk_by(|a, b| a == b).enumerate() {
+            let comma = if number > 0 { ", " } else { "" };
+            write!(f, "{comma}{} groups of mesh {}", run.len(), crate::mesh::sizes(&run[0]))?;
+        }
+        write!(f, ", {micro_batches} micro-batches, recompute {recompute}")
+    }
+}
+
 /// What a user has chosen.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Pins {
+    /// The mesh of each group: `stages`.
+    pub meshes: Option<Vec<Mesh>>,
+    /// The first block of each of these: `cut`.
+    pub cut: Option<Vec<usize>>,
     /// How many groups: `pp`.
     pub groups: Option<usize>,
     /// How many devices along the last axis of a mesh, whose devices are nearest: `tp`.
@@ -62,12 +108,19 @@ impl Pins {
         for pin in all {
             let wrong =
                 |expected: &str| Failure::Usage(format!("`--pin {pin}` is no decision, expected {expected}"));
-            let forms = "pp=N, tp=N, dp=N, microbatches=N, chunks=N, recompute=none|selective|full or \
-                         schedule=NAME";
+            let forms = "stages=MESHES, cut=BLOCKS, pp=N, tp=N, dp=N, microbatches=N, chunks=N, \
+                         recompute=none|selective|full or schedule=NAME";
             let (name, value) = pin.split_once('=').ok_or_else(|| wrong(forms))?;
             let number = || value.parse::<u64>().ok().filter(|&it| it > 0).ok_or_else(|| wrong("a number"));
             let place = || number().and_then(|it| usize::try_from(it).map_err(|_| wrong("a smaller number")));
             match name {
+                "stages" => {
+                    pins.meshes = Some(mesh::several(value).map_err(|_| wrong("meshes such as 2,2x2"))?)
+                }
+                "cut" => {
+                    let blocks: Result<Vec<usize>, _> = value.split(',').map(str::parse).collect();
+                    pins.cut = Some(blocks.map_err(|_| wrong("the first block of each stage, such as 0,4"))?);
+                }
                 "pp" => pins.groups = Some(place()?),
                 "tp" => pins.tensor = Some(number()?),
                 "dp" => pins.data = Some(number()?),
@@ -85,7 +138,41 @@ impl Pins {
                 _ => return Err(wrong(forms)),
             }
         }
+        pins.check()?;
         Ok(pins)
+    }
+
+    /// Refuses decisions that say the same twice, or are of what is not decided.
+    fn check(&self) -> Result<(), Failure> {
+        let wrong = |words: String| Err(Failure::Usage(words));
+        match (&self.meshes, &self.cut) {
+            (Some(_), _) if self.groups.is_some() || self.tensor.is_some() || self.data.is_some() => wrong(
+                "`--pin stages=..` says the mesh of each group: leave the pins of pp, tp and dp out"
+                    .to_owned(),
+            ),
+            (None, Some(_)) => wrong(
+                "`--pin cut=..` is of groups that are pinned too: give `--pin stages=..` as well".to_owned(),
+            ),
+            (Some(meshes), Some(cut)) if cut.len() != meshes.len() => wrong(format!(
+                "`--pin cut=..` names {} stages, expected {}, as many as `--pin stages=..`",
+                cut.len(),
+                meshes.len()
+            )),
+            (_, Some(cut)) if cut[0] != 0 || !cut.is_sorted_by(|a, b| a < b) => {
+                wrong(format!("`--pin cut=..` says {cut:?}, expected blocks that ascend from 0"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether a stage that so many follow, itself included, may be on a mesh and start at a block.
+    pub(super) fn allow_stage(&self, after: usize, mesh: &Mesh, start: usize) -> bool {
+        let groups = self.meshes.as_ref().map(Vec::len).or(self.groups);
+        let Some(groups) = groups else { return true };
+        let Some(number) = groups.checked_sub(after) else { return false };
+        (number == 0) == (start == 0)
+            && self.meshes.as_ref().is_none_or(|it| it[number] == *mesh)
+            && self.cut.as_ref().is_none_or(|it| it[number] == start)
     }
 
     /// Whether a schedule may be had.
@@ -96,41 +183,97 @@ impl Pins {
 
 /// All setups of a question.
 pub(super) fn all(question: &Question<'_>) -> Result<Vec<Setup>, Failure> {
-    let Question { machine, pins, examples, .. } = question;
-    let (devices, node) = (machine.devices(), machine.devices_per_node());
+    let Question { pins, examples, .. } = question;
+    let devices = question.machine().devices();
     let mut setups = Vec::new();
     let known = |it: &u64| pins.groups.is_none_or(|pin| u64::try_from(pin) == Ok(*it));
     for groups in divisors(devices).filter(known) {
-        let each = devices / groups;
-        // Part of a node, or whole nodes.
-        if each > node && !each.is_multiple_of(node) {
-            continue;
-        }
-        for tensor in divisors(each.min(node)).filter(|&it| pins.tensor.is_none_or(|pin| pin == it)) {
-            let data = each / tensor;
-            if data * tensor != each || pins.data.is_some_and(|pin| pin != data) {
-                continue;
-            }
-            let sizes: Vec<u64> = [data, tensor].into_iter().filter(|&it| it > 1).collect();
-            let mesh = Mesh::of_sizes(if sizes.is_empty() { &[1] } else { &sizes });
+        for (data, mesh) in of_size(question, devices / groups) {
             for micro_batches in micro_batches(*examples, data, pins) {
-                for recompute in [Recompute::Nothing, Recompute::Selective, Recompute::Full] {
-                    if pins.recompute.as_ref().is_none_or(|pin| *pin == recompute) {
-                        let groups = usize::try_from(groups).unwrap_or(usize::MAX);
-                        setups.push(Setup { groups, mesh: mesh.clone(), micro_batches, recompute });
-                    }
+                for recompute in again(pins) {
+                    let groups = usize::try_from(groups).unwrap_or(usize::MAX);
+                    setups.push(Setup { groups, mesh: mesh.clone(), micro_batches, recompute });
                 }
             }
         }
     }
-    if setups.is_empty() {
-        return Err(Failure::Usage(format!(
-            "no setup of {} has what is pinned, with {examples} examples in a step: {devices} devices in nodes of \
-             {node} fall into pp groups of dp x tp, tp at most {node}; examples into micro-batches",
-            machine.full_name()
-        )));
+    if setups.is_empty() { Err(none(question)) } else { Ok(setups) }
+}
+
+/// The meshes of groups of so many devices, in part of a node or in whole ones, with the places along data.
+fn of_size(question: &Question<'_>, each: u64) -> Vec<(u64, Mesh)> {
+    let (pins, node) = (question.pins, question.machine().devices_per_node());
+    if each > node && !each.is_multiple_of(node) {
+        return Vec::new();
     }
-    Ok(setups)
+    let mut meshes = Vec::new();
+    for tensor in divisors(each.min(node)).filter(|&it| pins.tensor.is_none_or(|pin| pin == it)) {
+        let data = each / tensor;
+        if data * tensor != each || pins.data.is_some_and(|pin| pin != data) {
+            continue;
+        }
+        let sizes: Vec<u64> = [data, tensor].into_iter().filter(|&it| it > 1).collect();
+        meshes.push((data, Mesh::of_sizes(if sizes.is_empty() { &[1] } else { &sizes })));
+    }
+    meshes
+}
+
+/// The meshes that a group may have, whatever others have, each once.
+pub(super) fn meshes_of(question: &Question<'_>) -> Vec<Mesh> {
+    let devices = question.machine().devices();
+    let mut meshes: Vec<Mesh> = Vec::new();
+    for (_, mesh) in divisors(devices).flat_map(|groups| of_size(question, devices / groups)) {
+        if !meshes.contains(&mesh) {
+            meshes.push(mesh);
+        }
+    }
+    meshes
+}
+
+/// The numbers of micro-batches for some of these meshes, ascending.
+pub(super) fn counts<'a>(question: &Question<'_>, meshes: impl Iterator<Item = &'a Mesh>) -> Vec<u64> {
+    // The one axis of a mesh may be one of data or not.
+    let data = |mesh: &Mesh| match &mesh.axes[..] {
+        [axis] => vec![1, axis.size],
+        axes => axes.first().map(|it| it.size).into_iter().collect(),
+    };
+    let of = |data| micro_batches(question.examples, data, question.pins);
+    let all: BTreeSet<u64> = meshes.flat_map(data).flat_map(of).collect();
+    all.into_iter().collect()
+}
+
+/// What may be computed again.
+pub(super) fn again(pins: &Pins) -> Vec<Recompute> {
+    let mut all = vec![Recompute::Nothing, Recompute::Selective, Recompute::Full];
+    all.retain(|it| pins.recompute.as_ref().is_none_or(|pin| pin == it));
+    all
+}
+
+/// Refuses more groups than the model has blocks, and cuts at blocks that it does not have.
+pub(super) fn few_enough(question: &Question<'_>, blocks: usize) -> Result<(), Failure> {
+    let Pins { meshes, cut, groups, .. } = question.pins;
+    if meshes.as_ref().map(Vec::len).or(*groups).is_some_and(|it| it > blocks) {
+        let message = format!("more groups are pinned than the model has blocks, {blocks}");
+        return Err(Failure::Usage(message));
+    }
+    match cut.as_ref().and_then(|it| it.last()) {
+        Some(last) if *last >= blocks => {
+            Err(Failure::Usage(format!("`--pin cut=..` names block {last} of a model of {blocks} blocks")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Why there are no setups.
+pub(super) fn none(question: &Question<'_>) -> Failure {
+    let node = question.cluster.devices_per_node();
+    Failure::Usage(format!(
+        "no setup of {} has what is pinned, with {} examples in a step: {} devices in nodes of {node} fall into \
+         pp groups of dp x tp, tp at most {node}; examples into micro-batches",
+        question.cluster.full_name(),
+        question.examples,
+        question.cluster.devices(),
+    ))
 }
 
 /// The numbers of micro-batches of so many examples, where the first axis of meshes has so many places.

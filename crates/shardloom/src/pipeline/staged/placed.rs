@@ -4,6 +4,7 @@
 //! Where there are several kinds, or groups of several sizes, stages of equal work would wait for the slowest:
 //! blocks are dealt by what stages have been found to take.
 
+use cost_models::cluster::Cluster;
 use cost_models::machine::Machine;
 use cost_models::units::exact;
 use plan::{Pipeline, Plan, Precision};
@@ -24,7 +25,7 @@ impl Wanted<'_> {
 
 /// Where a group of devices is.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
+pub struct Place {
     /// Its mesh.
     pub mesh: Mesh,
     /// The rank of its first device; the others follow.
@@ -36,11 +37,10 @@ pub(super) struct Place {
 }
 
 /// Where the groups of devices are, in the order of their ranks.
-pub(super) fn places(wanted: &Wanted<'_>) -> Result<Vec<Place>, Failure> {
-    let cluster = wanted.cluster;
+pub fn places(cluster: &Cluster, meshes: Meshes<'_>) -> Result<Vec<Place>, Failure> {
     let mut first = 0;
     let mut places = Vec::new();
-    for mesh in meshes(wanted)? {
+    for mesh in each(cluster, meshes)? {
         let devices = mesh.devices();
         let (kind, node) = (cluster.kind_of(first), cluster.devices_per_node());
         let last = first + devices - 1;
@@ -69,9 +69,9 @@ pub(super) fn places(wanted: &Wanted<'_>) -> Result<Vec<Place>, Failure> {
 }
 
 /// The mesh of each group of devices.
-fn meshes(wanted: &Wanted<'_>) -> Result<Vec<Mesh>, Failure> {
-    let (all, name) = (wanted.cluster.devices(), wanted.cluster.full_name());
-    match wanted.meshes {
+fn each(cluster: &Cluster, meshes: Meshes<'_>) -> Result<Vec<Mesh>, Failure> {
+    let (all, name) = (cluster.devices(), cluster.full_name());
+    match meshes {
         Meshes::Alike(mesh) => {
             let each = mesh.devices();
             let groups = all.checked_div(each).filter(|groups| groups * each == all);
@@ -128,7 +128,7 @@ pub(super) fn levelled(
     make: &dyn Fn(Vec<usize>) -> Result<Pipeline, Failure>,
 ) -> Result<Pipeline, Failure> {
     let works = forward.works();
-    let places = places(wanted)?;
+    let places = places(wanted.cluster, wanted.meshes)?;
     let reached = |stage: usize| {
         let Place { machine, mesh, .. } = &places[stage % places.len()];
         let device = &machine.device;

@@ -1,0 +1,212 @@
+//! Groups on nodes of several kinds, or on meshes that are pinned: the best guesses among numbers of
+//! micro-batches, what is computed again, and meshes are priced, and composed.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+
+use cost_models::units::exact;
+use plan::{Pipeline, Recompute};
+use planner_ir::Mesh;
+use rayon::prelude::*;
+use search::Trail;
+
+use super::guess::Sizes;
+use super::known::Known;
+use super::parts::{Part, Space, part};
+use super::unequal::{SCHEDULES, sorted, ways};
+use super::{Answer, FINISHED, Question, SHARE, Setup, finished, held, setups, units};
+use crate::failure::Failure;
+use crate::pipeline::staged::{Forward, Meshes, places};
+
+/// So many forms are priced, those of the best guesses.
+const FORMS: usize = 8;
+/// On so many meshes of each kind.
+const MESHES: usize = 12;
+
+/// A question about each kind of nodes, and what is known of the model there.
+struct Asked<'a> {
+    of_kind: Vec<Question<'a>>,
+    known: Vec<Known>,
+}
+
+/// What all groups share: how many micro-batches, and what is computed again.
+struct Form<'a> {
+    /// What a step may take (seconds).
+    guess: f64,
+    /// For each kind of nodes, setups of the meshes that groups may have there, as if all had them.
+    setups: Vec<Vec<&'a Setup>>,
+}
+
+impl Form<'_> {
+    fn shared(&self) -> (u64, &Recompute) {
+        let Setup { micro_batches, recompute, .. } = self.setups[0][0];
+        (*micro_batches, recompute)
+    }
+}
+
+/// The cheapest pipeline.
+pub(super) fn cheapest(question: &Question<'_>, say: &dyn Fn(String)) -> Result<Answer, Failure> {
+    let kinds = question.cluster.kinds();
+    let asked = Asked {
+        of_kind: (0..kinds.len()).map(|kind| Question { kind, ..*question }).collect(),
+        known: kinds.iter().map(|_| Known::default()).collect(),
+    };
+    let mut listed = asked.listed()?;
+    say("looking at the model".to_owned());
+    let base = listed.iter().map(|it| it.1.micro_batches).max().unwrap_or(1);
+    let forward = asked.known[0].of(question, base)?;
+    setups::few_enough(question, forward.blocks())?;
+    if question.pins.recompute.is_none() && !super::is_selective(&forward)? {
+        listed.retain(|it| it.1.recompute != Recompute::Selective);
+    }
+    let mut forms = asked.forms(&listed, &forward, base)?;
+    let bounds = forms.iter().map(|form| asked.least(form, &forward)).collect::<Result<Vec<f64>, _>>()?;
+    let bound = bounds.into_iter().fold(f64::INFINITY, f64::min);
+    forms.truncate(FORMS);
+    let wanted: usize = forms.iter().flat_map(|form| &form.setups).map(Vec::len).sum();
+    say(format!("pricing {wanted} meshes"));
+    let composed = |form: &Form<'_>| -> Result<Vec<_>, Failure> {
+        Ok(ways(question, form.shared(), &asked.priced(form, &forward)?, f64::INFINITY))
+    };
+    let found = forms.par_iter().map(composed).collect::<Vec<_>>().into_iter().collect::<Result<_, _>>()?;
+    let mut refused = None;
+    for way in sorted(found).into_iter().take(FINISHED) {
+        say(format!("planning {}, {}", way.chosen, way.kind.name()));
+        match finished(question, &asked.known[0], &way.chosen, (way.kind, 1, &way.first), say) {
+            Ok(pipeline) => {
+                let proof = super::proof(bound, pipeline.seconds());
+                let (pipeline, looked_at) = (Pipeline { proof, ..pipeline }, (listed.len(), wanted));
+                return Ok(Answer { pipeline, chosen: way.chosen, kind: way.kind, looked_at });
+            }
+            Err(failure @ Failure::Internal(_)) => return Err(failure),
+            Err(failure) => refused = Some(failure),
+        }
+    }
+    Err(refused.unwrap_or_else(|| super::none_fits(question, listed.len())))
+}
+
+impl Asked<'_> {
+    /// The meshes that groups may have, with the kinds of nodes that these are on.
+    fn meshes(&self) -> Result<Vec<(usize, Mesh)>, Failure> {
+        let question = &self.of_kind[0];
+        let mut meshes: Vec<(usize, Mesh)> = Vec::new();
+        if let Some(pinned) = &question.pins.meshes {
+            for place in places(question.cluster, Meshes::Each(pinned))? {
+                let it = (place.kind, place.mesh);
+                if !meshes.contains(&it) {
+                    meshes.push(it);
+                }
+            }
+        } else {
+            for it in &self.of_kind {
+                meshes.extend(setups::meshes_of(it).into_iter().map(|mesh| (it.kind, mesh)));
+            }
+        }
+        Ok(meshes)
+    }
+
+    /// Every mesh with every number of micro-batches and everything that may be computed again.
+    fn listed(&self) -> Result<Vec<(usize, Setup)>, Failure> {
+        let question = &self.of_kind[0];
+        let meshes = self.meshes()?;
+        let counts = setups::counts(question, meshes.iter().map(|it| &it.1));
+        let mut listed = Vec::new();
+        for (kind, mesh) in meshes {
+            let groups = usize::try_from(question.cluster.devices() / mesh.devices()).unwrap_or(usize::MAX);
+            for &micro_batches in &counts {
+                for recompute in setups::again(question.pins) {
+                    listed.push((kind, Setup { groups, mesh: mesh.clone(), micro_batches, recompute }));
+                }
+            }
+        }
+        if !(0..self.of_kind.len()).all(|kind| listed.iter().any(|it| it.0 == kind)) {
+            return Err(setups::none(question));
+        }
+        if !SCHEDULES.iter().flat_map(|it| it.iter()).any(|kind| question.pins.allows(*kind, 1)) {
+            return Err(Failure::Usage(
+                "no schedule has what is pinned: groups whose meshes or nodes differ have one stage each, by 1f1b, \
+                 eager-1f1b or zb-h1"
+                    .to_owned(),
+            ));
+        }
+        Ok(listed)
+    }
+
+    /// The forms, the best guess first, each with the meshes of the best guesses.
+    fn forms<'b>(
+        &self,
+        listed: &'b [(usize, Setup)],
+        forward: &Forward,
+        base: u64,
+    ) -> Result<Vec<Form<'b>>, Failure> {
+        let sizes: Vec<Sizes<'_>> =
+            self.of_kind.iter().map(|it| Sizes::of(it, forward, base)).collect::<Result<_, _>>()?;
+        let mut alike: BTreeMap<(u64, String), Vec<&(usize, Setup)>> = BTreeMap::new();
+        for it in listed {
+            alike.entry((it.1.micro_batches, it.1.recompute.to_string())).or_default().push(it);
+        }
+        let form = |all: Vec<&'b (usize, Setup)>| {
+            let (mut fast, mut setups) = (0.0, Vec::new());
+            for (kind, sizes) in sizes.iter().enumerate() {
+                let own = all.iter().filter(|it| it.0 == kind);
+                let mut own: Vec<(f64, &Setup)> = own.map(|it| (sizes.guess(&it.1), &it.1)).collect();
+                own.sort_by(|a, b| a.0.total_cmp(&b.0));
+                // Each kind does as much of a step as it is fast.
+                fast += exact(self.of_kind[kind].machine().devices()) / own[0].0;
+                setups.push(own.into_iter().take(MESHES).map(|it| it.1).collect());
+            }
+            Form { guess: exact(self.of_kind[0].cluster.devices()) / fast, setups }
+        };
+        let mut forms: Vec<Form<'_>> = alike.into_values().map(form).collect();
+        forms.sort_by(|a, b| a.guess.total_cmp(&b.guess));
+        Ok(forms)
+    }
+
+    /// What no groups of a form take less than, however blocks are dealt: the operations of the block that
+    /// repeats most, each kind of nodes doing as much as it is fast (seconds).
+    fn least(&self, form: &Form<'_>, forward: &Forward) -> Result<f64, Failure> {
+        let (mut blocks, mut fast) = (0.0, 0.0);
+        for (kind, question) in self.of_kind.iter().enumerate() {
+            let step = self.known[kind].step(question, form.setups[kind][0], forward)?;
+            let (count, seconds) = step.least.work(form.shared().0);
+            (blocks, fast) = (count, fast + exact(question.machine().devices()) / seconds);
+        }
+        Ok(if blocks > 0.0 { blocks / fast } else { 0.0 })
+    }
+
+    /// What blocks take on the meshes of a form.
+    fn priced(&self, form: &Form<'_>, forward: &Forward) -> Result<Vec<Part>, Failure> {
+        let wanted = form.setups.iter().enumerate();
+        let wanted: Vec<(usize, &Setup)> =
+            wanted.flat_map(|(kind, all)| all.iter().map(move |&it| (kind, it))).collect();
+        let price = |&(kind, setup): &(usize, &Setup)| self.parts(kind, setup, forward);
+        let priced: Vec<Result<Vec<Part>, Failure>> = wanted.par_iter().map(price).collect();
+        Ok(priced.into_iter().collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
+    }
+
+    /// What blocks take on the mesh of a setup: with all memory, and with what there is while as many
+    /// micro-batches are under way as half of the groups, or all.
+    fn parts(&self, kind: usize, setup: &Setup, forward: &Forward) -> Result<Vec<Part>, Failure> {
+        let question = &self.of_kind[kind];
+        let step = self.known[kind].step(question, setup, forward)?;
+        let trail = Mutex::new(Trail::default());
+        let Some((_, loose)) = part(question, setup, &step, Space::Unbounded, &trail)? else {
+            return Ok(Vec::new());
+        };
+        let groups = u64::try_from(setup.groups).unwrap_or(u64::MAX);
+        let more = (held(&loose.blocks, exact(groups)) / held(&loose.short, exact(groups))).max(1.0);
+        let capacity = units(SHARE * exact(question.capacity()) * exact(groups) / more);
+        let mut parts = vec![loose];
+        let all = groups.min(setup.micro_batches);
+        let mut under_way = vec![groups.div_ceil(2).min(all), all];
+        under_way.dedup();
+        for live in under_way {
+            if let Some((_, tight)) = part(question, setup, &step, Space::Of(capacity, live), &trail)?
+                && parts.iter().all(|it| it.blocks != tight.blocks)
+            {
+                parts.push(tight);
+            }
+        }
+        Ok(parts)
+    }
+}

@@ -1,0 +1,69 @@
+//! What the blocks of a model take on a mesh, by one plan of the short model.
+
+use std::sync::Mutex;
+
+use cost_models::units::Bytes;
+use plan::Plan;
+use planner_ir::Mesh;
+use rewrite::Steps;
+use search::cluster::BlockCost;
+use search::{Live, Trail};
+
+use super::known::ShortStep;
+use super::{Question, Setup, blocks};
+use crate::failure::Failure;
+use crate::pipeline::choice::{UNBOUNDED, planned_after};
+use crate::pipeline::staged::network;
+use crate::pipeline::{Target, prices};
+
+/// What blocks take on a mesh.
+#[derive(Clone, Debug)]
+pub(super) struct Part {
+    /// The mesh.
+    pub(super) mesh: Mesh,
+    /// The kind of nodes that it is on.
+    pub(super) kind: usize,
+    /// Each block of the model.
+    pub(super) blocks: Vec<BlockCost>,
+    /// Each block of the short model.
+    pub(super) short: Vec<BlockCost>,
+    /// What a message to the next stage takes (seconds).
+    pub(super) message: f64,
+}
+
+/// The memory for a plan.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Space {
+    /// All that is wanted.
+    Unbounded,
+    /// So much (bytes), and so many micro-batches under way.
+    Of(u64, u64),
+}
+
+/// What blocks take on the mesh of a setup, and the plan that says so; nothing if there is no plan.
+pub(super) fn part(
+    question: &Question<'_>,
+    setup: &Setup,
+    step: &ShortStep,
+    space: Space,
+    trail: &Mutex<Trail>,
+) -> Result<Option<(Plan, Part)>, Failure> {
+    let ShortStep { prepared, homes, stands, .. } = step;
+    let machine = question.machine().clone().with_devices(setup.mesh.devices());
+    let machine = machine.map_err(|error| Failure::Usage(error.to_string()))?;
+    let header = (question.header)(setup.micro_batches);
+    let (capacity, live) = match space {
+        Space::Unbounded => (UNBOUNDED, Live::ONE),
+        Space::Of(capacity, live) => (capacity, Live { backward: live, gradients: live, apart: 0 }),
+    };
+    let target = Target { machine: &machine, mesh: &setup.mesh, capacity, steps: Steps::One, live };
+    let prices = prices(&target)?;
+    let Ok(plan) = planned_after(trail, prepared, &header, &target, &prices) else { return Ok(None) };
+    let count = stands.iter().max().map_or(0, |last| last + 1);
+    let short = blocks::costs(&plan, homes, count);
+    let blocks: Vec<BlockCost> = stands.iter().map(|&it| short[it]).collect();
+    let network = network(question.machine())?;
+    let message = (network.latency + Bytes(blocks::crossing(&plan, homes)) / network.between).0;
+    let part = Part { mesh: setup.mesh.clone(), kind: question.kind, blocks, short, message };
+    Ok(Some((plan, part)))
+}

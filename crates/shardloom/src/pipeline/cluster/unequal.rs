@@ -1,0 +1,169 @@
+//! Groups of devices whose meshes differ, or that are on nodes of several kinds: composed of what blocks
+//! take on each mesh.
+//!
+//! All groups share how many micro-batches there are, and what is computed again. Where all nodes are of one
+//! kind, what was priced for groups that are alike is composed: nothing else is priced.
+
+use std::collections::BTreeMap;
+use std::sync::PoisonError;
+
+use cost_models::units::exact;
+use plan::{Pipeline, Recompute};
+use planner_ir::schedule::{self, Kind, live, verify};
+use rayon::prelude::*;
+use search::cluster::BlockCost;
+use search::cluster::unequal::{Choice, Nodes, Outcome, Room, compose};
+
+use super::parts::Part;
+use super::{Asked, Chosen, Question, SHARE, Setup, finished, played, units};
+use crate::failure::Failure;
+
+/// What part of what is had a composition has to promise.
+const LESS: f64 = 0.99;
+/// So many beginnings of stages are followed.
+const FOLLOWED: usize = 1 << 13;
+/// So many compositions are planned until one fits.
+const PLANNED: usize = 2;
+/// The schedules of stages that differ: those that split the backward part, and those that do not.
+pub(super) const SCHEDULES: [&[Kind]; 2] =
+    [&[Kind::OneForwardOneBackward, Kind::Eager], &[Kind::ZeroBubbleH1]];
+
+/// A way to run groups.
+#[derive(Clone, Debug)]
+pub(super) struct Way {
+    /// What it takes by the prices of its blocks (seconds).
+    seconds: f64,
+    /// The groups and what they share.
+    pub(super) chosen: Chosen,
+    /// The first block of each stage.
+    pub(super) first: Vec<usize>,
+    /// The schedule.
+    pub(super) kind: Kind,
+}
+
+/// The best that is found of what was priced for groups that are alike, planned stage by stage: where it
+/// promises enough less than these did, and takes less than they do (seconds).
+pub(super) fn better(
+    asked: &Asked<'_>,
+    (promised, below): (f64, f64),
+    say: &dyn Fn(String),
+) -> Result<Option<(Way, Pipeline)>, Failure> {
+    let parts = std::mem::take(&mut *asked.parts.lock().unwrap_or_else(PoisonError::into_inner));
+    let mut forms: BTreeMap<(u64, String), (&Recompute, Vec<Part>)> = BTreeMap::new();
+    for (number, parts) in parts {
+        let Setup { micro_batches, recompute, .. } = &asked.setups[number];
+        let form = forms.entry((*micro_batches, recompute.to_string()));
+        form.or_insert((recompute, Vec::new())).1.extend(parts);
+    }
+    let forms: Vec<(u64, &Recompute, Vec<Part>)> =
+        forms.into_iter().map(|((count, _), (recompute, parts))| (count, recompute, parts)).collect();
+    let differ = |parts: &[Part]| parts.iter().any(|it| it.mesh != parts[0].mesh);
+    let of = |(micro_batches, recompute, parts): &(u64, &Recompute, Vec<Part>)| {
+        if !differ(parts) {
+            return Vec::new();
+        }
+        ways(asked.question, (*micro_batches, recompute), parts, LESS * promised)
+    };
+    for way in sorted(forms.par_iter().map(of).collect()).into_iter().take(PLANNED) {
+        say(format!("planning {}, {}", way.chosen, way.kind.name()));
+        match finished(asked.question, asked.known, &way.chosen, (way.kind, 1, &way.first), say) {
+            Ok(pipeline) => return Ok((pipeline.seconds() < below).then_some((way, pipeline))),
+            Err(failure @ Failure::Internal(_)) => return Err(failure),
+            // The next may fit.
+            Err(_) => {}
+        }
+    }
+    Ok(None)
+}
+
+/// The best way first; of equal ones the one that was found first.
+pub(super) fn sorted(ways: Vec<Vec<Way>>) -> Vec<Way> {
+    let mut ways: Vec<Way> = ways.into_iter().flatten().collect();
+    ways.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
+    ways
+}
+
+/// The ways to run groups on these parts that take less than `below` (seconds), one for each schedule.
+pub(super) fn ways(
+    question: &Question<'_>,
+    (micro_batches, recompute): (u64, &Recompute),
+    parts: &[Part],
+    below: f64,
+) -> Vec<Way> {
+    let Question { cluster, pins, .. } = question;
+    let Ok(count) = usize::try_from(micro_batches) else { return Vec::new() };
+    let of = |machine: &cost_models::machine::Machine| Nodes {
+        devices: machine.devices(),
+        capacity: units(SHARE * exact(question.memory.unwrap_or(machine.usable_memory().0))),
+    };
+    let kinds: Vec<Nodes> = cluster.kinds().iter().map(of).collect();
+    let choice = |it: &Part| Choice { devices: it.mesh.devices(), kind: it.kind, blocks: it.blocks.clone() };
+    let choices: Vec<Choice> = parts.iter().map(choice).collect();
+    let mut found = Vec::new();
+    for schedules in SCHEDULES {
+        let allowed: Vec<Kind> = schedules.iter().copied().filter(|kind| pins.allows(*kind, 1)).collect();
+        let Some(&lightest) = allowed.first() else { continue };
+        // How many groups follow says what is held but for schedules in which all hold as much: those are
+        // held against what each really holds below.
+        let live =
+            |after: usize| u64::try_from(schedule::held(lightest, [after, 1, count], 0)).unwrap_or(u64::MAX);
+        let room = Room {
+            kinds: &kinds,
+            node: cluster.devices_per_node(),
+            micro_batches: exact(micro_batches),
+            message: parts.iter().map(|it| it.message).fold(0.0, f64::max),
+            live: &live,
+            waits: &|times| if lightest.splits_backward() { times.forward } else { times.total() },
+            allowed: &|after, number, start| pins.allow_stage(after, &parts[number].mesh, start),
+            below,
+            most: FOLLOWED,
+        };
+        let Outcome::Best(composed) = compose(&choices, &room) else { continue };
+        for kind in allowed {
+            let Some(seconds) = seconds(&composed.stages, parts, (kind, count), &kinds) else { continue };
+            if seconds < below {
+                let meshes = composed.stages.iter().map(|&(_, it)| parts[it].mesh.clone()).collect();
+                let first = composed.stages.iter().map(|&(first, _)| first).collect();
+                let chosen = Chosen { meshes, micro_batches, recompute: recompute.clone() };
+                found.push(Way { seconds, chosen, first, kind });
+            }
+        }
+    }
+    found
+}
+
+/// What stages take by a schedule of so many micro-batches (seconds); nothing if they do not fit.
+fn seconds(
+    stages: &[(usize, usize)],
+    parts: &[Part],
+    (kind, micro_batches): (Kind, usize),
+    kinds: &[Nodes],
+) -> Option<f64> {
+    let groups = stages.len();
+    let verified = verify(kind.schedule(groups, 1, micro_batches).ok()?, groups, micro_batches).ok()?;
+    let mut costs: Vec<&[BlockCost]> = Vec::new();
+    for ((number, &(first, it)), live) in stages.iter().enumerate().zip(live(&verified)) {
+        let Part { blocks, kind, .. } = &parts[it];
+        let own = &blocks[first..stages.get(number + 1).map_or(blocks.len(), |next| next.0)];
+        let live = u64::try_from(live.together).ok()?;
+        let bytes = |it: &BlockCost| it.resident.saturating_add(it.kept.saturating_mul(live));
+        if own.iter().map(bytes).fold(0, u64::saturating_add) > kinds[*kind].capacity {
+            return None;
+        }
+        costs.push(own);
+    }
+    let message = stages.iter().map(|&(_, it)| parts[it].message).fold(0.0, f64::max);
+    played(&verified, &costs, groups, message)
+}
+
+/// What no groups take less than, however their meshes differ and blocks are dealt: the operations of the
+/// block that repeats most, shared by all devices (seconds).
+pub(super) fn bound(asked: &Asked<'_>) -> Result<f64, Failure> {
+    let devices = exact(asked.question.machine().devices());
+    let of = |setup: &Setup| {
+        let step = asked.known.step(asked.question, setup, asked.whole)?;
+        let (count, seconds) = step.least.work(setup.micro_batches);
+        Ok(count * seconds / devices)
+    };
+    asked.setups.iter().map(of).try_fold(f64::INFINITY, |least, it: Result<f64, Failure>| Ok(least.min(it?)))
+}
