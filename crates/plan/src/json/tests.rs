@@ -174,7 +174,8 @@ fn what_the_reader_takes_is_as_the_schema_says() {
         Ok(())
     };
     arbtest(test).budget_ms(3_000);
-    assert!(taken > 0 && refused > 10, "{taken} taken, {refused} refused");
+    // About one of a hundred is taken: of few, on a busy machine, perhaps none.
+    assert!(refused > 10 && (taken > 0 || refused < 1_000), "{taken} taken, {refused} refused");
 }
 
 #[test]

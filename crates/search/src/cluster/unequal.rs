@@ -18,6 +18,7 @@
 
 use std::collections::BTreeMap;
 
+use cost_models::units::exact;
 use planner_ir::schedule::StageTimes;
 
 use super::BlockCost;
@@ -261,11 +262,6 @@ fn lies(room: &Room<'_>, devices: u64, used: u64, choice: &Choice) -> Option<u64
     let inside = first >= start && last < start + kind.devices;
     let whole = first.is_multiple_of(room.node) || first / room.node == last / room.node;
     (choice.devices > 0 && inside && whole).then_some(kind.capacity)
-}
-
-/// A number of devices.
-fn exact(number: u64) -> f64 {
-    cost_models::units::exact(number)
 }
 
 /// A number of stages.
