@@ -48,8 +48,9 @@ const NOT_MODELLED: &str = "
   fitted are of steps: what is read and written backward, outside products, is taken as twice that of
   forward, which is more than what an operation of one operand needs (three for two). With three for two in
   its place, or with what each kind of operation reads and writes, and all figures fitted again, backward
-  passes are 9 to 17 % too long instead of 16 to 22 %, steps that judge 7.47 and 7.51 % off instead of 7.52 %,
-  those of `korthikanti_table5` 4.2 % instead of 4.0 %: neither is taken.
+  passes by operands are 9 to 18 % too long instead of 16 to 22 %, those by weights as long as before, steps
+  that judge 7.47 and 7.51 % off instead of 7.52 %, those of `korthikanti_table5` 4.2 % instead of 4.0 %:
+  neither is taken.
 - Messages between stages as a rank sees them: the six in `layer_times.csv`, 25 to 28 MB inside a node, take
   0.53 to 0.76 ms, which is 46 GB/s at most, where alone they have five times that rate. Without these six
   the 18 other rows of that source are 15 % off on average, not 32 %.
