@@ -142,12 +142,52 @@ pub fn all_to_all(machine: &Machine, group: &Group, held: Bytes) -> Seconds {
 /// Source: Hockney, "The communication challenge for MPP", Parallel Computing 20(3), 1994.
 #[must_use]
 pub fn send(machine: &Machine, group: &Group, message: Bytes) -> Seconds {
+    // Neighbours in different nodes have their own part of an adapter, alone.
+    sent(machine, group, group.inside.map(|inside| inside.pair), alone(machine, group), message)
+}
+
+/// Time for every rank of the group to send half of `message` bytes to the next one and half to the
+/// one before it, at the same time.
+///
+/// ```text
+/// t = start + α + S/(p β)
+/// ```
+///
+/// as [`send`], with the rate at which both together are sent. Links to the two neighbours are
+/// different ones, and each is used in both directions; a port on a switch is the same for both.
+/// Between nodes one half leaves by the adapter of the last rank of a node and one by that of the
+/// first: twice the rate, if these are two.
+#[must_use]
+pub fn send_both_ways(machine: &Machine, group: &Group, message: Bytes) -> Seconds {
+    let ends = if group.ranks_per_node > 1 { 2.0 } else { 1.0 };
+    let across = alone(machine, group).map(|rate| ends * rate);
+    sent(machine, group, group.inside.map(|inside| inside.both), across, message)
+}
+
+/// Whether large messages of a group are faster if half of each goes the other way round.
+#[must_use]
+pub fn gains_both_ways(machine: &Machine, group: &Group) -> bool {
+    const LARGE: Bytes = Bytes(1 << 40);
+    send_both_ways(machine, group, LARGE) < send(machine, group, LARGE)
+}
+
+/// Rate at which a rank alone sends to another node; `None` if there is one node.
+fn alone(machine: &Machine, group: &Group) -> Option<BytesPerSecond> {
+    across(machine, group).map(|rate| (1.0 / exact(group.ranks_per_node)) * rate)
+}
+
+/// Time of messages at the slower of these rates.
+fn sent(
+    machine: &Machine,
+    group: &Group,
+    inside: Option<BytesPerSecond>,
+    across: Option<BytesPerSecond>,
+    message: Bytes,
+) -> Seconds {
     if group.size < 2 || message == Bytes::ZERO {
         return Seconds::ZERO;
     }
-    let inside = group.inside.map(|inside| inside.pair);
-    let alone = across(machine, group).map(|rate| (1.0 / exact(group.ranks_per_node)) * rate);
-    let Some(rate) = inside.into_iter().chain(alone).reduce(BytesPerSecond::min) else {
+    let Some(rate) = inside.into_iter().chain(across).reduce(BytesPerSecond::min) else {
         return Seconds::ZERO;
     };
     fastest(machine, |protocol, hops| {

@@ -89,6 +89,8 @@ pub struct Inside {
     pub ring: BytesPerSecond,
     /// What a rank can send to the next one of the group.
     pub pair: BytesPerSecond,
+    /// What a rank can send to the next one and to the one before it together, half to each.
+    pub both: BytesPerSecond,
     /// What every rank can send when all send to all.
     pub exchange: BytesPerSecond,
 }
@@ -308,9 +310,14 @@ impl Topology {
     fn inside(&self, members: &[NodeIndex]) -> Inside {
         let next = members.iter().cycle().skip(1);
         let pair = lowest(members.iter().zip(next).map(|(&from, &to)| self.between(from, to)));
+        // Links to two neighbours are two; a port, or the way through the host, is one.
+        let mut neighbours = members.iter().zip(members.iter().cycle().skip(1));
+        let linked = neighbours.all(|(&from, &to)| self.graph.find_edge(from, to).is_some());
+        let both = if linked && members.len() > 2 { 2.0 * pair } else { pair };
         if !self.connected(members) {
             let ring = self.through_host(members);
-            return Inside { link: ring, ring, pair, exchange: self.exchange_through_host(members) };
+            let exchange = self.exchange_through_host(members);
+            return Inside { link: ring, ring, pair, both, exchange };
         }
         let link = lowest(members.iter().map(|&device| self.to_all(device, members)));
         let every = members.iter().flat_map(|&from| {
@@ -320,7 +327,7 @@ impl Topology {
         let all_joined = every.into_iter().all(|joined| joined.is_some());
         let shares = self.within(members[0]).shares;
         let exchange = if all_joined { shares.exchange * link } else { self.exchange_through_host(members) };
-        Inside { link, ring: shares.ring * link, pair, exchange }
+        Inside { link, ring: shares.ring * link, pair, both, exchange }
     }
 
     /// Whether links or a switch join all of these devices, directly or through each other.
@@ -431,6 +438,7 @@ fn slower(one: Inside, other: Inside) -> Inside {
         link: one.link.min(other.link),
         ring: one.ring.min(other.ring),
         pair: one.pair.min(other.pair),
+        both: one.both.min(other.both),
         exchange: one.exchange.min(other.exchange),
     }
 }

@@ -47,6 +47,13 @@ impl Digit {
         }
     }
 
+    /// The digit with time and the constant subtracted.
+    pub(crate) fn back(&self) -> Self {
+        let size = i128::from(self.size.max(1));
+        let turned = |it: i64| i64::try_from((-i128::from(it)).rem_euclid(size)).unwrap_or(0);
+        Self { step: turned(self.step), offset: turned(self.offset), ..self.clone() }
+    }
+
     /// Its value for a device at a time step.
     pub fn at(&self, coordinates: &[u64], step: u64) -> u64 {
         let size = i128::from(self.size);

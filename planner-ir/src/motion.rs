@@ -14,6 +14,9 @@
 //!   made of it (a result).
 //! - otherwise every device has the blocks of all steps at rest, *whole*, and takes (or puts) one
 //!   at a step.
+//!
+//! There is one δ for all blocks. A partition that goes both ways is two maps, one for the first
+//! halves of blocks and one for the second, with time turned back; each moves as said here.
 
 use crate::data::Type;
 use crate::layout::{Digit, named_axes};
@@ -99,6 +102,30 @@ impl Partition {
     /// Whether results are merged from parts, of which a step makes one.
     pub fn merges(&self, loops: &Loops) -> bool {
         loops.ids().any(|it| loops.get(it).role == Role::Merge && !self.loops[it.0].is_empty())
+    }
+
+    /// Whether blocks can go the ways that they are to: `check`'s part for ways.
+    pub(crate) fn check_ways(&self, loops: &Loops) -> Result<(), PartitionError> {
+        let [forth, back] = &self.each_way()[..] else { return Ok(()) };
+        let mut timed = self.loops.iter().flatten().filter(|digit| digit.step != 0);
+        if timed.next().is_none() || timed.next().is_some() {
+            return Err(PartitionError::Ways);
+        }
+        let operands = (0..loops.operands.len()).map(|it| {
+            let of = |way: &Self| (way.operand_motion(loops, it), way.operand(loops, it));
+            (of(forth), of(back))
+        });
+        let results = (0..loops.results.len()).map(|it| {
+            let of = |way: &Self| (way.result_motion(loops, it), way.result(loops, it));
+            (of(forth), of(back))
+        });
+        let all: Vec<_> = operands.chain(results).collect();
+        let rotates = |it: &Motion| matches!(it, Motion::Rotating(_));
+        let together = all.iter().all(|((one, forth), (other, back))| {
+            forth == back && ((rotates(one) && rotates(other)) || (one == other && !streams(one)))
+        });
+        let any = all.iter().any(|((one, _), _)| rotates(one));
+        if together && any { Ok(()) } else { Err(PartitionError::Ways) }
     }
 
     /// Whether everything that depends on time can be had: `check`'s part for steps.
@@ -286,12 +313,12 @@ impl Partition {
         (0..count.min(NEIGHBOURS)).map(neighbour).filter(has).min_by_key(far)
     }
 
-    /// The type of the block of an operand that a device works on at a step.
+    /// The type of the block of an operand that a device works on at a step, of what goes one way.
     pub fn operand_block(&self, loops: &Loops, index: usize, type_: &Type) -> Type {
         self.block_type(&loops.operands[index], type_)
     }
 
-    /// The type of the block of a result that a device makes at a step.
+    /// The type of the block of a result that a device makes at a step, of what goes one way.
     pub fn result_block(&self, loops: &Loops, index: usize, type_: &Type) -> Type {
         self.block_type(&loops.results[index], type_)
     }
@@ -299,7 +326,9 @@ impl Partition {
     fn block_type(&self, dims: &[Vec<LoopId>], type_: &Type) -> Type {
         let blocks = |dim: &Vec<LoopId>| -> u64 {
             let digits = self.digits_of(std::slice::from_ref(dim));
-            digits.iter().map(|digit| digit.size).product()
+            let halved = self.halved().is_some_and(|it| dim.contains(&it));
+            let ways = if halved { self.ways.count() } else { 1 };
+            digits.iter().map(|digit| digit.size).product::<u64>() * ways
         };
         let shape = dims.iter().zip(&type_.shape).map(|(dim, &extent)| extent / blocks(dim));
         Type::new(type_.dtype, shape.collect::<Vec<u64>>())
@@ -329,6 +358,10 @@ impl Motion {
             Self::Whole => Digit::free(digit.size),
         }
     }
+}
+
+fn streams(motion: &Motion) -> bool {
+    matches!(motion, Motion::Streaming(_))
 }
 
 /// What a step of time is worth: the number by which a digit's coefficient of time gives 1.

@@ -24,6 +24,34 @@ pub struct Partition {
     /// Axes over which blocks that are numbered by time alone lie at rest, one with each device:
     /// each operand or result takes the first that it does not name.
     pub streams: Vec<AxisId>,
+    /// Which way round blocks that rotate go.
+    pub ways: Ways,
+}
+
+/// Which way round a ring its blocks go.
+///
+/// Affine digits have one neighbour for all blocks. Where blocks go both ways, each block of the
+/// loop that time turns falls into two equal halves: the first are where the digits say, the
+/// second where they say with time and the constant subtracted. So a partition that goes both ways
+/// is two of one way ([`Partition::each_way`]), over the two halves of that loop. At rest the halves of
+/// a block are together, and layouts are those of one way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Ways {
+    /// All one way.
+    #[default]
+    One,
+    /// Half of each block the other way.
+    Both,
+}
+
+impl Ways {
+    /// Into how many parts a block falls that go ways of their own.
+    pub fn count(self) -> u64 {
+        match self {
+            Self::One => 1,
+            Self::Both => 2,
+        }
+    }
 }
 
 /// One block of a loop, as a device computes it.
@@ -60,6 +88,9 @@ pub enum PartitionError {
     /// Time steps without a digit that depends on them, or the reverse; or blocks that do not
     /// come and go once in so many steps.
     Steps(u64),
+    /// Blocks that cannot go both ways: not one digit in time, halves that are not at rest together,
+    /// or nothing that rotates.
+    Ways,
 }
 
 impl fmt::Display for PartitionError {
@@ -80,6 +111,7 @@ impl fmt::Display for PartitionError {
             }
             Self::Sums => f.write_str("no group of devices has each addend of a sum once"),
             Self::Steps(steps) => write!(f, "{steps} steps do not suit the digits"),
+            Self::Ways => f.write_str("blocks cannot go both ways"),
         }
     }
 }
@@ -95,7 +127,34 @@ impl Partition {
             passed: Vec::new(),
             through: 0,
             streams: Vec::new(),
+            ways: Ways::One,
         }
+    }
+
+    /// The partitions of one way that this is, each over its part of the loop that time turns.
+    pub fn each_way(&self) -> Vec<Self> {
+        let forth = Self { ways: Ways::One, ..self.clone() };
+        match self.ways {
+            Ways::One => vec![forth],
+            Ways::Both => {
+                let mut back = forth.clone();
+                let timed = back.loops.iter_mut().flatten().filter(|digit| digit.step != 0);
+                timed.for_each(|digit| *digit = digit.back());
+                vec![forth, back]
+            }
+        }
+    }
+
+    /// The loop of whose blocks parts go ways of their own, if they do.
+    pub fn halved(&self) -> Option<LoopId> {
+        let timed = |digits: &Vec<Digit>| digits.iter().any(|digit| digit.step != 0);
+        (self.ways == Ways::Both).then(|| self.loops.iter().position(timed).map(LoopId)).flatten()
+    }
+
+    /// Into how many equal parts digits and ways divide a loop.
+    pub fn parts(&self, it: LoopId) -> u64 {
+        let blocks: u64 = self.loops[it.0].iter().map(|digit| digit.size).product();
+        if self.halved() == Some(it) { blocks * self.ways.count() } else { blocks }
     }
 
     /// The axes that digits name, ascending.
@@ -179,7 +238,8 @@ impl Partition {
             if (role == Role::Whole || at_once) && !digits.is_empty() {
                 return Err(PartitionError::Whole(it));
             }
-            let blocks = digits.iter().try_fold(1u64, |blocks, digit| blocks.checked_mul(digit.size));
+            let ways = if self.halved() == Some(it) { self.ways.count() } else { 1 };
+            let blocks = digits.iter().try_fold(ways, |blocks, digit| blocks.checked_mul(digit.size));
             if blocks.is_none_or(|blocks| !size.is_multiple_of(blocks) || (size == 0 && blocks > 1)) {
                 return Err(PartitionError::Uneven(it, size, blocks.unwrap_or(u64::MAX)));
             }
@@ -201,11 +261,12 @@ impl Partition {
         if !onto(mesh, &digits, self.steps) {
             return Err(PartitionError::NotOnto);
         }
-        self.check_motion(mesh, loops)
+        self.check_ways(loops)?;
+        self.each_way().iter().try_for_each(|it| it.check_motion(mesh, loops))
     }
 
-    /// The block of each loop that a device computes at a step (`start` is meaningful where
-    /// blocks are contiguous).
+    /// The block of each loop that a device computes at a step, with both halves of one that goes
+    /// both ways where the digits say (`start` is meaningful where blocks are contiguous).
     pub fn blocks(&self, mesh: &Mesh, loops: &Loops, device: u64, step: u64) -> Vec<Block> {
         let coordinates = mesh.coordinates(device);
         let block = |it: LoopId| {

@@ -78,7 +78,9 @@ impl Export<'_> {
     fn text(&self, programs: &[Program]) -> String {
         let mut text = format!("hosts {}\nrate {}\n", programs.len(), self.rate / MICROSECONDS);
         for program in programs {
-            for stream in [Stream::Compute, Stream::Communication] {
+            let used = |it: Stream| program.instructions.iter().any(|instruction| instruction.stream == it);
+            let contrary = Some(Stream::Contrary).filter(|&it| used(it));
+            for stream in [Stream::Compute, Stream::Communication].into_iter().chain(contrary) {
                 // Writing to a string does not fail.
                 let _ = writeln!(text, "actor {}", program.rank);
                 self.actor(program, stream, &mut text);

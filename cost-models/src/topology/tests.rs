@@ -127,6 +127,19 @@ fn wired_devices_have_the_links_that_join_them() {
 }
 
 #[test]
+fn links_to_two_neighbours_carry_twice_as_much_and_a_port_does_not() {
+    let both = |machine: &str, ranks: &[u64]| {
+        let inside = topology(machine).group(ranks).unwrap().inside.unwrap();
+        inside.both.0 / inside.pair.0
+    };
+    assert!((both("v100-16g-8x", &[0, 1, 2, 3]) - 2.0).abs() < 1e-12);
+    assert!((both("v100-16g-8x", &[0, 1]) - 1.0).abs() < 1e-12);
+    // Ranks 3 and 4 meet in the host.
+    assert!((both("v100-16g-8x", &[0, 1, 2, 3, 4, 5, 6, 7]) - 1.0).abs() < 1e-12);
+    assert!((both("h100-80g-8x", &[0, 1, 2, 3]) - 1.0).abs() < 1e-12);
+}
+
+#[test]
 fn nodes_of_different_leaves_share_what_goes_up() {
     let mut machine = named("a100-80g-64x").unwrap();
     let known = |value| Known::new(value, "assumed here").unwrap();

@@ -38,7 +38,7 @@ pub fn tasks(program: &Program) -> Vec<Task> {
     let mut tasks = Vec::new();
     let mut group: Option<Group> = None;
     for (number, instruction) in program.instructions.iter().enumerate() {
-        if instruction.stream == Stream::Communication {
+        if matches!(instruction.stream, Stream::Communication | Stream::Contrary) {
             if let Action::Copy(copied) = &instruction.action {
                 tasks.push(copy(program, number, copied));
             }

@@ -45,7 +45,7 @@ pub fn alike(plan: &Plan) -> Result<Alike, LowerError> {
     let ends = Ends::default();
     let build = built(plan, &facts, &ends, 0)?;
     let mut axes = vec![Vec::new(); build.program.communicators.len()];
-    for (along, communicator) in build.communicators {
+    for ((_, along), communicator) in build.communicators {
         axes[communicator.0] = along;
     }
     let program = events::ordered(arena::placed(in_place::reduced(build.program)));

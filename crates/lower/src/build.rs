@@ -127,7 +127,8 @@ pub(crate) struct Build<'a> {
     pub(crate) program: Program,
     /// Where copies of values are.
     pub(crate) copies: BTreeMap<(ValueId, Copy), BufferId>,
-    pub(crate) communicators: BTreeMap<Vec<AxisId>, CommunicatorId>,
+    /// Communicators by whose exchanges have an order, and along which axes they are.
+    pub(crate) communicators: BTreeMap<(Stream, Vec<AxisId>), CommunicatorId>,
     /// For each message so far, the rank that each rank gets from.
     pub(crate) sources: Vec<Vec<u64>>,
     /// For which part of a step instructions are.
@@ -355,7 +356,19 @@ impl Build<'_> {
 
     /// What ranks exchange, each from and to these buffers.
     pub(crate) fn between(&mut self, between: Between, input: BufferId, output: BufferId, origin: Origin) {
-        let communicator = self.communicator(between.axes);
+        self.between_on(Stream::Communication, between, input, output, origin);
+    }
+
+    /// An exchange on a stream, among whose exchanges alone it has an order.
+    pub(crate) fn between_on(
+        &mut self,
+        stream: Stream,
+        between: Between,
+        input: BufferId,
+        output: BufferId,
+        origin: Origin,
+    ) {
+        let communicator = self.communicator(stream, between.axes);
         let action = match between.how {
             How::Collective(kind, elements) => {
                 Action::Collective(Collective { kind, communicator, input, output, elements })
@@ -370,7 +383,7 @@ impl Build<'_> {
                 Action::Message(Message { communicator, to, from, input, output })
             }
         };
-        self.push(Stream::Communication, action, origin);
+        self.push(stream, action, origin);
     }
 
     /// A copy of all of a buffer.
@@ -418,9 +431,9 @@ impl Build<'_> {
         BufferId(self.program.buffers.len() - 1)
     }
 
-    fn communicator(&mut self, axes: Vec<AxisId>) -> CommunicatorId {
+    fn communicator(&mut self, stream: Stream, axes: Vec<AxisId>) -> CommunicatorId {
         let (plan, program) = (self.plan, &mut self.program);
-        *self.communicators.entry(axes).or_insert_with_key(|axes| {
+        *self.communicators.entry((stream, axes)).or_insert_with_key(|(_, axes)| {
             program.communicators.push(plan.mesh.group(program.rank, axes));
             CommunicatorId(program.communicators.len() - 1)
         })

@@ -37,6 +37,8 @@ pub(crate) struct Computed {
 /// An operation in time steps.
 pub(crate) struct InTime {
     pub(crate) partition: Partition,
+    /// The partition of each way that blocks go.
+    pub(crate) ways: Vec<Partition>,
     /// What a step computes: the operation, or parts of what it makes.
     pub(crate) op: Arc<Op>,
     /// Its loops.
@@ -50,15 +52,15 @@ pub(crate) struct InTime {
 impl InTime {
     fn of(plan: &Plan, node: &Node, partition: &Partition, loops: &Loops) -> Result<Self, LowerError> {
         let (operands, results) = (plan.graph.types_of(&node.operands), plan.graph.types_of(&node.results));
-        let partition = partition.clone();
+        let (partition, ways) = (partition.clone(), partition.each_way());
         let Some(Merging { part, merge }) = node.op.merging().filter(|_| partition.merges(loops)) else {
             let (op, loops) = (Arc::new(node.op.clone()), loops.clone());
-            return Ok(Self { partition, op, loops, results, merge: None });
+            return Ok(Self { partition, ways, op, loops, results, merge: None });
         };
         let made = part.infer(&operands).ok().filter(|made| made.starts_with(&results));
         let made = made.ok_or_else(|| LowerError::Parts(node.origin.clone()))?;
         let loops = part.loops(&operands, &made);
-        Ok(Self { partition, op: Arc::new(part), loops, results: made, merge: Some(Arc::new(merge)) })
+        Ok(Self { partition, ways, op: Arc::new(part), loops, results: made, merge: Some(Arc::new(merge)) })
     }
 }
 

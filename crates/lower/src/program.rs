@@ -214,11 +214,14 @@ pub enum Stream {
     Sending,
     /// What is received from other stages, likewise.
     Receiving,
+    /// Messages of blocks that go round a ring the other way than those of the communication stream.
+    Contrary,
 }
 
 impl Stream {
     /// Every stream.
-    pub const ALL: [Self; 4] = [Self::Compute, Self::Communication, Self::Sending, Self::Receiving];
+    pub const ALL: [Self; 5] =
+        [Self::Compute, Self::Communication, Self::Sending, Self::Receiving, Self::Contrary];
 
     /// Its place among all.
     pub fn number(self) -> usize {
@@ -232,6 +235,7 @@ impl Stream {
             Self::Communication => "communication",
             Self::Sending => "sending",
             Self::Receiving => "receiving",
+            Self::Contrary => "contrary",
         }
     }
 }

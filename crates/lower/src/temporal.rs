@@ -5,6 +5,10 @@
 //! while the next addend is computed. Every block that moves gets a buffer of its own; that two
 //! places suffice for each follows from their lifetimes.
 //!
+//! Where blocks go both ways, each way has its halves of them, its own stream and its own
+//! communicators, and a step computes with the halves of the one way and then of the other. Halves of
+//! what rotates are cut out of what is at rest before the first step, and put together after the last.
+//!
 //! Sums that grow from step to step are kept, and travel, in `DType::accumulated`, and are rounded
 //! after the last step. So are parts of results that are merged instead of added.
 
@@ -28,10 +32,14 @@ struct Node<'a> {
     in_time: &'a InTime,
 }
 
-/// An operand or result between two steps.
+/// An operand or result between two steps, or what goes one way of it.
 struct Held<'a> {
     moving: Moving,
+    /// Which way: its place in `InTime::ways`.
+    way: usize,
     motion: Motion,
+    /// Whether the buffer has all halves of blocks that go several ways.
+    halves: AtRest,
     /// Its type, whole.
     type_: &'a Type,
     /// The loops that index each dimension.
@@ -62,36 +70,102 @@ impl Build<'_> {
         at_rest: &[BufferId],
     ) {
         let node = Node { id, computed, in_time };
-        let mut operands = self.operands(node, at_rest);
-        let mut results = self.results(node);
+        let ways = 0..in_time.ways.len();
+        let mut operands: Vec<Vec<Held>> = ways.map(|way| self.operands(node, way, at_rest)).collect();
+        let mut results: Vec<Vec<Held>> =
+            (0..in_time.ways.len()).map(|way| self.results(node, way)).collect();
+        operands.iter_mut().flatten().for_each(|it| self.cut(node, it));
         let steps = in_time.partition.steps;
-        let mut next = self.bring(node, &mut operands, 0);
+        let mut next = self.bring_all(node, &mut operands, 0);
         for time in 0..steps {
             let now = next;
-            next = if time + 1 < steps { self.bring(node, &mut operands, time + 1) } else { Vec::new() };
-            let sums: Vec<Option<BufferId>> =
-                results.iter_mut().map(|result| self.sum_so_far(node, result, time)).collect();
-            let blocks = self.read(node, &operands, now, time);
-            let made = self.step(node, blocks, &results, time);
-            let (sums, made) = self.merged(node, sums, made);
-            for ((result, sum), made) in results.iter_mut().zip(sums).zip(made) {
-                self.put(node, result, sum, made, time);
+            next = if time + 1 < steps { self.bring_all(node, &mut operands, time + 1) } else { Vec::new() };
+            // All of them, before one way's work takes the other's place.
+            let sums: Vec<Vec<Option<BufferId>>> = results
+                .iter_mut()
+                .map(|results| results.iter_mut().map(|it| self.travelled(node, it, time)).collect())
+                .collect();
+            for (way, (brought, sums)) in now.into_iter().zip(sums).enumerate() {
+                self.compute_step(node, (&operands[way], brought), (&mut results[way], sums), time);
+                share(&mut results, way);
             }
         }
+        self.put_together(node, &mut results);
         let values = &self.plan.graph.node(id).results;
-        for (result, &value) in results.iter().zip(values) {
+        for (result, &value) in results[0].iter().zip(values) {
             self.finish(node, result, value);
         }
     }
 
-    fn operands<'a>(&self, node: Node<'a>, at_rest: &[BufferId]) -> Vec<Held<'a>>
+    /// Computes a step of one way, and puts what it makes to what is there.
+    fn compute_step(
+        &mut self,
+        node: Node,
+        (operands, brought): (&[Held], Vec<BufferId>),
+        (results, travelled): (&mut [Held], Vec<Option<BufferId>>),
+        time: u64,
+    ) {
+        let stays = |it: &Held| it.buffer.filter(|_| it.motion == Motion::Stationary);
+        let sums: Vec<Option<BufferId>> =
+            results.iter().zip(travelled).map(|(it, sum)| sum.or_else(|| stays(it))).collect();
+        let blocks = self.read(node, operands, brought, time);
+        let made = self.step(node, blocks, results, time);
+        let (sums, made) = self.merged(node, sums, made);
+        for ((result, sum), made) in results.iter_mut().zip(sums).zip(made) {
+            self.put(node, result, sum, made, time);
+        }
+    }
+
+    fn bring_all(&mut self, node: Node, operands: &mut [Vec<Held>], time: u64) -> Vec<Vec<BufferId>> {
+        operands.iter_mut().map(|operands| self.bring(node, operands, time)).collect()
+    }
+
+    /// Cuts the half that goes one way out of an operand that rotates.
+    fn cut(&mut self, node: Node, operand: &mut Held) {
+        let (Some(whole), Motion::Rotating(_)) = (operand.buffer, &operand.motion) else { return };
+        if node.in_time.ways.len() == 1 {
+            return;
+        }
+        let factors = self.factors(node, operand, 0);
+        let half = self.buffer(Kind::Communication, block_type(operand, &factors));
+        self.copy_elements(Stream::Compute, whole, half, taken(&factors), Origin::Node(node.id));
+        (operand.buffer, operand.halves) = (Some(half), AtRest::One);
+    }
+
+    /// Puts the halves of results that have rotated together, for the first way.
+    fn put_together(&mut self, node: Node, results: &mut [Vec<Held>]) {
+        for index in 0..results[0].len() {
+            if results.len() == 1 || !matches!(results[0][index].motion, Motion::Rotating(_)) {
+                continue;
+            }
+            let mut to = None;
+            for way in results.iter_mut() {
+                let result = &mut way[index];
+                let Some(half) = result.buffer else { continue };
+                result.halves = AtRest::All;
+                let factors = self.factors(node, result, node.in_time.partition.steps - 1);
+                let dtype = self.program.buffer(half).type_.dtype;
+                let type_ = Type { dtype, ..typed(result, &factors, |it| it.1 == AtRest::All) };
+                let to = *to.get_or_insert_with(|| self.buffer(Kind::Activation, type_));
+                let (strided, direction) = (taken(&factors), Direction::Put);
+                let copied = Copied { from: half, to, strided, direction };
+                self.push(Stream::Compute, Action::Copy(copied), Origin::Node(node.id));
+            }
+            results[0][index].buffer = to;
+        }
+    }
+
+    fn operands<'a>(&self, node: Node<'a>, way: usize, at_rest: &[BufferId]) -> Vec<Held<'a>>
     where
         Self: 'a,
     {
-        let InTime { partition, loops, .. } = node.in_time;
+        let InTime { ways, loops, .. } = node.in_time;
+        let (partition, halves) = (&ways[way], AtRest::All);
         let values = &self.plan.graph.node(node.id).operands;
         let operand = |(index, &value): (usize, &ValueId)| Held {
             moving: Moving::Operand(index),
+            way,
+            halves,
             motion: partition.operand_motion(loops, index),
             type_: self.plan.graph.type_of(value),
             dims: &loops.operands[index],
@@ -101,11 +175,18 @@ impl Build<'_> {
         values.iter().enumerate().map(operand).collect()
     }
 
-    fn results<'a>(&self, node: Node<'a>) -> Vec<Held<'a>> {
-        let InTime { partition, loops, results, .. } = node.in_time;
+    fn results<'a>(&self, node: Node<'a>, way: usize) -> Vec<Held<'a>> {
+        let InTime { ways, loops, results, .. } = node.in_time;
+        let partition = &ways[way];
         let result = |(index, type_)| Held {
             moving: Moving::Result(index),
+            way,
             motion: partition.result_motion(loops, index),
+            halves: if matches!(partition.result_motion(loops, index), Motion::Rotating(_)) {
+                AtRest::One
+            } else {
+                AtRest::All
+            },
             type_,
             dims: &loops.results[index],
             positional: &node.computed.positional[1][index],
@@ -123,7 +204,7 @@ impl Build<'_> {
             let origin = Origin::Motion { node: node.id, moving: operand.moving, time };
             brought.push(match &operand.motion {
                 Motion::Rotating(shift) if time > 0 => {
-                    let next = self.message(held, shift, origin);
+                    let next = self.message(operand.way, held, shift, origin);
                     operand.buffer = Some(next);
                     next
                 }
@@ -139,17 +220,12 @@ impl Build<'_> {
         brought
     }
 
-    /// The sum that a step's addend is added to; of one that travels, got from another rank.
-    fn sum_so_far(&mut self, node: Node, result: &mut Held, time: u64) -> Option<BufferId> {
+    /// The sum that a step's addend is added to, if it travels: got from another rank.
+    fn travelled(&mut self, node: Node, result: &mut Held, time: u64) -> Option<BufferId> {
         let held = result.buffer?;
-        match &result.motion {
-            Motion::Rotating(shift) => {
-                let origin = Origin::Motion { node: node.id, moving: result.moving, time };
-                Some(self.message(held, shift, origin))
-            }
-            Motion::Stationary => Some(held),
-            Motion::Whole | Motion::Streaming(_) => None,
-        }
+        let Motion::Rotating(shift) = &result.motion else { return None };
+        let origin = Origin::Motion { node: node.id, moving: result.moving, time };
+        Some(self.message(result.way, held, shift, origin))
     }
 
     /// The blocks of operands that a step reads.
@@ -262,12 +338,13 @@ impl Build<'_> {
     }
 
     /// The block of a neighbour.
-    fn message(&mut self, held: BufferId, shift: &Shift, origin: Origin) -> BufferId {
+    fn message(&mut self, way: usize, held: BufferId, shift: &Shift, origin: Origin) -> BufferId {
         let mesh = &self.plan.mesh;
         let sources = (0..mesh.devices()).map(|device| shift.of(mesh, device)).collect();
         let Some(between) = Between::messages(mesh, sources) else { return held };
         let slot = self.buffer(Kind::Communication, self.program.buffer(held).type_.clone());
-        self.between(between, held, slot, origin);
+        let stream = if way == 0 { Stream::Communication } else { Stream::Contrary };
+        self.between_on(stream, between, held, slot, origin);
         slot
     }
 
@@ -287,19 +364,23 @@ impl Build<'_> {
 
     /// For each dimension its factors at a step.
     fn factors(&self, node: Node, held: &Held, time: u64) -> Vec<Factors> {
-        let InTime { partition, loops, .. } = node.in_time;
+        let InTime { partition: whole, ways, loops, .. } = node.in_time;
+        let partition = &ways[held.way];
         let coordinates = self.plan.mesh.coordinates(self.program.rank);
         let factors_of = |&it: &LoopId| {
-            let digits = &partition.loops[it.0];
-            let blocks: u64 = digits.iter().map(|digit| digit.size).product();
             let mut factors: Factors = Vec::new();
-            for digit in digits {
+            for digit in &partition.loops[it.0] {
                 let index = (!digit.is_free()).then(|| digit.at(&coordinates, time));
                 let timed = digit.step != 0 && held.motion == Motion::Whole;
                 let at_rest = if timed || index.is_none() { AtRest::All } else { AtRest::One };
                 factors.push((Piece { size: digit.size, index }, at_rest));
             }
-            factors.push((Piece { size: loops.get(it).size / blocks, index: None }, AtRest::All));
+            if whole.halved() == Some(it) {
+                let index = u64::try_from(held.way).ok();
+                factors.push((Piece { size: whole.ways.count(), index }, held.halves));
+            }
+            let inner = loops.get(it).size / whole.parts(it);
+            factors.push((Piece { size: inner, index: None }, AtRest::All));
             factors
         };
         let dim = |(dim, &extent): (&Vec<LoopId>, &u64)| match &dim[..] {
@@ -307,6 +388,18 @@ impl Build<'_> {
             all => all.iter().flat_map(factors_of).collect(),
         };
         held.dims.iter().zip(&held.type_.shape).map(dim).collect()
+    }
+}
+
+/// Lets all ways go on from what one has put to results that stay.
+fn share(results: &mut [Vec<Held>], way: usize) {
+    for index in 0..results[way].len() {
+        let Held { motion, buffer, .. } = &results[way][index];
+        if matches!(motion, Motion::Rotating(_)) {
+            continue;
+        }
+        let buffer = *buffer;
+        results.iter_mut().for_each(|results| results[index].buffer = buffer);
     }
 }
 

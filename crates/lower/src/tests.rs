@@ -13,7 +13,7 @@ mod alike; // one program for all ranks
 mod pipelines; // programs of stages
 mod issue; // orders in which hosts issue exchanges
 
-use planner_ir::{AxisId, Contract, DType, Label, Mesh, Op, Partition, Type, Unary};
+use planner_ir::{AxisId, Contract, DType, Label, Mesh, Op, Partition, Type, Unary, Ways};
 
 use crate::{Program, lower, verify};
 use sketch::Sketch;
@@ -29,8 +29,14 @@ fn f32(shape: &[u64]) -> Type {
 
 /// Nothing split but the loops named, each over one axis.
 fn split(sketch: &Sketch, loops: usize, splits: &[(usize, usize)]) -> Partition {
-    let mut partition =
-        Partition { steps: 1, loops: vec![vec![]; loops], passed: vec![], through: 0, streams: vec![] };
+    let mut partition = Partition {
+        steps: 1,
+        loops: vec![vec![]; loops],
+        passed: vec![],
+        through: 0,
+        streams: vec![],
+        ways: Ways::One,
+    };
     for &(it, axis) in splits {
         partition.loops[it].push(sketch.axis(axis));
     }

@@ -4,7 +4,7 @@
 mod svg; // as a picture
 mod text; // as lines
 
-use planner_ir::{Digit, LoopId, Loops, Mesh, Motion, Op, Partition, Type};
+use planner_ir::{LoopId, Loops, Mesh, Motion, Op, Partition, Type, Ways};
 
 use crate::steps::bytes_of_steps;
 
@@ -15,8 +15,11 @@ pub struct Diagram {
     pub title: String,
     /// The operands, then the results.
     pub things: Vec<Thing>,
-    /// For each device and step what is worked on.
+    /// For each device and step what is worked on; where blocks go both ways, with the halves that go
+    /// one way and then with the others.
     pub cells: Vec<Vec<Cell>>,
+    /// In which ways blocks go.
+    pub ways: Ways,
 }
 
 /// An operand or a result.
@@ -86,24 +89,35 @@ pub fn diagram(
 ) -> Option<Diagram> {
     mesh.devices().checked_mul(partition.steps).filter(|&cells| cells <= MAX_CELLS)?;
     let loops = op.loops(operands, results);
-    let drawn =
-        Drawn { mesh, loops: &loops, partition, names: names(op, &loops), things: things(op, &loops) };
+    let ways = partition.each_way();
+    let drawn = Drawn {
+        mesh,
+        loops: &loops,
+        partition,
+        ways: &ways,
+        names: names(op, &loops),
+        things: things(op, &loops),
+    };
     let bytes = bytes_of_steps(mesh, &loops, (operands, results), partition);
     let types = operands.iter().chain(results);
     let things = types.enumerate().map(|(place, type_)| Thing {
         name: drawn.name(place),
         at_rest: drawn.at_rest(place),
         how: drawn.how(place),
-        moves: !matches!(drawn.motion(place), Motion::Stationary | Motion::Whole),
+        moves: !matches!(drawn.motion(0, place), Motion::Stationary | Motion::Whole),
         received: bytes.get(place).copied().unwrap_or(0),
         bytes: type_.bytes(),
-        blocks: drawn.digits(drawn.dims(place)).map(|digit| digit.size).product(),
+        blocks: drawn.dims(place).iter().flatten().map(|&it| drawn.parts(it)).product(),
     });
-    let steps = |device| (0..partition.steps).map(|step| drawn.cell(device, step)).collect();
+    let turns = |step| (0..ways.len()).map(move |way| (step, way));
+    let steps = |device| {
+        (0..partition.steps).flat_map(turns).map(|(step, way)| drawn.cell(device, step, way)).collect()
+    };
     Some(Diagram {
         title: format!("{} on {mesh}", partition.display(mesh)),
         things: things.collect(),
         cells: (0..mesh.devices()).map(steps).collect(),
+        ways: partition.ways,
     })
 }
 
@@ -147,13 +161,34 @@ fn names(op: &Op, loops: &Loops) -> Vec<String> {
     loops.ids().map(name).collect()
 }
 
+/// A device, a step, and what goes which way.
+#[derive(Clone, Copy)]
+struct At {
+    device: u64,
+    step: u64,
+    way: usize,
+}
+
 /// What a diagram is drawn of.
 struct Drawn<'a> {
     mesh: &'a Mesh,
     loops: &'a Loops,
     partition: &'a Partition,
+    /// The partition of each way.
+    ways: &'a [Partition],
     names: Vec<String>,
     things: Vec<String>,
+}
+
+impl Diagram {
+    /// What a column is called.
+    fn column(&self, column: usize) -> String {
+        match (self.ways, column % 2) {
+            (Ways::One, _) => format!("step {column}"),
+            (Ways::Both, 0) => format!("step {} forth", column / 2),
+            (Ways::Both, _) => format!("step {} back", column / 2),
+        }
+    }
 }
 
 impl<'a> Drawn<'a> {
@@ -173,11 +208,18 @@ impl<'a> Drawn<'a> {
         }
     }
 
-    fn motion(&self, place: usize) -> Motion {
+    fn motion(&self, way: usize, place: usize) -> Motion {
         match self.result(place) {
-            Some(result) => self.partition.result_motion(self.loops, result),
-            None => self.partition.operand_motion(self.loops, place),
+            Some(result) => self.ways[way].result_motion(self.loops, result),
+            None => self.ways[way].operand_motion(self.loops, place),
         }
+    }
+
+    /// Into how many blocks, and halves of them, a loop falls that devices have not all of.
+    fn parts(&self, it: LoopId) -> u64 {
+        let free: u64 =
+            self.partition.loops[it.0].iter().filter(|it| it.is_free()).map(|it| it.size).product();
+        self.partition.parts(it) / free
     }
 
     fn at_rest(&self, place: usize) -> String {
@@ -190,57 +232,69 @@ impl<'a> Drawn<'a> {
 
     fn how(&self, place: usize) -> String {
         let axis = |axis: planner_ir::AxisId| self.mesh.axes[axis.0].name.clone();
-        match (self.motion(place), self.result(place)) {
+        match (self.motion(0, place), self.result(place)) {
             (Motion::Stationary, _) => "stays".to_owned(),
             (Motion::Whole, None) => "stays, a block is taken at each step".to_owned(),
             (Motion::Whole, Some(_)) => "stays, a block is made at each step".to_owned(),
-            (Motion::Rotating(shift), _) => {
+            (Motion::Rotating(_), _) => {
                 let along = |it: &(planner_ir::AxisId, i64)| format!("{}{:+}", axis(it.0), it.1);
-                let from: Vec<String> = shift.0.iter().map(along).collect();
-                format!("rotates, the next from {}", from.join(","))
+                let from = |way| match self.motion(way, place) {
+                    Motion::Rotating(shift) => shift.0.iter().map(along).collect::<Vec<_>>().join(","),
+                    _ => String::new(),
+                };
+                match self.partition.ways {
+                    Ways::One => format!("rotates, the next from {}", from(0)),
+                    Ways::Both => {
+                        format!("rotates, half of the next from {}, half from {}", from(0), from(1))
+                    }
+                }
             }
             (Motion::Streaming(over), None) => format!("is broadcast along {}", axis(over)),
             (Motion::Streaming(over), Some(_)) => format!("is reduced along {}", axis(over)),
         }
     }
 
-    fn digits(&self, dims: &'a [Vec<LoopId>]) -> impl Iterator<Item = &'a Digit> {
-        let partition = self.partition;
-        dims.iter().flatten().flat_map(|it| &partition.loops[it.0]).filter(|digit| !digit.is_free())
+    /// The number of a block that some loops index, if they are split: of the half that goes a way.
+    fn number(&self, loops: &mut dyn Iterator<Item = LoopId>, at: At) -> Option<u64> {
+        let coordinates = self.mesh.coordinates(at.device);
+        let mut number = None;
+        let mut next = |size: u64, value: u64| number = Some(number.unwrap_or(0) * size + value);
+        for it in loops {
+            let digits = self.ways[at.way].loops[it.0].iter().filter(|digit| !digit.is_free());
+            digits.for_each(|digit| next(digit.size, digit.at(&coordinates, at.step)));
+            if self.partition.halved() == Some(it) {
+                next(self.partition.ways.count(), u64::try_from(at.way).unwrap_or(0));
+            }
+        }
+        number
     }
 
-    /// The number of a block of a loop, if it is split.
-    fn number(&self, digits: &mut dyn Iterator<Item = &Digit>, device: u64, step: u64) -> Option<u64> {
-        let coordinates = self.mesh.coordinates(device);
-        digits
-            .fold(None, |number, digit| Some(number.unwrap_or(0) * digit.size + digit.at(&coordinates, step)))
-    }
-
-    fn cell(&self, device: u64, step: u64) -> Cell {
-        let work = self.loops.ids().zip(&self.names).filter_map(|(it, name)| {
-            let mut digits = self.partition.loops[it.0].iter().filter(|digit| !digit.is_free());
-            Some(format!("{name}{}", self.number(&mut digits, device, step)?))
-        });
+    fn cell(&self, device: u64, step: u64, way: usize) -> Cell {
+        let at = At { device, step, way };
+        let work =
+            self.loops.ids().zip(&self.names).filter_map(|(it, name)| {
+                Some(format!("{name}{}", self.number(&mut std::iter::once(it), at)?))
+            });
         let things = || 0..self.loops.operands.len() + self.loops.results.len();
         let block = |place| {
             let dims = self.dims(place);
             let dim = |dim: &'a Vec<LoopId>| {
-                let number = self.number(&mut self.digits(std::slice::from_ref(dim)), device, step);
+                let number = self.number(&mut dim.iter().copied(), at);
                 number.map_or_else(|| "-".to_owned(), |number| number.to_string())
             };
-            let number = self.number(&mut self.digits(dims), device, step).unwrap_or(0);
+            let number = self.number(&mut dims.iter().flatten().copied(), at).unwrap_or(0);
             let places: Vec<String> = dims.iter().map(dim).collect();
             (number, format!("{}[{}]", self.name(place), places.join(",")))
         };
         Cell {
             work: work.collect::<Vec<_>>().join(" "),
             blocks: things().map(block).collect(),
-            messages: things().filter_map(|place| self.message(place, device, step)).collect(),
+            messages: things().filter_map(|place| self.message(place, at)).collect(),
         }
     }
 
-    fn message(&self, thing: usize, device: u64, step: u64) -> Option<Message> {
-        let (other, way) = match self.motion(thing) {
+    fn message(&self, thing: usize, At { device, step, way }: At) -> Option<Message> {
+        let (other, way) = match self.motion(way, thing) {
             Motion::Rotating(shift) if step > 0 => (shift.of(self.mesh, device), Way::Shifted),
             Motion::Streaming(axis) => {
                 let group = self.mesh.group(device, &[axis]);

@@ -85,7 +85,7 @@ pub(crate) fn exchanges(plan: &Plan, node: NodeId) -> Vec<Exchange> {
     let one = |((motion, streamed), (&value, &bytes))| {
         let (name, count) = match motion {
             Motion::Stationary | Motion::Whole => return None,
-            Motion::Rotating(_) => ("ring shift", partition.steps - 1),
+            Motion::Rotating(_) => ("ring shift", partition.ways.count() * (partition.steps - 1)),
             Motion::Streaming(_) => (streamed, partition.steps),
         };
         Some(Exchange { value, name, count, bytes })

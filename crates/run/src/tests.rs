@@ -108,7 +108,7 @@ fn check_steps(plan: &Plan, outcome: &Outcome) {
             let found: Vec<u64> = outcome.received.iter().filter(|it| of(&it.0)).map(|it| it.1).collect();
             let times = match motion {
                 Motion::Stationary | Motion::Whole => 0,
-                Motion::Rotating(_) => partition.steps - 1,
+                Motion::Rotating(_) => partition.ways.count() * (partition.steps - 1),
                 Motion::Streaming(_) => partition.steps,
             };
             assert_eq!(u64::try_from(found.len()), Ok(times), "{what:?} of node {number}");

@@ -171,7 +171,7 @@ pub fn plan_among(
 /// The first outcome that is not too wide: without time steps, then with fewer and fewer splits.
 fn widely<T>(request: &Request<'_>, plan_in: impl Fn(Offer) -> Result<T, PlanError>) -> Result<T, PlanError> {
     let wide = request.mesh.axes.iter().filter(|axis| axis.size > 1).count();
-    let at_once = |splits| Offer { splits, steps: Steps::One, striped: None };
+    let at_once = |splits| Offer { splits, steps: Steps::One, ..Offer::default() };
     // What is pinned has to be in the space.
     let split = request.pinned.map_or(0, |it| it.layout.dims.iter().filter(|it| !it.is_empty()).count());
     let mut offers = vec![at_once(Splits::AtMost(split.max(2)))];
@@ -179,7 +179,7 @@ fn widely<T>(request: &Request<'_>, plan_in: impl Fn(Offer) -> Result<T, PlanErr
     if wide <= FREE_AXES {
         offers.insert(0, at_once(Splits::All));
         if request.steps.are_offered(request.graph, request.mesh) {
-            offers.insert(0, Offer { splits: Splits::All, steps: request.steps, striped: None });
+            offers.insert(0, Offer { steps: request.steps, ..Offer::default() });
         }
     }
     among(&offers, at_once(Splits::AtMost(split.max(1))), plan_in)

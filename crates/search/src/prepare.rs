@@ -41,7 +41,7 @@ impl<'a> Prepared<'a> {
     ) -> Result<Self, SpaceError> {
         let values = pinned.map(|pinned| pinned.values(cut.graph)).unwrap_or_default();
         let striped = striped_length(cut.sections.iter().map(|section| &section.graph));
-        let spaces = spaces(&cut, mesh, Offer { striped, ..offer }, &values)?;
+        let spaces = spaces(&cut, mesh, Offer { striped, ways: prices.ways(), ..offer }, &values)?;
         let turn = turn(&cut);
         let assemble_one = |(index, (section, space)): (usize, (&Section, &Space))| {
             let counted = match &turn {

@@ -7,7 +7,7 @@ use cost_models::machine::Machine;
 use cost_models::topology::{Group, GroupError, Topology};
 use cost_models::units::{Bytes, Seconds};
 use cost_models::work::{self, Rows};
-use planner_ir::{AxisId, Digit, Layout, Loops, Mesh, Move, NodeId, Op, Partition, State, Type};
+use planner_ir::{AxisId, Digit, Layout, Loops, Mesh, Move, NodeId, Op, Partition, State, Type, Ways};
 
 /// Prices of what a device does and of what devices exchange.
 pub trait Prices: Sync {
@@ -16,6 +16,12 @@ pub trait Prices: Sync {
 
     /// The time of a move of a value of that type (seconds).
     fn step(&self, type_: &Type, step: &Move, before: &Layout, after: &Layout) -> f64;
+
+    /// Whether half of each block is to go round rings the other way, where that may be faster along
+    /// some axis: nobody gains by it where both ways share a port.
+    fn ways(&self) -> Ways {
+        Ways::One
+    }
 
     /// The time that it takes to keep a state in a layout (seconds): none on any machine. Prices
     /// that say otherwise make plans of a kind.
@@ -76,6 +82,13 @@ impl<'a> MachinePrices<'a> {
 }
 
 impl Prices for MachinePrices<'_> {
+    fn ways(&self) -> Ways {
+        let gains = |it: &Group| it.size > 2 && collective::gains_both_ways(self.machine, it);
+        let along_one_axis = (0..).zip(&self.groups).filter(|(set, _): &(u32, _)| set.is_power_of_two());
+        let any = along_one_axis.flat_map(|it| it.1).any(gains);
+        if any { Ways::Both } else { Ways::One }
+    }
+
     fn work(&self, work: &Work<'_>) -> f64 {
         if work.partition.steps > 1 { self.in_steps(work) } else { self.at_once(work) }
     }

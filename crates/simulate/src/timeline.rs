@@ -177,12 +177,30 @@ impl Class {
             spans
         };
         let (here, there) = (on(Stream::Compute), on(Stream::Communication));
+        let there = either(there, on(Stream::Contrary));
         let sum = |spans: &[Span]| spans.iter().map(|it| it.end - it.start).sum::<f64>();
         let seconds = done.iter().map(|it| it.end(times)).fold(0.0, f64::max);
         let exposed = sum(&there) - common(&there, &here);
         let RankClass { ranks, kind: program, .. } = class;
         Self { ranks, program, seconds, computing: sum(&here), communicating: sum(&there), exposed, done }
     }
+}
+
+/// The times at which spans of one list or the other run, as spans that follow one another.
+fn either(mut one: Vec<Span>, other: Vec<Span>) -> Vec<Span> {
+    if other.is_empty() {
+        return one;
+    }
+    one.extend(other);
+    one.sort_by(|a, b| a.start.total_cmp(&b.start));
+    let mut joined: Vec<Span> = Vec::new();
+    for span in one {
+        match joined.last_mut() {
+            Some(last) if span.start < last.end => last.end = last.end.max(span.end),
+            _ => joined.push(span),
+        }
+    }
+    joined
 }
 
 /// For how long spans of both lists run at once (seconds). Those of a list follow one another.

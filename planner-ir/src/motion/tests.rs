@@ -10,9 +10,9 @@ use expect_test::expect;
 use super::{Motion, Shift};
 use crate::data::{DType, Type};
 use crate::layout::Digit;
-use crate::loops::Loops;
+use crate::loops::{LoopId, Loops};
 use crate::mesh::{AxisId, Mesh};
-use crate::partition::Partition;
+use crate::partition::{Partition, PartitionError, Ways};
 use crate::text::{parse_op, parse_partition};
 
 use machine::Machine;
@@ -77,7 +77,14 @@ fn every_map(mesh: &Mesh, size: u64, offsets: i64) -> Vec<Partition> {
                 for streams in streams.iter().take(if timed { streams.len() } else { 1 }) {
                     let streams = streams.clone();
                     let loops = split.clone();
-                    all.push(Partition { steps, loops, passed: vec![], through: 0, streams });
+                    all.push(Partition {
+                        steps,
+                        loops,
+                        streams,
+                        passed: vec![],
+                        through: 0,
+                        ways: Ways::One,
+                    });
                 }
             }
         }
@@ -90,6 +97,55 @@ fn all_maps_on_small_meshes_compute_the_product() {
     let found =
         [all_maps(1, 2, 2), all_maps(1, 4, 2), all_maps(2, 2, 2), all_maps(2, 3, 1), all_maps(3, 2, 1)];
     expect!["[157, 1643, 7075, 50183, 21404]"].assert_eq(&format!("{found:?}"));
+}
+
+/// Every map of the above whose blocks go both ways: how many are partitions, and of how many of them
+/// the two ways have different neighbours.
+fn all_maps_both_ways(axes: usize, size: u64, offsets: i64) -> (usize, usize) {
+    let mesh = Mesh::of_sizes(&vec![size; axes]);
+    let extent = 2 * size;
+    let loops = product(extent);
+    let both = |it: Partition| Partition { ways: Ways::Both, ..it };
+    let maps = every_map(&mesh, size, offsets).into_iter().filter(|it| it.streams.is_empty());
+    let maps: Vec<Partition> = maps.map(both).collect();
+    let right: Vec<&Partition> = maps.iter().filter(|it| executed(&mesh, &loops, extent, it)).collect();
+    let apart = |it: &&&Partition| match &it.each_way()[..] {
+        [forth, back] => {
+            let moves = |of: &Partition| {
+                let operands = [0, 1].map(|index| of.operand_motion(&loops, index));
+                (operands, of.result_motion(&loops, 0))
+            };
+            moves(forth) != moves(back)
+        }
+        _ => false,
+    };
+    (right.len(), right.iter().filter(apart).count())
+}
+
+#[test]
+fn all_maps_both_ways_compute_the_product() {
+    let found = [all_maps_both_ways(1, 2, 2), all_maps_both_ways(1, 4, 2), all_maps_both_ways(2, 3, 1)];
+    expect!["[(30, 0), (108, 108), (1552, 1552)]"].assert_eq(&format!("{found:?}"));
+}
+
+#[test]
+fn maps_that_cannot_go_both_ways_are_refused() {
+    let mesh = Mesh::of_sizes(&[3]);
+    let loops = product(6);
+    let refused = |text: &str| {
+        let partition = parse_partition(&mesh, text).unwrap();
+        assert_eq!(partition.check(&mesh, &loops), Err(PartitionError::Ways), "{text}");
+    };
+    // Home after the last step one way, a step further the other.
+    refused("3 steps both ways [(a+@t:3),a,-]");
+    // Nothing rotates; blocks are streamed.
+    refused("3 steps both ways [a,(@t:3),-]");
+    refused("3 steps both ways [a,(@t:3),-] streams a");
+    // Two loops in time: which of them is halved?
+    refused("3 steps both ways [(a+@t:3),(a+2*@t:3),-]");
+    let odd = parse_partition(&mesh, "3 steps both ways [a,-,(a+@t:3)]").unwrap();
+    assert_eq!(odd.check(&mesh, &product(9)), Err(PartitionError::Uneven(LoopId(2), 9, 6)));
+    assert_eq!(odd.check(&mesh, &loops), Ok(()));
 }
 
 #[test]
@@ -140,11 +196,12 @@ fn shown(mesh: &Mesh, loops: &Loops, partition: &Partition) -> String {
 #[test]
 fn the_families_move_what_their_papers_say() {
     let shown = |mesh: &Mesh, text: &str| {
-        let extent = mesh.axes.iter().map(|axis| axis.size).product();
-        let loops = product(extent);
         let partition = parse_partition(mesh, text).unwrap();
+        let extent = mesh.axes.iter().map(|axis| axis.size).product::<u64>() * partition.ways.count();
+        let loops = product(extent);
         assert!(executed(mesh, &loops, extent, &partition), "{text}");
-        shown(mesh, &loops, &partition)
+        let ways = partition.each_way();
+        ways.iter().map(|way| shown(mesh, &loops, way)).collect::<Vec<_>>().join(" | ")
     };
     let ring = Mesh::of_sizes(&[3]);
     let grid = Mesh::of_sizes(&[3, 3]);
@@ -154,6 +211,11 @@ fn the_families_move_what_their_papers_say() {
     expect!["[a,-] block by block; [a,-] from a-1; [a,-]"].assert_eq(&shown(&ring, "3 steps [a,(a-@t:3),-]"));
     expect!["[-,a]; [a,-] block by block; [-,a] from a+1"]
         .assert_eq(&shown(&ring, "3 steps [-,a,(a+@t+1:3)]"));
+    // Half of each block from either neighbour: at rest as those that go one way.
+    expect!["[a,-]; [-,a] from a-1; [a,-] block by block | [a,-]; [-,a] from a+1; [a,-] block by block"]
+        .assert_eq(&shown(&Mesh::of_sizes(&[4]), "4 steps both ways [a,-,(a-@t:4)]"));
+    expect!["[-,a] block by block; [a,-]; [a,-] from a+1 | [-,a] block by block; [a,-]; [a,-] from a-1"]
+        .assert_eq(&shown(&Mesh::of_sizes(&[4]), "4 steps both ways [(a+@t+1:4),a,-]"));
     // Ring gather and ring scatter.
     expect!["[a,-] from a+1; [-,a]; [-,a] block by block"].assert_eq(&shown(&ring, "3 steps [(a+@t:3),-,a]"));
     expect!["[-,a] block by block; [a,-]; [a,-] from a+1"]

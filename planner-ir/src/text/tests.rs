@@ -13,7 +13,7 @@ use crate::graph::{Graph, Output, Source};
 use crate::layout::{Digit, Layout};
 use crate::mesh::{AxisId, Mesh};
 use crate::op::{Contract, Label, Op};
-use crate::partition::Partition;
+use crate::partition::{Partition, Ways};
 use crate::{Binary, DType};
 
 const SMALL: &str = r#"graph "gpt2" {
@@ -188,6 +188,7 @@ fn layouts_are_read_as_they_were_printed() {
             streams: owed.iter().copied().take(u.int_in_range(0..=2)?).collect(),
             passed: owed,
             through: u.arbitrary()?,
+            ways: if u.arbitrary()? { Ways::Both } else { Ways::One },
         };
         let text = partition.display(&names).to_string();
         assert_eq!(parse_partition(&names, &text), Ok(partition), "{text}");

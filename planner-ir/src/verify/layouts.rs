@@ -53,7 +53,7 @@ pub fn verify_layouts(
             PartitionError::Uneven(..) => "even-split",
             PartitionError::Digits(_) => "axes",
             PartitionError::Sums => "owed-sum",
-            PartitionError::Loops(..) | PartitionError::Steps(_) => "form",
+            PartitionError::Loops(..) | PartitionError::Steps(_) | PartitionError::Ways => "form",
         };
         found.add(op.name(), rule, error.to_string());
     }

@@ -1,7 +1,7 @@
 //! Ring attention: plans in which the sequence is split everywhere, and keys and values go around.
 
 use plan::{Assignment, Plan};
-use planner_ir::{Motion, Node, Op, Partition};
+use planner_ir::{Motion, Node, Op, Partition, Ways};
 use search::MachinePrices;
 
 use super::{cases, expect_none, faults_of, trial};
@@ -9,13 +9,15 @@ use crate::training::manners::{Manner, Preferring, is_striped};
 
 /// Models, and on how many ranks their tokens fall into equal parts: one whose mask hides what comes
 /// later; with fewer heads of keys than of queries; one that is causal without a mask's help; causal
-/// ones on stripes of the sequence, with a mask of padding and without; one that looks both ways.
-const MODELS: [(&str, &[u64], Manner); 8] = [
+/// ones on stripes of the sequence, with a mask of padding and without; one whose halves go both ways
+/// around; one that looks both ways.
+const MODELS: [(&str, &[u64], Manner); 9] = [
     ("gpt2-eager-legacy2.9-op17-static io0", &[2, 4], Manner::Context),
     ("gpt2-eager-legacy2.9-op17-static io0", &[2, 4], Manner::Striped),
     ("llama-nomask-dynamo2.15-op23-static io0", &[4], Manner::Striped),
     ("llama-eager-legacy2.9-op17-static io0", &[2, 4], Manner::Context),
     ("llama-nomask-dynamo2.15-op23-static io0", &[4], Manner::Context),
+    ("llama-nomask-dynamo2.15-op23-static io0", &[4], Manner::BothWays),
     ("llama-ortcpu-hf5.23-op20-dyn io0", &[2], Manner::Context),
     ("llama-ortcpu-hf5.23-op20-dyn io0", &[2], Manner::Striped),
     ("bert-eager-legacy2.9-op17-static io0", &[2, 4], Manner::Context),
@@ -43,12 +45,21 @@ pub(crate) fn rings(plan: &Plan, is_kind: impl Fn(&Op) -> bool) -> Result<usize,
 
 /// How many operations have their tokens in stripes.
 pub(crate) fn in_stripes(plan: &Plan, is_kind: impl Fn(&Op) -> bool) -> usize {
-    let striped = |assignment: &Assignment| match assignment {
-        Assignment::Computed { partition, .. } => is_striped(partition),
+    partitioned(plan, is_kind, is_striped)
+}
+
+/// How many operations have half of each block go the other way around.
+pub(crate) fn both_ways(plan: &Plan, is_kind: impl Fn(&Op) -> bool) -> usize {
+    partitioned(plan, is_kind, |it| it.ways == Ways::Both)
+}
+
+fn partitioned(plan: &Plan, is_kind: impl Fn(&Op) -> bool, is: impl Fn(&Partition) -> bool) -> usize {
+    let is = |assignment: &Assignment| match assignment {
+        Assignment::Computed { partition, .. } => is(partition),
         Assignment::Prepared => false,
     };
     let nodes = plan.graph.nodes.iter().zip(&plan.assignments);
-    nodes.filter(|it| is_kind(&it.0.op) && striped(it.1)).count()
+    nodes.filter(|it| is_kind(&it.0.op) && is(it.1)).count()
 }
 
 /// Whether keys and values go around, and with them their gradients.
@@ -78,6 +89,10 @@ fn check(subject: &cases::Subject, manner: Manner, ranks: u64) -> Result<(), Str
     let in_stripes = in_stripes(&plan, attention);
     if manner == Manner::Striped && in_stripes != all {
         return Err(format!("{in_stripes} in stripes of {all} operations"));
+    }
+    let both = both_ways(&plan, attention);
+    if both != if manner == Manner::BothWays { all } else { 0 } {
+        return Err(format!("{both} go both ways of {all} operations"));
     }
     subject.check(&plan)
 }

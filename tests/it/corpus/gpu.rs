@@ -28,7 +28,7 @@ const TRIALS: [(&str, &str, Kind); 14] = [
     ("bert-fill-optimum0.1-op18-ortopt io0", "2", Kind::Chosen),
     ("gpt2-eager-legacy2.9-op17-static io0", "1", Kind::Chosen),
     ("gpt2-eager-legacy2.9-op17-static io0", "2", Kind::In(Manner::Tensor)),
-    ("gpt2-eager-legacy2.9-op17-static io0", "4", Kind::In(Manner::Context)),
+    ("gpt2-eager-legacy2.9-op17-static io0", "4", Kind::In(Manner::BothWays)),
     ("gpt2-past-dynamo2.9-op18-dyn io0", "2", Kind::Chosen),
     ("llama-fp16-legacy2.9-op17-dyn io0", "2", Kind::Chosen),
     ("llama-fwd-dynamo2.15-op23-dyn io0", "2x2", Kind::Chosen),

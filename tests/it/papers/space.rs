@@ -6,7 +6,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use planner_ir::{AxisId, Contract, DType, Digit, Label, Layout, Loops, Mesh, Motion, Op, Partition, Type};
+use planner_ir::{
+    AxisId, Contract, DType, Digit, Label, Layout, Loops, Mesh, Motion, Op, Partition, Type, Ways,
+};
 
 /// One part of a sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -119,7 +121,7 @@ pub(crate) fn partition(sequence: &[Part], mesh: &Mesh, phase: Phase) -> Partiti
         }
     }
     let loops = phase.order().chars().map(|dim| digits.get(&dim).cloned().unwrap_or_default()).collect();
-    Partition { steps, loops, passed: vec![], through: 0, streams: vec![] }
+    Partition { steps, loops, passed: vec![], through: 0, streams: vec![], ways: Ways::One }
 }
 
 /// The coordinates of a device on the mesh of a sequence, from the bits of its number.

@@ -1,6 +1,8 @@
 //! Prices that make the search take the plans that people make by hand.
 
-use planner_ir::{Digit, Graph, Layout, Loops, Motion, Move, Op, Partition, Phase, State, StateKind, Type};
+use planner_ir::{
+    Digit, Graph, Layout, Loops, Motion, Move, Op, Partition, Phase, State, StateKind, Type, Ways,
+};
 use search::{MachinePrices, Prices, Section, Work};
 
 use super::roles::{Factors, Role, is_product, roles, stems};
@@ -19,7 +21,9 @@ pub(crate) enum Manner {
     /// The sequence, everywhere: no rank ever has the keys or values of another's tokens for more
     /// than a step.
     Context,
-    /// The same, and where positions count every so many tokens of it.
+    /// The same, half of each block by one neighbour and half by the other.
+    BothWays,
+    /// As one way, and where positions count every so many tokens of it.
     Striped,
     /// Products by parameters, in time steps of this form.
     InTime(Form),
@@ -130,7 +134,8 @@ impl<'a> Preferring<'a> {
             Manner::Sequence if !work.partition.passed.is_empty() => 0.0,
             Manner::Sequence => known.of_sequence(&split),
             Manner::Backward => known.of_backward(&split),
-            Manner::Context => known.of_context(&split),
+            Manner::BothWays if work.partition.steps > 1 && work.partition.ways == Ways::One => WRONG,
+            Manner::Context | Manner::BothWays => known.of_context(&split),
             Manner::Striped if takes_stripes(work) && !is_striped(work.partition) => WRONG,
             Manner::Striped => known.of_context(&split),
             Manner::InTime(form) => known.in_time(form, work),
@@ -258,6 +263,10 @@ fn overlapping<'a>(factors: &'a Factors, digits: &'a [Digit]) -> impl Iterator<I
 }
 
 impl Prices for Preferring<'_> {
+    fn ways(&self) -> Ways {
+        if self.manner == Manner::BothWays { Ways::Both } else { self.machine.ways() }
+    }
+
     fn work(&self, work: &Work<'_>) -> f64 {
         self.penalty(work) + self.machine.work(work)
     }
@@ -266,7 +275,7 @@ impl Prices for Preferring<'_> {
         let seconds = self.machine.step(type_, step, before, after);
         // Where one value is small, an all-reduce and a slice can be as cheap as a reduce-scatter.
         let scatters = matches!(self.manner, Manner::Data(1..) | Manner::Sequence | Manner::Backward);
-        let around = matches!(self.manner, Manner::Context | Manner::Striped);
+        let around = matches!(self.manner, Manner::Context | Manner::BothWays | Manner::Striped);
         let heads = around && type_.rank() == HEADS;
         match step {
             Move::AllReduce { .. } if scatters && type_.rank() > 0 => 100.0 * seconds,

@@ -9,7 +9,7 @@ use crate::build::placed;
 use crate::facts::Facts;
 use crate::tests::sketch::Sketch;
 use crate::verify::happens::Happens;
-use crate::{Action, BufferId, Moving, Origin, Program};
+use crate::{Action, BufferId, Message, Moving, Origin, Program, Stream};
 
 pub(super) fn contract(left: &str, right: &str, result: &str) -> Op {
     let labels = |text: &str| text.bytes().map(|it| Label(it - b'a')).collect();
@@ -61,6 +61,42 @@ fn weights_rotate_while_a_step_is_computed() {
         b4 -> output `y` f32[3,6] pieces [1/3.1, 6]
     "#]]
     .assert_eq(&programs(&sketch)[1].to_string());
+}
+
+#[test]
+fn halves_go_both_ways_at_once() {
+    for (text, of) in [
+        ("4 steps both ways [a,-,(a-@t:4)]", Moving::Operand(1)),
+        ("4 steps both ways [a,(a-@t:4),-]", Moving::Operand(1)),
+        ("4 steps both ways [(a+@t:4),-,a]", Moving::Operand(0)),
+        ("4 steps both ways [(a+@t+1:4),a,-]", Moving::Result(0)),
+    ] {
+        let program = &programs(&product(&[4], [24, 24, 24], text))[1];
+        let happens = Happens::of(program);
+        let messages: Vec<(usize, u64, Stream, &Message)> = (0..program.instructions.len())
+            .filter_map(|at| {
+                let it = &program.instructions[at];
+                match (&it.action, it.origin) {
+                    (Action::Message(message), Origin::Motion { time, moving, .. }) if moving == of => {
+                        Some((at, time, it.stream, message))
+                    }
+                    _ => None,
+                }
+            })
+            .collect();
+        assert_eq!(messages.len(), 6, "{program}");
+        for time in 1..4 {
+            let at: Vec<_> = messages.iter().filter(|it| it.1 == time).collect();
+            let [(one, _, Stream::Communication, forth), (other, _, Stream::Contrary, back)] = at[..] else {
+                panic!("{program}");
+            };
+            // To and from different neighbours, half a block each, and neither waits for the other.
+            assert!(forth.to == [back.from] && back.to == [forth.from], "{program}");
+            let [size, half] = [forth, back].map(|it| program.buffer(it.input).type_.elements());
+            assert!(size == half && 2 * half == 24 * 24 / 4, "{program}");
+            assert!(!happens.before(*one, *other) && !happens.before(*other, *one), "{program}");
+        }
+    }
 }
 
 #[test]

@@ -58,7 +58,7 @@ fn puts(program: &Program) -> Vec<usize> {
 /// has been received is read too early.
 #[test]
 fn every_event_is_needed() {
-    for sketch in [rotated(), square(), together(), streamed(), travelling()] {
+    for sketch in [rotated(), square(), together(), streamed(), travelling(), both_ways()] {
         let good = lower(&sketch.plan).unwrap();
         let all: Vec<(usize, usize)> = good[1]
             .instructions
@@ -80,6 +80,32 @@ fn every_event_is_needed() {
 /// Sums that travel.
 fn travelling() -> Sketch {
     product(&[4], [8, 4, 8], "4 steps [(a+@t+1:4),a,-]")
+}
+
+/// Half of each block of weights goes the other way.
+fn both_ways() -> Sketch {
+    product(&[3], [3, 2, 12], "3 steps both ways [a,-,(a-@t:3)]")
+}
+
+#[test]
+fn exchanges_of_a_communicator_on_two_streams_are_found() {
+    check(&both_ways(), "stream", "it is of c0 on stream contrary, others on communication", |programs| {
+        for program in programs {
+            let of = message(program, 0).communicator;
+            (0..messages(program).len()).for_each(|it| message(program, it).communicator = of);
+        }
+    });
+}
+
+#[test]
+fn halves_that_come_from_the_wrong_side_are_found() {
+    let says = "rank 0, instruction 3: it gives to ranks [2], and ranks [1, 2] get from it";
+    check(&both_ways(), "message", says, |programs| {
+        let own = messages(&programs[1]);
+        let forth = message(&mut programs[1], 0).from;
+        let back = own.iter().position(|&it| programs[1].instructions[it].stream == crate::Stream::Contrary);
+        message(&mut programs[1], back.unwrap()).from = forth;
+    });
 }
 
 #[test]

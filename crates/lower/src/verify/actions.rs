@@ -1,10 +1,12 @@
 //! One instruction at a time: reference, event, stream, size, type, port.
 
+use std::collections::BTreeMap;
+
 use planner_ir::{Op, Type};
 
 use super::{Report, Violation, crossing};
 use crate::action::{Action, Block, Collective, Compute, Copied, Direction, Message};
-use crate::program::{BufferId, Port, Program, Stream};
+use crate::program::{BufferId, CommunicatorId, Port, Program, Stream};
 
 /// Whether all that is named exists.
 pub(super) fn check_references(program: &Program, found: &mut Vec<Violation>) {
@@ -81,10 +83,26 @@ fn check_events(program: &Program, report: &mut Report) {
     }
 }
 
-/// What exchanges of a kind are done on.
+/// What exchanges of a kind are done on, those of a communicator all on one: only then they have an
+/// order.
 fn check_streams(program: &Program, report: &mut Report) {
+    let mut of: BTreeMap<CommunicatorId, Stream> = BTreeMap::new();
+    for (index, instruction) in program.instructions.iter().enumerate() {
+        let communicator = match &instruction.action {
+            Action::Collective(it) => it.communicator,
+            Action::Message(it) => it.communicator,
+            _ => continue,
+        };
+        let first = *of.entry(communicator).or_insert(instruction.stream);
+        if first != instruction.stream {
+            let (found, first) = (instruction.stream.name(), first.name());
+            let message = format!("it is of c{} on stream {found}, others on {first}", communicator.0);
+            report.at(index, "stream", message);
+        }
+    }
     for (index, instruction) in program.instructions.iter().enumerate() {
         let expected = match &instruction.action {
+            Action::Message(_) if instruction.stream == Stream::Contrary => continue,
             Action::Collective(_) | Action::Message(_) => Stream::Communication,
             Action::Send(_) => Stream::Sending,
             Action::Receive(_) => Stream::Receiving,

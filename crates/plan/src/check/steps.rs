@@ -7,10 +7,13 @@
 //!   that number along the first axis streamed over along which all work on the same;
 //! - what the same neighbour has worked on a step before, for all devices, comes from there;
 //! - of anything else a device has the blocks of all steps.
+//!
+//! Where blocks go both ways this is asked of each half: of the second with time and the constants
+//! subtracted. Both have to be at rest as the other.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use planner_ir::{AxisId, Digit, LoopId, Loops, Mesh, Partition, Role};
+use planner_ir::{AxisId, Digit, LoopId, Loops, Mesh, Partition, Role, Ways};
 
 use super::blocks::{Factor, add, all_held, value};
 
@@ -21,6 +24,14 @@ pub(super) struct Timetable<'a> {
     partition: &'a Partition,
     /// The coordinates of each device.
     devices: Vec<Vec<u64>>,
+    turning: Turning,
+}
+
+/// The way that blocks go.
+#[derive(Clone, Copy)]
+enum Turning {
+    Forth,
+    Back,
 }
 
 /// How blocks come and go.
@@ -68,11 +79,47 @@ impl Numbers {
 impl<'a> Timetable<'a> {
     pub(super) fn new(mesh: &'a Mesh, loops: &'a Loops, partition: &'a Partition) -> Self {
         let devices = (0..mesh.devices()).map(|device| mesh.coordinates(device)).collect();
-        Self { mesh, loops, partition, devices }
+        Self { mesh, loops, partition, devices, turning: Turning::Forth }
     }
 
     /// What devices hold of an operand before the first step.
     pub(super) fn operand(&self, index: usize) -> Result<Rest, String> {
+        self.each_way(|it| it.operand_one_way(index))
+    }
+
+    /// What devices hold of a result after the last step, if they then owe sums over those axes.
+    pub(super) fn result(&self, index: usize, owed: &[AxisId]) -> Result<Rest, String> {
+        self.each_way(|it| it.result_one_way(index, owed))
+    }
+
+    /// What devices hold if halves of blocks that go both ways do so alike.
+    fn each_way(&self, rest: impl Fn(&Self) -> Result<Rest, String>) -> Result<Rest, String> {
+        let mut forth = rest(self)?;
+        if self.partition.ways == Ways::Both {
+            let devices = self.devices.clone();
+            let back = rest(&Self { devices, turning: Turning::Back, ..*self })?;
+            if back.shares != forth.shares || back.sums != forth.sums {
+                return Err("what goes both ways is not at rest together".to_owned());
+            }
+            forth.received += back.received;
+            forth.blocks *= 2;
+        }
+        Ok(forth)
+    }
+
+    /// The value of a digit for a device at a time step.
+    fn value(&self, digit: &Digit, device: &[u64], step: u64) -> u64 {
+        match self.turning {
+            Turning::Back if digit.step != 0 => {
+                let still = value(&Digit { step: 0, offset: 0, ..digit.clone() }, device, 0);
+                let turned = value(&Digit { terms: vec![], ..digit.clone() }, device, step);
+                (still + digit.size - turned) % digit.size
+            }
+            _ => value(digit, device, step),
+        }
+    }
+
+    fn operand_one_way(&self, index: usize) -> Result<Rest, String> {
         let dims = &self.loops.operands[index];
         let way = self.way(dims)?;
         let numbers = self.numbers(&self.digits_of(dims));
@@ -97,8 +144,7 @@ impl<'a> Timetable<'a> {
         Ok(self.rest(dims, &way, when))
     }
 
-    /// What devices hold of a result after the last step, if they then owe sums over those axes.
-    pub(super) fn result(&self, index: usize, owed: &[AxisId]) -> Result<Rest, String> {
+    fn result_one_way(&self, index: usize, owed: &[AxisId]) -> Result<Rest, String> {
         let dims = &self.loops.results[index];
         let mut way = self.way(dims)?;
         let travels = |way: &Way| self.subsets().iter().any(|axes| self.adds_up(dims, way, axes));
@@ -150,7 +196,7 @@ impl<'a> Timetable<'a> {
                 for digit in &self.partition.loops[it.0] {
                     inner /= digit.size;
                     let all = all_held(digit) || (when.is_none() && digit.step != 0);
-                    let index = (!all).then(|| value(digit, &self.devices[device], when.unwrap_or(0)));
+                    let index = (!all).then(|| self.value(digit, &self.devices[device], when.unwrap_or(0)));
                     add(&mut factors, (digit.size, index));
                 }
                 add(&mut factors, (inner, None));
@@ -308,7 +354,7 @@ impl<'a> Timetable<'a> {
 
     fn numbers(&self, digits: &[&Digit]) -> Numbers {
         let number = |device: &Vec<u64>, step: u64| {
-            let next = |number: u64, digit: &&Digit| number * digit.size + value(digit, device, step);
+            let next = |number: u64, digit: &&Digit| number * digit.size + self.value(digit, device, step);
             digits.iter().fold(0, next)
         };
         let row = |device| (0..self.partition.steps).map(move |step| number(device, step));

@@ -28,7 +28,8 @@ impl Diagram {
         for step in 0..steps {
             let x = LEFT + step * (WIDTH + GAP);
             // Writing to a string does not fail.
-            let _ = writeln!(text, "<text x=\"{x}\" y=\"{}\">step {step}</text>", ABOVE - 10);
+            let name = self.column(step);
+            let _ = writeln!(text, "<text x=\"{x}\" y=\"{}\">{name}</text>", ABOVE - 10);
         }
         for (rank, row) in self.cells.iter().enumerate() {
             let y = self.top(rank) + self.tall() / 2 + 4;
@@ -90,6 +91,9 @@ impl Diagram {
 
     /// Shifts go from a column to the next; what is given or added stays in its column.
     fn arrows(&self, rank: usize, step: usize, cell: &Cell, text: &mut String) {
+        // What goes the same way is in every second column.
+        let ways = usize::try_from(self.ways.count()).unwrap_or(1);
+        let before = GAP + (ways - 1) * (WIDTH + GAP);
         for message in &cell.messages {
             let Ok(other) = usize::try_from(message.other) else { continue };
             let line = LINE * (1 + message.thing) + LINE / 2;
@@ -97,7 +101,7 @@ impl Diagram {
             let left = LEFT + step * (WIDTH + GAP);
             let (right, bow) = (left + WIDTH, left + WIDTH + 14 + 7 * message.thing);
             let path = match message.way {
-                Way::Shifted => format!("M{} {far}L{left} {own}", left.saturating_sub(GAP)),
+                Way::Shifted => format!("M{} {far}L{left} {own}", left.saturating_sub(before)),
                 Way::Given => format!("M{right} {far}C{bow} {far} {bow} {own} {right} {own}"),
                 Way::Added => format!("M{right} {own}C{bow} {own} {bow} {far} {right} {far}"),
             };

@@ -88,6 +88,21 @@ fn sums_that_travel_and_sums_that_are_streamed() {
 }
 
 #[test]
+fn halves_that_go_both_ways() {
+    expect![[r#"
+        3 steps both ways [a,-,(a-@t:3)] on a=3
+          X  [a,-]  stays
+          W  [-,a]  rotates, half of the next from a-1, half from a+1; all receive 2 W
+          Y  [a,-]  stays, a block is made at each step
+
+        rank   step 0 forth   step 0 back   step 1 forth           step 1 back            step 2 forth           step 2 back
+           0   m0 n0          m0 n1         m0 n4  W[-,4] from 2   m0 n3  W[-,3] from 1   m0 n2  W[-,2] from 2   m0 n5  W[-,5] from 1
+           1   m1 n2          m1 n3         m1 n0  W[-,0] from 0   m1 n5  W[-,5] from 2   m1 n4  W[-,4] from 0   m1 n1  W[-,1] from 2
+           2   m2 n4          m2 n5         m2 n2  W[-,2] from 1   m2 n1  W[-,1] from 0   m2 n0  W[-,0] from 1   m2 n3  W[-,3] from 0
+    "#]].assert_eq(&drawn("3", "3 steps both ways [a,-,(a-@t:3)]").to_string());
+}
+
+#[test]
 fn a_diagram_of_too_many_cells_is_not_drawn() {
     let (mesh, op) = (Mesh::of_sizes(&[8_192]), parse_op("gelu").unwrap());
     let line = Type::new(DType::F32, [8_192]);
@@ -121,6 +136,7 @@ const PICTURES: &[(&str, &str, &str, &str)] = &[
     ("rotated", PRODUCT, "3", "3 steps [a,-,(a-@t:3)]"),
     ("ring-gather", PRODUCT, "3", "3 steps [(a+@t:3),-,a]"),
     ("ring-scatter", PRODUCT, "3", "3 steps [(a+@t+1:3),a,-]"),
+    ("both-ways", PRODUCT, "3", "3 steps both ways [a,-,(a-@t:3)]"),
     ("square", PRODUCT, "2x2", "2 steps [a,(a+b+@t:2),b]"),
     ("summa", PRODUCT, "2x2", "2 steps [a,(@t:2),b] streams a,b"),
     ("tesseract", PRODUCT, "r=2,c=2,d=2", "2 steps [d.r,(@t:2),c] streams r,c"),

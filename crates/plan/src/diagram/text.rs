@@ -17,7 +17,7 @@ impl fmt::Display for Diagram {
         let mut lines = vec![format!("{:>4}", "rank")];
         lines.extend((0..self.cells.len()).map(|rank| format!("{rank:>4}")));
         for step in 0..steps {
-            let mut column = vec![format!("step {step}")];
+            let mut column = vec![self.column(step)];
             column.extend(self.cells.iter().map(|row| self.cell(&row[step])));
             let width = column.iter().map(String::len).max().unwrap_or(0);
             for (line, text) in lines.iter_mut().zip(column) {

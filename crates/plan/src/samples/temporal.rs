@@ -1,7 +1,7 @@
 //! Random partitions in time.
 
 use arbtest::arbitrary::{Result, Unstructured};
-use planner_ir::{AxisId, Digit, LoopId, Loops, Mesh, Partition, Role};
+use planner_ir::{AxisId, Digit, LoopId, Loops, Mesh, Partition, Role, Ways};
 
 /// How many maps are tried before an operation is computed at once.
 const TRIES: u64 = 20;
@@ -62,5 +62,6 @@ fn attempt(
         partition.loops[it.0].extend(Some(Digit { size, terms, step, offset }).filter(|it| !it.is_free()));
     }
     partition.streams = equal.into_iter().filter(|_| numbers.below(2) == 0).collect();
+    partition.ways = if numbers.below(2) == 0 { Ways::Both } else { Ways::One };
     partition
 }

@@ -5,7 +5,7 @@
 //! (Cannon, PrimePar), with addends along a further axis 2.5-D; two that are streamed are SUMMA,
 //! with a further axis Tesseract.
 
-use planner_ir::{AxisId, Loops, Mesh, Motion, Partition, Role};
+use planner_ir::{AxisId, Loops, Mesh, Motion, Partition, Role, Ways};
 
 use crate::diff::bytes;
 
@@ -92,7 +92,8 @@ pub(super) fn family(mesh: &Mesh, loops: &Loops, partition: &Partition, spoken: 
             Motion::Rotating(_) => format!("{} shifts of {}", partition.steps - 1, bytes(*block)),
             _ => format!("{} blocks of {}", partition.steps, bytes(*block)),
         };
-        Some(format!("{verb} over {over} ({how})").replace("(1 shifts", "(1 shift"))
+        let ways = if partition.ways == Ways::Both { " both ways" } else { "" };
+        Some(format!("{verb}{ways} over {over} ({how})").replace("(1 shifts", "(1 shift"))
     };
     let words: Vec<String> = motions.iter().zip(spoken).enumerate().filter_map(one).collect();
     let words = if words.is_empty() { format!("in {} steps", partition.steps) } else { words.join(", ") };

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use kernels::Array;
 use lower::{Action, Program};
-use planner_ir::{DType, Mesh, Op, Partition, Reduction, Type};
+use planner_ir::{DType, Mesh, Op, Partition, Reduction, Type, Ways};
 
 use super::sketch::Sketch;
 use super::{programs, some_numbers};
@@ -23,8 +23,14 @@ fn picked() -> Sketch {
     partition.loops[loops.operands[1][0][0].0].push(a.clone());
     let rows = sketch.node(op, &[data, index], partition)[0];
     let total = Op::Reduce { reduction: Reduction::Sum, dims: vec![0] };
-    let partition =
-        Partition { steps: 1, loops: vec![vec![a], vec![]], passed: vec![], through: 0, streams: vec![] };
+    let partition = Partition {
+        steps: 1,
+        loops: vec![vec![a], vec![]],
+        passed: vec![],
+        through: 0,
+        streams: vec![],
+        ways: Ways::One,
+    };
     let y = sketch.node(total, &[rows], partition)[0];
     sketch.output("y", y, vec![vec![], vec![]], &mut |_, _, _, _| None);
     sketch

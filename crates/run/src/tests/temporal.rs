@@ -90,6 +90,30 @@ fn ring_gather_and_ring_scatter() {
     }
 }
 
+/// As many bytes as one way, half of them the other; of two devices both neighbours are one.
+#[test]
+fn half_of_each_block_goes_the_other_way() {
+    for (s, dtype) in [2, 3, 4].into_iter().flat_map(|s| DTYPES.map(|dtype| (s, dtype))) {
+        let mesh = Mesh::of_sizes(&[s]);
+        let (m, k, n) = (2 * s, 4 * s, 6 * s);
+        let check = |of: char, text: &str| {
+            let text = format!("{s} steps both ways {}", text.replace('s', &s.to_string()));
+            moved(&mesh, dtype, [m, k, n], of, &text)
+        };
+        let operand = |elements: u64| (s - 1) * elements * dtype.bytes();
+        let sum = |elements: u64| (s - 1) * elements * dtype.accumulated().bytes();
+        assert_eq!(check('Y', "[a,-,(a-@t:s)]"), [0, operand(k * n), 0]);
+        assert_eq!(check('Y', "[a,(a-@t:s),-]"), [0, operand(k * n), 0]);
+        assert_eq!(check('Y', "[(a+@t:s),-,a]"), [operand(m * k), 0, 0]);
+        assert_eq!(check('Y', "[(a+@t+1:s),a,-]"), [0, 0, sum(m * n)]);
+        assert_eq!(check('X', "[a,(a+@t:s),-]"), [0, operand(k * n), 0]);
+        assert_eq!(check('W', "[a,(a+@t+1:s),-]"), [0, 0, sum(k * n)]);
+    }
+    let grid = Mesh::of_sizes(&[3, 3]);
+    let square = moved(&grid, DType::F32, [6, 12, 18], 'Y', "3 steps both ways [a,(a+b+@t:3),b]");
+    assert_eq!(square, [2 * 6 * 12 * 4, 2 * 12 * 18 * 4, 0]);
+}
+
 /// PrimePar's primitive: two of three rotate in each phase, each (s - 1)/s of it to each device
 /// of a line of s.
 #[test]

@@ -102,7 +102,9 @@ fn is_used_in(graph: &Graph, value: ValueId, phase: Phase) -> bool {
 /// on their way and those that are worked on, sums and their addends.
 fn slots(graph: &Graph, node: &Node, partition: &Partition) -> u64 {
     let loops = node.op.loops(&graph.types_of(&node.operands), &graph.types_of(&node.results));
-    let moving = partition.steps.saturating_sub(1).min(2);
+    let ways = partition.ways.count();
+    // What goes both ways is cut out of what is at rest before it does.
+    let moving = if ways > 1 { 2 * ways } else { partition.steps.saturating_sub(1).min(2) };
     let operand = |(index, &value): (usize, &ValueId)| {
         let block = partition.operand_block(&loops, index, graph.type_of(value)).bytes();
         match partition.operand_motion(&loops, index) {
@@ -119,7 +121,7 @@ fn slots(graph: &Graph, node: &Node, partition: &Partition) -> u64 {
         match partition.result_motion(&loops, index) {
             // The sum before and the addend, besides the result.
             Motion::Stationary => 2 * block.bytes(),
-            Motion::Rotating(_) => 3 * block.bytes(),
+            Motion::Rotating(_) => 3 * ways * block.bytes(),
             Motion::Streaming(_) => 2 * as_it_is,
             Motion::Whole => as_it_is,
         }

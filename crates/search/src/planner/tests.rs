@@ -2,7 +2,7 @@
 
 use cost_models::machine::shipped;
 use planner_ir::{Attention, Binary, Contract, DType, Label, Op, Output, Pairing, Real, Type, Unary};
-use planner_ir::{Layout, Move, Source, ValueId};
+use planner_ir::{Layout, Move, Source, ValueId, Ways};
 
 use super::*;
 use crate::{MachinePrices, Prices, Work, sections};
@@ -142,6 +142,10 @@ struct Only<'a> {
 }
 
 impl Prices for Only<'_> {
+    fn ways(&self) -> Ways {
+        self.machine.ways()
+    }
+
     fn work(&self, work: &Work<'_>) -> f64 {
         if (self.allows)(work) { self.machine.work(work) } else { f64::INFINITY }
     }
@@ -339,6 +343,33 @@ fn one_sequence_is_split_by_columns_then_rows() {
     assert_eq!((split_loop(up), split_loop(down)), (Some(2), Some(1)));
 }
 
+/// The ways of a product of `[rows, 2048]` and `[2048, 2048]` that is done in time steps.
+fn ways_of(machine: &str, mesh: &str, rows: u64) -> Ways {
+    let mut it = Draft(Graph::default());
+    let x = it.input(&[rows, 2048]);
+    let w = it.weight(&[2048, 2048]);
+    let y = it.contract("mk", "kn", "mn", &[x, w]);
+    // Of numbers with which all these machines compute fast.
+    it.0.values.iter_mut().for_each(|value| value.type_.dtype = DType::F16);
+    it.0.outputs.push(Output { name: "y".to_owned(), value: y });
+    let plan = planned_with(&it.0, machine, mesh, 1 << 40, &|work| work.partition.steps > 1).unwrap();
+    plan::check(&plan).unwrap();
+    let plan::Assignment::Computed { partition, .. } = &plan.assignments[0] else { panic!("prepared") };
+    partition.ways
+}
+
+/// On rings of links half of each block goes the other way, where blocks are large enough for it to
+/// be worth it; not where both ways share a port, nor of two devices.
+#[test]
+fn rings_go_both_ways_where_that_is_faster() {
+    assert_eq!(ways_of("v100-32g-4x", "4", 2048), Ways::Both);
+    assert_eq!(ways_of("v100-32g-4x", "4", 16), Ways::One);
+    assert_eq!(ways_of("v100-32g-2x", "2", 2048), Ways::One);
+    assert_eq!(ways_of("h100-80g-4x", "4", 2048), Ways::One);
+    // The first and the last rank of a node have adapters of their own.
+    assert_eq!(ways_of("h100-80g-16x", "16", 2048), Ways::Both);
+}
+
 #[test]
 fn equal_layers_are_one_section() {
     let blocks = rewrite::blocks(&transformer(Sizes { layers: 4, ..LLAMA_70B }));
@@ -348,7 +379,7 @@ fn equal_layers_are_one_section() {
 
 #[test]
 fn a_refusal_among_fewer_partitions_says_what_was_too_wide() {
-    let offer = |splits, steps| Offer { splits, steps, striped: None };
+    let offer = |splits, steps| Offer { splits, steps, ..Offer::default() };
     let in_time = offer(Splits::All, Steps::Offered);
     let [all, few] = [Splits::All, Splits::AtMost(1)].map(|splits| offer(splits, Steps::One));
     let too_wide = || PlanError::Search(SearchError::TooWide { entries: 2e8, limit: 1e8 });

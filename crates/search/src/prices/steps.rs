@@ -8,13 +8,16 @@
 //! and `b` what no step hides: the first block of a streamed operand, the last of a streamed
 //! result. Each message pays its latency again.
 //!
+//! What goes both ways is computed with half by half, moves at once, and is cut out of what is at
+//! rest, or put together to it, by a copy that no step hides.
+//!
 //! Source: Wang et al., "PrimePar", ASPLOS 2024, equation 7 (the slower of computing and moving in
 //! each step); van de Geijn and Watts, "SUMMA", Concurrency 9(4), 1997 (broadcasts of the next
 //! block while the last one is used).
 
 use cost_models::units::Bytes;
 use cost_models::{collective, work};
-use planner_ir::{Motion, Type};
+use planner_ir::{AxisId, Motion, Type, Ways};
 
 use super::{MachinePrices, Work};
 use crate::problem::real;
@@ -45,11 +48,14 @@ impl MachinePrices<'_> {
         };
         taken.computing += self.merge(work, &results);
         for (index, block) in operands.iter().enumerate() {
-            self.operand(&partition.operand_motion(loops, index), Bytes(block.bytes()), &mut taken);
+            let motion = partition.operand_motion(loops, index);
+            self.operand(&motion, partition.ways, Bytes(block.bytes()), &mut taken);
         }
         for (index, block) in results.iter().enumerate() {
-            self.result(&partition.result_motion(loops, index), Bytes(block.bytes()), &mut taken);
+            let motion = partition.result_motion(loops, index);
+            self.result(&motion, partition.ways, Bytes(block.bytes()), &mut taken);
         }
+        taken.computing *= real(partition.ways.count());
         let hidden = real(partition.steps.saturating_sub(1)) * taken.computing.max(taken.moving);
         taken.computing + hidden + taken.bare
     }
@@ -66,10 +72,10 @@ impl MachinePrices<'_> {
         work::touch(&self.machine.device, &kept, &[]).0
     }
 
-    fn operand(&self, motion: &Motion, block: Bytes, taken: &mut Taken) {
+    fn operand(&self, motion: &Motion, ways: Ways, block: Bytes, taken: &mut Taken) {
         match motion {
             Motion::Stationary => {}
-            Motion::Rotating(shift) => taken.moving += self.message(&shift.axes(), block),
+            Motion::Rotating(shift) => self.messages(&shift.axes(), ways, block, taken),
             Motion::Streaming(axis) => {
                 let broadcast = self.slowest(&[*axis], |it| collective::broadcast(self.machine, it, block));
                 taken.moving += broadcast;
@@ -80,13 +86,13 @@ impl MachinePrices<'_> {
         }
     }
 
-    fn result(&self, motion: &Motion, block: Bytes, taken: &mut Taken) {
+    fn result(&self, motion: &Motion, ways: Ways, block: Bytes, taken: &mut Taken) {
         match motion {
             // Added up, merged into, or put in place.
             Motion::Stationary | Motion::Whole => taken.computing += self.copy(block),
             Motion::Rotating(shift) => {
                 taken.computing += self.copy(block);
-                taken.moving += self.message(&shift.axes(), block);
+                self.messages(&shift.axes(), ways, block, taken);
             }
             Motion::Streaming(axis) => {
                 // As much as a broadcast the other way.
@@ -97,7 +103,15 @@ impl MachinePrices<'_> {
         }
     }
 
-    fn message(&self, axes: &[planner_ir::AxisId], block: Bytes) -> f64 {
-        self.slowest(axes, |it| collective::send(self.machine, it, block))
+    /// A block to the next device, or half of one to each of two neighbours.
+    fn messages(&self, axes: &[AxisId], ways: Ways, block: Bytes, taken: &mut Taken) {
+        match ways {
+            Ways::One => taken.moving += self.slowest(axes, |it| collective::send(self.machine, it, block)),
+            Ways::Both => {
+                let all = Bytes(2 * block.0);
+                taken.moving += self.slowest(axes, |it| collective::send_both_ways(self.machine, it, all));
+                taken.bare += self.copy(all);
+            }
+        }
     }
 }

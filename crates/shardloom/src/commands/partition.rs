@@ -81,7 +81,8 @@ fn types(partition: &Partition) -> Option<(Vec<Type>, Vec<Type>)> {
     // A dimension of extent 1 is no loop.
     let extent =
         |digits: &Vec<Digit>| digits.iter().try_fold(2u64, |count, digit| count.checked_mul(digit.size));
-    let extents: Option<Vec<u64>> = partition.loops.iter().map(extent).collect();
+    let extents: Option<Vec<u64>> =
+        partition.loops.iter().map(|it| extent(it)?.checked_mul(partition.ways.count())).collect();
     let (m, k, n) = match extents?[..] {
         [m, k, n] => (m, k, n),
         // Another number of loops is refused with the partition.

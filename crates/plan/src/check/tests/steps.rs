@@ -1,7 +1,9 @@
 //! Partitions in time of a product: what is counted device by device is what the digits say, and
 //! nothing else is accepted.
 
-use planner_ir::{AxisId, DType, Digit, Layout, Loops, Mesh, Partition, Type, parse_op, parse_partition};
+use planner_ir::{
+    AxisId, DType, Digit, Layout, Loops, Mesh, Partition, Type, Ways, parse_op, parse_partition,
+};
 
 use crate::bytes_of_steps;
 use crate::check::blocks::share;
@@ -67,7 +69,7 @@ fn digits(mesh: &Mesh, offsets: i64) -> Vec<Vec<Digit>> {
 }
 
 /// How many partitions in time there are of those.
-fn all(sizes: &[u64], offsets: i64) -> usize {
+fn all(sizes: &[u64], offsets: i64, ways: Ways) -> usize {
     let (mesh, loops) = (Mesh::of_sizes(sizes), product());
     let lists = digits(&mesh, offsets);
     let mut streams: Vec<Vec<AxisId>> = vec![vec![]];
@@ -78,8 +80,8 @@ fn all(sizes: &[u64], offsets: i64) -> usize {
         for (n, streams) in lists.iter().flat_map(|n| streams.iter().map(move |it| (n, it))) {
             let loops_digits = vec![m.clone(), k.clone(), n.clone()];
             let streams = streams.clone();
-            let partition =
-                Partition { steps: sizes[0], loops: loops_digits, passed: vec![], through: 0, streams };
+            let loops_digits = Partition { loops: loops_digits, streams, ..Partition::replicated(&loops) };
+            let partition = Partition { steps: sizes[0], ways, ..loops_digits };
             if partition.check(&mesh, &loops).is_ok() {
                 compare(&mesh, &loops, &partition);
                 found += 1;
@@ -91,8 +93,17 @@ fn all(sizes: &[u64], offsets: i64) -> usize {
 
 #[test]
 fn what_is_counted_is_what_the_digits_say() {
-    let found = [all(&[2], 2), all(&[3], 3), all(&[4], 2), all(&[2, 2], 1), all(&[3, 3], 1)];
+    let one = Ways::One;
+    let found =
+        [all(&[2], 2, one), all(&[3], 3, one), all(&[4], 2, one), all(&[2, 2], 1, one), all(&[3, 3], 1, one)];
     expect_test::expect!["[224, 3398, 2444, 898, 40070]"].assert_eq(&format!("{found:?}"));
+}
+
+#[test]
+fn what_goes_both_ways_is_counted_as_the_digits_say() {
+    let both = Ways::Both;
+    let found = [all(&[2], 2, both), all(&[3], 3, both), all(&[2, 2], 1, both)];
+    expect_test::expect!["[90, 468, 444]"].assert_eq(&format!("{found:?}"));
 }
 
 #[test]
