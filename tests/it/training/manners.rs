@@ -134,7 +134,7 @@ impl<'a> Preferring<'a> {
             Manner::Sequence if !work.partition.passed.is_empty() => 0.0,
             Manner::Sequence => known.of_sequence(&split),
             Manner::Backward => known.of_backward(&split),
-            Manner::BothWays if work.partition.steps > 1 && work.partition.ways == Ways::One => WRONG,
+            Manner::BothWays if goes_one_way(work) => WRONG,
             Manner::Context | Manner::BothWays => known.of_context(&split),
             Manner::Striped if takes_stripes(work) && !is_striped(work.partition) => WRONG,
             Manner::Striped => known.of_context(&split),
@@ -231,6 +231,14 @@ impl Known<'_> {
 /// Whether positions count, but not that they follow each other.
 fn takes_stripes(work: &Work<'_>) -> bool {
     !work.loops.positional.is_empty() && work.loops.contiguous.is_empty()
+}
+
+/// Whether blocks go one way that could go both, or none. Gradients of keys and values end at home,
+/// so that keys and values begin one further: their halves would not be together at rest.
+fn goes_one_way(work: &Work<'_>) -> bool {
+    let around = work.partition.steps > 1;
+    let both = matches!(work.op, Op::AttentionGradient { .. }) || work.partition.ways == Ways::Both;
+    if takes_stripes(work) { !around || !both } else { around && !both }
 }
 
 /// Whether devices compute every so many iterations of some loop.

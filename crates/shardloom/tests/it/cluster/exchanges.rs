@@ -104,6 +104,22 @@ fn by_hand() -> Plan {
     complete(it.0.plan)
 }
 
+/// A plan of rings whose halves go both ways at once: of operands, and of sums of wide and of narrow
+/// numbers.
+fn both_ways() -> Plan {
+    let mut it = Sketched(Sketch::new(&Mesh::of_sizes(&[4])));
+    let [x, columns, rows] = [("x", "[a,-]"), ("columns", "[-,a]"), ("rows", "[a,-]")]
+        .map(|(name, layout)| it.input(name, DType::F32, layout));
+    let hidden = it.product(FORWARD, [x, columns], "4 steps both ways [a,-,(a-@t:4)]", None);
+    it.output("hidden", hidden, "[a,-]", None);
+    let added = it.product(FORWARD, [columns, rows], "4 steps both ways [(a+@t+1:4),a,-]", None);
+    it.output("added", added, "[a,-]", None);
+    let [left, right] = ["left", "right"].map(|name| it.input(name, DType::BF16, "[a,-]"));
+    let gradient = it.product(OF_WEIGHT, [left, right], "4 steps both ways [a,(a+@t+1:4),-]", None);
+    it.output("gradient", gradient, "[a,-]", None);
+    complete(it.0.plan)
+}
+
 /// What the sketch leaves out: the model, which is there, and what inputs take.
 fn complete(mut plan: Plan) -> Plan {
     let file = shardloom::model_file::open(Path::new(&corpus(MODEL))).unwrap();
@@ -158,12 +174,28 @@ fn gpus_of_processes_exchange_in_every_way() {
     ];
     let all: BTreeSet<&str> = all.into_iter().map(CollectiveKind::name).chain(["message"]).collect();
     assert_eq!(kinds(&plan), all);
-    let folder = Folder::new("gpus-exchanges");
+    check("gpus-exchanges", &plan);
+}
+
+#[test]
+fn gpus_of_processes_exchange_both_ways_at_once() {
+    let plan = both_ways();
+    let programs = lower::lower(&plan).unwrap();
+    let streams =
+        programs.iter().flat_map(|it| &it.instructions).filter(|it| matches!(it.action, Action::Message(_)));
+    let streams: BTreeSet<&str> = streams.map(|it| it.stream.name()).collect();
+    assert_eq!(streams, BTreeSet::from(["communication", "contrary"]));
+    check("gpus-both-ways", &plan);
+}
+
+/// Runs a plan on four processes, and holds it against threads.
+fn check(folder: &str, plan: &Plan) {
+    let folder = Folder::new(folder);
     let [file, given, threads, gpus] =
         ["plan.json", "inputs.safetensors", "threads.safetensors", "gpus.safetensors"]
             .map(|it| folder.path(it));
-    std::fs::write(&file, plan::json::write(&plan)).unwrap();
-    arrays::write(Path::new(&given), &inputs(&plan)).unwrap();
+    std::fs::write(&file, plan::json::write(plan)).unwrap();
+    arrays::write(Path::new(&given), &inputs(plan)).unwrap();
     let run =
         |output: &str| ["run", &file, "--inputs", &given, "-o", output, "--steps", "2"].map(str::to_owned);
     expect_done(&shardloom(&run(&threads).each_ref().map(String::as_str)).output().unwrap());
