@@ -248,7 +248,7 @@ Four families, derived from each operation's loops; none names an operation. A t
 | family | rule | provided that |
 |---|---|---|
 | partition | `work(op, P)(x..) makes y in layout(P)` => `work(op, P + [loop split by axis])(x'..) makes y in layout(P')` | the loop may be split, or the operation is linear in operands that owe the axis's sum; the axis comes after all that P uses; blocks are equal |
-| partition in time | `work(op, P)(x..)` => `work(op, P + [loops split by one axis or two, a loop turned by t])(x'..)` | the operation is a product or a look-up; blocks move between devices; P has one step; rings on meshes of up to two axes, of which half of each block goes the other way where that may be faster, squares along two axes of one size; 16 steps at most |
+| partition in time | `work(op, P)(x..)` => `work(op, P + [loops split by one axis or two, a loop turned by t])(x'..)` | the operation is a product or a look-up; blocks move between devices; P has one step; rings on meshes of up to two axes, squares along two axes of one size; 16 steps at most |
 | skew | `held(v, L)` => `work(op, P)(x..)` with P what L makes of op's loops | L is skewed, op touches each element of v once |
 | moves | `held(v, L)` => `held(v, L') = move(held(v, L))` | the move is a slice, all-gather, all-reduce, reduce-scatter or all-to-all over free, held or owed axes of innermost digits, or a permutation that makes a skewed layout plain or a plain one skewed; v is held in L' by something |
 

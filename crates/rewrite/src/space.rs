@@ -23,7 +23,7 @@ use std::fmt;
 use egg::{EGraph, Runner, SimpleScheduler, StopReason};
 use planner_ir::{
     AxisId, Binary, Digit, Graph, Layout, Mesh, Move, Node, NodeId, Op, Partition, Phase, Source, Type,
-    Value, ValueId, Ways,
+    Value, ValueId,
 };
 
 pub use stripes::{handed_layouts, striped_length};
@@ -137,8 +137,6 @@ pub struct Offer {
     /// How long the sequences are whose tokens may lie in stripes ([`striped_length`]), where time
     /// steps are offered.
     pub striped: Option<u64>,
-    /// Whether half of each block may go round a ring the other way.
-    pub ways: Ways,
 }
 
 /// How large an e-graph became.

@@ -22,10 +22,11 @@ mod memory; // what certainly is there
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use planner_ir::{Graph, Layout, Mesh, NodeId, Phase, Source, Type, ValueId};
+use planner_ir::{Graph, Layout, Mesh, NodeId, Phase, Source, ValueId};
 use rewrite::{Space, handed_layouts, owing_layouts, summed};
 
-use crate::prices::{Prices, Work};
+use crate::manner::Whole;
+use crate::prices::Prices;
 use crate::problem::{Edge, Problem, Table, real};
 use crate::section::{Section, Sharing};
 use crate::ways::{Found, Ways};
@@ -178,7 +179,9 @@ impl Assembly<'_> {
         let graph = &self.section.graph;
         for node in graph.node_ids() {
             if !is_prepared(graph, node, &self.space.prepared) {
-                self.assembled.seconds[node.0] = self.work_times(node, prices);
+                let work = Whole::of(graph, node);
+                let time = |it: &rewrite::Choice| work.time(&self.space.layouts, it, &it.partition, prices);
+                self.assembled.seconds[node.0] = self.space.choices[node.0].iter().map(time).collect();
             }
         }
         let groups = groups::groups(self.section, self.space, &self.assembled.seconds);
@@ -332,33 +335,6 @@ impl Assembly<'_> {
     fn numbers(&self, value: ValueId, layouts: &[Layout]) -> Vec<usize> {
         let known = &self.space.layouts[value.0];
         layouts.iter().filter_map(|layout| known.binary_search(layout).ok()).collect()
-    }
-
-    fn work_times(&self, node: NodeId, prices: &dyn Prices) -> Vec<f64> {
-        let graph = &self.section.graph;
-        let node_ = graph.node(node);
-        let whole = graph.types_of(&node_.operands);
-        let loops = node_.op.loops(&whole, &graph.types_of(&node_.results));
-        let local = |values: &[ValueId], layouts: &[usize]| -> Vec<Type> {
-            let local = |(&value, &layout): (&ValueId, &usize)| {
-                self.space.layouts[value.0][layout].local_type(graph.type_of(value))
-            };
-            values.iter().zip(layouts).map(local).collect()
-        };
-        let time = |choice: &rewrite::Choice| {
-            let operands = local(&node_.operands, &choice.operands);
-            let results = local(&node_.results, &choice.results);
-            prices.work(&Work {
-                op: &node_.op,
-                whole: &whole,
-                operands: &operands,
-                results: &results,
-                node,
-                partition: &choice.partition,
-                loops: &loops,
-            })
-        };
-        self.space.choices[node.0].iter().map(time).collect()
     }
 
     /// The node that makes a value, and the layouts it makes it in.

@@ -31,6 +31,7 @@ mod section;
 mod join;
 mod fold;
 mod ways;
+mod manner;
 mod assemble;
 mod compose;
 mod prepare;

@@ -10,6 +10,7 @@ use rewrite::{Offer, Space, SpaceError, space, striped_length};
 use crate::assemble::{Assembled, Counted, Held, assemble};
 use crate::chain::{Chain, Global, Segment, Shared, unite};
 use crate::live::Live;
+use crate::manner::settle;
 use crate::planner::Pinned;
 use crate::prices::Prices;
 use crate::section::{Section, SharedValue};
@@ -41,7 +42,9 @@ impl<'a> Prepared<'a> {
     ) -> Result<Self, SpaceError> {
         let values = pinned.map(|pinned| pinned.values(cut.graph)).unwrap_or_default();
         let striped = striped_length(cut.sections.iter().map(|section| &section.graph));
-        let spaces = spaces(&cut, mesh, Offer { striped, ways: prices.ways(), ..offer }, &values)?;
+        let mut spaces = spaces(&cut, mesh, Offer { striped, ..offer }, &values)?;
+        let pairs = cut.sections.par_iter().zip(&mut spaces);
+        pairs.for_each(|(section, space)| settle(section, space, mesh, prices));
         let turn = turn(&cut);
         let assemble_one = |(index, (section, space)): (usize, (&Section, &Space))| {
             let counted = match &turn {

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use plan::Plan;
-use planner_ir::{Graph, Layout, LoopId, Loops, Move, NodeId, Op, Partition, Phase, Role, Type};
+use planner_ir::{Graph, Layout, LoopId, Loops, Move, NodeId, Op, Partition, Phase, Role, Type, Ways};
 use rewrite::{Offer, Steps};
 use search::problem::SearchError;
 use search::{PlanError, Prices, Work};
@@ -18,6 +18,10 @@ struct Restricted<'a> {
 }
 
 impl Prices for Restricted<'_> {
+    fn ways(&self) -> Ways {
+        self.inner.ways()
+    }
+
     fn work(&self, work: &Work<'_>) -> f64 {
         if (self.allows)(work) { self.inner.work(work) } else { f64::INFINITY }
     }

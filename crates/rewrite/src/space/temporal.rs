@@ -4,14 +4,12 @@
 //! between devices is offered: time steps that every device takes alone gain nothing.
 //!
 //! - **ring**: along one axis, the axis splits one loop and time turns another. Rotated weights
-//!   (RTP), ring gathers and scatters, rotated heads and experts are this with different loops. Where
-//!   links carry as much the other way at the same time, each of them is offered with half of every
-//!   block going that way too.
+//!   (RTP), ring gathers and scatters, rotated heads and experts are this with different loops.
 //! - **square**: along two axes of one size, they split two loops and time turns a third. Where the
 //!   digits of one loop are the sum of both axes, operands rotate (Cannon, PrimePar); where time
 //!   alone numbers the third, they are streamed (SUMMA; with further axes, Tesseract).
 
-use planner_ir::{AxisId, Digit, LoopId, Loops, Motion, NodeId, Partition, Role, Ways};
+use planner_ir::{AxisId, Digit, LoopId, Loops, Motion, NodeId, Partition, Role};
 
 use super::offsets::{self, Indexed};
 use super::rules::{fits, splits};
@@ -86,13 +84,9 @@ impl Base<'_> {
                         .filter(|digit| digit.step != 0)
                         .for_each(|it| it.offset = 1);
                 }
-                let rotates =
-                    |ring: &Partition| self.motions(ring).iter().any(|it| matches!(it, Motion::Rotating(_)));
-                let both = Partition { ways: Ways::Both, ..ring.clone() };
-                // Of two devices both neighbours are one, and blocks go over its links both ways anyway.
-                let other = self.facts.ways == Ways::Both && own.size > 2 && offsets == [None; 2];
-                found.extend(Some(ring).filter(rotates));
-                found.extend(Some(both).filter(|both| other && rotates(both)));
+                if self.motions(&ring).iter().any(|it| matches!(it, Motion::Rotating(_))) {
+                    found.push(ring);
+                }
             }
         }
         found

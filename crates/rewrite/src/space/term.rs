@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use egg::{Analysis, DidMerge, EGraph, Id, Language};
 use indexmap::IndexSet;
-use planner_ir::{Graph, Layout, Loops, Mesh, Move, NodeId, Partition, Type, ValueId, Ways};
+use planner_ir::{Graph, Layout, Loops, Mesh, Move, NodeId, Partition, Type, ValueId};
 
 use super::offsets::{Offsets, offsets, plain};
 use super::{Offer, Splits, stripes};
@@ -107,8 +107,6 @@ pub(super) struct Facts {
     in_time: bool,
     /// How long the sequences are whose tokens may lie in stripes.
     striped: Option<u64>,
-    /// Whether half of each block may go round a ring the other way.
-    pub(super) ways: Ways,
     pub(super) types: Vec<Type>,
     /// For each value, a number that it has in common with values of the same type whose splits
     /// may begin alike.
@@ -190,7 +188,6 @@ impl Facts {
             splits,
             in_time,
             striped,
-            ways: offer.ways,
             kinds,
             types,
             operations,

@@ -96,39 +96,3 @@ fn a_transformer_block_saturates() {
         assert!(one.0 < timed.0 && one.1 < timed.1);
     }
 }
-
-/// Half of each block may go the other way round every ring of three devices or more; layouts are
-/// those of one way.
-#[test]
-fn rings_both_ways_are_as_many_as_rings_and_need_no_layouts() {
-    let (graph, ends) = block(6, 192, 96, 12, 6, 384);
-    for (sizes, longest) in [(&[3][..], 3), (&[2, 3], 3), (&[2], 2)] {
-        let mesh = Mesh::of_sizes(sizes);
-        let of = |ways| {
-            let offer = Offer { steps: Steps::Offered, ways, ..Offer::default() };
-            space(&graph, &mesh, &ends, offer).expect("is sound")
-        };
-        let (one, both) = (of(Ways::One), of(Ways::Both));
-        assert_eq!(one.layouts, both.layouts);
-        let all = |space: &Space, ways| {
-            let choices = space.choices.iter().flatten().map(|it| it.partition.clone());
-            choices.filter(|it| it.ways == ways).collect::<Vec<Partition>>()
-        };
-        assert_eq!(all(&one, Ways::One), all(&both, Ways::One));
-        assert_eq!(all(&one, Ways::Both), []);
-        let turned = all(&both, Ways::Both);
-        let loops = |node: &planner_ir::Node| {
-            node.op.loops(&graph.types_of(&node.operands), &graph.types_of(&node.results))
-        };
-        for (node, choices) in graph.nodes.iter().zip(&both.choices) {
-            for it in choices.iter().filter(|it| it.partition.ways == Ways::Both) {
-                assert_eq!(it.partition.check(&mesh, &loops(node)), Ok(()));
-            }
-        }
-        // Each has a ring of one way beside it, of as many steps.
-        let rings = all(&one, Ways::One);
-        let is_ring = |it: &Partition| rings.contains(&Partition { ways: Ways::One, ..it.clone() });
-        assert!(turned.iter().all(|it| it.steps == longest && is_ring(it)));
-        assert_eq!(turned.is_empty(), longest == 2);
-    }
-}

@@ -370,6 +370,71 @@ fn rings_go_both_ways_where_that_is_faster() {
     assert_eq!(ways_of("h100-80g-16x", "16", 2048), Ways::Both);
 }
 
+/// Prices by which everything takes as long, but work whose blocks go these ways half of it.
+struct Favouring(Ways);
+
+impl Prices for Favouring {
+    fn ways(&self) -> Ways {
+        Ways::Both
+    }
+
+    fn work(&self, work: &Work<'_>) -> f64 {
+        if work.partition.ways == self.0 { 0.5 } else { 1.0 }
+    }
+
+    fn step(&self, _type: &Type, _step: &Move, _before: &Layout, _after: &Layout) -> f64 {
+        1.0
+    }
+}
+
+/// Half of each block may go the other way round every ring of three devices or more whose blocks
+/// fall into halves, and where that is not faster none does; layouts are those of one way.
+#[test]
+fn rings_go_both_ways_in_the_layouts_of_one_way() {
+    let mut it = Draft(Graph::default());
+    let (x, w) = (it.input(&[48, 48]), it.weight(&[48, 48]));
+    let hidden = it.contract("mk", "kn", "mn", &[x, w]);
+    let y = it.contract("mk", "kn", "mn", &[hidden, w]);
+    it.0.outputs.push(Output { name: "y".to_owned(), value: y });
+    let graph = it.0;
+    let blocks = rewrite::blocks(&graph);
+    let (sections, offer) =
+        (sections(&blocks), rewrite::Offer { steps: rewrite::Steps::Offered, ..Default::default() });
+    let cut = crate::Cut { graph: &blocks.graph, sections: &sections };
+    for (sizes, least) in [(&[2][..], 0), (&[3], 3), (&[2, 3], 3), (&[3, 3], 3)] {
+        let mesh = Mesh::of_sizes(sizes);
+        let of = |ways| {
+            let prices = Favouring(ways);
+            crate::prepare::Prepared::new(cut, &mesh, &prices, (offer, crate::Live::ONE), None)
+                .unwrap()
+                .spaces
+        };
+        let (one, both) = (of(Ways::One), of(Ways::Both));
+        let mut turned = 0;
+        for ((section, one), both) in sections.iter().zip(&one).zip(&both) {
+            assert_eq!(one.layouts, both.layouts);
+            for (node, (one, both)) in section.graph.nodes.iter().zip(one.choices.iter().zip(&both.choices)) {
+                let types = |values| section.graph.types_of(values);
+                let loops = node.op.loops(&types(&node.operands), &types(&node.results));
+                for (one, both) in one.iter().zip(both) {
+                    assert_eq!(one.partition.ways, Ways::One);
+                    let back = planner_ir::Partition { ways: Ways::One, ..both.partition.clone() };
+                    assert_eq!(
+                        (&back, &one.operands, &one.results),
+                        (&one.partition, &both.operands, &both.results)
+                    );
+                    let possible = planner_ir::Partition { ways: Ways::Both, ..back };
+                    let possible =
+                        least > 0 && possible.steps >= least && possible.check(&mesh, &loops).is_ok();
+                    assert_eq!(both.partition.ways == Ways::Both, possible);
+                    turned += usize::from(possible);
+                }
+            }
+        }
+        assert_eq!(turned > 0, least > 0, "{sizes:?}");
+    }
+}
+
 #[test]
 fn equal_layers_are_one_section() {
     let blocks = rewrite::blocks(&transformer(Sizes { layers: 4, ..LLAMA_70B }));

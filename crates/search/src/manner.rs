@@ -1,0 +1,75 @@
+//! How work in time steps is done, which layouts do not show.
+//!
+//! Rings whose blocks all go one way and those of which half go the other start and end in the same
+//! layouts, and hold as much. So one choice stands for both, and has the manner that takes less time:
+//! neither spaces nor problems grow.
+
+use planner_ir::{Graph, Layout, Loops, Mesh, Node, NodeId, Partition, Type, ValueId, Ways};
+use rewrite::{Choice, Space};
+
+use crate::prices::{Prices, Work};
+use crate::section::Section;
+
+/// Of how many steps rings are whose two neighbours are two devices.
+const LEAST_STEPS: u64 = 3;
+
+/// An operation with its whole operands, to be priced as it may be partitioned.
+pub(crate) struct Whole<'a> {
+    graph: &'a Graph,
+    id: NodeId,
+    operands: Vec<Type>,
+    loops: Loops,
+}
+
+impl<'a> Whole<'a> {
+    pub(crate) fn of(graph: &'a Graph, id: NodeId) -> Self {
+        let node = graph.node(id);
+        let operands = graph.types_of(&node.operands);
+        let loops = node.op.loops(&operands, &graph.types_of(&node.results));
+        Self { graph, id, operands, loops }
+    }
+
+    /// The time that the work takes between the layouts of a choice, partitioned so (seconds).
+    pub(crate) fn time(
+        &self,
+        layouts: &[Vec<Layout>],
+        choice: &Choice,
+        partition: &Partition,
+        prices: &dyn Prices,
+    ) -> f64 {
+        let Node { op, operands, results, .. } = self.graph.node(self.id);
+        let local = |(&value, &layout): (&ValueId, &usize)| {
+            layouts[value.0][layout].local_type(self.graph.type_of(value))
+        };
+        prices.work(&Work {
+            op,
+            whole: &self.operands,
+            operands: &operands.iter().zip(&choice.operands).map(local).collect::<Vec<Type>>(),
+            results: &results.iter().zip(&choice.results).map(local).collect::<Vec<Type>>(),
+            node: self.id,
+            partition,
+            loops: &self.loops,
+        })
+    }
+}
+
+/// Lets blocks go both ways wherever they can and it is faster.
+pub(crate) fn settle(section: &Section, space: &mut Space, mesh: &Mesh, prices: &dyn Prices) {
+    if prices.ways() == Ways::One {
+        return;
+    }
+    let Space { layouts, choices, .. } = space;
+    for (id, choices) in section.graph.node_ids().zip(choices) {
+        let rings = choices.iter_mut().filter(|it| it.partition.steps >= LEAST_STEPS);
+        let mut whole = None;
+        for choice in rings {
+            let whole = whole.get_or_insert_with(|| Whole::of(&section.graph, id));
+            let both = Partition { ways: Ways::Both, ..choice.partition.clone() };
+            let time = |it: &Partition| whole.time(layouts, choice, it, prices);
+            // Most are no faster, and to check them all takes longer than to price them.
+            if time(&both) < time(&choice.partition) && both.check(mesh, &whole.loops).is_ok() {
+                choice.partition = both;
+            }
+        }
+    }
+}
