@@ -32,7 +32,7 @@ pub use op::{
     Attention, Binary, Contract, Conv, Dynamic, Edge, Extreme, Interpolation, Label, Merging, Op, Optimizer,
     Pairing, Reduction, Region, RegionNode, Resize, Scatter, Triangle, Unary,
 };
-pub use partition::{Block, Partition, PartitionError, Ways};
+pub use partition::{Block, Partition, PartitionError, Slots, Ways, chunks};
 pub use text::{ParseError, parse_graph, parse_layout, parse_op, parse_partition};
 pub use transfer::{Move, MoveError, sources};
 pub use verify::{Violation, Violations, verify, verify_layouts};

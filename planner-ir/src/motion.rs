@@ -22,7 +22,7 @@ use crate::data::Type;
 use crate::layout::{Digit, named_axes};
 use crate::loops::{LoopId, Loops, Role};
 use crate::mesh::{AxisId, Mesh};
-use crate::partition::{Partition, PartitionError};
+use crate::partition::{Partition, PartitionError, Slots};
 
 /// How the blocks of one operand or result move.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -126,6 +126,15 @@ impl Partition {
         });
         let any = all.iter().any(|((one, _), _)| rotates(one));
         if together && any { Ok(()) } else { Err(PartitionError::Ways) }
+    }
+
+    /// Whether blocks have slots that suit how they move: `check`'s part for slots.
+    pub(crate) fn check_slots(&self, loops: &Loops) -> Result<(), PartitionError> {
+        let operands = (0..loops.operands.len()).map(|it| self.operand_motion(loops, it));
+        let mut motions = operands.chain((0..loops.results.len()).map(|it| self.result_motion(loops, it)));
+        let rotates = motions.any(|it| matches!(it, Motion::Rotating(_)));
+        let suits = self.slots == Slots::Two || (rotates && self.streams.is_empty());
+        if suits { Ok(()) } else { Err(PartitionError::Slots) }
     }
 
     /// Whether everything that depends on time can be had: `check`'s part for steps.

@@ -26,6 +26,8 @@ pub struct Partition {
     pub streams: Vec<AxisId>,
     /// Which way round blocks that rotate go.
     pub ways: Ways,
+    /// How many slots a block that rotates has.
+    pub slots: Slots,
 }
 
 /// Which way round a ring its blocks go.
@@ -52,6 +54,28 @@ impl Ways {
             Self::Both => 2,
         }
     }
+}
+
+/// How many slots a device has for a block that rotates.
+///
+/// With one, what comes next lies where the block lies that is there now, once that has been worked
+/// on: chunk by chunk, each of which comes when the one that lay there has gone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Slots {
+    /// The next block comes while the device works on this one.
+    #[default]
+    Two,
+    /// The next block comes over this one, when the device has worked on it; a sum that travels does so
+    /// while its next addend is computed, which is added where it lies.
+    One,
+}
+
+/// Into how many chunks a block falls at most that comes over another.
+const CHUNKS: u64 = 8;
+
+/// Into how many equal chunks a block of so many elements falls that comes over another.
+pub fn chunks(elements: u64) -> u64 {
+    (1..=CHUNKS).rev().find(|&it| elements.is_multiple_of(it)).unwrap_or(1)
 }
 
 /// One block of a loop, as a device computes it.
@@ -91,6 +115,8 @@ pub enum PartitionError {
     /// Blocks that cannot go both ways: not one digit in time, halves that are not at rest together,
     /// or nothing that rotates.
     Ways,
+    /// One slot where nothing rotates, or where something is streamed.
+    Slots,
 }
 
 impl fmt::Display for PartitionError {
@@ -112,6 +138,7 @@ impl fmt::Display for PartitionError {
             Self::Sums => f.write_str("no group of devices has each addend of a sum once"),
             Self::Steps(steps) => write!(f, "{steps} steps do not suit the digits"),
             Self::Ways => f.write_str("blocks cannot go both ways"),
+            Self::Slots => f.write_str("no block can come over another"),
         }
     }
 }
@@ -128,6 +155,7 @@ impl Partition {
             through: 0,
             streams: Vec::new(),
             ways: Ways::One,
+            slots: Slots::Two,
         }
     }
 
@@ -262,6 +290,7 @@ impl Partition {
             return Err(PartitionError::NotOnto);
         }
         self.check_ways(loops)?;
+        self.check_slots(loops)?;
         self.each_way().iter().try_for_each(|it| it.check_motion(mesh, loops))
     }
 

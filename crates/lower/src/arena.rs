@@ -83,6 +83,9 @@ pub(crate) fn placed(mut program: Program) -> Program {
     for (storage, offset) in places {
         program.storages[storage].offset = offset;
     }
+    for storage in 0..program.storages.len() {
+        program.storages[storage].offset = program.storages[program.lowest(StorageId(storage)).0].offset;
+    }
     program
 }
 
@@ -121,7 +124,7 @@ fn packed(items: &[Item], order: Order) -> (u64, Vec<(usize, u64)>) {
     (arena, starts)
 }
 
-/// For each storage that a step writes, when it is needed.
+/// For each storage that a step writes, when it is needed; those that lie over one are counted to it.
 pub(crate) fn lifetimes(program: &Program) -> Vec<Option<Lifetime>> {
     let mut lifetimes: Vec<Option<Lifetime>> = vec![None; program.storages.len()];
     for (index, instruction) in program.instructions.iter().enumerate() {
@@ -161,6 +164,14 @@ pub(crate) fn lifetimes(program: &Program) -> Vec<Option<Lifetime>> {
     for (lifetime, storage) in lifetimes.iter_mut().zip(&program.storages) {
         if let (Some(lifetime), Kind::Output) = (lifetime, storage.kind) {
             lifetime.last = program.instructions.len();
+        }
+    }
+    for storage in 0..lifetimes.len() {
+        let lowest = program.lowest(StorageId(storage)).0;
+        if lowest != storage
+            && let (Some(own), Some(all)) = (lifetimes[storage].take(), &mut lifetimes[lowest])
+        {
+            *all = Lifetime { first: all.first.min(own.first), last: all.last.max(own.last) };
         }
     }
     lifetimes

@@ -414,7 +414,8 @@ impl Build<'_> {
 
     /// A buffer with a storage of its own.
     pub(crate) fn buffer(&mut self, kind: Kind, type_: Type) -> BufferId {
-        self.program.storages.push(Storage { kind, bytes: type_.bytes(), offset: 0, places: 1 });
+        let storage = Storage { kind, bytes: type_.bytes(), offset: 0, places: 1, over: None };
+        self.program.storages.push(storage);
         let storage = StorageId(self.program.storages.len() - 1);
         self.program.buffers.push(Buffer { storage, type_ });
         BufferId(self.program.buffers.len() - 1)

@@ -23,6 +23,7 @@ pub(crate) struct Exchange {
 }
 
 /// What a group of ranks does.
+#[derive(Clone)]
 pub(crate) struct Between {
     /// The axes along which the group lies, in the order of its blocks.
     pub(crate) axes: Vec<AxisId>,
@@ -30,6 +31,7 @@ pub(crate) struct Between {
 }
 
 /// How a group of ranks exchanges blocks.
+#[derive(Clone)]
 pub(crate) enum How {
     /// Collectively; with the elements that one rank gives to one other, or, of an all-reduce,
     /// gives and gets.

@@ -39,6 +39,8 @@ struct Places {
     reads: Vec<Vec<usize>>,
     /// For each buffer the instructions that write it, in order.
     writes: Vec<Vec<usize>>,
+    /// The storages over which others lie.
+    under: BTreeSet<StorageId>,
 }
 
 impl Places {
@@ -53,7 +55,8 @@ impl Places {
             action.reads().into_iter().for_each(|it| reads[it.0].push(index));
             action.writes().into_iter().for_each(|it| writes[it.0].push(index));
         }
-        Self { program, buffers, reads, writes }
+        let under = program.storages.iter().filter_map(|it| it.over).collect();
+        Self { program, buffers, reads, writes, under }
     }
 
     /// From where to which state an instruction copies, if that is what it does.
@@ -67,11 +70,12 @@ impl Places {
         self.program.storages[storage.0].kind.state().map(|_| (*from, storage))
     }
 
-    /// The instruction that makes a buffer that is alone in its storage and neither returned nor
-    /// at rest.
+    /// The instruction that makes a buffer that is alone in its storage, and neither returned nor at
+    /// rest, nor lies over another or under one.
     fn maker(&self, buffer: BufferId) -> Option<usize> {
         let storage = self.program.buffer(buffer).storage;
-        let free = self.program.storages[storage.0].kind == Kind::Activation;
+        let own = &self.program.storages[storage.0];
+        let free = own.kind == Kind::Activation && own.over.is_none() && !self.under.contains(&storage);
         let [write] = self.writes[buffer.0][..] else { return None };
         (free && self.buffers[storage.0] == [buffer]).then_some(write)
     }
@@ -192,6 +196,9 @@ fn without(mut program: Program, left_out: &BTreeSet<usize>) -> Program {
     }
     for buffer in &mut program.buffers {
         buffer.storage = StorageId(numbers[buffer.storage.0]);
+    }
+    for storage in &mut program.storages {
+        storage.over = storage.over.map(|over| StorageId(numbers[over.0]));
     }
     let mut storage = 0;
     program.storages.retain(|_| {

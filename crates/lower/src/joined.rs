@@ -123,6 +123,8 @@ fn together(mut all: Program, program: Program) -> Program {
 
 /// Moves a program's numbers behind those of others: storages, buffers, communicators.
 fn renumber(program: &mut Program, [storages, buffers, communicators]: [usize; 3]) {
+    let overs = program.storages.iter_mut().filter_map(|it| it.over.as_mut());
+    overs.for_each(|over| over.0 += storages);
     program.buffers.iter_mut().for_each(|buffer| buffer.storage = StorageId(buffer.storage.0 + storages));
     let given = program.repeated.iter_mut().flat_map(|repeated| &mut repeated.inputs);
     let ports = [&mut program.inputs, &mut program.weights, &mut program.prepared, &mut program.states];

@@ -18,6 +18,7 @@ mod routes; // how what crosses comes from rank to rank
 mod joined; // the programs of a rank's stages as one
 mod rings; // how many places what outlives a turn has
 mod temporal; // operations in time steps
+mod rotate; // blocks of neighbours
 mod in_place; // what states become, made where the states are
 mod arena; // places for buffers, by their lifetimes
 mod events; // who waits for whom

@@ -176,6 +176,9 @@ pub struct Storage {
     /// How many places it has, one after another: micro-batches use them in turn. One, but for what
     /// is kept from one part of a micro-batch to another, or sent, while others have theirs.
     pub places: u64,
+    /// The storage whose place it is to take, as large: what it holds comes over what lay there, chunk
+    /// by chunk or element by element.
+    pub over: Option<StorageId>,
 }
 
 /// What lies in a storage, from its start.
@@ -406,6 +409,23 @@ impl Program {
     pub fn extent(&self, storage: StorageId) -> u64 {
         let Storage { bytes, places, .. } = self.storages[storage.0];
         if places <= 1 { bytes } else { bytes.next_multiple_of(crate::ALIGNMENT).saturating_mul(places) }
+    }
+
+    /// The first of the storages of which each lies over the one before; itself if it lies over none.
+    /// Where micro-batches have places of their own, nothing lies over others.
+    ///
+    /// # Panics
+    /// If there is no such storage.
+    pub fn lowest(&self, storage: StorageId) -> StorageId {
+        let alone = |it: StorageId| {
+            let Storage { kind, places, .. } = self.storages[it.0];
+            places == 1 && kind.region() == Region::Step
+        };
+        let mut lowest = storage;
+        while let Some(below) = self.storages[lowest.0].over.filter(|&it| alone(it) && alone(lowest)) {
+            lowest = below;
+        }
+        lowest
     }
 
     /// Where the place of a storage for a micro-batch starts in its region (bytes).

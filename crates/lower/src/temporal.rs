@@ -9,19 +9,24 @@
 //! communicators, and a step computes with the halves of the one way and then of the other. Halves of
 //! what rotates are cut out of what is at rest before the first step, and put together after the last.
 //!
+//! With one slot, a block is brought when the step before has been computed, over the block that was
+//! worked on (`rotate`); a sum that travels comes over the sum that was there while the next addend is
+//! computed, which is added where it lies.
+//!
 //! Sums that grow from step to step are kept, and travel, in `DType::accumulated`, and are rounded
 //! after the last step. So are parts of results that are merged instead of added.
 
 use std::sync::Arc;
 
 use plan::Copy;
-use planner_ir::{AxisId, Binary, LoopId, Motion, NodeId, Op, Piece, Shift, Type, ValueId};
+use planner_ir::{AxisId, Binary, LoopId, Motion, NodeId, Op, Piece, Slots, Type, ValueId};
 
 use crate::action::{Action, Block, CollectiveKind, Compute, Copied, Direction};
 use crate::build::{Build, block};
 use crate::exchange::{Between, How};
 use crate::facts::{Computed, InTime};
 use crate::program::{BufferId, Kind, Moving, Origin, Program, Stream};
+use crate::rotate::Brought;
 use crate::strided::{Factor, Strided};
 
 /// The operation that is being lowered.
@@ -48,10 +53,20 @@ struct Held<'a> {
     /// Of an operand that does not rotate what is at rest; else the block that came last. Of a
     /// result the sum so far, or where it is put together; none before the first step.
     buffer: Option<BufferId>,
+    slot: Slot,
 }
 
 /// The factors of one dimension at a step, and which of them number what is at rest.
 type Factors = Vec<(Piece, AtRest)>;
+
+/// Where a block that moves is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Slot {
+    /// Where others may use it.
+    AtRest,
+    /// In a place that is for this operation alone.
+    Own,
+}
 
 /// Whether a device has all blocks of a factor at rest.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -79,15 +94,17 @@ impl Build<'_> {
         let mut next = self.bring_all(node, &mut operands, 0);
         for time in 0..steps {
             let now = next;
-            next = if time + 1 < steps { self.bring_all(node, &mut operands, time + 1) } else { Vec::new() };
+            let later = if time + 1 < steps { Some(time + 1) } else { None };
+            let ahead = later.filter(|_| in_time.partition.slots == Slots::Two);
+            next = ahead.map(|time| self.bring_all(node, &mut operands, time)).unwrap_or_default();
             // All of them, before one way's work takes the other's place.
-            let sums: Vec<Vec<Option<BufferId>>> = results
-                .iter_mut()
-                .map(|results| results.iter_mut().map(|it| self.travelled(node, it, time)).collect())
-                .collect();
+            let sums = self.travelled_all(node, &mut results, time);
             for (way, (brought, sums)) in now.into_iter().zip(sums).enumerate() {
                 self.compute_step(node, (&operands[way], brought), (&mut results[way], sums), time);
                 share(&mut results, way);
+            }
+            if let Some(time) = later.filter(|_| ahead.is_none()) {
+                next = self.bring_all(node, &mut operands, time);
             }
         }
         self.put_together(node, &mut results);
@@ -117,7 +134,42 @@ impl Build<'_> {
     }
 
     fn bring_all(&mut self, node: Node, operands: &mut [Vec<Held>], time: u64) -> Vec<Vec<BufferId>> {
+        if node.in_time.partition.slots == Slots::One && time > 0 {
+            self.turn(node, operands, time);
+        }
         operands.iter_mut().map(|operands| self.bring(node, operands, time)).collect()
+    }
+
+    /// The sums that a step's addends are added to, of results that travel: got from other ranks.
+    fn travelled_all(
+        &mut self,
+        node: Node,
+        results: &mut [Vec<Held>],
+        time: u64,
+    ) -> Vec<Vec<Option<BufferId>>> {
+        if node.in_time.partition.slots == Slots::One {
+            self.turn(node, results, time);
+        }
+        let travelled =
+            |results: &mut Vec<Held>| results.iter_mut().map(|it| self.travelled(node, it, time)).collect();
+        results.iter_mut().map(travelled).collect()
+    }
+
+    /// Brings what rotates over what is there.
+    fn turn(&mut self, node: Node, held: &mut [Vec<Held>], time: u64) {
+        let (mut all, mut places) = (Vec::new(), Vec::new());
+        for it in held.iter_mut().flatten() {
+            let Some(brought) = self.next_block(node, it, time) else { continue };
+            match it.slot {
+                Slot::Own => {
+                    all.push(brought);
+                    places.push(&mut it.buffer);
+                }
+                Slot::AtRest => (it.buffer, it.slot) = (Some(self.brought(brought)), Slot::Own),
+            }
+        }
+        let slots = self.brought_over(all);
+        places.into_iter().zip(slots).for_each(|(place, slot)| *place = Some(slot));
     }
 
     /// Cuts the half that goes one way out of an operand that rotates.
@@ -129,7 +181,7 @@ impl Build<'_> {
         let factors = self.factors(node, operand, 0);
         let half = self.buffer(Kind::Communication, block_type(operand, &factors));
         self.copy_elements(Stream::Compute, whole, half, taken(&factors), Origin::Node(node.id));
-        (operand.buffer, operand.halves) = (Some(half), AtRest::One);
+        (operand.buffer, operand.halves, operand.slot) = (Some(half), AtRest::One, Slot::Own);
     }
 
     /// Puts the halves of results that have rotated together, for the first way.
@@ -171,6 +223,7 @@ impl Build<'_> {
             dims: &loops.operands[index],
             positional: &node.computed.positional[0][index],
             buffer: Some(at_rest[index]),
+            slot: Slot::AtRest,
         };
         values.iter().enumerate().map(operand).collect()
     }
@@ -191,6 +244,7 @@ impl Build<'_> {
             dims: &loops.results[index],
             positional: &node.computed.positional[1][index],
             buffer: None,
+            slot: Slot::Own,
         };
         results.iter().enumerate().map(result).collect()
     }
@@ -198,15 +252,15 @@ impl Build<'_> {
     /// For each operand the buffer that its block of a step is in, or that it is a slice of; of
     /// those that move, got from other ranks.
     fn bring(&mut self, node: Node, operands: &mut [Held], time: u64) -> Vec<BufferId> {
-        let mut brought = Vec::new();
+        let ahead = node.in_time.partition.slots == Slots::Two && time > 0;
+        let mut all = Vec::new();
         for operand in operands {
             let Some(held) = operand.buffer else { continue };
             let origin = Origin::Motion { node: node.id, moving: operand.moving, time };
-            brought.push(match &operand.motion {
-                Motion::Rotating(shift) if time > 0 => {
-                    let next = self.message(operand.way, held, shift, origin);
-                    operand.buffer = Some(next);
-                    next
+            all.push(match &operand.motion {
+                Motion::Rotating(_) if ahead => {
+                    let next = self.next_block(node, operand, time).map(|it| self.brought(it));
+                    *operand.buffer.insert(next.unwrap_or(held))
                 }
                 Motion::Streaming(axis) => {
                     let slot = self.buffer(Kind::Communication, self.program.buffer(held).type_.clone());
@@ -217,15 +271,27 @@ impl Build<'_> {
                 Motion::Rotating(_) | Motion::Stationary | Motion::Whole => held,
             });
         }
-        brought
+        all
     }
 
     /// The sum that a step's addend is added to, if it travels: got from another rank.
     fn travelled(&mut self, node: Node, result: &mut Held, time: u64) -> Option<BufferId> {
-        let held = result.buffer?;
-        let Motion::Rotating(shift) = &result.motion else { return None };
-        let origin = Origin::Motion { node: node.id, moving: result.moving, time };
-        Some(self.message(result.way, held, shift, origin))
+        let held = result.buffer.filter(|_| matches!(result.motion, Motion::Rotating(_)))?;
+        match node.in_time.partition.slots {
+            Slots::One => Some(held),
+            Slots::Two => Some(self.next_block(node, result, time).map_or(held, |it| self.brought(it))),
+        }
+    }
+
+    /// The block of a neighbour, if there is something that rotates and several have a part in it.
+    fn next_block(&self, node: Node, it: &Held, time: u64) -> Option<Brought> {
+        let (held, Motion::Rotating(shift)) = (it.buffer?, &it.motion) else { return None };
+        let mesh = &self.plan.mesh;
+        let sources = (0..mesh.devices()).map(|device| shift.of(mesh, device)).collect();
+        let between = Between::messages(mesh, sources)?;
+        let stream = if it.way == 0 { Stream::Communication } else { Stream::Contrary };
+        let origin = Origin::Motion { node: node.id, moving: it.moving, time };
+        Some(Brought { stream, between, held, origin })
     }
 
     /// The blocks of operands that a step reads.
@@ -283,7 +349,9 @@ impl Build<'_> {
     /// Puts what a step has made of a result to what is there.
     fn put(&mut self, node: Node, result: &mut Held, sum: Option<BufferId>, made: BufferId, time: u64) {
         match result.motion.clone() {
-            Motion::Stationary | Motion::Rotating(_) => result.buffer = Some(self.combined(node, sum, made)),
+            motion @ (Motion::Stationary | Motion::Rotating(_)) => {
+                result.buffer = Some(self.combined(node, &motion, sum, made));
+            }
             Motion::Whole => {
                 let factors = self.factors(node, result, time);
                 let to = self.whole(result, &factors);
@@ -302,9 +370,18 @@ impl Build<'_> {
     }
 
     /// What was there and what a step has made, in one.
-    fn combined(&mut self, node: Node, before: Option<BufferId>, made: BufferId) -> BufferId {
+    fn combined(
+        &mut self,
+        node: Node,
+        motion: &Motion,
+        before: Option<BufferId>,
+        made: BufferId,
+    ) -> BufferId {
         let Some(before) = before else { return made };
-        let sum = self.buffer(Kind::Activation, self.program.buffer(made).type_.clone());
+        let sum = match (node.in_time.partition.slots, motion) {
+            (Slots::One, Motion::Rotating(_)) => self.over(before, Kind::Activation),
+            _ => self.buffer(Kind::Activation, self.program.buffer(made).type_.clone()),
+        };
         let [before, made, result] = [before, made, sum].map(|buffer| Block { buffer, spans: Vec::new() });
         self.operate(node, Arc::new(Op::Binary(Binary::Add)), vec![before, made], vec![result]);
         sum
@@ -335,17 +412,6 @@ impl Build<'_> {
     fn operate(&mut self, node: Node, op: Arc<Op>, operands: Vec<Block>, results: Vec<Block>) {
         let compute = Compute { op, name: Arc::clone(&node.computed.name), operands, results };
         self.push(Stream::Compute, Action::Compute(compute), Origin::Node(node.id));
-    }
-
-    /// The block of a neighbour.
-    fn message(&mut self, way: usize, held: BufferId, shift: &Shift, origin: Origin) -> BufferId {
-        let mesh = &self.plan.mesh;
-        let sources = (0..mesh.devices()).map(|device| shift.of(mesh, device)).collect();
-        let Some(between) = Between::messages(mesh, sources) else { return held };
-        let slot = self.buffer(Kind::Communication, self.program.buffer(held).type_.clone());
-        let stream = if way == 0 { Stream::Communication } else { Stream::Contrary };
-        self.between_on(stream, between, held, slot, origin);
-        slot
     }
 
     /// A collective along one axis.

@@ -13,7 +13,7 @@ mod alike; // one program for all ranks
 mod pipelines; // programs of stages
 mod issue; // orders in which hosts issue exchanges
 
-use planner_ir::{AxisId, Contract, DType, Label, Mesh, Op, Partition, Type, Unary, Ways};
+use planner_ir::{AxisId, Contract, DType, Label, Mesh, Op, Partition, Slots, Type, Unary, Ways};
 
 use crate::{Program, lower, verify};
 use sketch::Sketch;
@@ -36,6 +36,7 @@ fn split(sketch: &Sketch, loops: usize, splits: &[(usize, usize)]) -> Partition 
         through: 0,
         streams: vec![],
         ways: Ways::One,
+        slots: Slots::Two,
     };
     for &(it, axis) in splits {
         partition.loops[it].push(sketch.axis(axis));

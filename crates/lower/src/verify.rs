@@ -23,7 +23,8 @@
 //! - **written-once**: what a step writes is written by one instruction, or put together of equal
 //!   parts of which each is; nothing at rest is, but states.
 //! - **read-after-write**: what is read, or returned, has been written.
-//! - **reuse**: bytes are written again only after everything that uses what they held.
+//! - **reuse**: bytes are written again only after everything that uses what they held, or by what has
+//!   read them element by element.
 //! - **crossing**: what a rank sends to another one that receives in that order: the same crossing,
 //!   for the same micro-batch, as many elements of the same type.
 //! - **waiting**: done turn by turn, no rank waits forever: neither one instruction after another,
@@ -59,7 +60,7 @@ mod meeting; // what ranks do together
 mod crossing; // what goes between stages
 mod replay; // who waits for whom over all turns
 pub(crate) mod issued; // what ranks issue, one exchange after another
-mod parts; // which part of a buffer is written
+mod parts; // which part of a buffer is used
 mod memory; // who uses which bytes when
 mod states; // what repetitions and states add to that
 

@@ -238,6 +238,8 @@ impl Rank {
         let mut written = parts.written.into_iter();
         let mut results: Vec<TensorMut> = Vec::with_capacity(compute.results.len());
         let mut places: Vec<(StorageId, usize)> = Vec::new();
+        // The results that lie in the arena, as `writes`.
+        let mut made: Vec<usize> = Vec::new();
         for Block { buffer, spans } in &compute.results {
             let storage = program.buffer(*buffer).storage;
             let type_ = &program.buffer(*buffer).type_;
@@ -247,7 +249,10 @@ impl Rank {
                     let length = usize::try_from(type_.bytes()).map_err(|_| Fault::Memory)?;
                     bytes.take().and_then(|bytes| bytes.get_mut(..length))
                 }
-                None => written.next(),
+                None => {
+                    made.push(results.len());
+                    written.next()
+                }
             };
             let bytes = bytes.ok_or(Fault::Memory)?;
             results.push(TensorMut { dtype: type_.dtype, shape: &type_.shape, bytes, spans });
@@ -260,14 +265,21 @@ impl Rank {
             operands.push(match own {
                 Some(&(_, result)) if results[result].shape == type_.shape => Given::Result(result),
                 Some(_) => return Err(Fault::Memory),
-                None => {
-                    let bytes = match place(program, rest, *buffer, micro_batch) {
-                        Place::Rest(bytes) => bytes,
-                        Place::Arena(range) => read(&parts.between, &range),
-                    };
-                    let bytes = bytes.ok_or(Fault::Memory)?;
-                    Given::There(Tensor { dtype: type_.dtype, shape: &type_.shape, bytes, spans })
-                }
+                None => match place(program, rest, *buffer, micro_batch) {
+                    Place::Arena(range) if writes.contains(&range) => {
+                        let over = made.iter().zip(&writes).find(|it| *it.1 == range).map(|it| *it.0);
+                        let over = over.filter(|&it| results[it].shape == type_.shape);
+                        Given::Result(over.ok_or(Fault::Memory)?)
+                    }
+                    there => {
+                        let bytes = match there {
+                            Place::Rest(bytes) => bytes,
+                            Place::Arena(range) => read(&parts.between, &range),
+                        };
+                        let bytes = bytes.ok_or(Fault::Memory)?;
+                        Given::There(Tensor { dtype: type_.dtype, shape: &type_.shape, bytes, spans })
+                    }
+                },
             });
         }
         let there: Option<Vec<Tensor>> = operands.iter().map(Given::there).collect();

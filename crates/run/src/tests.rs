@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 use kernels::Array;
 use lower::{Moving, Origin, Program};
 use plan::{Assignment, Plan};
-use planner_ir::{DType, Motion, NodeId, Source, Type};
+use planner_ir::{DType, Motion, NodeId, Slots, Source, Type, Ways, chunks};
 
 use crate::{Outcome, Session, Sources, reference};
 
@@ -106,13 +106,27 @@ fn check_steps(plan: &Plan, outcome: &Outcome) {
         for (place, (what, motion)) in operands.chain(results).enumerate() {
             let of = |origin: &Origin| matches!(*origin, Origin::Motion { node, moving, .. } if node == NodeId(number) && moving == what);
             let found: Vec<u64> = outcome.received.iter().filter(|it| of(&it.0)).map(|it| it.1).collect();
-            let times = match motion {
-                Motion::Stationary | Motion::Whole => 0,
-                Motion::Rotating(_) => partition.ways.count() * (partition.steps - 1),
-                Motion::Streaming(_) => partition.steps,
+            let block = match what {
+                Moving::Operand(index) => {
+                    partition.operand_block(&loops, index, plan.graph.type_of(it.operands[index]))
+                }
+                Moving::Result(index) => {
+                    partition.result_block(&loops, index, plan.graph.type_of(it.results[index]))
+                }
+            };
+            let shifts = partition.ways.count() * (partition.steps - 1);
+            // What is at rest is not in a slot yet: the first shift of it is at once.
+            let at_rest = matches!(what, Moving::Operand(_)) && partition.ways == Ways::One;
+            let at_once = if at_rest { shifts.min(1) } else { 0 };
+            let times = match (&motion, partition.slots) {
+                (Motion::Stationary | Motion::Whole, _) => 0,
+                (Motion::Rotating(_), Slots::Two) => shifts,
+                (Motion::Rotating(_), Slots::One) => at_once + (shifts - at_once) * chunks(block.elements()),
+                (Motion::Streaming(_), _) => partition.steps,
             };
             assert_eq!(u64::try_from(found.len()), Ok(times), "{what:?} of node {number}");
-            assert!(found.iter().all(|&bytes| bytes == found[0]), "{found:?}");
+            let later = found.get(usize::try_from(at_once).unwrap()..).unwrap_or_default();
+            assert!(later.iter().all(|bytes| later[0] == *bytes), "{found:?}");
             let expected = if partition.steps == 1 { 0 } else { bytes[place] };
             assert_eq!(found.iter().sum::<u64>(), expected, "{what:?} of node {number}");
         }

@@ -12,7 +12,7 @@ use crate::data::{DType, Type};
 use crate::layout::Digit;
 use crate::loops::{LoopId, Loops};
 use crate::mesh::{AxisId, Mesh};
-use crate::partition::{Partition, PartitionError, Ways};
+use crate::partition::{Partition, PartitionError, Slots, Ways};
 use crate::text::{parse_op, parse_partition};
 
 use machine::Machine;
@@ -84,6 +84,7 @@ fn every_map(mesh: &Mesh, size: u64, offsets: i64) -> Vec<Partition> {
                         passed: vec![],
                         through: 0,
                         ways: Ways::One,
+                        slots: Slots::Two,
                     });
                 }
             }

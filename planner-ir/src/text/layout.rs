@@ -6,7 +6,7 @@ use super::print::Print;
 use super::scan::{Result, Scan};
 use crate::layout::{Digit, Layout};
 use crate::mesh::{AxisId, Mesh};
-use crate::partition::{Partition, Ways};
+use crate::partition::{Partition, Slots, Ways};
 
 /// The layout of a text such as `[-,a.b] owes c`.
 pub fn parse_layout(mesh: &Mesh, text: &str) -> Result<Layout> {
@@ -18,13 +18,14 @@ pub fn parse_layout(mesh: &Mesh, text: &str) -> Result<Layout> {
 }
 
 /// The partition of a text such as `4 steps [a,(a+@t:4)] passes b through 0`,
-/// `2 steps [a,b,(@t:2)] streams a,b`, or `4 steps both ways [a,-,(a+@t:4)]`.
+/// `2 steps [a,b,(@t:2)] streams a,b`, `4 steps both ways [a,-,(a+@t:4)]`, or
+/// `4 steps in place [a,-,(a+@t:4)]`.
 pub fn parse_partition(mesh: &Mesh, text: &str) -> Result<Partition> {
     const STEPS: &str = "the number of steps";
     let mut scan = Scan::new(text);
-    let (steps, ways) = if scan.eat("[") {
+    let (steps, ways, slots) = if scan.eat("[") {
         scan = Scan::new(text);
-        (1, Ways::One)
+        (1, Ways::One, Slots::Two)
     } else {
         let steps = scan.number(STEPS)?;
         scan.expect("steps")?;
@@ -32,14 +33,18 @@ pub fn parse_partition(mesh: &Mesh, text: &str) -> Result<Partition> {
         if both {
             scan.expect("ways")?;
         }
-        (steps, if both { Ways::Both } else { Ways::One })
+        let one = scan.eat_word("in");
+        if one {
+            scan.expect("place")?;
+        }
+        (steps, if both { Ways::Both } else { Ways::One }, if one { Slots::One } else { Slots::Two })
     };
     let loops = parse_dims(mesh, &mut scan)?;
     let passed = if scan.eat_word("passes") { parse_axes(mesh, &mut scan)? } else { vec![] };
     let through = if scan.eat_word("through") { scan.number("which set of operands")? } else { 0 };
     let streams = if scan.eat_word("streams") { parse_axes(mesh, &mut scan)? } else { vec![] };
     scan.end()?;
-    Ok(Partition { steps, loops, passed, through, streams, ways })
+    Ok(Partition { steps, loops, passed, through, streams, ways, slots })
 }
 
 impl Layout {
@@ -58,11 +63,14 @@ impl Partition {
     pub fn display<'a>(&'a self, mesh: &'a Mesh) -> impl fmt::Display + 'a {
         fmt::from_fn(|f| {
             let mut print = Print::new(f);
-            if self.steps != 1 || self.ways == Ways::Both {
+            if self.steps != 1 || self.ways == Ways::Both || self.slots == Slots::One {
                 print.text(format_args!("{} steps ", self.steps))?;
             }
             if self.ways == Ways::Both {
                 print.text("both ways ")?;
+            }
+            if self.slots == Slots::One {
+                print.text("in place ")?;
             }
             print_dims(&self.loops, mesh, &mut print)?;
             print_axes(" passes ", &self.passed, mesh, &mut print)?;

@@ -13,7 +13,7 @@ use crate::graph::{Graph, Output, Source};
 use crate::layout::{Digit, Layout};
 use crate::mesh::{AxisId, Mesh};
 use crate::op::{Contract, Label, Op};
-use crate::partition::{Partition, Ways};
+use crate::partition::{Partition, Slots, Ways};
 use crate::{Binary, DType};
 
 const SMALL: &str = r#"graph "gpt2" {
@@ -189,6 +189,7 @@ fn layouts_are_read_as_they_were_printed() {
             passed: owed,
             through: u.arbitrary()?,
             ways: if u.arbitrary()? { Ways::Both } else { Ways::One },
+            slots: if u.arbitrary()? { Slots::One } else { Slots::Two },
         };
         let text = partition.display(&names).to_string();
         assert_eq!(parse_partition(&names, &text), Ok(partition), "{text}");

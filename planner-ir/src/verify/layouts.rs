@@ -53,7 +53,10 @@ pub fn verify_layouts(
             PartitionError::Uneven(..) => "even-split",
             PartitionError::Digits(_) => "axes",
             PartitionError::Sums => "owed-sum",
-            PartitionError::Loops(..) | PartitionError::Steps(_) | PartitionError::Ways => "form",
+            PartitionError::Loops(..)
+            | PartitionError::Steps(_)
+            | PartitionError::Ways
+            | PartitionError::Slots => "form",
         };
         found.add(op.name(), rule, error.to_string());
     }

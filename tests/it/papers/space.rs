@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use planner_ir::{
-    AxisId, Contract, DType, Digit, Label, Layout, Loops, Mesh, Motion, Op, Partition, Type, Ways,
+    AxisId, Contract, DType, Digit, Label, Layout, Loops, Mesh, Motion, Op, Partition, Slots, Type, Ways,
 };
 
 /// One part of a sequence.
@@ -121,7 +121,15 @@ pub(crate) fn partition(sequence: &[Part], mesh: &Mesh, phase: Phase) -> Partiti
         }
     }
     let loops = phase.order().chars().map(|dim| digits.get(&dim).cloned().unwrap_or_default()).collect();
-    Partition { steps, loops, passed: vec![], through: 0, streams: vec![], ways: Ways::One }
+    Partition {
+        steps,
+        loops,
+        passed: vec![],
+        through: 0,
+        streams: vec![],
+        ways: Ways::One,
+        slots: Slots::Two,
+    }
 }
 
 /// The coordinates of a device on the mesh of a sequence, from the bits of its number.

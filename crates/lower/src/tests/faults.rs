@@ -207,7 +207,13 @@ fn lives(program: &Program, first: usize, second: usize) -> bool {
         program.instructions.iter().enumerate().filter_map(used).collect()
     };
     let (first, second) = (uses(first), uses(second));
-    first[0] <= second[second.len() - 1] && second[0] <= first[first.len() - 1]
+    // What is made element by element may be made where that lies which it is made from.
+    let over = |before: &[usize], after: &[usize]| {
+        let elementwise = matches!(&program.instructions[after[0]].action, crate::Action::Compute(it) if program.is_elementwise(it));
+        elementwise && before[before.len() - 1] == after[0]
+    };
+    let meet = first[0] <= second[second.len() - 1] && second[0] <= first[first.len() - 1];
+    meet && !over(&first, &second) && !over(&second, &first)
 }
 
 #[test]

@@ -240,6 +240,57 @@ fn two_slots_suffice_for_each_that_moves() {
     }
 }
 
+/// What the places take at most in which something of an operand or result moves (bytes), with what
+/// is computed there if it travels.
+fn moving(program: &Program, of: Moving) -> u64 {
+    let mut storages: Vec<usize> = Vec::new();
+    for it in program
+        .instructions
+        .iter()
+        .filter(|it| matches!(it.origin, Origin::Motion { moving, .. } if moving == of))
+    {
+        let buffers = it.action.writes().into_iter().chain(it.action.reads());
+        storages.extend(buffers.map(|it| program.lowest(program.buffer(it).storage).0));
+    }
+    storages.sort_unstable();
+    storages.dedup();
+    let lifetimes = lifetimes(program);
+    let live =
+        |moment: usize, it: &usize| lifetimes[*it].is_some_and(|it| it.first <= moment && moment <= it.last);
+    let at = |moment: usize| {
+        storages.iter().filter(|it| live(moment, it)).map(|it| program.storages[*it].bytes).sum()
+    };
+    (0..program.instructions.len()).map(at).max().unwrap_or(0)
+}
+
+/// A block and two chunks of it, in as many ways as there are, where two blocks would be.
+#[test]
+fn one_slot_and_two_chunks_suffice_for_what_comes_over_another() {
+    let [x, w, y] = [Moving::Operand(0), Moving::Operand(1), Moving::Result(0)];
+    for (s, ways) in (3..=8).flat_map(|s| ["", "both ways "].map(|ways| (s, ways))) {
+        let block = 16 * s * 48 * 4;
+        for (text, of) in
+            [("[a,-,(a-@t:s)]", w), ("[a,(a-@t:s),-]", w), ("[(a+@t:s),-,a]", x), ("[(a+@t+1:s),a,-]", y)]
+        {
+            let bytes = |slots: &str| {
+                let text = format!("{s} steps {ways}{slots}{}", text.replace(":s", &format!(":{s}")));
+                let extents = match of {
+                    Moving::Operand(0) => [16 * s, 48, s],
+                    Moving::Operand(_) if text.contains("-,(a") => [s, 48, 16 * s],
+                    Moving::Operand(_) => [s, 16 * s, 48],
+                    Moving::Result(_) => [16 * s, s, 48],
+                };
+                let plan = product(&[s], extents, &text).plan;
+                let program = &placed(&plan, &Facts::of(&plan).unwrap(), 0).unwrap();
+                assert_eq!(program.storages.iter().any(|it| it.over.is_some()), !slots.is_empty());
+                moving(program, of)
+            };
+            assert_eq!(s * bytes("in place "), block + 2 * block / 8, "{text} {ways}");
+            assert_eq!(s * bytes(""), 2 * block, "{text} {ways}");
+        }
+    }
+}
+
 #[test]
 fn more_steps_take_no_more_memory() {
     // Blocks of the same size, whatever the ring.

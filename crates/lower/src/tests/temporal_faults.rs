@@ -2,7 +2,7 @@
 
 use super::sketch::Sketch;
 use super::temporal::product;
-use crate::{Action, CollectiveKind, Message, Program, Violation, lower, verify};
+use crate::{Action, CollectiveKind, Direction, Message, Program, Violation, lower, verify};
 
 /// Weights rotate, and results are put together of columns.
 fn rotated() -> Sketch {
@@ -58,7 +58,10 @@ fn puts(program: &Program) -> Vec<usize> {
 /// has been received is read too early.
 #[test]
 fn every_event_is_needed() {
-    for sketch in [rotated(), square(), together(), streamed(), travelling(), both_ways()] {
+    let over = [over(), travelling_over(), both_ways_over()];
+    for sketch in
+        [rotated(), square(), together(), streamed(), travelling(), both_ways()].into_iter().chain(over)
+    {
         let good = lower(&sketch.plan).unwrap();
         let all: Vec<(usize, usize)> = good[1]
             .instructions
@@ -70,7 +73,7 @@ fn every_event_is_needed() {
         for (index, wait) in all {
             let mut programs = good.clone();
             programs[1].instructions[index].waits.remove(wait);
-            let violations = verify(&programs).unwrap_err();
+            let violations = verify(&programs).expect_err(&format!("{index} {}", good[1]));
             let named = |it: &Violation| it.rank == 1 && ["read-after-write", "reuse"].contains(&it.rule);
             assert!(violations.0.iter().any(named), "{violations}");
         }
@@ -85,6 +88,79 @@ fn travelling() -> Sketch {
 /// Half of each block of weights goes the other way.
 fn both_ways() -> Sketch {
     product(&[3], [3, 2, 12], "3 steps both ways [a,-,(a-@t:3)]")
+}
+
+/// Weights rotate in one slot.
+fn over() -> Sketch {
+    product(&[4], [4, 4, 16], "4 steps in place [a,-,(a-@t:4)]")
+}
+
+/// Sums travel in one slot, in which addends are added to them.
+fn travelling_over() -> Sketch {
+    product(&[4], [8, 4, 8], "4 steps in place [(a+@t+1:4),a,-]")
+}
+
+/// Halves of weights, in one slot each.
+fn both_ways_over() -> Sketch {
+    product(&[3], [3, 2, 12], "3 steps both ways in place [a,-,(a-@t:3)]")
+}
+
+/// The instructions that copy chunks of what goes one way, in one direction.
+fn chunks(program: &Program, direction: Direction) -> Vec<usize> {
+    let of = |&it: &usize| {
+        let instruction = &program.instructions[it];
+        let moves = matches!(instruction.origin, crate::Origin::Motion { .. })
+            && instruction.stream == crate::Stream::Communication;
+        moves && matches!(&instruction.action, Action::Copy(copy) if copy.direction == direction)
+    };
+    (0..program.instructions.len()).filter(of).collect()
+}
+
+/// A chunk that comes before the one that lay there was sent; a block that comes over one that is
+/// worked on; an addend that is added where another lies.
+#[test]
+fn what_comes_over_something_that_is_in_use_is_found() {
+    for sketch in [over(), travelling_over(), both_ways_over()] {
+        check(&sketch, "reuse", "rank 1", |programs| {
+            // The first that comes is put where the second lies, which has not gone.
+            let [first, second] = [0, 1].map(|number| chunks(&programs[1], Direction::Put)[number]);
+            let strided = |program: &Program, at: usize| match &program.instructions[at].action {
+                Action::Copy(copy) => copy.strided.clone(),
+                other => panic!("{other:?}"),
+            };
+            let both = [strided(&programs[1], first), strided(&programs[1], second)];
+            for (at, other) in [(first, 1), (second, 0)] {
+                if let Action::Copy(copy) = &mut programs[1].instructions[at].action {
+                    copy.strided = both[other].clone();
+                }
+            }
+        });
+        check(&sketch, "reuse", "rank 1", |programs| {
+            // What goes is another chunk than the one that another comes over.
+            let [first, second] = [0, 1].map(|number| chunks(&programs[1], Direction::Take)[number]);
+            let start = match &programs[1].instructions[second].action {
+                Action::Copy(copy) => copy.strided.start,
+                other => panic!("{other:?}"),
+            };
+            if let Action::Copy(copy) = &mut programs[1].instructions[first].action {
+                copy.strided.start = start;
+            }
+            if let Action::Copy(copy) = &mut programs[1].instructions[second].action {
+                copy.strided.start = 0;
+            }
+        });
+    }
+    check(&over(), "reuse", "rank 1", |programs| {
+        let first = chunks(&programs[1], Direction::Take)[0];
+        programs[1].instructions[first].waits.clear();
+    });
+    check(&travelling_over(), "reuse", "rank 1", |programs| {
+        let added = |it: &crate::Instruction| matches!(&it.action, Action::Compute(it) if *it.op == planner_ir::Op::Binary(planner_ir::Binary::Add));
+        let at = programs[1].instructions.iter().position(added).unwrap();
+        if let Action::Compute(compute) = &mut programs[1].instructions[at].action {
+            compute.op = std::sync::Arc::new(super::temporal::contract("ab", "ab", "ab"));
+        }
+    });
 }
 
 #[test]

@@ -17,6 +17,12 @@ pub(super) fn check_references(program: &Program, found: &mut Vec<Violation>) {
                 .whole("reference", format!("b{index} lies in storage {}, which is none", buffer.storage.0));
         }
     }
+    for (index, storage) in program.storages.iter().enumerate() {
+        // Those before it, so that no storage lies over itself.
+        if let Some(over) = storage.over.filter(|over| over.0 >= index) {
+            report.whole("reference", format!("storage {index} lies over {}, expected one before", over.0));
+        }
+    }
     let missing = |buffer: &BufferId| buffer.0 >= program.buffers.len();
     for (index, instruction) in program.instructions.iter().enumerate() {
         let action = &instruction.action;

@@ -1,8 +1,11 @@
 //! Who uses which bytes when: written-once, read-after-write, reuse, place.
 
+use std::ops::Range;
+
 use super::happens::Happens;
-use super::parts::{Written, written};
+use super::parts::{Written, touched, written};
 use super::{Report, Violation};
+use crate::action::{Action, Block, Compute};
 use crate::arena::ALIGNMENT;
 use crate::program::{BufferId, Kind, Program, Region, StorageId};
 
@@ -145,10 +148,27 @@ fn check_reuse(program: &Program, usage: &[Usage], happens: &Happens, report: &m
     sorted.sort_by_key(|&it| place(it));
     let returned: Vec<usize> =
         program.outputs.iter().map(|port| program.buffer(port.buffer).storage.0).collect();
+    // Or what is written of the second is out of use: it comes over the first part by part, or where the
+    // instruction has read it.
+    let replaces = |first: usize, second: usize, it: usize, write: usize| {
+        let action = |it: usize| &program.instructions[it].action;
+        let bytes = |it: usize, storage: usize| {
+            let Range { start, end } = touched(program, action(it), StorageId(storage));
+            let offset = program.storages[storage].offset;
+            start.saturating_add(offset)..end.saturating_add(offset)
+        };
+        let (used, written) = (bytes(it, first), bytes(write, second));
+        let apart = used.end <= written.start || written.end <= used.start;
+        let at_once = it == write && place(first) == place(second);
+        apart || (at_once && matches!(action(it), Action::Compute(it) if is_over(program, it, first, second)))
+    };
     let ends_before = |first: usize, second: usize| {
         let mut uses = usage[first].writes().chain(usage[first].readers.iter().copied());
         !returned.contains(&first)
-            && uses.all(|it| usage[second].writes().all(|write| happens.before(it, write)))
+            && uses.all(|it| {
+                let over = |write| happens.before(it, write) || replaces(first, second, it, write);
+                usage[second].writes().all(over)
+            })
     };
     for (index, &first) in sorted.iter().enumerate() {
         let (region, start) = place(first);
@@ -177,6 +197,18 @@ fn check_reuse(program: &Program, usage: &[Usage], happens: &Happens, report: &m
             report.whole("port", format!("output `{}` lies in a communication buffer", port.name));
         }
     }
+}
+
+/// Whether an operation makes each element of what it writes in one storage from the one at the same
+/// place of what it reads in another.
+fn is_over(program: &Program, compute: &Compute, first: usize, second: usize) -> bool {
+    let size = |block: &Block| program.buffer(block.buffer).type_.bytes();
+    let elements = |block: &Block| program.buffer(block.buffer).type_.elements();
+    let lies_in = |block: &&Block, storage| program.buffer(block.buffer).storage.0 == storage;
+    let mut read = compute.operands.iter().filter(|it| lies_in(it, first));
+    let Some(made) = compute.results.iter().find(|it| lies_in(it, second)) else { return false };
+    let same = |it: &Block| size(it) == size(made) && elements(it) == elements(made);
+    program.is_elementwise(compute) && read.all(same)
 }
 
 /// The first buffer in a storage.

@@ -1,7 +1,9 @@
-//! Which part of a buffer an instruction writes.
+//! Which part of a buffer an instruction uses.
+
+use std::ops::Range;
 
 use crate::action::{Action, CollectiveKind, Copied, Direction};
-use crate::program::{BufferId, Program};
+use crate::program::{BufferId, Program, StorageId};
 use crate::strided::{Stride, Strided};
 
 /// What an instruction sets of a buffer.
@@ -50,6 +52,23 @@ pub(super) fn written(program: &Program, action: &Action, buffer: BufferId) -> W
             whole
         }
     }
+}
+
+/// Between which bytes of a storage an action reads or writes something, from the storage's start.
+pub(super) fn touched(program: &Program, action: &Action, storage: StorageId) -> Range<u64> {
+    let lies_there = |buffer: BufferId| program.buffer(buffer).storage == storage;
+    let whole = 0..program.extent(storage);
+    let Action::Copy(Copied { from, to, strided, direction }) = action else { return whole };
+    let (in_part, other) = match direction {
+        Direction::Take => (*from, *to),
+        Direction::Put => (*to, *from),
+    };
+    if !lies_there(in_part) || lies_there(other) || program.storages[storage.0].places > 1 {
+        return whole;
+    }
+    let bytes = program.buffer(in_part).type_.dtype.bytes();
+    let end = strided.last_read().map_or(strided.start, |last| last.saturating_add(1));
+    strided.start.saturating_mul(bytes)..end.saturating_mul(bytes)
 }
 
 fn part(strided: &Strided, elements: u64) -> Written {

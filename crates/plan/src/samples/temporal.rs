@@ -1,7 +1,7 @@
 //! Random partitions in time.
 
 use arbtest::arbitrary::{Result, Unstructured};
-use planner_ir::{AxisId, Digit, LoopId, Loops, Mesh, Partition, Role, Ways};
+use planner_ir::{AxisId, Digit, LoopId, Loops, Mesh, Partition, Role, Slots, Ways};
 
 /// How many maps are tried before an operation is computed at once.
 const TRIES: u64 = 20;
@@ -63,5 +63,6 @@ fn attempt(
     }
     partition.streams = equal.into_iter().filter(|_| numbers.below(2) == 0).collect();
     partition.ways = if numbers.below(2) == 0 { Ways::Both } else { Ways::One };
+    partition.slots = if numbers.below(2) == 0 { Slots::One } else { Slots::Two };
     partition
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use kernels::Array;
 use lower::{Action, Program};
-use planner_ir::{DType, Mesh, Op, Partition, Reduction, Type, Ways};
+use planner_ir::{DType, Mesh, Op, Partition, Reduction, Slots, Type, Ways};
 
 use super::sketch::Sketch;
 use super::{programs, some_numbers};
@@ -30,6 +30,7 @@ fn picked() -> Sketch {
         through: 0,
         streams: vec![],
         ways: Ways::One,
+        slots: Slots::Two,
     };
     let y = sketch.node(total, &[rows], partition)[0];
     sketch.output("y", y, vec![vec![], vec![]], &mut |_, _, _, _| None);

@@ -114,6 +114,28 @@ fn half_of_each_block_goes_the_other_way() {
     assert_eq!(square, [2 * 6 * 12 * 4, 2 * 12 * 18 * 4, 0]);
 }
 
+/// RTP with one slot: in all phases the same bits and bytes as with two, in chunks.
+#[test]
+fn blocks_come_over_those_that_were_worked_on() {
+    let trials = [2, 3, 4].into_iter().flat_map(|s| DTYPES.map(|dtype| (s, dtype)));
+    for ((s, dtype), ways) in trials.flat_map(|it| ["", "both ways "].map(|ways| (it, ways))) {
+        let mesh = Mesh::of_sizes(&[s]);
+        let (m, k, n) = (2 * s, 6 * s, 4 * s);
+        let check = |of: char, text: &str| {
+            let text = format!("{s} steps {ways}in place {}", text.replace('s', &s.to_string()));
+            moved(&mesh, dtype, [m, k, n], of, &text)
+        };
+        let operand = |elements: u64| (s - 1) * elements * dtype.bytes();
+        let sum = |elements: u64| (s - 1) * elements * dtype.accumulated().bytes();
+        assert_eq!(check('Y', "[a,-,(a-@t:s)]"), [0, operand(k * n), 0]);
+        assert_eq!(check('Y', "[a,(a-@t:s),-]"), [0, operand(k * n), 0]);
+        assert_eq!(check('Y', "[(a+@t:s),-,a]"), [operand(m * k), 0, 0]);
+        assert_eq!(check('Y', "[(a+@t+1:s),a,-]"), [0, 0, sum(m * n)]);
+        assert_eq!(check('X', "[a,(a+@t:s),-]"), [0, operand(k * n), 0]);
+        assert_eq!(check('W', "[a,(a+@t+1:s),-]"), [0, 0, sum(k * n)]);
+    }
+}
+
 /// PrimePar's primitive: two of three rotate in each phase, each (s - 1)/s of it to each device
 /// of a line of s.
 #[test]

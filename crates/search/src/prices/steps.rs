@@ -11,13 +11,17 @@
 //! What goes both ways is computed with half by half, moves at once, and is cut out of what is at
 //! rest, or put together to it, by a copy that no step hides.
 //!
+//! With one slot a block comes over the one that was worked on, when that step is over: nothing hides
+//! it. It comes in chunks, each a message of its own, and is copied out and in. A sum that travels so
+//! does it while the next addend is computed.
+//!
 //! Source: Wang et al., "PrimePar", ASPLOS 2024, equation 7 (the slower of computing and moving in
 //! each step); van de Geijn and Watts, "SUMMA", Concurrency 9(4), 1997 (broadcasts of the next
 //! block while the last one is used).
 
 use cost_models::units::Bytes;
 use cost_models::{collective, work};
-use planner_ir::{AxisId, Motion, Type, Ways};
+use planner_ir::{AxisId, Motion, Partition, Slots, Type, Ways, chunks};
 
 use super::{MachinePrices, Work};
 use crate::problem::real;
@@ -29,6 +33,8 @@ struct Taken {
     computing: f64,
     /// Moving, while the next step is computed.
     moving: f64,
+    /// Moving when a step has been computed, before the next one.
+    between: f64,
     /// What no step hides.
     bare: f64,
 }
@@ -49,15 +55,15 @@ impl MachinePrices<'_> {
         taken.computing += self.merge(work, &results);
         for (index, block) in operands.iter().enumerate() {
             let motion = partition.operand_motion(loops, index);
-            self.operand(&motion, partition.ways, Bytes(block.bytes()), &mut taken);
+            self.operand(&motion, partition, block, &mut taken);
         }
         for (index, block) in results.iter().enumerate() {
             let motion = partition.result_motion(loops, index);
-            self.result(&motion, partition.ways, Bytes(block.bytes()), &mut taken);
+            self.result(&motion, partition, block, &mut taken);
         }
         taken.computing *= real(partition.ways.count());
-        let hidden = real(partition.steps.saturating_sub(1)) * taken.computing.max(taken.moving);
-        taken.computing + hidden + taken.bare
+        let later = taken.computing.max(taken.moving) + taken.between;
+        taken.computing + real(partition.steps.saturating_sub(1)) * later + taken.bare
     }
 
     /// What it takes to merge what a step has made with what steps before have, beyond adding it
@@ -72,10 +78,17 @@ impl MachinePrices<'_> {
         work::touch(&self.machine.device, &kept, &[]).0
     }
 
-    fn operand(&self, motion: &Motion, ways: Ways, block: Bytes, taken: &mut Taken) {
+    fn operand(&self, motion: &Motion, partition: &Partition, type_: &Type, taken: &mut Taken) {
+        let block = Bytes(type_.bytes());
         match motion {
             Motion::Stationary => {}
-            Motion::Rotating(shift) => self.messages(&shift.axes(), ways, block, taken),
+            Motion::Rotating(shift) => {
+                let seconds = self.messages(&shift.axes(), partition, type_, taken);
+                match partition.slots {
+                    Slots::Two => taken.moving += seconds,
+                    Slots::One => taken.between += seconds,
+                }
+            }
             Motion::Streaming(axis) => {
                 let broadcast = self.slowest(&[*axis], |it| collective::broadcast(self.machine, it, block));
                 taken.moving += broadcast;
@@ -86,13 +99,14 @@ impl MachinePrices<'_> {
         }
     }
 
-    fn result(&self, motion: &Motion, ways: Ways, block: Bytes, taken: &mut Taken) {
+    fn result(&self, motion: &Motion, partition: &Partition, type_: &Type, taken: &mut Taken) {
+        let block = Bytes(type_.bytes());
         match motion {
             // Added up, merged into, or put in place.
             Motion::Stationary | Motion::Whole => taken.computing += self.copy(block),
             Motion::Rotating(shift) => {
                 taken.computing += self.copy(block);
-                self.messages(&shift.axes(), ways, block, taken);
+                taken.moving += self.messages(&shift.axes(), partition, type_, taken);
             }
             Motion::Streaming(axis) => {
                 // As much as a broadcast the other way.
@@ -103,15 +117,22 @@ impl MachinePrices<'_> {
         }
     }
 
-    /// A block to the next device, or half of one to each of two neighbours.
-    fn messages(&self, axes: &[AxisId], ways: Ways, block: Bytes, taken: &mut Taken) {
-        match ways {
-            Ways::One => taken.moving += self.slowest(axes, |it| collective::send(self.machine, it, block)),
+    /// A block to the next device, or half of one to each of two neighbours (seconds); what no step hides
+    /// of it is added.
+    fn messages(&self, axes: &[AxisId], partition: &Partition, type_: &Type, taken: &mut Taken) -> f64 {
+        let (count, copies) = match partition.slots {
+            Slots::Two => (1, 0.0),
+            Slots::One => (chunks(type_.elements()), 2.0),
+        };
+        let all = Bytes(partition.ways.count() * type_.bytes());
+        let chunk = Bytes(all.0 / count);
+        let sent = match partition.ways {
+            Ways::One => self.slowest(axes, |it| collective::send(self.machine, it, chunk)),
             Ways::Both => {
-                let all = Bytes(2 * block.0);
-                taken.moving += self.slowest(axes, |it| collective::send_both_ways(self.machine, it, all));
                 taken.bare += self.copy(all);
+                self.slowest(axes, |it| collective::send_both_ways(self.machine, it, chunk))
             }
-        }
+        };
+        real(count) * sent + copies * self.copy(all)
     }
 }

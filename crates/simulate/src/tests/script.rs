@@ -52,7 +52,13 @@ impl Script {
     pub(super) fn buffer(&mut self, elements: u64) -> BufferId {
         let program = &mut self.alike.program;
         let bytes = 4 * elements;
-        program.storages.push(Storage { kind: Kind::Activation, bytes, offset: program.arena, places: 1 });
+        program.storages.push(Storage {
+            kind: Kind::Activation,
+            bytes,
+            offset: program.arena,
+            places: 1,
+            over: None,
+        });
         program.arena += bytes.next_multiple_of(lower::ALIGNMENT);
         let storage = StorageId(program.storages.len() - 1);
         program.buffers.push(Buffer { storage, type_: Type::new(DType::F32, [elements]) });
