@@ -4,7 +4,7 @@
 mod svg; // as a picture
 mod text; // as lines
 
-use planner_ir::{LoopId, Loops, Mesh, Motion, Op, Partition, Type, Ways};
+use planner_ir::{LoopId, Loops, Mesh, Motion, Op, Partition, Slots, Type, Ways};
 
 use crate::steps::bytes_of_steps;
 
@@ -242,10 +242,11 @@ impl<'a> Drawn<'a> {
                     Motion::Rotating(shift) => shift.0.iter().map(along).collect::<Vec<_>>().join(","),
                     _ => String::new(),
                 };
+                let place = if self.partition.slots == Slots::One { " in place" } else { "" };
                 match self.partition.ways {
-                    Ways::One => format!("rotates, the next from {}", from(0)),
+                    Ways::One => format!("rotates{place}, the next from {}", from(0)),
                     Ways::Both => {
-                        format!("rotates, half of the next from {}, half from {}", from(0), from(1))
+                        format!("rotates{place}, half of the next from {}, half from {}", from(0), from(1))
                     }
                 }
             }

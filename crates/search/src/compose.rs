@@ -4,21 +4,24 @@
 mod memory; // what a device holds
 
 use plan::{Assignment, Copy, Plan, Term, Transfer, bytes_of_steps};
-use planner_ir::{Graph, Layout, Mesh, Node, NodeId, Op, ValueId};
+use planner_ir::{Graph, Layout, Mesh, Node, NodeId, Op, Partition, Slots, ValueId};
 use rewrite::Space;
 
 use crate::assemble::{Assembled, Held, is_prepared};
+use crate::manner::{InPlace, Whole};
 use crate::prices::Prices;
 use crate::problem::real;
 use crate::section::{Repetition, Section};
 
-pub(crate) use memory::memory;
+pub(crate) use memory::{below_the_most, memory, slots};
 
 /// The parts of a plan that the choices decide.
 #[derive(Debug)]
 pub(crate) struct Composed {
     pub(crate) layouts: Vec<Layout>,
     pub(crate) assignments: Vec<Assignment>,
+    /// For each operation, how it would be done with one slot for what rotates, if it can be.
+    pub(crate) in_place: Vec<Option<InPlace>>,
     pub(crate) transfers: Vec<Transfer>,
     /// For each value that is returned, the copy.
     pub(crate) returned: Vec<Option<Copy>>,
@@ -61,6 +64,7 @@ pub(crate) fn compose(graph: &Graph, parts: &[Part<'_>], mesh: &Mesh, prices: &d
         composed: Composed {
             layouts: graph.values.iter().map(|value| Layout::replicated(value.type_.rank())).collect(),
             assignments: vec![Assignment::Prepared; graph.nodes.len()],
+            in_place: vec![None; graph.nodes.len()],
             transfers: Vec::new(),
             returned: vec![None; graph.values.len()],
             carried: Vec::new(),
@@ -144,6 +148,11 @@ impl Writer<'_> {
         let (takes, makes) = (graph.types_of(operands), graph.types_of(results));
         let loops = op.loops(&takes, &makes);
         let bytes = bytes_of_steps(self.mesh, &loops, (&takes, &makes), &partition);
+        let one = Partition { slots: Slots::One, ..partition.clone() };
+        if one.steps > 1 && one.check(self.mesh, &loops).is_ok() {
+            let seconds = Whole::of(graph, node).time(&space.layouts, choice, &one, self.prices);
+            self.composed.in_place[whole.0] = Some(InPlace { partition: one, seconds });
+        }
         self.composed.assignments[whole.0] =
             Assignment::Computed { partition, operands: copies, bytes, seconds };
         for (&result, &layout) in results.iter().zip(&choice.results) {

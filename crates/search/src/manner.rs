@@ -3,10 +3,16 @@
 //! Rings whose blocks all go one way and those of which half go the other start and end in the same
 //! layouts, and hold as much. So one choice stands for both, and has the manner that takes less time:
 //! neither spaces nor problems grow.
+//!
+//! Rings with one slot do too, but hold less and take more time. What blocks hold while they move is
+//! counted when a plan is written, so that is when they are chosen: where a plan that would hold too much
+//! holds little enough with one slot in some operations, they have one.
 
+use plan::{Assignment, Plan};
 use planner_ir::{Graph, Layout, Loops, Mesh, Node, NodeId, Partition, Type, ValueId, Ways};
 use rewrite::{Choice, Space};
 
+use crate::compose::{below_the_most, slots};
 use crate::prices::{Prices, Work};
 use crate::section::Section;
 
@@ -70,6 +76,28 @@ pub(crate) fn settle(section: &Section, space: &mut Space, mesh: &Mesh, prices: 
             if time(&both) < time(&choice.partition) && both.check(mesh, &whole.loops).is_ok() {
                 choice.partition = both;
             }
+        }
+    }
+}
+
+/// An operation with one slot for what rotates.
+#[derive(Clone, Debug)]
+pub(crate) struct InPlace {
+    pub(crate) partition: Partition,
+    /// What it takes then, each time that it runs (seconds).
+    pub(crate) seconds: f64,
+}
+
+/// Gives operations one slot during which the plan holds too much, if it is to hold so much less at the
+/// fullest moment (bytes).
+pub(crate) fn save(plan: &mut Plan, in_place: &[Option<InPlace>], bytes: u64) {
+    for (node, below) in below_the_most(plan) {
+        let Some(to) = in_place[node.0].as_ref().filter(|_| below < bytes) else { continue };
+        let held = |it: &Partition| slots(&plan.graph, plan.graph.node(node), it);
+        if let Assignment::Computed { partition, seconds, .. } = &mut plan.assignments[node.0]
+            && held(&to.partition) < held(partition)
+        {
+            (*partition, *seconds) = (to.partition.clone(), to.seconds);
         }
     }
 }

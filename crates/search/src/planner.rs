@@ -14,6 +14,7 @@ use crate::chain::{Chain, ChainSolution};
 use crate::compose::{Composed, Part, compose, estimate, memory};
 use crate::derive::stand;
 use crate::live::Live;
+use crate::manner::save;
 use crate::prepare::{Cut, Prepared, are_alike, chain};
 use crate::prices::Prices;
 use crate::problem::{Place, Proof, SearchError};
@@ -251,6 +252,8 @@ fn plan_in(
     let known = trail().map(|mut it| std::mem::take(&mut *it)).unwrap_or_default();
     let mut solver = Solver::new(&chain).following(known);
     let mut lower_bound = None;
+    // The fastest that fits with one slot where two are too many.
+    let mut saving: Option<(Plan, Vec<usize>)> = None;
     let made = within(request.capacity, |given| {
         let solution = solver.solve(given).map_err(PlanError::Search)?;
         let blocks = blocks(&chain, &solution);
@@ -264,12 +267,20 @@ fn plan_in(
             Proof::Optimal => solution.time,
             Proof::Gap { lower_bound } => lower_bound,
         }));
+        let in_place = composed.in_place.clone();
         let mut plan = finish(request, graph, composed, proof, size(&programs));
-        let held = |plan: &Plan| plan.memory.iter().map(|it| it.bytes).sum::<u64>();
-        if held(&plan) <= request.capacity {
-            plan.memory = (request.memory)(&plan).map_err(PlanError::Memory)?;
+        let held = count_exactly(request, &mut plan)?;
+        if held > request.capacity && in_place.iter().any(Option::is_some) {
+            let mut other = plan.clone();
+            save(&mut other, &in_place, held - request.capacity);
+            other.estimate = estimate(&other, request.prices);
+            other.memory = memory(&other, request.live);
+            // What was proved is said of two slots.
+            other.proof = plan::Proof::Gap { lower_bound: lower_bound.unwrap_or(0.0) };
+            let fits = count_exactly(request, &mut other)? <= request.capacity;
+            let faster = saving.as_ref().is_none_or(|(it, _)| other.seconds() < it.seconds());
+            saving = if fits && faster { Some((other, variants.clone())) } else { saving.take() };
         }
-        let held = held(&plan);
         // Copies and values on their way come on top of what the problem counts.
         let counted = chain.usage(&solution.choices).peak();
         Ok(Tried { made: (plan, variants), counted, held })
@@ -277,6 +288,11 @@ fn plan_in(
     if let Some(mut trail) = trail() {
         *trail = solver.into_trail();
     }
+    let made = match (made, saving) {
+        (Ok(two), Some(one)) if two.0.seconds() <= one.0.seconds() => Ok(two),
+        (Ok(_) | Err(NoRoom::Nearest(_)), Some(one)) => Ok(one),
+        (made, _) => made,
+    };
     made.map_err(|error| match error {
         NoRoom::Refused(error) => error,
         NoRoom::Nearest(found) => PlanError::Search(SearchError::NothingFound {
@@ -285,6 +301,15 @@ fn plan_in(
             capacity: request.capacity,
         }),
     })
+}
+
+/// All that a plan holds (bytes): as exactly as it can be told, if the count of it fits.
+fn count_exactly(request: &Request<'_>, plan: &mut Plan) -> Result<u64, PlanError> {
+    let held = |plan: &Plan| plan.memory.iter().map(|it| it.bytes).sum::<u64>();
+    if held(plan) <= request.capacity {
+        plan.memory = (request.memory)(plan).map_err(PlanError::Memory)?;
+    }
+    Ok(held(plan))
 }
 
 /// A block of the chain as it was chosen.

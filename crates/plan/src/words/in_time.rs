@@ -5,7 +5,7 @@
 //! (Cannon, PrimePar), with addends along a further axis 2.5-D; two that are streamed are SUMMA,
 //! with a further axis Tesseract.
 
-use planner_ir::{AxisId, Loops, Mesh, Motion, Partition, Role, Ways};
+use planner_ir::{AxisId, Loops, Mesh, Motion, Partition, Role, Slots, Ways};
 
 use crate::diff::bytes;
 
@@ -93,6 +93,11 @@ pub(super) fn family(mesh: &Mesh, loops: &Loops, partition: &Partition, spoken: 
             _ => format!("{} blocks of {}", partition.steps, bytes(*block)),
         };
         let ways = if partition.ways == Ways::Both { " both ways" } else { "" };
+        let ways = if partition.slots == Slots::One && matches!(motion, Motion::Rotating(_)) {
+            format!("{ways} in place")
+        } else {
+            ways.to_owned()
+        };
         Some(format!("{verb}{ways} over {over} ({how})").replace("(1 shifts", "(1 shift"))
     };
     let words: Vec<String> = motions.iter().zip(spoken).enumerate().filter_map(one).collect();

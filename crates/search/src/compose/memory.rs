@@ -8,7 +8,10 @@
 use std::collections::BTreeMap;
 
 use plan::{Assignment, Copy, Holding, Plan};
-use planner_ir::{CROSSING, Graph, Layout, Motion, Node, Partition, Phase, Source, StateKind, ValueId};
+use planner_ir::{
+    CROSSING, Graph, Layout, Motion, Node, NodeId, Partition, Phase, Slots, Source, StateKind, Type, ValueId,
+    chunks,
+};
 
 use crate::live::Live;
 use crate::prices::packs;
@@ -54,6 +57,17 @@ pub(crate) fn memory(plan: &Plan, live: Live) -> Vec<Holding> {
     holdings
 }
 
+/// For each operation in time steps, how much less than at the fullest moment is there while it is done
+/// (bytes).
+pub(crate) fn below_the_most(plan: &Plan) -> Vec<(NodeId, u64)> {
+    let walk = Walk::over(plan);
+    let timeline: Vec<i128> = walk.timeline().into_iter().map(|[made, moved]| made + moved).collect();
+    let most = timeline.iter().copied().max().unwrap_or(0);
+    let below =
+        |&(node, moment): &(NodeId, usize)| (node, u64::try_from(most - timeline[moment]).unwrap_or(0));
+    walk.timed.iter().map(below).collect()
+}
+
 /// Where a copy of a value is.
 #[derive(Clone, Copy)]
 enum Place {
@@ -89,6 +103,8 @@ struct Walk<'a> {
     /// For each value that becomes states, the copies that take their places.
     carried: BTreeMap<ValueId, Vec<Copy>>,
     lives: Vec<Span>,
+    /// The operations in time steps, and when each is done.
+    timed: Vec<(NodeId, usize)>,
     moment: usize,
     phase: Phase,
 }
@@ -100,16 +116,24 @@ fn is_used_in(graph: &Graph, value: ValueId, phase: Phase) -> bool {
 
 /// What is there besides while an operation is done in time steps (bytes): the blocks that are
 /// on their way and those that are worked on, sums and their addends.
-fn slots(graph: &Graph, node: &Node, partition: &Partition) -> u64 {
+pub(crate) fn slots(graph: &Graph, node: &Node, partition: &Partition) -> u64 {
     let loops = node.op.loops(&graph.types_of(&node.operands), &graph.types_of(&node.results));
     let ways = partition.ways.count();
-    // What goes both ways is cut out of what is at rest before it does.
-    let moving = if ways > 1 { 2 * ways } else { partition.steps.saturating_sub(1).min(2) };
+    // What goes both ways is cut out of what is at rest before it does; what does not comes from there
+    // first, and over what has come later.
+    let own = if ways > 1 { 2 } else { partition.steps.saturating_sub(1).min(2) };
+    // One chunk that goes and one that comes.
+    let two_chunks = |block: &Type| 2 * block.bytes() / chunks(block.elements());
+    let moving = |block: &Type| match partition.slots {
+        Slots::Two => own * block.bytes(),
+        Slots::One => block.bytes() + if own > 1 { two_chunks(block) } else { 0 },
+    };
     let operand = |(index, &value): (usize, &ValueId)| {
-        let block = partition.operand_block(&loops, index, graph.type_of(value)).bytes();
+        let type_ = partition.operand_block(&loops, index, graph.type_of(value));
+        let block = type_.bytes();
         match partition.operand_motion(&loops, index) {
             Motion::Stationary => 0,
-            Motion::Rotating(_) => moving * block,
+            Motion::Rotating(_) => ways * moving(&type_),
             Motion::Streaming(_) => 2 * block,
             Motion::Whole => block,
         }
@@ -121,7 +145,11 @@ fn slots(graph: &Graph, node: &Node, partition: &Partition) -> u64 {
         match partition.result_motion(&loops, index) {
             // The sum before and the addend, besides the result.
             Motion::Stationary => 2 * block.bytes(),
-            Motion::Rotating(_) => 3 * ways * block.bytes(),
+            Motion::Rotating(_) => match partition.slots {
+                Slots::Two => 3 * ways * block.bytes(),
+                // Each addend is added where the sum is.
+                Slots::One => ways * (2 * block.bytes() + two_chunks(&block)),
+            },
             Motion::Streaming(_) => 2 * as_it_is,
             Motion::Whole => as_it_is,
         }
@@ -140,14 +168,17 @@ impl<'a> Walk<'a> {
             carried.entry(it.next).or_default().push(copy);
         }
         let (places, lives) = (BTreeMap::new(), Vec::new());
-        let mut walk = Self { plan, places, carried, lives, moment: 0, phase: Phase::Forward };
-        for (node, assignment) in graph.nodes.iter().zip(&plan.assignments) {
+        let timed = Vec::new();
+        let mut walk = Self { plan, places, carried, lives, timed, moment: 0, phase: Phase::Forward };
+        for (id, assignment) in graph.node_ids().zip(&plan.assignments) {
+            let node = graph.node(id);
             if let Assignment::Computed { operands, partition, .. } = assignment {
                 walk.phase = node.phase;
                 walk.compute(node, operands);
                 if partition.steps > 1 {
                     let bytes = slots(graph, node, partition);
                     walk.live(For::Copy, bytes);
+                    walk.timed.push((id, walk.moment));
                 }
             }
         }
@@ -161,31 +192,45 @@ impl<'a> Walk<'a> {
     /// The most that is live at once, of values and of copies (bytes), with what the other
     /// micro-batches under way keep.
     fn most(&self, live: Live) -> [u64; 2] {
+        let [mut most, others] = [[0; 2], self.others(live)];
+        for there in self.timeline() {
+            if there[0] + there[1] > most[0] + most[1] {
+                most = there;
+            }
+        }
+        [most[0] + others[0], most[1] + others[1]].map(|bytes| u64::try_from(bytes).unwrap_or(0))
+    }
+
+    /// What is live at each moment, of values and of copies (bytes).
+    fn timeline(&self) -> Vec<[i128; 2]> {
         let mut changes = vec![[0i128; 2]; self.moment + 2];
         for it in &self.lives {
             let kind = usize::from(it.use_ == For::Copy);
             changes[it.first][kind] += i128::from(it.bytes);
             changes[it.last + 1][kind] -= i128::from(it.bytes);
         }
-        let (mut there, mut most) = ([0; 2], [0; 2]);
-        for change in changes {
-            there = [there[0] + change[0], there[1] + change[1]];
-            if there[0] + there[1] > most[0] + most[1] {
-                most = there;
-            }
+        for moment in 1..changes.len() {
+            let before = changes[moment - 1];
+            changes[moment] = [before[0] + changes[moment][0], before[1] + changes[moment][1]];
         }
+        changes
+    }
+
+    /// What other micro-batches under way keep, of values and of copies (bytes).
+    fn others(&self, live: Live) -> [i128; 2] {
+        let mut others = [0; 2];
         for it in &self.lives {
             let is_used_in = |phase| it.used.contains(&phase);
-            let others = match it.made {
+            let times = match it.made {
                 Phase::Forward if is_used_in(Phase::Backward) || is_used_in(Phase::Gradient) => {
                     live.kept(is_used_in).saturating_sub(1)
                 }
                 Phase::Backward if is_used_in(Phase::Gradient) => live.apart,
                 _ => 0,
             };
-            most[usize::from(it.use_ == For::Copy)] += i128::from(others) * i128::from(it.bytes);
+            others[usize::from(it.use_ == For::Copy)] += i128::from(times) * i128::from(it.bytes);
         }
-        most.map(|bytes| u64::try_from(bytes).unwrap_or(0))
+        others
     }
 
     /// An operation, and the copies of its operands that are not there yet.

@@ -2,7 +2,7 @@
 
 use cost_models::machine::shipped;
 use planner_ir::{Attention, Binary, Contract, DType, Label, Op, Output, Pairing, Real, Type, Unary};
-use planner_ir::{Layout, Move, Source, ValueId, Ways};
+use planner_ir::{Layout, Move, Slots, Source, ValueId, Ways};
 
 use super::*;
 use crate::{MachinePrices, Prices, Work, sections};
@@ -368,6 +368,36 @@ fn rings_go_both_ways_where_that_is_faster() {
     assert_eq!(ways_of("h100-80g-4x", "4", 2048), Ways::One);
     // The first and the last rank of a node have adapters of their own.
     assert_eq!(ways_of("h100-80g-16x", "16", 2048), Ways::Both);
+}
+
+/// Where a block and what comes next do not fit, what comes next comes over it: a little slower, and by
+/// as much less memory as the chunks say. Where both fit, it does not.
+#[test]
+fn one_slot_is_taken_where_two_are_too_many() {
+    let mut it = Draft(Graph::default());
+    let (x, w) = (it.input(&[2048, 2048]), it.weight(&[2048, 2048]));
+    let y = it.contract("mk", "kn", "mn", &[x, w]);
+    it.0.outputs.push(Output { name: "y".to_owned(), value: y });
+    let steps = |work: &Work<'_>| {
+        let rotates = matches!(work.partition.operand_motion(work.loops, 1), planner_ir::Motion::Rotating(_));
+        work.partition.steps > 1 && rotates
+    };
+    let held = |plan: &Plan| plan.memory.iter().map(|it| it.bytes).sum::<u64>();
+    let slots = |plan: &Plan| match &plan.assignments[0] {
+        plan::Assignment::Computed { partition, .. } => partition.slots,
+        plan::Assignment::Prepared => panic!("prepared"),
+    };
+    let planned = |capacity| planned_with(&it.0, "h100-80g-4x", "4", capacity, &steps);
+    let two = planned(1 << 40).unwrap();
+    assert_eq!((slots(&two), slots(&planned(held(&two)).unwrap())), (Slots::Two, Slots::Two));
+    let one = planned(held(&two) - 1).unwrap();
+    plan::check(&one).unwrap();
+    assert_eq!(slots(&one), Slots::One);
+    assert!(one.seconds() > two.seconds());
+    // Of four blocks of bf16.
+    let block = 2 * 2048 * 2048 / 4;
+    assert_eq!(held(&two) - held(&one), block - 2 * block / 8);
+    assert!(planned(held(&one) - 1).is_err());
 }
 
 /// Prices by which everything takes as long, but work whose blocks go these ways half of it.
