@@ -1,8 +1,8 @@
 //! Context parallel training: the sequence is split everywhere, keys and values go around in
 //! attention, and with them their gradients in its gradient.
 
-use plan::{Recompute, strategy};
-use planner_ir::{Op, Optimizer};
+use plan::{Assignment, Plan, Recompute, strategy};
+use planner_ir::{Op, Optimizer, Slots};
 use rewrite::Steps;
 use search::MachinePrices;
 
@@ -53,7 +53,27 @@ fn check(
         return Err(format!("{both} go both ways of {forward}"));
     }
     println!("{} on {ranks}: {:?}", case.title, strategy(&plan));
-    case.check_training(&plan, optimizer, 1)
+    case.check_training(&plan, optimizer, 1)?;
+    if manner == Manner::Context {
+        let plan = in_place(plan)?;
+        check_plan(&plan)?;
+        return case.check_training(&plan, optimizer, 1).map_err(|error| format!("in place: {error}"));
+    }
+    Ok(())
+}
+
+/// The plan with one slot for everything that rotates.
+fn in_place(mut plan: Plan) -> Result<Plan, String> {
+    for assignment in &mut plan.assignments {
+        if let Assignment::Computed { partition, .. } = assignment
+            && partition.steps > 1
+        {
+            partition.slots = Slots::One;
+        }
+    }
+    let programs = lower::lower(&plan).map_err(|error| format!("in place: {error}"))?;
+    let over = programs[0].storages.iter().filter(|it| it.over.is_some()).count();
+    if over == 0 { Err("nothing is in place".to_owned()) } else { Ok(plan) }
 }
 
 #[test]

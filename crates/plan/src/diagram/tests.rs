@@ -137,6 +137,7 @@ const PICTURES: &[(&str, &str, &str, &str)] = &[
     ("ring-gather", PRODUCT, "3", "3 steps [(a+@t:3),-,a]"),
     ("ring-scatter", PRODUCT, "3", "3 steps [(a+@t+1:3),a,-]"),
     ("both-ways", PRODUCT, "3", "3 steps both ways [a,-,(a-@t:3)]"),
+    ("in-place", PRODUCT, "3", "3 steps in place [a,(a-@t:3),-]"),
     ("square", PRODUCT, "2x2", "2 steps [a,(a+b+@t:2),b]"),
     ("summa", PRODUCT, "2x2", "2 steps [a,(@t:2),b] streams a,b"),
     ("tesseract", PRODUCT, "r=2,c=2,d=2", "2 steps [d.r,(@t:2),c] streams r,c"),

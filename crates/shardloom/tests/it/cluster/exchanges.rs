@@ -104,8 +104,8 @@ fn by_hand() -> Plan {
     complete(it.0.plan)
 }
 
-/// A plan of rings whose halves go both ways at once: of operands, and of sums of wide and of narrow
-/// numbers.
+/// A plan of rings whose halves go both ways at once, in two slots and in one: of operands, and of sums
+/// of wide and of narrow numbers.
 fn both_ways() -> Plan {
     let mut it = Sketched(Sketch::new(&Mesh::of_sizes(&[4])));
     let [x, columns, rows] = [("x", "[a,-]"), ("columns", "[-,a]"), ("rows", "[a,-]")]
@@ -117,6 +117,10 @@ fn both_ways() -> Plan {
     let [left, right] = ["left", "right"].map(|name| it.input(name, DType::BF16, "[a,-]"));
     let gradient = it.product(OF_WEIGHT, [left, right], "4 steps both ways [a,(a+@t+1:4),-]", None);
     it.output("gradient", gradient, "[a,-]", None);
+    let over = it.product(FORWARD, [x, columns], "4 steps both ways in place [a,-,(a-@t:4)]", None);
+    it.output("over", over, "[a,-]", None);
+    let gathered = it.product(OF_WEIGHT, [left, right], "4 steps in place [a,(a+@t+1:4),-]", None);
+    it.output("gathered", gathered, "[a,-]", None);
     complete(it.0.plan)
 }
 
