@@ -217,12 +217,8 @@ impl Topology {
     /// There is more than one kind if some groups cross the border of a node and some do not.
     pub fn along(&self, mesh: &Mesh, axes: &[AxisId]) -> Result<Vec<Group>, GroupError> {
         let mut kinds: Vec<Group> = Vec::new();
-        let is_first = |device: &u64| {
-            let coordinates = mesh.coordinates(*device);
-            axes.iter().all(|axis| coordinates[axis.0] == 0)
-        };
-        for device in (0..mesh.devices()).filter(is_first) {
-            let group = self.group(&mesh.group(device, axes))?;
+        for ranks in mesh.groups(axes) {
+            let group = self.group(&ranks)?;
             if !kinds.contains(&group) {
                 kinds.push(group);
             }

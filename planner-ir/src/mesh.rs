@@ -144,6 +144,16 @@ impl Mesh {
         }
         group.iter().map(|coordinates| self.device(coordinates)).collect()
     }
+
+    /// The [group](Self::group) of every device along these axes, each group once, in the order of their
+    /// first devices.
+    pub fn groups(&self, axes: &[AxisId]) -> Vec<Vec<u64>> {
+        // Groups lie to each other as the first ones of their devices do: by the axes that are left.
+        let rest: Vec<AxisId> = self.axis_ids().filter(|it| !axes.contains(it)).collect();
+        let first = self.group(0, axes);
+        let moved = |by: u64| first.iter().map(|device| device + by).collect();
+        self.group(0, &rest).into_iter().map(moved).collect()
+    }
 }
 
 impl fmt::Display for Mesh {

@@ -9,6 +9,13 @@ use crate::units::{BytesPerSecond, exact};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Channel(pub usize);
 
+impl Channel {
+    /// The other direction of its link.
+    fn contrary(self) -> Self {
+        Self(self.0 ^ 1)
+    }
+}
+
 /// Channels and what goes over them, as parts of a size that the pattern of communication says.
 pub type Load = Vec<(Channel, f64)>;
 
@@ -214,9 +221,10 @@ impl Topology {
         let fabric = far.find(|&it| self.graph[it] == Place::Fabric);
         let ends = [Some((device, adapter)), fabric.map(|fabric| (adapter, fabric))];
         for (end, part) in ends.into_iter().zip(parts) {
-            let Some((near, far)) = end else { continue };
-            let (from, to) = if outwards { (near, far) } else { (far, near) };
-            load.extend(self.channel(from, to).filter(|_| part > 0.0).map(|it| (it, part)));
+            let Some((near, far)) = end.filter(|_| part > 0.0) else { continue };
+            // Looked for at the near end: the fabric has a link to every adapter there is.
+            let out = self.channel(near, far);
+            load.extend(out.map(|it| (if outwards { it } else { it.contrary() }, part)));
         }
     }
 

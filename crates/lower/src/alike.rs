@@ -30,12 +30,12 @@ pub struct Alike {
 }
 
 impl Alike {
-    /// The ranks of a communicator of a rank, as its program has them.
+    /// The groups of ranks of a communicator, as their programs have them: each once, by its first rank.
     ///
     /// # Panics
     /// If there is no such communicator.
-    pub fn members(&self, rank: u64, communicator: CommunicatorId) -> Vec<u64> {
-        self.mesh.group(rank, &self.axes[communicator.0])
+    pub fn groups(&self, communicator: CommunicatorId) -> Vec<Vec<u64>> {
+        self.mesh.groups(&self.axes[communicator.0])
     }
 }
 

@@ -60,13 +60,9 @@ impl<'a> Ranks<'a> {
     /// Ranks whose programs are known to be alike.
     pub(crate) fn alike(alike: &'a Alike, cluster: &Cluster) -> Self {
         let ranks = alike.mesh.devices();
-        let mut groups = Vec::new();
-        for communicator in (0..alike.axes.len()).map(CommunicatorId) {
-            let all = (0..ranks).map(|rank| (rank, alike.members(rank, communicator)));
-            groups.extend(
-                all.filter(|(rank, members)| members.first() == Some(rank)).map(|it| (communicator, it.1)),
-            );
-        }
+        let communicators = (0..alike.axes.len()).map(CommunicatorId);
+        let of = |it: CommunicatorId| alike.groups(it).into_iter().map(move |members| (it, members));
+        let groups = communicators.flat_map(of).collect();
         let lists = numbered(alike.sources.iter());
         let mut sources: Vec<Vec<u64>> = Vec::new();
         for (list, of) in lists.iter().zip(&alike.sources) {

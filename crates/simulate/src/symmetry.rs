@@ -123,8 +123,8 @@ type Use = (usize, Channel, Pattern, f64);
 enum Form {
     /// Of a kind of programs.
     Rank(usize),
-    /// What it is of, and what its ranks have between them.
-    Meeting(Of, String),
+    /// What it is of, and the number of what its ranks have between them.
+    Meeting(Of, usize),
     /// Its rate.
     Link(u64),
 }
@@ -228,7 +228,15 @@ impl Graph<'_> {
         let (meeting, channel) = (ranks, ranks + self.meetings.len());
         let rates = self.topology.rates();
         let kinds = self.ranks.of.iter().map(|&kind| Form::Rank(kind));
-        let forms = self.meetings.iter().map(|it| Form::Meeting(it.of.form(), format!("{:?}", it.group)));
+        let mut groups: Vec<&Group> = Vec::new();
+        let forms = self.meetings.iter().map(|it| {
+            let known = groups.iter().position(|known| **known == it.group);
+            let number = known.unwrap_or_else(|| {
+                groups.push(&it.group);
+                groups.len() - 1
+            });
+            Form::Meeting(it.of.form(), number)
+        });
         let links = rates.iter().map(|rate| Form::Link(rate.0.to_bits()));
         let first = match telling {
             Telling::Alike => numbered(kinds.chain(forms).chain(links)),

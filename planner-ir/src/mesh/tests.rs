@@ -23,6 +23,12 @@ fn coordinates_and_devices_are_inverse_and_groups_differ_in_their_axes_only() {
             };
             assert_eq!((0..mesh.devices()).filter(alike).collect::<Vec<_>>(), group);
         }
+        // In another order along the axes too: the first device has the least coordinates in any.
+        for axes in [axes.clone(), axes.iter().rev().copied().collect()] {
+            let all = (0..mesh.devices()).map(|device| (device, mesh.group(device, &axes)));
+            let firsts = all.filter(|(device, group)| group[0] == *device).map(|it| it.1);
+            assert_eq!(mesh.groups(&axes), firsts.collect::<Vec<_>>());
+        }
         if !sizes.is_empty() {
             assert_eq!(Mesh::parse(&mesh.to_string()), Ok(mesh));
         }
