@@ -34,6 +34,7 @@
 //!   what a gradient or total becomes.
 //! - **recipe**: it stands in plans of training steps only, has the program's micro-batches, a norm
 //!   above 0 if gradients are clipped, and the program's optimizer, whose decay may be left out.
+//! - **pin**: operations that a user has fixed are there, and are computed so.
 //!
 //! Of transfers:
 //! - **transfer-source**: it copies an earlier copy of the same value.
@@ -57,6 +58,7 @@ mod blocks; // which blocks devices hold, by counting
 mod moves; // what a move makes of what devices hold
 mod operations; // rules of values and operations
 mod generation; // rules of plans over one cache
+mod pins; // rules of what a user has fixed
 mod parts; // in which part of a training step copies are made
 mod pipeline; // rules of pipelines
 mod steps; // rules of partitions in time, by counting
@@ -79,7 +81,7 @@ pub use pipeline::{PIPELINE_RULES, check_pipeline};
 pub const MAX_DEVICES: u64 = 1 << 16;
 
 /// The names of the rules.
-pub const RULES: [&str; 29] = [
+pub const RULES: [&str; 30] = [
     "mesh",
     "devices",
     "graph",
@@ -99,6 +101,7 @@ pub const RULES: [&str; 29] = [
     "carried-layout",
     "part",
     "recipe",
+    "pin",
     "transfer-source",
     "move",
     "transfer-layout",
@@ -158,6 +161,7 @@ pub fn check(plan: &Plan) -> Result<(), Violations> {
         operations::check(plan, &mut found);
         states::check(plan, &mut found);
         parts::check(plan, &mut found);
+        pins::check(plan, &mut found);
         transfers::check(plan, &mut found);
         totals::check(plan, &mut found);
     }

@@ -6,6 +6,8 @@ pub mod json; // a plan as a file
 mod plan; // what a plan says
 mod pipeline; // plans of stages, and what crosses between them
 mod generation; // plans of prompts and of single tokens, over one cache
+mod pattern; // names with `*`
+mod pin; // what a user has fixed
 mod recipe; // how a training step was derived from a model
 #[cfg(test)]
 mod samples; // plans for tests
@@ -25,6 +27,8 @@ pub use check::{
 pub use diagram::{Cell, Diagram, MAX_CELLS, Message, Thing, Way, diagram};
 pub use diff::{Change, Diff, Repeated, diff};
 pub use generation::{Cache, Generation, Growth, Kept, Positions};
+pub use pattern::matches;
+pub use pin::Pin;
 pub use pipeline::{Arrival, Crossing, Pipeline, Stage};
 pub use plan::{
     Assignment, Copy, Holding, MachineName, ModelFile, Part, Plan, Proof, SpaceSize, Term, Transfer,

@@ -3,6 +3,7 @@
 
 use planner_ir::{Graph, Layout, Mesh, Move, Partition, Phase, Source, ValueId};
 
+use crate::pin::Pin;
 use crate::recipe::Recipe;
 
 /// How a program is run on a machine: the waist of Shardloom. Left of it nothing touches a
@@ -31,6 +32,8 @@ pub struct Plan {
     pub carried: Vec<Copy>,
     /// How the training step was derived from the model, if the program is one.
     pub recipe: Option<Recipe>,
+    /// What was not chosen, because a user said it.
+    pub pins: Vec<Pin>,
     /// What a step takes, by name.
     pub estimate: Vec<Term>,
     /// What the fullest device holds, by kind.

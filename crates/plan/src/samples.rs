@@ -9,9 +9,11 @@ mod temporal; // random partitions in time
 mod training; // random training steps
 
 use arbtest::arbitrary::{Result, Unstructured};
-use planner_ir::{AxisId, Mesh, Move, ValueId, parse_graph, parse_layout, parse_partition};
+use planner_ir::{AxisId, Mesh, Move, Phase, ValueId, parse_graph, parse_layout, parse_partition};
 
-use crate::{Assignment, Copy, MachineName, ModelFile, Plan, Proof, SpaceSize, Term, Transfer};
+use crate::{
+    Assignment, Copy, MachineName, ModelFile, Pin, Plan, Proof, SpaceSize, Term, Transfer,
+};
 
 use maker::Steps;
 pub(crate) use maker::{empty, partitions};
@@ -86,6 +88,7 @@ pub(crate) fn example() -> Plan {
         outputs: vec![Copy::Transferred(0)],
         carried: Vec::new(),
         recipe: None,
+        pins: Vec::new(),
         estimate: vec![
             Term { name: "matrix products".to_owned(), seconds: 9e-6 },
             Term { name: "element-wise".to_owned(), seconds: 2.25e-6 },
@@ -145,10 +148,25 @@ pub(crate) fn random(u: &mut Unstructured<'_>) -> Result<Plan> {
     if u.ratio(1, 3)? {
         let (graph, recipe) = training::random(u)?;
         let plan = maker::plan(graph, mesh, Steps::Any, u)?;
-        return Ok(with_memory(Plan { recipe: Some(recipe), ..plan }));
+        return Ok(with_memory(Plan { recipe: Some(recipe), ..pinned(plan, u)? }));
     }
     let graph = graphs::random(u)?;
-    maker::plan(graph, mesh, Steps::Any, u).map(with_memory)
+    let plan = maker::plan(graph, mesh, Steps::Any, u)?;
+    Ok(with_memory(pinned(plan, u)?))
+}
+
+/// The plan, one of whose forward operations may have been fixed to be computed as it is.
+fn pinned(mut plan: Plan, u: &mut Unstructured<'_>) -> Result<Plan> {
+    let nodes = plan.graph.nodes.iter_mut().zip(&plan.assignments);
+    let mut forward: Vec<_> = nodes.filter(|(node, _)| node.phase == Phase::Forward).collect();
+    if !forward.is_empty() && u.arbitrary()? {
+        let (node, assignment) = forward.swap_remove(u.choose_index(forward.len())?);
+        if let Assignment::Computed { partition, .. } = assignment {
+            node.origin = "/pinned/MatMul".to_owned();
+            plan.pins.push(Pin { operations: "/pinned/*".to_owned(), partition: partition.clone() });
+        }
+    }
+    Ok(plan)
 }
 
 /// The plan with what the fullest device holds, and a capacity for that.

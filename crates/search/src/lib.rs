@@ -28,6 +28,7 @@ pub mod cluster;
 mod live;
 mod prices;
 mod section;
+mod fixed;
 mod join;
 mod fold;
 mod ways;
@@ -40,6 +41,7 @@ mod planner;
 
 pub use bound::Trail;
 pub use compose::kind;
+pub use fixed::{Fixed, FixedError, names};
 pub use fold::fold;
 pub use join::sections;
 pub use live::Live;

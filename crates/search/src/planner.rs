@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
-use plan::{Copy, Holding, MachineName, ModelFile, Plan, SpaceSize};
+use plan::{Copy, Holding, MachineName, ModelFile, Pin, Plan, SpaceSize};
 use planner_ir::{Graph, Layout, Mesh, Source, ValueId};
 use rayon::prelude::*;
 use rewrite::{Offer, Space, SpaceError, Splits, Steps};
@@ -13,9 +13,10 @@ use crate::bound::{Solver, Trail};
 use crate::chain::{Chain, ChainSolution};
 use crate::compose::{Composed, Part, compose, estimate, memory};
 use crate::derive::stand;
+use crate::fixed::{Fixed, FixedError, apart, pins, splits, takes_steps};
 use crate::live::Live;
 use crate::manner::save;
-use crate::prepare::{Cut, Prepared, are_alike, chain};
+use crate::prepare::{Cut, Prepared, are_alike, chain, forbid};
 use crate::prices::Prices;
 use crate::problem::{Place, Proof, SearchError};
 use crate::room::{NoRoom, Tried, within};
@@ -42,6 +43,8 @@ pub struct Request<'a> {
     pub steps: Steps,
     /// What has its layout already, if something has.
     pub pinned: Option<&'a Pinned>,
+    /// How operations are computed that the user has fixed; what names none of the program says nothing.
+    pub fixed: &'a [Fixed],
     /// How many micro-batches are under way at once: more than one in a stage of a pipeline, which
     /// keeps for each of them what its gradients need.
     pub live: Live,
@@ -89,6 +92,8 @@ pub fn held(plan: &Plan, live: Live) -> Vec<Holding> {
 pub enum PlanError {
     /// The space was not built.
     Space(SpaceError),
+    /// What the user has fixed cannot be.
+    Fixed(FixedError),
     /// No choice was found.
     Search(SearchError),
     /// Programs to choose among differ in more than the insides of their sections.
@@ -123,6 +128,7 @@ impl fmt::Display for PlanError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Space(error) => error.fmt(f),
+            Self::Fixed(error) => error.fmt(f),
             Self::Search(error) => error.fmt(f),
             Self::Unlike => f.write_str("the programs to choose among are not cut alike"),
             Self::Fewer { offer, wide, error } => {
@@ -154,7 +160,7 @@ pub type Derive<'a> = dyn Fn(&[usize]) -> Derived + 'a;
 /// Where the search over all partitions is too wide, it is one over those that split an operation
 /// along fewer loops at once; the plan then says that its space is not saturated.
 pub fn plan(request: &Request<'_>) -> Result<Plan, PlanError> {
-    widely(request, |offer| Ok(plan_in(request, &[], None, offer)?.0))
+    widely(request, &[], |pins, offer| Ok(plan_in((request, pins), &[], None, offer)?.0))
 }
 
 /// The plan of least time where each block may be that of the request's program (variant 0) or of
@@ -166,24 +172,33 @@ pub fn plan_among(
     others: &[Cut<'_>],
     derive: &Derive<'_>,
 ) -> Result<(Plan, Vec<usize>), PlanError> {
-    widely(request, |offer| plan_in(request, others, Some(derive), offer))
+    widely(request, others, |pins, offer| plan_in((request, pins), others, Some(derive), offer))
 }
 
 /// The first outcome that is not too wide: without time steps, then with fewer and fewer splits.
-fn widely<T>(request: &Request<'_>, plan_in: impl Fn(Offer) -> Result<T, PlanError>) -> Result<T, PlanError> {
+fn widely<T>(
+    request: &Request<'_>,
+    others: &[Cut<'_>],
+    plan_in: impl Fn(&[Pin], Offer) -> Result<T, PlanError>,
+) -> Result<T, PlanError> {
+    let graphs: Vec<&Graph> = std::iter::once(request.graph).chain(others.iter().map(|it| it.graph)).collect();
+    let pins = pins(request.fixed, &graphs, request.mesh).map_err(PlanError::Fixed)?;
     let wide = request.mesh.axes.iter().filter(|axis| axis.size > 1).count();
-    let at_once = |splits| Offer { splits, steps: Steps::One, ..Offer::default() };
+    // What is fixed has to be in the space.
+    let least = if takes_steps(&pins) { Steps::Offered } else { Steps::One };
+    let at_once = |splits| Offer { splits, steps: least, ..Offer::default() };
     // What is pinned has to be in the space.
     let split = request.pinned.map_or(0, |it| it.layout.dims.iter().filter(|it| !it.is_empty()).count());
+    let split = split.max(splits(&pins));
     let mut offers = vec![at_once(Splits::AtMost(split.max(2)))];
     // The whole space of a transformer block on four axes is always too wide.
     if wide <= FREE_AXES {
         offers.insert(0, at_once(Splits::All));
-        if request.steps.are_offered(request.graph, request.mesh) {
+        if least == Steps::One && request.steps.are_offered(request.graph, request.mesh) {
             offers.insert(0, Offer { steps: request.steps, ..Offer::default() });
         }
     }
-    among(&offers, at_once(Splits::AtMost(split.max(1))), plan_in)
+    among(&offers, at_once(Splits::AtMost(split.max(1))), |offer| plan_in(&pins, offer))
 }
 
 /// The first outcome that is not too wide, or that of the last offer.
@@ -223,12 +238,17 @@ const FREE_AXES: usize = 3;
 
 /// The plan of least time among those offered, and the variant of each block.
 fn plan_in(
-    request: &Request<'_>,
+    (request, pins): (&Request<'_>, &[Pin]),
     others: &[Cut<'_>],
     derive: Option<&Derive<'_>>,
     offer: Offer,
 ) -> Result<(Plan, Vec<usize>), PlanError> {
     let first = Cut { graph: request.graph, sections: request.sections };
+    let cuts: Vec<Cut<'_>> = std::iter::once(first).chain(others.iter().copied()).collect();
+    let parts: Vec<Vec<Section>> = cuts.iter().map(|cut| apart(cut, pins)).collect();
+    let cuts: Vec<Cut<'_>> =
+        cuts.iter().zip(&parts).map(|(cut, sections)| Cut { graph: cut.graph, sections }).collect();
+    let (first, others) = (cuts[0], &cuts[1..]);
     if !others.iter().all(|other| are_alike(&first, other)) {
         return Err(PlanError::Unlike);
     }
@@ -242,11 +262,11 @@ fn plan_in(
     let pinned = request.pinned;
     let live = request.live;
     let prepare = |&number: &usize| {
-        let cut = if number == 0 { first } else { others[number - 1] };
-        Prepared::new(cut, request.mesh, request.prices, (offer, live), pinned)
+        Prepared::new(cuts[number], request.mesh, request.prices, (offer, live), (pinned, pins))
     };
-    let programs: Result<Vec<Prepared<'_>>, SpaceError> = numbers.par_iter().map(prepare).collect();
-    let programs = programs.map_err(PlanError::Space)?;
+    let programs: Vec<Result<Prepared<'_>, PlanError>> = numbers.par_iter().map(prepare).collect();
+    let mut programs: Vec<Prepared<'_>> = programs.into_iter().collect::<Result<_, _>>()?;
+    forbid(&mut programs);
     let chain = chain(&programs);
     let trail = || request.trail.map(|it| it.lock().unwrap_or_else(PoisonError::into_inner));
     let known = trail().map(|mut it| std::mem::take(&mut *it)).unwrap_or_default();
@@ -268,7 +288,7 @@ fn plan_in(
             Proof::Gap { lower_bound } => lower_bound,
         }));
         let in_place = composed.in_place.clone();
-        let mut plan = finish(request, graph, composed, proof, size(&programs));
+        let mut plan = finish((request, pins), graph, composed, proof, size(&programs));
         let held = count_exactly(request, &mut plan)?;
         if held > request.capacity && in_place.iter().any(Option::is_some) {
             let mut other = plan.clone();
@@ -361,7 +381,13 @@ fn composed(
     Ok(compose(graph, &parts, request.mesh, request.prices))
 }
 
-fn finish(request: &Request<'_>, graph: &Graph, composed: Composed, proof: Proof, space: SpaceSize) -> Plan {
+fn finish(
+    (request, pins): (&Request<'_>, &[Pin]),
+    graph: &Graph,
+    composed: Composed,
+    proof: Proof,
+    space: SpaceSize,
+) -> Plan {
     let outputs = graph.outputs.iter();
     let outputs = outputs.map(|output| composed.returned[output.value.0].unwrap_or(Copy::Made)).collect();
     let mut plan = Plan {
@@ -375,6 +401,7 @@ fn finish(request: &Request<'_>, graph: &Graph, composed: Composed, proof: Proof
         outputs,
         carried: composed.carried,
         recipe: None,
+        pins: pins.to_vec(),
         estimate: Vec::new(),
         memory: Vec::new(),
         capacity: request.capacity,

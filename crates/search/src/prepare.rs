@@ -3,15 +3,17 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
+use plan::Pin;
 use planner_ir::{Graph, Mesh, NodeId, Phase, Source, ValueId};
 use rayon::prelude::*;
 use rewrite::{Offer, Space, SpaceError, space, striped_length};
 
 use crate::assemble::{Assembled, Counted, Held, assemble};
 use crate::chain::{Chain, Global, Segment, Shared, unite};
+use crate::fixed::keep;
 use crate::live::Live;
 use crate::manner::settle;
-use crate::planner::Pinned;
+use crate::planner::{Pinned, PlanError};
 use crate::prices::Prices;
 use crate::section::{Section, SharedValue};
 
@@ -29,6 +31,8 @@ pub(crate) struct Prepared<'a> {
     pub(crate) cut: Cut<'a>,
     pub(crate) spaces: Vec<Space>,
     pub(crate) assembled: Vec<Assembled>,
+    /// For each section, the numbers of the pins that are of some of its operations.
+    fixed: Vec<BTreeSet<usize>>,
 }
 
 impl<'a> Prepared<'a> {
@@ -38,11 +42,15 @@ impl<'a> Prepared<'a> {
         mesh: &Mesh,
         prices: &dyn Prices,
         (offer, live): (Offer, Live),
-        pinned: Option<&Pinned>,
-    ) -> Result<Self, SpaceError> {
+        (pinned, pins): (Option<&Pinned>, &[Pin]),
+    ) -> Result<Self, PlanError> {
         let values = pinned.map(|pinned| pinned.values(cut.graph)).unwrap_or_default();
         let striped = striped_length(cut.sections.iter().map(|section| &section.graph));
-        let mut spaces = spaces(&cut, mesh, Offer { striped, ..offer }, &values)?;
+        let spaces = spaces(&cut, mesh, Offer { striped, ..offer }, &values);
+        let mut spaces = spaces.map_err(PlanError::Space)?;
+        let pairs = cut.sections.iter().zip(&mut spaces);
+        let fixed = pairs.map(|(section, space)| keep((cut.graph, section), space, mesh, pins));
+        let fixed = fixed.collect::<Result<_, _>>().map_err(PlanError::Fixed)?;
         let pairs = cut.sections.par_iter().zip(&mut spaces);
         pairs.for_each(|(section, space)| settle(section, space, mesh, prices));
         let turn = turn(&cut);
@@ -57,7 +65,7 @@ impl<'a> Prepared<'a> {
         };
         let pairs = cut.sections.par_iter().zip(&spaces).enumerate();
         let assembled = pairs.map(assemble_one).collect();
-        Ok(Self { cut, spaces, assembled })
+        Ok(Self { cut, spaces, assembled, fixed })
     }
 
     /// The problem of a section, and its boundary; what it knows of shared values is added.
@@ -105,6 +113,18 @@ pub(crate) fn chain(programs: &[Prepared<'_>]) -> Chain {
     let segments = (0..sections).map(&mut segment).collect();
     let unused = || Global { times: vec![0.0], resident: vec![0] };
     Chain { globals: globals.into_iter().map(|it| it.unwrap_or_else(unused)).collect(), segments }
+}
+
+/// Forbids a block of one program where something is fixed of that block in another one, which it has no
+/// such operation for.
+pub(crate) fn forbid(programs: &mut [Prepared<'_>]) {
+    for section in 0..programs.first().map_or(0, |first| first.cut.sections.len()) {
+        let all: BTreeSet<usize> = programs.iter().flat_map(|it| &it.fixed[section]).copied().collect();
+        for program in programs.iter_mut().filter(|it| it.fixed[section] != all) {
+            let times = program.assembled[section].problem.times.iter_mut();
+            times.for_each(|times| times.fill(f64::INFINITY));
+        }
+    }
 }
 
 /// Whether programs differ in the insides of their sections only.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use plan::{Assignment, Copy, Plan, operation_in_words};
-use planner_ir::{Graph, NodeId, Op, Source, ValueId};
+use planner_ir::{Graph, Node, NodeId, Op, Source, ValueId};
 use search::Section;
 
 use crate::kept::{self, Kept};
@@ -144,6 +144,27 @@ fn operation(
         seconds,
         moves: moves.collect(),
     })
+}
+
+/// What a user has fixed in plans of parts of a program, and of how many operations.
+pub(crate) fn pinned<'a>(plans: impl Iterator<Item = &'a Plan>) -> Vec<String> {
+    let mut all: BTreeMap<String, usize> = BTreeMap::new();
+    for plan in plans {
+        for pin in &plan.pins {
+            let of = |(node, assignment): &(&Node, &Assignment)| match assignment {
+                Assignment::Computed { partition, .. } => pin.is_of(node, partition.loops.len()),
+                Assignment::Prepared => false,
+            };
+            let count = plan.graph.nodes.iter().zip(&plan.assignments).filter(of).count();
+            let text = format!("{}={}", pin.operations, pin.partition.display(&plan.mesh));
+            *all.entry(text).or_default() += count;
+        }
+    }
+    let line = |(text, count)| match count {
+        1 => format!("{text}, 1 operation"),
+        _ => format!("{text}, {count} operations"),
+    };
+    all.into_iter().map(line).collect()
 }
 
 /// The moves of outputs, which no operation waits for.

@@ -1,6 +1,7 @@
 //! From a model to a plan, from a plan to programs: the architecture, top to bottom.
 
 mod variants; // what each block may be
+mod pins; // how operations are computed that a user has fixed
 mod keeping; // what keeping less is weighed by
 mod choice; // the cheapest plan among variants
 pub mod staged; // a training step in stages
@@ -15,7 +16,7 @@ use plan::{Pipeline, Plan, Recipe};
 use planner_ir::{Graph, Mesh};
 use rewrite::{RaiseStatistics, Steps};
 use search::problem::SearchError;
-use search::{MachinePrices, Pinned, PlanError, Section, fold, sections};
+use search::{Fixed, MachinePrices, Pinned, PlanError, Section, fold, sections};
 use train::Tie;
 
 use crate::failure::Failure;
@@ -72,6 +73,16 @@ pub struct Prepared {
     pub variants: Option<Variants>,
     /// The inputs and outputs that have their layout already.
     pub pinned: Option<Pinned>,
+    /// How operations are computed that a user has fixed.
+    pub fixed: Vec<Fixed>,
+}
+
+impl Prepared {
+    /// The same, where this is fixed.
+    pub fn fixing(self, fixed: Vec<Fixed>) -> Result<Self, Failure> {
+        pins::known(&fixed, &self.graph)?;
+        Ok(Self { fixed, ..self })
+    }
 }
 
 /// What a model is made a training step by.
@@ -156,7 +167,7 @@ fn prepared(
     for graph in variants.others().iter().map(|(graph, _)| graph).chain([&graph]) {
         planner_ir::verify(graph).map_err(|error| Failure::internal(stage.name(), error))?;
     }
-    Ok(Prepared { graph, sections, raised, variants: Some(variants), pinned: None })
+    Ok(Prepared { graph, sections, raised, variants: Some(variants), pinned: None, fixed: vec![] })
 }
 
 /// The parameters that the model file has twice; none where its weights are not there.
@@ -178,6 +189,7 @@ pub fn cut(graph: &Graph) -> Prepared {
         raised: RaiseStatistics::default(),
         variants: None,
         pinned: None,
+        fixed: Vec::new(),
     }
 }
 
@@ -190,7 +202,14 @@ pub fn derived(file: &ModelFile, imported: &Graph, recipe: &Recipe) -> Result<Pr
     let blocks = rewrite::blocks(&train::forward(&raised.graph, recipe).map_err(refused)?);
     let step = train::step(&blocks, recipe).map_err(refused)?;
     let sections = fold(&step.graph, &step.homes, &step.forward);
-    Ok(Prepared { graph: step.graph, sections, raised: raised.statistics, variants: None, pinned: None })
+    Ok(Prepared {
+        graph: step.graph,
+        sections,
+        raised: raised.statistics,
+        variants: None,
+        pinned: None,
+        fixed: Vec::new(),
+    })
 }
 
 /// The cheapest plan for a target, checked.

@@ -12,7 +12,6 @@
 
 mod tie; // parameters that an exporter wrote twice
 mod forward; // the loss as a sum and a count
-mod pattern; // names with `*`
 mod loss; // where the loss is a quotient
 mod precision; // a model that computes in bf16
 mod dropout; // other randomness in each step

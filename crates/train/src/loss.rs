@@ -4,7 +4,7 @@ use planner_ir::{Binary, DType, Emit, Graph, Op, Phase, Source, Type, ValueId};
 
 use crate::TrainError;
 use crate::forward::output;
-use crate::pattern::matches as matches_pattern;
+use plan::matches as matches_pattern;
 
 /// A loss: its sum over micro-batches, divided by the sum of the counts, is the mean. Both are f32
 /// without dimensions.

@@ -2,12 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use plan::Recipe;
+use plan::{Recipe, matches};
 use planner_ir::{Graph, NodeId, Source, Training};
 use rewrite::Blocks;
 
 use crate::TrainError;
-use crate::pattern::matches;
 use crate::prune::pruned;
 use crate::recompute::again;
 use crate::tape::Tape;

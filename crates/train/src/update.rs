@@ -1,12 +1,11 @@
 //! The optimizer: new parameters from gradients.
 
-use plan::Recipe;
+use plan::{Recipe, matches};
 use planner_ir::{
     Binary, Carried, Contract, DType, Emit, Label, Op, Optimizer, Output, Phase, Real, Source, State,
     StateKind, Type, Unary, ValueId,
 };
 
-use crate::pattern::matches;
 use crate::tape::{Parameter, Tape};
 use crate::{LOSS, NORM, RATE, STEP};
 

@@ -85,6 +85,7 @@ fn plan(prepared: &Prepared, mesh: &str) -> Result<Plan, String> {
         live: search::Live::ONE,
         steps: rewrite::Steps::Auto,
         pinned: None,
+        fixed: &[],
         trail: None,
         memory: &search::counted,
     };

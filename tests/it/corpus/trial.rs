@@ -40,6 +40,7 @@ impl Subject {
             live: search::Live::ONE,
             steps: rewrite::Steps::Offered,
             pinned: None,
+            fixed: &[],
             trail: None,
             memory: &search::counted,
         };

@@ -114,6 +114,7 @@ pub(crate) fn planned(
         live: search::Live::ONE,
         steps,
         pinned: None,
+        fixed: &[],
         trail: None,
         memory: &search::counted,
     })?;

@@ -124,6 +124,7 @@ fn planned(layers: usize, manner: Manner, t: u64, decision: Recompute) -> Plan {
         live: search::Live::ONE,
         steps: rewrite::Steps::Auto,
         pinned: None,
+        fixed: &[],
         trail: None,
         memory: &search::counted,
     })

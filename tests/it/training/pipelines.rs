@@ -93,6 +93,7 @@ impl Trial {
             order: Order::Named(self.kind),
             chunks: self.chunks,
             first: None,
+            fixed: &[],
         };
         let header =
             plan::ModelFile { path: case.title.clone(), sha256: case.file.sha256.clone(), dims: vec![] };

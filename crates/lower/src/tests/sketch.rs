@@ -33,6 +33,7 @@ impl Sketch {
             outputs: Vec::new(),
             carried: Vec::new(),
             recipe: None,
+            pins: Vec::new(),
             estimate: Vec::new(),
             memory: Vec::new(),
             capacity: 0,

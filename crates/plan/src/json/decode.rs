@@ -9,6 +9,7 @@ use planner_ir::{
 
 use super::error::{ReadError, shown};
 use super::file;
+use crate::pin::Pin;
 use crate::plan::{
     Assignment, Copy, Holding, MachineName, ModelFile, Plan, Proof, SpaceSize, Term, Transfer,
 };
@@ -53,6 +54,7 @@ pub(super) fn plan(body: &file::Body) -> Result<Plan> {
         outputs: body.outputs.iter().copied().map(copy).collect(),
         carried: body.carried.iter().copied().map(copy).collect(),
         recipe: body.recipe.as_ref().map(file::Recipe::read),
+        pins: each("plan.pins", &body.pins, |place, _, it| tables.pin(place, it))?,
         estimate: body.estimate.iter().map(term).collect(),
         memory: body.memory.iter().map(holding).collect(),
         capacity: body.capacity,
@@ -106,6 +108,11 @@ impl Tables {
             bytes: it.bytes.clone(),
             seconds: it.seconds,
         })
+    }
+
+    fn pin(&self, place: &dyn fmt::Display, it: &file::Pin) -> Result<Pin> {
+        let partition = entry(&format!("{place}.partition"), "partitions", &self.partitions, it.partition)?;
+        Ok(Pin { operations: it.operations.clone(), partition: partition.clone() })
     }
 
     fn transfer(&self, place: &dyn fmt::Display, it: &file::Transfer) -> Result<Transfer> {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use planner_ir::{Digit, Layout, Mesh, Partition};
 
 use super::file;
+use crate::pin::Pin;
 use crate::plan::{Assignment, Copy, Plan, Proof};
 
 /// Things that stand once each in a table, by their place in it.
@@ -36,7 +37,10 @@ pub(super) fn body(plan: &Plan) -> file::Body {
     let mesh = &plan.mesh;
     let copies = plan.transfers.iter().map(|transfer| &transfer.layout);
     let layouts: Table<'_, Layout> = Table::of(plan.layouts.iter().chain(copies));
-    let partitions: Table<'_, Partition> = Table::of(plan.assignments.iter().filter_map(partition));
+    let partitions: Table<'_, Partition> = {
+        let pinned = plan.pins.iter().map(|pin| &pin.partition);
+        Table::of(plan.assignments.iter().filter_map(partition).chain(pinned))
+    };
     let operation = |assignment: &Assignment| match assignment {
         Assignment::Prepared => file::Operation::Prepared,
         Assignment::Computed { partition, operands, bytes, seconds } => {
@@ -56,6 +60,10 @@ pub(super) fn body(plan: &Plan) -> file::Body {
         bytes: it.bytes.clone(),
         seconds: it.seconds,
     };
+    let pin = |it: &Pin| file::Pin {
+        operations: it.operations.clone(),
+        partition: partitions.place(&it.partition),
+    };
     file::Body {
         model: file::Model {
             path: plan.model.path.clone(),
@@ -73,6 +81,7 @@ pub(super) fn body(plan: &Plan) -> file::Body {
         outputs: plan.outputs.iter().copied().map(copy).collect(),
         carried: plan.carried.iter().copied().map(copy).collect(),
         recipe: plan.recipe.as_ref().map(file::Recipe::of),
+        pins: plan.pins.iter().map(pin).collect(),
         estimate: plan.estimate.iter().map(term).collect(),
         memory: plan.memory.iter().map(holding).collect(),
         capacity: plan.capacity,

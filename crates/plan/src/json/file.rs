@@ -50,6 +50,9 @@ pub(super) struct Body {
     /// `null` unless the program is a training step; never missing.
     #[serde(deserialize_with = "Option::deserialize")]
     pub(super) recipe: Option<Recipe>,
+    /// Missing where nothing is.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) pins: Vec<Pin>,
     pub(super) estimate: Vec<Term>,
     pub(super) memory: Vec<Holding>,
     pub(super) capacity: u64,
@@ -78,6 +81,14 @@ pub(super) struct Machine {
 pub(super) struct Sized {
     pub(super) name: String,
     pub(super) size: u64,
+}
+
+/// What a user has fixed.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Pin {
+    pub(super) operations: String,
+    pub(super) partition: usize,
 }
 
 /// `"prepared"` or how it is computed.

@@ -92,6 +92,7 @@ fn fields(body: &Body) -> String {
         outputs,
         carried,
         recipe,
+        pins,
         estimate,
         memory,
         capacity,
@@ -115,14 +116,17 @@ fn fields(body: &Body) -> String {
         ("outputs", short(outputs)),
         ("carried", short(carried)),
         ("recipe", short(recipe)),
+        ("pins", table(pins)),
         ("estimate", table(estimate)),
         ("memory", table(memory)),
         ("capacity", short(capacity)),
         ("proof", short(proof)),
         ("space", short(space)),
     ];
+    // Of all tables, this one is missing where it is empty.
+    let fields = fields.iter().filter(|(name, _)| *name != "pins" || !pins.is_empty());
     let fields: Vec<String> =
-        fields.iter().map(|(name, content)| format!("    \"{name}\": {content}")).collect();
+        fields.map(|(name, content)| format!("    \"{name}\": {content}")).collect();
     fields.join(",\n")
 }
 

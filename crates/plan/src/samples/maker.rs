@@ -75,6 +75,7 @@ pub(crate) fn empty(graph: Graph, mesh: Mesh) -> Plan {
         outputs: vec![],
         carried: vec![Copy::Made; states],
         recipe: None,
+        pins: Vec::new(),
         estimate: vec![],
         memory: vec![],
         capacity: 0,

@@ -205,6 +205,7 @@ pub(crate) fn planned_among(
         steps: rewrite::Steps::One,
         live: crate::Live::ONE,
         pinned: None,
+        fixed: &[],
         trail: None,
         memory: &crate::counted,
     };

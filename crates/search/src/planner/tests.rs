@@ -179,6 +179,7 @@ fn planned_with(
         steps: rewrite::Steps::Offered,
         live: crate::Live::ONE,
         pinned: None,
+        fixed: &[],
         trail: None,
         memory: &crate::counted,
     })
@@ -255,6 +256,7 @@ fn what_is_counted_is_nearly_all_that_a_plan_holds() {
             steps: rewrite::Steps::Offered,
             live: crate::Live::ONE,
             pinned: None,
+            fixed: &[],
             trail: None,
             memory: &crate::counted,
         };

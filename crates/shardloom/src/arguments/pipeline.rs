@@ -49,8 +49,9 @@ pub struct PipelineArguments {
     /// With `--stages auto`, the dimension that counts the examples of a micro-batch
     #[arg(long, value_name = "NAME", default_value = "batch")]
     pub batch_dim: String,
-    /// With `--stages auto`, a decision that is not searched: pp=4, tp=8, dp=2, stages=2,2,4,
-    /// cut=0,4,8, microbatches=16, chunks=2, recompute=full or schedule=1f1b; may be repeated
+    /// A decision that is not searched: how operations of the model file are computed, '/h.*/mlp/*=[a,-,-]'
+    /// (see `shardloom explain`); with `--stages auto` also pp=4, tp=8, dp=2, stages=2,2,4, cut=0,4,8,
+    /// microbatches=16, chunks=2, recompute=full or schedule=1f1b; may be repeated
     #[arg(long = "pin", value_name = "DECISION")]
     pub pins: Vec<String>,
     /// With `--stages auto`, ask every setup how fast it is: it takes longer, and the bound is closer

@@ -282,6 +282,7 @@ fn planned(row: &Published, machine: &Machine, say: &dyn Fn(String)) -> Result<P
         order: Order::Named(Kind::OneForwardOneBackward),
         chunks: 1,
         first: None,
+        fixed: &[],
     };
     let header = plan::ModelFile { path: row.name.to_owned(), sha256: file.sha256.clone(), dims };
     staged::staged(&forward, &header, &wanted, say)

@@ -171,6 +171,9 @@ impl Told<'_> {
         self.line(&format!("machine     {}, {} devices", plan.machine.name, plan.machine.devices));
         self.line(&format!("mesh        {} ({})", mesh::sizes(&plan.mesh), plan.mesh));
         self.line(&format!("operations  {}", plan.graph.nodes.len()));
+        for pin in explained::pinned(std::iter::once(plan)) {
+            self.line(&format!("pinned      {pin}"));
+        }
     }
 
     fn time(&mut self) {

@@ -19,7 +19,7 @@ use crate::pipeline::cluster::{Answer, Pins, Question, cheapest};
 use crate::pipeline::staged::{Forward, Meshes, Order, Wanted, kind, staged, too_much};
 use crate::pipeline::{self, Stage};
 use crate::progress::Progress;
-use crate::{mesh, model_file, plan_file, quantity};
+use crate::{explained, mesh, model_file, plan_file, quantity};
 
 /// Plans a training step in stages: on the mesh that is given for each group of devices, or the best
 /// of several.
@@ -40,6 +40,8 @@ pub(super) fn pipeline(
         _ => candidates.iter().map(Meshes::Alike).collect(),
     };
     let forward = Forward::of(&imported.file, &imported.graph, &recipe)?;
+    let fixed = Pins::parse(&wanted.pins)?.of_operations()?;
+    forward.knows(&fixed)?;
     let order = order(&wanted.schedule)?;
     let mut best: Option<Pipeline> = None;
     let mut refused = None;
@@ -52,6 +54,7 @@ pub(super) fn pipeline(
             order: order.clone(),
             chunks: wanted.chunks,
             first: wanted.cut.clone(),
+            fixed: &fixed,
         };
         let progress = context.progress;
         let title = match meshes {
@@ -256,6 +259,9 @@ fn summary(pipeline: &Pipeline, schedule: &str) -> String {
     ));
     for (numbers, devices, words) in stages(pipeline) {
         line(format!("stage {numbers:<9} devices {devices}: {words}"));
+    }
+    for pin in explained::pinned(pipeline.stages.iter().map(|it| &it.plan)) {
+        line(format!("pinned     {pin}"));
     }
     line(format!("step       {} predicted", quantity::seconds(pipeline.seconds())));
     for term in pipeline.estimate.iter().filter(|term| term.seconds > 0.0) {

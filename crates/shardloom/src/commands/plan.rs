@@ -10,6 +10,7 @@ use super::{Context, Said, stopped};
 use crate::arguments::{Mode, PlanArguments, Stages};
 use crate::compile::{self, Chosen};
 use crate::failure::Failure;
+use crate::pipeline::cluster::Pins;
 use crate::pipeline::{self, Prepared, Stage, Training};
 use crate::{explained, machine, mesh, plan_file, quantity, written};
 
@@ -23,6 +24,10 @@ pub(crate) fn plan(arguments: &PlanArguments, context: &mut Context<'_, '_>) -> 
     let single = || machine::named(&arguments.machine, arguments.devices);
     if arguments.recipe.mode == Mode::Generate {
         arguments.recipe.recipe()?;
+        if !arguments.pipeline.pins.is_empty() {
+            let message = "`--pin` is of plans of one program: leave it out with `--mode generate`";
+            return Err(Failure::Usage(message.to_owned()));
+        }
         return super::generate::plan(arguments, &single()?, context);
     }
     arguments.generation.refuse()?;
@@ -46,6 +51,7 @@ pub(crate) fn plan(arguments: &PlanArguments, context: &mut Context<'_, '_>) -> 
     }
     // A plan that is no pipeline is on one mesh.
     let machine = single()?;
+    let fixed = Pins::parse(&arguments.pipeline.pins)?.of_operations()?;
     let observe = &mut |stage, made: &dyn std::fmt::Display| stages.observe(stage, made);
     let prepared = match arguments.recipe.recipe()? {
         None => pipeline::prepare(&imported.graph, observe)?,
@@ -55,6 +61,7 @@ pub(crate) fn plan(arguments: &PlanArguments, context: &mut Context<'_, '_>) -> 
             pipeline::prepare_training(&imported.file, &imported.graph, &training, observe)?
         }
     };
+    let prepared = prepared.fixing(fixed)?;
     for stage in [Stage::Raise, Stage::Train] {
         if stages.stops_after(stage) {
             return Ok(stopped(stage));
@@ -113,6 +120,9 @@ pub(crate) fn summary(chosen: &Chosen) -> String {
     let strategy = strategy(plan);
     if !strategy.is_empty() {
         line(format!("strategy   {}", strategy.join("; ")));
+    }
+    for pin in explained::pinned(std::iter::once(plan)) {
+        line(format!("pinned     {pin}"));
     }
     if plan.recipe.is_some() {
         line(format!("trains     {}", trained(plan)));

@@ -195,6 +195,7 @@ impl<'a> Question<'a> {
             steps: target.steps,
             live: target.live,
             pinned: prepared.pinned.as_ref(),
+            fixed: &prepared.fixed,
             trail,
             memory,
         }

@@ -160,11 +160,15 @@ fn proof(bound: f64, seconds: f64) -> Proof {
 fn none_fits(question: &Question<'_>, setups: usize) -> Failure {
     let most =
         question.cluster.kinds().iter().map(|it| question.memory.unwrap_or(it.usable_memory().0)).max();
+    let pinned = match question.pins.operations[..] {
+        [] => "",
+        _ => ", with operations computed as `--pin` says",
+    };
     Failure::input(
         "no pipeline",
         format!(
-            "none of {setups} setups was found to fit {} on a device; more devices, or with `--recompute full` \
-             smaller micro-batches would help",
+            "none of {setups} setups was found to fit {} on a device{pinned}; more devices, or with `--recompute \
+             full` smaller micro-batches would help",
             crate::quantity::bytes(most.unwrap_or(0))
         ),
     )
@@ -477,6 +481,7 @@ fn finished(
         order: Order::Named(kind),
         chunks,
         first: Some(first.to_vec()),
+        fixed: &question.pins.operations,
     };
     staged(&forward, &(question.header)(chosen.micro_batches), &wanted, say)
 }

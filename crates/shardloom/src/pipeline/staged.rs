@@ -19,10 +19,10 @@ use rayon::prelude::*;
 use reshard::Strategy;
 use rewrite::{Blocks, Segment, Steps};
 use search::cluster::{self, BlockCost};
-use search::{Live, Trail};
+use search::{Fixed, Live, Trail};
 use train::{Stages, Step};
 
-use super::{Target, ties};
+use super::{Target, pins, ties};
 use crate::failure::Failure;
 use crate::model_file::ModelFile;
 
@@ -54,6 +54,8 @@ pub struct Wanted<'a> {
     pub chunks: usize,
     /// The first block of each stage, if it is not to be chosen.
     pub first: Option<Vec<usize>>,
+    /// How operations are computed that a user has fixed.
+    pub fixed: &'a [Fixed],
 }
 
 /// The meshes of groups of devices, in the order of their ranks.
@@ -140,6 +142,23 @@ impl Forward {
     pub fn again(&self, recompute: &Recompute) -> Self {
         let recompute = vec![recompute.clone(); self.blocks()];
         Self { blocks: self.blocks.clone(), recipe: Recipe { recompute, ..self.recipe.clone() } }
+    }
+
+    /// Refuses what is fixed of operations that there are not.
+    pub fn knows(&self, fixed: &[Fixed]) -> Result<(), Failure> {
+        pins::known(fixed, &self.blocks.graph)
+    }
+
+    /// What is fixed of all blocks that are alike, or of none: so that some stand for all.
+    pub fn everywhere(&self, fixed: &[Fixed]) -> Vec<Fixed> {
+        let nodes = |segment: &Segment| self.blocks.graph.nodes[segment.nodes.clone()].iter();
+        let same = |a: &Segment, b: &Segment| a.block == b.block;
+        let is = |it: &&Fixed| {
+            let of = |segment: &Segment| nodes(segment).map(|node| it.is_of(node)).collect::<Vec<_>>();
+            let mut runs = self.blocks.segments.chunk_by(same);
+            runs.all(|run| run.iter().all(|segment| of(segment) == of(&run[0])))
+        };
+        fixed.iter().filter(is).cloned().collect()
     }
 
     /// How many blocks there are.
@@ -312,8 +331,13 @@ fn made(
     let count = stages.stages.len();
     let live = under_way(&schedule, count)?;
     let on: Vec<&Place> = (0..count).map(|it| &places[schedule.home(it).0]).collect();
-    // Stages that differ in names only, on meshes alike of one kind, and have as much memory, have the same plan.
-    let forms: Vec<Graph> = stages.stages.iter().map(|step| nameless(&step.graph)).collect();
+    // Stages that differ in names only, on meshes alike of one kind, and have as much memory, have the same
+    // plan, if the same is fixed of them.
+    let fixed = |step: &Step| {
+        let of = |node| wanted.fixed.iter().map(move |it| it.is_of(node)).collect::<Vec<_>>();
+        step.graph.nodes.iter().map(of).collect::<Vec<_>>()
+    };
+    let forms: Vec<_> = stages.stages.iter().map(|step| (nameless(&step.graph), fixed(step))).collect();
     let same = |of: usize, it: usize| {
         (on[of].kind, &on[of].mesh) == (on[it].kind, &on[it].mesh) && forms[of] == forms[it]
     };
@@ -323,7 +347,7 @@ fn made(
     let make = |form: usize, room: Room, trail: &Mutex<Trail>| {
         let (Place { mesh, machine, .. }, Room { capacity, live }) = (on[form], room);
         let target = Target { machine, mesh, capacity, steps: wanted.steps, live };
-        let plan = stage(&stages.stages[form], file, &target, trail)?;
+        let plan = stage((&stages.stages[form], wanted.fixed), file, &target, trail)?;
         Ok(Plan { capacity: whole[form], ..plan })
     };
     let forms: BTreeMap<usize, Box<Make<'_>>> = alike

@@ -4,10 +4,10 @@ mod steps; // what only plans with partitions in time have
 mod training; // what only plans of training steps have
 
 use arbtest::arbitrary::{Result, Unstructured};
-use planner_ir::{AxisId, Digit, Layout, Mesh, Move, Partition, Source, Type, ValueId};
+use planner_ir::{AxisId, Digit, Layout, Mesh, Move, Partition, Phase, Source, Type, ValueId};
 
 use super::elements::equal;
-use crate::{Assignment, Copy, Plan, Proof, Transfer};
+use crate::{Assignment, Copy, Pin, Plan, Proof, Transfer};
 
 /// Makes a plan wrong; whether it could.
 type Mutate = fn(&mut Plan, &mut Unstructured<'_>) -> Result<bool>;
@@ -52,6 +52,21 @@ const ANY: &[Mutant] = &[
         let Some(node) = plan.graph.nodes.first_mut() else { return Ok(false) };
         let Some(operand) = node.operands.first_mut() else { return Ok(false) };
         *operand = node.results[0];
+        Ok(true)
+    }),
+    ("a pin that is not kept", &["pin"], |plan, u| {
+        let Some(node) = computed(plan, u)? else { return Ok(false) };
+        let partition = partition(plan, node).clone();
+        plan.graph.nodes[node].origin = "/fixed".to_owned();
+        let pin = Pin { operations: "*fix*".to_owned(), partition };
+        let other = Partition { steps: pin.partition.steps + 1, ..pin.partition.clone() };
+        plan.pins = vec![Pin { partition: other, ..pin }];
+        Ok(plan.graph.nodes[node].phase == Phase::Forward)
+    }),
+    ("a pin of no operation", &["pin"], |plan, u| {
+        let Some(node) = computed(plan, u)? else { return Ok(false) };
+        let partition = partition(plan, node).clone();
+        plan.pins = vec![Pin { operations: "no operation".to_owned(), partition }];
         Ok(true)
     }),
     ("a layout too few", &["count"], |plan, _| Ok(plan.layouts.pop().is_some())),

@@ -71,6 +71,7 @@ fn losses(stages: u64, devices: u64, kind: Kind) -> Vec<f64> {
         order: Order::Named(kind),
         chunks: 1,
         first: None,
+        fixed: &[],
     };
     let header = plan::ModelFile { path: String::new(), sha256: file.sha256.clone(), dims: vec![] };
     let made = staged(&forward, &header, &wanted, &|_| {}).expect("fits");

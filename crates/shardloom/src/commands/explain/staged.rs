@@ -12,7 +12,7 @@ use crate::commands::pipeline::summary_json;
 use crate::failure::Failure;
 use crate::pipeline::staged::{self, kind, too_much};
 use crate::quantity::{bytes, percent, seconds};
-use crate::{mesh, written};
+use crate::{explained, mesh, written};
 
 /// How many columns the schedule has.
 const WIDTH: usize = 160;
@@ -77,6 +77,9 @@ impl Told<'_> {
             pipeline.schedule.groups.len(),
             pipeline.micro_batches()
         ));
+        for pin in explained::pinned(pipeline.stages.iter().map(|it| &it.plan)) {
+            self.line(&format!("pinned      {pin}"));
+        }
     }
 
     fn time(&mut self, timeline: &Timeline) {

@@ -45,7 +45,9 @@ impl Known {
     pub(super) fn of(&self, question: &Question<'_>, micro_batches: u64) -> Result<Arc<Forward>, Failure> {
         let make = || {
             let graph = (question.imported)(micro_batches)?;
-            Forward::of(question.file, &graph, &recipe(question, micro_batches))
+            let forward = Forward::of(question.file, &graph, &recipe(question, micro_batches))?;
+            forward.knows(&question.pins.operations)?;
+            Ok(forward)
         };
         kept(&self.whole, micro_batches, make)
     }
@@ -90,7 +92,9 @@ impl Known {
             let least = Least::of(question.machine(), &step, &times);
             let sections = fold(&step.graph, &step.homes, &step.forward);
             let raised = RaiseStatistics::default();
-            let prepared = Prepared { graph: step.graph, sections, raised, variants: None, pinned: None };
+            let fixed = whole.everywhere(&question.pins.operations);
+            let graph = step.graph;
+            let prepared = Prepared { graph, sections, raised, variants: None, pinned: None, fixed };
             Ok(ShortStep { prepared, homes: step.homes, stands: stands.clone(), least })
         };
         kept(&self.steps, (setup.micro_batches, setup.recompute.to_string()), make)

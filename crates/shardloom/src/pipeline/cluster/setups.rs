@@ -6,6 +6,7 @@ use std::fmt;
 use plan::Recompute;
 use planner_ir::Mesh;
 use planner_ir::schedule::Kind;
+use search::Fixed;
 
 use super::Question;
 use crate::failure::Failure;
@@ -99,6 +100,8 @@ pub struct Pins {
     pub schedule: Option<Kind>,
     /// How many stages a group has.
     pub chunks: Option<usize>,
+    /// How operations are computed.
+    pub operations: Vec<Fixed>,
 }
 
 impl Pins {
@@ -109,8 +112,10 @@ impl Pins {
             let wrong =
                 |expected: &str| Failure::Usage(format!("`--pin {pin}` is no decision, expected {expected}"));
             let forms = "stages=MESHES, cut=BLOCKS, pp=N, tp=N, dp=N, microbatches=N, chunks=N, \
-                         recompute=none|selective|full or schedule=NAME";
-            let (name, value) = pin.split_once('=').ok_or_else(|| wrong(forms))?;
+                         recompute=none|selective|full, schedule=NAME or OPERATION=PARTITION such as \
+                         /mlp/*=[a,-,-]";
+            // Names of operations may have any letters, partitions have no `=`.
+            let (name, value) = pin.rsplit_once('=').ok_or_else(|| wrong(forms))?;
             let number = || value.parse::<u64>().ok().filter(|&it| it > 0).ok_or_else(|| wrong("a number"));
             let place = || number().and_then(|it| usize::try_from(it).map_err(|_| wrong("a smaller number")));
             match name {
@@ -135,11 +140,24 @@ impl Pins {
                     let found = all.into_iter().find(|it| it.to_string() == value);
                     pins.recompute = Some(found.ok_or_else(|| wrong("none, selective or full"))?);
                 }
+                _ if value.contains('[') => {
+                    pins.operations.push(Fixed { operations: name.to_owned(), partition: value.to_owned() });
+                }
                 _ => return Err(wrong(forms)),
             }
         }
         pins.check()?;
         Ok(pins)
+    }
+
+    /// How operations are computed, where nothing else is to be chosen that pins could be of.
+    pub fn of_operations(self) -> Result<Vec<Fixed>, Failure> {
+        let operations = self.operations.clone();
+        if self == (Self { operations: operations.clone(), ..Self::default() }) {
+            return Ok(operations);
+        }
+        let message = "without `--stages auto` no setup is searched: expected `--pin OPERATION=PARTITION` only";
+        Err(Failure::Usage(message.to_owned()))
     }
 
     /// Refuses decisions that say the same twice, or are of what is not decided.

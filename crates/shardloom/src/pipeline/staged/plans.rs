@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use plan::{Plan, Proof};
 use rewrite::RaiseStatistics;
-use search::{Live, Trail, fold, held};
+use search::{Fixed, Live, Trail, fold, held};
 use train::Step;
 
 use crate::failure::Failure;
@@ -131,7 +131,7 @@ fn served(plan: &Arc<Plan>, fast: &Plan) -> Arc<Plan> {
 
 /// The cheapest plan of a stage.
 pub(super) fn stage(
-    step: &Step,
+    (step, fixed): (&Step, &[Fixed]),
     file: &plan::ModelFile,
     target: &Target<'_>,
     trail: &Mutex<Trail>,
@@ -144,6 +144,7 @@ pub(super) fn stage(
         raised: RaiseStatistics::default(),
         variants: None,
         pinned: None,
+        fixed: fixed.to_vec(),
     };
     let prices = pipeline::prices(target)?;
     let plan =

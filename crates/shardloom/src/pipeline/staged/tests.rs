@@ -98,6 +98,7 @@ fn what_a_search_counts_of_micro_batches_under_way_is_what_programs_place() {
             order: Order::Named(kind),
             chunks: 1,
             first: None,
+            fixed: &[],
         };
         let pipeline = staged(&forward, &header, &wanted, &|_| {}).expect("fits");
         let live = under_way(&pipeline.schedule, pipeline.stages.len()).expect("a schedule");
@@ -131,6 +132,7 @@ fn two_stages(cluster: &Cluster, first: Option<Vec<usize>>) -> Pipeline {
         order: Order::Named(Kind::OneForwardOneBackward),
         chunks: 1,
         first,
+        fixed: &[],
     };
     staged(&forward, &header, &wanted, &|_| {}).expect("fits")
 }

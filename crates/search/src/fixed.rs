@@ -1,0 +1,202 @@
+//! Operations whose partition a user has fixed: only choices that agree are left.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use plan::{Pin, matches, partition_in_words};
+use planner_ir::{Graph, Mesh, Node, NodeId, Partition, Phase, Slots, Ways, parse_partition};
+use rewrite::Space;
+
+use crate::prepare::Cut;
+use crate::section::{Repetition, Section};
+
+/// A partition that a user has fixed, in texts: what they mean depends on the mesh.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fixed {
+    /// What operations are called in the model file; `*` stands for any text.
+    pub operations: String,
+    /// Their partition, as plans print it.
+    pub partition: String,
+}
+
+impl fmt::Display for Fixed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}={}", self.operations, self.partition)
+    }
+}
+
+impl Fixed {
+    /// Whether it is of an operation of that name, if that is computed at every step.
+    pub fn is_of(&self, node: &Node) -> bool {
+        node.phase == Phase::Forward && matches(&self.operations, &node.origin)
+    }
+
+    /// Whether it may be of some operation: a forward one of the name that is computed at every step.
+    pub fn names(&self, graph: &Graph) -> bool {
+        named(graph, &self.operations).next().is_some()
+    }
+}
+
+/// What every forward operation is called that is computed at every step, each name once.
+pub fn names(graph: &Graph) -> BTreeSet<&str> {
+    named(graph, "*").map(|node| graph.node(node).origin.as_str()).collect()
+}
+
+fn named<'a>(graph: &'a Graph, pattern: &'a str) -> impl Iterator<Item = NodeId> + 'a {
+    let prepared = graph.prepared();
+    graph.node_ids().filter(move |&id| {
+        let node = graph.node(id);
+        node.phase == Phase::Forward
+            && matches(pattern, &node.origin)
+            && !node.results.iter().all(|result| prepared[result.0])
+    })
+}
+
+/// Why what is fixed cannot be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FixedError {
+    /// A text that is no partition on the mesh, for that reason.
+    Text(Fixed, String),
+    /// How blocks are exchanged is said besides: that is not fixed.
+    Exchange(Fixed),
+    /// No operation of the name has as many loops; how many those have.
+    Loops(Fixed, BTreeSet<usize>),
+    /// An operation that cannot be computed so, and how it can be.
+    Choices(Fixed, String, Vec<String>),
+    /// Two partitions of one operation.
+    Twice(Fixed, Fixed, String),
+}
+
+impl fmt::Display for FixedError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Text(pin, error) => write!(f, "`--pin {pin}` has no partition: {error}"),
+            Self::Exchange(pin) => write!(
+                f,
+                "`--pin {pin}` says how blocks are exchanged, which is always chosen: leave `both ways` and \
+                 `in place` out"
+            ),
+            Self::Loops(pin, loops) => {
+                let loops: Vec<String> = loops.iter().map(usize::to_string).collect();
+                write!(f, "`--pin {pin}`: operations of that name have {} loops", loops.join(" or "))
+            }
+            Self::Choices(pin, operation, choices) => {
+                write!(f, "`--pin {pin}`: `{operation}` cannot be computed so, expected one of")?;
+                choices.iter().try_for_each(|choice| write!(f, "\n  {choice}"))
+            }
+            Self::Twice(one, other, operation) => {
+                write!(f, "`--pin {one}` and `--pin {other}` are both of `{operation}`: leave one out")
+            }
+        }
+    }
+}
+
+impl std::error::Error for FixedError {}
+
+/// What is fixed of a program on a mesh, given in all its variants: of texts, those that name operations.
+pub(crate) fn pins(fixed: &[Fixed], graphs: &[&Graph], mesh: &Mesh) -> Result<Vec<Pin>, FixedError> {
+    let mut pins: Vec<Pin> = Vec::new();
+    for it in fixed.iter().filter(|it| graphs.iter().any(|graph| it.names(graph))) {
+        let partition = parse_partition(mesh, &it.partition);
+        let partition = partition.map_err(|error| FixedError::Text(it.clone(), error.to_string()))?;
+        if partition.ways == Ways::Both || partition.slots == Slots::One {
+            return Err(FixedError::Exchange(it.clone()));
+        }
+        let pin = Pin { operations: it.operations.clone(), partition };
+        let of = |graph| named(graph, &it.operations).map(move |node| loops(graph, node));
+        let counts: BTreeSet<usize> = graphs.iter().flat_map(|graph| of(graph)).collect();
+        if !counts.contains(&pin.partition.loops.len()) {
+            return Err(FixedError::Loops(it.clone(), counts));
+        }
+        if !pins.contains(&pin) {
+            pins.push(pin);
+        }
+    }
+    for (graph, node) in graphs.iter().flat_map(|graph| graph.node_ids().map(move |node| (graph, node))) {
+        let of = pinned(graph, node, &pins);
+        let differs = |it: &&usize| !pins[of[0]].is_kept(&pins[**it].partition);
+        if let Some(&other) = of.iter().find(differs) {
+            let [one, other] = [of[0], other].map(|it| text(&pins[it], mesh));
+            return Err(FixedError::Twice(one, other, graph.node(node).origin.clone()));
+        }
+    }
+    Ok(pins)
+}
+
+fn loops(graph: &Graph, node: NodeId) -> usize {
+    let node = graph.node(node);
+    node.op.loops(&graph.types_of(&node.operands), &graph.types_of(&node.results)).ids().count()
+}
+
+/// The sections of a program, such that what is fixed is the same in all places where one stands.
+pub(crate) fn apart(cut: &Cut<'_>, pins: &[Pin]) -> Vec<Section> {
+    let of = |it: &Repetition| {
+        let nodes = it.nodes.iter().map(|&node| pinned(cut.graph, node, pins));
+        nodes.collect::<Vec<_>>()
+    };
+    let parts = |section: &Section| {
+        let runs = section.repetitions.chunk_by(|a, b| of(a) == of(b));
+        let one = |run: &[Repetition]| Section { repetitions: run.to_vec(), ..section.clone() };
+        runs.map(one).collect::<Vec<_>>()
+    };
+    cut.sections.iter().flat_map(parts).collect()
+}
+
+/// The numbers of the pins of an operation.
+fn pinned(graph: &Graph, node: NodeId, pins: &[Pin]) -> Vec<usize> {
+    let of = |pin: &Pin| pin.is_of(graph.node(node), loops(graph, node));
+    (0..pins.len()).filter(|&number| of(&pins[number])).collect()
+}
+
+/// Leaves the choices of a section's operations that agree with what is fixed, and says which pins are of
+/// some of them.
+pub(crate) fn keep(
+    (graph, section): (&Graph, &Section),
+    space: &mut Space,
+    mesh: &Mesh,
+    pins: &[Pin],
+) -> Result<BTreeSet<usize>, FixedError> {
+    let mut of = BTreeSet::new();
+    let Some(repetition) = section.repetitions.first() else { return Ok(of) };
+    for (choices, &node) in space.choices.iter_mut().zip(&repetition.nodes) {
+        if choices.is_empty() {
+            continue;
+        }
+        for number in pinned(graph, node, pins) {
+            let pin = &pins[number];
+            if !choices.iter().any(|it| pin.is_kept(&it.partition)) {
+                let all = choices.iter().map(|it| in_words(graph, node, mesh, &it.partition)).collect();
+                let operation = graph.node(node).origin.clone();
+                return Err(FixedError::Choices(text(pin, mesh), operation, all));
+            }
+            choices.retain(|it| pin.is_kept(&it.partition));
+            of.insert(number);
+        }
+    }
+    Ok(of)
+}
+
+fn in_words(graph: &Graph, node: NodeId, mesh: &Mesh, partition: &Partition) -> String {
+    let node = graph.node(node);
+    let (operands, results) = (graph.types_of(&node.operands), graph.types_of(&node.results));
+    let words = partition_in_words(mesh, &node.op, &operands, &results, partition);
+    format!("{}: {words}", partition.display(mesh))
+}
+
+/// What a user says to fix this.
+fn text(pin: &Pin, mesh: &Mesh) -> Fixed {
+    Fixed { operations: pin.operations.clone(), partition: pin.partition.display(mesh).to_string() }
+}
+
+/// Along how many loops at once what is fixed splits an operation, as [`rewrite::Splits`] counts them.
+pub(crate) fn splits(pins: &[Pin]) -> usize {
+    let of = |it: &Partition| {
+        it.loops.iter().filter(|digits| !digits.is_empty()).count() + usize::from(!it.passed.is_empty())
+    };
+    pins.iter().map(|pin| of(&pin.partition)).max().unwrap_or(0)
+}
+
+/// Whether something is fixed to be done in time steps.
+pub(crate) fn takes_steps(pins: &[Pin]) -> bool {
+    pins.iter().any(|pin| pin.partition.steps > 1)
+}
