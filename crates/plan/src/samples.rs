@@ -11,9 +11,7 @@ mod training; // random training steps
 use arbtest::arbitrary::{Result, Unstructured};
 use planner_ir::{AxisId, Mesh, Move, Phase, ValueId, parse_graph, parse_layout, parse_partition};
 
-use crate::{
-    Assignment, Copy, MachineName, ModelFile, Pin, Plan, Proof, SpaceSize, Term, Transfer,
-};
+use crate::{Assignment, Copy, MachineName, ModelFile, Pin, Plan, Proof, SpaceSize, Term, Transfer};
 
 use maker::Steps;
 pub(crate) use maker::{empty, partitions};

@@ -78,7 +78,11 @@ impl fmt::Display for FixedError {
             ),
             Self::Loops(pin, loops) => {
                 let loops: Vec<String> = loops.iter().map(usize::to_string).collect();
-                write!(f, "`--pin {pin}`: operations of that name have {} loops", loops.join(" or "))
+                write!(
+                    f,
+                    "`--pin {pin}`: operations of that name have {} loops, expected a partition of as many",
+                    loops.join(" or ")
+                )
             }
             Self::Choices(pin, operation, choices) => {
                 write!(f, "`--pin {pin}`: `{operation}` cannot be computed so, expected one of")?;
@@ -200,3 +204,6 @@ pub(crate) fn splits(pins: &[Pin]) -> usize {
 pub(crate) fn takes_steps(pins: &[Pin]) -> bool {
     pins.iter().any(|pin| pin.partition.steps > 1)
 }
+
+#[cfg(test)]
+mod tests;

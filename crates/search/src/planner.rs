@@ -181,7 +181,8 @@ fn widely<T>(
     others: &[Cut<'_>],
     plan_in: impl Fn(&[Pin], Offer) -> Result<T, PlanError>,
 ) -> Result<T, PlanError> {
-    let graphs: Vec<&Graph> = std::iter::once(request.graph).chain(others.iter().map(|it| it.graph)).collect();
+    let graphs: Vec<&Graph> =
+        std::iter::once(request.graph).chain(others.iter().map(|it| it.graph)).collect();
     let pins = pins(request.fixed, &graphs, request.mesh).map_err(PlanError::Fixed)?;
     let wide = request.mesh.axes.iter().filter(|axis| axis.size > 1).count();
     // What is fixed has to be in the space.

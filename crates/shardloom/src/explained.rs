@@ -36,6 +36,8 @@ pub(crate) struct OperationStory {
     pub(crate) kind: &'static str,
     /// How it is computed.
     pub(crate) choice: String,
+    /// The same as plans say it, and `--pin`.
+    pub(crate) partition: String,
     /// What it takes (seconds).
     pub(crate) seconds: f64,
     /// What it waits for.
@@ -123,7 +125,7 @@ fn operation(
     local: NodeId,
     node: NodeId,
 ) -> Option<OperationStory> {
-    let Assignment::Computed { seconds, .. } = plan.assignments[node.0] else { return None };
+    let Assignment::Computed { seconds, ref partition, .. } = plan.assignments[node.0] else { return None };
     let it = plan.graph.node(node);
     let transfers = first.iter().filter(|(_, user)| **user == node.0).map(|(&transfer, _)| transfer);
     let moves = transfers.map(|transfer| {
@@ -141,6 +143,7 @@ fn operation(
         origin: it.origin.clone(),
         kind: kind(&it.op),
         choice: operation_in_words(plan, node.0),
+        partition: partition.display(&plan.mesh).to_string(),
         seconds,
         moves: moves.collect(),
     })

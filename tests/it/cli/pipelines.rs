@@ -44,7 +44,7 @@ fn refused(folder: &Folder, code: u8, more: &[&str]) -> String {
 }
 
 /// Losses and weights of so many steps.
-fn trained(folder: &Folder, plan: &str, steps: &str, more: &[&str]) -> (Vec<String>, Vec<u8>) {
+pub(super) fn trained(folder: &Folder, plan: &str, steps: &str, more: &[&str]) -> (Vec<String>, Vec<u8>) {
     let data = root().join("tests/texts/constitution.txt");
     let weights = folder.path("weights.safetensors");
     let fixed = ["train", plan, "--data", data.to_str().unwrap(), "--tokens", "u8", "--lr", "0.01"];

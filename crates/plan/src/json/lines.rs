@@ -125,8 +125,7 @@ fn fields(body: &Body) -> String {
     ];
     // Of all tables, this one is missing where it is empty.
     let fields = fields.iter().filter(|(name, _)| *name != "pins" || !pins.is_empty());
-    let fields: Vec<String> =
-        fields.map(|(name, content)| format!("    \"{name}\": {content}")).collect();
+    let fields: Vec<String> = fields.map(|(name, content)| format!("    \"{name}\": {content}")).collect();
     fields.join(",\n")
 }
 

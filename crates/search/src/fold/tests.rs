@@ -295,7 +295,7 @@ fn a_step_cut_into_sections_is_as_fast_as_the_chain_is_by_elimination() {
         &mesh,
         &prices,
         (rewrite::Offer { steps: rewrite::Steps::One, ..Default::default() }, crate::Live::ONE),
-        None,
+        (None, &[]),
     )
     .expect("has a space");
     let flat = chain(&[prepared]).flat();
@@ -325,7 +325,7 @@ fn what_is_counted_from_below_is_there_and_times_are_those_of_the_plan() {
             &mesh_,
             &prices,
             (rewrite::Offer { steps: rewrite::Steps::One, ..Default::default() }, crate::Live::ONE),
-            None,
+            (None, &[]),
         )
         .expect("has a space")]);
         let found = bound::solve_chain(&chain, capacity).expect("fits");
@@ -335,7 +335,7 @@ fn what_is_counted_from_below_is_there_and_times_are_those_of_the_plan() {
             &mesh_,
             &prices,
             (rewrite::Offer { steps: rewrite::Steps::One, ..Default::default() }, crate::Live::ONE),
-            None,
+            (None, &[]),
         )
         .expect("has a space");
         let mut parts = Vec::new();

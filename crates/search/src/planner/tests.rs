@@ -7,6 +7,7 @@ use planner_ir::{Layout, Move, Slots, Source, ValueId, Ways};
 use super::*;
 use crate::{MachinePrices, Prices, Work, sections};
 
+mod fewer; // what is looked at where all is too wide
 mod striped; // causal attention on stripes of a sequence
 
 /// Builds graphs with inferred types.
@@ -264,7 +265,7 @@ fn what_is_counted_is_nearly_all_that_a_plan_holds() {
         let cut = Cut { graph: &blocks.graph, sections: &sections };
         let offer = rewrite::Offer { steps: rewrite::Steps::Offered, ..Default::default() };
         let program =
-            Prepared::new(cut, &mesh_, &prices, (offer, crate::Live::ONE), None).expect("has a space");
+            Prepared::new(cut, &mesh_, &prices, (offer, crate::Live::ONE), (None, &[])).expect("has a space");
         let chain = chain(std::slice::from_ref(&program));
         let roomy = plan(&request(1 << 40)).expect("fits");
         for part in [100, 75, 50] {
@@ -274,7 +275,7 @@ fn what_is_counted_is_nearly_all_that_a_plan_holds() {
             let blocks = super::blocks(&chain, &found);
             let written = composed(&request(capacity), std::slice::from_ref(&program), &blocks, None);
             let written = finish(
-                &request(capacity),
+                (&request(capacity), &[]),
                 &roomy.graph,
                 written.expect("is composed"),
                 Proof::Optimal,
@@ -437,7 +438,7 @@ fn rings_go_both_ways_in_the_layouts_of_one_way() {
         let mesh = Mesh::of_sizes(sizes);
         let of = |ways| {
             let prices = Favouring(ways);
-            crate::prepare::Prepared::new(cut, &mesh, &prices, (offer, crate::Live::ONE), None)
+            crate::prepare::Prepared::new(cut, &mesh, &prices, (offer, crate::Live::ONE), (None, &[]))
                 .unwrap()
                 .spaces
         };
@@ -472,31 +473,4 @@ fn equal_layers_are_one_section() {
     let blocks = rewrite::blocks(&transformer(Sizes { layers: 4, ..LLAMA_70B }));
     let repetitions: Vec<usize> = sections(&blocks).iter().map(|section| section.repetitions.len()).collect();
     assert_eq!(repetitions, [1, 4, 1]);
-}
-
-#[test]
-fn a_refusal_among_fewer_partitions_says_what_was_too_wide() {
-    let offer = |splits, steps| Offer { splits, steps, ..Offer::default() };
-    let in_time = offer(Splits::All, Steps::Offered);
-    let [all, few] = [Splits::All, Splits::AtMost(1)].map(|splits| offer(splits, Steps::One));
-    let too_wide = || PlanError::Search(SearchError::TooWide { entries: 2e8, limit: 1e8 });
-    let refused = |offer: Offer| match offer {
-        it if it == in_time => Err::<(), _>(too_wide()),
-        _ => Err(PlanError::Search(SearchError::Contradiction)),
-    };
-    let error = among(&[in_time, all], few, refused).unwrap_err();
-    assert!(matches!(error.last(), PlanError::Search(SearchError::Contradiction)));
-    assert_eq!(
-        error.to_string(),
-        "the search among all partitions, in time steps too, is too wide (elimination needs a table of \
-         200000000 entries, the limit is 100000000); among fewer: every assignment is forbidden",
-    );
-    // What is not too wide is the answer, and says nothing of fewer.
-    let error = among(&[all], few, |_| refused(all)).unwrap_err();
-    assert_eq!(error.to_string(), "every assignment is forbidden");
-    // The first that was too wide is what was asked for.
-    let error = among(&[in_time, all], few, |_| Err::<(), _>(too_wide())).unwrap_err();
-    assert!(matches!(&error, PlanError::Fewer { offer, .. } if *offer == in_time), "{error}");
-    let found = among(&[in_time, all], few, |offer| if offer == few { Ok(()) } else { Err(too_wide()) });
-    assert!(found.is_ok());
 }

@@ -348,7 +348,10 @@ fn json(
     let step = |it: &MoveStory| json!({ "value": it.value, "moves": it.moves, "bytes": it.bytes, "seconds": it.seconds });
     let operation = |it: &OperationStory| {
         let moves: Vec<Value> = it.moves.iter().map(step).collect();
-        json!({ "origin": it.origin, "kind": it.kind, "choice": it.choice, "seconds": it.seconds, "moves": moves })
+        json!({
+            "origin": it.origin, "kind": it.kind, "choice": it.choice, "partition": it.partition,
+            "seconds": it.seconds, "moves": moves
+        })
     };
     let kept = |it: &Kept| {
         json!({

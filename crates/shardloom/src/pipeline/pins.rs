@@ -21,17 +21,20 @@ pub(super) fn known(fixed: &[Fixed], graph: &Graph) -> Result<(), Failure> {
     )))
 }
 
-/// How many letters are to be added, left out or changed until one text is the other.
+/// How many letters of a pattern are to be added, left out or changed until a name is one of it; `*` is
+/// any text.
 ///
 /// Source: Levenshtein, "Binary codes capable of correcting deletions, insertions, and reversals", 1966.
-fn distance(one: &str, other: &str) -> usize {
-    let mut row: Vec<usize> = (0..=other.chars().count()).collect();
-    for (above, letter) in one.chars().enumerate() {
-        let mut corner = std::mem::replace(&mut row[0], above + 1);
-        for (place, its) in other.chars().enumerate() {
+fn distance(pattern: &str, name: &str) -> usize {
+    let mut row: Vec<usize> = (0..=name.chars().count()).collect();
+    for letter in pattern.chars() {
+        let each = usize::from(letter != '*');
+        let mut corner = row[0];
+        row[0] += each;
+        for (place, its) in name.chars().enumerate() {
             let changed = corner + usize::from(letter != its);
             corner = row[place + 1];
-            row[place + 1] = changed.min(1 + corner.min(row[place]));
+            row[place + 1] = changed.min(each + corner.min(row[place]));
         }
     }
     row[row.len() - 1]

@@ -156,7 +156,8 @@ impl Pins {
         if self == (Self { operations: operations.clone(), ..Self::default() }) {
             return Ok(operations);
         }
-        let message = "without `--stages auto` no setup is searched: expected `--pin OPERATION=PARTITION` only";
+        let message =
+            "without `--stages auto` no setup is searched: expected `--pin OPERATION=PARTITION` only";
         Err(Failure::Usage(message.to_owned()))
     }
 

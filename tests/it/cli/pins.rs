@@ -1,0 +1,146 @@
+//! Operations whose partition a user fixes.
+
+use std::fs;
+
+use plan::json::{Content, read, read_any};
+use plan::{Assignment, Plan};
+use serde_json::Value;
+
+use super::pipelines::trained;
+use super::{Folder, example, fails, planned, works};
+use crate::tidy::root;
+
+fn plan_in(path: &str) -> Plan {
+    read(&fs::read(path).unwrap()).unwrap()
+}
+
+/// The partitions of forward operations whose names end so.
+fn partitions(plan: &Plan, end: &str) -> Vec<String> {
+    let of = |(node, it): (&planner_ir::Node, &Assignment)| match it {
+        Assignment::Computed { partition, .. } => (node.phase == planner_ir::Phase::Forward
+            && node.origin.ends_with(end))
+        .then(|| partition.display(&plan.mesh).to_string()),
+        Assignment::Prepared => None,
+    };
+    plan.graph.nodes.iter().zip(&plan.assignments).filter_map(of).collect()
+}
+
+#[test]
+fn what_the_free_plan_chose_changes_nothing_and_anything_else_costs_no_less() {
+    let folder = Folder::new("pins");
+    let free = plan_in(&planned(&folder, "free.json", &["--mesh", "4"]));
+    let own: Vec<String> = partitions(&free, "mlp/c_fc/Reshape_1");
+    let same = format!("*/mlp/c_fc/*={}", own[0]);
+    let same = plan_in(&planned(&folder, "same.json", &["--mesh", "4", "--pin", &same]));
+    assert_eq!(same.pins.len(), 1);
+    let (pins, space, proof) = (Vec::new(), free.space.clone(), free.proof);
+    assert_eq!(Plan { pins, space, proof, ..same }, free);
+    // Rows of one layer, in time in the other: on ranks they compute the same.
+    let (rows, rings) = ("*/h.0/mlp/c_fc/*=[-,-,a,-]", "*/h.1/mlp/c_fc/*=4 steps [-,a,(a+@t:4),-]");
+    let path = planned(&folder, "other.json", &["--mesh", "4", "--pin", rows, "--pin", rings]);
+    let other = plan_in(&path);
+    let found = partitions(&other, "mlp/c_fc/Reshape_1");
+    assert_eq!((found[0].as_str(), found[2].as_str()), ("[-,-,a,-]", "4 steps [-,a,(a+@t:4),-]"));
+    assert!(other.seconds() > free.seconds());
+    let (inputs, output) = (example("io0.npz"), folder.path("outputs.npz"));
+    let said = works(&["run", &path, "--inputs", &inputs, "-o", &output, "--ranks", "cpu", "--json"]);
+    let said: Value = serde_json::from_str(&said).unwrap();
+    assert!(said["expected"]["logits"]["largest_difference"].as_f64().unwrap() < 1e-4);
+    let told = works(&["explain", &path]);
+    assert!(told.contains(&format!("\npinned      {rows}, 1 operation\npinned      {rings}, 1 operation\n")));
+    // The search says so of a plan that is made otherwise.
+    let moved = fs::read_to_string(&path).unwrap().replace("*/h.1/mlp/c_fc/*", "*/h.0/mlp/c_fc/*");
+    fs::write(&path, moved).unwrap();
+    assert!(fails(2, &["explain", &path]).contains("checksum"));
+}
+
+#[test]
+fn stages_are_planned_with_what_is_fixed() {
+    let folder = Folder::new("pinned-stages");
+    let model = root().join("tests/models/gpt2-bytes.onnx");
+    let training = ["--mode", "train", "--loss", "cross-entropy:logits,labels", "--dim", "sequence=16"];
+    let fixed = ["plan", model.to_str().unwrap(), "--machine", "cpu-4x"];
+    // The products of each layer that go up, and the first step's loss.
+    let made = |more: &[&str], pin: &[&str]| {
+        let path = folder.path("p.json");
+        let said = works(&[&fixed[..], &training, &["-o", &path], more, pin].concat());
+        let Content::Pipeline(it) = read_any(&fs::read(&path).unwrap()).unwrap() else { panic!("{said}") };
+        let stages = it.stages.iter().map(|stage| &stage.plan);
+        let of = |end| stages.clone().flat_map(|plan| partitions(plan, end)).collect::<Vec<_>>();
+        let products =
+            ["Reshape_40", "Reshape_86", "Reshape_132", "Reshape_178"].map(|end| of(end)[0].clone());
+        let pinned: usize = stages.map(|plan| plan.pins.len()).sum();
+        let (losses, _) = trained(&folder, &path, "1", &[]);
+        let loss: f64 = losses[0].split_whitespace().last().unwrap().parse().unwrap();
+        (it.seconds(), products, pinned, loss)
+    };
+    let rows = "[-,-,a,-]";
+    let two = ["--stages", "2", "--mesh", "2", "--dim", "batch=2", "--microbatches", "2"];
+    let free = made(&two, &[]);
+    assert!(!free.1.iter().any(|it| it == rows), "{free:?}");
+    let one = made(&two, &["--pin", "Reshape_132=[-,-,a,-]"]);
+    let is_rows = one.1.each_ref().map(|it| it == rows);
+    assert_eq!((is_rows, one.2), ([false, false, true, false], 1));
+    assert!(one.0 > free.0 && (one.3 - free.3).abs() < 1e-4, "{one:?} {free:?}");
+    // All that is searched: one operation, and one in each block that repeats.
+    let auto = ["--stages", "auto", "--global-batch", "4"];
+    let free = made(&auto, &["--pin", "pp=2"]);
+    let one = made(&auto, &["--pin", "pp=2", "--pin", "Reshape_86=[-,-,a,-]"]);
+    assert_eq!((one.1[1].as_str(), one.2), (rows, 1));
+    let all = made(&auto, &["--pin", "pp=2", "--pin", "Reshape_*=[-,-,a,-]"]);
+    assert_eq!((all.1.each_ref().map(|it| it == rows), all.2), ([true; 4], 2));
+    assert!(free.0 < one.0 && one.0 < all.0, "{free:?} {one:?} {all:?}");
+    assert!((all.3 - free.3).abs() < 1e-4);
+}
+
+#[test]
+fn what_cannot_be_fixed() {
+    let folder = Folder::new("pins-refused");
+    let (model, path) = (example("model.onnx"), folder.path("p.json"));
+    let refused = |code: u8, pins: &[&str]| {
+        let pins = pins.iter().flat_map(|pin| ["--pin", pin]);
+        let fixed = ["plan", &model, "--machine", "cpu-4x", "--mesh", "4", "-o", &path];
+        let message = fails(code, &fixed.into_iter().chain(pins).collect::<Vec<_>>());
+        assert!(!folder.0.join("p.json").exists());
+        message
+    };
+    assert_eq!(
+        refused(1, &["*/h.1/mlp/c_fx/*=[-,-,a,-]"]),
+        "error: `--pin */h.1/mlp/c_fx/*=[-,-,a,-]` names no operation that is computed at every step, near are \
+         `/model/transformer/h.1/mlp/c_fc/Reshape_1`, `/model/transformer/h.0/mlp/c_fc/Reshape_1`, \
+         `/model/transformer/h.1/attn/MatMul_1`, `/model/transformer/h.1/attn/Transpose`; `explain` prints all, \
+         and `*` stands for any text\n"
+    );
+    assert_eq!(
+        refused(2, &["*/c_fc/*=[-,-,q,-]"]),
+        "error: no plan on mesh 4: `--pin */c_fc/*=[-,-,q,-]` has no partition: line 1, column 6: found `q,-]`, \
+         expected one of the axes `a`\n"
+    );
+    assert_eq!(
+        refused(2, &["*/c_fc/*=[-,a]"]),
+        "error: no plan on mesh 4: `--pin */c_fc/*=[-,a]`: operations of that name have 3 or 4 loops, expected \
+         a partition of as many\n"
+    );
+    assert_eq!(
+        refused(2, &["*/h.1/mlp/c_fc/*=[a,-,-]"]),
+        "error: no plan on mesh 4: `--pin */h.1/mlp/c_fc/*=[a,-,-]`: \
+         `/model/transformer/h.1/mlp/c_fc/Reshape_1` cannot be computed so, expected one of\n  \
+         [-,-,-]: replicated\n  [-,-,-] passes a: sums over a pass\n  [-,-,a]: dimension 2 over a\n  \
+         [-,*4.a,-]: sequence over a\n  [-,a,-]: sequence over a\n"
+    );
+    assert_eq!(
+        refused(2, &["*/c_fc/*=[-,-,a,-]", "*/h.1/mlp/*=[-,a,-,-]"]),
+        "error: no plan on mesh 4: `--pin */c_fc/*=[-,-,a,-]` and `--pin */h.1/mlp/*=[-,a,-,-]` are both of \
+         `/model/transformer/h.1/mlp/c_fc/Reshape_1`: leave one out\n"
+    );
+    assert_eq!(
+        refused(2, &["*/c_fc/*=4 steps both ways [-,a,(a+@t:4),-]"]),
+        "error: no plan on mesh 4: `--pin */c_fc/*=4 steps both ways [-,a,(a+@t:4),-]` says how blocks are \
+         exchanged, which is always chosen: leave `both ways` and `in place` out\n"
+    );
+    assert_eq!(
+        refused(1, &["tp=2"]),
+        "error: without `--stages auto` no setup is searched: expected `--pin OPERATION=PARTITION` only\n"
+    );
+    assert!(refused(1, &["tp"]).contains("`--pin tp` is no decision"));
+}
