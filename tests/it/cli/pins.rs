@@ -30,9 +30,10 @@ fn what_the_free_plan_chose_changes_nothing_and_anything_else_costs_no_less() {
     let folder = Folder::new("pins");
     let free = plan_in(&planned(&folder, "free.json", &["--mesh", "4"]));
     let own: Vec<String> = partitions(&free, "mlp/c_fc/Reshape_1");
-    let same = format!("*/mlp/c_fc/*={}", own[0]);
-    let same = plan_in(&planned(&folder, "same.json", &["--mesh", "4", "--pin", &same]));
-    assert_eq!(same.pins.len(), 1);
+    let [first, second] = [0, 1].map(|layer| format!("*/h.{layer}/mlp/c_fc/*={}", own[2 * layer]));
+    let same = ["--mesh", "4", "--pin", &first, "--pin", &second];
+    let same = plan_in(&planned(&folder, "same.json", &same));
+    assert_eq!(same.pins.len(), 2);
     let (pins, space, proof) = (Vec::new(), free.space.clone(), free.proof);
     assert_eq!(Plan { pins, space, proof, ..same }, free);
     // Rows of one layer, in time in the other: on ranks they compute the same.
@@ -48,10 +49,25 @@ fn what_the_free_plan_chose_changes_nothing_and_anything_else_costs_no_less() {
     assert!(said["expected"]["logits"]["largest_difference"].as_f64().unwrap() < 1e-4);
     let told = works(&["explain", &path]);
     assert!(told.contains(&format!("\npinned      {rows}, 1 operation\npinned      {rings}, 1 operation\n")));
-    // The search says so of a plan that is made otherwise.
-    let moved = fs::read_to_string(&path).unwrap().replace("*/h.1/mlp/c_fc/*", "*/h.0/mlp/c_fc/*");
-    fs::write(&path, moved).unwrap();
-    assert!(fails(2, &["explain", &path]).contains("checksum"));
+    // Queries, keys and values are one product, unless one of them is fixed.
+    let tight = ["--mesh", "4", "--memory", "120kB"];
+    let is_one = |plan: &Plan| {
+        let mut values = plan.graph.nodes.iter().filter(|node| node.origin.ends_with("h.1/attn/Transpose_1"));
+        values.any(|node| {
+            matches!(node.op, planner_ir::Op::Slice { .. })
+                && plan.graph.types_of(&node.operands)[0].rank() == 4
+        })
+    };
+    assert!(is_one(&plan_in(&planned(&folder, "tight.json", &tight))));
+    let pin = ["--pin", "*/h.1/attn/Transpose=[-,a,-,-,-]"];
+    let apart = plan_in(&planned(&folder, "apart.json", &[&tight[..], &pin].concat()));
+    assert!(!is_one(&apart));
+    assert!(partitions(&apart, "h.1/attn/Transpose").contains(&"[-,a,-,-,-]".to_owned()));
+    // The check says so of a plan that was fixed otherwise.
+    let mut wrong = other;
+    wrong.pins[0].operations = "*/h.1/mlp/c_fc/*".to_owned();
+    let violations = plan::check(&wrong).unwrap_err();
+    assert!(violations.0.iter().all(|it| it.rule == "pin") && violations.0.len() == 1, "{violations}");
 }
 
 #[test]
@@ -59,7 +75,7 @@ fn stages_are_planned_with_what_is_fixed() {
     let folder = Folder::new("pinned-stages");
     let model = root().join("tests/models/gpt2-bytes.onnx");
     let training = ["--mode", "train", "--loss", "cross-entropy:logits,labels", "--dim", "sequence=16"];
-    let fixed = ["plan", model.to_str().unwrap(), "--machine", "cpu-4x"];
+    let fixed = ["plan", model.to_str().unwrap()];
     // The products of each layer that go up, and the first step's loss.
     let made = |more: &[&str], pin: &[&str]| {
         let path = folder.path("p.json");
@@ -75,15 +91,21 @@ fn stages_are_planned_with_what_is_fixed() {
         (it.seconds(), products, pinned, loss)
     };
     let rows = "[-,-,a,-]";
-    let two = ["--stages", "2", "--mesh", "2", "--dim", "batch=2", "--microbatches", "2"];
+    let two =
+        ["--machine", "cpu-4x", "--stages", "2", "--mesh", "2", "--dim", "batch=2", "--microbatches", "2"];
     let free = made(&two, &[]);
     assert!(!free.1.iter().any(|it| it == rows), "{free:?}");
     let one = made(&two, &["--pin", "Reshape_132=[-,-,a,-]"]);
     let is_rows = one.1.each_ref().map(|it| it == rows);
     assert_eq!((is_rows, one.2), ([false, false, true, false], 1));
     assert!(one.0 > free.0 && (one.3 - free.3).abs() < 1e-4, "{one:?} {free:?}");
+    // Stages of a layer each are alike, but for what is fixed of one.
+    let four = ["--machine", "cpu-8x", "--stages", "4", "--cut", "0,2,3,4"];
+    let four = [&four[..], &two[4..]].concat();
+    let one = made(&four, &["--pin", "Reshape_86=[-,-,a,-]"]);
+    assert_eq!(one.1.each_ref().map(|it| it == rows), [false, true, false, false]);
     // All that is searched: one operation, and one in each block that repeats.
-    let auto = ["--stages", "auto", "--global-batch", "4"];
+    let auto = ["--machine", "cpu-4x", "--stages", "auto", "--global-batch", "4"];
     let free = made(&auto, &["--pin", "pp=2"]);
     let one = made(&auto, &["--pin", "pp=2", "--pin", "Reshape_86=[-,-,a,-]"]);
     assert_eq!((one.1[1].as_str(), one.2), (rows, 1));
@@ -108,8 +130,8 @@ fn what_cannot_be_fixed() {
         refused(1, &["*/h.1/mlp/c_fx/*=[-,-,a,-]"]),
         "error: `--pin */h.1/mlp/c_fx/*=[-,-,a,-]` names no operation that is computed at every step, near are \
          `/model/transformer/h.1/mlp/c_fc/Reshape_1`, `/model/transformer/h.0/mlp/c_fc/Reshape_1`, \
-         `/model/transformer/h.1/attn/MatMul_1`, `/model/transformer/h.1/attn/Transpose`; `explain` prints all, \
-         and `*` stands for any text\n"
+         `/model/transformer/h.1/mlp/c_proj/Reshape_1`, `/model/transformer/h.0/mlp/c_proj/Reshape_1`; `explain` \
+         prints all, and `*` stands for any text\n"
     );
     assert_eq!(
         refused(2, &["*/c_fc/*=[-,-,q,-]"]),
