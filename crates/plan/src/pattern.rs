@@ -13,3 +13,6 @@ pub fn matches(pattern: &str, name: &str) -> bool {
     }
     rest.ends_with(last)
 }
+
+#[cfg(test)]
+mod tests;
