@@ -41,6 +41,8 @@ pub struct Session {
     pub(crate) kept_outputs: BTreeSet<String>,
     /// The outputs that become inputs after each step, where they are.
     pub(crate) carried: Vec<Moved>,
+    /// The number of its program in the record of this process, where there is one.
+    recorded: usize,
     /// What has the memory of the ranks that are here, if they are on devices.
     pub(crate) engine: Option<Seat>,
 }
@@ -119,11 +121,11 @@ impl Session {
         let (meetings, places) = meetings(&programs)?;
         let mail = Mail::of(programs.iter());
         let own = processes.as_ref().map(|it| it.rank());
-        if let Some(processes) = &processes {
+        let recorded = processes.as_ref().map_or(0, |processes| {
             let own = programs.iter().find(|it| it.rank == processes.rank());
             let texts = own.map(|own| own.instructions.iter().map(|it| own.show(it)).collect());
-            processes.flight.set_program(texts.unwrap_or_default());
-        }
+            processes.flight.add_program(texts.unwrap_or_default())
+        });
         let elsewhere = engine.is_some();
         let rank = |program: Program| match own {
             _ if elsewhere => Rank::elsewhere(program),
@@ -132,9 +134,18 @@ impl Session {
         };
         let ranks = programs.into_iter().map(rank).collect::<Result<_, _>>()?;
         let (kept_inputs, kept_outputs) = (BTreeSet::new(), BTreeSet::new());
-        let carried = Vec::new();
-        let mut session =
-            Self { ranks, places, meetings, mail, processes, kept_inputs, kept_outputs, carried, engine };
+        let mut session = Self {
+            ranks,
+            places,
+            meetings,
+            mail,
+            processes,
+            kept_inputs,
+            kept_outputs,
+            carried: Vec::new(),
+            recorded,
+            engine,
+        };
         if let Some(other) = other.filter(|_| session.engine.is_none()) {
             session.take_over(other);
         }
@@ -279,10 +290,10 @@ impl Session {
     /// The steps of the ranks here.
     fn run_ranks(&mut self, feeds: &[Vec<Feed>]) -> Result<Vec<Done>, RunError> {
         let start = Instant::now();
+        if let Some(processes) = &self.processes {
+            processes.flight.step(self.recorded);
+        }
         if let Some(seat) = &self.engine {
-            if let Some(processes) = &self.processes {
-                processes.flight.step();
-            }
             let reports = seat.step(feeds)?;
             let seconds = start.elapsed().as_secs_f64();
             return Ok(reports.into_iter().map(|report| Done { report, seconds }).collect());
@@ -292,7 +303,6 @@ impl Session {
             let seconds = start.elapsed().as_secs_f64();
             return Ok(reports.into_iter().map(|report| Done { report, seconds }).collect());
         };
-        processes.flight.step();
         let number = usize::try_from(processes.rank()).unwrap_or(usize::MAX);
         let (meetings, places) = (&self.meetings, &self.places[number]);
         let mut peers = Peers { processes: &processes, places, meetings, given: Vec::new() };

@@ -27,8 +27,10 @@ pub(crate) struct Flight {
 
 #[derive(Default)]
 struct State {
-    /// The instructions in words.
-    texts: Vec<String>,
+    /// For each program, its instructions in words.
+    texts: Vec<Vec<String>>,
+    /// The program of the last step.
+    program: usize,
     events: VecDeque<Event>,
     doing: Doing,
 }
@@ -36,6 +38,7 @@ struct State {
 struct Event {
     /// When (seconds since the process joined).
     at: f64,
+    program: usize,
     doing: Doing,
     what: What,
 }
@@ -58,14 +61,18 @@ impl Flight {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The instructions of this process, in words.
-    pub(crate) fn set_program(&self, texts: Vec<String>) {
-        self.state().texts = texts;
+    /// Takes in the instructions of one more program of this process, in words: its number.
+    pub(crate) fn add_program(&self, texts: Vec<String>) -> usize {
+        let mut state = self.state();
+        state.texts.push(texts);
+        state.texts.len() - 1
     }
 
-    /// A step begins.
-    pub(crate) fn step(&self) {
-        self.state().doing.step += 1;
+    /// A step of a program begins.
+    pub(crate) fn step(&self, program: usize) {
+        let mut state = self.state();
+        state.program = program;
+        state.doing.step += 1;
     }
 
     /// An instruction begins.
@@ -93,8 +100,8 @@ impl Flight {
         if state.events.len() == KEPT {
             state.events.pop_front();
         }
-        let (at, doing) = (self.start.elapsed().as_secs_f64(), state.doing);
-        state.events.push_back(Event { at, doing, what });
+        let (at, program, doing) = (self.start.elapsed().as_secs_f64(), state.program, state.doing);
+        state.events.push_back(Event { at, program, doing, what });
     }
 
     /// What this process does.
@@ -124,11 +131,12 @@ impl Flight {
     fn record(&self) -> String {
         let state = self.state();
         let mut text = String::new();
-        for Event { at, doing: Doing { step, instruction, .. }, what } in &state.events {
+        for Event { at, program, doing: Doing { step, instruction, .. }, what } in &state.events {
             let words = match what {
                 What::Begins(micro_batch) => {
                     let index = usize::try_from(*instruction).unwrap_or(usize::MAX);
-                    let text = state.texts.get(index).map_or("", String::as_str);
+                    let text = state.texts.get(*program).and_then(|it| it.get(index));
+                    let text = text.map_or("", String::as_str);
                     format!("micro-batch {micro_batch}: {text}")
                 }
                 What::Waits(ranks) => {
@@ -138,10 +146,47 @@ impl Flight {
                 What::Goes => "goes on".to_owned(),
             };
             // Writing to a string does not fail.
-            let _ = writeln!(text, "{at:.6} s  step {step}  instruction {instruction}  {words}");
+            let _ = writeln!(
+                text,
+                "{at:.6} s  program {program}  step {step}  instruction {instruction}  {words}"
+            );
         }
         let now = self.start.elapsed().as_secs_f64();
         let _ = writeln!(text, "{now:.6} s  ended");
         text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    /// Two programs take turns, as those of prompts and of single tokens do.
+    #[test]
+    fn each_instruction_has_the_words_of_its_own_program() {
+        let kept = Arc::new(Mutex::new(String::new()));
+        let record = Arc::clone(&kept);
+        let flight = Flight::new(Box::new(move |_, done, _| done.clone_into(&mut record.lock().unwrap())));
+        let programs = [&["a prompt"][..], &["a token", "its cache"]];
+        let numbers = programs.map(|it| flight.add_program(it.iter().map(|&it| it.to_owned()).collect()));
+        for (program, instruction) in [(0, 0), (1, 0), (1, 1), (0, 0)] {
+            flight.step(numbers[program]);
+            flight.begins(instruction, 0);
+        }
+        flight.ended(None, 1);
+        let record = kept.lock().unwrap();
+        let lines: Vec<&str> = record.lines().filter_map(|it| it.split_once(" s  ")).map(|it| it.1).collect();
+        assert_eq!(
+            lines,
+            [
+                "program 0  step 1  instruction 0  micro-batch 0: a prompt",
+                "program 1  step 2  instruction 0  micro-batch 0: a token",
+                "program 1  step 3  instruction 1  micro-batch 0: its cache",
+                "program 0  step 4  instruction 0  micro-batch 0: a prompt",
+                "ended"
+            ]
+        );
     }
 }
