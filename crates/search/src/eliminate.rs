@@ -7,18 +7,21 @@
 
 mod classes;
 mod factor;
+mod laid;
+mod least;
 mod order;
 mod prune;
 
 pub use classes::with_classes;
-pub(crate) use factor::{WORTH_THREADS, lower_by_rows};
+pub(crate) use factor::WORTH_THREADS;
+pub(crate) use least::least_by_rows;
 pub use order::{Order, order};
 pub use prune::{Pruned, prune};
 
 use std::borrow::Cow;
 
 use crate::problem::{Edge, Problem, Proof, SearchError, Solution, Table};
-use factor::Factor;
+use factor::{Factor, Nodes};
 
 /// The most entries that a table of an elimination may have.
 pub const MOST_ENTRIES: f64 = 67_108_864.0;
@@ -78,11 +81,16 @@ pub fn reduce<'a>(objective: &Objective<'a>, order: &Order) -> Result<Reduced<'a
         }
     }
 
+    let mut turns = vec![order.nodes.len(); domains.len()];
+    for (turn, &node) in order.nodes.iter().enumerate() {
+        turns[node] = turn;
+    }
+    let nodes = Nodes { domains: &domains, turns: &turns, classes_of: &order.classes_of };
     let mut buckets = Vec::with_capacity(order.nodes.len());
     for &node in &order.nodes {
         let factors: Vec<Factor<'a>> =
             std::mem::take(&mut touching[node]).into_iter().filter_map(|at| pool[at].take()).collect();
-        let message = factor::eliminate(node, &factors, &domains, &order.classes_of);
+        let message = factor::eliminate(node, &factors, &nodes);
         for &neighbour in &message.scope {
             touching[neighbour].push(pool.len());
         }

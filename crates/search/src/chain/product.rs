@@ -1,23 +1,38 @@
 //! Min-plus products and powers of dense tables.
 
-use pulp::Arch;
+use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 
-use crate::eliminate::{WORTH_THREADS, first_least, lower_by_rows};
+use crate::eliminate::{WORTH_THREADS, first_least, least_by_rows};
 
 /// `result[i, j] = min_m left[i, m] + right[m, j]`, where `m` runs below `inner`.
 pub fn product(left: &[f64], right: &[f64], inner: usize) -> Vec<f64> {
     let columns = right.len() / inner;
-    let mut result = vec![f64::INFINITY; left.len() / inner * columns];
+    let mut result = vec![0.0; left.len() / inner * columns];
     let arch = Arch::new();
+    let fill = |(addends, least): (&[f64], &mut [f64])| arch.dispatch(Row { least, addends, right });
     if left.len() * columns < WORTH_THREADS {
-        let rows = left.chunks(inner).zip(result.chunks_mut(columns));
-        rows.for_each(|(row, best)| arch.dispatch(|| lower_by_rows(best, row, right)));
+        left.chunks(inner).zip(result.chunks_mut(columns)).for_each(fill);
     } else {
-        let rows = left.par_chunks(inner).zip(result.par_chunks_mut(columns));
-        rows.for_each(|(row, best)| arch.dispatch(|| lower_by_rows(best, row, right)));
+        left.par_chunks(inner).zip(result.par_chunks_mut(columns)).for_each(fill);
     }
     result
+}
+
+/// A row of a product.
+struct Row<'a> {
+    least: &'a mut [f64],
+    addends: &'a [f64],
+    right: &'a [f64],
+}
+
+impl WithSimd for Row<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        least_by_rows(simd, self.least, self.addends, self.right);
+    }
 }
 
 /// The least costs of `count` equal steps, by repeated squaring.
