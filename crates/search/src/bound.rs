@@ -94,11 +94,14 @@ impl<'a> Solver<'a> {
 
     /// The same, which starts from what another search has seen.
     pub fn following(self, trail: Trail) -> Self {
-        Self { trail: trail.along(self.chain), ..self }
+        let trail = trail.along(self.chain);
+        let floors = trail.proven.as_ref().map(|(_, floors)| floors.clone()).unwrap_or_default();
+        Self { trail, floors, ..self }
     }
 
     /// What was seen.
-    pub fn into_trail(self) -> Trail {
+    pub fn into_trail(mut self) -> Trail {
+        self.trail.prove(self.chain, self.floors);
         self.trail
     }
 

@@ -7,7 +7,9 @@
 //! how soon it is found.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use super::floors::Floors;
 use crate::chain::{Chain, ChainChoices};
 
 /// Minima that were found, and blocks that are worth trying.
@@ -17,6 +19,8 @@ pub struct Trail {
     pub(super) seen: Vec<ChainChoices>,
     /// For a segment and the state that blocks begin and end in, blocks found around the last price.
     pub(super) blocks: BTreeMap<(usize, Vec<usize>), Vec<Vec<usize>>>,
+    /// What was proven, and of which chain.
+    pub(super) proven: Option<(Arc<Chain>, Floors)>,
 }
 
 impl Trail {
@@ -30,7 +34,14 @@ impl Trail {
             blocks.retain(|block| is_block(segment, block));
         }
         self.blocks.retain(|_, blocks| !blocks.is_empty());
+        self.proven = self.proven.filter(|(of, _)| **of == *chain);
         self
+    }
+
+    /// Adds what was proven of a chain.
+    pub(super) fn prove(&mut self, chain: &Chain, floors: Floors) {
+        let of = self.proven.take().map_or_else(|| Arc::new(chain.clone()), |(of, _)| of);
+        self.proven = Some((of, floors));
     }
 
     pub(super) fn add(&mut self, choices: &ChainChoices) {

@@ -45,6 +45,8 @@ pub(super) type Make<'a> = dyn Fn(Room, &Mutex<Trail>) -> Result<Plan, Failure> 
 pub(super) struct Plans<'a> {
     make: &'a Make<'a>,
     known: Mutex<BTreeMap<Room, Made>>,
+    /// What was seen for stages that keep as much, before what is asked for now.
+    seen: Mutex<BTreeMap<Live, Arc<Trail>>>,
 }
 
 /// A plan, and what was seen until it was found.
@@ -56,11 +58,12 @@ struct Made {
 
 impl<'a> Plans<'a> {
     pub(super) fn new(make: &'a Make<'a>) -> Self {
-        Self { make, known: Mutex::default() }
+        Self { make, known: Mutex::default(), seen: Mutex::default() }
     }
 
     /// A plan for each stage, as large as its room is.
     pub(super) fn serving(&self, rooms: &[Room]) -> Result<Vec<Arc<Plan>>, Failure> {
+        self.keep();
         let fast = self.of(Room::ALL, &Trail::default())?;
         let mut order: Vec<usize> = (0..rooms.len()).collect();
         // Equal rooms side by side: no two searches at a time are for the same.
@@ -105,13 +108,24 @@ impl<'a> Plans<'a> {
         Ok(before?.into_iter().chain([(middle, own.plan)]).chain(after?).collect())
     }
 
+    /// Keeps what was seen until now: of stages that keep as much, where there was least room.
+    fn keep(&self) {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        // Rooms are in the order of what they may hold.
+        for (room, made) in known.iter().rev() {
+            seen.insert(room.live, Arc::clone(&made.trail));
+        }
+    }
+
     /// The plan made for this room.
     fn of(&self, room: Room, trail: &Trail) -> Result<Made, Failure> {
         let known = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(made) = known().get(&room) {
             return Ok(made.clone());
         }
-        let trail = Mutex::new(trail.clone());
+        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner).get(&room.live).cloned();
+        let trail = Mutex::new(seen.map_or_else(|| trail.clone(), |seen| Trail::clone(&seen)));
         let plan = Arc::new((self.make)(room, &trail)?);
         let made = Made { plan, trail: Arc::new(trail.into_inner().unwrap_or_else(PoisonError::into_inner)) };
         known().insert(room, made.clone());
