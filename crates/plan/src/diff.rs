@@ -13,7 +13,6 @@ use std::collections::BTreeMap;
 
 use planner_ir::{Carried, Move, NodeId, Op, Source, ValueId};
 
-use crate::pin::Pin;
 use crate::plan::{Copy, Plan};
 use crate::recipe::Recipe;
 use crate::summary::communication;
@@ -98,8 +97,8 @@ fn header(before: &Plan, after: &Plan) -> Vec<Change<String>> {
             ("capacity".to_owned(), show::bytes(plan.capacity)),
         ];
         lines.extend(plan.recipe.iter().flat_map(recipe_lines));
-        let pin = |it: &Pin| format!("{}={}", it.operations, it.partition.display(&plan.mesh));
-        lines.push(("pinned".to_owned(), plan.pins.iter().map(pin).collect::<Vec<_>>().join("; ")));
+        let pins: Vec<String> = plan.pins.iter().map(|it| it.text(&plan.mesh)).collect();
+        lines.push(("pinned".to_owned(), pins.join("; ")));
         lines.push(("strategy".to_owned(), strategy(plan).join("; ")));
         lines
     };

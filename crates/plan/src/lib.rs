@@ -28,7 +28,7 @@ pub use diagram::{Cell, Diagram, MAX_CELLS, Message, Thing, Way, diagram};
 pub use diff::{Change, Diff, Repeated, diff};
 pub use generation::{Cache, Generation, Growth, Kept, Positions};
 pub use pattern::matches;
-pub use pin::Pin;
+pub use pin::{Pin, is_called};
 pub use pipeline::{Arrival, Crossing, Pipeline, Stage};
 pub use plan::{
     Assignment, Copy, Holding, MachineName, ModelFile, Part, Plan, Proof, SpaceSize, Term, Transfer,

@@ -1,6 +1,6 @@
 //! What a user has fixed: how operations of a name are computed.
 
-use planner_ir::{Node, Partition, Phase};
+use planner_ir::{Mesh, Node, Partition, Phase};
 
 use crate::pattern::matches;
 
@@ -20,8 +20,7 @@ impl Pin {
     /// Whether it is of an operation of so many loops: a forward one of the name. Several operations
     /// come of one of the model file, and those of other loops than the partition's are not meant.
     pub fn is_of(&self, node: &Node, loops: usize) -> bool {
-        let named = node.phase == Phase::Forward && matches(&self.operations, &node.origin);
-        named && loops == self.partition.loops.len()
+        is_called(node, &self.operations) && loops == self.partition.loops.len()
     }
 
     /// Whether an operation that is computed so is computed as is fixed.
@@ -31,4 +30,14 @@ impl Pin {
         (*steps, loops, passed, streams) == (pinned.steps, &pinned.loops, &pinned.passed, &pinned.streams)
             && (passed.is_empty() || *through == pinned.through)
     }
+
+    /// As a user says it.
+    pub fn text(&self, mesh: &Mesh) -> String {
+        format!("{}={}", self.operations, self.partition.display(mesh))
+    }
+}
+
+/// Whether pins of this name are of an operation: a forward one, so called in the model file.
+pub fn is_called(node: &Node, operations: &str) -> bool {
+    node.phase == Phase::Forward && matches(operations, &node.origin)
 }

@@ -14,7 +14,7 @@ mod prune;
 
 pub use classes::with_classes;
 pub(crate) use factor::WORTH_THREADS;
-pub(crate) use least::least_by_rows;
+pub(crate) use least::LeastByRows;
 pub use order::{Order, order};
 pub use prune::{Pruned, prune};
 

@@ -1,10 +1,11 @@
 //! Operations whose partition a user has fixed: only choices that agree are left.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt;
 
-use plan::{Pin, matches, partition_in_words};
-use planner_ir::{Graph, Mesh, Node, NodeId, Partition, Phase, Slots, Ways, parse_partition};
+use plan::{Pin, is_called, partition_in_words};
+use planner_ir::{Graph, Mesh, Node, NodeId, Partition, Slots, Ways, parse_partition};
 use rewrite::Space;
 
 use crate::prepare::Cut;
@@ -26,9 +27,9 @@ impl fmt::Display for Fixed {
 }
 
 impl Fixed {
-    /// Whether it is of an operation of that name, if that is computed at every step.
+    /// Whether it is of an operation by its name, whatever loops that has.
     pub fn is_of(&self, node: &Node) -> bool {
-        node.phase == Phase::Forward && matches(&self.operations, &node.origin)
+        is_called(node, &self.operations)
     }
 
     /// Whether it may be of some operation: a forward one of the name that is computed at every step.
@@ -46,9 +47,7 @@ fn named<'a>(graph: &'a Graph, pattern: &'a str) -> impl Iterator<Item = NodeId>
     let prepared = graph.prepared();
     graph.node_ids().filter(move |&id| {
         let node = graph.node(id);
-        node.phase == Phase::Forward
-            && matches(pattern, &node.origin)
-            && !node.results.iter().all(|result| prepared[result.0])
+        is_called(node, pattern) && !node.results.iter().all(|result| prepared[result.0])
     })
 }
 
@@ -133,7 +132,10 @@ fn loops(graph: &Graph, node: NodeId) -> usize {
 }
 
 /// The sections of a program, such that what is fixed is the same in all places where one stands.
-pub(crate) fn apart(cut: &Cut<'_>, pins: &[Pin]) -> Vec<Section> {
+pub(crate) fn apart<'a>(cut: &Cut<'a>, pins: &[Pin]) -> Cow<'a, [Section]> {
+    if pins.is_empty() {
+        return Cow::Borrowed(cut.sections);
+    }
     let of = |it: &Repetition| {
         let nodes = it.nodes.iter().map(|&node| pinned(cut.graph, node, pins));
         nodes.collect::<Vec<_>>()

@@ -1,5 +1,6 @@
 //! The search: sections, their spaces and prices, the chain they form, its solution, the plan.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
@@ -246,7 +247,7 @@ fn plan_in(
 ) -> Result<(Plan, Vec<usize>), PlanError> {
     let first = Cut { graph: request.graph, sections: request.sections };
     let cuts: Vec<Cut<'_>> = std::iter::once(first).chain(others.iter().copied()).collect();
-    let parts: Vec<Vec<Section>> = cuts.iter().map(|cut| apart(cut, pins)).collect();
+    let parts: Vec<Cow<'_, [Section]>> = cuts.iter().map(|cut| apart(cut, pins)).collect();
     let cuts: Vec<Cut<'_>> =
         cuts.iter().zip(&parts).map(|(cut, sections)| Cut { graph: cut.graph, sections }).collect();
     let (first, others) = (cuts[0], &cuts[1..]);

@@ -159,8 +159,7 @@ pub(crate) fn pinned<'a>(plans: impl Iterator<Item = &'a Plan>) -> Vec<String> {
                 Assignment::Prepared => false,
             };
             let count = plan.graph.nodes.iter().zip(&plan.assignments).filter(of).count();
-            let text = format!("{}={}", pin.operations, pin.partition.display(&plan.mesh));
-            *all.entry(text).or_default() += count;
+            *all.entry(pin.text(&plan.mesh)).or_default() += count;
         }
     }
     let line = |(text, count)| match count {

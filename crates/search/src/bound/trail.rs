@@ -3,8 +3,8 @@
 //!
 //! A minimum is a line of the bound at every capacity, and of every chain that has the same choices:
 //! what it takes and holds there is computed anew. So a search that starts from the lines of another
-//! one is near its last price at once. Nothing of an answer depends on where the lines come from but
-//! how soon it is found.
+//! one is near its last price at once. What was proven holds of an equal chain only, at every capacity.
+//! Nothing of an answer depends on where the lines come from but how soon it is found.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,38 +1,23 @@
 //! Min-plus products and powers of dense tables.
 
-use pulp::{Arch, Simd, WithSimd};
+use pulp::Arch;
 use rayon::prelude::*;
 
-use crate::eliminate::{WORTH_THREADS, first_least, least_by_rows};
+use crate::eliminate::{LeastByRows, WORTH_THREADS, first_least};
 
 /// `result[i, j] = min_m left[i, m] + right[m, j]`, where `m` runs below `inner`.
 pub fn product(left: &[f64], right: &[f64], inner: usize) -> Vec<f64> {
     let columns = right.len() / inner;
     let mut result = vec![0.0; left.len() / inner * columns];
     let arch = Arch::new();
-    let fill = |(addends, least): (&[f64], &mut [f64])| arch.dispatch(Row { least, addends, right });
+    let fill =
+        |(addends, least): (&[f64], &mut [f64])| arch.dispatch(LeastByRows { least, addends, matrix: right });
     if left.len() * columns < WORTH_THREADS {
         left.chunks(inner).zip(result.chunks_mut(columns)).for_each(fill);
     } else {
         left.par_chunks(inner).zip(result.par_chunks_mut(columns)).for_each(fill);
     }
     result
-}
-
-/// A row of a product.
-struct Row<'a> {
-    least: &'a mut [f64],
-    addends: &'a [f64],
-    right: &'a [f64],
-}
-
-impl WithSimd for Row<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) {
-        least_by_rows(simd, self.least, self.addends, self.right);
-    }
 }
 
 /// The least costs of `count` equal steps, by repeated squaring.

@@ -1,15 +1,31 @@
 //! The least of sums of rows: what minimising one node out of a table comes to, in vector instructions.
 
-use pulp::Simd;
+use pulp::{Simd, WithSimd};
 
 /// The most vectors of columns that are kept in registers.
 const STRETCH: usize = 4;
+
+/// [`least_by_rows`] of these, with the vectors that the machine has.
+pub(crate) struct LeastByRows<'a> {
+    pub(crate) least: &'a mut [f64],
+    pub(crate) addends: &'a [f64],
+    pub(crate) matrix: &'a [f64],
+}
+
+impl WithSimd for LeastByRows<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        least_by_rows(simd, self.least, self.addends, self.matrix);
+    }
+}
 
 /// `least[j] = min_i addends[i] + matrix[i][j]`, where infinite addends are skipped.
 ///
 /// The sums and their least are the same numbers whatever vectors the machine has.
 #[inline(always)]
-pub(crate) fn least_by_rows<S: Simd>(simd: S, least: &mut [f64], addends: &[f64], matrix: &[f64]) {
+pub(super) fn least_by_rows<S: Simd>(simd: S, least: &mut [f64], addends: &[f64], matrix: &[f64]) {
     if addends.is_empty() {
         return least.fill(f64::INFINITY);
     }
@@ -72,25 +88,10 @@ fn few_columns<S: Simd>(simd: S, least: &mut [f64], addends: &[f64], matrix: &[f
 
 #[cfg(test)]
 mod tests {
-    use pulp::{Arch, Scalar, WithSimd};
+    use pulp::{Arch, Scalar};
 
     use super::*;
     use crate::problem::tests::Dice;
-
-    struct Rows<'a> {
-        least: &'a mut [f64],
-        addends: &'a [f64],
-        matrix: &'a [f64],
-    }
-
-    impl WithSimd for Rows<'_> {
-        type Output = ();
-
-        #[inline(always)]
-        fn with_simd<S: Simd>(self, simd: S) {
-            least_by_rows(simd, self.least, self.addends, self.matrix);
-        }
-    }
 
     #[test]
     fn the_least_is_that_of_one_sum_after_another() {
@@ -105,7 +106,7 @@ mod tests {
                 };
                 let truth: Vec<f64> = (0..width).map(|at| least(&mut sum(at))).collect();
                 let mut ours = vec![f64::NAN; width];
-                Arch::new().dispatch(Rows { least: &mut ours, addends: &addends, matrix: &matrix });
+                Arch::new().dispatch(LeastByRows { least: &mut ours, addends: &addends, matrix: &matrix });
                 assert_eq!(ours, truth, "{width} {choices}");
                 ours.fill(f64::NAN);
                 least_by_rows(Scalar::new(), &mut ours, &addends, &matrix);
