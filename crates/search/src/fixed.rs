@@ -27,14 +27,34 @@ impl fmt::Display for Fixed {
 }
 
 impl Fixed {
-    /// Whether it is of an operation by its name, whatever loops that has.
+    /// Whether it may be of some operation, however many loops that has: a forward one of the name that is
+    /// computed at every step.
+    pub fn names(&self, graph: &Graph) -> bool {
+        named(graph, &self.operations).next().is_some()
+    }
+
+    /// How many loops the operations of the name have.
+    pub fn counts(&self, graph: &Graph) -> BTreeSet<usize> {
+        named(graph, &self.operations).map(|node| loops(graph, node)).collect()
+    }
+
+    /// How many loops the partition is of, whatever the mesh; nothing if the text is no partition.
+    pub fn loops(&self) -> Option<usize> {
+        let (inside, _) = self.partition.split_once('[')?.1.split_once(']')?;
+        Some(if inside.trim().is_empty() { 0 } else { inside.split(',').count() })
+    }
+
+    /// Whether it may be of an operation, by its name.
     pub fn is_of(&self, node: &Node) -> bool {
         is_called(node, &self.operations)
     }
 
-    /// Whether it may be of some operation: a forward one of the name that is computed at every step.
-    pub fn names(&self, graph: &Graph) -> bool {
-        named(graph, &self.operations).next().is_some()
+    /// Whether it is of some operation: one of the name and of as many loops as the partition.
+    fn is_in(&self, graph: &Graph) -> bool {
+        match self.loops() {
+            Some(own) => self.counts(graph).contains(&own),
+            None => self.names(graph),
+        }
     }
 }
 
@@ -58,12 +78,23 @@ pub enum FixedError {
     Text(Fixed, String),
     /// How blocks are exchanged is said besides: that is not fixed.
     Exchange(Fixed),
-    /// No operation of the name has as many loops; how many those have.
-    Loops(Fixed, BTreeSet<usize>),
     /// An operation that cannot be computed so, and how it can be.
     Choices(Fixed, String, Vec<String>),
     /// Two partitions of one operation.
     Twice(Fixed, Fixed, String),
+    /// No form of a block has operations of all of them.
+    Apart(Vec<Fixed>),
+}
+
+impl FixedError {
+    /// What is fixed of which it says that it cannot be.
+    pub fn pins(&self) -> Vec<&Fixed> {
+        match self {
+            Self::Text(pin, _) | Self::Exchange(pin) | Self::Choices(pin, ..) => vec![pin],
+            Self::Twice(one, other, _) => vec![one, other],
+            Self::Apart(all) => all.iter().collect(),
+        }
+    }
 }
 
 impl fmt::Display for FixedError {
@@ -75,14 +106,6 @@ impl fmt::Display for FixedError {
                 "`--pin {pin}` says how blocks are exchanged, which is always chosen: leave `both ways` and \
                  `in place` out"
             ),
-            Self::Loops(pin, loops) => {
-                let loops: Vec<String> = loops.iter().map(usize::to_string).collect();
-                write!(
-                    f,
-                    "`--pin {pin}`: operations of that name have {} loops, expected a partition of as many",
-                    loops.join(" or ")
-                )
-            }
             Self::Choices(pin, operation, choices) => {
                 write!(f, "`--pin {pin}`: `{operation}` cannot be computed so, expected one of")?;
                 choices.iter().try_for_each(|choice| write!(f, "\n  {choice}"))
@@ -90,32 +113,40 @@ impl fmt::Display for FixedError {
             Self::Twice(one, other, operation) => {
                 write!(f, "`--pin {one}` and `--pin {other}` are both of `{operation}`: leave one out")
             }
+            Self::Apart(pins) => {
+                let pins: Vec<String> = pins.iter().map(|pin| format!("`--pin {pin}`")).collect();
+                write!(
+                    f,
+                    "{} are of operations that are never there together, since some are products that others \
+                     are parts of: leave some out",
+                    pins.join(" and ")
+                )
+            }
         }
     }
 }
 
 impl std::error::Error for FixedError {}
 
-/// What is fixed of a program on a mesh, given in all its variants: of texts, those that name operations.
+/// What is fixed of a program on a mesh, given in all its variants: of texts, those that are of operations.
 pub(crate) fn pins(fixed: &[Fixed], graphs: &[&Graph], mesh: &Mesh) -> Result<Vec<Pin>, FixedError> {
     let mut pins: Vec<Pin> = Vec::new();
-    for it in fixed.iter().filter(|it| graphs.iter().any(|graph| it.names(graph))) {
+    for it in fixed.iter().filter(|it| graphs.iter().any(|graph| it.is_in(graph))) {
         let partition = parse_partition(mesh, &it.partition);
         let partition = partition.map_err(|error| FixedError::Text(it.clone(), error.to_string()))?;
         if partition.ways == Ways::Both || partition.slots == Slots::One {
             return Err(FixedError::Exchange(it.clone()));
         }
         let pin = Pin { operations: it.operations.clone(), partition };
-        let of = |graph| named(graph, &it.operations).map(move |node| loops(graph, node));
-        let counts: BTreeSet<usize> = graphs.iter().flat_map(|graph| of(graph)).collect();
-        if !counts.contains(&pin.partition.loops.len()) {
-            return Err(FixedError::Loops(it.clone(), counts));
-        }
         if !pins.contains(&pin) {
             pins.push(pin);
         }
     }
-    for (graph, node) in graphs.iter().flat_map(|graph| graph.node_ids().map(move |node| (graph, node))) {
+    if pins.is_empty() {
+        return Ok(pins);
+    }
+    let nodes = graphs.iter().flat_map(|&graph| named(graph, "*").map(move |node| (graph, node)));
+    for (graph, node) in nodes {
         let of = pinned(graph, node, &pins);
         let differs = |it: &&usize| !pins[of[0]].is_kept(&pins[**it].partition);
         if let Some(&other) = of.iter().find(differs) {
@@ -154,32 +185,51 @@ fn pinned(graph: &Graph, node: NodeId, pins: &[Pin]) -> Vec<usize> {
     (0..pins.len()).filter(|&number| of(&pins[number])).collect()
 }
 
-/// Leaves the choices of a section's operations that agree with what is fixed, and says which pins are of
-/// some of them.
+/// What is fixed of a section in one form of it.
+pub(crate) struct Kept {
+    /// The numbers of the pins that are of some of its operations.
+    of: BTreeSet<usize>,
+    /// Why its operations cannot be computed so.
+    refused: Option<FixedError>,
+}
+
+/// Leaves the choices of a section's operations that agree with what is fixed.
 pub(crate) fn keep(
     (graph, section): (&Graph, &Section),
     space: &mut Space,
     mesh: &Mesh,
     pins: &[Pin],
-) -> Result<BTreeSet<usize>, FixedError> {
-    let mut of = BTreeSet::new();
-    let Some(repetition) = section.repetitions.first() else { return Ok(of) };
+) -> Kept {
+    let mut kept = Kept { of: BTreeSet::new(), refused: None };
+    let Some(repetition) = section.repetitions.first() else { return kept };
     for (choices, &node) in space.choices.iter_mut().zip(&repetition.nodes) {
         if choices.is_empty() {
             continue;
         }
         for number in pinned(graph, node, pins) {
             let pin = &pins[number];
-            if !choices.iter().any(|it| pin.is_kept(&it.partition)) {
+            kept.of.insert(number);
+            if choices.iter().any(|it| pin.is_kept(&it.partition)) {
+                choices.retain(|it| pin.is_kept(&it.partition));
+            } else if kept.refused.is_none() {
                 let all = choices.iter().map(|it| in_words(graph, node, mesh, &it.partition)).collect();
                 let operation = graph.node(node).origin.clone();
-                return Err(FixedError::Choices(text(pin, mesh), operation, all));
+                kept.refused = Some(FixedError::Choices(text(pin, mesh), operation, all));
             }
-            choices.retain(|it| pin.is_kept(&it.partition));
-            of.insert(number);
         }
     }
-    Ok(of)
+    kept
+}
+
+/// Which forms of a section have all that is fixed of some of them; why, if none has.
+pub(crate) fn allowed(forms: &[&Kept], mesh: &Mesh, pins: &[Pin]) -> Result<Vec<bool>, FixedError> {
+    let all: BTreeSet<usize> = forms.iter().flat_map(|it| &it.of).copied().collect();
+    let allowed: Vec<bool> = forms.iter().map(|it| it.of == all && it.refused.is_none()).collect();
+    if allowed.contains(&true) {
+        return Ok(allowed);
+    }
+    let refused = forms.iter().find_map(|it| it.refused.clone());
+    Err(refused.unwrap_or_else(|| FixedError::Apart(all.iter().map(|&it| text(&pins[it], mesh)).collect())))
 }
 
 fn in_words(graph: &Graph, node: NodeId, mesh: &Mesh, partition: &Partition) -> String {

@@ -44,7 +44,7 @@ pub struct Request<'a> {
     pub steps: Steps,
     /// What has its layout already, if something has.
     pub pinned: Option<&'a Pinned>,
-    /// How operations are computed that the user has fixed; what names none of the program says nothing.
+    /// How operations are computed that the user has fixed; what is of none of the program's says nothing.
     pub fixed: &'a [Fixed],
     /// How many micro-batches are under way at once: more than one in a stage of a pipeline, which
     /// keeps for each of them what its gradients need.
@@ -268,7 +268,7 @@ fn plan_in(
     };
     let programs: Vec<Result<Prepared<'_>, PlanError>> = numbers.par_iter().map(prepare).collect();
     let mut programs: Vec<Prepared<'_>> = programs.into_iter().collect::<Result<_, _>>()?;
-    forbid(&mut programs);
+    forbid(&mut programs, request.mesh, pins).map_err(PlanError::Fixed)?;
     let chain = chain(&programs);
     let trail = || request.trail.map(|it| it.lock().unwrap_or_else(PoisonError::into_inner));
     let known = trail().map(|mut it| std::mem::take(&mut *it)).unwrap_or_default();

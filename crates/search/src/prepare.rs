@@ -10,7 +10,7 @@ use rewrite::{Offer, Space, SpaceError, space, striped_length};
 
 use crate::assemble::{Assembled, Counted, Held, assemble};
 use crate::chain::{Chain, Global, Segment, Shared, unite};
-use crate::fixed::keep;
+use crate::fixed::{FixedError, Kept, allowed, keep};
 use crate::live::Live;
 use crate::manner::settle;
 use crate::planner::{Pinned, PlanError};
@@ -31,8 +31,8 @@ pub(crate) struct Prepared<'a> {
     pub(crate) cut: Cut<'a>,
     pub(crate) spaces: Vec<Space>,
     pub(crate) assembled: Vec<Assembled>,
-    /// For each section, the numbers of the pins that are of some of its operations.
-    fixed: Vec<BTreeSet<usize>>,
+    /// What is fixed of each section.
+    fixed: Vec<Kept>,
 }
 
 impl<'a> Prepared<'a> {
@@ -50,7 +50,7 @@ impl<'a> Prepared<'a> {
         let mut spaces = spaces.map_err(PlanError::Space)?;
         let pairs = cut.sections.iter().zip(&mut spaces);
         let fixed = pairs.map(|(section, space)| keep((cut.graph, section), space, mesh, pins));
-        let fixed = fixed.collect::<Result<_, _>>().map_err(PlanError::Fixed)?;
+        let fixed = fixed.collect();
         let pairs = cut.sections.par_iter().zip(&mut spaces);
         pairs.for_each(|(section, space)| settle(section, space, mesh, prices));
         let turn = turn(&cut);
@@ -115,16 +115,18 @@ pub(crate) fn chain(programs: &[Prepared<'_>]) -> Chain {
     Chain { globals: globals.into_iter().map(|it| it.unwrap_or_else(unused)).collect(), segments }
 }
 
-/// Forbids a block of one program where something is fixed of that block in another one, which it has no
-/// such operation for.
-pub(crate) fn forbid(programs: &mut [Prepared<'_>]) {
+/// Forbids a block of one program where it has no such operation as something is fixed of in another one,
+/// or one that cannot be computed so.
+pub(crate) fn forbid(programs: &mut [Prepared<'_>], mesh: &Mesh, pins: &[Pin]) -> Result<(), FixedError> {
     for section in 0..programs.first().map_or(0, |first| first.cut.sections.len()) {
-        let all: BTreeSet<usize> = programs.iter().flat_map(|it| &it.fixed[section]).copied().collect();
-        for program in programs.iter_mut().filter(|it| it.fixed[section] != all) {
+        let forms: Vec<&Kept> = programs.iter().map(|it| &it.fixed[section]).collect();
+        let allowed = allowed(&forms, mesh, pins)?;
+        for (program, _) in programs.iter_mut().zip(allowed).filter(|(_, allowed)| !allowed) {
             let times = program.assembled[section].problem.times.iter_mut();
             times.for_each(|times| times.fill(f64::INFINITY));
         }
     }
+    Ok(())
 }
 
 /// Whether programs differ in the insides of their sections only.

@@ -61,7 +61,7 @@ impl Stage {
 pub type Observer<'a> = &'a mut dyn FnMut(Stage, &dyn fmt::Display);
 
 /// A model as the search takes it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Prepared {
     /// The program in named operations.
     pub graph: Graph,
@@ -80,7 +80,8 @@ pub struct Prepared {
 impl Prepared {
     /// The same, where this is fixed.
     pub fn fixing(self, fixed: Vec<Fixed>) -> Result<Self, Failure> {
-        pins::known(&fixed, &self.graph)?;
+        let variants = self.variants.iter().flat_map(|it| it.others().iter().map(|(graph, _)| graph));
+        pins::known(&fixed, &std::iter::once(&self.graph).chain(variants).collect::<Vec<_>>())?;
         Ok(Self { fixed, ..self })
     }
 }

@@ -63,6 +63,11 @@ fn what_the_free_plan_chose_changes_nothing_and_anything_else_costs_no_less() {
     let apart = plan_in(&planned(&folder, "apart.json", &[&tight[..], &pin].concat()));
     assert!(!is_one(&apart));
     assert!(partitions(&apart, "h.1/attn/Transpose").contains(&"[-,a,-,-,-]".to_owned()));
+    // Of what one product for all of them cannot have, each is computed alone.
+    let heads = ["--pin", "*/h.1/attn/Transpose_1=[-,-,a,-,-]"];
+    let heads = plan_in(&planned(&folder, "heads.json", &[&tight[..], &heads].concat()));
+    assert!(!is_one(&heads));
+    assert!(partitions(&heads, "h.1/attn/Transpose_1").contains(&"[-,-,a,-,-]".to_owned()));
     // The check says so of a plan that was fixed otherwise.
     let mut wrong = other;
     wrong.pins[0].operations = "*/h.1/mlp/c_fc/*".to_owned();
@@ -113,6 +118,44 @@ fn stages_are_planned_with_what_is_fixed() {
     assert_eq!((all.1.each_ref().map(|it| it == rows), all.2), ([true; 4], 2));
     assert!(free.0 < one.0 && one.0 < all.0, "{free:?} {one:?} {all:?}");
     assert!((all.3 - free.3).abs() < 1e-4);
+    // The last product on the one mesh that has an axis `b`: the stages before it may be on any.
+    let eight = ["--machine", "cpu-8x", "--stages", "auto", "--global-batch", "4"];
+    let last = ["--pin", "stages=4,2x2", "--pin", "MatMul_195=[-,-,b,-]"];
+    assert_eq!(made(&eight, &last).2, 1);
+}
+
+#[test]
+fn what_cannot_be_fixed_of_any_setup() {
+    let folder = Folder::new("pins-of-setups");
+    let (model, path) = (root().join("tests/models/gpt2-bytes.onnx"), folder.path("p.json"));
+    let fixed = ["plan", model.to_str().unwrap(), "--machine", "cpu-8x", "--stages", "auto", "-o", &path];
+    let training = ["--mode", "train", "--loss", "cross-entropy:logits,labels", "--dim", "sequence=16"];
+    let refused = |code: u8, pins: &[&str]| {
+        let pins = [&["--global-batch", "4", "--pin", "recompute=none"], pins].concat();
+        fails(code, &[&fixed[..], &training, &pins].concat())
+    };
+    assert_eq!(
+        refused(2, &["--pin", "Reshape_*=[-,-,q,-]", "--pin", "pp=2"]),
+        "error: no pipeline: none of 6 setups can have what is fixed; on mesh 2x2: `--pin Reshape_*=[-,-,q,-]` \
+         has no partition: line 1, column 6: found `q,-]`, expected one of the axes `a`, `b`\n"
+    );
+    // A micro-batch of one example has a loop less.
+    assert_eq!(
+        refused(1, &["--pin", "MatMul_195=[a]"]),
+        "error: `--pin MatMul_195=[a]`: operations of that name have 3 or 4 loops, expected a partition of as \
+         many\n"
+    );
+    let apart = ["--pin", "MatMul_195=[-,-,a]", "--pin", "MatMul_195=[-,-,-,a]"];
+    assert!(
+        refused(1, &apart)
+            .starts_with("error: no number of micro-batches has operations of all that is fixed")
+    );
+    let twice = ["--pin", "MatMul_195=[-,a,-]", "--pin", "MatMul_1*=[-,-,a]", "--pin", "pp=2"];
+    assert!(refused(2, &twice).contains("are both of `MatMul_195`: leave one out"));
+    // The last product is in no stage on a mesh that has the axis.
+    let last = refused(2, &["--pin", "stages=2x2,4", "--pin", "MatMul_195=[-,-,b,-]"]);
+    assert!(last.contains("; on mesh 4: `--pin MatMul_195=[-,-,b,-]` has no partition: "), "{last}");
+    assert!(!folder.0.join("p.json").exists());
 }
 
 #[test]
@@ -139,8 +182,8 @@ fn what_cannot_be_fixed() {
          expected one of the axes `a`\n"
     );
     assert_eq!(
-        refused(2, &["*/c_fc/*=[-,a]"]),
-        "error: no plan on mesh 4: `--pin */c_fc/*=[-,a]`: operations of that name have 3 or 4 loops, expected \
+        refused(1, &["*/c_fc/*=[-,a]"]),
+        "error: `--pin */c_fc/*=[-,a]`: operations of that name have 3 or 4 loops, expected \
          a partition of as many\n"
     );
     assert_eq!(
@@ -165,4 +208,7 @@ fn what_cannot_be_fixed() {
         "error: without `--stages auto` no setup is searched: expected `--pin OPERATION=PARTITION` only\n"
     );
     assert!(refused(1, &["tp"]).contains("`--pin tp` is no decision"));
+    assert!(refused(1, &["=[-,a]"]).contains("`--pin =[-,a]` is no decision"));
+    // An operation may be called as a decision.
+    assert!(refused(1, &["tp=[-,a]"]).contains("`--pin tp=[-,a]` names no operation"));
 }

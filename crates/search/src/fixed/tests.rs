@@ -181,11 +181,55 @@ fn what_cannot_be_fixed_is_refused() {
         other => panic!("{other:?}"),
     };
     assert!(matches!(refused(&[pin("/up", "[a,-,")]), FixedError::Text(..)));
-    assert!(matches!(refused(&[pin("/*", "[a]")]), FixedError::Loops(_, loops) if loops == [2, 3].into()));
     assert!(matches!(refused(&[pin("/relu", "[a,a]")]), FixedError::Choices(..)));
     assert!(matches!(refused(&[pin("/up", "2 steps both ways [a,-,(a+@t:2)]")]), FixedError::Exchange(_)));
     let twice = [pin("/*", "[a,-,-]"), pin("/down", "[-,a,-]")];
     assert!(matches!(refused(&twice), FixedError::Twice(.., operation) if operation == "/down"));
     // What is no operation of this program may be one of another stage.
-    assert!(plan_of(&graph, &sections, &[pin("/others", "[a]")], &|_| true).unwrap().pins.is_empty());
+    for other in [pin("/others", "[a]"), pin("/*", "[a]")] {
+        assert!(plan_of(&graph, &sections, &[other], &|_| true).unwrap().pins.is_empty());
+    }
+    assert_eq!(pin("/*", "[a]").counts(&graph), [2, 3].into());
+    for (text, loops) in [("[]", Some(0)), ("4 steps [-,(a+@t:4)] passes b,c", Some(2)), ("a,b", None)] {
+        assert_eq!(pin("/up", text).loops(), loops);
+    }
+}
+
+/// What is prepared has no choice: pins that meet there only do not clash.
+#[test]
+fn pins_meet_where_something_is_chosen() {
+    let (down, sum) =
+        ("  %5 = contract \"ab,bc->ac\" %4 %2", "add %1 %2 : f32[512,512] # origin \"/down/weight\"");
+    let prepared = LAYERS.replace(down, &format!("  %5 = {sum}\n  %6 = contract \"ab,bc->ac\" %4 %5"));
+    let graph = parse_graph(&prepared.replace("\"y\" %5", "\"y\" %6")).unwrap();
+    let sections = [Section::whole(&graph)];
+    let met = [pin("/*/weight", "[a,-]"), pin("/d*", "[-,a]"), pin("/up", "[a,-,-]")];
+    assert_eq!(plan_of(&graph, &sections, &met, &|_| true).unwrap().pins.len(), 1);
+}
+
+/// A form of a block is left out where it cannot be as is fixed, as long as another one can.
+#[test]
+fn forms_of_a_block_have_all_that_is_fixed() {
+    let mesh = Mesh::of_sizes(&[2]);
+    let graph = parse_graph(LAYERS).unwrap();
+    let fixed = [pin("/up", "[a,-,-]"), pin("/relu", "[a,-]")];
+    let pins = pins(&fixed, &[&graph], &mesh).unwrap();
+    let kept = |of: &[usize], refused: Option<&str>| Kept {
+        of: of.iter().copied().collect(),
+        refused: refused.map(|it| FixedError::Choices(fixed[0].clone(), it.to_owned(), vec![])),
+    };
+    let of = |forms: &[Kept]| allowed(&forms.iter().collect::<Vec<_>>(), &mesh, &pins);
+    assert_eq!(of(&[kept(&[], None), kept(&[], None)]), Ok(vec![true, true]));
+    // One form refuses, or has no such operation.
+    assert_eq!(of(&[kept(&[0], None), kept(&[0], Some("fused"))]), Ok(vec![true, false]));
+    assert_eq!(of(&[kept(&[0], Some("alone")), kept(&[0], None)]), Ok(vec![false, true]));
+    assert_eq!(of(&[kept(&[0], None), kept(&[0, 1], None)]), Ok(vec![false, true]));
+    // All of them do.
+    let why = |forms: &[Kept]| of(forms).unwrap_err();
+    assert!(matches!(
+        why(&[kept(&[0], Some("alone")), kept(&[0], Some("fused"))]),
+        FixedError::Choices(_, operation, _) if operation == "alone"
+    ));
+    let apart = why(&[kept(&[0], None), kept(&[1], None)]);
+    assert_eq!(apart.pins(), [&fixed[0], &fixed[1]]);
 }

@@ -11,11 +11,13 @@ mod known; // what is known of a model
 mod least; // what setups cannot do with less than
 mod ordered; // setups that some schedule can order
 mod parts; // what blocks take on a mesh
+mod refused; // what is fixed that cannot be
 mod setups; // what is to be chosen among
 mod unequal; // groups whose meshes differ
 mod mixed; // groups on nodes of several kinds, or on meshes that are pinned
 
 use std::collections::BTreeMap;
+use std::slice::from_ref;
 use std::sync::{Mutex, PoisonError};
 
 use cost_models::cluster::Cluster;
@@ -35,6 +37,7 @@ use crate::failure::Failure;
 use crate::model_file::ModelFile;
 use known::Known;
 use parts::{Part, Space, part};
+use refused::none_fits;
 pub use setups::{Chosen, Pins, Setup};
 
 /// At most so many setups are looked at with little memory, or where more is computed again: where
@@ -122,6 +125,8 @@ pub fn cheapest(question: &Question<'_>, say: &dyn Fn(String)) -> Result<Answer,
     let known = Known::default();
     let forward = known.of(question, base)?;
     setups::few_enough(question, forward.blocks())?;
+    let having = known.having(question, setups.iter().map(|it| it.micro_batches).collect())?;
+    setups.retain(|setup| having.contains(&setup.micro_batches));
     setups.retain(|setup| setup.groups <= forward.blocks());
     ordered::keep(&mut setups, forward.blocks(), &|setup| schedules(question, setup))?;
     if question.pins.recompute.is_none() && !is_selective(&forward)? {
@@ -154,24 +159,6 @@ pub fn cheapest(question: &Question<'_>, say: &dyn Fn(String)) -> Result<Answer,
 /// What is known of a pipeline that takes so long, where nothing takes less than a bound (seconds).
 fn proof(bound: f64, seconds: f64) -> Proof {
     if bound < seconds { Proof::Gap { lower_bound: bound } } else { Proof::Optimal }
-}
-
-/// Why there is no pipeline where there are so many setups.
-fn none_fits(question: &Question<'_>, setups: usize) -> Failure {
-    let most =
-        question.cluster.kinds().iter().map(|it| question.memory.unwrap_or(it.usable_memory().0)).max();
-    let pinned = match question.pins.operations[..] {
-        [] => "",
-        _ => ", with operations computed as `--pin` says",
-    };
-    Failure::input(
-        "no pipeline",
-        format!(
-            "none of {setups} setups was found to fit {} on a device{pinned}; more devices, or with `--recompute \
-             full` smaller micro-batches would help",
-            crate::quantity::bytes(most.unwrap_or(0))
-        ),
-    )
 }
 
 /// Whether there is something in the inside of attention that can be computed again.
@@ -282,7 +269,7 @@ impl Asked<'_> {
             let looked_at = (self.setups.len(), priced);
             return Ok(Answer { pipeline, chosen, kind: way.kind, looked_at });
         }
-        Err(refused.unwrap_or_else(|| none_fits(self.question, self.setups.len())))
+        Err(refused.unwrap_or_else(|| none_fits(self.question, self.setups.len(), from_ref(self.known))))
     }
 
     /// What a setup takes by the first of these plans that makes one that fits: one with all memory, or
@@ -319,12 +306,18 @@ impl Asked<'_> {
                 outcome.lower_bound = outcome.lower_bound.max(proven * all / groups);
                 more = (held(blocks, groups) / held(short, groups)).max(1.0);
             }
+            self.known.note(&part);
+            let parts = || self.parts.lock().unwrap_or_else(PoisonError::into_inner);
+            if part.refused.is_some() {
+                // Some group would have what cannot be: its mesh is one for groups of others.
+                parts().entry(number).or_default().push(part);
+                return Ok(Outcome { lower_bound: f64::INFINITY, ways: Vec::new() });
+            }
             let fits = |(kind, chunks): (Kind, usize)| {
                 let (seconds, first) = by(blocks, setup, kind, chunks, *message, room)?;
                 Some((seconds, Priced { kind, chunks, first }))
             };
             outcome.ways = schedules(question, setup).into_iter().filter_map(fits).collect();
-            let parts = || self.parts.lock().unwrap_or_else(PoisonError::into_inner);
             parts().entry(number).or_default().push(part);
             if !outcome.ways.is_empty() {
                 break;

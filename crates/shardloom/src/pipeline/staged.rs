@@ -2,6 +2,7 @@
 
 mod plans; // plans of stages, as few as serve
 mod placed; // on which nodes groups of devices lie
+mod pinned; // what is fixed of the operations of which blocks
 mod held_back; // schedules that hold less, where memory ends
 mod prices; // what a pipeline takes
 mod update; // what its update takes
@@ -22,7 +23,7 @@ use search::cluster::{self, BlockCost};
 use search::{Fixed, Live, Trail};
 use train::{Stages, Step};
 
-use super::{Target, pins, ties};
+use super::{Target, ties};
 use crate::failure::Failure;
 use crate::model_file::ModelFile;
 
@@ -142,23 +143,6 @@ impl Forward {
     pub fn again(&self, recompute: &Recompute) -> Self {
         let recompute = vec![recompute.clone(); self.blocks()];
         Self { blocks: self.blocks.clone(), recipe: Recipe { recompute, ..self.recipe.clone() } }
-    }
-
-    /// Refuses what is fixed of operations that there are not.
-    pub fn knows(&self, fixed: &[Fixed]) -> Result<(), Failure> {
-        pins::known(fixed, &self.blocks.graph)
-    }
-
-    /// What is fixed of all blocks that are alike, or of none: so that some stand for all.
-    pub fn everywhere(&self, fixed: &[Fixed]) -> Vec<Fixed> {
-        let nodes = |segment: &Segment| self.blocks.graph.nodes[segment.nodes.clone()].iter();
-        let same = |a: &Segment, b: &Segment| a.block == b.block;
-        let is = |it: &&Fixed| {
-            let of = |segment: &Segment| nodes(segment).map(|node| it.is_of(node)).collect::<Vec<_>>();
-            let mut runs = self.blocks.segments.chunk_by(same);
-            runs.all(|run| run.iter().all(|segment| of(segment) == of(&run[0])))
-        };
-        fixed.iter().filter(is).cloned().collect()
     }
 
     /// How many blocks there are.

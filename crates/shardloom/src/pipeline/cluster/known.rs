@@ -1,17 +1,20 @@
 //! What is known of a model: its forward part for numbers of micro-batches, whole and with few blocks,
 //! and the steps of the latter. Each is made when it is first asked for.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use plan::Recipe;
 use rewrite::RaiseStatistics;
-use search::fold;
+use search::{Fixed, fold};
 
 use super::least::Least;
+use super::parts::Part;
+use super::refused::Refused;
 use super::{Question, Setup};
 use crate::failure::Failure;
 use crate::pipeline::Prepared;
+use crate::pipeline::pins::counted;
 use crate::pipeline::staged::Forward;
 
 /// Models up to their losses, for numbers of micro-batches, and the steps of short ones.
@@ -20,6 +23,7 @@ pub(super) struct Known {
     whole: Mutex<BTreeMap<u64, Arc<Forward>>>,
     short: Mutex<BTreeMap<u64, Arc<Short>>>,
     steps: Mutex<BTreeMap<(u64, String), Arc<ShortStep>>>,
+    refused: Mutex<Refused>,
 }
 
 /// The training step of a model with fewer blocks.
@@ -32,6 +36,8 @@ pub(super) struct ShortStep {
     pub(super) stands: Vec<usize>,
     /// What it does at least.
     pub(super) least: Least,
+    /// What is fixed of it, and for each block of the whole model whether that is of its operations.
+    pub(super) pinned: Vec<(Fixed, Vec<bool>)>,
 }
 
 /// A model with fewer blocks.
@@ -46,10 +52,39 @@ impl Known {
         let make = || {
             let graph = (question.imported)(micro_batches)?;
             let forward = Forward::of(question.file, &graph, &recipe(question, micro_batches))?;
-            forward.knows(&question.pins.operations)?;
+            forward.names(&question.pins.operations)?;
             Ok(forward)
         };
         kept(&self.whole, micro_batches, make)
+    }
+
+    /// The numbers of micro-batches, of these, with which everything is of some operation that is fixed:
+    /// a micro-batch of one example has a loop less.
+    pub(super) fn having(
+        &self,
+        question: &Question<'_>,
+        counts: BTreeSet<u64>,
+    ) -> Result<BTreeSet<u64>, Failure> {
+        let fixed = &question.pins.operations;
+        if fixed.is_empty() {
+            return Ok(counts);
+        }
+        let mut all: Vec<BTreeSet<usize>> = vec![BTreeSet::new(); fixed.len()];
+        let mut having = BTreeSet::new();
+        for count in counts {
+            let forward = self.of(question, count)?;
+            if forward.knows(fixed).is_ok() {
+                having.insert(count);
+            }
+            all.iter_mut().zip(fixed).for_each(|(all, it)| all.extend(forward.loops(it)));
+        }
+        if having.is_empty() {
+            fixed.iter().zip(all).try_for_each(|(it, all)| counted(it, all))?;
+            let message = "no number of micro-batches has operations of all that is fixed: operations of \
+                           micro-batches of one example have a loop less";
+            return Err(Failure::Usage(message.to_owned()));
+        }
+        Ok(having)
     }
 
     /// The model with few blocks, of which `whole` is one for any number of micro-batches; the whole
@@ -93,11 +128,22 @@ impl Known {
             let sections = fold(&step.graph, &step.homes, &step.forward);
             let raised = RaiseStatistics::default();
             let fixed = whole.everywhere(&question.pins.operations);
+            let pinned = fixed.iter().map(|it| (it.clone(), whole.having(it))).collect();
             let graph = step.graph;
             let prepared = Prepared { graph, sections, raised, variants: None, pinned: None, fixed };
-            Ok(ShortStep { prepared, homes: step.homes, stands: stands.clone(), least })
+            Ok(ShortStep { prepared, homes: step.homes, stands: stands.clone(), least, pinned })
         };
         kept(&self.steps, (setup.micro_batches, setup.recompute.to_string()), make)
+    }
+
+    /// Notes what cannot be on the mesh of a part.
+    pub(super) fn note(&self, part: &Part) {
+        self.refused.lock().unwrap_or_else(PoisonError::into_inner).note(part);
+    }
+
+    /// Adds what is noted here.
+    pub(super) fn refused(&self, others: Refused) -> Refused {
+        others.with(&self.refused.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 

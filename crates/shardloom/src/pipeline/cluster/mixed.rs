@@ -13,6 +13,7 @@ use search::Trail;
 use super::guess::Sizes;
 use super::known::Known;
 use super::parts::{Part, Space, part};
+use super::refused::none_fits;
 use super::unequal::{SCHEDULES, sorted, ways};
 use super::{Answer, FINISHED, Question, SHARE, Setup, finished, held, setups, units};
 use crate::failure::Failure;
@@ -56,6 +57,8 @@ pub(super) fn cheapest(question: &Question<'_>, say: &dyn Fn(String)) -> Result<
     let base = listed.iter().map(|it| it.1.micro_batches).max().unwrap_or(1);
     let forward = asked.known[0].of(question, base)?;
     setups::few_enough(question, forward.blocks())?;
+    let having = asked.known[0].having(question, listed.iter().map(|it| it.1.micro_batches).collect())?;
+    listed.retain(|it| having.contains(&it.1.micro_batches));
     if question.pins.recompute.is_none() && !super::is_selective(&forward)? {
         listed.retain(|it| it.1.recompute != Recompute::Selective);
     }
@@ -82,7 +85,7 @@ pub(super) fn cheapest(question: &Question<'_>, say: &dyn Fn(String)) -> Result<
             Err(failure) => refused = Some(failure),
         }
     }
-    Err(refused.unwrap_or_else(|| super::none_fits(question, listed.len())))
+    Err(refused.unwrap_or_else(|| none_fits(question, listed.len(), &asked.known)))
 }
 
 impl Asked<'_> {
@@ -196,6 +199,7 @@ impl Asked<'_> {
         let groups = u64::try_from(setup.groups).unwrap_or(u64::MAX);
         let more = (held(&loose.blocks, exact(groups)) / held(&loose.short, exact(groups))).max(1.0);
         let capacity = units(SHARE * exact(question.capacity()) * exact(groups) / more);
+        self.known[kind].note(&loose);
         let mut parts = vec![loose];
         let all = groups.min(setup.micro_batches);
         let mut under_way = vec![groups.div_ceil(2).min(all), all];

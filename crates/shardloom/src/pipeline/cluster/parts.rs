@@ -1,5 +1,6 @@
 //! What the blocks of a model take on a mesh, by one plan of the short model.
 
+use std::borrow::Cow;
 use std::sync::Mutex;
 
 use cost_models::units::Bytes;
@@ -7,14 +8,15 @@ use plan::Plan;
 use planner_ir::Mesh;
 use rewrite::Steps;
 use search::cluster::BlockCost;
-use search::{Live, Trail};
+use search::{FixedError, Live, PlanError, Prices, Trail};
 
 use super::known::ShortStep;
+use super::refused::Refusal;
 use super::{Question, Setup, blocks};
 use crate::failure::Failure;
 use crate::pipeline::choice::{UNBOUNDED, planned_after};
 use crate::pipeline::staged::network;
-use crate::pipeline::{Target, prices};
+use crate::pipeline::{Prepared, Target, prices};
 
 /// What blocks take on a mesh.
 #[derive(Clone, Debug)]
@@ -29,6 +31,8 @@ pub(super) struct Part {
     pub(super) short: Vec<BlockCost>,
     /// What a message to the next stage takes (seconds).
     pub(super) message: f64,
+    /// What is fixed that cannot be here.
+    pub(super) refused: Option<Refusal>,
 }
 
 /// The memory for a plan.
@@ -58,12 +62,39 @@ pub(super) fn part(
     };
     let target = Target { machine: &machine, mesh: &setup.mesh, capacity, steps: Steps::One, live };
     let prices = prices(&target)?;
-    let Ok(plan) = planned_after(trail, prepared, &header, &target, &prices) else { return Ok(None) };
+    let Some((plan, errors)) = planned(trail, prepared, &header, &target, &prices) else { return Ok(None) };
     let count = stands.iter().max().map_or(0, |last| last + 1);
     let short = blocks::costs(&plan, homes, count);
     let blocks: Vec<BlockCost> = stands.iter().map(|&it| short[it]).collect();
     let network = network(question.machine())?;
     let message = (network.latency + Bytes(blocks::crossing(&plan, homes)) / network.between).0;
-    let part = Part { mesh: setup.mesh.clone(), kind: question.kind, blocks, short, message };
+    let refused = Refusal::of(&errors, step);
+    let part = Part { mesh: setup.mesh.clone(), kind: question.kind, blocks, short, message, refused };
     Ok(Some((plan, part)))
+}
+
+/// The plan with all that can be fixed, and why the rest cannot; nothing if there is no plan.
+fn planned(
+    trail: &Mutex<Trail>,
+    prepared: &Prepared,
+    header: &plan::ModelFile,
+    target: &Target<'_>,
+    prices: &dyn Prices,
+) -> Option<(Plan, Vec<FixedError>)> {
+    let mut prepared = Cow::Borrowed(prepared);
+    let mut errors: Vec<FixedError> = Vec::new();
+    // Each error leaves less that is fixed.
+    for _ in 0..=prepared.fixed.len() {
+        match planned_after(trail, &prepared, header, target, prices) {
+            Ok(plan) => return Some((plan, errors)),
+            Err(error) => {
+                let PlanError::Fixed(error) = error.last() else { return None };
+                let pins = error.pins();
+                let is_of = |name: &str| pins.iter().any(|it| it.operations == name);
+                prepared.to_mut().fixed.retain(|it| !is_of(&it.operations));
+                errors.push(error.clone());
+            }
+        }
+    }
+    None
 }

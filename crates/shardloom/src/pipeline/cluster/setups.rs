@@ -119,6 +119,10 @@ impl Pins {
             let number = || value.parse::<u64>().ok().filter(|&it| it > 0).ok_or_else(|| wrong("a number"));
             let place = || number().and_then(|it| usize::try_from(it).map_err(|_| wrong("a smaller number")));
             match name {
+                "" => return Err(wrong(forms)),
+                _ if value.contains('[') => {
+                    pins.operations.push(Fixed { operations: name.to_owned(), partition: value.to_owned() });
+                }
                 "stages" => {
                     pins.meshes = Some(mesh::several(value).map_err(|_| wrong("meshes such as 2,2x2"))?)
                 }
@@ -139,9 +143,6 @@ impl Pins {
                     let all = [Recompute::Nothing, Recompute::Selective, Recompute::Full];
                     let found = all.into_iter().find(|it| it.to_string() == value);
                     pins.recompute = Some(found.ok_or_else(|| wrong("none, selective or full"))?);
-                }
-                _ if value.contains('[') => {
-                    pins.operations.push(Fixed { operations: name.to_owned(), partition: value.to_owned() });
                 }
                 _ => return Err(wrong(forms)),
             }

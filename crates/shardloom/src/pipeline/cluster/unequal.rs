@@ -97,7 +97,14 @@ pub(super) fn ways(
         capacity: units(SHARE * exact(question.memory.unwrap_or(machine.usable_memory().0))),
     };
     let kinds: Vec<Nodes> = cluster.kinds().iter().map(of).collect();
-    let choice = |it: &Part| Choice { devices: it.mesh.devices(), kind: it.kind, blocks: it.blocks.clone() };
+    let choice = |it: &Part| {
+        let mut blocks = it.blocks.clone();
+        // What cannot be on a mesh does not fit there.
+        let refused = it.refused.iter().flat_map(|it| &it.blocks);
+        let refused = blocks.iter_mut().zip(refused).filter(|it| *it.1);
+        refused.for_each(|(block, _)| block.resident = u64::MAX);
+        Choice { devices: it.mesh.devices(), kind: it.kind, blocks }
+    };
     let choices: Vec<Choice> = parts.iter().map(choice).collect();
     let mut found = Vec::new();
     for schedules in SCHEDULES {
