@@ -150,7 +150,7 @@ fn what_cannot_be_fixed_of_any_setup() {
         refused(1, &apart)
             .starts_with("error: no number of micro-batches has operations of all that is fixed")
     );
-    let twice = ["--pin", "MatMul_195=[-,a,-]", "--pin", "MatMul_1*=[-,-,a]", "--pin", "pp=2"];
+    let twice = ["--pin", "MatMul_195=[-,a,-]", "--pin", "MatMul_19*=[-,-,a]", "--pin", "pp=2"];
     assert!(refused(2, &twice).contains("are both of `MatMul_195`: leave one out"));
     // The last product is in no stage on a mesh that has the axis.
     let last = refused(2, &["--pin", "stages=2x2,4", "--pin", "MatMul_195=[-,-,b,-]"]);
