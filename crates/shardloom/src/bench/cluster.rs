@@ -17,8 +17,9 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::folder::Folder;
-use super::gpt2::{self, Size, Start};
+use super::gpt2::{self, Start};
 use super::half::as_fast_in_bf16;
+use super::llama::{self, Use};
 use super::onnx::Writer;
 use super::{Report, process};
 use crate::arguments::dimension;
@@ -66,6 +67,9 @@ struct Published {
     hidden: u64,
     heads: u64,
     vocabulary: u64,
+    /// Of a Llama, what it has beside these; others are GPTs.
+    #[serde(default)]
+    gated: Option<Gated>,
     sequence: u64,
     machine: String,
     global_batch: u64,
@@ -90,6 +94,16 @@ struct Published {
     source: String,
 }
 
+/// What a Llama has beside what a GPT has.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Gated {
+    /// The length inside of gated units.
+    units: u64,
+    /// Heads of keys and values.
+    groups: u64,
+}
+
 impl Published {
     /// What is asked of its model.
     fn asked(&self) -> Asked<'_> {
@@ -99,9 +113,19 @@ impl Published {
     /// Its model, without weights.
     fn written(&self, folder: &Folder) -> Result<PathBuf, Failure> {
         let &Self { layers, hidden, heads, vocabulary, sequence: positions, .. } = self;
-        let size = Size { layers, hidden, heads, vocabulary, positions };
-        gpt2::write(Writer::absent(&folder.path), size, Start::Alike, 0)
-            .map_err(|error| Failure::unwritten(&folder.path, &error))
+        let writer = Writer::absent(&folder.path);
+        let written = match self.gated {
+            None => {
+                let size = gpt2::Size { layers, hidden, heads, vocabulary, positions };
+                gpt2::write(writer, size, Start::Alike, 0)
+            }
+            Some(Gated { units, groups }) => {
+                let size =
+                    llama::Size { layers, hidden, units, heads, groups, vocabulary, positions, tied: false };
+                llama::write(writer, size, Use::Training, 0)
+            }
+        };
+        written.map_err(|error| Failure::unwritten(&folder.path, &error))
     }
 
     /// Everything that the publication says, pinned.

@@ -35,6 +35,8 @@ pub(super) struct Size {
     pub(super) vocabulary: u64,
     /// Positions that there are angles of.
     pub(super) positions: u64,
+    /// Whether the embedding of tokens makes the logits too, or a weight of its own.
+    pub(super) tied: bool,
 }
 
 impl Size {
@@ -47,17 +49,27 @@ impl Size {
         groups: 8,
         vocabulary: 128_256,
         positions: 4096,
+        tied: true,
     };
 
     /// One that is soon done.
-    pub(super) const LITTLE: Self =
-        Self { layers: 1, hidden: 32, units: 64, heads: 4, groups: 2, vocabulary: 64, positions: 64 };
+    pub(super) const LITTLE: Self = Self {
+        layers: 1,
+        hidden: 32,
+        units: 64,
+        heads: 4,
+        groups: 2,
+        vocabulary: 64,
+        positions: 64,
+        tied: true,
+    };
 
-    /// How many weights the model has; the embedding of tokens makes the logits too.
+    /// How many weights the model has.
     pub(super) fn parameters(&self) -> u64 {
         let Self { layers, hidden, units, heads, groups, vocabulary, .. } = *self;
         let attention = hidden * (2 * hidden + 2 * groups * (hidden / heads));
-        vocabulary * hidden + layers * (attention + 3 * hidden * units + 2 * hidden) + hidden
+        let ends = if self.tied { 1 } else { 2 };
+        ends * vocabulary * hidden + layers * (attention + 3 * hidden * units + 2 * hidden) + hidden
     }
 }
 
@@ -92,7 +104,10 @@ pub(super) fn write(writer: Writer, size: Size, use_: Use, seed: u64) -> io::Res
         x = model.units(layer, &x)?;
     }
     let x = model.norm("norm", &x)?;
-    let head = model.writer.node("Transpose", &[&tokens], &[("perm", Attribute::Integers(&[1, 0]))]);
+    let head = match size.tied {
+        true => model.writer.node("Transpose", &[&tokens], &[("perm", Attribute::Integers(&[1, 0]))]),
+        false => model.weight("lm_head", &[size.hidden, size.vocabulary])?,
+    };
     let logits = model.op("MatMul", &[&x, &head]);
     model.writer.output("logits", &logits, &["batch", "sequence", &size.vocabulary.to_string()]);
     model.writer.finish()

@@ -91,3 +91,20 @@ fn a_sequence_at_once_is_as_token_by_token() {
         sequences.push(&[TOKENS.get(place + 1).copied()]);
     }
 }
+
+#[test]
+fn logits_may_have_a_weight_of_their_own() {
+    let folder = Folder::new("llama-head", None).unwrap();
+    let size = Size { tied: false, ..Size::LITTLE };
+    let path = write(Writer::small(&folder.path), size, Use::Training, 1).unwrap();
+    let bindings = Bindings {
+        dims: [("batch".to_owned(), 1), ("sequence".to_owned(), 6)].into(),
+        ..Bindings::default()
+    };
+    let file = model_file::open(&path).unwrap();
+    let graph = pipeline::import(&file, &bindings, &mut |_, _| {}).unwrap();
+    let weights = graph.values.iter().filter(|it| matches!(it.source, Source::Weight(_)));
+    let tables = size.positions * size.hidden / size.heads;
+    assert_eq!(weights.map(|it| it.type_.elements()).sum::<u64>(), size.parameters() + tables);
+    assert_eq!(size.parameters(), Size::LITTLE.parameters() + size.vocabulary * size.hidden);
+}
