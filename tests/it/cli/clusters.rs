@@ -130,6 +130,35 @@ fn blocks_are_dealt_to_groups_whose_meshes_differ() {
     assert!(chosen >= least * (1.0 - 1e-9), "{chosen} chosen, which no cut takes: {least}");
 }
 
+/// On nodes of one kind too groups may differ: four blocks on eight devices, the first two on four of them.
+#[test]
+fn groups_that_differ_win_where_blocks_do_not_divide() {
+    let folder = Folder::new("unequal-wins");
+    let model = root().join("tests/models/llama-fwd-dynamo2.15-op23-dyn/model.onnx");
+    let path = folder.path("p.json");
+    let fixed = ["plan", model.to_str().unwrap(), "--mode", "train", "--dim", "seq=64", "-o", &path];
+    let wanted = ["--loss", "cross-entropy:logits,labels", "--global-batch", "8", "--machine", "cpu-8x"];
+    let made = |pins: &[&str]| {
+        let pins: Vec<&str> = pins.iter().flat_map(|pin| ["--pin", pin]).collect();
+        let words = works(&[&fixed[..], &wanted, &["--stages", "auto"], &pins].concat());
+        let said: Value = serde_json::from_str(&works(&["--json", "explain", &path])).unwrap();
+        (said["seconds"].as_f64().unwrap(), words)
+    };
+    let mut least = f64::INFINITY;
+    for meshes in ["8", "2x4", "4x2", "4,4", "2x2,2x2", "2,2,2,2"] {
+        least = least.min(made(&[&format!("stages={meshes}")]).0);
+    }
+    let three = made(&["pp=3"]).0;
+    let (chosen, words) = made(&[]);
+    assert!(words.starts_with("chosen     1 groups of mesh 2x2, 2 groups of mesh 2, "), "{words}");
+    assert!(words.contains("none of all there are is below"), "{words}");
+    // So many groups are only of meshes that differ.
+    assert!((three / chosen - 1.0).abs() < 0.02, "{three}, {chosen}");
+    assert!(chosen < least, "{chosen} was chosen, groups that are alike take {least}");
+    let passed = works(&["check", &path, "--model", model.to_str().unwrap()]);
+    assert!(passed.contains("cut as it says"), "{passed}");
+}
+
 /// Two kinds of nodes: what is chosen is no dearer than meshes that are pinned, is checked, and says a bound.
 #[test]
 fn nodes_of_two_kinds_are_planned_as_a_whole() {
@@ -161,7 +190,7 @@ fn decisions_that_cannot_be() {
         assert_eq!(message.trim_end().lines().count(), 1, "{message}");
         parts.iter().for_each(|part| assert!(message.contains(part), "no `{part}` in: {message}"));
     };
-    for pins in [&["pp=3"][..], &["tp=8"], &["pp=2", "tp=4"], &["dp=3"], &["microbatches=3"]] {
+    for pins in [&["pp=5"][..], &["tp=8"], &["pp=2", "tp=4"], &["dp=3"], &["microbatches=3"]] {
         let pins: Vec<&str> = pins.iter().flat_map(|pin| ["--pin", pin]).collect();
         says(&with(1, "4", &pins), &["no setup of cpu-4x", "what is pinned", "4 devices in nodes of"]);
     }

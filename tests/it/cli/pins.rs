@@ -136,7 +136,7 @@ fn what_cannot_be_fixed_of_any_setup() {
     };
     assert_eq!(
         refused(2, &["--pin", "Reshape_*=[-,-,q,-]", "--pin", "pp=2"]),
-        "error: no pipeline: none of 6 setups can have what is fixed; on mesh 2x2: `--pin Reshape_*=[-,-,q,-]` \
+        "error: no pipeline: none of 5 setups can have what is fixed; on mesh 2x2: `--pin Reshape_*=[-,-,q,-]` \
          has no partition: line 1, column 6: found `q,-]`, expected one of the axes `a`, `b`\n"
     );
     // A micro-batch of one example has a loop less.

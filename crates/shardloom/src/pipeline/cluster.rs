@@ -6,6 +6,7 @@
 //! stage by stage.
 
 mod blocks; // what each block of a plan takes and holds
+mod finish; // ways to run a step, planned stage by stage
 mod guess; // in which order setups are looked at
 mod known; // what is known of a model
 mod least; // what setups cannot do with less than
@@ -28,13 +29,13 @@ use planner_ir::schedule::{
     Crossing, Durations, Kind, Overlap, StageTimes, Verified, live, makespan, verify,
 };
 use rayon::prelude::*;
-use rewrite::Steps;
 use search::Trail;
 use search::cluster::{BlockCost, Found, Outcome, best, cut};
 
-use super::staged::{Forward, Meshes, Order, Wanted, staged};
+use super::staged::Forward;
 use crate::failure::Failure;
 use crate::model_file::ModelFile;
+use finish::{Finished, Way};
 use known::Known;
 use parts::{Part, Space, part};
 use refused::none_fits;
@@ -47,8 +48,6 @@ const MOST: [usize; 2] = [5, 3];
 const ASKED: usize = 24;
 /// How many at a time.
 const BATCH: usize = 8;
-/// So many ways are planned stage by stage until one fits in all that it holds.
-const FINISHED: usize = 8;
 /// How many times as long a step takes, roughly, where the inside of attention, or all of the forward
 /// pass, is computed again.
 const AGAIN: [f64; 2] = [1.02, 1.25];
@@ -119,7 +118,16 @@ pub fn cheapest(question: &Question<'_>, say: &dyn Fn(String)) -> Result<Answer,
     if question.cluster.single().is_none() || question.pins.meshes.is_some() {
         return mixed::cheapest(question, say);
     }
-    let mut setups = setups::all(question)?;
+    let mut setups = match setups::all(question) {
+        // Groups of as many devices are not as many as is pinned: others may be.
+        Err(none) if question.pins.groups.is_some() => {
+            return mixed::cheapest(question, say).map_err(|failure| match failure {
+                Failure::Internal(_) => failure,
+                _ => none,
+            });
+        }
+        setups => setups?,
+    };
     let base = setups.iter().map(|it| it.micro_batches).max().unwrap_or(1);
     say("looking at the model".to_owned());
     let known = Known::default();
@@ -148,8 +156,7 @@ pub fn cheapest(question: &Question<'_>, say: &dyn Fn(String)) -> Result<Answer,
         return Err(failure);
     }
     let below = alike.as_ref().map_or(f64::INFINITY, |answer| answer.pipeline.seconds());
-    let promised = found.all.first().map_or(f64::INFINITY, |it| it.1);
-    let Some((way, pipeline)) = unequal::better(&asked, (promised, below), say)? else { return alike };
+    let Some((way, pipeline)) = unequal::better(&asked, below, say)? else { return alike };
     // What is proven of groups that are alike says nothing of others.
     let bound = unequal::bound(&asked)?.min(found.lower_bound);
     let pipeline = Pipeline { proof: proof(bound, pipeline.seconds()), ..pipeline };
@@ -250,26 +257,21 @@ impl Asked<'_> {
 
     /// The best of the ways that fits in all that it holds, planned stage by stage.
     fn alike(&self, found: &Found<Priced>, priced: usize, say: &dyn Fn(String)) -> Result<Answer, Failure> {
-        let mut refused = None;
-        for (number, _, way) in found.all.iter().take(FINISHED) {
-            let setup = &self.setups[*number];
-            say(format!("planning {setup}, {}", way.kind.name()));
-            let chosen = Chosen::of(setup);
-            let way_of = (way.kind, way.chunks, &way.first[..]);
-            let pipeline = match finished(self.question, self.known, &chosen, way_of, say) {
-                Ok(pipeline) => pipeline,
-                Err(failure @ Failure::Internal(_)) => return Err(failure),
-                Err(failure) => {
-                    refused = Some(failure);
-                    continue;
-                }
-            };
-            let proof = proof(found.lower_bound, pipeline.seconds());
-            let pipeline = Pipeline { proof, ..pipeline };
-            let looked_at = (self.setups.len(), priced);
-            return Ok(Answer { pipeline, chosen, kind: way.kind, looked_at });
-        }
-        Err(refused.unwrap_or_else(|| none_fits(self.question, self.setups.len(), from_ref(self.known))))
+        let way = |(number, seconds, way): &(usize, f64, Priced)| Way {
+            seconds: *seconds,
+            chosen: Chosen::of(&self.setups[*number]),
+            kind: way.kind,
+            chunks: way.chunks,
+            first: way.first.clone(),
+        };
+        let ways = found.all.iter().map(way);
+        let Finished { best, refused } = finish::least(self.question, self.known, ways, f64::INFINITY, say)?;
+        let Some((Way { chosen, kind, .. }, pipeline)) = best else {
+            let none = || none_fits(self.question, self.setups.len(), from_ref(self.known));
+            return Err(refused.unwrap_or_else(none));
+        };
+        let pipeline = Pipeline { proof: proof(found.lower_bound, pipeline.seconds()), ..pipeline };
+        Ok(Answer { pipeline, chosen, kind, looked_at: (self.setups.len(), priced) })
     }
 
     /// What a setup takes by the first of these plans that makes one that fits: one with all memory, or
@@ -454,27 +456,4 @@ fn cut_to_fit(
     } else {
         cut(blocks, live, groups, runs, capacity)
     }
-}
-
-/// What was chosen, planned stage by stage: by a schedule, with so many stages in each group, cut so.
-fn finished(
-    question: &Question<'_>,
-    known: &Known,
-    chosen: &Chosen,
-    (kind, chunks, first): (Kind, usize, &[usize]),
-    say: &dyn Fn(String),
-) -> Result<Pipeline, Failure> {
-    let forward = known.of(question, chosen.micro_batches)?;
-    let forward = forward.again(&chosen.recompute);
-    let wanted = Wanted {
-        cluster: question.cluster,
-        meshes: Meshes::Each(&chosen.meshes),
-        memory: question.memory,
-        steps: Steps::One,
-        order: Order::Named(kind),
-        chunks,
-        first: Some(first.to_vec()),
-        fixed: &question.pins.operations,
-    };
-    staged(&forward, &(question.header)(chosen.micro_batches), &wanted, say)
 }

@@ -10,12 +10,13 @@ use planner_ir::Mesh;
 use rayon::prelude::*;
 use search::Trail;
 
+use super::finish::{self, Finished, Way};
 use super::guess::Sizes;
 use super::known::Known;
 use super::parts::{Part, Space, part};
 use super::refused::none_fits;
 use super::unequal::{SCHEDULES, sorted, ways};
-use super::{Answer, FINISHED, Question, SHARE, Setup, finished, held, setups, units};
+use super::{Answer, Question, SHARE, Setup, held, setups, units};
 use crate::failure::Failure;
 use crate::pipeline::staged::{Forward, Meshes, places};
 
@@ -72,20 +73,13 @@ pub(super) fn cheapest(question: &Question<'_>, say: &dyn Fn(String)) -> Result<
         Ok(ways(question, form.shared(), &asked.priced(form, &forward)?, f64::INFINITY))
     };
     let found = forms.par_iter().map(composed).collect::<Vec<_>>().into_iter().collect::<Result<_, _>>()?;
-    let mut refused = None;
-    for way in sorted(found).into_iter().take(FINISHED) {
-        say(format!("planning {}, {}", way.chosen, way.kind.name()));
-        match finished(question, &asked.known[0], &way.chosen, (way.kind, 1, &way.first), say) {
-            Ok(pipeline) => {
-                let proof = super::proof(bound, pipeline.seconds());
-                let (pipeline, looked_at) = (Pipeline { proof, ..pipeline }, (listed.len(), wanted));
-                return Ok(Answer { pipeline, chosen: way.chosen, kind: way.kind, looked_at });
-            }
-            Err(failure @ Failure::Internal(_)) => return Err(failure),
-            Err(failure) => refused = Some(failure),
-        }
-    }
-    Err(refused.unwrap_or_else(|| none_fits(question, listed.len(), &asked.known)))
+    let ways = sorted(found);
+    let Finished { best, refused } = finish::least(question, &asked.known[0], ways, f64::INFINITY, say)?;
+    let Some((Way { chosen, kind, .. }, pipeline)) = best else {
+        return Err(refused.unwrap_or_else(|| none_fits(question, listed.len(), &asked.known)));
+    };
+    let pipeline = Pipeline { proof: super::proof(bound, pipeline.seconds()), ..pipeline };
+    Ok(Answer { pipeline, chosen, kind, looked_at: (listed.len(), wanted) })
 }
 
 impl Asked<'_> {

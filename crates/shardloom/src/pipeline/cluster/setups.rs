@@ -205,15 +205,17 @@ impl Pins {
 pub(super) fn all(question: &Question<'_>) -> Result<Vec<Setup>, Failure> {
     let Question { pins, examples, .. } = question;
     let devices = question.machine().devices();
-    let mut setups = Vec::new();
+    let mut setups: Vec<Setup> = Vec::new();
     let known = |it: &u64| pins.groups.is_none_or(|pin| u64::try_from(pin) == Ok(*it));
     for groups in divisors(devices).filter(known) {
         for (data, mesh) in of_size(question, devices / groups) {
             for micro_batches in micro_batches(*examples, data, pins) {
-                for recompute in again(pins) {
-                    let groups = usize::try_from(groups).unwrap_or(usize::MAX);
-                    setups.push(Setup { groups, mesh: mesh.clone(), micro_batches, recompute });
-                }
+                let groups = usize::try_from(groups).unwrap_or(usize::MAX);
+                let of = |recompute| Setup { groups, mesh: mesh.clone(), micro_batches, recompute };
+                // The one axis of a mesh may be one of data or not.
+                setups.extend(
+                    again(pins).into_iter().map(of).filter(|it| !setups.contains(it)).collect::<Vec<_>>(),
+                );
             }
         }
     }

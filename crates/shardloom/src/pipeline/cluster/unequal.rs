@@ -14,38 +14,24 @@ use rayon::prelude::*;
 use search::cluster::BlockCost;
 use search::cluster::unequal::{Choice, Nodes, Outcome, Room, compose};
 
+use super::finish::{self, Way};
 use super::parts::Part;
-use super::{Asked, Chosen, Question, SHARE, Setup, finished, played, units};
+use super::{Asked, Chosen, Question, SHARE, Setup, played, units};
 use crate::failure::Failure;
 
 /// What part of what is had a composition has to promise.
 const LESS: f64 = 0.99;
 /// So many beginnings of stages are followed.
-const FOLLOWED: usize = 1 << 13;
-/// So many compositions are planned until one fits.
-const PLANNED: usize = 2;
+const FOLLOWED: usize = 1 << 18;
 /// The schedules of stages that differ: those that split the backward part, and those that do not.
 pub(super) const SCHEDULES: [&[Kind]; 2] =
     [&[Kind::OneForwardOneBackward, Kind::Eager], &[Kind::ZeroBubbleH1]];
 
-/// A way to run groups.
-#[derive(Clone, Debug)]
-pub(super) struct Way {
-    /// What it takes by the prices of its blocks (seconds).
-    seconds: f64,
-    /// The groups and what they share.
-    pub(super) chosen: Chosen,
-    /// The first block of each stage.
-    pub(super) first: Vec<usize>,
-    /// The schedule.
-    pub(super) kind: Kind,
-}
-
-/// The best that is found of what was priced for groups that are alike, planned stage by stage: where it
-/// promises enough less than these did, and takes less than they do (seconds).
+/// The best that is found of what was priced for groups that are alike, planned stage by stage: where it takes
+/// less than these do (seconds), and promises enough less.
 pub(super) fn better(
     asked: &Asked<'_>,
-    (promised, below): (f64, f64),
+    below: f64,
     say: &dyn Fn(String),
 ) -> Result<Option<(Way, Pipeline)>, Failure> {
     let parts = std::mem::take(&mut *asked.parts.lock().unwrap_or_else(PoisonError::into_inner));
@@ -62,18 +48,10 @@ pub(super) fn better(
         if !differ(parts) {
             return Vec::new();
         }
-        ways(asked.question, (*micro_batches, recompute), parts, LESS * promised)
+        ways(asked.question, (*micro_batches, recompute), parts, LESS * below)
     };
-    for way in sorted(forms.par_iter().map(of).collect()).into_iter().take(PLANNED) {
-        say(format!("planning {}, {}", way.chosen, way.kind.name()));
-        match finished(asked.question, asked.known, &way.chosen, (way.kind, 1, &way.first), say) {
-            Ok(pipeline) => return Ok((pipeline.seconds() < below).then_some((way, pipeline))),
-            Err(failure @ Failure::Internal(_)) => return Err(failure),
-            // The next may fit.
-            Err(_) => {}
-        }
-    }
-    Ok(None)
+    let ways = sorted(forms.par_iter().map(of).collect());
+    Ok(finish::least(asked.question, asked.known, ways, below, say)?.best)
 }
 
 /// The best way first; of equal ones the one that was found first.
@@ -132,7 +110,7 @@ pub(super) fn ways(
                 let meshes = composed.stages.iter().map(|&(_, it)| parts[it].mesh.clone()).collect();
                 let first = composed.stages.iter().map(|&(first, _)| first).collect();
                 let chosen = Chosen { meshes, micro_batches, recompute: recompute.clone() };
-                found.push(Way { seconds, chosen, first, kind });
+                found.push(Way { seconds, chosen, first, kind, chunks: 1 });
             }
         }
     }
