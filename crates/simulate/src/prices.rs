@@ -1,5 +1,7 @@
 //! What instructions take: the same prices by which plans are chosen.
 
+use std::collections::BTreeMap;
+
 use cost_models::machine::Machine;
 use cost_models::topology::Group;
 use cost_models::units::{Bytes, Seconds};
@@ -21,10 +23,11 @@ pub(crate) enum Priced {
 }
 
 /// The prices of a program's instructions.
-pub(crate) fn priced(program: &Program, machine: &Machine) -> Vec<Priced> {
+pub(crate) fn priced<'a>(program: &'a Program, machine: &Machine) -> Vec<Priced> {
     let mut messages = 0;
-    let one = |action: &Action| match action {
-        Action::Compute(compute) => Priced::Alone(computing(program, machine, compute).0),
+    let mut known = Known::default();
+    let one = |action: &'a Action| match action {
+        Action::Compute(it) => Priced::Alone(known.price(program, machine, it)),
         Action::Copy(copy) => Priced::Alone(copying(program, machine, copy).0),
         Action::Collective(it) => {
             let ranks = program.members(it.communicator).len();
@@ -45,6 +48,36 @@ pub(crate) fn priced(program: &Program, machine: &Machine) -> Vec<Priced> {
 pub fn alone(program: &Program, machine: &Machine) -> Vec<Option<f64>> {
     let alone = |priced| if let Priced::Alone(seconds) = priced { Some(seconds) } else { None };
     priced(program, machine).into_iter().map(alone).collect()
+}
+
+/// Computations that are priced: the blocks of a model repeat, and what is alike takes as long.
+#[derive(Default)]
+struct Known<'a> {
+    /// By how much is read first and written first, so that few have to be compared.
+    all: BTreeMap<[u64; 2], Vec<(&'a Compute, f64)>>,
+}
+
+impl<'a> Known<'a> {
+    fn price(&mut self, program: &Program, machine: &Machine, compute: &'a Compute) -> f64 {
+        let first =
+            |blocks: &[Block]| blocks.first().map_or(0, |it| program.buffer(it.buffer).type_.elements());
+        let near = self.all.entry([first(&compute.operands), first(&compute.results)]).or_default();
+        if let Some((_, price)) = near.iter().find(|it| alike(program, it.0, compute)) {
+            return *price;
+        }
+        let price = computing(program, machine, compute).0;
+        near.push((compute, price));
+        price
+    }
+}
+
+/// Whether operations are the same, on the same parts of values of the same types.
+fn alike(program: &Program, one: &Compute, other: &Compute) -> bool {
+    let same = |(a, b): (&Block, &Block)| {
+        a.spans == b.spans && program.buffer(a.buffer).type_ == program.buffer(b.buffer).type_
+    };
+    let all = |a: &[Block], b: &[Block]| a.len() == b.len() && a.iter().zip(b).all(same);
+    one.op == other.op && all(&one.operands, &other.operands) && all(&one.results, &other.results)
 }
 
 fn computing(program: &Program, machine: &Machine, compute: &Compute) -> Seconds {

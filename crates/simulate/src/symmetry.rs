@@ -5,10 +5,10 @@
 //! and messages to the links that they use, by how much. Nodes that this graph does not tell apart
 //! are simulated as one: they have the same instructions, and see the same.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use cost_models::topology::{Channel, Group, GroupError, Load, Topology};
-use lower::{Action, CollectiveKind, CommunicatorId};
+use lower::{Action, CollectiveKind, CommunicatorId, Program};
 
 use crate::classes::{Edge, numbered, refined};
 use crate::ranks::{Part, Ranks, remotes};
@@ -155,13 +155,14 @@ pub(crate) fn symmetry(
 
 impl Graph<'_> {
     fn add_groups(&mut self) -> Result<(), GroupError> {
+        let kinds: Vec<_> = self.ranks.kinds.iter().map(|kind| patterns(kind.program)).collect();
         for (communicator, members) in &self.ranks.groups {
             let load = |&pattern: &Pattern| match pattern {
                 Pattern::Ring => (pattern, self.topology.ring_load(members)),
                 Pattern::Exchange => (pattern, self.topology.exchange_load(members)),
             };
             let kind = members.first().map_or(0, |&rank| self.ranks.of[length(rank)]);
-            let loads = self.patterns(kind, *communicator).iter().map(load).collect();
+            let loads = kinds[kind].get(communicator).into_iter().flatten().map(load).collect();
             let group = self.topology.alone(members)?;
             let number = self.meetings.len();
             self.members.extend(members.iter().map(|&it| (number, it, Role::Member)));
@@ -170,19 +171,6 @@ impl Graph<'_> {
             self.meetings.push(Meeting { group, ends, loads, of: Of::Communicator(communicator.0) });
         }
         Ok(())
-    }
-
-    /// How data goes in the collectives of a communicator.
-    fn patterns(&self, kind: usize, communicator: CommunicatorId) -> Vec<Pattern> {
-        let pattern = |action: &Action| match action {
-            Action::Collective(it) if it.communicator == communicator => Some(Pattern::of(it.kind)),
-            _ => None,
-        };
-        let all = self.ranks.kinds[kind].program.instructions.iter();
-        let mut patterns: Vec<Pattern> = all.filter_map(|it| pattern(&it.action)).collect();
-        patterns.sort_unstable();
-        patterns.dedup();
-        patterns
     }
 
     fn add_messages(&mut self) -> Result<(), GroupError> {
@@ -327,6 +315,17 @@ impl Graph<'_> {
         }
         class
     }
+}
+
+/// How data goes in the collectives of each communicator.
+fn patterns(program: &Program) -> BTreeMap<CommunicatorId, BTreeSet<Pattern>> {
+    let mut patterns: BTreeMap<CommunicatorId, BTreeSet<Pattern>> = BTreeMap::new();
+    for instruction in &program.instructions {
+        if let Action::Collective(it) = &instruction.action {
+            patterns.entry(it.communicator).or_default().insert(Pattern::of(it.kind));
+        }
+    }
+    patterns
 }
 
 /// The first place of each class, in the order of the classes.
