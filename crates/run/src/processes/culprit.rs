@@ -33,11 +33,11 @@ pub(super) fn culprit(
     }
     let names = |ranks: &[u64]| ranks.iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
     match last {
-        Some((rank, Doing { step, instruction, waits_for: None })) => {
+        Some((rank, Doing { step, program, instruction, waits_for: None })) => {
             let host = host(rank).unwrap_or_default();
             let words = format!(
                 "rank {rank} on `{host}` has not gone on: it is in step {step} of this start, instruction \
-                 {instruction}, and rank {own} has waited {seconds} s, which is the limit"
+                 {instruction} of program {program}, and rank {own} has waited {seconds} s, which is the limit"
             );
             (rank, words)
         }

@@ -29,8 +29,6 @@ pub(crate) struct Flight {
 struct State {
     /// For each program, its instructions in words.
     texts: Vec<Vec<String>>,
-    /// The program of the last step.
-    program: usize,
     events: VecDeque<Event>,
     doing: Doing,
 }
@@ -38,7 +36,6 @@ struct State {
 struct Event {
     /// When (seconds since the process joined).
     at: f64,
-    program: usize,
     doing: Doing,
     what: What,
 }
@@ -71,7 +68,7 @@ impl Flight {
     /// A step of a program begins.
     pub(crate) fn step(&self, program: usize) {
         let mut state = self.state();
-        state.program = program;
+        state.doing.program = u64::try_from(program).unwrap_or(u64::MAX);
         state.doing.step += 1;
     }
 
@@ -100,8 +97,8 @@ impl Flight {
         if state.events.len() == KEPT {
             state.events.pop_front();
         }
-        let (at, program, doing) = (self.start.elapsed().as_secs_f64(), state.program, state.doing);
-        state.events.push_back(Event { at, program, doing, what });
+        let (at, doing) = (self.start.elapsed().as_secs_f64(), state.doing);
+        state.events.push_back(Event { at, doing, what });
     }
 
     /// What this process does.
@@ -131,11 +128,12 @@ impl Flight {
     fn record(&self) -> String {
         let state = self.state();
         let mut text = String::new();
-        for Event { at, program, doing: Doing { step, instruction, .. }, what } in &state.events {
+        for Event { at, doing: Doing { step, program, instruction, .. }, what } in &state.events {
             let words = match what {
                 What::Begins(micro_batch) => {
-                    let index = usize::try_from(*instruction).unwrap_or(usize::MAX);
-                    let text = state.texts.get(*program).and_then(|it| it.get(index));
+                    let [program, index] =
+                        [*program, *instruction].map(|it| usize::try_from(it).unwrap_or(usize::MAX));
+                    let text = state.texts.get(program).and_then(|it| it.get(index));
                     let text = text.map_or("", String::as_str);
                     format!("micro-batch {micro_batch}: {text}")
                 }

@@ -9,7 +9,10 @@ use super::flight::Flight;
 pub(crate) struct Doing {
     /// The step, from 1; 0 before the first one.
     pub(crate) step: u64,
-    /// The number of the instruction.
+    /// The number of the program, of those that this process has: those of prompts and of single tokens
+    /// take turns.
+    pub(crate) program: u64,
+    /// The number of the instruction in that.
     pub(crate) instruction: u64,
     /// For whom it waits, if it does; of several the first one.
     pub(crate) waits_for: Option<u64>,

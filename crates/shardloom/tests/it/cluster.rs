@@ -46,6 +46,18 @@ impl Folder {
         (plan, String::from_utf8_lossy(&done.stdout).into_owned())
     }
 
+    /// A plan to make tokens of two sequences of this many at most, on two ranks.
+    fn decoding(&self, context: &str) -> String {
+        let (plan, model) =
+            (self.path("plan.json"), corpus("models/llama-past-dynamo2.9-op18-dyn/model.onnx"));
+        let common =
+            ["plan", &model, "--machine", "cpu-2x", "--mesh", "2", "-o", &plan, "--mode", "generate"];
+        let sizes = ["--batch", "2", "--context", context, "--prompt", "4", "--cache-layout", "[-,a,-,-]"];
+        let done = shardloom(&[&common[..], &sizes].concat()).output().unwrap();
+        assert!(done.status.success(), "{}", words(&done));
+        plan
+    }
+
     /// The arguments to train so many steps, with a checkpoint after every second one.
     fn training(&self, plan: &str, name: &str, steps: &str) -> Vec<String> {
         let (data, weights) = (corpus("texts/constitution.txt"), self.path(&format!("{name}.safetensors")));
@@ -173,11 +185,15 @@ fn signal(name: &str, process: &str) {
 }
 
 /// Starts a training and does something to it after a step: how it ends.
-fn hit(mut launcher: Command, step: u32, blow: &dyn Fn(&Child)) -> Output {
+fn hit(launcher: Command, step: u32, blow: &dyn Fn(&Child)) -> Output {
+    hit_after(launcher, &|line| line.starts_with(&format!("step {step} ")), blow)
+}
+
+/// Starts something and does something to it after a line that it prints: how it ends.
+fn hit_after(mut launcher: Command, is_it: &dyn Fn(&str) -> bool, blow: &dyn Fn(&Child)) -> Output {
     let mut launcher = launcher.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(launcher.stdout.take().unwrap()).lines();
-    let line = format!("step {step} ");
-    if lines.any(|it| it.unwrap().starts_with(&line)) {
+    if lines.any(|it| is_it(&it.unwrap())) {
         blow(&launcher);
     }
     // The pipe has to be read, or the first rank waits for it.
@@ -190,13 +206,7 @@ fn decoder() -> &'static str {
     static PLAN: OnceLock<(Folder, String)> = OnceLock::new();
     let (_, path) = PLAN.get_or_init(|| {
         let folder = Folder::new("generate");
-        let plan = folder.path("plan.json");
-        let model = corpus("models/llama-past-dynamo2.9-op18-dyn/model.onnx");
-        let common =
-            ["plan", &model, "--machine", "cpu-2x", "--mesh", "2", "-o", &plan, "--mode", "generate"];
-        let sizes = ["--batch", "2", "--context", "16", "--prompt", "4", "--cache-layout", "[-,a,-,-]"];
-        let done = shardloom(&[&common[..], &sizes].concat()).output().unwrap();
-        assert!(done.status.success(), "{}", words(&done));
+        let plan = folder.decoding("16");
         (folder, plan)
     });
     path

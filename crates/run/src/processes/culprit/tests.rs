@@ -6,15 +6,15 @@ use super::*;
 fn found(own: u64, ranks: &[u64], says: &[(u64, Option<u64>)]) -> (u64, String) {
     let doing = |rank: u64| {
         let said = says.iter().find(|it| it.0 == rank)?;
-        Some(Doing { step: 3, instruction: 10 + rank, waits_for: said.1 })
+        Some(Doing { step: 3, program: 1, instruction: 10 + rank, waits_for: said.1 })
     };
     culprit(&Wait { own, ranks, seconds: 9 }, &doing, &|rank| Some(format!("host-{rank}")))
 }
 
 #[test]
 fn the_one_at_the_end_of_a_chain_is_named() {
-    let expected = "rank 2 on `host-2` has not gone on: it is in step 3 of this start, instruction 12, and rank 0 \
-                    has waited 9 s, which is the limit";
+    let expected = "rank 2 on `host-2` has not gone on: it is in step 3 of this start, instruction 12 of \
+                    program 1, and rank 0 has waited 9 s, which is the limit";
     for says in [&[(2, None)][..], &[(1, Some(3)), (3, Some(2)), (2, None)]] {
         let first = if says.len() == 1 { 2 } else { 1 };
         assert_eq!(found(0, &[first, 5], says), (2, expected.to_owned()));

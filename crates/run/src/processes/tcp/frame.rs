@@ -56,7 +56,7 @@ impl Sealer {
     }
 
     pub(super) fn beat(&mut self, doing: Doing) -> io::Result<()> {
-        let numbers = [doing.step, doing.instruction, doing.waits_for.unwrap_or(NOBODY)];
+        let numbers = [doing.step, doing.program, doing.instruction, doing.waits_for.unwrap_or(NOBODY)];
         let mut frame = vec![BEAT];
         frame.extend(numbers.into_iter().flat_map(u64::to_le_bytes));
         self.seal(&frame)
@@ -120,13 +120,13 @@ fn other(kind: u8, rest: &[u8]) -> io::Result<Frame> {
     match (kind, rest) {
         (BEAT, rest) => {
             let (numbers, after) = rest.as_chunks::<8>();
-            let &[step, instruction, waits_for] = numbers else { return Err(nonsense("half a beat")) };
+            let &numbers: &[[u8; 8]; 4] = numbers.try_into().map_err(|_| nonsense("half a beat"))?;
             if !after.is_empty() {
                 return Err(nonsense("more than a beat"));
             }
-            let [step, instruction, waits_for] = [step, instruction, waits_for].map(u64::from_le_bytes);
+            let [step, program, instruction, waits_for] = numbers.map(u64::from_le_bytes);
             let waits_for = (waits_for != NOBODY).then_some(waits_for);
-            Ok(Frame::Beat(Doing { step, instruction, waits_for }))
+            Ok(Frame::Beat(Doing { step, program, instruction, waits_for }))
         }
         (ABORT, &[code]) => Ok(Frame::Abort(code)),
         (GOODBYE, []) => Ok(Frame::Goodbye),

@@ -257,7 +257,7 @@ fn frames_arrive_as_they_were_sent() {
     let ((_, mut sealer), (mut opener, _), _) = pair();
     let lengths = [0, 1, FRAME - 6, FRAME - 5, FRAME - 4, 3 * FRAME];
     let messages: Vec<Vec<u8>> = lengths.map(|length| vec![length.to_le_bytes()[0]; length]).into();
-    let doing = Doing { step: 3, instruction: 1 << 40, waits_for: Some(2) };
+    let doing = Doing { step: 3, program: 1, instruction: 1 << 40, waits_for: Some(2) };
     let sent = messages.clone();
     let sends = thread::spawn(move || {
         for (tag, message) in (-1..).zip(&sent) {

@@ -8,7 +8,7 @@ use std::process::{Child, Command};
 use std::thread;
 use std::time::Duration;
 
-use super::{Folder, children, complaint, hit, launch, plan, process, shardloom, signal, words};
+use super::{Folder, children, complaint, hit, hit_after, launch, plan, process, shardloom, signal, words};
 
 /// A number below another one: where a rank is hit is meant to differ from run to run.
 fn some(below: u32) -> u32 {
@@ -50,6 +50,34 @@ fn all_end_when_any_rank_is_killed() {
             assert!(record.contains("micro-batch ") && record.contains("waits for"), "{record}");
         }
     }
+}
+
+/// The plans of prompts and of single tokens are two programs: what the other rank did last is said by the
+/// words of the one that it was in.
+#[test]
+fn all_end_when_a_rank_is_killed_that_makes_tokens() {
+    let folder = Folder::new("killed-tokens");
+    let (plan, flight) = (folder.decoding("100000"), folder.path("flight"));
+    let arguments =
+        ["generate", &plan, "--prompt-ids", "1,2,3,4,5", "--prompt-ids", "6,7", "--flight", &flight];
+    let arguments = arguments.map(str::to_owned);
+    let lines = std::cell::Cell::new(0);
+    let some_tokens = |_: &str| {
+        lines.set(lines.get() + 1);
+        lines.get() == 5
+    };
+    let done = hit_after(launch(2, &[], &arguments), &some_tokens, &blow("-KILL", 1));
+    assert_eq!(done.status.code(), Some(5), "{}", words(&done));
+    let line = complaint(&done);
+    assert!(
+        line.starts_with("[0] error: rank 1 on `") && line.contains("its connection has ended"),
+        "{line}"
+    );
+    let record = fs::read_to_string(folder.path("flight/rank-0.txt")).unwrap();
+    // A query of one token, of a cache with room for all.
+    let last = record.lines().rfind(|line| line.contains("Attention(")).unwrap();
+    assert!(last.contains("[0/2,0/4,0/1,0/8]") && last.contains("[0/2,0/2,0/100000,0/8]"), "{last}");
+    assert!(last.contains("program 0  step "), "{last}");
 }
 
 #[test]
