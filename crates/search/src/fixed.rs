@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt;
+use std::sync::Arc;
 
 use plan::{Pin, is_called, partition_in_words};
 use planner_ir::{Graph, Mesh, Node, NodeId, Partition, Slots, Ways, parse_partition};
@@ -158,12 +159,16 @@ fn pinned(graph: &Graph, node: NodeId, pins: &[Pin]) -> Vec<usize> {
 /// some of them.
 pub(crate) fn keep(
     (graph, section): (&Graph, &Section),
-    space: &mut Space,
+    space: &mut Arc<Space>,
     mesh: &Mesh,
     pins: &[Pin],
 ) -> Result<BTreeSet<usize>, FixedError> {
     let mut of = BTreeSet::new();
     let Some(repetition) = section.repetitions.first() else { return Ok(of) };
+    if pins.is_empty() {
+        return Ok(of);
+    }
+    let space = Arc::make_mut(space);
     for (choices, &node) in space.choices.iter_mut().zip(&repetition.nodes) {
         if choices.is_empty() {
             continue;
