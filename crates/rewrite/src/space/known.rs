@@ -16,7 +16,10 @@ const MOST_TERMS: usize = 1_000_000;
 
 /// Spaces, for those who ask again, or at the same time.
 #[derive(Debug, Default)]
-pub struct Spaces(Mutex<VecDeque<(Asked, Arc<Built>)>>);
+pub struct Spaces(Mutex<Known>);
+
+/// What was asked, and what came of it: the latest last.
+type Known = VecDeque<(Asked, Arc<Built>)>;
 
 /// A space, as soon as it is built.
 type Built = OnceLock<Result<Arc<Space>, SpaceError>>;
@@ -52,10 +55,15 @@ impl Spaces {
         };
         let space = built.get_or_init(|| space(graph, mesh, boundary, offer).map(Arc::new)).clone();
         let mut known = known();
-        while known.iter().map(|it| terms(&it.1)).sum::<usize>() > MOST_TERMS {
-            known.pop_front();
-        }
+        trim(&mut known, MOST_TERMS);
         space
+    }
+}
+
+/// Drops what was asked first until there are no more terms than this.
+fn trim(known: &mut Known, most: usize) {
+    while known.iter().map(|it| terms(&it.1)).sum::<usize>() > most {
+        known.pop_front();
     }
 }
 
@@ -81,4 +89,60 @@ fn nameless(graph: &Graph) -> Graph {
         training.micro_batches = 1;
     }
     graph
+}
+
+#[cfg(test)]
+mod tests {
+    use planner_ir::{DType, Op, Type, Unary};
+
+    use super::*;
+    use crate::Splits;
+
+    /// A chain of operations, its values called after `name`.
+    fn chain(name: &str, ops: &[Unary], width: u64) -> Graph {
+        let mut graph = Graph { name: name.to_owned(), ..Graph::default() };
+        let type_ = Type::new(DType::F32, &[8, width]);
+        let mut value = graph.push_value(type_.clone(), Source::Input(name.to_owned()));
+        for &op in ops {
+            value = graph.push_node(Op::Unary(op), vec![value], vec![type_.clone()], name.to_owned())[0];
+        }
+        graph
+    }
+
+    #[test]
+    fn a_space_is_shared_by_what_differs_in_names_only() {
+        let spaces = Spaces::default();
+        let (ops, mesh) = ([Unary::Exp, Unary::Tanh], Mesh::of_sizes(&[2, 2]));
+        let of = |graph: &Graph, mesh: &Mesh, boundary: &[ValueId], offer| {
+            let own = spaces.of(graph, mesh, boundary, offer).unwrap();
+            assert_eq!(*own, space(graph, mesh, boundary, offer).unwrap());
+            own
+        };
+        let all = Offer::default();
+        let first = of(&chain("a", &ops, 8), &mesh, &[], all);
+        assert!(Arc::ptr_eq(&first, &of(&chain("b", &ops, 8), &mesh, &[], all)));
+        let others = [
+            of(&chain("a", &[Unary::Tanh, Unary::Exp], 8), &mesh, &[], all),
+            of(&chain("a", &ops, 6), &mesh, &[], all),
+            of(&chain("a", &ops, 8), &Mesh::of_sizes(&[2, 4]), &[], all),
+            of(&chain("a", &ops, 8), &mesh, &[ValueId(2)], all),
+            of(&chain("a", &ops, 8), &mesh, &[], Splits::AtMost(1).into()),
+        ];
+        assert!(others.iter().all(|other| !Arc::ptr_eq(&first, other)));
+        assert!(Arc::ptr_eq(&first, &of(&chain("c", &ops, 8), &mesh, &[], all)));
+    }
+
+    #[test]
+    fn the_latest_spaces_are_kept() {
+        let spaces = Spaces::default();
+        let mesh = Mesh::of_sizes(&[2]);
+        let of = |width| spaces.of(&chain("a", &[Unary::Exp], width), &mesh, &[], Offer::default()).unwrap();
+        let (first, second) = (of(4), of(8));
+        let room = second.statistics.nodes;
+        trim(&mut spaces.0.lock().unwrap(), room);
+        assert!(Arc::ptr_eq(&second, &of(8)));
+        assert!(!Arc::ptr_eq(&first, &of(4)));
+        trim(&mut spaces.0.lock().unwrap(), room - 1);
+        assert!(spaces.0.lock().unwrap().is_empty());
+    }
 }
