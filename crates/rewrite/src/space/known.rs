@@ -101,7 +101,7 @@ mod tests {
     /// A chain of operations, its values called after `name`.
     fn chain(name: &str, ops: &[Unary], width: u64) -> Graph {
         let mut graph = Graph { name: name.to_owned(), ..Graph::default() };
-        let type_ = Type::new(DType::F32, &[8, width]);
+        let type_ = Type::new(DType::F32, [8, width]);
         let mut value = graph.push_value(type_.clone(), Source::Input(name.to_owned()));
         for &op in ops {
             value = graph.push_node(Op::Unary(op), vec![value], vec![type_.clone()], name.to_owned())[0];
