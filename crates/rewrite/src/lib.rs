@@ -9,6 +9,6 @@ pub use blocks::{Binding, Block, Blocks, BlocksError, Segment, blocks, narrowed,
 pub use fuse::fused;
 pub use raise::{RaiseError, Raised, RuleText, Statistics as RaiseStatistics, raise, raise_rules};
 pub use space::{
-    Choice, Edge, Offer, Space, SpaceError, Splits, Statistics, Steps, handed_layouts, owing_layouts,
+    Choice, Edge, Offer, Space, SpaceError, Spaces, Splits, Statistics, Steps, handed_layouts, owing_layouts,
     plain_layouts, space, striped_length, summed,
 };

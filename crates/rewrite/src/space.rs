@@ -12,6 +12,7 @@
 //! as an error of ours. The space handed on is plain data: which layouts a value may have, which
 //! partitions an operation, and which single moves lead from layout to layout.
 
+mod known; // those that were built before
 mod offsets; // where along a dimension a split may begin
 mod rules; // what is equal to what
 mod stripes; // sequences of which a device has every so many tokens
@@ -26,6 +27,7 @@ use planner_ir::{
     Value, ValueId,
 };
 
+pub use known::Spaces;
 pub use stripes::{handed_layouts, striped_length};
 use term::{Denoted, Facts, Term};
 

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt;
+use std::sync::Arc;
 
 use plan::{Pin, is_called, partition_in_words};
 use planner_ir::{Graph, Mesh, Node, NodeId, Partition, Slots, Ways, parse_partition};
@@ -196,12 +197,16 @@ pub(crate) struct Kept {
 /// Leaves the choices of a section's operations that agree with what is fixed.
 pub(crate) fn keep(
     (graph, section): (&Graph, &Section),
-    space: &mut Space,
+    space: &mut Arc<Space>,
     mesh: &Mesh,
     pins: &[Pin],
 ) -> Kept {
     let mut kept = Kept { of: BTreeSet::new(), refused: None };
     let Some(repetition) = section.repetitions.first() else { return kept };
+    if pins.is_empty() {
+        return kept;
+    }
+    let space = Arc::make_mut(space);
     for (choices, &node) in space.choices.iter_mut().zip(&repetition.nodes) {
         if choices.is_empty() {
             continue;

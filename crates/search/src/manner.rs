@@ -8,6 +8,8 @@
 //! counted when a plan is written, so that is when they are chosen: where a plan that would hold too much
 //! holds little enough with one slot in some operations, they have one.
 
+use std::sync::Arc;
+
 use plan::{Assignment, Plan};
 use planner_ir::{Graph, Layout, Loops, Mesh, Node, NodeId, Partition, Type, ValueId, Ways};
 use rewrite::{Choice, Space};
@@ -60,22 +62,29 @@ impl<'a> Whole<'a> {
 }
 
 /// Lets blocks go both ways wherever they can and it is faster.
-pub(crate) fn settle(section: &Section, space: &mut Space, mesh: &Mesh, prices: &dyn Prices) {
+pub(crate) fn settle(section: &Section, space: &mut Arc<Space>, mesh: &Mesh, prices: &dyn Prices) {
     if prices.ways() == Ways::One {
         return;
     }
-    let Space { layouts, choices, .. } = space;
-    for (id, choices) in section.graph.node_ids().zip(choices) {
-        let rings = choices.iter_mut().filter(|it| it.partition.steps >= LEAST_STEPS);
+    let mut faster = Vec::new();
+    for (id, choices) in section.graph.node_ids().zip(&space.choices) {
+        let rings = choices.iter().enumerate().filter(|(_, it)| it.partition.steps >= LEAST_STEPS);
         let mut whole = None;
-        for choice in rings {
+        for (number, choice) in rings {
             let whole = whole.get_or_insert_with(|| Whole::of(&section.graph, id));
             let both = Partition { ways: Ways::Both, ..choice.partition.clone() };
-            let time = |it: &Partition| whole.time(layouts, choice, it, prices);
+            let time = |it: &Partition| whole.time(&space.layouts, choice, it, prices);
             // Most are no faster, and to check them all takes longer than to price them.
             if time(&both) < time(&choice.partition) && both.check(mesh, &whole.loops).is_ok() {
-                choice.partition = both;
+                faster.push((id, number));
             }
+        }
+    }
+    // Others may share the space.
+    if !faster.is_empty() {
+        let space = Arc::make_mut(space);
+        for (id, number) in faster {
+            space.choices[id.0][number].partition.ways = Ways::Both;
         }
     }
 }

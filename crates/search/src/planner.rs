@@ -261,16 +261,15 @@ fn plan_in(
                 && others[..number - 1].iter().all(|it| it.sections != others[number - 1].sections)
     };
     let numbers: Vec<usize> = (0..=others.len()).filter(is_new).collect();
-    let pinned = request.pinned;
-    let live = request.live;
-    let prepare = |&number: &usize| {
-        Prepared::new(cuts[number], request.mesh, request.prices, (offer, live), (pinned, pins))
-    };
+    let Request { mesh, prices, pinned, live, .. } = *request;
+    let trail = || request.trail.map(|it| it.lock().unwrap_or_else(PoisonError::into_inner));
+    let spaces = trail().map(|it| it.spaces()).unwrap_or_default();
+    let prepare =
+        |&number: &usize| Prepared::new(cuts[number], mesh, (prices, &spaces), (offer, live), (pinned, pins));
     let programs: Vec<Result<Prepared<'_>, PlanError>> = numbers.par_iter().map(prepare).collect();
     let mut programs: Vec<Prepared<'_>> = programs.into_iter().collect::<Result<_, _>>()?;
     forbid(&mut programs, request.mesh, pins).map_err(PlanError::Fixed)?;
     let chain = chain(&programs);
-    let trail = || request.trail.map(|it| it.lock().unwrap_or_else(PoisonError::into_inner));
     let known = trail().map(|mut it| std::mem::take(&mut *it)).unwrap_or_default();
     let mut solver = Solver::new(&chain).following(known);
     let mut lower_bound = None;

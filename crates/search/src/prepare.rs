@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 use std::ops::Range;
+use std::sync::Arc;
 
 use plan::Pin;
 use planner_ir::{Graph, Mesh, NodeId, Phase, Source, ValueId};
 use rayon::prelude::*;
-use rewrite::{Offer, Space, SpaceError, space, striped_length};
+use rewrite::{Offer, Space, SpaceError, Spaces, striped_length};
 
 use crate::assemble::{Assembled, Counted, Held, assemble};
 use crate::chain::{Chain, Global, Segment, Shared, unite};
@@ -29,7 +30,7 @@ pub struct Cut<'a> {
 /// A cut program with what the search has found out about it.
 pub(crate) struct Prepared<'a> {
     pub(crate) cut: Cut<'a>,
-    pub(crate) spaces: Vec<Space>,
+    pub(crate) spaces: Vec<Arc<Space>>,
     pub(crate) assembled: Vec<Assembled>,
     /// What is fixed of each section.
     fixed: Vec<Kept>,
@@ -40,13 +41,13 @@ impl<'a> Prepared<'a> {
     pub(crate) fn new(
         cut: Cut<'a>,
         mesh: &Mesh,
-        prices: &dyn Prices,
+        (prices, known): (&dyn Prices, &Spaces),
         (offer, live): (Offer, Live),
         (pinned, pins): (Option<&Pinned>, &[Pin]),
     ) -> Result<Self, PlanError> {
         let values = pinned.map(|pinned| pinned.values(cut.graph)).unwrap_or_default();
         let striped = striped_length(cut.sections.iter().map(|section| &section.graph));
-        let spaces = spaces(&cut, mesh, Offer { striped, ..offer }, &values);
+        let spaces = spaces(&cut, mesh, Offer { striped, ..offer }, (&values, known));
         let mut spaces = spaces.map_err(PlanError::Space)?;
         let pairs = cut.sections.iter().zip(&mut spaces);
         let fixed = pairs.map(|(section, space)| keep((cut.graph, section), space, mesh, pins));
@@ -54,7 +55,7 @@ impl<'a> Prepared<'a> {
         let pairs = cut.sections.par_iter().zip(&mut spaces);
         pairs.for_each(|(section, space)| settle(section, space, mesh, prices));
         let turn = turn(&cut);
-        let assemble_one = |(index, (section, space)): (usize, (&Section, &Space))| {
+        let assemble_one = |(index, (section, space)): (usize, (&Section, &Arc<Space>))| {
             let counted = match &turn {
                 _ if cut.graph.training.is_none() || cut.sections.len() == 1 => Counted::Every,
                 Some((turn, nodes)) if *turn == index => Counted::Turn(nodes.clone()),
@@ -166,20 +167,20 @@ fn held(section: &Section, values: &BTreeSet<ValueId>) -> BTreeSet<ValueId> {
     section.graph.value_ids().filter(whole).collect()
 }
 
-/// The space of each section, found in parallel; of values that are pinned, all layouts.
+/// The space of each section, known or found in parallel; of values that are pinned, all layouts.
 fn spaces(
     cut: &Cut<'_>,
     mesh: &Mesh,
     offer: Offer,
-    pinned: &BTreeSet<ValueId>,
-) -> Result<Vec<Space>, SpaceError> {
+    (pinned, known): (&BTreeSet<ValueId>, &Spaces),
+) -> Result<Vec<Arc<Space>>, SpaceError> {
     let one = |section: &Section| {
         let shared = section.shared.iter().map(|it| it.value);
         let tied = section.tied.iter().map(|&(_, it)| it);
         let ends = section.entry.iter().chain(&section.exit).chain(&section.returned).copied();
         let pinned = held(section, pinned);
         let boundary: Vec<ValueId> = ends.chain(tied).chain(shared).chain(pinned).collect();
-        space(&section.graph, mesh, &boundary, offer)
+        known.of(&section.graph, mesh, &boundary, offer)
     };
     cut.sections.par_iter().map(one).collect()
 }

@@ -1,7 +1,8 @@
 //! The language of the partition e-graph and what its classes denote.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::hash::Hash;
+use std::mem::{Discriminant, discriminant};
 use std::sync::Arc;
 
 use egg::{Analysis, DidMerge, EGraph, Id, Language};
@@ -25,19 +26,22 @@ pub(super) enum Term {
 }
 
 impl Language for Term {
-    type Discriminant = (u8, usize, usize);
+    /// No rule looks for terms of one kind.
+    type Discriminant = Discriminant<Self>;
 
     fn discriminant(&self) -> Self::Discriminant {
-        match *self {
-            Self::Held { value, layout } => (0, value, layout),
-            Self::Compute { node, partition, .. } => (1, node, partition),
-            Self::Result { index, .. } => (2, index, 0),
-            Self::Move { step, .. } => (3, step, 0),
-        }
+        discriminant(self)
     }
 
     fn matches(&self, other: &Self) -> bool {
-        self.discriminant() == other.discriminant()
+        match (self, other) {
+            (Self::Compute { node, partition, .. }, Self::Compute { node: n, partition: p, .. }) => {
+                (node, partition) == (n, p)
+            }
+            (Self::Result { index, .. }, Self::Result { index: other, .. }) => index == other,
+            (Self::Move { step, .. }, Self::Move { step: other, .. }) => step == other,
+            _ => self == other,
+        }
     }
 
     fn children(&self) -> &[Id] {
@@ -60,7 +64,7 @@ impl Language for Term {
 }
 
 /// What the terms of a class denote.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Denoted {
     /// What each device holds of a value.
     Held { value: ValueId, layout: usize },
@@ -123,7 +127,7 @@ pub(super) struct Facts {
     /// For each value, the skewed layouts it is held in.
     pub(super) skewed: Vec<Vec<Layout>>,
     /// What the rules have been applied to: what comes of it depends on nothing else.
-    pub(super) applied: BTreeSet<Denoted>,
+    pub(super) applied: IndexSet<Denoted>,
     /// For each kind of values and layout, the moves of one, permutations apart.
     pub(super) steps: BTreeMap<(usize, usize), Moves>,
     /// Merges of classes that denote different things.

@@ -9,6 +9,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use rewrite::Spaces;
+
 use super::floors::Floors;
 use crate::chain::{Chain, ChainChoices};
 
@@ -19,11 +21,18 @@ pub struct Trail {
     pub(super) seen: Vec<ChainChoices>,
     /// For a segment and the state that blocks begin and end in, blocks found around the last price.
     pub(super) blocks: BTreeMap<(usize, Vec<usize>), Vec<Vec<usize>>>,
+    /// The spaces that were built.
+    spaces: Arc<Spaces>,
     /// What was proven, and of which chain.
     pub(super) proven: Option<(Arc<Chain>, Floors)>,
 }
 
 impl Trail {
+    /// The spaces that were built: all that follow share them.
+    pub(crate) fn spaces(&self) -> Arc<Spaces> {
+        Arc::clone(&self.spaces)
+    }
+
     /// What of it is about choices that a chain has.
     pub(super) fn along(mut self, chain: &Chain) -> Self {
         self.seen.retain(|choices| has(chain, choices));

@@ -58,11 +58,12 @@ pub(super) fn lessened(problem: Problem, kept: &[usize], worth: f64) -> (Problem
             break;
         }
         let found = candidates(&problem, &shape, &order);
-        let work = |seen: &Seen| shape.with(seen).order(kept).work;
+        let most = GAIN * order.work;
+        let work = |seen: &Seen| shape.with(seen).work(kept, most);
         let tried: Vec<f64> = found.par_iter().map(work).collect();
         let tried = found.iter().zip(tried);
         let Some((seen, least)) = tried.min_by(|a, b| a.1.total_cmp(&b.1)) else { break };
-        if least > GAIN * order.work {
+        if least > most {
             break;
         }
         problem.split(seen);

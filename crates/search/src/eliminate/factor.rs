@@ -157,8 +157,13 @@ pub(crate) fn total(nodes: &[usize], factors: &[Factor<'_>], domains: &[usize]) 
         let strides = strides(&factor.scope, nodes, domains);
         for (run, sums) in table.chunks_mut(rows.in_run.max(1)).enumerate() {
             let (start, between) = rows.places(&strides, run);
-            for (row, sum) in sums.iter_mut().enumerate() {
-                *sum += factor.entries[start + row * between];
+            match between {
+                0 => sums.iter_mut().for_each(|sum| *sum += factor.entries[start]),
+                1 => add(sums, &factor.entries[start..][..sums.len()]),
+                _ => {
+                    let own = factor.entries[start..].iter().step_by(between);
+                    sums.iter_mut().zip(own).for_each(|(sum, entry)| *sum += entry);
+                }
             }
         }
     }

@@ -5,7 +5,7 @@
 //! that it replaces (least growth). The one with the least work in all is taken. Ties go to the
 //! lower index, so that the order is a function of the problem.
 
-use std::collections::BTreeSet;
+use fixedbitset::FixedBitSet;
 
 use crate::problem::{Problem, real_size};
 
@@ -60,21 +60,33 @@ impl Shape {
 
     /// See [`order`].
     pub(super) fn order(&self, kept: &[usize]) -> Order {
-        let weight = self.order_by(Greed::Weight, kept);
-        let others = [Greed::Fill, Greed::Growth].map(|greed| self.order_by(greed, kept));
-        others.into_iter().fold(weight, |best, other| if other.work < best.work { other } else { best })
+        self.order_within(kept, f64::INFINITY)
     }
 
-    fn order_by(&self, greed: Greed, kept: &[usize]) -> Order {
-        Greedy::new(self, kept, greed).run()
+    /// The same, if it takes no more work than `most` (additions); else what takes more, and is not
+    /// whole.
+    fn order_within(&self, kept: &[usize], most: f64) -> Order {
+        let by = |greed, most| Greedy::new(self, kept, greed).run(most);
+        let weight = by(Greed::Weight, most);
+        [Greed::Fill, Greed::Growth].into_iter().fold(weight, |best, greed| {
+            let other = by(greed, best.work.min(most));
+            if other.work < best.work { other } else { best }
+        })
+    }
+
+    /// The least work of an order, or more than `most` if there is none of no more (additions).
+    pub(super) fn work(&self, kept: &[usize], most: f64) -> f64 {
+        self.order_within(kept, most).work
     }
 }
 
 /// An order in the making.
 struct Greedy<'a> {
     shape: &'a Shape,
-    joined: Vec<BTreeSet<usize>>,
-    left: BTreeSet<usize>,
+    /// For each node, how many choices it has.
+    sizes: Vec<f64>,
+    joined: Vec<FixedBitSet>,
+    left: FixedBitSet,
     greed: Greed,
     order: Order,
 }
@@ -82,12 +94,16 @@ struct Greedy<'a> {
 impl<'a> Greedy<'a> {
     fn new(shape: &'a Shape, kept: &[usize], greed: Greed) -> Self {
         let nodes = shape.domains.len();
-        let mut joined: Vec<BTreeSet<usize>> = vec![BTreeSet::new(); nodes];
+        let mut joined = vec![FixedBitSet::with_capacity(nodes); nodes];
         for &[from, to] in &shape.edges {
             joined[from].insert(to);
             joined[to].insert(from);
         }
-        let kept_size: f64 = kept.iter().map(|&at| real_size(shape.domains[at])).product();
+        let mut left = FixedBitSet::with_capacity(nodes);
+        left.insert_range(..);
+        kept.iter().for_each(|&at| left.remove(at));
+        let sizes: Vec<f64> = shape.domains.iter().map(|&domain| real_size(domain)).collect();
+        let kept_size: f64 = kept.iter().map(|&at| sizes[at]).product();
         let order = Order {
             nodes: Vec::new(),
             kept: kept.to_vec(),
@@ -96,58 +112,65 @@ impl<'a> Greedy<'a> {
             classes_of: shape.classes_of.clone(),
             heaviest: Vec::new(),
         };
-        Self { shape, joined, greed, left: (0..nodes).filter(|at| !kept.contains(at)).collect(), order }
+        Self { shape, sizes, joined, left, greed, order }
     }
 
-    fn run(mut self) -> Order {
+    /// The order, or what there is of it when its work is more than `most`.
+    fn run(mut self, most: f64) -> Order {
         let nodes = self.shape.domains.len();
         let mut scores: Vec<(f64, f64)> = (0..nodes).map(|at| self.score(at)).collect();
-        let mut most = 0.0;
+        let mut heaviest = 0.0;
         while let Some(node) = first_least(&self.left, &scores) {
-            self.left.remove(&node);
+            self.left.remove(node);
             let neighbours = std::mem::take(&mut self.joined[node]);
-            let entries = self.size(neighbours.iter());
+            let entries = self.size(neighbours.ones());
             let work = self.work(node, &neighbours);
-            if work > most {
-                most = work;
-                self.order.heaviest = neighbours.iter().copied().chain([node]).collect();
+            if work > heaviest {
+                heaviest = work;
+                self.order.heaviest = neighbours.ones().chain([node]).collect();
             }
             self.order.entries = self.order.entries.max(entries);
             self.order.work += work;
             self.order.nodes.push(node);
+            if self.order.work > most {
+                break;
+            }
 
-            for &neighbour in &neighbours {
-                self.joined[neighbour].remove(&node);
-                self.joined[neighbour].extend(neighbours.iter().filter(|&&other| other != neighbour));
+            for neighbour in neighbours.ones() {
+                let joined = &mut self.joined[neighbour];
+                joined.union_with(&neighbours);
+                joined.remove(node);
+                joined.remove(neighbour);
             }
             let mut changed = neighbours.clone();
-            for &neighbour in &neighbours {
-                changed.extend(&self.joined[neighbour]);
+            // Whether neighbours are joined is seen by those that have them both.
+            if matches!(self.greed, Greed::Fill) {
+                neighbours.ones().for_each(|neighbour| changed.union_with(&self.joined[neighbour]));
             }
-            for at in changed {
+            for at in changed.ones() {
                 scores[at] = self.score(at);
             }
         }
         self.order
     }
 
-    fn size<'b>(&self, nodes: impl Iterator<Item = &'b usize>) -> f64 {
-        nodes.map(|&at| real_size(self.shape.domains[at])).product()
+    fn size(&self, nodes: impl Iterator<Item = usize>) -> f64 {
+        nodes.map(|at| self.sizes[at]).product()
     }
 
     /// Additions to eliminate a node: each of its choices is of one class, so that its own classes
     /// do not multiply them.
-    fn work(&self, node: usize, neighbours: &BTreeSet<usize>) -> f64 {
-        let is_class = |at: &&usize| self.shape.classes_of[**at] == Some(node);
-        let others = self.size(neighbours.iter().filter(|at| !is_class(at)));
-        let classes = self.size(neighbours.iter().filter(is_class));
-        others * real_size(self.shape.domains[node]).max(classes)
+    fn work(&self, node: usize, neighbours: &FixedBitSet) -> f64 {
+        let is_class = |at: &usize| self.shape.classes_of[*at] == Some(node);
+        let others = self.size(neighbours.ones().filter(|at| !is_class(at)));
+        let classes = self.size(neighbours.ones().filter(is_class));
+        others * self.sizes[node].max(classes)
     }
 
     fn score(&self, node: usize) -> (f64, f64) {
-        let weight = self.size(self.joined[node].iter());
-        let sizes = self.joined[node].iter().map(|&at| real_size(self.shape.domains[at]));
-        let replaced = sizes.sum::<f64>() * real_size(self.shape.domains[node]);
+        let weight = self.size(self.joined[node].ones());
+        let sizes = self.joined[node].ones().map(|at| self.sizes[at]);
+        let replaced = sizes.sum::<f64>() * self.sizes[node];
         let growth = weight / replaced.max(1.0);
         match self.greed {
             Greed::Weight => (weight, growth),
@@ -159,13 +182,13 @@ impl<'a> Greedy<'a> {
     /// The pairs of neighbours that are not joined.
     fn fill(&self, node: usize) -> f64 {
         let neighbours = &self.joined[node];
-        let missing =
-            |&at: &usize| neighbours.range(at + 1..).filter(|it| !self.joined[at].contains(it)).count();
-        real_size(neighbours.iter().map(missing).sum())
+        // Of each pair both ends miss the other one, and each neighbour itself.
+        let missing = |at: usize| neighbours.difference_count(&self.joined[at]) - 1;
+        real_size(neighbours.ones().map(missing).sum::<usize>() / 2)
     }
 }
 
-fn first_least(left: &BTreeSet<usize>, scores: &[(f64, f64)]) -> Option<usize> {
+fn first_least(left: &FixedBitSet, scores: &[(f64, f64)]) -> Option<usize> {
     let less = |a: (f64, f64), b: (f64, f64)| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1));
-    left.iter().copied().min_by(|&a, &b| less(scores[a], scores[b]).then(a.cmp(&b)))
+    left.ones().min_by(|&a, &b| less(scores[a], scores[b]).then(a.cmp(&b)))
 }

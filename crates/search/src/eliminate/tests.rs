@@ -1,7 +1,10 @@
 //! Elimination against exhaustive search.
 
+use std::collections::BTreeSet;
+
 use super::*;
 use crate::exhaustive;
+use crate::problem::real_size;
 use crate::problem::tests::{Dice, close, random, small_domains};
 
 #[test]
@@ -55,6 +58,63 @@ fn every_entry_of_a_reduced_table_is_the_least_over_the_other_nodes() {
             exhaustive::advance(&mut at, &kept_domains);
         }
     }
+}
+
+#[test]
+fn an_order_takes_the_work_that_it_says_and_is_known_to_take_more_than_there_may_be() {
+    let (mut within, mut beyond) = (0, 0);
+    for seed in 0..200 {
+        let mut dice = Dice(seed);
+        let domains: Vec<usize> = (0..dice.between(3, 80)).map(|_| dice.between(1, 6)).collect();
+        let shape = sparse(&mut dice, &domains);
+        let kept: Vec<usize> = (0..domains.len()).filter(|_| dice.below(9) == 0).collect();
+        let order = shape.order(&kept);
+
+        let size = |nodes: &BTreeSet<usize>| nodes.iter().map(|&at| real_size(domains[at])).product::<f64>();
+        let mut joined = vec![BTreeSet::new(); domains.len()];
+        for [from, to] in shape.edges.iter().copied() {
+            joined[from].insert(to);
+            joined[to].insert(from);
+        }
+        let first = size(&kept.iter().copied().collect());
+        let (mut entries, mut work) = (first, first);
+        for &node in &order.nodes {
+            let neighbours = std::mem::take(&mut joined[node]);
+            entries = size(&neighbours).max(entries);
+            work += size(&neighbours) * real_size(domains[node]);
+            for &at in &neighbours {
+                joined[at].extend(neighbours.iter().filter(|&&other| other != at));
+                joined[at].remove(&node);
+            }
+        }
+        let mut all: Vec<usize> = order.nodes.iter().chain(&kept).copied().collect();
+        all.sort_unstable();
+        assert!(all.into_iter().eq(0..domains.len()), "seed {seed}");
+        assert_eq!((order.entries, order.work), (entries, work), "seed {seed}");
+
+        for most in [order.work, order.work * 0.99, order.work * 0.25] {
+            let known = shape.work(&kept, most);
+            if order.work <= most {
+                within += 1;
+                assert_eq!(known.to_bits(), order.work.to_bits(), "seed {seed}");
+            } else {
+                beyond += 1;
+                assert!(known > most, "seed {seed}: {known} and {most}");
+            }
+        }
+    }
+    assert!(within >= 200 && beyond > 200, "{within} {beyond}");
+}
+
+/// Nodes in a row, each joined to some of those after it.
+fn sparse(dice: &mut Dice, domains: &[usize]) -> order::Shape {
+    let mut edges = Vec::new();
+    for from in 0..domains.len() - 1 {
+        for _ in 0..dice.between(1, 3) {
+            edges.push([from, dice.between(from + 1, (from + 9).min(domains.len() - 1))]);
+        }
+    }
+    order::Shape { domains: domains.to_vec(), edges, classes_of: vec![None; domains.len()] }
 }
 
 /// A problem whose nodes are seen as few classes through each table.

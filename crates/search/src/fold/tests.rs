@@ -293,7 +293,7 @@ fn a_step_cut_into_sections_is_as_fast_as_the_chain_is_by_elimination() {
     let prepared = Prepared::new(
         cut,
         &mesh,
-        &prices,
+        (&prices, &rewrite::Spaces::default()),
         (rewrite::Offer { steps: rewrite::Steps::One, ..Default::default() }, crate::Live::ONE),
         (None, &[]),
     )
@@ -323,7 +323,7 @@ fn what_is_counted_from_below_is_there_and_times_are_those_of_the_plan() {
         let chain = chain(&[Prepared::new(
             cut,
             &mesh_,
-            &prices,
+            (&prices, &rewrite::Spaces::default()),
             (rewrite::Offer { steps: rewrite::Steps::One, ..Default::default() }, crate::Live::ONE),
             (None, &[]),
         )
@@ -333,7 +333,7 @@ fn what_is_counted_from_below_is_there_and_times_are_those_of_the_plan() {
         let prepared = Prepared::new(
             cut,
             &mesh_,
-            &prices,
+            (&prices, &rewrite::Spaces::default()),
             (rewrite::Offer { steps: rewrite::Steps::One, ..Default::default() }, crate::Live::ONE),
             (None, &[]),
         )

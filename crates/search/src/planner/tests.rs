@@ -264,8 +264,14 @@ fn what_is_counted_is_nearly_all_that_a_plan_holds() {
         let total = |memory: &[plan::Holding]| memory.iter().map(|it| it.bytes).sum::<u64>();
         let cut = Cut { graph: &blocks.graph, sections: &sections };
         let offer = rewrite::Offer { steps: rewrite::Steps::Offered, ..Default::default() };
-        let program =
-            Prepared::new(cut, &mesh_, &prices, (offer, crate::Live::ONE), (None, &[])).expect("has a space");
+        let program = Prepared::new(
+            cut,
+            &mesh_,
+            (&prices, &rewrite::Spaces::default()),
+            (offer, crate::Live::ONE),
+            (None, &[]),
+        )
+        .expect("has a space");
         let chain = chain(std::slice::from_ref(&program));
         let roomy = plan(&request(1 << 40)).expect("fits");
         for part in [100, 75, 50] {
@@ -438,9 +444,15 @@ fn rings_go_both_ways_in_the_layouts_of_one_way() {
         let mesh = Mesh::of_sizes(sizes);
         let of = |ways| {
             let prices = Favouring(ways);
-            crate::prepare::Prepared::new(cut, &mesh, &prices, (offer, crate::Live::ONE), (None, &[]))
-                .unwrap()
-                .spaces
+            crate::prepare::Prepared::new(
+                cut,
+                &mesh,
+                (&prices, &rewrite::Spaces::default()),
+                (offer, crate::Live::ONE),
+                (None, &[]),
+            )
+            .unwrap()
+            .spaces
         };
         let (one, both) = (of(Ways::One), of(Ways::Both));
         let mut turned = 0;

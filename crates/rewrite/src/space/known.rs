@@ -1,0 +1,148 @@
+//! Spaces that were built before.
+//!
+//! Searches of one program with more and with less memory, and blocks that are the same in several
+//! variants of a program, ask for the same spaces. What a graph computes is compared, not what its
+//! values and operations are called: no rule looks at names.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use planner_ir::{Graph, Mesh, Source, ValueId};
+
+use super::{Offer, Space, SpaceError, space};
+
+/// The most terms of all spaces together that are kept; the latest are.
+const MOST_TERMS: usize = 1_000_000;
+
+/// Spaces, for those who ask again, or at the same time.
+#[derive(Debug, Default)]
+pub struct Spaces(Mutex<Known>);
+
+/// What was asked, and what came of it: the latest last.
+type Known = VecDeque<(Asked, Arc<Built>)>;
+
+/// A space, as soon as it is built.
+type Built = OnceLock<Result<Arc<Space>, SpaceError>>;
+
+/// What a space depends on.
+#[derive(Debug, PartialEq, Eq)]
+struct Asked {
+    graph: Graph,
+    mesh: Mesh,
+    boundary: Vec<ValueId>,
+    offer: Offer,
+}
+
+impl Spaces {
+    /// The space of a graph on a mesh: see [`space`].
+    pub fn of(
+        &self,
+        graph: &Graph,
+        mesh: &Mesh,
+        boundary: &[ValueId],
+        offer: Offer,
+    ) -> Result<Arc<Space>, SpaceError> {
+        let known = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let asked = Asked { graph: nameless(graph), mesh: mesh.clone(), boundary: boundary.to_vec(), offer };
+        let built = {
+            let mut known = known();
+            let found = known.iter().find(|it| it.0 == asked).map(|it| Arc::clone(&it.1));
+            found.unwrap_or_else(|| {
+                let new = Arc::<Built>::default();
+                known.push_back((asked, Arc::clone(&new)));
+                new
+            })
+        };
+        let space = built.get_or_init(|| space(graph, mesh, boundary, offer).map(Arc::new)).clone();
+        let mut known = known();
+        trim(&mut known, MOST_TERMS);
+        space
+    }
+}
+
+/// Drops what was asked first until there are no more terms than this.
+fn trim(known: &mut Known, most: usize) {
+    while known.iter().map(|it| terms(&it.1)).sum::<usize>() > most {
+        known.pop_front();
+    }
+}
+
+/// The terms of a space, none as long as it is not built.
+fn terms(built: &Built) -> usize {
+    built.get().and_then(|it| it.as_ref().ok()).map_or(0, |space| space.statistics.nodes)
+}
+
+/// A graph without what its values and operations are called, and how often it runs in a step.
+fn nameless(graph: &Graph) -> Graph {
+    let mut graph = graph.clone();
+    graph.name.clear();
+    for value in &mut graph.values {
+        match &mut value.source {
+            Source::Input(name) | Source::Weight(name) => name.clear(),
+            Source::State(state) => state.name.clear(),
+            Source::Result { .. } => {}
+        }
+    }
+    graph.nodes.iter_mut().for_each(|node| node.origin.clear());
+    graph.outputs.iter_mut().for_each(|output| output.name.clear());
+    if let Some(training) = &mut graph.training {
+        training.micro_batches = 1;
+    }
+    graph
+}
+
+#[cfg(test)]
+mod tests {
+    use planner_ir::{DType, Op, Type, Unary};
+
+    use super::*;
+    use crate::Splits;
+
+    /// A chain of operations, its values called after `name`.
+    fn chain(name: &str, ops: &[Unary], width: u64) -> Graph {
+        let mut graph = Graph { name: name.to_owned(), ..Graph::default() };
+        let type_ = Type::new(DType::F32, [8, width]);
+        let mut value = graph.push_value(type_.clone(), Source::Input(name.to_owned()));
+        for &op in ops {
+            value = graph.push_node(Op::Unary(op), vec![value], vec![type_.clone()], name.to_owned())[0];
+        }
+        graph
+    }
+
+    #[test]
+    fn a_space_is_shared_by_what_differs_in_names_only() {
+        let spaces = Spaces::default();
+        let (ops, mesh) = ([Unary::Exp, Unary::Tanh], Mesh::of_sizes(&[2, 2]));
+        let of = |graph: &Graph, mesh: &Mesh, boundary: &[ValueId], offer| {
+            let own = spaces.of(graph, mesh, boundary, offer).unwrap();
+            assert_eq!(*own, space(graph, mesh, boundary, offer).unwrap());
+            own
+        };
+        let all = Offer::default();
+        let first = of(&chain("a", &ops, 8), &mesh, &[], all);
+        assert!(Arc::ptr_eq(&first, &of(&chain("b", &ops, 8), &mesh, &[], all)));
+        let others = [
+            of(&chain("a", &[Unary::Tanh, Unary::Exp], 8), &mesh, &[], all),
+            of(&chain("a", &ops, 6), &mesh, &[], all),
+            of(&chain("a", &ops, 8), &Mesh::of_sizes(&[2, 4]), &[], all),
+            of(&chain("a", &ops, 8), &mesh, &[ValueId(2)], all),
+            of(&chain("a", &ops, 8), &mesh, &[], Splits::AtMost(1).into()),
+        ];
+        assert!(others.iter().all(|other| !Arc::ptr_eq(&first, other)));
+        assert!(Arc::ptr_eq(&first, &of(&chain("c", &ops, 8), &mesh, &[], all)));
+    }
+
+    #[test]
+    fn the_latest_spaces_are_kept() {
+        let spaces = Spaces::default();
+        let mesh = Mesh::of_sizes(&[2]);
+        let of = |width| spaces.of(&chain("a", &[Unary::Exp], width), &mesh, &[], Offer::default()).unwrap();
+        let (first, second) = (of(4), of(8));
+        let room = second.statistics.nodes;
+        trim(&mut spaces.0.lock().unwrap(), room);
+        assert!(Arc::ptr_eq(&second, &of(8)));
+        assert!(!Arc::ptr_eq(&first, &of(4)));
+        trim(&mut spaces.0.lock().unwrap(), room - 1);
+        assert!(spaces.0.lock().unwrap().is_empty());
+    }
+}
