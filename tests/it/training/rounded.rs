@@ -21,9 +21,9 @@ use kernels::Array;
 const STEPS: usize = 3;
 const RATE: f32 = 1e-3;
 
-/// How many elements of parameters may differ where only the order of sums does. By other chances, a
-/// third of them would.
-const DIFFERING: f64 = 0.02;
+/// How many elements of parameters may differ where only the order of sums does. By other chances,
+/// half of them do.
+const DIFFERING: f64 = 0.06;
 
 /// A small model's loss, `sum((w x - t)^2)`, of parameters from a file.
 const SQUARES: &str = r#"graph "squares" {
@@ -174,7 +174,7 @@ fn chances_do_not_depend_on_the_plan() {
     let prepared = case.prepared(&training(&case, Precision::Bf16Stochastic), &parted(&case.batch(0), 2));
     let (expected, other) = (alone(&case, &prepared.graph, 0), alone(&case, &prepared.graph, 1));
     let part = differing(&other, &expected);
-    assert!(part > 0.1, "by other chances {part} of the elements differ");
+    assert!(part > 5.0 * DIFFERING, "by other chances {part} of the elements differ");
     let plans = [
         ("1", None),
         ("2", Some(Manner::Data(0))),
@@ -191,8 +191,8 @@ fn chances_do_not_depend_on_the_plan() {
         assert!(part < DIFFERING, "{manner:?} on {mesh}: {part} of the elements differ");
         left
     });
-    // Where states lie changes no sum.
-    assert!(left[1] == left[2] && left[1] == left[3], "other bits");
+    // One device has all sums; where moments lie changes none.
+    assert!(left[0] == expected && left[1] == left[2], "other bits");
     let plan = planned(&case, &prepared, "2", Some(Manner::Tensor));
     let programs = lower::lower(&plan).unwrap();
     let on_gpu = session(&emulated(), programs, &|name| case.file.weight(name)).unwrap();
@@ -210,7 +210,6 @@ fn parameters_in_bf16_alone_take_two_bytes_and_have_no_master() {
             .map(|kind| plan.memory.iter().find(|it| it.kind == kind).map_or(0, |it| it.bytes))
     });
     let [beside, alone] = held;
-    println!("{beside:?} {alone:?}");
     assert!(beside[1] > 0 && alone[1] == 0, "{beside:?} {alone:?}");
     assert_eq!(alone[2], beside[2], "two moments in f32");
     let parameters = alone[2] / 8;

@@ -2,6 +2,8 @@
 //!
 //! These tests stand here because the last one needs the program itself: it is killed.
 
+mod rounded; // parameters in bf16 alone
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -156,39 +158,6 @@ fn a_run_that_goes_on_is_the_run_that_was_not_stopped() {
     assert_eq!((said.len(), &said[5]["steps"]), (6, &Value::from(10)));
     let apart = (said[4]["loss"].as_f64().unwrap() - expected[9][1].as_f64().unwrap()).abs();
     assert!(apart < 1e-4, "{apart}");
-}
-
-/// What is rounded by chance depends on the seed and the step, and on nothing that a stop changes.
-#[test]
-fn parameters_in_bf16_alone_go_on_as_if_the_run_had_not_been_stopped() {
-    let folder = Folder::new("rounded");
-    let plan = |precision: &str| {
-        folder.plan(&format!("{precision}.json"), "data=2", &["--precision", precision, "--optimizer", "sgd"])
-    };
-    let [alone, beside] = ["bf16-stochastic", "bf16"].map(plan);
-    let checkpoints = folder.path("checkpoints");
-    let common = ["--lr", "1e-2"];
-    let run = |weights: &str, more: &[&str]| {
-        folder.train(&alone, weights, &[&common[..], more].concat());
-        folder.bytes(weights)
-    };
-    let whole = run("whole.safetensors", &["--seed", "3", "--steps", "6"]);
-    run("half.safetensors", &["--seed", "3", "--steps", "3", "--checkpoint", &checkpoints]);
-    let rest = run("rest.safetensors", &["--steps", "6", "--resume", &checkpoints]);
-    assert!(rest == whole, "other weights");
-    let weights = read(&folder, "whole.safetensors");
-    assert!(weights.values().all(|it| it.dtype() == planner_ir::DType::BF16), "more than bf16");
-    let other = run("other.safetensors", &["--seed", "4", "--steps", "6"]);
-    assert!(other != whole, "the seed changes nothing");
-    let refused = folder.training(&beside, "none.safetensors", &["--resume", &checkpoints, "--steps", "6"]);
-    fails(2, &refused, &["of a run whose precision is bf16-stochastic; here it is bf16"]);
-}
-
-#[test]
-fn an_unknown_precision_is_told_which_there_are() {
-    let arguments = ["plan", &model(), "--mode", "train", "--loss", "loss", "--precision", "nonsense"];
-    let arguments = arguments.map(str::to_owned);
-    fails(2, &arguments, &["nonsense", "fp32, bf16, bf16-stochastic"]);
 }
 
 #[test]
