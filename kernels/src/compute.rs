@@ -94,6 +94,7 @@ fn moves_bytes(op: &Op) -> bool {
         | Op::Triangle { .. }
         | Op::Dequantize { .. }
         | Op::Update(_)
+        | Op::RoundStochastically { .. }
         | Op::Region(_) => true,
         Op::ScatterElements { scatter, .. } | Op::ScatterNd { scatter } => *scatter == Scatter::Replace,
         _ => false,
@@ -109,6 +110,11 @@ fn dispatch(op: &Op, operands: &[Tensor], results: &mut [TensorMut]) -> Result<(
         Op::Dropout { ratio, seed } => match operands {
             [x] => generate::dropout(*ratio, *seed, (x, None), pair(results)?),
             [x, number] => generate::dropout(*ratio, *seed, (x, Some(number)), pair(results)?),
+            _ => Err(unfit(operands.len())),
+        },
+        Op::RoundStochastically { seed } => match operands {
+            [x] => generate::round_stochastically(*seed, (x, None), single(results)?),
+            [x, number] => generate::round_stochastically(*seed, (x, Some(number)), single(results)?),
             _ => Err(unfit(operands.len())),
         },
         Op::GatedGradient(activation) => {

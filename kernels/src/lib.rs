@@ -17,7 +17,7 @@ mod cast; // conversion of elements
 mod elementwise; // functions of one, two and three elements
 mod movement; // the same elements in other places
 mod indexing; // elements at places that are data
-mod generate; // values made of nothing: constants, ranges, random masks
+mod generate; // values made of nothing, and by chance: constants, ranges, random masks, random rounding
 mod reduce; // many elements to one
 mod order; // which elements are the largest or smallest
 mod norm; // rows made comparable: softmax and the normalisations

@@ -105,6 +105,7 @@ impl Op {
             Self::TopK { dim, .. } => movement::top_k(*dim, site, emit),
             Self::Resize(_)
             | Self::Dequantize { .. }
+            | Self::RoundStochastically { .. }
             | Self::UnaryGradient(_)
             | Self::GatedGradient(_)
             | Self::SoftmaxGradient { .. }

@@ -231,11 +231,13 @@ impl Op {
             Self::Experts { .. } => experts_type(operands),
             Self::Dequantize { bits, block, columns } => dequantize_type(*bits, *block, *columns, operands),
             Self::Dropout { .. } => {
-                if let Some(number) = operands.get(1) {
-                    let right = number.dtype == DType::I64 && number.rank() == 0;
-                    expect(operands, 1, right, "one number (i64) of no dimensions")?;
-                }
+                numbered(operands)?;
                 Ok(vec![operands[0].clone(), Type::new(DType::Bool, operands[0].shape.clone())])
+            }
+            Self::RoundStochastically { .. } => {
+                expect(operands, 0, operands[0].dtype == DType::F32, "numbers in f32")?;
+                numbered(operands)?;
+                one(DType::BF16, operands[0].shape.clone())
             }
             Self::UnaryGradient(function) => {
                 smooth(*function, operands)?;
@@ -300,7 +302,7 @@ impl Op {
             Self::AttentionGradient { mask: false, .. } => (found == 6 || found == 7, "6 or 7"),
             Self::Experts { .. } => (found == 4 || found == 5, "4 or 5"),
             Self::ExpertsGradient { .. } => (found == 5 || found == 6, "5 or 6"),
-            Self::Dropout { .. } => (found == 1 || found == 2, "1 or 2"),
+            Self::Dropout { .. } | Self::RoundStochastically { .. } => (found == 1 || found == 2, "1 or 2"),
             Self::Update(Optimizer::Sgd { .. }) => (found == 4, "4"),
             Self::Update(Optimizer::Momentum { .. }) => (found == 5, "5"),
             Self::Update(Optimizer::AdamW { .. }) => (found == 7, "7"),
@@ -310,6 +312,17 @@ impl Op {
             _ => (found == 1, "1"),
         };
         if right { Ok(()) } else { Err(TypeError::Count(found, expected)) }
+    }
+}
+
+/// Asks of what makes randomness another one, if it is there, that it is one number.
+fn numbered(operands: &[Type]) -> Result<()> {
+    match operands.get(1) {
+        Some(number) => {
+            let right = number.dtype == DType::I64 && number.rank() == 0;
+            expect(operands, 1, right, "one number (i64) of no dimensions")
+        }
+        None => Ok(()),
     }
 }
 

@@ -252,6 +252,19 @@ pub enum Op {
         /// Where the randomness starts.
         seed: u64,
     },
+    /// Each f32 as one of the two bf16 next to it: up with a probability of how much of the way it
+    /// is, else down, so that the mean over all randomness is the number itself. What bf16 can say
+    /// stays, and so do infinities and what is not a number; beyond the largest finite bf16, a
+    /// finite number is that one. Which way depends on the seed, the element's index and, if there
+    /// is a second operand (i64, of no dimensions), that number alone.
+    ///
+    /// Source: Gupta et al., "Deep Learning with Limited Numerical Precision", ICML 2015, section
+    /// 3.1; for parameters without a master in more precision, Zamirai et al., "Revisiting BFloat16
+    /// Training", 2021, section 3.2.
+    RoundStochastically {
+        /// Where the randomness starts.
+        seed: u64,
+    },
     /// `dx = f'(x) * dy`: the gradient of a function of each element. Operands x and dy of one
     /// type. Of `Abs` and `Relu` it is 0 at 0; functions to truth values and steps have none.
     UnaryGradient(Unary),

@@ -115,7 +115,7 @@ fn left_out(program: &Program, tasks: &[Task]) -> Option<String> {
 fn needed() -> Needed {
     let mut needed = Needed::default();
     let models = ["1", "2"].into_iter().map(|mesh| (mesh, corpus::programs(mesh)));
-    let steps = [("2", Precision::F32), ("1", Precision::Bf16)];
+    let steps = [("2", Precision::F32), ("1", Precision::Bf16), ("2", Precision::Bf16Stochastic)];
     let steps = steps.into_iter().map(|(mesh, precision)| (mesh, training::programs(mesh, precision)));
     for (mesh, all) in models.chain(steps) {
         for (title, programs) in all {

@@ -21,6 +21,7 @@ mod in_time; // products whose blocks go around, on two axes
 mod written; // what training writes
 mod pipelines; // steps in stages, each on devices of its own
 mod one; // steps on one device: what recipes mean
+mod rounded; // parameters in bf16 alone
 mod gpu; // steps on a GPU that is not there
 
 use rayon::prelude::*;

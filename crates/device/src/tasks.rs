@@ -11,6 +11,7 @@ use kernels::cuda::{self, Chain, Copying, Input, Piece, Step, Uncovered, Work};
 use lower::{
     Action, BufferId, Compute, Copied, Direction, Instruction, Kind, Program, StorageId, Stream, Strided,
 };
+use planner_ir::Op;
 
 /// How many operations one kernel has at most.
 const STEPS: usize = 8;
@@ -81,8 +82,8 @@ fn buffers(blocks: &[lower::Block]) -> Vec<BufferId> {
 fn named(compute: &Compute) -> String {
     let name: String = format!("{:?}", compute.op).chars().take_while(char::is_ascii_alphanumeric).collect();
     match &*compute.op {
-        planner_ir::Op::Unary(function) => format!("{function:?}"),
-        planner_ir::Op::Binary(function) => format!("{function:?}"),
+        Op::Unary(function) => format!("{function:?}"),
+        Op::Binary(function) => format!("{function:?}"),
         _ => name,
     }
 }
@@ -148,7 +149,7 @@ impl<'a> Group<'a> {
         let first = compute.results.first()?;
         let chain = Chain {
             shape: program.buffer(first.buffer).type_.shape.clone(),
-            spans: placed(compute)?.to_vec(),
+            spans: placed(compute).unwrap_or_default().to_vec(),
             operands: vec![],
             steps: vec![],
             results: vec![],
@@ -187,7 +188,7 @@ impl<'a> Group<'a> {
             && self.reads_own(compute)
             && self.has_shape(compute)
             && cuda::is_pointwise(&compute.op)
-            && placed(compute) == Some(&self.chain.spans[..]);
+            && self.lies_with(compute);
         if !belongs {
             return false;
         }
@@ -205,6 +206,13 @@ impl<'a> Group<'a> {
         self.made.pop();
         self.signals = false;
         false
+    }
+
+    /// Whether what an operation makes lies in the whole where that of the group does, if both depend
+    /// on it.
+    fn lies_with(&self, compute: &Compute) -> bool {
+        let own = self.computes.iter().find_map(|it| placed(it));
+        placed(compute).is_none_or(|spans| own.is_none_or(|own| own == spans))
     }
 
     /// Whether repetitions or the guard of states begin or end at one of these instructions.
@@ -225,6 +233,9 @@ impl<'a> Group<'a> {
     }
 
     fn add(&mut self, number: usize, instruction: &Instruction, compute: &'a Compute) {
+        if let Some(spans) = placed(compute) {
+            self.chain.spans = spans.to_vec();
+        }
         let pieces = pieces(self.program, &compute.operands);
         let mut inputs = Vec::new();
         for (block, piece) in compute.operands.iter().zip(pieces) {
@@ -309,12 +320,12 @@ impl<'a> Group<'a> {
     }
 }
 
-/// Where what an operation makes lies in the whole: it counts where elements depend on places.
+/// Where what an operation makes lies in the whole, if its elements depend on that.
 fn placed(compute: &Compute) -> Option<&[kernels::Span]> {
     let first = match &*compute.op {
-        planner_ir::Op::Dropout { .. } => compute.operands.first()?,
-        planner_ir::Op::Triangle { .. } | planner_ir::Op::Iota { .. } => compute.results.first()?,
-        _ => return Some(&[]),
+        Op::Dropout { .. } | Op::RoundStochastically { .. } => compute.operands.first()?,
+        Op::Triangle { .. } | Op::Iota { .. } => compute.results.first()?,
+        _ => return None,
     };
     Some(&first.spans)
 }

@@ -34,6 +34,8 @@
 //!   what a gradient or total becomes.
 //! - **recipe**: it stands in plans of training steps only, has the program's micro-batches, a norm
 //!   above 0 if gradients are clipped, and the program's optimizer, whose decay may be left out.
+//! - **precision**: where parameters are in bf16 alone, they have no masters, each becomes what is
+//!   rounded by chance, and no two are by the same chance; else nothing in a step is.
 //! - **pin**: operations that a user has fixed are there, and are computed so.
 //!
 //! Of transfers:
@@ -81,7 +83,7 @@ pub use pipeline::{PIPELINE_RULES, check_pipeline};
 pub const MAX_DEVICES: u64 = 1 << 16;
 
 /// The names of the rules.
-pub const RULES: [&str; 30] = [
+pub const RULES: [&str; 31] = [
     "mesh",
     "devices",
     "graph",
@@ -101,6 +103,7 @@ pub const RULES: [&str; 30] = [
     "carried-layout",
     "part",
     "recipe",
+    "precision",
     "pin",
     "transfer-source",
     "move",

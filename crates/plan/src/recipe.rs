@@ -49,6 +49,9 @@ pub enum Precision {
     F32,
     /// In bf16, with parameters kept in f32 besides.
     Bf16,
+    /// In bf16, with parameters in bf16 alone: after each step they are rounded by chance, so that
+    /// steps too small for bf16 are made now and then, and on the average in full.
+    Bf16Stochastic,
 }
 
 /// Which parameters do not decay.
@@ -92,6 +95,7 @@ impl fmt::Display for Precision {
         f.write_str(match self {
             Self::F32 => "fp32",
             Self::Bf16 => "bf16",
+            Self::Bf16Stochastic => "bf16-stochastic",
         })
     }
 }

@@ -8,7 +8,7 @@ use planner_ir::{
 use crate::dropout::with_seeds;
 use crate::loss::{Quotient, quotient};
 use crate::precision::in_bf16;
-use crate::{RATE, SEED, STEP, TrainError};
+use crate::{RATE, ROUNDING, SEED, STEP, TrainError};
 
 /// The label that does not count, as in PyTorch.
 const IGNORED: i64 = -100;
@@ -23,7 +23,7 @@ pub fn forward(raised: &Graph, recipe: &Recipe) -> Result<Graph, TrainError> {
     let mut graph = raised.clone();
     for value in &graph.values {
         if let Source::Input(name) = &value.source
-            && [RATE, STEP, SEED].contains(&name.as_str())
+            && [RATE, STEP, SEED, ROUNDING].contains(&name.as_str())
         {
             return Err(TrainError::Reserved(name.clone()));
         }
@@ -38,7 +38,7 @@ pub fn forward(raised: &Graph, recipe: &Recipe) -> Result<Graph, TrainError> {
     let graph = with_seeds(&graph);
     match recipe.precision {
         Precision::F32 => Ok(graph),
-        Precision::Bf16 => in_bf16(&graph, recipe),
+        Precision::Bf16 | Precision::Bf16Stochastic => in_bf16(&graph, recipe),
     }
 }
 

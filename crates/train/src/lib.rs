@@ -22,6 +22,7 @@ mod recompute; // which operations are done again
 mod keep; // what is worth keeping, at each price of memory
 mod cut; // minimum cuts
 mod update; // the optimizer
+mod rounding; // other randomness in each step, for each parameter
 mod prune; // what nothing needs
 mod stages; // a step cut into the stages of a pipeline
 
@@ -44,6 +45,10 @@ pub const STEP: &str = "training.step";
 /// The input that makes each micro-batch's dropout its own: i64, no dimensions. Only if there is
 /// dropout.
 pub const SEED: &str = "training.seed";
+
+/// The input that makes each step's rounding of parameters its own: i64, no dimensions. Only if
+/// parameters are in bf16 alone.
+pub const ROUNDING: &str = "training.rounding";
 
 /// The output of a training step that is its mean loss: f32, no dimensions.
 pub const LOSS: &str = "loss";

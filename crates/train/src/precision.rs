@@ -4,10 +4,13 @@
 //! reduces to one) is computed in bf16. Tables, masks and positions are computed in f32 and
 //! converted where they meet it, and so is the loss: rotary angles and sums over tokens need more
 //! than eight bits.
+//!
+//! Parameters that are in bf16 alone are nowhere more than that: what is computed in f32 of one is
+//! computed of the bf16 number.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use plan::Recipe;
+use plan::{Precision, Recipe};
 use planner_ir::{DType, Emit, Graph, Op, Phase, Source, Type, ValueId};
 
 use crate::TrainError;
@@ -15,7 +18,10 @@ use crate::step::trained;
 
 /// The program with its model in bf16.
 pub(crate) fn in_bf16(graph: &Graph, recipe: &Recipe) -> Result<Graph, TrainError> {
-    let narrow = narrow(graph, recipe)?;
+    let trained = trained(graph, recipe)?;
+    let narrow = narrow(graph, &trained);
+    // Parameters of which there is bf16 alone, whatever the file has.
+    let mut alone: BTreeSet<ValueId> = BTreeSet::new();
     let mut to = Graph { name: graph.name.clone(), ..Graph::default() };
     let mut map = vec![ValueId(0); graph.values.len()];
     // What was converted: once for all that use it.
@@ -24,6 +30,9 @@ pub(crate) fn in_bf16(graph: &Graph, recipe: &Recipe) -> Result<Graph, TrainErro
         if !matches!(value.source, Source::Result { .. }) {
             map[index] = to.push_value(value.type_.clone(), value.source.clone());
         }
+        if recipe.precision == Precision::Bf16Stochastic && is_parameter(&value.source, &trained) {
+            alone.insert(map[index]);
+        }
     }
     for (index, node) in graph.nodes.iter().enumerate() {
         let mut emit = Emit { graph: &mut to, phase: Phase::Forward, origin: &node.origin };
@@ -31,14 +40,20 @@ pub(crate) fn in_bf16(graph: &Graph, recipe: &Recipe) -> Result<Graph, TrainErro
         let into = if narrow[index] { DType::BF16 } else { DType::F32 };
         let mut operands = Vec::new();
         for operand in &node.operands {
-            let mapped = map[operand.0];
-            let other = emit.type_of(mapped).dtype == from;
-            let convert = |emit: &mut Emit<'_>| emit.one(Op::Cast(into), &[mapped]);
-            operands.push(if other {
-                *known.entry(mapped).or_insert_with(|| convert(&mut emit))
-            } else {
-                mapped
-            });
+            let mut value = map[operand.0];
+            let dtype = emit.type_of(value).dtype;
+            let mut convert = |value: ValueId, into: DType| {
+                let is = emit.type_of(value).dtype == into;
+                if is {
+                    value
+                } else {
+                    *known.entry(value).or_insert_with(|| emit.one(Op::Cast(into), &[value]))
+                }
+            };
+            if alone.contains(&value) {
+                value = convert(value, DType::BF16);
+            }
+            operands.push(convert(value, if dtype == from { into } else { dtype }));
         }
         let results = emit.all(converted(&node.op, narrow[index]), &operands);
         for (from, result) in node.results.iter().zip(results) {
@@ -64,13 +79,9 @@ fn converted(op: &Op, narrow: bool) -> Op {
 }
 
 /// For each operation, whether it computes in bf16.
-fn narrow(graph: &Graph, recipe: &Recipe) -> Result<Vec<bool>, TrainError> {
-    let trained = trained(graph, recipe)?;
-    let mut depends: Vec<bool> = graph
-        .values
-        .iter()
-        .map(|value| matches!(&value.source, Source::Weight(name) if trained.contains(name)))
-        .collect();
+fn narrow(graph: &Graph, trained: &BTreeSet<String>) -> Vec<bool> {
+    let mut depends: Vec<bool> =
+        graph.values.iter().map(|value| is_parameter(&value.source, trained)).collect();
     for node in &graph.nodes {
         let any = node.operands.iter().any(|operand| depends[operand.0]);
         for result in &node.results {
@@ -88,7 +99,11 @@ fn narrow(graph: &Graph, recipe: &Recipe) -> Result<Vec<bool>, TrainError> {
             leads[operand.0] |= inside || ends(place);
         }
     }
-    Ok(narrow)
+    narrow
+}
+
+fn is_parameter(source: &Source, trained: &BTreeSet<String>) -> bool {
+    matches!(source, Source::Weight(name) if trained.contains(name))
 }
 
 /// For each operation, whether it is of the loss: a cross-entropy, a reduction to one number, and

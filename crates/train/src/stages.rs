@@ -13,7 +13,7 @@
 //! cross once in a step, and all make the same update. What the step returns, every stage returns:
 //! each sees whether it is finite.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use planner_ir::{
     Binary, CROSSING, Carried, Graph, NodeId, Op, Output, Phase, Source, State, Training, Value, ValueId,
@@ -102,6 +102,8 @@ struct Cutter<'a> {
     sum_of: Vec<Option<ValueId>>,
     /// For each summed state, the stages that add to it, in order.
     addends: BTreeMap<ValueId, Vec<usize>>,
+    /// For each operation of the update, the parameter whose new states alone it leads to.
+    owners: Vec<Option<&'a str>>,
     parts: Vec<Part>,
     crossings: BTreeMap<Crosses, Crossing>,
 }
@@ -117,6 +119,7 @@ impl<'a> Cutter<'a> {
             repeated: repeated(&step.graph),
             sum_of: sums(&step.graph),
             addends: BTreeMap::new(),
+            owners: owners(&step.graph),
             parts: first.iter().map(|_| part()).collect(),
             crossings: BTreeMap::new(),
         }
@@ -172,23 +175,16 @@ impl<'a> Cutter<'a> {
         early
     }
 
-    /// An operation of the update: the new states of a parameter are made by every stage that uses
-    /// it.
+    /// An operation of the update: what leads to the new states of one parameter alone is made by
+    /// every stage that uses it.
     fn update(&mut self, node: NodeId) {
-        let results = &self.whole().node(node).results;
-        let made = |it: &&Carried| results.contains(&it.next);
-        let carried = self.whole().training.iter().flat_map(|training| &training.carried);
-        let of: BTreeSet<&str> = carried
-            .filter(made)
-            .filter_map(|it| state_of(self.whole(), it.state))
-            .map(|it| &*it.name)
-            .collect();
+        let of = self.owners[node.0];
         let uses = |part: &Part| {
             let states = part.graph.values.iter().filter_map(|value| match &value.source {
                 Source::State(state) => Some(&*state.name),
                 _ => None,
             });
-            states.into_iter().any(|name| of.contains(name))
+            of.is_some() && states.into_iter().any(|name| Some(name) == of)
         };
         let users: Vec<usize> = (0..self.parts.len()).filter(|&stage| uses(&self.parts[stage])).collect();
         let stages = if users.is_empty() { vec![self.stage[node.0]] } else { users };
@@ -394,6 +390,37 @@ fn repeated(graph: &Graph) -> Vec<bool> {
         node.results.iter().for_each(|result| of_inputs[result.0] = all);
     }
     prepared.iter().zip(of_inputs).map(|(&prepared, of_inputs)| prepared || of_inputs).collect()
+}
+
+/// For each operation of the update, the parameter whose new states alone it leads to.
+fn owners(graph: &Graph) -> Vec<Option<&str>> {
+    // Nothing where it leads nowhere, no name where it leads to an output or to several parameters.
+    let mut names: Vec<Option<Option<&str>>> = vec![None; graph.values.len()];
+    for Carried { state, next } in graph.training.iter().flat_map(|training| &training.carried) {
+        names[next.0] = both(names[next.0], state_of(graph, *state).map(|it| Some(&*it.name)));
+    }
+    for output in &graph.outputs {
+        names[output.value.0] = Some(None);
+    }
+    let mut owners = vec![None; graph.nodes.len()];
+    for (index, node) in graph.nodes.iter().enumerate().rev() {
+        if node.phase == Phase::Update {
+            let leads = node.results.iter().fold(None, |leads, result| both(leads, names[result.0]));
+            for operand in &node.operands {
+                names[operand.0] = both(names[operand.0], leads);
+            }
+            owners[index] = leads.flatten();
+        }
+    }
+    owners
+}
+
+/// Where two values lead that lead there together.
+fn both<'a>(one: Option<Option<&'a str>>, other: Option<Option<&'a str>>) -> Option<Option<&'a str>> {
+    match (one, other) {
+        (None, it) | (it, None) => it,
+        (one, other) => Some(one.flatten().filter(|_| one == other)),
+    }
 }
 
 /// For each value that is a summed state, or the sum of one and what micro-batches add, that state.

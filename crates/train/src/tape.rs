@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use plan::Precision;
 use planner_ir::{
     Attention, Binary, DType, Emit, Graph, Node, NodeId, Op, Phase, Site, Source, State, StateKind, Type,
     ValueId,
@@ -14,6 +15,8 @@ use crate::tiles::Tiles;
 pub(crate) struct Tape<'a> {
     /// The forward program.
     from: &'a Graph,
+    /// In what it computes.
+    precision: Precision,
     /// For each of its operations, its block.
     places: &'a [usize],
     /// For each of its operations, whether it is done again for the gradients.
@@ -54,8 +57,9 @@ pub(crate) struct Parameter {
     pub(crate) name: String,
     /// The parameter at rest.
     pub(crate) value: ValueId,
-    /// The parameter in full precision; the parameter itself if it is in full precision.
-    pub(crate) master: ValueId,
+    /// What the optimizer changes: the parameter in full precision if there is one beside, else the
+    /// parameter itself.
+    pub(crate) changed: ValueId,
     /// The gradient at rest.
     pub(crate) gradient: ValueId,
     /// The gradient as far as it is summed.
@@ -66,6 +70,13 @@ pub(crate) struct Parameter {
     tiles: Option<Tiles>,
 }
 
+impl Parameter {
+    /// The block that changes it.
+    pub(crate) fn block(&self) -> usize {
+        self.home.unwrap_or(0)
+    }
+}
+
 impl<'a> Tape<'a> {
     /// The forward program, with the weights of these names as parameters.
     pub(crate) fn forward(
@@ -73,9 +84,11 @@ impl<'a> Tape<'a> {
         places: &'a [usize],
         again: &'a [bool],
         trained: &BTreeSet<String>,
+        precision: Precision,
     ) -> Self {
         let mut tape = Self {
             from,
+            precision,
             places,
             again,
             to: Graph { name: from.name.clone(), ..Graph::default() },
@@ -113,18 +126,19 @@ impl<'a> Tape<'a> {
     }
 
     /// A parameter's states. Where the model only uses it converted to less precision, the
-    /// parameter is in that precision, beside a master.
+    /// parameter is in that precision; beside a master, unless there is to be none.
     fn parameter(&mut self, weight: ValueId, name: &str) -> ValueId {
         let type_ = self.from.type_of(weight).clone();
         let state = |kind| Source::State(State { kind, name: name.to_owned() });
-        let narrow = self.only_conversion(weight);
+        let masters = self.precision != Precision::Bf16Stochastic;
+        let narrow = self.only_conversion(weight).filter(|(dtype, _)| masters || *dtype == DType::BF16);
         let (dtype, used) = narrow.unwrap_or((type_.dtype, weight));
         let value = self.to.push_value(Type::new(dtype, &type_.shape[..]), state(StateKind::Parameter));
         let full = Type::new(DType::F32, &type_.shape[..]);
-        let master = if dtype == DType::F32 {
-            value
-        } else {
+        let changed = if masters && dtype != DType::F32 {
             self.to.push_value(full.clone(), state(StateKind::Master))
+        } else {
+            value
         };
         let gradient = self.to.push_value(full, state(StateKind::Gradient));
         self.parameters.push(Parameter {
@@ -132,7 +146,7 @@ impl<'a> Tape<'a> {
             used,
             name: name.to_owned(),
             value,
-            master,
+            changed,
             gradient,
             summed: gradient,
             home: None,

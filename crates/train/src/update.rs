@@ -1,11 +1,12 @@
 //! The optimizer: new parameters from gradients.
 
-use plan::{Recipe, matches};
+use plan::{Precision, Recipe, matches};
 use planner_ir::{
     Binary, Carried, Contract, DType, Emit, Label, Op, Optimizer, Output, Phase, Real, Source, State,
     StateKind, Type, Unary, ValueId,
 };
 
+use crate::rounding::{self, Start};
 use crate::tape::{Parameter, Tape};
 use crate::{LOSS, NORM, RATE, STEP};
 
@@ -32,9 +33,13 @@ pub(crate) fn update(tape: &mut Tape<'_>, recipe: &Recipe, [sum, count]: [ValueI
     let rate = tape.to.push_value(Type::new(DType::F32, []), number(RATE));
     let step = matches!(recipe.optimizer, Optimizer::AdamW { .. })
         .then(|| tape.to.push_value(Type::new(DType::F32, []), number(STEP)));
-    for parameter in &parameters {
-        let numbers: Vec<ValueId> = [Some(scale), Some(rate), step].into_iter().flatten().collect();
-        step_of(tape, recipe, parameter, &numbers, &mut carried);
+    let numbers: Vec<ValueId> = [Some(scale), Some(rate), step].into_iter().flatten().collect();
+    let mut starts = vec![None; parameters.len()];
+    if recipe.precision == Precision::Bf16Stochastic {
+        starts = rounding::starts(tape, &parameters).into_iter().map(Some).collect();
+    }
+    for (parameter, start) in parameters.iter().zip(starts) {
+        step_of(tape, recipe, (parameter, start), &numbers, &mut carried);
     }
     carried.sort_by_key(|it| it.state);
     carried
@@ -97,11 +102,11 @@ fn squares(emit: &mut Emit<'_>, value: ValueId) -> ValueId {
 fn step_of(
     tape: &mut Tape<'_>,
     recipe: &Recipe,
-    parameter: &Parameter,
+    (parameter, start): (&Parameter, Option<Start>),
     numbers: &[ValueId],
     carried: &mut Vec<Carried>,
 ) {
-    let type_ = tape.to.type_of(parameter.master).clone();
+    let type_ = tape.to.type_of(parameter.gradient).clone();
     let kinds: &[StateKind] = match recipe.optimizer {
         Optimizer::Sgd { .. } => &[],
         Optimizer::Momentum { .. } => &[StateKind::FirstMoment],
@@ -116,18 +121,28 @@ fn step_of(
         .collect();
     let optimizer = optimizer_of(recipe, parameter, &type_);
     let narrow = tape.to.type_of(parameter.value).dtype;
-    let operands = [&[parameter.master, parameter.summed], &moments[..], numbers].concat();
-    let (results, narrowed) = tape.emit(parameter.home.unwrap_or(0), &parameter.name, |emit| {
+    let &Parameter { value, changed, gradient, summed, .. } = parameter;
+    let (next, moved) = tape.emit(parameter.block(), &parameter.name, |emit| {
         emit.phase = Phase::Update;
-        let results = emit.all(Op::Update(optimizer), &operands);
-        let narrowed =
-            (parameter.master != parameter.value).then(|| emit.one(Op::Cast(narrow), &[results[0]]));
-        (results, narrowed)
+        let before = match start {
+            Some(_) => emit.one(Op::Cast(DType::F32), &[changed]),
+            None => changed,
+        };
+        let operands = [&[before, summed], &moments[..], numbers].concat();
+        let mut moved = emit.all(Op::Update(optimizer), &operands);
+        let after = moved.remove(0);
+        let next = match start {
+            Some(Start { seed, number }) => {
+                vec![(value, emit.one(Op::RoundStochastically { seed }, &[after, number]))]
+            }
+            None if changed == value => vec![(value, after)],
+            None => vec![(changed, after), (value, emit.one(Op::Cast(narrow), &[after]))],
+        };
+        (next, moved)
     });
-    carried.push(Carried { state: parameter.master, next: results[0] });
-    carried.extend(narrowed.map(|next| Carried { state: parameter.value, next }));
-    carried.push(Carried { state: parameter.gradient, next: parameter.summed });
-    for (&state, &next) in moments.iter().zip(&results[1..]) {
+    carried.extend(next.into_iter().map(|(state, next)| Carried { state, next }));
+    carried.push(Carried { state: gradient, next: summed });
+    for (&state, &next) in moments.iter().zip(&moved) {
         carried.push(Carried { state, next });
     }
 }

@@ -70,7 +70,9 @@ impl Step {
         match &self.op {
             Op::Iota { .. } => vec![Place::Index(0)],
             Op::Triangle { .. } if rank >= 2 => vec![Place::Index(rank - 2), Place::Index(rank - 1)],
-            Op::Dropout { seed, .. } => vec![Place::Position, Place::Seed(*seed)],
+            Op::Dropout { seed, .. } | Op::RoundStochastically { seed } => {
+                vec![Place::Position, Place::Seed(*seed)]
+            }
             _ => vec![],
         }
     }
@@ -137,6 +139,10 @@ impl Step {
             (Op::Dropout { ratio, .. }, [x, number @ ..]) if number.len() < 2 => {
                 return Ok(dropout(ratio.0, (x, dtypes[0]), number.first().copied(), places, own));
             }
+            (Op::RoundStochastically { .. }, [x, number @ ..]) if number.len() < 2 => {
+                let bits = random_bits(number.first().copied(), places);
+                one(DType::F32, format!("t_bf16_by_chance({x}, {bits})"))
+            }
             (Op::AttentionMerge, [y1, s1, y2, s2]) => merge(dtypes[0], [s1, s2], Some([y1, y2]), own),
             (Op::AttentionMerge, [s1, s2]) => merge(dtypes[0], [s1, s2], None, own),
             (Op::Update(optimizer), _) => {
@@ -193,21 +199,24 @@ fn dropout(
 ) -> Body {
     /// The bits that a number from 0 to below 1 is made of.
     const UNITS: f64 = 9_007_199_254_740_992.0;
-    let (position, seed) = (&places[0], &places[1]);
-    let seed = match number {
-        None => format!("(t_u64)({seed})"),
-        Some(number) => format!("t_mixed((t_u64)({seed})) + (t_u64)({number})"),
-    };
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a whole number in range")]
     let least = (ratio * UNITS).ceil() as u64;
-    let kept = format!(
-        "const int {own}kept = (t_mixed(t_mixed({seed}) + (t_u64)({position})) >> 11) >= {least}ull;"
-    );
+    let kept = format!("const int {own}kept = ({} >> 11) >= {least}ull;", random_bits(number, places));
     let scale = literal(dtype, 1.0 / (1.0 - ratio));
     Body {
         statements: vec![kept],
         results: vec![format!("{own}kept ? ({x}) * {scale} : 0"), format!("{own}kept")],
     }
+}
+
+/// Bits that depend on the seed, the number and the position alone.
+fn random_bits(number: Option<&str>, places: &[String]) -> String {
+    let (position, seed) = (&places[0], &places[1]);
+    let seed = match number {
+        None => format!("(t_u64)({seed})"),
+        Some(number) => format!("t_mixed((t_u64)({seed})) + (t_u64)({number})"),
+    };
+    format!("t_mixed(t_mixed({seed}) + (t_u64)({position}))")
 }
 
 /// The declaration of what a step hands on, as it is after it was stored.
@@ -230,6 +239,7 @@ pub fn is_pointwise(op: &Op) -> bool {
             | Op::GatedGradient(_)
             | Op::Triangle { .. }
             | Op::Dropout { .. }
+            | Op::RoundStochastically { .. }
             | Op::Update(_)
             | Op::Expand { .. }
     )

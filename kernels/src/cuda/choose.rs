@@ -170,6 +170,7 @@ pub fn chained(chain: &Chain) -> Result<Work, Uncovered> {
 fn named(op: &Op) -> String {
     match op {
         Op::Dropout { ratio, .. } => format!("Dropout({ratio})"),
+        Op::RoundStochastically { .. } => "RoundStochastically".to_owned(),
         Op::Iota { start, step, .. } => format!("Iota({start}, {step})"),
         Op::Fill { value, .. } => format!("Fill({value})"),
         Op::Expand { .. } => "Expand".to_owned(),
@@ -185,8 +186,9 @@ fn single(op: &Op, operands: &[Piece], results: &[Piece]) -> Result<Chain, Uncov
     if results.iter().any(|it| it.type_.shape != first.type_.shape) {
         return Err(Uncovered::Missing(format!("{op:?} with results of different shapes")));
     }
-    // Which elements are kept depends on where the operand lies.
-    let placed = if matches!(op, Op::Dropout { .. }) { operands.first().unwrap_or(first) } else { first };
+    // Which elements are kept, or go up, depends on where the operand lies.
+    let by_chance = matches!(op, Op::Dropout { .. } | Op::RoundStochastically { .. });
+    let placed = if by_chance { operands.first().unwrap_or(first) } else { first };
     Ok(Chain {
         shape: first.type_.shape.clone(),
         spans: placed.spans.clone(),

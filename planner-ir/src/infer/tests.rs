@@ -97,3 +97,19 @@ fn splits_that_leave_sums_are_known() {
     let roles: Vec<(u64, Role)> = loops.loops.iter().map(|it| (it.size, it.role)).collect();
     assert_eq!(roles, [(4, Role::Sum), (3, Role::Sum), (5, Role::Sum), (6, Role::Whole)]);
 }
+
+#[test]
+fn rounding_is_of_f32_and_starts_from_one_number() {
+    let (x, number) = (f32(&[2, 3]), Type::new(DType::I64, []));
+    let rounded = |operands: &[&Type]| {
+        let operands: Vec<Type> = operands.iter().copied().cloned().collect();
+        infer("round_stochastically seed=3", &operands)
+    };
+    assert_eq!(rounded(&[&x]), "bf16[2,3]");
+    assert_eq!(rounded(&[&x, &number]), "bf16[2,3]");
+    assert_eq!(rounded(&[&x, &number, &number]), "3 operands, expected 1 or 2");
+    let narrow = Type::new(DType::BF16, [2, 3]);
+    assert_eq!(rounded(&[&narrow]), "operand 0 is bf16[2,3], expected numbers in f32");
+    let expected = "operand 1 is f32[2,3], expected one number (i64) of no dimensions";
+    assert_eq!(rounded(&[&x, &x]), expected);
+}

@@ -28,11 +28,11 @@ impl Op {
                 let dims = nest.dims(result, Role::Map);
                 (operands.iter().map(|it| repeated(&it.shape, &dims)).collect(), vec![dims])
             }
-            Self::Dropout { .. } => {
+            Self::Dropout { .. } | Self::RoundStochastically { .. } => {
                 let dims = nest.dims(result, Role::Map);
                 let mut from = vec![dims.clone()];
                 from.resize(operands.len(), vec![]);
-                (from, vec![dims.clone(), dims])
+                (from, vec![dims; results.len()])
             }
             Self::AttentionMerge => {
                 let y = nest.dims(result, Role::Map);
@@ -195,7 +195,10 @@ impl Op {
     /// The loops in which this operation depends on the position.
     pub(super) fn positional(&self, operands: &[Dims], results: &[Dims]) -> Vec<LoopId> {
         let dims = match self {
-            Self::Constant { .. } | Self::Iota { .. } | Self::Dropout { .. } => &results[0][..],
+            Self::Constant { .. }
+            | Self::Iota { .. }
+            | Self::Dropout { .. }
+            | Self::RoundStochastically { .. } => &results[0][..],
             Self::Triangle { .. } => &results[0][results[0].len() - 2..],
             // Queries and keys.
             Self::Attention(Attention { causal, window, .. })

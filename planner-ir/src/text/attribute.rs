@@ -5,7 +5,9 @@ use std::fmt;
 use super::print::Print;
 use super::scan::{Result, Scan};
 use crate::data::{DType, Real, Type};
-use crate::op::{Contract, Edge, Extreme, Interpolation, Label, Pairing, Scatter, Triangle, Unary};
+use crate::op::{
+    Contract, Edge, Extreme, Interpolation, Label, Pairing, Reduction, Scatter, Triangle, Unary,
+};
 
 /// What can stand as an attribute of an operation.
 pub(super) trait Attribute: Sized {
@@ -80,6 +82,17 @@ impl Named for Unary {
         ("softplus", Self::Softplus),
         ("sqrt", Self::Sqrt),
         ("tanh", Self::Tanh),
+    ];
+}
+
+impl Named for Reduction {
+    const WHAT: &'static str = "a reduction";
+    const NAMES: &'static [(&'static str, Self)] = &[
+        ("reduce_max", Self::Max),
+        ("reduce_mean", Self::Mean),
+        ("reduce_min", Self::Min),
+        ("reduce_product", Self::Product),
+        ("reduce_sum", Self::Sum),
     ];
 }
 

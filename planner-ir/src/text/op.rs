@@ -76,6 +76,7 @@ impl Op {
             Self::Experts { .. } => "experts",
             Self::Dequantize { .. } => "dequantize",
             Self::Dropout { .. } => "dropout",
+            Self::RoundStochastically { .. } => "round_stochastically",
             Self::UnaryGradient(_) => "unary_gradient",
             Self::GatedGradient(_) => "gated_gradient",
             Self::SoftmaxGradient { .. } => "softmax_gradient",
@@ -233,6 +234,7 @@ fn attributes<F: Form>(op: &mut Op, form: &mut F) -> std::result::Result<(), F::
             form.field("ratio", ratio)?;
             form.field("seed", seed)
         }
+        Op::RoundStochastically { seed } => form.field("seed", seed),
         Op::Update(optimizer) => optimizer_attributes(optimizer, form),
         Op::Region(body) => form.field("body", &mut **body),
         Op::Dynamic(dynamic) => dynamic_attributes(dynamic, form),
@@ -390,17 +392,6 @@ impl Named for Binary {
     ];
 }
 
-impl Named for Reduction {
-    const WHAT: &'static str = "a reduction";
-    const NAMES: &'static [(&'static str, Self)] = &[
-        ("reduce_max", Self::Max),
-        ("reduce_mean", Self::Mean),
-        ("reduce_min", Self::Min),
-        ("reduce_product", Self::Product),
-        ("reduce_sum", Self::Sum),
-    ];
-}
-
 /// Each operation by name, its attributes to be set.
 pub(super) static BLANK: LazyLock<BTreeMap<&'static str, Op>> = LazyLock::new(|| {
     let ops = blank_ops().into_iter().chain(blank_dynamic().map(Op::Dynamic));
@@ -458,6 +449,7 @@ fn blank_ops() -> Vec<Op> {
         Op::Experts { activation: Unary::Silu, active: 0 },
         Op::Dequantize { bits: 0, block: 0, columns: 0 },
         Op::Dropout { ratio: zero, seed: 0 },
+        Op::RoundStochastically { seed: 0 },
         Op::UnaryGradient(Unary::Silu),
         Op::GatedGradient(Unary::Silu),
         Op::SoftmaxGradient { dim: 0 },

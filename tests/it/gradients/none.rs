@@ -3,7 +3,7 @@
 use planner_ir::{DType, Emit, Graph, Phase, Site, Source, Type, ValueId, parse_op};
 
 /// Operations of which every form is refused.
-pub(super) const NEVER: [&str; 47] = [
+pub(super) const NEVER: [&str; 48] = [
     "ceil",
     "floor",
     "round",
@@ -21,6 +21,7 @@ pub(super) const NEVER: [&str; 47] = [
     "less_or_equal",
     "resize shape=[4] scales=[2.0] half_pixel=true interpolation=linear",
     "dequantize bits=4 block=16 columns=64",
+    "round_stochastically seed=3",
     "unary_gradient function=silu",
     "gated_gradient activation=silu",
     "softmax_gradient dim=0",

@@ -418,6 +418,8 @@ pub(super) fn rest() -> Vec<Case> {
         case("iota dtype=f32 length=4 start=1.0 step=0.5", &[]),
         case("dropout ratio=0.5 seed=3", &[Positive(&[4, 4])]),
         case("dropout ratio=0.5 seed=3", &[Positive(&[4, 4]), Integers(DType::I64, &[])]),
+        case("round_stochastically seed=3", &[Floats(&[4, 4])]),
+        case("round_stochastically seed=3", &[Floats(&[4, 4]), Integers(DType::I64, &[])]),
         case("update_sgd decay=0.1", &[Floats(&[4, 4]), Floats(&[4, 4]), Positive(&[]), Positive(&[])]),
         case(
             "update_momentum momentum=0.9 decay=0.1",

@@ -193,12 +193,15 @@ impl Case {
 
 /// The inputs of a step, of those that it has.
 pub(super) fn step_inputs(graph: &Graph, rate: f32, number: usize) -> Arrays {
+    // Any other number for each step is as good.
+    let rounding = Array::of::<i64>(vec![], &[1000 * i64::try_from(number).unwrap()]).unwrap();
     let number = f32::from(u16::try_from(number).unwrap());
+    let one = |number: f32| Array::of::<f32>(vec![], &[number]).unwrap();
     let has = |name: &str| graph.values.iter().any(|it| it.source == Source::Input(name.to_owned()));
-    [(train::RATE, rate), (train::STEP, number)]
+    [(train::RATE, one(rate)), (train::STEP, one(number)), (train::ROUNDING, rounding)]
         .into_iter()
         .filter(|(name, _)| has(name))
-        .map(|(name, value)| (name.to_owned(), Array::of::<f32>(vec![], &[value]).unwrap()))
+        .map(|(name, value)| (name.to_owned(), value))
         .collect()
 }
 

@@ -1,12 +1,14 @@
 //! Rules of what is returned, of what states become, and of recipes.
 
-use planner_ir::{CROSSING, Op, Optimizer, Phase, Source, ValueId};
+use std::collections::BTreeMap;
+
+use planner_ir::{CROSSING, DType, Node, Op, Optimizer, Phase, Source, StateKind, ValueId};
 
 use super::blocks::same;
 use super::operations::{copied, owed_text};
 use super::{Violations, operation_name};
 use crate::plan::Plan;
-use crate::recipe::Recipe;
+use crate::recipe::{Precision, Recipe};
 
 /// Adds what is violated.
 pub(super) fn check(plan: &Plan, found: &mut Violations) {
@@ -87,6 +89,10 @@ fn recipe(plan: &Plan, found: &mut Violations) {
     if let Some(clip) = recipe.clip.filter(|clip| !(clip.is_finite() && *clip > 0.0)) {
         found.add("recipe", "recipe", format_args!("clips to a norm of {clip}, expected a number above 0"));
     }
+    match recipe.precision {
+        Precision::Bf16Stochastic => rounded(plan, found),
+        Precision::F32 | Precision::Bf16 => not_rounded(plan, recipe.precision, found),
+    }
     for (node, it) in plan.graph.nodes.iter().enumerate() {
         if let Op::Update(optimizer) = it.op
             && !follows(recipe, optimizer)
@@ -94,6 +100,71 @@ fn recipe(plan: &Plan, found: &mut Violations) {
             let expected = Op::Update(recipe.optimizer);
             let message = format!("is `{}`, expected the recipe's `{expected}` or without decay", it.op);
             found.add("recipe", operation_name(plan, node), message);
+        }
+    }
+}
+
+/// Of a step whose parameters are in bf16 alone.
+fn rounded(plan: &Plan, found: &mut Violations) {
+    // For each seed and number that rounding starts from, the first state that is rounded by them.
+    let mut starts: BTreeMap<(u64, ValueId), ValueId> = BTreeMap::new();
+    for value in plan.graph.value_ids() {
+        let Source::State(state) = &plan.graph.value(value).source else { continue };
+        let place = format!("state %{}", value.0);
+        match state.kind {
+            StateKind::Master => {
+                let message = "is a master, expected none where parameters are in bf16 alone";
+                found.add("precision", place, message);
+            }
+            StateKind::Parameter => {
+                let dtype = plan.graph.type_of(value).dtype;
+                if dtype != DType::BF16 {
+                    let message = format!("is a parameter in {dtype}, expected bf16 alone");
+                    found.add("precision", &place, message);
+                }
+                let Some(next) = plan.graph.next(value) else { continue };
+                let start = match plan.graph.value(next).source {
+                    Source::Result { node, .. } => start(plan.graph.node(node)),
+                    _ => None,
+                };
+                let Some((seed, number)) = start else {
+                    let message = format!(
+                        "becomes %{}, expected what is rounded by chance, by a number of the step",
+                        next.0
+                    );
+                    found.add("precision", place, message);
+                    continue;
+                };
+                let first = *starts.entry((seed, number)).or_insert(value);
+                if first != value {
+                    let message = format!(
+                        "is rounded by seed {seed} and %{}, expected other chances than those of state %{}",
+                        number.0, first.0
+                    );
+                    found.add("precision", place, message);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Where the rounding of an operation starts, if it rounds by a number of the step.
+fn start(node: &Node) -> Option<(u64, ValueId)> {
+    match (&node.op, &node.operands[..]) {
+        (Op::RoundStochastically { seed }, [_, number]) => Some((*seed, *number)),
+        _ => None,
+    }
+}
+
+/// Of a step whose parameters have all digits.
+fn not_rounded(plan: &Plan, precision: Precision, found: &mut Violations) {
+    for (index, node) in plan.graph.nodes.iter().enumerate() {
+        if matches!(node.op, Op::RoundStochastically { .. }) {
+            let alone = Precision::Bf16Stochastic;
+            let message =
+                format!("rounds by chance, expected only of precision `{alone}`: it is `{precision}`");
+            found.add("precision", operation_name(plan, index), message);
         }
     }
 }

@@ -26,7 +26,7 @@ pub(crate) fn random(u: &mut Unstructured<'_>) -> Result<(Graph, Recipe)> {
             Loss::CrossEntropy { logits: "logits".to_owned(), labels: "labels".to_owned() }
         },
         optimizer,
-        precision: *u.choose(&[Precision::F32, Precision::Bf16])?,
+        precision: *u.choose(&[Precision::F32, Precision::Bf16, Precision::Bf16Stochastic])?,
         micro_batches: u.int_in_range(1..=4)?,
         clip: if u.arbitrary()? { Some(1.5) } else { None },
         no_decay: NoDecay {
@@ -45,17 +45,20 @@ pub(crate) fn random(u: &mut Unstructured<'_>) -> Result<(Graph, Recipe)> {
 /// whether its parameter decays.
 fn text(recipe: &Recipe, decays: &[bool]) -> String {
     let mut program = Program::default();
-    let half = recipe.precision == Precision::Bf16;
+    let half = recipe.precision != Precision::F32;
+    let alone = recipe.precision == Precision::Bf16Stochastic;
     let (number, shape) = (if half { "bf16" } else { "f32" }, "[16,16]");
     let x = program.source("input \"x\"", &format!("{number}[8,16]"));
     let rate = program.source("input \"rate\"", "f32[]");
     let step = program.source("input \"step\"", "f32[]");
+    let rounding = alone.then(|| program.source("input \"rounding\"", "i64[]"));
     let table = program.source("weight \"table\"", &format!("{number}[16,16]"));
     let total = program.source("total \"loss\"", "f32[]");
     let moments = ["first_moment", "second_moment"];
     let layer = |program: &mut Program, it: usize| Layer {
         parameter: program.source(&format!("parameter \"w{it}\""), &format!("{number}{shape}")),
-        master: half.then(|| program.source(&format!("master \"w{it}\""), &format!("f32{shape}"))),
+        master: (half && !alone)
+            .then(|| program.source(&format!("master \"w{it}\""), &format!("f32{shape}"))),
         moments: moments[..recipe.optimizer.moments()]
             .iter()
             .map(|kind| program.source(&format!("{kind} \"w{it}\""), &format!("f32{shape}")))
@@ -99,8 +102,11 @@ fn text(recipe: &Recipe, decays: &[bool]) -> String {
     // Update.
     let update = " in update";
     let scale = program.op(update, &format!("reciprocal %{summed}"), "f32[]");
-    for ((layer, decays), sum) in layers.iter().zip(decays).rev().zip(sums) {
-        let of = layer.master.unwrap_or(layer.parameter);
+    for (seed, ((layer, decays), sum)) in layers.iter().zip(decays).rev().zip(sums).enumerate() {
+        let mut of = layer.master.unwrap_or(layer.parameter);
+        if alone {
+            of = program.op(update, &format!("cast to=f32 %{of}"), &format!("f32{shape}"));
+        }
         let mut operands = vec![of, sum];
         operands.extend(&layer.moments);
         operands.extend([scale, rate]);
@@ -109,6 +115,12 @@ fn text(recipe: &Recipe, decays: &[bool]) -> String {
         }
         let next = program.update(&optimizer(recipe, *decays), &operands, 1 + layer.moments.len());
         program.carried.extend(layer.moments.iter().copied().zip(next + 1..));
+        if let Some(rounding) = rounding {
+            let rounded = format!("round_stochastically seed={seed} %{next} %{rounding}");
+            let next = program.op(update, &rounded, &format!("bf16{shape}"));
+            program.carried.push((layer.parameter, next));
+            continue;
+        }
         program.carried.push((of, next));
         if layer.master.is_some() {
             let next = program.op(update, &format!("cast to=bf16 %{next}"), &format!("bf16{shape}"));

@@ -36,6 +36,8 @@ pub enum PrecisionName {
     Fp32,
     /// The model in bf16; parameters, gradients and the loss in f32 besides.
     Bf16,
+    /// The same with parameters in bf16 alone, rounded by chance after each step.
+    Bf16Stochastic,
 }
 
 /// What of a block is computed again for its gradients.
@@ -132,6 +134,7 @@ impl RecipeArguments {
             precision: match self.precision {
                 PrecisionName::Fp32 => Precision::F32,
                 PrecisionName::Bf16 => Precision::Bf16,
+                PrecisionName::Bf16Stochastic => Precision::Bf16Stochastic,
             },
             micro_batches: self.microbatches,
             clip: self.clip,

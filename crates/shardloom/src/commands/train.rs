@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use ::plan::Recipe;
 use ::run::{NotFinite, Outcome, Place, RunError, Session};
-use ::train::{LOSS, NORM, RATE, SEED, STEP};
+use ::train::{LOSS, NORM, RATE, ROUNDING, SEED, STEP};
 use kernels::Array;
 use planner_ir::{Op, State, Type};
 use ready::{Ready, facts, ready};
@@ -23,7 +23,7 @@ use crate::quantity;
 use crate::train::arguments::TrainArguments;
 use crate::train::checkpoint::{self, Checkpoint, Manifest, Writer};
 use crate::train::data::Data;
-use crate::train::order::{Order, Position, dropout_seed};
+use crate::train::order::{Order, Position, dropout_seed, rounding_seed};
 use crate::train::ranges::{self, Limit};
 use crate::train::report::{Log, StepReport};
 use crate::train::resume::is_within;
@@ -266,8 +266,13 @@ impl<'a> Run<'a> {
             micro_batches.push(inputs);
         }
         // Optimizers count the steps that they have made.
-        let numbers = [(RATE, single(rate)), (STEP, counted(step - self.skipped))];
-        let step = numbers.into_iter().map(|(name, it)| Ok((name.to_owned(), made(Array::of([], &[it]))?)));
+        let counted = counted(step - self.skipped);
+        let inputs = [
+            (RATE, Array::of([], &[single(rate)])),
+            (STEP, Array::of([], &[counted])),
+            (ROUNDING, Array::of([], &[rounding_seed(self.seed, step)])),
+        ];
+        let step = inputs.into_iter().map(|(name, it)| Ok((name.to_owned(), made(it)?)));
         Ok(Fed { micro_batches, step: step.collect::<Result<_, Failure>>()? })
     }
 

@@ -128,7 +128,7 @@ impl Data {
 
 /// The inputs that take examples: all but what training adds.
 fn inputs(graph: &Graph) -> Vec<Input> {
-    let own = [::train::RATE, ::train::STEP, ::train::SEED];
+    let own = [::train::RATE, ::train::STEP, ::train::SEED, ::train::ROUNDING];
     let of_model = graph.values.iter().filter_map(|value| match &value.source {
         Source::Input(name) if !own.contains(&name.as_str()) => {
             Some(Input { name: name.clone(), type_: value.type_.clone() })

@@ -72,6 +72,13 @@ pub(crate) fn dropout_seed(seed: u64, step: u64, micro_batch: u64) -> i64 {
     (random(&[seed ^ DROPOUT, step, micro_batch]) >> 1).cast_signed()
 }
 
+/// What the rounding of parameters starts from, in a step: apart from what else has the same seed.
+pub(crate) fn rounding_seed(seed: u64, step: u64) -> i64 {
+    const ROUNDING: u64 = 1 << 62;
+    // Blocks of parameters count on from it.
+    (random(&[seed ^ ROUNDING, step]) >> 1).cast_signed()
+}
+
 /// A number that depends on these alone, and looks random: the output function of `SplitMix64` of
 /// each with what came before.
 ///

@@ -2,6 +2,8 @@
 //!
 //! These tests stand here because the last one needs the program itself: it is killed.
 
+mod rounded; // parameters in bf16 alone
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead, BufReader};

@@ -1,18 +1,18 @@
 //! Every cut of a small model with a table that is used at both ends and a mask that every layer
 //! adds.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use plan::{Loss, NoDecay, Precision, Recipe, Recompute};
 use planner_ir::{
-    CROSSING, Graph, Node, Optimizer, Phase, Real, Source, State, StateKind, parse_graph, verify,
+    CROSSING, Graph, Node, Op, Optimizer, Phase, Real, Source, State, StateKind, ValueId, parse_graph, verify,
 };
 
 use rewrite::{Blocks, Segment};
 
 use super::{Stages, stages};
-use crate::{LOSS, NORM, Step, TrainError, forward, step};
+use crate::{LOSS, NORM, ROUNDING, Step, TrainError, forward, step};
 
 const LAYERS: usize = 3;
 
@@ -46,11 +46,11 @@ fn model() -> Graph {
 }
 
 /// The step of the model, and how many blocks it has.
-fn whole(again: &Recompute, clip: Option<f64>) -> (Step, usize) {
+fn whole(again: &Recompute, clip: Option<f64>, precision: Precision) -> (Step, usize) {
     let recipe = Recipe {
         loss: Loss::Output("loss".to_owned()),
         optimizer: Optimizer::Momentum { momentum: Real(0.9), decay: Real(0.0) },
-        precision: Precision::F32,
+        precision,
         micro_batches: 4,
         clip,
         no_decay: NoDecay::default(),
@@ -64,14 +64,14 @@ fn whole(again: &Recompute, clip: Option<f64>) -> (Step, usize) {
     (step(&blocks, &recipe).unwrap(), count)
 }
 
-/// Cuts the model before each layer and behind the last: it is too small for blocks to be found.
+/// Cuts the model before each layer and behind the last, whatever blocks are found in so small a one.
 fn cut(blocks: &mut Blocks) {
     let nodes = &blocks.graph.nodes;
     let starts = |node: &planner_ir::Node| node.origin.starts_with("product") || node.origin == "last";
     let mut first: Vec<usize> = (0..nodes.len()).filter(|&it| starts(&nodes[it])).collect();
     first.insert(0, 0);
     let ends = first[1..].iter().copied().chain([nodes.len()]);
-    let [segment] = &blocks.segments[..] else { panic!("{} blocks", blocks.segments.len()) };
+    let segment = blocks.segments[0].clone();
     let part = |(start, end)| Segment { nodes: start..end, ..segment.clone() };
     blocks.segments = first.iter().copied().zip(ends).map(part).collect();
 }
@@ -84,15 +84,24 @@ fn cuts(blocks: usize) -> Vec<Vec<usize>> {
 
 /// Calls it with all steps, all their cuts and what these make.
 fn every(mut check: impl FnMut(&Step, &[usize], &Stages)) {
-    for (again, clip) in
-        [(Recompute::Nothing, None), (Recompute::Full, Some(1.0)), (Recompute::Selective, None)]
-    {
-        let (step, blocks) = whole(&again, clip);
+    let recipes = [
+        (Recompute::Nothing, None, Precision::F32),
+        (Recompute::Full, Some(1.0), Precision::F32),
+        (Recompute::Selective, None, Precision::F32),
+        (Recompute::Nothing, Some(1.0), Precision::Bf16Stochastic),
+    ];
+    for (again, clip, precision) in recipes {
+        let (step, blocks) = whole(&again, clip, precision);
         assert!(blocks > LAYERS, "{blocks} blocks");
         for first in cuts(blocks) {
             check(&step, &first, &stages(&step, &first).unwrap());
         }
     }
+}
+
+/// Whether an operation makes the mask, or converts it for the layers.
+fn is_of_mask(node: &Node) -> bool {
+    node.origin == "mask" || node.origin.starts_with("masked") && matches!(node.op, Op::Cast(_))
 }
 
 /// How often each operation of some phases is there.
@@ -101,7 +110,7 @@ fn counted<'a>(
     phases: &[Phase],
 ) -> BTreeMap<(Phase, String, String), usize> {
     let mut counts = BTreeMap::new();
-    for node in nodes.into_iter().filter(|node| phases.contains(&node.phase) && node.origin != "mask") {
+    for node in nodes.into_iter().filter(|node| phases.contains(&node.phase) && !is_of_mask(node)) {
         *counts.entry((node.phase, node.origin.clone(), node.op.to_string())).or_default() += 1;
     }
     counts
@@ -118,7 +127,7 @@ fn has_state(graph: &Graph, kind: StateKind, name: &str) -> bool {
 
 #[test]
 fn one_stage_is_the_step() {
-    let (step, _) = whole(&Recompute::Nothing, Some(1.0));
+    let (step, _) = whole(&Recompute::Nothing, Some(1.0), Precision::F32);
     let one = stages(&step, &[0]).unwrap();
     assert_eq!(one.crossings, []);
     let [alone] = &one.stages[..] else { panic!("{} stages", one.stages.len()) };
@@ -141,7 +150,7 @@ fn every_operation_is_in_the_stage_of_its_block_and_stages_are_programs() {
             let end = first.get(number + 1).copied().unwrap_or(usize::MAX);
             assert_eq!(stage.homes.len(), stage.graph.nodes.len());
             for (node, home) in stage.graph.nodes.iter().zip(&stage.homes) {
-                let everywhere = node.phase == Phase::Update || node.origin == "mask";
+                let everywhere = node.phase == Phase::Update || is_of_mask(node);
                 assert!(everywhere || (first[number]..end).contains(home), "{first:?} {}", node.origin);
             }
             for (node, of) in stage.graph.nodes.iter().zip(&stage.forward) {
@@ -175,7 +184,8 @@ fn crossings_have_an_output_and_inputs_and_no_other_stage_has_them() {
 }
 
 /// What an update does before it waits for another stage is all that need not wait, so that stages do
-/// not reduce their gradients one after another.
+/// not reduce their gradients one after another. What rounding starts from is a number of an input,
+/// made where it is needed.
 #[test]
 fn updates_wait_for_other_stages_as_late_as_they_can() {
     every(|_, first, made| {
@@ -190,7 +200,11 @@ fn updates_wait_for_other_stages_as_late_as_they_can() {
             for node in graph.nodes.iter().filter(|node| node.phase == Phase::Update) {
                 let is_late = node.operands.iter().any(|operand| waits[operand.0]);
                 node.results.iter().for_each(|result| waits[result.0] = is_late);
-                assert!(is_late || !late, "{first:?}: {} could be done before\n{graph}", node.origin);
+                assert!(
+                    is_late || !late || node.origin == "rounding",
+                    "{first:?}: {} could be done before\n{graph}",
+                    node.origin
+                );
                 late |= is_late;
             }
         }
@@ -243,6 +257,46 @@ fn a_tied_parameter_is_a_state_of_its_users_and_its_sums_cross() {
     });
 }
 
+/// What the rounding of each parameter starts from: its number, and how many are added to the step's.
+fn starts(graph: &Graph) -> BTreeMap<String, (u64, usize)> {
+    let maker = |value: ValueId| match graph.value(value).source {
+        Source::Result { node, .. } => Some(graph.node(node)),
+        _ => None,
+    };
+    let start = |node: &Node| {
+        let Op::RoundStochastically { seed } = node.op else { return None };
+        let (mut number, mut added) = (node.operands[1], 0);
+        while let Some(Node { operands, .. }) = maker(number) {
+            (number, added) = (operands[0], added + 1);
+        }
+        assert_eq!(graph.value(number).source, Source::Input(ROUNDING.to_owned()));
+        // What is rounded was made of the stage's own state.
+        let cast = maker(maker(node.operands[0]).unwrap().operands[0]).unwrap();
+        let state = State { kind: StateKind::Parameter, name: node.origin.clone() };
+        assert_eq!(graph.value(cast.operands[0]).source, Source::State(state));
+        Some((node.origin.clone(), (seed, added)))
+    };
+    graph.nodes.iter().filter_map(start).collect()
+}
+
+/// No two parameters are rounded alike, nor is one otherwise in another stage, or elsewhere.
+#[test]
+fn parameters_are_rounded_alike_in_every_cut() {
+    every(|step, first, made| {
+        let whole = starts(&step.graph);
+        let different: BTreeSet<(u64, usize)> = whole.values().copied().collect();
+        assert_eq!(different.len(), whole.len());
+        let has = |stage: &Step, name: &str| has_state(&stage.graph, StateKind::Parameter, name);
+        for stage in &made.stages {
+            let mut expected = whole.clone();
+            expected.retain(|name, _| has(stage, name));
+            assert_eq!(starts(&stage.graph), expected, "{first:?}");
+        }
+    });
+    let (step, _) = whole(&Recompute::Nothing, None, Precision::Bf16Stochastic);
+    assert_eq!(starts(&step.graph).len(), 1 + LAYERS);
+}
+
 /// Every stage returns what the step returns, and changes the states that it has.
 #[test]
 fn every_stage_returns_the_loss_and_changes_its_states() {
@@ -266,7 +320,7 @@ fn every_stage_returns_the_loss_and_changes_its_states() {
 
 #[test]
 fn cuts_that_there_are_not_are_refused() {
-    let (step, blocks) = whole(&Recompute::Nothing, None);
+    let (step, blocks) = whole(&Recompute::Nothing, None, Precision::F32);
     for first in [&[][..], &[1], &[0, 0], &[0, 2, 1], &[0, blocks], &[0, usize::MAX]] {
         assert_eq!(stages(&step, first), Err(TrainError::Stages(first.to_vec(), blocks)));
     }

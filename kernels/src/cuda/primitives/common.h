@@ -67,6 +67,15 @@ FN t_u64 t_mixed(t_u64 x) {
     x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
     return x ^ (x >> 31);
 }
+/* One of the two bf16 next to a number: what it has beyond a bf16 is so many 65536ths of the way to
+   the next one away from zero, and as many of the numbers that 16 bits may be carry into it. A finite
+   number stays finite. */
+FN float t_bf16_by_chance(float x, t_u64 random) {
+    t_u32 bits = t_bits(x), size = bits & 0x7fffffffu;
+    if (size >= 0x7f800000u) return x;
+    size += (t_u32)random & 0xffffu;
+    return t_of_bits((bits & 0x80000000u) | ((size < 0x7f7f0000u ? size : 0x7f7f0000u) & 0xffff0000u));
+}
 /* From 0 to below 1. */
 FN double t_chance(t_u64 seed, t_u64 position) {
     return (double)(t_mixed(t_mixed(seed) + position) >> 11) * (1.0 / 9007199254740992.0);

@@ -211,7 +211,7 @@ fn what_depends_on_places_is_that_of_the_block() {
             results: results.into_iter().map(|it| (it, spans.clone())).collect(),
             tolerance: tolerance(dtype),
         };
-        Ok(match u.int_in_range(0..=4)? {
+        Ok(match u.int_in_range(0..=5)? {
             0 => {
                 let triangle = if u.arbitrary()? { Triangle::Upper } else { Triangle::Lower };
                 let diagonal = u.int_in_range(-4..=4)?;
@@ -230,6 +230,17 @@ fn what_depends_on_places_is_that_of_the_block() {
             2 => {
                 let op = Op::Fill { result: type_.clone(), value: Real(-1.25) };
                 trial(op, vec![], vec![type_], spans)
+            }
+            3 => {
+                let x = numbers(DType::F32, &shape, seed);
+                let mut operands = vec![x];
+                if u.arbitrary()? {
+                    operands.push(Array::of::<i64>(vec![], &[-5]).unwrap());
+                }
+                let type_ = Type::new(DType::BF16, shape);
+                let rounded =
+                    trial(Op::RoundStochastically { seed: seed * 77 }, operands, vec![type_], spans);
+                Trial { tolerance: 0.0, ..rounded }
             }
             _ => {
                 let op = Op::Dropout { ratio: Real(0.25), seed: seed * 77 };

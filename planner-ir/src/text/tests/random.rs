@@ -115,6 +115,7 @@ pub(super) fn op(u: &mut Unstructured<'_>, depth: usize) -> Result<Op> {
             (*bits, *block, *columns) = (u.arbitrary()?, u.arbitrary()?, u.arbitrary()?);
         }
         Op::Dropout { ratio, seed } => (*ratio, *seed) = (real(u)?, u.arbitrary()?),
+        Op::RoundStochastically { seed } => *seed = u.arbitrary()?,
         Op::Region(body) => **body = region(u, depth)?,
         Op::Dynamic(dynamic) => random_dynamic(u, depth, dynamic)?,
     }

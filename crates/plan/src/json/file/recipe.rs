@@ -53,6 +53,8 @@ enum Precision {
     F32,
     #[serde(rename = "bf16")]
     Bf16,
+    #[serde(rename = "bf16-stochastic")]
+    Bf16Stochastic,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -101,6 +103,7 @@ impl Recipe {
             precision: match precision {
                 recipe::Precision::F32 => Precision::F32,
                 recipe::Precision::Bf16 => Precision::Bf16,
+                recipe::Precision::Bf16Stochastic => Precision::Bf16Stochastic,
             },
             micro_batches: *micro_batches,
             clip: *clip,
@@ -140,6 +143,7 @@ impl Recipe {
             precision: match self.precision {
                 Precision::F32 => recipe::Precision::F32,
                 Precision::Bf16 => recipe::Precision::Bf16,
+                Precision::Bf16Stochastic => recipe::Precision::Bf16Stochastic,
             },
             micro_batches: self.micro_batches,
             clip: self.clip,

@@ -133,7 +133,9 @@ pub(super) fn levelled(
         let Place { machine, mesh, .. } = &places[stage % places.len()];
         let device = &machine.device;
         let (part, peak) = match forward.recipe.precision {
-            Precision::Bf16 => (&device.matrix_reached.bf16, &device.matrix_peak.bf16),
+            Precision::Bf16 | Precision::Bf16Stochastic => {
+                (&device.matrix_reached.bf16, &device.matrix_peak.bf16)
+            }
             Precision::F32 => (&device.matrix_reached.f32, &device.matrix_peak.f32),
         };
         (part.value * peak.value).0 * exact(mesh.devices())

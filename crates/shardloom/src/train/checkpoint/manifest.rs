@@ -112,5 +112,6 @@ pub(crate) fn precision_name(precision: Precision) -> &'static str {
     match precision {
         Precision::F32 => "fp32",
         Precision::Bf16 => "bf16",
+        Precision::Bf16Stochastic => "bf16-stochastic",
     }
 }

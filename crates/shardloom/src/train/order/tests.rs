@@ -54,7 +54,7 @@ fn seeds_and_epochs_have_orders_of_their_own_and_all_orders_occur() {
 }
 
 #[test]
-fn each_micro_batch_of_each_step_has_a_dropout_of_its_own() {
+fn each_step_has_chances_of_its_own_and_each_of_its_micro_batches() {
     let mut seen = std::collections::BTreeSet::new();
     for seed in 0..3 {
         for step in 1..30 {
@@ -65,7 +65,11 @@ fn each_micro_batch_of_each_step_has_a_dropout_of_its_own() {
                 // A thousand dropouts have numbers of their own too.
                 seen.insert(number / 1000);
             }
+            // So have a thousand blocks of parameters, apart from these.
+            let number = rounding_seed(seed, step);
+            assert!(number >= 0);
+            seen.insert(number / 1000);
         }
     }
-    assert_eq!(seen.len(), 3 * 29 * 10);
+    assert_eq!(seen.len(), 3 * 29 * 11);
 }

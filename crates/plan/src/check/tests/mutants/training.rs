@@ -1,10 +1,10 @@
 //! Plans of training steps made wrong in one place.
 
 use arbtest::arbitrary::{Result, Unstructured};
-use planner_ir::{AxisId, Carried, Op, Optimizer, Phase, Real, Source, ValueId};
+use planner_ir::{AxisId, Carried, DType, Op, Optimizer, Phase, Real, Source, StateKind, ValueId};
 
 use super::{Mutant, computed, equal, operands, other_layout};
-use crate::{Assignment, Copy, Part, Plan};
+use crate::{Assignment, Copy, Part, Plan, Precision};
 
 pub(super) const TRAINING: &[Mutant] = &[
     ("a state of which nothing takes the place", &["count"], |plan, _| Ok(plan.carried.pop().is_some())),
@@ -168,7 +168,59 @@ pub(super) const TRAINING: &[Mutant] = &[
         let updates = |op: &&Op| matches!(op, Op::Update(_));
         Ok(plan.graph.nodes.iter().map(|node| &node.op).filter(updates).any(decays))
     }),
+    ("a precision that the program is not of", &["precision"], |plan, _| {
+        let Some(recipe) = &mut plan.recipe else { return Ok(false) };
+        recipe.precision = match recipe.precision {
+            Precision::Bf16Stochastic => Precision::Bf16,
+            Precision::F32 | Precision::Bf16 => Precision::Bf16Stochastic,
+        };
+        Ok(true)
+    }),
+    ("a master beside parameters in bf16 alone", &["precision"], |plan, _| {
+        let alone = !roundings(plan).is_empty();
+        let moment = |it: &mut planner_ir::Value| match &mut it.source {
+            Source::State(state) if state.kind == StateKind::FirstMoment => {
+                state.kind = StateKind::Master;
+                true
+            }
+            _ => false,
+        };
+        Ok(alone && plan.graph.values.iter_mut().any(moment))
+    }),
+    ("a parameter that is rounded to the nearest", &["precision"], |plan, _| {
+        let Some(&node) = roundings(plan).first() else { return Ok(false) };
+        without_number(plan, node);
+        plan.graph.nodes[node].op = Op::Cast(DType::BF16);
+        Ok(true)
+    }),
+    ("a parameter that is rounded alike in every step", &["precision"], |plan, _| {
+        let Some(&node) = roundings(plan).first() else { return Ok(false) };
+        without_number(plan, node);
+        Ok(true)
+    }),
+    ("two parameters that are rounded by the same chance", &["precision"], |plan, _| {
+        let [first, .., last] = roundings(plan)[..] else { return Ok(false) };
+        plan.graph.nodes[first].op = plan.graph.nodes[last].op.clone();
+        Ok(true)
+    }),
 ];
+
+/// The operations that round by chance.
+fn roundings(plan: &Plan) -> Vec<usize> {
+    let rounds = |&it: &usize| matches!(plan.graph.nodes[it].op, Op::RoundStochastically { .. });
+    (0..plan.graph.nodes.len()).filter(rounds).collect()
+}
+
+/// Leaves out the number that an operation's chances start from.
+fn without_number(plan: &mut Plan, node: usize) {
+    plan.graph.nodes[node].operands.truncate(1);
+    let Assignment::Computed { operands, bytes, .. } = &mut plan.assignments[node] else { return };
+    operands.truncate(1);
+    // There is one for each operand and result, or none.
+    if !bytes.is_empty() {
+        bytes.remove(1);
+    }
+}
 
 /// A state, what it becomes, and its place among them.
 fn carried(plan: &Plan, u: &mut Unstructured<'_>) -> Result<Option<(usize, Carried)>> {
