@@ -92,6 +92,8 @@ pub(super) enum Elements<'a> {
     Floats(&'a [u64]),
     /// 64ths of both signs, about as large as 1: for functions that grow fast.
     Small(&'a [u64]),
+    /// Thirds of both signs: more than a bf16 can say.
+    Thirds(&'a [u64]),
     /// Quarters above 0.
     Positive(&'a [u64]),
     /// 0, 1, infinities and what is no number.
@@ -106,7 +108,7 @@ pub(super) enum Elements<'a> {
     Bytes(&'a [u64]),
 }
 
-use Elements::{Bytes, Floats, Indices, Integers, Positive, Small, Special, Truths};
+use Elements::{Bytes, Floats, Indices, Integers, Positive, Small, Special, Thirds, Truths};
 
 fn case(op: &str, operands: &[Elements<'_>]) -> Case {
     let op = parse_op(op).unwrap_or_else(|error| panic!("{op}: {error}"));
@@ -117,7 +119,9 @@ fn trial(op: &Op, operands: &[Elements<'_>], seed: u64) -> Trial {
     let mut random = Random::new(seed);
     let mut array = |elements: &Elements<'_>| {
         let (dtype, shape) = match *elements {
-            Floats(shape) | Small(shape) | Positive(shape) | Special(shape) => (DType::F32, shape),
+            Floats(shape) | Small(shape) | Thirds(shape) | Positive(shape) | Special(shape) => {
+                (DType::F32, shape)
+            }
             Integers(dtype, shape) => (dtype, shape),
             Indices(_, shape) => (DType::I64, shape),
             Truths(shape) => (DType::Bool, shape),
@@ -133,6 +137,7 @@ fn trial(op: &Op, operands: &[Elements<'_>], seed: u64) -> Trial {
         match *elements {
             Floats(_) => floats(integers(-20, 20), 4.0),
             Small(_) => floats(integers(-80, 80), 64.0),
+            Thirds(_) => floats(integers(-2000, 2000), 3.0),
             Positive(_) => floats(integers(1, 30), 4.0),
             Special(_) => {
                 let special = |it: &i64| [0.0, 1.0, f64::INFINITY, f64::NAN][usize::try_from(*it).unwrap()];
@@ -418,8 +423,8 @@ pub(super) fn rest() -> Vec<Case> {
         case("iota dtype=f32 length=4 start=1.0 step=0.5", &[]),
         case("dropout ratio=0.5 seed=3", &[Positive(&[4, 4])]),
         case("dropout ratio=0.5 seed=3", &[Positive(&[4, 4]), Integers(DType::I64, &[])]),
-        case("round_stochastically seed=3", &[Floats(&[4, 4])]),
-        case("round_stochastically seed=3", &[Floats(&[4, 4]), Integers(DType::I64, &[])]),
+        case("round_stochastically seed=3", &[Thirds(&[4, 4])]),
+        case("round_stochastically seed=3", &[Thirds(&[4, 4]), Integers(DType::I64, &[])]),
         case("update_sgd decay=0.1", &[Floats(&[4, 4]), Floats(&[4, 4]), Positive(&[]), Positive(&[])]),
         case(
             "update_momentum momentum=0.9 decay=0.1",

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use kernels::{Array, Span, Tensor, TensorMut, compute};
-use planner_ir::{AxisId, DType, Layout, LoopId, Loops, Mesh, Piece, Type};
+use kernels::{Array, Span, Tensor, TensorMut, compute, evaluate};
+use planner_ir::{AxisId, DType, Layout, LoopId, Loops, Mesh, Op, Piece, Type};
 
 use super::cases::{Case, Random, Trial};
 
@@ -212,6 +212,10 @@ fn combine(a: &Array, b: &Array, float: fn(f64, f64) -> f64, integer: fn(i64, i6
 
 /// The value of that type with those elements, to the nearest.
 pub(super) fn of_floats(type_: Type, numbers: &[f64]) -> Array {
+    if type_.dtype == DType::BF16 {
+        let wide = of_floats(Type { dtype: DType::F32, ..type_ }, numbers);
+        return evaluate(&Op::Cast(DType::BF16), &[&wide]).unwrap().remove(0);
+    }
     #[expect(clippy::cast_possible_truncation, reason = "f32 is what is asked for")]
     let bytes: Vec<u8> = match type_.dtype {
         DType::F32 => numbers.iter().flat_map(|&it| (it as f32).to_le_bytes()).collect(),
