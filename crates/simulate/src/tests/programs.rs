@@ -5,7 +5,9 @@ use cost_models::machine::Machine;
 use cost_models::topology::Topology;
 use cost_models::units::Bytes;
 use cost_models::work;
-use lower::{CollectiveKind, Repeated};
+use kernels::Span;
+use lower::{Action, Block, CollectiveKind, Repeated};
+use planner_ir::{DType, Type, parse_op};
 
 use super::same;
 use super::script::{Script, machine, wait};
@@ -43,6 +45,44 @@ fn a_collective_takes_its_price() {
         let found = seconds(&script, &machine, Order::Streams);
         assert!(same(found, price.0), "{kind:?}: {found} {}", price.0);
     }
+}
+
+/// Causal attention of queries that lie in stripes does about half of what it does where they are the last,
+/// and of half of the keys half of that: the price of one is not that of another.
+#[test]
+fn what_lies_elsewhere_has_a_price_of_its_own() {
+    let machine = machine("h100-80g-8x");
+    let mut script = Script::new(&[8], &[&[0]]);
+    let op = parse_op("attention scale=1.0 causal=true softcap=0.0 window=none").unwrap();
+    let (length, part) = (8192, 4096);
+    let [queries, keys, halves, to] = [part, length, part, part].map(|rows| {
+        let buffer = script.buffer(8 * rows * 64);
+        script.alike.program.buffers[buffer.0].type_ = Type::new(DType::F32, [1, 8, rows, 64]);
+        buffer
+    });
+    let whole = |extent| Span::contiguous(extent, 0);
+    let at = |buffer, rows| Block { buffer, spans: vec![whole(1), whole(8), rows, whole(64)] };
+    let stripes = Span { extent: length, start: 0, run: 1, stride: 2 };
+    let last = Span::contiguous(length, part);
+    let forms = [(stripes, keys, whole(length)), (last, keys, whole(length)), (last, halves, whole(length))];
+    let once = |script: &mut Script, (rows, of, seen): (Span, _, Span)| {
+        script.compute(queries, to);
+        let Some(instruction) = script.alike.program.instructions.last_mut() else { unreachable!() };
+        let Action::Compute(compute) = &mut instruction.action else { unreachable!() };
+        compute.op = op.clone().into();
+        compute.operands = vec![at(queries, rows), at(of, seen), at(of, seen)];
+        compute.results = vec![at(to, rows)];
+    };
+    let alone = forms.map(|form| {
+        script.alike.program.instructions.clear();
+        once(&mut script, form);
+        crate::alone(&script.alike.program, &machine)[0].unwrap()
+    });
+    assert!(alone[0] < 0.7 * alone[1] && alone[2] < 0.6 * alone[1], "{alone:?}");
+    script.alike.program.instructions.clear();
+    forms.into_iter().chain(forms).for_each(|form| once(&mut script, form));
+    let found: Vec<f64> = crate::alone(&script.alike.program, &machine).into_iter().flatten().collect();
+    assert_eq!(found, [alone, alone].concat());
 }
 
 #[test]
