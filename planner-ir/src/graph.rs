@@ -310,6 +310,22 @@ impl Graph {
         on
     }
 
+    /// The same with other names of inputs, weights, states and outputs, and none of operations.
+    #[must_use]
+    pub fn renamed(&self, mut rename: impl FnMut(&mut String)) -> Self {
+        let mut graph = self.clone();
+        for value in &mut graph.values {
+            match &mut value.source {
+                Source::Input(name) | Source::Weight(name) => rename(name),
+                Source::State(state) => rename(&mut state.name),
+                Source::Result { .. } => {}
+            }
+        }
+        graph.nodes.iter_mut().for_each(|node| node.origin.clear());
+        graph.outputs.iter_mut().for_each(|output| rename(&mut output.name));
+        graph
+    }
+
     /// For each value, whether it is computed from weights and constants alone (or is one): such
     /// values are made once, before the first run.
     pub fn prepared(&self) -> Vec<bool> {

@@ -268,7 +268,7 @@ fn plan_in(
         |&number: &usize| Prepared::new(cuts[number], mesh, (prices, &spaces), (offer, live), (pinned, pins));
     let programs: Vec<Result<Prepared<'_>, PlanError>> = numbers.par_iter().map(prepare).collect();
     let mut programs: Vec<Prepared<'_>> = programs.into_iter().collect::<Result<_, _>>()?;
-    forbid(&mut programs, request.mesh, pins).map_err(PlanError::Fixed)?;
+    forbid(&mut programs, mesh, pins).map_err(PlanError::Fixed)?;
     let chain = chain(&programs);
     let known = trail().map(|mut it| std::mem::take(&mut *it)).unwrap_or_default();
     let mut solver = Solver::new(&chain).following(known);

@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use planner_ir::{Graph, Mesh, Source, ValueId};
+use planner_ir::{Graph, Mesh, ValueId};
 
 use super::{Offer, Space, SpaceError, space};
 
@@ -74,17 +74,8 @@ fn terms(built: &Built) -> usize {
 
 /// A graph without what its values and operations are called, and how often it runs in a step.
 fn nameless(graph: &Graph) -> Graph {
-    let mut graph = graph.clone();
+    let mut graph = graph.renamed(String::clear);
     graph.name.clear();
-    for value in &mut graph.values {
-        match &mut value.source {
-            Source::Input(name) | Source::Weight(name) => name.clear(),
-            Source::State(state) => state.name.clear(),
-            Source::Result { .. } => {}
-        }
-    }
-    graph.nodes.iter_mut().for_each(|node| node.origin.clear());
-    graph.outputs.iter_mut().for_each(|output| output.name.clear());
     if let Some(training) = &mut graph.training {
         training.micro_batches = 1;
     }
@@ -93,7 +84,7 @@ fn nameless(graph: &Graph) -> Graph {
 
 #[cfg(test)]
 mod tests {
-    use planner_ir::{DType, Op, Type, Unary};
+    use planner_ir::{DType, Op, Source, Type, Unary};
 
     use super::*;
     use crate::Splits;

@@ -35,10 +35,9 @@ use search::cluster::{BlockCost, Found, Outcome, best, cut};
 use super::staged::Forward;
 use crate::failure::Failure;
 use crate::model_file::ModelFile;
-use finish::{Finished, Way};
+use finish::Way;
 use known::Known;
 use parts::{Part, Space, part};
-use refused::none_fits;
 pub use setups::{Chosen, Pins, Setup};
 
 /// At most so many setups are looked at with little memory, or where more is computed again: where
@@ -265,13 +264,8 @@ impl Asked<'_> {
             first: way.first.clone(),
         };
         let ways = found.all.iter().map(way);
-        let Finished { best, refused } = finish::least(self.question, self.known, ways, f64::INFINITY, say)?;
-        let Some((Way { chosen, kind, .. }, pipeline)) = best else {
-            let none = || none_fits(self.question, self.setups.len(), from_ref(self.known));
-            return Err(refused.unwrap_or_else(none));
-        };
-        let pipeline = Pipeline { proof: proof(found.lower_bound, pipeline.seconds()), ..pipeline };
-        Ok(Answer { pipeline, chosen, kind, looked_at: (self.setups.len(), priced) })
+        let told = (found.lower_bound, (self.setups.len(), priced));
+        finish::answer(self.question, from_ref(self.known), ways, told, say)
     }
 
     /// What a setup takes by the first of these plans that makes one that fits: one with all memory, or

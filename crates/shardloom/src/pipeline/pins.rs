@@ -14,7 +14,7 @@ const NEAR: usize = 4;
 /// alone, and as part of a larger one of more loops.
 pub(super) fn known(fixed: &[Fixed], graphs: &[&Graph]) -> Result<(), Failure> {
     named(fixed, graphs)?;
-    fixed.iter().try_for_each(|it| counted(it, graphs.iter().flat_map(|graph| it.counts(graph)).collect()))
+    fixed.iter().try_for_each(|it| counted(it, &graphs.iter().flat_map(|graph| it.counts(graph)).collect()))
 }
 
 /// Refuses what names no operation of a model.
@@ -24,7 +24,7 @@ pub(super) fn named(fixed: &[Fixed], graphs: &[&Graph]) -> Result<(), Failure> {
 }
 
 /// Refuses a partition of a number of loops that none of the operations of its name has.
-pub(super) fn counted(fixed: &Fixed, counts: BTreeSet<usize>) -> Result<(), Failure> {
+pub(super) fn counted(fixed: &Fixed, counts: &BTreeSet<usize>) -> Result<(), Failure> {
     if fixed.loops().is_none_or(|own| counts.contains(&own)) {
         return Ok(());
     }

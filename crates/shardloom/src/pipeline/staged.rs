@@ -15,7 +15,7 @@ use cost_models::cluster::Cluster;
 use import::ImportError;
 use plan::{Holding, MachineName, Pipeline, Plan, Proof, Recipe, Recompute, Stage};
 use planner_ir::schedule::{self, Kind, Schedule, StageTimes, Work, timeline, verify};
-use planner_ir::{Graph, Mesh, Source};
+use planner_ir::{Graph, Mesh};
 use rayon::prelude::*;
 use reshard::Strategy;
 use rewrite::{Blocks, Segment, Steps};
@@ -436,21 +436,11 @@ fn assembled(
 /// A program with numbers instead of names.
 fn nameless(graph: &Graph) -> Graph {
     let mut names: BTreeMap<String, String> = BTreeMap::new();
-    let mut number = |name: &mut String| {
+    let number = |name: &mut String| {
         let next = names.len().to_string();
         *name = names.entry(std::mem::take(name)).or_insert(next).clone();
     };
-    let mut graph = graph.clone();
-    for value in &mut graph.values {
-        match &mut value.source {
-            Source::Input(name) | Source::Weight(name) => number(name),
-            Source::State(state) => number(&mut state.name),
-            Source::Result { .. } => {}
-        }
-    }
-    graph.nodes.iter_mut().for_each(|node| node.origin.clear());
-    graph.outputs.iter_mut().for_each(|output| number(&mut output.name));
-    graph
+    graph.renamed(number)
 }
 
 /// When each task and message of a pipeline starts and ends, by its own prices.

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 
 use crate::failure::Failure;
 
-pub(crate) use manifest::{Manifest, optimizer_name, precision_name};
+pub(crate) use manifest::{Manifest, optimizer_name};
 pub(crate) use read::{Checkpoint, open};
 pub(crate) use write::{Writer, point};
 

@@ -6,7 +6,7 @@ use plan::Recipe;
 use planner_ir::Optimizer;
 
 use super::arguments::{Shape, TrainArguments};
-use super::checkpoint::{optimizer_name, precision_name};
+use super::checkpoint::optimizer_name;
 use super::data::Data;
 use crate::failure::Failure;
 
@@ -28,7 +28,7 @@ pub(crate) fn settings(
     };
     set("loss", recipe.loss.to_string());
     set("optimizer", optimizer_name(recipe.optimizer).to_owned());
-    set("precision", precision_name(recipe.precision).to_owned());
+    set("precision", recipe.precision.to_string());
     let decay = match recipe.optimizer {
         Optimizer::Sgd { decay } => decay,
         Optimizer::Momentum { momentum, decay } => {

@@ -4,9 +4,10 @@ use plan::Pipeline;
 use planner_ir::schedule::Kind;
 use rewrite::Steps;
 
-use super::Question;
 use super::known::Known;
+use super::refused::none_fits;
 use super::setups::Chosen;
+use super::{Answer, Question, proof};
 use crate::failure::Failure;
 use crate::pipeline::staged::{Meshes, Order, Wanted, staged};
 
@@ -35,7 +36,24 @@ pub(super) struct Finished {
     /// The one that takes least, and its pipeline.
     pub(super) best: Option<(Way, Pipeline)>,
     /// Why the last of those that do not fit does not.
-    pub(super) refused: Option<Failure>,
+    refused: Option<Failure>,
+}
+
+/// The best of the ways, of which nothing takes less than a bound (seconds), as the answer; how many setups
+/// there are, and how many were priced.
+pub(super) fn answer(
+    question: &Question<'_>,
+    known: &[Known],
+    ways: impl IntoIterator<Item = Way>,
+    (bound, looked_at): (f64, (usize, usize)),
+    say: &dyn Fn(String),
+) -> Result<Answer, Failure> {
+    let Finished { best, refused } = least(question, &known[0], ways, f64::INFINITY, say)?;
+    let Some((Way { chosen, kind, .. }, pipeline)) = best else {
+        return Err(refused.unwrap_or_else(|| none_fits(question, looked_at.0, known)));
+    };
+    let pipeline = Pipeline { proof: proof(bound, pipeline.seconds()), ..pipeline };
+    Ok(Answer { pipeline, chosen, kind, looked_at })
 }
 
 /// Plans the ways stage by stage, the best promise first, until none promises less than what is had: that,

@@ -73,13 +73,14 @@ impl Known {
         let mut having = BTreeSet::new();
         for count in counts {
             let forward = self.of(question, count)?;
-            if forward.knows(fixed).is_ok() {
+            let own: Vec<BTreeSet<usize>> = fixed.iter().map(|it| forward.loops(it)).collect();
+            if fixed.iter().zip(&own).all(|(it, own)| counted(it, own).is_ok()) {
                 having.insert(count);
             }
-            all.iter_mut().zip(fixed).for_each(|(all, it)| all.extend(forward.loops(it)));
+            all.iter_mut().zip(own).for_each(|(all, own)| all.extend(own));
         }
         if having.is_empty() {
-            fixed.iter().zip(all).try_for_each(|(it, all)| counted(it, all))?;
+            fixed.iter().zip(&all).try_for_each(|(it, all)| counted(it, all))?;
             let message = "no number of micro-batches has operations of all that is fixed: operations of \
                            micro-batches of one example have a loop less";
             return Err(Failure::Usage(message.to_owned()));

@@ -5,16 +5,15 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 
 use cost_models::units::exact;
-use plan::{Pipeline, Recompute};
+use plan::Recompute;
 use planner_ir::Mesh;
 use rayon::prelude::*;
 use search::Trail;
 
-use super::finish::{self, Finished, Way};
+use super::finish;
 use super::guess::Sizes;
 use super::known::Known;
 use super::parts::{Part, Space, part};
-use super::refused::none_fits;
 use super::unequal::{SCHEDULES, sorted, ways};
 use super::{Answer, Question, SHARE, Setup, held, setups, units};
 use crate::failure::Failure;
@@ -73,13 +72,7 @@ pub(super) fn cheapest(question: &Question<'_>, say: &dyn Fn(String)) -> Result<
         Ok(ways(question, form.shared(), &asked.priced(form, &forward)?, f64::INFINITY))
     };
     let found = forms.par_iter().map(composed).collect::<Vec<_>>().into_iter().collect::<Result<_, _>>()?;
-    let ways = sorted(found);
-    let Finished { best, refused } = finish::least(question, &asked.known[0], ways, f64::INFINITY, say)?;
-    let Some((Way { chosen, kind, .. }, pipeline)) = best else {
-        return Err(refused.unwrap_or_else(|| none_fits(question, listed.len(), &asked.known)));
-    };
-    let pipeline = Pipeline { proof: super::proof(bound, pipeline.seconds()), ..pipeline };
-    Ok(Answer { pipeline, chosen, kind, looked_at: (listed.len(), wanted) })
+    finish::answer(question, &asked.known, sorted(found), (bound, (listed.len(), wanted)), say)
 }
 
 impl Asked<'_> {

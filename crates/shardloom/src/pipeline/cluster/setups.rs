@@ -211,11 +211,13 @@ pub(super) fn all(question: &Question<'_>) -> Result<Vec<Setup>, Failure> {
         for (data, mesh) in of_size(question, devices / groups) {
             for micro_batches in micro_batches(*examples, data, pins) {
                 let groups = usize::try_from(groups).unwrap_or(usize::MAX);
-                let of = |recompute| Setup { groups, mesh: mesh.clone(), micro_batches, recompute };
-                // The one axis of a mesh may be one of data or not.
-                setups.extend(
-                    again(pins).into_iter().map(of).filter(|it| !setups.contains(it)).collect::<Vec<_>>(),
-                );
+                for recompute in again(pins) {
+                    let setup = Setup { groups, mesh: mesh.clone(), micro_batches, recompute };
+                    // The one axis of a mesh may be one of data or not.
+                    if !setups.contains(&setup) {
+                        setups.push(setup);
+                    }
+                }
             }
         }
     }

@@ -1,6 +1,5 @@
 //! What a checkpoint says of itself.
 
-use plan::Precision;
 use planner_ir::Optimizer;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -104,14 +103,5 @@ pub(crate) fn optimizer_name(optimizer: Optimizer) -> &'static str {
         Optimizer::Sgd { .. } => "sgd",
         Optimizer::Momentum { .. } => "sgd-momentum",
         Optimizer::AdamW { .. } => "adamw",
-    }
-}
-
-/// A precision, as arguments name it.
-pub(crate) fn precision_name(precision: Precision) -> &'static str {
-    match precision {
-        Precision::F32 => "fp32",
-        Precision::Bf16 => "bf16",
-        Precision::Bf16Stochastic => "bf16-stochastic",
     }
 }
