@@ -122,6 +122,19 @@ impl Chain {
         globals + blocks.map(segment).sum::<f64>()
     }
 
+    /// Whether all choices take as long as those of another chain, whatever they hold.
+    pub(crate) fn takes_as(&self, other: &Self) -> bool {
+        let globals = self.globals.iter().zip(&other.globals);
+        let segments = self.segments.iter().zip(&other.segments);
+        let same = |(a, b): (&Segment, &Segment)| {
+            (&a.entry, &a.exit, &a.shared, a.count) == (&b.entry, &b.exit, &b.shared, b.count)
+                && a.problem.takes_as(&b.problem)
+        };
+        (self.globals.len(), self.segments.len()) == (other.globals.len(), other.segments.len())
+            && globals.into_iter().all(|(a, b)| a.times == b.times)
+            && segments.into_iter().all(same)
+    }
+
     /// The memory that a choice takes.
     pub fn usage(&self, choices: &ChainChoices) -> Usage {
         let globals = self.globals.iter().zip(&choices.globals);

@@ -215,6 +215,11 @@ impl Problem {
         nodes + edges
     }
 
+    /// Whether all assignments take as long as those of another problem, whatever they hold.
+    pub(crate) fn takes_as(&self, other: &Self) -> bool {
+        (&self.times, &self.edges, &self.tables) == (&other.times, &other.edges, &other.tables)
+    }
+
     /// What stays resident through everything (bytes).
     pub fn resident(&self, choices: &[usize]) -> u64 {
         self.held(&self.resident, choices)

@@ -45,6 +45,12 @@ impl Floors {
         Some((best.bound(capacity), multipliers))
     }
 
+    /// What is proven without a price on memory, of a chain that has so many rows.
+    pub(super) fn free(&self, rows: usize) -> Self {
+        let free = self.0.iter().filter(|it| it.price() <= 0.0);
+        Self(free.map(|it| Floor { prices: vec![0.0; rows], least: it.least }).collect())
+    }
+
     /// Whether the minimum without a price on memory is among them.
     pub(super) fn has_free(&self) -> bool {
         self.0.iter().any(|it| it.price() <= 0.0)

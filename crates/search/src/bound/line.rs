@@ -33,6 +33,10 @@ const MOST_CHOICES: usize = 24;
 /// of another one.
 const CLOSE: [f64; 2] = [1e-5, 1e-9];
 
+/// Prices at which most chains fit that can: of all memory, in parts of the least time. The least memory
+/// would be far from what is looked for.
+const HIGH: [f64; 2] = [0.6, 8.0];
+
 /// The most choices of all nodes with which an assignment is still improved node by node.
 const MOST_STEPPED: usize = 150_000;
 
@@ -68,7 +72,7 @@ pub(super) fn follow(search: &mut Search<'_>) -> Result<(), SearchError> {
     }
     weights[row] = 1.0;
     let mut fast = first.clone();
-    let Some(mut slow) = fitting(search, &seen, &weights)? else { return Ok(()) };
+    let Some(mut slow) = fitting(search, &mut seen, &weights, first.time)? else { return Ok(()) };
     seen.extend([fast.clone(), slow.clone()]);
     let close = CLOSE[usize::from(!search.is_large())];
     let mut decided = vec![row];
@@ -90,7 +94,7 @@ pub(super) fn follow(search: &mut Search<'_>) -> Result<(), SearchError> {
             if blends > BLENDS {
                 break;
             }
-            if let Some(least) = fitting(search, &seen, &weights)? {
+            if let Some(least) = fitting(search, &mut seen, &weights, first.time)? {
                 slow = least;
             }
             if fast.over(&weights) <= 0.0 {
@@ -104,6 +108,10 @@ pub(super) fn follow(search: &mut Search<'_>) -> Result<(), SearchError> {
         price = (slow.time - fast.time) / apart;
         let below = fast.at(&weights, price);
         let enough = close * below.abs();
+        // No line lies below what is proven.
+        if below - search.bound <= enough && slow.excess[fullest(&slow)] <= 0.0 {
+            break;
+        }
         let known = seen.iter().find(|line| line.at(&weights, price) < below - enough);
         let is_known = known.is_some();
         let next = match known.cloned() {
@@ -177,17 +185,30 @@ fn fastest(search: &mut Search<'_>, seen: &[Line]) -> Result<Option<Line>, Searc
     line(search, Goal::Time, &free, 0.0)
 }
 
-/// A line that fits in weighted rows, the fastest that is known and rather one that fits in all; or that
-/// of least memory there.
-fn fitting(search: &mut Search<'_>, seen: &[Line], weights: &[f64]) -> Result<Option<Line>, SearchError> {
+/// A line that fits in weighted rows, the fastest that is known and rather one that fits in all; or one at
+/// a high price, or that of least memory there. Without a price a step takes so long (seconds).
+fn fitting(
+    search: &mut Search<'_>,
+    seen: &mut Vec<Line>,
+    weights: &[f64],
+    time: f64,
+) -> Result<Option<Line>, SearchError> {
     let fits = |line: &&Line| line.over(weights) <= 0.0;
     let exceeds = |line: &Line| line.excess[fullest(line)] > 0.0;
     let known = seen.iter().filter(fits);
     let known = known.min_by(|a, b| exceeds(a).cmp(&exceeds(b)).then(a.time.total_cmp(&b.time)));
-    match known {
-        Some(known) => Ok(Some(known.clone())),
-        None => line(search, Goal::Memory, weights, 1.0),
+    if let Some(known) = known {
+        return Ok(Some(known.clone()));
     }
+    for share in HIGH {
+        if let Some(found) = line(search, Goal::Time, weights, share * time)? {
+            seen.push(found.clone());
+            if fits(&&found) {
+                return Ok(Some(found));
+            }
+        }
+    }
+    line(search, Goal::Memory, weights, 1.0)
 }
 
 /// Blocks of a segment that begin and end in a state, at prices around the last one.

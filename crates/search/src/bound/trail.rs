@@ -3,7 +3,8 @@
 //!
 //! A minimum is a line of the bound at every capacity, and of every chain that has the same choices:
 //! what it takes and holds there is computed anew. So a search that starts from the lines of another
-//! one is near its last price at once. What was proven holds of an equal chain only, at every capacity.
+//! one is near its last price at once. What was proven holds of an equal chain only, at every capacity; with
+//! no price on memory, of one that takes as long.
 //! Nothing of an answer depends on where the lines come from but how soon it is found.
 
 use std::collections::BTreeMap;
@@ -43,7 +44,14 @@ impl Trail {
             blocks.retain(|block| is_block(segment, block));
         }
         self.blocks.retain(|_, blocks| !blocks.is_empty());
-        self.proven = self.proven.filter(|(of, _)| **of == *chain);
+        self.proven = self.proven.and_then(|(of, floors)| match &*of {
+            same if same == chain => Some((of, floors)),
+            // Without a price on memory it does not matter what choices hold.
+            same if same.takes_as(chain) => {
+                Some((Arc::new(chain.clone()), floors.free(super::rows(chain).len())))
+            }
+            _ => None,
+        });
         self
     }
 

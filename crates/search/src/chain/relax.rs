@@ -113,7 +113,7 @@ impl<'a> Relaxation<'a> {
     ) -> Result<Vec<Option<Vec<usize>>>, SearchError> {
         let ready = &self.segments[segment];
         let fixed = (self.globals == Globals::Descended).then_some(globals);
-        let priced = ready.priced(Goal::Time, prices.resident, &prices.live[segment], fixed)?;
+        let priced = ready.block(Goal::Time, prices.resident, &prices.live[segment], fixed)?;
         let row = match self.globals {
             Globals::Enumerated => ready.row(globals),
             Globals::Descended => 0,
@@ -239,7 +239,7 @@ impl<'a> Relaxation<'a> {
             let costs = before.iter().enumerate();
             let first =
                 first_least(costs.map(|(first, cost)| cost + powers.table()[first * ready.exits + last]));
-            blocks.push(ready.recover(priced, row, &powers.path(first, last)));
+            blocks.push(ready.recover(&priced.block, row, &powers.path(first, last)));
             last = first;
         }
         blocks.reverse();

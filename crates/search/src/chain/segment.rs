@@ -59,6 +59,14 @@ struct Body<'a> {
 pub(crate) struct Priced<'a> {
     /// For each choice of its globals, the powers of the table from entry to exit.
     pub(crate) powers: Vec<Powers>,
+    /// One of its blocks.
+    pub(crate) block: Block<'a>,
+}
+
+/// A block minimised for given prices.
+pub(crate) struct Block<'a> {
+    /// For each choice of the globals, the least cost from each state at the entry to each at the exit.
+    table: Vec<f64>,
     /// For each body, what it is reduced to.
     reduced: Vec<Reduced<'a>>,
     /// For each entry of the table, the body that has the least.
@@ -119,6 +127,23 @@ impl<'a> Ready<'a> {
         live: &[f64],
         fixed: Option<&[usize]>,
     ) -> Result<Priced<'_>, SearchError> {
+        let block = self.block(goal, resident, live, fixed)?;
+        let powers = block
+            .table
+            .par_chunks(self.entries * self.exits)
+            .map(|table| Powers::new(table.to_vec(), self.exits, self.segment.count))
+            .collect();
+        Ok(Priced { powers, block })
+    }
+
+    /// Minimises one block.
+    pub(crate) fn block(
+        &self,
+        goal: Goal,
+        resident: f64,
+        live: &[f64],
+        fixed: Option<&[usize]>,
+    ) -> Result<Block<'_>, SearchError> {
         let bodies = self.bodies.par_iter();
         let priced: Vec<_> =
             bodies.map(|body| body.priced(goal, resident, live, fixed, &self.domains)).collect();
@@ -134,15 +159,11 @@ impl<'a> Ready<'a> {
                 }
             }
         }
-        let powers = table
-            .par_chunks(self.entries * self.exits)
-            .map(|table| Powers::new(table.to_vec(), self.exits, self.segment.count))
-            .collect();
-        Ok(Priced { powers, reduced, least })
+        Ok(Block { table, reduced, least })
     }
 
     /// The choices of every block, given the states at the boundaries.
-    pub(crate) fn recover(&self, priced: &Priced<'_>, row: usize, states: &[usize]) -> Vec<Vec<usize>> {
+    pub(crate) fn recover(&self, priced: &Block<'_>, row: usize, states: &[usize]) -> Vec<Vec<usize>> {
         let mut blocks: BTreeMap<&[usize], Vec<usize>> = BTreeMap::new();
         let block = |pair: &'_ [usize]| {
             let place = (row * self.entries + pair[0]) * self.exits + pair[1];

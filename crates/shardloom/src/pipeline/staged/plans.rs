@@ -28,8 +28,11 @@ pub(super) struct Room {
 }
 
 impl Room {
-    /// All that there may be.
-    pub(super) const ALL: Self = Self { capacity: super::super::choice::UNBOUNDED, live: Live::ONE };
+    /// All that there may be, for the one of these that keeps most.
+    fn all(rooms: &[Self]) -> Self {
+        let live = rooms.iter().map(|room| room.live).max().unwrap_or(Live::ONE);
+        Self { capacity: super::super::choice::UNBOUNDED, live }
+    }
 
     /// How much more than it may have a plan takes here (bytes).
     fn excess(self, plan: &Plan) -> i128 {
@@ -64,7 +67,7 @@ impl<'a> Plans<'a> {
     /// A plan for each stage, as large as its room is.
     pub(super) fn serving(&self, rooms: &[Room]) -> Result<Vec<Arc<Plan>>, Failure> {
         self.keep();
-        let fast = self.of(Room::ALL, &Trail::default())?;
+        let fast = self.of(Room::all(rooms), &Trail::default())?;
         let mut order: Vec<usize> = (0..rooms.len()).collect();
         // Equal rooms side by side: no two searches at a time are for the same.
         order.sort_by_key(|&it| (rooms[it].excess(&fast.plan), rooms[it], it));
