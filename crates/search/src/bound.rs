@@ -12,11 +12,13 @@
 mod enumerate;
 mod exchange;
 mod line;
+mod mixed;
 mod feasible;
 mod floors;
 mod multipliers;
 mod periodic;
 mod repair;
+mod top;
 mod trail;
 
 use crate::chain::{Chain, ChainChoices, ChainSolution, Flat, Goal, Prices, Relaxation};

@@ -23,9 +23,9 @@ use crate::eliminate::prune;
 use crate::problem::{Held, Place, Problem, Proof, SearchError, Solution, Window, real, real_size};
 
 #[cfg(feature = "highs")]
-use good_lp::solvers::highs::highs as solver;
+pub(crate) use good_lp::solvers::highs::highs as solver;
 #[cfg(not(feature = "highs"))]
-use good_lp::solvers::microlp::microlp as solver;
+pub(crate) use good_lp::solvers::microlp::microlp as solver;
 
 /// How many assignments may be excluded.
 const MOST_EXCLUDED: usize = 32;

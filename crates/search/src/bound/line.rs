@@ -1,158 +1,119 @@
-//! Chains of many blocks: one multiplier, and a mixture of what its two sides choose.
+//! Chains of many blocks: the bound as the lowest of its lines, and mixtures of those that meet at its
+//! top.
 //!
-//! What is resident is summed over all blocks and is most of the memory, so that one window, the
-//! fullest, decides. With a price on it alone the bound `L(λ)` is concave and piecewise linear:
-//! each minimum is one of its lines, and where the lines of a minimum that fits and of one that
-//! does not intersect lies the next λ, until no line lies below. At the end the two minima differ
-//! in what every block of a segment chooses; between them lie the assignments in which some blocks
-//! choose as the one and some as the other, and with many blocks one of those fills the memory
-//! almost exactly. Where two windows decide in turn, their prices are in proportion, which is
-//! halved towards the one that is exceeded.
-
-use std::collections::BTreeMap;
-
-use rayon::prelude::*;
+//! Each minimum is a line of the bound (a plane, where several windows have a price), which is concave:
+//! the least of all lines that are known is nowhere less than it. Where that is highest the next minimum
+//! is looked for, until it is no lower: cutting planes, by Kelley. What is resident is summed over all
+//! blocks and is most of the memory, so that few windows have a price and few lines tell where. The lines
+//! that meet at the top differ in what blocks choose, and are mixed.
 
 use super::Search;
+use super::mixed::{mix, more, splice};
+use super::top::top;
 use crate::chain::{ChainChoices, Goal};
 use crate::problem::SearchError;
 
 /// The most minimisations.
 const ROUNDS: usize = 40;
 
-/// How often windows that decide in turn are priced together.
-const BLENDS: usize = 3;
-
-/// Multiples of the last λ at which more choices for a block are found.
-const SPREAD: [f64; 8] = [0.0, 0.3, 0.6, 0.85, 1.2, 1.7, 3.0, 8.0];
-
-/// The most different choices for a block that are mixed.
-const MOST_CHOICES: usize = 24;
-
 /// What the bound of a large chain may still rise by when it is close enough, relative to it; and that
 /// of another one.
-const CLOSE: [f64; 2] = [1e-5, 1e-9];
+const CLOSE: [f64; 2] = [1e-4, 1e-9];
 
-/// Prices at which most chains fit that can: of all memory, in parts of the least time. The least memory
-/// would be far from what is looked for.
-const HIGH: [f64; 2] = [0.6, 8.0];
+/// What all memory may cost at first, in parts of the least time: most chains that fit fit so.
+const HIGH: f64 = 0.6;
+
+/// How many times as much it may cost where that is too little, and how often more.
+const HIGHER: (f64, usize) = (8.0, 3);
 
 /// The most choices of all nodes with which an assignment is still improved node by node.
 const MOST_STEPPED: usize = 150_000;
 
 /// A minimum as a line of the bound.
 #[derive(Clone)]
-struct Line {
-    choices: ChainChoices,
-    time: f64,
+pub(super) struct Line {
+    pub(super) choices: ChainChoices,
+    pub(super) time: f64,
     /// For each row, by how much of the capacity it is exceeded.
-    excess: Vec<f64>,
+    pub(super) excess: Vec<f64>,
 }
 
 impl Line {
-    /// By how much of the capacity the weighted rows are exceeded.
-    fn over(&self, weights: &[f64]) -> f64 {
-        weights.iter().zip(&self.excess).map(|(weight, excess)| weight * excess).sum()
+    /// How high it is at multipliers.
+    pub(super) fn at(&self, multipliers: &[f64]) -> f64 {
+        self.time + self.over(multipliers)
     }
 
-    /// How high it is at a price on weighted rows.
-    fn at(&self, weights: &[f64], price: f64) -> f64 {
-        self.time + price * self.over(weights)
+    /// By how much of the capacity the rows are exceeded, as they are priced.
+    fn over(&self, multipliers: &[f64]) -> f64 {
+        multipliers.iter().zip(&self.excess).map(|(price, excess)| price * excess).sum()
+    }
+
+    /// By how much of the capacity the fullest row is exceeded.
+    fn beyond(&self) -> f64 {
+        self.excess.iter().copied().fold(f64::NEG_INFINITY, f64::max)
     }
 }
 
-/// Raises the bound along one multiplier, and mixes.
+/// Raises the bound, and mixes.
 pub(super) fn follow(search: &mut Search<'_>) -> Result<(), SearchError> {
-    let mut weights = vec![0.0; search.rows.len()];
     let mut seen = remembered(search);
     let Some(first) = fastest(search, &seen)? else { return Ok(()) };
-    let row = fullest(&first);
-    if first.excess[row] <= 0.0 {
+    if first.beyond() <= 0.0 {
         return Ok(());
     }
-    weights[row] = 1.0;
-    let mut fast = first.clone();
-    let Some(mut slow) = fitting(search, &mut seen, &weights, first.time)? else { return Ok(()) };
-    seen.extend([fast.clone(), slow.clone()]);
+    let mut most = HIGH * first.time;
+    seen.push(first);
     let close = CLOSE[usize::from(!search.is_large())];
-    let mut decided = vec![row];
-    let (mut blends, mut rounds, mut price) = (0, 0, 0.0);
+    let (mut rounds, mut raised) = (0, 0);
+    let mut multipliers = vec![0.0; search.rows.len()];
     while rounds < ROUNDS {
-        let worst = fullest(&slow);
-        if slow.over(&weights) <= 0.0 && slow.excess[worst] > 0.0 {
-            // What fits in this window does not in another: that one decides; or both, where they
-            // do in turn.
-            if decided.contains(&worst) {
-                blends += 1;
-                weights.iter_mut().for_each(|weight| *weight /= 2.0);
-                weights[worst] += 0.5;
-            } else {
-                decided.push(worst);
-                weights.fill(0.0);
-                weights[worst] = 1.0;
-            }
-            if blends > BLENDS {
-                break;
-            }
-            if let Some(least) = fitting(search, &mut seen, &weights, first.time)? {
-                slow = least;
-            }
-            if fast.over(&weights) <= 0.0 {
-                fast = first.clone();
-            }
-        }
-        let apart = fast.over(&weights) - slow.over(&weights);
-        if slow.over(&weights) > 0.0 || apart <= 0.0 {
+        let Some(highest) = top(&seen, most) else { break };
+        multipliers = highest.multipliers;
+        let mut is_low = highest.is_edge;
+        // Nothing lies below what is proven.
+        if highest.height - search.bound > close * highest.height.abs() {
+            rounds += 1;
+            let Some(next) = line(search, &multipliers)? else { break };
+            is_low &= next.over(&multipliers) > 0.0;
+            seen.push(next);
+        } else if !is_low || raised == HIGHER.1 {
             break;
         }
-        price = (slow.time - fast.time) / apart;
-        let below = fast.at(&weights, price);
-        let enough = close * below.abs();
-        // No line lies below what is proven.
-        if below - search.bound <= enough && slow.excess[fullest(&slow)] <= 0.0 {
-            break;
-        }
-        let known = seen.iter().find(|line| line.at(&weights, price) < below - enough);
-        let is_known = known.is_some();
-        let next = match known.cloned() {
-            Some(known) => known,
-            None => {
-                rounds += 1;
-                let Some(next) = line(search, Goal::Time, &weights, price)? else { break };
-                seen.push(next.clone());
-                next
-            }
-        };
-        let reached = next.at(&weights, price);
-        if next.over(&weights) > 0.0 {
-            fast = next;
-        } else {
-            slow = next;
-        }
-        // No line lies below the intersection of the two.
-        if !is_known && below - reached <= enough && slow.excess[fullest(&slow)] <= 0.0 {
-            break;
+        if is_low && raised < HIGHER.1 {
+            (most, raised) = (HIGHER.0 * most, raised + 1);
         }
     }
-    let multipliers: Vec<f64> = weights.iter().map(|weight| weight * price).collect();
-    for base in [&slow, &fast] {
+    let Some([slow, fast]) = sides(&seen, &multipliers) else { return Ok(()) };
+    for base in [slow, fast] {
         mix(search, base, &seen, |_, _, _| Ok(vec![]))?;
     }
     if !search.is_settled() {
-        splice(search, &slow, &fast, &seen, &multipliers)?;
+        splice(search, slow, fast, &seen, &multipliers)?;
     }
     // More kinds of blocks fill the memory more exactly.
     if !search.is_settled() {
         let found = |search: &mut Search<'_>, segment, state: &[usize]| {
-            more(search, segment, state, &slow, &multipliers)
+            more(search, segment, state, slow, &multipliers)
         };
-        mix(search, &slow, &seen, found)?;
+        mix(search, slow, &seen, found)?;
     }
     let choices: usize = search.flat.problem.times.iter().map(Vec::len).sum();
     if !search.is_settled() && choices <= MOST_STEPPED {
         search.step();
     }
     Ok(())
+}
+
+/// The fastest line that fits, or the one that nearly does; and of those that do not the one that is
+/// lowest at multipliers.
+fn sides<'a>(seen: &'a [Line], multipliers: &[f64]) -> Option<[&'a Line; 2]> {
+    let fits = |line: &&Line| line.beyond() <= 0.0;
+    let fitting = seen.iter().filter(fits).min_by(|a, b| a.time.total_cmp(&b.time));
+    let slow = fitting.or_else(|| seen.iter().min_by(|a, b| a.beyond().total_cmp(&b.beyond())))?;
+    let low = |a: &&Line, b: &&Line| a.at(multipliers).total_cmp(&b.at(multipliers));
+    let fast = seen.iter().filter(|line| !fits(line)).min_by(low)?;
+    Some([slow, fast])
 }
 
 /// The minima of searches before, as lines at this capacity: what fits is taken, and what was proven
@@ -182,297 +143,19 @@ fn fastest(search: &mut Search<'_>, seen: &[Line]) -> Result<Option<Line>, Searc
         return Ok(fastest.cloned());
     }
     let free = vec![0.0; search.rows.len()];
-    line(search, Goal::Time, &free, 0.0)
+    line(search, &free)
 }
 
-/// A line that fits in weighted rows, the fastest that is known and rather one that fits in all; or one at
-/// a high price, or that of least memory there. Without a price a step takes so long (seconds).
-fn fitting(
-    search: &mut Search<'_>,
-    seen: &mut Vec<Line>,
-    weights: &[f64],
-    time: f64,
-) -> Result<Option<Line>, SearchError> {
-    let fits = |line: &&Line| line.over(weights) <= 0.0;
-    let exceeds = |line: &Line| line.excess[fullest(line)] > 0.0;
-    let known = seen.iter().filter(fits);
-    let known = known.min_by(|a, b| exceeds(a).cmp(&exceeds(b)).then(a.time.total_cmp(&b.time)));
-    if let Some(known) = known {
-        return Ok(Some(known.clone()));
-    }
-    for share in HIGH {
-        if let Some(found) = line(search, Goal::Time, weights, share * time)? {
-            seen.push(found.clone());
-            if fits(&&found) {
-                return Ok(Some(found));
-            }
-        }
-    }
-    line(search, Goal::Memory, weights, 1.0)
-}
-
-/// Blocks of a segment that begin and end in a state, at prices around the last one.
-fn more(
-    search: &mut Search<'_>,
-    segment: usize,
-    state: &[usize],
-    base: &Line,
-    multipliers: &[f64],
-) -> Result<Vec<Vec<usize>>, SearchError> {
-    let key = (segment, state.to_vec());
-    if let Some(known) = search.trail.blocks.get(&key) {
-        return Ok(known.clone());
-    }
-    let one = |factor: &f64| {
-        let scaled: Vec<f64> = multipliers.iter().map(|multiplier| multiplier * factor).collect();
-        let prices = search.prices(&scaled);
-        search.relaxation.between(segment, &[[state, state]], &prices, &base.choices.globals)
-    };
-    let blocks: Result<Vec<Vec<Option<Vec<usize>>>>, SearchError> = SPREAD.par_iter().map(one).collect();
-    let blocks: Vec<Vec<usize>> = blocks?.into_iter().flatten().flatten().collect();
-    search.trail.blocks.insert(key, blocks.clone());
-    Ok(blocks)
-}
-
-/// The minimum at a price on weighted rows, which is taken if it fits; its bound counts.
-fn line(
-    search: &mut Search<'_>,
-    goal: Goal,
-    weights: &[f64],
-    price: f64,
-) -> Result<Option<Line>, SearchError> {
-    let multipliers: Vec<f64> = weights.iter().map(|weight| weight * price).collect();
-    let minimum = search.minimise(goal, &multipliers)?;
-    if goal == Goal::Time {
-        search.floors.add(&multipliers, search.capacity, minimum.bound);
-        if minimum.bound > search.bound {
-            search.bound = minimum.bound;
-            search.multipliers = multipliers;
-        }
+/// The minimum at multipliers, which is taken if it fits; its bound counts.
+fn line(search: &mut Search<'_>, multipliers: &[f64]) -> Result<Option<Line>, SearchError> {
+    let minimum = search.minimise(Goal::Time, multipliers)?;
+    search.floors.add(multipliers, search.capacity, minimum.bound);
+    if minimum.bound > search.bound {
+        (search.bound, search.multipliers) = (minimum.bound, multipliers.to_vec());
     }
     let Some(choices) = minimum.choices else { return Ok(None) };
     search.take(&choices);
     search.trail.add(&choices);
     let time = search.chain.time(&choices);
     Ok(Some(Line { choices, time, excess: minimum.excess }))
-}
-
-fn fullest(line: &Line) -> usize {
-    let rows = 0..line.excess.len();
-    rows.max_by(|&a, &b| line.excess[a].total_cmp(&line.excess[b]).then(b.cmp(&a))).unwrap_or(0)
-}
-
-/// A choice for a block that begins and ends in the same state.
-struct Candidate {
-    choices: Vec<usize>,
-    time: f64,
-    resident: u64,
-    live: u64,
-}
-
-/// Replaces blocks of a minimum by others that begin and end alike.
-fn mix(
-    search: &mut Search<'_>,
-    base: &Line,
-    seen: &[Line],
-    more: impl Fn(&mut Search<'_>, usize, &[usize]) -> Result<Vec<Vec<usize>>, SearchError>,
-) -> Result<(), SearchError> {
-    let mut choices = base.choices.clone();
-    for segment in 0..search.chain.segments.len() {
-        if search.chain.segments[segment].count > 2 {
-            let Some(usual) = usual(search, &choices, segment) else { continue };
-            let more = more(search, segment, &usual)?;
-            let candidates = candidates(search, &choices, seen, segment, &usual, more);
-            fill(search, &mut choices, segment, &usual, &candidates);
-        }
-    }
-    search.take(&choices);
-    Ok(())
-}
-
-/// Gives as many blocks in a row as fit the choices of the fast minimum, with a block on either side
-/// that leads from the state of the slow one to that of the fast one and back.
-fn splice(
-    search: &mut Search<'_>,
-    slow: &Line,
-    fast: &Line,
-    seen: &[Line],
-    multipliers: &[f64],
-) -> Result<(), SearchError> {
-    let mut choices = slow.choices.clone();
-    for segment in 0..search.chain.segments.len() {
-        let outer = usual(search, &slow.choices, segment);
-        let inner = usual(search, &fast.choices, segment);
-        let (Some(outer), Some(inner)) = (outer, inner) else { continue };
-        if search.chain.segments[segment].count < 4 || outer == inner {
-            continue;
-        }
-        let pairs: [[&[usize]; 2]; 3] = [[&outer, &inner], [&inner, &inner], [&inner, &outer]];
-        let prices = search.prices(multipliers);
-        let found = search.relaxation.between(segment, &pairs, &prices, &slow.choices.globals)?;
-        let [Some(into), Some(steady), Some(out)] = &found[..] else { continue };
-        let fits = |many: usize| {
-            let spliced = spliced(search, &choices, segment, &outer, [into, steady, out], many)?;
-            (search.chain.usage(&spliced).peak() <= search.capacity).then_some(spliced)
-        };
-        let many: Vec<usize> = (0..search.chain.segments[segment].count).collect();
-        // More of the fast blocks take more memory: the last number that fits.
-        let last = many.partition_point(|&many| fits(many).is_some());
-        let Some(spliced) = last.checked_sub(1).and_then(fits) else { continue };
-        choices = spliced;
-        search.take(&choices);
-        for state in [&inner, &outer] {
-            let candidates =
-                candidates(search, &choices, seen, segment, state, found.iter().flatten().cloned().collect());
-            fill(search, &mut choices, segment, state, &candidates);
-        }
-    }
-    search.take(&choices);
-    Ok(())
-}
-
-/// A stretch of blocks replaced: one that leads in, many that are steady, one that leads out.
-fn spliced(
-    search: &Search<'_>,
-    choices: &ChainChoices,
-    segment: usize,
-    outer: &[usize],
-    [into, steady, out]: [&Vec<usize>; 3],
-    many: usize,
-) -> Option<ChainChoices> {
-    let mut spliced = choices.clone();
-    let blocks = &mut spliced.blocks[segment];
-    let is_outer = |block: &Vec<usize>| state(search, segment, block).as_deref() == Some(outer);
-    let first = blocks.iter().position(is_outer)?;
-    let last = first + many + 1;
-    if last >= blocks.len() || !blocks[first..=last].iter().all(is_outer) {
-        return None;
-    }
-    blocks[first].clone_from(into);
-    blocks[first + 1..last].iter_mut().for_each(|block| block.clone_from(steady));
-    blocks[last].clone_from(out);
-    Some(spliced)
-}
-
-/// The state at the ends of a block, if it is the same at both.
-fn state(search: &Search<'_>, segment: usize, block: &[usize]) -> Option<Vec<usize>> {
-    let at = &search.chain.segments[segment];
-    let states = |nodes: &[usize]| nodes.iter().map(|&node| block[node]).collect::<Vec<_>>();
-    let entry = states(&at.entry);
-    (entry == states(&at.exit)).then_some(entry)
-}
-
-/// The state that most blocks of a segment begin and end in.
-fn usual(search: &Search<'_>, choices: &ChainChoices, segment: usize) -> Option<Vec<usize>> {
-    let mut counts: BTreeMap<Vec<usize>, usize> = BTreeMap::new();
-    for block in &choices.blocks[segment] {
-        if let Some(state) = state(search, segment, block) {
-            *counts.entry(state).or_default() += 1;
-        }
-    }
-    counts.into_iter().max_by_key(|(_, count)| *count).map(|(state, _)| state)
-}
-
-fn candidates(
-    search: &Search<'_>,
-    choices: &ChainChoices,
-    seen: &[Line],
-    segment: usize,
-    usual: &[usize],
-    more: Vec<Vec<usize>>,
-) -> Vec<Candidate> {
-    let mut found: Vec<Vec<usize>> = Vec::new();
-    let mut add = |block: Vec<usize>| {
-        if !found.contains(&block) {
-            found.push(block);
-        }
-    };
-    let shared = &search.chain.segments[segment].shared;
-    let agrees = |block: &Vec<usize>| shared.iter().all(|it| block[it.node] == choices.globals[it.global]);
-    for line in seen {
-        for block in line.choices.blocks[segment].iter().filter(|block| agrees(block)) {
-            if state(search, segment, block).as_deref() == Some(usual) {
-                add(block.clone());
-            }
-        }
-    }
-    more.into_iter().for_each(&mut add);
-    let problem = &search.chain.segments[segment].problem;
-    let candidate = |choices: Vec<usize>| Candidate {
-        time: problem.time(&choices),
-        resident: problem.resident(&choices),
-        live: problem.live(&choices).into_iter().max().unwrap_or(0),
-        choices,
-    };
-    let mut candidates: Vec<Candidate> = found.into_iter().map(candidate).collect();
-    candidates.retain(|it| it.time < f64::INFINITY);
-    candidates.sort_by(|a, b| a.time.total_cmp(&b.time).then(a.resident.cmp(&b.resident)));
-    // Slower and not smaller is of no use.
-    let mut useful: Vec<Candidate> = Vec::new();
-    for it in candidates {
-        let worse = |than: &Candidate| than.resident <= it.resident && than.live <= it.live;
-        if !useful.iter().any(worse) {
-            useful.push(it);
-        }
-    }
-    useful.truncate(MOST_CHOICES);
-    useful
-}
-
-/// Gives the blocks of the usual state the cheapest mixture of three candidates that fits, the
-/// third one at most once.
-fn fill(
-    search: &Search<'_>,
-    choices: &mut ChainChoices,
-    segment: usize,
-    usual: &[usize],
-    candidates: &[Candidate],
-) {
-    let is_usual = |block: &Vec<usize>| state(search, segment, block).as_deref() == Some(usual);
-    let blocks = &choices.blocks[segment];
-    let positions: Vec<usize> = (0..blocks.len()).filter(|&it| is_usual(&blocks[it])).collect();
-    if positions.is_empty() {
-        return;
-    }
-    let problem = &search.chain.segments[segment].problem;
-    let usage = search.chain.usage(choices);
-    let own: u64 = positions.iter().map(|&it| problem.resident(&blocks[it])).sum();
-    let rest = usage.resident - own;
-    let other = usage.live.iter().enumerate().flat_map(|(at, blocks)| {
-        let positions = &positions;
-        let others = blocks.iter().enumerate();
-        others.filter(move |(it, _)| at != segment || !positions.contains(it)).flat_map(|(_, live)| live)
-    });
-    let live = other.copied().max().unwrap_or(0);
-
-    let count = u64::try_from(positions.len()).unwrap_or(0);
-    let mut best: Option<(f64, Vec<(usize, u64)>)> = None;
-    for first in 0..candidates.len() {
-        for second in 0..candidates.len() {
-            for third in 0..candidates.len() {
-                let picked = [first, second, third].map(|it| &candidates[it]);
-                let live = picked.iter().map(|it| it.live).fold(live, u64::max);
-                let Some(room) = search.capacity.checked_sub(rest + live) else { continue };
-                let [a, b, c] = picked;
-                // One block of the third, as many of the first as fit, the second elsewhere.
-                let base = c.resident + (count - 1) * b.resident;
-                let more = a.resident.saturating_sub(b.resident);
-                let Some(left) = room.checked_sub(base) else { continue };
-                let many = left.checked_div(more).unwrap_or(count).min(count - 1);
-                let mixed = [(first, many), (second, count - 1 - many), (third, 1)];
-                let part = |&(it, blocks): &(usize, u64)| crate::problem::real(blocks) * candidates[it].time;
-                let time: f64 = mixed.iter().map(part).sum();
-                if best.as_ref().is_none_or(|(least, _)| time < *least) {
-                    best = Some((time, mixed.to_vec()));
-                }
-            }
-        }
-    }
-    let Some((_, mixed)) = best else { return };
-    let mut places = positions.into_iter();
-    for (candidate, blocks) in mixed {
-        for place in places.by_ref().take(usize::try_from(blocks).unwrap_or(0)) {
-            choices.blocks[segment][place].clone_from(&candidates[candidate].choices);
-        }
-    }
 }
