@@ -35,7 +35,7 @@ use search::cluster::{BlockCost, Found, Outcome, best, cut};
 use super::staged::Forward;
 use crate::failure::Failure;
 use crate::model_file::ModelFile;
-use finish::Way;
+use finish::{Way, sorted};
 use known::Known;
 use parts::{Part, Space, part};
 pub use setups::{Chosen, Pins, Setup};
@@ -150,16 +150,10 @@ pub fn cheapest(question: &Question<'_>, say: &dyn Fn(String)) -> Result<Answer,
     }
     let most = MOST[usize::from(first.iter().any(|it| !it.ways.is_empty()))];
     let found = best(first, &guesses, most, |number| asked.closely(number));
-    let alike = asked.alike(&found, numbers.len(), say);
-    if let Err(failure @ Failure::Internal(_)) = alike {
-        return Err(failure);
-    }
-    let below = alike.as_ref().map_or(f64::INFINITY, |answer| answer.pipeline.seconds());
-    let Some((way, pipeline)) = unequal::better(&asked, below, say)? else { return alike };
-    // What is proven of groups that are alike says nothing of others.
-    let bound = unequal::bound(&asked)?.min(found.lower_bound);
-    let pipeline = Pipeline { proof: proof(bound, pipeline.seconds()), ..pipeline };
-    Ok(Answer { pipeline, chosen: way.chosen, kind: way.kind, looked_at: (setups.len(), numbers.len()) })
+    let mut ways = asked.alike(&found);
+    let below = ways.first().map_or(f64::INFINITY, |way| way.seconds);
+    ways.extend(unequal::composed(&asked, below, found.lower_bound)?);
+    finish::answer(question, from_ref(&known), sorted(ways), (setups.len(), numbers.len()), say)
 }
 
 /// What is known of a pipeline that takes so long, where nothing takes less than a bound (seconds).
@@ -254,18 +248,17 @@ impl Asked<'_> {
         self.price(number, &under_way, f64::INFINITY).unwrap_or_else(|_| nothing())
     }
 
-    /// The best of the ways that fits in all that it holds, planned stage by stage.
-    fn alike(&self, found: &Found<Priced>, priced: usize, say: &dyn Fn(String)) -> Result<Answer, Failure> {
+    /// The ways that were found, the best first.
+    fn alike(&self, found: &Found<Priced>) -> Vec<Way> {
         let way = |(number, seconds, way): &(usize, f64, Priced)| Way {
             seconds: *seconds,
+            bound: found.lower_bound,
             chosen: Chosen::of(&self.setups[*number]),
             kind: way.kind,
             chunks: way.chunks,
             first: way.first.clone(),
         };
-        let ways = found.all.iter().map(way);
-        let told = (found.lower_bound, (self.setups.len(), priced));
-        finish::answer(self.question, from_ref(self.known), ways, told, say)
+        found.all.iter().map(way).collect()
     }
 
     /// What a setup takes by the first of these plans that makes one that fits: one with all memory, or

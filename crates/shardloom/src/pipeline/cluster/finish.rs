@@ -14,13 +14,17 @@ use crate::pipeline::staged::{Meshes, Order, Wanted, staged};
 /// So many ways are tried at most.
 const TRIED: usize = 8;
 /// And so many of those that fit are planned.
-const PLANNED: usize = 2;
+const PLANNED: usize = 3;
+/// What part of what is had a way has to promise: none takes much less than it promises.
+pub(super) const LESS: f64 = 0.99;
 
 /// A way to run a step.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Way {
     /// What it takes by the prices of its blocks (seconds).
     pub(super) seconds: f64,
+    /// What no way like it takes less than (seconds).
+    pub(super) bound: f64,
     /// The groups and what they share.
     pub(super) chosen: Chosen,
     /// The schedule.
@@ -31,60 +35,44 @@ pub(super) struct Way {
     pub(super) first: Vec<usize>,
 }
 
-/// What came of some ways.
-pub(super) struct Finished {
-    /// The one that takes least, and its pipeline.
-    pub(super) best: Option<(Way, Pipeline)>,
-    /// Why the last of those that do not fit does not.
-    refused: Option<Failure>,
+/// The ways, the best promise first; of equal ones the one that was found first.
+pub(super) fn sorted(mut ways: Vec<Way>) -> Vec<Way> {
+    ways.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
+    ways
 }
 
-/// The best of the ways, of which nothing takes less than a bound (seconds), as the answer; how many setups
-/// there are, and how many were priced.
+/// The best of the ways as the answer: they are planned stage by stage, one after the other, until none
+/// promises much less than what is had. How many setups there are, and how many were priced.
 pub(super) fn answer(
     question: &Question<'_>,
     known: &[Known],
-    ways: impl IntoIterator<Item = Way>,
-    (bound, looked_at): (f64, (usize, usize)),
+    ways: Vec<Way>,
+    looked_at: (usize, usize),
     say: &dyn Fn(String),
 ) -> Result<Answer, Failure> {
-    let Finished { best, refused } = least(question, &known[0], ways, f64::INFINITY, say)?;
-    let Some((Way { chosen, kind, .. }, pipeline)) = best else {
+    let (mut best, mut refused, mut made) = (None::<(Way, Pipeline)>, None, 0);
+    for way in ways.into_iter().take(TRIED) {
+        let had = best.as_ref().map_or(f64::INFINITY, |(_, pipeline)| pipeline.seconds());
+        if way.seconds >= LESS * had || made == PLANNED {
+            break;
+        }
+        say(format!("planning {}, {}", way.chosen, way.kind.name()));
+        match planned(question, &known[0], &way, say) {
+            Ok(pipeline) => {
+                made += 1;
+                if pipeline.seconds() < had {
+                    best = Some((way, pipeline));
+                }
+            }
+            Err(failure @ Failure::Internal(_)) => return Err(failure),
+            Err(failure) => refused = Some(failure),
+        }
+    }
+    let Some((Way { chosen, kind, bound, .. }, pipeline)) = best else {
         return Err(refused.unwrap_or_else(|| none_fits(question, looked_at.0, known)));
     };
     let pipeline = Pipeline { proof: proof(bound, pipeline.seconds()), ..pipeline };
     Ok(Answer { pipeline, chosen, kind, looked_at })
-}
-
-/// Plans the ways stage by stage, the best promise first, until none promises less than what is had: that,
-/// or `below` (seconds) at first.
-pub(super) fn least(
-    question: &Question<'_>,
-    known: &Known,
-    ways: impl IntoIterator<Item = Way>,
-    below: f64,
-    say: &dyn Fn(String),
-) -> Result<Finished, Failure> {
-    let mut finished = Finished { best: None, refused: None };
-    let (mut least, mut made) = (below, 0);
-    for way in ways.into_iter().take(TRIED) {
-        if way.seconds >= least || made == PLANNED {
-            break;
-        }
-        say(format!("planning {}, {}", way.chosen, way.kind.name()));
-        match planned(question, known, &way, say) {
-            Ok(pipeline) => {
-                made += 1;
-                if pipeline.seconds() < least {
-                    least = pipeline.seconds();
-                    finished.best = Some((way, pipeline));
-                }
-            }
-            Err(failure @ Failure::Internal(_)) => return Err(failure),
-            Err(failure) => finished.refused = Some(failure),
-        }
-    }
-    Ok(finished)
 }
 
 fn planned(

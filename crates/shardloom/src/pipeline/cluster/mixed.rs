@@ -10,11 +10,11 @@ use planner_ir::Mesh;
 use rayon::prelude::*;
 use search::Trail;
 
-use super::finish;
+use super::finish::{self, Way, sorted};
 use super::guess::Sizes;
 use super::known::Known;
 use super::parts::{Part, Space, part};
-use super::unequal::{SCHEDULES, sorted, ways};
+use super::unequal::{SCHEDULES, ways};
 use super::{Answer, Question, SHARE, Setup, held, setups, units};
 use crate::failure::Failure;
 use crate::pipeline::staged::{Forward, Meshes, places};
@@ -71,8 +71,10 @@ pub(super) fn cheapest(question: &Question<'_>, say: &dyn Fn(String)) -> Result<
     let composed = |form: &Form<'_>| -> Result<Vec<_>, Failure> {
         Ok(ways(question, form.shared(), &asked.priced(form, &forward)?, f64::INFINITY))
     };
-    let found = forms.par_iter().map(composed).collect::<Vec<_>>().into_iter().collect::<Result<_, _>>()?;
-    finish::answer(question, &asked.known, sorted(found), (bound, (listed.len(), wanted)), say)
+    let found = forms.par_iter().map(composed).collect::<Vec<_>>();
+    let found = found.into_iter().collect::<Result<Vec<Vec<Way>>, _>>()?.into_iter().flatten();
+    let ways = sorted(found.map(|way| Way { bound, ..way }).collect());
+    finish::answer(question, &asked.known, ways, (listed.len(), wanted), say)
 }
 
 impl Asked<'_> {

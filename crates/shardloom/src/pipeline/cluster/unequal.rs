@@ -8,32 +8,26 @@ use std::collections::BTreeMap;
 use std::sync::PoisonError;
 
 use cost_models::units::exact;
-use plan::{Pipeline, Recompute};
+use plan::Recompute;
 use planner_ir::schedule::{self, Kind, live, verify};
 use rayon::prelude::*;
 use search::cluster::BlockCost;
 use search::cluster::unequal::{Choice, Nodes, Outcome, Room, compose};
 
-use super::finish::{self, Way};
+use super::finish::{LESS, Way};
 use super::parts::Part;
 use super::{Asked, Chosen, Question, SHARE, Setup, played, units};
 use crate::failure::Failure;
 
-/// What part of what is had a composition has to promise.
-const LESS: f64 = 0.99;
 /// So many beginnings of stages are followed.
 const FOLLOWED: usize = 1 << 18;
 /// The schedules of stages that differ: those that split the backward part, and those that do not.
 pub(super) const SCHEDULES: [&[Kind]; 2] =
     [&[Kind::OneForwardOneBackward, Kind::Eager], &[Kind::ZeroBubbleH1]];
 
-/// The best that is found of what was priced for groups that are alike, planned stage by stage: where it takes
-/// less than these do (seconds), and promises enough less.
-pub(super) fn better(
-    asked: &Asked<'_>,
-    below: f64,
-    say: &dyn Fn(String),
-) -> Result<Option<(Way, Pipeline)>, Failure> {
+/// What is composed of what was priced for groups that are alike, where it promises enough less than
+/// these do (seconds), of which nothing takes less than a bound (seconds).
+pub(super) fn composed(asked: &Asked<'_>, below: f64, bound_alike: f64) -> Result<Vec<Way>, Failure> {
     let parts = std::mem::take(&mut *asked.parts.lock().unwrap_or_else(PoisonError::into_inner));
     let mut forms: BTreeMap<(u64, String), (&Recompute, Vec<Part>)> = BTreeMap::new();
     for (number, parts) in parts {
@@ -50,15 +44,10 @@ pub(super) fn better(
         }
         ways(asked.question, (*micro_batches, recompute), parts, LESS * below)
     };
-    let ways = sorted(forms.par_iter().map(of).collect());
-    Ok(finish::least(asked.question, asked.known, ways, below, say)?.best)
-}
-
-/// The best way first; of equal ones the one that was found first.
-pub(super) fn sorted(ways: Vec<Vec<Way>>) -> Vec<Way> {
-    let mut ways: Vec<Way> = ways.into_iter().flatten().collect();
-    ways.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
-    ways
+    let ways: Vec<Way> = forms.par_iter().flat_map(of).collect();
+    // What is proven of groups that are alike says nothing of others.
+    let bound = if ways.is_empty() { bound_alike } else { bound(asked)?.min(bound_alike) };
+    Ok(ways.into_iter().map(|way| Way { bound, ..way }).collect())
 }
 
 /// The ways to run groups on these parts that take less than `below` (seconds), one for each schedule.
@@ -110,7 +99,7 @@ pub(super) fn ways(
                 let meshes = composed.stages.iter().map(|&(_, it)| parts[it].mesh.clone()).collect();
                 let first = composed.stages.iter().map(|&(first, _)| first).collect();
                 let chosen = Chosen { meshes, micro_batches, recompute: recompute.clone() };
-                found.push(Way { seconds, chosen, first, kind, chunks: 1 });
+                found.push(Way { seconds, bound: 0.0, chosen, first, kind, chunks: 1 });
             }
         }
     }
@@ -143,7 +132,7 @@ fn seconds(
 
 /// What no groups take less than, however their meshes differ and blocks are dealt: the operations of the
 /// block that repeats most, shared by all devices (seconds).
-pub(super) fn bound(asked: &Asked<'_>) -> Result<f64, Failure> {
+fn bound(asked: &Asked<'_>) -> Result<f64, Failure> {
     let devices = exact(asked.question.machine().devices());
     let of = |setup: &Setup| {
         let step = asked.known.step(asked.question, setup, asked.whole)?;
