@@ -25,7 +25,8 @@ pub struct Pipelined<'a> {
     numbers: Vec<Numbers>,
     /// For each crossing, its ways to other stages.
     routes: Vec<Vec<(usize, Route)>>,
-    /// For each group, the crossings that it sends after the micro-batches, in order.
+    /// For each group, the crossings that it sends after the micro-batches, in order, where groups have
+    /// several stages.
     sent_last: Vec<Vec<usize>>,
 }
 
@@ -58,8 +59,11 @@ pub fn pipelined(pipeline: &Pipeline) -> Result<Pipelined<'_>, LowerError> {
         routes,
         sent_last: Vec::new(),
     };
-    let groups = pipeline.schedule.groups.len();
-    pipelined.sent_last = each(0..groups, |group| pipelined.sent_last(group))?;
+    // Where every rank has one stage, all arrives in the order in which it is sent as it is.
+    if pipeline.schedule.chunks > 1 {
+        let groups = pipeline.schedule.groups.len();
+        pipelined.sent_last = each(0..groups, |group| pipelined.sent_last(group))?;
+    }
     Ok(pipelined)
 }
 
@@ -124,7 +128,10 @@ impl Pipelined<'_> {
         let missing = || LowerError::Schedule(format!("rank {rank} has no stage"));
         let group = pipeline.group(*own.first().ok_or_else(missing)?);
         let programs: Result<Vec<_>, _> = own.iter().map(|&stage| self.stage(stage, rank)).collect();
-        let mut program = self.in_order(joined(programs?).ok_or_else(missing)?);
+        let mut program = joined(programs?).ok_or_else(missing)?;
+        if !self.sent_last.is_empty() {
+            program = self.in_order(program);
+        }
         if let Some(repeated) = &mut program.repeated {
             repeated.turns = turns(&pipeline.schedule, group)?;
         }

@@ -21,6 +21,8 @@ mod repair;
 mod top;
 mod trail;
 
+use std::sync::Arc;
+
 use crate::chain::{Chain, ChainChoices, ChainSolution, Flat, Goal, Prices, Relaxation};
 use crate::ilp;
 use crate::problem::{Place, Problem, Proof, SearchError, Solution, real, real_size};
@@ -46,7 +48,7 @@ const EXACT: f64 = 1e-11;
 struct Search<'a> {
     chain: &'a Chain,
     flat: &'a Flat,
-    relaxation: &'a Relaxation<'a>,
+    relaxation: &'a Relaxation,
     rows: Vec<Place>,
     capacity: u64,
     /// The multipliers of the best bound, for each row: cost per capacity.
@@ -64,47 +66,51 @@ struct Search<'a> {
 
 /// The assignment of least time whose memory fits, as far as can be told.
 pub fn solve(problem: &Problem, capacity: u64) -> Result<Solution, SearchError> {
-    let chain = Chain::from(problem.clone());
-    let (choices, time, proof) = solve_flat(&chain, capacity)?;
+    let (choices, time, proof) = solve_flat(Chain::from(problem.clone()), capacity)?;
     Ok(Solution { choices, time, proof })
 }
 
 /// The choices of least time for a chain whose memory fits, as far as can be told.
 pub fn solve_chain(chain: &Chain, capacity: u64) -> Result<ChainSolution, SearchError> {
-    Solver::new(chain).solve(capacity)
+    Solver::new(&Arc::new(chain.clone()), Trail::default()).solve(capacity)
 }
 
 /// A chain that is ready to be solved for many capacities.
-pub struct Solver<'a> {
-    chain: &'a Chain,
-    flat: Flat,
-    /// None if the boundaries have too many states for a table over pairs of them.
-    relaxation: Option<Relaxation<'a>>,
+pub struct Solver {
+    base: Arc<Base>,
     /// Why a search found nothing: what it proved, or what came nearest.
     refused: Option<SearchError>,
     trail: Trail,
     floors: Floors,
 }
 
-impl<'a> Solver<'a> {
-    /// Prepares a chain.
-    pub fn new(chain: &'a Chain) -> Self {
-        let relaxation = chain.has_small_boundaries().then(|| Relaxation::new(chain));
-        let (trail, floors) = (Trail::default(), Floors::default());
-        Self { chain, flat: chain.flat(), relaxation, refused: None, trail, floors }
-    }
+/// A chain, and what is made of it once.
+#[derive(Debug)]
+struct Base {
+    chain: Arc<Chain>,
+    flat: Flat,
+    /// None if the boundaries have too many states for a table over pairs of them.
+    relaxation: Option<Relaxation>,
+}
 
-    /// The same, which starts from what another search has seen.
-    pub fn following(self, trail: Trail) -> Self {
-        let trail = trail.along(self.chain);
-        let floors = trail.proven.as_ref().map(|(_, floors)| floors.clone()).unwrap_or_default();
-        Self { trail, floors, ..self }
+impl Base {
+    fn of(chain: &Arc<Chain>) -> Self {
+        let relaxation = chain.has_small_boundaries().then(|| Relaxation::new(chain));
+        Self { chain: Arc::clone(chain), flat: chain.flat(), relaxation }
+    }
+}
+
+impl Solver {
+    /// Prepares a chain; the search starts from what another one has seen.
+    pub fn new(chain: &Arc<Chain>, trail: Trail) -> Self {
+        let (trail, (base, floors)) = trail.along(chain);
+        let base = base.unwrap_or_else(|| Arc::new(Base::of(chain)));
+        Self { base, refused: None, trail, floors }
     }
 
     /// What was seen.
-    pub fn into_trail(mut self) -> Trail {
-        self.trail.prove(self.chain, self.floors);
-        self.trail
+    pub fn into_trail(self) -> Trail {
+        self.trail.proving(self.base, self.floors)
     }
 
     /// The choices of least time whose memory fits, as far as can be told.
@@ -118,7 +124,7 @@ impl<'a> Solver<'a> {
         }
         match self.solved(capacity) {
             Ok((choices, time, proof)) => {
-                Ok(ChainSolution { choices: self.flat.unfold(&choices), time, proof })
+                Ok(ChainSolution { choices: self.base.flat.unfold(&choices), time, proof })
             }
             Err(error) => {
                 self.refused = Some(error.clone());
@@ -128,10 +134,11 @@ impl<'a> Solver<'a> {
     }
 
     fn solved(&mut self, capacity: u64) -> Answer {
-        let Some(relaxation) = &self.relaxation else {
-            return solve_flat(&Chain::from(self.flat.problem.clone()), capacity);
+        let Base { chain, flat, relaxation } = &*self.base;
+        let Some(relaxation) = relaxation else {
+            return solve_flat(Chain::from(flat.problem.clone()), capacity);
         };
-        let mut search = started(self.chain, &self.flat, relaxation, capacity);
+        let mut search = started(chain, flat, relaxation, capacity);
         (search.trail, search.floors) = (std::mem::take(&mut self.trail), std::mem::take(&mut self.floors));
         let followed = line::follow(&mut search);
         (self.trail, self.floors) = (std::mem::take(&mut search.trail), std::mem::take(&mut search.floors));
@@ -146,21 +153,17 @@ impl<'a> Solver<'a> {
 }
 
 /// The assignment of least time for a chain of one block.
-fn solve_flat(chain: &Chain, capacity: u64) -> Answer {
-    let (flat, relaxation) = (chain.flat(), Relaxation::new(chain));
-    started(chain, &flat, &relaxation, capacity).ascended()?.tightened()?.closed()
+fn solve_flat(chain: Chain, capacity: u64) -> Answer {
+    let chain = Arc::new(chain);
+    let (flat, relaxation) = (chain.flat(), Relaxation::new(&chain));
+    started(&chain, &flat, &relaxation, capacity).ascended()?.tightened()?.closed()
 }
 
 /// An assignment of the flat problem, its time and what is proven about it.
 type Answer = Result<(Vec<usize>, f64, Proof), SearchError>;
 
 /// A search that knows nothing yet.
-fn started<'a>(
-    chain: &'a Chain,
-    flat: &'a Flat,
-    relaxation: &'a Relaxation<'a>,
-    capacity: u64,
-) -> Search<'a> {
+fn started<'a>(chain: &'a Chain, flat: &'a Flat, relaxation: &'a Relaxation, capacity: u64) -> Search<'a> {
     let rows = rows(chain);
     Search {
         chain,
@@ -289,7 +292,7 @@ impl Search<'_> {
 
     /// Takes the best choices that are the same in all blocks of a segment, if there are any.
     fn offer_periodic(&mut self) {
-        let folded = periodic::fold(self.chain);
+        let folded = Arc::new(periodic::fold(self.chain));
         let (flat, relaxation) = (folded.flat(), Relaxation::new(&folded));
         let found =
             started(&folded, &flat, &relaxation, self.capacity).ascended().and_then(Search::tightened);

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use plan::{Copy, Holding, MachineName, ModelFile, Pin, Plan, SpaceSize};
 use planner_ir::{Graph, Layout, Mesh, Source, ValueId};
@@ -269,9 +269,9 @@ fn plan_in(
     let programs: Vec<Result<Prepared<'_>, PlanError>> = numbers.par_iter().map(prepare).collect();
     let mut programs: Vec<Prepared<'_>> = programs.into_iter().collect::<Result<_, _>>()?;
     forbid(&mut programs, mesh, pins).map_err(PlanError::Fixed)?;
-    let chain = chain(&programs);
+    let chain = Arc::new(chain(&programs));
     let known = trail().map(|mut it| std::mem::take(&mut *it)).unwrap_or_default();
-    let mut solver = Solver::new(&chain).following(known);
+    let mut solver = Solver::new(&chain, known);
     let mut lower_bound = None;
     // The fastest that fits with one slot where two are too many.
     let mut saving: Option<(Plan, Vec<usize>)> = None;

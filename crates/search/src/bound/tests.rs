@@ -125,7 +125,7 @@ fn tally(stage: Stage) -> Tally {
         for chain in [Chain::from(problem), random_chain(&mut dice)] {
             let flat = chain.flat();
             for capacity in capacities(&flat.problem) {
-                let relaxation = Relaxation::new(&chain);
+                let relaxation = Relaxation::new(&Arc::new(chain.clone()));
                 let ours = started(&chain, &flat, &relaxation, capacity).ascended().and_then(stage);
                 let name = format!("seed {seed} of {capacity} bytes");
                 hold(ours, &flat.problem, capacity, &mut tally, &name);
@@ -293,15 +293,15 @@ fn the_optimum_is_found_among_many_that_are_nearly_as_good() {
         let capacity = 11_000 + 100 * dice.below(15);
         let chain = Chain::from(problem.clone());
         let flat = chain.flat();
-        let relaxation = Relaxation::new(&chain);
+        let relaxation = Relaxation::new(&Arc::new(chain.clone()));
         let ours =
             started(&chain, &flat, &relaxation, capacity).ascended().and_then(|at| at.tightened()?.answer());
         hold(ours, &problem, capacity, &mut Tally::default(), &format!("seed {seed}"));
     }
 }
 
-/// Many capacities in turn, from what was seen before: of the same chain, of one whose choices take and
-/// hold something else, and of one that has other choices.
+/// Many capacities in turn, from what was seen before: of the same chain, of one whose choices hold something
+/// else, of one where they take something else too, and of one that has other choices.
 #[test]
 fn what_was_seen_before_changes_no_proof() {
     let mut tally = Tally::default();
@@ -309,9 +309,9 @@ fn what_was_seen_before_changes_no_proof() {
     for seed in 0..120 {
         let mut dice = Dice(seed);
         let mut chain = random_chain(&mut dice);
-        for other in 0..3 {
+        for other in 0..4 {
             let flat = chain.flat();
-            let mut solver = Solver::new(&chain).following(trail);
+            let mut solver = Solver::new(&Arc::new(chain.clone()), trail);
             followed += usize::from(!solver.trail.seen.is_empty());
             proven += usize::from(solver.floors.has_free());
             let all = capacities(&flat.problem);
@@ -326,7 +326,9 @@ fn what_was_seen_before_changes_no_proof() {
                 continue;
             }
             for problem in chain.segments.iter_mut().map(|it| &mut it.problem) {
-                problem.times.iter_mut().flatten().for_each(|time| *time += dice.time(9));
+                if other == 2 {
+                    problem.times.iter_mut().flatten().for_each(|time| *time += dice.time(9));
+                }
                 problem.bytes.iter_mut().flatten().for_each(|bytes| *bytes = dice.below(20));
             }
         }
@@ -334,7 +336,7 @@ fn what_was_seen_before_changes_no_proof() {
     assert!(tally.optimal > 500 && tally.priced > 100 && tally.refused > 100, "{tally:?}");
     assert_eq!((tally.gap, tally.unproven), (0, 0));
     assert!(followed > 150, "{followed} chains began with what was seen");
-    assert!((90..=120).contains(&proven), "{proven} chains began with what was proven");
+    assert!((180..=240).contains(&proven), "{proven} chains began with what was proven");
 }
 
 #[test]
@@ -343,7 +345,7 @@ fn a_prepared_chain_answers_as_a_fresh_one() {
     for seed in 0..60 {
         let mut dice = Dice(seed);
         let chain = random_chain(&mut dice);
-        let mut solver = Solver::new(&chain);
+        let mut solver = Solver::new(&Arc::new(chain.clone()), Trail::default());
         let most = chain.flat().problem.peak(&vec![0; chain.flat().problem.times.len()]);
         for part in [8, 1, 16, 4, 2, 0, 12, 3] {
             let capacity = most / 8 * part;

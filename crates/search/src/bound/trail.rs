@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use rewrite::Spaces;
 
+use super::Base;
 use super::floors::Floors;
 use crate::chain::{Chain, ChainChoices};
 
@@ -25,7 +26,7 @@ pub struct Trail {
     /// The spaces that were built.
     spaces: Arc<Spaces>,
     /// What was proven, and of which chain.
-    pub(super) proven: Option<(Arc<Chain>, Floors)>,
+    proven: Option<(Arc<Base>, Floors)>,
 }
 
 impl Trail {
@@ -34,8 +35,9 @@ impl Trail {
         Arc::clone(&self.spaces)
     }
 
-    /// What of it is about choices that a chain has.
-    pub(super) fn along(mut self, chain: &Chain) -> Self {
+    /// What of it is about choices that a chain has; what is made of the chain, if it is the one that
+    /// something was proven of, and what was.
+    pub(super) fn along(mut self, chain: &Chain) -> (Self, (Option<Arc<Base>>, Floors)) {
         self.seen.retain(|choices| has(chain, choices));
         let is_block = |segment: usize, block: &Vec<usize>| {
             chain.segments.get(segment).is_some_and(|it| chooses(&it.problem.times, block))
@@ -44,21 +46,20 @@ impl Trail {
             blocks.retain(|block| is_block(segment, block));
         }
         self.blocks.retain(|_, blocks| !blocks.is_empty());
-        self.proven = self.proven.and_then(|(of, floors)| match &*of {
-            same if same == chain => Some((of, floors)),
+        let proven = match self.proven.take() {
+            Some((base, floors)) if *base.chain == *chain => (Some(base), floors),
             // Without a price on memory it does not matter what choices hold.
-            same if same.takes_as(chain) => {
-                Some((Arc::new(chain.clone()), floors.free(super::rows(chain).len())))
+            Some((base, floors)) if base.chain.takes_as(chain) => {
+                (None, floors.free(super::rows(chain).len()))
             }
-            _ => None,
-        });
-        self
+            _ => (None, Floors::default()),
+        };
+        (self, proven)
     }
 
-    /// Adds what was proven of a chain.
-    pub(super) fn prove(&mut self, chain: &Chain, floors: Floors) {
-        let of = self.proven.take().map_or_else(|| Arc::new(chain.clone()), |(of, _)| of);
-        self.proven = Some((of, floors));
+    /// The same with what was proven of a chain.
+    pub(super) fn proving(self, base: Arc<Base>, floors: Floors) -> Self {
+        Self { proven: Some((base, floors)), ..self }
     }
 
     pub(super) fn add(&mut self, choices: &ChainChoices) {

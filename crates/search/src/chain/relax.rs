@@ -5,6 +5,8 @@
 //! the globals have too many choices together for that, they are chosen one after another, each
 //! block choosing its own being the bound.
 
+use std::sync::Arc;
+
 use rayon::prelude::*;
 
 use super::product::product;
@@ -49,9 +51,9 @@ pub(crate) struct Relaxed {
 
 /// A chain that is ready to be minimised for many prices.
 #[derive(Clone, Debug)]
-pub(crate) struct Relaxation<'a> {
-    chain: &'a Chain,
-    segments: Vec<Ready<'a>>,
+pub(crate) struct Relaxation {
+    chain: Arc<Chain>,
+    segments: Vec<Ready>,
     globals: Globals,
 }
 
@@ -65,24 +67,24 @@ impl Goal {
     }
 }
 
-impl<'a> Relaxation<'a> {
+impl Relaxation {
     /// Prepares a chain.
-    pub(crate) fn new(chain: &'a Chain) -> Self {
+    pub(crate) fn new(chain: &Arc<Chain>) -> Self {
         let all = chain.globals.iter().map(|global| real_size(global.times.len()));
         if all.product::<f64>() <= MOST_GLOBALS {
             let segments = prepared(chain, Globals::Enumerated);
-            let small = |ready: &Ready<'_>| ready.pairs() <= MOST_PAIRS && ready.largest() <= MOST_ENTRIES;
+            let small = |ready: &Ready| ready.pairs() <= MOST_PAIRS && ready.largest() <= MOST_ENTRIES;
             if segments.iter().all(small) {
-                return Self { chain, segments, globals: Globals::Enumerated };
+                return Self { chain: Arc::clone(chain), segments, globals: Globals::Enumerated };
             }
         }
         Self::descended(chain)
     }
 
     /// Prepares a chain whose globals have too many choices.
-    pub(crate) fn descended(chain: &'a Chain) -> Self {
+    pub(crate) fn descended(chain: &Arc<Chain>) -> Self {
         let segments = prepared(chain, Globals::Descended);
-        Self { chain, segments, globals: Globals::Descended }
+        Self { chain: Arc::clone(chain), segments, globals: Globals::Descended }
     }
 
     /// The choices of least cost.
@@ -125,7 +127,7 @@ impl<'a> Relaxation<'a> {
             domains.zip(state).fold(0, |number, (domain, it)| number * domain + it)
         };
         let block = |[first, last]: &[&[usize]; 2]| {
-            let blocks = ready.recover(&priced, row, &[number(first), number(last)]);
+            let blocks = ready.recover(segment, &priced, row, &[number(first), number(last)]);
             blocks.into_iter().next().filter(|block| segment.problem.time(block) < f64::INFINITY)
         };
         Ok(pairs.iter().map(block).collect())
@@ -233,13 +235,14 @@ impl<'a> Relaxation<'a> {
         let ends = self.sweep(priced, &globals);
         let mut last = first_least(ends[ends.len() - 1].iter().copied());
         let mut blocks = Vec::with_capacity(self.segments.len());
-        for ((ready, priced), before) in self.segments.iter().zip(priced).zip(&ends).rev() {
+        let segments = self.chain.segments.iter().zip(&self.segments).zip(priced);
+        for (((segment, ready), priced), before) in segments.zip(&ends).rev() {
             let row = ready.row(&globals);
             let powers = &priced.powers[row];
             let costs = before.iter().enumerate();
             let first =
                 first_least(costs.map(|(first, cost)| cost + powers.table()[first * ready.exits + last]));
-            blocks.push(ready.recover(&priced.block, row, &powers.path(first, last)));
+            blocks.push(ready.recover(segment, &priced.block, row, &powers.path(first, last)));
             last = first;
         }
         blocks.reverse();
@@ -247,6 +250,6 @@ impl<'a> Relaxation<'a> {
     }
 }
 
-fn prepared(chain: &Chain, globals: Globals) -> Vec<Ready<'_>> {
+fn prepared(chain: &Chain, globals: Globals) -> Vec<Ready> {
     chain.segments.iter().map(|segment| Ready::new(chain, segment, globals)).collect()
 }

@@ -26,29 +26,30 @@ pub(crate) enum Globals {
 /// Its table runs over the choices of some *slots*: the globals that it uses, then the entry
 /// nodes, then the exit nodes. Each entry of the table is the least of its variants.
 #[derive(Clone, Debug)]
-pub(crate) struct Ready<'a> {
+pub(crate) struct Ready {
     /// The number of states at the entry, and at the exit.
     pub(crate) entries: usize,
     pub(crate) exits: usize,
-    segment: &'a Segment,
+    /// How many blocks there are.
+    count: usize,
     /// The globals that have a slot, ascending, and their domains.
     globals: Vec<usize>,
     global_domains: Vec<usize>,
     /// For each slot, its domain.
     domains: Vec<usize>,
     /// What a block may be: one of the variants, or the segment's problem if there are none.
-    bodies: Vec<Body<'a>>,
+    bodies: Vec<Body>,
 }
 
 /// One problem that a block may be. A node may have several slots, which then must agree.
 #[derive(Clone, Debug)]
-struct Body<'a> {
+struct Body {
     order: Order,
     /// Its needful choices, with nodes of classes after its own.
     pruned: Pruned,
     /// The tables of the pruned problem with zeros for all that is allowed.
     zeros: Vec<Table>,
-    shared: &'a [Shared],
+    shared: Vec<Shared>,
     /// Which slot says the choice of which node, the latter as an index of `order.kept`.
     ties: Vec<(usize, usize)>,
     /// The first of its windows among those of the segment.
@@ -73,8 +74,8 @@ pub(crate) struct Block<'a> {
     least: Vec<usize>,
 }
 
-impl<'a> Ready<'a> {
-    pub(crate) fn new(chain: &Chain, segment: &'a Segment, handling: Globals) -> Self {
+impl Ready {
+    pub(crate) fn new(chain: &Chain, segment: &Segment, handling: Globals) -> Self {
         let mut globals: Vec<usize> = match handling {
             Globals::Enumerated => segment.shared.iter().map(|shared| shared.global).collect(),
             Globals::Descended => Vec::new(),
@@ -87,14 +88,14 @@ impl<'a> Ready<'a> {
         let boundary = segment.entry.iter().chain(&segment.exit);
         let global_domains: Vec<usize> =
             globals.iter().map(|&global| chain.globals[global].times.len()).collect();
-        let interfaces: Vec<Interface<'a>> = match &segment.variants[..] {
+        let interfaces: Vec<Interface<'_>> = match &segment.variants[..] {
             [] => vec![segment.interface()],
             variants => variants.iter().map(Variant::interface).collect(),
         };
         Self {
             entries: size(&segment.entry),
             exits: size(&segment.exit),
-            segment,
+            count: segment.count,
             domains: global_domains.iter().copied().chain(boundary.map(|&node| domain(node))).collect(),
             global_domains,
             bodies: interfaces.into_par_iter().map(|it| Body::new(it, &globals)).collect(),
@@ -131,7 +132,7 @@ impl<'a> Ready<'a> {
         let powers = block
             .table
             .par_chunks(self.entries * self.exits)
-            .map(|table| Powers::new(table.to_vec(), self.exits, self.segment.count))
+            .map(|table| Powers::new(table.to_vec(), self.exits, self.count))
             .collect();
         Ok(Priced { powers, block })
     }
@@ -162,8 +163,14 @@ impl<'a> Ready<'a> {
         Ok(Block { table, reduced, least })
     }
 
-    /// The choices of every block, given the states at the boundaries.
-    pub(crate) fn recover(&self, priced: &Block<'_>, row: usize, states: &[usize]) -> Vec<Vec<usize>> {
+    /// The choices of every block of the segment that this is of, given the states at the boundaries.
+    pub(crate) fn recover(
+        &self,
+        segment: &Segment,
+        priced: &Block<'_>,
+        row: usize,
+        states: &[usize],
+    ) -> Vec<Vec<usize>> {
         let mut blocks: BTreeMap<&[usize], Vec<usize>> = BTreeMap::new();
         let block = |pair: &'_ [usize]| {
             let place = (row * self.entries + pair[0]) * self.exits + pair[1];
@@ -180,16 +187,16 @@ impl<'a> Ready<'a> {
                 kept[place] = digits[slot];
             }
             let choices = body.pruned.restore(&priced.reduced[which].recover(&kept));
-            self.segment.restore(which, choices, &digits[self.globals.len()..])
+            segment.restore(which, choices, &digits[self.globals.len()..])
         };
         let pairs = states.windows(2);
         pairs.map(|pair| blocks.entry(pair).or_insert_with(|| block(pair)).clone()).collect()
     }
 }
 
-impl<'a> Body<'a> {
+impl Body {
     /// A problem, ready to be reduced to a table over these globals and its boundary.
-    fn new(it: Interface<'a>, globals: &[usize]) -> Self {
+    fn new(it: Interface<'_>, globals: &[usize]) -> Self {
         let global_slot = |global: usize| globals.iter().position(|&at| at == global);
         let shared = it.shared.iter();
         let shared = shared.filter_map(|shared| Some((global_slot(shared.global)?, shared.node)));
@@ -212,7 +219,7 @@ impl<'a> Body<'a> {
             order,
             zeros: pruned.problem.tables.iter().map(allowed).collect(),
             pruned,
-            shared: it.shared,
+            shared: it.shared.to_vec(),
             ties: slots.into_iter().map(|(slot, node)| (slot, place(node))).collect(),
             window: it.window,
         }
@@ -230,7 +237,7 @@ impl<'a> Body<'a> {
         let problem = &self.pruned.problem;
         let live = &live[self.window..][..problem.windows.len()];
         let mut costs = priced_costs(problem, goal, resident, live);
-        for shared in self.shared {
+        for shared in &self.shared {
             let Some(fixed) = fixed else { continue };
             for (choice, cost) in costs[shared.node].iter_mut().enumerate() {
                 if choice != fixed[shared.global] {

@@ -1,5 +1,7 @@
 //! Chains against the same chains as flat problems, searched exhaustively.
 
+use std::sync::Arc;
+
 use super::*;
 use crate::exhaustive::{self, advance};
 use crate::problem::real;
@@ -130,7 +132,7 @@ fn the_relaxation_is_the_least_over_all_choices() {
                     break;
                 }
             }
-            let relaxed = Relaxation::new(&chain).minimise(goal, &prices).unwrap();
+            let relaxed = Relaxation::new(&Arc::new(chain.clone())).minimise(goal, &prices).unwrap();
             assert!(close(relaxed.bound, truth), "seed {seed}: {} {truth}", relaxed.bound);
             match relaxed.choices {
                 Some(choices) => {
@@ -152,7 +154,7 @@ fn globals_that_are_descended_give_a_bound_and_choices_that_agree() {
         let flat = chain.flat();
         let prices = Prices { resident: 0.0, live: chain.segments.iter().map(|_| vec![0.0; 4]).collect() };
         let truth = exhaustive::solve(&flat.problem, u64::MAX).map_or(f64::INFINITY, |best| best.time);
-        let relaxed = Relaxation::descended(&chain).minimise(Goal::Time, &prices).unwrap();
+        let relaxed = Relaxation::descended(&Arc::new(chain.clone())).minimise(Goal::Time, &prices).unwrap();
         assert!(relaxed.bound <= truth + 1e-9, "seed {seed}");
         if let Some(choices) = relaxed.choices {
             let time = chain.time(&choices);
@@ -233,7 +235,7 @@ fn globals_with_too_many_choices_are_bounded() {
         let flat = chain.flat();
         let truth = eliminate::solve(&flat.problem).unwrap();
         let prices = Prices { resident: 0.0, live: vec![vec![0.0; 4]] };
-        let relaxed = Relaxation::new(&chain).minimise(Goal::Time, &prices).unwrap();
+        let relaxed = Relaxation::new(&Arc::new(chain.clone())).minimise(Goal::Time, &prices).unwrap();
         assert!(relaxed.bound <= truth.time + 1e-9);
         open += usize::from(!close(relaxed.bound, truth.time));
         let found = bound::solve_chain(&chain, 1 << 40).unwrap();
