@@ -14,7 +14,7 @@ use crate::chain::ChainChoices;
 use crate::problem::SearchError;
 
 /// Multiples of the last prices at which more choices for a block are found.
-const SPREAD: [f64; 8] = [0.0, 0.3, 0.6, 0.85, 1.2, 1.7, 3.0, 8.0];
+const SPREAD: [f64; 4] = [0.4, 0.8, 1.3, 2.5];
 
 /// The most different choices for a block that are mixed.
 const MOST_CHOICES: usize = 24;
