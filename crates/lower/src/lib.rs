@@ -43,7 +43,7 @@ pub use program::{
     Buffer, BufferId, CommunicatorId, Event, Instruction, Kind, Moving, Origin, Port, Preparation, Program,
     Region, Repeated, RepeatedPart, Storage, StorageId, Stream, Turn, Whole,
 };
-pub use routes::{POLICY_NAMES, policy, resharding};
+pub use routes::{by, sides};
 pub use strided::{Stride, Strided};
 pub use verify::{Violation, Violations, verify};
 

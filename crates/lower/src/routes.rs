@@ -8,14 +8,15 @@ use std::collections::BTreeMap;
 use cost_models::units::{BytesPerSecond, Seconds};
 use plan::{Arrival, Copy, Crossing, Pipeline, Plan, Stage};
 use planner_ir::{Layout, Source, Type, ValueId};
-use reshard::{Choice, Message, Network, Order, Policy, Resharding, Side, Strategy, reshard};
+use reshard::{Choice, Message, Network, Order, Policy, Side, Strategy, reshard};
 
 use crate::action::{Remote, Way};
 use crate::error::LowerError;
 use crate::strided::Strided;
 
 /// The names of strategies.
-pub const POLICY_NAMES: [&str; 4] = ["send/receive", "local all-gather", "global all-gather", "broadcast"];
+pub(crate) const POLICY_NAMES: [&str; 4] =
+    ["send/receive", "local all-gather", "global all-gather", "broadcast"];
 
 /// Links of which only the order counts: no latency, so that chunks are as many as may be.
 const EVEN: Network =
@@ -30,12 +31,17 @@ pub(crate) struct Route {
 }
 
 /// How an arrival travels.
-pub fn policy(arrival: &Arrival) -> Result<Policy, String> {
+pub(crate) fn policy(arrival: &Arrival) -> Result<Policy, String> {
     let known = Strategy::ALL.into_iter().find(|it| it.name() == arrival.strategy);
     let strategy = known.ok_or_else(|| {
         format!("there is no strategy `{}`, expected one of {}", arrival.strategy, POLICY_NAMES.join(", "))
     })?;
-    Ok(Policy { strategy: Choice::Only(strategy), order: Order::Scheduled, most_chunks: arrival.chunks })
+    Ok(by(strategy, arrival.chunks))
+}
+
+/// The policy by which a strategy is carried out, with so many chunks at most.
+pub fn by(strategy: Strategy, chunks: u64) -> Policy {
+    Policy { strategy: Choice::Only(strategy), order: Order::Scheduled, most_chunks: chunks }
 }
 
 /// The layout of a value that a stage gives, and its type.
@@ -54,35 +60,32 @@ fn taken<'a>(plan: &'a Plan, name: &str) -> Option<&'a Layout> {
     plan.layouts.get(plan.graph.value_ids().find(is_it)?.0)
 }
 
-/// How a value comes to a stage, as a plan says, over a network: what is sent when.
+/// The two ends of the way of a value to a stage, and its type.
 ///
 /// Stages on the same devices have ranks of their own here, behind all others.
-pub fn resharding(
-    pipeline: &Pipeline,
-    crossing: &Crossing,
-    arrival: &Arrival,
-    network: &Network,
-    policy: &Policy,
-) -> Result<(Resharding, Side, Side), LowerError> {
-    let refused = |error: String| LowerError::Crossing(crossing.name.clone(), error);
+pub fn sides<'a>(
+    pipeline: &'a Pipeline,
+    (name, from): (&str, usize),
+    to: usize,
+) -> Result<([Side; 2], &'a Type), LowerError> {
+    let refused = |error: String| LowerError::Crossing(name.to_owned(), error);
     let stage = |number: usize| {
         pipeline.stages.get(number).ok_or_else(|| refused(format!("there is no stage {number}")))
     };
-    let (from, to) = (stage(crossing.from)?, stage(arrival.stage)?);
-    let (held, type_) = given(&from.plan, &crossing.name)
-        .ok_or_else(|| refused(format!("stage {} gives no such output", crossing.from)))?;
-    let needed = taken(&to.plan, &crossing.name)
-        .ok_or_else(|| refused(format!("stage {} takes no such input", arrival.stage)))?;
-    let nodes = pipeline.devices_per_node;
+    let (sender, receiver) = (stage(from)?, stage(to)?);
+    let (held, type_) =
+        given(&sender.plan, name).ok_or_else(|| refused(format!("stage {from} gives no such output")))?;
+    let needed =
+        taken(&receiver.plan, name).ok_or_else(|| refused(format!("stage {to} takes no such input")))?;
     let side = |stage: &Stage, layout: &Layout| {
+        let nodes = pipeline.devices_per_node;
         Side::successive(stage.plan.mesh.clone(), layout.clone(), stage.first_device, nodes)
     };
-    let (from_side, mut to_side) = (side(from, held), side(to, needed));
-    if from.first_device == to.first_device {
-        to_side.places.iter_mut().for_each(|place| place.rank += pipeline.devices());
+    let mut sides = [side(sender, held), side(receiver, needed)];
+    if sender.first_device == receiver.first_device {
+        sides[1].places.iter_mut().for_each(|place| place.rank += pipeline.devices());
     }
-    let made = reshard(type_, &from_side, &to_side, network, policy);
-    Ok((made.map_err(|error| refused(error.to_string()))?, from_side, to_side))
+    Ok((sides, type_))
 }
 
 impl Route {
@@ -92,9 +95,9 @@ impl Route {
         let mut routes = Vec::new();
         for arrival in &crossing.to {
             let policy = policy(arrival).map_err(refused)?;
-            let (made, from, to) = resharding(pipeline, crossing, arrival, &EVEN, &policy)?;
-            let (_, type_) = given(&pipeline.stages[crossing.from].plan, &crossing.name)
-                .ok_or_else(|| refused("it is not given".to_owned()))?;
+            let ([from, to], type_) = sides(pipeline, (&crossing.name, crossing.from), arrival.stage)?;
+            let made = reshard(type_, &from, &to, &EVEN, &policy);
+            let made = made.map_err(|error| refused(error.to_string()))?;
             let mut route = Self::default();
             for message in &made.messages {
                 route.add(message, [&from, &to], type_, pipeline.devices()).map_err(refused)?;

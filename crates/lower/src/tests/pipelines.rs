@@ -156,7 +156,7 @@ fn every_schedule_has_programs_that_are_right() {
 /// a whole has beyond what nobody has to send: every receiver gets all that it holds.
 #[test]
 fn what_arrives_is_what_the_receivers_hold() {
-    for strategy in crate::POLICY_NAMES {
+    for strategy in crate::routes::POLICY_NAMES {
         let mut pipelined = staged(2, 1, Order::OneForwardOneBackward);
         for arrival in pipelined.crossings.iter_mut().flat_map(|it| &mut it.to) {
             arrival.strategy = strategy.to_owned();

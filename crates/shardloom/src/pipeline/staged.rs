@@ -299,7 +299,7 @@ fn ordered(
 /// How often stages are planned again with less memory.
 const ROUNDS: usize = 6;
 /// What part of what a stage counts it has to do with less, at least.
-const LEAST: u64 = 200;
+const LEAST: u64 = 100;
 
 /// The pipeline of these stages. What their programs need between values, and the other stages of a
 /// group, come on top of what a stage's plan counts: where a group does not fit, its stages are planned
@@ -342,6 +342,7 @@ fn made(
         .collect();
     let forms: BTreeMap<usize, Plans<'_>> =
         forms.iter().map(|(&form, make)| (form, Plans::new(make))).collect();
+    let networks = Networks::of(wanted.cluster)?;
     let mut refused = None;
     for _ in 0..ROUNDS {
         say(format!("planning {count} stages of {} kinds", forms.len()));
@@ -362,7 +363,7 @@ fn made(
             let plan = Plan { graph: step.graph.clone(), recipe: Some(recipe.clone()), ..Plan::clone(plan) };
             planned.push(Stage { first_block: first[number], first_device, plan });
         }
-        let pipeline = assembled(planned, &stages.crossings, recipe, wanted, &schedule)?;
+        let pipeline = assembled(planned, &stages.crossings, recipe, (wanted, &networks), &schedule)?;
         match placed::fits(&pipeline) {
             Ok(()) => return Ok(pipeline),
             Err(failure) => refused = Some(failure),
@@ -409,7 +410,7 @@ fn assembled(
     stages: Vec<Stage>,
     crossings: &[train::Crossing],
     recipe: &Recipe,
-    wanted: &Wanted<'_>,
+    (wanted, networks): (&Wanted<'_>, &Networks<'_>),
     schedule: &Schedule,
 ) -> Result<Pipeline, Failure> {
     let mut pipeline = Pipeline {
@@ -424,8 +425,7 @@ fn assembled(
         capacity: (0..wanted.cluster.kinds().len()).map(|it| wanted.capacity(it)).max().unwrap_or(0),
         proof: Proof::Gap { lower_bound: 0.0 },
     };
-    let networks = Networks::of(wanted.cluster)?;
-    let crossings = crossings.par_iter().map(|it| travelling(&pipeline, it, &networks, &Strategy::ALL));
+    let crossings = crossings.par_iter().map(|it| travelling(&pipeline, it, networks, &Strategy::ALL));
     pipeline.crossings = crossings.collect::<Vec<_>>().into_iter().collect::<Result<_, _>>()?;
     priced(&mut pipeline)?;
     let memory = lower::pipelined(&pipeline).and_then(|it| it.memory());

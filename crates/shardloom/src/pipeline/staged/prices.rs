@@ -1,14 +1,16 @@
 //! What a pipeline takes: its crossings, its makespan, its update.
 
+use std::sync::{Mutex, PoisonError};
+
 use cost_models::cluster::Cluster;
 use cost_models::collective::send;
 use cost_models::machine::Machine;
 use cost_models::topology::Topology;
 use cost_models::units::{Bytes, BytesPerSecond, Seconds};
 use plan::{Arrival, Crossing, Pipeline, Term};
-use planner_ir::Phase;
 use planner_ir::schedule::{self, Durations, Overlap, StageTimes, verify};
-use reshard::{Network, Strategy, simulate};
+use planner_ir::{Phase, Type};
+use reshard::{Network, Side, Strategy, reshard, simulate};
 
 use super::CHUNKS;
 use super::update::{self, Messages};
@@ -54,17 +56,37 @@ pub(super) struct Networks<'a> {
     /// For each kind, what is between its groups.
     own: Vec<Network>,
     topology: Topology,
+    /// Ways that were priced, and what is best for each.
+    known: Mutex<Vec<(Way, Best)>>,
+}
+
+/// What is sent from where to where, by one of some strategies. Wherever in the cluster that is: ranks and
+/// nodes count from the first node.
+#[derive(Clone, PartialEq)]
+struct Way {
+    type_: Type,
+    sides: [Side; 2],
+    kinds: [usize; 2],
+    strategies: Vec<Strategy>,
+}
+
+/// The strategy that takes least, what is sent by it (bytes), and how long that takes (seconds).
+#[derive(Clone, Copy)]
+struct Best {
+    strategy: Strategy,
+    bytes: u64,
+    seconds: f64,
 }
 
 impl<'a> Networks<'a> {
     pub(super) fn of(cluster: &'a Cluster) -> Result<Self, Failure> {
         let own = cluster.kinds().iter().map(network).collect::<Result<_, _>>()?;
-        Ok(Self { cluster, own, topology: Topology::of_cluster(cluster) })
+        Ok(Self { cluster, own, topology: Topology::of_cluster(cluster), known: Mutex::default() })
     }
 
-    /// Between the devices of two groups, by their first ones: where kinds differ the slower of both.
-    fn between(&self, one: u64, other: u64) -> Result<Network, Failure> {
-        let kinds = [one, other].map(|rank| self.cluster.kind_of(rank));
+    /// Between the devices of nodes of two kinds, by the first rank of each: where kinds differ the slower
+    /// of both.
+    fn between(&self, kinds: [usize; 2], [one, other]: [u64; 2]) -> Result<Network, Failure> {
         let [from, to] = kinds.map(|kind| self.own[kind]);
         if kinds[0] == kinds[1] {
             return Ok(from);
@@ -78,6 +100,57 @@ impl<'a> Networks<'a> {
             latency: if latency[0] < latency[1] { latency[1] } else { latency[0] },
         })
     }
+
+    /// The best of some strategies for a value of a stage to another stage.
+    fn best(
+        &self,
+        pipeline: &Pipeline,
+        value: (&str, usize),
+        to: usize,
+        strategies: &[Strategy],
+    ) -> Result<Best, Failure> {
+        let sides = lower::sides(pipeline, value, to);
+        let (sides, type_) = sides.map_err(|error| Failure::internal("plan", error))?;
+        let first = [value.1, to].map(|stage| pipeline.stages[stage].first_device);
+        let kinds = first.map(|rank| self.cluster.kind_of(rank));
+        let own = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut way = Way { type_: type_.clone(), sides, kinds, strategies: strategies.to_vec() };
+        way.move_to_first_node(pipeline.devices_per_node);
+        if let Some((_, best)) = own().iter().find(|it| it.0 == way) {
+            return Ok(*best);
+        }
+        let best = way.best(&self.between(kinds, first)?)?;
+        own().push((way, best));
+        Ok(best)
+    }
+}
+
+impl Way {
+    /// The same from the first node on.
+    fn move_to_first_node(&mut self, devices_per_node: u64) {
+        let places = || self.sides.iter().flat_map(|side| &side.places);
+        let node = places().map(|place| place.node).min().unwrap_or(0);
+        for place in self.sides.iter_mut().flat_map(|side| &mut side.places) {
+            place.node -= node;
+            place.rank -= node * devices_per_node;
+        }
+    }
+
+    /// The strategy that takes least.
+    fn best(&self, network: &Network) -> Result<Best, Failure> {
+        let Self { type_, sides: [from, to], strategies, .. } = self;
+        let mut best: Option<Best> = None;
+        for &strategy in strategies {
+            let made = reshard(type_, from, to, network, &lower::by(strategy, CHUNKS));
+            let made = made.map_err(|error| Failure::internal("plan", error))?;
+            let seconds = simulate(&made.messages, from, to, network).end.0;
+            let bytes = made.messages.iter().map(|message| message.bytes).sum();
+            if best.is_none_or(|best| seconds < best.seconds) {
+                best = Some(Best { strategy, bytes, seconds });
+            }
+        }
+        best.ok_or_else(|| Failure::internal("plan", "there is no strategy"))
+    }
 }
 
 /// A crossing that travels to each stage by the one of some strategies that takes least.
@@ -87,31 +160,13 @@ pub(super) fn travelling(
     networks: &Networks<'_>,
     strategies: &[Strategy],
 ) -> Result<Crossing, Failure> {
-    let mut made = Crossing { name: crossing.name.clone(), from: crossing.from, to: Vec::new() };
-    for &stage in &crossing.to {
-        let first = |stage: usize| pipeline.stages[stage].first_device;
-        let network = &networks.between(first(crossing.from), first(stage))?;
-        let mut best: Option<Arrival> = None;
-        for strategy in strategies {
-            let arrival = Arrival {
-                stage,
-                strategy: strategy.name().to_owned(),
-                chunks: CHUNKS,
-                bytes: 0,
-                seconds: 0.0,
-            };
-            let policy = lower::policy(&arrival).map_err(|error| Failure::internal("plan", error))?;
-            let way = lower::resharding(pipeline, &made, &arrival, network, &policy);
-            let (way, from, to) = way.map_err(|error| Failure::internal("plan", error))?;
-            let seconds = simulate(&way.messages, &from, &to, network).end.0;
-            let bytes = way.messages.iter().map(|message| message.bytes).sum();
-            if best.as_ref().is_none_or(|best| seconds < best.seconds) {
-                best = Some(Arrival { bytes, seconds, ..arrival });
-            }
-        }
-        made.to.extend(best);
-    }
-    Ok(made)
+    let arrival = |&stage: &usize| {
+        let best = networks.best(pipeline, (&crossing.name, crossing.from), stage, strategies)?;
+        let Best { strategy, bytes, seconds } = best;
+        Ok(Arrival { stage, strategy: strategy.name().to_owned(), chunks: CHUNKS, bytes, seconds })
+    };
+    let to = crossing.to.iter().map(arrival).collect::<Result<_, Failure>>()?;
+    Ok(Crossing { name: crossing.name.clone(), from: crossing.from, to })
 }
 
 /// The estimate of a step: what the busiest group does, what it waits for, the update, and what that
