@@ -23,8 +23,8 @@ const CLOSE: [f64; 2] = [1e-4, 1e-9];
 /// What all memory may cost at first, in parts of the least time: most chains that fit fit so.
 const HIGH: f64 = 0.6;
 
-/// How many times as much it may cost where that is too little, and how often more.
-const HIGHER: (f64, usize) = (8.0, 3);
+/// How many times as much it may cost where that is too little: what does not fit then, hardly does.
+const HIGHER: f64 = 64.0;
 
 /// The most choices of all nodes with which an assignment is still improved node by node.
 const MOST_STEPPED: usize = 150_000;
@@ -65,7 +65,7 @@ pub(super) fn follow(search: &mut Search<'_>) -> Result<(), SearchError> {
     let mut most = HIGH * first.time;
     seen.push(first);
     let close = CLOSE[usize::from(!search.is_large())];
-    let (mut rounds, mut raised) = (0, 0);
+    let (mut rounds, mut is_raised) = (0, false);
     let mut multipliers = vec![0.0; search.rows.len()];
     while rounds < ROUNDS {
         let Some(highest) = top(&seen, most) else { break };
@@ -77,11 +77,11 @@ pub(super) fn follow(search: &mut Search<'_>) -> Result<(), SearchError> {
             let Some(next) = line(search, &multipliers)? else { break };
             is_low &= next.over(&multipliers) > 0.0;
             seen.push(next);
-        } else if !is_low || raised == HIGHER.1 {
+        } else if !is_low || is_raised {
             break;
         }
-        if is_low && raised < HIGHER.1 {
-            (most, raised) = (HIGHER.0 * most, raised + 1);
+        if is_low && !is_raised {
+            (most, is_raised) = (HIGHER * most, true);
         }
     }
     let Some([slow, fast]) = sides(&seen, &multipliers) else { return Ok(()) };

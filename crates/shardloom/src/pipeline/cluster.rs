@@ -368,8 +368,15 @@ fn schedules(question: &Question<'_>, setup: &Setup) -> Vec<(Kind, usize)> {
         let chunks = question.pins.chunks.map_or(CHUNKS.to_vec(), |pinned| vec![pinned]);
         all.extend(chunks.into_iter().filter(|&it| it > 1).map(|chunks| (Kind::Interleaved, chunks)));
     }
-    all.retain(|(kind, chunks)| question.pins.allows(*kind, *chunks));
+    all.retain(|&(kind, chunks)| suits(question.pins, kind, &setup.recompute, chunks));
     all
+}
+
+/// Whether a schedule is looked at where this is computed again.
+fn suits(pins: &Pins, kind: Kind, again: &Recompute, chunks: usize) -> bool {
+    // What the backward part computes again would be kept for the gradients of weights: nothing is won.
+    let keeps = *again == Recompute::Full && kind.splits_backward();
+    pins.allows(kind, chunks) && (!keeps || pins.schedule.is_some())
 }
 
 /// What a setup takes by a schedule, and where it is cut; nothing if it does not fit.

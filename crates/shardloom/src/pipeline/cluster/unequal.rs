@@ -16,7 +16,7 @@ use search::cluster::unequal::{Choice, Nodes, Outcome, Room, compose};
 
 use super::finish::{LESS, Way};
 use super::parts::Part;
-use super::{Asked, Chosen, Question, SHARE, Setup, played, units};
+use super::{Asked, Chosen, Question, SHARE, Setup, played, suits, units};
 use crate::failure::Failure;
 
 /// So many beginnings of stages are followed.
@@ -75,7 +75,8 @@ pub(super) fn ways(
     let choices: Vec<Choice> = parts.iter().map(choice).collect();
     let mut found = Vec::new();
     for schedules in SCHEDULES {
-        let allowed: Vec<Kind> = schedules.iter().copied().filter(|kind| pins.allows(*kind, 1)).collect();
+        let suits = |kind: &Kind| suits(pins, *kind, recompute, 1);
+        let allowed: Vec<Kind> = schedules.iter().copied().filter(suits).collect();
         let Some(&lightest) = allowed.first() else { continue };
         // How many groups follow says what is held but for schedules in which all hold as much: those are
         // held against what each really holds below.
