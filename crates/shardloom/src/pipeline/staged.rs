@@ -299,7 +299,7 @@ fn ordered(
 /// How often stages are planned again with less memory.
 const ROUNDS: usize = 6;
 /// What part of what a stage counts it has to do with less, at least.
-const LEAST: u64 = 100;
+const LEAST: u64 = 200;
 
 /// The pipeline of these stages. What their programs need between values, and the other stages of a
 /// group, come on top of what a stage's plan counts: where a group does not fit, its stages are planned
@@ -378,6 +378,8 @@ fn made(
                 let own = |it: &usize| pipeline.group(*it) == group;
                 let together: u64 = (0..count).filter(own).map(|it| counted[it]).sum();
                 let part = u128::from(beyond) * u128::from(counted[number]) / u128::from(together.max(1));
+                // A little more, for the next plan's programs need what is not counted too.
+                let part = part + part / 4;
                 let less = u64::try_from(part).unwrap_or(u64::MAX).max(counted[number] / LEAST);
                 *capacity = (*capacity).min(counted[number]).saturating_sub(less).max(1);
             }
