@@ -35,7 +35,7 @@ use search::cluster::{BlockCost, Found, Outcome, best, cut};
 use super::staged::Forward;
 use crate::failure::Failure;
 use crate::model_file::ModelFile;
-use finish::{Way, sorted};
+use finish::{Finished, LESS, Way, sorted};
 use known::Known;
 use parts::{Part, Space, part};
 pub use setups::{Chosen, Pins, Setup};
@@ -151,9 +151,18 @@ pub fn cheapest(question: &Question<'_>, say: &dyn Fn(String)) -> Result<Answer,
     let most = MOST[usize::from(first.iter().any(|it| !it.ways.is_empty()))];
     let found = best(first, &guesses, most, |number| asked.closely(number));
     let mut ways = asked.alike(&found);
-    let below = ways.first().map_or(f64::INFINITY, |way| way.seconds);
-    ways.extend(unequal::composed(&asked, below, found.lower_bound)?);
-    finish::answer(question, from_ref(&known), sorted(ways), (setups.len(), numbers.len()), say)
+    let promised = ways.first().map_or(f64::INFINITY, |way| way.seconds);
+    let composed = unequal::composed(&asked, LESS * promised, found.lower_bound)?;
+    let promises_less = !composed.is_empty();
+    ways.extend(composed);
+    let mut finished = Finished::default();
+    finished.plan(question, &known, sorted(ways), say)?;
+    if !promises_less {
+        // Groups that are alike may take more than they promise.
+        let composed = unequal::composed(&asked, LESS * finished.seconds(), found.lower_bound)?;
+        finished.plan(question, &known, sorted(composed), say)?;
+    }
+    finished.answer(question, from_ref(&known), (setups.len(), numbers.len()))
 }
 
 /// What is known of a pipeline that takes so long, where nothing takes less than a bound (seconds).

@@ -41,38 +41,62 @@ pub(super) fn sorted(mut ways: Vec<Way>) -> Vec<Way> {
     ways
 }
 
-/// The best of the ways as the answer: they are planned stage by stage, one after the other, until none
-/// promises much less than what is had. How many setups there are, and how many were priced.
-pub(super) fn answer(
-    question: &Question<'_>,
-    known: &[Known],
-    ways: Vec<Way>,
-    looked_at: (usize, usize),
-    say: &dyn Fn(String),
-) -> Result<Answer, Failure> {
-    let (mut best, mut refused, mut made) = (None::<(Way, Pipeline)>, None, 0);
-    for way in ways.into_iter().take(TRIED) {
-        let had = best.as_ref().map_or(f64::INFINITY, |(_, pipeline)| pipeline.seconds());
-        if way.seconds >= LESS * had || made == PLANNED {
-            break;
-        }
-        say(format!("planning {}, {}", way.chosen, way.kind.name()));
-        match planned(question, &known[0], &way, say) {
-            Ok(pipeline) => {
-                made += 1;
-                if pipeline.seconds() < had {
-                    best = Some((way, pipeline));
-                }
-            }
-            Err(failure @ Failure::Internal(_)) => return Err(failure),
-            Err(failure) => refused = Some(failure),
-        }
+/// What came of ways.
+#[derive(Default)]
+pub(super) struct Finished {
+    /// The one that takes least, and its pipeline.
+    best: Option<(Way, Pipeline)>,
+    /// Why the last of those that do not fit does not.
+    refused: Option<Failure>,
+}
+
+impl Finished {
+    /// What the best takes (seconds).
+    pub(super) fn seconds(&self) -> f64 {
+        self.best.as_ref().map_or(f64::INFINITY, |(_, pipeline)| pipeline.seconds())
     }
-    let Some((Way { chosen, kind, bound, .. }, pipeline)) = best else {
-        return Err(refused.unwrap_or_else(|| none_fits(question, looked_at.0, known)));
-    };
-    let pipeline = Pipeline { proof: proof(bound, pipeline.seconds()), ..pipeline };
-    Ok(Answer { pipeline, chosen, kind, looked_at })
+
+    /// Plans ways stage by stage, the best promise first, until none promises much less than what is had.
+    pub(super) fn plan(
+        &mut self,
+        question: &Question<'_>,
+        known: &Known,
+        ways: Vec<Way>,
+        say: &dyn Fn(String),
+    ) -> Result<(), Failure> {
+        let mut made = 0;
+        for way in ways.into_iter().take(TRIED) {
+            if way.seconds >= LESS * self.seconds() || made == PLANNED {
+                break;
+            }
+            say(format!("planning {}, {}", way.chosen, way.kind.name()));
+            match planned(question, known, &way, say) {
+                Ok(pipeline) => {
+                    made += 1;
+                    if pipeline.seconds() < self.seconds() {
+                        self.best = Some((way, pipeline));
+                    }
+                }
+                Err(failure @ Failure::Internal(_)) => return Err(failure),
+                Err(failure) => self.refused = Some(failure),
+            }
+        }
+        Ok(())
+    }
+
+    /// The best as the answer; how many setups there are, and how many were priced.
+    pub(super) fn answer(
+        self,
+        question: &Question<'_>,
+        known: &[Known],
+        looked_at: (usize, usize),
+    ) -> Result<Answer, Failure> {
+        let Some((Way { chosen, kind, bound, .. }, pipeline)) = self.best else {
+            return Err(self.refused.unwrap_or_else(|| none_fits(question, looked_at.0, known)));
+        };
+        let pipeline = Pipeline { proof: proof(bound, pipeline.seconds()), ..pipeline };
+        Ok(Answer { pipeline, chosen, kind, looked_at })
+    }
 }
 
 fn planned(

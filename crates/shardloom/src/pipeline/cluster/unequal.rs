@@ -14,7 +14,7 @@ use rayon::prelude::*;
 use search::cluster::BlockCost;
 use search::cluster::unequal::{Choice, Nodes, Outcome, Room, compose};
 
-use super::finish::{LESS, Way};
+use super::finish::Way;
 use super::parts::Part;
 use super::{Asked, Chosen, Question, SHARE, Setup, played, suits, units};
 use crate::failure::Failure;
@@ -25,10 +25,10 @@ const FOLLOWED: usize = 1 << 18;
 pub(super) const SCHEDULES: [&[Kind]; 2] =
     [&[Kind::OneForwardOneBackward, Kind::Eager], &[Kind::ZeroBubbleH1]];
 
-/// What is composed of what was priced for groups that are alike, where it promises enough less than
-/// these do (seconds), of which nothing takes less than a bound (seconds).
+/// What is composed of what was priced for groups that are alike, where it promises less than so much
+/// (seconds); nothing of these takes less than a bound (seconds).
 pub(super) fn composed(asked: &Asked<'_>, below: f64, bound_alike: f64) -> Result<Vec<Way>, Failure> {
-    let parts = std::mem::take(&mut *asked.parts.lock().unwrap_or_else(PoisonError::into_inner));
+    let parts = asked.parts.lock().unwrap_or_else(PoisonError::into_inner).clone();
     let mut forms: BTreeMap<(u64, String), (&Recompute, Vec<Part>)> = BTreeMap::new();
     for (number, parts) in parts {
         let Setup { micro_batches, recompute, .. } = &asked.setups[number];
@@ -42,9 +42,11 @@ pub(super) fn composed(asked: &Asked<'_>, below: f64, bound_alike: f64) -> Resul
         if !differ(parts) {
             return Vec::new();
         }
-        ways(asked.question, (*micro_batches, recompute), parts, LESS * below)
+        ways(asked.question, (*micro_batches, recompute), parts, below)
     };
-    let ways: Vec<Way> = forms.par_iter().flat_map(of).collect();
+    // Groups on one mesh are alike, wherever they are cut.
+    let differ = |way: &Way| way.chosen.meshes.iter().any(|it| *it != way.chosen.meshes[0]);
+    let ways: Vec<Way> = forms.par_iter().flat_map(of).filter(differ).collect();
     // What is proven of groups that are alike says nothing of others.
     let bound = if ways.is_empty() { bound_alike } else { bound(asked)?.min(bound_alike) };
     Ok(ways.into_iter().map(|way| Way { bound, ..way }).collect())
