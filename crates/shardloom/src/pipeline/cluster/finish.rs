@@ -14,7 +14,7 @@ use crate::pipeline::staged::{Meshes, Order, Wanted, staged};
 /// So many ways are tried at most.
 const TRIED: usize = 8;
 /// And so many of those that fit are planned.
-const PLANNED: usize = 3;
+const PLANNED: usize = 2;
 /// What part of what is had a way has to promise: none takes much less than it promises.
 pub(super) const LESS: f64 = 0.99;
 
