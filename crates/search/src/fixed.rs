@@ -42,7 +42,23 @@ impl Fixed {
     /// How many loops the partition is of, whatever the mesh; nothing if the text is no partition.
     pub fn loops(&self) -> Option<usize> {
         let (inside, _) = self.partition.split_once('[')?.1.split_once(']')?;
-        Some(if inside.trim().is_empty() { 0 } else { inside.split(',').count() })
+        // Commas between brackets part the axes of one loop.
+        let mut depth = 0_usize;
+        let between = |&it: &char| {
+            match it {
+                '(' => depth += 1,
+                ')' => depth = depth.saturating_sub(1),
+                _ => {}
+            }
+            it == ',' && depth == 0
+        };
+        let commas = inside.chars().filter(between).count();
+        Some(if inside.trim().is_empty() { 0 } else { commas + 1 })
+    }
+
+    /// Whether the text is a partition on a mesh.
+    pub fn is_of_mesh(&self, mesh: &Mesh) -> bool {
+        parse_partition(mesh, &self.partition).is_ok()
     }
 
     /// Whether it may be of an operation, by its name.

@@ -140,7 +140,7 @@ ends the command with exit code 2. Without --inputs they are made from the seed.
     /// Train a model as a plan says, on ranks of this machine
     #[command(after_help = crate::train::arguments::HELP)]
     Train(crate::train::arguments::TrainArguments),
-    /// Start `run` or `train` as processes on this host, one for each rank
+    /// Start `run`, `generate`, `train` or `calibrate` as processes on this host, one for each rank
     #[command(after_help = launch::HELP)]
     Launch(LaunchArguments),
     /// Plan a model for a machine

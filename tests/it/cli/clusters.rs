@@ -203,6 +203,9 @@ fn decisions_that_cannot_be() {
     says(&with(1, "4", &["--mesh", "2"]), &["`--stages auto` chooses the mesh"]);
     says(&with(1, "4", &["--dim", "batch=4"]), &["`--stages auto` chooses the mesh and the size of `batch`"]);
     says(&with(2, "4", &["--memory", "20kB"]), &["fit", "20.00 kB"]);
+    // As many groups as can only be where they differ: the reason is what there is of those.
+    says(&with(2, "4", &["--pin", "pp=3", "--memory", "1kB"]), &["none of", "fit 1.00 kB"]);
+    says(&with(1, "4", &["--pin", "pp=3", "--pin", "schedule=gpipe"]), &["1f1b, eager-1f1b or zb-h1"]);
     // More groups than the model has blocks.
     let many = ["--stages", "auto", "--machine", "cpu-64x", "--pin", "pp=64", "-o", &path];
     let message = fails(1, &borrowed(&arguments("plan", "64", &many)));

@@ -158,6 +158,21 @@ fn what_cannot_be_fixed_of_any_setup() {
     assert!(!folder.0.join("p.json").exists());
 }
 
+/// What is fixed of one of several blocks that are alike is not looked at while setups are priced: those that
+/// cannot have it are left out when one is planned stage by stage.
+#[test]
+fn what_is_fixed_of_one_block_leaves_meshes_out() {
+    let folder = Folder::new("pinned-block");
+    let model = root().join("tests/models/gpt2-bytes.onnx");
+    let path = folder.path("p.json");
+    let fixed = ["plan", model.to_str().unwrap(), "--mode", "train", "--loss", "cross-entropy:logits,labels"];
+    let more = ["--dim", "sequence=16", "--stages", "auto", "--machine", "cpu-2x", "--global-batch", "8"];
+    let pinned = ["--pin", "Reshape_99=[-,-,a,-]", "-o", &path];
+    works(&[&fixed[..], &more, &pinned].concat());
+    assert!(works(&["explain", &path]).contains("[-,-,a,-]"));
+    works(&["check", &path]);
+}
+
 #[test]
 fn what_cannot_be_fixed() {
     let folder = Folder::new("pins-refused");

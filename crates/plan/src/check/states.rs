@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use planner_ir::{CROSSING, DType, Node, Op, Optimizer, Phase, Source, StateKind, ValueId};
+use planner_ir::{Binary, CROSSING, DType, Graph, Node, Op, Optimizer, Phase, Source, StateKind, ValueId};
 
 use super::blocks::same;
 use super::operations::{copied, owed_text};
@@ -106,8 +106,8 @@ fn recipe(plan: &Plan, found: &mut Violations) {
 
 /// Of a step whose parameters are in bf16 alone.
 fn rounded(plan: &Plan, found: &mut Violations) {
-    // For each seed and number that rounding starts from, the first state that is rounded by them.
-    let mut starts: BTreeMap<(u64, ValueId), ValueId> = BTreeMap::new();
+    // For each start of rounding, the first state that is rounded from there.
+    let mut starts: BTreeMap<Start, ValueId> = BTreeMap::new();
     for value in plan.graph.value_ids() {
         let Source::State(state) = &plan.graph.value(value).source else { continue };
         let place = format!("state %{}", value.0);
@@ -124,10 +124,10 @@ fn rounded(plan: &Plan, found: &mut Violations) {
                 }
                 let Some(next) = plan.graph.next(value) else { continue };
                 let start = match plan.graph.value(next).source {
-                    Source::Result { node, .. } => start(plan.graph.node(node)),
+                    Source::Result { node, .. } => start(&plan.graph, plan.graph.node(node)),
                     _ => None,
                 };
-                let Some((seed, number)) = start else {
+                let Some(start) = start else {
                     let message = format!(
                         "becomes %{}, expected what is rounded by chance, by a number of the step",
                         next.0
@@ -135,11 +135,13 @@ fn rounded(plan: &Plan, found: &mut Violations) {
                     found.add("precision", place, message);
                     continue;
                 };
-                let first = *starts.entry((seed, number)).or_insert(value);
+                let Start { seed, from, .. } = start;
+                let first = *starts.entry(start).or_insert(value);
                 if first != value {
                     let message = format!(
-                        "is rounded by seed {seed} and %{}, expected other chances than those of state %{}",
-                        number.0, first.0
+                        "is rounded by seed {seed} and as much after %{}, expected other chances than those of \
+                         state %{}",
+                        from.0, first.0
                     );
                     found.add("precision", place, message);
                 }
@@ -149,12 +151,37 @@ fn rounded(plan: &Plan, found: &mut Violations) {
     }
 }
 
-/// Where the rounding of an operation starts, if it rounds by a number of the step.
-fn start(node: &Node) -> Option<(u64, ValueId)> {
-    match (&node.op, &node.operands[..]) {
-        (Op::RoundStochastically { seed }, [_, number]) => Some((*seed, *number)),
+/// Where rounding starts.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Start {
+    seed: u64,
+    /// The input that is another number in each step.
+    from: ValueId,
+    /// How much is added to it: a whole number, as bits.
+    added: u64,
+}
+
+/// Where the rounding of an operation starts, if it rounds by a number of the step: an input with constants
+/// added.
+fn start(graph: &Graph, node: &Node) -> Option<Start> {
+    let (Op::RoundStochastically { seed }, [_, number]) = (&node.op, &node.operands[..]) else { return None };
+    let constant = |value: ValueId| match graph.value(value).source {
+        Source::Result { node, .. } => match graph.node(node).op {
+            Op::Fill { value, .. } => Some(value.0),
+            _ => None,
+        },
         _ => None,
+    };
+    let (mut from, mut added) = (*number, 0.0);
+    while let Source::Result { node, .. } = graph.value(from).source {
+        let node = graph.node(node);
+        let (Op::Binary(Binary::Add), [one, other]) = (&node.op, &node.operands[..]) else { return None };
+        let (rest, more) =
+            constant(*other).map(|more| (*one, more)).or(constant(*one).map(|it| (*other, it)))?;
+        (from, added) = (rest, added + more);
     }
+    let is_input = matches!(graph.value(from).source, Source::Input(_));
+    is_input.then_some(Start { seed: *seed, from, added: f64::to_bits(added) })
 }
 
 /// Of a step whose parameters have all digits.

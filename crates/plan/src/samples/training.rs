@@ -51,7 +51,7 @@ fn text(recipe: &Recipe, decays: &[bool]) -> String {
     let x = program.source("input \"x\"", &format!("{number}[8,16]"));
     let rate = program.source("input \"rate\"", "f32[]");
     let step = program.source("input \"step\"", "f32[]");
-    let rounding = alone.then(|| program.source("input \"rounding\"", "i64[]"));
+    let mut rounding = alone.then(|| program.source("input \"rounding\"", "i64[]"));
     let table = program.source("weight \"table\"", &format!("{number}[16,16]"));
     let total = program.source("total \"loss\"", "f32[]");
     let moments = ["first_moment", "second_moment"];
@@ -102,7 +102,7 @@ fn text(recipe: &Recipe, decays: &[bool]) -> String {
     // Update.
     let update = " in update";
     let scale = program.op(update, &format!("reciprocal %{summed}"), "f32[]");
-    for (seed, ((layer, decays), sum)) in layers.iter().zip(decays).rev().zip(sums).enumerate() {
+    for (index, ((layer, decays), sum)) in layers.iter().zip(decays).rev().zip(sums).enumerate() {
         let mut of = layer.master.unwrap_or(layer.parameter);
         if alone {
             of = program.op(update, &format!("cast to=f32 %{of}"), &format!("f32{shape}"));
@@ -115,8 +115,15 @@ fn text(recipe: &Recipe, decays: &[bool]) -> String {
         }
         let next = program.update(&optimizer(recipe, *decays), &operands, 1 + layer.moments.len());
         program.carried.extend(layer.moments.iter().copied().zip(next + 1..));
-        if let Some(rounding) = rounding {
-            let rounded = format!("round_stochastically seed={seed} %{next} %{rounding}");
+        if let Some(number) = &mut rounding {
+            // Layers are of one block, or each is one.
+            let together = recipe.micro_batches % 2 == 0;
+            let seed = if together { index } else { 0 };
+            if seed == 0 {
+                let one = program.op(update, "fill type=i64[] value=1.0", "i64[]");
+                *number = program.op(update, &format!("add %{number} %{one}"), "i64[]");
+            }
+            let rounded = format!("round_stochastically seed={seed} %{next} %{number}");
             let next = program.op(update, &rounded, &format!("bf16{shape}"));
             program.carried.push((layer.parameter, next));
             continue;

@@ -70,6 +70,7 @@ impl Flight {
         let mut state = self.state();
         state.doing.program = u64::try_from(program).unwrap_or(u64::MAX);
         state.doing.step += 1;
+        state.doing.instruction = 0;
     }
 
     /// An instruction begins.

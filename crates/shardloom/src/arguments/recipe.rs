@@ -116,10 +116,12 @@ impl RecipeArguments {
     /// The recipe, if the model is to be trained, without its decisions about blocks.
     pub(crate) fn recipe(&self) -> Result<Option<Recipe>, Failure> {
         if self.mode != Mode::Train {
-            return match &self.loss {
-                Some(_) => Err(Failure::Usage("`--loss` goes with `--mode train`".to_owned())),
-                None => Ok(None),
+            let given = match (&self.loss, self.precision) {
+                (Some(_), _) => "--loss",
+                (None, PrecisionName::Fp32) => return Ok(None),
+                (None, _) => "--precision",
             };
+            return Err(Failure::Usage(format!("`{given}` goes with `--mode train`")));
         }
         let Some(loss) = self.loss.clone() else {
             let message = "training takes a loss: `--loss OUTPUT` or `--loss cross-entropy:LOGITS,LABELS`";

@@ -119,11 +119,12 @@ pub fn cheapest(question: &Question<'_>, say: &dyn Fn(String)) -> Result<Answer,
     }
     let mut setups = match setups::all(question) {
         // Groups of as many devices are not as many as is pinned: others may be.
-        Err(none) if question.pins.groups.is_some() => {
-            return mixed::cheapest(question, say).map_err(|failure| match failure {
-                Failure::Internal(_) => failure,
-                _ => none,
-            });
+        Err(_)
+            if question.pins.groups.is_some_and(|groups| {
+                u64::try_from(groups).is_ok_and(|it| it <= question.cluster.devices())
+            }) =>
+        {
+            return mixed::cheapest(question, say);
         }
         setups => setups?,
     };

@@ -3,6 +3,7 @@
 use plan::Pipeline;
 use planner_ir::schedule::Kind;
 use rewrite::Steps;
+use search::Fixed;
 
 use super::known::Known;
 use super::refused::none_fits;
@@ -65,6 +66,7 @@ impl Finished {
         say: &dyn Fn(String),
     ) -> Result<(), Failure> {
         let mut made = 0;
+        let ways = possible(question, known, ways)?;
         for way in ways.into_iter().take(TRIED) {
             if way.seconds >= LESS * self.seconds() || made == PLANNED {
                 break;
@@ -97,6 +99,25 @@ impl Finished {
         let pipeline = Pipeline { proof: proof(bound, pipeline.seconds()), ..pipeline };
         Ok(Answer { pipeline, chosen, kind, looked_at })
     }
+}
+
+/// The ways in which no block of an operation that is fixed is on a mesh where its partition is none. All of
+/// them, if there are none: planning them says why.
+fn possible(question: &Question<'_>, known: &Known, ways: Vec<Way>) -> Result<Vec<Way>, Failure> {
+    let fixed = &question.pins.operations;
+    let Some(way) = ways.first().filter(|_| !fixed.is_empty()) else { return Ok(ways) };
+    let forward = known.of(question, way.chosen.micro_batches)?;
+    let having: Vec<(&Fixed, Vec<bool>)> = fixed.iter().map(|it| (it, forward.having(it))).collect();
+    let can = |way: &Way| {
+        let meshes = &way.chosen.meshes;
+        let end = |stage: usize| way.first.get(stage + 1).copied().unwrap_or(forward.blocks());
+        (0..way.first.len()).all(|stage| {
+            let (mesh, blocks) = (&meshes[stage % meshes.len()], way.first[stage]..end(stage));
+            let is_there = |having: &Vec<bool>| having[blocks.clone()].contains(&true);
+            having.iter().all(|(it, having)| !is_there(having) || it.is_of_mesh(mesh))
+        })
+    };
+    if ways.iter().any(can) { Ok(ways.into_iter().filter(can).collect()) } else { Ok(ways) }
 }
 
 fn planned(

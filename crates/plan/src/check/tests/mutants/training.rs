@@ -1,7 +1,7 @@
 //! Plans of training steps made wrong in one place.
 
 use arbtest::arbitrary::{Result, Unstructured};
-use planner_ir::{AxisId, Carried, DType, Op, Optimizer, Phase, Real, Source, StateKind, ValueId};
+use planner_ir::{AxisId, Carried, DType, Node, Op, Optimizer, Phase, Real, Source, StateKind, ValueId};
 
 use super::{Mutant, computed, equal, operands, other_layout};
 use crate::{Assignment, Copy, Part, Plan, Precision};
@@ -198,10 +198,30 @@ pub(super) const TRAINING: &[Mutant] = &[
         without_number(plan, node);
         Ok(true)
     }),
-    ("two parameters that are rounded by the same chance", &["precision"], |plan, _| {
-        let [first, .., last] = roundings(plan)[..] else { return Ok(false) };
-        plan.graph.nodes[first].op = plan.graph.nodes[last].op.clone();
+    ("a parameter that is rounded from a constant", &["precision"], |plan, _| {
+        let Some(constant) = constants(plan).first().map(|&node| plan.graph.nodes[node].results[0]) else {
+            return Ok(false);
+        };
+        let node = roundings(plan)[0];
+        plan.graph.nodes[node].operands[1] = constant;
+        let Assignment::Computed { operands, .. } = &mut plan.assignments[node] else { return Ok(false) };
+        operands[1] = Copy::Made;
         Ok(true)
+    }),
+    ("blocks that are rounded by the same chance", &["precision"], |plan, _| {
+        let constants = constants(plan);
+        for &node in &constants {
+            if let Op::Fill { value, .. } = &mut plan.graph.nodes[node].op {
+                *value = Real(0.0);
+            }
+        }
+        Ok(constants.len() > 1)
+    }),
+    ("two parameters that are rounded by the same chance", &["precision"], |plan, _| {
+        let [first, second, ..] = roundings(plan)[..] else { return Ok(false) };
+        let before = plan.graph.nodes[second].op.clone();
+        plan.graph.nodes[second].op = plan.graph.nodes[first].op.clone();
+        Ok(plan.graph.nodes[second].op != before)
     }),
 ];
 
@@ -209,6 +229,16 @@ pub(super) const TRAINING: &[Mutant] = &[
 fn roundings(plan: &Plan) -> Vec<usize> {
     let rounds = |&it: &usize| matches!(plan.graph.nodes[it].op, Op::RoundStochastically { .. });
     (0..plan.graph.nodes.len()).filter(rounds).collect()
+}
+
+/// The constants that are added to the number of a step, for each block, if something is rounded.
+fn constants(plan: &Plan) -> Vec<usize> {
+    let whole = |it: &Node| plan.graph.type_of(it.results[0]).dtype == DType::I64;
+    let is_it = |it: &usize| {
+        let node = &plan.graph.nodes[*it];
+        matches!(node.op, Op::Fill { .. }) && whole(node) && !roundings(plan).is_empty()
+    };
+    (0..plan.graph.nodes.len()).filter(is_it).collect()
 }
 
 /// Leaves out the number that an operation's chances start from.
