@@ -56,9 +56,10 @@ impl Fixed {
         Some(if inside.trim().is_empty() { 0 } else { commas + 1 })
     }
 
-    /// Whether the text is a partition on a mesh.
+    /// Whether the text is a partition along axes that a mesh has more than one place on.
     pub fn is_of_mesh(&self, mesh: &Mesh) -> bool {
-        parse_partition(mesh, &self.partition).is_ok()
+        let axes = mesh.axes.iter().filter(|axis| axis.size > 1).cloned().collect();
+        parse_partition(&Mesh { axes }, &self.partition).is_ok()
     }
 
     /// Whether it may be of an operation, by its name.

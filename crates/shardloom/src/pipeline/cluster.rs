@@ -35,7 +35,7 @@ use search::cluster::{BlockCost, Found, Outcome, best, cut};
 use super::staged::Forward;
 use crate::failure::Failure;
 use crate::model_file::ModelFile;
-use finish::{Finished, LESS, Way, sorted};
+use finish::{Finished, LESS, Way};
 use known::Known;
 use parts::{Part, Space, part};
 pub use setups::{Chosen, Pins, Setup};
@@ -119,11 +119,7 @@ pub fn cheapest(question: &Question<'_>, say: &dyn Fn(String)) -> Result<Answer,
     }
     let mut setups = match setups::all(question) {
         // Groups of as many devices are not as many as is pinned: others may be.
-        Err(_)
-            if question.pins.groups.is_some_and(|groups| {
-                u64::try_from(groups).is_ok_and(|it| it <= question.cluster.devices())
-            }) =>
-        {
+        Err(_) if question.pins.groups.is_some() && question.pins.devices() <= question.cluster.devices() => {
             return mixed::cheapest(question, say);
         }
         setups => setups?,
@@ -151,17 +147,18 @@ pub fn cheapest(question: &Question<'_>, say: &dyn Fn(String)) -> Result<Answer,
     }
     let most = MOST[usize::from(first.iter().any(|it| !it.ways.is_empty()))];
     let found = best(first, &guesses, most, |number| asked.closely(number));
-    let mut ways = asked.alike(&found);
-    let promised = ways.first().map_or(f64::INFINITY, |way| way.seconds);
-    let composed = unequal::composed(&asked, LESS * promised, found.lower_bound)?;
-    let promises_less = !composed.is_empty();
-    ways.extend(composed);
+    let alike = asked.alike(&found);
+    let promised = alike.first().map_or(f64::INFINITY, |way| way.seconds);
+    let composed = |below: f64| unequal::composed(&asked, LESS * below, found.lower_bound);
+    // What promises most is planned first, for it may be enough.
+    let less = composed(promised)?;
+    let none_promises_less = less.is_empty();
     let mut finished = Finished::default();
-    finished.plan(question, &known, sorted(ways), say)?;
-    if !promises_less {
+    finished.plan(question, &known, less, say)?;
+    finished.plan(question, &known, alike, say)?;
+    if none_promises_less {
         // Groups that are alike may take more than they promise.
-        let composed = unequal::composed(&asked, LESS * finished.seconds(), found.lower_bound)?;
-        finished.plan(question, &known, sorted(composed), say)?;
+        finished.plan(question, &known, composed(finished.seconds())?, say)?;
     }
     finished.answer(question, from_ref(&known), (setups.len(), numbers.len()))
 }

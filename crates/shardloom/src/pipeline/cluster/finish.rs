@@ -37,7 +37,7 @@ pub(super) struct Way {
 }
 
 /// The ways, the best promise first; of equal ones the one that was found first.
-pub(super) fn sorted(mut ways: Vec<Way>) -> Vec<Way> {
+fn sorted(mut ways: Vec<Way>) -> Vec<Way> {
     ways.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
     ways
 }
@@ -66,7 +66,7 @@ impl Finished {
         say: &dyn Fn(String),
     ) -> Result<(), Failure> {
         let mut made = 0;
-        let ways = possible(question, known, ways)?;
+        let ways = sorted(possible(question, known, ways)?);
         for way in ways.into_iter().take(TRIED) {
             if way.seconds >= LESS * self.seconds() || made == PLANNED {
                 break;

@@ -10,7 +10,7 @@ use planner_ir::Mesh;
 use rayon::prelude::*;
 use search::Trail;
 
-use super::finish::{Finished, Way, sorted};
+use super::finish::{Finished, Way};
 use super::guess::Sizes;
 use super::known::Known;
 use super::parts::{Part, Space, part};
@@ -73,7 +73,7 @@ pub(super) fn cheapest(question: &Question<'_>, say: &dyn Fn(String)) -> Result<
     };
     let found = forms.par_iter().map(composed).collect::<Vec<_>>();
     let found = found.into_iter().collect::<Result<Vec<Vec<Way>>, _>>()?.into_iter().flatten();
-    let ways = sorted(found.map(|way| Way { bound, ..way }).collect());
+    let ways = found.map(|way| Way { bound, ..way }).collect();
     let mut finished = Finished::default();
     finished.plan(question, &asked.known[0], ways, say)?;
     finished.answer(question, &asked.known, (listed.len(), wanted))

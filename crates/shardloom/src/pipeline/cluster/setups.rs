@@ -195,6 +195,12 @@ impl Pins {
             && self.cut.as_ref().is_none_or(|it| it[number] == start)
     }
 
+    /// How many devices groups as they are pinned take at least.
+    pub fn devices(&self) -> u64 {
+        let groups = u64::try_from(self.groups.unwrap_or(1)).unwrap_or(u64::MAX);
+        [self.tensor, self.data].into_iter().flatten().fold(groups, u64::saturating_mul)
+    }
+
     /// Whether a schedule may be had.
     pub(super) fn allows(&self, kind: Kind, chunks: usize) -> bool {
         self.schedule.is_none_or(|it| it == kind) && self.chunks.is_none_or(|it| it == chunks)
