@@ -151,15 +151,11 @@ pub fn cheapest(question: &Question<'_>, say: &dyn Fn(String)) -> Result<Answer,
     let promised = alike.first().map_or(f64::INFINITY, |way| way.seconds);
     let composed = |below: f64| unequal::composed(&asked, LESS * below, found.lower_bound);
     // What promises most is planned first, for it may be enough.
-    let less = composed(promised)?;
-    let none_promises_less = less.is_empty();
     let mut finished = Finished::default();
-    finished.plan(question, &known, less, say)?;
+    finished.plan(question, &known, composed(promised)?, say)?;
     finished.plan(question, &known, alike, say)?;
-    if none_promises_less {
-        // Groups that are alike may take more than they promise.
-        finished.plan(question, &known, composed(finished.seconds())?, say)?;
-    }
+    // Ways may take more than they promise: others promise less than that.
+    finished.plan(question, &known, composed(finished.seconds())?, say)?;
     finished.answer(question, from_ref(&known), (setups.len(), numbers.len()))
 }
 

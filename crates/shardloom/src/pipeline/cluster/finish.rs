@@ -47,6 +47,8 @@ fn sorted(mut ways: Vec<Way>) -> Vec<Way> {
 pub(super) struct Finished {
     /// The one that takes least, and its pipeline.
     best: Option<(Way, Pipeline)>,
+    /// All that were tried.
+    tried: Vec<Way>,
     /// Why the last of those that do not fit does not.
     refused: Option<Failure>,
 }
@@ -67,11 +69,14 @@ impl Finished {
     ) -> Result<(), Failure> {
         let mut made = 0;
         let ways = sorted(possible(question, known, ways)?);
-        for way in ways.into_iter().take(TRIED) {
+        let is_new = |way: &Way| !self.tried.contains(way);
+        let ways: Vec<Way> = ways.into_iter().filter(is_new).take(TRIED).collect();
+        for way in ways {
             if way.seconds >= LESS * self.seconds() || made == PLANNED {
                 break;
             }
             say(format!("planning {}, {}", way.chosen, way.kind.name()));
+            self.tried.push(way.clone());
             match planned(question, known, &way, say) {
                 Ok(pipeline) => {
                     made += 1;
