@@ -60,7 +60,7 @@ pub struct Loop {
 }
 
 /// The loops of an operation and what they index.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Loops {
     /// The loops.
     pub loops: Vec<Loop>,

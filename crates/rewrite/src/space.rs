@@ -12,6 +12,7 @@
 //! as an error of ours. The space handed on is plain data: which layouts a value may have, which
 //! partitions an operation, and which single moves lead from layout to layout.
 
+mod alike; // what operations have in common
 mod known; // those that were built before
 mod offsets; // where along a dimension a split may begin
 mod rules; // what is equal to what
@@ -27,6 +28,7 @@ use planner_ir::{
     Value, ValueId,
 };
 
+use alike::Alike;
 pub use known::Spaces;
 pub use stripes::{handed_layouts, striped_length};
 use term::{Denoted, Facts, Term};
@@ -188,8 +190,19 @@ const ROUND_LIMIT: usize = 64;
 /// in those in stripes, so that the graph can be joined to others. So may the states of a training step and what they
 /// become; those that are summed over micro-batches may owe a sum besides ([`owing_layouts`]).
 pub fn space(graph: &Graph, mesh: &Mesh, boundary: &[ValueId], offer: Offer) -> Result<Space, SpaceError> {
+    built(graph, mesh, boundary, offer, &mut Alike::default())
+}
+
+/// The same, with what is known of operations that are alike, to which it adds.
+fn built(
+    graph: &Graph,
+    mesh: &Mesh,
+    boundary: &[ValueId],
+    offer: Offer,
+    known: &mut Alike,
+) -> Result<Space, SpaceError> {
     let splits = offer.splits;
-    let mut egraph = EGraph::new(Facts::new(graph, mesh, boundary, offer));
+    let mut egraph = EGraph::new(Facts::new(graph, mesh, boundary, offer, std::mem::take(known)));
     let striped = egraph.analysis.striped();
     for &value in boundary {
         for layout in handed_layouts(mesh, graph.type_of(value), splits, striped) {
@@ -208,13 +221,19 @@ pub fn space(graph: &Graph, mesh: &Mesh, boundary: &[ValueId], offer: Offer) -> 
     }
     for node in graph.node_ids() {
         if let Some(whole) = egraph.analysis.replicated(node) {
+            let whole = egraph.analysis.alike.partitions.number(whole);
             term::compute(&mut egraph, node, whole);
         }
     }
     let (mut egraph, first) = saturate(egraph, vec![rules::partition()])?;
-    egraph.analysis.skewed = layouts(graph, &egraph);
-    egraph.analysis.skewed.iter_mut().for_each(|layouts| layouts.retain(rules::is_skewed));
-    egraph.analysis.applied.clear();
+    let held = layouts(graph, &egraph);
+    egraph.analysis.skewed = held.iter().map(|layouts| rules::skews(&egraph.analysis, layouts)).collect();
+    for (value, layouts) in held.iter().enumerate() {
+        for &layout in layouts {
+            egraph.analysis.held.insert(value, layout, ());
+        }
+    }
+    egraph.analysis.applied = Default::default();
     let (egraph, second) = saturate(egraph, vec![rules::moves()])?;
     if let Some(fault) = egraph.analysis.faults.first() {
         return Err(SpaceError::Unsound(fault.clone()));
@@ -225,7 +244,9 @@ pub fn space(graph: &Graph, mesh: &Mesh, boundary: &[ValueId], offer: Offer) -> 
         iterations: first.iterations + second.iterations,
         saturated: first.saturated && second.saturated && splits == Splits::All,
     };
-    Ok(read_off(graph, &egraph, statistics))
+    let (space, alike) = read_off(graph, egraph, statistics);
+    *known = alike;
+    Ok(space)
 }
 
 /// Every layout of a type in which each axis splits one dimension or none, axes ascending along a
@@ -323,70 +344,66 @@ fn saturate(
     Ok((runner.egraph, statistics))
 }
 
-/// For each value, the layouts it is held in, ascending.
-fn layouts(graph: &Graph, egraph: &EGraph<Term, Facts>) -> Vec<Vec<Layout>> {
-    let facts = &egraph.analysis;
-    let mut held: Vec<Vec<Layout>> = vec![Vec::new(); graph.values.len()];
+/// For each value, the numbers of the layouts it is held in, those of the least layouts first.
+fn layouts(graph: &Graph, egraph: &EGraph<Term, Facts>) -> Vec<Vec<usize>> {
+    let mut held: Vec<Vec<usize>> = vec![Vec::new(); graph.values.len()];
     for class in egraph.classes() {
         if let Denoted::Held { value, layout } = class.data {
-            held[value.0].push(facts.layouts.get(layout).clone());
+            held[value.0].push(layout);
         }
     }
-    for layouts in &mut held {
-        layouts.sort_unstable();
-    }
+    let rank = egraph.analysis.alike.layouts.ranks();
+    held.iter_mut().for_each(|layouts| layouts.sort_unstable_by_key(|&it| rank[it]));
     held
 }
 
 /// The e-graph as plain data, in an order that depends on the terms alone.
-fn read_off(graph: &Graph, egraph: &EGraph<Term, Facts>, statistics: Statistics) -> Space {
-    let facts = &egraph.analysis;
-    let held = layouts(graph, egraph);
-    let number = |value: ValueId, layout: &Layout| held[value.0].binary_search(layout).ok();
-
-    let mut choices: Vec<Vec<Choice>> = vec![Vec::new(); graph.nodes.len()];
+fn read_off(graph: &Graph, mut egraph: EGraph<Term, Facts>, statistics: Statistics) -> (Space, Alike) {
+    let held = layouts(graph, &egraph);
+    let rank = egraph.analysis.alike.layouts.ranks();
+    let number = |value: ValueId, layout: usize| {
+        held[value.0].binary_search_by_key(&rank[layout], |&it| rank[it]).ok()
+    };
+    let mut facts = std::mem::take(&mut egraph.analysis);
+    let mut work: Vec<Vec<usize>> = vec![Vec::new(); graph.nodes.len()];
     let mut moves: Vec<Vec<Edge>> = vec![Vec::new(); graph.values.len()];
     for class in egraph.classes() {
-        for term in &class.nodes {
-            match (term, class.data) {
-                (Term::Compute { .. }, Denoted::Work { node, partition }) => {
-                    let partition = facts.partitions.get(partition).clone();
-                    choices[node.0].extend(choice(graph, facts, node, partition, &number));
-                }
-                (&Term::Move { step, from }, Denoted::Held { value, layout }) => {
+        match class.data {
+            Denoted::Work { node, partition } => work[node.0].push(partition),
+            Denoted::Held { value, layout } => {
+                let Some(to) = number(value, layout) else { continue };
+                for term in &class.nodes {
+                    let &Term::Move { step, from } = term else { continue };
                     let Denoted::Held { layout: before, .. } = egraph[from].data else { continue };
-                    let ends =
-                        (number(value, facts.layouts.get(before)), number(value, facts.layouts.get(layout)));
-                    if let (Some(from), Some(to)) = ends {
-                        moves[value.0].push(Edge { from, to, step: facts.moves.get(step).clone() });
-                    }
+                    let Some(from) = number(value, before) else { continue };
+                    moves[value.0].push(Edge { from, to, step: facts.moves.get(step).clone() });
                 }
-                _ => {}
             }
+            Denoted::Nothing => {}
         }
-    }
-    for list in &mut choices {
-        list.sort_unstable_by(|a, b| a.partition.cmp(&b.partition));
     }
     for list in &mut moves {
         list.sort_unstable_by(|a, b| (a.from, a.to, &a.step).cmp(&(b.from, b.to, &b.step)));
     }
+    let mut choice = |node: NodeId, partition: usize| {
+        let ends = facts.ends(node, partition);
+        let Node { operands, results, .. } = graph.node(node);
+        let all = |values: &[ValueId], layouts: &[usize]| -> Option<Vec<usize>> {
+            values.iter().zip(layouts).map(|(&value, &layout)| number(value, layout)).collect()
+        };
+        let (operands, results) = (all(operands, &ends.operands)?, all(results, &ends.results)?);
+        Some(Choice { partition: facts.alike.partitions.get(partition).clone(), operands, results })
+    };
+    let mut choices: Vec<Vec<Choice>> = Vec::new();
+    for (node, partitions) in graph.node_ids().zip(&work) {
+        let mut list: Vec<Choice> = partitions.iter().filter_map(|&it| choice(node, it)).collect();
+        list.sort_unstable_by(|a, b| a.partition.cmp(&b.partition));
+        choices.push(list);
+    }
+    let layout = |&it: &usize| facts.alike.layouts.get(it).clone();
+    let layouts = held.iter().map(|layouts| layouts.iter().map(layout).collect()).collect();
     let striped = facts.striped();
-    Space { layouts: held, choices, moves, prepared: graph.prepared(), striped, statistics }
-}
-
-fn choice(
-    graph: &Graph,
-    facts: &Facts,
-    node: NodeId,
-    partition: Partition,
-    number: &impl Fn(ValueId, &Layout) -> Option<usize>,
-) -> Option<Choice> {
-    let loops = facts.loops(node)?;
-    let Node { operands, results, .. } = graph.node(node);
-    let used = operands.iter().enumerate().map(|(index, &it)| number(it, &partition.operand(loops, index)));
-    let made = results.iter().enumerate().map(|(index, &it)| number(it, &partition.result(loops, index)));
-    Some(Choice { operands: used.collect::<Option<_>>()?, results: made.collect::<Option<_>>()?, partition })
+    (Space { layouts, choices, moves, prepared: graph.prepared(), striped, statistics }, facts.alike)
 }
 
 /// The axes of a mesh that have more than one device.

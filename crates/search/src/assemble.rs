@@ -21,6 +21,7 @@ mod groups; // operations that are chosen together
 mod memory; // what certainly is there
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use planner_ir::{Graph, Layout, Mesh, NodeId, Phase, Source, ValueId};
 use rewrite::{Space, handed_layouts, owing_layouts, summed};
@@ -50,7 +51,7 @@ pub(crate) struct Assembled {
     /// For each value, the number of its ways.
     pub(crate) ways: Vec<usize>,
     /// The ways.
-    pub(crate) found: Vec<Ways>,
+    pub(crate) found: Vec<Arc<Ways>>,
 }
 
 /// The node that chooses an operation's partition.
@@ -84,7 +85,6 @@ struct Assembly<'a> {
     section: &'a Section,
     space: &'a Space,
     mesh: &'a Mesh,
-    found: Found<'a>,
     assembled: Assembled,
     /// Tables by what they are made of: the ways, the layouts on both sides, how often.
     tables: BTreeMap<(usize, Vec<usize>, Vec<usize>, u64), usize>,
@@ -103,11 +103,11 @@ struct Assembly<'a> {
 type Fixed<'a> = (&'a Layout, BTreeSet<ValueId>);
 
 /// The problem of a section, with these micro-batches under way.
-pub(crate) fn assemble(
-    section: &Section,
-    space: &Space,
+pub(crate) fn assemble<'a>(
+    section: &'a Section,
+    space: &'a Space,
     mesh: &Mesh,
-    prices: &dyn Prices,
+    (prices, found): (&dyn Prices, &Found<'a>),
     (counted, live): (&Counted, crate::live::Live),
     fixed: Option<Fixed<'_>>,
 ) -> Assembled {
@@ -117,7 +117,6 @@ pub(crate) fn assemble(
         section,
         space,
         mesh,
-        found: Found::default(),
         assembled: Assembled {
             problem: Problem::default(),
             work: vec![None; graph.nodes.len()],
@@ -135,18 +134,21 @@ pub(crate) fn assemble(
         fixed,
     };
     for value in graph.value_ids() {
-        let (layouts, moves) = (&space.layouts[value.0], &space.moves[value.0]);
-        let ways = assembly.found.ways(graph.type_of(value), layouts, moves, prices);
-        assembly.assembled.ways.push(ways);
+        let between = (graph.type_of(value), &space.layouts[value.0][..]);
+        let ways = found.ways(between, &space.moves[value.0], prices);
+        let own = &mut assembly.assembled.found;
+        let number = own.iter().position(|it| Arc::ptr_eq(it, &ways)).unwrap_or_else(|| {
+            own.push(ways);
+            own.len() - 1
+        });
+        assembly.assembled.ways.push(number);
     }
     assembly.add_work(prices);
     assembly.add_values();
     assembly.add_rests(prices);
     assembly.add_edges();
     assembly.add_memory(counted, live);
-    let Assembly { mut assembled, found, .. } = assembly;
-    assembled.found = found.into_ways();
-    assembled
+    assembly.assembled
 }
 
 /// For each value, what uses it while the program runs.
@@ -415,19 +417,19 @@ impl Assembly<'_> {
     fn edge(&mut self, value: ValueId, from: &Held, to: &Held, runs: u64) {
         let ways = self.assembled.ways[value.0];
         let problem = &mut self.assembled.problem;
-        let found = &self.found;
+        let found = &self.assembled.found[ways];
         if from.node == to.node {
             let pairs = from.layouts.iter().zip(&to.layouts);
             for (time, (&before, &after)) in problem.times[from.node].iter_mut().zip(pairs) {
-                *time += scaled(found.get(ways).time(before, after), runs);
+                *time += scaled(found.time(before, after), runs);
             }
             return;
         }
         let key = (ways, from.layouts.clone(), to.layouts.clone(), runs);
         let table = *self.tables.entry(key).or_insert_with(|| {
-            let ways = found.get(ways);
-            let row =
-                |&before: &usize| to.layouts.iter().map(move |&after| scaled(ways.time(before, after), runs));
+            let row = |&before: &usize| {
+                to.layouts.iter().map(move |&after| scaled(found.time(before, after), runs))
+            };
             let entries = from.layouts.iter().flat_map(row).collect();
             problem.tables.push(Table { columns: to.layouts.len(), entries });
             problem.tables.len() - 1

@@ -17,6 +17,7 @@ use crate::manner::settle;
 use crate::planner::{Pinned, PlanError};
 use crate::prices::Prices;
 use crate::section::{Section, SharedValue};
+use crate::ways::Found;
 
 /// A program and its sections, in order.
 #[derive(Clone, Copy, Debug)]
@@ -55,17 +56,18 @@ impl<'a> Prepared<'a> {
         let pairs = cut.sections.par_iter().zip(&mut spaces);
         pairs.for_each(|(section, space)| settle(section, space, mesh, prices));
         let turn = turn(&cut);
-        let assemble_one = |(index, (section, space)): (usize, (&Section, &Arc<Space>))| {
+        let found = Found::default();
+        let pairs = cut.sections.par_iter().zip(&spaces).enumerate();
+        let assembled = pairs.map(|(index, (section, space))| {
             let counted = match &turn {
                 _ if cut.graph.training.is_none() || cut.sections.len() == 1 => Counted::Every,
                 Some((turn, nodes)) if *turn == index => Counted::Turn(nodes.clone()),
                 _ => Counted::Kept,
             };
             let fixed = pinned.map(|pinned| (&pinned.layout, held(section, &values)));
-            assemble(section, space, mesh, prices, (&counted, live), fixed)
-        };
-        let pairs = cut.sections.par_iter().zip(&spaces).enumerate();
-        let assembled = pairs.map(assemble_one).collect();
+            assemble(section, space, mesh, (prices, &found), (&counted, live), fixed)
+        });
+        let assembled = assembled.collect();
         Ok(Self { cut, spaces, assembled, fixed })
     }
 

@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BinaryHeap};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use planner_ir::{Layout, Type};
 use rewrite::Edge;
@@ -38,45 +39,30 @@ impl Ways {
     }
 }
 
-/// The ways between the layouts of values, those that many values have in common found once.
+/// The ways between the layouts of values, those that many values have in common found once for all
+/// sections of a program.
 #[derive(Debug, Default)]
-pub(crate) struct Found<'a> {
-    known: BTreeMap<(&'a Type, &'a [Layout]), usize>,
-    ways: Vec<Ways>,
-}
+pub(crate) struct Found<'a>(Mutex<BTreeMap<Between<'a>, Arc<Ways>>>);
+
+/// A type of values, and the layouts of one.
+type Between<'a> = (&'a Type, &'a [Layout]);
 
 impl<'a> Found<'a> {
-    /// The number of the ways between these layouts.
+    /// The ways between these layouts.
     ///
     /// Equal layouts of equal types have equal moves: the rules look at nothing else.
-    pub(crate) fn ways(
-        &mut self,
-        type_: &'a Type,
-        layouts: &'a [Layout],
-        edges: &'a [Edge],
-        prices: &dyn Prices,
-    ) -> usize {
-        if let Some(&known) = self.known.get(&(type_, layouts)) {
-            return known;
+    pub(crate) fn ways(&self, between: Between<'a>, edges: &[Edge], prices: &dyn Prices) -> Arc<Ways> {
+        let known = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(ways) = known().get(&between) {
+            return Arc::clone(ways);
         }
-        self.ways.push(find(type_, layouts, edges, prices));
-        self.known.insert((type_, layouts), self.ways.len() - 1);
-        self.ways.len() - 1
-    }
-
-    /// The ways of that number.
-    pub(crate) fn get(&self, number: usize) -> &Ways {
-        &self.ways[number]
-    }
-
-    /// All ways, by number.
-    pub(crate) fn into_ways(self) -> Vec<Ways> {
-        self.ways
+        let ways = Arc::new(find(between, edges, prices));
+        Arc::clone(known().entry(between).or_insert(ways))
     }
 }
 
 /// Dijkstra's algorithm from every layout.
-fn find(type_: &Type, layouts: &[Layout], edges: &[Edge], prices: &dyn Prices) -> Ways {
+fn find((type_, layouts): Between<'_>, edges: &[Edge], prices: &dyn Prices) -> Ways {
     let price = |edge: &Edge| prices.step(type_, &edge.step, &layouts[edge.from], &layouts[edge.to]);
     let costs: Vec<f64> = edges.iter().map(price).collect();
     let mut leaving: Vec<Vec<usize>> = vec![Vec::new(); layouts.len()];

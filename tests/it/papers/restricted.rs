@@ -21,11 +21,13 @@ pub(crate) enum Kind {
     /// Rotated tensor parallelism: every rank has its own sequences, and a part of the weights; none
     /// has a weight whole, or its gradient.
     Rotated,
+    /// Everything that takes one time step.
+    AtOnce,
     /// Everything.
     All,
 }
 
-/// What something costs that no plan of the kind has (seconds).
+/// What a move costs that no plan of the kind has (seconds).
 const FORBIDDEN: f64 = 1e6;
 
 /// The prices of a machine, and of what a kind of plan lacks.
@@ -42,7 +44,7 @@ impl Restricted<'_> {
             it.streams.is_empty() && it.loops.iter().flatten().any(|digit| digit.terms.len() > 1)
         };
         match self.kind {
-            Kind::All => true,
+            Kind::AtOnce | Kind::All => true,
             Kind::Rotated => loops.ids().all(|it| {
                 let digits = &partition.loops[it.0];
                 let own = digits.len() == 1 && digits[0].plain() == Some(AxisId(0));
@@ -68,8 +70,7 @@ impl Restricted<'_> {
 
 impl Prices for Restricted<'_> {
     fn work(&self, work: &Work<'_>) -> f64 {
-        let forbidden = if self.allows(work.partition, work.loops) { 0.0 } else { FORBIDDEN };
-        forbidden + self.prices.work(work)
+        if self.allows(work.partition, work.loops) { self.prices.work(work) } else { f64::INFINITY }
     }
 
     fn step(&self, type_: &Type, step: &Move, before: &Layout, after: &Layout) -> f64 {
@@ -80,7 +81,7 @@ impl Prices for Restricted<'_> {
             _ if self.kind == Kind::Rotated && is_large => FORBIDDEN,
             // The papers' systems sum first and take their part of the sum then. So it does not pay
             // to keep parts of what is the same everywhere, either.
-            Move::ReduceScatter { .. } if self.kind != Kind::All => {
+            Move::ReduceScatter { .. } if !matches!(self.kind, Kind::AtOnce | Kind::All) => {
                 let owed = before.owed.iter().copied().filter(|axis| !after.owed.contains(axis));
                 let sum = Move::AllReduce { axes: owed.collect() };
                 let summed = sum.apply(self.mesh, type_, before).unwrap();

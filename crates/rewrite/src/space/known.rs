@@ -5,18 +5,23 @@
 //! values and operations are called: no rule looks at names.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use planner_ir::{Graph, Mesh, ValueId};
 
-use super::{Offer, Space, SpaceError, space};
+use super::alike::Alike;
+use super::{Offer, Space, SpaceError, built};
 
 /// The most terms of all spaces together that are kept; the latest are.
 const MOST_TERMS: usize = 1_000_000;
 
 /// Spaces, for those who ask again, or at the same time.
 #[derive(Debug, Default)]
-pub struct Spaces(Mutex<Known>);
+pub struct Spaces {
+    known: Mutex<Known>,
+    /// What was found out of operations, if none is at work on it.
+    alike: Mutex<Alike>,
+}
 
 /// What was asked, and what came of it: the latest last.
 type Known = VecDeque<(Asked, Arc<Built>)>;
@@ -42,9 +47,9 @@ impl Spaces {
         boundary: &[ValueId],
         offer: Offer,
     ) -> Result<Arc<Space>, SpaceError> {
-        let known = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let asked = Asked { graph: nameless(graph), mesh: mesh.clone(), boundary: boundary.to_vec(), offer };
-        let built = {
+        let answer = {
             let mut known = known();
             let found = known.iter().find(|it| it.0 == asked).map(|it| Arc::clone(&it.1));
             found.unwrap_or_else(|| {
@@ -53,10 +58,20 @@ impl Spaces {
                 new
             })
         };
-        let space = built.get_or_init(|| space(graph, mesh, boundary, offer).map(Arc::new)).clone();
+        let build = || {
+            let mut alike = std::mem::take(&mut *self.alike());
+            let space = built(graph, mesh, boundary, offer, &mut alike).map(Arc::new);
+            *self.alike() = alike;
+            space
+        };
+        let space = answer.get_or_init(build).clone();
         let mut known = known();
         trim(&mut known, MOST_TERMS);
         space
+    }
+
+    fn alike(&self) -> MutexGuard<'_, Alike> {
+        self.alike.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -87,7 +102,7 @@ mod tests {
     use planner_ir::{DType, Op, Source, Type, Unary};
 
     use super::*;
-    use crate::Splits;
+    use crate::{Splits, space};
 
     /// A chain of operations, its values called after `name`.
     fn chain(name: &str, ops: &[Unary], width: u64) -> Graph {
@@ -130,10 +145,10 @@ mod tests {
         let of = |width| spaces.of(&chain("a", &[Unary::Exp], width), &mesh, &[], Offer::default()).unwrap();
         let (first, second) = (of(4), of(8));
         let room = second.statistics.nodes;
-        trim(&mut spaces.0.lock().unwrap(), room);
+        trim(&mut spaces.known.lock().unwrap(), room);
         assert!(Arc::ptr_eq(&second, &of(8)));
         assert!(!Arc::ptr_eq(&first, &of(4)));
-        trim(&mut spaces.0.lock().unwrap(), room - 1);
-        assert!(spaces.0.lock().unwrap().is_empty());
+        trim(&mut spaces.known.lock().unwrap(), room - 1);
+        assert!(spaces.known.lock().unwrap().is_empty());
     }
 }

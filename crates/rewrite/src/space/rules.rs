@@ -1,5 +1,7 @@
 //! What is equal to what: the two families of rules, derived from loops.
 
+use std::sync::Arc;
+
 use egg::{Applier, EGraph, Id, PatternAst, Rewrite, SearchMatches, Searcher, Subst, Symbol, Var};
 use planner_ir::{AxisId, Digit, Layout, Mesh, Move, NodeId, Partition, ValueId};
 
@@ -22,18 +24,17 @@ type Space = EGraph<Term, Facts>;
 /// It splits a loop that is mapped or summed, or the operation is linear in some operands and the
 /// axis's sum is still owed by them.
 pub(super) fn partition() -> Rewrite<Term, Facts> {
-    rule("partition", |space, denoted| match denoted {
+    rule("partition", |space, _, denoted| match denoted {
         Denoted::Held { value, layout } => {
-            let facts = &space.analysis;
-            let layout = facts.layouts.get(layout);
-            let carried: Vec<(NodeId, Partition)> = carried(facts, value, layout);
+            let facts = &mut space.analysis;
+            let carried = carried(facts, value, facts.alike.layouts.get(layout)).into_iter();
+            let carried: Vec<(NodeId, usize)> =
+                carried.map(|(node, it)| (node, facts.alike.partitions.number(it))).collect();
             carried.into_iter().map(|(node, it)| compute(space, node, it)).collect()
         }
         Denoted::Work { node, partition } => {
-            let base = space.analysis.partitions.get(partition).clone();
-            let mut more = further(&space.analysis, node, &base);
-            more.extend(in_time(&space.analysis, node, &base));
-            more.into_iter().map(|it| compute(space, node, it)).collect()
+            let more = split_further(&mut space.analysis, node, partition);
+            more.iter().map(|&it| compute(space, node, it)).collect()
         }
         Denoted::Nothing => vec![],
     })
@@ -45,45 +46,56 @@ pub(super) fn partition() -> Rewrite<Term, Facts> {
 /// held(v, L)   =>   held(v, L') = move(held(v, L))     where v is held in L' by something
 /// ```
 pub(super) fn moves() -> Rewrite<Term, Facts> {
-    rule("moves", |space, denoted| match denoted {
+    rule("moves", |space, class, denoted| match denoted {
         Denoted::Held { value, layout } => {
             let facts = &mut space.analysis;
-            let permuted = numbered(facts, value, layout, permutations);
-            let kind = (facts.kinds[value.0], layout);
-            let steps = match facts.steps.get(&kind) {
-                Some(steps) => steps.clone(),
+            let permuted = permutations(facts, value, layout);
+            let kind = facts.kinds[value.0];
+            let steps = match facts.steps.get(kind, layout) {
+                Some(steps) => Moves::clone(steps),
                 None => {
-                    let steps: Moves = numbered(facts, value, layout, candidates).into();
-                    facts.steps.insert(kind, steps.clone());
+                    let moves = candidates(facts, value, facts.alike.layouts.get(layout));
+                    let steps: Moves = numbered(facts, value, layout, moves).into();
+                    facts.steps.insert(kind, layout, Moves::clone(&steps));
                     steps
                 }
             };
-            let Some(from) = space.lookup(Term::Held { value: value.0, layout }) else { return vec![] };
-            let wanted = |&&(_, layout): &&(usize, usize)| {
-                space.lookup(Term::Held { value: value.0, layout }).is_some()
-            };
+            let wanted = |it: &&(usize, usize)| facts.held.get(value.0, it.1).is_some();
             let steps: Vec<usize> = steps.iter().chain(&permuted).filter(wanted).map(|it| it.0).collect();
-            steps.into_iter().map(|step| space.add(Term::Move { step, from })).collect()
+            steps.into_iter().map(|step| space.add(Term::Move { step, from: class })).collect()
         }
         _ => vec![],
     })
 }
 
 /// Moves of a value in a layout, with the layout that each leads to, if anything is held in it.
-fn numbered(
-    facts: &mut Facts,
-    value: ValueId,
-    layout: usize,
-    moves: impl Fn(&Facts, ValueId, &Layout) -> Vec<Move>,
-) -> Vec<(usize, usize)> {
-    let before = facts.layouts.get(layout);
+fn numbered(facts: &mut Facts, value: ValueId, layout: usize, moves: Vec<Move>) -> Vec<(usize, usize)> {
+    let before = facts.alike.layouts.get(layout);
     let type_ = &facts.types[value.0];
     let to = |step: Move| {
         let after = step.apply(&facts.mesh, type_, before).ok()?;
-        Some((step, facts.layouts.find(&after)?))
+        Some((step, facts.alike.layouts.find(&after)?))
     };
-    let found: Vec<(Move, usize)> = moves(facts, value, before).into_iter().filter_map(to).collect();
-    found.into_iter().map(|(step, after)| (facts.moves.number(step), after)).collect()
+    let found: Vec<(Move, usize)> = moves.into_iter().filter_map(to).collect();
+    let number = |(step, after): (Move, usize)| (facts.moves.number(step), after);
+    let found: Vec<(usize, usize)> = found.into_iter().map(number).collect();
+    let kind = facts.kinds[value.0];
+    let known = facts.moved.get(kind, layout).map_or(&[][..], Vec::as_slice);
+    facts.moved.insert(kind, layout, [known, &found].concat());
+    found
+}
+
+/// The partitions that split further, by number: found once for operations that are partitioned alike.
+fn split_further(facts: &mut Facts, node: NodeId, partition: usize) -> Arc<[usize]> {
+    let kind = facts.alike(node);
+    if let Some(known) = facts.alike.further.get(kind, partition) {
+        return Arc::clone(known);
+    }
+    let base = facts.alike.partitions.get(partition);
+    let found = [further(facts, node, base), in_time(facts, node, base)].concat();
+    let more: Arc<[usize]> = found.into_iter().map(|it| facts.alike.partitions.number(it)).collect();
+    facts.alike.further.insert(kind, partition, Arc::clone(&more));
+    more
 }
 
 /// The partitions that split over one more axis.
@@ -179,15 +191,33 @@ fn candidates(facts: &Facts, value: ValueId, layout: &Layout) -> Vec<Move> {
     moves
 }
 
-/// The permutations of a value that make a skewed layout plain, or a plain one skewed.
-fn permutations(facts: &Facts, value: ValueId, layout: &Layout) -> Vec<Move> {
-    let skewed = facts.skewed[value.0].iter();
-    let others: Vec<Layout> = if is_skewed(layout) {
-        vec![plain_of(&facts.mesh, layout)]
-    } else {
-        skewed.filter(|it| plain_of(&facts.mesh, it) == *layout).cloned().collect()
+/// The permutations of a value that make a skewed layout plain, or a plain one skewed, with the layout
+/// that each leads to: found once for values of a kind.
+fn permutations(facts: &mut Facts, value: ValueId, layout: usize) -> Vec<(usize, usize)> {
+    let other = |&(plain, skewed): &(usize, usize)| match layout {
+        it if it == plain => Some(skewed),
+        it if it == skewed => Some(plain),
+        _ => None,
     };
-    others.into_iter().map(|it| Move::Permute { dims: it.dims }).collect()
+    let others: Vec<usize> = facts.skewed[value.0].iter().filter_map(other).collect();
+    let mut found = Vec::new();
+    for to in others {
+        let kind = (facts.kinds[value.0], layout, to);
+        if !facts.permuted.contains_key(&kind) {
+            let step = Move::Permute { dims: facts.alike.layouts.get(to).dims.clone() };
+            let step = numbered(facts, value, layout, vec![step]).first().copied();
+            facts.permuted.insert(kind, step);
+        }
+        found.extend(facts.permuted[&kind]);
+    }
+    found
+}
+
+/// Of these layouts those that are skewed, each after the plain one that it skews, if that is anything's.
+pub(super) fn skews(facts: &Facts, layouts: &[usize]) -> Vec<(usize, usize)> {
+    let skewed = layouts.iter().filter(|&&it| is_skewed(facts.alike.layouts.get(it)));
+    let plain = |&it: &usize| facts.alike.layouts.find(&plain_of(&facts.mesh, facts.alike.layouts.get(it)));
+    skewed.filter_map(|it| Some((plain(it)?, *it))).collect()
 }
 
 /// A skewed layout with each skew undone: numbered by the axis that no other digit names.
@@ -203,7 +233,7 @@ fn plain_of(mesh: &Mesh, layout: &Layout) -> Layout {
 }
 
 /// Whether a layout has digits that are not the coordinates along one axis.
-pub(super) fn is_skewed(layout: &Layout) -> bool {
+fn is_skewed(layout: &Layout) -> bool {
     layout.dims.iter().flatten().any(|digit| !digit.is_free() && digit.plain().is_none())
 }
 
@@ -255,10 +285,10 @@ fn subsets(axes: &[AxisId]) -> impl Iterator<Item = Vec<AxisId>> + '_ {
     })
 }
 
-/// A rule that adds terms to what a class denotes.
+/// A rule that adds terms to a class and what it denotes.
 fn rule<F>(name: &'static str, add: F) -> Rewrite<Term, Facts>
 where
-    F: Fn(&mut Space, Denoted) -> Vec<Id> + Send + Sync + 'static,
+    F: Fn(&mut Space, Id, Denoted) -> Vec<Id> + Send + Sync + 'static,
 {
     #[expect(clippy::expect_used, reason = "the searcher binds no variable and the applier needs none")]
     Rewrite::new(name, EveryClass, AddTerms { add }).expect("no variable is unbound")
@@ -288,7 +318,7 @@ struct AddTerms<F> {
 
 impl<F> Applier<Term, Facts> for AddTerms<F>
 where
-    F: Fn(&mut Space, Denoted) -> Vec<Id>,
+    F: Fn(&mut Space, Id, Denoted) -> Vec<Id>,
 {
     fn apply_one(
         &self,
@@ -299,11 +329,17 @@ where
         _: Symbol,
     ) -> Vec<Id> {
         let denoted = space[eclass].data;
-        if !space.analysis.applied.insert(denoted) {
+        let [held, work] = &mut space.analysis.applied;
+        let before = match denoted {
+            Denoted::Held { value, layout } => held.insert(value.0, layout, ()),
+            Denoted::Work { node, partition } => work.insert(node.0, partition, ()),
+            Denoted::Nothing => Some(()),
+        };
+        if before.is_some() {
             return vec![];
         }
         let before = space.total_size();
-        let added = (self.add)(space, denoted);
+        let added = (self.add)(space, eclass, denoted);
         // egg stops when no rule added anything.
         if space.total_size() > before { added } else { vec![] }
     }

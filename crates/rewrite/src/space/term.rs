@@ -9,6 +9,7 @@ use egg::{Analysis, DidMerge, EGraph, Id, Language};
 use indexmap::IndexSet;
 use planner_ir::{Graph, Layout, Loops, Mesh, Move, NodeId, Partition, Type, ValueId};
 
+use super::alike::{Alike, Ends, Grid, Kind};
 use super::offsets::{Offsets, offsets, plain};
 use super::{Offer, Splits, stripes};
 
@@ -98,6 +99,19 @@ impl<T: Eq + Hash> Table<T> {
     }
 }
 
+impl<T: Ord> Table<T> {
+    /// For each number, which place its thing has among all, least first.
+    pub(super) fn ranks(&self) -> Vec<usize> {
+        let mut sorted: Vec<usize> = (0..self.0.len()).collect();
+        sorted.sort_unstable_by(|&a, &b| self.0.get_index(a).cmp(&self.0.get_index(b)));
+        let mut ranks = vec![0; sorted.len()];
+        for (place, number) in sorted.into_iter().enumerate() {
+            ranks[number] = place;
+        }
+        ranks
+    }
+}
+
 /// The single moves that may be made of a value in a layout: numbers of the move and of the layout
 /// that it leads to.
 pub(super) type Moves = Arc<[(usize, usize)]>;
@@ -107,8 +121,6 @@ pub(super) type Moves = Arc<[(usize, usize)]>;
 pub(super) struct Facts {
     pub(super) mesh: Mesh,
     splits: Splits,
-    /// Whether operations may be done in time steps.
-    in_time: bool,
     /// How long the sequences are whose tokens may lie in stripes.
     striped: Option<u64>,
     pub(super) types: Vec<Type>,
@@ -117,19 +129,27 @@ pub(super) struct Facts {
     pub(super) kinds: Vec<usize>,
     /// For each operation that is not prepared, what it works on.
     operations: Vec<Option<Operation>>,
-    pub(super) layouts: Table<Layout>,
-    pub(super) partitions: Table<Partition>,
     pub(super) moves: Table<Move>,
     /// For each value and dimension, where splits may begin.
     pub(super) offsets: Offsets,
     /// For each value, the operations that use or make it.
     pub(super) touching: Vec<Vec<NodeId>>,
-    /// For each value, the skewed layouts it is held in.
-    pub(super) skewed: Vec<Vec<Layout>>,
-    /// What the rules have been applied to: what comes of it depends on nothing else.
-    pub(super) applied: IndexSet<Denoted>,
+    /// For each value, the skewed layouts it is held in, each after the plain one that it skews.
+    pub(super) skewed: Vec<Vec<(usize, usize)>>,
+    /// What is known of operations that are partitioned alike.
+    pub(super) alike: Alike,
+    /// For each value and layout, whether it is held so by something, when it is moved.
+    pub(super) held: Grid<()>,
+    /// What the rules have been applied to, values in layouts and operations in partitions: what comes of
+    /// it depends on nothing else.
+    pub(super) applied: [Grid<()>; 2],
     /// For each kind of values and layout, the moves of one, permutations apart.
-    pub(super) steps: BTreeMap<(usize, usize), Moves>,
+    pub(super) steps: Grid<Moves>,
+    /// For each kind of values and two layouts, the permutation from one to the other and where it leads,
+    /// if there is one.
+    pub(super) permuted: BTreeMap<(usize, usize, usize), Option<(usize, usize)>>,
+    /// For each kind of values and layout, every move that was looked for, and the layout it leads to.
+    pub(super) moved: Grid<Vec<(usize, usize)>>,
     /// Merges of classes that denote different things.
     pub(super) faults: Vec<String>,
 }
@@ -142,10 +162,12 @@ struct Operation {
     passes_sums: Passing,
     /// Whether it may be done in time steps.
     takes_time: bool,
+    /// A number that it has in common with operations that are partitioned alike.
+    alike: usize,
 }
 
 /// Whether a rule offers to pass sums owed through an operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Passing {
     /// It touches each element once: what is owed costs nothing to keep.
     Offered,
@@ -154,7 +176,7 @@ pub(super) enum Passing {
 }
 
 impl Facts {
-    pub(super) fn new(graph: &Graph, mesh: &Mesh, boundary: &[ValueId], offer: Offer) -> Self {
+    pub(super) fn new(graph: &Graph, mesh: &Mesh, boundary: &[ValueId], offer: Offer, known: Alike) -> Self {
         let prepared = graph.prepared();
         let operation = |node: &planner_ir::Node| {
             let ready = node.results.iter().all(|result| prepared[result.0]);
@@ -164,9 +186,10 @@ impl Facts {
                 results: node.results.clone(),
                 passes_sums: passing(&node.op),
                 takes_time: takes_time(&node.op),
+                alike: 0,
             })
         };
-        let operations: Vec<Option<Operation>> = graph.nodes.iter().map(operation).collect();
+        let mut operations: Vec<Option<Operation>> = graph.nodes.iter().map(operation).collect();
         let types: Vec<Type> = graph.values.iter().map(|value| value.type_.clone()).collect();
         let indexed = operations.iter().flatten().map(|it| (&it.loops, &it.operands[..], &it.results[..]));
         let striped = stripes::offered(offer.striped, offer.steps, graph, mesh);
@@ -185,14 +208,25 @@ impl Facts {
         }
         let skewed = vec![Vec::new(); types.len()];
         let (splits, in_time) = (offer.splits, offer.steps.are_offered(graph, mesh));
-        let mut different = Table::default();
-        let kinds = types.iter().zip(&offsets).map(|it| different.number(it)).collect();
+        let mut alike = known.on(mesh, splits, striped);
+        let kind = |(type_, begin): (&Type, &Vec<_>)| alike.values.number((type_.clone(), begin.clone()));
+        let kinds: Vec<usize> = types.iter().zip(&offsets).map(kind).collect();
+        for it in operations.iter_mut().flatten() {
+            let values = it.operands.iter().chain(&it.results);
+            it.takes_time &= in_time;
+            it.alike = alike.operations.number(Kind {
+                loops: it.loops.clone(),
+                values: values.map(|value| kinds[value.0]).collect(),
+                passes_sums: it.passes_sums,
+                takes_time: it.takes_time,
+            });
+        }
         Self {
             mesh: mesh.clone(),
             splits,
-            in_time,
             striped,
             kinds,
+            alike,
             types,
             operations,
             offsets,
@@ -230,7 +264,31 @@ impl Facts {
 
     /// Whether partitions of an operation in time are offered.
     pub(super) fn takes_time(&self, node: NodeId) -> bool {
-        self.in_time && self.operations[node.0].as_ref().is_some_and(|it| it.takes_time)
+        self.operations[node.0].as_ref().is_some_and(|it| it.takes_time)
+    }
+
+    /// A number that operations have in common that are partitioned alike.
+    pub(super) fn alike(&self, node: NodeId) -> usize {
+        self.operations[node.0].as_ref().map_or(usize::MAX, |operation| operation.alike)
+    }
+
+    /// The layouts between which an operation works in a partition.
+    pub(super) fn ends(&mut self, node: NodeId, partition: usize) -> Arc<Ends> {
+        let Some(operation) = &self.operations[node.0] else {
+            unreachable!("prepared operations are not partitioned")
+        };
+        let Alike { layouts, partitions, ends, .. } = &mut self.alike;
+        if let Some(known) = ends.get(operation.alike, partition) {
+            return Arc::clone(known);
+        }
+        let (loops, own) = (&operation.loops, partitions.get(partition));
+        let mut number = |layout: Layout| layouts.number(layout);
+        let found = Arc::new(Ends {
+            operands: (0..operation.operands.len()).map(|it| number(own.operand(loops, it))).collect(),
+            results: (0..operation.results.len()).map(|it| number(own.result(loops, it))).collect(),
+        });
+        ends.insert(operation.alike, partition, Arc::clone(&found));
+        found
     }
 
     /// The partition in which every device does everything.
@@ -276,27 +334,15 @@ impl Analysis<Term> for Facts {
             Term::Result { index, work } => {
                 let Denoted::Work { node, partition } = egraph[work[0]].data else { return Denoted::Nothing };
                 let facts = &mut egraph.analysis;
-                let value = facts.results(node)[index];
-                let partition = facts.partitions.get(partition);
-                let layout = facts.operations[node.0].as_ref().map(|it| partition.result(&it.loops, index));
-                layout.map_or(Denoted::Nothing, |layout| Denoted::Held {
-                    value,
-                    layout: facts.layouts.number(layout),
-                })
+                let layout = facts.ends(node, partition).results[index];
+                Denoted::Held { value: facts.results(node)[index], layout }
             }
             Term::Move { step, from } => {
                 let Denoted::Held { value, layout } = egraph[from].data else { return Denoted::Nothing };
                 let facts = &mut egraph.analysis;
-                let known = facts.steps.get(&(facts.kinds[value.0], layout));
-                if let Some(&(_, layout)) = known.and_then(|steps| steps.iter().find(|it| it.0 == step)) {
-                    return Denoted::Held { value, layout };
-                }
-                let before = facts.layouts.get(layout);
-                let after = facts.moves.get(step).apply(&facts.mesh, &facts.types[value.0], before);
-                after.map_or(Denoted::Nothing, |after| Denoted::Held {
-                    value,
-                    layout: facts.layouts.number(after),
-                })
+                let moved = facts.moved.get(facts.kinds[value.0], layout);
+                let after = moved.and_then(|moved| moved.iter().find(|it| it.0 == step));
+                after.map_or(Denoted::Nothing, |&(_, layout)| Denoted::Held { value, layout })
             }
         }
     }
@@ -319,22 +365,18 @@ impl Analysis<Term> for Facts {
 
 /// The class of a value in a layout.
 pub(super) fn hold(egraph: &mut EGraph<Term, Facts>, value: ValueId, layout: Layout) -> Id {
-    let layout = egraph.analysis.layouts.number(layout);
+    let layout = egraph.analysis.alike.layouts.number(layout);
     egraph.add(Term::Held { value: value.0, layout })
 }
 
-/// The class of an operation's work in a partition, with its operands and results.
-pub(super) fn compute(egraph: &mut EGraph<Term, Facts>, node: NodeId, partition: Partition) -> Id {
-    let Some(loops) = egraph.analysis.loops(node) else {
-        unreachable!("prepared operations are not partitioned")
-    };
-    let layouts: Vec<Layout> =
-        (0..egraph.analysis.operands(node).len()).map(|index| partition.operand(loops, index)).collect();
+/// The class of an operation's work in the partition of that number, with its operands and results.
+pub(super) fn compute(egraph: &mut EGraph<Term, Facts>, node: NodeId, partition: usize) -> Id {
+    let ends = egraph.analysis.ends(node, partition);
     let values = egraph.analysis.operands(node).to_vec();
-    let operands = values.iter().zip(layouts).map(|(&value, layout)| hold(egraph, value, layout)).collect();
-    let partition = egraph.analysis.partitions.number(partition);
+    let held = values.iter().zip(&ends.operands);
+    let operands = held.map(|(value, &layout)| egraph.add(Term::Held { value: value.0, layout })).collect();
     let work = egraph.add(Term::Compute { node: node.0, partition, operands });
-    for index in 0..egraph.analysis.results(node).len() {
+    for index in 0..ends.results.len() {
         egraph.add(Term::Result { index, work: [work] });
     }
     work

@@ -80,6 +80,27 @@ fn block(
 }
 
 #[test]
+fn what_other_spaces_have_found_out_changes_nothing() {
+    let blocks =
+        [(8, 1024, 256, 8, 2, 512), (4, 1024, 256, 8, 2, 512), (8, 1024, 256, 8, 4, 512)].map(|it| {
+            let (batch, sequence, hidden, heads, groups, units) = it;
+            block(batch, sequence, hidden, heads, groups, units)
+        });
+    let offers = [Offer::default(), Offer { steps: Steps::Offered, ..Offer::default() }];
+    let shared = Spaces::default();
+    for sizes in [&[2, 2][..], &[4]] {
+        let mesh = Mesh::of_sizes(sizes);
+        for offer in offers.into_iter().chain([Offer { striped: Some(1024), ..offers[1] }, offers[0]]) {
+            for (graph, ends) in &blocks {
+                let after = shared.of(graph, &mesh, ends, offer).expect("is sound");
+                let alone = space(graph, &mesh, ends, offer).expect("is sound");
+                assert!(*after == alone, "{sizes:?}, {offer:?}");
+            }
+        }
+    }
+}
+
+#[test]
 fn a_transformer_block_saturates() {
     let (graph, ends) = block(8, 1024, 8192, 64, 8, 28672);
     for sizes in [&[8][..], &[2, 4], &[2, 2, 2]] {

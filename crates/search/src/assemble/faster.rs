@@ -18,7 +18,11 @@ impl Assembly<'_> {
             let nodes = group.nodes.iter().zip(&group.choices[choice]);
             nodes.into_iter().any(|(node, &it)| self.space.choices[node.0][it].partition.steps > 1)
         };
-        let (mut candidates, mut kept): (Vec<usize>, Vec<usize>) = (0..times.len()).partition(timed);
+        // What takes forever is no choice, unless there is no other.
+        let possible = |choice: &usize| times[*choice] < f64::INFINITY;
+        let any = (0..times.len()).any(|choice| possible(&choice));
+        let all = (0..times.len()).filter(|choice| !any || possible(choice));
+        let (mut candidates, mut kept): (Vec<usize>, Vec<usize>) = all.partition(timed);
         candidates.sort_by(|&a, &b| times[a].total_cmp(&times[b]).then(a.cmp(&b)));
         for choice in candidates {
             let replaces = |&by: &usize| self.replaced(group, choice, by, times[choice] - times[by]);
@@ -75,7 +79,7 @@ impl Assembly<'_> {
         let (own, other) = (&choices[choice], &choices[by]);
         let node_ = graph.node(node);
         let way = |value: planner_ir::ValueId, from: usize, to: usize| {
-            self.found.get(self.assembled.ways[value.0]).time(from, to)
+            self.assembled.found[self.assembled.ways[value.0]].time(from, to)
         };
         let operands = node_.operands.iter().zip(own.operands.iter().zip(&other.operands));
         let taken: f64 = operands.map(|(&value, (&from, &to))| way(value, from, to)).sum();

@@ -8,6 +8,7 @@ use super::*;
 use crate::{MachinePrices, Prices, Work, sections};
 
 mod fewer; // what is looked at where all is too wide
+mod impossible; // work that takes forever
 mod striped; // causal attention on stripes of a sequence
 
 /// Builds graphs with inferred types.

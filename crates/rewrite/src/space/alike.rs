@@ -1,0 +1,86 @@
+//! What is found out once for operations that are partitioned alike.
+//!
+//! The partitions of an operation, and the layouts between which it works in each, depend on its loops, on
+//! the kinds of its operands and results, on the mesh and on what is offered, and on nothing else. A block
+//! has many operations of a kind: projections, additions, norms, and the gradients of each. Blocks of one
+//! program have most in common. Everything here is a number in one of the tables: which number is told by
+//! the order in which things come up, and nothing that is handed on depends on it.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use planner_ir::{Layout, Loops, Mesh, Partition, Type};
+
+use super::Splits;
+use super::term::{Passing, Table};
+
+/// What is known of operations on a mesh.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Alike {
+    pub(super) layouts: Table<Layout>,
+    pub(super) partitions: Table<Partition>,
+    /// Types whose splits may begin alike.
+    pub(super) values: Table<(Type, Vec<BTreeSet<u64>>)>,
+    pub(super) operations: Table<Kind>,
+    /// The layouts between which operations of a kind work in a partition.
+    pub(super) ends: Grid<Arc<Ends>>,
+    /// The partitions that split one of a kind further.
+    pub(super) further: Grid<Arc<[usize]>>,
+    /// What it holds for: along how many loops an operation may be split, and how long the sequences are
+    /// whose tokens may lie in stripes.
+    on: Option<(Mesh, Splits, Option<u64>)>,
+}
+
+/// What the partitions of an operation depend on.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Kind {
+    pub(super) loops: Loops,
+    /// The kinds of its operands, then those of its results.
+    pub(super) values: Vec<usize>,
+    pub(super) passes_sums: Passing,
+    /// Whether it may be done in time steps here.
+    pub(super) takes_time: bool,
+}
+
+/// The layouts between which an operation works.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Ends {
+    pub(super) operands: Vec<usize>,
+    pub(super) results: Vec<usize>,
+}
+
+impl Alike {
+    /// The same, if it holds there; else nothing is known.
+    pub(super) fn on(self, mesh: &Mesh, splits: Splits, striped: Option<u64>) -> Self {
+        let on = Some((mesh.clone(), splits, striped));
+        if self.on == on { self } else { Self { on, ..Self::default() } }
+    }
+}
+
+/// Something for some pairs of numbers.
+#[derive(Clone, Debug)]
+pub(super) struct Grid<T>(Vec<Vec<Option<T>>>);
+
+impl<T> Default for Grid<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<T> Grid<T> {
+    pub(super) fn get(&self, row: usize, column: usize) -> Option<&T> {
+        self.0.get(row)?.get(column)?.as_ref()
+    }
+
+    /// What was there before.
+    pub(super) fn insert(&mut self, row: usize, column: usize, item: T) -> Option<T> {
+        if self.0.len() <= row {
+            self.0.resize_with(row + 1, Vec::new);
+        }
+        let row = &mut self.0[row];
+        if row.len() <= column {
+            row.resize_with(column + 1, || None);
+        }
+        row[column].replace(item)
+    }
+}
