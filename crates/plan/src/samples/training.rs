@@ -117,7 +117,7 @@ fn text(recipe: &Recipe, decays: &[bool]) -> String {
         program.carried.extend(layer.moments.iter().copied().zip(next + 1..));
         if let Some(number) = &mut rounding {
             // Layers are of one block, or each is one.
-            let together = recipe.micro_batches % 2 == 0;
+            let together = recipe.micro_batches.is_multiple_of(2);
             let seed = if together { index } else { 0 };
             if seed == 0 {
                 let one = program.op(update, "fill type=i64[] value=1.0", "i64[]");
