@@ -69,7 +69,7 @@ pub(super) fn cheapest(question: &Question<'_>, say: &dyn Fn(String)) -> Result<
     let wanted: usize = forms.iter().flat_map(|form| &form.setups).map(Vec::len).sum();
     say(format!("pricing {wanted} meshes"));
     let composed = |form: &Form<'_>| -> Result<Vec<_>, Failure> {
-        Ok(ways(question, form.shared(), &asked.priced(form, &forward)?, f64::INFINITY))
+        Ok(ways(question, form.shared(), &asked.priced(form, &forward)?, (f64::INFINITY, true)))
     };
     let found = forms.par_iter().map(composed).collect::<Vec<_>>();
     let found = found.into_iter().collect::<Result<Vec<Vec<Way>>, _>>()?.into_iter().flatten();

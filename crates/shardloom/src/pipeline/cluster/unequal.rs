@@ -42,22 +42,21 @@ pub(super) fn composed(asked: &Asked<'_>, below: f64, bound_alike: f64) -> Resul
         if !differ(parts) {
             return Vec::new();
         }
-        ways(asked.question, (*micro_batches, recompute), parts, below)
+        ways(asked.question, (*micro_batches, recompute), parts, (below, false))
     };
-    // Groups on one mesh are alike, wherever they are cut.
-    let differ = |way: &Way| way.chosen.meshes.iter().any(|it| *it != way.chosen.meshes[0]);
-    let ways: Vec<Way> = forms.par_iter().flat_map(of).filter(differ).collect();
+    let ways: Vec<Way> = forms.par_iter().flat_map(of).collect();
     // What is proven of groups that are alike says nothing of others.
     let bound = if ways.is_empty() { bound_alike } else { bound(asked)?.min(bound_alike) };
     Ok(ways.into_iter().map(|way| Way { bound, ..way }).collect())
 }
 
-/// The ways to run groups on these parts that take less than `below` (seconds), one for each schedule.
+/// The ways to run groups on these parts that take less than `below` (seconds), one for each schedule; or
+/// none, if all groups would have one part and that is not asked for.
 pub(super) fn ways(
     question: &Question<'_>,
     (micro_batches, recompute): (u64, &Recompute),
     parts: &[Part],
-    below: f64,
+    (below, alike): (f64, bool),
 ) -> Vec<Way> {
     let Question { cluster, pins, .. } = question;
     let Ok(count) = usize::try_from(micro_batches) else { return Vec::new() };
@@ -96,6 +95,10 @@ pub(super) fn ways(
             most: FOLLOWED,
         };
         let Outcome::Best(composed) = compose(&choices, &room) else { continue };
+        // Groups that are alike, wherever they are cut, are setups.
+        if !alike && composed.stages.iter().all(|stage| stage.1 == composed.stages[0].1) {
+            continue;
+        }
         for kind in allowed {
             let Some(seconds) = seconds(&composed.stages, parts, (kind, count), &kinds) else { continue };
             if seconds < below {
