@@ -56,24 +56,28 @@ impl<'a> Messages<'a> {
 
     /// Adds those of a job that a node sends.
     pub(crate) fn add(&mut self, job: &Job, node: u64) {
-        let Some(sender) = self.sender(job, node) else { return };
         match job.strategy {
-            Strategy::SendReceive => self.direct(job, sender),
-            Strategy::LocalGather | Strategy::GlobalGather => self.gathered(job, sender),
-            Strategy::Broadcast => self.broadcast(job, sender),
+            Strategy::SendReceive => self.direct(job, node),
+            Strategy::LocalGather | Strategy::GlobalGather => self.gathered(job, node),
+            Strategy::Broadcast => self.broadcast(job, node),
         }
     }
 
-    /// The device of a node that has sent least, and will send this.
-    fn sender(&mut self, job: &Job, node: u64) -> Option<u64> {
+    /// The device of a node that has sent least, and will send these.
+    fn sender(&mut self, job: &Job, node: u64, portions: &[Portion]) -> Option<u64> {
         let ranks = job.senders.iter().filter(|it| it.node == node).map(|it| it.rank);
         let least = ranks.min_by_key(|rank| self.sent.get(rank).copied().unwrap_or(0))?;
-        *self.sent.entry(least).or_default() += self.tasks[job.task].bytes;
+        *self.sent.entry(least).or_default() += self.bytes(portions);
         Some(least)
     }
 
-    fn direct(&mut self, job: &Job, sender: u64) {
+    fn bytes(&self, portions: &[Portion]) -> u64 {
+        portions.iter().map(Portion::elements).sum::<u64>() * self.element
+    }
+
+    fn direct(&mut self, job: &Job, node: u64) {
         let portions = &self.tasks[job.task].portions;
+        let Some(sender) = self.sender(job, node, portions) else { return };
         for receiver in job.receivers.iter().flatten() {
             self.push(sender, receiver.rank, &Sent { task: job.task, portions, after: None });
         }
@@ -81,14 +85,20 @@ impl<'a> Messages<'a> {
 
     /// One part to each receiver, then parts between nodes, then inside each node. A part enters
     /// each node once: in the first round of exchanges nodes give to the next one, and so on.
-    fn gathered(&mut self, job: &Job, sender: u64) {
+    ///
+    /// Where several devices of the node have the portions, they send parts in turns: each may have an
+    /// adapter of its own.
+    fn gathered(&mut self, job: &Job, node: u64) {
         let receivers: Vec<&Place> = job.receivers.iter().flatten().collect();
         let parts = divide(&self.tasks[job.task].portions, count(receivers.len()));
         let task = job.task;
         let brought: Vec<Option<usize>> = receivers
             .iter()
             .zip(&parts)
-            .map(|(it, portions)| self.push(sender, it.rank, &Sent { task, portions, after: None }))
+            .map(|(it, portions)| {
+                let sender = self.sender(job, node, portions)?;
+                self.push(sender, it.rank, &Sent { task, portions, after: None })
+            })
             .collect();
 
         // For each node its own parts, then those of others as they come: the device that has
@@ -123,8 +133,10 @@ impl<'a> Messages<'a> {
     }
 
     /// Chunk after chunk along the chain.
-    fn broadcast(&mut self, job: &Job, sender: u64) {
-        for portions in divide(&self.tasks[job.task].portions, job.chunks) {
+    fn broadcast(&mut self, job: &Job, node: u64) {
+        let portions = &self.tasks[job.task].portions;
+        let Some(sender) = self.sender(job, node, portions) else { return };
+        for portions in divide(portions, job.chunks) {
             let (mut from, mut after) = (sender, None);
             for devices in &job.receivers {
                 // The first device of the node passes on to the next node and to its neighbour.
@@ -143,8 +155,8 @@ impl<'a> Messages<'a> {
 
     /// Adds a message; its number. There is none for nothing.
     fn push(&mut self, from: u64, to: u64, sent: &Sent<'_>) -> Option<usize> {
-        let elements: u64 = sent.portions.iter().map(Portion::elements).sum();
-        if elements == 0 {
+        let bytes = self.bytes(sent.portions);
+        if bytes == 0 {
             return None;
         }
         let order = self.list.len();
@@ -154,7 +166,7 @@ impl<'a> Messages<'a> {
             from,
             to,
             portions: sent.portions.to_vec(),
-            bytes: elements * self.element,
+            bytes,
             after: sent.after.into_iter().collect(),
         });
         Some(order)

@@ -4,11 +4,11 @@ use cost_models::units::{Bytes, BytesPerSecond, Seconds};
 
 use crate::error::ReshardError;
 
-/// The links that messages take. A node has one adapter, which sends one message at a time and
-/// receives one at a time, at once; so does each device to the others of its node.
+/// The links that messages take. An adapter of a node sends one message at a time and receives one
+/// at a time, at once; so does each device to the others of its node.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Network {
-    /// The rate of a node's adapter, in either direction.
+    /// The rate of an adapter, in either direction.
     pub between: BytesPerSecond,
     /// The rate of a device to the others of its node, in either direction.
     pub inside: BytesPerSecond,

@@ -10,8 +10,10 @@ use crate::portion::{Portion, Span};
 pub struct Place {
     /// Its rank among all of the cluster.
     pub rank: u64,
-    /// Its node: the devices of a node share an adapter to other nodes.
+    /// Its node.
     pub node: u64,
+    /// Its adapter to other nodes, of those that its node has. Several devices may share one.
+    pub adapter: u64,
 }
 
 /// One end of the way: a mesh somewhere in the cluster, and the value's layout on it.
@@ -27,12 +29,12 @@ pub struct Side {
 }
 
 impl Side {
-    /// A mesh of successive ranks, in nodes of so many devices: rank r is in node
+    /// A mesh of successive ranks, in nodes of so many devices and one adapter: rank r is in node
     /// `r / devices_per_node`.
     pub fn successive(mesh: Mesh, layout: Layout, first_rank: u64, devices_per_node: u64) -> Self {
         let place = |device| {
             let rank = first_rank + device;
-            Place { rank, node: rank / devices_per_node.max(1) }
+            Place { rank, node: rank / devices_per_node.max(1), adapter: 0 }
         };
         let places = (0..mesh.devices()).map(place).collect();
         Self { mesh, layout, places }

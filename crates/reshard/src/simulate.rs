@@ -11,7 +11,7 @@ use cost_models::units::Seconds;
 
 use crate::message::Message;
 use crate::network::Network;
-use crate::side::Side;
+use crate::side::{Place, Side};
 
 /// When messages travel.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,10 +29,10 @@ pub struct Timeline {
 /// One direction of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Port {
-    /// Out of a node's adapter.
-    OutOfNode(u64),
-    /// Into a node's adapter.
-    IntoNode(u64),
+    /// Out of an adapter of a node.
+    OutOfNode(u64, u64),
+    /// Into an adapter of a node.
+    IntoNode(u64, u64),
     /// Out of a device, to another one of its node.
     OutOfDevice(u64),
     /// Into a device.
@@ -45,23 +45,23 @@ enum Port {
 /// If a message is of or to a rank of neither side, or after one that does not stand before it.
 pub fn simulate(messages: &[Message], from: &Side, to: &Side, network: &Network) -> Timeline {
     let places = from.places.iter().chain(&to.places);
-    let nodes: BTreeMap<u64, u64> = places.map(|place| (place.rank, place.node)).collect();
+    let places: BTreeMap<u64, Place> = places.map(|place| (place.rank, *place)).collect();
     let mut free: BTreeMap<Port, Seconds> = BTreeMap::new();
     let mut timeline =
         Timeline { times: Vec::new(), end: Seconds::ZERO, entered: BTreeMap::new(), left: BTreeMap::new() };
     for message in messages {
-        let (sender, receiver) = (nodes[&message.from], nodes[&message.to]);
-        let ports = if sender == receiver {
+        let (sender, receiver) = (places[&message.from], places[&message.to]);
+        let ports = if sender.node == receiver.node {
             [Port::OutOfDevice(message.from), Port::IntoDevice(message.to)]
         } else {
-            *timeline.left.entry(sender).or_default() += message.bytes;
-            *timeline.entered.entry(receiver).or_default() += message.bytes;
-            [Port::OutOfNode(sender), Port::IntoNode(receiver)]
+            *timeline.left.entry(sender.node).or_default() += message.bytes;
+            *timeline.entered.entry(receiver.node).or_default() += message.bytes;
+            [Port::OutOfNode(sender.node, sender.adapter), Port::IntoNode(receiver.node, receiver.adapter)]
         };
         let came = message.after.iter().map(|&before| timeline.times[before].1);
         let idle = ports.iter().filter_map(|port| free.get(port).copied());
         let start = came.chain(idle).fold(Seconds::ZERO, Seconds::max);
-        let end = start + network.time(sender, receiver, message.bytes);
+        let end = start + network.time(sender.node, receiver.node, message.bytes);
         free.extend(ports.map(|port| (port, end)));
         timeline.times.push((start, end));
         timeline.end = timeline.end.max(end);

@@ -5,7 +5,7 @@ use cost_models::units::{BytesPerSecond, Seconds, exact as number};
 
 use super::world::{NETWORK, pair, sides, value};
 use crate::strategy::Reach;
-use crate::{Choice, Message, Network, Policy, Strategy, chunks, estimate, reshard, simulate};
+use crate::{Choice, Message, Network, Place, Policy, Side, Strategy, chunks, estimate, reshard, simulate};
 
 /// What a value on one device takes to so many nodes of so many devices, all of which need it.
 fn to_all(strategy: Strategy, elements: u64, reach: Reach, network: &Network, most_chunks: u64) -> Seconds {
@@ -187,4 +187,31 @@ fn nodes_that_have_the_same_share_the_sending() {
     from.places[5].node = 0;
     let found = reshard(&type_, &from, &to, &network, &policy).unwrap();
     assert_eq!((found.schedule.end, found.schedule.bound), (3 * type_.bytes() / 4, 3 * type_.bytes() / 4));
+}
+
+#[test]
+fn devices_with_adapters_of_their_own_send_at_once() {
+    // Four devices of a node have it all, four of another node need it all.
+    let (from, to) = pair(&[4], &[&[]], &[4], &[&[]], 4);
+    let own = |side: &Side| {
+        let places = (0..).zip(&side.places);
+        Side { places: places.map(|(adapter, it)| Place { adapter, ..*it }).collect(), ..side.clone() }
+    };
+    let network = Network { latency: Seconds(0.0), inside: BytesPerSecond(1e15), ..NETWORK };
+    let took = |sides: [&Side; 2], strategy: Strategy| {
+        let policy = Policy { strategy: Choice::Only(strategy), ..Policy::default() };
+        let found = reshard(&value(&[4096]), sides[0], sides[1], &network, &policy).unwrap();
+        let seconds = simulate(&found.messages, sides[0], sides[1], &network).end;
+        seconds.0 * network.between.0 / number(4 * 4096)
+    };
+    for (strategy, shared, apart) in [
+        (Strategy::SendReceive, 4.0, 1.0),
+        (Strategy::LocalGather, 1.0, 0.25),
+        (Strategy::Broadcast, 1.0, 1.0),
+    ] {
+        for (sides, expected) in [([&from, &to], shared), ([&own(&from), &own(&to)], apart)] {
+            let times = took(sides, strategy);
+            assert!((times - expected).abs() < 1e-6, "{}: {times} instead of {expected}", strategy.name());
+        }
+    }
 }

@@ -39,7 +39,7 @@ fn what_cannot_be_brought_over_is_refused_with_the_reason() {
     short.places.pop();
     assert_eq!(said(&type_, &short, &to), "sending side: 3 places, expected one for each of 4 devices");
     let mut twice = to.clone();
-    twice.places[3] = Place { rank: 5, node: 9 };
+    twice.places[3] = Place { rank: 5, node: 9, adapter: 0 };
     assert_eq!(said(&type_, &from, &twice), "rank 5 stands for two devices, expected different ranks");
     twice.places[3].rank = 0;
     assert_eq!(said(&type_, &from, &twice), "rank 0 stands for two devices, expected different ranks");
@@ -68,7 +68,8 @@ fn numbers_that_a_network_cannot_have_are_refused() {
 fn both_sides_may_have_devices_in_one_node() {
     // Two stages in one node of eight devices, and half of the second one in another node.
     let (from, mut to) = pair(&[4], &[&[0]], &[4], &[&[]], 4);
-    to.places = [(4, 0), (5, 0), (6, 1), (7, 1)].map(|(rank, node)| Place { rank, node }).to_vec();
+    to.places =
+        [(4, 0), (5, 0), (6, 1), (7, 1)].map(|(rank, node)| Place { rank, node, adapter: 0 }).to_vec();
     let type_ = value(&[8]);
     for strategy in Strategy::ALL {
         let policy = Policy { strategy: Choice::Only(strategy), ..Policy::default() };

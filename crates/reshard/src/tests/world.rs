@@ -74,7 +74,7 @@ pub(super) fn sides(u: &mut Unstructured<'_>) -> Result<Option<(Type, Side, Side
         }
         let place = |&rank: &u64| {
             node += u64::from(u.ratio(1, 3)?);
-            Ok(Place { rank, node })
+            Ok(Place { rank, node, adapter: u.int_in_range(0..=1)? })
         };
         ranks.iter().take(usize::try_from(mesh.devices()).unwrap()).map(place).collect()
     };

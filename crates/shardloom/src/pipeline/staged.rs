@@ -32,7 +32,7 @@ pub use held_back::{TooMuch, kind, too_much};
 pub use placed::{Place, places};
 use plans::{Make, Plans, Room, stage};
 use prices::{Networks, priced, travelling};
-pub use prices::{durations, network};
+pub use prices::{durations, message};
 pub use travelling::{received, travelling_by};
 
 /// The most chunks in which a value crosses.

@@ -3,7 +3,6 @@
 use std::borrow::Cow;
 use std::sync::Mutex;
 
-use cost_models::units::Bytes;
 use plan::Plan;
 use planner_ir::Mesh;
 use rewrite::Steps;
@@ -15,7 +14,7 @@ use super::refused::Refusal;
 use super::{Question, Setup, blocks};
 use crate::failure::Failure;
 use crate::pipeline::choice::{UNBOUNDED, planned_after};
-use crate::pipeline::staged::network;
+use crate::pipeline::staged::message;
 use crate::pipeline::{Prepared, Target, prices};
 
 /// What blocks take on a mesh.
@@ -66,8 +65,7 @@ pub(super) fn part(
     let count = stands.iter().max().map_or(0, |last| last + 1);
     let short = blocks::costs(&plan, homes, count);
     let blocks: Vec<BlockCost> = stands.iter().map(|&it| short[it]).collect();
-    let network = network(question.machine())?;
-    let message = (network.latency + Bytes(blocks::crossing(&plan, homes)) / network.between).0;
+    let message = message(question.machine(), setup.mesh.devices(), blocks::crossing(&plan, homes))?;
     let refused = Refusal::of(&errors, step);
     let part = Part { mesh: setup.mesh.clone(), kind: question.kind, blocks, short, message, refused };
     Ok(Some((plan, part)))

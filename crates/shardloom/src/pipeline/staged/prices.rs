@@ -6,7 +6,7 @@ use cost_models::cluster::Cluster;
 use cost_models::collective::send;
 use cost_models::machine::Machine;
 use cost_models::topology::Topology;
-use cost_models::units::{Bytes, BytesPerSecond, Seconds};
+use cost_models::units::{Bytes, BytesPerSecond, Seconds, exact};
 use plan::{Arrival, Crossing, Pipeline, Term};
 use planner_ir::schedule::{self, Durations, Overlap, StageTimes, verify};
 use planner_ir::{Phase, Type};
@@ -17,7 +17,7 @@ use super::update::{self, Messages};
 use crate::failure::Failure;
 
 /// What messages between groups go over.
-pub fn network(machine: &Machine) -> Result<Network, Failure> {
+pub(super) fn network(machine: &Machine) -> Result<Network, Failure> {
     let topology = Topology::of(machine);
     let wrong = |error| Failure::internal("plan", error);
     let node = machine.devices_per_node();
@@ -48,6 +48,19 @@ pub fn network(machine: &Machine) -> Result<Network, Failure> {
         (network.inside, network.between) = (BytesPerSecond(1e12), BytesPerSecond(1e12));
     }
     Ok(network)
+}
+
+/// What a message of a stage to the next one takes, of which each device has so many bytes to send: those
+/// that share an adapter send one after another (seconds).
+pub fn message(machine: &Machine, devices: u64, bytes: u64) -> Result<f64, Failure> {
+    let network = network(machine)?;
+    let turns = devices.min(machine.devices_per_node().div_ceil(adapters(machine)));
+    Ok((network.latency + exact(turns) * (Bytes(bytes) / network.between)).0)
+}
+
+/// How many adapters a full node has.
+fn adapters(machine: &Machine) -> u64 {
+    machine.network.as_ref().map_or(1, |network| network.adapters.value.0.max(1))
 }
 
 /// What messages go over between stages on any two kinds of nodes.
@@ -110,9 +123,16 @@ impl<'a> Networks<'a> {
         strategies: &[Strategy],
     ) -> Result<Best, Failure> {
         let sides = lower::sides(pipeline, value, to);
-        let (sides, type_) = sides.map_err(|error| Failure::internal("plan", error))?;
+        let (mut sides, type_) = sides.map_err(|error| Failure::internal("plan", error))?;
         let first = [value.1, to].map(|stage| pipeline.stages[stage].first_device);
         let kinds = first.map(|rank| self.cluster.kind_of(rank));
+        for ((side, kind), first) in sides.iter_mut().zip(kinds).zip(first) {
+            let adapters = adapters(&self.cluster.kinds()[kind]);
+            for (rank, place) in (first..).zip(&mut side.places) {
+                // Devices share the adapters of their node evenly.
+                place.adapter = rank % pipeline.devices_per_node * adapters / pipeline.devices_per_node;
+            }
+        }
         let own = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let mut way = Way { type_: type_.clone(), sides, kinds, strategies: strategies.to_vec() };
         way.move_to_first_node(pipeline.devices_per_node);
