@@ -51,10 +51,11 @@ pub(super) fn network(machine: &Machine) -> Result<Network, Failure> {
 }
 
 /// What a message of a stage to the next one takes, of which each device has so many bytes to send: those
-/// that share an adapter send one after another (seconds).
+/// that share an adapter to other nodes send one after another (seconds).
 pub fn message(machine: &Machine, devices: u64, bytes: u64) -> Result<f64, Failure> {
     let network = network(machine)?;
-    let turns = devices.min(machine.devices_per_node().div_ceil(adapters(machine)));
+    let node = machine.devices_per_node();
+    let turns = if machine.devices() > node { devices.min(node.div_ceil(adapters(machine))) } else { 1 };
     Ok((network.latency + exact(turns) * (Bytes(bytes) / network.between)).0)
 }
 
