@@ -395,15 +395,7 @@ fn by(
     let count = usize::try_from(setup.micro_batches).ok()?;
     let schedule = kind.schedule(setup.groups, chunks, count).ok()?;
     let verified = verify(schedule, stages, count).ok()?;
-    let held = live(&verified);
-    let of = |stage: usize| {
-        let (group, chunk) = verified.schedule().home(stage);
-        held.get(group).and_then(|it| it.chunks.get(chunk)).copied()
-    };
-    let live: Vec<u64> =
-        (0..stages).map(|stage| of(stage).and_then(|it| u64::try_from(it).ok())).collect::<Option<_>>()?;
-    let runs = exact(setup.micro_batches);
-    let first = cut_to_fit(blocks, &live, setup.groups, runs, capacity)?;
+    let first = cut_to_fit(blocks, &verified, exact(setup.micro_batches), capacity)?;
     let end = |stage: usize| first.get(stage + 1).copied().unwrap_or(blocks.len());
     let stages: Vec<&[BlockCost]> = (0..stages).map(|stage| &blocks[first[stage]..end(stage)]).collect();
     let seconds = played(&verified, &stages, setup.groups, message)?;
@@ -431,26 +423,31 @@ fn played(verified: &Verified, stages: &[&[BlockCost]], groups: usize, message: 
     Some(seconds + updates.into_iter().fold(0.0, f64::max))
 }
 
-/// The cut of so many stages that fits: where a group has several, by what they hold together.
-fn cut_to_fit(
-    blocks: &[BlockCost],
-    live: &[u64],
-    groups: usize,
-    runs: f64,
-    capacity: u64,
-) -> Option<Vec<usize>> {
-    let loose = cut(blocks, live, live.len(), runs, capacity)?;
-    let mut held = vec![0_u64; groups];
-    for (stage, &start) in loose.iter().enumerate() {
-        let end = loose.get(stage + 1).copied().unwrap_or(blocks.len());
-        for block in &blocks[start..end] {
-            let bytes = block.resident.saturating_add(block.kept.saturating_mul(live[stage]));
-            held[stage % groups] = held[stage % groups].saturating_add(bytes);
+/// The cut into stages that fits: where a group has several, by what they hold together.
+fn cut_to_fit(blocks: &[BlockCost], verified: &Verified, runs: f64, capacity: u64) -> Option<Vec<usize>> {
+    let (schedule, under_way) = (verified.schedule(), live(verified));
+    let of = |stage: usize| {
+        let (group, chunk) = schedule.home(stage);
+        u64::try_from(*under_way.get(group)?.chunks.get(chunk)?).ok()
+    };
+    let live: Vec<u64> = (0..schedule.stages()).map(of).collect::<Option<_>>()?;
+    let loose = cut(blocks, &live, live.len(), runs, capacity)?;
+    let fits = |group: usize| {
+        let chunks = (group..live.len()).step_by(under_way.len());
+        let own = |stage: usize| &blocks[loose[stage]..loose.get(stage + 1).copied().unwrap_or(blocks.len())];
+        let (mut resident, mut kept) = (0_u64, 0_u64);
+        for block in chunks.flat_map(own) {
+            resident = resident.saturating_add(block.resident);
+            kept = kept.saturating_add(block.kept);
         }
-    }
-    if held.iter().all(|&bytes| bytes <= capacity) {
+        // What chunks keep of a micro-batch is about as much for each of them.
+        let together = u64::try_from(under_way[group].together).unwrap_or(u64::MAX);
+        let count = u64::try_from(schedule.chunks).unwrap_or(u64::MAX);
+        resident.saturating_add(kept.div_ceil(count).saturating_mul(together)) <= capacity
+    };
+    if (0..under_way.len()).all(fits) {
         Some(loose)
     } else {
-        cut(blocks, live, groups, runs, capacity)
+        cut(blocks, &live, under_way.len(), runs, capacity)
     }
 }
