@@ -61,8 +61,20 @@ pub(super) fn costs(plan: &Plan, homes: &[usize], blocks: usize) -> Vec<BlockCos
     costs
 }
 
-/// The most bytes that a device hands on between two blocks (bytes).
-pub(super) fn crossing(plan: &Plan, homes: &[usize]) -> u64 {
+/// The most that a node hands on between two blocks, what several devices have once (bytes).
+pub(super) fn crossing(plan: &Plan, homes: &[usize], devices_per_node: u64) -> u64 {
+    let in_node = plan.mesh.devices().min(devices_per_node);
+    let of_node = |value: ValueId| {
+        let (layout, type_) = (&plan.layouts[value.0], plan.graph.type_of(value));
+        let mut blocks = Vec::new();
+        for device in 0..in_node {
+            let block = layout.pieces(&plan.mesh, device, &type_.shape);
+            if !blocks.contains(&block) {
+                blocks.push(block);
+            }
+        }
+        u64::try_from(blocks.len()).unwrap_or(u64::MAX) * layout.local_type(type_).bytes()
+    };
     let mut most = 0;
     for (index, node) in plan.graph.nodes.iter().enumerate().filter(|(_, node)| node.phase == Phase::Forward)
     {
@@ -70,8 +82,7 @@ pub(super) fn crossing(plan: &Plan, homes: &[usize]) -> u64 {
             if let Source::Result { node: maker, .. } = plan.graph.value(operand).source
                 && homes[maker.0] + 1 == homes[index]
             {
-                let bytes = plan.layouts[operand.0].local_type(plan.graph.type_of(operand)).bytes();
-                most = most.max(bytes);
+                most = most.max(of_node(operand));
             }
         }
     }

@@ -65,7 +65,8 @@ pub(super) fn part(
     let count = stands.iter().max().map_or(0, |last| last + 1);
     let short = blocks::costs(&plan, homes, count);
     let blocks: Vec<BlockCost> = stands.iter().map(|&it| short[it]).collect();
-    let message = message(question.machine(), setup.mesh.devices(), blocks::crossing(&plan, homes))?;
+    let bytes = blocks::crossing(&plan, homes, question.machine().devices_per_node());
+    let message = message(question.machine(), setup.mesh.devices(), bytes)?;
     let refused = Refusal::of(&errors, step);
     let part = Part { mesh: setup.mesh.clone(), kind: question.kind, blocks, short, message, refused };
     Ok(Some((plan, part)))

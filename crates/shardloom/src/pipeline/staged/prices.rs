@@ -50,13 +50,14 @@ pub(super) fn network(machine: &Machine) -> Result<Network, Failure> {
     Ok(network)
 }
 
-/// What a message of a stage to the next one takes, of which each device has so many bytes to send: those
-/// that share an adapter to other nodes send one after another (seconds).
+/// What a message of a stage on so many devices to the next one takes, of which a node has so many bytes
+/// to send: by all adapters, or links inside the node, that these devices have (seconds).
 pub fn message(machine: &Machine, devices: u64, bytes: u64) -> Result<f64, Failure> {
     let network = network(machine)?;
     let node = machine.devices_per_node();
-    let turns = if machine.devices() > node { devices.min(node.div_ceil(adapters(machine))) } else { 1 };
-    Ok((network.latency + exact(turns) * (Bytes(bytes) / network.between)).0)
+    let devices = devices.min(node);
+    let links = if machine.devices() > node { (devices * adapters(machine)).div_ceil(node) } else { devices };
+    Ok((network.latency + Bytes(bytes) / (exact(links.min(devices)) * network.between)).0)
 }
 
 /// How many adapters a full node has.
