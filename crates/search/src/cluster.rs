@@ -10,6 +10,8 @@ pub mod unequal; // stages on meshes that differ
 use planner_ir::schedule::StageTimes;
 use rayon::prelude::*;
 
+use crate::live::Live;
+
 /// How many times as many setups are tried as are to be had.
 const TRIED: usize = 2;
 /// How many setups are priced at a time.
@@ -83,18 +85,49 @@ pub struct BlockCost {
     pub update: f64,
     /// What a device holds of it at rest (bytes).
     pub resident: u64,
-    /// What it keeps of each micro-batch for the backward part (bytes).
-    pub kept: u64,
+    /// What it keeps of micro-batches under way.
+    pub kept: Kept,
+}
+
+/// What a device keeps of each micro-batch under way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Kept {
+    /// What the forward part leaves for the backward part alone (bytes).
+    pub backward: u64,
+    /// What the forward part leaves for gradients of weights (bytes).
+    pub gradients: u64,
+    /// What the backward part leaves for gradients of weights, where those are a part of their own
+    /// (bytes).
+    pub apart: u64,
+}
+
+impl Kept {
+    /// Of two blocks together.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            backward: self.backward.saturating_add(other.backward),
+            gradients: self.gradients.saturating_add(other.gradients),
+            apart: self.apart.saturating_add(other.apart),
+        }
+    }
+
+    /// With so many micro-batches under way (bytes).
+    pub fn bytes(self, live: Live) -> u64 {
+        let gradients = self.gradients.saturating_mul(live.gradients);
+        let backward = self.backward.saturating_mul(live.backward);
+        gradients.saturating_add(backward).saturating_add(self.apart.saturating_mul(live.apart))
+    }
 }
 
 /// The first blocks of stages such that the group that has most to do has as little as can be, and each
 /// fits; of equal ones that whose first stages are longest. Nothing if none fits.
 ///
-/// Stage `s` is on group `s` modulo the number of groups, and keeps what belongs to `live[s]`
-/// micro-batches. A group may hold `capacity` bytes: each of its stages an equal part of it.
+/// Stage `s` is on group `s` modulo the number of groups, and keeps what belongs to the micro-batches
+/// `live[s]`. A group may hold `capacity` bytes: each of its stages an equal part of it.
 pub fn cut(
     blocks: &[BlockCost],
-    live: &[u64],
+    live: &[Live],
     groups: usize,
     micro_batches: f64,
     capacity: u64,
@@ -111,13 +144,13 @@ pub fn cut(
     least[0][0] = (0.0, 0);
     for stage in 1..=stages {
         for end in stage..=count {
-            let (mut work, mut resident, mut kept) = (0.0, 0_u64, 0_u64);
+            let (mut work, mut resident, mut kept) = (0.0, 0_u64, Kept::default());
             for start in (stage - 1..end).rev() {
                 let block = &blocks[start];
                 work += micro_batches * block.times.total() + block.update;
                 resident = resident.saturating_add(block.resident);
-                kept = kept.saturating_add(block.kept);
-                if resident.saturating_add(kept.saturating_mul(live[stage - 1])) > part {
+                kept = kept.and(block.kept);
+                if resident.saturating_add(kept.bytes(live[stage - 1])) > part {
                     break;
                 }
                 let most = least[stage - 1][start].0.max(work);

@@ -13,6 +13,7 @@ use crate::prices::Prices;
 use crate::problem::real;
 use crate::section::{Repetition, Section};
 
+pub use memory::kept;
 pub(crate) use memory::{below_the_most, memory, slots};
 
 /// The parts of a plan that the choices decide.

@@ -40,7 +40,7 @@ mod derive;
 mod planner;
 
 pub use bound::Trail;
-pub use compose::kind;
+pub use compose::{kept, kind};
 pub use fixed::{Fixed, FixedError, names};
 pub use fold::fold;
 pub use join::sections;

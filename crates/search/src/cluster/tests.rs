@@ -3,7 +3,8 @@
 use arbtest::arbtest;
 use planner_ir::schedule::StageTimes;
 
-use super::{BlockCost, Outcome, best, cut};
+use super::{BlockCost, Kept, Outcome, best, cut};
+use crate::live::Live;
 
 #[test]
 fn the_best_of_all_is_found_and_its_bound_holds() {
@@ -70,12 +71,17 @@ fn cuts_are_those_of_trying_all() {
                 [u.int_in_range(0_u8..=9)?, u.int_in_range(0..=9)?, u.int_in_range(0..=9)?].map(f64::from);
             let times = StageTimes { forward, backward, weight };
             let update = f64::from(u.int_in_range(0_u8..=9)?);
-            let (resident, kept) = (u.int_in_range(0..=9)?, u.int_in_range(0..=9)?);
+            let resident = u.int_in_range(0..=9)?;
+            let [backward, gradients, apart] =
+                [u.int_in_range(0..=5)?, u.int_in_range(0..=5)?, u.int_in_range(0..=3)?];
+            let kept = Kept { backward, gradients, apart };
             blocks.push(BlockCost { times, update, resident, kept });
         }
         let mut live = Vec::new();
         for _ in 0..stages {
-            live.push(u.int_in_range(1..=4)?);
+            let [backward, gradients, apart] =
+                [u.int_in_range(1..=4)?, u.int_in_range(1..=4)?, u.int_in_range(0..=3)?];
+            live.push(Live { backward, gradients, apart });
         }
         let capacity = u.int_in_range(0..=120)?;
         let chunks = u64::try_from(stages / groups).unwrap();
@@ -84,7 +90,11 @@ fn cuts_are_those_of_trying_all() {
             for (stage, &start) in first.iter().enumerate() {
                 let end = first.get(stage + 1).copied().unwrap_or(count);
                 let own = &blocks[start..end];
-                let held = own.iter().map(|it| it.resident + live[stage] * it.kept).sum::<u64>();
+                let kept = |it: &Kept| {
+                    let Live { backward, gradients, apart } = live[stage];
+                    backward * it.backward + gradients * it.gradients + apart * it.apart
+                };
+                let held = own.iter().map(|it| it.resident + kept(&it.kept)).sum::<u64>();
                 if held > capacity / chunks {
                     return None;
                 }

@@ -21,7 +21,8 @@ use std::collections::BTreeMap;
 use cost_models::units::exact;
 use planner_ir::schedule::StageTimes;
 
-use super::BlockCost;
+use super::{BlockCost, Kept};
+use crate::live::Live;
 
 /// What a stage may be on, and what the blocks are there.
 #[derive(Clone, Debug, PartialEq)]
@@ -53,8 +54,8 @@ pub struct Room<'a> {
     pub micro_batches: f64,
     /// What a message between two stages takes (seconds).
     pub message: f64,
-    /// How many micro-batches a stage keeps that so many stages follow, itself included.
-    pub live: &'a dyn Fn(usize) -> u64,
+    /// Which micro-batches a stage keeps that so many stages follow, itself included.
+    pub live: &'a dyn Fn(usize) -> Live,
     /// What others wait for a stage that takes this of a micro-batch (seconds).
     pub waits: &'a dyn Fn(StageTimes) -> f64,
     /// Whether a stage may have a choice and start at a block: how many follow, itself included, the number
@@ -105,7 +106,7 @@ struct Run {
     times: StageTimes,
     update: f64,
     resident: u64,
-    kept: u64,
+    kept: Kept,
 }
 
 impl Run {
@@ -113,7 +114,7 @@ impl Run {
         times: StageTimes { forward: 0.0, backward: 0.0, weight: 0.0 },
         update: 0.0,
         resident: 0,
-        kept: 0,
+        kept: Kept { backward: 0, gradients: 0, apart: 0 },
     };
 
     fn with(mut self, block: &BlockCost) -> Self {
@@ -122,12 +123,12 @@ impl Run {
         self.times.weight += block.times.weight;
         self.update += block.update;
         self.resident = self.resident.saturating_add(block.resident);
-        self.kept = self.kept.saturating_add(block.kept);
+        self.kept = self.kept.and(block.kept);
         self
     }
 
-    fn held(&self, live: u64) -> u64 {
-        self.resident.saturating_add(self.kept.saturating_mul(live))
+    fn held(&self, live: Live) -> u64 {
+        self.resident.saturating_add(self.kept.bytes(live))
     }
 
     /// What it takes but for what others wait for it, and that (seconds).

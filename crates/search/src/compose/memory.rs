@@ -13,6 +13,7 @@ use planner_ir::{
     chunks,
 };
 
+use crate::cluster::Kept;
 use crate::live::Live;
 use crate::prices::packs;
 
@@ -65,7 +66,28 @@ pub(crate) fn below_the_most(plan: &Plan) -> Vec<(NodeId, u64)> {
     let most = timeline.iter().copied().max().unwrap_or(0);
     let below =
         |&(node, moment): &(NodeId, usize)| (node, u64::try_from(most - timeline[moment]).unwrap_or(0));
-    walk.timed.iter().map(below).collect()
+    let is_timed = |node: NodeId| matches!(&plan.assignments[node.0], Assignment::Computed { partition, .. } if partition.steps > 1);
+    walk.done.iter().filter(|it| is_timed(it.0)).map(below).collect()
+}
+
+/// For each of so many blocks, where each operation belongs to one of them, what it keeps of a micro-batch
+/// while others are under way. What moves counts where it is made first.
+pub fn kept(plan: &Plan, homes: &[usize], blocks: usize) -> Vec<Kept> {
+    let walk = Walk::over(plan);
+    let mut kept = vec![Kept::default(); blocks];
+    for span in &walk.lives {
+        // The operation by which it was made, or before which it was moved.
+        let made = walk.done.partition_point(|&(_, moment)| moment < span.first);
+        let Some(of) = walk.done.get(made).and_then(|it| kept.get_mut(homes[it.0.0])) else { continue };
+        let place = match span.waits_for() {
+            Some(Waits::Backward) => &mut of.backward,
+            Some(Waits::Gradients) => &mut of.gradients,
+            Some(Waits::Apart) => &mut of.apart,
+            None => continue,
+        };
+        *place = place.saturating_add(span.bytes);
+    }
+    kept
 }
 
 /// Where a copy of a value is.
@@ -95,6 +117,28 @@ struct Span {
     used: Vec<Phase>,
 }
 
+/// What something waits for that is there of several micro-batches at once.
+enum Waits {
+    /// The forward part made it; the backward part uses it.
+    Backward,
+    /// The forward part made it; gradients of weights use it.
+    Gradients,
+    /// The backward part made it; gradients of weights use it.
+    Apart,
+}
+
+impl Span {
+    fn waits_for(&self) -> Option<Waits> {
+        let is_used_in = |phase| self.used.contains(&phase);
+        match self.made {
+            Phase::Forward if is_used_in(Phase::Gradient) => Some(Waits::Gradients),
+            Phase::Forward if is_used_in(Phase::Backward) => Some(Waits::Backward),
+            Phase::Backward if is_used_in(Phase::Gradient) => Some(Waits::Apart),
+            _ => None,
+        }
+    }
+}
+
 /// The programs' order, up to some moment.
 struct Walk<'a> {
     plan: &'a Plan,
@@ -103,8 +147,8 @@ struct Walk<'a> {
     /// For each value that becomes states, the copies that take their places.
     carried: BTreeMap<ValueId, Vec<Copy>>,
     lives: Vec<Span>,
-    /// The operations in time steps, and when each is done.
-    timed: Vec<(NodeId, usize)>,
+    /// The operations, and when each is done.
+    done: Vec<(NodeId, usize)>,
     moment: usize,
     phase: Phase,
 }
@@ -168,8 +212,8 @@ impl<'a> Walk<'a> {
             carried.entry(it.next).or_default().push(copy);
         }
         let (places, lives) = (BTreeMap::new(), Vec::new());
-        let timed = Vec::new();
-        let mut walk = Self { plan, places, carried, lives, timed, moment: 0, phase: Phase::Forward };
+        let done = Vec::new();
+        let mut walk = Self { plan, places, carried, lives, done, moment: 0, phase: Phase::Forward };
         for (id, assignment) in graph.node_ids().zip(&plan.assignments) {
             let node = graph.node(id);
             if let Assignment::Computed { operands, partition, .. } = assignment {
@@ -178,8 +222,8 @@ impl<'a> Walk<'a> {
                 if partition.steps > 1 {
                     let bytes = slots(graph, node, partition);
                     walk.live(For::Copy, bytes);
-                    walk.timed.push((id, walk.moment));
                 }
+                walk.done.push((id, walk.moment));
             }
         }
         let outputs = graph.outputs.iter().zip(&plan.outputs);
@@ -220,13 +264,11 @@ impl<'a> Walk<'a> {
     fn others(&self, live: Live) -> [i128; 2] {
         let mut others = [0; 2];
         for it in &self.lives {
-            let is_used_in = |phase| it.used.contains(&phase);
-            let times = match it.made {
-                Phase::Forward if is_used_in(Phase::Backward) || is_used_in(Phase::Gradient) => {
-                    live.kept(is_used_in).saturating_sub(1)
-                }
-                Phase::Backward if is_used_in(Phase::Gradient) => live.apart,
-                _ => 0,
+            let times = match it.waits_for() {
+                Some(Waits::Backward) => live.backward.saturating_sub(1),
+                Some(Waits::Gradients) => live.gradients.saturating_sub(1),
+                Some(Waits::Apart) => live.apart,
+                None => 0,
             };
             others[usize::from(it.use_ == For::Copy)] += i128::from(times) * i128::from(it.bytes);
         }

@@ -26,13 +26,13 @@ use cost_models::machine::Machine;
 use cost_models::units::exact;
 use plan::{Pipeline, Plan, Proof, Recipe, Recompute};
 use planner_ir::schedule::{
-    Crossing, Durations, Kind, Overlap, StageTimes, Verified, live, makespan, verify,
+    self, Crossing, Durations, Kind, Overlap, StageTimes, Verified, makespan, verify,
 };
 use rayon::prelude::*;
-use search::Trail;
-use search::cluster::{BlockCost, Found, Outcome, best, cut};
+use search::cluster::{BlockCost, Found, Kept, Outcome, best, cut};
+use search::{Live, Trail};
 
-use super::staged::Forward;
+use super::staged::{Forward, under_way};
 use crate::failure::Failure;
 use crate::model_file::ModelFile;
 use finish::{Finished, LESS, Way};
@@ -346,7 +346,7 @@ fn guess(setup: &Setup, first: &Outcome<Priced>) -> f64 {
 /// What blocks hold with half as many micro-batches under way as there are groups (bytes).
 fn held(blocks: &[BlockCost], groups: f64) -> f64 {
     let live = groups / 2.0;
-    blocks.iter().map(|block| exact(block.resident) + live * exact(block.kept)).sum()
+    blocks.iter().map(|block| exact(block.resident) + live * exact(block.kept.bytes(Live::ONE))).sum()
 }
 
 /// What no plan of its setup is faster than (seconds).
@@ -425,29 +425,29 @@ fn played(verified: &Verified, stages: &[&[BlockCost]], groups: usize, message: 
 
 /// The cut into stages that fits: where a group has several, by what they hold together.
 fn cut_to_fit(blocks: &[BlockCost], verified: &Verified, runs: f64, capacity: u64) -> Option<Vec<usize>> {
-    let (schedule, under_way) = (verified.schedule(), live(verified));
-    let of = |stage: usize| {
-        let (group, chunk) = schedule.home(stage);
-        u64::try_from(*under_way.get(group)?.chunks.get(chunk)?).ok()
-    };
-    let live: Vec<u64> = (0..schedule.stages()).map(of).collect::<Option<_>>()?;
+    let (schedule, live) = (verified.schedule(), under_way(verified));
+    let groups = schedule.groups.len();
     let loose = cut(blocks, &live, live.len(), runs, capacity)?;
-    let fits = |group: usize| {
-        let chunks = (group..live.len()).step_by(under_way.len());
+    if schedule.chunks == 1 {
+        return Some(loose);
+    }
+    let fits = |(group, live): (usize, &schedule::Live)| {
+        let chunks = (group..loose.len()).step_by(groups);
         let own = |stage: usize| &blocks[loose[stage]..loose.get(stage + 1).copied().unwrap_or(blocks.len())];
-        let (mut resident, mut kept) = (0_u64, 0_u64);
+        let (mut resident, mut kept) = (0_u64, Kept::default());
         for block in chunks.flat_map(own) {
             resident = resident.saturating_add(block.resident);
-            kept = kept.saturating_add(block.kept);
+            kept = kept.and(block.kept);
         }
         // What chunks keep of a micro-batch is about as much for each of them.
-        let together = u64::try_from(under_way[group].together).unwrap_or(u64::MAX);
+        let together = u64::try_from(live.together).unwrap_or(u64::MAX);
         let count = u64::try_from(schedule.chunks).unwrap_or(u64::MAX);
-        resident.saturating_add(kept.div_ceil(count).saturating_mul(together)) <= capacity
+        let together = Live { backward: together, gradients: together, apart: 0 };
+        resident.saturating_add(kept.bytes(together).div_ceil(count)) <= capacity
     };
-    if (0..under_way.len()).all(fits) {
+    if schedule::live(verified).iter().enumerate().all(fits) {
         Some(loose)
     } else {
-        cut(blocks, &live, under_way.len(), runs, capacity)
+        cut(blocks, &live, groups, runs, capacity)
     }
 }

@@ -14,12 +14,12 @@ use std::sync::{Arc, Mutex};
 use cost_models::cluster::Cluster;
 use import::ImportError;
 use plan::{Holding, MachineName, Pipeline, Plan, Proof, Recipe, Recompute, Stage};
-use planner_ir::schedule::{self, Kind, Schedule, StageTimes, Work, timeline, verify};
+use planner_ir::schedule::{self, Kind, Schedule, StageTimes, Verified, Work, timeline, verify};
 use planner_ir::{Graph, Mesh};
 use rayon::prelude::*;
 use reshard::Strategy;
 use rewrite::{Blocks, Segment, Steps};
-use search::cluster::{self, BlockCost};
+use search::cluster::{self, BlockCost, Kept};
 use search::{Fixed, Live, Trail};
 use train::{Stages, Step};
 
@@ -173,11 +173,11 @@ impl Forward {
         }
         let cost = |forward: f64| {
             let times = StageTimes { forward, backward: 0.0, weight: 0.0 };
-            BlockCost { times, update: 0.0, resident: 0, kept: 0 }
+            BlockCost { times, update: 0.0, resident: 0, kept: Kept::default() }
         };
         let costs: Vec<BlockCost> = self.works().into_iter().map(cost).collect();
         // As if everything fitted: what stages hold is known when they are planned.
-        let first = cluster::cut(&costs, &vec![0; stages], stages, 1.0, u64::MAX);
+        let first = cluster::cut(&costs, &vec![Live::ONE; stages], stages, 1.0, u64::MAX);
         first.ok_or_else(|| Failure::internal("plan", "a model was not cut"))
     }
 
@@ -313,7 +313,8 @@ fn made(
 ) -> Result<Pipeline, Failure> {
     let places = places(wanted.cluster, wanted.meshes)?;
     let count = stages.stages.len();
-    let live = under_way(&schedule, count)?;
+    let verified = verify(schedule.clone(), count, schedule.micro_batches());
+    let live = under_way(&verified.map_err(|faults| Failure::internal("plan", faults))?);
     let on: Vec<&Place> = (0..count).map(|it| &places[schedule.home(it).0]).collect();
     // Stages that differ in names only, on meshes alike of one kind, and have as much memory, have the same
     // plan, if the same is fixed of them.
@@ -389,17 +390,15 @@ fn made(
 }
 
 /// How many micro-batches of each stage are under way at once.
-fn under_way(schedule: &Schedule, stages: usize) -> Result<Vec<Live>, Failure> {
-    let verified = verify(schedule.clone(), stages, schedule.micro_batches());
-    let verified = verified.map_err(|faults| Failure::internal("plan", faults))?;
-    let last = schedule.last_work();
-    let between = |from, to| schedule::between(&verified, from, to);
+pub fn under_way(verified: &Verified) -> Vec<Live> {
+    let last = verified.schedule().last_work();
+    let between = |from, to| schedule::between(verified, from, to);
     let kept = between(Work::Forward, Work::Backward).into_iter().zip(between(Work::Forward, last));
     let live = kept.zip(between(Work::Backward, last)).map(|((backward, gradients), apart)| {
         let number = |it| u64::try_from(it).unwrap_or(u64::MAX);
         Live { backward: number(backward), gradients: number(gradients), apart: number(apart) }
     });
-    Ok(live.collect())
+    live.collect()
 }
 
 /// What is held (bytes).

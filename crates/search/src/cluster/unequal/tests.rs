@@ -4,7 +4,8 @@ use arbtest::arbtest;
 use planner_ir::schedule::StageTimes;
 
 use super::{Choice, Composed, Nodes, Outcome, Room, compose};
-use crate::cluster::BlockCost;
+use crate::cluster::{BlockCost, Kept};
+use crate::live::Live;
 
 /// A small world.
 struct World {
@@ -39,7 +40,11 @@ impl World {
                     times,
                     update,
                     resident: u.int_in_range(0..=9)?,
-                    kept: u.int_in_range(0..=5)?,
+                    kept: Kept {
+                        backward: u.int_in_range(0..=5)?,
+                        gradients: u.int_in_range(0..=5)?,
+                        apart: u.int_in_range(0..=5)?,
+                    },
                 });
             }
             choices.push(Choice { devices, kind, blocks: of });
@@ -55,8 +60,9 @@ impl World {
         })
     }
 
-    fn live(&self, after: usize) -> u64 {
-        u64::try_from(after).unwrap().min(3)
+    fn live(&self, after: usize) -> Live {
+        let after = u64::try_from(after).unwrap();
+        Live { backward: after.min(3), gradients: after.min(4), apart: 2 }
     }
 
     fn waits(&self, times: StageTimes) -> f64 {
@@ -105,7 +111,9 @@ impl World {
             for block in &blocks[first..end] {
                 busy += self.micro_batches * block.times.total() + block.update;
                 waited += self.waits(block.times);
-                held += block.resident + self.live(stages.len() - number) * block.kept;
+                let (live, kept) = (self.live(stages.len() - number), block.kept);
+                held += block.resident + live.backward * kept.backward + live.gradients * kept.gradients;
+                held += live.apart * kept.apart;
             }
             if held > self.kinds[*kind].capacity {
                 return None;

@@ -3,14 +3,15 @@
 use plan::{Assignment, Copy, Part, Plan};
 use planner_ir::schedule::StageTimes;
 use planner_ir::{Phase, Source, ValueId};
-use search::cluster::BlockCost;
+use search::cluster::{BlockCost, Kept};
+use search::kept;
 
 /// What each of so many blocks takes and holds, where each operation belongs to one of them.
 ///
 /// What moves counts where it is first used; what is at rest, where it is first used, too.
 pub(super) fn costs(plan: &Plan, homes: &[usize], blocks: usize) -> Vec<BlockCost> {
     let times = StageTimes { forward: 0.0, backward: 0.0, weight: 0.0 };
-    let mut costs = vec![BlockCost { times, update: 0.0, resident: 0, kept: 0 }; blocks];
+    let mut costs = vec![BlockCost { times, update: 0.0, resident: 0, kept: Kept::default() }; blocks];
     let mut add = |home: usize, phase: Phase, seconds: f64| {
         let Some(cost) = costs.get_mut(home) else { return };
         match phase {
@@ -38,25 +39,11 @@ pub(super) fn costs(plan: &Plan, homes: &[usize], blocks: usize) -> Vec<BlockCos
                     cost.resident = cost.resident.saturating_add(bytes);
                 }
             }
-            Source::Result { node, .. } => {
-                let made = plan.graph.node(*node).phase == Phase::Forward;
-                if made && readers.is_kept(plan, value, Copy::Made) {
-                    costs[homes[node.0]].kept = costs[homes[node.0]].kept.saturating_add(bytes);
-                }
-            }
-            Source::Input(_) => {}
+            _ => {}
         }
     }
-    for (index, transfer) in plan.transfers.iter().enumerate() {
-        let made = matches!(plan.graph.value(transfer.value).source, Source::Result { .. });
-        if made
-            && readers.is_made_forward(plan, index)
-            && readers.is_kept(plan, transfer.value, Copy::Transferred(index))
-        {
-            let bytes = transfer.layout.local_type(plan.graph.type_of(transfer.value)).bytes();
-            let (home, _) = readers.first(plan, homes, transfer.value, Copy::Transferred(index));
-            costs[home].kept = costs[home].kept.saturating_add(bytes);
-        }
+    for (cost, kept) in costs.iter_mut().zip(kept(plan, homes, blocks)) {
+        cost.kept = kept;
     }
     costs
 }
@@ -161,21 +148,5 @@ impl Readers {
     /// The block in which a value at rest is first used.
     fn home_of(&self, homes: &[usize], value: ValueId) -> usize {
         self.of_values[value.0].first().map_or(0, |&it| homes[it])
-    }
-
-    /// Whether a copy is used by the backward part of a micro-batch.
-    fn is_kept(&self, plan: &Plan, value: ValueId, copy: Copy) -> bool {
-        let readers = match copy {
-            Copy::Made => &self.of_values[value.0],
-            Copy::Transferred(it) => &self.of_transfers[it],
-        };
-        readers.iter().any(|&it| matches!(plan.graph.nodes[it].phase, Phase::Backward | Phase::Gradient))
-    }
-
-    /// Whether a copy is made by the forward part.
-    fn is_made_forward(&self, plan: &Plan, transfer: usize) -> bool {
-        let value = plan.transfers[transfer].value;
-        let readers = self.all(value, Copy::Transferred(transfer));
-        readers.iter().any(|&it| plan.graph.nodes[it].phase == Phase::Forward)
     }
 }

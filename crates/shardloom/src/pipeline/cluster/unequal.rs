@@ -9,8 +9,9 @@ use std::sync::PoisonError;
 
 use cost_models::units::exact;
 use plan::Recompute;
-use planner_ir::schedule::{self, Kind, live, verify};
+use planner_ir::schedule::{self, Kind, verify};
 use rayon::prelude::*;
+use search::Live;
 use search::cluster::BlockCost;
 use search::cluster::unequal::{Choice, Nodes, Outcome, Room, compose};
 
@@ -18,6 +19,7 @@ use super::finish::Way;
 use super::parts::Part;
 use super::{Asked, Chosen, Question, SHARE, Setup, played, suits, units};
 use crate::failure::Failure;
+use crate::pipeline::staged::under_way;
 
 /// So many beginnings of stages are followed.
 const FOLLOWED: usize = 1 << 18;
@@ -81,8 +83,10 @@ pub(super) fn ways(
         let Some(&lightest) = allowed.first() else { continue };
         // How many groups follow says what is held but for schedules in which all hold as much: those are
         // held against what each really holds below.
-        let live =
-            |after: usize| u64::try_from(schedule::held(lightest, [after, 1, count], 0)).unwrap_or(u64::MAX);
+        let live = |after: usize| {
+            let live = u64::try_from(schedule::held(lightest, [after, 1, count], 0)).unwrap_or(u64::MAX);
+            Live { backward: live, gradients: live, apart: 0 }
+        };
         let room = Room {
             kinds: &kinds,
             node: cluster.devices_per_node(),
@@ -122,11 +126,10 @@ fn seconds(
     let groups = stages.len();
     let verified = verify(kind.schedule(groups, 1, micro_batches).ok()?, groups, micro_batches).ok()?;
     let mut costs: Vec<&[BlockCost]> = Vec::new();
-    for ((number, &(first, it)), live) in stages.iter().enumerate().zip(live(&verified)) {
+    for ((number, &(first, it)), live) in stages.iter().enumerate().zip(under_way(&verified)) {
         let Part { blocks, kind, .. } = &parts[it];
         let own = &blocks[first..stages.get(number + 1).map_or(blocks.len(), |next| next.0)];
-        let live = u64::try_from(live.together).ok()?;
-        let bytes = |it: &BlockCost| it.resident.saturating_add(it.kept.saturating_mul(live));
+        let bytes = |it: &BlockCost| it.resident.saturating_add(it.kept.bytes(live));
         if own.iter().map(bytes).fold(0, u64::saturating_add) > kinds[*kind].capacity {
             return None;
         }

@@ -101,7 +101,9 @@ fn what_a_search_counts_of_micro_batches_under_way_is_what_programs_place() {
             fixed: &[],
         };
         let pipeline = staged(&forward, &header, &wanted, &|_| {}).expect("fits");
-        let live = under_way(&pipeline.schedule, pipeline.stages.len()).expect("a schedule");
+        let schedule = pipeline.schedule.clone();
+        let micro_batches = schedule.micro_batches();
+        let live = under_way(&verify(schedule, pipeline.stages.len(), micro_batches).expect("a schedule"));
         let bytes = |memory: &[Holding]| memory.iter().map(|it| it.bytes).sum::<u64>();
         for (number, stage) in pipeline.stages.iter().enumerate() {
             let counted = bytes(&search::held(&stage.plan, live[number]));
