@@ -19,6 +19,11 @@ impl Live {
     /// One micro-batch at a time.
     pub const ONE: Self = Self { backward: 1, gradients: 1, apart: 0 };
 
+    /// So many micro-batches, whose gradients of weights are made with the backward part.
+    pub fn of(count: u64) -> Self {
+        Self { backward: count, gradients: count, apart: 0 }
+    }
+
     /// Of how many micro-batches a value is there at once that the forward part makes, if gradients
     /// use it in these phases.
     pub(crate) fn kept(self, is_used_in: impl Fn(Phase) -> bool) -> u64 {

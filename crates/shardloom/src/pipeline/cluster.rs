@@ -12,6 +12,7 @@ mod known; // what is known of a model
 mod least; // what setups cannot do with less than
 mod ordered; // setups that some schedule can order
 mod parts; // what blocks take on a mesh
+mod played; // what stages take by a schedule
 mod refused; // what is fixed that cannot be
 mod setups; // what is to be chosen among
 mod unequal; // groups whose meshes differ
@@ -25,19 +26,18 @@ use cost_models::cluster::Cluster;
 use cost_models::machine::Machine;
 use cost_models::units::exact;
 use plan::{Pipeline, Plan, Proof, Recipe, Recompute};
-use planner_ir::schedule::{
-    self, Crossing, Durations, Kind, Overlap, StageTimes, Verified, makespan, verify,
-};
+use planner_ir::schedule::Kind;
 use rayon::prelude::*;
-use search::cluster::{BlockCost, Found, Kept, Outcome, best, cut};
+use search::cluster::{BlockCost, Found, Outcome, best};
 use search::{Live, Trail};
 
-use super::staged::{Forward, under_way};
+use super::staged::Forward;
 use crate::failure::Failure;
 use crate::model_file::ModelFile;
 use finish::{Finished, LESS, Way};
 use known::Known;
 use parts::{Part, Space, part};
+use played::by;
 pub use setups::{Chosen, Pins, Setup};
 
 /// At most so many setups are looked at with little memory, or where more is computed again: where
@@ -306,7 +306,7 @@ impl Asked<'_> {
                 return Ok(Outcome { lower_bound: f64::INFINITY, ways: Vec::new() });
             }
             let fits = |(kind, chunks): (Kind, usize)| {
-                let (seconds, first) = by(blocks, setup, kind, chunks, *message, room)?;
+                let (seconds, first) = by(blocks, setup, (kind, chunks), *message, room)?;
                 Some((seconds, Priced { kind, chunks, first }))
             };
             outcome.ways = schedules(question, setup).into_iter().filter_map(fits).collect();
@@ -380,74 +380,4 @@ fn suits(pins: &Pins, kind: Kind, again: &Recompute, chunks: usize) -> bool {
     // What the backward part computes again would be kept for the gradients of weights: nothing is won.
     let keeps = *again == Recompute::Full && kind.splits_backward();
     pins.allows(kind, chunks) && (!keeps || pins.schedule.is_some())
-}
-
-/// What a setup takes by a schedule, and where it is cut; nothing if it does not fit.
-fn by(
-    blocks: &[BlockCost],
-    setup: &Setup,
-    kind: Kind,
-    chunks: usize,
-    message: f64,
-    capacity: u64,
-) -> Option<(f64, Vec<usize>)> {
-    let stages = setup.groups.checked_mul(chunks).filter(|&stages| stages <= blocks.len())?;
-    let count = usize::try_from(setup.micro_batches).ok()?;
-    let schedule = kind.schedule(setup.groups, chunks, count).ok()?;
-    let verified = verify(schedule, stages, count).ok()?;
-    let first = cut_to_fit(blocks, &verified, exact(setup.micro_batches), capacity)?;
-    let end = |stage: usize| first.get(stage + 1).copied().unwrap_or(blocks.len());
-    let stages: Vec<&[BlockCost]> = (0..stages).map(|stage| &blocks[first[stage]..end(stage)]).collect();
-    let seconds = played(&verified, &stages, setup.groups, message)?;
-    Some((seconds, first))
-}
-
-/// What stages of these blocks take by a schedule: all micro-batches, and the longest update (seconds).
-fn played(verified: &Verified, stages: &[&[BlockCost]], groups: usize, message: f64) -> Option<f64> {
-    let mut times = Vec::new();
-    let mut updates = vec![0.0; groups];
-    for (stage, blocks) in stages.iter().enumerate() {
-        let mut sum = StageTimes { forward: 0.0, backward: 0.0, weight: 0.0 };
-        for block in *blocks {
-            sum.forward += block.times.forward;
-            sum.backward += block.times.backward;
-            sum.weight += block.times.weight;
-            updates[stage % groups] += block.update;
-        }
-        times.push(sum);
-    }
-    let crossing = |from: usize| Crossing { from, to: from + 1, forward: message, backward: message };
-    let crossings = (0..stages.len() - 1).map(crossing).collect();
-    let durations = Durations { stages: times, crossings, overlap: Overlap::Overlapped };
-    let seconds = makespan(verified, &durations).ok()?;
-    Some(seconds + updates.into_iter().fold(0.0, f64::max))
-}
-
-/// The cut into stages that fits: where a group has several, by what they hold together.
-fn cut_to_fit(blocks: &[BlockCost], verified: &Verified, runs: f64, capacity: u64) -> Option<Vec<usize>> {
-    let (schedule, live) = (verified.schedule(), under_way(verified));
-    let groups = schedule.groups.len();
-    let loose = cut(blocks, &live, live.len(), runs, capacity)?;
-    if schedule.chunks == 1 {
-        return Some(loose);
-    }
-    let fits = |(group, live): (usize, &schedule::Live)| {
-        let chunks = (group..loose.len()).step_by(groups);
-        let own = |stage: usize| &blocks[loose[stage]..loose.get(stage + 1).copied().unwrap_or(blocks.len())];
-        let (mut resident, mut kept) = (0_u64, Kept::default());
-        for block in chunks.flat_map(own) {
-            resident = resident.saturating_add(block.resident);
-            kept = kept.and(block.kept);
-        }
-        // What chunks keep of a micro-batch is about as much for each of them.
-        let together = u64::try_from(live.together).unwrap_or(u64::MAX);
-        let count = u64::try_from(schedule.chunks).unwrap_or(u64::MAX);
-        let together = Live { backward: together, gradients: together, apart: 0 };
-        resident.saturating_add(kept.bytes(together).div_ceil(count)) <= capacity
-    };
-    if schedule::live(verified).iter().enumerate().all(fits) {
-        Some(loose)
-    } else {
-        cut(blocks, &live, groups, runs, capacity)
-    }
 }

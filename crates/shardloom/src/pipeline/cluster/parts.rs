@@ -57,7 +57,7 @@ pub(super) fn part(
     let header = (question.header)(setup.micro_batches);
     let (capacity, live) = match space {
         Space::Unbounded => (UNBOUNDED, Live::ONE),
-        Space::Of(capacity, live) => (capacity, Live { backward: live, gradients: live, apart: 0 }),
+        Space::Of(capacity, live) => (capacity, Live::of(live)),
     };
     let target = Target { machine: &machine, mesh: &setup.mesh, capacity, steps: Steps::One, live };
     let prices = prices(&target)?;

@@ -12,12 +12,12 @@ use plan::Recompute;
 use planner_ir::schedule::{self, Kind, verify};
 use rayon::prelude::*;
 use search::Live;
-use search::cluster::BlockCost;
 use search::cluster::unequal::{Choice, Nodes, Outcome, Room, compose};
 
 use super::finish::Way;
 use super::parts::Part;
-use super::{Asked, Chosen, Question, SHARE, Setup, played, suits, units};
+use super::played::{Run, played};
+use super::{Asked, Chosen, Question, SHARE, Setup, suits, units};
 use crate::failure::Failure;
 use crate::pipeline::staged::under_way;
 
@@ -84,8 +84,8 @@ pub(super) fn ways(
         // How many groups follow says what is held but for schedules in which all hold as much: those are
         // held against what each really holds below.
         let live = |after: usize| {
-            let live = u64::try_from(schedule::held(lightest, [after, 1, count], 0)).unwrap_or(u64::MAX);
-            Live { backward: live, gradients: live, apart: 0 }
+            let live = schedule::held(lightest, [after, 1, count], 0);
+            Live::of(u64::try_from(live).unwrap_or(u64::MAX))
         };
         let room = Room {
             kinds: &kinds,
@@ -125,18 +125,18 @@ fn seconds(
 ) -> Option<f64> {
     let groups = stages.len();
     let verified = verify(kind.schedule(groups, 1, micro_batches).ok()?, groups, micro_batches).ok()?;
-    let mut costs: Vec<&[BlockCost]> = Vec::new();
+    let mut runs = Vec::new();
     for ((number, &(first, it)), live) in stages.iter().enumerate().zip(under_way(&verified)) {
         let Part { blocks, kind, .. } = &parts[it];
-        let own = &blocks[first..stages.get(number + 1).map_or(blocks.len(), |next| next.0)];
-        let bytes = |it: &BlockCost| it.resident.saturating_add(it.kept.bytes(live));
-        if own.iter().map(bytes).fold(0, u64::saturating_add) > kinds[*kind].capacity {
+        let blocks = &blocks[first..stages.get(number + 1).map_or(blocks.len(), |next| next.0)];
+        let run = Run { blocks, live, capacity: kinds[*kind].capacity };
+        if !run.fits() {
             return None;
         }
-        costs.push(own);
+        runs.push(run);
     }
     let message = stages.iter().map(|&(_, it)| parts[it].message).fold(0.0, f64::max);
-    played(&verified, &costs, groups, message)
+    played(&verified, &runs, message)
 }
 
 /// What no groups take less than, however their meshes differ and blocks are dealt: the operations of the

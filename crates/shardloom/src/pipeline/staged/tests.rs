@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use cost_models::cluster::Cluster;
 use import::Bindings;
 use plan::{Holding, Loss, NoDecay, Pipeline, Precision, Recipe, Recompute};
-use planner_ir::schedule::Kind;
+use planner_ir::schedule::{Kind, verify};
 use planner_ir::{Mesh, Optimizer, Real};
 use rewrite::Steps;
 
