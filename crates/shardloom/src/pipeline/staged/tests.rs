@@ -3,13 +3,16 @@
 use std::collections::BTreeMap;
 
 use cost_models::cluster::Cluster;
+use cost_models::known::Count;
+use cost_models::units::BytesPerSecond;
 use import::Bindings;
 use plan::{Holding, Loss, NoDecay, Pipeline, Precision, Recipe, Recompute};
 use planner_ir::schedule::{Kind, verify};
 use planner_ir::{Mesh, Optimizer, Real};
 use rewrite::Steps;
+use search::Live;
 
-use super::{Forward, Meshes, Order, Wanted, staged, under_way};
+use super::{Forward, Meshes, Order, Wanted, message, staged, under_way};
 use crate::bench::folder::Folder;
 use crate::bench::gpt2::{self, Size, Start};
 use crate::bench::onnx::Writer;
@@ -111,12 +114,47 @@ fn what_a_search_counts_of_micro_batches_under_way_is_what_programs_place() {
             // Beside what is counted: two places for what is sent and received, and gaps.
             let apart = counted.abs_diff(placed);
             assert!(apart * 100 <= placed * 6, "{kind}, stage {number}: {counted} counted, {placed} placed");
+
+            // What blocks keep is what more micro-batches under way add, to the byte.
+            let homes = vec![0; stage.plan.graph.nodes.len()];
+            let kept = search::kept(&stage.plan, &homes, 1)[0];
+            let made = |live: Live| {
+                let mut memory = search::held(&stage.plan, live);
+                memory.retain(|it| it.kind == "activations" || it.kind == "communication");
+                bytes(&memory)
+            };
+            let more = kept.bytes(live[number]) - kept.bytes(Live::ONE);
+            assert_eq!(made(live[number]) - made(Live::ONE), more, "{kind}, stage {number}");
         }
     }
 }
 
-/// A GPT-2 of twelve layers in two stages of eight devices.
-fn two_stages(cluster: &Cluster, first: Option<Vec<usize>>) -> Pipeline {
+/// What crosses leaves a node by all the adapters that its devices have, as a price of setups says.
+#[test]
+fn devices_with_adapters_of_their_own_hand_over_at_once() {
+    let of = |adapters: u64| {
+        let mut machine = machine::named("h100-80g-16x", None).expect("is shipped");
+        let network = machine.network.as_mut().expect("a network");
+        network.adapters.value = Count(adapters);
+        // So slow that nothing else takes long.
+        network.adapter_bandwidth.value = BytesPerSecond(1e6);
+        let pipeline = stages_of(8, &Cluster::of(machine.clone()), None);
+        let forward = pipeline.crossings.iter().find(|it| it.from == 0).expect("something crosses");
+        let bytes = 2 * 128 * 512 * 2;
+        (forward.to[0].seconds, message(&machine, 8, bytes).expect("a network"))
+    };
+    let (shared, four, own) = (of(1), of(4), of(8));
+    assert!(
+        (shared.0 / four.0 - 4.0).abs() < 0.1 && (shared.0 / own.0 - 8.0).abs() < 0.2,
+        "{shared:?} {own:?}"
+    );
+    for (crossing, priced) in [shared, four, own] {
+        assert!((crossing / priced - 1.0).abs() < 0.05, "{crossing} {priced}");
+    }
+}
+
+/// A GPT-2 of twelve layers in stages of so many devices.
+fn stages_of(devices: u64, cluster: &Cluster, first: Option<Vec<usize>>) -> Pipeline {
     let folder = Folder::new("kinds", None).expect("a folder");
     let model = model(&folder, 12);
     let forward = Forward::of(&model.0, &imported(&model), &recipe()).expect("derived");
@@ -128,7 +166,7 @@ fn two_stages(cluster: &Cluster, first: Option<Vec<usize>>) -> Pipeline {
     };
     let wanted = Wanted {
         cluster,
-        meshes: Meshes::Alike(&Mesh::of_sizes(&[2])),
+        meshes: Meshes::Alike(&Mesh::of_sizes(&[devices])),
         memory: None,
         steps: Steps::One,
         order: Order::Named(Kind::OneForwardOneBackward),
@@ -146,13 +184,13 @@ fn stages_are_on_nodes_of_two_kinds() {
     let named = |name: &str| machine::named(name, None).expect("is known");
     let joined = |names: [&str; 2]| Cluster::joined(names.map(named).to_vec()).expect("go together");
     let (fast, slow) = ("a100-80g-2x", "v100-16g-2x");
-    let same = two_stages(&joined([fast, fast]), None);
+    let same = stages_of(2, &joined([fast, fast]), None);
     let cut: Vec<usize> = same.stages.iter().map(|stage| stage.first_block).collect();
-    let mixed = two_stages(&joined([fast, slow]), None);
-    let own = two_stages(&joined([slow, fast]), Some(cut.clone()));
+    let mixed = stages_of(2, &joined([fast, slow]), None);
+    let own = stages_of(2, &joined([slow, fast]), Some(cut.clone()));
     // The faster kind has more blocks, and that is worth it.
     assert!(mixed.stages[1].first_block > cut[1], "{} {}", mixed.stages[1].first_block, cut[1]);
-    let even = two_stages(&joined([fast, slow]), Some(cut.clone()));
+    let even = stages_of(2, &joined([fast, slow]), Some(cut.clone()));
     assert!(mixed.seconds() < even.seconds(), "{} {}", mixed.seconds(), even.seconds());
     // What a stage takes depends on its own kind alone.
     let phases = |of: &Pipeline, stage: usize| of.stages[stage].plan.phases();
