@@ -54,7 +54,8 @@ pub struct PipelineArguments {
     /// microbatches=16, chunks=2, recompute=full or schedule=1f1b; may be repeated
     #[arg(long = "pin", value_name = "DECISION")]
     pub pins: Vec<String>,
-    /// With `--stages auto`, ask every setup how fast it is: it takes longer, and the bound is closer
+    /// With `--stages auto`, ask every setup how fast it is, also with little memory: it takes longer, the
+    /// bound is closer, and the plan sometimes better
     #[arg(long, requires = "stages")]
     pub thorough: bool,
     /// The order of work: the name of a schedule (see `shardloom schedule`), or a file of one

@@ -50,7 +50,7 @@ pub struct Cluster {
     /// The other dimensions of that model; may be repeated
     #[arg(long = "dim", value_name = "NAME=SIZE", value_parser = dimension)]
     pub dims: Vec<(String, u64)>,
-    /// Ask every setup how fast it is: the bound is closer
+    /// Ask every setup how fast it is, also with little memory: the bound is closer
     #[arg(long)]
     pub thorough: bool,
     /// Append what is measured to this file

@@ -76,8 +76,8 @@ pub struct Question<'a> {
     pub examples: u64,
     /// What is not to be chosen.
     pub pins: &'a Pins,
-    /// Whether all setups are asked how fast they are: the answer is the same more often than not, and
-    /// the bound closer.
+    /// Whether all setups are asked how fast they are, and what blocks take with less memory where groups
+    /// may differ: the bound is closer, and the answer sometimes better.
     pub thorough: bool,
 }
 
@@ -139,7 +139,8 @@ pub fn cheapest(question: &Question<'_>, say: &dyn Fn(String)) -> Result<Answer,
     say(format!("pricing {} setups", setups.len()));
     let sizes = guess::Sizes::of(question, &forward, base)?;
     let (seen, parts) = (Mutex::default(), Mutex::default());
-    let asked = Asked { question, known: &known, whole: &forward, setups: &setups, seen, parts };
+    let tight = BTreeMap::new();
+    let mut asked = Asked { question, known: &known, whole: &forward, setups: &setups, seen, parts, tight };
     let (first, numbers) = asked.first(&|setup| sizes.guess(setup));
     let mut guesses = vec![f64::INFINITY; setups.len()];
     for &number in &numbers {
@@ -149,6 +150,9 @@ pub fn cheapest(question: &Question<'_>, say: &dyn Fn(String)) -> Result<Answer,
     let found = best(first, &guesses, most, |number| asked.closely(number));
     let alike = asked.alike(&found);
     let promised = alike.first().map_or(f64::INFINITY, |way| way.seconds);
+    if question.thorough {
+        asked.tight = unequal::tightened(&asked)?;
+    }
     let composed = |below: f64| unequal::composed(&asked, LESS * below, found.lower_bound);
     // What promises most is planned first, for it may be enough.
     let mut finished = Finished::default();
@@ -180,6 +184,8 @@ struct Asked<'a> {
     seen: Mutex<BTreeMap<usize, Seen>>,
     /// What blocks take, by the number of a setup: by each plan that was made for it.
     parts: Mutex<BTreeMap<usize, Vec<Part>>>,
+    /// The same with less memory, of setups that were asked for that.
+    tight: BTreeMap<usize, Vec<Part>>,
 }
 
 /// What is seen of a setup that is planned with all memory.
@@ -240,9 +246,7 @@ impl Asked<'_> {
     /// under way.
     fn closely(&self, number: usize) -> Outcome<Priced> {
         let setup = &self.setups[number];
-        let groups = u64::try_from(setup.groups).unwrap_or(u64::MAX);
-        let all = groups.min(setup.micro_batches);
-        let half = groups.div_ceil(2).min(setup.micro_batches);
+        let [half, all] = setup.under_way();
         // Interleaved schedules have a little more under way than there are groups.
         let more = (all + all / 4 + 1).min(setup.micro_batches);
         let mut under_way = vec![None, Some(half), Some(all), Some(more)];

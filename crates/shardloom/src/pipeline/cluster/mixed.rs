@@ -13,9 +13,9 @@ use search::Trail;
 use super::finish::{Finished, Way};
 use super::guess::Sizes;
 use super::known::Known;
-use super::parts::{Part, Space, part};
+use super::parts::{Part, Space, part, tighter};
 use super::unequal::{SCHEDULES, ways};
-use super::{Answer, Question, SHARE, Setup, held, setups, units};
+use super::{Answer, Question, Setup, setups};
 use crate::failure::Failure;
 use crate::pipeline::staged::{Forward, Meshes, places};
 
@@ -178,8 +178,7 @@ impl Asked<'_> {
         Ok(priced.into_iter().collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
     }
 
-    /// What blocks take on the mesh of a setup: with all memory, and with what there is while as many
-    /// micro-batches are under way as half of the groups, or all.
+    /// What blocks take on the mesh of a setup: with all memory, and with what there is.
     fn parts(&self, kind: usize, setup: &Setup, forward: &Forward) -> Result<Vec<Part>, Failure> {
         let question = &self.of_kind[kind];
         let step = self.known[kind].step(question, setup, forward)?;
@@ -187,21 +186,9 @@ impl Asked<'_> {
         let Some((_, loose)) = part(question, setup, &step, Space::Unbounded, &trail)? else {
             return Ok(Vec::new());
         };
-        let groups = u64::try_from(setup.groups).unwrap_or(u64::MAX);
-        let more = (held(&loose.blocks, exact(groups)) / held(&loose.short, exact(groups))).max(1.0);
-        let capacity = units(SHARE * exact(question.capacity()) * exact(groups) / more);
         self.known[kind].note(&loose);
-        let mut parts = vec![loose];
-        let all = groups.min(setup.micro_batches);
-        let mut under_way = vec![groups.div_ceil(2).min(all), all];
-        under_way.dedup();
-        for live in under_way {
-            if let Some((_, tight)) = part(question, setup, &step, Space::Of(capacity, live), &trail)?
-                && parts.iter().all(|it| it.blocks != tight.blocks)
-            {
-                parts.push(tight);
-            }
-        }
+        let mut parts = tighter(question, setup, &step, &loose, &trail)?;
+        parts.insert(0, loose);
         Ok(parts)
     }
 }

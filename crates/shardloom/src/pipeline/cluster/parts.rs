@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Mutex;
 
+use cost_models::units::exact;
 use plan::Plan;
 use planner_ir::Mesh;
 use rewrite::Steps;
@@ -11,7 +12,7 @@ use search::{FixedError, Live, PlanError, Prices, Trail};
 
 use super::known::ShortStep;
 use super::refused::Refusal;
-use super::{Question, Setup, blocks};
+use super::{Question, SHARE, Setup, blocks, held, units};
 use crate::failure::Failure;
 use crate::pipeline::choice::{UNBOUNDED, planned_after};
 use crate::pipeline::staged::message;
@@ -70,6 +71,31 @@ pub(super) fn part(
     let refused = Refusal::of(&errors, step);
     let part = Part { mesh: setup.mesh.clone(), kind: question.kind, blocks, short, message, refused };
     Ok(Some((plan, part)))
+}
+
+/// What blocks take with what memory there is while as many micro-batches are under way as half of the groups,
+/// or all: where that is something else.
+pub(super) fn tighter(
+    question: &Question<'_>,
+    setup: &Setup,
+    step: &ShortStep,
+    loose: &Part,
+    trail: &Mutex<Trail>,
+) -> Result<Vec<Part>, Failure> {
+    let groups = exact(u64::try_from(setup.groups).unwrap_or(u64::MAX));
+    let more = (held(&loose.blocks, groups) / held(&loose.short, groups)).max(1.0);
+    let capacity = units(SHARE * exact(question.capacity()) * groups / more);
+    let mut under_way = setup.under_way().to_vec();
+    under_way.dedup();
+    let mut parts: Vec<Part> = Vec::new();
+    for live in under_way {
+        if let Some((_, tight)) = part(question, setup, step, Space::Of(capacity, live), trail)?
+            && parts.iter().chain([loose]).all(|it| it.blocks != tight.blocks)
+        {
+            parts.push(tight);
+        }
+    }
+    Ok(parts)
 }
 
 /// The plan with all that can be fixed, and why the rest cannot; nothing if there is no plan.

@@ -31,6 +31,14 @@ pub struct Setup {
     pub recompute: Recompute,
 }
 
+impl Setup {
+    /// How many micro-batches are under way in a group half way along the pipeline, and in the first one.
+    pub(super) fn under_way(&self) -> [u64; 2] {
+        let groups = u64::try_from(self.groups).unwrap_or(u64::MAX);
+        [groups.div_ceil(2), groups].map(|it| it.min(self.micro_batches))
+    }
+}
+
 impl fmt::Display for Setup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { groups, mesh, micro_batches, recompute } = self;

@@ -5,17 +5,17 @@
 //! kind, what was priced for groups that are alike is composed: nothing else is priced.
 
 use std::collections::BTreeMap;
-use std::sync::PoisonError;
+use std::sync::{Mutex, PoisonError};
 
 use cost_models::units::exact;
 use plan::Recompute;
 use planner_ir::schedule::{self, Kind, verify};
 use rayon::prelude::*;
-use search::Live;
-use search::cluster::unequal::{Choice, Nodes, Outcome, Room, compose};
+use search::cluster::unequal::{Choice, Composed, Nodes, Outcome, Room, compose};
+use search::{Live, Trail};
 
 use super::finish::Way;
-use super::parts::Part;
+use super::parts::{Part, tighter};
 use super::played::{Run, played};
 use super::{Asked, Chosen, Question, SHARE, Setup, suits, units};
 use crate::failure::Failure;
@@ -23,6 +23,8 @@ use crate::pipeline::staged::under_way;
 
 /// So many beginnings of stages are followed.
 const FOLLOWED: usize = 1 << 18;
+/// Of so many setups it is asked what blocks take with less memory.
+const TIGHTENED: usize = 32;
 /// The schedules of stages that differ: those that split the backward part, and those that do not.
 pub(super) const SCHEDULES: [&[Kind]; 2] =
     [&[Kind::OneForwardOneBackward, Kind::Eager], &[Kind::ZeroBubbleH1]];
@@ -30,15 +32,7 @@ pub(super) const SCHEDULES: [&[Kind]; 2] =
 /// What is composed of what was priced for groups that are alike, where it promises less than so much
 /// (seconds); nothing of these takes less than a bound (seconds).
 pub(super) fn composed(asked: &Asked<'_>, below: f64, bound_alike: f64) -> Result<Vec<Way>, Failure> {
-    let parts = asked.parts.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    let mut forms: BTreeMap<(u64, String), (&Recompute, Vec<Part>)> = BTreeMap::new();
-    for (number, parts) in parts {
-        let Setup { micro_batches, recompute, .. } = &asked.setups[number];
-        let form = forms.entry((*micro_batches, recompute.to_string()));
-        form.or_insert((recompute, Vec::new())).1.extend(parts);
-    }
-    let forms: Vec<(u64, &Recompute, Vec<Part>)> =
-        forms.into_iter().map(|((count, _), (recompute, parts))| (count, recompute, parts)).collect();
+    let forms = forms(asked);
     let differ = |parts: &[Part]| parts.iter().any(|it| it.mesh != parts[0].mesh);
     let of = |(micro_batches, recompute, parts): &(u64, &Recompute, Vec<Part>)| {
         if !differ(parts) {
@@ -50,6 +44,53 @@ pub(super) fn composed(asked: &Asked<'_>, below: f64, bound_alike: f64) -> Resul
     // What is proven of groups that are alike says nothing of others.
     let bound = if ways.is_empty() { bound_alike } else { bound(asked)?.min(bound_alike) };
     Ok(ways.into_iter().map(|way| Way { bound, ..way }).collect())
+}
+
+/// Numbers of micro-batches and what is computed again, with what blocks take so on each mesh: as it was asked
+/// for, and where blocks were priced with less memory, once more with that.
+fn forms<'a>(asked: &Asked<'a>) -> Vec<(u64, &'a Recompute, Vec<Part>)> {
+    let parts = asked.parts.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let collected = |all: &[&BTreeMap<usize, Vec<Part>>]| {
+        let mut forms: BTreeMap<(u64, String), (&'a Recompute, Vec<Part>)> = BTreeMap::new();
+        for (&number, parts) in all.iter().flat_map(|it| it.iter()) {
+            let Setup { micro_batches, recompute, .. } = &asked.setups[number];
+            let form = forms.entry((*micro_batches, recompute.to_string()));
+            form.or_insert((recompute, Vec::new())).1.extend(parts.iter().cloned());
+        }
+        // Where there are too many, the first are composed.
+        let sorted = |((count, _), (recompute, mut parts)): ((u64, String), (&'a Recompute, Vec<Part>))| {
+            parts.sort_by(|a, b| even(a, count).total_cmp(&even(b, count)));
+            (count, recompute, parts)
+        };
+        forms.into_iter().map(sorted).collect()
+    };
+    let mut forms: Vec<_> = collected(&[&parts]);
+    if !asked.tight.is_empty() {
+        forms.extend(collected(&[&parts, &asked.tight]));
+    }
+    forms
+}
+
+/// What all blocks take together of so many micro-batches, in the time of one device (seconds).
+fn even(part: &Part, micro_batches: u64) -> f64 {
+    let all = part.blocks.iter().map(|it| exact(micro_batches) * it.times.total() + it.update);
+    all.sum::<f64>() * exact(part.mesh.devices())
+}
+
+/// Prices, of what promises most if blocks are dealt evenly, what blocks take with less memory.
+pub(super) fn tightened(asked: &Asked<'_>) -> Result<BTreeMap<usize, Vec<Part>>, Failure> {
+    let parts = asked.parts.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let even = |number: usize| even(&parts[&number][0], asked.setups[number].micro_batches);
+    let mut loose: Vec<usize> = parts.iter().filter(|it| it.1.len() == 1).map(|it| *it.0).collect();
+    loose.sort_by(|&a, &b| even(a).total_cmp(&even(b)).then(a.cmp(&b)));
+    loose.truncate(TIGHTENED);
+    let of = |&number: &usize| -> Result<(usize, Vec<Part>), Failure> {
+        let setup = &asked.setups[number];
+        let step = asked.known.step(asked.question, setup, asked.whole)?;
+        let trail = Mutex::new(Trail::default());
+        Ok((number, tighter(asked.question, setup, &step, &parts[&number][0], &trail)?))
+    };
+    loose.par_iter().map(of).collect::<Vec<_>>().into_iter().collect()
 }
 
 /// The ways to run groups on these parts that take less than `below` (seconds), one for each schedule; or
@@ -98,7 +139,7 @@ pub(super) fn ways(
             below,
             most: FOLLOWED,
         };
-        let Outcome::Best(composed) = compose(&choices, &room) else { continue };
+        let Some(composed) = composed_of(&choices, &room) else { continue };
         // Groups that are alike, wherever they are cut, are setups.
         if !alike && composed.stages.iter().all(|stage| stage.1 == composed.stages[0].1) {
             continue;
@@ -114,6 +155,15 @@ pub(super) fn ways(
         }
     }
     found
+}
+
+/// The stages that take least, of all choices; where these are too many, of the first half of them, and so on.
+fn composed_of(choices: &[Choice], room: &Room<'_>) -> Option<Composed> {
+    match compose(choices, room) {
+        Outcome::Best(composed) => Some(composed),
+        Outcome::TooMany if choices.len() > 1 => composed_of(&choices[..choices.len().div_ceil(2)], room),
+        Outcome::TooMany | Outcome::Nothing => None,
+    }
 }
 
 /// What stages take by a schedule of so many micro-batches (seconds); nothing if they do not fit.
