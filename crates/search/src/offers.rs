@@ -1,7 +1,7 @@
 //! Which partitions a search is offered: those asked for, and fewer in turn where they are too wide.
 
 use plan::{LeftOut, Pin};
-use planner_ir::{Digit, Graph};
+use planner_ir::Digit;
 use rewrite::{Offer, Splits, Steps, striped_length};
 
 use crate::fixed::{splits, takes_steps};
@@ -32,25 +32,23 @@ impl Offers {
     /// pinned, is in all of them.
     pub(crate) fn of(request: &Request<'_>, cuts: &[Cut<'_>], pins: &[Pin]) -> Self {
         let Request { graph, mesh, steps, pinned, .. } = *request;
+        let [fixed, steps] = [takes_steps(pins), takes_steps(pins) || steps.are_offered(graph, mesh)];
         let sections = cuts.iter().flat_map(|cut| cut.sections);
-        let steps = takes_steps(pins) || steps.are_offered(graph, mesh);
-        let [fixed, steps] =
-            [takes_steps(pins), steps].map(|it| if it { Steps::Offered } else { Steps::One });
-        let sections: Vec<&Graph> = sections.map(|section| &section.graph).collect();
-        let striped = match steps {
-            Steps::One => None,
-            _ => striped_length(sections, mesh),
+        let striped = striped_length(sections.map(|section| &section.graph), mesh);
+        let at_once = Offer { splits: Splits::All, steps: Steps::One, striped: None };
+        let offered = |striped| Offer { steps: Steps::Offered, striped, ..at_once };
+        let [wanted, without] = match steps {
+            true => [striped, striped.filter(|_| are_free(pins))].map(offered),
+            false => [at_once; 2],
         };
-        let wanted = Offer { splits: Splits::All, steps, striped };
-        let least = Offer { splits: Splits::All, steps: fixed, striped: striped.filter(|_| are_free(pins)) };
+        let least = if fixed { without } else { at_once };
         let split = pinned.map_or(0, |it| it.layout.dims.iter().filter(|it| !it.is_empty()).count());
         let split = split.max(splits(pins));
         let at_most = |splits: usize| Offer { splits: Splits::AtMost(split.max(splits)), ..least };
         let mut turns = vec![at_most(2)];
         // The whole space of a transformer block on four axes is always too wide.
         if mesh.axes.iter().filter(|axis| axis.size > 1).count() <= FREE_AXES {
-            let all = [wanted, Offer { striped: least.striped, ..wanted }, least];
-            turns.splice(..0, all);
+            turns.splice(..0, [wanted, without, least]);
             turns.dedup();
         }
         Self { wanted, turns, last: at_most(1) }
