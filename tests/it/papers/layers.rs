@@ -99,7 +99,12 @@ pub(crate) fn ledger() -> BTreeMap<Key, Row> {
             seconds: number("predicted_seconds"),
             bytes: number("bytes"),
             search: it["search_seconds_of_one_thread"].as_f64(),
-            left_out: it["left_out"].as_array().map(|all| all.iter().filter_map(text_of).collect()),
+            left_out: match (&it["left_out"], &it["in_time_steps"]) {
+                (Value::Array(all), _) => Some(all.iter().filter_map(text_of).collect()),
+                // Older lines are of searches that leave stripes and time steps out together.
+                (_, Value::Bool(true)) => Some(vec![]),
+                _ => None,
+            },
         };
         (key, row)
     };
