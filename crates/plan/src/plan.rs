@@ -167,10 +167,34 @@ pub struct SpaceSize {
     pub nodes: u64,
     /// Classes of the e-graphs.
     pub classes: u64,
-    /// Whether all rules were applied until nothing new came of them.
+    /// Whether all rules were applied until nothing new came of them, and nothing was left out.
     pub saturated: bool,
+    /// What was asked for and left out, as a search with it is too wide.
+    pub left_out: Vec<LeftOut>,
     /// Choices offered to the search.
     pub choices: u64,
+}
+
+/// Partitions that a search leaves out where those it was asked for are too many.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum LeftOut {
+    /// Sequences of which a device has every so many tokens.
+    Stripes,
+    /// Operations done in time steps.
+    Steps,
+    /// Operations split along more than one or two loops at once.
+    Splits,
+}
+
+impl LeftOut {
+    /// What it is called.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Stripes => "stripes",
+            Self::Steps => "steps",
+            Self::Splits => "splits",
+        }
+    }
 }
 
 impl Plan {

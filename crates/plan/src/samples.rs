@@ -101,6 +101,7 @@ pub(crate) fn example() -> Plan {
             nodes: 120,
             classes: 40,
             saturated: true,
+            left_out: vec![],
             choices: 14,
         },
         mesh: mesh.clone(),

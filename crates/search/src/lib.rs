@@ -37,6 +37,7 @@ mod assemble;
 mod compose;
 mod prepare;
 mod derive;
+mod offers;
 mod planner;
 
 pub use bound::Trail;

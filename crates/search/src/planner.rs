@@ -8,15 +8,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use plan::{Copy, Holding, MachineName, ModelFile, Pin, Plan, SpaceSize};
 use planner_ir::{Graph, Layout, Mesh, Source, ValueId};
 use rayon::prelude::*;
-use rewrite::{Offer, Space, SpaceError, Splits, Steps};
+use rewrite::{Offer, Space, SpaceError, Steps};
 
 use crate::bound::{Solver, Trail};
 use crate::chain::{Chain, ChainSolution};
 use crate::compose::{Composed, Part, compose, estimate, memory};
 use crate::derive::stand;
-use crate::fixed::{Fixed, FixedError, apart, pins, splits, takes_steps};
+use crate::fixed::{Fixed, FixedError, apart, pins};
 use crate::live::Live;
 use crate::manner::save;
+use crate::offers::Offers;
 use crate::prepare::{Cut, Prepared, are_alike, chain, forbid};
 use crate::prices::Prices;
 use crate::problem::{Place, Proof, SearchError};
@@ -158,10 +159,11 @@ pub type Derive<'a> = dyn Fn(&[usize]) -> Derived + 'a;
 
 /// The plan of least time by these prices that fits.
 ///
-/// Where the search over all partitions is too wide, it is one over those that split an operation
-/// along fewer loops at once; the plan then says that its space is not saturated.
+/// Where the search over all partitions is too wide, it is one over fewer: without stripes of
+/// sequences, without time steps, then over those that split an operation along fewer loops at once.
+/// The plan then says what was left out, and that its space is not saturated.
 pub fn plan(request: &Request<'_>) -> Result<Plan, PlanError> {
-    widely(request, &[], |pins, offer| Ok(plan_in((request, pins), &[], None, offer)?.0))
+    Ok(widely(request, &[], None)?.0)
 }
 
 /// The plan of least time where each block may be that of the request's program (variant 0) or of
@@ -173,80 +175,35 @@ pub fn plan_among(
     others: &[Cut<'_>],
     derive: &Derive<'_>,
 ) -> Result<(Plan, Vec<usize>), PlanError> {
-    widely(request, others, |pins, offer| plan_in((request, pins), others, Some(derive), offer))
+    widely(request, others, Some(derive))
 }
 
-/// The first outcome that is not too wide: without time steps, then with fewer and fewer splits.
-fn widely<T>(
+/// The plan of least time among as many partitions as are not too wide.
+fn widely(
     request: &Request<'_>,
     others: &[Cut<'_>],
-    plan_in: impl Fn(&[Pin], Offer) -> Result<T, PlanError>,
-) -> Result<T, PlanError> {
-    let graphs: Vec<&Graph> =
-        std::iter::once(request.graph).chain(others.iter().map(|it| it.graph)).collect();
+    derive: Option<&Derive<'_>>,
+) -> Result<(Plan, Vec<usize>), PlanError> {
+    let first = Cut { graph: request.graph, sections: request.sections };
+    let cuts: Vec<Cut<'_>> = std::iter::once(first).chain(others.iter().copied()).collect();
+    let graphs: Vec<&Graph> = cuts.iter().map(|it| it.graph).collect();
     let pins = pins(request.fixed, &graphs, request.mesh).map_err(PlanError::Fixed)?;
-    let wide = request.mesh.axes.iter().filter(|axis| axis.size > 1).count();
-    // What is fixed has to be in the space.
-    let least = if takes_steps(&pins) { Steps::Offered } else { Steps::One };
-    let at_once = |splits| Offer { splits, steps: least, ..Offer::default() };
-    // What is pinned has to be in the space.
-    let split = request.pinned.map_or(0, |it| it.layout.dims.iter().filter(|it| !it.is_empty()).count());
-    let split = split.max(splits(&pins));
-    let mut offers = vec![at_once(Splits::AtMost(split.max(2)))];
-    // The whole space of a transformer block on four axes is always too wide.
-    if wide <= FREE_AXES {
-        offers.insert(0, at_once(Splits::All));
-        if least == Steps::One && request.steps.are_offered(request.graph, request.mesh) {
-            offers.insert(0, Offer { steps: request.steps, ..Offer::default() });
-        }
-    }
-    among(&offers, at_once(Splits::AtMost(split.max(1))), |offer| plan_in(&pins, offer))
+    let offers = Offers::of(request, &cuts, &pins);
+    offers.among(|offer| {
+        let (mut plan, variants) = plan_in((request, &pins), &cuts, derive, offer)?;
+        plan.space.left_out = offers.left_out(offer);
+        plan.space.saturated &= plan.space.left_out.is_empty();
+        Ok((plan, variants))
+    })
 }
-
-/// The first outcome that is not too wide, or that of the last offer.
-fn among<T>(
-    offers: &[Offer],
-    last: Offer,
-    plan_in: impl Fn(Offer) -> Result<T, PlanError>,
-) -> Result<T, PlanError> {
-    // What was asked for, if that is too wide; and by how much the offer before was.
-    let mut wanted: Option<(Offer, SearchError)> = None;
-    let mut beyond = 0.0;
-    let instead = |error: PlanError, wanted: Option<(Offer, SearchError)>| match wanted {
-        None => error,
-        Some((offer, wide)) => PlanError::Fewer { offer, wide, error: Box::new(error) },
-    };
-    for &offer in offers {
-        if matches!(offer.splits, Splits::AtMost(_)) && beyond > HOPELESS {
-            continue;
-        }
-        match plan_in(offer) {
-            Err(PlanError::Search(error @ SearchError::TooWide { entries, limit })) => {
-                beyond = entries / limit;
-                wanted = wanted.or(Some((offer, error)));
-            }
-            outcome => return outcome.map_err(|error| instead(error, wanted)),
-        }
-    }
-    plan_in(last).map_err(|error| instead(error, wanted))
-}
-
-/// Where all partitions make tables so many times as large as they may be, two splits at once make
-/// ones that are too large too.
-const HOPELESS: f64 = 32.0;
-
-/// On meshes of up to this many axes all partitions are tried first.
-const FREE_AXES: usize = 3;
 
 /// The plan of least time among those offered, and the variant of each block.
 fn plan_in(
     (request, pins): (&Request<'_>, &[Pin]),
-    others: &[Cut<'_>],
+    cuts: &[Cut<'_>],
     derive: Option<&Derive<'_>>,
     offer: Offer,
 ) -> Result<(Plan, Vec<usize>), PlanError> {
-    let first = Cut { graph: request.graph, sections: request.sections };
-    let cuts: Vec<Cut<'_>> = std::iter::once(first).chain(others.iter().copied()).collect();
     let parts: Vec<Cow<'_, [Section]>> = cuts.iter().map(|cut| apart(cut, pins)).collect();
     let cuts: Vec<Cut<'_>> =
         cuts.iter().zip(&parts).map(|(cut, sections)| Cut { graph: cut.graph, sections }).collect();
@@ -430,6 +387,7 @@ fn size(programs: &[Prepared<'_>]) -> SpaceSize {
         nodes: total(&|space| space.statistics.nodes),
         classes: total(&|space| space.statistics.classes),
         saturated: spaces().all(|space| space.statistics.saturated),
+        left_out: vec![],
         choices: total(&|space| space.choices.iter().map(Vec::len).sum()),
     }
 }

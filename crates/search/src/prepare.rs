@@ -7,7 +7,7 @@ use std::sync::Arc;
 use plan::Pin;
 use planner_ir::{Graph, Mesh, NodeId, Phase, Source, ValueId};
 use rayon::prelude::*;
-use rewrite::{Offer, Space, SpaceError, Spaces, striped_length};
+use rewrite::{Offer, Space, SpaceError, Spaces};
 
 use crate::assemble::{Assembled, Counted, Held, assemble};
 use crate::chain::{Chain, Global, Segment, Shared, unite};
@@ -47,8 +47,7 @@ impl<'a> Prepared<'a> {
         (pinned, pins): (Option<&Pinned>, &[Pin]),
     ) -> Result<Self, PlanError> {
         let values = pinned.map(|pinned| pinned.values(cut.graph)).unwrap_or_default();
-        let striped = striped_length(cut.sections.iter().map(|section| &section.graph));
-        let spaces = spaces(&cut, mesh, Offer { striped, ..offer }, (&values, known));
+        let spaces = spaces(&cut, mesh, offer, (&values, known));
         let mut spaces = spaces.map_err(PlanError::Space)?;
         let pairs = cut.sections.iter().zip(&mut spaces);
         let fixed = pairs.map(|(section, space)| keep((cut.graph, section), space, mesh, pins));

@@ -111,7 +111,7 @@ fn as_good(page: &mut String, ledger: &BTreeMap<Key, Row>) {
 /// What the search finds in each space, and what it takes.
 fn searches(page: &mut String, ledger: &BTreeMap<Key, Row>) {
     page.push_str(
-        "| model | devices | mesh | PrimePar's space: step | search | one time step: step | search | all: step | search | in time steps |\n|---|---|---|---|---|---|---|---|---|---|\n",
+        "| model | devices | mesh | PrimePar's space: step | search | one time step: step | search | all: step | search | too wide, left out |\n|---|---|---|---|---|---|---|---|---|---|\n",
     );
     let searched = ledger.keys().filter(|key| key.2 != "Megatron");
     let places: BTreeSet<(&str, u64, &str)> = searched.map(|key| (&key.0[..], key.1, &key.3[..])).collect();
@@ -121,13 +121,13 @@ fn searches(page: &mut String, ledger: &BTreeMap<Key, Row>) {
             None => " | ".to_owned(),
             Some(row) => format!("{:.3} s | {}", row.seconds, milliseconds(row.search)),
         };
-        let steps = match row("All").and_then(|row| row.in_steps) {
-            None => "",
-            Some(true) => "offered",
-            Some(false) => "too wide: not offered",
+        let left_out = match row("All").and_then(|row| row.left_out.as_deref()) {
+            None => String::new(),
+            Some([]) => "nothing".to_owned(),
+            Some(all) => all.join(", "),
         };
         let [own, at_once, all] = ["PrimePar", "AtOnce", "All"].map(of);
-        writeln!(page, "| {model} | {devices} | {mesh} | {own} | {at_once} | {all} | {steps} |").unwrap();
+        writeln!(page, "| {model} | {devices} | {mesh} | {own} | {at_once} | {all} | {left_out} |").unwrap();
     }
 }
 

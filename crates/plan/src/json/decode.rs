@@ -11,7 +11,7 @@ use super::error::{ReadError, shown};
 use super::file;
 use crate::pin::Pin;
 use crate::plan::{
-    Assignment, Copy, Holding, MachineName, ModelFile, Plan, Proof, SpaceSize, Term, Transfer,
+    Assignment, Copy, Holding, LeftOut, MachineName, ModelFile, Plan, Proof, SpaceSize, Term, Transfer,
 };
 
 type Result<T> = std::result::Result<T, ReadError>;
@@ -275,6 +275,15 @@ fn space(space: &file::Space) -> SpaceSize {
         nodes: space.nodes,
         classes: space.classes,
         saturated: space.saturated,
+        left_out: space.left_out.iter().copied().map(left_out).collect(),
         choices: space.choices,
+    }
+}
+
+fn left_out(it: file::LeftOut) -> LeftOut {
+    match it {
+        file::LeftOut::Stripes => LeftOut::Stripes,
+        file::LeftOut::Steps => LeftOut::Steps,
+        file::LeftOut::Splits => LeftOut::Splits,
     }
 }

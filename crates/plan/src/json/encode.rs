@@ -6,7 +6,7 @@ use planner_ir::{Digit, Layout, Mesh, Partition};
 
 use super::file;
 use crate::pin::Pin;
-use crate::plan::{Assignment, Copy, Plan, Proof};
+use crate::plan::{Assignment, Copy, LeftOut, Plan, Proof};
 
 /// Things that stand once each in a table, by their place in it.
 struct Table<'a, T>(BTreeMap<&'a T, usize>);
@@ -95,8 +95,17 @@ pub(super) fn body(plan: &Plan) -> file::Body {
             nodes: plan.space.nodes,
             classes: plan.space.classes,
             saturated: plan.space.saturated,
+            left_out: plan.space.left_out.iter().copied().map(left_out).collect(),
             choices: plan.space.choices,
         },
+    }
+}
+
+fn left_out(it: LeftOut) -> file::LeftOut {
+    match it {
+        LeftOut::Stripes => file::LeftOut::Stripes,
+        LeftOut::Steps => file::LeftOut::Steps,
+        LeftOut::Splits => file::LeftOut::Splits,
     }
 }
 

@@ -167,7 +167,17 @@ pub(super) struct Space {
     pub(super) nodes: u64,
     pub(super) classes: u64,
     pub(super) saturated: bool,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) left_out: Vec<LeftOut>,
     pub(super) choices: u64,
+}
+
+#[derive(Clone, Copy, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum LeftOut {
+    Stripes,
+    Steps,
+    Splits,
 }
 
 impl Serialize for Operation {

@@ -9,7 +9,8 @@ use planner_ir::{
 
 use super::temporal;
 use crate::{
-    Assignment, Copy, MachineName, ModelFile, Part, Plan, Proof, SpaceSize, Term, Transfer, bytes_of_steps,
+    Assignment, Copy, LeftOut, MachineName, ModelFile, Part, Plan, Proof, SpaceSize, Term, Transfer,
+    bytes_of_steps,
 };
 
 /// How many moves a transfer has at most.
@@ -80,7 +81,15 @@ pub(crate) fn empty(graph: Graph, mesh: Mesh) -> Plan {
         memory: vec![],
         capacity: 0,
         proof: Proof::Optimal,
-        space: SpaceSize { unique_blocks: 1, blocks: 2, nodes: 99, classes: 9, saturated: true, choices: 40 },
+        space: SpaceSize {
+            unique_blocks: 1,
+            blocks: 2,
+            nodes: 99,
+            classes: 9,
+            saturated: false,
+            left_out: vec![LeftOut::Stripes, LeftOut::Steps, LeftOut::Splits],
+            choices: 40,
+        },
     }
 }
 

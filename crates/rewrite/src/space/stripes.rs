@@ -18,15 +18,16 @@ use std::ops::Range;
 use planner_ir::{AxisId, Digit, Graph, Layout, Mesh, Op, Type, ValueId};
 
 use super::offsets::Offsets;
-use super::{Splits, Steps, plain_layouts, wide_axes};
+use super::{Splits, plain_layouts, wide_axes};
 
 /// How many axes a mesh has at most that stripes are offered on: as rings are.
 const STRIPED_AXES: usize = 2;
 
 /// How long the sequences of a program's causal attention are, of as many queries as keys: the
-/// longest.
-pub fn striped_length<'a>(graphs: impl IntoIterator<Item = &'a Graph>) -> Option<u64> {
-    graphs.into_iter().flat_map(causal).map(|(_, length)| length).max()
+/// longest, if stripes are offered on the mesh.
+pub fn striped_length<'a>(graphs: impl IntoIterator<Item = &'a Graph>, mesh: &Mesh) -> Option<u64> {
+    let few = wide_axes(mesh).count() <= STRIPED_AXES;
+    graphs.into_iter().flat_map(causal).map(|(_, length)| length).max().filter(|_| few)
 }
 
 /// The values that are queries or keys of causal attention to itself, and how many there are.
@@ -39,12 +40,6 @@ fn causal(graph: &Graph) -> impl Iterator<Item = ([ValueId; 2], u64)> + '_ {
         let [queries, keys] = values.map(|it| graph.type_of(it).shape[2]);
         (attention.causal && queries == keys).then_some((values, queries))
     })
-}
-
-/// The length of the sequences that may lie in stripes, if that is offered.
-pub(super) fn offered(length: Option<u64>, steps: Steps, graph: &Graph, mesh: &Mesh) -> Option<u64> {
-    let few = wide_axes(mesh).count() <= STRIPED_AXES;
-    length.filter(|_| few && steps.are_offered(graph, mesh))
 }
 
 /// Adds where stripes begin: along queries, keys and what is as long of boundary values.

@@ -192,7 +192,7 @@ impl Facts {
         let mut operations: Vec<Option<Operation>> = graph.nodes.iter().map(operation).collect();
         let types: Vec<Type> = graph.values.iter().map(|value| value.type_.clone()).collect();
         let indexed = operations.iter().flatten().map(|it| (&it.loops, &it.operands[..], &it.results[..]));
-        let striped = stripes::offered(offer.striped, offer.steps, graph, mesh);
+        let striped = offer.striped.filter(|_| offer.steps.are_offered(graph, mesh));
         let mut begin = plain(&types);
         if let Some(length) = striped {
             stripes::seed(graph, mesh, boundary, length, &mut begin);

@@ -10,9 +10,9 @@ use std::sync::Arc;
 use rayon::prelude::*;
 
 use super::product::product;
-use super::segment::{Globals, Priced, Ready};
+use super::segment::{Globals, Priced, Ready, pruned};
 use super::{Chain, ChainChoices, Shared};
-use crate::eliminate::{MOST_ENTRIES, first_least};
+use crate::eliminate::{MOST_ENTRIES, Pruned, first_least};
 use crate::exhaustive::advance;
 use crate::problem::{SearchError, real, real_size};
 
@@ -70,25 +70,39 @@ impl Goal {
 impl Relaxation {
     /// Prepares a chain.
     pub(crate) fn new(chain: &Arc<Chain>) -> Self {
+        let needful = needful(chain);
         let all = chain.globals.iter().map(|global| real_size(global.times.len()));
         if all.product::<f64>() <= MOST_GLOBALS {
-            let segments = prepared(chain, Globals::Enumerated);
-            let small = |ready: &Ready| ready.pairs() <= MOST_PAIRS && ready.largest() <= MOST_ENTRIES;
-            if segments.iter().all(small) {
-                return Self { chain: Arc::clone(chain), segments, globals: Globals::Enumerated };
+            let enumerated = Self::prepared(chain, &needful, Globals::Enumerated);
+            if enumerated.segments.iter().all(|it| it.pairs() <= MOST_PAIRS) && enumerated.fits().is_ok() {
+                return enumerated;
             }
         }
-        Self::descended(chain)
+        Self::prepared(chain, &needful, Globals::Descended)
     }
 
     /// Prepares a chain whose globals have too many choices.
+    #[cfg(test)]
     pub(crate) fn descended(chain: &Arc<Chain>) -> Self {
-        let segments = prepared(chain, Globals::Descended);
-        Self { chain: Arc::clone(chain), segments, globals: Globals::Descended }
+        Self::prepared(chain, &needful(chain), Globals::Descended)
+    }
+
+    fn prepared(chain: &Arc<Chain>, needful: &[Vec<Pruned>], globals: Globals) -> Self {
+        let segments = chain.segments.iter().zip(needful);
+        let segments = segments.map(|(segment, needful)| Ready::new(chain, segment, globals, needful));
+        Self { chain: Arc::clone(chain), segments: segments.collect(), globals }
+    }
+
+    /// Whether all tables are small enough: nothing is reduced where one is not.
+    fn fits(&self) -> Result<(), SearchError> {
+        let entries = self.segments.iter().map(Ready::largest).fold(0.0, f64::max);
+        let wide = SearchError::TooWide { entries, limit: MOST_ENTRIES };
+        if entries > MOST_ENTRIES { Err(wide) } else { Ok(()) }
     }
 
     /// The choices of least cost.
     pub(crate) fn minimise(&self, goal: Goal, prices: &Prices) -> Result<Relaxed, SearchError> {
+        self.fits()?;
         let once: Vec<Vec<f64>> = self
             .chain
             .globals
@@ -250,6 +264,7 @@ impl Relaxation {
     }
 }
 
-fn prepared(chain: &Chain, globals: Globals) -> Vec<Ready> {
-    chain.segments.iter().map(|segment| Ready::new(chain, segment, globals)).collect()
+/// For each segment, the needful choices of what its blocks may be.
+fn needful(chain: &Chain) -> Vec<Vec<Pruned>> {
+    chain.segments.iter().map(pruned).collect()
 }

@@ -75,7 +75,8 @@ pub(crate) struct Block<'a> {
 }
 
 impl Ready {
-    pub(crate) fn new(chain: &Chain, segment: &Segment, handling: Globals) -> Self {
+    /// Prepares a segment, of whose bodies these are the needful choices.
+    pub(crate) fn new(chain: &Chain, segment: &Segment, handling: Globals, pruned: &[Pruned]) -> Self {
         let mut globals: Vec<usize> = match handling {
             Globals::Enumerated => segment.shared.iter().map(|shared| shared.global).collect(),
             Globals::Descended => Vec::new(),
@@ -88,17 +89,14 @@ impl Ready {
         let boundary = segment.entry.iter().chain(&segment.exit);
         let global_domains: Vec<usize> =
             globals.iter().map(|&global| chain.globals[global].times.len()).collect();
-        let interfaces: Vec<Interface<'_>> = match &segment.variants[..] {
-            [] => vec![segment.interface()],
-            variants => variants.iter().map(Variant::interface).collect(),
-        };
+        let bodies = interfaces(segment).into_par_iter().zip(pruned);
         Self {
             entries: size(&segment.entry),
             exits: size(&segment.exit),
             count: segment.count,
             domains: global_domains.iter().copied().chain(boundary.map(|&node| domain(node))).collect(),
             global_domains,
-            bodies: interfaces.into_par_iter().map(|it| Body::new(it, &globals)).collect(),
+            bodies: bodies.map(|(it, pruned)| Body::new(it, &globals, pruned.clone())).collect(),
             globals,
         }
     }
@@ -194,9 +192,28 @@ impl Ready {
     }
 }
 
+/// What a block of a segment may be.
+fn interfaces(segment: &Segment) -> Vec<Interface<'_>> {
+    match &segment.variants[..] {
+        [] => vec![segment.interface()],
+        variants => variants.iter().map(Variant::interface).collect(),
+    }
+}
+
+/// For each body of a segment the needful choices, however globals are dealt with.
+pub(crate) fn pruned(segment: &Segment) -> Vec<Pruned> {
+    let needful = |it: Interface<'_>| {
+        let shared = it.shared.iter().map(|shared| shared.node);
+        let agreed: Vec<usize> = shared.chain(it.entry.iter().chain(it.exit).copied()).collect();
+        prune(it.problem, &agreed)
+    };
+    interfaces(segment).into_par_iter().map(needful).collect()
+}
+
 impl Body {
-    /// A problem, ready to be reduced to a table over these globals and its boundary.
-    fn new(it: Interface<'_>, globals: &[usize]) -> Self {
+    /// A problem of these needful choices, ready to be reduced to a table over these globals and its
+    /// boundary.
+    fn new(it: Interface<'_>, globals: &[usize], pruned: Pruned) -> Self {
         let global_slot = |global: usize| globals.iter().position(|&at| at == global);
         let shared = it.shared.iter();
         let shared = shared.filter_map(|shared| Some((global_slot(shared.global)?, shared.node)));
@@ -206,8 +223,7 @@ impl Body {
         kept.sort_unstable();
         kept.dedup();
 
-        let agreed: Vec<usize> = it.shared.iter().map(|shared| shared.node).chain(boundary()).collect();
-        let Pruned { problem, choices } = prune(it.problem, &agreed);
+        let Pruned { problem, choices } = pruned;
         let (problem, order) = with_classes(problem, &kept);
         let pruned = Pruned { problem, choices };
         let allowed = |table: &Table| Table {

@@ -7,7 +7,6 @@ use planner_ir::{Layout, Move, Slots, Source, ValueId, Ways};
 use super::*;
 use crate::{MachinePrices, Prices, Work, sections};
 
-mod fewer; // what is looked at where all is too wide
 mod impossible; // work that takes forever
 mod striped; // causal attention on stripes of a sequence
 

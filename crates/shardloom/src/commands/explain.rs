@@ -10,7 +10,7 @@ use cost_models::machine::Machine;
 use serde_json::{Value, json};
 
 use super::generate;
-use super::plan::{proof, summary_json};
+use super::plan::{left_out, proof, summary_json};
 use super::{Context, Said};
 use crate::arguments::ExplainArguments;
 use crate::explained::{self, BlockStory, MoveStory, OperationStory};
@@ -218,8 +218,11 @@ impl Told<'_> {
 
     fn search(&mut self) {
         let (space, how) = (&self.plan.space, proof(self.plan));
-        let saturated =
-            if space.saturated { "saturated" } else { "not saturated: more programs may be equal" };
+        let saturated = match &left_out(self.plan)[..] {
+            _ if space.saturated => "saturated",
+            "" => "not saturated: more programs may be equal",
+            words => &format!("not saturated: all would be too wide a search ({words})"),
+        };
         self.line(&format!("\nproof       {how}"));
         self.line(&format!(
             "space       {} unique of {} blocks; e-graphs of {} terms in {} classes, {saturated}; {} choices",

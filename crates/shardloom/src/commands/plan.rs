@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use ::plan::{Plan, Proof, communication, strategy};
+use ::plan::{LeftOut, Plan, Proof, communication, strategy};
 use planner_ir::{Binary, DType, Op, Source, StateKind, ValueId};
 use serde_json::{Value, json};
 
@@ -229,9 +229,23 @@ fn tried((mesh, outcome): &(planner_ir::Mesh, Result<f64, Failure>)) -> String {
     format!("{} ({words})", mesh::sizes(mesh))
 }
 
+/// What a search did not look at, in words.
+pub(crate) fn left_out(plan: &Plan) -> String {
+    let words = |it: &LeftOut| match it {
+        LeftOut::Stripes => "no stripes of sequences",
+        LeftOut::Steps => "no time steps",
+        LeftOut::Splits => "few splits at once",
+    };
+    plan.space.left_out.iter().map(words).collect::<Vec<_>>().join(", ")
+}
+
 /// How good a plan is, in words.
 pub(crate) fn proof(plan: &Plan) -> String {
-    let space = if plan.space.saturated { "the space" } else { "a part of the space (few splits at once)" };
+    let space = match &left_out(plan)[..] {
+        _ if plan.space.saturated => "the space",
+        "" => "a part of the space",
+        words => &format!("a part of the space ({words})"),
+    };
     match plan.proof {
         Proof::Optimal => format!("optimal in {space} by these prices"),
         Proof::Gap { lower_bound } => format!(
@@ -275,6 +289,7 @@ pub(crate) fn summary_json(plan: &Plan) -> Value {
             "nodes": plan.space.nodes,
             "classes": plan.space.classes,
             "saturated": plan.space.saturated,
+            "left_out": plan.space.left_out.iter().map(|it| it.name()).collect::<Vec<_>>(),
             "choices": plan.space.choices,
         },
     })

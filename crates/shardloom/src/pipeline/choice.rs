@@ -226,7 +226,7 @@ const FUSED_AXES: usize = 2;
 /// How far above its bound a plan may be for its proof not to be weak (parts of the bound).
 const WEAK: f64 = 0.01;
 
-/// Whether the search looked at a part of the space only, or left much unproven.
+/// Whether the search looked at few splits at once only, or left much unproven.
 fn is_weak(plan: &Plan) -> bool {
-    !plan.space.saturated || plan.seconds() > (1.0 + WEAK) * bound(plan)
+    plan.space.left_out.contains(&plan::LeftOut::Splits) || plan.seconds() > (1.0 + WEAK) * bound(plan)
 }

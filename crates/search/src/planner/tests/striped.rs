@@ -56,9 +56,9 @@ fn a_long_causal_sequence_lies_in_stripes_in_all_layers_and_halves_attention() {
 fn masked_attention_is_offered_no_stripes() {
     for (sees, striped) in [(Sees::Before, true), (Sees::Masked, false)] {
         let graph = transformer_that(sees, Sizes { layers: 1, sequence: 64, hidden: 64, ..LONG });
-        let length = rewrite::striped_length([&graph]);
-        assert_eq!(length, striped.then_some(64));
         let mesh = Mesh::parse("4").expect("is a mesh");
+        let length = rewrite::striped_length([&graph], &mesh);
+        assert_eq!(length, striped.then_some(64));
         let offer = rewrite::Offer { steps: rewrite::Steps::Offered, striped: length, ..Default::default() };
         let space = rewrite::space(&graph, &mesh, &[], offer).expect("is sound");
         let choices = graph.nodes.iter().zip(&space.choices).filter(|it| matches!(it.0.op, Op::Attention(_)));

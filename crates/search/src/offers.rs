@@ -1,0 +1,101 @@
+//! Which partitions a search is offered: those asked for, and fewer in turn where they are too wide.
+
+use plan::{LeftOut, Pin};
+use planner_ir::Digit;
+use rewrite::{Offer, Splits, Steps, striped_length};
+
+use crate::fixed::{splits, takes_steps};
+use crate::planner::{PlanError, Request};
+use crate::prepare::Cut;
+use crate::problem::SearchError;
+
+/// What is asked for, and what is offered in turn.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Offers {
+    /// What is asked for.
+    pub(crate) wanted: Offer,
+    /// What is offered, each only where what comes before is too wide.
+    pub(crate) turns: Vec<Offer>,
+    /// What is offered when all of these are.
+    pub(crate) last: Offer,
+}
+
+/// Where all partitions make tables so many times as large as they may be, two splits at once make
+/// ones that are too large too.
+const HOPELESS: f64 = 32.0;
+
+/// On meshes of up to this many axes all partitions are tried first.
+const FREE_AXES: usize = 3;
+
+impl Offers {
+    /// All partitions; without stripes; without time steps; of fewer and fewer splits. What is fixed, or
+    /// pinned, is in all of them.
+    pub(crate) fn of(request: &Request<'_>, cuts: &[Cut<'_>], pins: &[Pin]) -> Self {
+        let Request { graph, mesh, steps, pinned, .. } = *request;
+        let [fixed, steps] = [takes_steps(pins), takes_steps(pins) || steps.are_offered(graph, mesh)];
+        let sections = cuts.iter().flat_map(|cut| cut.sections);
+        let striped = striped_length(sections.map(|section| &section.graph), mesh);
+        let at_once = Offer { splits: Splits::All, steps: Steps::One, striped: None };
+        let offered = |striped| Offer { steps: Steps::Offered, striped, ..at_once };
+        let [wanted, without] = match steps {
+            true => [striped, striped.filter(|_| are_free(pins))].map(offered),
+            false => [at_once; 2],
+        };
+        let least = if fixed { without } else { at_once };
+        let split = pinned.map_or(0, |it| it.layout.dims.iter().filter(|it| !it.is_empty()).count());
+        let split = split.max(splits(pins));
+        let at_most = |splits: usize| Offer { splits: Splits::AtMost(split.max(splits)), ..least };
+        let mut turns = vec![at_most(2)];
+        // The whole space of a transformer block on four axes is always too wide.
+        if mesh.axes.iter().filter(|axis| axis.size > 1).count() <= FREE_AXES {
+            turns.splice(..0, [wanted, without, least]);
+            turns.dedup();
+        }
+        Self { wanted, turns, last: at_most(1) }
+    }
+
+    /// The first outcome that is not too wide, or that of the last offer.
+    pub(crate) fn among<T>(&self, plan_in: impl Fn(Offer) -> Result<T, PlanError>) -> Result<T, PlanError> {
+        // By how much what was asked for is too wide, or the first that was tried instead; and by how much
+        // the offer before was.
+        let mut first: Option<(Offer, SearchError)> = None;
+        let mut beyond = 0.0;
+        let instead = |error: PlanError, first: Option<(Offer, SearchError)>| match first {
+            None => error,
+            Some((offer, wide)) => PlanError::Fewer { offer, wide, error: Box::new(error) },
+        };
+        for &offer in &self.turns {
+            if matches!(offer.splits, Splits::AtMost(_)) && beyond > HOPELESS {
+                continue;
+            }
+            match plan_in(offer) {
+                Err(PlanError::Search(error @ SearchError::TooWide { entries, limit })) => {
+                    beyond = entries / limit;
+                    first = first.or(Some((offer, error)));
+                }
+                outcome => return outcome.map_err(|error| instead(error, first)),
+            }
+        }
+        plan_in(self.last).map_err(|error| instead(error, first))
+    }
+
+    /// What of all that was asked for is not in an offer.
+    pub(crate) fn left_out(&self, offer: Offer) -> Vec<LeftOut> {
+        let wanted = self.wanted;
+        let left_out = [
+            (LeftOut::Stripes, offer.striped != wanted.striped),
+            (LeftOut::Steps, offer.steps != wanted.steps),
+            (LeftOut::Splits, offer.splits != wanted.splits),
+        ];
+        left_out.into_iter().filter_map(|(what, is_left_out)| is_left_out.then_some(what)).collect()
+    }
+}
+
+/// Whether something is fixed whose blocks do not begin where those of plain splits do: in stripes, it
+/// may be.
+fn are_free(pins: &[Pin]) -> bool {
+    pins.iter().flat_map(|pin| &pin.partition.loops).flatten().any(Digit::is_free)
+}
+
+#[cfg(test)]
+mod tests;
