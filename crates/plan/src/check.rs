@@ -33,7 +33,8 @@
 //! - **part**: what an update reads is no copy that is made for every micro-batch, unless it is of
 //!   what a gradient or total becomes.
 //! - **recipe**: it stands in plans of training steps only, has the program's micro-batches, a norm
-//!   above 0 if gradients are clipped, and the program's optimizer, whose decay may be left out.
+//!   above 0 if gradients are clipped, the program's optimizer, whose decay may be left out; an
+//!   input that it calls its labels is of i64.
 //! - **precision**: where parameters are in bf16 alone, they have no masters, each becomes what is
 //!   rounded by chance, and no two are by the same chance; else nothing in a step is.
 //! - **pin**: operations that a user has fixed are there, and are computed so.
@@ -66,6 +67,7 @@ mod pipeline; // rules of pipelines
 mod steps; // rules of partitions in time, by counting
 mod references; // what must hold before anything else can be looked at
 mod states; // rules of what is returned and kept
+mod rounding; // rules of parameters that are rounded by chance
 mod totals; // rules of the sums
 mod transfers; // rules of transfers
 

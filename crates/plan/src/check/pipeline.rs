@@ -3,6 +3,9 @@
 //! - **stage**: stages follow each other from block 0, are of one model and one recipe, and groups have
 //!   the machine's devices among them, each its own.
 //! - **crossing**: what a stage takes from others is what they give, of one type, with no sum owed.
+//! - **input**: what several stages are given, or read from the model file, is of one type in all.
+//! - **precision**: a parameter that is rounded by chance is so by one chance in all stages, and no two
+//!   are by the same.
 //! - **memory**: it is said of every group, and fits.
 //! - **estimate**: no less than what any group does, and no more than everything one after another.
 //! - **proof**: the lower bound is no more than the time.
@@ -10,14 +13,15 @@
 use std::collections::BTreeMap;
 
 use planner_ir::schedule::verify;
-use planner_ir::{CROSSING, Graph, Source, Type};
+use planner_ir::{CROSSING, Graph, Source, State, Type};
 
-use super::Violations;
+use super::{Violations, rounding};
 use crate::pipeline::Pipeline;
 use crate::plan::{Copy, Plan, Proof};
 
 /// The names of the rules of pipelines, besides those of plans.
-pub const PIPELINE_RULES: [&str; 6] = ["schedule", "stage", "crossing", "memory", "estimate", "proof"];
+pub const PIPELINE_RULES: [&str; 8] =
+    ["schedule", "stage", "crossing", "input", "precision", "memory", "estimate", "proof"];
 
 /// How much sums of floating-point numbers may differ, relative to them.
 const TOLERANCE: f64 = 1e-9;
@@ -30,6 +34,8 @@ pub fn check_pipeline(pipeline: &Pipeline) -> Result<(), Violations> {
     if found.0.is_empty() {
         stages(pipeline, &mut found);
         crossings(pipeline, &mut found);
+        given_to_several(pipeline, &mut found);
+        rounding::between_stages(pipeline, &mut found);
         memory(pipeline, &mut found);
         time(pipeline, &mut found);
     }
@@ -204,6 +210,29 @@ fn crossings(pipeline: &Pipeline, found: &mut Violations) {
         for name in inputs(graph).filter(|it| it.starts_with(CROSSING)) {
             if of(name).is_none_or(|it| it.to.iter().all(|arrival| arrival.stage != number)) {
                 found.add("crossing", &place, format!("it takes `{name}`, which does not arrive there"));
+            }
+        }
+    }
+}
+
+/// Inputs, weights and states of one name are of one type: one array is given to all.
+fn given_to_several(pipeline: &Pipeline, found: &mut Violations) {
+    let mut known: BTreeMap<String, (&Type, usize)> = BTreeMap::new();
+    for (number, stage) in pipeline.stages.iter().enumerate() {
+        for value in &stage.plan.graph.values {
+            let what = match &value.source {
+                Source::Result { .. } => continue,
+                // Both ends of a crossing are looked at as such.
+                Source::Input(name) if name.starts_with(CROSSING) => continue,
+                Source::Input(name) => format!("input `{name}`"),
+                Source::Weight(name) => format!("weight `{name}`"),
+                Source::State(State { kind, name }) => format!("{} `{name}`", kind.name()),
+            };
+            let place = format!("stage {number}, {what}");
+            let (type_, before) = *known.entry(what).or_insert((&value.type_, number));
+            if *type_ != value.type_ {
+                let message = format!("is {}, expected {type_}, as in stage {before}", value.type_);
+                found.add("input", place, message);
             }
         }
     }

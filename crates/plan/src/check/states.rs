@@ -1,14 +1,13 @@
 //! Rules of what is returned, of what states become, and of recipes.
 
-use std::collections::BTreeMap;
-
-use planner_ir::{Binary, CROSSING, DType, Graph, Node, Op, Optimizer, Phase, Source, StateKind, ValueId};
+use planner_ir::{CROSSING, DType, Op, Optimizer, Phase, Source, ValueId};
 
 use super::blocks::same;
 use super::operations::{copied, owed_text};
+use super::rounding;
 use super::{Violations, operation_name};
 use crate::plan::Plan;
-use crate::recipe::{Precision, Recipe};
+use crate::recipe::{Loss, Recipe};
 
 /// Adds what is violated.
 pub(super) fn check(plan: &Plan, found: &mut Violations) {
@@ -89,10 +88,8 @@ fn recipe(plan: &Plan, found: &mut Violations) {
     if let Some(clip) = recipe.clip.filter(|clip| !(clip.is_finite() && *clip > 0.0)) {
         found.add("recipe", "recipe", format_args!("clips to a norm of {clip}, expected a number above 0"));
     }
-    match recipe.precision {
-        Precision::Bf16Stochastic => rounded(plan, found),
-        Precision::F32 | Precision::Bf16 => not_rounded(plan, recipe.precision, found),
-    }
+    labels(plan, recipe, found);
+    rounding::check(plan, recipe.precision, found);
     for (node, it) in plan.graph.nodes.iter().enumerate() {
         if let Op::Update(optimizer) = it.op
             && !follows(recipe, optimizer)
@@ -104,94 +101,13 @@ fn recipe(plan: &Plan, found: &mut Violations) {
     }
 }
 
-/// Of a step whose parameters are in bf16 alone.
-fn rounded(plan: &Plan, found: &mut Violations) {
-    // For each start of rounding, the first state that is rounded from there.
-    let mut starts: BTreeMap<Start, ValueId> = BTreeMap::new();
-    for value in plan.graph.value_ids() {
-        let Source::State(state) = &plan.graph.value(value).source else { continue };
-        let place = format!("state %{}", value.0);
-        match state.kind {
-            StateKind::Master => {
-                let message = "is a master, expected none where parameters are in bf16 alone";
-                found.add("precision", place, message);
-            }
-            StateKind::Parameter => {
-                let dtype = plan.graph.type_of(value).dtype;
-                if dtype != DType::BF16 {
-                    let message = format!("is a parameter in {dtype}, expected bf16 alone");
-                    found.add("precision", &place, message);
-                }
-                let Some(next) = plan.graph.next(value) else { continue };
-                let start = match plan.graph.value(next).source {
-                    Source::Result { node, .. } => start(&plan.graph, plan.graph.node(node)),
-                    _ => None,
-                };
-                let Some(start) = start else {
-                    let message = format!(
-                        "becomes %{}, expected what is rounded by chance, by a number of the step",
-                        next.0
-                    );
-                    found.add("precision", place, message);
-                    continue;
-                };
-                let Start { seed, from, .. } = start;
-                let first = *starts.entry(start).or_insert(value);
-                if first != value {
-                    let message = format!(
-                        "is rounded by seed {seed} and as much after %{}, expected other chances than those of \
-                         state %{}",
-                        from.0, first.0
-                    );
-                    found.add("precision", place, message);
-                }
-            }
-            _ => {}
-        }
-    }
-}
-
-/// Where rounding starts.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Start {
-    seed: u64,
-    /// The input that is another number in each step.
-    from: ValueId,
-    /// How much is added to it: a whole number, as bits.
-    added: u64,
-}
-
-/// Where the rounding of an operation starts, if it rounds by a number of the step: an input with constants
-/// added.
-fn start(graph: &Graph, node: &Node) -> Option<Start> {
-    let (Op::RoundStochastically { seed }, [_, number]) = (&node.op, &node.operands[..]) else { return None };
-    let constant = |value: ValueId| match graph.value(value).source {
-        Source::Result { node, .. } => match graph.node(node).op {
-            Op::Fill { value, .. } => Some(value.0),
-            _ => None,
-        },
-        _ => None,
-    };
-    let (mut from, mut added) = (*number, 0.0);
-    while let Source::Result { node, .. } = graph.value(from).source {
-        let node = graph.node(node);
-        let (Op::Binary(Binary::Add), [one, other]) = (&node.op, &node.operands[..]) else { return None };
-        let (rest, more) =
-            constant(*other).map(|more| (*one, more)).or(constant(*one).map(|it| (*other, it)))?;
-        (from, added) = (rest, added + more);
-    }
-    let is_input = matches!(graph.value(from).source, Source::Input(_));
-    is_input.then_some(Start { seed: *seed, from, added: f64::to_bits(added) })
-}
-
-/// Of a step whose parameters have all digits.
-fn not_rounded(plan: &Plan, precision: Precision, found: &mut Violations) {
-    for (index, node) in plan.graph.nodes.iter().enumerate() {
-        if matches!(node.op, Op::RoundStochastically { .. }) {
-            let alone = Precision::Bf16Stochastic;
-            let message =
-                format!("rounds by chance, expected only of precision `{alone}`: it is `{precision}`");
-            found.add("precision", operation_name(plan, index), message);
+/// The input of labels, where the program has it, is of whole numbers.
+fn labels(plan: &Plan, recipe: &Recipe, found: &mut Violations) {
+    let Loss::CrossEntropy { labels, .. } = &recipe.loss else { return };
+    for value in &plan.graph.values {
+        if matches!(&value.source, Source::Input(name) if name == labels) && value.type_.dtype != DType::I64 {
+            let message = format!("labels are {}, expected whole numbers of i64", value.type_);
+            found.add("recipe", format!("input `{labels}`"), message);
         }
     }
 }

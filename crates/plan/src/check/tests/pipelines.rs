@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use arbtest::arbtest;
-use planner_ir::Layout;
+use planner_ir::{DType, Layout, Op, Real};
 
 use crate::check::{PIPELINE_RULES, check_pipeline};
 use crate::pipeline::Pipeline;
@@ -13,8 +13,9 @@ use crate::{Holding, Precision, Proof, Term};
 #[test]
 fn right_pipelines_are_accepted() {
     arbtest(|u| {
-        let pipeline = pipelines::random(u)?;
-        assert_eq!(check_pipeline(&pipeline), Ok(()), "{}", crate::json::write_pipeline(&pipeline));
+        for pipeline in [pipelines::random(u)?, pipelines::rounded(u)?] {
+            assert_eq!(check_pipeline(&pipeline), Ok(()), "{}", crate::json::write_pipeline(&pipeline));
+        }
         Ok(())
     })
     .budget_ms(500);
@@ -23,7 +24,7 @@ fn right_pipelines_are_accepted() {
 /// What is made wrong, the rule that finds it, a part of the message, and the change.
 type Mutant = (&'static str, &'static str, &'static str, fn(&mut Pipeline));
 
-const MUTANTS: [Mutant; 41] = [
+const MUTANTS: [Mutant; 42] = [
     ("a task is gone", "schedule", " is missing", |it| it.schedule.groups[0].truncate(5)),
     ("a task comes twice", "schedule", "", |it| {
         let first = it.schedule.groups[0][0];
@@ -66,6 +67,14 @@ const MUTANTS: [Mutant; 41] = [
         it.recipe.precision = Precision::Bf16;
     }),
     ("nodes without devices", "stage", "no devices", |it| it.devices_per_node = 0),
+    (
+        "an input of two types",
+        "input",
+        "stage 1, input `rate`: is f64[], expected f32[], as in stage 0",
+        |it| {
+            it.stages[1].plan.graph.values[2].type_.dtype = DType::F64;
+        },
+    ),
     ("a group of which no memory is said", "memory", "expected", |it| drop(it.memory.pop())),
     ("memory of a group that is none", "memory", "expected", |it| it.memory.push(vec![])),
     ("more than fits", "memory", "group 1: holds 2048 bytes, and a device may hold 2047", |it| {
@@ -118,12 +127,55 @@ const MUTANTS: [Mutant; 41] = [
     ("in no chunks", "crossing", "its chunks are none", |it| it.crossings[0].to[0].chunks = 0),
 ];
 
+/// Of parameters that are rounded by chance.
+const ROUNDED: [Mutant; 5] = [
+    (
+        "another number of one stage",
+        "precision",
+        "stage 1: rounds `v` by another chance than stage 0",
+        |it| {
+            it.stages[1].plan.graph.nodes[26 - STARTS].op = one(3.0);
+        },
+    ),
+    ("another seed in one stage", "precision", "rounds `v` by another chance than stage 0", |it| {
+        let last = it.stages.len() - 1;
+        it.stages[last].plan.graph.nodes[28 - STARTS].op = Op::RoundStochastically { seed: 7 };
+    }),
+    ("another input in one stage", "precision", "stage 1: rounds `v` by another chance than stage 0", |it| {
+        it.stages[1].plan.graph.values[3].source = planner_ir::Source::Input("other".to_owned());
+    }),
+    (
+        "two parameters alike",
+        "precision",
+        "stage 1: rounds `w1` by the chance by which stage 0 rounds `w0`",
+        |it| {
+            it.stages[1].plan.graph.nodes[21 - STARTS].op = one(1.0);
+        },
+    ),
+    (
+        "a parameter of two types",
+        "input",
+        "stage 1, parameter `v`: is f32[16,16], expected bf16[16,16]",
+        |it| {
+            it.stages[1].plan.graph.values[6].type_.dtype = DType::F32;
+        },
+    ),
+];
+
+/// How many values of such a stage are no results.
+const STARTS: usize = 8;
+
+fn one(number: f64) -> Op {
+    Op::Fill { result: planner_ir::Type::new(DType::I64, []), value: Real(number) }
+}
+
 #[test]
 fn every_mutant_of_a_pipeline_is_found_by_its_rule() {
     let mut rules = BTreeSet::new();
     arbtest(|u| {
-        let pipeline = pipelines::random(u)?;
-        for (name, rule, message, mutate) in MUTANTS {
+        let [plain, rounded] = [pipelines::random(u)?, pipelines::rounded(u)?];
+        let of = |pipeline, mutants: &'static [Mutant]| mutants.iter().map(move |it| (pipeline, it));
+        for (pipeline, &(name, rule, message, mutate)) in of(&plain, &MUTANTS).chain(of(&rounded, &ROUNDED)) {
             let mut mutant = pipeline.clone();
             mutate(&mut mutant);
             let found = check_pipeline(&mutant).expect_err(name);

@@ -4,7 +4,7 @@ use arbtest::arbitrary::{Result, Unstructured};
 use planner_ir::{AxisId, Carried, DType, Node, Op, Optimizer, Phase, Real, Source, StateKind, ValueId};
 
 use super::{Mutant, computed, equal, operands, other_layout};
-use crate::{Assignment, Copy, Part, Plan, Precision};
+use crate::{Assignment, Copy, Loss, Part, Plan, Precision};
 
 pub(super) const TRAINING: &[Mutant] = &[
     ("a state of which nothing takes the place", &["count"], |plan, _| Ok(plan.carried.pop().is_some())),
@@ -167,6 +167,17 @@ pub(super) const TRAINING: &[Mutant] = &[
         let decays = |op: &Op| !matches!(op, Op::Update(Optimizer::Sgd { decay }) if decay.0 == 0.0);
         let updates = |op: &&Op| matches!(op, Op::Update(_));
         Ok(plan.graph.nodes.iter().map(|node| &node.op).filter(updates).any(decays))
+    }),
+    ("labels that are no whole numbers", &["recipe"], |plan, u| {
+        let Some(recipe) = &mut plan.recipe else { return Ok(false) };
+        let float = |it: &&planner_ir::Value| match &it.source {
+            Source::Input(_) => it.type_.dtype != DType::I64,
+            _ => false,
+        };
+        let inputs: Vec<&Source> = plan.graph.values.iter().filter(float).map(|it| &it.source).collect();
+        let Source::Input(labels) = u.choose(&inputs)? else { return Ok(false) };
+        recipe.loss = Loss::CrossEntropy { logits: "logits".to_owned(), labels: labels.clone() };
+        Ok(true)
     }),
     ("a precision that the program is not of", &["precision"], |plan, _| {
         let Some(recipe) = &mut plan.recipe else { return Ok(false) };
