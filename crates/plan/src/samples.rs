@@ -11,7 +11,7 @@ mod training; // random training steps
 use arbtest::arbitrary::{Result, Unstructured};
 use planner_ir::{AxisId, Mesh, Move, Phase, ValueId, parse_graph, parse_layout, parse_partition};
 
-use crate::{Assignment, Copy, MachineName, ModelFile, Pin, Plan, Proof, SpaceSize, Term, Transfer};
+use crate::{Assignment, Copy, LeftOut, MachineName, ModelFile, Pin, Plan, Proof, SpaceSize, Term, Transfer};
 
 use maker::Steps;
 pub(crate) use maker::{empty, partitions};
@@ -147,11 +147,11 @@ pub(crate) fn random(u: &mut Unstructured<'_>) -> Result<Plan> {
     if u.ratio(1, 3)? {
         let (graph, recipe) = training::random(u)?;
         let plan = maker::plan(graph, mesh, Steps::Any, u)?;
-        return Ok(with_memory(Plan { recipe: Some(recipe), ..pinned(plan, u)? }));
+        return Ok(with_memory(Plan { recipe: Some(recipe), ..narrowed(pinned(plan, u)?, u)? }));
     }
     let graph = graphs::random(u)?;
     let plan = maker::plan(graph, mesh, Steps::Any, u)?;
-    Ok(with_memory(pinned(plan, u)?))
+    Ok(with_memory(narrowed(pinned(plan, u)?, u)?))
 }
 
 /// The plan, one of whose forward operations may have been fixed to be computed as it is.
@@ -165,6 +165,17 @@ fn pinned(mut plan: Plan, u: &mut Unstructured<'_>) -> Result<Plan> {
             plan.pins.push(Pin { operations: "/pinned/*".to_owned(), partition: partition.clone() });
         }
     }
+    Ok(plan)
+}
+
+/// The plan, of whose search something may have been left out.
+fn narrowed(mut plan: Plan, u: &mut Unstructured<'_>) -> Result<Plan> {
+    for it in [LeftOut::Stripes, LeftOut::Steps, LeftOut::Splits] {
+        if u.ratio(1, 4)? {
+            plan.space.left_out.push(it);
+        }
+    }
+    plan.space.saturated = plan.space.left_out.is_empty();
     Ok(plan)
 }
 

@@ -9,8 +9,7 @@ use planner_ir::{
 
 use super::temporal;
 use crate::{
-    Assignment, Copy, LeftOut, MachineName, ModelFile, Part, Plan, Proof, SpaceSize, Term, Transfer,
-    bytes_of_steps,
+    Assignment, Copy, MachineName, ModelFile, Part, Plan, Proof, SpaceSize, Term, Transfer, bytes_of_steps,
 };
 
 /// How many moves a transfer has at most.
@@ -86,8 +85,8 @@ pub(crate) fn empty(graph: Graph, mesh: Mesh) -> Plan {
             blocks: 2,
             nodes: 99,
             classes: 9,
-            saturated: false,
-            left_out: vec![LeftOut::Stripes, LeftOut::Steps, LeftOut::Splits],
+            saturated: true,
+            left_out: vec![],
             choices: 40,
         },
     }
