@@ -149,7 +149,7 @@ impl<'a> Group<'a> {
         let first = compute.results.first()?;
         let chain = Chain {
             shape: program.buffer(first.buffer).type_.shape.clone(),
-            spans: placed(compute).unwrap_or_default().to_vec(),
+            spans: vec![],
             operands: vec![],
             steps: vec![],
             results: vec![],

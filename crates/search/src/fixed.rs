@@ -28,6 +28,11 @@ impl fmt::Display for Fixed {
 }
 
 impl Fixed {
+    /// What a user says to fix this.
+    pub fn of(pin: &Pin, mesh: &Mesh) -> Self {
+        Self { operations: pin.operations.clone(), partition: pin.partition.display(mesh).to_string() }
+    }
+
     /// Whether it may be of some operation, however many loops that has: a forward one of the name that is
     /// computed at every step.
     pub fn names(&self, graph: &Graph) -> bool {
@@ -113,6 +118,38 @@ impl FixedError {
             Self::Apart(all) => all.iter().collect(),
         }
     }
+
+    /// The one operation that it says cannot be so, if there is one.
+    fn operation(&self) -> Option<&str> {
+        match self {
+            Self::Choices(_, operation, _) | Self::Twice(.., operation) => Some(operation),
+            Self::Text(..) | Self::Exchange(_) | Self::Apart(_) => None,
+        }
+    }
+
+    /// Whether an operation is one of those that cannot be so.
+    pub fn is_of(&self, node: &Node) -> bool {
+        let of_name = |name: &str| name == node.origin;
+        self.operation().is_none_or(of_name) && self.pins().iter().any(|pin| pin.is_of(node))
+    }
+
+    /// What is fixed but for what cannot be: of an operation that cannot be so, all others of a pin are
+    /// still fixed, by their names.
+    pub fn without(&self, fixed: &[Fixed], graph: &Graph) -> Vec<Fixed> {
+        let refused = self.pins();
+        let left = |it: &Fixed| match (refused.iter().any(|pin| pin.operations == it.operations), self) {
+            (false, _) => vec![it.clone()],
+            (true, Self::Text(..) | Self::Exchange(_) | Self::Apart(_)) => vec![],
+            (true, Self::Choices(..) | Self::Twice(..)) => {
+                let nodes = named(graph, &it.operations).map(|node| graph.node(node));
+                let others: BTreeSet<&str> =
+                    nodes.filter(|node| !self.is_of(node)).map(|node| node.origin.as_str()).collect();
+                let one = |name: &str| Fixed { operations: name.to_owned(), ..it.clone() };
+                others.into_iter().map(one).collect()
+            }
+        };
+        fixed.iter().flat_map(left).collect()
+    }
 }
 
 impl fmt::Display for FixedError {
@@ -168,7 +205,7 @@ pub(crate) fn pins(fixed: &[Fixed], graphs: &[&Graph], mesh: &Mesh) -> Result<Ve
         let of = pinned(graph, node, &pins);
         let differs = |it: &&usize| !pins[of[0]].is_kept(&pins[**it].partition);
         if let Some(&other) = of.iter().find(differs) {
-            let [one, other] = [of[0], other].map(|it| text(&pins[it], mesh));
+            let [one, other] = [of[0], other].map(|it| Fixed::of(&pins[it], mesh));
             return Err(FixedError::Twice(one, other, graph.node(node).origin.clone()));
         }
     }
@@ -236,7 +273,7 @@ pub(crate) fn keep(
             } else if kept.refused.is_none() {
                 let all = choices.iter().map(|it| in_words(graph, node, mesh, &it.partition)).collect();
                 let operation = graph.node(node).origin.clone();
-                kept.refused = Some(FixedError::Choices(text(pin, mesh), operation, all));
+                kept.refused = Some(FixedError::Choices(Fixed::of(pin, mesh), operation, all));
             }
         }
     }
@@ -251,7 +288,8 @@ pub(crate) fn allowed(forms: &[&Kept], mesh: &Mesh, pins: &[Pin]) -> Result<Vec<
         return Ok(allowed);
     }
     let refused = forms.iter().find_map(|it| it.refused.clone());
-    Err(refused.unwrap_or_else(|| FixedError::Apart(all.iter().map(|&it| text(&pins[it], mesh)).collect())))
+    Err(refused
+        .unwrap_or_else(|| FixedError::Apart(all.iter().map(|&it| Fixed::of(&pins[it], mesh)).collect())))
 }
 
 fn in_words(graph: &Graph, node: NodeId, mesh: &Mesh, partition: &Partition) -> String {
@@ -259,11 +297,6 @@ fn in_words(graph: &Graph, node: NodeId, mesh: &Mesh, partition: &Partition) -> 
     let (operands, results) = (graph.types_of(&node.operands), graph.types_of(&node.results));
     let words = partition_in_words(mesh, &node.op, &operands, &results, partition);
     format!("{}: {words}", partition.display(mesh))
-}
-
-/// What a user says to fix this.
-fn text(pin: &Pin, mesh: &Mesh) -> Fixed {
-    Fixed { operations: pin.operations.clone(), partition: pin.partition.display(mesh).to_string() }
 }
 
 /// Along how many loops at once what is fixed splits an operation, as [`rewrite::Splits`] counts them.

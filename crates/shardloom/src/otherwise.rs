@@ -249,7 +249,8 @@ fn restricted(
             SearchError::DoesNotFit { least, .. } | SearchError::DoesNotFitTogether { least, .. },
         ) => Price::Missing(least.saturating_sub(target.capacity)),
         PlanError::Search(SearchError::Contradiction) => {
-            Price::Impossible("there is no other way".to_owned())
+            let pinned = if prepared.fixed.is_empty() { "" } else { " that has what is pinned" };
+            Price::Impossible(format!("there is no other way{pinned}"))
         }
         other => Price::Impossible(other.to_string()),
     }))

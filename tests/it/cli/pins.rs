@@ -75,6 +75,26 @@ fn what_the_free_plan_chose_changes_nothing_and_anything_else_costs_no_less() {
     assert!(violations.0.iter().all(|it| it.rule == "pin") && violations.0.len() == 1, "{violations}");
 }
 
+/// What other plans cost is of plans that have what is fixed, too.
+#[test]
+fn other_plans_have_what_is_fixed() {
+    let folder = Folder::new("pinned-otherwise");
+    let free = plan_in(&planned(&folder, "free.json", &["--mesh", "4"]));
+    let path = planned(&folder, "p.json", &["--mesh", "4", "--pin", "*/h.0/mlp/c_fc/*=[-,-,a,-]"]);
+    let least = plan_in(&path).seconds() * (1.0 - 1e-9);
+    assert!(least > free.seconds());
+    let said: Value = serde_json::from_str(&works(&["--json", "explain", "--alternatives", &path])).unwrap();
+    let prices = |list: &str| said[list].as_array().unwrap().clone();
+    let [others, alternatives] = ["otherwise", "alternatives"].map(prices);
+    let seconds: Vec<f64> =
+        others.iter().chain(&alternatives).filter_map(|it| it["price"]["seconds"].as_f64()).collect();
+    assert!(seconds.len() > 5 && seconds.iter().all(|it| *it >= least), "{least}: {seconds:?}");
+    let is_fixed = |it: &&Value| it["origin"].as_str().unwrap().ends_with("h.0/mlp/c_fc/Reshape_1");
+    let impossible = alternatives.iter().filter(is_fixed).filter_map(|it| it["price"]["impossible"].as_str());
+    let impossible: Vec<&str> = impossible.collect();
+    assert_eq!(impossible, ["there is no other way that has what is pinned"], "{alternatives:?}");
+}
+
 #[test]
 fn stages_are_planned_with_what_is_fixed() {
     let folder = Folder::new("pinned-stages");

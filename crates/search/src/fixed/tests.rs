@@ -195,6 +195,30 @@ fn what_cannot_be_fixed_is_refused() {
     }
 }
 
+/// Of operations of which some cannot be as is fixed, the others are.
+#[test]
+fn what_can_be_fixed_beside_what_cannot_is_left() {
+    let graph = parse_graph(LAYERS).unwrap();
+    let of = |error: &FixedError| -> Vec<&str> {
+        graph.nodes.iter().filter(|node| error.is_of(node)).map(|node| node.origin.as_str()).collect()
+    };
+    let fixed = [pin("/*", "[a,-,-]"), pin("/relu", "[a,-]")];
+    let down = FixedError::Choices(fixed[0].clone(), "/down".to_owned(), vec![]);
+    assert_eq!(of(&down), ["/down"]);
+    let others = [pin("/relu", "[a,-,-]"), pin("/up", "[a,-,-]"), pin("/relu", "[a,-]")];
+    assert_eq!(down.without(&fixed, &graph), others);
+    // In the end there is nothing.
+    let both = FixedError::Twice(others[0].clone(), others[2].clone(), "/relu".to_owned());
+    assert_eq!(both.without(&others, &graph), [pin("/up", "[a,-,-]")]);
+    let up = FixedError::Choices(others[1].clone(), "/up".to_owned(), vec![]);
+    assert!(up.without(&others[1..2], &graph).is_empty());
+    // What no operation is to blame for is not fixed at all.
+    for error in [FixedError::Exchange(fixed[0].clone()), FixedError::Apart(vec![fixed[0].clone()])] {
+        assert_eq!(of(&error), ["/up", "/relu", "/down"]);
+        assert_eq!(error.without(&fixed, &graph), fixed[1..]);
+    }
+}
+
 /// What is prepared has no choice: pins that meet there only do not clash.
 #[test]
 fn pins_meet_where_something_is_chosen() {

@@ -66,7 +66,9 @@ fn explain_plan(
     }
     // What cannot be cut into blocks is told whole.
     let whole = vec![search::Section::whole(&plan.graph)];
-    let prepared = derived::prepared(&arguments.plan, plan)?;
+    // What a user has fixed is so in all other plans, too.
+    let fixed = plan.pins.iter().map(|pin| search::Fixed::of(pin, &plan.mesh)).collect();
+    let prepared = derived::prepared(&arguments.plan, plan)?.map(|it| Prepared { fixed, ..it });
     let ordered = prepared.as_ref().filter(|prepared| prepared.graph == plan.graph);
     let stories = explained::blocks(plan, ordered.map_or(&whole, |prepared| &prepared.sections));
     let machine = machine_of(plan, arguments.machine.as_deref());

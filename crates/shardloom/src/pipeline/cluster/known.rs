@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use plan::Recipe;
 use rewrite::RaiseStatistics;
-use search::{Fixed, fold};
+use search::fold;
 
 use super::least::Least;
 use super::parts::Part;
@@ -36,8 +36,6 @@ pub(super) struct ShortStep {
     pub(super) stands: Vec<usize>,
     /// What it does at least.
     pub(super) least: Least,
-    /// What is fixed of it, and for each block of the whole model whether that is of its operations.
-    pub(super) pinned: Vec<(Fixed, Vec<bool>)>,
 }
 
 /// A model with fewer blocks.
@@ -129,10 +127,9 @@ impl Known {
             let sections = fold(&step.graph, &step.homes, &step.forward);
             let raised = RaiseStatistics::default();
             let fixed = whole.everywhere(&question.pins.operations);
-            let pinned = fixed.iter().map(|it| (it.clone(), whole.having(it))).collect();
             let graph = step.graph;
             let prepared = Prepared { graph, sections, raised, variants: None, pinned: None, fixed };
-            Ok(ShortStep { prepared, homes: step.homes, stands: stands.clone(), least, pinned })
+            Ok(ShortStep { prepared, homes: step.homes, stands: stands.clone(), least })
         };
         kept(&self.steps, (setup.micro_batches, setup.recompute.to_string()), make)
     }

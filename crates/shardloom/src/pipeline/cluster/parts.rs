@@ -109,17 +109,15 @@ fn planned(
     let mut prepared = Cow::Borrowed(prepared);
     let mut errors: Vec<FixedError> = Vec::new();
     // Each error leaves less that is fixed.
-    for _ in 0..=prepared.fixed.len() {
+    loop {
         match planned_after(trail, &prepared, header, target, prices) {
             Ok(plan) => return Some((plan, errors)),
             Err(error) => {
                 let PlanError::Fixed(error) = error.last() else { return None };
-                let pins = error.pins();
-                let is_of = |name: &str| pins.iter().any(|it| it.operations == name);
-                prepared.to_mut().fixed.retain(|it| !is_of(&it.operations));
+                let left = error.without(&prepared.fixed, &prepared.graph);
+                prepared.to_mut().fixed = left;
                 errors.push(error.clone());
             }
         }
     }
-    None
 }

@@ -1,6 +1,6 @@
 //! What a user has fixed that cannot be on some meshes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use planner_ir::Mesh;
@@ -12,10 +12,10 @@ use super::parts::Part;
 use crate::failure::Failure;
 use crate::mesh::sizes;
 
-/// What is fixed that cannot be on a mesh: blocks are priced as if it were not.
+/// What is fixed that cannot be on a mesh: blocks that have some of it are priced as if it were not.
 #[derive(Clone, Debug)]
 pub(super) struct Refusal {
-    /// For each block of the model, whether some of it is of one of its operations.
+    /// For each block of the model, whether some of its operations cannot be as is fixed.
     pub(super) blocks: Vec<bool>,
     /// The reason of the first.
     pub(super) why: String,
@@ -24,13 +24,10 @@ pub(super) struct Refusal {
 impl Refusal {
     pub(super) fn of(errors: &[FixedError], step: &ShortStep) -> Option<Self> {
         let why = errors.first()?.to_string();
-        let mut blocks = vec![false; step.stands.len()];
-        for pin in errors.iter().flat_map(FixedError::pins) {
-            for (_, of) in step.pinned.iter().filter(|it| it.0.operations == pin.operations) {
-                blocks.iter_mut().zip(of).for_each(|(block, of)| *block |= of);
-            }
-        }
-        Some(Self { blocks, why })
+        let nodes = step.prepared.graph.nodes.iter().zip(&step.homes);
+        let cannot = nodes.filter(|(node, _)| errors.iter().any(|error| error.is_of(node)));
+        let short: BTreeSet<usize> = cannot.map(|(_, &home)| home).collect();
+        Some(Self { blocks: step.stands.iter().map(|it| short.contains(it)).collect(), why })
     }
 }
 

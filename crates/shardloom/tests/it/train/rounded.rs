@@ -38,3 +38,15 @@ fn an_unknown_precision_is_told_which_there_are() {
     let arguments = arguments.map(str::to_owned);
     fails(1, &arguments, &["nonsense", "fp32, bf16, bf16-stochastic"]);
 }
+
+#[test]
+fn a_precision_is_of_training() {
+    for precision in ["bf16", "bf16-stochastic"] {
+        for mode in ["inference", "generate"] {
+            let of = ["plan", &model(), "--machine", "cpu-1x", "--dim", "batch=2", "--dim", "seq=8"];
+            let arguments = [&of[..], &["--mode", mode, "--precision", precision]].concat();
+            let arguments: Vec<String> = arguments.into_iter().map(str::to_owned).collect();
+            fails(1, &arguments, &["`--precision` goes with `--mode train`"]);
+        }
+    }
+}
