@@ -155,7 +155,7 @@ fn devices_with_adapters_of_their_own_hand_over_at_once() {
 
 /// A GPT-2 of twelve layers in stages of so many devices.
 fn stages_of(devices: u64, cluster: &Cluster, first: Option<Vec<usize>>) -> Pipeline {
-    let folder = Folder::new("kinds", None).expect("a folder");
+    let folder = Folder::new(&format!("stages-of-{devices}"), None).expect("a folder");
     let model = model(&folder, 12);
     let forward = Forward::of(&model.0, &imported(&model), &recipe()).expect("derived");
     let forward = forward.again(&Recompute::Nothing);
