@@ -8,7 +8,6 @@ use planner_ir::{
 use crate::dropout::with_seeds;
 use crate::loss::{Quotient, quotient};
 use crate::precision::in_bf16;
-use crate::wide::in_f32;
 use crate::{RATE, ROUNDING, SEED, STEP, TrainError};
 
 /// The label that does not count, as in PyTorch.
@@ -36,7 +35,7 @@ pub fn forward(raised: &Graph, recipe: &Recipe) -> Result<Graph, TrainError> {
     graph.outputs = [("sum", sum), ("count", count)]
         .map(|(name, value)| Output { name: name.to_owned(), value })
         .to_vec();
-    let graph = in_f32(with_seeds(&graph), recipe)?;
+    let graph = with_seeds(&graph);
     match recipe.precision {
         Precision::F32 => Ok(graph),
         Precision::Bf16 | Precision::Bf16Stochastic => in_bf16(&graph, recipe),
