@@ -184,6 +184,21 @@ impl Topology {
         rank / self.devices_per_node
     }
 
+    /// The adapter that is nearest to a rank, by its place in the rank's node; `None` if its node has none.
+    #[must_use]
+    pub fn adapter_of(&self, rank: u64) -> Option<u64> {
+        let device = *self.devices.get(usize::try_from(rank).ok()?)?;
+        match self.graph[self.adapter(device)?] {
+            Place::Adapter(_, place) => Some(place),
+            _ => None,
+        }
+    }
+
+    /// The adapter that a device is joined to.
+    fn adapter(&self, device: NodeIndex) -> Option<NodeIndex> {
+        self.graph.neighbors(device).find(|&place| matches!(self.graph[place], Place::Adapter(..)))
+    }
+
     /// What `ranks` have between them. Their order is the order of the ring.
     pub fn group(&self, ranks: &[u64]) -> Result<Group, GroupError> {
         let mut seen = vec![false; self.devices.len()];
@@ -414,8 +429,7 @@ impl Topology {
     /// Rate at which devices of one node reach other nodes: the sum of their parts of adapters.
     fn across(&self, members: &[NodeIndex]) -> BytesPerSecond {
         let parts = members.iter().filter_map(|&device| {
-            let mut near = self.graph.neighbors(device);
-            let adapter = near.find(|&place| matches!(self.graph[place], Place::Adapter(..)))?;
+            let adapter = self.adapter(device)?;
             let rate = self.graph.find_edge(device, adapter).map(|edge| self.graph[edge])?;
             let devices = self.graph.neighbors(adapter);
             let sharing = devices.filter(|&place| matches!(self.graph[place], Place::Device(_)));

@@ -56,13 +56,9 @@ pub fn message(machine: &Machine, devices: u64, bytes: u64) -> Result<f64, Failu
     let network = network(machine)?;
     let node = machine.devices_per_node();
     let devices = devices.min(node);
-    let links = if machine.devices() > node { (devices * adapters(machine)).div_ceil(node) } else { devices };
+    let adapters = machine.network.as_ref().map_or(1, |network| network.adapters.value.0.max(1));
+    let links = if machine.devices() > node { (devices * adapters).div_ceil(node) } else { devices };
     Ok((network.latency + Bytes(bytes) / (exact(links.min(devices)) * network.between)).0)
-}
-
-/// How many adapters a full node has.
-fn adapters(machine: &Machine) -> u64 {
-    machine.network.as_ref().map_or(1, |network| network.adapters.value.0.max(1))
 }
 
 /// What messages go over between stages on any two kinds of nodes.
@@ -128,11 +124,9 @@ impl<'a> Networks<'a> {
         let (mut sides, type_) = sides.map_err(|error| Failure::internal("plan", error))?;
         let first = [value.1, to].map(|stage| pipeline.stages[stage].first_device);
         let kinds = first.map(|rank| self.cluster.kind_of(rank));
-        for ((side, kind), first) in sides.iter_mut().zip(kinds).zip(first) {
-            let adapters = adapters(&self.cluster.kinds()[kind]);
+        for (side, first) in sides.iter_mut().zip(first) {
             for (rank, place) in (first..).zip(&mut side.places) {
-                // Devices share the adapters of their node evenly.
-                place.adapter = rank % pipeline.devices_per_node * adapters / pipeline.devices_per_node;
+                place.adapter = self.topology.adapter_of(rank).unwrap_or(0);
             }
         }
         let own = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
