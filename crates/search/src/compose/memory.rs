@@ -79,13 +79,7 @@ pub fn kept(plan: &Plan, homes: &[usize], blocks: usize) -> Vec<Kept> {
         // The operation by which it was made, or before which it was moved.
         let made = walk.done.partition_point(|&(_, moment)| moment < span.first);
         let Some(of) = walk.done.get(made).and_then(|it| kept.get_mut(homes[it.0.0])) else { continue };
-        let place = match span.waits_for() {
-            Some(Waits::Backward) => &mut of.backward,
-            Some(Waits::Gradients) => &mut of.gradients,
-            Some(Waits::Apart) => &mut of.apart,
-            None => continue,
-        };
-        *place = place.saturating_add(span.bytes);
+        *of = of.and(span.kept());
     }
     kept
 }
@@ -117,24 +111,16 @@ struct Span {
     used: Vec<Phase>,
 }
 
-/// What something waits for that is there of several micro-batches at once.
-enum Waits {
-    /// The forward part made it; the backward part uses it.
-    Backward,
-    /// The forward part made it; gradients of weights use it.
-    Gradients,
-    /// The backward part made it; gradients of weights use it.
-    Apart,
-}
-
 impl Span {
-    fn waits_for(&self) -> Option<Waits> {
+    /// What is there of it for each micro-batch under way.
+    fn kept(&self) -> Kept {
         let is_used_in = |phase| self.used.contains(&phase);
+        let (nothing, bytes) = (Kept::default(), self.bytes);
         match self.made {
-            Phase::Forward if is_used_in(Phase::Gradient) => Some(Waits::Gradients),
-            Phase::Forward if is_used_in(Phase::Backward) => Some(Waits::Backward),
-            Phase::Backward if is_used_in(Phase::Gradient) => Some(Waits::Apart),
-            _ => None,
+            Phase::Forward if is_used_in(Phase::Gradient) => Kept { gradients: bytes, ..nothing },
+            Phase::Forward if is_used_in(Phase::Backward) => Kept { backward: bytes, ..nothing },
+            Phase::Backward if is_used_in(Phase::Gradient) => Kept { apart: bytes, ..nothing },
+            _ => nothing,
         }
     }
 }
@@ -262,15 +248,14 @@ impl<'a> Walk<'a> {
 
     /// What other micro-batches under way keep, of values and of copies (bytes).
     fn others(&self, live: Live) -> [i128; 2] {
+        let other = Live {
+            backward: live.backward.saturating_sub(1),
+            gradients: live.gradients.saturating_sub(1),
+            apart: live.apart,
+        };
         let mut others = [0; 2];
         for it in &self.lives {
-            let times = match it.waits_for() {
-                Some(Waits::Backward) => live.backward.saturating_sub(1),
-                Some(Waits::Gradients) => live.gradients.saturating_sub(1),
-                Some(Waits::Apart) => live.apart,
-                None => 0,
-            };
-            others[usize::from(it.use_ == For::Copy)] += i128::from(times) * i128::from(it.bytes);
+            others[usize::from(it.use_ == For::Copy)] += i128::from(it.kept().bytes(other));
         }
         others
     }
