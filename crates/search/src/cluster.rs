@@ -76,7 +76,7 @@ pub fn best<T: Send>(
     Found { lower_bound, all, priced }
 }
 
-/// What a block of a model takes in a setup.
+/// What a block of a model takes in a setup, or several of them together.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BlockCost {
     /// For one micro-batch (seconds).
@@ -87,6 +87,33 @@ pub struct BlockCost {
     pub resident: u64,
     /// What it keeps of micro-batches under way.
     pub kept: Kept,
+}
+
+impl BlockCost {
+    /// Of no block.
+    pub const NOTHING: Self = Self {
+        times: StageTimes { forward: 0.0, backward: 0.0, weight: 0.0 },
+        update: 0.0,
+        resident: 0,
+        kept: Kept { backward: 0, gradients: 0, apart: 0 },
+    };
+
+    /// Of several blocks together.
+    #[must_use]
+    pub fn and(mut self, other: &Self) -> Self {
+        self.times.forward += other.times.forward;
+        self.times.backward += other.times.backward;
+        self.times.weight += other.times.weight;
+        self.update += other.update;
+        self.resident = self.resident.saturating_add(other.resident);
+        self.kept = self.kept.and(other.kept);
+        self
+    }
+
+    /// What a device holds with so many micro-batches under way (bytes).
+    pub fn held(&self, live: Live) -> u64 {
+        self.resident.saturating_add(self.kept.bytes(live))
+    }
 }
 
 /// What a device keeps of each micro-batch under way.
@@ -144,13 +171,12 @@ pub fn cut(
     least[0][0] = (0.0, 0);
     for stage in 1..=stages {
         for end in stage..=count {
-            let (mut work, mut resident, mut kept) = (0.0, 0_u64, Kept::default());
+            let (mut work, mut run) = (0.0, BlockCost::NOTHING);
             for start in (stage - 1..end).rev() {
                 let block = &blocks[start];
                 work += micro_batches * block.times.total() + block.update;
-                resident = resident.saturating_add(block.resident);
-                kept = kept.and(block.kept);
-                if resident.saturating_add(kept.bytes(live[stage - 1])) > part {
+                run = run.and(block);
+                if run.held(live[stage - 1]) > part {
                     break;
                 }
                 let most = least[stage - 1][start].0.max(work);

@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 use cost_models::units::exact;
 use planner_ir::schedule::StageTimes;
 
-use super::{BlockCost, Kept};
+use super::BlockCost;
 use crate::live::Live;
 
 /// What a stage may be on, and what the blocks are there.
@@ -100,42 +100,10 @@ struct Label {
     rest: Option<usize>,
 }
 
-/// A run of blocks with a choice, which grows towards the first block.
-#[derive(Clone, Copy)]
-struct Run {
-    times: StageTimes,
-    update: f64,
-    resident: u64,
-    kept: Kept,
-}
-
-impl Run {
-    const EMPTY: Self = Self {
-        times: StageTimes { forward: 0.0, backward: 0.0, weight: 0.0 },
-        update: 0.0,
-        resident: 0,
-        kept: Kept { backward: 0, gradients: 0, apart: 0 },
-    };
-
-    fn with(mut self, block: &BlockCost) -> Self {
-        self.times.forward += block.times.forward;
-        self.times.backward += block.times.backward;
-        self.times.weight += block.times.weight;
-        self.update += block.update;
-        self.resident = self.resident.saturating_add(block.resident);
-        self.kept = self.kept.and(block.kept);
-        self
-    }
-
-    fn held(&self, live: Live) -> u64 {
-        self.resident.saturating_add(self.kept.bytes(live))
-    }
-
-    /// What it takes but for what others wait for it, and that (seconds).
-    fn terms(&self, room: &Room<'_>) -> (f64, f64) {
-        let waits = (room.waits)(self.times);
-        (room.micro_batches * self.times.total() + self.update - waits, waits)
-    }
+/// What a run of blocks takes but for what others wait for it, and that (seconds).
+fn terms(run: &BlockCost, room: &Room<'_>) -> (f64, f64) {
+    let waits = (room.waits)(run.times);
+    (room.micro_batches * run.times.total() + run.update - waits, waits)
 }
 
 /// What the blocks before each block do at least.
@@ -152,7 +120,7 @@ impl Before {
         for block in 0..blocks {
             let (mut least, mut wait) = (f64::INFINITY, f64::INFINITY);
             for choice in choices {
-                let (slowest, waited) = Run::EMPTY.with(&choice.blocks[block]).terms(room);
+                let (slowest, waited) = terms(&choice.blocks[block], room);
                 least = least.min(slowest * exact(choice.devices));
                 wait = wait.min(waited);
             }
@@ -187,10 +155,10 @@ pub fn compose(choices: &[Choice], room: &Room<'_>) -> Outcome {
             for (number, choice) in choices.iter().enumerate() {
                 let Some(capacity) = lies(room, devices, used, choice) else { continue };
                 let left = devices - used - choice.devices;
-                let mut run = Run::EMPTY;
+                let mut run = BlockCost::NOTHING;
                 for start in (0..end).rev() {
-                    run = run.with(&choice.blocks[start]);
-                    let (slowest, waits) = run.terms(room);
+                    run = run.and(&choice.blocks[start]);
+                    let (slowest, waits) = terms(&run, room);
                     if run.held(live) > capacity || slowest + waits >= below {
                         break;
                     }

@@ -28,8 +28,8 @@ use cost_models::units::exact;
 use plan::{Pipeline, Plan, Proof, Recipe, Recompute};
 use planner_ir::schedule::Kind;
 use rayon::prelude::*;
+use search::Trail;
 use search::cluster::{BlockCost, Found, Outcome, best};
-use search::{Live, Trail};
 
 use super::staged::Forward;
 use crate::failure::Failure;
@@ -293,14 +293,14 @@ impl Asked<'_> {
             let bounded = |live| Space::Of(units(exact(room) * groups / more), live);
             let space = under_way.map_or(Space::Unbounded, bounded);
             let Some((plan, part)) = part(question, setup, &step, space, &trail)? else { break };
-            let Part { blocks, short, message, .. } = &part;
+            let Part { blocks, message, .. } = &part;
             if under_way.is_none() {
                 // The group that has most to do does as much as one of equal ones.
                 let all = |it: &BlockCost| exact(setup.micro_batches) * it.times.total() + it.update;
                 let all: f64 = blocks.iter().map(all).sum();
                 let proven = (proven(&plan) / plan.seconds()).min(1.0);
                 outcome.lower_bound = outcome.lower_bound.max(proven * all / groups);
-                more = (held(blocks, groups) / held(short, groups)).max(1.0);
+                more = part.more(groups);
             }
             self.known.note(&part);
             let parts = || self.parts.lock().unwrap_or_else(PoisonError::into_inner);
@@ -345,12 +345,6 @@ fn guess(setup: &Setup, first: &Outcome<Priced>) -> f64 {
     };
     let groups = exact(u64::try_from(setup.groups).unwrap_or(u64::MAX));
     first.lower_bound * again * (1.0 + (groups - 1.0) / exact(setup.micro_batches) / 2.0)
-}
-
-/// What blocks hold with half as many micro-batches under way as there are groups (bytes).
-fn held(blocks: &[BlockCost], groups: f64) -> f64 {
-    let live = groups / 2.0;
-    blocks.iter().map(|block| exact(block.resident) + live * exact(block.kept.bytes(Live::ONE))).sum()
 }
 
 /// What no plan of its setup is faster than (seconds).

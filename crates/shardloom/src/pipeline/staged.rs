@@ -19,7 +19,7 @@ use planner_ir::{Graph, Mesh};
 use rayon::prelude::*;
 use reshard::Strategy;
 use rewrite::{Blocks, Segment, Steps};
-use search::cluster::{self, BlockCost, Kept};
+use search::cluster::{self, BlockCost};
 use search::{Fixed, Live, Trail};
 use train::{Stages, Step};
 
@@ -173,7 +173,7 @@ impl Forward {
         }
         let cost = |forward: f64| {
             let times = StageTimes { forward, backward: 0.0, weight: 0.0 };
-            BlockCost { times, update: 0.0, resident: 0, kept: Kept::default() }
+            BlockCost { times, ..BlockCost::NOTHING }
         };
         let costs: Vec<BlockCost> = self.works().into_iter().map(cost).collect();
         // As if everything fitted: what stages hold is known when they are planned.

@@ -1,17 +1,15 @@
 //! What each block of a plan takes and holds.
 
 use plan::{Assignment, Copy, Part, Plan};
-use planner_ir::schedule::StageTimes;
 use planner_ir::{Phase, Source, ValueId};
-use search::cluster::{BlockCost, Kept};
+use search::cluster::BlockCost;
 use search::kept;
 
 /// What each of so many blocks takes and holds, where each operation belongs to one of them.
 ///
 /// What moves counts where it is first used; what is at rest, where it is first used, too.
 pub(super) fn costs(plan: &Plan, homes: &[usize], blocks: usize) -> Vec<BlockCost> {
-    let times = StageTimes { forward: 0.0, backward: 0.0, weight: 0.0 };
-    let mut costs = vec![BlockCost { times, update: 0.0, resident: 0, kept: Kept::default() }; blocks];
+    let mut costs = vec![BlockCost::NOTHING; blocks];
     let mut add = |home: usize, phase: Phase, seconds: f64| {
         let Some(cost) = costs.get_mut(home) else { return };
         match phase {

@@ -12,7 +12,7 @@ use search::{FixedError, Live, PlanError, Prices, Trail};
 
 use super::known::ShortStep;
 use super::refused::Refusal;
-use super::{Question, SHARE, Setup, blocks, held, units};
+use super::{Question, SHARE, Setup, blocks, units};
 use crate::failure::Failure;
 use crate::pipeline::choice::{UNBOUNDED, planned_after};
 use crate::pipeline::staged::message;
@@ -33,6 +33,20 @@ pub(super) struct Part {
     pub(super) message: f64,
     /// What is fixed that cannot be here.
     pub(super) refused: Option<Refusal>,
+}
+
+impl Part {
+    /// What the blocks of the whole model hold for each byte that those of the short one do, on so many
+    /// groups.
+    pub(super) fn more(&self, groups: f64) -> f64 {
+        (held(&self.blocks, groups) / held(&self.short, groups)).max(1.0)
+    }
+}
+
+/// What blocks hold with half as many micro-batches under way as there are groups (bytes).
+fn held(blocks: &[BlockCost], groups: f64) -> f64 {
+    let live = groups / 2.0;
+    blocks.iter().map(|block| exact(block.resident) + live * exact(block.kept.bytes(Live::ONE))).sum()
 }
 
 /// The memory for a plan.
@@ -83,8 +97,7 @@ pub(super) fn tighter(
     trail: &Mutex<Trail>,
 ) -> Result<Vec<Part>, Failure> {
     let groups = exact(u64::try_from(setup.groups).unwrap_or(u64::MAX));
-    let more = (held(&loose.blocks, groups) / held(&loose.short, groups)).max(1.0);
-    let capacity = units(SHARE * exact(question.capacity()) * groups / more);
+    let capacity = units(SHARE * exact(question.capacity()) * groups / loose.more(groups));
     let mut under_way = setup.under_way().to_vec();
     under_way.dedup();
     let mut parts: Vec<Part> = Vec::new();
@@ -115,6 +128,9 @@ fn planned(
             Err(error) => {
                 let PlanError::Fixed(error) = error.last() else { return None };
                 let left = error.without(&prepared.fixed, &prepared.graph);
+                if left == prepared.fixed {
+                    return None;
+                }
                 prepared.to_mut().fixed = left;
                 errors.push(error.clone());
             }

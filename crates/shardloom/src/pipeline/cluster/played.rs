@@ -5,54 +5,51 @@ use planner_ir::schedule::{
     self, Crossing, Durations, Kind, Overlap, StageTimes, Verified, makespan, verify,
 };
 use search::Live;
-use search::cluster::{BlockCost, Kept, cut};
+use search::cluster::{BlockCost, cut};
 
 use super::Setup;
 use crate::pipeline::staged::under_way;
 
 /// What part longer a stage takes for each part of its memory that it has too little of: its own plan then
-/// keeps less. Three GPT of 175 to 530 billion parameters on A100 took 0.09 to 0.15.
+/// keeps less. Eight ways to run models of 70 to 1,008 billion parameters by ZB-H1 took 0.04 to 0.22.
 const SQUEEZED: f64 = 0.12;
 
-/// A stage: its blocks, the micro-batches that it keeps, and what it may hold (bytes).
+/// A stage: what its blocks take and hold, the micro-batches that it keeps, and what it may hold (bytes).
 #[derive(Clone, Copy)]
-pub(super) struct Run<'a> {
-    pub(super) blocks: &'a [BlockCost],
-    pub(super) live: Live,
-    pub(super) capacity: u64,
+pub(super) struct Run {
+    cost: BlockCost,
+    live: Live,
+    capacity: u64,
 }
 
-impl Run<'_> {
+impl Run {
+    pub(super) fn of(blocks: &[BlockCost], live: Live, capacity: u64) -> Self {
+        Self { cost: together(blocks), live, capacity }
+    }
+
     /// Whether it fits but for what the backward part leaves for gradients of weights: there are plans that
     /// leave less.
     pub(super) fn fits(&self) -> bool {
-        self.held(without_apart(self.live)) <= self.capacity
-    }
-
-    fn held(&self, live: Live) -> u64 {
-        let bytes = |it: &BlockCost| it.resident.saturating_add(it.kept.bytes(live));
-        self.blocks.iter().map(bytes).fold(0, u64::saturating_add)
+        self.cost.held(without_apart(self.live)) <= self.capacity
     }
 
     /// What it takes for a micro-batch, and its update (seconds).
     fn times(&self) -> (StageTimes, f64) {
-        let mut sum = StageTimes { forward: 0.0, backward: 0.0, weight: 0.0 };
-        let mut update = 0.0;
-        for block in self.blocks {
-            sum.forward += block.times.forward;
-            sum.backward += block.times.backward;
-            sum.weight += block.times.weight;
-            update += block.update;
-        }
-        let beyond = exact(self.held(self.live)) / exact(self.capacity) - 1.0;
+        let BlockCost { times, update, .. } = self.cost;
+        let beyond = exact(self.cost.held(self.live)) / exact(self.capacity) - 1.0;
         let longer = 1.0 + SQUEEZED * beyond.max(0.0);
         let times = StageTimes {
-            forward: longer * sum.forward,
-            backward: longer * sum.backward,
-            weight: longer * sum.weight,
+            forward: longer * times.forward,
+            backward: longer * times.backward,
+            weight: longer * times.weight,
         };
         (times, update)
     }
+}
+
+/// What blocks take and hold together.
+fn together<'a>(blocks: impl IntoIterator<Item = &'a BlockCost>) -> BlockCost {
+    blocks.into_iter().fold(BlockCost::NOTHING, BlockCost::and)
 }
 
 /// As if gradients of weights were made with the backward part.
@@ -76,15 +73,15 @@ pub(super) fn by(
     let first = cut_to_fit(blocks, &verified, &live, exact(setup.micro_batches), capacity)?;
     let run = |(stage, &live): (usize, &Live)| {
         let blocks = &blocks[first[stage]..first.get(stage + 1).copied().unwrap_or(blocks.len())];
-        Run { blocks, live, capacity }
+        Run::of(blocks, live, capacity)
     };
-    let stages: Vec<Run<'_>> = live.iter().enumerate().map(run).collect();
+    let stages: Vec<Run> = live.iter().enumerate().map(run).collect();
     let seconds = played(&verified, &stages, message)?;
     Some((seconds, first))
 }
 
 /// What stages take by a schedule: all micro-batches, and the longest update (seconds).
-pub(super) fn played(verified: &Verified, stages: &[Run<'_>], message: f64) -> Option<f64> {
+pub(super) fn played(verified: &Verified, stages: &[Run], message: f64) -> Option<f64> {
     let groups = verified.schedule().groups.len();
     let mut updates = vec![0.0; groups];
     let mut times = Vec::new();
@@ -118,15 +115,11 @@ fn cut_to_fit(
     let fits = |(group, live): (usize, &schedule::Live)| {
         let chunks = (group..loose.len()).step_by(groups);
         let own = |stage: usize| &blocks[loose[stage]..loose.get(stage + 1).copied().unwrap_or(blocks.len())];
-        let (mut resident, mut kept) = (0_u64, Kept::default());
-        for block in chunks.flat_map(own) {
-            resident = resident.saturating_add(block.resident);
-            kept = kept.and(block.kept);
-        }
+        let BlockCost { resident, kept, .. } = together(chunks.flat_map(own));
         // What chunks keep of a micro-batch is about as much for each of them.
-        let together = u64::try_from(live.together).unwrap_or(u64::MAX);
+        let live = u64::try_from(live.together).unwrap_or(u64::MAX);
         let count = u64::try_from(schedule.chunks).unwrap_or(u64::MAX);
-        resident.saturating_add(kept.bytes(Live::of(together)).div_ceil(count)) <= capacity
+        resident.saturating_add(kept.bytes(Live::of(live)).div_ceil(count)) <= capacity
     };
     if schedule::live(verified).iter().enumerate().all(fits) {
         Some(loose)

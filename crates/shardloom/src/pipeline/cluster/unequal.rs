@@ -49,7 +49,7 @@ pub(super) fn composed(asked: &Asked<'_>, below: f64, bound_alike: f64) -> Resul
 /// Numbers of micro-batches and what is computed again, with what blocks take so on each mesh: as it was asked
 /// for, and where blocks were priced with less memory, once more with that.
 fn forms<'a>(asked: &Asked<'a>) -> Vec<(u64, &'a Recompute, Vec<Part>)> {
-    let parts = asked.parts.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let parts = asked.parts.lock().unwrap_or_else(PoisonError::into_inner);
     let collected = |all: &[&BTreeMap<usize, Vec<Part>>]| {
         let mut forms: BTreeMap<(u64, String), (&'a Recompute, Vec<Part>)> = BTreeMap::new();
         for (&number, parts) in all.iter().flat_map(|it| it.iter()) {
@@ -79,7 +79,7 @@ fn even(part: &Part, micro_batches: u64) -> f64 {
 
 /// Prices, of what promises most if blocks are dealt evenly, what blocks take with less memory.
 pub(super) fn tightened(asked: &Asked<'_>) -> Result<BTreeMap<usize, Vec<Part>>, Failure> {
-    let parts = asked.parts.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let parts = asked.parts.lock().unwrap_or_else(PoisonError::into_inner);
     let even = |number: usize| even(&parts[&number][0], asked.setups[number].micro_batches);
     let mut loose: Vec<usize> = parts.iter().filter(|it| it.1.len() == 1).map(|it| *it.0).collect();
     loose.sort_by(|&a, &b| even(a).total_cmp(&even(b)).then(a.cmp(&b)));
@@ -179,7 +179,7 @@ fn seconds(
     for ((number, &(first, it)), live) in stages.iter().enumerate().zip(under_way(&verified)) {
         let Part { blocks, kind, .. } = &parts[it];
         let blocks = &blocks[first..stages.get(number + 1).map_or(blocks.len(), |next| next.0)];
-        let run = Run { blocks, live, capacity: kinds[*kind].capacity };
+        let run = Run::of(blocks, live, kinds[*kind].capacity);
         if !run.fits() {
             return None;
         }
