@@ -39,17 +39,36 @@ enum Port {
     IntoDevice(u64),
 }
 
-/// When the messages between two sides travel.
-///
-/// # Panics
-/// If a message is of or to a rank of neither side, or after one that does not stand before it.
-pub fn simulate(messages: &[Message], from: &Side, to: &Side, network: &Network) -> Timeline {
-    let places = from.places.iter().chain(&to.places);
-    let places: BTreeMap<u64, Place> = places.map(|place| (place.rank, *place)).collect();
-    let mut free: BTreeMap<Port, Seconds> = BTreeMap::new();
-    let mut timeline =
-        Timeline { times: Vec::new(), end: Seconds::ZERO, entered: BTreeMap::new(), left: BTreeMap::new() };
-    for message in messages {
+/// A clock that messages are told to one after another.
+pub(crate) struct Clock<'a> {
+    network: &'a Network,
+    places: BTreeMap<u64, Place>,
+    /// When each link is free.
+    free: BTreeMap<Port, Seconds>,
+    /// When the messages told so far travel.
+    pub(crate) timeline: Timeline,
+}
+
+impl<'a> Clock<'a> {
+    /// A clock for messages between two sides.
+    pub(crate) fn new(from: &Side, to: &Side, network: &'a Network) -> Self {
+        let places = from.places.iter().chain(&to.places);
+        let places = places.map(|place| (place.rank, *place)).collect();
+        let timeline = Timeline {
+            times: Vec::new(),
+            end: Seconds::ZERO,
+            entered: BTreeMap::new(),
+            left: BTreeMap::new(),
+        };
+        Self { network, places, free: BTreeMap::new(), timeline }
+    }
+
+    /// The next message.
+    ///
+    /// # Panics
+    /// If it is of or to a rank of neither side, or after one that was not told before it.
+    pub(crate) fn tell(&mut self, message: &Message) {
+        let Self { network, places, free, timeline } = self;
         let (sender, receiver) = (places[&message.from], places[&message.to]);
         let ports = if sender.node == receiver.node {
             [Port::OutOfDevice(message.from), Port::IntoDevice(message.to)]
@@ -66,5 +85,14 @@ pub fn simulate(messages: &[Message], from: &Side, to: &Side, network: &Network)
         timeline.times.push((start, end));
         timeline.end = timeline.end.max(end);
     }
-    timeline
+}
+
+/// When the messages between two sides travel.
+///
+/// # Panics
+/// If a message is of or to a rank of neither side, or after one that does not stand before it.
+pub fn simulate(messages: &[Message], from: &Side, to: &Side, network: &Network) -> Timeline {
+    let mut clock = Clock::new(from, to, network);
+    messages.iter().for_each(|message| clock.tell(message));
+    clock.timeline
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use cost_models::units::Seconds;
 use planner_ir::Type;
 
 use crate::error::ReshardError;
@@ -10,7 +11,7 @@ use crate::message::{Message, Messages};
 use crate::network::Network;
 use crate::schedule::{Problem, Schedule, Work, in_order, scheduled};
 use crate::side::Side;
-use crate::simulate::simulate;
+use crate::simulate::Clock;
 use crate::strategy::Strategy;
 use crate::unit::{UnitTask, unit_tasks};
 
@@ -76,29 +77,72 @@ pub fn reshard(
     network: &Network,
     policy: &Policy,
 ) -> Result<Resharding, ReshardError> {
-    network.check()?;
-    if policy.most_chunks == 0 {
-        return Err(ReshardError::Chunks);
-    }
+    check(network, policy)?;
     let tasks = unit_tasks(type_, from, to)?;
     let element = type_.dtype.bytes();
-    let bring = |strategy| bring(&tasks, element, network, &Policy { strategy, ..*policy });
+    let only = |strategy| Policy { strategy, ..*policy };
     if policy.strategy != Choice::Cheapest || tasks.len() > CLOCKED {
-        return Ok(bring(policy.strategy));
+        return Ok(bring(&tasks, element, network, policy, &mut |_| true));
     }
-    let mut best = bring(Choice::Estimated);
-    let taken = |found: &Resharding| (simulate(&found.messages, from, to, network).end, found.messages.len());
+    let timed = |policy: &Policy, most| timed(&tasks, element, (from, to, network), policy, most);
+    let endless = Seconds(f64::INFINITY);
+    let (mut best, mut end) = timed(&only(Choice::Estimated), endless);
     for strategy in Strategy::ALL {
-        let other = bring(Choice::Only(strategy));
-        if taken(&other) < taken(&best) {
-            best = other;
+        let (other, taken) = timed(&only(Choice::Only(strategy)), end);
+        if (taken, other.messages.len()) < (end, best.messages.len()) {
+            (best, end) = (other, taken);
         }
     }
     Ok(best)
 }
 
-/// How unit tasks are brought over by a policy that says how.
-fn bring(tasks: &[UnitTask], element: u64, network: &Network, policy: &Policy) -> Resharding {
+/// How a value gets from one side to the other by a strategy, and what that takes by the clock of
+/// [`simulate`](crate::simulate()): nothing where that is more than `most`, which is often known long before
+/// all messages are listed.
+pub fn reshard_within(
+    type_: &Type,
+    (from, to): (&Side, &Side),
+    network: &Network,
+    policy: &Policy,
+    most: Seconds,
+) -> Result<Option<(Resharding, Seconds)>, ReshardError> {
+    check(network, policy)?;
+    let tasks = unit_tasks(type_, from, to)?;
+    let found = timed(&tasks, type_.dtype.bytes(), (from, to, network), policy, most);
+    Ok(Some(found).filter(|(_, taken)| *taken <= most))
+}
+
+fn check(network: &Network, policy: &Policy) -> Result<(), ReshardError> {
+    network.check()?;
+    if policy.most_chunks == 0 { Err(ReshardError::Chunks) } else { Ok(()) }
+}
+
+/// How unit tasks are brought over, and what that takes by the clock. Where that is more than `most`
+/// messages are missing.
+fn timed(
+    tasks: &[UnitTask],
+    element: u64,
+    (from, to, network): (&Side, &Side, &Network),
+    policy: &Policy,
+    most: Seconds,
+) -> (Resharding, Seconds) {
+    let mut clock = Clock::new(from, to, network);
+    let found = bring(tasks, element, network, policy, &mut |listed| {
+        listed[clock.timeline.times.len()..].iter().for_each(|message| clock.tell(message));
+        clock.timeline.end <= most
+    });
+    (found, clock.timeline.end)
+}
+
+/// How unit tasks are brought over by a policy that says how: as long as what is listed so far of their
+/// messages is not too much.
+fn bring(
+    tasks: &[UnitTask],
+    element: u64,
+    network: &Network,
+    policy: &Policy,
+    go_on: &mut dyn FnMut(&[Message]) -> bool,
+) -> Resharding {
     let (inside, across): (Vec<Job>, Vec<Job>) =
         jobs(tasks, network, policy).into_iter().partition(Job::is_inside);
     let mut strategies = vec![None; tasks.len()];
@@ -112,12 +156,14 @@ fn bring(tasks: &[UnitTask], element: u64, network: &Network, policy: &Policy) -
         Order::Scheduled => scheduled(&problem),
     };
     // What stays in nodes waits for nothing and goes first.
+    let inside = inside.iter().map(|job| (job, job.senders[0].node));
+    let across = schedule.order.iter().map(|&it| (&across[it], nodes[schedule.senders[it]]));
     let mut messages = Messages::new(tasks, element);
-    for job in &inside {
-        messages.add(job, job.senders[0].node);
-    }
-    for &index in &schedule.order {
-        messages.add(&across[index], nodes[schedule.senders[index]]);
+    for (job, node) in inside.chain(across) {
+        messages.add(job, node);
+        if !go_on(&messages.list) {
+            break;
+        }
     }
     let messages = messages.list;
     Resharding { tasks: tasks.to_vec(), strategies, schedule, messages }

@@ -5,7 +5,10 @@ use cost_models::units::{BytesPerSecond, Seconds, exact as number};
 
 use super::world::{NETWORK, pair, sides, value};
 use crate::strategy::Reach;
-use crate::{Choice, Message, Network, Place, Policy, Side, Strategy, chunks, estimate, reshard, simulate};
+use crate::{
+    Choice, Message, Network, Place, Policy, Side, Strategy, chunks, estimate, reshard, reshard_within,
+    simulate,
+};
 
 /// What a value on one device takes to so many nodes of so many devices, all of which need it.
 fn to_all(strategy: Strategy, elements: u64, reach: Reach, network: &Network, most_chunks: u64) -> Seconds {
@@ -145,6 +148,26 @@ fn the_cheapest_way_takes_no_longer_than_any_one_strategy() {
         let others = [Choice::Estimated].into_iter().chain(Strategy::ALL.map(Choice::Only)).map(taken);
         let least = others.fold(Seconds(f64::INFINITY), Seconds::min);
         assert_eq!(cheapest.total_cmp(&least), std::cmp::Ordering::Equal, "{cheapest} {least}");
+        Ok(())
+    })
+    .budget_ms(500);
+}
+
+#[test]
+fn what_takes_too_long_is_given_up_and_nothing_else() {
+    arbtest(|u| {
+        let Some((type_, from, to)) = sides(u)? else { return Ok(()) };
+        let network = Network { latency: Seconds(1e-3 * number(u.int_in_range(0..=100)?)), ..NETWORK };
+        for strategy in Strategy::ALL {
+            let policy = Policy { strategy: Choice::Only(strategy), ..Policy::default() };
+            let whole = reshard(&type_, &from, &to, &network, &policy).unwrap();
+            let end = simulate(&whole.messages, &from, &to, &network).end;
+            let within = |most| reshard_within(&type_, (&from, &to), &network, &policy, most).unwrap();
+            assert_eq!(within(end), Some((whole, end)));
+            if end > Seconds::ZERO {
+                assert_eq!(within(Seconds(0.99 * end.0)), None);
+            }
+        }
         Ok(())
     })
     .budget_ms(500);

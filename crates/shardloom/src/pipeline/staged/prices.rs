@@ -10,7 +10,7 @@ use cost_models::units::{Bytes, BytesPerSecond, Seconds, exact};
 use plan::{Arrival, Crossing, Pipeline, Term};
 use planner_ir::schedule::{self, Durations, Overlap, StageTimes, verify};
 use planner_ir::{Phase, Type};
-use reshard::{Network, Side, Strategy, reshard, simulate};
+use reshard::{Network, Side, Strategy, reshard_within};
 
 use super::CHUNKS;
 use super::update::{self, Messages};
@@ -157,9 +157,10 @@ impl Way {
         let Self { type_, sides: [from, to], strategies, .. } = self;
         let mut best: Option<Best> = None;
         for &strategy in strategies {
-            let made = reshard(type_, from, to, network, &lower::by(strategy, CHUNKS));
+            let most = best.map_or(Seconds(f64::INFINITY), |best| Seconds(best.seconds));
+            let made = reshard_within(type_, (from, to), network, &lower::by(strategy, CHUNKS), most);
             let made = made.map_err(|error| Failure::internal("plan", error))?;
-            let seconds = simulate(&made.messages, from, to, network).end.0;
+            let Some((made, Seconds(seconds))) = made else { continue };
             let bytes = made.messages.iter().map(|message| message.bytes).sum();
             if best.is_none_or(|best| seconds < best.seconds) {
                 best = Some(Best { strategy, bytes, seconds });
