@@ -52,6 +52,8 @@ pub enum Precision {
     /// In bf16, with parameters in bf16 alone: after each step they are rounded by chance, so that
     /// steps too small for bf16 are made now and then, and on the average in full.
     Bf16Stochastic,
+    /// In what the model's file says, value by value; what it has in less than f32 is kept in f32 besides.
+    File,
 }
 
 /// Which parameters do not decay.
@@ -96,6 +98,7 @@ impl fmt::Display for Precision {
             Self::F32 => "fp32",
             Self::Bf16 => "bf16",
             Self::Bf16Stochastic => "bf16-stochastic",
+            Self::File => "file",
         })
     }
 }

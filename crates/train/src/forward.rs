@@ -8,6 +8,7 @@ use planner_ir::{
 use crate::dropout::with_seeds;
 use crate::loss::{Quotient, quotient};
 use crate::precision::in_bf16;
+use crate::wide::in_f32;
 use crate::{RATE, ROUNDING, SEED, STEP, TrainError};
 
 /// The label that does not count, as in PyTorch.
@@ -37,8 +38,9 @@ pub fn forward(raised: &Graph, recipe: &Recipe) -> Result<Graph, TrainError> {
         .to_vec();
     let graph = with_seeds(&graph);
     match recipe.precision {
-        Precision::F32 => Ok(graph),
-        Precision::Bf16 | Precision::Bf16Stochastic => in_bf16(&graph, recipe),
+        Precision::File => Ok(graph),
+        Precision::F32 => in_f32(graph, recipe),
+        Precision::Bf16 | Precision::Bf16Stochastic => in_bf16(&in_f32(graph, recipe)?, recipe),
     }
 }
 

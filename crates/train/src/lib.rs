@@ -13,6 +13,7 @@
 mod tie; // parameters that an exporter wrote twice
 mod forward; // the loss as a sum and a count
 mod loss; // where the loss is a quotient
+mod wide; // a model as if its file were in f32
 mod precision; // a model that computes in bf16
 mod dropout; // other randomness in each step
 mod step; // the training step

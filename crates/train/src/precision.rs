@@ -43,12 +43,13 @@ pub(crate) fn in_bf16(graph: &Graph, recipe: &Recipe) -> Result<Graph, TrainErro
             let mut value = map[operand.0];
             let dtype = emit.type_of(value).dtype;
             let mut convert = |value: ValueId, into: DType| {
-                let is = emit.type_of(value).dtype == into;
-                if is {
-                    value
-                } else {
-                    *known.entry(value).or_insert_with(|| emit.one(Op::Cast(into), &[value]))
+                if emit.type_of(value).dtype == into {
+                    return value;
                 }
+                *known.entry(value).or_insert_with(|| match widened_from(emit.graph, value) {
+                    Some(before) if emit.type_of(before).dtype == into => before,
+                    _ => emit.one(Op::Cast(into), &[value]),
+                })
             };
             if alone.contains(&value) {
                 value = convert(value, DType::BF16);
@@ -65,6 +66,13 @@ pub(crate) fn in_bf16(graph: &Graph, recipe: &Recipe) -> Result<Graph, TrainErro
         output.value = map[output.value.0];
     }
     Ok(to)
+}
+
+/// What a value in f32 was before, if it only was converted: a weight that is not trained.
+fn widened_from(graph: &Graph, value: ValueId) -> Option<ValueId> {
+    let Source::Result { node, .. } = graph.value(value).source else { return None };
+    let node = graph.node(node);
+    matches!(node.op, Op::Cast(DType::F32)).then(|| node.operands[0])
 }
 
 /// The operation, making bf16 where it said f32.

@@ -120,7 +120,7 @@ impl Draft {
         let recipe = Recipe {
             loss: Loss::Output("loss".to_owned()),
             optimizer,
-            precision: Precision::F32,
+            precision: Precision::File,
             micro_batches: 1,
             clip: None,
             no_decay: NoDecay { names: vec![], vectors: true },

@@ -26,7 +26,12 @@ pub(crate) fn random(u: &mut Unstructured<'_>) -> Result<(Graph, Recipe)> {
             Loss::CrossEntropy { logits: "logits".to_owned(), labels: "labels".to_owned() }
         },
         optimizer,
-        precision: *u.choose(&[Precision::F32, Precision::Bf16, Precision::Bf16Stochastic])?,
+        precision: *u.choose(&[
+            Precision::F32,
+            Precision::Bf16,
+            Precision::Bf16Stochastic,
+            Precision::File,
+        ])?,
         micro_batches: u.int_in_range(1..=4)?,
         clip: if u.arbitrary()? { Some(1.5) } else { None },
         no_decay: NoDecay {

@@ -38,6 +38,8 @@ pub enum PrecisionName {
     Bf16,
     /// The same with parameters in bf16 alone, rounded by chance after each step.
     Bf16Stochastic,
+    /// What the file says, value by value; masters in f32 of what it has in less.
+    File,
 }
 
 /// What of a block is computed again for its gradients.
@@ -137,6 +139,7 @@ impl RecipeArguments {
                 PrecisionName::Fp32 => Precision::F32,
                 PrecisionName::Bf16 => Precision::Bf16,
                 PrecisionName::Bf16Stochastic => Precision::Bf16Stochastic,
+                PrecisionName::File => Precision::File,
             },
             micro_batches: self.microbatches,
             clip: self.clip,

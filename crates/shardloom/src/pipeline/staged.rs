@@ -15,7 +15,7 @@ use cost_models::cluster::Cluster;
 use import::ImportError;
 use plan::{Holding, MachineName, Pipeline, Plan, Proof, Recipe, Recompute, Stage};
 use planner_ir::schedule::{self, Kind, Schedule, StageTimes, Verified, Work, timeline, verify};
-use planner_ir::{Graph, Mesh};
+use planner_ir::{DType, Graph, Mesh, ValueId};
 use rayon::prelude::*;
 use reshard::Strategy;
 use rewrite::{Blocks, Segment, Steps};
@@ -116,6 +116,13 @@ impl Forward {
         let blocks = rewrite::blocks(&train::forward(raised, recipe).map_err(refused)?);
         let blocks = rewrite::narrowed(&blocks);
         Ok(Self { blocks, recipe: recipe.clone() })
+    }
+
+    /// Whether anything is computed in f16 or bf16.
+    fn makes_halves(&self) -> bool {
+        let graph = &self.blocks.graph;
+        let is_half = |it: &ValueId| matches!(graph.type_of(*it).dtype, DType::F16 | DType::BF16);
+        graph.nodes.iter().any(|node| node.results.iter().any(is_half))
     }
 
     /// For each block of this, the one of a shorter model that it is as; nothing if that is not this

@@ -55,6 +55,8 @@ enum Precision {
     Bf16,
     #[serde(rename = "bf16-stochastic")]
     Bf16Stochastic,
+    #[serde(rename = "file")]
+    File,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -104,6 +106,7 @@ impl Recipe {
                 recipe::Precision::F32 => Precision::F32,
                 recipe::Precision::Bf16 => Precision::Bf16,
                 recipe::Precision::Bf16Stochastic => Precision::Bf16Stochastic,
+                recipe::Precision::File => Precision::File,
             },
             micro_batches: *micro_batches,
             clip: *clip,
@@ -144,6 +147,7 @@ impl Recipe {
                 Precision::F32 => recipe::Precision::F32,
                 Precision::Bf16 => recipe::Precision::Bf16,
                 Precision::Bf16Stochastic => recipe::Precision::Bf16Stochastic,
+                Precision::File => recipe::Precision::File,
             },
             micro_batches: self.micro_batches,
             clip: self.clip,

@@ -7,7 +7,7 @@
 use cost_models::cluster::Cluster;
 use cost_models::machine::Machine;
 use cost_models::units::exact;
-use plan::{Pipeline, Plan, Precision};
+use plan::{Pipeline, Plan};
 use planner_ir::Mesh;
 
 use super::{Forward, Meshes, Wanted, held};
@@ -132,11 +132,10 @@ pub(super) fn levelled(
     let reached = |stage: usize| {
         let Place { machine, mesh, .. } = &places[stage % places.len()];
         let device = &machine.device;
-        let (part, peak) = match forward.recipe.precision {
-            Precision::Bf16 | Precision::Bf16Stochastic => {
-                (&device.matrix_reached.bf16, &device.matrix_peak.bf16)
-            }
-            Precision::F32 => (&device.matrix_reached.f32, &device.matrix_peak.f32),
+        let (part, peak) = if forward.makes_halves() {
+            (&device.matrix_reached.bf16, &device.matrix_peak.bf16)
+        } else {
+            (&device.matrix_reached.f32, &device.matrix_peak.f32)
         };
         (part.value * peak.value).0 * exact(mesh.devices())
     };

@@ -183,7 +183,7 @@ pub(super) const TRAINING: &[Mutant] = &[
         let Some(recipe) = &mut plan.recipe else { return Ok(false) };
         recipe.precision = match recipe.precision {
             Precision::Bf16Stochastic => Precision::Bf16,
-            Precision::F32 | Precision::Bf16 => Precision::Bf16Stochastic,
+            Precision::F32 | Precision::Bf16 | Precision::File => Precision::Bf16Stochastic,
         };
         Ok(true)
     }),
