@@ -55,6 +55,7 @@
 //!   packed is the affair of the programs, which say it byte for byte.
 //! - **capacity**: it fits.
 //! - **proof**: the lower bound is no more than the time.
+//! - **space**: where something was left out, the space is not called saturated.
 //! - **model**: the hash is one, and the names of dimensions ascend.
 
 mod blocks; // which blocks devices hold, by counting
@@ -85,7 +86,7 @@ pub use pipeline::{PIPELINE_RULES, check_pipeline};
 pub const MAX_DEVICES: u64 = 1 << 16;
 
 /// The names of the rules.
-pub const RULES: [&str; 31] = [
+pub const RULES: [&str; 32] = [
     "mesh",
     "devices",
     "graph",
@@ -116,6 +117,7 @@ pub const RULES: [&str; 31] = [
     "memory",
     "capacity",
     "proof",
+    "space",
     "model",
 ];
 

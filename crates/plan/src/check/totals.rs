@@ -16,6 +16,7 @@ const TOLERANCE: f64 = 1e-9;
 pub(super) fn check(plan: &Plan, found: &mut Violations) {
     let time = times(plan, found);
     proof(plan, time, found);
+    space(plan, found);
     memory(plan, found);
     model(plan, found);
 }
@@ -64,6 +65,13 @@ fn proof(plan: &Plan, time: f64, found: &mut Violations) {
     {
         let message = format!("a lower bound of {lower_bound} seconds, expected from 0 to {time}");
         found.add("proof", "proof", message);
+    }
+}
+
+fn space(plan: &Plan, found: &mut Violations) {
+    if plan.space.saturated && !plan.space.left_out.is_empty() {
+        let message = "is called saturated and has `left_out`, expected one of both";
+        found.add("space", "space", message);
     }
 }
 

@@ -7,7 +7,7 @@ use arbtest::arbitrary::{Result, Unstructured};
 use planner_ir::{AxisId, Digit, Layout, Mesh, Move, Partition, Phase, Source, Type, ValueId};
 
 use super::elements::equal;
-use crate::{Assignment, Copy, Pin, Plan, Proof, Transfer};
+use crate::{Assignment, Copy, LeftOut, Pin, Plan, Proof, Transfer};
 
 /// Makes a plan wrong; whether it could.
 type Mutate = fn(&mut Plan, &mut Unstructured<'_>) -> Result<bool>;
@@ -52,6 +52,12 @@ const ANY: &[Mutant] = &[
         let Some(node) = plan.graph.nodes.first_mut() else { return Ok(false) };
         let Some(operand) = node.operands.first_mut() else { return Ok(false) };
         *operand = node.results[0];
+        Ok(true)
+    }),
+    ("a space from which something was left out, called saturated", &["space"], |plan, u| {
+        let all = [LeftOut::Stripes, LeftOut::Steps, LeftOut::Splits];
+        plan.space.left_out = vec![*u.choose(&all)?];
+        plan.space.saturated = true;
         Ok(true)
     }),
     ("a pin that is not kept", &["pin"], |plan, u| {
