@@ -32,14 +32,14 @@ pub enum OptimizerName {
 /// In what a model computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum PrecisionName {
+    /// What the file says, value by value; parameters in f32 besides.
+    File,
     /// Everything in f32.
     Fp32,
     /// The model in bf16; parameters, gradients and the loss in f32 besides.
     Bf16,
     /// The same with parameters in bf16 alone, rounded by chance after each step.
     Bf16Stochastic,
-    /// What the file says, value by value; masters in f32 of what it has in less.
-    File,
 }
 
 /// What of a block is computed again for its gradients.
@@ -92,7 +92,7 @@ pub struct RecipeArguments {
     #[arg(long, value_name = "PATTERN")]
     pub freeze: Vec<String>,
     /// In what the model computes
-    #[arg(long, value_enum, default_value = "fp32")]
+    #[arg(long, value_enum, default_value = "file")]
     pub precision: PrecisionName,
     /// How many micro-batches a step has; the model's dimensions are those of one
     #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u64).range(1..=65536))]
@@ -120,7 +120,7 @@ impl RecipeArguments {
         if self.mode != Mode::Train {
             let given = match (&self.loss, self.precision) {
                 (Some(_), _) => "--loss",
-                (None, PrecisionName::Fp32) => return Ok(None),
+                (None, PrecisionName::File) => return Ok(None),
                 (None, _) => "--precision",
             };
             return Err(Failure::Usage(format!("`{given}` goes with `--mode train`")));

@@ -136,8 +136,8 @@ pub(crate) fn summary(chosen: &Chosen) -> String {
         }
         if has_half_parameters(plan) {
             line(
-                "note       parameters, gradients and their sums are f16, in which small gradients are 0: \
-                 `--precision bf16` keeps f32 ones beside"
+                "note       the model computes in f16, in which small gradients are 0: bf16 has the range of f32, \
+                 `--precision bf16`"
                     .to_owned(),
             );
         }
