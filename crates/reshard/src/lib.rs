@@ -26,7 +26,7 @@ pub use schedule::{Problem, Proof, Schedule, Work, exact, heuristic, in_order, s
 pub use side::{Place, Side};
 pub use simulate::{Timeline, simulate};
 pub use strategy::{Reach, Strategy, chunks, estimate};
-pub use transfer::{Choice, Order, Policy, Resharding, reshard, reshard_within};
+pub use transfer::{Choice, Order, Policy, Resharding, quickest, reshard};
 pub use unit::{UnitTask, unit_tasks};
 
 #[cfg(test)]

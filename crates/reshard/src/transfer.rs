@@ -80,36 +80,28 @@ pub fn reshard(
     check(network, policy)?;
     let tasks = unit_tasks(type_, from, to)?;
     let element = type_.dtype.bytes();
-    let only = |strategy| Policy { strategy, ..*policy };
-    if policy.strategy != Choice::Cheapest || tasks.len() > CLOCKED {
-        return Ok(bring(&tasks, element, network, policy, &mut |_| true));
-    }
-    let timed = |policy: &Policy, most| timed(&tasks, element, (from, to, network), policy, most);
-    let endless = Seconds(f64::INFINITY);
-    let (mut best, mut end) = timed(&only(Choice::Estimated), endless);
-    for strategy in Strategy::ALL {
-        let (other, taken) = timed(&only(Choice::Only(strategy)), end);
-        if (taken, other.messages.len()) < (end, best.messages.len()) {
-            (best, end) = (other, taken);
+    if policy.strategy == Choice::Cheapest && tasks.len() <= CLOCKED {
+        let all = [Choice::Estimated].into_iter().chain(Strategy::ALL.map(Choice::Only));
+        let all: Vec<Policy> = all.map(|strategy| Policy { strategy, ..*policy }).collect();
+        if let Some((_, found, _)) = least(&tasks, element, (from, to, network), &all) {
+            return Ok(found);
         }
     }
-    Ok(best)
+    Ok(bring(&tasks, element, network, policy, &mut |_| true))
 }
 
-/// How a value gets from one side to the other by a strategy, and what that takes by the clock of
-/// [`simulate`](crate::simulate()): nothing where that is more than `most`, which is often known long before
-/// all messages are listed.
-pub fn reshard_within(
+/// How a value gets from one side to the other by the one of some policies that takes least by the clock of
+/// [`simulate`](crate::simulate()): which one that is, and what it takes. Of equal ones it has fewest
+/// messages. Nothing if there are no policies.
+pub fn quickest(
     type_: &Type,
     (from, to): (&Side, &Side),
     network: &Network,
-    policy: &Policy,
-    most: Seconds,
-) -> Result<Option<(Resharding, Seconds)>, ReshardError> {
-    check(network, policy)?;
+    policies: &[Policy],
+) -> Result<Option<(usize, Resharding, Seconds)>, ReshardError> {
+    policies.iter().try_for_each(|policy| check(network, policy))?;
     let tasks = unit_tasks(type_, from, to)?;
-    let found = timed(&tasks, type_.dtype.bytes(), (from, to, network), policy, most);
-    Ok(Some(found).filter(|(_, taken)| *taken <= most))
+    Ok(least(&tasks, type_.dtype.bytes(), (from, to, network), policies))
 }
 
 fn check(network: &Network, policy: &Policy) -> Result<(), ReshardError> {
@@ -117,21 +109,42 @@ fn check(network: &Network, policy: &Policy) -> Result<(), ReshardError> {
     if policy.most_chunks == 0 { Err(ReshardError::Chunks) } else { Ok(()) }
 }
 
-/// How unit tasks are brought over, and what that takes by the clock. Where that is more than `most`
-/// messages are missing.
-fn timed(
+/// What [`quickest`] finds, of unit tasks.
+fn least(
+    tasks: &[UnitTask],
+    element: u64,
+    between: (&Side, &Side, &Network),
+    policies: &[Policy],
+) -> Option<(usize, Resharding, Seconds)> {
+    let mut best: Option<(usize, Resharding, Seconds)> = None;
+    for (number, policy) in policies.iter().enumerate() {
+        let most = best.as_ref().map_or(Seconds(f64::INFINITY), |best| best.2);
+        let Some((found, taken)) = timed(tasks, element, between, policy, most) else { continue };
+        let is_less = |(_, had, end): &(usize, Resharding, Seconds)| {
+            (taken, found.messages.len()) < (*end, had.messages.len())
+        };
+        if best.as_ref().is_none_or(is_less) {
+            best = Some((number, found, taken));
+        }
+    }
+    best
+}
+
+/// How unit tasks are brought over, and what that takes by the clock: nothing where that is more than `most`,
+/// which is often known long before all messages are listed.
+pub(crate) fn timed(
     tasks: &[UnitTask],
     element: u64,
     (from, to, network): (&Side, &Side, &Network),
     policy: &Policy,
     most: Seconds,
-) -> (Resharding, Seconds) {
+) -> Option<(Resharding, Seconds)> {
     let mut clock = Clock::new(from, to, network);
     let found = bring(tasks, element, network, policy, &mut |listed| {
         listed[clock.timeline.times.len()..].iter().for_each(|message| clock.tell(message));
         clock.timeline.end <= most
     });
-    (found, clock.timeline.end)
+    Some((found, clock.timeline.end)).filter(|(_, taken)| *taken <= most)
 }
 
 /// How unit tasks are brought over by a policy that says how: as long as what is listed so far of their

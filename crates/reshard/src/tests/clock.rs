@@ -5,9 +5,10 @@ use cost_models::units::{BytesPerSecond, Seconds, exact as number};
 
 use super::world::{NETWORK, pair, sides, value};
 use crate::strategy::Reach;
+use crate::transfer::timed;
 use crate::{
-    Choice, Message, Network, Place, Policy, Side, Strategy, chunks, estimate, reshard, reshard_within,
-    simulate,
+    Choice, Message, Network, Place, Policy, Side, Strategy, chunks, estimate, quickest, reshard, simulate,
+    unit_tasks,
 };
 
 /// What a value on one device takes to so many nodes of so many devices, all of which need it.
@@ -158,16 +159,41 @@ fn what_takes_too_long_is_given_up_and_nothing_else() {
     arbtest(|u| {
         let Some((type_, from, to)) = sides(u)? else { return Ok(()) };
         let network = Network { latency: Seconds(1e-3 * number(u.int_in_range(0..=100)?)), ..NETWORK };
+        let tasks = unit_tasks(&type_, &from, &to).unwrap();
         for strategy in Strategy::ALL {
             let policy = Policy { strategy: Choice::Only(strategy), ..Policy::default() };
             let whole = reshard(&type_, &from, &to, &network, &policy).unwrap();
             let end = simulate(&whole.messages, &from, &to, &network).end;
-            let within = |most| reshard_within(&type_, (&from, &to), &network, &policy, most).unwrap();
+            let within = |most| timed(&tasks, type_.dtype.bytes(), (&from, &to, &network), &policy, most);
             assert_eq!(within(end), Some((whole, end)));
             if end > Seconds::ZERO {
                 assert_eq!(within(Seconds(0.99 * end.0)), None);
             }
         }
+        Ok(())
+    })
+    .budget_ms(500);
+}
+
+#[test]
+fn the_quickest_of_policies_is_the_first_that_none_is_quicker_than() {
+    arbtest(|u| {
+        let Some((type_, from, to)) = sides(u)? else { return Ok(()) };
+        let network = Network { latency: Seconds(1e-3 * number(u.int_in_range(0..=100)?)), ..NETWORK };
+        let policies = Strategy::ALL.map(|it| Policy {
+            strategy: Choice::Only(it),
+            most_chunks: 4,
+            ..Policy::default()
+        });
+        let whole = policies.map(|policy| reshard(&type_, &from, &to, &network, &policy).unwrap());
+        let taken: Vec<(Seconds, usize)> = whole
+            .iter()
+            .map(|it| (simulate(&it.messages, &from, &to, &network).end, it.messages.len()))
+            .collect();
+        let (number, found, end) = quickest(&type_, (&from, &to), &network, &policies).unwrap().unwrap();
+        assert_eq!((&found, (end, found.messages.len())), (&whole[number], taken[number]));
+        assert!(taken[..number].iter().all(|it| *it > taken[number]), "{taken:?}, not {number}");
+        assert!(taken[number..].iter().all(|it| *it >= taken[number]), "{taken:?}, not {number}");
         Ok(())
     })
     .budget_ms(500);

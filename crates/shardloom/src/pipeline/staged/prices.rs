@@ -10,7 +10,7 @@ use cost_models::units::{Bytes, BytesPerSecond, Seconds, exact};
 use plan::{Arrival, Crossing, Pipeline, Term};
 use planner_ir::schedule::{self, Durations, Overlap, StageTimes, verify};
 use planner_ir::{Phase, Type};
-use reshard::{Network, Side, Strategy, reshard_within};
+use reshard::{Network, Policy, Side, Strategy, quickest};
 
 use super::CHUNKS;
 use super::update::{self, Messages};
@@ -155,18 +155,13 @@ impl Way {
     /// The strategy that takes least.
     fn best(&self, network: &Network) -> Result<Best, Failure> {
         let Self { type_, sides: [from, to], strategies, .. } = self;
-        let mut best: Option<Best> = None;
-        for &strategy in strategies {
-            let most = best.map_or(Seconds(f64::INFINITY), |best| Seconds(best.seconds));
-            let made = reshard_within(type_, (from, to), network, &lower::by(strategy, CHUNKS), most);
-            let made = made.map_err(|error| Failure::internal("plan", error))?;
-            let Some((made, Seconds(seconds))) = made else { continue };
-            let bytes = made.messages.iter().map(|message| message.bytes).sum();
-            if best.is_none_or(|best| seconds < best.seconds) {
-                best = Some(Best { strategy, bytes, seconds });
-            }
-        }
-        best.ok_or_else(|| Failure::internal("plan", "there is no strategy"))
+        let policies: Vec<Policy> = strategies.iter().map(|&it| lower::by(it, CHUNKS)).collect();
+        let found = quickest(type_, (from, to), network, &policies);
+        let found = found.map_err(|error| Failure::internal("plan", error))?;
+        let (number, made, Seconds(seconds)) =
+            found.ok_or_else(|| Failure::internal("plan", "there is no strategy"))?;
+        let bytes = made.messages.iter().map(|message| message.bytes).sum();
+        Ok(Best { strategy: strategies[number], bytes, seconds })
     }
 }
 
