@@ -92,13 +92,15 @@ impl DType {
         matches!(self, Self::F64 | Self::F32 | Self::F16 | Self::BF16)
     }
 
+    /// Whether these are floating-point numbers of 16 bits.
+    pub fn is_half(self) -> bool {
+        matches!(self, Self::F16 | Self::BF16)
+    }
+
     /// The elements in which sums that grow from time step to time step are kept, and travel, until
     /// they are rounded once: f32 for narrower floating-point numbers.
     pub fn accumulated(self) -> Self {
-        match self {
-            Self::F16 | Self::BF16 => Self::F32,
-            other => other,
-        }
+        if self.is_half() { Self::F32 } else { self }
     }
 
     /// Whether addends can be owed: `false` for truth values.

@@ -56,7 +56,8 @@ pub(crate) fn in_bf16(graph: &Graph, recipe: &Recipe) -> Result<Graph, TrainErro
             }
             operands.push(convert(value, if dtype == from { into } else { dtype }));
         }
-        let results = emit.all(converted(&node.op, narrow[index]), &operands);
+        let instead = |dtype| if narrow[index] && dtype == DType::F32 { DType::BF16 } else { dtype };
+        let results = emit.all(making(&node.op, instead), &operands);
         for (from, result) in node.results.iter().zip(results) {
             map[from.0] = result;
         }
@@ -75,12 +76,15 @@ fn widened_from(graph: &Graph, value: ValueId) -> Option<ValueId> {
     matches!(node.op, Op::Cast(DType::F32)).then(|| node.operands[0])
 }
 
-/// The operation, making bf16 where it said f32.
-fn converted(op: &Op, narrow: bool) -> Op {
+/// The operation, making other types where it says of itself what it makes.
+pub(crate) fn making(op: &Op, instead: impl Fn(DType) -> DType) -> Op {
     match op {
-        Op::Cast(DType::F32) if narrow => Op::Cast(DType::BF16),
-        Op::Fill { result, value } if narrow && result.dtype == DType::F32 => {
-            Op::Fill { result: Type::new(DType::BF16, &result.shape[..]), value: *value }
+        Op::Cast(dtype) => Op::Cast(instead(*dtype)),
+        Op::Fill { result, value } => {
+            Op::Fill { result: Type::new(instead(result.dtype), &result.shape[..]), value: *value }
+        }
+        Op::Iota { dtype, length, start, step } => {
+            Op::Iota { dtype: instead(*dtype), length: *length, start: *start, step: *step }
         }
         _ => op.clone(),
     }

@@ -10,12 +10,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use planner_ir::{DType, Emit, Graph, Op, Phase, Source, Type, ValueId};
 
 use crate::TrainError;
+use crate::precision::making;
 use crate::step::trained;
 use plan::Recipe;
 
 /// The program with f32 wherever it had fewer bits.
 pub(crate) fn in_f32(graph: Graph, recipe: &Recipe) -> Result<Graph, TrainError> {
-    if graph.values.iter().all(|value| !is_half(value.type_.dtype)) {
+    if !graph.values.iter().any(|value| value.type_.dtype.is_half()) {
         return Ok(graph);
     }
     let trained = trained(&graph, recipe)?;
@@ -28,7 +29,9 @@ fn widened(graph: &Graph, trained: &BTreeSet<String>) -> Graph {
     for (index, value) in graph.values.iter().enumerate() {
         let type_ = match &value.source {
             Source::Result { .. } => continue,
-            Source::Weight(name) if trained.contains(name) => wide(&value.type_),
+            Source::Weight(name) if trained.contains(name) => {
+                Type::new(value.type_.dtype.accumulated(), &value.type_.shape[..])
+            }
             _ => value.type_.clone(),
         };
         map[index] = to.push_value(type_, value.source.clone());
@@ -44,8 +47,7 @@ fn widened(graph: &Graph, trained: &BTreeSet<String>) -> Graph {
             let into = match node.op {
                 // It is a program of its own, of the types that it has.
                 Op::Region(_) => said,
-                _ if is_half(is) => DType::F32,
-                _ => is,
+                _ => is.accumulated(),
             };
             let converted = match is == into {
                 true => value,
@@ -53,7 +55,7 @@ fn widened(graph: &Graph, trained: &BTreeSet<String>) -> Graph {
             };
             operands.push(converted);
         }
-        let op = in_full(&node.op);
+        let op = making(&node.op, DType::accumulated);
         let results = match op {
             Op::Cast(dtype) if emit.type_of(operands[0]).dtype == dtype => operands,
             _ => emit.all(op, &operands),
@@ -67,25 +69,4 @@ fn widened(graph: &Graph, trained: &BTreeSet<String>) -> Graph {
         output.value = map[output.value.0];
     }
     to
-}
-
-/// The operation, making f32 where it said less.
-fn in_full(op: &Op) -> Op {
-    match op {
-        Op::Cast(dtype) if is_half(*dtype) => Op::Cast(DType::F32),
-        Op::Fill { result, value } => Op::Fill { result: wide(result), value: *value },
-        Op::Iota { dtype, length, start, step } if is_half(*dtype) => {
-            Op::Iota { dtype: DType::F32, length: *length, start: *start, step: *step }
-        }
-        _ => op.clone(),
-    }
-}
-
-fn wide(type_: &Type) -> Type {
-    let dtype = if is_half(type_.dtype) { DType::F32 } else { type_.dtype };
-    Type::new(dtype, &type_.shape[..])
-}
-
-fn is_half(dtype: DType) -> bool {
-    matches!(dtype, DType::F16 | DType::BF16)
 }

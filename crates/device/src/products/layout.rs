@@ -23,8 +23,7 @@ pub(super) struct Numbers {
 impl Numbers {
     /// Those that the library takes: of the operands, of the result.
     pub(super) fn of([operands, result]: [DType; 2]) -> Option<Self> {
-        let narrow = matches!(operands, DType::F16 | DType::BF16);
-        let fits = operands == result || narrow && result == DType::F32;
+        let fits = operands == result || operands.is_half() && result == DType::F32;
         (operands.is_float() && fits).then_some(Self { operands, result })
     }
 

@@ -15,7 +15,7 @@ use cost_models::cluster::Cluster;
 use import::ImportError;
 use plan::{Holding, MachineName, Pipeline, Plan, Proof, Recipe, Recompute, Stage};
 use planner_ir::schedule::{self, Kind, Schedule, StageTimes, Verified, Work, timeline, verify};
-use planner_ir::{DType, Graph, Mesh, ValueId};
+use planner_ir::{Graph, Mesh, ValueId};
 use rayon::prelude::*;
 use reshard::Strategy;
 use rewrite::{Blocks, Segment, Steps};
@@ -121,7 +121,7 @@ impl Forward {
     /// Whether anything is computed in f16 or bf16.
     fn makes_halves(&self) -> bool {
         let graph = &self.blocks.graph;
-        let is_half = |it: &ValueId| matches!(graph.type_of(*it).dtype, DType::F16 | DType::BF16);
+        let is_half = |it: &ValueId| graph.type_of(*it).dtype.is_half();
         graph.nodes.iter().any(|node| node.results.iter().any(is_half))
     }
 
