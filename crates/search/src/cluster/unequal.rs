@@ -63,7 +63,7 @@ pub struct Room<'a> {
     pub allowed: &'a dyn Fn(usize, usize, usize) -> bool,
     /// Nothing is wanted that takes as long as this (seconds).
     pub below: f64,
-    /// At most so many beginnings are followed.
+    /// At most so many ends of models are followed at once.
     pub most: usize,
 }
 
@@ -78,12 +78,12 @@ pub struct Composed {
 
 /// What a search for stages came to.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Outcome {
+enum Outcome {
     /// These take least.
     Best(Composed),
     /// None takes less than what was to be below.
     Nothing,
-    /// There are too many beginnings to follow.
+    /// There are too many ends of models to follow.
     TooMany,
 }
 
@@ -131,10 +131,29 @@ impl Before {
     }
 }
 
-/// The stages that take least, of the choices' blocks on all devices.
+/// The stages that take least, of the choices' blocks on all devices; where there are too many to follow, the
+/// best that was found.
 ///
-/// What others wait for a run has to be the sum of what they wait for its blocks.
-pub fn compose(choices: &[Choice], room: &Room<'_>) -> Outcome {
+/// What others wait for a run has to be the sum of what they wait for its blocks. Choices come first of which
+/// more is hoped.
+pub fn compose(choices: &[Choice], room: &Room<'_>) -> Option<Composed> {
+    match followed(choices, room) {
+        Outcome::Best(best) => Some(best),
+        Outcome::Nothing => None,
+        Outcome::TooMany => {
+            let few = few::composed(choices, room);
+            // Below what few choices make there may be less to follow.
+            let below = few.as_ref().map_or(room.below, |it| it.seconds);
+            match followed(choices, &Room { below, ..*room }) {
+                Outcome::Best(best) => Some(best),
+                Outcome::Nothing | Outcome::TooMany => few,
+            }
+        }
+    }
+}
+
+/// The stages that take least, if there are not too many to follow.
+fn followed(choices: &[Choice], room: &Room<'_>) -> Outcome {
     let blocks = choices.iter().map(|it| it.blocks.len()).min().unwrap_or(0);
     let devices: u64 = room.kinds.iter().map(|it| it.devices).sum();
     if blocks == 0 {
@@ -238,5 +257,6 @@ fn exact_count(number: usize) -> f64 {
     exact(u64::try_from(number).unwrap_or(u64::MAX))
 }
 
+mod few;
 #[cfg(test)]
 mod tests;

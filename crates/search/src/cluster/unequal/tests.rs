@@ -3,7 +3,7 @@
 use arbtest::arbtest;
 use planner_ir::schedule::StageTimes;
 
-use super::{Choice, Composed, Nodes, Outcome, Room, compose};
+use super::{Choice, Composed, Nodes, Outcome, Room, compose, few, followed};
 use crate::cluster::{BlockCost, Kept};
 use crate::live::Live;
 
@@ -125,23 +125,26 @@ impl World {
         Some(slowest + waits + 2.0 * self.message * messages)
     }
 
-    fn composed(&self, below: f64) -> Outcome {
+    /// What is made, of all choices that may be followed to so many ends, in a way.
+    fn within<T>(&self, below: f64, most: usize, way: impl Fn(&[Choice], &Room<'_>) -> T) -> T {
         // What is refused by the least number of stages is so for the first of them alone.
         let allowed = |after: usize, _: usize, start: usize| start > 0 || after >= self.stages;
-        compose(
-            &self.choices,
-            &Room {
-                kinds: &self.kinds,
-                node: self.node,
-                micro_batches: self.micro_batches,
-                message: self.message,
-                live: &|after| self.live(after),
-                waits: &|times| self.waits(times),
-                allowed: &allowed,
-                below,
-                most: 100_000,
-            },
-        )
+        let room = Room {
+            kinds: &self.kinds,
+            node: self.node,
+            micro_batches: self.micro_batches,
+            message: self.message,
+            live: &|after| self.live(after),
+            waits: &|times| self.waits(times),
+            allowed: &allowed,
+            below,
+            most,
+        };
+        way(&self.choices, &room)
+    }
+
+    fn composed(&self, below: f64) -> Option<Composed> {
+        self.within(below, 100_000, compose)
     }
 }
 
@@ -152,16 +155,51 @@ fn stages_are_the_best_of_all_that_there_are() {
         let all = world.all(0, 0);
         let least = all.iter().filter_map(|it| world.seconds(it)).reduce(f64::min);
         match (world.composed(f64::INFINITY), least) {
-            (Outcome::Best(Composed { seconds, stages }), Some(least)) => {
+            (Some(Composed { seconds, stages }), Some(least)) => {
                 assert!(all.contains(&stages), "{stages:?}");
                 assert_eq!(world.seconds(&stages).map(f64::to_bits), Some(seconds.to_bits()));
                 assert_eq!(seconds.to_bits(), least.to_bits(), "{stages:?}");
                 // Nothing is better than the best, and the best is found below what is worse.
-                assert_eq!(world.composed(least), Outcome::Nothing);
+                assert_eq!(world.composed(least), None);
                 let again = world.composed(least + 1.0);
-                assert!(matches!(again, Outcome::Best(it) if it.seconds.to_bits() == least.to_bits()));
+                assert!(matches!(again, Some(it) if it.seconds.to_bits() == least.to_bits()));
             }
-            (found, least) => assert_eq!((found, least), (Outcome::Nothing, None)),
+            (found, least) => assert_eq!((found, least), (None, None)),
+        }
+        Ok(())
+    });
+}
+
+/// Where there are too many stages to follow, those of few choices are the best of few, and those of all choices
+/// are no worse.
+#[test]
+fn where_there_are_too_many_few_choices_are_composed() {
+    arbtest(|u| {
+        let world = World::any(u)?;
+        let few = world.kinds.len() + 1;
+        let is_of_few = |stages: &[(usize, usize)]| {
+            let mut numbers: Vec<usize> = stages.iter().map(|it| it.1).collect();
+            numbers.sort_unstable();
+            numbers.dedup();
+            numbers.len() <= few
+        };
+        let all = world.all(0, 0);
+        let least = |of: &dyn Fn(&[(usize, usize)]) -> bool| {
+            let of_them = all.iter().filter(|it| of(it)).filter_map(|it| Some((world.seconds(it)?, it)));
+            of_them.map(|it| it.0).reduce(f64::min).map(f64::to_bits)
+        };
+        let composed = world.within(f64::INFINITY, 100_000, few::composed);
+        assert_eq!(composed.as_ref().map(|it| it.seconds.to_bits()), least(&is_of_few));
+        for most in [0, 1, 3, 10, 30] {
+            let made = world.within(f64::INFINITY, most * 16, compose);
+            if let Some(Composed { seconds, stages }) = &made {
+                assert_eq!(world.seconds(stages), Some(*seconds));
+            }
+            let of_few = world.within(f64::INFINITY, most * 16, few::composed);
+            let seconds = |it: &Option<Composed>| it.as_ref().map_or(f64::INFINITY, |it| it.seconds);
+            assert!(seconds(&made) <= seconds(&of_few), "{made:?} {of_few:?}");
+            let is_whole = !matches!(world.within(f64::INFINITY, most * 16, followed), Outcome::TooMany);
+            assert!(!is_whole || made.map(|it| it.seconds.to_bits()) == least(&|_| true));
         }
         Ok(())
     });

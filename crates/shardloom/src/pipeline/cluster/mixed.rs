@@ -14,7 +14,7 @@ use super::finish::{Finished, Way};
 use super::guess::Sizes;
 use super::known::Known;
 use super::parts::{Part, Space, part, tighter};
-use super::unequal::{SCHEDULES, ways};
+use super::unequal::{SCHEDULES, sorted, ways};
 use super::{Answer, Question, Setup, setups};
 use crate::failure::Failure;
 use crate::pipeline::staged::{Forward, Meshes, places};
@@ -168,14 +168,15 @@ impl Asked<'_> {
         Ok(if blocks > 0.0 { blocks / fast } else { 0.0 })
     }
 
-    /// What blocks take on the meshes of a form.
+    /// What blocks take on the meshes of a form, those first of which more is hoped.
     fn priced(&self, form: &Form<'_>, forward: &Forward) -> Result<Vec<Part>, Failure> {
         let wanted = form.setups.iter().enumerate();
         let wanted: Vec<(usize, &Setup)> =
             wanted.flat_map(|(kind, all)| all.iter().map(move |&it| (kind, it))).collect();
         let price = |&(kind, setup): &(usize, &Setup)| self.parts(kind, setup, forward);
         let priced: Vec<Result<Vec<Part>, Failure>> = wanted.par_iter().map(price).collect();
-        Ok(priced.into_iter().collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
+        let parts = priced.into_iter().collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect();
+        Ok(sorted(parts, form.shared().0))
     }
 
     /// What blocks take on the mesh of a setup: with all memory, and with what there is.

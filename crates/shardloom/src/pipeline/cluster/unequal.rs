@@ -11,7 +11,7 @@ use cost_models::units::exact;
 use plan::Recompute;
 use planner_ir::schedule::{self, Kind, verify};
 use rayon::prelude::*;
-use search::cluster::unequal::{Choice, Composed, Nodes, Outcome, Room, compose};
+use search::cluster::unequal::{Choice, Nodes, Room, compose};
 use search::{Live, Trail};
 
 use super::finish::Way;
@@ -21,7 +21,7 @@ use super::{Asked, Chosen, Question, SHARE, Setup, suits, units};
 use crate::failure::Failure;
 use crate::pipeline::staged::under_way;
 
-/// So many beginnings of stages are followed.
+/// So many ends of models are followed.
 const FOLLOWED: usize = 1 << 18;
 /// Of so many setups it is asked what blocks take with less memory.
 const TIGHTENED: usize = 32;
@@ -57,10 +57,8 @@ fn forms<'a>(asked: &Asked<'a>) -> Vec<(u64, &'a Recompute, Vec<Part>)> {
             let form = forms.entry((*micro_batches, recompute.to_string()));
             form.or_insert((recompute, Vec::new())).1.extend(parts.iter().cloned());
         }
-        // Where there are too many, the first are composed.
-        let sorted = |((count, _), (recompute, mut parts)): ((u64, String), (&'a Recompute, Vec<Part>))| {
-            parts.sort_by(|a, b| even(a, count).total_cmp(&even(b, count)));
-            (count, recompute, parts)
+        let sorted = |((count, _), (recompute, parts)): ((u64, String), (&'a Recompute, Vec<Part>))| {
+            (count, recompute, sorted(parts, count))
         };
         forms.into_iter().map(sorted).collect()
     };
@@ -69,6 +67,12 @@ fn forms<'a>(asked: &Asked<'a>) -> Vec<(u64, &'a Recompute, Vec<Part>)> {
         forms.extend(collected(&[&parts, &asked.tight]));
     }
     forms
+}
+
+/// The parts, those first of which more is hoped with so many micro-batches.
+pub(super) fn sorted(mut parts: Vec<Part>, micro_batches: u64) -> Vec<Part> {
+    parts.sort_by(|a, b| even(a, micro_batches).total_cmp(&even(b, micro_batches)));
+    parts
 }
 
 /// What all blocks take together of so many micro-batches, in the time of one device (seconds).
@@ -93,7 +97,7 @@ pub(super) fn tightened(asked: &Asked<'_>) -> Result<BTreeMap<usize, Vec<Part>>,
     loose.par_iter().map(of).collect::<Vec<_>>().into_iter().collect()
 }
 
-/// The ways to run groups on these parts that take less than `below` (seconds), one for each schedule; or
+/// The ways to run groups on these parts, those first of which more is hoped, that take less than `below` (seconds), one for each schedule; or
 /// none, if all groups would have one part and that is not asked for.
 pub(super) fn ways(
     question: &Question<'_>,
@@ -139,7 +143,7 @@ pub(super) fn ways(
             below,
             most: FOLLOWED,
         };
-        let Some(composed) = composed_of(&choices, &room) else { continue };
+        let Some(composed) = compose(&choices, &room) else { continue };
         // Groups that are alike, wherever they are cut, are setups.
         if !alike && composed.stages.iter().all(|stage| stage.1 == composed.stages[0].1) {
             continue;
@@ -155,15 +159,6 @@ pub(super) fn ways(
         }
     }
     found
-}
-
-/// The stages that take least, of all choices; where these are too many, of the first half of them, and so on.
-fn composed_of(choices: &[Choice], room: &Room<'_>) -> Option<Composed> {
-    match compose(choices, room) {
-        Outcome::Best(composed) => Some(composed),
-        Outcome::TooMany if choices.len() > 1 => composed_of(&choices[..choices.len().div_ceil(2)], room),
-        Outcome::TooMany | Outcome::Nothing => None,
-    }
 }
 
 /// What stages take by a schedule of so many micro-batches (seconds); nothing if they do not fit.
