@@ -35,7 +35,7 @@ use super::staged::Forward;
 use crate::failure::Failure;
 use crate::model_file::ModelFile;
 use finish::{Finished, LESS, Way};
-use known::Known;
+use known::{Known, ShortStep};
 use parts::{Part, Space, part};
 use played::by;
 pub use setups::{Chosen, Pins, Setup};
@@ -106,6 +106,7 @@ pub struct Answer {
 }
 
 /// A setup that was priced.
+#[derive(Clone)]
 struct Priced {
     kind: Kind,
     chunks: usize,
@@ -138,29 +139,35 @@ pub fn cheapest(question: &Question<'_>, say: &dyn Fn(String)) -> Result<Answer,
     }
     say(format!("pricing {} setups", setups.len()));
     let sizes = guess::Sizes::of(question, &forward, base)?;
-    let (seen, parts) = (Mutex::default(), Mutex::default());
-    let tight = BTreeMap::new();
-    let mut asked = Asked { question, known: &known, whole: &forward, setups: &setups, seen, parts, tight };
-    let (first, numbers) = asked.first(&|setup| sizes.guess(setup));
-    let mut guesses = vec![f64::INFINITY; setups.len()];
-    for &number in &numbers {
-        guesses[number] = guess(&setups[number], &first[number]);
-    }
-    let most = MOST[usize::from(first.iter().any(|it| !it.ways.is_empty()))];
-    let found = best(first, &guesses, most, |number| asked.closely(number));
-    let alike = asked.alike(&found);
-    let promised = alike.first().map_or(f64::INFINITY, |way| way.seconds);
-    if question.thorough {
-        asked.tight = unequal::tightened(&asked)?;
-    }
-    let composed = |below: f64| unequal::composed(&asked, LESS * below, found.lower_bound);
-    // What promises most is planned first, for it may be enough.
+    let mut asked = Asked::new(question, &known, &forward, &setups);
     let mut finished = Finished::default();
-    finished.plan(question, &known, composed(promised)?, say)?;
-    finished.plan(question, &known, alike, say)?;
-    // Ways may take more than they promise: others promise less than that.
-    finished.plan(question, &known, composed(finished.seconds())?, say)?;
-    finished.answer(question, from_ref(&known), (setups.len(), numbers.len()))
+    let (mut bound, mut priced) = (0.0, 0);
+    // All setups are asked after the answer without them is there: more to compose of is not always better.
+    let rounds = if question.thorough { &[ASKED, usize::MAX][..] } else { &[ASKED] };
+    for &many in rounds {
+        let (first, numbers) = asked.first(&|setup| sizes.guess(setup), many);
+        let mut guesses = vec![f64::INFINITY; setups.len()];
+        for &number in &numbers {
+            guesses[number] = guess(&setups[number], &first[number]);
+        }
+        let most = MOST[usize::from(first.iter().any(|it| !it.ways.is_empty()))];
+        let found = best(first, &guesses, most, |number| asked.closely(number));
+        let alike = asked.alike(&found);
+        let promised = alike.first().map_or(f64::INFINITY, |way| way.seconds).min(finished.seconds());
+        (bound, priced) = (found.lower_bound, numbers.len());
+        if many > ASKED {
+            asked.tight = unequal::tightened(&asked)?;
+        }
+        // What promises most is planned first, for it may be enough.
+        finished.plan(question, &known, unequal::composed(&asked, LESS * promised), say)?;
+        finished.plan(question, &known, alike, say)?;
+        // Ways may take more than they promise: others promise less than that.
+        finished.plan(question, &known, unequal::composed(&asked, LESS * finished.seconds()), say)?;
+    }
+    // What is proven of groups that are alike says nothing of others.
+    let bound =
+        |chosen: &Chosen| Ok(if chosen.is_alike() { bound } else { unequal::bound(&asked)?.min(bound) });
+    finished.answer(question, from_ref(&known), (setups.len(), priced), &bound)
 }
 
 /// What is known of a pipeline that takes so long, where nothing takes less than a bound (seconds).
@@ -174,6 +181,10 @@ fn is_selective(forward: &Forward) -> Result<bool, Failure> {
     Ok(step(Recompute::Selective)? != step(Recompute::Nothing)?)
 }
 
+/// A setup by its number, and the plans that it was priced by: with all memory, or with what there is for so many
+/// micro-batches under way.
+type Look = (usize, Vec<Option<u64>>);
+
 /// A question, what is known of its model, and the setups there are.
 struct Asked<'a> {
     question: &'a Question<'a>,
@@ -182,6 +193,8 @@ struct Asked<'a> {
     setups: &'a [Setup],
     /// What was seen of setups, by number, that did not fit when they were planned with all memory.
     seen: Mutex<BTreeMap<usize, Seen>>,
+    /// What came of setups.
+    priced: Mutex<BTreeMap<Look, Outcome<Priced>>>,
     /// What blocks take, by the number of a setup: by each plan that was made for it.
     parts: Mutex<BTreeMap<usize, Vec<Part>>>,
     /// The same with less memory, of setups that were asked for that.
@@ -196,13 +209,18 @@ struct Seen {
     trail: Trail,
 }
 
-impl Asked<'_> {
+impl<'a> Asked<'a> {
+    fn new(question: &'a Question<'a>, known: &'a Known, whole: &'a Forward, setups: &'a [Setup]) -> Self {
+        let (seen, priced, parts) = (Mutex::default(), Mutex::default(), Mutex::default());
+        Self { question, known, whole, setups, seen, priced, parts, tight: BTreeMap::new() }
+    }
+
     /// What is known of setups with all memory: how fast they are, and in which ways they fit so.
     ///
-    /// Those of the best guesses are asked first, in batches, and not when what others take is less than
+    /// So many of the best guesses are asked, in batches, and not when what others take is less than
     /// what products alone take in theirs. Where more is computed again a setup is no faster: it is
     /// not asked unless the one that keeps more does not fit. Besides, the setups of which it is known.
-    fn first(&self, guess: &dyn Fn(&Setup) -> f64) -> (Vec<Outcome<Priced>>, Vec<usize>) {
+    fn first(&self, guess: &dyn Fn(&Setup) -> f64, many: usize) -> (Vec<Outcome<Priced>>, Vec<usize>) {
         let setups = self.setups;
         let at_peak = |number: usize| self.price(number, &[], f64::INFINITY).unwrap_or_else(|_| nothing());
         let mut known: Vec<Outcome<Priced>> = (0..setups.len()).into_par_iter().map(at_peak).collect();
@@ -216,9 +234,7 @@ impl Asked<'_> {
         let mut asked: Vec<usize> = variants.iter().filter_map(lightest).collect();
         let guesses: Vec<f64> = setups.iter().map(guess).collect();
         asked.sort_by(|&a, &b| guesses[a].total_cmp(&guesses[b]).then(a.cmp(&b)));
-        if !self.question.thorough {
-            asked.truncate(ASKED);
-        }
+        asked.truncate(many);
         let mut below = f64::INFINITY;
         for batch in asked.chunks(BATCH) {
             let ask = |&it: &usize| self.price(it, &[None], below).unwrap_or_else(|_| nothing());
@@ -259,7 +275,6 @@ impl Asked<'_> {
     fn alike(&self, found: &Found<Priced>) -> Vec<Way> {
         let way = |(number, seconds, way): &(usize, f64, Priced)| Way {
             seconds: *seconds,
-            bound: found.lower_bound,
             chosen: Chosen::of(&self.setups[*number]),
             kind: way.kind,
             chunks: way.chunks,
@@ -276,10 +291,30 @@ impl Asked<'_> {
         let step = self.known.step(question, setup, self.whole)?;
         let ways = schedules(question, setup).into_iter();
         let ways = ways.map(|way| step.least.seconds(setup, question.capacity(), way));
-        let mut outcome = Outcome { lower_bound: ways.fold(f64::INFINITY, f64::min), ways: Vec::new() };
-        if outcome.lower_bound >= below {
+        let outcome = Outcome { lower_bound: ways.fold(f64::INFINITY, f64::min), ways: Vec::new() };
+        if outcome.lower_bound >= below || plans.is_empty() {
             return Ok(outcome);
         }
+        let priced = || self.priced.lock().unwrap_or_else(PoisonError::into_inner);
+        let asked = (number, plans.to_vec());
+        let before = priced().get(&asked).cloned();
+        if let Some(before) = before {
+            return Ok(before);
+        }
+        let outcome = self.planned(number, plans, &step, outcome)?;
+        priced().insert(asked, outcome.clone());
+        Ok(outcome)
+    }
+
+    /// The same, by plans that are made now.
+    fn planned(
+        &self,
+        number: usize,
+        plans: &[Option<u64>],
+        step: &ShortStep,
+        mut outcome: Outcome<Priced>,
+    ) -> Result<Outcome<Priced>, Failure> {
+        let (question, setup) = (self.question, &self.setups[number]);
         let room = units(SHARE * exact(question.capacity()));
         let groups = exact(u64::try_from(setup.groups).unwrap_or(u64::MAX));
         let seen = || self.seen.lock().unwrap_or_else(PoisonError::into_inner);
@@ -292,7 +327,7 @@ impl Asked<'_> {
         for &under_way in &plans {
             let bounded = |live| Space::Of(units(exact(room) * groups / more), live);
             let space = under_way.map_or(Space::Unbounded, bounded);
-            let Some((plan, part)) = part(question, setup, &step, space, &trail)? else { break };
+            let Some((plan, part)) = part(question, setup, step, space, &trail)? else { break };
             let Part { blocks, message, .. } = &part;
             if under_way.is_none() {
                 // The group that has most to do does as much as one of equal ones.

@@ -24,8 +24,6 @@ pub(super) const LESS: f64 = 0.99;
 pub(super) struct Way {
     /// What it takes by the prices of its blocks (seconds).
     pub(super) seconds: f64,
-    /// What no way like it takes less than (seconds).
-    pub(super) bound: f64,
     /// The groups and what they share.
     pub(super) chosen: Chosen,
     /// The schedule.
@@ -91,17 +89,19 @@ impl Finished {
         Ok(())
     }
 
-    /// The best as the answer; how many setups there are, and how many were priced.
+    /// The best as the answer; how many setups there are, and how many were priced, and what none that is
+    /// chosen from among what the best is takes less than (seconds).
     pub(super) fn answer(
         self,
         question: &Question<'_>,
         known: &[Known],
         looked_at: (usize, usize),
+        bound: &dyn Fn(&Chosen) -> Result<f64, Failure>,
     ) -> Result<Answer, Failure> {
-        let Some((Way { chosen, kind, bound, .. }, pipeline)) = self.best else {
+        let Some((Way { chosen, kind, .. }, pipeline)) = self.best else {
             return Err(self.refused.unwrap_or_else(|| none_fits(question, looked_at.0, known)));
         };
-        let pipeline = Pipeline { proof: proof(bound, pipeline.seconds()), ..pipeline };
+        let pipeline = Pipeline { proof: proof(bound(&chosen)?, pipeline.seconds()), ..pipeline };
         Ok(Answer { pipeline, chosen, kind, looked_at })
     }
 }

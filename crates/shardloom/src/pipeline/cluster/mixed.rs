@@ -73,10 +73,9 @@ pub(super) fn cheapest(question: &Question<'_>, say: &dyn Fn(String)) -> Result<
     };
     let found = forms.par_iter().map(composed).collect::<Vec<_>>();
     let found = found.into_iter().collect::<Result<Vec<Vec<Way>>, _>>()?.into_iter().flatten();
-    let ways = found.map(|way| Way { bound, ..way }).collect();
     let mut finished = Finished::default();
-    finished.plan(question, &asked.known[0], ways, say)?;
-    finished.answer(question, &asked.known, (listed.len(), wanted))
+    finished.plan(question, &asked.known[0], found.collect(), say)?;
+    finished.answer(question, &asked.known, (listed.len(), wanted), &|_| Ok(bound))
 }
 
 impl Asked<'_> {

@@ -59,6 +59,11 @@ pub struct Chosen {
 }
 
 impl Chosen {
+    /// Whether all groups have the same mesh.
+    pub(super) fn is_alike(&self) -> bool {
+        self.meshes.windows(2).all(|two| two[0] == two[1])
+    }
+
     /// That of a setup.
     pub(super) fn of(setup: &Setup) -> Self {
         let Setup { groups, mesh, micro_batches, recompute } = setup.clone();

@@ -30,9 +30,8 @@ pub(super) const SCHEDULES: [&[Kind]; 2] =
     [&[Kind::OneForwardOneBackward, Kind::Eager], &[Kind::ZeroBubbleH1]];
 
 /// What is composed of what was priced for groups that are alike, where it promises less than so much
-/// (seconds); nothing of these takes less than a bound (seconds).
-pub(super) fn composed(asked: &Asked<'_>, below: f64, bound_alike: f64) -> Result<Vec<Way>, Failure> {
-    let forms = forms(asked);
+/// (seconds).
+pub(super) fn composed(asked: &Asked<'_>, below: f64) -> Vec<Way> {
     let differ = |parts: &[Part]| parts.iter().any(|it| it.mesh != parts[0].mesh);
     let of = |(micro_batches, recompute, parts): &(u64, &Recompute, Vec<Part>)| {
         if !differ(parts) {
@@ -40,10 +39,7 @@ pub(super) fn composed(asked: &Asked<'_>, below: f64, bound_alike: f64) -> Resul
         }
         ways(asked.question, (*micro_batches, recompute), parts, (below, false))
     };
-    let ways: Vec<Way> = forms.par_iter().flat_map(of).collect();
-    // What is proven of groups that are alike says nothing of others.
-    let bound = if ways.is_empty() { bound_alike } else { bound(asked)?.min(bound_alike) };
-    Ok(ways.into_iter().map(|way| Way { bound, ..way }).collect())
+    forms(asked).par_iter().flat_map(of).collect()
 }
 
 /// Numbers of micro-batches and what is computed again, with what blocks take so on each mesh: as it was asked
@@ -154,7 +150,7 @@ pub(super) fn ways(
                 let meshes = composed.stages.iter().map(|&(_, it)| parts[it].mesh.clone()).collect();
                 let first = composed.stages.iter().map(|&(first, _)| first).collect();
                 let chosen = Chosen { meshes, micro_batches, recompute: recompute.clone() };
-                found.push(Way { seconds, bound: 0.0, chosen, first, kind, chunks: 1 });
+                found.push(Way { seconds, chosen, first, kind, chunks: 1 });
             }
         }
     }
@@ -186,7 +182,7 @@ fn seconds(
 
 /// What no groups take less than, however their meshes differ and blocks are dealt: the operations of the
 /// block that repeats most, shared by all devices (seconds).
-fn bound(asked: &Asked<'_>) -> Result<f64, Failure> {
+pub(super) fn bound(asked: &Asked<'_>) -> Result<f64, Failure> {
     let devices = exact(asked.question.machine().devices());
     let of = |setup: &Setup| {
         let step = asked.known.step(asked.question, setup, asked.whole)?;
