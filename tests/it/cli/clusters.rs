@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use plan::Proof;
 use plan::json::{Content, read_any};
 use serde_json::Value;
 
@@ -79,6 +80,30 @@ fn none_of_all_setups_of_a_small_machine_is_cheaper_than_the_one_that_is_chosen(
         seen += usize::from(seconds <= chosen * (1.0 + 1e-9));
     }
     assert!(seen > 0, "what was chosen is none of them");
+}
+
+/// More that is asked makes no plan worse, and no bound less close.
+#[test]
+fn a_thorough_search_is_no_worse() {
+    let folder = Folder::new("thorough");
+    let path = folder.path("p.json");
+    let mut closer = 0;
+    for machine in ["cpu-4x", "a100-80g-8x", "h100-80g-32x"] {
+        let found = |more: &[&str]| {
+            let fixed = ["--stages", "auto", "--machine", machine, "-o", &path];
+            works(&borrowed(&arguments("plan", "32", &[&fixed[..], more].concat())));
+            let Content::Pipeline(made) = read_any(&fs::read(&path).unwrap()).unwrap() else {
+                panic!("no pipeline")
+            };
+            let Proof::Gap { lower_bound } = made.proof else { panic!("{:?}", made.proof) };
+            (made.seconds(), lower_bound)
+        };
+        let ((seconds, bound), (thorough, close)) = (found(&[]), found(&["--thorough"]));
+        assert!(thorough <= seconds, "{machine}: {thorough}, {seconds} without");
+        assert!(close >= bound || thorough < seconds, "{machine}: {close}, {bound} without");
+        closer += usize::from(close > bound);
+    }
+    assert!(closer > 0);
 }
 
 #[test]
