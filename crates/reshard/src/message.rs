@@ -35,10 +35,18 @@ pub(crate) struct Messages<'a> {
     tasks: &'a [UnitTask],
     /// The size of an element (bytes).
     element: u64,
-    /// What each rank has been told to send of what it had from the start (bytes).
-    sent: BTreeMap<u64, u64>,
+    /// What each adapter, by its node, and each rank has been told to send of what was there from the start
+    /// (bytes).
+    sent: Sends,
     /// What has been collected.
     pub(crate) list: Vec<Message>,
+}
+
+/// Bytes that are sent.
+#[derive(Default)]
+struct Sends {
+    by_adapter: BTreeMap<(u64, u64), u64>,
+    by_rank: BTreeMap<u64, u64>,
 }
 
 /// Something that is sent.
@@ -51,7 +59,7 @@ struct Sent<'a> {
 impl<'a> Messages<'a> {
     /// No messages.
     pub(crate) fn new(tasks: &'a [UnitTask], element: u64) -> Self {
-        Self { tasks, element, sent: BTreeMap::new(), list: Vec::new() }
+        Self { tasks, element, sent: Sends::default(), list: Vec::new() }
     }
 
     /// Adds those of a job that a node sends.
@@ -63,12 +71,17 @@ impl<'a> Messages<'a> {
         }
     }
 
-    /// The device of a node that has sent least, and will send these.
+    /// The device of a node whose adapter has sent least, and of these the one that has, which will send
+    /// these.
     fn sender(&mut self, job: &Job, node: u64, portions: &[Portion]) -> Option<u64> {
-        let ranks = job.senders.iter().filter(|it| it.node == node).map(|it| it.rank);
-        let least = ranks.min_by_key(|rank| self.sent.get(rank).copied().unwrap_or(0))?;
-        *self.sent.entry(least).or_default() += self.bytes(portions);
-        Some(least)
+        let bytes = self.bytes(portions);
+        let Sends { by_adapter, by_rank } = &mut self.sent;
+        let of = |adapter: u64| by_adapter.get(&(node, adapter)).copied().unwrap_or(0);
+        let places = job.senders.iter().filter(|it| it.node == node);
+        let least = places.min_by_key(|it| (of(it.adapter), by_rank.get(&it.rank).copied().unwrap_or(0)))?;
+        *by_adapter.entry((node, least.adapter)).or_default() += bytes;
+        *by_rank.entry(least.rank).or_default() += bytes;
+        Some(least.rank)
     }
 
     fn bytes(&self, portions: &[Portion]) -> u64 {

@@ -240,12 +240,16 @@ fn nodes_that_have_the_same_share_the_sending() {
 
 #[test]
 fn devices_with_adapters_of_their_own_send_at_once() {
-    // Four devices of a node have it all, four of another node need it all.
+    // All devices of a node have it all, all of another node need it all.
     let (from, to) = pair(&[4], &[&[]], &[4], &[&[]], 4);
-    let own = |side: &Side| {
-        let places = (0..).zip(&side.places);
-        Side { places: places.map(|(adapter, it)| Place { adapter, ..*it }).collect(), ..side.clone() }
+    let (eight, four) = pair(&[8], &[&[]], &[4], &[&[]], 8);
+    let adapters = |side: &Side, devices: u64| {
+        let places = (0..).zip(&side.places).map(|(it, place)| Place { adapter: it / devices, ..*place });
+        Side { places: places.collect(), ..side.clone() }
     };
+    let own = [&adapters(&from, 1), &adapters(&to, 1)];
+    // Two of eight devices share an adapter: all four are used.
+    let twos = [&adapters(&eight, 2), &adapters(&four, 1)];
     let network = Network { latency: Seconds(0.0), inside: BytesPerSecond(1e15), ..NETWORK };
     let took = |sides: [&Side; 2], strategy: Strategy| {
         let policy = Policy { strategy: Choice::Only(strategy), ..Policy::default() };
@@ -258,7 +262,7 @@ fn devices_with_adapters_of_their_own_send_at_once() {
         (Strategy::LocalGather, 1.0, 0.25),
         (Strategy::Broadcast, 1.0, 1.0),
     ] {
-        for (sides, expected) in [([&from, &to], shared), ([&own(&from), &own(&to)], apart)] {
+        for (sides, expected) in [([&from, &to], shared), (own, apart), (twos, apart)] {
             let times = took(sides, strategy);
             assert!((times - expected).abs() < 1e-6, "{}: {times} instead of {expected}", strategy.name());
         }

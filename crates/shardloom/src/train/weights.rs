@@ -58,8 +58,8 @@ pub(crate) fn beside(path: &Path) -> PathBuf {
     path.with_file_name(name)
 }
 
-/// Writes the model with its trained weights, of the types that they had. If it has weights in
-/// other files, all of them come into one beside the new model.
+/// Writes the model with its trained weights, of the types that they had: not if these cannot say one of them.
+/// If it has weights in other files, all of them come into one beside the new model.
 pub(crate) fn export(
     path: &Path,
     file: &ModelFile,
@@ -70,7 +70,7 @@ pub(crate) fn export(
     let name = data_path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let new = |gather: Gather<'_>, weight: &str, type_: &Type| match trained.get(weight) {
         None => Ok(None),
-        Some((state, _)) => gather(state).and_then(|array| converted(weight, &array, type_)).map(Some),
+        Some((state, _)) => gather(state).and_then(|array| converted(path, weight, &array, type_)).map(Some),
     };
     let replaced = file.model.replace(&name, &mut |weight, type_| {
         new(gather, weight, type_).map_err(|failure| failure.to_string())
@@ -97,13 +97,31 @@ pub(crate) fn export(
     written::write(path, &replaced.model)
 }
 
-fn converted(name: &str, array: &Array, type_: &Type) -> Result<Vec<u8>, Failure> {
+/// An array in the type of a weight. A number may be rounded, but not be beyond all that the type says.
+fn converted(path: &Path, name: &str, array: &Array, type_: &Type) -> Result<Vec<u8>, Failure> {
     let internal = |error: &dyn std::fmt::Display| Failure::internal("export", format!("`{name}`: {error}"));
     if array.dtype() == type_.dtype {
         return Ok(array.bytes().to_vec());
     }
     let results = kernels::evaluate(&Op::Cast(type_.dtype), &[array]).map_err(|error| internal(&error))?;
-    results.first().map(|it| it.bytes().to_vec()).ok_or_else(|| internal(&"could not be converted"))
+    let made = results.first().ok_or_else(|| internal(&"could not be converted"))?;
+    if type_.dtype.is_float() && array.dtype().is_float() {
+        let floats = |it: &Array| it.to_floats().map_err(|error| internal(&error));
+        let (wide, narrow) = (floats(array)?, floats(made)?);
+        if let Some((wide, _)) =
+            wide.iter().zip(&narrow).find(|(wide, it)| wide.is_finite() && !it.is_finite())
+        {
+            let dtype = type_.dtype;
+            return Err(Failure::file(
+                path,
+                format!(
+                    "not written: `{name}` is {dtype} in the model, and has {wide} after training, which no {dtype} \
+                     says; `--weights FILE` writes it in full precision"
+                ),
+            ));
+        }
+    }
+    Ok(made.bytes().to_vec())
 }
 
 fn stored(file: &ModelFile, name: &str) -> Result<Vec<u8>, Failure> {

@@ -56,13 +56,40 @@ fn an_exported_model_has_the_new_weights_in_their_types_and_the_others() {
             match arrays.get(name) {
                 None => assert_eq!(before, after),
                 Some(array) => {
-                    let bytes = converted(name, array, &type_).unwrap();
+                    let bytes = converted(&path, name, array, &type_).unwrap();
                     assert_eq!(after.bytes(), bytes, "{name}");
                     assert_eq!(after.dtype(), before.dtype());
                 }
             }
         }
         assert!(!beside(&path).exists());
+    }
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn what_the_types_of_a_model_cannot_say_is_not_exported() {
+    let folder = folder("beyond");
+    let file = model_file::open(&model("llama-fp16-legacy2.9-op17-dyn")).unwrap();
+    let mut arrays = halved(&file);
+    let name = arrays.keys().next().unwrap().clone();
+    let path = folder.join("out.onnx");
+    for (value, fits) in [(65_504.0, true), (65_536.0, false), (-1e6, false), (f32::INFINITY, true)] {
+        let array = &arrays[&name];
+        let mut values = array.elements::<f32>().unwrap().to_vec();
+        *values.last_mut().unwrap() = value;
+        let array = Array::of::<f32>(array.shape(), &values).unwrap();
+        arrays.insert(name.clone(), array);
+        let made = export(&path, &file, &trained(&states(&arrays), &[]), &mut |state| {
+            Ok(arrays[&state.name].clone())
+        });
+        assert_eq!(made.is_ok(), fits, "{value}");
+        assert_eq!(path.exists(), fits, "{value}");
+        if let Err(failure) = made {
+            let failure = failure.to_string();
+            assert!(failure.contains(&format!("`{name}` is f16 in the model, and has {value}")), "{failure}");
+        }
+        let _ = std::fs::remove_file(&path);
     }
     std::fs::remove_dir_all(folder).unwrap();
 }
