@@ -180,6 +180,9 @@ pub struct SpaceSize {
 pub enum LeftOut {
     /// Sequences of which a device has every so many tokens.
     Stripes,
+    /// Values held skewed, whose blocks are numbered by sums of coordinates, and the operations in time steps
+    /// that use or make them so.
+    Skews,
     /// Operations done in time steps.
     Steps,
     /// Operations split along more than one or two loops at once.
@@ -191,6 +194,7 @@ impl LeftOut {
     pub fn name(self) -> &'static str {
         match self {
             Self::Stripes => "stripes",
+            Self::Skews => "skews",
             Self::Steps => "steps",
             Self::Splits => "splits",
         }

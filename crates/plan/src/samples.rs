@@ -170,7 +170,7 @@ fn pinned(mut plan: Plan, u: &mut Unstructured<'_>) -> Result<Plan> {
 
 /// The plan, of whose search something may have been left out.
 fn narrowed(mut plan: Plan, u: &mut Unstructured<'_>) -> Result<Plan> {
-    for it in [LeftOut::Stripes, LeftOut::Steps, LeftOut::Splits] {
+    for it in [LeftOut::Stripes, LeftOut::Skews, LeftOut::Steps, LeftOut::Splits] {
         if u.ratio(1, 4)? {
             plan.space.left_out.push(it);
         }

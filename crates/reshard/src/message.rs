@@ -42,6 +42,15 @@ pub(crate) struct Messages<'a> {
     pub(crate) list: Vec<Message>,
 }
 
+/// The devices of a node: first one of each adapter, then another of each.
+fn in_turns(devices: &[Place]) -> Vec<usize> {
+    let turn =
+        |it: usize| devices[..it].iter().filter(|earlier| earlier.adapter == devices[it].adapter).count();
+    let mut order: Vec<usize> = (0..devices.len()).collect();
+    order.sort_by_key(|&it| turn(it));
+    order
+}
+
 /// Bytes that are sent.
 #[derive(Default)]
 struct Sends {
@@ -99,20 +108,23 @@ impl<'a> Messages<'a> {
     /// One part to each receiver, then parts between nodes, then inside each node. A part enters
     /// each node once: in the first round of exchanges nodes give to the next one, and so on.
     ///
-    /// Where several devices of the node have the portions, they send parts in turns: each may have an
-    /// adapter of its own.
+    /// Where several devices of the node have the portions, they send parts in turns, and to adapters in
+    /// turns: each may have an adapter of its own.
     fn gathered(&mut self, job: &Job, node: u64) {
         let receivers: Vec<&Place> = job.receivers.iter().flatten().collect();
         let parts = divide(&self.tasks[job.task].portions, count(receivers.len()));
         let task = job.task;
-        let brought: Vec<Option<usize>> = receivers
-            .iter()
-            .zip(&parts)
-            .map(|(it, portions)| {
-                let sender = self.sender(job, node, portions)?;
-                self.push(sender, it.rank, &Sent { task, portions, after: None })
-            })
-            .collect();
+        let mut brought = vec![None; receivers.len()];
+        let mut first = 0;
+        for devices in &job.receivers {
+            for at in in_turns(devices) {
+                let portions = &parts[first + at];
+                let Some(sender) = self.sender(job, node, portions) else { continue };
+                let sent = Sent { task, portions, after: None };
+                brought[first + at] = self.push(sender, devices[at].rank, &sent);
+            }
+            first += devices.len();
+        }
 
         // For each node its own parts, then those of others as they come: the device that has
         // one, the part, and the message that brought it.

@@ -111,6 +111,9 @@ pub enum Steps {
     Auto,
     /// Products and look-ups may be done in time steps.
     Offered,
+    /// The same, of those between which nothing is held skewed: rings and streams, not squares whose blocks
+    /// rotate.
+    Unskewed,
     /// Every operation is done in one.
     One,
 }
@@ -125,7 +128,7 @@ impl Steps {
         let trains = graph.nodes.iter().any(|node| node.phase != Phase::Forward);
         match self {
             Self::Auto => wide_axes(mesh).count() <= if trains { AUTO_AXES.1 } else { AUTO_AXES.0 },
-            Self::Offered => true,
+            Self::Offered | Self::Unskewed => true,
             Self::One => false,
         }
     }

@@ -28,7 +28,7 @@ const HOPELESS: f64 = 32.0;
 const FREE_AXES: usize = 3;
 
 impl Offers {
-    /// All partitions; without stripes; without time steps; of fewer and fewer splits. What is fixed, or
+    /// All partitions; without stripes; without what is held skewed; without time steps; of fewer and fewer splits. What is fixed, or
     /// pinned, is in all of them.
     pub(crate) fn of(request: &Request<'_>, cuts: &[Cut<'_>], pins: &[Pin]) -> Self {
         let Request { graph, mesh, steps, pinned, .. } = *request;
@@ -41,6 +41,7 @@ impl Offers {
             true => [striped, striped.filter(|_| are_free(pins))].map(offered),
             false => [at_once; 2],
         };
+        let unskewed = (steps && !fixed).then_some(Offer { steps: Steps::Unskewed, ..without });
         let least = if fixed { without } else { at_once };
         let split = pinned.map_or(0, |it| it.layout.dims.iter().filter(|it| !it.is_empty()).count());
         let split = split.max(splits(pins));
@@ -48,7 +49,7 @@ impl Offers {
         let mut turns = vec![at_most(2)];
         // The whole space of a transformer block on four axes is always too wide.
         if mesh.axes.iter().filter(|axis| axis.size > 1).count() <= FREE_AXES {
-            turns.splice(..0, [wanted, without, least]);
+            turns.splice(..0, [Some(wanted), Some(without), unskewed, Some(least)].into_iter().flatten());
             turns.dedup();
         }
         Self { wanted, turns, last: at_most(1) }
@@ -84,7 +85,8 @@ impl Offers {
         let wanted = self.wanted;
         let left_out = [
             (LeftOut::Stripes, offer.striped != wanted.striped),
-            (LeftOut::Steps, offer.steps != wanted.steps),
+            (LeftOut::Skews, offer.steps == Steps::Unskewed),
+            (LeftOut::Steps, offer.steps == Steps::One && wanted.steps != Steps::One),
             (LeftOut::Splits, offer.splits != wanted.splits),
         ];
         left_out.into_iter().filter_map(|(what, is_left_out)| is_left_out.then_some(what)).collect()

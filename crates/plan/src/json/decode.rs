@@ -283,6 +283,7 @@ fn space(space: &file::Space) -> SpaceSize {
 fn left_out(it: file::LeftOut) -> LeftOut {
     match it {
         file::LeftOut::Stripes => LeftOut::Stripes,
+        file::LeftOut::Skews => LeftOut::Skews,
         file::LeftOut::Steps => LeftOut::Steps,
         file::LeftOut::Splits => LeftOut::Splits,
     }

@@ -104,6 +104,7 @@ pub(super) fn body(plan: &Plan) -> file::Body {
 fn left_out(it: LeftOut) -> file::LeftOut {
     match it {
         LeftOut::Stripes => file::LeftOut::Stripes,
+        LeftOut::Skews => file::LeftOut::Skews,
         LeftOut::Steps => file::LeftOut::Steps,
         LeftOut::Splits => file::LeftOut::Splits,
     }

@@ -176,6 +176,7 @@ pub(super) struct Space {
 #[serde(rename_all = "snake_case")]
 pub(super) enum LeftOut {
     Stripes,
+    Skews,
     Steps,
     Splits,
 }

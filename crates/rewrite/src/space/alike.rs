@@ -26,9 +26,9 @@ pub(super) struct Alike {
     pub(super) ends: Grid<Arc<Ends>>,
     /// The partitions that split one of a kind further.
     pub(super) further: Grid<Arc<[usize]>>,
-    /// What it holds for: along how many loops an operation may be split, and how long the sequences are
-    /// whose tokens may lie in stripes.
-    on: Option<(Mesh, Splits, Option<u64>)>,
+    /// What it holds for: along how many loops an operation may be split, how long the sequences are whose
+    /// tokens may lie in stripes, and whether nothing is held skewed.
+    on: Option<(Mesh, Splits, Option<u64>, bool)>,
 }
 
 /// What the partitions of an operation depend on.
@@ -51,8 +51,8 @@ pub(super) struct Ends {
 
 impl Alike {
     /// The same, if it holds there; else nothing is known.
-    pub(super) fn on(self, mesh: &Mesh, splits: Splits, striped: Option<u64>) -> Self {
-        let on = Some((mesh.clone(), splits, striped));
+    pub(super) fn on(self, mesh: &Mesh, splits: Splits, striped: Option<u64>, unskewed: bool) -> Self {
+        let on = Some((mesh.clone(), splits, striped, unskewed));
         if self.on == on { self } else { Self { on, ..Self::default() } }
     }
 }

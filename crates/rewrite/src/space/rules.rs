@@ -233,7 +233,7 @@ fn plain_of(mesh: &Mesh, layout: &Layout) -> Layout {
 }
 
 /// Whether a layout has digits that are not the coordinates along one axis.
-fn is_skewed(layout: &Layout) -> bool {
+pub(super) fn is_skewed(layout: &Layout) -> bool {
     layout.dims.iter().flatten().any(|digit| !digit.is_free() && digit.plain().is_none())
 }
 

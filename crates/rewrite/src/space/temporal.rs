@@ -12,7 +12,7 @@
 use planner_ir::{AxisId, Digit, LoopId, Loops, Motion, NodeId, Partition, Role};
 
 use super::offsets::{self, Indexed};
-use super::rules::{fits, splits};
+use super::rules::{fits, is_skewed, splits};
 use super::stripes;
 use super::term::Facts;
 use super::wide_axes;
@@ -46,6 +46,9 @@ pub(super) fn in_time(facts: &Facts, node: NodeId, partition: &Partition) -> Vec
         }
     }
     found.retain(|it| facts.splits().allow(splits(it)) && fits(facts, node, it));
+    if facts.unskewed {
+        found.retain(|it| !base.is_skewed(it));
+    }
     found
 }
 
@@ -152,6 +155,13 @@ impl Base<'_> {
             partition.loops[it.0].push(digit.clone());
         }
         partition
+    }
+
+    /// Whether an operand or a result is held skewed.
+    fn is_skewed(&self, partition: &Partition) -> bool {
+        let mut operands = (0..self.loops.operands.len()).map(|it| partition.operand(self.loops, it));
+        let mut results = (0..self.loops.results.len()).map(|it| partition.result(self.loops, it));
+        operands.any(|it| is_skewed(&it)) || results.any(|it| is_skewed(&it))
     }
 
     /// How operands and results move, if everything comes and goes.

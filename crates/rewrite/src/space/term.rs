@@ -11,7 +11,7 @@ use planner_ir::{Graph, Layout, Loops, Mesh, Move, NodeId, Partition, Type, Valu
 
 use super::alike::{Alike, Ends, Grid, Kind};
 use super::offsets::{Offsets, offsets, plain};
-use super::{Offer, Splits, stripes};
+use super::{Offer, Splits, Steps, stripes};
 
 /// A term of the e-graph. Layouts, partitions and moves are numbers in `Facts`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -123,6 +123,8 @@ pub(super) struct Facts {
     splits: Splits,
     /// How long the sequences are whose tokens may lie in stripes.
     striped: Option<u64>,
+    /// Whether nothing is held skewed.
+    pub(super) unskewed: bool,
     pub(super) types: Vec<Type>,
     /// For each value, a number that it has in common with values of the same type whose splits
     /// may begin alike.
@@ -208,7 +210,8 @@ impl Facts {
         }
         let skewed = vec![Vec::new(); types.len()];
         let (splits, in_time) = (offer.splits, offer.steps.are_offered(graph, mesh));
-        let mut alike = known.on(mesh, splits, striped);
+        let unskewed = offer.steps == Steps::Unskewed;
+        let mut alike = known.on(mesh, splits, striped, unskewed);
         let kind = |(type_, begin): (&Type, &Vec<_>)| alike.values.number((type_.clone(), begin.clone()));
         let kinds: Vec<usize> = types.iter().zip(&offsets).map(kind).collect();
         for it in operations.iter_mut().flatten() {
@@ -225,6 +228,7 @@ impl Facts {
             mesh: mesh.clone(),
             splits,
             striped,
+            unskewed,
             kinds,
             alike,
             types,

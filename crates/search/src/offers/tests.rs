@@ -10,10 +10,11 @@ fn too_wide<T>() -> Result<T, PlanError> {
     Err(PlanError::Search(SearchError::TooWide { entries: 2e8, limit: 1e8 }))
 }
 
-/// All, without stripes, without time steps, of one split at a time.
+/// All, without stripes, without skews, without time steps, of one split at a time.
 fn offers() -> Offers {
     let all = offer(Splits::All, Steps::Offered, Some(64));
-    let turns = vec![all, Offer { striped: None, ..all }, offer(Splits::All, Steps::One, None)];
+    let turns = [Steps::Offered, Steps::Unskewed, Steps::One].map(|steps| offer(Splits::All, steps, None));
+    let turns = [&[all], &turns[..]].concat();
     Offers { wanted: all, turns, last: offer(Splits::AtMost(1), Steps::One, None) }
 }
 
@@ -50,6 +51,7 @@ fn no_more_is_left_out_than_is_too_wide() {
     };
     assert_eq!(words(0), [""; 0]);
     assert_eq!(words(1), ["stripes"]);
-    assert_eq!(words(2), ["stripes", "steps"]);
-    assert_eq!(words(3), ["stripes", "steps", "splits"]);
+    assert_eq!(words(2), ["stripes", "skews"]);
+    assert_eq!(words(3), ["stripes", "steps"]);
+    assert_eq!(words(4), ["stripes", "steps", "splits"]);
 }

@@ -233,6 +233,7 @@ fn tried((mesh, outcome): &(planner_ir::Mesh, Result<f64, Failure>)) -> String {
 pub(crate) fn left_out(plan: &Plan) -> String {
     let words = |it: &LeftOut| match it {
         LeftOut::Stripes => "no stripes of sequences",
+        LeftOut::Skews => "nothing skewed",
         LeftOut::Steps => "no time steps",
         LeftOut::Splits => "few splits at once",
     };

@@ -55,7 +55,7 @@ const ANY: &[Mutant] = &[
         Ok(true)
     }),
     ("a space from which something was left out, called saturated", &["space"], |plan, u| {
-        let all = [LeftOut::Stripes, LeftOut::Steps, LeftOut::Splits];
+        let all = [LeftOut::Stripes, LeftOut::Skews, LeftOut::Steps, LeftOut::Splits];
         plan.space.left_out = vec![*u.choose(&all)?];
         plan.space.saturated = true;
         Ok(true)
