@@ -41,18 +41,25 @@ impl Offers {
             true => [striped, striped.filter(|_| are_free(pins))].map(offered),
             false => [at_once; 2],
         };
-        let unskewed = (steps && !fixed).then_some(Offer { steps: Steps::Unskewed, ..without });
         let least = if fixed { without } else { at_once };
         let split = pinned.map_or(0, |it| it.layout.dims.iter().filter(|it| !it.is_empty()).count());
         let split = split.max(splits(pins));
-        let at_most = |splits: usize| Offer { splits: Splits::AtMost(split.max(splits)), ..least };
-        let mut turns = vec![at_most(2)];
+        let at_most = |splits: usize, of: Offer| Offer { splits: Splits::AtMost(split.max(splits)), ..of };
+        let mut turns = vec![at_most(2, least)];
         // The whole space of a transformer block on four axes is always too wide.
-        if mesh.axes.iter().filter(|axis| axis.size > 1).count() <= FREE_AXES {
-            turns.splice(..0, [Some(wanted), Some(without), unskewed, Some(least)].into_iter().flatten());
+        let axes = mesh.axes.iter().filter(|axis| axis.size > 1).count();
+        if axes <= FREE_AXES {
+            turns.splice(..0, [wanted, without]);
+            if steps && !fixed {
+                // A ring splits a loop and turns another: with one split for each axis there are all partitions
+                // without time steps still.
+                let unskewed = Offer { steps: Steps::Unskewed, ..without };
+                turns.splice(2..2, [unskewed, at_most(axes, unskewed)]);
+            }
+            turns.insert(turns.len() - 1, least);
             turns.dedup();
         }
-        Self { wanted, turns, last: at_most(1) }
+        Self { wanted, turns, last: at_most(1, least) }
     }
 
     /// The first outcome that is not too wide, or that of the last offer.
