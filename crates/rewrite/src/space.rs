@@ -105,8 +105,8 @@ impl Splits {
 /// Whether partitions in time are offered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Steps {
-    /// On meshes of up to two axes of more than one device, of a training step on one: with more,
-    /// a search among them takes many times as long.
+    /// On meshes of up to two axes of more than one device: with more, a search among them takes many times
+    /// as long.
     #[default]
     Auto,
     /// Products and look-ups may be done in time steps.
@@ -118,16 +118,14 @@ pub enum Steps {
     One,
 }
 
-/// On how many axes time steps are offered where nothing is said, and on how many of a training
-/// step.
-const AUTO_AXES: (usize, usize) = (2, 1);
+/// On how many axes time steps are offered where nothing is said.
+const AUTO_AXES: usize = 2;
 
 impl Steps {
-    /// Whether there are any for a graph on a mesh.
-    pub fn are_offered(self, graph: &Graph, mesh: &Mesh) -> bool {
-        let trains = graph.nodes.iter().any(|node| node.phase != Phase::Forward);
+    /// Whether there are any on a mesh.
+    pub fn are_offered(self, mesh: &Mesh) -> bool {
         match self {
-            Self::Auto => wide_axes(mesh).count() <= if trains { AUTO_AXES.1 } else { AUTO_AXES.0 },
+            Self::Auto => wide_axes(mesh).count() <= AUTO_AXES,
             Self::Offered | Self::Unskewed => true,
             Self::One => false,
         }

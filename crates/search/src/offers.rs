@@ -28,11 +28,11 @@ const HOPELESS: f64 = 32.0;
 const FREE_AXES: usize = 3;
 
 impl Offers {
-    /// All partitions; without stripes; without what is held skewed; without time steps; of fewer and fewer splits. What is fixed, or
-    /// pinned, is in all of them.
+    /// All partitions; without stripes; without what is held skewed; of that fewer splits; without time steps;
+    /// of fewer and fewer splits. What is fixed, or pinned, is in all of them.
     pub(crate) fn of(request: &Request<'_>, cuts: &[Cut<'_>], pins: &[Pin]) -> Self {
-        let Request { graph, mesh, steps, pinned, .. } = *request;
-        let [fixed, steps] = [takes_steps(pins), takes_steps(pins) || steps.are_offered(graph, mesh)];
+        let Request { mesh, steps, pinned, .. } = *request;
+        let [fixed, steps] = [takes_steps(pins), takes_steps(pins) || steps.are_offered(mesh)];
         let sections = cuts.iter().flat_map(|cut| cut.sections);
         let striped = striped_length(sections.map(|section| &section.graph), mesh);
         let at_once = Offer { splits: Splits::All, steps: Steps::One, striped: None };
@@ -65,17 +65,19 @@ impl Offers {
     /// The first outcome that is not too wide, or that of the last offer.
     pub(crate) fn among<T>(&self, plan_in: impl Fn(Offer) -> Result<T, PlanError>) -> Result<T, PlanError> {
         // By how much what was asked for is too wide, or the first that was tried instead; and by how much
-        // the offer before was.
+        // the offer before was, and whether that was in time.
         let mut first: Option<(Offer, SearchError)> = None;
-        let mut beyond = 0.0;
+        let (mut beyond, mut before) = (0.0, self.wanted.steps);
         let instead = |error: PlanError, first: Option<(Offer, SearchError)>| match first {
             None => error,
             Some((offer, wide)) => PlanError::Fewer { offer, wide, error: Box::new(error) },
         };
         for &offer in &self.turns {
-            if matches!(offer.splits, Splits::AtMost(_)) && beyond > HOPELESS {
+            let is_fewer_splits = matches!(offer.splits, Splits::AtMost(_)) && offer.steps == before;
+            if is_fewer_splits && beyond > HOPELESS {
                 continue;
             }
+            before = offer.steps;
             match plan_in(offer) {
                 Err(PlanError::Search(error @ SearchError::TooWide { entries, limit })) => {
                     beyond = entries / limit;

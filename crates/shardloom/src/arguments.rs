@@ -258,7 +258,7 @@ pub struct TargetArguments {
 /// Whether products may be done in time steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum InTime {
-    /// On meshes of up to two axes, in training of one.
+    /// On meshes of up to two axes.
     Auto,
     /// On all: planning takes many times as long with more axes.
     Always,

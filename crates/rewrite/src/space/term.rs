@@ -194,7 +194,7 @@ impl Facts {
         let mut operations: Vec<Option<Operation>> = graph.nodes.iter().map(operation).collect();
         let types: Vec<Type> = graph.values.iter().map(|value| value.type_.clone()).collect();
         let indexed = operations.iter().flatten().map(|it| (&it.loops, &it.operands[..], &it.results[..]));
-        let striped = offer.striped.filter(|_| offer.steps.are_offered(graph, mesh));
+        let striped = offer.striped.filter(|_| offer.steps.are_offered(mesh));
         let mut begin = plain(&types);
         if let Some(length) = striped {
             stripes::seed(graph, mesh, boundary, length, &mut begin);
@@ -209,7 +209,7 @@ impl Facts {
             values.into_iter().for_each(|value| touching[value.0].push(node));
         }
         let skewed = vec![Vec::new(); types.len()];
-        let (splits, in_time) = (offer.splits, offer.steps.are_offered(graph, mesh));
+        let (splits, in_time) = (offer.splits, offer.steps.are_offered(mesh));
         let unskewed = offer.steps == Steps::Unskewed;
         let mut alike = known.on(mesh, splits, striped, unskewed);
         let kind = |(type_, begin): (&Type, &Vec<_>)| alike.values.number((type_.clone(), begin.clone()));
