@@ -163,7 +163,7 @@ impl<'a> Question<'a> {
             }
             // More to choose from may leave room for fewer partitions, or for less of a proof.
             Ok(plan) if offered != fewer && is_weak(&plan) => Ok(match self.among(variants, fewer) {
-                Ok(other) if other.seconds() <= plan.seconds() => other,
+                Ok(other) if !is_weak(&other) || other.seconds() <= plan.seconds() => other,
                 _ => plan,
             }),
             outcome => outcome,
