@@ -222,8 +222,11 @@ fn plans_as_good_are_found_in_less_than_table_2_but_for_one() {
     }
 }
 
+/// A model and its devices.
+type Place = (&'static str, u64);
+
 /// The rows of Fig. 7, and of Fig. 8, that are not within a tenth of what is printed.
-const OFF: [(Baseline, &[(&str, u64)], &[(&str, u64)]); 2] = [
+const OFF: [(Baseline, &[Place], &[Place]); 2] = [
     (Baseline::Nodes, &[("OPT 6.7B", 4), ("OPT 175B", 32)], &[("OPT 175B", 32)]),
     (
         Baseline::Fastest,
