@@ -75,7 +75,7 @@ fn rounded(plan: &Plan, found: &mut Violations) {
                 let Some(next) = plan.graph.next(value) else { continue };
                 let Some(start) = Start::of(&plan.graph, next) else {
                     let message = format!(
-                        "becomes %{}, expected what is rounded by chance, by a number of the step",
+                        "becomes %{}, expected what is rounded by chance, by a number of the step that is for nothing else",
                         next.0
                     );
                     found.add("precision", place, message);
@@ -127,10 +127,30 @@ impl<'a> Start<'a> {
             (from, added) = (rest, added + more);
         }
         match &graph.value(from).source {
-            Source::Input(from) => Some(Self { seed: *seed, from, added: f64::to_bits(added) }),
+            Source::Input(name) if only_rounds(graph, from) => {
+                Some(Self { seed: *seed, from: name, added: f64::to_bits(added) })
+            }
             _ => None,
         }
     }
+}
+
+/// Whether a number is used for nothing but roundings to start from: what is computed with besides, as
+/// the rate and what a model reads, may be the same in many steps.
+fn only_rounds(graph: &Graph, number: ValueId) -> bool {
+    let mut numbers = vec![number];
+    let mut place = 0;
+    while let Some(&number) = numbers.get(place) {
+        place += 1;
+        for node in graph.nodes.iter().filter(|it| it.operands.contains(&number)) {
+            match node.op {
+                Op::RoundStochastically { .. } if node.operands[0] != number => {}
+                Op::Binary(Binary::Add) => numbers.extend(&node.results),
+                _ => return false,
+            }
+        }
+    }
+    true
 }
 
 fn maker(graph: &Graph, value: ValueId) -> Option<&Node> {
@@ -149,5 +169,38 @@ fn not_rounded(plan: &Plan, precision: Precision, found: &mut Violations) {
                 format!("rounds by chance, expected only of precision `{alone}`: it is `{precision}`");
             found.add("precision", operation_name(plan, index), message);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use planner_ir::parse_graph;
+
+    use super::*;
+
+    /// Where the rounding starts of what this graph rounds by its number, with another use of that.
+    fn starts(other: &str) -> bool {
+        let text = format!(
+            r#"graph "g" {{
+  %0 = input "number" : i64[]
+  %1 = input "x" : f32[4]
+  %2 = fill type=i64[] value=1.0 : i64[]
+  %3 = add %0 %2 : i64[]
+  %4 = round_stochastically seed=0 %1 %3 : bf16[4]
+  %5 = {other}
+  return "y" %4
+}}
+"#
+        );
+        Start::of(&parse_graph(&text).unwrap(), ValueId(4)).is_some()
+    }
+
+    #[test]
+    fn chances_start_from_a_number_that_nothing_else_is_computed_with() {
+        assert!(starts("round_stochastically seed=1 %1 %0 : bf16[4]"));
+        assert!(starts("add %3 %2 : i64[]"));
+        assert!(!starts("neg %0 : i64[]"));
+        assert!(!starts("mul %3 %2 : i64[]"));
+        assert!(!starts("cast to=f32 %3 : f32[]"));
     }
 }
