@@ -1,6 +1,10 @@
 //! What is offered, and what a refusal says of it.
 
+use cost_models::machine::shipped;
+use planner_ir::{Mesh, parse_graph};
+
 use super::*;
+use crate::{MachinePrices, Section};
 
 fn offer(splits: Splits, steps: Steps, striped: Option<u64>) -> Offer {
     Offer { splits, steps, striped }
@@ -54,4 +58,93 @@ fn no_more_is_left_out_than_is_too_wide() {
     assert_eq!(words(2), ["stripes", "skews"]);
     assert_eq!(words(3), ["stripes", "steps"]);
     assert_eq!(words(4), ["stripes", "steps", "splits"]);
+}
+
+/// Causal attention of 64 tokens to themselves.
+const ATTENTION: &str = r#"graph "attention" {
+  %0 = input "q" : f32[4,8,64,16]
+  %1 = input "k" : f32[4,8,64,16]
+  %2 = input "v" : f32[4,8,64,16]
+  %3 = attention scale=0.25 causal=true softcap=0.0 window=none %0 %1 %2 : f32[4,8,64,16]
+  return "y" %3
+}
+"#;
+
+/// What is offered on a mesh of so many axes of two, as it is said where too much is too wide.
+fn offered(axes: usize, steps: Steps) -> Vec<String> {
+    let graph = parse_graph(ATTENTION).unwrap();
+    let sections = [Section::whole(&graph)];
+    let mesh = Mesh::of_sizes(&vec![2; axes]);
+    let machine = shipped::named("cpu-16x").unwrap();
+    let request = Request {
+        graph: &graph,
+        sections: &sections,
+        mesh: &mesh,
+        capacity: 1 << 40,
+        prices: &MachinePrices::new(&machine, &mesh).unwrap(),
+        model: &plan::ModelFile { path: "m.onnx".to_owned(), sha256: "0".repeat(64), dims: vec![] },
+        machine: &plan::MachineName { name: machine.full_name(), devices: mesh.devices() },
+        steps,
+        pinned: None,
+        fixed: &[],
+        live: crate::Live::ONE,
+        trail: None,
+        memory: &crate::counted,
+    };
+    let Offers { turns, last, .. } = Offers::of(&request, &[Cut { graph: &graph, sections: &sections }], &[]);
+    let said = |it: &Offer| {
+        let splits = match it.splits {
+            Splits::All => "all".to_owned(),
+            Splits::AtMost(most) => most.to_string(),
+        };
+        let striped = if it.striped.is_some() { " striped" } else { "" };
+        format!("{splits} {:?}{striped}", it.steps).to_lowercase()
+    };
+    turns.iter().chain([&last]).map(said).collect()
+}
+
+#[test]
+fn fewer_are_offered_in_turn() {
+    let begin = ["all offered striped", "all offered", "all unskewed"];
+    let end = ["all one", "2 one", "1 one"];
+    let turns = |between: &'static str| [&begin[..], &[between], &end].concat();
+    assert_eq!(offered(1, Steps::Auto), turns("1 unskewed"));
+    assert_eq!(offered(2, Steps::Auto), turns("2 unskewed"));
+    assert_eq!(offered(2, Steps::One), end);
+    // By default there are no time steps on three axes, and never stripes.
+    assert_eq!(offered(3, Steps::Auto), end);
+    assert_eq!(
+        offered(3, Steps::Offered),
+        ["all offered", "all unskewed", "3 unskewed", "all one", "2 one", "1 one"]
+    );
+    // On four not all are tried.
+    assert_eq!(offered(4, Steps::Offered), ["2 one", "1 one"]);
+}
+
+#[test]
+fn fewer_splits_are_skipped_where_all_of_the_same_steps_are_hopeless() {
+    let all = offer(Splits::All, Steps::Offered, None);
+    let few = |steps: Steps| Offer { splits: Splits::AtMost(2), steps, ..all };
+    let unskewed = Offer { steps: Steps::Unskewed, ..all };
+    let at_once = Offer { steps: Steps::One, ..all };
+    let turns = vec![all, unskewed, few(Steps::Unskewed), at_once, few(Steps::One)];
+    let offers = Offers { wanted: all, turns, last: Offer { splits: Splits::AtMost(1), ..at_once } };
+    // How many times too large the tables are, and what was tried until all are too wide.
+    let tried = |times: &dyn Fn(Offer) -> f64| {
+        let tried = std::cell::RefCell::new(vec![]);
+        let error = offers.among(|offer| {
+            tried.borrow_mut().push(offer);
+            Err::<(), _>(PlanError::Search(SearchError::TooWide { entries: times(offer) * 1e8, limit: 1e8 }))
+        });
+        assert!(error.is_err());
+        tried.into_inner()
+    };
+    let every: Vec<Offer> = offers.turns.iter().chain([&offers.last]).copied().collect();
+    assert_eq!(tried(&|_| HOPELESS), every);
+    let without = |left: &[Offer]| every.iter().copied().filter(|it| !left.contains(it)).collect::<Vec<_>>();
+    assert_eq!(tried(&|_| 2.0 * HOPELESS), without(&[few(Steps::Unskewed), few(Steps::One)]));
+    // What comes before of other steps says nothing of them.
+    let by_steps = |steps: Steps| move |it: Offer| if it.steps == steps { 2.0 * HOPELESS } else { 2.0 };
+    assert_eq!(tried(&by_steps(Steps::Offered)), every);
+    assert_eq!(tried(&by_steps(Steps::Unskewed)), without(&[few(Steps::Unskewed)]));
 }
