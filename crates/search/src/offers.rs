@@ -65,19 +65,17 @@ impl Offers {
     /// The first outcome that is not too wide, or that of the last offer.
     pub(crate) fn among<T>(&self, plan_in: impl Fn(Offer) -> Result<T, PlanError>) -> Result<T, PlanError> {
         // By how much what was asked for is too wide, or the first that was tried instead; and by how much
-        // the offer before was, and whether that was in time.
+        // the offer before was: of the same steps, where fewer splits come next.
         let mut first: Option<(Offer, SearchError)> = None;
-        let (mut beyond, mut before) = (0.0, self.wanted.steps);
+        let mut beyond = 0.0;
         let instead = |error: PlanError, first: Option<(Offer, SearchError)>| match first {
             None => error,
             Some((offer, wide)) => PlanError::Fewer { offer, wide, error: Box::new(error) },
         };
         for &offer in &self.turns {
-            let is_fewer_splits = matches!(offer.splits, Splits::AtMost(_)) && offer.steps == before;
-            if is_fewer_splits && beyond > HOPELESS {
+            if matches!(offer.splits, Splits::AtMost(_)) && beyond > HOPELESS {
                 continue;
             }
-            before = offer.steps;
             match plan_in(offer) {
                 Err(PlanError::Search(error @ SearchError::TooWide { entries, limit })) => {
                     beyond = entries / limit;
