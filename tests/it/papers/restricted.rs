@@ -2,7 +2,7 @@
 
 use cost_models::machine::Machine;
 use plan::{MachineName, ModelFile, Plan};
-use planner_ir::{AxisId, Layout, Loops, Mesh, Move, Partition, Type};
+use planner_ir::{AxisId, Binary, Layout, LoopId, Mesh, Move, Op, Partition, Type};
 use rewrite::Steps;
 use search::{MachinePrices, PlanError, Prices, Request, Work, plan};
 
@@ -39,7 +39,11 @@ struct Restricted<'a> {
 }
 
 impl Restricted<'_> {
-    fn allows(&self, partition: &Partition, loops: &Loops) -> bool {
+    /// Queries, keys and values are one product in the papers' layers, so that of the gradient of what
+    /// they are made of one sum is owed, not three: their addends are added before it is made.
+    fn allows(&self, work: &Work<'_>) -> bool {
+        let Work { op, partition, loops, .. } = *work;
+        let summed = partition.passed.is_empty() || matches!(op, Op::Binary(Binary::Add));
         let square = |it: &Partition| {
             it.streams.is_empty() && it.loops.iter().flatten().any(|digit| digit.terms.len() > 1)
         };
@@ -50,19 +54,24 @@ impl Restricted<'_> {
                 let own = digits.len() == 1 && digits[0].plain() == Some(AxisId(0));
                 loops.get(it).size != self.sizes.batch || own
             }),
-            Kind::Splits => partition.steps == 1 && partition.passed.is_empty(),
-            Kind::PrimePar => partition.passed.is_empty() && (partition.steps == 1 || square(partition)),
+            Kind::Splits => partition.steps == 1 && summed,
+            Kind::PrimePar => summed && (partition.steps == 1 || square(partition)),
             Kind::Megatron => {
-                let own = |axis: AxisId, size: u64| match axis.0 {
-                    0 => size == self.sizes.batch,
-                    _ => size == self.sizes.heads || size == 4 * self.sizes.hidden,
+                // Activations have the batch as their first dimension, whatever else is as large.
+                let tokens = work.whole.iter().any(|type_| type_.shape.contains(&self.sizes.sequence));
+                let own = |axis: AxisId, it: LoopId| {
+                    let (first, size) = (tokens && it.0 == 0, loops.get(it).size);
+                    match axis.0 {
+                        0 => first && size == self.sizes.batch,
+                        _ => !first && (size == self.sizes.heads || size == 4 * self.sizes.hidden),
+                    }
                 };
                 let simple = loops.ids().all(|it| {
                     let digits = partition.loops[it.0].iter();
                     let mut axes = digits.map(planner_ir::Digit::plain);
-                    axes.all(|axis| axis.is_some_and(|axis| own(axis, loops.get(it).size)))
+                    axes.all(|axis| axis.is_some_and(|axis| own(axis, it)))
                 });
-                partition.steps == 1 && partition.passed.is_empty() && simple
+                partition.steps == 1 && summed && simple
             }
         }
     }
@@ -70,7 +79,7 @@ impl Restricted<'_> {
 
 impl Prices for Restricted<'_> {
     fn work(&self, work: &Work<'_>) -> f64 {
-        if self.allows(work.partition, work.loops) { self.prices.work(work) } else { f64::INFINITY }
+        if self.allows(work) { self.prices.work(work) } else { f64::INFINITY }
     }
 
     fn step(&self, type_: &Type, step: &Move, before: &Layout, after: &Layout) -> f64 {
