@@ -39,6 +39,9 @@ static void t_check_margins(const t_buffer *buffer) {
     }
 }
 
+/* How eager the warps of a block are. */
+static t_u64 t_eager[T_THREADS / T_LANES];
+
 static void t_run_block(t_u64 shared) {
     memset(t_arena, 0xff, shared);
     memset(t_arena + shared, 0x5a, T_SHARED - shared);
@@ -49,8 +52,15 @@ static void t_run_block(t_u64 shared) {
         t_pending_count[thread] = t_groups[thread] = 0;
         t_ready[t_ready_count++] = thread;
     }
+    /* In every second block some warps run ahead of others, as far as they can. */
+    int looks = t_random() & 1 ? 8 : 1;
+    for (int warp = 0; warp < T_THREADS / T_LANES; warp++) t_eager[warp] = t_random();
     while (t_ready_count > 0) {
         int chosen = (int)(t_random() % (t_u64)t_ready_count);
+        for (int look = 1; look < looks; look++) {
+            int other = (int)(t_random() % (t_u64)t_ready_count);
+            if (t_eager[t_ready[other] / T_LANES] > t_eager[t_ready[chosen] / T_LANES]) chosen = other;
+        }
         t_now = t_ready[chosen];
         t_ready[chosen] = t_ready[--t_ready_count];
         t_enter();

@@ -149,6 +149,44 @@ fn compiled(folder: &Path, works: &[Work]) -> (PathBuf, BTreeMap<String, u64>) {
     (program, (0..).zip(names).map(|(number, name)| (name, number)).collect())
 }
 
+/// For each place in the kernels of a trial where threads meet: whether it is found where they do not meet
+/// there, in one of so many orders of threads.
+pub(super) fn missing_barriers(trial: &Trial, orders: u64) -> Vec<bool> {
+    let work = trial.work();
+    let expected = trial.expected();
+    let places = |text: &str| BARRIERS.iter().map(|it| text.matches(it).count()).sum::<usize>();
+    let counts: Vec<usize> = work.launches.iter().map(|it| places(&it.kernel.source)).collect();
+    let mut found = Vec::new();
+    for (launch, &count) in counts.iter().enumerate() {
+        for place in 0..count {
+            let mut broken = work.clone();
+            let source = &mut broken.launches[launch].kernel.source;
+            *source = without_barrier(source, place);
+            let folder = folder();
+            let (program, numbers) = compiled(&folder, std::slice::from_ref(&broken));
+            let fails = |seed: u64| {
+                let request = Request::of(trial, &broken, &numbers, seed);
+                run(&program, &request.bytes).is_ok_and(|found| compare(trial, &expected, &found).is_ok())
+            };
+            found.push(!(0..orders).all(fails));
+            let _ = fs::remove_dir_all(&folder);
+        }
+    }
+    found
+}
+
+/// How threads of a block meet, and those of a warp.
+const BARRIERS: [&str; 2] = ["t_barrier();", "t_warp_barrier();"];
+
+/// A source without the barrier of this number.
+fn without_barrier(source: &str, number: usize) -> String {
+    let all = BARRIERS.iter().flat_map(|it| source.match_indices(it));
+    let mut places: Vec<(usize, &str)> = all.collect();
+    places.sort_unstable();
+    let (at, text) = places[number];
+    format!("{};{}", &source[..at], &source[at + text.len()..])
+}
+
 /// What the process is asked for: buffers, then launches.
 struct Request {
     bytes: Vec<u8>,

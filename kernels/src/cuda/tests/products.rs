@@ -3,7 +3,7 @@
 use arbtest::arbitrary::{Result, Unstructured};
 use planner_ir::{Attention, Contract, Conv, DType, Label, Op, Real, Type};
 
-use super::emulator::{Trial, check};
+use super::emulator::{Trial, check, missing_barriers};
 use super::values::{many, numbers, tolerance, whole};
 use crate::array::{Array, Span};
 
@@ -13,7 +13,7 @@ fn attention(u: &mut Unstructured, dtype: DType, seed: u64) -> Result<(Attention
     let heads = groups * u.int_in_range(1..=2)?;
     let batch = u.int_in_range(1..=2)?;
     let (queries, keys) = (*u.choose(&[1, 7, 32, 40, 140])?, *u.choose(&[1, 9, 32, 70, 150])?);
-    let (size, value_size) = *u.choose(&[(8, 8), (16, 16), (20, 36), (64, 64), (112, 96)])?;
+    let (size, value_size) = *u.choose(&[(8, 8), (16, 16), (20, 36), (64, 64), (80, 80), (112, 96), (128, 128)])?;
     let attention = Attention {
         scale: Real(0.3),
         causal: u.arbitrary()?,
@@ -56,11 +56,15 @@ fn in_stripes(u: &mut Unstructured, trial: &mut Trial) -> Result<()> {
 #[test]
 fn attention_is_computed() {
     let trials = many(40, |u, seed| {
-        let dtype = *u.choose(&[DType::F32, DType::F32, DType::BF16, DType::F64])?;
+        let dtype = *u.choose(&[DType::F32, DType::F32, DType::BF16, DType::F16, DType::F64])?;
         let (mut attention, operands) = attention(u, dtype, seed)?;
         attention.statistics = u.arbitrary()?;
         // On tensor cores weights are rounded to as many bits as values have.
-        let near = if dtype == DType::BF16 { 4e-3 } else { 10.0 * tolerance(dtype) };
+        let near = match dtype {
+            DType::BF16 => 4e-3,
+            DType::F16 => 1e-3,
+            _ => 10.0 * tolerance(dtype),
+        };
         let mut trial = Trial::whole(Op::Attention(attention), operands, near);
         if u.ratio(1, 3)? {
             // A block of queries, and one of keys.
@@ -194,4 +198,33 @@ fn convolutions_and_their_gradients_are_computed() {
         })
     });
     check(&trials);
+}
+
+/// Attention over several tiles of queries and keys, and a gradient of what it makes.
+fn in_tiles(dtype: DType) -> [Trial; 2] {
+    let attention =
+        Attention { scale: Real(0.3), causal: true, softcap: Real(0.0), window: None, statistics: true };
+    let shape = [1, 1, 140, 16];
+    let operands = [0, 1, 2].map(|it| numbers(dtype, &shape, 7 + it)).to_vec();
+    let made = crate::evaluate(&Op::Attention(attention), &operands.iter().collect::<Vec<_>>()).unwrap();
+    let dy = numbers(dtype, made[0].shape(), 17);
+    let all = operands.iter().cloned().chain(made).chain([dy]).collect();
+    let near = if dtype == DType::F32 { 1e-3 } else { 2e-2 };
+    let gradient = Op::AttentionGradient { attention, mask: false };
+    [Trial::whole(Op::Attention(attention), operands, near), Trial::whole(gradient, all, near)]
+}
+
+/// Where threads of a warp have met in a shuffle just before, and need meet again only for what they wrote
+/// to be seen: by kernel, the numbers of these places.
+const SHUFFLED: [&[usize]; 4] = [&[2], &[], &[], &[]];
+
+#[test]
+fn where_threads_do_not_meet_it_is_found() {
+    let trials = [DType::F32, DType::BF16].into_iter().flat_map(in_tiles);
+    for (trial, shuffled) in trials.zip(SHUFFLED) {
+        let found = missing_barriers(&trial, 6);
+        let missed: Vec<usize> = (0..found.len()).filter(|it| !found[*it]).collect();
+        println!("{:?}: {found:?}", trial.op);
+        assert_eq!(missed, shuffled, "{:?}", trial.op);
+    }
 }
