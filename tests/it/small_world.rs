@@ -7,6 +7,7 @@
 mod cases; // operations with small operands
 mod layouts; // every layout of a value
 mod simulate; // what devices compute with given layouts
+mod steps; // what devices compute step by step
 mod rules; // the rules of the partition space
 
 use planner_ir::{Digit, Layout, Mesh, Op, Partition, verify_layouts};
