@@ -5,6 +5,8 @@
 //! et al., "PrimePar", ASPLOS 2024). X: [B, M, N], W: [N, K], Y: [B, M, K].
 
 mod on_ranks; // the sequences on ranks
+mod resident; // which blocks ranks hold at each step
+mod kept; // what a training step keeps of them
 mod offered; // the sequences among what our rules make
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -53,7 +53,7 @@ fn products(extents: [u64; 4], given: &[Vec<f32>; 3]) -> [Vec<f32>; 3] {
 
 /// The three phases in one plan, none of whose values is held in two layouts, and the transfer by
 /// which each phase's result is summed, if any.
-fn sketched(sequence: &[Part], mesh: &Mesh, extents: [u64; 4]) -> (Sketch, [Option<usize>; 3]) {
+pub(super) fn sketched(sequence: &[Part], mesh: &Mesh, extents: [u64; 4]) -> (Sketch, [Option<usize>; 3]) {
     let mut sketch = Sketch::new(mesh);
     let mut given: BTreeMap<usize, ValueId> = BTreeMap::new();
     let mut made = Vec::new();
