@@ -7,6 +7,7 @@
 mod on_ranks; // the sequences on ranks
 mod resident; // which blocks ranks hold at each step
 mod kept; // what a training step keeps of them
+mod redistributed; // what moves between two squares
 mod offered; // the sequences among what our rules make
 
 use std::collections::{BTreeMap, BTreeSet};
