@@ -1,9 +1,12 @@
 //! Operations with small operands.
 
+mod in_time; // of what may be done in time steps
+
 use kernels::Array;
 use planner_ir::{Binary, DType, Op, Type, Unary, parse_op};
 
 use super::simulate::{of_floats, of_integers};
+pub(super) use in_time::in_time;
 
 /// An operation with several sets of operands, so that nothing is right by chance.
 pub(super) struct Case {
@@ -247,41 +250,6 @@ pub(super) fn products() -> Vec<Case> {
         case("dequantize bits=4 block=16 columns=64", &[Bytes(&[4, 4, 8]), Floats(&[4, 4]), Bytes(&[4, 2])]),
         case("dequantize bits=8 block=4 columns=16", &[Bytes(&[4, 4, 4]), Floats(&[4, 4]), Bytes(&[4, 4])]),
         case("dequantize bits=4 block=4 columns=14", &[Bytes(&[4, 4, 2]), Floats(&[4, 4]), Bytes(&[4, 2])]),
-    ]
-}
-
-/// What may be done in time steps, of extents that fall into twos and threes.
-pub(super) fn in_time() -> Vec<Case> {
-    vec![
-        case("contract \"mk,kn->mn\"", &[Floats(&[6, 6]), Floats(&[6, 6])]),
-        case("contract \"mn,kn->mk\"", &[Floats(&[6, 12]), Floats(&[6, 12])]),
-        case("contract \"abk,abn->kn\"", &[Floats(&[2, 6, 6]), Floats(&[2, 6, 6])]),
-        case("contract \"mk,kn->mn\"", &[Integers(DType::I64, &[6, 6]), Integers(DType::I64, &[6, 6])]),
-        case("gather dim=0", &[Floats(&[12, 6]), Indices(12, &[6])]),
-        case("gather_gradient dim=0 extent=12", &[Indices(12, &[6]), Floats(&[6, 6])]),
-        case(
-            "attention scale=0.5 causal=true softcap=0.0 window=none",
-            &[Floats(&[1, 6, 6, 2]), Floats(&[1, 3, 6, 2]), Floats(&[1, 3, 6, 2])],
-        ),
-        case(
-            "attention_gradient scale=0.5 causal=true softcap=0.0 window=none mask=false",
-            &[
-                Small(&[1, 3, 6, 2]),
-                Small(&[1, 3, 6, 2]),
-                Small(&[1, 3, 6, 2]),
-                Small(&[1, 3, 6, 2]),
-                Small(&[1, 3, 6]),
-                Small(&[1, 3, 6, 2]),
-            ],
-        ),
-        case(
-            "experts activation=silu active=2",
-            &[Floats(&[6, 4]), Floats(&[6, 6]), Floats(&[6, 6, 4]), Floats(&[6, 6, 4]), Floats(&[6, 4, 6])],
-        ),
-        case(
-            "conv strides=[1] dilations=[1] before=[1] after=[0] groups=1",
-            &[Floats(&[6, 6, 4]), Floats(&[6, 6, 2])],
-        ),
     ]
 }
 
