@@ -104,12 +104,6 @@ fn groups_on_ranks(sequence: &[Part], mesh: &Mesh, programs: &[Program], sum: us
     programs.iter().map(group).collect()
 }
 
-/// What the devices receive of one operand or result of a phase between steps, each time (bytes).
-fn of_motion(outcome: &Outcome, phase: usize, moving: Moving) -> Vec<u64> {
-    let of = |origin: &Origin| matches!(*origin, Origin::Motion { node, moving: it, .. } if node == NodeId(phase) && it == moving);
-    outcome.received.iter().filter(|it| of(&it.0)).map(|it| it.1).collect()
-}
-
 /// A sequence's phases, run.
 struct Run<'a> {
     sequence: &'a [Part],
