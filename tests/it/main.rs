@@ -22,6 +22,10 @@ mod papers; // partitions in time against the papers that they come from
 #[cfg(test)]
 mod pages; // pages that cannot rot
 #[cfg(test)]
+#[path = "../../crates/lower/src/tests/sketch.rs"]
+#[expect(dead_code, reason = "much of it serves tests of other packages")]
+mod sketch; // plans made by hand
+#[cfg(test)]
 mod small_world; // the verifier of layouts against arithmetic
 #[cfg(test)]
 mod simulated; // what plans take by the clock

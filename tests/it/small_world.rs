@@ -7,7 +7,9 @@
 mod cases; // operations with small operands
 mod layouts; // every layout of a value
 mod simulate; // what devices compute with given layouts
+mod steps; // what devices compute step by step
 mod rules; // the rules of the partition space
+mod doubles; // named partitions in time on real numbers
 
 use planner_ir::{Digit, Layout, Mesh, Op, Partition, verify_layouts};
 

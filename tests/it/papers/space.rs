@@ -4,10 +4,16 @@
 //! one bit, the square of side 2^k twice k bits, rows and columns alternating (section 4 of Wang
 //! et al., "PrimePar", ASPLOS 2024). X: [B, M, N], W: [N, K], Y: [B, M, K].
 
+mod on_ranks; // the sequences on ranks
+mod resident; // which blocks ranks hold at each step
+mod kept; // what a training step keeps of them
+mod redistributed; // what moves between two squares
+mod offered; // the sequences among what our rules make
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use planner_ir::{
-    AxisId, Contract, DType, Digit, Label, Layout, Loops, Mesh, Motion, Op, Partition, Slots, Type, Ways,
+    AxisId, Contract, DType, Digit, Label, Layout, Loops, Mesh, Op, Partition, Slots, Type, Ways,
 };
 
 /// One part of a sequence.
@@ -322,34 +328,5 @@ fn sequences_sum_over_the_groups_that_the_paper_says() {
                 assert!(adds_each_once(&partition, &mesh, &loops, &made.owed), "{sequence:?} {phase:?}");
             }
         }
-    }
-}
-
-/// What a device receives between steps, by phase (bytes), whole tensors being so large.
-fn received(sequence: &[Part], extents: [u64; 4]) -> [u64; 3] {
-    let mesh = mesh(sequence);
-    PHASES.map(|phase| {
-        let loops = phase.loops(extents);
-        let (_, types) = phase.operation(extents);
-        let partition = partition(sequence, &mesh, phase);
-        let operands = (0..2).map(|it| {
-            (partition.operand_motion(&loops, it), partition.operand_block(&loops, it, &types[it]))
-        });
-        let result = (partition.result_motion(&loops, 0), partition.result_block(&loops, 0, &types[2]));
-        let rotating = operands.chain([result]).filter(|it| matches!(it.0, Motion::Rotating(_)));
-        rotating.map(|it| (partition.steps - 1) * it.1.bytes()).sum()
-    })
-}
-
-#[test]
-fn a_square_moves_less_than_the_papers() {
-    let extents = [4, 64, 128, 256];
-    for side in [2, 4] {
-        let [i, w, o] = Phase::Forward.operation(extents).1.map(|it| it.bytes() / (side * side));
-        let ours = received(&[Part::Square(side)], extents);
-        assert_eq!(ours, [(side - 1) * (i + w), (side - 1) * (o + w), (side - 1) * (i + o)]);
-        // Table 1 moves the weight back at the end of the backward phase, and its gradient home.
-        let papers = [(side - 1) * (i + w), (side - 1) * o + side * w, (side - 1) * (i + o) + w];
-        assert_eq!(papers.iter().sum::<u64>() - ours.iter().sum::<u64>(), 2 * w);
     }
 }

@@ -1,9 +1,12 @@
 //! Operations with small operands.
 
+mod in_time; // of what may be done in time steps
+
 use kernels::Array;
 use planner_ir::{Binary, DType, Op, Type, Unary, parse_op};
 
 use super::simulate::{of_floats, of_integers};
+pub(super) use in_time::in_time;
 
 /// An operation with several sets of operands, so that nothing is right by chance.
 pub(super) struct Case {

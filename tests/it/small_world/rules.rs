@@ -1,11 +1,17 @@
 //! The rules of the partition space on numbers: every term they make computes what the operation
 //! does, and every move leads to the layout it says.
 
-use planner_ir::{Graph, Layout, Mesh, Output, Source};
-use rewrite::space;
+use std::collections::BTreeMap;
+
+use planner_ir::{Graph, Layout, Mesh, Node, Output, Slots, Source, ValueId, Ways};
+use rewrite::{Choice, Offer, Space, Splits, Steps, space};
 
 use super::cases::{self, Case};
 use super::simulate::World;
+use super::steps;
+
+/// How many sets of operands partitions in time are checked with.
+const TRIALS: usize = 4;
 
 /// The operation alone, on inputs.
 fn alone(case: &Case) -> Graph {
@@ -19,24 +25,37 @@ fn alone(case: &Case) -> Graph {
     graph
 }
 
-/// Checks every choice and every move of a case's space; how many choices there were.
+/// The space of a case.
+fn space_of(graph: &Graph, mesh: &Mesh, steps: Steps) -> Space {
+    space(graph, mesh, &[], Offer { steps, splits: Splits::All, striped: None }).unwrap()
+}
+
+/// The layouts of the operands and of the results of a choice.
+fn layouts_of(space: &Space, node: &Node, choice: &Choice) -> [Vec<Layout>; 2] {
+    let layouts = |values: &[ValueId], numbers: &[usize]| -> Vec<Layout> {
+        let layout = |(value, &number): (&ValueId, &usize)| space.layouts[value.0][number].clone();
+        values.iter().zip(numbers).map(layout).collect()
+    };
+    [layouts(&node.operands, &choice.operands), layouts(&node.results, &choice.results)]
+}
+
+/// Checks every choice and every move of a case's space in one step; how many choices there were.
 fn check(case: &Case, mesh: &Mesh) -> usize {
     let graph = alone(case);
-    let space = space(&graph, mesh, &[], rewrite::Offer { steps: rewrite::Steps::One, ..Default::default() })
-        .unwrap();
+    let space = space_of(&graph, mesh, Steps::One);
     let Some(node) = graph.nodes.first() else { return 0 };
     let mut worlds: Vec<World<'_>> = case.trials.iter().map(|trial| World::new(case, trial, mesh)).collect();
     for choice in &space.choices[0] {
-        let layouts = |values: &[planner_ir::ValueId], numbers: &[usize]| -> Vec<Layout> {
-            let layout =
-                |(value, &number): (&planner_ir::ValueId, &usize)| space.layouts[value.0][number].clone();
-            values.iter().zip(numbers).map(layout).collect()
-        };
-        let operands = layouts(&node.operands, &choice.operands);
-        let results = layouts(&node.results, &choice.results);
+        let [operands, results] = layouts_of(&space, node, choice);
         let right = worlds.iter_mut().all(|world| world.is_right(&operands, &results));
         assert!(right, "{} on {mesh}: {}", case.op, choice.partition.display(mesh));
     }
+    check_moves(&graph, &space, mesh);
+    space.choices[0].len()
+}
+
+/// Checks every move of a space.
+fn check_moves(graph: &Graph, space: &Space, mesh: &Mesh) {
     for value in graph.value_ids() {
         for edge in &space.moves[value.0] {
             let (before, after) = (&space.layouts[value.0][edge.from], &space.layouts[value.0][edge.to]);
@@ -44,7 +63,27 @@ fn check(case: &Case, mesh: &Mesh) -> usize {
             assert_eq!(moved.as_ref(), Ok(after), "{:?} of {}", edge.step, before.display(mesh));
         }
     }
-    space.choices[0].len()
+}
+
+/// Checks the choices of a case's space that take several steps, one of so many, and every move; how
+/// many were checked.
+fn check_in_time(case: &Case, mesh: &Mesh, one_of: usize) -> usize {
+    let graph = alone(case);
+    let space = space_of(&graph, mesh, Steps::Offered);
+    let node = &graph.nodes[0];
+    let timed = space.choices[0].iter().filter(|it| it.partition.steps > 1).step_by(one_of);
+    let mut checked = 0;
+    for choice in timed {
+        let partition = &choice.partition;
+        assert_eq!((partition.ways, partition.slots), (Ways::One, Slots::Two), "what rules make");
+        let [operands, results] = layouts_of(&space, node, choice);
+        let steps = steps::Steps::new(case, mesh, partition);
+        let right = case.trials.iter().take(TRIALS).all(|trial| steps.is_right(trial, &operands, &results));
+        assert!(right, "{} on {mesh}: {}", case.op, partition.display(mesh));
+        checked += 1;
+    }
+    check_moves(&graph, &space, mesh);
+    checked
 }
 
 #[test]
@@ -63,4 +102,34 @@ fn every_partition_that_a_rule_makes_computes_the_right_thing() {
     }
     println!("{checked} partitions computed on numbers");
     assert!(checked > 1000);
+}
+
+#[test]
+fn every_partition_in_time_that_a_rule_makes_computes_the_right_thing() {
+    let small = [cases::products(), cases::product_gradients(), cases::indexing()].into_iter().flatten();
+    let mut checked: BTreeMap<(&str, &[u64]), usize> = BTreeMap::new();
+    let mut check = |case: &Case, sizes: &'static [u64], one_of: usize| {
+        let found = check_in_time(case, &Mesh::of_sizes(sizes), one_of);
+        *checked.entry((case.op.name(), sizes)).or_default() += found;
+    };
+    let in_time = cases::in_time();
+    for case in &in_time {
+        check(case, &[3], 1);
+        check(case, &[3, 3], 3);
+    }
+    for case in small.chain(in_time) {
+        check(&case, &[2], 1);
+        check(&case, &[4], 1);
+        check(&case, &[2, 2], 1);
+        check(&case, &[2, 2, 2], 7);
+    }
+    for op in ["contract", "gather", "gather_gradient", "conv", "experts", "attention", "attention_gradient"]
+    {
+        for sizes in [&[2][..], &[3], &[4], &[2, 2]] {
+            assert!(checked[&(op, sizes)] > 0, "{op} has no partition in time on {sizes:?}");
+        }
+    }
+    let checked: usize = checked.values().sum();
+    println!("{checked} partitions in time computed on numbers");
+    assert!(checked > 4000);
 }

@@ -124,7 +124,7 @@ impl<'a> World<'a> {
 }
 
 /// The stripes, or the one, that these positions are.
-fn stripes(extent: u64, held: &[u64]) -> Option<Span> {
+pub(super) fn stripes(extent: u64, held: &[u64]) -> Option<Span> {
     let start = *held.first()?;
     let count = held.iter().zip(start..).take_while(|(held, next)| *held == next).count();
     let span = match held.get(count) {
@@ -137,7 +137,7 @@ fn stripes(extent: u64, held: &[u64]) -> Option<Span> {
 }
 
 /// The positions that a device holds along a dimension.
-fn held(pieces: &[Piece]) -> Vec<u64> {
+pub(super) fn held(pieces: &[Piece]) -> Vec<u64> {
     let mut held = vec![0];
     for piece in pieces {
         let values = |&before: &u64| -> Vec<u64> {
@@ -152,21 +152,32 @@ fn held(pieces: &[Piece]) -> Vec<u64> {
 }
 
 /// The block of a value that a device holds.
-fn cut(value: &Array, layout: &Layout, mesh: &Mesh, device: u64) -> Array {
-    let size = usize::try_from(value.dtype().bytes()).unwrap();
+pub(super) fn cut(value: &Array, layout: &Layout, mesh: &Mesh, device: u64) -> Array {
     let pieces = layout.pieces(mesh, device, value.shape());
+    taken(value, &pieces.iter().map(|it| held(it)).collect::<Vec<_>>())
+}
+
+/// The elements of a value at these positions along each dimension.
+pub(super) fn taken(value: &Array, positions: &[Vec<u64>]) -> Array {
+    let size = usize::try_from(value.dtype().bytes()).unwrap();
+    let places = places(value.shape(), positions);
+    let bytes: Vec<u8> =
+        places.iter().flat_map(|&place| value.bytes()[place * size..][..size].to_vec()).collect();
+    let shape: Vec<u64> = positions.iter().map(|it| u64::try_from(it.len()).unwrap()).collect();
+    Array::from_bytes(Type::new(value.dtype(), shape), &bytes).unwrap()
+}
+
+/// The places of the elements at these positions along each dimension, in a value of that shape.
+pub(super) fn places(shape: &[u64], positions: &[Vec<u64>]) -> Vec<usize> {
     let mut places = vec![0];
-    for (pieces, &extent) in pieces.iter().zip(value.shape()) {
-        let held = held(pieces);
-        places = places.iter().flat_map(|place| held.iter().map(move |at| place * extent + at)).collect();
+    for (positions, &extent) in positions.iter().zip(shape) {
+        let further = |place: &u64| {
+            let before = place * extent;
+            positions.iter().map(move |at| before + at)
+        };
+        places = places.iter().flat_map(further).collect();
     }
-    let bytes: Vec<u8> = places
-        .iter()
-        .map(|&place| usize::try_from(place).unwrap() * size)
-        .flat_map(|place| value.bytes()[place..place + size].to_vec())
-        .collect();
-    let type_ = layout.local_type(value.type_());
-    Array::from_bytes(type_, &bytes).unwrap()
+    places.into_iter().map(|it| usize::try_from(it).unwrap()).collect()
 }
 
 /// The number of a device among those that differ from it in these axes only.
@@ -189,7 +200,7 @@ fn addends(value: &Array, mesh: &Mesh, axes: &[AxisId], mut random: Random) -> V
     addends
 }
 
-fn sum(parts: &[&Array]) -> Array {
+pub(super) fn sum(parts: &[&Array]) -> Array {
     let mut sum = parts[0].clone();
     for part in &parts[1..] {
         sum = combine(&sum, part, |a, b| a + b, i64::wrapping_add);
@@ -232,7 +243,7 @@ pub(super) fn of_integers(type_: Type, numbers: &[i64]) -> Array {
 }
 
 /// Whether two values are equal: exactly, but for rounding.
-fn same(a: &Array, b: &Array) -> bool {
+pub(super) fn same(a: &Array, b: &Array) -> bool {
     /// What functions of floating-point numbers may differ by, relative to their size or to 1.
     const TOLERANCE: f64 = 2e-4;
     if a.bytes() == b.bytes() {
