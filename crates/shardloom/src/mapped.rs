@@ -31,14 +31,12 @@ impl Mapped {
         Bytes::from_owner(self.clone())
     }
 
-    /// Takes the pages that bytes of the file lie on out of this process's memory, as whose they are counted
-    /// otherwise. They come back when they are looked at again. Other bytes are left alone.
-    pub(crate) fn release(&self, part: &[u8]) {
-        let start = part.as_ptr().addr().checked_sub(self.0.as_ptr().addr());
-        let Some(start) = start.filter(|start| start + part.len() <= self.0.len()) else { return };
+    /// Takes the pages that have been looked at out of this process's memory, as whose they are counted
+    /// otherwise. They come back when they are looked at again.
+    pub(crate) fn release(&self) {
         #[expect(unsafe_code, reason = "pages of a map are given back")]
         // SAFETY: the map is of a file and never written, so that what its pages say is in the file.
-        let released = unsafe { self.0.unchecked_advise_range(UncheckedAdvice::DontNeed, start, part.len()) };
+        let released = unsafe { self.0.unchecked_advise(UncheckedAdvice::DontNeed) };
         // A system that does not give them back has them in memory, which is no fault.
         drop(released);
     }
@@ -49,3 +47,6 @@ impl AsRef<[u8]> for Mapped {
         &self.0
     }
 }
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -28,7 +28,7 @@ pub struct ModelFile {
     /// The files beside it that should be there and are not.
     pub missing: Vec<String>,
     /// The files that are there.
-    pub(crate) maps: Vec<Mapped>,
+    maps: Vec<Mapped>,
 }
 
 /// Opens a model and the files beside it that its weights are in.
@@ -84,6 +84,11 @@ fn sha256(path: &Path) -> io::Result<String> {
 const CHUNK: usize = 1 << 20;
 
 impl ModelFile {
+    /// A model that has been read, with the contents of files that have been attached to it.
+    pub fn new(path: &Path, sha256: String, model: Model) -> Self {
+        Self { path: path.to_owned(), sha256, model, missing: Vec::new(), maps: Vec::new() }
+    }
+
     /// The bytes of a weight, where they lie in a file.
     fn bytes(&self, name: &str) -> Result<Bytes, String> {
         match self.model.weight(name).map_err(|error| error.to_string())? {
@@ -97,7 +102,7 @@ impl ModelFile {
 
     /// Takes what has been looked at of its files out of this process's memory.
     pub(crate) fn release(&self) {
-        self.maps.iter().for_each(|map| map.release(map.as_ref()));
+        self.maps.iter().for_each(Mapped::release);
     }
 }
 
@@ -110,7 +115,7 @@ impl Stored for ModelFile {
     fn read(&self, name: &str, elements: &Strided, to: &mut [u8]) -> Result<(), String> {
         let (dtype, bytes) = (self.type_of(name)?.dtype, self.bytes(name)?);
         run::take(elements, dtype, &bytes, to)?;
-        self.maps.iter().for_each(|map| map.release(&bytes));
+        self.release();
         Ok(())
     }
 }

@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 
-use kernels::Array;
 use lower::Program;
 use plan::Generation;
 use planner_ir::{Graph, Mesh};

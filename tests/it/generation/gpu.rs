@@ -3,7 +3,6 @@
 use std::time::Instant;
 
 use device::{Device, DeviceError, Issuing, Settings};
-use kernels::Array;
 use lower::Program;
 use plan::Generation;
 use run::Session;

@@ -106,7 +106,7 @@ fn each_view(
         .map_err(|error| Failure::file(path, format!("is not a .safetensors file: {error}")))?;
     for (name, view) in tensors.iter() {
         visit(name, &view)?;
-        map.release(view.data());
+        map.release();
     }
     Ok(())
 }

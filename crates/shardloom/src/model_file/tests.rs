@@ -4,6 +4,7 @@ use kernels::Array;
 use planner_ir::{Layout, Mesh, Piece, parse_layout};
 
 use super::*;
+use crate::mapped::tests::resident;
 
 /// Models with weights in f32, f16 and bf16.
 const MODELS: [&str; 3] =
@@ -88,6 +89,8 @@ fn wherever_a_file_has_its_weights_blocks_of_them_are_the_same() {
         let outside = open(&path).unwrap();
         assert_eq!(outside.model.files(), ["w.bin"]);
         assert!(check(&outside, &stored(&file)) > 100, "{name}");
+        // What has been read is in blocks, and the file in memory no more.
+        assert_eq!(resident(&data).unwrap_or(0), 0);
         // Packed numbers of 32 bits lie as in raw data.
         let mut changed = 0;
         let typed = with_weights(&contents, &mut |tensor| {
@@ -103,6 +106,9 @@ fn wherever_a_file_has_its_weights_blocks_of_them_are_the_same() {
         std::fs::write(&path, typed).unwrap();
         if changed > 0 {
             let typed = open(&path).unwrap();
+            // They are there once, however often they are read.
+            let (name, _) = typed.model.weights()[0];
+            assert_eq!(typed.bytes(name).unwrap().as_ptr(), typed.bytes(name).unwrap().as_ptr());
             assert!(check(&typed, &stored(&file)) > 100, "{name}");
         }
     }
