@@ -134,6 +134,11 @@ impl Model {
         types.collect()
     }
 
+    /// The type of a weight.
+    pub fn weight_type(&self, name: &str) -> Option<Type> {
+        self.weights.get(name).and_then(|proto| tensor::type_of(proto).ok())
+    }
+
     /// Where the data of a weight are.
     pub fn weight(&self, name: &str) -> Result<WeightData, ImportError> {
         let error = |message| ImportError::Weight { name: name.to_owned(), message };
@@ -329,9 +334,10 @@ fn take_weights(
     }
     let nested = weights[own..].iter().map(|(name, _)| name.clone()).collect();
     let mut named = BTreeMap::new();
-    for (name, proto) in weights {
+    for (name, mut proto) in weights {
         let error = |message| ImportError::Weight { name: name.clone(), message };
         tensor::check(&proto).map_err(error)?;
+        tensor::make_raw(&mut proto).map_err(error)?;
         if named.insert(name.clone(), proto).is_some() {
             return Err(malformed(format!("weight `{name}` is defined twice")));
         }

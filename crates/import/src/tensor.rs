@@ -104,6 +104,20 @@ pub(crate) fn check(proto: &TensorProto) -> Result<(), String> {
     Err(format!("{found} {unit} of data, expected {expected} for {type_}"))
 }
 
+/// Makes the elements of a tensor bytes, of which any part can be read, if they are numbers: they have been
+/// decoded with the model, and are there once.
+pub(crate) fn make_raw(proto: &mut TensorProto) -> Result<(), String> {
+    let is_raw = proto.raw_data.as_ref().is_some_and(|raw| !raw.is_empty());
+    if is_raw || proto.data_location == 1 {
+        return Ok(());
+    }
+    let bytes = typed(proto, type_of(proto)?.dtype)?;
+    proto.raw_data = Some(bytes.into());
+    (proto.float_data, proto.double_data) = (Vec::new(), Vec::new());
+    (proto.int32_data, proto.int64_data, proto.uint64_data) = (Vec::new(), Vec::new(), Vec::new());
+    Ok(())
+}
+
 /// The file that the data of a tensor are in, if it is not that of the model.
 pub(crate) fn file(proto: &TensorProto) -> Option<&str> {
     let entry = proto.external_data.iter().find(|entry| entry.key == "location");

@@ -14,6 +14,7 @@ use crate::error::RunError;
 use crate::processes::Processes;
 use crate::rank::{Feed, Report};
 use crate::session::Session;
+use crate::stored::Stored;
 
 /// What has the memory of ranks on devices, and runs their steps.
 ///
@@ -93,7 +94,7 @@ impl Session {
         engine: Box<dyn Engine>,
         processes: Option<Rc<Processes>>,
         programs: Vec<Program>,
-        weights: &dyn Fn(&str) -> Result<Array, String>,
+        weights: &dyn Stored,
     ) -> Result<Self, RunError> {
         let seat = Seat { engine: Rc::new(RefCell::new(engine)), first: 0 };
         Self::among(processes, Some(seat), programs, weights, None)

@@ -7,7 +7,7 @@ use lower::{Port, Program};
 use crate::error::RunError;
 use crate::processes::{Ask, Processes};
 use crate::rank::Report;
-use crate::session::{Held, Session};
+use crate::session::Session;
 
 /// What a rank reports of a step, and how long the step took on it (seconds).
 #[derive(Default)]
@@ -25,11 +25,6 @@ impl Session {
     /// Whether a rank's memory is here.
     pub(crate) fn is_here(&self, rank: usize) -> bool {
         self.processes.as_ref().is_none_or(|it| usize::try_from(it.rank()) == Ok(rank))
-    }
-
-    /// Whether one of the ranks that have some of a value is here.
-    pub(crate) fn has_some(&self, held: &Held) -> bool {
-        held.ports.iter().any(|(rank, ..)| self.is_here(*rank))
     }
 
     /// In a process that does not lead: gives the first one what it asks for until it lets this one go

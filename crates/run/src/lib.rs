@@ -9,7 +9,10 @@ mod engine; // ranks whose memory is on devices
 mod states; // what lasts from step to step: at first, whole, and replaced
 mod beside; // what sessions on the same ranks have once
 mod carried; // outputs that become inputs where they are
-mod source; // where weights and inputs come from, whole values to blocks and back
+mod source; // what a program is given; whole values to blocks and back
+mod stored; // arrays by name that are read block by block
+mod view; // where the elements of a block lie, back through what moves elements
+mod prepared; // what is made of weights before the first step, block by block or whole
 mod rank; // a rank and what it does with its instructions
 mod in_place; // results in the places of operands, element by element
 mod memory; // reading and writing parts of one memory at the same time
@@ -35,6 +38,7 @@ pub use rank::{Feed, Report};
 pub use reference::{Reference, reference};
 pub use session::{Outcome, Session, run};
 pub use source::Sources;
+pub use stored::{Stored, take, whole};
 
 #[cfg(test)]
 mod tests;

@@ -8,6 +8,7 @@ use planner_ir::{Graph, NodeId, Phase, Source, State, ValueId};
 
 use crate::error::RunError;
 use crate::reference::Reference;
+use crate::stored::Stored;
 
 /// The first value of a step, among those that made its outputs what they are, that is not
 /// finite.
@@ -73,7 +74,7 @@ enum Flaw {
 /// alone make, such as masks, are taken to be meant.
 pub fn not_finite(
     graph: &Graph,
-    weights: &dyn Fn(&str) -> Result<Array, String>,
+    weights: &dyn Stored,
     states: &BTreeMap<State, Array>,
     micro_batches: &[BTreeMap<String, Array>],
     inputs: &BTreeMap<String, Array>,

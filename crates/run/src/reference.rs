@@ -6,8 +6,8 @@ use kernels::{Array, KernelError};
 use planner_ir::{Carried, Graph, NodeId, Phase, Source, State, StateKind, ValueId};
 
 use crate::error::RunError;
-use crate::source::{Sources, expect_type, weight};
-use crate::states::first_value;
+use crate::source::{Sources, expect_type};
+use crate::stored::{Stored, converted, whole};
 
 /// The outputs of a program, each operation computed whole: what every plan has to compute.
 pub fn reference(graph: &Graph, sources: Sources) -> Result<BTreeMap<String, Array>, RunError> {
@@ -20,7 +20,7 @@ pub fn reference(graph: &Graph, sources: Sources) -> Result<BTreeMap<String, Arr
 /// Training steps on one device, each operation computed whole: what every plan has to compute.
 pub struct Reference<'a> {
     graph: &'a Graph,
-    weight: &'a dyn Fn(&str) -> Result<Array, String>,
+    weights: &'a dyn Stored,
     states: BTreeMap<ValueId, Array>,
 }
 
@@ -29,24 +29,18 @@ pub(crate) type Look<'a> = &'a mut dyn FnMut(Option<usize>, ValueId, &Array) -> 
 
 impl<'a> Reference<'a> {
     /// Parameters start as the weights of their names, converted; other states start from zero.
-    pub fn new(
-        graph: &'a Graph,
-        weights: &'a dyn Fn(&str) -> Result<Array, String>,
-    ) -> Result<Self, RunError> {
-        let sources = Sources { inputs: &BTreeMap::new(), weight: weights };
+    pub fn new(graph: &'a Graph, weights: &'a dyn Stored) -> Result<Self, RunError> {
         let mut states = BTreeMap::new();
         for value in graph.value_ids() {
             let Source::State(State { kind, name }) = &graph.value(value).source else { continue };
             let type_ = graph.type_of(value);
             let at_first = match kind {
-                StateKind::Parameter | StateKind::Master => {
-                    first_value(name, &weight(sources, name)?, type_)?
-                }
+                StateKind::Parameter | StateKind::Master => converted(weights, name, type_)?,
                 _ => zeros(graph, value)?,
             };
             states.insert(value, at_first);
         }
-        Ok(Self { graph, weight: weights, states })
+        Ok(Self { graph, weights, states })
     }
 
     /// Runs one training step: for each micro-batch its inputs, and the inputs of the step. The
@@ -83,7 +77,7 @@ impl<'a> Reference<'a> {
         }
         for (number, inputs) in micro_batches.iter().enumerate() {
             let kept: Vec<ValueId> = summed.iter().map(|it| it.next).collect();
-            let sources = Sources { inputs, weight: self.weight };
+            let sources = Sources { inputs, weights: self.weights };
             let look = &mut |value, array: &Array| look(Some(number), value, array);
             let values = evaluate(graph, &repeated, &kept, &self.states, sources, look)?;
             self.states.extend(summed.iter().map(|it| (it.state, values[&it.next].clone())));
@@ -92,7 +86,7 @@ impl<'a> Reference<'a> {
         given.extend(summed.iter().map(|it| (it.next, self.states[&it.state].clone())));
         let kept: Vec<ValueId> =
             graph.outputs.iter().map(|it| it.value).chain(lasting.iter().map(|it| it.next)).collect();
-        let sources = Sources { inputs, weight: self.weight };
+        let sources = Sources { inputs, weights: self.weights };
         let look = &mut |value, array: &Array| look(None, value, array);
         let values = evaluate(graph, &updates, &kept, &given, sources, look)?;
         let outputs = outputs(graph, &values);
@@ -207,7 +201,7 @@ fn bring(
             let given = sources.inputs.get(name).cloned();
             (name, given.ok_or_else(|| RunError::Missing(name.clone()))?)
         }
-        Source::Weight(name) => (name, weight(sources, name)?),
+        Source::Weight(name) => (name, whole(sources.weights, name)?),
         Source::State(state) => return Err(RunError::State(state.clone())),
         Source::Result { .. } => {
             return Err(RunError::Program("a result is used before it is made".to_owned()));

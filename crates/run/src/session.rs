@@ -10,16 +10,17 @@ use kernels::Array;
 use lower::{Action, Kind, Origin, Port, Preparation, Program};
 use planner_ir::{StateKind, Type, ValueId};
 
-use crate::beside::needed;
 use crate::carried::Moved;
 use crate::engine::Seat;
 use crate::error::RunError;
 use crate::leading::Done;
 use crate::mail::Mail;
 use crate::meeting::{Failure, Meeting};
+use crate::prepared::Prepared;
 use crate::processes::{Ask, Peers, Processes};
 use crate::rank::{Feed, Halt, Rank, Report};
-use crate::source::{Cut, Joined, Sources, expect_type, prepare, weight};
+use crate::source::{Blocks, Joined, Sources, cut, expect_type};
+use crate::stored::{Stored, port_block, type_of};
 use crate::threads::Threads;
 
 /// Programs with their weights and states, ready to run.
@@ -69,7 +70,7 @@ pub struct Outcome {
 ///
 /// The programs are ones that `lower::verify` accepts.
 pub fn run(programs: Vec<Program>, sources: Sources) -> Result<Outcome, RunError> {
-    Session::new(programs, sources.weight)?.step(sources.inputs)
+    Session::new(programs, sources.weights)?.step(sources.inputs)
 }
 
 impl Session {
@@ -78,20 +79,13 @@ impl Session {
     /// from zero.
     ///
     /// The programs are ones that `lower::verify` accepts.
-    pub fn new(
-        programs: Vec<Program>,
-        weights: &dyn Fn(&str) -> Result<Array, String>,
-    ) -> Result<Self, RunError> {
+    pub fn new(programs: Vec<Program>, weights: &dyn Stored) -> Result<Self, RunError> {
         Self::among(None, None, programs, weights, None)
     }
 
     /// The same on the ranks of another session, whose blocks of weights and of what is computed from
     /// them are there once for both, where they are the same.
-    pub fn beside(
-        other: &Self,
-        programs: Vec<Program>,
-        weights: &dyn Fn(&str) -> Result<Array, String>,
-    ) -> Result<Self, RunError> {
+    pub fn beside(other: &Self, programs: Vec<Program>, weights: &dyn Stored) -> Result<Self, RunError> {
         let seat = other.engine.as_ref().map(|seat| seat.beside(other.ranks.len()));
         Self::among(other.processes.clone(), seat, programs, weights, Some(other))
     }
@@ -103,7 +97,7 @@ impl Session {
     pub fn of_processes(
         processes: Rc<Processes>,
         programs: Vec<Program>,
-        weights: &dyn Fn(&str) -> Result<Array, String>,
+        weights: &dyn Stored,
     ) -> Result<Self, RunError> {
         let count = usize::try_from(processes.size());
         assert_eq!(count, Ok(programs.len()), "there is a process for each rank");
@@ -114,10 +108,9 @@ impl Session {
         processes: Option<Rc<Processes>>,
         engine: Option<Seat>,
         programs: Vec<Program>,
-        weights: &dyn Fn(&str) -> Result<Array, String>,
+        weights: &dyn Stored,
         other: Option<&Self>,
     ) -> Result<Self, RunError> {
-        let sources = Sources { inputs: &BTreeMap::new(), weight: weights };
         let (meetings, places) = meetings(&programs)?;
         let mail = Mail::of(programs.iter());
         let own = processes.as_ref().map(|it| it.rank());
@@ -149,50 +142,67 @@ impl Session {
         if let Some(other) = other.filter(|_| session.engine.is_none()) {
             session.take_over(other);
         }
-        session.load(sources)?;
+        session.load(weights)?;
         Ok(session)
     }
 
-    fn load(&mut self, sources: Sources) -> Result<(), RunError> {
-        self.start_states(sources)?;
+    fn load(&mut self, weights: &dyn Stored) -> Result<(), RunError> {
+        self.start_states(weights)?;
         for value in self.ports(|program| &program.weights) {
-            if self.lacks(&value) {
-                let whole = weight(sources, &value.name)?;
-                self.hand_out(&value, Cut::new(whole))?;
+            let mut blocks = Blocks::default();
+            for (rank, port) in self.lacking(&value) {
+                let type_ = self.ranks[rank].program.buffer(port.buffer).type_.clone();
+                let make = || {
+                    expect_type(&port.name, &type_of(weights, &port.name)?, &port.type_)?;
+                    port_block(weights, &port, &type_)
+                };
+                self.put(rank, port.buffer, blocks.block(&port, make)?)?;
             }
         }
-        let prepared = self.ports(|program| &program.prepared);
-        let kept = |value: ValueId| prepared.iter().any(|held| held.value == value);
-        let lacking = prepared.iter().filter(|value| self.lacks(value));
-        let wanted: BTreeSet<ValueId> =
-            lacking.flat_map(|value| value.ports.iter().map(|(.., port)| port.value)).collect();
         // Ranks of a stage share what they prepare.
-        let mut values = BTreeMap::new();
-        let mut known: Vec<Arc<[Preparation]>> = Vec::new();
+        let mut stages: Vec<(Arc<[Preparation]>, Vec<usize>)> = Vec::new();
         for (number, rank) in self.ranks.iter().enumerate() {
             let preparation = &rank.program.preparation;
-            if !self.is_here(number) {
-                continue;
-            }
-            if known.iter().all(|it| it != preparation) {
-                values.extend(prepare(&needed(preparation, &wanted), kept, sources)?);
-                known.push(Arc::clone(preparation));
+            match stages.iter_mut().find(|(known, _)| known == preparation) {
+                Some((_, ranks)) => ranks.push(number),
+                None => stages.push((Arc::clone(preparation), vec![number])),
             }
         }
-        for value in prepared.iter().filter(|value| self.lacks(value)).collect::<Vec<_>>() {
-            let whole = values.remove(&value.value);
-            let whole =
-                whole.ok_or_else(|| RunError::Program(format!("`{}` is not prepared", value.name)))?;
-            self.hand_out(value, Cut::new(whole))?;
+        for (preparation, ranks) in stages {
+            self.prepare(weights, &preparation, &ranks)?;
         }
         Ok(())
     }
 
-    /// Whether a rank that is here and has some of a value has it not at rest yet.
-    fn lacks(&self, value: &Held) -> bool {
-        let lacks =
-            |(rank, _, port): &(usize, usize, Port)| self.is_here(*rank) && !self.has(*rank, port.buffer);
-        value.ports.iter().any(lacks)
+    /// Gives these ranks their blocks of what they prepare.
+    fn prepare(
+        &mut self,
+        weights: &dyn Stored,
+        preparation: &[Preparation],
+        ranks: &[usize],
+    ) -> Result<(), RunError> {
+        let values = self.ports(|program| &program.prepared).into_iter();
+        let values: Vec<Vec<(usize, Port)>> = values
+            .map(|value| self.lacking(&value).into_iter().filter(|(it, _)| ranks.contains(it)).collect())
+            .collect();
+        let ports: Vec<&Port> = values.iter().flatten().map(|(_, port)| port).collect();
+        let prepared = Prepared::new(weights, preparation, &ports)?;
+        for value in &values {
+            let mut blocks = Blocks::default();
+            for (rank, port) in value {
+                let type_ = self.ranks[*rank].program.buffer(port.buffer).type_.clone();
+                let block = blocks.block(port, || prepared.block(port, &type_))?;
+                self.put(*rank, port.buffer, block)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The ranks that are here and have some of a value, but have it not at rest yet.
+    fn lacking(&self, value: &Held) -> Vec<(usize, Port)> {
+        let here = value.ports.iter().filter(|(rank, ..)| self.is_here(*rank));
+        let lacking = here.filter(|(rank, _, port)| !self.has(*rank, port.buffer));
+        lacking.map(|(rank, _, port)| (*rank, port.clone())).collect()
     }
 
     /// Runs one step of a program that has no micro-batches.
@@ -278,11 +288,11 @@ impl Session {
     fn feeds(&self, value: &Held, inputs: &BTreeMap<String, Array>) -> Result<Vec<Feed>, RunError> {
         let whole = inputs.get(&value.name).ok_or_else(|| RunError::Missing(value.name.clone()))?;
         expect_type(&value.name, whole.type_(), &value.type_)?;
-        let mut whole = Cut::new(whole.clone());
+        let mut blocks = Blocks::default();
         let mut feeds = vec![Feed::new(); self.ranks.len()];
         for (rank, _, port) in value.ports.iter().filter(|(rank, ..)| self.is_here(*rank)) {
             let type_ = &self.ranks[*rank].program.buffer(port.buffer).type_;
-            feeds[*rank].push((port.buffer, whole.block(port, type_)?));
+            feeds[*rank].push((port.buffer, blocks.block(port, || cut(whole, port, type_))?));
         }
         Ok(feeds)
     }
@@ -381,27 +391,14 @@ impl Session {
                 let named = matches!(kind, Kind::Input | Kind::Weight | Kind::State(_));
                 let key = (kind.state(), (!named).then_some(port.value), port.name.clone());
                 let place = *places.entry(key).or_insert_with(|| {
-                    let Port { name, value, type_, .. } = port.clone();
-                    values.push(Held { name, value, type_, ports: Vec::new() });
+                    let Port { name, type_, .. } = port.clone();
+                    values.push(Held { name, type_, ports: Vec::new() });
                     values.len() - 1
                 });
                 values[place].ports.push((number, index, port.clone()));
             }
         }
         values
-    }
-
-    /// Gives each rank its block of a whole value.
-    fn hand_out(&mut self, value: &Held, mut whole: Cut) -> Result<(), RunError> {
-        for (rank, _, port) in &value.ports {
-            if !self.is_here(*rank) {
-                continue;
-            }
-            let type_ = self.ranks[*rank].program.buffer(port.buffer).type_.clone();
-            let block = whole.block(port, &type_)?;
-            self.put(*rank, port.buffer, block)?;
-        }
-        Ok(())
     }
 
     fn outputs(&self) -> Result<BTreeMap<String, Array>, RunError> {
@@ -455,7 +452,6 @@ impl Session {
 /// A value that enters or leaves, and the ranks that have some of it.
 pub(crate) struct Held {
     pub(crate) name: String,
-    pub(crate) value: ValueId,
     pub(crate) type_: Type,
     /// Which rank, which of its ports, the port.
     pub(crate) ports: Vec<(usize, usize, Port)>,

@@ -1,34 +1,30 @@
-//! Where weights and inputs come from; whole values to blocks and back.
+//! What a program is given; whole values to blocks and back.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use kernels::{Array, KernelError};
-use lower::{Direction, Port, Preparation, Strided, Whole};
-use planner_ir::{Piece, Type, ValueId};
+use kernels::Array;
+use lower::{Direction, Port, Strided};
+use planner_ir::{Piece, Type};
 
 use crate::copy::copy;
 use crate::error::RunError;
+use crate::stored::Stored;
 
 /// What a program is given.
 #[derive(Clone, Copy)]
 pub struct Sources<'a> {
     /// The inputs, by name.
     pub inputs: &'a BTreeMap<String, Array>,
-    /// Reads a weight, by name; says why not if it cannot.
-    pub weight: &'a dyn Fn(&str) -> Result<Array, String>,
+    /// The weights.
+    pub weights: &'a dyn Stored,
 }
 
 impl fmt::Debug for Sources<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Sources").field("inputs", &self.inputs.keys()).finish_non_exhaustive()
     }
-}
-
-/// A weight, if it can be read.
-pub(crate) fn weight(sources: Sources, name: &str) -> Result<Array, RunError> {
-    (sources.weight)(name).map_err(|why| RunError::Weight(name.to_owned(), why))
 }
 
 /// Refuses a value of another type.
@@ -39,75 +35,32 @@ pub(crate) fn expect_type(name: &str, found: &Type, expected: &Type) -> Result<(
     Err(RunError::Type(name.to_owned(), found.clone(), expected.clone()))
 }
 
-/// Computes what is computed once: the values that are kept.
-pub(crate) fn prepare(
-    preparation: &[Preparation],
-    kept: impl Fn(ValueId) -> bool,
-    sources: Sources,
-) -> Result<BTreeMap<ValueId, Array>, RunError> {
-    let mut last: BTreeMap<&Whole, usize> = BTreeMap::new();
-    for (index, step) in preparation.iter().enumerate() {
-        last.extend(step.operands.iter().map(|operand| (operand, index)));
-    }
-    let mut weights: BTreeMap<&str, Array> = BTreeMap::new();
-    let mut prepared: BTreeMap<ValueId, Array> = BTreeMap::new();
-    for (index, step) in preparation.iter().enumerate() {
-        for operand in &step.operands {
-            if let Whole::Weight(name) = operand
-                && !weights.contains_key(name.as_str())
-            {
-                weights.insert(name, weight(sources, name)?);
-            }
-        }
-        let operand = |operand: &Whole| match operand {
-            Whole::Weight(name) => weights.get(name.as_str()),
-            Whole::Prepared(value) => prepared.get(value),
-        };
-        let operands: Option<Vec<&Array>> = step.operands.iter().map(operand).collect();
-        let operands =
-            operands.ok_or_else(|| RunError::Program(format!("`{}` is prepared too early", step.origin)))?;
-        let results = kernels::evaluate(&step.op, &operands)
-            .map_err(|error| RunError::Whole(step.origin.clone(), error))?;
-        prepared.extend(step.results.iter().copied().zip(results));
-        for operand in step.operands.iter().filter(|operand| last.get(operand) == Some(&index)) {
-            match operand {
-                Whole::Weight(name) => drop(weights.remove(name.as_str())),
-                Whole::Prepared(value) if !kept(*value) => drop(prepared.remove(value)),
-                Whole::Prepared(_) => {}
-            }
-        }
-    }
-    Ok(prepared)
-}
+/// The blocks of a value, made once for all ranks that hold the same one.
+#[derive(Default)]
+pub(crate) struct Blocks(Vec<(Vec<Vec<Piece>>, Arc<Array>)>);
 
-/// The blocks of a whole value, made once for all ranks that hold the same one.
-pub(crate) struct Cut {
-    whole: Arc<Array>,
-    blocks: Vec<(Vec<Vec<Piece>>, Arc<Array>)>,
-}
-
-impl Cut {
-    pub(crate) fn new(whole: Array) -> Self {
-        Self { whole: Arc::new(whole), blocks: Vec::new() }
-    }
-
-    /// The block of a port, of the buffer's type.
-    pub(crate) fn block(&mut self, port: &Port, local: &Type) -> Result<Arc<Array>, RunError> {
-        expect_type(&port.name, self.whole.type_(), &port.type_)?;
-        if port.pieces.iter().flatten().all(|piece| piece.index.is_none()) {
-            return Ok(Arc::clone(&self.whole));
-        }
-        if let Some((_, block)) = self.blocks.iter().find(|(pieces, _)| *pieces == port.pieces) {
+impl Blocks {
+    /// The block of a port.
+    pub(crate) fn block(
+        &mut self,
+        port: &Port,
+        make: impl FnOnce() -> Result<Array, RunError>,
+    ) -> Result<Arc<Array>, RunError> {
+        if let Some((_, block)) = self.0.iter().find(|(pieces, _)| *pieces == port.pieces) {
             return Ok(Arc::clone(block));
         }
-        let failed = |error: KernelError| RunError::Whole(port.name.clone(), error);
-        let mut block = Array::zeros(local.clone()).map_err(failed)?;
-        let strided = Strided::of_pieces(&port.pieces);
-        copy(&strided, Direction::Take, local.dtype.bytes(), self.whole.bytes(), block.bytes_mut())?;
-        let block = Arc::new(block);
-        self.blocks.push((port.pieces.clone(), Arc::clone(&block)));
+        let block = Arc::new(make()?);
+        self.0.push((port.pieces.clone(), Arc::clone(&block)));
         Ok(block)
     }
+}
+
+/// The block of a port out of an array.
+pub(crate) fn cut(whole: &Array, port: &Port, local: &Type) -> Result<Array, RunError> {
+    let mut block = Array::zeros(local.clone()).map_err(|error| RunError::Whole(port.name.clone(), error))?;
+    let strided = Strided::of_pieces(&port.pieces);
+    copy(&strided, Direction::Take, local.dtype.bytes(), whole.bytes(), block.bytes_mut())?;
+    Ok(block)
 }
 
 /// A whole value that is put together from the blocks of several ranks.

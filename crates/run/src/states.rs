@@ -1,37 +1,25 @@
 //! What lasts from step to step: at first, whole, and replaced.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use kernels::{Array, KernelError};
 use lower::Port;
-use planner_ir::{Op, State, StateKind, Type};
+use planner_ir::{State, StateKind};
 
 use crate::error::RunError;
 use crate::processes::Ask;
 use crate::session::{Held, Session};
-use crate::source::{Cut, Joined, Sources, expect_type, weight};
+use crate::source::{Joined, expect_type};
+use crate::stored::{Stored, port_block, type_of};
 
 impl Session {
-    /// Gives each rank its blocks of what states are at first. Each weight is read once.
-    pub(crate) fn start_states(&mut self, sources: Sources) -> Result<(), RunError> {
-        let mut from_weights: BTreeMap<String, Vec<Held>> = BTreeMap::new();
+    /// Gives each rank its blocks of what states are at first.
+    pub(crate) fn start_states(&mut self, weights: &dyn Stored) -> Result<(), RunError> {
         for held in self.ports(|program| &program.states) {
             match self.kind(&held) {
-                Some(StateKind::Parameter | StateKind::Master) => {
-                    from_weights.entry(held.name.clone()).or_default().push(held);
-                }
+                Some(StateKind::Parameter | StateKind::Master) => self.read(&held, weights)?,
                 _ => self.zero(&held)?,
-            }
-        }
-        for (name, states) in from_weights {
-            if !states.iter().any(|held| self.has_some(held)) {
-                continue;
-            }
-            let at_first = weight(sources, &name)?;
-            for held in states {
-                let converted = first_value(&name, &at_first, &held.type_)?;
-                self.replace(&held, converted)?;
             }
         }
         Ok(())
@@ -68,11 +56,11 @@ impl Session {
         Ok(())
     }
 
-    /// Replaces a state that lasts.
-    pub fn set(&mut self, state: &State, whole: Array) -> Result<(), RunError> {
+    /// Replaces a state that lasts by the array of its name.
+    pub fn set(&mut self, state: &State, from: &dyn Stored) -> Result<(), RunError> {
         let held = self.held(state)?;
-        expect_type(&state.name, whole.type_(), &held.type_)?;
-        self.replace(&held, whole)
+        expect_type(&state.name, &type_of(from, &state.name)?, &held.type_)?;
+        self.read(&held, from)
     }
 
     fn kind(&self, held: &Held) -> Option<StateKind> {
@@ -103,16 +91,14 @@ impl Session {
         joined.finish(&held.name)
     }
 
-    /// Gives each rank a block of its own of a whole value.
-    fn replace(&mut self, held: &Held, whole: Array) -> Result<(), RunError> {
-        let mut whole = Cut::new(whole);
+    /// Gives each rank a block of its own of an array, converted if it is of another type.
+    fn read(&mut self, held: &Held, from: &dyn Stored) -> Result<(), RunError> {
         for (rank, _, port) in &held.ports {
             if !self.is_here(*rank) {
                 continue;
             }
             let type_ = self.ranks[*rank].program.buffer(port.buffer).type_.clone();
-            let block = Array::clone(&*whole.block(port, &type_)?);
-            self.put(*rank, port.buffer, Arc::new(block))?;
+            self.put(*rank, port.buffer, Arc::new(port_block(from, port, &type_)?))?;
         }
         Ok(())
     }
@@ -128,17 +114,4 @@ impl Session {
         }
         Ok(())
     }
-}
-
-/// What a parameter is at first: the weight, converted.
-pub(crate) fn first_value(name: &str, weight: &Array, type_: &Type) -> Result<Array, RunError> {
-    let failed = |error: KernelError| RunError::Whole(name.to_owned(), error);
-    let converted = if weight.dtype() == type_.dtype {
-        weight.clone()
-    } else {
-        let converted = kernels::evaluate(&Op::Cast(type_.dtype), &[weight]).map_err(failed)?;
-        converted.into_iter().next().ok_or_else(|| failed(KernelError::Size))?
-    };
-    expect_type(name, converted.type_(), type_)?;
-    Ok(converted)
 }

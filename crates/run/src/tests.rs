@@ -13,6 +13,7 @@ mod training; // training steps against the reference
 mod random_steps; // random training steps, with states in random layouts
 mod joined; // whole values of blocks of several layouts
 mod sums; // sums of narrow numbers
+mod stored; // what is read of weights
 mod faults; // what goes wrong
 
 use std::collections::BTreeMap;
@@ -58,12 +59,11 @@ fn programs(plan: &Plan) -> Vec<Program> {
 /// Runs a plan twice and holds it to the reference, and what ranks receive to what it says.
 fn check(plan: &Plan) -> Outcome {
     let values = sources(plan);
-    let weight = |name: &str| values.get(name).cloned().ok_or_else(|| "there is none".to_owned());
-    let given = Sources { inputs: &values, weight: &weight };
+    let given = Sources { inputs: &values, weights: &values };
     let expected = reference(&plan.graph, given).unwrap();
     let programs = programs(plan);
     let text = programs[0].to_string();
-    let mut session = Session::new(programs, &weight).unwrap();
+    let mut session = Session::new(programs, &values).unwrap();
     let first = session.step(&values).unwrap();
     let second = session.step(&values).unwrap();
     assert!(first.outputs.keys().eq(expected.keys()));

@@ -24,7 +24,6 @@ mod bench; // `bench`
 use std::io::Write;
 use std::rc::Rc;
 
-use ::kernels::Array;
 use ::run::{RunError, Session};
 use lower::Program;
 
@@ -69,7 +68,7 @@ impl Context<'_, '_> {
     pub(crate) fn session(
         &self,
         programs: Vec<Program>,
-        weights: &dyn Fn(&str) -> Result<Array, String>,
+        weights: &dyn ::run::Stored,
     ) -> Result<Session, RunError> {
         match self.cluster {
             Some(cluster) => Session::of_processes(Rc::clone(&cluster.processes), programs, weights),

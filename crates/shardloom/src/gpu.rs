@@ -8,7 +8,6 @@ use std::path::PathBuf;
 use std::rc::Rc;
 
 use device::{Device, Settings};
-use kernels::Array;
 use lower::Program;
 use run::{RunError, Session};
 
@@ -111,7 +110,7 @@ pub(crate) fn session(
     on: &DeviceArguments,
     context: &Context<'_, '_>,
     programs: Vec<Program>,
-    weights: &dyn Fn(&str) -> Result<Array, String>,
+    weights: &dyn run::Stored,
 ) -> Result<Session, RunError> {
     Ok(sessions(on, context, programs, None, weights)?.0)
 }
@@ -122,7 +121,7 @@ pub(crate) fn sessions(
     context: &Context<'_, '_>,
     programs: Vec<Program>,
     beside: Option<Vec<Program>>,
-    weights: &dyn Fn(&str) -> Result<Array, String>,
+    weights: &dyn run::Stored,
 ) -> Result<(Session, Option<Session>), RunError> {
     let session = if on.device == RunDevice::Cpu {
         context.session(programs, weights)?

@@ -14,6 +14,7 @@ pub mod arguments; // what the command line says
 mod quantity; // sizes and times in words
 mod machine; // the machine that an argument names
 mod readable; // files that end
+mod mapped; // files whose pages are in memory while they are looked at
 mod derived; // how the program of a plan comes about
 mod given; // inputs that are given, checked against what is expected
 mod compile; // a model file and arguments to a plan

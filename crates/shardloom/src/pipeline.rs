@@ -177,7 +177,9 @@ pub fn ties(file: &ModelFile, graph: &Graph) -> Vec<Tie> {
         Ok(WeightData::Bytes(bytes)) => Some(bytes),
         _ => None,
     };
-    train::ties(graph, &bytes)
+    let ties = train::ties(graph, &bytes);
+    file.release();
+    ties
 }
 
 /// A graph that is in named operations already, such as a plan's, cut into blocks.

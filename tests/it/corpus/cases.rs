@@ -132,8 +132,7 @@ impl Case {
     pub(super) fn open(&self) -> Result<Subject, String> {
         let fail = |error: &dyn std::fmt::Display| format!("{}: {error}", self.title);
         let Opened { file, prepared, inputs, oracle } = self.prepare()?;
-        let weight = |name: &str| file.weight(name);
-        let sources = run::Sources { inputs: &inputs, weight: &weight };
+        let sources = run::Sources { inputs: &inputs, weights: &file };
         let whole = run::reference(&prepared.graph, sources).map_err(|error| fail(&error))?;
         let [tolerance, rounding] = tolerances(&prepared.graph);
         Ok(Subject { title: self.title.clone(), file, prepared, inputs, oracle, whole, tolerance, rounding })

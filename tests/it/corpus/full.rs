@@ -65,7 +65,7 @@ fn prepare(path: &Path) -> Result<Prepared, String> {
             }
         }
     }
-    let file = ModelFile { path: path.to_owned(), sha256: String::new(), model, missing: vec![] };
+    let file = ModelFile::new(path, String::new(), model);
     let imported = pipeline::import(&file, &bindings, &mut |_, _| {}).map_err(|error| error.to_string())?;
     pipeline::prepare(&imported, &mut |_, _| {}).map_err(|error| error.to_string())
 }

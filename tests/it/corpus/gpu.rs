@@ -59,14 +59,14 @@ pub(crate) fn settings(emulated: &Emulated) -> Settings {
 pub(crate) fn session(
     emulated: &Emulated,
     programs: Vec<Program>,
-    weight: &dyn Fn(&str) -> Result<kernels::Array, String>,
+    weights: &dyn run::Stored,
 ) -> Result<Session, String> {
     lower::verify(&programs).map_err(|error| format!("the programs are rejected: {error}"))?;
     let device = Device::together(&settings(emulated), &programs).map_err(|error| error.to_string())?;
     for remark in device.remarks() {
         println!("  {remark}");
     }
-    Session::on(Box::new(device), None, programs, weight).map_err(|error| format!("not started: {error}"))
+    Session::on(Box::new(device), None, programs, weights).map_err(|error| format!("not started: {error}"))
 }
 
 impl Subject {
@@ -85,8 +85,7 @@ impl Subject {
     /// Runs a plan on the GPU, three times: as it is issued, captured, and issued again.
     fn check_on(&self, emulated: &Emulated, plan: &Plan) -> Result<(), String> {
         let programs = lower::lower(plan).map_err(|error| format!("not lowered: {error}"))?;
-        let weight = |name: &str| self.file.weight(name);
-        let mut session = session(emulated, programs, &weight)?;
+        let mut session = session(emulated, programs, &self.file)?;
         let narrow = self.whole.values().any(|it| it.dtype().bytes() < 4 && it.dtype().is_float())
             || plan.graph.values.iter().any(|it| it.type_.dtype.is_float() && it.type_.dtype.bytes() < 4);
         let tolerance = if narrow { NARROW } else { self.tolerance };

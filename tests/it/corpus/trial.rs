@@ -61,8 +61,7 @@ impl Subject {
         check_memory(plan)?;
         let programs = lower::lower(plan).map_err(|error| format!("not lowered: {error}"))?;
         lower::verify(&programs).map_err(|error| format!("the programs are rejected: {error}"))?;
-        let weight = |name: &str| self.file.weight(name);
-        let outcome = run::run(programs, run::Sources { inputs: &self.inputs, weight: &weight })
+        let outcome = run::run(programs, run::Sources { inputs: &self.inputs, weights: &self.file })
             .map_err(|error| format!("not run: {error}"))?;
         check_bytes(plan, &outcome.received)?;
         for (expected, tolerance, whose) in

@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 
-use kernels::Array;
 use lower::Program;
 use plan::Generation;
 use planner_ir::{Graph, Mesh};
@@ -130,10 +129,9 @@ pub(super) fn programs(generation: &Generation) -> (Vec<Program>, Option<Vec<Pro
 
 /// On threads.
 pub(super) fn on_threads(generation: &Generation, file: &ModelFile) -> Sessions {
-    let weight = |name: &str| -> Result<Array, String> { file.weight(name) };
     let (decode, prefill) = programs(generation);
-    let decode = Session::new(decode, &weight).unwrap();
-    let prefill = prefill.map(|programs| Session::beside(&decode, programs, &weight).unwrap());
+    let decode = Session::new(decode, file).unwrap();
+    let prefill = prefill.map(|programs| Session::beside(&decode, programs, file).unwrap());
     (decode, prefill)
 }
 

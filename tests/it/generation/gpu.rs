@@ -3,7 +3,6 @@
 use std::time::Instant;
 
 use device::{Device, DeviceError, Issuing, Settings};
-use kernels::Array;
 use lower::Program;
 use plan::Generation;
 use run::Session;
@@ -39,14 +38,13 @@ fn device(settings: &Settings, generation: &Generation) -> Result<Device, Device
 }
 
 fn on_gpu(emulated: &Emulated, issuing: Issuing, generation: &Generation, file: &ModelFile) -> Sessions {
-    let weight = |name: &str| -> Result<Array, String> { file.weight(name) };
     let device = device(&Settings { issuing, ..settings(emulated) }, generation).unwrap();
     for remark in device.remarks() {
         println!("  {remark}");
     }
     let (decode, prefill) = programs(generation);
-    let decode = Session::on(Box::new(device), None, decode, &weight).unwrap();
-    let prefill = prefill.map(|programs| Session::beside(&decode, programs, &weight).unwrap());
+    let decode = Session::on(Box::new(device), None, decode, file).unwrap();
+    let prefill = prefill.map(|programs| Session::beside(&decode, programs, file).unwrap());
     (decode, prefill)
 }
 

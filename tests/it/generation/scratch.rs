@@ -68,8 +68,7 @@ fn token_by_token(file: &ModelFile, roles: &Roles, tokens: &[i64]) -> Vec<f64> {
                 give(&mut inputs, &graph, Some(&part.past), &[]);
             }
         }
-        let weight = |name: &str| file.weight(name);
-        let left = run::reference(&graph, Sources { inputs: &inputs, weight: &weight }).unwrap();
+        let left = run::reference(&graph, Sources { inputs: &inputs, weights: file }).unwrap();
         let part = |part: &plan::Kept| (part.past.clone(), left[&part.present].clone());
         kept = roles.kept.iter().map(part).collect();
         let numbers = left[&roles.logits].to_floats().unwrap();
@@ -92,8 +91,7 @@ fn give(inputs: &mut BTreeMap<String, Array>, graph: &Graph, name: Option<&Strin
 }
 
 fn evaluated(file: &ModelFile, graph: &Graph, inputs: &BTreeMap<String, Array>, roles: &Roles) -> Vec<f64> {
-    let weight = |name: &str| file.weight(name);
-    let left = run::reference(graph, Sources { inputs, weight: &weight }).unwrap();
+    let left = run::reference(graph, Sources { inputs, weights: file }).unwrap();
     let logits = &left[&roles.logits];
     let numbers = logits.to_floats().unwrap();
     let vocabulary = usize::try_from(*logits.shape().last().unwrap()).unwrap();

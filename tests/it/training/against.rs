@@ -110,7 +110,7 @@ impl Case {
             .map_err(|error| format!("not run: {error}"))?;
         for name in trained(&session) {
             let after = floats(&session.gather(&parameter(&name)).map_err(|error| error.to_string())?);
-            let before = floats(&self.file.weight(&name)?);
+            let before = floats(&run::whole(&self.file, &name).map_err(|error| error.to_string())?);
             let found: Vec<f64> = before.iter().zip(&after).map(|(before, after)| before - after).collect();
             // A difference of parameters has the rounding of parameters.
             self.check_gradient(&name, &found, 1e-7 * norm(&before))?;
@@ -140,7 +140,7 @@ impl Case {
         for name in trained(session) {
             let Some(expected) = self.of_oracle(kind, &name)? else { continue };
             let found = floats(&session.gather(&parameter(&name)).map_err(|error| error.to_string())?);
-            let before = floats(&self.file.weight(&name)?);
+            let before = floats(&run::whole(&self.file, &name).map_err(|error| error.to_string())?);
             let change =
                 |after: &[f64]| -> Vec<f64> { after.iter().zip(&before).map(|(a, b)| a - b).collect() };
             let off = apart(&found, &expected, 0.0);

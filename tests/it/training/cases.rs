@@ -186,8 +186,7 @@ impl Case {
     /// Programs with the model's weights.
     pub(super) fn started(&self, programs: Vec<Program>) -> Result<Session, String> {
         lower::verify(&programs).map_err(|error| format!("the programs are rejected: {error}"))?;
-        let weight = |name: &str| self.file.weight(name);
-        Session::new(programs, &weight).map_err(|error| format!("not started: {error}"))
+        Session::new(programs, &self.file).map_err(|error| format!("not started: {error}"))
     }
 }
 

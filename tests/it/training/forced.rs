@@ -50,8 +50,7 @@ impl<'a> Subject<'a> {
         let prepared = case.prepared(&case.training(optimizer, decision), &batches[0]);
         let rate = if optimizer.moments() == 2 { 1e-3 } else { 0.05 };
         let mut it = Self { case, prepared, batches, rate, losses: Vec::new(), states: BTreeMap::new() };
-        let weight = |name: &str| case.file.weight(name);
-        let mut device = Reference::new(&it.prepared.graph, &weight).unwrap();
+        let mut device = Reference::new(&it.prepared.graph, &case.file).unwrap();
         for (number, batch) in it.batches.iter().enumerate() {
             let outputs = device.train(batch, &step_inputs(&it.prepared.graph, rate, number + 1)).unwrap();
             it.losses.push(floats(&outputs[train::LOSS])[0]);

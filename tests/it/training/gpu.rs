@@ -65,7 +65,7 @@ impl Case {
     pub(super) fn check_on_gpu(&self, plan: &Plan, optimizer: Optimizer, parts: u64) -> Result<(), String> {
         let programs = lower::lower(plan).map_err(|error| format!("not lowered: {error}"))?;
         let gpu = emulated();
-        let session = session(&gpu, programs, &|name| self.file.weight(name))?;
+        let session = session(&gpu, programs, &self.file)?;
         let bytes = |outcome: &run::Outcome| check_bytes(plan, &outcome.received);
         self.check_session(session, &plan.graph, optimizer, parts, &bytes)
     }

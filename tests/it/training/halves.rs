@@ -76,8 +76,8 @@ fn halved(graph: &Graph) -> Graph {
 }
 
 /// The losses of some steps on one batch.
-fn losses(graph: &Graph, weight: &dyn Fn(&str) -> Result<Array, String>, batch: &Arrays) -> Vec<f64> {
-    let mut device = Reference::new(graph, weight).unwrap();
+fn losses(graph: &Graph, weights: &Arrays, batch: &Arrays) -> Vec<f64> {
+    let mut device = Reference::new(graph, weights).unwrap();
     let of_step = |number| {
         let outputs = device.train(std::slice::from_ref(batch), &step_inputs(graph, RATE, number)).unwrap();
         floats(&outputs[train::LOSS])[0]
@@ -112,10 +112,11 @@ fn a_file_in_f16_is_trained_as_the_same_in_f32() {
     let dims = file.model.symbols().into_iter().map(|it| (it.symbol.clone(), 8)).collect();
     let imported =
         pipeline::import(&file, &Bindings { dims, ..Bindings::default() }, &mut |_, _| {}).unwrap();
-    let (half, full) = (
-        |name: &str| file.weight(name).map(|it| cast(&it, DType::F16)),
-        |name: &str| file.weight(name).map(|it| cast(&cast(&it, DType::F16), DType::F32)),
-    );
+    let named = file.model.weights().into_iter();
+    let half: Arrays = named
+        .map(|(name, _)| (name.to_owned(), cast(&run::whole(&file, name).unwrap(), DType::F16)))
+        .collect();
+    let full: Arrays = half.iter().map(|(name, it)| (name.clone(), cast(it, DType::F32))).collect();
     let batch: Arrays = imported
         .values
         .iter()

@@ -63,7 +63,7 @@ fn activations_move_as_in_megatron() {
         let prices = Preferring::new(manner, prices, &prepared.graph, &prepared.sections);
         let plan = case.plan_of(&prepared, &mesh, &machine, &prices).unwrap();
         check_plan(&plan).unwrap();
-        let hidden = case.file.weight("model.transformer.wte.weight").unwrap().shape()[1];
+        let hidden = case.file.model.weight_type("model.transformer.wte.weight").unwrap().shape[1];
         let shape = [micro_batches[0]["input_ids"].shape(), &[hidden]].concat();
         let bytes = (ranks - 1) * shape.iter().product::<u64>() * 4;
         let (times, each) = match manner {

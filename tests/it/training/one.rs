@@ -13,8 +13,7 @@ use kernels::Array;
 fn one_step(case: &Case, training: &Training, micro_batches: &[Arrays], rate: f32) -> (Arrays, Arrays) {
     let prepared = case.prepared(training, micro_batches);
     planner_ir::verify(&prepared.graph).unwrap();
-    let weight = |name: &str| case.file.weight(name);
-    let mut device = Reference::new(&prepared.graph, &weight).unwrap();
+    let mut device = Reference::new(&prepared.graph, &case.file).unwrap();
     let rate = Array::of::<f32>(vec![], &[rate]).unwrap();
     let outputs = device.train(micro_batches, &Arrays::from([(train::RATE.to_owned(), rate)])).unwrap();
     let narrow = training.recipe.precision == Precision::Bf16;
@@ -75,7 +74,7 @@ fn gradients_are_scaled_down_to_the_largest_norm() {
         assert!((stated - norm).abs() < 1e-4 * norm, "norm {stated}, expected {norm}");
         for (name, after) in &found {
             let (before, gradient) =
-                (floats(&case.file.weight(name).unwrap()), case.expected("grad", name).unwrap());
+                (floats(&run::whole(&case.file, name).unwrap()), case.expected("grad", name).unwrap());
             let scale = (most / norm).min(1.0);
             let expected: Vec<f64> = before.iter().zip(&gradient).map(|(p, g)| p - scale * g).collect();
             assert!(apart(&floats(after), &expected, 0.0) < 1e-4, "{name}");
@@ -96,7 +95,7 @@ fn a_model_in_bf16_is_near_one_in_f32_and_keeps_masters() {
     for (name, after) in &found {
         assert_eq!(after.dtype(), DType::F32);
         let gradient = case.expected("grad", name).unwrap();
-        let before = floats(&case.file.weight(name).unwrap());
+        let before = floats(&run::whole(&case.file, name).unwrap());
         let moved: Vec<f64> = before.iter().zip(floats(after)).map(|(p, after)| (p - after) / 0.1).collect();
         // Sums over a few elements of eight bits each can be further off.
         let allowed = if gradient.len() < 20 { 0.5 } else { 0.06 };

@@ -251,7 +251,7 @@ pub(super) fn check_on_gpu(
     let made = trial.made(&case)?;
     let programs = lower::pipeline(&made.pipeline).map_err(|error| format!("not lowered: {error}"))?;
     let gpu = crate::emulated::emulated();
-    let session = crate::corpus::gpu::session(&gpu, programs, &|name| case.file.weight(name))?;
+    let session = crate::corpus::gpu::session(&gpu, programs, &case.file)?;
     let bytes = |outcome: &Outcome| made.check_received(outcome);
     case.check_session(session, &made.graph, trial.optimizer, micro_batches, &bytes)
 }

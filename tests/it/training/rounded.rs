@@ -73,8 +73,8 @@ fn to_the_nearest(graph: &Graph) -> Graph {
 /// The parameter of the small model after some steps.
 fn after(graph: &Graph, steps: usize, rate: f32) -> Vec<f64> {
     let filled = |number: f32| Array::of::<f32>([64, 64], &[number; 64 * 64]).unwrap();
-    let weight = |_: &str| Ok(filled(1.0));
-    let mut device = Reference::new(graph, &weight).unwrap();
+    let weights = Arrays::from([("w".to_owned(), filled(1.0))]);
+    let mut device = Reference::new(graph, &weights).unwrap();
     let batch = Arrays::from([("x".to_owned(), filled(1.0)), ("t".to_owned(), filled(1.25))]);
     for number in 1..=steps {
         device.train(std::slice::from_ref(&batch), &step_inputs(graph, rate, number)).unwrap();
@@ -135,8 +135,7 @@ fn trained(case: &Case, graph: &Graph, mut session: Session, parts: u64) -> Arra
 
 /// The states that some steps leave on one device, by chances that count from so many more.
 fn alone(case: &Case, graph: &Graph, more: i64) -> Arrays {
-    let weight = |name: &str| case.file.weight(name);
-    let mut device = Reference::new(graph, &weight).unwrap();
+    let mut device = Reference::new(graph, &case.file).unwrap();
     for number in 1..=STEPS {
         let mut inputs = step_inputs(graph, RATE, number);
         let [first] = inputs[train::ROUNDING].elements::<i64>().unwrap() else { panic!("one number") };
@@ -195,7 +194,7 @@ fn chances_do_not_depend_on_the_plan() {
     assert!(left[0] == expected && left[1] == left[2], "other bits");
     let plan = planned(&case, &prepared, "2", Some(Manner::Tensor));
     let programs = lower::lower(&plan).unwrap();
-    let on_gpu = session(&emulated(), programs, &|name| case.file.weight(name)).unwrap();
+    let on_gpu = session(&emulated(), programs, &case.file).unwrap();
     let part = differing(&trained(&case, &plan.graph, on_gpu, 2), &expected);
     assert!(part < DIFFERING, "on a GPU {part} of the elements differ");
 }

@@ -97,9 +97,8 @@ impl Ring {
     fn run(&self, tolerance: f64) -> Outcome {
         let plan = &self.sketch.plan;
         let values = sources(plan);
-        let weight = |_: &str| Err("there is none".to_owned());
-        let expected = reference(&plan.graph, Sources { inputs: &values, weight: &weight }).unwrap();
-        let outcome = Session::new(programs(plan), &weight).unwrap().step(&values).unwrap();
+        let expected = reference(&plan.graph, Sources { inputs: &values, weights: &values }).unwrap();
+        let outcome = Session::new(programs(plan), &values).unwrap().step(&values).unwrap();
         assert!(outcome.outputs.keys().eq(expected.keys()));
         for (name, expected) in &expected {
             let (found, right) = (outcome.outputs[name].to_floats().unwrap(), expected.to_floats().unwrap());

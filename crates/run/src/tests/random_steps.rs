@@ -7,7 +7,7 @@ use arbtest::arbtest;
 use kernels::Array;
 use lower::Origin;
 use planner_ir::{
-    AxisId, Binary, Layout, Mesh, Move, Op, Partition, Phase, Source, StateKind, Type, ValueId,
+    AxisId, Binary, Layout, Mesh, Move, Op, Partition, Phase, Source, State, StateKind, Type, ValueId,
 };
 
 use super::random::{DTYPE, MESHES, any_move, at_rest, digits, operation, partition};
@@ -30,15 +30,13 @@ fn random_steps_do_what_the_reference_does() {
 /// Runs some steps of a plan on ranks and holds them to the reference, bit by bit.
 fn check(sketch: &Sketch) {
     let graph = &sketch.plan.graph;
-    let named = |name: &str| {
-        let is = |it: &&planner_ir::Value| match &it.source {
-            Source::Weight(it) => it == name,
-            Source::State(it) => it.kind == StateKind::Parameter && it.name == name,
-            _ => false,
-        };
-        graph.values.iter().find(is).map(|it| it.type_.clone()).ok_or_else(|| "there is none".to_owned())
+    let named = |it: &planner_ir::Value| match &it.source {
+        Source::Weight(name) | Source::State(State { kind: StateKind::Parameter, name }) => {
+            Some((name.clone(), some_numbers(name, &it.type_)))
+        }
+        _ => None,
     };
-    let weight = |name: &str| named(name).map(|type_| some_numbers(name, &type_));
+    let weights: BTreeMap<String, Array> = graph.values.iter().filter_map(named).collect();
     let inputs = |number: u64| -> BTreeMap<String, Array> {
         let given = |it: &planner_ir::Value| match &it.source {
             Source::Input(name) => Some((name.clone(), some_numbers(&format!("{name}.{number}"), &it.type_))),
@@ -51,8 +49,8 @@ fn check(sketch: &Sketch) {
     let text = programs[0].to_string();
     let held: u64 = lower::memory(&sketch.plan).unwrap().iter().map(|it| it.bytes).sum();
     assert_eq!(held, programs[0].resident + programs[0].arena, "{text}");
-    let mut session = Session::new(programs, &weight).unwrap();
-    let mut reference = Reference::new(graph, &weight).unwrap();
+    let mut session = Session::new(programs, &weights).unwrap();
+    let mut reference = Reference::new(graph, &weights).unwrap();
     for step in 0..STEPS {
         let micro_batches: Vec<_> = (0..times).map(|it| inputs(step * 10 + it)).collect();
         let expected = reference.train(&micro_batches, &inputs(99 + step)).unwrap();

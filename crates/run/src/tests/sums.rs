@@ -1,5 +1,7 @@
 //! Sums of narrow numbers over ranks are made in f32 and rounded once.
 
+use std::collections::BTreeMap;
+
 use kernels::Array;
 use planner_ir::{DType, Digit, Mesh, Move, Op, Partition, Reduction, Type, ValueId};
 
@@ -36,7 +38,7 @@ fn narrow_sums_are_rounded_once() {
         let rounded = kernels::evaluate(&Op::Cast(DType::BF16), &[&rounded]).unwrap().remove(0);
         let expected = rounded.to_floats().unwrap()[0];
         let run = |sketch: Sketch| {
-            let mut session = Session::new(programs(&sketch.plan), &|_| Err(String::new())).unwrap();
+            let mut session = Session::new(programs(&sketch.plan), &BTreeMap::new()).unwrap();
             let inputs = [("x".to_owned(), addends(devices, columns))].into();
             let outcome = session.step(&inputs).unwrap();
             assert!(

@@ -1,5 +1,7 @@
 //! Named partitions in time.
 
+use std::collections::BTreeMap;
+
 use kernels::Array;
 use planner_ir::{
     Contract, Conv, DType, Digit, Label, Layout, LoopId, Loops, Mesh, Move, Op, Partition, Type, Unary,
@@ -300,10 +302,9 @@ fn check_with(sketch: &Sketch, name: &str, change: impl Fn(i64) -> i64) -> u64 {
     let changed: Vec<i64> = numbers.iter().map(|&it| change(it as i64)).collect();
     let changed = Array::of(values[name].type_().shape.clone(), &changed).unwrap();
     values.insert(name.to_owned(), changed);
-    let weight = |_: &str| Err("there is none".to_owned());
-    let given = crate::Sources { inputs: &values, weight: &weight };
+    let given = crate::Sources { inputs: &values, weights: &values };
     let expected = crate::reference(&sketch.plan.graph, given).unwrap();
-    let outcome = Session::new(programs(&sketch.plan), &weight).unwrap().step(&values).unwrap();
+    let outcome = Session::new(programs(&sketch.plan), &values).unwrap().step(&values).unwrap();
     super::check_steps(&sketch.plan, &outcome);
     assert!(outcome.outputs == expected);
     outcome.received.iter().map(|it| it.1).sum()
@@ -382,7 +383,7 @@ fn narrow_sums_over_steps_are_rounded_once() {
         let w = narrow((0..2 * count).map(|it| if it < 2 { 256.0 } else { 1.0 }).collect(), [s, 2]);
         let expected = kernels::evaluate(&phase('Y'), &[&x, &w]).unwrap().remove(0);
         let inputs = [("x".to_owned(), x), ("w".to_owned(), w)].into();
-        let mut session = Session::new(programs(&sketch.plan), &|_| Err(String::new())).unwrap();
+        let mut session = Session::new(programs(&sketch.plan), &BTreeMap::new()).unwrap();
         let outcome = session.step(&inputs).unwrap();
         assert!(outcome.outputs["y"] == expected, "{s} steps {text}");
         let right = 256.0 + f64::from(u32::try_from(s - 1).unwrap());
@@ -399,7 +400,7 @@ fn an_error_at_a_time_step_ends_the_others() {
     let digits =
         |loops: &Loops| vec![(loops.operands[0][1][0], back.clone()), (loops.operands[1][0][0], own.clone())];
     let sketch = at_rest(&mesh, 3, Op::Gather { dim: 0 }, &types, digits);
-    let mut session = Session::new(programs(&sketch.plan), &|_| Err(String::new())).unwrap();
+    let mut session = Session::new(programs(&sketch.plan), &BTreeMap::new()).unwrap();
     let mut inputs = super::sources(&sketch.plan);
     inputs.insert("operand1".to_owned(), Array::of([3], &[1_i64, 2, 9]).unwrap());
     let error = session.step(&inputs).unwrap_err();

@@ -16,12 +16,12 @@ const STEPS: usize = 3;
 type Inputs = BTreeMap<String, Array>;
 
 /// The weights of a regression, in f32 as in a model file.
-fn weight(regression: &Regression) -> impl Fn(&str) -> Result<Array, String> {
+fn weights(regression: &Regression) -> BTreeMap<String, Array> {
     let [_, inputs, hidden, outputs] = regression.extents;
-    move |name: &str| {
-        let shape = if name == "up" { [inputs, hidden] } else { [hidden, outputs] };
-        Ok(scaled(some_numbers(name, &Type::new(DType::F32, shape))))
-    }
+    let weight = |(name, shape): (&str, [u64; 2])| {
+        (name.to_owned(), scaled(some_numbers(name, &Type::new(DType::F32, shape))))
+    };
+    [("up", [inputs, hidden]), ("down", [hidden, outputs])].map(weight).into()
 }
 
 /// An eighth of it.
@@ -70,9 +70,9 @@ fn received(outcome: &Outcome) -> Vec<(usize, u64)> {
 fn check(regression: Regression, tolerance: f64) -> Outcome {
     let sketch = regression.sketch();
     let programs = programs(&sketch.plan);
-    let weight = weight(&regression);
-    let mut reference = Reference::new(&sketch.plan.graph, &weight).unwrap();
-    let mut session = Session::new(programs, &weight).unwrap();
+    let weights = weights(&regression);
+    let mut reference = Reference::new(&sketch.plan.graph, &weights).unwrap();
+    let mut session = Session::new(programs, &weights).unwrap();
     let mut last = None;
     for step in 0..STEPS {
         let (micro_batches, inputs) = (micro_batches(&regression, step), step_inputs(step));
@@ -155,7 +155,7 @@ fn bytes_are_those_of_the_textbook() {
 }
 
 fn session(regression: &Regression) -> Session {
-    Session::new(programs(&regression.sketch().plan), &weight(regression)).unwrap()
+    Session::new(programs(&regression.sketch().plan), &weights(regression)).unwrap()
 }
 
 #[test]
@@ -168,7 +168,8 @@ fn a_step_goes_on_from_replaced_states_on_another_number_of_ranks() {
     let second = Regression::new(Parallel::Zero1, 2, 3);
     let mut resumed = session(&second);
     for state in whole.states() {
-        resumed.set(&state, whole.gather(&state).unwrap()).unwrap();
+        let gathered = BTreeMap::from([(state.name.clone(), whole.gather(&state).unwrap())]);
+        resumed.set(&state, &gathered).unwrap();
     }
     let expected = whole.train(&micro_batches(&first, 2), &step_inputs(2)).unwrap();
     let found = resumed.train(&micro_batches(&first, 2), &step_inputs(2)).unwrap();
@@ -213,9 +214,9 @@ fn a_loss_that_is_not_finite_changes_nothing_and_is_traced() {
             assert!(!outcome.updated);
             assert!(!outcome.outputs["loss"].to_floats().unwrap()[0].is_finite());
             assert!(before == states(session));
-            let weight = weight(&regression);
+            let weights = weights(&regression);
             let inputs = step_inputs(1);
-            not_finite(&sketch.plan.graph, &weight, &before, micro_batches, &inputs).unwrap().unwrap()
+            not_finite(&sketch.plan.graph, &weights, &before, micro_batches, &inputs).unwrap().unwrap()
         };
         let good = micro_batches(&regression, 1);
         let with = |name: &str, value: f32| {
@@ -234,8 +235,8 @@ fn a_loss_that_is_not_finite_changes_nothing_and_is_traced() {
         assert_eq!(phase, Phase::Forward);
         // The session goes on.
         assert!(session.train(&good, &step_inputs(1)).unwrap().updated);
-        let weight = weight(&regression);
-        let nothing = not_finite(&sketch.plan.graph, &weight, &before, &good, &step_inputs(1));
+        let weights = weights(&regression);
+        let nothing = not_finite(&sketch.plan.graph, &weights, &before, &good, &step_inputs(1));
         assert_eq!(nothing.unwrap(), None);
     }
 }
@@ -253,6 +254,7 @@ fn steps_that_are_given_the_wrong_things_are_refused() {
     let error = session.gather(&gradient).unwrap_err();
     assert_eq!(error.to_string(), "there is no gradient of `up` that lasts from step to step");
     let parameter = State { kind: StateKind::Parameter, ..gradient };
-    let whole = Array::zeros(Type::new(DType::F32, [2])).unwrap();
-    assert!(matches!(session.set(&parameter, whole), Err(RunError::Type(..))));
+    let other = Array::zeros(Type::new(DType::F32, [2])).unwrap();
+    let other = BTreeMap::from([(parameter.name.clone(), other)]);
+    assert!(matches!(session.set(&parameter, &other), Err(RunError::Type(..))));
 }

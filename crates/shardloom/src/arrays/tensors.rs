@@ -1,17 +1,18 @@
 //! Safetensors.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
 
 use kernels::Array;
-use memmap2::Mmap;
+use lower::Strided;
 use planner_ir::{DType, Type};
+use run::Stored;
 use safetensors::tensor::{Dtype, TensorView};
 use safetensors::{SafeTensors, serialize};
 
 use crate::failure::Failure;
+use crate::mapped::Mapped;
 
 const NAMES: [(DType, Dtype); 13] = [
     (DType::F64, Dtype::F64),
@@ -65,12 +66,34 @@ pub(crate) fn types(path: &Path) -> Result<Vec<(String, Type)>, Failure> {
     Ok(types)
 }
 
-/// Hands over the arrays of a file one after the other, so that only one is in memory.
+/// Hands over the arrays of a file one after the other: their names, and where they are read from.
 pub(crate) fn read_each(
     path: &Path,
-    visit: &mut dyn FnMut(&str, Array) -> Result<(), Failure>,
+    visit: &mut dyn FnMut(&str, &dyn Stored) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
-    each_view(path, &mut |name, view| visit(name, array(view).map_err(|error| Failure::file(path, error))?))
+    each_view(path, &mut |name, view| visit(name, &Placed { name, view }))
+}
+
+/// An array where it lies in a mapped file.
+struct Placed<'a> {
+    name: &'a str,
+    view: &'a TensorView<'a>,
+}
+
+impl Placed<'_> {
+    fn view(&self, name: &str) -> Result<&TensorView<'_>, String> {
+        (name == self.name).then_some(self.view).ok_or_else(|| format!("`{}` is read, not it", self.name))
+    }
+}
+
+impl Stored for Placed<'_> {
+    fn type_of(&self, name: &str) -> Result<Type, String> {
+        type_of(self.view(name)?)
+    }
+
+    fn read(&self, name: &str, elements: &Strided, to: &mut [u8]) -> Result<(), String> {
+        run::take(elements, self.type_of(name)?.dtype, self.view(name)?.data(), to)
+    }
 }
 
 fn each_view(
@@ -78,15 +101,12 @@ fn each_view(
     visit: &mut dyn FnMut(&str, &TensorView<'_>) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     let failed = |error: io::Error| Failure::file(path, format!("cannot be read: {error}"));
-    let file = File::open(path).map_err(failed)?;
-    #[expect(unsafe_code, reason = "a file is mapped")]
-    // SAFETY: the map is only read. If another process shortens the file meanwhile the system ends
-    // this one, as it would any other reader of the map.
-    let map = unsafe { Mmap::map(&file) }.map_err(failed)?;
-    let tensors = SafeTensors::deserialize(&map)
+    let map = Mapped::open(path).map_err(failed)?;
+    let tensors = SafeTensors::deserialize(map.as_ref())
         .map_err(|error| Failure::file(path, format!("is not a .safetensors file: {error}")))?;
     for (name, view) in tensors.iter() {
         visit(name, &view)?;
+        map.release();
     }
     Ok(())
 }

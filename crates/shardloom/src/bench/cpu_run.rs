@@ -148,9 +148,8 @@ fn run(options: &CpuRun, path: &Path, folder: &Path, say: &dyn Fn(String)) -> Re
     let programs = pipeline::lower(&plan, &mut |_, _| {})?;
     next("lower");
     let failed = |error: run::RunError| Failure::input("run", error);
-    let weight = |name: &str| file.weight(name);
     let names = programs.first().map(instruction_names).unwrap_or_default();
-    let mut session = run::Session::new(programs, &weight).map_err(failed)?;
+    let mut session = run::Session::new(programs, &file).map_err(failed)?;
     next("load");
     say("running".to_owned());
     let given = inputs::made(&plan.graph, options.seed);

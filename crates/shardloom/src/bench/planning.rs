@@ -222,7 +222,7 @@ fn imported(
 ) -> Result<(ModelFile, plan::ModelFile, Graph), Failure> {
     let sha256 = Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
     let model = import::read(bytes.clone()).map_err(|error| Failure::file(path, error))?;
-    let file = ModelFile { path: path.to_owned(), sha256, model, missing: Vec::new() };
+    let file = ModelFile::new(path, sha256, model);
     let bindings = bindings(&file.model, batch, sequence);
     let graph = pipeline::import(&file, &bindings, &mut |_, _| {});
     let graph = graph.map_err(|error| Failure::file(path, error))?;

@@ -188,8 +188,7 @@ fn same_outputs(
     // Inputs that nothing uses are gone from the plan.
     let mut inputs = inputs::made(&imported, 0);
     inputs.extend(inputs::made(&plan.graph, 0));
-    let weight = |name: &str| file.weight(name);
-    let sources = run::Sources { inputs: &inputs, weight: &weight };
+    let sources = run::Sources { inputs: &inputs, weights: file };
     let evaluated = |graph: &Graph| {
         run::reference(graph, sources).map_err(|error| refused(format!("it cannot be evaluated: {error}")))
     };

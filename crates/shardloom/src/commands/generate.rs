@@ -42,9 +42,8 @@ pub(crate) fn generate(
     let Ready { generation, file, prompts, prefill, decode } =
         context.agree(ready, |ready| facts(arguments, ready))?;
     context.progress.say("reading weights");
-    let weight = |name: &str| file.weight(name);
     let failed = |error| failed(&file.path, error);
-    let sessions = gpu::sessions(&arguments.on, context, decode, prefill, &weight);
+    let sessions = gpu::sessions(&arguments.on, context, decode, prefill, &file);
     let (decode, prefill) = sessions.map_err(failed)?;
     let sequences = Sequences::new(&generation, prefill, decode, prompts).map_err(failed)?;
     let mut run = Run::new(arguments, &generation, sequences);

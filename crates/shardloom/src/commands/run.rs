@@ -46,7 +46,6 @@ pub(crate) fn run(arguments: &RunArguments, context: &mut Context<'_, '_>) -> Re
     };
     let plan = &job.chosen.plan;
     context.progress.say("reading weights");
-    let weight = |name: &str| job.file.weight(name);
     let failed = |error: run::RunError| match error {
         run::RunError::Weight(..) => Failure::file(&job.file.path, error),
         run::RunError::Device(how) => Failure::Input(how),
@@ -56,7 +55,7 @@ pub(crate) fn run(arguments: &RunArguments, context: &mut Context<'_, '_>) -> Re
         }
         other => Failure::internal("run", other),
     };
-    let mut session = gpu::session(&arguments.on, context, programs, &weight).map_err(failed)?;
+    let mut session = gpu::session(&arguments.on, context, programs, &job.file).map_err(failed)?;
     context.progress.say(format!("running on {} ranks", plan.mesh.devices()));
     let mut outcome = session.step(&inputs).map_err(failed)?;
     for _ in 1..arguments.steps {

@@ -76,7 +76,7 @@ pub(crate) fn train(arguments: &TrainArguments, context: &mut Context<'_, '_>) -
     let Ready { trained, data, states, settings, resumed, programs } = ready;
     let file = &trained.file;
     context.progress.say("reading weights");
-    let session = gpu::session(&arguments.on, context, programs, &|name| file.weight(name));
+    let session = gpu::session(&arguments.on, context, programs, file);
     let session = session.map_err(|error| failed(file, error))?;
     let limits = ranges::limits(&trained.graph);
     let mut run = Run::new(arguments, &trained, data, limits, states, session);
@@ -163,8 +163,7 @@ impl<'a> Run<'a> {
     fn start(&mut self, checkpoint: &Checkpoint) -> Result<(), Failure> {
         let Checkpoint { folder, manifest } = checkpoint;
         let (session, file) = (&mut self.session, self.file);
-        checkpoint
-            .each(&mut |state, array| session.set(&state, array).map_err(|error| failed(file, error)))?;
+        checkpoint.each(&mut |state, from| session.set(&state, from).map_err(|error| failed(file, error)))?;
         let per_step = self.data.per_micro_batch * self.recipe.micro_batches;
         let position = Position { epoch: manifest.epoch, used: manifest.used };
         self.seed = manifest.seed;
@@ -278,10 +277,9 @@ impl<'a> Run<'a> {
 
     /// The first value of a step that is not finite.
     fn first_not_finite(&self, fed: &Fed) -> Result<Option<NotFinite>, RunError> {
-        let weight = |name: &str| self.file.weight(name);
         let states = self.states.keys().map(|state| Ok((state.clone(), self.session.gather(state)?)));
         let states = states.collect::<Result<BTreeMap<_, _>, RunError>>()?;
-        ::run::not_finite(&self.trained.graph, &weight, &states, &fed.micro_batches, &fed.step)
+        ::run::not_finite(&self.trained.graph, self.file, &states, &fed.micro_batches, &fed.step)
     }
 
     /// Whether the loss is what is not finite first: a quotient of finite numbers, of which the

@@ -121,9 +121,8 @@ impl Token<'_> {
         let plans: [&[Program]; 1] = [&programs];
         let device = Device::in_turns(&gpu::settings(&given.on), &plans)
             .map_err(|error| Failure::Input(error.to_string()))?;
-        let weight = |name: &str| self.file.weight(name);
         let failed = |error| Failure::input("run", error);
-        let session = Session::on(Box::new(device), None, programs, &weight).map_err(failed)?;
+        let session = Session::on(Box::new(device), None, programs, self.file).map_err(failed)?;
         let prompts = (0..self.batch).map(|it| vec![i64::try_from(it).unwrap_or(0)]).collect();
         let mut sequences = Sequences::new(&generation, None, session, prompts).map_err(failed)?;
         let mut seconds = Vec::new();

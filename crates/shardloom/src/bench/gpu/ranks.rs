@@ -108,7 +108,7 @@ impl Model {
         };
         let plan = model.plan(1)?;
         let programs = pipeline::lower(&plan, &mut |_, _| {})?;
-        let mut session = Session::new(programs, &|name| model.file.weight(name)).map_err(failed)?;
+        let mut session = Session::new(programs, &model.file).map_err(failed)?;
         model.expected = session.step(&model.given).map_err(failed)?.outputs;
         Ok(model)
     }
@@ -127,8 +127,7 @@ impl Model {
         let programs = pipeline::lower(&plan, &mut |_, _| {})?;
         let device = Device::together(&gpu::settings(&given.on), &programs)
             .map_err(|error| Failure::Input(error.to_string()))?;
-        let weight = |name: &str| self.file.weight(name);
-        let mut session = Session::on(Box::new(device), None, programs, &weight).map_err(failed)?;
+        let mut session = Session::on(Box::new(device), None, programs, &self.file).map_err(failed)?;
         let mut worst = 0.0_f64;
         for _ in 0..3 {
             let outputs = session.step(&self.given).map_err(failed)?.outputs;

@@ -164,8 +164,7 @@ fn trained(given: &Given<'_>, model: &Model) -> Result<Step, Failure> {
     (given.say)("making kernels ready".to_owned());
     let device = Device::together(&gpu::settings(&given.on), &programs)
         .map_err(|error| Failure::Input(error.to_string()))?;
-    let weight = |name: &str| file.weight(name);
-    let mut session = Session::on(Box::new(device), None, programs, &weight).map_err(failed)?;
+    let mut session = Session::on(Box::new(device), None, programs, &file).map_err(failed)?;
     let mut fed = inputs::made(&plan.graph, 0);
     let numbers = [(RATE, LEARNING), (STEP, 1.0)];
     let mut own = BTreeMap::new();

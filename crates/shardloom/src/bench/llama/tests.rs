@@ -38,7 +38,7 @@ fn at_once(folder: &Path) -> (ModelFile, Prepared, Vec<f64>) {
     let header = compile::header(&file, &bindings, &graph);
     let plan = pipeline::plan(&prepared, &header, &Target::of(&machine, &mesh), &mut |_, _| {}).unwrap();
     let programs = pipeline::lower(&plan, &mut |_, _| {}).unwrap();
-    let mut session = Session::new(programs, &|name| file.weight(name)).unwrap();
+    let mut session = Session::new(programs, &file).unwrap();
     let given = BTreeMap::from([("input_ids".to_owned(), Array::of([1, 6], &TOKENS).unwrap())]);
     let logits = session.step(&given).unwrap().outputs["logits"].to_floats().unwrap();
     (file, prepared, logits)
@@ -78,7 +78,7 @@ fn a_sequence_at_once_is_as_token_by_token() {
     let (generation, _) = planned(&decoder.cache(), Some(step(4)), step(1), &wanted, &|_| {}).unwrap();
     let session = |plan| {
         let programs = pipeline::lower(plan, &mut |_, _| {}).unwrap();
-        Session::new(programs, &|name| file.weight(name)).unwrap()
+        Session::new(programs, &file).unwrap()
     };
     let prefill = generation.prefill.as_ref().map(session);
     let prompts = vec![TOKENS[..3].to_vec()];

@@ -142,7 +142,7 @@ pub(super) fn train(
         last: options.steps.into(),
     };
     let programs = pipeline::lower(&plan, &mut |_, _| {})?;
-    let mut session = Session::new(programs, &|name| file.weight(name)).map_err(internal)?;
+    let mut session = Session::new(programs, file).map_err(internal)?;
     let (mut losses, mut seconds) = (Vec::new(), Vec::new());
     for step in 1..=options.steps {
         say(format!("{}: step {step} of {}", trial.title, options.steps));

@@ -79,7 +79,7 @@ fn losses(stages: u64, devices: u64, kind: Kind) -> Vec<f64> {
     let forwards = made.crossings.iter().filter(|it| it.from == 0).count();
     assert!(stages == 1 || forwards > 1, "{forwards}");
     let programs = lower::pipeline(&made).expect("lowered");
-    let mut session = run::Session::new(programs, &|name| file.weight(name)).expect("started");
+    let mut session = run::Session::new(programs, &file).expect("started");
     let micro_batches: Vec<_> = (0..MICRO_BATCHES).map(inputs).collect();
     let rate = Array::of::<f32>([], &[0.001]).expect("one number");
     let step = BTreeMap::from([(train::RATE.to_owned(), rate)]);

@@ -5,8 +5,8 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use kernels::Array;
 use planner_ir::{State, StateKind, Type};
+use run::Stored;
 use sha2::{Digest, Sha256};
 
 use super::manifest::{FileSum, Manifest};
@@ -112,13 +112,13 @@ fn check(path: &Path, expected: &FileSum) -> Result<(), String> {
 }
 
 impl Checkpoint {
-    /// Hands over each state, one after the other.
+    /// Hands over each state, one after the other, and where it is read from, by its name.
     pub(crate) fn each(
         &self,
-        visit: &mut dyn FnMut(State, Array) -> Result<(), Failure>,
+        visit: &mut dyn FnMut(State, &dyn Stored) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         self.files(&mut |kind, path| {
-            arrays::read_each(path, &mut |name, array| visit(State { kind, name: name.to_owned() }, array))
+            arrays::read_each(path, &mut |name, from| visit(State { kind, name: name.to_owned() }, from))
         })
     }
 

@@ -54,7 +54,8 @@ fn write(folder: &Path, step: u64, keep: Option<u64>) {
 
 fn read(checkpoint: &Checkpoint) -> BTreeMap<State, Array> {
     let mut found = BTreeMap::new();
-    let mut visit = |state, array| {
+    let mut visit = |state: State, from: &dyn run::Stored| {
+        let array = run::whole(from, &state.name).unwrap();
         found.insert(state, array);
         Ok(())
     };

@@ -4,6 +4,7 @@ use planner_ir::DType;
 
 use super::*;
 use crate::model_file;
+use crate::model_file::tests::moved;
 
 fn model(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/models").join(name).join("model.onnx")
@@ -22,7 +23,7 @@ fn halved(file: &ModelFile) -> BTreeMap<String, Array> {
     let floats = file.model.weights().into_iter().filter(|(_, type_)| type_.dtype.is_float());
     let names: Vec<String> = floats.skip(1).map(|(name, _)| name.to_owned()).collect();
     let half = |name: &String| {
-        let array = file.weight(name).unwrap();
+        let array = run::whole(file, name).unwrap();
         let wide: Vec<f64> = array.to_floats().unwrap().iter().map(|it| it / 2.0).collect();
         let wide = Array::of::<f64>(array.shape(), &wide).unwrap();
         (name.clone(), kernels::evaluate(&Op::Cast(DType::F32), &[&wide]).unwrap().remove(0))
@@ -52,7 +53,7 @@ fn an_exported_model_has_the_new_weights_in_their_types_and_the_others() {
         let after = model_file::open(&path).unwrap();
         assert_eq!(after.model.weights(), file.model.weights());
         for (name, type_) in file.model.weights() {
-            let (before, after) = (file.weight(name).unwrap(), after.weight(name).unwrap());
+            let (before, after) = (run::whole(&file, name).unwrap(), run::whole(&after, name).unwrap());
             match arrays.get(name) {
                 None => assert_eq!(before, after),
                 Some(array) => {
@@ -113,85 +114,15 @@ fn a_model_with_weights_in_other_files_is_exported_with_one_beside_it() {
     let after = model_file::open(&out).unwrap();
     assert_eq!(after.model.files(), ["out.onnx.data"]);
     for (name, _) in file.model.weights() {
-        let expected = arrays.get(name).cloned().unwrap_or_else(|| file.weight(name).unwrap());
-        assert_eq!(after.weight(name).unwrap(), expected, "{name}");
-        assert_eq!(before.weight(name).unwrap(), file.weight(name).unwrap(), "what was there stays");
+        let expected = arrays.get(name).cloned().unwrap_or_else(|| run::whole(&file, name).unwrap());
+        assert_eq!(run::whole(&after, name).unwrap(), expected, "{name}");
+        assert_eq!(
+            run::whole(&before, name).unwrap(),
+            run::whole(&file, name).unwrap(),
+            "what was there stays"
+        );
     }
     std::fs::remove_dir_all(folder).unwrap();
-}
-
-/// A model whose raw tensors of more than 64 bytes are in the file `w.bin`: field 9 of a tensor
-/// becomes fields 13 and 14.
-fn moved(file: &[u8], contents: &mut Vec<u8>) -> Vec<u8> {
-    let initializer = |tensor: &[u8]| {
-        let raw = fields(tensor).into_iter().find(|(number, _, content)| *number == 9 && content.len() > 64);
-        let Some((_, whole, raw)) = raw else { return tensor.to_vec() };
-        let rest = fields(tensor).into_iter().filter(|it| it.1 != whole);
-        let mut new: Vec<u8> = rest.flat_map(|it| it.1.to_vec()).collect();
-        for (key, value) in [("location", "w.bin".to_owned()), ("offset", contents.len().to_string())] {
-            let entry = [field(1, key.as_bytes()), field(2, value.as_bytes())].concat();
-            new.extend(field(13, &entry));
-        }
-        new.extend([14 << 3, 1]);
-        contents.extend_from_slice(raw);
-        new
-    };
-    let mut initializer = initializer;
-    let mut graph = |graph: &[u8]| -> Vec<u8> {
-        let one = |(number, whole, content): (u64, &[u8], &[u8])| match number {
-            5 => field(5, &initializer(content)),
-            _ => whole.to_vec(),
-        };
-        fields(graph).into_iter().flat_map(one).collect()
-    };
-    let one = |(number, whole, content): (u64, &[u8], &[u8])| match number {
-        7 => field(7, &graph(content)),
-        _ => whole.to_vec(),
-    };
-    fields(file).into_iter().flat_map(one).collect()
-}
-
-/// The fields of a protobuf message: number, all of it, what is in it.
-fn fields(message: &[u8]) -> Vec<(u64, &[u8], &[u8])> {
-    let varint = |place: &mut usize| {
-        let mut number = 0;
-        for shift in (0..).step_by(7) {
-            let byte = message[*place];
-            *place += 1;
-            number |= u64::from(byte & 0x7f) << shift;
-            if byte < 0x80 {
-                break;
-            }
-        }
-        number
-    };
-    let (mut place, mut found) = (0, Vec::new());
-    while place < message.len() {
-        let start = place;
-        let key = varint(&mut place);
-        let length = match key & 7 {
-            0 => (varint(&mut place), 0).1,
-            1 => 8,
-            2 => usize::try_from(varint(&mut place)).unwrap(),
-            _ => 4,
-        };
-        place += length;
-        found.push((key >> 3, &message[start..place], &message[place - length..place]));
-    }
-    found
-}
-
-fn field(number: u64, content: &[u8]) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    for mut rest in [number << 3 | 2, content.len() as u64] {
-        while rest >= 0x80 {
-            bytes.push(u8::try_from(rest & 0x7f).unwrap() | 0x80);
-            rest >>= 7;
-        }
-        bytes.push(u8::try_from(rest).unwrap());
-    }
-    bytes.extend_from_slice(content);
-    bytes
 }
 
 #[test]

@@ -98,8 +98,7 @@ fn run(plan: &Plan, file: &ModelFile, steps: u32) -> Result<(f64, Vec<f64>, Prog
     let first = programs.first().cloned();
     let program = first.ok_or_else(|| Failure::internal("lower", "no program"))?;
     let failed = |error: run::RunError| Failure::internal("run", error);
-    let weight = |name: &str| file.weight(name);
-    let mut session = run::Session::new(programs, &weight).map_err(failed)?;
+    let mut session = run::Session::new(programs, file).map_err(failed)?;
     let given = inputs::made(&plan.graph, 0);
     let (mut best, mut instructions) = (f64::INFINITY, vec![f64::INFINITY; program.instructions.len()]);
     for step in 0..WARM_UP + steps {

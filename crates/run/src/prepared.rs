@@ -1,0 +1,149 @@
+//! What is made of weights and constants before the first step: of what only moves elements of weights
+//! the blocks that ranks hold, of the rest whole values.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use kernels::Array;
+use lower::{Port, Preparation, Whole};
+use planner_ir::{Op, Type, ValueId};
+
+use crate::beside::needed;
+use crate::error::RunError;
+use crate::source::expect_type;
+use crate::stored::{Of, Part, Stored, block, whole};
+use crate::view::View;
+
+/// What a program prepares, of which blocks are made.
+pub(crate) struct Prepared<'a> {
+    stored: &'a dyn Stored,
+    /// What makes each value.
+    steps: BTreeMap<ValueId, &'a Preparation>,
+    types: BTreeMap<ValueId, Type>,
+    /// What has been computed whole.
+    values: BTreeMap<ValueId, Array>,
+}
+
+/// A part of a block, and what its elements are of.
+struct Taken {
+    of: Whole,
+    ops: Vec<Op>,
+    view: View,
+}
+
+impl<'a> Prepared<'a> {
+    /// Computes what is needed whole for the blocks of these ports.
+    pub(crate) fn new(
+        stored: &'a dyn Stored,
+        preparation: &'a [Preparation],
+        ports: &[&Port],
+    ) -> Result<Self, RunError> {
+        let steps = preparation.iter().flat_map(|step| step.results.iter().map(move |it| (*it, step)));
+        let (types, values) = (BTreeMap::new(), BTreeMap::new());
+        let mut prepared = Self { stored, steps: steps.collect(), types, values };
+        for step in preparation {
+            let types = step.operands.iter().map(|it| prepared.type_of(it)).collect::<Option<Vec<_>>>();
+            let made = types.and_then(|types| step.op.infer(&types).ok());
+            prepared.types.extend(step.results.iter().copied().zip(made.into_iter().flatten()));
+        }
+        let mut wanted = BTreeSet::new();
+        for port in ports {
+            let parts = prepared.parts(Whole::Prepared(port.value), View::of_pieces(&port.pieces));
+            wanted.extend(parts.into_iter().filter_map(|part| match part.of {
+                Whole::Prepared(value) => Some(value),
+                Whole::Weight(_) => None,
+            }));
+        }
+        prepared.values = computed(&needed(preparation, &wanted), &wanted, stored)?;
+        Ok(prepared)
+    }
+
+    /// The block of a port, of the buffer's type.
+    pub(crate) fn block(&self, port: &Port, local: &Type) -> Result<Array, RunError> {
+        let missing = || RunError::Program(format!("`{}` is not prepared", port.name));
+        let known = self.types.get(&port.value);
+        let known = known.or_else(|| self.values.get(&port.value).map(Array::type_));
+        expect_type(&port.name, known.ok_or_else(missing)?, &port.type_)?;
+        let taken = self.parts(Whole::Prepared(port.value), View::of_pieces(&port.pieces));
+        let part = |it: &Taken| {
+            let of = match &it.of {
+                Whole::Weight(name) => Of::Stored(name.clone()),
+                Whole::Prepared(value) => Of::Memory(self.values.get(value).ok_or_else(missing)?),
+            };
+            Ok(Part { of, ops: it.ops.clone(), view: it.view.clone() })
+        };
+        let parts = taken.iter().map(part).collect::<Result<Vec<_>, RunError>>()?;
+        block(self.stored, &port.name, &parts, local.clone())
+    }
+
+    /// A part of a value as parts of weights, and of values that are computed whole because what makes
+    /// them does more than move or change single elements.
+    fn parts(&self, of: Whole, view: View) -> Vec<Taken> {
+        let taken = |of, view| vec![Taken { of, ops: Vec::new(), view }];
+        let step = match &of {
+            Whole::Prepared(value) => self.steps.get(value).filter(|it| it.results == [*value]),
+            Whole::Weight(_) => None,
+        };
+        let Some(step) = step else { return taken(of, view) };
+        if let (Op::Cast(_) | Op::Unary(_), [operand]) = (&step.op, &step.operands[..]) {
+            let mut parts = self.parts(operand.clone(), view);
+            parts.iter_mut().for_each(|part| part.ops.push(step.op.clone()));
+            return parts;
+        }
+        let operands: Option<Vec<Type>> = step.operands.iter().map(|it| self.type_of(it)).collect();
+        let before = operands.zip(self.type_of(&of));
+        let before = before.and_then(|(operands, result)| view.before(&step.op, &operands, &result));
+        let Some(before) = before else { return taken(of, view) };
+        before
+            .into_iter()
+            .flat_map(|(operand, view)| self.parts(step.operands[operand].clone(), view))
+            .collect()
+    }
+
+    fn type_of(&self, of: &Whole) -> Option<Type> {
+        match of {
+            Whole::Weight(name) => self.stored.type_of(name).ok(),
+            Whole::Prepared(value) => self.types.get(value).cloned(),
+        }
+    }
+}
+
+/// Some values, computed whole.
+fn computed(
+    preparation: &[Preparation],
+    kept: &BTreeSet<ValueId>,
+    stored: &dyn Stored,
+) -> Result<BTreeMap<ValueId, Array>, RunError> {
+    let mut last: BTreeMap<&Whole, usize> = BTreeMap::new();
+    for (index, step) in preparation.iter().enumerate() {
+        last.extend(step.operands.iter().map(|operand| (operand, index)));
+    }
+    let mut weights: BTreeMap<&str, Array> = BTreeMap::new();
+    let mut prepared: BTreeMap<ValueId, Array> = BTreeMap::new();
+    for (index, step) in preparation.iter().enumerate() {
+        for operand in &step.operands {
+            if let Whole::Weight(name) = operand
+                && !weights.contains_key(name.as_str())
+            {
+                weights.insert(name, whole(stored, name)?);
+            }
+        }
+        let operand = |operand: &Whole| match operand {
+            Whole::Weight(name) => weights.get(name.as_str()),
+            Whole::Prepared(value) => prepared.get(value),
+        };
+        let operands: Option<Vec<&Array>> = step.operands.iter().map(operand).collect();
+        let operands =
+            operands.ok_or_else(|| RunError::Program(format!("`{}` is prepared too early", step.origin)))?;
+        let results = kernels::evaluate(&step.op, &operands)
+            .map_err(|error| RunError::Whole(step.origin.clone(), error))?;
+        prepared.extend(step.results.iter().copied().zip(results));
+        for operand in step.operands.iter().filter(|operand| last.get(operand) == Some(&index)) {
+            match operand {
+                Whole::Weight(name) => drop(weights.remove(name.as_str())),
+                Whole::Prepared(value) if !kept.contains(value) => drop(prepared.remove(value)),
+                Whole::Prepared(_) => {}
+            }
+        }
+    }
+    Ok(prepared)
+}
