@@ -9,6 +9,7 @@
 #define T_UNROLL _Pragma("unroll")
 /* Of a long loop a few iterations at a time: all of them take registers that others need. */
 #define T_UNROLL_FEW _Pragma("unroll 8")
+#define T_UNROLL_FOUR _Pragma("unroll 4")
 
 typedef signed char t_i8;
 typedef unsigned char t_u8;

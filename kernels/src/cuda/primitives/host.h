@@ -21,6 +21,7 @@
 #define T_ALIGNED(bytes) __attribute__((aligned(bytes)))
 #define T_UNROLL
 #define T_UNROLL_FEW
+#define T_UNROLL_FOUR
 
 typedef int8_t t_i8;
 typedef uint8_t t_u8;

@@ -55,7 +55,7 @@ $ROWSNEXT            }
                     scores[n][0] = scores[n][1] = scores[n][2] = scores[n][3] = 0;
                     gradients[n][0] = gradients[n][1] = gradients[n][2] = gradients[n][3] = 0;
                 }
-                T_UNROLL
+                T_UNROLL_FOUR
                 for (int c = 0; c < $DE; c += 16) {
                     t_u32 a[4], b[4];
                     t_load_matrices(a, own_one + (warp * 16 + down) * ($DE + 8) + c + across);
@@ -66,7 +66,7 @@ $ROWSNEXT            }
                         t_mma_$D(scores[n + 1], a, b + 2);
                     }
                 }
-                T_UNROLL
+                T_UNROLL_FOUR
                 for (int c = 0; c < $EE; c += 16) {
                     t_u32 a[4], b[4];
                     t_load_matrices(a, own_two + (warp * 16 + down) * ($EE + 8) + c + across);

@@ -13,7 +13,8 @@ fn attention(u: &mut Unstructured, dtype: DType, seed: u64) -> Result<(Attention
     let heads = groups * u.int_in_range(1..=2)?;
     let batch = u.int_in_range(1..=2)?;
     let (queries, keys) = (*u.choose(&[1, 7, 32, 40, 140])?, *u.choose(&[1, 9, 32, 70, 150])?);
-    let (size, value_size) = *u.choose(&[(8, 8), (16, 16), (20, 36), (64, 64), (80, 80), (112, 96), (128, 128)])?;
+    let (size, value_size) =
+        *u.choose(&[(8, 8), (16, 16), (20, 36), (64, 64), (80, 80), (112, 96), (128, 128)])?;
     let attention = Attention {
         scale: Real(0.3),
         causal: u.arbitrary()?,

@@ -193,8 +193,8 @@ fn check(extents: [u64; 4], sequences: &[Vec<Part>], received: impl Fn(&Run<'_>)
         let (sketch, sums) = sketched(sequence, &mesh(sequence), extents);
         let programs = lower::lower(&sketch.plan).unwrap();
         lower::verify(&programs).unwrap_or_else(|found| panic!("{sequence:?}: {found}"));
-        let no_weight = |name: &str| Err(format!("`{name}` is no weight"));
-        let mut session = Session::new(programs.clone(), &no_weight).unwrap();
+        let no_weights: BTreeMap<String, Array> = BTreeMap::new();
+        let mut session = Session::new(programs.clone(), &no_weights).unwrap();
         let outcome = session.step(&inputs).unwrap();
         for (phase, expected) in PHASES.into_iter().zip(&expected) {
             let found = outcome.outputs[&format!("{phase:?}")].to_floats().unwrap();

@@ -126,12 +126,12 @@ fn half_of_the_devices_move_a_block_to_the_second_square_and_half_move_one_back(
         mlp.returned(name, value);
     }
     let inputs = some_inputs(&mlp.sketch);
-    let weight = |name: &str| Err(format!("`{name}` is no weight"));
+    let weights: BTreeMap<String, Array> = BTreeMap::new();
     let expected =
-        run::reference(&mlp.sketch.plan.graph, Sources { inputs: &inputs, weight: &weight }).unwrap();
+        run::reference(&mlp.sketch.plan.graph, Sources { inputs: &inputs, weights: &weights }).unwrap();
     let programs = lower::lower(&mlp.sketch.plan).unwrap();
     lower::verify(&programs).unwrap_or_else(|found| panic!("{found}"));
-    let outcome = Session::new(programs.clone(), &weight).unwrap().step(&inputs).unwrap();
+    let outcome = Session::new(programs.clone(), &weights).unwrap().step(&inputs).unwrap();
     for (name, expected) in &expected {
         assert_eq!(outcome.outputs[name].to_floats(), expected.to_floats(), "{name}");
     }
