@@ -152,12 +152,14 @@ impl Partition {
                 None => Ok(()),
             };
         }
-        // What is passed through or added once would be so at every step.
+        // What is passed through would be so at every step, and what is added to a sum once with
+        // every addend.
         if let Some(&axis) = self.passed.first() {
             return Err(PartitionError::Passed(axis));
         }
-        if !loops.added.is_empty() {
-            return Err(PartitionError::Steps(self.steps));
+        let in_parts = |it: LoopId| loops.get(it).role == Role::Sum && !self.loops[it.0].is_empty();
+        if !loops.added.is_empty() && loops.ids().any(in_parts) {
+            return Err(PartitionError::Sums);
         }
         for dims in &loops.results {
             let index = |it: &LoopId| dims.iter().any(|dim| dim.contains(it));

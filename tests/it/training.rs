@@ -9,6 +9,7 @@ mod against; // plans on ranks, held against that
 mod chosen; // the plans that the search chooses
 mod roles; // what the dimensions of a step are
 pub(crate) mod manners; // prices that prefer the plans that people make by hand
+pub(crate) mod forms; // how blocks go around in time steps
 mod activations; // what is kept for the backward pass
 mod keeping; // what is kept value by value
 mod forced; // plans made to use what is offered
@@ -17,7 +18,7 @@ mod textbook; // every oracle under every kind of plan that people make by hand
 mod phases; // gradients partitioned otherwise than what they are of
 mod megatron; // what tensor and sequence parallel plans move of activations
 mod context; // attention whose keys and values go around
-mod in_time; // products whose blocks go around, on two axes
+mod in_time; // products whose blocks go around
 mod written; // what training writes
 mod pipelines; // steps in stages, each on devices of its own
 mod one; // steps on one device: what recipes mean

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use arbtest::arbtest;
 
-use super::Partition;
+use super::{Partition, PartitionError};
 use crate::data::{DType, Type};
 use crate::layout::Digit;
 use crate::mesh::{AxisId, Mesh};
@@ -84,5 +84,29 @@ fn results_that_a_summed_loop_indexes_are_pieces_and_owe_nothing() {
         let made: Vec<String> =
             (0..4).map(|index| partition.result(&loops, index).display(&mesh).to_string()).collect();
         assert_eq!(made, expected, "{text}");
+    }
+}
+
+/// A bias goes in steps with the channels that it is added to. Where a sum is made of several
+/// addends, of devices or of steps, it would be added to each.
+#[test]
+fn what_is_added_once_is_so_in_steps_that_make_whole_sums() {
+    let mesh = Mesh::of_sizes(&[2, 2]);
+    let op = parse_op("conv strides=[1] dilations=[1] before=[0] after=[0] groups=1").unwrap();
+    let of = |shape: &[u64]| Type::new(DType::F32, shape);
+    let operands = [of(&[4, 4, 5]), of(&[4, 4, 2]), of(&[4])];
+    let results = op.infer(&operands).unwrap();
+    let [biased, bare] = [3, 2].map(|count| op.loops(&operands[..count], &results));
+    // Of the loops over samples, channels taken and made, and the window.
+    for (text, expected) in [
+        ("2 steps [a,-,(a+@t:2),-,-,-]", Ok(())),
+        ("2 steps both ways [a,-,(a+@t:2),-,-,-]", Ok(())),
+        ("2 steps [a,(a+@t:2),-,-,-,-]", Err(PartitionError::Sums)),
+        ("2 steps [a,b,(a+@t:2),-,-,-]", Err(PartitionError::Sums)),
+        ("2 steps [(a+@t+1:2),a,-,-,-,-]", Err(PartitionError::Sums)),
+    ] {
+        let partition = parse_partition(&mesh, text).unwrap();
+        assert_eq!(partition.check(&mesh, &bare), Ok(()), "{text}");
+        assert_eq!(partition.check(&mesh, &biased), expected, "{text}");
     }
 }

@@ -11,7 +11,7 @@ use super::against::apart;
 use super::cases::{self, ADAMW, Arrays, Case, MOMENTUM, floats, parted, step_inputs};
 use super::chosen::check_plan;
 use super::{expect_none, faults_of};
-use crate::corpus::forced::{Uncovered, used};
+use crate::corpus::forced::{Alike, IN_TIME, Uncovered, used};
 use crate::corpus::{check_bytes, machine};
 
 /// What is planned: the model, the optimizer, what is done again, the micro-batches.
@@ -117,13 +117,14 @@ fn cover(subject: &Subject<'_>, mesh: &str, rounds: usize, coverage: &mut Covera
     let header =
         plan::ModelFile { path: title.clone(), sha256: subject.case.file.sha256.clone(), dims: vec![] };
     for round in 0..rounds {
-        let prices = Uncovered::new(&coverage.covered, round);
+        let prices = Uncovered::new(Alike::ByBlocks, &coverage.covered, round);
         let plan = match pipeline::planned(&subject.prepared, &header, &target, &prices) {
             Ok(plan) => plan,
             Err(error) => return vec![format!("{title} on {mesh}, plan {round}: {error}")],
         };
         coverage.offered.extend(prices.offered());
-        let new: BTreeSet<String> = used(&plan).difference(&coverage.covered).cloned().collect();
+        let new: BTreeSet<String> =
+            used(&plan, Alike::ByBlocks).difference(&coverage.covered).cloned().collect();
         if new.is_empty() {
             break;
         }
@@ -136,11 +137,13 @@ fn cover(subject: &Subject<'_>, mesh: &str, rounds: usize, coverage: &mut Covera
     vec![]
 }
 
-/// Covers some of what the models offer on a mesh.
-fn check(mesh: &str, rounds: usize) {
+/// Covers some of what the models offer on a mesh, and so many partitions in time if all are there; of
+/// batches that are there so often and whose sequences are padded to a multiple.
+fn check(mesh: &str, rounds: usize, [times, multiple]: [u64; 2], least: usize) {
     let wanted = std::env::var("MODEL").unwrap_or_default();
     let mut coverage = Coverage::default();
     let mut failures = Vec::new();
+    let mut there = 0;
     for (model, optimizer, decision, parts) in TRIALS {
         let Some(path) = cases::all().into_iter().find(|path| path.to_string_lossy().contains(model)) else {
             continue;
@@ -148,7 +151,8 @@ fn check(mesh: &str, rounds: usize) {
         if !model.contains(&wanted) {
             continue;
         }
-        let case = Case::load(&path);
+        there += 1;
+        let case = Case::load(&path).stretched(times, multiple);
         let parts = if case.is_static() { 1 } else { parts };
         failures.extend(faults_of(&case.title, || {
             cover(&Subject::new(&case, optimizer, decision, parts), mesh, rounds, &mut coverage)
@@ -163,14 +167,23 @@ fn check(mesh: &str, rounds: usize) {
         coverage.plans
     );
     expect_none(&failures);
+    let in_time = coverage.covered.iter().filter(|it| it.contains(IN_TIME)).count();
+    println!("training on mesh {mesh}: {in_time} partitions in time");
+    assert!(there < TRIALS.len() || in_time >= least, "{in_time} partitions in time, expected {least}");
 }
 
 #[test]
 fn forced_steps_over_one_axis_train_as_one_device() {
-    check("2", 40);
+    check("2", 40, [1, 1], 250);
 }
 
 #[test]
 fn forced_steps_over_two_axes_train_as_one_device() {
-    check("2x2", 12);
+    check("2x2", 12, [1, 1], 0);
+}
+
+/// Of more than two ranks both neighbours are not one.
+#[test]
+fn forced_steps_over_four_ranks_train_as_one_device() {
+    check("4", 6, [2, 4], 160);
 }

@@ -1,15 +1,16 @@
-//! Training steps on two axes whose products are in time steps, forward and backward.
+//! Training steps whose products are in time steps, forward and backward.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use plan::{Assignment, Plan, Recompute};
-use planner_ir::{Graph, Node, NodeId, Op, Optimizer, Phase, Source, ValueId};
+use planner_ir::{Graph, Loops, Move, Node, NodeId, Op, Optimizer, Phase, Source, ValueId};
 use rewrite::Steps;
 use search::MachinePrices;
 
 use super::cases::{self, ADAMW, Case, MOMENTUM, parted};
 use super::chosen::check_plan;
-use super::manners::{Form, Manner, Preferring, SIDE, falls};
+use super::forms::{Form, LAYERS, Site};
+use super::manners::{Manner, Preferring};
 use super::roles::stems;
 use super::{expect_none, faults_of};
 use crate::corpus::machine;
@@ -22,12 +23,65 @@ enum On {
     Both,
 }
 
-/// What is planned: the model, how blocks go around, the optimizer; and what trains by it.
-const TRIALS: [(&str, Form, Optimizer, On); 4] = [
-    ("gpt2/legacy.onnx", Form::Square, ADAMW, On::Both),
-    ("llama/legacy.onnx", Form::Square, MOMENTUM, On::Threads),
-    ("qwen3/legacy.onnx", Form::Ring, MOMENTUM, On::Threads),
-    ("llama/legacy.onnx", Form::Ring, ADAMW, On::Both),
+/// What is planned, and what trains by it.
+struct Trial {
+    model: &'static str,
+    mesh: &'static str,
+    form: Form,
+    optimizer: Optimizer,
+    /// How often a batch is there.
+    times: u64,
+    on: On,
+    /// Some of the operations that are in steps.
+    of: &'static [&'static str],
+}
+
+const PRODUCTS: [&str; 1] = ["contract"];
+const TABLES: [&str; 3] = ["contract", "gather", "gather_gradient"];
+const WINDOWS: [&str; 3] = ["contract", "conv", "conv_weight_gradient"];
+const EXPERTS: [&str; 2] = ["experts", "experts_gradient"];
+const EXPERTS_AND_TABLES: [&str; 5] =
+    ["contract", "gather", "gather_gradient", "experts", "experts_gradient"];
+
+impl Trial {
+    const fn new(model: &'static str, mesh: &'static str, form: Form, optimizer: Optimizer) -> Self {
+        Self { model, mesh, form, optimizer, times: 1, on: On::Threads, of: &PRODUCTS }
+    }
+
+    const fn of(self, of: &'static [&'static str]) -> Self {
+        Self { of, ..self }
+    }
+
+    const fn times(self, times: u64) -> Self {
+        Self { times, ..self }
+    }
+
+    const fn also_on_a_gpu(self) -> Self {
+        Self { on: On::Both, ..self }
+    }
+}
+
+const TRIALS: [Trial; 20] = [
+    Trial::new("gpt2/legacy.onnx", "2x2", Form::Square(2), ADAMW).also_on_a_gpu(),
+    Trial::new("llama/legacy.onnx", "2x2", Form::Square(2), MOMENTUM),
+    Trial::new("llama/legacy.onnx", "2x2", Form::Summa(2), ADAMW),
+    Trial::new("gpt2/legacy.onnx", "2x2", Form::Summa(2), MOMENTUM).also_on_a_gpu(),
+    Trial::new("gpt2/legacy.onnx", "2x2x2", Form::Tesseract(2), ADAMW),
+    Trial::new("llama/legacy.onnx", "2x2x2", Form::Tesseract(2), MOMENTUM),
+    Trial::new("llama/legacy.onnx", "2x2x2", Form::Squares(2), ADAMW),
+    Trial::new("qwen3/legacy.onnx", "2x2", Form::Ring(2), MOMENTUM).of(&TABLES),
+    Trial::new("llama/legacy.onnx", "2x2", Form::Ring(2), ADAMW).of(&TABLES).also_on_a_gpu(),
+    Trial::new("qwen3/legacy.onnx", "3", Form::Ring(3), ADAMW),
+    Trial::new("mixtral_batchedmm/dynamo.onnx", "3", Form::Ring(3), MOMENTUM).of(&EXPERTS),
+    Trial::new("mixtral/legacy.onnx", "4", Form::Ring(4), ADAMW).of(&EXPERTS_AND_TABLES),
+    Trial::new("mixtral_batchedmm/dynamo.onnx", "4", Form::Ring(4), MOMENTUM).of(&EXPERTS_AND_TABLES),
+    Trial::new("gpt2/legacy.onnx", "4", Form::Ring(4), MOMENTUM).of(&TABLES).also_on_a_gpu(),
+    Trial::new("bert/legacy.onnx", "4", Form::Ring(4), ADAMW).of(&TABLES),
+    Trial::new("gemma2/dynamo.onnx", "4", Form::Ring(4), MOMENTUM).of(&TABLES),
+    Trial::new("t5/legacy.onnx", "4", Form::Ring(4), ADAMW).of(&TABLES),
+    Trial::new("vit/legacy.onnx", "4", Form::Ring(4), ADAMW).times(4).of(&WINDOWS),
+    Trial::new("mixtral/legacy.onnx", "8", Form::Ring(8), MOMENTUM).of(&EXPERTS_AND_TABLES),
+    Trial::new("opt/legacy.onnx", "8", Form::Ring(8), ADAMW).of(&TABLES),
 ];
 
 /// What a product with a parameter is for.
@@ -37,43 +91,47 @@ enum Pass {
     Result,
     /// dX = dY Wᵀ.
     Input,
-    /// dW = Xᵀ dY.
+    /// dW = Xᵀ dY, perhaps with dX.
     Weight,
 }
 
-/// What a product is for, if it is one of matrices that all fall into blocks.
-fn pass(graph: &Graph, stems: &[bool], node: &Node) -> Option<Pass> {
-    let Op::Contract(_) = node.op else { return None };
+/// The loops of an operation, and which of its operands are of parameters.
+fn about(graph: &Graph, stems: &[bool], node: &Node) -> (Loops, Vec<bool>) {
     let loops = node.op.loops(&graph.types_of(&node.operands), &graph.types_of(&node.results));
-    let of_parameters = node.operands.iter().filter(|it| stems[it.0]).count();
-    let large = node.results.iter().all(|it| graph.type_of(*it).rank() > 1);
-    match (node.phase, of_parameters) {
-        _ if !falls(&loops) || !large => None,
-        (Phase::Forward, 1) => Some(Pass::Result),
-        (Phase::Backward | Phase::Gradient, 1) => Some(Pass::Input),
-        (Phase::Backward | Phase::Gradient, 0) => Some(Pass::Weight),
-        _ => None,
+    (loops, node.operands.iter().map(|it| stems[it.0]).collect())
+}
+
+/// The operations that the form takes.
+fn taken(graph: &Graph, form: Form) -> Vec<NodeId> {
+    let stems = stems(graph);
+    let takes = |id: &NodeId| {
+        let Node { op, phase, .. } = graph.node(*id);
+        let (loops, of_parameters) = about(graph, &stems, graph.node(*id));
+        form.takes(&Site { op, loops: &loops, of_parameters: &of_parameters, phase: *phase })
+    };
+    graph.node_ids().filter(takes).collect()
+}
+
+fn pass(node: &Node) -> Pass {
+    match (&node.op, node.phase) {
+        (Op::ExpertsGradient { .. }, _) | (_, Phase::Gradient) => Pass::Weight,
+        (_, Phase::Forward) => Pass::Result,
+        _ => Pass::Input,
     }
 }
 
-/// The products with parameters: what each is for.
-fn products(graph: &Graph) -> Vec<(NodeId, Pass)> {
-    let stems = stems(graph);
-    graph.node_ids().filter_map(|id| Some((id, pass(graph, &stems, graph.node(id))?))).collect()
-}
-
-/// How many products of each pass have a partition of the form, and how many there are.
-fn counted(plan: &Plan, form: Form) -> BTreeMap<Pass, (usize, usize)> {
+/// How many operations of each kind and pass have a partition of the form, and how many there are.
+fn counted(plan: &Plan, form: Form) -> BTreeMap<(&'static str, Pass), (usize, usize)> {
     let graph = &plan.graph;
     let stems = stems(graph);
     let mut counts = BTreeMap::new();
-    for (id, pass) in products(graph) {
+    for id in taken(graph, form) {
         let node = graph.node(id);
         let Assignment::Computed { partition, .. } = &plan.assignments[id.0] else { continue };
-        let loops = node.op.loops(&graph.types_of(&node.operands), &graph.types_of(&node.results));
-        let of_parameters: Vec<bool> = node.operands.iter().map(|it| stems[it.0]).collect();
-        let count: &mut (usize, usize) = counts.entry(pass).or_default();
-        count.0 += usize::from(partition.steps == SIDE && form.is_of(partition, &loops, &of_parameters));
+        let (loops, of_parameters) = about(graph, &stems, node);
+        let site = Site { op: &node.op, loops: &loops, of_parameters: &of_parameters, phase: node.phase };
+        let count: &mut (usize, usize) = counts.entry((node.op.name(), pass(node))).or_default();
+        count.0 += usize::from(form.is_of(partition, &site));
         count.1 += 1;
     }
     counts
@@ -82,15 +140,16 @@ fn counted(plan: &Plan, form: Form) -> BTreeMap<Pass, (usize, usize)> {
 /// The values that parameters of products are on their way to the products, and their gradients on
 /// their way to the updates, and what the updates make; but what is cut into parameters of several
 /// products, or put together of their gradients.
-fn of_products(graph: &Graph) -> BTreeSet<ValueId> {
+fn of_products(graph: &Graph, form: Form) -> BTreeSet<ValueId> {
     let stems = stems(graph);
     let mut found = BTreeSet::new();
-    for (id, pass) in products(graph) {
+    for id in taken(graph, form) {
         let node = graph.node(id);
-        match pass {
-            Pass::Weight => found.extend(node.results.iter().copied()),
-            _ => found.extend(node.operands.iter().copied().filter(|it| stems[it.0])),
-        }
+        let (loops, of_parameters) = about(graph, &stems, node);
+        let site = Site { op: &node.op, loops: &loops, of_parameters: &of_parameters, phase: node.phase };
+        found.extend(node.operands.iter().copied().filter(|it| stems[it.0]));
+        let gradients = node.results.iter().zip(site.of_gradients()).filter(|it| it.1);
+        found.extend(gradients.map(|it| *it.0));
     }
     let shapes = |node: &Node| matches!(node.op, Op::Reshape { .. } | Op::Transpose { .. });
     for node in graph.nodes.iter().rev().filter(|node| shapes(node) && stems[node.operands[0].0]) {
@@ -110,65 +169,88 @@ fn of_products(graph: &Graph) -> BTreeSet<ValueId> {
 }
 
 /// Says what parameter or gradient of a product is not at home: moved outside of the products, or
-/// held by a device in more than its part.
-fn check_home(plan: &Plan) -> Result<(), String> {
-    let values = of_products(&plan.graph);
+/// held by a device in more than its part. Gradients are summed over layers, and what makes several
+/// at once begins with parts that are one device further.
+fn check_home(plan: &Plan, form: Form) -> Result<(), String> {
+    let values = of_products(&plan.graph, form);
     let parameters = |it: &&ValueId| matches!(plan.graph.value(**it).source, Source::State(_));
     if !values.iter().any(|it| parameters(&it)) {
         return Err("no parameter of a product".to_owned());
     }
+    let parts = match form {
+        Form::Ring(side) => side,
+        Form::Square(side) | Form::Squares(side) | Form::Summa(side) | Form::Tesseract(side) => side * side,
+    };
     for &value in &values {
         let type_ = plan.graph.type_of(value);
         let held = plan.layouts[value.0].local_type(type_).elements();
-        if held * plan.mesh.devices() != type_.elements() {
+        if held * parts != type_.elements() {
             return Err(format!("{held} of {} elements of {value:?} are held", type_.elements()));
         }
     }
-    let moved =
-        plan.transfers.iter().find(|it| values.contains(&it.value) && it.bytes.iter().any(|it| *it > 0));
-    moved.map_or(Ok(()), |it| {
+    let summed = |it: &Move| *it == Move::AllReduce { axes: vec![LAYERS] };
+    let allowed = |it: &Move| match form {
+        Form::Squares(_) | Form::Tesseract(_) => summed(it),
+        Form::Ring(_) => matches!(it, Move::Permute { .. }),
+        Form::Square(_) | Form::Summa(_) => false,
+    };
+    let mut moved =
+        plan.transfers.iter().filter(|it| values.contains(&it.value) && it.bytes.iter().any(|it| *it > 0));
+    if let Form::Squares(_) | Form::Tesseract(_) = form
+        && !moved.clone().any(|it| it.moves.iter().any(summed))
+    {
+        return Err("no gradient is summed over layers".to_owned());
+    }
+    moved.find(|it| !it.moves.iter().all(allowed)).map_or(Ok(()), |it| {
         let source = &plan.graph.value(it.value).source;
         Err(format!("{:?} of {source:?} is moved by {:?} to {:?}", it.value, it.moves, it.layout))
     })
 }
 
-fn check(case: &Case, form: Form, optimizer: Optimizer, on: On) -> Result<(), String> {
-    let (mesh, machine) = machine("2x2");
-    let training = case.training(optimizer, Recompute::Nothing);
-    let prepared = case.prepared(&training, &parted(&case.batch(0), 1));
-    let prices = MachinePrices::new(&machine, &mesh).map_err(|error| format!("{error:?}"))?;
-    let prices = Preferring::new(Manner::InTime(form), prices, &prepared.graph, &prepared.sections);
-    let plan = case.plan_in(&prepared, &mesh, &machine, &prices, Steps::Offered)?;
-    check_plan(&plan)?;
-    let counts = counted(&plan, form);
-    println!("{} {form:?}: {counts:?}", case.title);
-    for pass in [Pass::Result, Pass::Input, Pass::Weight] {
-        let (found, all) = counts.get(&pass).copied().unwrap_or_default();
-        if found == 0 || found != all {
-            return Err(format!("{found} of {all} products of {pass:?} are in steps"));
+impl Trial {
+    fn check(&self, case: &Case) -> Result<(), String> {
+        let Self { form, optimizer, .. } = *self;
+        let (mesh, machine) = machine(self.mesh);
+        let training = case.training(optimizer, Recompute::Nothing);
+        let prepared = case.prepared(&training, &parted(&case.batch(0), 1));
+        let prices = MachinePrices::new(&machine, &mesh).map_err(|error| format!("{error:?}"))?;
+        let prices = Preferring::new(Manner::InTime(form), prices, &prepared.graph, &prepared.sections);
+        let plan = case.plan_in(&prepared, &mesh, &machine, &prices, Steps::Offered)?;
+        check_plan(&plan)?;
+        let counts = counted(&plan, form);
+        println!("{} {form:?}: {counts:?}", case.title);
+        if let Some((what, (found, all))) = counts.iter().find(|it| it.1.0 != it.1.1) {
+            return Err(format!("{found} of {all} of {what:?} are in steps"));
         }
-    }
-    if form == Form::Square {
-        check_home(&plan)?;
-    }
-    case.check_training(&plan, optimizer, 1)?;
-    match on {
-        On::Threads => Ok(()),
-        On::Both => case.check_on_gpu(&plan, optimizer, 1).map_err(|error| format!("on a GPU: {error}")),
+        let kinds: BTreeSet<&str> = counts.keys().map(|it| it.0).collect();
+        let passes = counts.keys().filter(|it| it.0 == "contract").count();
+        if !self.of.iter().all(|it| kinds.contains(it)) || (passes != 3 && kinds.contains("contract")) {
+            return Err(format!("not all are there: {counts:?}"));
+        }
+        check_home(&plan, form)?;
+        case.check_training(&plan, optimizer, 1)?;
+        match self.on {
+            On::Threads => Ok(()),
+            On::Both => case.check_on_gpu(&plan, optimizer, 1).map_err(|error| format!("on a GPU: {error}")),
+        }
     }
 }
 
 #[test]
-fn products_in_time_steps_on_two_axes_train_as_pytorch() {
+fn products_in_time_steps_train_as_pytorch() {
+    let wanted = std::env::var("MODEL").unwrap_or_default();
     let mut failures = Vec::new();
-    for (model, form, optimizer, on) in TRIALS {
+    for trial in TRIALS.iter().filter(|it| it.model.contains(&wanted)) {
         let mut all = cases::all().into_iter();
-        let Some(path) = all.find(|path| path.to_string_lossy().contains(model)) else { continue };
-        let what = format!("{model} by {form:?}");
+        let Some(path) = all.find(|path| path.to_string_lossy().contains(trial.model)) else { continue };
+        let what = format!("{} by {:?} on {}", trial.model, trial.form, trial.mesh);
+        let start = std::time::Instant::now();
         failures.extend(faults_of(&what, || {
-            let wrong = check(&Case::load(&path).stretched(1, SIDE), form, optimizer, on).err();
+            let case = Case::load(&path).stretched(trial.times, trial.form.side());
+            let wrong = trial.check(&case).err();
             wrong.map(|error| format!("{what}: {error}")).into_iter().collect()
         }));
+        println!("  {what}: {:?}", start.elapsed());
     }
     expect_none(&failures);
 }

@@ -1,10 +1,9 @@
 //! Prices that make the search take the plans that people make by hand.
 
-use planner_ir::{
-    Digit, Graph, Layout, Loops, Motion, Move, Op, Partition, Phase, State, StateKind, Type, Ways,
-};
+use planner_ir::{Digit, Graph, Layout, Move, Op, Partition, Phase, State, StateKind, Type, Ways};
 use search::{MachinePrices, Prices, Section, Work};
 
+use super::forms::{Form, Site};
 use super::roles::{Factors, Role, is_product, roles, stems};
 
 /// How people split programs.
@@ -27,34 +26,6 @@ pub(crate) enum Manner {
     Striped,
     /// Products by parameters, in time steps of this form.
     InTime(Form),
-}
-
-/// How blocks go around in time steps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
-    /// Over two axes, with skewed digits: PrimePar.
-    Square,
-    /// Along one axis, those of parameters and of their gradients: RTP.
-    Ring,
-}
-
-impl Form {
-    /// Whether a product of operands, some of which are of parameters, is partitioned so.
-    pub(super) fn is_of(self, partition: &Partition, loops: &Loops, of_parameters: &[bool]) -> bool {
-        let rotates = |motion: Motion| matches!(motion, Motion::Rotating(_));
-        let operands: Vec<bool> =
-            (0..loops.operands.len()).map(|it| rotates(partition.operand_motion(loops, it))).collect();
-        let result = rotates(partition.result_motion(loops, 0));
-        let skewed = partition.loops.iter().flatten().any(|digit| digit.terms.len() > 1);
-        match self {
-            Self::Square => {
-                let things = operands.iter().chain([&result]);
-                skewed && partition.streams.is_empty() && things.filter(|it| **it).count() == 2
-            }
-            // Without a parameter it is the gradient of one.
-            Self::Ring => !skewed && operands == of_parameters && result != of_parameters.contains(&true),
-        }
-    }
 }
 
 /// Prices by which another manner is dear.
@@ -80,8 +51,6 @@ struct Known<'a> {
 
 /// What a step costs that the manner would not take.
 const WRONG: f64 = 1000.0;
-/// How many devices axes have along which blocks go around.
-pub(super) const SIDE: u64 = 2;
 /// How many dimensions queries, keys and values have: examples, heads, tokens, elements.
 const HEADS: usize = 4;
 /// What it costs to leave something whole that the manner splits.
@@ -218,12 +187,12 @@ impl Known<'_> {
         }
     }
 
-    /// Products of matrices are in steps of the form, nothing else is, and sums are made where they
-    /// are owed. What is infinite is left out before the search, which is too wide otherwise.
+    /// What the form takes is in steps of it, nothing else is, and sums are made where they are owed.
+    /// What is infinite is left out before the search, which is too wide otherwise.
     fn in_time(&self, form: Form, work: &Work<'_>) -> f64 {
-        let product = self.is_product && matches!(self.op, Op::Contract(_)) && falls(work.loops);
+        let site = Site { op: work.op, loops: work.loops, of_parameters: &self.stems, phase: self.phase };
         let at_once = work.partition.steps == 1 && work.partition.passed.is_empty();
-        let as_wanted = if product { form.is_of(work.partition, work.loops, &self.stems) } else { at_once };
+        let as_wanted = if form.takes(&site) { form.is_of(work.partition, &site) } else { at_once };
         if as_wanted { 0.0 } else { f64::INFINITY }
     }
 }
@@ -244,12 +213,6 @@ fn goes_one_way(work: &Work<'_>) -> bool {
 /// Whether devices compute every so many iterations of some loop.
 pub(crate) fn is_striped(partition: &Partition) -> bool {
     partition.loops.iter().any(|digits| digits.first().is_some_and(Digit::is_free))
-}
-
-/// Whether loops are those of a product, and all fall into as many blocks as axes have devices.
-pub(super) fn falls(loops: &Loops) -> bool {
-    let of_product = loops.loops.iter().any(|it| it.role == planner_ir::Role::Sum && it.size > 1);
-    of_product && loops.loops.iter().all(|it| it.size == 1 || it.size.is_multiple_of(SIDE))
 }
 
 /// What the digits of a loop split of its factors.

@@ -162,8 +162,11 @@ impl<'a> Computed<'a> {
     /// The rules of a partition of several steps.
     fn in_time(&self, operands: &[Copy], bytes: &[u64], found: &mut Violations) {
         let mesh = &self.plan.mesh;
-        if !self.partition.passed.is_empty() || !self.loops.added.is_empty() {
-            let message = "passes sums, or adds something to one, at each of several steps";
+        let summed = |it: &LoopId| self.loops.loops[it.0].role == Role::Sum;
+        let in_parts = |it: LoopId| summed(&it) && !self.partition.loops[it.0].iter().all(all_held);
+        let again = !self.loops.added.is_empty() && self.loops.ids().any(in_parts);
+        if !self.partition.passed.is_empty() || again {
+            let message = "passes sums, or adds something to each addend of one, at several steps";
             found.add("partition", &self.place, message);
             return;
         }

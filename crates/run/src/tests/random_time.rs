@@ -3,7 +3,8 @@
 use arbtest::arbitrary::{Result, Unstructured};
 use arbtest::arbtest;
 use planner_ir::{
-    AxisId, Contract, Digit, Label, Layout, Loops, Mesh, Move, Op, Partition, Reduction, Type, ValueId,
+    AxisId, Contract, Conv, DType, Digit, Label, Layout, Loops, Mesh, Move, Op, Partition, Reduction, Role,
+    Type, Unary, ValueId,
 };
 
 use super::check;
@@ -36,13 +37,29 @@ fn operation(u: &mut Unstructured, size: u64) -> Result<(Op, Vec<Type>)> {
     };
     let (m, k, n, b) = (extent(u)?, extent(u)?, extent(u)?, extent(u)?);
     let type_ = |shape: &[u64]| Type::new(DTYPE, shape);
-    Ok(match u.int_in_range(0..=5)? {
+    // Of small whole numbers.
+    let float = |shape: &[u64]| Type::new(DType::F32, shape);
+    let conv = Conv { strides: vec![1], dilations: vec![1], before: vec![1], after: vec![0], groups: 1 };
+    let (x, w, y) = (float(&[m, k, 3]), float(&[n, k, 2]), float(&[m, n, 3]));
+    let experts = [float(&[m, 2]), float(&[m, k]), float(&[k, n, 2]), float(&[k, 2, n])];
+    Ok(match u.int_in_range(0..=10)? {
         0 => (contract(["mk", "kn", "mn"]), vec![type_(&[m, k]), type_(&[k, n])]),
         1 => (contract(["mn", "kn", "mk"]), vec![type_(&[m, n]), type_(&[k, n])]),
         2 => (contract(["mk", "mn", "kn"]), vec![type_(&[m, k]), type_(&[m, n])]),
         3 => (contract(["bmk", "bkn", "mbn"]), vec![type_(&[b, m, k]), type_(&[b, k, n])]),
         4 => (Op::Reduce { reduction: Reduction::Sum, dims: vec![1] }, vec![type_(&[m, k, n])]),
-        _ => (Op::Transpose { permutation: vec![1, 0] }, vec![type_(&[m, n])]),
+        5 => (Op::Transpose { permutation: vec![1, 0] }, vec![type_(&[m, n])]),
+        6 => {
+            let biased = u.arbitrary::<bool>()?.then(|| float(&[n]));
+            (Op::Conv(conv), [x, w].into_iter().chain(biased).collect())
+        }
+        7 => (Op::ConvInputGradient { conv, spatial: vec![3] }, vec![w, y]),
+        8 => (Op::ConvWeightGradient { conv, window: vec![2] }, vec![x, y]),
+        9 => (Op::Experts { activation: Unary::Relu, active: k }, experts.to_vec()),
+        _ => {
+            let op = Op::ExpertsGradient { activation: Unary::Relu, active: k };
+            (op, experts.into_iter().chain([float(&[m, 2])]).collect())
+        }
     })
 }
 
@@ -69,13 +86,15 @@ fn program(u: &mut Unstructured) -> Result<Option<Sketch>> {
         }
     }
     permuted.reverse();
-    let made = partition.result(&loops, 0);
     let mut to_skewed = |_: &Mesh, _: &Type, layout: &Layout, _: &[AxisId]| {
         permuted.pop_if(|(at_rest, _)| at_rest == layout).map(|it| it.1)
     };
-    let y = sketch.node_with(op, &operands, partition.clone(), &mut to_skewed)[0];
-    let mut pay = (!made.owed.is_empty()).then(|| Move::AllReduce { axes: made.owed.clone() });
-    sketch.output("y", y, made.dims.clone(), &mut |_, _, _, _| pay.take());
+    let made = sketch.node_with(op, &operands, partition.clone(), &mut to_skewed);
+    for (index, value) in made.into_iter().enumerate() {
+        let Layout { dims, owed } = partition.result(&loops, index);
+        let mut pay = (!owed.is_empty()).then_some(Move::AllReduce { axes: owed });
+        sketch.output(&format!("y{index}"), value, dims, &mut |_, _, _, _| pay.take());
+    }
     Ok(Some(sketch))
 }
 
@@ -99,7 +118,8 @@ fn partition(u: &mut Unstructured, mesh: &Mesh, loops: &Loops, size: u64) -> Res
     partition.steps = size;
     let axes: Vec<AxisId> = mesh.axis_ids().filter(|&axis| mesh.size(axis) == size).collect();
     let any = i64::try_from(size).unwrap() - 1;
-    for digits in &mut partition.loops {
+    let splits = |it: &planner_ir::LoopId| loops.get(*it).role != Role::Whole;
+    for it in loops.ids().filter(splits) {
         for _ in 0..u.int_in_range(0..=2)? {
             let mut terms = Vec::new();
             for &axis in &axes {
@@ -108,7 +128,8 @@ fn partition(u: &mut Unstructured, mesh: &Mesh, loops: &Loops, size: u64) -> Res
             }
             let step = if u.arbitrary()? { u.int_in_range(0..=any)? } else { 0 };
             let offset = if u.ratio(1, 4)? { u.int_in_range(0..=any)? } else { 0 };
-            digits.extend(Some(Digit { size, terms, step, offset }).filter(|digit| !digit.is_free()));
+            let digit = Digit { size, terms, step, offset };
+            partition.loops[it.0].extend(Some(digit).filter(|digit| !digit.is_free()));
         }
     }
     for &axis in &axes {
