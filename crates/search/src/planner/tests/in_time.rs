@@ -121,7 +121,7 @@ fn sums_go_around_while_they_are_made_where_that_is_faster_than_to_scatter_them(
     let large = product(DType::F32, [4096, 16384, 4096]);
     assert_eq!(done(&machine(), &large, splits), ring);
     assert_ne!(done(&starting(SLOW), &large, splits), ring);
-    // Sums of narrow numbers are twice as wide on their way.
+    // Products of narrow numbers are too short to hide them.
     let narrow = product(DType::BF16, [4096, 16384, 4096]);
     assert_eq!(done(&machine(), &narrow, splits), scattered);
 }
