@@ -6,6 +6,8 @@ mod sketch; // plans made by hand
 mod regression; // training steps made by hand
 mod random; // random programs in random layouts
 mod families; // named parallelisms
+mod heads; // heads instead of positions
+mod grids; // grids of two and three axes
 mod context; // keys and values that go around
 mod temporal; // named partitions in time
 mod rotated; // weights that go around

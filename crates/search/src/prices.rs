@@ -158,3 +158,6 @@ fn outermost(dim: usize, layout: &Layout, type_: &Type) -> bool {
     let local = layout.local_shape(&type_.shape);
     local[..dim].iter().all(|&extent| extent == 1) && layout.dims[dim].iter().all(|digit| !digit.is_free())
 }
+
+#[cfg(test)]
+mod tests;

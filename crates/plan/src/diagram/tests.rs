@@ -142,6 +142,7 @@ const PICTURES: &[(&str, &str, &str, &str)] = &[
     ("summa", PRODUCT, "2x2", "2 steps [a,(@t:2),b] streams a,b"),
     ("tesseract", PRODUCT, "r=2,c=2,d=2", "2 steps [d.r,(@t:2),c] streams r,c"),
     ("two-and-a-half", PRODUCT, "r=2,c=2,d=2", "2 steps [r,d.(r+c+@t:2),c]"),
+    ("three-d", PRODUCT, "a=2,b=2,c=2", "[a,b,c]"),
     ("ring-attention", CAUSAL, "3", "3 steps [a,(a+@t:3),-,-]"),
     ("striped-attention", CAUSAL, "3", "3 steps [*2.a,*2.(a+@t:3),-,-]"),
 ];

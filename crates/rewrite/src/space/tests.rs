@@ -6,6 +6,8 @@ use planner_ir::{
 
 use super::*;
 
+mod sizes; // how large e-graphs are
+
 /// Builds graphs with inferred types.
 struct Draft(Graph);
 

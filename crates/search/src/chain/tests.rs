@@ -9,6 +9,8 @@ use crate::problem::tests::{Dice, close, random};
 use crate::problem::{Edge, Table};
 use crate::{bound, eliminate};
 
+mod segmented; // PrimePar's segments
+
 /// A random chain of up to five blocks, small enough to search exhaustively.
 pub(crate) fn random_chain(dice: &mut Dice) -> Chain {
     loop {

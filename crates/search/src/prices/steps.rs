@@ -73,8 +73,7 @@ impl MachinePrices<'_> {
             return 0.0;
         }
         // Statistics are few.
-        let kept = |it: &Type| Type { dtype: it.dtype.accumulated(), ..it.clone() };
-        let kept: Vec<Type> = results.iter().map(kept).collect();
+        let kept: Vec<Type> = results.iter().map(accumulated).collect();
         work::touch(&self.machine.device, &kept, &[]).0
     }
 
@@ -101,12 +100,15 @@ impl MachinePrices<'_> {
 
     fn result(&self, motion: &Motion, partition: &Partition, type_: &Type, taken: &mut Taken) {
         let block = Bytes(type_.bytes());
+        let sum = accumulated(type_);
         match motion {
-            // Added up, merged into, or put in place.
-            Motion::Stationary | Motion::Whole => taken.computing += self.copy(block),
+            // Added up, or merged into.
+            Motion::Stationary => taken.computing += self.copy(Bytes(sum.bytes())),
+            // Put in place.
+            Motion::Whole => taken.computing += self.copy(block),
             Motion::Rotating(shift) => {
-                taken.computing += self.copy(block);
-                taken.moving += self.messages(&shift.axes(), partition, type_, taken);
+                taken.computing += self.copy(Bytes(sum.bytes()));
+                taken.moving += self.messages(&shift.axes(), partition, &sum, taken);
             }
             Motion::Streaming(axis) => {
                 // As much as a broadcast the other way.
@@ -135,4 +137,9 @@ impl MachinePrices<'_> {
         };
         real(count) * sent + copies * self.copy(all)
     }
+}
+
+/// A block as it is while steps add to it: sums so far are not rounded.
+fn accumulated(block: &Type) -> Type {
+    Type { dtype: block.dtype.accumulated(), ..block.clone() }
 }
