@@ -8,6 +8,7 @@ mod training; // what is said of training steps
 
 use std::collections::BTreeSet;
 
+use arbtest::arbitrary::Unstructured;
 use arbtest::arbtest;
 use expect_test::expect;
 
@@ -25,32 +26,55 @@ fn right_plans_are_accepted() {
     .budget_ms(1_000);
 }
 
+/// How often each mutant is made, and of how many plans at most.
+const OFTEN: u64 = 10;
+const MOST_PLANS: u64 = 20_000;
+
+/// Bytes that a plan is drawn from: the generator splitmix64.
+fn drawn(seed: u64) -> Vec<u8> {
+    const LENGTH: u64 = 1 << 11;
+    let number = |at: u64| {
+        let z = (seed * LENGTH + at + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)).to_le_bytes()
+    };
+    (0..LENGTH).flat_map(number).collect()
+}
+
 #[test]
 fn every_mutant_is_found_by_its_rule() {
     let mutants = mutants();
     let mut applied = vec![0; mutants.len()];
     let mut rules = BTreeSet::new();
-    let test = |u: &mut arbtest::arbitrary::Unstructured<'_>| {
-        let plan = samples::random(u)?;
-        for ((name, expected, mutate), applied) in mutants.iter().zip(&mut applied) {
-            let mut mutant = plan.clone();
-            if !mutate(&mut mutant, u)? {
-                continue;
+    let mut test =
+        |u: &mut Unstructured<'_>, applied: &mut Vec<u64>| -> Result<(), arbtest::arbitrary::Error> {
+            let plan = samples::random(u)?;
+            for ((name, expected, mutate), applied) in mutants.iter().zip(applied) {
+                let mut mutant = plan.clone();
+                if !mutate(&mut mutant, u)? {
+                    continue;
+                }
+                *applied += 1;
+                let Err(violations) = check(&mutant) else {
+                    panic!("{name} is not found:\n{}", crate::json::write(&mutant));
+                };
+                let found: Vec<&str> = violations.0.iter().map(|it| it.rule).collect();
+                assert!(
+                    expected.iter().any(|rule| found.contains(rule)),
+                    "{name} is found by {found:?}, expected {expected:?}\n{violations}"
+                );
+                rules.extend(found);
             }
-            *applied += 1;
-            let Err(violations) = check(&mutant) else {
-                panic!("{name} is not found:\n{}", crate::json::write(&mutant));
-            };
-            let found: Vec<&str> = violations.0.iter().map(|it| it.rule).collect();
-            assert!(
-                expected.iter().any(|rule| found.contains(rule)),
-                "{name} is found by {found:?}, expected {expected:?}\n{violations}"
-            );
-            rules.extend(found);
+            Ok(())
+        };
+    for seed in 0..MOST_PLANS {
+        // What does not fit into the bytes is another plan's turn.
+        let _ = test(&mut Unstructured::new(&drawn(seed)), &mut applied);
+        if applied.iter().all(|it| *it >= OFTEN) {
+            break;
         }
-        Ok(())
-    };
-    arbtest(test).budget_ms(6_000);
+    }
     for ((name, ..), applied) in mutants.iter().zip(applied) {
         assert!(applied > 0, "{name} was never made");
     }
