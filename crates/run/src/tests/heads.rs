@@ -88,12 +88,12 @@ fn attention_by_heads_turns_four_values_forward_and_four_backward() {
             let q = it.input("q", HEADS[0], SIZES[0]);
             let [k, v] =
                 [("k", SIZES[0]), ("v", SIZES[1])].map(|(name, size)| it.input(name, HEADS[1], size));
-            let made = it.node(Op::Attention(attention.clone()), &[q, k, v]);
+            let made = it.node(Op::Attention(attention), &[q, k, v]);
             it.output("y", made[0]);
             let mut expected = four.clone();
             if backward {
                 let dy = it.input("dy", HEADS[0], SIZES[1]);
-                let op = Op::AttentionGradient { attention: attention.clone(), mask: false };
+                let op = Op::AttentionGradient { attention, mask: false };
                 // Of q, k and v the heads are still there.
                 let gradients = it.node(op, &[q, k, v, made[0], made[1], dy]);
                 for (name, value) in ["dq", "dk", "dv"].into_iter().zip(gradients) {

@@ -68,15 +68,15 @@ impl Segmented<'_> {
 
     /// The least cost of a segment for each choice of its ends: equations 11 and 12.
     fn segment(&mut self, first: usize, last: usize) -> Vec<Vec<f64>> {
-        let times = &self.problem.times;
+        let problem = self.problem;
+        let time = |node: usize, choice: usize| problem.times[node][choice];
         let edge = self.edge(first, first + 1);
-        let mut costs =
-            self.table(first, first + 1, |p, q| times[first][p] + times[first + 1][q] + edge(p, q));
+        let mut costs = self.table(first, first + 1, |p, q| time(first, p) + time(first + 1, q) + edge(p, q));
         for next in first + 2..=last {
             let (edge, skip) = (self.edge(next - 1, next), self.edge(first, next));
             costs = self.table(first, next, |p, q| {
                 let through = (0..self.choices(next - 1)).map(|middle| costs[p][middle] + edge(middle, q));
-                through.fold(f64::INFINITY, f64::min) + times[next][q] + skip(p, q)
+                through.fold(f64::INFINITY, f64::min) + time(next, q) + skip(p, q)
             });
         }
         costs
