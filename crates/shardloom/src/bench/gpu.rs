@@ -93,7 +93,8 @@ const BESIDE: [(&str, &str); 5] = [
     ("rates", "the largest copy of this table, and the prices of the machine"),
     (
         "ranks on the GPU against one on a processor",
-        "outputs of one rank on a processor, in the worst of three steps; all have to be equal",
+        "outputs of one rank on a processor, and those that lie beside a model, in the worst of three steps; all have \
+         to be equal",
     ),
     (
         "steps of training",

@@ -55,7 +55,7 @@ fn every_part_is_measured_and_kept_in_the_ledger() {
         assert!(!line["beside"].as_str().unwrap().is_empty(), "{line}");
     }
     let equal = lines.iter().filter(|it| it["equal"] == Value::Bool(true)).count();
-    assert_eq!(equal, 3 * 15 + 4);
+    assert_eq!(equal, 3 * 15 + 5);
     assert!(lines.iter().any(|it| it["figures"]["by_prices/took"].as_f64().is_some_and(|it| it > 0.0)));
     // What is meant to be is said, and not judged by figures that mean nothing.
     let goals: Vec<&Value> = lines.iter().flat_map(|it| it["goals"].as_array().unwrap()).collect();
@@ -65,6 +65,47 @@ fn every_part_is_measured_and_kept_in_the_ledger() {
     assert_eq!(wanted("part of what the largest copy moves"), 5);
     assert!(goals.iter().all(|it| it["reached"].is_null() && it["found"].is_f64()));
     assert!(out.contains("goal: part of the memory's bandwidth at least 0.55\n"), "{out}");
+}
+
+#[test]
+fn models_are_given_what_lies_beside_them() {
+    let folder = Folder::new("models-on-gpu", None).unwrap();
+    let (models, ledger) = (folder.path.join("models"), folder.path.join("gpu.jsonl"));
+    let all = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/models");
+    // One has sizes for its dimensions, the other takes them from its inputs.
+    for name in ["gpt2-eager-legacy2.9-op17-static", "llama-fwd-dynamo2.15-op23-dyn"] {
+        std::fs::create_dir_all(models.join(name)).unwrap();
+        for file in ["model.onnx", "io0.npz"] {
+            std::fs::copy(all.join(name).join(file), models.join(name).join(file)).unwrap();
+        }
+    }
+    let gpu = emulated();
+    let [libraries, cache, models, ledger_name] =
+        [&gpu.libraries, &gpu.cache, &models, &ledger].map(|it| it.display().to_string());
+    let (code, out, err) = shardloom(&[
+        "bench",
+        "gpu",
+        "--quick",
+        "--only",
+        "ranks",
+        "--libraries",
+        &libraries,
+        "--cache",
+        &cache,
+        "--like",
+        "h100-80g",
+        "--models",
+        &models,
+        "--ledger",
+        &ledger_name,
+    ]);
+    assert_eq!((code, err.as_str()), (0, ""), "{out}");
+    let lines = std::fs::read_to_string(&ledger).unwrap();
+    let lines: Vec<Value> = lines.lines().map(|it| serde_json::from_str(it).unwrap()).collect();
+    assert_eq!(lines.len(), 3 * 5, "{out}");
+    for line in &lines {
+        assert_eq!(line["equal"], Value::Bool(true), "{line}");
+    }
 }
 
 #[test]
