@@ -202,6 +202,7 @@ fn recipe() -> Recipe {
         no_decay: NoDecay { names: vec![], vectors: true },
         recompute: vec![],
         frozen: vec![],
+        spelled: vec![],
     }
 }
 
