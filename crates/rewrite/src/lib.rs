@@ -13,4 +13,4 @@ pub use space::{
     Choice, Edge, Offer, Space, SpaceError, Spaces, Splits, Statistics, Steps, handed_layouts, owing_layouts,
     plain_layouts, space, striped_length, summed,
 };
-pub use spell::spelled;
+pub use spell::{spelled, spelled_labels};

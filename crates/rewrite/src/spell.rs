@@ -169,6 +169,23 @@ fn cross_entropy(emit: &mut Emit<'_>, scores: ValueId, labels: ValueId, ignored:
     binary(emit, Binary::Add, outer, own)
 }
 
+/// The labels of a cross-entropy that was spelled out, of which the parts are the labels of another, and
+/// how many classes a part has; of other labels, these and 1.
+pub fn spelled_labels(graph: &Graph, parts: ValueId) -> (ValueId, u64) {
+    let made = |value: ValueId| match graph.value(value).source {
+        Source::Result { node, .. } => Some(graph.node(node)),
+        _ => None,
+    };
+    let of_part = || {
+        let node = made(parts).filter(|it| it.op == Op::Select)?;
+        let &[_, labels, part] = &node.operands[..] else { return None };
+        let node = made(part).filter(|it| it.op == Op::Binary(Binary::Div) && it.operands[0] == labels)?;
+        let Op::Fill { value, .. } = made(node.operands[1])?.op else { return None };
+        Some((labels, whole(value)))
+    };
+    of_part().unwrap_or((parts, 1))
+}
+
 /// How many equal parts a row of scores is cut into.
 fn parts(scores: &Type) -> u64 {
     let (mut a, mut b) = (PARTS, scores.shape.last().copied().unwrap_or(1));
@@ -198,6 +215,11 @@ fn reshape(emit: &mut Emit<'_>, value: ValueId, shape: Vec<u64>) -> ValueId {
 #[expect(clippy::cast_precision_loss, reason = "no extent reaches 2^53")]
 fn real(count: u64) -> f64 {
     count as f64
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it was made of a count")]
+fn whole(count: Real) -> u64 {
+    count.0 as u64
 }
 
 #[cfg(test)]

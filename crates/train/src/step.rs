@@ -39,7 +39,9 @@ pub fn step(blocks: &Blocks, recipe: &Recipe) -> Result<Step, TrainError> {
     if recipe.recompute.len() != count {
         return Err(TrainError::Blocks(recipe.recompute.len(), count));
     }
-    let blocks = &rewrite::spelled(blocks, &|number| recipe.spelled.contains(&number));
+    let spelled = |number: usize| recipe.spelled.contains(&number);
+    let spelled = (!recipe.spelled.is_empty()).then(|| rewrite::spelled(blocks, &spelled));
+    let blocks = spelled.as_ref().unwrap_or(blocks);
     let forward = &blocks.graph;
     let mut places = vec![0; forward.nodes.len()];
     for (place, segment) in blocks.segments.iter().enumerate() {

@@ -16,6 +16,7 @@ use search::{MachinePrices, Prices, Request, Section, Work};
 use super::against::apart;
 use super::cases::{self, ADAMW, Arrays, Case, MOMENTUM, floats, parted, step_inputs};
 use super::chosen::check_plan;
+use super::manners::falls;
 use super::roles::stems;
 use crate::corpus::{check_bytes, machine};
 use crate::papers::graph::{self, Sizes};
@@ -86,7 +87,7 @@ impl Grid {
                 && *first.1 == column
                 && timed(second.1);
         }
-        let splits = |size: u64| [SIZES.hidden, SIZES.heads, 4 * SIZES.hidden, PARTS, 44].contains(&size);
+        let splits = |size: u64| [SIZES.hidden, SIZES.heads, 4 * SIZES.hidden, PARTS].contains(&size);
         own && partition.steps == 1
             && others.all(|(it, digits)| {
                 let free = matches!(it.role, Role::Map | Role::Sum) && splits(it.size);
@@ -105,10 +106,12 @@ fn is_large(type_: &Type) -> bool {
 /// or gradients of such: what they are, of which types.
 type Products = Vec<Vec<(Op, Vec<Type>)>>;
 
-fn products(graph: &Graph, sections: &[Section]) -> Products {
-    let stems = stems(graph);
+fn products<'a>(programs: impl IntoIterator<Item = (&'a Graph, &'a [Section])>) -> Products {
+    let programs = programs.into_iter();
+    let sections = programs.flat_map(|(graph, sections)| sections.iter().map(move |it| (graph, it)));
     let mut known: Products = Vec::new();
-    for section in sections {
+    for (graph, section) in sections {
+        let stems = stems(graph);
         for (number, node) in section.graph.nodes.iter().enumerate() {
             if known.len() <= number {
                 known.resize_with(number + 1, Vec::new);
@@ -134,10 +137,15 @@ struct OnGrid<'a> {
     products: Products,
 }
 
+impl OnGrid<'_> {
+    fn is_product(&self, work: &Work<'_>) -> bool {
+        self.products[work.node.0].iter().any(|it| it.0 == *work.op && it.1 == work.whole)
+    }
+}
+
 impl Prices for OnGrid<'_> {
     fn work(&self, work: &Work<'_>) -> f64 {
-        let product = self.products[work.node.0].iter().any(|it| it.0 == *work.op && it.1 == work.whole);
-        match self.grid.allows(work.partition, work.loops, product) {
+        match self.grid.allows(work.partition, work.loops, self.is_product(work)) {
             true => self.machine.work(work),
             false => f64::INFINITY,
         }
@@ -190,21 +198,11 @@ fn batch(number: usize) -> Arrays {
     [("ids".to_owned(), ids), ("labels".to_owned(), labels)].into()
 }
 
-/// The bytes that all devices receive when one number for each row of examples is summed over columns.
-fn of_statistics() -> u64 {
-    let rows = SIZES.batch * SIZES.sequence;
-    2 * (SIDE - 1) * rows * 4
-}
-
-/// What is moved of values with one number for each row, in order of size: bytes, and how often.
-fn statistics(plan: &Plan, grid: &Grid) -> Vec<u64> {
-    let rows = [SIZES.batch, SIZES.sequence, 1];
-    let sums = plan.transfers.iter().filter(|it| plan.graph.type_of(it.value).shape == rows);
-    let of_columns = |it: &Move| matches!(it, Move::AllReduce { axes } if *axes == [grid.columns]);
-    sums.filter(|it| it.moves.iter().any(of_columns))
-        .flat_map(|it| it.bytes.clone())
-        .filter(|it| *it > 0)
-        .collect()
+/// What all devices together receive of each value that has so many numbers for each row (bytes).
+fn received(plan: &Plan, numbers: u64) -> Vec<u64> {
+    let rows = [SIZES.batch, SIZES.sequence, numbers];
+    let moves = plan.transfers.iter().filter(|it| plan.graph.type_of(it.value).shape == rows);
+    moves.flat_map(|it| it.bytes.clone()).filter(|bytes| *bytes > 0).collect()
 }
 
 /// A step on a grid: planned so, and held against one device that computes with whole norms.
@@ -216,7 +214,7 @@ fn check(mesh: &str) {
     let spelled = (0..blocks.segments.len()).collect();
     let recipe = plan::Recipe { spelled, ..recipe };
     let step = graph::step(&(blocks, recipe.clone()));
-    let (products, stems) = (products(&step.graph, &step.sections), stems(&step.graph));
+    let (products, stems) = (products([(&step.graph, &step.sections[..])]), stems(&step.graph));
     let prices = MachinePrices::new(&machine, &mesh).unwrap();
     let prices = OnGrid { grid: Grid::of(&mesh), machine: prices, products };
     let found = search::plan(&Request {
@@ -257,9 +255,22 @@ fn check(mesh: &str) {
             it.moves
         );
     }
-    // Each norm sums two numbers for each row forward, and two backward, over columns alone.
+    // Matrices are there once in each layer of the depth.
+    for value in plan.graph.value_ids() {
+        let (type_, source) = (plan.graph.type_of(value), &plan.graph.value(value).source);
+        let parameter = matches!(source, Source::State(it) if it.kind == StateKind::Parameter);
+        if parameter && type_.rank() > 1 && type_.shape[1] > 1 {
+            let held = plan.layouts[value.0].local_type(type_).elements();
+            assert_eq!(held * SIDE * SIDE, type_.elements(), "{source:?}");
+        }
+    }
+    // Each norm sums two numbers for each row forward, and two backward, over columns alone; the loss sums
+    // one. Of each part of a row of scores one number is brought together.
     let norms = usize::try_from(2 * SIZES.layers + 1).unwrap();
-    assert_eq!(statistics(&plan, &grid), vec![of_statistics(); 4 * norms]);
+    let rows = SIZES.batch * SIZES.sequence;
+    let sum = 2 * (SIDE - 1) * rows * SIZES.dtype.bytes();
+    assert_eq!(received(&plan, 1), vec![sum; 4 * norms + 1]);
+    assert_eq!(received(&plan, PARTS), [(SIDE - 1) * rows * PARTS * SIZES.dtype.bytes()]);
 
     let weight = |name: &str| {
         let named = |it: &&planner_ir::Value| match &it.source {
@@ -309,22 +320,23 @@ fn layers_on_rows_and_columns_with_depth_train_as_one_device() {
     check("2x2x2");
 }
 
-/// Prices by which processors that leave an axis idle in a product, and rows that are brought together, are
-/// dear: a grid of many devices whose links are slow.
-struct SlowLinks<'a>(MachinePrices<'a>);
+/// Prices by which products of matrices are streams over both axes, and it is dear to bring rows together.
+struct SlowLinks<'a>(OnGrid<'a>);
 
 impl Prices for SlowLinks<'_> {
     fn work(&self, work: &Work<'_>) -> f64 {
-        let split = work.partition.axes().len();
-        let idle = matches!(work.op, Op::Contract(it) if it.result.len() > 1) && split < 2;
-        if idle { WRONG + self.0.work(work) } else { self.0.work(work) }
+        let OnGrid { grid, machine, .. } = &self.0;
+        let right = match self.0.is_product(work) && falls(work.loops) {
+            true => work.partition.streams == [grid.rows, grid.columns],
+            false => work.partition.steps == 1 && work.partition.passed.is_empty(),
+        };
+        if right { machine.work(work) } else { f64::INFINITY }
     }
 
     fn step(&self, type_: &Type, step: &Move, before: &Layout, after: &Layout) -> f64 {
-        let seconds = self.0.step(type_, step, before, after);
+        let seconds = self.0.machine.step(type_, step, before, after);
         let row = type_.rank() > 2 && type_.shape.last().is_some_and(|it| *it > 1);
-        let brings = matches!(step, Move::AllGather { .. } | Move::AllReduce { .. } | Move::AllToAll { .. });
-        if row && brings { 1.0 + seconds } else { seconds }
+        if row && !matches!(step, Move::Slice { .. }) { 1.0 + seconds } else { seconds }
     }
 }
 
@@ -340,7 +352,11 @@ fn check_chosen(case: &Case) -> Result<(), String> {
     if spelled(&fast) > 0 {
         return Err("norms are spelled out where that gains nothing".to_owned());
     }
-    let slow = case.plan_in(&prepared, &mesh, &machine, &SlowLinks(prices), rewrite::Steps::One)?;
+    let variants = prepared.variants.as_ref().ok_or("blocks have one form")?;
+    let others = variants.others().iter().map(|(graph, sections)| (graph, &sections[..]));
+    let products = products(others.chain([(&prepared.graph, &prepared.sections[..])]));
+    let prices = SlowLinks(OnGrid { grid: Grid::of(&mesh), machine: prices, products });
+    let slow = case.plan_in(&prepared, &mesh, &machine, &prices, rewrite::Steps::Offered)?;
     if spelled(&slow) == 0 {
         return Err("no norm is spelled out".to_owned());
     }
@@ -358,5 +374,5 @@ fn check_chosen(case: &Case) -> Result<(), String> {
 #[test]
 fn norms_are_spelled_out_where_that_is_faster_and_train_as_pytorch() {
     let Some(case) = cases::gpt2() else { return };
-    check_chosen(&case).unwrap();
+    check_chosen(&case.stretched(1, SIDE)).unwrap();
 }
