@@ -368,7 +368,8 @@ fn check_chosen(case: &Case) -> Result<(), String> {
     if derived.map_err(|error| format!("{error:?}"))?.graph != slow.graph {
         return Err("the recipe makes another program".to_owned());
     }
-    case.check_training(&slow, ADAMW, 1)
+    case.check_training(&slow, ADAMW, 1)?;
+    case.check_on_gpu(&slow, ADAMW, 1).map_err(|error| format!("on a GPU that is not there: {error}"))
 }
 
 #[test]

@@ -122,11 +122,12 @@ fn a_spelled_cross_entropy_is_the_cross_entropy() {
 
 #[test]
 fn a_label_that_is_no_class_is_an_error_where_it_is_spelled_out_too() {
-    let types = [Type::new(DType::F32, [1, 12]), Type::new(DType::I64, [1])];
+    // Parts are of 11 classes: the part of -1 would be 0, were it told as of others.
+    let types = [Type::new(DType::F32, [1, 44]), Type::new(DType::I64, [1])];
     let graph = single(Op::CrossEntropy { ignored: IGNORED }, &types);
     let after = spelled_out(&blocks(&graph), &|_| true).graph;
     let scores = dice().array(&types[0]);
-    for (label, is_class) in [(0, true), (11, true), (IGNORED, true), (12, false), (-1, false)] {
+    for (label, is_class) in [(0, true), (43, true), (IGNORED, true), (44, false), (-1, false)] {
         let labels = Array::of::<i64>(vec![1], &[label]).unwrap();
         let outcome = evaluate(&after, &[scores.clone(), labels]);
         assert_eq!(outcome.is_ok(), is_class, "{label}: {outcome:?}");
