@@ -19,6 +19,7 @@ mod phases; // gradients partitioned otherwise than what they are of
 mod megatron; // what tensor and sequence parallel plans move of activations
 mod context; // attention whose keys and values go around
 mod in_time; // products whose blocks go around
+mod tesseract; // layers on rows, columns and depth, whose rows stay split
 mod written; // what training writes
 mod pipelines; // steps in stages, each on devices of its own
 mod one; // steps on one device: what recipes mean

@@ -16,6 +16,7 @@ use std::rc::Rc;
 
 use kernels::cuda::{Work, summed};
 use lower::{Action, Collective, CollectiveKind, Message, Program, Way};
+use planner_ir::DType;
 
 use crate::cache::Loaded;
 use crate::error::DeviceError;
@@ -26,6 +27,9 @@ use crate::ready::{Given, Packed};
 
 /// What places of messages are multiples of (bytes).
 const ALIGNED: u64 = 512;
+
+/// What places of operands of kernels are multiples of (bytes).
+const OPERANDS: u64 = 16;
 
 /// A part of what a rank sends or receives: the rank, the instruction, which part.
 type Part = (usize, usize, usize);
@@ -82,30 +86,33 @@ impl Together {
 }
 
 /// The elements that one member sums in a collective, if it does.
-fn summed_by(collective: &Collective, members: usize, member: usize) -> Option<Range<u64>> {
+fn summed_by(collective: &Collective, members: usize, member: usize, dtype: DType) -> Option<Range<u64>> {
     let elements = collective.elements;
     let count = u64::try_from(members).unwrap_or(1).max(1);
     let number = u64::try_from(member).unwrap_or(0);
     match collective.kind {
-        CollectiveKind::AllReduce => Some(block(elements, count, number)),
+        CollectiveKind::AllReduce => Some(block(elements, count, number, dtype)),
         CollectiveKind::ReduceScatter => Some(number * elements..(number + 1) * elements),
         CollectiveKind::Reduce(root) => (root == member).then_some(0..elements),
         CollectiveKind::AllGather | CollectiveKind::AllToAll | CollectiveKind::Broadcast(_) => None,
     }
 }
 
-/// One of so many blocks that differ by one element at most.
-fn block(elements: u64, blocks: u64, number: u64) -> Range<u64> {
-    let start = |number: u64| number * (elements / blocks) + number.min(elements % blocks);
-    start(number)..start(number + 1)
+/// One of so many blocks that differ by as little as they can where each starts at a place of operands;
+/// of few elements the last ones are empty.
+fn block(elements: u64, blocks: u64, number: u64, dtype: DType) -> Range<u64> {
+    let unit = (OPERANDS / dtype.bytes()).max(1);
+    let units = elements.div_ceil(unit);
+    let start = |number: u64| (number * (units / blocks) + number.min(units % blocks)) * unit;
+    start(number).min(elements)..start(number + 1).min(elements)
 }
 
 /// The kernel that a member needs to sum its block.
 fn sum(program: &Program, collective: &Collective) -> Work {
     let members = program.members(collective.communicator);
     let Some(member) = members.iter().position(|&it| it == program.rank) else { return Work::default() };
-    let Some(range) = summed_by(collective, members.len(), member) else { return Work::default() };
     let dtype = program.buffer(collective.output).type_.dtype;
+    let Some(range) = summed_by(collective, members.len(), member, dtype) else { return Work::default() };
     summed(dtype, members.len(), range.end - range.start)
 }
 
@@ -317,7 +324,8 @@ impl Together {
         }
         for (member, &now) in all.iter().enumerate() {
             let it = collective(ranks, now)?;
-            let size = ranks[now.rank].program.buffer(it.output).type_.dtype.bytes();
+            let dtype = ranks[now.rank].program.buffer(it.output).type_.dtype;
+            let size = dtype.bytes();
             let part = it.elements * size;
             let (stream, to) = (stream(ranks, now)?, outputs[member]);
             let from =
@@ -333,7 +341,7 @@ impl Together {
                 }
                 CollectiveKind::Broadcast(root) => stream.copy(to, from(root, 0), part)?,
                 CollectiveKind::AllReduce | CollectiveKind::ReduceScatter | CollectiveKind::Reduce(_) => {
-                    let Some(range) = summed_by(it, all.len(), member) else { continue };
+                    let Some(range) = summed_by(it, all.len(), member, dtype) else { continue };
                     let start = range.start * size;
                     given.operands.clear();
                     given.operands.extend(inputs.iter().map(|input| input + start));
@@ -357,9 +365,10 @@ impl Together {
     fn gather(&self, ranks: &[Rank], all: &[Now], outputs: &[u64]) -> Result<(), DeviceError> {
         for (member, &now) in all.iter().enumerate() {
             let it = collective(ranks, now)?;
-            let size = ranks[now.rank].program.buffer(it.output).type_.dtype.bytes();
+            let dtype = ranks[now.rank].program.buffer(it.output).type_.dtype;
+            let size = dtype.bytes();
             for other in (0..all.len()).filter(|&other| other != member) {
-                let Some(range) = summed_by(it, all.len(), other) else { continue };
+                let Some(range) = summed_by(it, all.len(), other, dtype) else { continue };
                 let (start, bytes) = (range.start * size, (range.end - range.start) * size);
                 stream(ranks, now)?.copy(outputs[member] + start, outputs[other] + start, bytes)?;
             }

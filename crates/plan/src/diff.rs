@@ -108,10 +108,12 @@ fn header(before: &Plan, after: &Plan) -> Vec<Change<String>> {
 /// What a recipe says, line by line.
 fn recipe_lines(recipe: &Recipe) -> Vec<(String, String)> {
     // Every field is named, so that a new one is not forgotten here.
-    let Recipe { loss, optimizer, precision, micro_batches, clip, no_decay, recompute, frozen } = recipe;
+    let Recipe { loss, optimizer, precision, micro_batches, clip, no_decay, recompute, frozen, spelled } =
+        recipe;
     let vectors = no_decay.vectors.then(|| "vectors".to_owned());
     let no_decay: Vec<String> = vectors.into_iter().chain(no_decay.names.iter().cloned()).collect();
     let recompute: Vec<String> = recompute.iter().map(ToString::to_string).collect();
+    let spelled: Vec<String> = spelled.iter().map(ToString::to_string).collect();
     let list = |all: &[String]| if all.is_empty() { "none".to_owned() } else { all.join(",") };
     let lines = [
         ("loss", loss.to_string()),
@@ -122,6 +124,7 @@ fn recipe_lines(recipe: &Recipe) -> Vec<(String, String)> {
         ("without decay", list(&no_decay)),
         ("recompute", list(&recompute)),
         ("frozen", list(frozen)),
+        ("spelled out in blocks", list(&spelled)),
     ];
     lines.into_iter().map(|(what, how)| (what.to_owned(), how)).collect()
 }

@@ -26,6 +26,9 @@ pub struct Recipe {
     pub recompute: Vec<Recompute>,
     /// Patterns of the parameters that do not change.
     pub frozen: Vec<String>,
+    /// The forward blocks, by their numbers, ascending, whose norms and cross-entropies are spelled
+    /// out, so that the rows that they are over may be split.
+    pub spelled: Vec<usize>,
 }
 
 /// What a training step makes small.

@@ -30,7 +30,7 @@ use planner_ir::{Graph, ValueId};
 pub use check::check;
 pub use narrow::narrowed;
 pub(crate) use order::with_local_constants;
-pub(crate) use rebuild::rebuilt;
+pub(crate) use rebuild::{rebuilt, reformed};
 pub use shorten::shortened;
 
 /// A graph and the blocks that it consists of.

@@ -19,7 +19,7 @@ mod group; // which products are one
 
 use planner_ir::{Graph, NodeId, Op, Output, Source, ValueId};
 
-use crate::blocks::{Block, Blocks, rebuilt, with_local_constants};
+use crate::blocks::{Blocks, reformed, with_local_constants};
 use group::{Group, groups};
 
 /// The program in which the segments that `which` accepts, by number, have their products fused.
@@ -27,26 +27,7 @@ use group::{Group, groups};
 /// Its segments are those of the blocks, one by one; where nothing fuses they are equal. A run of
 /// repetitions of which only some are fused is several blocks.
 pub fn fused(blocks: &Blocks, which: &dyn Fn(usize) -> bool) -> Blocks {
-    let bodies: Vec<Option<Graph>> = blocks.unique.iter().map(|block| fused_body(&block.body)).collect();
-    let fused = |segment: usize| {
-        let body = bodies[blocks.segments[segment].block].as_ref();
-        body.filter(|_| which(segment))
-    };
-    let body_of =
-        |segment: usize| fused(segment).unwrap_or(&blocks.unique[blocks.segments[segment].block].body);
-    let (graph, mut segments) = rebuilt(blocks, &body_of);
-    let mut unique: Vec<Block> = Vec::new();
-    let mut last = None;
-    for (number, segment) in segments.iter_mut().enumerate() {
-        let this = (segment.block, fused(number).is_some());
-        if last.replace(this) != Some(this) {
-            let bindings = blocks.unique[segment.block].bindings.clone();
-            unique.push(Block { body: body_of(number).clone(), bindings, count: 0 });
-        }
-        segment.block = unique.len() - 1;
-        unique[segment.block].count += 1;
-    }
-    Blocks { graph, unique, segments }
+    reformed(blocks, which, &fused_body)
 }
 
 /// The body with its products fused; nothing if none are.

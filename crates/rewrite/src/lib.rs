@@ -3,6 +3,7 @@
 pub mod blocks; // repeated blocks of a graph
 mod raise; // idioms to the operations they spell
 mod fuse; // products of one value by several weights as one product
+mod spell; // norms and losses whose rows may be split
 mod space; // the space of partitioned programs, by e-graph
 
 pub use blocks::{Binding, Block, Blocks, BlocksError, Segment, blocks, narrowed, shortened};
@@ -12,3 +13,4 @@ pub use space::{
     Choice, Edge, Offer, Space, SpaceError, Spaces, Splits, Statistics, Steps, handed_layouts, owing_layouts,
     plain_layouts, space, striped_length, summed,
 };
+pub use spell::{spelled, spelled_labels};

@@ -4,6 +4,7 @@ mod variants; // what each block may be
 mod pins; // how operations are computed that a user has fixed
 mod keeping; // what keeping less is weighed by
 mod choice; // the cheapest plan among variants
+mod rows; // whether splitting the rows of norms may gain anything
 pub mod staged; // a training step in stages
 pub mod cluster; // which stages, on which meshes, by which schedule
 
@@ -24,7 +25,7 @@ use crate::model_file::ModelFile;
 use crate::quantity;
 use choice::placed;
 pub use choice::planned;
-pub use variants::{Cutting, Decisions, Phases, Products, Variants};
+pub use variants::{Cutting, Decisions, Norms, Phases, Products, Variants};
 
 /// What the pipeline makes, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -134,8 +135,9 @@ pub fn prepare(imported: &Graph, observe: Observer<'_>) -> Result<Prepared, Fail
     planner_ir::verify(&raised.graph).map_err(|error| Failure::internal("raise", error))?;
     let blocks = rewrite::blocks(&raised.graph);
     observe(Stage::Raise, &blocks.graph);
-    let offered = [Products::Apart, Products::Fused];
-    let found = Variants::of(blocks, &offered).map_err(|error| Failure::internal("raise", error))?;
+    let offered =
+        [(Products::Apart, Norms::Whole), (Products::Fused, Norms::Whole), (Products::Apart, Norms::Spelled)];
+    let found = Variants::of(blocks, offered).map_err(|error| Failure::internal("raise", error))?;
     prepared(Stage::Raise, found, raised.statistics)
 }
 

@@ -29,7 +29,8 @@ pub struct Step {
     pub made: Vec<Option<NodeId>>,
 }
 
-/// The training step of a forward program, whose outputs are the loss's sum and count.
+/// The training step of a forward program, whose outputs are the loss's sum and count. What it says
+/// of blocks is of those in which norms are spelled out, where the recipe says so.
 ///
 /// Every weight of floating point that a gradient reaches is a parameter, unless the recipe says
 /// that it is frozen.
@@ -38,6 +39,9 @@ pub fn step(blocks: &Blocks, recipe: &Recipe) -> Result<Step, TrainError> {
     if recipe.recompute.len() != count {
         return Err(TrainError::Blocks(recipe.recompute.len(), count));
     }
+    let spelled = |number: usize| recipe.spelled.contains(&number);
+    let spelled = (!recipe.spelled.is_empty()).then(|| rewrite::spelled(blocks, &spelled));
+    let blocks = spelled.as_ref().unwrap_or(blocks);
     let forward = &blocks.graph;
     let mut places = vec![0; forward.nodes.len()];
     for (place, segment) in blocks.segments.iter().enumerate() {

@@ -5,6 +5,7 @@ use planner_ir::{
     Attention, Binary, Contract, DType, Graph, Label, Op, Optimizer, Output, Real, Reduction, Source, Type,
     Unary, ValueId,
 };
+use rewrite::Blocks;
 use search::Section;
 
 /// The sizes of a transformer's layers.
@@ -100,9 +101,9 @@ impl Draft {
         self.add(x, m)
     }
 
-    /// The training step that makes the sum of all elements of a value small, or the cross-entropy
-    /// of scores.
-    fn step(mut self, y: ValueId, sizes: &Sizes, optimizer: Optimizer) -> Step {
+    /// The program up to the loss, the sum of all elements of a value or the cross-entropy of scores, and
+    /// the recipe that makes it small.
+    fn forward(mut self, y: ValueId, sizes: &Sizes, optimizer: Optimizer) -> (Blocks, Recipe) {
         let each = match sizes.vocabulary {
             None => y,
             Some(words) => {
@@ -126,17 +127,28 @@ impl Draft {
             no_decay: NoDecay { names: vec![], vectors: true },
             recompute: vec![],
             frozen: vec![],
+            spelled: vec![],
         };
         let blocks = rewrite::blocks(&train::forward(&self.0, &recipe).unwrap());
         let recompute = vec![Recompute::Nothing; blocks.segments.len()];
-        let step = train::step(&blocks, &Recipe { recompute, ..recipe }).unwrap();
-        let sections = search::fold(&step.graph, &step.homes, &step.forward);
-        Step { graph: step.graph, sections }
+        (blocks, Recipe { recompute, ..recipe })
     }
+}
+
+/// The training step of a recipe.
+pub(crate) fn step((blocks, recipe): &(Blocks, Recipe)) -> Step {
+    let step = train::step(blocks, recipe).unwrap();
+    let sections = search::fold(&step.graph, &step.homes, &step.forward);
+    Step { graph: step.graph, sections }
 }
 
 /// A training step of transformer layers.
 pub(crate) fn layers(sizes: &Sizes, optimizer: Optimizer) -> Step {
+    step(&forward(sizes, optimizer))
+}
+
+/// Transformer layers up to the loss.
+pub(crate) fn forward(sizes: &Sizes, optimizer: Optimizer) -> (Blocks, Recipe) {
     let mut draft = Draft(Graph::default(), sizes.dtype);
     let tokens = [sizes.batch, sizes.sequence];
     let mut x = match sizes.vocabulary {
@@ -150,5 +162,5 @@ pub(crate) fn layers(sizes: &Sizes, optimizer: Optimizer) -> Step {
     for _ in 0..sizes.layers {
         x = draft.layer(x, sizes);
     }
-    draft.step(x, sizes, optimizer)
+    draft.forward(x, sizes, optimizer)
 }

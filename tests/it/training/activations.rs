@@ -105,6 +105,7 @@ fn planned(layers: usize, manner: Manner, t: u64, decision: Recompute) -> Plan {
         no_decay: NoDecay::default(),
         recompute: vec![],
         frozen: vec![],
+        spelled: vec![],
     };
     let blocks = rewrite::blocks(&train::forward(&model(layers), &recipe).unwrap());
     recipe.recompute = vec![decision; blocks.segments.len()];

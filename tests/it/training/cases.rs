@@ -140,6 +140,7 @@ impl Case {
             no_decay: NoDecay::default(),
             recompute: vec![],
             frozen,
+            spelled: vec![],
         };
         Training { recipe, decisions: Decisions::Only(decision), phases: Phases::Together }
     }

@@ -33,6 +33,7 @@ fn recipe(loss: &str, precision: Precision) -> Recipe {
         no_decay: NoDecay::default(),
         recompute: vec![],
         frozen: vec![],
+        spelled: vec![],
     }
 }
 

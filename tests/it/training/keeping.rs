@@ -89,6 +89,7 @@ fn bytes_model() -> (ModelFile, Graph, Recipe) {
         no_decay: NoDecay::default(),
         recompute: vec![],
         frozen: vec![],
+        spelled: vec![],
     };
     (file, imported, recipe)
 }

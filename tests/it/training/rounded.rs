@@ -50,6 +50,7 @@ fn squares() -> Graph {
         no_decay: plan::NoDecay::default(),
         recompute: vec![],
         frozen: vec![],
+        spelled: vec![],
     };
     let forward = train::forward(&parse_graph(SQUARES).unwrap(), &recipe).unwrap();
     let blocks = rewrite::blocks(&forward);

@@ -93,6 +93,7 @@ fn staged(groups: usize, chunks: usize, order: Order) -> Pipeline {
             no_decay: NoDecay::default(),
             recompute: vec![],
             frozen: vec![],
+            spelled: vec![],
         },
         estimate: vec![],
         memory: vec![],

@@ -88,6 +88,12 @@ fn recipe(plan: &Plan, found: &mut Violations) {
     if let Some(clip) = recipe.clip.filter(|clip| !(clip.is_finite() && *clip > 0.0)) {
         found.add("recipe", "recipe", format_args!("clips to a norm of {clip}, expected a number above 0"));
     }
+    let ascends = recipe.spelled.windows(2).all(|pair| pair[0] < pair[1]);
+    if !ascends || recipe.spelled.last().is_some_and(|&last| last >= recipe.recompute.len()) {
+        let (is, blocks) = (&recipe.spelled, recipe.recompute.len());
+        let message = format_args!("spells out blocks {is:?}, expected ascending numbers below {blocks}");
+        found.add("recipe", "recipe", message);
+    }
     labels(plan, recipe, found);
     rounding::check(plan, recipe.precision, found);
     for (node, it) in plan.graph.nodes.iter().enumerate() {

@@ -42,6 +42,7 @@ fn of_stages(
         no_decay: NoDecay::default(),
         recompute: vec![Recompute::Nothing; stages],
         frozen: vec![],
+        spelled: vec![],
     };
     let schedule = kind.schedule(groups, chunks, 6).expect("six are a multiple of one, two and three");
     let stage = |number: usize, u: &mut Unstructured<'_>| {

@@ -143,6 +143,7 @@ pub(crate) fn step(mesh: &str, ways: Ways<'_>, micro_batches: u64) -> Plan {
         no_decay: NoDecay::default(),
         recompute: vec![Recompute::Nothing],
         frozen: vec![],
+        spelled: vec![],
     });
     with_memory(plan)
 }

@@ -40,6 +40,7 @@ pub(crate) fn random(u: &mut Unstructured<'_>) -> Result<(Graph, Recipe)> {
         },
         recompute: (0..layers).map(|_| u.choose(&recompute).cloned()).collect::<Result<_>>()?,
         frozen: if u.arbitrary()? { vec!["table".to_owned()] } else { vec![] },
+        spelled: if u.arbitrary()? { (0..layers).collect() } else { vec![] },
     };
     let decays: Vec<bool> = (0..layers).map(|_| u.arbitrary()).collect::<Result<_>>()?;
     let graph = parse_graph(&text(&recipe, &decays)).expect("the text is that of a graph");

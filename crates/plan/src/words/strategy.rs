@@ -51,6 +51,7 @@ pub fn strategy(plan: &Plan) -> Vec<String> {
     let mut words: Vec<String> = phrases.iter().map(|phrase| phrase.text(plan)).collect();
     words.extend(accumulation(plan));
     words.extend(recomputation(plan));
+    words.extend(spelling(plan));
     words
 }
 
@@ -86,6 +87,11 @@ fn recomputation(plan: &Plan) -> Vec<String> {
     let kinds = ["selective", "partial", "full"];
     let some = kinds.into_iter().map(|name| (count(name), name)).filter(|it| it.0 > 0);
     some.map(|(count, name)| format!("{name} recompute in {count} of {all} blocks")).collect()
+}
+
+fn spelling(plan: &Plan) -> Option<String> {
+    let recipe = plan.recipe.as_ref().filter(|it| !it.spelled.is_empty())?;
+    Some(format!("norms spelled out in {} of {} blocks", recipe.spelled.len(), recipe.recompute.len()))
 }
 
 /// How parameters are used and kept along an axis: of how many bytes it is so.

@@ -2,7 +2,39 @@
 
 use planner_ir::{Graph, Output, Source, ValueId};
 
-use super::{Blocks, Segment};
+use super::{Block, Blocks, Segment};
+
+/// The program in which the segments that `which` accepts, by number, have another form, where their
+/// block has one.
+///
+/// Its segments are those of the blocks, one by one; where there is no other form they are equal. A
+/// run of repetitions of which only some have it is several blocks.
+pub(crate) fn reformed(
+    blocks: &Blocks,
+    which: &dyn Fn(usize) -> bool,
+    form: &dyn Fn(&Graph) -> Option<Graph>,
+) -> Blocks {
+    let bodies: Vec<Option<Graph>> = blocks.unique.iter().map(|block| form(&block.body)).collect();
+    let other = |segment: usize| {
+        let body = bodies[blocks.segments[segment].block].as_ref();
+        body.filter(|_| which(segment))
+    };
+    let body_of =
+        |segment: usize| other(segment).unwrap_or(&blocks.unique[blocks.segments[segment].block].body);
+    let (graph, mut segments) = rebuilt(blocks, &body_of);
+    let mut unique: Vec<Block> = Vec::new();
+    let mut last = None;
+    for (number, segment) in segments.iter_mut().enumerate() {
+        let this = (segment.block, other(number).is_some());
+        if last.replace(this) != Some(this) {
+            let bindings = blocks.unique[segment.block].bindings.clone();
+            unique.push(Block { body: body_of(number).clone(), bindings, count: 0 });
+        }
+        segment.block = unique.len() - 1;
+        unique[segment.block].count += 1;
+    }
+    Blocks { graph, unique, segments }
+}
 
 /// The graph in which each segment, by its number, is this body, and where its segments are.
 ///

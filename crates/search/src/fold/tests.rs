@@ -147,6 +147,7 @@ pub(crate) fn recipe(precision: Precision, micro_batches: u64) -> Recipe {
         no_decay: NoDecay { names: vec![], vectors: true },
         recompute: vec![],
         frozen: vec![],
+        spelled: vec![],
     }
 }
 

@@ -146,6 +146,7 @@ impl RecipeArguments {
             no_decay: NoDecay { names, vectors: !vectors.is_empty() },
             recompute: vec![],
             frozen: self.freeze.clone(),
+            spelled: vec![],
         }))
     }
 

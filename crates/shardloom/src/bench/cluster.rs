@@ -362,6 +362,7 @@ fn planned(path: &Path, asked: &Asked<'_>, pins: &Pins, thorough: bool) -> Resul
         no_decay: NoDecay { names: vec![], vectors: true },
         recompute: vec![],
         frozen: vec![],
+        spelled: vec![],
     };
     let question = Question {
         file: &file,

@@ -271,6 +271,7 @@ fn planned(row: &Published, machine: &Machine, say: &dyn Fn(String)) -> Result<P
         no_decay: NoDecay::default(),
         recompute: vec![],
         frozen: vec![],
+        spelled: vec![],
     };
     let forward = Forward::of(&file, &graph, &recipe)?.again(&Recompute::Full);
     let mesh = Mesh::parse(row.mesh).map_err(|error| Failure::internal("bench", error))?;

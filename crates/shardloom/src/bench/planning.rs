@@ -248,6 +248,7 @@ fn training(graph: &Graph) -> Training {
         no_decay: NoDecay { names: vec![], vectors: true },
         recompute: vec![],
         frozen: vec![],
+        spelled: vec![],
     };
     Training { recipe, decisions: Decisions::Values, phases: Phases::Together }
 }

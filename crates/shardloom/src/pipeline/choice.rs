@@ -10,7 +10,8 @@ use plan::{Holding, MachineName, Plan};
 use search::problem::SearchError;
 use search::{Cut, PlanError, Prices, Request, Trail};
 
-use super::{Decisions, Prepared, Target, Variants, refusal};
+use super::rows::may_be_split;
+use super::{Decisions, Norms, Prepared, Products, Target, Variants, refusal};
 use crate::failure::Failure;
 
 /// More memory than any plan takes (bytes).
@@ -89,6 +90,8 @@ struct Among {
     offered: Vec<usize>,
     /// The numbers of those among which there is less to choose.
     fewer: Vec<usize>,
+    /// The numbers of those that are offered besides, where rows may be split.
+    spelled: Vec<usize>,
 }
 
 impl<'a> Question<'a> {
@@ -128,19 +131,41 @@ impl<'a> Question<'a> {
     /// What blocks may be, where this is the fastest plan that keeps everything.
     fn variants(&self, whole: Option<&Plan>) -> Option<Among> {
         let variants = self.prepared.variants.as_ref()?;
-        let apart = variants.apart();
+        let apart = variants.of_forms(Products::Apart, Norms::Whole);
+        let Target { mesh, .. } = self.target;
+        let spelled = match may_be_split(&self.prepared.graph, mesh, self.prices) {
+            true => variants.of_forms(Products::Apart, Norms::Spelled),
+            false => vec![],
+        };
         if let (Some(plan), Decisions::Values) = (whole, variants.decisions()) {
             let variants = variants.finer(plan);
-            return Some(Among { offered: variants.all(), variants, fewer: apart });
+            let offered = variants.of_forms(Products::Apart, Norms::Whole);
+            return Some(Among { offered, variants, fewer: apart, spelled });
         }
-        let wide = self.target.mesh.axes.iter().filter(|axis| axis.size > 1).count();
-        let offered = if wide > FUSED_AXES { apart.clone() } else { variants.all() };
-        Some(Among { variants: variants.clone(), offered, fewer: apart })
+        let wide = mesh.axes.iter().filter(|axis| axis.size > 1).count();
+        let products = if wide > FUSED_AXES { Products::Apart } else { Products::Fused };
+        let offered = variants.of_forms(products, Norms::Whole);
+        Some(Among { variants: variants.clone(), offered, fewer: apart, spelled })
     }
 
-    /// The cheapest plan where blocks may be these.
+    /// The cheapest plan where blocks may be these. What is spelled out makes a search wider, so that
+    /// it may miss what it finds without: both are made, and the faster is taken.
     fn chosen(&self, among: Option<&Among>) -> Result<Plan, PlanError> {
-        let Some(Among { variants, offered, fewer }) = among else { return search::plan(&self.request()) };
+        let Some(among) = among else { return search::plan(&self.request()) };
+        let whole = self.of_whole_rows(among);
+        if among.spelled.len() <= among.fewer.len() {
+            return whole;
+        }
+        match (whole, self.among(&among.variants, &among.spelled)) {
+            (Ok(plan), Ok(other)) => Ok(faster(plan, other)),
+            (Err(_), Ok(other)) => Ok(other),
+            (whole, Err(_)) => whole,
+        }
+    }
+
+    /// The cheapest plan in which norms are of whole rows.
+    fn of_whole_rows(&self, among: &Among) -> Result<Plan, PlanError> {
+        let Among { variants, offered, fewer, .. } = among;
         let found = self.among(variants, offered);
         if *variants.decisions() == Decisions::Values && offered != fewer {
             // Among more a search may miss what it finds among fewer.

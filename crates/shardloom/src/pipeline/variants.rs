@@ -48,6 +48,8 @@ impl Phases {
 struct Variant {
     /// Their products of one value by several weights.
     products: Products,
+    /// Their norms and cross-entropies.
+    norms: Norms,
     /// What is computed again for their gradients; nothing where there are none.
     again: Again,
 }
@@ -79,6 +81,15 @@ pub enum Products {
     Fused,
 }
 
+/// What norms and cross-entropies are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Norms {
+    /// One operation each, of whole rows.
+    Whole,
+    /// Spelled out, so that the rows may be split.
+    Spelled,
+}
+
 /// A program in which every block is of one variant, and its sections.
 pub type Cutting = (Graph, Vec<Section>);
 
@@ -100,25 +111,33 @@ pub struct Variants {
 }
 
 impl Variants {
-    /// The program whose products are of the first kind, and the variants: one for each kind.
-    pub(super) fn of(forward: Blocks, offered: &[Products; 2]) -> Result<(Cutting, Self), TrainError> {
-        let [first, more] =
-            offered.map(|products| Variant { products, again: Again::Alike(Recompute::Nothing) });
+    /// The program whose blocks are of the first form, and the variants: one for each form.
+    pub(super) fn of(
+        forward: Blocks,
+        [first, more @ ..]: [(Products, Norms); 3],
+    ) -> Result<(Cutting, Self), TrainError> {
+        let variant = |(products, norms)| {
+            let again = Again::Alike(Recompute::Nothing);
+            Variant { products, norms, again }
+        };
         let decisions = Decisions::Only(Recompute::Nothing);
-        Self::offered((forward, None), decisions, Phases::Together, (first, &[more]))
+        let more = more.map(variant);
+        Self::offered((forward, None), decisions, Phases::Together, (variant(first), &more))
     }
 
-    /// The training step of the first of the decisions, and the variants: one for each. The recipe of
-    /// a plan says how its program comes about, and says nothing of fused products.
+    /// The training step of the first of the decisions, and the variants: one for each, and one whose
+    /// norms are spelled out. The recipe of a plan says how its program comes about, and says nothing
+    /// of fused products.
     pub(super) fn of_training(forward: Blocks, training: Training) -> Result<(Cutting, Self), TrainError> {
         let Training { recipe, decisions, phases } = training;
-        let variant = |it| Variant { products: Products::Apart, again: Again::Alike(it) };
+        let of = |norms, it| Variant { products: Products::Apart, norms, again: Again::Alike(it) };
         let (first, more) = match &decisions {
             Decisions::Only(only) => (only.clone(), vec![]),
             _ => (Recompute::Nothing, vec![Recompute::Selective, Recompute::Full]),
         };
-        let more: Vec<Variant> = more.into_iter().map(variant).collect();
-        Self::offered((forward, Some(recipe)), decisions, phases, (variant(first), &more))
+        let more = more.into_iter().map(|it| of(Norms::Whole, it));
+        let more: Vec<Variant> = more.chain([of(Norms::Spelled, first.clone())]).collect();
+        Self::offered((forward, Some(recipe)), decisions, phases, (of(Norms::Whole, first), &more))
     }
 
     /// The program of a first variant, and the variants: those whose programs differ.
@@ -167,7 +186,8 @@ impl Variants {
         let level = |level: usize| {
             let each =
                 |ways: &Vec<Recompute>| ways.get(level).or(ways.last()).cloned().unwrap_or(Recompute::Full);
-            Variant { products: Products::Apart, again: Again::Each(blocks.iter().map(each).collect()) }
+            let again = Again::Each(blocks.iter().map(each).collect());
+            Variant { products: Products::Apart, norms: Norms::Whole, again }
         };
         let levels: Vec<Variant> = (0..most).map(level).collect();
         let offered = variants.offer(&plan.graph, &levels);
@@ -191,14 +211,13 @@ impl Variants {
         &self.others
     }
 
-    /// The numbers of all variants.
-    pub(super) fn all(&self) -> Vec<usize> {
-        (0..self.each.len()).collect()
-    }
-
-    /// The numbers of those whose products are apart.
-    pub(super) fn apart(&self) -> Vec<usize> {
-        self.all().into_iter().filter(|&number| self.each[number].products == Products::Apart).collect()
+    /// The numbers of the variants of these forms: products may be fused, norms spelled out.
+    pub(super) fn of_forms(&self, products: Products, norms: Norms) -> Vec<usize> {
+        let offered = |it: &Variant| {
+            (products == Products::Fused || it.products == Products::Apart)
+                && (norms == Norms::Spelled || it.norms == Norms::Whole)
+        };
+        (0..self.each.len()).filter(|&number| offered(&self.each[number])).collect()
     }
 
     /// The program of a variant but the first, for the search.
@@ -211,9 +230,11 @@ impl Variants {
     /// for all. Nothing if the program is not trained.
     pub(super) fn recipe(&self, chosen: &[usize]) -> Option<Recipe> {
         let recipe = self.recipe.as_ref()?;
-        let block = |number: usize| self.variant(chosen, number).again.of(number);
-        let recompute = (0..self.forward.segments.len()).map(block).collect();
-        Some(Recipe { recompute, ..recipe.clone() })
+        let block = |number: usize| self.variant(chosen, number);
+        let blocks = 0..self.forward.segments.len();
+        let recompute = blocks.clone().map(|number| block(number).again.of(number)).collect();
+        let spelled = blocks.filter(|&number| block(number).norms == Norms::Spelled).collect();
+        Some(Recipe { recompute, spelled, ..recipe.clone() })
     }
 
     /// The program in which blocks are the variants of these numbers.
@@ -222,6 +243,8 @@ impl Variants {
         let blocks = rewrite::fused(&self.forward, &fused);
         let (graph, homes) = match self.recipe(chosen) {
             None => {
+                let spelled = |number: usize| self.variant(chosen, number).norms == Norms::Spelled;
+                let blocks = rewrite::spelled(&blocks, &spelled);
                 let homes = blocks.segments.iter().enumerate();
                 let homes = homes.flat_map(|(number, segment)| segment.nodes.clone().map(move |_| number));
                 let homes = homes.collect();
@@ -256,12 +279,16 @@ fn whole(
     variant: &Variant,
 ) -> Result<Cutting, TrainError> {
     let blocks = rewrite::fused(forward, &|_| variant.products == Products::Fused);
+    let spelled = variant.norms == Norms::Spelled;
     let Some(recipe) = recipe else {
+        let blocks = rewrite::spelled(&blocks, &|_| spelled);
         let sections = sections(&blocks);
         return Ok((blocks.graph, sections));
     };
-    let recompute = (0..blocks.segments.len()).map(|block| variant.again.of(block)).collect();
-    let step = train::step(&blocks, &Recipe { recompute, ..recipe.clone() })?;
+    let all = 0..blocks.segments.len();
+    let recompute = all.clone().map(|block| variant.again.of(block)).collect();
+    let spelled = if spelled { all.collect() } else { vec![] };
+    let step = train::step(&blocks, &Recipe { recompute, spelled, ..recipe.clone() })?;
     let sections = phases.of(fold(&step.graph, &step.homes, &step.forward));
     Ok((step.graph, sections))
 }

@@ -40,10 +40,14 @@ pub(crate) fn limits(graph: &Graph) -> Vec<Limit> {
             Op::Gather { dim } => (Indexed::Row, graph.type_of(node.operands[0]).shape.get(dim)),
             _ => continue,
         };
+        let (index, width) = match what {
+            Indexed::Class { .. } => rewrite::spelled_labels(graph, node.operands[1]),
+            Indexed::Row => (node.operands[1], 1),
+        };
         let mut inputs = BTreeSet::new();
-        taken(graph, node.operands[1], &mut inputs);
+        taken(graph, index, &mut inputs);
         for input in inputs {
-            limits.extend(extent.map(|&count| Limit { input, what, count }));
+            limits.extend(extent.map(|&count| Limit { input, what, count: count * width }));
         }
     }
     limits.into_iter().collect()

@@ -56,6 +56,7 @@ fn whole(again: &Recompute, clip: Option<f64>, precision: Precision) -> (Step, u
         no_decay: NoDecay::default(),
         recompute: vec![],
         frozen: vec![],
+        spelled: vec![],
     };
     let mut blocks = rewrite::blocks(&forward(&model(), &recipe).unwrap());
     cut(&mut blocks);

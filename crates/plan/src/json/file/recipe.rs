@@ -19,6 +19,9 @@ pub(in crate::json) struct Recipe {
     no_decay: NoDecay,
     recompute: Vec<Recompute>,
     frozen: Vec<String>,
+    /// Missing where there are none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    spelled: Vec<usize>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -80,8 +83,17 @@ impl Recipe {
     /// What the file of a plan with that recipe says.
     pub(in crate::json) fn of(recipe: &recipe::Recipe) -> Self {
         // Every field is named, so that a new one is not forgotten here.
-        let recipe::Recipe { loss, optimizer, precision, micro_batches, clip, no_decay, recompute, frozen } =
-            recipe;
+        let recipe::Recipe {
+            loss,
+            optimizer,
+            precision,
+            micro_batches,
+            clip,
+            no_decay,
+            recompute,
+            frozen,
+            spelled,
+        } = recipe;
         let recompute = recompute.iter().map(|it| match it {
             recipe::Recompute::Nothing => Recompute::Nothing,
             recipe::Recompute::Selective => Recompute::Selective,
@@ -113,6 +125,7 @@ impl Recipe {
             no_decay: NoDecay { names: no_decay.names.clone(), vectors: no_decay.vectors },
             recompute: recompute.collect(),
             frozen: frozen.clone(),
+            spelled: spelled.clone(),
         }
     }
 
@@ -154,6 +167,7 @@ impl Recipe {
             no_decay: recipe::NoDecay { names: self.no_decay.names.clone(), vectors: self.no_decay.vectors },
             recompute: recompute.collect(),
             frozen: self.frozen.clone(),
+            spelled: self.spelled.clone(),
         }
     }
 }

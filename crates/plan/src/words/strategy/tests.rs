@@ -85,7 +85,7 @@ fn parameters_that_differ_are_counted() {
 }
 
 #[test]
-fn micro_batches_and_recomputed_blocks_are_counted() {
+fn micro_batches_and_blocks_that_are_recomputed_or_spelled_out_are_counted() {
     let mut plan = step("a=2", ZERO_2, 4);
     assert_eq!(check(&plan), Ok(()));
     let recompute = &mut plan.recipe.as_mut().unwrap().recompute;
@@ -93,7 +93,8 @@ fn micro_batches_and_recomputed_blocks_are_counted() {
     recompute.extend(vec![Recompute::Selective; 27]);
     recompute.extend(vec![Recompute::AllBut(vec![2, 5]), Recompute::AllBut(vec![2])]);
     recompute.extend([Recompute::AllBut(vec![]), Recompute::Full, Recompute::Nothing]);
-    expect!["data parallel over a; ZeRO-2 over a; 4 micro-batches; selective recompute in 27 of 32 blocks; partial recompute in 3 of 32 blocks; full recompute in 1 of 32 blocks"].assert_eq(&strategy(&plan).join("; "));
+    plan.recipe.as_mut().unwrap().spelled = vec![0, 30];
+    expect!["data parallel over a; ZeRO-2 over a; 4 micro-batches; selective recompute in 27 of 32 blocks; partial recompute in 3 of 32 blocks; full recompute in 1 of 32 blocks; norms spelled out in 2 of 32 blocks"].assert_eq(&strategy(&plan).join("; "));
 }
 
 /// The one place that knows how a program without training is named.

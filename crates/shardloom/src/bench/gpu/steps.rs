@@ -201,6 +201,7 @@ fn recipe() -> Recipe {
         no_decay: NoDecay { names: vec![], vectors: true },
         recompute: vec![],
         frozen: vec![],
+        spelled: vec![],
     }
 }
 

@@ -99,6 +99,7 @@ impl Trial {
             no_decay: NoDecay { names: vec![], vectors: true },
             recompute: vec![],
             frozen: vec![],
+            spelled: vec![],
         };
         let decisions = pipeline::Decisions::Only(self.recompute.clone());
         pipeline::Training { recipe, decisions, phases: pipeline::Phases::Together }

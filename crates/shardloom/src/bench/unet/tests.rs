@@ -60,6 +60,7 @@ fn losses(stages: u64, devices: u64, kind: Kind) -> Vec<f64> {
         no_decay: NoDecay::default(),
         recompute: vec![],
         frozen: vec![],
+        spelled: vec![],
     };
     let forward = Forward::of(&file, &graph, &recipe).expect("derived").again(&Recompute::Full);
     let machine = machine::named(&format!("cpu-{}x", stages * devices), None).expect("is known");

@@ -31,6 +31,7 @@ fn recipe() -> Recipe {
         no_decay: NoDecay { names: vec![], vectors: true },
         recompute: vec![],
         frozen: vec![],
+        spelled: vec![],
     }
 }
 

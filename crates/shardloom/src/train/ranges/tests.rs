@@ -45,6 +45,22 @@ fn numbers_that_index_are_found_through_moves_only() {
 }
 
 #[test]
+fn labels_of_a_loss_that_is_spelled_out_are_found() {
+    let mut graph = Graph::default();
+    let scores = graph.push_value(Type::new(DType::F32, [2, 24]), Source::Input("scores".to_owned()));
+    let labels = graph.push_value(Type::new(DType::I64, [2]), Source::Input("labels".to_owned()));
+    let loss = Op::CrossEntropy { ignored: -100 };
+    let types = vec![Type::new(DType::F32, [2])];
+    let value = graph.push_node(loss, vec![scores, labels], types, String::new())[0];
+    graph.outputs.push(planner_ir::Output { name: "loss".to_owned(), value });
+    let spelled = rewrite::spelled(&rewrite::blocks(&graph), &|_| true).graph;
+    assert!(spelled.nodes.len() > 1);
+    let all = Limit { input: "labels".to_owned(), what: Indexed::Class { ignored: -100 }, count: 24 };
+    assert_eq!(limits(&spelled), limits(&graph));
+    assert_eq!(limits(&graph), [all]);
+}
+
+#[test]
 fn numbers_out_of_range_are_named_with_their_place() {
     assert_eq!(outcome([0, 6, -7, 1, 2, 3], [4, 0, -100, 1, 2, 3]), Ok(()));
     let wrong = |example, text: &str| Err((example, text.to_owned()));

@@ -14,6 +14,7 @@ fn recipe(loss: Loss) -> Recipe {
         no_decay: plan::NoDecay::default(),
         recompute: vec![],
         frozen: vec![],
+        spelled: vec![],
     }
 }
 

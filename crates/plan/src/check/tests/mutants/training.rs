@@ -179,6 +179,17 @@ pub(super) const TRAINING: &[Mutant] = &[
         recipe.loss = Loss::CrossEntropy { logits: "logits".to_owned(), labels: labels.clone() };
         Ok(true)
     }),
+    ("a block spelled out that is not there", &["recipe"], |plan, _| {
+        let Some(recipe) = &mut plan.recipe else { return Ok(false) };
+        recipe.spelled.push(recipe.recompute.len());
+        Ok(true)
+    }),
+    ("a block spelled out twice", &["recipe"], |plan, _| {
+        let Some(recipe) = &mut plan.recipe else { return Ok(false) };
+        let last = recipe.spelled.last().copied();
+        recipe.spelled.extend(last);
+        Ok(last.is_some())
+    }),
     ("a precision that the program is not of", &["precision"], |plan, _| {
         let Some(recipe) = &mut plan.recipe else { return Ok(false) };
         recipe.precision = match recipe.precision {

@@ -1,0 +1,384 @@
+//! Training steps on grids of rows, columns and depth: Tesseract's layers, whole.
+//!
+//! Products are streams of blocks along rows and columns, examples are split over depth and rows, what
+//! a layer hands on is split over columns, and so are heads, hidden units and classes. Norms and the
+//! loss are spelled out, so that a row stays split: a few numbers of each are summed.
+
+use std::collections::BTreeMap;
+
+use kernels::Array;
+use plan::{Assignment, Plan, Recompute};
+use planner_ir::{
+    AxisId, DType, Digit, Graph, Layout, Loops, Mesh, Move, NodeId, Op, Partition, Phase, Role, Source,
+    State, StateKind, Type, Unary,
+};
+use run::{Reference, Session};
+use search::{MachinePrices, Prices, Request, Section, Work};
+
+use super::against::apart;
+use super::cases::{self, ADAMW, Arrays, Case, MOMENTUM, floats, parted, step_inputs};
+use super::chosen::check_plan;
+use super::roles::stems;
+use crate::corpus::{check_bytes, machine};
+use crate::papers::graph::{self, Sizes};
+
+/// How many rows and columns grids have.
+const SIDE: u64 = 2;
+/// Sizes that say what a loop runs over: no two are alike, and lengths of sequences are odd.
+const SIZES: Sizes = Sizes {
+    layers: 2,
+    batch: 8,
+    sequence: 3,
+    hidden: 20,
+    heads: 2,
+    vocabulary: Some(44),
+    dtype: DType::F32,
+    activation: Unary::Gelu,
+};
+/// How many classes a part of a row of scores has, at the sizes above: 44 classes in 4 parts.
+const PARTS: u64 = 4;
+/// How many steps are run.
+const STEPS: usize = 3;
+/// What a step costs that no grid takes (seconds).
+const WRONG: f64 = 1000.0;
+
+/// The axes of a grid: depth, if it has any, rows, columns.
+struct Grid {
+    mesh: Mesh,
+    depth: Option<AxisId>,
+    rows: AxisId,
+    columns: AxisId,
+}
+
+impl Grid {
+    fn of(mesh: &Mesh) -> Self {
+        let last = mesh.axes.len() - 1;
+        let depth = (last > 1).then_some(AxisId(0));
+        Self { mesh: mesh.clone(), depth, rows: AxisId(last - 1), columns: AxisId(last) }
+    }
+
+    fn digit(&self, axis: AxisId) -> Digit {
+        Digit::axis(&self.mesh, axis)
+    }
+
+    /// What examples are split over.
+    fn examples(&self) -> Vec<Digit> {
+        self.depth.into_iter().chain([self.rows]).map(|axis| self.digit(axis)).collect()
+    }
+
+    /// Whether an operation on examples is partitioned as a grid does it; any other may be as it likes,
+    /// in one step.
+    fn allows(&self, partition: &Partition, loops: &planner_ir::Loops, product: bool) -> bool {
+        let of = |it: planner_ir::LoopId| (loops.get(it), &partition.loops[it.0]);
+        let examples = |it: &planner_ir::LoopId| loops.get(*it).size == SIZES.batch;
+        if !partition.passed.is_empty() || !loops.ids().any(|it| examples(&it)) {
+            return partition.steps == 1 && partition.passed.is_empty();
+        }
+        let own = loops.ids().filter(examples).all(|it| *of(it).1 == self.examples());
+        let mut others = loops.ids().filter(|it| !examples(it)).map(of);
+        if product {
+            let timed = |digits: &Vec<Digit>| digits.iter().any(|it| it.step != 0);
+            let column = vec![self.digit(self.columns)];
+            let mut split: Vec<_> = others.filter(|it| !it.1.is_empty()).collect();
+            split.sort_by_key(|it| timed(it.1));
+            let [first, second] = split[..] else { return false };
+            return own
+                && partition.steps == SIDE
+                && partition.streams == [self.rows, self.columns]
+                && *first.1 == column
+                && timed(second.1);
+        }
+        let splits = |size: u64| [SIZES.hidden, SIZES.heads, 4 * SIZES.hidden, PARTS].contains(&size);
+        own && partition.steps == 1
+            && others.all(|(it, digits)| {
+                let free = matches!(it.role, Role::Map | Role::Sum) && splits(it.size);
+                if free { *digits == [self.digit(self.columns)] } else { digits.is_empty() }
+            })
+    }
+}
+
+/// Whether a value is of the size of what layers hand on.
+fn is_large(type_: &Type) -> bool {
+    type_.shape.first() == Some(&SIZES.batch)
+        && type_.elements() >= SIZES.batch * SIZES.sequence * SIZES.hidden
+}
+
+/// For each number of an operation in its section, those of that number that are products with parameters,
+/// or gradients of such: what they are, of which types.
+type Products = Vec<Vec<(Op, Vec<Type>)>>;
+
+fn products<'a>(programs: impl IntoIterator<Item = (&'a Graph, &'a [Section])>) -> Products {
+    let programs = programs.into_iter();
+    let sections = programs.flat_map(|(graph, sections)| sections.iter().map(move |it| (graph, it)));
+    let mut known: Products = Vec::new();
+    for (graph, section) in sections {
+        let stems = stems(graph);
+        for (number, node) in section.graph.nodes.iter().enumerate() {
+            if known.len() <= number {
+                known.resize_with(number + 1, Vec::new);
+            }
+            if is_product(graph, &stems, section.repetitions[0].nodes[number]) {
+                known[number].push((node.op.clone(), section.graph.types_of(&node.operands)));
+            }
+        }
+    }
+    known
+}
+
+fn is_product(graph: &Graph, stems: &[bool], id: NodeId) -> bool {
+    let node = graph.node(id);
+    let matrix = matches!(&node.op, Op::Contract(it) if it.result.len() > 1);
+    matrix && (node.phase != Phase::Forward || node.operands.iter().any(|it| stems[it.0]))
+}
+
+/// Prices by which all but a grid's way is dear.
+struct OnGrid<'a> {
+    grid: Grid,
+    machine: MachinePrices<'a>,
+    products: Products,
+}
+
+impl OnGrid<'_> {
+    fn is_product(&self, work: &Work<'_>) -> bool {
+        self.products[work.node.0].iter().any(|it| it.0 == *work.op && it.1 == work.whole)
+    }
+}
+
+impl Prices for OnGrid<'_> {
+    fn work(&self, work: &Work<'_>) -> f64 {
+        match self.grid.allows(work.partition, work.loops, self.is_product(work)) {
+            true => self.machine.work(work),
+            false => f64::INFINITY,
+        }
+    }
+
+    fn step(&self, type_: &Type, step: &Move, before: &Layout, after: &Layout) -> f64 {
+        let seconds = self.machine.step(type_, step, before, after);
+        let moves = !matches!(step, Move::Slice { .. });
+        if moves && is_large(type_) { WRONG + seconds } else { seconds }
+    }
+
+    /// Parameters are there once in each layer of the depth.
+    fn rest(&self, state: &State, layout: &Layout) -> f64 {
+        let matrix = layout.dims.len() > 1;
+        let axes = layout.axes();
+        let wanted = [self.grid.rows, self.grid.columns];
+        let right = wanted.iter().all(|it| axes.contains(it))
+            && !self.grid.depth.is_some_and(|it| axes.contains(&it));
+        if state.kind == StateKind::Parameter && matrix && !right { WRONG } else { 0.0 }
+    }
+}
+
+/// Numbers that look random, the same for the same name.
+fn random(name: &str, type_: &Type, below: u64) -> Array {
+    let mut state =
+        name.bytes().fold(0x9E37_79B9_u64, |it, byte| it.wrapping_mul(31).wrapping_add(byte.into()));
+    let mut next = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state >> 33
+    };
+    let count = usize::try_from(type_.elements()).unwrap();
+    if type_.dtype == DType::I64 {
+        let numbers: Vec<i64> = (0..count).map(|_| i64::try_from(next() % below).unwrap()).collect();
+        return Array::of::<i64>(type_.shape.clone(), &numbers).unwrap();
+    }
+    let mut number = || f32::from(u16::try_from(next() % 2001).unwrap()) / 1000.0 - 1.0;
+    // Scales and biases are as large as norms leave values, products of matrices as their operands.
+    let scale = if type_.rank() > 1 { 0.3 } else { 1.0 };
+    let numbers: Vec<f32> = (0..count).map(|_| scale * number()).collect();
+    Array::of::<f32>(type_.shape.clone(), &numbers).unwrap()
+}
+
+/// A batch: every example is another one, some labels do not count.
+fn batch(number: usize) -> Arrays {
+    let tokens = Type::new(DType::I64, [SIZES.batch, SIZES.sequence]);
+    let ids = random(&format!("ids {number}"), &tokens, 44);
+    let mut labels = random(&format!("labels {number}"), &tokens, 44).to_integers().unwrap();
+    labels[4] = -100;
+    let labels = Array::of::<i64>(tokens.shape.clone(), &labels).unwrap();
+    [("ids".to_owned(), ids), ("labels".to_owned(), labels)].into()
+}
+
+/// What all devices together receive of each value that has so many numbers for each row (bytes).
+fn received(plan: &Plan, numbers: u64) -> Vec<u64> {
+    let rows = [SIZES.batch, SIZES.sequence, numbers];
+    let moves = plan.transfers.iter().filter(|it| plan.graph.type_of(it.value).shape == rows);
+    moves.flat_map(|it| it.bytes.clone()).filter(|bytes| *bytes > 0).collect()
+}
+
+/// A step on a grid: planned so, and held against one device that computes with whole norms.
+fn check(mesh: &str) {
+    let (mesh, machine) = machine(mesh);
+    let grid = Grid::of(&mesh);
+    let (blocks, recipe) = graph::forward(&SIZES, MOMENTUM);
+    let whole = graph::step(&(blocks.clone(), recipe.clone()));
+    let spelled = (0..blocks.segments.len()).collect();
+    let recipe = plan::Recipe { spelled, ..recipe };
+    let step = graph::step(&(blocks, recipe.clone()));
+    let (products, stems) = (products([(&step.graph, &step.sections[..])]), stems(&step.graph));
+    let prices = MachinePrices::new(&machine, &mesh).unwrap();
+    let prices = OnGrid { grid: Grid::of(&mesh), machine: prices, products };
+    let found = search::plan(&Request {
+        graph: &step.graph,
+        sections: &step.sections,
+        mesh: &mesh,
+        capacity: machine.usable_memory().0,
+        prices: &prices,
+        model: &plan::ModelFile { path: "layers".to_owned(), sha256: "0".repeat(64), dims: vec![] },
+        machine: &plan::MachineName { name: machine.full_name(), devices: mesh.devices() },
+        live: search::Live::ONE,
+        steps: rewrite::Steps::Offered,
+        pinned: None,
+        fixed: &[],
+        trail: None,
+        memory: &search::counted,
+    });
+    let plan = Plan { recipe: Some(recipe), ..found.unwrap() };
+    check_plan(&plan).unwrap();
+    println!("{mesh}: {:?}", plan::strategy(&plan));
+
+    // Every product is a stream of blocks, and nothing of the size of what layers hand on is moved.
+    let of_grid = step.graph.node_ids().filter(|&id| is_product(&step.graph, &stems, id));
+    let streamed = |id: &NodeId| match &plan.assignments[id.0] {
+        Assignment::Computed { partition, .. } => partition.streams == [grid.rows, grid.columns],
+        _ => false,
+    };
+    let all: Vec<NodeId> = of_grid.collect();
+    // Six products of each layer and that of the head, each in three phases.
+    assert_eq!(all.len(), usize::try_from(3 * (6 * SIZES.layers + 1)).unwrap());
+    assert!(all.iter().all(streamed), "{}", plan.graph);
+    for it in &plan.transfers {
+        let moved = it.bytes.iter().any(|bytes| *bytes > 0);
+        assert!(
+            !moved || !is_large(plan.graph.type_of(it.value)),
+            "{:?} is moved by {:?}",
+            it.value,
+            it.moves
+        );
+    }
+    // Matrices are there once in each layer of the depth.
+    for value in plan.graph.value_ids() {
+        let (type_, source) = (plan.graph.type_of(value), &plan.graph.value(value).source);
+        let parameter = matches!(source, Source::State(it) if it.kind == StateKind::Parameter);
+        if parameter && type_.rank() > 1 && type_.shape[1] > 1 {
+            let held = plan.layouts[value.0].local_type(type_).elements();
+            assert_eq!(held * SIDE * SIDE, type_.elements(), "{source:?}");
+        }
+    }
+    // Each norm sums two numbers for each row forward, and two backward, over columns alone; the loss sums
+    // one. Of each part of a row of scores one number is brought together.
+    let norms = usize::try_from(2 * SIZES.layers + 1).unwrap();
+    let rows = SIZES.batch * SIZES.sequence;
+    let sum = 2 * (SIDE - 1) * rows * SIZES.dtype.bytes();
+    assert_eq!(received(&plan, 1), vec![sum; 4 * norms + 1]);
+    assert_eq!(received(&plan, PARTS), [(SIDE - 1) * rows * PARTS * SIZES.dtype.bytes()]);
+
+    let named = |value: &planner_ir::Value| match &value.source {
+        Source::Weight(name) | Source::State(State { name, .. }) => {
+            Some((name.clone(), random(name, &value.type_, 0)))
+        }
+        _ => None,
+    };
+    let weights: BTreeMap<String, Array> = whole.graph.values.iter().filter_map(named).collect();
+    let programs = lower::lower(&plan).unwrap();
+    lower::verify(&programs).unwrap();
+    let mut session = Session::new(programs, &weights).unwrap();
+    let mut device = Reference::new(&whole.graph, &weights).unwrap();
+    for number in 0..STEPS {
+        let (batch, inputs) = (batch(number), step_inputs(&whole.graph, 0.01, number + 1));
+        let expected = device.train(std::slice::from_ref(&batch), &inputs).unwrap();
+        let outcome = session.train(&[batch], &inputs).unwrap();
+        check_bytes(&plan, &outcome.received).unwrap();
+        let [found, expected] = [&outcome.outputs, &expected].map(|it| floats(&it[train::LOSS])[0]);
+        assert!((found - expected).abs() < 1e-5 * expected.abs(), "step {number}: {found}, {expected}");
+    }
+    let mut compared = 0;
+    for value in &whole.graph.values {
+        let Source::State(state) = &value.source else { continue };
+        if state.kind.is_summed() {
+            continue;
+        }
+        let found = floats(&session.gather(state).unwrap());
+        let expected = floats(device.state(state).unwrap());
+        let off = apart(&found, &expected, 0.0);
+        assert!(off < 1e-4, "{} {} is off by {off:e}", state.kind.name(), state.name);
+        compared += 1;
+    }
+    // Of each parameter itself and its moment.
+    assert_eq!(compared, 2 * usize::try_from(16 * SIZES.layers + 4).unwrap());
+    session.check_replicas().unwrap();
+}
+
+#[test]
+fn layers_on_rows_and_columns_train_as_one_device() {
+    check("2x2");
+}
+
+#[test]
+fn layers_on_rows_and_columns_with_depth_train_as_one_device() {
+    check("2x2x2");
+}
+
+/// Prices by which products of matrices are streams over both axes, and it is dear to bring rows together.
+struct SlowLinks<'a>(OnGrid<'a>);
+
+impl Prices for SlowLinks<'_> {
+    fn work(&self, work: &Work<'_>) -> f64 {
+        let OnGrid { grid, machine, .. } = &self.0;
+        let right = match self.0.is_product(work) && falls(work.loops) {
+            true => work.partition.streams == [grid.rows, grid.columns],
+            false => work.partition.steps == 1 && work.partition.passed.is_empty(),
+        };
+        if right { machine.work(work) } else { f64::INFINITY }
+    }
+
+    fn step(&self, type_: &Type, step: &Move, before: &Layout, after: &Layout) -> f64 {
+        let seconds = self.0.machine.step(type_, step, before, after);
+        let row = type_.rank() > 2 && type_.shape.last().is_some_and(|it| *it > 1);
+        if row && !matches!(step, Move::Slice { .. }) { 1.0 + seconds } else { seconds }
+    }
+}
+
+/// A real model planned where links are slow: the search spells norms out by itself, and not where links
+/// are as fast as they are. What it plans trains as PyTorch.
+fn check_chosen(case: &Case) -> Result<(), String> {
+    let (mesh, machine) = machine("2x2");
+    let training = case.training(ADAMW, Recompute::Nothing);
+    let prepared = case.prepared(&training, &parted(&case.batch(0), 1));
+    let prices = MachinePrices::new(&machine, &mesh).map_err(|error| format!("{error:?}"))?;
+    let spelled = |plan: &Plan| plan.recipe.as_ref().map_or(0, |it| it.spelled.len());
+    let fast = case.plan_in(&prepared, &mesh, &machine, &prices, rewrite::Steps::One)?;
+    if spelled(&fast) > 0 {
+        return Err("norms are spelled out where that gains nothing".to_owned());
+    }
+    let variants = prepared.variants.as_ref().ok_or("blocks have one form")?;
+    let others = variants.others().iter().map(|(graph, sections)| (graph, &sections[..]));
+    let products = products(others.chain([(&prepared.graph, &prepared.sections[..])]));
+    let prices = SlowLinks(OnGrid { grid: Grid::of(&mesh), machine: prices, products });
+    let slow = case.plan_in(&prepared, &mesh, &machine, &prices, rewrite::Steps::Offered)?;
+    if spelled(&slow) == 0 {
+        return Err("no norm is spelled out".to_owned());
+    }
+    check_plan(&slow)?;
+    // The recipe alone says which blocks are spelled out.
+    let imported = case.imported(&case.batch(0));
+    let recipe = slow.recipe.as_ref().ok_or("there is no recipe")?;
+    let derived = shardloom::pipeline::derived(&case.file, &imported, recipe);
+    if derived.map_err(|error| format!("{error:?}"))?.graph != slow.graph {
+        return Err("the recipe makes another program".to_owned());
+    }
+    case.check_training(&slow, ADAMW, 1)?;
+    case.check_on_gpu(&slow, ADAMW, 1).map_err(|error| format!("on a GPU that is not there: {error}"))
+}
+
+#[test]
+fn norms_are_spelled_out_where_that_is_faster_and_train_as_pytorch() {
+    let Some(case) = cases::gpt2() else { return };
+    check_chosen(&case.stretched(1, SIDE)).unwrap();
+}
+
+/// Whether loops are those of a product, and all fall into as many blocks as axes have devices.
+fn falls(loops: &Loops) -> bool {
+    let of_product = loops.loops.iter().any(|it| it.role == planner_ir::Role::Sum && it.size > 1);
+    of_product && loops.loops.iter().all(|it| it.size == 1 || it.size.is_multiple_of(SIDE))
+}
