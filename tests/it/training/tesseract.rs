@@ -14,6 +14,7 @@ use planner_ir::{
 };
 use run::{Reference, Session};
 use search::{MachinePrices, Prices, Request, Section, Work};
+use shardloom::pipeline::{Decisions, Training};
 
 use super::against::apart;
 use super::cases::{self, ADAMW, Arrays, Case, MOMENTUM, floats, parted, step_inputs};
@@ -341,9 +342,9 @@ impl Prices for SlowLinks<'_> {
 
 /// A real model planned where links are slow: the search spells norms out by itself, and not where links
 /// are as fast as they are. What it plans trains as PyTorch.
-fn check_chosen(case: &Case) -> Result<(), String> {
+fn check_chosen(case: &Case, decisions: Decisions) -> Result<(), String> {
     let (mesh, machine) = machine("2x2");
-    let training = case.training(ADAMW, Recompute::Nothing);
+    let training = Training { decisions, ..case.training(ADAMW, Recompute::Nothing) };
     let prepared = case.prepared(&training, &parted(&case.batch(0), 1));
     let prices = MachinePrices::new(&machine, &mesh).map_err(|error| format!("{error:?}"))?;
     let spelled = |plan: &Plan| plan.recipe.as_ref().map_or(0, |it| it.spelled.len());
@@ -374,7 +375,11 @@ fn check_chosen(case: &Case) -> Result<(), String> {
 #[test]
 fn norms_are_spelled_out_where_that_is_faster_and_train_as_pytorch() {
     let Some(case) = cases::gpt2() else { return };
-    check_chosen(&case.stretched(1, SIDE)).unwrap();
+    let case = case.stretched(1, SIDE);
+    // Where what is kept is a choice, that everything fits does not end the search.
+    for decisions in [Decisions::Only(Recompute::Nothing), Decisions::Values] {
+        check_chosen(&case, decisions).unwrap();
+    }
 }
 
 /// Whether loops are those of a product, and all fall into as many blocks as axes have devices.

@@ -10,7 +10,7 @@ use plan::{Holding, MachineName, Plan};
 use search::problem::SearchError;
 use search::{Cut, PlanError, Prices, Request, Trail};
 
-use super::rows::may_be_split;
+use super::rows::{brings_together, may_be_split};
 use super::{Decisions, Norms, Prepared, Products, Target, Variants, refusal};
 use crate::failure::Failure;
 
@@ -42,14 +42,15 @@ pub(super) fn placed(
     let question = Question::new(prepared, file, target, prices);
     let memory = |plan: &Plan| lower::memory(plan).map_err(|error| Failure::internal("lower", error));
     let whole = question.keeping_all();
+    let placed = |plan: &Plan| lower::memory(plan).map_err(|error| error.to_string());
+    let question = Question { memory: &placed, ..question };
     if let Some(plan) = whole.as_ref().filter(|plan| counted(plan) <= target.capacity) {
         let memory = memory(plan)?;
         if memory.iter().map(|it| it.bytes).sum::<u64>() <= target.capacity {
-            return Ok(Plan { capacity: target.capacity, memory, ..plan.clone() });
+            let plan = Plan { capacity: target.capacity, memory, ..plan.clone() };
+            return Ok(question.or_spelled(plan));
         }
     }
-    let placed = |plan: &Plan| lower::memory(plan).map_err(|error| error.to_string());
-    let question = Question { memory: &placed, ..question.clone() };
     question.chosen(question.variants(whole.as_ref()).as_ref()).map_err(|error| match error.last() {
         PlanError::Memory(error) => Failure::internal("lower", error),
         _ => refusal(target, &error),
@@ -113,7 +114,7 @@ impl<'a> Question<'a> {
     fn answered(&self) -> Result<Plan, PlanError> {
         let capacity = self.target.capacity;
         match self.keeping_all() {
-            Some(plan) if counted(&plan) <= capacity => Ok(Plan { capacity, ..plan }),
+            Some(plan) if counted(&plan) <= capacity => Ok(self.or_spelled(Plan { capacity, ..plan })),
             whole => self.chosen(self.variants(whole.as_ref()).as_ref()),
         }
     }
@@ -128,12 +129,31 @@ impl<'a> Question<'a> {
         self.with(UNBOUNDED).among(variants, &[0]).ok()
     }
 
+    /// This plan, which keeps everything, or a faster one that does in which norms and losses are spelled out.
+    fn or_spelled(&self, plan: Plan) -> Plan {
+        let Some(variants) = &self.prepared.variants else { return plan };
+        let numbers = variants.keeping_all();
+        if numbers.len() < 2 || !self.may_spell() || !brings_together(&plan) {
+            return plan;
+        }
+        match self.among(variants, &numbers) {
+            Ok(other) => faster(plan, other),
+            Err(_) => plan,
+        }
+    }
+
+    /// Whether norms and losses that are spelled out are worth a search of their own. For stages, of which
+    /// many are planned one after the other, they are not.
+    fn may_spell(&self) -> bool {
+        self.trail.is_none() && may_be_split(&self.prepared.graph, self.target.mesh, self.prices)
+    }
+
     /// What blocks may be, where this is the fastest plan that keeps everything.
     fn variants(&self, whole: Option<&Plan>) -> Option<Among> {
         let variants = self.prepared.variants.as_ref()?;
         let apart = variants.of_forms(Products::Apart, Norms::Whole);
         let Target { mesh, .. } = self.target;
-        let spelled = match may_be_split(&self.prepared.graph, mesh, self.prices) {
+        let spelled = match self.may_spell() {
             true => variants.of_forms(Products::Apart, Norms::Spelled),
             false => vec![],
         };
@@ -153,7 +173,8 @@ impl<'a> Question<'a> {
     fn chosen(&self, among: Option<&Among>) -> Result<Plan, PlanError> {
         let Some(among) = among else { return search::plan(&self.request()) };
         let whole = self.of_whole_rows(among);
-        if among.spelled.len() <= among.fewer.len() {
+        let is_whole = whole.as_ref().is_ok_and(|plan| !brings_together(plan));
+        if among.spelled.len() <= among.fewer.len() || is_whole {
             return whole;
         }
         match (whole, self.among(&among.variants, &among.spelled)) {

@@ -220,6 +220,13 @@ impl Variants {
         (0..self.each.len()).filter(|&number| offered(&self.each[number])).collect()
     }
 
+    /// The numbers of those in which nothing is computed again and all products are apart.
+    pub(super) fn keeping_all(&self) -> Vec<usize> {
+        let nothing = Again::Alike(Recompute::Nothing);
+        let keeps = |it: &Variant| it.again == nothing && it.products == Products::Apart;
+        (0..self.each.len()).filter(|&number| keeps(&self.each[number])).collect()
+    }
+
     /// The program of a variant but the first, for the search.
     pub(super) fn cut(&self, number: usize) -> Cut<'_> {
         let (graph, sections) = &self.others[number - 1];
