@@ -4,12 +4,13 @@
 //! both forms takes several times as long. So they are offered only where, on a mesh of more than one
 //! axis, bringing together a row of some norm or loss takes longer than the sums that it takes to do
 //! without: a few numbers for each row. On one axis, rows may be split among devices as they are. And only
-//! where the fastest plan without them brings rows together: where rows are whole throughout, something
-//! better was found than to split them.
+//! where the fastest plan without them takes long to bring rows together: where rows are whole throughout,
+//! something better was found than to split them.
 
 use std::collections::BTreeSet;
 
-use plan::Plan;
+use cost_models::units::exact;
+use plan::{Plan, Transfer};
 use planner_ir::{AxisId, Digit, Graph, Layout, Mesh, Move, Node, Op, Phase, Type};
 use search::Prices;
 
@@ -22,19 +23,26 @@ pub(super) fn may_be_split(graph: &Graph, mesh: &Mesh, prices: &dyn Prices) -> b
     axes.len() > 1 && rows.iter().any(|row| axes.iter().any(|&axis| gains(row, (mesh, &axes), axis, prices)))
 }
 
-/// Whether a plan brings together rows that are held split, of values as large as those of norms or losses.
+/// What part of a step bringing rows together has to take for a search without that to be worth it.
+const WORTH: f64 = 0.01;
+
+/// Whether a plan takes long to bring together rows that are held split, of values as large as those of
+/// norms or losses.
 pub(super) fn brings_together(plan: &Plan) -> bool {
     let forward = plan.graph.nodes.iter().filter(|node| node.phase == Phase::Forward);
     let shapes: BTreeSet<Vec<u64>> =
         forward.filter_map(|node| rows(&plan.graph, node)).map(|(type_, _)| type_.shape).collect();
-    plan.transfers.iter().any(|transfer| {
+    let of_rows = |transfer: &&Transfer| {
         let shape = &plan.graph.type_of(transfer.value).shape;
         let row = |dim: usize| shapes.contains(shape) && dim + 1 == shape.len();
         transfer.moves.iter().any(|step| match *step {
             Move::AllGather { dim: from, .. } | Move::AllToAll { from, .. } => row(from),
             _ => false,
         })
-    })
+    };
+    let once: f64 = plan.transfers.iter().filter(of_rows).map(|it| it.seconds).sum();
+    let times = plan.recipe.as_ref().map_or(1, |it| it.micro_batches);
+    exact(times) * once > WORTH * plan.seconds()
 }
 
 /// What an operation needs rows of, and over how many numbers for each row it is a sum.
