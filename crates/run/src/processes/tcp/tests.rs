@@ -335,7 +335,7 @@ fn a_frame_cannot_be_said_twice() {
         to.write_all(&greeting).unwrap();
         back.read_exact(&mut greeting).unwrap();
         answer.write_all(&greeting).unwrap();
-        let mut frame = vec![0; 2 + 1 + 4 + 5 + 16];
+        let mut frame = vec![0; SEALED];
         from.read_exact(&mut frame).unwrap();
         to.write_all(&frame).unwrap();
         to.write_all(&frame).unwrap();
@@ -350,6 +350,44 @@ fn a_frame_cannot_be_said_twice() {
     // The other connection is gone: that is an error, and no panic.
     let failed = (0..1000).find_map(|_| sealer.message(0, &[0; 1000]).err());
     assert!(failed.is_some());
+}
+
+/// What comes of a message of five bytes of which so many bytes arrive, as they are on their way.
+fn cut_off(after: usize) -> std::io::Result<Frame> {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let own = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (mut between, _) = listener.accept().unwrap();
+    let target = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut onward = TcpStream::connect(target.local_addr().unwrap()).unwrap();
+    let (theirs, _) = target.accept().unwrap();
+    let deadline = Instant::now() + Duration::from_secs(20);
+    let there = thread::spawn(move || greet(theirs, &KEY, Side::Responder, deadline).unwrap());
+    let passes = thread::spawn(move || {
+        let mut greeting = [0; 50];
+        between.read_exact(&mut greeting).unwrap();
+        onward.write_all(&greeting).unwrap();
+        onward.read_exact(&mut greeting).unwrap();
+        between.write_all(&greeting).unwrap();
+        let mut frame = vec![0; SEALED];
+        between.read_exact(&mut frame).unwrap();
+        onward.write_all(&frame[..after]).unwrap();
+        onward.shutdown(std::net::Shutdown::Write).unwrap();
+    });
+    let (_, mut own) = greet(own, &KEY, Side::Initiator, deadline).unwrap();
+    own.message(0, b"hello").unwrap();
+    passes.join().unwrap();
+    there.join().unwrap().0.next(usize::MAX)
+}
+
+/// How long a message of five bytes is on its way: its length, kind and tag, and the seal.
+const SEALED: usize = 2 + 1 + 4 + 5 + 16;
+
+#[test]
+fn a_frame_that_ends_early_is_an_error_wherever_it_ends() {
+    for after in 0..SEALED {
+        assert!(cut_off(after).is_err(), "{after}");
+    }
+    assert_eq!(cut_off(SEALED).unwrap(), Frame::Message(0, b"hello".to_vec()));
 }
 
 #[test]
