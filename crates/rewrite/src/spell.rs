@@ -18,7 +18,8 @@
 //! form of a block, which the search takes where the price of moving is higher.
 
 use planner_ir::{
-    Binary, DType, Emit, Graph, Node, Op, Output, Phase, Real, Reduction, Source, Type, Unary, ValueId,
+    Binary, DType, Emit, Extreme, Graph, Node, Op, Output, Phase, Real, Reduction, Source, Type, Unary,
+    ValueId,
 };
 
 use crate::blocks::{Blocks, reformed, with_local_constants};
@@ -27,6 +28,9 @@ use crate::blocks::{Blocks, reformed, with_local_constants};
 /// number: a row may then be split over every number of devices up to 10, and over 12, 14, 15 and 16,
 /// that divides the number of classes.
 const PARTS: u64 = 5040;
+
+/// The score of a class that there is none of: its exponential is nothing beside that of any other.
+const LOWEST: f64 = -1e38;
 
 /// The program in which the segments that `which` accepts, by number, have their norms and
 /// cross-entropies spelled out.
@@ -129,7 +133,9 @@ fn norm(emit: &mut Emit<'_>, operands: &[ValueId], dims: usize, epsilon: Real, c
 ///
 /// With s the logarithm of the sum of the exponentials of a part, and p the part of the label: the
 /// loss is that of p among the s, and that of the label in its part. Of a part without the label, the
-/// loss of its first class and the score of that make s all the same.
+/// loss of its largest score and that score make s all the same: neither is far from s, however low
+/// other scores are. Parts may have no score but −∞, where a row has others: as low as can be is low
+/// enough.
 fn cross_entropy(emit: &mut Emit<'_>, scores: ValueId, labels: ValueId, ignored: i64) -> ValueId {
     let type_ = emit.type_of(scores);
     let rows = type_.shape[..type_.rank() - 1].to_vec();
@@ -147,9 +153,15 @@ fn cross_entropy(emit: &mut Emit<'_>, scores: ValueId, labels: ValueId, ignored:
     let from = binary(emit, Binary::GreaterOrEqual, inner, zero);
     let below = binary(emit, Binary::Less, inner, one_width);
     let inside = binary(emit, Binary::And, from, below);
-    let inner = emit.one(Op::Select, &[inside, inner, zero]);
 
+    let lowest = emit.number(type_.dtype, LOWEST);
     let apart = reshape(emit, scores, shape(&[parts, width]));
+    let apart = binary(emit, Binary::Max, apart, lowest);
+    let largest = Op::ArgExtreme { extreme: Extreme::Largest, dim: rows.len() + 1 };
+    let largest = emit.one(largest, &[apart]);
+    let largest = reshape(emit, largest, shape(&[parts]));
+    let largest = cast(emit, largest, label);
+    let inner = emit.one(Op::Select, &[inside, inner, largest]);
     let losses = emit.one(Op::CrossEntropy { ignored }, &[apart, inner]);
     let index = reshape(emit, inner, shape(&[parts, 1]));
     let chosen = emit.one(Op::GatherElements { dim: rows.len() + 1 }, &[apart, index]);

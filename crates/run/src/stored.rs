@@ -14,6 +14,9 @@ use crate::view::{Copies, View};
 /// How much is read at once (elements).
 const AT_ONCE: u64 = 1 << 16;
 
+/// How much is read before what was looked at is released (bytes).
+const KEPT: u64 = 1 << 26;
+
 /// Arrays by name, of which only what is asked for is read.
 pub trait Stored {
     /// The type of an array; says why not if it cannot be read.
@@ -22,6 +25,9 @@ pub trait Stored {
     /// Reads elements of an array, little-endian, of its own type: those that a copy out of the whole,
     /// row-major, takes. There is room for exactly these.
     fn read(&self, name: &str, elements: &Strided, to: &mut [u8]) -> Result<(), String>;
+
+    /// What has been looked at is not looked at again soon: whoever keeps it in memory may stop.
+    fn release(&self) {}
 }
 
 impl Stored for BTreeMap<String, Array> {
@@ -98,6 +104,7 @@ pub(crate) fn block(
 ) -> Result<Array, RunError> {
     let failed = |error: KernelError| RunError::Whole(name.to_owned(), error);
     let mut block = Array::zeros(type_).map_err(failed)?;
+    let mut kept = 0;
     for Part { of, ops, view } in parts {
         let type_ = match of {
             Of::Stored(name) => type_of(stored, name)?,
@@ -115,6 +122,11 @@ pub(crate) fn block(
             expect_type(name, &Type { dtype: type_.dtype, ..block.type_().clone() }, block.type_())?;
         }
         for Copies { from, to } in at_most(&view.copies(&type_.shape), AT_ONCE) {
+            if kept > KEPT {
+                stored.release();
+                kept = 0;
+            }
+            kept += from.elements() * type_.dtype.bytes();
             // Where elements stay as they are and together, they need no place of their own.
             if ops.is_empty() && to.loops.iter().all(|it| it.from == it.to) {
                 read(
@@ -133,6 +145,7 @@ pub(crate) fn block(
             copy(&to, Direction::Put, dtype.bytes(), piece.bytes(), block.bytes_mut())?;
         }
     }
+    stored.release();
     Ok(block)
 }
 

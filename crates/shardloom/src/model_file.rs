@@ -99,11 +99,6 @@ impl ModelFile {
             )),
         }
     }
-
-    /// Takes what has been looked at of its files out of this process's memory.
-    pub(crate) fn release(&self) {
-        self.maps.iter().for_each(Mapped::release);
-    }
 }
 
 /// Its weights.
@@ -114,9 +109,12 @@ impl Stored for ModelFile {
 
     fn read(&self, name: &str, elements: &Strided, to: &mut [u8]) -> Result<(), String> {
         let (dtype, bytes) = (self.type_of(name)?.dtype, self.bytes(name)?);
-        run::take(elements, dtype, &bytes, to)?;
-        self.release();
-        Ok(())
+        run::take(elements, dtype, &bytes, to)
+    }
+
+    /// Takes what has been looked at of its files out of this process's memory.
+    fn release(&self) {
+        self.maps.iter().for_each(Mapped::release);
     }
 }
 

@@ -180,7 +180,7 @@ pub fn ties(file: &ModelFile, graph: &Graph) -> Vec<Tie> {
         _ => None,
     };
     let ties = train::ties(graph, &bytes);
-    file.release();
+    run::Stored::release(file);
     ties
 }
 

@@ -188,3 +188,21 @@ fn some_of_the_repetitions_may_be_spelled_out() {
     assert!((1..4).contains(&norms(&some)), "{}", some.graph);
     assert_eq!(some.segments.len(), before.segments.len());
 }
+
+#[test]
+fn classes_that_are_masked_take_no_part_in_a_spelled_cross_entropy() {
+    // Four parts of 11 classes.
+    let labels = Array::of::<i64>(vec![3], &[2, 13, 40]).unwrap();
+    for masked in [-1e9_f32, -1e30, f32::NEG_INFINITY] {
+        // The first class of each part, and all of one part.
+        let score = |at: i16| match at % 44 {
+            0 | 11 | 22..=33 => masked,
+            class => f32::from(class) * 0.25 + f32::from(at / 44),
+        };
+        let scores: Vec<f32> = (0..3 * 44).map(score).collect();
+        let scores = Array::of(vec![3, 44], &scores).unwrap();
+        let [expected, found] = both(&Op::CrossEntropy { ignored: IGNORED }, &[scores, labels.clone()]);
+        let apart = difference(&found, &expected);
+        assert!(apart < 1e-6, "{masked:e}: {found:?}, expected {expected:?}");
+    }
+}

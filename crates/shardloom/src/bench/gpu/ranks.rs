@@ -26,7 +26,7 @@ const MESHES: [&[u64]; 5] = [&[1], &[2], &[4], &[8], &[2, 2]];
 /// The model that is written for this: everything in it falls into 8 parts.
 const SIZE: Size = Size { layers: 2, hidden: 64, heads: 8, vocabulary: 208, positions: 64 };
 
-/// What is bound to dimensions of it that have names.
+/// What is bound to dimensions that have names, where no inputs say it.
 const DIMS: [(&str, u64); 2] = [("batch", 8), ("sequence", 32)];
 
 /// How far outputs may be from the reference, as a part of the largest number, in 32 bits and in fewer.
@@ -68,6 +68,11 @@ pub(super) fn rows(given: &Given<'_>) -> Result<Vec<Row>, Failure> {
     Ok(rows)
 }
 
+/// What a model is given that has no inputs beside it.
+fn given_dims() -> ModelArguments {
+    ModelArguments { dims: DIMS.map(|(name, size)| (name.to_owned(), size)).to_vec(), inputs: None }
+}
+
 /// What beside a model has its inputs, and what comes of them.
 const ORACLE: &str = "io0.npz";
 
@@ -81,7 +86,11 @@ fn found(folder: &Path) -> Result<Vec<(String, PathBuf, ModelArguments)>, Failur
         if path.is_file() {
             let inputs = Some(path.with_file_name(ORACLE)).filter(|it| it.is_file());
             let name = entry.file_name().to_string_lossy().into_owned();
-            models.push((name, path, ModelArguments { dims: Vec::new(), inputs }));
+            let bound = match inputs {
+                Some(_) => ModelArguments { dims: Vec::new(), inputs },
+                None => given_dims(),
+            };
+            models.push((name, path, bound));
         }
     }
     models.sort_by(|a, b| a.0.cmp(&b.0));
