@@ -150,37 +150,33 @@ fn compiled(folder: &Path, works: &[Work]) -> (PathBuf, BTreeMap<String, u64>) {
 }
 
 /// For each place in the kernels of a trial where threads meet: whether it is found where they do not meet
-/// there, in one of so many orders of threads.
+/// there, in one of so many orders of threads. As it is, the trial is right in all of them.
 pub(super) fn missing_barriers(trial: &Trial, orders: u64) -> Vec<bool> {
-    // As it is, it is right in all of these orders.
     let work = trial.work();
-    let expected = trial.expected();
-    let whole = folder();
-    let (program, numbers) = compiled(&whole, std::slice::from_ref(&work));
-    for seed in 0..orders {
-        let found = run(&program, &Request::of(trial, &work, &numbers, seed).bytes).unwrap();
-        compare(trial, &expected, &found).unwrap();
-    }
-    let _ = fs::remove_dir_all(&whole);
+    assert!(passes(trial, &work, orders), "{}", trial.title());
     let places = |text: &str| BARRIERS.iter().map(|it| text.matches(it).count()).sum::<usize>();
-    let counts: Vec<usize> = work.launches.iter().map(|it| places(&it.kernel.source)).collect();
     let mut found = Vec::new();
-    for (launch, &count) in counts.iter().enumerate() {
-        for place in 0..count {
+    for (launch, it) in work.launches.iter().enumerate() {
+        for place in 0..places(&it.kernel.source) {
             let mut broken = work.clone();
-            let source = &mut broken.launches[launch].kernel.source;
-            *source = without_barrier(source, place);
-            let folder = folder();
-            let (program, numbers) = compiled(&folder, std::slice::from_ref(&broken));
-            let fails = |seed: u64| {
-                let request = Request::of(trial, &broken, &numbers, seed);
-                run(&program, &request.bytes).is_ok_and(|found| compare(trial, &expected, &found).is_ok())
-            };
-            found.push(!(0..orders).all(fails));
-            let _ = fs::remove_dir_all(&folder);
+            broken.launches[launch].kernel.source = without_barrier(&it.kernel.source, place);
+            found.push(!passes(trial, &broken, orders));
         }
     }
     found
+}
+
+/// Whether a work makes what the trial expects in so many orders of threads.
+fn passes(trial: &Trial, work: &Work, orders: u64) -> bool {
+    let (expected, folder) = (trial.expected(), folder());
+    let (program, numbers) = compiled(&folder, std::slice::from_ref(work));
+    let is_right = |seed: u64| {
+        let request = Request::of(trial, work, &numbers, seed);
+        run(&program, &request.bytes).is_ok_and(|found| compare(trial, &expected, &found).is_ok())
+    };
+    let all = (0..orders).all(is_right);
+    let _ = fs::remove_dir_all(&folder);
+    all
 }
 
 /// How threads of a block meet, and those of a warp.

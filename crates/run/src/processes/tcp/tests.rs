@@ -314,46 +314,9 @@ fn what_is_no_frame_is_an_error() {
     .budget_ms(200);
 }
 
-#[test]
-fn a_frame_cannot_be_said_twice() {
-    let ((_, mut sealer), (other, _), _) = pair();
-    drop(other);
-    // What is written for one connection is caught and given to another one twice.
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let own = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-    let (between, _) = listener.accept().unwrap();
-    let target = TcpListener::bind("127.0.0.1:0").unwrap();
-    let onward = TcpStream::connect(target.local_addr().unwrap()).unwrap();
-    let (theirs, _) = target.accept().unwrap();
-    let deadline = Instant::now() + Duration::from_secs(20);
-    let there = thread::spawn(move || greet(theirs, &KEY, Side::Responder, deadline).unwrap());
-    let passes = thread::spawn(move || {
-        let (mut from, mut to) = (between.try_clone().unwrap(), onward.try_clone().unwrap());
-        let (mut back, mut answer) = (onward, between);
-        let mut greeting = [0; 50];
-        from.read_exact(&mut greeting).unwrap();
-        to.write_all(&greeting).unwrap();
-        back.read_exact(&mut greeting).unwrap();
-        answer.write_all(&greeting).unwrap();
-        let mut frame = vec![0; SEALED];
-        from.read_exact(&mut frame).unwrap();
-        to.write_all(&frame).unwrap();
-        to.write_all(&frame).unwrap();
-        (from, to)
-    });
-    let (_, mut own) = greet(own, &KEY, Side::Initiator, deadline).unwrap();
-    own.message(0, b"hello").unwrap();
-    let (mut opener, _theirs) = there.join().unwrap();
-    let _between = passes.join().unwrap();
-    assert_eq!(opener.next(usize::MAX).unwrap(), Frame::Message(0, b"hello".to_vec()));
-    assert!(opener.next(usize::MAX).is_err());
-    // The other connection is gone: that is an error, and no panic.
-    let failed = (0..1000).find_map(|_| sealer.message(0, &[0; 1000]).err());
-    assert!(failed.is_some());
-}
-
-/// What comes of a message of five bytes of which so many bytes arrive, as they are on their way.
-fn cut_off(after: usize) -> std::io::Result<Frame> {
+/// Two ends of connections that are joined by somebody, whom the greetings went through: the one that
+/// sends, what it says, what comes of that, and the other end.
+fn through() -> (Sealer, TcpStream, TcpStream, (Opener, Sealer)) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let own = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let (mut between, _) = listener.accept().unwrap();
@@ -368,15 +331,40 @@ fn cut_off(after: usize) -> std::io::Result<Frame> {
         onward.write_all(&greeting).unwrap();
         onward.read_exact(&mut greeting).unwrap();
         between.write_all(&greeting).unwrap();
-        let mut frame = vec![0; SEALED];
-        between.read_exact(&mut frame).unwrap();
-        onward.write_all(&frame[..after]).unwrap();
-        onward.shutdown(std::net::Shutdown::Write).unwrap();
+        (between, onward)
     });
-    let (_, mut own) = greet(own, &KEY, Side::Initiator, deadline).unwrap();
+    let (_, own) = greet(own, &KEY, Side::Initiator, deadline).unwrap();
+    let (between, onward) = passes.join().unwrap();
+    (own, between, onward, there.join().unwrap())
+}
+
+#[test]
+fn a_frame_cannot_be_said_twice() {
+    let ((_, mut sealer), (other, _), _) = pair();
+    drop(other);
+    // What is written for one connection is caught and given to another one twice.
+    let (mut own, mut between, mut onward, (mut opener, _theirs)) = through();
     own.message(0, b"hello").unwrap();
-    passes.join().unwrap();
-    there.join().unwrap().0.next(usize::MAX)
+    let mut frame = vec![0; SEALED];
+    between.read_exact(&mut frame).unwrap();
+    onward.write_all(&frame).unwrap();
+    onward.write_all(&frame).unwrap();
+    assert_eq!(opener.next(usize::MAX).unwrap(), Frame::Message(0, b"hello".to_vec()));
+    assert!(opener.next(usize::MAX).is_err());
+    // The other connection is gone: that is an error, and no panic.
+    let failed = (0..1000).find_map(|_| sealer.message(0, &[0; 1000]).err());
+    assert!(failed.is_some());
+}
+
+/// What comes of a message of five bytes of which so many bytes arrive, as they are on their way.
+fn cut_off(after: usize) -> std::io::Result<Frame> {
+    let (mut own, mut between, mut onward, (mut opener, _theirs)) = through();
+    own.message(0, b"hello").unwrap();
+    let mut frame = vec![0; SEALED];
+    between.read_exact(&mut frame).unwrap();
+    onward.write_all(&frame[..after]).unwrap();
+    onward.shutdown(std::net::Shutdown::Write).unwrap();
+    opener.next(usize::MAX)
 }
 
 /// How long a message of five bytes is on its way: its length, kind and tag, and the seal.
