@@ -1,6 +1,6 @@
 //! How blocks go around in time steps, and which operations do so in each of these forms.
 
-use planner_ir::{AxisId, Digit, Loop, LoopId, Loops, Motion, Op, Partition, Phase, Role};
+use planner_ir::{AxisId, Digit, LoopId, Loops, Motion, Op, Partition, Phase, Role};
 
 /// How blocks go around in time steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,24 +73,32 @@ impl Form {
 
     /// Whether an operation can be partitioned so.
     pub(super) fn takes(self, site: &Site<'_>) -> bool {
-        let falls = |it: &Loop| it.size.is_multiple_of(self.side());
-        let product = matches!(site.op, Op::Contract(_)) && site.is_product();
-        let loops = &site.loops.loops;
         match self {
             Self::Square(_) | Self::Squares(_) | Self::Summa(_) | Self::Tesseract(_) => {
-                let sums = loops.iter().any(|it| it.role == Role::Sum && it.size > 1);
-                product && sums && loops.iter().all(|it| it.size == 1 || falls(it))
+                let product = matches!(site.op, Op::Contract(_)) && site.is_product();
+                product && falls(site.loops, self.side())
             }
             Self::Ring(_) => {
                 let ids = |of_parameters: bool| {
                     let some = move |it: &LoopId| site.is_of_parameters(*it) == of_parameters;
                     let free = |it: &LoopId| site.loops.get(*it).role != Role::Whole;
-                    site.loops.ids().filter(some).filter(free).any(|it| falls(&site.loops.get(it)))
+                    let side = self.side();
+                    site.loops
+                        .ids()
+                        .filter(some)
+                        .filter(free)
+                        .any(|it| site.loops.get(it).size.is_multiple_of(side))
                 };
                 site.is_product() && ids(true) && ids(false)
             }
         }
     }
+}
+
+/// Whether loops are those of a product, and all fall into so many blocks.
+pub(super) fn falls(loops: &Loops, blocks: u64) -> bool {
+    let sums = loops.loops.iter().any(|it| it.role == Role::Sum && it.size > 1);
+    sums && loops.loops.iter().all(|it| it.size == 1 || it.size.is_multiple_of(blocks))
 }
 
 impl Site<'_> {

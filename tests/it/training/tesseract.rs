@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 use kernels::Array;
 use plan::{Assignment, Plan, Recompute};
 use planner_ir::{
-    AxisId, DType, Digit, Graph, Layout, Loops, Mesh, Move, NodeId, Op, Partition, Phase, Role, Source,
-    State, StateKind, Type, Unary,
+    AxisId, DType, Digit, Graph, Layout, Mesh, Move, NodeId, Op, Partition, Phase, Role, Source, State,
+    StateKind, Type, Unary,
 };
 use run::{Reference, Session};
 use search::{MachinePrices, Prices, Request, Section, Work};
@@ -19,6 +19,7 @@ use shardloom::pipeline::{Decisions, Training};
 use super::against::apart;
 use super::cases::{self, ADAMW, Arrays, Case, MOMENTUM, floats, parted, step_inputs};
 use super::chosen::check_plan;
+use super::forms::falls;
 use super::roles::stems;
 use crate::corpus::{check_bytes, machine};
 use crate::papers::graph::{self, Sizes};
@@ -326,7 +327,7 @@ struct SlowLinks<'a>(OnGrid<'a>);
 impl Prices for SlowLinks<'_> {
     fn work(&self, work: &Work<'_>) -> f64 {
         let OnGrid { grid, machine, .. } = &self.0;
-        let right = match self.0.is_product(work) && falls(work.loops) {
+        let right = match self.0.is_product(work) && falls(work.loops, SIDE) {
             true => work.partition.streams == [grid.rows, grid.columns],
             false => work.partition.steps == 1 && work.partition.passed.is_empty(),
         };
@@ -380,10 +381,4 @@ fn norms_are_spelled_out_where_that_is_faster_and_train_as_pytorch() {
     for decisions in [Decisions::Only(Recompute::Nothing), Decisions::Values] {
         check_chosen(&case, decisions).unwrap();
     }
-}
-
-/// Whether loops are those of a product, and all fall into as many blocks as axes have devices.
-fn falls(loops: &Loops) -> bool {
-    let of_product = loops.loops.iter().any(|it| it.role == planner_ir::Role::Sum && it.size > 1);
-    of_product && loops.loops.iter().all(|it| it.size == 1 || it.size.is_multiple_of(SIDE))
 }

@@ -133,10 +133,19 @@ impl<'a> Question<'a> {
     fn or_spelled(&self, plan: Plan) -> Plan {
         let Some(variants) = &self.prepared.variants else { return plan };
         let numbers = variants.keeping_all();
-        if numbers.len() < 2 || !self.may_spell() || !brings_together(&plan) {
+        if numbers.len() < 2 || !self.may_spell() {
             return plan;
         }
-        match self.among(variants, &numbers) {
+        self.or_among(plan, variants, &numbers)
+    }
+
+    /// This plan, whose rows are whole, or a faster one among these variants, if rows cost it something. What
+    /// is spelled out makes a search wider, so that it may miss what was found without.
+    fn or_among(&self, plan: Plan, variants: &Variants, numbers: &[usize]) -> Plan {
+        if !brings_together(&plan) {
+            return plan;
+        }
+        match self.among(variants, numbers) {
             Ok(other) => or_of_more(plan, other),
             Err(_) => plan,
         }
@@ -168,19 +177,16 @@ impl<'a> Question<'a> {
         Some(Among { variants: variants.clone(), offered, fewer: apart, spelled })
     }
 
-    /// The cheapest plan where blocks may be these. What is spelled out makes a search wider, so that
-    /// it may miss what it finds without: both are made, and the faster is taken.
+    /// The cheapest plan where blocks may be these.
     fn chosen(&self, among: Option<&Among>) -> Result<Plan, PlanError> {
         let Some(among) = among else { return search::plan(&self.request()) };
         let whole = self.of_whole_rows(among);
-        let is_whole = whole.as_ref().is_ok_and(|plan| !brings_together(plan));
-        if among.spelled.len() <= among.fewer.len() || is_whole {
+        if among.spelled.len() <= among.fewer.len() {
             return whole;
         }
-        match (whole, self.among(&among.variants, &among.spelled)) {
-            (Ok(plan), Ok(other)) => Ok(or_of_more(plan, other)),
-            (Err(_), Ok(other)) => Ok(other),
-            (whole, Err(_)) => whole,
+        match whole {
+            Ok(plan) => Ok(self.or_among(plan, &among.variants, &among.spelled)),
+            Err(error) => self.among(&among.variants, &among.spelled).map_err(|_| error),
         }
     }
 
