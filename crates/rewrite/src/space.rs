@@ -20,7 +20,9 @@ mod stripes; // sequences of which a device has every so many tokens
 mod temporal; // partitions in time
 mod term; // the e-graph's language and what its classes denote
 
+use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 
 use egg::{EGraph, Runner, SimpleScheduler, StopReason};
 use planner_ir::{
@@ -40,8 +42,9 @@ pub struct Space {
     pub layouts: Vec<Vec<Layout>>,
     /// For each operation, how it may be computed; nothing for prepared ones.
     pub choices: Vec<Vec<Choice>>,
-    /// For each value, the moves from one of its layouts to another.
-    pub moves: Vec<Vec<Edge>>,
+    /// For each value, the moves from one of its layouts to another: those of values that may be held
+    /// alike are one list.
+    pub moves: Vec<Arc<[Edge]>>,
     /// For each value, whether it is made once from weights and constants.
     pub prepared: Vec<bool>,
     /// How long the sequences are whose tokens may lie in stripes.
@@ -228,8 +231,9 @@ fn built(
     }
     let (mut egraph, first) = saturate(egraph, vec![rules::partition()])?;
     let held = layouts(graph, &egraph);
-    egraph.analysis.skewed = held.iter().map(|layouts| rules::skews(&egraph.analysis, layouts)).collect();
-    for (value, layouts) in held.iter().enumerate() {
+    let moved_as = moved_as(&egraph.analysis.kinds, &held);
+    for (value, layouts) in held.iter().enumerate().filter(|it| moved_as[it.0] == it.0) {
+        egraph.analysis.skewed[value] = rules::skews(&egraph.analysis, layouts);
         for &layout in layouts {
             egraph.analysis.held.insert(value, layout, ());
         }
@@ -245,7 +249,7 @@ fn built(
         iterations: first.iterations + second.iterations,
         saturated: first.saturated && second.saturated && splits == Splits::All,
     };
-    let (space, alike) = read_off(graph, egraph, statistics);
+    let (space, alike) = read_off(graph, egraph, &moved_as, statistics);
     *known = alike;
     Ok(space)
 }
@@ -358,8 +362,21 @@ fn layouts(graph: &Graph, egraph: &EGraph<Term, Facts>) -> Vec<Vec<usize>> {
     held
 }
 
+/// For each value, the first one that is of its kind and held in the same layouts: its moves are made in the
+/// e-graph, and those of the others are the same, as the rules look at nothing else.
+fn moved_as(kinds: &[usize], held: &[Vec<usize>]) -> Vec<usize> {
+    let mut first: BTreeMap<(usize, &[usize]), usize> = BTreeMap::new();
+    let alike = kinds.iter().zip(held).enumerate();
+    alike.map(|(value, (&kind, held))| *first.entry((kind, held)).or_insert(value)).collect()
+}
+
 /// The e-graph as plain data, in an order that depends on the terms alone.
-fn read_off(graph: &Graph, mut egraph: EGraph<Term, Facts>, statistics: Statistics) -> (Space, Alike) {
+fn read_off(
+    graph: &Graph,
+    mut egraph: EGraph<Term, Facts>,
+    moved_as: &[usize],
+    statistics: Statistics,
+) -> (Space, Alike) {
     let held = layouts(graph, &egraph);
     let rank = egraph.analysis.alike.layouts.ranks();
     let number = |value: ValueId, layout: usize| {
@@ -386,6 +403,8 @@ fn read_off(graph: &Graph, mut egraph: EGraph<Term, Facts>, statistics: Statisti
     for list in &mut moves {
         list.sort_unstable_by(|a, b| (a.from, a.to, &a.step).cmp(&(b.from, b.to, &b.step)));
     }
+    let lists: Vec<Arc<[Edge]>> = moves.into_iter().map(Arc::from).collect();
+    let moves = moved_as.iter().map(|&it| Arc::clone(&lists[it])).collect();
     let mut choice = |node: NodeId, partition: usize| {
         let ends = facts.ends(node, partition);
         let Node { operands, results, .. } = graph.node(node);

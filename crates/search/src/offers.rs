@@ -28,16 +28,21 @@ const HOPELESS: f64 = 32.0;
 const FREE_AXES: usize = 3;
 
 impl Offers {
-    /// All partitions; without stripes; without what is held skewed; of that fewer splits; without time steps;
-    /// of fewer and fewer splits. What is fixed, or pinned, is in all of them.
+    /// All partitions that are asked for; without stripes; without what is held skewed; of that fewer splits;
+    /// without time steps; of fewer and fewer splits. What is fixed, or pinned, is in all of them.
     pub(crate) fn of(request: &Request<'_>, cuts: &[Cut<'_>], pins: &[Pin]) -> Self {
         let Request { mesh, steps, pinned, .. } = *request;
-        let [fixed, steps] = [takes_steps(pins), takes_steps(pins) || steps.are_offered(mesh)];
+        let fixed = takes_steps(pins);
+        // What is fixed may be held skewed.
+        let only_unskewed = steps == Steps::Unskewed && !fixed;
+        let steps = fixed || steps.are_offered(mesh);
         let sections = cuts.iter().flat_map(|cut| cut.sections);
         let striped = striped_length(sections.map(|section| &section.graph), mesh);
         let at_once = Offer { splits: Splits::All, steps: Steps::One, striped: None };
+        let unskewed = Offer { steps: Steps::Unskewed, ..at_once };
         let offered = |striped| Offer { steps: Steps::Offered, striped, ..at_once };
         let [wanted, without] = match steps {
+            true if only_unskewed => [unskewed; 2],
             true => [striped, striped.filter(|_| are_free(pins))].map(offered),
             false => [at_once; 2],
         };
@@ -92,7 +97,7 @@ impl Offers {
         let wanted = self.wanted;
         let left_out = [
             (LeftOut::Stripes, offer.striped != wanted.striped),
-            (LeftOut::Skews, offer.steps == Steps::Unskewed),
+            (LeftOut::Skews, offer.steps == Steps::Unskewed && wanted.steps != Steps::Unskewed),
             (LeftOut::Steps, offer.steps == Steps::One && wanted.steps != Steps::One),
             (LeftOut::Splits, offer.splits != wanted.splits),
         ];

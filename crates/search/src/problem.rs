@@ -46,6 +46,13 @@ pub struct Edge {
     pub table: usize,
 }
 
+impl Edge {
+    /// The other end.
+    pub(crate) fn other(self, node: usize) -> usize {
+        if self.from == node { self.to } else { self.from }
+    }
+}
+
 /// A dense table of times (seconds), row after row; an infinite one forbids the pair.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Table {

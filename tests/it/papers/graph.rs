@@ -104,10 +104,10 @@ impl Draft {
     /// The program up to the loss, the sum of all elements of a value or the cross-entropy of scores, and
     /// the recipe that makes it small.
     fn forward(mut self, y: ValueId, sizes: &Sizes, optimizer: Optimizer) -> (Blocks, Recipe) {
+        let h = self.norm(y, sizes.hidden);
         let each = match sizes.vocabulary {
-            None => y,
+            None => h,
             Some(words) => {
-                let h = self.norm(y, sizes.hidden);
                 let head = self.weight(&[sizes.hidden, words]);
                 let scores = self.contract("abk", "kn", "abn", &[h, head]);
                 let labels = self.input("labels", Type::new(DType::I64, [sizes.batch, sizes.sequence]));
@@ -152,7 +152,11 @@ pub(crate) fn forward(sizes: &Sizes, optimizer: Optimizer) -> (Blocks, Recipe) {
     let mut draft = Draft(Graph::default(), sizes.dtype);
     let tokens = [sizes.batch, sizes.sequence];
     let mut x = match sizes.vocabulary {
-        None => draft.input("x", Type::new(sizes.dtype, [&tokens[..], &[sizes.hidden]].concat())),
+        None => {
+            let x = draft.input("x", Type::new(sizes.dtype, [&tokens[..], &[sizes.hidden]].concat()));
+            let positions = draft.weight(&[sizes.sequence, sizes.hidden]);
+            draft.add(x, positions)
+        }
         Some(words) => {
             let ids = draft.input("ids", Type::new(DType::I64, tokens));
             let table = draft.weight(&[words, sizes.hidden]);

@@ -23,8 +23,17 @@ pub(crate) enum Kind {
     Rotated,
     /// Everything that takes one time step.
     AtOnce,
+    /// That, and time steps between which nothing is held skewed or in stripes.
+    Rings,
     /// Everything.
     All,
+}
+
+impl Kind {
+    /// Whether nothing is forbidden that a search finds.
+    fn is_ours(self) -> bool {
+        matches!(self, Self::AtOnce | Self::Rings | Self::All)
+    }
 }
 
 /// What a move costs that no plan of the kind has (seconds).
@@ -48,7 +57,7 @@ impl Restricted<'_> {
             it.streams.is_empty() && it.loops.iter().flatten().any(|digit| digit.terms.len() > 1)
         };
         match self.kind {
-            Kind::AtOnce | Kind::All => true,
+            Kind::AtOnce | Kind::Rings | Kind::All => true,
             Kind::Rotated => loops.ids().all(|it| {
                 let digits = &partition.loops[it.0];
                 let own = digits.len() == 1 && digits[0].plain() == Some(AxisId(0));
@@ -90,7 +99,7 @@ impl Prices for Restricted<'_> {
             _ if self.kind == Kind::Rotated && is_large => FORBIDDEN,
             // The papers' systems sum first and take their part of the sum then. So it does not pay
             // to keep parts of what is the same everywhere, either.
-            Move::ReduceScatter { .. } if !matches!(self.kind, Kind::AtOnce | Kind::All) => {
+            Move::ReduceScatter { .. } if !self.kind.is_ours() => {
                 let owed = before.owed.iter().copied().filter(|axis| !after.owed.contains(axis));
                 let sum = Move::AllReduce { axes: owed.collect() };
                 let summed = sum.apply(self.mesh, type_, before).unwrap();
@@ -110,8 +119,11 @@ pub(crate) fn planned(
     kind: Kind,
 ) -> Result<Plan, PlanError> {
     let prices = Restricted { kind, prices: MachinePrices::new(machine, mesh).unwrap(), mesh, sizes };
-    let steps =
-        if matches!(kind, Kind::PrimePar | Kind::Rotated | Kind::All) { Steps::Offered } else { Steps::One };
+    let steps = match kind {
+        Kind::PrimePar | Kind::Rotated | Kind::All => Steps::Offered,
+        Kind::Rings => Steps::Unskewed,
+        Kind::Megatron | Kind::Splits | Kind::AtOnce => Steps::One,
+    };
     let found = plan(&Request {
         graph: &step.graph,
         sections: &step.sections,

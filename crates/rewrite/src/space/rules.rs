@@ -45,10 +45,15 @@ pub(super) fn partition() -> Rewrite<Term, Facts> {
 /// ```text
 /// held(v, L)   =>   held(v, L') = move(held(v, L))     where v is held in L' by something
 /// ```
+///
+/// Of values that are held alike the first only: the moves of the others are the same.
 pub(super) fn moves() -> Rewrite<Term, Facts> {
     rule("moves", |space, class, denoted| match denoted {
         Denoted::Held { value, layout } => {
             let facts = &mut space.analysis;
+            if facts.held.get(value.0, layout).is_none() {
+                return vec![];
+            }
             let permuted = permutations(facts, value, layout);
             let kind = facts.kinds[value.0];
             let steps = match facts.steps.get(kind, layout) {

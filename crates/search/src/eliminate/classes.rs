@@ -59,7 +59,7 @@ pub(super) fn lessened(problem: Problem, kept: &[usize], worth: f64) -> (Problem
         }
         let found = candidates(&problem, &shape, &order);
         let most = GAIN * order.work;
-        let work = |seen: &Seen| shape.with(seen).work(kept, most);
+        let work = |seen: &Seen| shape.with(seen).work_as(&order, most);
         let tried: Vec<f64> = found.par_iter().map(work).collect();
         let tried = found.iter().zip(tried);
         let Some((seen, least)) = tried.min_by(|a, b| a.1.total_cmp(&b.1)) else { break };
@@ -154,7 +154,7 @@ impl Problem {
                 columns: self.row(index, seen.node, 0).count(),
                 entries: firsts.iter().flat_map(|&choice| self.row(index, seen.node, choice)).collect(),
             };
-            let other = if edge.from == seen.node { edge.to } else { edge.from };
+            let other = edge.other(seen.node);
             self.edges[index] = Edge { from: class, to: other, table: self.tables.len() };
             self.tables.push(table);
         }

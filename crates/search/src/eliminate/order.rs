@@ -24,6 +24,8 @@ pub struct Order {
     pub(super) classes_of: Vec<Option<usize>>,
     /// The node with the most work, and its neighbours then.
     pub(super) heaviest: Vec<usize>,
+    /// By which of the three it was found.
+    greed: Greed,
 }
 
 /// What an order depends on.
@@ -37,7 +39,7 @@ pub(super) struct Shape {
 }
 
 /// Which node is eliminated first.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Greed {
     Weight,
     Fill,
@@ -60,23 +62,17 @@ impl Shape {
 
     /// See [`order`].
     pub(super) fn order(&self, kept: &[usize]) -> Order {
-        self.order_within(kept, f64::INFINITY)
-    }
-
-    /// The same, if it takes no more work than `most` (additions); else what takes more, and is not
-    /// whole.
-    fn order_within(&self, kept: &[usize], most: f64) -> Order {
         let by = |greed, most| Greedy::new(self, kept, greed).run(most);
-        let weight = by(Greed::Weight, most);
+        let weight = by(Greed::Weight, f64::INFINITY);
         [Greed::Fill, Greed::Growth].into_iter().fold(weight, |best, greed| {
-            let other = by(greed, best.work.min(most));
+            let other = by(greed, best.work);
             if other.work < best.work { other } else { best }
         })
     }
 
-    /// The least work of an order, or more than `most` if there is none of no more (additions).
-    pub(super) fn work(&self, kept: &[usize], most: f64) -> f64 {
-        self.order_within(kept, most).work
+    /// The work of an order found as another one was, or more than `most` if that is more (additions).
+    pub(super) fn work_as(&self, order: &Order, most: f64) -> f64 {
+        Greedy::new(self, &order.kept, order.greed).run(most).work
     }
 }
 
@@ -111,6 +107,7 @@ impl<'a> Greedy<'a> {
             work: kept_size,
             classes_of: shape.classes_of.clone(),
             heaviest: Vec::new(),
+            greed,
         };
         Self { shape, sizes, joined, left, greed, order }
     }

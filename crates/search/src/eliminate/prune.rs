@@ -28,13 +28,19 @@ pub fn prune(problem: &Problem, kept: &[usize]) -> Pruned {
     let mut choices: Vec<Vec<usize>> =
         problem.domains().into_iter().map(|count| (0..count).collect()).collect();
     let uses = uses(problem);
-    loop {
-        let before: usize = choices.iter().map(Vec::len).sum();
-        for node in (0..choices.len()).filter(|node| !kept.contains(node)) {
+    // Fewer choices of a neighbour may make more of a node's needless; nothing else does.
+    let mut waiting: Vec<bool> = (0..choices.len()).map(|node| !kept.contains(&node)).collect();
+    while waiting.contains(&true) {
+        for node in 0..choices.len() {
+            if !std::mem::take(&mut waiting[node]) {
+                continue;
+            }
+            let before = choices[node].len();
             drop_needless(problem, node, &uses[node], &mut choices);
-        }
-        if choices.iter().map(Vec::len).sum::<usize>() == before {
-            break;
+            if choices[node].len() < before {
+                let neighbours = uses[node].edges.iter().map(|&edge| problem.edges[edge].other(node));
+                neighbours.filter(|it| !kept.contains(it)).for_each(|it| waiting[it] = true);
+            }
         }
     }
     Pruned { problem: restrict(problem, &choices), choices }
