@@ -218,7 +218,7 @@ impl Layout {
             if digits.iter().any(|digit| digit.step != 0) {
                 return Err(LayoutError::Temporal);
             }
-            if canonical_digits(digits.clone()) != *digits {
+            if !is_canonical(digits) {
                 return Err(LayoutError::Form(dim));
             }
             let blocks = digits.iter().try_fold(1u64, |blocks, digit| blocks.checked_mul(digit.size));
@@ -241,7 +241,7 @@ impl Layout {
             return Err(LayoutError::NoSums);
         }
         let digits: Vec<&Digit> = self.dims.iter().flatten().filter(|digit| !digit.is_free()).collect();
-        if onto(mesh, &digits, 1) { Ok(()) } else { Err(LayoutError::NotOnto) }
+        if onto(&mesh.sizes(), &digits, 1) { Ok(()) } else { Err(LayoutError::NotOnto) }
     }
 }
 
@@ -258,6 +258,14 @@ pub(crate) fn canonical_digits(digits: Vec<Digit>) -> Vec<Digit> {
         canonical.pop();
     }
     canonical
+}
+
+/// Whether digits are what [`canonical_digits`] makes of them.
+fn is_canonical(digits: &[Digit]) -> bool {
+    let merged = |pair: &[Digit]| pair.iter().all(Digit::is_free);
+    digits.iter().all(|digit| digit.size != 1)
+        && !digits.windows(2).any(merged)
+        && !digits.last().is_some_and(Digit::is_free)
 }
 
 pub(crate) fn named_axes<'a>(digits: impl Iterator<Item = &'a Digit>) -> Vec<AxisId> {
@@ -285,34 +293,46 @@ pub(crate) fn check_digits(mesh: &Mesh, digits: &[Digit]) -> Result<(), LayoutEr
     Ok(())
 }
 
-/// Whether devices and time steps reach every combination of the digits' values.
-pub(crate) fn onto(mesh: &Mesh, digits: &[&Digit], steps: u64) -> bool {
-    let whole = |digit: &Digit| digit.plain().filter(|&axis| mesh.size(axis) == digit.size);
-    let plain: Option<Vec<AxisId>> = digits.iter().map(|digit| whole(digit)).collect();
-    if let Some(mut axes) = plain {
-        let count = axes.len();
-        axes.sort_unstable();
-        axes.dedup();
-        if axes.len() == count {
-            return true;
-        }
+/// Whether devices, on axes of these sizes, and time steps reach every combination of the digits' values.
+pub(crate) fn onto(sizes: &[u64], digits: &[&Digit], steps: u64) -> bool {
+    let whole = |digit: &Digit| digit.plain().filter(|&axis| sizes[axis.0] == digit.size);
+    let distinct = |at: usize, axis: AxisId| digits[..at].iter().all(|before| before.plain() != Some(axis));
+    if digits.iter().enumerate().all(|(at, digit)| whole(digit).is_some_and(|axis| distinct(at, axis))) {
+        return true;
     }
     let Some(total) = digits.iter().try_fold(1u64, |total, digit| total.checked_mul(digit.size)) else {
         return false;
     };
-    if mesh.devices().checked_mul(steps).is_none_or(|reached| reached < total) {
+    // There are no more combinations than devices and steps.
+    let most = sizes.iter().try_fold(steps, |most, &size| most.checked_mul(size));
+    let Some(count) = most.filter(|&most| total <= most).and_then(|_| usize::try_from(total).ok()) else {
         return false;
-    }
-    let mut reached = std::collections::BTreeSet::new();
-    for device in 0..mesh.devices() {
-        let coordinates = mesh.coordinates(device);
+    };
+    let mut reached = vec![false; count];
+    let mut coordinates = vec![0; sizes.len()];
+    loop {
         for step in 0..steps {
-            reached.insert(
-                digits.iter().fold(0, |number, digit| number * digit.size + digit.at(&coordinates, step)),
-            );
+            let number = digits.iter().fold(0, |number, it| number * it.size + it.at(&coordinates, step));
+            if let Some(it) = usize::try_from(number).ok().and_then(|number| reached.get_mut(number)) {
+                *it = true;
+            }
+        }
+        if !advance(&mut coordinates, sizes) {
+            return !reached.contains(&false);
         }
     }
-    u64::try_from(reached.len()) == Ok(total)
+}
+
+/// The coordinates of the next device, the last axis running fastest; whether there is one.
+fn advance(coordinates: &mut [u64], sizes: &[u64]) -> bool {
+    for (coordinate, &size) in coordinates.iter_mut().zip(sizes).rev() {
+        *coordinate += 1;
+        if *coordinate < size {
+            return true;
+        }
+        *coordinate = 0;
+    }
+    false
 }
 
 #[cfg(test)]

@@ -90,6 +90,11 @@ impl Mesh {
         self.axes.iter().map(|axis| axis.size).product()
     }
 
+    /// The sizes of all axes.
+    pub fn sizes(&self) -> Vec<u64> {
+        self.axes.iter().map(|axis| axis.size).collect()
+    }
+
     /// The size of an axis.
     ///
     /// # Panics

@@ -132,8 +132,8 @@ impl Partition {
     pub(crate) fn check_slots(&self, loops: &Loops) -> Result<(), PartitionError> {
         let operands = (0..loops.operands.len()).map(|it| self.operand_motion(loops, it));
         let mut motions = operands.chain((0..loops.results.len()).map(|it| self.result_motion(loops, it)));
-        let rotates = motions.any(|it| matches!(it, Motion::Rotating(_)));
-        let suits = self.slots == Slots::Two || (rotates && self.streams.is_empty());
+        let mut rotates = || motions.any(|it| matches!(it, Motion::Rotating(_)));
+        let suits = self.slots == Slots::Two || (self.streams.is_empty() && rotates());
         if suits { Ok(()) } else { Err(PartitionError::Slots) }
     }
 
@@ -392,9 +392,9 @@ pub(crate) fn once(digits: &[&Digit], axes: &[AxisId], steps: u64) -> bool {
     let rank = named_axes(digits.iter().copied()).last().map_or(0, |axis| axis.0 + 1);
     let sizes: Vec<u64> =
         (0..rank).map(AxisId).map(|it| if axes.contains(&it) { size(it) } else { 1 }).collect();
-    let part = Mesh::of_sizes(&sizes);
     let blocks = digits.iter().try_fold(1u64, |blocks, digit| blocks.checked_mul(digit.size));
-    blocks == part.devices().checked_mul(steps) && crate::layout::onto(&part, digits, steps)
+    let made = sizes.iter().try_fold(steps, |made, &size| made.checked_mul(size));
+    blocks.is_some() && blocks == made && crate::layout::onto(&sizes, digits, steps)
 }
 
 #[cfg(test)]

@@ -286,7 +286,7 @@ impl Partition {
             return Err(PartitionError::Steps(self.steps));
         }
         let digits: Vec<&Digit> = self.loops.iter().flatten().filter(|digit| !digit.is_free()).collect();
-        if !onto(mesh, &digits, self.steps) {
+        if !onto(&mesh.sizes(), &digits, self.steps) {
             return Err(PartitionError::NotOnto);
         }
         self.check_ways(loops)?;

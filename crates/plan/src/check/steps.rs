@@ -239,7 +239,7 @@ impl<'a> Timetable<'a> {
     fn neighbour(&self, digits: &[&Digit]) -> Option<Vec<usize>> {
         let numbers = self.numbers(digits);
         let named = |axis: usize| digits.iter().any(|digit| digit.terms.iter().any(|term| term.0.0 == axis));
-        let sizes: Vec<u64> = self.mesh.axes.iter().map(|axis| axis.size).collect();
+        let sizes = self.mesh.sizes();
         let mut distances: Vec<&Vec<u64>> = self.devices.iter().collect();
         distances.retain(|it| it.iter().enumerate().all(|(axis, &by)| by == 0 || named(axis)));
         // Of neighbours equally near, the first, where the first axis runs fastest.

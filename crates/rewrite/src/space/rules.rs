@@ -159,14 +159,25 @@ fn extend(digits: &mut Vec<Digit>, offset: u64, digit: Digit) -> bool {
 /// Whether a partition suits the operation, its operands and its results.
 pub(super) fn fits(facts: &Facts, node: NodeId, partition: &Partition) -> bool {
     let Some(loops) = facts.loops(node) else { return false };
-    let suits = |value: &ValueId, layout: Layout| layout.check(&facts.mesh, &facts.types[value.0]).is_ok();
-    partition.check(&facts.mesh, loops).is_ok()
-        && facts
-            .operands(node)
-            .iter()
-            .enumerate()
-            .all(|(index, it)| suits(it, partition.operand(loops, index)))
-        && facts.results(node).iter().enumerate().all(|(index, it)| suits(it, partition.result(loops, index)))
+    partition.check(&facts.mesh, loops).is_ok() && suits(facts, node, partition, |_| true)
+}
+
+/// Whether operands and results may be held in the layouts that a partition of the operation has for them,
+/// each of which has to be `wanted`.
+pub(super) fn suits(
+    facts: &Facts,
+    node: NodeId,
+    partition: &Partition,
+    wanted: impl Fn(&Layout) -> bool,
+) -> bool {
+    let Some(loops) = facts.loops(node) else { return false };
+    let suits = |value: ValueId, layout: Layout| {
+        wanted(&layout) && layout.check(&facts.mesh, &facts.types[value.0]).is_ok()
+    };
+    let mut operands = facts.operands(node).iter().enumerate();
+    let mut results = facts.results(node).iter().enumerate();
+    operands.all(|(index, &it)| suits(it, partition.operand(loops, index)))
+        && results.all(|(index, &it)| suits(it, partition.result(loops, index)))
 }
 
 /// The single moves that may be made of a value in a layout.
@@ -299,17 +310,23 @@ where
     Rewrite::new(name, EveryClass, AddTerms { add }).expect("no variable is unbound")
 }
 
-/// Matches every class once.
+/// Matches every class that a rule has not been applied to: what comes of it depends on what it denotes alone.
 struct EveryClass;
 
 impl Searcher<Term, Facts> for EveryClass {
     fn search_eclass_with_limit(
         &self,
-        _: &Space,
+        space: &Space,
         eclass: Id,
         limit: usize,
     ) -> Option<SearchMatches<'_, Term>> {
-        (limit > 0).then(|| SearchMatches { eclass, substs: vec![Subst::default()], ast: None })
+        let [held, work] = &space.analysis.applied;
+        let is_new = match space[eclass].data {
+            Denoted::Held { value, layout } => held.get(value.0, layout).is_none(),
+            Denoted::Work { node, partition } => work.get(node.0, partition).is_none(),
+            Denoted::Nothing => false,
+        };
+        (is_new && limit > 0).then(|| SearchMatches { eclass, substs: vec![Subst::default()], ast: None })
     }
 
     fn vars(&self) -> Vec<Var> {
@@ -335,14 +352,11 @@ where
     ) -> Vec<Id> {
         let denoted = space[eclass].data;
         let [held, work] = &mut space.analysis.applied;
-        let before = match denoted {
+        match denoted {
             Denoted::Held { value, layout } => held.insert(value.0, layout, ()),
             Denoted::Work { node, partition } => work.insert(node.0, partition, ()),
-            Denoted::Nothing => Some(()),
+            Denoted::Nothing => None,
         };
-        if before.is_some() {
-            return vec![];
-        }
         let before = space.total_size();
         let added = (self.add)(space, eclass, denoted);
         // egg stops when no rule added anything.

@@ -9,10 +9,10 @@
 //!   digits of one loop are the sum of both axes, operands rotate (Cannon, PrimePar); where time
 //!   alone numbers the third, they are streamed (SUMMA; with further axes, Tesseract).
 
-use planner_ir::{AxisId, Digit, LoopId, Loops, Motion, NodeId, Partition, Role};
+use planner_ir::{AxisId, Digit, Layout, LoopId, Loops, Motion, NodeId, Partition, Role};
 
 use super::offsets::{self, Indexed};
-use super::rules::{fits, is_skewed, splits};
+use super::rules::{is_skewed, splits, suits};
 use super::stripes;
 use super::term::Facts;
 use super::wide_axes;
@@ -45,10 +45,9 @@ pub(super) fn in_time(facts: &Facts, node: NodeId, partition: &Partition) -> Vec
             }
         }
     }
-    found.retain(|it| facts.splits().allow(splits(it)) && fits(facts, node, it));
-    if facts.unskewed {
-        found.retain(|it| !base.is_skewed(it));
-    }
+    // That they are partitions was seen with how their blocks move.
+    let wanted = |layout: &Layout| !facts.unskewed || !is_skewed(layout);
+    found.retain(|it| facts.splits().allow(splits(it)) && suits(facts, node, it, wanted));
     found
 }
 
@@ -64,9 +63,15 @@ impl Base<'_> {
     /// One loop split by the axis, another turned by time: both in stripes or neither, if they can.
     fn rings(&self, axis: AxisId) -> Vec<Partition> {
         let own = Digit::axis(&self.facts.mesh, axis);
+        let indexes = |dims: &Vec<Vec<LoopId>>, it: LoopId| dims.iter().any(|dim| dim.contains(&it));
+        // What both loops index stays where it is, and what the turned one does not index does.
+        let rotates = |&(still, turned): &(LoopId, LoopId)| {
+            let mut values = self.loops.operands.iter().chain(&self.loops.results);
+            values.any(|dims| indexes(dims, turned) && !indexes(dims, still))
+        };
         let mut found = Vec::new();
         let pairs = self.split().flat_map(|still| self.turned().map(move |turned| (still, turned)));
-        for (still, turned) in pairs.filter(|(still, turned)| still != turned) {
+        for (still, turned) in pairs.filter(|(still, turned)| still != turned).filter(rotates) {
             let stripes = [still, turned].map(|it| self.stripes(it, axis));
             // Keys in stripes are balanced for queries in stripes only.
             let alone = stripes[0].is_none() && self.loops.positional.contains(&turned);
@@ -78,7 +83,6 @@ impl Base<'_> {
                     let place = ring.loops[it.0].len() - 1;
                     ring.loops[it.0].splice(place..place, offset.map(Digit::free));
                 }
-                let indexes = |dims: &Vec<Vec<LoopId>>, it: LoopId| dims.iter().any(|dim| dim.contains(&it));
                 // A sum that travels is at home after the last step.
                 let mut results = self.loops.results.iter();
                 if results.any(|dims| indexes(dims, turned) && !indexes(dims, still)) {
@@ -157,14 +161,7 @@ impl Base<'_> {
         partition
     }
 
-    /// Whether an operand or a result is held skewed.
-    fn is_skewed(&self, partition: &Partition) -> bool {
-        let mut operands = (0..self.loops.operands.len()).map(|it| partition.operand(self.loops, it));
-        let mut results = (0..self.loops.results.len()).map(|it| partition.result(self.loops, it));
-        operands.any(|it| is_skewed(&it)) || results.any(|it| is_skewed(&it))
-    }
-
-    /// How operands and results move, if everything comes and goes.
+    /// How operands and results move; nothing if it is no partition of the operation.
     fn motions(&self, partition: &Partition) -> Vec<Motion> {
         if partition.check(&self.facts.mesh, self.loops).is_err() {
             return vec![];

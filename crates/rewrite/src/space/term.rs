@@ -8,6 +8,7 @@ use std::sync::Arc;
 use egg::{Analysis, DidMerge, EGraph, Id, Language};
 use indexmap::IndexSet;
 use planner_ir::{Graph, Layout, Loops, Mesh, Move, NodeId, Partition, Type, ValueId};
+use rustc_hash::FxBuildHasher;
 
 use super::alike::{Alike, Ends, Grid, Kind};
 use super::offsets::{Offsets, offsets, plain};
@@ -77,7 +78,7 @@ pub(super) enum Denoted {
 
 /// Things that are numbered in the order they come up.
 #[derive(Clone, Debug)]
-pub(super) struct Table<T>(IndexSet<T>);
+pub(super) struct Table<T>(IndexSet<T, FxBuildHasher>);
 
 impl<T> Default for Table<T> {
     fn default() -> Self {
@@ -360,7 +361,10 @@ impl Analysis<Term> for Facts {
 
     /// A value in a layout has one class: that of its name.
     fn modify(egraph: &mut EGraph<Term, Self>, id: Id) {
-        if let Denoted::Held { value, layout } = egraph[id].data {
+        let class = &egraph[id];
+        if let Denoted::Held { value, layout } = class.data
+            && !matches!(class.nodes[..], [Term::Held { .. }])
+        {
             let name = egraph.add(Term::Held { value: value.0, layout });
             egraph.union(id, name);
         }

@@ -57,12 +57,10 @@ fn together(
 ) -> Option<Vec<Vec<usize>>> {
     let mut all = Vec::new();
     for choices in &group.choices {
-        let wanted = wanted(section, space, group, choices, node);
+        let wanted = wanted(section, space, group, choices, node)?;
         let suits = |choice: &Choice| {
-            let operands = section.graph.node(node).operands.iter().zip(&choice.operands);
-            wanted.iter().zip(operands).all(|(wanted, (operand, &layout))| {
-                wanted.as_ref().is_none_or(|wanted| space.layouts[operand.0][layout] == *wanted)
-            })
+            let mut layouts = wanted.iter().zip(&choice.operands);
+            layouts.all(|(wanted, layout)| wanted.is_none_or(|wanted| wanted == *layout))
         };
         let own = &space.choices[node.0];
         let suitable: Vec<usize> = (0..own.len()).filter(|&it| suits(&own[it])).collect();
@@ -110,14 +108,15 @@ fn one_of(
     suitable.into_iter().min_by(by_time).filter(|_| alike)
 }
 
-/// For each operand of an operation, the layout that the group's choices ask for, if they do.
+/// For each operand of an operation, the number of the layout that the group's choices ask for, if they do;
+/// nothing if it cannot be held in one of them.
 fn wanted(
     section: &Section,
     space: &Space,
     group: &Group,
     choices: &[usize],
     node: NodeId,
-) -> Vec<Option<Layout>> {
+) -> Option<Vec<Option<usize>>> {
     let graph = &section.graph;
     let layout_of = |value: ValueId, layout: usize| space.layouts[value.0][layout].clone();
     let forward = graph.node(group.nodes[0]);
@@ -134,7 +133,9 @@ fn wanted(
     };
     let wanted = |&value: &ValueId| {
         let original = original(section, value);
-        known(original).or_else(|| gradient(value).filter(|_| flows_back(section, original)))
+        let wanted = known(original).or_else(|| gradient(value).filter(|_| flows_back(section, original)));
+        let number = |it: Layout| space.layouts[value.0].binary_search(&it).ok();
+        wanted.map_or(Some(None), |it| number(it).map(Some))
     };
     graph.node(node).operands.iter().map(wanted).collect()
 }

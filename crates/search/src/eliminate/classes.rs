@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 
 use rayon::prelude::*;
 
-use super::order::{Order, Shape};
+use super::order::{Greed, Order, Shape};
 use crate::problem::{Edge, Problem, Table};
 
 /// Work of an elimination that is not worth lessening (additions).
@@ -53,19 +53,21 @@ pub(super) fn lessened(problem: Problem, kept: &[usize], worth: f64) -> (Problem
     let mut problem = problem;
     let mut shape = Shape::of(&problem);
     let mut order = shape.order(kept);
+    let mut rows = Rows::default();
     for _ in 0..MOST_CLASSES {
         if order.work <= worth {
             break;
         }
-        let found = candidates(&problem, &shape, &order);
+        let found = candidates(&problem, &mut rows, &shape, &order);
         let most = GAIN * order.work;
-        let work = |seen: &Seen| shape.with(seen).work_as(&order, most);
-        let tried: Vec<f64> = found.par_iter().map(work).collect();
-        let tried = found.iter().zip(tried);
-        let Some((seen, least)) = tried.min_by(|a, b| a.1.total_cmp(&b.1)) else { break };
-        if least > most {
-            break;
-        }
+        let best = |greeds: &[Greed]| {
+            let work = |seen: &Seen| shape.with(seen).work(kept, most, greeds);
+            let tried: Vec<f64> = found.par_iter().map(work).collect();
+            let best = found.iter().zip(tried).min_by(|a, b| a.1.total_cmp(&b.1))?;
+            (best.1 <= most).then_some(best.0)
+        };
+        // The others are tried where this order's own way gains nothing.
+        let Some(seen) = best(&[order.greed]).or_else(|| best(&Greed::ALL)) else { break };
         problem.split(seen);
         shape = shape.with(seen);
         order = shape.order(kept);
@@ -74,7 +76,7 @@ pub(super) fn lessened(problem: Problem, kept: &[usize], worth: f64) -> (Problem
 }
 
 /// Nodes of the heaviest step with sets of edges through which few classes are seen.
-fn candidates(problem: &Problem, shape: &Shape, order: &Order) -> Vec<Seen> {
+fn candidates(problem: &Problem, rows: &mut Rows, shape: &Shape, order: &Order) -> Vec<Seen> {
     let mut found = Vec::new();
     for &node in &order.heaviest {
         if order.kept.contains(&node) || shape.classes_of[node].is_some() {
@@ -84,7 +86,7 @@ fn candidates(problem: &Problem, shape: &Shape, order: &Order) -> Vec<Seen> {
         let own = problem.edges.iter().enumerate();
         let own = own.filter(|(_, edge)| (edge.from == node || edge.to == node) && !is_class(edge));
         let own: Vec<usize> = own.map(|(index, _)| index).collect();
-        let seen = sets(&own).into_iter().map(|edges| Seen::through(problem, node, edges));
+        let seen = sets(&own).into_iter().map(|edges| Seen::through((problem, &mut *rows), node, edges));
         found.extend(seen.filter(|seen| 2 * seen.count <= problem.times[node].len()));
     }
     found
@@ -103,16 +105,42 @@ fn sets(edges: &[usize]) -> Vec<Vec<usize>> {
     pairs.map(|(a, b)| if a == b { vec![a] } else { vec![a, b] }).collect()
 }
 
+/// For tables and each of their sides, which rows are equal: each has the number of the first that it equals.
+#[derive(Debug, Default)]
+struct Rows(BTreeMap<(usize, bool), Vec<usize>>);
+
+impl Rows {
+    /// Those of an edge, as seen from one of its ends.
+    fn of(&mut self, problem: &Problem, edge: usize, node: usize) -> &[usize] {
+        let Edge { from, table, .. } = problem.edges[edge];
+        self.0.entry((table, from == node)).or_insert_with(|| {
+            let row = |choice: usize| problem.row(edge, node, choice).map(f64::to_bits).collect::<Vec<u64>>();
+            numbered((0..problem.times[node].len()).map(row)).0
+        })
+    }
+}
+
+/// Each of some things as the number of those that equal it, in the order in which they first occur; and how many
+/// differ.
+fn numbered<T: Ord>(all: impl Iterator<Item = T>) -> (Vec<usize>, usize) {
+    let mut numbers = BTreeMap::new();
+    let number = |it: T| {
+        let next = numbers.len();
+        *numbers.entry(it).or_insert(next)
+    };
+    let numbered = all.map(number).collect();
+    (numbered, numbers.len())
+}
+
 impl Seen {
-    fn through(problem: &Problem, node: usize, edges: Vec<usize>) -> Self {
-        let mut numbers: BTreeMap<Vec<u64>, usize> = BTreeMap::new();
-        let class = |choice: usize| {
-            let rows = edges.iter().flat_map(|&edge| problem.row(edge, node, choice));
-            let next = numbers.len();
-            *numbers.entry(rows.map(f64::to_bits).collect()).or_insert(next)
-        };
-        let classes = (0..problem.times[node].len()).map(class).collect();
-        Self { node, edges, classes, count: numbers.len() }
+    fn through((problem, rows): (&Problem, &mut Rows), node: usize, edges: Vec<usize>) -> Self {
+        let mut seen: Vec<Vec<usize>> = vec![Vec::new(); problem.times[node].len()];
+        for &edge in &edges {
+            let of_edge = seen.iter_mut().zip(rows.of(problem, edge, node));
+            of_edge.for_each(|(seen, &row)| seen.push(row));
+        }
+        let (classes, count) = numbered(seen.into_iter());
+        Self { node, edges, classes, count }
     }
 }
 

@@ -25,7 +25,7 @@ pub struct Order {
     /// The node with the most work, and its neighbours then.
     pub(super) heaviest: Vec<usize>,
     /// By which of the three it was found.
-    greed: Greed,
+    pub(super) greed: Greed,
 }
 
 /// What an order depends on.
@@ -40,10 +40,14 @@ pub(super) struct Shape {
 
 /// Which node is eliminated first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Greed {
+pub(super) enum Greed {
     Weight,
     Fill,
     Growth,
+}
+
+impl Greed {
+    pub(super) const ALL: [Self; 3] = [Self::Weight, Self::Fill, Self::Growth];
 }
 
 /// A good order for eliminating all nodes but `kept`, which are all different.
@@ -62,17 +66,23 @@ impl Shape {
 
     /// See [`order`].
     pub(super) fn order(&self, kept: &[usize]) -> Order {
+        self.order_within(kept, f64::INFINITY, &Greed::ALL)
+    }
+
+    /// The best of these orders, if it takes no more work than `most` (additions); else what takes more, and is
+    /// not whole.
+    fn order_within(&self, kept: &[usize], most: f64, greeds: &[Greed]) -> Order {
         let by = |greed, most| Greedy::new(self, kept, greed).run(most);
-        let weight = by(Greed::Weight, f64::INFINITY);
-        [Greed::Fill, Greed::Growth].into_iter().fold(weight, |best, greed| {
-            let other = by(greed, best.work);
+        let (first, others) = greeds.split_first().map_or((Greed::Weight, greeds), |(&it, rest)| (it, rest));
+        others.iter().fold(by(first, most), |best, &greed| {
+            let other = by(greed, best.work.min(most));
             if other.work < best.work { other } else { best }
         })
     }
 
-    /// The work of an order found as another one was, or more than `most` if that is more (additions).
-    pub(super) fn work_as(&self, order: &Order, most: f64) -> f64 {
-        Greedy::new(self, &order.kept, order.greed).run(most).work
+    /// The least work of these orders, or more than `most` if there is none of no more (additions).
+    pub(super) fn work(&self, kept: &[usize], most: f64, greeds: &[Greed]) -> f64 {
+        self.order_within(kept, most, greeds).work
     }
 }
 

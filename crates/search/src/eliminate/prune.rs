@@ -122,6 +122,9 @@ fn uses(problem: &Problem) -> Vec<Uses> {
     uses
 }
 
+/// What rounding adds to a sum of times at most, as a part of it.
+const ROUNDING: f64 = 1e-9;
+
 /// Drops needless choices of one node, but for one.
 fn drop_needless(problem: &Problem, node: usize, uses: &Uses, choices: &mut [Vec<usize>]) {
     let edges: Vec<Own<'_>> = uses.edges.iter().map(|&edge| own(problem, node, edge)).collect();
@@ -133,10 +136,18 @@ fn drop_needless(problem: &Problem, node: usize, uses: &Uses, choices: &mut [Vec
         })
         .collect();
     let all = choices[node].clone();
+    // The time of a choice with the favourite neighbours of each: one is not dominated by another whose is more,
+    // by more than rounding.
+    let mut alone = vec![f64::INFINITY; problem.times[node].len()];
+    for (index, &choice) in all.iter().enumerate() {
+        let at_favourites = edges.iter().zip(&favourites).map(|(edge, best)| edge.at(choice, best[index]));
+        alone[choice] = problem.times[node][choice] + at_favourites.sum::<f64>();
+    }
     for (index, &choice) in all.iter().enumerate().rev() {
         if choices[node].len() == 1 {
             break;
         }
+        let most = alone[choice] + ROUNDING * alone[choice].abs();
         let gained = |by: usize| difference(problem.times[node][by], problem.times[node][choice]);
         let takes_more =
             |by: usize| uses.bytes.iter().any(|&at| problem.bytes[at][by] > problem.bytes[at][choice]);
@@ -152,7 +163,9 @@ fn drop_needless(problem: &Problem, node: usize, uses: &Uses, choices: &mut [Vec
             gained(by) + most.sum::<f64>() <= 0.0
         };
         let needless = problem.times[node][choice].is_infinite()
-            || choices[node].iter().any(|&by| by != choice && !takes_more(by) && !loses(by) && dominated(by));
+            || choices[node].iter().any(|&by| {
+                by != choice && alone[by] <= most && !takes_more(by) && !loses(by) && dominated(by)
+            });
         if needless {
             choices[node].retain(|&other| other != choice);
         }

@@ -101,7 +101,7 @@ impl<'a> Sizes<'a> {
     pub(super) fn guess(&self, setup: &Setup) -> f64 {
         let groups = exact(u64::try_from(setup.groups).unwrap_or(u64::MAX));
         let each = exact(setup.mesh.devices());
-        let axes: Vec<u64> = setup.mesh.axes.iter().map(|axis| axis.size).collect();
+        let axes = setup.mesh.sizes();
         let node = self.machine.devices_per_node();
         let tensor = axes.last().copied().filter(|&it| axes.len() > 1 || it <= node).unwrap_or(1);
         let data = setup.mesh.devices() / tensor;
