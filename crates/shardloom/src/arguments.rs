@@ -262,6 +262,9 @@ pub enum InTime {
     Auto,
     /// On all: planning takes many times as long with more axes.
     Always,
+    /// On all, such as begin and end in plain layouts: rings, not squares or stripes. Planning is several
+    /// times as fast.
+    Plain,
     /// On none.
     Never,
 }
@@ -272,6 +275,7 @@ impl TargetArguments {
         match self.in_time {
             InTime::Auto => rewrite::Steps::Auto,
             InTime::Always => rewrite::Steps::Offered,
+            InTime::Plain => rewrite::Steps::Unskewed,
             InTime::Never => rewrite::Steps::One,
         }
     }

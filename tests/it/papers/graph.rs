@@ -147,7 +147,8 @@ pub(crate) fn layers(sizes: &Sizes, optimizer: Optimizer) -> Step {
     step(&forward(sizes, optimizer))
 }
 
-/// Transformer layers up to the loss.
+/// Transformer layers up to the loss, between what stands before the first and after the last in a model, so
+/// that gradients flow through all of them alike.
 pub(crate) fn forward(sizes: &Sizes, optimizer: Optimizer) -> (Blocks, Recipe) {
     let mut draft = Draft(Graph::default(), sizes.dtype);
     let tokens = [sizes.batch, sizes.sequence];

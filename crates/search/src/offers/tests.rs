@@ -117,6 +117,8 @@ fn fewer_are_offered_in_turn() {
         offered(3, Steps::Offered),
         ["all offered", "all unskewed", "3 unskewed", "all one", "2 one", "1 one"]
     );
+    // Those that begin and end in plain layouts may be asked for.
+    assert_eq!(offered(2, Steps::Unskewed), ["all unskewed", "2 unskewed", "all one", "2 one", "1 one"]);
     // On four not all are tried.
     assert_eq!(offered(4, Steps::Offered), ["2 one", "1 one"]);
 }
