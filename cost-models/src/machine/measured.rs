@@ -3,7 +3,7 @@
 use crate::known::{Count, Known};
 use crate::machine::json::{self, ReadError};
 use crate::machine::{
-    ByPrecision, Device, Machine, Node, Pace, Pass, Products, Protocol, Tile, Transport, Wiring,
+    ByPrecision, Device, Machine, Node, Pace, Pass, Products, Protocol, Tile, Together, Transport, Wiring,
 };
 use crate::units::{Bytes, BytesPerSecond, FlopsPerSecond, Ratio, Seconds};
 
@@ -19,7 +19,7 @@ pub struct Measurements {
     pub memory_capacity: Bytes,
     /// Memory that a rank takes before it holds values (bytes).
     pub memory_reserved: Bytes,
-    /// Rate of a large copy, read and write counted (bytes per second).
+    /// Rate of sums of large values by one rank alone, what is read and written counted (bytes per second).
     pub memory_bandwidth: BytesPerSecond,
     /// Time of the smallest operation (seconds).
     pub launch: Seconds,
@@ -44,6 +44,10 @@ pub struct Measurements {
     pub hop: Seconds,
     /// Ranks that run at the same time.
     pub processors: u64,
+    /// The part of the rate of products that each rank keeps while all processors compute.
+    pub products_together: Ratio,
+    /// The same of memory.
+    pub memory_together: Ratio,
     /// For kinds of operations, the time however few elements there are and that of an element
     /// (seconds).
     pub passes: Vec<(Pass, Seconds, Seconds)>,
@@ -121,6 +125,10 @@ fn sourced_host(name: &str, measurements: &Measurements, source: &str) -> Option
             host_bandwidth: Known::new(m.link_bandwidth, source)?,
             sockets: None,
             processors: Some(Known::new(Count(m.processors), source)?),
+            together: Some(Together {
+                products: Known::new(m.products_together, source)?,
+                memory: Known::new(m.memory_together, source)?,
+            }),
             ring_share: whole()?,
             pair_share: whole()?,
             exchange_share: whole()?,

@@ -57,11 +57,12 @@ impl Wanted {
         let products = products::SHAPES.into_iter().map(|shape| Self::Product(DType::F32, shape));
         let mut all: Vec<Self> = products.collect();
         all.extend([
-            Self::Products(products::LARGE),
+            Self::Products(REFERENCE),
             Self::Product(DType::F64, [WIDE; 3]),
             Self::Product(DType::I64, [INTEGER; 3]),
             Self::Sum(1),
             Self::Sum(IN_CACHE),
+            Self::Sum(IN_MEMORY),
             Self::Sums(IN_MEMORY),
         ]);
         for pass in Pass::ALL {
@@ -141,6 +142,16 @@ pub(crate) fn measured(notes: &mut Notes, say: &dyn Fn(String)) -> Result<(Measu
     let ranks = u64::try_from(processors()).unwrap_or(1);
     let (memory_capacity, memory_reserved) = memory(ranks).map_err(failure)?;
     fits::fitted(ranks, (memory_capacity, memory_reserved), &mut seconds)
+}
+
+/// The product by which is seen how calm the machine is: some of them fit into what systems give a
+/// program at a time.
+pub(crate) const REFERENCE: [u64; 3] = [256; 3];
+
+/// What the reference takes now on average, on the processor on which it takes longest (seconds): not the
+/// shortest time, in which other programs are not seen.
+pub(crate) fn reference() -> Result<f64, Failure> {
+    at_once(processors(), || Ok(products::average(REFERENCE)?)).map_err(failure)
 }
 
 /// How many threads run at the same time.

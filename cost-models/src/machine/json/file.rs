@@ -90,10 +90,19 @@ pub(super) struct NodeFile {
     pub(super) sockets: Option<SocketsFile>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) processors: Option<Number>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) together: Option<TogetherFile>,
     pub(super) ring_share: Number,
     pub(super) pair_share: Number,
     pub(super) exchange_share: Number,
     pub(super) host_share: Number,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct TogetherFile {
+    pub(super) products: Number,
+    pub(super) memory: Number,
 }
 
 #[derive(Serialize, Deserialize)]

@@ -12,7 +12,7 @@ use super::{FORMAT, Fault};
 use crate::known::{Count, Known, Quantity};
 use crate::machine::{
     ByPrecision, Device, InSwitch, Leaves, Link, Machine, Network, NetworkHops, Node, Pace, Pass, Passes,
-    Products, Protocol, Sockets, Tile, Transport, Wiring,
+    Products, Protocol, Sockets, Tile, Together, Transport, Wiring,
 };
 use crate::units::Bytes;
 
@@ -152,6 +152,12 @@ fn node(file: &NodeFile) -> Result<Node, Fault> {
             bandwidth: known("node.sockets.bandwidth", &file.bandwidth)?,
         })
     });
+    let together = file.together.as_ref().map(|file| {
+        Ok(Together {
+            products: known("node.together.products", &file.products)?,
+            memory: known("node.together.memory", &file.memory)?,
+        })
+    });
     Ok(Node {
         wiring: wiring(&file.wiring, devices.value.0)?,
         devices,
@@ -159,6 +165,7 @@ fn node(file: &NodeFile) -> Result<Node, Fault> {
         host_bandwidth: known("node.host_bandwidth", &file.host_bandwidth)?,
         sockets: sockets.transpose()?,
         processors: file.processors.as_ref().map(|it| known("node.processors", it)).transpose()?,
+        together: together.transpose()?,
         ring_share: known("node.ring_share", &file.ring_share)?,
         pair_share: known("node.pair_share", &file.pair_share)?,
         exchange_share: known("node.exchange_share", &file.exchange_share)?,

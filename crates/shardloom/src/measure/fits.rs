@@ -5,11 +5,11 @@ use std::fmt::Write as _;
 use cost_models::compute::{MatrixProduct, matrix_product};
 use cost_models::machine::measured::{Measurements, host};
 use cost_models::machine::{Pass, Precision, Tile};
-use cost_models::units::{Bytes, BytesPerSecond, FlopsPerSecond, Seconds, exact};
+use cost_models::units::{Bytes, BytesPerSecond, FlopsPerSecond, Ratio, Seconds, exact};
 use planner_ir::DType;
 use predict::fit::descend;
 
-use super::{IN_CACHE, IN_MEMORY, INTEGER, WIDE, Wanted, messages, passes, products};
+use super::{IN_CACHE, IN_MEMORY, INTEGER, REFERENCE, WIDE, Wanted, messages, passes, products};
 use crate::failure::Failure;
 use crate::quantity;
 
@@ -52,12 +52,14 @@ pub(super) fn fitted(
     let large = seconds(Wanted::Product(DType::F32, products::LARGE))?;
     let wide = rate([WIDE; 3], seconds(Wanted::Product(DType::F64, [WIDE; 3]))?);
     let integer = rate([INTEGER; 3], seconds(Wanted::Product(DType::I64, [INTEGER; 3]))?);
+    let in_memory = seconds(Wanted::Sum(IN_MEMORY))?;
+    let products = seconds(Wanted::Product(DType::F32, REFERENCE))?;
     let moved = 3.0 * 4.0 * exact(IN_MEMORY);
     let (hop, link, mut fits) = messages(seconds)?;
     let mut found = Measurements {
         memory_capacity,
         memory_reserved,
-        memory_bandwidth: BytesPerSecond(moved / seconds(Wanted::Sums(IN_MEMORY))?),
+        memory_bandwidth: BytesPerSecond(moved / in_memory),
         launch: Seconds(launch),
         vector_peak: FlopsPerSecond(exact(IN_CACHE) / (in_cache - launch).max(in_cache / 100.0)),
         matrix_f64: FlopsPerSecond(wide),
@@ -69,18 +71,21 @@ pub(super) fn fitted(
         link_bandwidth: BytesPerSecond(link),
         hop: Seconds(hop),
         processors: ranks,
+        products_together: kept(products, seconds(Wanted::Products(REFERENCE))?),
+        memory_together: kept(in_memory, seconds(Wanted::Sums(IN_MEMORY))?),
         passes: Vec::new(),
     };
     fits.extend(fit_products(&mut found, seconds)?);
-    let alone = found.matrix_f32.0;
-    let (passes, others) = paces(alone, seconds)?;
+    let (passes, others) = paces(found.matrix_f32.0, seconds)?;
     found.passes = passes;
     fits.extend(others);
-    // Processors share what keeps them cool, and caches: the rate that counts is that of all.
-    let together = (large / seconds(Wanted::Products(products::LARGE))?).min(1.0);
-    found.matrix_f32 = FlopsPerSecond(together * alone);
-    found.matrix_f64 = FlopsPerSecond(together * wide);
     Ok((found, fits))
+}
+
+/// The part of its rate that a processor keeps beside others, by what the same takes it alone and beside
+/// them (seconds).
+fn kept(alone: f64, together: f64) -> Ratio {
+    Ratio((alone / together).min(1.0))
 }
 
 /// Multiplications and additions of a product.
