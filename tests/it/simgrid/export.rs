@@ -12,6 +12,7 @@ use cost_models::collective;
 use cost_models::machine::Machine;
 use cost_models::topology::{Group, Topology};
 use cost_models::units::Bytes;
+use cost_models::work;
 use lower::{Action, Collective, CollectiveKind, Message, Program, Remote, StorageId, Stream, Way};
 
 /// Times are given to SimGrid in microseconds: it counts no time below 1e-5.
@@ -214,7 +215,6 @@ impl<'a> Rank<'a> {
         let own = self.program.rank;
         let mut gone = String::new();
         for Remote { way, rank, strided } in parts {
-            assert_ne!(*rank, own, "a rank of several stages sends itself something");
             let count = self.messages.entry((*way, *rank)).or_default();
             *count += 1;
             let (from, to) = if *way == Way::To { (own, *rank) } else { (*rank, own) };
@@ -223,10 +223,16 @@ impl<'a> Rank<'a> {
                 let _ = writeln!(lines, "wait {over}");
                 continue;
             }
-            let ready = self.latch();
-            let (latency, carried) = self.prices.between(own, *rank, size * strided.elements());
-            let carrier = self.carriers.entry(*rank).or_default();
-            let _ = writeln!(carrier, "wait {ready}\ncarry {latency} {carried} {rank}\nsignal {over}");
+            let (ready, bytes) = (self.latch(), size * strided.elements());
+            if *rank == own {
+                // To another of its stages: copied, whatever else is on its way.
+                let copied = MICROSECONDS * work::copy(&self.prices.machine.device, Bytes(bytes)).0;
+                self.others.push(format!("wait {ready}\ncarry {copied} 0 {own}\nsignal {over}\n"));
+            } else {
+                let (latency, carried) = self.prices.between(own, *rank, bytes);
+                let carrier = self.carriers.entry(*rank).or_default();
+                let _ = writeln!(carrier, "wait {ready}\ncarry {latency} {carried} {rank}\nsignal {over}");
+            }
             let _ = writeln!(lines, "signal {ready}");
             let _ = writeln!(gone, "wait {over}");
         }
