@@ -3,7 +3,8 @@
 use crate::known::{Count, Known};
 use crate::machine::json::{self, ReadError};
 use crate::machine::{
-    ByPrecision, Device, Machine, Node, Pace, Pass, Products, Protocol, Tile, Together, Transport, Wiring,
+    ByPrecision, Device, Machine, Node, Pace, Packing, Pass, Products, Protocol, Tile, Together, Transport,
+    Wiring,
 };
 use crate::units::{Bytes, BytesPerSecond, FlopsPerSecond, Ratio, Seconds};
 
@@ -38,6 +39,10 @@ pub struct Measurements {
     pub tile: Tile,
     /// Time of a tile besides its work (seconds).
     pub tile_start: Seconds,
+    /// How much of the operands and the result of a product a rank's cache has (bytes).
+    pub packing_cache: Bytes,
+    /// The rate for what is beyond that (bytes per second).
+    pub packing_rate: BytesPerSecond,
     /// Rate at which one rank hands data to another (bytes per second).
     pub link_bandwidth: BytesPerSecond,
     /// Time until a rank notices what another has handed to it (seconds).
@@ -163,6 +168,10 @@ fn products(m: &Measurements, source: &str) -> Option<Products> {
         start: Known::new(m.product_start, source)?,
         sustained: whole()?,
         heating: Known::new(m.launch, source)?,
+        packing: Some(Packing {
+            cache: Known::new(m.packing_cache, source)?,
+            rate: Known::new(m.packing_rate, source)?,
+        }),
         input_gradient: whole()?,
         weight_gradient: whole()?,
     })

@@ -45,6 +45,9 @@ impl Machine {
         sharing.longer(&mut device.launch);
         let products = &mut device.products;
         sharing.slower(&mut products.feed);
+        if let Some(packing) = &mut products.packing {
+            sharing.slower(&mut packing.rate);
+        }
         sharing.longer(&mut products.tile_start);
         sharing.longer(&mut products.start);
         for Pace { start, element } in device.passes.values_mut() {

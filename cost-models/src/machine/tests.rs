@@ -206,6 +206,8 @@ fn measurements() -> Measurements {
         product_start: Seconds(1e-6),
         tile: Tile { m: 8, n: 16 },
         tile_start: Seconds(2e-9),
+        packing_cache: Bytes(1 << 21),
+        packing_rate: BytesPerSecond(3e10),
         link_bandwidth: BytesPerSecond(1e10),
         hop: Seconds(2e-5),
         processors: 2,
@@ -294,6 +296,8 @@ fn every_measurement_stands_where_it_belongs() {
         device.passes.tanh.start 3e-7
         device.products.feed 120000000000
         device.products.heating 1e-6
+        device.products.packing.cache 2097152
+        device.products.packing.rate 30000000000
         device.products.start 1e-6
         device.products.tile_start 2e-9
         device.products.tiles null

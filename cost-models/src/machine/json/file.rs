@@ -67,8 +67,17 @@ pub(super) struct ProductsFile {
     pub(super) start: Number,
     pub(super) sustained: Number,
     pub(super) heating: Number,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) packing: Option<PackingFile>,
     pub(super) input_gradient: Number,
     pub(super) weight_gradient: Number,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PackingFile {
+    pub(super) cache: Number,
+    pub(super) rate: Number,
 }
 
 /// `sizes` lists `[rows, columns]`.

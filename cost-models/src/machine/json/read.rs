@@ -11,8 +11,8 @@ use super::file::{
 use super::{FORMAT, Fault};
 use crate::known::{Count, Known, Quantity};
 use crate::machine::{
-    ByPrecision, Device, InSwitch, Leaves, Link, Machine, Network, NetworkHops, Node, Pace, Pass, Passes,
-    Products, Protocol, Sockets, Tile, Together, Transport, Wiring,
+    ByPrecision, Device, InSwitch, Leaves, Link, Machine, Network, NetworkHops, Node, Pace, Packing, Pass,
+    Passes, Products, Protocol, Sockets, Tile, Together, Transport, Wiring,
 };
 use crate::units::Bytes;
 
@@ -114,6 +114,12 @@ fn by_precision<T: Quantity>(section: &str, file: PrecisionFile) -> Result<ByPre
 }
 
 fn products(file: &ProductsFile) -> Result<Products, Fault> {
+    let packing = file.packing.as_ref().map(|file| {
+        Ok(Packing {
+            cache: known("device.products.packing.cache", &file.cache)?,
+            rate: known("device.products.packing.rate", &file.rate)?,
+        })
+    });
     Ok(Products {
         processors: known("device.products.processors", &file.processors)?,
         tiles: tiles(&file.tiles)?,
@@ -122,6 +128,7 @@ fn products(file: &ProductsFile) -> Result<Products, Fault> {
         start: known("device.products.start", &file.start)?,
         sustained: known("device.products.sustained", &file.sustained)?,
         heating: known("device.products.heating", &file.heating)?,
+        packing: packing.transpose()?,
         input_gradient: known("device.products.input_gradient", &file.input_gradient)?,
         weight_gradient: known("device.products.weight_gradient", &file.weight_gradient)?,
     })

@@ -7,8 +7,8 @@ use serde_json::Value;
 use super::FORMAT;
 use super::file::{
     DeviceFile, InSwitchFile, LeavesFile, MachineFile, NetworkFile, NetworkHopsFile, NodeFile, Number,
-    PaceFile, PrecisionFile, ProductsFile, ProtocolFile, SocketsFile, TilesFile, TogetherFile, TransportFile,
-    WiringFile, WiringKind,
+    PaceFile, PackingFile, PrecisionFile, ProductsFile, ProtocolFile, SocketsFile, TilesFile, TogetherFile,
+    TransportFile, WiringFile, WiringKind,
 };
 use crate::known::{Count, Known, Quantity};
 use crate::machine::{
@@ -68,6 +68,10 @@ impl From<&Products> for ProductsFile {
             start: number(&products.start),
             sustained: number(&products.sustained),
             heating: number(&products.heating),
+            packing: products
+                .packing
+                .as_ref()
+                .map(|packing| PackingFile { cache: number(&packing.cache), rate: number(&packing.rate) }),
             input_gradient: number(&products.input_gradient),
             weight_gradient: number(&products.weight_gradient),
         }

@@ -29,6 +29,8 @@ fn made() -> Measurements {
         product_start: Seconds(2.5e-7),
         tile: Tile { m: 8, n: 32 },
         tile_start: Seconds(2e-8),
+        packing_cache: Bytes(1 << 21),
+        packing_rate: BytesPerSecond(3e10),
         link_bandwidth: BytesPerSecond(5e9),
         hop: Seconds(1e-5),
         processors: 2,
@@ -46,7 +48,7 @@ fn kind(pass: Pass) -> f64 {
 /// What a measurement of that machine gives (seconds).
 fn time(machine: &Machine, wanted: Wanted) -> f64 {
     match wanted {
-        Wanted::Product(DType::F32, shape) => {
+        Wanted::Product(DType::F32, shape) | Wanted::Turned(shape) => {
             matrix_product(&machine.device, &MatrixProduct::forward(1, shape, Precision::F32)).0
         }
         Wanted::Products(shape) => time(machine, Wanted::Product(DType::F32, shape)) / 0.9,
