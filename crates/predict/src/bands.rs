@@ -1,8 +1,7 @@
 //! Errors of what ranks exchange, by its size, and how small they could be.
 //!
-//! A time that was measured has in it how long the ranks that came first waited for the last one, and
-//! the clock's ticks. Of small values that is most of it: of two that are measured, the smaller one often
-//! takes longer. What ranks of a machine need for an operation does not shrink with the size, so no price
+//! Of two small values that are measured, the smaller one often takes longer: a time that was measured may
+//! have in it how long the ranks that came first waited for the last one, and the clock's ticks. What ranks of a machine need for an operation does not shrink with the size, so no price
 //! is nearer to all rows together than the nearest times that do not shrink.
 
 use std::collections::BTreeMap;
@@ -45,12 +44,13 @@ pub fn bands(outcomes: &[Outcome]) -> Vec<Band> {
             least[band(bytes)].push((nearest / measured - 1.0).abs());
         }
     }
-    let bands = BANDS.iter().zip(&rows).zip(&least);
-    let band = |((&(name, _), rows), least): ((&(&'static str, u64), &Vec<&Priced>), &Vec<f64>)| {
+    let band = |place: usize| {
+        let errors = Errors::of(&rows[place])?;
+        let least = &least[place];
         let least = (!least.is_empty()).then(|| least.iter().sum::<f64>() / number(least.len()));
-        Some(Band { name, errors: Errors::of(rows)?, least })
+        Some(Band { name: BANDS[place].0, errors, least })
     };
-    bands.filter_map(band).collect()
+    (0..BANDS.len()).filter_map(band).collect()
 }
 
 fn band(bytes: u64) -> usize {

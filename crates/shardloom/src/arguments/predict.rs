@@ -33,6 +33,9 @@ pub struct ValidateArguments {
     /// With --local, how often each plan is run in a round; the shortest step counts
     #[arg(long, default_value_t = 10, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub steps: u32,
+    /// With --local, in how many rounds the plans of a model are run at most
+    #[arg(long, default_value_t = 12, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub rounds: u32,
 }
 
 pub(super) const PREDICT: &str = "\

@@ -59,9 +59,8 @@ const WAYS: [(u64, Way); 5] = [
     (4, Way::Cheapest),
 ];
 
-/// How many calm rounds of each plan are enough, and how many rounds there are at most.
+/// How many calm rounds of each plan are enough.
 const ENOUGH: usize = 3;
-const ROUNDS: usize = 12;
 
 /// Prices and runs all plans of all models, by the machine file that is named or by one that is measured
 /// now.
@@ -79,7 +78,7 @@ pub(crate) fn local(arguments: &ValidateArguments, context: &mut Context<'_, '_>
         let path = Writer::large(&folder.path)
             .and_then(|writer| gpt2::write(writer, shape.size, Start::Alike, 0))
             .map_err(|error| Failure::unwritten(&folder.path, &error))?;
-        let tried = tried(&path, shape, &machine, arguments.steps, &mut calm, &|what| progress.say(what))?;
+        let tried = tried(&path, shape, &machine, arguments, &mut calm, &|what| progress.say(what))?;
         trials.extend(tried.into_iter().map(|trial| (name(shape), trial)));
     }
     let others = before.zip(Ticks::now()).map(|(before, after)| after.others_since(before));
@@ -95,7 +94,7 @@ fn tried(
     path: &Path,
     shape: &Shape,
     machine: &Machine,
-    steps: u32,
+    arguments: &ValidateArguments,
     calm: &mut Calm,
     say: &dyn Fn(String),
 ) -> Result<Vec<Trial>, Failure> {
@@ -105,10 +104,10 @@ fn tried(
         say(format!("{} on {ranks} ranks", name(shape)));
         running.extend(Running::new(path, &dims, machine, ranks, way)?);
     }
-    for round in 0..ROUNDS {
+    for round in 0..arguments.rounds {
         say(format!("{}: round {}", name(shape), round + 1));
         for plan in &mut running {
-            plan.round(steps, calm)?;
+            plan.round(arguments.steps, calm)?;
         }
         if running.iter().all(|plan| plan.calm(calm) >= ENOUGH) {
             break;

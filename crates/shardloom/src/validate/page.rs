@@ -162,8 +162,8 @@ fn sizes(outcomes: &[Outcome]) -> String {
     let mut text = "\nBy the size of what is exchanged. The last column is the mean error of the nearest times \
                     that do not shrink with the size, one for each machine, operation and number of ranks: \
                     no price can be nearer. It is large where rows of one setup contradict each other, as \
-                    those of `vidur` below 1 MiB do, in whose times is the wait for the rank that was \
-                    started last (2 GPUs: 10 KiB in 46 µs, 258 KiB in 27 µs, 514 KiB in 55 µs).\n\n\
+                    those of `vidur` below 1 MiB do (2 GPUs: 10 KiB in 46 µs, 258 KiB in 27 µs, 514 KiB in \
+                    55 µs): probably the wait for the rank that was started last is in them.\n\n\
                     | size | rows | median | mean | worst | bias | least mean |\n|---|---|---|---|---|---|---|\n"
         .to_owned();
     for Band { name, errors, least } in bands {
