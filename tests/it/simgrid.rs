@@ -20,8 +20,8 @@ use simulate::{Order, simulate, simulate_each};
 use crate::simulated::{Case, written};
 use export::MICROSECONDS;
 
-/// How far both may be apart, as a part.
-const NEAR: f64 = 0.03;
+/// How far both may be apart, as a part: 3 % are asked for, and 0.006 % are found.
+const NEAR: f64 = 0.001;
 
 /// Plans whose exchanges have their links for themselves: in one node, each rank in one at a time.
 const CASES: [Case; 6] = [
@@ -42,7 +42,7 @@ const CASES: [Case; 6] = [
                     --precision bf16 --microbatches 1",
         further: None,
     },
-    // Pipelines: of single ranks, whose messages take long beside what they compute; of stages that
+    // Pipelines: of single ranks; of stages that
     // exchange within, by a schedule that has gradients of weights apart; of two stages for each rank
     // group.
     Case {
