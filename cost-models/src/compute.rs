@@ -10,6 +10,14 @@
 //! t       = start + ‖ heat(compute), traffic/(e_mem · bandwidth) ‖
 //! ```
 //!
+//! A thread brings operands into the form of tiles before it multiplies. What its cache has costs next to
+//! nothing, and what is beyond that comes at a rate of its own, after each other; and each product of a
+//! batch begins anew:
+//!
+//! ```text
+//! t = batch · start + ‖ … ‖ + (traffic − batch · cache)/rate
+//! ```
+//!
 //! `P` is the number of processors, and `parts` the number of pieces that sums are cut into where
 //! there are few tiles; pieces are written and read again in 32 bits. Two things that go on at the
 //! same time take `‖a, b‖ = (a⁴ + b⁴)^¼`: the longer, and somewhat more if they are alike. The
@@ -18,9 +26,10 @@
 //! Source: waves of tiles and their quantisation: NVIDIA, "Matrix Multiplication Background User's
 //! Guide"; parts of sums: Osama et al., "Stream-K", PPoPP 2023; computing and memory at the same
 //! time: Williams, Waterman and Patterson, "Roofline", CACM 52(4), 2009. The rates are fits that
-//! the machine files cite.
+//! the machine files cite. Packing: Goto and van de Geijn, "Anatomy of High-Performance Matrix
+//! Multiplication", ACM TOMS 34(3), 2008.
 
-use crate::machine::{Device, Precision, Tile};
+use crate::machine::{Device, Packing, Precision, Products, Tile};
 use crate::units::{Bytes, Flops, Seconds, exact};
 
 /// Products `x: [batch, m, k]` times `w: [batch, k, n]`.
@@ -126,7 +135,11 @@ pub fn matrix_product_at(device: &Device, product: &MatrixProduct, heat: Heat) -
             best = best.min(fourth(computing) + fourth(moving));
         }
     }
-    device.products.start.value + Seconds(best.sqrt().sqrt())
+    let Products { start, packing, .. } = &device.products;
+    let seconds = Seconds(best.sqrt().sqrt());
+    let Some(Packing { cache, rate }) = packing else { return start.value + seconds };
+    let beyond = exact(product.traffic().0) - exact(product.batch) * exact(cache.value.0);
+    exact(product.batch) * start.value + seconds + Seconds(beyond.max(0.0) / rate.value.0)
 }
 
 /// What a multiplication or addition takes in the fastest products of a device that is warm, whatever

@@ -13,7 +13,7 @@ mod device; // one device, and the arithmetic that it has
 mod passes; // what operations that are no products take
 mod sharing; // ranks that take turns on the processors of a host
 
-pub use device::{ByPrecision, Device, Precision, Products, Tile};
+pub use device::{ByPrecision, Device, Packing, Precision, Products, Tile};
 pub use passes::{Pace, Pass, Passes};
 
 /// Machine files: reading, writing and everything that can be wrong with one.
@@ -60,6 +60,8 @@ pub struct Node {
     pub sockets: Option<Sockets>,
     /// The processors that its devices share, if they are threads of it: more ranks take turns.
     pub processors: Option<Known<Count>>,
+    /// What such devices keep of their rates while all processors are at work; all of it if nothing says.
+    pub together: Option<Together>,
     /// The part of the rate of its links that a ring reaches with large messages, besides the
     /// work in its own memory.
     pub ring_share: Known<Ratio>,
@@ -69,6 +71,16 @@ pub struct Node {
     pub exchange_share: Known<Ratio>,
     /// The part of the rate through the host that anything reaches.
     pub host_share: Known<Ratio>,
+}
+
+/// The parts of its rates that each of the devices that share processors keeps while all of them are at
+/// work: processors share what keeps them cool, caches and memory, and some are halves of one.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Together {
+    /// Of the rate of products (parts).
+    pub products: Known<Ratio>,
+    /// Of the rate of memory (parts).
+    pub memory: Known<Ratio>,
 }
 
 /// What joins the devices of a host that are at different processors of it.
@@ -243,7 +255,7 @@ impl Machine {
             return Err(SizeError::Ragged { devices, node });
         }
         self.devices = devices;
-        Ok(self.shared())
+        Ok(self.beside_others().shared())
     }
 
     /// The name with the number of devices, as [`shipped::named`] takes it.

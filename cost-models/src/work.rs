@@ -47,7 +47,7 @@ pub fn operation(device: &Device, work: &Work<'_>) -> Seconds {
         }
         Op::Attention(attributes) => {
             let it = attention(attributes, work);
-            let [s, t, d, e] = [it.queries, keys_computed(&it), it.key_size, it.value_size];
+            let [s, t, d, e] = [it.queries.min(QUERIES), keys_computed(&it), it.key_size, it.value_size];
             let computing = match device.passes.get(&Pass::Score) {
                 None => compute::attention(device, &it),
                 Some(pace) => in_products(device, &it, &[[s, t, d], [s, e, t]], 1.0, pace),
@@ -57,7 +57,7 @@ pub fn operation(device: &Device, work: &Work<'_>) -> Seconds {
         }
         Op::AttentionGradient { attention: attributes, .. } => {
             let it = attention(attributes, work);
-            let [s, t, d, e] = [it.queries, keys_computed(&it), it.key_size, it.value_size];
+            let [s, t, d, e] = [it.queries.min(QUERIES), keys_computed(&it), it.key_size, it.value_size];
             let computing = match device.passes.get(&Pass::Score) {
                 None => compute::attention_gradient(device, &it),
                 Some(pace) => {
@@ -142,7 +142,7 @@ fn attention(attributes: &planner_ir::Attention, work: &Work<'_>) -> Attention {
 /// Queries that the kernel for threads does at a time.
 ///
 /// Source: `kernels/src/attention.rs`, `ROWS`.
-const QUERIES: u64 = 64;
+pub const QUERIES: u64 = 64;
 
 /// With how many keys scores of a query are computed on average, where queries are done some at a time:
 /// with all that any of those sees.
@@ -151,7 +151,8 @@ fn keys_computed(attention: &Attention) -> u64 {
     (attention.keys_seen() + beyond).min(attention.keys)
 }
 
-/// Time of attention that is done by products for each head, and so many passes over the scores.
+/// Time of attention that is done by products for each head and some queries at a time, and so many passes
+/// over the scores.
 fn in_products(
     device: &Device,
     attention: &Attention,
@@ -159,8 +160,9 @@ fn in_products(
     passes: f64,
     pace: &Pace,
 ) -> Seconds {
+    let calls = attention.heads * attention.queries.div_ceil(QUERIES);
     let one = |&sizes: &[u64; 3]| {
-        matrix_product(device, &MatrixProduct::forward(attention.heads, sizes, attention.precision))
+        matrix_product(device, &MatrixProduct::forward(calls, sizes, attention.precision))
     };
     let scores = exact(attention.heads * attention.queries * keys_computed(attention));
     products.iter().map(one).sum::<Seconds>() + passes * scores * pace.element.value
@@ -226,40 +228,4 @@ fn window_sizes(conv: &Conv, w: &Type, y: &Type) -> [u64; 4] {
 }
 
 #[cfg(test)]
-mod tests {
-    use planner_ir::DType;
-
-    use super::*;
-    use crate::machine::shipped::named;
-
-    /// Of causal attention a thread does 64 queries at a time, with all keys that one of them sees.
-    #[test]
-    fn scores_are_computed_for_stretches_of_queries() {
-        let of = |queries: u64, keys: u64, mask: Mask| {
-            let precision = Precision::F32;
-            let it = Attention { heads: 1, queries, keys, key_size: 8, value_size: 8, mask, precision };
-            keys_computed(&it)
-        };
-        // Two stretches of 128: 64 and 128 keys.
-        assert_eq!(of(128, 128, Mask::Causal), 96);
-        assert_eq!(of(64, 64, Mask::Causal), 64);
-        assert_eq!(of(8, 8, Mask::Causal), 8);
-        assert_eq!(of(128, 128, Mask::Full), 128);
-    }
-
-    /// The square of the norm of a gradient is read once.
-    #[test]
-    fn a_product_of_two_vectors_takes_as_long_as_reading_them() {
-        let device = &named("h100-80g-8x").expect("is shipped").device;
-        let label = Label(0);
-        let op = Op::Contract(Contract { left: vec![label], right: vec![label], result: vec![] });
-        let (vector, sum) = (Type::new(DType::F32, [1 << 28]), Type::new(DType::F32, []));
-        let operands = [vector.clone(), vector];
-        let time = operation(
-            device,
-            &Work { op: &op, whole: &operands, operands: &operands, results: &[sum], rows: Rows::Together },
-        );
-        let read = 2.0 * 4.0 * exact(1 << 28) / 3.35e12;
-        assert!((1.0..1.2).contains(&(time.0 / read)), "{} s, {read} s at the peak", time.0);
-    }
-}
+mod tests;

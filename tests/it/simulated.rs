@@ -91,7 +91,12 @@ fn model(case: &Case, folder: &Path) -> Option<PathBuf> {
 }
 
 /// The plan of a case; none if its model is not there.
-pub(crate) fn planned(case: &Case, folder: &Path) -> Option<Plan> {
+fn planned(case: &Case, folder: &Path) -> Option<Plan> {
+    Some(plan::json::read(&written(case, folder)?).unwrap())
+}
+
+/// The file that has the plan of a case; none if its model is not there.
+pub(crate) fn written(case: &Case, folder: &Path) -> Option<Vec<u8>> {
     let (model, path) = (model(case, folder)?, folder.join("plan.json"));
     let (model, output) = (model.display().to_string(), path.display().to_string());
     let mut arguments = vec!["shardloom", "-q", "plan", &model, "-o", &output];
@@ -99,7 +104,7 @@ pub(crate) fn planned(case: &Case, folder: &Path) -> Option<Plan> {
     let mut error = Vec::new();
     let code = shardloom::main_with(arguments, &mut Vec::new(), &mut error);
     assert_eq!(code, 0, "{} {}: {}", case.model, case.arguments, String::from_utf8_lossy(&error));
-    Some(plan::json::read(&fs::read(path).unwrap()).unwrap())
+    Some(fs::read(path).unwrap())
 }
 
 /// What an instruction is part of.

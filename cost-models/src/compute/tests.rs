@@ -3,7 +3,9 @@
 use arbtest::arbtest;
 
 use super::*;
+use crate::known::Known;
 use crate::machine::shipped::{device_names, named};
+use crate::units::BytesPerSecond;
 
 fn device(name: &str) -> Device {
     named(name).unwrap_or_else(|error| panic!("{error}")).device
@@ -112,4 +114,24 @@ fn element_wise_operations_are_bound_by_memory_or_by_arithmetic() {
     let computed = element_wise(&h100, Bytes(8), Flops(67e12));
     assert!(close(computed, 4.66e-6 + 1.0), "{computed}");
     assert_eq!(element_wise(&h100, Bytes::ZERO, Flops(0.0)), h100.launch.value);
+}
+
+#[test]
+fn a_thread_packs_what_its_cache_has_not_before_it_multiplies() {
+    let mut device = named("cpu-1x").unwrap().device;
+    device.products.packing = None;
+    let product = |batch: u64| MatrixProduct::forward(batch, [64, 1000, 256], Precision::F32);
+    let [one, three] = [1, 3].map(|batch| matrix_product(&device, &product(batch)).0);
+    let known = |value: u64| Known::new(Bytes(value), "made").unwrap();
+    let rate = Known::new(BytesPerSecond(1e10), "made").unwrap();
+    device.products.packing = Some(Packing { cache: known(1 << 20), rate });
+    let [packed, packed_three] = [1, 3].map(|batch| matrix_product(&device, &product(batch)).0);
+    // 64 · 256, 256 · 1000 and 64 · 1000 elements of 4 bytes, a MiB less, at 10 GB/s; and two more starts.
+    let beyond = (4.0 * (64.0 * 256.0 + 256.0 * 1000.0 + 64.0 * 1000.0) - 1_048_576.0) / 1e10;
+    assert!((packed - one - beyond).abs() < 1e-12, "{packed} {one}");
+    let starts = 2.0 * device.products.start.value.0;
+    assert!((packed_three - three - 3.0 * beyond - starts).abs() < 1e-12, "{packed_three} {three}");
+    // All of it is in a larger cache.
+    device.products.packing.as_mut().unwrap().cache = known(1 << 21);
+    assert!((matrix_product(&device, &product(1)).0 - one).abs() < 1e-15);
 }

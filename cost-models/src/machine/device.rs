@@ -54,10 +54,22 @@ pub struct Products {
     pub sustained: Known<Ratio>,
     /// Time of computing after which half of that limit is felt (seconds).
     pub heating: Known<Seconds>,
+    /// How operands get to where they are multiplied, if nothing is multiplied meanwhile: of a thread.
+    pub packing: Option<Packing>,
     /// The rate of a product with a weight that is not turned, relative to the forward one.
     pub input_gradient: Known<Ratio>,
     /// The rate of a product of two turned operands, relative to the forward one.
     pub weight_gradient: Known<Ratio>,
+}
+
+/// How a thread brings what it multiplies into the form of tiles, before it does. What its own cache has
+/// costs next to nothing.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Packing {
+    /// How much of a product's operands and result the cache has (bytes).
+    pub cache: Known<Bytes>,
+    /// The rate for what is beyond that (bytes per second).
+    pub rate: Known<BytesPerSecond>,
 }
 
 /// A tile of the result of a matrix product: rows and columns.

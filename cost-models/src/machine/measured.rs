@@ -3,7 +3,8 @@
 use crate::known::{Count, Known};
 use crate::machine::json::{self, ReadError};
 use crate::machine::{
-    ByPrecision, Device, Machine, Node, Pace, Pass, Products, Protocol, Tile, Transport, Wiring,
+    ByPrecision, Device, Machine, Node, Pace, Packing, Pass, Products, Protocol, Tile, Together, Transport,
+    Wiring,
 };
 use crate::units::{Bytes, BytesPerSecond, FlopsPerSecond, Ratio, Seconds};
 
@@ -19,7 +20,7 @@ pub struct Measurements {
     pub memory_capacity: Bytes,
     /// Memory that a rank takes before it holds values (bytes).
     pub memory_reserved: Bytes,
-    /// Rate of a large copy, read and write counted (bytes per second).
+    /// Rate of sums of large values by one rank alone, what is read and written counted (bytes per second).
     pub memory_bandwidth: BytesPerSecond,
     /// Time of the smallest operation (seconds).
     pub launch: Seconds,
@@ -38,12 +39,20 @@ pub struct Measurements {
     pub tile: Tile,
     /// Time of a tile besides its work (seconds).
     pub tile_start: Seconds,
+    /// How much of the operands and the result of a product a rank's cache has (bytes).
+    pub packing_cache: Bytes,
+    /// The rate for what is beyond that (bytes per second).
+    pub packing_rate: BytesPerSecond,
     /// Rate at which one rank hands data to another (bytes per second).
     pub link_bandwidth: BytesPerSecond,
     /// Time until a rank notices what another has handed to it (seconds).
     pub hop: Seconds,
     /// Ranks that run at the same time.
     pub processors: u64,
+    /// The part of the rate of products that each rank keeps while all processors compute.
+    pub products_together: Ratio,
+    /// The same of memory.
+    pub memory_together: Ratio,
     /// For kinds of operations, the time however few elements there are and that of an element
     /// (seconds).
     pub passes: Vec<(Pass, Seconds, Seconds)>,
@@ -121,6 +130,10 @@ fn sourced_host(name: &str, measurements: &Measurements, source: &str) -> Option
             host_bandwidth: Known::new(m.link_bandwidth, source)?,
             sockets: None,
             processors: Some(Known::new(Count(m.processors), source)?),
+            together: Some(Together {
+                products: Known::new(m.products_together, source)?,
+                memory: Known::new(m.memory_together, source)?,
+            }),
             ring_share: whole()?,
             pair_share: whole()?,
             exchange_share: whole()?,
@@ -155,6 +168,10 @@ fn products(m: &Measurements, source: &str) -> Option<Products> {
         start: Known::new(m.product_start, source)?,
         sustained: whole()?,
         heating: Known::new(m.launch, source)?,
+        packing: Some(Packing {
+            cache: Known::new(m.packing_cache, source)?,
+            rate: Known::new(m.packing_rate, source)?,
+        }),
         input_gradient: whole()?,
         weight_gradient: whole()?,
     })

@@ -5,6 +5,25 @@ use crate::machine::{ByPrecision, Machine, Pace, Protocol};
 use crate::units::{BytesPerSecond, FlopsPerSecond, Seconds, exact};
 
 impl Machine {
+    /// The same machine where a rank has what it keeps of its rates beside as many others: from all that
+    /// it has alone to what is left where every processor has a rank, in even steps.
+    pub(super) fn beside_others(mut self) -> Self {
+        let processors = self.node.processors.as_ref().map_or(1, |it| it.value.0);
+        let others = exact(self.devices.min(processors).saturating_sub(1));
+        let Some(together) = self.node.together.take_if(|_| others > 0.0) else { return self };
+        let sharing = |part: f64| Sharing {
+            turns: 1.0 / (1.0 - (1.0 - part) * others / exact(processors - 1)),
+            note: format!("of it what is kept beside others on {} of {processors} processors", others + 1.0),
+        };
+        let Self { device, transport, .. } = &mut self;
+        let products = sharing(together.products.value.0);
+        device.matrix_peak.each_mut(|peak| products.slower_work(peak));
+        let memory = sharing(together.memory.value.0);
+        memory.slower(&mut device.memory_bandwidth);
+        memory.slower(&mut transport.local_rate);
+        self
+    }
+
     /// The same machine where a rank has its share of a processor, if there are more ranks than
     /// processors: everything takes as many times longer as ranks take turns.
     pub(super) fn shared(mut self) -> Self {
@@ -26,6 +45,9 @@ impl Machine {
         sharing.longer(&mut device.launch);
         let products = &mut device.products;
         sharing.slower(&mut products.feed);
+        if let Some(packing) = &mut products.packing {
+            sharing.slower(&mut packing.rate);
+        }
         sharing.longer(&mut products.tile_start);
         sharing.longer(&mut products.start);
         for Pace { start, element } in device.passes.values_mut() {

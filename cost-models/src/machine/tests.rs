@@ -193,7 +193,7 @@ fn reading_damaged_bytes_never_panics() {
 }
 
 fn measurements() -> Measurements {
-    use crate::units::{Bytes, BytesPerSecond, FlopsPerSecond, Seconds};
+    use crate::units::{Bytes, BytesPerSecond, FlopsPerSecond, Ratio, Seconds};
     Measurements {
         memory_capacity: Bytes(4_000_000_000),
         memory_reserved: Bytes(10_000_000),
@@ -206,9 +206,13 @@ fn measurements() -> Measurements {
         product_start: Seconds(1e-6),
         tile: Tile { m: 8, n: 16 },
         tile_start: Seconds(2e-9),
+        packing_cache: Bytes(1 << 21),
+        packing_rate: BytesPerSecond(3e10),
         link_bandwidth: BytesPerSecond(1e10),
         hop: Seconds(2e-5),
         processors: 2,
+        products_together: Ratio(0.5),
+        memory_together: Ratio(0.8),
         passes: vec![(Pass::Tanh, Seconds(3e-7), Seconds(2e-9))],
     }
 }
@@ -230,16 +234,32 @@ fn more_ranks_than_processors_take_turns() {
     let host = host("laptop", &measurements(), "ledger/laptop.jsonl, line 1").unwrap();
     let of = |ranks: u64| host.clone().with_devices(ranks).unwrap();
     let [one, two, eight] = [1, 2, 8].map(of);
-    assert_eq!(one.device, two.device);
     let pace = |machine: &Machine| machine.device.passes[&Pass::Tanh].clone();
     let near = |a: f64, b: f64| (a / b - 1.0).abs() < 1e-12;
     assert!(near(pace(&eight).element.value.0, 8e-9) && near(pace(&eight).start.value.0, 1.2e-6));
-    assert!(near(eight.device.matrix_peak.f32.value.0, 2.5e10));
-    assert!(near(eight.device.memory_bandwidth.value.0, 5e9));
+    assert_eq!(pace(&one), pace(&two));
+    assert!(near(eight.device.matrix_peak.f32.value.0, 1.25e10));
+    assert!(near(eight.device.memory_bandwidth.value.0, 4e9));
     assert!(near(eight.transport.bulk.hop.value.0, 8e-5));
     assert!(pace(&eight).element.source().ends_with("; 8 ranks take turns on 2"));
     // Said twice, it counts once.
     assert_eq!(eight.clone().with_devices(8).unwrap(), eight);
+}
+
+#[test]
+fn ranks_beside_others_keep_a_part_of_their_rates() {
+    let host = host("laptop", &Measurements { processors: 5, ..measurements() }, "ledger, line 1").unwrap();
+    // From all of it to a half, and to four fifths, in even steps.
+    for (ranks, products, memory) in [(1, 1.0, 1.0), (2, 0.875, 0.95), (3, 0.75, 0.9), (5, 0.5, 0.8)] {
+        let machine = host.clone().with_devices(ranks).unwrap();
+        let near = |a: f64, b: f64| (a / b - 1.0).abs() < 1e-12;
+        assert!(near(machine.device.matrix_peak.f32.value.0, products * 1e11), "{ranks}");
+        assert!(near(machine.device.memory_bandwidth.value.0, memory * 2e10), "{ranks}");
+        assert!(near(machine.transport.local_rate.value.0, memory * 2e10), "{ranks}");
+        assert_eq!(machine.device.launch, host.device.launch);
+        // Said twice, it counts once.
+        assert_eq!(machine.clone().with_devices(ranks).unwrap(), machine);
+    }
 }
 
 #[test]
@@ -276,6 +296,8 @@ fn every_measurement_stands_where_it_belongs() {
         device.passes.tanh.start 3e-7
         device.products.feed 120000000000
         device.products.heating 1e-6
+        device.products.packing.cache 2097152
+        device.products.packing.rate 30000000000
         device.products.start 1e-6
         device.products.tile_start 2e-9
         device.products.tiles null
@@ -283,6 +305,8 @@ fn every_measurement_stands_where_it_belongs() {
         node.host_bandwidth 10000000000
         node.link_bandwidth 10000000000
         node.processors 2
+        node.together.memory 0.8
+        node.together.products 0.5
         transport.bulk.fill 1e-6
         transport.bulk.hop 0.00002
         transport.bulk.start 1e-6

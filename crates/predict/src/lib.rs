@@ -18,6 +18,7 @@
 //! - [`rows`] — the kinds of CSV files that can be priced, and what comes of their rows
 //! - [`fit`] — figures of frameworks, fitted to measured steps
 //! - [`errors`] — how far predictions are from measurements
+//! - [`bands`] — the same of what ranks exchange, by its size
 
 pub mod model;
 
@@ -54,3 +55,5 @@ pub mod rows;
 pub mod fit;
 
 pub mod errors;
+
+pub mod bands;

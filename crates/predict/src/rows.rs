@@ -77,6 +77,18 @@ pub struct Priced {
     pub sweep: Option<String>,
     /// Why it is reported apart and counts for no goal; `None` if it counts.
     pub apart: Option<String>,
+    /// What is exchanged, of rows of collective operations.
+    pub exchange: Option<Exchange>,
+}
+
+/// What ranks exchange.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Exchange {
+    /// The size by which it is priced (bytes).
+    pub bytes: u64,
+    /// Besides the size, everything that decides its time: the machine, the operation, who takes part.
+    /// `None` where no time was measured, but a rate.
+    pub curve: Option<String>,
 }
 
 /// What comes of a row, and which row it is.
@@ -96,7 +108,7 @@ impl Priced {
     /// A price that counts, in no sweep.
     #[must_use]
     pub fn new(predicted: f64, measured: f64) -> Self {
-        Self { predicted, measured, fits: None, sweep: None, apart: None }
+        Self { predicted, measured, fits: None, sweep: None, apart: None, exchange: None }
     }
 
     /// The error, relative to what was measured.

@@ -91,7 +91,7 @@ pub fn run(benchmark: &Benchmark, say: &dyn Fn(String)) -> Result<Report, Failur
 }
 
 /// Appends lines to a ledger: each with its number, the date, the commit and the machine.
-fn append(path: &PathBuf, lines: &[Value]) -> Result<(), Failure> {
+pub(crate) fn append(path: &PathBuf, lines: &[Value]) -> Result<(), Failure> {
     let failed = |error: std::io::Error| Failure::unwritten(path, &error);
     let before = match std::fs::read_to_string(path) {
         Ok(text) => text.lines().count(),

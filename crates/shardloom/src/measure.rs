@@ -23,6 +23,7 @@ use planner_ir::{Binary, DType, Op, Type};
 use crate::failure::Failure;
 use fits::Fit;
 use notes::Notes;
+use products::Lying;
 use timing::{at_once, shortest};
 
 /// Size of the product that the rate of 64-bit numbers is taken from (rows).
@@ -39,7 +40,9 @@ const IN_MEMORY: u64 = 1 << 21;
 enum Wanted {
     /// A product of matrices `[m, k]` and `[k, n]`.
     Product(DType, [u64; 3]),
-    /// The same of 32-bit numbers, on all processors at once.
+    /// A product of 32-bit numbers whose right matrix lies as `[n, k]`.
+    Turned([u64; 3]),
+    /// A product of 32-bit numbers, on all processors at once.
     Products([u64; 3]),
     /// A sum of two values of so many elements.
     Sum(u64),
@@ -54,14 +57,14 @@ enum Wanted {
 impl Wanted {
     /// All of them.
     fn all() -> Vec<Self> {
-        let products = products::SHAPES.into_iter().map(|shape| Self::Product(DType::F32, shape));
-        let mut all: Vec<Self> = products.collect();
+        let mut all = Self::products();
         all.extend([
-            Self::Products(products::LARGE),
+            Self::Products(REFERENCE),
             Self::Product(DType::F64, [WIDE; 3]),
             Self::Product(DType::I64, [INTEGER; 3]),
             Self::Sum(1),
             Self::Sum(IN_CACHE),
+            Self::Sum(IN_MEMORY),
             Self::Sums(IN_MEMORY),
         ]);
         for pass in Pass::ALL {
@@ -71,10 +74,19 @@ impl Wanted {
         all
     }
 
+    /// The products that rates are fitted to.
+    fn products() -> Vec<Self> {
+        let within = products::SHAPES.into_iter().map(|shape| Self::Product(DType::F32, shape));
+        let beyond =
+            products::BEYOND.into_iter().flat_map(|it| [Self::Product(DType::F32, it), Self::Turned(it)]);
+        within.chain(beyond).collect()
+    }
+
     /// Its name in notes.
     fn name(self) -> String {
         match self {
             Self::Product(dtype, [m, n, k]) => format!("product of {dtype} {m} x {n} x {k}"),
+            Self::Turned([m, n, k]) => format!("product of f32 {m} x {n} x {k}, the right one turned"),
             Self::Products([m, n, k]) => format!("product of f32 {m} x {n} x {k} on all processors"),
             Self::Sum(elements) => format!("sum of {elements} elements"),
             Self::Sums(elements) => format!("sum of {elements} elements on all processors"),
@@ -86,8 +98,11 @@ impl Wanted {
     /// How long it takes (seconds).
     fn seconds(self) -> Result<f64, MeasureFailure> {
         match self {
-            Self::Product(dtype, shape) => Ok(products::time(dtype, shape)?),
-            Self::Products(shape) => at_once(processors(), || Ok(products::time(DType::F32, shape)?)),
+            Self::Product(dtype, shape) => Ok(products::time(dtype, shape, Lying::AsRead)?),
+            Self::Turned(shape) => Ok(products::time(DType::F32, shape, Lying::Turned)?),
+            Self::Products(shape) => {
+                at_once(processors(), || Ok(products::time(DType::F32, shape, Lying::AsRead)?))
+            }
             Self::Sum(elements) => Ok(sum(elements)?),
             Self::Sums(elements) => at_once(processors(), || Ok(sum(elements)?)),
             Self::Pass(pass, rows) => Ok(passes::time(pass, rows)?),
@@ -141,6 +156,16 @@ pub(crate) fn measured(notes: &mut Notes, say: &dyn Fn(String)) -> Result<(Measu
     let ranks = u64::try_from(processors()).unwrap_or(1);
     let (memory_capacity, memory_reserved) = memory(ranks).map_err(failure)?;
     fits::fitted(ranks, (memory_capacity, memory_reserved), &mut seconds)
+}
+
+/// The product by which is seen how calm the machine is: some of them fit into what systems give a
+/// program at a time.
+pub(crate) const REFERENCE: [u64; 3] = [256; 3];
+
+/// What the reference takes now on average, on the processor on which it takes longest (seconds): not the
+/// shortest time, in which other programs are not seen.
+pub(crate) fn reference() -> Result<f64, Failure> {
+    at_once(processors(), || Ok(products::average(REFERENCE)?)).map_err(failure)
 }
 
 /// How many threads run at the same time.

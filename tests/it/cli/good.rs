@@ -243,7 +243,8 @@ fn plans_of_this_machine_run_beside_their_prices() {
     let folder = Folder::new("local");
     let machine = folder.path("host.json");
     works(&["calibrate", "--device", "cpu", "-o", &machine]);
-    let said = works(&["validate", "--local", "--machine", &machine, "--steps", "1", "--json"]);
+    let said =
+        works(&["validate", "--local", "--machine", &machine, "--steps", "1", "--rounds", "1", "--json"]);
     let trials: Vec<Value> = said.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(trials.len(), 6 * 5);
     for trial in &trials {

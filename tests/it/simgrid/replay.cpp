@@ -4,8 +4,8 @@
 //   rate R                           of every link (bytes per second)
 //   actor HOST                       what follows, it does
 //   compute T                        for T seconds
-//   signal E K, wait E               K others may go on that wait for event E of its host
-//   barrier                          until both actors of the host are here
+//   signal L, wait L                 all may go on that wait for latch L, now or later
+//   carry T B TO                     sleep T, send B bytes to a host, whatever that does
 //   ring NAME NEXT PREVIOUS K T B    K rounds: sleep T, send B bytes to one, get as many from another
 //   exchange NAME T B MEMBER...      sleep T, send B bytes to each of the others, get as many
 //   message NAME T B FROM TO...      sleep T, send B bytes to some, get as many from one, if it is another
@@ -22,12 +22,12 @@
 
 namespace sg4 = simgrid::s4u;
 
-static std::map<std::string, sg4::SemaphorePtr> events;
-static std::vector<sg4::BarrierPtr> barriers;
+static std::map<std::string, sg4::SemaphorePtr> latches;
+static std::vector<sg4::Host*> hosts;
 static double last = 0;
 
-static sg4::SemaphorePtr event(int host, const std::string& name) {
-  auto& it = events[std::to_string(host) + "." + name];
+static sg4::SemaphorePtr latch(const std::string& name) {
+  auto& it = latches[name];
   if (!it) it = sg4::Semaphore::create(0);
   return it;
 }
@@ -56,14 +56,19 @@ static void actor(int host, std::vector<std::string> lines) {
       in >> time;
       sg4::this_actor::execute(time);
     } else if (what == "signal") {
-      int count;
-      in >> name >> count;
-      for (int i = 0; i < count; i++) event(host, name)->release();
+      in >> name;
+      latch(name)->release();
     } else if (what == "wait") {
       in >> name;
-      event(host, name)->acquire();
-    } else if (what == "barrier") {
-      barriers[host]->wait();
+      // Whoever comes through lets the next one through.
+      latch(name)->acquire();
+      latch(name)->release();
+    } else if (what == "carry") {
+      double time, bytes;
+      int to;
+      in >> time >> bytes >> to;
+      sg4::this_actor::sleep_for(time);
+      if (bytes >= 1) sg4::Comm::sendto(hosts[host], hosts[to], static_cast<uint64_t>(bytes));
     } else if (what == "ring") {
       int next, previous, rounds;
       double time, bytes;
@@ -104,7 +109,6 @@ int main(int argc, char** argv) {
   auto* zone = sg4::create_full_zone("zone");
   int count = 0;
   double rate = 0;
-  std::vector<sg4::Host*> hosts;
   std::vector<std::pair<int, std::vector<std::string>>> actors;
   std::string line;
   while (std::getline(file, line)) {
@@ -126,10 +130,10 @@ int main(int argc, char** argv) {
   std::vector<sg4::Link*> out, in;
   for (int i = 0; i < count; i++) {
     auto* host = zone->create_host("h" + std::to_string(i), 1.0);
-    host->set_core_count(2);
+    // One for each stream.
+    host->set_core_count(3);
     host->seal();
     hosts.push_back(host);
-    barriers.push_back(sg4::Barrier::create(2));
     auto link = [&](const char* side) {
       auto* it = zone->create_link(side + std::to_string(i), rate);
       it->set_latency(0);

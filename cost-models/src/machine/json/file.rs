@@ -67,8 +67,17 @@ pub(super) struct ProductsFile {
     pub(super) start: Number,
     pub(super) sustained: Number,
     pub(super) heating: Number,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) packing: Option<PackingFile>,
     pub(super) input_gradient: Number,
     pub(super) weight_gradient: Number,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PackingFile {
+    pub(super) cache: Number,
+    pub(super) rate: Number,
 }
 
 /// `sizes` lists `[rows, columns]`.
@@ -90,10 +99,19 @@ pub(super) struct NodeFile {
     pub(super) sockets: Option<SocketsFile>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) processors: Option<Number>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) together: Option<TogetherFile>,
     pub(super) ring_share: Number,
     pub(super) pair_share: Number,
     pub(super) exchange_share: Number,
     pub(super) host_share: Number,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct TogetherFile {
+    pub(super) products: Number,
+    pub(super) memory: Number,
 }
 
 #[derive(Serialize, Deserialize)]

@@ -11,8 +11,8 @@ use super::file::{
 use super::{FORMAT, Fault};
 use crate::known::{Count, Known, Quantity};
 use crate::machine::{
-    ByPrecision, Device, InSwitch, Leaves, Link, Machine, Network, NetworkHops, Node, Pace, Pass, Passes,
-    Products, Protocol, Sockets, Tile, Transport, Wiring,
+    ByPrecision, Device, InSwitch, Leaves, Link, Machine, Network, NetworkHops, Node, Pace, Packing, Pass,
+    Passes, Products, Protocol, Sockets, Tile, Together, Transport, Wiring,
 };
 use crate::units::Bytes;
 
@@ -114,6 +114,12 @@ fn by_precision<T: Quantity>(section: &str, file: PrecisionFile) -> Result<ByPre
 }
 
 fn products(file: &ProductsFile) -> Result<Products, Fault> {
+    let packing = file.packing.as_ref().map(|file| {
+        Ok(Packing {
+            cache: known("device.products.packing.cache", &file.cache)?,
+            rate: known("device.products.packing.rate", &file.rate)?,
+        })
+    });
     Ok(Products {
         processors: known("device.products.processors", &file.processors)?,
         tiles: tiles(&file.tiles)?,
@@ -122,6 +128,7 @@ fn products(file: &ProductsFile) -> Result<Products, Fault> {
         start: known("device.products.start", &file.start)?,
         sustained: known("device.products.sustained", &file.sustained)?,
         heating: known("device.products.heating", &file.heating)?,
+        packing: packing.transpose()?,
         input_gradient: known("device.products.input_gradient", &file.input_gradient)?,
         weight_gradient: known("device.products.weight_gradient", &file.weight_gradient)?,
     })
@@ -152,6 +159,12 @@ fn node(file: &NodeFile) -> Result<Node, Fault> {
             bandwidth: known("node.sockets.bandwidth", &file.bandwidth)?,
         })
     });
+    let together = file.together.as_ref().map(|file| {
+        Ok(Together {
+            products: known("node.together.products", &file.products)?,
+            memory: known("node.together.memory", &file.memory)?,
+        })
+    });
     Ok(Node {
         wiring: wiring(&file.wiring, devices.value.0)?,
         devices,
@@ -159,6 +172,7 @@ fn node(file: &NodeFile) -> Result<Node, Fault> {
         host_bandwidth: known("node.host_bandwidth", &file.host_bandwidth)?,
         sockets: sockets.transpose()?,
         processors: file.processors.as_ref().map(|it| known("node.processors", it)).transpose()?,
+        together: together.transpose()?,
         ring_share: known("node.ring_share", &file.ring_share)?,
         pair_share: known("node.pair_share", &file.pair_share)?,
         exchange_share: known("node.exchange_share", &file.exchange_share)?,

@@ -7,8 +7,8 @@ use serde_json::Value;
 use super::FORMAT;
 use super::file::{
     DeviceFile, InSwitchFile, LeavesFile, MachineFile, NetworkFile, NetworkHopsFile, NodeFile, Number,
-    PaceFile, PrecisionFile, ProductsFile, ProtocolFile, SocketsFile, TilesFile, TransportFile, WiringFile,
-    WiringKind,
+    PaceFile, PackingFile, PrecisionFile, ProductsFile, ProtocolFile, SocketsFile, TilesFile, TogetherFile,
+    TransportFile, WiringFile, WiringKind,
 };
 use crate::known::{Count, Known, Quantity};
 use crate::machine::{
@@ -68,6 +68,10 @@ impl From<&Products> for ProductsFile {
             start: number(&products.start),
             sustained: number(&products.sustained),
             heating: number(&products.heating),
+            packing: products
+                .packing
+                .as_ref()
+                .map(|packing| PackingFile { cache: number(&packing.cache), rate: number(&packing.rate) }),
             input_gradient: number(&products.input_gradient),
             weight_gradient: number(&products.weight_gradient),
         }
@@ -82,6 +86,10 @@ impl From<&Node> for NodeFile {
             link_bandwidth: number(&node.link_bandwidth),
             host_bandwidth: number(&node.host_bandwidth),
             processors: node.processors.as_ref().map(number),
+            together: node.together.as_ref().map(|together| TogetherFile {
+                products: number(&together.products),
+                memory: number(&together.memory),
+            }),
             sockets: node.sockets.as_ref().map(|sockets| SocketsFile {
                 count: number(&sockets.count),
                 bandwidth: number(&sockets.bandwidth),

@@ -7,7 +7,7 @@ use cost_models::machine::{Machine, fabric};
 use cost_models::topology::Group;
 use cost_models::units::{Bytes, BytesPerSecond, Seconds, exact};
 
-use super::{Answer, Kind, Priced};
+use super::{Answer, Exchange, Kind, Priced};
 use crate::cluster::{Cluster, Links};
 use crate::device::machine_of;
 use crate::stated::Unstated;
@@ -90,7 +90,10 @@ pub(crate) fn priced_on(row: &Row<'_>, machine: Machine) -> Result<Priced, Unsta
         return Err(Unstated::Why("neither a time nor a rate is stated".to_owned()));
     };
     possible(op, &group, size, measured.map(|micro| Seconds(micro / MICRO)))?;
-    Ok(priced)
+    // Ranks of a machine of one name are alike, if they are as many on as many nodes.
+    let curve = || format!("{} {op:?} {} {}", cluster.machine.name, group.size, group.nodes);
+    let exchange = Exchange { bytes: size.0, curve: measured.map(|_| curve()) };
+    Ok(Priced { exchange: Some(exchange), ..priced })
 }
 
 fn op(row: &Row<'_>) -> Result<Op, Unstated> {

@@ -27,9 +27,15 @@ pub struct ValidateArguments {
     /// With --local, take the prices of this machine file, which `calibrate` wrote
     #[arg(long, requires = "local", value_name = "FILE")]
     pub machine: Option<PathBuf>,
-    /// With --local, how often each plan is run; the shortest step counts
+    /// With --local, append what is found to this file
+    #[arg(long, requires = "local", value_name = "FILE")]
+    pub ledger: Option<PathBuf>,
+    /// With --local, how often each plan is run in a round; the shortest step counts
     #[arg(long, default_value_t = 10, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub steps: u32,
+    /// With --local, in how many rounds the plans of a model are run at most
+    #[arg(long, default_value_t = 12, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub rounds: u32,
 }
 
 pub(super) const PREDICT: &str = "\
@@ -62,6 +68,7 @@ Examples:
   shardloom validate --data measurements
   shardloom validate --data measurements --json
   shardloom validate --data measurements --report docs/price-validation.md
+  shardloom validate --local --ledger docs/ledger/local-prices.jsonl
 
 Files are known by their names, such as training_throughput.csv. With --json there is one object a
 row: {file,row_id,source,predicted,measured} or {file,row_id,source,skipped:\"why\"}.";

@@ -22,7 +22,7 @@ pub(crate) fn validate(
     context: &mut Context<'_, '_>,
 ) -> Result<Said, Failure> {
     if arguments.local {
-        return local::local(arguments.machine.as_deref(), arguments.steps, context);
+        return local::local(arguments, context);
     }
     let files = files(&arguments.data)?;
     let (kinds, mut outcomes, mut unknown) = (rows::kinds(), Vec::new(), Vec::new());

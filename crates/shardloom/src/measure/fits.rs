@@ -5,11 +5,12 @@ use std::fmt::Write as _;
 use cost_models::compute::{MatrixProduct, matrix_product};
 use cost_models::machine::measured::{Measurements, host};
 use cost_models::machine::{Pass, Precision, Tile};
-use cost_models::units::{Bytes, BytesPerSecond, FlopsPerSecond, Seconds, exact};
+use cost_models::units::{Bytes, BytesPerSecond, FlopsPerSecond, Ratio, Seconds, exact};
+use cost_models::work::QUERIES;
 use planner_ir::DType;
 use predict::fit::descend;
 
-use super::{IN_CACHE, IN_MEMORY, INTEGER, WIDE, Wanted, messages, passes, products};
+use super::{IN_CACHE, IN_MEMORY, INTEGER, REFERENCE, WIDE, Wanted, messages, passes, products};
 use crate::failure::Failure;
 use crate::quantity;
 
@@ -35,9 +36,12 @@ const TILES: [Tile; 4] =
 /// How often each number is sought.
 const ROUNDS: usize = 4;
 
-/// How many times less or more than a first guess the rate, the start of a product and that of a tile
-/// may be.
-const RANGES: [f64; 3] = [2.0, 32.0, 256.0];
+/// How many times less or more than a first guess the rate, the start of a product, that of a tile, what a
+/// processor's own cache has of a product, and the rate for what is beyond may be.
+const RANGES: [f64; 5] = [2.0, 32.0, 256.0, 32.0, 256.0];
+
+/// A first guess of what a processor's own cache has.
+const CACHE: Bytes = Bytes(1 << 20);
 
 /// What the times of all measurements say of a machine of so many ranks, each of which can use and has
 /// taken so much memory; and how well they say it.
@@ -52,12 +56,14 @@ pub(super) fn fitted(
     let large = seconds(Wanted::Product(DType::F32, products::LARGE))?;
     let wide = rate([WIDE; 3], seconds(Wanted::Product(DType::F64, [WIDE; 3]))?);
     let integer = rate([INTEGER; 3], seconds(Wanted::Product(DType::I64, [INTEGER; 3]))?);
+    let in_memory = seconds(Wanted::Sum(IN_MEMORY))?;
+    let products = seconds(Wanted::Product(DType::F32, REFERENCE))?;
     let moved = 3.0 * 4.0 * exact(IN_MEMORY);
     let (hop, link, mut fits) = messages(seconds)?;
     let mut found = Measurements {
         memory_capacity,
         memory_reserved,
-        memory_bandwidth: BytesPerSecond(moved / seconds(Wanted::Sums(IN_MEMORY))?),
+        memory_bandwidth: BytesPerSecond(moved / in_memory),
         launch: Seconds(launch),
         vector_peak: FlopsPerSecond(exact(IN_CACHE) / (in_cache - launch).max(in_cache / 100.0)),
         matrix_f64: FlopsPerSecond(wide),
@@ -66,21 +72,26 @@ pub(super) fn fitted(
         product_start: Seconds(launch),
         tile: TILES[0],
         tile_start: Seconds(work([TILES[0].m, TILES[0].n, 1]) / rate(products::LARGE, large)),
+        packing_cache: CACHE,
+        packing_rate: BytesPerSecond(moved / in_memory),
         link_bandwidth: BytesPerSecond(link),
         hop: Seconds(hop),
         processors: ranks,
+        products_together: kept(products, seconds(Wanted::Products(REFERENCE))?),
+        memory_together: kept(in_memory, seconds(Wanted::Sums(IN_MEMORY))?),
         passes: Vec::new(),
     };
     fits.extend(fit_products(&mut found, seconds)?);
-    let alone = found.matrix_f32.0;
-    let (passes, others) = paces(alone, seconds)?;
+    let (passes, others) = paces(&found, seconds)?;
     found.passes = passes;
     fits.extend(others);
-    // Processors share what keeps them cool, and caches: the rate that counts is that of all.
-    let together = (large / seconds(Wanted::Products(products::LARGE))?).min(1.0);
-    found.matrix_f32 = FlopsPerSecond(together * alone);
-    found.matrix_f64 = FlopsPerSecond(together * wide);
     Ok((found, fits))
+}
+
+/// The part of its rate that a processor keeps beside others, by what the same takes it alone and beside
+/// them (seconds).
+fn kept(alone: f64, together: f64) -> Ratio {
+    Ratio((alone / together).min(1.0))
 }
 
 /// Multiplications and additions of a product.
@@ -95,10 +106,18 @@ fn fit_products(
     seconds: &mut dyn FnMut(Wanted) -> Result<f64, Failure>,
 ) -> Result<Vec<Fit>, Failure> {
     let mut measured = Vec::new();
-    for shape in products::SHAPES {
-        measured.push((shape, seconds(Wanted::Product(DType::F32, shape))?));
+    for wanted in Wanted::products() {
+        if let Wanted::Product(_, shape) | Wanted::Turned(shape) = wanted {
+            measured.push((wanted, shape, seconds(wanted)?));
+        }
     }
-    let first = [found.matrix_f32.0, found.product_start.0, found.tile_start.0];
+    let first = [
+        found.matrix_f32.0,
+        found.product_start.0,
+        found.tile_start.0,
+        exact(found.packing_cache.0),
+        found.packing_rate.0,
+    ];
     // They are sought by their logarithms: a start may be anything.
     let ranges = RANGES.map(|it| (-it.ln(), it.ln()));
     let mut best: Option<(f64, Measurements)> = None;
@@ -108,9 +127,11 @@ fn fit_products(
             matrix_f32: FlopsPerSecond(first[0] * numbers[0].exp()),
             product_start: Seconds(first[1] * numbers[1].exp()),
             tile_start: Seconds(first[2] * numbers[2].exp()),
+            packing_cache: Bytes(rounded(first[3] * numbers[3].exp())),
+            packing_rate: BytesPerSecond(first[4] * numbers[4].exp()),
             ..found.clone()
         };
-        let mut numbers = [0.0; 3];
+        let mut numbers = [0.0; 5];
         let error = descend(&ranges, &mut numbers, ROUNDS, &mut |numbers| error(&with(numbers), &measured));
         if best.as_ref().is_none_or(|(least, _)| error < *least) {
             best = Some((error, with(&numbers)));
@@ -119,36 +140,42 @@ fn fit_products(
     if let Some((_, best)) = best {
         *found = best;
     }
-    let wanted = measured.iter().map(|(shape, _)| Wanted::Product(DType::F32, *shape).name());
     let times = priced(found, &measured);
-    Ok(wanted
-        .zip(&measured)
-        .zip(times)
-        .map(|((name, &(_, measured)), fitted)| Fit { name, measured, fitted })
-        .collect())
+    let fit =
+        |(&(wanted, _, measured), fitted): (&Product, f64)| Fit { name: wanted.name(), measured, fitted };
+    Ok(measured.iter().zip(times).map(fit).collect())
 }
 
-fn error(found: &Measurements, measured: &[([u64; 3], f64)]) -> f64 {
+/// A product that was measured, its sizes and its time (seconds).
+type Product = (Wanted, [u64; 3], f64);
+
+/// Whole bytes.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a guess times a bounded factor")]
+fn rounded(bytes: f64) -> u64 {
+    bytes.round() as u64
+}
+
+fn error(found: &Measurements, measured: &[Product]) -> f64 {
     let times = priced(found, measured);
     if times.is_empty() {
         return f64::INFINITY;
     }
-    times.iter().zip(measured).map(|(time, (_, measured))| (time / measured).ln().abs()).sum()
+    times.iter().zip(measured).map(|(time, (_, _, measured))| (time / measured).ln().abs()).sum()
 }
 
 /// What products take by these numbers (seconds); none if they are no machine's.
-fn priced(found: &Measurements, products: &[([u64; 3], f64)]) -> Vec<f64> {
+fn priced(found: &Measurements, products: &[Product]) -> Vec<f64> {
     let Ok(machine) = host("sought", found, "sought") else { return Vec::new() };
-    let price = |&(sizes, _): &([u64; 3], f64)| {
+    let price = |&(_, sizes, _): &Product| {
         matrix_product(&machine.device, &MatrixProduct::forward(1, sizes, Precision::F32)).0
     };
     products.iter().map(price).collect()
 }
 
 /// For each kind of operation, the time however few elements there are and that of an element, by the
-/// fewest and the most, where products have a rate (operations per second).
+/// fewest and the most, where products take so long.
 fn paces(
-    rate: f64,
+    found: &Measurements,
     seconds: &mut dyn FnMut(Wanted) -> Result<f64, Failure>,
 ) -> Result<(Paces, Vec<Fit>), Failure> {
     let (mut paces, mut fits) = (Vec::new(), Vec::new());
@@ -161,8 +188,10 @@ fn paces(
         let start = (shortest - element * exact(few * passes::ROW)).max(shortest / 100.0);
         let name = Wanted::Pass(pass, middle).name();
         fits.push(Fit { name, measured: between, fitted: start + element * exact(middle * passes::ROW) });
-        // The products of attention have prices of their own.
-        let products = if pass == Pass::Score { 4.0 * exact(passes::HEAD) / rate } else { 0.0 };
+        // The products of attention have prices of their own: two for so many queries at a time.
+        let rate = 4.0 * exact(passes::HEAD) / found.matrix_f32.0;
+        let begun = 2.0 * exact(many.div_ceil(QUERIES) - few.div_ceil(QUERIES)) * found.product_start.0;
+        let products = if pass == Pass::Score { rate + begun / each } else { 0.0 };
         paces.push((pass, Seconds(start), Seconds((element - products).max(element / 10.0))));
     }
     Ok((paces, fits))

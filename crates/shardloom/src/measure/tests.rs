@@ -3,7 +3,7 @@
 use cost_models::compute::{MatrixProduct, matrix_product};
 use cost_models::machine::measured::host;
 use cost_models::machine::{Machine, Precision, Tile};
-use cost_models::units::{BytesPerSecond, FlopsPerSecond, Seconds, exact};
+use cost_models::units::{BytesPerSecond, FlopsPerSecond, Ratio, Seconds, exact};
 
 use super::*;
 use crate::bench::folder::Folder;
@@ -29,9 +29,13 @@ fn made() -> Measurements {
         product_start: Seconds(2.5e-7),
         tile: Tile { m: 8, n: 32 },
         tile_start: Seconds(2e-8),
+        packing_cache: Bytes(1 << 21),
+        packing_rate: BytesPerSecond(3e10),
         link_bandwidth: BytesPerSecond(5e9),
         hop: Seconds(1e-5),
         processors: 2,
+        products_together: Ratio(0.9),
+        memory_together: Ratio(0.75),
         passes: Vec::new(),
     }
 }
@@ -44,13 +48,15 @@ fn kind(pass: Pass) -> f64 {
 /// What a measurement of that machine gives (seconds).
 fn time(machine: &Machine, wanted: Wanted) -> f64 {
     match wanted {
-        Wanted::Product(DType::F32, shape) | Wanted::Products(shape) => {
+        Wanted::Product(DType::F32, shape) | Wanted::Turned(shape) => {
             matrix_product(&machine.device, &MatrixProduct::forward(1, shape, Precision::F32)).0
         }
+        Wanted::Products(shape) => time(machine, Wanted::Product(DType::F32, shape)) / 0.9,
         Wanted::Product(DType::F64, [m, n, k]) => 2.0 * exact(m * n * k) / 5e10,
         Wanted::Product(_, [m, n, k]) => 2.0 * exact(m * n * k) / 3e9,
+        Wanted::Sum(IN_MEMORY) => 12.0 * exact(IN_MEMORY) / 2e10,
         Wanted::Sum(elements) => 1e-7 + exact(elements) / 1e10,
-        Wanted::Sums(elements) => 12.0 * exact(elements) / 2e10,
+        Wanted::Sums(elements) => 12.0 * exact(elements) / 1.5e10,
         Wanted::Pass(pass, rows) => kind(pass) * (1e-7 + 1e-9 * exact(256 * rows)),
         Wanted::Message(bytes) => 1e-5 + exact(u64::try_from(bytes).unwrap()) / 5e9,
     }
@@ -67,6 +73,8 @@ fn numbers_that_times_were_made_with_are_found_again() {
     let (found, fits) = fits::fitted(2, memory, &mut |wanted| Ok(time(&machine, wanted))).unwrap();
     assert!(near(found.matrix_f32.0, 1e11, 0.05), "{found:?}");
     assert!(near(found.hop.0, 1e-5, 0.01) && near(found.link_bandwidth.0, 5e9, 0.001), "{found:?}");
+    assert!(near(found.products_together.0, 0.9, 1e-9), "{found:?}");
+    assert!(near(found.memory_bandwidth.0, 2e10, 1e-9) && near(found.memory_together.0, 0.75, 1e-9));
     assert_eq!(found.passes.len(), Pass::ALL.len());
     for (pass, start, element) in &found.passes {
         assert!(near(start.0, 1e-7 * kind(*pass), 0.01), "{pass:?} {start:?}");

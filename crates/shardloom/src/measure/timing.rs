@@ -31,6 +31,21 @@ pub(super) fn shortest<E>(mut call: impl FnMut() -> Result<(), E>) -> Result<f64
     Ok(best)
 }
 
+/// How long calls are averaged over (seconds).
+const MOMENT: f64 = 0.01;
+
+/// The time of one call on average, over a moment (seconds).
+pub(super) fn average<E>(mut call: impl FnMut() -> Result<(), E>) -> Result<f64, E> {
+    call()?;
+    let (start, mut calls, mut seconds) = (Instant::now(), 0_u32, 0.0);
+    while seconds < MOMENT {
+        call()?;
+        calls += 1;
+        seconds = start.elapsed().as_secs_f64();
+    }
+    Ok(seconds / f64::from(calls))
+}
+
 /// The longest of what as many threads measure at the same time.
 pub(super) fn at_once(
     threads: usize,

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use predict::bands::{Band, bands};
 use predict::errors::{self, Errors, Source};
 use predict::fit::{Half, half};
 use predict::framework;
@@ -81,6 +82,9 @@ pub(crate) fn page(outcomes: &[Outcome]) -> Page {
         if file == "training_throughput.csv" {
             text.push_str(&halves(outcomes, file));
         }
+        if file == "collective_rows.csv" {
+            text.push_str(&sizes(outcomes));
+        }
         if let Some((_, title, unit)) = PICTURES.iter().find(|(name, ..)| name == file) {
             let name = format!("prices-{}.svg", file.trim_end_matches(".csv").replace('_', "-"));
             let _ = writeln!(text, "\n![predicted over measured: {title}](images/{name})");
@@ -145,6 +149,26 @@ fn halves(outcomes: &[Outcome], file: &str) -> String {
         if let Some(errors) = errors {
             text.push_str(&self::line(name, &errors, ""));
         }
+    }
+    text
+}
+
+/// Errors of what is exchanged, by its size.
+fn sizes(outcomes: &[Outcome]) -> String {
+    let bands = bands(outcomes);
+    if bands.is_empty() {
+        return String::new();
+    }
+    let mut text = "\nBy the size of what is exchanged. The last column is the mean error of the nearest times \
+                    that do not shrink with the size, one for each machine, operation and number of ranks: \
+                    no price can be nearer. It is large where rows of one setup contradict each other, as \
+                    those of `vidur` below 1 MiB do (2 GPUs: 10 KiB in 46 µs, 258 KiB in 27 µs, 514 KiB in \
+                    55 µs): probably the wait for the rank that was started last is in them.\n\n\
+                    | size | rows | median | mean | worst | bias | least mean |\n|---|---|---|---|---|---|---|\n"
+        .to_owned();
+    for Band { name, errors, least } in bands {
+        let least = least.map_or_else(String::new, |least| format!("{:.1} %", 100.0 * least));
+        text.push_str(&line(name, &errors, &least));
     }
     text
 }

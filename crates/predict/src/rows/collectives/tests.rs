@@ -65,9 +65,18 @@ fn what_has_no_price_says_why() {
 #[test]
 fn published_operations_are_met() {
     let Some(errors) = crate::rows::tests::errors(&Collectives) else { return };
-    for source in ["vtrain_nccl_lut_a100", "ml_eng_a100_1node", "ml_eng_32gpu_4node"] {
+    // Goal: 15 %. Rows of `vidur` contradict each other below 1 MiB: see `crate::bands`.
+    let sources = [
+        ("vtrain_nccl_lut_a100", 0.05),
+        ("ml_eng_a100_1node", 0.13),
+        ("ml_eng_32gpu_4node", 0.15),
+        ("nvidia_slides_peak_busbw", 0.07),
+        ("vidur_a100_dgx", 0.26),
+        ("vidur_a100_pairwise_nvlink", 0.37),
+    ];
+    for (source, most) in sources {
         for (mean, count) in errors[source] {
-            assert!(mean < 0.15 && count >= 5, "{source}: {mean} on {count} rows");
+            assert!(mean < most && count >= 5, "{source}: {mean} on {count} rows");
         }
     }
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::super::*;
+use crate::bands::bands;
 use crate::errors::{self, Errors};
 use crate::fit::{Half, half};
 
@@ -121,5 +122,28 @@ fn published_memory_and_bubbles_are_priced_within_the_goals() {
             assert!((row.predicted - row.measured).abs() <= 1e-3, "{row:?}");
         }
         assert!(priced(&found, &|_, _| true).len() >= 60);
+    }
+}
+
+/// By the size of what is exchanged, with what is reached and a margin: a mean over all is mostly of large
+/// values.
+#[test]
+fn published_exchanges_of_every_size_are_priced_as_near_as_is_reached() {
+    let Some(text) = text(ALL, "collective_rows.csv") else { return };
+    let found = outcomes(&collectives::Collectives, &text).unwrap();
+    for half_of in [Half::Fitted, Half::Judging] {
+        let rows: Vec<Outcome> = found.iter().filter(|it| half(&it.row_id) == half_of).cloned().collect();
+        for band in bands(&rows) {
+            let Errors { rows, median, mean, .. } = band.errors;
+            println!("{half_of:?}, {}: {rows} rows, median {median:.3}, mean {mean:.3}", band.name);
+        }
+    }
+    let most = [("to 64 KiB", 0.4, 25), ("to 1 MiB", 0.35, 50), ("above", 0.075, 256)];
+    let bands = bands(&found);
+    let names: Vec<&str> = bands.iter().map(|it| it.name).collect();
+    assert_eq!(names, most.map(|it| it.0));
+    for (band, (name, mean, rows)) in bands.iter().zip(most) {
+        println!("{band:?}");
+        assert!(band.errors.mean <= mean && band.errors.rows >= rows, "{name}: {:?}", band.errors);
     }
 }

@@ -1,13 +1,16 @@
 //! One plan, priced and run.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use cost_models::machine::Machine;
 use import::Bindings;
+use kernels::Array;
 use lower::{Action, Program};
 use plan::Plan;
 use planner_ir::Mesh;
 
+use super::calm::Calm;
 use crate::failure::Failure;
 use crate::inputs;
 use crate::model_file::{self, ModelFile};
@@ -32,6 +35,8 @@ pub(super) struct Trial {
     pub(super) ranks: u64,
     pub(super) predicted: f64,
     pub(super) measured: f64,
+    /// In how many rounds it was run, and how many of these were calm.
+    pub(super) rounds: [usize; 2],
     /// The same by kind of instruction, where ranks do not wait for one another.
     pub(super) kinds: Vec<Kind>,
 }
@@ -43,41 +48,125 @@ pub(super) struct Kind {
     pub(super) measured: f64,
 }
 
-/// Plans and runs a model; nothing if there is no such plan.
-pub(super) fn trial(
-    path: &Path,
-    dims: &[(&str, u64)],
-    machine: &Machine,
+/// A plan that is ready to be run.
+pub(super) struct Running {
+    plan: String,
     ranks: u64,
-    way: Way,
-    steps: u32,
-) -> Result<Option<Trial>, Failure> {
-    let file = model_file::open(path)?;
-    let dims: Vec<(String, u64)> = dims.iter().map(|&(name, size)| (name.to_owned(), size)).collect();
-    let bindings = Bindings { dims: dims.iter().cloned().collect(), ..Bindings::default() };
-    let imported =
-        pipeline::import(&file, &bindings, &mut |_, _| {}).map_err(|error| Failure::file(path, error))?;
-    let prepared = pipeline::prepare(&imported, &mut |_, _| {})?;
-    let machine = machine.clone().with_devices(ranks).map_err(|error| Failure::Usage(error.to_string()))?;
-    let mesh = Mesh::of_sizes(&[ranks]);
-    let target = Target::of(&machine, &mesh);
-    let header =
-        plan::ModelFile { path: path.display().to_string(), sha256: file.sha256.clone(), dims: dims.clone() };
-    let Some(plan) = planned(way, &prepared, &header, &target)? else { return Ok(None) };
-    let (measured, instructions, program) = run(&plan, &file, steps)?;
-    let kinds = if ranks == 1 { kinds(&program, &machine, &instructions) } else { Vec::new() };
-    let how = match way {
-        Way::Cheapest => "the cheapest",
-        Way::By(manner) => manner.name(),
-    };
-    let plural = if ranks == 1 { "" } else { "s" };
-    Ok(Some(Trial {
-        plan: format!("{ranks} rank{plural}, {how}"),
-        ranks,
-        predicted: plan.seconds(),
-        measured,
-        kinds,
-    }))
+    predicted: f64,
+    program: Program,
+    /// What its instructions should take on a rank alone (seconds).
+    priced: Vec<Option<f64>>,
+    session: run::Session,
+    given: BTreeMap<String, Array>,
+    rounds: Vec<Round>,
+}
+
+/// Some steps at a stretch.
+struct Round {
+    /// What the reference took at worst, just before and just after (seconds).
+    reference: f64,
+    /// The shortest step (seconds).
+    step: f64,
+    /// The shortest time of each instruction (seconds).
+    instructions: Vec<f64>,
+}
+
+impl Running {
+    /// Plans a model and makes it ready; nothing if there is no such plan.
+    pub(super) fn new(
+        path: &Path,
+        dims: &[(&str, u64)],
+        machine: &Machine,
+        ranks: u64,
+        way: Way,
+    ) -> Result<Option<Self>, Failure> {
+        let file = model_file::open(path)?;
+        let dims: Vec<(String, u64)> = dims.iter().map(|&(name, size)| (name.to_owned(), size)).collect();
+        let bindings = Bindings { dims: dims.iter().cloned().collect(), ..Bindings::default() };
+        let imported =
+            pipeline::import(&file, &bindings, &mut |_, _| {}).map_err(|error| Failure::file(path, error))?;
+        let prepared = pipeline::prepare(&imported, &mut |_, _| {})?;
+        let machine =
+            machine.clone().with_devices(ranks).map_err(|error| Failure::Usage(error.to_string()))?;
+        let mesh = Mesh::of_sizes(&[ranks]);
+        let target = Target::of(&machine, &mesh);
+        let header = plan::ModelFile {
+            path: path.display().to_string(),
+            sha256: file.sha256.clone(),
+            dims: dims.clone(),
+        };
+        let Some(plan) = planned(way, &prepared, &header, &target)? else { return Ok(None) };
+        let how = match way {
+            Way::Cheapest => "the cheapest",
+            Way::By(manner) => manner.name(),
+        };
+        let plural = if ranks == 1 { "" } else { "s" };
+        Self::ready(&plan, format!("{ranks} rank{plural}, {how}"), &machine, &file).map(Some)
+    }
+
+    fn ready(plan: &Plan, name: String, machine: &Machine, file: &ModelFile) -> Result<Self, Failure> {
+        let programs = pipeline::lower(plan, &mut |_, _| {})?;
+        let first = programs.first().cloned();
+        let program = first.ok_or_else(|| Failure::internal("lower", "no program"))?;
+        let mut running = Self {
+            plan: name,
+            ranks: machine.devices(),
+            predicted: plan.seconds(),
+            priced: simulate::alone(&program, machine),
+            program,
+            session: run::Session::new(programs, file).map_err(failed)?,
+            given: inputs::made(&plan.graph, 0),
+            rounds: Vec::new(),
+        };
+        for _ in 0..WARM_UP {
+            running.session.step(&running.given).map_err(failed)?;
+        }
+        Ok(running)
+    }
+
+    /// Runs so many steps between two looks at how calm the machine is.
+    pub(super) fn round(&mut self, steps: u32, calm: &mut Calm) -> Result<(), Failure> {
+        let before = calm.last()?;
+        let (mut step, mut instructions) =
+            (f64::INFINITY, vec![f64::INFINITY; self.program.instructions.len()]);
+        for _ in 0..steps {
+            let outcome = self.session.step(&self.given).map_err(failed)?;
+            step = step.min(outcome.seconds);
+            for (shortest, seconds) in instructions.iter_mut().zip(outcome.instructions) {
+                *shortest = shortest.min(seconds);
+            }
+        }
+        let reference = before.max(calm.look()?);
+        self.rounds.push(Round { reference, step, instructions });
+        Ok(())
+    }
+
+    /// In how many rounds the machine was calm.
+    pub(super) fn calm(&self, calm: &Calm) -> usize {
+        self.rounds.iter().filter(|round| calm.is(round.reference)).count()
+    }
+
+    /// What the plan takes: the shortest in rounds in which the machine was calm, or, if it never was, in
+    /// all.
+    pub(super) fn done(self, calm: &Calm) -> Trial {
+        let count = self.calm(calm);
+        let counts = |round: &&Round| count == 0 || calm.is(round.reference);
+        let (mut measured, mut instructions) = (f64::INFINITY, vec![f64::INFINITY; self.priced.len()]);
+        for round in self.rounds.iter().filter(counts) {
+            measured = measured.min(round.step);
+            for (shortest, &seconds) in instructions.iter_mut().zip(&round.instructions) {
+                *shortest = shortest.min(seconds);
+            }
+        }
+        let kinds =
+            if self.ranks == 1 { kinds(&self.program, &self.priced, &instructions) } else { Vec::new() };
+        let rounds = [self.rounds.len(), count];
+        Trial { plan: self.plan, ranks: self.ranks, predicted: self.predicted, measured, rounds, kinds }
+    }
+}
+
+fn failed(error: run::RunError) -> Failure {
+    Failure::internal("run", error)
 }
 
 fn planned(
@@ -92,31 +181,9 @@ fn planned(
     }
 }
 
-/// The shortest step, the shortest time of each instruction (seconds), and the first rank's program.
-fn run(plan: &Plan, file: &ModelFile, steps: u32) -> Result<(f64, Vec<f64>, Program), Failure> {
-    let programs = pipeline::lower(plan, &mut |_, _| {})?;
-    let first = programs.first().cloned();
-    let program = first.ok_or_else(|| Failure::internal("lower", "no program"))?;
-    let failed = |error: run::RunError| Failure::internal("run", error);
-    let mut session = run::Session::new(programs, file).map_err(failed)?;
-    let given = inputs::made(&plan.graph, 0);
-    let (mut best, mut instructions) = (f64::INFINITY, vec![f64::INFINITY; program.instructions.len()]);
-    for step in 0..WARM_UP + steps {
-        let outcome = session.step(&given).map_err(failed)?;
-        if step >= WARM_UP {
-            best = best.min(outcome.seconds);
-            for (shortest, seconds) in instructions.iter_mut().zip(outcome.instructions) {
-                *shortest = shortest.min(seconds);
-            }
-        }
-    }
-    Ok((best, instructions, program))
-}
-
 /// What instructions should take and take, by kind.
-fn kinds(program: &Program, machine: &Machine, measured: &[f64]) -> Vec<Kind> {
+fn kinds(program: &Program, priced: &[Option<f64>], measured: &[f64]) -> Vec<Kind> {
     let mut kinds: Vec<Kind> = Vec::new();
-    let priced = simulate::alone(program, machine);
     for ((instruction, predicted), &measured) in program.instructions.iter().zip(priced).zip(measured) {
         let name = match &instruction.action {
             Action::Compute(compute) => compute.op.name(),
