@@ -3,7 +3,9 @@
 //! Operations element by element that follow each other are one kernel, and what they hand on is not
 //! written to memory where nothing else reads it. That holds of operations on the compute stream of
 //! one shape, each of which reads what one before it makes, if nothing is waited for or signalled
-//! between them, and if what is written lies where nothing that is read lies, or exactly there.
+//! between them, and if what is written lies where nothing that is read lies, or exactly there. One
+//! of them may be a norm of rows, or the gradient of one: a sum with a residual and the norm of it
+//! are one kernel.
 
 use std::ops::Range;
 
@@ -126,7 +128,7 @@ fn copy(program: &Program, number: usize, copied: &Copied) -> Task {
     }
 }
 
-/// Operations that one kernel computes.
+/// Operations that one kernel computes: functions of elements, and perhaps a norm.
 struct Group<'a> {
     program: &'a Program,
     numbers: Vec<usize>,
@@ -163,7 +165,7 @@ impl<'a> Group<'a> {
             made: vec![],
             signals: false,
         };
-        let fits = group.has_shape(compute) && cuda::is_pointwise(&compute.op);
+        let fits = group.has_shape(compute) && group.has_kind(compute);
         fits.then(|| {
             group.add(number, instruction, compute);
             group
@@ -174,6 +176,16 @@ impl<'a> Group<'a> {
     fn has_shape(&self, compute: &Compute) -> bool {
         let shape = |it: &lower::Block| self.program.buffer(it.buffer).type_.shape == self.chain.shape;
         compute.results.iter().all(shape)
+    }
+
+    /// Whether a kernel may compute an operation with others.
+    fn has_kind(&self, compute: &Compute) -> bool {
+        cuda::is_pointwise(&compute.op) || self.norm().is_none() && cuda::is_norm(&compute.op)
+    }
+
+    /// Which step is a norm, if one is.
+    fn norm(&self) -> Option<usize> {
+        self.chain.steps.iter().position(|step| cuda::is_norm(&step.op))
     }
 
     /// Adds an instruction if it belongs to the group.
@@ -187,7 +199,7 @@ impl<'a> Group<'a> {
             && !self.is_cut(last + 1..number + 1)
             && self.reads_own(compute)
             && self.has_shape(compute)
-            && cuda::is_pointwise(&compute.op)
+            && self.has_kind(compute)
             && self.lies_with(compute);
         if !belongs {
             return false;
@@ -197,7 +209,7 @@ impl<'a> Group<'a> {
         let Action::Compute(compute) = &program.instructions[number].action else { return false };
         let before = (self.chain.clone(), self.operands.clone());
         self.add(number, instruction, compute);
-        if self.operands.len() <= OPERANDS && self.is_sound() {
+        if self.operands.len() <= OPERANDS && self.is_sound() && self.is_covered() {
             return true;
         }
         (self.chain, self.operands) = before;
@@ -276,14 +288,37 @@ impl<'a> Group<'a> {
             made.iter().enumerate().map(move |(result, &buffer)| ((step, result), buffer))
         });
         let last = self.made.len() - 1;
-        all.filter(|&((step, _), buffer)| {
+        let lasts = |&((step, _), buffer): &((usize, usize), BufferId)| {
             // Of what lies in one place only the last stays there.
             let storage = program.buffer(buffer).storage;
             let later = self.made[step + 1..].iter().flatten();
-            let over = later.into_iter().any(|&it| program.buffer(it).storage == storage);
-            !over && (step == last || is_read(storage))
-        })
-        .collect()
+            !later.into_iter().any(|&it| program.buffer(it).storage == storage)
+        };
+        let all: Vec<_> = all.filter(lasts).collect();
+        let needed = |&((step, _), buffer): &((usize, usize), BufferId)| {
+            step == last || is_read(program.buffer(buffer).storage)
+        };
+        // Where something before a norm is stored, what is read in several passes over rows is read
+        // from where it is stored: what it is computed from may be written over.
+        let norm = self.norm().unwrap_or(0);
+        let is_again = all.iter().any(|it| it.0.0 < norm && needed(it));
+        let passes = self.chain.steps.iter().skip(norm).flat_map(|step| &step.inputs);
+        let passes: Vec<&Input> = passes.collect();
+        let again = |&((step, result), _): &((usize, usize), BufferId)| {
+            is_again && step < norm && passes.contains(&&Input::Step(step, result))
+        };
+        all.into_iter().filter(|it| needed(it) || again(it)).collect()
+    }
+
+    /// Whether there is a kernel for it: there may be none for what is around a norm.
+    fn is_covered(&self) -> bool {
+        self.norm().is_none() || cuda::chained(&self.chain()).is_ok()
+    }
+
+    /// The chain with what is stored of it.
+    fn chain(&self) -> Chain {
+        let results = self.stored().into_iter().map(|(place, _)| place).collect();
+        Chain { results, ..self.chain.clone() }
     }
 
     /// Whether what is stored lies where nothing else of the group lies, or exactly there.
@@ -306,16 +341,13 @@ impl<'a> Group<'a> {
     }
 
     fn task(self) -> Task {
-        let stored = self.stored();
-        let mut chain = self.chain;
-        chain.results = stored.iter().map(|(place, _)| *place).collect();
         let names: Vec<String> = self.computes.iter().map(|it| named(it)).collect();
         Task {
+            work: cuda::chained(&self.chain()),
+            results: self.stored().into_iter().map(|(_, buffer)| buffer).collect(),
             instructions: self.numbers,
             what: names.join(", "),
             operands: self.operands,
-            results: stored.into_iter().map(|(_, buffer)| buffer).collect(),
-            work: cuda::chained(&chain),
         }
     }
 }

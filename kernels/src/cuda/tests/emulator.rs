@@ -80,18 +80,21 @@ impl Trial {
     /// What the operations of a chain make, one by one.
     fn expected_of_chain(&self, chain: &Chain) -> Vec<Array> {
         let mut made: Vec<Vec<Array>> = vec![];
+        let placed = |array: &Array| if array.shape() == chain.shape { &chain.spans[..] } else { &[] };
         for step in &chain.steps {
             let operands: Vec<Tensor> = step
                 .inputs
                 .iter()
                 .map(|input| match *input {
-                    Input::Operand(number) => self.operands[number].0.tensor(),
-                    Input::Step(step, result) => made[step][result].tensor(),
+                    Input::Operand(number) => &self.operands[number].0,
+                    Input::Step(step, result) => &made[step][result],
                 })
+                .map(|array| Tensor { spans: placed(array), ..array.tensor() })
                 .collect();
             let types = step.results.iter().map(|&it| Type::new(it, chain.shape.clone()));
             let mut results: Vec<Array> = types.map(|it| Array::zeros(it).unwrap()).collect();
-            let mut targets: Vec<TensorMut> = results.iter_mut().map(Array::tensor_mut).collect();
+            let mut targets: Vec<TensorMut> =
+                results.iter_mut().map(|it| TensorMut { spans: &chain.spans, ..it.tensor_mut() }).collect();
             crate::compute(&step.op, &operands, &mut targets).unwrap();
             made.push(results);
         }
