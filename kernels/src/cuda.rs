@@ -40,6 +40,7 @@ pub use launch::{Argument, Kernel, Launch, Parameter, Piece, Uncovered, Work};
 pub use movement::Copying;
 pub use norm::is_norm;
 pub use program::{device_program, host_program};
+pub use rows::classified;
 pub use sum::summed;
 
 #[cfg(test)]

@@ -32,8 +32,8 @@ const MOST_SHARED: u32 = 163_840;
 const MOST_STACK: u64 = 32;
 
 /// Kernels that only some plans need: sums of several ranks, strided copies, squares of them, products
-/// without the library.
-const FAMILIES: [&str; 4] = ["sum", "copy", "transpose", "contract"];
+/// without the library, losses with their gradients.
+const FAMILIES: [&str; 5] = ["sum", "copy", "transpose", "contract", "classifier"];
 
 /// What kernels of norms are in Llama and GPT-2: sums with residuals, after the bias of a product too.
 const TOGETHER_WITH_NORMS: [&str; 2] = ["/* Add, RmsNorm: ", "/* Add, Add, LayerNorm: "];

@@ -7,6 +7,7 @@
 //! of them may be a norm of rows, or the gradient of one: a sum with a residual and the norm of it
 //! are one kernel.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use kernels::cuda::{self, Chain, Copying, Input, Piece, Step, Uncovered, Work};
@@ -14,6 +15,8 @@ use lower::{
     Action, BufferId, Compute, Copied, Direction, Instruction, Kind, Program, StorageId, Stream, Strided,
 };
 use planner_ir::Op;
+
+use crate::classifier::classifiers;
 
 /// How many operations one kernel has at most.
 const STEPS: usize = 8;
@@ -24,7 +27,7 @@ const OPERANDS: usize = 12;
 /// One or more instructions of a program as kernels, in the order of the program.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Task {
-    /// Which instructions; where some are exchanges, those between them are not part of it.
+    /// Which instructions, issued where the first one stands; others between them are not part of it.
     pub instructions: Vec<usize>,
     /// What they do.
     pub what: String,
@@ -38,9 +41,14 @@ pub struct Task {
 
 /// What the instructions of a program are on a device, but for exchanges.
 pub fn tasks(program: &Program) -> Vec<Task> {
-    let mut tasks = Vec::new();
+    let mut tasks = classifiers(program);
+    let taken: BTreeSet<usize> = tasks.iter().flat_map(|task| task.instructions.iter().copied()).collect();
     let mut group: Option<Group> = None;
     for (number, instruction) in program.instructions.iter().enumerate() {
+        if taken.contains(&number) {
+            tasks.extend(group.take().map(Group::task));
+            continue;
+        }
         if matches!(instruction.stream, Stream::Communication | Stream::Contrary) {
             if let Action::Copy(copied) = &instruction.action {
                 tasks.push(copy(program, number, copied));
@@ -63,12 +71,20 @@ pub fn tasks(program: &Program) -> Vec<Task> {
             Action::Collective(_) | Action::Message(_) | Action::Send(_) | Action::Receive(_) => {}
         }
     }
-    tasks.extend(group.map(|open| open.task()));
+    tasks.extend(group.map(Group::task));
     tasks.sort_by_key(|task| task.instructions.first().copied());
     tasks
 }
 
-fn pieces(program: &Program, blocks: &[lower::Block]) -> Vec<Piece> {
+/// Whether repetitions or the guard of states begin or end at one of these instructions.
+pub(crate) fn is_cut(program: &Program, numbers: Range<usize>) -> bool {
+    let repeated = program.repeated.as_ref().map(|it| it.instructions.clone());
+    let ends = repeated.into_iter().flat_map(|it| [it.start, it.end]);
+    let cuts = ends.chain(program.barriers()).chain(program.guard);
+    cuts.into_iter().any(|cut| numbers.contains(&cut))
+}
+
+pub(crate) fn pieces(program: &Program, blocks: &[lower::Block]) -> Vec<Piece> {
     let piece = |block: &lower::Block| Piece {
         type_: program.buffer(block.buffer).type_.clone(),
         spans: block.spans.clone(),
@@ -76,7 +92,7 @@ fn pieces(program: &Program, blocks: &[lower::Block]) -> Vec<Piece> {
     blocks.iter().map(piece).collect()
 }
 
-fn buffers(blocks: &[lower::Block]) -> Vec<BufferId> {
+pub(crate) fn buffers(blocks: &[lower::Block]) -> Vec<BufferId> {
     blocks.iter().map(|block| block.buffer).collect()
 }
 
@@ -196,7 +212,7 @@ impl<'a> Group<'a> {
         let belongs = self.numbers.len() < STEPS
             && !self.signals
             && instruction.waits.is_empty()
-            && !self.is_cut(last + 1..number + 1)
+            && !is_cut(self.program, last + 1..number + 1)
             && self.reads_own(compute)
             && self.has_shape(compute)
             && self.has_kind(compute)
@@ -225,14 +241,6 @@ impl<'a> Group<'a> {
     fn lies_with(&self, compute: &Compute) -> bool {
         let own = self.computes.iter().find_map(|it| placed(it));
         placed(compute).is_none_or(|spans| own.is_none_or(|own| own == spans))
-    }
-
-    /// Whether repetitions or the guard of states begin or end at one of these instructions.
-    fn is_cut(&self, numbers: Range<usize>) -> bool {
-        let repeated = self.program.repeated.as_ref().map(|it| it.instructions.clone());
-        let ends = repeated.into_iter().flat_map(|it| [it.start, it.end]);
-        let cuts = ends.chain(self.program.barriers()).chain(self.program.guard);
-        cuts.into_iter().any(|cut| numbers.contains(&cut))
     }
 
     /// Whether an operand is what the group makes, and what else lies there is not read.

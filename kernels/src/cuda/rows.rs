@@ -14,6 +14,7 @@ use crate::array::Span;
 const SOFTMAX: &str = include_str!("templates/softmax.cu");
 const SOFTMAX_GRADIENT: &str = include_str!("templates/softmax_gradient.cu");
 const CROSS_ENTROPY: &str = include_str!("templates/cross_entropy.cu");
+const CLASSIFIER: &str = include_str!("templates/classifier.cu");
 const CROSS_ENTROPY_GRADIENT: &str = include_str!("templates/cross_entropy_gradient.cu");
 
 /// The threads of a warp.
@@ -202,4 +203,25 @@ pub(super) fn cross_entropy_gradient(ignored: i64, operands: &[Piece], y: &Piece
     finish(&rows, span, ignored, &mut arguments);
     let source = rows.source(CROSS_ENTROPY_GRADIENT, &[("L", stored(operands[1].type_.dtype))]);
     Ok(rows.work("cross_entropy_gradient", &source, arguments))
+}
+
+/// Cross entropy and its gradient towards scores by one kernel; operands scores, labels, dloss, results
+/// losses, dscores. The gradient may be made where scores are.
+pub fn classified(ignored: i64, operands: [&Piece; 3], results: [&Piece; 2]) -> Result<Work, Uncovered> {
+    let [x, labels, dloss] = operands;
+    let [losses, dx] = results;
+    let (rows, mut arguments) = scored(&[x.clone(), labels.clone()], dx)?;
+    let is_odd = |it: &&Piece| computed(it.type_.dtype) != computed(rows.dtype) || !it.type_.dtype.is_float();
+    if dloss.type_.dtype != rows.dtype || [losses, dx].iter().any(is_odd) {
+        let types = [&dloss.type_, &losses.type_, &dx.type_].map(ToString::to_string);
+        return Err(Uncovered::Missing(format!("a classifier of {}, {}", x.type_, types.join(", "))));
+    }
+    arguments.reads("dloss", dloss.type_.dtype, Argument::Operand(2));
+    arguments.writes("losses", losses.type_.dtype, Argument::Result(0));
+    arguments.writes("y", rows.made, Argument::Result(1));
+    let span = x.span(x.type_.shape.len().saturating_sub(1));
+    finish(&rows, span, ignored, &mut arguments);
+    let losses = losses.type_.dtype;
+    let texts = [("L", stored(labels.type_.dtype)), ("P", stored(losses)), ("Q", losses.name())];
+    Ok(rows.work("classifier", &rows.source(CLASSIFIER, &texts), arguments))
 }

@@ -257,11 +257,16 @@ impl Request {
 /// means; fails with all differences.
 pub(super) fn check(trials: &[Trial]) {
     let works: Vec<Work> = trials.iter().map(Trial::work).collect();
+    let expected: Vec<Vec<Array>> = trials.iter().map(Trial::expected).collect();
+    check_works(trials, &works, &expected);
+}
+
+/// The same for other works than those of the trials' operations, which make what is expected.
+pub(super) fn check_works(trials: &[Trial], works: &[Work], expected: &[Vec<Array>]) {
     let folder = folder();
-    let (program, numbers) = compiled(&folder, &works);
+    let (program, numbers) = compiled(&folder, works);
     let mut failures = Vec::new();
-    for (trial, work) in trials.iter().zip(&works) {
-        let expected = trial.expected();
+    for ((trial, work), expected) in trials.iter().zip(works).zip(expected) {
         for seed in 0..ORDERS {
             let request = Request::of(trial, work, &numbers, seed);
             let found = match run(&program, &request.bytes) {
@@ -271,7 +276,7 @@ pub(super) fn check(trials: &[Trial]) {
                     continue;
                 }
             };
-            if let Err(error) = compare(trial, &expected, &found) {
+            if let Err(error) = compare(trial, expected, &found) {
                 let sources: String = work.launches.iter().map(|it| it.kernel.source.as_str()).collect();
                 failures.push(format!("{}, order {seed}: {error}\n{sources}", trial.title()));
             }
