@@ -278,6 +278,18 @@ fn what_is_normalised_is_stored_where_it_cannot_be_computed_again() {
 }
 
 #[test]
+fn a_sum_whose_addend_is_repeated_over_examples_is_apart_from_its_norm() {
+    let mut script = Script::new();
+    let scale = script.value(Kind::Weight, DType::F32, &[16], 0);
+    let places = script.value(Kind::Weight, DType::F32, &[1, 4, 16], 64);
+    let [tokens, sum, normal] = [0, 1, 2].map(|it| script.step(DType::F32, &[3, 4, 16], it * 1024));
+    script.op(Op::Binary(Binary::Add), &[tokens, places], sum);
+    script.op(Op::RmsNorm { dims: 1, epsilon: Real(1e-5) }, &[sum, scale], normal);
+    assert_eq!(script.groups(), [vec![0], vec![1]]);
+    assert!(script.task(0).work.is_ok() && script.task(1).work.is_ok());
+}
+
+#[test]
 fn a_second_norm_is_a_kernel_of_its_own() {
     let (mut script, [_, normal]) = normalised(FREE, false);
     let scale = script.value(Kind::Weight, DType::F32, &[16], 0);

@@ -241,6 +241,21 @@ fn rows_whose_elements_are_elsewhere_are_refused() {
     let normal = parts.step(norm.clone(), &[cut, scale], DType::F32);
     assert!(refused(&parts.storing(&[normal]).0).is_some());
 
+    // Elements that are kept by chance depend on where the block lies: not at one distance in each row.
+    let dropped = |spans: Vec<Span>| {
+        let mut parts = Parts::new(&[2, 4, 8]);
+        parts.chain.spans = spans;
+        let x = parts.operand(numbers(DType::F32, &[2, 4, 8], 1));
+        let scale = parts.operand(numbers(DType::F32, &[8], 3));
+        let kept = parts.step(Op::RoundStochastically { seed: 5 }, &[x], DType::BF16);
+        let normal = parts.step(norm.clone(), &[kept, scale], DType::BF16);
+        refused(&parts.storing(&[normal]).0)
+    };
+    assert_eq!(dropped(vec![]), None);
+    let spans = |extents: [u64; 3]| extents.map(|it| Span::contiguous(it, 0)).to_vec();
+    assert_eq!(dropped(spans([6, 4, 8])), None);
+    assert!(dropped(spans([2, 8, 8])).is_some());
+
     let mut parts = Parts::new(&[4, 8]);
     let x = parts.operand(numbers(DType::F32, &[4, 8], 1));
     let scale = parts.operand(numbers(DType::F32, &[8], 3));
