@@ -36,7 +36,8 @@ const MOST_STACK: u64 = 32;
 const FAMILIES: [&str; 5] = ["sum", "copy", "transpose", "contract", "classifier"];
 
 /// What kernels of norms are in Llama and GPT-2: sums with residuals, after the bias of a product too.
-const TOGETHER_WITH_NORMS: [&str; 2] = ["/* Add, RmsNorm: ", "/* Add, Add, LayerNorm: "];
+const TOGETHER_WITH_NORMS: [&str; 2] =
+    ["/* Binary(Add), RmsNorm: ", "/* Binary(Add), Binary(Add), LayerNorm: "];
 
 /// How many kernels are one program.
 const TOGETHER: usize = 48;
