@@ -21,7 +21,8 @@ mod chain; // operations that one kernel computes together
 mod movement; // the same elements in other places
 mod indexing; // elements at places that are data
 mod reduce; // many elements to one
-mod rows; // softmax, normalisations, cross entropy, and their gradients
+mod rows; // softmax, cross entropy, and their gradients
+mod norm; // normalisations and their gradients, with what is around them
 mod order; // running sums and extremes
 mod rotary; // rotary embedding and its gradient
 mod attention; // attention and its gradients
@@ -37,7 +38,9 @@ pub use choose::{chained, copied, kernels};
 pub use contract::{Matrix, MatrixProduct, plain_product, product};
 pub use launch::{Argument, Kernel, Launch, Parameter, Piece, Uncovered, Work};
 pub use movement::Copying;
+pub use norm::is_norm;
 pub use program::{device_program, host_program};
+pub use rows::classified;
 pub use sum::summed;
 
 #[cfg(test)]

@@ -3,6 +3,6 @@
 mod cases; // the models, planned and grown
 mod scratch; // what comes next, without a cache
 mod whole; // tokens and logits against those
-mod gpu; // the same on a GPU that is not there
+pub(crate) mod gpu; // the same on a GPU that is not there
 mod files; // plans of generation as files, and with faults
 mod wrong; // what users do wrong, and what works by the command line

@@ -18,14 +18,14 @@ mod textbook; // every oracle under every kind of plan that people make by hand
 mod phases; // gradients partitioned otherwise than what they are of
 mod megatron; // what tensor and sequence parallel plans move of activations
 mod context; // attention whose keys and values go around
-mod in_time; // products whose blocks go around
+pub(crate) mod in_time; // products whose blocks go around
 mod tesseract; // layers on rows, columns and depth, whose rows stay split
 mod written; // what training writes
 mod pipelines; // steps in stages, each on devices of its own
 mod one; // steps on one device: what recipes mean
 mod rounded; // parameters in bf16 alone
 mod halves; // models whose file is in f16
-mod gpu; // steps on a GPU that is not there
+pub(crate) mod gpu; // steps on a GPU that is not there
 
 use rayon::prelude::*;
 

@@ -4,6 +4,7 @@
 //! is an error that says where it was looked for.
 
 mod tasks; // what a program's instructions are on a device
+mod classifier; // a loss and its gradient as one task
 mod error; // why something is not done on a GPU
 mod library; // shared libraries, found and loaded
 mod nvrtc; // kernels compiled
@@ -17,6 +18,7 @@ mod exchange; // what happens where ranks meet: what a transport does
 mod together; // the transport of ranks that are on one GPU
 mod nccl; // the transport of ranks that are processes with a GPU each
 mod issue; // in which order ranks' instructions are issued
+mod besides; // kernels besides those of tasks
 mod moves; // outputs to inputs, within a device
 mod report; // what ranks report of a step
 mod ranks; // the ranks of a plan, and how their steps are issued
@@ -28,6 +30,7 @@ mod bench; // what single things take on a GPU, and what they compute
 mod missing; // what running on GPUs needs and this machine lacks
 
 pub use bench::{Bench, Issued, Trial};
+pub use besides::besides;
 pub use engine::{Device, Settings};
 pub use error::DeviceError;
 pub use gpu::{Facts, count, known};

@@ -3,8 +3,11 @@
 //! Operations element by element that follow each other are one kernel, and what they hand on is not
 //! written to memory where nothing else reads it. That holds of operations on the compute stream of
 //! one shape, each of which reads what one before it makes, if nothing is waited for or signalled
-//! between them, and if what is written lies where nothing that is read lies, or exactly there.
+//! between them, and if what is written lies where nothing that is read lies, or exactly there. One
+//! of them may be a norm of rows, or the gradient of one: a sum with a residual and the norm of it
+//! are one kernel.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use kernels::cuda::{self, Chain, Copying, Input, Piece, Step, Uncovered, Work};
@@ -12,6 +15,8 @@ use lower::{
     Action, BufferId, Compute, Copied, Direction, Instruction, Kind, Program, StorageId, Stream, Strided,
 };
 use planner_ir::Op;
+
+use crate::classifier::classifiers;
 
 /// How many operations one kernel has at most.
 const STEPS: usize = 8;
@@ -22,7 +27,7 @@ const OPERANDS: usize = 12;
 /// One or more instructions of a program as kernels, in the order of the program.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Task {
-    /// Which instructions; where some are exchanges, those between them are not part of it.
+    /// Which instructions, issued where the first one stands; others between them are not part of it.
     pub instructions: Vec<usize>,
     /// What they do.
     pub what: String,
@@ -36,9 +41,14 @@ pub struct Task {
 
 /// What the instructions of a program are on a device, but for exchanges.
 pub fn tasks(program: &Program) -> Vec<Task> {
-    let mut tasks = Vec::new();
+    let mut tasks = classifiers(program);
+    let taken: BTreeSet<usize> = tasks.iter().flat_map(|task| task.instructions.iter().copied()).collect();
     let mut group: Option<Group> = None;
     for (number, instruction) in program.instructions.iter().enumerate() {
+        if taken.contains(&number) {
+            tasks.extend(group.take().map(Group::task));
+            continue;
+        }
         if matches!(instruction.stream, Stream::Communication | Stream::Contrary) {
             if let Action::Copy(copied) = &instruction.action {
                 tasks.push(copy(program, number, copied));
@@ -61,12 +71,20 @@ pub fn tasks(program: &Program) -> Vec<Task> {
             Action::Collective(_) | Action::Message(_) | Action::Send(_) | Action::Receive(_) => {}
         }
     }
-    tasks.extend(group.map(|open| open.task()));
+    tasks.extend(group.map(Group::task));
     tasks.sort_by_key(|task| task.instructions.first().copied());
     tasks
 }
 
-fn pieces(program: &Program, blocks: &[lower::Block]) -> Vec<Piece> {
+/// Whether repetitions or the guard of states begin or end at one of these instructions.
+pub(crate) fn is_cut(program: &Program, numbers: Range<usize>) -> bool {
+    let repeated = program.repeated.as_ref().map(|it| it.instructions.clone());
+    let ends = repeated.into_iter().flat_map(|it| [it.start, it.end]);
+    let cuts = ends.chain(program.barriers()).chain(program.guard);
+    cuts.into_iter().any(|cut| numbers.contains(&cut))
+}
+
+pub(crate) fn pieces(program: &Program, blocks: &[lower::Block]) -> Vec<Piece> {
     let piece = |block: &lower::Block| Piece {
         type_: program.buffer(block.buffer).type_.clone(),
         spans: block.spans.clone(),
@@ -74,7 +92,7 @@ fn pieces(program: &Program, blocks: &[lower::Block]) -> Vec<Piece> {
     blocks.iter().map(piece).collect()
 }
 
-fn buffers(blocks: &[lower::Block]) -> Vec<BufferId> {
+pub(crate) fn buffers(blocks: &[lower::Block]) -> Vec<BufferId> {
     blocks.iter().map(|block| block.buffer).collect()
 }
 
@@ -126,7 +144,7 @@ fn copy(program: &Program, number: usize, copied: &Copied) -> Task {
     }
 }
 
-/// Operations that one kernel computes.
+/// Operations that one kernel computes: functions of elements, and perhaps a norm.
 struct Group<'a> {
     program: &'a Program,
     numbers: Vec<usize>,
@@ -163,7 +181,7 @@ impl<'a> Group<'a> {
             made: vec![],
             signals: false,
         };
-        let fits = group.has_shape(compute) && cuda::is_pointwise(&compute.op);
+        let fits = group.has_shape(compute) && group.has_kind(compute);
         fits.then(|| {
             group.add(number, instruction, compute);
             group
@@ -176,6 +194,16 @@ impl<'a> Group<'a> {
         compute.results.iter().all(shape)
     }
 
+    /// Whether a kernel may compute an operation with others.
+    fn has_kind(&self, compute: &Compute) -> bool {
+        cuda::is_pointwise(&compute.op) || self.norm().is_none() && cuda::is_norm(&compute.op)
+    }
+
+    /// Which step is a norm, if one is.
+    fn norm(&self) -> Option<usize> {
+        self.chain.steps.iter().position(|step| cuda::is_norm(&step.op))
+    }
+
     /// Adds an instruction if it belongs to the group.
     fn takes(&mut self, number: usize, instruction: &Instruction) -> bool {
         let (Action::Compute(compute), Some(&last)) = (&instruction.action, self.numbers.last()) else {
@@ -184,10 +212,10 @@ impl<'a> Group<'a> {
         let belongs = self.numbers.len() < STEPS
             && !self.signals
             && instruction.waits.is_empty()
-            && !self.is_cut(last + 1..number + 1)
+            && !is_cut(self.program, last + 1..number + 1)
             && self.reads_own(compute)
             && self.has_shape(compute)
-            && cuda::is_pointwise(&compute.op)
+            && self.has_kind(compute)
             && self.lies_with(compute);
         if !belongs {
             return false;
@@ -197,7 +225,7 @@ impl<'a> Group<'a> {
         let Action::Compute(compute) = &program.instructions[number].action else { return false };
         let before = (self.chain.clone(), self.operands.clone());
         self.add(number, instruction, compute);
-        if self.operands.len() <= OPERANDS && self.is_sound() {
+        if self.operands.len() <= OPERANDS && self.is_sound() && self.is_covered() {
             return true;
         }
         (self.chain, self.operands) = before;
@@ -213,14 +241,6 @@ impl<'a> Group<'a> {
     fn lies_with(&self, compute: &Compute) -> bool {
         let own = self.computes.iter().find_map(|it| placed(it));
         placed(compute).is_none_or(|spans| own.is_none_or(|own| own == spans))
-    }
-
-    /// Whether repetitions or the guard of states begin or end at one of these instructions.
-    fn is_cut(&self, numbers: Range<usize>) -> bool {
-        let repeated = self.program.repeated.as_ref().map(|it| it.instructions.clone());
-        let ends = repeated.into_iter().flat_map(|it| [it.start, it.end]);
-        let cuts = ends.chain(self.program.barriers()).chain(self.program.guard);
-        cuts.into_iter().any(|cut| numbers.contains(&cut))
     }
 
     /// Whether an operand is what the group makes, and what else lies there is not read.
@@ -276,14 +296,37 @@ impl<'a> Group<'a> {
             made.iter().enumerate().map(move |(result, &buffer)| ((step, result), buffer))
         });
         let last = self.made.len() - 1;
-        all.filter(|&((step, _), buffer)| {
+        let lasts = |&((step, _), buffer): &((usize, usize), BufferId)| {
             // Of what lies in one place only the last stays there.
             let storage = program.buffer(buffer).storage;
             let later = self.made[step + 1..].iter().flatten();
-            let over = later.into_iter().any(|&it| program.buffer(it).storage == storage);
-            !over && (step == last || is_read(storage))
-        })
-        .collect()
+            !later.into_iter().any(|&it| program.buffer(it).storage == storage)
+        };
+        let all: Vec<_> = all.filter(lasts).collect();
+        let needed = |&((step, _), buffer): &((usize, usize), BufferId)| {
+            step == last || is_read(program.buffer(buffer).storage)
+        };
+        // Where something before a norm is stored, what is read in several passes over rows is read
+        // from where it is stored: what it is computed from may be written over.
+        let norm = self.norm().unwrap_or(0);
+        let is_again = all.iter().any(|it| it.0.0 < norm && needed(it));
+        let passes = self.chain.steps.iter().skip(norm).flat_map(|step| &step.inputs);
+        let passes: Vec<&Input> = passes.collect();
+        let again = |&((step, result), _): &((usize, usize), BufferId)| {
+            is_again && step < norm && passes.contains(&&Input::Step(step, result))
+        };
+        all.into_iter().filter(|it| needed(it) || again(it)).collect()
+    }
+
+    /// Whether there is a kernel for it: there may be none for what is around a norm.
+    fn is_covered(&self) -> bool {
+        self.norm().is_none() || cuda::chained(&self.chain()).is_ok()
+    }
+
+    /// The chain with what is stored of it.
+    fn chain(&self) -> Chain {
+        let results = self.stored().into_iter().map(|(place, _)| place).collect();
+        Chain { results, ..self.chain.clone() }
     }
 
     /// Whether what is stored lies where nothing else of the group lies, or exactly there.
@@ -306,16 +349,13 @@ impl<'a> Group<'a> {
     }
 
     fn task(self) -> Task {
-        let stored = self.stored();
-        let mut chain = self.chain;
-        chain.results = stored.iter().map(|(place, _)| *place).collect();
         let names: Vec<String> = self.computes.iter().map(|it| named(it)).collect();
         Task {
+            work: cuda::chained(&self.chain()),
+            results: self.stored().into_iter().map(|(_, buffer)| buffer).collect(),
             instructions: self.numbers,
             what: names.join(", "),
             operands: self.operands,
-            results: stored.into_iter().map(|(_, buffer)| buffer).collect(),
-            work: cuda::chained(&chain),
         }
     }
 }

@@ -116,18 +116,24 @@ fn sum(program: &Program, collective: &Collective) -> Work {
     summed(dtype, members.len(), range.end - range.start)
 }
 
-impl Exchange for Together {
-    fn works(&self, programs: &[&Program]) -> Vec<Work> {
-        let mut works = Vec::new();
-        for program in programs {
-            for instruction in &program.instructions {
-                if let Action::Collective(collective) = &instruction.action {
-                    works.push(sum(program, collective));
-                }
+/// The kernels that exchanges of these programs need where ranks meet on one GPU: sums, strided copies.
+/// Those of other transports are among them.
+pub(crate) fn exchanged(programs: &[&Program]) -> Vec<Work> {
+    let mut works = Vec::new();
+    for program in programs {
+        for instruction in &program.instructions {
+            if let Action::Collective(collective) = &instruction.action {
+                works.push(sum(program, collective));
             }
         }
-        works.extend(copies(programs));
-        works
+    }
+    works.extend(copies(programs));
+    works
+}
+
+impl Exchange for Together {
+    fn works(&self, programs: &[&Program]) -> Vec<Work> {
+        exchanged(programs)
     }
 
     fn captures(&self) -> bool {

@@ -1,4 +1,4 @@
-//! Operations that one kernel computes together, element by element.
+//! Operations that one kernel computes together.
 
 use planner_ir::{DType, Op};
 
@@ -7,10 +7,10 @@ use super::launch::{Piece, Uncovered};
 use super::number::{computed, converted, literal, rounded, suffix};
 use crate::array::Span;
 
-/// Operations that one kernel computes together, element by element.
+/// Operations that one kernel computes together, element by element; one of them may be a norm of rows.
 ///
 /// A chain computes what its operations one by one would: what they hand on is rounded as if it
-/// had been stored.
+/// had been stored. Results may lie where operands of their type and shape do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chain {
     /// The shape of everything that is made.
@@ -62,6 +62,16 @@ pub(super) struct Body {
     pub(super) statements: Vec<String>,
     /// A number for each result, of what is computed with for it.
     pub(super) results: Vec<String>,
+}
+
+impl Chain {
+    /// The elements of what a step reads.
+    pub(super) fn dtype(&self, input: Input) -> DType {
+        match input {
+            Input::Operand(number) => self.operands[number].type_.dtype,
+            Input::Step(step, result) => self.steps[step].results[result],
+        }
+    }
 }
 
 impl Step {

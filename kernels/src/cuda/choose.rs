@@ -6,10 +6,11 @@ use super::chain::{Chain, Input, Step, is_pointwise};
 use super::conv::Made;
 use super::launch::{Argument, Piece, Uncovered, Work};
 use super::movement::Copying;
+use super::norm::is_norm;
 use super::rotary::Turn;
-use super::rows::{Centred, Factors, Norm, Scale};
+use super::rows::Scale;
 use super::{
-    attention, contract, conv, experts, indexing, movement, order, places, pointwise, reduce, resample,
+    attention, contract, conv, experts, indexing, movement, norm, order, places, pointwise, reduce, resample,
     rotary, rows,
 };
 
@@ -22,7 +23,7 @@ pub fn kernels(op: &Op, operands: &[Piece], results: &[Piece]) -> Result<Work, U
         Op::Reshape { .. } => Err(Uncovered::Nothing),
         Op::Region(_) => Err(Uncovered::Host("its shapes or control flow depend on data")),
         Op::Dynamic(_) => Err(Uncovered::Host("its shapes depend on data")),
-        _ if is_pointwise(op) => chained(&single(op, operands, results)?),
+        _ if is_pointwise(op) || is_norm(op) => chained(&single(op, operands, results)?),
         Op::TopK { dim, extreme, .. } => order::extremes(*extreme, *dim, &operands[0], results),
         Op::Concat { dim } if same_types(operands, results) => {
             Ok(movement::concat(*dim, operands, &results[0]))
@@ -55,14 +56,6 @@ fn one_result(op: &Op, operands: &[Piece], y: &Piece) -> Result<Work, Uncovered>
         (Op::Softmax { dim }, [x]) => rows::softmax(Scale::Linear, *dim, x, y),
         (Op::LogSoftmax { dim }, [x]) => rows::softmax(Scale::Logarithmic, *dim, x, y),
         (Op::SoftmaxGradient { dim }, [made, _]) => rows::softmax_gradient(*dim, made, y),
-        (Op::LayerNorm { .. } | Op::RmsNorm { .. } | Op::InstanceNorm { .. }, [x, _] | [x, _, _]) => {
-            let (norm, doc) = normalisation(op, x).ok_or_else(missing)?;
-            rows::normalise(&norm, operands, y, doc)
-        }
-        (Op::LayerNormGradient { .. } | Op::RmsNormGradient { .. }, [x, _, _]) => {
-            let (norm, doc) = normalisation(op, x).ok_or_else(missing)?;
-            rows::normalise_gradient(&norm, operands, y, doc)
-        }
         (Op::CrossEntropy { ignored }, [_, _]) => rows::cross_entropy(*ignored, operands, y),
         (Op::CrossEntropyGradient { ignored }, [_, _, _]) => {
             rows::cross_entropy_gradient(*ignored, operands, y)
@@ -122,30 +115,6 @@ fn merged(operands: &[Piece], results: &[Piece]) -> Result<Work, Uncovered> {
     Ok(work)
 }
 
-/// What a normalisation is, and what it is called.
-fn normalisation(op: &Op, x: &Piece) -> Option<(Norm, &'static str)> {
-    let rank = x.type_.shape.len();
-    let norm = |dims: usize, epsilon, centred| {
-        let first = rank.checked_sub(dims)?;
-        Some(Norm { first, epsilon, centred, factors: Factors::Elements })
-    };
-    match *op {
-        Op::LayerNorm { dims, epsilon } => Some((norm(dims, epsilon, Centred::Mean)?, "LayerNorm")),
-        Op::RmsNorm { dims, epsilon } => Some((norm(dims, epsilon, Centred::Nothing)?, "RmsNorm")),
-        Op::LayerNormGradient { dims, epsilon } => {
-            Some((norm(dims, epsilon, Centred::Mean)?, "The gradient of LayerNorm"))
-        }
-        Op::RmsNormGradient { dims, epsilon } => {
-            Some((norm(dims, epsilon, Centred::Nothing)?, "The gradient of RmsNorm"))
-        }
-        Op::InstanceNorm { epsilon } => {
-            let factors = Factors::Channels(*x.type_.shape.get(1)?);
-            Some((Norm { first: 2, epsilon, centred: Centred::Mean, factors }, "InstanceNorm"))
-        }
-        _ => None,
-    }
-}
-
 /// Whether what is scattered is of the type of the result.
 fn moved(data: &Piece, updates: &Piece, y: &Piece) -> bool {
     data.type_.dtype == y.type_.dtype && updates.type_.dtype == y.type_.dtype
@@ -160,9 +129,12 @@ pub fn copied(copying: &Copying) -> Work {
     copying.work(Argument::Operand(0), Argument::Result(0))
 }
 
-/// The kernel that computes operations together.
+/// The kernel that computes operations together: element by element, or row by row if one is a norm.
 pub fn chained(chain: &Chain) -> Result<Work, Uncovered> {
     let names: Vec<String> = chain.steps.iter().map(|step| named(&step.op)).collect();
+    if chain.steps.iter().any(|step| is_norm(&step.op)) {
+        return norm::normalised(chain, &names.join(", "));
+    }
     pointwise::pointwise(chain, &names.join(", "))
 }
 
@@ -174,6 +146,7 @@ fn named(op: &Op) -> String {
         Op::Iota { start, step, .. } => format!("Iota({start}, {step})"),
         Op::Fill { value, .. } => format!("Fill({value})"),
         Op::Expand { .. } => "Expand".to_owned(),
+        _ if is_norm(op) => format!("{op:?}").chars().take_while(char::is_ascii_alphanumeric).collect(),
         _ => format!("{op:?}"),
     }
 }

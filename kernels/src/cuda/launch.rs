@@ -112,13 +112,18 @@ impl Kernel {
 
 impl Work {
     /// The same for other operands and results, whose numbers are given.
-    pub(super) fn renamed(mut self, operands: &[usize], results: &[usize]) -> Self {
+    pub(super) fn renamed(self, operands: &[usize], results: &[usize]) -> Self {
+        self.given(|argument| match argument {
+            Argument::Operand(number) => Argument::Operand(operands[number]),
+            Argument::Result(number) => Argument::Result(results[number]),
+            Argument::Room(_) | Argument::Integer(_) => argument,
+        })
+    }
+
+    /// The same, given something else for each argument.
+    pub fn given(mut self, other: impl Fn(Argument) -> Argument) -> Self {
         for argument in self.launches.iter_mut().flat_map(|launch| &mut launch.arguments) {
-            match argument {
-                Argument::Operand(number) => *number = operands[*number],
-                Argument::Result(number) => *number = results[*number],
-                Argument::Room(_) | Argument::Integer(_) => {}
-            }
+            *argument = other(*argument);
         }
         self
     }

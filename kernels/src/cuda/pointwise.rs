@@ -99,7 +99,7 @@ pub(super) fn pointwise(chain: &Chain, doc: &str) -> Result<Work, Uncovered> {
 }
 
 /// What steps read that no operand has, of each step.
-fn places(chain: &Chain) -> Vec<(usize, Place)> {
+pub(super) fn places(chain: &Chain) -> Vec<(usize, Place)> {
     let rank = chain.shape.len();
     let of = |(number, step): (usize, &super::chain::Step)| {
         step.places(rank).into_iter().map(move |place| (number, place)).collect::<Vec<_>>()
@@ -130,13 +130,13 @@ fn strides(chain: &Chain, places: &[(usize, Place)]) -> Result<Vec<Option<Vec<i6
 }
 
 /// The shape of the value that the chain makes a block of.
-fn whole(chain: &Chain) -> Vec<u64> {
+pub(super) fn whole(chain: &Chain) -> Vec<u64> {
     let extent = |dim: usize| chain.spans.get(dim).map_or(chain.shape[dim], |span| span.extent);
     (0..chain.shape.len()).map(extent).collect()
 }
 
 /// What a place is for the first element.
-fn start(chain: &Chain, place: Place) -> i64 {
+pub(super) fn start(chain: &Chain, place: Place) -> i64 {
     let first = |dim: usize| chain.spans.get(dim).map_or(0, |span| signed(span.start));
     match place {
         Place::Position => {
@@ -147,7 +147,8 @@ fn start(chain: &Chain, place: Place) -> i64 {
     }
 }
 
-fn is_same(strides: &[i64], own: &[i64], shape: &[u64]) -> bool {
+/// Whether strides move a place as others do, over extents.
+pub(super) fn is_same(strides: &[i64], own: &[i64], shape: &[u64]) -> bool {
     strides.iter().zip(own).zip(shape).all(|((stride, own), &extent)| extent == 1 || stride == own)
 }
 

@@ -1,21 +1,20 @@
-//! Softmax, normalisations, cross entropy, and their gradients.
+//! Softmax, cross entropy, and their gradients; rows in general.
 //!
 //! A row is computed by a warp, or by a block if it is long. It is read again for each pass over it:
 //! after the first it is in the cache.
 
-use planner_ir::{DType, Real};
+use planner_ir::DType;
 
 use super::launch::{Argument, Kernel, Launch, Piece, Uncovered, Work};
-use super::number::{WIDTHS, computed, literal, stored, suffix};
-use super::strides::{Arguments, index_type, own_strides, repeated_strides, signed};
+use super::number::{WIDTHS, computed, stored, suffix};
+use super::strides::{Arguments, index_type, signed};
 use super::text::filled;
 use crate::array::Span;
 
 const SOFTMAX: &str = include_str!("templates/softmax.cu");
 const SOFTMAX_GRADIENT: &str = include_str!("templates/softmax_gradient.cu");
-const NORM: &str = include_str!("templates/norm.cu");
-const NORM_GRADIENT: &str = include_str!("templates/norm_gradient.cu");
 const CROSS_ENTROPY: &str = include_str!("templates/cross_entropy.cu");
+const CLASSIFIER: &str = include_str!("templates/classifier.cu");
 const CROSS_ENTROPY_GRADIENT: &str = include_str!("templates/cross_entropy_gradient.cu");
 
 /// The threads of a warp.
@@ -25,42 +24,48 @@ const WARP: u64 = 32;
 const SHARED: u32 = 256;
 
 /// Rows of values, and by how many threads they are computed.
-struct Rows {
+pub(super) struct Rows {
     dtype: DType,
     /// The elements of the result.
     made: DType,
-    rows: u64,
+    pub(super) rows: u64,
     /// The elements of a row, and how far apart they are.
     length: u64,
     inner: u64,
     /// How many elements a thread reads at once.
-    width: u64,
+    pub(super) width: u64,
     /// How many threads compute a row, and how many rows a block.
-    group: u64,
+    pub(super) group: u64,
     each: u64,
 }
 
 impl Rows {
-    fn new(x: &Piece, made: DType, [rows, length, inner]: [u64; 3]) -> Result<Self, Uncovered> {
+    fn new(x: &Piece, made: DType, extents: [u64; 3]) -> Result<Self, Uncovered> {
         let dtype = x.type_.dtype;
         if !dtype.is_float() {
             return Err(Uncovered::Missing(format!("rows of {dtype}")));
         }
+        Ok(Self::sized([dtype, made], extents, dtype.bytes()))
+    }
+
+    /// Rows of elements made of others, so many that are so long, their elements so far apart; the
+    /// smallest of what a thread reads or writes neighbours of has so many bytes.
+    pub(super) fn sized([dtype, made]: [DType; 2], [rows, length, inner]: [u64; 3], bytes: u64) -> Self {
         /// What a thread reads at once at most (bytes).
         const LOAD: u64 = 16;
-        let fits = |width: u64| {
-            width == 1 || inner == 1 && length.is_multiple_of(width) && width * dtype.bytes() <= LOAD
-        };
+        let fits =
+            |width: u64| width == 1 || inner == 1 && length.is_multiple_of(width) && width * bytes <= LOAD;
         let width = WIDTHS.into_iter().filter(|&it| fits(it)).max().unwrap_or(1);
         let (group, each) = match length.div_ceil(width) {
             0..=512 => (WARP, 8),
             513..=4096 => (256, 1),
             _ => (1024, 1),
         };
-        Ok(Self { dtype, made, rows, length, inner, width, group, each })
+        Self { dtype, made, rows, length, inner, width, group, each }
     }
 
-    fn sum(&self, of: &str) -> String {
+    /// The sum of what a row's threads have.
+    pub(super) fn sum(&self, of: &str) -> String {
         let s = suffix(self.dtype);
         if self.group == WARP {
             format!("t_warp_sum_{s}({of})")
@@ -70,7 +75,7 @@ impl Rows {
     }
 
     /// A template's text for these rows, with more texts.
-    fn source(&self, template: &str, more: &[(&str, &str)]) -> String {
+    pub(super) fn source(&self, template: &str, more: &[(&str, &str)]) -> String {
         let s = suffix(self.dtype);
         let most = self.sum("most").replace("_sum_", "_max_");
         let texts = [
@@ -95,7 +100,8 @@ impl Rows {
         filled(template, &all)
     }
 
-    fn work(&self, family: &str, source: &str, arguments: Arguments) -> Work {
+    /// The launch of a source of a family.
+    pub(super) fn work(&self, family: &str, source: &str, arguments: Arguments) -> Work {
         if self.rows * self.length == 0 {
             return Work::default();
         }
@@ -157,161 +163,6 @@ pub(super) fn softmax_gradient(dim: usize, y: &Piece, dx: &Piece) -> Result<Work
     Ok(rows.work("softmax_gradient", &source, arguments))
 }
 
-/// A normalisation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Norm {
-    /// The first dimension of a sample.
-    pub(super) first: usize,
-    pub(super) epsilon: Real,
-    /// Whether the mean is subtracted first.
-    pub(super) centred: Centred,
-    /// What scale and bias are numbers for.
-    pub(super) factors: Factors,
-}
-
-/// What is subtracted from a row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Centred {
-    Mean,
-    Nothing,
-}
-
-/// What scale and bias have numbers for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Factors {
-    /// Each element of a sample, or all.
-    Elements,
-    /// Each channel, of which there are so many.
-    Channels(u64),
-}
-
-impl Norm {
-    fn rows(&self, x: &Piece, y: &Piece) -> Result<Rows, Uncovered> {
-        let shape = &x.type_.shape;
-        let rows = shape[..self.first].iter().product();
-        Rows::new(x, y.type_.dtype, [rows, shape[self.first..].iter().product(), 1])
-    }
-
-    /// How the number of a factor that belongs to an element is read: statements, and the number.
-    fn factor(&self, rows: &Rows, x: &Piece, factor: &Piece, name: &str) -> Result<[String; 2], Uncovered> {
-        let (t, d, v) = (computed(factor.type_.dtype), factor.type_.dtype.name(), rows.width);
-        let one = |place: &str| {
-            [format!("        {t} {name}s; t_load_{d}_1({name} + {place}, &{name}s);\n"), format!("{name}s")]
-        };
-        if let Factors::Channels(channels) = self.factors {
-            return Ok(one(&format!("row % {channels}")));
-        }
-        if factor.type_.elements() == 1 {
-            return Ok(one("0"));
-        }
-        let shape = &x.type_.shape;
-        let strides = repeated_strides(&factor.type_.shape, shape);
-        let sample = own_strides(&shape[self.first..]);
-        let is_sample = strides.is_some_and(|strides| {
-            let extents = shape[self.first..].iter();
-            let own = strides[self.first..].iter().zip(&sample).zip(extents);
-            own.into_iter().all(|((it, own), &extent)| extent == 1 || it == own)
-                && strides[..self.first].iter().zip(shape).all(|(&it, &extent)| it == 0 || extent == 1)
-        });
-        if !is_sample {
-            return Err(Uncovered::Missing(format!(
-                "a normalisation of {} scaled by {}",
-                x.type_, factor.type_
-            )));
-        }
-        Ok([
-            format!("        {t} {name}s[{v}]; t_load_{d}_{v}({name} + j, {name}s);\n"),
-            format!("{name}s[k]"),
-        ])
-    }
-}
-
-/// The pass that finds the mean of a row, if it is subtracted.
-fn middle(rows: &Rows, centred: Centred, more: &str, after: &str) -> String {
-    if centred == Centred::Nothing {
-        return String::new();
-    }
-    let (v, d) = (rows.width, rows.dtype.name());
-    format!(
-        "    for (t_i64 j = start; j < length; j += {group} * {v}) {{\n        \
-         t_load_{d}_{v}(x + j, a);\n{more}        T_UNROLL\n        \
-         for (int k = 0; k < {v}; k++) sum += a[k];\n    }}\n    \
-         middle = {sum} / ({t})length;\n{after}    sum = 0;\n",
-        group = rows.group,
-        sum = rows.sum("sum"),
-        t = computed(rows.dtype),
-    )
-}
-
-/// A normalisation of the last dimensions; operands x, scale and perhaps bias.
-pub(super) fn normalise(norm: &Norm, operands: &[Piece], y: &Piece, doc: &str) -> Result<Work, Uncovered> {
-    let x = &operands[0];
-    let rows = norm.rows(x, y)?;
-    let (mut factors, mut scaled) = (String::new(), String::new());
-    let mut arguments = Arguments::default();
-    arguments.reads("x", rows.dtype, Argument::Operand(0));
-    for (number, (factor, (name, sign))) in
-        operands[1..].iter().zip([("scale", " * "), ("bias", " + ")]).enumerate()
-    {
-        arguments.reads(name, factor.type_.dtype, Argument::Operand(number + 1));
-        let [statement, number] = norm.factor(&rows, x, factor, name)?;
-        factors.push_str(&statement);
-        scaled.push_str(&format!("{sign}{number}"));
-    }
-    arguments.writes("y", rows.made, Argument::Result(0));
-    rows.extents(&mut arguments);
-    let source = rows.source(
-        NORM,
-        &[
-            ("DOC", doc),
-            ("PARAMETERS", &arguments.text()),
-            ("MIDDLE", &middle(&rows, norm.centred, "", "")),
-            ("EPSILON", &literal(rows.dtype, norm.epsilon.0)),
-            ("FACTORS", &factors),
-            ("SCALED", &scaled),
-        ],
-    );
-    Ok(rows.work("norm", &source, arguments))
-}
-
-/// The gradient of a normalisation towards x; operands x, scale, dy.
-pub(super) fn normalise_gradient(
-    norm: &Norm,
-    operands: &[Piece],
-    dx: &Piece,
-    doc: &str,
-) -> Result<Work, Uncovered> {
-    let (x, scale) = (&operands[0], &operands[1]);
-    let rows = norm.rows(x, dx)?;
-    let mut arguments = Arguments::default();
-    arguments.reads("x", rows.dtype, Argument::Operand(0));
-    arguments.reads("scale", scale.type_.dtype, Argument::Operand(1));
-    arguments.reads("dy", rows.dtype, Argument::Operand(2));
-    arguments.writes("dx", rows.made, Argument::Result(0));
-    rows.extents(&mut arguments);
-    let [factors, number] = norm.factor(&rows, x, scale, "scale")?;
-    let scaled = format!(" * {number}");
-    let (v, d) = (rows.width, rows.dtype.name());
-    let more = format!(
-        "        t_load_{d}_{v}(dy + j, g);\n{factors}        T_UNROLL\n        \
-         for (int k = 0; k < {v}; k++) mean += g[k]{scaled};\n"
-    );
-    let after = format!("    mean = {} / ({})length;\n", rows.sum("mean"), computed(rows.dtype));
-    let source = rows.source(
-        NORM_GRADIENT,
-        &[
-            ("DOC", doc),
-            ("PARAMETERS", &arguments.text()),
-            ("MIDDLE", &middle(&rows, norm.centred, &more, &after)),
-            ("EPSILON", &literal(rows.dtype, norm.epsilon.0)),
-            ("FACTORS", &factors),
-            ("SCALED", &scaled),
-            ("PRODUCT", &rows.sum("product")),
-        ],
-    );
-    Ok(rows.work("norm_gradient", &source, arguments))
-}
-
 /// Rows of scores, and the arguments that a kernel over them and their labels begins with.
 fn scored(operands: &[Piece], y: &Piece) -> Result<(Rows, Arguments), Uncovered> {
     let (x, labels) = (&operands[0], &operands[1]);
@@ -352,4 +203,25 @@ pub(super) fn cross_entropy_gradient(ignored: i64, operands: &[Piece], y: &Piece
     finish(&rows, span, ignored, &mut arguments);
     let source = rows.source(CROSS_ENTROPY_GRADIENT, &[("L", stored(operands[1].type_.dtype))]);
     Ok(rows.work("cross_entropy_gradient", &source, arguments))
+}
+
+/// Cross entropy and its gradient towards scores by one kernel; operands scores, labels, dloss, results
+/// losses, dscores. The gradient may be made where scores are.
+pub fn classified(ignored: i64, operands: [&Piece; 3], results: [&Piece; 2]) -> Result<Work, Uncovered> {
+    let [x, labels, dloss] = operands;
+    let [losses, dx] = results;
+    let (rows, mut arguments) = scored(&[x.clone(), labels.clone()], dx)?;
+    let is_odd = |it: &&Piece| computed(it.type_.dtype) != computed(rows.dtype) || !it.type_.dtype.is_float();
+    if dloss.type_.dtype != rows.dtype || [losses, dx].iter().any(is_odd) {
+        let types = [&dloss.type_, &losses.type_, &dx.type_].map(ToString::to_string);
+        return Err(Uncovered::Missing(format!("a classifier of {}, {}", x.type_, types.join(", "))));
+    }
+    arguments.reads("dloss", dloss.type_.dtype, Argument::Operand(2));
+    arguments.writes("losses", losses.type_.dtype, Argument::Result(0));
+    arguments.writes("y", rows.made, Argument::Result(1));
+    let span = x.span(x.type_.shape.len().saturating_sub(1));
+    finish(&rows, span, ignored, &mut arguments);
+    let losses = losses.type_.dtype;
+    let texts = [("L", stored(labels.type_.dtype)), ("P", stored(losses)), ("Q", losses.name())];
+    Ok(rows.work("classifier", &rows.source(CLASSIFIER, &texts), arguments))
 }

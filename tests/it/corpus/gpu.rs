@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use device::{Device, Issuing, Settings};
 use lower::Program;
 use plan::Plan;
+use rayon::prelude::*;
 use run::Session;
 use search::MachinePrices;
 
@@ -107,6 +108,19 @@ impl Subject {
         }
         Ok(())
     }
+}
+
+/// What is planned for each trial whose model is there, lowered.
+pub(crate) fn programs() -> Vec<(String, Result<Vec<Program>, String>)> {
+    let (all, _) = cases::all();
+    let of = |(title, mesh, kind): &(&str, &str, Kind)| {
+        let case = all.iter().find(|case| case.title == *title)?;
+        let plan = case.open().and_then(|subject| subject.planned(mesh, *kind));
+        let programs =
+            plan.and_then(|plan| lower::lower(&plan).map_err(|error| format!("not lowered: {error}")));
+        Some((format!("{title} on {mesh}, {kind:?}"), programs))
+    };
+    TRIALS.par_iter().filter_map(of).collect()
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::time::Instant;
 use device::{Device, DeviceError, Issuing, Settings};
 use lower::Program;
 use plan::Generation;
+use rayon::prelude::*;
 use run::Session;
 use shardloom::generation::choose::{self, Manner};
 use shardloom::model_file::ModelFile;
@@ -50,6 +51,18 @@ fn on_gpu(emulated: &Emulated, issuing: Issuing, generation: &Generation, file: 
 
 fn drawn(logits: &[f64], place: choose::Place) -> i64 {
     i64::try_from(choose::next(logits, &DRAWN, place)).unwrap()
+}
+
+/// What is planned for each trial whose model is there, lowered: steps of prompts, and of single tokens.
+pub(crate) fn programs_of_all() -> Vec<(String, Result<Vec<Program>, String>)> {
+    let of = |&(name, mesh, layout): &(&str, &str, Option<&str>)| {
+        let case = ALL.iter().find(|case| case.name == name)?;
+        let (decode, prefill) = programs(&plan(case, &open(case)?, mesh, layout));
+        let steps = [Some((format!("{name} on {mesh}, tokens"), Ok(decode)))];
+        let prompts = prefill.map(|it| (format!("{name} on {mesh}, prompts"), Ok(it)));
+        Some(steps.into_iter().chain([prompts]).flatten().collect::<Vec<_>>())
+    };
+    TRIALS.par_iter().filter_map(of).flatten().collect()
 }
 
 #[test]

@@ -1,9 +1,11 @@
 //! Training steps on a GPU that is not there: every kind of plan on one rank and several, and stages,
 //! held against what PyTorch computed. Plans in time steps are trained where they are made.
 
+use lower::Program;
 use plan::{Plan, Recompute};
 use planner_ir::Optimizer;
 use planner_ir::schedule::Kind as Schedule;
+use rayon::prelude::*;
 use rewrite::Steps;
 use search::MachinePrices;
 
@@ -39,6 +41,17 @@ fn check(path: &std::path::Path, mesh: &'static str, kind: Kind, parts: u64) -> 
     if let Kind::Stages(schedule) = kind {
         return pipelines::check_on_gpu(path, mesh, schedule, parts);
     }
+    let (case, plan, optimizer) = planned(path, mesh, kind, parts)?;
+    case.check_on_gpu(&plan, optimizer, parts)
+}
+
+/// A plan without stages, with what it is of.
+fn planned(
+    path: &std::path::Path,
+    mesh: &str,
+    kind: Kind,
+    parts: u64,
+) -> Result<(Case, Plan, Optimizer), String> {
     let (mesh, machine) = machine(mesh);
     let case = Case::load(path);
     let ranks = mesh.devices();
@@ -57,7 +70,23 @@ fn check(path: &std::path::Path, mesh: &'static str, kind: Kind, parts: u64) -> 
         }
         _ => case.plan_of(&prepared, &mesh, &machine, &prices)?,
     };
-    case.check_on_gpu(&plan, optimizer, parts)
+    Ok((case, plan, optimizer))
+}
+
+/// What is planned for each trial whose model is there, lowered.
+pub(crate) fn programs() -> Vec<(String, Result<Vec<Program>, String>)> {
+    let all = cases::all();
+    let of = |&(model, mesh, kind, parts): &(&str, &'static str, Kind, u64)| {
+        let path = all.iter().find(|path| path.ends_with(model))?;
+        let programs = match kind {
+            Kind::Stages(schedule) => pipelines::programs(path, mesh, schedule, parts),
+            _ => planned(path, mesh, kind, parts).and_then(|(_, plan, _)| {
+                lower::lower(&plan).map_err(|error| format!("not lowered: {error}"))
+            }),
+        };
+        Some((format!("{model} on {mesh}, {kind:?}"), programs))
+    };
+    TRIALS.par_iter().filter_map(of).collect()
 }
 
 impl Case {

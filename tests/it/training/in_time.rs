@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use plan::{Assignment, Plan, Recompute};
 use planner_ir::{Graph, Loops, Move, Node, NodeId, Op, Optimizer, Phase, Source, ValueId};
+use rayon::prelude::*;
 use rewrite::Steps;
 use search::MachinePrices;
 
@@ -208,14 +209,26 @@ fn check_home(plan: &Plan, form: Form) -> Result<(), String> {
 }
 
 impl Trial {
-    fn check(&self, case: &Case) -> Result<(), String> {
-        let Self { form, optimizer, .. } = *self;
+    /// What it trains, if it is there.
+    fn case(&self) -> Option<Case> {
+        let mut all = cases::all().into_iter();
+        let path = all.find(|path| path.to_string_lossy().contains(self.model))?;
+        Some(Case::load(&path).stretched(self.times, self.form.side()))
+    }
+
+    fn planned(&self, case: &Case) -> Result<Plan, String> {
         let (mesh, machine) = machine(self.mesh);
-        let training = case.training(optimizer, Recompute::Nothing);
+        let training = case.training(self.optimizer, Recompute::Nothing);
         let prepared = case.prepared(&training, &parted(&case.batch(0), 1));
         let prices = MachinePrices::new(&machine, &mesh).map_err(|error| format!("{error:?}"))?;
-        let prices = Preferring::new(Manner::InTime(form), prices, &prepared.graph, &prepared.sections);
-        let plan = case.plan_in(&prepared, &mesh, &machine, &prices, Steps::Offered)?;
+        let manner = Manner::InTime(self.form);
+        let prices = Preferring::new(manner, prices, &prepared.graph, &prepared.sections);
+        case.plan_in(&prepared, &mesh, &machine, &prices, Steps::Offered)
+    }
+
+    fn check(&self, case: &Case) -> Result<(), String> {
+        let Self { form, optimizer, .. } = *self;
+        let plan = self.planned(case)?;
         check_plan(&plan)?;
         let counts = counted(&plan, form);
         println!("{} {form:?}: {counts:?}", case.title);
@@ -236,17 +249,26 @@ impl Trial {
     }
 }
 
+/// What is planned for each trial on a GPU whose model is there, lowered.
+pub(crate) fn programs() -> Vec<(String, Result<Vec<lower::Program>, String>)> {
+    let of = |trial: &Trial| {
+        let case = trial.case()?;
+        let lowered = |plan: Plan| lower::lower(&plan).map_err(|error| format!("not lowered: {error}"));
+        let what = format!("{} by {:?} on {}", trial.model, trial.form, trial.mesh);
+        Some((what, trial.planned(&case).and_then(lowered)))
+    };
+    TRIALS.par_iter().filter(|it| it.on == On::Both).filter_map(of).collect()
+}
+
 #[test]
 fn products_in_time_steps_train_as_pytorch() {
     let wanted = std::env::var("MODEL").unwrap_or_default();
     let mut failures = Vec::new();
     for trial in TRIALS.iter().filter(|it| it.model.contains(&wanted)) {
-        let mut all = cases::all().into_iter();
-        let Some(path) = all.find(|path| path.to_string_lossy().contains(trial.model)) else { continue };
+        let Some(case) = trial.case() else { continue };
         let what = format!("{} by {:?} on {}", trial.model, trial.form, trial.mesh);
         let start = std::time::Instant::now();
         failures.extend(faults_of(&what, || {
-            let case = Case::load(&path).stretched(trial.times, trial.form.side());
             let wrong = trial.check(&case).err();
             wrong.map(|error| format!("{what}: {error}")).into_iter().collect()
         }));

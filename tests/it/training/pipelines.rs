@@ -105,9 +105,12 @@ impl Trial {
 }
 
 impl Made {
+    fn programs(&self) -> Result<Vec<lower::Program>, String> {
+        lower::pipeline(&self.pipeline).map_err(|error| format!("not lowered: {error}"))
+    }
+
     fn session(&self, case: &Case) -> Result<Session, String> {
-        let programs = lower::pipeline(&self.pipeline).map_err(|error| format!("not lowered: {error}"))?;
-        case.started(programs)
+        case.started(self.programs()?)
     }
 
     /// The file says the pipeline, and three steps are as PyTorch's.
@@ -249,11 +252,22 @@ pub(super) fn check_on_gpu(
     let trial = Trial { mesh, kind, micro_batches, ..TWO };
     let case = trial.case(path);
     let made = trial.made(&case)?;
-    let programs = lower::pipeline(&made.pipeline).map_err(|error| format!("not lowered: {error}"))?;
+    let programs = made.programs()?;
     let gpu = crate::emulated::emulated();
     let session = crate::corpus::gpu::session(&gpu, programs, &case.file)?;
     let bytes = |outcome: &Outcome| made.check_received(outcome);
     case.check_session(session, &made.graph, trial.optimizer, micro_batches, &bytes)
+}
+
+/// The programs of two stages.
+pub(super) fn programs(
+    path: &Path,
+    mesh: &'static str,
+    kind: Kind,
+    micro_batches: u64,
+) -> Result<Vec<lower::Program>, String> {
+    let trial = Trial { mesh, kind, micro_batches, ..TWO };
+    trial.made(&trial.case(path))?.programs()
 }
 
 fn check(name: &str, path: &Path, trial: &Trial) -> Vec<String> {

@@ -80,18 +80,21 @@ impl Trial {
     /// What the operations of a chain make, one by one.
     fn expected_of_chain(&self, chain: &Chain) -> Vec<Array> {
         let mut made: Vec<Vec<Array>> = vec![];
+        let placed = |array: &Array| if array.shape() == chain.shape { &chain.spans[..] } else { &[] };
         for step in &chain.steps {
             let operands: Vec<Tensor> = step
                 .inputs
                 .iter()
                 .map(|input| match *input {
-                    Input::Operand(number) => self.operands[number].0.tensor(),
-                    Input::Step(step, result) => made[step][result].tensor(),
+                    Input::Operand(number) => &self.operands[number].0,
+                    Input::Step(step, result) => &made[step][result],
                 })
+                .map(|array| Tensor { spans: placed(array), ..array.tensor() })
                 .collect();
             let types = step.results.iter().map(|&it| Type::new(it, chain.shape.clone()));
             let mut results: Vec<Array> = types.map(|it| Array::zeros(it).unwrap()).collect();
-            let mut targets: Vec<TensorMut> = results.iter_mut().map(Array::tensor_mut).collect();
+            let mut targets: Vec<TensorMut> =
+                results.iter_mut().map(|it| TensorMut { spans: &chain.spans, ..it.tensor_mut() }).collect();
             crate::compute(&step.op, &operands, &mut targets).unwrap();
             made.push(results);
         }
@@ -254,11 +257,16 @@ impl Request {
 /// means; fails with all differences.
 pub(super) fn check(trials: &[Trial]) {
     let works: Vec<Work> = trials.iter().map(Trial::work).collect();
+    let expected: Vec<Vec<Array>> = trials.iter().map(Trial::expected).collect();
+    check_works(trials, &works, &expected);
+}
+
+/// The same for other works than those of the trials' operations, which make what is expected.
+pub(super) fn check_works(trials: &[Trial], works: &[Work], expected: &[Vec<Array>]) {
     let folder = folder();
-    let (program, numbers) = compiled(&folder, &works);
+    let (program, numbers) = compiled(&folder, works);
     let mut failures = Vec::new();
-    for (trial, work) in trials.iter().zip(&works) {
-        let expected = trial.expected();
+    for ((trial, work), expected) in trials.iter().zip(works).zip(expected) {
         for seed in 0..ORDERS {
             let request = Request::of(trial, work, &numbers, seed);
             let found = match run(&program, &request.bytes) {
@@ -268,7 +276,7 @@ pub(super) fn check(trials: &[Trial]) {
                     continue;
                 }
             };
-            if let Err(error) = compare(trial, &expected, &found) {
+            if let Err(error) = compare(trial, expected, &found) {
                 let sources: String = work.launches.iter().map(|it| it.kernel.source.as_str()).collect();
                 failures.push(format!("{}, order {seed}: {error}\n{sources}", trial.title()));
             }
