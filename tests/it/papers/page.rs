@@ -24,11 +24,12 @@ const PRINTED: [(&str, u64, f64, f64); 8] = [
 /// PrimePar's Table 2: how long its search takes for OPT (milliseconds), by devices.
 const TABLE_2: [(u64, f64); 4] = [(4, 85.3), (8, 86.5), (16, 170.9), (32, 5357.3)];
 
-/// The attention scores of a device (bytes): 4 layers, so many sequences of 2048 tokens, FP32.
+/// The attention scores that a device keeps (bytes): once for the softmax that makes them and once for the
+/// product that takes them, of 4 layers, so many sequences of 2048 tokens, FP32.
 fn scores(model: &str, devices: u64, batch: u64) -> f64 {
     let heads = if model == "OPT 6.7B" { 32.0 } else { 96.0 };
     let [devices, batch] = [devices, batch].map(|it| f64::from(u32::try_from(it).unwrap()));
-    4.0 * batch * heads * 2048.0 * 2048.0 * 4.0 / devices
+    2.0 * 4.0 * batch * heads * 2048.0 * 2048.0 * 4.0 / devices
 }
 
 fn percent(found: f64, printed: f64) -> String {
@@ -214,21 +215,13 @@ fn the_page_says_what_is_found() {
     }
 }
 
-/// Where a plan as good as the best of PrimePar's space takes longer to find than PrimePar's search.
-const TOO_SLOW: [(&str, u64); 3] = [("OPT 6.7B", 8), ("OPT 175B", 8), ("OPT 175B", 16)];
-
 #[test]
-fn plans_as_good_are_found_in_less_than_table_2_but_for_named_rows() {
+fn plans_as_good_are_found_in_less_than_table_2() {
     let ledger = ledger();
     for (model, devices, _, _) in PRINTED {
         let (kind, mesh, row) = quickest(&ledger, model, devices).unwrap();
         let most = TABLE_2.iter().find(|it| it.0 == devices).unwrap().1 / 1e3;
-        let within = row.search.is_some_and(|it| it < most);
-        assert_eq!(
-            within,
-            !TOO_SLOW.contains(&(model, devices)),
-            "{model}, {devices}: {kind}, {mesh}, {row:?}"
-        );
+        assert!(row.search.is_some_and(|it| it < most), "{model}, {devices}: {kind}, {mesh}, {row:?}");
     }
 }
 
