@@ -71,12 +71,25 @@ impl<'a> Messages<'a> {
         Self { tasks, element, sent: Sends::default(), list: Vec::new() }
     }
 
-    /// Adds those of a job that a node sends.
-    pub(crate) fn add(&mut self, job: &Job, node: u64) {
-        match job.strategy {
-            Strategy::SendReceive => self.direct(job, node),
-            Strategy::LocalGather | Strategy::GlobalGather => self.gathered(job, node),
-            Strategy::Broadcast => self.broadcast(job, node),
+    /// Adds those of jobs of one strategy that a node sends the same receivers.
+    pub(crate) fn add(&mut self, jobs: &[&Job], node: u64) {
+        match jobs.first().map(|job| job.strategy) {
+            Some(Strategy::SendReceive) => jobs.iter().for_each(|job| self.direct(job, node)),
+            Some(Strategy::Broadcast) => jobs.iter().for_each(|job| self.broadcast(job, node)),
+            Some(Strategy::LocalGather | Strategy::GlobalGather) => {
+                let count = jobs[0].receivers.iter().map(Vec::len).sum();
+                let parts = |job: &&Job| divide(&self.tasks[job.task].portions, self::count(count));
+                let parts: Vec<Vec<Vec<Portion>>> = jobs.iter().map(parts).collect();
+                for turn in 0..jobs.len() {
+                    // Each receiver begins with another job.
+                    let of = |receiver: usize| {
+                        let job = (receiver * jobs.len() / count.min(jobs.len()) + turn) % jobs.len();
+                        (jobs[job], &parts[job][receiver][..])
+                    };
+                    self.gathered(&jobs[0].receivers, &(0..count).map(of).collect::<Vec<_>>(), node);
+                }
+            }
+            None => {}
         }
     }
 
@@ -108,20 +121,23 @@ impl<'a> Messages<'a> {
     /// One part to each receiver, then parts between nodes, then inside each node. A part enters
     /// each node once: in the first round of exchanges nodes give to the next one, and so on.
     ///
+    /// Where there are several jobs, receivers take turns: each has the part of another one, so that who
+    /// sends them sends to different receivers at a time, and nobody is always the first or the last.
+    ///
     /// Where several devices of the node have the portions, they send parts in turns, and to adapters in
     /// turns: each may have an adapter of its own.
-    fn gathered(&mut self, job: &Job, node: u64) {
-        let receivers: Vec<&Place> = job.receivers.iter().flatten().collect();
-        let parts = divide(&self.tasks[job.task].portions, count(receivers.len()));
-        let task = job.task;
-        let mut brought = vec![None; receivers.len()];
+    fn gathered(&mut self, nodes: &[Vec<Place>], parts: &[(&Job, &[Portion])], node: u64) {
+        let sent = |part: usize, after: Option<usize>| {
+            let (job, portions) = parts[part];
+            Sent { task: job.task, portions, after }
+        };
+        let mut brought = vec![None; parts.len()];
         let mut first = 0;
-        for devices in &job.receivers {
+        for devices in nodes {
             for at in in_turns(devices) {
-                let portions = &parts[first + at];
+                let (job, portions) = parts[first + at];
                 let Some(sender) = self.sender(job, node, portions) else { continue };
-                let sent = Sent { task, portions, after: None };
-                brought[first + at] = self.push(sender, devices[at].rank, &sent);
+                brought[first + at] = self.push(sender, devices[at].rank, &sent(first + at, None));
             }
             first += devices.len();
         }
@@ -130,28 +146,27 @@ impl<'a> Messages<'a> {
         // one, the part, and the message that brought it.
         let mut own: Vec<Vec<(usize, usize, Option<usize>)>> = Vec::new();
         let mut first = 0;
-        for devices in &job.receivers {
+        for devices in nodes {
             own.push((0..devices.len()).map(|it| (it, first + it, brought[first + it])).collect());
             first += devices.len();
         }
         let mut there = own.clone();
-        let nodes = job.receivers.len();
-        for round in 1..nodes {
+        for round in 1..nodes.len() {
             for (node, parts_of_node) in own.iter().enumerate() {
-                let to = (node + round) % nodes;
+                let to = (node + round) % nodes.len();
                 for &(device, part, after) in parts_of_node {
-                    let target = device % job.receivers[to].len();
-                    let (from, rank) = (job.receivers[node][device].rank, job.receivers[to][target].rank);
-                    let came = self.push(from, rank, &Sent { task, portions: &parts[part], after });
+                    let target = device % nodes[to].len();
+                    let (from, rank) = (nodes[node][device].rank, nodes[to][target].rank);
+                    let came = self.push(from, rank, &sent(part, after));
                     there[to].push((target, part, came));
                 }
             }
         }
-        for (devices, there) in job.receivers.iter().zip(&there) {
+        for (devices, there) in nodes.iter().zip(&there) {
             for round in 1..devices.len() {
                 for &(device, part, after) in there {
                     let to = devices[(device + round) % devices.len()].rank;
-                    self.push(devices[device].rank, to, &Sent { task, portions: &parts[part], after });
+                    self.push(devices[device].rank, to, &sent(part, after));
                 }
             }
         }
