@@ -38,6 +38,8 @@ pub(crate) struct Messages<'a> {
     /// What each adapter, by its node, and each rank has been told to send of what was there from the start
     /// (bytes).
     sent: Sends,
+    /// For receivers of chains, the nodes that have begun some, and how many.
+    chains: BTreeMap<Vec<Vec<Place>>, Vec<(u64, usize)>>,
     /// What has been collected.
     pub(crate) list: Vec<Message>,
 }
@@ -56,6 +58,8 @@ fn in_turns(devices: &[Place]) -> Vec<usize> {
 struct Sends {
     by_adapter: BTreeMap<(u64, u64), u64>,
     by_rank: BTreeMap<u64, u64>,
+    /// By unit task and rank.
+    by_task: BTreeMap<(usize, u64), u64>,
 }
 
 /// Something that is sent.
@@ -68,7 +72,7 @@ struct Sent<'a> {
 impl<'a> Messages<'a> {
     /// No messages.
     pub(crate) fn new(tasks: &'a [UnitTask], element: u64) -> Self {
-        Self { tasks, element, sent: Sends::default(), list: Vec::new() }
+        Self { tasks, element, sent: Sends::default(), chains: BTreeMap::new(), list: Vec::new() }
     }
 
     /// Adds those of jobs of one strategy that a node sends the same receivers.
@@ -93,17 +97,31 @@ impl<'a> Messages<'a> {
         }
     }
 
-    /// The device of a node whose adapter has sent least, and of these the one that has, which will send
-    /// these.
-    fn sender(&mut self, job: &Job, node: u64, portions: &[Portion]) -> Option<u64> {
+    /// The device of a node that will send these to a receiver: the one whose place among the senders is
+    /// that of the receiver among all, if that is its share; else one whose adapter has sent least, and of
+    /// these the one that has.
+    fn sender(&mut self, job: &Job, node: u64, receiver: u64, portions: &[Portion]) -> Option<u64> {
         let bytes = self.bytes(portions);
-        let Sends { by_adapter, by_rank } = &mut self.sent;
-        let of = |adapter: u64| by_adapter.get(&(node, adapter)).copied().unwrap_or(0);
+        let UnitTask { senders, receivers, .. } = &self.tasks[job.task];
+        let Sends { by_adapter, by_rank, by_task } = &mut self.sent;
+        let of = |it: &Place| {
+            let adapter = by_adapter.get(&(node, it.adapter)).copied().unwrap_or(0);
+            (adapter, by_rank.get(&it.rank).copied().unwrap_or(0))
+        };
         let places = job.senders.iter().filter(|it| it.node == node);
-        let least = places.min_by_key(|it| (of(it.adapter), by_rank.get(&it.rank).copied().unwrap_or(0)))?;
-        *by_adapter.entry((node, least.adapter)).or_default() += bytes;
-        *by_rank.entry(least.rank).or_default() += bytes;
-        Some(least.rank)
+        let least = places.min_by_key(|it| of(it))?;
+        let place = receivers.iter().position(|it| it.rank == receiver).unwrap_or(0);
+        let like = senders.get(place * senders.len() / receivers.len().max(1)).filter(|like| {
+            let sent = by_task.get(&(job.task, like.rank)).copied().unwrap_or(0);
+            let (all, share) = (count(senders.len()), count(receivers.len()));
+            let within = (sent + bytes).saturating_mul(all) <= share.saturating_mul(bytes);
+            like.node == node && (within || of(like) == of(least))
+        });
+        let chosen = like.unwrap_or(least);
+        *by_adapter.entry((node, chosen.adapter)).or_default() += bytes;
+        *by_rank.entry(chosen.rank).or_default() += bytes;
+        *by_task.entry((job.task, chosen.rank)).or_default() += bytes;
+        Some(chosen.rank)
     }
 
     fn bytes(&self, portions: &[Portion]) -> u64 {
@@ -112,7 +130,8 @@ impl<'a> Messages<'a> {
 
     fn direct(&mut self, job: &Job, node: u64) {
         let portions = &self.tasks[job.task].portions;
-        let Some(sender) = self.sender(job, node, portions) else { return };
+        let first = job.receivers.iter().flatten().next().map_or(0, |it| it.rank);
+        let Some(sender) = self.sender(job, node, first, portions) else { return };
         for receiver in job.receivers.iter().flatten() {
             self.push(sender, receiver.rank, &Sent { task: job.task, portions, after: None });
         }
@@ -136,8 +155,9 @@ impl<'a> Messages<'a> {
         for devices in nodes {
             for at in in_turns(devices) {
                 let (job, portions) = parts[first + at];
-                let Some(sender) = self.sender(job, node, portions) else { continue };
-                brought[first + at] = self.push(sender, devices[at].rank, &sent(first + at, None));
+                let receiver = devices[at].rank;
+                let Some(sender) = self.sender(job, node, receiver, portions) else { continue };
+                brought[first + at] = self.push(sender, receiver, &sent(first + at, None));
             }
             first += devices.len();
         }
@@ -173,12 +193,25 @@ impl<'a> Messages<'a> {
     }
 
     /// Chunk after chunk along the chain.
+    ///
+    /// Chains of different nodes to the same receivers begin at different nodes, and those of one node at
+    /// different devices: no adapter is where all of them enter.
     fn broadcast(&mut self, job: &Job, node: u64) {
         let portions = &self.tasks[job.task].portions;
-        let Some(sender) = self.sender(job, node, portions) else { return };
+        let first = job.receivers.iter().flatten().next().map_or(0, |it| it.rank);
+        let Some(sender) = self.sender(job, node, first, portions) else { return };
+        let chains = self.chains.entry(job.receivers.clone()).or_default();
+        let first = chains.iter().position(|it| it.0 == node).unwrap_or(chains.len());
+        if first == chains.len() {
+            chains.push((node, 0));
+        }
+        let turn = chains[first].1;
+        chains[first].1 += 1;
+        let chain: Vec<Vec<Place>> =
+            begun_at(&job.receivers, first).iter().map(|devices| begun_at(devices, turn)).collect();
         for portions in divide(portions, job.chunks) {
             let (mut from, mut after) = (sender, None);
-            for devices in &job.receivers {
+            for devices in &chain {
                 // The first device of the node passes on to the next node and to its neighbour.
                 let (mut last, mut came) = (from, after);
                 for (place, device) in devices.iter().enumerate() {
@@ -211,6 +244,14 @@ impl<'a> Messages<'a> {
         });
         Some(order)
     }
+}
+
+/// The same in a circle, from that place on.
+fn begun_at<T: Clone>(all: &[T], place: usize) -> Vec<T> {
+    let mut all = all.to_vec();
+    let length = all.len().max(1);
+    all.rotate_left(place % length);
+    all
 }
 
 fn count(length: usize) -> u64 {
