@@ -21,7 +21,7 @@ use lower::{CollectiveKind, Instruction, StorageId, Stream, Way};
 
 use crate::clock::Times;
 use crate::prices::{Priced, together};
-use crate::ranks::{Kind, Part, Ranks, remotes};
+use crate::ranks::{Kind, Ranks};
 use crate::schedule::{Flow, Link, Schedule, Task};
 use crate::symmetry::{GroupClass, Pattern, RankClass, Symmetry};
 
@@ -101,7 +101,8 @@ struct Chains<'a> {
 enum Exchange {
     /// An instruction.
     Whole(usize),
-    Part(Way, Part),
+    /// Which part of which instruction.
+    Part(Way, usize, usize),
 }
 
 /// Where a class of ranks is in its program.
@@ -330,35 +331,48 @@ impl<'a> Chains<'a> {
         let action = &at.kind.program.instructions[index].action;
         let buffers = action.reads().into_iter().chain(action.writes());
         let size: u64 = buffers.map(|it| at.kind.program.buffer(it).type_.dtype.bytes()).sum();
-        let mut come = vec![here];
-        let mut over = Vec::new();
-        for (number, remote) in remotes(action).iter().enumerate() {
-            let part = Part { instruction: index, part: number };
-            let bytes = size * remote.strided.elements();
-            let task = match (at.class.pairs.get(&part), remote.way) {
-                (Some(&group), way) => {
-                    let flow = self.message_between(at, group, (way, part), bytes);
+        let class = at.class;
+        let parts = class.crossings.get(&index).map_or(&[][..], |parts| &parts[..]);
+        let mut tasks: Vec<Task> = Vec::with_capacity(parts.len());
+        // Pairs of one class are one: each part of one of them stands for those of all.
+        let mut pairs: BTreeMap<(usize, Way), Vec<Task>> = BTreeMap::new();
+        for (place, part) in parts.iter().enumerate() {
+            let came = part.after.iter().map(|&it| tasks[it]);
+            let before: Vec<Task> = [here].into_iter().chain(came).collect();
+            let bytes = size * part.elements;
+            let task = match (part.pair, part.way) {
+                (Some(group), way) => {
+                    let known = pairs.entry((group, way)).or_default();
+                    if let Some(&task) = known.get(part.number) {
+                        tasks.push(task);
+                        continue;
+                    }
+                    let number = at.met[group][usize::from(way == Way::From)] + part.number;
+                    let flow = self.message_between(group, number, Exchange::Part(way, index, place), bytes);
+                    known.push(flow);
+                    self.schedule.keeps_busy(flow, at.processor);
                     if way == Way::To {
-                        come = vec![self.joined(come)];
-                        come.iter().for_each(|&it| self.schedule.after(flow, it));
+                        before.iter().for_each(|&it| self.schedule.after(flow, it));
                     }
                     flow
                 }
                 (None, Way::To) => {
                     let copied = work::copy(self.device(at), Bytes(bytes)).0;
-                    let task = self.schedule.lasting(copied, &come);
+                    let task = self.schedule.lasting(copied, &before);
                     at.own.push_back(task);
                     task
                 }
                 (None, Way::From) => at.own.pop_front().unwrap_or(here),
             };
-            if remote.way == Way::From {
-                come.push(task);
-            }
-            over.push(task);
+            tasks.push(task);
         }
-        over.push(here);
-        (here, self.joined(over))
+        for ((group, way), known) in pairs {
+            at.met[group][usize::from(way == Way::From)] += known.len();
+        }
+        tasks.push(here);
+        tasks.sort_unstable();
+        tasks.dedup();
+        (here, self.joined(tasks))
     }
 
     /// A task that is over when all these are.
@@ -366,27 +380,15 @@ impl<'a> Chains<'a> {
         if let [only] = tasks[..] { only } else { self.schedule.lasting(0.0, &tasks) }
     }
 
-    /// The next message of a pair of ranks of different stages, after the one before it.
-    fn message_between(
-        &mut self,
-        at: &mut At<'_>,
-        group: usize,
-        (way, part): (Way, Part),
-        bytes: u64,
-    ) -> Task {
-        let times = &mut at.met[group][usize::from(way == Way::From)];
-        let number = *times;
-        *times += 1;
-        let task = match self.meetings[group].get(number) {
+    /// The message of that number of a class of pairs of ranks of different stages, after the one before it.
+    fn message_between(&mut self, group: usize, number: usize, exchange: Exchange, bytes: u64) -> Task {
+        match self.meetings[group].get(number) {
             Some(&task) => task,
             None => {
                 let earlier = self.meetings[group].last().copied();
-                let exchange = Exchange::Part(way, part);
                 self.next(group, exchange, earlier.as_slice(), &|it| it.message(group, bytes))
             }
-        };
-        self.schedule.keeps_busy(task, at.processor);
-        task
+        }
     }
 
     /// What a collective moves, or how long it takes if it is not the links that take time.

@@ -1,0 +1,193 @@
+//! What ranks send each other between stages.
+//!
+//! In which order a rank names whom it sends to and whom it receives from decides no time: what it
+//! sends is on its way as soon as it has it, and it goes on when all has come. What counts is which of
+//! what comes is passed on in what goes, and what goes to one rank after another.
+//!
+//! What a rank passes on to another one goes as one message, where it came from different ranks: as the
+//! parts of a gather do. What came from one rank after another, as the chunks of a broadcast, goes on one
+//! after another.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use lower::{Action, Origin, Program, Remote, Way};
+
+/// Two ranks of which one sends the other something between stages, one message after another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Pair {
+    pub(crate) from: u64,
+    pub(crate) to: u64,
+    /// What goes, as the sender has it in its program, in order.
+    pub(crate) sent: Vec<End>,
+    /// The same as the receiver has it.
+    pub(crate) received: Vec<End>,
+}
+
+/// One end of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct End {
+    /// Which instruction of the rank's program it is in.
+    pub(crate) instruction: usize,
+    pub(crate) elements: u64,
+    /// Whether it passes on what the rank has sent itself.
+    pub(crate) own: bool,
+}
+
+/// A message of an instruction that sends or receives.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Crossed {
+    pub(crate) way: Way,
+    pub(crate) elements: u64,
+    /// Of which pair of ranks it is; none if the rank sends it itself. In a class of ranks, of which
+    /// class of pairs.
+    pub(crate) pair: Option<usize>,
+    /// How many of the same pair the instruction has before it.
+    pub(crate) number: usize,
+    /// Which messages of the instruction bring what it passes on: they stand before it.
+    pub(crate) after: Vec<usize>,
+}
+
+/// What a rank sends and receives, by instruction, in order.
+pub(crate) type Crossings = BTreeMap<usize, Vec<Crossed>>;
+
+/// What goes in an action between stages, in order.
+pub(crate) fn remotes(action: &Action) -> &[Remote] {
+    match action {
+        Action::Send(it) => &it.parts,
+        Action::Receive(it) => &it.parts,
+        _ => &[],
+    }
+}
+
+/// All pairs of ranks, and what each rank, in order, sends and receives.
+pub(crate) fn crossings(programs: &[Program]) -> (Vec<Pair>, Vec<Crossings>) {
+    let mut found = Found::default();
+    let sent: Vec<_> = programs.iter().map(|program| found.sent(program)).collect();
+    let all = programs.iter().zip(sent).map(|(program, sent)| found.all(program, sent)).collect();
+    (found.pairs, all)
+}
+
+/// For each part that is sent, of which message of its pair in the instruction it is.
+type Parts = BTreeMap<usize, Vec<usize>>;
+
+#[derive(Default)]
+struct Found {
+    pairs: Vec<Pair>,
+    numbers: BTreeMap<(u64, u64, Value), usize>,
+    /// For each pair, for each part, of which message of its instruction it is, as the sender has it.
+    parts: Vec<VecDeque<usize>>,
+}
+
+impl Found {
+    fn pair(&mut self, from: u64, to: u64, value: Value) -> usize {
+        let next = self.pairs.len();
+        let pair = *self.numbers.entry((from, to, value)).or_insert(next);
+        if pair == next {
+            self.pairs.push(Pair { from, to, sent: Vec::new(), received: Vec::new() });
+            self.parts.push(VecDeque::new());
+        }
+        pair
+    }
+
+    /// What a rank sends in messages: by instruction, for each part its number among those of its pair.
+    fn sent(&mut self, program: &Program) -> Parts {
+        let mut all = Parts::new();
+        for (instruction, value, remotes) in crossing(program) {
+            // For each other rank how many messages there are, and from whom the last one has been brought.
+            let mut last: BTreeMap<u64, (usize, BTreeSet<u64>)> = BTreeMap::new();
+            let mut numbers = vec![0; remotes.len()];
+            for (part, remote) in remotes.iter().enumerate().filter(|it| it.1.way == Way::To) {
+                let brought = passed(remotes, part).into_iter().map(|it| remotes[it].rank);
+                let brought: BTreeSet<u64> = brought.collect();
+                let (count, known) = last.entry(remote.rank).or_default();
+                if *count == 0 || brought.is_empty() || !brought.is_disjoint(known) {
+                    *count += 1;
+                    known.clear();
+                }
+                known.extend(brought);
+                numbers[part] = *count - 1;
+                if remote.rank != program.rank {
+                    let pair = self.pair(program.rank, remote.rank, value);
+                    self.parts[pair].push_back(numbers[part]);
+                }
+            }
+            all.insert(instruction, numbers);
+        }
+        all
+    }
+
+    /// What a rank sends and receives, when it is known of all what they send.
+    fn all(&mut self, program: &Program, sent: Parts) -> Crossings {
+        let mut all = Crossings::new();
+        for (instruction, value, remotes) in crossing(program) {
+            let mut messages: Vec<Crossed> = Vec::new();
+            let mut places: Vec<usize> = vec![0; remotes.len()];
+            // What comes is there before what is passed on.
+            let mut firsts: BTreeMap<usize, usize> = BTreeMap::new();
+            for way in [Way::From, Way::To] {
+                for (part, remote) in remotes.iter().enumerate().filter(|it| it.1.way == way) {
+                    let other = Some(remote.rank).filter(|&it| it != program.rank);
+                    let pair = other.map(|other| match way {
+                        Way::To => self.pair(program.rank, other, value),
+                        Way::From => self.pair(other, program.rank, value),
+                    });
+                    let number = match (pair, way) {
+                        (Some(pair), Way::From) => {
+                            let number = self.parts[pair].pop_front().unwrap_or(0);
+                            number - *firsts.entry(pair).or_insert(number)
+                        }
+                        _ => sent.get(&instruction).map_or(0, |numbers| numbers[part]),
+                    };
+                    let same = |it: &Crossed| it.way == way && it.pair == pair && it.number == number;
+                    let place = messages.iter().position(same).filter(|_| pair.is_some());
+                    places[part] = place.unwrap_or(messages.len());
+                    if place.is_none() {
+                        messages.push(Crossed { way, elements: 0, pair, number, after: Vec::new() });
+                    }
+                    let message = &mut messages[places[part]];
+                    message.elements += remote.strided.elements();
+                    message.after.extend(passed(remotes, part).into_iter().map(|it| places[it]));
+                    message.after.sort_unstable();
+                    message.after.dedup();
+                }
+            }
+            for message in &messages {
+                let own = message.after.iter().any(|&it| messages[it].pair.is_none());
+                let end = End { instruction, elements: message.elements, own };
+                let pair = message.pair.map(|pair| &mut self.pairs[pair]);
+                match (pair, message.way) {
+                    (Some(pair), Way::To) => pair.sent.push(end),
+                    (Some(pair), Way::From) => pair.received.push(end),
+                    (None, _) => {}
+                }
+            }
+            all.insert(instruction, messages);
+        }
+        all
+    }
+}
+
+/// What goes besides all else that a rank sends another: each value that is sent once in a step, for the
+/// update. What is sent for micro-batches goes one after another.
+type Value = Option<Origin>;
+
+/// The instructions of a program that send or receive.
+fn crossing(program: &Program) -> impl Iterator<Item = (usize, Value, &[Remote])> {
+    let repeated = program.repetition();
+    let all = program.instructions.iter().enumerate().map(move |(number, it)| {
+        let value = Some(it.origin).filter(|_| !repeated.contains(&number));
+        (number, value, remotes(&it.action))
+    });
+    all.filter(|it| !it.2.is_empty())
+}
+
+/// Which parts before this one bring what it passes on: the last that brings just these elements, or all
+/// of them.
+fn passed(parts: &[Remote], part: usize) -> Vec<usize> {
+    if parts[part].way == Way::From {
+        return Vec::new();
+    }
+    let came = || (0..part).filter(|&it| parts[it].way == Way::From);
+    let same = came().rev().find(|&it| parts[it].strided == parts[part].strided);
+    same.map_or_else(|| came().collect(), |it| vec![it])
+}
