@@ -4,11 +4,10 @@
 //! sends is on its way as soon as it has it, and it goes on when all has come. What counts is which of
 //! what comes is passed on in what goes, and what goes to one rank after another.
 //!
-//! What a rank passes on to another one goes as one message, where it came from different ranks: as the
-//! parts of a gather do. What came from one rank after another, as the chunks of a broadcast, goes on one
-//! after another.
+//! What a rank passes on to another one goes as one message, as the parts of a gather do. But what comes
+//! from a rank in one message after another, as the chunks of a broadcast, goes on in one after another.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 use lower::{Action, Origin, Program, Remote, Way};
 
@@ -62,9 +61,48 @@ pub(crate) fn remotes(action: &Action) -> &[Remote] {
 /// All pairs of ranks, and what each rank, in order, sends and receives.
 pub(crate) fn crossings(programs: &[Program]) -> (Vec<Pair>, Vec<Crossings>) {
     let mut found = Found::default();
-    let sent: Vec<_> = programs.iter().map(|program| found.sent(program)).collect();
-    let all = programs.iter().zip(sent).map(|(program, sent)| found.all(program, sent)).collect();
-    (found.pairs, all)
+    // What comes as one message goes on as one: which does is known when it is known of who sends it.
+    let mut sent: Vec<Parts> = Vec::new();
+    loop {
+        let before = found.restart();
+        let next: Vec<Parts> = programs.iter().map(|program| found.sent(program, &before)).collect();
+        let known = next == sent;
+        sent = next;
+        if known {
+            break;
+        }
+    }
+    let all = programs.iter().zip(sent).map(|(program, sent)| found.all(program, sent));
+    let mut all: Vec<Crossings> = all.collect();
+    let Found { mut pairs, .. } = found;
+    let sizes = alike(pairs.iter().flat_map(|pair| &pair.sent).map(|end| end.elements));
+    let size = |elements: &mut u64| *elements = sizes.get(elements).copied().unwrap_or(*elements);
+    pairs
+        .iter_mut()
+        .flat_map(|pair| pair.sent.iter_mut().chain(&mut pair.received))
+        .for_each(|it| size(&mut it.elements));
+    all.iter_mut().flat_map(BTreeMap::values_mut).flatten().for_each(|it| size(&mut it.elements));
+    (pairs, all)
+}
+
+/// By how much sizes may differ and count as one, as a part of them: parts into which rows cannot be cut
+/// evenly differ by a row.
+const ALIKE: u64 = 256;
+
+/// For each size the one that it counts as: the largest of those that are hardly larger than the smallest.
+fn alike(sizes: impl Iterator<Item = u64>) -> BTreeMap<u64, u64> {
+    let mut all: Vec<u64> = sizes.collect();
+    all.sort_unstable();
+    all.dedup();
+    let runs = all.chunk_by({
+        let mut first = all.first().copied().unwrap_or(0);
+        move |_, &next| {
+            let same = next - first <= first / ALIKE;
+            first = if same { first } else { next };
+            same
+        }
+    });
+    runs.flat_map(|run| run.iter().map(|&it| (it, run.last().copied().unwrap_or(it)))).collect()
 }
 
 /// For each part that is sent, of which message of its pair in the instruction it is.
@@ -89,22 +127,40 @@ impl Found {
         pair
     }
 
-    /// What a rank sends in messages: by instruction, for each part its number among those of its pair.
-    fn sent(&mut self, program: &Program) -> Parts {
+    /// Forgets what is sent; for each pair, what was known of it.
+    fn restart(&mut self) -> Vec<VecDeque<usize>> {
+        let empty = vec![VecDeque::new(); self.parts.len()];
+        std::mem::replace(&mut self.parts, empty)
+    }
+
+    /// What a rank sends in messages: by instruction, for each part its number among those of its pair. For
+    /// each pair it is known of which message each part is, or each is one.
+    fn sent(&mut self, program: &Program, known: &[VecDeque<usize>]) -> Parts {
         let mut all = Parts::new();
+        // For each pair how many parts have come.
+        let mut come: BTreeMap<usize, usize> = BTreeMap::new();
         for (instruction, value, remotes) in crossing(program) {
-            // For each other rank how many messages there are, and from whom the last one has been brought.
-            let mut last: BTreeMap<u64, (usize, BTreeSet<u64>)> = BTreeMap::new();
             let mut numbers = vec![0; remotes.len()];
+            for (part, remote) in remotes.iter().enumerate().filter(|it| it.1.way == Way::From) {
+                let pair = self.pair(remote.rank, program.rank, value);
+                let place = come.entry(pair).or_default();
+                numbers[part] =
+                    known.get(pair).and_then(|known| known.get(*place)).copied().unwrap_or(*place);
+                *place += 1;
+            }
+            // For each other rank how many messages there are, and what brought the last one: from each rank
+            // one message.
+            let mut last: BTreeMap<u64, (usize, BTreeMap<u64, usize>)> = BTreeMap::new();
             for (part, remote) in remotes.iter().enumerate().filter(|it| it.1.way == Way::To) {
-                let brought = passed(remotes, part).into_iter().map(|it| remotes[it].rank);
-                let brought: BTreeSet<u64> = brought.collect();
-                let (count, known) = last.entry(remote.rank).or_default();
-                if *count == 0 || brought.is_empty() || !brought.is_disjoint(known) {
+                let brought: Vec<(u64, usize)> =
+                    passed(remotes, part).into_iter().map(|it| (remotes[it].rank, numbers[it])).collect();
+                let (count, with) = last.entry(remote.rank).or_default();
+                let other = |it: &(u64, usize)| with.get(&it.0).is_some_and(|number| *number != it.1);
+                if *count == 0 || brought.is_empty() || brought.iter().any(other) {
                     *count += 1;
-                    known.clear();
+                    with.clear();
                 }
-                known.extend(brought);
+                with.extend(brought);
                 numbers[part] = *count - 1;
                 if remote.rank != program.rank {
                     let pair = self.pair(program.rank, remote.rank, value);

@@ -121,8 +121,8 @@ struct Step<'a> {
     signals: Option<Event>,
     price: Priced,
     storages: Vec<usize>,
-    /// What is sent and received, sorted: whether it goes or comes, how many elements, whether to itself.
-    parts: Vec<(Way, u64, bool)>,
+    /// What it sends itself and receives of that, sorted: whether it goes or comes, and how many elements.
+    own: Vec<(Way, u64)>,
 }
 
 impl<'a> Form<'a> {
@@ -130,16 +130,16 @@ impl<'a> Form<'a> {
         let step = |(instruction, price): (&'a lower::Instruction, &Priced)| {
             let buffers = instruction.action.reads().into_iter().chain(instruction.action.writes());
             let parts = remotes(&instruction.action).iter();
-            let mut parts: Vec<_> =
-                parts.map(|it| (it.way, it.strided.elements(), it.rank == program.rank)).collect();
-            parts.sort_unstable();
+            let own = parts.filter(|it| it.rank == program.rank);
+            let mut own: Vec<(Way, u64)> = own.map(|it| (it.way, it.strided.elements())).collect();
+            own.sort_unstable();
             Step {
                 stream: instruction.stream,
                 waits: &instruction.waits,
                 signals: instruction.signals,
                 price: price.clone(),
                 storages: buffers.map(|buffer| program.buffer(buffer).storage.0).collect(),
-                parts,
+                own,
             }
         };
         Self {
