@@ -90,7 +90,7 @@ pub(crate) fn crossings(programs: &[Program]) -> (Vec<Pair>, Vec<Crossings>) {
 const ALIKE: u64 = 256;
 
 /// For each size the one that it counts as: the largest of those that are hardly larger than the smallest.
-fn alike(sizes: impl Iterator<Item = u64>) -> BTreeMap<u64, u64> {
+pub(crate) fn alike(sizes: impl Iterator<Item = u64>) -> BTreeMap<u64, u64> {
     let mut all: Vec<u64> = sizes.collect();
     all.sort_unstable();
     all.dedup();
@@ -142,6 +142,10 @@ impl Found {
         for (instruction, value, remotes) in crossing(program) {
             let mut numbers = vec![0; remotes.len()];
             for (part, remote) in remotes.iter().enumerate().filter(|it| it.1.way == Way::From) {
+                if remote.rank == program.rank {
+                    numbers[part] = part;
+                    continue;
+                }
                 let pair = self.pair(remote.rank, program.rank, value);
                 let place = come.entry(pair).or_default();
                 numbers[part] =

@@ -13,6 +13,7 @@ use super::same;
 use super::script::Script;
 use crate::classes::refined;
 use crate::clock;
+use crate::crossings::alike;
 use crate::ranks::Ranks;
 use crate::symmetry::{Telling, symmetry};
 use crate::unroll::{Order, Unrolling};
@@ -88,6 +89,30 @@ fn gathers(stages: u64, each: u64, elements: u64, order: &dyn Fn(u64) -> u64) ->
         programs.push(Program { rank, ..script.alike.program });
     }
     programs
+}
+
+#[test]
+fn random_orders_take_as_long_with_equal_ranks_taken_together() {
+    let cluster = Cluster::of(shipped::named("v100-32g-16x").unwrap());
+    arbtest(|u| {
+        let (shift, elements) = (u.int_in_range(1..=3)?, 1 << u.int_in_range(8..=16)?);
+        let factor = *u.choose(&[1, 3])?;
+        let programs = gathers(4, 4, elements, &|place| factor * place + shift);
+        let ranks = Ranks::each(&programs, &cluster);
+        let (together, kinds) = ends_of(&ranks, &cluster, Telling::Alike);
+        let (apart, all) = ends_of(&ranks, &cluster, Telling::Apart);
+        assert!(kinds < all);
+        assert!(together.iter().zip(&apart).all(|(one, other)| same(*one, *other)), "{together:?} {apart:?}");
+        Ok(())
+    })
+    .budget_ms(1_000);
+}
+
+#[test]
+fn sizes_that_differ_by_a_row_count_as_one() {
+    let found = alike([1000, 1003, 1004, 2000, 1, 2].into_iter());
+    let expected = [(1, 1), (2, 2), (1000, 1003), (1003, 1003), (1004, 1004), (2000, 2000)];
+    assert!(found.into_iter().eq(expected));
 }
 
 #[test]
