@@ -61,14 +61,13 @@ pub(crate) fn remotes(action: &Action) -> &[Remote] {
 /// All pairs of ranks, and what each rank, in order, sends and receives.
 pub(crate) fn crossings(programs: &[Program]) -> (Vec<Pair>, Vec<Crossings>) {
     let mut found = Found::default();
-    // What comes as one message goes on as one: which does is known when it is known of who sends it.
+    // What comes as one message goes on as one: which does is known when it is known of who sends it. As
+    // nothing is passed on by more ranks than there are, so often is enough.
     let mut sent: Vec<Parts> = Vec::new();
-    loop {
+    for _ in 0..=programs.len() {
         let before = found.restart();
-        let next: Vec<Parts> = programs.iter().map(|program| found.sent(program, &before)).collect();
-        let known = next == sent;
-        sent = next;
-        if known {
+        sent = programs.iter().map(|program| found.sent(program, &before)).collect();
+        if before == found.parts {
             break;
         }
     }
@@ -112,8 +111,17 @@ type Parts = BTreeMap<usize, Vec<usize>>;
 struct Found {
     pairs: Vec<Pair>,
     numbers: BTreeMap<(u64, u64, Value), usize>,
-    /// For each pair, for each part, of which message of its instruction it is, as the sender has it.
-    parts: Vec<VecDeque<usize>>,
+    /// For each pair, its parts as the sender has them.
+    parts: Vec<VecDeque<Sent>>,
+}
+
+/// A part that is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Sent {
+    /// Of which message of its pair in the instruction it is.
+    number: usize,
+    /// How many ranks have passed it on.
+    passed: usize,
 }
 
 impl Found {
@@ -128,50 +136,55 @@ impl Found {
     }
 
     /// Forgets what is sent; for each pair, what was known of it.
-    fn restart(&mut self) -> Vec<VecDeque<usize>> {
+    fn restart(&mut self) -> Vec<VecDeque<Sent>> {
         let empty = vec![VecDeque::new(); self.parts.len()];
         std::mem::replace(&mut self.parts, empty)
     }
 
     /// What a rank sends in messages: by instruction, for each part its number among those of its pair. For
     /// each pair it is known of which message each part is, or each is one.
-    fn sent(&mut self, program: &Program, known: &[VecDeque<usize>]) -> Parts {
+    ///
+    /// A message is of parts that as many ranks have passed on, so that none waits for itself.
+    fn sent(&mut self, program: &Program, known: &[VecDeque<Sent>]) -> Parts {
         let mut all = Parts::new();
         // For each pair how many parts have come.
         let mut come: BTreeMap<usize, usize> = BTreeMap::new();
         for (instruction, value, remotes) in crossing(program) {
-            let mut numbers = vec![0; remotes.len()];
-            for (part, remote) in remotes.iter().enumerate().filter(|it| it.1.way == Way::From) {
-                if remote.rank == program.rank {
-                    numbers[part] = part;
-                    continue;
-                }
+            let mut parts: Vec<Sent> = (0..remotes.len()).map(|number| Sent { number, passed: 0 }).collect();
+            let other = |it: &(usize, &Remote)| it.1.rank != program.rank;
+            let from = remotes.iter().enumerate().filter(|it| it.1.way == Way::From).filter(other);
+            for (part, remote) in from {
                 let pair = self.pair(remote.rank, program.rank, value);
                 let place = come.entry(pair).or_default();
-                numbers[part] =
-                    known.get(pair).and_then(|known| known.get(*place)).copied().unwrap_or(*place);
+                let told = known.get(pair).and_then(|known| known.get(*place)).copied();
+                parts[part] = told.unwrap_or(Sent { number: *place, passed: 0 });
                 *place += 1;
             }
-            // For each other rank how many messages there are, and what brought the last one: from each rank
-            // one message.
-            let mut last: BTreeMap<u64, (usize, BTreeMap<u64, usize>)> = BTreeMap::new();
+            // For each other rank how many messages there are, and the last of those that as many have passed
+            // on, with what brought it: from each rank one message.
+            let mut counts: BTreeMap<u64, usize> = BTreeMap::new();
+            let mut last: BTreeMap<(u64, usize), (usize, BTreeMap<u64, usize>)> = BTreeMap::new();
             for (part, remote) in remotes.iter().enumerate().filter(|it| it.1.way == Way::To) {
+                let brought = passed(remotes, part);
+                let passed = brought.iter().map(|&it| parts[it].passed + 1).max().unwrap_or(0);
                 let brought: Vec<(u64, usize)> =
-                    passed(remotes, part).into_iter().map(|it| (remotes[it].rank, numbers[it])).collect();
-                let (count, with) = last.entry(remote.rank).or_default();
+                    brought.into_iter().map(|it| (remotes[it].rank, parts[it].number)).collect();
+                let (number, with) = last.entry((remote.rank, passed)).or_default();
                 let other = |it: &(u64, usize)| with.get(&it.0).is_some_and(|number| *number != it.1);
-                if *count == 0 || brought.is_empty() || brought.iter().any(other) {
+                if with.is_empty() || brought.iter().any(other) {
+                    let count = counts.entry(remote.rank).or_default();
+                    *number = *count;
                     *count += 1;
                     with.clear();
                 }
                 with.extend(brought);
-                numbers[part] = *count - 1;
+                parts[part] = Sent { number: *number, passed };
                 if remote.rank != program.rank {
                     let pair = self.pair(program.rank, remote.rank, value);
-                    self.parts[pair].push_back(numbers[part]);
+                    self.parts[pair].push_back(parts[part]);
                 }
             }
-            all.insert(instruction, numbers);
+            all.insert(instruction, parts.into_iter().map(|it| it.number).collect());
         }
         all
     }
@@ -193,8 +206,8 @@ impl Found {
                     });
                     let number = match (pair, way) {
                         (Some(pair), Way::From) => {
-                            let number = self.parts[pair].pop_front().unwrap_or(0);
-                            number - *firsts.entry(pair).or_insert(number)
+                            let number = self.parts[pair].pop_front().map_or(0, |it| it.number);
+                            number.saturating_sub(*firsts.entry(pair).or_insert(number))
                         }
                         _ => sent.get(&instruction).map_or(0, |numbers| numbers[part]),
                     };

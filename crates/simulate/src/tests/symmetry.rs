@@ -109,6 +109,51 @@ fn random_orders_take_as_long_with_equal_ranks_taken_together() {
 }
 
 #[test]
+fn chains_that_begin_at_different_ranks_do_not_wait_for_each_other() {
+    // Each of three ranks gets a part from one of the other stage, and passes it on in a circle.
+    let cluster = Cluster::of(shipped::named("h100-80g-8x").unwrap());
+    let part = |number: u64| Strided::of_box(&[3 << 16], &[number << 16], &[1 << 16]);
+    let remote = |way, rank, number| Remote { way, rank, strided: part(number) };
+    let rank = |rank: u64| {
+        let mut script = Script::new(&[8], &[]);
+        let held = script.buffer(3 << 16);
+        let own = rank % 4;
+        let (next, before) = (4 + (own + 1) % 3, 4 + (own + 2) % 3);
+        let (second, third) = ((own + 2) % 3, (own + 1) % 3);
+        let received = vec![
+            remote(Way::From, own, own),
+            remote(Way::To, next, own),
+            remote(Way::From, before, second),
+            remote(Way::To, next, second),
+            remote(Way::From, before, third),
+        ];
+        let (stream, action) = match rank {
+            3 | 7 => return Program { rank, ..script.alike.program },
+            0..3 => {
+                let parts = vec![remote(Way::To, rank + 4, rank)];
+                (Stream::Sending, Action::Send(Sent { input: held, parts }))
+            }
+            _ => (Stream::Receiving, Action::Receive(Received { output: held, parts: received })),
+        };
+        script.alike.program.instructions.push(Instruction {
+            stream,
+            waits: Vec::new(),
+            signals: None,
+            action,
+            origin: Origin::Crossing(0),
+            phase: Phase::Forward,
+        });
+        Program { rank, ..script.alike.program }
+    };
+    let programs: Vec<Program> = (0..8).map(rank).collect();
+    let ranks = Ranks::each(&programs, &cluster);
+    let (together, kinds) = ends_of(&ranks, &cluster, Telling::Alike);
+    let (apart, _) = ends_of(&ranks, &cluster, Telling::Apart);
+    assert_eq!(kinds, 3);
+    assert!(together.iter().zip(&apart).all(|(one, other)| same(*one, *other)), "{together:?} {apart:?}");
+}
+
+#[test]
 fn sizes_that_differ_by_a_row_count_as_one() {
     let found = alike([1000, 1003, 1004, 2000, 1, 2].into_iter());
     let expected = [(1, 1), (2, 2), (1000, 1003), (1003, 1003), (1004, 1004), (2000, 2000)];
