@@ -38,8 +38,6 @@ pub(crate) struct Messages<'a> {
     /// What each adapter, by its node, and each rank has been told to send of what was there from the start
     /// (bytes).
     sent: Sends,
-    /// For receivers of chains, the nodes that have begun some, and how many.
-    chains: BTreeMap<Vec<Vec<Place>>, Vec<(u64, usize)>>,
     /// What has been collected.
     pub(crate) list: Vec<Message>,
 }
@@ -72,7 +70,7 @@ struct Sent<'a> {
 impl<'a> Messages<'a> {
     /// No messages.
     pub(crate) fn new(tasks: &'a [UnitTask], element: u64) -> Self {
-        Self { tasks, element, sent: Sends::default(), chains: BTreeMap::new(), list: Vec::new() }
+        Self { tasks, element, sent: Sends::default(), list: Vec::new() }
     }
 
     /// Adds those of jobs of one strategy that a node sends the same receivers.
@@ -193,25 +191,13 @@ impl<'a> Messages<'a> {
     }
 
     /// Chunk after chunk along the chain.
-    ///
-    /// Chains of different nodes to the same receivers begin at different nodes, and those of one node at
-    /// different devices: no adapter is where all of them enter.
     fn broadcast(&mut self, job: &Job, node: u64) {
         let portions = &self.tasks[job.task].portions;
         let first = job.receivers.iter().flatten().next().map_or(0, |it| it.rank);
         let Some(sender) = self.sender(job, node, first, portions) else { return };
-        let chains = self.chains.entry(job.receivers.clone()).or_default();
-        let first = chains.iter().position(|it| it.0 == node).unwrap_or(chains.len());
-        if first == chains.len() {
-            chains.push((node, 0));
-        }
-        let turn = chains[first].1;
-        chains[first].1 += 1;
-        let chain: Vec<Vec<Place>> =
-            begun_at(&job.receivers, first).iter().map(|devices| begun_at(devices, turn)).collect();
         for portions in divide(portions, job.chunks) {
             let (mut from, mut after) = (sender, None);
-            for devices in &chain {
+            for devices in &job.receivers {
                 // The first device of the node passes on to the next node and to its neighbour.
                 let (mut last, mut came) = (from, after);
                 for (place, device) in devices.iter().enumerate() {
@@ -244,14 +230,6 @@ impl<'a> Messages<'a> {
         });
         Some(order)
     }
-}
-
-/// The same in a circle, from that place on.
-fn begun_at<T: Clone>(all: &[T], place: usize) -> Vec<T> {
-    let mut all = all.to_vec();
-    let length = all.len().max(1);
-    all.rotate_left(place % length);
-    all
 }
 
 fn count(length: usize) -> u64 {

@@ -28,6 +28,8 @@ pub(crate) struct End {
     /// Which instruction of the rank's program it is in.
     pub(crate) instruction: usize,
     pub(crate) elements: u64,
+    /// Of how many parts it is.
+    pub(crate) parts: u32,
     /// Whether it passes on what the rank has sent itself.
     pub(crate) own: bool,
 }
@@ -37,6 +39,8 @@ pub(crate) struct End {
 pub(crate) struct Crossed {
     pub(crate) way: Way,
     pub(crate) elements: u64,
+    /// Of how many parts it is: so many latencies it has.
+    pub(crate) parts: u32,
     /// Of which pair of ranks it is; none if the rank sends it itself. In a class of ranks, of which
     /// class of pairs.
     pub(crate) pair: Option<usize>,
@@ -215,10 +219,18 @@ impl Found {
                     let place = messages.iter().position(same).filter(|_| pair.is_some());
                     places[part] = place.unwrap_or(messages.len());
                     if place.is_none() {
-                        messages.push(Crossed { way, elements: 0, pair, number, after: Vec::new() });
+                        messages.push(Crossed {
+                            way,
+                            elements: 0,
+                            parts: 0,
+                            pair,
+                            number,
+                            after: Vec::new(),
+                        });
                     }
                     let message = &mut messages[places[part]];
                     message.elements += remote.strided.elements();
+                    message.parts += 1;
                     message.after.extend(passed(remotes, part).into_iter().map(|it| places[it]));
                     message.after.sort_unstable();
                     message.after.dedup();
@@ -226,7 +238,7 @@ impl Found {
             }
             for message in &messages {
                 let own = message.after.iter().any(|&it| messages[it].pair.is_none());
-                let end = End { instruction, elements: message.elements, own };
+                let end = End { instruction, elements: message.elements, parts: message.parts, own };
                 let pair = message.pair.map(|pair| &mut self.pairs[pair]);
                 match (pair, message.way) {
                     (Some(pair), Way::To) => pair.sent.push(end),

@@ -271,7 +271,7 @@ impl<'a> Chains<'a> {
                 of.sort_unstable();
                 of.dedup();
                 for group in of {
-                    over.push(self.meet(at, group, index, &[here], &|it| it.message(group, bytes)));
+                    over.push(self.meet(at, group, index, &[here], &|it| it.message(group, bytes, 1)));
                 }
                 let copied = match at.class.gotten[list] {
                     Some(_) => 0.0,
@@ -348,7 +348,8 @@ impl<'a> Chains<'a> {
                         continue;
                     }
                     let number = at.met[group][usize::from(way == Way::From)] + part.number;
-                    let flow = self.message_between(group, number, Exchange::Part(way, index, place), bytes);
+                    let exchange = Exchange::Part(way, index, place);
+                    let flow = self.message_between(group, number, exchange, [bytes, part.parts.into()]);
                     known.push(flow);
                     self.schedule.keeps_busy(flow, at.processor);
                     if way == Way::To {
@@ -380,13 +381,20 @@ impl<'a> Chains<'a> {
         if let [only] = tasks[..] { only } else { self.schedule.lasting(0.0, &tasks) }
     }
 
-    /// The message of that number of a class of pairs of ranks of different stages, after the one before it.
-    fn message_between(&mut self, group: usize, number: usize, exchange: Exchange, bytes: u64) -> Task {
+    /// The message of that number of a class of pairs of ranks of different stages, after the one before it:
+    /// of so many bytes, in so many parts.
+    fn message_between(
+        &mut self,
+        group: usize,
+        number: usize,
+        exchange: Exchange,
+        [bytes, parts]: [u64; 2],
+    ) -> Task {
         match self.meetings[group].get(number) {
             Some(&task) => task,
             None => {
                 let earlier = self.meetings[group].last().copied();
-                self.next(group, exchange, earlier.as_slice(), &|it| it.message(group, bytes))
+                self.next(group, exchange, earlier.as_slice(), &|it| it.message(group, bytes, parts))
             }
         }
     }
@@ -398,10 +406,14 @@ impl<'a> Chains<'a> {
         self.flow(class, Pattern::of(kind), bytes, &|bytes| self.slower(class, &|it| time(it, bytes)))
     }
 
-    fn message(&self, group: usize, bytes: u64) -> Result<Flow, f64> {
+    /// What parts of so many bytes together move, one after another.
+    fn message(&self, group: usize, bytes: u64, parts: u64) -> Result<Flow, f64> {
         let class = &self.unrolling.symmetry.groups[group];
         let time = |machine: &Machine, bytes: u64| collective::send(machine, &class.group, Bytes(bytes)).0;
-        self.flow(class, Pattern::Ring, bytes, &|bytes| self.slower(class, &|it| time(it, bytes)))
+        let one = |bytes| self.slower(class, &|it| time(it, bytes));
+        let further = cost_models::units::exact(parts.saturating_sub(1)) * one(bytes.min(1));
+        let flow = self.flow(class, Pattern::Ring, bytes, &one);
+        flow.map(|flow| Flow { latency: flow.latency + further, ..flow }).map_err(|seconds| seconds + further)
     }
 
     /// What the ends of a class of groups take: if they are of different kinds, the slower one says it.
