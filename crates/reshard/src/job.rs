@@ -33,6 +33,11 @@ impl Job {
         let mut receivers = self.receivers.iter().flatten();
         receivers.all(|receiver| self.senders.iter().all(|sender| sender.node == receiver.node))
     }
+
+    /// Whether the same receivers get it in the same way.
+    pub(crate) fn goes_with(&self, other: &Self) -> bool {
+        self.strategy == other.strategy && self.receivers == other.receivers
+    }
 }
 
 /// The jobs of all unit tasks, in their order.

@@ -56,6 +56,8 @@ fn in_turns(devices: &[Place]) -> Vec<usize> {
 struct Sends {
     by_adapter: BTreeMap<(u64, u64), u64>,
     by_rank: BTreeMap<u64, u64>,
+    /// By unit task and rank.
+    by_task: BTreeMap<(usize, u64), u64>,
 }
 
 /// Something that is sent.
@@ -71,26 +73,53 @@ impl<'a> Messages<'a> {
         Self { tasks, element, sent: Sends::default(), list: Vec::new() }
     }
 
-    /// Adds those of a job that a node sends.
-    pub(crate) fn add(&mut self, job: &Job, node: u64) {
-        match job.strategy {
-            Strategy::SendReceive => self.direct(job, node),
-            Strategy::LocalGather | Strategy::GlobalGather => self.gathered(job, node),
-            Strategy::Broadcast => self.broadcast(job, node),
+    /// Adds those of jobs of one strategy that a node sends the same receivers.
+    pub(crate) fn add(&mut self, jobs: &[&Job], node: u64) {
+        match jobs.first().map(|job| job.strategy) {
+            Some(Strategy::SendReceive) => jobs.iter().for_each(|job| self.direct(job, node)),
+            Some(Strategy::Broadcast) => jobs.iter().for_each(|job| self.broadcast(job, node)),
+            Some(Strategy::LocalGather | Strategy::GlobalGather) => {
+                let count = jobs[0].receivers.iter().map(Vec::len).sum();
+                let parts = |job: &&Job| divide(&self.tasks[job.task].portions, self::count(count));
+                let parts: Vec<Vec<Vec<Portion>>> = jobs.iter().map(parts).collect();
+                for turn in 0..jobs.len() {
+                    // Each receiver begins with another job.
+                    let of = |receiver: usize| {
+                        let job = (receiver * jobs.len() / count.min(jobs.len()) + turn) % jobs.len();
+                        (jobs[job], &parts[job][receiver][..])
+                    };
+                    self.gathered(&jobs[0].receivers, &(0..count).map(of).collect::<Vec<_>>(), node);
+                }
+            }
+            None => {}
         }
     }
 
-    /// The device of a node whose adapter has sent least, and of these the one that has, which will send
-    /// these.
-    fn sender(&mut self, job: &Job, node: u64, portions: &[Portion]) -> Option<u64> {
+    /// The device of a node that will send these to a receiver: the one whose place among the senders is
+    /// that of the receiver among all, if that is its share; else one whose adapter has sent least, and of
+    /// these the one that has.
+    fn sender(&mut self, job: &Job, node: u64, receiver: u64, portions: &[Portion]) -> Option<u64> {
         let bytes = self.bytes(portions);
-        let Sends { by_adapter, by_rank } = &mut self.sent;
-        let of = |adapter: u64| by_adapter.get(&(node, adapter)).copied().unwrap_or(0);
+        let UnitTask { senders, receivers, .. } = &self.tasks[job.task];
+        let Sends { by_adapter, by_rank, by_task } = &mut self.sent;
+        let of = |it: &Place| {
+            let adapter = by_adapter.get(&(node, it.adapter)).copied().unwrap_or(0);
+            (adapter, by_rank.get(&it.rank).copied().unwrap_or(0))
+        };
         let places = job.senders.iter().filter(|it| it.node == node);
-        let least = places.min_by_key(|it| (of(it.adapter), by_rank.get(&it.rank).copied().unwrap_or(0)))?;
-        *by_adapter.entry((node, least.adapter)).or_default() += bytes;
-        *by_rank.entry(least.rank).or_default() += bytes;
-        Some(least.rank)
+        let least = places.min_by_key(|it| of(it))?;
+        let place = receivers.iter().position(|it| it.rank == receiver).unwrap_or(0);
+        let like = senders.get(place * senders.len() / receivers.len().max(1)).filter(|like| {
+            let sent = by_task.get(&(job.task, like.rank)).copied().unwrap_or(0);
+            let (all, share) = (count(senders.len()), count(receivers.len()));
+            let within = (sent + bytes).saturating_mul(all) <= share.saturating_mul(bytes);
+            like.node == node && (within || of(like) == of(least))
+        });
+        let chosen = like.unwrap_or(least);
+        *by_adapter.entry((node, chosen.adapter)).or_default() += bytes;
+        *by_rank.entry(chosen.rank).or_default() += bytes;
+        *by_task.entry((job.task, chosen.rank)).or_default() += bytes;
+        Some(chosen.rank)
     }
 
     fn bytes(&self, portions: &[Portion]) -> u64 {
@@ -99,7 +128,8 @@ impl<'a> Messages<'a> {
 
     fn direct(&mut self, job: &Job, node: u64) {
         let portions = &self.tasks[job.task].portions;
-        let Some(sender) = self.sender(job, node, portions) else { return };
+        let first = job.receivers.iter().flatten().next().map_or(0, |it| it.rank);
+        let Some(sender) = self.sender(job, node, first, portions) else { return };
         for receiver in job.receivers.iter().flatten() {
             self.push(sender, receiver.rank, &Sent { task: job.task, portions, after: None });
         }
@@ -108,20 +138,24 @@ impl<'a> Messages<'a> {
     /// One part to each receiver, then parts between nodes, then inside each node. A part enters
     /// each node once: in the first round of exchanges nodes give to the next one, and so on.
     ///
+    /// Where there are several jobs, receivers take turns: each has the part of another one, so that who
+    /// sends them sends to different receivers at a time, and nobody is always the first or the last.
+    ///
     /// Where several devices of the node have the portions, they send parts in turns, and to adapters in
     /// turns: each may have an adapter of its own.
-    fn gathered(&mut self, job: &Job, node: u64) {
-        let receivers: Vec<&Place> = job.receivers.iter().flatten().collect();
-        let parts = divide(&self.tasks[job.task].portions, count(receivers.len()));
-        let task = job.task;
-        let mut brought = vec![None; receivers.len()];
+    fn gathered(&mut self, nodes: &[Vec<Place>], parts: &[(&Job, &[Portion])], node: u64) {
+        let sent = |part: usize, after: Option<usize>| {
+            let (job, portions) = parts[part];
+            Sent { task: job.task, portions, after }
+        };
+        let mut brought = vec![None; parts.len()];
         let mut first = 0;
-        for devices in &job.receivers {
+        for devices in nodes {
             for at in in_turns(devices) {
-                let portions = &parts[first + at];
-                let Some(sender) = self.sender(job, node, portions) else { continue };
-                let sent = Sent { task, portions, after: None };
-                brought[first + at] = self.push(sender, devices[at].rank, &sent);
+                let (job, portions) = parts[first + at];
+                let receiver = devices[at].rank;
+                let Some(sender) = self.sender(job, node, receiver, portions) else { continue };
+                brought[first + at] = self.push(sender, receiver, &sent(first + at, None));
             }
             first += devices.len();
         }
@@ -130,28 +164,27 @@ impl<'a> Messages<'a> {
         // one, the part, and the message that brought it.
         let mut own: Vec<Vec<(usize, usize, Option<usize>)>> = Vec::new();
         let mut first = 0;
-        for devices in &job.receivers {
+        for devices in nodes {
             own.push((0..devices.len()).map(|it| (it, first + it, brought[first + it])).collect());
             first += devices.len();
         }
         let mut there = own.clone();
-        let nodes = job.receivers.len();
-        for round in 1..nodes {
+        for round in 1..nodes.len() {
             for (node, parts_of_node) in own.iter().enumerate() {
-                let to = (node + round) % nodes;
+                let to = (node + round) % nodes.len();
                 for &(device, part, after) in parts_of_node {
-                    let target = device % job.receivers[to].len();
-                    let (from, rank) = (job.receivers[node][device].rank, job.receivers[to][target].rank);
-                    let came = self.push(from, rank, &Sent { task, portions: &parts[part], after });
+                    let target = device % nodes[to].len();
+                    let (from, rank) = (nodes[node][device].rank, nodes[to][target].rank);
+                    let came = self.push(from, rank, &sent(part, after));
                     there[to].push((target, part, came));
                 }
             }
         }
-        for (devices, there) in job.receivers.iter().zip(&there) {
+        for (devices, there) in nodes.iter().zip(&there) {
             for round in 1..devices.len() {
                 for &(device, part, after) in there {
                     let to = devices[(device + round) % devices.len()].rank;
-                    self.push(devices[device].rank, to, &Sent { task, portions: &parts[part], after });
+                    self.push(devices[device].rank, to, &sent(part, after));
                 }
             }
         }
@@ -160,7 +193,8 @@ impl<'a> Messages<'a> {
     /// Chunk after chunk along the chain.
     fn broadcast(&mut self, job: &Job, node: u64) {
         let portions = &self.tasks[job.task].portions;
-        let Some(sender) = self.sender(job, node, portions) else { return };
+        let first = job.receivers.iter().flatten().next().map_or(0, |it| it.rank);
+        let Some(sender) = self.sender(job, node, first, portions) else { return };
         for portions in divide(portions, job.chunks) {
             let (mut from, mut after) = (sender, None);
             for devices in &job.receivers {

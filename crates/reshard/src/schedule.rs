@@ -17,6 +17,7 @@
 //! the searches of its artifact, which take whole blocks for what travels.
 
 mod bound; // what no schedule can be better than
+mod matched; // each receiver has a sender of its own
 mod exact; // every order and every choice, with bounds
 mod rounds; // random rounds of work that does not meet
 mod longest; // the busiest adapters first
@@ -124,8 +125,8 @@ pub fn scheduled(problem: &Problem) -> Schedule {
 
 /// The best of what is found without trying everything.
 pub fn heuristic(problem: &Problem) -> Schedule {
-    let mut best = in_order(problem);
-    for other in [longest::longest_first, rounds::random_rounds] {
+    let mut best = matched::matched(problem);
+    for other in [in_order, longest::longest_first, rounds::random_rounds] {
         if best.meets_bound() {
             break;
         }

@@ -171,9 +171,11 @@ fn bring(
     // What stays in nodes waits for nothing and goes first.
     let inside = inside.iter().map(|job| (job, job.senders[0].node));
     let across = schedule.order.iter().map(|&it| (&across[it], nodes[schedule.senders[it]]));
+    let all: Vec<(&Job, u64)> = inside.chain(across).collect();
     let mut messages = Messages::new(tasks, element);
-    for (job, node) in inside.chain(across) {
-        messages.add(job, node);
+    for run in all.chunk_by(|one, other| one.1 == other.1 && one.0.goes_with(other.0)) {
+        let jobs: Vec<&Job> = run.iter().map(|(job, _)| *job).collect();
+        messages.add(&jobs, run[0].1);
         if !go_on(&messages.list) {
             break;
         }

@@ -9,6 +9,7 @@ mod sharing; // how flows share links
 mod beside; // computing and moving on one processor
 mod clock; // when tasks start and end
 mod ranks; // the programs of all ranks, and whom each meets
+mod crossings; // what ranks send each other between stages
 mod classes; // what cannot be told apart
 mod symmetry; // ranks that do the same at the same time
 mod prices; // what instructions take

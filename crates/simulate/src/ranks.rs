@@ -4,14 +4,11 @@
 //! and receive as much at the same places. They differ in which blocks of values they hold and in whom
 //! they exchange with: the first decides no time, and the second is kept here.
 
-use std::collections::BTreeMap;
-
 use cost_models::cluster::Cluster;
-use lower::{
-    Action, Alike, CommunicatorId, Event, Program, Remote, RepeatedPart, Storage, Stream, Turn, Way,
-};
+use lower::{Action, Alike, CommunicatorId, Event, Program, RepeatedPart, Storage, Stream, Turn, Way};
 
 use crate::classes::numbered;
+use crate::crossings::{Crossings, Pair, crossings, remotes};
 use crate::prices::{Priced, priced};
 
 /// The programs of all ranks.
@@ -26,6 +23,8 @@ pub(crate) struct Ranks<'a> {
     pub(crate) sources: Vec<Vec<u64>>,
     /// Ranks of which one sends the other something between stages.
     pub(crate) pairs: Vec<Pair>,
+    /// For each rank what it sends and receives between stages; nothing if there are no stages.
+    pub(crate) crossings: Vec<Crossings>,
 }
 
 /// What programs of a kind have in common.
@@ -36,24 +35,6 @@ pub(crate) struct Kind<'a> {
     pub(crate) prices: Vec<Priced>,
     /// For each message of the program, which list of sources says who gets from whom.
     pub(crate) lists: Vec<usize>,
-}
-
-/// What one rank sends another between stages.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Pair {
-    pub(crate) from: u64,
-    pub(crate) to: u64,
-    /// Which parts of the sender's instructions go to the receiver, in order.
-    pub(crate) sent: Vec<Part>,
-    /// Which parts of the receiver's instructions come from the sender, in order.
-    pub(crate) received: Vec<Part>,
-}
-
-/// A part of an instruction that sends or receives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Part {
-    pub(crate) instruction: usize,
-    pub(crate) part: usize,
 }
 
 impl<'a> Ranks<'a> {
@@ -73,7 +54,7 @@ impl<'a> Ranks<'a> {
         let prices = priced(&alike.program, cluster.of_rank(0));
         let kinds = vec![Kind { program: &alike.program, prices, lists }];
         let of = (0..ranks).map(|_| 0).collect();
-        Self { kinds, of, groups, sources, pairs: Vec::new() }
+        Self { kinds, of, groups, sources, pairs: Vec::new(), crossings: Vec::new() }
     }
 
     /// Ranks whose programs are given, by rank. Those of nodes of different kinds are not alike.
@@ -108,7 +89,8 @@ impl<'a> Ranks<'a> {
             let first = communicators.filter(|(_, members)| members.first() == Some(&program.rank));
             first.map(|(number, members)| (CommunicatorId(number), members.clone()))
         });
-        Self { groups: groups.collect(), of, sources, pairs: pairs(programs), kinds }
+        let (pairs, crossings) = crossings(programs);
+        Self { groups: groups.collect(), of, sources, pairs, crossings, kinds }
     }
 }
 
@@ -118,39 +100,6 @@ fn froms(program: &Program) -> impl Iterator<Item = u64> + '_ {
         Action::Message(message) => Some(message.from),
         _ => None,
     })
-}
-
-fn pairs(programs: &[Program]) -> Vec<Pair> {
-    let mut pairs: BTreeMap<(u64, u64), Pair> = BTreeMap::new();
-    for program in programs {
-        let own = program.rank;
-        for (instruction, it) in program.instructions.iter().enumerate() {
-            for (part, remote) in remotes(&it.action).iter().enumerate().filter(|it| it.1.rank != own) {
-                let (from, to) = match remote.way {
-                    Way::To => (own, remote.rank),
-                    Way::From => (remote.rank, own),
-                };
-                let pair = pairs.entry((from, to)).or_insert_with(|| Pair {
-                    from,
-                    to,
-                    sent: Vec::new(),
-                    received: Vec::new(),
-                });
-                let parts = if remote.way == Way::To { &mut pair.sent } else { &mut pair.received };
-                parts.push(Part { instruction, part });
-            }
-        }
-    }
-    pairs.into_values().collect()
-}
-
-/// What goes between stages in an action, in order.
-pub(crate) fn remotes(action: &Action) -> &[Remote] {
-    match action {
-        Action::Send(it) => &it.parts,
-        Action::Receive(it) => &it.parts,
-        _ => &[],
-    }
 }
 
 /// What programs that are alike have in common.
@@ -172,8 +121,8 @@ struct Step<'a> {
     signals: Option<Event>,
     price: Priced,
     storages: Vec<usize>,
-    /// What is sent and received: whether it goes or comes, how many elements, whether to itself.
-    parts: Vec<(Way, u64, bool)>,
+    /// What it sends itself and receives of that, sorted: whether it goes or comes, and how many elements.
+    own: Vec<(Way, u64)>,
 }
 
 impl<'a> Form<'a> {
@@ -181,13 +130,16 @@ impl<'a> Form<'a> {
         let step = |(instruction, price): (&'a lower::Instruction, &Priced)| {
             let buffers = instruction.action.reads().into_iter().chain(instruction.action.writes());
             let parts = remotes(&instruction.action).iter();
+            let own = parts.filter(|it| it.rank == program.rank);
+            let mut own: Vec<(Way, u64)> = own.map(|it| (it.way, it.strided.elements())).collect();
+            own.sort_unstable();
             Step {
                 stream: instruction.stream,
                 waits: &instruction.waits,
                 signals: instruction.signals,
                 price: price.clone(),
                 storages: buffers.map(|buffer| program.buffer(buffer).storage.0).collect(),
-                parts: parts.map(|it| (it.way, it.strided.elements(), it.rank == program.rank)).collect(),
+                own,
             }
         };
         Self {

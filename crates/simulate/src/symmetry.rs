@@ -1,8 +1,9 @@
 //! Which ranks, groups and links do the same at the same time.
 //!
 //! Ranks, the groups of communicators, the messages of each pattern and the links are nodes of one
-//! graph: a rank is joined to its groups and to the messages that it gives and gets, and groups
-//! and messages to the links that they use, by how much. Nodes that this graph does not tell apart
+//! graph: a rank is joined to its groups and to the messages that it gives and gets, groups and
+//! messages to the links that they use, by how much, and what comes to a rank between stages to what
+//! passes it on. Nodes that this graph does not tell apart
 //! are simulated as one: they have the same instructions, and see the same.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,7 +12,8 @@ use cost_models::topology::{Channel, Group, GroupError, Load, Topology};
 use lower::{Action, CollectiveKind, CommunicatorId, Program};
 
 use crate::classes::{Edge, numbered, refined};
-use crate::ranks::{Part, Ranks, remotes};
+use crate::crossings::{Crossings, End};
+use crate::ranks::Ranks;
 
 /// How data goes between the ranks of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -42,9 +44,8 @@ pub(crate) struct RankClass {
     pub(crate) gotten: Vec<Option<usize>>,
     /// For each list of sources, the classes of the messages that are given.
     pub(crate) given: Vec<Vec<usize>>,
-    /// For each part that is sent to another rank between stages, or received from one, the class of
-    /// the pair.
-    pub(crate) pairs: BTreeMap<Part, usize>,
+    /// What the first of them sends and receives between stages, with the classes of the pairs.
+    pub(crate) crossings: Crossings,
 }
 
 /// Groups, or pairs of ranks that give each other messages, that communicate at the same time.
@@ -111,6 +112,8 @@ struct Graph<'a> {
     topology: &'a Topology,
     ranks: &'a Ranks<'a>,
     meetings: Vec<Meeting>,
+    /// Where those of pairs start.
+    first_pair: usize,
     /// Between meetings and ranks: which meeting, which rank, as what of it.
     members: Vec<(usize, u64, Role)>,
 }
@@ -135,9 +138,28 @@ enum Role {
     Member,
     Gives,
     Gets,
-    /// In these parts of its instructions, of so many elements.
-    Sends(Vec<(Part, u64)>),
-    Receives(Vec<(Part, u64)>),
+    /// In these parts of its instructions, in order.
+    Sends(Vec<End>),
+    Receives(Vec<End>),
+}
+
+/// In an instruction of a rank, which of the parts from one rank is passed on in which of those to another.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Pass {
+    instruction: usize,
+    from: usize,
+    to: usize,
+}
+
+/// What joins nodes.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+enum Joint<'a> {
+    /// A rank and a meeting.
+    Member(&'a Role),
+    /// A meeting and a channel.
+    Use(Pattern, u64),
+    /// A pair of ranks and one of the receiver and others.
+    Pass(Pass),
 }
 
 /// The classes of all ranks of a machine of that topology.
@@ -146,7 +168,7 @@ pub(crate) fn symmetry(
     topology: &Topology,
     telling: Telling,
 ) -> Result<Symmetry, GroupError> {
-    let mut graph = Graph { topology, ranks, meetings: Vec::new(), members: Vec::new() };
+    let mut graph = Graph { topology, ranks, meetings: Vec::new(), first_pair: 0, members: Vec::new() };
     graph.add_groups()?;
     graph.add_messages()?;
     graph.add_pairs()?;
@@ -186,20 +208,27 @@ impl Graph<'_> {
     }
 
     fn add_pairs(&mut self) -> Result<(), GroupError> {
+        self.first_pair = self.meetings.len();
         for (number, pair) in self.ranks.pairs.iter().enumerate() {
-            let sized = |rank: u64, parts: &[Part]| {
-                let program = self.ranks.kinds[self.ranks.of[length(rank)]].program;
-                let elements = |it: &Part| {
-                    let action = &program.instructions[it.instruction].action;
-                    (*it, remotes(action)[it.part].strided.elements())
-                };
-                parts.iter().map(elements).collect()
-            };
-            let sends = Role::Sends(sized(pair.from, &pair.sent));
-            let receives = Role::Receives(sized(pair.to, &pair.received));
-            self.add_message([pair.from, pair.to], [sends, receives], Of::Pair(number))?;
+            let roles = [Role::Sends(pair.sent.clone()), Role::Receives(pair.received.clone())];
+            self.add_message([pair.from, pair.to], roles, Of::Pair(number))?;
         }
         Ok(())
+    }
+
+    /// What ranks pass on: from which pair to which.
+    fn passes(&self) -> Vec<(usize, usize, Pass)> {
+        let mut passes = Vec::new();
+        for (&instruction, parts) in self.ranks.crossings.iter().flatten() {
+            for part in parts {
+                let brought = part.after.iter().map(|&it| &parts[it]);
+                passes.extend(brought.filter_map(|came| {
+                    let pass = Pass { instruction, from: came.number, to: part.number };
+                    Some((self.first_pair + came.pair?, self.first_pair + part.pair?, pass))
+                }));
+            }
+        }
+        passes
     }
 
     fn add_message(&mut self, ranks: [u64; 2], roles: [Role; 2], of: Of) -> Result<(), GroupError> {
@@ -231,12 +260,13 @@ impl Graph<'_> {
             #[cfg(test)]
             Telling::Apart => (0..channel + rates.len()).collect(),
         };
-        let uses = self.uses();
-        let roles = self.members.iter().map(|it| (Some(&it.2), None, 0));
-        let parts = uses.iter().map(|it| (None, Some(it.2), it.3.to_bits()));
-        let labels = numbered(roles.chain(parts));
+        let (uses, passes) = (self.uses(), self.passes());
+        let roles = self.members.iter().map(|it| Joint::Member(&it.2));
+        let parts = uses.iter().map(|it| Joint::Use(it.2, it.3.to_bits()));
+        let labels = numbered(roles.chain(parts).chain(passes.iter().map(|it| Joint::Pass(it.2))));
         let joined = self.members.iter().map(|it| (length(it.1), meeting + it.0));
         let joined = joined.chain(uses.iter().map(|it| (meeting + it.0, channel + it.1.0)));
+        let joined = joined.chain(passes.iter().map(|it| (meeting + it.0, meeting + it.1)));
         let edges: Vec<Edge> = joined.zip(labels).map(|((a, b), label)| (a, b, label)).collect();
         let classes = refined(&first, &edges);
         self.gathered(&classes, &uses)
@@ -298,8 +328,10 @@ impl Graph<'_> {
             groups: vec![0; self.ranks.kinds[kind].program.communicators.len()],
             gotten: vec![None; lists],
             given: vec![Vec::new(); lists],
-            pairs: BTreeMap::new(),
+            crossings: self.ranks.crossings.get(first).cloned().unwrap_or_default(),
         };
+        let parts = class.crossings.values_mut().flatten();
+        parts.filter_map(|it| it.pair.as_mut()).for_each(|pair| *pair = meetings[self.first_pair + *pair]);
         for (meeting, _, role) in self.members.iter().filter(|it| length(it.1) == first) {
             let of = self.meetings[*meeting].of;
             let meeting = meetings[*meeting];
@@ -307,9 +339,6 @@ impl Graph<'_> {
                 (Of::Communicator(of), _) => class.groups[of] = meeting,
                 (Of::Sources(of), Role::Gives) => class.given[of].push(meeting),
                 (Of::Sources(of), _) => class.gotten[of] = Some(meeting),
-                (Of::Pair(_), Role::Sends(parts) | Role::Receives(parts)) => {
-                    class.pairs.extend(parts.iter().map(|(part, _)| (*part, meeting)));
-                }
                 (Of::Pair(_), _) => {}
             }
         }

@@ -21,7 +21,7 @@ use lower::{CollectiveKind, Instruction, StorageId, Stream, Way};
 
 use crate::clock::Times;
 use crate::prices::{Priced, together};
-use crate::ranks::{Kind, Part, Ranks, remotes};
+use crate::ranks::{Kind, Ranks};
 use crate::schedule::{Flow, Link, Schedule, Task};
 use crate::symmetry::{GroupClass, Pattern, RankClass, Symmetry};
 
@@ -101,7 +101,8 @@ struct Chains<'a> {
 enum Exchange {
     /// An instruction.
     Whole(usize),
-    Part(Way, Part),
+    /// Which part of which instruction.
+    Part(Way, usize, usize),
 }
 
 /// Where a class of ranks is in its program.
@@ -270,7 +271,7 @@ impl<'a> Chains<'a> {
                 of.sort_unstable();
                 of.dedup();
                 for group in of {
-                    over.push(self.meet(at, group, index, &[here], &|it| it.message(group, bytes)));
+                    over.push(self.meet(at, group, index, &[here], &|it| it.message(group, bytes, 1)));
                 }
                 let copied = match at.class.gotten[list] {
                     Some(_) => 0.0,
@@ -330,35 +331,49 @@ impl<'a> Chains<'a> {
         let action = &at.kind.program.instructions[index].action;
         let buffers = action.reads().into_iter().chain(action.writes());
         let size: u64 = buffers.map(|it| at.kind.program.buffer(it).type_.dtype.bytes()).sum();
-        let mut come = vec![here];
-        let mut over = Vec::new();
-        for (number, remote) in remotes(action).iter().enumerate() {
-            let part = Part { instruction: index, part: number };
-            let bytes = size * remote.strided.elements();
-            let task = match (at.class.pairs.get(&part), remote.way) {
-                (Some(&group), way) => {
-                    let flow = self.message_between(at, group, (way, part), bytes);
+        let class = at.class;
+        let parts = class.crossings.get(&index).map_or(&[][..], |parts| &parts[..]);
+        let mut tasks: Vec<Task> = Vec::with_capacity(parts.len());
+        // Pairs of one class are one: each part of one of them stands for those of all.
+        let mut pairs: BTreeMap<(usize, Way), Vec<Task>> = BTreeMap::new();
+        for (place, part) in parts.iter().enumerate() {
+            let came = part.after.iter().map(|&it| tasks[it]);
+            let before: Vec<Task> = [here].into_iter().chain(came).collect();
+            let bytes = size * part.elements;
+            let task = match (part.pair, part.way) {
+                (Some(group), way) => {
+                    let known = pairs.entry((group, way)).or_default();
+                    if let Some(&task) = known.get(part.number) {
+                        tasks.push(task);
+                        continue;
+                    }
+                    let number = at.met[group][usize::from(way == Way::From)] + part.number;
+                    let exchange = Exchange::Part(way, index, place);
+                    let flow = self.message_between(group, number, exchange, [bytes, part.parts.into()]);
+                    known.push(flow);
+                    self.schedule.keeps_busy(flow, at.processor);
                     if way == Way::To {
-                        come = vec![self.joined(come)];
-                        come.iter().for_each(|&it| self.schedule.after(flow, it));
+                        before.iter().for_each(|&it| self.schedule.after(flow, it));
                     }
                     flow
                 }
                 (None, Way::To) => {
                     let copied = work::copy(self.device(at), Bytes(bytes)).0;
-                    let task = self.schedule.lasting(copied, &come);
+                    let task = self.schedule.lasting(copied, &before);
                     at.own.push_back(task);
                     task
                 }
                 (None, Way::From) => at.own.pop_front().unwrap_or(here),
             };
-            if remote.way == Way::From {
-                come.push(task);
-            }
-            over.push(task);
+            tasks.push(task);
         }
-        over.push(here);
-        (here, self.joined(over))
+        for ((group, way), known) in pairs {
+            at.met[group][usize::from(way == Way::From)] += known.len();
+        }
+        tasks.push(here);
+        tasks.sort_unstable();
+        tasks.dedup();
+        (here, self.joined(tasks))
     }
 
     /// A task that is over when all these are.
@@ -366,27 +381,22 @@ impl<'a> Chains<'a> {
         if let [only] = tasks[..] { only } else { self.schedule.lasting(0.0, &tasks) }
     }
 
-    /// The next message of a pair of ranks of different stages, after the one before it.
+    /// The message of that number of a class of pairs of ranks of different stages, after the one before it:
+    /// of so many bytes, in so many parts.
     fn message_between(
         &mut self,
-        at: &mut At<'_>,
         group: usize,
-        (way, part): (Way, Part),
-        bytes: u64,
+        number: usize,
+        exchange: Exchange,
+        [bytes, parts]: [u64; 2],
     ) -> Task {
-        let times = &mut at.met[group][usize::from(way == Way::From)];
-        let number = *times;
-        *times += 1;
-        let task = match self.meetings[group].get(number) {
+        match self.meetings[group].get(number) {
             Some(&task) => task,
             None => {
                 let earlier = self.meetings[group].last().copied();
-                let exchange = Exchange::Part(way, part);
-                self.next(group, exchange, earlier.as_slice(), &|it| it.message(group, bytes))
+                self.next(group, exchange, earlier.as_slice(), &|it| it.message(group, bytes, parts))
             }
-        };
-        self.schedule.keeps_busy(task, at.processor);
-        task
+        }
     }
 
     /// What a collective moves, or how long it takes if it is not the links that take time.
@@ -396,10 +406,14 @@ impl<'a> Chains<'a> {
         self.flow(class, Pattern::of(kind), bytes, &|bytes| self.slower(class, &|it| time(it, bytes)))
     }
 
-    fn message(&self, group: usize, bytes: u64) -> Result<Flow, f64> {
+    /// What parts of so many bytes together move, one after another.
+    fn message(&self, group: usize, bytes: u64, parts: u64) -> Result<Flow, f64> {
         let class = &self.unrolling.symmetry.groups[group];
         let time = |machine: &Machine, bytes: u64| collective::send(machine, &class.group, Bytes(bytes)).0;
-        self.flow(class, Pattern::Ring, bytes, &|bytes| self.slower(class, &|it| time(it, bytes)))
+        let one = |bytes| self.slower(class, &|it| time(it, bytes));
+        let further = cost_models::units::exact(parts.saturating_sub(1)) * one(bytes.min(1));
+        let flow = self.flow(class, Pattern::Ring, bytes, &one);
+        flow.map(|flow| Flow { latency: flow.latency + further, ..flow }).map_err(|seconds| seconds + further)
     }
 
     /// What the ends of a class of groups take: if they are of different kinds, the slower one says it.

@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 
 use super::longest::least_loaded;
+use super::matched::matched;
 use super::{MANY, Problem, Schedule, Work, heuristic, in_order};
 
 /// What goes from one node to others, in this order.
@@ -18,6 +19,10 @@ struct Bundle<'a> {
 }
 
 pub(super) fn scheduled(problem: &Problem) -> Schedule {
+    let alike = matched(problem);
+    if alike.meets_bound() {
+        return alike;
+    }
     let senders = least_loaded(problem);
     let bundles = bundles(problem, &senders);
     let bytes = |works: &[usize]| works.iter().map(|&it| problem.works[it].bytes).sum();
@@ -30,8 +35,8 @@ pub(super) fn scheduled(problem: &Problem) -> Schedule {
     let found = heuristic(&bundled);
     let order = found.order.iter().flat_map(|&bundle| bundles[bundle].works.iter().copied()).collect();
     let found = problem.schedule(senders, order);
-    let listed = in_order(problem);
-    if listed.end < found.end { listed } else { found }
+    let others = [in_order(problem), alike];
+    others.into_iter().fold(found, |best, other| if other.end < best.end { other } else { best })
 }
 
 /// The work in bundles, of which those that nodes send to the next node come first.

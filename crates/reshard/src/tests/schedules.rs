@@ -176,6 +176,31 @@ fn very_much_work_is_put_together_in_pieces_that_fit() {
 }
 
 #[test]
+fn receivers_have_senders_of_their_own_where_as_many_have_it() {
+    let work = |senders: std::ops::Range<usize>, receiver| Work {
+        senders: senders.collect(),
+        receivers: vec![receiver],
+        bytes: 1,
+    };
+    let problem = |senders: usize, receivers: usize, each: usize| {
+        let receivers = senders..senders + receivers;
+        let works = receivers.clone().flat_map(|it| (0..each).map(move |_| work(0..senders, it)));
+        Problem { nodes: receivers.end, works: works.collect() }
+    };
+    for ([senders, receivers, each], expected) in [
+        ([4, 4, 1], vec![0, 1, 2, 3]),
+        ([4, 4, 2], vec![0, 0, 1, 1, 2, 2, 3, 3]),
+        ([2, 4, 1], vec![0, 0, 1, 1]),
+        ([4, 2, 4], vec![0, 0, 1, 1, 2, 2, 3, 3]),
+    ] {
+        let problem = problem(senders, receivers, each);
+        let found = scheduled(&problem);
+        check(&problem, &found);
+        assert_eq!((found.senders, found.proof), (expected, Proof::Optimal), "{senders} {receivers} {each}");
+    }
+}
+
+#[test]
 fn who_has_to_send_is_chosen_before_who_can() {
     // The first half may come from either node, the second half from the first one only.
     let work = |place: usize| {

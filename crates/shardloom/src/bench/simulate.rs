@@ -4,9 +4,10 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use ::plan::json::Content;
 use clap::Args;
 use serde_json::{Value, json};
-use simulate::Order;
+use simulate::{Order, SimulateError, Timeline};
 
 use super::{Report, process};
 use crate::failure::Failure;
@@ -15,7 +16,7 @@ use crate::{machine, mesh, pipeline, plan_file, quantity};
 /// `bench simulate`.
 #[derive(Args, Clone, Debug)]
 pub struct Simulate {
-    /// The plans (.json), for machines that come with the program
+    /// The plans and pipelines (.json), for machines that come with the program
     #[arg(required = true)]
     pub plans: Vec<PathBuf>,
     /// How often each is simulated; the mean is reported
@@ -60,12 +61,57 @@ pub(crate) fn measure(options: &Simulate, say: &dyn Fn(String)) -> Result<Report
 }
 
 fn of_plan(path: &Path, options: &Simulate) -> Result<Value, Failure> {
-    let (plan, read) = timed(|| plan_file::read_checked(path));
-    let plan = plan?;
-    let machine = machine::named(&plan.machine.name, None)?;
-    let (alike, lower) = timed(|| pipeline::alike(&plan));
-    let alike = alike?;
-    let once = || simulate::simulate(&alike, &machine, Order::Streams);
+    let (content, read) = timed(|| plan_file::read_any_checked(path));
+    match content? {
+        Content::Plan(plan) => {
+            let machine = machine::named(&plan.machine.name, None)?;
+            let (alike, lower) = timed(|| pipeline::alike(&plan));
+            let alike = alike?;
+            let once = || simulate::simulate(&alike, &machine, Order::Streams);
+            let file = json!({
+                "plan": path.file_name().map(|it| it.display().to_string()),
+                "model": plan.model.path,
+                "machine": plan.machine.name,
+                "mesh": mesh::sizes(&plan.mesh),
+                "ranks": plan.mesh.devices(),
+                "read_seconds": read,
+                "lower_seconds": lower,
+            });
+            simulated(file, &once, options)
+        }
+        Content::Pipeline(staged) => {
+            let cluster = machine::cluster(&staged.machine.name, None)?;
+            let (programs, lower) = timed(|| lower::pipeline(&staged));
+            let programs = programs.map_err(|error| Failure::internal("lower", error))?;
+            let once = || simulate::simulate_cluster(&programs, &cluster, Order::Streams);
+            let mut sizes: Vec<String> = staged.stages.iter().map(|it| mesh::sizes(&it.plan.mesh)).collect();
+            sizes.dedup();
+            let file = json!({
+                "plan": path.file_name().map(|it| it.display().to_string()),
+                "model": staged.stages.first().map(|it| &it.plan.model.path),
+                "machine": staged.machine.name,
+                "mesh": sizes.join(", "),
+                "stages": staged.stages.len(),
+                "micro_batches": staged.micro_batches(),
+                "ranks": programs.len(),
+                "read_seconds": read,
+                "lower_seconds": lower,
+            });
+            simulated(file, &once, options)
+        }
+        Content::Generation(_) => Err(Failure::file(
+            path,
+            "is a plan of generation, expected one of a single program, or a pipeline",
+        )),
+    }
+}
+
+/// What it takes to simulate once, beside what is known of the file.
+fn simulated<'a>(
+    mut line: Value,
+    once: &dyn Fn() -> Result<Timeline<'a>, SimulateError>,
+    options: &Simulate,
+) -> Result<Value, Failure> {
     let timeline = once().map_err(|error| Failure::internal("simulate", error))?;
     let ((), all) = timed(|| {
         for _ in 0..options.rounds {
@@ -76,22 +122,14 @@ fn of_plan(path: &Path, options: &Simulate) -> Result<Value, Failure> {
     // What the clock ran: of ranks that do the same, one.
     let ran: usize = timeline.classes.iter().map(|class| timeline.spans(class).count()).sum();
     let per_second = f64::from(u32::try_from(ran).unwrap_or(u32::MAX)) / seconds;
-    Ok(json!({
-        "benchmark": "simulate",
-        "plan": path.file_name().map(|it| it.display().to_string()),
-        "model": plan.model.path,
-        "machine": plan.machine.name,
-        "mesh": mesh::sizes(&plan.mesh),
-        "ranks": plan.mesh.devices(),
-        "kinds_of_ranks": timeline.classes.len(),
-        "instructions": ran,
-        "read_seconds": read,
-        "lower_seconds": lower,
-        "simulate_seconds": seconds,
-        "instructions_per_second": per_second,
-        "step_seconds": timeline.seconds,
-        "rounds": options.rounds,
-    }))
+    line["benchmark"] = json!("simulate");
+    line["kinds_of_ranks"] = json!(timeline.classes.len());
+    line["instructions"] = json!(ran);
+    line["simulate_seconds"] = json!(seconds);
+    line["instructions_per_second"] = json!(per_second);
+    line["step_seconds"] = json!(timeline.seconds);
+    line["rounds"] = json!(options.rounds);
+    Ok(line)
 }
 
 /// What systems count of the time on a processor at least (seconds): a few ticks.
