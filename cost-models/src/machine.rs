@@ -13,7 +13,7 @@ mod device; // one device, and the arithmetic that it has
 mod passes; // what operations that are no products take
 mod sharing; // ranks that take turns on the processors of a host
 
-pub use device::{ByPrecision, Device, Packing, Precision, Products, Tile};
+pub use device::{ByPrecision, Device, Packing, Precision, Products, Tile, Turned};
 pub use passes::{Pace, Pass, Passes};
 
 /// Machine files: reading, writing and everything that can be wrong with one.
