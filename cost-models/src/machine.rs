@@ -255,6 +255,8 @@ impl Machine {
             return Err(SizeError::Ragged { devices, node });
         }
         self.devices = devices;
+        // Of fewer devices than before, each keeps what it has beside all: parts of a machine work at the same
+        // time as the others.
         Ok(self.beside_others().shared())
     }
 
