@@ -1,18 +1,21 @@
 //! What exchanges take to start, and their rates.
 
 use cost_models::machine::measured::{Measurements, host};
-use cost_models::units::{BytesPerSecond, Seconds};
+use cost_models::units::{BytesPerSecond, Seconds, exact};
 use predict::fit::descend;
 
-use super::{Fit, ROUNDS};
+use super::Fit;
 use crate::failure::Failure;
 use crate::measure::{Wanted, exchanges};
 
 /// How many times less or more than a first guess the start of an exchange, of a round and of a hop, the rate
 /// of a link and that of a rank's own part may be.
-const RANGES: [f64; 5] = [4096.0, 4096.0, 4096.0, 64.0, 64.0];
+const RANGES: [f64; 5] = [64.0, 64.0, 64.0, 16.0, 16.0];
 
-/// Seeks the numbers of exchanges so that the mean of `|ln(fitted/measured)|` is least.
+/// How often each number is sought: they depend on each other.
+const ROUNDS: usize = 32;
+
+/// Seeks the numbers of exchanges so that the sum of the squares of `ln(fitted/measured)` is least.
 pub(super) fn fit(
     found: &mut Measurements,
     seconds: &mut dyn FnMut(Wanted) -> Result<f64, Failure>,
@@ -21,7 +24,19 @@ pub(super) fn fit(
     for wanted in Wanted::exchanges() {
         measured.push((wanted, seconds(wanted)?));
     }
-    let first = found.clone();
+    // The smallest and the largest message say about what all of it is.
+    let times = measured.iter().map(|it| it.1);
+    let (least, most) =
+        times.fold((f64::INFINITY, 0.0), |(least, most): (f64, f64), it| (least.min(it), most.max(it)));
+    let rate = BytesPerSecond(exact(exchanges::SIZES[3]) / most);
+    let first = Measurements {
+        exchange_start: Seconds(least / 3.0),
+        exchange_round: Seconds(least / 3.0),
+        hop: Seconds(least / 3.0),
+        link_bandwidth: rate,
+        local_rate: rate,
+        ..found.clone()
+    };
     let with = |numbers: &[f64]| Measurements {
         exchange_start: Seconds(first.exchange_start.0 * numbers[0].exp()),
         exchange_round: Seconds(first.exchange_round.0 * numbers[1].exp()),
@@ -34,7 +49,7 @@ pub(super) fn fit(
     let mut numbers = [0.0; 5];
     descend(&ranges, &mut numbers, ROUNDS, &mut |numbers| {
         let times = priced(&with(numbers), &measured);
-        let off = times.iter().zip(&measured).map(|(time, (_, measured))| (time / measured).ln().abs());
+        let off = times.iter().zip(&measured).map(|(time, (_, measured))| (time / measured).ln().powi(2));
         if times.is_empty() { f64::INFINITY } else { off.sum() }
     });
     *found = with(&numbers);
