@@ -18,6 +18,8 @@
 //! t = batch · start + ‖ … ‖ + (traffic − batch · cache)/rate
 //! ```
 //!
+//! A matrix that lies across tiles is turned besides, see [`turning`].
+//!
 //! `P` is the number of processors, and `parts` the number of pieces that sums are cut into where
 //! there are few tiles; pieces are written and read again in 32 bits. Two things that go on at the
 //! same time take `‖a, b‖ = (a⁴ + b⁴)^¼`: the longer, and somewhat more if they are alike. The
@@ -29,7 +31,7 @@
 //! the machine files cite. Packing: Goto and van de Geijn, "Anatomy of High-Performance Matrix
 //! Multiplication", ACM TOMS 34(3), 2008.
 
-use crate::machine::{Device, Packing, Precision, Products, Tile};
+use crate::machine::{Device, Packing, Precision, Products, Tile, Turned};
 use crate::units::{Bytes, Flops, Seconds, exact};
 
 /// Products `x: [batch, m, k]` times `w: [batch, k, n]`.
@@ -137,9 +139,38 @@ pub fn matrix_product_at(device: &Device, product: &MatrixProduct, heat: Heat) -
     }
     let Products { start, packing, .. } = &device.products;
     let seconds = Seconds(best.sqrt().sqrt());
-    let Some(Packing { cache, rate }) = packing else { return start.value + seconds };
+    let Some(Packing { cache, rate, .. }) = packing else { return start.value + seconds };
     let beyond = exact(product.traffic().0) - exact(product.batch) * exact(cache.value.0);
     exact(product.batch) * start.value + seconds + Seconds(beyond.max(0.0) / rate.value.0)
+}
+
+/// How many bytes apart elements lie that share a place of a processor's own cache. Places have 8 to 12 lines:
+/// rows of a tile that lie a quarter of this apart, or less, have enough of them.
+///
+/// Source: 64 sets of lines of 64 bytes in the first cache of x86 processors: Intel, "64 and IA-32
+/// Architectures Optimization Reference Manual", section on 4 KiB aliasing; AMD, "Software Optimization
+/// Guide for the AMD Zen4 Microarchitecture".
+const ALIASED: u64 = 4096;
+
+/// Time of a thread to turn matrices that lie across tiles: so many bytes, whose rows lie so many bytes
+/// apart.
+///
+/// ```text
+/// t = bytes/rate                                               rows a multiple of at most 1 KiB apart
+/// t = bytes · max(1/rate, gcd(row, 4 KiB)/4 KiB/aliased rate)  of 2 KiB and more
+/// ```
+///
+/// Nothing for devices of which it is not known.
+#[must_use]
+pub fn turning(device: &Device, turned: Bytes, row: Bytes) -> Seconds {
+    let packing = device.products.packing.as_ref();
+    let Some(Turned { rate, aliased }) = packing.and_then(|it| it.turned.as_ref()) else {
+        return Seconds::ZERO;
+    };
+    // The largest power of two that divides both.
+    let apart = 1 << row.0.trailing_zeros().min(ALIASED.trailing_zeros());
+    let crowded = if 2 * apart < ALIASED { 0.0 } else { exact(apart) / exact(ALIASED) };
+    (turned / rate.value).max(crowded * (turned / aliased.value))
 }
 
 /// What a multiplication or addition takes in the fastest products of a device that is warm, whatever

@@ -13,7 +13,7 @@ mod device; // one device, and the arithmetic that it has
 mod passes; // what operations that are no products take
 mod sharing; // ranks that take turns on the processors of a host
 
-pub use device::{ByPrecision, Device, Packing, Precision, Products, Tile};
+pub use device::{ByPrecision, Device, Packing, Precision, Products, Tile, Turned};
 pub use passes::{Pace, Pass, Passes};
 
 /// Machine files: reading, writing and everything that can be wrong with one.
@@ -255,6 +255,8 @@ impl Machine {
             return Err(SizeError::Ragged { devices, node });
         }
         self.devices = devices;
+        // Of fewer devices than before, each keeps what it has beside all: parts of a machine work at the same
+        // time as the others.
         Ok(self.beside_others().shared())
     }
 

@@ -4,6 +4,7 @@
 //! for what those take.
 
 mod least; // of all devices together
+mod lying; // which way matrices lie
 
 use planner_ir::{Contract, Conv, Label, Op, Type};
 
@@ -43,7 +44,11 @@ pub fn operation(device: &Device, work: &Work<'_>) -> Seconds {
     match op {
         Op::Contract(contract) => {
             let [batch, m, n, k] = product_sizes(contract, operands);
-            product(device, batch, [m, n, k], &operands[0])
+            let turning = match lying::turned(contract, operands) {
+                Some(turned) if m > 1 && n > 1 => compute::turning(device, turned.all, turned.row),
+                _ => Seconds::ZERO,
+            };
+            product(device, batch, [m, n, k], &operands[0]) + turning
         }
         Op::Attention(attributes) => {
             let it = attention(attributes, work);
@@ -152,7 +157,7 @@ fn keys_computed(attention: &Attention) -> u64 {
 }
 
 /// Time of attention that is done by products for each head and some queries at a time, and so many passes
-/// over the scores.
+/// over the scores of each query.
 fn in_products(
     device: &Device,
     attention: &Attention,
@@ -164,8 +169,10 @@ fn in_products(
     let one = |&sizes: &[u64; 3]| {
         matrix_product(device, &MatrixProduct::forward(calls, sizes, attention.precision))
     };
-    let scores = exact(attention.heads * attention.queries * keys_computed(attention));
-    products.iter().map(one).sum::<Seconds>() + passes * scores * pace.element.value
+    // Of causal attention, queries skip what they do not see.
+    let queries = exact(attention.heads * attention.queries);
+    let row = pace.start.value + exact(attention.keys_seen()) * pace.element.value;
+    products.iter().map(one).sum::<Seconds>() + passes * queries * row
 }
 
 /// Time of an operation that reads its operands and writes its results once.

@@ -4,6 +4,7 @@ use arbtest::arbtest;
 
 use super::*;
 use crate::known::Known;
+use crate::machine::Turned;
 use crate::machine::shipped::{device_names, named};
 use crate::units::BytesPerSecond;
 
@@ -117,6 +118,25 @@ fn element_wise_operations_are_bound_by_memory_or_by_arithmetic() {
 }
 
 #[test]
+fn matrices_are_turned_more_slowly_the_fewer_places_their_rows_share() {
+    let mut cpu = device("cpu-1x");
+    let known = |rate: f64| Known::new(BytesPerSecond(rate), "made").unwrap();
+    let turned = Some(Turned { rate: known(1e10), aliased: known(2e9) });
+    let cache = Known::new(Bytes(1 << 20), "made").unwrap();
+    cpu.products.packing = Some(Packing { cache, rate: known(1e11), turned });
+    for (row, nanoseconds) in [(4096, 0.5), (3 * 4096, 0.5), (2048, 0.25), (1024, 0.1), (4, 0.1)] {
+        let time = turning(&cpu, Bytes(1 << 20), Bytes(row)).0;
+        assert!((time / (exact(1 << 20) * nanoseconds * 1e-9) - 1.0).abs() < 1e-9, "{row}: {time}");
+    }
+    // No faster than the others.
+    if let Some(packing) = &mut cpu.products.packing {
+        packing.turned = Some(Turned { rate: known(1e9), aliased: known(2e9) });
+    }
+    assert!((turning(&cpu, Bytes(1000), Bytes(2048)).0 - 1e-6).abs() < 1e-15);
+    assert_eq!(turning(&device("h100-80g-1x"), Bytes(1000), Bytes(4096)), Seconds::ZERO);
+}
+
+#[test]
 fn a_thread_packs_what_its_cache_has_not_before_it_multiplies() {
     let mut device = named("cpu-1x").unwrap().device;
     device.products.packing = None;
@@ -124,7 +144,7 @@ fn a_thread_packs_what_its_cache_has_not_before_it_multiplies() {
     let [one, three] = [1, 3].map(|batch| matrix_product(&device, &product(batch)).0);
     let known = |value: u64| Known::new(Bytes(value), "made").unwrap();
     let rate = Known::new(BytesPerSecond(1e10), "made").unwrap();
-    device.products.packing = Some(Packing { cache: known(1 << 20), rate });
+    device.products.packing = Some(Packing { cache: known(1 << 20), rate, turned: None });
     let [packed, packed_three] = [1, 3].map(|batch| matrix_product(&device, &product(batch)).0);
     // 64 · 256, 256 · 1000 and 64 · 1000 elements of 4 bytes, a MiB less, at 10 GB/s; and two more starts.
     let beyond = (4.0 * (64.0 * 256.0 + 256.0 * 1000.0 + 64.0 * 1000.0) - 1_048_576.0) / 1e10;

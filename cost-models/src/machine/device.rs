@@ -70,6 +70,18 @@ pub struct Packing {
     pub cache: Known<Bytes>,
     /// The rate for what is beyond that (bytes per second).
     pub rate: Known<BytesPerSecond>,
+    /// What it takes besides where a matrix lies across tiles; nothing if that is not known.
+    pub turned: Option<Turned>,
+}
+
+/// How a thread turns a matrix that lies across tiles, so that neighbours in a tile are a row apart.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Turned {
+    /// The rate at which it does (bytes per second).
+    pub rate: Known<BytesPerSecond>,
+    /// The same where rows lie a multiple of 4 KiB apart: their elements share the same few places of a
+    /// cache (bytes per second).
+    pub aliased: Known<BytesPerSecond>,
 }
 
 /// A tile of the result of a matrix product: rows and columns.

@@ -4,7 +4,7 @@ use crate::known::{Count, Known};
 use crate::machine::json::{self, ReadError};
 use crate::machine::{
     ByPrecision, Device, Machine, Node, Pace, Packing, Pass, Products, Protocol, Tile, Together, Transport,
-    Wiring,
+    Turned, Wiring,
 };
 use crate::units::{Bytes, BytesPerSecond, FlopsPerSecond, Ratio, Seconds};
 
@@ -43,8 +43,18 @@ pub struct Measurements {
     pub packing_cache: Bytes,
     /// The rate for what is beyond that (bytes per second).
     pub packing_rate: BytesPerSecond,
+    /// The rate at which a matrix that lies across tiles is turned (bytes per second).
+    pub turned_rate: BytesPerSecond,
+    /// The same where rows lie a multiple of 4 KiB apart (bytes per second).
+    pub aliased_rate: BytesPerSecond,
     /// Rate at which one rank hands data to another (bytes per second).
     pub link_bandwidth: BytesPerSecond,
+    /// Rate at which a rank reads and writes its own part of what ranks exchange (bytes per second).
+    pub local_rate: BytesPerSecond,
+    /// Time of an exchange besides what follows (seconds).
+    pub exchange_start: Seconds,
+    /// Time until all ranks have come to a round of an exchange (seconds).
+    pub exchange_round: Seconds,
     /// Time until a rank notices what another has handed to it (seconds).
     pub hop: Seconds,
     /// Ranks that run at the same time.
@@ -84,8 +94,8 @@ fn sourced_host(name: &str, measurements: &Measurements, source: &str) -> Option
     let whole = || Known::new(Ratio(1.0), source);
     let protocol = || {
         Some(Protocol {
-            start: Known::new(m.launch, source)?,
-            fill: Known::new(m.launch, source)?,
+            start: Known::new(m.exchange_start, source)?,
+            fill: Known::new(m.exchange_round, source)?,
             hop: Known::new(m.hop, source)?,
             tree_hop: Known::new(m.hop, source)?,
             share: whole()?,
@@ -140,7 +150,7 @@ fn sourced_host(name: &str, measurements: &Measurements, source: &str) -> Option
             host_share: whole()?,
         },
         transport: Transport {
-            local_rate: Known::new(m.memory_bandwidth, source)?,
+            local_rate: Known::new(m.local_rate, source)?,
             bulk: protocol()?,
             packed: None,
             eager: protocol()?,
@@ -171,6 +181,10 @@ fn products(m: &Measurements, source: &str) -> Option<Products> {
         packing: Some(Packing {
             cache: Known::new(m.packing_cache, source)?,
             rate: Known::new(m.packing_rate, source)?,
+            turned: Some(Turned {
+                rate: Known::new(m.turned_rate, source)?,
+                aliased: Known::new(m.aliased_rate, source)?,
+            }),
         }),
         input_gradient: whole()?,
         weight_gradient: whole()?,

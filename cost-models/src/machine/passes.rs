@@ -25,7 +25,7 @@ pub enum Pass {
     Tanh,
     /// Softmax along rows.
     Softmax,
-    /// What attention does with each score besides products.
+    /// What attention does with the scores of a query besides products.
     Score,
     /// Layer norms and their like.
     Norm,

@@ -1,7 +1,7 @@
 //! Ranks that share the processors of a host.
 
 use crate::known::{Count, Known};
-use crate::machine::{ByPrecision, Machine, Pace, Protocol};
+use crate::machine::{ByPrecision, Machine, Pace, Packing, Protocol, Turned};
 use crate::units::{BytesPerSecond, FlopsPerSecond, Seconds, exact};
 
 impl Machine {
@@ -46,7 +46,7 @@ impl Machine {
         let products = &mut device.products;
         sharing.slower(&mut products.feed);
         if let Some(packing) = &mut products.packing {
-            sharing.slower(&mut packing.rate);
+            packing.each_rate(|rate| sharing.slower(rate));
         }
         sharing.longer(&mut products.tile_start);
         sharing.longer(&mut products.start);
@@ -89,6 +89,16 @@ impl Sharing {
         let source = format!("{}; {}", known.source(), self.note);
         if let Some(changed) = Known::new(change(known.value), &source) {
             *known = changed;
+        }
+    }
+}
+
+impl Packing {
+    fn each_rate(&mut self, mut change: impl FnMut(&mut Known<BytesPerSecond>)) {
+        change(&mut self.rate);
+        if let Some(Turned { rate, aliased }) = &mut self.turned {
+            change(rate);
+            change(aliased);
         }
     }
 }

@@ -208,7 +208,12 @@ fn measurements() -> Measurements {
         tile_start: Seconds(2e-9),
         packing_cache: Bytes(1 << 21),
         packing_rate: BytesPerSecond(3e10),
+        turned_rate: BytesPerSecond(1e10),
+        aliased_rate: BytesPerSecond(3e9),
         link_bandwidth: BytesPerSecond(1e10),
+        local_rate: BytesPerSecond(2e10),
+        exchange_start: Seconds(1e-6),
+        exchange_round: Seconds(3e-6),
         hop: Seconds(2e-5),
         processors: 2,
         products_together: Ratio(0.5),
@@ -298,6 +303,8 @@ fn every_measurement_stands_where_it_belongs() {
         device.products.heating 1e-6
         device.products.packing.cache 2097152
         device.products.packing.rate 30000000000
+        device.products.packing.turned.aliased 3000000000
+        device.products.packing.turned.rate 10000000000
         device.products.start 1e-6
         device.products.tile_start 2e-9
         device.products.tiles null
@@ -307,11 +314,11 @@ fn every_measurement_stands_where_it_belongs() {
         node.processors 2
         node.together.memory 0.8
         node.together.products 0.5
-        transport.bulk.fill 1e-6
+        transport.bulk.fill 3e-6
         transport.bulk.hop 0.00002
         transport.bulk.start 1e-6
         transport.bulk.tree_hop 0.00002
-        transport.eager.fill 1e-6
+        transport.eager.fill 3e-6
         transport.eager.hop 0.00002
         transport.eager.start 1e-6
         transport.eager.tree_hop 0.00002

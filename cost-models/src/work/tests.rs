@@ -4,8 +4,8 @@ use planner_ir::DType;
 
 use super::*;
 use crate::known::Known;
-use crate::machine::Packing;
 use crate::machine::shipped::named;
+use crate::machine::{Packing, Turned};
 use crate::units::BytesPerSecond;
 
 /// Of causal attention a thread does 64 queries at a time, with all keys that one of them sees.
@@ -30,7 +30,7 @@ fn attention_of_a_thread_begins_products_for_stretches_of_queries() {
     let known = |seconds: f64| Known::new(Seconds(seconds), "made").expect("is a time");
     let rate = Known::new(BytesPerSecond(1e10), "made").expect("is a rate");
     let cache = Known::new(Bytes(1 << 30), "made").expect("is a size");
-    device.products.packing = Some(Packing { cache, rate });
+    device.products.packing = Some(Packing { cache, rate, turned: None });
     device.passes.insert(Pass::Score, Pace { start: known(1e-9), element: known(1e-12) });
     let attributes = planner_ir::Attention {
         scale: planner_ir::Real(1.0),
@@ -69,4 +69,34 @@ fn a_product_of_two_vectors_takes_as_long_as_reading_them() {
     );
     let read = 2.0 * 4.0 * exact(1 << 28) / 3.35e12;
     assert!((1.0..1.2).contains(&(time.0 / read)), "{} s, {read} s at the peak", time.0);
+}
+
+/// A weight that lies as `[columns, sums]` is turned before it is multiplied, and so is every part of it.
+#[test]
+fn a_thread_takes_longer_for_a_weight_that_lies_across() {
+    let mut device = named("cpu-1x").expect("is shipped").device;
+    let rate = |rate: f64| Known::new(BytesPerSecond(rate), "made").expect("is a rate");
+    let cache = Known::new(Bytes(1 << 30), "made").expect("is a size");
+    let turned = Some(Turned { rate: rate(1e10), aliased: rate(1e9) });
+    device.products.packing = Some(Packing { cache, rate: rate(1e10), turned });
+    let [row, column, inner] = [0, 1, 2].map(Label);
+    let of = |right: [Label; 2], [m, n, k]: [u64; 3]| {
+        let op = Op::Contract(Contract {
+            left: vec![row, inner],
+            right: right.to_vec(),
+            result: vec![row, column],
+        });
+        let shape = right.map(|it| if it == inner { k } else { n });
+        let operands = [Type::new(DType::F32, [m, k]), Type::new(DType::F32, shape)];
+        let results = &[Type::new(DType::F32, [m, n])];
+        let rows = Rows::Together;
+        operation(&device, &Work { op: &op, whole: &operands, operands: &operands, results, rows }).0
+    };
+    for rows in [8, 64] {
+        let more = of([column, inner], [rows, 100, 300]) - of([inner, column], [rows, 100, 300]);
+        assert!((more / (4.0 * 100.0 * 300.0 / 1e10) - 1.0).abs() < 1e-9, "{more}");
+    }
+    // A product with a vector reads the matrix as it lies.
+    let [turned, read] = [[column, inner], [inner, column]].map(|it| of(it, [1, 100, 300]));
+    assert!((turned - read).abs() < 1e-15, "{turned} {read}");
 }

@@ -19,6 +19,7 @@ mod memory; // reading and writing parts of one memory at the same time
 mod collective; // exchanges between ranks
 mod transport; // how a rank reaches others
 mod threads; // ranks that are threads of this process
+mod timed; // how long exchanges take among threads
 mod mail; // what ranks of different stages send each other
 mod meeting; // ranks that wait for one another, and give up together
 mod processes; // ranks that are processes
@@ -39,6 +40,7 @@ pub use reference::{Reference, reference};
 pub use session::{Outcome, Session, run};
 pub use source::Sources;
 pub use stored::{Stored, take, whole};
+pub use timed::{Exchange, Timed, exchanges};
 
 #[cfg(test)]
 mod tests;

@@ -6,7 +6,7 @@
 pub(crate) mod fits; // rates and starts from times
 pub(crate) mod gpu; // of a GPU
 pub(crate) mod links; // of what joins GPUs
-mod messages; // times of messages between threads
+mod exchanges; // times of what threads exchange
 pub(crate) mod notes; // what has been measured so far
 mod passes; // times of operations that are no products
 mod products; // times of matrix products
@@ -50,8 +50,8 @@ enum Wanted {
     Sums(u64),
     /// An operation of a kind, on so many rows.
     Pass(Pass, u64),
-    /// A message of so many bytes to another thread.
-    Message(usize),
+    /// What so many ranks exchange, of so many bytes.
+    Exchange(exchanges::Kind, u64, u64),
 }
 
 impl Wanted {
@@ -68,18 +68,24 @@ impl Wanted {
             Self::Sums(IN_MEMORY),
         ]);
         for pass in Pass::ALL {
-            all.extend(passes::ROWS.map(|rows| Self::Pass(pass, rows)));
+            all.extend(passes::rows(pass).map(|rows| Self::Pass(pass, rows)));
         }
-        all.extend(messages::SIZES.map(Self::Message));
+        all.extend(products::TURNED.map(Self::Turned));
+        all.extend(Self::exchanges());
         all
     }
 
     /// The products that rates are fitted to.
     fn products() -> Vec<Self> {
-        let within = products::SHAPES.into_iter().map(|shape| Self::Product(DType::F32, shape));
-        let beyond =
-            products::BEYOND.into_iter().flat_map(|it| [Self::Product(DType::F32, it), Self::Turned(it)]);
-        within.chain(beyond).collect()
+        let shapes = products::SHAPES.into_iter().chain(products::TURNED);
+        shapes.map(|shape| Self::Product(DType::F32, shape)).collect()
+    }
+
+    /// The exchanges that rates and starts are fitted to.
+    fn exchanges() -> Vec<Self> {
+        let ranks = exchanges::ranks().flat_map(|ranks| exchanges::SIZES.map(|bytes| (ranks, bytes)));
+        let kinds = |(ranks, bytes)| exchanges::Kind::ALL.map(|kind| Self::Exchange(kind, ranks, bytes));
+        ranks.flat_map(kinds).collect()
     }
 
     /// Its name in notes.
@@ -91,7 +97,9 @@ impl Wanted {
             Self::Sum(elements) => format!("sum of {elements} elements"),
             Self::Sums(elements) => format!("sum of {elements} elements on all processors"),
             Self::Pass(pass, rows) => format!("{} of {rows} rows", pass.name()),
-            Self::Message(bytes) => format!("message of {bytes} bytes"),
+            Self::Exchange(kind, ranks, bytes) => {
+                format!("{} of {bytes} bytes on {ranks} ranks", kind.name())
+            }
         }
     }
 
@@ -106,7 +114,7 @@ impl Wanted {
             Self::Sum(elements) => Ok(sum(elements)?),
             Self::Sums(elements) => at_once(processors(), || Ok(sum(elements)?)),
             Self::Pass(pass, rows) => Ok(passes::time(pass, rows)?),
-            Self::Message(bytes) => messages::time(bytes),
+            Self::Exchange(kind, ranks, bytes) => Ok(exchanges::time(kind, ranks, bytes)?),
         }
     }
 }

@@ -78,6 +78,15 @@ pub(super) struct ProductsFile {
 pub(super) struct PackingFile {
     pub(super) cache: Number,
     pub(super) rate: Number,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) turned: Option<TurnedFile>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct TurnedFile {
+    pub(super) rate: Number,
+    pub(super) aliased: Number,
 }
 
 /// `sizes` lists `[rows, columns]`.

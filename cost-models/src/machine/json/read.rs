@@ -12,7 +12,7 @@ use super::{FORMAT, Fault};
 use crate::known::{Count, Known, Quantity};
 use crate::machine::{
     ByPrecision, Device, InSwitch, Leaves, Link, Machine, Network, NetworkHops, Node, Pace, Packing, Pass,
-    Passes, Products, Protocol, Sockets, Tile, Together, Transport, Wiring,
+    Passes, Products, Protocol, Sockets, Tile, Together, Transport, Turned, Wiring,
 };
 use crate::units::Bytes;
 
@@ -114,10 +114,18 @@ fn by_precision<T: Quantity>(section: &str, file: PrecisionFile) -> Result<ByPre
 }
 
 fn products(file: &ProductsFile) -> Result<Products, Fault> {
+    let turned = file.packing.as_ref().and_then(|file| file.turned.as_ref()).map(|file| {
+        Ok(Turned {
+            rate: known("device.products.packing.turned.rate", &file.rate)?,
+            aliased: known("device.products.packing.turned.aliased", &file.aliased)?,
+        })
+    });
+    let turned = turned.transpose()?;
     let packing = file.packing.as_ref().map(|file| {
         Ok(Packing {
             cache: known("device.products.packing.cache", &file.cache)?,
             rate: known("device.products.packing.rate", &file.rate)?,
+            turned,
         })
     });
     Ok(Products {

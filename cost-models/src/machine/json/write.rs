@@ -8,12 +8,12 @@ use super::FORMAT;
 use super::file::{
     DeviceFile, InSwitchFile, LeavesFile, MachineFile, NetworkFile, NetworkHopsFile, NodeFile, Number,
     PaceFile, PackingFile, PrecisionFile, ProductsFile, ProtocolFile, SocketsFile, TilesFile, TogetherFile,
-    TransportFile, WiringFile, WiringKind,
+    TransportFile, TurnedFile, WiringFile, WiringKind,
 };
 use crate::known::{Count, Known, Quantity};
 use crate::machine::{
-    ByPrecision, Device, Link, Machine, Network, NetworkHops, Node, Pace, Pass, Products, Protocol,
-    Transport, Wiring,
+    ByPrecision, Device, Link, Machine, Network, NetworkHops, Node, Pace, Packing, Pass, Products, Protocol,
+    Transport, Turned, Wiring,
 };
 
 impl From<&Machine> for MachineFile {
@@ -54,6 +54,15 @@ fn pace((pass, pace): (&Pass, &Pace)) -> (String, PaceFile) {
     (pass.name().to_owned(), PaceFile { start: number(&pace.start), element: number(&pace.element) })
 }
 
+fn packing(packing: &Packing) -> PackingFile {
+    let turned = |it: &Turned| TurnedFile { rate: number(&it.rate), aliased: number(&it.aliased) };
+    PackingFile {
+        cache: number(&packing.cache),
+        rate: number(&packing.rate),
+        turned: packing.turned.as_ref().map(turned),
+    }
+}
+
 impl From<&Products> for ProductsFile {
     fn from(products: &Products) -> Self {
         let tiles = &products.tiles;
@@ -68,10 +77,7 @@ impl From<&Products> for ProductsFile {
             start: number(&products.start),
             sustained: number(&products.sustained),
             heating: number(&products.heating),
-            packing: products
-                .packing
-                .as_ref()
-                .map(|packing| PackingFile { cache: number(&packing.cache), rate: number(&packing.rate) }),
+            packing: products.packing.as_ref().map(packing),
             input_gradient: number(&products.input_gradient),
             weight_gradient: number(&products.weight_gradient),
         }

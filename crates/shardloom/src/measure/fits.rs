@@ -1,16 +1,19 @@
 //! Rates and starts that explain measured times.
 
+mod exchanges; // of what ranks exchange
+mod turned; // of matrices that lie across tiles
+
 use std::fmt::Write as _;
 
 use cost_models::compute::{MatrixProduct, matrix_product};
 use cost_models::machine::measured::{Measurements, host};
 use cost_models::machine::{Pass, Precision, Tile};
 use cost_models::units::{Bytes, BytesPerSecond, FlopsPerSecond, Ratio, Seconds, exact};
-use cost_models::work::QUERIES;
+use cost_models::work::{self, Rows, Work};
 use planner_ir::DType;
 use predict::fit::descend;
 
-use super::{IN_CACHE, IN_MEMORY, INTEGER, REFERENCE, WIDE, Wanted, messages, passes, products};
+use super::{IN_CACHE, IN_MEMORY, INTEGER, REFERENCE, WIDE, Wanted, passes, products};
 use crate::failure::Failure;
 use crate::quantity;
 
@@ -59,7 +62,6 @@ pub(super) fn fitted(
     let in_memory = seconds(Wanted::Sum(IN_MEMORY))?;
     let products = seconds(Wanted::Product(DType::F32, REFERENCE))?;
     let moved = 3.0 * 4.0 * exact(IN_MEMORY);
-    let (hop, link, mut fits) = messages(seconds)?;
     let mut found = Measurements {
         memory_capacity,
         memory_reserved,
@@ -74,14 +76,21 @@ pub(super) fn fitted(
         tile_start: Seconds(work([TILES[0].m, TILES[0].n, 1]) / rate(products::LARGE, large)),
         packing_cache: CACHE,
         packing_rate: BytesPerSecond(moved / in_memory),
-        link_bandwidth: BytesPerSecond(link),
-        hop: Seconds(hop),
+        turned_rate: BytesPerSecond(moved / in_memory),
+        aliased_rate: BytesPerSecond(moved / in_memory),
+        link_bandwidth: BytesPerSecond(moved / in_memory),
+        local_rate: BytesPerSecond(moved / in_memory),
+        exchange_start: Seconds(launch),
+        exchange_round: Seconds(launch),
+        hop: Seconds(launch),
         processors: ranks,
         products_together: kept(products, seconds(Wanted::Products(REFERENCE))?),
         memory_together: kept(in_memory, seconds(Wanted::Sums(IN_MEMORY))?),
         passes: Vec::new(),
     };
+    let mut fits = exchanges::fit(&mut found, seconds)?;
     fits.extend(fit_products(&mut found, seconds)?);
+    fits.extend(turned::fit(&mut found, seconds)?);
     let (passes, others) = paces(&found, seconds)?;
     found.passes = passes;
     fits.extend(others);
@@ -107,7 +116,7 @@ fn fit_products(
 ) -> Result<Vec<Fit>, Failure> {
     let mut measured = Vec::new();
     for wanted in Wanted::products() {
-        if let Wanted::Product(_, shape) | Wanted::Turned(shape) = wanted {
+        if let Wanted::Product(_, shape) = wanted {
             measured.push((wanted, shape, seconds(wanted)?));
         }
     }
@@ -173,46 +182,53 @@ fn priced(found: &Measurements, products: &[Product]) -> Vec<f64> {
 }
 
 /// For each kind of operation, the time however few elements there are and that of an element, by the
-/// fewest and the most, where products take so long.
+/// fewest and the most; for attention, without the products, the time of a query and that of a score.
 fn paces(
     found: &Measurements,
     seconds: &mut dyn FnMut(Wanted) -> Result<f64, Failure>,
 ) -> Result<(Paces, Vec<Fit>), Failure> {
     let (mut paces, mut fits) = (Vec::new(), Vec::new());
-    let [few, middle, many] = passes::ROWS;
     for pass in Pass::ALL {
-        let mut of = |rows: u64| seconds(Wanted::Pass(pass, rows));
-        let (shortest, between, longest) = (of(few)?, of(middle)?, of(many)?);
-        let each = exact((many - few) * passes::ROW);
-        let element = (longest - shortest).max(longest / 1000.0) / each;
-        let start = (shortest - element * exact(few * passes::ROW)).max(shortest / 100.0);
-        let name = Wanted::Pass(pass, middle).name();
-        fits.push(Fit { name, measured: between, fitted: start + element * exact(middle * passes::ROW) });
-        // The products of attention have prices of their own: two for so many queries at a time.
-        let rate = 4.0 * exact(passes::HEAD) / found.matrix_f32.0;
-        let begun = 2.0 * exact(many.div_ceil(QUERIES) - few.div_ceil(QUERIES)) * found.product_start.0;
-        let products = if pass == Pass::Score { rate + begun / each } else { 0.0 };
-        paces.push((pass, Seconds(start), Seconds((element - products).max(element / 10.0))));
+        let rows = passes::rows(pass);
+        let mut times = [0.0; 3];
+        for (time, rows) in times.iter_mut().zip(rows) {
+            *time = seconds(Wanted::Pass(pass, rows))?;
+        }
+        let (counted, besides) = match pass {
+            Pass::Score => (rows.map(|it| [exact(it), exact(it * it.div_ceil(2))]), products_of(found, rows)),
+            _ => (rows.map(|it| [1.0, exact(it * passes::ROW)]), [0.0; 3]),
+        };
+        // Two numbers by two times: what is left of the longest when as many starts are taken off.
+        let [few, _, many] = counted;
+        let [shortest, _, longest] =
+            [0, 1, 2].map(|it: usize| (times[it] - besides[it]).max(times[it] / 100.0));
+        let more = longest - shortest * many[0] / few[0];
+        let element = more.max(longest / 1000.0) / (many[1] - few[1] * many[0] / few[0]);
+        let start = (shortest - element * few[1]).max(shortest / 100.0) / few[0];
+        let fitted = besides[1] + start * counted[1][0] + element * counted[1][1];
+        fits.push(Fit { name: Wanted::Pass(pass, rows[1]).name(), measured: times[1], fitted });
+        paces.push((pass, Seconds(start), Seconds(element)));
     }
     Ok((paces, fits))
 }
 
-/// The time of the smallest message (seconds) and the rate of the largest (bytes per second).
-fn messages(
-    seconds: &mut dyn FnMut(Wanted) -> Result<f64, Failure>,
-) -> Result<(f64, f64, Vec<Fit>), Failure> {
-    let exact = |bytes: usize| exact(u64::try_from(bytes).unwrap_or(u64::MAX));
-    let [smallest, between @ .., largest] = messages::SIZES;
-    let hop = seconds(Wanted::Message(smallest))?;
-    let whole = seconds(Wanted::Message(largest))?;
-    let link = exact(largest) / (whole - hop).max(f64::MIN_POSITIVE);
-    let mut fits = Vec::new();
-    for bytes in between {
-        let wanted = Wanted::Message(bytes);
-        fits.push(Fit { name: wanted.name(), measured: seconds(wanted)?, fitted: hop + exact(bytes) / link });
-    }
-    Ok((hop, link, fits))
+/// What the products of attention take by these numbers (seconds): what is left of its price where scores
+/// cost next to nothing.
+fn products_of(found: &Measurements, queries: [u64; 3]) -> [f64; 3] {
+    let nothing = Seconds(NOTHING);
+    let free = Measurements { passes: vec![(Pass::Score, nothing, nothing)], ..found.clone() };
+    let Ok(machine) = host("sought", &free, "sought") else { return [0.0; 3] };
+    queries.map(|queries| {
+        let (op, operands) = passes::example(Pass::Score, queries);
+        let results = &operands[..1];
+        let rows = Rows::Together;
+        let work = Work { op: &op, whole: &operands, operands: &operands, results, rows };
+        work::operation(&machine.device, &work).0
+    })
 }
+
+/// The least time that a machine file may state (seconds).
+const NOTHING: f64 = 1e-13;
 
 /// Fits, a line each, and how far they are from what was measured on average.
 pub(crate) fn shown(fits: &[Fit]) -> String {

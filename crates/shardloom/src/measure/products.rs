@@ -4,11 +4,11 @@ use kernels::{Array, KernelError};
 use planner_ir::{Contract, DType, Label, Op, Type};
 
 use super::filled;
-use super::timing::{self, shortest};
+use super::timing;
 
 /// Rows, columns and lengths of sums of the products that rates are fitted to: of the sizes that
 /// layers and heads of attention have, from small to large.
-pub(super) const SHAPES: [[u64; 3]; 15] = [
+pub(super) const SHAPES: [[u64; 3]; 14] = [
     [8, 8, 8],
     [16, 16, 16],
     [32, 32, 32],
@@ -22,12 +22,13 @@ pub(super) const SHAPES: [[u64; 3]; 15] = [
     [128, 512, 128],
     [512, 128, 128],
     [256, 768, 256],
-    [256, 256, 1024],
     [256, 1000, 256],
 ];
 
-/// Products whose right matrices lie beyond a processor's own cache, as weights do.
-pub(super) const BEYOND: [[u64; 3]; 2] = [[512, 2048, 512], [64, 16000, 768]];
+/// Products whose right matrices are measured both ways: with rows that lie a multiple of 4 KiB apart where
+/// they are turned, and with such as do not.
+pub(super) const TURNED: [[u64; 3]; 4] =
+    [[64, 16000, 768], [256, 1000, 320], [256, 256, 1024], [384, 1536, 1024]];
 
 /// How the right matrix lies in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,30 +42,41 @@ pub(super) enum Lying {
 /// The product whose rate is a first guess of that of all.
 pub(super) const LARGE: [u64; 3] = [512, 512, 512];
 
-/// The time of a product of matrices `[m, k]` and `[k, n]` (seconds).
+/// The time of a product of matrices `[m, k]` and `[k, n]` that are where a step finds them (seconds).
 pub(super) fn time(dtype: DType, shape: [u64; 3], lying: Lying) -> Result<f64, KernelError> {
-    with_product(dtype, shape, lying, |call| shortest(call))
+    let [m, n, k] = shape;
+    let bytes = dtype.bytes() * (m * k + k * n + m * n);
+    let mut copies = timing::copies(bytes, || Product::new(dtype, shape, lying))?;
+    timing::in_turn(&mut copies, Product::compute)
 }
 
-/// The same of 32-bit numbers, on average over a moment (seconds).
+/// The time of a product of 32-bit numbers that are in a cache, on average over a moment (seconds).
 pub(super) fn average(shape: [u64; 3]) -> Result<f64, KernelError> {
-    with_product(DType::F32, shape, Lying::AsRead, |call| timing::average(call))
+    let mut product = Product::new(DType::F32, shape, Lying::AsRead)?;
+    timing::average(|| product.compute())
 }
 
-/// Measures a product.
-fn with_product(
-    dtype: DType,
-    [m, n, k]: [u64; 3],
-    lying: Lying,
-    measure: impl FnOnce(&mut dyn FnMut() -> Result<(), KernelError>) -> Result<f64, KernelError>,
-) -> Result<f64, KernelError> {
-    let [row, column, inner] = [0, 1, 2].map(Label);
-    let (shape, labels) = match lying {
-        Lying::AsRead => (vec![k, n], vec![inner, column]),
-        Lying::Turned => (vec![n, k], vec![column, inner]),
-    };
-    let [left, right] = [filled(dtype, vec![m, k])?, filled(dtype, shape)?];
-    let mut result = Array::zeros(Type::new(dtype, [m, n]))?;
-    let op = Op::Contract(Contract { left: vec![row, inner], right: labels, result: vec![row, column] });
-    measure(&mut || kernels::compute(&op, &[left.tensor(), right.tensor()], &mut [result.tensor_mut()]))
+/// A product and its matrices.
+struct Product {
+    op: Op,
+    operands: [Array; 2],
+    result: Array,
+}
+
+impl Product {
+    fn new(dtype: DType, [m, n, k]: [u64; 3], lying: Lying) -> Result<Self, KernelError> {
+        let [row, column, inner] = [0, 1, 2].map(Label);
+        let (shape, right) = match lying {
+            Lying::AsRead => (vec![k, n], vec![inner, column]),
+            Lying::Turned => (vec![n, k], vec![column, inner]),
+        };
+        let op = Op::Contract(Contract { left: vec![row, inner], right, result: vec![row, column] });
+        let operands = [filled(dtype, vec![m, k])?, filled(dtype, shape)?];
+        Ok(Self { op, operands, result: Array::zeros(Type::new(dtype, [m, n]))? })
+    }
+
+    fn compute(&mut self) -> Result<(), KernelError> {
+        let [left, right] = &self.operands;
+        kernels::compute(&self.op, &[left.tensor(), right.tensor()], &mut [self.result.tensor_mut()])
+    }
 }

@@ -31,6 +31,29 @@ pub(super) fn shortest<E>(mut call: impl FnMut() -> Result<(), E>) -> Result<f64
     Ok(best)
 }
 
+/// The same of a call on one of several copies of what it is done on after another.
+pub(super) fn in_turn<T, E>(
+    copies: &mut [T],
+    mut call: impl FnMut(&mut T) -> Result<(), E>,
+) -> Result<f64, E> {
+    // The first calls touch memory that was never touched.
+    copies.iter_mut().try_for_each(&mut call)?;
+    let (mut next, count) = (0, copies.len().max(1));
+    shortest(|| {
+        next = (next + 1) % count;
+        copies.get_mut(next).map_or(Ok(()), &mut call)
+    })
+}
+
+/// How many bytes are used before the same value is used again, in a step as here: several times what a
+/// processor's own cache has, and less than what processors have together.
+const BETWEEN: u64 = 12 << 20;
+
+/// As many copies of what is so large (bytes) as make kernels find it where steps do.
+pub(super) fn copies<T, E>(bytes: u64, copy: impl FnMut() -> Result<T, E>) -> Result<Vec<T>, E> {
+    std::iter::repeat_with(copy).take(usize::try_from(BETWEEN / bytes.max(1)).unwrap_or(0) + 1).collect()
+}
+
 /// How long calls are averaged over (seconds).
 const MOMENT: f64 = 0.01;
 

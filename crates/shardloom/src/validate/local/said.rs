@@ -1,5 +1,6 @@
 //! What is said of plans that were run.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use predict::errors::spearman;
@@ -163,10 +164,15 @@ fn rows(trials: &[(String, Trial)]) -> String {
     text
 }
 
-/// What operations of plans on one rank take together, by kind.
+/// What operations of all plans take, by the number of ranks and by kind.
 fn kinds(trials: &[(String, Trial)]) -> String {
+    let numbers: BTreeSet<u64> = trials.iter().map(|(_, trial)| trial.ranks).collect();
+    numbers.into_iter().map(|ranks| kinds_on(ranks, trials)).collect()
+}
+
+fn kinds_on(ranks: u64, trials: &[(String, Trial)]) -> String {
     let mut kinds: Vec<(&str, f64, f64)> = Vec::new();
-    for kind in trials.iter().filter(|(_, trial)| trial.ranks == 1).flat_map(|(_, trial)| &trial.kinds) {
+    for kind in trials.iter().filter(|(_, trial)| trial.ranks == ranks).flat_map(|(_, trial)| &trial.kinds) {
         match kinds.iter_mut().find(|it| it.0 == kind.name) {
             Some(known) => {
                 known.1 += kind.predicted;
@@ -176,8 +182,9 @@ fn kinds(trials: &[(String, Trial)]) -> String {
         }
     }
     kinds.sort_by(|a, b| b.2.total_cmp(&a.2));
-    let mut text =
-        format!("\n{:<40} {:>65} {:>12}\n", "operations on one rank, all models", "predicted", "measured");
+    let plural = if ranks == 1 { "" } else { "s" };
+    let title = format!("operations on {ranks} rank{plural}, all plans");
+    let mut text = format!("\n{title:<40} {:>65} {:>12}\n", "predicted", "measured");
     for (name, predicted, measured) in kinds {
         let [predicted, measured] = [predicted, measured].map(quantity::seconds);
         let _ = writeln!(text, "{name:<40} {predicted:>65} {measured:>12}");

@@ -37,7 +37,7 @@ pub(super) struct Trial {
     pub(super) measured: f64,
     /// In how many rounds it was run, and how many of these were calm.
     pub(super) rounds: [usize; 2],
-    /// The same by kind of instruction, where ranks do not wait for one another.
+    /// The same by kind of instruction, on the rank that it takes longest.
     pub(super) kinds: Vec<Kind>,
 }
 
@@ -158,8 +158,7 @@ impl Running {
                 *shortest = shortest.min(seconds);
             }
         }
-        let kinds =
-            if self.ranks == 1 { kinds(&self.program, &self.priced, &instructions) } else { Vec::new() };
+        let kinds = kinds(&self.program, &self.priced, self.predicted, &instructions);
         let rounds = [self.rounds.len(), count];
         Trial { plan: self.plan, ranks: self.ranks, predicted: self.predicted, measured, rounds, kinds }
     }
@@ -181,22 +180,29 @@ fn planned(
     }
 }
 
-/// What instructions should take and take, by kind.
-fn kinds(program: &Program, priced: &[Option<f64>], measured: &[f64]) -> Vec<Kind> {
+/// What instructions should take and take, by kind. What ranks do together should take what is left of the
+/// whole price.
+fn kinds(program: &Program, priced: &[Option<f64>], whole: f64, measured: &[f64]) -> Vec<Kind> {
     let mut kinds: Vec<Kind> = Vec::new();
-    for ((instruction, predicted), &measured) in program.instructions.iter().zip(priced).zip(measured) {
-        let name = match &instruction.action {
-            Action::Compute(compute) => compute.op.name(),
-            _ => "copies and messages",
-        };
-        let predicted = predicted.unwrap_or(0.0);
-        match kinds.iter_mut().find(|it| it.name == name) {
-            Some(kind) => {
-                kind.predicted += predicted;
-                kind.measured += measured;
-            }
-            None => kinds.push(Kind { name: name.to_owned(), predicted, measured }),
+    let mut count = |name: &str, predicted, measured| match kinds.iter_mut().find(|it| it.name == name) {
+        Some(kind) => {
+            kind.predicted += predicted;
+            kind.measured += measured;
         }
+        None => kinds.push(Kind { name: name.to_owned(), predicted, measured }),
+    };
+    for ((instruction, predicted), &measured) in program.instructions.iter().zip(priced).zip(measured) {
+        let name = match (&instruction.action, predicted) {
+            (Action::Compute(compute), _) => compute.op.name(),
+            (_, Some(_)) => "copies",
+            (_, None) => TOGETHER,
+        };
+        count(name, predicted.unwrap_or(0.0), measured);
     }
+    let alone: f64 = priced.iter().flatten().sum();
+    count(TOGETHER, whole - alone, 0.0);
     kinds
 }
+
+/// What ranks do together.
+const TOGETHER: &str = "exchanges, and waiting for them";
