@@ -57,7 +57,7 @@ fn check(case: &Case, mesh: &Mesh) -> usize {
 /// Checks every move of a space.
 fn check_moves(graph: &Graph, space: &Space, mesh: &Mesh) {
     for value in graph.value_ids() {
-        for edge in &space.moves[value.0] {
+        for edge in space.moves[value.0].iter() {
             let (before, after) = (&space.layouts[value.0][edge.from], &space.layouts[value.0][edge.to]);
             let moved = edge.step.apply(mesh, graph.type_of(value), before);
             assert_eq!(moved.as_ref(), Ok(after), "{:?} of {}", edge.step, before.display(mesh));
