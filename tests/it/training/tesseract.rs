@@ -26,13 +26,14 @@ use crate::papers::graph::{self, Sizes};
 
 /// How many rows and columns grids have.
 const SIDE: u64 = 2;
-/// Sizes that say what a loop runs over: no two are alike, and lengths of sequences are odd.
+/// Sizes that say what a loop runs over: heads are as many as parts of a row of scores, which are split
+/// alike, no two others are alike, and lengths of sequences are odd.
 const SIZES: Sizes = Sizes {
     layers: 2,
     batch: 8,
     sequence: 3,
     hidden: 20,
-    heads: 2,
+    heads: 4,
     vocabulary: Some(44),
     dtype: DType::F32,
     activation: Unary::Gelu,

@@ -216,7 +216,8 @@ fn a_label_that_is_masked_has_the_same_loss_where_it_is_spelled_out() {
         scores
     };
     // The label alone, its part, all other parts, all.
-    for masked in [vec![13..14], vec![11..22], vec![0..11, 22..44], vec![0..11, 13..14, 22..44], vec![0..44]] {
+    for masked in [vec![13..14], vec![11..22], vec![0..11, 22..44], vec![0..11, 13..14, 22..44], vec![0..44]]
+    {
         for low in [-1e9, f32::MIN, f32::NEG_INFINITY] {
             let scores = Array::of::<f32>(vec![1, 44], &all(&masked, low)).unwrap();
             let label = Array::of::<i64>(vec![1], &[13]).unwrap();
