@@ -18,8 +18,10 @@ mod textbook; // every oracle under every kind of plan that people make by hand
 mod phases; // gradients partitioned otherwise than what they are of
 mod megatron; // what tensor and sequence parallel plans move of activations
 mod context; // attention whose keys and values go around
+mod ulysses; // attention by heads of sequences that are split
 pub(crate) mod in_time; // products whose blocks go around
 mod tesseract; // layers on rows, columns and depth, whose rows stay split
+mod masked; // losses of labels whose scores are masked
 mod written; // what training writes
 mod pipelines; // steps in stages, each on devices of its own
 mod one; // steps on one device: what recipes mean

@@ -29,8 +29,8 @@ use crate::blocks::{Blocks, reformed, with_local_constants};
 /// that divides the number of classes.
 const PARTS: u64 = 5040;
 
-/// The score of a class that there is none of: its exponential is nothing beside that of any other.
-const LOWEST: f64 = -1e38;
+/// As low as a score can be that is a number: its exponential is nothing beside that of any other.
+const LOWEST: f64 = f32::MIN as f64;
 
 /// The program in which the segments that `which` accepts, by number, have their norms and
 /// cross-entropies spelled out.
@@ -132,10 +132,13 @@ fn norm(emit: &mut Emit<'_>, operands: &[ValueId], dims: usize, epsilon: Real, c
 /// `-log softmax(scores)[label]` of each row, from its parts.
 ///
 /// With s the logarithm of the sum of the exponentials of a part, and p the part of the label: the
-/// loss is that of p among the s, and that of the label in its part. Of a part without the label, the
-/// loss of its largest score and that score make s all the same: neither is far from s, however low
-/// other scores are. Parts may have no score but −∞, where a row has others: as low as can be is low
-/// enough.
+/// loss is that of p among the s, and that of the label in its part. The loss of a part's largest score
+/// and that score make s, as neither is far from s, however low other scores are; what the largest score
+/// is above that of the label makes the loss of the largest that of the label.
+///
+/// A score of −∞ is as low as can be within a part, which may have no other where the row has some. s is
+/// −∞ there. That nothing comes of ∞ − ∞, the score that is told of such a part is the label's, if it has
+/// the label.
 fn cross_entropy(emit: &mut Emit<'_>, scores: ValueId, labels: ValueId, ignored: i64) -> ValueId {
     let type_ = emit.type_of(scores);
     let rows = type_.shape[..type_.rank() - 1].to_vec();
@@ -156,17 +159,33 @@ fn cross_entropy(emit: &mut Emit<'_>, scores: ValueId, labels: ValueId, ignored:
 
     let lowest = emit.number(type_.dtype, LOWEST);
     let apart = reshape(emit, scores, shape(&[parts, width]));
-    let apart = binary(emit, Binary::Max, apart, lowest);
+    let bounded = binary(emit, Binary::Max, apart, lowest);
     let largest = Op::ArgExtreme { extreme: Extreme::Largest, dim: rows.len() + 1 };
-    let largest = emit.one(largest, &[apart]);
-    let largest = reshape(emit, largest, shape(&[parts]));
-    let largest = cast(emit, largest, label);
-    let inner = emit.one(Op::Select, &[inside, inner, largest]);
-    let losses = emit.one(Op::CrossEntropy { ignored }, &[apart, inner]);
-    let index = reshape(emit, inner, shape(&[parts, 1]));
-    let chosen = emit.one(Op::GatherElements { dim: rows.len() + 1 }, &[apart, index]);
-    let chosen = reshape(emit, chosen, shape(&[parts]));
-    let sums = binary(emit, Binary::Add, losses, chosen);
+    let largest = emit.one(largest, &[bounded]);
+    let index = cast(emit, largest, label);
+    let largest = reshape(emit, index, shape(&[parts]));
+    let index = reshape(emit, index, shape(&[parts, 1]));
+    let gather = Op::GatherElements { dim: rows.len() + 1 };
+    let most = emit.one(gather.clone(), &[apart, index]);
+    let most = reshape(emit, most, shape(&[parts]));
+    let hidden = binary(emit, Binary::Less, most, lowest);
+
+    let known = binary(emit, Binary::And, inside, hidden);
+    let told = emit.one(Op::Select, &[known, inner, largest]);
+    let own = emit.one(Op::Select, &[inside, inner, largest]);
+    // Both at once, so that there is one gradient as large as scores.
+    let both = [told, own].map(|it| reshape(emit, it, shape(&[parts, 1])));
+    let both = emit.one(Op::Concat { dim: rows.len() + 1 }, &both);
+    let both = emit.one(gather, &[apart, both]);
+    let [top, own] = [0, 1].map(|at| {
+        let starts = [vec![0; rows.len() + 1], vec![at]].concat();
+        let sizes = shape(&[parts, 1]);
+        let slice = Op::Slice { steps: vec![1; sizes.len()], starts, sizes };
+        let one = emit.one(slice, &[both]);
+        reshape(emit, one, shape(&[parts]))
+    });
+    let losses = emit.one(Op::CrossEntropy { ignored }, &[bounded, told]);
+    let sums = binary(emit, Binary::Add, losses, top);
 
     // What is ignored, or no label at all, stays what it is.
     let part = binary(emit, Binary::Div, labels, one_width);
@@ -175,7 +194,10 @@ fn cross_entropy(emit: &mut Emit<'_>, scores: ValueId, labels: ValueId, ignored:
     let outer = emit.one(Op::CrossEntropy { ignored }, &[sums, part]);
 
     let nothing = emit.number(type_.dtype, 0.0);
-    let own = emit.one(Op::Select, &[inside, losses, nothing]);
+    let above = binary(emit, Binary::Sub, top, own);
+    let above = emit.one(Op::Select, &[hidden, nothing, above]);
+    let own = binary(emit, Binary::Add, losses, above);
+    let own = emit.one(Op::Select, &[inside, own, nothing]);
     let own = emit.one(Op::Reduce { reduction: Reduction::Sum, dims: vec![rows.len()] }, &[own]);
     let own = reshape(emit, own, rows.clone());
     binary(emit, Binary::Add, outer, own)

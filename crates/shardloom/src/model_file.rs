@@ -108,6 +108,7 @@ impl Stored for ModelFile {
     }
 
     fn read(&self, name: &str, elements: &Strided, to: &mut [u8]) -> Result<(), String> {
+        self.maps.iter().try_for_each(Mapped::check)?;
         let (dtype, bytes) = (self.type_of(name)?.dtype, self.bytes(name)?);
         run::take(elements, dtype, &bytes, to)
     }

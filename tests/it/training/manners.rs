@@ -24,6 +24,8 @@ pub(crate) enum Manner {
     BothWays,
     /// As one way, and where positions count every so many tokens of it.
     Striped,
+    /// The sequence, and in attention heads of all tokens: Ulysses.
+    Heads,
     /// Products by parameters, in time steps of this form.
     InTime(Form),
 }
@@ -107,6 +109,7 @@ impl<'a> Preferring<'a> {
             Manner::Context | Manner::BothWays => known.of_context(&split),
             Manner::Striped if takes_stripes(work) && !is_striped(work.partition) => WRONG,
             Manner::Striped => known.of_context(&split),
+            Manner::Heads => known.of_heads(&split),
             Manner::InTime(form) => known.in_time(form, work),
         }
     }
@@ -187,6 +190,17 @@ impl Known<'_> {
         }
     }
 
+    /// Attention is split by what is neither an example nor a token, everything else by tokens.
+    fn of_heads(&self, split: &[Role]) -> f64 {
+        let attends = matches!(self.op, Op::Attention(_) | Op::AttentionGradient { .. });
+        match split {
+            _ if !attends => self.of_context(split),
+            [] => WHOLE,
+            some if some.iter().any(|it| matches!(it, Role::Batch | Role::Token | Role::Stream)) => WRONG,
+            _ => 0.0,
+        }
+    }
+
     /// What the form takes is in steps of it, nothing else is, and sums are made where they are owed.
     /// What is infinite is left out before the search, which is too wide otherwise.
     fn in_time(&self, form: Form, work: &Work<'_>) -> f64 {
@@ -248,12 +262,15 @@ impl Prices for Preferring<'_> {
         let scatters = matches!(self.manner, Manner::Data(1..) | Manner::Sequence | Manner::Backward);
         let around = matches!(self.manner, Manner::Context | Manner::BothWays | Manner::Striped);
         let heads = around && type_.rank() == HEADS;
+        let by_heads = self.manner == Manner::Heads && type_.rank() == HEADS;
         match step {
             Move::AllReduce { .. } if scatters && type_.rank() > 0 => 100.0 * seconds,
             // Gathering a small value again can be as cheap as to put parts together that lie apart.
             Move::AllGather { .. } if self.manner == Manner::Data(3) && type_.rank() == 1 => 100.0 * seconds,
             // Keys and values of all tokens, or of all heads.
             Move::AllGather { .. } | Move::AllToAll { .. } if heads => WRONG + seconds,
+            // All tokens of all heads. A mask is of no head.
+            Move::AllGather { .. } if by_heads && type_.shape[1] > 1 => WRONG + seconds,
             _ => seconds,
         }
     }

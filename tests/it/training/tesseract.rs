@@ -14,7 +14,7 @@ use planner_ir::{
 };
 use run::{Reference, Session};
 use search::{MachinePrices, Prices, Request, Section, Work};
-use shardloom::pipeline::{Decisions, Training};
+use shardloom::pipeline::{self, Decisions, Prepared, Target, Training};
 
 use super::against::apart;
 use super::cases::{self, ADAMW, Arrays, Case, MOMENTUM, floats, parted, step_inputs};
@@ -26,13 +26,14 @@ use crate::papers::graph::{self, Sizes};
 
 /// How many rows and columns grids have.
 const SIDE: u64 = 2;
-/// Sizes that say what a loop runs over: no two are alike, and lengths of sequences are odd.
+/// Sizes that say what a loop runs over: heads are as many as parts of a row of scores, which are split
+/// alike, no two others are alike, and lengths of sequences are odd.
 const SIZES: Sizes = Sizes {
     layers: 2,
     batch: 8,
     sequence: 3,
     hidden: 20,
-    heads: 2,
+    heads: 4,
     vocabulary: Some(44),
     dtype: DType::F32,
     activation: Unary::Gelu,
@@ -322,55 +323,113 @@ fn layers_on_rows_and_columns_with_depth_train_as_one_device() {
 }
 
 /// Prices by which products of matrices are streams over both axes, and it is dear to bring rows together.
-struct SlowLinks<'a>(OnGrid<'a>);
+/// Where so many examples are said, rows of devices split them and nothing else of operations on examples:
+/// a search among what is left is not too wide for blocks that are computed again.
+struct SlowLinks<'a> {
+    grid: OnGrid<'a>,
+    examples: Option<u64>,
+}
+
+impl SlowLinks<'_> {
+    /// Whether rows split examples, if there are any.
+    fn are_examples(&self, work: &Work<'_>) -> bool {
+        let Some(examples) = self.examples else { return true };
+        let rows = |it: &planner_ir::LoopId| {
+            let digits = &work.partition.loops[it.0];
+            digits.iter().any(|digit| digit.terms.iter().any(|it| it.0 == self.grid.grid.rows))
+        };
+        let of = |it: &planner_ir::LoopId| work.loops.get(*it).size == examples;
+        let ids = || work.loops.ids();
+        !ids().any(|it| of(&it)) || (ids().filter(rows).count() == 1 && ids().filter(rows).all(|it| of(&it)))
+    }
+}
 
 impl Prices for SlowLinks<'_> {
     fn work(&self, work: &Work<'_>) -> f64 {
-        let OnGrid { grid, machine, .. } = &self.0;
-        let right = match self.0.is_product(work) && falls(work.loops, SIDE) {
+        let OnGrid { grid, machine, .. } = &self.grid;
+        let right = match self.grid.is_product(work) && falls(work.loops, SIDE) {
             true => work.partition.streams == [grid.rows, grid.columns],
-            false => work.partition.steps == 1 && work.partition.passed.is_empty(),
+            false => work.partition.steps == 1 && work.partition.passed.is_empty() && self.are_examples(work),
         };
         if right { machine.work(work) } else { f64::INFINITY }
     }
 
     fn step(&self, type_: &Type, step: &Move, before: &Layout, after: &Layout) -> f64 {
-        let seconds = self.0.machine.step(type_, step, before, after);
+        let seconds = self.grid.machine.step(type_, step, before, after);
         let row = type_.rank() > 2 && type_.shape.last().is_some_and(|it| *it > 1);
         if row && !matches!(step, Move::Slice { .. }) { 1.0 + seconds } else { seconds }
     }
 }
 
+/// A step of GPT-2 whose blocks may be several things, on two rows and columns where links are slow.
+struct Slow<'a> {
+    case: &'a Case,
+    prepared: Prepared,
+    /// How many there are, if rows have to split them.
+    examples: Option<u64>,
+}
+
+impl<'a> Slow<'a> {
+    fn new(case: &'a Case, decisions: Decisions) -> Self {
+        let training = Training { decisions, ..case.training(ADAMW, Recompute::Nothing) };
+        Self { case, prepared: case.prepared(&training, &parted(&case.batch(0), 1)), examples: None }
+    }
+
+    /// The plan where products are streams and rows dear, with so much memory, if not with all that there is.
+    fn plan(&self, capacity: Option<u64>) -> Result<Plan, String> {
+        let (mesh, machine) = machine("2x2");
+        let prices = MachinePrices::new(&machine, &mesh).map_err(|error| format!("{error:?}"))?;
+        let variants = self.prepared.variants.as_ref().ok_or("blocks have one form")?;
+        let others = variants.others().iter().map(|(graph, sections)| (graph, &sections[..]));
+        let own = (&self.prepared.graph, &self.prepared.sections[..]);
+        let products = products(others.chain([own]));
+        let grid = OnGrid { grid: Grid::of(&mesh), machine: prices, products };
+        let prices = SlowLinks { grid, examples: self.examples };
+        let target = Target { steps: rewrite::Steps::Offered, ..Target::of(&machine, &mesh) };
+        let target = Target { capacity: capacity.unwrap_or(target.capacity), ..target };
+        let header = plan::ModelFile {
+            path: self.case.title.clone(),
+            sha256: self.case.file.sha256.clone(),
+            dims: vec![],
+        };
+        pipeline::planned(&self.prepared, &header, &target, &prices)
+            .map_err(|error| format!("not planned: {error}"))
+    }
+
+    /// Says what a plan is not that its recipe says, or that PyTorch does otherwise.
+    fn check(&self, plan: &Plan) -> Result<(), String> {
+        if spelled(plan) == 0 {
+            return Err("no norm is spelled out".to_owned());
+        }
+        check_plan(plan)?;
+        // The recipe alone says which blocks are spelled out.
+        let imported = self.case.imported(&self.case.batch(0));
+        let recipe = plan.recipe.as_ref().ok_or("there is no recipe")?;
+        let derived = pipeline::derived(&self.case.file, &imported, recipe);
+        if derived.map_err(|error| format!("{error:?}"))?.graph != plan.graph {
+            return Err("the recipe makes another program".to_owned());
+        }
+        self.case.check_training(plan, ADAMW, 1)?;
+        self.case.check_on_gpu(plan, ADAMW, 1).map_err(|error| format!("on a GPU that is not there: {error}"))
+    }
+}
+
+/// In how many blocks norms are spelled out.
+fn spelled(plan: &Plan) -> usize {
+    plan.recipe.as_ref().map_or(0, |it| it.spelled.len())
+}
+
 /// A real model planned where links are slow: the search spells norms out by itself, and not where links
 /// are as fast as they are. What it plans trains as PyTorch.
 fn check_chosen(case: &Case, decisions: Decisions) -> Result<(), String> {
+    let slow = Slow::new(case, decisions);
     let (mesh, machine) = machine("2x2");
-    let training = Training { decisions, ..case.training(ADAMW, Recompute::Nothing) };
-    let prepared = case.prepared(&training, &parted(&case.batch(0), 1));
     let prices = MachinePrices::new(&machine, &mesh).map_err(|error| format!("{error:?}"))?;
-    let spelled = |plan: &Plan| plan.recipe.as_ref().map_or(0, |it| it.spelled.len());
-    let fast = case.plan_in(&prepared, &mesh, &machine, &prices, rewrite::Steps::One)?;
+    let fast = case.plan_in(&slow.prepared, &mesh, &machine, &prices, rewrite::Steps::One)?;
     if spelled(&fast) > 0 {
         return Err("norms are spelled out where that gains nothing".to_owned());
     }
-    let variants = prepared.variants.as_ref().ok_or("blocks have one form")?;
-    let others = variants.others().iter().map(|(graph, sections)| (graph, &sections[..]));
-    let products = products(others.chain([(&prepared.graph, &prepared.sections[..])]));
-    let prices = SlowLinks(OnGrid { grid: Grid::of(&mesh), machine: prices, products });
-    let slow = case.plan_in(&prepared, &mesh, &machine, &prices, rewrite::Steps::Offered)?;
-    if spelled(&slow) == 0 {
-        return Err("no norm is spelled out".to_owned());
-    }
-    check_plan(&slow)?;
-    // The recipe alone says which blocks are spelled out.
-    let imported = case.imported(&case.batch(0));
-    let recipe = slow.recipe.as_ref().ok_or("there is no recipe")?;
-    let derived = shardloom::pipeline::derived(&case.file, &imported, recipe);
-    if derived.map_err(|error| format!("{error:?}"))?.graph != slow.graph {
-        return Err("the recipe makes another program".to_owned());
-    }
-    case.check_training(&slow, ADAMW, 1)?;
-    case.check_on_gpu(&slow, ADAMW, 1).map_err(|error| format!("on a GPU that is not there: {error}"))
+    slow.check(&slow.plan(None)?)
 }
 
 #[test]
@@ -381,4 +440,23 @@ fn norms_are_spelled_out_where_that_is_faster_and_train_as_pytorch() {
     for decisions in [Decisions::Only(Recompute::Nothing), Decisions::Values] {
         check_chosen(&case, decisions).unwrap();
     }
+}
+
+#[test]
+fn blocks_whose_norms_are_spelled_out_are_computed_again_where_memory_ends() {
+    let Some(case) = cases::gpt2() else { return };
+    let case = case.stretched(1, SIDE);
+    let held = |plan: &Plan| plan.memory.iter().map(|it| it.bytes).sum::<u64>();
+    let slow = |decisions| Slow { examples: Some(case.examples()), ..Slow::new(&case, decisions) };
+    let ample = slow(Decisions::Only(Recompute::Nothing)).plan(None).unwrap();
+    let least = slow(Decisions::Only(Recompute::Full)).plan(None).unwrap();
+    assert!(spelled(&ample) > 0 && spelled(&least) > 0 && held(&least) < held(&ample));
+    // As much as the least takes: blocks that keep everything do not fit.
+    let slow = slow(Decisions::Blocks);
+    let plan = slow.plan(Some(held(&least))).unwrap();
+    println!("{} of {} bytes: {:?}", held(&plan), held(&ample), plan::strategy(&plan));
+    let recipe = plan.recipe.as_ref().unwrap();
+    let again = |it: &&usize| recipe.recompute[**it] != Recompute::Nothing;
+    assert!(recipe.spelled.iter().any(|it| again(&it)), "{recipe:?}");
+    slow.check(&plan).unwrap();
 }

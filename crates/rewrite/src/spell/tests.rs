@@ -206,3 +206,26 @@ fn classes_that_are_masked_take_no_part_in_a_spelled_cross_entropy() {
         assert!(apart < 1e-6, "{masked:e}: {found:?}, expected {expected:?}");
     }
 }
+
+#[test]
+fn a_label_that_is_masked_has_the_same_loss_where_it_is_spelled_out() {
+    // Four parts of 11 classes.
+    let all = |masked: &[std::ops::Range<usize>], low: f32| -> Vec<f32> {
+        let mut scores: Vec<f32> = (0..44_i16).map(|it| f32::from(it * 5 % 17) * 0.5).collect();
+        masked.iter().for_each(|it| scores[it.clone()].fill(low));
+        scores
+    };
+    // The label alone, its part, all other parts, all.
+    for masked in [vec![13..14], vec![11..22], vec![0..11, 22..44], vec![0..11, 13..14, 22..44], vec![0..44]]
+    {
+        for low in [-1e9, f32::MIN, f32::NEG_INFINITY] {
+            let scores = Array::of::<f32>(vec![1, 44], &all(&masked, low)).unwrap();
+            let label = Array::of::<i64>(vec![1], &[13]).unwrap();
+            let [expected, found] = both(&Op::CrossEntropy { ignored: IGNORED }, &[scores, label]);
+            let [expected, found] = [expected, found].map(|it| it.to_floats().unwrap()[0]);
+            let near = (expected - found).abs() <= 1e-6 * expected.abs().max(1.0);
+            let same = near || expected.to_bits() == found.to_bits() || expected.is_nan() && found.is_nan();
+            assert!(same, "{masked:?} at {low:e}: {found}, expected {expected}");
+        }
+    }
+}

@@ -59,7 +59,7 @@ fn type_of(view: &TensorView<'_>) -> Result<Type, String> {
 /// The names and types of a file's arrays.
 pub(crate) fn types(path: &Path) -> Result<Vec<(String, Type)>, Failure> {
     let mut types = Vec::new();
-    each_view(path, &mut |name, view| {
+    each_view(path, &mut |_, name, view| {
         types.push((name.to_owned(), type_of(view).map_err(|error| Failure::file(path, error))?));
         Ok(())
     })?;
@@ -71,11 +71,12 @@ pub(crate) fn read_each(
     path: &Path,
     visit: &mut dyn FnMut(&str, &dyn Stored) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
-    each_view(path, &mut |name, view| visit(name, &Placed { name, view }))
+    each_view(path, &mut |map, name, view| visit(name, &Placed { map, name, view }))
 }
 
 /// An array where it lies in a mapped file.
 struct Placed<'a> {
+    map: &'a Mapped,
     name: &'a str,
     view: &'a TensorView<'a>,
 }
@@ -92,20 +93,21 @@ impl Stored for Placed<'_> {
     }
 
     fn read(&self, name: &str, elements: &Strided, to: &mut [u8]) -> Result<(), String> {
+        self.map.check()?;
         run::take(elements, self.type_of(name)?.dtype, self.view(name)?.data(), to)
     }
 }
 
 fn each_view(
     path: &Path,
-    visit: &mut dyn FnMut(&str, &TensorView<'_>) -> Result<(), Failure>,
+    visit: &mut dyn FnMut(&Mapped, &str, &TensorView<'_>) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     let failed = |error: io::Error| Failure::file(path, format!("cannot be read: {error}"));
     let map = Mapped::open(path).map_err(failed)?;
     let tensors = SafeTensors::deserialize(map.as_ref())
         .map_err(|error| Failure::file(path, format!("is not a .safetensors file: {error}")))?;
     for (name, view) in tensors.iter() {
-        visit(name, &view)?;
+        visit(&map, name, &view)?;
         map.release();
     }
     Ok(())

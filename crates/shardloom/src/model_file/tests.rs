@@ -199,3 +199,25 @@ fn field(number: u64, content: &[u8]) -> Vec<u8> {
     bytes.extend_from_slice(content);
     bytes
 }
+
+#[test]
+fn a_model_that_becomes_shorter_after_it_was_opened_is_an_error() {
+    let folder = std::env::temp_dir().join(format!("shardloom-shorter-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let path = folder.join("model.onnx");
+    std::fs::copy(model(MODELS[0]), &path).unwrap();
+    let file = open(&path).unwrap();
+    let (name, type_) = file.model.weights().remove(0);
+    let mut bytes = vec![0; usize::try_from(type_.bytes()).unwrap()];
+    let all =
+        Strided::of_pieces(&Layout::replicated(type_.rank()).pieces(&Mesh::of_sizes(&[1]), 0, &type_.shape));
+    file.read(&name, &all, &mut bytes).unwrap();
+    let length = std::fs::metadata(&path).unwrap().len();
+    // All pages are gone, which whoever looks at them is ended for.
+    file.release();
+    std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(10).unwrap();
+    let error = file.read(&name, &all, &mut bytes).unwrap_err();
+    let expected = format!("`{}` is 10 bytes long, expected {length} as when it was opened", path.display());
+    assert_eq!(error, expected);
+    std::fs::remove_dir_all(folder).unwrap();
+}

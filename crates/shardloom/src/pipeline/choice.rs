@@ -296,3 +296,6 @@ const WEAK: f64 = 0.01;
 fn is_weak(plan: &Plan) -> bool {
     plan.space.left_out.contains(&plan::LeftOut::Splits) || plan.seconds() > (1.0 + WEAK) * bound(plan)
 }
+
+#[cfg(test)]
+mod tests;

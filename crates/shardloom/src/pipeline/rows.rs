@@ -87,4 +87,4 @@ fn gains(
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -125,8 +125,8 @@ impl Variants {
         Self::offered((forward, None), decisions, Phases::Together, (variant(first), &more))
     }
 
-    /// The training step of the first of the decisions, and the variants: one for each, and one whose
-    /// norms are spelled out. The recipe of a plan says how its program comes about, and says nothing
+    /// The training step of the first of the decisions, and the variants: one for each, and one of each
+    /// whose norms are spelled out. The recipe of a plan says how its program comes about, and says nothing
     /// of fused products.
     pub(super) fn of_training(forward: Blocks, training: Training) -> Result<(Cutting, Self), TrainError> {
         let Training { recipe, decisions, phases } = training;
@@ -135,8 +135,8 @@ impl Variants {
             Decisions::Only(only) => (only.clone(), vec![]),
             _ => (Recompute::Nothing, vec![Recompute::Selective, Recompute::Full]),
         };
-        let more = more.into_iter().map(|it| of(Norms::Whole, it));
-        let more: Vec<Variant> = more.chain([of(Norms::Spelled, first.clone())]).collect();
+        let spelled = [&first].into_iter().chain(&more).map(|it| of(Norms::Spelled, it.clone()));
+        let more: Vec<Variant> = more.iter().map(|it| of(Norms::Whole, it.clone())).chain(spelled).collect();
         Self::offered((forward, Some(recipe)), decisions, phases, (of(Norms::Whole, first), &more))
     }
 

@@ -238,6 +238,15 @@ impl Post {
     /// Ends this process, since another one has said so. That one has said why.
     fn follow(&self, code: u8) -> ! {
         self.flight.ended(None, code);
+        self.part(code)
+    }
+
+    /// Tells all others that all end, and ends this process. Those who follow tell it too: whoever sees their
+    /// connections end before he has heard of the end of all would take them for lost.
+    fn part(&self, code: u8) -> ! {
+        (0..).take(self.goes.len()).for_each(|rank| self.send(rank, Parcel::Abort(code)));
+        // What is written may still be on its way: whoever has got it closes the connection.
+        drop(self.wait(self.state(), Instant::now() + LAST_WORDS, State::nobody_is_left));
         self.flight.leave(code);
         exit(i32::from(code))
     }
@@ -274,11 +283,7 @@ impl Post {
             self.follow(code);
         }
         self.flight.ended(Some(words), code);
-        (0..).take(self.goes.len()).for_each(|rank| self.send(rank, Parcel::Abort(code)));
-        // What is written may still be on its way: whoever has got it closes the connection.
-        drop(self.wait(self.state(), Instant::now() + LAST_WORDS, State::nobody_is_left));
-        self.flight.leave(code);
-        exit(i32::from(code))
+        self.part(code)
     }
 
     /// Says goodbye, and waits until all others have.

@@ -2,12 +2,15 @@
 
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use super::frame::{Frame, joined, taken_apart};
+use super::post::Post;
 use super::rendezvous;
 use super::secure::{FRAME, GreetError, Opener, Sealer, Side, greet};
+use crate::processes::flight::Flight;
 use crate::processes::join::{Interface, JoinError, Joining};
 use crate::processes::link::Doing;
 
@@ -393,4 +396,33 @@ fn whoever_says_nothing_is_left_at_the_deadline() {
     let greeted = greet(stream, &KEY, Side::Responder, Instant::now() + Duration::from_millis(200));
     assert!(matches!(greeted, Err(GreetError::Silent)));
     assert!(drips.join().unwrap().is_err());
+}
+
+/// Else the connection of one that has heard it may end before another one hears it, who takes it for lost.
+#[test]
+fn whoever_hears_that_all_end_says_so_too_before_it_ends() {
+    let port = free_port();
+    let ranks: Vec<Joining> = (0..3).map(|rank| joining(rank, 3, port)).collect();
+    let mut joined = all(ranks.clone()).into_iter().map(Result::unwrap);
+    let (first, [mut second, mut third]) = (joined.next().unwrap(), [(); 2].map(|()| joined.next().unwrap()));
+    let flight = Arc::new(Flight::new(Box::new(|_, _, _| {})));
+    let (ends, ended) = mpsc::channel();
+    // What would end the process of this test waits instead.
+    flight.set_last(Box::new(move |code| {
+        ends.send(code).unwrap();
+        loop {
+            thread::park();
+        }
+    }));
+    let _post = Post::start(&ranks[0], first, &flight);
+    let (_, sealer) = third.peers[0].as_mut().unwrap();
+    sealer.abort(6).unwrap();
+    assert_eq!(ended.recv_timeout(Duration::from_secs(20)), Ok(6));
+    let (opener, _) = second.peers[0].as_mut().unwrap();
+    let said = |opener: &mut Opener| (0..20).map(|_| opener.next(usize::MAX).unwrap()).find(is_no_beat);
+    assert_eq!(said(opener), Some(Frame::Abort(6)));
+}
+
+fn is_no_beat(frame: &Frame) -> bool {
+    !matches!(frame, Frame::Beat(_))
 }

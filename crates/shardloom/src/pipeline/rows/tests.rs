@@ -1,10 +1,13 @@
 //! Tests of where splitting rows may gain something.
 
 use cost_models::machine::shipped;
-use planner_ir::{DType, Graph, Mesh, Op, Real, Source, Type, Unary};
+use plan::{Copy, MachineName, ModelFile, Plan, Proof, Recipe, SpaceSize, Term, Transfer};
+use planner_ir::{
+    DType, Digit, Graph, Layout, Mesh, Move, Op, Optimizer, Real, Source, Type, Unary, ValueId,
+};
 use search::MachinePrices;
 
-use super::may_be_split;
+use super::{brings_together, may_be_split};
 
 /// Whether the rows of an operation on a value of this shape may be split on a mesh.
 fn split(op: &Op, shape: &[u64], mesh: &str) -> bool {
@@ -43,4 +46,84 @@ fn what_gains_nothing_is_not_offered() {
     // Rows that do not fall into blocks.
     assert!(!split(&NORM, &[8, 512, 4095], "2x2"));
     assert!(!split(&Op::Unary(Unary::Gelu), &[8, 512, 4096], "2x2"));
+}
+
+/// A plan of nothing that takes so long.
+pub(in crate::pipeline) fn of_seconds(seconds: f64) -> Plan {
+    Plan {
+        model: ModelFile { path: String::new(), sha256: String::new(), dims: vec![] },
+        machine: MachineName { name: String::new(), devices: 4 },
+        mesh: Mesh::of_sizes(&[2, 2]),
+        graph: Graph::default(),
+        layouts: vec![],
+        assignments: vec![],
+        transfers: vec![],
+        outputs: vec![],
+        carried: vec![],
+        recipe: None,
+        pins: vec![],
+        estimate: vec![Term { name: "all".to_owned(), seconds }],
+        memory: vec![],
+        capacity: 0,
+        proof: Proof::Optimal,
+        space: SpaceSize::default(),
+    }
+}
+
+/// A plan of a norm that takes 100 seconds, of which this move of its input takes so many for each
+/// micro-batch.
+fn moving(step: Move, seconds: f64) -> Plan {
+    let mut plan = of_seconds(100.0);
+    let x = Type::new(DType::F32, [8, 512, 4096]);
+    let [x, scale] = [x, Type::new(DType::F32, [4096])]
+        .map(|type_| plan.graph.push_value(type_, Source::Input("given".to_owned())));
+    let types = NORM.infer(&plan.graph.types_of(&[x, scale])).unwrap();
+    plan.graph.push_node(NORM, vec![x, scale], types, String::new());
+    let moved = Transfer {
+        value: x,
+        from: Copy::Made,
+        moves: vec![step],
+        layout: Layout::replicated(3),
+        bytes: vec![1],
+        seconds,
+    };
+    plan.transfers.push(moved);
+    plan
+}
+
+#[test]
+fn rows_are_brought_together_where_that_takes_more_than_a_hundredth() {
+    let gather = |dim| Move::AllGather { dim, digits: 1 };
+    assert!(!brings_together(&moving(gather(2), 0.99)));
+    assert!(brings_together(&moving(gather(2), 1.01)));
+    let digits = vec![Digit::axis(&Mesh::of_sizes(&[2, 2]), planner_ir::AxisId(0))];
+    let exchange = |from, to| Move::AllToAll { from, to, digits: digits.clone() };
+    assert!(brings_together(&moving(exchange(2, 0), 50.0)));
+    // Rows that come together of their examples or tokens are whole before.
+    assert!(!brings_together(&moving(gather(0), 50.0)));
+    assert!(!brings_together(&moving(exchange(0, 2), 50.0)));
+    assert!(!brings_together(&moving(Move::Slice { dim: 2, digits: digits.clone() }, 50.0)));
+}
+
+#[test]
+fn what_is_no_row_of_a_norm_is_not_counted_and_what_is_of_every_micro_batch_is() {
+    let gather = Move::AllGather { dim: 2, digits: 1 };
+    let mut plan = moving(gather.clone(), 50.0);
+    plan.transfers[0].value = ValueId(1);
+    plan.transfers[0].moves = vec![Move::AllGather { dim: 0, digits: 1 }];
+    assert!(!brings_together(&plan));
+    let mut plan = moving(gather, 0.3);
+    assert!(!brings_together(&plan));
+    plan.recipe = Some(Recipe {
+        loss: plan::Loss::Output("loss".to_owned()),
+        optimizer: Optimizer::Sgd { decay: Real(0.0) },
+        precision: plan::Precision::F32,
+        micro_batches: 4,
+        clip: None,
+        no_decay: plan::NoDecay::default(),
+        recompute: vec![],
+        frozen: vec![],
+        spelled: vec![],
+    });
+    assert!(brings_together(&plan));
 }
