@@ -5,8 +5,7 @@ use planner_ir::DType;
 use super::*;
 
 fn of(labels: [&str; 3], [left, right]: [&[u64]; 2]) -> Option<Turned> {
-    let [left_labels, right_labels, result] =
-        labels.map(|it| it.bytes().map(|letter| Label(letter)).collect());
+    let [left_labels, right_labels, result] = labels.map(|it| it.bytes().map(Label).collect());
     let contract = Contract { left: left_labels, right: right_labels, result };
     turned(&contract, &[left, right].map(|shape| Type::new(DType::F32, shape.to_vec())))
 }
