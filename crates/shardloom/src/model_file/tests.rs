@@ -211,12 +211,12 @@ fn a_model_that_becomes_shorter_after_it_was_opened_is_an_error() {
     let mut bytes = vec![0; usize::try_from(type_.bytes()).unwrap()];
     let all =
         Strided::of_pieces(&Layout::replicated(type_.rank()).pieces(&Mesh::of_sizes(&[1]), 0, &type_.shape));
-    file.read(&name, &all, &mut bytes).unwrap();
+    file.read(name, &all, &mut bytes).unwrap();
     let length = std::fs::metadata(&path).unwrap().len();
     // All pages are gone, which whoever looks at them is ended for.
     file.release();
     std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(10).unwrap();
-    let error = file.read(&name, &all, &mut bytes).unwrap_err();
+    let error = file.read(name, &all, &mut bytes).unwrap_err();
     let expected = format!("`{}` is 10 bytes long, expected {length} as when it was opened", path.display());
     assert_eq!(error, expected);
     std::fs::remove_dir_all(folder).unwrap();
