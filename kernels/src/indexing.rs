@@ -5,7 +5,7 @@
 //! and take is added elsewhere.
 
 use bytemuck::Pod;
-use planner_ir::Scatter;
+use planner_ir::{Scatter, advance};
 
 use crate::array::{Span, Tensor, TensorMut, element_count, expect_dtype, extents};
 use crate::error::KernelError;
@@ -233,17 +233,6 @@ fn slice_places(
         places.push(offset);
     }
     Ok((places, run))
-}
-
-/// The next index of a shape, row-major.
-fn advance(at: &mut [u64], shape: &[u64]) {
-    for (index, &extent) in at.iter_mut().zip(shape).rev() {
-        *index += 1;
-        if *index < extent {
-            return;
-        }
-        *index = 0;
-    }
 }
 
 /// The runs of data that begin at the places, one after another.

@@ -4,6 +4,7 @@ use std::fmt;
 
 use crate::data::Type;
 use crate::mesh::{AxisId, Mesh};
+use crate::odometer::advance;
 
 /// One digit of the block number along a dimension: `(Σ coefficient · x[axis] + step · t + offset)
 /// mod size`, where x are a device's coordinates and t is the time step.
@@ -321,18 +322,6 @@ pub(crate) fn onto(sizes: &[u64], digits: &[&Digit], steps: u64) -> bool {
             return !reached.contains(&false);
         }
     }
-}
-
-/// The coordinates of the next device, the last axis running fastest; whether there is one.
-fn advance(coordinates: &mut [u64], sizes: &[u64]) -> bool {
-    for (coordinate, &size) in coordinates.iter_mut().zip(sizes).rev() {
-        *coordinate += 1;
-        if *coordinate < size {
-            return true;
-        }
-        *coordinate = 0;
-    }
-    false
 }
 
 #[cfg(test)]

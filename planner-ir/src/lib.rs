@@ -7,6 +7,7 @@ mod data; // element types, numbers, shapes
 mod op; // the operations
 mod infer; // what an operation makes of its operands' types
 mod loops; // what an operation iterates over: the one declaration everything is derived from
+mod odometer; // all combinations of numbers
 mod mesh; // devices and their coordinates
 mod layout; // which piece of a value each device holds
 mod partition; // which block of an operation's loops each device computes
@@ -28,6 +29,7 @@ pub use layout::{Digit, Layout, LayoutError, Piece};
 pub use loops::{Loop, LoopId, Loops, Role};
 pub use mesh::{Axis, AxisId, Mesh, MeshError};
 pub use motion::{Motion, Shift};
+pub use odometer::advance;
 pub use op::{
     Attention, Binary, Contract, Conv, Dynamic, Edge, Extreme, Interpolation, Label, Merging, Op, Optimizer,
     Pairing, Reduction, Region, RegionNode, Resize, Scatter, Triangle, Unary,

@@ -1,5 +1,7 @@
 //! Exact minimisation by trying every assignment, for tiny problems and to test the others.
 
+use planner_ir::advance;
+
 use crate::problem::{Place, Problem, Proof, SearchError, Solution};
 
 /// The first assignment of least time among those that fit.
@@ -47,16 +49,4 @@ fn peak(memory: &[u64]) -> (u64, usize) {
         }
     }
     peak
-}
-
-/// The next assignment, the last node running fastest; false after the last one.
-pub(crate) fn advance(choices: &mut [usize], domains: &[usize]) -> bool {
-    for (choice, &domain) in choices.iter_mut().zip(domains).rev() {
-        *choice += 1;
-        if *choice < domain {
-            return true;
-        }
-        *choice = 0;
-    }
-    false
 }

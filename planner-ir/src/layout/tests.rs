@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use arbtest::arbitrary::{Result, Unstructured};
 use arbtest::arbtest;
 
-use super::{Digit, Layout, LayoutError, Piece};
+use super::{Digit, Layout, LayoutError, Piece, canonical_digits, is_canonical};
 use crate::data::{DType, Type};
 use crate::mesh::{AxisId, Mesh};
 
@@ -88,4 +88,23 @@ fn a_layout_without_a_device_for_some_block_is_refused() {
         assert!(u64::try_from(different.len()).unwrap() < layout.parts());
         Ok(())
     });
+}
+
+#[test]
+fn digits_are_canonical_that_would_stay_as_they_are() {
+    let mesh = Mesh::of_sizes(&[1, 2]);
+    let digits =
+        [Digit::free(1), Digit::free(2), Digit::axis(&mesh, AxisId(0)), Digit::axis(&mesh, AxisId(1))];
+    let (mut chosen, mut stay) = ([0; 4], 0);
+    loop {
+        // Of the last number none is taken: so lists are of up to four digits.
+        let list: Vec<Digit> = chosen.iter().filter_map(|&it: &usize| digits.get(it).cloned()).collect();
+        let same = canonical_digits(list.clone()) == list;
+        assert_eq!(is_canonical(&list), same, "{list:?}");
+        stay += usize::from(same);
+        if !crate::advance(&mut chosen, &[digits.len() + 1; 4]) {
+            break;
+        }
+    }
+    assert!((10..300).contains(&stay), "{stay}");
 }

@@ -7,13 +7,13 @@
 
 use std::sync::Arc;
 
+use planner_ir::advance;
 use rayon::prelude::*;
 
 use super::product::product;
 use super::segment::{Globals, Priced, Ready, pruned};
 use super::{Chain, ChainChoices, Shared};
 use crate::eliminate::{MOST_ENTRIES, Pruned, first_least};
-use crate::exhaustive::advance;
 use crate::problem::{SearchError, real, real_size};
 
 /// The most choices of all globals together that are tried one by one.

@@ -3,13 +3,13 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use planner_ir::advance;
 use rayon::prelude::*;
 
 use super::product::Powers;
 use super::relax::Goal;
 use super::{Chain, Interface, Segment, Shared, Variant};
 use crate::eliminate::{Objective, Order, Pruned, Reduced, prune, reduce, with_classes};
-use crate::exhaustive::advance;
 use crate::problem::{Problem, SearchError, Table, real, real_size};
 
 /// How globals are dealt with.

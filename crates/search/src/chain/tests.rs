@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use planner_ir::advance;
+
 use super::*;
-use crate::exhaustive::{self, advance};
+use crate::exhaustive;
 use crate::problem::real;
 use crate::problem::tests::{Dice, close, random};
 use crate::problem::{Edge, Table};

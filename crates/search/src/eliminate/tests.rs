@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use planner_ir::advance;
+
 use super::*;
 use crate::exhaustive;
 use crate::problem::real_size;
@@ -45,7 +47,7 @@ fn every_entry_of_a_reduced_table_is_the_least_over_the_other_nodes() {
         loop {
             let entry = kept.iter().fold(0, |entry, &node| entry * domains[node] + choices[node]);
             truth[entry] = problem.time(&choices).min(truth[entry]);
-            if !exhaustive::advance(&mut choices, &domains) {
+            if !advance(&mut choices, &domains) {
                 break;
             }
         }
@@ -55,7 +57,7 @@ fn every_entry_of_a_reduced_table_is_the_least_over_the_other_nodes() {
             let choices = reduced.recover(&at);
             assert!(kept.iter().zip(&at).all(|(&node, &choice)| choices[node] == choice));
             assert!(close(least, problem.time(&choices)), "seed {seed}");
-            exhaustive::advance(&mut at, &kept_domains);
+            advance(&mut at, &kept_domains);
         }
     }
 }
@@ -154,7 +156,7 @@ fn nodes_of_classes_change_nothing_but_the_work() {
                 let choices = reduced.recover(&at);
                 assert!(close(problem.time(&choices[..domains.len()]), truth), "seed {seed}");
             }
-            exhaustive::advance(&mut at, &kept.iter().map(|&node| domains[node]).collect::<Vec<_>>());
+            advance(&mut at, &kept.iter().map(|&node| domains[node]).collect::<Vec<_>>());
         }
     }
     assert!(added > 100, "{added}");

@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
+use planner_ir::advance;
+
 use super::*;
 use crate::chain::{Chain, Global, Goal, Prices, Relaxation};
-use crate::exhaustive::{self, advance};
+use crate::exhaustive;
 use crate::problem::tests::{Dice, close, random};
 use crate::problem::{Proof, SearchError, Solution};
 use crate::{bound, eliminate};
