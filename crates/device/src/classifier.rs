@@ -7,12 +7,11 @@
 //! between them, if one operation reads the loss, and if where the gradient is to lie nothing lies that
 //! is still read or written before its turn.
 
-use std::ops::Range;
-
 use kernels::cuda::{self, Argument, Work};
-use lower::{Action, BufferId, Compute, Kind, Program, StorageId, Stream};
+use lower::{Action, BufferId, Compute, Kind, Program, Stream};
 use planner_ir::Op;
 
+use crate::places::{is_same_place, meet};
 use crate::tasks::{Task, buffers, is_cut, pieces};
 
 /// What the room of a task begins with is followed by other room at a multiple of this (bytes).
@@ -125,40 +124,21 @@ impl Apart<'_> {
         // What they read is there.
         let made: Vec<BufferId> = between().flat_map(|it| action(it).writes()).collect();
         let read = [reader, last].into_iter().flat_map(|it| action(it).reads());
-        let early = read.into_iter().any(|it| made.iter().any(|&made| self.meet(it, made)));
+        let early = read.into_iter().any(|it| made.iter().any(|&made| meet(program, it, made)));
         // What they write is not needed for anything else before their turn.
         let needed = |number: usize, until: usize| {
             let written = action(number).writes();
             let others = between().filter(move |it| *it < until);
             let others = others.flat_map(|it| action(it).reads().into_iter().chain(action(it).writes()));
-            others.into_iter().any(|other| written.iter().any(|&it| self.meet(it, other)))
+            others.into_iter().any(|other| written.iter().any(|&it| meet(program, it, other)))
         };
         // The gradient is written while scores and labels are read, before its sum is.
         let gradient = action(last).writes();
         let own = action(last).reads().into_iter().chain(action(reader).writes());
         let others = action(reader).reads().into_iter().filter(|it| !action(first).writes().contains(it));
-        let written_over = own
-            .chain(others)
-            .any(|other| gradient.iter().any(|&it| self.meet(it, other) && !self.same(it, other)));
+        let written_over = own.chain(others).any(|other| {
+            gradient.iter().any(|&it| meet(program, it, other) && !is_same_place(program, it, other))
+        });
         !early && !needed(reader, reader) && !needed(last, last) && !written_over
-    }
-
-    fn place(&self, buffer: BufferId) -> (lower::Region, Range<u64>) {
-        let storage: StorageId = self.program.buffer(buffer).storage;
-        let it = self.program.storages[storage.0];
-        (it.kind.region(), it.offset..it.offset + self.program.extent(storage))
-    }
-
-    /// Whether two buffers lie where some byte is of both.
-    fn meet(&self, a: BufferId, b: BufferId) -> bool {
-        let ((a, first), (b, second)) = (self.place(a), self.place(b));
-        a == b && first.start < second.end && second.start < first.end
-    }
-
-    /// Whether the gradient lies exactly where the scores do.
-    fn same(&self, gradient: BufferId, other: BufferId) -> bool {
-        let [a, b] = [gradient, other].map(|it| &self.program.buffer(it).type_);
-        let alike = a.shape == b.shape && a.dtype.bytes() == b.dtype.bytes();
-        alike && self.place(gradient) == self.place(other)
     }
 }

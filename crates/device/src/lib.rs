@@ -4,6 +4,7 @@
 //! is an error that says where it was looked for.
 
 mod tasks; // what a program's instructions are on a device
+mod places; // where values lie
 mod classifier; // a loss and its gradient as one task
 mod error; // why something is not done on a GPU
 mod library; // shared libraries, found and loaded

@@ -17,6 +17,7 @@ use lower::{
 use planner_ir::Op;
 
 use crate::classifier::classifiers;
+use crate::places::{is_same_place, meet};
 
 /// How many operations one kernel has at most.
 const STEPS: usize = 8;
@@ -333,19 +334,10 @@ impl<'a> Group<'a> {
     fn is_sound(&self) -> bool {
         let stored: Vec<BufferId> = self.stored().into_iter().map(|(_, buffer)| buffer).collect();
         let others = self.operands.iter().chain(&stored);
-        others.into_iter().all(|&other| stored.iter().all(|&it| it == other || self.is_apart(it, other)))
-    }
-
-    fn is_apart(&self, written: BufferId, other: BufferId) -> bool {
-        let program = self.program;
-        let place = |buffer: BufferId| {
-            let (storage, type_) = (program.storage(buffer), &program.buffer(buffer).type_);
-            (storage.kind.region(), storage.offset..storage.offset + type_.bytes())
+        let is_sound = |it: BufferId, other: BufferId| {
+            it == other || !meet(self.program, it, other) || is_same_place(self.program, it, other)
         };
-        let (first, second) = (place(written), place(other));
-        let apart = first.0 != second.0 || first.1.end <= second.1.start || second.1.end <= first.1.start;
-        let (a, b) = (&program.buffer(written).type_, &program.buffer(other).type_);
-        apart || first.1.start == second.1.start && a.shape == b.shape && a.dtype.bytes() == b.dtype.bytes()
+        others.into_iter().all(|&other| stored.iter().all(|&it| is_sound(it, other)))
     }
 
     fn task(self) -> Task {
