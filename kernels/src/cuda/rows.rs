@@ -16,6 +16,8 @@ const SOFTMAX_GRADIENT: &str = include_str!("templates/softmax_gradient.cu");
 const CROSS_ENTROPY: &str = include_str!("templates/cross_entropy.cu");
 const CLASSIFIER: &str = include_str!("templates/classifier.cu");
 const CROSS_ENTROPY_GRADIENT: &str = include_str!("templates/cross_entropy_gradient.cu");
+/// The pass that makes the gradient, which the classifier ends with too.
+const TOWARDS_SCORES: &str = include_str!("templates/towards_scores.cu");
 
 /// The threads of a warp.
 const WARP: u64 = 32;
@@ -201,7 +203,9 @@ pub(super) fn cross_entropy_gradient(ignored: i64, operands: &[Piece], y: &Piece
     arguments.writes("y", rows.made, Argument::Result(0));
     let span = operands[0].span(operands[0].type_.shape.len() - 1);
     finish(&rows, span, ignored, &mut arguments);
-    let source = rows.source(CROSS_ENTROPY_GRADIENT, &[("L", stored(operands[1].type_.dtype))]);
+    let towards = rows.source(TOWARDS_SCORES, &[]);
+    let texts = [("L", stored(operands[1].type_.dtype)), ("TOWARDS", &towards)];
+    let source = rows.source(CROSS_ENTROPY_GRADIENT, &texts);
     Ok(rows.work("cross_entropy_gradient", &source, arguments))
 }
 
@@ -222,6 +226,12 @@ pub fn classified(ignored: i64, operands: [&Piece; 3], results: [&Piece; 2]) -> 
     let span = x.span(x.type_.shape.len().saturating_sub(1));
     finish(&rows, span, ignored, &mut arguments);
     let losses = losses.type_.dtype;
-    let texts = [("L", stored(labels.type_.dtype)), ("P", stored(losses)), ("Q", losses.name())];
+    let towards = rows.source(TOWARDS_SCORES, &[]);
+    let texts = [
+        ("L", stored(labels.type_.dtype)),
+        ("P", stored(losses)),
+        ("Q", losses.name()),
+        ("TOWARDS", &towards),
+    ];
     Ok(rows.work("classifier", &rows.source(CLASSIFIER, &texts), arguments))
 }
