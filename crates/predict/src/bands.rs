@@ -1,8 +1,9 @@
 //! Errors of what ranks exchange, by its size, and how small they could be.
 //!
 //! Of two small values that are measured, the smaller one often takes longer: a time that was measured may
-//! have in it how long the ranks that came first waited for the last one, and the clock's ticks. What ranks of a machine need for an operation does not shrink with the size, so no price
-//! is nearer to all rows together than the nearest times that do not shrink.
+//! have in it how long the ranks that came first waited for the last one, and the clock's ticks. What ranks
+//! of a machine need for an operation does not shrink with the size, so no price is nearer to all rows
+//! together than the nearest times that do not shrink.
 
 use std::collections::BTreeMap;
 

@@ -34,6 +34,11 @@ impl Job {
         receivers.all(|receiver| self.senders.iter().all(|sender| sender.node == receiver.node))
     }
 
+    /// The first rank that gets it.
+    pub(crate) fn first(&self) -> u64 {
+        self.receivers.iter().flatten().next().map_or(0, |it| it.rank)
+    }
+
     /// Whether the same receivers get it in the same way.
     pub(crate) fn goes_with(&self, other: &Self) -> bool {
         self.strategy == other.strategy && self.receivers == other.receivers

@@ -128,8 +128,7 @@ impl<'a> Messages<'a> {
 
     fn direct(&mut self, job: &Job, node: u64) {
         let portions = &self.tasks[job.task].portions;
-        let first = job.receivers.iter().flatten().next().map_or(0, |it| it.rank);
-        let Some(sender) = self.sender(job, node, first, portions) else { return };
+        let Some(sender) = self.sender(job, node, job.first(), portions) else { return };
         for receiver in job.receivers.iter().flatten() {
             self.push(sender, receiver.rank, &Sent { task: job.task, portions, after: None });
         }
@@ -193,8 +192,7 @@ impl<'a> Messages<'a> {
     /// Chunk after chunk along the chain.
     fn broadcast(&mut self, job: &Job, node: u64) {
         let portions = &self.tasks[job.task].portions;
-        let first = job.receivers.iter().flatten().next().map_or(0, |it| it.rank);
-        let Some(sender) = self.sender(job, node, first, portions) else { return };
+        let Some(sender) = self.sender(job, node, job.first(), portions) else { return };
         for portions in divide(portions, job.chunks) {
             let (mut from, mut after) = (sender, None);
             for devices in &job.receivers {

@@ -39,10 +39,9 @@ impl Offers {
         let sections = cuts.iter().flat_map(|cut| cut.sections);
         let striped = striped_length(sections.map(|section| &section.graph), mesh);
         let at_once = Offer { splits: Splits::All, steps: Steps::One, striped: None };
-        let unskewed = Offer { steps: Steps::Unskewed, ..at_once };
         let offered = |striped| Offer { steps: Steps::Offered, striped, ..at_once };
         let [wanted, without] = match steps {
-            true if only_unskewed => [unskewed; 2],
+            true if only_unskewed => [Offer { steps: Steps::Unskewed, ..at_once }; 2],
             true => [striped, striped.filter(|_| are_free(pins))].map(offered),
             false => [at_once; 2],
         };

@@ -66,23 +66,18 @@ impl Shape {
 
     /// See [`order`].
     pub(super) fn order(&self, kept: &[usize]) -> Order {
-        self.order_within(kept, f64::INFINITY, &Greed::ALL)
-    }
-
-    /// The best of these orders, if it takes no more work than `most` (additions); else what takes more, and is
-    /// not whole.
-    fn order_within(&self, kept: &[usize], most: f64, greeds: &[Greed]) -> Order {
         let by = |greed, most| Greedy::new(self, kept, greed).run(most);
-        let (first, others) = greeds.split_first().map_or((Greed::Weight, greeds), |(&it, rest)| (it, rest));
-        others.iter().fold(by(first, most), |best, &greed| {
-            let other = by(greed, best.work.min(most));
+        let [first, others @ ..] = Greed::ALL;
+        others.into_iter().fold(by(first, f64::INFINITY), |best, greed| {
+            let other = by(greed, best.work);
             if other.work < best.work { other } else { best }
         })
     }
 
     /// The least work of these orders, or more than `most` if there is none of no more (additions).
     pub(super) fn work(&self, kept: &[usize], most: f64, greeds: &[Greed]) -> f64 {
-        self.order_within(kept, most, greeds).work
+        let by = |greed, most| Greedy::new(self, kept, greed).run(most).work;
+        greeds.iter().fold(f64::INFINITY, |least, &greed| least.min(by(greed, least.min(most))))
     }
 }
 

@@ -68,16 +68,13 @@ fn of_plan(path: &Path, options: &Simulate) -> Result<Value, Failure> {
             let (alike, lower) = timed(|| pipeline::alike(&plan));
             let alike = alike?;
             let once = || simulate::simulate(&alike, &machine, Order::Streams);
-            let file = json!({
-                "plan": path.file_name().map(|it| it.display().to_string()),
+            let plan = json!({
                 "model": plan.model.path,
                 "machine": plan.machine.name,
                 "mesh": mesh::sizes(&plan.mesh),
                 "ranks": plan.mesh.devices(),
-                "read_seconds": read,
-                "lower_seconds": lower,
             });
-            simulated(file, &once, options)
+            simulated(plan, (path, read, lower), &once, options)
         }
         Content::Pipeline(staged) => {
             let cluster = machine::cluster(&staged.machine.name, None)?;
@@ -86,18 +83,15 @@ fn of_plan(path: &Path, options: &Simulate) -> Result<Value, Failure> {
             let once = || simulate::simulate_cluster(&programs, &cluster, Order::Streams);
             let mut sizes: Vec<String> = staged.stages.iter().map(|it| mesh::sizes(&it.plan.mesh)).collect();
             sizes.dedup();
-            let file = json!({
-                "plan": path.file_name().map(|it| it.display().to_string()),
+            let pipeline = json!({
                 "model": staged.stages.first().map(|it| &it.plan.model.path),
                 "machine": staged.machine.name,
                 "mesh": sizes.join(", "),
                 "stages": staged.stages.len(),
                 "micro_batches": staged.micro_batches(),
                 "ranks": programs.len(),
-                "read_seconds": read,
-                "lower_seconds": lower,
             });
-            simulated(file, &once, options)
+            simulated(pipeline, (path, read, lower), &once, options)
         }
         Content::Generation(_) => Err(Failure::file(
             path,
@@ -106,9 +100,11 @@ fn of_plan(path: &Path, options: &Simulate) -> Result<Value, Failure> {
     }
 }
 
-/// What it takes to simulate once, beside what is known of the file.
+/// What it takes to simulate once, beside what is known of a plan or pipeline, its file, and what it took to read
+/// and to lower it (seconds).
 fn simulated<'a>(
     mut line: Value,
+    (path, read, lower): (&Path, f64, f64),
     once: &dyn Fn() -> Result<Timeline<'a>, SimulateError>,
     options: &Simulate,
 ) -> Result<Value, Failure> {
@@ -123,6 +119,9 @@ fn simulated<'a>(
     let ran: usize = timeline.classes.iter().map(|class| timeline.spans(class).count()).sum();
     let per_second = f64::from(u32::try_from(ran).unwrap_or(u32::MAX)) / seconds;
     line["benchmark"] = json!("simulate");
+    line["plan"] = json!(path.file_name().map(|it| it.display().to_string()));
+    line["read_seconds"] = json!(read);
+    line["lower_seconds"] = json!(lower);
     line["kinds_of_ranks"] = json!(timeline.classes.len());
     line["instructions"] = json!(ran);
     line["simulate_seconds"] = json!(seconds);

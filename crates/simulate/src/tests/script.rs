@@ -104,6 +104,11 @@ impl Script {
         self.push(Stream::Communication, Action::Message(Message { communicator, to, from, input, output }))
     }
 
+    /// Sends or receives between stages, at the crossing of that number.
+    pub(super) fn crossing(&mut self, stream: Stream, action: Action, number: usize) {
+        self.push(stream, action).origin = Origin::Crossing(number);
+    }
+
     fn push(&mut self, stream: Stream, action: Action) -> &mut Instruction {
         self.alike.program.instructions.push(Instruction {
             stream,

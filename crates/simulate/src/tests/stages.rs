@@ -6,10 +6,8 @@ use cost_models::topology::Topology;
 use cost_models::units::Bytes;
 use cost_models::work;
 use lower::{
-    Action, BufferId, Instruction, Origin, Program, Received, Remote, Repeated, RepeatedPart, Sent, Stream,
-    Strided, Turn, Way,
+    Action, BufferId, Program, Received, Remote, Repeated, RepeatedPart, Sent, Stream, Strided, Turn, Way,
 };
-use planner_ir::Phase;
 use planner_ir::schedule::{
     self, Crossing, Durations, Kind, Overlap, Schedule, StageTimes, Task, Verified, Work, makespan,
 };
@@ -93,7 +91,7 @@ impl Drawn<'_> {
         for (from, elements) in arrive {
             let output = script.buffer(elements);
             let parts = vec![self.remote(rank, from, Way::From, elements)];
-            push(script, Stream::Receiving, Action::Receive(Received { output, parts }));
+            script.crossing(Stream::Receiving, Action::Receive(Received { output, parts }), 0);
         }
         let elements = match work {
             Work::Forward => self.computed[0],
@@ -108,7 +106,7 @@ impl Drawn<'_> {
         for (to, elements) in leave {
             let input = script.buffer(elements);
             let parts = vec![self.remote(rank, to, Way::To, elements)];
-            push(script, Stream::Sending, Action::Send(Sent { input, parts }));
+            script.crossing(Stream::Sending, Action::Send(Sent { input, parts }), 0);
             let last = script.alike.program.instructions.len() - 1;
             super::script::wait(script, last, made);
         }
@@ -144,17 +142,6 @@ impl Drawn<'_> {
         let stages = vec![StageTimes { forward, backward, weight }; self.schedule.stages()];
         Durations { stages, crossings: self.crossings.iter().map(crossing).collect(), overlap }
     }
-}
-
-fn push(script: &mut Script, stream: Stream, action: Action) {
-    script.alike.program.instructions.push(Instruction {
-        stream,
-        waits: Vec::new(),
-        signals: None,
-        action,
-        origin: Origin::Crossing(0),
-        phase: Phase::Forward,
-    });
 }
 
 /// The events of what has been received at the end of the program.
@@ -331,7 +318,7 @@ fn a_rank_passes_on_what_has_come_to_it() {
             true => Action::Receive(Received { output: buffer, parts }),
             false => Action::Send(Sent { input: buffer, parts }),
         };
-        push(&mut script, stream, action);
+        script.crossing(stream, action, 0);
         Program { rank, ..script.alike.program }
     };
     // 0 to 1 to 2 to 3.

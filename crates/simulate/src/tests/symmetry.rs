@@ -4,10 +4,7 @@ use arbtest::arbtest;
 use cost_models::cluster::Cluster;
 use cost_models::machine::shipped;
 use cost_models::topology::Topology;
-use lower::{
-    Action, Alike, CollectiveKind, Instruction, Origin, Program, Received, Remote, Sent, Stream, Strided, Way,
-};
-use planner_ir::Phase;
+use lower::{Action, Alike, CollectiveKind, Program, Received, Remote, Sent, Stream, Strided, Way};
 
 use super::same;
 use super::script::Script;
@@ -61,21 +58,11 @@ fn gathers(stages: u64, each: u64, elements: u64, order: &dyn Fn(u64) -> u64) ->
                 parts.push(remote(Way::From, stage * each + before, part(theirs, before)));
             }
         }
-        let crossing = |script: &mut Script, stream, action, number| {
-            script.alike.program.instructions.push(Instruction {
-                stream,
-                waits: Vec::new(),
-                signals: None,
-                action,
-                origin: Origin::Crossing(number),
-                phase: Phase::Forward,
-            });
-        };
         let number = usize::try_from(stage).unwrap();
         let held = script.buffer(all);
         if stage > 0 {
             let received = Received { output: held, parts };
-            crossing(&mut script, Stream::Receiving, Action::Receive(received), number - 1);
+            script.crossing(Stream::Receiving, Action::Receive(received), number - 1);
         }
         if stage + 1 < stages {
             let to = |receiver: u64| Remote {
@@ -84,7 +71,7 @@ fn gathers(stages: u64, each: u64, elements: u64, order: &dyn Fn(u64) -> u64) ->
                 strided: part(own, receiver),
             };
             let sent = Sent { input: held, parts: (0..each).map(to).collect() };
-            crossing(&mut script, Stream::Sending, Action::Send(sent), number);
+            script.crossing(Stream::Sending, Action::Send(sent), number);
         }
         programs.push(Program { rank, ..script.alike.program });
     }
@@ -135,14 +122,7 @@ fn chains_that_begin_at_different_ranks_do_not_wait_for_each_other() {
             }
             _ => (Stream::Receiving, Action::Receive(Received { output: held, parts: received })),
         };
-        script.alike.program.instructions.push(Instruction {
-            stream,
-            waits: Vec::new(),
-            signals: None,
-            action,
-            origin: Origin::Crossing(0),
-            phase: Phase::Forward,
-        });
+        script.crossing(stream, action, 0);
         Program { rank, ..script.alike.program }
     };
     let programs: Vec<Program> = (0..8).map(rank).collect();

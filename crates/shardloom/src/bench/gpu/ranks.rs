@@ -38,8 +38,7 @@ pub(super) fn rows(given: &Given<'_>) -> Result<Vec<Row>, Failure> {
     let folder = Folder::new("gpu-ranks", None)?;
     let written = gpt2::write(Writer::small(&folder.path), SIZE, Start::Alike, 0)
         .map_err(|error| Failure::unwritten(&folder.path, &error))?;
-    let dims = DIMS.map(|(name, size)| (name.to_owned(), size)).to_vec();
-    let mut models = vec![("a GPT-2 of 2 layers".to_owned(), written, ModelArguments { dims, inputs: None })];
+    let mut models = vec![("a GPT-2 of 2 layers".to_owned(), written, given_dims())];
     if let Some(folder) = &given.options.models {
         models.extend(found(folder)?);
     }

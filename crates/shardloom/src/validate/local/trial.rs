@@ -132,9 +132,7 @@ impl Running {
         for _ in 0..steps {
             let outcome = self.session.step(&self.given).map_err(failed)?;
             step = step.min(outcome.seconds);
-            for (shortest, seconds) in instructions.iter_mut().zip(outcome.instructions) {
-                *shortest = shortest.min(seconds);
-            }
+            shorten(&mut instructions, &outcome.instructions);
         }
         let reference = before.max(calm.look()?);
         self.rounds.push(Round { reference, step, instructions });
@@ -154,14 +152,17 @@ impl Running {
         let (mut measured, mut instructions) = (f64::INFINITY, vec![f64::INFINITY; self.priced.len()]);
         for round in self.rounds.iter().filter(counts) {
             measured = measured.min(round.step);
-            for (shortest, &seconds) in instructions.iter_mut().zip(&round.instructions) {
-                *shortest = shortest.min(seconds);
-            }
+            shorten(&mut instructions, &round.instructions);
         }
         let kinds = kinds(&self.program, &self.priced, self.predicted, &instructions);
         let rounds = [self.rounds.len(), count];
         Trial { plan: self.plan, ranks: self.ranks, predicted: self.predicted, measured, rounds, kinds }
     }
+}
+
+/// The shorter of two times of each instruction (seconds).
+fn shorten(shortest: &mut [f64], others: &[f64]) {
+    shortest.iter_mut().zip(others).for_each(|(shortest, &other)| *shortest = shortest.min(other));
 }
 
 fn failed(error: run::RunError) -> Failure {
