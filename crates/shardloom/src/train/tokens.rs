@@ -3,21 +3,20 @@
 //! A file of n tokens has `(n - 1) / sequence` windows, one after the other; what is left at its
 //! end is not used. Each input of the plan has a part in a window.
 
-use std::fs::File;
 use std::path::Path;
 
 use kernels::Array;
-use memmap2::Mmap;
 use plan::{Loss, Recipe};
 use planner_ir::{DType, Type};
 
 use super::arguments::Width;
 use super::data::{Input, bytes_of};
+use crate::mapped::Mapped;
 
 /// A file of tokens.
 #[derive(Debug)]
 pub(super) struct Tokens {
-    map: Mmap,
+    file: Mapped,
     pub(super) width: Width,
     /// For each input, what it is of a window.
     parts: Vec<Part>,
@@ -45,8 +44,8 @@ impl Tokens {
     pub(super) fn open(path: &Path, width: Width, inputs: &[Input], recipe: &Recipe) -> Result<Self, String> {
         crate::readable::check(path).map_err(|failure| failure.to_string())?;
         let (parts, [batch, sequence]) = parts(inputs, recipe)?;
-        let file = File::open(path).map_err(|error| format!("cannot be read: {error}"))?;
-        let length = file.metadata().map_err(|error| format!("cannot be read: {error}"))?.len();
+        let file = Mapped::open(path).map_err(|error| format!("cannot be read: {error}"))?;
+        let length = bytes_of(file.as_ref().len());
         let bytes = bytes_of(width.bytes());
         if length % bytes != 0 {
             return Err(format!(
@@ -60,21 +59,18 @@ impl Tokens {
                 sequence + 1
             ));
         }
-        #[expect(unsafe_code, reason = "a file is mapped")]
-        // SAFETY: the map is only read. If another process shortens the file meanwhile the system
-        // ends this one, as it would any other reader of the map.
-        let map = unsafe { Mmap::map(&file) }.map_err(|error| format!("cannot be read: {error}"))?;
-        Ok(Self { map, width, parts, batch, sequence })
+        Ok(Self { file, width, parts, batch, sequence })
     }
 
     /// How many windows there are.
     pub(super) fn examples(&self) -> u64 {
-        let tokens = bytes_of(self.map.len() / self.width.bytes());
+        let tokens = bytes_of(self.file.as_ref().len() / self.width.bytes());
         (tokens - 1) / self.sequence
     }
 
     /// An input for some windows, as many as its type says.
     pub(super) fn input(&self, number: usize, type_: &Type, windows: &[u64]) -> Result<Array, String> {
+        self.file.check()?;
         let part = self.parts[number];
         // Places may be there once for all windows.
         let rows = usize::try_from(type_.elements() / self.sequence).unwrap_or(usize::MAX);
@@ -97,7 +93,7 @@ impl Tokens {
     fn token(&self, number: u64) -> u64 {
         let width = self.width.bytes();
         let start = usize::try_from(number).unwrap_or(usize::MAX).saturating_mul(width);
-        let bytes = self.map.get(start..start.saturating_add(width)).unwrap_or_default();
+        let bytes = self.file.as_ref().get(start..start.saturating_add(width)).unwrap_or_default();
         bytes.iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte))
     }
 }

@@ -114,3 +114,13 @@ fn inputs_that_tokens_cannot_make_are_named() {
     std::fs::remove_file(path).unwrap();
     std::fs::remove_file(small).unwrap();
 }
+
+#[test]
+fn a_file_that_has_become_shorter_is_refused() {
+    let path = file("shorter", &[7; 100]);
+    let tokens = Tokens::open(&path, Width::U8, &usual(), &own_loss()).unwrap();
+    std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(3).unwrap();
+    let error = tokens.input(0, &usual()[0].type_, &[0, 1]).unwrap_err();
+    assert!(error.ends_with("is 3 bytes long, expected 100 as when it was opened"), "{error}");
+    std::fs::remove_file(path).unwrap();
+}
