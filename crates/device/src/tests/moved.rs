@@ -1,7 +1,7 @@
 //! Where operations that one kernel computes are issued, if others stand between them.
 
 use lower::{BufferId, Event, Kind, Program};
-use planner_ir::{Binary, DType, Op, Real, Reduction, Unary};
+use planner_ir::{Binary, DType, Op, Real, Reduction, StateKind, Unary};
 
 use super::script::Script;
 use crate::tasks::tasks;
@@ -111,6 +111,20 @@ fn nothing_goes_past_what_it_needs_or_what_needs_it() {
         None
     });
     assert_eq!(over.at(), None);
+}
+
+#[test]
+fn a_sum_that_is_read_before_something_is_added_is_there() {
+    let mut script = Script::new();
+    let [a, b] = [0, 1].map(|it| script.value(Kind::Input, DType::F32, &ROWS, it * 1024));
+    let sum = script.value(Kind::State(StateKind::Gradient), DType::F32, &ROWS, 2048);
+    let most = script.value(Kind::Output, DType::F32, &[1, 16], FREE);
+    script.op(Op::Binary(Binary::Add), &[sum, a], sum);
+    script.op(Op::Reduce { reduction: Reduction::Max, dims: vec![0] }, &[sum], most);
+    script.op(Op::Binary(Binary::Add), &[sum, b], sum);
+    assert_eq!(script.groups(), [[0], [1], [2]]);
+    script.0.instructions.remove(1);
+    assert_eq!(script.groups(), [[0, 1]]);
 }
 
 #[test]

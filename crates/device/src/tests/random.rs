@@ -352,7 +352,7 @@ fn run(program: &Program, tasks: &[Task], mut memory: Memory, chance: &mut Chanc
 #[test]
 fn tasks_make_what_instructions_one_by_one_make() {
     let (mut moved, mut put_off, mut converted) = (0, 0, 0);
-    for seed in 0..600 {
+    for seed in 0..300 {
         let program = Sketch::new(seed).program();
         let tasks = tasks(&program);
         for task in &tasks {
@@ -382,5 +382,5 @@ fn tasks_make_what_instructions_one_by_one_make() {
             }
         }
     }
-    assert!(moved > 100 && put_off > 20 && converted > 50, "{moved} moved, {put_off} put off, {converted}");
+    assert!(moved > 50 && put_off > 10 && converted > 25, "{moved} moved, {put_off} put off, {converted}");
 }
