@@ -52,18 +52,3 @@ fn norms_and_losses_of_steps_are_one_kernel_with_what_is_around_them() {
     let expected = std::fs::read_to_string(&file).unwrap_or_default();
     assert!(found == expected, "{} is not what steps are (BLESS=1 writes it):\n{found}", file.display());
 }
-
-#[test]
-fn figures() {
-    for x in ["gpt2-fp32", "gpt2-bf16", "llama-fp32", "llama-bf16", "gpt3", "llama7"] {
-        let text = std::fs::read(format!("/tmp/c/{x}.json")).unwrap();
-        let plan = plan::json::read(&text).unwrap();
-        let program = &lower::lower(&plan).unwrap()[0];
-        println!("{x}: {}", said(program));
-        if x == "gpt2-bf16" {
-            for task in device::tasks(program) {
-                println!("{:?} at {} {} {:?}", task.instructions, task.at, task.what, task.work.is_ok());
-            }
-        }
-    }
-}
