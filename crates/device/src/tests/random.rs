@@ -198,7 +198,7 @@ fn place(program: &mut Program, chance: &mut Chance) {
         };
         let free: Vec<u64> = places.into_iter().filter(|it| free(it, program)).collect();
         let offset = if free.is_empty() {
-            4096 + 256 * placed.len() as u64
+            4096 + 256 * u64::try_from(placed.len()).unwrap()
         } else {
             // Places at the beginning are used most.
             chance.one_of(&free[..free.len().min(6)])
@@ -250,7 +250,7 @@ impl Memory {
         let bytes = |seed: u32| {
             let number = |it: u32| {
                 let number = it.wrapping_mul(2_654_435_761).wrapping_add(seed) >> 20;
-                (number as f32 / 1024.0 - 2.0).to_le_bytes()
+                (f32::from(u16::try_from(number).unwrap()) / 1024.0 - 2.0).to_le_bytes()
             };
             (0..4096).flat_map(number).collect::<Vec<u8>>()
         };
