@@ -117,11 +117,17 @@ fn nothing_goes_past_what_it_needs_or_what_needs_it() {
 fn a_sum_that_is_read_before_something_is_added_is_there() {
     let mut script = Script::new();
     let [a, b] = [0, 1].map(|it| script.value(Kind::Input, DType::F32, &ROWS, it * 1024));
-    let sum = script.value(Kind::State(StateKind::Gradient), DType::F32, &ROWS, 2048);
+    // A state and what it becomes, in one place.
+    let before = script.value(Kind::State(StateKind::Gradient), DType::F32, &ROWS, 2048);
+    let [once, twice] = [0, 1].map(|_| {
+        let same = script.0.buffer(before).clone();
+        script.0.buffers.push(same);
+        BufferId(script.0.buffers.len() - 1)
+    });
     let most = script.value(Kind::Output, DType::F32, &[1, 16], FREE);
-    script.op(Op::Binary(Binary::Add), &[sum, a], sum);
-    script.op(Op::Reduce { reduction: Reduction::Max, dims: vec![0] }, &[sum], most);
-    script.op(Op::Binary(Binary::Add), &[sum, b], sum);
+    script.op(Op::Binary(Binary::Add), &[before, a], once);
+    script.op(Op::Reduce { reduction: Reduction::Max, dims: vec![0] }, &[once], most);
+    script.op(Op::Binary(Binary::Add), &[once, b], twice);
     assert_eq!(script.groups(), [[0], [1], [2]]);
     script.0.instructions.remove(1);
     assert_eq!(script.groups(), [[0, 1]]);
