@@ -4,6 +4,8 @@
 //! The compiler is NVRTC, of the version that `.ci/nvrtc.txt` pins. `.ci/run` puts it into the build
 //! folder; where it is not there the test says so.
 
+mod steps; // what training steps are
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -35,9 +37,14 @@ const MOST_STACK: u64 = 32;
 /// without the library, losses with their gradients.
 const FAMILIES: [&str; 5] = ["sum", "copy", "transpose", "contract", "classifier"];
 
-/// What kernels of norms are in Llama and GPT-2: sums with residuals, after the bias of a product too.
-const TOGETHER_WITH_NORMS: [&str; 2] =
-    ["/* Binary(Add), RmsNorm: ", "/* Binary(Add), Binary(Add), LayerNorm: "];
+/// What kernels of norms are in Llama and GPT-2: sums with residuals, after the bias of a product too;
+/// gradients, and what they are added to.
+const TOGETHER_WITH_NORMS: [&str; 4] = [
+    "/* Binary(Add), RmsNorm: ",
+    "/* Binary(Add), Binary(Add), LayerNorm: ",
+    "RmsNormGradient, Binary(Add): ",
+    "LayerNormGradient, Binary(Add): ",
+];
 
 /// How many kernels are one program.
 const TOGETHER: usize = 48;

@@ -38,18 +38,32 @@ pub(crate) fn programs(
     mesh: &str,
     precision: plan::Precision,
 ) -> Vec<(String, Result<Vec<lower::Program>, String>)> {
+    cases::all().par_iter().map(|path| programs_of(path, mesh, precision)).collect()
+}
+
+/// The same of one model, if it is there.
+pub(crate) fn programs_of_one(
+    model: &str,
+    mesh: &str,
+    precision: plan::Precision,
+) -> Option<Result<Vec<lower::Program>, String>> {
+    let path = cases::all().into_iter().find(|path| path.ends_with(model))?;
+    Some(programs_of(&path, mesh, precision).1)
+}
+
+fn programs_of(
+    path: &std::path::Path,
+    mesh: &str,
+    precision: plan::Precision,
+) -> (String, Result<Vec<lower::Program>, String>) {
     let (mesh, machine) = super::corpus::machine(mesh);
-    let of = |path: &std::path::PathBuf| {
-        let case = cases::Case::load(path);
-        let mut training = case.training(cases::ADAMW, plan::Recompute::Nothing);
-        training.recipe.precision = precision;
-        let prices = search::MachinePrices::new(&machine, &mesh).map_err(|error| format!("{error:?}"));
-        let plan = prices.and_then(|prices| {
-            case.plan_by(&training, &cases::parted(&case.batch(0), 1), &mesh, &machine, &prices)
-        });
-        let programs =
-            plan.and_then(|plan| lower::lower(&plan).map_err(|error| format!("not lowered: {error}")));
-        (case.title, programs)
-    };
-    cases::all().par_iter().map(of).collect()
+    let case = cases::Case::load(path);
+    let mut training = case.training(cases::ADAMW, plan::Recompute::Nothing);
+    training.recipe.precision = precision;
+    let prices = search::MachinePrices::new(&machine, &mesh).map_err(|error| format!("{error:?}"));
+    let plan = prices.and_then(|prices| {
+        case.plan_by(&training, &cases::parted(&case.batch(0), 1), &mesh, &machine, &prices)
+    });
+    let programs = plan.and_then(|plan| lower::lower(&plan).map_err(|error| format!("not lowered: {error}")));
+    (case.title, programs)
 }

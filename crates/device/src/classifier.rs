@@ -3,23 +3,35 @@
 //! In a training step the cross entropy of scores, what sums it up, and its gradient towards the scores
 //! stand close to each other, and the gradient waits for nothing that is not there when the loss is
 //! computed. One kernel makes both then, where the loss stands; what it hands to the sum lies in the room
-//! of the task, for in its own place the gradient may lie already. That holds if nothing is waited for
-//! between them, if one operation reads the loss, and if where the gradient is to lie nothing lies that
-//! is still read or written before its turn.
+//! of the task, for in its own place the gradient may lie already. That holds if one operation reads the
+//! loss, if all may be issued there ([`crate::order`]), and if the gradient does not lie over what is read
+//! while it is written. Where scores are converted for the loss alone, the kernel reads them as they are;
+//! where their gradient is converted and not needed before, it makes what that is converted to.
 
-use kernels::cuda::{self, Argument, Work};
-use lower::{Action, BufferId, Compute, Kind, Program, Stream};
+use kernels::cuda::{self, Argument, Piece, Work};
+use lower::{Action, Block, BufferId, Compute, Program, Stream};
 use planner_ir::Op;
 
+use crate::order::{Member, Order};
 use crate::places::{is_same_place, meet};
-use crate::tasks::{Task, buffers, is_cut, pieces};
+use crate::tasks::{Task, buffers, pieces};
+use crate::uses::Uses;
 
 /// What the room of a task begins with is followed by other room at a multiple of this (bytes).
 const ALIGNED: u64 = 64;
 
 /// The losses of a program that are computed with their gradients, as tasks.
-pub(crate) fn classifiers(program: &Program) -> Vec<Task> {
-    (0..program.instructions.len()).filter_map(|number| classifier(program, number)).collect()
+pub(crate) fn classifiers(program: &Program, uses: &Uses<'_>, order: &mut Order<'_>) -> Vec<Task> {
+    let mut tasks = Vec::new();
+    for first in 0..program.instructions.len() {
+        let Some(plain) = Classifier::of(program, uses, first) else { continue };
+        let task = plain.with_conversions(uses).iter().find_map(|it| it.task(order));
+        if let Some(task) = task {
+            order.join(&task.instructions, task.at);
+            tasks.push(task);
+        }
+    }
+    tasks
 }
 
 /// An operation on the compute stream.
@@ -31,43 +43,145 @@ fn computed(program: &Program, number: usize) -> Option<&Compute> {
     }
 }
 
-/// The task of a loss, if it is computed with its gradient.
-fn classifier(program: &Program, first: usize) -> Option<Task> {
-    let loss = computed(program, first)?;
-    let Op::CrossEntropy { ignored } = *loss.op else { return None };
-    let is_gradient = |&number: &usize| {
-        computed(program, number).is_some_and(|it| {
-            matches!(*it.op, Op::CrossEntropyGradient { ignored: its } if its == ignored)
-                && it.operands[..2] == loss.operands[..]
+/// A loss, what reads it, and its gradient.
+#[derive(Clone)]
+struct Classifier<'a> {
+    program: &'a Program,
+    ignored: i64,
+    loss: (usize, &'a Compute),
+    sum: (usize, &'a Compute),
+    gradient: (usize, &'a Compute),
+    /// What converts scores before them, and their gradient after them.
+    conversions: [Option<(usize, &'a Compute)>; 2],
+}
+
+impl<'a> Classifier<'a> {
+    /// Those of the loss of that number, if it is one.
+    fn of(program: &'a Program, uses: &Uses<'_>, first: usize) -> Option<Self> {
+        let loss = computed(program, first)?;
+        let Op::CrossEntropy { ignored } = *loss.op else { return None };
+        let is_gradient = |&number: &usize| {
+            computed(program, number).is_some_and(|it| {
+                matches!(*it.op, Op::CrossEntropyGradient { ignored: its } if its == ignored)
+                    && it.operands[..2] == loss.operands[..]
+            })
+        };
+        let last = (first + 1..program.instructions.len()).find(is_gradient)?;
+        let [reader] = *uses.readers(loss.results[0].buffer)? else { return None };
+        (first..last).contains(&reader).then_some(())?;
+        Some(Self {
+            program,
+            ignored,
+            loss: (first, loss),
+            sum: (reader, computed(program, reader)?),
+            gradient: (last, computed(program, last)?),
+            conversions: [None; 2],
         })
-    };
-    let last = (first + 1..program.instructions.len()).find(is_gradient)?;
-    let gradient = computed(program, last)?;
-    let reader = only_reader(program, loss.results[0].buffer)?;
-    let sum = computed(program, reader)?;
-    let apart = Apart { program, own: [first, reader, last] };
-    if !(first..last).contains(&reader) || is_cut(program, first + 1..last + 1) || !apart.holds() {
-        return None;
     }
-    let ([x, labels, dloss], [dx]) = (
-        <[_; 3]>::try_from(pieces(program, &gradient.operands)).ok()?,
-        &pieces(program, &gradient.results)[..],
-    ) else {
-        return None;
-    };
-    let [losses] = &pieces(program, &loss.results)[..] else { return None };
-    let made = cuda::classified(ignored, [&x, &labels, &dloss], [losses, dx]).ok()?;
-    let summed =
-        cuda::kernels(&sum.op, &pieces(program, &sum.operands), &pieces(program, &sum.results)).ok()?;
-    Some(Task {
-        instructions: vec![first, reader, last],
-        what: "CrossEntropy, its sum, CrossEntropyGradient".to_owned(),
-        operands: buffers(&gradient.operands).into_iter().chain(buffers(&sum.operands)).collect(),
-        results: buffers(&gradient.results).into_iter().chain(buffers(&sum.results)).collect(),
-        work: Ok(together(made, summed, losses.type_.bytes(), |operand| {
-            sum.operands[operand].buffer == loss.results[0].buffer
-        })),
-    })
+
+    /// The same with what converts scores for them alone, and their gradient; with as much of that as
+    /// there is first, with nothing last.
+    fn with_conversions(&self, uses: &Uses<'_>) -> Vec<Self> {
+        let converts = |number: usize| {
+            let it = computed(self.program, number).filter(|it| matches!(*it.op, Op::Cast(_)))?;
+            Some((number, it))
+        };
+        let scores = self.loss.1.operands[0].buffer;
+        let makes = |&number: &usize| {
+            computed(self.program, number).is_some_and(|it| it.results.iter().any(|it| it.buffer == scores))
+        };
+        let is_own = uses.readers(scores) == Some(&[self.loss.0, self.gradient.0][..]);
+        let before = (0..self.loss.0).rev().find(makes).filter(|_| is_own).and_then(converts);
+        let after = match uses.readers(self.gradient.1.results[0].buffer) {
+            Some(&[reader]) => converts(reader),
+            _ => None,
+        };
+        let all = [[before, after], [before, None], [None, after], [None, None]];
+        all.into_iter().map(|conversions| Self { conversions, ..self.clone() }).collect()
+    }
+
+    /// What is read for scores, and what is made for their gradient.
+    fn ends(&self) -> [&'a Block; 2] {
+        let [before, after] = self.conversions;
+        let scores = before.map_or(self.loss.1, |it| it.1);
+        let gradient = after.map_or(self.gradient.1, |it| it.1);
+        [&scores.operands[0], &gradient.results[0]]
+    }
+
+    /// The instructions, in order.
+    fn members(&self) -> Vec<Member> {
+        let [before, after] = self.conversions;
+        let own = [before, Some(self.loss), Some(self.sum), Some(self.gradient), after];
+        let own: Vec<(usize, &Compute)> = own.into_iter().flatten().collect();
+        let last = own.len() - 1;
+        let made = |buffer: BufferId| {
+            let maker = own.iter().find(|it| it.1.results.iter().any(|it| it.buffer == buffer))?;
+            Some((maker.0, buffer))
+        };
+        let member = |(place, &(number, compute)): (usize, &(usize, &Compute))| {
+            let reads = buffers(&compute.operands);
+            let (handed, reads): (Vec<BufferId>, Vec<BufferId>) =
+                reads.into_iter().partition(|&it| made(it).is_some());
+            let is_left = number == self.sum.0 || place == last;
+            Member {
+                number,
+                reads,
+                handed: handed.into_iter().filter_map(made).collect(),
+                writes: if is_left { buffers(&compute.results) } else { vec![] },
+            }
+        };
+        own.iter().enumerate().map(member).collect()
+    }
+
+    /// The task, if there is a kernel and all may be issued where the loss is.
+    fn task(&self, order: &Order<'_>) -> Option<Task> {
+        let program = self.program;
+        let (loss, sum, gradient) = (self.loss.1, self.sum.1, self.gradient.1);
+        let at = order.at(self.loss.0);
+        let members = self.members();
+        if self.is_written_over() || !order.allows(&members, at) {
+            return None;
+        }
+        let [scores, made] = self.ends();
+        let piece = |block: &Block| pieces(program, std::slice::from_ref(block)).pop();
+        let [_, labels, dloss] = &gradient.operands[..] else { return None };
+        let operands = [piece(scores)?, piece(labels)?, piece(dloss)?];
+        let (losses, dx) = (piece(&loss.results[0])?, piece(made)?);
+        let operands: [&Piece; 3] = operands.each_ref();
+        let classified = cuda::classified(self.ignored, operands, [&losses, &dx]).ok()?;
+        let summed =
+            cuda::kernels(&sum.op, &pieces(program, &sum.operands), &pieces(program, &sum.results)).ok()?;
+        let read = [scores.buffer, labels.buffer, dloss.buffer];
+        let what = match self.conversions {
+            [None, None] => "CrossEntropy, its sum, CrossEntropyGradient",
+            [Some(_), None] => "Cast, CrossEntropy, its sum, CrossEntropyGradient",
+            [None, Some(_)] => "CrossEntropy, its sum, CrossEntropyGradient, Cast",
+            [Some(_), Some(_)] => "Cast, CrossEntropy, its sum, CrossEntropyGradient, Cast",
+        };
+        Some(Task {
+            instructions: members.iter().map(|it| it.number).collect(),
+            at,
+            what: what.to_owned(),
+            operands: read.into_iter().chain(buffers(&sum.operands)).collect(),
+            results: [made.buffer].into_iter().chain(buffers(&sum.results)).collect(),
+            work: Ok(together(classified, summed, losses.type_.bytes(), |operand| {
+                sum.operands[operand].buffer == loss.results[0].buffer
+            })),
+        })
+    }
+
+    /// Whether the gradient comes over something that is read while it is written, or after it; or over
+    /// what is summed.
+    fn is_written_over(&self) -> bool {
+        let program = self.program;
+        let [scores, made] = self.ends().map(|it| it.buffer);
+        let losses = self.loss.1.results[0].buffer;
+        let row = self.gradient.1.operands[1..].iter().map(|it| it.buffer);
+        let sum = self.sum.1.operands.iter().chain(&self.sum.1.results).map(|it| it.buffer);
+        let mut others = row.chain(sum.filter(|&it| it != losses));
+        let over_scores = meet(program, made, scores) && !is_same_place(program, made, scores);
+        over_scores || others.any(|it| meet(program, made, it))
+    }
 }
 
 /// The kernels of a classifier and of what reads its losses, which lie in the room.
@@ -87,58 +201,4 @@ fn together(made: Work, summed: Work, losses: u64, is_loss: impl Fn(usize) -> bo
         other => other,
     });
     Work { launches: made.launches.into_iter().chain(summed.launches).collect(), room: room + more }
-}
-
-/// The only instruction that reads a value, if there is one and nothing else needs it.
-fn only_reader(program: &Program, buffer: BufferId) -> Option<usize> {
-    let storage = program.buffer(buffer).storage;
-    let is_it = |it: &BufferId| program.buffer(*it).storage == storage;
-    let all = program.instructions.iter().enumerate();
-    let mut readers = all.filter(|(_, it)| it.action.reads().iter().any(is_it)).map(|(number, _)| number);
-    let only = readers.next().filter(|_| readers.next().is_none())?;
-    let returned = program.outputs.iter().any(|port| is_it(&port.buffer));
-    (program.storages[storage.0].kind == Kind::Activation && !returned).then_some(only)
-}
-
-/// That a sum and a gradient may be computed where their loss is.
-struct Apart<'a> {
-    program: &'a Program,
-    /// The loss, its sum, its gradient.
-    own: [usize; 3],
-}
-
-impl Apart<'_> {
-    fn holds(&self) -> bool {
-        let [first, reader, last] = self.own;
-        let program = self.program;
-        let waits = |number: usize| {
-            let it = &program.instructions[number];
-            it.stream == Stream::Compute && !it.waits.is_empty()
-        };
-        // What waits brings what is read later, or lets something be written over.
-        if (first + 1..last + 1).any(waits) {
-            return false;
-        }
-        let action = |number: usize| &program.instructions[number].action;
-        let between = || (first + 1..last).filter(|it| *it != reader);
-        // What they read is there.
-        let made: Vec<BufferId> = between().flat_map(|it| action(it).writes()).collect();
-        let read = [reader, last].into_iter().flat_map(|it| action(it).reads());
-        let early = read.into_iter().any(|it| made.iter().any(|&made| meet(program, it, made)));
-        // What they write is not needed for anything else before their turn.
-        let needed = |number: usize, until: usize| {
-            let written = action(number).writes();
-            let others = between().filter(move |it| *it < until);
-            let others = others.flat_map(|it| action(it).reads().into_iter().chain(action(it).writes()));
-            others.into_iter().any(|other| written.iter().any(|&it| meet(program, it, other)))
-        };
-        // The gradient is written while scores and labels are read, before its sum is.
-        let gradient = action(last).writes();
-        let own = action(last).reads().into_iter().chain(action(reader).writes());
-        let others = action(reader).reads().into_iter().filter(|it| !action(first).writes().contains(it));
-        let written_over = own.chain(others).any(|other| {
-            gradient.iter().any(|&it| meet(program, it, other) && !is_same_place(program, it, other))
-        });
-        !early && !needed(reader, reader) && !needed(last, last) && !written_over
-    }
 }

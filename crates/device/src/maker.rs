@@ -131,9 +131,8 @@ impl<'a> Maker<'a> {
         }
         let mut constants = rank.constants();
         for task in tasks {
-            let Some(&first) = task.instructions.first() else { continue };
-            works[first] = if is_known(&task) {
-                let (made, end) = self.constant(&rank, first, constants, service)?;
+            works[task.at] = if is_known(&task) {
+                let (made, end) = self.constant(&rank, task.at, constants, service)?;
                 constants = end;
                 made
             } else {

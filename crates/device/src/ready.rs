@@ -120,8 +120,7 @@ pub(crate) fn product(
     program: &Program,
     task: &Task,
 ) -> Option<(cuda::MatrixProduct, [Type; 3], [BufferId; 3], Work)> {
-    let &number = task.instructions.first()?;
-    let Action::Compute(compute) = &program.instructions.get(number)?.action else { return None };
+    let Action::Compute(compute) = &program.instructions.get(task.at)?.action else { return None };
     let Op::Contract(contract) = &*compute.op else { return None };
     let ([a, b], [y]) = (&compute.operands[..], &compute.results[..]) else { return None };
     let type_ = |block: &Block| program.buffer(block.buffer).type_.clone();
@@ -142,10 +141,7 @@ pub(crate) fn compute(program: &Program, number: usize) -> Option<&Compute> {
 
 /// The most room that works on a stream need (bytes).
 pub(crate) fn room(program: &Program, tasks: &[Task], stream: Stream) -> u64 {
-    let on_stream = |task: &&Task| {
-        let first = task.instructions.first().and_then(|&it| program.instructions.get(it));
-        first.is_some_and(|it| it.stream == stream)
-    };
+    let on_stream = |task: &&Task| program.instructions.get(task.at).is_some_and(|it| it.stream == stream);
     let rooms = tasks.iter().filter(on_stream).filter_map(|task| task.work.as_ref().ok());
     rooms.map(|work| work.room).max().unwrap_or(0)
 }

@@ -1,35 +1,27 @@
 //! What a program's instructions are on a device.
 //!
-//! Operations element by element that follow each other are one kernel, and what they hand on is not
-//! written to memory where nothing else reads it. That holds of operations on the compute stream of
-//! one shape, each of which reads what one before it makes, if nothing is waited for or signalled
-//! between them, and if what is written lies where nothing that is read lies, or exactly there. One
-//! of them may be a norm of rows, or the gradient of one: a sum with a residual and the norm of it
-//! are one kernel.
+//! Operations that one kernel computes are one task ([`crate::group`]), and so are a loss and its gradient
+//! ([`crate::classifier`]). Each other operation, and each copy within a rank, is a task of its own.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use kernels::cuda::{self, Chain, Copying, Input, Piece, Step, Uncovered, Work};
-use lower::{
-    Action, BufferId, Compute, Copied, Direction, Instruction, Kind, Program, StorageId, Stream, Strided,
-};
+use kernels::cuda::{self, Copying, Piece, Uncovered, Work};
+use lower::{Action, BufferId, Compute, Copied, Direction, Program, Stream, Strided};
 use planner_ir::Op;
 
 use crate::classifier::classifiers;
-use crate::places::{is_same_place, meet};
-
-/// How many operations one kernel has at most.
-const STEPS: usize = 8;
-
-/// How many values one kernel reads at most.
-const OPERANDS: usize = 12;
+use crate::group::{Group, joined};
+use crate::order::Order;
+use crate::uses::Uses;
 
 /// One or more instructions of a program as kernels, in the order of the program.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Task {
-    /// Which instructions, issued where the first one stands; others between them are not part of it.
+    /// Which instructions, in order; others between them are not part of it.
     pub instructions: Vec<usize>,
+    /// Where they are issued: where one of them stands.
+    pub at: usize,
     /// What they do.
     pub what: String,
     /// What the kernels read.
@@ -40,14 +32,18 @@ pub struct Task {
     pub work: Result<Work, Uncovered>,
 }
 
-/// What the instructions of a program are on a device, but for exchanges.
+/// What the instructions of a program are on a device, but for exchanges, in the order in which they are
+/// issued.
 pub fn tasks(program: &Program) -> Vec<Task> {
-    let mut tasks = classifiers(program);
+    let uses = Uses::of(program);
+    let mut order = Order::of(program);
+    let mut tasks = classifiers(program, &uses, &mut order);
     let taken: BTreeSet<usize> = tasks.iter().flat_map(|task| task.instructions.iter().copied()).collect();
-    let mut group: Option<Group> = None;
+    let mut groups: Vec<Group> = Vec::new();
+    let mut open: Option<Group> = None;
     for (number, instruction) in program.instructions.iter().enumerate() {
         if taken.contains(&number) {
-            tasks.extend(group.take().map(Group::task));
+            groups.extend(open.take());
             continue;
         }
         if matches!(instruction.stream, Stream::Communication | Stream::Contrary) {
@@ -56,24 +52,25 @@ pub fn tasks(program: &Program) -> Vec<Task> {
             }
             continue;
         }
-        if let Some(mut open) = group.take() {
-            if open.takes(number, instruction) {
-                group = Some(open);
+        if let Some(group) = open.take() {
+            if let Some(more) = group.followed(number) {
+                open = Some(more);
                 continue;
             }
-            tasks.push(open.task());
+            groups.push(group);
         }
         match &instruction.action {
-            Action::Compute(compute) => match Group::new(program, number, instruction, compute) {
-                Some(open) => group = Some(open),
+            Action::Compute(compute) => match Group::of(program, &uses, number) {
+                Some(group) => open = Some(group),
                 None => tasks.push(alone(program, number, compute)),
             },
             Action::Copy(copied) => tasks.push(copy(program, number, copied)),
             Action::Collective(_) | Action::Message(_) | Action::Send(_) | Action::Receive(_) => {}
         }
     }
-    tasks.extend(group.map(Group::task));
-    tasks.sort_by_key(|task| task.instructions.first().copied());
+    groups.extend(open);
+    tasks.extend(joined(groups, &mut order).into_iter().map(|group| group.task(&order)));
+    tasks.sort_by_key(|task| task.at);
     tasks
 }
 
@@ -98,7 +95,7 @@ pub(crate) fn buffers(blocks: &[lower::Block]) -> Vec<BufferId> {
 }
 
 /// What an operation is called.
-fn named(compute: &Compute) -> String {
+pub(crate) fn named(compute: &Compute) -> String {
     let name: String = format!("{:?}", compute.op).chars().take_while(char::is_ascii_alphanumeric).collect();
     match &*compute.op {
         Op::Unary(function) => format!("{function:?}"),
@@ -110,6 +107,7 @@ fn named(compute: &Compute) -> String {
 fn alone(program: &Program, number: usize, compute: &Compute) -> Task {
     Task {
         instructions: vec![number],
+        at: number,
         what: named(compute),
         operands: buffers(&compute.operands),
         results: buffers(&compute.results),
@@ -138,226 +136,10 @@ fn copy(program: &Program, number: usize, copied: &Copied) -> Task {
     let bytes = program.buffer(copied.to).type_.dtype.bytes();
     Task {
         instructions: vec![number],
+        at: number,
         what: "copy".to_owned(),
         operands: vec![copied.from],
         results: vec![copied.to],
         work: Ok(strided(&copied.strided, copied.direction, bytes)),
     }
-}
-
-/// Operations that one kernel computes: functions of elements, and perhaps a norm.
-struct Group<'a> {
-    program: &'a Program,
-    numbers: Vec<usize>,
-    computes: Vec<&'a Compute>,
-    chain: Chain,
-    operands: Vec<BufferId>,
-    /// The results of each step.
-    made: Vec<Vec<BufferId>>,
-    /// Whether the last one signals an event: nothing may follow it.
-    signals: bool,
-}
-
-impl<'a> Group<'a> {
-    fn new(
-        program: &'a Program,
-        number: usize,
-        instruction: &Instruction,
-        compute: &'a Compute,
-    ) -> Option<Self> {
-        let first = compute.results.first()?;
-        let chain = Chain {
-            shape: program.buffer(first.buffer).type_.shape.clone(),
-            spans: vec![],
-            operands: vec![],
-            steps: vec![],
-            results: vec![],
-        };
-        let mut group = Self {
-            program,
-            numbers: vec![],
-            computes: vec![],
-            chain,
-            operands: vec![],
-            made: vec![],
-            signals: false,
-        };
-        let fits = group.has_shape(compute) && group.has_kind(compute);
-        fits.then(|| {
-            group.add(number, instruction, compute);
-            group
-        })
-    }
-
-    /// Whether all results are of the group's shape.
-    fn has_shape(&self, compute: &Compute) -> bool {
-        let shape = |it: &lower::Block| self.program.buffer(it.buffer).type_.shape == self.chain.shape;
-        compute.results.iter().all(shape)
-    }
-
-    /// Whether a kernel may compute an operation with others.
-    fn has_kind(&self, compute: &Compute) -> bool {
-        cuda::is_pointwise(&compute.op) || self.norm().is_none() && cuda::is_norm(&compute.op)
-    }
-
-    /// Which step is a norm, if one is.
-    fn norm(&self) -> Option<usize> {
-        self.chain.steps.iter().position(|step| cuda::is_norm(&step.op))
-    }
-
-    /// Adds an instruction if it belongs to the group.
-    fn takes(&mut self, number: usize, instruction: &Instruction) -> bool {
-        let (Action::Compute(compute), Some(&last)) = (&instruction.action, self.numbers.last()) else {
-            return false;
-        };
-        let belongs = self.numbers.len() < STEPS
-            && !self.signals
-            && instruction.waits.is_empty()
-            && !is_cut(self.program, last + 1..number + 1)
-            && self.reads_own(compute)
-            && self.has_shape(compute)
-            && self.has_kind(compute)
-            && self.lies_with(compute);
-        if !belongs {
-            return false;
-        }
-        // The borrow of the program outlives the group.
-        let program = self.program;
-        let Action::Compute(compute) = &program.instructions[number].action else { return false };
-        let before = (self.chain.clone(), self.operands.clone());
-        self.add(number, instruction, compute);
-        if self.operands.len() <= OPERANDS && self.is_sound() && self.is_covered() {
-            return true;
-        }
-        (self.chain, self.operands) = before;
-        self.numbers.pop();
-        self.computes.pop();
-        self.made.pop();
-        self.signals = false;
-        false
-    }
-
-    /// Whether what an operation makes lies in the whole where that of the group does, if both depend
-    /// on it.
-    fn lies_with(&self, compute: &Compute) -> bool {
-        let own = self.computes.iter().find_map(|it| placed(it));
-        placed(compute).is_none_or(|spans| own.is_none_or(|own| own == spans))
-    }
-
-    /// Whether an operand is what the group makes, and what else lies there is not read.
-    fn reads_own(&self, compute: &Compute) -> bool {
-        let made: Vec<BufferId> = self.made.iter().flatten().copied().collect();
-        let storages: Vec<StorageId> = made.iter().map(|&it| self.program.buffer(it).storage).collect();
-        let is_own = |block: &lower::Block| made.contains(&block.buffer);
-        let is_near = |block: &lower::Block| storages.contains(&self.program.buffer(block.buffer).storage);
-        compute.operands.iter().any(is_own) && compute.operands.iter().all(|it| is_own(it) || !is_near(it))
-    }
-
-    fn add(&mut self, number: usize, instruction: &Instruction, compute: &'a Compute) {
-        if let Some(spans) = placed(compute) {
-            self.chain.spans = spans.to_vec();
-        }
-        let pieces = pieces(self.program, &compute.operands);
-        let mut inputs = Vec::new();
-        for (block, piece) in compute.operands.iter().zip(pieces) {
-            // What was made last in a place is what is there.
-            let own = self.made.iter().enumerate().rev().find_map(|(step, made)| {
-                Some(Input::Step(step, made.iter().position(|it| *it == block.buffer)?))
-            });
-            let known = self.operands.iter().position(|it| *it == block.buffer);
-            inputs.push(own.or(known.map(Input::Operand)).unwrap_or_else(|| {
-                self.operands.push(block.buffer);
-                self.chain.operands.push(piece);
-                Input::Operand(self.operands.len() - 1)
-            }));
-        }
-        let dtypes = compute.results.iter().map(|it| self.program.buffer(it.buffer).type_.dtype);
-        self.chain.steps.push(Step { op: (*compute.op).clone(), inputs, results: dtypes.collect() });
-        self.made.push(buffers(&compute.results));
-        self.numbers.push(number);
-        self.computes.push(compute);
-        self.signals = instruction.signals.is_some();
-    }
-
-    /// What is read or returned elsewhere and so is stored: steps and results, and their buffers.
-    fn stored(&self) -> Vec<((usize, usize), BufferId)> {
-        let program = self.program;
-        let is_read = |storage: StorageId| {
-            let reads = |(number, instruction): (usize, &Instruction)| {
-                !self.numbers.contains(&number)
-                    && instruction.action.reads().iter().any(|&it| program.buffer(it).storage == storage)
-            };
-            let returned = |port: &lower::Port| program.buffer(port.buffer).storage == storage;
-            program.storages[storage.0].kind != Kind::Activation
-                || program.instructions.iter().enumerate().any(reads)
-                || program.outputs.iter().any(returned)
-        };
-        let all = self.made.iter().enumerate();
-        let all = all.flat_map(|(step, made)| {
-            made.iter().enumerate().map(move |(result, &buffer)| ((step, result), buffer))
-        });
-        let last = self.made.len() - 1;
-        let lasts = |&((step, _), buffer): &((usize, usize), BufferId)| {
-            // Of what lies in one place only the last stays there.
-            let storage = program.buffer(buffer).storage;
-            let later = self.made[step + 1..].iter().flatten();
-            !later.into_iter().any(|&it| program.buffer(it).storage == storage)
-        };
-        let all: Vec<_> = all.filter(lasts).collect();
-        let needed = |&((step, _), buffer): &((usize, usize), BufferId)| {
-            step == last || is_read(program.buffer(buffer).storage)
-        };
-        // Where something before a norm is stored, what is read in several passes over rows is read
-        // from where it is stored: what it is computed from may be written over.
-        let norm = self.norm().unwrap_or(0);
-        let is_again = all.iter().any(|it| it.0.0 < norm && needed(it));
-        let passes = self.chain.steps.iter().skip(norm).flat_map(|step| &step.inputs);
-        let passes: Vec<&Input> = passes.collect();
-        let again = |&((step, result), _): &((usize, usize), BufferId)| {
-            is_again && step < norm && passes.contains(&&Input::Step(step, result))
-        };
-        all.into_iter().filter(|it| needed(it) || again(it)).collect()
-    }
-
-    /// Whether there is a kernel for it: there may be none for what is around a norm.
-    fn is_covered(&self) -> bool {
-        self.norm().is_none() || cuda::chained(&self.chain()).is_ok()
-    }
-
-    /// The chain with what is stored of it.
-    fn chain(&self) -> Chain {
-        let results = self.stored().into_iter().map(|(place, _)| place).collect();
-        Chain { results, ..self.chain.clone() }
-    }
-
-    /// Whether what is stored lies where nothing else of the group lies, or exactly there.
-    fn is_sound(&self) -> bool {
-        let stored: Vec<BufferId> = self.stored().into_iter().map(|(_, buffer)| buffer).collect();
-        let others = self.operands.iter().chain(&stored);
-        let is_sound = |it: BufferId, other: BufferId| {
-            it == other || !meet(self.program, it, other) || is_same_place(self.program, it, other)
-        };
-        others.into_iter().all(|&other| stored.iter().all(|&it| is_sound(it, other)))
-    }
-
-    fn task(self) -> Task {
-        let names: Vec<String> = self.computes.iter().map(|it| named(it)).collect();
-        Task {
-            work: cuda::chained(&self.chain()),
-            results: self.stored().into_iter().map(|(_, buffer)| buffer).collect(),
-            instructions: self.numbers,
-            what: names.join(", "),
-            operands: self.operands,
-        }
-    }
-}
-
-/// Where what an operation makes lies in the whole, if its elements depend on that.
-fn placed(compute: &Compute) -> Option<&[kernels::Span]> {
-    let first = match &*compute.op {
-        Op::Dropout { .. } | Op::RoundStochastically { .. } => compute.operands.first()?,
-        Op::Triangle { .. } | Op::Iota { .. } => compute.results.first()?,
-        _ => return None,
-    };
-    Some(&first.spans)
 }

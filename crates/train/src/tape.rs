@@ -9,6 +9,7 @@ use planner_ir::{
 };
 
 use crate::TrainError;
+use crate::late::late_conversions;
 use crate::tiles::Tiles;
 
 /// A forward program being made a training step.
@@ -96,7 +97,7 @@ impl<'a> Tape<'a> {
             forward: Vec::new(),
             current: None,
             map: vec![ValueId(0); from.values.len()],
-            made: Vec::new(),
+            made: vec![Vec::new(); from.nodes.len()],
             remade: BTreeMap::new(),
             read: BTreeMap::new(),
             phases: phases(from, trained),
@@ -111,7 +112,8 @@ impl<'a> Tape<'a> {
                 source => tape.to.push_value(it.type_.clone(), source.clone()),
             };
         }
-        for (index, node) in from.nodes.iter().enumerate() {
+        for index in late_conversions(from, places) {
+            let node = &from.nodes[index];
             let results = tape.forward_node(node, places[index]);
             if tape.is_kept_norm(NodeId(index)) {
                 // The forward part reads it as a value of its own, too: see `read_again`.
@@ -120,7 +122,7 @@ impl<'a> Tape<'a> {
                 let view = tape.push(Phase::Forward, op, results.clone(), node, places[index]);
                 tape.map[node.results[0].0] = view[0];
             }
-            tape.made.push(results);
+            tape.made[index] = results;
         }
         tape
     }

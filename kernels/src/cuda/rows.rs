@@ -199,6 +199,10 @@ pub(super) fn cross_entropy(ignored: i64, operands: &[Piece], y: &Piece) -> Resu
 /// Its gradient towards scores; operands scores, labels, dloss.
 pub(super) fn cross_entropy_gradient(ignored: i64, operands: &[Piece], y: &Piece) -> Result<Work, Uncovered> {
     let (rows, mut arguments) = scored(operands, y)?;
+    if operands[2].type_.dtype != rows.dtype {
+        let (x, dloss) = (&operands[0].type_, &operands[2].type_);
+        return Err(Uncovered::Missing(format!("a gradient of {x} from losses of {dloss}")));
+    }
     arguments.reads("dloss", operands[2].type_.dtype, Argument::Operand(2));
     arguments.writes("y", rows.made, Argument::Result(0));
     let span = operands[0].span(operands[0].type_.shape.len() - 1);
@@ -210,13 +214,14 @@ pub(super) fn cross_entropy_gradient(ignored: i64, operands: &[Piece], y: &Piece
 }
 
 /// Cross entropy and its gradient towards scores by one kernel; operands scores, labels, dloss, results
-/// losses, dscores. The gradient may be made where scores are.
+/// losses, dscores. The gradient may be made where scores are. What is computed with may be wider than what
+/// is read or made: then it is as if scores had been converted before and their gradient after.
 pub fn classified(ignored: i64, operands: [&Piece; 3], results: [&Piece; 2]) -> Result<Work, Uncovered> {
     let [x, labels, dloss] = operands;
     let [losses, dx] = results;
     let (rows, mut arguments) = scored(&[x.clone(), labels.clone()], dx)?;
     let is_odd = |it: &&Piece| computed(it.type_.dtype) != computed(rows.dtype) || !it.type_.dtype.is_float();
-    if dloss.type_.dtype != rows.dtype || [losses, dx].iter().any(is_odd) {
+    if [dloss, losses, dx].iter().any(is_odd) {
         let types = [&dloss.type_, &losses.type_, &dx.type_].map(ToString::to_string);
         return Err(Uncovered::Missing(format!("a classifier of {}, {}", x.type_, types.join(", "))));
     }
@@ -225,10 +230,12 @@ pub fn classified(ignored: i64, operands: [&Piece; 3], results: [&Piece; 2]) -> 
     arguments.writes("y", rows.made, Argument::Result(1));
     let span = x.span(x.type_.shape.len().saturating_sub(1));
     finish(&rows, span, ignored, &mut arguments);
-    let losses = losses.type_.dtype;
+    let (back, losses) = (dloss.type_.dtype, losses.type_.dtype);
     let towards = rows.source(TOWARDS_SCORES, &[]);
     let texts = [
         ("L", stored(labels.type_.dtype)),
+        ("B", stored(back)),
+        ("H", back.name()),
         ("P", stored(losses)),
         ("Q", losses.name()),
         ("TOWARDS", &towards),

@@ -1,79 +1,9 @@
 //! Which operations are one kernel: by what is read, what is waited for, and where things lie.
 
-use std::sync::Arc;
+use lower::{Action, BufferId, Event, Kind};
+use planner_ir::{Binary, DType, Op, Real, Reduction, Unary};
 
-use lower::{
-    Action, Block, BufferId, Compute, Event, Instruction, Kind, Origin, Program, Storage, StorageId, Stream,
-};
-use planner_ir::{Binary, DType, NodeId, Op, Phase, Real, Reduction, Type, Unary};
-
-use crate::tasks::{Task, tasks};
-
-/// A program that is put together by hand.
-struct Script(Program);
-
-impl Script {
-    fn new() -> Self {
-        Self(Program {
-            rank: 0,
-            ranks: 1,
-            communicators: vec![],
-            storages: vec![],
-            buffers: vec![],
-            resident: 0,
-            arena: 0,
-            preparation: Arc::from([]),
-            inputs: vec![],
-            weights: vec![],
-            prepared: vec![],
-            states: vec![],
-            outputs: vec![],
-            instructions: vec![],
-            repeated: None,
-            guard: None,
-        })
-    }
-
-    fn value(&mut self, kind: Kind, dtype: DType, shape: &[u64], offset: u64) -> BufferId {
-        let type_ = Type::new(dtype, shape);
-        let storage = Storage { kind, bytes: type_.bytes(), offset, places: 1, over: None };
-        self.0.storages.push(storage);
-        self.0.buffers.push(lower::Buffer { storage: StorageId(self.0.storages.len() - 1), type_ });
-        BufferId(self.0.buffers.len() - 1)
-    }
-
-    fn step(&mut self, dtype: DType, shape: &[u64], offset: u64) -> BufferId {
-        self.value(Kind::Activation, dtype, shape, offset)
-    }
-
-    fn op(&mut self, op: Op, operands: &[BufferId], result: BufferId) {
-        let block = |&buffer: &BufferId| Block { buffer, spans: vec![] };
-        let compute = Compute {
-            op: Arc::new(op),
-            name: Arc::from("made"),
-            operands: operands.iter().map(block).collect(),
-            results: vec![block(&result)],
-        };
-        self.0.instructions.push(Instruction {
-            stream: Stream::Compute,
-            waits: vec![],
-            signals: None,
-            action: Action::Compute(compute),
-            origin: Origin::Node(NodeId(self.0.instructions.len())),
-            phase: Phase::Forward,
-        });
-    }
-
-    /// Which instructions are one kernel.
-    fn groups(&self) -> Vec<Vec<usize>> {
-        tasks(&self.0).into_iter().map(|task| task.instructions).collect()
-    }
-
-    fn task(&self, number: usize) -> Task {
-        let mut all = tasks(&self.0).into_iter();
-        all.find(|task| task.instructions.contains(&number)).expect("every instruction is of a task")
-    }
-}
+use super::script::Script;
 
 const SCORES: [u64; 2] = [4, 32];
 const SCORES_BYTES: u64 = 4 * 32 * 4;
@@ -278,15 +208,20 @@ fn what_is_normalised_is_stored_where_it_cannot_be_computed_again() {
 }
 
 #[test]
-fn a_sum_whose_addend_is_repeated_over_examples_is_apart_from_its_norm() {
-    let mut script = Script::new();
-    let scale = script.value(Kind::Weight, DType::F32, &[16], 0);
-    let places = script.value(Kind::Weight, DType::F32, &[1, 4, 16], 64);
-    let [tokens, sum, normal] = [0, 1, 2].map(|it| script.step(DType::F32, &[3, 4, 16], it * 1024));
-    script.op(Op::Binary(Binary::Add), &[tokens, places], sum);
-    script.op(Op::RmsNorm { dims: 1, epsilon: Real(1e-5) }, &[sum, scale], normal);
-    assert_eq!(script.groups(), [vec![0], vec![1]]);
-    assert!(script.task(0).work.is_ok() && script.task(1).work.is_ok());
+fn a_sum_whose_addend_is_repeated_over_examples_and_its_norm_are_one_kernel() {
+    // The same rows for each example, or the same row for all places of one.
+    let groups = |addend: [u64; 3]| {
+        let mut script = Script::new();
+        let scale = script.value(Kind::Weight, DType::F32, &[16], 0);
+        let places = script.value(Kind::Weight, DType::F32, &addend, 64);
+        let [tokens, sum, normal] = [0, 1, 2].map(|it| script.step(DType::F32, &[3, 4, 16], it * 1024));
+        script.op(Op::Binary(Binary::Add), &[tokens, places], sum);
+        script.op(Op::RmsNorm { dims: 1, epsilon: Real(1e-5) }, &[sum, scale], normal);
+        assert!(script.task(0).work.is_ok() && script.task(1).work.is_ok());
+        script.groups()
+    };
+    assert_eq!(groups([1, 4, 16]), [vec![0, 1]]);
+    assert_eq!(groups([3, 1, 16]), [vec![0], vec![1]]);
 }
 
 #[test]

@@ -10,21 +10,16 @@ use crate::cuda::chain::{Body, Chain, Input, Place, Step, handed_on};
 use crate::cuda::launch::{Argument, Piece, Uncovered};
 use crate::cuda::number::{computed, converted};
 use crate::cuda::pointwise;
-use crate::cuda::strides::{Arguments, own_strides, repeated_strides};
+use crate::cuda::strides::{Arguments, own_strides, repeated_strides, signed};
 
-/// How a thread reads the part of an operand that belongs to its elements.
+/// How a thread reads the part of an operand that belongs to its elements. After so many rows come those
+/// of the first again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Access {
-    /// Where its elements are.
-    Same,
-    /// Where its elements are in each row.
-    Within,
-    /// One element for a row.
-    Row,
-    /// One for all.
-    Single,
-    /// One for each channel, of which there are so many, and rows go through them.
-    Channel(u64),
+    /// One for each element of a row.
+    Each(u64),
+    /// One for a row.
+    Row(u64),
 }
 
 /// What the passes of a chain are written from.
@@ -32,6 +27,8 @@ pub(super) struct Writer<'a> {
     chain: &'a Chain,
     /// Which step is the norm.
     at: usize,
+    /// How many rows there are.
+    rows: u64,
     accesses: Vec<Access>,
     /// What steps read that no operand has, of each step.
     places: Vec<(usize, Place)>,
@@ -70,7 +67,7 @@ impl<'a> Writer<'a> {
         let is_factor = |number: usize| chain.steps[at].inputs[1..].contains(&Input::Operand(number));
         let access = |(number, operand): (usize, &Piece)| {
             let found = match chain.shape.get(1) {
-                Some(&channels) if of_channels && is_factor(number) => Some(Access::Channel(channels)),
+                Some(&channels) if of_channels && is_factor(number) => Some(Access::Row(channels)),
                 _ => accessed(&operand.type_.shape, &chain.shape, first),
             };
             found.ok_or_else(|| {
@@ -79,7 +76,8 @@ impl<'a> Writer<'a> {
         };
         let accesses = chain.operands.iter().enumerate().map(access).collect::<Result<_, _>>()?;
         let places = pointwise::places(chain);
-        let writer = Self { chain, at, accesses, places, width: 1, group: 1 };
+        let rows = chain.shape[..first].iter().product();
+        let writer = Self { chain, at, rows, accesses, places, width: 1, group: 1 };
         writer.expect_places()?;
         Ok(writer)
     }
@@ -102,7 +100,9 @@ impl<'a> Writer<'a> {
     /// The smallest of what a thread reads or writes neighbours of (bytes).
     pub(super) fn smallest(&self) -> u64 {
         let read = self.chain.operands.iter().zip(&self.accesses);
-        let read = read.filter(|(_, access)| **access == Access::Same).map(|(it, _)| it.type_.dtype);
+        let other =
+            |access: &Access| *access == Access::Each(self.rows) || matches!(access, Access::Each(2..));
+        let read = read.filter(|(_, access)| other(access)).map(|(it, _)| it.type_.dtype);
         let written =
             self.chain.results.iter().map(|&(step, result)| self.chain.dtype(Input::Step(step, result)));
         read.chain(written).map(DType::bytes).min().unwrap_or(1).max(2)
@@ -126,18 +126,25 @@ impl<'a> Writer<'a> {
         let mut text = String::new();
         // Writing to a string does not fail.
         for (number, (operand, access)) in self.chain.operands.iter().zip(&self.accesses).enumerate() {
-            let (type_, name) = (computed(operand.type_.dtype), operand.type_.dtype.name());
-            let one = match access {
-                Access::Same => {
-                    let _ = writeln!(text, "    x{number} += row * length;");
-                    continue;
-                }
-                Access::Within => continue,
-                Access::Row => "row".to_owned(),
-                Access::Single => "0".to_owned(),
-                Access::Channel(channels) => format!("row % {channels}"),
+            let every = match *access {
+                Access::Each(every) | Access::Row(every) => every,
             };
-            let _ = writeln!(text, "    {type_} a{number}; t_load_{name}_1(x{number} + {one}, &a{number});");
+            let row = match every {
+                _ if every == self.rows => "row".to_owned(),
+                1 => "0".to_owned(),
+                _ => {
+                    arguments.integer(&format!("n{number}"), signed(every));
+                    format!("(row % n{number})")
+                }
+            };
+            let (type_, name) = (computed(operand.type_.dtype), operand.type_.dtype.name());
+            let _ = match access {
+                Access::Each(_) if row == "0" => Ok(()),
+                Access::Each(_) => writeln!(text, "    x{number} += {row} * length;"),
+                Access::Row(_) => {
+                    writeln!(text, "    {type_} a{number}; t_load_{name}_1(x{number} + {row}, &a{number});")
+                }
+            };
         }
         for number in 0..self.chain.results.len() {
             let _ = writeln!(text, "    y{number} += row * length;");
@@ -216,8 +223,8 @@ impl<'a> Writer<'a> {
     fn number(&self, input: Input, needed: &Needed) -> (String, DType) {
         let number = match input {
             Input::Operand(number) => match self.accesses[number] {
-                Access::Same | Access::Within => format!("a{number}[k]"),
-                Access::Row | Access::Single | Access::Channel(_) => format!("a{number}"),
+                Access::Each(_) => format!("a{number}[k]"),
+                Access::Row(_) => format!("a{number}"),
             },
             Input::Step(step, result) => {
                 let kept = needed.kept.iter().find(|&&it| self.chain.results[it] == (step, result));
@@ -267,7 +274,7 @@ impl<'a> Writer<'a> {
         let Self { width, group, .. } = self;
         let mut text = format!("    for (t_i64 j = start; j < length; j += {group} * {width}) {{\n");
         for &number in &needed.operands {
-            if matches!(self.accesses[number], Access::Same | Access::Within) {
+            if matches!(self.accesses[number], Access::Each(_)) {
                 let dtype = self.chain.operands[number].type_.dtype;
                 let (type_, name) = (computed(dtype), dtype.name());
                 let _ = writeln!(
@@ -306,18 +313,24 @@ impl<'a> Writer<'a> {
 /// How a thread reads a value that is repeated to a shape whose rows begin with a dimension.
 fn accessed(shape: &[u64], target: &[u64], first: usize) -> Option<Access> {
     if shape.iter().product::<u64>() == 1 {
-        return Some(Access::Single);
+        return Some(Access::Row(1));
     }
     let strides = repeated_strides(shape, target)?;
     let (outer, inner) = strides.split_at(first);
     let (rows, row) = target.split_at(first);
-    let is =
-        |strides: &[i64], expected: &[i64], extents: &[u64]| pointwise::is_same(strides, expected, extents);
-    let none = |strides: &[i64], extents: &[u64]| is(strides, &vec![0; extents.len()], extents);
-    match () {
-        () if none(outer, rows) && is(inner, &own_strides(row), row) => Some(Access::Within),
-        () if is(&strides, &own_strides(target), target) => Some(Access::Same),
-        () if is(outer, &own_strides(rows), rows) && none(inner, row) => Some(Access::Row),
-        () => None,
+    if pointwise::is_same(inner, &vec![0; row.len()], row) && !row.iter().all(|&it| it == 1) {
+        return Some(Access::Row(turn(outer, &own_strides(rows), rows)?));
     }
+    let is_row = pointwise::is_same(inner, &own_strides(row), row);
+    is_row.then(|| turn(outer, &own_strides(target), rows).map(Access::Each))?
+}
+
+/// After how many rows of so many along each dimension a value is where it was at the first, if what is
+/// left of the dimensions is as the strides of rows that follow each other are.
+fn turn(strides: &[i64], own: &[i64], rows: &[u64]) -> Option<u64> {
+    let begins = |&dim: &usize| {
+        let (outer, inner) = (&strides[..dim], &strides[dim..]);
+        pointwise::is_same(outer, &vec![0; dim], rows) && pointwise::is_same(inner, &own[dim..], &rows[dim..])
+    };
+    (0..=rows.len()).find(begins).map(|dim| rows[dim..].iter().product())
 }

@@ -2,7 +2,7 @@
 /* -log softmax(scores)[label] of rows, and its gradient dloss (softmax(scores) - onehot(label)); both 0
    where the label is ignored: $G threads to a row. The largest score and the sum are found in one pass. A
    label that the block does not have makes what is not a number. */
-KERNEL($THREADS) $NAME(const $C *x, const $L *labels, const $C *dloss, $P *losses, $E *y, t_i64 rows, t_i64 length, t_i64 first, t_i64 ignored) {
+KERNEL($THREADS) $NAME(const $C *x, const $L *labels, const $B *dloss, $P *losses, $E *y, t_i64 rows, t_i64 length, t_i64 first, t_i64 ignored) {
     const t_i64 row = t_block() * $R + t_thread() / $G;
     const t_i64 start = (t_thread() % $G) * $V;
     if (row >= rows) return;
@@ -11,7 +11,7 @@ KERNEL($THREADS) $NAME(const $C *x, const $L *labels, const $C *dloss, $P *losse
     x += row * length;
     y += row * length;
     $T most = -T_INFINITY_$U, sum = 0, before, own = 0, factor, a[$V];
-    t_load_$D_1(dloss + row, &factor);
+    t_load_$H_1(dloss + row, &factor);
     /* The gradient may be made where scores are: this one is read before any is written over. */
     if (inside) t_load_$D_1(x + place, &own);
     else factor = T_INFINITY_$U - T_INFINITY_$U;

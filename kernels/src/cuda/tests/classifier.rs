@@ -5,7 +5,7 @@ use planner_ir::{DType, Op, Type};
 use super::emulator::{Trial, check_works};
 use super::values::{FLOATS, many, numbers, shape, tolerance, whole};
 use crate::array::Array;
-use crate::cuda::{Piece, Uncovered, classified};
+use crate::cuda::{Piece, Uncovered, classified, kernels};
 
 const IGNORED: i64 = -1;
 
@@ -54,6 +54,40 @@ fn a_loss_and_its_gradient_are_one_kernel() {
 }
 
 #[test]
+fn scores_and_their_gradient_are_converted_on_the_way() {
+    let mut works = vec![];
+    let mut expected = vec![];
+    let trials = many(50, |u, seed| {
+        let narrow = *u.choose(&[DType::BF16, DType::F16])?;
+        let [before, after] = *u.choose(&[[narrow; 2], [narrow, DType::F32], [DType::F32, narrow]])?;
+        let rows = shape(u, 1)?;
+        let classes = *u.choose(&[3, 32, 100, 1000, 9000])?;
+        let mut full = rows.clone();
+        full.push(classes);
+        let labels = whole(DType::I64, &rows, IGNORED, i64::try_from(classes).unwrap(), seed);
+        let given = scores(before, &full, seed, u.ratio(1, 3)?);
+        let back = numbers(DType::F32, &rows, seed + 1);
+        // One by one, in f32.
+        let wide = super::values::cast(&given, DType::F32);
+        let losses = crate::evaluate(&Op::CrossEntropy { ignored: IGNORED }, &[&wide, &labels]).unwrap();
+        let gradient = Op::CrossEntropyGradient { ignored: IGNORED };
+        let towards = crate::evaluate(&gradient, &[&wide, &labels, &back]).unwrap();
+        let made = vec![losses[0].clone(), super::values::cast(&towards[0], after)];
+        let piece = |array: &Array| Piece::whole(array.type_().clone());
+        let (x, label, dloss) = (piece(&given), piece(&labels), piece(&back));
+        let [loss, dx] = [0, 1].map(|it| piece(&made[it]));
+        works.push(classified(IGNORED, [&x, &label, &dloss], [&loss, &dx]).unwrap());
+        let mut trial = Trial::whole(gradient, vec![wide, labels, back], 10.0 * tolerance(DType::F32));
+        trial.operands[0].0 = given;
+        trial.results = made.iter().map(|it| (it.type_().clone(), vec![])).collect();
+        trial.in_place = vec![None, (before == after && u.arbitrary::<bool>()?).then_some(0)];
+        expected.push(made);
+        Ok(trial)
+    });
+    check_works(&trials, &works, &expected);
+}
+
+#[test]
 fn labels_that_are_no_class_make_no_number() {
     let shapes = [vec![4, 40], vec![4], vec![4]];
     let labels = Array::of::<i64>(vec![4], &[40, -5, 3, IGNORED]).unwrap();
@@ -87,11 +121,22 @@ fn types_that_do_not_go_together_are_refused() {
     };
     assert!(of(&labels, DType::BF16, DType::BF16).is_ok());
     assert!(of(&labels, DType::BF16, DType::F32).is_ok());
+    assert!(of(&labels, DType::F32, DType::F32).is_ok());
     for refused in [
-        of(&labels, DType::F32, DType::BF16),
+        of(&labels, DType::F64, DType::BF16),
+        of(&labels, DType::I32, DType::BF16),
         of(&labels, DType::BF16, DType::F64),
         of(&piece(DType::F32, &[4]), DType::BF16, DType::BF16),
     ] {
+        assert!(matches!(refused, Err(Uncovered::Missing(_))));
+    }
+    // By itself a gradient is of what scores and losses are of.
+    let gradient = Op::CrossEntropyGradient { ignored: IGNORED };
+    let alone = |dloss: DType| {
+        kernels(&gradient, &[x.clone(), labels.clone(), piece(dloss, &[4])], std::slice::from_ref(&dx))
+    };
+    assert!(alone(DType::BF16).is_ok());
+    for refused in [alone(DType::F32), alone(DType::F64), alone(DType::I32)] {
         assert!(matches!(refused, Err(Uncovered::Missing(_))));
     }
 }

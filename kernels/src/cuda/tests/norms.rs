@@ -115,6 +115,39 @@ fn a_sum_with_a_residual_and_its_norm_are_one_kernel() {
 }
 
 #[test]
+fn rows_of_an_addend_come_again_for_each_example() {
+    let trials = many(60, |u, seed| {
+        let dtype = *u.choose(&[DType::F32, DType::BF16, DType::F16, DType::F64])?;
+        let (examples, places) = (*u.choose(&[1, 2, 3])?, *u.choose(&[1, 4, 9])?);
+        let columns = *u.choose(&[1, 3, 8, 33, 64, 1024])?;
+        let shape =
+            if u.arbitrary()? { vec![examples, places, columns] } else { vec![examples, 2, places, columns] };
+        let mut parts = Parts::new(&shape);
+        let tokens = parts.operand(numbers(dtype, &shape, seed));
+        // What is added to each example: a row for each place, or a number.
+        let mut added = vec![places, *u.choose(&[1, columns])?];
+        if u.arbitrary()? {
+            added.insert(0, 1);
+        }
+        let added = parts.operand(numbers(dtype, &added, seed + 1));
+        let mut total = parts.step(sum(), &[tokens, added], dtype);
+        if u.arbitrary()? {
+            let kind = parts.operand(numbers(dtype, &shape[1..], seed + 2));
+            total = parts.step(sum(), &[total, kind], dtype);
+        }
+        let scale = parts.operand(numbers(dtype, &[columns], seed + 3));
+        let normal = parts.step(some_norm(u, 1)?, &[total, scale], dtype);
+        let results = if u.arbitrary()? { vec![total, normal] } else { vec![normal] };
+        let (chain, operands) = parts.storing(&results);
+        let mut trial = Trial::chained(chain, operands, near(dtype));
+        // The sum, or the norm, over what is not added again.
+        trial.in_place[0] = u.arbitrary::<bool>()?.then_some(0);
+        Ok(trial)
+    });
+    check(&trials);
+}
+
+#[test]
 fn a_norms_gradient_is_added_to_that_of_the_residual() {
     let trials = many(50, |u, seed| {
         let dtype = *u.choose(&[DType::F32, DType::BF16, DType::F64])?;
