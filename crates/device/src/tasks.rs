@@ -97,20 +97,19 @@ pub(crate) fn buffers(blocks: &[lower::Block]) -> Vec<BufferId> {
     blocks.iter().map(|block| block.buffer).collect()
 }
 
-/// What an operation is called.
-fn named(compute: &Compute) -> String {
-    let name: String = format!("{:?}", compute.op).chars().take_while(char::is_ascii_alphanumeric).collect();
-    match &*compute.op {
+/// What an operation is called, without its numbers: functions by their own names.
+pub fn named(op: &Op) -> String {
+    match op {
         Op::Unary(function) => format!("{function:?}"),
         Op::Binary(function) => format!("{function:?}"),
-        _ => name,
+        _ => format!("{op:?}").chars().take_while(char::is_ascii_alphanumeric).collect(),
     }
 }
 
 fn alone(program: &Program, number: usize, compute: &Compute) -> Task {
     Task {
         instructions: vec![number],
-        what: named(compute),
+        what: named(&compute.op),
         operands: buffers(&compute.operands),
         results: buffers(&compute.results),
         work: cuda::kernels(
@@ -341,7 +340,7 @@ impl<'a> Group<'a> {
     }
 
     fn task(self) -> Task {
-        let names: Vec<String> = self.computes.iter().map(|it| named(it)).collect();
+        let names: Vec<String> = self.computes.iter().map(|it| named(&it.op)).collect();
         Task {
             work: cuda::chained(&self.chain()),
             results: self.stored().into_iter().map(|(_, buffer)| buffer).collect(),

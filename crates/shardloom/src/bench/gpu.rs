@@ -18,6 +18,7 @@ mod child; // programs that measure beside this one
 use cost_models::machine::Machine;
 use device::Bench;
 
+pub use equal::compared;
 use goal::Judged;
 use kept::{Kept, Place};
 pub use options::OnGpu;

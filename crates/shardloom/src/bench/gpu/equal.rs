@@ -10,6 +10,8 @@ mod moved; // movement, packing, indices, sums of ranks
 mod attended; // attention, rotary embedding
 mod products; // sums of products, convolutions, experts
 
+use std::collections::BTreeSet;
+
 use device::{Bench, DeviceError};
 use kernels::Array;
 use planner_ir::DType;
@@ -65,6 +67,15 @@ pub(super) fn rows(given: &Given<'_>, bench: &mut Bench) -> Vec<Row> {
         }
     }
     rows
+}
+
+/// The names of the operations of which kernels are held against processors (`device::named`).
+pub fn compared() -> Result<BTreeSet<String>, Failure> {
+    let mut compared = BTreeSet::new();
+    for make in makers() {
+        compared.extend(make(Extent::Small)?.into_iter().flat_map(|it| it.of));
+    }
+    Ok(compared)
 }
 
 /// How far the GPU is from what is expected.

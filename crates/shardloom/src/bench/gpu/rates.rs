@@ -3,10 +3,10 @@
 
 use cost_models::compute::Attention;
 use cost_models::machine::Machine;
-use cost_models::units::exact;
+use cost_models::units::{Bytes, exact};
 use device::{Bench, Sample, Trial};
 use kernels::cuda::{Chain, Input, Piece, Step, chained};
-use planner_ir::{Binary, DType, Op, Type, Unary};
+use planner_ir::{Binary, DType, Op, Real, Type, Unary};
 
 use super::goal::Bound;
 use super::{Given, Row};
@@ -47,6 +47,7 @@ pub(super) fn measured(given: &Given<'_>, bench: &mut Bench) -> Result<Vec<Rate>
     let free = bench.free_memory().map_err(failure)?;
     let mut timed = all(&sizes);
     timed.push(fused(sizes.summed())?);
+    timed.push(normalised(sizes.normalised())?);
     let mut care = Care::default();
     let rates = timed.into_iter().map(|timed| {
         if timed.bytes() > free / 2 {
@@ -132,25 +133,49 @@ fn filled(row: Row, machine: &Machine, timed: &Timed, seconds: f64, copied: Opti
 
 /// Three operations in one kernel: what a unit of a transformer does between its products.
 fn fused(elements: u64) -> Result<Timed, Failure> {
-    let type_ = Type::new(DType::BF16, [elements]);
-    let step = |op: Op, inputs: Vec<Input>| Step { op, inputs, results: vec![DType::BF16] };
+    let name = format!("sum, gelu and product fused, of {elements} bf16");
+    let whole = Type::new(DType::BF16, [elements]);
+    let steps = vec![
+        step(Op::Binary(Binary::Add), vec![Input::Operand(0), Input::Operand(1)]),
+        step(Op::Unary(Unary::GeluTanh), vec![Input::Step(0, 0)]),
+        step(Op::Binary(Binary::Mul), vec![Input::Step(1, 0), Input::Operand(2)]),
+    ];
+    in_one_kernel(name, vec![whole.clone(), whole.clone(), whole], steps, &[2])
+}
+
+/// A sum with a residual, which is stored, and its norm: what stands before each product of a transformer.
+fn normalised([rows, row]: [u64; 2]) -> Result<Timed, Failure> {
+    let name = format!("residual and rms norm fused, of {rows} x {row} bf16");
+    let whole = Type::new(DType::BF16, [rows, row]);
+    let norm = Op::RmsNorm { dims: 1, epsilon: Real(1e-5) };
+    let steps = vec![
+        step(Op::Binary(Binary::Add), vec![Input::Operand(0), Input::Operand(1)]),
+        step(norm, vec![Input::Step(0, 0), Input::Operand(2)]),
+    ];
+    in_one_kernel(name, vec![whole.clone(), whole, Type::new(DType::BF16, [row])], steps, &[0, 1])
+}
+
+fn step(op: Op, inputs: Vec<Input>) -> Step {
+    Step { op, inputs, results: vec![DType::BF16] }
+}
+
+/// Operations on operands, of the first one's shape, of which these steps are stored.
+fn in_one_kernel(
+    name: String,
+    operands: Vec<Type>,
+    steps: Vec<Step>,
+    stored: &[usize],
+) -> Result<Timed, Failure> {
     let chain = Chain {
-        shape: vec![elements],
+        shape: operands[0].shape.clone(),
         spans: vec![],
-        operands: vec![Piece::whole(type_.clone()); 3],
-        steps: vec![
-            step(Op::Binary(Binary::Add), vec![Input::Operand(0), Input::Operand(1)]),
-            step(Op::Unary(Unary::GeluTanh), vec![Input::Step(0, 0)]),
-            step(Op::Binary(Binary::Mul), vec![Input::Step(1, 0), Input::Operand(2)]),
-        ],
-        results: vec![(2, 0)],
+        operands: operands.iter().cloned().map(Piece::whole).collect(),
+        steps,
+        results: stored.iter().map(|&step| (step, 0)).collect(),
     };
     let work = chained(&chain).map_err(|why| Failure::internal("bench gpu", why))?;
-    let (operands, results) = (vec![type_.clone(); 3], vec![type_.clone()]);
-    Ok(Timed {
-        name: format!("sum, gelu and product fused, of {elements} bf16"),
-        trial: Trial::Kernels { work, operands, results },
-        when: When::Rested,
-        price: Price::Bytes(cost_models::units::Bytes(4 * type_.bytes())),
-    })
+    let results = vec![operands[0].clone(); stored.len()];
+    let moved = operands.iter().chain(&results).map(Type::bytes).sum();
+    let trial = Trial::Kernels { work, operands, results };
+    Ok(Timed { name, trial, when: When::Rested, price: Price::Bytes(Bytes(moved)) })
 }

@@ -11,6 +11,8 @@ use crate::inputs::Random;
 /// What is computed, of what, and what comes of it.
 pub(super) struct Case {
     pub(super) name: String,
+    /// The operations that it is of; none of copies and sums for exchanges.
+    pub(super) of: Vec<String>,
     pub(super) trial: Trial,
     pub(super) operands: Vec<Array>,
     pub(super) expected: Vec<Array>,
@@ -53,8 +55,9 @@ impl Cases {
         operands: Vec<Array>,
     ) -> Result<(), Failure> {
         let expected = computed(&op, &operands.iter().collect::<Vec<_>>())?;
+        let of = vec![device::named(&op)];
         let trial = Trial::Operation { op, operands: types(&operands), results: types(&expected) };
-        self.push(most, name, trial, operands, expected);
+        self.push(most, name, of, trial, (operands, expected));
         Ok(())
     }
 
@@ -77,7 +80,8 @@ impl Cases {
         let of: Vec<Piece> = operands.iter().map(|(it, spans)| piece(it.type_(), spans)).collect();
         let to: Vec<Piece> = results.iter().map(|(it, spans)| piece(it, spans)).collect();
         let work = cuda::kernels(op, &of, &to).map_err(failed)?;
-        self.work(most, name, work, operands.into_iter().map(|it| it.0).collect(), expected);
+        let operands = operands.into_iter().map(|it| it.0).collect();
+        self.kernels(most, name, vec![device::named(op)], work, (operands, expected));
         Ok(())
     }
 
@@ -90,21 +94,40 @@ impl Cases {
         operands: Vec<Array>,
         expected: Vec<Array>,
     ) {
-        let trial = Trial::Kernels { work, operands: types(&operands), results: types(&expected) };
-        self.push(most, name, trial, operands, expected);
+        self.kernels(most, name, vec![], work, (operands, expected));
     }
 
     /// One kernel that computes several operations: what they would make one by one.
     pub(super) fn chain(&mut self, most: f64, name: &str, parts: Parts) -> Result<(), Failure> {
         let expected = parts.computed()?;
         let work = chained(&parts.chain).map_err(failed)?;
-        self.work(most, name, work, parts.operands, expected);
+        let of = parts.chain.steps.iter().map(|it| device::named(&it.op)).collect();
+        self.kernels(most, name, of, work, (parts.operands, expected));
         Ok(())
     }
 
-    fn push(&mut self, most: f64, name: &str, trial: Trial, operands: Vec<Array>, expected: Vec<Array>) {
+    fn kernels(
+        &mut self,
+        most: f64,
+        name: &str,
+        of: Vec<String>,
+        work: Work,
+        (operands, expected): (Vec<Array>, Vec<Array>),
+    ) {
+        let trial = Trial::Kernels { work, operands: types(&operands), results: types(&expected) };
+        self.push(most, name, of, trial, (operands, expected));
+    }
+
+    fn push(
+        &mut self,
+        most: f64,
+        name: &str,
+        of: Vec<String>,
+        trial: Trial,
+        (operands, expected): (Vec<Array>, Vec<Array>),
+    ) {
         let name = format!("{name} of {}", self.dtype);
-        self.all.push(Case { name, trial, operands, expected, most });
+        self.all.push(Case { name, of, trial, operands, expected, most });
     }
 
     /// Numbers between -1 and 1.
