@@ -98,10 +98,9 @@ pub(crate) fn gpu_driver() -> String {
     gpu_driver_in(&text).unwrap_or("unknown").to_owned()
 }
 
-/// The version in the module's text: the first word of numbers with points between them.
+/// The version in the module's text: the first word of numbers and points.
 fn gpu_driver_in(text: &str) -> Option<&str> {
-    let is_version =
-        |word: &&str| word.contains('.') && word.chars().all(|it| it.is_ascii_digit() || it == '.');
+    let is_version = |word: &&str| word.chars().all(|it| it.is_ascii_digit() || it == '.');
     text.lines().next()?.split_whitespace().find(is_version)
 }
 

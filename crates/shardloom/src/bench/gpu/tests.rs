@@ -2,8 +2,11 @@
 
 use std::path::Path;
 
+use clap::Parser as _;
 use serde_json::Value;
 
+use crate::arguments::{Arguments, Command};
+use crate::bench::Benchmark;
 use crate::bench::folder::Folder;
 use crate::emulated::emulated;
 use crate::measure::gpu::tests::planted::planted;
@@ -100,6 +103,27 @@ fn every_part_is_measured_and_kept_in_the_ledger() {
     assert_eq!(wanted("part of what the largest copy moves"), 6);
     assert!(goals.iter().all(|it| it["reached"].is_null() && it["found"].is_f64()));
     assert!(out.contains("goal: part of the memory's bandwidth at least 0.55\n"), "{out}");
+}
+
+/// What a ledger says was asked, and what runs under compute-sanitizer.
+#[test]
+fn what_was_asked_can_be_asked_again() {
+    let places = ["--libraries", "l", "--cache", "c", "--ledger", "g"];
+    let [fitted, taken] = [["--like", "x", "--calibrated", "f"], ["--quick", "--machine", "x", "--models"]];
+    for asked in [
+        [&["bench", "gpu", "--only", "equal,steps"], &fitted[..], &["--python", "p"], &places].concat(),
+        [&["bench", "gpu"], &taken[..], &["m", "--python", "p", "--sanitizer", "s"], &places].concat(),
+    ] {
+        let all = std::iter::once("shardloom").chain(asked.iter().copied());
+        let parsed = Arguments::try_parse_from(all).unwrap();
+        let Command::Bench(Benchmark::Gpu(options)) = parsed.command else { panic!("{asked:?}") };
+        let mut again = options.arguments();
+        // The order of arguments is of no matter.
+        let mut asked: Vec<String> = asked.into_iter().map(str::to_owned).collect();
+        asked.sort();
+        again.sort();
+        assert_eq!(again, asked);
+    }
 }
 
 #[test]
