@@ -36,7 +36,7 @@ mod sum; // sums over ranks
 pub use chain::{Chain, Input, Step, is_pointwise};
 pub use choose::{chained, copied, kernels};
 pub use contract::{Matrix, MatrixProduct, plain_product, product};
-pub use launch::{Argument, Kernel, Launch, Parameter, Piece, Uncovered, Work};
+pub use launch::{Argument, FAMILIES, Kernel, Launch, Parameter, Piece, Uncovered, Work};
 pub use movement::Copying;
 pub use norm::is_norm;
 pub use program::{device_program, host_program};

@@ -60,6 +60,8 @@ fn folder() -> PathBuf {
 struct Needed {
     kernels: BTreeMap<String, Kernel>,
     others: BTreeMap<String, (usize, String)>,
+    /// The operations that have kernels, by name.
+    operations: BTreeSet<String>,
     instructions: usize,
     launches: usize,
     fused: usize,
@@ -93,6 +95,9 @@ impl Needed {
         self.fused += usize::from(task.instructions.len() > 1);
         match task.work {
             Ok(work) => {
+                self.operations.extend(
+                    task.what.split(", ").filter(|it| it.starts_with(char::is_uppercase)).map(str::to_owned),
+                );
                 self.launches += work.launches.len();
                 self.add_work(title, work);
             }
@@ -226,6 +231,10 @@ fn every_kernel_of_every_plan_compiles_without_spilling() {
         if !needed.kernels.values().any(|it| it.name.starts_with(&format!("{family}_"))) {
             needed.faults.push(format!("no plan needs `{family}`: what is compiled is not what plans need"));
         }
+    }
+    let compared = shardloom::bench::compared().unwrap();
+    for operation in needed.operations.difference(&compared) {
+        needed.faults.push(format!("`bench gpu` compares no kernel of {operation} with a processor"));
     }
     for what in TOGETHER_WITH_NORMS {
         if !needed.kernels.values().any(|it| it.source.contains(what)) {

@@ -18,7 +18,7 @@ use crate::nvrtc::Nvrtc;
 use crate::products::Products;
 use crate::ready::Given;
 use crate::sample::Sample;
-use crate::single::{Maker, Single};
+use crate::single::{Maker, Single, whole};
 
 /// How often something is done before it is timed.
 const WARM: usize = 3;
@@ -29,6 +29,9 @@ const LONG: f64 = 0.3;
 
 /// How long a device computes without a pause before it is as slow as its power makes it (seconds).
 const HEATED: f64 = 0.5;
+
+/// The bytes of results before they are made: no number in any type of fractions.
+const UNWRITTEN: u8 = 0xff;
 
 /// How many kernels are launched one after another to time one launch.
 const LAUNCHES: u32 = 200;
@@ -126,9 +129,14 @@ impl Bench {
         self.maker.products.version()
     }
 
-    /// Compiles the kernels of operations together, which takes less than one by one.
-    pub fn prepare(&self, operations: &[(&Op, &[Type], &[Type])]) -> Result<(), DeviceError> {
-        self.maker.prepare(operations)
+    /// The version of the compiler of kernels, NVRTC.
+    pub fn compiler_version(&self) -> (i32, i32) {
+        self.maker.nvrtc.version
+    }
+
+    /// Compiles the kernels of trials together, which takes less than one by one.
+    pub fn prepare(&self, trials: &[&Trial]) -> Result<(), DeviceError> {
+        self.maker.prepare(&trials.iter().filter_map(|it| it.work()).collect::<Vec<_>>())
     }
 
     /// The time of something, each time after a rest.
@@ -173,17 +181,17 @@ impl Bench {
         sampled(&times.collect::<Result<Vec<f64>, DeviceError>>()?)
     }
 
-    /// What an operation makes of operands, as types of results say.
-    pub fn compute(
-        &mut self,
-        op: &Op,
-        operands: &[&Array],
-        results: &[Type],
-    ) -> Result<Vec<Array>, DeviceError> {
-        let types: Vec<Type> = operands.iter().map(|it| it.type_().clone()).collect();
-        let single = self.maker.single(op, &types, results, &self.stream)?;
+    /// What an operation, or kernels, make of operands of the trial's types.
+    pub fn compute(&mut self, trial: &Trial, operands: &[&Array]) -> Result<Vec<Array>, DeviceError> {
+        let (Work::Single(single), Some(results)) = (self.work(trial)?, trial.results()) else {
+            return Err(DeviceError::Program(format!("{trial:?} makes nothing")));
+        };
         for (memory, array) in single.operands.iter().zip(operands) {
             self.stream.put(memory.start, array.bytes())?;
+        }
+        // What a kernel leaves out is no number.
+        for memory in &single.results {
+            self.stream.fill(memory.start, UNWRITTEN, memory.bytes)?;
         }
         single.issue(&self.stream, &mut self.given)?;
         let failed = |error| DeviceError::Host("a result".to_owned(), error);
@@ -237,6 +245,25 @@ impl Bench {
                 (0..LAUNCHES).try_for_each(|_| single.issue(&self.stream, &mut self.given))?;
                 Ok(Work::Graph(self.stream.end_capture()?, single))
             }
+        }
+    }
+}
+
+impl Trial {
+    /// The kernels that it launches, but for the smallest one; none of a product that a library computes.
+    pub fn work(&self) -> Option<cuda::Work> {
+        match self {
+            Self::Copy(_) | Self::Launch(_) => None,
+            Self::Operation { op, operands, results } => whole(op, operands, results).ok(),
+            Self::Kernels { work, .. } => Some(work.clone()),
+        }
+    }
+
+    /// The types of what it makes, if that can be fetched.
+    fn results(&self) -> Option<&[Type]> {
+        match self {
+            Self::Copy(_) | Self::Launch(_) => None,
+            Self::Operation { results, .. } | Self::Kernels { results, .. } => Some(results),
         }
     }
 }

@@ -263,7 +263,7 @@ impl<'a> Group<'a> {
 
     /// The task of it, which is issued as the order says.
     pub(crate) fn task(self, order: &Order<'_>) -> Task {
-        let names: Vec<String> = self.computes.iter().map(|it| named(it)).collect();
+        let names: Vec<String> = self.computes.iter().map(|it| named(&it.op)).collect();
         Task {
             work: cuda::chained(&self.chain()),
             results: self.stored().into_iter().map(|(_, buffer)| buffer).collect(),

@@ -44,7 +44,7 @@ pub use nccl::{ENDING, Exchanged, Links, nccl};
 pub use nvrtc::{Architecture, CompileError, Compiled, Nvrtc};
 pub use ranks::Issuing;
 pub use sample::Sample;
-pub use tasks::{Task, tasks};
+pub use tasks::{Task, named, tasks};
 pub use usage::{Usage, usage};
 
 #[cfg(test)]

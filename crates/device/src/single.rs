@@ -51,8 +51,7 @@ impl Maker {
         if let Some(single) = self.product(op, operands, results, stream)? {
             return Ok(single);
         }
-        let piece = |types: &[Type]| types.iter().cloned().map(Piece::whole).collect::<Vec<_>>();
-        let work = cuda::kernels(op, &piece(operands), &piece(results)).map_err(|why| missing(op, &why))?;
+        let work = whole(op, operands, results).map_err(|why| missing(op, &why))?;
         self.kernels(&work, operands, results)
     }
 
@@ -70,14 +69,9 @@ impl Maker {
         Ok(Single { operands: self.room(operands)?, results: self.room(results)?, room, how })
     }
 
-    /// Compiles kernels of operations together, so that they are there when they are wanted one by one: where
-    /// compiled kernels are kept.
-    pub(crate) fn prepare(&self, operations: &[(&Op, &[Type], &[Type])]) -> Result<(), DeviceError> {
-        let piece = |types: &[Type]| types.iter().cloned().map(Piece::whole).collect::<Vec<_>>();
-        let work = |(op, operands, results): &(&Op, &[Type], &[Type])| {
-            cuda::kernels(op, &piece(operands), &piece(results)).ok()
-        };
-        let works: Vec<Work> = operations.iter().filter_map(work).collect();
+    /// Compiles kernels together, so that they are there when they are wanted one by one: where compiled
+    /// kernels are kept.
+    pub(crate) fn prepare(&self, works: &[Work]) -> Result<(), DeviceError> {
         if self.folder.is_some() {
             let launches = works.iter().flat_map(|work| &work.launches);
             loaded(&self.gpu, &self.nvrtc, self.folder.as_deref(), launches)?;
@@ -109,6 +103,12 @@ impl Maker {
         let how = How::Product(ready.ok_or_else(none)?, places, self.workspace.bytes);
         Ok(Some(Single { operands: inputs, results: outputs, room: self.gpu.memory(0)?, how }))
     }
+}
+
+/// The kernels of an operation on whole values.
+pub(crate) fn whole(op: &Op, operands: &[Type], results: &[Type]) -> Result<Work, Uncovered> {
+    let pieces = |types: &[Type]| types.iter().cloned().map(Piece::whole).collect::<Vec<_>>();
+    cuda::kernels(op, &pieces(operands), &pieces(results))
 }
 
 fn missing(op: &Op, why: &Uncovered) -> DeviceError {

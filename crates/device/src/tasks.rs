@@ -94,13 +94,12 @@ pub(crate) fn buffers(blocks: &[lower::Block]) -> Vec<BufferId> {
     blocks.iter().map(|block| block.buffer).collect()
 }
 
-/// What an operation is called.
-pub(crate) fn named(compute: &Compute) -> String {
-    let name: String = format!("{:?}", compute.op).chars().take_while(char::is_ascii_alphanumeric).collect();
-    match &*compute.op {
+/// What an operation is called, without its numbers: functions by their own names.
+pub fn named(op: &Op) -> String {
+    match op {
         Op::Unary(function) => format!("{function:?}"),
         Op::Binary(function) => format!("{function:?}"),
-        _ => name,
+        _ => format!("{op:?}").chars().take_while(char::is_ascii_alphanumeric).collect(),
     }
 }
 
@@ -108,7 +107,7 @@ fn alone(program: &Program, number: usize, compute: &Compute) -> Task {
     Task {
         instructions: vec![number],
         at: number,
-        what: named(compute),
+        what: named(&compute.op),
         operands: buffers(&compute.operands),
         results: buffers(&compute.results),
         work: cuda::kernels(

@@ -23,7 +23,7 @@ mod gpu; // `gpu`
 pub use cluster::Cluster;
 pub use cpu_run::CpuRun;
 pub use fit::Fit;
-pub use gpu::OnGpu;
+pub use gpu::{OnGpu, compared};
 pub use overlap::Overlap;
 pub use planning::Planning;
 pub use resharding::Resharded;

@@ -16,6 +16,46 @@ pub struct Piece {
     pub spans: Vec<Span>,
 }
 
+/// Every family of kernels, sorted: what the name of one begins with.
+pub const FAMILIES: [&str; 36] = [
+    "attention",
+    "attention_gradient",
+    "attention_gradient_tensor",
+    "attention_mask",
+    "attention_own",
+    "attention_tensor",
+    "classifier",
+    "contract",
+    "conv",
+    "copy",
+    "cross_entropy",
+    "cross_entropy_gradient",
+    "experts_gates",
+    "experts_list",
+    "experts_rows",
+    "experts_tokens",
+    "experts_weights",
+    "extremes",
+    "gather",
+    "gather_gradient",
+    "gather_places",
+    "links",
+    "norm",
+    "norm_gradient",
+    "places",
+    "pointwise",
+    "reduce",
+    "resample",
+    "rotary",
+    "running",
+    "scatter_lines",
+    "scatter_slices",
+    "softmax",
+    "softmax_gradient",
+    "sum",
+    "transpose",
+];
+
 /// A function that a device runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kernel {
@@ -105,8 +145,14 @@ impl std::error::Error for Uncovered {}
 impl Kernel {
     /// The kernel of a family with that source, whose entry the source calls `$NAME`.
     pub(super) fn new(family: &str, source: &str, parameters: Vec<Parameter>) -> Self {
+        debug_assert!(FAMILIES.contains(&family), "`{family}` is not among the families of kernels");
         let name = text::name(family, source);
         Self { source: source.replace(text::NAME, &name), name, parameters }
+    }
+
+    /// Its family: one of [`FAMILIES`].
+    pub fn family(&self) -> &str {
+        self.name.rsplit_once('_').map_or(&self.name, |it| it.0)
     }
 }
 

@@ -79,8 +79,10 @@ fn operations_make_what_processors_make() {
         (Op::Gather { dim: 0 }, numbers([6, 4]), Array::of::<i64>([3], &[5, 0, 2]).unwrap()),
     ] {
         let expected = evaluate(&op, &[&left, &right]).unwrap();
-        let types: Vec<Type> = expected.iter().map(|it| it.type_().clone()).collect();
-        assert_eq!(bench.compute(&op, &[&left, &right], &types).unwrap(), expected, "{op:?}");
+        let results = expected.iter().map(|it| it.type_().clone()).collect();
+        let operands = vec![left.type_().clone(), right.type_().clone()];
+        let trial = Trial::Operation { op, operands, results };
+        assert_eq!(bench.compute(&trial, &[&left, &right]).unwrap(), expected, "{trial:?}");
     }
     assert!(bench.time(&sum(1000)).unwrap().seconds > 0.0);
 }

@@ -32,6 +32,16 @@ pub(crate) struct Size {
     pub(crate) positions: u64,
 }
 
+impl Size {
+    /// How many weights the model has.
+    pub(crate) fn parameters(&self) -> u64 {
+        let Self { layers, hidden, vocabulary, positions, .. } = *self;
+        // Products with biases: of queries, keys and values, back, to four times the length, and back.
+        let (products, biases, norms) = (12 * hidden * hidden, 9 * hidden, 4 * hidden);
+        (vocabulary + positions) * hidden + layers * (products + biases + norms) + 2 * hidden
+    }
+}
+
 /// What weights are before anything is learnt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Start {

@@ -92,6 +92,18 @@ pub(crate) fn machine() -> String {
     )
 }
 
+/// The version of NVIDIA's driver, as its module of the kernel says it.
+pub(crate) fn gpu_driver() -> String {
+    let text = std::fs::read_to_string("/proc/driver/nvidia/version").unwrap_or_default();
+    gpu_driver_in(&text).unwrap_or("unknown").to_owned()
+}
+
+/// The version in the module's text: the first word of numbers and points.
+fn gpu_driver_in(text: &str) -> Option<&str> {
+    let is_version = |word: &&str| word.chars().all(|it| it.is_ascii_digit() || it == '.');
+    text.lines().next()?.split_whitespace().find(is_version)
+}
+
 fn said(program: &str, arguments: &[&str]) -> String {
     let output = Command::new(program).args(arguments).output();
     match output {

@@ -2,7 +2,7 @@
 //!
 //! The loss of every step is compared: ranks share the work, and what they learn is the same.
 
-mod manner; // plans that are split as people split them
+pub(super) mod manner; // plans that are split as people split them
 mod curve; // one training
 
 use std::fmt::Write as _;

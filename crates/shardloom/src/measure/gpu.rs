@@ -75,28 +75,29 @@ pub(crate) fn measured(
             When::Rested => bench.time(&timed.trial),
             When::Heated => bench.time_sustained(&timed.trial),
         };
-        let seconds = notes.of(&timed.name, || steady(&timed.name, &mut care, &mut time))?;
+        let seconds = notes.of(&timed.name, || Ok(steady(&timed.name, &mut care, &mut time)?.seconds))?;
         rows.push((timed, seconds));
     }
     Ok(Measured { rows, care })
 }
 
-/// The time of one thing (seconds), measured again if its times are far apart; refused if they stay so.
+/// The time of one thing, measured again if its times are far apart; refused if they stay so.
 pub(crate) fn steady(
     name: &str,
     care: &mut Care,
     time: &mut dyn FnMut() -> Result<Sample, DeviceError>,
-) -> Result<f64, Failure> {
+) -> Result<Sample, Failure> {
     let mut last = 0.0;
     for _ in 0..AGAIN {
-        let Sample { seconds, kept, refused, spread } = time().map_err(failure)?;
+        let sample = time().map_err(failure)?;
+        let Sample { seconds, kept, refused, spread } = sample;
         care.times[0] += kept + refused;
         care.times[1] += refused;
         if spread <= STEADY || spread * seconds <= TICKS {
             if care.widest.as_ref().is_none_or(|(_, widest)| spread > *widest) {
                 care.widest = Some((name.to_owned(), spread));
             }
-            return Ok(seconds);
+            return Ok(sample);
         }
         last = spread;
     }
@@ -136,4 +137,4 @@ pub(crate) fn failure(error: device::DeviceError) -> Failure {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -83,7 +83,8 @@ pub(crate) fn measured(
     for (number, timed) in all.into_iter().enumerate() {
         say(format!("measuring {} of {count}{again}: {}", number + 1, timed.name));
         let measure = |care: &mut Care| {
-            steady(&timed.name, care, &mut || links.time(timed.what, timed.bytes, timed.group))
+            let time = &mut || links.time(timed.what, timed.bytes, timed.group);
+            Ok(steady(&timed.name, care, time)?.seconds)
         };
         let seconds = match there.get(number) {
             // What others have from before they do not need: the first one fits.

@@ -64,9 +64,14 @@ pub(super) fn rows(given: &Given<'_>) -> Result<Vec<Row>, Failure> {
             let sequences = if batch == 1 { "sequence" } else { "sequences" };
             let row = Row::new(PART, format!("{name} in bf16, {batch} {sequences} of {room}"));
             let token = Token { file: &file, size, batch, room };
-            match token.measured(given) {
-                Ok(found) => token.row(given, row, &found),
+            (given.say)(format!("planning a token of {batch} {sequences}"));
+            match token.planned(given) {
+                // What does not fit is no fault.
                 Err(error) => row.left_out(error),
+                Ok(generation) => match token.measured(given, &generation) {
+                    Ok(seconds) => token.row(given, row, seconds, generation.decode.seconds()),
+                    Err(error) => row.failed(error),
+                },
             }
         })
         .into())
@@ -80,23 +85,16 @@ struct Token<'a> {
     room: u64,
 }
 
-/// What was found of it.
-struct Found {
-    /// The median (seconds).
-    seconds: f64,
-    /// By the prices of the machine (seconds).
-    predicted: f64,
-}
-
 impl Token<'_> {
-    fn row(&self, given: &Given<'_>, row: Row, found: &Found) -> Row {
-        let (bytes, seconds) = (exact(self.bytes()), found.seconds);
+    /// With what a token takes, and by the prices of the machine (seconds).
+    fn row(&self, given: &Given<'_>, row: Row, seconds: f64, predicted: f64) -> Row {
+        let bytes = exact(self.bytes());
         let part = bytes / seconds / given.machine.device.memory_bandwidth.value.0;
         let row = row
             .taking("took", seconds)
             .with("reads", format!("{:.2} GB", bytes / 1e9), bytes)
             .with("of the bandwidth", format!("{:.1} %", 100.0 * part), part)
-            .priced(found.predicted, seconds);
+            .priced(predicted, seconds);
         // With several sequences there is more to compute for what is read.
         if self.batch > 1 {
             return row;
@@ -113,9 +111,8 @@ impl Token<'_> {
         narrow * (self.size.parameters() + kept)
     }
 
-    fn measured(&self, given: &Given<'_>) -> Result<Found, Failure> {
-        (given.say)(format!("planning a token of {} sequences", self.batch));
-        let generation = self.planned(given)?;
+    /// The median time of a token (seconds).
+    fn measured(&self, given: &Given<'_>, generation: &Generation) -> Result<f64, Failure> {
         let programs = pipeline::lower(&generation.decode, &mut |_, _| {})?;
         (given.say)("making kernels ready".to_owned());
         let plans: [&[Program]; 1] = [&programs];
@@ -124,7 +121,7 @@ impl Token<'_> {
         let failed = |error| Failure::input("run", error);
         let session = Session::on(Box::new(device), None, programs, self.file).map_err(failed)?;
         let prompts = (0..self.batch).map(|it| vec![i64::try_from(it).unwrap_or(0)]).collect();
-        let mut sequences = Sequences::new(&generation, None, session, prompts).map_err(failed)?;
+        let mut sequences = Sequences::new(generation, None, session, prompts).map_err(failed)?;
         let mut seconds = Vec::new();
         for number in 0..TOKENS[0] + TOKENS[1] {
             (given.say)(format!("token {} of {}", number + 1, TOKENS[0] + TOKENS[1]));
@@ -143,7 +140,7 @@ impl Token<'_> {
             }
             sequences.push(&next);
         }
-        Ok(Found { seconds: median(&seconds), predicted: generation.decode.seconds() })
+        Ok(median(&seconds))
     }
 
     /// The plan of a token on one device.

@@ -1,126 +1,147 @@
 //! Kernels on the GPU against the same operations on processors.
+//!
+//! There is something of every family of kernels (`kernels::cuda::FAMILIES`): a test holds the two lists
+//! together.
 
-use device::Bench;
-use kernels::{Array, evaluate};
-use planner_ir::{Attention, Binary, Contract, DType, Label, Op, Real, Reduction, Type, Unary};
+mod case; // one thing that is compared
+mod elements; // functions of elements, optimizers
+mod rows; // softmax, losses, norms, reductions
+mod moved; // movement, packing, indices, sums of ranks
+mod attended; // attention, rotary embedding
+mod products; // sums of products, convolutions, experts
+
+use std::collections::BTreeSet;
+
+use device::{Bench, DeviceError};
+use kernels::Array;
+use planner_ir::DType;
 
 use super::{Given, Row};
 use crate::failure::Failure;
-use crate::inputs::Random;
-use crate::measure::gpu::failure;
+use case::{Case, Cases};
+
+const PART: &str = "kernels against processors";
 
 /// How far results in 32 bits and in 16 may be from the reference, as a part of the largest number: sums are
 /// made in another order, and narrow ones are rounded once more.
 const APART: [(DType, f64); 3] = [(DType::F32, 1e-4), (DType::BF16, 2e-2), (DType::F16, 5e-3)];
 
-/// Rows and their length, heads and how long they are.
-const ROWS: u64 = 48;
-const ROW: u64 = 320;
-const HEADS: [u64; 4] = [1, 4, 192, 64];
+/// How many operations are made ready before they are computed: what processors make of them is kept so long.
+const TOGETHER: usize = 96;
 
-/// An operation with its operands.
-struct Case {
-    name: &'static str,
-    op: Op,
-    operands: Vec<Array>,
+/// How large values are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Extent {
+    /// So that every kernel has tiles that are full and others that are not.
+    Small,
+    /// Some as in models, besides.
+    Models,
 }
 
 /// For each operation and each type of numbers, how far the GPU is from a processor.
-pub(super) fn rows(given: &Given<'_>, bench: &mut Bench) -> Result<Vec<Row>, Failure> {
-    let mut all = Vec::new();
-    for (dtype, most) in APART {
-        for Case { name, op, operands } in cases(dtype)? {
-            let given: Vec<&Array> = operands.iter().collect();
-            let expected = computed(&op, &given)?;
-            all.push((format!("{name} of {dtype}"), op, operands, expected, most));
+pub(super) fn rows(given: &Given<'_>, bench: &mut Bench) -> Vec<Row> {
+    let extent = if given.options.quick { Extent::Small } else { Extent::Models };
+    let mut rows = Vec::new();
+    for make in makers() {
+        (given.say)("computing on a processor".to_owned());
+        let cases = match make(extent) {
+            Ok(cases) => cases,
+            Err(error) => {
+                rows.push(Row::new(PART, "what processors make").failed(error));
+                continue;
+            }
+        };
+        for some in cases.chunks(TOGETHER) {
+            (given.say)("compiling kernels".to_owned());
+            let trials: Vec<_> = some.iter().map(|it| &it.trial).collect();
+            // What does not compile is said where it is computed.
+            let _ = bench.prepare(&trials);
+            for case in some {
+                (given.say)(case.name.clone());
+                let row = Row::new(PART, case.name.as_str());
+                rows.push(match found(bench, case) {
+                    Ok(apart) => row.apart(apart, case.most),
+                    Err(error) => row.failed(error),
+                });
+            }
         }
     }
-    let types = |arrays: &[Array]| arrays.iter().map(|it| it.type_().clone()).collect::<Vec<Type>>();
-    let typed: Vec<[Vec<Type>; 2]> = all.iter().map(|it| [types(&it.2), types(&it.3)]).collect();
-    (given.say)("compiling kernels".to_owned());
-    let operations: Vec<_> =
-        all.iter().zip(&typed).map(|(it, [from, to])| (&it.1, from.as_slice(), to.as_slice())).collect();
-    bench.prepare(&operations).map_err(failure)?;
-    let mut rows = Vec::new();
-    for ((what, op, operands, expected, most), [_, results]) in all.iter().zip(&typed) {
-        (given.say)(what.clone());
-        let operands: Vec<&Array> = operands.iter().collect();
-        let found = bench.compute(op, &operands, results).map_err(failure)?;
-        let apart = found.iter().zip(expected).map(|(a, b)| apart(a, b)).fold(0.0, f64::max);
-        rows.push(Row::new("kernels against processors", what.as_str()).apart(apart, *most));
-    }
-    Ok(rows)
+    rows
 }
 
-/// The largest difference, as a part of the largest number; infinite where a number is none.
+/// The names of the operations of which kernels are held against processors (`device::named`).
+pub fn compared() -> Result<BTreeSet<String>, Failure> {
+    let mut compared = BTreeSet::new();
+    for make in makers() {
+        compared.extend(make(Extent::Small)?.into_iter().flat_map(|it| it.of));
+    }
+    Ok(compared)
+}
+
+/// How far the GPU is from what is expected.
+fn found(bench: &mut Bench, case: &Case) -> Result<f64, DeviceError> {
+    let found = bench.compute(&case.trial, &case.operands.iter().collect::<Vec<_>>())?;
+    Ok(found.iter().zip(&case.expected).map(|(a, b)| apart(a, b)).fold(0.0, f64::max))
+}
+
+type Make = Box<dyn Fn(Extent) -> Result<Vec<Case>, Failure>>;
+
+/// What makes cases, some at a time.
+fn makers() -> Vec<Make> {
+    let mut makers: Vec<Make> = Vec::new();
+    for (dtype, most) in APART {
+        makers.push(Box::new(move |extent| {
+            let mut cases = Cases::new(dtype, most);
+            elements::of(&mut cases)?;
+            moved::of(&mut cases)?;
+            products::of(&mut cases)?;
+            attended::of(&mut cases, extent == Extent::Models)?;
+            rows::of(&mut cases, extent == Extent::Models)?;
+            Ok(cases.all)
+        }));
+    }
+    makers.push(Box::new(|_| {
+        let mut cases = Cases::new(DType::F32, APART[0].1);
+        elements::optimizers(&mut cases)?;
+        Ok(cases.all)
+    }));
+    for dtype in [DType::I64, DType::I32, DType::U8] {
+        makers.push(Box::new(move |_| {
+            let mut cases = Cases::new(dtype, 0.0);
+            moved::of_whole_numbers(&mut cases)?;
+            products::of_whole_numbers(&mut cases)?;
+            Ok(cases.all)
+        }));
+    }
+    makers
+}
+
+/// The largest difference, as a part of the largest number; infinite where a number is none that should be
+/// one.
 pub(super) fn apart(found: &Array, expected: &Array) -> f64 {
-    let (Ok(found), Ok(expected)) = (found.to_floats(), expected.to_floats()) else { return f64::INFINITY };
+    let (Ok(found), Ok(expected)) = (numbers(found), numbers(expected)) else { return f64::INFINITY };
     if found.len() != expected.len() {
         return f64::INFINITY;
     }
-    let largest = expected.iter().fold(f64::MIN_POSITIVE, |most, it| most.max(it.abs()));
-    let differences = found.iter().zip(&expected).map(|(a, b)| (a - b).abs());
+    let finite = expected.iter().filter(|it| it.is_finite());
+    let largest = finite.fold(f64::MIN_POSITIVE, |most, it| most.max(it.abs()));
+    let pairs = found.iter().zip(&expected);
+    // Infinities are no distance from themselves.
+    let is_same = |a: f64, b: f64| a.total_cmp(&b).is_eq() || a.is_nan() && b.is_nan();
+    let differences = pairs.map(|(&a, &b)| if is_same(a, b) { 0.0 } else { (a - b).abs() });
     let worst = differences.fold(0.0_f64, |most, it| if it.is_nan() { f64::INFINITY } else { most.max(it) });
     worst / largest
 }
 
-fn computed(op: &Op, operands: &[&Array]) -> Result<Vec<Array>, Failure> {
-    evaluate(op, operands).map_err(|error| Failure::internal("bench gpu", error))
-}
-
-fn numbers(dtype: DType, shape: &[u64], seed: u64) -> Result<Array, Failure> {
-    let count = usize::try_from(shape.iter().product::<u64>()).unwrap_or(0);
-    let mut random = Random::new(seed, "bench gpu");
-    let all: Vec<f64> = (0..count).map(|_| random.number()).collect();
-    let array = Array::of::<f64>(shape, &all).map_err(|error| Failure::internal("bench gpu", error))?;
-    Ok(computed(&Op::Cast(dtype), &[&array])?.swap_remove(0))
-}
-
-fn cases(dtype: DType) -> Result<Vec<Case>, Failure> {
-    let x = |seed: u64| numbers(dtype, &[ROWS, ROW], seed);
-    let factors = |seed: u64| numbers(dtype, &[ROW], seed);
-    let epsilon = Real(1e-5);
-    let case = |name: &'static str, op: Op, operands: Vec<Array>| Case { name, op, operands };
-    let mut all = vec![
-        case("sum", Op::Binary(Binary::Add), vec![x(0)?, x(1)?]),
-        case("gelu", Op::Unary(Unary::Gelu), vec![x(0)?]),
-        case("silu", Op::Unary(Unary::Silu), vec![x(0)?]),
-        case("layer norm", Op::LayerNorm { dims: 1, epsilon }, vec![x(0)?, factors(1)?, factors(2)?]),
-        case(
-            "gradient of layer norm",
-            Op::LayerNormGradient { dims: 1, epsilon },
-            vec![x(0)?, factors(1)?, x(2)?],
-        ),
-        case("rms norm", Op::RmsNorm { dims: 1, epsilon }, vec![x(0)?, factors(1)?]),
-        case("softmax", Op::Softmax { dim: 1 }, vec![x(0)?]),
-        case("sum of rows", Op::Reduce { reduction: Reduction::Sum, dims: vec![1] }, vec![x(0)?]),
-        case("transpose", Op::Transpose { permutation: vec![1, 0] }, vec![x(0)?]),
-        case("concatenation", Op::Concat { dim: 0 }, vec![x(0)?, x(1)?]),
-    ];
-    let [row, column, inner] = [0, 1, 2].map(Label);
-    let ways = [
-        ("product", [row, inner], [column, inner], [[ROWS, ROW], [64, ROW]]),
-        ("product of an input's gradient", [row, inner], [inner, column], [[ROWS, ROW], [ROW, 64]]),
-        ("product of a weight's gradient", [inner, row], [inner, column], [[ROW, ROWS], [ROW, 64]]),
-    ];
-    for (name, left, right, shapes) in ways {
-        let op = Contract { left: left.to_vec(), right: right.to_vec(), result: vec![row, column] };
-        let operands = vec![numbers(dtype, &shapes[0], 0)?, numbers(dtype, &shapes[1], 1)?];
-        all.push(case(name, Op::Contract(op), operands));
+/// Elements of any type as numbers; truth values are 0 and 1.
+fn numbers(array: &Array) -> Result<Vec<f64>, kernels::KernelError> {
+    if array.dtype().is_float() {
+        return array.to_floats();
     }
-    all.extend(attention(dtype)?);
-    Ok(all)
+    #[expect(clippy::cast_precision_loss, reason = "a difference of large whole numbers is still one")]
+    let whole = |it: i64| it as f64;
+    Ok(array.to_integers()?.into_iter().map(whole).collect())
 }
 
-/// Causal attention, and its gradient by what it makes.
-fn attention(dtype: DType) -> Result<[Case; 2], Failure> {
-    let attention =
-        Attention { scale: Real(0.125), causal: true, softcap: Real(0.0), window: None, statistics: true };
-    let given = [0, 1, 2].map(|seed| numbers(dtype, &HEADS, seed));
-    let mut operands = given.into_iter().collect::<Result<Vec<_>, _>>()?;
-    let forward = Case { name: "causal attention", op: Op::Attention(attention), operands: operands.clone() };
-    operands.extend(computed(&forward.op, &operands.iter().collect::<Vec<_>>())?);
-    operands.push(numbers(dtype, &HEADS, 3)?);
-    let op = Op::AttentionGradient { attention, mask: false };
-    Ok([forward, Case { name: "gradient of causal attention", op, operands }])
-}
+#[cfg(test)]
+mod tests;

@@ -1,4 +1,8 @@
-//! Plans on several ranks of one GPU against one rank on a processor.
+//! Plans on several ranks of one GPU against one rank on a processor: what they compute, and what they learn.
+
+mod around; // products in time steps
+mod training; // steps of training
+mod oracle; // steps of training that PyTorch made
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -6,6 +10,7 @@ use std::path::{Path, PathBuf};
 use device::Device;
 use kernels::Array;
 use planner_ir::Mesh;
+use rewrite::Steps;
 use run::Session;
 
 use super::equal::apart;
@@ -16,12 +21,25 @@ use crate::bench::gpt2::{self, Size, Start};
 use crate::bench::onnx::Writer;
 use crate::failure::Failure;
 use crate::model_file::ModelFile;
+use crate::pipeline::cluster::Pins;
 use crate::pipeline::{self, Target};
 use crate::progress::{Progress, Wish};
 use crate::{compile, given, gpu, inputs, machine};
 
+const PART: &str = "ranks on the GPU against one on a processor";
+
 /// On which meshes.
 const MESHES: [&[u64]; 5] = [&[1], &[2], &[4], &[8], &[2, 2]];
+
+/// Plans of the model that is written for this in which blocks of its products rotate over a square of ranks, or
+/// are streamed along its rows and columns.
+///
+/// Source: Cannon, "A Cellular Computer to Implement the Kalman Filter Algorithm", 1969; van de Geijn and Watts,
+/// "SUMMA: Scalable Universal Matrix Multiplication Algorithm", 1997.
+const PINNED: [(&str, &str); 2] = [
+    ("products over a square of 2x2 ranks", "*Reshape*=2 steps [-,a,(a+b+@t:2),b]"),
+    ("products streamed over 2x2 ranks", "*Reshape*=2 steps [-,a,(@t:2),b] streams a,b"),
+];
 
 /// The model that is written for this: everything in it falls into 8 parts.
 const SIZE: Size = Size { layers: 2, hidden: 64, heads: 8, vocabulary: 208, positions: 64 };
@@ -43,28 +61,52 @@ pub(super) fn rows(given: &Given<'_>) -> Result<Vec<Row>, Failure> {
         models.extend(found(folder)?);
     }
     let mut rows = Vec::new();
-    for (name, path, bound) in models {
+    for (number, (name, path, bound)) in models.into_iter().enumerate() {
         (given.say)(format!("{name}: one rank on a processor"));
-        match Model::open(&path, &bound) {
-            Ok(model) => rows.extend(MESHES.map(|sizes| {
-                let mesh = Mesh::of_sizes(sizes);
-                let ranks = match sizes {
-                    [ranks] => format!("{ranks} ranks"),
-                    _ => format!("{} ranks in a grid", mesh.devices()),
-                };
-                (given.say)(format!("{name} on {ranks}"));
-                let row = Row::new("ranks on the GPU against one on a processor", format!("{name}, {ranks}"));
-                match model.apart(given, &mesh) {
-                    Ok(apart) => row.apart(apart, model.most),
-                    Err(error) => row.left_out(error),
-                }
-            })),
+        let model = match Model::open(&path, &bound) {
+            Ok(model) => model,
             Err(error) => {
-                rows.push(Row::new("ranks on the GPU against one on a processor", name).left_out(error))
+                rows.push(Row::new(PART, name).left_out(error));
+                continue;
             }
+        };
+        let pinned =
+            PINNED.map(|(what, pin)| Manner { what: what.to_owned(), mesh: &[2, 2], pin: Some(pin) });
+        // Only of the model that is written it is known what its products are called.
+        let pinned = pinned.into_iter().filter(|_| number == 0);
+        for manner in MESHES.map(Manner::cheapest).into_iter().chain(pinned) {
+            (given.say)(format!("{name}, {}", manner.what));
+            let row = Row::new(PART, format!("{name}, {}", manner.what));
+            rows.push(match model.apart(given, &manner) {
+                Ok(apart) => row.apart(apart, model.most),
+                Err(error) => row.failed(error),
+            });
         }
     }
+    let or_why = |what: &str, rows: Result<Vec<Row>, Failure>| {
+        rows.unwrap_or_else(|error| vec![Row::new(PART, what).failed(error)])
+    };
+    rows.extend(or_why("a GPT-2 of 2 layers, trained", training::rows(given)));
+    if let Some(folder) = &given.options.models {
+        rows.extend(or_why("what PyTorch trained", oracle::rows(given, folder)));
+    }
     Ok(rows)
+}
+
+/// How a model is planned.
+struct Manner {
+    what: String,
+    mesh: &'static [u64],
+    /// How some operations are computed; else all as is cheapest.
+    pin: Option<&'static str>,
+}
+
+impl Manner {
+    fn cheapest(mesh: &'static [u64]) -> Self {
+        let ranks: u64 = mesh.iter().product();
+        let grid = if mesh.len() > 1 { " in a grid" } else { "" };
+        Self { what: format!("{ranks} ranks{grid}"), mesh, pin: None }
+    }
 }
 
 /// What a model is given that has no inputs beside it.
@@ -122,7 +164,7 @@ impl Model {
         let oracle = imported.given.map(|it| it.outputs).unwrap_or_default();
         let (file, header) = (imported.file, imported.header);
         let mut model = Self { file, prepared, header, given, expected: Vec::new(), most };
-        let plan = model.plan(&Mesh::of_sizes(&[1]))?;
+        let plan = model.plan(&Manner::cheapest(&[1]))?;
         let programs = pipeline::lower(&plan, &mut |_, _| {})?;
         let mut session = Session::new(programs, &model.file).map_err(failed)?;
         let own = session.step(&model.given).map_err(failed)?.outputs;
@@ -130,16 +172,22 @@ impl Model {
         Ok(model)
     }
 
-    fn plan(&self, mesh: &Mesh) -> Result<plan::Plan, Failure> {
+    fn plan(&self, manner: &Manner) -> Result<plan::Plan, Failure> {
+        let mesh = Mesh::of_sizes(manner.mesh);
         let machine = machine::named(&format!("cpu-{}x", mesh.devices()), None)?;
-        let target = Target::of(&machine, mesh);
-        pipeline::plan(&self.prepared, &self.header, &target, &mut |_, _| {})
+        let target = Target::of(&machine, &mesh);
+        let Some(pin) = manner.pin else {
+            return pipeline::plan(&self.prepared, &self.header, &target, &mut |_, _| {});
+        };
+        let fixed = Pins::parse(&[pin.to_owned()])?.of_operations()?;
+        let target = Target { steps: Steps::Offered, ..target };
+        pipeline::plan(&self.prepared.clone().fixing(fixed)?, &self.header, &target, &mut |_, _| {})
     }
 
-    /// How far outputs of the ranks of a mesh are from what is expected, in the worst of three steps: as they
-    /// are issued, captured, and issued again.
-    fn apart(&self, given: &Given<'_>, mesh: &Mesh) -> Result<f64, Failure> {
-        let plan = self.plan(mesh)?;
+    /// How far outputs of ranks are from what is expected, in the worst of three steps: as they are issued,
+    /// captured, and issued again.
+    fn apart(&self, given: &Given<'_>, manner: &Manner) -> Result<f64, Failure> {
+        let plan = self.plan(manner)?;
         let programs = pipeline::lower(&plan, &mut |_, _| {})?;
         let device = Device::together(&gpu::settings(&given.on), &programs)
             .map_err(|error| Failure::Input(error.to_string()))?;

@@ -2,16 +2,19 @@
 //! machine.
 
 use cost_models::compute::Attention;
-use cost_models::units::exact;
-use device::{Bench, Trial};
+use cost_models::machine::Machine;
+use cost_models::units::{Bytes, exact};
+use device::{Bench, Sample, Trial};
 use kernels::cuda::{Chain, Input, Piece, Step, chained};
-use planner_ir::{Binary, DType, Op, Type, Unary};
+use planner_ir::{Binary, DType, Op, Real, Type, Unary};
 
 use super::goal::Bound;
 use super::{Given, Row};
 use crate::failure::Failure;
-use crate::measure::gpu::failure;
 use crate::measure::gpu::trials::{Price, Sizes, Timed, When, all};
+use crate::measure::gpu::{Care, failure, steady};
+
+const PART: &str = "rates";
 
 /// What a gradient of attention computes more than attention.
 ///
@@ -24,41 +27,74 @@ const OF_A_COPY: f64 = 0.85;
 /// What is wanted of attention, causal, of so many heads of so many queries (operations a second).
 const ATTENTION: ([u64; 2], f64) = ([128, 4096], 300e12);
 
-/// A row for each thing that is timed.
-pub(super) fn rows(given: &Given<'_>, bench: &mut Bench) -> Result<Vec<Row>, Failure> {
+/// Something that is timed, and what it took, or why that is not known.
+pub(super) struct Rate {
+    pub(super) timed: Timed,
+    pub(super) sample: Result<Sample, Unknown>,
+}
+
+/// Why it is not known what something takes.
+pub(super) enum Unknown {
+    /// It was not timed.
+    LeftOut(String),
+    /// It does not run, or takes another time each time.
+    Failed(Failure),
+}
+
+/// Times everything.
+pub(super) fn measured(given: &Given<'_>, bench: &mut Bench) -> Result<Vec<Rate>, Failure> {
     let sizes = if given.options.quick { Sizes::LITTLE } else { Sizes::FULL };
     let free = bench.free_memory().map_err(failure)?;
     let mut timed = all(&sizes);
     timed.push(fused(sizes.summed())?);
-    let mut rows = Vec::new();
-    // The largest copy is what others are parts of.
-    let mut copied = None;
-    for timed in timed {
+    timed.push(normalised(sizes.normalised())?);
+    let mut care = Care::default();
+    let rates = timed.into_iter().map(|timed| {
         if timed.bytes() > free / 2 {
             let why = format!("it takes {}", crate::quantity::bytes(timed.bytes()));
-            rows.push(Row::new("rates", timed.name).left_out(why));
-            continue;
+            return Rate { timed, sample: Err(Unknown::LeftOut(why)) };
         }
         (given.say)(timed.name.clone());
-        let sample = match timed.when {
+        let mut time = || match timed.when {
             When::Rested => bench.time(&timed.trial),
             When::Heated => bench.time_sustained(&timed.trial),
         };
-        let sample = sample.map_err(failure)?;
-        if let Trial::Copy(bytes) = timed.trial {
-            copied = Some(2.0 * exact(bytes) / sample.seconds);
-        }
-        rows.push(row(given, &timed, sample.seconds, copied).with(
-            "spread",
-            format!("{:.1} %", 100.0 * sample.spread),
-            sample.spread,
-        ));
-    }
-    Ok(rows)
+        // What means nothing may be as far apart as it likes.
+        let sample = match given.options.quick {
+            true => time().map_err(failure),
+            false => steady(&timed.name, &mut care, &mut time),
+        };
+        Rate { timed, sample: sample.map_err(Unknown::Failed) }
+    });
+    Ok(rates.collect())
 }
 
-fn row(given: &Given<'_>, timed: &Timed, seconds: f64, copied: Option<f64>) -> Row {
-    let row = Row::new("rates", timed.name.clone()).taking("took", seconds);
+/// A row for each, beside what it takes by a machine.
+pub(super) fn rows(rates: &[Rate], machine: &Machine) -> Vec<Row> {
+    // The largest copy is what others are parts of.
+    let mut copied = None;
+    let rows = rates.iter().map(|Rate { timed, sample }| {
+        let row = Row::new(PART, timed.name.clone());
+        match sample {
+            Ok(sample) => {
+                if let Trial::Copy(bytes) = timed.trial {
+                    copied = Some(2.0 * exact(bytes) / sample.seconds);
+                }
+                filled(row, machine, timed, sample.seconds, copied).with(
+                    "spread",
+                    format!("{:.1} %", 100.0 * sample.spread),
+                    sample.spread,
+                )
+            }
+            Err(Unknown::LeftOut(why)) => row.left_out(why),
+            Err(Unknown::Failed(why)) => row.failed(why),
+        }
+    });
+    rows.collect()
+}
+
+fn filled(row: Row, machine: &Machine, timed: &Timed, seconds: f64, copied: Option<f64>) -> Row {
+    let row = row.taking("took", seconds);
     let moving = |row: Row, bytes: f64| {
         let rate = bytes / seconds;
         let row = row.with("rate", format!("{:.1} GB/s", rate / 1e9), rate);
@@ -89,7 +125,7 @@ fn row(given: &Given<'_>, timed: &Timed, seconds: f64, copied: Option<f64>) -> R
         (Price::AttentionGradient(it), _) => computing(row, BACKWARD * work(it)),
         _ => row,
     };
-    match timed.priced(&given.machine) {
+    match timed.priced(machine) {
         Some(priced) => row.taking("by prices", priced),
         None => row,
     }
@@ -97,25 +133,49 @@ fn row(given: &Given<'_>, timed: &Timed, seconds: f64, copied: Option<f64>) -> R
 
 /// Three operations in one kernel: what a unit of a transformer does between its products.
 fn fused(elements: u64) -> Result<Timed, Failure> {
-    let type_ = Type::new(DType::BF16, [elements]);
-    let step = |op: Op, inputs: Vec<Input>| Step { op, inputs, results: vec![DType::BF16] };
+    let name = format!("sum, gelu and product fused, of {elements} bf16");
+    let whole = Type::new(DType::BF16, [elements]);
+    let steps = vec![
+        step(Op::Binary(Binary::Add), vec![Input::Operand(0), Input::Operand(1)]),
+        step(Op::Unary(Unary::GeluTanh), vec![Input::Step(0, 0)]),
+        step(Op::Binary(Binary::Mul), vec![Input::Step(1, 0), Input::Operand(2)]),
+    ];
+    in_one_kernel(name, vec![whole.clone(), whole.clone(), whole], steps, &[2])
+}
+
+/// A sum with a residual, which is stored, and its norm: what stands before each product of a transformer.
+fn normalised([rows, row]: [u64; 2]) -> Result<Timed, Failure> {
+    let name = format!("residual and rms norm fused, of {rows} x {row} bf16");
+    let whole = Type::new(DType::BF16, [rows, row]);
+    let norm = Op::RmsNorm { dims: 1, epsilon: Real(1e-5) };
+    let steps = vec![
+        step(Op::Binary(Binary::Add), vec![Input::Operand(0), Input::Operand(1)]),
+        step(norm, vec![Input::Step(0, 0), Input::Operand(2)]),
+    ];
+    in_one_kernel(name, vec![whole.clone(), whole, Type::new(DType::BF16, [row])], steps, &[0, 1])
+}
+
+fn step(op: Op, inputs: Vec<Input>) -> Step {
+    Step { op, inputs, results: vec![DType::BF16] }
+}
+
+/// Operations on operands, of the first one's shape, of which these steps are stored.
+fn in_one_kernel(
+    name: String,
+    operands: Vec<Type>,
+    steps: Vec<Step>,
+    stored: &[usize],
+) -> Result<Timed, Failure> {
     let chain = Chain {
-        shape: vec![elements],
+        shape: operands[0].shape.clone(),
         spans: vec![],
-        operands: vec![Piece::whole(type_.clone()); 3],
-        steps: vec![
-            step(Op::Binary(Binary::Add), vec![Input::Operand(0), Input::Operand(1)]),
-            step(Op::Unary(Unary::GeluTanh), vec![Input::Step(0, 0)]),
-            step(Op::Binary(Binary::Mul), vec![Input::Step(1, 0), Input::Operand(2)]),
-        ],
-        results: vec![(2, 0)],
+        operands: operands.iter().cloned().map(Piece::whole).collect(),
+        steps,
+        results: stored.iter().map(|&step| (step, 0)).collect(),
     };
     let work = chained(&chain).map_err(|why| Failure::internal("bench gpu", why))?;
-    let (operands, results) = (vec![type_.clone(); 3], vec![type_.clone()]);
-    Ok(Timed {
-        name: format!("sum, gelu and product fused, of {elements} bf16"),
-        trial: Trial::Kernels { work, operands, results },
-        when: When::Rested,
-        price: Price::Bytes(cost_models::units::Bytes(4 * type_.bytes())),
-    })
+    let results = vec![operands[0].clone(); stored.len()];
+    let moved = operands.iter().chain(&results).map(Type::bytes).sum();
+    let trial = Trial::Kernels { work, operands, results };
+    Ok(Timed { name, trial, when: When::Rested, price: Price::Bytes(Bytes(moved)) })
 }

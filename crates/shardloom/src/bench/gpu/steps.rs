@@ -8,11 +8,11 @@ use device::Device;
 use import::Bindings;
 use kernels::Array;
 use plan::{Loss, NoDecay, Precision, Recipe, Recompute};
-use planner_ir::{Mesh, Optimizer, Real};
+use planner_ir::{Mesh, Optimizer, Real, Source, State, StateKind};
 use run::Session;
 
 use super::goal::Bound;
-use super::torch;
+use super::torch::{self, MANNERS, Python};
 use super::{Given, Row};
 use crate::bench::folder::Folder;
 use crate::bench::gpt2::{self, Start};
@@ -20,6 +20,7 @@ use crate::bench::llama::{self, Use};
 use crate::bench::median;
 use crate::bench::onnx::Writer;
 use crate::failure::Failure;
+use crate::model_file::ModelFile;
 use crate::pipeline::{self, Target};
 use crate::{gpu, inputs, model_file};
 
@@ -37,6 +38,16 @@ pub(super) struct Model {
 pub(super) enum Size {
     Gpt2(gpt2::Size),
     Llama(llama::Size),
+}
+
+impl Model {
+    /// The numbers that are trained.
+    pub(super) fn parameters(&self) -> u64 {
+        match self.size {
+            Size::Gpt2(size) => size.parameters(),
+            Size::Llama(size) => size.parameters(),
+        }
+    }
 }
 
 /// GPT-2-medium.
@@ -58,7 +69,7 @@ const BILLION: Model = Model {
 };
 
 /// Models that are soon trained.
-const LITTLE: [Model; 2] = [
+pub(super) const LITTLE: [Model; 2] = [
     Model {
         name: "a GPT-2 of 1 layer",
         size: Size::Gpt2(gpt2::Size { layers: 1, hidden: 32, heads: 2, vocabulary: 64, positions: 16 }),
@@ -93,46 +104,62 @@ pub(super) fn rows(given: &Given<'_>) -> Vec<Row> {
 
 fn rows_of(given: &Given<'_>, model: &Model) -> Vec<Row> {
     let title = format!("{} {}x{} in bf16", model.name, model.batch, model.sequence);
-    let ours = trained(given, model);
-    (given.say)(format!("{} by PyTorch", model.name));
-    let theirs = torch::steps(&given.options.python, model, STEPS);
+    let python = Python { program: &given.options.python, device: "cuda" };
+    let theirs = MANNERS.map(|manner| {
+        (given.say)(format!("{} by PyTorch, {manner}", model.name));
+        torch::steps(&python, model, STEPS, manner)
+    });
     let row = Row::new(PART, title.clone());
-    let mut rows = vec![match &ours {
-        Ok(step) => {
-            let row = row.taking("took", step.seconds).priced(step.predicted, step.seconds);
-            let row = row.with("loss", format!("{:.3}", step.loss), step.loss);
-            theirs.iter().zip(FASTER).zip(WANTED).fold(row, |row, (((_, steps), what), wanted)| match steps {
-                Ok(seconds) => row.wanting(what, median(seconds) / step.seconds, Bound::Least(wanted)),
-                Err(_) => row,
-            })
-        }
+    let ours = match planned(given, model) {
+        // What does not fit is no fault.
         Err(error) => row.left_out(error),
-    }];
-    for (manner, steps) in theirs {
+        Ok(planned) => match trained(given, &planned) {
+            Err(error) => row.failed(error),
+            Ok(step) => {
+                let row = row.taking("took", step.seconds).priced(planned.plan.seconds(), step.seconds);
+                let row = row.with("loss", format!("{:.3}", step.loss), step.loss);
+                let pairs = theirs.iter().zip(FASTER).zip(WANTED);
+                pairs.fold(row, |row, ((steps, what), wanted)| match steps {
+                    Ok(it) => row.wanting(what, median(&it.seconds) / step.seconds, Bound::Least(wanted)),
+                    Err(_) => row,
+                })
+            }
+        },
+    };
+    let rows = theirs.into_iter().zip(MANNERS).map(|(steps, manner)| {
         let row = Row::new(PART, format!("{title}, PyTorch {manner}"));
-        rows.push(match steps {
-            Ok(seconds) => row.taking("took", median(&seconds)),
+        match steps {
             Err(why) => row.left_out(why),
-        });
-    }
-    rows
+            Ok(it) => row
+                .taking("took", median(&it.seconds))
+                .with("loss", format!("{:.3}", it.losses[1]), it.losses[1])
+                .with("by", it.versions.clone(), it.versions),
+        }
+    });
+    std::iter::once(ours).chain(rows).collect()
 }
 
 /// What is held against the steps of PyTorch, in the order of its manners.
 const FASTER: [&str; 2] = ["PyTorch eager's time in ours", "PyTorch compiled's time in ours"];
 
+/// A step that is planned, with what it is of.
+struct Planned {
+    plan: plan::Plan,
+    file: ModelFile,
+    /// Where the file is.
+    _folder: Folder,
+}
+
 /// What was measured of our steps.
 struct Step {
     /// The median (seconds).
     seconds: f64,
-    /// By the prices of the machine (seconds).
-    predicted: f64,
     /// That of the last step.
     loss: f64,
 }
 
-/// Plans the model for the GPU and trains it.
-fn trained(given: &Given<'_>, model: &Model) -> Result<Step, Failure> {
+/// Writes the model and plans its step for the GPU.
+fn planned(given: &Given<'_>, model: &Model) -> Result<Planned, Failure> {
     let folder = Folder::new("gpu-steps", None)?;
     (given.say)(format!("writing {}", model.name));
     let path = Writer::large(&folder.path)
@@ -160,12 +187,31 @@ fn trained(given: &Given<'_>, model: &Model) -> Result<Step, Failure> {
     let target = Target::of(&machine, &mesh);
     let header = plan::ModelFile { path: path.display().to_string(), sha256: file.sha256.clone(), dims };
     let plan = pipeline::plan(&prepared, &header, &target, &mut |_, _| {})?;
-    let programs = pipeline::lower(&plan, &mut |_, _| {})?;
+    let (found, expected) = (parameters(&plan), model.parameters());
+    if found != expected {
+        let message = format!("the step trains {found} parameters, the model has {expected}");
+        return Err(Failure::internal("bench gpu", message));
+    }
+    Ok(Planned { plan, file, _folder: folder })
+}
+
+/// The numbers that a plan trains.
+fn parameters(plan: &plan::Plan) -> u64 {
+    let parameters = plan.graph.values.iter().filter_map(|value| match &value.source {
+        Source::State(State { kind: StateKind::Parameter, .. }) => Some(value.type_.elements()),
+        _ => None,
+    });
+    parameters.sum()
+}
+
+/// Trains by a plan.
+fn trained(given: &Given<'_>, planned: &Planned) -> Result<Step, Failure> {
+    let programs = pipeline::lower(&planned.plan, &mut |_, _| {})?;
     (given.say)("making kernels ready".to_owned());
     let device = Device::together(&gpu::settings(&given.on), &programs)
         .map_err(|error| Failure::Input(error.to_string()))?;
-    let mut session = Session::on(Box::new(device), None, programs, &file).map_err(failed)?;
-    let mut fed = inputs::made(&plan.graph, 0);
+    let mut session = Session::on(Box::new(device), None, programs, &planned.file).map_err(failed)?;
+    let mut fed = inputs::made(&planned.plan.graph, 0);
     let numbers = [(RATE, LEARNING), (STEP, 1.0)];
     let mut own = BTreeMap::new();
     for (name, number) in numbers {
@@ -188,7 +234,7 @@ fn trained(given: &Given<'_>, model: &Model) -> Result<Step, Failure> {
     if !loss.is_finite() {
         return Err(Failure::Input(format!("the loss is {loss}")));
     }
-    Ok(Step { seconds: median(&seconds), predicted: plan.seconds(), loss })
+    Ok(Step { seconds: median(&seconds), loss })
 }
 
 fn recipe() -> Recipe {

@@ -13,3 +13,11 @@ fn what_others_took_is_what_was_neither_idle_nor_ours() {
     assert!(after.others_since(after).abs() < 1e-12);
     assert!(Ticks::read("", &process(1)).is_none() && Ticks::read("cpu 1 2 3", &process(1)).is_none());
 }
+
+#[test]
+fn the_driver_of_a_gpu_says_its_version() {
+    let text = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.65.06  Release Build  (dvs-builder)\n\
+                GCC version:  gcc version 12.3.0\n";
+    assert_eq!(gpu_driver_in(text), Some("580.65.06"));
+    assert_eq!(gpu_driver_in(""), None);
+}

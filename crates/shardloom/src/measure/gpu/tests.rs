@@ -1,6 +1,6 @@
 //! Numbers that times were made with are found again.
 
-mod planted; // a GPU whose speed is known
+pub(crate) mod planted; // a GPU whose speed is known
 
 use super::fitted::fitted;
 use super::*;

@@ -90,6 +90,11 @@ impl Sizes {
         attention: &[[2, 64]],
     };
 
+    /// The rows of normalisations, and their length.
+    pub(crate) fn normalised(&self) -> [u64; 2] {
+        self.normalised
+    }
+
     /// The elements of a value that stays in no cache.
     pub(crate) fn summed(&self) -> u64 {
         self.summed

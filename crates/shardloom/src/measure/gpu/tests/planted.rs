@@ -32,7 +32,8 @@ const PLANTED: [(&str, f64, Option<&str>); 21] = [
     ("noise", 0.01, None),
 ];
 
-fn planted(gpu: Emulated, noise: f64, outliers: f64) -> Emulated {
+/// A GPU of that speed.
+pub(crate) fn planted(gpu: Emulated, noise: f64, outliers: f64) -> Emulated {
     let mut speeds: Vec<(&str, f64)> = PLANTED.iter().map(|it| (it.0, it.1)).collect();
     speeds.iter_mut().filter(|it| it.0 == "noise").for_each(|it| it.1 = noise);
     speeds.push(("outliers", outliers));

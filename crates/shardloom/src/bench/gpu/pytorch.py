@@ -1,13 +1,20 @@
-import sys, time
+"""Steps of training by PyTorch: the model in modules, as people write it.
+
+Arguments: the device, the kind of model, `eager` or `compiled`, steps before those that count and that count,
+the batch, the length of a sequence, and the sizes of the model as `name=size`. The first line that it prints is
+what it ran on and how many parameters the model has; each other one is what a step took (seconds) and its loss.
+"""
+
+import json, sys, time
 import torch
 from torch import nn
 from torch.nn import functional as F
 
-kind, manner = sys.argv[1:3]
-before, count, batch, sequence = map(int, sys.argv[3:7])
-sizes = {name: int(size) for name, size in (it.split("=") for it in sys.argv[7:])}
+device, kind, manner = sys.argv[1:4]
+before, count, batch, sequence = map(int, sys.argv[4:8])
+sizes = {name: int(size) for name, size in (it.split("=") for it in sys.argv[8:])}
 layers, hidden, heads, vocabulary = (sizes[it] for it in ("layers", "hidden", "heads", "vocabulary"))
-if not torch.cuda.is_available():
+if device == "cuda" and not torch.cuda.is_available():
     sys.exit("torch is there, and sees no GPU")
 
 
@@ -85,21 +92,36 @@ class Model(nn.Module):
         return F.cross_entropy(logits.view(-1, vocabulary), labels.view(-1))
 
 
+def settled():
+    if device == "cuda":
+        torch.cuda.synchronize()
+
+
 torch.manual_seed(0)
-model = Model().cuda()
-optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, betas=(0.9, 0.95), weight_decay=0.1, fused=True)
+model = Model().to(device)
+parameters = list(model.parameters())
+# Vectors do not decay, as in our recipe.
+groups = [
+    {"params": [it for it in parameters if it.dim() > 1], "weight_decay": 0.1},
+    {"params": [it for it in parameters if it.dim() <= 1], "weight_decay": 0.0},
+]
+optimizer = torch.optim.AdamW(groups, lr=1e-4, betas=(0.9, 0.95), eps=1e-8, fused=True)
 run = torch.compile(model) if manner == "compiled" else model
-ids = torch.randint(vocabulary, (batch, sequence), device="cuda")
-labels = torch.randint(vocabulary, (batch, sequence), device="cuda")
+ids = torch.randint(vocabulary, (batch, sequence), device=device)
+labels = torch.randint(vocabulary, (batch, sequence), device=device)
+name = torch.cuda.get_device_name() if device == "cuda" else device
+elements = sum(it.numel() for it in parameters)
+print(json.dumps({"torch": torch.__version__, "cuda": torch.version.cuda, "on": name, "parameters": elements}))
 for step in range(before + count):
-    torch.cuda.synchronize()
+    settled()
     start = time.perf_counter()
     optimizer.zero_grad(set_to_none=True)
-    with torch.autocast("cuda", dtype=torch.bfloat16):
+    with torch.autocast(device, dtype=torch.bfloat16):
         loss = run(ids, labels)
     loss.backward()
-    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    nn.utils.clip_grad_norm_(parameters, 1.0)
     optimizer.step()
-    torch.cuda.synchronize()
+    settled()
+    seconds = time.perf_counter() - start
     if step >= before:
-        print(time.perf_counter() - start)
+        print(json.dumps({"seconds": seconds, "loss": loss.item()}))

@@ -1,0 +1,100 @@
+//! Sums of products: by the library, by plain kernels, in windows and of experts.
+
+use planner_ir::{Contract, Conv, Label, Op, Unary};
+
+use super::case::{Cases, cast, failed, made, whole};
+use crate::failure::Failure;
+
+/// Rows, columns and the length of sums.
+const PRODUCT: [u64; 3] = [48, 64, 320];
+
+/// Tokens, what they are long, units of an expert, experts.
+const TOKENS: u64 = 70;
+const HIDDEN: u64 = 48;
+const UNITS: u64 = 40;
+const EXPERTS: u64 = 4;
+/// How many experts a token uses.
+const ACTIVE: u64 = 2;
+
+/// Cases of products, of convolutions and of experts.
+pub(super) fn of(cases: &mut Cases) -> Result<(), Failure> {
+    let [m, n, k] = PRODUCT;
+    let ways = [
+        ("product", ["ik", "jk", "ij"], [[m, k], [n, k]]),
+        ("product of an input's gradient", ["ik", "kj", "ij"], [[m, k], [k, n]]),
+        ("product of a weight's gradient", ["ki", "kj", "ij"], [[k, m], [k, n]]),
+    ];
+    for (name, labels, shapes) in ways {
+        let operands = vec![cases.numbers(&shapes[0], 0)?, cases.numbers(&shapes[1], 1)?];
+        cases.op(name, contract(labels), operands)?;
+    }
+    let heads = vec![cases.numbers(&[6, 20, 32], 0)?, cases.numbers(&[6, 24, 32], 1)?];
+    cases.op("products of heads", contract(["bik", "bjk", "bij"]), heads)?;
+    let odd = vec![cases.numbers(&[9, 4, 11, 5], 0)?, cases.numbers(&[4, 5, 6], 1)?];
+    cases.op("product that is no matrix product", contract(["aibj", "ijc", "cba"]), odd)?;
+    convolutions(cases)?;
+    experts(cases)
+}
+
+/// Whole numbers have no library.
+pub(super) fn of_whole_numbers(cases: &mut Cases) -> Result<(), Failure> {
+    let [m, n, k] = PRODUCT;
+    let operands = vec![whole(cases.dtype, &[m, k], 0, 9, 0)?, whole(cases.dtype, &[n, k], 0, 9, 1)?];
+    cases.exact("product", contract(["ik", "jk", "ij"]), operands)
+}
+
+fn contract([left, right, result]: [&str; 3]) -> Op {
+    let labels = |text: &str| text.bytes().map(Label).collect();
+    Op::Contract(Contract { left: labels(left), right: labels(right), result: labels(result) })
+}
+
+fn convolutions(cases: &mut Cases) -> Result<(), Failure> {
+    let conv =
+        Conv { strides: vec![2, 1], dilations: vec![1, 2], before: vec![1, 2], after: vec![0, 2], groups: 2 };
+    let x = cases.numbers(&[2, 6, 12, 10], 0)?;
+    let window = cases.numbers(&[4, 3, 3, 3], 1)?;
+    let bias = cases.numbers(&[4], 2)?;
+    let y = made(&Op::Conv(conv.clone()), &[&x, &window])?;
+    let back = cases.numbers(y.shape(), 3)?;
+    cases.op("convolution", Op::Conv(conv.clone()), vec![x.clone(), window.clone(), bias])?;
+    let op = Op::ConvInputGradient { conv: conv.clone(), spatial: vec![12, 10] };
+    cases.op("gradient of convolution towards its input", op, vec![window, back.clone()])?;
+    let op = Op::ConvWeightGradient { conv, window: vec![3, 3] };
+    cases.op("gradient of convolution towards its windows", op, vec![x, back])
+}
+
+/// Units with gates and without.
+fn experts(cases: &mut Cases) -> Result<(), Failure> {
+    let shapes: [&[u64]; 4] =
+        [&[TOKENS, HIDDEN], &[EXPERTS, UNITS, HIDDEN], &[EXPERTS, UNITS, HIDDEN], &[EXPERTS, HIDDEN, UNITS]];
+    let given = shapes.iter().zip(0..).map(|(shape, seed)| cases.numbers(shape, seed));
+    let given: Vec<_> = given.collect::<Result<_, _>>()?;
+    let [x, up, gate, down] = <[_; 4]>::try_from(given).map_err(|_| failed("experts of other operands"))?;
+    let gates = gates(cases)?;
+    let back = cases.numbers(shapes[0], 5)?;
+    // A processor rounds narrow numbers after each product.
+    let most = 3.0 * cases.most;
+    let activation = Unary::Silu;
+    for (name, gate) in [("experts", vec![gate]), ("experts without gates in units,", vec![])] {
+        let weights = [vec![up.clone()], gate, vec![down.clone()]].concat();
+        let mut operands = [vec![x.clone(), gates.clone()], weights].concat();
+        let forward = Op::Experts { activation, active: ACTIVE };
+        cases.within(most, name, forward, operands.clone())?;
+        operands.push(back.clone());
+        let op = Op::ExpertsGradient { activation, active: ACTIVE };
+        cases.within(most, &format!("gradients of {name}"), op, operands)?;
+    }
+    Ok(())
+}
+
+/// Two experts of each token, its own.
+fn gates(cases: &Cases) -> Result<kernels::Array, Failure> {
+    let weighed = |token: u64, expert: u64| {
+        let place = (expert + 3 * token) % EXPERTS;
+        if place < ACTIVE { 0.3 + 0.2 * f64::from(u32::try_from(place).unwrap_or(0)) } else { 0.0 }
+    };
+    let all: Vec<f64> =
+        (0..TOKENS).flat_map(|token| (0..EXPERTS).map(move |expert| weighed(token, expert))).collect();
+    let gates = kernels::Array::of::<f64>([TOKENS, EXPERTS], &all).map_err(failed)?;
+    cast(&gates, cases.dtype)
+}

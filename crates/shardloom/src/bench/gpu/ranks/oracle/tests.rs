@@ -1,0 +1,68 @@
+//! Steps of training that PyTorch made, on a GPU that is not there.
+
+use std::path::{Path, PathBuf};
+
+use super::rows;
+use crate::arguments::{DeviceArguments, RunDevice};
+use crate::bench::folder::Folder;
+use crate::bench::gpu::Given;
+use crate::bench::gpu::options::OnGpu;
+use crate::bench::gpu::row::Verdict;
+use crate::emulated::{Emulated, emulated};
+
+/// What PyTorch made of a GPT-2, where the larger collection of models lies beside the repository.
+fn gpt2() -> Option<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/models/training/gpt2");
+    folder.is_dir().then_some(folder)
+}
+
+/// For each row whether it is right.
+fn verdicts(gpu: &Emulated, folder: &Path) -> Vec<Option<Verdict>> {
+    let places = [gpu.libraries.clone(), gpu.cache.clone()];
+    let [libraries, cache] = places.map(Some);
+    let options = OnGpu {
+        only: vec![],
+        quick: true,
+        like: None,
+        machine: None,
+        calibrated: None,
+        models: Some(folder.to_owned()),
+        python: String::new(),
+        sanitizer: None,
+        libraries: libraries.clone(),
+        cache: cache.clone(),
+        ledger: None,
+    };
+    let on = DeviceArguments { device: RunDevice::Cuda, libraries, cache };
+    let machine = crate::machine::named("h100-80g-8x", None).unwrap();
+    let given = Given { options: &options, on, machine, command: String::new(), say: &|_| {} };
+    let rows = rows(&given, folder).unwrap();
+    rows.iter().for_each(|row| println!("{}: {:?} {:?}", row.what, row.verdict, row.figures));
+    rows.iter().map(|row| row.verdict).collect()
+}
+
+#[test]
+fn ranks_learn_what_pytorch_did() {
+    let Some(from) = gpt2() else {
+        println!("left out: the training oracles beside the repository, which are not there");
+        return;
+    };
+    let folder = Folder::new("gpu-oracle", None).unwrap();
+    let case = folder.path.join("gpt2");
+    std::fs::create_dir_all(&case).unwrap();
+    for name in ["legacy.onnx", "oracle.safetensors"] {
+        std::fs::copy(from.join(name), case.join(name)).unwrap();
+    }
+    let oracle = std::fs::read_to_string(from.join("oracle.json")).unwrap();
+    std::fs::write(case.join("oracle.json"), &oracle).unwrap();
+    let gpu = emulated();
+    assert_eq!(verdicts(&gpu, &folder.path), [Some(Verdict::Right); 3]);
+    // Another loss of the second step.
+    let other = oracle.replacen("6.9286", "6.8286", 1);
+    assert_ne!(oracle, other);
+    std::fs::write(case.join("oracle.json"), other).unwrap();
+    assert_eq!(verdicts(&gpu, &folder.path), [Some(Verdict::Wrong); 3]);
+    // Nothing of a graph of that name.
+    std::fs::write(case.join("oracle.json"), oracle.replace("legacy.onnx", "other.onnx")).unwrap();
+    assert_eq!(verdicts(&gpu, &folder.path), [None]);
+}
