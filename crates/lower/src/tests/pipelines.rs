@@ -73,6 +73,7 @@ fn staged(groups: usize, chunks: usize, order: Order) -> Pipeline {
     let stage = |number: usize| Stage {
         first_block: number,
         first_device: 2 * u64::try_from(number % groups).unwrap(),
+        adapters: 1,
         plan: stage(number, stages).plan,
     };
     let between = |it: usize| {

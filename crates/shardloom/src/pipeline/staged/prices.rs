@@ -121,14 +121,9 @@ impl<'a> Networks<'a> {
         strategies: &[Strategy],
     ) -> Result<Best, Failure> {
         let sides = lower::sides(pipeline, value, to);
-        let (mut sides, type_) = sides.map_err(|error| Failure::internal("plan", error))?;
+        let (sides, type_) = sides.map_err(|error| Failure::internal("plan", error))?;
         let first = [value.1, to].map(|stage| pipeline.stages[stage].first_device);
         let kinds = first.map(|rank| self.cluster.kind_of(rank));
-        for (side, first) in sides.iter_mut().zip(first) {
-            for (rank, place) in (first..).zip(&mut side.places) {
-                place.adapter = self.topology.adapter_of(rank).unwrap_or(0);
-            }
-        }
         let own = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let mut way = Way { type_: type_.clone(), sides, kinds, strategies: strategies.to_vec() };
         way.move_to_first_node(pipeline.devices_per_node);
