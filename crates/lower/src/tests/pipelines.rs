@@ -63,7 +63,7 @@ fn stage(number: usize, stages: usize) -> Sketch {
 }
 
 /// Stages on two devices each.
-fn staged(groups: usize, chunks: usize, order: Order) -> Pipeline {
+pub(super) fn staged(groups: usize, chunks: usize, order: Order) -> Pipeline {
     let stages = groups * chunks;
     let count = usize::try_from(MICRO_BATCHES).unwrap();
     let devices = 2 * u64::try_from(groups).unwrap();
