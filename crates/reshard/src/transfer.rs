@@ -58,6 +58,8 @@ pub struct Resharding {
     pub schedule: Schedule,
     /// What goes from rank to rank.
     pub messages: Vec<Message>,
+    /// The most chunks in which a chain is broadcast; 1 if none is.
+    pub chunks: u64,
 }
 
 impl Default for Policy {
@@ -158,6 +160,7 @@ fn bring(
 ) -> Resharding {
     let (inside, across): (Vec<Job>, Vec<Job>) =
         jobs(tasks, network, policy).into_iter().partition(Job::is_inside);
+    let chunks = inside.iter().chain(&across).map(|job| job.chunks).max().unwrap_or(1);
     let mut strategies = vec![None; tasks.len()];
     for job in &across {
         strategies[job.task] = Some(job.strategy);
@@ -187,7 +190,7 @@ fn bring(
         }
     }
     let messages = messages.list;
-    Resharding { tasks: tasks.to_vec(), strategies, schedule, messages }
+    Resharding { tasks: tasks.to_vec(), strategies, schedule, messages, chunks }
 }
 
 /// The lanes of jobs as adapters see them, and the adapters by their numbers there.

@@ -77,6 +77,12 @@ fn chains_enter_nodes_by_different_adapters() {
     let (found, timeline) = brought(&type_, &sides, Choice::Only(Strategy::Broadcast));
     assert_eq!((found.schedule.end, found.schedule.bound), (type_.bytes() / 4, type_.bytes() / 4));
     assert!((multiple(&timeline, &type_) - 0.25 * (1.0 + 1.0 / 64.0)).abs() < 1e-6);
+    // More ways than are tried one by one: eight to four nodes.
+    let eight = value(&[8 * 64 * 64]);
+    let sides = own_adapters(8, (&[8], &[&[0]]), (&[4, 8], &[&[]]));
+    let (found, timeline) = brought(&eight, &sides, Choice::Only(Strategy::Broadcast));
+    assert_eq!((found.schedule.end, found.schedule.bound), (eight.bytes() / 8, eight.bytes() / 8));
+    assert!((multiple(&timeline, &eight) - 0.125 * (1.0 + 3.0 / 64.0)).abs() < 1e-6);
     // And four for a value that all four have.
     let sides = own_adapters(4, (&[4], &[&[]]), (&[2, 4], &[&[]]));
     let (found, timeline) = brought(&type_, &sides, Choice::Only(Strategy::Broadcast));

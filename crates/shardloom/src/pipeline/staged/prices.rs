@@ -81,10 +81,12 @@ struct Way {
     strategies: Vec<Strategy>,
 }
 
-/// The strategy that takes least, what is sent by it (bytes), and how long that takes (seconds).
+/// The strategy that takes least, in how many chunks at most, what is sent by it (bytes), and how long that
+/// takes (seconds).
 #[derive(Clone, Copy)]
 struct Best {
     strategy: Strategy,
+    chunks: u64,
     bytes: u64,
     seconds: f64,
 }
@@ -156,7 +158,7 @@ impl Way {
         let (number, made, Seconds(seconds)) =
             found.ok_or_else(|| Failure::internal("plan", "there is no strategy"))?;
         let bytes = made.messages.iter().map(|message| message.bytes).sum();
-        Ok(Best { strategy: strategies[number], bytes, seconds })
+        Ok(Best { strategy: strategies[number], chunks: made.chunks, bytes, seconds })
     }
 }
 
@@ -169,8 +171,8 @@ pub(super) fn travelling(
 ) -> Result<Crossing, Failure> {
     let arrival = |&stage: &usize| {
         let best = networks.best(pipeline, (&crossing.name, crossing.from), stage, strategies)?;
-        let Best { strategy, bytes, seconds } = best;
-        Ok(Arrival { stage, strategy: strategy.name().to_owned(), chunks: CHUNKS, bytes, seconds })
+        let Best { strategy, chunks, bytes, seconds } = best;
+        Ok(Arrival { stage, strategy: strategy.name().to_owned(), chunks, bytes, seconds })
     };
     let to = crossing.to.iter().map(arrival).collect::<Result<_, Failure>>()?;
     Ok(Crossing { name: crossing.name.clone(), from: crossing.from, to })
