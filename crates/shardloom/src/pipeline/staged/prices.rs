@@ -158,7 +158,9 @@ impl Way {
         let (number, made, Seconds(seconds)) =
             found.ok_or_else(|| Failure::internal("plan", "there is no strategy"))?;
         let bytes = made.messages.iter().map(|message| message.bytes).sum();
-        Ok(Best { strategy: strategies[number], chunks: made.chunks, bytes, seconds })
+        // Of a power of two of rows so many parts are of one size, and ranks that do the same stay alike.
+        let chunks = made.chunks.next_power_of_two().min(CHUNKS);
+        Ok(Best { strategy: strategies[number], chunks, bytes, seconds })
     }
 }
 
