@@ -184,16 +184,6 @@ impl Topology {
         rank / self.devices_per_node
     }
 
-    /// The adapter that is nearest to a rank, by its place in the rank's node; `None` if its node has none.
-    #[must_use]
-    pub fn adapter_of(&self, rank: u64) -> Option<u64> {
-        let device = *self.devices.get(usize::try_from(rank).ok()?)?;
-        match self.graph[self.adapter(device)?] {
-            Place::Adapter(_, place) => Some(place),
-            _ => None,
-        }
-    }
-
     /// The adapter that a device is joined to.
     fn adapter(&self, device: NodeIndex) -> Option<NodeIndex> {
         self.graph.neighbors(device).find(|&place| matches!(self.graph[place], Place::Adapter(..)))

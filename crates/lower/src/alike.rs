@@ -44,10 +44,7 @@ pub fn alike(plan: &Plan) -> Result<Alike, LowerError> {
     let facts = Facts::of(plan)?;
     let ends = Ends::default();
     let build = built(plan, &facts, &ends, 0)?;
-    let mut axes = vec![Vec::new(); build.program.communicators.len()];
-    for ((_, along), communicator) in build.communicators {
-        axes[communicator.0] = along;
-    }
+    let axes = build.axes();
     let program = events::ordered(arena::placed(in_place::reduced(build.program)));
     Ok(Alike { program, mesh: plan.mesh.clone(), axes, sources: build.sources })
 }

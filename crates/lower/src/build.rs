@@ -141,6 +141,15 @@ pub(crate) struct Build<'a> {
 }
 
 impl Build<'_> {
+    /// For each communicator the axes along which its ranks lie.
+    pub(crate) fn axes(&self) -> Vec<Vec<AxisId>> {
+        let mut axes = vec![Vec::new(); self.program.communicators.len()];
+        for ((_, along), communicator) in &self.communicators {
+            axes[communicator.0].clone_from(along);
+        }
+        axes
+    }
+
     fn nodes(&mut self, nodes: impl IntoIterator<Item = NodeId>) -> Result<(), LowerError> {
         let facts = self.facts;
         for node in nodes {

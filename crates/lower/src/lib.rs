@@ -25,6 +25,7 @@ mod events; // who waits for whom
 mod issue; // in which order a host issues what its rank exchanges
 mod memory; // what a device's memory is for
 mod alike; // one program for all ranks
+mod grouped; // one program for all ranks of each group
 mod show; // the text form of a program
 mod verify; // the rules that programs obey, trusting nothing that made them
 
@@ -36,6 +37,7 @@ pub use alike::{Alike, alike};
 pub use arena::ALIGNMENT;
 pub use build::{footprint, lower};
 pub use error::LowerError;
+pub use grouped::{Grouped, grouped};
 pub use issue::{Issued, Stalled, issue_order};
 pub use memory::memory;
 pub use pipeline::{Pipelined, pipeline, pipelined};

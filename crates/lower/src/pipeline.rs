@@ -1,10 +1,13 @@
 //! Stages to programs: each rank's stages, what it sends and receives, and the order of its turns.
 
+use std::collections::BTreeMap;
+
 use plan::{Crossing, Holding, Pipeline, Stage};
+use planner_ir::AxisId;
 use planner_ir::schedule::{Schedule, Task, Work};
 use rayon::prelude::*;
 
-use crate::action::Action;
+use crate::action::{Action, Remote};
 use crate::arena;
 use crate::build::{Build, built};
 use crate::ends::{Arriving, Ends, Parts};
@@ -19,7 +22,7 @@ use crate::routes::Route;
 
 /// A pipeline made ready to be lowered, rank by rank.
 pub struct Pipelined<'a> {
-    pipeline: &'a Pipeline,
+    pub(crate) pipeline: &'a Pipeline,
     facts: Vec<Facts>,
     ends: Vec<Ends>,
     numbers: Vec<Numbers>,
@@ -28,6 +31,17 @@ pub struct Pipelined<'a> {
     /// For each group, the crossings that it sends after the micro-batches, in order, where groups have
     /// several stages.
     sent_last: Vec<Vec<usize>>,
+}
+
+/// The program of a stage for a rank.
+pub(crate) struct OfStage {
+    pub(crate) program: Program,
+    /// Where what follows the micro-batches has its stretches.
+    pub(crate) stretches: Vec<usize>,
+    /// For each communicator the axes along which its ranks lie.
+    pub(crate) axes: Vec<Vec<AxisId>>,
+    /// For each message, in order, the device of the stage's mesh that each device gets from.
+    pub(crate) sources: Vec<Vec<u64>>,
 }
 
 /// The programs of all ranks of a pipeline, by rank.
@@ -127,13 +141,20 @@ impl Pipelined<'_> {
         let own: Vec<usize> = (0..pipeline.stages.len()).filter(|&it| has(&pipeline.stages[it])).collect();
         let missing = || LowerError::Schedule(format!("rank {rank} has no stage"));
         let group = pipeline.group(*own.first().ok_or_else(missing)?);
-        let programs: Result<Vec<_>, _> = own.iter().map(|&stage| self.stage(stage, rank)).collect();
-        let mut program = joined(programs?).ok_or_else(missing)?;
+        let built = own.iter().map(|&stage| self.stage(stage, rank)).collect::<Result<Vec<_>, _>>()?;
+        self.whole(group, built)
+    }
+
+    /// The program of a rank of a group, of those of its stages.
+    pub(crate) fn whole(&self, group: usize, built: Vec<OfStage>) -> Result<Program, LowerError> {
+        let missing = || LowerError::Schedule(format!("group {group} has no stage"));
+        let programs = built.into_iter().map(|it| (it.program, it.stretches)).collect();
+        let mut program = joined(programs).ok_or_else(missing)?;
         if !self.sent_last.is_empty() {
             program = self.in_order(program);
         }
         if let Some(repeated) = &mut program.repeated {
-            repeated.turns = turns(&pipeline.schedule, group)?;
+            repeated.turns = turns(&self.pipeline.schedule, group)?;
         }
         Ok(events::ordered(arena::placed(rings::counted(in_place::reduced(program)))))
     }
@@ -141,7 +162,10 @@ impl Pipelined<'_> {
     /// The crossings that a group sends after the micro-batches, in order.
     fn sent_last(&self, group: usize) -> Result<Vec<usize>, LowerError> {
         let own = (0..self.pipeline.stages.len()).filter(|&stage| self.pipeline.group(stage) == group);
-        let programs = own.map(|stage| self.stage(stage, self.pipeline.stages[stage].first_device));
+        let programs = own.map(|stage| {
+            let built = self.stage(stage, self.pipeline.stages[stage].first_device)?;
+            Ok((built.program, built.stretches))
+        });
         let Some(program) = joined(programs.collect::<Result<_, _>>()?) else { return Ok(Vec::new()) };
         let sent = |instruction: &Instruction| match (&instruction.action, instruction.origin) {
             (Action::Send(_), Origin::Crossing(crossing)) => Some(crossing),
@@ -173,12 +197,12 @@ impl Pipelined<'_> {
         program
     }
 
-    /// The program of a stage for a rank, with ranks of the whole pipeline, and where its stretches
-    /// after the micro-batches start.
-    fn stage(&self, number: usize, rank: u64) -> Result<(Program, Vec<usize>), LowerError> {
+    /// The program of a stage for a rank, with ranks of the whole pipeline.
+    pub(crate) fn stage(&self, number: usize, rank: u64) -> Result<OfStage, LowerError> {
         let stage = &self.pipeline.stages[number];
         let build = built(&stage.plan, &self.facts[number], &self.ends[number], rank - stage.first_device)?;
-        let Build { mut program, stretches, .. } = build;
+        let axes = build.axes();
+        let Build { mut program, stretches, sources, .. } = build;
         program.rank = rank;
         program.ranks = self.pipeline.devices();
         let first = stage.first_device;
@@ -186,28 +210,33 @@ impl Pipelined<'_> {
             members.iter_mut().for_each(|member| *member += first);
         }
         for instruction in &mut program.instructions {
-            let Origin::Crossing(crossing) = instruction.origin else {
-                if let Action::Message(message) = &mut instruction.action {
+            let remotes = self.remotes(instruction, number, rank);
+            match (&mut instruction.action, remotes) {
+                (Action::Message(message), _) => {
                     message.from += first;
                     message.to.iter_mut().for_each(|to| *to += first);
                 }
-                continue;
-            };
-            let routes = &self.routes[crossing];
-            match &mut instruction.action {
-                Action::Send(sent) => {
-                    let own = routes.iter().filter_map(|(_, route)| route.sent.get(&rank));
-                    sent.parts = own.flatten().cloned().collect();
-                }
-                Action::Receive(received) => {
-                    let own = routes.iter().filter(|(stage, _)| *stage == number);
-                    let own = own.filter_map(|(_, route)| route.received.get(&rank));
-                    received.parts = own.flatten().cloned().collect();
-                }
+                (Action::Send(sent), Some(remotes)) => sent.parts = remotes,
+                (Action::Receive(received), Some(remotes)) => received.parts = remotes,
                 _ => {}
             }
         }
-        Ok((self.numbers[number].shift(program), stretches))
+        Ok(OfStage { program: self.numbers[number].shift(program), stretches, axes, sources })
+    }
+
+    /// What a rank sends or receives between stages in an instruction of a stage, if that does so.
+    pub(crate) fn remotes(&self, instruction: &Instruction, number: usize, rank: u64) -> Option<Vec<Remote>> {
+        let Origin::Crossing(crossing) = instruction.origin else { return None };
+        let routes = self.routes[crossing].iter();
+        let of_rank = |ranks: &BTreeMap<u64, Vec<Remote>>| ranks.get(&rank).cloned().unwrap_or_default();
+        match &instruction.action {
+            Action::Send(_) => Some(routes.flat_map(|(_, route)| of_rank(&route.sent)).collect()),
+            Action::Receive(_) => {
+                let own = routes.filter(|(stage, _)| *stage == number);
+                Some(own.flat_map(|(_, route)| of_rank(&route.received)).collect())
+            }
+            _ => None,
+        }
     }
 
     /// For each group, what its first rank's program holds, by kind (bytes).
@@ -230,7 +259,7 @@ impl Pipelined<'_> {
 }
 
 /// What is made of each, in parallel; of several errors the first.
-fn each<T, R: Send>(
+pub(crate) fn each<T, R: Send>(
     all: impl IntoParallelIterator<Item = T>,
     make: impl Fn(T) -> Result<R, LowerError> + Sync + Send,
 ) -> Result<Vec<R>, LowerError> {

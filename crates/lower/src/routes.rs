@@ -78,7 +78,7 @@ pub fn sides<'a>(
     let needed =
         taken(&receiver.plan, name).ok_or_else(|| refused(format!("stage {to} takes no such input")))?;
     let side = |stage: &Stage, layout: &Layout| {
-        let nodes = pipeline.devices_per_node;
+        let nodes = [pipeline.devices_per_node, stage.adapters];
         Side::successive(stage.plan.mesh.clone(), layout.clone(), stage.first_device, nodes)
     };
     let mut sides = [side(sender, held), side(receiver, needed)];

@@ -6,7 +6,7 @@ use planner_ir::Piece;
 ///
 /// The loops' `to` strides are those of a row-major array: every element of the target is set
 /// once, in order.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Strided {
     /// The first element read.
     pub start: u64,
@@ -15,7 +15,7 @@ pub struct Strided {
 }
 
 /// One loop of a strided copy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Stride {
     /// How many iterations there are.
     pub count: u64,

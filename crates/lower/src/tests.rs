@@ -11,6 +11,7 @@ mod step_faults; // rules of training steps that are broken are found
 mod training; // programs of training steps
 mod alike; // one program for all ranks
 mod pipelines; // programs of stages
+mod grouped; // one program for each group
 mod issue; // orders in which hosts issue exchanges
 
 use planner_ir::{AxisId, Contract, DType, Label, Mesh, Op, Partition, Slots, Type, Unary, Ways};

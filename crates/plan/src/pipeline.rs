@@ -42,6 +42,8 @@ pub struct Stage {
     pub first_block: usize,
     /// The rank of its mesh's first device; the others follow.
     pub first_device: u64,
+    /// How many adapters to others each of its nodes has, each for an equal run of the node's devices.
+    pub adapters: u64,
     /// How its part of the step is run.
     pub plan: Plan,
 }

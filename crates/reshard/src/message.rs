@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::job::Job;
+use crate::job::{Job, Source, Way, lane_of};
 use crate::portion::{Portion, divide};
 use crate::side::Place;
 use crate::strategy::Strategy;
@@ -35,8 +35,7 @@ pub(crate) struct Messages<'a> {
     tasks: &'a [UnitTask],
     /// The size of an element (bytes).
     element: u64,
-    /// What each adapter, by its node, and each rank has been told to send of what was there from the start
-    /// (bytes).
+    /// What each rank has been told to send of what was there from the start.
     sent: Sends,
     /// What has been collected.
     pub(crate) list: Vec<Message>,
@@ -54,10 +53,17 @@ fn in_turns(devices: &[Place]) -> Vec<usize> {
 /// Bytes that are sent.
 #[derive(Default)]
 struct Sends {
-    by_adapter: BTreeMap<(u64, u64), u64>,
     by_rank: BTreeMap<u64, u64>,
     /// By unit task and rank.
     by_task: BTreeMap<(usize, u64), u64>,
+}
+
+/// What of a job one receiver of a gather gets first.
+#[derive(Clone, Copy)]
+struct Part<'a> {
+    job: &'a Job,
+    ways: &'a [Way],
+    portions: &'a [Portion],
 }
 
 /// Something that is sent.
@@ -73,50 +79,47 @@ impl<'a> Messages<'a> {
         Self { tasks, element, sent: Sends::default(), list: Vec::new() }
     }
 
-    /// Adds those of jobs of one strategy that a node sends the same receivers.
-    pub(crate) fn add(&mut self, jobs: &[&Job], node: u64) {
-        match jobs.first().map(|job| job.strategy) {
-            Some(Strategy::SendReceive) => jobs.iter().for_each(|job| self.direct(job, node)),
-            Some(Strategy::Broadcast) => jobs.iter().for_each(|job| self.broadcast(job, node)),
+    /// Adds those of jobs of one strategy that the same nodes send the same receivers, each with the ways of
+    /// its lanes.
+    pub(crate) fn add(&mut self, jobs: &[(&Job, &[Way])]) {
+        match jobs.first().map(|(job, _)| job.strategy) {
+            Some(Strategy::SendReceive) => jobs.iter().for_each(|(job, ways)| self.direct(job, ways)),
+            Some(Strategy::Broadcast) => jobs.iter().for_each(|(job, ways)| self.broadcast(job, ways)),
             Some(Strategy::LocalGather | Strategy::GlobalGather) => {
-                let count = jobs[0].receivers.iter().map(Vec::len).sum();
-                let parts = |job: &&Job| divide(&self.tasks[job.task].portions, self::count(count));
+                let receivers = &jobs[0].0.receivers;
+                let count = receivers.iter().map(Vec::len).sum();
+                let parts =
+                    |(job, _): &(&Job, &[Way])| divide(&self.tasks[job.task].portions, self::count(count));
                 let parts: Vec<Vec<Vec<Portion>>> = jobs.iter().map(parts).collect();
                 for turn in 0..jobs.len() {
                     // Each receiver begins with another job.
                     let of = |receiver: usize| {
                         let job = (receiver * jobs.len() / count.min(jobs.len()) + turn) % jobs.len();
-                        (jobs[job], &parts[job][receiver][..])
+                        Part { job: jobs[job].0, ways: jobs[job].1, portions: &parts[job][receiver] }
                     };
-                    self.gathered(&jobs[0].receivers, &(0..count).map(of).collect::<Vec<_>>(), node);
+                    self.gathered(receivers, &(0..count).map(of).collect::<Vec<_>>());
                 }
             }
             None => {}
         }
     }
 
-    /// The device of a node that will send these to a receiver: the one whose place among the senders is
-    /// that of the receiver among all, if that is its share; else one whose adapter has sent least, and of
-    /// these the one that has.
-    fn sender(&mut self, job: &Job, node: u64, receiver: u64, portions: &[Portion]) -> Option<u64> {
+    /// The device that will send these to a receiver: of those that a lane leaves by, the one whose place among
+    /// all senders is that of the receiver among all, if that is its share; else one that has sent least.
+    fn sender(&mut self, job: &Job, from: Source, receiver: u64, portions: &[Portion]) -> Option<u64> {
         let bytes = self.bytes(portions);
         let UnitTask { senders, receivers, .. } = &self.tasks[job.task];
-        let Sends { by_adapter, by_rank, by_task } = &mut self.sent;
-        let of = |it: &Place| {
-            let adapter = by_adapter.get(&(node, it.adapter)).copied().unwrap_or(0);
-            (adapter, by_rank.get(&it.rank).copied().unwrap_or(0))
-        };
-        let places = job.senders.iter().filter(|it| it.node == node);
-        let least = places.min_by_key(|it| of(it))?;
+        let Sends { by_rank, by_task } = &mut self.sent;
+        let of = |it: &Place| by_rank.get(&it.rank).copied().unwrap_or(0);
+        let least = job.senders.iter().filter(|it| from.has(it)).min_by_key(|it| of(it))?;
         let place = receivers.iter().position(|it| it.rank == receiver).unwrap_or(0);
         let like = senders.get(place * senders.len() / receivers.len().max(1)).filter(|like| {
             let sent = by_task.get(&(job.task, like.rank)).copied().unwrap_or(0);
             let (all, share) = (count(senders.len()), count(receivers.len()));
             let within = (sent + bytes).saturating_mul(all) <= share.saturating_mul(bytes);
-            like.node == node && (within || of(like) == of(least))
+            from.has(like) && (within || of(like) == of(least))
         });
         let chosen = like.unwrap_or(least);
-        *by_adapter.entry((node, chosen.adapter)).or_default() += bytes;
         *by_rank.entry(chosen.rank).or_default() += bytes;
         *by_task.entry((job.task, chosen.rank)).or_default() += bytes;
         Some(chosen.rank)
@@ -126,10 +129,12 @@ impl<'a> Messages<'a> {
         portions.iter().map(Portion::elements).sum::<u64>() * self.element
     }
 
-    fn direct(&mut self, job: &Job, node: u64) {
+    fn direct(&mut self, job: &Job, ways: &[Way]) {
         let portions = &self.tasks[job.task].portions;
-        let Some(sender) = self.sender(job, node, job.first(), portions) else { return };
-        for receiver in job.receivers.iter().flatten() {
+        let from = ways.first().and_then(|way| self.sender(job, way.from, job.first(), portions));
+        for (sender, receiver) in
+            from.into_iter().flat_map(|it| job.receivers.iter().flatten().map(move |to| (it, to)))
+        {
             self.push(sender, receiver.rank, &Sent { task: job.task, portions, after: None });
         }
     }
@@ -139,22 +144,21 @@ impl<'a> Messages<'a> {
     ///
     /// Where there are several jobs, receivers take turns: each has the part of another one, so that who
     /// sends them sends to different receivers at a time, and nobody is always the first or the last.
-    ///
-    /// Where several devices of the node have the portions, they send parts in turns, and to adapters in
-    /// turns: each may have an adapter of its own.
-    fn gathered(&mut self, nodes: &[Vec<Place>], parts: &[(&Job, &[Portion])], node: u64) {
+    fn gathered(&mut self, nodes: &[Vec<Place>], parts: &[Part<'_>]) {
         let sent = |part: usize, after: Option<usize>| {
-            let (job, portions) = parts[part];
+            let Part { job, portions, .. } = parts[part];
             Sent { task: job.task, portions, after }
         };
         let mut brought = vec![None; parts.len()];
         let mut first = 0;
         for devices in nodes {
             for at in in_turns(devices) {
-                let (job, portions) = parts[first + at];
-                let receiver = devices[at].rank;
-                let Some(sender) = self.sender(job, node, receiver, portions) else { continue };
-                brought[first + at] = self.push(sender, receiver, &sent(first + at, None));
+                let Part { job, ways, portions } = parts[first + at];
+                let lane = lane_of(&devices[at], devices, ways.len());
+                let sender =
+                    ways.get(lane).and_then(|way| self.sender(job, way.from, devices[at].rank, portions));
+                brought[first + at] =
+                    sender.and_then(|it| self.push(it, devices[at].rank, &sent(first + at, None)));
             }
             first += devices.len();
         }
@@ -189,21 +193,37 @@ impl<'a> Messages<'a> {
         }
     }
 
-    /// Chunk after chunk along the chain.
-    fn broadcast(&mut self, job: &Job, node: u64) {
+    /// Chunk after chunk along each chain, of all chains one after another.
+    fn broadcast(&mut self, job: &Job, ways: &[Way]) {
         let portions = &self.tasks[job.task].portions;
-        let Some(sender) = self.sender(job, node, job.first(), portions) else { return };
-        for portions in divide(portions, job.chunks) {
-            let (mut from, mut after) = (sender, None);
-            for devices in &job.receivers {
-                // The first device of the node passes on to the next node and to its neighbour.
-                let (mut last, mut came) = (from, after);
-                for (place, device) in devices.iter().enumerate() {
-                    let sent = Sent { task: job.task, portions: &portions, after: came };
-                    came = self.push(last, device.rank, &sent);
-                    last = device.rank;
+        let chunks = divide(portions, job.chunks * count(ways.len()));
+        let mut chains = Vec::new();
+        for way in ways {
+            let Some(sender) = self.sender(job, way.from, job.first(), portions) else { continue };
+            // In each node from the first device of the adapter that the chain enters by.
+            let in_order = |(node, devices): (usize, &Vec<Place>)| {
+                let enters = |it: &Place| way.entries.get(node) == Some(&it.way_out());
+                let first = devices.iter().position(enters).unwrap_or(0);
+                devices[first..].iter().chain(&devices[..first]).map(|it| it.rank).collect()
+            };
+            let nodes: Vec<Vec<u64>> = job.receivers.iter().enumerate().map(in_order).collect();
+            chains.push((sender, nodes));
+        }
+        for chunks in chunks.chunks(chains.len().max(1)) {
+            // What each chain passes on to the next node: the rank that has it, and what brought it.
+            let mut ends: Vec<(u64, Option<usize>)> =
+                chains.iter().map(|(sender, _)| (*sender, None)).collect();
+            for (node, devices) in job.receivers.iter().enumerate() {
+                let mut last = ends.clone();
+                for place in 0..devices.len() {
+                    for (chain, (_, nodes)) in chains.iter().enumerate() {
+                        let (from, after) = last[chain];
+                        let sent = Sent { task: job.task, portions: &chunks[chain], after };
+                        let rank = nodes[node][place];
+                        last[chain] = (rank, self.push(from, rank, &sent));
+                    }
                     if place == 0 {
-                        (from, after) = (last, came);
+                        ends.clone_from(&last);
                     }
                 }
             }

@@ -16,6 +16,30 @@ pub struct Place {
     pub adapter: u64,
 }
 
+/// An adapter of a node to other nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Adapter {
+    /// The node.
+    pub(crate) node: u64,
+    /// Which of the node's adapters.
+    pub(crate) place: u64,
+}
+
+impl Place {
+    /// The adapter by which the device reaches other nodes.
+    pub(crate) fn way_out(&self) -> Adapter {
+        Adapter { node: self.node, place: self.adapter }
+    }
+}
+
+/// The adapters of some devices, ascending, each once.
+pub(crate) fn adapters(places: &[Place]) -> Vec<Adapter> {
+    let mut all: Vec<Adapter> = places.iter().map(Place::way_out).collect();
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
 /// One end of the way: a mesh somewhere in the cluster, and the value's layout on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Side {
@@ -29,12 +53,13 @@ pub struct Side {
 }
 
 impl Side {
-    /// A mesh of successive ranks, in nodes of so many devices and one adapter: rank r is in node
-    /// `r / devices_per_node`.
-    pub fn successive(mesh: Mesh, layout: Layout, first_rank: u64, devices_per_node: u64) -> Self {
+    /// A mesh of successive ranks, in nodes of so many devices and so many adapters, each for an equal run
+    /// of the devices: rank r is device `r % devices` of node `r / devices`.
+    pub fn successive(mesh: Mesh, layout: Layout, first_rank: u64, [devices, adapters]: [u64; 2]) -> Self {
+        let devices = devices.max(1);
         let place = |device| {
             let rank = first_rank + device;
-            Place { rank, node: rank / devices_per_node.max(1), adapter: 0 }
+            Place { rank, node: rank / devices, adapter: rank % devices * adapters / devices }
         };
         let places = (0..mesh.devices()).map(place).collect();
         Self { mesh, layout, places }

@@ -6,11 +6,11 @@ use cost_models::units::Seconds;
 use planner_ir::Type;
 
 use crate::error::ReshardError;
-use crate::job::{Job, jobs};
+use crate::job::{Job, Lane, Source, Way, jobs};
 use crate::message::{Message, Messages};
 use crate::network::Network;
 use crate::schedule::{Problem, Schedule, Work, in_order, scheduled};
-use crate::side::Side;
+use crate::side::{Adapter, Place, Side, adapters};
 use crate::simulate::Clock;
 use crate::strategy::Strategy;
 use crate::unit::{UnitTask, unit_tasks};
@@ -58,6 +58,8 @@ pub struct Resharding {
     pub schedule: Schedule,
     /// What goes from rank to rank.
     pub messages: Vec<Message>,
+    /// The most chunks in which a chain is broadcast; 1 if none is.
+    pub chunks: u64,
 }
 
 impl Default for Policy {
@@ -158,46 +160,73 @@ fn bring(
 ) -> Resharding {
     let (inside, across): (Vec<Job>, Vec<Job>) =
         jobs(tasks, network, policy).into_iter().partition(Job::is_inside);
+    let chunks = inside.iter().chain(&across).map(|job| job.chunks).max().unwrap_or(1);
     let mut strategies = vec![None; tasks.len()];
     for job in &across {
         strategies[job.task] = Some(job.strategy);
     }
 
-    let (problem, nodes) = problem(tasks, &across);
+    let (problem, adapters) = problem(&across);
     let schedule = match policy.order {
         Order::Listed => in_order(&problem),
         Order::Scheduled => scheduled(&problem),
     };
     // What stays in nodes waits for nothing and goes first.
-    let inside = inside.iter().map(|job| (job, job.senders[0].node));
-    let across = schedule.order.iter().map(|&it| (&across[it], nodes[schedule.senders[it]]));
-    let all: Vec<(&Job, u64)> = inside.chain(across).collect();
+    let inside = inside.iter().map(|job| {
+        let way = Way { from: Source::Node(job.senders[0].node), entries: Vec::new() };
+        (job, vec![way])
+    });
+    let all: Vec<(&Job, Vec<Way>)> = inside.chain(ways(&across, &schedule, &adapters)).collect();
+    let from = |ways: &[Way]| ways.iter().map(|way| way.from.node()).collect::<Vec<u64>>();
+    let together = |one: &(&Job, Vec<Way>), other: &(&Job, Vec<Way>)| {
+        one.0.goes_with(other.0) && from(&one.1) == from(&other.1)
+    };
     let mut messages = Messages::new(tasks, element);
-    for run in all.chunk_by(|one, other| one.1 == other.1 && one.0.goes_with(other.0)) {
-        let jobs: Vec<&Job> = run.iter().map(|(job, _)| *job).collect();
-        messages.add(&jobs, run[0].1);
+    for run in all.chunk_by(together) {
+        let jobs: Vec<(&Job, &[Way])> = run.iter().map(|(job, ways)| (*job, &ways[..])).collect();
+        messages.add(&jobs);
         if !go_on(&messages.list) {
             break;
         }
     }
     let messages = messages.list;
-    Resharding { tasks: tasks.to_vec(), strategies, schedule, messages }
+    Resharding { tasks: tasks.to_vec(), strategies, schedule, messages, chunks }
 }
 
-/// The jobs as adapters see them, and the nodes by their numbers there.
-fn problem(tasks: &[UnitTask], jobs: &[Job]) -> (Problem, Vec<u64>) {
-    let places = jobs.iter().flat_map(|job| job.senders.iter().chain(job.receivers.iter().flatten()));
-    let numbers: BTreeMap<u64, usize> = {
-        let nodes: BTreeMap<u64, ()> = places.map(|place| (place.node, ())).collect();
-        nodes.into_keys().enumerate().map(|(number, node)| (node, number)).collect()
-    };
-    let work = |job: &Job| {
-        let mut senders: Vec<usize> = job.senders.iter().map(|place| numbers[&place.node]).collect();
-        senders.sort_unstable();
-        senders.dedup();
-        let receivers = job.receivers.iter().map(|places| numbers[&places[0].node]).collect();
-        Work { senders, receivers, bytes: tasks[job.task].bytes }
-    };
-    let works = jobs.iter().map(work).collect();
-    (Problem { nodes: numbers.len(), works }, numbers.into_keys().collect())
+/// The lanes of jobs as adapters see them, and the adapters by their numbers there.
+fn problem(jobs: &[Job]) -> (Problem, Vec<Adapter>) {
+    let places: Vec<Place> = jobs
+        .iter()
+        .flat_map(|job| job.senders.iter().chain(job.receivers.iter().flatten()))
+        .copied()
+        .collect();
+    let numbers: BTreeMap<Adapter, usize> =
+        adapters(&places).into_iter().enumerate().map(|(number, adapter)| (adapter, number)).collect();
+    let numbered = |adapters: &[Adapter]| adapters.iter().map(|it| numbers[it]).collect::<Vec<usize>>();
+    let works = jobs.iter().flat_map(|job| {
+        let senders = numbered(&adapters(&job.senders));
+        let work = move |lane: &Lane| {
+            let receivers = lane.entries.iter().map(|it| numbered(it)).collect();
+            Work { senders: senders.clone(), receivers, bytes: lane.bytes }
+        };
+        job.lanes.iter().map(work)
+    });
+    (Problem { adapters: numbers.len(), works: works.collect() }, numbers.into_keys().collect())
+}
+
+/// Jobs in the order in which their first lanes are taken up, with the ways of their lanes.
+fn ways<'a>(jobs: &'a [Job], schedule: &Schedule, adapters: &[Adapter]) -> Vec<(&'a Job, Vec<Way>)> {
+    let lanes = jobs.iter().enumerate().flat_map(|(job, it)| it.lanes.iter().map(move |_| job));
+    let job_of: Vec<usize> = lanes.collect();
+    let mut ways: Vec<Vec<Way>> = vec![Vec::new(); jobs.len()];
+    for ((&job, &sender), entries) in job_of.iter().zip(&schedule.senders).zip(&schedule.entries) {
+        let entries = entries.iter().map(|&it| adapters[it]).collect();
+        ways[job].push(Way { from: Source::Adapter(adapters[sender]), entries });
+    }
+    let taken_up = schedule.order.iter().filter_map(|&lane| {
+        let job = job_of[lane];
+        let ways = std::mem::take(&mut ways[job]);
+        (!ways.is_empty()).then_some((&jobs[job], ways))
+    });
+    taken_up.collect()
 }

@@ -9,7 +9,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use lower::{Action, Origin, Program, Remote, Way};
+use lower::{Action, Origin, Program, Remote, Strided, Way};
 
 /// Two ranks of which one sends the other something between stages, one message after another.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,29 +53,66 @@ pub(crate) struct Crossed {
 /// What a rank sends and receives, by instruction, in order.
 pub(crate) type Crossings = BTreeMap<usize, Vec<Crossed>>;
 
-/// What goes in an action between stages, in order.
-pub(crate) fn remotes(action: &Action) -> &[Remote] {
-    match action {
-        Action::Send(it) => &it.parts,
-        Action::Receive(it) => &it.parts,
-        _ => &[],
+/// What a rank sends and receives between stages, as programs say it.
+pub(crate) struct Told<'a> {
+    pub(crate) rank: u64,
+    /// In the instructions that send or receive, in order.
+    pub(crate) parts: Vec<Parts<'a>>,
+}
+
+/// What is sent or received in an instruction.
+pub(crate) struct Parts<'a> {
+    pub(crate) instruction: usize,
+    /// Of which value.
+    value: Value,
+    /// In order.
+    pub(crate) remotes: &'a [Remote],
+    /// For each which of those before it bring what it passes on.
+    brought: Vec<Vec<usize>>,
+}
+
+impl<'a> Told<'a> {
+    /// By a rank's own program.
+    pub(crate) fn of(program: &'a Program) -> Self {
+        let remotes = program.instructions.iter().enumerate().map(|(index, it)| match &it.action {
+            Action::Send(sent) => (index, &sent.parts[..]),
+            Action::Receive(received) => (index, &received.parts[..]),
+            _ => (index, &[][..]),
+        });
+        Self::with(program, program.rank, remotes)
+    }
+
+    /// By the program of another rank of its group, in which it sends and receives these.
+    pub(crate) fn with(
+        program: &Program,
+        rank: u64,
+        remotes: impl Iterator<Item = (usize, &'a [Remote])>,
+    ) -> Self {
+        let repeated = program.repetition();
+        let parts = remotes.filter(|it| !it.1.is_empty()).map(|(instruction, remotes)| {
+            let origin = program.instructions[instruction].origin;
+            let value = Some(origin).filter(|_| !repeated.contains(&instruction));
+            Parts { instruction, value, remotes, brought: brought(remotes) }
+        });
+        Self { rank, parts: parts.collect() }
     }
 }
 
 /// All pairs of ranks, and what each rank, in order, sends and receives.
-pub(crate) fn crossings(programs: &[Program]) -> (Vec<Pair>, Vec<Crossings>) {
+pub(crate) fn crossings(told: &[Told<'_>]) -> (Vec<Pair>, Vec<Crossings>) {
     let mut found = Found::default();
+    let pairs: Vec<Vec<PairsOf>> = told.iter().map(|told| found.pairs_of(told)).collect();
     // What comes as one message goes on as one: which does is known when it is known of who sends it. As
     // nothing is passed on by more ranks than there are, so often is enough.
-    let mut sent: Vec<Parts> = Vec::new();
-    for _ in 0..=programs.len() {
+    let mut sent: Vec<Numbers> = Vec::new();
+    for _ in 0..=told.len() {
         let before = found.restart();
-        sent = programs.iter().map(|program| found.sent(program, &before)).collect();
+        sent = told.iter().zip(&pairs).map(|(told, pairs)| found.sent(told, pairs, &before)).collect();
         if before == found.parts {
             break;
         }
     }
-    let all = programs.iter().zip(sent).map(|(program, sent)| found.all(program, sent));
+    let all = told.iter().zip(&pairs).zip(sent).map(|((told, pairs), sent)| found.all(told, pairs, sent));
     let mut all: Vec<Crossings> = all.collect();
     let Found { mut pairs, .. } = found;
     let sizes = alike(pairs.iter().flat_map(|pair| &pair.sent).map(|end| end.elements));
@@ -109,7 +146,10 @@ pub(crate) fn alike(sizes: impl Iterator<Item = u64>) -> BTreeMap<u64, u64> {
 }
 
 /// For each part that is sent, of which message of its pair in the instruction it is.
-type Parts = BTreeMap<usize, Vec<usize>>;
+type Numbers = BTreeMap<usize, Vec<usize>>;
+
+/// For each part of an instruction, of which pair it is; of none what a rank sends itself.
+type PairsOf = Vec<Option<usize>>;
 
 #[derive(Default)]
 struct Found {
@@ -139,6 +179,20 @@ impl Found {
         pair
     }
 
+    /// For each instruction of a rank that sends or receives, of which pairs its parts are.
+    fn pairs_of(&mut self, told: &Told<'_>) -> Vec<PairsOf> {
+        let mut all = Vec::with_capacity(told.parts.len());
+        for &Parts { value, remotes, .. } in &told.parts {
+            let pair = |remote: &Remote| match remote.way {
+                _ if remote.rank == told.rank => None,
+                Way::To => Some(self.pair(told.rank, remote.rank, value)),
+                Way::From => Some(self.pair(remote.rank, told.rank, value)),
+            };
+            all.push(remotes.iter().map(pair).collect());
+        }
+        all
+    }
+
     /// Forgets what is sent; for each pair, what was known of it.
     fn restart(&mut self) -> Vec<VecDeque<Sent>> {
         let empty = vec![VecDeque::new(); self.parts.len()];
@@ -149,16 +203,14 @@ impl Found {
     /// each pair it is known of which message each part is, or each is one.
     ///
     /// A message is of parts that as many ranks have passed on, so that none waits for itself.
-    fn sent(&mut self, program: &Program, known: &[VecDeque<Sent>]) -> Parts {
-        let mut all = Parts::new();
+    fn sent(&mut self, told: &Told<'_>, pairs: &[PairsOf], known: &[VecDeque<Sent>]) -> Numbers {
+        let mut all = Numbers::new();
         // For each pair how many parts have come.
         let mut come: BTreeMap<usize, usize> = BTreeMap::new();
-        for (instruction, value, remotes) in crossing(program) {
+        for (&Parts { instruction, remotes, ref brought, .. }, pairs) in told.parts.iter().zip(pairs) {
             let mut parts: Vec<Sent> = (0..remotes.len()).map(|number| Sent { number, passed: 0 }).collect();
-            let other = |it: &(usize, &Remote)| it.1.rank != program.rank;
-            let from = remotes.iter().enumerate().filter(|it| it.1.way == Way::From).filter(other);
-            for (part, remote) in from {
-                let pair = self.pair(remote.rank, program.rank, value);
+            for part in (0..remotes.len()).filter(|&part| remotes[part].way == Way::From) {
+                let Some(pair) = pairs[part] else { continue };
                 let place = come.entry(pair).or_default();
                 let told = known.get(pair).and_then(|known| known.get(*place)).copied();
                 parts[part] = told.unwrap_or(Sent { number: *place, passed: 0 });
@@ -169,10 +221,9 @@ impl Found {
             let mut counts: BTreeMap<u64, usize> = BTreeMap::new();
             let mut last: BTreeMap<(u64, usize), (usize, BTreeMap<u64, usize>)> = BTreeMap::new();
             for (part, remote) in remotes.iter().enumerate().filter(|it| it.1.way == Way::To) {
-                let brought = passed(remotes, part);
-                let passed = brought.iter().map(|&it| parts[it].passed + 1).max().unwrap_or(0);
+                let passed = brought[part].iter().map(|&it| parts[it].passed + 1).max().unwrap_or(0);
                 let brought: Vec<(u64, usize)> =
-                    brought.into_iter().map(|it| (remotes[it].rank, parts[it].number)).collect();
+                    brought[part].iter().map(|&it| (remotes[it].rank, parts[it].number)).collect();
                 let (number, with) = last.entry((remote.rank, passed)).or_default();
                 let other = |it: &(u64, usize)| with.get(&it.0).is_some_and(|number| *number != it.1);
                 if with.is_empty() || brought.iter().any(other) {
@@ -183,8 +234,7 @@ impl Found {
                 }
                 with.extend(brought);
                 parts[part] = Sent { number: *number, passed };
-                if remote.rank != program.rank {
-                    let pair = self.pair(program.rank, remote.rank, value);
+                if let Some(pair) = pairs[part] {
                     self.parts[pair].push_back(parts[part]);
                 }
             }
@@ -194,20 +244,16 @@ impl Found {
     }
 
     /// What a rank sends and receives, when it is known of all what they send.
-    fn all(&mut self, program: &Program, sent: Parts) -> Crossings {
+    fn all(&mut self, told: &Told<'_>, pairs: &[PairsOf], sent: Numbers) -> Crossings {
         let mut all = Crossings::new();
-        for (instruction, value, remotes) in crossing(program) {
+        for (&Parts { instruction, remotes, ref brought, .. }, pairs) in told.parts.iter().zip(pairs) {
             let mut messages: Vec<Crossed> = Vec::new();
             let mut places: Vec<usize> = vec![0; remotes.len()];
             // What comes is there before what is passed on.
             let mut firsts: BTreeMap<usize, usize> = BTreeMap::new();
             for way in [Way::From, Way::To] {
                 for (part, remote) in remotes.iter().enumerate().filter(|it| it.1.way == way) {
-                    let other = Some(remote.rank).filter(|&it| it != program.rank);
-                    let pair = other.map(|other| match way {
-                        Way::To => self.pair(program.rank, other, value),
-                        Way::From => self.pair(other, program.rank, value),
-                    });
+                    let pair = pairs[part];
                     let number = match (pair, way) {
                         (Some(pair), Way::From) => {
                             let number = self.parts[pair].pop_front().map_or(0, |it| it.number);
@@ -231,7 +277,7 @@ impl Found {
                     let message = &mut messages[places[part]];
                     message.elements += remote.strided.elements();
                     message.parts += 1;
-                    message.after.extend(passed(remotes, part).into_iter().map(|it| places[it]));
+                    message.after.extend(brought[part].iter().map(|&it| places[it]));
                     message.after.sort_unstable();
                     message.after.dedup();
                 }
@@ -256,23 +302,21 @@ impl Found {
 /// update. What is sent for micro-batches goes one after another.
 type Value = Option<Origin>;
 
-/// The instructions of a program that send or receive.
-fn crossing(program: &Program) -> impl Iterator<Item = (usize, Value, &[Remote])> {
-    let repeated = program.repetition();
-    let all = program.instructions.iter().enumerate().map(move |(number, it)| {
-        let value = Some(it.origin).filter(|_| !repeated.contains(&number));
-        (number, value, remotes(&it.action))
-    });
-    all.filter(|it| !it.2.is_empty())
-}
-
-/// Which parts before this one bring what it passes on: the last that brings just these elements, or all
-/// of them.
-fn passed(parts: &[Remote], part: usize) -> Vec<usize> {
-    if parts[part].way == Way::From {
-        return Vec::new();
+/// For each part which parts before it bring what it passes on: the last that brings just these elements, or
+/// all of them.
+fn brought(parts: &[Remote]) -> Vec<Vec<usize>> {
+    let mut last: BTreeMap<&Strided, usize> = BTreeMap::new();
+    let mut came: Vec<usize> = Vec::new();
+    let mut brought = Vec::with_capacity(parts.len());
+    for (place, part) in parts.iter().enumerate() {
+        brought.push(match part.way {
+            Way::From => {
+                last.insert(&part.strided, place);
+                came.push(place);
+                Vec::new()
+            }
+            Way::To => last.get(&part.strided).map_or_else(|| came.clone(), |&it| vec![it]),
+        });
     }
-    let came = || (0..part).filter(|&it| parts[it].way == Way::From);
-    let same = came().rev().find(|&it| parts[it].strided == parts[part].strided);
-    same.map_or_else(|| came().collect(), |it| vec![it])
+    brought
 }

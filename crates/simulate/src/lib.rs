@@ -22,7 +22,9 @@ pub use clock::{Deadlock, Times, run};
 pub use memory::Level;
 pub use prices::alone;
 pub use schedule::{Flow, Link, Schedule, Task};
-pub use timeline::{Class, SimulateError, Span, Timeline, simulate, simulate_cluster, simulate_each};
+pub use timeline::{
+    Class, SimulateError, Span, Timeline, simulate, simulate_cluster, simulate_each, simulate_grouped,
+};
 pub use trace::{memory_trace, trace};
 pub use unroll::Order;
 

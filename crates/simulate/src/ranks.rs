@@ -4,11 +4,15 @@
 //! and receive as much at the same places. They differ in which blocks of values they hold and in whom
 //! they exchange with: the first decides no time, and the second is kept here.
 
+use std::collections::BTreeMap;
+
 use cost_models::cluster::Cluster;
-use lower::{Action, Alike, CommunicatorId, Event, Program, RepeatedPart, Storage, Stream, Turn, Way};
+use lower::{
+    Action, Alike, CommunicatorId, Event, Grouped, Program, RepeatedPart, Storage, Stream, Turn, Way,
+};
 
 use crate::classes::numbered;
-use crate::crossings::{Crossings, Pair, crossings, remotes};
+use crate::crossings::{Crossings, Pair, Parts, Told, crossings};
 use crate::prices::{Priced, priced};
 
 /// The programs of all ranks.
@@ -59,39 +63,105 @@ impl<'a> Ranks<'a> {
 
     /// Ranks whose programs are given, by rank. Those of nodes of different kinds are not alike.
     pub(crate) fn each(programs: &'a [Program], cluster: &Cluster) -> Self {
+        let all = programs.iter().map(|program| Member {
+            program,
+            told: Told::of(program),
+            sources: froms(program).collect(),
+        });
+        let groups = programs.iter().flat_map(|program| {
+            let communicators = program.communicators.iter().enumerate();
+            let first = communicators.filter(|(_, members)| members.first() == Some(&program.rank));
+            first.map(|(number, members)| (CommunicatorId(number), members.clone()))
+        });
+        Self::of(all.collect(), groups.collect(), cluster)
+    }
+
+    /// The ranks of groups whose programs are known to be alike.
+    pub(crate) fn grouped(groups: &'a [Grouped], cluster: &Cluster) -> Self {
+        let mut all: Vec<Member<'a>> = Vec::new();
+        let mut meetings: Vec<(CommunicatorId, Vec<u64>)> = Vec::new();
+        for group in groups {
+            for (place, (rank, remotes)) in group.ranks.clone().zip(&group.remotes).enumerate() {
+                let remotes = remotes.iter().map(|(&instruction, parts)| (instruction, &parts[..]));
+                all.push(Member {
+                    program: &group.program,
+                    told: Told::with(&group.program, rank, remotes),
+                    sources: group.sources.iter().map(|from| from[place]).collect(),
+                });
+            }
+            for (number, groups) in group.communicators.iter().enumerate() {
+                meetings.extend(groups.iter().map(|members| (CommunicatorId(number), members.clone())));
+            }
+        }
+        all.sort_by_key(|member| member.told.rank);
+        Self::of(all, meetings, cluster)
+    }
+
+    /// All ranks, in order.
+    fn of(all: Vec<Member<'a>>, groups: Vec<(CommunicatorId, Vec<u64>)>, cluster: &Cluster) -> Self {
         let mut kinds: Vec<Kind<'a>> = Vec::new();
-        let mut forms: Vec<(usize, Form<'a>)> = Vec::new();
+        let mut forms: Vec<Form<'a>> = Vec::new();
+        // Of each program, on nodes of each kind, the number of its form and its prices.
+        let mut known: BTreeMap<(*const Program, usize), (usize, Vec<Priced>)> = BTreeMap::new();
+        // For each kind of programs the form and the kind of nodes, and what the rank sends itself.
+        let mut found: Vec<(usize, usize, Vec<Own>)> = Vec::new();
         let mut of = Vec::new();
-        for program in programs {
-            let prices = priced(program, cluster.of_rank(program.rank));
-            let form = (cluster.kind_of(program.rank), Form::of(program, &prices));
-            let kind = forms.iter().position(|it| *it == form).unwrap_or_else(|| {
-                forms.push(form);
-                kinds.push(Kind { program, prices, lists: Vec::new() });
+        for Member { program, told, .. } in &all {
+            let nodes = cluster.kind_of(told.rank);
+            let (form, prices) = known.entry((std::ptr::from_ref(*program), nodes)).or_insert_with(|| {
+                let prices = priced(program, cluster.of_rank(told.rank));
+                let form = Form::of(program, &prices);
+                let number = forms.iter().position(|it| *it == form).unwrap_or_else(|| {
+                    forms.push(form);
+                    forms.len() - 1
+                });
+                (number, prices)
+            });
+            let form = (*form, nodes, own(told));
+            let kind = found.iter().position(|it| *it == form).unwrap_or_else(|| {
+                found.push(form);
+                kinds.push(Kind { program, prices: prices.clone(), lists: Vec::new() });
                 kinds.len() - 1
             });
             of.push(kind);
         }
         let mut sources = Vec::new();
         for (number, kind) in kinds.iter_mut().enumerate() {
-            let messages = froms(kind.program).count();
-            for message in 0..messages {
-                let from = |(program, &kind): (&Program, &usize)| {
-                    let from = froms(program).nth(message).filter(|_| kind == number);
-                    from.unwrap_or(program.rank)
+            for message in 0..froms(kind.program).count() {
+                let from = |(member, &kind): (&Member<'_>, &usize)| {
+                    let from = member.sources.get(message).filter(|_| kind == number);
+                    from.copied().unwrap_or(member.told.rank)
                 };
                 kind.lists.push(sources.len());
-                sources.push(programs.iter().zip(&of).map(from).collect());
+                sources.push(all.iter().zip(&of).map(from).collect());
             }
         }
-        let groups = programs.iter().flat_map(|program| {
-            let communicators = program.communicators.iter().enumerate();
-            let first = communicators.filter(|(_, members)| members.first() == Some(&program.rank));
-            first.map(|(number, members)| (CommunicatorId(number), members.clone()))
-        });
-        let (pairs, crossings) = crossings(programs);
-        Self { groups: groups.collect(), of, sources, pairs, crossings, kinds }
+        let told: Vec<Told<'_>> = all.into_iter().map(|member| member.told).collect();
+        let (pairs, crossings) = crossings(&told);
+        Self { groups, of, sources, pairs, crossings, kinds }
     }
+}
+
+/// A rank: a program that is its own but for whom it meets, and whom that is.
+struct Member<'a> {
+    program: &'a Program,
+    told: Told<'a>,
+    /// For each message whom it comes from.
+    sources: Vec<u64>,
+}
+
+/// What a rank sends itself and receives of that in an instruction, sorted: whether it goes or comes, and
+/// how many elements.
+type Own = (usize, Vec<(Way, u64)>);
+
+fn own(told: &Told<'_>) -> Vec<Own> {
+    let of = |parts: &Parts<'_>| {
+        let own = parts.remotes.iter().filter(|it| it.rank == told.rank);
+        let mut own: Vec<(Way, u64)> = own.map(|it| (it.way, it.strided.elements())).collect();
+        own.sort_unstable();
+        (parts.instruction, own)
+    };
+    told.parts.iter().map(of).filter(|(_, own)| !own.is_empty()).collect()
 }
 
 /// For each message of a program whom it comes from.
@@ -121,25 +191,18 @@ struct Step<'a> {
     signals: Option<Event>,
     price: Priced,
     storages: Vec<usize>,
-    /// What it sends itself and receives of that, sorted: whether it goes or comes, and how many elements.
-    own: Vec<(Way, u64)>,
 }
 
 impl<'a> Form<'a> {
     fn of(program: &'a Program, prices: &[Priced]) -> Self {
         let step = |(instruction, price): (&'a lower::Instruction, &Priced)| {
             let buffers = instruction.action.reads().into_iter().chain(instruction.action.writes());
-            let parts = remotes(&instruction.action).iter();
-            let own = parts.filter(|it| it.rank == program.rank);
-            let mut own: Vec<(Way, u64)> = own.map(|it| (it.way, it.strided.elements())).collect();
-            own.sort_unstable();
             Step {
                 stream: instruction.stream,
                 waits: &instruction.waits,
                 signals: instruction.signals,
                 price: price.clone(),
                 storages: buffers.map(|buffer| program.buffer(buffer).storage.0).collect(),
-                own,
             }
         };
         Self {

@@ -3,7 +3,7 @@
 use cost_models::cluster::Cluster;
 use cost_models::machine::Machine;
 use cost_models::topology::{GroupError, Topology};
-use lower::{Alike, Program, Stream};
+use lower::{Alike, Grouped, Program, Stream};
 
 use crate::clock::{self, Deadlock, Times};
 use crate::memory::{self, Level};
@@ -121,6 +121,17 @@ pub fn simulate_cluster<'a>(
 ) -> Result<Timeline<'a>, SimulateError> {
     suits(u64::try_from(programs.len()).unwrap_or(u64::MAX), cluster)?;
     timeline(&Ranks::each(programs, cluster), cluster, order)
+}
+
+/// The same of a pipeline's ranks, whose programs are alike in each group.
+pub fn simulate_grouped<'a>(
+    groups: &'a [Grouped],
+    cluster: &Cluster,
+    order: Order,
+) -> Result<Timeline<'a>, SimulateError> {
+    let ranks = groups.iter().map(|group| group.ranks.end - group.ranks.start).sum();
+    suits(ranks, cluster)?;
+    timeline(&Ranks::grouped(groups, cluster), cluster, order)
 }
 
 fn suits(programs: u64, cluster: &Cluster) -> Result<(), SimulateError> {

@@ -63,7 +63,7 @@ fn stage(number: usize, stages: usize) -> Sketch {
 }
 
 /// Stages on two devices each.
-fn staged(groups: usize, chunks: usize, order: Order) -> Pipeline {
+pub(super) fn staged(groups: usize, chunks: usize, order: Order) -> Pipeline {
     let stages = groups * chunks;
     let count = usize::try_from(MICRO_BATCHES).unwrap();
     let devices = 2 * u64::try_from(groups).unwrap();
@@ -73,6 +73,7 @@ fn staged(groups: usize, chunks: usize, order: Order) -> Pipeline {
     let stage = |number: usize| Stage {
         first_block: number,
         first_device: 2 * u64::try_from(number % groups).unwrap(),
+        adapters: 1,
         plan: stage(number, stages).plan,
     };
     let between = |it: usize| {

@@ -83,6 +83,9 @@ fn stages(pipeline: &Pipeline, found: &mut Violations) {
         if known != devices {
             found.add("stage", &place, "it is on other devices than other stages of its group");
         }
+        if stage.adapters == 0 {
+            found.add("stage", &place, "its nodes have no adapters to others");
+        }
         if plan.model != pipeline.stages[0].plan.model {
             found.add("stage", &place, "it is of another model file than stage 0");
         }

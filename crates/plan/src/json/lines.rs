@@ -36,9 +36,10 @@ pub(super) fn pipeline(checksum: &str, body: &PipelineBody) -> String {
         stages,
     } = body;
     let stage = |stage: &Stage| {
-        let Stage { first_block, first_device, plan } = stage;
+        let Stage { first_block, first_device, adapters, plan } = stage;
         let first = format!("\"first_block\":{first_block},\"first_device\":{first_device}");
-        format!("{{{first},\"plan\": {{\n{}\n  }}}}", fields(plan))
+        let adapters = if *adapters == 1 { String::new() } else { format!(",\"adapters\":{adapters}") };
+        format!("{{{first}{adapters},\"plan\": {{\n{}\n  }}}}", fields(plan))
     };
     let stages: Vec<String> = stages.iter().map(stage).collect();
     let all = [

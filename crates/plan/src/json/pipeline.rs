@@ -23,6 +23,7 @@ pub(super) fn body(pipeline: &Pipeline) -> file::PipelineBody {
     let stage = |it: &Stage| file::Stage {
         first_block: it.first_block,
         first_device: it.first_device,
+        adapters: it.adapters,
         plan: encode::body(&it.plan),
     };
     let schedule = &pipeline.schedule;
@@ -69,7 +70,8 @@ pub(super) fn pipeline(body: &file::PipelineBody) -> Result<Pipeline, ReadError>
     };
     let stage = |it: &file::Stage| {
         let plan = decode::plan(&it.plan)?;
-        Ok(Stage { first_block: it.first_block, first_device: it.first_device, plan })
+        let file::Stage { first_block, first_device, adapters, .. } = *it;
+        Ok(Stage { first_block, first_device, adapters, plan })
     };
     Ok(Pipeline {
         machine: MachineName { name: body.machine.name.clone(), devices: body.machine.devices },

@@ -51,7 +51,8 @@ fn of_stages(
         let plan = with_memory(Plan { recipe: Some(recipe.clone()), ..plan });
         let plan = Plan { capacity: CAPACITY, ..plan };
         let group = u64::try_from(number % groups).expect("it is small");
-        Ok(Stage { first_block: 2 * number, first_device: group * each, plan })
+        let adapters = u.int_in_range(1..=2)?;
+        Ok(Stage { first_block: 2 * number, first_device: group * each, adapters, plan })
     };
     let planned = (0..stages).map(|number| stage(number, u)).collect::<Result<Vec<_>>>()?;
     let work: f64 = planned.iter().map(|stage: &Stage| stage.plan.seconds()).sum();

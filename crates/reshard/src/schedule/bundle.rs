@@ -1,28 +1,23 @@
 //! Much work as less.
 //!
 //! Where there are very many pieces of work, senders are chosen first; what then goes between the
-//! same nodes is put together in bundles, as few as can be scheduled. Where even one bundle for
-//! each sender and its receivers is too much, nodes take turns: each sends to the next one first,
+//! same adapters is put together in bundles, as few as can be scheduled. Where even one bundle for
+//! each sender and its receivers is too much, adapters take turns: each sends to the next one first,
 //! then to the one after it.
 
 use std::collections::BTreeMap;
 
 use super::longest::least_loaded;
-use super::matched::matched;
-use super::{MANY, Problem, Schedule, Work, heuristic, in_order};
+use super::{MANY, Problem, Schedule, Work, longest, rounds};
 
-/// What goes from one node to others, in this order.
+/// What goes from one adapter to others, in this order.
 struct Bundle<'a> {
     sender: usize,
-    receivers: &'a [usize],
+    receivers: &'a [Vec<usize>],
     works: Vec<usize>,
 }
 
-pub(super) fn scheduled(problem: &Problem) -> Schedule {
-    let alike = matched(problem);
-    if alike.meets_bound() {
-        return alike;
-    }
+pub(super) fn bundled(problem: &Problem) -> Schedule {
     let senders = least_loaded(problem);
     let bundles = bundles(problem, &senders);
     let bytes = |works: &[usize]| works.iter().map(|&it| problem.works[it].bytes).sum();
@@ -31,17 +26,16 @@ pub(super) fn scheduled(problem: &Problem) -> Schedule {
         receivers: bundle.receivers.to_vec(),
         bytes: bytes(&bundle.works),
     };
-    let bundled = Problem { nodes: problem.nodes, works: bundles.iter().map(work).collect() };
-    let found = heuristic(&bundled);
+    let whole = Problem { adapters: problem.adapters, works: bundles.iter().map(work).collect() };
+    let [one, other] = [longest::longest_first(&whole), rounds::random_rounds(&whole)];
+    let found = if other.end < one.end { other } else { one };
     let order = found.order.iter().flat_map(|&bundle| bundles[bundle].works.iter().copied()).collect();
-    let found = problem.schedule(senders, order);
-    let others = [in_order(problem), alike];
-    others.into_iter().fold(found, |best, other| if other.end < best.end { other } else { best })
+    problem.schedule(senders, order)
 }
 
-/// The work in bundles, of which those that nodes send to the next node come first.
+/// The work in bundles, of which those that adapters send to the next adapter come first.
 fn bundles<'a>(problem: &'a Problem, senders: &[usize]) -> Vec<Bundle<'a>> {
-    let mut between: BTreeMap<(usize, &[usize]), Vec<usize>> = BTreeMap::new();
+    let mut between: BTreeMap<(usize, &[Vec<usize>]), Vec<usize>> = BTreeMap::new();
     for (index, work) in problem.works.iter().enumerate() {
         between.entry((senders[index], &work.receivers)).or_default().push(index);
     }
@@ -53,8 +47,8 @@ fn bundles<'a>(problem: &'a Problem, senders: &[usize]) -> Vec<Bundle<'a>> {
         bundles.extend(works.chunks(length).map(piece));
     }
     bundles.sort_by_key(|bundle| {
-        let first = bundle.receivers.first().copied().unwrap_or(0);
-        ((first + problem.nodes - bundle.sender) % problem.nodes.max(1), bundle.sender)
+        let first = bundle.receivers.first().and_then(|it| it.first()).copied().unwrap_or(0);
+        ((first + problem.adapters - bundle.sender) % problem.adapters.max(1), bundle.sender)
     });
     bundles
 }

@@ -1,12 +1,12 @@
-//! Every order and every choice of senders, depth first, with lower bounds.
+//! Every order and every choice of senders and entries, depth first, with lower bounds.
 //!
 //! Work is taken up in the order of its starts, ties by number: every schedule without needless
-//! waiting is one of these. What is left has to enter its receivers, and to leave by the nodes
+//! waiting is one of these. What is left has to enter by the adapters that it can, and to leave by those
 //! that can send it, after what they have done so far; where that ends no earlier than the best
 //! schedule known, nothing is tried.
 
 use super::bound::every_sender;
-use super::{Adapters, Problem, Proof, Schedule};
+use super::{Adapters, Problem, Proof, Schedule, Work};
 
 /// After how many steps the best schedule so far is returned.
 const STEPS: u64 = 50_000;
@@ -19,10 +19,11 @@ pub fn exact(problem: &Problem, known: &Schedule) -> Schedule {
         best: known.clone(),
         steps: 0,
         senders: vec![0; problem.works.len()],
+        entries: vec![Vec::new(); problem.works.len()],
         order: Vec::new(),
         all: every_sender(problem),
     };
-    search.descend(&Adapters::idle(problem.nodes), (0, 0), 0);
+    search.descend(&Adapters::idle(problem.adapters), (0, 0), 0);
     if search.steps < STEPS || search.best.meets_bound() {
         search.best.proof = Proof::Optimal;
     }
@@ -34,8 +35,9 @@ struct Search<'a> {
     best: Schedule,
     steps: u64,
     senders: Vec<usize>,
+    entries: Vec<Vec<usize>>,
     order: Vec<usize>,
-    /// Every node that may send something.
+    /// Every adapter that something may leave by.
     all: Vec<usize>,
 }
 
@@ -49,6 +51,7 @@ impl Search<'_> {
         if self.order.len() == self.problem.works.len() {
             if end < self.best.end {
                 self.best.senders.clone_from(&self.senders);
+                self.best.entries.clone_from(&self.entries);
                 self.best.order.clone_from(&self.order);
                 self.best.end = end;
             }
@@ -60,16 +63,22 @@ impl Search<'_> {
         }
         let mut tries = Vec::new();
         for &work in &left {
-            for &sender in &self.problem.works[work].senders {
-                tries.push((adapters.start(&self.problem.works[work], sender), work, sender));
+            let Work { senders, receivers, .. } = &self.problem.works[work];
+            for entries in choices(receivers) {
+                for &sender in senders {
+                    let start = adapters.start(sender, entries.iter().copied());
+                    tries.push((start, work, sender, entries.clone()));
+                }
             }
         }
-        tries.retain(|&(start, work, _)| (start, work) >= last);
+        tries.retain(|&(start, work, ..)| (start, work) >= last);
         tries.sort_unstable();
-        for (start, work, sender) in tries {
+        for (start, work, sender, entries) in tries {
             let mut after = adapters.clone();
-            let ended = after.take_up(&self.problem.works[work], sender);
+            let bytes = self.problem.works[work].bytes;
+            let ended = after.take_up(bytes, sender, entries.iter().copied());
             self.senders[work] = sender;
+            self.entries[work] = entries;
             self.order.push(work);
             self.descend(&after, (start, work), end.max(ended));
             self.order.pop();
@@ -82,8 +91,10 @@ impl Search<'_> {
         let mut out = adapters.out.clone();
         let mut total = 0;
         for work in left.iter().map(|&it| &self.problem.works[it]) {
-            for &receiver in &work.receivers {
-                into[receiver] += work.bytes;
+            for entries in &work.receivers {
+                if let [entry] = entries[..] {
+                    into[entry] += work.bytes;
+                }
             }
             if let [sender] = work.senders[..] {
                 out[sender] += work.bytes;
@@ -95,4 +106,15 @@ impl Search<'_> {
         // An adapter that has nothing left to do ends nothing.
         into.into_iter().chain(out).fold(shared, u64::max)
     }
+}
+
+/// Every choice of one of each.
+fn choices(of: &[Vec<usize>]) -> Vec<Vec<usize>> {
+    of.iter().fold(vec![Vec::new()], |chosen, choice| {
+        let longer = |chosen: &Vec<usize>| {
+            let chosen = chosen.clone();
+            choice.iter().map(move |&it| chosen.iter().copied().chain([it]).collect::<Vec<usize>>())
+        };
+        chosen.iter().flat_map(longer).collect()
+    })
 }

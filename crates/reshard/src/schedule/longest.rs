@@ -15,19 +15,19 @@ type Rank = Reverse<(u64, Reverse<u64>, Reverse<u64>, usize)>;
 
 pub(super) fn longest_first(problem: &Problem) -> Schedule {
     let senders = least_loaded(problem);
-    let mut left = Adapters::idle(problem.nodes);
+    let mut left = Adapters::idle(problem.adapters);
     for (work, &sender) in problem.works.iter().zip(&senders) {
         left.out[sender] += work.bytes;
-        work.receivers.iter().for_each(|&it| left.into[it] += work.bytes);
+        work.entries().for_each(|it| left.into[it] += work.bytes);
     }
     let rank = |index: usize, adapters: &Adapters, left: &Adapters| -> Rank {
         let (work, sender) = (&problem.works[index], senders[index]);
-        let of_receivers = || work.receivers.iter().map(|&it| left.into[it]);
+        let of_receivers = || work.entries().map(|it| left.into[it]);
         let most = of_receivers().fold(left.out[sender], u64::max);
         let all = of_receivers().fold(left.out[sender], u64::saturating_add);
-        Reverse((adapters.start(work, sender), Reverse(most), Reverse(all), index))
+        Reverse((adapters.start(sender, work.entries()), Reverse(most), Reverse(all), index))
     };
-    let mut adapters = Adapters::idle(problem.nodes);
+    let mut adapters = Adapters::idle(problem.adapters);
     let mut order = Vec::new();
     let mut first: BinaryHeap<Rank> =
         (0..problem.works.len()).map(|index| rank(index, &adapters, &left)).collect();
@@ -40,9 +40,9 @@ pub(super) fn longest_first(problem: &Problem) -> Schedule {
             continue;
         }
         let work: &Work = &problem.works[index];
-        adapters.take_up(work, senders[index]);
+        adapters.take_up(work.bytes, senders[index], work.entries());
         left.out[senders[index]] -= work.bytes;
-        work.receivers.iter().for_each(|&it| left.into[it] -= work.bytes);
+        work.entries().for_each(|it| left.into[it] -= work.bytes);
         order.push(index);
     }
     problem.schedule(senders, order)
@@ -55,7 +55,7 @@ pub(super) fn least_loaded(problem: &Problem) -> Vec<usize> {
         let work = &problem.works[it];
         (work.senders.len(), u64::MAX - work.bytes, it)
     });
-    let mut load = vec![0; problem.nodes];
+    let mut load = vec![0; problem.adapters];
     let mut senders = vec![0; problem.works.len()];
     for index in order {
         let work = &problem.works[index];

@@ -23,7 +23,7 @@ type Set = Vec<(usize, usize)>;
 
 pub(super) fn random_rounds(problem: &Problem) -> Schedule {
     let mut random = Random(SEED);
-    let mut load = vec![0_u64; problem.nodes];
+    let mut load = vec![0_u64; problem.adapters];
     let mut senders = vec![0; problem.works.len()];
     let mut left: Vec<usize> = (0..problem.works.len()).collect();
     let mut taken = vec![false; problem.works.len()];
@@ -50,11 +50,11 @@ pub(super) fn random_rounds(problem: &Problem) -> Schedule {
 
 /// Work in this order, as long as it does not meet what is in the set already.
 fn maximal(problem: &Problem, order: &[usize], load: &[u64], random: &mut Random) -> Set {
-    let (mut out, mut into) = (vec![false; problem.nodes], vec![false; problem.nodes]);
+    let (mut out, mut into) = (vec![false; problem.adapters], vec![false; problem.adapters]);
     let mut set = Set::new();
     for &index in order {
         let work = &problem.works[index];
-        if work.receivers.iter().any(|&it| into[it]) {
+        if work.entries().any(|it| into[it]) {
             continue;
         }
         let idle: Vec<usize> = work.senders.iter().copied().filter(|&it| !out[it]).collect();
@@ -62,7 +62,7 @@ fn maximal(problem: &Problem, order: &[usize], load: &[u64], random: &mut Random
         let weights = idle.iter().map(|&it| most - load[it] + 1);
         let Some(chosen) = random.weighted(weights) else { continue };
         out[idle[chosen]] = true;
-        work.receivers.iter().for_each(|&it| into[it] = true);
+        work.entries().for_each(|it| into[it] = true);
         set.push((index, idle[chosen]));
     }
     set
@@ -74,10 +74,10 @@ fn spread(problem: &Problem, set: &Set, load: &[u64]) -> u128 {
     for &(work, sender) in set {
         load[sender] += u128::from(problem.works[work].bytes);
     }
-    let nodes = u128::from(count(load.len()));
+    let adapters = u128::from(count(load.len()));
     let sum: u128 = load.iter().sum();
     let squares = load.iter().fold(0_u128, |squares, it| squares.saturating_add(it.saturating_mul(*it)));
-    nodes.saturating_mul(squares).saturating_sub(sum.saturating_mul(sum))
+    adapters.saturating_mul(squares).saturating_sub(sum.saturating_mul(sum))
 }
 
 fn count(length: usize) -> u64 {

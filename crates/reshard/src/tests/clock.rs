@@ -1,9 +1,11 @@
 //! What messages take.
 
+use arbtest::arbitrary::{Result, Unstructured};
 use arbtest::arbtest;
 use cost_models::units::{BytesPerSecond, Seconds, exact as number};
+use planner_ir::Mesh;
 
-use super::world::{NETWORK, pair, sides, value};
+use super::world::{NETWORK, pair, plain, sides, value};
 use crate::strategy::Reach;
 use crate::transfer::timed;
 use crate::{
@@ -11,12 +13,30 @@ use crate::{
     unit_tasks,
 };
 
-/// What a value on one device takes to so many nodes of so many devices, all of which need it.
+/// What a value on some devices of a node, of an adapter each, takes to other nodes, all of whose devices need it.
 fn to_all(strategy: Strategy, elements: u64, reach: Reach, network: &Network, most_chunks: u64) -> Seconds {
-    let (from, to) = pair(&[1], &[&[]], &[reach.nodes, reach.devices], &[&[]], reach.devices);
+    let Reach { nodes, devices, entries, exits } = reach;
+    let (first, second) = (Mesh::of_sizes(&[exits]), Mesh::of_sizes(&[nodes, devices]));
+    let layouts = [&first, &second].map(|mesh| plain(mesh, &[&[]]));
+    let [have, need] = layouts;
+    let from = Side::successive(first, have, 0, [exits, exits]);
+    let to = Side::successive(second, need, exits.next_multiple_of(devices), [devices, entries]);
     let policy = Policy { strategy: Choice::Only(strategy), most_chunks, ..Policy::default() };
     let found = reshard(&value(&[elements]), &from, &to, network, &policy).unwrap();
     simulate(&found.messages, &from, &to, network).end
+}
+
+/// One adapter sends to one in each of so many nodes.
+fn by_one(nodes: u64, devices: u64) -> Reach {
+    Reach { nodes, devices, entries: 1, exits: 1 }
+}
+
+/// Nodes of up to so many devices each, with as many adapters as a divisor of these.
+fn reach(u: &mut Unstructured<'_>, nodes: u64, devices: u64) -> Result<Reach> {
+    let devices = u.int_in_range(1..=devices)?;
+    let divisors: Vec<u64> = (1..=devices).filter(|it| devices % it == 0).collect();
+    let (entries, exits) = (*u.choose(&divisors)?, u.int_in_range(1..=4)?);
+    Ok(Reach { nodes: u.int_in_range(1..=nodes)?, devices, entries, exits })
 }
 
 #[test]
@@ -26,7 +46,7 @@ fn a_chain_takes_what_the_formula_says() {
             for count in [1, 8, 64] {
                 let elements = 64 * 16 * 9;
                 let network = Network { latency: Seconds(0.0), ..NETWORK };
-                let found = to_all(Strategy::Broadcast, elements, Reach { nodes, devices }, &network, count);
+                let found = to_all(Strategy::Broadcast, elements, by_one(nodes, devices), &network, count);
                 // Without latency more chunks are always better, as soon as there are two hops.
                 let count = if nodes * devices == 1 { 1 } else { count };
                 let t = number(4 * elements) / network.between.0;
@@ -42,7 +62,7 @@ fn a_chain_takes_what_the_formula_says() {
 #[test]
 fn estimates_are_what_the_clock_says_of_one_unit_task() {
     arbtest(|u| {
-        let reach = Reach { nodes: u.int_in_range(1..=5)?, devices: u.int_in_range(1..=4)? };
+        let reach = reach(u, 5, 4)?;
         let network = Network { latency: Seconds(number(u.int_in_range(0..=100)?)), ..NETWORK };
         let elements = 64 * 60 * u.int_in_range(16..=40)?;
         for strategy in Strategy::ALL {
@@ -62,27 +82,29 @@ fn estimates_are_what_the_clock_says_of_one_unit_task() {
 #[test]
 fn the_number_of_chunks_is_the_best_one() {
     arbtest(|u| {
-        let reach = Reach { nodes: u.int_in_range(1..=20)?, devices: u.int_in_range(1..=8)? };
+        let reach = reach(u, 20, 8)?;
         let bytes = 1 << u.int_in_range(0..=30)?;
         let network = Network {
             between: BytesPerSecond(1.25e9),
-            inside: BytesPerSecond(1e11),
+            inside: BytesPerSecond(*u.choose(&[1e11, 1e9])?),
             latency: Seconds(1e-7 * number(u.int_in_range(1..=1000)?)),
         };
         let most = u.int_in_range(1..=300)?;
         let found = chunks(bytes, reach, &network, most);
-        assert!(found >= 1 && found <= most.min(bytes).max(1));
-        let (t, s) = (number(bytes) / network.between.0, number(bytes) / network.inside.0);
+        let chains = reach.entries.min(reach.exits);
+        let most = most.min(bytes / chains).max(1);
+        assert!(found >= 1 && found <= most);
+        let [t, s] = [network.between, network.inside].map(|it| number(bytes) / it.0 / number(chains));
         let time = |count: u64| {
-            let (count, alpha) = (number(count), network.latency.0);
-            (count + number(reach.nodes - 1)) * (t / count + alpha)
-                + number(reach.devices - 1) * (s / count + alpha)
+            let [x, y] = [t, s].map(|it| it / number(count) + network.latency.0);
+            let slower = x.max(number(chains.min(reach.devices - 1)) * y);
+            number(reach.nodes) * x + number(count - 1) * slower + number(reach.devices - 1) * y
         };
-        let best = (1..=most.min(bytes)).map(time).fold(f64::INFINITY, f64::min);
+        let best = (1..=most).map(time).fold(f64::INFINITY, f64::min);
         assert!(time(found) <= best * (1.0 + 1e-12), "{found}");
         let estimated = estimate(Strategy::Broadcast, bytes, reach, &network, most);
         assert!((estimated.0 / time(found) - 1.0).abs() < 1e-9);
-        if reach.devices == 1 && found > 1 && found < most.min(bytes) {
+        if reach.devices == 1 && found > 1 && found < most {
             let formula = (number(reach.nodes - 1) * t / network.latency.0).sqrt();
             assert!((number(found) - formula).abs() <= 1.0, "{found} {formula}");
         }
@@ -260,7 +282,7 @@ fn devices_with_adapters_of_their_own_send_at_once() {
     for (strategy, shared, apart) in [
         (Strategy::SendReceive, 4.0, 1.0),
         (Strategy::LocalGather, 1.0, 0.25),
-        (Strategy::Broadcast, 1.0, 1.0),
+        (Strategy::Broadcast, 1.0, 0.25),
     ] {
         for (sides, expected) in [([&from, &to], shared), (own, apart), (twos, apart)] {
             let times = took(sides, strategy);

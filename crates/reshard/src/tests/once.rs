@@ -19,7 +19,7 @@ fn by_node(type_: &Type, side: &Side) -> BTreeMap<u64, BTreeSet<u64>> {
 }
 
 /// What a node needs and does not have (elements).
-fn lacking(type_: &Type, from: &Side, to: &Side) -> BTreeMap<u64, u64> {
+pub(super) fn lacking(type_: &Type, from: &Side, to: &Side) -> BTreeMap<u64, u64> {
     let have = by_node(type_, from);
     let lacks = |(node, needs): (u64, BTreeSet<u64>)| {
         let none = BTreeSet::new();

@@ -132,5 +132,6 @@ pub(super) fn pair(
     let (first, second) = (Mesh::of_sizes(first), Mesh::of_sizes(second));
     let (have, need) = (plain(&first, have), plain(&second, need));
     let begins = first.devices().next_multiple_of(per_node);
-    (Side::successive(first, have, 0, per_node), Side::successive(second, need, begins, per_node))
+    let side = |mesh, layout, first| Side::successive(mesh, layout, first, [per_node, 1]);
+    (side(first, have, 0), side(second, need, begins))
 }

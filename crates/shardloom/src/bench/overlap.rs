@@ -225,8 +225,8 @@ pub(crate) fn measure(options: &Overlap, say: &dyn Fn(String)) -> Result<Report,
 }
 
 fn simulated(pipeline: &Pipeline, machine: &Machine, order: simulate::Order) -> Result<f64, Failure> {
-    let programs = lower::pipeline(pipeline).map_err(|error| Failure::internal("lower", error))?;
-    let timeline = simulate::simulate_each(&programs, machine, order);
+    let groups = lower::grouped(pipeline).map_err(|error| Failure::internal("lower", error))?;
+    let timeline = simulate::simulate_grouped(&groups, &Cluster::of(machine.clone()), order);
     Ok(timeline.map_err(|error| Failure::internal("simulate", error))?.seconds)
 }
 

@@ -78,9 +78,9 @@ fn of_plan(path: &Path, options: &Simulate) -> Result<Value, Failure> {
         }
         Content::Pipeline(staged) => {
             let cluster = machine::cluster(&staged.machine.name, None)?;
-            let (programs, lower) = timed(|| lower::pipeline(&staged));
-            let programs = programs.map_err(|error| Failure::internal("lower", error))?;
-            let once = || simulate::simulate_cluster(&programs, &cluster, Order::Streams);
+            let (groups, lower) = by_one(|| timed(|| lower::grouped(&staged)))?;
+            let groups = groups.map_err(|error| Failure::internal("lower", error))?;
+            let once = || simulate::simulate_grouped(&groups, &cluster, Order::Streams);
             let mut sizes: Vec<String> = staged.stages.iter().map(|it| mesh::sizes(&it.plan.mesh)).collect();
             sizes.dedup();
             let pipeline = json!({
@@ -89,7 +89,7 @@ fn of_plan(path: &Path, options: &Simulate) -> Result<Value, Failure> {
                 "mesh": sizes.join(", "),
                 "stages": staged.stages.len(),
                 "micro_batches": staged.micro_batches(),
-                "ranks": programs.len(),
+                "ranks": staged.devices(),
             });
             simulated(pipeline, (path, read, lower), &once, options)
         }
@@ -129,6 +129,13 @@ fn simulated<'a>(
     line["step_seconds"] = json!(timeline.seconds);
     line["rounds"] = json!(options.rounds);
     Ok(line)
+}
+
+/// What is made by one thread alone, so that all that it takes is seen.
+fn by_one<T: Send>(make: impl FnOnce() -> T + Send) -> Result<T, Failure> {
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build();
+    let pool = pool.map_err(|error| Failure::internal("bench", error))?;
+    Ok(pool.install(make))
 }
 
 /// What systems count of the time on a processor at least (seconds): a few ticks.

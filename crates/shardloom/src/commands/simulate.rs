@@ -63,9 +63,9 @@ pub(crate) fn simulate(
             let planned = Planned::of_pipeline(&pipeline);
             let cluster = machine_of(&planned, arguments)?;
             context.progress.say("lowering");
-            let programs = lower::pipeline(&pipeline).map_err(|error| Failure::internal("lower", error))?;
-            context.progress.say(format!("simulating {} ranks", programs.len()));
-            let timeline = simulate::simulate_cluster(&programs, &cluster, order).map_err(failed)?;
+            let groups = lower::grouped(&pipeline).map_err(|error| Failure::internal("lower", error))?;
+            context.progress.say(format!("simulating {} ranks", pipeline.devices()));
+            let timeline = simulate::simulate_grouped(&groups, &cluster, order).map_err(failed)?;
             told(&Told { planned, cluster: &cluster, timeline: &timeline }, arguments)
         }
     }

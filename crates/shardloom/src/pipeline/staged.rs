@@ -367,9 +367,10 @@ fn made(
         }
         let mut planned: Vec<Stage> = Vec::new();
         for (number, (step, plan)) in stages.stages.iter().zip(plans.values()).enumerate() {
-            let first_device = on[number].first;
+            let (first_device, kind) = (on[number].first, on[number].kind);
+            let adapters = placed::adapters(&wanted.cluster.kinds()[kind]);
             let plan = Plan { graph: step.graph.clone(), recipe: Some(recipe.clone()), ..Plan::clone(plan) };
-            planned.push(Stage { first_block: first[number], first_device, plan });
+            planned.push(Stage { first_block: first[number], first_device, adapters, plan });
         }
         let pipeline = assembled(planned, &stages.crossings, recipe, (wanted, &networks), &schedule)?;
         match placed::fits(&pipeline) {

@@ -24,7 +24,7 @@ fn right_pipelines_are_accepted() {
 /// What is made wrong, the rule that finds it, a part of the message, and the change.
 type Mutant = (&'static str, &'static str, &'static str, fn(&mut Pipeline));
 
-const MUTANTS: [Mutant; 42] = [
+const MUTANTS: [Mutant; 43] = [
     ("a task is gone", "schedule", " is missing", |it| it.schedule.groups[0].truncate(5)),
     ("a task comes twice", "schedule", "", |it| {
         let first = it.schedule.groups[0][0];
@@ -65,6 +65,9 @@ const MUTANTS: [Mutant; 42] = [
     }),
     ("another recipe than that of the stages", "stage", "stage 0: it is of another recipe", |it| {
         it.recipe.precision = Precision::Bf16;
+    }),
+    ("nodes without adapters", "stage", "stage 1: its nodes have no adapters", |it| {
+        it.stages[1].adapters = 0
     }),
     ("nodes without devices", "stage", "no devices", |it| it.devices_per_node = 0),
     (

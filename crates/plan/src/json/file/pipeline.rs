@@ -65,5 +65,17 @@ pub(in crate::json) struct Arrival {
 pub(in crate::json) struct Stage {
     pub(in crate::json) first_block: usize,
     pub(in crate::json) first_device: u64,
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub(in crate::json) adapters: u64,
     pub(in crate::json) plan: Body,
+}
+
+/// How many adapters a node has of which it is not said.
+fn one() -> u64 {
+    1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+fn is_one(adapters: &u64) -> bool {
+    *adapters == 1
 }

@@ -111,7 +111,7 @@ impl End {
         format!("{}x{} ({})", self.mesh[0], self.mesh[1], splits.join(", "))
     }
 
-    /// The end as a side whose first device has this rank; nodes have as many ranks as devices.
+    /// The end as a side whose first device has this rank; nodes have as many ranks as devices, and an adapter.
     fn side(&self, first_rank: u64) -> Side {
         let mesh = Mesh::of_sizes(&self.mesh);
         let axes = |split: &Split| match split {
@@ -122,7 +122,7 @@ impl End {
         };
         let digits = |split: &Split| axes(split).into_iter().map(|axis| Digit::axis(&mesh, axis)).collect();
         let layout = Layout { dims: self.splits.iter().map(digits).collect(), owed: vec![] }.canonical();
-        Side::successive(mesh, layout, first_rank, self.mesh[1])
+        Side::successive(mesh, layout, first_rank, [self.mesh[1], 1])
     }
 }
 

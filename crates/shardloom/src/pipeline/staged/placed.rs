@@ -68,6 +68,12 @@ pub fn places(cluster: &Cluster, meshes: Meshes<'_>) -> Result<Vec<Place>, Failu
     Ok(places)
 }
 
+/// How many adapters a node has, of which each serves devices of its own: one where there is no network.
+pub(super) fn adapters(machine: &Machine) -> u64 {
+    let adapters = machine.network.as_ref().map_or(1, |network| network.adapters.value.0);
+    adapters.clamp(1, machine.devices_per_node())
+}
+
 /// The mesh of each group of devices.
 fn each(cluster: &Cluster, meshes: Meshes<'_>) -> Result<Vec<Mesh>, Failure> {
     let (all, name) = (cluster.devices(), cluster.full_name());

@@ -81,10 +81,12 @@ struct Way {
     strategies: Vec<Strategy>,
 }
 
-/// The strategy that takes least, what is sent by it (bytes), and how long that takes (seconds).
+/// The strategy that takes least, in how many chunks at most, what is sent by it (bytes), and how long that
+/// takes (seconds).
 #[derive(Clone, Copy)]
 struct Best {
     strategy: Strategy,
+    chunks: u64,
     bytes: u64,
     seconds: f64,
 }
@@ -121,14 +123,9 @@ impl<'a> Networks<'a> {
         strategies: &[Strategy],
     ) -> Result<Best, Failure> {
         let sides = lower::sides(pipeline, value, to);
-        let (mut sides, type_) = sides.map_err(|error| Failure::internal("plan", error))?;
+        let (sides, type_) = sides.map_err(|error| Failure::internal("plan", error))?;
         let first = [value.1, to].map(|stage| pipeline.stages[stage].first_device);
         let kinds = first.map(|rank| self.cluster.kind_of(rank));
-        for (side, first) in sides.iter_mut().zip(first) {
-            for (rank, place) in (first..).zip(&mut side.places) {
-                place.adapter = self.topology.adapter_of(rank).unwrap_or(0);
-            }
-        }
         let own = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let mut way = Way { type_: type_.clone(), sides, kinds, strategies: strategies.to_vec() };
         way.move_to_first_node(pipeline.devices_per_node);
@@ -161,7 +158,9 @@ impl Way {
         let (number, made, Seconds(seconds)) =
             found.ok_or_else(|| Failure::internal("plan", "there is no strategy"))?;
         let bytes = made.messages.iter().map(|message| message.bytes).sum();
-        Ok(Best { strategy: strategies[number], bytes, seconds })
+        // Of a power of two of rows so many parts are of one size, and ranks that do the same stay alike.
+        let chunks = made.chunks.next_power_of_two().min(CHUNKS);
+        Ok(Best { strategy: strategies[number], chunks, bytes, seconds })
     }
 }
 
@@ -174,8 +173,8 @@ pub(super) fn travelling(
 ) -> Result<Crossing, Failure> {
     let arrival = |&stage: &usize| {
         let best = networks.best(pipeline, (&crossing.name, crossing.from), stage, strategies)?;
-        let Best { strategy, bytes, seconds } = best;
-        Ok(Arrival { stage, strategy: strategy.name().to_owned(), chunks: CHUNKS, bytes, seconds })
+        let Best { strategy, chunks, bytes, seconds } = best;
+        Ok(Arrival { stage, strategy: strategy.name().to_owned(), chunks, bytes, seconds })
     };
     let to = crossing.to.iter().map(arrival).collect::<Result<_, Failure>>()?;
     Ok(Crossing { name: crossing.name.clone(), from: crossing.from, to })

@@ -139,7 +139,7 @@ fn devices_with_adapters_of_their_own_hand_over_at_once() {
         network.adapters.value = Count(adapters);
         // So slow that nothing else takes long.
         network.adapter_bandwidth.value = BytesPerSecond(1e6);
-        let pipeline = stages_of(8, &Cluster::of(machine.clone()), None);
+        let pipeline = stages_of(&[8], &Cluster::of(machine.clone()), None);
         let forward = pipeline.crossings.iter().find(|it| it.from == 0).expect("something crosses");
         let bytes = 2 * 128 * 512 * 2;
         (forward.to[0].seconds, message(&machine, 8, bytes).expect("a network"))
@@ -154,9 +154,10 @@ fn devices_with_adapters_of_their_own_hand_over_at_once() {
     }
 }
 
-/// A GPT-2 of twelve layers in stages of so many devices.
-fn stages_of(devices: u64, cluster: &Cluster, first: Option<Vec<usize>>) -> Pipeline {
-    let folder = Folder::new(&format!("stages-of-{devices}"), None).expect("a folder");
+/// A GPT-2 of twelve layers in stages on such a mesh.
+fn stages_of(mesh: &[u64], cluster: &Cluster, first: Option<Vec<usize>>) -> Pipeline {
+    let mesh = Mesh::of_sizes(mesh);
+    let folder = Folder::new(&format!("stages-of-{}", mesh.devices()), None).expect("a folder");
     let model = model(&folder, 12);
     let forward = Forward::of(&model.0, &imported(&model), &recipe()).expect("derived");
     let forward = forward.again(&Recompute::Nothing);
@@ -167,7 +168,7 @@ fn stages_of(devices: u64, cluster: &Cluster, first: Option<Vec<usize>>) -> Pipe
     };
     let wanted = Wanted {
         cluster,
-        meshes: Meshes::Alike(&Mesh::of_sizes(&[devices])),
+        meshes: Meshes::Alike(&mesh),
         memory: None,
         steps: Steps::One,
         order: Order::Named(Kind::OneForwardOneBackward),
@@ -178,6 +179,36 @@ fn stages_of(devices: u64, cluster: &Cluster, first: Option<Vec<usize>>) -> Pipe
     staged(&forward, &header, &wanted, &|_| {}).expect("fits")
 }
 
+/// Where nodes have several adapters, what crosses goes by all of them, and all ranks of a stage do the same:
+/// also those of the first and the last one, which send each other a tied embedding.
+#[test]
+fn ranks_of_a_planned_stage_are_one_kind() {
+    for (groups, mesh) in [(2, [2, 8]), (2, [4, 8]), (4, [2, 4]), (4, [2, 8])] {
+        let devices: u64 = groups * mesh.iter().product::<u64>();
+        let machine = machine::named(&format!("h100-80g-{devices}x"), None).expect("is shipped");
+        let cluster = Cluster::of(machine);
+        let pipeline = stages_of(&mesh, &cluster, None);
+        assert!(pipeline.stages.iter().all(|stage| stage.adapters == 8));
+        let last = pipeline.stages.len() - 1;
+        let tied = |it: &plan::Crossing| {
+            (it.from, it.to[0].stage) == (last, 0) || (it.from, it.to[0].stage) == (0, last)
+        };
+        assert!(pipeline.crossings.iter().any(tied) || last == 1, "{groups} groups");
+        let kinds = |pipeline: &Pipeline| {
+            let programs = lower::grouped(pipeline).expect("lowered");
+            let timeline =
+                simulate::simulate_grouped(&programs, &cluster, simulate::Order::Streams).expect("runs");
+            // What is known of a group is what all its programs say.
+            let each = lower::pipeline(pipeline).expect("lowered");
+            let apart = simulate::simulate_cluster(&each, &cluster, simulate::Order::Streams).expect("runs");
+            assert!((timeline.seconds / apart.seconds - 1.0).abs() < 1e-9);
+            assert_eq!(timeline.classes.len(), apart.classes.len());
+            u64::try_from(timeline.classes.len()).expect("is small")
+        };
+        assert_eq!(kinds(&pipeline), groups, "{mesh:?}");
+    }
+}
+
 /// Nodes that are equal, told as two kinds, are one machine; of kinds that differ the faster one has more
 /// blocks, each stage takes what it takes on its own kind, and the simulated step is as estimated.
 #[test]
@@ -185,13 +216,13 @@ fn stages_are_on_nodes_of_two_kinds() {
     let named = |name: &str| machine::named(name, None).expect("is known");
     let joined = |names: [&str; 2]| Cluster::joined(names.map(named).to_vec()).expect("go together");
     let (fast, slow) = ("a100-80g-2x", "v100-16g-2x");
-    let same = stages_of(2, &joined([fast, fast]), None);
+    let same = stages_of(&[2], &joined([fast, fast]), None);
     let cut: Vec<usize> = same.stages.iter().map(|stage| stage.first_block).collect();
-    let mixed = stages_of(2, &joined([fast, slow]), None);
-    let own = stages_of(2, &joined([slow, fast]), Some(cut.clone()));
+    let mixed = stages_of(&[2], &joined([fast, slow]), None);
+    let own = stages_of(&[2], &joined([slow, fast]), Some(cut.clone()));
     // The faster kind has more blocks, and that is worth it.
     assert!(mixed.stages[1].first_block > cut[1], "{} {}", mixed.stages[1].first_block, cut[1]);
-    let even = stages_of(2, &joined([fast, slow]), Some(cut.clone()));
+    let even = stages_of(&[2], &joined([fast, slow]), Some(cut.clone()));
     assert!(mixed.seconds() < even.seconds(), "{} {}", mixed.seconds(), even.seconds());
     // What a stage takes depends on its own kind alone.
     let phases = |of: &Pipeline, stage: usize| of.stages[stage].plan.phases();
