@@ -47,7 +47,7 @@ impl Tokens {
         let file = Mapped::open(path).map_err(|error| format!("cannot be read: {error}"))?;
         let length = bytes_of(file.as_ref().len());
         let bytes = bytes_of(width.bytes());
-        if length % bytes != 0 {
+        if !length.is_multiple_of(bytes) {
             return Err(format!(
                 "{length} bytes are no whole number of tokens of {bytes} bytes (`--tokens`)"
             ));
