@@ -195,7 +195,8 @@ fn chances_do_not_depend_on_the_plan() {
     assert!(left[0] == expected && left[1] == left[2], "other bits");
     let plan = planned(&case, &prepared, "2", Some(Manner::Tensor));
     let programs = lower::lower(&plan).unwrap();
-    let on_gpu = session(&emulated(), programs, &case.file).unwrap();
+    let gpu = emulated();
+    let on_gpu = session(&gpu, programs, &case.file).unwrap();
     let part = differing(&trained(&case, &plan.graph, on_gpu, 2), &expected);
     assert!(part < DIFFERING, "on a GPU {part} of the elements differ");
 }
