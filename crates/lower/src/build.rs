@@ -144,9 +144,7 @@ impl Build<'_> {
     /// For each communicator the axes along which its ranks lie.
     pub(crate) fn axes(&self) -> Vec<Vec<AxisId>> {
         let mut axes = vec![Vec::new(); self.program.communicators.len()];
-        for ((_, along), communicator) in &self.communicators {
-            axes[communicator.0].clone_from(along);
-        }
+        self.communicators.iter().for_each(|((_, along), it)| axes[it.0].clone_from(along));
         axes
     }
 

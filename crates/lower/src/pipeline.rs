@@ -18,7 +18,7 @@ use crate::in_place;
 use crate::joined::{Numbers, joined};
 use crate::program::{Instruction, Origin, Program, Region, StorageId, Turn};
 use crate::rings;
-use crate::routes::Route;
+use crate::routes::{Routes, routes};
 
 /// A pipeline made ready to be lowered, rank by rank.
 pub struct Pipelined<'a> {
@@ -26,8 +26,7 @@ pub struct Pipelined<'a> {
     facts: Vec<Facts>,
     ends: Vec<Ends>,
     numbers: Vec<Numbers>,
-    /// For each crossing, its ways to other stages.
-    routes: Vec<Vec<(usize, Route)>>,
+    routes: Routes,
     /// For each group, the crossings that it sends after the micro-batches, in order, where groups have
     /// several stages.
     sent_last: Vec<Vec<usize>>,
@@ -53,7 +52,6 @@ pub fn pipeline(pipeline: &Pipeline) -> Result<Vec<Program>, LowerError> {
 /// A pipeline made ready to be lowered, rank by rank.
 pub fn pipelined(pipeline: &Pipeline) -> Result<Pipelined<'_>, LowerError> {
     let facts = each(&pipeline.stages, |stage| Facts::of(&stage.plan))?;
-    let routes = each(&pipeline.crossings, |crossing| Route::of(pipeline, crossing))?;
     let mut numbers = Numbers::default();
     let mut number = |stage: &Stage| {
         let graph = &stage.plan.graph;
@@ -70,7 +68,7 @@ pub fn pipelined(pipeline: &Pipeline) -> Result<Pipelined<'_>, LowerError> {
         facts,
         ends,
         numbers: pipeline.stages.iter().map(&mut number).collect(),
-        routes,
+        routes: routes(pipeline)?,
         sent_last: Vec::new(),
     };
     // Where every rank has one stage, all arrives in the order in which it is sent as it is.

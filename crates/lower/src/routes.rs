@@ -4,6 +4,7 @@
 //! layouts.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use cost_models::units::{BytesPerSecond, Seconds};
 use plan::{Arrival, Copy, Crossing, Pipeline, Plan, Stage};
@@ -12,6 +13,7 @@ use reshard::{Choice, Message, Network, Order, Policy, Side, Strategy, reshard};
 
 use crate::action::{Remote, Way};
 use crate::error::LowerError;
+use crate::pipeline::each;
 use crate::strided::Strided;
 
 /// The names of strategies.
@@ -88,25 +90,61 @@ pub fn sides<'a>(
     Ok((sides, type_))
 }
 
-impl Route {
-    /// The ways of a crossing to all stages that it goes to.
-    pub(crate) fn of(pipeline: &Pipeline, crossing: &Crossing) -> Result<Vec<(usize, Self)>, LowerError> {
-        let refused = |error: String| LowerError::Crossing(crossing.name.clone(), error);
-        let mut routes = Vec::new();
+/// For each crossing its ways, each to a stage.
+pub(crate) type Routes = Vec<Vec<(usize, Arc<Route>)>>;
+
+/// What travels from where to where, and how.
+#[derive(PartialEq)]
+struct Trip<'a> {
+    type_: &'a Type,
+    sides: [Side; 2],
+    policy: Policy,
+}
+
+/// The ways of all crossings, of each to all stages that it goes to. Crossings between chunks of the same
+/// groups mostly travel alike: what does is found out once.
+pub(crate) fn routes(pipeline: &Pipeline) -> Result<Routes, LowerError> {
+    let mut trips: Vec<(&str, Trip<'_>)> = Vec::new();
+    let mut numbers = Vec::new();
+    for crossing in &pipeline.crossings {
+        let mut to = Vec::new();
         for arrival in &crossing.to {
-            let policy = policy(arrival).map_err(refused)?;
-            let ([from, to], type_) = sides(pipeline, (&crossing.name, crossing.from), arrival.stage)?;
-            let made = reshard(type_, &from, &to, &EVEN, &policy);
-            let made = made.map_err(|error| refused(error.to_string()))?;
-            let mut route = Self::default();
-            for message in &made.messages {
-                route.add(message, [&from, &to], type_, pipeline.devices()).map_err(refused)?;
+            let trip = Trip::of(pipeline, crossing, arrival)?;
+            let known = trips.iter().position(|(_, it)| *it == trip);
+            to.push((arrival.stage, known.unwrap_or(trips.len())));
+            if known.is_none() {
+                trips.push((&crossing.name, trip));
             }
-            routes.push((arrival.stage, route));
         }
-        Ok(routes)
+        numbers.push(to);
+    }
+    let made = each(&trips, |(name, trip)| {
+        let route = trip.route(pipeline.devices());
+        route.map(Arc::new).map_err(|error| LowerError::Crossing((*name).to_owned(), error))
+    })?;
+    let all = numbers.into_iter();
+    Ok(all.map(|to| to.into_iter().map(|(stage, it)| (stage, Arc::clone(&made[it]))).collect()).collect())
+}
+
+impl<'a> Trip<'a> {
+    fn of(pipeline: &'a Pipeline, crossing: &Crossing, arrival: &Arrival) -> Result<Self, LowerError> {
+        let policy = policy(arrival).map_err(|error| LowerError::Crossing(crossing.name.clone(), error))?;
+        let (sides, type_) = sides(pipeline, (&crossing.name, crossing.from), arrival.stage)?;
+        Ok(Self { type_, sides, policy })
     }
 
+    fn route(&self, devices: u64) -> Result<Route, String> {
+        let Self { type_, sides: [from, to], policy } = self;
+        let made = reshard(type_, from, to, &EVEN, policy).map_err(|error| error.to_string())?;
+        let mut route = Route::default();
+        for message in &made.messages {
+            route.add(message, [from, to], type_, devices)?;
+        }
+        Ok(route)
+    }
+}
+
+impl Route {
     fn add(
         &mut self,
         message: &Message,
