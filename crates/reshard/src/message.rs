@@ -209,24 +209,36 @@ impl<'a> Messages<'a> {
             let nodes: Vec<Vec<u64>> = job.receivers.iter().enumerate().map(in_order).collect();
             chains.push((sender, nodes));
         }
-        for chunks in chunks.chunks(chains.len().max(1)) {
-            // What each chain passes on to the next node: the rank that has it, and what brought it.
-            let mut ends: Vec<(u64, Option<usize>)> =
-                chains.iter().map(|(sender, _)| (*sender, None)).collect();
+        let several = chains.len();
+        let longest = job.receivers.iter().map(Vec::len).max().unwrap_or(0);
+        // Where a device passes on what goes by several chains, as many chunks later a chain begins the next
+        // one: before others that have come far are passed on, which would keep it waiting.
+        let later = several.min(longest.saturating_sub(1)).max(2);
+        let when = |round: usize, place: usize| if several > 1 { round * later + place } else { round };
+        let mut hops = Vec::new();
+        for round in 0..chunks.len() / several.max(1) {
             for (node, devices) in job.receivers.iter().enumerate() {
-                let mut last = ends.clone();
                 for place in 0..devices.len() {
-                    for (chain, (_, nodes)) in chains.iter().enumerate() {
-                        let (from, after) = last[chain];
-                        let sent = Sent { task: job.task, portions: &chunks[chain], after };
-                        let rank = nodes[node][place];
-                        last[chain] = (rank, self.push(from, rank, &sent));
-                    }
-                    if place == 0 {
-                        ends.clone_from(&last);
-                    }
+                    hops.extend((0..several).map(|chain| (when(round, place), node, place, chain, round)));
                 }
             }
+        }
+        hops.sort_unstable();
+        // For each chain and chunk what is passed on to the next node, and on in each node: the rank that has
+        // it, and what brought it.
+        let mut ends = BTreeMap::new();
+        let mut last = BTreeMap::new();
+        for (_, node, place, chain, round) in hops {
+            let (sender, nodes) = &chains[chain];
+            let begun = if place == 0 { ends.get(&(chain, round)) } else { last.get(&(chain, round, node)) };
+            let &(from, after) = begun.unwrap_or(&(*sender, None));
+            let sent = Sent { task: job.task, portions: &chunks[round * several + chain], after };
+            let rank = nodes[node][place];
+            let passed = (rank, self.push(from, rank, &sent));
+            if place == 0 {
+                ends.insert((chain, round), passed);
+            }
+            last.insert((chain, round, node), passed);
         }
     }
 
