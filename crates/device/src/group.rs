@@ -137,11 +137,10 @@ impl<'a> Group<'a> {
         let all = self.numbers.iter().zip(&self.computes).enumerate();
         all.map(|(step, (&number, compute))| {
             let mut member = Member { number, reads: vec![], handed: vec![], writes: vec![] };
-            for buffer in buffers(&compute.operands) {
-                // What was made last in a place is what is there.
-                match self.made[..step].iter().rposition(|made| made.contains(&buffer)) {
-                    Some(earlier) => member.handed.push((self.numbers[earlier], buffer)),
-                    None => member.reads.push(buffer),
+            for (block, input) in compute.operands.iter().zip(&self.chain.steps[step].inputs) {
+                match *input {
+                    Input::Step(earlier, _) => member.handed.push((self.numbers[earlier], block.buffer)),
+                    Input::Operand(_) => member.reads.push(block.buffer),
                 }
             }
             let is_needed =

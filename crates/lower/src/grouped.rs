@@ -39,7 +39,7 @@ pub fn grouped(pipeline: &Pipeline) -> Result<Vec<Grouped>, LowerError> {
 impl Pipelined<'_> {
     fn group(&self, group: usize) -> Result<Grouped, LowerError> {
         let stages = &self.pipeline.stages;
-        let own: Vec<usize> = (0..stages.len()).filter(|&it| self.pipeline.group(it) == group).collect();
+        let own: Vec<usize> = self.stages_of(group).collect();
         let missing = || LowerError::Schedule(format!("group {group} has no stage"));
         let place = &stages[*own.first().ok_or_else(missing)?];
         let ranks = place.first_device..place.first_device + place.plan.mesh.devices();

@@ -157,10 +157,14 @@ impl Pipelined<'_> {
         Ok(events::ordered(arena::placed(rings::counted(in_place::reduced(program)))))
     }
 
+    /// The stages of a group, in order.
+    pub(crate) fn stages_of(&self, group: usize) -> impl Iterator<Item = usize> {
+        (0..self.pipeline.stages.len()).filter(move |&stage| self.pipeline.group(stage) == group)
+    }
+
     /// The crossings that a group sends after the micro-batches, in order.
     fn sent_last(&self, group: usize) -> Result<Vec<usize>, LowerError> {
-        let own = (0..self.pipeline.stages.len()).filter(|&stage| self.pipeline.group(stage) == group);
-        let programs = own.map(|stage| {
+        let programs = self.stages_of(group).map(|stage| {
             let built = self.stage(stage, self.pipeline.stages[stage].first_device)?;
             Ok((built.program, built.stretches))
         });
