@@ -23,7 +23,7 @@ use goal::Judged;
 use kept::{Kept, Place};
 pub use options::OnGpu;
 use options::Part;
-use row::Row;
+use row::{Row, Section};
 
 use super::{Report, process};
 use crate::arguments::{DeviceArguments, RunDevice};

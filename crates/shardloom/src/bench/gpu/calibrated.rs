@@ -5,13 +5,17 @@ use cost_models::machine::{Machine, json};
 use device::Facts;
 
 use super::rates::Rate;
-use super::{Given, Row};
+use super::{Given, Row, Section};
 use crate::bench::process;
 use crate::failure::Failure;
 use crate::measure::gpu::{Care, Measured, fitted};
 use crate::written;
 
-const PART: &str = "prices of this GPU";
+const SECTION: Section = Section {
+    name: "prices of this GPU",
+    beside: "what the machine states that they start from; the numbers found explain the rates best, and price the \
+             steps",
+};
 
 /// What plans call the machine that is fitted.
 const NAME: &str = "this-gpu";
@@ -26,7 +30,7 @@ pub(super) fn machine(
 ) -> (Option<Machine>, Vec<Row>) {
     match explaining(given, facts, identity, rates) {
         Ok((machine, rows)) => (Some(machine), rows),
-        Err(error) => (None, vec![Row::new(PART, "a machine that explains the rates").failed(error)]),
+        Err(error) => (None, vec![Row::new(&SECTION, "a machine that explains the rates").failed(error)]),
     }
 }
 
@@ -48,7 +52,7 @@ fn explaining(
         written::write(path, json::write(&found.machine).as_bytes())?;
     }
     let rows = found.numbers.iter().map(|(field, stated, found)| {
-        Row::new(PART, field.clone()).with("stated", format!("{stated:.4e}"), *stated).with(
+        Row::new(&SECTION, field.clone()).with("stated", format!("{stated:.4e}"), *stated).with(
             "found",
             format!("{found:.4e}"),
             *found,

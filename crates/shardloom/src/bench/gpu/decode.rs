@@ -11,7 +11,7 @@ use rewrite::Steps;
 use run::Session;
 
 use super::goal::Bound;
-use super::{Given, Row};
+use super::{Given, Row, Section};
 use crate::bench::folder::Folder;
 use crate::bench::llama::{self, Size, Use};
 use crate::bench::median;
@@ -25,7 +25,11 @@ use crate::generation::sequences::Sequences;
 use crate::model_file::{self, ModelFile};
 use crate::{compile, gpu, pipeline};
 
-const PART: &str = "tokens one after another";
+const SECTION: Section = Section {
+    name: "tokens one after another",
+    beside: "the bandwidth of the memory that the machine says, by the least that has to be read for a token: all \
+             weights and the whole cache, once",
+};
 
 /// How many sequences grow at once.
 const BATCHES: [u64; 2] = [1, 8];
@@ -62,7 +66,7 @@ pub(super) fn rows(given: &Given<'_>) -> Result<Vec<Row>, Failure> {
     Ok(BATCHES
         .map(|batch| {
             let sequences = if batch == 1 { "sequence" } else { "sequences" };
-            let row = Row::new(PART, format!("{name} in bf16, {batch} {sequences} of {room}"));
+            let row = Row::new(&SECTION, format!("{name} in bf16, {batch} {sequences} of {room}"));
             let token = Token { file: &file, size, batch, room };
             (given.say)(format!("planning a token of {batch} {sequences}"));
             match token.planned(given) {

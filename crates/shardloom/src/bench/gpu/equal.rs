@@ -16,11 +16,14 @@ use device::{Bench, DeviceError};
 use kernels::Array;
 use planner_ir::DType;
 
-use super::{Given, Row};
+use super::{Given, Row, Section};
 use crate::failure::Failure;
 use case::{Case, Cases};
 
-const PART: &str = "kernels against processors";
+const SECTION: Section = Section {
+    name: "kernels against processors",
+    beside: "the same operation on a processor, as a part of the largest number; all have to be right",
+};
 
 /// How far results in 32 bits and in 16 may be from the reference, as a part of the largest number: sums are
 /// made in another order, and narrow ones are rounded once more.
@@ -47,7 +50,7 @@ pub(super) fn rows(given: &Given<'_>, bench: &mut Bench) -> Vec<Row> {
         let cases = match make(extent) {
             Ok(cases) => cases,
             Err(error) => {
-                rows.push(Row::new(PART, "what processors make").failed(error));
+                rows.push(Row::new(&SECTION, "what processors make").failed(error));
                 continue;
             }
         };
@@ -58,7 +61,7 @@ pub(super) fn rows(given: &Given<'_>, bench: &mut Bench) -> Vec<Row> {
             let _ = bench.prepare(&trials);
             for case in some {
                 (given.say)(case.name.clone());
-                let row = Row::new(PART, case.name.as_str());
+                let row = Row::new(&SECTION, case.name.as_str());
                 rows.push(match found(bench, case) {
                     Ok(apart) => row.apart(apart, case.most),
                     Err(error) => row.failed(error),

@@ -9,47 +9,12 @@ use serde_json::{Value, json};
 
 use super::goal::Judged;
 use super::options::Part;
-use super::row::Row;
+use super::row::{Row, Section};
 use crate::bench::{Report, append};
 use crate::failure::Failure;
 
-/// What the rows of a part are held against.
-const BESIDE: [(&str, &str); 7] = [
-    (
-        "kernels against processors",
-        "the same operation on a processor, as a part of the largest number; all have to be right",
-    ),
-    (
-        "prices of this GPU",
-        "what the machine states that they start from; the numbers found explain the rates best, and price the \
-         steps",
-    ),
-    ("rates", "the largest copy of this table, and the prices of the machine"),
-    (
-        "ranks on the GPU against one on a processor",
-        "what one rank on a processor makes in three steps, outputs or losses and trained parameters, and what \
-         lies beside a model; all have to be right",
-    ),
-    (
-        "steps of training",
-        "the price of the plan by the machine, and the same steps by PyTorch in a process of its own: at least as \
-         fast as eager, and 0.95 of compiled or better",
-    ),
-    (
-        "tokens one after another",
-        "the bandwidth of the memory that the machine says, by the least that has to be read for a token: all \
-         weights and the whole cache, once",
-    ),
-    (
-        "faults that compute-sanitizer finds",
-        "nothing: the parts equal and ranks, quick, under each of its tools",
-    ),
-];
-
-/// What the rows of a part are held against.
-fn beside(part: &str) -> &'static str {
-    BESIDE.iter().find(|it| it.0 == part).map_or("", |it| it.1)
-}
+/// Where parts are that have no rows.
+const UNMEASURED: Section = Section { name: "what could not be measured", beside: "" };
 
 /// What was measured on, and by what.
 pub(super) struct Place {
@@ -92,7 +57,7 @@ impl Kept {
     ) -> Result<(), Failure> {
         let rows = rows.unwrap_or_else(|error| {
             let whole = format!("the part `{}`", part.name());
-            vec![Row::new("what could not be measured", whole).failed(error)]
+            vec![Row::new(&UNMEASURED, whole).failed(error)]
         });
         let lines: Vec<Value> = rows.iter().map(|row| self.line(row, machine)).collect();
         self.append(&lines)?;
@@ -127,9 +92,7 @@ impl Kept {
             "prices": machine.name,
             "quick": self.judged == Judged::No,
         });
-        if let (Some(line), Value::Object(row)) =
-            (line.as_object_mut(), row.line(beside(row.part), self.judged))
-        {
+        if let (Some(line), Value::Object(row)) = (line.as_object_mut(), row.line(self.judged)) {
             line.extend(row);
         }
         line
@@ -142,14 +105,15 @@ impl Kept {
             text.push_str("everything is small: these times mean nothing\n");
         }
         let longest = self.rows.iter().map(|row| row.what.len()).max().unwrap_or(0);
-        let mut part = "";
+        let mut section = "";
         for row in &self.rows {
-            if row.part != part {
-                part = row.part;
+            let Section { name, beside } = row.section;
+            if *name != section {
+                section = name;
                 // Writing to a string does not fail.
-                let _ = writeln!(text, "\n{part}");
-                if !beside(part).is_empty() {
-                    let _ = writeln!(text, "  beside {}", beside(part));
+                let _ = writeln!(text, "\n{section}");
+                if !beside.is_empty() {
+                    let _ = writeln!(text, "  beside {beside}");
                 }
             }
             let figures: Vec<String> =

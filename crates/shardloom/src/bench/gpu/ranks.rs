@@ -14,7 +14,7 @@ use rewrite::Steps;
 use run::Session;
 
 use super::equal::apart;
-use super::{Given, Row};
+use super::{Given, Row, Section};
 use crate::arguments::ModelArguments;
 use crate::bench::folder::Folder;
 use crate::bench::gpt2::{self, Size, Start};
@@ -26,7 +26,11 @@ use crate::pipeline::{self, Target};
 use crate::progress::{Progress, Wish};
 use crate::{compile, given, gpu, inputs, machine};
 
-const PART: &str = "ranks on the GPU against one on a processor";
+const SECTION: Section = Section {
+    name: "ranks on the GPU against one on a processor",
+    beside: "what one rank on a processor makes in three steps, outputs or losses and trained parameters, and what \
+             lies beside a model; all have to be right",
+};
 
 /// On which meshes.
 const MESHES: [&[u64]; 5] = [&[1], &[2], &[4], &[8], &[2, 2]];
@@ -66,7 +70,7 @@ pub(super) fn rows(given: &Given<'_>) -> Result<Vec<Row>, Failure> {
         let model = match Model::open(&path, &bound) {
             Ok(model) => model,
             Err(error) => {
-                rows.push(Row::new(PART, name).left_out(error));
+                rows.push(Row::new(&SECTION, name).left_out(error));
                 continue;
             }
         };
@@ -76,7 +80,7 @@ pub(super) fn rows(given: &Given<'_>) -> Result<Vec<Row>, Failure> {
         let pinned = pinned.into_iter().filter(|_| number == 0);
         for manner in MESHES.map(Manner::cheapest).into_iter().chain(pinned) {
             (given.say)(format!("{name}, {}", manner.what));
-            let row = Row::new(PART, format!("{name}, {}", manner.what));
+            let row = Row::new(&SECTION, format!("{name}, {}", manner.what));
             rows.push(match model.apart(given, &manner) {
                 Ok(apart) => row.apart(apart, model.most),
                 Err(error) => row.failed(error),
@@ -84,7 +88,7 @@ pub(super) fn rows(given: &Given<'_>) -> Result<Vec<Row>, Failure> {
         }
     }
     let or_why = |what: &str, rows: Result<Vec<Row>, Failure>| {
-        rows.unwrap_or_else(|error| vec![Row::new(PART, what).failed(error)])
+        rows.unwrap_or_else(|error| vec![Row::new(&SECTION, what).failed(error)])
     };
     rows.extend(or_why("a GPT-2 of 2 layers, trained", training::rows(given)));
     if let Some(folder) = &given.options.models {

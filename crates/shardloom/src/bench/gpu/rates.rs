@@ -9,12 +9,13 @@ use kernels::cuda::{Chain, Input, Piece, Step, chained};
 use planner_ir::{Binary, DType, Op, Real, Type, Unary};
 
 use super::goal::Bound;
-use super::{Given, Row};
+use super::{Given, Row, Section};
 use crate::failure::Failure;
 use crate::measure::gpu::trials::{Price, Sizes, Timed, When, all};
 use crate::measure::gpu::{Care, failure, steady};
 
-const PART: &str = "rates";
+const SECTION: Section =
+    Section { name: "rates", beside: "the largest copy of this table, and the prices of the machine" };
 
 /// What a gradient of attention computes more than attention.
 ///
@@ -74,7 +75,7 @@ pub(super) fn rows(rates: &[Rate], machine: &Machine) -> Vec<Row> {
     // The largest copy is what others are parts of.
     let mut copied = None;
     let rows = rates.iter().map(|Rate { timed, sample }| {
-        let row = Row::new(PART, timed.name.clone());
+        let row = Row::new(&SECTION, timed.name.clone());
         match sample {
             Ok(sample) => {
                 if let Trial::Copy(bytes) = timed.trial {

@@ -7,10 +7,18 @@ use super::goal::{Bound, Goal, Judged};
 /// How far a price may be from what is measured, as a part of it.
 const PRICED: f64 = 0.08;
 
+/// Where rows of one kind are in a table.
+#[derive(Debug)]
+pub(super) struct Section {
+    pub(super) name: &'static str,
+    /// What they are held against; nothing if they are held against nothing.
+    pub(super) beside: &'static str,
+}
+
 /// One thing that was measured.
 #[derive(Clone, Debug)]
 pub(super) struct Row {
-    pub(super) part: &'static str,
+    pub(super) section: &'static Section,
     pub(super) what: String,
     /// Each with its name, for people and for programs.
     pub(super) figures: Vec<(&'static str, String, Value)>,
@@ -42,8 +50,8 @@ impl Verdict {
 }
 
 impl Row {
-    pub(super) fn new(part: &'static str, what: impl Into<String>) -> Self {
-        Self { part, what: what.into(), figures: Vec::new(), verdict: None, goals: Vec::new() }
+    pub(super) fn new(section: &'static Section, what: impl Into<String>) -> Self {
+        Self { section, what: what.into(), figures: Vec::new(), verdict: None, goals: Vec::new() }
     }
 
     /// With a figure.
@@ -109,15 +117,15 @@ impl Row {
     }
 
     /// As a ledger has it, without what it was measured on.
-    pub(super) fn line(&self, beside: &str, judged: Judged) -> Value {
+    pub(super) fn line(&self, judged: Judged) -> Value {
         let figures: Map<String, Value> =
             self.figures.iter().map(|(name, _, value)| (name.replace(' ', "_"), value.clone())).collect();
         json!({
-            "part": self.part,
+            "part": self.section.name,
             "what": self.what,
             "verdict": self.verdict.map(|it| it.shown().to_lowercase()),
             "figures": figures,
-            "beside": beside,
+            "beside": self.section.beside,
             "goals": self.goals.iter().map(|it| it.json(judged)).collect::<Vec<_>>(),
         })
     }

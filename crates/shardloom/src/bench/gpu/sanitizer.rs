@@ -6,9 +6,12 @@ use std::time::Duration;
 
 use super::child::{self, Ended};
 use super::goal::Bound;
-use super::{Given, OnGpu, Part, Row};
+use super::{Given, OnGpu, Part, Row, Section};
 
-const PART: &str = "faults that compute-sanitizer finds";
+const SECTION: Section = Section {
+    name: "faults that compute-sanitizer finds",
+    beside: "nothing: the parts equal and ranks, quick, under each of its tools",
+};
 
 /// Its tools: accesses out of bounds, races in shared memory, reads of what was never written, barriers that not
 /// all threads reach.
@@ -31,7 +34,9 @@ pub(super) fn rows(given: &Given<'_>) -> Vec<Row> {
     };
     let Some((program, version)) = found(&places) else {
         let tried = places.iter().map(|it| format!("`{it}`")).collect::<Vec<_>>().join(" and ");
-        return vec![Row::new(PART, "compute-sanitizer").left_out(format!("{tried}: none can be started"))];
+        return vec![
+            Row::new(&SECTION, "compute-sanitizer").left_out(format!("{tried}: none can be started")),
+        ];
     };
     let rows = TOOLS.map(|tool| {
         (given.say)(format!("{tool} of compute-sanitizer"));
@@ -50,7 +55,7 @@ fn found<'a>(places: &[&'a str]) -> Option<(&'a str, String)> {
 }
 
 fn row(options: &OnGpu, program: &str, tool: &str) -> Row {
-    let row = Row::new(PART, tool);
+    let row = Row::new(&SECTION, tool);
     let own = match std::env::current_exe() {
         Ok(own) => own,
         Err(error) => return row.left_out(format!("this program is not found: {error}")),

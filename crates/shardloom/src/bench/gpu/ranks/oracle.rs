@@ -16,7 +16,7 @@ use planner_ir::{Mesh, Op, Optimizer, Real};
 use serde_json::Value;
 
 use super::training::{Fed, Left, farthest, internal, loss_of, on_gpu};
-use super::{APART, PART};
+use super::{APART, SECTION};
 use crate::arrays;
 use crate::bench::gpu::{Given, Row};
 use crate::failure::Failure;
@@ -41,12 +41,12 @@ pub(super) fn rows(given: &Given<'_>, folder: &Path) -> Result<Vec<Row>, Failure
         let named = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let name = format!("{}/{}", path.parent().map(named).unwrap_or_default(), named(&path));
         match Case::open(&path) {
-            Err(error) => rows.push(Row::new(PART, format!("{name}, trained")).left_out(error)),
+            Err(error) => rows.push(Row::new(&SECTION, format!("{name}, trained")).left_out(error)),
             Ok(case) => rows.extend(MESHES.map(|sizes| {
                 let mesh = Mesh::of_sizes(sizes);
                 let what = format!("{name}, trained on {} ranks", crate::mesh::sizes(&mesh));
                 (given.say)(what.clone());
-                let row = Row::new(PART, what);
+                let row = Row::new(&SECTION, what);
                 match case.planned(&mesh) {
                     // There are models that are not trained so.
                     Err(error) => row.left_out(error),

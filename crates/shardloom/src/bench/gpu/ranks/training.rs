@@ -16,7 +16,7 @@ use rewrite::Steps;
 use run::Session;
 
 use super::around::Around;
-use super::{APART, APART_NARROW, PART};
+use super::{APART, APART_NARROW, SECTION};
 use crate::bench::folder::Folder;
 use crate::bench::gpt2::{self, Size, Start};
 use crate::bench::gpu::equal::apart;
@@ -130,7 +130,7 @@ pub(super) fn rows(given: &Given<'_>) -> Result<Vec<Row>, Failure> {
     }
     let rows = TRIALS.map(|trial| {
         (given.say)(trial.title.to_owned());
-        let row = Row::new(PART, format!("a GPT-2 of 2 layers, {}", trial.title));
+        let row = Row::new(&SECTION, format!("a GPT-2 of 2 layers, {}", trial.title));
         let most = if trial.precision == Precision::F32 { APART } else { APART_NARROW };
         match trial.planned(&file) {
             Err(error) => row.failed(error),
