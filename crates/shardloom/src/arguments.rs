@@ -19,7 +19,7 @@ use crate::cluster::ClusterArguments;
 use crate::pipeline::Stage;
 use crate::quantity;
 
-pub use device::{DeviceArguments, RunDevice};
+pub use device::{CudaArguments, DeviceArguments, RunDevice};
 pub(crate) use generation::ids;
 pub use generation::{GenerateArguments, GenerationArguments, Prompt};
 pub use kernels::KernelsArguments;

@@ -11,7 +11,7 @@ use device::{Device, Settings};
 use lower::Program;
 use run::{RunError, Session};
 
-use crate::arguments::{DeviceArguments, RunDevice};
+use crate::arguments::{CudaArguments, DeviceArguments, RunDevice};
 use crate::cluster::Cluster;
 use crate::commands::Context;
 use crate::failure::Failure;
@@ -20,10 +20,10 @@ use crate::failure::Failure;
 const FOLDER: &str = "shardloom";
 
 /// What a device is made with, as arguments say.
-pub(crate) fn settings(on: &DeviceArguments) -> Settings {
+pub(crate) fn settings(cuda: &CudaArguments) -> Settings {
     Settings {
-        libraries: on.libraries.iter().cloned().collect(),
-        cache: on.cache.clone().or_else(own_cache),
+        libraries: cuda.libraries.iter().cloned().collect(),
+        cache: cuda.cache.clone().or_else(own_cache),
         ..Settings::default()
     }
 }
@@ -42,29 +42,29 @@ pub(crate) fn expect(on: &DeviceArguments, context: &Context<'_, '_>) -> Result<
     if on.device == RunDevice::Cpu {
         return Ok(());
     }
-    let folders = settings(on).libraries;
+    let folders = settings(&on.cuda).libraries;
     let launched = || {
         let count = device::count(&folders).unwrap_or(0);
         context.cluster.and_then(|it| of_process(it, count, &folders).err())
     };
-    let why = lacking(on).or_else(launched);
+    let why = lacking(&on.cuda).or_else(launched);
     why.map_or(Ok(()), |why| Err(refused("--device cuda", &format!("{why}; {HINT}"))))
 }
 
 /// The same for a command that measures the GPU itself.
-pub(crate) fn present(on: &DeviceArguments, command: &str) -> Result<(), Failure> {
-    lacking(on).map_or(Ok(()), |why| Err(refused(command, &why)))
+pub(crate) fn present(cuda: &CudaArguments, command: &str) -> Result<(), Failure> {
+    lacking(cuda).map_or(Ok(()), |why| Err(refused(command, &why)))
 }
 
 /// The same for one that measures the GPUs of all ranks: what this process's is measured with, and the version
 /// of NCCL.
 pub(crate) fn present_among(
-    on: &DeviceArguments,
+    cuda: &CudaArguments,
     command: &str,
     cluster: &Cluster,
 ) -> Result<(Settings, String), Failure> {
-    present(on, command)?;
-    let mut settings = settings(on);
+    present(cuda, command)?;
+    let mut settings = settings(cuda);
     let found = device::count(&settings.libraries).map_err(|error| error.to_string());
     let found = found.and_then(|count| {
         let version = device::nccl(&settings.libraries).map_err(|error| error.to_string())?;
@@ -80,8 +80,8 @@ fn refused(what: &str, why: &str) -> Failure {
 }
 
 /// What running on a GPU needs and this machine lacks, if something.
-fn lacking(on: &DeviceArguments) -> Option<String> {
-    let folders = settings(on).libraries;
+fn lacking(cuda: &CudaArguments) -> Option<String> {
+    let folders = settings(cuda).libraries;
     let missing: Vec<String> = device::missing(&folders).iter().map(ToString::to_string).collect();
     match device::count(&folders) {
         _ if !missing.is_empty() => Some(missing.join("; ")),
@@ -99,7 +99,7 @@ fn of_process(cluster: &Cluster, count: usize, folders: &[PathBuf]) -> Result<()
 
 /// A device for plans whose steps take turns: all of their ranks, or that of this process.
 fn device(on: &DeviceArguments, context: &Context<'_, '_>, plans: &[&[Program]]) -> Result<Device, RunError> {
-    let mut settings = settings(on);
+    let mut settings = settings(&on.cuda);
     let Some(cluster) = context.cluster else { return Ok(Device::in_turns(&settings, plans)?) };
     settings.gpu = cluster.gpu(device::count(&settings.libraries)?).map_err(RunError::Device)?;
     Ok(Device::among(&settings, &cluster.processes, cluster.connecting, plans)?)

@@ -10,6 +10,14 @@ pub struct DeviceArguments {
     /// On what ranks run
     #[arg(long, value_enum, default_value_t = RunDevice::Cpu)]
     pub device: RunDevice,
+    /// What GPUs need.
+    #[command(flatten)]
+    pub cuda: CudaArguments,
+}
+
+/// What GPUs need.
+#[derive(Args, Clone, Debug)]
+pub struct CudaArguments {
     /// Look for the libraries of CUDA in this folder first
     #[arg(long, value_name = "DIR")]
     pub libraries: Option<PathBuf>,

@@ -26,7 +26,6 @@ use options::Part;
 use row::{Row, Section};
 
 use super::{Report, process};
-use crate::arguments::{DeviceArguments, RunDevice};
 use crate::failure::Failure;
 use crate::measure::gpu as measured;
 use crate::written;
@@ -34,7 +33,6 @@ use crate::written;
 /// What parts need.
 struct Given<'a> {
     options: &'a OnGpu,
-    on: DeviceArguments,
     /// Whose prices are beside what is measured: first what this GPU's data sheet says.
     machine: Machine,
     /// What was asked.
@@ -47,17 +45,15 @@ type Measure = fn(&Given<'_>) -> Result<Vec<Row>, Failure>;
 
 /// Measures; refuses where something is not as its reference. A part that fails leaves the others.
 pub(crate) fn measure(options: &OnGpu, say: &dyn Fn(String)) -> Result<Report, Failure> {
-    let OnGpu { libraries, cache, .. } = options;
-    let on = DeviceArguments { device: RunDevice::Cuda, libraries: libraries.clone(), cache: cache.clone() };
-    crate::gpu::present(&on, "bench gpu")?;
-    let mut bench = Bench::open(&crate::gpu::settings(&on)).map_err(measured::failure)?;
+    crate::gpu::present(&options.cuda, "bench gpu")?;
+    let mut bench = Bench::open(&crate::gpu::settings(&options.cuda)).map_err(measured::failure)?;
     let facts = bench.facts().clone();
     let named = options.machine.as_ref().or(options.like.as_ref());
     let machine = measured::like(named.map(String::as_str), &facts)?;
     if let Some(path) = &options.calibrated {
         written::possible(path)?;
     }
-    let mut given = Given { options, on, machine, command: options.command(), say };
+    let mut given = Given { options, machine, command: options.command(), say };
     let identity = measured::identity(&bench);
     let (major, minor) = bench.compiler_version();
     let place = Place {

@@ -67,8 +67,8 @@ fn device(
     arguments: &CalibrateArguments,
     context: &mut Context<'_, '_>,
 ) -> Result<Said, Failure> {
-    crate::gpu::present(&arguments.on, "calibrate")?;
-    let settings = crate::gpu::settings(&arguments.on);
+    crate::gpu::present(&arguments.on.cuda, "calibrate")?;
+    let settings = crate::gpu::settings(&arguments.on.cuda);
     let (text, machine) = one(name, arguments, &settings, context)?;
     said(&text, &machine, &arguments.output)
 }
@@ -156,7 +156,7 @@ fn among(
 
 /// What a process has to have to measure with others.
 fn ready(arguments: &CalibrateArguments, cluster: &Cluster) -> Result<Ready, Failure> {
-    let (settings, version) = crate::gpu::present_among(&arguments.on, "calibrate --nccl", cluster)?;
+    let (settings, version) = crate::gpu::present_among(&arguments.on.cuda, "calibrate --nccl", cluster)?;
     if cluster.processes.leads() {
         written::possible(&arguments.output)?;
     }

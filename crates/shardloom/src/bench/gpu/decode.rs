@@ -120,7 +120,7 @@ impl Token<'_> {
         let programs = pipeline::lower(&generation.decode, &mut |_, _| {})?;
         (given.say)("making kernels ready".to_owned());
         let plans: [&[Program]; 1] = [&programs];
-        let device = Device::in_turns(&gpu::settings(&given.on), &plans)
+        let device = Device::in_turns(&gpu::settings(&given.options.cuda), &plans)
             .map_err(|error| Failure::Input(error.to_string()))?;
         let failed = |error| Failure::input("run", error);
         let session = Session::on(Box::new(device), None, programs, self.file).map_err(failed)?;

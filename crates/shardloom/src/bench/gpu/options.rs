@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
+use crate::arguments::CudaArguments;
+
 /// `bench gpu`.
 #[derive(Args, Clone, Debug)]
 pub struct OnGpu {
@@ -34,12 +36,9 @@ pub struct OnGpu {
     /// The program compute-sanitizer; else that of the path, or of `/usr/local/cuda/bin`
     #[arg(long, value_name = "PROGRAM")]
     pub sanitizer: Option<String>,
-    /// Look for the libraries of CUDA in this folder first
-    #[arg(long, value_name = "DIR")]
-    pub libraries: Option<PathBuf>,
-    /// Keep compiled kernels and the algorithms of products here, not in the user's cache
-    #[arg(long, value_name = "DIR")]
-    pub cache: Option<PathBuf>,
+    /// What GPUs need.
+    #[command(flatten)]
+    pub cuda: CudaArguments,
     /// Append what is measured to this file, part by part
     #[arg(long, value_name = "FILE")]
     pub ledger: Option<PathBuf>,
@@ -104,8 +103,8 @@ impl OnGpu {
             ("--models", path(&self.models)),
             ("--python", Some(self.python.clone())),
             ("--sanitizer", self.sanitizer.clone()),
-            ("--libraries", path(&self.libraries)),
-            ("--cache", path(&self.cache)),
+            ("--libraries", path(&self.cuda.libraries)),
+            ("--cache", path(&self.cuda.cache)),
             ("--ledger", path(&self.ledger)),
         ];
         for (name, value) in given {

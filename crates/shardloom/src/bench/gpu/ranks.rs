@@ -193,7 +193,7 @@ impl Model {
     fn apart(&self, given: &Given<'_>, manner: &Manner) -> Result<f64, Failure> {
         let plan = self.plan(manner)?;
         let programs = pipeline::lower(&plan, &mut |_, _| {})?;
-        let device = Device::together(&gpu::settings(&given.on), &programs)
+        let device = Device::together(&gpu::settings(&given.options.cuda), &programs)
             .map_err(|error| Failure::Input(error.to_string()))?;
         let mut session = Session::on(Box::new(device), None, programs, &self.file).map_err(failed)?;
         let mut worst = 0.0_f64;

@@ -212,7 +212,7 @@ fn parameters(plan: &plan::Plan) -> u64 {
 fn trained(given: &Given<'_>, planned: &Planned) -> Result<Step, Failure> {
     let programs = pipeline::lower(&planned.plan, &mut |_, _| {})?;
     (given.say)("making kernels ready".to_owned());
-    let device = Device::together(&gpu::settings(&given.on), &programs)
+    let device = Device::together(&gpu::settings(&given.options.cuda), &programs)
         .map_err(|error| Failure::Input(error.to_string()))?;
     let mut session = Session::on(Box::new(device), None, programs, &planned.file).map_err(failed)?;
     let mut fed = inputs::made(&planned.plan.graph, 0);

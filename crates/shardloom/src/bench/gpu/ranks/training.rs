@@ -168,7 +168,7 @@ pub(super) fn on_gpu(
     rate: f32,
     steps: &[Fed],
 ) -> Result<Left, Failure> {
-    let device = Device::together(&gpu::settings(&given.on), &programs)
+    let device = Device::together(&gpu::settings(&given.options.cuda), &programs)
         .map_err(|error| Failure::Input(error.to_string()))?;
     left(Session::on(Box::new(device), None, programs, file).map_err(failed)?, rate, steps)
 }

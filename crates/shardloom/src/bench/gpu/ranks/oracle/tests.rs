@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::rows;
-use crate::arguments::{DeviceArguments, RunDevice};
+use crate::arguments::CudaArguments;
 use crate::bench::folder::Folder;
 use crate::bench::gpu::Given;
 use crate::bench::gpu::options::OnGpu;
@@ -18,8 +18,7 @@ fn gpt2() -> Option<PathBuf> {
 
 /// For each row whether it is right.
 fn verdicts(gpu: &Emulated, folder: &Path) -> Vec<Option<Verdict>> {
-    let places = [gpu.libraries.clone(), gpu.cache.clone()];
-    let [libraries, cache] = places.map(Some);
+    let [libraries, cache] = [&gpu.libraries, &gpu.cache].map(|it| Some(it.clone()));
     let options = OnGpu {
         only: vec![],
         quick: true,
@@ -29,13 +28,11 @@ fn verdicts(gpu: &Emulated, folder: &Path) -> Vec<Option<Verdict>> {
         models: Some(folder.to_owned()),
         python: String::new(),
         sanitizer: None,
-        libraries: libraries.clone(),
-        cache: cache.clone(),
+        cuda: CudaArguments { libraries, cache },
         ledger: None,
     };
-    let on = DeviceArguments { device: RunDevice::Cuda, libraries, cache };
     let machine = crate::machine::named("h100-80g-8x", None).unwrap();
-    let given = Given { options: &options, on, machine, command: String::new(), say: &|_| {} };
+    let given = Given { options: &options, machine, command: String::new(), say: &|_| {} };
     let rows = rows(&given, folder).unwrap();
     rows.iter().for_each(|row| println!("{}: {:?} {:?}", row.what, row.verdict, row.figures));
     rows.iter().map(|row| row.verdict).collect()
