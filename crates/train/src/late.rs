@@ -13,12 +13,12 @@ pub(crate) fn late_conversions(graph: &Graph, places: &[usize]) -> Vec<usize> {
     let mut before: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
     let mut is_late = vec![false; graph.nodes.len()];
     for (index, node) in graph.nodes.iter().enumerate() {
-        let (&[x], &[y]) = (&node.operands[..], &node.results[..]) else { continue };
+        let (Op::Cast(_), &[x], &[y]) = (&node.op, &node.operands[..], &node.results[..]) else { continue };
+        if bytes(x) >= bytes(y) {
+            continue;
+        }
         let reader = graph.nodes[index..].iter().position(|it| it.operands.contains(&y));
-        let reader = reader.map(|after| index + after).filter(|&it| places[it] == places[index]);
-        if let (Op::Cast(_), Some(reader)) = (&node.op, reader)
-            && bytes(x) < bytes(y)
-        {
+        if let Some(reader) = reader.map(|after| index + after).filter(|&it| places[it] == places[index]) {
             before.entry(reader).or_default().push(index);
             is_late[index] = true;
         }
