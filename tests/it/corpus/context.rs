@@ -10,8 +10,8 @@ use crate::training::manners::{Manner, Preferring, is_striped};
 /// Models, and on how many ranks their tokens fall into equal parts: one whose mask hides what comes
 /// later; with fewer heads of keys than of queries; one that is causal without a mask's help; causal
 /// ones on stripes of the sequence, with a mask of padding and without; one whose halves go both ways
-/// around; one that looks both ways; one some of whose rows see no key, and are the mean of all.
-const MODELS: [(&str, &[u64], Manner); 12] = [
+/// around; one that looks both ways.
+const MODELS: [(&str, &[u64], Manner); 9] = [
     ("gpt2-eager-legacy2.9-op17-static io0", &[2, 4], Manner::Context),
     ("gpt2-eager-legacy2.9-op17-static io0", &[2, 4], Manner::Striped),
     ("llama-nomask-dynamo2.15-op23-static io0", &[4], Manner::Striped),
@@ -21,9 +21,6 @@ const MODELS: [(&str, &[u64], Manner); 12] = [
     ("llama-ortcpu-hf5.23-op20-dyn io0", &[2], Manner::Context),
     ("llama-ortcpu-hf5.23-op20-dyn io0", &[2], Manner::Striped),
     ("bert-eager-legacy2.9-op17-static io0", &[2, 4], Manner::Context),
-    ("attention_blind_rows io0", &[2, 3, 4], Manner::Context),
-    ("attention_blind_rows io0", &[2, 3, 4], Manner::Striped),
-    ("attention_blind_rows io0", &[3], Manner::BothWays),
 ];
 
 /// Operands of attention and of its gradient, and results of the gradient, that keys index.

@@ -4,9 +4,9 @@
 use import::Bindings;
 use kernels::{Array, evaluate};
 use plan::{Loss, NoDecay, Plan, Precision, Recipe, Recompute};
-use planner_ir::{Op, State, StateKind};
+use planner_ir::{Layout, Loops, Move, Op, Partition, State, StateKind, Type};
 use rewrite::Steps;
-use search::{MachinePrices, Prices};
+use search::{MachinePrices, Prices, Work};
 use shardloom::arrays;
 use shardloom::model_file::{self, ModelFile};
 use shardloom::pipeline::{self, Decisions, Phases, Prepared, Target, Training};
@@ -14,7 +14,6 @@ use shardloom::pipeline::{self, Decisions, Phases, Prepared, Target, Training};
 use super::against::apart;
 use super::cases::{Arrays, SGD, floats};
 use super::chosen::check_plan;
-use super::manners::{Manner, Preferring};
 use super::{expect_none, faults_of};
 use crate::corpus::{Priced, machine_by};
 use crate::outside;
@@ -29,23 +28,69 @@ const WEIGHTS: [(&str, &str, bool); 6] = [
     ("val_85", "head.weight", true),
 ];
 
-/// What is planned: the mesh, how it is split if the prices do not say it, what is done again.
-const TRIALS: [(&str, Priced, Option<Manner>, Recompute); 14] = [
-    ("1", Priced::Shipped, None, Recompute::Nothing),
-    ("2", Priced::FastNet, None, Recompute::Full),
-    ("3", Priced::FastNet, None, Recompute::Nothing),
-    ("4", Priced::FastNet, None, Recompute::Selective),
-    ("2x2", Priced::FastNet, None, Recompute::Nothing),
-    ("2x3", Priced::FastNet, None, Recompute::Full),
-    ("2", Priced::Shipped, Some(Manner::Context), Recompute::Nothing),
-    ("3", Priced::Shipped, Some(Manner::Context), Recompute::Full),
-    ("4", Priced::Shipped, Some(Manner::Context), Recompute::Nothing),
-    ("3", Priced::Shipped, Some(Manner::Striped), Recompute::Nothing),
-    ("4", Priced::Shipped, Some(Manner::Striped), Recompute::Full),
-    ("2", Priced::Shipped, Some(Manner::Heads), Recompute::Nothing),
-    ("2", Priced::Shipped, Some(Manner::Tensor), Recompute::Selective),
-    ("2", Priced::Shipped, Some(Manner::Data(3)), Recompute::Nothing),
+/// How attention and its gradient are split.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Split {
+    /// As is cheapest.
+    Free,
+    /// Queries and keys, keys and values going around.
+    Ring,
+    /// Heads: Ulysses.
+    Heads,
+    /// Examples.
+    Batch,
+}
+
+/// What is planned: the mesh, how attention is split, what is done again.
+const TRIALS: [(&str, Split, Recompute); 11] = [
+    ("1", Split::Free, Recompute::Nothing),
+    ("2", Split::Free, Recompute::Full),
+    ("3", Split::Free, Recompute::Nothing),
+    ("4", Split::Free, Recompute::Selective),
+    ("2x2", Split::Free, Recompute::Nothing),
+    ("2x3", Split::Free, Recompute::Full),
+    ("2", Split::Ring, Recompute::Nothing),
+    ("3", Split::Ring, Recompute::Full),
+    ("4", Split::Ring, Recompute::Nothing),
+    ("2", Split::Heads, Recompute::Nothing),
+    ("2", Split::Batch, Recompute::Selective),
 ];
+
+/// Fast links, where attention that is split otherwise is dear.
+struct Attends<'a> {
+    machine: MachinePrices<'a>,
+    split: Split,
+    ranks: u64,
+}
+
+impl Attends<'_> {
+    fn is_wanted(&self, partition: &Partition, loops: &Loops) -> bool {
+        let of =
+            |dim: usize| loops.operands[1][dim].first().is_some_and(|it| !partition.loops[it.0].is_empty());
+        let around = partition.steps == self.ranks;
+        match self.split {
+            Split::Free => true,
+            Split::Ring => around,
+            Split::Heads => of(1) && partition.steps == 1,
+            Split::Batch => of(0) && partition.steps == 1,
+        }
+    }
+}
+
+impl Prices for Attends<'_> {
+    fn work(&self, work: &Work<'_>) -> f64 {
+        let attends = matches!(work.op, Op::Attention(_) | Op::AttentionGradient { .. });
+        let dear = attends && !self.is_wanted(work.partition, work.loops);
+        self.machine.work(work) + if dear { DEAR } else { 0.0 }
+    }
+
+    fn step(&self, type_: &Type, step: &Move, before: &Layout, after: &Layout) -> f64 {
+        self.machine.step(type_, step, before, after)
+    }
+}
+
+/// What it costs to split attention otherwise (seconds).
+const DEAR: f64 = 1000.0;
 
 /// The model, a batch, and what PyTorch made of it in two steps of plain descent.
 struct Case {
@@ -76,27 +121,25 @@ impl Case {
         };
         let decisions = Decisions::Only(decision.clone());
         let training = Training { recipe, decisions, phases: Phases::Together };
-        let inputs = self.batch.iter().map(|(name, it)| (name.clone(), it.shape().to_vec())).collect();
+        // Labels are no input of the model.
+        let of_model = self.batch.iter().filter(|it| it.0 != "labels");
+        let inputs = of_model.map(|(name, it)| (name.clone(), it.shape().to_vec())).collect();
         let bindings = Bindings { inputs, ..Bindings::default() };
         let imported = pipeline::import(&self.file, &bindings, &mut |_, _| {}).unwrap();
         pipeline::prepare_training(&self.file, &imported, &training, &mut |_, _| {}).unwrap()
     }
 
-    fn plan(&self, trial: &(&str, Priced, Option<Manner>, Recompute)) -> Result<Plan, String> {
-        let (mesh, prices, manner, decision) = trial;
-        let (mesh, machine) = machine_by(*prices, mesh);
+    fn plan(&self, (mesh, split, decision): &(&str, Split, Recompute)) -> Result<Plan, String> {
+        let (mesh, machine) = machine_by(Priced::FastNet, mesh);
         let prepared = self.prepared(decision);
-        let prices = MachinePrices::new(&machine, &mesh).map_err(|error| format!("{error:?}"))?;
-        let prices: Box<dyn Prices> = match *manner {
-            None => Box::new(prices),
-            Some(manner) => Box::new(Preferring::new(manner, prices, &prepared.graph, &prepared.sections)),
-        };
-        let steps = if *manner == Some(Manner::Heads) { Steps::One } else { Steps::Offered };
-        let target = Target { steps, ..Target::of(&machine, &mesh) };
+        let of_machine = MachinePrices::new(&machine, &mesh).map_err(|error| format!("{error:?}"))?;
+        let prices = Attends { machine: of_machine, split: *split, ranks: mesh.devices() };
+        let target = Target { steps: Steps::Offered, ..Target::of(&machine, &mesh) };
         let header =
             plan::ModelFile { path: "blind".to_owned(), sha256: self.file.sha256.clone(), dims: vec![] };
-        let plan = pipeline::planned(&prepared, &header, &target, &*prices);
-        plan.map_err(|error| format!("not planned: {error}"))
+        let plan = pipeline::planned(&prepared, &header, &target, &prices);
+        let plan = plan.map_err(|error| format!("not planned: {error}"))?;
+        if plan.seconds() < DEAR { Ok(plan) } else { Err("attention is not split so".to_owned()) }
     }
 
     /// Two steps, each loss and the weights after them held against PyTorch's.
