@@ -8,6 +8,8 @@ mod cluster; // ranks that are processes
 #[path = "../../../device/src/emulated.rs"]
 mod emulated; // GPUs that are not there
 #[cfg(test)]
+mod files; // files that are none, are damaged or lead elsewhere
+#[cfg(test)]
 mod partition; // `partition`, drawn and refused
 #[cfg(test)]
 mod train; // `train`, from a plan file to weights
