@@ -18,6 +18,7 @@ use clap::{Args, ValueEnum};
 use run::{Ended, Interface, JoinError, Joining, Processes};
 
 use crate::failure::Failure;
+use crate::{readable, written};
 
 pub(crate) use contract::{Launched, Variable};
 pub(crate) use nodes::Node;
@@ -173,7 +174,7 @@ impl Launched {
 
 /// The name of this host.
 fn host(variable: Variable<'_>) -> String {
-    let name = fs::read_to_string("/proc/sys/kernel/hostname").ok().or_else(|| variable("HOSTNAME"));
+    let name = readable::text(Path::new("/proc/sys/kernel/hostname")).ok().or_else(|| variable("HOSTNAME"));
     name.map(|it| it.trim().to_owned()).filter(|it| !it.is_empty()).unwrap_or_else(|| "unknown".to_owned())
 }
 
@@ -182,7 +183,7 @@ fn ended(rank: u64, flight: Option<PathBuf>) -> Ended {
     Box::new(move |words, record, _| {
         let written = flight.as_deref().map(|folder| {
             let path = folder.join(format!("rank-{rank}.txt"));
-            fs::create_dir_all(folder).and_then(|()| fs::write(path, record)).is_ok()
+            fs::create_dir_all(folder).is_ok() && written::write(&path, record.as_bytes()).is_ok()
         });
         // When the launcher ends all, nobody is to blame.
         let Some(words) = words.filter(|_| !leash::is_pulled()) else { return };

@@ -14,7 +14,7 @@ use run::Stored;
 use crate::cluster::Facts;
 use crate::failure::Failure;
 use crate::mapped::Mapped;
-use crate::readable;
+use crate::{readable, written};
 
 /// An opened model.
 #[derive(Debug)]
@@ -99,6 +99,12 @@ impl ModelFile {
     /// The files beside it that its weights are in, where they are.
     pub(crate) fn beside(&self) -> Vec<PathBuf> {
         self.model.files().into_iter().map(|file| folder(&self.path).join(file)).collect()
+    }
+
+    /// Refuses an output that is the model or a file of its weights.
+    pub(crate) fn spares(&self, output: &Path) -> Result<(), Failure> {
+        let read = [vec![self.path.clone()], self.beside()].concat();
+        written::differs(output, &read.iter().map(PathBuf::as_path).collect::<Vec<_>>())
     }
 
     /// What each file of weights beside it is compared by with that of the same name on other hosts.

@@ -191,7 +191,7 @@ impl<'a> Text<'a> {
     }
 
     fn wrong(&self, expected: &str) -> String {
-        let found: String = self.0.chars().take(20).collect();
+        let found: String = self.0.trim_start().chars().take(20).collect();
         format!("its header has `{found}`, expected {expected}")
     }
 }

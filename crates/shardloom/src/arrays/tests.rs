@@ -128,8 +128,8 @@ fn what_an_entry_claims_is_refused_before_it_is_unpacked() {
         let archive = zipped("x.npy", &npy(text, elements), CompressionMethod::Deflated);
         of("claims.npz", &archive).unwrap_err()
     };
-    expect!["is not a .npz file: array `x`: has 75 bytes, expected 1600000075 as its header says"]
-        .assert_eq(&says(&header("(100000000, 2)"), &[]).replace("77", "75"));
+    expect!["is not a .npz file: array `x`: has 77 bytes, expected 1600000077 as its header says"]
+        .assert_eq(&says(&header("(100000000, 2)"), &[]));
     let message = says(&header("(1,)"), &[0; 16]);
     assert!(message.contains("bytes, expected"), "{message}");
     for shape in ["(4294967296, 4294967296, 0)", "(18446744073709551615,)"] {

@@ -173,6 +173,7 @@ pub(super) fn answer(
     let pins = Pins::parse(&wanted.pins)?;
     progress.say(format!("reading {}", arguments.model.display()));
     let file = model_file::open(&arguments.model)?;
+    file.spares(&arguments.output)?;
     let dims = |micro_batches: u64| {
         let mut dims: BTreeMap<String, u64> = arguments.bound.dims.iter().cloned().collect();
         dims.insert(dim.clone(), examples / micro_batches.max(1));

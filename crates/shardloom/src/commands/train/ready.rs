@@ -133,13 +133,11 @@ fn check_outputs(arguments: &TrainArguments) -> Result<(), Failure> {
 
 /// Refuses outputs that are the model or a file of its weights.
 fn check_not_read(arguments: &TrainArguments, file: &ModelFile) -> Result<(), Failure> {
-    let read = [vec![file.path.clone()], file.beside()].concat();
-    let read: Vec<&Path> = read.iter().map(PathBuf::as_path).collect();
     let TrainArguments { weights, export, log, .. } = arguments;
     for output in [Some(weights), export.as_ref(), log.as_ref()].into_iter().flatten() {
-        written::differs(output, &read)?;
+        file.spares(output)?;
     }
-    export.iter().try_for_each(|path| written::differs(&weights::beside(path), &read))
+    export.iter().try_for_each(|path| file.spares(&weights::beside(path)))
 }
 
 /// The states that last from step to step, and their types.
