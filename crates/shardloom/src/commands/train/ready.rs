@@ -1,7 +1,7 @@
 //! What `train` reads and refuses before a rank starts.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use lower::Program;
 use planner_ir::{Graph, Source, State, Type};

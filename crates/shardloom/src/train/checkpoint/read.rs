@@ -27,14 +27,12 @@ pub(crate) struct Checkpoint {
 /// If the newest is damaged it is said which older one is not; that one is taken only if it is
 /// asked for.
 pub(crate) fn open(path: &Path) -> Result<Checkpoint, Failure> {
-    newest(path).map_err(|Damaged { failure, other }| {
-        Failure::Input(match other {
-            Some(Checkpoint { folder, .. }) => format!(
-                "{failure}; the newest before it that is whole is {0}: go on from that with `--resume {0}`",
-                folder.display()
-            ),
-            None => format!("{failure}; there is no older one that is whole"),
-        })
+    newest(path).map_err(|Damaged { failure, other }| match other {
+        Some(other) => Failure::Input(format!(
+            "{failure}; the newest before it that is whole is {0}: go on from that with `--resume {0}`",
+            other.folder.display()
+        )),
+        None => failure,
     })
 }
 
@@ -43,15 +41,15 @@ pub(crate) fn open(path: &Path) -> Result<Checkpoint, Failure> {
 pub(crate) fn newest_whole(path: &Path) -> Result<(Checkpoint, Option<Failure>), Failure> {
     match newest(path) {
         Ok(checkpoint) => Ok((checkpoint, None)),
-        Err(Damaged { failure, other: Some(other) }) => Ok((other, Some(failure))),
-        Err(Damaged { other: None, .. }) => open(path).map(|checkpoint| (checkpoint, None)),
+        Err(Damaged { failure, other: Some(other) }) => Ok((*other, Some(failure))),
+        Err(Damaged { failure, other: None }) => Err(failure),
     }
 }
 
 /// Why the newest checkpoint cannot be gone on from, and the newest before it that can.
 struct Damaged {
     failure: Failure,
-    other: Option<Checkpoint>,
+    other: Option<Box<Checkpoint>>,
 }
 
 fn newest(path: &Path) -> Result<Checkpoint, Damaged> {
@@ -87,8 +85,13 @@ fn is_step(name: &str) -> bool {
 fn damaged(failure: Failure, which: &Path) -> Damaged {
     let parent = which.parent().unwrap_or_else(|| Path::new(""));
     let limit = which.file_name().and_then(|it| it.to_str()).and_then(step_of).unwrap_or(u64::MAX);
-    let older = steps(parent).unwrap_or_default().into_iter().rev().filter(|step| *step < limit);
-    Damaged { failure, other: older.map(|step| folder(parent, step)).find_map(|folder| whole(&folder).ok()) }
+    let mut older = steps(parent).unwrap_or_default().into_iter().rev().filter(|step| *step < limit);
+    let other = older.find_map(|step| whole(&folder(parent, step)).ok()).map(Box::new);
+    if other.is_none() {
+        let failure = Failure::Input(format!("{failure}; there is no older one that is whole"));
+        return Damaged { failure, other };
+    }
+    Damaged { failure, other }
 }
 
 /// A checkpoint, every byte of which is checked.
