@@ -120,7 +120,7 @@ fn a_pipe_in_place_of_any_file_is_refused_at_once() {
         &["run", &model, "--ranks", "2", "--inputs", &npz, "-o", &out],
         &["run", &model, "--ranks", "2", "--inputs", &tensors, "-o", &out],
         &["schedule", "--file", &text],
-        &["predict", &text],
+        &["predict", "--config", &text],
         &[&["train", plan(), "--data", &text][..], &train].concat(),
         &[&["train", plan(), "--data", &npz][..], &train].concat(),
         &[&["train", &json, "--data", &text][..], &train].concat(),

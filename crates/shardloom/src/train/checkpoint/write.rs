@@ -110,7 +110,12 @@ impl Writer {
 
 /// Makes a checkpoint the newest of its folder.
 pub(crate) fn point(folder: &Path, step: u64) -> Result<(), Failure> {
-    written::write(&folder.join(LATEST), format!("{STEP}{step:06}\n").as_bytes())
+    let latest = folder.join(LATEST);
+    // What else is there, such as a pipe, would be written to and not be another file.
+    if fs::symlink_metadata(&latest).is_ok_and(|it| !it.is_file()) {
+        fs::remove_file(&latest).map_err(|error| Failure::unwritten(&latest, &error))?;
+    }
+    written::write(&latest, format!("{STEP}{step:06}\n").as_bytes())
 }
 
 /// Writes the states of one kind.
