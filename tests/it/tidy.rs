@@ -204,6 +204,27 @@ fn decisions_are_numbered_indexed_and_complete() {
     assert!(!records.is_empty());
 }
 
+/// Whoever opens or writes files otherwise waits for pipes, or leaves halves of files.
+#[test]
+fn the_program_opens_and_writes_files_in_one_place_each() {
+    let (ways, homes) = (
+        ["File::open(", "fs::read(", "fs::read_to_string(", "File::create(", "fs::write(", "Mmap::map("],
+        ["readable.rs", "written.rs", "mapped.rs"],
+    );
+    let mut wrong = Vec::new();
+    let of_program = files("crates/shardloom/src", ".rs");
+    // Benchmarks write models for themselves.
+    let is_other = |path: &String| path.contains("/bench") || path.contains("tests");
+    for path in of_program.iter().filter(|path| !is_other(path)) {
+        let home = homes.iter().any(|home| path.ends_with(&format!("/src/{home}")));
+        let text = read(path);
+        let lines = text.lines().filter(|line| ways.iter().any(|way| line.contains(way)));
+        // Where random numbers come from is a device.
+        wrong.extend(lines.filter(|it| !home && !it.contains("(RANDOM)")).map(|it| format!("{path}: {it}")));
+    }
+    nothing(&wrong);
+}
+
 /// The pages of the repository.
 fn pages() -> Vec<String> {
     files("docs", ".md").into_iter().chain(["README.md".to_owned()]).collect()

@@ -8,6 +8,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -167,6 +168,11 @@ pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<(), DeviceError> {
         fs::create_dir_all(folder).map_err(failed)?;
     }
     let other = path.with_extension(format!("{}-{number}", std::process::id()));
-    fs::write(&other, bytes).map_err(failed)?;
-    fs::rename(&other, path).map_err(failed)
+    let written = fs::File::create(&other).and_then(|mut file| {
+        file.write_all(bytes)?;
+        // What is named is on its disk: after a crash an empty file would be taken for a kernel.
+        file.sync_all()?;
+        fs::rename(&other, path)
+    });
+    written.map_err(failed)
 }

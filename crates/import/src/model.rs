@@ -159,6 +159,11 @@ impl Model {
         files
     }
 
+    /// Where in these files they are.
+    pub fn places(&self) -> Vec<External> {
+        self.weights.values().filter_map(tensor::place).collect()
+    }
+
     /// Gives the contents of a file that weights are in. Weights in files that are not given have
     /// types only.
     pub fn attach(&mut self, file: &str, contents: Bytes) {

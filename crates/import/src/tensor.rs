@@ -124,6 +124,12 @@ pub(crate) fn file(proto: &TensorProto) -> Option<&str> {
     entry.filter(|_| proto.data_location == 1).map(|entry| entry.value.as_str())
 }
 
+/// Where the data of a tensor are, if that is another file.
+pub(crate) fn place(proto: &TensorProto) -> Option<External> {
+    let type_ = type_of(proto).ok().filter(|_| proto.data_location == 1)?;
+    external(proto, type_.bytes()).ok()
+}
+
 /// A tensor as a value, if its data are in the model file.
 pub(crate) fn array(proto: &TensorProto) -> Result<Array, String> {
     match data(proto)? {

@@ -37,6 +37,7 @@ use clap::Subcommand;
 use serde_json::Value;
 
 use crate::failure::Failure;
+use crate::readable;
 
 /// Which benchmark.
 #[derive(Clone, Debug, Subcommand)]
@@ -93,11 +94,7 @@ pub fn run(benchmark: &Benchmark, say: &dyn Fn(String)) -> Result<Report, Failur
 /// Appends lines to a ledger: each with its number, the date, the commit and the machine.
 pub(crate) fn append(path: &PathBuf, lines: &[Value]) -> Result<(), Failure> {
     let failed = |error: std::io::Error| Failure::unwritten(path, &error);
-    let before = match std::fs::read_to_string(path) {
-        Ok(text) => text.lines().count(),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => 0,
-        Err(error) => return Err(failed(error)),
-    };
+    let before = readable::text_if_there(path)?.map_or(0, |text| text.lines().count());
     let mut file = std::fs::OpenOptions::new().create(true).append(true).open(path).map_err(failed)?;
     let (date, commit, machine) = (process::date(), process::commit(), process::machine());
     for (index, line) in lines.iter().enumerate() {

@@ -18,6 +18,7 @@ use clap::{Args, ValueEnum};
 use run::{Ended, Interface, JoinError, Joining, Processes};
 
 use crate::failure::Failure;
+use crate::{readable, written};
 
 pub(crate) use contract::{Launched, Variable};
 pub(crate) use nodes::Node;
@@ -173,7 +174,7 @@ impl Launched {
 
 /// The name of this host.
 fn host(variable: Variable<'_>) -> String {
-    let name = fs::read_to_string("/proc/sys/kernel/hostname").ok().or_else(|| variable("HOSTNAME"));
+    let name = readable::text(Path::new("/proc/sys/kernel/hostname")).ok().or_else(|| variable("HOSTNAME"));
     name.map(|it| it.trim().to_owned()).filter(|it| !it.is_empty()).unwrap_or_else(|| "unknown".to_owned())
 }
 
@@ -182,7 +183,7 @@ fn ended(rank: u64, flight: Option<PathBuf>) -> Ended {
     Box::new(move |words, record, _| {
         let written = flight.as_deref().map(|folder| {
             let path = folder.join(format!("rank-{rank}.txt"));
-            fs::create_dir_all(folder).and_then(|()| fs::write(path, record)).is_ok()
+            fs::create_dir_all(folder).is_ok() && written::write(&path, record.as_bytes()).is_ok()
         });
         // When the launcher ends all, nobody is to blame.
         let Some(words) = words.filter(|_| !leash::is_pulled()) else { return };
@@ -213,11 +214,16 @@ pub(crate) struct Cluster {
 }
 
 /// What has to be the same for all ranks: what it is, and its text.
-pub(crate) type Facts = Vec<(&'static str, String)>;
+pub(crate) type Facts = Vec<(String, String)>;
+
+/// Facts with names that are always the same.
+pub(crate) fn facts<const N: usize>(all: [(&str, String); N]) -> Facts {
+    all.map(|(name, text)| (name.to_owned(), text)).into()
+}
 
 /// What a process says before anything starts: how many ranks its plan has, if ranks are to start, and
 /// the facts; or why it cannot start.
-type Said = Result<(Option<u64>, Vec<(String, String)>), (u8, String)>;
+type Said = Result<(Option<u64>, Facts), (u8, String)>;
 
 impl Cluster {
     /// Which of so many GPUs is this process's: where it sees several, that of its number on its host.
@@ -256,10 +262,7 @@ impl Cluster {
         facts: impl Fn(&T) -> (Option<u64>, Facts),
     ) -> Result<T, Failure> {
         let own: Said = match &ready {
-            Ok(it) => {
-                let (ranks, facts) = facts(it);
-                Ok((ranks, facts.into_iter().map(|(name, text)| (name.to_owned(), text)).collect()))
-            }
+            Ok(it) => Ok(facts(it)),
             Err(failure) => Err((failure.code(), failure.to_string())),
         };
         let internal = |error: serde_json::Error| Failure::internal("cluster", error);
@@ -302,12 +305,17 @@ fn nodes(said: &[(String, Option<u64>)]) -> Vec<u64> {
 
 /// Why processes cannot start together, if they cannot.
 fn disagreement(said: &[Said]) -> Option<Failure> {
-    let mut first: Option<&Vec<(String, String)>> = None;
+    let mut first: Option<&Facts> = None;
     for (rank, said) in said.iter().enumerate() {
         match said {
             Err((code, message)) => return Some(failure(*code, rank, message)),
             Ok((_, facts)) => {
                 let first = first.get_or_insert(facts);
+                if !first.iter().map(|(name, _)| name).eq(facts.iter().map(|(name, _)| name)) {
+                    return Some(Failure::Input(format!(
+                        "ranks 0 and {rank} are to do different things: all have to be started alike"
+                    )));
+                }
                 let differs = first.iter().zip(facts).find(|(ours, theirs)| ours != theirs);
                 if let Some(((name, ours), (_, theirs))) = differs {
                     return Some(Failure::Input(format!(

@@ -30,6 +30,7 @@ use lower::Program;
 use crate::arguments::Command;
 use crate::cluster::{Cluster, Facts};
 use crate::failure::Failure;
+use crate::model_file::ModelFile;
 use crate::pipeline::Stage;
 use crate::progress::Progress;
 use crate::stages::Stages;
@@ -62,6 +63,12 @@ impl Context<'_, '_> {
             Some(cluster) => cluster.agree(ready, facts),
             None => ready,
         }
+    }
+
+    /// What the files of a model's weights are compared by with those of other ranks: nothing where there is
+    /// one process.
+    pub(crate) fn prints(&self, model: &ModelFile) -> Result<Facts, Failure> {
+        self.cluster.map_or(Ok(Vec::new()), |_| model.prints())
     }
 
     /// A session of programs on threads, or of this process's rank.

@@ -5,9 +5,8 @@ use std::path::Path;
 
 use cost_models::machine::Machine;
 use import::{Bindings, Dim, ImportError};
-use kernels::Array;
 use plan::Plan;
-use planner_ir::{DType, Graph, Mesh};
+use planner_ir::{DType, Graph, Mesh, Type};
 
 use crate::arguments::{ModelArguments, TargetArguments};
 use crate::failure::Failure;
@@ -49,7 +48,7 @@ pub(crate) fn imported(
             let known = known.join("`, `");
             return Err(Failure::file(path, format!("`{name}` is not an input, expected `{known}`")));
         }
-        let shape = |(name, array): (&String, &Array)| (name.clone(), array.shape().to_vec());
+        let shape = |(name, type_): (&String, &Type)| (name.clone(), type_.shape.clone());
         bindings.inputs = given.inputs.iter().map(shape).collect();
     }
     let graph = graph(&file, &mut bindings, given.as_ref(), observe)?;
@@ -77,8 +76,8 @@ fn graph(
     let mut outcome = pipeline::import(file, bindings, observe);
     for widest in [Control::Truth, Control::Number] {
         let (Err(ImportError::DependsOnData { .. }), Some(given)) = (&outcome, given) else { break };
-        for (name, array) in given.inputs.iter().filter(|(_, array)| may_control(array, widest)) {
-            bindings.controls.insert(name.clone(), array.clone());
+        for (name, _) in given.inputs.iter().filter(|(_, type_)| may_control(type_, widest)) {
+            bindings.controls.insert(name.clone(), given.input(name)?);
         }
         outcome = pipeline::import(file, bindings, observe);
     }
@@ -94,11 +93,11 @@ enum Control {
     Number,
 }
 
-fn may_control(array: &Array, widest: Control) -> bool {
-    let single = array.type_().rank() <= 1 && array.type_().elements() == 1;
+fn may_control(type_: &Type, widest: Control) -> bool {
+    let single = type_.rank() <= 1 && type_.elements() == 1;
     let kind = match widest {
-        Control::Truth => array.dtype() == DType::Bool,
-        Control::Number => !array.dtype().is_float(),
+        Control::Truth => type_.dtype == DType::Bool,
+        Control::Number => !type_.dtype.is_float(),
     };
     single && kind
 }

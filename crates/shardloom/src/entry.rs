@@ -44,9 +44,10 @@ where
         }
     };
     let leads = cluster.as_ref().is_none_or(|it| it.processes.leads());
-    match done(&arguments, stdout, cluster.as_ref()) {
-        Ok(text) if !leads || print(stdout, &text) => 0,
-        Ok(_) => 2,
+    let done = done(&arguments, stdout, cluster.as_ref());
+    match done.and_then(|text| if leads { printed(stdout, &text) } else { Ok(true) }) {
+        Ok(true) => 0,
+        Ok(false) => 2,
         Err(failure) => {
             let mut say = |words: &str| {
                 print(stderr, &format!("error: {}\n", readable(words)));
@@ -117,6 +118,17 @@ fn readable(message: &str) -> Cow<'_, str> {
 /// be told.
 fn print(to: &mut dyn Write, text: &str) -> bool {
     to.write_all(text.as_bytes()).and_then(|()| to.flush()).is_ok()
+}
+
+/// Prints what was asked for; whether there still is a reader. Where there is no room for it, that is said.
+fn printed(to: &mut dyn Write, text: &str) -> Result<bool, Failure> {
+    match to.write_all(text.as_bytes()).and_then(|()| to.flush()) {
+        Ok(()) => Ok(true),
+        Err(error) => match Failure::unwritten(Path::new("standard output"), &error) {
+            full @ Failure::Full(_) => Err(full),
+            _ => Ok(false),
+        },
+    }
 }
 
 fn done(arguments: &Arguments, stdout: &mut dyn Write, cluster: Option<&Cluster>) -> Result<String, Failure> {

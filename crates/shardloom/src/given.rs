@@ -6,16 +6,19 @@ use std::path::Path;
 use kernels::Array;
 use planner_ir::{DType, Graph, Op, Source, Type};
 
-use crate::arrays;
+use crate::arrays::Arrays;
 use crate::failure::Failure;
 
-/// The arrays of a file: inputs, and outputs to compare with.
+/// The arrays of a file: inputs, and outputs to compare with. They are read when they are asked for.
 #[derive(Debug)]
 pub(crate) struct Given {
-    /// The inputs, by name.
-    pub(crate) inputs: BTreeMap<String, Array>,
-    /// The outputs that are expected, by name.
-    pub(crate) outputs: BTreeMap<String, Array>,
+    file: Arrays,
+    /// Whether names say what each is.
+    marked: bool,
+    /// The types of the inputs, by name.
+    pub(crate) inputs: BTreeMap<String, Type>,
+    /// The types of the outputs that are expected, by name.
+    pub(crate) outputs: BTreeMap<String, Type>,
 }
 
 /// What stands before the name of an input, in a file that has outputs too.
@@ -26,19 +29,44 @@ const OUTPUT: &str = "out/";
 /// The arrays of a file. If every name begins with `in/` or `out/`, that says what each is; else
 /// all are inputs.
 pub(crate) fn read(path: &Path) -> Result<Given, Failure> {
-    let arrays = arrays::read(path)?;
-    let mut given = Given { inputs: BTreeMap::new(), outputs: BTreeMap::new() };
-    let marked = arrays.keys().all(|name| name.starts_with(INPUT) || name.starts_with(OUTPUT));
-    for (name, array) in arrays {
-        if !marked {
-            given.inputs.insert(name, array);
-        } else if let Some(name) = name.strip_prefix(OUTPUT) {
-            given.outputs.insert(name.to_owned(), array);
-        } else {
-            given.inputs.insert(name.trim_start_matches(INPUT).to_owned(), array);
-        }
+    let file = Arrays::open(path)?;
+    let marked = file.types().keys().all(|name| name.starts_with(INPUT) || name.starts_with(OUTPUT));
+    let of = |mark: &str| {
+        let named =
+            |(name, type_): (&String, &Type)| Some((name.strip_prefix(mark)?.to_owned(), type_.clone()));
+        file.types().iter().filter_map(named).collect()
+    };
+    let (inputs, outputs) = if marked { (of(INPUT), of(OUTPUT)) } else { (of(""), BTreeMap::new()) };
+    Ok(Given { file, marked, inputs, outputs })
+}
+
+impl Given {
+    /// The elements of an input.
+    pub(crate) fn input(&self, name: &str) -> Result<Array, Failure> {
+        if self.marked { self.file.read(&format!("{INPUT}{name}")) } else { self.file.read(name) }
     }
-    Ok(given)
+
+    /// The elements of an output that is expected.
+    pub(crate) fn output(&self, name: &str) -> Result<Array, Failure> {
+        self.file.read(&format!("{OUTPUT}{name}"))
+    }
+
+    /// The inputs of a program, of its types: floating-point numbers are converted, and integers if
+    /// that loses nothing. Inputs that the program lacks have to be among `ignored`.
+    pub(crate) fn fitting(
+        &self,
+        graph: &Graph,
+        ignored: &[&str],
+    ) -> Result<BTreeMap<String, Array>, Failure> {
+        check(graph, &self.inputs, ignored).map_err(|error| Failure::file(self.file.path(), error))?;
+        let fitting = |(name, type_): (&str, &Type)| {
+            let array = converted(self.input(name)?, type_);
+            let array =
+                array.map_err(|error| Failure::file(self.file.path(), format!("`{name}` {error}")))?;
+            Ok((name.to_owned(), array))
+        };
+        expected(graph).into_iter().map(fitting).collect()
+    }
 }
 
 /// The names and types of a program's inputs, in order.
@@ -50,46 +78,35 @@ pub(crate) fn expected(graph: &Graph) -> Vec<(&str, &Type)> {
     inputs.collect()
 }
 
-/// The inputs of a program, of its types: floating-point numbers are converted, and integers if
-/// that loses nothing. Inputs that the program lacks have to be among `ignored`.
-pub(crate) fn fitting(
-    graph: &Graph,
-    given: &BTreeMap<String, Array>,
-    ignored: &[&str],
-) -> Result<BTreeMap<String, Array>, String> {
+/// Refuses inputs of which some are not of a program's types, are missing, or are too many.
+fn check(graph: &Graph, given: &BTreeMap<String, Type>, ignored: &[&str]) -> Result<(), String> {
     let expected = expected(graph);
-    let mut faults = Vec::new();
-    let mut fitting = BTreeMap::new();
-    for (name, type_) in &expected {
-        match given.get(*name).map(|array| converted(array, type_)) {
-            None => faults.push(format!("`{name}` is missing")),
-            Some(Err(fault)) => faults.push(format!("`{name}` {fault}")),
-            Some(Ok(array)) => {
-                fitting.insert((*name).to_owned(), array);
-            }
+    let fault = |(name, type_): &(&str, &Type)| match given.get(*name) {
+        None => Some(format!("`{name}` is missing")),
+        Some(found) if found.shape != type_.shape || !converts(found.dtype, type_.dtype) => {
+            Some(format!("`{name}` is {found}"))
         }
-    }
+        Some(_) => None,
+    };
+    let mut faults: Vec<String> = expected.iter().filter_map(fault).collect();
     for name in given.keys() {
         if !expected.iter().any(|(it, _)| it == name) && !ignored.contains(&name.as_str()) {
             faults.push(format!("`{name}` is not an input"));
         }
     }
     if faults.is_empty() {
-        return Ok(fitting);
+        return Ok(());
     }
     let listed: Vec<String> = expected.iter().map(|(name, type_)| format!("`{name}` {type_}")).collect();
     Err(format!("{}; expected {}", faults.join(", "), listed.join(", ")))
 }
 
-pub(crate) fn converted(array: &Array, expected: &Type) -> Result<Array, String> {
-    let found = array.type_();
-    if found.shape != expected.shape || !converts(found.dtype, expected.dtype) {
-        return Err(format!("is {found}"));
+/// An array with elements of another type, which [`converts`].
+pub(crate) fn converted(array: Array, expected: &Type) -> Result<Array, String> {
+    if array.type_() == expected {
+        return Ok(array);
     }
-    if found == expected {
-        return Ok(array.clone());
-    }
-    let results = kernels::evaluate(&Op::Cast(expected.dtype), &[array]);
+    let results = kernels::evaluate(&Op::Cast(expected.dtype), &[&array]);
     let result = results.map_err(|error| error.to_string())?.pop();
     result.ok_or_else(|| "could not be converted".to_owned())
 }

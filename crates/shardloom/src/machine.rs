@@ -6,6 +6,7 @@ use cost_models::cluster::{Cluster, json};
 use cost_models::machine::{self, Machine, shipped};
 
 use crate::failure::Failure;
+use crate::readable;
 
 /// Whether a machine is given as a file: that is what has a separator or ends in `.json`.
 pub(crate) fn is_file(name: &str) -> bool {
@@ -38,9 +39,7 @@ pub(crate) fn named(name: &str, devices: Option<u64>) -> Result<Machine, Failure
 pub(crate) fn cluster(name: &str, devices: Option<u64>) -> Result<Cluster, Failure> {
     if is_file(name) {
         let path = Path::new(name);
-        crate::readable::check(path)?;
-        let text = std::fs::read_to_string(path)
-            .map_err(|error| Failure::file(path, format!("cannot be read: {error}")))?;
+        let text = readable::text(path)?;
         return match (json::is_cluster(&text), devices) {
             (true, None) => json::read(name, &text).map_err(|error| Failure::file(path, error)),
             (true, Some(_)) => Err(counted(name)),
@@ -69,7 +68,7 @@ pub(crate) fn cluster(name: &str, devices: Option<u64>) -> Result<Cluster, Failu
 
 /// The machine of that name, or of that file, with so many devices if the file does not say how many.
 pub(crate) fn of_devices(name: &str, devices: u64) -> Result<Cluster, Failure> {
-    let several = || std::fs::read_to_string(name).is_ok_and(|text| json::is_cluster(&text));
+    let several = || readable::text(Path::new(name)).is_ok_and(|text| json::is_cluster(&text));
     cluster(name, (is_file(name) && !several()).then_some(devices))
 }
 

@@ -8,6 +8,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use memmap2::{Mmap, UncheckedAdvice};
 
+use crate::readable;
+
 /// A file that is mapped.
 #[derive(Clone, Debug)]
 pub(crate) struct Mapped(Arc<Map>);
@@ -22,10 +24,7 @@ struct Map {
 impl Mapped {
     /// Maps a file.
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
-        let file = File::open(path)?;
-        if file.metadata()?.is_dir() {
-            return Err(io::Error::other("is a folder"));
-        }
+        let file = readable::open(path)?;
         #[expect(unsafe_code, reason = "a file is mapped")]
         // SAFETY: the map is only read. Whether the file is still as long is asked before a block is
         // read; if another process shortens it in between, the system ends this one, as it would any

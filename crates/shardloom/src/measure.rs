@@ -12,6 +12,7 @@ mod passes; // times of operations that are no products
 mod products; // times of matrix products
 mod timing; // how long a call takes
 
+use std::path::Path;
 use std::thread;
 
 use cost_models::machine::Pass;
@@ -21,6 +22,7 @@ use kernels::{Array, KernelError};
 use planner_ir::{Binary, DType, Op, Type};
 
 use crate::failure::Failure;
+use crate::readable;
 use fits::Fit;
 use notes::Notes;
 use products::Lying;
@@ -204,14 +206,14 @@ fn memory(ranks: u64) -> Result<(Bytes, Bytes), MeasureFailure> {
 }
 
 fn kilobytes(path: &str, name: &str) -> Option<u64> {
-    let text = std::fs::read_to_string(path).ok()?;
+    let text = readable::text(Path::new(path)).ok()?;
     let line = text.lines().find(|line| line.starts_with(name))?;
     line.split_whitespace().nth(1)?.parse().ok()
 }
 
 /// What the processor calls itself.
 pub(crate) fn processor() -> String {
-    let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let text = readable::text(Path::new("/proc/cpuinfo")).unwrap_or_default();
     let line = text.lines().find(|line| line.starts_with("model name"));
     let name = line.and_then(|line| line.split_once(':')).map(|(_, name)| name.trim().to_owned());
     name.filter(|name| !name.is_empty()).unwrap_or_else(|| "a processor without a name".to_owned())

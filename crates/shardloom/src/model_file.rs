@@ -1,7 +1,8 @@
 //! A model on disk: its graph's bytes, and its weights where they lie.
 
-use std::fs::File;
-use std::io::{self, Read};
+use std::fs;
+use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
@@ -9,12 +10,11 @@ use import::{Model, WeightData};
 use lower::Strided;
 use planner_ir::Type;
 use run::Stored;
-use sha2::{Digest, Sha256};
 
+use crate::cluster::Facts;
 use crate::failure::Failure;
 use crate::mapped::Mapped;
-use crate::readable;
-use crate::train::checkpoint::hexadecimal;
+use crate::{readable, written};
 
 /// An opened model.
 #[derive(Debug)]
@@ -33,15 +33,14 @@ pub struct ModelFile {
 
 /// Opens a model and the files beside it that its weights are in.
 pub fn open(path: &Path) -> Result<ModelFile, Failure> {
-    readable::check(path)?;
-    let unreadable = |error: io::Error| Failure::file(path, format!("cannot be read: {error}"));
+    let unreadable = |error: io::Error| readable::failed(path, &error);
     let map = Mapped::open(path).map_err(unreadable)?;
-    let sha256 = sha256(path).map_err(unreadable)?;
+    let sha256 = readable::open(path).and_then(|mut file| readable::sha256(&mut file)).map_err(unreadable)?;
     let mut model = import::read(map.bytes()).map_err(|error| Failure::file(path, error))?;
     let (mut missing, mut maps) = (Vec::new(), vec![map]);
     let files: Vec<String> = model.files().into_iter().map(str::to_owned).collect();
     for file in files {
-        match Mapped::open(&beside(path, &file)?) {
+        match beside(path, &file)?.and_then(|place| Mapped::open(&place)) {
             Ok(map) => {
                 model.attach(&file, map.bytes());
                 maps.push(map);
@@ -54,8 +53,10 @@ pub fn open(path: &Path) -> Result<ModelFile, Failure> {
     Ok(ModelFile { path: path.to_owned(), sha256, model, missing, maps })
 }
 
-/// The path of a file that a model names, which has to lie below the model's folder.
-fn beside(path: &Path, file: &str) -> Result<PathBuf, Failure> {
+/// The place of a file that a model names, which has to lie below the model's folder: that in which its path
+/// has it, or, where that is a link, that in which the file is that the link leads to. Links of its own may
+/// lead no further.
+fn beside(path: &Path, file: &str) -> Result<io::Result<PathBuf>, Failure> {
     let below = Path::new(file)
         .components()
         .all(|it| matches!(it, std::path::Component::Normal(_) | std::path::Component::CurDir));
@@ -65,28 +66,59 @@ fn beside(path: &Path, file: &str) -> Result<PathBuf, Failure> {
             format!("weights in `{file}`, expected a file below the model's folder"),
         ));
     }
-    Ok(path.parent().unwrap_or_else(|| Path::new("")).join(file))
-}
-
-/// The SHA-256 of a file, in hexadecimal. It is read, not mapped: what is mapped and looked at is counted as
-/// memory of this process.
-fn sha256(path: &Path) -> io::Result<String> {
-    let (mut file, mut hash, mut chunk) = (File::open(path)?, Sha256::new(), vec![0; CHUNK]);
-    loop {
-        match file.read(&mut chunk)? {
-            0 => return Ok(hexadecimal(hash.finalize())),
-            count => hash.update(&chunk[..count]),
-        }
+    let place = match fs::canonicalize(folder(path).join(file)) {
+        Ok(place) => place,
+        Err(error) => return Ok(Err(error)),
+    };
+    let linked = fs::canonicalize(path).ok();
+    let folders = [fs::canonicalize(folder(path)).ok(), linked.and_then(|it| Some(it.parent()?.to_owned()))];
+    if folders.into_iter().flatten().any(|folder| place.starts_with(folder)) {
+        return Ok(Ok(place));
     }
+    Err(Failure::file(
+        path,
+        format!(
+            "weights in `{file}`, which is a link to {}, expected a file below the model's folder: have it there, or \
+             have the model be a link to one beside it",
+            place.display()
+        ),
+    ))
 }
 
-/// How much of a file is hashed at once (bytes).
-const CHUNK: usize = 1 << 20;
+/// The folder that a path has a file in.
+fn folder(path: &Path) -> &Path {
+    path.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."))
+}
 
 impl ModelFile {
     /// A model that has been read, with the contents of files that have been attached to it.
     pub fn new(path: &Path, sha256: String, model: Model) -> Self {
         Self { path: path.to_owned(), sha256, model, missing: Vec::new(), maps: Vec::new() }
+    }
+
+    /// The files beside it that its weights are in, where they are.
+    pub(crate) fn beside(&self) -> Vec<PathBuf> {
+        self.model.files().into_iter().map(|file| folder(&self.path).join(file)).collect()
+    }
+
+    /// Refuses an output that is the model or a file of its weights.
+    pub(crate) fn spares(&self, output: &Path) -> Result<(), Failure> {
+        let read = [vec![self.path.clone()], self.beside()].concat();
+        written::differs(output, &read.iter().map(PathBuf::as_path).collect::<Vec<_>>())
+    }
+
+    /// What each file of weights beside it is compared by with that of the same name on other hosts.
+    pub(crate) fn prints(&self) -> Result<Facts, Failure> {
+        let places = self.model.places();
+        let print = |file: &str| {
+            let path = folder(&self.path).join(file);
+            let within = places.iter().filter(|place| place.file == file);
+            let parts: Vec<Range<u64>> = within.map(|it| it.offset..it.offset + it.length).collect();
+            let print = readable::fingerprint(&path, &parts);
+            Ok((format!("the weights in `{file}`"), print.map_err(|error| readable::failed(&path, &error))?))
+        };
+        let missing = |file: &&str| !self.missing.iter().any(|it| it == file);
+        self.model.files().into_iter().filter(missing).map(print).collect()
     }
 
     /// The bytes of a weight, where they lie in a file.

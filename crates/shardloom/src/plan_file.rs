@@ -7,13 +7,11 @@ use plan::{Generation, Pipeline, Plan};
 
 use crate::failure::Failure;
 use crate::model_file::{self, ModelFile};
-use crate::written;
+use crate::{readable, written};
 
 /// The plan of a file, as the file says: not checked.
 pub(crate) fn read(path: &Path) -> Result<Plan, Failure> {
-    crate::readable::check(path)?;
-    let text =
-        std::fs::read(path).map_err(|error| Failure::file(path, format!("cannot be read: {error}")))?;
+    let text = readable::bytes(path)?;
     match plan::json::read_any(&text).map_err(|error| Failure::file(path, error))? {
         Content::Plan(plan) => Ok(*plan),
         Content::Pipeline(pipeline) => Err(Failure::file(
@@ -41,9 +39,7 @@ pub(crate) fn read_checked(path: &Path) -> Result<Plan, Failure> {
 
 /// The plan or the pipeline of a file, checked.
 pub(crate) fn read_any_checked(path: &Path) -> Result<Content, Failure> {
-    crate::readable::check(path)?;
-    let text =
-        std::fs::read(path).map_err(|error| Failure::file(path, format!("cannot be read: {error}")))?;
+    let text = readable::bytes(path)?;
     let content = plan::json::read_any(&text).map_err(|error| Failure::file(path, error))?;
     let checked = match &content {
         Content::Plan(plan) => plan::check(plan),

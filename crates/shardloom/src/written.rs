@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 
 use crate::failure::Failure;
 
-/// Writes a file under a temporary name beside it, and renames it.
+/// Writes a file under a temporary name beside it, and renames it when it is on its disk: after a crash of
+/// whatever kind the old one or the new one is there.
 ///
 /// Where the path is a link it is the file linked to that is written, with the rights it had.
 /// What is there and is not a file (a device, a pipe) is written to.
@@ -16,47 +17,76 @@ pub fn write(path: &Path, contents: &[u8]) -> Result<(), Failure> {
 }
 
 /// The same for a file that is written piece by piece.
-pub(crate) fn stream(
-    path: &Path,
-    fill: &mut dyn FnMut(&mut dyn Write) -> Result<(), Failure>,
-) -> Result<(), Failure> {
-    let failed = |error: io::Error| Failure::unwritten(path, &error);
-    let Ok(there) = fs::canonicalize(path) else { return renamed(path, path, fill, None) };
-    let metadata = fs::metadata(&there).map_err(failed)?;
-    if metadata.is_file() {
-        return renamed(path, &there, fill, Some(metadata.permissions()));
-    }
-    fill_file(path, File::create(&there).map_err(failed)?, fill)
+pub(crate) fn stream(path: &Path, fill: Fill<'_>) -> Result<(), Failure> {
+    prepare(path, fill)?.put()
 }
 
-/// Fills a file beside the place, and puts it there. Messages name the path that was given.
-fn renamed(
-    path: &Path,
-    place: &Path,
-    fill: &mut dyn FnMut(&mut dyn Write) -> Result<(), Failure>,
-    rights: Option<fs::Permissions>,
-) -> Result<(), Failure> {
-    let failed = |error: io::Error| Failure::unwritten(path, &error);
-    let temporary = temporary(place);
-    let filled = File::create(&temporary).map_err(failed).and_then(|file| fill_file(path, file, fill));
-    let written = filled.and_then(|()| {
-        rights
-            .map_or(Ok(()), |rights| fs::set_permissions(&temporary, rights))
-            .and_then(|()| fs::rename(&temporary, place))
-            .map_err(failed)
-    });
-    if written.is_err() {
-        // What was half written is of no use to anybody.
-        let _ = fs::remove_file(&temporary);
-    }
-    written
+/// What writes the content of a file.
+pub(crate) type Fill<'a> = &'a mut dyn FnMut(&mut dyn Write) -> Result<(), Failure>;
+
+/// A file that is written and not yet in its place. Of several that belong together none is put there before
+/// all are written.
+#[must_use = "it is in its place only when it is put there"]
+pub(crate) struct Prepared<'a> {
+    path: &'a Path,
+    /// Where it is, and where it is to be; none if it was written to what is no file.
+    moved: Option<(Temporary, PathBuf)>,
 }
 
-fn fill_file(
-    path: &Path,
-    file: File,
-    fill: &mut dyn FnMut(&mut dyn Write) -> Result<(), Failure>,
-) -> Result<(), Failure> {
+/// A name under which something is written, which goes with what has not been renamed: half of a file is of no
+/// use to anybody.
+struct Temporary(PathBuf);
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+/// Writes a file under a temporary name. Messages name the path that was given.
+pub(crate) fn prepare<'a>(path: &'a Path, fill: Fill<'_>) -> Result<Prepared<'a>, Failure> {
+    let failed = |error: io::Error| Failure::unwritten(path, &error);
+    let there = fs::canonicalize(path).ok();
+    let found = there.as_ref().map(fs::metadata).transpose().map_err(failed)?;
+    let place = there.unwrap_or_else(|| path.to_owned());
+    if found.as_ref().is_some_and(|it| !it.is_file()) {
+        filled(path, &File::create(&place).map_err(failed)?, fill)?;
+        return Ok(Prepared { path, moved: None });
+    }
+    let temporary = temporary(&place);
+    let file = File::create(&temporary).map_err(failed)?;
+    let temporary = Temporary(temporary);
+    filled(path, &file, fill)?;
+    found.map_or(Ok(()), |it| file.set_permissions(it.permissions())).map_err(failed)?;
+    file.sync_all().map_err(failed)?;
+    Ok(Prepared { path, moved: Some((temporary, place)) })
+}
+
+impl Prepared<'_> {
+    /// Puts it in its place.
+    pub(crate) fn put(self) -> Result<(), Failure> {
+        let Some((Temporary(temporary), place)) = &self.moved else { return Ok(()) };
+        put(temporary, place).map_err(|error| Failure::unwritten(self.path, &error))
+    }
+}
+
+/// Gives what is on its disk, a file or a folder, another name in the same folder, and makes that last.
+pub(crate) fn put(from: &Path, to: &Path) -> io::Result<()> {
+    fs::rename(from, to)?;
+    sync(to.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or_else(|| Path::new(".")))
+}
+
+/// Makes the names in a folder last, where its file system can be told to.
+pub(crate) fn sync(folder: &Path) -> io::Result<()> {
+    match File::open(folder)?.sync_all() {
+        Err(error) if matches!(error.kind(), io::ErrorKind::Unsupported | io::ErrorKind::InvalidInput) => {
+            Ok(())
+        }
+        synced => synced,
+    }
+}
+
+fn filled(path: &Path, file: &File, fill: Fill<'_>) -> Result<(), Failure> {
     let mut to = BufWriter::new(file);
     fill(&mut to)?;
     to.flush().map_err(|error| Failure::unwritten(path, &error))
@@ -89,9 +119,12 @@ pub fn differs(output: &Path, inputs: &[&Path]) -> Result<(), Failure> {
     }
 }
 
+/// What a temporary name ends in.
+pub(crate) const ENDING: &str = ".tmp";
+
 fn temporary(path: &Path) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_os_string();
-    name.push(format!(".{}.tmp", std::process::id()));
+    name.push(format!(".{}{ENDING}", std::process::id()));
     path.with_file_name(name)
 }
 

@@ -1,148 +1,168 @@
 //! Numpy archives.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{BufReader, Cursor, Read};
-use std::path::Path;
+use std::io::{Cursor, Read, Write};
 
-use half::{bf16, f16};
-use kernels::{Array, Element};
-use npyz::npz::{array_name_from_file_name, file_name_from_array_name};
-use npyz::{AutoSerialize, Deserialize, NpyFile, Order, WriterBuilder};
-use planner_ir::{DType, Type};
-use zip::write::FileOptions;
+use half::bf16;
+use kernels::Array;
+use planner_ir::{DType, Op, Type};
+use zip::read::ZipFile;
+use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipArchive, ZipWriter};
 
-use crate::failure::Failure;
+use super::npy::{self, Header};
+use crate::mapped::Mapped;
 
-/// The arrays of an archive.
-pub(super) fn read(path: &Path) -> Result<BTreeMap<String, Array>, Failure> {
-    let fail = |error: &dyn std::fmt::Display| Failure::file(path, format!("is not a .npz file: {error}"));
-    let file = File::open(path).map_err(|error| fail(&error))?;
-    let mut archive = ZipArchive::new(BufReader::new(file)).map_err(|error| fail(&error))?;
-    let mut arrays = BTreeMap::new();
-    for index in 0..archive.len() {
-        let entry = archive.by_index(index).map_err(|error| fail(&error))?;
-        let Some(name) = array_name_from_file_name(entry.name()).map(str::to_owned) else { continue };
-        let array = NpyFile::new(entry).map_err(|error| error.to_string()).and_then(array);
-        let array = array.map_err(|error| Failure::file(path, format!("array `{name}`: {error}")))?;
-        arrays.insert(name, array);
-    }
-    Ok(arrays)
+/// What the name of an array ends in.
+pub(super) const ENDING: &str = ".npy";
+/// How many bytes one that is packed can stand for, and a few. Source: zlib's "maximum compression factor".
+const MOST_PACKED: u64 = 1032;
+
+/// An archive.
+#[derive(Debug)]
+pub(super) struct Archive {
+    map: Mapped,
+    zip: ZipArchive<Cursor<Mapped>>,
+    entries: BTreeMap<String, (usize, Header)>,
 }
 
-fn array<R: Read>(file: NpyFile<R>) -> Result<Array, String> {
-    let npyz::DType::Plain(text) = file.dtype() else {
-        return Err("has fields, expected plain numbers".to_owned());
-    };
-    let text = text.to_string();
-    let shape = file.shape().to_vec();
-    let turned = file.order() == Order::Fortran && shape.len() > 1;
-    let stored = if turned { shape.iter().rev().copied().collect() } else { shape };
-    let array = match text.trim_start_matches(['<', '|', '=']) {
-        "f8" => numbers::<f64, R>(file, DType::F64, stored),
-        "f4" => numbers::<f32, R>(file, DType::F32, stored),
-        "f2" => numbers::<f16, R>(file, DType::F16, stored),
-        "i8" => numbers::<i64, R>(file, DType::I64, stored),
-        "i4" => numbers::<i32, R>(file, DType::I32, stored),
-        "i2" => numbers::<i16, R>(file, DType::I16, stored),
-        "i1" => numbers::<i8, R>(file, DType::I8, stored),
-        "u8" => numbers::<u64, R>(file, DType::U64, stored),
-        "u4" => numbers::<u32, R>(file, DType::U32, stored),
-        "u2" => numbers::<u16, R>(file, DType::U16, stored),
-        "u1" => numbers::<u8, R>(file, DType::U8, stored),
-        "b1" => {
-            let truths: Vec<bool> = file.into_vec().map_err(|error| error.to_string())?;
-            let bytes: Vec<u8> = truths.into_iter().map(u8::from).collect();
-            Array::from_bytes(Type::new(DType::Bool, stored), &bytes).map_err(|error| error.to_string())
+impl Archive {
+    /// Reads which arrays there are: of each no more than its header is unpacked.
+    pub(super) fn open(map: Mapped) -> Result<Self, String> {
+        let mut zip = ZipArchive::new(Cursor::new(map.clone())).map_err(|error| error.to_string())?;
+        let mut entries = BTreeMap::new();
+        for index in 0..zip.len() {
+            let mut entry = zip.by_index(index).map_err(|error| error.to_string())?;
+            let Some(name) = array_name(entry.name()) else { continue };
+            let header = named_twice(map.as_ref(), &entry).and_then(|()| checked(&mut entry));
+            let header = header.map_err(|error| format!("array `{name}`: {error}"))?;
+            if entries.insert(name.clone(), (index, header)).is_some() {
+                return Err(format!("array `{name}` is there twice"));
+            }
         }
-        _ => Err(format!("elements `{text}`, expected numbers or truth values, little-endian")),
-    }?;
-    if !turned {
-        return Ok(array);
+        map.release();
+        Ok(Self { map, zip, entries })
     }
-    // What was written column by column is the transpose of what was meant.
-    let permutation = (0..array.shape().len()).rev().collect();
-    let turned = kernels::evaluate(&planner_ir::Op::Transpose { permutation }, &[&array]);
-    turned.map_err(|error| error.to_string())?.pop().ok_or_else(|| "could not be transposed".to_owned())
+
+    /// The types of its arrays.
+    pub(super) fn types(&self) -> BTreeMap<String, Type> {
+        self.entries.iter().map(|(name, (_, header))| (name.clone(), header.type_.clone())).collect()
+    }
+
+    /// An array, whose checksum has to be right.
+    pub(super) fn read(&self, name: &str) -> Result<Array, String> {
+        let (index, header) = self.entries.get(name).ok_or("is not there")?;
+        self.map.check()?;
+        // A copy of where it is, not of what is in it.
+        let mut zip = self.zip.clone();
+        let mut entry = zip.by_index(*index).map_err(|error| error.to_string())?;
+        if Header::read(&mut entry)? != *header {
+            return Err("has changed since the file was opened".to_owned());
+        }
+        let Header { type_, turned, .. } = header;
+        let mut stored = type_.clone();
+        if *turned {
+            stored.shape.reverse();
+        }
+        let mut array = Array::zeros(stored).map_err(|error| error.to_string())?;
+        let read = entry.read_exact(array.bytes_mut()).and_then(|()| entry.read(&mut [0]));
+        match read {
+            // It is only where there is nothing more that the checksum is compared.
+            Ok(0) => {}
+            Ok(_) => return Err("has more elements than its header says".to_owned()),
+            Err(error) => return Err(format!("is damaged: {error}")),
+        }
+        self.map.release();
+        if !turned {
+            return Ok(array);
+        }
+        // What was written column by column is the transpose of what was meant.
+        let permutation = (0..array.shape().len()).rev().collect();
+        let turned = kernels::evaluate(&Op::Transpose { permutation }, &[&array]);
+        turned.map_err(|error| error.to_string())?.pop().ok_or_else(|| "could not be transposed".to_owned())
+    }
 }
 
-fn numbers<T: Element + Deserialize, R: Read>(
-    file: NpyFile<R>,
-    dtype: DType,
-    shape: Vec<u64>,
-) -> Result<Array, String> {
-    let numbers: Vec<T> = file.into_vec().map_err(|error| error.to_string())?;
-    Array::from_bytes(Type::new(dtype, shape), bytemuck::cast_slice(&numbers))
-        .map_err(|error| error.to_string())
+/// The header of an array, if it says of it what the archive does: how much there is, and that so much can be
+/// unpacked from what is there.
+fn checked<R: Read>(entry: &mut ZipFile<'_, R>) -> Result<Header, String> {
+    let header = Header::read(entry)?;
+    let (found, packed) = (entry.size(), entry.compressed_size());
+    let expected = header.type_.bytes().saturating_add(header.length);
+    if found != expected {
+        return Err(format!("has {found} bytes, expected {expected} as its header says"));
+    }
+    if found > packed.saturating_add(1).saturating_mul(MOST_PACKED) {
+        return Err(format!("has {packed} bytes, which cannot be unpacked to {found}"));
+    }
+    Ok(header)
+}
+
+/// Refuses an entry that has another name before its bytes than in the archive's list.
+fn named_twice<R: Read>(file: &[u8], entry: &ZipFile<'_, R>) -> Result<(), String> {
+    // Source: PKWARE's APPNOTE, 4.3.7, "Local file header".
+    let start = usize::try_from(entry.header_start()).unwrap_or(usize::MAX);
+    let header = start.checked_add(30).and_then(|end| file.get(start..end)).ok_or("ends too early")?;
+    let length = usize::from(u16::from_le_bytes([header[26], header[27]]));
+    let name = file.get(start + 30..).and_then(|it| it.get(..length)).unwrap_or_default();
+    if name == entry.name_raw() {
+        return Ok(());
+    }
+    Err(format!("is called `{}` where its bytes are", String::from_utf8_lossy(name)))
 }
 
 /// An archive of these arrays.
 pub(super) fn contents(arrays: &BTreeMap<String, Array>) -> Result<Vec<u8>, String> {
-    let mut bytes = Cursor::new(Vec::new());
-    let mut archive = ZipWriter::new(&mut bytes);
+    let mut archive = ZipWriter::new(Cursor::new(Vec::new()));
     for (name, array) in arrays {
-        match array.dtype() {
-            DType::F64 => add::<f64>(&mut archive, name, array),
-            DType::F32 => add::<f32>(&mut archive, name, array),
-            DType::F16 => add::<f16>(&mut archive, name, array),
-            DType::BF16 => {
-                let wide: Vec<f32> = elements::<bf16>(array)?.iter().map(|it| it.to_f32()).collect();
-                put(&mut archive, name, array.shape(), wide)
-            }
-            DType::I64 => add::<i64>(&mut archive, name, array),
-            DType::I32 => add::<i32>(&mut archive, name, array),
-            DType::I16 => add::<i16>(&mut archive, name, array),
-            DType::I8 => add::<i8>(&mut archive, name, array),
-            DType::U64 => add::<u64>(&mut archive, name, array),
-            DType::U32 => add::<u32>(&mut archive, name, array),
-            DType::U16 => add::<u16>(&mut archive, name, array),
-            DType::U8 => add::<u8>(&mut archive, name, array),
-            DType::Bool => {
-                let truths = array.to_truths().map_err(|error| error.to_string())?;
-                put(&mut archive, name, array.shape(), truths)
-            }
-        }?;
+        let wide;
+        let array = if array.dtype() == DType::BF16 {
+            let elements = array.elements::<bf16>().map_err(|error| error.to_string())?;
+            let elements: Vec<f32> = elements.iter().map(|it| it.to_f32()).collect();
+            wide = Array::of(array.shape(), &elements).map_err(|error| error.to_string())?;
+            &wide
+        } else {
+            array
+        };
+        // The clock has no part in it: the same arrays give the same bytes.
+        let options = SimpleFileOptions::default()
+            .compression_method(CompressionMethod::Deflated)
+            .last_modified_time(zip::DateTime::default())
+            .large_file(array.bytes().len() >= LARGE);
+        let header = npy::header(array.type_())?;
+        archive.start_file(entry_name(name), options).map_err(|error| error.to_string())?;
+        archive
+            .write_all(&header)
+            .and_then(|()| archive.write_all(array.bytes()))
+            .map_err(|error| error.to_string())?;
     }
-    archive.finish().map_err(|error| error.to_string())?;
-    drop(archive);
-    Ok(bytes.into_inner())
-}
-
-type Archive<'a> = ZipWriter<&'a mut Cursor<Vec<u8>>>;
-
-fn elements<T: Element>(array: &Array) -> Result<&[T], String> {
-    array.elements::<T>().map_err(|error| error.to_string())
-}
-
-fn add<T: Element + AutoSerialize>(
-    archive: &mut Archive<'_>,
-    name: &str,
-    array: &Array,
-) -> Result<(), String> {
-    put(archive, name, array.shape(), elements::<T>(array)?.to_vec())
-}
-
-fn put<T: AutoSerialize>(
-    archive: &mut Archive<'_>,
-    name: &str,
-    shape: &[u64],
-    elements: Vec<T>,
-) -> Result<(), String> {
-    let large = std::mem::size_of_val(&elements[..]) >= LARGE;
-    // The clock has no part in it: the same arrays give the same bytes.
-    let options = FileOptions::default()
-        .compression_method(CompressionMethod::Deflated)
-        .last_modified_time(zip::DateTime::default())
-        .large_file(large);
-    let write = || {
-        archive.start_file(file_name_from_array_name(name), options)?;
-        let mut writer = npyz::WriteOptions::new().default_dtype().shape(shape).writer(archive).begin_nd()?;
-        writer.extend(elements)?;
-        writer.finish()
-    };
-    write().map_err(|error| error.to_string())
+    archive.finish().map(Cursor::into_inner).map_err(|error| error.to_string())
 }
 
 /// Bytes from which on an entry needs lengths of 64 bits, with room for what packing adds.
 const LARGE: usize = 0xF000_0000;
+
+/// The entry of an array: its name, in which what would lead out of the folder that an archive is unpacked
+/// in is written otherwise: a first `/`, a part that is `..`, and `\`. So is `%`, by which it is told.
+pub(super) fn entry_name(name: &str) -> String {
+    let name = WRITTEN.iter().fold(name.to_owned(), |name, (it, written)| name.replace(it, written));
+    let parts: Vec<&str> = name.split('/').map(|part| if part == ".." { UP } else { part }).collect();
+    let name = parts.join("/");
+    match name.strip_prefix('/') {
+        Some(rest) => format!("{FIRST}{rest}{ENDING}"),
+        None => format!("{name}{ENDING}"),
+    }
+}
+
+/// The name of the array of an entry; none if it is another file.
+fn array_name(entry: &str) -> Option<String> {
+    let name = entry.strip_suffix(ENDING)?.replace(FIRST, "/").replace(UP, "..");
+    Some(WRITTEN.iter().rev().fold(name, |name, (it, written)| name.replace(written, it)))
+}
+
+/// What is written otherwise wherever it stands.
+const WRITTEN: [(&str, &str); 3] = [("%", "%25"), ("\\", "%5C"), ("\0", "%00")];
+/// How `..` is written where it is a whole part.
+const UP: &str = "%2E%2E";
+/// How `/` is written where it is first.
+const FIRST: &str = "%2F";

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
+use std::ops::Range;
 use std::path::Path;
 
 use kernels::Array;
@@ -30,87 +31,70 @@ const NAMES: [(DType, Dtype); 13] = [
     (DType::Bool, Dtype::BOOL),
 ];
 
-/// The arrays of a file.
-pub(super) fn read(path: &Path) -> Result<BTreeMap<String, Array>, Failure> {
-    let bytes =
-        std::fs::read(path).map_err(|error| Failure::file(path, format!("cannot be read: {error}")))?;
-    let tensors = SafeTensors::deserialize(&bytes)
-        .map_err(|error| Failure::file(path, format!("is not a .safetensors file: {error}")))?;
-    let mut arrays = BTreeMap::new();
-    for (name, view) in tensors.tensors() {
-        let array = array(&view).map_err(|error| Failure::file(path, format!("array `{name}`: {error}")))?;
-        arrays.insert(name, array);
+/// A file of tensors.
+#[derive(Debug)]
+pub(super) struct Tensors {
+    map: Mapped,
+    /// Of each its type, and where in the file it is: one after the other, up to the end.
+    places: BTreeMap<String, (Type, Range<usize>)>,
+}
+
+impl Tensors {
+    /// Reads which there are.
+    pub(super) fn open(map: Mapped) -> Result<Self, String> {
+        let (length, metadata) =
+            SafeTensors::read_metadata(map.as_ref()).map_err(|error| error.to_string())?;
+        let start = HEADER + length;
+        let mut places = BTreeMap::new();
+        for (name, info) in metadata.tensors() {
+            let wrong = |error: String| format!("array `{name}`: {error}");
+            let (from, to) = info.data_offsets;
+            let type_ = type_of(info.dtype, &info.shape).map_err(wrong)?;
+            places.insert(name, (type_, start + from..start + to));
+        }
+        Ok(Self { map, places })
     }
-    Ok(arrays)
-}
 
-fn array(view: &TensorView<'_>) -> Result<Array, String> {
-    Array::from_bytes(type_of(view)?, view.data()).map_err(|error| error.to_string())
-}
+    /// The types of its arrays.
+    pub(super) fn types(&self) -> BTreeMap<String, Type> {
+        self.places.iter().map(|(name, (type_, _))| (name.clone(), type_.clone())).collect()
+    }
 
-fn type_of(view: &TensorView<'_>) -> Result<Type, String> {
-    let known = NAMES.iter().find(|(_, it)| *it == view.dtype());
-    let (dtype, _) = known.ok_or_else(|| format!("elements {:?} are not known", view.dtype()))?;
-    let extent = |&it: &usize| u64::try_from(it).map_err(|error| error.to_string());
-    let shape = view.shape().iter().map(extent).collect::<Result<Vec<u64>, _>>()?;
-    Ok(Type::new(*dtype, shape))
-}
+    /// An array.
+    pub(super) fn array(&self, name: &str) -> Result<Array, String> {
+        let (type_, bytes) = self.place(name)?;
+        let array = Array::from_bytes(type_.clone(), bytes).map_err(|error| error.to_string())?;
+        self.release();
+        Ok(array)
+    }
 
-/// The names and types of a file's arrays.
-pub(crate) fn types(path: &Path) -> Result<Vec<(String, Type)>, Failure> {
-    let mut types = Vec::new();
-    each_view(path, &mut |_, name, view| {
-        types.push((name.to_owned(), type_of(view).map_err(|error| Failure::file(path, error))?));
-        Ok(())
-    })?;
-    Ok(types)
-}
-
-/// Hands over the arrays of a file one after the other: their names, and where they are read from.
-pub(crate) fn read_each(
-    path: &Path,
-    visit: &mut dyn FnMut(&str, &dyn Stored) -> Result<(), Failure>,
-) -> Result<(), Failure> {
-    each_view(path, &mut |map, name, view| visit(name, &Placed { map, name, view }))
-}
-
-/// An array where it lies in a mapped file.
-struct Placed<'a> {
-    map: &'a Mapped,
-    name: &'a str,
-    view: &'a TensorView<'a>,
-}
-
-impl Placed<'_> {
-    fn view(&self, name: &str) -> Result<&TensorView<'_>, String> {
-        (name == self.name).then_some(self.view).ok_or_else(|| format!("`{}` is read, not it", self.name))
+    fn place(&self, name: &str) -> Result<(&Type, &[u8]), String> {
+        self.map.check()?;
+        let (type_, range) = self.places.get(name).ok_or("is not there")?;
+        Ok((type_, self.map.as_ref().get(range.clone()).ok_or("is beyond the end of the file")?))
     }
 }
 
-impl Stored for Placed<'_> {
+impl Stored for Tensors {
     fn type_of(&self, name: &str) -> Result<Type, String> {
-        type_of(self.view(name)?)
+        Ok(self.place(name)?.0.clone())
     }
 
     fn read(&self, name: &str, elements: &Strided, to: &mut [u8]) -> Result<(), String> {
-        self.map.check()?;
-        run::take(elements, self.type_of(name)?.dtype, self.view(name)?.data(), to)
+        let (type_, bytes) = self.place(name)?;
+        run::take(elements, type_.dtype, bytes, to)
+    }
+
+    fn release(&self) {
+        self.map.release();
     }
 }
 
-fn each_view(
-    path: &Path,
-    visit: &mut dyn FnMut(&Mapped, &str, &TensorView<'_>) -> Result<(), Failure>,
-) -> Result<(), Failure> {
-    let failed = |error: io::Error| Failure::file(path, format!("cannot be read: {error}"));
-    let map = Mapped::open(path).map_err(failed)?;
-    let tensors = SafeTensors::deserialize(map.as_ref())
-        .map_err(|error| Failure::file(path, format!("is not a .safetensors file: {error}")))?;
-    for (name, view) in tensors.iter() {
-        visit(&map, name, &view)?;
-        map.release();
-    }
-    Ok(())
+fn type_of(dtype: Dtype, shape: &[usize]) -> Result<Type, String> {
+    let known = NAMES.iter().find(|(_, it)| *it == dtype);
+    let (dtype, _) = known.ok_or_else(|| format!("elements {dtype:?} are not known"))?;
+    let extent = |&it: &usize| u64::try_from(it).map_err(|error| error.to_string());
+    super::typed(*dtype, shape.iter().map(extent).collect::<Result<Vec<u64>, _>>()?)
 }
 
 /// Writes arrays of these names and types, which are made one after the other, so that only one is
@@ -148,7 +132,8 @@ pub(crate) fn write_each(
     to.flush().map_err(failed)
 }
 
-/// What the length of a file's header is a multiple of (bytes), so that arrays are aligned.
+/// What the length of a file's header is a multiple of (bytes), so that arrays are aligned; and how long that
+/// length itself is.
 const HEADER: usize = 8;
 
 /// A file of these arrays.

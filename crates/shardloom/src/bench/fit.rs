@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use super::Report;
 use crate::failure::Failure;
+use crate::readable;
 
 /// `bench fit`.
 #[derive(Args, Clone, Debug)]
@@ -56,10 +57,10 @@ pub(crate) fn measure(options: &Fit, say: &dyn Fn(String)) -> Result<Report, Fai
 /// A file of the folder, if it is there.
 fn table(folder: &Path, name: &str) -> Result<Option<Table>, Failure> {
     let path = folder.join(name);
-    let text = match std::fs::read_to_string(&path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound && folder.is_dir() => return Ok(None),
-        Err(error) => return Err(Failure::file(&path, format!("cannot be read: {error}"))),
+    let text = match readable::text_if_there(&path)? {
+        Some(text) => text,
+        None if folder.is_dir() => return Ok(None),
+        None => return Err(Failure::file(folder, "cannot be read: is no folder")),
     };
     let table = Table::read(name, &text, &[]).map_err(|error| Failure::Input(error.to_string()))?;
     Ok(Some(table))

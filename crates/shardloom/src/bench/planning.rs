@@ -19,7 +19,7 @@ use crate::failure::Failure;
 use crate::mesh::sizes;
 use crate::model_file::ModelFile;
 use crate::pipeline::{self, Decisions, Phases, Prepared, Target, Training};
-use crate::{machine, quantity};
+use crate::{machine, quantity, readable};
 
 /// The machines, each with its meshes. What fits none of a machine is tried on the next one.
 const TARGETS: [(&str, &[&[u64]]); 2] =
@@ -262,8 +262,8 @@ fn name(path: &Path) -> String {
 }
 
 fn read(path: &Path) -> Result<Bytes, Failure> {
-    let failed = |error: std::io::Error| Failure::file(path, format!("cannot be read: {error}"));
-    let packed = std::fs::read(path).map_err(failed)?;
+    let failed = |error: std::io::Error| readable::failed(path, &error);
+    let packed = readable::bytes(path)?;
     if path.extension().is_none_or(|it| it != "gz") {
         return Ok(packed.into());
     }

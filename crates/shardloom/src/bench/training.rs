@@ -17,7 +17,7 @@ use super::onnx::Writer;
 use super::plot::{self, Line, Panel, Scale, Stroke};
 use super::{Report, median};
 use crate::failure::Failure;
-use crate::{model_file, quantity, written};
+use crate::{model_file, quantity, readable, written};
 use curve::{Curve, Trial};
 
 /// How many different bytes there are.
@@ -79,8 +79,7 @@ pub(crate) fn measure(options: &Training, say: &dyn Fn(String)) -> Result<Report
         let parts = trial.micro_batches;
         return Err(Failure::Usage(format!("{batch} examples do not fall into {parts} micro-batches")));
     }
-    let text = std::fs::read(&options.text)
-        .map_err(|error| Failure::file(&options.text, format!("cannot be read: {error}")))?;
+    let text = readable::bytes(&options.text)?;
     let folder = Folder::new("training", options.keep.as_deref())?;
     let size = Size { layers, hidden, heads, vocabulary: BYTES, positions: sequence };
     let path = gpt2::write(Writer::small(&folder.path), size, Start::Untrained, options.seed)

@@ -1,14 +1,15 @@
 //! What only the ranks of a job know.
 
-use std::fs::{self, File};
-use std::io::Read;
+use std::fs::File;
+use std::io::{self, Read};
 use std::net::IpAddr;
+use std::path::Path;
 
 use sha2::{Digest, Sha256};
 
 use super::contract::{Launched, TOKEN, TOKEN_FILE, Variable};
 use crate::failure::Failure;
-use crate::train::checkpoint::hexadecimal;
+use crate::readable::{self, hexadecimal};
 
 /// The shortest token (characters): whoever has seen one connection can try tokens at leisure.
 const SHORTEST: usize = 16;
@@ -32,7 +33,7 @@ pub(super) fn token(launched: &Launched, variable: Variable<'_>) -> Result<Token
         }
         (Some(token), None) => (TOKEN, token),
         (None, Some(path)) => {
-            let text = fs::read_to_string(&path);
+            let text = readable::open(Path::new(&path)).and_then(io::read_to_string);
             let text = text.map_err(|error| {
                 Failure::Input(format!("`{TOKEN_FILE}` is `{path}`, which cannot be read: {error}"))
             })?;

@@ -118,7 +118,8 @@ fn among(
     let (name, ready) = cluster.agree(ready, |(_, it)| {
         let own = format!("{:?} {}", arguments.like, arguments.again);
         let gpu = ("the GPU", gpu::named(&it.facts));
-        (None, vec![gpu, ("the version of NCCL", it.version.clone()), ("`--like` and `--again`", own)])
+        let version = ("the version of NCCL", it.version.clone());
+        (None, crate::cluster::facts([gpu, version, ("`--like` and `--again`", own)]))
     })?;
     let processes = &cluster.processes;
     let ranks =

@@ -13,13 +13,13 @@ use sha2::{Digest, Sha256};
 use super::run::weights_are_there;
 use super::{Context, Form, Said};
 use crate::arguments::{GenerateArguments, ids};
-use crate::cluster::Facts;
+use crate::cluster::{self, Facts};
 use crate::failure::Failure;
 use crate::generation::choose::{self, Manner, Place};
 use crate::generation::sequences::{Logits, Sequences};
 use crate::model_file::ModelFile;
-use crate::train::checkpoint::hexadecimal;
-use crate::{gpu, pipeline, plan_file, quantity};
+use crate::readable::hexadecimal;
+use crate::{gpu, pipeline, plan_file, quantity, readable};
 
 pub(super) use planned::{in_words, json, plan};
 
@@ -30,6 +30,8 @@ struct Ready {
     prompts: Vec<Vec<i64>>,
     prefill: Option<Vec<Program>>,
     decode: Vec<Program>,
+    /// What the files of weights are compared by with those of other ranks.
+    prints: Facts,
 }
 
 /// Makes tokens.
@@ -38,7 +40,7 @@ pub(crate) fn generate(
     context: &mut Context<'_, '_>,
 ) -> Result<Said, Failure> {
     let ready = ready(arguments, context);
-    let Ready { generation, file, prompts, prefill, decode } =
+    let Ready { generation, file, prompts, prefill, decode, prints: _ } =
         context.agree(ready, |ready| facts(arguments, ready))?;
     context.progress.say("reading weights");
     let failed = |error: RunError| Failure::of_run("generate", &file.path, &error);
@@ -68,28 +70,27 @@ fn ready(arguments: &GenerateArguments, context: &mut Context<'_, '_>) -> Result
     let mut lowered = |plan| pipeline::lower(plan, &mut |stage, made| stages.observe(stage, made));
     let prefill = generation.prefill.as_ref().map(&mut lowered).transpose()?;
     let decode = lowered(&generation.decode)?;
-    Ok(Ready { generation, file, prompts, prefill, decode })
+    let prints = context.prints(&file)?;
+    Ok(Ready { generation, file, prompts, prefill, decode, prints })
 }
 
 /// How many ranks there are, and what all of them have to do alike.
 fn facts(arguments: &GenerateArguments, ready: &Ready) -> (Option<u64>, Facts) {
     let plan = hexadecimal(Sha256::digest(::plan::json::write_generation(&ready.generation)));
     let manner = format!("{:?} {:?} {}", manner(arguments), arguments.stop, arguments.max_new_tokens);
-    let facts = vec![
+    let facts = cluster::facts([
         ("the plan", format!("{} (SHA-256 {plan:.12}..)", arguments.plan.display())),
         ("the prompts", format!("{:?}", ready.prompts)),
         ("how tokens are chosen", manner),
-    ];
-    (u64::try_from(ready.decode.len()).ok(), facts)
+    ]);
+    (u64::try_from(ready.decode.len()).ok(), [facts, ready.prints.clone()].concat())
 }
 
 fn prompts(arguments: &GenerateArguments) -> Result<Vec<Vec<i64>>, Failure> {
     let Some(path) = &arguments.prompts else {
         return Ok(arguments.prompt_ids.iter().map(|prompt| prompt.0.clone()).collect());
     };
-    crate::readable::check(path)?;
-    let text = std::fs::read_to_string(path);
-    let text = text.map_err(|error| Failure::file(path, format!("cannot be read: {error}")))?;
+    let text = readable::text(path)?;
     let line = |(number, line): (usize, &str)| {
         let prompt = ids(line).map_err(|error| Failure::file(path, format!("line {}: {error}", number + 1)));
         Ok(prompt?.0)

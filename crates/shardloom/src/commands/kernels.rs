@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::{Context, Said};
 use crate::arguments::KernelsArguments;
 use crate::failure::Failure;
-use crate::{pipeline, plan_file};
+use crate::{pipeline, plan_file, written};
 
 /// A kernel and what launches it.
 struct Needed<'a> {
@@ -136,10 +136,7 @@ fn write<'a>(
     arguments: &KernelsArguments,
 ) -> Result<String, Failure> {
     let architecture = &arguments.arch;
-    let put = |name: &str, bytes: &[u8]| {
-        let path = folder.join(name);
-        fs::write(&path, bytes).map_err(|error| Failure::unwritten(&path, &error))
-    };
+    let put = |name: &str, bytes: &[u8]| written::write(&folder.join(name), bytes);
     fs::create_dir_all(folder).map_err(|error| Failure::file(folder, format!("cannot be made: {error}")))?;
     let source = device_program(kernels);
     put("kernels.cu", source.as_bytes())?;

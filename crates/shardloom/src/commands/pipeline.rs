@@ -19,7 +19,7 @@ use crate::pipeline::cluster::{Answer, Pins, Question, cheapest};
 use crate::pipeline::staged::{Forward, Meshes, Order, Wanted, kind, staged, too_much};
 use crate::pipeline::{self, Stage};
 use crate::progress::Progress;
-use crate::{explained, mesh, model_file, plan_file, quantity};
+use crate::{explained, mesh, model_file, plan_file, quantity, readable};
 
 /// Plans a training step in stages: on the mesh that is given for each group of devices, or the best
 /// of several.
@@ -173,6 +173,7 @@ pub(super) fn answer(
     let pins = Pins::parse(&wanted.pins)?;
     progress.say(format!("reading {}", arguments.model.display()));
     let file = model_file::open(&arguments.model)?;
+    file.spares(&arguments.output)?;
     let dims = |micro_batches: u64| {
         let mut dims: BTreeMap<String, u64> = arguments.bound.dims.iter().cloned().collect();
         dims.insert(dim.clone(), examples / micro_batches.max(1));
@@ -231,11 +232,9 @@ fn candidates(arguments: &PlanArguments, asked: &Stages, machines: &Cluster) -> 
 fn order(name: &str) -> Result<Order, Failure> {
     match name.parse::<Kind>() {
         Ok(kind) => Ok(Order::Named(kind)),
-        Err(_) if Path::new(name).is_file() => {
+        Err(_) if Path::new(name).exists() => {
             let path = Path::new(name);
-            let text = std::fs::read_to_string(path);
-            let text = text.map_err(|error| Failure::file(path, format!("cannot be read: {error}")))?;
-            let schedule: Result<Schedule, _> = text.parse();
+            let schedule: Result<Schedule, _> = readable::text(path)?.parse();
             schedule.map(Order::Written).map_err(|error| Failure::file(path, error))
         }
         Err(error) => Err(Failure::Usage(format!("{error}; and there is no file of that name"))),

@@ -42,6 +42,7 @@ pub(crate) fn plan(arguments: &PlanArguments, context: &mut Context<'_, '_>) -> 
         &mut |stage, made| stages.observe(stage, made),
         progress,
     )?;
+    imported.file.spares(&arguments.output)?;
     if stages.stops_after(Stage::Import) {
         return Ok(stopped(Stage::Import));
     }

@@ -1,6 +1,7 @@
 //! `predict`: what a stated setup takes.
 
 use std::fmt::Write as _;
+use std::path::Path;
 
 use cost_models::machine::{Machine, json as machine_file, shipped};
 use cost_models::units::exact;
@@ -21,9 +22,7 @@ use crate::readable;
 /// Prices a setup.
 pub(crate) fn predict(arguments: &PredictArguments) -> Result<Said, Failure> {
     let path = &arguments.config;
-    readable::check(path)?;
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| Failure::file(path, format!("cannot be read: {error}")))?;
+    let text = readable::text(path)?;
     let Config { machine, framework, setup } =
         config::read(&text).map_err(|error| Failure::file(path, error))?;
     let framework = Framework::shipped(&framework).map_err(|error| Failure::file(path, error))?;
@@ -44,7 +43,7 @@ fn one(name: &str) -> Result<Machine, String> {
     if !name.ends_with(".json") {
         return shipped::named(&format!("{name}-1x")).map_err(|error| error.to_string());
     }
-    let text = std::fs::read_to_string(name).map_err(|error| format!("{name}: cannot be read: {error}"))?;
+    let text = readable::text(Path::new(name)).map_err(|failure| failure.to_string())?;
     machine_file::read(name, &text).map_err(|error| error.to_string())
 }
 

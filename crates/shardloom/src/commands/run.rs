@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use ::plan::Plan;
-use expected::Compared;
+use expected::{Compared, Expected};
 use kernels::Array;
 use lower::Program;
 use serde_json::{Value, json};
@@ -15,13 +15,13 @@ use sha2::{Digest, Sha256};
 use super::plan::{summary, summary_json};
 use super::{Context, Said, stopped};
 use crate::arguments::{Ranks, RunArguments};
-use crate::cluster::Facts;
+use crate::cluster::{self, Facts};
 use crate::compile::{self, Chosen};
 use crate::failure::Failure;
 use crate::given::{self, Given};
 use crate::model_file::ModelFile;
 use crate::pipeline::{self, Stage};
-use crate::train::checkpoint::hexadecimal;
+use crate::readable::hexadecimal;
 use crate::{arrays, gpu, inputs, machine, plan_file, quantity, written};
 
 /// What is run on what.
@@ -38,10 +38,10 @@ pub(crate) fn run(arguments: &RunArguments, context: &mut Context<'_, '_>) -> Re
     let ready = ready(arguments, context);
     let agreed = context.agree(ready, |ready| match ready {
         Ready::Stop(_) => (None, Vec::new()),
-        Ready::Go { job, programs, .. } => facts(arguments, job, programs),
+        Ready::Go { programs, facts, .. } => (u64::try_from(programs.len()).ok(), facts.clone()),
     });
-    let (job, inputs, programs) = match agreed? {
-        Ready::Go { job, inputs, programs } => (job, inputs, programs),
+    let (job, inputs, expected, programs) = match agreed? {
+        Ready::Go { job, inputs, expected, programs, .. } => (job, inputs, expected, programs),
         Ready::Stop(stage) => return Ok(stopped(stage)),
     };
     let plan = &job.chosen.plan;
@@ -60,7 +60,7 @@ pub(crate) fn run(arguments: &RunArguments, context: &mut Context<'_, '_>) -> Re
         return Ok(Said { text: String::new(), json: Value::Null });
     }
     arrays::write(&arguments.output, &outcome.outputs)?;
-    let compared = expected::compared(&job.chosen.plan.graph, job.given.as_ref(), &outcome.outputs);
+    let compared = expected::compared(&job.chosen.plan.graph, &expected, &outcome.outputs);
     let said = said(arguments, &job, &outcome, &compared);
     match compared.iter().find_map(Compared::complaint) {
         None => Ok(said),
@@ -75,7 +75,14 @@ pub(crate) fn run(arguments: &RunArguments, context: &mut Context<'_, '_>) -> Re
 
 /// What is ready to run, or where it stops.
 enum Ready {
-    Go { job: Box<Job>, inputs: BTreeMap<String, Array>, programs: Vec<Program> },
+    Go {
+        job: Box<Job>,
+        inputs: BTreeMap<String, Array>,
+        expected: Vec<Expected>,
+        programs: Vec<Program>,
+        /// What all ranks have to do alike.
+        facts: Facts,
+    },
     Stop(Stage),
 }
 
@@ -91,31 +98,37 @@ fn ready(arguments: &RunArguments, context: &mut Context<'_, '_>) -> Result<Read
         Next::Go(job) => job,
         Next::Stop(stage) => return Ok(Ready::Stop(stage)),
     };
+    let leads = context.leads();
     let stages = &mut *context.stages;
     if stages.stops_after(Stage::Plan) {
         return Ok(Ready::Stop(Stage::Plan));
     }
     let plan = &job.chosen.plan;
     let inputs = inputs_of(plan, &job, arguments)?;
+    let expected = expected::read(&plan.graph, job.given.as_ref().filter(|_| leads))?;
     context.progress.say("lowering");
     let programs = pipeline::lower(plan, &mut |stage, made| stages.observe(stage, made))?;
     if stages.stops_after(Stage::Lower) {
         return Ok(Ready::Stop(Stage::Lower));
     }
-    Ok(Ready::Go { job, inputs, programs })
+    let facts = context.cluster.map_or(Ok(Vec::new()), |_| facts(arguments, &job, &inputs))?;
+    Ok(Ready::Go { job, inputs, expected, programs, facts })
 }
 
-/// How many ranks there are, and what all of them have to do alike.
-fn facts(arguments: &RunArguments, job: &Job, programs: &[Program]) -> (Option<u64>, Facts) {
-    let inputs = arguments.bound.inputs.as_ref().map_or("made".to_owned(), |it| it.display().to_string());
+/// What all ranks have to do alike.
+fn facts(arguments: &RunArguments, job: &Job, inputs: &BTreeMap<String, Array>) -> Result<Facts, Failure> {
     let plan = hexadecimal(Sha256::digest(::plan::json::write(&job.chosen.plan)));
-    let facts = vec![
+    let mut given = Sha256::new();
+    for (name, array) in inputs {
+        given.update(format!("{name} {}\n", array.type_()));
+        given.update(array.bytes());
+    }
+    let facts = cluster::facts([
         ("the plan", format!("{} (SHA-256 {plan:.12}..)", arguments.file.display())),
-        ("the inputs", inputs),
-        ("the seed", arguments.seed.to_string()),
+        ("the inputs", format!("SHA-256 {}", hexadecimal(given.finalize()))),
         ("the number of steps", arguments.steps.to_string()),
-    ];
-    (u64::try_from(programs.len()).ok(), facts)
+    ]);
+    Ok([facts, job.file.prints()?].concat())
 }
 
 /// What comes after a plan is there, or not.
@@ -207,12 +220,12 @@ pub(crate) fn weights_are_there(file: &ModelFile) -> Result<(), Failure> {
 }
 
 fn inputs_of(plan: &Plan, job: &Job, arguments: &RunArguments) -> Result<BTreeMap<String, Array>, Failure> {
-    let (Some(given), Some(path)) = (&job.given, &arguments.bound.inputs) else {
+    let Some(given) = &job.given else {
         return Ok(inputs::made(&plan.graph, arguments.seed));
     };
     // Inputs that decide control flow are constants of the plan, and some are of no use.
     let ignored: Vec<&str> = job.file.model.inputs().iter().map(|input| input.name.as_str()).collect();
-    given::fitting(&plan.graph, &given.inputs, &ignored).map_err(|error| Failure::file(path, error))
+    given.fitting(&plan.graph, &ignored)
 }
 
 fn said(arguments: &RunArguments, job: &Job, outcome: &run::Outcome, compared: &[Compared]) -> Said {
@@ -250,7 +263,8 @@ fn said(arguments: &RunArguments, job: &Job, outcome: &run::Outcome, compared: &
     }
     line(format!("outputs    {}", arguments.output.display()));
     for (name, array) in &outcome.outputs {
-        line(format!("  {name} {}", array.type_()));
+        let as_ = arrays::renamed(&arguments.output, name).map_or(String::new(), |it| format!(", as `{it}`"));
+        line(format!("  {name} {}{as_}", array.type_()));
     }
     compared.iter().for_each(|it| line(format!("expected   {it}")));
     let outputs: serde_json::Map<String, Value> = outcome

@@ -66,9 +66,7 @@ fn written_down(arguments: &ScheduleArguments) -> Result<(String, Verified), Fai
     let Some(path) = &arguments.file else {
         return Err(Failure::Usage("schedule: no name and no file".to_owned()));
     };
-    readable::check(path)?;
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| Failure::file(path, format!("cannot be read: {error}")))?;
+    let text = readable::text(path)?;
     let schedule: Schedule = text.parse().map_err(|error| Failure::file(path, error))?;
     let stages = arguments.stages.unwrap_or_else(|| schedule.stages());
     let micro_batches = arguments.micro_batches.unwrap_or_else(|| schedule.micro_batches());

@@ -12,7 +12,7 @@ use ::train::{LOSS, NORM, RATE, ROUNDING, SEED, STEP};
 use kernels::Array;
 use planner_ir::{Op, State, Type};
 use ready::{Ready, facts, ready};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{Context, Form, Lines, Said, stopped};
 use crate::failure::Failure;
@@ -26,7 +26,7 @@ use crate::train::data::Data;
 use crate::train::order::{Order, Position, dropout_seed, rounding_seed};
 use crate::train::ranges::{self, Limit};
 use crate::train::report::{Log, StepReport};
-use crate::train::resume::is_within;
+use crate::train::resume::{Resumed, is_within};
 use crate::train::schedule::Schedule;
 use crate::train::settings::{Change, Settings};
 use crate::train::trained::Trained;
@@ -73,7 +73,8 @@ pub(crate) fn train(arguments: &TrainArguments, context: &mut Context<'_, '_>) -
         Ok(ready) => ready,
         Err(stage) => return Ok(stopped(stage)),
     };
-    let Ready { trained, data, states, settings, resumed, programs } = ready;
+    // The folder of checkpoints is this job's until its end.
+    let Ready { trained, data, states, settings, resumed, programs, prints: _, lock: _lock } = ready;
     let file = &trained.file;
     context.progress.say("reading weights");
     let session = gpu::session(&arguments.on, context, programs, file);
@@ -81,14 +82,10 @@ pub(crate) fn train(arguments: &TrainArguments, context: &mut Context<'_, '_>) -
     let limits = ranges::limits(&trained.graph);
     let mut run = Run::new(arguments, &trained, data, limits, states, session);
     run.settings = settings;
-    if let Some((checkpoint, changes)) = &resumed {
+    if let Some(Resumed { checkpoint, changes, instead }) = &resumed {
         run.start(checkpoint)?;
-        changes.iter().try_for_each(|change| said(change, context))?;
-    }
-    if let Some(folder) = arguments.checkpoint.as_ref().filter(|_| run.session.leads()) {
-        // What cannot be written is known before the first step.
-        let failed = |error| Failure::file(folder, format!("cannot be made: {error}"));
-        std::fs::create_dir_all(folder).map_err(failed)?;
+        instead.iter().for_each(|failure| recovered(failure, checkpoint, context));
+        changes.iter().for_each(|change| said(change, context));
     }
     run.steps(context.progress, &mut context.lines)?;
     context.progress.say("writing weights");
@@ -96,16 +93,27 @@ pub(crate) fn train(arguments: &TrainArguments, context: &mut Context<'_, '_>) -
 }
 
 /// Says what is another than in the checkpoint.
-fn said(change: &Change, context: &mut Context<'_, '_>) -> Result<(), Failure> {
+fn said(change: &Change, context: &mut Context<'_, '_>) {
     let Change { name, before, now } = change;
+    let text = format!("{name}: {now}, before the checkpoint {before}");
+    line(&text, &json!({ "changed": name, "before": before, "now": now }), context);
+}
+
+/// Says that an older checkpoint is gone on from, and why.
+fn recovered(failure: &Failure, checkpoint: &Checkpoint, context: &mut Context<'_, '_>) {
+    let folder = checkpoint.folder.display().to_string();
+    let text = format!("checkpoint: {failure}; the newest that is whole is {folder}, it goes on from there");
+    line(&text, &json!({ "damaged": failure.to_string(), "resumed": folder }), context);
+}
+
+fn line(text: &str, json: &Value, context: &mut Context<'_, '_>) {
     let line = match context.lines.form {
-        Form::Text => format!("{name}: {now}, before the checkpoint {before}\n"),
-        Form::Json => format!("{}\n", json!({ "changed": name, "before": before, "now": now })),
-        Form::Nothing => String::new(),
+        Form::Text => format!("{text}\n"),
+        Form::Json => format!("{json}\n"),
+        Form::Nothing => return,
     };
     // If nobody reads any more, the weights are still wanted.
     let _ = context.progress.without(|| context.lines.to.write_all(line.as_bytes()));
-    Ok(())
 }
 
 fn failed(file: &ModelFile, error: RunError) -> Failure {
@@ -380,7 +388,7 @@ impl<'a> Run<'a> {
         }
         if !self.session.leads() {
             self.follow()?;
-            return Ok(Said { text: String::new(), json: serde_json::Value::Null });
+            return Ok(Said { text: String::new(), json: Value::Null });
         }
         self.check_states()?;
         let trained = weights::trained(&self.states, &self.trained.ties);

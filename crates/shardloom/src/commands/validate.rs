@@ -11,7 +11,7 @@ use super::{Context, Said};
 use crate::arguments::ValidateArguments;
 use crate::failure::Failure;
 use crate::validate::{goals, local, page};
-use crate::written;
+use crate::{readable, written};
 
 /// How many of the worst rows are shown.
 const WORST: usize = 10;
@@ -65,8 +65,7 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
 }
 
 fn priced(kind: &dyn Kind, path: &Path) -> Result<Vec<Outcome>, Failure> {
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| Failure::file(path, format!("cannot be read: {error}")))?;
+    let text = readable::text(path)?;
     let folder = path.parent().unwrap_or(Path::new("."));
     rows::outcomes(kind, &text)
         .map_err(|error| Failure::Input(folder.join(error.to_string()).display().to_string()))

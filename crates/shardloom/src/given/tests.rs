@@ -6,7 +6,7 @@ use expect_test::expect;
 use kernels::Array;
 use planner_ir::{DType, Graph, Source, Type};
 
-use super::{converts, fitting};
+use super::{check, converted, converts};
 
 fn program() -> Graph {
     let mut graph = Graph::default();
@@ -19,24 +19,26 @@ fn program() -> Graph {
 fn numbers_are_converted_if_that_loses_nothing_that_counts() {
     let ids = Array::of([2, 3], &[1_i32, 2, 3, 4, 5, -6]).unwrap();
     let scale = Array::of([2], &[0.5_f32, 2.0]).unwrap();
-    let given = BTreeMap::from([("ids".to_owned(), ids), ("scale".to_owned(), scale)]);
-    let inputs = fitting(&program(), &given, &[]).unwrap();
-    assert_eq!(inputs["ids"].to_integers().unwrap(), [1, 2, 3, 4, 5, -6]);
-    assert_eq!(inputs["scale"].dtype(), DType::F16);
-    assert_eq!(inputs["scale"].to_floats().unwrap(), [0.5, 2.0]);
+    let given = [("ids", &ids), ("scale", &scale)].map(|(name, it)| (name.to_owned(), it.type_().clone()));
+    check(&program(), &given.into(), &[]).unwrap();
+    let ids = converted(ids, &Type::new(DType::I64, [2, 3])).unwrap();
+    assert_eq!(ids.to_integers().unwrap(), [1, 2, 3, 4, 5, -6]);
+    let scale = converted(scale, &Type::new(DType::F16, [2])).unwrap();
+    assert_eq!(scale.dtype(), DType::F16);
+    assert_eq!(scale.to_floats().unwrap(), [0.5, 2.0]);
 }
 
 #[test]
 fn every_fault_is_in_one_message_with_what_is_expected() {
-    let ids = Array::of([3, 2], &[1_i64; 6]).unwrap();
-    let more = Array::of([1], &[1_i64]).unwrap();
+    let ids = Type::new(DType::I64, [3, 2]);
+    let more = Type::new(DType::I64, [1]);
     let given = BTreeMap::from([("ids".to_owned(), ids), ("more".to_owned(), more.clone())]);
-    let error = fitting(&program(), &given, &[]).expect_err("three faults");
+    let error = check(&program(), &given, &[]).expect_err("three faults");
     expect!["`ids` is i64[3,2], `scale` is missing, `more` is not an input; expected `ids` i64[2,3], `scale` f16[2]"]
         .assert_eq(&error);
-    let wrong = Array::of([2, 3], &[1.0_f32; 6]).unwrap();
+    let wrong = Type::new(DType::F32, [2, 3]);
     let given = BTreeMap::from([("ids".to_owned(), wrong), ("more".to_owned(), more)]);
-    let error = fitting(&program(), &given, &["more"]).expect_err("two faults");
+    let error = check(&program(), &given, &["more"]).expect_err("two faults");
     expect!["`ids` is f32[2,3], `scale` is missing; expected `ids` i64[2,3], `scale` f16[2]"]
         .assert_eq(&error);
 }

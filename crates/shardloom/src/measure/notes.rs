@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use crate::failure::Failure;
-use crate::written;
+use crate::{readable, written};
 
 /// The version of the file.
 const FORMAT: u64 = 1;
@@ -44,10 +44,9 @@ impl Notes {
     }
 
     fn at(path: PathBuf, what: &str) -> Result<Self, Failure> {
-        let seconds = match std::fs::read_to_string(&path) {
-            Ok(text) => read(&text, what).map_err(|why| Failure::file(&path, why))?,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => BTreeMap::new(),
-            Err(error) => return Err(Failure::file(&path, format!("cannot be read: {error}"))),
+        let seconds = match readable::text_if_there(&path)? {
+            Some(text) => read(&text, what).map_err(|why| Failure::file(&path, why))?,
+            None => BTreeMap::new(),
         };
         Ok(Self { seconds, path: Some(path), what: what.to_owned() })
     }

@@ -4,11 +4,13 @@
 //! DIR/latest                              the name of the newest checkpoint
 //! DIR/step-000050/manifest.json           what the run was, and the checksums of the files
 //! DIR/step-000050/parameter.safetensors   whole states, one file for each kind, by parameter
+//! DIR/.lock                               held by the job that writes into the folder
 //! ```
 //!
 //! A checkpoint is written to a temporary folder, synced and renamed, and then `latest` is: at any
 //! moment there is a whole one, or none yet.
 
+mod lock; // one job at a time
 mod manifest; // what a checkpoint says of itself
 mod read; // checkpoints that are whole
 mod write; // checkpoints that will be
@@ -17,8 +19,9 @@ use std::path::{Path, PathBuf};
 
 use crate::failure::Failure;
 
+pub(crate) use lock::{Lock, lock};
 pub(crate) use manifest::{Manifest, optimizer_name};
-pub(crate) use read::{Checkpoint, open};
+pub(crate) use read::{Checkpoint, newest_whole, open};
 pub(crate) use write::{Writer, point};
 
 /// The file that says what a checkpoint is.
@@ -45,7 +48,7 @@ pub(crate) fn steps(folder: &Path) -> Result<Vec<u64>, Failure> {
 /// Whether a folder has a checkpoint to go on from.
 pub(crate) fn has_some(folder: &Path) -> bool {
     // The first one may not have been named yet.
-    folder.join(LATEST).is_file() || steps(folder).is_ok_and(|it| !it.is_empty())
+    folder.join(LATEST).exists() || steps(folder).is_ok_and(|it| !it.is_empty())
 }
 
 fn step_of(name: &str) -> Option<u64> {
@@ -66,11 +69,6 @@ fn names(folder: &Path) -> Result<Vec<String>, Failure> {
         Ok(entry.map_err(failed)?.file_name().to_string_lossy().into_owned())
     };
     entries.map(name).collect()
-}
-
-/// Bytes in hexadecimal.
-pub(crate) fn hexadecimal(hash: impl IntoIterator<Item = u8>) -> String {
-    hash.into_iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

@@ -1,20 +1,16 @@
 //! Files of examples, cut into micro-batches.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io;
 use std::path::{Path, PathBuf};
 
 use kernels::Array;
 use plan::Recipe;
 use planner_ir::{Graph, Source, Type};
-use sha2::{Digest, Sha256};
 
 use super::arguments::Width;
-use super::checkpoint::hexadecimal;
 use super::tokens::Tokens;
 use crate::failure::Failure;
-use crate::given;
+use crate::{given, readable};
 
 /// An input that takes examples.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,11 +47,18 @@ enum Held {
 
 /// An array for an input.
 #[derive(Debug)]
-enum Column {
+struct Column {
+    share: Share,
+    array: Array,
+}
+
+/// What of an array a micro-batch takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Share {
     /// A row for each example.
-    Rows(Array),
-    /// The same for all.
-    Same(Array),
+    Rows,
+    /// All of it, whatever the examples are.
+    Same,
 }
 
 impl Data {
@@ -65,8 +68,11 @@ impl Data {
         let wrong = |error: String| Failure::file(path, error);
         let arrays = path.extension().is_some_and(|it| it == "npz" || it == "safetensors");
         let (held, examples, per_micro_batch) = if arrays {
-            let given = given::read(path)?.inputs;
-            let (columns, examples, batch) = columns(&inputs, given).map_err(wrong)?;
+            let given = given::read(path)?;
+            let (shares, examples, batch) = shares(&inputs, &given.inputs).map_err(wrong)?;
+            let column =
+                |(input, share): (&Input, Share)| Ok(Column { share, array: given.input(&input.name)? });
+            let columns = inputs.iter().zip(shares).map(column).collect::<Result<_, Failure>>()?;
             (Held::Arrays(columns), examples, batch)
         } else {
             let tokens = Tokens::open(path, width, &inputs, recipe).map_err(wrong)?;
@@ -106,10 +112,14 @@ impl Data {
 
     /// The SHA-256 of the file's content, in hexadecimal.
     pub(crate) fn sha256(&self) -> Result<String, Failure> {
-        let failed = |error: io::Error| Failure::file(&self.path, format!("cannot be read: {error}"));
-        let mut hash = Sha256::new();
-        io::copy(&mut File::open(&self.path).map_err(failed)?, &mut hash).map_err(failed)?;
-        Ok(hexadecimal(hash.finalize()))
+        let hash = readable::open(&self.path).and_then(|mut file| readable::sha256(&mut file));
+        hash.map_err(|error| readable::failed(&self.path, &error))
+    }
+
+    /// What the file is compared by with those of other ranks.
+    pub(crate) fn fingerprint(&self) -> Result<String, Failure> {
+        let print = readable::fingerprint(&self.path, &[]);
+        print.map_err(|error| readable::failed(&self.path, &error))
     }
 
     /// The inputs of a micro-batch of these examples, as many as one has.
@@ -140,9 +150,10 @@ fn inputs(graph: &Graph) -> Vec<Input> {
 
 impl Column {
     fn of(&self, type_: &Type, examples: &[u64]) -> Result<Array, String> {
-        let array = match self {
-            Self::Same(array) => array.clone(),
-            Self::Rows(all) => {
+        let all = &self.array;
+        let array = match self.share {
+            Share::Same => all.clone(),
+            Share::Rows => {
                 let shape = type_.shape.clone();
                 let row = all.bytes().len() / all.shape().first().map_or(1, |&it| size(it)).max(1);
                 let mut bytes = Vec::with_capacity(row * examples.len());
@@ -155,16 +166,16 @@ impl Column {
                 Array::from_bytes(taken, &bytes).map_err(|error| error.to_string())?
             }
         };
-        given::converted(&array, type_)
+        given::converted(array, type_)
     }
 }
 
-/// For each input its array; how many examples there are, and how many in a micro-batch.
-fn columns(inputs: &[Input], mut given: BTreeMap<String, Array>) -> Result<(Vec<Column>, u64, u64), String> {
+/// What of the array for each input a micro-batch takes, by the types of the arrays; how many examples there
+/// are, and how many in a micro-batch.
+fn shares(inputs: &[Input], given: &BTreeMap<String, Type>) -> Result<(Vec<Share>, u64, u64), String> {
     let mut arrays = Vec::new();
     for Input { name, type_ } in inputs {
-        let array = given.remove(name).ok_or_else(|| format!("has no array for input `{name}` {type_}"))?;
-        let found = array.type_();
+        let found = given.get(name).ok_or_else(|| format!("has no array for input `{name}` {type_}"))?;
         let row = |type_: &Type| type_.shape.get(1..).map(<[u64]>::to_vec);
         if row(found) != row(type_) || !given::converts(found.dtype, type_.dtype) {
             let rest: String = type_.shape.iter().skip(1).map(|it| format!(",{it}")).collect();
@@ -174,38 +185,35 @@ fn columns(inputs: &[Input], mut given: BTreeMap<String, Array>) -> Result<(Vec<
                 type_.dtype.name()
             ));
         }
-        arrays.push(array);
+        arrays.push(found);
     }
-    if let Some(name) = given.keys().next() {
+    if let Some(name) = given.keys().find(|name| !inputs.iter().any(|input| input.name == **name)) {
         let names: Vec<&str> = inputs.iter().map(|input| input.name.as_str()).collect();
         return Err(format!("`{name}` is not an input, expected `{}`", names.join("`, `")));
     }
     // What has exactly its input's shape may be the same for all examples, such as positions.
     let pairs = || inputs.iter().zip(&arrays);
-    let longer = pairs().find(|(input, array)| array.shape() != input.type_.shape);
+    let longer = pairs().find(|(input, found)| found.shape != input.type_.shape);
     let (by, all) = longer
         .or_else(|| pairs().find(|(input, _)| input.type_.rank() > 0))
         .ok_or_else(|| "none of the plan's inputs has a dimension of examples".to_owned())?;
-    let (batch, examples, by, all) = (by.type_.shape[0], all.shape()[0], by.clone(), all.type_().clone());
+    let (batch, examples) = (by.type_.shape[0], all.shape[0]);
     if batch == 0 {
         return Err(format!("input `{}` is {}, which has no examples", by.name, by.type_));
     }
-    let column = |(input, array): (&Input, Array)| {
-        let own = (input.type_.shape.first().copied(), array.shape().first().copied());
+    let share = |(input, found): (&Input, &&Type)| {
+        let own = (input.type_.shape.first().copied(), found.shape.first().copied());
         match own {
-            (Some(b), Some(n)) if (b, n) == (batch, examples) => Ok(Column::Rows(array)),
-            (b, _) if *array.shape() == input.type_.shape[..] && b != Some(batch) => Ok(Column::Same(array)),
+            (Some(b), Some(n)) if (b, n) == (batch, examples) => Ok(Share::Rows),
+            (b, _) if found.shape == input.type_.shape && b != Some(batch) => Ok(Share::Same),
             _ => Err(format!(
-                "`{}` is {}, but `{}` is {}: expected as many examples in both",
-                input.name,
-                array.type_(),
-                by.name,
-                all
+                "`{}` is {found}, but `{}` is {all}: expected as many examples in both",
+                input.name, by.name
             )),
         }
     };
-    let all_columns = inputs.iter().zip(arrays).map(column).collect::<Result<_, _>>()?;
-    Ok((all_columns, examples, batch))
+    let shares = pairs().map(share).collect::<Result<_, _>>()?;
+    Ok((shares, examples, batch))
 }
 
 /// A number of examples or bytes that are in memory.

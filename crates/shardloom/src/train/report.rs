@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::failure::Failure;
-use crate::{quantity, written};
+use crate::{quantity, readable, written};
 
 /// A step that was done.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -80,11 +80,11 @@ impl Log {
 }
 
 fn kept(path: &Path, last: u64) -> Result<String, Failure> {
-    let text = match std::fs::read_to_string(path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(String::new()),
-        Err(error) => return Err(Failure::file(path, format!("cannot be read: {error}"))),
-    };
+    // What was said to a device or into a pipe is not there any more.
+    if path.exists() && !path.is_file() {
+        return Ok(String::new());
+    }
+    let text = readable::text_if_there(path)?.unwrap_or_default();
     let is_before = |line: &&str| {
         // The last line may have been cut off with the run that wrote it.
         let step = serde_json::from_str::<Value>(line).ok().and_then(|it| it["step"].as_u64());

@@ -12,17 +12,30 @@ use super::data::Data;
 use super::settings::{Change, Settings, changes};
 use crate::failure::Failure;
 
-/// The checkpoint to go on from, if there is one, and what is changed since.
+/// A checkpoint that a run goes on from.
+pub(crate) struct Resumed {
+    pub(crate) checkpoint: Checkpoint,
+    /// What is changed since.
+    pub(crate) changes: Vec<Change>,
+    /// What is wrong with the newest one, where this is an older one.
+    pub(crate) instead: Option<Failure>,
+}
+
+/// The checkpoint to go on from, if there is one. One that is named has to be whole; else it is the newest
+/// that is.
 pub(crate) fn resumed(
     arguments: &TrainArguments,
     model: &ModelFile,
     settings: &Settings,
     data: &Data,
     states: &BTreeMap<State, Type>,
-) -> Result<Option<(Checkpoint, Vec<Change>)>, Failure> {
+) -> Result<Option<Resumed>, Failure> {
     check_folder(arguments)?;
     let Some(path) = arguments.resumes() else { return Ok(None) };
-    let checkpoint = checkpoint::open(path)?;
+    let (checkpoint, instead) = match arguments.resume {
+        Some(_) => (checkpoint::open(path)?, None),
+        None => checkpoint::newest_whole(path)?,
+    };
     let Manifest { step, seed, examples, model_sha256, .. } = &checkpoint.manifest;
     let wrong = |error: String| Err(Failure::file(&checkpoint.folder, error));
     if *model_sha256 != model.sha256 {
@@ -53,7 +66,7 @@ pub(crate) fn resumed(
         )));
     }
     checkpoint.expect(states)?;
-    Ok(Some((checkpoint, changes)))
+    Ok(Some(Resumed { checkpoint, changes, instead }))
 }
 
 /// Refuses to write into the folder of another run.

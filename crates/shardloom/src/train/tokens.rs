@@ -42,7 +42,6 @@ enum Part {
 impl Tokens {
     /// Maps a file.
     pub(super) fn open(path: &Path, width: Width, inputs: &[Input], recipe: &Recipe) -> Result<Self, String> {
-        crate::readable::check(path).map_err(|failure| failure.to_string())?;
         let (parts, [batch, sequence]) = parts(inputs, recipe)?;
         let file = Mapped::open(path).map_err(|error| format!("cannot be read: {error}"))?;
         let length = bytes_of(file.as_ref().len());

@@ -13,7 +13,7 @@ use crate::commands::run::weights_are_there;
 use crate::failure::Failure;
 use crate::model_file::ModelFile;
 use crate::pipeline::{self, Observer, Stage, staged};
-use crate::train::checkpoint::hexadecimal;
+use crate::readable::hexadecimal;
 use crate::{derived, plan_file};
 
 /// How a step is planned.

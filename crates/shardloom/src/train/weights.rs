@@ -78,7 +78,7 @@ pub(crate) fn export(
     let replaced = replaced.map_err(|error| Failure::file(&file.path, error))?;
     if !replaced.beside.is_empty() {
         let types: BTreeMap<&str, Type> = file.model.weights().into_iter().collect();
-        written::stream(&data_path, &mut |to| {
+        let data = written::prepare(&data_path, &mut |to| {
             let mut end = 0;
             for piece in &replaced.beside {
                 let gap = usize::try_from(piece.offset - end).unwrap_or(0);
@@ -93,6 +93,10 @@ pub(crate) fn export(
             }
             Ok(())
         })?;
+        // Both are written before one of them is in its place.
+        let model = written::prepare(path, &mut |to| put(path, to, &replaced.model))?;
+        data.put()?;
+        return model.put();
     }
     written::write(path, &replaced.model)
 }

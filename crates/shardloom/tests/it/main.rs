@@ -10,6 +10,8 @@ mod emulated; // GPUs that are not there
 #[cfg(test)]
 mod faults; // inputs that did harm once
 #[cfg(test)]
+mod files; // files that are none, are damaged or lead elsewhere
+#[cfg(test)]
 mod fuzz; // inputs that nobody would write
 #[cfg(test)]
 mod partition; // `partition`, drawn and refused

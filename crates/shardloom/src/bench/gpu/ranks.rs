@@ -24,7 +24,7 @@ use crate::model_file::ModelFile;
 use crate::pipeline::cluster::Pins;
 use crate::pipeline::{self, Target};
 use crate::progress::{Progress, Wish};
-use crate::{compile, given, gpu, inputs, machine};
+use crate::{compile, gpu, inputs, machine};
 
 const SECTION: Section = Section {
     name: "ranks on the GPU against one on a processor",
@@ -162,10 +162,11 @@ impl Model {
         let ignored: Vec<&str> = imported.file.model.inputs().iter().map(|it| it.name.as_str()).collect();
         let given = match &imported.given {
             None => inputs::made(&imported.graph, 0),
-            Some(it) => given::fitting(&imported.graph, &it.inputs, &ignored)
-                .map_err(|error| Failure::file(path, error))?,
+            Some(it) => it.fitting(&imported.graph, &ignored)?,
         };
-        let oracle = imported.given.map(|it| it.outputs).unwrap_or_default();
+        let oracle = imported.given.iter().flat_map(|it| it.outputs.keys().map(move |name| (name, it)));
+        let oracle = oracle.map(|(name, it)| Ok((name.clone(), it.output(name)?)));
+        let oracle = oracle.collect::<Result<BTreeMap<_, _>, Failure>>()?;
         let (file, header) = (imported.file, imported.header);
         let mut model = Self { file, prepared, header, given, expected: Vec::new(), most };
         let plan = model.plan(&Manner::cheapest(&[1]))?;

@@ -34,6 +34,7 @@ pub(crate) fn plan(
     let progress = context.progress;
     progress.say(format!("reading {}", arguments.model.display()));
     let file = model_file::open(&arguments.model)?;
+    file.spares(&arguments.output)?;
     let told = &arguments.generation;
     let roles = roles(&file.model, &told.told()).map_err(|error| Failure::file(&arguments.model, error))?;
     let dims = arguments.bound.dims.clone();

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use kernels::Array;
-use planner_ir::{DType, Graph, Op};
+use planner_ir::{DType, Graph, Op, Type};
 
+use crate::failure::Failure;
 use crate::given::Given;
 
 /// An output beside what was expected.
@@ -26,20 +27,40 @@ pub(in crate::commands) struct Distance {
     largest: f64,
 }
 
+/// What is expected of an output.
+pub(super) struct Expected {
+    name: String,
+    /// The elements; nothing if the program has no such output, or one of another shape.
+    array: Option<Array>,
+}
+
+/// What is expected of outputs, read where a program has them.
+pub(super) fn read(graph: &Graph, given: Option<&Given>) -> Result<Vec<Expected>, Failure> {
+    let has = |name: &str, type_: &Type| {
+        let found = graph.outputs.iter().find(|output| output.name == name);
+        found.is_some_and(|output| graph.value(output.value).type_.shape == type_.shape)
+    };
+    let Some(given) = given else { return Ok(Vec::new()) };
+    let expected = |(name, type_): (&String, &Type)| {
+        let array = has(name, type_).then(|| given.output(name)).transpose()?;
+        Ok(Expected { name: name.clone(), array })
+    };
+    given.outputs.iter().map(expected).collect()
+}
+
 /// Each output of which something is expected.
 pub(in crate::commands) fn compared(
     graph: &Graph,
-    given: Option<&Given>,
+    expected: &[Expected],
     outputs: &BTreeMap<String, Array>,
 ) -> Vec<Compared> {
     let allowed = allowed(graph);
-    let expected = given.iter().flat_map(|given| &given.outputs);
-    let compared = |(name, expected): (&String, &Array)| Compared {
+    let compared = |Expected { name, array }: &Expected| Compared {
         name: name.clone(),
-        found: outputs.get(name).and_then(|found| distance(found, expected)),
+        found: outputs.get(name).zip(array.as_ref()).and_then(|(found, array)| distance(found, array)),
         allowed,
     };
-    expected.map(compared).collect()
+    expected.iter().map(compared).collect()
 }
 
 /// How far outputs may be off that are rounded otherwise, as a part of the largest number: what

@@ -1,22 +1,22 @@
 //! What `train` reads and refuses before a rank starts.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use lower::Program;
 use planner_ir::{Graph, Source, State, Type};
 
-use crate::cluster::Facts;
+use crate::cluster::{self, Facts};
 use crate::commands::Context;
 use crate::failure::Failure;
 use crate::gpu;
 use crate::model_file::ModelFile;
 use crate::pipeline::Stage;
 use crate::train::arguments::TrainArguments;
-use crate::train::checkpoint::Checkpoint;
+use crate::train::checkpoint::{Checkpoint, Lock, lock};
 use crate::train::data::Data;
-use crate::train::resume::resumed;
-use crate::train::settings::{Change, Settings, settings};
+use crate::train::resume::{Resumed, resumed};
+use crate::train::settings::{Settings, settings};
 use crate::train::trained::Trained;
 use crate::train::weights;
 use crate::written;
@@ -27,8 +27,12 @@ pub(super) struct Ready {
     pub(super) data: Data,
     pub(super) states: BTreeMap<State, Type>,
     pub(super) settings: Settings,
-    pub(super) resumed: Option<(Checkpoint, Vec<Change>)>,
+    pub(super) resumed: Option<Resumed>,
     pub(super) programs: Vec<Program>,
+    /// What the files of data and weights are compared by with those of other ranks.
+    pub(super) prints: Facts,
+    /// The folder of checkpoints, into which nobody else writes.
+    pub(super) lock: Option<Lock>,
 }
 
 /// Everything before a rank starts, or the stage after which nothing is to be done.
@@ -59,6 +63,11 @@ pub(super) fn ready(
     // The whole of the data is read for its checksum: only where checkpoints need it.
     let checkpoints = arguments.checkpoint.is_some() || arguments.resumes().is_some();
     let settings = if checkpoints { settings(arguments, &trained.recipe, &data)? } else { Settings::new() };
+    let lock = match arguments.checkpoint.as_deref().filter(|_| context.leads()) {
+        // What cannot be written is known before the first step.
+        Some(folder) => lock(folder)?,
+        None => None,
+    };
     let resumed = resumed(arguments, &trained.model, &settings, &data, &states)?;
     context.progress.say("lowering");
     let stages = &mut *context.stages;
@@ -66,25 +75,35 @@ pub(super) fn ready(
     if stages.stops_after(Stage::Lower) {
         return Ok(Err(Stage::Lower));
     }
-    Ok(Ok(Ready { trained, data, states, settings, resumed, programs }))
+    let mut prints = context.prints(&trained.file)?;
+    if context.cluster.is_some() {
+        prints.push(("the data".to_owned(), data.fingerprint()?));
+    }
+    Ok(Ok(Ready { trained, data, states, settings, resumed, programs, prints, lock }))
 }
 
 /// How many ranks there are, and what all of them have to do alike.
 pub(super) fn facts(arguments: &TrainArguments, ready: &Ready) -> (Option<u64>, Facts) {
-    let TrainArguments { steps, lr, min_lr, warmup, schedule, seed, every, .. } = arguments;
-    let start = ready.resumed.as_ref().map_or(0, |(checkpoint, _)| checkpoint.manifest.step);
+    let TrainArguments { steps, lr, min_lr, warmup, schedule, seed, every, tokens, .. } = arguments;
+    let start = ready.resumed.as_ref().map_or_else(
+        || "the model".to_owned(),
+        |Resumed { checkpoint: Checkpoint { manifest, .. }, .. }| {
+            format!("step {} (SHA-256 {})", manifest.step, manifest.checksum().unwrap_or_default())
+        },
+    );
     let saves = arguments.checkpoint.is_some();
     let plan = format!("{} (SHA-256 {:.12}..)", arguments.plan.display(), ready.trained.sha256());
-    let facts = vec![
+    let facts = cluster::facts([
         ("the plan", plan),
         ("the model", ready.trained.model.sha256.clone()),
+        ("the width of tokens", format!("{tokens:?}")),
         ("the number of examples", ready.data.examples.to_string()),
-        ("the step to start from", start.to_string()),
+        ("the checkpoint to start from", start),
         ("the learning rate", format!("{schedule:?} {lr} to {min_lr}, {warmup} steps of warm-up")),
         ("the seed", seed.unwrap_or(0).to_string()),
         ("the steps", format!("{steps}, checkpoints {saves} every {every}")),
-    ];
-    (u64::try_from(ready.programs.len()).ok(), facts)
+    ]);
+    (u64::try_from(ready.programs.len()).ok(), [facts, ready.prints.clone()].concat())
 }
 
 /// Refuses outputs that cannot be written, or are read.
@@ -114,15 +133,11 @@ fn check_outputs(arguments: &TrainArguments) -> Result<(), Failure> {
 
 /// Refuses outputs that are the model or a file of its weights.
 fn check_not_read(arguments: &TrainArguments, file: &ModelFile) -> Result<(), Failure> {
-    let folder = file.path.parent().unwrap_or_else(|| Path::new(""));
-    let mut read = vec![file.path.clone()];
-    read.extend(file.model.files().into_iter().map(|name| folder.join(name)));
-    let read: Vec<&Path> = read.iter().map(PathBuf::as_path).collect();
     let TrainArguments { weights, export, log, .. } = arguments;
     for output in [Some(weights), export.as_ref(), log.as_ref()].into_iter().flatten() {
-        written::differs(output, &read)?;
+        file.spares(output)?;
     }
-    export.iter().try_for_each(|path| written::differs(&weights::beside(path), &read))
+    export.iter().try_for_each(|path| file.spares(&weights::beside(path)))
 }
 
 /// The states that last from step to step, and their types.

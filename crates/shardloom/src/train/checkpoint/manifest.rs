@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use super::hexadecimal;
+use crate::readable::hexadecimal;
 use crate::train::settings::Settings;
 
 /// What the first field of every manifest says.
@@ -91,7 +91,8 @@ impl Manifest {
         Ok(file.checkpoint)
     }
 
-    fn checksum(&self) -> Result<String, String> {
+    /// The SHA-256 of what it says, in its shortest form.
+    pub(crate) fn checksum(&self) -> Result<String, String> {
         let text = serde_json::to_vec(self).map_err(|error| error.to_string())?;
         Ok(hexadecimal(Sha256::digest(text)))
     }

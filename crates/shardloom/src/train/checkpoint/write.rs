@@ -1,7 +1,7 @@
 //! Checkpoints that will be whole or not be at all.
 
-use std::fs::{self, File};
-use std::io::{self, BufWriter, Write};
+use std::fs;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use kernels::Array;
@@ -9,9 +9,10 @@ use planner_ir::{State, StateKind, Type};
 use sha2::{Digest, Sha256};
 
 use super::manifest::{FileSum, Manifest};
-use super::{HIDDEN, LATEST, MANIFEST, STEP, folder, hexadecimal, names, steps};
-use crate::arrays;
+use super::{HIDDEN, LATEST, MANIFEST, STEP, folder, names, steps};
 use crate::failure::Failure;
+use crate::readable::hexadecimal;
+use crate::{arrays, written};
 
 /// Where checkpoints are written.
 #[derive(Clone, Debug)]
@@ -64,14 +65,10 @@ impl Writer {
             }
         }
         let text = manifest.write().map_err(|error| Failure::internal("checkpoint", error))?;
-        let path = temporary.join(MANIFEST);
-        synced(&path, text.as_bytes()).map_err(|error| failed(&path, error))?;
+        written::write(&temporary.join(MANIFEST), text.as_bytes())?;
         let done = folder(&self.folder, step);
-        let placed = sync(temporary)
-            .and_then(|()| if done.exists() { fs::rename(&done, self.hidden(step, "old")) } else { Ok(()) })
-            .and_then(|()| fs::rename(temporary, &done))
-            .and_then(|()| sync(&self.folder));
-        placed.map_err(|error| failed(&done, error))?;
+        let hidden = if done.exists() { fs::rename(&done, self.hidden(step, "old")) } else { Ok(()) };
+        hidden.and_then(|()| written::put(temporary, &done)).map_err(|error| failed(&done, error))?;
         Ok(done)
     }
 
@@ -92,9 +89,15 @@ impl Writer {
 
     /// Removes what runs that were ended have left half written or half removed.
     fn sweep(&self) -> Result<(), Failure> {
-        for name in names(&self.folder)?.iter().filter(|name| name.starts_with(HIDDEN)) {
-            let path = self.folder.join(name);
-            let removed = fs::remove_dir_all(&path);
+        let latest = format!("{LATEST}.");
+        for name in names(&self.folder)? {
+            let path = self.folder.join(&name);
+            let removed = match () {
+                () if name.starts_with(HIDDEN) => fs::remove_dir_all(&path),
+                // The name of the newest, not yet in its place.
+                () if name.starts_with(&latest) && name.ends_with(written::ENDING) => fs::remove_file(&path),
+                () => continue,
+            };
             removed.map_err(|error| Failure::file(&path, format!("cannot be removed: {error}")))?;
         }
         Ok(())
@@ -108,11 +111,11 @@ impl Writer {
 /// Makes a checkpoint the newest of its folder.
 pub(crate) fn point(folder: &Path, step: u64) -> Result<(), Failure> {
     let latest = folder.join(LATEST);
-    let temporary = folder.join(format!(".{LATEST}.new"));
-    let written = synced(&temporary, format!("{STEP}{step:06}\n").as_bytes())
-        .and_then(|()| fs::rename(&temporary, &latest))
-        .and_then(|()| sync(folder));
-    written.map_err(|error| Failure::unwritten(&latest, &error))
+    // What else is there, such as a pipe, would be written to and not be another file.
+    if fs::symlink_metadata(&latest).is_ok_and(|it| !it.is_file()) {
+        fs::remove_file(&latest).map_err(|error| Failure::unwritten(&latest, &error))?;
+    }
+    written::write(&latest, format!("{STEP}{step:06}\n").as_bytes())
 }
 
 /// Writes the states of one kind.
@@ -124,28 +127,28 @@ fn file(
 ) -> Result<FileSum, Failure> {
     let name = format!("{}.safetensors", kind.name());
     let path = folder.join(&name);
-    let failed = |error: io::Error| Failure::unwritten(&path, &error);
-    let file = File::create(&path).map_err(failed)?;
-    let mut hashing = Hashing { to: BufWriter::new(file), hash: Sha256::new(), bytes: 0 };
     let types: Vec<(String, Type)> =
         states.iter().map(|(state, type_)| (state.name.clone(), type_.clone())).collect();
-    arrays::write_each(&path, &mut hashing, &types, &mut |name| {
-        gather(&State { kind, name: name.to_owned() })
+    let mut sum = FileSum { name, bytes: 0, sha256: String::new() };
+    written::stream(&path, &mut |to| {
+        let mut hashing = Hashing { to, hash: Sha256::new(), bytes: 0 };
+        arrays::write_each(&path, &mut hashing, &types, &mut |name| {
+            gather(&State { kind, name: name.to_owned() })
+        })?;
+        (sum.bytes, sum.sha256) = (hashing.bytes, hexadecimal(hashing.hash.finalize()));
+        Ok(())
     })?;
-    let Hashing { to, hash, bytes } = hashing;
-    let file = to.into_inner().map_err(|error| failed(error.into_error()))?;
-    file.sync_all().map_err(failed)?;
-    Ok(FileSum { name, bytes, sha256: hexadecimal(hash.finalize()) })
+    Ok(sum)
 }
 
 /// Counts and hashes what is written.
-struct Hashing<W> {
-    to: W,
+struct Hashing<'a> {
+    to: &'a mut dyn Write,
     hash: Sha256,
     bytes: u64,
 }
 
-impl<W: Write> Write for Hashing<W> {
+impl Write for Hashing<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let written = self.to.write(bytes)?;
         self.hash.update(&bytes[..written]);
@@ -156,15 +159,4 @@ impl<W: Write> Write for Hashing<W> {
     fn flush(&mut self) -> io::Result<()> {
         self.to.flush()
     }
-}
-
-fn synced(path: &Path, contents: &[u8]) -> io::Result<()> {
-    let mut file = File::create(path)?;
-    file.write_all(contents)?;
-    file.sync_all()
-}
-
-/// Makes the names in a folder last.
-fn sync(folder: &Path) -> io::Result<()> {
-    File::open(folder)?.sync_all()
 }

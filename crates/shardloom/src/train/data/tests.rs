@@ -13,8 +13,8 @@ fn counted(shape: &[u64]) -> Array {
     Array::of::<i32>(shape, &(0..count).collect::<Vec<_>>()).unwrap()
 }
 
-fn given(arrays: &[(&str, Array)]) -> BTreeMap<String, Array> {
-    arrays.iter().map(|(name, array)| ((*name).to_owned(), array.clone())).collect()
+fn given(arrays: &[(&str, Array)]) -> BTreeMap<String, Type> {
+    arrays.iter().map(|(name, array)| ((*name).to_owned(), array.type_().clone())).collect()
 }
 
 #[test]
@@ -27,9 +27,12 @@ fn rows_are_taken_in_any_order_and_converted() {
     ];
     let arrays =
         [("x", counted(&[5, 3])), ("y", counted(&[5])), ("same", counted(&[1, 3])), ("number", counted(&[]))];
-    let (columns, examples, batch) = columns(&inputs, given(&arrays)).unwrap();
+    let (shares, examples, batch) = shares(&inputs, &given(&arrays)).unwrap();
     assert_eq!((examples, batch), (5, 2));
-    let taken = |number: usize| columns[number].of(&inputs[number].type_, &[4, 1]).unwrap();
+    let taken = |number: usize| {
+        let column = Column { share: shares[number], array: arrays[number].1.clone() };
+        column.of(&inputs[number].type_, &[4, 1]).unwrap()
+    };
     assert_eq!(taken(0), Array::of::<i64>([2, 3], &[12, 13, 14, 3, 4, 5]).unwrap());
     assert_eq!(taken(1), Array::of::<i32>([2], &[4, 1]).unwrap());
     assert_eq!(taken(2), counted(&[1, 3]));
@@ -40,9 +43,7 @@ fn rows_are_taken_in_any_order_and_converted() {
 fn one_micro_batch_of_data_is_enough() {
     let inputs = [input("x", DType::I32, &[2, 3]), input("y", DType::I32, &[2])];
     let arrays = given(&[("x", counted(&[2, 3])), ("y", counted(&[2]))]);
-    let (columns, examples, batch) = columns(&inputs, arrays).unwrap();
-    assert_eq!((examples, batch), (2, 2));
-    assert!(columns.iter().all(|column| matches!(column, Column::Rows(_))));
+    assert_eq!(shares(&inputs, &arrays).unwrap(), (vec![Share::Rows; 2], 2, 2));
 }
 
 #[test]
@@ -69,7 +70,7 @@ fn arrays_that_do_not_fit_are_named() {
             "`y` is f32[5], expected i64[examples]",
         ),
     ] {
-        let error = columns(&inputs, given(&arrays)).unwrap_err();
+        let error = shares(&inputs, &given(&arrays)).unwrap_err();
         assert!(error.contains(expected), "{error}");
     }
 }

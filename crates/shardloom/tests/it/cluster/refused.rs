@@ -1,8 +1,10 @@
 //! What does not fit together: one message, and an end.
 
+use std::fs;
+use std::path::Path;
 use std::process::{Command, Output};
 
-use super::{Folder, complaint, free_port, launch, plan, rank, shardloom, words};
+use super::{Folder, complaint, corpus, free_port, launch, plan, rank, shardloom, words};
 
 const TOKEN: &str = "a token of this test and no other";
 
@@ -36,6 +38,55 @@ fn ranks_with_different_plans_are_refused() {
         assert_eq!(done.status.code(), Some(2), "{}", words(done));
     }
     assert!(done[1..].iter().all(|it| words(it).is_empty()));
+}
+
+#[test]
+fn ranks_with_other_data_or_weights_are_refused() {
+    // Of the same length, with one letter changed.
+    let (folder, port) = (Folder::new("data"), free_port());
+    let one = folder.training(plan(false), "one", "1");
+    let place = one.iter().position(|it| it == "--data").unwrap() + 1;
+    let mut text = fs::read(&one[place]).unwrap();
+    *text.last_mut().unwrap() ^= 1;
+    let mut other = one.clone();
+    other[place] = folder.path("other.txt");
+    fs::write(&other[place], text).unwrap();
+    let of = |number: u32| rank(number, 4, port, TOKEN, if number == 2 { &other } else { &one });
+    let done = all((0..4).map(of).collect());
+    assert!(done.iter().all(|it| it.status.code() == Some(2)));
+    let words = complaint(&done[0]);
+    assert!(words.starts_with("error: ranks 0 and 2 differ in the data: "), "{words}");
+    assert!(words.ends_with("all have to be started alike"), "{words}");
+
+    // The same model, with other numbers in the file beside it.
+    let plan = folder.path("plan.json");
+    for (name, number) in [("here", 1.0_f32), ("there", 2.0)] {
+        fs::create_dir(folder.path(name)).unwrap();
+        fs::copy(corpus("cases/faults/external/model.onnx"), folder.path(&format!("{name}/model.onnx")))
+            .unwrap();
+        fs::write(folder.path(&format!("{name}/data")), [number.to_le_bytes(); 4].concat()).unwrap();
+    }
+    let models = ["here", "there"].map(|name| folder.path(&format!("{name}/model.onnx")));
+    let planned = shardloom(&["plan", &models[0], "--machine", "cpu-2x", "-o", &plan]).output().unwrap();
+    assert!(planned.status.success(), "{}", super::words(&planned));
+    let run = |models: [&String; 2], port: u16| {
+        let of = |number: u32| {
+            let model = models[usize::try_from(number).unwrap()];
+            let arguments = ["run", &plan, "--model", model, "-o", &folder.path("outputs.npz")];
+            rank(number, 2, port, TOKEN, &arguments.map(str::to_owned))
+        };
+        all((0..2).map(of).collect())
+    };
+    let done = run([&models[0], &models[1]], free_port());
+    assert!(done.iter().all(|it| it.status.code() == Some(2)));
+    let words = complaint(&done[0]);
+    assert!(
+        words.starts_with("error: ranks 0 and 1 differ in the weights in `data`: 16 bytes, SHA-256 "),
+        "{words}"
+    );
+    assert!(!Path::new(&folder.path("outputs.npz")).exists());
+    let done = run([&models[0], &models[0]], free_port());
+    assert!(done.iter().all(|it| it.status.success()), "{}", super::words(&done[0]));
 }
 
 #[test]

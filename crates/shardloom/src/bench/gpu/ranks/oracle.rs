@@ -17,12 +17,11 @@ use serde_json::Value;
 
 use super::training::{Fed, Left, farthest, internal, loss_of, on_gpu};
 use super::{APART, SECTION};
-use crate::arrays;
 use crate::bench::gpu::{Given, Row};
 use crate::failure::Failure;
-use crate::machine;
 use crate::model_file::{self, ModelFile};
 use crate::pipeline::{self, Target};
+use crate::{arrays, machine, readable};
 
 /// On which meshes.
 const MESHES: [&[u64]; 3] = [&[1], &[2], &[2, 2]];
@@ -91,7 +90,7 @@ impl Case {
     fn open(path: &Path) -> Result<Self, Failure> {
         let oracle = path.with_file_name("oracle.json");
         let refused = |why: String| Failure::file(&oracle, why);
-        let text = std::fs::read_to_string(&oracle).map_err(|error| refused(error.to_string()))?;
+        let text = readable::text(&oracle)?;
         // Losses that diverged are NaN, which JSON has no word for.
         let oracle_json: Value =
             serde_json::from_str(&text.replace("NaN", "null")).map_err(|error| refused(error.to_string()))?;
