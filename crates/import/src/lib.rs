@@ -7,6 +7,7 @@
 mod error; // why a model cannot be imported
 mod proto; // the file format
 mod tensor; // tensors of the file
+mod packed; // numbers that share bytes
 mod model; // a decoded model
 mod replace; // a model file with other weights
 mod extent; // symbolic dimensions

@@ -16,6 +16,7 @@ use crate::lower;
 use crate::model::{self, Model, malformed};
 use crate::node::OnnxNode;
 use crate::order;
+use crate::packed::Packed;
 use crate::positions::Seen;
 use crate::proto::{AttributeProto, GraphProto, NodeProto, TensorProto};
 use crate::sequence;
@@ -51,6 +52,7 @@ pub(crate) fn graph(
             Some(array) => importer.builder.constant(array.clone()),
             None => importer.builder.input(&input.name, type_.clone()),
         };
+        importer.builder.set_packed(value, model.packed(&input.name));
         scope.bind(&input.name, Bound::Value(value))?;
     }
     for (name, _) in model.weights() {
@@ -178,17 +180,24 @@ impl Importer<'_> {
         let error = |message| ImportError::Weight { name: display.to_owned(), message };
         let missing = || error("the model has none of that name".to_owned());
         let proto: &TensorProto = self.model.weight_proto(name).ok_or_else(missing)?;
-        let type_ = tensor::type_of(proto).map_err(error)?;
+        let type_ = tensor::numbers_of(proto).map_err(error)?;
+        let packed = Packed::of(proto.data_type);
         let constant = if type_.dtype.is_float() { 1 } else { LARGEST_INTEGERS };
         let elements = type_.elements();
         let small = elements <= constant.max(LARGEST_ATTRIBUTE);
         let data = if small { Some(self.model.weight(name)?) } else { None };
         let Some(WeightData::Bytes(bytes)) = data else {
-            return Ok(self.builder.weight(name, type_));
+            let stored = self.builder.weight(name, tensor::type_of(proto).map_err(error)?);
+            let Some(packed) = packed else { return Ok(stored) };
+            let value = packed.unpacked(&mut self.builder, stored, &type_.shape)?;
+            self.builder.set_packed(value, Some(packed));
+            return Ok(value);
         };
-        let array = Array::from_bytes(type_.clone(), &bytes).map_err(|it| error(it.to_string()))?;
-        if elements <= constant {
-            return Ok(self.builder.constant(array));
+        let array = tensor::numbers(proto, &bytes).map_err(error)?;
+        if elements <= constant || packed.is_some() {
+            let value = self.builder.constant(array);
+            self.builder.set_packed(value, packed);
+            return Ok(value);
         }
         let value = self.builder.weight(name, type_);
         self.builder.set_attribute(value, array);

@@ -80,18 +80,23 @@ fn spatial(b: &Builder, n: &OnnxNode, x: ValueId) -> Result<Vec<u64>> {
 
 pub(super) fn conv(b: &mut Builder, n: &OnnxNode) -> Result<ValueId> {
     let (x, w) = (n.input(0)?, n.input(1)?);
+    let conv = attributes(b, n, x, w)?;
+    let mut operands = vec![x, w];
+    operands.extend(n.optional(2));
+    b.emit1(Op::Conv(conv), &operands)
+}
+
+/// How the windows w lie over x.
+pub(super) fn attributes(b: &Builder, n: &OnnxNode, x: ValueId, w: ValueId) -> Result<Conv> {
     let windows = Windows::of(n, &spatial(b, n, x)?, spatial(b, n, w)?)?;
     let groups = u64::try_from(n.int("group").unwrap_or(1)).unwrap_or(0);
-    let conv = Conv {
+    Ok(Conv {
         strides: windows.strides,
         dilations: windows.dilations,
         before: windows.before,
         after: windows.after,
         groups,
-    };
-    let mut operands = vec![x, w];
-    operands.extend(n.optional(2));
-    b.emit1(Op::Conv(conv), &operands)
+    })
 }
 
 /// One number for all pixels of a channel.

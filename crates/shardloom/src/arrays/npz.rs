@@ -90,6 +90,11 @@ pub(super) fn contents(arrays: &BTreeMap<String, Array>) -> Result<Vec<u8>, Stri
                 let wide: Vec<f32> = elements::<bf16>(array)?.iter().map(|it| it.to_f32()).collect();
                 put(&mut archive, name, array.shape(), wide)
             }
+            DType::F8E4M3FN | DType::F8E4M3FNUZ | DType::F8E5M2 | DType::F8E5M2FNUZ => {
+                let numbers = array.to_floats().map_err(|error| error.to_string())?;
+                let wide: Vec<f32> = numbers.into_iter().map(single).collect();
+                put(&mut archive, name, array.shape(), wide)
+            }
             DType::I64 => add::<i64>(&mut archive, name, array),
             DType::I32 => add::<i32>(&mut archive, name, array),
             DType::I16 => add::<i16>(&mut archive, name, array),
@@ -110,6 +115,11 @@ pub(super) fn contents(arrays: &BTreeMap<String, Array>) -> Result<Vec<u8>, Stri
 }
 
 type Archive<'a> = ZipWriter<&'a mut Cursor<Vec<u8>>>;
+
+#[expect(clippy::cast_possible_truncation, reason = "numbers of 8 bits are exact in 32")]
+fn single(number: f64) -> f32 {
+    number as f32
+}
 
 fn elements<T: Element>(array: &Array) -> Result<&[T], String> {
     array.elements::<T>().map_err(|error| error.to_string())
