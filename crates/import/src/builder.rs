@@ -146,6 +146,11 @@ impl Builder {
         self.push(Entry::new(type_, Origin::Weight(name.to_owned())))
     }
 
+    /// Adds a value that is an operand of a region that is being made.
+    pub(crate) fn placeholder(&mut self, outline: Outline) -> ValueId {
+        self.push(Entry::open(outline))
+    }
+
     /// Says what a small weight is when the model is imported, for operators that take it as an
     /// attribute.
     pub(crate) fn set_attribute(&mut self, weight: ValueId, array: Array) {

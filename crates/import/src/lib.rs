@@ -24,6 +24,7 @@ mod lower; // the table of translations
 mod dynamic; // translations where shapes depend on data
 mod function; // calls of local functions
 mod branch; // branches
+mod turns; // loops
 mod sequence; // lists of values
 mod groups; // which operations become a region
 mod finish; // from what was built to a graph

@@ -2,7 +2,7 @@
 
 use planner_ir::{Binary, Conv, Edge, Interpolation, Op, Real, Reduction, Resize, ValueId};
 
-use super::{Outputs, Result, dimensions, extent, is_set, only, real, signed};
+use super::{Outputs, Result, dimension, dimensions, extent, is_set, only, real, signed};
 use crate::builder::Builder;
 use crate::node::OnnxNode;
 
@@ -197,7 +197,9 @@ pub(super) fn resize(b: &mut Builder, n: &OnnxNode) -> Result<ValueId> {
     }
     let all: Vec<_> = (0..signed(extent(rank))).collect();
     let axes = n.ints("axes").unwrap_or(&all);
-    let dims = dimensions(n, axes, rank)?;
+    // Scales and sizes stand in the order of the axes.
+    dimensions(n, axes, rank)?;
+    let dims = axes.iter().map(|&axis| dimension(n, axis, rank)).collect::<Result<Vec<_>>>()?;
     let mut scales = vec![Real(1.0); rank];
     let mut result = shape.clone();
     let given = n.optional(2).filter(|&scales| b.type_of(scales).elements() > 0);

@@ -86,10 +86,11 @@ fn spans(n: &OnnxNode, extents: &[u64], windows: &[u64]) -> Result<Vec<Span>> {
         let cut = match (result, mode) {
             (Some(result), _) => {
                 let total = whole + more[dim] - result;
+                let (added, total) = (total.min(0), total.max(0));
                 let half = total / 2;
                 let [start, end] =
                     if mode == "SAME_UPPER" { [half, total - half] } else { [total - half, half] };
-                [start, end - more[dim]]
+                [start, end + added - more[dim]]
             }
             (None, "NOTSET") => [pads[dim], pads[dims + dim] - more[dim]],
             (None, "VALID") => [0, -more[dim]],
