@@ -178,7 +178,7 @@ fn of_large_models() -> BTreeMap<String, Kernel> {
             let attention = Attention { scale, causal, softcap, window: None, statistics: true };
             let queries = || piece(dtype, &[2, 8, 2048, size]);
             let keys = || piece(dtype, &[2, 2, 2048, size]);
-            let statistics = || piece(DType::F32, &[2, 8, 2048]);
+            let statistics = || piece(DType::F32, &[2, 8, 2048, 2]);
             let forward = Op::Attention(attention);
             let backward = Op::AttentionGradient { attention, mask: false };
             let works = [
