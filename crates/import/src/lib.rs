@@ -12,6 +12,7 @@ mod model; // a decoded model
 mod replace; // a model file with other weights
 mod extent; // symbolic dimensions
 mod bind; // their sizes
+mod heads; // sizes of caches that attention operators say
 mod translate; // from nodes to operations
 mod order; // which nodes, in which order
 mod positions; // positions that follow from the past's length, as an input

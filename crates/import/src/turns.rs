@@ -66,7 +66,7 @@ pub(crate) fn looped(
     let states: Vec<Bound> = inputs.iter().skip(2).cloned().collect();
     let body = Body::of(proto, node, scope, states.len(), Kind::Loop)?;
     let b = &mut importer.builder;
-    let mut single = |b: &mut crate::builder::Builder, index: usize| match node.optional(index) {
+    let single = |b: &mut crate::builder::Builder, index: usize| match node.optional(index) {
         Some(value) if b.is_open(value) || b.type_of(value).elements() != 1 => {
             Err(node.wrong(format!("input {index} is not one number")))
         }

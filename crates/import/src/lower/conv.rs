@@ -173,10 +173,11 @@ pub(super) fn average_pool(b: &mut Builder, n: &OnnxNode) -> Result<ValueId> {
 
 /// The scales or the sizes of the axes say how each dimension is resampled.
 pub(super) fn resize(b: &mut Builder, n: &OnnxNode) -> Result<ValueId> {
-    let x = n.input(0)?;
+    let mut x = n.input(0)?;
     let shape = b.shape(x)?;
     let rank = shape.len();
-    let half_pixel = match n.string("coordinate_transformation_mode").unwrap_or("half_pixel") {
+    let coordinates = n.string("coordinate_transformation_mode").unwrap_or("half_pixel");
+    let half_pixel = match coordinates {
         "half_pixel" | "pytorch_half_pixel" => true,
         "asymmetric" => false,
         mode => return Err(n.unsupported(format!("coordinates `{mode}`"))),
@@ -216,6 +217,11 @@ pub(super) fn resize(b: &mut Builder, n: &OnnxNode) -> Result<ValueId> {
             scales[dim] = Real(real(size) / real(signed(shape[dim])));
             result[dim] = u64::try_from(size).map_err(|_| n.wrong(format!("size {size}")))?;
         }
+    }
+    // Of one element this spelling takes the first.
+    for dim in (0..rank).filter(|&dim| coordinates == "pytorch_half_pixel" && result[dim] == 1) {
+        x = b.slice(x, dim, 0, 1)?;
+        scales[dim] = Real(1.0);
     }
     b.emit1(Op::Resize(Resize { shape: result, scales, half_pixel, interpolation }), &[x])
 }

@@ -15,6 +15,7 @@ mod indexing; // reading and writing at indices
 mod shapes; // constants, and values made of shapes
 mod conv; // convolution, pooling and resampling
 mod transposed; // transposed convolution
+mod causal_conv; // convolution over what came before, with a state
 mod loss; // losses
 mod training; // steps of optimisers
 mod mask; // which keys a query sees
@@ -183,6 +184,7 @@ fn standard_several(b: &mut Builder, n: &OnnxNode) -> Outputs {
     match n.op_type {
         "Attention" => attention::attention(b, n),
         "BatchNormalization" => norms::batch_norm(b, n),
+        "CausalConvWithState" => causal_conv::conv(b, n),
         "Dropout" => norms::dropout(b, n),
         "DynamicQuantizeLinear" => {
             let results = quantised::dynamic(b, n.input(0)?)?;
@@ -215,6 +217,7 @@ fn microsoft(b: &mut Builder, n: &OnnxNode) -> Outputs {
         "RotaryEmbedding" => rotary::microsoft(b, n),
         "SimplifiedLayerNormalization" => norms::rms_norm(b, n),
         "Attention" => return fused_attention::attention(b, n),
+        "CausalConvWithState" => return causal_conv::conv(b, n),
         "EmbedLayerNormalization" => return contrib::embed_layer_norm(b, n),
         "GroupQueryAttention" => return grouped_attention::attention(b, n),
         "MultiHeadAttention" => return fused_attention::multi_head_attention(b, n),

@@ -26,9 +26,8 @@ pub(super) fn placed(graph: &Graph) -> Graph {
             values[id.0] = Some(new.push_value(value.type_.clone(), value.source.clone()));
         }
     }
-    let made = |values: &[Option<ValueId>], id: ValueId| {
-        values[id.0].expect("operands come before what uses them")
-    };
+    let made =
+        |values: &[Option<ValueId>], id: ValueId| values[id.0].expect("operands come before what uses them");
     for node in &graph.nodes {
         let operands: Vec<ValueId> = node.operands.iter().map(|&it| made(&values, it)).collect();
         let types = graph.types_of(&node.results);

@@ -263,8 +263,7 @@ fn parts_of_blind_rows_weigh_by_their_keys() {
     for hidden in [f32::MIN, -1e9, -10_000.0] {
         let pairs = |sum: f32| Array::of([1, 2], &[hidden, sum]).unwrap();
         let row = |number: f32| Array::of([1, 1], &[number]).unwrap();
-        let made =
-            evaluate(&Op::AttentionMerge, &[&row(1.0), &pairs(3.0), &row(5.0), &pairs(1.0)]).unwrap();
+        let made = evaluate(&Op::AttentionMerge, &[&row(1.0), &pairs(3.0), &row(5.0), &pairs(1.0)]).unwrap();
         assert_eq!(made[0].elements::<f32>().unwrap(), [2.0]);
         assert_eq!(made[1].elements::<f32>().unwrap(), [hidden, 4.0]);
     }

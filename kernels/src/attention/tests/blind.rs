@@ -16,14 +16,8 @@ const HEADS: usize = 2;
 const SIZES: [usize; 2] = [2, 3];
 
 /// Which keys a row's mask hides.
-const ROWS: [fn(usize) -> bool; QUERIES] = [
-    |_| true,
-    |key| key < 4,
-    |key| key != 6,
-    |_| false,
-    |key| key % 2 == 0,
-    |key| key > 0,
-];
+const ROWS: [fn(usize) -> bool; QUERIES] =
+    [|_| true, |key| key < 4, |key| key != 6, |_| false, |key| key % 2 == 0, |key| key > 0];
 
 /// Numbers whose products and their sums are exact in every type, so that adding a mask to a score
 /// rounds to the same wherever it is done.
@@ -84,9 +78,8 @@ impl World {
             if (causal || window < usize::MAX) && (key > own || own - key >= window) {
                 return None;
             }
-            let dot = (0..SIZES[0]).map(|i| {
-                q[(head * QUERIES + query) * SIZES[0] + i] * k[(group * KEYS + key) * SIZES[0] + i]
-            });
+            let dot = (0..SIZES[0])
+                .map(|i| q[(head * QUERIES + query) * SIZES[0] + i] * k[(group * KEYS + key) * SIZES[0] + i]);
             let mut score = self.rounded(dot.sum::<f64>() * scale.0);
             let mut slope = 1.0;
             if softcap.0 != 0.0 {

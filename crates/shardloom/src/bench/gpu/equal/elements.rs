@@ -180,7 +180,8 @@ fn merged(cases: &mut Cases) -> Result<(), Failure> {
     let dtype = cases.dtype;
     let statistics = |seed: u64| positive(DType::F32, &[37, 50, 2], seed);
     let of = |seed: u64| numbers(dtype, &[37, 50, 16], seed);
-    let results = [Type::new(dtype, [37, 50, 16]), Type::new(DType::F32, [37, 50, 2])].map(|it| (it, Vec::new()));
+    let results =
+        [Type::new(dtype, [37, 50, 16]), Type::new(DType::F32, [37, 50, 2])].map(|it| (it, Vec::new()));
     let operands = vec![of(0)?, statistics(1)?, of(2)?, statistics(3)?];
     let operands = operands.into_iter().map(|it| (it, vec![])).collect();
     cases.block(cases.most, "parts of attention merged,", &Op::AttentionMerge, operands, &results)
