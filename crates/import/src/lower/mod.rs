@@ -23,6 +23,7 @@ mod rotary; // rotary position embedding
 mod attention; // the standard attention operator
 mod fused_attention; // ONNX Runtime's attention operators for whole sequences
 mod grouped_attention; // ONNX Runtime's attention operator with grouped heads and a cache
+mod linear_attention; // attention by a state that goes from token to token
 mod experts; // ONNX Runtime's mixture of experts
 mod contrib; // operators of ONNX Runtime that are several standard ones
 
@@ -191,6 +192,7 @@ fn standard_several(b: &mut Builder, n: &OnnxNode) -> Outputs {
             outputs(n, results.map(Some))
         }
         "LayerNormalization" => norms::layer_norm(b, n),
+        "LinearAttention" => linear_attention::attention(b, n),
         "MaxPool" => conv::max_pool(b, n),
         "SoftmaxCrossEntropyLoss" => loss::softmax_cross_entropy(b, n),
         "Split" => pieces::split(b, n),
@@ -220,6 +222,7 @@ fn microsoft(b: &mut Builder, n: &OnnxNode) -> Outputs {
         "CausalConvWithState" => return causal_conv::conv(b, n),
         "EmbedLayerNormalization" => return contrib::embed_layer_norm(b, n),
         "GroupQueryAttention" => return grouped_attention::attention(b, n),
+        "LinearAttention" => return linear_attention::attention(b, n),
         "MultiHeadAttention" => return fused_attention::multi_head_attention(b, n),
         "SkipLayerNormalization" => return contrib::skip_layer_norm(b, n),
         "SkipSimplifiedLayerNormalization" => return contrib::skip_rms_norm(b, n),
