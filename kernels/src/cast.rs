@@ -1,7 +1,8 @@
 //! Conversion of elements.
 //!
 //! Floating-point numbers go to the nearest, or toward zero and at most to the outermost
-//! integer; integers keep their low bits; a truth value is 0 or 1, and says of a number whether
+//! integer; numbers of 8 bits that are too large are infinite, or not numbers where there are no
+//! infinities; integers keep their low bits; a truth value is 0 or 1, and says of a number whether
 //! it is not 0.
 
 use std::cmp::Ordering;
@@ -12,6 +13,7 @@ use planner_ir::DType;
 
 use crate::array::{Element, Tensor, TensorMut, element_count};
 use crate::error::KernelError;
+use crate::float8::Format;
 
 /// `y[..] = x[..]` with the elements of y.
 pub(crate) fn cast(x: &Tensor, y: &mut TensorMut) -> Result<(), KernelError> {
@@ -22,6 +24,10 @@ pub(crate) fn cast(x: &Tensor, y: &mut TensorMut) -> Result<(), KernelError> {
             expected: x.shape.to_vec(),
         });
     }
+    let decoded = |y: &mut TensorMut, format: Format| {
+        let numbers: Vec<f32> = x.bytes.iter().map(|&code| format.decoded(code)).collect();
+        from::<f32>(&Tensor { dtype: DType::F32, bytes: bytemuck::cast_slice(&numbers), ..*x }, y)
+    };
     match (x.dtype, y.dtype) {
         (from, to) if from == to => y.bytes.copy_from_slice(x.bytes),
         (DType::F16, DType::F32) => {
@@ -34,6 +40,10 @@ pub(crate) fn cast(x: &Tensor, y: &mut TensorMut) -> Result<(), KernelError> {
         (DType::F32, _) => from::<f32>(x, y)?,
         (DType::F16, _) => from::<f16>(x, y)?,
         (DType::BF16, _) => from::<bf16>(x, y)?,
+        (DType::F8E4M3FN, _) => decoded(y, Format::E4M3FN)?,
+        (DType::F8E4M3FNUZ, _) => decoded(y, Format::E4M3FNUZ)?,
+        (DType::F8E5M2, _) => decoded(y, Format::E5M2)?,
+        (DType::F8E5M2FNUZ, _) => decoded(y, Format::E5M2FNUZ)?,
         (DType::I64, _) => from::<i64>(x, y)?,
         (DType::I32, _) => from::<i32>(x, y)?,
         (DType::I16, _) => from::<i16>(x, y)?,
@@ -66,11 +76,21 @@ trait Target {
 
 fn from<S: Source>(x: &Tensor, y: &mut TensorMut) -> Result<(), KernelError> {
     let x = x.elements::<S>()?;
+    let encode = |y: &mut [u8], format: Format| {
+        for (y, &x) in y.iter_mut().zip(x) {
+            let Single(number) = x.cast();
+            *y = format.encoded(number);
+        }
+    };
     match y.dtype {
         DType::F64 => convert(x, y.elements_mut::<f64>()?),
         DType::F32 => convert(x, y.elements_mut::<f32>()?),
         DType::F16 => convert(x, y.elements_mut::<f16>()?),
         DType::BF16 => convert(x, y.elements_mut::<bf16>()?),
+        DType::F8E4M3FN => encode(y.bytes, Format::E4M3FN),
+        DType::F8E4M3FNUZ => encode(y.bytes, Format::E4M3FNUZ),
+        DType::F8E5M2 => encode(y.bytes, Format::E5M2),
+        DType::F8E5M2FNUZ => encode(y.bytes, Format::E5M2FNUZ),
         DType::I64 => convert(x, y.elements_mut::<i64>()?),
         DType::I32 => convert(x, y.elements_mut::<i32>()?),
         DType::I16 => convert(x, y.elements_mut::<i16>()?),
@@ -122,17 +142,20 @@ impl Source for bf16 {
     }
 }
 
+/// A number that one of fewer bits is rounded from: wider ones are rounded to odd.
+struct Single(f32);
+
 /// Numbers that are made from f32, and from wider ones by way of it.
 macro_rules! halves {
-    ($($half:ty)*) => {$(
+    ($($half:ty, $from:expr;)*) => {$(
         impl Target for $half {
             fn of_f64(number: f64) -> Self {
-                Self::from_f32(rounded_to_odd(number))
+                $from(rounded_to_odd(number))
             }
 
             #[inline(always)]
             fn of_f32(number: f32) -> Self {
-                Self::from_f32(number)
+                $from(number)
             }
 
             #[expect(clippy::cast_precision_loss, reason = "rounding to the nearest is meant")]
@@ -148,7 +171,11 @@ macro_rules! halves {
     )*};
 }
 
-halves!(f16 bf16);
+halves! {
+    f16, Self::from_f32;
+    bf16, Self::from_f32;
+    Single, Self;
+}
 
 /// A neighbour of a number that rounds to the same shorter number: of two, the odd one, which is
 /// never half way between two shorter numbers.

@@ -14,6 +14,7 @@ mod wide; // loops compiled for the widest vectors of the processor
 mod nest; // nested loops over strided memory
 mod approximate; // exp, tanh, erf and what is made of them, for vectors
 mod cast; // conversion of elements
+mod float8; // floating-point numbers of 8 bits
 mod elementwise; // functions of one, two and three elements
 mod movement; // the same elements in other places
 mod indexing; // elements at places that are data

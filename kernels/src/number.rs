@@ -387,6 +387,7 @@ pub(crate) fn computed_as(dtype: DType) -> DType {
     match dtype {
         DType::F64 => DType::F64,
         DType::F32 | DType::F16 | DType::BF16 => DType::F32,
+        DType::F8E4M3FN | DType::F8E4M3FNUZ | DType::F8E5M2 | DType::F8E5M2FNUZ => DType::F32,
         DType::I64 | DType::I32 | DType::I16 | DType::I8 => DType::I64,
         DType::U64 | DType::U32 | DType::U16 | DType::U8 => DType::U64,
         DType::Bool => DType::Bool,

@@ -15,6 +15,18 @@ pub enum DType {
     F16,
     /// The upper half of a binary32.
     BF16,
+    /// A sign, 4 bits of exponent and 3 of fraction, up to 448; no infinities, one NaN of each sign.
+    ///
+    /// Source: Micikevicius et al., "FP8 Formats for Deep Learning", 2022, table 1.
+    F8E4M3FN,
+    /// A sign, 4 bits of exponent and 3 of fraction, up to 240; no infinities, one NaN, one zero.
+    ///
+    /// Source: Noune et al., "8-bit Numerical Formats for Deep Neural Networks", 2022, section 2.
+    F8E4M3FNUZ,
+    /// A sign, 5 bits of exponent and 2 of fraction, up to 57,344: the upper half of a binary16.
+    F8E5M2,
+    /// A sign, 5 bits of exponent and 2 of fraction, up to 57,344; no infinities, one NaN, one zero.
+    F8E5M2FNUZ,
     /// Signed, 64 bits.
     I64,
     /// Signed, 32 bits.
@@ -37,7 +49,7 @@ pub enum DType {
 
 impl DType {
     /// Every element type.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 17] = [
         Self::F64,
         Self::F32,
         Self::F16,
@@ -51,6 +63,10 @@ impl DType {
         Self::U16,
         Self::U8,
         Self::Bool,
+        Self::F8E4M3FN,
+        Self::F8E4M3FNUZ,
+        Self::F8E5M2,
+        Self::F8E5M2FNUZ,
     ];
 
     /// The size of an element (bytes).
@@ -59,6 +75,7 @@ impl DType {
             Self::F64 | Self::I64 | Self::U64 => 8,
             Self::F32 | Self::I32 | Self::U32 => 4,
             Self::F16 | Self::BF16 | Self::I16 | Self::U16 => 2,
+            Self::F8E4M3FN | Self::F8E4M3FNUZ | Self::F8E5M2 | Self::F8E5M2FNUZ => 1,
             Self::I8 | Self::U8 | Self::Bool => 1,
         }
     }
@@ -70,6 +87,10 @@ impl DType {
             Self::F32 => "f32",
             Self::F16 => "f16",
             Self::BF16 => "bf16",
+            Self::F8E4M3FN => "f8e4m3fn",
+            Self::F8E4M3FNUZ => "f8e4m3fnuz",
+            Self::F8E5M2 => "f8e5m2",
+            Self::F8E5M2FNUZ => "f8e5m2fnuz",
             Self::I64 => "i64",
             Self::I32 => "i32",
             Self::I16 => "i16",
@@ -89,7 +110,7 @@ impl DType {
 
     /// Whether elements are floating-point numbers.
     pub fn is_float(self) -> bool {
-        matches!(self, Self::F64 | Self::F32 | Self::F16 | Self::BF16)
+        matches!(self, Self::F64 | Self::F32) || self.is_half() || self.is_f8()
     }
 
     /// Whether these are floating-point numbers of 16 bits.
@@ -97,10 +118,15 @@ impl DType {
         matches!(self, Self::F16 | Self::BF16)
     }
 
+    /// Whether these are floating-point numbers of 8 bits.
+    pub fn is_f8(self) -> bool {
+        matches!(self, Self::F8E4M3FN | Self::F8E4M3FNUZ | Self::F8E5M2 | Self::F8E5M2FNUZ)
+    }
+
     /// The elements in which sums that grow from time step to time step are kept, and travel, until
     /// they are rounded once: f32 for narrower floating-point numbers.
     pub fn accumulated(self) -> Self {
-        if self.is_half() { Self::F32 } else { self }
+        if self.is_half() || self.is_f8() { Self::F32 } else { self }
     }
 
     /// Whether addends can be owed: `false` for truth values.

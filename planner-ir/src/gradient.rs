@@ -84,6 +84,7 @@ impl Op {
             Self::Attention(attention) => products::attention(*attention, site, emit),
             Self::Rotary(pairing) => products::rotary(*pairing, site, emit),
             Self::Conv(conv) => products::conv(conv, site, emit),
+            Self::ConvInputGradient { conv, .. } => products::conv_input_gradient(conv, site, emit),
             Self::CrossEntropy { ignored } => products::cross_entropy(*ignored, site, emit),
             Self::Experts { activation, active } => products::experts(*activation, *active, site, emit),
             Self::Reshape { .. } => movement::reshape(site, emit),
@@ -115,7 +116,6 @@ impl Op {
             | Self::AttentionGradient { .. }
             | Self::RotaryGradient(_)
             | Self::GatherGradient { .. }
-            | Self::ConvInputGradient { .. }
             | Self::ConvWeightGradient { .. }
             | Self::CrossEntropyGradient { .. }
             | Self::ExpertsGradient { .. }

@@ -6,6 +6,7 @@ mod cuda; // kernels for GPUs
 mod good; // what works
 mod pins; // operations whose partition is fixed
 mod pipelines; // training in stages
+mod operators; // loops, narrow numbers, features at places
 mod predict; // prices of stated setups, beside measurements
 mod schedule; // schedules of pipelines, drawn
 mod simulate; // plans by the clock

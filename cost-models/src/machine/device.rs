@@ -174,6 +174,8 @@ impl Precision {
             DType::F32 => Self::F32,
             DType::F16 => Self::F16,
             DType::BF16 => Self::Bf16,
+            // Kernels compute with such numbers in f32.
+            DType::F8E4M3FN | DType::F8E4M3FNUZ | DType::F8E5M2 | DType::F8E5M2FNUZ => Self::F32,
             DType::I64 | DType::I32 | DType::I16 | DType::I8 => Self::Integer,
             DType::U64 | DType::U32 | DType::U16 | DType::U8 | DType::Bool => Self::Integer,
         }

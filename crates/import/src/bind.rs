@@ -7,6 +7,7 @@ use planner_ir::Type;
 
 use crate::error::{ImportError, Unbound};
 use crate::extent::{Extent, Sizes};
+use crate::heads;
 use crate::model::{Dim, Input, Model, extent};
 use crate::positions::Positions;
 
@@ -147,6 +148,8 @@ fn equations(
         let Some(shape) = given.get(input.name.as_str()) else { continue };
         equations.extend(of_input(input, shape)?);
     }
+    let said = heads::sizes(model).into_iter();
+    equations.extend(said.map(|(text, size, place)| Equation { extent: extent(text), size, place }));
     Ok(equations)
 }
 

@@ -71,21 +71,27 @@ fn region(
     let values: Vec<ValueId> = values.collect::<Result<_, _>>()?;
     let types = values.iter().map(|&value| importer.builder.outline(value)).collect();
     let shapes = values.iter().map(|&value| importer.builder.type_of(value).clone()).collect();
-    let (region, captured) = enclose(&steps.iter().collect::<Vec<_>>(), &values, shapes);
+    let (region, captured) = enclose(&[], &steps.iter().collect::<Vec<_>>(), &values, shapes);
     Ok((region, captured, types))
 }
 
-/// Steps as a region with these results, and the values around it that are its operands.
-pub(crate) fn enclose(steps: &[&Step], results: &[ValueId], types: Vec<Type>) -> (Region, Vec<ValueId>) {
+/// Steps as a region with these results, and the values around it that are its operands, after the
+/// leading ones.
+pub(crate) fn enclose(
+    leading: &[ValueId],
+    steps: &[&Step],
+    results: &[ValueId],
+    types: Vec<Type>,
+) -> (Region, Vec<ValueId>) {
     let steps = needed(steps, results);
     let made: Vec<ValueId> = steps.iter().flat_map(|step| step.results.iter().copied()).collect();
-    let mut numbers: BTreeMap<ValueId, usize> = BTreeMap::new();
+    let mut numbers: BTreeMap<ValueId, usize> = leading.iter().copied().zip(0..).collect();
     let mut captured = Vec::new();
     let inside: BTreeSet<ValueId> = made.iter().copied().collect();
     let used = steps.iter().flat_map(|step| &step.operands).chain(results);
     for &value in used {
         if !inside.contains(&value) && !numbers.contains_key(&value) {
-            numbers.insert(value, captured.len());
+            numbers.insert(value, numbers.len());
             captured.push(value);
         }
     }
@@ -98,7 +104,7 @@ pub(crate) fn enclose(steps: &[&Step], results: &[ValueId], types: Vec<Type>) ->
         results: step.results.len(),
     });
     let region = Region {
-        operands: captured.len(),
+        operands: leading.len() + captured.len(),
         nodes: nodes.collect(),
         results: results.iter().map(|result| numbers[result]).collect(),
         types,
@@ -121,7 +127,11 @@ fn needed<'a>(steps: &[&'a Step], results: &[ValueId]) -> Vec<&'a Step> {
 }
 
 /// What is known of the types of results that come from either branch.
-fn joined(node: &OnnxNode, yes: Vec<Outline>, no: &[Outline]) -> Result<Vec<Outline>, ImportError> {
+pub(crate) fn joined(
+    node: &OnnxNode,
+    yes: Vec<Outline>,
+    no: &[Outline],
+) -> Result<Vec<Outline>, ImportError> {
     if yes.len() != no.len() {
         return Err(node.wrong(format!("branches return {} and {} values", yes.len(), no.len())));
     }

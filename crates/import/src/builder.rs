@@ -11,6 +11,7 @@ use planner_ir::{DType, Op, Real, Type, ValueId};
 use crate::constant;
 use crate::error::{ImportError, Place};
 use crate::outline::{self, Outline};
+use crate::packed::Packed;
 use crate::partial::{self, Partial};
 use crate::tensor;
 
@@ -42,6 +43,8 @@ pub(crate) struct Entry {
     /// The elements of a weight that is small enough to be an attribute. Nothing is computed from
     /// them: weights may change.
     attribute: Option<Rc<Array>>,
+    /// What its elements are in files, where several share a byte.
+    packed: Option<Packed>,
 }
 
 /// Where a value comes from.
@@ -143,10 +146,25 @@ impl Builder {
         self.push(Entry::new(type_, Origin::Weight(name.to_owned())))
     }
 
+    /// Adds a value that is an operand of a region that is being made.
+    pub(crate) fn placeholder(&mut self, outline: Outline) -> ValueId {
+        self.push(Entry::open(outline))
+    }
+
     /// Says what a small weight is when the model is imported, for operators that take it as an
     /// attribute.
     pub(crate) fn set_attribute(&mut self, weight: ValueId, array: Array) {
         self.values[weight.0].attribute = Some(Rc::new(array));
+    }
+
+    /// Says that the numbers of a value share bytes in files.
+    pub(crate) fn set_packed(&mut self, value: ValueId, packed: Option<Packed>) {
+        self.values[value.0].packed = packed;
+    }
+
+    /// How the numbers of a value share bytes in files, if they do.
+    pub(crate) fn packed(&self, value: ValueId) -> Option<Packed> {
+        self.values[value.0].packed
     }
 
     /// Adds a value that is known now.
@@ -333,7 +351,16 @@ impl Builder {
 
 impl Entry {
     fn new(type_: Type, source: Origin) -> Self {
-        Self { type_, open: None, source, known: None, uniform: None, partial: None, attribute: None }
+        Self {
+            type_,
+            open: None,
+            source,
+            known: None,
+            uniform: None,
+            partial: None,
+            attribute: None,
+            packed: None,
+        }
     }
 
     fn open(outline: Outline) -> Self {

@@ -89,7 +89,7 @@ impl Finisher {
         });
         let results: Vec<ValueId> = results.collect();
         let types: Vec<_> = results.iter().map(|&result| builder.type_of(result).clone()).collect();
-        let (region, captured) = branch::enclose(&inside, &results, types.clone());
+        let (region, captured) = branch::enclose(&[], &inside, &results, types.clone());
         let operands = captured.iter().map(|value| self.numbers[value]).collect();
         let origin = group.first().map_or_else(String::new, |&index| steps[index].origin.clone());
         let numbers = self.graph.push_node(Op::Region(Box::new(region)), operands, types, origin);

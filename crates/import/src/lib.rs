@@ -7,10 +7,12 @@
 mod error; // why a model cannot be imported
 mod proto; // the file format
 mod tensor; // tensors of the file
+mod packed; // numbers that share bytes
 mod model; // a decoded model
 mod replace; // a model file with other weights
 mod extent; // symbolic dimensions
 mod bind; // their sizes
+mod heads; // sizes of caches that attention operators say
 mod translate; // from nodes to operations
 mod order; // which nodes, in which order
 mod positions; // positions that follow from the past's length, as an input
@@ -23,6 +25,7 @@ mod lower; // the table of translations
 mod dynamic; // translations where shapes depend on data
 mod function; // calls of local functions
 mod branch; // branches
+mod turns; // loops
 mod sequence; // lists of values
 mod groups; // which operations become a region
 mod finish; // from what was built to a graph

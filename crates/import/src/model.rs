@@ -9,6 +9,7 @@ use prost::Message;
 use crate::bind::{self, Bindings};
 use crate::error::{ImportError, Unbound};
 use crate::extent::Extent;
+use crate::packed::Packed;
 use crate::positions::{Positions, Seen};
 use crate::proto::{self, FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto};
 use crate::replace::{self, NewData, Replaced};
@@ -206,6 +207,12 @@ impl Model {
     /// The weight of that name as the file declares it.
     pub(crate) fn weight_proto(&self, name: &str) -> Option<&TensorProto> {
         self.weights.get(name)
+    }
+
+    /// How the numbers of an input share bytes in files, if they do.
+    pub(crate) fn packed(&self, input: &str) -> Option<Packed> {
+        let info = self.graph.input.iter().find(|info| info.name == input)?;
+        Packed::of(info.type_.as_ref()?.tensor.as_ref()?.elem_type)
     }
 
     /// Whether a weight is not an initializer of the outermost graph.

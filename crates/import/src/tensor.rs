@@ -4,6 +4,7 @@ use bytes::Bytes;
 use kernels::Array;
 use planner_ir::{DType, Type};
 
+use crate::packed::Packed;
 use crate::proto::TensorProto;
 
 /// The largest number of elements that a value may have: sizes and offsets stay far from
@@ -30,7 +31,7 @@ pub struct External {
     pub length: u64,
 }
 
-/// The element type of a number of the format.
+/// The element type of a number of the format; of numbers that share bytes, what each is in one of its own.
 pub(crate) fn dtype(number: i32) -> Result<DType, String> {
     Ok(match number {
         1 => DType::F32,
@@ -46,6 +47,11 @@ pub(crate) fn dtype(number: i32) -> Result<DType, String> {
         12 => DType::U32,
         13 => DType::U64,
         16 => DType::BF16,
+        17 => DType::F8E4M3FN,
+        18 => DType::F8E4M3FNUZ,
+        19 => DType::F8E5M2,
+        20 => DType::F8E5M2FNUZ,
+        _ if let Some(packed) = Packed::of(number) => packed.dtype,
         _ => {
             let names = [(0, "undefined"), (8, "string"), (14, "complex64"), (15, "complex128")];
             let name = names.iter().find(|(it, _)| *it == number).map_or("low-precision", |it| it.1);
@@ -54,8 +60,14 @@ pub(crate) fn dtype(number: i32) -> Result<DType, String> {
     })
 }
 
-/// The type of a tensor.
+/// The type of a tensor as its data lie in the file: numbers that share bytes are bytes.
 pub(crate) fn type_of(proto: &TensorProto) -> Result<Type, String> {
+    let numbers = numbers_of(proto)?;
+    Ok(Packed::of(proto.data_type).map_or(numbers.clone(), |packed| packed.stored(&numbers.shape)))
+}
+
+/// The type of a tensor's numbers.
+pub(crate) fn numbers_of(proto: &TensorProto) -> Result<Type, String> {
     let extent = |&dim: &i64| u64::try_from(dim).map_err(|_| format!("extent {dim} is negative"));
     let shape = proto.dims.iter().map(extent).collect::<Result<Vec<u64>, _>>()?;
     check_size(&shape)?;
@@ -133,10 +145,17 @@ pub(crate) fn place(proto: &TensorProto) -> Option<External> {
 /// A tensor as a value, if its data are in the model file.
 pub(crate) fn array(proto: &TensorProto) -> Result<Array, String> {
     match data(proto)? {
-        WeightData::Bytes(bytes) => {
-            Array::from_bytes(type_of(proto)?, &bytes).map_err(|error| error.to_string())
-        }
+        WeightData::Bytes(bytes) => numbers(proto, &bytes),
         WeightData::External(external) => Err(format!("its data are in the file `{}`", external.file)),
+    }
+}
+
+/// A tensor as a value, by its data.
+pub(crate) fn numbers(proto: &TensorProto, bytes: &[u8]) -> Result<Array, String> {
+    let type_ = numbers_of(proto)?;
+    match Packed::of(proto.data_type) {
+        Some(packed) => packed.array(&type_.shape, bytes),
+        None => Array::from_bytes(type_, bytes).map_err(|error| error.to_string()),
     }
 }
 
@@ -181,6 +200,7 @@ fn typed(proto: &TensorProto, dtype: DType) -> Result<Vec<u8>, String> {
         DType::I32 => wide.collect(),
         DType::F16 | DType::BF16 | DType::I16 | DType::U16 => low(2).collect(),
         DType::I8 | DType::U8 => low(1).collect(),
+        DType::F8E4M3FN | DType::F8E4M3FNUZ | DType::F8E5M2 | DType::F8E5M2FNUZ => low(1).collect(),
         DType::Bool => proto.int32_data.iter().map(|&it| u8::from(it != 0)).collect(),
     })
 }

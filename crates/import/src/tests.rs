@@ -10,3 +10,4 @@ mod npz; // arrays in files
 pub(crate) mod outside; // what may lie outside the repository
 mod replace; // models with other weights
 mod small; // small models
+mod turns; // loops

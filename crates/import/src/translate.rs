@@ -16,10 +16,12 @@ use crate::lower;
 use crate::model::{self, Model, malformed};
 use crate::node::OnnxNode;
 use crate::order;
+use crate::packed::Packed;
 use crate::positions::Seen;
 use crate::proto::{AttributeProto, GraphProto, NodeProto, TensorProto};
 use crate::sequence;
 use crate::tensor::{self, WeightData};
+use crate::turns;
 
 /// How many nodes are translated at most, those of inlined functions included: functions that
 /// call functions can ask for exponentially many.
@@ -42,7 +44,14 @@ pub(crate) fn graph(
     controls: &BTreeMap<String, Array>,
     positions: Seen,
 ) -> Result<(Graph, Seen), ImportError> {
-    let mut importer = Importer { model, builder: Builder::default(), positions, translated: 0, depth: 0 };
+    let mut importer = Importer {
+        model,
+        builder: Builder::default(),
+        positions,
+        translated: 0,
+        depth: 0,
+        weights: BTreeMap::new(),
+    };
     let mut scope = Scope::new("", &model.opsets);
     for (input, type_) in model.inputs().iter().zip(types) {
         tensor::check_size(&type_.shape)
@@ -51,6 +60,7 @@ pub(crate) fn graph(
             Some(array) => importer.builder.constant(array.clone()),
             None => importer.builder.input(&input.name, type_.clone()),
         };
+        importer.builder.set_packed(value, model.packed(&input.name));
         scope.bind(&input.name, Bound::Value(value))?;
     }
     for (name, _) in model.weights() {
@@ -126,9 +136,16 @@ pub(crate) struct Importer<'m> {
     positions: Seen,
     translated: usize,
     depth: usize,
+    /// The values of weights that have been met.
+    weights: BTreeMap<String, ValueId>,
 }
 
 impl Importer<'_> {
+    /// How many nodes have been translated.
+    pub(crate) fn translated(&self) -> usize {
+        self.translated
+    }
+
     /// Translates the nodes that these values need.
     pub(crate) fn nodes(
         &mut self,
@@ -181,21 +198,34 @@ impl Importer<'_> {
         let error = |message| ImportError::Weight { name: display.to_owned(), message };
         let missing = || error("the model has none of that name".to_owned());
         let proto: &TensorProto = self.model.weight_proto(name).ok_or_else(missing)?;
-        let type_ = tensor::type_of(proto).map_err(error)?;
+        let type_ = tensor::numbers_of(proto).map_err(error)?;
+        let packed = Packed::of(proto.data_type);
         let constant = if type_.dtype.is_float() { 1 } else { LARGEST_INTEGERS };
         let elements = type_.elements();
         let small = elements <= constant.max(LARGEST_ATTRIBUTE);
         let data = if small { Some(self.model.weight(name)?) } else { None };
         let Some(WeightData::Bytes(bytes)) = data else {
-            return Ok(self.builder.weight(name, type_));
+            let stored = self.stored(name, tensor::type_of(proto).map_err(error)?);
+            let Some(packed) = packed else { return Ok(stored) };
+            let value = packed.unpacked(&mut self.builder, stored, &type_.shape)?;
+            self.builder.set_packed(value, Some(packed));
+            return Ok(value);
         };
-        let array = Array::from_bytes(type_.clone(), &bytes).map_err(|it| error(it.to_string()))?;
-        if elements <= constant {
-            return Ok(self.builder.constant(array));
+        let array = tensor::numbers(proto, &bytes).map_err(error)?;
+        if elements <= constant || packed.is_some() {
+            let value = self.builder.constant(array);
+            self.builder.set_packed(value, packed);
+            return Ok(value);
         }
-        let value = self.builder.weight(name, type_);
+        let value = self.stored(name, type_);
         self.builder.set_attribute(value, array);
         Ok(value)
+    }
+
+    /// The value that is read from the model file, one for all who use it.
+    fn stored(&mut self, name: &str, type_: Type) -> ValueId {
+        let Self { builder, weights, .. } = self;
+        *weights.entry(name.to_owned()).or_insert_with(|| builder.weight(name, type_))
     }
 
     fn output(&mut self, name: &str, scope: &Scope) -> Result<ValueId, ImportError> {
@@ -246,6 +276,8 @@ impl Importer<'_> {
         if domain.is_empty() {
             match node.op_type {
                 "If" => return branch::lower(self, proto, &node, scope),
+                "Loop" => return turns::looped(self, proto, &node, &inputs, scope),
+                "Scan" => return turns::scanned(self, proto, &node, &inputs, scope),
                 "Identity" => return Ok(inputs),
                 "Constant" => {
                     if let Some(value) = self.large_constant(proto, &node, scope)? {

@@ -8,6 +8,7 @@
 //! its mask says of later keys.
 
 mod mixture; // mixtures of experts that regions compute expert by expert
+mod placed; // rows at marked places as a choice between rows
 mod term; // terms and what is known of their classes
 mod make; // terms made by rules
 mod pattern; // terms with variables
@@ -125,7 +126,7 @@ pub fn raise(graph: &Graph) -> Result<Raised, RaiseError> {
         }
     }
     let rules = rules::all();
-    let blocks = blocks(&share::shared(&mixture::mixed(graph)));
+    let blocks = blocks(&share::shared(&placed::placed(&mixture::mixed(graph))));
     let mut statistics = Statistics {
         blocks: blocks.unique.len(),
         segments: blocks.segments.len(),

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use kernels::Array;
 use planner_ir::{DType, Graph, Source, Type};
 
+use crate::given;
+
 /// The largest integer that is made, where the model does not say what its integers index.
 const LARGEST: u64 = 100;
 
@@ -63,6 +65,11 @@ fn rows(graph: &Graph, value: planner_ir::ValueId) -> Option<u64> {
 }
 
 fn array(type_: &Type, bound: Option<u64>, random: &mut Random) -> Array {
+    if type_.dtype.is_f8() {
+        let wide = array(&Type::new(DType::F32, type_.shape.clone()), bound, random);
+        return given::converted(&wide, type_)
+            .unwrap_or_else(|error| unreachable!("numbers of any type: {error}"));
+    }
     let count = usize::try_from(type_.elements()).unwrap_or(0);
     let whole = |random: &mut Random| match bound {
         Some(bound) => random.next() % bound.clamp(1, LARGEST),

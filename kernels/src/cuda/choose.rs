@@ -7,6 +7,7 @@ use super::conv::Made;
 use super::launch::{Argument, Piece, Uncovered, Work};
 use super::movement::Copying;
 use super::norm::is_norm;
+use super::number::is_covered;
 use super::rotary::Turn;
 use super::rows::Scale;
 use super::{
@@ -18,6 +19,17 @@ use super::{
 ///
 /// Results may lie where operands do only if the operation is computed element by element.
 pub fn kernels(op: &Op, operands: &[Piece], results: &[Piece]) -> Result<Work, Uncovered> {
+    let moves = matches!(
+        op,
+        Op::Constant { .. }
+            | Op::Reshape { .. }
+            | Op::Transpose { .. }
+            | Op::Slice { .. }
+            | Op::Concat { .. }
+    );
+    if let Some(piece) = operands.iter().chain(results).find(|it| !moves && !is_covered(it.type_.dtype)) {
+        return Err(Uncovered::Missing(format!("{op:?} of elements of {}", piece.type_.dtype)));
+    }
     match op {
         Op::Constant { .. } => Err(Uncovered::Known),
         Op::Reshape { .. } => Err(Uncovered::Nothing),
@@ -111,6 +123,11 @@ pub fn copied(copying: &Copying) -> Work {
 
 /// The kernel that computes operations together: element by element, or row by row if one is a norm.
 pub fn chained(chain: &Chain) -> Result<Work, Uncovered> {
+    let read = chain.operands.iter().map(|it| it.type_.dtype);
+    let mut elements = read.chain(chain.steps.iter().flat_map(|it| it.results.iter().copied()));
+    if let Some(dtype) = elements.find(|&dtype| !is_covered(dtype)) {
+        return Err(Uncovered::Missing(format!("elements of {dtype}")));
+    }
     let names: Vec<String> = chain.steps.iter().map(|step| named(&step.op)).collect();
     if chain.steps.iter().any(|step| is_norm(&step.op)) {
         return norm::normalised(chain, &names.join(", "));

@@ -7,6 +7,11 @@ use crate::number::computed_as;
 
 const VECTORS: &str = include_str!("primitives/vectors.h");
 
+/// Whether kernels know such elements: numbers of 8 bits with a fraction they do not.
+pub(super) fn is_covered(dtype: DType) -> bool {
+    !dtype.is_f8()
+}
+
 /// How an element is stored.
 pub(super) fn stored(dtype: DType) -> &'static str {
     match dtype {
@@ -20,6 +25,7 @@ pub(super) fn stored(dtype: DType) -> &'static str {
         DType::U64 => "t_u64",
         DType::U32 => "t_u32",
         DType::U8 | DType::Bool => "t_u8",
+        DType::F8E4M3FN | DType::F8E4M3FNUZ | DType::F8E5M2 | DType::F8E5M2FNUZ => "t_u8",
     }
 }
 
@@ -136,7 +142,7 @@ pub(super) const WIDTHS: [u64; 4] = [1, 2, 4, 8];
 /// The functions that load and store some elements of a type at once.
 pub(super) fn vectors() -> String {
     let mut text = String::new();
-    for dtype in DType::ALL {
+    for dtype in DType::ALL.into_iter().filter(|&dtype| is_covered(dtype)) {
         for width in WIDTHS {
             let room = match dtype.bytes() * width {
                 8 if width > 1 => "t_v8",

@@ -30,6 +30,9 @@ pub(crate) fn dynamic(op: &Dynamic, operands: &[Tensor]) -> Result<Vec<Array>, K
         (Dynamic::Unsqueeze { dims }, [x]) => one(unsqueeze(x, dims)),
         (Dynamic::Squeeze { dims }, [x]) => one(squeeze(x, dims)),
         (Dynamic::If { yes, no }, [condition, operands @ ..]) => branch([yes, no], condition, operands),
+        (Dynamic::Loop { states, body }, [limit, condition, operands @ ..]) => {
+            turns(body, *states, [limit, condition], operands)
+        }
         _ => Err(KernelError::Count {
             of: "operands",
             found: operands.len(),
@@ -253,18 +256,20 @@ fn squeeze(x: &Tensor, dims: &[usize]) -> Result<Array, KernelError> {
 }
 
 /// The results of one of two branches, whose operands follow each other.
+/// The only element of a condition.
+fn is_true(condition: &Tensor) -> Result<bool, KernelError> {
+    match converted(condition, DType::Bool)?.bytes() {
+        [truth] => Ok(*truth != 0),
+        other => Err(KernelError::Count { of: "conditions", found: other.len(), expected: "1" }),
+    }
+}
+
 fn branch(
     [yes, no]: [&Region; 2],
     condition: &Tensor,
     operands: &[Tensor],
 ) -> Result<Vec<Array>, KernelError> {
-    let is_true = match converted(condition, DType::Bool)?.bytes() {
-        [truth] => *truth != 0,
-        other => {
-            let found = other.len();
-            return Err(KernelError::Count { of: "conditions", found, expected: "1" });
-        }
-    };
+    let is_true = is_true(condition)?;
     if yes.operands + no.operands != operands.len() {
         let found = operands.len();
         return Err(KernelError::Count { of: "operands", found, expected: "the branches'" });
@@ -272,4 +277,63 @@ fn branch(
     let (first, second) = operands.split_at(yes.operands);
     let (region, operands) = if is_true { (yes, first) } else { (no, second) };
     super::interpret(region, operands)
+}
+
+/// More turns than that of a loop that has no count are no end of it.
+const MOST_TURNS: i64 = 1 << 20;
+
+/// The last states of a loop, and its lists.
+fn turns(
+    body: &Region,
+    states: usize,
+    [limit, condition]: [&Tensor; 2],
+    operands: &[Tensor],
+) -> Result<Vec<Array>, KernelError> {
+    let lists = body.results.len().checked_sub(1 + states);
+    let (Some(lists), Some((first, rest))) = (lists, operands.split_at_checked(states)) else {
+        return Err(KernelError::Count { of: "operands", found: operands.len(), expected: "the states" });
+    };
+    let limit = match integers(limit)?.as_slice() {
+        [limit] => *limit,
+        other => return Err(KernelError::Count { of: "counts", found: other.len(), expected: "1" }),
+    };
+    let copied = |x: &Tensor| Array::from_bytes(Type::new(x.dtype, x.shape), x.bytes);
+    let mut state: Vec<Array> = first.iter().map(copied).collect::<Result<_, _>>()?;
+    let mut elements: Vec<Vec<Array>> = vec![Vec::new(); lists];
+    let mut condition = copied(condition)?;
+    let mut number = 0;
+    while number < limit && is_true(&condition.tensor())? {
+        if limit == i64::MAX && number == MOST_TURNS {
+            return Err(KernelError::Number { of: "the turns of a loop without a count", found: number });
+        }
+        let turn = Array::of(Vec::new(), &[number])?;
+        let given: Vec<Tensor> = [&turn, &condition].into_iter().chain(&state).map(Array::tensor).collect();
+        let mut made = super::interpret(body, &[&given, rest].concat())?.into_iter();
+        drop(given);
+        condition = made.next().ok_or(KernelError::Count { of: "results", found: 0, expected: "more" })?;
+        state = made.by_ref().take(states).collect();
+        for (list, element) in elements.iter_mut().zip(made) {
+            list.push(element);
+        }
+        number += 1;
+    }
+    for (list, type_) in elements.iter().zip(&body.types[1 + states..]) {
+        state.push(stacked(list, type_)?);
+    }
+    Ok(state)
+}
+
+/// Values along a new first dimension; of that type if there are none.
+fn stacked(list: &[Array], type_: &Type) -> Result<Array, KernelError> {
+    let count = u64::try_from(list.len()).map_err(|_| KernelError::Size)?;
+    let type_ = list.first().map_or(type_, Array::type_);
+    let mut bytes = Vec::new();
+    for element in list {
+        if element.type_() != type_ {
+            let (found, expected) = (element.shape().to_vec(), type_.shape.clone());
+            return Err(KernelError::Shape { of: "an element of a list", found, expected });
+        }
+        bytes.extend_from_slice(element.bytes());
+    }
+    Array::from_bytes(Type::new(type_.dtype, [&[count], type_.shape.as_slice()].concat()), &bytes)
 }

@@ -95,10 +95,13 @@ pub(super) fn instance_norm(epsilon: Real, site: &Site<'_>, emit: &mut Emit<'_>)
 
 /// All gradients at once: they share the weights, which are computed again.
 pub(super) fn attention(attention: Attention, site: &Site<'_>, emit: &mut Emit<'_>) -> Gradients {
-    let Some(dy) = site.gradient() else { return Ok(vec![None; site.operands.len()]) };
     if !attention.statistics {
         return NoGradient::new("`attention` without its statistics has no gradient");
     }
+    if site.gradients.get(1).is_some_and(Option::is_some) {
+        return NoGradient::new("`attention` has no gradient through its statistics");
+    }
+    let Some(dy) = site.gradient() else { return Ok(vec![None; site.operands.len()]) };
     let mask = site.wanted.get(3).is_some_and(Option::is_some);
     let (y, statistics) = (site.results[0], site.results[1]);
     let mut operands = [&site.operands[..3], &[y, statistics, dy]].concat();
@@ -137,6 +140,21 @@ pub(super) fn conv(conv: &Conv, site: &Site<'_>, emit: &mut Emit<'_>) -> Gradien
                 emit.shaped(sum, &extents)
             }
         }))
+    })
+}
+
+/// A transposed convolution is linear in the windows and in what it takes.
+pub(super) fn conv_input_gradient(conv: &Conv, site: &Site<'_>, emit: &mut Emit<'_>) -> Gradients {
+    let (w, x) = (site.operands[0], site.operands[1]);
+    site.each(emit, |emit, operand, dy| {
+        let op = match operand {
+            0 => {
+                let window = emit.type_of(w).shape[2..].to_vec();
+                Op::ConvWeightGradient { conv: conv.clone(), window }
+            }
+            _ => Op::Conv(conv.clone()),
+        };
+        Ok(Some(emit.one(op, &[dy, if operand == 0 { x } else { w }])))
     })
 }
 

@@ -78,6 +78,17 @@ pub enum Dynamic {
         /// The dimensions, ascending.
         dims: Vec<usize>,
     },
+    /// Operands the most turns (one integer), a condition (one truth value), the states, then what else
+    /// the body uses. While there is a turn left and the condition is true, the body makes of the
+    /// turn's number (i64, from 0), the condition, the states and the rest another condition, other
+    /// states, and elements of lists. Results are the last states, and the lists: their elements along
+    /// a new first dimension.
+    Loop {
+        /// How many states there are.
+        states: usize,
+        /// What happens in a turn.
+        body: Box<Region>,
+    },
     /// Operands condition (one truth value), then those of both branches: the results of one.
     If {
         /// What is computed if it is true.

@@ -67,6 +67,7 @@ fn number(dtype: DType, bytes: &[u8]) -> Option<String> {
         }
         // There is no exact decimal form short enough to be read.
         DType::F16 | DType::BF16 => None,
+        DType::F8E4M3FN | DType::F8E4M3FNUZ | DType::F8E5M2 | DType::F8E5M2FNUZ => None,
         DType::I64 => Some(i64::from_le_bytes(wide).to_string()),
         DType::I32 => Some(i32::from_le_bytes(four()?).to_string()),
         DType::I16 => Some(i16::from_le_bytes(bytes.try_into().ok()?).to_string()),
@@ -93,7 +94,12 @@ fn element(dtype: DType, scan: &mut Scan<'_>, data: &mut Vec<u8>) -> Result<()> 
     match dtype {
         DType::F64 => data.extend(real(scan, f64::NAN)?.to_le_bytes()),
         DType::F32 => data.extend(real(scan, f32::NAN)?.to_le_bytes()),
-        DType::F16 | DType::BF16 => return scan.error("the bytes of these elements, as `0x..`"),
+        DType::F16
+        | DType::BF16
+        | DType::F8E4M3FN
+        | DType::F8E4M3FNUZ
+        | DType::F8E5M2
+        | DType::F8E5M2FNUZ => return scan.error("the bytes of these elements, as `0x..`"),
         DType::I64 => data.extend(scan.number::<i64>(INTEGER)?.to_le_bytes()),
         DType::I32 => data.extend(scan.number::<i32>(INTEGER)?.to_le_bytes()),
         DType::I16 => data.extend(scan.number::<i16>(INTEGER)?.to_le_bytes()),

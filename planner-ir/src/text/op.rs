@@ -107,6 +107,7 @@ impl Op {
                 Dynamic::Unsqueeze { .. } => "dynamic_unsqueeze",
                 Dynamic::Squeeze { .. } => "dynamic_squeeze",
                 Dynamic::If { .. } => "dynamic_if",
+                Dynamic::Loop { .. } => "dynamic_loop",
             },
         }
     }
@@ -301,6 +302,10 @@ fn dynamic_attributes<F: Form>(dynamic: &mut Dynamic, form: &mut F) -> std::resu
             form.field("yes", &mut **yes)?;
             form.field("no", &mut **no)
         }
+        Dynamic::Loop { states, body } => {
+            form.field("states", states)?;
+            form.field("body", &mut **body)
+        }
     }
 }
 
@@ -483,6 +488,7 @@ fn blank_dynamic() -> impl Iterator<Item = Dynamic> {
         Dynamic::Unsqueeze { dims: vec![] },
         Dynamic::Squeeze { dims: vec![] },
         Dynamic::If { yes: region(), no: region() },
+        Dynamic::Loop { states: 0, body: region() },
     ]
     .into_iter()
 }

@@ -39,6 +39,13 @@ fn nested(region: &Region, name: &str, depth: usize, found: &mut Violations) {
                     nested(branch, &place, depth + 1, found);
                 }
             }
+            Op::Dynamic(Dynamic::Loop { states, body }) => {
+                if *states > node.results {
+                    found.add(&place, RULE, format!("{states} states of {} results", node.results));
+                }
+                agrees(body, node.operands.len(), node.results.saturating_add(1), &place, found);
+                nested(body, &place, depth + 1, found);
+            }
             _ => {}
         }
         count = count.saturating_add(node.results);

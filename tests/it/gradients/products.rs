@@ -14,6 +14,7 @@ pub(super) fn case(name: &str, random: &mut Random) -> Option<Case> {
             Case::new("instance_norm epsilon=1e-1", operands)
         }
         "attention" => attention(random),
+        "conv_input_gradient" => transposed(random),
         "rotary" => {
             let shape = [&random.shape(0, 2)[..], &[2 * random.extent(1, 2)]].concat();
             let last = shape.len() - 1;
@@ -109,6 +110,23 @@ fn conv(random: &mut Random) -> Case {
     let [strides, dilations, before, after] = [strides, dilations, before, after].map(|it| listed(&it));
     let op =
         format!("conv strides={strides} dilations={dilations} before={before} after={after} groups={groups}");
+    Case::new(&op, operands)
+}
+
+/// Windows and what is multiplied by them; extents that the windows leave over are part of the result.
+fn transposed(random: &mut Random) -> Case {
+    let [batch, groups, taken, made] = [2, 2, 2, 2].map(|most| random.extent(1, most));
+    let [stride, dilation, before, after] =
+        [(1, 3), (1, 2), (0, 1), (0, 1)].map(|it| random.extent(it.0, it.1));
+    let (window, count) = (random.extent(3, 4), random.extent(1, 3));
+    let covered = (count - 1) * stride + (window - 1) * dilation + 1;
+    let spatial = covered - before - after + random.extent(0, i64::try_from(stride).unwrap() - 1);
+    let operands =
+        vec![random.plain(&[groups * made, taken, window]), random.plain(&[batch, groups * made, count])];
+    let op = format!(
+        "conv_input_gradient strides=[{stride}] dilations=[{dilation}] before=[{before}] after=[{after}] \
+         groups={groups} spatial=[{spatial}]"
+    );
     Case::new(&op, operands)
 }
 

@@ -88,6 +88,7 @@ pub(super) fn number(dtype: DType) -> Option<c_int> {
         DType::F64 => 8,
         DType::BF16 => 9,
         DType::I16 | DType::U16 | DType::Bool => return None,
+        DType::F8E4M3FN | DType::F8E4M3FNUZ | DType::F8E5M2 | DType::F8E5M2FNUZ => return None,
     })
 }
 

@@ -2,7 +2,7 @@
 
 use planner_ir::{Binary, Conv, Edge, Interpolation, Op, Real, Reduction, Resize, ValueId};
 
-use super::{Outputs, Result, dimensions, extent, is_set, only, real, signed};
+use super::{Outputs, Result, dimension, dimensions, extent, is_set, only, real, signed};
 use crate::builder::Builder;
 use crate::node::OnnxNode;
 
@@ -80,18 +80,23 @@ fn spatial(b: &Builder, n: &OnnxNode, x: ValueId) -> Result<Vec<u64>> {
 
 pub(super) fn conv(b: &mut Builder, n: &OnnxNode) -> Result<ValueId> {
     let (x, w) = (n.input(0)?, n.input(1)?);
+    let conv = attributes(b, n, x, w)?;
+    let mut operands = vec![x, w];
+    operands.extend(n.optional(2));
+    b.emit1(Op::Conv(conv), &operands)
+}
+
+/// How the windows w lie over x.
+pub(super) fn attributes(b: &Builder, n: &OnnxNode, x: ValueId, w: ValueId) -> Result<Conv> {
     let windows = Windows::of(n, &spatial(b, n, x)?, spatial(b, n, w)?)?;
     let groups = u64::try_from(n.int("group").unwrap_or(1)).unwrap_or(0);
-    let conv = Conv {
+    Ok(Conv {
         strides: windows.strides,
         dilations: windows.dilations,
         before: windows.before,
         after: windows.after,
         groups,
-    };
-    let mut operands = vec![x, w];
-    operands.extend(n.optional(2));
-    b.emit1(Op::Conv(conv), &operands)
+    })
 }
 
 /// One number for all pixels of a channel.
@@ -168,10 +173,11 @@ pub(super) fn average_pool(b: &mut Builder, n: &OnnxNode) -> Result<ValueId> {
 
 /// The scales or the sizes of the axes say how each dimension is resampled.
 pub(super) fn resize(b: &mut Builder, n: &OnnxNode) -> Result<ValueId> {
-    let x = n.input(0)?;
+    let mut x = n.input(0)?;
     let shape = b.shape(x)?;
     let rank = shape.len();
-    let half_pixel = match n.string("coordinate_transformation_mode").unwrap_or("half_pixel") {
+    let coordinates = n.string("coordinate_transformation_mode").unwrap_or("half_pixel");
+    let half_pixel = match coordinates {
         "half_pixel" | "pytorch_half_pixel" => true,
         "asymmetric" => false,
         mode => return Err(n.unsupported(format!("coordinates `{mode}`"))),
@@ -192,7 +198,9 @@ pub(super) fn resize(b: &mut Builder, n: &OnnxNode) -> Result<ValueId> {
     }
     let all: Vec<_> = (0..signed(extent(rank))).collect();
     let axes = n.ints("axes").unwrap_or(&all);
-    let dims = dimensions(n, axes, rank)?;
+    // Scales and sizes stand in the order of the axes.
+    dimensions(n, axes, rank)?;
+    let dims = axes.iter().map(|&axis| dimension(n, axis, rank)).collect::<Result<Vec<_>>>()?;
     let mut scales = vec![Real(1.0); rank];
     let mut result = shape.clone();
     let given = n.optional(2).filter(|&scales| b.type_of(scales).elements() > 0);
@@ -209,6 +217,11 @@ pub(super) fn resize(b: &mut Builder, n: &OnnxNode) -> Result<ValueId> {
             scales[dim] = Real(real(size) / real(signed(shape[dim])));
             result[dim] = u64::try_from(size).map_err(|_| n.wrong(format!("size {size}")))?;
         }
+    }
+    // Of one element this spelling takes the first.
+    for dim in (0..rank).filter(|&dim| coordinates == "pytorch_half_pixel" && result[dim] == 1) {
+        x = b.slice(x, dim, 0, 1)?;
+        scales[dim] = Real(1.0);
     }
     b.emit1(Op::Resize(Resize { shape: result, scales, half_pixel, interpolation }), &[x])
 }

@@ -2,7 +2,7 @@
 
 use planner_ir::{Binary, Unary, ValueId};
 
-use super::{Result, element_type, extent, real, signed};
+use super::{Result, extent, real, signed};
 use crate::builder::Builder;
 use crate::node::OnnxNode;
 
@@ -61,16 +61,6 @@ pub(super) fn clip(b: &mut Builder, n: &OnnxNode) -> Result<ValueId> {
 fn scalar_bound(b: &mut Builder, binary: Binary, x: ValueId, bound: ValueId) -> Result<ValueId> {
     let bound = b.reshape(bound, &[])?;
     b.binary(binary, x, bound)
-}
-
-pub(super) fn cast(b: &mut Builder, n: &OnnxNode) -> Result<ValueId> {
-    let dtype = element_type(n, n.required_int("to")?)?;
-    b.cast(n.input(0)?, dtype)
-}
-
-pub(super) fn cast_like(b: &mut Builder, n: &OnnxNode) -> Result<ValueId> {
-    let dtype = b.dtype(n.input(1)?);
-    b.cast(n.input(0)?, dtype)
 }
 
 pub(super) fn choose(b: &mut Builder, n: &OnnxNode) -> Result<ValueId> {

@@ -8,20 +8,28 @@ use planner_ir::{Attention, Binary, DType, Op, Pairing, Real, ValueId};
 use super::attention::{Operands, join_heads, scale, split_heads};
 use super::mask::{self, Offset, Places};
 use super::rotary::{self, Heads, Tables};
-use super::{Outputs, Result, float, indexing, is_set, outputs, signed};
+use super::{Outputs, Result, float, indexing, is_cleared, is_set, outputs, signed};
 use crate::builder::Builder;
 use crate::node::OnnxNode;
 
 /// Queries, keys, values, cached keys and values, lengths, the length of the longest, tables of
 /// cosines and sines, positions, numbers to add.
 pub(super) fn attention(b: &mut Builder, n: &OnnxNode) -> Outputs {
-    for (place, what) in [(11, "sinks"), (12, "quantised keys"), (13, "quantised values")] {
-        if n.optional(place).is_some() {
-            return Err(n.unsupported(what));
-        }
+    let inputs = [
+        (12, "quantised keys"),
+        (13, "quantised values"),
+        (14, "normalised queries"),
+        (15, "normalised keys"),
+        (16, "lengths of new queries"),
+    ];
+    if let Some((_, what)) = inputs.into_iter().find(|&(place, _)| n.optional(place).is_some()) {
+        return Err(n.unsupported(what));
     }
-    if n.int("smooth_softmax").unwrap_or(0) > 0 || n.int("qk_output").unwrap_or(0) != 0 {
-        return Err(n.unsupported("a smooth softmax or scores as a result"));
+    if n.int("qk_output").unwrap_or(0) != 0 {
+        return Err(n.unsupported("scores as a result"));
+    }
+    if is_set(n, "sliding_window_cache") || is_cleared(n, "causal") {
+        return Err(n.unsupported("a cache of the length of a window, or queries that see later keys"));
     }
     let new = new_operands(b, n)?;
     let [batch, _, length, _] = b.extents(new.queries)?;
@@ -169,6 +177,26 @@ fn cached(
     }
 }
 
+/// Attention to one key more, whose score is the head's sink and whose value is 0.
+fn with_sinks(b: &mut Builder, op: Attention, arguments: &[ValueId], sinks: ValueId) -> Result<ValueId> {
+    let made = b.emit(Op::Attention(Attention { statistics: true, ..op }), arguments)?;
+    let &[y, statistics] = made.as_slice() else { return Err(b.wrong("attention without statistics")) };
+    let [batch, heads, length, _] = b.extents(y)?;
+    let given = b.elements(sinks)?;
+    if given != heads && given != 1 {
+        return Err(b.wrong(format!("{given} sinks for {heads} heads")));
+    }
+    // Of the one key the largest score is the sink, and the sum is 1.
+    let rows = [batch, heads, length, 1];
+    let largest = b.cast(sinks, b.dtype(statistics))?;
+    let largest = b.reshape(largest, &[1, given, 1, 1])?;
+    let largest = b.expand(largest, &rows)?;
+    let sum = b.filled(b.dtype(statistics), rows, 1.0)?;
+    let sunk = b.concat(&[largest, sum], 3)?;
+    let nothing = b.filled(b.dtype(y), b.shape(y)?, 0.0)?;
+    b.emit1(Op::AttentionMerge, &[y, statistics, nothing, sunk])
+}
+
 fn attend(b: &mut Builder, n: &OnnxNode, operands: Operands, offset: Offset, total: u64) -> Result<ValueId> {
     // What the cache has room for beyond the longest batch element is not seen.
     let queries = operands.queries;
@@ -196,6 +224,14 @@ fn attend(b: &mut Builder, n: &OnnxNode, operands: Operands, offset: Offset, tot
     };
     let mut arguments = vec![queries, keys, values];
     arguments.extend(mask);
-    let y = b.emit1(Op::Attention(op), &arguments)?;
+    let smooth = n.int("smooth_softmax").unwrap_or(0) > 0;
+    let y = match n.optional(11) {
+        Some(sinks) => with_sinks(b, op, &arguments, sinks)?,
+        None if smooth => {
+            let sink = b.filled(b.dtype(queries), [1], 0.0)?;
+            with_sinks(b, op, &arguments, sink)?
+        }
+        None => b.emit1(Op::Attention(op), &arguments)?,
+    };
     join_heads(b, y)
 }

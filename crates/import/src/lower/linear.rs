@@ -138,18 +138,35 @@ fn turned(b: &mut Builder, n: &OnnxNode, x: ValueId, names: [&str; 2]) -> Result
 
 /// The product of integers less their zero points, in i32.
 pub(super) fn matmul_integer(b: &mut Builder, n: &OnnxNode) -> Result<ValueId> {
-    let mut operand = |place: usize| -> Result<ValueId> {
-        let x = b.cast(n.input(place)?, DType::I32)?;
-        let Some(zero) = n.optional(place + 2) else { return Ok(x) };
-        let mut zero = b.cast(zero, DType::I32)?;
-        // The zero points of x are for its rows, those of w for its columns.
-        if place == 0 && b.rank(zero) == 1 && b.elements(zero)? > 1 {
-            zero = b.unsqueeze(zero, &[1])?;
+    integer_product(b, n, [n.input(0)?, n.input(1)?], [n.optional(2), n.optional(3)])
+}
+
+/// The product of integers less their zero points, in i32.
+pub(super) fn integer_product(
+    b: &mut Builder,
+    n: &OnnxNode,
+    operands: [ValueId; 2],
+    zeros: [Option<ValueId>; 2],
+) -> Result<ValueId> {
+    let mut wide = Vec::new();
+    for (place, (value, zero)) in operands.into_iter().zip(zeros).enumerate() {
+        let x = b.cast(value, DType::I32)?;
+        let Some(mut zero) = zero else {
+            wide.push(x);
+            continue;
+        };
+        if place == 0 {
+            zero = by_rows(b, zero)?;
         }
-        b.sub(x, zero)
-    };
-    let (x, w) = (operand(0)?, operand(1)?);
-    product(b, n, x, w)
+        let zero = b.cast(zero, DType::I32)?;
+        wide.push(b.sub(x, zero)?);
+    }
+    product(b, n, wide[0], wide[1])
+}
+
+/// Numbers of the left operand's rows, where those of the right one are of its columns; or one number.
+pub(super) fn by_rows(b: &mut Builder, numbers: ValueId) -> Result<ValueId> {
+    if b.rank(numbers) == 1 && b.elements(numbers)? > 1 { b.unsqueeze(numbers, &[1]) } else { Ok(numbers) }
 }
 
 /// A product with weights that are quantised in blocks along the summed dimension.

@@ -1,9 +1,11 @@
 //! What each ONNX operator is in operations of the graph: the table from its name.
 
 mod emit; // short forms of what is emitted
+mod conversion; // conversion of elements
 mod elementwise; // sums, products and other functions of elements
 mod activation; // functions of one value that are spelled out in simpler ones
 mod linear; // matrix products
+mod quantised; // integers and narrow numbers with scales
 mod einsum; // index notation
 mod norms; // normalisations, softmax and dropout
 mod reduce; // sums, extremes and other numbers along dimensions
@@ -12,6 +14,8 @@ mod pieces; // pieces of values, and values of pieces
 mod indexing; // reading and writing at indices
 mod shapes; // constants, and values made of shapes
 mod conv; // convolution, pooling and resampling
+mod transposed; // transposed convolution
+mod causal_conv; // convolution over what came before, with a state
 mod loss; // losses
 mod training; // steps of optimisers
 mod mask; // which keys a query sees
@@ -19,6 +23,7 @@ mod rotary; // rotary position embedding
 mod attention; // the standard attention operator
 mod fused_attention; // ONNX Runtime's attention operators for whole sequences
 mod grouped_attention; // ONNX Runtime's attention operator with grouped heads and a cache
+mod linear_attention; // attention by a state that goes from token to token
 mod experts; // ONNX Runtime's mixture of experts
 mod contrib; // operators of ONNX Runtime that are several standard ones
 
@@ -54,8 +59,8 @@ fn standard(b: &mut Builder, n: &OnnxNode) -> Outputs {
         "ArgMax" => reduce::arg_extreme(b, n, Extreme::Largest),
         "ArgMin" => reduce::arg_extreme(b, n, Extreme::Smallest),
         "AveragePool" => conv::average_pool(b, n),
-        "Cast" => elementwise::cast(b, n),
-        "CastLike" => elementwise::cast_like(b, n),
+        "Cast" => conversion::cast(b, n),
+        "CastLike" => conversion::cast_like(b, n),
         "Ceil" => elementwise::unary(b, n, Unary::Ceil),
         "Celu" => activation::celu(b, n),
         "Clip" => elementwise::clip(b, n),
@@ -63,9 +68,12 @@ fn standard(b: &mut Builder, n: &OnnxNode) -> Outputs {
         "Constant" => shapes::constant(b, n),
         "ConstantOfShape" => shapes::constant_of_shape(b, n),
         "Conv" => conv::conv(b, n),
+        "ConvInteger" => quantised::conv_integer(b, n),
+        "ConvTranspose" => transposed::conv(b, n),
         "Cos" => elementwise::unary(b, n, Unary::Cos),
         "CumSum" => reduce::running_sum(b, n),
         "DepthToSpace" => movement::depth_to_space(b, n),
+        "DequantizeLinear" => quantised::dequantize(b, n),
         "Div" => elementwise::binary(b, n, Binary::Div),
         "Einsum" => einsum::einsum(b, n),
         "Elu" => activation::elu(b, n),
@@ -117,6 +125,9 @@ fn standard(b: &mut Builder, n: &OnnxNode) -> Outputs {
         "PRelu" => activation::parametric_relu(b, n),
         "Pad" => pieces::pad(b, n),
         "Pow" => elementwise::power(b, n),
+        "QLinearConv" => quantised::conv(b, n),
+        "QLinearMatMul" => quantised::matmul(b, n),
+        "QuantizeLinear" => quantised::quantize(b, n),
         "RMSNormalization" => norms::rms_norm(b, n),
         "Range" => shapes::range(b, n),
         "Reciprocal" => elementwise::unary(b, n, Unary::Reciprocal),
@@ -174,8 +185,14 @@ fn standard_several(b: &mut Builder, n: &OnnxNode) -> Outputs {
     match n.op_type {
         "Attention" => attention::attention(b, n),
         "BatchNormalization" => norms::batch_norm(b, n),
+        "CausalConvWithState" => causal_conv::conv(b, n),
         "Dropout" => norms::dropout(b, n),
+        "DynamicQuantizeLinear" => {
+            let results = quantised::dynamic(b, n.input(0)?)?;
+            outputs(n, results.map(Some))
+        }
         "LayerNormalization" => norms::layer_norm(b, n),
+        "LinearAttention" => linear_attention::attention(b, n),
         "MaxPool" => conv::max_pool(b, n),
         "SoftmaxCrossEntropyLoss" => loss::softmax_cross_entropy(b, n),
         "Split" => pieces::split(b, n),
@@ -189,17 +206,23 @@ fn microsoft(b: &mut Builder, n: &OnnxNode) -> Outputs {
         "BiasAdd" => contrib::bias_add(b, n),
         "BiasGelu" => contrib::bias_gelu(b, n),
         "BiasSplitGelu" => contrib::bias_split_gelu(b, n),
+        "DequantizeLinear" => quantised::dequantize(b, n),
+        "DynamicQuantizeMatMul" => quantised::dynamic_matmul(b, n),
         "FastGelu" => contrib::fast_gelu(b, n),
         "FusedMatMul" => linear::fused_matmul(b, n),
         "Gelu" => elementwise::unary(b, n, Unary::Gelu),
+        "MatMulIntegerToFloat" => quantised::matmul_to_float(b, n),
         "MatMulNBits" => linear::matmul_quantised(b, n),
         "MoE" => experts::mixture(b, n),
+        "QuantizeLinear" => quantised::quantize(b, n),
         "QuickGelu" => contrib::quick_gelu(b, n),
         "RotaryEmbedding" => rotary::microsoft(b, n),
         "SimplifiedLayerNormalization" => norms::rms_norm(b, n),
         "Attention" => return fused_attention::attention(b, n),
+        "CausalConvWithState" => return causal_conv::conv(b, n),
         "EmbedLayerNormalization" => return contrib::embed_layer_norm(b, n),
         "GroupQueryAttention" => return grouped_attention::attention(b, n),
+        "LinearAttention" => return linear_attention::attention(b, n),
         "MultiHeadAttention" => return fused_attention::multi_head_attention(b, n),
         "SkipLayerNormalization" => return contrib::skip_layer_norm(b, n),
         "SkipSimplifiedLayerNormalization" => return contrib::skip_rms_norm(b, n),

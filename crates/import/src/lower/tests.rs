@@ -2,7 +2,7 @@
 //!
 //! Source: the cases of the package onnx 1.23.2 (Apache-2.0), a selection of which is in
 //! `tests/models/node/cases.tar.gz`: a folder for each, with the model and its data. What the
-//! cases there whose names begin with `ort_` expect is what onnxruntime 1.31.1 computes.
+//! cases there whose names begin with `ort_` expect is what onnxruntime 1.31.1 or 1.32.0 computes.
 
 use std::collections::BTreeMap;
 use std::fs;

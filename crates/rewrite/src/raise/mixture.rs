@@ -26,6 +26,8 @@ use std::collections::BTreeMap;
 
 use planner_ir::{Binary, Graph, Node, Op, Output, Source, ValueId};
 
+pub(super) use origin::integers;
+
 use build::Build;
 use masked::Masked;
 

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::io::{Cursor, Read, Write};
 
-use half::bf16;
 use kernels::Array;
 use planner_ir::{DType, Op, Type};
 use zip::read::ZipFile;
@@ -116,10 +115,11 @@ pub(super) fn contents(arrays: &BTreeMap<String, Array>) -> Result<Vec<u8>, Stri
     let mut archive = ZipWriter::new(Cursor::new(Vec::new()));
     for (name, array) in arrays {
         let wide;
-        let array = if array.dtype() == DType::BF16 {
-            let elements = array.elements::<bf16>().map_err(|error| error.to_string())?;
-            let elements: Vec<f32> = elements.iter().map(|it| it.to_f32()).collect();
-            wide = Array::of(array.shape(), &elements).map_err(|error| error.to_string())?;
+        let array = if array.dtype().is_float() && array.dtype().bytes() <= 2 && array.dtype() != DType::F16 {
+            // What NumPy has no number of: exact in f32.
+            let numbers = array.to_floats().map_err(|error| error.to_string())?;
+            let numbers: Vec<f32> = numbers.into_iter().map(single).collect();
+            wide = Array::of(array.shape(), &numbers).map_err(|error| error.to_string())?;
             &wide
         } else {
             array
@@ -137,6 +137,11 @@ pub(super) fn contents(arrays: &BTreeMap<String, Array>) -> Result<Vec<u8>, Stri
             .map_err(|error| error.to_string())?;
     }
     archive.finish().map(Cursor::into_inner).map_err(|error| error.to_string())
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "numbers of 16 bits and less are exact in 32")]
+fn single(number: f64) -> f32 {
+    number as f32
 }
 
 /// Bytes from which on an entry needs lengths of 64 bits, with room for what packing adds.

@@ -15,11 +15,15 @@ use safetensors::{SafeTensors, serialize};
 use crate::failure::Failure;
 use crate::mapped::Mapped;
 
-const NAMES: [(DType, Dtype); 13] = [
+const NAMES: [(DType, Dtype); 17] = [
     (DType::F64, Dtype::F64),
     (DType::F32, Dtype::F32),
     (DType::F16, Dtype::F16),
     (DType::BF16, Dtype::BF16),
+    (DType::F8E4M3FN, Dtype::F8_E4M3),
+    (DType::F8E4M3FNUZ, Dtype::F8_E4M3FNUZ),
+    (DType::F8E5M2, Dtype::F8_E5M2),
+    (DType::F8E5M2FNUZ, Dtype::F8_E5M2FNUZ),
     (DType::I64, Dtype::I64),
     (DType::I32, Dtype::I32),
     (DType::I16, Dtype::I16),

@@ -5,6 +5,23 @@ use planner_ir::{DType, Op, Type};
 
 use crate::array::Array;
 
+/// The elements that kernels for GPUs know, truth values last.
+pub(super) const COVERED: [DType; 13] = [
+    DType::F64,
+    DType::F32,
+    DType::F16,
+    DType::BF16,
+    DType::I64,
+    DType::I32,
+    DType::I16,
+    DType::I8,
+    DType::U64,
+    DType::U32,
+    DType::U16,
+    DType::U8,
+    DType::Bool,
+];
+
 /// The floating-point types.
 pub(super) const FLOATS: [DType; 4] = [DType::F64, DType::F32, DType::F16, DType::BF16];
 

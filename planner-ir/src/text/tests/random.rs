@@ -162,6 +162,7 @@ fn random_dynamic(u: &mut Unstructured<'_>, depth: usize, dynamic: &mut Dynamic)
         Dynamic::Split { dim } => *dim = u.arbitrary()?,
         Dynamic::TopK { dim, extreme } => (*dim, *extreme) = (u.arbitrary()?, named(u)?),
         Dynamic::Unsqueeze { dims } | Dynamic::Squeeze { dims } => *dims = u.arbitrary()?,
+        Dynamic::Loop { states, body } => (*states, **body) = (u.arbitrary()?, region(u, depth)?),
         Dynamic::If { yes, no } => (**yes, **no) = (region(u, depth)?, region(u, depth)?),
     }
     Ok(())

@@ -36,6 +36,7 @@ impl Bounds {
         let unsigned = |bits: i32| Self::between(0.0, 2f64.powi(bits));
         match dtype {
             DType::F64 | DType::F32 | DType::F16 | DType::BF16 => None,
+            DType::F8E4M3FN | DType::F8E4M3FNUZ | DType::F8E5M2 | DType::F8E5M2FNUZ => None,
             DType::I64 => signed(64),
             DType::I32 => signed(32),
             DType::I16 => signed(16),
@@ -79,6 +80,7 @@ impl Bounds {
                 };
                 Self::between(apart(least, -1.0), apart(most, 1.0))
             }
+            DType::F8E4M3FN | DType::F8E4M3FNUZ | DType::F8E5M2 | DType::F8E5M2FNUZ => None,
             DType::Bool => Self::of_truth(match () {
                 () if least > 0.0 || most < 0.0 => Some(true),
                 () if self.known() == Some(0.0) => Some(false),

@@ -25,7 +25,7 @@ pub(super) fn unreshaped(graph: &Graph, mut value: ValueId) -> ValueId {
 }
 
 /// The elements that a constant of whole numbers has, if there are at most so many.
-pub(super) fn integers(op: &Op, most: u64) -> Option<Vec<i64>> {
+pub(in crate::raise) fn integers(op: &Op, most: u64) -> Option<Vec<i64>> {
     let few = |count: u64| (count <= most).then_some(count);
     match op {
         Op::Fill { result, value } if result.dtype == DType::I64 => {

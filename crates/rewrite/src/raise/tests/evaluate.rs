@@ -46,6 +46,9 @@ impl Dice {
                 DType::I64 | DType::U64 => (self.next() % self.below).to_le_bytes().to_vec(),
                 DType::I32 | DType::U32 => u32::try_from(self.next() % 2).unwrap().to_le_bytes().to_vec(),
                 DType::I16 | DType::U16 => u16::try_from(self.next() % 2).unwrap().to_le_bytes().to_vec(),
+                DType::F8E4M3FN | DType::F8E4M3FNUZ | DType::F8E5M2 | DType::F8E5M2FNUZ => {
+                    vec![u8::try_from(self.next() % 48).unwrap()]
+                }
                 DType::I8 | DType::U8 | DType::Bool => vec![u8::try_from(self.next() % 2).unwrap()],
             });
         }
