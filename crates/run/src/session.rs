@@ -358,8 +358,18 @@ impl Session {
                 return;
             }
             let ranks = ranks.iter_mut().zip(&*places).zip(feeds);
-            let threads: Vec<_> =
-                ranks.map(|((rank, places), feeds)| scope.spawn(move || step(rank, places, feeds))).collect();
+            let mut threads = Vec::with_capacity(places.len());
+            for ((rank, places), feeds) in ranks {
+                let number = rank.program.rank;
+                match thread::Builder::new().spawn_scoped(scope, move || step(rank, places, feeds)) {
+                    Ok(thread) => threads.push(thread),
+                    // Those that have one would wait for it.
+                    Err(error) => {
+                        fail(RunError::Thread(number, error.to_string()));
+                        break;
+                    }
+                }
+            }
             for thread in threads {
                 // The panic itself is reported by the alarm.
                 reports.extend(thread.join().unwrap_or_default());

@@ -57,7 +57,7 @@ pub(crate) fn generate(
 fn failed(model: &Path, error: RunError) -> Failure {
     match error {
         RunError::Weight(..) => Failure::file(model, error),
-        RunError::Device(how) => Failure::Input(how),
+        RunError::Device(_) | RunError::Thread(..) => Failure::Input(error.to_string()),
         RunError::Instruction { error: kernels::KernelError::Index { .. }, .. } => {
             Failure::input("a token or a position is out of the model's range", error)
         }

@@ -48,7 +48,7 @@ pub(crate) fn run(arguments: &RunArguments, context: &mut Context<'_, '_>) -> Re
     context.progress.say("reading weights");
     let failed = |error: run::RunError| match error {
         run::RunError::Weight(..) => Failure::file(&job.file.path, error),
-        run::RunError::Device(how) => Failure::Input(how),
+        run::RunError::Device(_) | run::RunError::Thread(..) => Failure::Input(error.to_string()),
         // What inputs index is known only when they are there.
         run::RunError::Instruction { error: kernels::KernelError::Index { .. }, .. } => {
             Failure::input("an input is out of range", error)

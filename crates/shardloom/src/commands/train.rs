@@ -111,7 +111,7 @@ fn said(change: &Change, context: &mut Context<'_, '_>) -> Result<(), Failure> {
 fn failed(file: &ModelFile, error: RunError) -> Failure {
     match error {
         RunError::Weight(..) => Failure::file(&file.path, error),
-        RunError::Device(how) => Failure::Input(how),
+        RunError::Device(_) | RunError::Thread(..) => Failure::Input(error.to_string()),
         RunError::Instruction { error: kernels::KernelError::Index { .. }, .. } => {
             Failure::input("an input is out of range", error)
         }
