@@ -137,7 +137,8 @@ impl Launched {
         };
         let interface = arguments.interface;
         // No other host has to reach ranks that are all on this one.
-        let address = if self.is_one_host && interface.is_none() { contract::LOOPBACK.to_owned() } else { said };
+        let address =
+            if self.is_one_host && interface.is_none() { contract::LOOPBACK.to_owned() } else { said };
         let token = token::token(self, variable)?;
         let is_here = token::is_loopback(&address) && interface.is_none_or(|it| it.address.is_loopback());
         if !token.is_secret && !is_here {

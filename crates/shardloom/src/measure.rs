@@ -18,8 +18,8 @@ use cost_models::machine::Pass;
 use cost_models::machine::measured::Measurements;
 use cost_models::units::Bytes;
 use kernels::{Array, KernelError};
-use run::RunError;
 use planner_ir::{Binary, DType, Op, Type};
+use run::RunError;
 
 use crate::failure::Failure;
 use fits::Fit;

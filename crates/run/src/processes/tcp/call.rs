@@ -70,7 +70,9 @@ pub(super) fn call(
 ) -> Result<(Opener, Sealer), CallError> {
     loop {
         match attempt(places, key, hello, deadline) {
-            Err(CallError::Silent | CallError::Broken(_)) if Instant::now() < deadline => thread::sleep(AGAIN),
+            Err(CallError::Silent | CallError::Broken(_)) if Instant::now() < deadline => {
+                thread::sleep(AGAIN)
+            }
             done => return done,
         }
     }

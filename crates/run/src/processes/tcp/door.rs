@@ -205,7 +205,9 @@ impl Visitor {
                     (opener, sealer)
                 }
                 Ok(Greeted::Waits(_)) if now >= until => return Met::Silent,
-                Ok(Greeted::Waits(it)) => return Met::Waits(Self { address, stage: Stage::Greets(it), until }),
+                Ok(Greeted::Waits(it)) => {
+                    return Met::Waits(Self { address, stage: Stage::Greets(it), until });
+                }
                 Err(GreetError::Stranger) => return Met::Wrong,
                 Err(_) => return Met::Silent,
             },

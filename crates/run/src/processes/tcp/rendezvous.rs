@@ -90,7 +90,12 @@ fn missing(joining: &Joining, post: &Post, door: &Door) -> JoinError {
 }
 
 /// Takes in a rank that belongs to the job.
-fn let_in(joining: &Joining, post: &Arc<Post>, places: &mut [String], mut guest: Guest) -> Result<(), JoinError> {
+fn let_in(
+    joining: &Joining,
+    post: &Arc<Post>,
+    places: &mut [String],
+    mut guest: Guest,
+) -> Result<(), JoinError> {
     let came = arrival(joining, &guest).and_then(|came| match post.awaits(came.rank) {
         true => Ok(came),
         false => Err(format!(
@@ -188,7 +193,9 @@ fn other(joining: &Joining, flight: &Arc<Flight>, deadline: Instant) -> Result<A
     let (opener, sealer) =
         call(&places, &joining.key, &mut hello, deadline).map_err(|error| match error {
             CallError::Stranger => JoinError::Token { rank: joining.rank, at: at.clone() },
-            CallError::Silent => JoinError::Silent { rank: joining.rank, at: at.clone(), limit: joining.limit },
+            CallError::Silent => {
+                JoinError::Silent { rank: joining.rank, at: at.clone(), limit: joining.limit }
+            }
             CallError::Refused(words) => JoinError::Told(words),
             CallError::Broken(error) => unreachable(joining, &error),
             CallError::Own(error) => error,

@@ -53,7 +53,9 @@ impl Children {
         if let Some(from) = says {
             let passes = thread::Builder::new().spawn(move || pass_on(rank, from));
             let passes = passes.map_err(|error| {
-                Failure::Input(format!("what rank {rank} says cannot be passed on: no thread can be started: {error}"))
+                Failure::Input(format!(
+                    "what rank {rank} says cannot be passed on: no thread can be started: {error}"
+                ))
             })?;
             self.said.push(passes);
         }

@@ -17,7 +17,9 @@ fn pair() -> ((Opener, Sealer), (Opener, Sealer), TcpStream) {
     let (other, _) = listener.accept().unwrap();
     let (raw, deadline) = (own.try_clone().unwrap(), Instant::now() + Duration::from_secs(20));
     let there = thread::spawn(move || greet(other, &KEY, Side::Responder, deadline).unwrap());
-    (greet(own, &KEY, Side::Initiator, deadline).unwrap(), there.join().unwrap(), raw)
+    let (own, there) = (greet(own, &KEY, Side::Initiator, deadline).unwrap(), there.join().unwrap());
+    [&own.0, &there.0].map(|it| it.let_wait().unwrap());
+    (own, there, raw)
 }
 
 #[test]
@@ -103,7 +105,9 @@ fn through() -> (Sealer, TcpStream, TcpStream, (Opener, Sealer)) {
     });
     let (_, own) = greet(own, &KEY, Side::Initiator, deadline).unwrap();
     let (between, onward) = passes.join().unwrap();
-    (own, between, onward, there.join().unwrap())
+    let there = there.join().unwrap();
+    there.0.let_wait().unwrap();
+    (own, between, onward, there)
 }
 
 #[test]
@@ -153,9 +157,9 @@ fn whoever_says_nothing_is_left_at_the_deadline() {
     let (stream, _) = listener.accept().unwrap();
     // A byte now and then does not make it longer.
     let drips = thread::spawn(move || {
-        (0..100).try_for_each(|_| -> io::Result<()> {
+        [48].into_iter().chain([0; 100]).try_for_each(|byte| -> io::Result<()> {
             thread::sleep(Duration::from_millis(20));
-            slow.write_all(&[48])
+            slow.write_all(&[byte])
         })
     });
     let greeted = greet(stream, &KEY, Side::Responder, Instant::now() + Duration::from_millis(200));

@@ -38,8 +38,7 @@ fn strangers_neither_stop_nor_delay_ranks() {
     .budget_ms(300);
     let huge = [&[255, 255][..], &[0; 70_000]].concat();
     let _ = connect(port).write_all(&huge);
-    let others: Vec<_> =
-        [1, 2].map(|rank| thread::spawn(move || join(&joining(rank, 3, port)))).into();
+    let others: Vec<_> = [1, 2].map(|rank| thread::spawn(move || join(&joining(rank, 3, port)))).into();
     let ranks = [first].into_iter().chain(others).map(|it| it.join().unwrap()).collect();
     check_connected(ranks);
     // Those that were held open are still silent: nobody has waited for them.
