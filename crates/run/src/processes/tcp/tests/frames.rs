@@ -18,7 +18,9 @@ fn pair() -> ((Opener, Sealer), (Opener, Sealer), TcpStream) {
     let (raw, deadline) = (own.try_clone().unwrap(), Instant::now() + Duration::from_secs(20));
     let there = thread::spawn(move || greet(other, &KEY, Side::Responder, deadline).unwrap());
     let (own, there) = (greet(own, &KEY, Side::Initiator, deadline).unwrap(), there.join().unwrap());
-    [&own.0, &there.0].map(|it| it.let_wait().unwrap());
+    for opener in [&own.0, &there.0] {
+        opener.let_wait().unwrap();
+    }
     (own, there, raw)
 }
 
