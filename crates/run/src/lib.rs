@@ -29,7 +29,7 @@ mod reference; // a program on one device, operation by operation
 mod not_finite; // where a step went wrong
 mod error; // why a program did not run to its end
 
-pub use beside::alike;
+pub use beside::{alike, held_beside};
 pub use carried::{Handed, Moved};
 pub use engine::Engine;
 pub use error::RunError;

@@ -5,9 +5,9 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::path::Path;
 
-use clap::Parser;
+use clap::{CommandFactory, FromArgMatches};
 
-use crate::arguments::{Arguments, Command};
+use crate::arguments::{Arguments, Command, meant};
 use crate::cluster::{Cluster, ClusterArguments, Launched};
 use crate::commands::{Context, Form, Lines, execute};
 use crate::failure::Failure;
@@ -22,8 +22,16 @@ pub fn main_with<I>(arguments: I, stdout: &mut dyn Write, stderr: &mut dyn Write
 where
     I: IntoIterator<Item: Into<OsString> + Clone>,
 {
-    let arguments = match Arguments::try_parse_from(arguments) {
-        Ok(arguments) => arguments,
+    let read = Arguments::command().try_get_matches_from(arguments);
+    let read = read.and_then(|matches| Ok((Arguments::from_arg_matches(&matches)?, matches)));
+    let arguments = match read {
+        Ok((arguments, matches)) => match meant::check(&matches, &arguments.command) {
+            Ok(()) => arguments,
+            Err(failure) => {
+                print(stderr, &format!("error: {failure}\n"));
+                return failure.code();
+            }
+        },
         Err(error) => {
             let text = error.render().to_string();
             // Help and the version are what was asked for.
