@@ -37,4 +37,4 @@ pub use recipe::{Loss, NoDecay, Precision, Recipe, Recompute};
 pub use steps::bytes_of_steps;
 pub use summary::{Traffic, communication};
 pub use traffic::{ValueKind, ValueTraffic, traffic};
-pub use words::{operation_in_words, partition_in_words, strategy};
+pub use words::{examples, operation_in_words, partition_in_words, strategy};

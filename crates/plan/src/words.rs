@@ -4,7 +4,7 @@ mod in_time; // what a partition in time is called
 mod strategy; // what a plan does, in a few phrases
 
 use planner_ir::{
-    AxisId, LoopId, Loops, Mesh, Motion, Op, Partition, Phase, Role, Source, StateKind, Type, ValueId,
+    AxisId, Graph, LoopId, Loops, Mesh, Motion, Op, Partition, Phase, Role, Source, StateKind, Type, ValueId,
 };
 
 use crate::plan::{Assignment, Plan};
@@ -30,9 +30,20 @@ pub fn operation_in_words(plan: &Plan, node: usize) -> String {
                 let spoken = spoken(&loops, partition, (&operands, &results), (it.phase, &weights));
                 in_time::family(&plan.mesh, &loops, partition, &spoken)
             });
-            in_words(&plan.mesh, &loops, partition, family, |of| word(&it.op, it.phase, &loops, of))
+            let examples = examples(&plan.graph);
+            in_words(&plan.mesh, &loops, partition, family, |of| {
+                word(&it.op, it.phase, &loops, of).among(examples)
+            })
         }
     }
+}
+
+/// How many examples a program has at once: the largest first dimension of inputs of several dimensions; as
+/// many as there may be where there is no such input.
+pub fn examples(graph: &Graph) -> u64 {
+    let inputs = graph.values.iter().filter(|it| matches!(it.source, Source::Input(_)));
+    let first = inputs.filter(|it| it.type_.rank() > 1).map(|it| it.type_.shape[0]);
+    first.max().unwrap_or(u64::MAX)
 }
 
 /// What a partition of a forward operation is called: for each thing that is split, what and over which
@@ -163,6 +174,15 @@ struct Word {
 }
 
 impl Word {
+    /// The same where there are so many examples: of one, what comes first is its sequence.
+    fn among(self, examples: u64) -> Self {
+        if examples == 1 && (self.family, self.what.as_str()) == BATCH {
+            Self { family: SEQUENCE.0, what: SEQUENCE.1.to_owned(), ..self }
+        } else {
+            self
+        }
+    }
+
     fn text(&self, how: &str) -> String {
         let Self { family, what, .. } = self;
         family.map_or_else(|| format!("{what} {how}"), |family| format!("{family} ({what} {how})"))

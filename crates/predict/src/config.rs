@@ -33,6 +33,8 @@ pub struct Config {
     pub framework: String,
     /// The setup.
     pub setup: Setup,
+    /// The keys that are left out, and what they are taken to be.
+    pub assumed: Vec<(&'static str, &'static str)>,
 }
 
 /// Every key: its name, and what it is taken to be where it is left out.
@@ -154,10 +156,12 @@ pub fn read(text: &str) -> Result<Config, ConfigError> {
     setup.check().map_err(ConfigError::Setup)?;
     even(&setup)?;
     alone(&fields, &setup)?;
+    let assumed = KEYS.into_iter().filter(|(key, _)| !fields.table.contains_key(*key)).collect();
     Ok(Config {
         machine: fields.text("machine")?.ok_or(ConfigError::Missing("machine"))?,
         framework: fields.text("framework")?.unwrap_or_else(|| "megatron-core".to_owned()),
         setup,
+        assumed,
     })
 }
 

@@ -62,6 +62,15 @@ pub fn alike(first: &Program, other: &Program) -> Vec<(BufferId, BufferId)> {
     at_rest(other, &others).filter_map(same).collect()
 }
 
+/// What a rank holds of two programs whose steps take turns (bytes): blocks at rest that are the same in
+/// both are there once.
+pub fn held_beside(first: &Program, other: &Program) -> u64 {
+    let shared = alike(first, other).into_iter().map(|(_, here)| other.extent(other.buffer(here).storage));
+    let apart =
+        [first.resident, first.arena, other.resident, other.arena].into_iter().fold(0, u64::saturating_add);
+    apart.saturating_sub(shared.sum())
+}
+
 impl Session {
     /// Puts at rest what another session on the same processors has: each rank the blocks that it has
     /// there.

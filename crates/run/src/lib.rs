@@ -29,12 +29,12 @@ mod reference; // a program on one device, operation by operation
 mod not_finite; // where a step went wrong
 mod error; // why a program did not run to its end
 
-pub use beside::alike;
+pub use beside::{alike, held_beside};
 pub use carried::{Handed, Moved};
 pub use engine::Engine;
 pub use error::RunError;
 pub use not_finite::{NotFinite, Place, not_finite};
-pub use processes::{Ended, Interface, JoinError, Joining, LOST, Processes, WAITED};
+pub use processes::{Ended, Interface, JoinError, Joining, LOST, MOST_RANKS, NOT_JOINED, Processes, WAITED};
 pub use rank::{Feed, Report};
 pub use reference::{Reference, reference};
 pub use session::{Outcome, Session, run};

@@ -4,6 +4,7 @@ mod device; // on what ranks run
 mod generation; // what generation is told
 mod kernels; // what kernels are listed
 mod launch; // what is started, and how often
+pub(crate) mod meant; // where each option means something
 mod pipeline; // what a plan in stages is told
 mod predict; // what setups are priced
 mod recipe; // what a plan for training is told besides

@@ -11,6 +11,7 @@ use planner_ir::{DType, Graph, Mesh, Type};
 use crate::arguments::{ModelArguments, TargetArguments};
 use crate::failure::Failure;
 use crate::given::{self, Given};
+use crate::impossible;
 use crate::mesh;
 use crate::model_file::{self, ModelFile};
 use crate::pipeline::{self, Observer, Prepared, Stage, Target};
@@ -81,7 +82,9 @@ fn graph(
         }
         outcome = pipeline::import(file, bindings, observe);
     }
-    outcome.map_err(|error| refusal(file, &error))
+    let graph = outcome.map_err(|error| refusal(file, &error))?;
+    impossible::refuse(&file.path, &graph, BTreeMap::new())?;
+    Ok(graph)
 }
 
 /// Which inputs may decide control flow.

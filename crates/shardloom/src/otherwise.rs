@@ -76,11 +76,16 @@ impl Manner {
         }
     }
 
-    fn allows(self, op: &Op, loops: &Loops, partition: &Partition) -> bool {
+    /// Whether an operation may be computed so, of so many examples.
+    fn allows(self, op: &Op, loops: &Loops, partition: &Partition, examples: u64) -> bool {
         let split = || split_loops(loops, partition);
         match self {
             Self::Replicated => partition.axes().is_empty(),
-            Self::Data => partition.passed.is_empty() && split().all(|it| is_batch(loops, it)),
+            // Of fewer examples than parts a sequence is split too.
+            Self::Data => {
+                let is_of_batch = |it| is_batch(loops, it) && partition.parts(it) <= examples;
+                partition.passed.is_empty() && split().all(is_of_batch)
+            }
             Self::ColumnRow => split().all(|it| is_inner(op, loops, it)),
         }
     }
@@ -134,6 +139,7 @@ pub(crate) fn plan_of(
     target: &Target<'_>,
 ) -> Result<Result<Plan, Price>, Failure> {
     let widest = widest(manner, prepared, target)?;
+    let examples = plan::examples(&prepared.graph);
     if manner != Manner::Replicated && widest.iter().all(|it| it.axes == 0) {
         let why = format!("nothing falls into {} parts", target.mesh.devices());
         return Ok(Err(Price::Impossible(why)));
@@ -147,7 +153,7 @@ pub(crate) fn plan_of(
         let known =
             widest.iter().find(|it| it.node == work.node && *it.op == *work.op && it.operands == work.whole);
         let loops = work.op.loops(work.whole, &whole_results(work));
-        manner.allows(work.op, &loops, work.partition)
+        manner.allows(work.op, &loops, work.partition, examples)
             && known.is_none_or(|it| work.partition.axes().len() == it.axes)
     };
     restricted(prepared, header, target, &allows)
@@ -180,6 +186,7 @@ fn widest<'a>(
     target: &Target<'_>,
 ) -> Result<Vec<Widest<'a>>, Failure> {
     let mut widest = Vec::new();
+    let examples = plan::examples(&prepared.graph);
     for section in &prepared.sections {
         let graph = &section.graph;
         let space = rewrite::space(graph, target.mesh, &[], Offer { steps: Steps::One, ..Offer::default() })
@@ -193,8 +200,9 @@ fn widest<'a>(
             }
             let operands = graph.types_of(&node.operands);
             let loops = node.op.loops(&operands, &graph.types_of(&node.results));
-            let allowed =
-                space.choices[id.0].iter().filter(|it| manner.allows(&node.op, &loops, &it.partition));
+            let allowed = space.choices[id.0]
+                .iter()
+                .filter(|it| manner.allows(&node.op, &loops, &it.partition, examples));
             let axes = allowed.map(|it| it.partition.axes().len()).max().unwrap_or(0);
             widest.push(Widest { node: id, op: &node.op, operands, axes });
         }
@@ -244,6 +252,13 @@ fn restricted(
     let inner = pipeline::prices(target)?;
     let prices = Restricted { inner: &inner, allows };
     let planned = pipeline::planned(prepared, header, target, &prices);
+    if let Ok(plan) = &planned {
+        // What its programs place in memory counts, as it does where a plan is made.
+        let held = lower::footprint(plan).map_err(|error| Failure::internal("lower", error))?;
+        if held > target.capacity {
+            return Ok(Err(Price::Missing(held - target.capacity)));
+        }
+    }
     Ok(planned.map_err(|error| match error.last() {
         PlanError::Search(
             SearchError::DoesNotFit { least, .. } | SearchError::DoesNotFitTogether { least, .. },

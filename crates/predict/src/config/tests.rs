@@ -36,6 +36,16 @@ fn a_configuration_is_a_setup() {
 }
 
 #[test]
+fn what_is_left_out_is_told() {
+    let assumed = |text: &str| read(text).unwrap().assumed;
+    assert!(!assumed(LLAMA).iter().any(|it| it.0 == "vocab_size"));
+    let without = LLAMA.replace("vocab_size = 128256\n", "");
+    assert!(assumed(&without).contains(&("vocab_size", "51200")));
+    assert_eq!(read(&without).unwrap().setup.model.vocab, 51_200);
+    assert_eq!(assumed(&without).len(), KEYS.len() - (LLAMA.lines().count() - 1));
+}
+
+#[test]
 fn what_is_wrong_is_said() {
     let check = |change: &dyn Fn(&str) -> String, expected: &str| {
         assert_eq!(read(&change(LLAMA)).unwrap_err().to_string(), expected);

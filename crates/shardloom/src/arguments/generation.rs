@@ -7,7 +7,6 @@ use plan::Kept;
 
 use super::DeviceArguments;
 use crate::cluster::ClusterArguments;
-use crate::failure::Failure;
 use crate::generation::roles::{Role, Told};
 
 /// What stands below the help of `generate`.
@@ -51,22 +50,6 @@ impl GenerationArguments {
     /// What is said of inputs and outputs.
     pub(crate) fn told(&self) -> Told {
         Told { roles: self.roles.clone(), kept: self.kept.clone() }
-    }
-
-    /// Refuses arguments of generation where nothing is generated.
-    pub(crate) fn refuse(&self) -> Result<(), Failure> {
-        let given = [
-            (self.batch.is_some(), "--batch"),
-            (self.prompt.is_some(), "--prompt"),
-            (self.context.is_some(), "--context"),
-            (self.cache_layout.is_some(), "--cache-layout"),
-            (!self.roles.is_empty(), "--role"),
-            (!self.kept.is_empty(), "--kept"),
-        ];
-        match given.into_iter().find(|(given, _)| *given) {
-            Some((_, name)) => Err(Failure::Usage(format!("`{name}` goes with `--mode generate`"))),
-            None => Ok(()),
-        }
     }
 }
 

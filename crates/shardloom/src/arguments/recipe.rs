@@ -177,14 +177,19 @@ impl RecipeArguments {
         })
     }
 
+    /// What is computed again of every block, if that is said.
+    pub(crate) fn of_every_block(&self) -> Option<Recompute> {
+        match self.recompute {
+            RecomputeName::Auto => None,
+            RecomputeName::None => Some(Recompute::Nothing),
+            RecomputeName::Selective => Some(Recompute::Selective),
+            RecomputeName::Full => Some(Recompute::Full),
+        }
+    }
+
     /// What may be computed again for the gradients of a block.
     pub(crate) fn decisions(&self) -> Decisions {
-        match self.recompute {
-            RecomputeName::Auto => Decisions::Values,
-            RecomputeName::None => Decisions::Only(Recompute::Nothing),
-            RecomputeName::Selective => Decisions::Only(Recompute::Selective),
-            RecomputeName::Full => Decisions::Only(Recompute::Full),
-        }
+        self.of_every_block().map_or(Decisions::Values, Decisions::Only)
     }
 }
 

@@ -65,13 +65,27 @@ const LEGEND: f64 = 18.0;
 /// How many parts an axis is cut into, about.
 const PARTS: f64 = 5.0;
 
+/// What stands below the axis: what its places are called, and what each is, where it is not its number.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Across<'a> {
+    /// What places are.
+    pub(crate) title: &'a str,
+    /// What the first, the second and so on are; nothing where they are counted.
+    pub(crate) names: &'a [String],
+}
+
+impl Across<'_> {
+    /// Steps, which are counted.
+    pub(crate) const STEPS: Across<'static> = Across { title: "step", names: &[] };
+}
+
 /// The picture, a text.
-pub(crate) fn svg(panels: &[Panel]) -> String {
+pub(crate) fn svg(across: Across<'_>, panels: &[Panel]) -> String {
     let mut text = String::new();
     let mut top = 0.0;
     for panel in panels {
         top += ABOVE;
-        panel.draw(top, &mut text);
+        panel.draw(across, top, &mut text);
         top += HEIGHT + BELOW;
     }
     format!(
@@ -81,7 +95,7 @@ pub(crate) fn svg(panels: &[Panel]) -> String {
 }
 
 impl Panel {
-    fn draw(&self, top: f64, text: &mut String) {
+    fn draw(&self, below: Across<'_>, top: f64, text: &mut String) {
         let count = self.lines.iter().map(|line| line.heights.len()).max().unwrap_or(0);
         let axis = Axis::of(self.scale, self.lines.iter().flat_map(|line| &line.heights));
         let across = |step: f64| LEFT + step / number(count) * (WIDTH - LEFT - RIGHT);
@@ -106,19 +120,23 @@ impl Panel {
                 self.scale.name(height)
             ));
         }
-        for step in Axis::of(Scale::Linear, &[number(count)]).ticks {
-            if step <= number(count) {
-                add(format!(
-                    "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{step}</text>",
-                    across(step),
-                    top + HEIGHT + 16.0
-                ));
-            }
+        let counted = Axis::of(Scale::Linear, &[number(count)]).ticks.into_iter();
+        let places: Vec<(f64, String)> = match below.names {
+            [] => counted.filter(|it| *it <= number(count)).map(|it| (it, it.to_string())).collect(),
+            names => (1..).map(number).zip(names.iter().map(|it| escaped(it))).collect(),
+        };
+        for (place, name) in places {
+            add(format!(
+                "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{name}</text>",
+                across(place),
+                top + HEIGHT + 16.0
+            ));
         }
         add(format!(
-            "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">step</text>",
+            "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
             WIDTH - RIGHT,
-            top + HEIGHT + 32.0
+            top + HEIGHT + 32.0,
+            escaped(below.title)
         ));
         for (index, line) in self.lines.iter().enumerate() {
             let style = line.stroke.style();

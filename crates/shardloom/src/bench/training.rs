@@ -91,7 +91,7 @@ pub(crate) fn measure(options: &Training, say: &dyn Fn(String)) -> Result<Report
     }
     let measured = Measured { entropy: entropy(&text), curves };
     if let Some(path) = &options.plot {
-        let drawing = plot::svg(&panels(&measured));
+        let drawing = plot::svg(plot::Across::STEPS, &panels(&measured));
         written::write(path, drawing.as_bytes())?;
     }
     Ok(Report { text: table(options, &measured), lines: lines(options, &measured) })

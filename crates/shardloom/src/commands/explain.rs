@@ -72,26 +72,21 @@ fn explain_plan(
     let ordered = prepared.as_ref().filter(|prepared| prepared.graph == plan.graph);
     let stories = explained::blocks(plan, ordered.map_or(&whole, |prepared| &prepared.sections));
     let machine = machine_of(plan, arguments.machine.as_deref());
+    let others = match (&machine, &prepared) {
+        (Ok(machine), Some(prepared)) => others(plan, prepared, machine, context)?,
+        _ => Vec::new(),
+    };
     let mut told = Told { plan, text: String::new() };
     told.header();
     told.time();
     told.memory();
     told.communication();
-    told.search();
-    let mut others = Vec::new();
+    told.search(&others);
     match (&machine, &prepared) {
         (_, None) => told.line(
             "\notherwise   not priced: the step cannot be derived again, for its model is not where the plan says",
         ),
-        (Ok(machine), Some(prepared)) => {
-            let steps = rewrite::Steps::One;
-            let target = Target { machine, mesh: &plan.mesh, capacity: plan.capacity, steps, live: search::Live::ONE };
-            for manner in Manner::ALL {
-                context.progress.say(format!("pricing: {}", manner.name()));
-                others.push((manner, otherwise::of_manner(manner, prepared, &plan.model, &target)?));
-            }
-            told.otherwise(&others);
-        }
+        (Ok(_), Some(_)) => told.otherwise(&others),
         (Err(failure), _) => told.line(&format!(
             "\notherwise   not priced: {failure}; give the machine file with `--machine FILE`"
         )),
@@ -108,6 +103,31 @@ fn explain_plan(
     told.whole(&stories);
     let json = json(plan, &stories, &others, &alternatives);
     Ok(Said { text: told.text, json })
+}
+
+/// What plans made by hand cost.
+fn others(
+    plan: &Plan,
+    prepared: &Prepared,
+    machine: &Machine,
+    context: &Context<'_, '_>,
+) -> Result<Vec<(Manner, Price)>, Failure> {
+    let steps = rewrite::Steps::One;
+    let target =
+        Target { machine, mesh: &plan.mesh, capacity: plan.capacity, steps, live: search::Live::ONE };
+    let priced = Manner::ALL.into_iter().map(|manner| {
+        context.progress.say(format!("pricing: {}", manner.name()));
+        Ok((manner, otherwise::of_manner(manner, prepared, &plan.model, &target)?))
+    });
+    priced.collect()
+}
+
+/// How much faster a plan has to be to be called so: less is rounding (parts).
+const FASTER: f64 = 1e-6;
+
+/// Whether a price is below what is.
+fn is_faster(price: &Price, now: f64) -> bool {
+    matches!(price, Price::Seconds(seconds) if *seconds < now * (1.0 - FASTER))
 }
 
 fn machine_of(plan: &Plan, given: Option<&str>) -> Result<Machine, Failure> {
@@ -218,8 +238,13 @@ impl Told<'_> {
         }
     }
 
-    fn search(&mut self) {
-        let (space, how) = (&self.plan.space, proof(self.plan));
+    fn search(&mut self, others: &[(Manner, Price)]) {
+        let (space, mut how) = (&self.plan.space, proof(self.plan));
+        let fastest = others.iter().filter(|(_, price)| is_faster(price, self.plan.seconds()));
+        for (manner, _) in fastest {
+            // A search of another, smaller space looks at more of it.
+            how += &format!("; {}, which lies outside of what was searched, is faster", manner.name());
+        }
         let saturated = match &left_out(self.plan)[..] {
             _ if space.saturated => "saturated",
             "" => "not saturated: more programs may be equal",

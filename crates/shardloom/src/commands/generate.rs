@@ -16,6 +16,7 @@ use crate::arguments::{GenerateArguments, ids};
 use crate::cluster::{self, Facts};
 use crate::failure::Failure;
 use crate::generation::choose::{self, Manner, Place};
+use crate::generation::planned::fit_together;
 use crate::generation::sequences::{Logits, Sequences};
 use crate::model_file::ModelFile;
 use crate::readable::hexadecimal;
@@ -63,6 +64,10 @@ fn ready(arguments: &GenerateArguments, context: &mut Context<'_, '_>) -> Result
     let generation = plan_file::generation(path)?;
     let prompts = prompts(arguments)?;
     fit(&generation, arguments, &prompts)?;
+    if let Some(prefill) = &generation.prefill {
+        let capacity = prefill.capacity.min(generation.decode.capacity);
+        fit_together(prefill, &generation.decode, capacity).map_err(|error| Failure::file(path, error))?;
+    }
     let file = plan_file::named_model(path, generation.model(), arguments.model.as_deref())?;
     weights_are_there(&file)?;
     context.progress.say("lowering");

@@ -19,7 +19,7 @@ use crate::pipeline::cluster::{Answer, Pins, Question, cheapest};
 use crate::pipeline::staged::{Forward, Meshes, Order, Wanted, kind, staged, too_much};
 use crate::pipeline::{self, Stage};
 use crate::progress::Progress;
-use crate::{explained, mesh, model_file, plan_file, quantity, readable};
+use crate::{explained, impossible, mesh, model_file, plan_file, quantity, readable};
 
 /// Plans a training step in stages: on the mesh that is given for each group of devices, or the best
 /// of several.
@@ -40,6 +40,10 @@ pub(super) fn pipeline(
         _ => candidates.iter().map(Meshes::Alike).collect(),
     };
     let forward = Forward::of(&imported.file, &imported.graph, &recipe)?;
+    let forward = match arguments.recipe.of_every_block() {
+        Some(recompute) => forward.again(&recompute),
+        None => forward,
+    };
     let fixed = Pins::parse(&wanted.pins)?.of_operations()?;
     forward.knows(&fixed)?;
     let order = order(&wanted.schedule)?;
@@ -181,7 +185,10 @@ pub(super) fn answer(
     };
     let imported = |micro_batches: u64| {
         let bindings = Bindings { dims: dims(micro_batches), ..Bindings::default() };
-        pipeline::import(&file, &bindings, &mut |_, _| {}).map_err(|error| compile::refusal(&file, &error))
+        let graph = pipeline::import(&file, &bindings, &mut |_, _| {});
+        let graph = graph.map_err(|error| compile::refusal(&file, &error))?;
+        impossible::refuse(&file.path, &graph, BTreeMap::new())?;
+        Ok(graph)
     };
     let header = |micro_batches: u64| ModelFile {
         path: arguments.model.display().to_string(),

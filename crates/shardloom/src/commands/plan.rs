@@ -30,7 +30,6 @@ pub(crate) fn plan(arguments: &PlanArguments, context: &mut Context<'_, '_>) -> 
         }
         return super::generate::plan(arguments, &single()?, context);
     }
-    arguments.generation.refuse()?;
     if arguments.pipeline.stages == Some(Stages::Auto) {
         return super::pipeline::cluster(arguments, &cluster, context);
     }

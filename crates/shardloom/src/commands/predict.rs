@@ -23,7 +23,7 @@ use crate::readable;
 pub(crate) fn predict(arguments: &PredictArguments) -> Result<Said, Failure> {
     let path = &arguments.config;
     let text = readable::text(path)?;
-    let Config { machine, framework, setup } =
+    let Config { machine, framework, setup, assumed } =
         config::read(&text).map_err(|error| Failure::file(path, error))?;
     let framework = Framework::shipped(&framework).map_err(|error| Failure::file(path, error))?;
     let machine = one(&machine).map_err(|error| Failure::file(path, error))?;
@@ -35,7 +35,7 @@ pub(crate) fn predict(arguments: &PredictArguments) -> Result<Said, Failure> {
     }
     let framework = framework.on(&cluster.machine.name);
     let job = Job::new(&setup, &framework, &cluster).map_err(|error| Failure::file(path, error))?;
-    Ok(said(&job))
+    Ok(said(&job, &assumed))
 }
 
 /// One device of the type or the file of that name.
@@ -47,7 +47,7 @@ fn one(name: &str) -> Result<Machine, String> {
     machine_file::read(name, &text).map_err(|error| error.to_string())
 }
 
-fn said(job: &Job<'_>) -> Said {
+fn said(job: &Job<'_>, assumed: &[(&str, &str)]) -> Said {
     let (time, held) = (step(job), memory::peak(job));
     let fits = memory::fits(job, &held);
     let setup = job.setup;
@@ -65,6 +65,7 @@ fn said(job: &Job<'_>) -> Said {
         "memory_bytes": held.total(),
         "room_bytes": memory::room(job).0,
         "fits": fits,
+        "assumed": assumed.iter().map(|(key, taken)| ((*key).to_owned(), json!(taken))).collect::<serde_json::Map<_, _>>(),
     });
     let mut text = format!("{}\nstep        {time}\n", titled(job));
     // Writing to a string does not fail.
@@ -72,6 +73,10 @@ fn said(job: &Job<'_>) -> Said {
         writeln!(text, "tokens      {tokens:.0} a second, {:.0} a device", tokens / exact(setup.devices()));
     let _ = writeln!(text, "utilisation {:.1} % of the peak of 16-bit products", 100.0 * utilisation);
     text.push_str(&memory_text(job, &held, fits));
+    if !assumed.is_empty() {
+        let keys: Vec<String> = assumed.iter().map(|(key, taken)| format!("{key} = {taken}")).collect();
+        let _ = writeln!(text, "assumed     what is not stated: {}", keys.join("; "));
+    }
     Said { text, json }
 }
 

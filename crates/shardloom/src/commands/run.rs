@@ -138,9 +138,6 @@ enum Next {
 }
 
 fn of_model(arguments: &RunArguments, context: &mut Context<'_, '_>) -> Result<Next, Failure> {
-    if arguments.model.is_some() {
-        return Err(Failure::Usage("`--model` goes with a plan, but the file to run is a model".to_owned()));
-    }
     let devices = match (arguments.ranks, &arguments.target.mesh) {
         (Some(Ranks::Number(number)), _) => number,
         (None, Some(mesh)) => mesh.devices(),
@@ -170,16 +167,6 @@ fn of_model(arguments: &RunArguments, context: &mut Context<'_, '_>) -> Result<N
 
 fn of_plan(arguments: &RunArguments, context: &mut Context<'_, '_>) -> Result<Next, Failure> {
     let path = &arguments.file;
-    let target = &arguments.target;
-    let refused = [
-        (!arguments.bound.dims.is_empty(), "--dim"),
-        (target.mesh.is_some(), "--mesh"),
-        (target.memory.is_some(), "--memory"),
-        (arguments.machine.is_some(), "--machine"),
-    ];
-    if let Some((_, name)) = refused.into_iter().find(|(given, _)| *given) {
-        return Err(Failure::Usage(format!("`{name}` goes with a model; a plan has decided that already")));
-    }
     context.progress.say(format!("reading {}", path.display()));
     let plan = plan_file::read_checked(path)?;
     if plan.recipe.is_some() {

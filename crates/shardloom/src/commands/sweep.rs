@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::pipeline::{answer, examples};
 use super::{Context, Said};
 use crate::arguments::SweepArguments;
-use crate::bench::plot::{Line, Panel, Scale, Stroke, svg};
+use crate::bench::plot::{Across, Line, Panel, Scale, Stroke, svg};
 use crate::failure::Failure;
 use crate::pipeline::cluster::Answer;
 use crate::{machine, quantity, written};
@@ -55,7 +55,7 @@ pub(super) fn sweep(arguments: &SweepArguments, context: &mut Context<'_, '_>) -
         written::write(path, table(what, &points).as_bytes())?;
     }
     if let Some(path) = picture {
-        written::write(path, drawn(&points).as_bytes())?;
+        written::write(path, drawn(what, &points).as_bytes())?;
     }
     let json: Vec<Value> = points.iter().map(|point| object(what, point)).collect();
     Ok(Said { text: text(what, &points), json: Value::Array(json) })
@@ -164,18 +164,27 @@ fn object(what: What, point: &Point) -> Value {
 }
 
 /// Step times and memory, one point after another; what was refused is 0.
-fn drawn(points: &[Point]) -> String {
+fn drawn(what: What, points: &[Point]) -> String {
     let line = |title: &str, height: &dyn Fn(&Answer) -> f64| Line {
         title: title.to_owned(),
         stroke: Stroke::Fine,
         heights: points.iter().map(|point| point.found.as_ref().map_or(0.0, height)).collect(),
     };
     let panel = |title, lines| Panel { title, scale: Scale::Linear, lines };
-    svg(&[
-        panel("step (s)", vec![line("predicted", &|answer| answer.pipeline.seconds())]),
-        panel(
-            "fullest device (GB)",
-            vec![line("held", &|answer| cost_models::units::exact(held(answer)) / 1e9)],
-        ),
-    ])
+    let names: Vec<String> = points.iter().map(|point| shown(what, point.at)).collect();
+    let title = match what {
+        What::Devices => "devices",
+        What::Batch => "examples of a step",
+        What::Memory => "memory of a device",
+    };
+    svg(
+        Across { title, names: &names },
+        &[
+            panel("step (s)", vec![line("predicted", &|answer| answer.pipeline.seconds())]),
+            panel(
+                "fullest device (GB)",
+                vec![line("held", &|answer| cost_models::units::exact(held(answer)) / 1e9)],
+            ),
+        ],
+    )
 }

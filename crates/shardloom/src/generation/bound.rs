@@ -9,6 +9,7 @@ use planner_ir::{Graph, Source, Type};
 use super::roles::Roles;
 use crate::compile;
 use crate::failure::Failure;
+use crate::impossible;
 use crate::model_file::ModelFile;
 use crate::pipeline;
 
@@ -108,6 +109,12 @@ impl<'a> Decoder<'a> {
         let found = self.growth.found(self.capacity, width);
         let mask = if self.growth == Growth::AtLength && width > 1 { width } else { self.capacity };
         let graph = self.imported(width, found, mask)?;
+        // The last token that there is room for stands there.
+        let last = self.positions.iter().filter_map(|it| {
+            let type_ = type_of_input(&graph, &it.name)?;
+            Some((it.name.clone(), impossible::filled(type_, self.capacity.saturating_sub(1))?))
+        });
+        impossible::refuse(&self.file.path, &graph, last.collect())?;
         let known = |name: &str| {
             let roles = &self.roles;
             let kept = roles.kept.iter().map(|part| &part.past);

@@ -10,6 +10,7 @@ use search::{Live, Pinned};
 
 use crate::failure::Failure;
 use crate::pipeline::{self, Prepared, Target};
+use crate::quantity;
 
 /// A step as the search takes it, and what the plan says of its model.
 pub struct Step {
@@ -76,7 +77,8 @@ pub fn planned(
     for (decode, layout) in found {
         let mesh = decode.mesh.clone();
         say(format!("planning prompts on mesh {}", crate::mesh::sizes(&mesh)));
-        match plan_of(cache, &mut prefill, &layout, &mesh, wanted) {
+        let planned = plan_of(cache, &mut prefill, &layout, &mesh, wanted);
+        match planned.and_then(|plan| fit_together(&plan, &decode, wanted.capacity).map(|()| plan)) {
             Ok(plan) => {
                 return Ok((Generation { cache: cache.clone(), prefill: Some(plan), decode }, tried));
             }
@@ -84,6 +86,27 @@ pub fn planned(
         }
     }
     Err(none(refused))
+}
+
+/// Refuses plans of prompts and of single tokens that do not fit beside each other: ranks hold both.
+pub fn fit_together(prefill: &Plan, decode: &Plan, capacity: u64) -> Result<(), Failure> {
+    let [prompts, tokens] = [pipeline::alike(prefill)?.program, pipeline::alike(decode)?.program];
+    // All ranks have the same instructions over buffers of the same sizes.
+    let held = run::held_beside(&tokens, &prompts);
+    if held <= capacity {
+        return Ok(());
+    }
+    let alone = |program: &lower::Program| quantity::bytes(program.resident + program.arena);
+    Err(Failure::Input(format!(
+        "the steps of prompts and of single tokens do not fit beside each other: a device holds {} of the one and \
+         {} of the other, {} in all, and may hold {}: {} bytes are missing; fewer tokens of prompts at once \
+         (`--prompt`), a smaller `--batch` or `--context` would help",
+        alone(&prompts),
+        alone(&tokens),
+        quantity::bytes(held),
+        quantity::bytes(capacity),
+        held - capacity
+    )))
 }
 
 fn none(refused: Option<Failure>) -> Failure {

@@ -8,6 +8,7 @@ use planner_ir::{
 
 use crate::plan::{Assignment, Plan};
 use crate::traffic::stems;
+use crate::words::examples;
 use crate::words::in_time::{motions, square};
 
 /// A parameter, or in inference a weight or what is prepared of weights.
@@ -201,7 +202,8 @@ fn use_of(plan: &Plan, node: NodeId, operand: usize, axis: AxisId) -> Use {
     let rows: Vec<&Vec<LoopId>> = loops.results[0].iter().filter(lacks).collect();
     for it in named {
         let Some(place) = rows.iter().position(|dim| dim.contains(&it)) else { continue };
-        let inner = rows.len() == 1 && is_inner(partition, rows[0], it, axis);
+        let inner = rows.len() == 1 && is_inner(partition, rows[0], it, axis)
+            || rows.first().is_some_and(|dim| parts(partition, dim, it, axis) > examples(&plan.graph));
         return if place == 0 && !inner { Use::Batch } else { Use::Sequence };
     }
     Use::Whole
@@ -238,6 +240,14 @@ fn is_inner(partition: &Partition, dim: &[LoopId], it: LoopId, axis: AxisId) -> 
     let digits = &partition.loops[it.0];
     let own = digits.iter().position(|digit| digit.terms.iter().any(|term| term.0 == axis)).unwrap_or(0);
     whole || digits[..own].iter().any(planner_ir::Digit::is_free)
+}
+
+/// Into how many parts a dimension falls down to what the axis splits.
+fn parts(partition: &Partition, dim: &[LoopId], it: LoopId, axis: AxisId) -> u64 {
+    let before = dim.iter().take_while(|&&other| other != it).map(|&other| partition.parts(other));
+    let digits = &partition.loops[it.0];
+    let own = digits.iter().position(|digit| digit.terms.iter().any(|term| term.0 == axis)).unwrap_or(0);
+    before.chain(digits[..=own].iter().map(|digit| digit.size)).fold(1, u64::saturating_mul)
 }
 
 /// Which dimension a loop indexes.

@@ -1,0 +1,362 @@
+//! Where each option means something: it is obeyed there, and refused elsewhere.
+
+use std::path::Path;
+
+use clap::parser::ValueSource;
+use clap::{ArgMatches, CommandFactory};
+
+use super::{Arguments, Command, Mode, PlanArguments, RunDevice, Stages};
+use crate::failure::Failure;
+use crate::train::arguments::Shape;
+
+/// Options of commands, and where they mean something.
+struct Row {
+    commands: &'static [&'static str],
+    options: &'static [&'static str],
+    meant: Meant,
+}
+
+/// Where an option means something.
+enum Meant {
+    /// Wherever it is given; what it goes with is looked at where it is read.
+    Always,
+    /// Where this holds; and what it goes with, in words.
+    Where(fn(&Command) -> bool, &'static str),
+}
+
+use Meant::{Always, Where};
+
+/// How a model is planned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    Inference,
+    Generate,
+    /// A training step of one program.
+    Train,
+    /// One in stages that are said.
+    Staged,
+    /// One in stages that are searched.
+    Auto,
+}
+
+fn planned(command: &Command) -> Option<&PlanArguments> {
+    match command {
+        Command::Plan(it) => Some(it),
+        Command::Sweep(it) => Some(&it.plan),
+        _ => None,
+    }
+}
+
+fn way(command: &Command) -> Way {
+    let Some(plan) = planned(command) else { return Way::Inference };
+    match (plan.recipe.mode, &plan.pipeline.stages) {
+        _ if matches!(command, Command::Sweep(_)) => Way::Auto,
+        (Mode::Generate, _) => Way::Generate,
+        (_, Some(Stages::Auto)) => Way::Auto,
+        (_, Some(_)) => Way::Staged,
+        (Mode::Train, None) => Way::Train,
+        (Mode::Inference, None) => Way::Inference,
+    }
+}
+
+/// Whether a sweep changes something else than this.
+fn is_not_over(command: &Command, what: &str) -> bool {
+    !matches!(command, Command::Sweep(it) if it.over.split('=').next() == Some(what))
+}
+
+fn is_on_gpus(command: &Command) -> bool {
+    let device = match command {
+        Command::Run(it) => it.on.device,
+        Command::Generate(it) => it.on.device,
+        Command::Train(it) => it.on.device,
+        Command::Calibrate(it) => it.on.device,
+        _ => return false,
+    };
+    device == RunDevice::Cuda
+}
+
+/// Whether what is run is a plan.
+fn runs_plan(command: &Command) -> bool {
+    matches!(command, Command::Run(it) if is(&it.file, &["json"]))
+}
+
+fn is(path: &Path, endings: &[&str]) -> bool {
+    path.extension().is_some_and(|it| endings.iter().any(|ending| it == *ending))
+}
+
+const PLAN: &[&str] = &["plan", "sweep"];
+const RUN: &[&str] = &["run"];
+const RANKS: &[&str] = &["run", "generate", "train", "calibrate"];
+
+/// Every option of every command, once. Those of `bench` are each read by one benchmark.
+const ROWS: &[Row] = &[
+    Row { commands: PLAN, options: &["model", "machine", "dims", "mesh", "mode", "pins"], meant: Always },
+    Row { commands: PLAN, options: &["loss", "precision"], meant: Always },
+    Row {
+        commands: PLAN,
+        options: &["devices"],
+        meant: Where(|it| is_not_over(it, "devices"), "a sweep over something else than devices"),
+    },
+    Row {
+        commands: PLAN,
+        options: &["memory"],
+        meant: Where(|it| is_not_over(it, "memory"), "a sweep over something else than memory"),
+    },
+    Row {
+        commands: PLAN,
+        options: &["inputs"],
+        meant: Where(
+            |it| way(it) != Way::Auto,
+            "sizes that are said: `--stages auto` and `sweep` choose that of a micro-batch, others are given with \
+             `--dim`",
+        ),
+    },
+    Row {
+        commands: PLAN,
+        options: &["in_time"],
+        meant: Where(|it| way(it) != Way::Auto, "stages that are said, not with those that are searched"),
+    },
+    Row {
+        commands: PLAN,
+        options: &["optimizer", "betas", "epsilon", "momentum", "weight_decay", "no_decay", "clip", "freeze"],
+        meant: Where(|it| planned(it).is_some_and(|it| it.recipe.mode == Mode::Train), "`--mode train`"),
+    },
+    Row {
+        commands: PLAN,
+        options: &["microbatches"],
+        meant: Where(
+            |it| matches!(way(it), Way::Train | Way::Staged),
+            "`--mode train` where stages are not searched: there it is `--pin microbatches=N`",
+        ),
+    },
+    Row {
+        commands: PLAN,
+        options: &["recompute"],
+        meant: Where(
+            |it| matches!(way(it), Way::Train | Way::Staged),
+            "`--mode train` where stages are not searched: there it is `--pin recompute=full`",
+        ),
+    },
+    Row {
+        commands: PLAN,
+        options: &["phases"],
+        meant: Where(|it| way(it) == Way::Train, "`--mode train` without stages"),
+    },
+    Row {
+        commands: PLAN,
+        options: &["stages"],
+        meant: Where(
+            |it| match it {
+                Command::Sweep(it) => it.plan.pipeline.stages == Some(Stages::Auto),
+                _ => way(it) != Way::Generate,
+            },
+            "`--mode train`, and is `auto` in a sweep",
+        ),
+    },
+    Row {
+        commands: PLAN,
+        options: &["global_batch"],
+        meant: Where(
+            |it| way(it) == Way::Auto && is_not_over(it, "batch"),
+            "`--stages auto`, or a sweep over something else than the batch",
+        ),
+    },
+    Row {
+        commands: PLAN,
+        options: &["batch_dim", "thorough"],
+        meant: Where(|it| way(it) == Way::Auto, "`--stages auto`"),
+    },
+    Row {
+        commands: PLAN,
+        options: &["schedule", "chunks", "cut"],
+        meant: Where(
+            |it| way(it) == Way::Staged,
+            "`--mode train --stages N`: where stages are searched it is a `--pin`",
+        ),
+    },
+    Row {
+        commands: PLAN,
+        options: &["batch", "prompt", "context", "cache_layout", "roles", "kept"],
+        meant: Where(|it| way(it) == Way::Generate, "`--mode generate`"),
+    },
+    Row {
+        commands: PLAN,
+        options: &["output"],
+        meant: Where(
+            |it| !matches!(it, Command::Sweep(_)),
+            "`plan`: a sweep makes several plans, and `--csv` and `--svg` write what they come to",
+        ),
+    },
+    Row { commands: &["sweep"], options: &["over", "csv", "svg"], meant: Always },
+    Row { commands: RUN, options: &["file", "ranks", "inputs", "steps", "output"], meant: Always },
+    Row {
+        commands: RUN,
+        options: &["dims", "mesh", "memory", "machine", "in_time"],
+        meant: Where(|it| !runs_plan(it), "a model; a plan has decided that already"),
+    },
+    Row {
+        commands: RUN,
+        options: &["model"],
+        meant: Where(runs_plan, "a plan, but the file to run is a model"),
+    },
+    Row {
+        commands: RUN,
+        options: &["seed"],
+        meant: Where(
+            |it| matches!(it, Command::Run(it) if it.bound.inputs.is_none()),
+            "inputs that are made: `--inputs` gives them",
+        ),
+    },
+    Row {
+        commands: RANKS,
+        options: &["wait_limit", "lost_after", "join_limit", "interface", "transport", "flight"],
+        meant: Always,
+    },
+    Row { commands: RANKS, options: &["device"], meant: Always },
+    Row { commands: RANKS, options: &["libraries", "cache"], meant: Where(is_on_gpus, "`--device cuda`") },
+    Row {
+        commands: &["generate"],
+        options: &["plan", "prompt_ids", "prompts", "max_new_tokens", "temperature", "stop", "model"],
+        meant: Always,
+    },
+    Row {
+        commands: &["generate"],
+        options: &["top_k", "top_p", "seed"],
+        meant: Where(
+            |it| matches!(it, Command::Generate(it) if it.temperature > 0.0),
+            "`--temperature` above 0: without it the likeliest token is taken",
+        ),
+    },
+    Row {
+        commands: &["train"],
+        options: &["plan", "data", "steps", "lr", "schedule", "warmup", "seed", "model"],
+        meant: Always,
+    },
+    Row {
+        commands: &["train"],
+        options: &["checkpoint", "every", "keep", "resume", "go_on", "accept_changes"],
+        meant: Always,
+    },
+    Row { commands: &["train"], options: &["weights", "export", "log"], meant: Always },
+    Row {
+        commands: &["train"],
+        options: &["min_lr"],
+        meant: Where(
+            |it| matches!(it, Command::Train(it) if it.schedule != Shape::Constant),
+            "`--schedule linear` or `cosine`",
+        ),
+    },
+    Row {
+        commands: &["train"],
+        options: &["tokens"],
+        meant: Where(
+            |it| matches!(it, Command::Train(it) if !is(&it.data, &["npz", "safetensors"])),
+            "a file of tokens; arrays say how wide their numbers are",
+        ),
+    },
+    Row { commands: &["calibrate"], options: &["nccl", "output"], meant: Always },
+    Row {
+        commands: &["calibrate"],
+        options: &["like", "again"],
+        meant: Where(is_on_gpus, "`--device cuda`"),
+    },
+    Row { commands: &["launch"], options: &["ranks", "restarts", "command"], meant: Always },
+    Row { commands: &["explain"], options: &["plan", "diagram", "svg"], meant: Always },
+    Row {
+        commands: &["explain"],
+        options: &["machine", "alternatives"],
+        meant: Where(
+            |it| matches!(it, Command::Explain(it) if it.diagram.is_none()),
+            "what is priced, not with `--diagram`",
+        ),
+    },
+    Row {
+        commands: &["simulate"],
+        options: &["plan", "machine", "one_by_one", "trace", "memory_trace"],
+        meant: Always,
+    },
+    Row { commands: &["partition"], options: &["partition", "mesh", "svg"], meant: Always },
+    Row {
+        commands: &["schedule"],
+        options: &["name", "file", "chunks", "forward", "backward", "weight", "message", "crossings"],
+        meant: Always,
+    },
+    Row { commands: &["schedule"], options: &["blocking", "width", "svg"], meant: Always },
+    Row {
+        commands: &["schedule"],
+        options: &["stages", "micro_batches"],
+        meant: Where(
+            |it| matches!(it, Command::Schedule(it) if it.file.is_none()),
+            "the name of a schedule; a file says it",
+        ),
+    },
+    Row { commands: &["check"], options: &["plan", "model"], meant: Always },
+    Row { commands: &["diff"], options: &["before", "after"], meant: Always },
+    Row { commands: &["import"], options: &["model", "dims", "inputs"], meant: Always },
+    Row { commands: &["machines show"], options: &["name"], meant: Always },
+    Row { commands: &["predict"], options: &["config"], meant: Always },
+    Row { commands: &["validate"], options: &["report", "local", "machine", "ledger"], meant: Always },
+    Row {
+        commands: &["validate"],
+        options: &["data"],
+        meant: Where(
+            |it| matches!(it, Command::Validate(it) if !it.local),
+            "published measurements, not with `--local`",
+        ),
+    },
+    Row {
+        commands: &["validate"],
+        options: &["steps", "rounds"],
+        meant: Where(|it| matches!(it, Command::Validate(it) if it.local), "`--local`"),
+    },
+    Row { commands: &["kernels"], options: &["plan", "arch", "out", "libraries"], meant: Always },
+];
+
+/// Options that every command takes, and the commands to which they mean something.
+const GLOBAL: &[(&[&str], Option<&[&str]>)] = &[
+    (&["json", "quiet"], None),
+    (&["dump_after", "dump_dir"], Some(&["run", "plan", "import", "generate", "train", "check", "kernels"])),
+    (&["stop_after"], Some(&["run", "plan", "import", "train"])),
+];
+
+/// Refuses an option that is given and means nothing where it is.
+pub(crate) fn check(matches: &ArgMatches, command: &Command) -> Result<(), Failure> {
+    let (mut path, mut at) = (String::new(), matches);
+    while let Some((name, inner)) = at.subcommand() {
+        path = if path.is_empty() { name.to_owned() } else { format!("{path} {name}") };
+        at = inner;
+    }
+    let is_given = |option: &&&str| at.value_source(option) == Some(ValueSource::CommandLine);
+    let refused = |option: &str, words: &str| {
+        Err(Failure::Usage(format!("`{}` goes with {words}", shown(&path, option))))
+    };
+    for Row { options, meant, .. } in ROWS.iter().filter(|it| it.commands.contains(&path.as_str())) {
+        let (Where(holds, words), Some(option)) = (meant, options.iter().find(is_given)) else { continue };
+        if !holds(command) {
+            return refused(option, words);
+        }
+    }
+    for (options, commands) in GLOBAL {
+        let Some(commands) = commands.filter(|it| !it.contains(&path.as_str())) else { continue };
+        if let Some(option) = options.iter().find(is_given) {
+            let names: Vec<String> = commands.iter().map(|it| format!("`{it}`")).collect();
+            return refused(option, &names.join(", "));
+        }
+    }
+    Ok(())
+}
+
+/// An option as it is written.
+fn shown(path: &str, option: &str) -> String {
+    let mut command = Arguments::command();
+    command.build();
+    let mut at = &command;
+    for name in path.split(' ') {
+        at = at.find_subcommand(name).unwrap_or(at);
+    }
+    let long = at.get_arguments().find(|it| it.get_id() == option).and_then(|it| it.get_long());
+    format!("--{}", long.unwrap_or(option))
+}
+
+#[cfg(test)]
+mod tests;
