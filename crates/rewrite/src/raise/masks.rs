@@ -113,14 +113,14 @@ impl Seeing<'_> {
         if self.is_truth() {
             hidden.most <= 0.0 && shown.least >= 1.0
         } else {
-            shown.least > f64::NEG_INFINITY && hidden.most <= shown.least - APART
+            shown.least > f64::NEG_INFINITY && shown.least - hidden.most >= APART
         }
     }
 
     /// Whether a key is seen beside another.
     fn shows(&self, bounds: Option<Bounds>, beside: Option<Bounds>) -> bool {
         let (Some(bounds), Some(beside)) = (bounds, beside) else { return false };
-        if self.is_truth() { bounds.least >= 1.0 } else { bounds.least > beside.most - APART }
+        if self.is_truth() { bounds.least >= 1.0 } else { beside.most - bounds.least < APART }
     }
 
     /// Whether a key is out of sight even if no other is seen.

@@ -91,6 +91,7 @@ fn says(graph: &Graph) -> (bool, Option<u64>, Option<Vec<u64>>) {
 /// random, and once hide all keys of a sequence.
 fn same(graph: &Graph) -> Graph {
     let found = shared(&said(graph));
+    let said = found.to_string();
     planner_ir::verify(&found).unwrap();
     for seed in 0..3 {
         let mut dice = Dice { state: seed, below: 2 };
@@ -111,7 +112,7 @@ fn same(graph: &Graph) -> Graph {
         let [expected, found] = [expected, &found].map(|it| evaluate(it, &arrays).unwrap().remove(0));
         let apart = difference(&found, &expected);
         let right = if narrow { tolerance(dtype) } else { 1e-5 };
-        assert!(apart < right, "off by {apart:e}:\n{graph}\n{found:?}");
+        assert!(apart < right, "off by {apart:e}:\n{graph}\n{said}\n{found:?}");
     }
     found
 }
