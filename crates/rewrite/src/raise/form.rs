@@ -288,7 +288,9 @@ fn by_distance(type_: &Type, numbers: &[f64]) -> Option<Form> {
     let mut found = std::collections::BTreeMap::new();
     for (place, number) in (0..).zip(numbers) {
         let distance = place % columns - place / columns % rows;
-        let known = found.entry(distance).or_insert(*number);
+        // A zero has no sign.
+        let number = number + 0.0;
+        let known = found.entry(distance).or_insert(number);
         if known.to_bits() != number.to_bits() {
             return None;
         }

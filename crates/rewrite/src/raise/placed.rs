@@ -5,7 +5,7 @@
 //! slice, transposed and repeated; and what is computed from places alone is a number or a range,
 //! whatever its size. Only then can such values be split as others are.
 
-use planner_ir::{Graph, Node, Op, Output, Real, Source, Type, ValueId};
+use planner_ir::{Graph, Node, Op, Output, Real, Scatter, Source, Type, ValueId};
 
 use super::form::bounds::Bounds;
 use super::form::{self, Form};
@@ -30,6 +30,7 @@ pub(super) fn placed(graph: &Graph) -> Graph {
         let types = graph.types_of(&node.results);
         let results = match placing.gathered(node, &operands, &types) {
             Some(result) => vec![result],
+            None if placing.is_whole(node, &operands) => vec![operands[2]],
             None => placing.kept(node, &operands, types),
         };
         for (old, new) in node.results.iter().zip(results) {
@@ -187,6 +188,24 @@ impl Placing {
             }
             _ => None,
         }
+    }
+
+    /// Whether an operation replaces every element of a value, each by the one in its own place.
+    fn is_whole(&self, node: &Node, operands: &[ValueId]) -> bool {
+        let (Op::ScatterNd { scatter: Scatter::Replace }, &[data, indices, updates]) = (&node.op, operands)
+        else {
+            return false;
+        };
+        let [data, updates] = [data, updates].map(|it| self.new.type_of(it));
+        let parts = self.new.type_of(indices).shape.last().copied();
+        let whole = parts == u64::try_from(data.rank()).ok() && data == updates;
+        whole
+            && (0..data.rank()).all(|dim| {
+                let own = |&(at, step): &(usize, i64)| data.shape[at] == 1 || step == i64::from(at == dim);
+                self.part(indices, dim).is_some_and(|(start, steps)| {
+                    start == 0 && steps.iter().copied().enumerate().all(|it| own(&it))
+                })
+            })
     }
 
     /// What is taken of a value: sliced, its dimensions taken apart, put in order and repeated.

@@ -1,7 +1,7 @@
 //! What is taken from places that are known is the same when it is moved.
 
 use kernels::Array;
-use planner_ir::{Binary, DType, Graph, Op, Output, Real, Source, Type, ValueId};
+use planner_ir::{Binary, DType, Graph, Op, Output, Real, Scatter, Source, Type, ValueId};
 
 use super::placed;
 use crate::raise::share::shared;
@@ -128,6 +128,25 @@ fn places_that_overlap_or_lie_on_a_diagonal_are_gathered() {
     let places = sketch.beside(&[along, along]);
     let y = sketch.op(Op::GatherNd { batch_dims: 0 }, &[x, places]);
     assert_eq!(gathers(&sketch.moved(y)), 1);
+}
+
+#[test]
+fn scattering_each_element_to_its_own_place_is_nothing() {
+    for shape in [[2u64, 1, 3, 3], [1, 1, 40, 40]] {
+        let mut sketch = Sketch::default();
+        let [x, y] = [(); 2].map(|()| sketch.input(&shape));
+        let places: Vec<ValueId> = (0..4).map(|dim| sketch.along(&shape, dim, [0.0, 1.0])).collect();
+        let places = sketch.beside(&places);
+        let z = sketch.op(Op::ScatterNd { scatter: Scatter::Replace }, &[x, places, y]);
+        assert!(sketch.moved(z).nodes.is_empty());
+    }
+    // The other way round along one dimension.
+    let mut sketch = Sketch::default();
+    let [x, y] = [(); 2].map(|()| sketch.input(&[3, 2]));
+    let places = [sketch.along(&[3, 2], 0, [2.0, -1.0]), sketch.along(&[3, 2], 1, [0.0, 1.0])];
+    let places = sketch.beside(&places);
+    let z = sketch.op(Op::ScatterNd { scatter: Scatter::Replace }, &[x, places, y]);
+    assert!(!sketch.moved(z).nodes.is_empty());
 }
 
 #[test]
