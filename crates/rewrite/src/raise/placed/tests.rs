@@ -13,7 +13,8 @@ struct Sketch(Graph);
 
 impl Sketch {
     fn input(&mut self, shape: &[u64]) -> ValueId {
-        self.0.push_value(Type::new(DType::I64, shape), Source::Input("x".to_owned()))
+        let name = format!("x{}", self.0.values.len());
+        self.0.push_value(Type::new(DType::I64, shape), Source::Input(name))
     }
 
     fn op(&mut self, op: Op, operands: &[ValueId]) -> ValueId {
