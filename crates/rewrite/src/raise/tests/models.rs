@@ -21,8 +21,7 @@ fn models(kind: &str) -> Vec<PathBuf> {
         std::fs::read_dir(path).map(|it| it.map(|entry| entry.unwrap().path()).collect()).unwrap_or_default()
     };
     let mut files: Vec<PathBuf> = outside::models(kind).iter().flat_map(|folder| below(folder)).collect();
-    let is_model = |it: &PathBuf| [".onnx", ".onnx.gz"].iter().any(|end| it.to_string_lossy().ends_with(end));
-    files.retain(is_model);
+    files.retain(|file| [".onnx", ".onnx.gz"].iter().any(|it| file.to_string_lossy().ends_with(it)));
     files.sort();
     files
 }
