@@ -1,7 +1,7 @@
 //! Known values as operations.
 
 use kernels::Array;
-use planner_ir::{DType, Op, Real, Type};
+use planner_ir::{DType, Op, Real, Triangle, Type};
 
 /// Integers up to this are exact in an f64.
 const EXACT: u64 = 1 << 53;
@@ -41,6 +41,30 @@ pub(crate) fn repeated(one: &Array, type_: &Type) -> Option<Array> {
     Array::from_bytes(type_.clone(), &one.bytes().repeat(count)).ok()
 }
 
+/// The side of a diagonal on which the bytes of a value, one for each element, are 1, if they are 0 on the
+/// other side and both sides have some.
+pub(crate) fn triangle(type_: &Type, bytes: &[u8]) -> Option<Op> {
+    let [.., rows, columns] = type_.shape[..] else { return None };
+    let (rows, columns) = (usize::try_from(rows).ok()?, usize::try_from(columns).ok()?);
+    let first = bytes.get(..columns)?;
+    let ones = |row: &[u8], one: u8| row.iter().take_while(|it| **it == one).count();
+    // In the first row so many elements are alike, and one more (or less) in each row that follows.
+    let one = *first.first()?;
+    let count = ones(first, one);
+    let alike = |(index, row): (usize, &[u8])| {
+        let end = (count + index % rows.max(1)).min(columns);
+        row[..end].iter().all(|it| *it == one) && row[end..].iter().all(|it| *it == 1 - one)
+    };
+    if one > 1 || count == columns || !bytes.chunks_exact(columns).enumerate().all(alike) {
+        return None;
+    }
+    let count = i64::try_from(count).ok()?;
+    Some(match one {
+        1 => Op::Triangle { triangle: Triangle::Lower, diagonal: count - 1 },
+        _ => Op::Triangle { triangle: Triangle::Upper, diagonal: count },
+    })
+}
+
 /// Integers that rise or fall evenly.
 fn range(array: &Array) -> Option<Op> {
     if !matches!(array.dtype(), DType::I64 | DType::I32) || array.shape().len() != 1 {
@@ -63,3 +87,6 @@ fn range(array: &Array) -> Option<Op> {
 fn real(number: i64) -> Real {
     Real(number as f64)
 }
+
+#[cfg(test)]
+mod tests;

@@ -8,6 +8,7 @@ use planner_ir::{Graph, Type, ValueId};
 
 use crate::branch;
 use crate::builder::Builder;
+use crate::constant;
 use crate::dynamic;
 use crate::error::{ImportError, Place};
 use crate::finish;
@@ -193,7 +194,8 @@ impl Importer<'_> {
             .collect()
     }
 
-    /// A weight of the model, which is a constant if it is an integer list or a single number.
+    /// A weight of the model, which is a constant if it is an integer list, a single number or a triangle
+    /// of ones.
     pub(crate) fn weight(&mut self, name: &str, display: &str) -> Result<ValueId, ImportError> {
         let error = |message| ImportError::Weight { name: display.to_owned(), message };
         let missing = || error("the model has none of that name".to_owned());
@@ -203,7 +205,8 @@ impl Importer<'_> {
         let constant = if type_.dtype.is_float() { 1 } else { LARGEST_INTEGERS };
         let elements = type_.elements();
         let small = elements <= constant.max(LARGEST_ATTRIBUTE);
-        let data = if small { Some(self.model.weight(name)?) } else { None };
+        let may_be_mask = packed.is_none() && type_.dtype.bytes() == 1 && type_.rank() >= 2;
+        let data = if small || may_be_mask { Some(self.model.weight(name)?) } else { None };
         let Some(WeightData::Bytes(bytes)) = data else {
             let stored = self.stored(name, tensor::type_of(proto).map_err(error)?);
             let Some(packed) = packed else { return Ok(stored) };
@@ -211,6 +214,16 @@ impl Importer<'_> {
             self.builder.set_packed(value, Some(packed));
             return Ok(value);
         };
+        if !small {
+            // A mask of later keys: truth values are not trained, and are known.
+            return match constant::triangle(&type_, &bytes) {
+                None => Ok(self.stored(name, type_)),
+                Some(op) => {
+                    let full = self.builder.fill(type_, 1.0)?;
+                    self.builder.emit1(op, &[full])
+                }
+            };
+        }
         let array = tensor::numbers(proto, &bytes).map_err(error)?;
         if elements <= constant || packed.is_some() {
             let value = self.builder.constant(array);

@@ -8,7 +8,10 @@ mod space; // the space of partitioned programs, by e-graph
 
 pub use blocks::{Binding, Block, Blocks, BlocksError, Segment, blocks, narrowed, shortened};
 pub use fuse::fused;
-pub use raise::{RaiseError, Raised, RuleText, Statistics as RaiseStatistics, raise, raise_rules};
+pub use raise::{
+    AttentionKind, RaiseError, Raised, RuleText, Sight, Statistics as RaiseStatistics, attentions,
+    predicts_tokens, raise, raise_rules,
+};
 pub use space::{
     Choice, Edge, Offer, Space, SpaceError, Spaces, Splits, Statistics, Steps, handed_layouts, owing_layouts,
     plain_layouts, space, striped_length, summed,

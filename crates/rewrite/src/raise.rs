@@ -4,11 +4,12 @@
 //! (attention, rotary embedding, normalisations, gated units) and say what algebra makes of them:
 //! movement folded into contractions, packed projections taken apart, repeated heads taken back.
 //! The cheapest program is taken out and stands for every repetition of the block. Before all that,
-//! regions that are mixtures of experts become such operations; after it, attention says itself what
+//! elements that are taken from places which are known are moved rather than gathered, and regions that
+//! are mixtures of experts become such operations; after it, attention says itself what
 //! its mask says of later keys.
 
 mod mixture; // mixtures of experts that regions compute expert by expert
-mod placed; // rows at marked places as a choice between rows
+mod marked; // rows at marked places as a choice between rows
 mod term; // terms and what is known of their classes
 mod make; // terms made by rules
 mod pattern; // terms with variables
@@ -17,6 +18,8 @@ mod rules; // the rules
 mod saturate; // rules applied until nothing new comes
 mod extract; // the cheapest program
 mod body; // one graph raised
+mod form; // what is known of a value's elements, by their places
+mod placed; // gathers from places that are known
 mod masks; // masks that say what attention can say itself
 mod share; // equal computations made once
 
@@ -27,6 +30,7 @@ use planner_ir::{Graph, Op, Type, Unary};
 
 use crate::blocks::{blocks, rebuilt};
 use body::RaisedBody;
+pub use masks::{AttentionKind, Sight, attentions, predicts_tokens};
 
 /// A graph of named operations that computes what another one does.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -126,7 +130,7 @@ pub fn raise(graph: &Graph) -> Result<Raised, RaiseError> {
         }
     }
     let rules = rules::all();
-    let blocks = blocks(&share::shared(&placed::placed(&mixture::mixed(graph))));
+    let blocks = blocks(&share::shared(&marked::marked(&mixture::mixed(&placed::placed(graph)))));
     let mut statistics = Statistics {
         blocks: blocks.unique.len(),
         segments: blocks.segments.len(),

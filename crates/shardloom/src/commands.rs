@@ -53,6 +53,13 @@ impl Context<'_, '_> {
         self.cluster.is_none_or(|it| it.processes.leads())
     }
 
+    /// Says on the standard error what a user should know.
+    pub(crate) fn warn(&self, words: &str) {
+        if self.leads() && self.lines.form != Form::Nothing {
+            self.progress.without(|| eprintln!("warning: {words}"));
+        }
+    }
+
     /// Refuses to start where the processes do not agree on what they are about to do.
     pub(crate) fn agree<T>(
         &self,

@@ -17,6 +17,7 @@ mod readable; // files that end
 mod mapped; // files whose pages are in memory while they are looked at
 mod derived; // how the program of a plan comes about
 mod given; // inputs that are given, checked against what is expected
+mod attention; // what attention is found to be
 mod compile; // a model file and arguments to a plan
 mod impossible; // what no weights and no inputs can make right
 mod mesh; // the mesh that suits a program

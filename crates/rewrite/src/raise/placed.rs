@@ -1,212 +1,266 @@
-//! Rows written at the places that a mask marks, as a choice between rows.
+//! Elements that are taken from places which are known: gathering becomes movement.
 //!
-//! What is written where depends on data, so that exporters' `NonZero` and `ScatterND` are a region,
-//! which nobody can split and which has no gradient: features of images that are put into the
-//! embeddings of a text are such. How many places are marked is all that is not known of it: the row
-//! for a place is the one of the number of marked places before it, `y[p] = mask[p] ? rows[number[p]] :
-//! data[p]`, whose shapes are known.
-//!
-//! Where more places are marked than there are rows, an index is beyond the last row, which is the
-//! error that the region makes too; where fewer are, and the rows were not cut to their number, an index
-//! is made to be so.
+//! Exporters index padding by batch and key, and flatten what they index, so that each element is
+//! gathered from a place that is computed. Where these places grow evenly with the result's, this is a
+//! slice, transposed and repeated; and what is computed from places alone is a number or a range,
+//! whatever its size. Only then can such values be split as others are.
 
-use planner_ir::{Binary, DType, Dynamic, Graph, Node, Op, Output, Real, Reduction, Region, Scatter, Source};
-use planner_ir::{Type, ValueId};
+use planner_ir::{Graph, Node, Op, Output, Real, Scatter, Source, Type, ValueId};
 
-/// The graph with choices for the regions that only write rows at marked places.
+use super::form::bounds::Bounds;
+use super::form::{self, Form};
+
+/// Values with more elements than this are said as ranges (elements).
+const FEW: u64 = 16;
+
+/// The graph with gathers from places that are known as movement.
 pub(super) fn placed(graph: &Graph) -> Graph {
-    if !graph.nodes.iter().any(|node| matches!(node.op, Op::Region(_))) {
-        return graph.clone();
-    }
-    let mut new = Graph { name: graph.name.clone(), ..Graph::default() };
-    let mut values: Vec<Option<ValueId>> = vec![None; graph.values.len()];
+    let new = Graph { name: graph.name.clone(), ..Graph::default() };
+    let mut placing = Placing { new, forms: Vec::new() };
+    let mut values = vec![ValueId(usize::MAX); graph.values.len()];
     for id in graph.value_ids() {
         let value = graph.value(id);
         if !matches!(value.source, Source::Result { .. }) {
-            values[id.0] = Some(new.push_value(value.type_.clone(), value.source.clone()));
+            values[id.0] = placing.new.push_value(value.type_.clone(), value.source.clone());
+            placing.forms.push(Form::any(&value.type_));
         }
     }
-    let made =
-        |values: &[Option<ValueId>], id: ValueId| values[id.0].expect("operands come before what uses them");
     for node in &graph.nodes {
-        let operands: Vec<ValueId> = node.operands.iter().map(|&it| made(&values, it)).collect();
+        let operands: Vec<ValueId> = node.operands.iter().map(|it| values[it.0]).collect();
         let types = graph.types_of(&node.results);
-        let results = match &node.op {
-            Op::Region(region) => chosen(&mut new, node, region, &operands, &types),
-            _ => None,
+        let results = match placing.gathered(node, &operands, &types) {
+            Some(result) => vec![result],
+            None if placing.is_whole(node, &operands) => vec![operands[2]],
+            None => placing.kept(node, &operands, types),
         };
-        let results =
-            results.unwrap_or_else(|| new.push_node(node.op.clone(), operands, types, node.origin.clone()));
         for (old, new) in node.results.iter().zip(results) {
-            values[old.0] = Some(new);
+            values[old.0] = new;
         }
     }
-    let output = |it: &Output| Output { name: it.name.clone(), value: made(&values, it.value) };
+    let output = |it: &Output| Output { name: it.name.clone(), value: values[it.value.0] };
     let outputs = graph.outputs.iter().map(output).collect();
-    Graph { outputs, ..new }
+    Graph { outputs, ..placing.new }
 }
 
-/// What a value of a region is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Known {
-    /// A value of known shape.
-    Value(ValueId),
-    /// The places that a mask marks, each a column, or each a row.
-    Places { mask: ValueId, by_row: bool },
-    /// The extents of such.
-    Extents { mask: ValueId, by_row: bool },
-    /// How many places a mask marks.
-    Count(ValueId),
-    /// The first rows of a value, as many as places are marked.
-    First { rows: ValueId, mask: ValueId },
+/// A graph that grows, with what is known of each value's elements.
+struct Placing {
+    new: Graph,
+    forms: Vec<Form>,
 }
 
-/// The results of a region that only writes rows at marked places. What an attempt leaves behind when it
-/// fails, no output needs.
-fn chosen(
-    graph: &mut Graph,
-    node: &Node,
-    region: &Region,
-    operands: &[ValueId],
-    types: &[Type],
-) -> Option<Vec<ValueId>> {
-    let mut build = Build { graph, origin: &node.origin };
-    let mut known: Vec<Known> = operands.iter().copied().map(Known::Value).collect();
-    for node in &region.nodes {
-        let of: Vec<Known> = node.operands.iter().map(|&it| known.get(it).copied()).collect::<Option<_>>()?;
-        known.extend(build.known(&node.op, &of)?);
+/// Where elements are taken along a dimension: a place, and for some dimensions of the result by how
+/// much it grows along them.
+struct Places {
+    start: i64,
+    along: Vec<(usize, i64)>,
+}
+
+impl Placing {
+    /// Adds an operation.
+    fn push(&mut self, op: Op, operands: &[ValueId], types: Vec<Type>, origin: &str) -> Vec<ValueId> {
+        let single = types.len() == 1;
+        let known: Vec<(&Form, &Type)> =
+            operands.iter().map(|it| (&self.forms[it.0], self.new.type_of(*it))).collect();
+        let form = |type_: &Type| if single { form::form(&op, &known, type_) } else { Form::any(type_) };
+        let forms: Vec<Form> = types.iter().map(form).collect();
+        let results = self.new.push_node(op, operands.to_vec(), types, origin.to_owned());
+        self.forms.extend(forms);
+        results
     }
-    let value = |&result: &usize| match known.get(result)? {
-        Known::Value(value) => Some(*value),
-        _ => None,
-    };
-    let results: Vec<ValueId> = region.results.iter().map(value).collect::<Option<_>>()?;
-    (build.graph.types_of(&results) == types).then_some(results)
-}
 
-/// A graph that operations are added to, each if its operands fit.
-struct Build<'a> {
-    graph: &'a mut Graph,
-    origin: &'a str,
-}
+    /// Adds an operation on values whose types suit it.
+    fn make(&mut self, op: Op, operands: &[ValueId], origin: &str) -> Option<ValueId> {
+        let types = op.infer(&self.new.types_of(operands)).ok()?;
+        if let ([type_], [operand]) = (&types[..], operands)
+            && type_ == self.new.type_of(*operand)
+            && matches!(op, Op::Reshape { .. } | Op::Expand { .. })
+        {
+            return Some(*operand);
+        }
+        self.push(op, operands, types, origin).first().copied()
+    }
 
-impl Build<'_> {
-    /// What is known of an operation's results.
-    fn known(&mut self, op: &Op, operands: &[Known]) -> Option<Vec<Known>> {
-        let one = match (op, operands) {
-            (Op::Dynamic(Dynamic::NonZero), &[Known::Value(mask)]) => Known::Places { mask, by_row: false },
-            (Op::Transpose { permutation }, &[Known::Places { mask, by_row }]) if *permutation == [1, 0] => {
-                Known::Places { mask, by_row: !by_row }
-            }
-            (Op::Cast(dtype), &[known]) if !dtype.is_float() && !matches!(known, Known::Value(_)) => known,
-            (Op::Dynamic(Dynamic::Shape), &[Known::Places { mask, by_row }]) => {
-                Known::Extents { mask, by_row }
-            }
-            (Op::Slice { starts, sizes, .. }, &[Known::Extents { mask, by_row }])
-                if *sizes == [1] && *starts == [u64::from(!by_row)] =>
-            {
-                Known::Count(mask)
-            }
-            (Op::Gather { dim: 0 }, &[Known::Extents { mask, by_row }, Known::Value(index)])
-                if self.integer(index)? == i64::from(!by_row) =>
-            {
-                Known::Count(mask)
-            }
-            (Op::Reshape { .. }, &[Known::Count(mask)])
-            | (Op::Dynamic(Dynamic::Squeeze { .. } | Dynamic::Unsqueeze { .. }), &[Known::Count(mask)])
-            | (Op::Concat { .. }, &[Known::Count(mask)]) => Known::Count(mask),
-            (
-                Op::Dynamic(Dynamic::Slice),
-                &[
-                    Known::Value(rows),
-                    Known::Value(start),
-                    Known::Count(mask),
-                    Known::Value(axis),
-                    Known::Value(step),
-                ],
-            ) if [start, axis, step].map(|it| self.integer(it)) == [Some(0), Some(0), Some(1)] => {
-                Known::First { rows, mask }
-            }
-            (
-                Op::ScatterNd { scatter: Scatter::Replace },
-                &[Known::Value(data), Known::Places { mask, by_row: true }, rows],
-            ) => match rows {
-                Known::Value(rows) => Known::Value(self.written(data, mask, rows, true)?),
-                Known::First { rows, mask: other } if other == mask => {
-                    Known::Value(self.written(data, mask, rows, false)?)
-                }
-                _ => return None,
-            },
-            (Op::Dynamic(_) | Op::Region(_), _) => return None,
-            _ => {
-                let value = |known: &Known| match known {
-                    Known::Value(value) => Some(*value),
-                    _ => None,
-                };
-                let operands: Vec<ValueId> = operands.iter().map(value).collect::<Option<_>>()?;
-                let types = op.infer(&self.graph.types_of(&operands)).ok()?;
-                let made = self.graph.push_node(op.clone(), operands, types, self.origin.to_owned());
-                return Some(made.into_iter().map(Known::Value).collect());
-            }
+    /// An operation as it is, or the number or the range that its result is.
+    fn kept(&mut self, node: &Node, operands: &[ValueId], types: Vec<Type>) -> Vec<ValueId> {
+        let results = self.push(node.op.clone(), operands, types.clone(), &node.origin);
+        let ([result], [type_]) = (&results[..], &types[..]) else { return results };
+        let said = match &node.op {
+            Op::Fill { .. } | Op::Iota { .. } | Op::Reshape { .. } | Op::Expand { .. } => None,
+            Op::Constant { .. } if type_.elements() <= FEW => None,
+            _ => self.said(&self.forms[result.0].clone(), type_, &node.origin),
         };
-        Some(vec![one])
+        said.map_or(results, |it| vec![it])
     }
 
-    /// The only integer that a constant is.
-    fn integer(&self, value: ValueId) -> Option<i64> {
-        let Source::Result { node, .. } = self.graph.value(value).source else { return None };
-        match super::mixture::integers(&self.graph.node(node).op, 1)?.as_slice() {
-            [one] => Some(*one),
-            _ => None,
+    /// Integers or truth values of which all is known: one number, or a range along one dimension.
+    fn said(&mut self, form: &Form, type_: &Type, origin: &str) -> Option<ValueId> {
+        let number = |value: f64| Op::Fill { result: type_.clone(), value: Real(value) };
+        match form {
+            Form::Bands(bands) if !type_.dtype.is_float() => {
+                let value = bands.everywhere().and_then(Bounds::known)?;
+                self.make(number(value), &[], origin)
+            }
+            Form::Bands(_) => None,
+            Form::Even { start, steps } => {
+                let mut along = steps.iter().enumerate().filter(|it| *it.1 != 0);
+                let Some((dim, &step)) = along.next() else {
+                    return self.make(number(form::float(*start)), &[], origin);
+                };
+                if along.next().is_some() {
+                    return None;
+                }
+                let length = type_.shape[dim];
+                let [start, step] = [*start, step].map(|it| Real(form::float(it)));
+                let range = self.make(Op::Iota { dtype: type_.dtype, length, start, step }, &[], origin)?;
+                let mut shape = vec![1; type_.rank()];
+                shape[dim] = length;
+                let range = self.make(Op::Reshape { shape }, &[range], origin)?;
+                self.make(Op::Expand { shape: type_.shape.clone() }, &[range], origin)
+            }
         }
     }
 
-    /// Data with rows at the places that a mask marks, in order; all rows if `all`.
-    fn written(&mut self, data: ValueId, mask: ValueId, rows: ValueId, all: bool) -> Option<ValueId> {
-        let (shape, places) = (self.shape(data), self.shape(mask));
-        let given = self.shape(rows);
-        let (count, row) = given.split_first()?;
-        let fits = *count > 0 && shape.get(..places.len()) == Some(&places) && shape[places.len()..] == *row;
-        if !fits || places.is_empty() || shape.contains(&0) {
+    /// A gather from places that are known, as movement.
+    fn gathered(&mut self, node: &Node, operands: &[ValueId], types: &[Type]) -> Option<ValueId> {
+        let ([type_], &[data, indices]) = (types, operands) else { return None };
+        // Of a table of weights each device takes the rows that it needs.
+        if matches!(self.new.value(data).source, Source::Weight(_)) {
             return None;
         }
-        let mask = self.push(Op::Cast(DType::Bool), &[mask])?;
-        let marks = self.push(Op::Cast(DType::I64), &[mask])?;
-        let marks = self.push(Op::Reshape { shape: vec![places.iter().product()] }, &[marks])?;
-        let number = self.push(Op::CumSum { dim: 0, exclusive: true, reverse: false }, &[marks])?;
-        // Where nothing is marked, any row will do: it is not taken.
-        let mut number = self.push(Op::Binary(Binary::Mul), &[number, marks])?;
-        if all {
-            let marked = self.push(Op::Reduce { reduction: Reduction::Sum, dims: vec![0] }, &[marks])?;
-            let count = self.integers(*count)?;
-            let differs = self.push(Op::Binary(Binary::Equal), &[marked, count])?;
-            let differs = self.push(Op::Unary(planner_ir::Unary::Not), &[differs])?;
-            let differs = self.push(Op::Cast(DType::I64), &[differs])?;
-            let beyond = self.push(Op::Binary(Binary::Mul), &[differs, count])?;
-            number = self.push(Op::Binary(Binary::Add), &[number, beyond])?;
+        let shape = self.new.type_of(data).shape.clone();
+        let whole = |to: usize| Places { start: 0, along: vec![(to, 1)] };
+        let rank = self.new.type_of(indices).rank();
+        let mut places: Vec<Places> = Vec::new();
+        match &node.op {
+            Op::Gather { dim } => {
+                let (start, steps) = self.evenly(indices, rank)?;
+                places.extend((0..*dim).map(whole));
+                let along = steps.into_iter().enumerate().map(|(at, step)| (dim + at, step));
+                places.push(Places { start, along: along.collect() });
+                places.extend((dim + 1..shape.len()).map(|at| whole(at + rank - 1)));
+            }
+            Op::GatherNd { batch_dims: 0 } => {
+                let parts = usize::try_from(*self.new.type_of(indices).shape.last()?).ok()?;
+                for part in 0..parts {
+                    let (start, steps) = self.part(indices, part)?;
+                    places.push(Places { start, along: steps.into_iter().enumerate().collect() });
+                }
+                places.extend((parts..shape.len()).map(|at| whole(at - parts + rank - 1)));
+            }
+            _ => return None,
         }
-        let taken = self.push(Op::Gather { dim: 0 }, &[rows, number])?;
-        let taken = self.push(Op::Reshape { shape: shape.clone() }, &[taken])?;
-        let mut repeated = places.clone();
-        repeated.resize(shape.len(), 1);
-        let mask = self.push(Op::Reshape { shape: repeated }, &[mask])?;
-        self.push(Op::Select, &[mask, taken, data])
+        for place in &mut places {
+            place.along.retain(|&(to, step)| step != 0 && type_.shape[to] != 1);
+        }
+        self.viewed(data, places, type_, &node.origin)
     }
 
-    /// One whole number, with a dimension.
-    #[expect(clippy::cast_precision_loss, reason = "no extent reaches 2^53")]
-    fn integers(&mut self, number: u64) -> Option<ValueId> {
-        let result = Type::new(DType::I64, [1]);
-        self.push(Op::Fill { result, value: Real(number as f64) }, &[])
+    /// Integers that grow evenly: the first, and by how much along each dimension.
+    fn evenly(&self, value: ValueId, rank: usize) -> Option<(i64, Vec<i64>)> {
+        self.forms[value.0].even(rank)
     }
 
-    fn shape(&self, value: ValueId) -> Vec<u64> {
-        self.graph.type_of(value).shape.clone()
+    /// One of the numbers that stand beside each other along the last dimension of indices, if it grows
+    /// evenly along the others.
+    fn part(&self, indices: ValueId, part: usize) -> Option<(i64, Vec<i64>)> {
+        let type_ = self.new.type_of(indices);
+        let last = type_.rank().checked_sub(1)?;
+        if let Some((start, mut steps)) = self.evenly(indices, type_.rank()) {
+            let step = steps.pop()?;
+            return Some((start + step * i64::try_from(part).ok()?, steps));
+        }
+        let Source::Result { node, .. } = self.new.value(indices).source else { return None };
+        let node = self.new.node(node);
+        match &node.op {
+            Op::Concat { dim } if *dim == last => {
+                let operand = *node.operands.get(part)?;
+                let single = node.operands.iter().all(|&it| self.new.type_of(it).shape[last] == 1);
+                let (start, mut steps) = self.evenly(operand, type_.rank()).filter(|_| single)?;
+                steps.pop();
+                Some((start, steps))
+            }
+            Op::Constant { result, data } => {
+                let size = usize::try_from(result.dtype.bytes()).ok()?;
+                let every = usize::try_from(result.shape[last]).ok()?;
+                let taken = data.chunks(size).skip(part).step_by(every.max(1)).flatten().copied();
+                let taken: Vec<u8> = taken.collect();
+                form::constant(&Type::new(result.dtype, &result.shape[..last]), &taken)?.even(last)
+            }
+            _ => None,
+        }
     }
 
-    fn push(&mut self, op: Op, operands: &[ValueId]) -> Option<ValueId> {
-        let types = op.infer(&self.graph.types_of(operands)).ok()?;
-        self.graph.push_node(op, operands.to_vec(), types, self.origin.to_owned()).first().copied()
+    /// Whether an operation replaces every element of a value, each by the one in its own place.
+    fn is_whole(&self, node: &Node, operands: &[ValueId]) -> bool {
+        let (Op::ScatterNd { scatter: Scatter::Replace }, &[data, indices, updates]) = (&node.op, operands)
+        else {
+            return false;
+        };
+        let [data, updates] = [data, updates].map(|it| self.new.type_of(it));
+        let parts = self.new.type_of(indices).shape.last().copied();
+        let whole = parts == u64::try_from(data.rank()).ok() && data == updates;
+        whole
+            && (0..data.rank()).all(|dim| {
+                let own = |&(at, step): &(usize, i64)| data.shape[at] == 1 || step == i64::from(at == dim);
+                self.part(indices, dim).is_some_and(|(start, steps)| {
+                    start == 0 && steps.iter().copied().enumerate().all(|it| own(&it))
+                })
+            })
+    }
+
+    /// What is taken of a value: sliced, its dimensions taken apart, put in order and repeated.
+    fn viewed(&mut self, data: ValueId, places: Vec<Places>, type_: &Type, origin: &str) -> Option<ValueId> {
+        let shape = self.new.type_of(data).shape.clone();
+        let (mut starts, mut steps, mut sizes) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut apart, mut to) = (Vec::new(), Vec::new());
+        for (mut place, &whole) in places.into_iter().zip(&shape) {
+            let whole_extent = i64::try_from(whole).ok()?;
+            let size = |at: usize| i64::try_from(type_.shape[at]).ok();
+            // The places lie between these; those before the first count from the end.
+            let (mut least, mut most) = (place.start, place.start);
+            for &(at, step) in &place.along {
+                let by = step.checked_mul(size(at)? - 1)?;
+                least = least.checked_add(by.min(0))?;
+                most = most.checked_add(by.max(0))?;
+            }
+            if most < 0 {
+                place.start += whole_extent;
+                (least, most) = (least + whole_extent, most + whole_extent);
+            }
+            if least < 0 || most >= whole_extent {
+                return None;
+            }
+            place.along.sort_by_key(|it| std::cmp::Reverse(it.1));
+            let unit = place.along.last().map_or(1, |it| it.1);
+            let mut next = unit;
+            for &(at, step) in place.along.iter().rev() {
+                if step != next {
+                    return None;
+                }
+                next = step.checked_mul(size(at)?)?;
+            }
+            starts.push(u64::try_from(place.start).ok()?);
+            steps.push(unit);
+            sizes.push(place.along.iter().map(|it| type_.shape[it.0]).product::<u64>());
+            apart.extend(place.along.iter().map(|it| type_.shape[it.0]));
+            to.extend(place.along.iter().map(|it| it.0));
+        }
+        let mut order: Vec<usize> = (0..to.len()).collect();
+        order.sort_by_key(|&at| to[at]);
+        if order.windows(2).any(|pair| to[pair[0]] == to[pair[1]]) {
+            return None;
+        }
+        let mut value = data;
+        if starts.iter().any(|&it| it != 0) || sizes != shape || steps.iter().any(|&it| it != 1) {
+            value = self.make(Op::Slice { starts, steps, sizes }, &[value], origin)?;
+        }
+        value = self.make(Op::Reshape { shape: apart }, &[value], origin)?;
+        if !order.is_sorted() {
+            value = self.make(Op::Transpose { permutation: order }, &[value], origin)?;
+        }
+        let ones = (0..type_.rank()).map(|at| if to.contains(&at) { type_.shape[at] } else { 1 });
+        value = self.make(Op::Reshape { shape: ones.collect() }, &[value], origin)?;
+        self.make(Op::Expand { shape: type_.shape.clone() }, &[value], origin)
     }
 }
 

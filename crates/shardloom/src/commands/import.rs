@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::{Context, Said, stopped};
 use crate::arguments::ImportArguments;
+use crate::attention::Found;
 use crate::failure::Failure;
 use crate::given;
 use crate::pipeline::{self, Stage};
@@ -62,6 +63,11 @@ pub(crate) fn import(arguments: &ImportArguments, context: &mut Context<'_, '_>)
         "found      {}",
         if idioms.is_empty() { "no idioms".to_owned() } else { idioms.join(", ") }
     ));
+    let found = Found::of([graph]);
+    let kinds: Vec<String> = found.kinds.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
+    if !kinds.is_empty() {
+        line(format!("attention  {}", kinds.join("; ")));
+    }
     let regions = kept_whole(graph);
     if !regions.is_empty() {
         line(format!("kept whole {} (shapes or control flow depend on data)", regions.join(", ")));
@@ -76,7 +82,7 @@ pub(crate) fn import(arguments: &ImportArguments, context: &mut Context<'_, '_>)
         .into_iter()
         .map(|(name, type_)| json!({ "name": name, "dtype": type_.dtype.name(), "shape": type_.shape }))
         .collect();
-    let json = json!({
+    let mut json = json!({
         "path": imported.header.path,
         "sha256": imported.header.sha256,
         "inputs": inputs,
@@ -89,6 +95,7 @@ pub(crate) fn import(arguments: &ImportArguments, context: &mut Context<'_, '_>)
         "idioms": raised.idioms,
         "kept_whole": regions,
     });
+    found.say(&mut json, context);
     Ok(Said { text, json })
 }
 

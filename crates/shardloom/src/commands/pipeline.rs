@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use super::{Context, Said, stopped};
 use crate::arguments::{PlanArguments, Stages};
+use crate::attention::Found;
 use crate::compile::{self, Imported};
 use crate::failure::Failure;
 use crate::pipeline::cluster::{Answer, Pins, Question, cheapest};
@@ -122,7 +123,9 @@ fn said(
     }
     let mut text = before + &summary(pipeline, schedule);
     let _ = writeln!(text, "plan written to {}", arguments.output.display());
-    Ok(Said { text, json: summary_json(pipeline) })
+    let mut json = summary_json(pipeline);
+    Found::of(pipeline.stages.iter().map(|stage| &stage.plan.graph)).say(&mut json, context);
+    Ok(Said { text, json })
 }
 
 /// Plans a training step on a whole cluster.

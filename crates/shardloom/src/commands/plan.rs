@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::{Context, Said, stopped};
 use crate::arguments::{Mode, PlanArguments, Stages};
+use crate::attention::Found;
 use crate::compile::{self, Chosen};
 use crate::failure::Failure;
 use crate::pipeline::cluster::Pins;
@@ -79,7 +80,9 @@ pub(crate) fn plan(arguments: &PlanArguments, context: &mut Context<'_, '_>) -> 
         let _ = writeln!(text, "{line}");
     }
     let _ = writeln!(text, "plan written to {}", arguments.output.display());
-    Ok(Said { text, json: summary_json(&chosen.plan) })
+    let mut json = summary_json(&chosen.plan);
+    Found::of([&prepared.graph]).say(&mut json, context);
+    Ok(Said { text, json })
 }
 
 /// What each kind of block keeps, where some of it is computed again.

@@ -1,104 +1,176 @@
-//! Features written into embeddings where tokens say so.
+//! What is taken from places that are known is the same when it is moved.
 
 use kernels::Array;
-use planner_ir::{Graph, Op, parse_graph};
+use planner_ir::{Binary, DType, Graph, Op, Output, Real, Scatter, Source, Type, ValueId};
 
 use super::placed;
-use crate::raise::tests::evaluate::evaluate;
+use crate::raise::share::shared;
+use crate::raise::tests::evaluate::{Dice, evaluate};
 
-/// Rows of 2 numbers at the places of a mask of 2 x 3, as many as are marked.
-const ROWS: &str = "graph rows
-  %0 = input mask : bool[2,3]
-  %1 = input data : f32[2,3,2]
-  %2 = input rows : f32[3,2]
-  %3 = region body={
-    takes 3
-    %3 = dynamic_non_zero %0
-    %4 = transpose permutation=[1,0] %3
-    %5 = scatter_nd scatter=replace %1 %4 %2
-    return %5 : f32[2,3,2]
-  } %0 %1 %2 : f32[2,3,2] @h
-  output y = %3
-";
+/// A graph by hand.
+#[derive(Default)]
+struct Sketch(Graph);
 
-/// Single numbers, of which the first are taken, as many as are marked; then others at the same places.
-const FIRST: &str = "graph first
-  %0 = input mask : i64[6]
-  %1 = input data : f32[6]
-  %2 = input rows : f32[4]
-  %3 = region body={
-    takes 3
-    %3 = constant type=i64[1] data=[0]
-    %4 = constant type=i64[1] data=[1]
-    %5 = dynamic_non_zero %0
-    %6 = transpose permutation=[1,0] %5
-    %7 = dynamic_shape %6
-    %8 = slice starts=[0] steps=[1] sizes=[1] %7
-    %9 = dynamic_slice %2 %3 %8 %3 %4
-    %10 = scatter_nd scatter=replace %1 %6 %9
-    %11 = tanh %10
-    %12 = scatter_nd scatter=replace %11 %6 %9
-    return %12 : f32[6]
-  } %0 %1 %2 : f32[6] @h
-  output y = %3
-";
+impl Sketch {
+    fn input(&mut self, shape: &[u64]) -> ValueId {
+        let name = format!("x{}", self.0.values.len());
+        self.0.push_value(Type::new(DType::I64, shape), Source::Input(name))
+    }
 
-fn graph(text: &str) -> Graph {
-    parse_graph(text).unwrap_or_else(|error| panic!("{error}\n{text}"))
+    fn op(&mut self, op: Op, operands: &[ValueId]) -> ValueId {
+        let types = op.infer(&self.0.types_of(operands)).unwrap();
+        self.0.push_node(op, operands.to_vec(), types, String::new())[0]
+    }
+
+    /// Integers along one of so many dimensions, repeated along the others.
+    fn along(&mut self, shape: &[u64], dim: usize, [start, step]: [f64; 2]) -> ValueId {
+        let (start, step) = (Real(start), Real(step));
+        let range = self.op(Op::Iota { dtype: DType::I64, length: shape[dim], start, step }, &[]);
+        let ones = (0..shape.len()).map(|at| if at == dim { shape[dim] } else { 1 }).collect();
+        let range = self.op(Op::Reshape { shape: ones }, &[range]);
+        self.op(Op::Expand { shape: shape.to_vec() }, &[range])
+    }
+
+    /// Indices that stand beside each other.
+    fn beside(&mut self, indices: &[ValueId]) -> ValueId {
+        let mut parts = Vec::new();
+        for &it in indices {
+            let shape = [&self.0.type_of(it).shape[..], &[1]].concat();
+            parts.push(self.op(Op::Reshape { shape }, &[it]));
+        }
+        let dim = self.0.type_of(parts[0]).rank() - 1;
+        self.op(Op::Concat { dim }, &parts)
+    }
+
+    /// The graph with gathers as movement, if it computes the same.
+    fn moved(mut self, y: ValueId) -> Graph {
+        self.0.outputs.push(Output { name: "y".to_owned(), value: y });
+        let found = shared(&placed(&self.0));
+        planner_ir::verify(&found).unwrap();
+        let mut dice = Dice { state: 1, below: 1000 };
+        let outside = self.0.values.iter().filter(|it| !matches!(it.source, Source::Result { .. }));
+        let arrays: Vec<Array> = outside.map(|it| dice.array(&it.type_)).collect();
+        let [expected, found_y] = [&self.0, &found].map(|it| evaluate(it, &arrays).unwrap().remove(0));
+        assert_eq!(found_y.type_(), expected.type_(), "{}", self.0);
+        assert_eq!(found_y.bytes(), expected.bytes(), "{}\n{found}", self.0);
+        found
+    }
 }
 
-fn regions(graph: &Graph) -> usize {
-    graph.nodes.iter().filter(|node| matches!(node.op, Op::Region(_))).count()
+fn gathers(graph: &Graph) -> usize {
+    graph.nodes.iter().filter(|it| matches!(it.op, Op::Gather { .. } | Op::GatherNd { .. })).count()
 }
 
-/// The raised graph has no region, and gives the same for all masks, or an error where the other does.
-fn check(text: &str, marks: usize, mask: impl Fn(&[bool]) -> Array, others: &[Array]) {
-    let old = graph(text);
-    let new = placed(&old);
-    assert_eq!((regions(&old), regions(&new)), (1, 0), "{new}");
-    let (mut same, mut refused) = (0, 0);
-    for pattern in 0..1_u32 << marks {
-        let truths: Vec<bool> = (0..marks).map(|at| pattern >> at & 1 == 1).collect();
-        let given = [vec![mask(&truths)], others.to_vec()].concat();
-        match (evaluate(&old, &given), evaluate(&new, &given)) {
-            (Ok(old), Ok(new)) => {
-                assert_eq!(old, new, "{truths:?}");
-                same += 1;
-            }
-            (Err(_), Err(_)) => refused += 1,
-            (old, new) => panic!("{truths:?}: {old:?}, {new:?}"),
+#[test]
+fn padding_by_batch_and_key_is_the_padding_in_another_shape() {
+    for (batch, keys) in [(1, 5), (3, 5), (2, 600)] {
+        let mut sketch = Sketch::default();
+        let x = sketch.input(&[batch, keys]);
+        let shape = [batch, 1, 1, keys];
+        let indices = [sketch.along(&shape, 0, [0.0, 1.0]), sketch.along(&shape, 3, [0.0, 1.0])];
+        let indices = sketch.beside(&indices);
+        let y = sketch.op(Op::GatherNd { batch_dims: 0 }, &[x, indices]);
+        let found = sketch.moved(y);
+        assert_eq!(
+            found.nodes.iter().filter(|it| !matches!(it.op, Op::Reshape { .. })).count(),
+            0,
+            "{found}"
+        );
+    }
+}
+
+#[test]
+fn gathers_from_any_even_places_are_movement() {
+    for (start, step) in [(0.0, 1.0), (1.0, 2.0), (-6.0, 1.0), (5.0, -1.0), (-1.0, -2.0)] {
+        for to in 0..3 {
+            let mut sketch = Sketch::default();
+            let x = sketch.input(&[6, 4]);
+            let shape = [3, 3, 3];
+            let place = sketch.along(&shape, to, [start, step]);
+            let y = sketch.op(Op::Gather { dim: 0 }, &[x, place]);
+            assert_eq!(gathers(&sketch.moved(y)), 0);
+            let mut sketch = Sketch::default();
+            let x = sketch.input(&[6, 4]);
+            let place = sketch.along(&shape, to, [start, step]);
+            let other = sketch.along(&shape, (to + 1) % 3, [3.0, -1.0]);
+            let places = sketch.beside(&[place, other]);
+            let y = sketch.op(Op::GatherNd { batch_dims: 0 }, &[x, places]);
+            assert_eq!(gathers(&sketch.moved(y)), 0);
         }
     }
-    assert!(same > 0 && refused > 0);
-}
-
-fn numbers(shape: &[u64], start: f32) -> Array {
-    let count = u16::try_from(shape.iter().product::<u64>()).unwrap();
-    let numbers: Vec<f32> = (0..count).map(|it| start + f32::from(it)).collect();
-    Array::of(shape, &numbers).unwrap()
 }
 
 #[test]
-fn rows_at_marked_places_are_chosen() {
-    let mask = |truths: &[bool]| Array::of_truths([2, 3], truths).unwrap();
-    check(ROWS, 6, mask, &[numbers(&[2, 3, 2], 1.0), numbers(&[3, 2], 100.0)]);
+fn places_in_what_was_flattened_are_taken_apart() {
+    let mut sketch = Sketch::default();
+    let x = sketch.input(&[3, 5]);
+    let flat = sketch.op(Op::Reshape { shape: vec![15, 1] }, &[x]);
+    let shape = [3, 1, 1, 5];
+    let [rows, columns] = [sketch.along(&shape, 0, [0.0, 5.0]), sketch.along(&shape, 3, [0.0, 1.0])];
+    let places = sketch.op(Op::Binary(Binary::Add), &[rows, columns]);
+    let y = sketch.op(Op::Gather { dim: 0 }, &[flat, places]);
+    assert_eq!(gathers(&sketch.moved(y)), 0);
 }
 
 #[test]
-fn rows_that_are_cut_to_their_number_are_chosen_again_and_again() {
-    let mask = |truths: &[bool]| {
-        let numbers: Vec<i64> = truths.iter().map(|&it| if it { 7 } else { 0 }).collect();
-        Array::of([6], &numbers).unwrap()
-    };
-    check(FIRST, 6, mask, &[numbers(&[6], 0.5), numbers(&[4], 100.0)]);
+fn places_that_overlap_or_lie_on_a_diagonal_are_gathered() {
+    // Windows that overlap.
+    let mut sketch = Sketch::default();
+    let x = sketch.input(&[6]);
+    let shape = [3, 3];
+    let [rows, columns] = [0, 1].map(|dim| sketch.along(&shape, dim, [0.0, 1.0]));
+    let places = sketch.op(Op::Binary(Binary::Add), &[rows, columns]);
+    let y = sketch.op(Op::Gather { dim: 0 }, &[x, places]);
+    assert_eq!(gathers(&sketch.moved(y)), 1);
+    // A diagonal.
+    let mut sketch = Sketch::default();
+    let x = sketch.input(&[3, 3]);
+    let along = sketch.along(&[3], 0, [0.0, 1.0]);
+    let places = sketch.beside(&[along, along]);
+    let y = sketch.op(Op::GatherNd { batch_dims: 0 }, &[x, places]);
+    assert_eq!(gathers(&sketch.moved(y)), 1);
 }
 
 #[test]
-fn what_is_more_than_that_stays_a_region() {
-    for (from, to) in [
-        ("scatter_nd scatter=replace %1", "scatter_nd scatter=add %1"),
-        ("transpose permutation=[1,0] %3", "transpose permutation=[0,1] %3"),
-    ] {
-        assert_eq!(regions(&placed(&graph(&ROWS.replace(from, to)))), 1, "{to}");
+fn scattering_each_element_to_its_own_place_is_nothing() {
+    for shape in [[2u64, 1, 3, 3], [1, 1, 40, 40]] {
+        let mut sketch = Sketch::default();
+        let [x, y] = [(); 2].map(|()| sketch.input(&shape));
+        let places: Vec<ValueId> = (0..4).map(|dim| sketch.along(&shape, dim, [0.0, 1.0])).collect();
+        let places = sketch.beside(&places);
+        let z = sketch.op(Op::ScatterNd { scatter: Scatter::Replace }, &[x, places, y]);
+        assert!(sketch.moved(z).nodes.is_empty());
+    }
+    // The other way round along one dimension.
+    let mut sketch = Sketch::default();
+    let [x, y] = [(); 2].map(|()| sketch.input(&[3, 2]));
+    let places = [sketch.along(&[3, 2], 0, [2.0, -1.0]), sketch.along(&[3, 2], 1, [0.0, 1.0])];
+    let places = sketch.beside(&places);
+    let z = sketch.op(Op::ScatterNd { scatter: Scatter::Replace }, &[x, places, y]);
+    assert!(!sketch.moved(z).nodes.is_empty());
+}
+
+#[test]
+fn documents_that_positions_say_are_one() {
+    // Positions, whether each is one more than that before it, and how many were not.
+    for length in [8u64, 2000] {
+        let mut sketch = Sketch::default();
+        let positions = sketch.along(&[2, length], 1, [0.0, 1.0]);
+        let taken =
+            |start, size| Op::Slice { starts: vec![0, start], steps: vec![1, 1], sizes: vec![2, size] };
+        let first = sketch.op(taken(0, 1), &[positions]);
+        let one = Op::Fill { result: Type::new(DType::I64, []), value: Real(1.0) };
+        let one = sketch.op(one, &[]);
+        let before = sketch.op(Op::Binary(Binary::Sub), &[first, one]);
+        let all = sketch.op(Op::Concat { dim: 1 }, &[before, positions]);
+        let [later, earlier] = [1, 0].map(|start| sketch.op(taken(start, length), &[all]));
+        let apart = sketch.op(Op::Binary(Binary::Sub), &[later, earlier]);
+        let next = sketch.op(Op::Binary(Binary::Equal), &[apart, one]);
+        let new = sketch.op(Op::Unary(planner_ir::Unary::Not), &[next]);
+        let new = sketch.op(Op::Cast(DType::I64), &[new]);
+        let documents = sketch.op(Op::CumSum { dim: 1, exclusive: false, reverse: false }, &[new]);
+        let found = sketch.moved(documents);
+        let ops: Vec<&Op> = found.nodes.iter().map(|it| &it.op).collect();
+        assert!(matches!(ops[..], [Op::Fill { .. }]), "{found}");
     }
 }

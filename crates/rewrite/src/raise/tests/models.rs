@@ -13,7 +13,7 @@ use super::evaluate::{Dice, difference, evaluate, tolerance};
 use super::outside;
 use crate::blocks::{blocks, check};
 use crate::fuse::fused;
-use crate::raise::raise;
+use crate::raise::{attentions, raise};
 
 /// The model files of a kind, sorted.
 fn models(kind: &str) -> Vec<PathBuf> {
@@ -67,8 +67,8 @@ fn bindings(model: &Model, sequence: u64) -> Bindings {
     bindings
 }
 
-/// Values for a graph's inputs and weights, whole numbers below that; masks hide the end of the
-/// second sequence.
+/// Values for a graph's inputs and weights, whole numbers below that; masks hide the beginning of the first
+/// sequence, so that some queries see no key, and the end of the last.
 fn outside(graph: &Graph, model: &Model, below: u64) -> Option<Vec<Array>> {
     let mut dice = Dice { state: 1, below };
     let mut arrays = Vec::new();
@@ -76,7 +76,8 @@ fn outside(graph: &Graph, model: &Model, below: u64) -> Option<Vec<Array>> {
         match &value.source {
             Source::Input(name) if name.contains("mask") => {
                 let count = usize::try_from(value.type_.elements()).unwrap();
-                let truths: Vec<bool> = (0..count).map(|it| it + 3 < count || count < 8).collect();
+                let truths: Vec<bool> =
+                    (0..count).map(|it| (it >= 3 && it + 3 < count) || count < 8).collect();
                 let mask = Array::of_truths(value.type_.shape.clone(), &truths).unwrap();
                 let cast = kernels::evaluate(&Op::Cast(value.type_.dtype), &[&mask]).unwrap();
                 arrays.extend(cast);
@@ -123,6 +124,9 @@ fn report(path: &Path, sequence: u64) -> Result<String, String> {
     let regions = raised.graph.nodes.iter().filter(|node| matches!(node.op, Op::Region(_))).count();
     if regions > 0 {
         text += &format!(", region {regions}");
+    }
+    for (kind, nodes) in attentions(&raised.graph) {
+        text += &format!(", {} {kind}", nodes.len());
     }
     let apart = blocks(&raised.graph);
     let fused = fused(&apart, &|_| true);
@@ -204,6 +208,24 @@ fn golden(name: &str, found: BTreeMap<String, String>) {
 #[test]
 fn small_models_compute_the_same_after_raising() {
     check_models("", 16);
+}
+
+/// Sizes from which on elements of masks and of places are not computed while a model is imported.
+#[test]
+fn attention_is_seen_to_be_the_same_at_any_length() {
+    let mut seen = 0;
+    for path in [models(""), models("full")].concat() {
+        let model = load(&path).unwrap();
+        let kinds = |sequence: u64| {
+            let graph = model.import(&bindings(&model, sequence)).ok()?;
+            let kinds = attentions(&raise(&graph).unwrap().graph);
+            Some(kinds.into_iter().map(|(kind, nodes)| (kind, nodes.len())).collect::<Vec<_>>())
+        };
+        let Some(long) = kinds(300) else { continue };
+        assert_eq!(Some(long), kinds(16), "{}", path.display());
+        seen += 1;
+    }
+    assert!(seen > 8, "{seen} models are imported");
 }
 
 #[test]

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use super::super::plan::{summary, summary_json};
 use super::super::{Context, Said, stopped};
 use crate::arguments::PlanArguments;
+use crate::attention::Found;
 use crate::compile::{self, Chosen};
 use crate::failure::Failure;
 use crate::generation::bound::{Decoder, Wanted as Sizes};
@@ -76,7 +77,9 @@ pub(crate) fn plan(
     if stages.stops_after(Stage::Plan) {
         return Ok(stopped(Stage::Plan));
     }
-    Ok(said(&generation, &tried, arguments))
+    let mut said = said(&generation, &tried, arguments);
+    Found::of(generation.plans().map(|(_, plan)| &plan.graph)).say(&mut said.json, context);
+    Ok(said)
 }
 
 fn said(generation: &Generation, tried: &[Tried], arguments: &PlanArguments) -> Said {

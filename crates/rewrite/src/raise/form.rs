@@ -7,8 +7,10 @@
 
 use planner_ir::{Binary, DType, Op, Reduction, Triangle, Type, Unary};
 
-use super::bounds::{self, Bounds};
-use crate::raise::term;
+use super::term;
+use bounds::Bounds;
+
+pub(super) mod bounds; // between which numbers an element lies
 
 /// What is known of a value's elements.
 #[derive(Clone, Debug, PartialEq)]
@@ -47,6 +49,11 @@ impl Bands {
     /// Between which numbers elements at a distance lie.
     pub(super) fn at(&self, distance: i64) -> Option<Bounds> {
         self.bounds[self.cuts.partition_point(|&cut| cut <= distance)]
+    }
+
+    /// Between which numbers all elements lie, if that is the same at every distance.
+    pub(super) fn everywhere(&self) -> Option<Bounds> {
+        self.bounds[0].filter(|_| self.cuts.is_empty())
     }
 
     /// Elements of which it is known what a function makes of those of some values.
@@ -114,13 +121,13 @@ impl Form {
                 let of_sign = |sign: i64| ends().filter(move |it| it.signum() == sign);
                 let end = |sign: i64| of_sign(sign).fold(*start, i64::saturating_add);
                 let [least, most] = [end(-1), end(1)].map(float);
-                Bands::all(Some(Bounds { least, most }))
+                Bands::all(Bounds::between(least, most))
             }
         }
     }
 
     /// As integers that grow evenly, if elements are such.
-    fn even(&self, rank: usize) -> Option<(i64, Vec<i64>)> {
+    pub(super) fn even(&self, rank: usize) -> Option<(i64, Vec<i64>)> {
         match self {
             Self::Even { start, steps } => Some((*start, steps.clone())),
             Self::Bands(bands) => match (&bands.cuts[..], bands.bounds[0].and_then(Bounds::known)) {
@@ -132,7 +139,7 @@ impl Form {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "evenly growing integers are small")]
-fn float(number: i64) -> f64 {
+pub(super) fn float(number: i64) -> f64 {
     number as f64
 }
 
@@ -199,7 +206,9 @@ fn known(op: &Op, operands: &[(&Form, &Type)], result: &Type) -> Option<Form> {
             Form::Bands(Bands::of(&[&bands(0), &sides], kept))
         }
         Op::CumSum { dim, exclusive: false, reverse: false } => {
-            let (number, _) = operands[0].0.even(0).filter(|(_, steps)| steps.is_empty())?;
+            let (form, type_) = operands[0];
+            let (number, steps) = form.even(type_.rank())?;
+            steps.iter().all(|&it| it == 0).then_some(())?;
             let steps = (0..result.rank()).map(|it| if it == *dim { number } else { 0 }).collect();
             Form::Even { start: number, steps }
         }
@@ -208,6 +217,17 @@ fn known(op: &Op, operands: &[(&Form, &Type)], result: &Type) -> Option<Form> {
         }
         Op::Reshape { .. } | Op::Expand { .. } | Op::Transpose { .. } | Op::Slice { .. } => {
             moved(op, operands[0], result)?
+        }
+        Op::Concat { dim } => {
+            let bands = || Form::Bands(joined_bands(*dim, operands, result));
+            joined_even(*dim, operands, result).unwrap_or_else(bands)
+        }
+        Op::Gather { dim } => {
+            // One number wherever it is taken from.
+            let (form, type_) = operands[0];
+            let (number, steps) = form.even(type_.rank()).filter(|_| *dim < type_.rank())?;
+            steps.iter().all(|&it| it == 0).then_some(())?;
+            Form::Even { start: number, steps: vec![0; result.rank()] }
         }
         _ => return None,
     })
@@ -226,7 +246,7 @@ fn holds_small_integers(dtype: DType) -> bool {
 }
 
 /// What is known of known elements: nothing, if there are none.
-fn constant(type_: &Type, data: &[u8]) -> Option<Form> {
+pub(super) fn constant(type_: &Type, data: &[u8]) -> Option<Form> {
     let size = usize::try_from(type_.dtype.bytes()).ok()?;
     let numbers: Vec<f64> = data.chunks(size).map(|it| term::read(type_.dtype, it)).collect::<Option<_>>()?;
     let even = even_numbers(type_, &numbers).filter(|_| holds_small_integers(type_.dtype));
@@ -268,7 +288,9 @@ fn by_distance(type_: &Type, numbers: &[f64]) -> Option<Form> {
     let mut found = std::collections::BTreeMap::new();
     for (place, number) in (0..).zip(numbers) {
         let distance = place % columns - place / columns % rows;
-        let known = found.entry(distance).or_insert(*number);
+        // A zero has no sign.
+        let number = number + 0.0;
+        let known = found.entry(distance).or_insert(number);
         if known.to_bits() != number.to_bits() {
             return None;
         }
@@ -334,6 +356,54 @@ fn of_even(function: Binary, a: (i64, Vec<i64>), b: (i64, Vec<i64>), result: &Ty
         Binary::Less => less(1).map(Form::Bands),
         _ => None,
     }
+}
+
+/// Integers that grow evenly, put one after another, if they go on growing so.
+fn joined_even(dim: usize, operands: &[(&Form, &Type)], result: &Type) -> Option<Form> {
+    let evens: Vec<(i64, Vec<i64>)> =
+        operands.iter().map(|(form, type_)| form.even(type_.rank())).collect::<Option<_>>()?;
+    let sizes: Vec<i64> = operands.iter().map(|(_, type_)| extent(type_.shape[dim])).collect();
+    let (start, mut steps) = evens.first()?.clone();
+    let along = || evens.iter().zip(&sizes).find(|(_, size)| **size > 1).map(|(even, _)| even.1[dim]);
+    let apart = || Some(evens.get(1)?.0 - start);
+    steps[dim] = if sizes[0] > 1 { steps[dim] } else { along().or_else(apart)? };
+    let mut expected = start;
+    for ((first, own), size) in evens.iter().zip(&sizes) {
+        let same = own.iter().zip(&steps).enumerate().all(|(at, (own, step))| {
+            own == step || (at == dim && *size == 1) || (at != dim && result.shape[at] == 1)
+        });
+        if !same || *first != expected {
+            return None;
+        }
+        expected = expected.checked_add(steps[dim].checked_mul(*size)?)?;
+    }
+    Some(Form::Even { start, steps })
+}
+
+/// Values put one after another: by distance, what is known of all that have elements there.
+fn joined_bands(dim: usize, operands: &[(&Form, &Type)], result: &Type) -> Bands {
+    let mut before = 0;
+    let mut parts = Vec::new();
+    for (form, type_) in operands {
+        let [rows, columns] = last_two(&type_.shape);
+        // By so much distances grow.
+        let by = match result.rank() - dim {
+            1 => before,
+            2 => -before,
+            _ => 0,
+        };
+        before += extent(type_.shape[dim]);
+        let within = Bands {
+            cuts: vec![by + 1 - rows, by + columns],
+            bounds: [0.0, 1.0, 0.0].map(Bounds::one).to_vec(),
+        };
+        parts.extend([form.bands(type_).moved(by), within]);
+    }
+    Bands::of(&parts.iter().collect::<Vec<_>>(), |it| {
+        let there = it.chunks(2).filter(|part| part[1].and_then(Bounds::known) == Some(1.0));
+        let hull = there.map(|part| part[0]).reduce(|a, b| bounds::select(result.dtype, None, a, b));
+        hull.unwrap_or_else(|| Bounds::any(result.dtype))
+    })
 }
 
 /// What is known of elements that are elsewhere, or repeated.

@@ -1,0 +1,65 @@
+//! What attention is found to be, and where more is computed than a decoder needs.
+
+use std::collections::BTreeMap;
+
+use planner_ir::Graph;
+use rewrite::{AttentionKind, Sight, attentions, predicts_tokens};
+use serde_json::{Value, json};
+
+use crate::commands::Context;
+
+/// What is found of the attention in a graph in named operations.
+pub(crate) struct Found {
+    /// Each kind and how often it occurs, in words.
+    pub(crate) kinds: Vec<(String, usize)>,
+    /// What a user should know, in words.
+    pub(crate) warnings: Vec<String>,
+}
+
+impl Found {
+    /// What is found in the graphs that a model became.
+    pub(crate) fn of<'a>(graphs: impl IntoIterator<Item = &'a Graph>) -> Self {
+        let mut kinds: BTreeMap<AttentionKind, Vec<String>> = BTreeMap::new();
+        let mut decodes = false;
+        for graph in graphs {
+            for (kind, nodes) in attentions(graph) {
+                kinds.entry(kind).or_default().extend(nodes);
+            }
+            decodes |= predicts_tokens(graph);
+        }
+        let warnings = kinds.iter().filter_map(|(kind, nodes)| warning(*kind, nodes, decodes)).collect();
+        Self { kinds: kinds.iter().map(|(kind, nodes)| (kind.to_string(), nodes.len())).collect(), warnings }
+    }
+
+    /// Prints the warnings, and adds what is found to what is said for programs.
+    pub(crate) fn say(&self, json: &mut Value, context: &Context<'_, '_>) {
+        for warning in &self.warnings {
+            context.warn(warning);
+        }
+        let kinds = self.kinds.iter().map(|(kind, count)| json!({ "kind": kind, "count": count }));
+        json["attention"] = kinds.collect();
+        json["warnings"] = json!(self.warnings);
+    }
+}
+
+/// What a user should know of some attention.
+fn warning(kind: AttentionKind, nodes: &[String], decodes: bool) -> Option<String> {
+    let first = nodes.first()?;
+    let who = match nodes.len() {
+        1 => format!("attention `{first}`"),
+        count => format!("attention of {count} nodes, `{first}` first,"),
+    };
+    match kind.sight {
+        Sight::Masked => Some(format!(
+            "{who} hides later keys by a mask that also lets a query without keys see them: it is planned, and \
+             priced, as if it were not causal; a mask that adds -inf, or the lowest number of its type, is \
+             recognised"
+        )),
+        Sight::Unknown if decodes => Some(format!(
+            "{who} has a mask of which it is not known which keys it hides, in a model that predicts tokens: \
+             it is planned, and priced, as if it were not causal; export the mask as computed from positions, \
+             not as an input or a weight"
+        )),
+        _ => None,
+    }
+}
