@@ -3,6 +3,7 @@
 mod clusters; // plans of whole clusters
 mod cuda; // kernels for GPUs
 mod good; // what works
+mod parameters; // what is trained, and what is not
 mod pins; // operations whose partition is fixed
 mod pipelines; // training in stages
 mod predict; // prices of stated setups, beside measurements

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 
-use ::plan::{ModelFile, Pipeline, strategy};
+use ::plan::{Pipeline, strategy};
 use cost_models::cluster::Cluster;
 use import::Bindings;
 use planner_ir::Mesh;
@@ -16,9 +16,12 @@ use crate::arguments::{PlanArguments, Stages};
 use crate::compile::{self, Imported};
 use crate::failure::Failure;
 use crate::pipeline::cluster::{Answer, Pins, Question, cheapest};
-use crate::pipeline::staged::{Forward, Meshes, Order, Wanted, kind, staged, too_much};
-use crate::pipeline::{self, Stage};
+use crate::model_file::ModelFile;
+use crate::pipeline::staged::{self, Forward, Meshes, Order, Wanted, kind, staged, too_much};
+use crate::pipeline::{self, Stage, parameters};
 use crate::progress::Progress;
+use crate::train::trained::derived_pipeline;
+use crate::trained::Weights;
 use crate::{explained, mesh, model_file, plan_file, quantity};
 
 /// Plans a training step in stages: on the mesh that is given for each group of devices, or the best
@@ -79,7 +82,7 @@ pub(super) fn pipeline(
         }
         _ => (wanted.schedule.as_str(), String::new()),
     };
-    said(&best, name, before, arguments, context)
+    said(&best, name, before, (arguments, &imported.file), context)
 }
 
 /// Whether a pipeline has a schedule.
@@ -108,17 +111,29 @@ fn said(
     pipeline: &Pipeline,
     schedule: &str,
     before: String,
-    arguments: &PlanArguments,
+    (arguments, file): (&PlanArguments, &ModelFile),
     context: &mut Context<'_, '_>,
 ) -> Result<Said, Failure> {
     context.stages.observe(Stage::Plan, &::plan::json::write_pipeline(pipeline));
+    context.progress.say("deriving the step again");
+    let step = derived_pipeline(&arguments.output, pipeline, file);
+    step.map_err(|failure| Failure::internal("plan", failure))?;
     plan_file::write_pipeline(&arguments.output, pipeline)?;
     if context.stages.stops_after(Stage::Plan) {
         return Ok(stopped(Stage::Plan));
     }
+    let imported = staged::imported(file, pipeline).map_err(|error| compile::refusal(file, &error))?;
+    let found = parameters::roles(file, &imported, &arguments.recipe.asked())?;
+    let graphs = pipeline.stages.iter().map(|stage| &stage.plan.graph);
+    let weights = Weights::of(graphs, &pipeline.recipe.roles, Some(&found));
     let mut text = before + &summary(pipeline, schedule);
+    for line in weights.lines() {
+        let _ = writeln!(text, "{line}");
+    }
     let _ = writeln!(text, "plan written to {}", arguments.output.display());
-    Ok(Said { text, json: summary_json(pipeline) })
+    let mut json = summary_json(pipeline);
+    json["parameters"] = weights.json();
+    Ok(Said { text, json })
 }
 
 /// Plans a training step on a whole cluster.
@@ -128,7 +143,8 @@ pub(super) fn cluster(
     context: &mut Context<'_, '_>,
 ) -> Result<Said, Failure> {
     let examples = examples(arguments)?;
-    let answer = answer(arguments, machines, examples, arguments.target.memory, context.progress)?;
+    let file = model_file::open(&arguments.model)?;
+    let answer = answer((arguments, &file), machines, examples, arguments.target.memory, context.progress)?;
     let (all, priced) = answer.looked_at;
     let meshes = &answer.chosen.meshes;
     // Of groups that are alike, on nodes of one kind, more is proven than of all.
@@ -141,7 +157,7 @@ pub(super) fn cluster(
         }
     };
     let before = format!("chosen     {}; {all} setups, {priced} of them priced, {gap}\n", answer.chosen);
-    said(&answer.pipeline, answer.kind.name(), before, arguments, context)
+    said(&answer.pipeline, answer.kind.name(), before, (arguments, &file), context)
 }
 
 /// How many examples a step has.
@@ -153,7 +169,7 @@ pub(super) fn examples(arguments: &PlanArguments) -> Result<u64, Failure> {
 
 /// The cheapest pipeline on a machine.
 pub(super) fn answer(
-    arguments: &PlanArguments,
+    (arguments, file): (&PlanArguments, &ModelFile),
     cluster: &Cluster,
     examples: u64,
     memory: Option<u64>,
@@ -171,24 +187,24 @@ pub(super) fn answer(
         )));
     }
     let pins = Pins::parse(&wanted.pins)?;
-    progress.say(format!("reading {}", arguments.model.display()));
-    let file = model_file::open(&arguments.model)?;
+    let single = parameters::single(file, &recipe.roles);
     let dims = |micro_batches: u64| {
         let mut dims: BTreeMap<String, u64> = arguments.bound.dims.iter().cloned().collect();
         dims.insert(dim.clone(), examples / micro_batches.max(1));
         dims
     };
     let imported = |micro_batches: u64| {
-        let bindings = Bindings { dims: dims(micro_batches), ..Bindings::default() };
-        pipeline::import(&file, &bindings, &mut |_, _| {}).map_err(|error| compile::refusal(&file, &error))
+        let parameters = single.clone();
+        let bindings = Bindings { dims: dims(micro_batches), parameters, ..Bindings::default() };
+        pipeline::import(file, &bindings, &mut |_, _| {}).map_err(|error| compile::refusal(file, &error))
     };
-    let header = |micro_batches: u64| ModelFile {
+    let header = |micro_batches: u64| ::plan::ModelFile {
         path: arguments.model.display().to_string(),
         sha256: file.sha256.clone(),
         dims: dims(micro_batches).into_iter().collect(),
     };
     let question = Question {
-        file: &file,
+        file,
         header: &header,
         imported: &imported,
         recipe: &recipe,
