@@ -18,6 +18,9 @@ mod generation; // decoders with their caches
 #[cfg(test)]
 mod gradients; // gradients of operations against differences
 #[cfg(test)]
+#[path = "../outside.rs"]
+mod outside; // what may lie outside the repository
+#[cfg(test)]
 mod papers; // partitions in time against the papers that they come from
 #[cfg(test)]
 mod pages; // pages that cannot rot
