@@ -277,7 +277,8 @@ fn solve(equations: &[Equation<'_>]) -> Result<(Sizes, Vec<Apart>), ImportError>
             continue;
         }
         // A name that was given a size which it has nowhere was given a wrong one.
-        let elsewhere = |it: &Equation<'_>| it.hint.is_some() && it.extent == *extent && Some(it.size) == found;
+        let elsewhere =
+            |it: &Equation<'_>| it.hint.is_some() && it.extent == *extent && Some(it.size) == found;
         let firm = |it: &Equation<'_>| it.hint.is_none() && it.extent == *extent;
         if let Some(name) = hint
             && (!equations.iter().any(firm) || equations.iter().any(elsewhere))

@@ -35,9 +35,9 @@ use planner_ir::NoGradient;
 
 pub use forward::forward;
 pub use keep::{Costs, keepings};
+pub use roles::{Because, Declared, Found, Known, Trained, may_be_parameter, roles};
 pub use stages::{Crossing, Stages, stages};
 pub use step::{Step, step};
-pub use roles::{Because, Declared, Found, Known, Trained, may_be_parameter, roles};
 pub use tie::tied;
 
 /// The input of a training step that is the learning rate: f32, no dimensions.

@@ -114,7 +114,11 @@ fn what_an_exporter_made_is_not_trained() {
     // What is asked for wins, and what matches nothing is an error.
     let asked = ["--train", "val_221", "--freeze", "*experts*"];
     says(
-        &fails(1, &[&["plan", &model, "--mode", "train", "--machine", "cpu-1x", "-o", &plan], &fixed[..], &asked].concat()),
+        &fails(
+            1,
+            &[&["plan", &model, "--mode", "train", "--machine", "cpu-1x", "-o", &plan], &fixed[..], &asked]
+                .concat(),
+        ),
         &["no parameter matches `*experts*` (`--freeze`)"],
     );
     let asked = ["--train", "val_221", "--train", "*.norm.weight", "--freeze", "*"];
@@ -134,7 +138,8 @@ fn weights_that_start_equal_are_not_one() {
     assert_eq!(names(&said, "tied"), [] as [&str; 0]);
     trained(case, &plan, &folder, "0.1");
     let model = file(case, "model.onnx");
-    let plain = ["plan", &model, "--mode", "train", "--machine", "cpu-1x", "-o", &plan, "--untie", "l2.weight"];
+    let plain =
+        ["plan", &model, "--mode", "train", "--machine", "cpu-1x", "-o", &plan, "--untie", "l2.weight"];
     says(&fails(1, &[&plain[..], &fixed].concat()), &["no parameter matches `l2.weight` (`--untie`"]);
 }
 
@@ -164,7 +169,8 @@ fn plans_of_mixtures_of_experts_can_be_trained() {
     let folder = Folder::new("experts");
     let case = "moe_top2_train_rejected";
     let plan = folder.path("plan.json");
-    let fixed = ["--loss", "cross-entropy:logits,labels", "--clip", "1", "--dim", "batch=2", "--dim", "seq=4"];
+    let fixed =
+        ["--loss", "cross-entropy:logits,labels", "--clip", "1", "--dim", "batch=2", "--dim", "seq=4"];
     planned(case, "model.onnx", &fixed, &plan);
     works(&["check", &plan]);
     works(&["check", &plan, "--model", &file(case, "model.onnx")]);
@@ -192,4 +198,40 @@ fn what_a_check_cannot_know_it_says() {
     assert!(last.starts_with("--  not known: whether its program is the training step"), "{said}");
     let said: Value = serde_json::from_str(&works(&["check", &plan, "--json"])).unwrap();
     assert_eq!(said["unknown"].as_array().unwrap().len(), 1);
+}
+
+/// Exporters give one name to two sizes, which runtimes do not mind: a warning, and the right answer.
+#[test]
+fn dimensions_that_share_a_name_are_taken_apart() {
+    let folder = Folder::new("apart");
+    let case = "one_symbol_two_sizes";
+    let (model, data) = (file(case, "model.onnx"), file(case, "data.npz"));
+    let (out, plan) = (folder.path("out.npz"), folder.path("plan.json"));
+    let expected =
+        arrays::read(Path::new(&file(case, "expected.npz"))).unwrap()["logits"].to_floats().unwrap();
+    let right = |arguments: &[&str]| {
+        works(arguments);
+        let found = arrays::read(Path::new(&out)).unwrap()["logits"].to_floats().unwrap();
+        assert!(found.iter().zip(&expected).all(|(a, b)| (a - b).abs() < 1e-5), "{arguments:?}");
+    };
+    right(&["run", &model, "--ranks", "2", "--inputs", &data, "-o", &out]);
+    let sizes = ["--dim", "S=11", "--dim", "labels[1]=6", "--dim", "B=2"];
+    let fixed = ["plan", &model, "--machine", "cpu-2x", "-o", &plan];
+    for how in [&["--inputs", &data][..], &sizes] {
+        let said = works(&[&fixed[..], how].concat());
+        assert!(said.contains("with B=2, S=11, labels[1]=6"), "{said}");
+        works(&["check", &plan, "--model", &model]);
+        right(&["run", &plan, "--inputs", &data, "-o", &out]);
+    }
+    let train = ["--mode", "train", "--loss", "cross-entropy:logits,targets", "--inputs", &data];
+    works(&[&fixed[..], &train].concat());
+    works(&["check", &plan]);
+    // Sizes that the graph itself needs to be one are.
+    let wrong = ["--dim", "S=11", "--dim", "B=2", "--dim", "labels[0]=3"];
+    says(&fails(2, &[&fixed[..], &wrong].concat()), &["node", "(Add)", "expected extent"]);
+    let wrong = ["--dim", "S=7", "--inputs", &data];
+    says(
+        &fails(1, &[&fixed[..], &wrong].concat()),
+        &["contradictory sizes: input_ids[1] is 11, but `S` is 7"],
+    );
 }

@@ -126,7 +126,8 @@ fn what_pytorch_trains_is_found_in_the_file() {
         for (name, (parameter, _)) in &case.parameters {
             let others = case.parameters.iter().filter(|(it, (other, _))| *it != name && other == parameter);
             for (other, _) in others {
-                let one = |tie: &plan::Tie| [&tie.copy, &tie.original].iter().all(|it| [name, other].contains(it));
+                let one =
+                    |tie: &plan::Tie| [&tie.copy, &tie.original].iter().all(|it| [name, other].contains(it));
                 assert!(found.roles.ties.iter().any(one), "{title}: `{name}` and `{other}` are not one");
             }
         }

@@ -410,8 +410,7 @@ fn dimensions_that_share_a_name_are_taken_apart() {
         labels[1] is 6, and `n`, as the model calls it, is 3 elsewhere: taken as a dimension of its own (`--dim n=SIZE` does not bind it, `--dim labels[1]=6` does)
         labels[2] is 7, and `2*n`, as the model calls it, is 6 elsewhere: taken as a dimension of its own (`--dim 2*n=SIZE` does not bind it, `--dim labels[2]=7` does)"]]
     .assert_eq(&said.join("\n"));
-    let named: Vec<String> =
-        dimensions.sizes.iter().map(|(name, size)| format!("{name}={size}")).collect();
+    let named: Vec<String> = dimensions.sizes.iter().map(|(name, size)| format!("{name}={size}")).collect();
     expect!["k=5 labels[1]=6 labels[2]=7 m=8 n=3"].assert_eq(&named.join(" "));
     let again = Bindings { dims: dimensions.sizes.clone(), ..Bindings::default() };
     assert_eq!(model.import(&again), model.import(&given));

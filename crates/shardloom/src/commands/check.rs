@@ -49,8 +49,7 @@ pub(crate) fn check(arguments: &CheckArguments, context: &mut Context<'_, '_>) -
         }
     };
     let mut text = String::new();
-    for (mark, line) in
-        passed.iter().map(|line| ("ok", line)).chain(unknown.iter().map(|line| ("--", line)))
+    for (mark, line) in passed.iter().map(|line| ("ok", line)).chain(unknown.iter().map(|line| ("--", line)))
     {
         // Writing to a string does not fail.
         let _ = writeln!(text, "{mark}  {line}");

@@ -19,7 +19,7 @@ use crate::kept::Kept;
 use crate::otherwise::{self, Forbidden, Manner, Price};
 use crate::pipeline::{Prepared, Target};
 use crate::quantity::{bytes, percent, seconds};
-use crate::trained::Weights;
+use crate::weight_roles::Weights;
 use crate::{derived, machine, mesh, plan_file};
 
 use super::import::kept_whole;

@@ -15,13 +15,13 @@ use super::{Context, Said, stopped};
 use crate::arguments::{PlanArguments, Stages};
 use crate::compile::{self, Imported};
 use crate::failure::Failure;
-use crate::pipeline::cluster::{Answer, Pins, Question, cheapest};
 use crate::model_file::ModelFile;
+use crate::pipeline::cluster::{Answer, Pins, Question, cheapest};
 use crate::pipeline::staged::{self, Forward, Meshes, Order, Wanted, kind, staged, too_much};
 use crate::pipeline::{self, Stage, parameters};
 use crate::progress::Progress;
 use crate::train::trained::derived_pipeline;
-use crate::trained::Weights;
+use crate::weight_roles::Weights;
 use crate::{explained, mesh, model_file, plan_file, quantity};
 
 /// Plans a training step in stages: on the mesh that is given for each group of devices, or the best

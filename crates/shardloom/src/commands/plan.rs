@@ -12,7 +12,7 @@ use crate::compile::{self, Chosen};
 use crate::failure::Failure;
 use crate::pipeline::cluster::Pins;
 use crate::pipeline::{self, Prepared, Stage, Training, parameters};
-use crate::trained::Weights;
+use crate::weight_roles::Weights;
 use crate::{derived, explained, machine, mesh, plan_file, quantity, written};
 
 /// How many terms of the estimate a summary has.

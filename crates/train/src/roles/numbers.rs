@@ -33,7 +33,7 @@ impl<B: AsRef<[u8]>> Numbers<B> {
         (fits && known).then_some(Self { dtype: type_.dtype, shape, size, count, bytes })
     }
 
-    fn at(&self, index: usize) -> f64 {
+    pub(super) fn at(&self, index: usize) -> f64 {
         let bytes = &self.bytes.as_ref()[index * self.size..][..self.size];
         match (self.dtype, bytes) {
             (DType::F64, &[a, b, c, d, e, f, g, h]) => f64::from_le_bytes([a, b, c, d, e, f, g, h]),
@@ -56,9 +56,7 @@ impl<B: AsRef<[u8]>> Numbers<B> {
 
     /// Whether they are 0 and numbers so low that nothing is left of what they are added to.
     pub(crate) fn are_mask(&self) -> bool {
-        self.count > 1
-            && self.all().all(|it| it == 0.0 || it <= LOW)
-            && self.all().any(|it| it <= LOW)
+        self.count > 1 && self.all().all(|it| it == 0.0 || it <= LOW) && self.all().any(|it| it <= LOW)
     }
 
     /// Whether all are one number.
@@ -145,7 +143,8 @@ impl<B: AsRef<[u8]>> Numbers<B> {
             let own = inner;
             let same = |block: usize| {
                 let start = block * extent * own;
-                (own..extent * own).all(|at| self.at(start + at).to_bits() == self.at(start + at % own).to_bits())
+                (own..extent * own)
+                    .all(|at| self.at(start + at).to_bits() == self.at(start + at % own).to_bits())
             };
             extent > 1 && (0..outer).all(same)
         })

@@ -61,7 +61,8 @@ fn patterns_of_numbers() {
 
 #[test]
 fn numbers_of_all_types_are_read() {
-    let of = |dtype, bytes: Vec<u8>| Numbers::of(&Type::new(dtype, [2]), bytes).map(|it| (it.at(0), it.at(1)));
+    let of =
+        |dtype, bytes: Vec<u8>| Numbers::of(&Type::new(dtype, [2]), bytes).map(|it| (it.at(0), it.at(1)));
     assert_eq!(of(DType::F16, vec![0x00, 0x3c, 0xff, 0xfb]), Some((1.0, -65504.0)));
     assert_eq!(of(DType::F16, vec![0x01, 0x00, 0x00, 0xfc]), Some((2_f64.powi(-24), f64::NEG_INFINITY)));
     assert_eq!(of(DType::BF16, vec![0x80, 0x3f, 0x80, 0xff]), Some((1.0, f64::NEG_INFINITY)));
@@ -73,12 +74,28 @@ fn numbers_of_all_types_are_read() {
 #[test]
 fn names_of_exporters_and_of_modules() {
     for made in [
-        "val_221", "zeros", "_to_copy_3", "unsqueeze_14", "onnx::MatMul_314", "/model/Constant_3_output_0", "1843",
-        "ortshared_1_0_1_1_token_5", "lifted_tensor_0", "scalar_tensor_default", "expand",
+        "val_221",
+        "zeros",
+        "_to_copy_3",
+        "unsqueeze_14",
+        "onnx::MatMul_314",
+        "/model/Constant_3_output_0",
+        "1843",
+        "ortshared_1_0_1_1_token_5",
+        "lifted_tensor_0",
+        "scalar_tensor_default",
+        "expand",
     ] {
         assert!(is_made(made), "{made}");
     }
-    for module in ["layers.0.weight", "gate", "scale", "score.bias", "Attention_0_qkv_weight", "model.layers.1.add.weight"] {
+    for module in [
+        "layers.0.weight",
+        "gate",
+        "scale",
+        "score.bias",
+        "Attention_0_qkv_weight",
+        "model.layers.1.add.weight",
+    ] {
         assert!(!is_made(module), "{module}");
     }
     assert!(is_buffer("model.rotary_emb.inv_freq") && is_buffer("inv_freq") && !is_buffer("model.freq"));
@@ -134,7 +151,14 @@ fn use_decides_of_what_an_exporter_named() {
         Ok(trained.chain(constants).chain(ties).collect::<Vec<String>>())
     };
     let silent = |_: &str| None;
-    let all = ["TABLE named", "val_1 norm", "val_3 product", "val_2 no: scores", "val_4 no: computed", "val_3=TABLE"];
+    let all = [
+        "TABLE named",
+        "val_1 norm",
+        "val_3 product",
+        "val_2 no: scores",
+        "val_4 no: computed",
+        "val_3=TABLE",
+    ];
     assert_eq!(found(&Roles::default(), &silent).unwrap(), all);
     let says = |name: &str| {
         Some(match name {
@@ -144,7 +168,14 @@ fn use_decides_of_what_an_exporter_named() {
             _ => Declared::Nothing,
         })
     };
-    let all = ["TABLE declared", "val_2 declared", "val_3 product", "val_1 no: buffer", "val_4 no: computed", "val_3=TABLE"];
+    let all = [
+        "TABLE declared",
+        "val_2 declared",
+        "val_3 product",
+        "val_1 no: buffer",
+        "val_4 no: computed",
+        "val_3=TABLE",
+    ];
     assert_eq!(found(&Roles::default(), &says).unwrap(), all);
     // Two that modules named are two.
     let all_named = |_: &str| Some(Declared::Parameter);

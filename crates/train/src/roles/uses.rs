@@ -250,7 +250,8 @@ impl<'a> Uses<'a> {
 
     /// The weights of the norm that a value is, if it is one.
     fn weights_before(&self, value: ValueId, far: usize, found: &mut BTreeSet<ValueId>) {
-        let (Source::Result { node, .. }, Some(far)) = (&self.graph.value(value).source, far.checked_sub(1)) else {
+        let (Source::Result { node, .. }, Some(far)) = (&self.graph.value(value).source, far.checked_sub(1))
+        else {
             return;
         };
         let node = self.graph.node(*node);
@@ -259,7 +260,10 @@ impl<'a> Uses<'a> {
                 node.operands[1..].iter().for_each(|&it| self.weight_of(it, found));
             }
             Op::Binary(Binary::Mul | Binary::Add) => {
-                node.operands.iter().filter(|it| self.prepared[it.0]).for_each(|&it| self.weight_of(it, found));
+                node.operands
+                    .iter()
+                    .filter(|it| self.prepared[it.0])
+                    .for_each(|&it| self.weight_of(it, found));
                 if let Some(other) = self.computed(node) {
                     self.weights_before(other, far, found);
                 }

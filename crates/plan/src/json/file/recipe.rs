@@ -233,8 +233,7 @@ impl Recipe {
         }
     }
     fn roles(&self) -> roles::Roles {
-        let constant =
-            |it: &Constant| roles::Constant { name: it.name.clone(), why: it.why.0 };
+        let constant = |it: &Constant| roles::Constant { name: it.name.clone(), why: it.why.0 };
         let tie = |it: &Tie| roles::Tie {
             copy: it.copy.clone(),
             original: it.original.clone(),

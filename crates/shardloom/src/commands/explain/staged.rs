@@ -12,7 +12,7 @@ use crate::commands::pipeline::summary_json;
 use crate::failure::Failure;
 use crate::pipeline::staged::{self, kind, too_much};
 use crate::quantity::{bytes, percent, seconds};
-use crate::trained::Weights;
+use crate::weight_roles::Weights;
 use crate::{explained, mesh, written};
 
 /// How many columns the schedule has.

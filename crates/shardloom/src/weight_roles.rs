@@ -121,7 +121,11 @@ impl<'a> Weights<'a> {
         for tie in &self.roles.ties {
             let how = if tie.transposed { ", transposed" } else { "" };
             let (copy, original) = (&tie.copy, &tie.original);
-            say("tied", &[copy], &format!("trained as `{original}`{how}, whose copy it is (`--untie` parts them)"));
+            say(
+                "tied",
+                &[copy],
+                &format!("trained as `{original}`{how}, whose copy it is (`--untie` parts them)"),
+            );
         }
         for (name, count) in self.shared() {
             say("shared", &[name], &format!("one parameter in {count} places of the model"));
