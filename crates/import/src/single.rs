@@ -1,19 +1,20 @@
 //! Single numbers of a model file: those that operators take as attributes are no parameters.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::model::{self, Model};
 use crate::proto::NodeProto;
 
 impl Model {
-    /// The weights that some node of the outermost graph reads as more than an attribute.
-    pub fn operands(&self) -> BTreeSet<&str> {
-        let mut operands = BTreeSet::new();
+    /// The values that nodes of the outermost graph read as more than an attribute, and how many nodes do.
+    pub fn readers(&self) -> BTreeMap<&str, usize> {
+        let mut readers = BTreeMap::new();
         for node in &self.graph.node {
             let read = node.input.iter().enumerate().filter(|(place, _)| !is_attribute(node, *place));
-            operands.extend(read.map(|(_, name)| name.as_str()));
+            let names: BTreeSet<&str> = read.map(|(_, name)| name.as_str()).collect();
+            names.into_iter().for_each(|name| *readers.entry(name).or_default() += 1);
         }
-        operands
+        readers
     }
 }
 

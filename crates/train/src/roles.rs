@@ -169,11 +169,12 @@ pub fn roles<B: AsRef<[u8]>>(
     Ok(found)
 }
 
-/// Whether a weight of one element may be a parameter, by what the file says of it and by its name. One number
-/// that an exporter named is a constant: all of them look alike.
-pub fn may_be_parameter(declared: Option<Declared>, name: &str) -> bool {
-    declared == Some(Declared::Parameter)
-        || declared.is_none() && !names::is_made(name) && !names::is_buffer(name)
+/// Whether a weight of one element may be a parameter, by what the file says of it, its name and how many
+/// operators read it. One number that an exporter named is a constant: all of them look alike. So is one
+/// that many read and no module has: whoever wrote a graph by hand wrote 0.5 once.
+pub fn may_be_parameter(declared: Option<Declared>, name: &str, readers: usize) -> bool {
+    let is_named = !names::is_made(name) && !names::is_buffer(name) && (readers == 1 || name.contains('.'));
+    declared == Some(Declared::Parameter) || declared.is_none() && is_named
 }
 
 /// Whether an exporter made a weight's name.
@@ -242,7 +243,9 @@ fn role<B: AsRef<[u8]>>(
         () if has(Use::Scores) => Err(Why::Scores),
         () if has(Use::Added) => Ok(Because::Added),
         // What was moved only is still a parameter; of what was computed it cannot be told.
-        () if has(Use::Elements) && names::is_moved(name) => Ok(Because::Elements),
+        () if has(Use::Elements) && names::is_moved(name) && !is(&Numbers::are_negative) => {
+            Ok(Because::Elements)
+        }
         () => Err(Why::Computed),
     }
 }

@@ -25,13 +25,13 @@ pub fn roles(file: &ModelFile, imported: &Graph, asked: &Roles) -> Result<Found,
 /// The weights of one element that may be trained: those that look like parameters, and those that were
 /// asked for by their names.
 pub fn single(file: &ModelFile, asked: &Roles) -> BTreeSet<String> {
-    let operands = file.model.operands();
+    let readers = file.model.readers();
     let weights = file.model.weights();
     let single = weights.iter().filter(|(_, type_)| type_.dtype.is_float() && type_.elements() == 1);
     let may = |name: &str| {
         let declared = file.model.declared(name).map(of_file);
         let is_asked = asked.trained.iter().any(|it| it == name);
-        is_asked || operands.contains(name) && train::may_be_parameter(declared, name)
+        is_asked || readers.get(name).is_some_and(|&count| train::may_be_parameter(declared, name, count))
     };
     single.filter(|(name, _)| may(name)).map(|(name, _)| (*name).to_owned()).collect()
 }

@@ -114,17 +114,11 @@ const MORE: [&str; 12] = [
 ];
 
 /// What names begin with that other tools make.
-const BEGINNINGS: [&str; 9] = [
-    "onnx::",
-    "ortshared_",
-    "const_fold_opt_",
-    "Constant_",
-    "constant_",
-    "const_",
-    "Const_",
-    "_tensor_constant",
-    "/",
-];
+const BEGINNINGS: [&str; 8] =
+    ["onnx::", "ortshared_", "const_fold_opt_", "constant_", "const_", "_tensor_constant", "/", "p2o."];
+
+/// What the last part of a path is where a graph, and no module, has the constant: operands of operators.
+const OPERANDS: [&str; 4] = ["const", "constant", "x", "y"];
 
 /// What modules call the buffers that they keep beside their parameters.
 const BUFFERS: [&str; 15] = [
@@ -147,13 +141,16 @@ const BUFFERS: [&str; 15] = [
 
 /// Whether an exporter made a name, rather than a module.
 pub(super) fn is_made(name: &str) -> bool {
+    let lower = name.to_ascii_lowercase();
+    let last = lower.rsplit('/').next().unwrap_or(&lower).trim_end_matches(":0");
+    let last = last.trim_end_matches(|it: char| it.is_ascii_digit()).trim_end_matches('_');
     let stem = stem(name);
-    // A number is all that some exporters call a value, a module's parameters are of letters.
-    let is_number = name.chars().all(|it| it.is_ascii_digit());
-    let result = name.starts_with('/') || name.ends_with("_output_0");
-    is_number
-        || result
-        || BEGINNINGS.iter().any(|beginning| name.starts_with(beginning))
+    // A number is all that some exporters call a value; a module's parameters have letters.
+    name.chars().all(|it| it.is_ascii_digit())
+        || name.ends_with("_output_0")
+        || name.contains("constants/")
+        || (name.contains('/') || last.starts_with("const")) && OPERANDS.contains(&last)
+        || BEGINNINGS.iter().any(|beginning| lower.starts_with(beginning))
         || !name.contains('.') && [&MOVING[..], &COMPUTING, &MORE].iter().any(|it| it.contains(&stem))
 }
 

@@ -105,6 +105,11 @@ impl<B: AsRef<[u8]>> Numbers<B> {
         breaks == 0 || breaks == 1 && self.count > 2 * FEWEST
     }
 
+    /// Whether all of several are below zero, as what minus an exponential was taken of.
+    pub(crate) fn are_negative(&self) -> bool {
+        self.count > FEWEST && self.all().all(|it| it < 0.0)
+    }
+
     /// Whether all are positive, each below the one before.
     pub(crate) fn fall(&self) -> bool {
         let falls = |at: usize| self.at(at + 1) < self.at(at);

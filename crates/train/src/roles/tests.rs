@@ -84,6 +84,10 @@ fn names_of_exporters_and_of_modules() {
         "ortshared_1_0_1_1_token_5",
         "lifted_tensor_0",
         "scalar_tensor_default",
+        "gelu/mul/x:0",
+        "Const_3",
+        "p2o.Constant.5",
+        "model/constants/FLOAT/0",
         "expand",
     ] {
         assert!(is_made(made), "{made}");
@@ -94,6 +98,8 @@ fn names_of_exporters_and_of_modules() {
         "scale",
         "score.bias",
         "Attention_0_qkv_weight",
+        "bert/encoder/layer_0/output/dense/kernel:0",
+        "linear_0.w_0",
         "model.layers.1.add.weight",
     ] {
         assert!(!is_made(module), "{module}");
@@ -193,5 +199,13 @@ fn use_decides_of_what_an_exporter_named() {
         assert!(matches!(error, TrainError::Pattern(_, it) if it == what), "{error}");
     }
     assert_eq!(Because::Asked.in_words(), "as asked");
+    let single = |declared, name, readers| super::may_be_parameter(declared, name, readers);
+    assert!(single(None, "gate", 1) && single(None, "layers.0.gate", 2) && !single(None, "half", 4));
+    assert!(
+        !single(None, "val_3", 1)
+            && !single(None, "act.eps", 1)
+            && !single(Some(Declared::Nothing), "exp", 1)
+    );
+    assert!(single(Some(Declared::Parameter), "half", 4) && !single(Some(Declared::Constant), "beta", 1));
     assert_eq!(Why::Mask.name(), "mask");
 }
