@@ -67,7 +67,7 @@ impl<B: AsRef<[u8]>> Numbers<B> {
 
     /// Whether they are -1, 0 and 1, more than one of them.
     pub(crate) fn are_signs(&self) -> bool {
-        self.all().all(|it| it == 0.0 || it.abs() == 1.0) && !self.are_one()
+        self.all().all(|it| it == 0.0 || it.abs().to_bits() == 1_f64.to_bits()) && !self.are_one()
     }
 
     /// Whether each row along the last dimension of more than one number is in even steps.

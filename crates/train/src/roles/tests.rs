@@ -41,7 +41,7 @@ fn patterns_of_numbers() {
     // Slopes of twelve heads are those of eight, and of four between them.
     let slope = |power: f32| 2_f32.powf(-power);
     let twelve: Vec<f32> =
-        (1..=8).map(|it| slope(f32::from(it as u8))).chain([0.5, 1.5, 2.5, 3.5].map(slope)).collect();
+        (1..=8_u8).map(|it| slope(f32::from(it))).chain([0.5, 1.5, 2.5, 3.5].map(slope)).collect();
     assert_eq!(patterns(&[12], &twelve), "slopes");
     let table: Vec<f32> = (0..3_u8)
         .flat_map(|at| [f32::from(at).sin(), f32::from(at).cos(), (f32::from(at) / 9.0).sin(), 0.9])

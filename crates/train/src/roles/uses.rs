@@ -146,7 +146,7 @@ impl<'a> Uses<'a> {
     /// Whether a value is 1/2 or -1/2: an exponent of roots.
     fn is_half(&self, value: ValueId) -> bool {
         let Source::Result { node, .. } = self.graph.value(value).source else { return false };
-        matches!(&self.graph.node(node).op, Op::Fill { value, .. } if value.0.abs() == 0.5)
+        matches!(&self.graph.node(node).op, Op::Fill { value, .. } if value.0.abs().to_bits() == 0.5_f64.to_bits())
     }
 
     /// Whether a softmax is taken of a value, with nothing but operations on elements between.
