@@ -14,6 +14,7 @@ mod extent; // symbolic dimensions
 mod bind; // their sizes
 mod heads; // sizes of caches that attention operators say
 mod translate; // from nodes to operations
+mod single; // single numbers that are parameters
 mod order; // which nodes, in which order
 mod positions; // positions that follow from the past's length, as an input
 mod node; // a node as its translation sees it
@@ -30,9 +31,9 @@ mod sequence; // lists of values
 mod groups; // which operations become a region
 mod finish; // from what was built to a graph
 
-pub use bind::Bindings;
+pub use bind::{Apart, Bindings, Dimensions};
 pub use error::{ImportError, Place, Unbound};
-pub use model::{Dim, Input, Model, read};
+pub use model::{Declared, Dim, Input, Model, read};
 pub use positions::Positions;
 pub use replace::{Beside, NewData, Replaced};
 pub use tensor::{External, WeightData};

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use planner_ir::{DType, Graph, Type};
 use prost::Message;
 
-use crate::bind::{self, Bindings};
+use crate::bind::{self, Bindings, Dimensions};
 use crate::error::{ImportError, Unbound};
 use crate::extent::Extent;
 use crate::packed::Packed;
@@ -36,9 +36,22 @@ pub struct Model {
     weights: BTreeMap<String, TensorProto>,
     /// The weights that are not initializers of the outermost graph.
     nested: BTreeSet<String>,
+    /// What the file says that weights are; empty if it says it of none.
+    declared: BTreeMap<String, Declared>,
     files: BTreeMap<String, Bytes>,
     /// The file.
     bytes: Bytes,
+}
+
+/// What a weight is to the module that was exported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Declared {
+    /// A parameter.
+    Parameter,
+    /// A buffer or a constant.
+    Constant,
+    /// Nothing: the exporter made it.
+    Nothing,
 }
 
 /// The domain, name and overload of a local function.
@@ -79,6 +92,7 @@ pub fn read(bytes: Bytes) -> Result<Model, ImportError> {
     if opsets.is_empty() {
         return Err(malformed("no operator set is imported"));
     }
+    let declared = declared(&mut graph);
     let (weights, nested) = take_weights(&mut graph, &model.functions)?;
     let inputs = inputs(&graph, &weights)?;
     let mut outputs = BTreeSet::new();
@@ -92,7 +106,7 @@ pub fn read(bytes: Bytes) -> Result<Model, ImportError> {
             return Err(malformed(format!("function `{}` is defined twice", other.name)));
         }
     }
-    Ok(Model { graph, functions, opsets, inputs, weights, nested, files: BTreeMap::new(), bytes })
+    Ok(Model { graph, functions, opsets, inputs, weights, nested, declared, files: BTreeMap::new(), bytes })
 }
 
 impl Model {
@@ -140,6 +154,12 @@ impl Model {
         self.weights.get(name).and_then(|proto| tensor::type_of(proto).ok())
     }
 
+    /// What the file says that a weight is, if it says that of any.
+    pub fn declared(&self, name: &str) -> Option<Declared> {
+        let said = || self.declared.get(name).copied().unwrap_or(Declared::Nothing);
+        (!self.declared.is_empty()).then(said)
+    }
+
     /// Where the data of a weight are.
     pub fn weight(&self, name: &str) -> Result<WeightData, ImportError> {
         let error = |message| ImportError::Weight { name: name.to_owned(), message };
@@ -180,6 +200,11 @@ impl Model {
         replace::replace(&self.bytes, file, data)
     }
 
+    /// The sizes of its dimensions by name, as far as bindings say them.
+    pub fn dimensions(&self, bindings: &Bindings) -> Result<Dimensions, ImportError> {
+        bind::dimensions(self, bindings)
+    }
+
     /// The graph of the model with its dimensions bound.
     pub fn import(&self, bindings: &Bindings) -> Result<Graph, ImportError> {
         let shapes = bind::shapes(self, bindings)?;
@@ -187,7 +212,7 @@ impl Model {
             Some(positions) => Seen::Taken(positions.clone(), None),
             None => Seen::Ignored,
         };
-        translate::graph(self, &shapes, &bindings.controls, seen).map(|(graph, _)| graph)
+        translate::graph(self, &shapes, bindings, seen).map(|(graph, _)| graph)
     }
 
     /// The nodes that use positions which follow from the length of the past: `start`, `start + 1`, ..
@@ -198,7 +223,7 @@ impl Model {
     ) -> Result<BTreeSet<String>, ImportError> {
         let shapes = bind::shapes(self, bindings)?;
         let seen = Seen::Collected(Positions { nodes: BTreeSet::new(), ..wanted.clone() });
-        match translate::graph(self, &shapes, &bindings.controls, seen)? {
+        match translate::graph(self, &shapes, bindings, seen)? {
             (_, Seen::Collected(found)) => Ok(found.nodes),
             _ => Ok(BTreeSet::new()),
         }
@@ -325,6 +350,28 @@ fn input(info: &ValueInfoProto) -> Result<Input, ImportError> {
         dims.collect()
     });
     Ok(Input { name, dtype, dims })
+}
+
+/// The key under which `torch.onnx` says of a value of the exported module what it is.
+const KIND: &str = "pkg.torch.export.graph_signature.InputSpec.kind";
+
+/// Takes what the exporter says that initializers are.
+fn declared(graph: &mut GraphProto) -> BTreeMap<String, Declared> {
+    let notes = std::mem::take(&mut graph.value_info);
+    let notes = notes.iter().map(|note| (&note.name, &note.metadata_props));
+    let own = graph.initializer.iter().map(|it| (&it.name, &it.metadata_props));
+    let names: BTreeSet<&str> = graph.initializer.iter().map(|it| it.name.as_str()).collect();
+    let mut declared = BTreeMap::new();
+    for (name, said) in notes.chain(own).filter(|(name, _)| names.contains(name.as_str())) {
+        let kind = said.iter().find(|it| it.key == KIND);
+        let kind = match kind.map(|it| it.value.as_str()) {
+            Some("PARAMETER") => Declared::Parameter,
+            Some("BUFFER" | "CONSTANT_TENSOR") => Declared::Constant,
+            _ => continue,
+        };
+        declared.insert(name.clone(), kind);
+    }
+    declared
 }
 
 /// Takes the initializers, and the large constants of all graphs and functions, by name.

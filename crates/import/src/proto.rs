@@ -1,6 +1,6 @@
 //! The parts of the ONNX file format that are read (`onnx.proto`, IR version 13).
 //!
-//! Fields that nothing here uses (documentation, metadata, training graphs, quantisation
+//! Fields that nothing here uses (documentation, most metadata, training graphs, quantisation
 //! annotations) are left out and skipped when decoding. Source: `onnx.proto` of onnx 1.23.2.
 
 use bytes::Bytes;
@@ -38,6 +38,8 @@ pub(crate) struct GraphProto {
     pub(crate) input: Vec<ValueInfoProto>,
     #[prost(message, repeated, tag = "12")]
     pub(crate) output: Vec<ValueInfoProto>,
+    #[prost(message, repeated, tag = "13")]
+    pub(crate) value_info: Vec<NoteProto>,
     #[prost(message, repeated, tag = "15")]
     pub(crate) sparse_initializer: Vec<SparseTensorProto>,
 }
@@ -113,6 +115,15 @@ pub(crate) struct ValueInfoProto {
     pub(crate) type_: Option<TypeProto>,
 }
 
+/// What is noted of a value: its name, and what its exporter wrote beside it.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct NoteProto {
+    #[prost(string, tag = "1")]
+    pub(crate) name: String,
+    #[prost(message, repeated, tag = "4")]
+    pub(crate) metadata_props: Vec<StringStringEntryProto>,
+}
+
 /// The type of a value; sequences, maps and optional values are skipped, so that both are absent.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct TypeProto {
@@ -173,6 +184,8 @@ pub(crate) struct TensorProto {
     /// 1: in another file, which `external_data` names.
     #[prost(int32, tag = "14")]
     pub(crate) data_location: i32,
+    #[prost(message, repeated, tag = "16")]
+    pub(crate) metadata_props: Vec<StringStringEntryProto>,
 }
 
 #[derive(Clone, PartialEq, Message)]

@@ -1,11 +1,12 @@
 //! From the nodes of a model to operations: names become values, functions and branches whose
 //! condition is known are inlined, lists of values stay in the importer.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use kernels::Array;
 use planner_ir::{Graph, Type, ValueId};
 
+use crate::bind::Bindings;
 use crate::branch;
 use crate::builder::Builder;
 use crate::constant;
@@ -37,16 +38,17 @@ const LARGEST_INTEGERS: u64 = 1024;
 /// The largest weight of other numbers that an operator can take as an attribute (elements).
 const LARGEST_ATTRIBUTE: u64 = 16;
 
-/// The graph of a model whose inputs have these types; the inputs in `controls` are constants. What was
+/// The graph of a model whose inputs have these types; inputs whose values are bound are constants. What was
 /// seen of positions comes back.
 pub(crate) fn graph(
     model: &Model,
     types: &[Type],
-    controls: &BTreeMap<String, Array>,
+    bindings: &Bindings,
     positions: Seen,
 ) -> Result<(Graph, Seen), ImportError> {
     let mut importer = Importer {
         model,
+        parameters: &bindings.parameters,
         builder: Builder::default(),
         positions,
         translated: 0,
@@ -57,7 +59,7 @@ pub(crate) fn graph(
     for (input, type_) in model.inputs().iter().zip(types) {
         tensor::check_size(&type_.shape)
             .map_err(|message| malformed(format!("input `{}`: {message}", input.name)))?;
-        let value = match controls.get(&input.name) {
+        let value = match bindings.controls.get(&input.name) {
             Some(array) => importer.builder.constant(array.clone()),
             None => importer.builder.input(&input.name, type_.clone()),
         };
@@ -133,6 +135,8 @@ impl<'s> Scope<'s> {
 /// What a translation needs everywhere.
 pub(crate) struct Importer<'m> {
     pub(crate) model: &'m Model,
+    /// The weights of one element that are no constants.
+    parameters: &'m BTreeSet<String>,
     pub(crate) builder: Builder,
     positions: Seen,
     translated: usize,
@@ -194,15 +198,19 @@ impl Importer<'_> {
             .collect()
     }
 
-    /// A weight of the model, which is a constant if it is an integer list, a single number or a triangle
-    /// of ones.
+    /// A weight of the model, which is a constant if it is an integer list, a triangle of ones, or a single
+    /// number that is not to be trained.
     pub(crate) fn weight(&mut self, name: &str, display: &str) -> Result<ValueId, ImportError> {
         let error = |message| ImportError::Weight { name: display.to_owned(), message };
         let missing = || error("the model has none of that name".to_owned());
         let proto: &TensorProto = self.model.weight_proto(name).ok_or_else(missing)?;
         let type_ = tensor::numbers_of(proto).map_err(error)?;
         let packed = Packed::of(proto.data_type);
-        let constant = if type_.dtype.is_float() { 1 } else { LARGEST_INTEGERS };
+        let constant = match type_.dtype.is_float() {
+            true if self.parameters.contains(name) => 0,
+            true => 1,
+            false => LARGEST_INTEGERS,
+        };
         let elements = type_.elements();
         let small = elements <= constant.max(LARGEST_ATTRIBUTE);
         let may_be_mask = packed.is_none() && type_.dtype.bytes() == 1 && type_.rank() >= 2;

@@ -15,6 +15,7 @@ use planner_ir::{Carried, Move, NodeId, Op, Source, ValueId};
 
 use crate::plan::{Copy, Plan};
 use crate::recipe::Recipe;
+use crate::roles::Roles;
 use crate::summary::communication;
 use crate::words::{operation_in_words, strategy};
 
@@ -108,12 +109,15 @@ fn header(before: &Plan, after: &Plan) -> Vec<Change<String>> {
 /// What a recipe says, line by line.
 fn recipe_lines(recipe: &Recipe) -> Vec<(String, String)> {
     // Every field is named, so that a new one is not forgotten here.
-    let Recipe { loss, optimizer, precision, micro_batches, clip, no_decay, recompute, frozen, spelled } =
+    let Recipe { loss, optimizer, precision, micro_batches, clip, no_decay, recompute, roles, spelled } =
         recipe;
     let vectors = no_decay.vectors.then(|| "vectors".to_owned());
     let no_decay: Vec<String> = vectors.into_iter().chain(no_decay.names.iter().cloned()).collect();
     let recompute: Vec<String> = recompute.iter().map(ToString::to_string).collect();
     let spelled: Vec<String> = spelled.iter().map(ToString::to_string).collect();
+    let Roles { frozen, trained, untied, constants, ties } = roles;
+    let constants: Vec<String> = constants.iter().map(|it| it.name.clone()).collect();
+    let ties: Vec<String> = ties.iter().map(|it| format!("{}={}", it.copy, it.original)).collect();
     let list = |all: &[String]| if all.is_empty() { "none".to_owned() } else { all.join(",") };
     let lines = [
         ("loss", loss.to_string()),
@@ -124,6 +128,10 @@ fn recipe_lines(recipe: &Recipe) -> Vec<(String, String)> {
         ("without decay", list(&no_decay)),
         ("recompute", list(&recompute)),
         ("frozen", list(frozen)),
+        ("asked to be trained", list(trained)),
+        ("asked to be untied", list(untied)),
+        ("no parameters", list(&constants)),
+        ("tied", list(&ties)),
         ("spelled out in blocks", list(&spelled)),
     ];
     lines.into_iter().map(|(what, how)| (what.to_owned(), how)).collect()

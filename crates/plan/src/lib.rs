@@ -9,6 +9,7 @@ mod generation; // plans of prompts and of single tokens, over one cache
 mod pattern; // names with `*`
 mod pin; // what a user has fixed
 mod recipe; // how a training step was derived from a model
+mod roles; // what a model's weights are to its training
 #[cfg(test)]
 mod samples; // plans for tests
 mod steps; // what moves between the steps of a partition
@@ -34,6 +35,7 @@ pub use plan::{
     Assignment, Copy, Holding, LeftOut, MachineName, ModelFile, Part, Plan, Proof, SpaceSize, Term, Transfer,
 };
 pub use recipe::{Loss, NoDecay, Precision, Recipe, Recompute};
+pub use roles::{Constant, Roles, Tie, Why};
 pub use steps::bytes_of_steps;
 pub use summary::{Traffic, communication};
 pub use traffic::{ValueKind, ValueTraffic, traffic};

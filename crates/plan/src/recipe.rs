@@ -4,6 +4,8 @@ use std::fmt;
 
 use planner_ir::Optimizer;
 
+use crate::roles::Roles;
+
 /// What was asked for when a model was made a training step.
 ///
 /// Patterns are names of parameters in which `*` stands for any text, also none.
@@ -24,8 +26,8 @@ pub struct Recipe {
     /// For each forward block of the model, in order, what of it is computed again for the
     /// gradients.
     pub recompute: Vec<Recompute>,
-    /// Patterns of the parameters that do not change.
-    pub frozen: Vec<String>,
+    /// Which weights are parameters, and which of these are one.
+    pub roles: Roles,
     /// The forward blocks, by their numbers, ascending, whose norms and cross-entropies are spelled
     /// out, so that the rows that they are over may be split.
     pub spelled: Vec<usize>,

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use cost_models::machine::Machine;
-use import::{Bindings, Dim, ImportError};
-use plan::Plan;
+use import::{Bindings, ImportError};
+use plan::{Plan, Recipe};
 use planner_ir::{DType, Graph, Mesh, Type};
 
 use crate::arguments::{ModelArguments, TargetArguments};
@@ -14,7 +14,7 @@ use crate::given::{self, Given};
 use crate::impossible;
 use crate::mesh;
 use crate::model_file::{self, ModelFile};
-use crate::pipeline::{self, Observer, Prepared, Stage, Target};
+use crate::pipeline::{self, Observer, Prepared, Stage, Target, parameters};
 use crate::progress::Progress;
 
 /// A model with its dimensions bound, as a graph.
@@ -32,17 +32,19 @@ pub(crate) struct Imported {
     pub(crate) header: plan::ModelFile,
 }
 
-/// Reads a model and binds its dimensions.
+/// Reads a model and binds its dimensions, to train it if there is a recipe.
 pub(crate) fn imported(
     path: &Path,
     bound: &ModelArguments,
+    recipe: Option<&Recipe>,
     observe: Observer<'_>,
     progress: &Progress,
 ) -> Result<Imported, Failure> {
     progress.say(format!("reading {}", path.display()));
     let file = model_file::open(path)?;
     let given = bound.inputs.as_deref().map(given::read).transpose()?;
-    let mut bindings = Bindings { dims: dims(&bound.dims)?, ..Bindings::default() };
+    let parameters = recipe.map(|it| parameters::single(&file, &it.roles)).unwrap_or_default();
+    let mut bindings = Bindings { dims: dims(&bound.dims)?, parameters, ..Bindings::default() };
     if let (Some(given), Some(path)) = (&given, &bound.inputs) {
         let known: Vec<&str> = file.model.inputs().iter().map(|input| input.name.as_str()).collect();
         if let Some(name) = given.inputs.keys().find(|name| !known.contains(&name.as_str())) {
@@ -51,6 +53,9 @@ pub(crate) fn imported(
         }
         let shape = |(name, type_): (&String, &Type)| (name.clone(), type_.shape.clone());
         bindings.inputs = given.inputs.iter().map(shape).collect();
+    }
+    for apart in file.model.dimensions(&bindings).map_err(|error| refusal(&file, &error))?.apart {
+        progress.without(|| eprintln!("warning: {}: {apart}", path.display()));
     }
     let graph = graph(&file, &mut bindings, given.as_ref(), observe)?;
     let header = header(&file, &bindings, &graph);
@@ -129,19 +134,15 @@ pub(crate) fn header(file: &ModelFile, bindings: &Bindings, graph: &Graph) -> pl
 
 /// The sizes of the model's dimensions, by name: what `--dim` says, and what the inputs' types say.
 fn recorded(file: &ModelFile, bindings: &Bindings, graph: &Graph) -> Vec<(String, u64)> {
-    let mut dims = bindings.dims.clone();
-    let types = given::expected(graph);
-    for input in file.model.inputs() {
-        let shape = bindings.inputs.get(&input.name);
-        let typed = || types.iter().find(|(name, _)| *name == input.name).map(|(_, type_)| &type_.shape);
-        let Some(shape) = shape.or_else(typed) else { continue };
-        for (dim, size) in input.dims.iter().flatten().zip(shape) {
-            if let Dim::Symbol(symbol) = dim {
-                dims.insert(symbol.clone(), *size);
-            }
+    let mut bindings = bindings.clone();
+    for (name, type_) in given::expected(graph) {
+        if file.model.inputs().iter().any(|input| input.name == name) {
+            bindings.inputs.entry(name.to_owned()).or_insert_with(|| type_.shape.clone());
         }
     }
-    dims.into_iter().collect()
+    let dimensions = file.model.dimensions(&bindings);
+    let sizes = dimensions.map_or_else(|_| bindings.dims, |dimensions| dimensions.sizes);
+    sizes.into_iter().collect()
 }
 
 /// A plan, and the other meshes that were tried.

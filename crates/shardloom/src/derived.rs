@@ -5,11 +5,10 @@ use std::path::Path;
 use import::{Bindings, ImportError, Positions};
 use plan::{Cache, Plan, Recipe};
 use planner_ir::Graph;
-use train::Tie;
 
 use crate::failure::Failure;
 use crate::model_file::ModelFile;
-use crate::pipeline::{self, Prepared};
+use crate::pipeline::{self, Prepared, parameters};
 use crate::{given, plan_file};
 
 /// The model of a plan, imported for the sizes of the plan; of generation, with the input of positions
@@ -24,6 +23,7 @@ pub(crate) fn imported(file: &ModelFile, plan: &Plan, cache: Option<&Cache>) -> 
         dims: plan.model.dims.iter().cloned().collect(),
         inputs: shapes.map(|(name, type_)| ((*name).to_owned(), type_.shape.clone())).collect(),
         positions: cache.and_then(|cache| positions(plan, cache)),
+        parameters: plan.recipe.iter().flat_map(|it| parameters::single(file, &it.roles)).collect(),
         ..Bindings::default()
     };
     pipeline::import(file, &bindings, &mut |_, _| {})
@@ -55,15 +55,21 @@ pub(crate) fn prepared(path: &Path, plan: &Plan) -> Result<Option<Prepared>, Fai
     Ok(Some(prepared).filter(|it| it.graph == plan.graph))
 }
 
-/// The parameters that a plan's model has twice. The plan's program has to be the training step that
-/// its recipe makes of the model.
-pub(crate) fn ties(path: &Path, plan: &Plan, recipe: &Recipe, file: &ModelFile) -> Result<Vec<Tie>, Failure> {
+/// Whether a plan can be trained: its program has to be the training step that its recipe makes of the model.
+pub(crate) fn trains(path: &Path, plan: &Plan, recipe: &Recipe, file: &ModelFile) -> Result<(), Failure> {
     let refused = |error: String| Failure::file(path, format!("the plan is rejected: {error}"));
     let imported = imported(file, plan, None)
         .map_err(|error| refused(format!("the model is not of these sizes: {error}")))?;
     if pipeline::derived(file, &imported, recipe)?.graph != plan.graph {
-        let error = "its program is not the training step that its recipe makes of the model";
-        return Err(refused(error.to_owned()));
+        return Err(refused(NOT_ITS_STEP.to_owned()));
     }
-    Ok(pipeline::ties(file, &imported))
+    Ok(())
+}
+
+/// Why a plan cannot be trained whose program is another.
+const NOT_ITS_STEP: &str = "its program is not the training step that its recipe makes of the model";
+
+/// The same of a plan that has just been made: that it cannot be trained is an error of shardloom.
+pub(crate) fn confirm(path: &Path, plan: &Plan, recipe: &Recipe, file: &ModelFile) -> Result<(), Failure> {
+    trains(path, plan, recipe, file).map_err(|failure| Failure::internal("plan", failure))
 }

@@ -26,6 +26,7 @@ mod progress; // what is being done, for a person who waits
 mod plan_file; // plans on disk
 mod otherwise; // what other plans would cost
 mod explained; // a plan in words
+mod weight_roles; // which weights a step trains, in words
 mod kept; // what blocks of a training step keep
 mod gpu; // ranks on a GPU of this machine
 mod measure; // what this machine can do

@@ -1,5 +1,6 @@
 //! From a model to a plan, from a plan to programs: the architecture, top to bottom.
 
+pub mod parameters; // which weights are parameters
 mod variants; // what each block may be
 mod pins; // how operations are computed that a user has fixed
 mod keeping; // what keeping less is weighed by
@@ -11,14 +12,13 @@ pub mod cluster; // which stages, on which meshes, by which schedule
 use std::fmt;
 
 use cost_models::machine::Machine;
-use import::{Bindings, ImportError, WeightData};
+use import::{Bindings, ImportError};
 use lower::{Alike, LowerError, Program};
 use plan::{Pipeline, Plan, Recipe};
 use planner_ir::{Graph, Mesh};
 use rewrite::{RaiseStatistics, Steps};
 use search::problem::SearchError;
 use search::{Fixed, MachinePrices, Pinned, PlanError, Section, fold, sections};
-use train::Tie;
 
 use crate::failure::Failure;
 use crate::model_file::ModelFile;
@@ -149,13 +149,16 @@ pub fn prepare_training(
     observe: Observer<'_>,
 ) -> Result<Prepared, Failure> {
     planner_ir::verify(imported).map_err(|error| Failure::internal("import", error))?;
-    let tied = train::tied(imported, &ties(file, imported));
-    let raised = rewrite::raise(&tied).map_err(|error| Failure::internal("raise", error))?;
     let refused = |error| Failure::file(&file.path, format!("cannot be trained so: {error}"));
-    let forward = train::forward(&raised.graph, &training.recipe).map_err(refused)?;
+    let roles = parameters::roles(file, imported, &training.recipe.roles)?.roles;
+    let recipe = Recipe { roles, ..training.recipe.clone() };
+    let tied = train::tied(imported, &recipe.roles.ties).map_err(refused)?;
+    let raised = rewrite::raise(&tied).map_err(|error| Failure::internal("raise", error))?;
+    let forward = train::forward(&raised.graph, &recipe).map_err(refused)?;
     let blocks = rewrite::blocks(&forward);
     observe(Stage::Raise, &blocks.graph);
-    let found = Variants::of_training(blocks, training.clone()).map_err(refused)?;
+    let training = Training { recipe, ..training.clone() };
+    let found = Variants::of_training(blocks, training).map_err(refused)?;
     let prepared = prepared(Stage::Train, found, raised.statistics)?;
     observe(Stage::Train, &prepared.graph);
     Ok(prepared)
@@ -171,17 +174,6 @@ fn prepared(
         planner_ir::verify(graph).map_err(|error| Failure::internal(stage.name(), error))?;
     }
     Ok(Prepared { graph, sections, raised, variants: Some(variants), pinned: None, fixed: vec![] })
-}
-
-/// The parameters that the model file has twice; none where its weights are not there.
-pub fn ties(file: &ModelFile, graph: &Graph) -> Vec<Tie> {
-    let bytes = |name: &str| match file.model.weight(name) {
-        Ok(WeightData::Bytes(bytes)) => Some(bytes),
-        _ => None,
-    };
-    let ties = train::ties(graph, &bytes);
-    run::Stored::release(file);
-    ties
 }
 
 /// A graph that is in named operations already, such as a plan's, cut into blocks.
@@ -201,9 +193,9 @@ pub fn cut(graph: &Graph) -> Prepared {
 /// The training step of a recipe that has its decisions about blocks, cut into blocks: how a plan's
 /// program came about.
 pub fn derived(file: &ModelFile, imported: &Graph, recipe: &Recipe) -> Result<Prepared, Failure> {
-    let tied = train::tied(imported, &ties(file, imported));
-    let raised = rewrite::raise(&tied).map_err(|error| Failure::internal("raise", error))?;
     let refused = |error| Failure::file(&file.path, format!("cannot be trained so: {error}"));
+    let tied = train::tied(imported, &recipe.roles.ties).map_err(refused)?;
+    let raised = rewrite::raise(&tied).map_err(|error| Failure::internal("raise", error))?;
     let blocks = rewrite::blocks(&train::forward(&raised.graph, recipe).map_err(refused)?);
     let step = train::step(&blocks, recipe).map_err(refused)?;
     let sections = fold(&step.graph, &step.homes, &step.forward);

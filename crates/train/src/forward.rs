@@ -30,7 +30,7 @@ pub fn forward(raised: &Graph, recipe: &Recipe) -> Result<Graph, TrainError> {
         }
     }
     let Quotient { sum, count } = match &recipe.loss {
-        Loss::Output(name) => quotient(&mut graph, name, &recipe.frozen)?,
+        Loss::Output(name) => quotient(&mut graph, name, &recipe.roles)?,
         Loss::CrossEntropy { logits, labels } => cross_entropy(&mut graph, logits, labels)?,
     };
     graph.outputs = [("sum", sum), ("count", count)]

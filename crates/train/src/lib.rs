@@ -10,6 +10,7 @@
 //! optimizer. The step is a program like any other; that it can be run data-, tensor- or
 //! ZeRO-parallel follows from its loops.
 
+mod roles; // which weights are parameters
 mod tie; // parameters that an exporter wrote twice
 mod forward; // the loss as a sum and a count
 mod loss; // where the loss is a quotient
@@ -34,9 +35,10 @@ use planner_ir::NoGradient;
 
 pub use forward::forward;
 pub use keep::{Costs, keepings};
+pub use roles::{Because, Declared, Found, Known, Trained, may_be_parameter, roles};
 pub use stages::{Crossing, Stages, stages};
 pub use step::{Step, step};
-pub use tie::{Tie, tied, ties};
+pub use tie::tied;
 
 /// The input of a training step that is the learning rate: f32, no dimensions.
 pub const RATE: &str = "training.rate";
@@ -76,6 +78,8 @@ pub enum TrainError {
     Nothing,
     /// A pattern that no parameter's name matches; what it is for.
     Pattern(String, &'static str),
+    /// A weight that is said to be a copy and cannot be one; its name, that of the original.
+    Tie(String, String),
     /// As many decisions about blocks as there are blocks; found, expected.
     Blocks(usize, usize),
     /// The first blocks of stages are not 0 and ascending numbers of blocks; they, how many blocks
@@ -109,6 +113,11 @@ impl fmt::Display for TrainError {
             }
             Self::Nothing => f.write_str("no parameter that is not frozen leads to the loss"),
             Self::Pattern(pattern, what) => write!(f, "no parameter matches `{pattern}` ({what})"),
+            Self::Tie(copy, original) => write!(
+                f,
+                "weight `{copy}` is said to be a copy of `{original}`, expected two weights of one type, or of \
+                 rows and columns exchanged, the second no copy itself"
+            ),
             Self::Blocks(found, expected) => {
                 write!(f, "decisions about {found} blocks, expected {expected}, as many as there are")
             }

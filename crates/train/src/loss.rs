@@ -4,7 +4,7 @@ use planner_ir::{Binary, DType, Emit, Graph, Op, Phase, Source, Type, ValueId};
 
 use crate::TrainError;
 use crate::forward::output;
-use plan::matches as matches_pattern;
+use plan::Roles;
 
 /// A loss: its sum over micro-batches, divided by the sum of the counts, is the mean. Both are f32
 /// without dimensions.
@@ -14,13 +14,13 @@ pub(crate) struct Quotient {
 }
 
 /// The loss that is the model's output of that name.
-pub(crate) fn quotient(graph: &mut Graph, name: &str, frozen: &[String]) -> Result<Quotient, TrainError> {
+pub(crate) fn quotient(graph: &mut Graph, name: &str, roles: &Roles) -> Result<Quotient, TrainError> {
     let loss = output(graph, name)?;
     let type_ = graph.type_of(loss).clone();
     if !type_.dtype.is_float() || type_.elements() != 1 {
         return Err(TrainError::Loss(name.to_owned(), type_.to_string()));
     }
-    let (sum, count) = divided(graph, loss, frozen).unwrap_or((loss, None));
+    let (sum, count) = divided(graph, loss, roles).unwrap_or((loss, None));
     let mut emit = Emit { graph, phase: Phase::Forward, origin: "loss" };
     let sum = number(&mut emit, sum);
     let count = match count {
@@ -31,29 +31,28 @@ pub(crate) fn quotient(graph: &mut Graph, name: &str, frozen: &[String]) -> Resu
 }
 
 /// The two sides of a division by what no parameter leads to.
-fn divided(graph: &Graph, loss: ValueId, frozen: &[String]) -> Option<(ValueId, Option<ValueId>)> {
+fn divided(graph: &Graph, loss: ValueId, roles: &Roles) -> Option<(ValueId, Option<ValueId>)> {
     let Source::Result { node, .. } = graph.value(loss).source else { return None };
     let node = graph.node(node);
-    let reshaped = || divided(graph, node.operands[0], frozen);
+    let reshaped = || divided(graph, node.operands[0], roles);
     match node.op {
         // One number in another shape, or as another type, is still that quotient.
         Op::Reshape { .. } => reshaped(),
         Op::Binary(Binary::Div) => {
             let [sum, count] = node.operands[..] else { return None };
             let numbers = [sum, count].iter().all(|&it| graph.type_of(it).elements() == 1);
-            (numbers && !led_to_by_parameters(graph, count, frozen)).then_some((sum, Some(count)))
+            (numbers && !led_to_by_parameters(graph, count, roles)).then_some((sum, Some(count)))
         }
         _ => None,
     }
 }
 
-fn led_to_by_parameters(graph: &Graph, value: ValueId, frozen: &[String]) -> bool {
-    let is_frozen = |name: &str| frozen.iter().any(|pattern| matches_pattern(pattern, name));
+fn led_to_by_parameters(graph: &Graph, value: ValueId, roles: &Roles) -> bool {
     let mut led: Vec<bool> = graph
         .values
         .iter()
         .map(|it| match &it.source {
-            Source::Weight(name) => it.type_.dtype.is_float() && !is_frozen(name),
+            Source::Weight(name) => it.type_.dtype.is_float() && !roles.keeps(name),
             _ => false,
         })
         .collect();

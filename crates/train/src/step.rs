@@ -33,7 +33,7 @@ pub struct Step {
 /// of blocks is of those in which norms are spelled out, where the recipe says so.
 ///
 /// Every weight of floating point that a gradient reaches is a parameter, unless the recipe says
-/// that it is frozen.
+/// that it stays as it is.
 pub fn step(blocks: &Blocks, recipe: &Recipe) -> Result<Step, TrainError> {
     let count = blocks.segments.len();
     if recipe.recompute.len() != count {
@@ -70,18 +70,13 @@ pub(crate) fn trained(forward: &Graph, recipe: &Recipe) -> Result<BTreeSet<Strin
             _ => None,
         })
         .collect();
-    for (patterns, what) in
-        [(&recipe.frozen, "frozen parameters"), (&recipe.no_decay.names, "parameters that do not decay")]
-    {
-        for pattern in patterns {
-            if !weights.iter().any(|name| matches(pattern, name)) {
-                return Err(TrainError::Pattern(pattern.clone(), what));
-            }
+    for pattern in &recipe.no_decay.names {
+        if !weights.iter().any(|name| matches(pattern, name)) {
+            return Err(TrainError::Pattern(pattern.clone(), "parameters that do not decay"));
         }
     }
-    let frozen = |name: &&str| recipe.frozen.iter().any(|pattern| matches(pattern, name));
     let candidates: BTreeSet<String> =
-        weights.into_iter().filter(|name| !frozen(name)).map(str::to_owned).collect();
+        weights.into_iter().filter(|name| !recipe.roles.keeps(name)).map(str::to_owned).collect();
     let nodes = forward.nodes.len();
     let (places, again) = (vec![0; nodes], vec![false; nodes]);
     let mut tape = Tape::forward(forward, &places, &again, &candidates, recipe.precision);

@@ -1,32 +1,44 @@
 //! Tests of what does not need a model. Steps of real models are held against PyTorch in the tests
 //! of the whole.
 
-use planner_ir::{DType, Graph, Output, Source, Type, parse_graph};
+use plan::Tie;
+use planner_ir::parse_graph;
 
 use crate::late::late_conversions;
-use crate::{Tie, tied, ties};
+use crate::{TrainError, tied};
 
-/// Two matrices of three rows and two columns, of which one is the other's transpose, and ones.
+/// A copy becomes a use of the original, and what cannot be a copy is refused.
 #[test]
-fn copies_are_found_and_become_uses_of_the_original() {
-    let mut graph = Graph::default();
-    let shapes: [&[u64]; 5] = [&[3, 2], &[2, 3], &[3, 2], &[3, 2], &[2, 3]];
-    let data = [vec![1., 2., 3., 4., 5., 6.], vec![1., 3., 5., 2., 4., 6.], vec![1.0; 6], vec![1.0; 6]];
-    let data: Vec<Vec<u8>> =
-        data.iter().map(|it| it.iter().flat_map(|x: &f32| x.to_le_bytes()).collect()).collect();
-    for (name, shape) in ["a", "b", "c", "d", "e"].into_iter().zip(shapes) {
-        let value = graph.push_value(Type::new(DType::F32, shape), Source::Weight(name.to_owned()));
-        graph.outputs.push(Output { name: name.to_owned(), value });
-    }
-    let weight = |name: &str| data.get(usize::from(name.as_bytes()[0] - b'a')).map(Vec::as_slice);
-    let found = ties(&graph, &weight);
-    let tie = Tie { copy: "b".to_owned(), original: "a".to_owned(), transposed: true };
-    assert_eq!(found, [tie]);
+fn copies_become_uses_of_the_original() {
+    let graph = parse_graph(
+        "graph \"\" {
+  %0 = weight \"a\" : f32[3,2]
+  %1 = weight \"b\" : f32[2,3]
+  %2 = weight \"c\" : f32[3,2]
+  return \"a\" %0, \"b\" %1, \"c\" %2
+}
+",
+    )
+    .unwrap();
+    let tie = |copy: &str, original: &str, transposed| Tie {
+        copy: copy.to_owned(),
+        original: original.to_owned(),
+        transposed,
+    };
     let expected = "graph \"\" {\n  %0 = weight \"a\" : f32[3,2]\n  %1 = weight \"c\" : f32[3,2]
-  %2 = weight \"d\" : f32[3,2]\n  %3 = weight \"e\" : f32[2,3]
-  %4 = transpose permutation=[1,0] %0 : f32[2,3] # origin \"b\"
-  return \"a\" %0, \"b\" %4, \"c\" %1, \"d\" %2, \"e\" %3\n}\n";
-    assert_eq!(tied(&graph, &found), parse_graph(expected).unwrap());
+  %2 = transpose permutation=[1,0] %0 : f32[2,3] # origin \"b\"
+  return \"a\" %0, \"b\" %2, \"c\" %1\n}\n";
+    assert_eq!(tied(&graph, &[tie("b", "a", true)]), Ok(parse_graph(expected).unwrap()));
+    for wrong in [
+        vec![tie("b", "a", false)],
+        vec![tie("b", "x", true)],
+        vec![tie("x", "a", true)],
+        vec![tie("a", "a", false)],
+        vec![tie("b", "a", true), tie("a", "c", false)],
+        vec![tie("b", "a", true), tie("b", "c", true)],
+    ] {
+        assert!(matches!(tied(&graph, &wrong), Err(TrainError::Tie(..))), "{wrong:?}");
+    }
 }
 
 /// What is made wider stands right before what reads it first, in the same block alone.

@@ -4,29 +4,36 @@
 //! write such a parameter once for each use, often transposed. To train it is to train one; here
 //! the copies become uses of the first again.
 
+use plan::Tie;
 use planner_ir::{DType, Emit, Graph, Op, Phase, Source, Type, ValueId};
 
-/// A weight that is a copy of another one.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Tie {
-    /// The name of the copy.
-    pub copy: String,
-    /// The name of the weight that it is a copy of.
-    pub original: String,
-    /// Whether rows and columns are exchanged.
-    pub transposed: bool,
-}
+use crate::TrainError;
+use crate::roles::{Known, Use, Uses, is_made};
 
-/// The matrices of floating point that are copies of an earlier one, element by element; `weight`
-/// gives a weight's bytes, little-endian, if it is there. Matrices that are one number repeated
-/// are nobody's copies.
-pub fn ties<B: AsRef<[u8]>>(graph: &Graph, weight: &dyn Fn(&str) -> Option<B>) -> Vec<Tie> {
+/// The matrices that are copies of an earlier one, element by element, of those that may be.
+///
+/// Equal numbers do not make two weights one: layers may start alike and part. What does is that an
+/// exporter, and no module, gave one of them its name, and that the program uses them as one:
+///
+/// - one is a table of rows that are looked up, the other the matrix of a product: the embedding, and the
+///   head that shares it, transposed;
+/// - or both are used alike, and beside both, in their products, stand the same scales and biases: a layer
+///   that is used several times.
+pub(crate) fn ties<B: AsRef<[u8]>>(
+    graph: &Graph,
+    uses: &Uses<'_>,
+    may_tie: &dyn Fn(&str) -> bool,
+    known: &Known<'_, B>,
+) -> Vec<Tie> {
     let mut originals: Vec<Matrix<'_, B>> = Vec::new();
     let mut ties = Vec::new();
-    for value in &graph.values {
-        let Source::Weight(name) = &value.source else { continue };
-        let Some(matrix) = Matrix::of(name, &value.type_, weight) else { continue };
-        match originals.iter().find_map(|original| matrix.copy_of(original)) {
+    for id in graph.value_ids() {
+        let Source::Weight(name) = &graph.value(id).source else { continue };
+        if !may_tie(name) {
+            continue;
+        }
+        let Some(matrix) = Matrix::of(id, name, graph.type_of(id), known) else { continue };
+        match originals.iter().find_map(|original| matrix.copy_of(original, uses)) {
             Some(tie) => ties.push(tie),
             None => originals.push(matrix),
         }
@@ -35,7 +42,10 @@ pub fn ties<B: AsRef<[u8]>>(graph: &Graph, weight: &dyn Fn(&str) -> Option<B>) -
 }
 
 /// The program with the copies replaced by what they are copies of.
-pub fn tied(graph: &Graph, ties: &[Tie]) -> Graph {
+pub fn tied(graph: &Graph, ties: &[Tie]) -> Result<Graph, TrainError> {
+    for tie in ties {
+        check(graph, ties, tie)?;
+    }
     let mut to = Graph { name: graph.name.clone(), ..Graph::default() };
     let mut map = vec![ValueId(0); graph.values.len()];
     let tie_of = |source: &Source| match source {
@@ -71,11 +81,33 @@ pub fn tied(graph: &Graph, ties: &[Tie]) -> Graph {
     for output in &mut to.outputs {
         output.value = map[output.value.0];
     }
-    to
+    Ok(to)
+}
+
+/// Whether a weight of the program may be a copy of another one that is none.
+fn check(graph: &Graph, ties: &[Tie], tie: &Tie) -> Result<(), TrainError> {
+    let type_of = |name: &String| {
+        let found = graph.values.iter().find(|it| it.source == Source::Weight(name.clone()));
+        found.map(|it| it.type_.clone())
+    };
+    let expected = type_of(&tie.original).and_then(|type_| match (tie.transposed, &type_.shape[..]) {
+        (false, _) => Some(type_),
+        (true, &[rows, columns]) => Some(Type::new(type_.dtype, [columns, rows])),
+        (true, _) => None,
+    });
+    let fits = expected.is_some() && type_of(&tie.copy) == expected;
+    let once = ties.iter().filter(|it| it.copy == tie.copy).count() == 1;
+    if fits && once && ties.iter().all(|it| it.copy != tie.original) {
+        return Ok(());
+    }
+    Err(TrainError::Tie(tie.copy.clone(), tie.original.clone()))
 }
 
 /// A weight of two dimensions.
 struct Matrix<'a, B> {
+    id: ValueId,
+    /// Whether an exporter made its name.
+    made: bool,
     name: &'a str,
     dtype: DType,
     rows: usize,
@@ -86,15 +118,16 @@ struct Matrix<'a, B> {
 }
 
 impl<'a, B: AsRef<[u8]>> Matrix<'a, B> {
-    fn of(name: &'a str, type_: &Type, weight: &dyn Fn(&str) -> Option<B>) -> Option<Self> {
+    fn of(id: ValueId, name: &'a str, type_: &Type, known: &Known<'_, B>) -> Option<Self> {
         let [rows, columns] = type_.shape[..] else { return None };
         let [rows, columns, size] = [rows, columns, type_.dtype.bytes()].map(|it| usize::try_from(it).ok());
         let (rows, columns, size) = (rows?, columns?, size?);
         if !type_.dtype.is_float() || rows < 2 || columns < 2 {
             return None;
         }
-        let bytes = weight(name).filter(|bytes| bytes.as_ref().len() == rows * columns * size)?;
-        let matrix = Self { name, dtype: type_.dtype, rows, columns, size, bytes };
+        let bytes = (known.bytes)(name).filter(|bytes| bytes.as_ref().len() == rows * columns * size)?;
+        let made = is_made((known.declared)(name), name);
+        let matrix = Self { id, made, name, dtype: type_.dtype, rows, columns, size, bytes };
         let first = matrix.at(0, 0);
         let repeated = matrix.bytes.as_ref().chunks_exact(size).all(|element| element == first);
         (!repeated).then_some(matrix)
@@ -104,7 +137,29 @@ impl<'a, B: AsRef<[u8]>> Matrix<'a, B> {
         &self.bytes.as_ref()[(row * self.columns + column) * self.size..][..self.size]
     }
 
-    fn copy_of(&self, original: &Matrix<'_, B>) -> Option<Tie> {
+    fn copy_of(&self, original: &Matrix<'_, B>, uses: &Uses<'_>) -> Option<Tie> {
+        self.equal_to(original).filter(|_| self.is_one_with(original, uses))
+    }
+
+    /// Whether the program uses both as one.
+    fn is_one_with(&self, original: &Matrix<'_, B>, uses: &Uses<'_>) -> bool {
+        if !self.made && !original.made {
+            return false;
+        }
+        let [own, other] = [self, original].map(|it| uses.of_weight(it.id));
+        let looked_up = [&own, &other].map(|it| it.contains(&Use::Lookup));
+        let multiplied = [&own, &other].map(|it| it.contains(&Use::Product));
+        match (looked_up, multiplied) {
+            ([true, false], [_, true]) | ([false, true], [true, _]) => true,
+            ([true, true], _) => self.made != original.made,
+            _ => {
+                let beside = uses.beside(self.id);
+                !beside.is_empty() && beside == uses.beside(original.id)
+            }
+        }
+    }
+
+    fn equal_to(&self, original: &Matrix<'_, B>) -> Option<Tie> {
         let tie =
             |transposed| Tie { copy: self.name.to_owned(), original: original.name.to_owned(), transposed };
         if self.dtype != original.dtype {

@@ -126,7 +126,7 @@ impl Draft {
             clip: None,
             no_decay: NoDecay { names: vec![], vectors: true },
             recompute: vec![],
-            frozen: vec![],
+            roles: plan::Roles::default(),
             spelled: vec![],
         };
         let blocks = rewrite::blocks(&train::forward(&self.0, &recipe).unwrap());

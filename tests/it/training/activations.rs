@@ -104,7 +104,7 @@ fn planned(layers: usize, manner: Manner, t: u64, decision: Recompute) -> Plan {
         clip: None,
         no_decay: NoDecay::default(),
         recompute: vec![],
-        frozen: vec![],
+        roles: plan::Roles::default(),
         spelled: vec![],
     };
     let blocks = rewrite::blocks(&train::forward(&model(layers), &recipe).unwrap());

@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use import::Bindings;
 use kernels::Array;
 use lower::Program;
-use plan::{Loss, NoDecay, Plan, Precision, Recipe, Recompute};
+use plan::{Loss, NoDecay, Plan, Precision, Recipe, Recompute, Roles};
 use planner_ir::{DType, Graph, Op, Optimizer, Real, Source};
 use run::Session;
 use shardloom::arrays;
 use shardloom::model_file::{self, ModelFile};
-use shardloom::pipeline::{self, Decisions, Phases, Prepared, Training};
+use shardloom::pipeline::{self, Decisions, Phases, Prepared, Training, parameters};
 
 use crate::outside;
 
@@ -111,20 +111,17 @@ impl Case {
 
     pub(super) fn imported(&self, batch: &Arrays) -> Graph {
         let inputs = batch.iter().map(|(name, it)| (name.clone(), it.shape().to_vec())).collect();
-        let bindings = Bindings { inputs, ..Bindings::default() };
+        let parameters = parameters::single(&self.file, &Roles::default());
+        let bindings = Bindings { inputs, parameters, ..Bindings::default() };
         pipeline::import(&self.file, &bindings, &mut |_, _| {}).unwrap()
     }
 
     /// What to make of the model, each block computed again so.
     pub(super) fn training(&self, optimizer: Optimizer, decision: Recompute) -> Training {
-        // What PyTorch did not train, and the slopes of ALiBi, which are no parameters.
+        // What PyTorch did not train.
         let untrained = |name: &&String| self.expected("grad", name).is_none() && !self.is_copied(name);
         let there = |name: &&String| self.file.model.weights().iter().any(|it| it.0 == name.as_str());
-        let mut frozen: Vec<String> =
-            self.parameters.keys().filter(untrained).filter(there).cloned().collect();
-        if self.title.starts_with("bloom") {
-            frozen.push("unsqueeze_*".to_owned());
-        }
+        let frozen = self.parameters.keys().filter(untrained).filter(there).cloned().collect();
         let recipe = Recipe {
             loss: Loss::Output("loss".to_owned()),
             optimizer,
@@ -133,7 +130,7 @@ impl Case {
             clip: None,
             no_decay: NoDecay::default(),
             recompute: vec![],
-            frozen,
+            roles: Roles { frozen, ..Roles::default() },
             spelled: vec![],
         };
         Training { recipe, decisions: Decisions::Only(decision), phases: Phases::Together }

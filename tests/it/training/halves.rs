@@ -32,7 +32,7 @@ fn recipe(loss: &str, precision: Precision) -> Recipe {
         clip: Some(1.0),
         no_decay: NoDecay::default(),
         recompute: vec![],
-        frozen: vec![],
+        roles: plan::Roles::default(),
         spelled: vec![],
     }
 }

@@ -88,7 +88,7 @@ fn bytes_model() -> (ModelFile, Graph, Recipe) {
         clip: None,
         no_decay: NoDecay::default(),
         recompute: vec![],
-        frozen: vec![],
+        roles: plan::Roles::default(),
         spelled: vec![],
     };
     (file, imported, recipe)

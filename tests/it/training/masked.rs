@@ -48,7 +48,7 @@ fn trained(spelled: &[usize], mask: &[f32]) -> (f64, Vec<f64>) {
         clip: None,
         no_decay: NoDecay::default(),
         recompute: vec![Recompute::Nothing; blocks.segments.len()],
-        frozen: vec![],
+        roles: plan::Roles::default(),
         spelled: spelled.to_vec(),
     };
     let graph = train::step(&blocks, &recipe).unwrap().graph;

@@ -1,12 +1,12 @@
 //! Steps on one device: what recipes mean.
 
-use plan::{Precision, Recompute};
+use plan::{Precision, Recompute, Roles};
 use planner_ir::{DType, Source, State, StateKind};
 use run::Reference;
-use shardloom::pipeline::Training;
+use shardloom::pipeline::{Training, parameters};
 
 use super::against::apart;
-use super::cases::{Arrays, Case, SGD, floats, gpt2, parted};
+use super::cases::{Arrays, Case, SGD, all, floats, gpt2, parted};
 use kernels::Array;
 
 /// A step of plain descent: outputs, and the parameters (their masters, if they have any).
@@ -100,5 +100,38 @@ fn a_model_in_bf16_is_near_one_in_f32_and_keeps_masters() {
         // Sums over a few elements of eight bits each can be further off.
         let allowed = if gradient.len() < 20 { 0.5 } else { 0.06 };
         assert!(apart(&moved, &gradient, 1e-3) < allowed + 10.0 * case.noise(name), "{name}");
+    }
+}
+
+/// Nobody says what the parameters are: what PyTorch trains is trained, and nothing else.
+#[test]
+fn what_pytorch_trains_is_found_in_the_file() {
+    for path in all() {
+        let case = Case::load(&path);
+        let imported = case.imported(&case.batch(0));
+        let found = parameters::roles(&case.file, &imported, &Roles::default()).unwrap();
+        let title = &case.title;
+        for (name, why) in found.trained.iter().map(|it| (&it.name, it.why)) {
+            // The exporter has computed 1 + the scales of norms: these are trained in their place.
+            let folded = !case.parameters.contains_key(name) && why == train::Because::Norm;
+            let is_copy = found.roles.ties.iter().any(|tie| tie.copy == *name);
+            let is_trained = folded || is_copy || case.expected("grad", name).is_some();
+            assert!(is_trained, "{title}: `{name}` is trained: {}", why.in_words());
+        }
+        for constant in &found.roles.constants {
+            let is_trained = case.expected("grad", &constant.name).is_some();
+            assert!(!is_trained, "{title}: `{}` is not trained: {}", constant.name, constant.why);
+        }
+        // All copies of a parameter are one.
+        for (name, (parameter, _)) in &case.parameters {
+            let others = case.parameters.iter().filter(|(it, (other, _))| *it != name && other == parameter);
+            for (other, _) in others {
+                let one =
+                    |tie: &plan::Tie| [&tie.copy, &tie.original].iter().all(|it| [name, other].contains(it));
+                assert!(found.roles.ties.iter().any(one), "{title}: `{name}` and `{other}` are not one");
+            }
+        }
+        let several = |tie: &plan::Tie| case.parameters[&tie.copy].0 != case.parameters[&tie.original].0;
+        assert!(!found.roles.ties.iter().any(several), "{title}: {:?}", found.roles.ties);
     }
 }

@@ -364,7 +364,7 @@ fn recipes_mean_the_same_in_stages() {
         let narrow = Recipe { precision: Precision::Bf16, clip: Some(0.5), ..plain.clone() };
         let alone = Recipe { precision: Precision::Bf16Stochastic, ..narrow.clone() };
         let mut frozen = Recipe { clip: Some(0.5), ..plain };
-        frozen.frozen.push("*mlp*".to_owned());
+        frozen.roles.frozen.push("*mlp*".to_owned());
         for recipe in [narrow, alone, frozen] {
             let [two, alone] = [2, 1].map(|groups| {
                 let kind = Kind::OneForwardOneBackward;

@@ -49,7 +49,7 @@ fn squares() -> Graph {
         clip: None,
         no_decay: plan::NoDecay::default(),
         recompute: vec![],
-        frozen: vec![],
+        roles: plan::Roles::default(),
         spelled: vec![],
     };
     let forward = train::forward(&parse_graph(SQUARES).unwrap(), &recipe).unwrap();

@@ -379,21 +379,49 @@ fn shapes_bind_symbols_through_expressions() {
 }
 
 #[test]
-fn contradictory_sizes_are_refused() {
+fn contradictory_sizes_are_refused_where_the_graph_needs_them() {
     let graph = symbolic(&["n", "past + n"], &["n", "n"]);
-    check_bindings(
-        graph.clone(),
-        &shapes(&[("a", &[3, 8]), ("b", &[4, 4])]),
-        expect!["contradictory sizes: b[0] is 4, but `n` is 3"],
-    );
-    check_bindings(
-        graph.clone(),
-        &shapes(&[("a", &[3, 2])]),
-        expect!["no size of `past` makes `(past + n)` 2, which a[1] is (n = 3)"],
-    );
+    let needed = expect!["node `c` (Add): operand 1 is f32[4,4], expected extent 1 or 3 in dimension 0"];
+    check_bindings(graph.clone(), &shapes(&[("a", &[3, 8]), ("b", &[4, 4])]), needed);
     let mut both = shapes(&[("a", &[3, 8])]);
     both.dims.insert("n".to_owned(), 4);
     check_bindings(graph, &both, expect!["contradictory sizes: a[0] is 3, but `n` is 4"]);
+    let mut place = shapes(&[("a", &[3, 8])]);
+    place.dims.insert("a[0]".to_owned(), 4);
+    let message = expect!["contradictory sizes: a[0] is 3, but `a[0]` is 4"];
+    check_bindings(symbolic(&["n", "m"], &["n", "m"]), &place, message);
+    let message = expect!["contradictory sizes: a[0] is 3, but `2` is 2"];
+    check_bindings(symbolic(&["2", "m"], &["n", "m"]), &shapes(&[("a", &[3, 8])]), message);
+}
+
+/// A name with two sizes is two dimensions where the graph does not mind, and what is said of them gives
+/// these shapes again.
+#[test]
+fn dimensions_that_share_a_name_are_taken_apart() {
+    let mut graph = symbolic(&["n", "m"], &["n", "m"]);
+    graph.input.push(value("labels", FLOAT, &["k", "n", "2*n"]));
+    graph.node.push(node("Neg labels -> d"));
+    graph.output.push(value("d", FLOAT, &["k", "n", "2*n"]));
+    let model = read(model(graph, Vec::new()).encode_to_vec().into()).unwrap();
+    let given = shapes(&[("a", &[3, 8]), ("b", &[3, 8]), ("labels", &[5, 6, 7])]);
+    let dimensions = model.dimensions(&given).unwrap();
+    let said: Vec<String> = dimensions.apart.iter().map(ToString::to_string).collect();
+    expect![[r"
+        labels[1] is 6, and `n`, as the model calls it, is 3 elsewhere: taken as a dimension of its own (`--dim n=SIZE` does not bind it, `--dim labels[1]=6` does)
+        labels[2] is 7, and `2*n`, as the model calls it, is 6 elsewhere: taken as a dimension of its own (`--dim 2*n=SIZE` does not bind it, `--dim labels[2]=7` does)"]]
+    .assert_eq(&said.join("\n"));
+    let named: Vec<String> = dimensions.sizes.iter().map(|(name, size)| format!("{name}={size}")).collect();
+    expect!["k=5 labels[1]=6 labels[2]=7 m=8 n=3"].assert_eq(&named.join(" "));
+    let again = Bindings { dims: dimensions.sizes.clone(), ..Bindings::default() };
+    assert_eq!(model.import(&again), model.import(&given));
+    assert_eq!(model.dimensions(&again).unwrap().apart, vec![]);
+    // What one name is given is that of the dimensions that have this size.
+    let mut named = given.clone();
+    named.dims.insert("n".to_owned(), 6);
+    let dimensions = model.dimensions(&named).unwrap();
+    assert_eq!(dimensions.sizes["n"], 6);
+    assert_eq!(dimensions.sizes["a[0]"], 3);
+    assert_eq!(model.import(&named), model.import(&given));
 }
 
 #[test]

@@ -93,7 +93,7 @@ pub(super) fn staged(groups: usize, chunks: usize, order: Order) -> Pipeline {
             clip: None,
             no_decay: NoDecay::default(),
             recompute: vec![],
-            frozen: vec![],
+            roles: plan::Roles::default(),
             spelled: vec![],
         },
         estimate: vec![],

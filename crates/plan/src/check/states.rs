@@ -95,6 +95,7 @@ fn recipe(plan: &Plan, found: &mut Violations) {
         found.add("recipe", "recipe", message);
     }
     labels(plan, recipe, found);
+    roles(plan, recipe, found);
     rounding::check(plan, recipe.precision, found);
     for (node, it) in plan.graph.nodes.iter().enumerate() {
         if let Op::Update(optimizer) = it.op
@@ -103,6 +104,25 @@ fn recipe(plan: &Plan, found: &mut Violations) {
             let expected = Op::Update(recipe.optimizer);
             let message = format!("is `{}`, expected the recipe's `{expected}` or without decay", it.op);
             found.add("recipe", operation_name(plan, node), message);
+        }
+    }
+}
+
+/// What stays as it is, is no parameter, and what is a copy is not in the program.
+fn roles(plan: &Plan, recipe: &Recipe, found: &mut Violations) {
+    for value in &plan.graph.values {
+        let (name, is_parameter) = match &value.source {
+            Source::State(state) => (&state.name, state.kind == planner_ir::StateKind::Parameter),
+            Source::Weight(name) => (name, false),
+            _ => continue,
+        };
+        if is_parameter && recipe.roles.keeps(name) {
+            let message = "is a parameter, expected a weight that stays as it is, as the recipe says";
+            found.add("recipe", format!("weight `{name}`"), message);
+        }
+        if let Some(tie) = recipe.roles.ties.iter().find(|tie| tie.copy == *name) {
+            let message = format!("is in the program, expected `{}`, whose copy it is", tie.original);
+            found.add("recipe", format!("weight `{name}`"), message);
         }
     }
 }

@@ -41,7 +41,7 @@ fn of_stages(
         clip: None,
         no_decay: NoDecay::default(),
         recompute: vec![Recompute::Nothing; stages],
-        frozen: vec![],
+        roles: crate::Roles::default(),
         spelled: vec![],
     };
     let schedule = kind.schedule(groups, chunks, 6).expect("six are a multiple of one, two and three");

@@ -142,7 +142,7 @@ pub(crate) fn step(mesh: &str, ways: Ways<'_>, micro_batches: u64) -> Plan {
         clip: None,
         no_decay: NoDecay::default(),
         recompute: vec![Recompute::Nothing],
-        frozen: vec![],
+        roles: crate::Roles::default(),
         spelled: vec![],
     });
     with_memory(plan)

@@ -6,7 +6,7 @@ use std::fmt::Write;
 use arbtest::arbitrary::{Result, Unstructured};
 use planner_ir::{Graph, Optimizer, Real, parse_graph};
 
-use crate::{Loss, NoDecay, Precision, Recipe, Recompute};
+use crate::{Constant, Loss, NoDecay, Precision, Recipe, Recompute, Roles, Tie, Why};
 
 /// A training step of a few products, and how it was asked for.
 pub(crate) fn random(u: &mut Unstructured<'_>) -> Result<(Graph, Recipe)> {
@@ -39,12 +39,26 @@ pub(crate) fn random(u: &mut Unstructured<'_>) -> Result<(Graph, Recipe)> {
             vectors: u.arbitrary()?,
         },
         recompute: (0..layers).map(|_| u.choose(&recompute).cloned()).collect::<Result<_>>()?,
-        frozen: if u.arbitrary()? { vec!["table".to_owned()] } else { vec![] },
+        roles: roles(u)?,
         spelled: if u.arbitrary()? { (0..layers).collect() } else { vec![] },
     };
     let decays: Vec<bool> = (0..layers).map(|_| u.arbitrary()).collect::<Result<_>>()?;
     let graph = parse_graph(&text(&recipe, &decays)).expect("the text is that of a graph");
     Ok((graph, recipe))
+}
+
+fn roles(u: &mut Unstructured<'_>) -> Result<Roles> {
+    let names = |name: &str, u: &mut Unstructured<'_>| {
+        Ok(if u.arbitrary()? { vec![name.to_owned()] } else { vec![] })
+    };
+    let tie = Tie { copy: "copy".to_owned(), original: "w0".to_owned(), transposed: u.arbitrary()? };
+    Ok(Roles {
+        frozen: names("table", u)?,
+        trained: names("w*", u)?,
+        untied: names("other*", u)?,
+        constants: vec![Constant { name: "table".to_owned(), why: *u.choose(&Why::ALL)? }],
+        ties: if u.arbitrary()? { vec![tie] } else { vec![] },
+    })
 }
 
 /// A program of layers `x = gelu(x w)`, whose loss is the sum of the last one's results; for each

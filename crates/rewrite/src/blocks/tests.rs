@@ -336,3 +336,19 @@ fn stretches_that_do_not_repeat_are_cut_where_little_is_alive() {
     let counts = |of: &Blocks| of.unique.iter().map(|it| it.count).filter(|it| *it > 1).collect::<Vec<_>>();
     assert_eq!(counts(&super::narrowed(&repeated)), counts(&repeated));
 }
+
+/// Other forms of no segment, and of all segments the same form, leave everything as it was: also names, of
+/// which several operations of one layer may have one where those of another have several.
+#[test]
+fn segments_that_keep_their_form_keep_their_names() {
+    for seed in 0..8 {
+        let mut graph = shuffled(&decoder(4, &[1.0]).0, seed);
+        for (number, node) in graph.nodes.iter_mut().enumerate() {
+            node.origin = format!("origin{}", number * number % 7);
+        }
+        let found = blocks(&graph);
+        assert!(found.unique.iter().any(|block| block.count > 2));
+        assert_eq!(super::reformed(&found, &|_| true, &|_| None), found);
+        assert_eq!(super::reformed(&found, &|it| it % 2 == 0, &|body| Some(body.clone())).graph, found.graph);
+    }
+}

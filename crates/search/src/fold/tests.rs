@@ -146,7 +146,7 @@ pub(crate) fn recipe(precision: Precision, micro_batches: u64) -> Recipe {
         clip: Some(1.0),
         no_decay: NoDecay { names: vec![], vectors: true },
         recompute: vec![],
-        frozen: vec![],
+        roles: plan::Roles::default(),
         spelled: vec![],
     }
 }

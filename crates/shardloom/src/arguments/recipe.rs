@@ -1,7 +1,7 @@
 //! What a plan for training is told besides.
 
 use clap::{Args, ValueEnum};
-use plan::{Loss, NoDecay, Precision, Recipe, Recompute};
+use plan::{Loss, NoDecay, Precision, Recipe, Recompute, Roles};
 use planner_ir::{Optimizer, Real};
 
 use crate::failure::Failure;
@@ -88,9 +88,17 @@ pub struct RecipeArguments {
     /// Scale gradients down to this norm where all of them together have a larger one
     #[arg(long, value_name = "NORM", value_parser = positive)]
     pub clip: Option<f64>,
-    /// Parameters that do not change: names with `*` for any text; may be repeated
+    /// Weights that do not change: names with `*` for any text; may be repeated
     #[arg(long, value_name = "PATTERN")]
     pub freeze: Vec<String>,
+    /// Weights that are trained though they do not look like parameters, or though `--freeze` names them
+    /// too: names with `*` for any text; may be repeated
+    #[arg(long, value_name = "PATTERN")]
+    pub train: Vec<String>,
+    /// Weights that are trained on their own though the file has the same one again: names with `*` for any
+    /// text; may be repeated
+    #[arg(long, value_name = "PATTERN")]
+    pub untie: Vec<String>,
     /// In what the model computes
     #[arg(long, value_enum, default_value = "file")]
     pub precision: PrecisionName,
@@ -118,12 +126,17 @@ impl RecipeArguments {
     /// The recipe, if the model is to be trained, without its decisions about blocks.
     pub(crate) fn recipe(&self) -> Result<Option<Recipe>, Failure> {
         if self.mode != Mode::Train {
-            let given = match (&self.loss, self.precision) {
-                (Some(_), _) => "--loss",
-                (None, PrecisionName::File) => return Ok(None),
-                (None, _) => "--precision",
+            let given = [
+                ("--loss", self.loss.is_some()),
+                ("--precision", self.precision != PrecisionName::File),
+                ("--freeze", !self.freeze.is_empty()),
+                ("--train", !self.train.is_empty()),
+                ("--untie", !self.untie.is_empty()),
+            ];
+            return match given.iter().find(|(_, is_given)| *is_given) {
+                Some((flag, _)) => Err(Failure::Usage(format!("`{flag}` goes with `--mode train`"))),
+                None => Ok(None),
             };
-            return Err(Failure::Usage(format!("`{given}` goes with `--mode train`")));
         }
         let Some(loss) = self.loss.clone() else {
             let message = "training takes a loss: `--loss OUTPUT` or `--loss cross-entropy:LOGITS,LABELS`";
@@ -145,9 +158,15 @@ impl RecipeArguments {
             clip: self.clip,
             no_decay: NoDecay { names, vectors: !vectors.is_empty() },
             recompute: vec![],
-            frozen: self.freeze.clone(),
+            roles: self.asked(),
             spelled: vec![],
         }))
+    }
+
+    /// What is asked of weights.
+    pub(crate) fn asked(&self) -> Roles {
+        let (frozen, trained, untied) = (self.freeze.clone(), self.train.clone(), self.untie.clone());
+        Roles { frozen, trained, untied, ..Roles::default() }
     }
 
     /// The optimizer, told nothing that only another one has.

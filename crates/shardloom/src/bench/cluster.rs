@@ -361,7 +361,7 @@ fn planned(path: &Path, asked: &Asked<'_>, pins: &Pins, thorough: bool) -> Resul
         clip: Some(1.0),
         no_decay: NoDecay { names: vec![], vectors: true },
         recompute: vec![],
-        frozen: vec![],
+        roles: plan::Roles::default(),
         spelled: vec![],
     };
     let question = Question {

@@ -270,7 +270,7 @@ fn planned(row: &Published, machine: &Machine, say: &dyn Fn(String)) -> Result<P
         clip: None,
         no_decay: NoDecay::default(),
         recompute: vec![],
-        frozen: vec![],
+        roles: plan::Roles::default(),
         spelled: vec![],
     };
     let forward = Forward::of(&file, &graph, &recipe)?.again(&Recompute::Full);

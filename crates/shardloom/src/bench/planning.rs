@@ -247,7 +247,7 @@ fn training(graph: &Graph) -> Training {
         clip: None,
         no_decay: NoDecay { names: vec![], vectors: true },
         recompute: vec![],
-        frozen: vec![],
+        roles: plan::Roles::default(),
         spelled: vec![],
     };
     Training { recipe, decisions: Decisions::Values, phases: Phases::Together }

@@ -18,6 +18,15 @@ use crate::model_file::ModelFile;
 use crate::train::trained::derived_pipeline;
 use crate::{derived, pipeline, plan_file};
 
+/// What a check has found.
+#[derive(Default)]
+struct Checked {
+    /// What is right.
+    passed: Vec<String>,
+    /// What cannot be known.
+    unknown: Vec<String>,
+}
+
 /// Checks a plan or a pipeline.
 pub(crate) fn check(arguments: &CheckArguments, context: &mut Context<'_, '_>) -> Result<Said, Failure> {
     context.progress.say("checking the plan");
@@ -28,32 +37,59 @@ pub(crate) fn check(arguments: &CheckArguments, context: &mut Context<'_, '_>) -
             "`--inputs` goes with a plan that answers; other plans are checked on inputs that are made";
         return Err(Failure::Usage(message.to_owned()));
     }
-    let passed = match content {
+    let Checked { passed, unknown } = match content {
         Content::Plan(plan) => check_plan(&plan, None, arguments, context)?,
         Content::Pipeline(pipeline) => check_pipeline(&pipeline, arguments, context)?,
         Content::Generation(generation) => {
             let rules = ::plan::GENERATION_RULES.len();
-            let mut passed = vec![format!("its plans and their cache obey {rules} rules of generation")];
+            let passed = vec![format!("its plans and their cache obey {rules} rules of generation")];
+            let mut all = Checked { passed, ..Checked::default() };
             for (name, plan) in generation.plans() {
-                let lines = check_plan(plan, Some(&generation.cache), arguments, context)?;
-                passed.extend(lines.into_iter().map(|line| format!("{name}: {line}")));
+                let of_one = check_plan(plan, Some(&generation.cache), arguments, context)?;
+                let named = |line: String| format!("{name}: {line}");
+                all.passed.extend(of_one.passed.into_iter().map(named));
+                all.unknown.extend(of_one.unknown.into_iter().map(named));
             }
-            passed
+            all
         }
     };
     let mut text = String::new();
-    for line in &passed {
+    for (mark, line) in passed.iter().map(|line| ("ok", line)).chain(unknown.iter().map(|line| ("--", line)))
+    {
         // Writing to a string does not fail.
-        let _ = writeln!(text, "ok  {line}");
+        let _ = writeln!(text, "{mark}  {line}");
     }
-    Ok(Said { text, json: json!({ "accepted": true, "passed": passed }) })
+    Ok(Said { text, json: json!({ "accepted": true, "passed": passed, "unknown": unknown }) })
+}
+
+/// The model that a plan is checked against: the one that is given; without it that of a training step,
+/// which `train` would derive from it, where the plan says, or why that is not known.
+fn model_of(
+    arguments: &CheckArguments,
+    named: &::plan::ModelFile,
+    is_trained: bool,
+) -> Result<Result<ModelFile, String>, Failure> {
+    let path = &arguments.plan;
+    match &arguments.model {
+        Some(model) => plan_file::named_model(path, named, Some(model)).map(Ok),
+        None if is_trained => {
+            let found = plan_file::named_model(path, named, None);
+            Ok(found.map_err(|failure| {
+                format!("not known: whether its program is the training step of its recipe, for {failure}")
+            }))
+        }
+        None => {
+            let message = "not known: whether it computes what its model does; give the model with `--model`";
+            Ok(Err(message.to_owned()))
+        }
+    }
 }
 
 fn check_pipeline(
     pipeline: &Pipeline,
     arguments: &CheckArguments,
     context: &mut Context<'_, '_>,
-) -> Result<Vec<String>, Failure> {
+) -> Result<Checked, Failure> {
     let path = &arguments.plan;
     let stages = pipeline.stages.len();
     let mut passed = vec![
@@ -74,24 +110,25 @@ fn check_pipeline(
         holds(path, &format!("a device of group {group}"), &of(&pipeline.memory), &of(&memory))?;
     }
     passed.push("they hold what the pipeline says, byte for byte".to_owned());
-    if let Some(model) = &arguments.model {
-        context.progress.say("checking against the model");
-        let first = pipeline.stages.first();
-        let first = first.ok_or_else(|| Failure::file(path, "is a pipeline without stages"))?;
-        let file = plan_file::named_model(path, &first.plan.model, Some(model))?;
-        passed.push("the model is the one that was planned".to_owned());
-        for stage in &pipeline.stages {
-            let refused = |error: String| Failure::file(path, format!("the plan is rejected: {error}"));
-            weights(&stage.plan.graph, &file).map_err(refused)?;
-        }
-        passed.push("its weights are there, of the types that the stages say".to_owned());
-        let (graph, _) = derived_pipeline(path, pipeline, &file)?;
-        let operations = graph.nodes.len();
-        passed.push(format!(
-            "its stages are the training step of its recipe ({operations} operations), cut as it says"
-        ));
+    context.progress.say("checking against the model");
+    let first = pipeline.stages.first();
+    let first = first.ok_or_else(|| Failure::file(path, "is a pipeline without stages"))?;
+    let file = match model_of(arguments, &first.plan.model, true)? {
+        Ok(file) => file,
+        Err(unknown) => return Ok(Checked { passed, unknown: vec![unknown] }),
+    };
+    passed.push("the model is the one that was planned".to_owned());
+    for stage in &pipeline.stages {
+        let refused = |error: String| Failure::file(path, format!("the plan is rejected: {error}"));
+        weights(&stage.plan.graph, &file).map_err(refused)?;
     }
-    Ok(passed)
+    passed.push("its weights are there, of the types that the stages say".to_owned());
+    let graph = derived_pipeline(path, pipeline, &file)?;
+    let operations = graph.nodes.len();
+    passed.push(format!(
+        "its stages are the training step of its recipe ({operations} operations), cut as it says"
+    ));
+    Ok(Checked { passed, ..Checked::default() })
 }
 
 /// Refuses what says of a device's memory something else than programs take.
@@ -117,7 +154,7 @@ fn check_plan(
     cache: Option<&Cache>,
     arguments: &CheckArguments,
     context: &mut Context<'_, '_>,
-) -> Result<Vec<String>, Failure> {
+) -> Result<Checked, Failure> {
     let path = &arguments.plan;
     let mut passed = vec![format!("the plan obeys all {} rules", ::plan::RULES.len())];
     context.progress.say("checking the programs");
@@ -128,28 +165,29 @@ fn check_plan(
     let memory = lower::memory(plan).map_err(|error| Failure::internal("lower", error))?;
     holds(path, "a device", &plan.memory, &memory)?;
     passed.push("they hold what the plan says, byte for byte".to_owned());
-    if let Some(model) = &arguments.model {
-        context.progress.say("checking against the model");
-        let file = plan_file::model(path, plan, Some(model))?;
-        passed.push("the model is the one that was planned".to_owned());
-        let refused = |error: String| Failure::file(path, format!("the plan is rejected: {error}"));
-        weights(&plan.graph, &file).map_err(refused)?;
-        passed.push("its weights are there, of the types that the plan says".to_owned());
-        let inputs = arguments.inputs.as_deref();
-        let evaluated = Evaluated { path, plan, file: &file, programs: &programs, inputs };
-        match &plan.recipe {
-            None => passed.extend(evaluated.outputs(derived::imported(&file, plan, cache))?),
-            Some(recipe) => {
-                derived::ties(path, plan, recipe, &file)?;
-                let operations = plan.graph.nodes.len();
-                passed.push(format!(
-                    "its program is the training step of its recipe ({operations} operations)"
-                ));
+    context.progress.say("checking against the model");
+    let file = match model_of(arguments, &plan.model, plan.recipe.is_some())? {
+        Ok(file) => file,
+        Err(unknown) => return Ok(Checked { passed, unknown: vec![unknown] }),
+    };
+    passed.push("the model is the one that was planned".to_owned());
+    let refused = |error: String| Failure::file(path, format!("the plan is rejected: {error}"));
+    weights(&plan.graph, &file).map_err(refused)?;
+    passed.push("its weights are there, of the types that the plan says".to_owned());
+    let inputs = arguments.inputs.as_deref();
+    let evaluated = Evaluated { path, plan, file: &file, programs: &programs, inputs };
+    match &plan.recipe {
+        None => passed.extend(evaluated.outputs(derived::imported(&file, plan, cache))?),
+        Some(recipe) => {
+            derived::trains(path, plan, recipe, &file)?;
+            let operations = plan.graph.nodes.len();
+            passed.push(format!("its program is the training step of its recipe ({operations} operations)"));
+            if arguments.model.is_some() {
                 passed.extend(evaluated.step()?);
             }
         }
     }
-    Ok(passed)
+    Ok(Checked { passed, ..Checked::default() })
 }
 
 fn weights(graph: &Graph, file: &ModelFile) -> Result<(), String> {

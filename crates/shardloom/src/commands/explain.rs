@@ -19,6 +19,7 @@ use crate::kept::Kept;
 use crate::otherwise::{self, Forbidden, Manner, Price};
 use crate::pipeline::{Prepared, Target};
 use crate::quantity::{bytes, percent, seconds};
+use crate::weight_roles::Weights;
 use crate::{derived, machine, mesh, plan_file};
 
 use super::import::kept_whole;
@@ -101,7 +102,13 @@ fn explain_plan(
         _ => Vec::new(),
     };
     told.whole(&stories);
-    let json = json(plan, &stories, &others, &alternatives);
+    let mut json = json(plan, &stories, &others, &alternatives);
+    if let Some(recipe) = &plan.recipe {
+        let weights = Weights::of(std::iter::once(&plan.graph), &recipe.roles, None);
+        told.line("\nweights");
+        weights.all().iter().for_each(|line| told.line(line));
+        json["parameters"] = weights.json();
+    }
     Ok(Said { text: told.text, json })
 }
 

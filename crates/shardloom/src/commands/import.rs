@@ -17,7 +17,8 @@ use crate::{compile, quantity};
 pub(crate) fn import(arguments: &ImportArguments, context: &mut Context<'_, '_>) -> Result<Said, Failure> {
     let stages = &mut *context.stages;
     let mut observe = |stage, made: &dyn std::fmt::Display| stages.observe(stage, made);
-    let imported = compile::imported(&arguments.model, &arguments.bound, &mut observe, context.progress)?;
+    let imported =
+        compile::imported(&arguments.model, &arguments.bound, None, &mut observe, context.progress)?;
     if stages.stops_after(Stage::Import) {
         return Ok(stopped(Stage::Import));
     }

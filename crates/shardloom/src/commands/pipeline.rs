@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 
-use ::plan::{ModelFile, Pipeline, strategy};
+use ::plan::{Pipeline, strategy};
 use cost_models::cluster::Cluster;
 use import::Bindings;
 use planner_ir::Mesh;
@@ -16,11 +16,14 @@ use crate::arguments::{PlanArguments, Stages};
 use crate::attention::Found;
 use crate::compile::{self, Imported};
 use crate::failure::Failure;
+use crate::model_file::ModelFile;
 use crate::pipeline::cluster::{Answer, Pins, Question, cheapest};
-use crate::pipeline::staged::{Forward, Meshes, Order, Wanted, kind, staged, too_much};
-use crate::pipeline::{self, Stage};
+use crate::pipeline::staged::{self, Forward, Meshes, Order, Wanted, kind, staged, too_much};
+use crate::pipeline::{self, Stage, parameters};
 use crate::progress::Progress;
-use crate::{explained, impossible, mesh, model_file, plan_file, quantity, readable};
+use crate::train::trained::derived_pipeline;
+use crate::weight_roles::Weights;
+use crate::{explained, impossible, mesh, plan_file, quantity, readable};
 
 /// Plans a training step in stages: on the mesh that is given for each group of devices, or the best
 /// of several.
@@ -84,7 +87,7 @@ pub(super) fn pipeline(
         }
         _ => (wanted.schedule.as_str(), String::new()),
     };
-    said(&best, name, before, arguments, context)
+    said(&best, name, before, (arguments, &imported.file), context)
 }
 
 /// Whether a pipeline has a schedule.
@@ -113,17 +116,28 @@ fn said(
     pipeline: &Pipeline,
     schedule: &str,
     before: String,
-    arguments: &PlanArguments,
+    (arguments, file): (&PlanArguments, &ModelFile),
     context: &mut Context<'_, '_>,
 ) -> Result<Said, Failure> {
     context.stages.observe(Stage::Plan, &::plan::json::write_pipeline(pipeline));
+    context.progress.say("deriving the step again");
+    let step = derived_pipeline(&arguments.output, pipeline, file);
+    step.map_err(|failure| Failure::internal("plan", failure))?;
     plan_file::write_pipeline(&arguments.output, pipeline)?;
     if context.stages.stops_after(Stage::Plan) {
         return Ok(stopped(Stage::Plan));
     }
+    let imported = staged::imported(file, pipeline).map_err(|error| compile::refusal(file, &error))?;
+    let found = parameters::roles(file, &imported, &arguments.recipe.asked())?;
+    let graphs = pipeline.stages.iter().map(|stage| &stage.plan.graph);
+    let weights = Weights::of(graphs, &pipeline.recipe.roles, Some(&found));
     let mut text = before + &summary(pipeline, schedule);
+    for line in weights.lines() {
+        let _ = writeln!(text, "{line}");
+    }
     let _ = writeln!(text, "plan written to {}", arguments.output.display());
     let mut json = summary_json(pipeline);
+    json["parameters"] = weights.json();
     Found::of(pipeline.stages.iter().map(|stage| &stage.plan.graph)).say(&mut json, context);
     Ok(Said { text, json })
 }
@@ -135,7 +149,9 @@ pub(super) fn cluster(
     context: &mut Context<'_, '_>,
 ) -> Result<Said, Failure> {
     let examples = examples(arguments)?;
-    let answer = answer(arguments, machines, examples, arguments.target.memory, context.progress)?;
+    let file = model_file::open(&arguments.model)?;
+    file.spares(&arguments.output)?;
+    let answer = answer((arguments, &file), machines, examples, arguments.target.memory, context.progress)?;
     let (all, priced) = answer.looked_at;
     let meshes = &answer.chosen.meshes;
     // Of groups that are alike, on nodes of one kind, more is proven than of all.
@@ -148,7 +164,7 @@ pub(super) fn cluster(
         }
     };
     let before = format!("chosen     {}; {all} setups, {priced} of them priced, {gap}\n", answer.chosen);
-    said(&answer.pipeline, answer.kind.name(), before, arguments, context)
+    said(&answer.pipeline, answer.kind.name(), before, (arguments, &file), context)
 }
 
 /// How many examples a step has.
@@ -160,7 +176,7 @@ pub(super) fn examples(arguments: &PlanArguments) -> Result<u64, Failure> {
 
 /// The cheapest pipeline on a machine.
 pub(super) fn answer(
-    arguments: &PlanArguments,
+    (arguments, file): (&PlanArguments, &ModelFile),
     cluster: &Cluster,
     examples: u64,
     memory: Option<u64>,
@@ -178,28 +194,27 @@ pub(super) fn answer(
         )));
     }
     let pins = Pins::parse(&wanted.pins)?;
-    progress.say(format!("reading {}", arguments.model.display()));
-    let file = model_file::open(&arguments.model)?;
-    file.spares(&arguments.output)?;
+    let single = parameters::single(file, &recipe.roles);
     let dims = |micro_batches: u64| {
         let mut dims: BTreeMap<String, u64> = arguments.bound.dims.iter().cloned().collect();
         dims.insert(dim.clone(), examples / micro_batches.max(1));
         dims
     };
     let imported = |micro_batches: u64| {
-        let bindings = Bindings { dims: dims(micro_batches), ..Bindings::default() };
-        let graph = pipeline::import(&file, &bindings, &mut |_, _| {});
-        let graph = graph.map_err(|error| compile::refusal(&file, &error))?;
+        let parameters = single.clone();
+        let bindings = Bindings { dims: dims(micro_batches), parameters, ..Bindings::default() };
+        let graph = pipeline::import(file, &bindings, &mut |_, _| {});
+        let graph = graph.map_err(|error| compile::refusal(file, &error))?;
         impossible::refuse(&file.path, &graph, BTreeMap::new())?;
         Ok(graph)
     };
-    let header = |micro_batches: u64| ModelFile {
+    let header = |micro_batches: u64| ::plan::ModelFile {
         path: arguments.model.display().to_string(),
         sha256: file.sha256.clone(),
         dims: dims(micro_batches).into_iter().collect(),
     };
     let question = Question {
-        file: &file,
+        file,
         header: &header,
         imported: &imported,
         recipe: &recipe,

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use ::plan::{LeftOut, Plan, Proof, communication, strategy};
-use planner_ir::{Binary, DType, Op, Source, StateKind, ValueId};
+use planner_ir::{DType, Source, StateKind};
 use serde_json::{Value, json};
 
 use super::{Context, Said, stopped};
@@ -12,8 +12,9 @@ use crate::attention::Found;
 use crate::compile::{self, Chosen};
 use crate::failure::Failure;
 use crate::pipeline::cluster::Pins;
-use crate::pipeline::{self, Prepared, Stage, Training};
-use crate::{explained, machine, mesh, plan_file, quantity, written};
+use crate::pipeline::{self, Prepared, Stage, Training, parameters};
+use crate::weight_roles::Weights;
+use crate::{derived, explained, machine, mesh, plan_file, quantity, written};
 
 /// How many terms of the estimate a summary has.
 const TERMS: usize = 5;
@@ -39,10 +40,21 @@ pub(crate) fn plan(arguments: &PlanArguments, context: &mut Context<'_, '_>) -> 
     let imported = compile::imported(
         &arguments.model,
         &arguments.bound,
+        arguments.recipe.recipe()?.as_ref(),
         &mut |stage, made| stages.observe(stage, made),
         progress,
     )?;
     imported.file.spares(&arguments.output)?;
+    if arguments.recipe.mode == Mode::Train && !imported.controls.is_empty() {
+        return Err(Failure::file(
+            &arguments.model,
+            format!(
+                "its control flow depends on the value of `{}`, which a plan to train does not hold: export it \
+                 with that value",
+                imported.controls.join("`, `")
+            ),
+        ));
+    }
     if stages.stops_after(Stage::Import) {
         return Ok(stopped(Stage::Import));
     }
@@ -71,16 +83,27 @@ pub(crate) fn plan(arguments: &PlanArguments, context: &mut Context<'_, '_>) -> 
     let observe = &mut |stage, made: &dyn std::fmt::Display| stages.observe(stage, made);
     let chosen =
         compile::planned(&prepared, &imported.header, &machine, &arguments.target, observe, progress)?;
+    if let Some(recipe) = &chosen.plan.recipe {
+        progress.say("deriving the step again");
+        derived::confirm(&arguments.output, &chosen.plan, recipe, &imported.file)?;
+    }
     plan_file::write(&arguments.output, &chosen.plan)?;
     if stages.stops_after(Stage::Plan) {
         return Ok(stopped(Stage::Plan));
     }
-    let mut text = summary(&chosen);
+    let mut json = summary_json(&chosen.plan);
+    let mut weights = Vec::new();
+    if let Some(recipe) = &chosen.plan.recipe {
+        let found = parameters::roles(&imported.file, &imported.graph, &arguments.recipe.asked())?;
+        let of_step = Weights::of(std::iter::once(&chosen.plan.graph), &recipe.roles, Some(&found));
+        weights = of_step.lines();
+        json["parameters"] = of_step.json();
+    }
+    let mut text = summary(&chosen, &weights);
     for line in kept(&prepared, &chosen.plan) {
         let _ = writeln!(text, "{line}");
     }
     let _ = writeln!(text, "plan written to {}", arguments.output.display());
-    let mut json = summary_json(&chosen.plan);
     Found::of([&prepared.graph]).say(&mut json, context);
     Ok(Said { text, json })
 }
@@ -104,8 +127,8 @@ fn kept(prepared: &Prepared, plan: &Plan) -> Vec<String> {
     kinds.iter().map(line).collect()
 }
 
-/// What a plan comes to, in a few lines.
-pub(crate) fn summary(chosen: &Chosen) -> String {
+/// What a plan comes to, in a few lines; with those about its weights, if it trains them.
+pub(crate) fn summary(chosen: &Chosen, weights: &[String]) -> String {
     let plan = &chosen.plan;
     let mut text = String::new();
     // Writing to a string does not fail.
@@ -127,23 +150,13 @@ pub(crate) fn summary(chosen: &Chosen) -> String {
     for pin in explained::pinned(std::iter::once(plan)) {
         line(format!("pinned     {pin}"));
     }
-    if plan.recipe.is_some() {
-        line(format!("trains     {}", trained(plan)));
-        let odd = odd(plan);
-        if !odd.is_empty() {
-            line(format!(
-                "note       are these parameters? no product, norm, look-up or sum uses them: {} (`--freeze` \
-                 leaves them as they are)",
-                odd.join(", ")
-            ));
-        }
-        if has_half_parameters(plan) {
-            line(
-                "note       the model computes in f16, in which small gradients are 0: bf16 has the range of f32, \
-                 `--precision bf16`"
-                    .to_owned(),
-            );
-        }
+    weights.iter().for_each(|it| line(it.clone()));
+    if plan.recipe.is_some() && has_half_parameters(plan) {
+        line(
+            "note       the model computes in f16, in which small gradients are 0: bf16 has the range of f32, \
+             `--precision bf16`"
+                .to_owned(),
+        );
     }
     line(format!("step       {} predicted, {}", quantity::seconds(plan.seconds()), proof(plan)));
     let mut terms: Vec<_> = plan.estimate.iter().collect();
@@ -164,67 +177,12 @@ pub(crate) fn summary(chosen: &Chosen) -> String {
     text
 }
 
-/// How many parameters are trained, and what is not.
-fn trained(plan: &Plan) -> String {
-    let elements = |kind: &dyn Fn(&Source) -> bool| -> (usize, u64) {
-        let those = plan.graph.values.iter().filter(|value| kind(&value.source));
-        those.fold((0, 0), |(count, sum), value| (count + 1, sum + value.type_.elements()))
-    };
-    let is_parameter =
-        |source: &Source| matches!(source, Source::State(state) if state.kind == StateKind::Parameter);
-    let (tensors, parameters) = elements(&is_parameter);
-    let (frozen, _) = elements(&|source| matches!(source, Source::Weight(_)));
-    let rest = match frozen {
-        0 => String::new(),
-        1 => "; 1 weight stays as it is".to_owned(),
-        _ => format!("; {frozen} weights stay as they are"),
-    };
-    format!("{parameters} parameters in {tensors} tensors{rest}")
-}
-
 /// Whether parameters are trained in f16 alone.
 fn has_half_parameters(plan: &Plan) -> bool {
     plan.graph.values.iter().any(|value| {
         let parameter = matches!(&value.source, Source::State(state) if state.kind == StateKind::Parameter);
         parameter && value.type_.dtype == DType::F16
     })
-}
-
-/// The names of parameters that are used in ways in which constants are: slopes, targets, weights
-/// of classes. Model files do not tell constants from parameters.
-fn odd(plan: &Plan) -> Vec<&str> {
-    let graph = &plan.graph;
-    let users = graph.users();
-    let is_usual = |parameter: ValueId| {
-        let mut taken = vec![parameter];
-        while let Some(value) = taken.pop() {
-            for &user in &users[value.0] {
-                let node = graph.node(user);
-                match &node.op {
-                    Op::Slice { .. }
-                    | Op::Reshape { .. }
-                    | Op::Transpose { .. }
-                    | Op::Cast(_)
-                    | Op::Concat { .. } => {
-                        taken.extend(node.results.iter().copied());
-                    }
-                    Op::Gather { .. } if graph.type_of(value).rank() > 1 => return true,
-                    Op::Contract(_) | Op::Conv(_) | Op::Experts { .. } | Op::Binary(Binary::Add) => {
-                        return true;
-                    }
-                    Op::LayerNorm { .. } | Op::RmsNorm { .. } | Op::InstanceNorm { .. } => return true,
-                    _ => {}
-                }
-            }
-        }
-        false
-    };
-    let parameter = |id: ValueId| match &graph.value(id).source {
-        Source::State(state) if state.kind == StateKind::Parameter => Some((id, state.name.as_str())),
-        _ => None,
-    };
-    let parameters = graph.value_ids().filter_map(parameter);
-    parameters.filter(|(id, _)| !is_usual(*id)).map(|(_, name)| name).collect()
 }
 
 fn tried((mesh, outcome): &(planner_ir::Mesh, Result<f64, Failure>)) -> String {

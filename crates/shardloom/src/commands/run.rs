@@ -147,7 +147,7 @@ fn of_model(arguments: &RunArguments, context: &mut Context<'_, '_>) -> Result<N
     let progress = context.progress;
     let stages = &mut *context.stages;
     let mut observe = |stage, made: &dyn std::fmt::Display| stages.observe(stage, made);
-    let imported = compile::imported(&arguments.file, &arguments.bound, &mut observe, progress)?;
+    let imported = compile::imported(&arguments.file, &arguments.bound, None, &mut observe, progress)?;
     weights_are_there(&imported.file)?;
     if context.stages.stops_after(Stage::Import) {
         return Ok(Next::Stop(Stage::Import));
@@ -219,7 +219,7 @@ fn said(arguments: &RunArguments, job: &Job, outcome: &run::Outcome, compared: &
     let plan = &job.chosen.plan;
     let received: u64 = outcome.received.iter().map(|(_, bytes)| bytes).sum();
     let predicted: u64 = plan.transfers.iter().flat_map(|it| &it.bytes).sum();
-    let mut text = summary(&job.chosen);
+    let mut text = summary(&job.chosen, &[]);
     // Writing to a string does not fail.
     let mut line = |words: String| {
         let _ = writeln!(text, "{words}");

@@ -10,7 +10,7 @@ use crate::arguments::SweepArguments;
 use crate::bench::plot::{Across, Line, Panel, Scale, Stroke, svg};
 use crate::failure::Failure;
 use crate::pipeline::cluster::Answer;
-use crate::{machine, quantity, written};
+use crate::{machine, model_file, quantity, written};
 
 /// What changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +35,8 @@ pub(super) fn sweep(arguments: &SweepArguments, context: &mut Context<'_, '_>) -
         written::differs(output, &[&plan.model])?;
     }
     let (what, values) = parsed(over)?;
+    let file = model_file::open(&plan.model)?;
+    file.spares(&plan.output)?;
     let mut points = Vec::new();
     for at in values {
         context.progress.say(format!("{over}: {}", shown(what, at)));
@@ -45,7 +47,7 @@ pub(super) fn sweep(arguments: &SweepArguments, context: &mut Context<'_, '_>) -
             _ => plan.target.memory,
         };
         let batch = if what == What::Batch { at } else { examples(plan)? };
-        let found = answer(plan, &machine, batch, memory, context.progress);
+        let found = answer((plan, &file), &machine, batch, memory, context.progress);
         if let Err(failure @ (Failure::Usage(_) | Failure::Internal(_))) = found {
             return Err(failure);
         }

@@ -23,7 +23,7 @@ use search::cluster::{self, BlockCost};
 use search::{Fixed, Live, Trail};
 use train::{Stages, Step};
 
-use super::{Target, ties};
+use super::{Target, parameters};
 use crate::failure::Failure;
 use crate::model_file::ModelFile;
 
@@ -86,6 +86,12 @@ fn runs(blocks: &Blocks) -> Vec<usize> {
     blocks.segments.chunk_by(same).map(<[Segment]>::len).collect()
 }
 
+/// A recipe that says what the model's weights are.
+fn found(file: &ModelFile, imported: &Graph, recipe: &Recipe) -> Result<Recipe, Failure> {
+    let roles = parameters::roles(file, imported, &recipe.roles)?.roles;
+    Ok(Recipe { roles, ..recipe.clone() })
+}
+
 /// A model up to its loss, cut into blocks, as its training step is derived from it.
 pub struct Forward {
     blocks: Blocks,
@@ -95,19 +101,26 @@ pub struct Forward {
 impl Forward {
     /// Of an imported model.
     pub fn of(file: &ModelFile, imported: &Graph, recipe: &Recipe) -> Result<Self, Failure> {
-        Self::up_to_loss(file, &Self::raised(file, imported)?, recipe)
+        Self::again_of(file, imported, &found(file, imported, recipe)?)
+    }
+
+    /// The same by a recipe that says what the model's weights are.
+    fn again_of(file: &ModelFile, imported: &Graph, recipe: &Recipe) -> Result<Self, Failure> {
+        Self::up_to_loss(file, &Self::raised(file, imported, recipe)?, recipe)
     }
 
     /// Of an imported model with fewer blocks: what repeats is there at most three times. Nothing
     /// where it does not repeat more often.
     pub fn short(file: &ModelFile, imported: &Graph, recipe: &Recipe) -> Result<Option<Self>, Failure> {
-        let blocks = rewrite::blocks(&Self::raised(file, imported)?);
+        let recipe = found(file, imported, recipe)?;
+        let blocks = rewrite::blocks(&Self::raised(file, imported, &recipe)?);
         let short = rewrite::shortened(&blocks, REPEATED);
-        short.map(|graph| Self::up_to_loss(file, &graph, recipe)).transpose()
+        short.map(|graph| Self::up_to_loss(file, &graph, &recipe)).transpose()
     }
 
-    fn raised(file: &ModelFile, imported: &Graph) -> Result<Graph, Failure> {
-        let tied = train::tied(imported, &ties(file, imported));
+    fn raised(file: &ModelFile, imported: &Graph, recipe: &Recipe) -> Result<Graph, Failure> {
+        let refused = |error| Failure::file(&file.path, format!("cannot be trained so: {error}"));
+        let tied = train::tied(imported, &recipe.roles.ties).map_err(refused)?;
         Ok(rewrite::raise(&tied).map_err(|error| Failure::internal("raise", error))?.graph)
     }
 
@@ -214,7 +227,7 @@ pub fn derived_stages(
     imported: &Graph,
     pipeline: &Pipeline,
 ) -> Result<(Graph, Stages), Failure> {
-    let (step, _) = Forward::of(file, imported, &pipeline.recipe)?.step(None)?;
+    let (step, _) = Forward::again_of(file, imported, &pipeline.recipe)?.step(None)?;
     let first: Vec<usize> = pipeline.stages.iter().map(|stage| stage.first_block).collect();
     let stages = train::stages(&step, &first);
     let stages = stages.map_err(|error| Failure::input("the pipeline is rejected", error))?;
@@ -472,6 +485,7 @@ pub fn imported(file: &ModelFile, pipeline: &Pipeline) -> Result<Graph, ImportEr
     let bindings = import::Bindings {
         dims: dims.collect(),
         inputs: inputs.map(|(name, type_)| (name.to_owned(), type_.shape.clone())).collect(),
+        parameters: parameters::single(file, &pipeline.recipe.roles),
         ..import::Bindings::default()
     };
     super::import(file, &bindings, &mut |_, _| {})

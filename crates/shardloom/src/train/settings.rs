@@ -45,7 +45,7 @@ pub(crate) fn settings(
     let vectors = recipe.no_decay.vectors.then(|| "vectors".to_owned());
     let without: Vec<String> = vectors.into_iter().chain(recipe.no_decay.names.iter().cloned()).collect();
     set("parameters without decay", listed(&without));
-    set("frozen parameters", listed(&recipe.frozen));
+    set("frozen parameters", listed(&recipe.roles.frozen));
     set("clipping", recipe.clip.map_or_else(|| "none".to_owned(), |norm| norm.to_string()));
     set("number of examples in a step", (data.per_micro_batch * recipe.micro_batches).to_string());
     set("data", format!("SHA-256 {}", data.sha256()?));

@@ -3,8 +3,7 @@
 use std::path::Path;
 
 use ::plan::json::{Content, write, write_pipeline};
-use ::plan::{ModelFile as Named, Pipeline, Plan, Recipe};
-use ::train::Tie;
+use ::plan::{ModelFile as Named, Pipeline, Plan, Recipe, Tie};
 use lower::Program;
 use planner_ir::Graph;
 use sha2::{Digest, Sha256};
@@ -73,10 +72,14 @@ impl Trained {
         let file = plan_file::named_model(path, &named, model)?;
         weights_are_there(&file)?;
         say("deriving the step again".to_owned());
-        let (graph, ties) = match &planned {
-            Planned::Whole(plan) => (plan.graph.clone(), derived::ties(path, plan, &recipe, &file)?),
+        let graph = match &planned {
+            Planned::Whole(plan) => {
+                derived::trains(path, plan, &recipe, &file)?;
+                plan.graph.clone()
+            }
             Planned::Staged(pipeline) => derived_pipeline(path, pipeline, &file)?,
         };
+        let ties = recipe.roles.ties.clone();
         Ok(Self { planned, graph, model: named, recipe, ties, file })
     }
 
@@ -98,13 +101,8 @@ impl Trained {
     }
 }
 
-/// The whole step of a pipeline, whose stages have to be those that its recipe makes of the model, and
-/// the parameters that the model has twice.
-pub(crate) fn derived_pipeline(
-    path: &Path,
-    pipeline: &Pipeline,
-    file: &ModelFile,
-) -> Result<(Graph, Vec<Tie>), Failure> {
+/// The whole step of a pipeline, whose stages have to be those that its recipe makes of the model.
+pub(crate) fn derived_pipeline(path: &Path, pipeline: &Pipeline, file: &ModelFile) -> Result<Graph, Failure> {
     let refused = |error: String| Failure::file(path, format!("the pipeline is rejected: {error}"));
     let imported = staged::imported(file, pipeline);
     let imported = imported.map_err(|error| refused(format!("the model is not of these sizes: {error}")))?;
@@ -121,6 +119,5 @@ pub(crate) fn derived_pipeline(
         let error = "its stages are not those of the training step that its recipe makes of the model";
         return Err(refused(error.to_owned()));
     }
-    let ties = pipeline::ties(file, &imported);
-    Ok((graph, ties))
+    Ok(graph)
 }

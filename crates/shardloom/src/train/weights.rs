@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use ::train::Tie;
+use ::plan::Tie;
 use import::WeightData;
 use kernels::Array;
 use planner_ir::{Op, State, StateKind, Type};

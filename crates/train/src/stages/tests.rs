@@ -55,7 +55,7 @@ fn whole(again: &Recompute, clip: Option<f64>, precision: Precision) -> (Step, u
         clip,
         no_decay: NoDecay::default(),
         recompute: vec![],
-        frozen: vec![],
+        roles: plan::Roles::default(),
         spelled: vec![],
     };
     let mut blocks = rewrite::blocks(&forward(&model(), &recipe).unwrap());

@@ -3,7 +3,7 @@
 use planner_ir::{Optimizer as PlanOptimizer, Real};
 use serde::{Deserialize, Serialize};
 
-use crate::recipe;
+use crate::{recipe, roles};
 
 /// How a training step was derived.
 #[derive(Serialize, Deserialize)]
@@ -19,6 +19,18 @@ pub(in crate::json) struct Recipe {
     no_decay: NoDecay,
     recompute: Vec<Recompute>,
     frozen: Vec<String>,
+    /// Missing where there are none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    trained: Vec<String>,
+    /// Missing where there are none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    untied: Vec<String>,
+    /// Missing where there are none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    constants: Vec<Constant>,
+    /// Missing where there are none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    ties: Vec<Tie>,
     /// Missing where there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     spelled: Vec<usize>,
@@ -79,6 +91,42 @@ enum Recompute {
     AllBut(Vec<usize>),
 }
 
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Constant {
+    name: String,
+    why: Why,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Tie {
+    copy: String,
+    original: String,
+    transposed: bool,
+}
+
+/// Why a weight is no parameter: by the name that it has in files.
+#[derive(Clone, Copy, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "&'static str")]
+struct Why(roles::Why);
+
+impl From<Why> for &'static str {
+    fn from(why: Why) -> Self {
+        why.0.name()
+    }
+}
+
+impl TryFrom<String> for Why {
+    type Error = String;
+
+    fn try_from(name: String) -> Result<Self, String> {
+        let found = roles::Why::ALL.into_iter().find(|it| it.name() == name);
+        let known = || roles::Why::ALL.map(|it| format!("`{}`", it.name())).join(", ");
+        found.map(Self).ok_or_else(|| format!("unknown reason `{name}`, expected one of {}", known()))
+    }
+}
+
 impl Recipe {
     /// What the file of a plan with that recipe says.
     pub(in crate::json) fn of(recipe: &recipe::Recipe) -> Self {
@@ -91,7 +139,7 @@ impl Recipe {
             clip,
             no_decay,
             recompute,
-            frozen,
+            roles: roles::Roles { frozen, trained, untied, constants, ties },
             spelled,
         } = recipe;
         let recompute = recompute.iter().map(|it| match it {
@@ -125,6 +173,20 @@ impl Recipe {
             no_decay: NoDecay { names: no_decay.names.clone(), vectors: no_decay.vectors },
             recompute: recompute.collect(),
             frozen: frozen.clone(),
+            trained: trained.clone(),
+            untied: untied.clone(),
+            constants: constants
+                .iter()
+                .map(|it| Constant { name: it.name.clone(), why: Why(it.why) })
+                .collect(),
+            ties: ties
+                .iter()
+                .map(|it| Tie {
+                    copy: it.copy.clone(),
+                    original: it.original.clone(),
+                    transposed: it.transposed,
+                })
+                .collect(),
             spelled: spelled.clone(),
         }
     }
@@ -166,8 +228,23 @@ impl Recipe {
             clip: self.clip,
             no_decay: recipe::NoDecay { names: self.no_decay.names.clone(), vectors: self.no_decay.vectors },
             recompute: recompute.collect(),
-            frozen: self.frozen.clone(),
+            roles: self.roles(),
             spelled: self.spelled.clone(),
+        }
+    }
+    fn roles(&self) -> roles::Roles {
+        let constant = |it: &Constant| roles::Constant { name: it.name.clone(), why: it.why.0 };
+        let tie = |it: &Tie| roles::Tie {
+            copy: it.copy.clone(),
+            original: it.original.clone(),
+            transposed: it.transposed,
+        };
+        roles::Roles {
+            frozen: self.frozen.clone(),
+            trained: self.trained.clone(),
+            untied: self.untied.clone(),
+            constants: self.constants.iter().map(constant).collect(),
+            ties: self.ties.iter().map(tie).collect(),
         }
     }
 }

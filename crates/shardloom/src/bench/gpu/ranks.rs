@@ -154,7 +154,7 @@ struct Model {
 
 impl Model {
     fn open(path: &Path, bound: &ModelArguments) -> Result<Self, Failure> {
-        let imported = compile::imported(path, bound, &mut |_, _| {}, &Progress::new(Wish::Hidden))?;
+        let imported = compile::imported(path, bound, None, &mut |_, _| {}, &Progress::new(Wish::Hidden))?;
         let prepared = pipeline::prepare(&imported.graph, &mut |_, _| {})?;
         let narrow = |type_: &planner_ir::Type| type_.dtype.is_float() && type_.dtype.bytes() < 4;
         let most =

@@ -250,7 +250,7 @@ fn recipe() -> Recipe {
         clip: Some(1.0),
         no_decay: NoDecay { names: vec![], vectors: true },
         recompute: vec![],
-        frozen: vec![],
+        roles: plan::Roles::default(),
         spelled: vec![],
     }
 }

@@ -98,7 +98,7 @@ impl Trial {
             clip: Some(CLIP),
             no_decay: NoDecay { names: vec![], vectors: true },
             recompute: vec![],
-            frozen: vec![],
+            roles: plan::Roles::default(),
             spelled: vec![],
         };
         let decisions = pipeline::Decisions::Only(self.recompute.clone());

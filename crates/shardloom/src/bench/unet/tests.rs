@@ -59,7 +59,7 @@ fn losses(stages: u64, devices: u64, kind: Kind) -> Vec<f64> {
         clip: None,
         no_decay: NoDecay::default(),
         recompute: vec![],
-        frozen: vec![],
+        roles: plan::Roles::default(),
         spelled: vec![],
     };
     let forward = Forward::of(&file, &graph, &recipe).expect("derived").again(&Recompute::Full);

@@ -12,6 +12,7 @@ use crate::commands::pipeline::summary_json;
 use crate::failure::Failure;
 use crate::pipeline::staged::{self, kind, too_much};
 use crate::quantity::{bytes, percent, seconds};
+use crate::weight_roles::Weights;
 use crate::{explained, mesh, written};
 
 /// How many columns the schedule has.
@@ -46,7 +47,12 @@ pub(super) fn explain(arguments: &ExplainArguments, pipeline: &Pipeline) -> Resu
         written::write(path, chart.svg(&title).as_bytes())?;
         told.line(&format!("\npicture     {}", path.display()));
     }
+    let graphs = pipeline.stages.iter().map(|stage| &stage.plan.graph);
+    let weights = Weights::of(graphs, &pipeline.recipe.roles, None);
+    told.line("\nweights");
+    weights.all().iter().for_each(|line| told.line(line));
     let mut json = summary_json(pipeline);
+    json["parameters"] = weights.json();
     json["crossings"] = crossings_json(pipeline);
     json["schedule_name"] = json!(kind(pipeline).map(Kind::name));
     json["bubble"] = json!(timeline.bubble());

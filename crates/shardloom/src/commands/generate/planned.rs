@@ -102,7 +102,7 @@ fn said(generation: &Generation, tried: &[Tried], arguments: &PlanArguments) -> 
     for (name, plan) in generation.plans() {
         line(format!("\n{name}"));
         let one = Chosen { plan: plan.clone(), tried: Vec::new() };
-        line(summary(&one).trim_end().to_owned());
+        line(summary(&one, &[]).trim_end().to_owned());
     }
     line(format!("\nplan written to {}", arguments.output.display()));
     Said { text, json: json(generation) }

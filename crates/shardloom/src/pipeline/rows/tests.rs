@@ -122,7 +122,7 @@ fn what_is_no_row_of_a_norm_is_not_counted_and_what_is_of_every_micro_batch_is()
         clip: None,
         no_decay: plan::NoDecay::default(),
         recompute: vec![],
-        frozen: vec![],
+        roles: plan::Roles::default(),
         spelled: vec![],
     });
     assert!(brings_together(&plan));

@@ -30,7 +30,7 @@ fn recipe() -> Recipe {
         clip: None,
         no_decay: NoDecay { names: vec![], vectors: true },
         recompute: vec![],
-        frozen: vec![],
+        roles: plan::Roles::default(),
         spelled: vec![],
     }
 }

@@ -13,7 +13,7 @@ fn recipe(loss: Loss) -> Recipe {
         clip: None,
         no_decay: plan::NoDecay::default(),
         recompute: vec![],
-        frozen: vec![],
+        roles: ::plan::Roles::default(),
         spelled: vec![],
     }
 }

@@ -159,7 +159,7 @@ impl Case {
             clip: None,
             no_decay: NoDecay::default(),
             recompute: vec![],
-            frozen: self.frozen.clone(),
+            roles: plan::Roles { frozen: self.frozen.clone(), ..plan::Roles::default() },
             spelled: vec![],
         };
         let training = pipeline::Training {

@@ -230,7 +230,7 @@ impl Trial {
             clip: Some(1.0),
             no_decay: NoDecay { names: vec![], vectors: true },
             recompute: vec![],
-            frozen: vec![],
+            roles: plan::Roles::default(),
             spelled: vec![],
         }
     }
