@@ -149,7 +149,8 @@ impl Case {
         let mut session = run::Session::new(programs, &self.file).map_err(|error| error.to_string())?;
         let rate = Arrays::from([(train::RATE.to_owned(), Array::of::<f32>(vec![], &[0.1]).unwrap())]);
         for (step, expected) in floats(&self.expected["losses"]).into_iter().enumerate() {
-            let outcome = session.train(&[self.batch.clone()], &rate).map_err(|error| error.to_string())?;
+            let outcome =
+                session.train(std::slice::from_ref(&self.batch), &rate).map_err(|error| error.to_string())?;
             let loss = floats(&outcome.outputs[train::LOSS])[0];
             if (loss - expected).abs() > 2e-6 * expected {
                 return Err(format!("step {step}: loss {loss}, expected {expected}"));

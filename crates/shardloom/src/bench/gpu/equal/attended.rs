@@ -126,7 +126,8 @@ fn stripes(cases: &mut Cases) -> Result<(), Failure> {
     };
     let operands = kind.operands(cases)?.into_iter().zip([1, 0, 0]);
     let operands: Vec<Placed> = operands.map(|(it, start)| striped(it, start)).collect();
-    let results = [(Type::new(dtype, [1, 2, 35, 64]), vec![]), (Type::new(DType::F32, [1, 2, 35]), vec![])];
+    let results =
+        [(Type::new(dtype, [1, 2, 35, 64]), vec![]), (Type::new(DType::F32, [1, 2, 35, 2]), vec![])];
     let op = Op::Attention(kind.attributes());
     cases.block(cases.most, "causal attention in stripes", &op, operands, &results)
 }
