@@ -36,7 +36,6 @@ pub(super) fn sweep(arguments: &SweepArguments, context: &mut Context<'_, '_>) -
     }
     let (what, values) = parsed(over)?;
     let file = model_file::open(&plan.model)?;
-    file.spares(&plan.output)?;
     let mut points = Vec::new();
     for at in values {
         context.progress.say(format!("{over}: {}", shown(what, at)));
