@@ -9,7 +9,7 @@ use kernels::Array;
 use lower::Program;
 use planner_ir::{Graph, Source, State, StateKind, Type};
 
-use super::super::run::expected::{Compared, allowed, compared};
+use super::super::run::expected::{self, Compared, Expected, allowed, compared};
 use crate::failure::Failure;
 use crate::given::{self, Given};
 use crate::inputs;
@@ -73,6 +73,7 @@ impl Evaluated<'_> {
             return Ok(vec![line.to_owned()]);
         }
         let given = self.inputs.map(given::read).transpose()?;
+        let expected = expected::read(&plan.graph, given.as_ref())?;
         let left_out = self.left_out();
         let mut on_ranks = Vec::new();
         let mut passed = Vec::new();
@@ -89,10 +90,10 @@ impl Evaluated<'_> {
                     .map_err(|error| self.refused(format!("it does not run on its ranks: {error}")))?;
                 let what = "its ranks do not compute what one does";
                 self.same(&after, &outcome.outputs, allowed(&plan.graph), false, what)?;
-                self.expected(given.as_ref(), &outcome.outputs)?;
+                self.expected(&expected, &outcome.outputs)?;
                 on_ranks.push(set.what);
             } else {
-                self.expected(given.as_ref(), &after)?;
+                self.expected(&expected, &after)?;
             }
         }
         passed.push(format!(
@@ -164,11 +165,9 @@ impl Evaluated<'_> {
             all.extend(more);
             Ok(all)
         };
-        if let (Some(given), Some(path)) = (given, self.inputs) {
+        if let Some(given) = given {
             let ignored: Vec<&str> = self.file.model.inputs().iter().map(|it| it.name.as_str()).collect();
-            let fitting = |graph: &Graph| {
-                given::fitting(graph, &given.inputs, &ignored).map_err(|error| Failure::file(path, error))
-            };
+            let fitting = |graph: &Graph| given.fitting(graph, &ignored);
             return Ok(vec![Set {
                 what: "the inputs that are given",
                 inputs: union(&fitting)?,
@@ -196,8 +195,8 @@ impl Evaluated<'_> {
     }
 
     /// Holds outputs against those that the file of the inputs has.
-    fn expected(&self, given: Option<&Given>, outputs: &Arrays) -> Result<(), Failure> {
-        let complaint = compared(&self.plan.graph, given, outputs).iter().find_map(Compared::complaint);
+    fn expected(&self, expected: &[Expected], outputs: &Arrays) -> Result<(), Failure> {
+        let complaint = compared(&self.plan.graph, expected, outputs).iter().find_map(Compared::complaint);
         match (complaint, self.inputs) {
             (Some(complaint), Some(path)) => Err(Failure::file(path, complaint)),
             _ => Ok(()),

@@ -28,14 +28,14 @@ pub(in crate::commands) struct Distance {
 }
 
 /// What is expected of an output.
-pub(super) struct Expected {
+pub(in crate::commands) struct Expected {
     name: String,
     /// The elements; nothing if the program has no such output, or one of another shape.
     array: Option<Array>,
 }
 
 /// What is expected of outputs, read where a program has them.
-pub(super) fn read(graph: &Graph, given: Option<&Given>) -> Result<Vec<Expected>, Failure> {
+pub(in crate::commands) fn read(graph: &Graph, given: Option<&Given>) -> Result<Vec<Expected>, Failure> {
     let has = |name: &str, type_: &Type| {
         let found = graph.outputs.iter().find(|output| output.name == name);
         found.is_some_and(|output| graph.value(output.value).type_.shape == type_.shape)
