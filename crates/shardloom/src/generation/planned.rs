@@ -39,29 +39,62 @@ pub struct Wanted<'a> {
 /// (seconds).
 pub type Tried = (Mesh, Layout, f64);
 
+/// What each of both plans may take of a device's memory, tried one after the other where those that take more
+/// do not fit beside each other (sixteenths).
+const SHARES: [u64; 5] = [16, 14, 12, 10, 8];
+
+/// Why there are no plans of both steps.
+struct Refused {
+    failure: Failure,
+    /// Whether each fits alone.
+    is_apart: bool,
+}
+
 /// The plans in which a step of one token is fastest, among all in which all parts of the cache have
-/// one layout that splits no places; and the layouts that were tried.
+/// one layout that splits no places; and the layouts that were tried. Both fit beside each other.
 ///
 /// Prompts are planned in the layout that is best for single tokens: of these there are more.
 pub fn planned(
     cache: &Cache,
-    prefill: Option<Step>,
+    mut prefill: Option<Step>,
     mut decode: Step,
     wanted: &Wanted<'_>,
     say: &dyn Fn(String),
 ) -> Result<(Generation, Vec<Tried>), Failure> {
+    let mut first = None;
+    for share in SHARES {
+        let each = Wanted { capacity: wanted.capacity / SHARES[0] * share, ..wanted.clone() };
+        let each = if share == SHARES[0] { wanted } else { &each };
+        match of_share(cache, prefill.as_mut(), &mut decode, (each, wanted.capacity), say) {
+            Ok(done) => return Ok(done),
+            Err(Refused { failure, is_apart: true }) => first = first.or(Some(failure)),
+            Err(Refused { failure, .. }) => return Err(first.unwrap_or(failure)),
+        }
+    }
+    Err(none(first))
+}
+
+/// The same, where each plan may take so much, and both of them together this capacity (bytes).
+fn of_share(
+    cache: &Cache,
+    prefill: Option<&mut Step>,
+    decode: &mut Step,
+    (wanted, capacity): (&Wanted<'_>, u64),
+    say: &dyn Fn(String),
+) -> Result<(Generation, Vec<Tried>), Refused> {
+    let fails = |failure| Refused { failure, is_apart: false };
     let mut found: Vec<(Plan, Layout)> = Vec::new();
-    let mut refused = None;
+    let (mut refused, mut is_apart) = (None, false);
     for mesh in &wanted.meshes {
-        for layout in chosen(wanted, layouts(cache, &decode.prepared.graph, mesh), mesh)? {
+        for layout in chosen(wanted, layouts(cache, &decode.prepared.graph, mesh), mesh).map_err(fails)? {
             say(format!(
                 "planning a token on mesh {}, the cache {}",
                 crate::mesh::sizes(mesh),
                 layout.display(mesh)
             ));
-            match plan_of(cache, &mut decode, &layout, mesh, wanted) {
+            match plan_of(cache, decode, &layout, mesh, wanted) {
                 Ok(plan) => found.push((plan, layout)),
-                Err(failure @ Failure::Usage(_)) => return Err(failure),
+                Err(failure @ Failure::Usage(_)) => return Err(fails(failure)),
                 Err(failure) => refused = Some(failure),
             }
         }
@@ -69,23 +102,33 @@ pub fn planned(
     found.sort_by(|(a, _), (b, _)| a.seconds().total_cmp(&b.seconds()));
     let tried = found.iter().map(|(plan, layout)| (plan.mesh.clone(), layout.clone(), plan.seconds()));
     let tried: Vec<Tried> = tried.collect();
-    let Some(mut prefill) = prefill else {
+    let Some(prefill) = prefill else {
         let decode = found.into_iter().next().map(|(plan, _)| plan);
-        let decode = decode.ok_or_else(|| none(refused))?;
+        let decode = decode.ok_or_else(|| fails(none(refused)))?;
         return Ok((Generation { cache: cache.clone(), prefill: None, decode }, tried));
     };
     for (decode, layout) in found {
         let mesh = decode.mesh.clone();
         say(format!("planning prompts on mesh {}", crate::mesh::sizes(&mesh)));
-        let planned = plan_of(cache, &mut prefill, &layout, &mesh, wanted);
-        match planned.and_then(|plan| fit_together(&plan, &decode, wanted.capacity).map(|()| plan)) {
-            Ok(plan) => {
-                return Ok((Generation { cache: cache.clone(), prefill: Some(plan), decode }, tried));
+        let prompts = match plan_of(cache, prefill, &layout, &mesh, wanted) {
+            Ok(plan) => Plan { capacity, ..plan },
+            Err(failure) => {
+                refused = Some(failure);
+                continue;
             }
-            Err(failure) => refused = Some(failure),
+        };
+        let decode = Plan { capacity, ..decode };
+        match fit_together(&prompts, &decode, capacity) {
+            Ok(()) => {
+                return Ok((Generation { cache: cache.clone(), prefill: Some(prompts), decode }, tried));
+            }
+            Err(failure) => {
+                is_apart = true;
+                refused = Some(failure);
+            }
         }
     }
-    Err(none(refused))
+    Err(Refused { failure: none(refused), is_apart })
 }
 
 /// Refuses plans of prompts and of single tokens that do not fit beside each other: ranks hold both.

@@ -14,6 +14,8 @@ mod files; // files that are none, are damaged or lead elsewhere
 #[cfg(test)]
 mod fuzz; // inputs that nobody would write
 #[cfg(test)]
+mod options; // what is asked for and cannot be
+#[cfg(test)]
 mod partition; // `partition`, drawn and refused
 #[cfg(test)]
 mod train; // `train`, from a plan file to weights

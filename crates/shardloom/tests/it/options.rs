@@ -1,0 +1,108 @@
+//! What is asked for and cannot be, or would be passed over without a word.
+
+use std::path::Path;
+use std::process::{Command, Output};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// A file of the repository's tests.
+fn corpus(name: &str) -> String {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests").join(name).to_str().unwrap().to_owned()
+}
+
+/// Plans a model of the repository; the plan is thrown away.
+fn planned(model: &str, how: &str) -> Output {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let number = COUNT.fetch_add(1, Ordering::Relaxed);
+    let plan = std::env::temp_dir().join(format!("shardloom-options-{}-{number}.json", std::process::id()));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_shardloom"));
+    command.args(["plan", &corpus(&format!("models/{model}")), "-o", plan.to_str().unwrap()]);
+    let done = command.args(["--in-time", "never"]).args(how.split(' ')).output().unwrap();
+    let _ = std::fs::remove_file(plan);
+    done
+}
+
+fn refused(model: &str, how: &str, expected: &[&str]) {
+    let done = planned(model, how);
+    let words = String::from_utf8_lossy(&done.stderr).into_owned();
+    assert_eq!(done.status.code(), Some(2), "{how}: {words}");
+    assert!(words.starts_with("error: ") && words.lines().count() == 1, "{words}");
+    for expected in expected {
+        assert!(words.contains(expected), "{words}");
+    }
+}
+
+const GPT: &str = "gpt2-bytes.onnx";
+const PAST: &str = "gpt2-past-dynamo2.9-op18-dyn/model.onnx";
+
+#[test]
+fn outputs_without_elements_are_refused() {
+    for sizes in ["--dim batch=0 --dim sequence=8", "--dim batch=2 --dim sequence=0"] {
+        refused(
+            GPT,
+            &format!("--machine cpu-2x --mesh 2 {sizes}"),
+            &["no output has elements, such as `logits`"],
+        );
+    }
+}
+
+#[test]
+fn sequences_are_no_longer_than_a_model_has_positions() {
+    let sizes = |length: u64| format!("--machine cpu-2x --mesh 2 --dim batch=2 --dim sequence={length}");
+    refused(GPT, &sizes(65), &["looks up row 64 of `wpe`, which has 64"]);
+    assert!(planned(GPT, &sizes(64)).status.success());
+    // Nor are sequences that grow.
+    let grows = |length: u64| format!("--machine cpu-2x --mesh 2 --mode generate --context {length}");
+    refused(PAST, &grows(65), &["looks up row 64 of `model.transformer.wpe.weight`, which has 64"]);
+    assert!(planned(PAST, &grows(64)).status.success());
+}
+
+/// Each of both would fit.
+#[test]
+fn steps_of_prompts_and_of_single_tokens_fit_beside_each_other() {
+    let model = "llama-past-dynamo2.9-op18-dyn/model.onnx";
+    let how = |memory: &str| {
+        format!(
+            "--machine cpu-2x --mesh 2 --mode generate --batch 2 --context 16 --prompt 4 --memory {memory}"
+        )
+    };
+    refused(model, &how("120000"), &["do not fit beside each other", "bytes are missing", "`--prompt`"]);
+    // What each takes less leaves room for both.
+    for memory in ["132000", "160000"] {
+        let done = planned(model, &how(memory));
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    }
+}
+
+#[test]
+fn of_one_example_the_sequence_is_split() {
+    let words = |sizes: &str| {
+        let done = planned(GPT, &format!("--machine cpu-4x --mesh 4 {sizes}"));
+        String::from_utf8_lossy(&done.stdout)
+            .lines()
+            .find(|it| it.starts_with("strategy"))
+            .unwrap()
+            .to_owned()
+    };
+    assert!(words("--dim batch=4 --dim sequence=64").contains("data parallel"));
+    let one = words("--dim batch=1 --dim sequence=64");
+    assert!(one.contains("context parallel") && !one.contains("data parallel"), "{one}");
+}
+
+#[test]
+fn setups_say_what_they_assume() {
+    let folder = std::env::temp_dir().join(format!("shardloom-options-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let path = folder.join("run.toml");
+    let setup = "machine = \"h100-80g\"\nnum_layers = 4\nhidden_size = 256\nnum_attention_heads = 4\n\
+                 seq_length = 128\nworld_size = 2\nglobal_batch_size = 4\n";
+    let said = |setup: String| {
+        std::fs::write(&path, setup).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_shardloom"));
+        let done = command.args(["predict", "--config", path.to_str().unwrap()]).output().unwrap();
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        String::from_utf8_lossy(&done.stdout).into_owned()
+    };
+    assert!(said(setup.to_owned()).contains("vocab_size = 51200"));
+    assert!(!said(format!("{setup}vocab_size = 1000\n")).contains("vocab_size"));
+    std::fs::remove_dir_all(&folder).unwrap();
+}
