@@ -7,25 +7,26 @@ use super::marked;
 use crate::raise::tests::evaluate::evaluate;
 
 /// Rows of 2 numbers at the places of a mask of 2 x 3, as many as are marked.
-const ROWS: &str = "graph rows
-  %0 = input mask : bool[2,3]
-  %1 = input data : f32[2,3,2]
-  %2 = input rows : f32[3,2]
+const ROWS: &str = "graph \"rows\" {
+  %0 = input \"mask\" : bool[2,3]
+  %1 = input \"data\" : f32[2,3,2]
+  %2 = input \"rows\" : f32[3,2]
   %3 = region body={
     takes 3
     %3 = dynamic_non_zero %0
     %4 = transpose permutation=[1,0] %3
     %5 = scatter_nd scatter=replace %1 %4 %2
     return %5 : f32[2,3,2]
-  } %0 %1 %2 : f32[2,3,2] @h
-  output y = %3
+  } %0 %1 %2 : f32[2,3,2]
+  return \"y\" %3
+}
 ";
 
 /// Single numbers, of which the first are taken, as many as are marked; then others at the same places.
-const FIRST: &str = "graph first
-  %0 = input mask : i64[6]
-  %1 = input data : f32[6]
-  %2 = input rows : f32[4]
+const FIRST: &str = "graph \"first\" {
+  %0 = input \"mask\" : i64[6]
+  %1 = input \"data\" : f32[6]
+  %2 = input \"rows\" : f32[4]
   %3 = region body={
     takes 3
     %3 = constant type=i64[1] data=[0]
@@ -39,8 +40,9 @@ const FIRST: &str = "graph first
     %11 = tanh %10
     %12 = scatter_nd scatter=replace %11 %6 %9
     return %12 : f32[6]
-  } %0 %1 %2 : f32[6] @h
-  output y = %3
+  } %0 %1 %2 : f32[6]
+  return \"y\" %3
+}
 ";
 
 fn graph(text: &str) -> Graph {
