@@ -21,7 +21,7 @@ fn models(kind: &str) -> Vec<PathBuf> {
         std::fs::read_dir(path).map(|it| it.map(|entry| entry.unwrap().path()).collect()).unwrap_or_default()
     };
     let mut files: Vec<PathBuf> = outside::models(kind).iter().flat_map(|folder| below(folder)).collect();
-    files.retain(|file| file.extension().is_some_and(|it| it == "onnx" || it == "gz"));
+    files.retain(|file| [".onnx", ".onnx.gz"].iter().any(|it| file.to_string_lossy().ends_with(it)));
     files.sort();
     files
 }
