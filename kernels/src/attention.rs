@@ -118,13 +118,13 @@ impl Shape {
         Ok(Self { batch, heads, groups, queries, keys, size, value_size, group, query_span, key_span })
     }
 
-    /// Refuses statistics that are not one number for each query.
+    /// Refuses statistics that are not a pair for each query.
     fn check_statistics(&self, found: &[u64], q: &[u64]) -> Result<(), KernelError> {
-        if found == &q[..3] {
+        let expected = vec![q[0], q[1], q[2], 2];
+        if found == expected {
             return Ok(());
         }
-        let (found, expected) = (found.to_vec(), q[..3].to_vec());
-        Err(KernelError::Shape { of: "statistics", found, expected })
+        Err(KernelError::Shape { of: "statistics", found: found.to_vec(), expected })
     }
 
     /// The keys of the block that a query of the block may see.
@@ -225,10 +225,11 @@ impl<T: Float> Run<'_, T> {
             for head in 0..shape.heads {
                 for start in (0..shape.queries).step_by(ROWS) {
                     let queries = start..shape.queries.min(start + ROWS);
-                    let sums = self.compute_rows(batch, head, queries, &mut scores, y);
+                    let pairs = self.compute_rows(batch, head, queries, &mut scores, y);
                     if let Some(statistics) = &mut statistics {
                         let first = (batch * shape.heads + head) * shape.queries + start;
-                        statistics[first..first + sums.len()].copy_from_slice(&sums);
+                        let to = &mut statistics[2 * first..2 * (first + pairs.len())];
+                        to.copy_from_slice(pairs.as_flattened());
                     }
                 }
             }
@@ -244,7 +245,7 @@ impl<T: Float> Run<'_, T> {
         queries: Range<usize>,
         scores: &mut [T],
         y: &mut [T],
-    ) -> Vec<T> {
+    ) -> Vec<[T; 2]> {
         let shape = &self.shape;
         let seen: Vec<Range<usize>> =
             queries.clone().map(|query| shape.seen(self.attention, query)).collect();
@@ -266,14 +267,14 @@ impl<T: Float> Run<'_, T> {
             (self.k, Matrix { row_stride: 1, column_stride: shape.size, ..k_at }),
             (scores, matrix(0, keys)),
         );
-        let mut sums = Vec::with_capacity(rows);
+        let mut pairs = Vec::with_capacity(rows);
         for (row, (query, seen)) in queries.zip(&seen).enumerate() {
             let scores = &mut scores[row * keys..(row + 1) * keys];
             let (before, rest) = scores.split_at_mut(seen.start - first);
             let (scores, after) = rest.split_at_mut(seen.len());
             before.fill(T::ZERO);
             after.fill(T::ZERO);
-            sums.push(self.weigh([batch, head, query, seen.start], scores));
+            pairs.push(self.weigh([batch, head, query, seen.start], scores));
         }
         product(
             Extents { rows, columns: shape.value_size, summed: keys },
@@ -282,12 +283,12 @@ impl<T: Float> Run<'_, T> {
             (self.v, matrix(group * shape.keys + first, shape.value_size)),
             (y, matrix(first_row, shape.value_size)),
         );
-        sums
+        pairs
     }
 
     /// Scores of the keys that a query sees, the first of which is given, to weights; returns the
-    /// logarithm of the sum of their exponentials.
-    fn weigh(&self, first: [usize; 4], row: &mut [T]) -> T {
+    /// largest score and the sum of the exponentials of the differences to it.
+    fn weigh(&self, first: [usize; 4], row: &mut [T]) -> [T; 2] {
         let softcap = self.attention.softcap.0;
         if softcap != 0.0 {
             wide!(bound_row, (&mut *row, T::of_f64(softcap)));
@@ -297,9 +298,9 @@ impl<T: Float> Run<'_, T> {
         if largest == T::LOWEST {
             // The query sees no key.
             row.fill(T::ZERO);
-            return T::LOWEST;
+            return [T::LOWEST, T::ZERO];
         }
-        largest.plus(sum.ln())
+        [largest, sum]
     }
 }
 

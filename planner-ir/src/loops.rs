@@ -1,7 +1,8 @@
 //! What an operation iterates over: the one declaration everything is derived from.
 //!
 //! An operation is a nest of loops. Each dimension of an operand or result is indexed by a
-//! product of loops, outermost first; by none if its extent is 1 or repeated. Splitting a loop
+//! product of loops, outermost first; by none if its extent is 1 or repeated, or every iteration
+//! needs or makes all of it. Splitting a loop
 //! over devices splits exactly the dimensions it indexes, and leaves a sum owed if the loop is
 //! summed. Whether partial sums may pass *through* an operation is said by the operands it is
 //! linear in.

@@ -107,9 +107,10 @@ pub enum Op {
     /// Scaled dot-product attention.
     Attention(Attention),
     /// Attention to some keys and attention to others, made attention to all of them. Each part is a
-    /// result `[.., s, e]` and its statistics `[.., s]`. Operands y1, s1, y2, s2: `s = log(exp(s1) +
-    /// exp(s2))`, `y = exp(s1 - s) y1 + exp(s2 - s) y2`, and 0 where s is -inf. Two results, y and
-    /// s, which may be merged again.
+    /// result `[.., s, e]` and its statistics `[.., s, 2]`: the largest score m and the sum l of a row.
+    /// Operands y1, s1, y2, s2. With `m = max(m1, m2)` and `wi = exp(mi - m) li`: `l = w1 + w2`,
+    /// `y = (w1 y1 + w2 y2) / l`, and 0 where m is -inf. Two results, y and s, which may be merged
+    /// again.
     ///
     /// Source: Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018, section 3.1.
     AttentionMerge,
@@ -296,7 +297,7 @@ pub enum Op {
         epsilon: Real,
     },
     /// The gradients of attention towards q, k, v and, if `mask`, its mask of numbers. With the
-    /// weights `p = exp(score - statistics)` and `ds = p * (dy·v - dy·y)`: `dv = pᵀ dy`,
+    /// weights `p = exp(score - largest) / sum` by the statistics and `ds = p * (dy·v - dy·y)`: `dv = pᵀ dy`,
     /// `dq = scale * (ds * bound') k`, `dk = scale * (ds * bound')ᵀ q`, `dmask = ds`, summed over
     /// what the mask is repeated along. Operands q, k, v, y, statistics, dy, and the mask if
     /// attention had one; y and statistics are what attention makes of the whole sequences.

@@ -1,5 +1,6 @@
 //! The command line: what users do, and what they do wrong.
 
+mod blind; // rows that see no key, on rings of ranks
 mod clusters; // plans of whole clusters
 mod cuda; // kernels for GPUs
 mod good; // what works

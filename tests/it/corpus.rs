@@ -16,7 +16,17 @@ use rayon::prelude::*;
 use search::MachinePrices;
 use shardloom::pipeline::{self, Target};
 
-pub(crate) use trial::{check_bytes, machine};
+pub(crate) use trial::{Priced, check_bytes, machine, machine_by};
+
+/// Meshes of one to three axes, of 1, 2, 3, 4, 6 and 8 devices.
+pub(crate) const EVERY_MESH: [&str; 12] =
+    ["1", "2", "3", "4", "6", "8", "2x2", "2x3", "3x2", "2x4", "4x2", "2x2x2"];
+
+/// Whether every model is planned for every mesh by all prices, instead of a sample of these: the long run
+/// sets `DIFFERENTIAL`.
+pub(crate) fn is_whole() -> bool {
+    std::env::var_os("DIFFERENTIAL").is_some()
+}
 
 /// The programs of every model, as the search plans it for a mesh.
 pub(crate) fn programs(mesh: &str) -> Vec<(String, Result<Vec<lower::Program>, String>)> {

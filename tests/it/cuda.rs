@@ -167,8 +167,8 @@ fn needed() -> Needed {
 /// The heads of published models (elements): GPT-3 and Llama 2, GPT-NeoX, OPT 2.7B, BERT and GPT-2.
 const HEADS: [u64; 4] = [128, 96, 80, 64];
 
-/// What large models need and the corpus, whose heads are small, does not: attention and its gradients in
-/// rows as long as theirs.
+/// What large models need and the corpus, whose heads are small, does not: attention, its gradients and
+/// its parts merged, in rows as long as theirs.
 fn of_large_models() -> BTreeMap<String, Kernel> {
     let piece = |dtype: DType, shape: &[u64]| Piece::whole(Type::new(dtype, shape));
     let mut found = BTreeMap::new();
@@ -178,7 +178,8 @@ fn of_large_models() -> BTreeMap<String, Kernel> {
             let attention = Attention { scale, causal, softcap, window: None, statistics: true };
             let queries = || piece(dtype, &[2, 8, 2048, size]);
             let keys = || piece(dtype, &[2, 2, 2048, size]);
-            let statistics = || piece(DType::F32, &[2, 8, 2048]);
+            let part = || piece(DType::F32, &[2, 8, 2048, size]);
+            let statistics = || piece(DType::F32, &[2, 8, 2048, 2]);
             let forward = Op::Attention(attention);
             let backward = Op::AttentionGradient { attention, mask: false };
             let works = [
@@ -187,6 +188,12 @@ fn of_large_models() -> BTreeMap<String, Kernel> {
                     &backward,
                     &[queries(), keys(), keys(), queries(), statistics(), queries()],
                     &[queries(), keys(), keys()],
+                ),
+                // Parts are kept in f32.
+                kernels(
+                    &Op::AttentionMerge,
+                    &[part(), statistics(), part(), statistics()],
+                    &[part(), statistics()],
                 ),
             ];
             for work in works {

@@ -21,6 +21,7 @@ mod context; // attention whose keys and values go around
 mod ulysses; // attention by heads of sequences that are split
 pub(crate) mod in_time; // products whose blocks go around
 mod tesseract; // layers on rows, columns and depth, whose rows stay split
+mod blind; // rows all of whose keys are hidden
 mod masked; // losses of labels whose scores are masked
 mod written; // what training writes
 mod pipelines; // steps in stages, each on devices of its own

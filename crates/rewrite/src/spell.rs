@@ -159,7 +159,9 @@ fn cross_entropy(emit: &mut Emit<'_>, scores: ValueId, labels: ValueId, ignored:
 
     let lowest = emit.number(type_.dtype, LOWEST);
     let apart = reshape(emit, scores, shape(&[parts, width]));
-    let bounded = binary(emit, Binary::Max, apart, lowest);
+    // A maximum of equal numbers would halve the gradient of a score that is the lowest number itself.
+    let infinite = binary(emit, Binary::Less, apart, lowest);
+    let bounded = emit.one(Op::Select, &[infinite, lowest, apart]);
     let largest = Op::ArgExtreme { extreme: Extreme::Largest, dim: rows.len() + 1 };
     let largest = emit.one(largest, &[bounded]);
     let index = cast(emit, largest, label);

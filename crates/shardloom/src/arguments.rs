@@ -184,7 +184,8 @@ Examples:
     #[command(after_help = "\
 Examples:
   shardloom check plan.json
-  shardloom check plan.json --model model.onnx")]
+  shardloom check plan.json --model model.onnx
+  shardloom check plan.json --model model.onnx --inputs io0.npz")]
     Check(CheckArguments),
     /// Say what differs between two plans, and what it buys
     #[command(after_help = "Example:\n  shardloom diff before.json after.json")]
@@ -395,9 +396,13 @@ pub struct PartitionArguments {
 pub struct CheckArguments {
     /// The plan
     pub plan: PathBuf,
-    /// Check it against this model too
+    /// Check it against this model too: evaluate both, and run the plan on its ranks
     #[arg(long, value_name = "FILE")]
     pub model: Option<PathBuf>,
+    /// Evaluate them on these inputs (.npz or .safetensors), instead of made ones; outputs of the file,
+    /// called `out/NAME`, are expected
+    #[arg(long, value_name = "FILE", requires = "model")]
+    pub inputs: Option<PathBuf>,
 }
 
 /// `diff`.

@@ -22,6 +22,34 @@ pub fn made(graph: &Graph, seed: u64) -> BTreeMap<String, Array> {
     inputs
 }
 
+/// The same inputs with masks that hide the first third of a sequence, the last of the batch, as of one
+/// that is padded before it begins: rows of attention may see no key then. Nothing if the program has no
+/// mask: integers or truth values of two dimensions that index nothing.
+pub fn padded(graph: &Graph, made: &BTreeMap<String, Array>) -> Option<BTreeMap<String, Array>> {
+    let mut padded = made.clone();
+    let mut found = false;
+    for value in graph.value_ids() {
+        let (Source::Input(name), type_) = (&graph.value(value).source, graph.type_of(value)) else {
+            continue;
+        };
+        let (false, None, &[rows, columns]) = (type_.dtype.is_float(), rows(graph, value), &type_.shape[..])
+        else {
+            continue;
+        };
+        let size = type_.dtype.bytes();
+        let first = rows.saturating_sub(1) * columns * size;
+        let place = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
+        if let Some(array) = padded.get_mut(name)
+            && let Some(hidden) =
+                array.bytes_mut().get_mut(place(first)..place(first + columns.div_ceil(3) * size))
+        {
+            hidden.fill(0);
+            found |= !hidden.is_empty();
+        }
+    }
+    found.then_some(padded)
+}
+
 /// The least number of rows of the tables that a value indexes; 2 if it indexes none and is
 /// two-dimensional, as masks are.
 fn rows(graph: &Graph, value: planner_ir::ValueId) -> Option<u64> {

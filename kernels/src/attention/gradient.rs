@@ -191,9 +191,9 @@ impl<T: Float> Run<'_, T> {
             weights[hidden.clone()].fill(T::ZERO);
             gradients[hidden].fill(T::ZERO);
         }
-        let statistics = self.statistics[row];
+        let (largest, sum) = (self.statistics[2 * row], self.statistics[2 * row + 1]);
         let (weights, gradients) = (&mut weights[seen.clone()], &mut gradients[seen.clone()]);
-        if statistics == T::LOWEST {
+        if largest == T::LOWEST {
             // The query sees no key.
             weights.fill(T::ZERO);
             gradients.fill(T::ZERO);
@@ -212,7 +212,7 @@ impl<T: Float> Run<'_, T> {
         let size = self.shape.value_size;
         let made_row = row * size..(row + 1) * size;
         let own = wide!(dot, (&self.dy[made_row.clone()], &self.y[made_row]));
-        wide!(weigh_row, (statistics, own, &mut *weights, &mut *gradients));
+        wide!(weigh_row, ([largest, sum], own, &mut *weights, &mut *gradients));
         if let Some(dmask) = &mut made.dmask {
             let (start, stride) = (self.mask.place(place), self.mask.stride());
             for (index, &gradient) in gradients.iter().enumerate() {
@@ -247,9 +247,9 @@ fn slope_row<T: Float>((row, cap, slopes): (&[T], T, &mut [T])) {
 
 /// Scores to weights, and gradients of weights to those of scores.
 #[inline(always)]
-fn weigh_row<T: Float>((statistics, own, weights, gradients): (T, T, &mut [T], &mut [T])) {
+fn weigh_row<T: Float>(([largest, sum], own, weights, gradients): ([T; 2], T, &mut [T], &mut [T])) {
     for (weight, gradient) in weights.iter_mut().zip(gradients) {
-        *weight = weight.minus(statistics).exp();
+        *weight = weight.minus(largest).exp().over(sum);
         *gradient = gradient.minus(own).times(*weight);
     }
 }

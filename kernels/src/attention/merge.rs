@@ -7,8 +7,8 @@ use crate::error::KernelError;
 use crate::number::{Float, with_float};
 use crate::wide::wide;
 
-/// `s = log(exp(s1) + exp(s2))` and `y = exp(s1 - s) y1 + exp(s2 - s) y2`; operands y1, s1, y2, s2,
-/// results y and s.
+/// The rows of two parts to those of both: operands y1, s1, y2, s2, results y and s. Statistics are
+/// the largest score of each row and the sum of the exponentials of the differences to it.
 pub(crate) fn attention_merge(
     operands: [&Tensor; 4],
     [y, statistics]: [&mut TensorMut; 2],
@@ -17,8 +17,9 @@ pub(crate) fn attention_merge(
     let Some((_, rows)) = y.shape.split_last() else {
         return Err(KernelError::Dimension { dim: 0, rank: 0 });
     };
-    let of_rows = [(y1, y.shape), (s1, rows), (y2, y.shape), (s2, rows), (&statistics.tensor(), rows)];
-    for (x, expected) in of_rows {
+    let pairs = [rows, &[2]].concat();
+    let parts = [(y1, y.shape), (s1, &pairs), (y2, y.shape), (s2, &pairs), (&statistics.tensor(), &pairs)];
+    for (x, expected) in parts {
         if x.shape != expected {
             let (found, expected) = (x.shape.to_vec(), expected.to_vec());
             return Err(KernelError::Shape { of: "a part of attention", found, expected });
@@ -27,13 +28,15 @@ pub(crate) fn attention_merge(
     }
     let size = extents(y.shape)?[rows.len()];
     with_float!(y.dtype, "merged attention", T => {
-        let (s1, s2) = (s1.elements::<T>()?, s2.elements::<T>()?);
+        let [s1, s2] = [s1.elements::<T>()?.as_chunks().0, s2.elements::<T>()?.as_chunks().0];
         let (y1, y2) = (y1.elements::<T>()?, y2.elements::<T>()?);
         let (y, statistics) = (y.elements_mut::<T>()?, statistics.elements_mut::<T>()?);
-        for (row, (sum, parts)) in statistics.iter_mut().zip(s1.iter().zip(s2)).enumerate() {
+        for (row, (pair, (&first, &second))) in
+            statistics.as_chunks_mut().0.iter_mut().zip(s1.iter().zip(s2)).enumerate()
+        {
             let own = row * size..(row + 1) * size;
-            let (made, weights) = weigh([*parts.0, *parts.1]);
-            *sum = made;
+            let (made, weights) = weigh([first, second]);
+            *pair = made;
             wide!(add_weighed, (weights, [&y1[own.clone()], &y2[own.clone()]], &mut y[own]));
         }
         Ok(())
@@ -41,15 +44,15 @@ pub(crate) fn attention_merge(
 }
 
 /// The statistics of a row from those of its parts, and what the parts weigh.
-fn weigh<T: Float>([first, second]: [T; 2]) -> (T, [T; 2]) {
-    let largest = first.larger(second);
+fn weigh<T: Float>(parts: [[T; 2]; 2]) -> ([T; 2], [T; 2]) {
+    let largest = parts[0][0].larger(parts[1][0]);
     if largest == T::LOWEST {
         // The query sees no key of either part.
-        return (largest, [T::ZERO; 2]);
+        return ([largest, T::ZERO], [T::ZERO; 2]);
     }
-    let weights = [first, second].map(|it| it.minus(largest).exp());
+    let weights = parts.map(|[most, sum]| most.minus(largest).exp().times(sum));
     let sum = weights[0].plus(weights[1]);
-    (largest.plus(sum.ln()), weights.map(|it| it.over(sum)))
+    ([largest, sum], weights.map(|it| it.over(sum)))
 }
 
 /// `y = weights[0] * x[0] + weights[1] * x[1]`.

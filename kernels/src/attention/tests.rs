@@ -6,6 +6,8 @@ use planner_ir::{Attention, Op, Pairing, Real};
 use crate::Array;
 use crate::naive::{Numbers, arbitrary, check, check_blocks, one};
 
+mod blind; // rows that see no key
+
 const PLAIN: Attention =
     Attention { scale: Real(0.5), causal: false, softcap: Real(0.0), window: None, statistics: false };
 

@@ -16,9 +16,11 @@ use super::text::filled;
 use crate::array::Span;
 
 mod gradient; // the gradients
+mod merge; // parts made one
 mod tensor; // on tensor cores
 
 pub(super) use gradient::attention_gradient;
+pub(super) use merge::attention_merge;
 
 const TEMPLATE: &str = include_str!("templates/attention.cu");
 
@@ -246,11 +248,10 @@ pub(super) fn attention(
         return tensor::attention(attention, &shape, mask, arguments, results);
     }
     let scores = scores(attention, &shape, mask, TILE, &mut arguments)?;
-    let s = suffix(shape.dtype);
     let statistics = results.get(1).map_or(String::new(), |it| {
         format!(
-            "        const {} total = sees ? most[r] + t_log_{s}(sum[r]) : most[r];\n        \
-             if (lane == 0) t_store_{}_1(stats + row, &total);\n",
+            "        const {} pair[2] = {{most[r], sum[r]}};\n        \
+             if (lane == 0) t_store_{}_2(stats + 2 * row, pair);\n",
             computed(shape.dtype),
             it.type_.dtype.name()
         )

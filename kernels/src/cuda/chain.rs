@@ -4,7 +4,7 @@ use planner_ir::{DType, Op};
 
 use super::functions;
 use super::launch::{Piece, Uncovered};
-use super::number::{computed, converted, literal, rounded, suffix};
+use super::number::{computed, converted, literal, rounded};
 use crate::array::Span;
 
 /// Operations that one kernel computes together, element by element; one of them may be a norm of rows.
@@ -153,8 +153,6 @@ impl Step {
                 let bits = random_bits(number.first().copied(), places);
                 one(DType::F32, format!("t_bf16_by_chance({x}, {bits})"))
             }
-            (Op::AttentionMerge, [y1, s1, y2, s2]) => merge(dtypes[0], [s1, s2], Some([y1, y2]), own),
-            (Op::AttentionMerge, [s1, s2]) => merge(dtypes[0], [s1, s2], None, own),
             (Op::Update(optimizer), _) => {
                 let dtype = self.results[0];
                 let numbers: Vec<String> = inputs
@@ -176,22 +174,6 @@ impl Step {
         };
         Ok(body)
     }
-}
-
-/// What two parts of attention are together, or, without them, the statistics of both.
-fn merge(dtype: DType, [s1, s2]: [&str; 2], parts: Option<[&str; 2]>, own: &str) -> Body {
-    let (type_, s) = (computed(dtype), suffix(dtype));
-    let statements = vec![
-        format!("const {type_} {own}most = t_max_{s}({s1}, {s2});"),
-        // A query that sees no key of either part.
-        format!("const int {own}none = {own}most == -T_INFINITY_{};", s.to_uppercase()),
-        format!("const {type_} {own}a = t_exp_{s}({s1} - {own}most), {own}b = t_exp_{s}({s2} - {own}most);"),
-    ];
-    let made = match parts {
-        Some([y1, y2]) => format!("{own}none ? 0 : ({own}a * ({y1}) + {own}b * ({y2})) / ({own}a + {own}b)"),
-        None => format!("{own}none ? {own}most : {own}most + t_log_{s}({own}a + {own}b)"),
-    };
-    Body { statements, results: vec![made] }
 }
 
 /// What is computed with in the place of a floating-point type.

@@ -35,7 +35,7 @@ pub fn kernels(op: &Op, operands: &[Piece], results: &[Piece]) -> Result<Work, U
         Op::ExpertsGradient { activation, active } => {
             experts::experts_gradient(*activation, *active, operands, results)
         }
-        Op::AttentionMerge => merged(operands, results),
+        Op::AttentionMerge => attention::attention_merge(operands, results),
         _ => match results {
             [y] => one_result(op, operands, y),
             _ => Err(Uncovered::Missing(format!("{op:?}"))),
@@ -93,26 +93,6 @@ fn one_result(op: &Op, operands: &[Piece], y: &Piece) -> Result<Work, Uncovered>
         (Op::GatherGradient { dim, .. }, [_, _]) => indexing::gather_gradient(*dim, operands, y),
         _ => Err(missing()),
     }
-}
-
-/// Attention to some keys and to others, made attention to all of them: the result, then statistics.
-fn merged(operands: &[Piece], results: &[Piece]) -> Result<Work, Uncovered> {
-    let ([y1, s1, y2, s2], [y, s]) = (operands, results) else {
-        return Err(Uncovered::Missing(format!("parts of attention in {} operands", operands.len())));
-    };
-    let column = |piece: &Piece| {
-        let shape: Vec<u64> = piece.type_.shape.iter().copied().chain([1]).collect();
-        Piece::whole(planner_ir::Type::new(piece.type_.dtype, shape))
-    };
-    let made = single(
-        &Op::AttentionMerge,
-        &[y1.clone(), column(s1), y2.clone(), column(s2)],
-        std::slice::from_ref(y),
-    )?;
-    let sums = single(&Op::AttentionMerge, &[s1.clone(), s2.clone()], std::slice::from_ref(s))?;
-    let mut work = chained(&made)?;
-    work.launches.extend(chained(&sums)?.renamed(&[1, 3], &[1]).launches);
-    Ok(work)
 }
 
 /// Whether what is scattered is of the type of the result.

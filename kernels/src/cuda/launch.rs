@@ -17,11 +17,12 @@ pub struct Piece {
 }
 
 /// Every family of kernels, sorted: what the name of one begins with.
-pub const FAMILIES: [&str; 36] = [
+pub const FAMILIES: [&str; 37] = [
     "attention",
     "attention_gradient",
     "attention_gradient_tensor",
     "attention_mask",
+    "attention_merge",
     "attention_own",
     "attention_tensor",
     "classifier",
@@ -157,15 +158,6 @@ impl Kernel {
 }
 
 impl Work {
-    /// The same for other operands and results, whose numbers are given.
-    pub(super) fn renamed(self, operands: &[usize], results: &[usize]) -> Self {
-        self.given(|argument| match argument {
-            Argument::Operand(number) => Argument::Operand(operands[number]),
-            Argument::Result(number) => Argument::Result(results[number]),
-            Argument::Room(_) | Argument::Integer(_) => argument,
-        })
-    }
-
     /// The same, given something else for each argument.
     pub fn given(mut self, other: impl Fn(Argument) -> Argument) -> Self {
         for argument in self.launches.iter_mut().flat_map(|launch| &mut launch.arguments) {

@@ -69,16 +69,24 @@ pub(super) fn attention_type(attention: &Attention, operands: &[Type]) -> Result
     }
     let mut results = vec![Type::new(operands[0].dtype, vec![q[0], q[1], q[2], v[3]])];
     if attention.statistics {
-        results.push(Type::new(operands[0].dtype.accumulated(), &q[..3]));
+        results.push(statistics_type(&results[0]));
     }
     Ok(results)
+}
+
+/// Two numbers for each row of what attention makes.
+fn statistics_type(y: &Type) -> Type {
+    let mut shape = y.shape.clone();
+    shape.pop();
+    shape.push(2);
+    Type::new(y.dtype.accumulated(), shape)
 }
 
 /// Operands y, s, y, s: two parts.
 pub(super) fn attention_merge_type(operands: &[Type]) -> Result<Vec<Type>> {
     let y = &operands[0];
     expect(operands, 0, y.dtype.is_float() && y.rank() > 0, "rows of floating-point numbers")?;
-    let rows = Type::new(y.dtype.accumulated(), &y.shape[..y.rank() - 1]);
+    let rows = statistics_type(y);
     expect(operands, 1, operands[1] == rows, &rows.to_string())?;
     for index in [2, 3] {
         let first = &operands[index - 2];

@@ -31,7 +31,7 @@ fn steps_have_no_derivative() {
 #[test]
 fn gradients_have_the_types_of_what_they_are_gradients_of() {
     let (q, k, v) = (f32(&[2, 4, 5, 3]), f32(&[2, 2, 6, 3]), f32(&[2, 2, 6, 7]));
-    let (y, statistics, mask) = (f32(&[2, 4, 5, 7]), f32(&[2, 4, 5]), f32(&[5, 6]));
+    let (y, statistics, mask) = (f32(&[2, 4, 5, 7]), f32(&[2, 4, 5, 2]), f32(&[5, 6]));
     let op =
         |mask: bool| format!("attention_gradient scale=1.0 causal=true softcap=0.0 window=none mask={mask}");
     let given = [q.clone(), k.clone(), v.clone(), y.clone(), statistics.clone(), y.clone()];
@@ -46,14 +46,14 @@ fn gradients_have_the_types_of_what_they_are_gradients_of() {
     let expected = "operand 6 is bool[5,6], expected a mask of numbers, which has a gradient";
     assert_eq!(infer(&op(true), &hidden), expected);
     let forward = "attention scale=1.0 causal=true softcap=0.0 window=none statistics=true";
-    assert_eq!(infer(forward, &[q, k, v]), "f32[2,4,5,7] f32[2,4,5]");
+    assert_eq!(infer(forward, &[q, k, v]), "f32[2,4,5,7] f32[2,4,5,2]");
 
     let parts = [y.clone(), statistics.clone(), y.clone(), statistics];
-    assert_eq!(infer("attention_merge", &parts), "f32[2,4,5,7] f32[2,4,5]");
+    assert_eq!(infer("attention_merge", &parts), "f32[2,4,5,7] f32[2,4,5,2]");
     let wide = |it: &Type| Type::new(DType::F64, it.shape.clone());
     let wide_parts: Vec<Type> = parts.iter().map(wide).collect();
-    assert_eq!(infer("attention_merge", &wide_parts), "f64[2,4,5,7] f64[2,4,5]");
-    let expected = "operand 3 is f32[2,4], expected f32[2,4,5]";
+    assert_eq!(infer("attention_merge", &wide_parts), "f64[2,4,5,7] f64[2,4,5,2]");
+    let expected = "operand 3 is f32[2,4], expected f32[2,4,5,2]";
     assert_eq!(infer("attention_merge", &[&parts[..3], &[f32(&[2, 4])]].concat()), expected);
     let narrow = Type::new(DType::BF16, y.shape.clone());
     let expected = "operand 2 is bf16[2,4,5,7], expected f32[2,4,5,7]";

@@ -7,7 +7,7 @@ use crate::data::Type;
 use crate::op::Conv;
 
 /// Queries `[b, g r, s, d]`, keys `[b, g, t, d]`, values `[b, g, t, e]`, their results and the
-/// gradient of those `[b, g r, s, e]`, statistics `[b, g r, s]`, and gradients of the first three.
+/// gradient of those `[b, g r, s, e]`, statistics `[b, g r, s, 2]`, and gradients of the first three.
 ///
 /// The weights are known from the statistics, so that only the size d of queries and keys, over
 /// which scores are summed, has to be whole.
@@ -28,7 +28,8 @@ pub(super) fn attention_gradient_dims(nest: &mut Nest, mask: bool, operands: &[T
     ];
     let made = vec![batch.clone(), heads.clone(), queries.clone(), value_size];
     let mut index = results.clone();
-    index.extend([made.clone(), made[..3].to_vec(), made]);
+    let statistics = vec![batch.clone(), heads.clone(), queries.clone(), vec![]];
+    index.extend([made.clone(), statistics, made]);
     if let Some(given) = operands.get(6) {
         let given = repeated(&given.shape, &[batch, heads, queries, keys]);
         index.push(given.clone());

@@ -36,7 +36,9 @@ impl Op {
             }
             Self::AttentionMerge => {
                 let y = nest.dims(result, Role::Map);
-                let part = [y.clone(), y[..y.len() - 1].to_vec()];
+                let mut statistics = y.clone();
+                statistics[result.len() - 1] = vec![];
+                let part = [y, statistics];
                 ([part.clone(), part.clone()].concat(), part.to_vec())
             }
             Self::UnaryGradient(_) | Self::GatedGradient(_) | Self::Update(_) => {

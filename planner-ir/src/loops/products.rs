@@ -27,7 +27,7 @@ pub(super) fn contract_dims(nest: &mut Nest, contract: &Contract, operands: &[Ty
 }
 
 /// Queries `[b, g r, s, d]`, keys `[b, g, t, d]`, values `[b, g, t, e]`, result `[b, g r, s, e]`,
-/// statistics `[b, g r, s]`.
+/// statistics `[b, g r, s, 2]`, whose pairs every iteration makes.
 ///
 /// The keys are merged: of each block of them the statistics tell what its part of a row weighs.
 pub(super) fn attention_dims(nest: &mut Nest, attention: &Attention, operands: &[Type]) -> (Index, Index) {
@@ -51,7 +51,7 @@ pub(super) fn attention_dims(nest: &mut Nest, attention: &Attention, operands: &
     }
     let mut results = vec![vec![batch.clone(), heads.clone(), queries.clone(), value_size]];
     if attention.statistics {
-        results.push(vec![batch, heads, queries]);
+        results.push(vec![batch, heads, queries, vec![]]);
     }
     (index, results)
 }

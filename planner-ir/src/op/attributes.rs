@@ -148,8 +148,10 @@ pub struct Contract {
 /// optionally a mask, broadcast to `[b, H, s, t]`: added if it is of numbers, and if it is of
 /// truth values, false hides the key. A row that sees no key is 0.
 ///
-/// With `statistics` there is a second result `[b, H, s]` (f32, and of f64 f64): the logarithm of
-/// the sum of the exponentials of a row's scores, bounded and masked, and -inf if it sees no key.
+/// With `statistics` there is a second result `[b, H, s, 2]` (f32, and of f64 f64), two numbers for
+/// each row: the largest of its scores, bounded and masked, and the sum of `exp(score - largest)`;
+/// -inf and 0 if it sees no key. They stay apart: `largest + ln(sum)` is rounded to the largest where
+/// that is a large finite mask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Attention {
     /// What products are multiplied by.

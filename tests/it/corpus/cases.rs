@@ -64,7 +64,10 @@ pub(super) struct Opened {
 
 /// Every case, by title; what is wrong with the collection.
 pub(super) fn all() -> (Vec<Case>, Vec<String>) {
-    let folders = outside::models("");
+    // Of inputs that once went wrong those that are models, and say what comes of them.
+    let faults = folders(&outside::root().join("tests/cases/faults"));
+    let faults = faults.into_iter().filter(|it| it.join("io0.npz").is_file());
+    let folders: Vec<PathBuf> = outside::models("").into_iter().chain(faults).collect();
     let (mut cases, mut faults) = (Vec::new(), Vec::new());
     for model in folders.iter().flat_map(|folder| files(folder)).filter(|it| is_model(it)) {
         let (name, prefix) = names(&model);
@@ -111,6 +114,10 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     let mut files: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
     files.sort();
     files
+}
+
+fn folders(folder: &Path) -> Vec<PathBuf> {
+    files(folder).into_iter().filter(|it| it.is_dir()).collect()
 }
 
 impl Case {

@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use cost_models::machine::Machine;
-use cost_models::machine::shipped;
+use cost_models::machine::{Machine, json, shipped};
 use lower::{Moving, Origin};
 use plan::{Assignment, Copy, Holding, Plan};
 use planner_ir::Mesh;
@@ -12,10 +11,30 @@ use shardloom::pipeline::{self, Target};
 
 use super::cases::{Subject, difference};
 
+/// By which prices a plan is chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Priced {
+    /// Those of processors, as they are shipped: what is small is computed whole.
+    Shipped,
+    /// Fast links and slow arithmetic: whatever can be split is.
+    FastNet,
+}
+
 /// The mesh of a text, and a machine of so many processors.
 pub(crate) fn machine(mesh: &str) -> (Mesh, Machine) {
+    machine_by(Priced::Shipped, mesh)
+}
+
+/// The mesh of a text, and a machine of so many devices by some prices.
+pub(crate) fn machine_by(prices: Priced, mesh: &str) -> (Mesh, Machine) {
     let mesh = Mesh::parse(mesh).unwrap();
-    let machine = shipped::named(&format!("cpu-{}x", mesh.devices())).unwrap();
+    let machine = match prices {
+        Priced::Shipped => shipped::named(&format!("cpu-{}x", mesh.devices())).unwrap(),
+        Priced::FastNet => {
+            let machine = json::read("fastnet", include_str!("../../cases/machines/fastnet.json")).unwrap();
+            machine.with_devices(mesh.devices()).unwrap()
+        }
+    };
     (mesh, machine)
 }
 

@@ -257,7 +257,8 @@ pub(super) fn product_gradients() -> Vec<Case> {
     let attention = |attributes: &str, mask: bool, [q, k, v]: [&[u64]; 3], masks: Vec<Elements<'_>>| {
         let op = format!("attention_gradient scale=0.5 {attributes} mask={mask}");
         let y = [q[0], q[1], q[2], v[3]];
-        let mut operands = vec![Small(q), Small(k), Small(v), Small(&y), Small(&q[..3]), Small(&y)];
+        let statistics = [q[0], q[1], q[2], 2];
+        let mut operands = vec![Small(q), Small(k), Small(v), Small(&y), Positive(&statistics), Small(&y)];
         operands.extend(masks);
         case(&op, &operands)
     };
@@ -267,7 +268,10 @@ pub(super) fn product_gradients() -> Vec<Case> {
             "attention scale=0.5 causal=false softcap=0.0 window=none statistics=true",
             &[Floats(&[2, 4, 4, 2]), Floats(&[2, 2, 4, 2]), Floats(&[2, 2, 4, 2])],
         ),
-        case("attention_merge", &[Floats(&[4, 2, 4]), Floats(&[4, 2]), Floats(&[4, 2, 4]), Floats(&[4, 2])]),
+        case(
+            "attention_merge",
+            &[Floats(&[4, 2, 4]), Positive(&[4, 2, 2]), Floats(&[4, 2, 4]), Positive(&[4, 2, 2])],
+        ),
         attention(plain, false, [&[2, 4, 4, 2], &[2, 2, 4, 2], &[2, 2, 4, 4]], vec![]),
         attention(
             "causal=true softcap=0.0 window=none",

@@ -1,4 +1,5 @@
-//! The plans that the search chooses.
+//! The plans that the search chooses, by shipped prices and where links are fast. With `DIFFERENTIAL=1`
+//! every model is planned for every mesh by both; `MODEL=` names the models.
 
 use std::path::Path;
 
@@ -12,7 +13,7 @@ use shardloom::pipeline::{self, Prepared, Target, Training};
 
 use super::cases::{self, ADAMW, Arrays, Case, MOMENTUM, SGD, parted};
 use super::{expect_none, faults_of};
-use crate::corpus::machine;
+use crate::corpus::{EVERY_MESH, Priced, is_whole, machine_by};
 
 /// Into what a batch is cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,20 +38,43 @@ const TRIALS: [(&str, Optimizer, Recompute, Batch); 10] = [
     ("2x4", ADAMW, Recompute::Nothing, Batch::Examples),
 ];
 
+/// Where links are fast, each model is planned for two of these, in turn.
+const FAST: [&str; 8] = ["3", "2x2", "4", "2x3", "6", "2", "8", "2x2x2"];
+
+/// What takes turns where there are many trials.
+const OPTIMIZERS: [Optimizer; 3] = [ADAMW, MOMENTUM, SGD];
+const DECISIONS: [Recompute; 3] = [Recompute::Nothing, Recompute::Full, Recompute::Selective];
+const BATCHES: [Batch; 2] = [Batch::Whole, Batch::Examples];
+
+/// What is planned, and by which prices.
+type Trial = (Priced, &'static str, Optimizer, Recompute, Batch);
+
+/// The trials of the model of that number.
+fn trials(number: usize) -> Vec<Trial> {
+    let turned = |turn: usize, prices: Priced, mesh: &'static str| {
+        let decision = DECISIONS[turn % DECISIONS.len()].clone();
+        (prices, mesh, OPTIMIZERS[turn / 2 % OPTIMIZERS.len()], decision, BATCHES[turn / 3 % BATCHES.len()])
+    };
+    if is_whole() {
+        let prices = [Priced::Shipped, Priced::FastNet].into_iter();
+        let all = prices.flat_map(|prices| EVERY_MESH.map(|mesh| (prices, mesh))).enumerate();
+        return all.map(|(turn, (prices, mesh))| turned(number + turn, prices, mesh)).collect();
+    }
+    let shipped =
+        TRIALS.into_iter().map(|(mesh, it, decision, batch)| (Priced::Shipped, mesh, it, decision, batch));
+    let fast =
+        (2 * number..2 * number + 2).map(|turn| turned(turn, Priced::FastNet, FAST[turn % FAST.len()]));
+    shipped.chain(fast).collect()
+}
+
 /// A model without repeated blocks, too large as one for meshes of several axes.
 const TOO_LARGE: &str = "dit/";
 
 impl Case {
     /// The plan of least time.
-    fn plan(
-        &self,
-        mesh: &str,
-        optimizer: Optimizer,
-        decision: Recompute,
-        parts: u64,
-    ) -> Result<Plan, String> {
-        let (mesh, machine) = machine(mesh);
-        let training = self.training(optimizer, decision);
+    fn plan(&self, (prices, mesh, optimizer, decision, _): &Trial, parts: u64) -> Result<Plan, String> {
+        let (mesh, machine) = machine_by(*prices, mesh);
+        let training = self.training(*optimizer, decision.clone());
         let prices = MachinePrices::new(&machine, &mesh).unwrap();
         self.plan_by(&training, &parted(&self.batch(0), parts), &mesh, &machine, &prices)
     }
@@ -103,21 +127,21 @@ pub(super) fn check_plan(plan: &Plan) -> Result<(), String> {
     if read == *plan { Ok(()) } else { Err("the plan's file is another plan".to_owned()) }
 }
 
-fn check(path: &Path) -> Vec<String> {
+fn check(number: usize, path: &Path) -> Vec<String> {
     let case = Case::load(path);
     let mut failures = Vec::new();
-    for (mesh, optimizer, decision, batch) in TRIALS {
+    for trial in trials(number) {
+        let (_, mesh, optimizer, _, batch) = trial;
         if case.title.starts_with(TOO_LARGE) && mesh.contains('x') {
             continue;
         }
         let parts = if batch == Batch::Whole || case.is_static() { 1 } else { case.examples() };
-        let checked = case.plan(mesh, optimizer, decision.clone(), parts).and_then(|plan| {
+        let checked = case.plan(&trial, parts).and_then(|plan| {
             check_plan(&plan)?;
             case.check_training(&plan, optimizer, parts)
         });
         if let Err(error) = checked {
-            let what = format!("{decision:?}, {parts} micro-batches");
-            failures.push(format!("{} on {mesh} ({what}): {error}", case.title));
+            failures.push(format!("{} as {trial:?}, {parts} micro-batches: {error}", case.title));
         }
     }
     failures
@@ -128,8 +152,11 @@ fn chosen_plans_train_as_pytorch() {
     let wanted = std::env::var("MODEL").unwrap_or_default();
     let cases: Vec<_> =
         cases::all().into_iter().filter(|path| path.to_string_lossy().contains(&wanted)).collect();
-    let found: Vec<Vec<String>> =
-        cases.par_iter().map(|path| faults_of(&path.to_string_lossy(), || check(path))).collect();
+    let found: Vec<Vec<String>> = cases
+        .par_iter()
+        .enumerate()
+        .map(|(number, path)| faults_of(&path.to_string_lossy(), || check(number, path)))
+        .collect();
     println!("{} cases", cases.len());
     expect_none(&found.into_iter().flatten().collect::<Vec<_>>());
 }

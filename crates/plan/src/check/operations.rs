@@ -213,8 +213,14 @@ impl<'a> Computed<'a> {
             let dims = layout.dims.iter().zip(&type_.shape);
             dims.map(|(digits, &extent)| share(digits, extent, coordinates)).collect()
         };
+        // A dimension that no loop indexes is all there at every step.
+        let at_rest = |shares: &Vec<Vec<Factor>>| -> Vec<Vec<Factor>> {
+            let dims = shares.iter().zip(&type_.shape);
+            dims.map(|(it, &extent)| if it.is_empty() { share(&[], extent, &[]) } else { it.clone() })
+                .collect()
+        };
         let other = (0..mesh.devices()).zip(&rest.shares);
-        let mut other = other.filter(|(device, share)| held(&mesh.coordinates(*device)) != **share);
+        let mut other = other.filter(|(device, shares)| held(&mesh.coordinates(*device)) != at_rest(shares));
         if let Some((device, _)) = other.next() {
             let partition = self.partition.display(mesh);
             let message = format!(

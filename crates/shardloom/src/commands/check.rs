@@ -1,11 +1,13 @@
 //! `check`: a plan or a pipeline against the rules, its programs, and its model.
 
+mod evaluated; // on its ranks, on one rank, and as its model says
+
 use std::fmt::Write as _;
 use std::path::Path;
 
 use ::plan::json::Content;
 use ::plan::{Cache, Holding, Pipeline, Plan};
-use import::ImportError;
+use evaluated::Evaluated;
 use planner_ir::{Graph, Source};
 use serde_json::json;
 
@@ -14,11 +16,7 @@ use crate::arguments::CheckArguments;
 use crate::failure::Failure;
 use crate::model_file::ModelFile;
 use crate::train::trained::derived_pipeline;
-use crate::{derived, inputs, pipeline, plan_file};
-
-/// How far outputs may be from each other, in parts of the largest number: operations are raised
-/// to others that round differently.
-const TOLERANCE: f64 = 1e-3;
+use crate::{derived, pipeline, plan_file};
 
 /// What a check has found.
 #[derive(Default)]
@@ -32,7 +30,14 @@ struct Checked {
 /// Checks a plan or a pipeline.
 pub(crate) fn check(arguments: &CheckArguments, context: &mut Context<'_, '_>) -> Result<Said, Failure> {
     context.progress.say("checking the plan");
-    let Checked { passed, unknown } = match plan_file::read_any_checked(&arguments.plan)? {
+    let content = plan_file::read_any_checked(&arguments.plan)?;
+    let answers = matches!(&content, Content::Plan(plan) if plan.recipe.is_none());
+    if arguments.inputs.is_some() && !answers {
+        let message =
+            "`--inputs` goes with a plan that answers; other plans are checked on inputs that are made";
+        return Err(Failure::Usage(message.to_owned()));
+    }
+    let Checked { passed, unknown } = match content {
         Content::Plan(plan) => check_plan(&plan, None, arguments, context)?,
         Content::Pipeline(pipeline) => check_pipeline(&pipeline, arguments, context)?,
         Content::Generation(generation) => {
@@ -169,14 +174,20 @@ fn check_plan(
     let refused = |error: String| Failure::file(path, format!("the plan is rejected: {error}"));
     weights(&plan.graph, &file).map_err(refused)?;
     passed.push("its weights are there, of the types that the plan says".to_owned());
-    passed.push(match &plan.recipe {
-        None => same_outputs(path, plan, derived::imported(&file, plan, cache), &file)?,
+    let inputs = arguments.inputs.as_deref();
+    let evaluated = Evaluated { path, plan, file: &file, programs: &programs, inputs };
+    match &plan.recipe {
+        None => passed.extend(evaluated.outputs(derived::imported(&file, plan, cache))?),
         Some(recipe) => {
             derived::trains(path, plan, recipe, &file)?;
             let operations = plan.graph.nodes.len();
-            format!("its program is the training step of its recipe ({operations} operations)")
+            passed.push(format!("its program is the training step of its recipe ({operations} operations)"));
+            // What takes as long as a step is done where it is asked for.
+            if arguments.model.is_some() {
+                passed.extend(evaluated.step()?);
+            }
         }
-    });
+    }
     Ok(Checked { passed, ..Checked::default() })
 }
 
@@ -195,55 +206,4 @@ fn weights(graph: &Graph, file: &ModelFile) -> Result<(), String> {
         }
     }
     if faults.is_empty() { Ok(()) } else { Err(faults.join("; ")) }
-}
-
-/// Evaluates the model, imported again, and the plan's program on one device.
-fn same_outputs(
-    path: &Path,
-    plan: &Plan,
-    imported: Result<Graph, ImportError>,
-    file: &ModelFile,
-) -> Result<String, Failure> {
-    let refused = |error: String| Failure::file(path, format!("the plan is rejected: {error}"));
-    let imported = match imported {
-        Ok(imported) => imported,
-        Err(ImportError::DependsOnData { .. }) => {
-            return Ok("inputs that decide control flow are part of the plan: not evaluated again".to_owned());
-        }
-        Err(error) => return Err(refused(format!("the model is not of these sizes: {error}"))),
-    };
-    let types = |graph: &Graph| -> Vec<(String, planner_ir::Type)> {
-        graph.outputs.iter().map(|it| (it.name.clone(), graph.type_of(it.value).clone())).collect()
-    };
-    if types(&imported) != types(&plan.graph) {
-        return Err(refused("its outputs are not those of the model".to_owned()));
-    }
-    if !file.missing.is_empty() {
-        return Ok(
-            "the model imports to the same outputs; its weights are not there to evaluate it".to_owned()
-        );
-    }
-    // Inputs that nothing uses are gone from the plan.
-    let mut inputs = inputs::made(&imported, 0);
-    inputs.extend(inputs::made(&plan.graph, 0));
-    let sources = run::Sources { inputs: &inputs, weights: file };
-    let evaluated = |graph: &Graph| {
-        run::reference(graph, sources).map_err(|error| refused(format!("it cannot be evaluated: {error}")))
-    };
-    let (before, after) = (evaluated(&imported)?, evaluated(&plan.graph)?);
-    for (name, expected) in &before {
-        let numbers = after.get(name).and_then(|it| it.to_floats().ok()).zip(expected.to_floats().ok());
-        let (found, expected) =
-            numbers.ok_or_else(|| refused(format!("output `{name}` cannot be compared")))?;
-        let most = expected.iter().filter(|it| it.is_finite()).fold(1e-6, |most: f64, it| most.max(it.abs()));
-        let near = |(a, b): (&f64, &f64)| {
-            (a - b).abs() <= TOLERANCE * most || a.is_nan() && b.is_nan() || a.to_bits() == b.to_bits()
-        };
-        if let Some((index, (a, b))) = found.iter().zip(&expected).enumerate().find(|(_, it)| !near(*it)) {
-            return Err(refused(format!(
-                "it does not compute what the model does: output `{name}`, element {index} is {a}, expected {b}"
-            )));
-        }
-    }
-    Ok(format!("evaluated on one rank it computes what the model does ({} outputs)", before.len()))
 }

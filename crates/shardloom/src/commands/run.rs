@@ -1,6 +1,6 @@
 //! `run`: a model or a plan to its outputs.
 
-mod expected; // outputs beside those that the inputs' file has
+pub(super) mod expected; // outputs beside those that the inputs' file has
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

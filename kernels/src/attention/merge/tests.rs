@@ -240,21 +240,33 @@ const PLAIN: Attention =
 #[test]
 fn parts_that_saw_nothing_weigh_nothing() {
     let rows = |numbers: &[f32]| Array::of([4, 1], numbers).unwrap();
-    let sums = |numbers: &[f32]| Array::of([4], numbers).unwrap();
-    let nothing = f32::NEG_INFINITY;
+    let pairs = |pairs: [[f32; 2]; 4]| Array::of([4, 2], pairs.as_flattened()).unwrap();
+    let nothing = [f32::NEG_INFINITY, 0.0];
     let made = evaluate(
         &Op::AttentionMerge,
         &[
             &rows(&[1.0, 0.0, 3.0, 0.0]),
-            &sums(&[0.0, nothing, 1000.0, nothing]),
+            &pairs([[0.0, 1.0], nothing, [1000.0, 1.0], nothing]),
             &rows(&[5.0, 6.0, 7.0, 0.0]),
-            &sums(&[0.0, 2.0, -1000.0, nothing]),
+            &pairs([[0.0, 1.0], [2.0, 3.0], [-1000.0, 5.0], nothing]),
         ],
     )
     .unwrap();
     assert_eq!(made[0].elements::<f32>().unwrap(), [3.0, 6.0, 3.0, 0.0]);
-    let expected = [std::f32::consts::LN_2, 2.0, 1000.0, nothing];
-    assert_eq!(made[1].elements::<f32>().unwrap(), expected);
+    let expected = [[0.0, 2.0], [2.0, 3.0], [1000.0, 1.0], nothing];
+    assert_eq!(made[1].elements::<f32>().unwrap(), expected.as_flattened());
+}
+
+/// Of rows whose keys are all hidden by a large finite mask each part weighs by how many keys it has.
+#[test]
+fn parts_of_blind_rows_weigh_by_their_keys() {
+    for hidden in [f32::MIN, -1e9, -10_000.0] {
+        let pairs = |sum: f32| Array::of([1, 2], &[hidden, sum]).unwrap();
+        let row = |number: f32| Array::of([1, 1], &[number]).unwrap();
+        let made = evaluate(&Op::AttentionMerge, &[&row(1.0), &pairs(3.0), &row(5.0), &pairs(1.0)]).unwrap();
+        assert_eq!(made[0].elements::<f32>().unwrap(), [2.0]);
+        assert_eq!(made[1].elements::<f32>().unwrap(), [hidden, 4.0]);
+    }
 }
 
 #[test]
@@ -262,7 +274,12 @@ fn narrow_parts_are_merged_in_f32() {
     arbtest(|u| {
         let shape = [u.int_in_range(1..=3)?, u.int_in_range(1..=40)?, u.int_in_range(1..=20)?];
         let (y1, y2) = (smooth(u, &shape)?, smooth(u, &shape)?);
-        let (s1, s2) = (smooth(u, &shape[..2])?, smooth(u, &shape[..2])?);
+        let mut pairs = || -> Result<Array> {
+            let numbers = smooth(u, &[shape[0], shape[1], 2])?.to_floats().unwrap();
+            let positive: Vec<f64> = numbers.iter().map(|it| it.abs() + 0.1).collect();
+            Ok(Array::of([shape[0], shape[1], 2], &positive).unwrap())
+        };
+        let (s1, s2) = (pairs()?, pairs()?);
         check_narrow_beside(&Op::AttentionMerge, &[&y1, &s1, &y2, &s2], &[1, 3]);
         Ok(())
     })

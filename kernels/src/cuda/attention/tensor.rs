@@ -30,8 +30,8 @@ pub(super) fn attention(
     let scores = scores(attention, shape, mask, TILE, &mut arguments)?;
     let statistics = results.get(1).map_or(String::new(), |it| {
         format!(
-            "            const float total = sees ? (most[r] + t_log2_f(sum[r])) * 0.693147181f : most[r];\n            \
-             if (pair == 0) t_store_{}_1(stats + rows + query, &total);\n",
+            "            const float numbers[2] = {{most[r], sum[r]}};\n            \
+             if (pair == 0) t_store_{}_2(stats + 2 * (rows + query), numbers);\n",
             it.type_.dtype.name()
         )
     });

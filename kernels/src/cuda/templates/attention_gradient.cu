@@ -38,11 +38,11 @@ $HEADS        for (t_i64 first_other = $BEGIN; first_other < $END; first_other +
                 const t_i64 $OWN = first_own + warp * 4 + r, $OTHER = first_other + lane;
                 const int inside = query < queries && key < keys;
                 const t_i64 row = (batch * heads + head) * queries + (query < queries ? query : 0);
-                $T s = 0, gradient = 0, slope = 1, statistics = 0, weight = 0;
+                $T s = 0, gradient = 0, slope = 1, weight = 0, pair[2] = {-T_INFINITY_$U, 0};
                 T_UNROLL_FEW for (int c = 0; c < $DE; c++) s += own_one[(warp * 4 + r) * $DP + c] * one_rows[lane * $DP + c];
                 T_UNROLL_FEW for (int c = 0; c < $EE; c++) gradient += own_two[(warp * 4 + r) * $EP + c] * two_rows[lane * $EP + c];
-$SCORE                if (inside) t_load_$P_1(stats + row, &statistics);
-                if (inside && statistics != -T_INFINITY_$U && s != -T_INFINITY_$U) weight = t_exp_$S(s - statistics);
+$SCORE                if (inside) t_load_$P_2(stats + 2 * row, pair);
+                if (pair[0] != -T_INFINITY_$U && s != -T_INFINITY_$U) weight = t_exp_$S(s - pair[0]) / pair[1];
                 gradient = weight == ($T)0 ? ($T)0 : (gradient - (inside ? own[row] : ($T)0)) * weight * slope;
                 t_warp_barrier();
                 weights[lane] = gradient;

@@ -8,14 +8,17 @@ FN void $NAME_load(t_u16 *to, const t_u16 *from, t_i64 first, t_i64 count, int c
         t_copy_async(to + row * (columns + 8) + column, from + (there ? first + row : 0) * columns + column, there);
     }
 }
-/* Statistics of 64 queries, of which one that sees nothing weighs nothing, and dy . y. */
+/* Of 64 queries the largest score, above all where nothing is seen, so that nothing weighs; the logarithm
+   of the sum to base 2; and dy . y. */
 FN void $NAME_rows(float *to, const $PC *stats, const float *own, t_i64 first, t_i64 queries) {
     const t_i64 query = first + t_thread();
     if (t_thread() >= 64) return;
-    float most = -T_INFINITY_F;
-    if (query < queries) t_load_$P_1(stats + query, &most);
-    to[t_thread()] = most == -T_INFINITY_F ? T_INFINITY_F : most * 1.44269504f;
-    to[64 + t_thread()] = query < queries ? own[query] : 0.0f;
+    float pair[2] = {-T_INFINITY_F, 0};
+    if (query < queries) t_load_$P_2(stats + 2 * query, pair);
+    const int sees = pair[0] != -T_INFINITY_F;
+    to[t_thread()] = sees ? pair[0] : T_INFINITY_F;
+    to[64 + t_thread()] = sees ? t_log2_f(pair[1]) : 0.0f;
+    to[128 + t_thread()] = query < queries ? own[query] : 0.0f;
 }
 KERNEL_ALONE(128) $NAME($PARAMETERS) {
     t_u16 *own_one = (t_u16 *)t_arena, *own_two = own_one + 64 * ($DE + 8);
@@ -88,9 +91,9 @@ $ROWSNEXT            }
                         } else {
                             const t_i64 $OWN = first_own + own_at, $OTHER = first_other + other_at;
 $SCORE                        }
-                        const float weight = t_exp2_f(s * 1.44269504f - numbers[$AT]);
+                        const float weight = t_exp2_f((s - numbers[$AT]) * 1.44269504f - numbers[64 + $AT]);
                         scores[n][i] = weight;
-                        gradients[n][i] = weight == 0.0f ? 0.0f : (gradients[n][i] - numbers[64 + $AT]) * weight * slope;
+                        gradients[n][i] = weight == 0.0f ? 0.0f : (gradients[n][i] - numbers[128 + $AT]) * weight * slope;
                     }
                 }
                 T_UNROLL

@@ -13,7 +13,7 @@ KERNEL(256) $NAME($PARAMETERS) {
     for (t_i64 key = key_at; key < keys; key += mask_keys) {
         const t_i64 row = (batch * heads + head) * queries + query;
         const t_i64 place = (batch * groups + head / (heads / groups)) * keys + key;
-        $T s = 0, gradient = 0, slope = 1, statistics, a, b;
+        $T s = 0, gradient = 0, slope = 1, pair[2], a, b;
         T_UNROLL_FEW for (int c = 0; c < $DE; c++) {
             t_load_$D_1(q + row * $DE + c, &a);
             t_load_$D_1(k + place * $DE + c, &b);
@@ -24,9 +24,9 @@ KERNEL(256) $NAME($PARAMETERS) {
             t_load_$D_1(v + place * $EE + c, &b);
             gradient += a * b;
         }
-$SCORE        t_load_$P_1(stats + row, &statistics);
-        if (statistics == -T_INFINITY_$U || s == -T_INFINITY_$U) continue;
-        sum += (gradient - own[row]) * t_exp_$S(s - statistics);
+$SCORE        t_load_$P_2(stats + 2 * row, pair);
+        if (pair[0] == -T_INFINITY_$U || s == -T_INFINITY_$U) continue;
+        sum += (gradient - own[row]) * t_exp_$S(s - pair[0]) / pair[1];
     }
     t_store_$F_1(dmask + at, &sum);
 }

@@ -1,6 +1,7 @@
 
 /* Attention on tensor cores: a block computes 64 queries of a head, a warp 16 of them, by tiles of 64
-   keys, the next of which are on their way while one is computed. Exponentials are of base 2. */
+   keys, the next of which are on their way while one is computed. Exponentials are of base 2; scores are
+   not, as those of the lowest finite mask would be lower than any number. */
 FN void $LOAD(t_u16 *to, const t_u16 *from, t_i64 first, t_i64 keys, int columns, int pitch) {
     for (int i = t_thread(); i < 64 * columns / 8; i += 128) {
         const int row = i / (columns / 8), column = i % (columns / 8) * 8, there = first + row < keys;
@@ -69,7 +70,7 @@ KERNEL_ALONE(128) $NAME($PARAMETERS) {
                 } else {
                     const t_i64 query = own + i / 2 * 8, key = first_key + n * 8 + pair + i % 2;
 $SCORE                }
-                scores[n][i] = s * 1.44269504f;
+                scores[n][i] = s;
             }
         }
         T_UNROLL
@@ -80,14 +81,14 @@ $SCORE                }
             highest = t_max_f(highest, t_shuffle_f(highest, 1));
             highest = t_max_f(highest, t_shuffle_f(highest, 2));
             base = highest == -T_INFINITY_F ? 0.0f : highest;
-            factor = t_exp2_f(most[r] - base);
+            factor = t_exp2_f((most[r] - base) * 1.44269504f);
             most[r] = highest;
             sum[r] *= factor;
             T_UNROLL
             for (int n = 0; n < 8; n++) {
                 T_UNROLL
                 for (int i = 2 * r; i < 2 * r + 2; i++) {
-                    scores[n][i] = t_exp2_f(scores[n][i] - base);
+                    scores[n][i] = t_exp2_f((scores[n][i] - base) * 1.44269504f);
                     sum[r] += scores[n][i];
                 }
             }

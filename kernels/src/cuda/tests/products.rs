@@ -6,6 +6,7 @@ use planner_ir::{Attention, Contract, Conv, DType, Label, Op, Real, Type};
 use super::emulator::{Trial, check, missing_barriers};
 use super::values::{many, numbers, tolerance, whole};
 use crate::array::{Array, Span};
+use crate::finite::cast;
 
 /// Attention of some kind, and its operands.
 fn attention(u: &mut Unstructured, dtype: DType, seed: u64) -> Result<(Attention, Vec<Array>)> {
@@ -36,9 +37,34 @@ fn attention(u: &mut Unstructured, dtype: DType, seed: u64) -> Result<(Attention
         ];
         let from = u.int_in_range(0..=2)?;
         let of = if u.arbitrary()? { DType::Bool } else { dtype };
-        operands.push(numbers(of, &mask[from..], seed + 3));
+        let mask = numbers(of, &mask[from..], seed + 3);
+        operands.push(if of == dtype && u.arbitrary()? { with_blind_rows(u, &mask)? } else { mask });
     }
     Ok((attention, operands))
+}
+
+/// A mask some of whose rows hide all keys, and others some, by a number so low that nothing of a score
+/// is left.
+fn with_blind_rows(u: &mut Unstructured, mask: &Array) -> Result<Array> {
+    let dtype = mask.dtype();
+    let lowest = match dtype {
+        DType::F64 => f64::MIN,
+        DType::F32 => f64::from(f32::MIN),
+        DType::BF16 => -3.389_531_389_251_535_5e38,
+        _ => f64::NEG_INFINITY,
+    };
+    let written = if dtype == DType::F16 { lowest } else { -1e9 };
+    let low = *u.choose(&[lowest, written, f64::NEG_INFINITY])?;
+    let keys = usize::try_from(*mask.shape().last().unwrap()).unwrap();
+    let mut hidden = mask.to_floats().unwrap();
+    for (row, numbers) in hidden.chunks_mut(keys).enumerate() {
+        match row % 3 {
+            0 => numbers.fill(low),
+            1 => numbers.iter_mut().skip(keys / 2).for_each(|it| *it = low),
+            _ => {}
+        }
+    }
+    Ok(cast(&Array::of(mask.shape(), &hidden).unwrap(), dtype))
 }
 
 /// Stripes of queries, and of keys at the same distance or none, where there were blocks.
@@ -125,22 +151,30 @@ fn gradients_of_attention_are_computed() {
 fn parts_of_attention_are_merged() {
     let trials = many(10, |u, seed| {
         let shape = [2, *u.choose(&[1, 5])?, *u.choose(&[3, 8])?];
-        let mut sums = [0, 1].map(|it| numbers(DType::F32, &shape[..2], seed + it));
-        if u.arbitrary()? {
-            let mut hidden = sums[0].elements::<f32>().unwrap().to_vec();
-            hidden[0] = f32::NEG_INFINITY;
-            sums[0] = Array::of(shape[..2].to_vec(), &hidden).unwrap();
+        let pairs = [shape[0], shape[1], 2];
+        // Sums of one key or more.
+        let of = |seed: u64| -> Vec<f32> {
+            let made = numbers(DType::F32, &pairs, seed);
+            let made = made.elements::<f32>().unwrap().iter().enumerate();
+            made.map(|(at, it)| if at % 2 == 0 { *it } else { it.abs() + 1.0 }).collect()
+        };
+        let mut sums = [0, 1].map(|it| of(seed + it));
+        let blind = *u.choose(&[None, Some([f32::NEG_INFINITY, 0.0]), Some([f32::MIN, 3.0])])?;
+        if let Some(blind) = blind {
+            sums[0][..2].copy_from_slice(&blind);
             if u.arbitrary()? {
-                sums[1] = sums[0].clone();
+                sums[1][..2].copy_from_slice(&blind);
+                sums[1][1] /= 3.0;
             }
         }
+        let sums = sums.map(|it| Array::of(pairs, &it).unwrap());
         let dtype = *u.choose(&[DType::F32, DType::BF16])?;
         let [first, second] = [2, 3].map(|it| numbers(dtype, &shape, seed + it));
         let [s1, s2] = sums;
         Ok(Trial {
             op: Op::AttentionMerge,
             operands: [first, s1, second, s2].into_iter().map(|it| (it, vec![])).collect(),
-            results: vec![(Type::new(dtype, shape), vec![]), (Type::new(DType::F32, &shape[..2]), vec![])],
+            results: vec![(Type::new(dtype, shape), vec![]), (Type::new(DType::F32, pairs), vec![])],
             tolerance: 1e-5,
             in_place: vec![None, None],
             chain: None,

@@ -2,7 +2,7 @@
 
 use planner_ir::DType;
 
-use super::Elements::{Floats, Indices, Integers, Small};
+use super::Elements::{Floats, Indices, Integers, Positive, Small};
 use super::{Case, case};
 
 pub(in super::super) fn in_time() -> Vec<Case> {
@@ -24,7 +24,7 @@ pub(in super::super) fn in_time() -> Vec<Case> {
                 Small(&[1, 3, 6, 2]),
                 Small(&[1, 3, 6, 2]),
                 Small(&[1, 3, 6, 2]),
-                Small(&[1, 3, 6]),
+                Positive(&[1, 3, 6, 2]),
                 Small(&[1, 3, 6, 2]),
             ],
         ),

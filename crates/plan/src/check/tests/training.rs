@@ -86,7 +86,7 @@ fn a_summed_loop_makes_pieces_of_the_results_that_it_indexes() {
   %1 = input "k" : f32[2,2,8,4]
   %2 = input "v" : f32[2,2,8,4]
   %3 = input "y" : f32[2,2,8,4]
-  %4 = input "statistics" : f32[2,2,8]
+  %4 = input "statistics" : f32[2,2,8,2]
   %5 = input "dy" : f32[2,2,8,4]
   %6, %7, %8 = attention_gradient scale=1.0 causal=false softcap=0.0 window=none mask=false %0 %1 %2 %3 %4 %5 : f32[2,2,8,4], f32[2,2,8,4], f32[2,2,8,4]
   return
@@ -103,7 +103,7 @@ fn a_summed_loop_makes_pieces_of_the_results_that_it_indexes() {
     let mut plan = samples::empty(graph, mesh.clone());
     let layout = |text: &str| parse_layout(&mesh, text).unwrap();
     let (rows, whole) = ("[-,-,a,-]", "[-,-,-,-]");
-    plan.layouts = [rows, whole, whole, rows, "[-,-,a]", rows, rows, "[-,-,-,-] owes a", "[-,-,-,-] owes a"]
+    plan.layouts = [rows, whole, whole, rows, rows, rows, rows, "[-,-,-,-] owes a", "[-,-,-,-] owes a"]
         .map(layout)
         .to_vec();
     let operands = vec![Copy::Made; 6];

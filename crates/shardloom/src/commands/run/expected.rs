@@ -9,25 +9,25 @@ use planner_ir::{DType, Graph, Op};
 use crate::given::Given;
 
 /// An output beside what was expected.
-pub(super) struct Compared {
-    pub(super) name: String,
+pub(in crate::commands) struct Compared {
+    pub(in crate::commands) name: String,
     /// How far it is off; nothing if there is no such output, or it has another shape.
-    pub(super) found: Option<Distance>,
+    pub(in crate::commands) found: Option<Distance>,
     /// How far it may be off, as a part of the largest number expected.
     allowed: f64,
 }
 
 /// How far an output is from what was expected.
 #[derive(Clone, Copy)]
-pub(super) struct Distance {
+pub(in crate::commands) struct Distance {
     /// The largest difference.
-    pub(super) apart: f64,
+    pub(in crate::commands) apart: f64,
     /// The largest number expected.
     largest: f64,
 }
 
 /// Each output of which something is expected.
-pub(super) fn compared(
+pub(in crate::commands) fn compared(
     graph: &Graph,
     given: Option<&Given>,
     outputs: &BTreeMap<String, Array>,
@@ -44,7 +44,7 @@ pub(super) fn compared(
 
 /// How far outputs may be off that are rounded otherwise, as a part of the largest number: what
 /// rounding does in some layers of the narrowest type that there is.
-fn allowed(graph: &Graph) -> f64 {
+pub(in crate::commands) fn allowed(graph: &Graph) -> f64 {
     let has = |dtype: DType| graph.values.iter().any(|value| value.type_.dtype == dtype);
     match () {
         // Others round activations to 8 bits before products with quantised weights.
@@ -75,7 +75,7 @@ fn distance(found: &Array, expected: &Array) -> Option<Distance> {
 
 impl Compared {
     /// What is wrong with it, if anything is.
-    pub(super) fn complaint(&self) -> Option<String> {
+    pub(in crate::commands) fn complaint(&self) -> Option<String> {
         let Some(Distance { apart, largest }) = self.found else {
             return Some(format!("expects {self}"));
         };

@@ -225,7 +225,7 @@ fn product([m, n, k]: [u64; 3], dtype: DType, role: Role, when: When) -> Timed {
 /// Causal attention and its gradient.
 fn attention([heads, length]: [u64; 2]) -> [Timed; 2] {
     let x = Type::new(DType::BF16, [1, heads, length, HEAD]);
-    let statistics = Type::new(DType::F32, [1, heads, length]);
+    let statistics = Type::new(DType::F32, [1, heads, length, 2]);
     let attributes = |statistics: bool| Attention {
         scale: Real(1.0 / 128_f64.sqrt()),
         causal: true,

@@ -41,10 +41,10 @@ impl Gradient<'_> {
         let [begin, end] = if is_keys { scores.queries } else { scores.keys };
         let rows = "const t_i64 rows = (batch * heads + head) * queries;\n";
         let read = |to: &str, first: &str| {
-            format!("$NAME_rows({to}, stats + rows, own + rows, {first}, queries);\n")
+            format!("$NAME_rows({to}, stats + 2 * rows, own + rows, {first}, queries);\n")
         };
         // Where the numbers of a query are: own ones are read once.
-        let at = if is_keys { "stage * 128 + other_at" } else { "own_at" };
+        let at = if is_keys { "stage * 192 + other_at" } else { "own_at" };
         let queries =
             if is_keys { String::new() } else { format!("    {rows}    {}", read("numbers", "first_own")) };
         let step = if is_keys && size + e > LONG { 16 } else { 32 };
@@ -69,7 +69,7 @@ impl Gradient<'_> {
             ("ROWSFIRST", only(format!("            {}", read("numbers", "begin")))),
             (
                 "ROWSNEXT",
-                only(format!("                {}", read("numbers + (stage ^ 1) * 128", "first_other + 64"))),
+                only(format!("                {}", read("numbers + (stage ^ 1) * 192", "first_other + 64"))),
             ),
             ("BEGIN", begin),
             ("END", end),
@@ -88,8 +88,8 @@ impl Gradient<'_> {
             Towards::Queries => (shape.queries, shape.batches * shape.heads),
             Towards::Keys => (shape.keys, shape.batches * shape.groups),
         };
-        // A tile of its own and two of the others, of two bytes an element; two numbers for each query.
-        let shared = 3 * 2 * TILE * (size + e + 2 * MARGIN) + 2 * 2 * TILE * 4;
+        // A tile of its own and two of the others, of two bytes an element; three numbers for each query.
+        let shared = 3 * 2 * TILE * (size + e + 2 * MARGIN) + 2 * 3 * TILE * 4;
         Ok(Launch {
             kernel: Kernel::new("attention_gradient_tensor", &source, arguments.parameters),
             blocks: outer * rows.div_ceil(TILE),

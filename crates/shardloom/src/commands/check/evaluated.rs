@@ -1,0 +1,274 @@
+//! A plan's program evaluated on its ranks, on one rank, and as its model says.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use ::plan::Plan;
+use import::ImportError;
+use kernels::Array;
+use lower::Program;
+use planner_ir::{Graph, Source, State, StateKind, Type};
+
+use super::super::run::expected::{Compared, allowed, compared};
+use crate::failure::Failure;
+use crate::given::{self, Given};
+use crate::inputs;
+use crate::model_file::ModelFile;
+
+/// How far outputs may be from each other, in parts of the largest number: operations are raised
+/// to others that round differently.
+const TOLERANCE: f64 = 1e-3;
+
+/// What ranks of this machine may hold together to be run by a check (bytes), and how many there may be.
+const HELD: u64 = 8_000_000_000;
+const RANKS: usize = 256;
+
+/// The size of a step: small, so that a step is one.
+const RATE: f32 = 1e-3;
+
+type Arrays = BTreeMap<String, Array>;
+
+/// What is evaluated, and on what.
+pub(super) struct Evaluated<'a> {
+    pub(super) path: &'a Path,
+    pub(super) plan: &'a Plan,
+    pub(super) file: &'a ModelFile,
+    pub(super) programs: &'a [Program],
+    /// A file of inputs, instead of made ones.
+    pub(super) inputs: Option<&'a Path>,
+}
+
+/// Inputs, and what they are.
+struct Set {
+    what: &'static str,
+    inputs: Arrays,
+    /// Whether outputs of the model that are no numbers may be anything.
+    lenient: bool,
+}
+
+impl Evaluated<'_> {
+    fn refused(&self, error: impl std::fmt::Display) -> Failure {
+        Failure::file(self.path, format!("the plan is rejected: {error}"))
+    }
+
+    /// Evaluates the model, imported again, the plan's program on one rank, and its programs on all.
+    pub(super) fn outputs(&self, imported: Result<Graph, ImportError>) -> Result<Vec<String>, Failure> {
+        let (plan, file) = (self.plan, self.file);
+        let imported = match imported {
+            Ok(imported) => imported,
+            Err(ImportError::DependsOnData { .. }) => {
+                let line = "inputs that decide control flow are part of the plan: not evaluated again";
+                return Ok(vec![line.to_owned()]);
+            }
+            Err(error) => return Err(self.refused(format!("the model is not of these sizes: {error}"))),
+        };
+        let types = |graph: &Graph| -> Vec<(String, Type)> {
+            graph.outputs.iter().map(|it| (it.name.clone(), graph.type_of(it.value).clone())).collect()
+        };
+        if types(&imported) != types(&plan.graph) {
+            return Err(self.refused("its outputs are not those of the model"));
+        }
+        if !file.missing.is_empty() {
+            let line = "the model imports to the same outputs; its weights are not there to evaluate it";
+            return Ok(vec![line.to_owned()]);
+        }
+        let given = self.inputs.map(given::read).transpose()?;
+        let left_out = self.left_out();
+        let mut on_ranks = Vec::new();
+        let mut passed = Vec::new();
+        for set in self.sets(&imported, given.as_ref())? {
+            let sources = run::Sources { inputs: &set.inputs, weights: file };
+            let evaluated = |graph: &Graph| {
+                run::reference(graph, sources)
+                    .map_err(|error| self.refused(format!("it cannot be evaluated: {error}")))
+            };
+            let (before, after) = (evaluated(&imported)?, evaluated(&plan.graph)?);
+            self.same(&before, &after, TOLERANCE, set.lenient, "it does not compute what the model does")?;
+            if left_out.is_none() {
+                let outcome = run::run(self.programs.to_vec(), sources)
+                    .map_err(|error| self.refused(format!("it does not run on its ranks: {error}")))?;
+                let what = "its ranks do not compute what one does";
+                self.same(&after, &outcome.outputs, allowed(&plan.graph), false, what)?;
+                self.expected(given.as_ref(), &outcome.outputs)?;
+                on_ranks.push(set.what);
+            } else {
+                self.expected(given.as_ref(), &after)?;
+            }
+        }
+        passed.push(format!(
+            "evaluated on one rank it computes what the model does ({} outputs)",
+            imported.outputs.len()
+        ));
+        passed.push(left_out.unwrap_or_else(|| {
+            format!(
+                "run on its {} ranks it computes what it does on one: on {}",
+                self.programs.len(),
+                on_ranks.join(", ")
+            )
+        }));
+        if let Some(given) = given.filter(|it| !it.outputs.is_empty()) {
+            passed.push(format!("its outputs are the {} that the inputs' file expects", given.outputs.len()));
+        }
+        Ok(passed)
+    }
+
+    /// Makes one step on one rank and on all of them: losses and gradients, or parameters after it.
+    pub(super) fn step(&self) -> Result<Vec<String>, Failure> {
+        let graph = &self.plan.graph;
+        let training = graph.training.as_ref();
+        let training = training.ok_or_else(|| self.refused("its program is no training step"))?;
+        if !self.file.missing.is_empty() {
+            return Ok(vec!["the model's weights are not there to make a step".to_owned()]);
+        }
+        if let Some(line) = self.left_out() {
+            return Ok(vec![line]);
+        }
+        let batches: Vec<Arrays> =
+            (0..training.micro_batches).map(|seed| inputs::made(graph, seed)).collect();
+        let of_step = of_step(graph).map_err(|error| self.refused(error))?;
+        let one = |error| self.refused(format!("a step cannot be made on one rank: {error}"));
+        let all = |error| self.refused(format!("its ranks cannot make a step: {error}"));
+        let mut device = run::Reference::new(graph, self.file).map_err(one)?;
+        let expected = device.train(&batches, &of_step).map_err(one)?;
+        let mut session = run::Session::new(self.programs.to_vec(), self.file).map_err(all)?;
+        let found = session.train(&batches, &of_step).map_err(all)?.outputs;
+        let tolerance = allowed(graph);
+        let what = "a step of its ranks is not that of one";
+        self.same(&expected, &found, tolerance, false, what)?;
+        let moments = states(graph, StateKind::FirstMoment);
+        let compared = if moments.is_empty() { states(graph, StateKind::Parameter) } else { moments };
+        let (mut on_one, mut on_all) = (Arrays::new(), Arrays::new());
+        for state in &compared {
+            let whole =
+                device.state(state).ok_or_else(|| self.refused(format!("no state `{}`", state.name)))?;
+            on_one.insert(state.name.clone(), whole.clone());
+            on_all.insert(state.name.clone(), session.gather(state).map_err(all)?);
+        }
+        let most = most(on_one.values());
+        for (name, expected) in &on_one {
+            self.near(name, expected, &on_all, tolerance * most, false, what)?;
+        }
+        Ok(vec![format!(
+            "a step of its {} ranks is that of one: losses and {} states",
+            self.programs.len(),
+            compared.len()
+        )])
+    }
+
+    /// What inputs there are to evaluate on: those that are given, or ones that are made.
+    fn sets(&self, imported: &Graph, given: Option<&Given>) -> Result<Vec<Set>, Failure> {
+        let graphs = [imported, &self.plan.graph];
+        // Inputs that nothing uses are gone from the plan.
+        let union = |of: &dyn Fn(&Graph) -> Result<Arrays, Failure>| -> Result<Arrays, Failure> {
+            let [mut all, more] = [of(graphs[0])?, of(graphs[1])?];
+            all.extend(more);
+            Ok(all)
+        };
+        if let (Some(given), Some(path)) = (given, self.inputs) {
+            let ignored: Vec<&str> = self.file.model.inputs().iter().map(|it| it.name.as_str()).collect();
+            let fitting = |graph: &Graph| {
+                given::fitting(graph, &given.inputs, &ignored).map_err(|error| Failure::file(path, error))
+            };
+            return Ok(vec![Set {
+                what: "the inputs that are given",
+                inputs: union(&fitting)?,
+                lenient: false,
+            }]);
+        }
+        let made = union(&|graph| Ok(inputs::made(graph, 0)))?;
+        let padded = inputs::padded(imported, &made);
+        let mut sets = vec![Set { what: "inputs that are made", inputs: made, lenient: false }];
+        // What a model makes of rows that see nothing may be no number; attention says 0.
+        sets.extend(padded.map(|inputs| Set { what: "the same with padding", inputs, lenient: true }));
+        Ok(sets)
+    }
+
+    /// Why ranks are not run, if they are not.
+    fn left_out(&self) -> Option<String> {
+        let held: u64 =
+            self.programs.iter().map(|it| it.resident.saturating_add(it.arena)).fold(0, u64::saturating_add);
+        let ranks = self.programs.len();
+        (held > HELD || ranks > RANKS).then(|| {
+            format!(
+                "not run: its {ranks} ranks hold {held} bytes together, expected {RANKS} and {HELD} at most"
+            )
+        })
+    }
+
+    /// Holds outputs against those that the file of the inputs has.
+    fn expected(&self, given: Option<&Given>, outputs: &Arrays) -> Result<(), Failure> {
+        let complaint = compared(&self.plan.graph, given, outputs).iter().find_map(Compared::complaint);
+        match (complaint, self.inputs) {
+            (Some(complaint), Some(path)) => Err(Failure::file(path, complaint)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Holds outputs against others, each relative to its largest number.
+    fn same(
+        &self,
+        expected: &Arrays,
+        found: &Arrays,
+        tolerance: f64,
+        lenient: bool,
+        what: &str,
+    ) -> Result<(), Failure> {
+        for (name, of_name) in expected {
+            let allowed = tolerance * most([of_name].into_iter());
+            self.near(name, of_name, found, allowed, lenient, what)?;
+        }
+        Ok(())
+    }
+
+    /// Holds an array against another of its name.
+    fn near(
+        &self,
+        name: &str,
+        expected: &Array,
+        found: &Arrays,
+        allowed: f64,
+        lenient: bool,
+        what: &str,
+    ) -> Result<(), Failure> {
+        let numbers = found.get(name).and_then(|it| it.to_floats().ok()).zip(expected.to_floats().ok());
+        let numbers = numbers.filter(|(a, b)| a.len() == b.len());
+        let (found, expected) =
+            numbers.ok_or_else(|| self.refused(format!("`{name}` cannot be compared")))?;
+        let near = |(a, b): (&f64, &f64)| {
+            (a - b).abs() <= allowed || b.is_nan() && (lenient || a.is_nan()) || a.to_bits() == b.to_bits()
+        };
+        match found.iter().zip(&expected).enumerate().find(|(_, it)| !near(*it)) {
+            None => Ok(()),
+            Some((index, (a, b))) => {
+                Err(self.refused(format!("{what}: `{name}`, element {index} is {a}, expected {b}")))
+            }
+        }
+    }
+}
+
+/// The largest finite number of arrays, or a very small one.
+fn most<'a>(arrays: impl Iterator<Item = &'a Array>) -> f64 {
+    let finite = arrays.flat_map(|it| it.to_floats().unwrap_or_default()).filter(|it| it.is_finite());
+    finite.fold(1e-6, |most: f64, it| most.max(it.abs()))
+}
+
+/// The states of a kind.
+fn states(graph: &Graph, kind: StateKind) -> Vec<State> {
+    let of_value = |source: &Source| match source {
+        Source::State(state) if state.kind == kind => Some(state.clone()),
+        _ => None,
+    };
+    graph.values.iter().filter_map(|value| of_value(&value.source)).collect()
+}
+
+/// The inputs of a first step, of those that it has.
+fn of_step(graph: &Graph) -> Result<Arrays, kernels::KernelError> {
+    let number = |it: f32| Array::of::<f32>(vec![], &[it]);
+    let all = [
+        (train::RATE, number(RATE)?),
+        (train::STEP, number(1.0)?),
+        (train::ROUNDING, Array::of::<i64>(vec![], &[0])?),
+    ];
+    let has = |name: &str| given::expected(graph).iter().any(|it| it.0 == name);
+    Ok(all.into_iter().filter(|it| has(it.0)).map(|(name, it)| (name.to_owned(), it)).collect())
+}
