@@ -116,7 +116,7 @@ impl Case {
             clip: None,
             no_decay: NoDecay::default(),
             recompute: vec![],
-            frozen: vec![],
+            roles: plan::Roles::default(),
             spelled: vec![],
         };
         let decisions = Decisions::Only(decision.clone());

@@ -182,6 +182,7 @@ fn check_plan(
             derived::trains(path, plan, recipe, &file)?;
             let operations = plan.graph.nodes.len();
             passed.push(format!("its program is the training step of its recipe ({operations} operations)"));
+            // What takes as long as a step is done where it is asked for.
             if arguments.model.is_some() {
                 passed.extend(evaluated.step()?);
             }
