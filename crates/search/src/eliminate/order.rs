@@ -67,6 +67,10 @@ impl Shape {
 
     /// See [`order`].
     pub(super) fn order(&self, kept: &[usize]) -> Order {
+        // Where nothing is chosen every order makes tables of one entry.
+        if self.domains.iter().all(|&domain| domain == 1) {
+            return Self { edges: Vec::new(), ..self.clone() }.greedy(kept, Greed::Weight, f64::INFINITY);
+        }
         let by = |greed, most| self.greedy(kept, greed, most);
         let [first, others @ ..] = Greed::ALL;
         others.into_iter().fold(by(first, f64::INFINITY), |best, greed| {

@@ -109,6 +109,21 @@ fn an_order_takes_the_work_that_it_says_and_is_known_to_take_more_than_there_may
 }
 
 #[test]
+fn where_nothing_is_chosen_nothing_is_joined() {
+    let mut dice = Dice(1);
+    for nodes in [1, 5, 30] {
+        let problem = random(&mut dice, &vec![1; nodes], 8);
+        let kept: Vec<usize> = (0..nodes).filter(|at| at % 4 == 0).collect();
+        let order = order(&problem, &kept);
+        assert_eq!((order.nodes.len() + kept.len(), order.entries), (nodes, 1.0));
+        let reduced = reduce(&Objective::time(&problem), &order).unwrap();
+        assert_eq!((reduced.table.len(), reduced.steps()), (1, 0));
+        assert!(close(reduced.table[0], problem.time(&vec![0; nodes])));
+        assert_eq!(reduced.recover(&vec![0; kept.len()]), vec![0; nodes]);
+    }
+}
+
+#[test]
 fn each_next_node_is_the_best_by_its_order() {
     for seed in 0..200 {
         let mut dice = Dice(seed);
