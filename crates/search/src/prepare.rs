@@ -167,7 +167,7 @@ pub(crate) fn are_alike(first: &Cut<'_>, other: &Cut<'_>) -> bool {
 
 /// How many values are held at operations of a section at most, each counted at each: what is held at
 /// an operation is a list, and a section of `n` operations may have the square of that in them.
-const MOST_HELD: u64 = 1 << 24;
+const MOST_HELD: u64 = 1 << 22;
 
 /// How many times a value of a program has been made and is used later, while an operation runs.
 pub(crate) fn held_at_operations(graph: &Graph) -> u64 {

@@ -45,5 +45,5 @@ fn a_block_that_holds_too_much_is_refused() {
     let refused =
         Prepared::new(cut, &mesh, known, (rewrite::Offer::default(), crate::Live::ONE), (None, &[]));
     let error = refused.err().map(|it| it.to_string()).unwrap_or_default();
-    assert!(error.contains("the limit is 16777216"), "{error}");
+    assert!(error.contains("the limit is 4194304"), "{error}");
 }
