@@ -7,10 +7,13 @@
 //! placed before that live at some time that it lives. The orders of [`ORDERS`] are tried until
 //! one takes no more than what lives at the fullest moment; the best is taken.
 
+mod room; // which bytes are taken when
+
 use std::cmp::Reverse;
 
 use crate::action::{Action, Collective, CollectiveKind};
 use crate::program::{Instruction, Kind, Origin, Program, Region, StorageId};
+use room::Room;
 
 /// Every storage starts at a multiple of this (bytes): a cache line.
 pub const ALIGNMENT: u64 = 64;
@@ -67,10 +70,11 @@ pub(crate) fn placed(mut program: Program) -> Program {
         })
         .filter(|item| item.bytes > 0)
         .collect();
-    let least = fullest(&items, program.instructions.len());
+    let moments = program.instructions.len() + 1;
+    let least = fullest(&items, moments);
     let mut best: Option<(u64, Vec<(usize, u64)>)> = None;
     for order in ORDERS {
-        let (arena, places) = packed(&items, order);
+        let (arena, places) = packed(&items, moments, order);
         if best.as_ref().is_none_or(|(least, _)| arena < *least) {
             best = Some((arena, places));
         }
@@ -90,9 +94,9 @@ pub(crate) fn placed(mut program: Program) -> Program {
 }
 
 /// What lives at the fullest moment (bytes).
-fn fullest(items: &[Item], instructions: usize) -> u64 {
-    let mut live = vec![0; instructions + 2];
-    let mut gone = vec![0; instructions + 2];
+fn fullest(items: &[Item], moments: usize) -> u64 {
+    let mut live = vec![0; moments + 1];
+    let mut gone = vec![0; moments + 1];
     for item in items {
         live[item.lifetime.first] += item.bytes;
         gone[item.lifetime.last + 1] += item.bytes;
@@ -107,19 +111,16 @@ fn fullest(items: &[Item], instructions: usize) -> u64 {
 
 /// The bytes taken and where each storage starts, if they are placed in that order; of equal ones
 /// the earlier, then the lower number.
-fn packed(items: &[Item], order: Order) -> (u64, Vec<(usize, u64)>) {
+fn packed(items: &[Item], moments: usize, order: Order) -> (u64, Vec<(usize, u64)>) {
     let mut items = items.to_vec();
     items.sort_by_key(|item| (order(item), Reverse(item.bytes), item.lifetime.first, item.storage));
-    // Those placed, by where they start.
-    let mut places: Vec<(u64, u64, Lifetime)> = Vec::with_capacity(items.len());
+    let mut room = Room::new(moments);
     let mut arena = 0;
     let mut starts = Vec::with_capacity(items.len());
     for Item { storage, bytes, lifetime } in items {
-        let offset = best_gap(&places, bytes, lifetime);
+        let offset = room.take(bytes, lifetime.first..lifetime.last + 1);
         arena = arena.max(offset + bytes);
         starts.push((storage, offset));
-        let place = places.partition_point(|&(start, ..)| start <= offset);
-        places.insert(place, (offset, offset + bytes, lifetime));
     }
     (arena, starts)
 }
@@ -192,19 +193,5 @@ fn in_flight(program: &Program, index: usize) -> Option<usize> {
     program.instructions[index + 1..].iter().position(over).map(|after| index + after)
 }
 
-/// The start of the smallest gap, the lowest of equal ones, that is free for a lifetime; behind
-/// everything if there is none.
-fn best_gap(places: &[(u64, u64, Lifetime)], bytes: u64, lifetime: Lifetime) -> u64 {
-    let meets = |other: &Lifetime| other.first <= lifetime.last && lifetime.first <= other.last;
-    let (mut free, mut best) = (0, None);
-    for &(start, end, ref other) in places {
-        if !meets(other) {
-            continue;
-        }
-        if start >= free + bytes && best.is_none_or(|(size, _)| start - free < size) {
-            best = Some((start - free, free));
-        }
-        free = free.max(end);
-    }
-    best.map_or(free, |(_, offset)| offset)
-}
+#[cfg(test)]
+mod tests;

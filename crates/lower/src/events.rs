@@ -7,14 +7,16 @@
 
 use std::collections::BTreeMap;
 
-use crate::program::{Event, Program, Region, Storage, StorageId, Stream};
+use crate::program::{Event, Program, StorageId, Stream};
+use crate::users::Users;
 
 /// For each stream, how many of the program's first instructions on it are over.
-type Known = [usize; Stream::ALL.len()];
+pub(crate) type Known = [usize; Stream::ALL.len()];
 
 /// The program with the events that its order on the streams needs.
 pub(crate) fn ordered(mut program: Program) -> Program {
-    let overlapping = overlapping(&program);
+    // Who used the bytes that a step writes.
+    let mut users = Users::of(&program);
     // For each storage, one more than the last instruction that used it on each stream.
     let mut used: Vec<Known> = vec![[0; Stream::ALL.len()]; program.storages.len()];
     // The same of those that wrote it.
@@ -50,7 +52,7 @@ pub(crate) fn ordered(mut program: Program) -> Program {
             need(written[storage]);
         }
         for &storage in &writes {
-            overlapping[storage].iter().for_each(|&other| need(used[other]));
+            need(users.others(StorageId(storage)));
             if program.storages[storage].kind.state().is_some() {
                 need(used[storage]);
             }
@@ -73,6 +75,7 @@ pub(crate) fn ordered(mut program: Program) -> Program {
         }
         for storage in reads.into_iter().chain(writes) {
             used[storage][own] = index + 1;
+            users.add(StorageId(storage), instruction.stream, index);
         }
     }
     let mut events: BTreeMap<usize, Event> = BTreeMap::new();
@@ -87,21 +90,4 @@ pub(crate) fn ordered(mut program: Program) -> Program {
         program.instructions[index].signals = events.get(&index).copied();
     }
     program
-}
-
-/// For each storage that a step writes, those whose bytes it shares.
-fn overlapping(program: &Program) -> Vec<Vec<usize>> {
-    let steps = |it: &&(usize, &Storage)| it.1.kind.region() == Region::Step && it.1.bytes > 0;
-    let all: Vec<(usize, &Storage)> = program.storages.iter().enumerate().collect();
-    let mut sorted: Vec<(usize, &Storage)> = all.iter().filter(steps).copied().collect();
-    sorted.sort_by_key(|(it, storage)| (storage.offset, *it));
-    let mut overlapping = vec![Vec::new(); program.storages.len()];
-    for (place, &(it, storage)) in sorted.iter().enumerate() {
-        let end = storage.offset + program.extent(StorageId(it));
-        for &(other, _) in sorted[place + 1..].iter().take_while(|(_, other)| other.offset < end) {
-            overlapping[it].push(other);
-            overlapping[other].push(it);
-        }
-    }
-    overlapping
 }

@@ -20,7 +20,9 @@ mod rings; // how many places what outlives a turn has
 mod temporal; // operations in time steps
 mod rotate; // blocks of neighbours
 mod in_place; // what states become, made where the states are
+mod halves; // a sequence as a tree over its stretches
 mod arena; // places for buffers, by their lifetimes
+mod users; // who used which bytes last
 mod events; // who waits for whom
 mod issue; // in which order a host issues what its rank exchanges
 mod memory; // what a device's memory is for

@@ -183,8 +183,9 @@ impl fmt::Display for SpaceError {
 
 impl std::error::Error for SpaceError {}
 
-/// How many terms an e-graph may have.
-const NODE_LIMIT: usize = 4_000_000;
+/// How many terms an e-graph may have: several times as many as those of the largest blocks that are
+/// planned. Rules look at it themselves, as one round of them may add many times what there is.
+const NODE_LIMIT: usize = 1_000_000;
 /// How many rounds of rules there may be: an operation gains at least one axis in each.
 const ROUND_LIMIT: usize = 64;
 
@@ -342,7 +343,7 @@ fn saturate(
         .with_time_limit(std::time::Duration::MAX)
         .run(&rules);
     let saturated = matches!(runner.stop_reason, Some(StopReason::Saturated));
-    if !saturated {
+    if !saturated || runner.egraph.analysis.is_full {
         return Err(SpaceError::Limit(NODE_LIMIT));
     }
     let statistics = Statistics { iterations: runner.iterations.len(), saturated, ..Statistics::default() };

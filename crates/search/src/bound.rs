@@ -25,7 +25,7 @@ use std::sync::Arc;
 
 use crate::chain::{Chain, ChainChoices, ChainSolution, Flat, Goal, Prices, Relaxation};
 use crate::ilp;
-use crate::problem::{Place, Problem, Proof, SearchError, Solution, real, real_size};
+use crate::problem::{Place, Problem, Proof, SearchError, Solution, Window, real, real_size};
 use floors::Floors;
 pub use trail::Trail;
 
@@ -378,13 +378,19 @@ fn rows(chain: &Chain) -> Vec<Place> {
     let mut rows = Vec::new();
     for (segment, at) in chain.segments.iter().enumerate() {
         let windows = &at.problem.windows;
+        let sorted = |window: &Window| {
+            let mut held: Vec<(usize, usize)> = window.held.iter().map(|it| (it.node, it.bytes)).collect();
+            held.sort_unstable();
+            held
+        };
+        let held: Vec<Vec<(usize, usize)>> = windows.iter().map(sorted).collect();
+        // What an operation itself works on comes last, and is in few other windows.
+        let last = |a: usize, b: usize| {
+            let last = windows[a].held.last().map(|it| (it.node, it.bytes));
+            last.is_none_or(|last| held[b].binary_search(&last).is_ok())
+        };
         let less = |a: usize, b: usize| {
-            let mut rest = windows[b].held.clone();
-            let all = windows[a].held.iter().all(|held| {
-                let found = rest.iter().position(|other| other == held);
-                found.map(|found| rest.swap_remove(found)).is_some()
-            });
-            all && windows[a].constant <= windows[b].constant
+            windows[a].constant <= windows[b].constant && last(a, b) && is_within(&held[a], &held[b])
         };
         for window in 0..windows.len().max(1) {
             let mut others = (0..windows.len()).filter(|&other| other != window);
@@ -395,6 +401,12 @@ fn rows(chain: &Chain) -> Vec<Place> {
         }
     }
     rows
+}
+
+/// Whether all of some things are among others, each as often; both are sorted.
+fn is_within<T: Ord>(some: &[T], all: &[T]) -> bool {
+    let mut all = all.iter();
+    some.len() <= all.len() && some.iter().all(|it| all.by_ref().find(|other| *other >= it) == Some(it))
 }
 
 #[cfg(test)]

@@ -73,6 +73,11 @@ pub fn reduce<'a>(objective: &Objective<'a>, order: &Order) -> Result<Reduced<'a
         return Err(SearchError::TooWide { entries: order.entries, limit: MOST_ENTRIES });
     }
     let domains: Vec<usize> = objective.costs.iter().map(Vec::len).collect();
+    if domains.iter().all(|&domain| domain == 1) {
+        // Nothing is chosen: to join what is to be added up would only make long lists of nodes.
+        let table = vec![factors(objective).iter().flat_map(|factor| factor.entries.iter()).sum()];
+        return Ok(Reduced { table, kept: order.kept.clone(), buckets: Vec::new(), domains });
+    }
     let mut pool: Vec<Option<Factor<'a>>> = factors(objective).into_iter().map(Some).collect();
     let mut touching: Vec<Vec<usize>> = vec![Vec::new(); domains.len()];
     for (index, factor) in pool.iter().enumerate() {

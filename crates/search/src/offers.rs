@@ -70,19 +70,22 @@ impl Offers {
     pub(crate) fn among<T>(&self, plan_in: impl Fn(Offer) -> Result<T, PlanError>) -> Result<T, PlanError> {
         // By how much what was asked for is too wide, or the first that was tried instead; and by how much
         // the offer before was: of the same steps, where fewer splits come next.
-        let mut first: Option<(Offer, SearchError)> = None;
+        let mut first: Option<(Offer, PlanError)> = None;
         let mut beyond = 0.0;
-        let instead = |error: PlanError, first: Option<(Offer, SearchError)>| match first {
+        let instead = |error: PlanError, first: Option<(Offer, PlanError)>| match first {
             None => error,
-            Some((offer, wide)) => PlanError::Fewer { offer, wide, error: Box::new(error) },
+            Some((offer, wide)) => PlanError::Fewer { offer, wide: Box::new(wide), error: Box::new(error) },
         };
         for &offer in &self.turns {
             if matches!(offer.splits, Splits::AtMost(_)) && beyond > HOPELESS {
                 continue;
             }
             match plan_in(offer) {
-                Err(PlanError::Search(error @ SearchError::TooWide { entries, limit })) => {
-                    beyond = entries / limit;
+                Err(error) if error.is_too_wide() => {
+                    beyond = match &error {
+                        PlanError::Search(SearchError::TooWide { entries, limit }) => entries / limit,
+                        _ => 0.0,
+                    };
                     first = first.or(Some((offer, error)));
                 }
                 outcome => return outcome.map_err(|error| instead(error, first)),

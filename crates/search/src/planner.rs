@@ -94,6 +94,13 @@ pub fn held(plan: &Plan, live: Live) -> Vec<Holding> {
 pub enum PlanError {
     /// The space was not built.
     Space(SpaceError),
+    /// A block is too long for what it holds to be counted at each of its operations.
+    Long {
+        /// How many times a value is there while an operation runs.
+        held: u64,
+        /// How many times there may be.
+        limit: u64,
+    },
     /// What the user has fixed cannot be.
     Fixed(FixedError),
     /// No choice was found.
@@ -110,13 +117,18 @@ pub enum PlanError {
         /// What was asked for.
         offer: Offer,
         /// By how much it was too wide.
-        wide: SearchError,
+        wide: Box<Self>,
         /// Why there is no plan among fewer.
         error: Box<Self>,
     },
 }
 
 impl PlanError {
+    /// Whether there may be a plan among fewer partitions: what was to be searched outgrew a limit.
+    pub fn is_too_wide(&self) -> bool {
+        matches!(self, Self::Space(SpaceError::Limit(_)) | Self::Search(SearchError::TooWide { .. }))
+    }
+
     /// Why there is no plan among the partitions that were looked at last.
     pub fn last(&self) -> &Self {
         match self {
@@ -130,6 +142,11 @@ impl fmt::Display for PlanError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Space(error) => error.fmt(f),
+            Self::Long { held, limit } => write!(
+                f,
+                "a block of the program has values that are held at its operations {held} times in all, the \
+                 limit is {limit}: it needs fewer operations, or fewer values that wait for others"
+            ),
             Self::Fixed(error) => error.fmt(f),
             Self::Search(error) => error.fmt(f),
             Self::Unlike => f.write_str("the programs to choose among are not cut alike"),

@@ -18,12 +18,14 @@ mod simulate; // `simulate`
 mod resharding; // `resharding`
 mod overlap; // `overlap`
 mod fit; // `fit`
+mod growth; // `growth`
 mod gpu; // `gpu`
 
 pub use cluster::Cluster;
 pub use cpu_run::CpuRun;
 pub use fit::Fit;
 pub use gpu::{OnGpu, compared};
+pub use growth::Growth;
 pub use overlap::Overlap;
 pub use planning::Planning;
 pub use resharding::Resharded;
@@ -56,6 +58,8 @@ pub enum Benchmark {
     Overlap(Overlap),
     /// Fit the fitted numbers of machines and frameworks again, to published rows
     Fit(Fit),
+    /// Plan and lower models of more and more operations
+    Growth(Growth),
     /// Measure kernels, products, ranks and training steps on the first GPU of this machine
     Gpu(OnGpu),
     /// Train a small GPT-2 on the bytes of a text, on one rank and on four
@@ -83,6 +87,7 @@ pub fn run(benchmark: &Benchmark, say: &dyn Fn(String)) -> Result<Report, Failur
         Benchmark::Resharding(options) => return resharding::measure(options, say),
         Benchmark::Overlap(options) => (overlap::measure(options, say)?, &options.ledger),
         Benchmark::Fit(options) => (fit::measure(options, say)?, &options.ledger),
+        Benchmark::Growth(options) => (growth::measure(options, say)?, &options.ledger),
         Benchmark::Training(options) => (training::measure(options, say)?, &options.ledger),
     };
     if let Some(path) = ledger {

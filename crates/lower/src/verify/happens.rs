@@ -7,12 +7,13 @@
 
 use std::collections::BTreeMap;
 
+use crate::events::Known;
 use crate::program::{Event, Program, Stream};
 
 /// For each instruction, how far each stream has come when it starts.
 pub(crate) struct Happens {
     /// For each instruction, for each stream, one more than the last instruction that is over.
-    over: Vec<[usize; Stream::ALL.len()]>,
+    over: Vec<Known>,
     streams: Vec<Stream>,
 }
 
@@ -20,7 +21,7 @@ impl Happens {
     /// What streams and events say. Events that are waited for before they are signalled say
     /// nothing.
     pub(crate) fn of(program: &Program) -> Self {
-        let mut over: Vec<[usize; Stream::ALL.len()]> = Vec::new();
+        let mut over: Vec<Known> = Vec::new();
         let mut last: [Option<usize>; Stream::ALL.len()] = [None; Stream::ALL.len()];
         let mut signalled: BTreeMap<Event, usize> = BTreeMap::new();
         let starts = program.barriers();
@@ -43,6 +44,16 @@ impl Happens {
             last[instruction.stream.number()] = Some(index);
         }
         Self { over, streams }
+    }
+
+    /// How far each stream has come when an instruction starts: one more than the last that is over.
+    pub(crate) fn at(&self, instruction: usize) -> &Known {
+        &self.over[instruction]
+    }
+
+    /// Whether each stream has come so far when an instruction starts.
+    pub(crate) fn over(&self, instruction: usize, all: &Known) -> bool {
+        all.iter().zip(self.at(instruction)).all(|(needed, over)| needed <= over)
     }
 
     /// Whether one instruction is over when another starts.

@@ -9,7 +9,7 @@ use super::offsets::{self, Indexed};
 use super::stripes;
 use super::temporal::in_time;
 use super::term::{Denoted, Facts, Moves, Passing, Term, compute};
-use super::wide_axes;
+use super::{NODE_LIMIT, wide_axes};
 
 type Space = EGraph<Term, Facts>;
 
@@ -350,6 +350,10 @@ where
         _: Option<&PatternAst<Term>>,
         _: Symbol,
     ) -> Vec<Id> {
+        if space.total_size() >= NODE_LIMIT {
+            space.analysis.is_full = true;
+            return vec![];
+        }
         let denoted = space[eclass].data;
         let [held, work] = &mut space.analysis.applied;
         match denoted {

@@ -5,7 +5,8 @@
 //! that it replaces (least growth). The one with the least work in all is taken. Ties go to the
 //! lower index, so that the order is a function of the problem.
 
-use fixedbitset::FixedBitSet;
+use std::cmp::Ordering;
+use std::collections::BTreeSet;
 
 use crate::problem::{Problem, real_size};
 
@@ -66,7 +67,11 @@ impl Shape {
 
     /// See [`order`].
     pub(super) fn order(&self, kept: &[usize]) -> Order {
-        let by = |greed, most| Greedy::new(self, kept, greed).run(most);
+        // Where nothing is chosen every order makes tables of one entry.
+        if self.domains.iter().all(|&domain| domain == 1) {
+            return Self { edges: Vec::new(), ..self.clone() }.greedy(kept, Greed::Weight, f64::INFINITY);
+        }
+        let by = |greed, most| self.greedy(kept, greed, most);
         let [first, others @ ..] = Greed::ALL;
         others.into_iter().fold(by(first, f64::INFINITY), |best, greed| {
             let other = by(greed, best.work);
@@ -74,20 +79,67 @@ impl Shape {
         })
     }
 
+    /// One of the three orders, or what there is of it when its work is more than `most`.
+    pub(super) fn greedy(&self, kept: &[usize], greed: Greed, most: f64) -> Order {
+        Greedy::new(self, kept, greed).run(most)
+    }
+
     /// The least work of these orders, or more than `most` if there is none of no more (additions).
     pub(super) fn work(&self, kept: &[usize], most: f64, greeds: &[Greed]) -> f64 {
-        let by = |greed, most| Greedy::new(self, kept, greed).run(most).work;
+        let by = |greed, most| self.greedy(kept, greed, most).work;
         greeds.iter().fold(f64::INFINITY, |least, &greed| least.min(by(greed, least.min(most))))
     }
 }
 
-/// An order in the making.
+/// How good it is to eliminate a node next: the less the better; of equal ones the second says.
+#[derive(Clone, Copy, Debug)]
+struct Score(f64, f64);
+
+impl Ord for Score {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.0.total_cmp(&other.0).then(self.1.total_cmp(&other.1))
+    }
+}
+
+impl PartialOrd for Score {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Score {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Score {}
+
+/// Up to here products of whole numbers are exact, in whichever order.
+const EXACT: f64 = 9_007_199_254_740_992.0;
+
+/// What is known of a node's neighbours.
+#[derive(Clone, Debug, Default)]
+struct Around {
+    joined: BTreeSet<usize>,
+    /// The product of their sizes, in their order.
+    weight: f64,
+    /// The sum of their sizes.
+    sum: f64,
+    /// How many pairs of them are joined, where that is asked for.
+    links: usize,
+}
+
+/// An order in the making. What a node's score depends on is kept up to date: a node that many are
+/// joined to is not looked through for each of them.
 struct Greedy<'a> {
     shape: &'a Shape,
     /// For each node, how many choices it has.
     sizes: Vec<f64>,
-    joined: Vec<FixedBitSet>,
-    left: FixedBitSet,
+    around: Vec<Around>,
+    /// For each node its score, if it is to be eliminated.
+    scores: Vec<Option<Score>>,
+    queue: BTreeSet<(Score, usize)>,
     greed: Greed,
     order: Order,
 }
@@ -95,14 +147,11 @@ struct Greedy<'a> {
 impl<'a> Greedy<'a> {
     fn new(shape: &'a Shape, kept: &[usize], greed: Greed) -> Self {
         let nodes = shape.domains.len();
-        let mut joined = vec![FixedBitSet::with_capacity(nodes); nodes];
+        let mut joined = vec![BTreeSet::new(); nodes];
         for &[from, to] in &shape.edges {
             joined[from].insert(to);
             joined[to].insert(from);
         }
-        let mut left = FixedBitSet::with_capacity(nodes);
-        left.insert_range(..);
-        kept.iter().for_each(|&at| left.remove(at));
         let sizes: Vec<f64> = shape.domains.iter().map(|&domain| real_size(domain)).collect();
         let kept_size: f64 = kept.iter().map(|&at| sizes[at]).product();
         let order = Order {
@@ -114,22 +163,45 @@ impl<'a> Greedy<'a> {
             heaviest: Vec::new(),
             greed,
         };
-        Self { shape, sizes, joined, left, greed, order }
+        let around = |joined: BTreeSet<usize>| Around {
+            weight: product(&sizes, &joined),
+            sum: joined.iter().map(|&at| sizes[at]).sum(),
+            joined,
+            links: 0,
+        };
+        let around: Vec<Around> = joined.into_iter().map(around).collect();
+        let (scores, queue) = (vec![None; nodes], BTreeSet::new());
+        let mut greedy = Self { shape, sizes, around, scores, queue, greed, order };
+        if greed == Greed::Fill {
+            // Each pair once, however many edges it has.
+            let pairs: BTreeSet<(usize, usize)> =
+                shape.edges.iter().map(|&[a, b]| (a.min(b), a.max(b))).collect();
+            for (a, b) in pairs {
+                for at in greedy.common(a, b) {
+                    greedy.around[at].links += 1;
+                }
+            }
+        }
+        let is_kept: BTreeSet<usize> = kept.iter().copied().collect();
+        for node in (0..nodes).filter(|it| !is_kept.contains(it)) {
+            let score = greedy.score(node);
+            greedy.scores[node] = Some(score);
+            greedy.queue.insert((score, node));
+        }
+        greedy
     }
 
     /// The order, or what there is of it when its work is more than `most`.
     fn run(mut self, most: f64) -> Order {
-        let nodes = self.shape.domains.len();
-        let mut scores: Vec<(f64, f64)> = (0..nodes).map(|at| self.score(at)).collect();
         let mut heaviest = 0.0;
-        while let Some(node) = first_least(&self.left, &scores) {
-            self.left.remove(node);
-            let neighbours = std::mem::take(&mut self.joined[node]);
-            let entries = self.size(neighbours.ones());
+        while let Some((_, node)) = self.queue.pop_first() {
+            self.scores[node] = None;
+            let neighbours: Vec<usize> = self.around[node].joined.iter().copied().collect();
+            let entries = self.around[node].weight;
             let work = self.work(node, &neighbours);
             if work > heaviest {
                 heaviest = work;
-                self.order.heaviest = neighbours.ones().chain([node]).collect();
+                self.order.heaviest = neighbours.iter().copied().chain([node]).collect();
             }
             self.order.entries = self.order.entries.max(entries);
             self.order.work += work;
@@ -137,60 +209,118 @@ impl<'a> Greedy<'a> {
             if self.order.work > most {
                 break;
             }
-
-            for neighbour in neighbours.ones() {
-                let joined = &mut self.joined[neighbour];
-                joined.union_with(&neighbours);
-                joined.remove(node);
-                joined.remove(neighbour);
-            }
-            let mut changed = neighbours.clone();
-            // Whether neighbours are joined is seen by those that have them both.
-            if matches!(self.greed, Greed::Fill) {
-                neighbours.ones().for_each(|neighbour| changed.union_with(&self.joined[neighbour]));
-            }
-            for at in changed.ones() {
-                scores[at] = self.score(at);
+            for at in self.eliminated(node, &neighbours) {
+                self.update(at);
             }
         }
         self.order
     }
 
-    fn size(&self, nodes: impl Iterator<Item = usize>) -> f64 {
-        nodes.map(|at| self.sizes[at]).product()
+    /// Takes a node away and joins its neighbours: the nodes whose scores that may change.
+    fn eliminated(&mut self, node: usize, neighbours: &[usize]) -> BTreeSet<usize> {
+        let mut changed: BTreeSet<usize> = neighbours.iter().copied().collect();
+        for &at in neighbours {
+            if self.greed == Greed::Fill {
+                let lost = self.common(node, at).len();
+                self.around[at].links -= lost;
+            }
+        }
+        for &at in neighbours {
+            self.part(at, node);
+        }
+        for (place, &a) in neighbours.iter().enumerate() {
+            for &b in &neighbours[place + 1..] {
+                if self.around[a].joined.contains(&b) {
+                    continue;
+                }
+                if self.greed == Greed::Fill {
+                    // Whether neighbours are joined is seen by those that have them both.
+                    let common = self.common(a, b);
+                    self.around[a].links += common.len();
+                    self.around[b].links += common.len();
+                    common.iter().for_each(|&at| self.around[at].links += 1);
+                    changed.extend(common);
+                }
+                self.join(a, b);
+                self.join(b, a);
+            }
+        }
+        changed
+    }
+
+    fn join(&mut self, at: usize, to: usize) {
+        let size = self.sizes[to];
+        let around = &mut self.around[at];
+        around.joined.insert(to);
+        around.sum += size;
+        around.weight = if around.weight * size < EXACT && size >= 1.0 {
+            around.weight * size
+        } else {
+            product(&self.sizes, &around.joined)
+        };
+    }
+
+    fn part(&mut self, at: usize, from: usize) {
+        let size = self.sizes[from];
+        let around = &mut self.around[at];
+        around.joined.remove(&from);
+        around.sum -= size;
+        around.weight = if around.weight < EXACT && size >= 1.0 {
+            around.weight / size
+        } else {
+            product(&self.sizes, &around.joined)
+        };
+    }
+
+    /// The neighbours that two nodes have in common.
+    fn common(&self, a: usize, b: usize) -> Vec<usize> {
+        let [a, b] = [a, b].map(|at| &self.around[at].joined);
+        let (few, many) = if a.len() <= b.len() { (a, b) } else { (b, a) };
+        few.iter().copied().filter(|at| many.contains(at)).collect()
+    }
+
+    fn update(&mut self, node: usize) {
+        let Some(before) = self.scores[node] else { return };
+        let score = self.score(node);
+        if score != before {
+            self.queue.remove(&(before, node));
+            self.queue.insert((score, node));
+            self.scores[node] = Some(score);
+        }
     }
 
     /// Additions to eliminate a node: each of its choices is of one class, so that its own classes
     /// do not multiply them.
-    fn work(&self, node: usize, neighbours: &FixedBitSet) -> f64 {
-        let is_class = |at: &usize| self.shape.classes_of[*at] == Some(node);
-        let others = self.size(neighbours.ones().filter(|at| !is_class(at)));
-        let classes = self.size(neighbours.ones().filter(is_class));
+    fn work(&self, node: usize, neighbours: &[usize]) -> f64 {
+        let is_class = |at: &&usize| self.shape.classes_of[**at] == Some(node);
+        let size = |nodes: &mut dyn Iterator<Item = &usize>| nodes.map(|&at| self.sizes[at]).product::<f64>();
+        let others = size(&mut neighbours.iter().filter(|at| !is_class(at)));
+        let classes = size(&mut neighbours.iter().filter(is_class));
         others * self.sizes[node].max(classes)
     }
 
-    fn score(&self, node: usize) -> (f64, f64) {
-        let weight = self.size(self.joined[node].ones());
-        let sizes = self.joined[node].ones().map(|at| self.sizes[at]);
-        let replaced = sizes.sum::<f64>() * self.sizes[node];
-        let growth = weight / replaced.max(1.0);
+    fn score(&self, node: usize) -> Score {
+        let Around { joined, weight, sum, links } = &self.around[node];
+        let growth = weight / (sum * self.sizes[node]).max(1.0);
         match self.greed {
-            Greed::Weight => (weight, growth),
-            Greed::Fill => (self.fill(node), weight),
-            Greed::Growth => (growth, weight),
+            Greed::Weight => Score(*weight, growth),
+            // The pairs of neighbours that are not joined.
+            Greed::Fill => {
+                Score(real_size(joined.len() * joined.len().saturating_sub(1) / 2 - links), *weight)
+            }
+            Greed::Growth => Score(growth, *weight),
         }
-    }
-
-    /// The pairs of neighbours that are not joined.
-    fn fill(&self, node: usize) -> f64 {
-        let neighbours = &self.joined[node];
-        // Of each pair both ends miss the other one, and each neighbour itself.
-        let missing = |at: usize| neighbours.difference_count(&self.joined[at]) - 1;
-        real_size(neighbours.ones().map(missing).sum::<usize>() / 2)
     }
 }
 
-fn first_least(left: &FixedBitSet, scores: &[(f64, f64)]) -> Option<usize> {
-    let less = |a: (f64, f64), b: (f64, f64)| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1));
-    left.ones().min_by(|&a, &b| less(scores[a], scores[b]).then(a.cmp(&b)))
+/// The product of the sizes of some nodes, in their order.
+fn product(sizes: &[f64], nodes: &BTreeSet<usize>) -> f64 {
+    let mut product = 1.0;
+    for &at in nodes {
+        product *= sizes[at];
+        if product == f64::INFINITY {
+            break;
+        }
+    }
+    product
 }

@@ -108,6 +108,65 @@ fn an_order_takes_the_work_that_it_says_and_is_known_to_take_more_than_there_may
     assert!(within >= 200 && beyond > 200, "{within} {beyond}");
 }
 
+#[test]
+fn where_nothing_is_chosen_nothing_is_joined() {
+    let mut dice = Dice(1);
+    for nodes in [1, 5, 30] {
+        let problem = random(&mut dice, &vec![1; nodes], 8);
+        let kept: Vec<usize> = (0..nodes).filter(|at| at % 4 == 0).collect();
+        let order = order(&problem, &kept);
+        assert_eq!((order.nodes.len() + kept.len(), order.entries), (nodes, 1.0));
+        let reduced = reduce(&Objective::time(&problem), &order).unwrap();
+        assert_eq!((reduced.table.len(), reduced.steps()), (1, 0));
+        assert!(close(reduced.table[0], problem.time(&vec![0; nodes])));
+        assert_eq!(reduced.recover(&vec![0; kept.len()]), vec![0; nodes]);
+    }
+}
+
+#[test]
+fn each_next_node_is_the_best_by_its_order() {
+    for seed in 0..200 {
+        let mut dice = Dice(seed);
+        let most = if seed % 4 == 0 { 1 << 30 } else { 6 };
+        let domains: Vec<usize> = (0..dice.between(3, 60)).map(|_| dice.between(1, most)).collect();
+        let shape = sparse(&mut dice, &domains);
+        let kept: Vec<usize> = (0..domains.len()).filter(|_| dice.below(9) == 0).collect();
+        for greed in order::Greed::ALL {
+            let mut joined = vec![BTreeSet::new(); domains.len()];
+            for [from, to] in shape.edges.iter().copied() {
+                joined[from].insert(to);
+                joined[to].insert(from);
+            }
+            let mut left: BTreeSet<usize> = (0..domains.len()).filter(|at| !kept.contains(at)).collect();
+            for node in shape.greedy(&kept, greed, f64::INFINITY).nodes {
+                let score = |at: usize| {
+                    let sizes = || joined[at].iter().map(|&other| real_size(domains[other]));
+                    let weight = sizes().product::<f64>();
+                    let growth = weight / (sizes().sum::<f64>() * real_size(domains[at])).max(1.0);
+                    let missing =
+                        |a: &&usize| joined[at].iter().filter(|b| !joined[**a].contains(b)).count() - 1;
+                    let fill = joined[at].iter().map(|a| missing(&a)).sum::<usize>() / 2;
+                    match greed {
+                        order::Greed::Weight => (weight, growth),
+                        order::Greed::Fill => (real_size(fill), weight),
+                        order::Greed::Growth => (growth, weight),
+                    }
+                };
+                let less = |a: (f64, f64), b: (f64, f64)| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1));
+                let best = left.iter().min_by(|&&a, &&b| less(score(a), score(b)).then(a.cmp(&b)));
+                assert_eq!(best, Some(&node), "seed {seed}, {greed:?}");
+                left.remove(&node);
+                let neighbours = std::mem::take(&mut joined[node]);
+                for &at in &neighbours {
+                    joined[at].extend(neighbours.iter().filter(|&&other| other != at));
+                    joined[at].remove(&node);
+                }
+            }
+            assert!(left.is_empty(), "seed {seed}, {greed:?}");
+        }
+    }
+}
+
 /// Nodes in a row, each joined to some of those after it.
 fn sparse(dice: &mut Dice, domains: &[usize]) -> order::Shape {
     let mut edges = Vec::new();

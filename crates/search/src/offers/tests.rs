@@ -2,6 +2,7 @@
 
 use cost_models::machine::shipped;
 use planner_ir::{Mesh, parse_graph};
+use rewrite::SpaceError;
 
 use super::*;
 use crate::{MachinePrices, Section};
@@ -42,6 +43,16 @@ fn a_refusal_among_fewer_partitions_says_what_was_too_wide() {
     // The first that was too wide is what was asked for.
     let error = offers.among(|_| too_wide::<()>()).unwrap_err();
     assert!(matches!(&error, PlanError::Fewer { offer, .. } if *offer == offers.wanted), "{error}");
+}
+
+#[test]
+fn a_space_that_outgrows_its_limit_is_too_wide() {
+    let offers = offers();
+    let limit = || Err(PlanError::Space(SpaceError::Limit(7)));
+    let found = offers.among(|offer| if offer == offers.wanted { limit() } else { Ok(offer) });
+    assert_eq!(found.unwrap(), offers.turns[1]);
+    let error = offers.among(|_| limit().map(|(): ()| ())).unwrap_err();
+    assert!(error.to_string().contains("more than 7 terms"), "{error}");
 }
 
 #[test]

@@ -8,6 +8,7 @@ use super::*;
 use crate::{MachinePrices, Prices, Work, sections};
 
 mod impossible; // work that takes forever
+mod long; // blocks of many operations
 mod in_time; // work in time steps, chosen and refused
 mod striped; // causal attention on stripes of a sequence
 

@@ -7,7 +7,6 @@
 use std::sync::Mutex;
 
 use plan::{Holding, MachineName, Plan};
-use search::problem::SearchError;
 use search::{Cut, PlanError, Prices, Request, Trail};
 
 use super::rows::{brings_together, may_be_split};
@@ -206,10 +205,7 @@ impl<'a> Question<'a> {
             // Blocks may hand on other values when products are fused.
             Err(error)
                 if offered != fewer
-                    && matches!(
-                        error.last(),
-                        PlanError::Unlike | PlanError::Search(SearchError::TooWide { .. })
-                    ) =>
+                    && (error.last().is_too_wide() || matches!(error.last(), PlanError::Unlike)) =>
             {
                 self.among(variants, fewer)
             }

@@ -80,6 +80,19 @@ pub(super) fn parameters(plan: &Plan) -> Vec<Parameter> {
     let graph = &plan.graph;
     let stems = stems(plan);
     let roots = roots(plan, &stems);
+    let mut states: BTreeMap<&str, Vec<(StateKind, ValueId)>> = BTreeMap::new();
+    for value in graph.value_ids() {
+        if let Source::State(state) = &graph.value(value).source {
+            states.entry(&state.name).or_default().push((state.kind, value));
+        }
+    }
+    let at_rest = |value: ValueId| {
+        let states = match &graph.value(value).source {
+            Source::State(state) => states.get(state.name.as_str()).map_or(&[][..], Vec::as_slice),
+            _ => &[],
+        };
+        Parameter::at_rest(value, graph.type_of(value).bytes(), states)
+    };
     let mut found: BTreeMap<ValueId, Parameter> = BTreeMap::new();
     for id in graph.node_ids() {
         let node = graph.node(id);
@@ -89,7 +102,7 @@ pub(super) fn parameters(plan: &Plan) -> Vec<Parameter> {
         }
         for (operand, value) in node.operands.iter().enumerate() {
             for &root in &roots[value.0] {
-                let parameter = found.entry(root).or_insert_with(|| Parameter::at_rest(plan, root));
+                let parameter = found.entry(root).or_insert_with(|| at_rest(root));
                 parameter.used_by.push((id, operand));
                 parameter.in_product |= is_product(&node.op);
             }
@@ -131,22 +144,13 @@ fn is_product(op: &Op) -> bool {
 }
 
 impl Parameter {
-    fn at_rest(plan: &Plan, value: ValueId) -> Self {
-        let graph = &plan.graph;
-        let name = match &graph.value(value).source {
-            Source::State(state) => Some(&state.name),
-            _ => None,
-        };
+    fn at_rest(value: ValueId, bytes: u64, states: &[(StateKind, ValueId)]) -> Self {
         let of = |kinds: &[StateKind]| -> Vec<ValueId> {
-            let is = |it: &ValueId| match &graph.value(*it).source {
-                Source::State(state) => Some(&state.name) == name && kinds.contains(&state.kind),
-                _ => false,
-            };
-            graph.value_ids().filter(is).collect()
+            states.iter().filter(|it| kinds.contains(&it.0)).map(|it| it.1).collect()
         };
         Self {
             value,
-            bytes: graph.type_of(value).bytes(),
+            bytes,
             used_by: Vec::new(),
             in_product: false,
             gradient: of(&[StateKind::Gradient]).first().copied(),
