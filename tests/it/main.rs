@@ -18,6 +18,8 @@ mod generation; // decoders with their caches
 #[cfg(test)]
 mod gradients; // gradients of operations against differences
 #[cfg(test)]
+mod laws; // what holds of all plans
+#[cfg(test)]
 mod papers; // partitions in time against the papers that they come from
 #[cfg(test)]
 mod pages; // pages that cannot rot

@@ -398,6 +398,9 @@ pub struct CheckArguments {
     /// Check it against this model too
     #[arg(long, value_name = "FILE")]
     pub model: Option<PathBuf>,
+    /// The machine file of a plan that was not made for a shipped machine: its times are checked
+    #[arg(long, value_name = "MACHINE")]
+    pub machine: Option<String>,
 }
 
 /// `diff`.

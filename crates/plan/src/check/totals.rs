@@ -75,10 +75,17 @@ fn space(plan: &Plan, found: &mut Violations) {
     }
 }
 
+fn is_hash(hash: &str) -> bool {
+    hash.len() == 64 && hash.chars().all(|it| matches!(it, '0'..='9' | 'a'..='f'))
+}
+
 fn model(plan: &Plan, found: &mut Violations) {
     let hash = &plan.model.sha256;
-    if hash.len() != 64 || !hash.chars().all(|it| matches!(it, '0'..='9' | 'a'..='f')) {
+    if !is_hash(hash) {
         found.add("model", "model", format_args!("`{hash}`, expected 64 hexadecimal digits"));
+    }
+    if let Some(hash) = plan.machine.sha256.as_ref().filter(|hash| !is_hash(hash)) {
+        found.add("model", "machine", format_args!("`{hash}`, expected 64 hexadecimal digits"));
     }
     if plan.model.dims.windows(2).any(|pair| pair[0].0 >= pair[1].0) {
         found.add("model", "model", "names of dimensions are out of order or equal, expected ascending ones");

@@ -71,7 +71,10 @@ fn explain_plan(
     let prepared = derived::prepared(&arguments.plan, plan)?.map(|it| Prepared { fixed, ..it });
     let ordered = prepared.as_ref().filter(|prepared| prepared.graph == plan.graph);
     let stories = explained::blocks(plan, ordered.map_or(&whole, |prepared| &prepared.sections));
-    let machine = machine_of(plan, arguments.machine.as_deref());
+    let machine = match (machine::priced_as(&plan.machine, arguments.machine.as_deref()), &arguments.machine) {
+        (Err(failure), Some(_)) => return Err(failure),
+        (machine, _) => machine,
+    };
     let mut told = Told { plan, text: String::new() };
     told.header();
     told.time();
@@ -93,7 +96,7 @@ fn explain_plan(
             told.otherwise(&others);
         }
         (Err(failure), _) => told.line(&format!(
-            "\notherwise   not priced: {failure}; give the machine file with `--machine FILE`"
+            "\notherwise   not priced: {failure}"
         )),
     }
     told.blocks(&stories);
@@ -108,13 +111,6 @@ fn explain_plan(
     told.whole(&stories);
     let json = json(plan, &stories, &others, &alternatives);
     Ok(Said { text: told.text, json })
-}
-
-fn machine_of(plan: &Plan, given: Option<&str>) -> Result<Machine, Failure> {
-    match given {
-        Some(name) => machine::named(name, Some(plan.machine.devices)),
-        None => machine::named(&plan.machine.name, None),
-    }
 }
 
 /// What a plan costs in which one operation is computed otherwise.

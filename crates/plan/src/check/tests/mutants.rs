@@ -113,6 +113,13 @@ const ANY: &[Mutant] = &[
             Ok(read == Copy::Made || moved)
         },
     ),
+    ("a layout written otherwise", &["written", "move", "transfer-layout"], |plan, u| {
+        let Some(value) = results(plan, u)? else { return Ok(false) };
+        let digits = plan.layouts[value.0].dims.iter_mut().flatten();
+        let Some(digit) = digits.into_iter().find(|digit| digit.plain().is_some()) else { return Ok(false) };
+        digit.terms[0].1 += i64::try_from(digit.size).unwrap_or(0);
+        Ok(true)
+    }),
     ("a sum owed at rest", &["rest"], |plan, u| {
         let axis = AxisId(u.choose_index(plan.mesh.axes.len())?);
         let layout = &mut plan.layouts[0];
