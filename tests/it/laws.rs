@@ -102,7 +102,9 @@ fn same(found: &BTreeMap<String, Array>, expected: &BTreeMap<String, Array>) -> 
         let largest = expected.iter().fold(1e-30_f64, |most, it| most.max(it.abs()));
         let apart = found.iter().zip(&expected).fold(0.0_f64, |most, (a, b)| most.max((a - b).abs()));
         if found.len() != expected.len() || apart.is_nan() || apart > ROUNDING * largest {
-            return Err(format!("`{name}` is {apart} from that of one rank, its largest number is {largest}"));
+            return Err(format!(
+                "`{name}` is {apart} from that of one rank, its largest number is {largest}"
+            ));
         }
     }
     Ok(())
@@ -187,7 +189,8 @@ fn less_work_never_costs_more_and_has_one_price() {
         let (axes, machine) = machine(mesh);
         let prices = MachinePrices::new(&machine, &axes).unwrap();
         let of = |program: &Program| {
-            let plan = planned(&program.prepared(), mesh, AMPLE, &prices).map_err(|error| error.to_string())?;
+            let plan =
+                planned(&program.prepared(), mesh, AMPLE, &prices).map_err(|error| error.to_string())?;
             match search::mispriced(&plan, &prices) {
                 None => Ok(plan),
                 Some(wrong) => Err(format!("on {mesh}: {wrong}")),

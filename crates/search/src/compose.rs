@@ -109,8 +109,8 @@ impl Writer<'_> {
         }
     }
 
-    /// What is at rest has the layout chosen where it is: what another part hands on is at rest
-    /// there.
+    /// What is at rest has the layout chosen where it is, or for all that share it: what another part hands
+    /// on is at rest there.
     fn settle(&mut self, index: usize) {
         let Part { section, repetition, space, assembled, choices } = self.parts[index];
         for value in section.graph.value_ids() {
@@ -121,7 +121,7 @@ impl Writer<'_> {
             if !outside {
                 self.start[index][value.0] = Some((Copy::Made, layout));
             }
-            if !outside || self.hands[whole.0].is_none() {
+            if !outside || !section.enters(value) && self.hands[whole.0].is_none() {
                 self.composed.layouts[whole.0] = space.layouts[value.0][layout].clone();
             }
         }
@@ -186,7 +186,8 @@ impl Writer<'_> {
     fn deliver(&mut self, index: usize, value: ValueId) {
         let Part { section, repetition, space, assembled, choices } = self.parts[index];
         let whole = repetition.values[value.0];
-        let delivered = assembled.delivered[value.0].iter().map(|held| (held, section.returned.contains(&value)));
+        let delivered =
+            assembled.delivered[value.0].iter().map(|held| (held, section.returned.contains(&value)));
         for (held, returned) in delivered.chain(assembled.given[value.0].iter().map(|held| (held, false))) {
             let number = chosen(held, choices);
             let layout = &space.layouts[value.0][number];

@@ -30,6 +30,8 @@ struct Join<'a> {
     maker: Vec<Option<usize>>,
     /// For each value of the program, the sections that use it.
     users: Vec<BTreeSet<usize>>,
+    /// For each value of the program, how many operands of repetitions it is.
+    bound: Vec<usize>,
     prepared: Vec<bool>,
     /// The numbers of the values that are shared.
     shared: BTreeMap<ValueId, usize>,
@@ -44,6 +46,7 @@ impl<'a> Join<'a> {
             carries: Vec::new(),
             maker: vec![None; graph.values.len()],
             users: vec![BTreeSet::new(); graph.values.len()],
+            bound: vec![0; graph.values.len()],
             prepared: graph.prepared(),
             shared: BTreeMap::new(),
         };
@@ -81,6 +84,7 @@ impl<'a> Join<'a> {
                     Source::Result { .. } => self.maker[value.0] = Some(index),
                     _ => {
                         self.users[value.0].insert(index);
+                        self.bound[value.0] += 1;
                     }
                 }
             }
@@ -140,9 +144,8 @@ impl<'a> Join<'a> {
             let several = self.users[value.0].len() > 1;
             if values.len() > 1 {
                 // Each repetition has its own: a weight or an input, which nothing else may use.
-                if values.iter().any(|it| {
-                    self.users[it.0].len() > 1 || self.maker[it.0].is_some_and(|_| !self.prepared[it.0])
-                }) {
+                let made = |it: &ValueId| self.maker[it.0].is_some() && !self.prepared[it.0];
+                if values.iter().any(|it| self.bound[it.0] > 1 || made(it)) {
                     return None;
                 }
                 continue;

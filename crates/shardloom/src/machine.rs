@@ -56,9 +56,9 @@ pub(crate) fn has_prices_of(cluster: &Cluster, planned: &MachineName) -> Option<
 pub(crate) fn of_plan(planned: &MachineName, given: Option<&str>) -> Result<Cluster, Failure> {
     let MachineName { name, devices, .. } = planned;
     let found = of_devices(given.unwrap_or(name), *devices).map_err(|failure| match (failure, given) {
-        (Failure::Usage(why), None) => {
-            Failure::Usage(format!("its machine is not known: {why}; give the machine file with `--machine FILE`"))
-        }
+        (Failure::Usage(why), None) => Failure::Usage(format!(
+            "its machine is not known: {why}; give the machine file with `--machine FILE`"
+        )),
         (Failure::Usage(why), Some(_)) => {
             Failure::Usage(format!("a plan for {devices} devices does not suit the machine: {why}"))
         }
@@ -77,13 +77,15 @@ pub(crate) fn of_plan(planned: &MachineName, given: Option<&str>) -> Result<Clus
 pub(crate) fn priced_as(planned: &MachineName, given: Option<&str>) -> Result<Machine, Failure> {
     let cluster = of_plan(planned, given)?;
     if let Some(given) = given.filter(|_| has_prices_of(&cluster, planned) == Some(false)) {
-        return Err(Failure::Usage(format!(
+        return Err(Failure::Input(format!(
             "machine `{given}` has other prices than the plan was made by, so that times cannot be compared: give the \
              machine file that it was made with, or plan again with `--machine {given}`"
         )));
     }
     let found = cluster.single().cloned();
-    found.ok_or_else(|| Failure::Usage(format!("machine `{}` has nodes of several kinds, expected one", cluster.full_name())))
+    found.ok_or_else(|| {
+        Failure::Usage(format!("machine `{}` has nodes of several kinds, expected one", cluster.full_name()))
+    })
 }
 
 /// What comes before prices of the machine that plans call so are held against times of this host; nothing

@@ -36,7 +36,11 @@ impl Subject {
             capacity: machine.usable_memory().0,
             prices,
             model: &self.header(),
-            machine: &plan::MachineName { name: machine.full_name(), devices: machine.devices(), sha256: None },
+            machine: &plan::MachineName {
+                name: machine.full_name(),
+                devices: machine.devices(),
+                sha256: None,
+            },
             live: search::Live::ONE,
             steps: rewrite::Steps::Offered,
             pinned: None,

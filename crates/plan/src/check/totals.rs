@@ -144,7 +144,7 @@ impl Holdings {
     }
 }
 
-/// What a device holds through a step, by kind.
+/// What a device holds through a step, by kind: of inputs, what something reads.
 ///
 /// Values that depend on weights and constants alone are weights, if something reads them as they
 /// are.
@@ -159,7 +159,7 @@ fn holdings(plan: &Plan) -> Holdings {
         let elements: u128 = dims.map(|(digits, &extent)| u128::from(held(digits, extent))).product();
         let bytes = elements * u128::from(type_.dtype.bytes());
         match &graph.value(value).source {
-            Source::Input(_) => holdings.inputs += bytes,
+            Source::Input(_) if read.contains(&value) => holdings.inputs += bytes,
             Source::State(state) => match state.kind {
                 StateKind::Parameter => holdings.weights += bytes,
                 StateKind::Master => holdings.masters += bytes,

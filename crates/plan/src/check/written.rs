@@ -61,7 +61,9 @@ fn moves(plan: &Plan, transfer: &Transfer) -> Result<(), String> {
     let mut layout = plan.layout(transfer.value, transfer.from).clone();
     for (index, step) in transfer.moves.iter().enumerate() {
         let after = step.apply(&plan.mesh, type_, &layout);
-        layout = after.map_err(|error| format!("move {index} ({}) of {}: {error}", step.name(), layout.display(&plan.mesh)))?;
+        layout = after.map_err(|error| {
+            format!("move {index} ({}) of {}: {error}", step.name(), layout.display(&plan.mesh))
+        })?;
     }
     same(plan, &transfer.layout, &layout)
 }

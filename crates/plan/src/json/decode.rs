@@ -10,9 +10,7 @@ use planner_ir::{
 use super::error::{ReadError, shown};
 use super::file;
 use crate::pin::Pin;
-use crate::plan::{
-    Assignment, Copy, Holding, LeftOut, ModelFile, Plan, Proof, SpaceSize, Term, Transfer,
-};
+use crate::plan::{Assignment, Copy, Holding, LeftOut, ModelFile, Plan, Proof, SpaceSize, Term, Transfer};
 
 type Result<T> = std::result::Result<T, ReadError>;
 

@@ -109,7 +109,8 @@ fn holds(path: &Path, what: &str, said: &[Holding], found: &[Holding]) -> Result
 
 /// Refuses times that the prices of the plan's machine do not make; nothing is said where these are not known.
 fn times(plan: &Plan, arguments: &CheckArguments) -> Result<Option<String>, Failure> {
-    let machine = match (machine::priced_as(&plan.machine, arguments.machine.as_deref()), &arguments.machine) {
+    let machine = match (machine::priced_as(&plan.machine, arguments.machine.as_deref()), &arguments.machine)
+    {
         (Ok(machine), _) => machine,
         (Err(failure), Some(_)) => return Err(failure),
         (Err(_), None) => return Ok(None),

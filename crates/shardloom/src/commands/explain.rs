@@ -71,7 +71,8 @@ fn explain_plan(
     let prepared = derived::prepared(&arguments.plan, plan)?.map(|it| Prepared { fixed, ..it });
     let ordered = prepared.as_ref().filter(|prepared| prepared.graph == plan.graph);
     let stories = explained::blocks(plan, ordered.map_or(&whole, |prepared| &prepared.sections));
-    let machine = match (machine::priced_as(&plan.machine, arguments.machine.as_deref()), &arguments.machine) {
+    let machine = match (machine::priced_as(&plan.machine, arguments.machine.as_deref()), &arguments.machine)
+    {
         (Err(failure), Some(_)) => return Err(failure),
         (machine, _) => machine,
     };

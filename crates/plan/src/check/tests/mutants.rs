@@ -2,6 +2,7 @@
 
 mod steps; // what only plans with partitions in time have
 mod training; // what only plans of training steps have
+mod written; // what is written otherwise
 
 use arbtest::arbitrary::{Result, Unstructured};
 use planner_ir::{AxisId, Digit, Layout, Mesh, Move, Partition, Phase, Source, Type, ValueId};
@@ -17,7 +18,7 @@ type Mutant = (&'static str, &'static [&'static str], Mutate);
 
 /// All of them.
 pub(super) fn mutants() -> Vec<Mutant> {
-    [ANY, steps::STEPS, training::TRAINING].concat()
+    [ANY, steps::STEPS, training::TRAINING, written::WRITTEN].concat()
 }
 
 const ANY: &[Mutant] = &[
@@ -113,13 +114,6 @@ const ANY: &[Mutant] = &[
             Ok(read == Copy::Made || moved)
         },
     ),
-    ("a layout written otherwise", &["written", "move", "transfer-layout"], |plan, u| {
-        let Some(value) = results(plan, u)? else { return Ok(false) };
-        let digits = plan.layouts[value.0].dims.iter_mut().flatten();
-        let Some(digit) = digits.into_iter().find(|digit| digit.plain().is_some()) else { return Ok(false) };
-        digit.terms[0].1 += i64::try_from(digit.size).unwrap_or(0);
-        Ok(true)
-    }),
     ("a sum owed at rest", &["rest"], |plan, u| {
         let axis = AxisId(u.choose_index(plan.mesh.axes.len())?);
         let layout = &mut plan.layouts[0];
