@@ -268,6 +268,10 @@ impl<'a> Tensor<'a> {
     /// Its elements, if that is what they are.
     pub fn elements<T: Element>(&self) -> Result<&'a [T], KernelError> {
         expect_dtype(self.dtype, T::DTYPE)?;
+        // No bytes lie anywhere.
+        if self.bytes.is_empty() {
+            return Ok(&[]);
+        }
         bytemuck::try_cast_slice(self.bytes).map_err(|_| KernelError::Alignment)
     }
 
@@ -287,6 +291,9 @@ impl TensorMut<'_> {
     /// Its elements, if that is what they are, to be set.
     pub fn elements_mut<T: Element>(&mut self) -> Result<&mut [T], KernelError> {
         expect_dtype(self.dtype, T::DTYPE)?;
+        if self.bytes.is_empty() {
+            return Ok(&mut []);
+        }
         bytemuck::try_cast_slice_mut(self.bytes).map_err(|_| KernelError::Alignment)
     }
 

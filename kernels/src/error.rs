@@ -86,6 +86,14 @@ pub enum KernelError {
     Type(String),
 }
 
+impl KernelError {
+    /// Whether numbers that an operation was given are to blame, which are known only when it is computed.
+    #[must_use]
+    pub fn is_of_numbers(&self) -> bool {
+        matches!(self, Self::Index { .. } | Self::DivisionByZero | Self::Number { .. })
+    }
+}
+
 impl fmt::Display for KernelError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -12,7 +12,7 @@ use crate::data::{DType, Type};
 use crate::op::{Op, Optimizer, Resize};
 use checks::{
     ascending, broadcast, checked_bytes, checked_elements, expect, fits_into, indices, is_index, kept,
-    same_dtype, within,
+    not_empty, same_dtype, within,
 };
 use elements::{binary_dtype, unary_dtype};
 use gradients::{
@@ -99,6 +99,7 @@ impl Op {
             }
             Self::ArgExtreme { dim, .. } => {
                 within(*dim, operands[0].rank())?;
+                not_empty(operands, &[*dim])?;
                 one(DType::I64, kept(&operands[0].shape, &[*dim]))
             }
             Self::Softmax { dim } | Self::LogSoftmax { dim } => {
@@ -118,6 +119,8 @@ impl Op {
                     )));
                 }
                 expect(operands, 0, operands[0].dtype.is_float(), "floating-point numbers")?;
+                let rank = operands[0].rank();
+                not_empty(operands, &(rank - dims..rank).collect::<Vec<_>>())?;
                 fits_into(operands, 1..operands.len())?;
                 Ok(vec![operands[0].clone()])
             }

@@ -1,7 +1,7 @@
 //! Real models: planned for several meshes, run, and held against their oracles.
 //!
-//! The models in `tests/models` are always there. A larger collection is used as well where it
-//! lies beside the repository; without it the tests say what they left out.
+//! The models in `tests/models` are always there. A larger collection outside the repository is used as
+//! well where `SHARDLOOM_DATA` names it.
 
 mod cases; // the models, and what they are given
 mod chosen; // the plans that the search chooses
@@ -12,24 +12,11 @@ mod full; // graphs of full size, without weights
 pub(crate) mod gpu; // plans on a GPU that is not there
 mod trial; // a plan checked, run and held against what it has to compute
 
-use std::path::{Path, PathBuf};
-
 use rayon::prelude::*;
 use search::MachinePrices;
 use shardloom::pipeline::{self, Target};
 
 pub(crate) use trial::{check_bytes, machine};
-
-/// The repository.
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
-}
-
-/// The larger collection, if it is there.
-pub(crate) fn collection() -> Option<PathBuf> {
-    let folder = root().join("../shared/models");
-    folder.is_dir().then_some(folder)
-}
 
 /// The programs of every model, as the search plans it for a mesh.
 pub(crate) fn programs(mesh: &str) -> Vec<(String, Result<Vec<lower::Program>, String>)> {

@@ -20,6 +20,9 @@ mod gradients; // gradients of operations against differences
 #[cfg(test)]
 mod laws; // what holds of all plans
 #[cfg(test)]
+#[path = "../outside.rs"]
+mod outside; // what may lie outside the repository
+#[cfg(test)]
 mod papers; // partitions in time against the papers that they come from
 #[cfg(test)]
 mod pages; // pages that cannot rot

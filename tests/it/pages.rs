@@ -14,11 +14,11 @@ use rewrite::RuleText;
 
 use crate::tidy::root;
 
-/// The model that is too large to be part of the repository; its commands are tried where it is.
+/// The model that pages speak of by this name.
 const LARGE: &str = "llama2_70b.onnx";
 
-/// Where the packed large model may be, from the root.
-const PACKED: &str = "../shared/models/full/llama2_70b-fwd-bf16/model.onnx.gz";
+/// Where it is, packed, from the root.
+const PACKED: &str = "tests/models/full/llama2_70b-fwd-bf16/model.onnx.gz";
 
 /// Compares a page with what it should be, or rewrites it.
 pub(crate) fn compare(path: &str, expected: &str) {
@@ -159,38 +159,31 @@ fn renewed(said: &str, prints: &str) -> String {
 /// A page with what its commands print.
 fn rerun(page: &str, text: &str) -> String {
     let mut desk = Desk::new(page);
-    let large = text.contains(LARGE) && unpack(&desk.folder.join(LARGE));
+    if text.contains(LARGE) {
+        unpack(&desk.folder.join(LARGE));
+    }
     let mut renewed_text = String::new();
     let mut blocks = text.split("```console\n");
     renewed_text.push_str(blocks.next().unwrap_or_default());
     for block in blocks {
         let (commands, rest) = block.split_once("```\n").unwrap_or_else(|| panic!("{page}: an open block"));
         renewed_text.push_str("```console\n");
-        if commands.contains("llama2_70b") && !large {
-            eprintln!(
-                "{page}: not tried without the large model: {}",
-                commands.lines().next().unwrap_or_default()
-            );
-            renewed_text.push_str(commands);
-        } else {
-            for part in commands.split("$ ").skip(1) {
-                let (command, said) = part.split_once('\n').unwrap_or((part, ""));
-                let prints = renewed(said, &desk.shown(command));
-                write!(renewed_text, "$ {command}\n{prints}").unwrap();
-            }
+        for part in commands.split("$ ").skip(1) {
+            let (command, said) = part.split_once('\n').unwrap_or((part, ""));
+            let prints = renewed(said, &desk.shown(command));
+            write!(renewed_text, "$ {command}\n{prints}").unwrap();
         }
         write!(renewed_text, "```\n{rest}").unwrap();
     }
     renewed_text
 }
 
-/// Unpacks the large model; whether it is there.
-fn unpack(to: &Path) -> bool {
-    let Ok(packed) = fs::read(root().join(PACKED)) else { return false };
+/// Unpacks the large model.
+fn unpack(to: &Path) {
+    let packed = fs::read(root().join(PACKED)).unwrap();
     let mut bytes = Vec::new();
     flate2::read::GzDecoder::new(&packed[..]).read_to_end(&mut bytes).unwrap();
     fs::write(to, bytes).unwrap();
-    true
 }
 
 #[test]

@@ -15,7 +15,7 @@ use plan::{Assignment, Plan};
 use shardloom::pipeline;
 use simulate::{Order, Timeline, simulate};
 
-use crate::corpus::collection;
+use crate::outside;
 
 /// How far the step by the clock may be from the estimate, as a part of it.
 const NEAR: f64 = 0.05;
@@ -77,34 +77,29 @@ const CASES: [Case; 8] = [
     },
 ];
 
-/// The model of a case, in this folder; none if it is not there.
-fn model(case: &Case, folder: &Path) -> Option<PathBuf> {
+/// The model of a case, in this folder.
+fn model(case: &Case, folder: &Path) -> PathBuf {
     let Some(full) = case.model.strip_prefix("full/") else {
-        return Some(Path::new(env!("CARGO_MANIFEST_DIR")).join("models").join(case.model));
+        return Path::new(env!("CARGO_MANIFEST_DIR")).join("models").join(case.model);
     };
-    let path = collection()?.join("full").join(full).join("model.onnx.gz");
+    let path = outside::root().join("tests/models/full").join(full).join("model.onnx.gz");
     let mut bytes = Vec::new();
     GzDecoder::new(fs::File::open(path).unwrap()).read_to_end(&mut bytes).unwrap();
     let model = folder.join(format!("{full}.onnx"));
     fs::write(&model, bytes).unwrap();
-    Some(model)
+    model
 }
 
-/// The plan of a case; none if its model is not there.
-fn planned(case: &Case, folder: &Path) -> Option<Plan> {
-    Some(plan::json::read(&written(case, folder)?).unwrap())
-}
-
-/// The file that has the plan of a case; none if its model is not there.
-pub(crate) fn written(case: &Case, folder: &Path) -> Option<Vec<u8>> {
-    let (model, path) = (model(case, folder)?, folder.join("plan.json"));
+/// The file that has the plan of a case.
+pub(crate) fn written(case: &Case, folder: &Path) -> Vec<u8> {
+    let (model, path) = (model(case, folder), folder.join("plan.json"));
     let (model, output) = (model.display().to_string(), path.display().to_string());
     let mut arguments = vec!["shardloom", "-q", "plan", &model, "-o", &output];
     arguments.extend(case.arguments.split_whitespace());
     let mut error = Vec::new();
     let code = shardloom::main_with(arguments, &mut Vec::new(), &mut error);
     assert_eq!(code, 0, "{} {}: {}", case.model, case.arguments, String::from_utf8_lossy(&error));
-    Some(fs::read(path).unwrap())
+    fs::read(path).unwrap()
 }
 
 /// What an instruction is part of.
@@ -170,10 +165,7 @@ fn check_parts(plan: &Plan, parts: &BTreeMap<Part, (f64, bool)>, step: f64) -> V
 }
 
 fn check(case: &Case, folder: &Path) -> Vec<String> {
-    let Some(plan) = planned(case, folder) else {
-        println!("left out: {}, which is not there", case.model);
-        return Vec::new();
-    };
+    let plan: Plan = plan::json::read(&written(case, folder)).unwrap();
     let machine = cost_models::machine::shipped::named(&plan.machine.name).unwrap();
     let alike = pipeline::alike(&plan).unwrap();
     let [one_by_one, streams] =

@@ -29,10 +29,13 @@ pub(crate) type Sizes = BTreeMap<String, u64>;
 /// The deepest nesting of parentheses that is read.
 const DEEPEST: usize = 32;
 
+/// How many operations are read at most: what is longer is one symbol.
+const MOST_OPERATIONS: usize = 256;
+
 impl Extent {
     /// The extent that a text stands for: the whole text is one symbol if it is no expression.
     pub(crate) fn parse(text: &str) -> Self {
-        let mut reader = Reader { rest: text.trim(), depth: 0 };
+        let mut reader = Reader { rest: text.trim(), depth: 0, operations: 0 };
         match reader.sum() {
             Some(extent) if reader.rest.is_empty() => extent,
             _ => Self::Symbol(text.to_owned()),
@@ -122,6 +125,7 @@ impl fmt::Display for Extent {
 struct Reader<'a> {
     rest: &'a str,
     depth: usize,
+    operations: usize,
 }
 
 impl Reader<'_> {
@@ -142,9 +146,20 @@ impl Reader<'_> {
     ) -> Option<Extent> {
         let mut left = part(self)?;
         while let Some((_, operation)) = operations.iter().find(|(text, _)| self.take(text)) {
-            left = Extent::Apply(*operation, Box::new(left), Box::new(part(self)?));
+            left = self.apply(*operation, left, part)?;
         }
         Some(left)
+    }
+
+    fn apply(
+        &mut self,
+        operation: Operation,
+        left: Extent,
+        part: fn(&mut Self) -> Option<Extent>,
+    ) -> Option<Extent> {
+        self.operations += 1;
+        let right = if self.operations <= MOST_OPERATIONS { part(self)? } else { return None };
+        Some(Extent::Apply(operation, Box::new(left), Box::new(right)))
     }
 
     fn atom(&mut self) -> Option<Extent> {
@@ -188,7 +203,7 @@ impl Reader<'_> {
             _ => return None,
         };
         while self.take(",") {
-            left = Extent::Apply(operation, Box::new(left), Box::new(self.sum()?));
+            left = self.apply(operation, left, Self::sum)?;
         }
         self.take(")").then_some(left)
     }

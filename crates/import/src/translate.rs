@@ -61,6 +61,9 @@ pub(crate) fn graph(
         }
     }
     let names: Vec<&str> = model.outputs();
+    if names.is_empty() {
+        return Err(malformed("the model has no outputs".to_owned()));
+    }
     importer.nodes(&model.graph.node, &names, &mut scope)?;
     let mut outputs = Vec::new();
     for name in names {

@@ -1,5 +1,8 @@
 //! Tests of the way from end to end.
 
+#[path = "../../../tests/outside.rs"]
+#[expect(dead_code, reason = "models are for other packages")]
+mod outside; // what may lie outside the repository
 mod world; // random sides, and what their devices hold
 mod brought; // what is received is what is needed
 mod once; // what enters nodes, and how often

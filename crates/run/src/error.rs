@@ -20,6 +20,9 @@ pub enum RunError {
     Type(String, Type, Type),
     /// An operation on whole values that failed; its name, why.
     Whole(String, KernelError),
+    /// What is made of weights and constants before the first step is too large; the operation, how much
+    /// there would be at once, what there may be (bytes).
+    Preparation(String, u64, u64),
     /// An instruction that failed.
     Instruction {
         /// On which rank.
@@ -41,6 +44,18 @@ pub enum RunError {
     Program(String),
 }
 
+impl RunError {
+    /// Whether the model or what it was given is to blame, and not what was made of it.
+    #[must_use]
+    pub fn is_of_input(&self) -> bool {
+        match self {
+            Self::Weight(..) | Self::Device(_) | Self::Preparation(..) => true,
+            Self::Whole(_, error) | Self::Instruction { error, .. } => error.is_of_numbers(),
+            _ => false,
+        }
+    }
+}
+
 impl fmt::Display for RunError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -56,6 +71,11 @@ impl fmt::Display for RunError {
                 write!(f, "there is no {} of `{name}` that lasts from step to step", kind.name())
             }
             Self::Whole(origin, error) => write!(f, "`{origin}`: {error}"),
+            Self::Preparation(origin, found, most) => write!(
+                f,
+                "`{origin}`: constants computed before the first step take {found} bytes, expected {most} at \
+                 most: what the weights take, and 4 GB"
+            ),
             Self::Instruction { rank, number, text, error } => {
                 write!(f, "rank {rank}, instruction {number} ({text}): {error}")
             }

@@ -12,9 +12,11 @@ pub(crate) struct Parts<'a> {
 
 /// Takes a memory apart; none if two parts meet or one lies outside.
 pub(crate) fn parts<'a>(memory: &'a mut [u8], writes: &[Range<usize>]) -> Option<Parts<'a>> {
-    let mut order: Vec<usize> = (0..writes.len()).collect();
+    // What is empty is nowhere: its place may lie within another part.
+    let mut order: Vec<usize> = (0..writes.len()).filter(|&it| !writes[it].is_empty()).collect();
     order.sort_by_key(|&it| (writes[it].start, writes[it].end));
-    let mut written: Vec<(usize, &'a mut [u8])> = Vec::new();
+    let empty = (0..writes.len()).filter(|&it| writes[it].is_empty());
+    let mut written: Vec<(usize, &'a mut [u8])> = empty.map(|it| (it, &mut [][..])).collect();
     let mut between = Vec::new();
     let (mut rest, mut start) = (memory, 0);
     for it in order {
@@ -32,6 +34,9 @@ pub(crate) fn parts<'a>(memory: &'a mut [u8], writes: &[Range<usize>]) -> Option
 
 /// A range of what lies between the parts that are written; none if it meets one of them.
 pub(crate) fn read<'a>(between: &[(usize, &'a [u8])], range: &Range<usize>) -> Option<&'a [u8]> {
+    if range.is_empty() {
+        return Some(&[]);
+    }
     let place = between.partition_point(|&(start, _)| start <= range.start).checked_sub(1)?;
     let (start, bytes) = between[place];
     bytes.get(range.start - start..range.end.checked_sub(start)?)

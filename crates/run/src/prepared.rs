@@ -13,6 +13,9 @@ use crate::source::expect_type;
 use crate::stored::{Of, Part, Stored, block, whole};
 use crate::view::View;
 
+/// What is computed whole takes at most what the weights that it is made of take, and this (bytes).
+const MOST_CONSTANTS: u64 = 4_000_000_000;
+
 /// What a program prepares, of which blocks are made.
 pub(crate) struct Prepared<'a> {
     stored: &'a dyn Stored,
@@ -53,8 +56,33 @@ impl<'a> Prepared<'a> {
                 Whole::Weight(_) => None,
             }));
         }
-        prepared.values = computed(&needed(preparation, &wanted), &wanted, stored)?;
+        let steps = needed(preparation, &wanted);
+        prepared.check_room(&steps, &wanted)?;
+        prepared.values = computed(&steps, &wanted, stored)?;
         Ok(prepared)
+    }
+
+    /// Refuses steps whose whole values are too large: a few numbers of a model can ask for any.
+    fn check_room(&self, steps: &[Preparation], kept: &BTreeSet<ValueId>) -> Result<(), RunError> {
+        let bytes = |of: &Whole| self.type_of(of).map_or(0, |it| it.bytes());
+        let used: BTreeSet<&Whole> = steps.iter().flat_map(|step| &step.operands).collect();
+        let weights =
+            used.iter().filter(|it| matches!(it, Whole::Weight(_))).map(|it| bytes(it)).sum::<u64>();
+        let most = weights.saturating_add(MOST_CONSTANTS);
+        let last = last_uses(steps);
+        let mut held = 0_u64;
+        for (index, step) in steps.iter().enumerate() {
+            let made = step.results.iter().map(|&it| bytes(&Whole::Prepared(it)));
+            held = made.fold(held, u64::saturating_add);
+            if held > most {
+                return Err(RunError::Preparation(step.origin.clone(), held, most));
+            }
+            let done: BTreeSet<&Whole> =
+                step.operands.iter().filter(|it| last.get(it) == Some(&index)).collect();
+            let gone = done.into_iter().filter(|it| matches!(it, Whole::Prepared(it) if !kept.contains(it)));
+            held -= gone.map(bytes).sum::<u64>();
+        }
+        Ok(())
     }
 
     /// The block of a port, of the buffer's type.
@@ -107,16 +135,19 @@ impl<'a> Prepared<'a> {
     }
 }
 
+/// The last step that uses each operand.
+fn last_uses(steps: &[Preparation]) -> BTreeMap<&Whole, usize> {
+    let uses = steps.iter().enumerate();
+    uses.flat_map(|(index, step)| step.operands.iter().map(move |operand| (operand, index))).collect()
+}
+
 /// Some values, computed whole.
 fn computed(
     preparation: &[Preparation],
     kept: &BTreeSet<ValueId>,
     stored: &dyn Stored,
 ) -> Result<BTreeMap<ValueId, Array>, RunError> {
-    let mut last: BTreeMap<&Whole, usize> = BTreeMap::new();
-    for (index, step) in preparation.iter().enumerate() {
-        last.extend(step.operands.iter().map(|operand| (operand, index)));
-    }
+    let last = last_uses(preparation);
     let mut weights: BTreeMap<&str, Array> = BTreeMap::new();
     let mut prepared: BTreeMap<ValueId, Array> = BTreeMap::new();
     for (index, step) in preparation.iter().enumerate() {

@@ -266,7 +266,7 @@ impl Rank {
                 Some(&(_, result)) if results[result].shape == type_.shape => Given::Result(result),
                 Some(_) => return Err(Fault::Memory),
                 None => match place(program, rest, *buffer, micro_batch) {
-                    Place::Arena(range) if writes.contains(&range) => {
+                    Place::Arena(range) if !range.is_empty() && writes.contains(&range) => {
                         let over = made.iter().zip(&writes).find(|it| *it.1 == range).map(|it| *it.0);
                         let over = over.filter(|&it| results[it].shape == type_.shape);
                         Given::Result(over.ok_or(Fault::Memory)?)

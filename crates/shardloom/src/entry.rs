@@ -1,5 +1,6 @@
 //! Arguments to an exit code.
 
+use std::borrow::Cow;
 use std::ffi::OsString;
 use std::io::Write;
 use std::path::Path;
@@ -27,7 +28,7 @@ where
             let text = error.render().to_string();
             // Help and the version are what was asked for.
             if error.use_stderr() {
-                print(stderr, &text);
+                print(stderr, &readable(&text));
                 return 1;
             }
             return if print(stdout, &text) { 0 } else { 2 };
@@ -37,7 +38,7 @@ where
         Ok(cluster) => cluster,
         Err((failure, says)) => {
             if says {
-                print(stderr, &format!("error: {failure}\n"));
+                print(stderr, &format!("error: {}\n", readable(&failure.to_string())));
             }
             return failure.code();
         }
@@ -48,7 +49,7 @@ where
         Ok(_) => 2,
         Err(failure) => {
             let mut say = |words: &str| {
-                print(stderr, &format!("error: {words}\n"));
+                print(stderr, &format!("error: {}\n", readable(words)));
             };
             match &cluster {
                 Some(cluster) => cluster.failed(&failure, &mut say),
@@ -100,6 +101,16 @@ fn of_cluster(command: &Command) -> Option<(&ClusterArguments, Option<&Path>)> {
         Command::Calibrate(it) if it.nccl => Some((&it.cluster, None)),
         _ => None,
     }
+}
+
+/// A message without the middle of what is longer than anybody reads: it may quote a file or an argument
+/// of any length.
+fn readable(message: &str) -> Cow<'_, str> {
+    const MOST: usize = 4000;
+    let Some(left_out) = message.len().checked_sub(MOST).filter(|it| *it > 0) else { return message.into() };
+    let (first, last) =
+        (message.floor_char_boundary(MOST / 2), message.ceil_char_boundary(message.len() - MOST / 2));
+    format!("{} ... ({left_out} bytes left out) ... {}", &message[..first], &message[last..]).into()
 }
 
 /// Whether the text was taken. A reader that goes away is no error of ours, and nobody is left to

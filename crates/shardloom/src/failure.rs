@@ -4,6 +4,8 @@ use std::fmt;
 use std::io;
 use std::path::Path;
 
+use run::RunError;
+
 /// Why a command did not do what it was asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failure {
@@ -52,6 +54,18 @@ impl Failure {
             Self::Join(_) => 4,
             Self::Full(_) => 7,
             Self::Ended(code, _) => *code,
+        }
+    }
+
+    /// Programs that did not run to their end, made of this model.
+    pub(crate) fn of_run(stage: &str, model: &Path, error: &RunError) -> Self {
+        match error {
+            RunError::Weight(..) => Self::file(model, error),
+            RunError::Device(how) => Self::Input(how.clone()),
+            error if error.is_of_input() => {
+                Self::input("the model cannot be computed for what is given", error)
+            }
+            error => Self::internal(stage, error),
         }
     }
 

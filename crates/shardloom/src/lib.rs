@@ -41,5 +41,9 @@ pub use entry::main_with;
 #[path = "../../device/src/emulated.rs"]
 mod emulated; // a GPU that is not there
 #[cfg(test)]
+#[path = "../../../tests/outside.rs"]
+#[expect(dead_code, reason = "folders of models are for other packages")]
+mod outside; // what may lie outside the repository
+#[cfg(test)]
 #[path = "../../device/src/emulated/planted.rs"]
 mod planted; // how fast it is

@@ -35,6 +35,12 @@ pub(super) fn ascending(dims: &[usize], rank: usize) -> Result<()> {
     Err(TypeError::Attribute(format!("dimensions {dims:?}, expected ascending ones below {rank}")))
 }
 
+/// What is defined on some elements only: not on none.
+pub(super) fn not_empty(operands: &[Type], dims: &[usize]) -> Result<()> {
+    let right = dims.iter().all(|&dim| operands[0].shape[dim] > 0);
+    expect(operands, 0, right, &format!("some elements along dimensions {dims:?}"))
+}
+
 pub(super) fn kept(shape: &[u64], dims: &[usize]) -> Vec<u64> {
     let mut shape = shape.to_vec();
     for &dim in dims {

@@ -10,7 +10,7 @@ use shardloom::arrays;
 use shardloom::model_file::{self, ModelFile};
 use shardloom::pipeline::{self, Prepared};
 
-use super::{collection, root};
+use crate::outside;
 
 /// Models that no oracle tells the results of, and why. They are held against a run of the whole
 /// program on one device instead.
@@ -64,17 +64,7 @@ pub(super) struct Opened {
 
 /// Every case, by title; what is wrong with the collection.
 pub(super) fn all() -> (Vec<Case>, Vec<String>) {
-    let mut folders = folders(&root().join("tests/models"));
-    match collection() {
-        Some(collection) => {
-            // The models of the repository are among those of the collection.
-            let known: BTreeSet<_> =
-                folders.iter().filter_map(|it| it.file_name()).map(ToOwned::to_owned).collect();
-            let more = self::folders(&collection.join("models")).into_iter();
-            folders.extend(more.filter(|it| it.file_name().is_some_and(|name| !known.contains(name))));
-        }
-        None => println!("left out: the models beside the repository, which are not there"),
-    }
+    let folders = outside::models("");
     let (mut cases, mut faults) = (Vec::new(), Vec::new());
     for model in folders.iter().flat_map(|folder| files(folder)).filter(|it| is_model(it)) {
         let (name, prefix) = names(&model);
@@ -121,10 +111,6 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     let mut files: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
     files.sort();
     files
-}
-
-fn folders(folder: &Path) -> Vec<PathBuf> {
-    files(folder).into_iter().filter(|it| it.is_dir()).collect()
 }
 
 impl Case {

@@ -13,7 +13,8 @@ use search::MachinePrices;
 use shardloom::model_file::ModelFile;
 use shardloom::pipeline::{self, Prepared};
 
-use super::{collection, expect_none, faults_of};
+use super::{expect_none, faults_of};
+use crate::outside;
 
 /// What the models are planned for.
 const MACHINE: &str = "h100-80g-8x";
@@ -39,14 +40,7 @@ fn size(model: &str, symbol: &str, index: usize) -> u64 {
 
 /// The compressed models.
 fn models() -> Vec<PathBuf> {
-    let Some(collection) = collection() else {
-        println!("left out: the graphs of full size beside the repository, which are not there");
-        return vec![];
-    };
-    let entries = std::fs::read_dir(collection.join("full")).unwrap();
-    let mut models: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path().join("model.onnx.gz")).collect();
-    models.sort();
-    models
+    outside::models("full").into_iter().map(|it| it.join("model.onnx.gz")).collect()
 }
 
 fn title(path: &Path) -> String {

@@ -15,8 +15,8 @@ use shardloom::generation::sequences::Sequences;
 use shardloom::model_file::{self, ModelFile};
 use shardloom::pipeline;
 
-use crate::corpus::{collection, machine};
-use crate::tidy::root;
+use crate::corpus::machine;
+use crate::outside;
 
 /// A model, and how much it is given.
 pub(super) struct Case {
@@ -77,19 +77,12 @@ pub(super) fn prompts() -> Vec<Vec<i64>> {
 
 /// Where a model is, if it is there.
 pub(super) fn path(name: &str) -> Option<PathBuf> {
-    let here = root().join("tests/models").join(name).join("model.onnx");
-    let there = || collection().map(|it| it.join("models").join(name).join("model.onnx"));
-    Some(here).filter(|it| it.is_file()).or_else(|| there().filter(|it| it.is_file()))
+    let found = outside::models("").into_iter().find(|it| it.ends_with(name))?;
+    Some(found.join("model.onnx"))
 }
 
 pub(super) fn open(case: &Case) -> Option<ModelFile> {
-    match path(case.name) {
-        Some(path) => Some(model_file::open(&path).unwrap()),
-        None => {
-            println!("left out: {} is not there", case.name);
-            None
-        }
-    }
+    path(case.name).map(|path| model_file::open(&path).unwrap())
 }
 
 /// A plan for two sequences, on a mesh; the cache in a layout, or in the best one.

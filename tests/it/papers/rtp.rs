@@ -30,6 +30,7 @@ use search::{MachinePrices, Prices, Work};
 use super::graph::{Sizes, Step, layers};
 use super::machines;
 use super::restricted::{Kind, planned};
+use crate::outside::outside;
 
 /// How many ranks the weights go around.
 const RANKS: u64 = 8;
@@ -236,8 +237,7 @@ struct Run {
 
 /// The runs on eight A100 that rotated weights, if the logs are there.
 fn logs() -> Option<Vec<Run>> {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/reference/data/rtp_repo_slurm_logs.csv");
-    let text = std::fs::read_to_string(path).ok()?;
+    let text = std::fs::read_to_string(outside("reference/data/rtp_repo_slurm_logs.csv")?).unwrap();
     let mut lines = text.lines();
     let names: Vec<&str> = lines.next()?.split(',').collect();
     let mut runs = Vec::new();

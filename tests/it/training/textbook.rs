@@ -26,6 +26,7 @@ use super::manners::{Manner, Preferring};
 use super::roles;
 use super::{expect_none, faults_of};
 use crate::corpus::machine;
+use crate::outside::outside;
 
 /// The kinds of plans, and a phrase that says so.
 const KINDS: [(Manner, &[&str]); 6] = [
@@ -214,9 +215,12 @@ fn every_oracle_trains_as_pytorch_under_every_kind_of_plan() {
     assert!(apart.len() <= MOST_APART, "{} parameters", apart.len());
     expect_none(&found.iter().flat_map(|it| it.wrong.clone()).collect::<Vec<_>>());
     let seen: BTreeSet<&String> = found.iter().flat_map(|it| &it.seen).collect();
-    if wanted.is_empty() && !cases.is_empty() {
-        let never: Vec<_> = found.iter().flat_map(|it| it.never.clone()).collect();
-        assert_eq!(never, NEVER.map(|(title, manner)| (title.to_owned(), manner)));
+    let never: Vec<_> = found.iter().flat_map(|it| it.never.clone()).collect();
+    let is_here = |title: &str| cases.iter().any(|(_, path)| path.ends_with(title));
+    let expected = NEVER.iter().filter(|(title, _)| is_here(title));
+    assert_eq!(never, expected.map(|&(title, manner)| (title.to_owned(), manner)).collect::<Vec<_>>());
+    // The few of the repository do not meet all of these.
+    if wanted.is_empty() && outside("models").is_some() {
         for (manner, _) in KINDS {
             let optimizers = OPTIMIZERS.map(named);
             let ranks = RANKS.iter().flat_map(|ranks| optimizers.map(|it| format!("{ranks} ranks, {it}")));

@@ -65,3 +65,14 @@ fn expressions_are_shown_as_they_are_meant() {
     let shown = Extent::parse("2*s53*s72 + floor((past + seq)/4)").to_string();
     expect!["(2*s53*s72 + (past + seq)//(4))"].assert_eq(&shown);
 }
+
+/// What reads and drops an expression calls itself once for each operation.
+#[test]
+fn long_expressions_are_symbols() {
+    for (joined, long) in [(vec!["x"; 257].join("*"), false), (vec!["x"; 258].join("+"), true)] {
+        assert_eq!(Extent::parse(&joined) == Extent::Symbol(joined.clone()), long);
+    }
+    for text in [vec!["a"; 100_000].join("*"), format!("max({})", vec!["a"; 100_000].join(","))] {
+        assert_eq!(Extent::parse(&text), Extent::Symbol(text.clone()));
+    }
+}

@@ -7,7 +7,6 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Read;
-use std::path::{Path, PathBuf};
 
 use arbtest::arbtest;
 use bytes::Bytes;
@@ -18,14 +17,11 @@ use prost::Message;
 
 use crate::error::ImportError;
 use crate::proto::TensorProto;
+use crate::tests::outside::{outside, root};
 use crate::{Bindings, Model, WeightData, tensor};
 
 /// The files of a case, by name.
 type Case = BTreeMap<String, Vec<u8>>;
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
 
 #[test]
 fn selected_node_tests_agree() {
@@ -38,12 +34,8 @@ fn selected_node_tests_agree() {
 
 #[test]
 fn all_node_tests_agree() {
-    let archive = root().join("../shared/models/nodetests.tar.gz");
-    let Ok(bytes) = fs::read(&archive) else {
-        println!("left out: {} is not there; only the selected cases are run", archive.display());
-        return;
-    };
-    let unused = check(&packed(&bytes));
+    let Some(archive) = outside("models/nodetests.tar.gz") else { return };
+    let unused = check(&packed(&fs::read(archive).unwrap()));
     assert!(unused.is_empty(), "listed, but no such case fails: {unused:?}");
 }
 

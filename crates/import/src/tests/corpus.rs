@@ -1,4 +1,4 @@
-//! Real models, where they are there: every one is imported, and computed for its oracles.
+//! Real models: every one is imported, and computed for its oracles.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
@@ -9,26 +9,12 @@ use flate2::read::GzDecoder;
 use kernels::Array;
 use planner_ir::{Graph, Op};
 
-use super::{evaluate, npz};
+use super::{evaluate, npz, outside};
 use crate::{Bindings, Dim, Model, read};
 
-/// The folder of real models beside the repository.
-pub(super) fn folder() -> Option<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/models");
-    folder.is_dir().then_some(folder)
-}
-
-/// The folders of a folder, sorted.
-fn folders(path: &Path) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path());
-    let mut folders: Vec<PathBuf> = entries.filter(|path| path.is_dir()).collect();
-    folders.sort();
-    folders
-}
-
-/// The model files of a folder, sorted.
-fn models(path: &Path) -> Vec<PathBuf> {
-    let files = folders(path).into_iter().flat_map(|folder| {
+/// The model files of a kind, sorted.
+fn models(kind: &str) -> Vec<PathBuf> {
+    let files = outside::models(kind).into_iter().flat_map(|folder| {
         std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect::<Vec<_>>()
     });
     let mut models: Vec<PathBuf> =
@@ -121,11 +107,10 @@ fn described(graph: &Graph) -> String {
 
 #[test]
 fn every_real_model_is_imported_and_computes_what_its_oracle_says() {
-    let Some(folder) = folder() else { return eprintln!("no real models here") };
     let only = std::env::var("MODEL").unwrap_or_default();
     let mut failures = Vec::new();
     let mut computed = 0;
-    for path in models(&folder.join("models")) {
+    for path in models("") {
         let title = name(&path);
         if !title.contains(&only) {
             continue;
@@ -191,9 +176,8 @@ fn tolerance(graph: &Graph) -> f64 {
 
 #[test]
 fn every_real_model_is_imported_at_other_sizes() {
-    let Some(folder) = folder() else { return eprintln!("no real models here") };
     let mut failures = Vec::new();
-    for path in models(&folder.join("models")) {
+    for path in models("") {
         let model = load(&path).unwrap();
         for (sequence, past) in [(24, 0), (24, 24), (1, 0)] {
             if let Err(error) = import(&model, &guessed(&model, sequence, past)) {
@@ -206,9 +190,8 @@ fn every_real_model_is_imported_at_other_sizes() {
 
 #[test]
 fn every_full_size_graph_is_imported() {
-    let Some(folder) = folder() else { return eprintln!("no real models here") };
     let mut failures = Vec::new();
-    for path in folders(&folder.join("full")) {
+    for path in outside::models("full") {
         let title = path.file_name().unwrap().to_string_lossy().into_owned();
         let mut bytes = Vec::new();
         let file = std::fs::File::open(path.join("model.onnx.gz")).unwrap();
@@ -233,9 +216,8 @@ fn every_full_size_graph_is_imported() {
 
 #[test]
 fn every_training_graph_is_imported() {
-    let Some(folder) = folder() else { return eprintln!("no real models here") };
     let mut failures = Vec::new();
-    for path in models(&folder.join("training")) {
+    for path in models("training") {
         let result = load(&path).and_then(|model| import(&model, &guessed(&model, 16, 16)));
         match result {
             Ok(graph) => println!("{}: {}", name(&path), described(&graph)),

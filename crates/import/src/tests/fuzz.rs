@@ -3,8 +3,8 @@
 use arbtest::arbtest;
 use bytes::Bytes;
 
-use super::corpus;
 use super::make::{FLOAT, bytes, floats, graph, int, integers, model, node, value};
+use super::outside;
 use crate::{Bindings, Dim, Model, read};
 
 /// A small model with shape arithmetic, a dynamic part and weights.
@@ -82,8 +82,7 @@ fn mutants_of_a_small_model_do_no_harm() {
 
 #[test]
 fn mutants_of_a_real_model_do_no_harm() {
-    let Some(folder) = corpus::folder() else { return println!("no real models here") };
-    let path = folder.join("models/bert-fill-optimum0.1-op18-ortopt/model.onnx");
+    let path = outside::root().join("tests/models/bert-fill-optimum0.1-op18-ortopt/model.onnx");
     let (alive, dead) = mutate(&std::fs::read(path).unwrap(), 1500);
     println!("{alive} mutants were imported, {dead} were not");
     assert!(alive > 0 && dead > 0);

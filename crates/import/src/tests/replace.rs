@@ -1,7 +1,6 @@
 //! Tests of models with other weights.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 
 use bytes::Bytes;
 use planner_ir::Type;
@@ -10,16 +9,16 @@ use prost::Message;
 use super::make::{
     BOOL, FLOAT, bytes, floats, function, graph, graph_attribute, model, node, tensor_attribute, value,
 };
+use super::outside;
 use crate::proto::{GraphProto, ModelProto, StringStringEntryProto, TensorProto};
 use crate::replace::replace;
 use crate::{Beside, Model, WeightData, read};
 
-/// The small models of the repository.
+/// The small models that have their weights within.
 fn models() -> Vec<Bytes> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/models");
-    let mut models: Vec<_> = std::fs::read_dir(folder).unwrap().map(|it| it.unwrap().path()).collect();
-    models.sort();
-    models.into_iter().filter_map(|it| std::fs::read(it.join("model.onnx")).ok()).map(Bytes::from).collect()
+    let folders = outside::models("").into_iter();
+    let models = folders.filter_map(|it| std::fs::read(it.join("model.onnx")).ok()).map(Bytes::from);
+    models.filter(|bytes| read(bytes.clone()).unwrap().files().is_empty()).collect()
 }
 
 fn here(model: &Model, name: &str) -> Option<Bytes> {

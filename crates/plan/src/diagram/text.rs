@@ -4,11 +4,14 @@ use std::fmt;
 
 use super::{Cell, Diagram, Thing, Way};
 
+/// The widest column that texts are aligned in.
+const WIDEST: usize = 1000;
+
 impl fmt::Display for Diagram {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}", self.title)?;
-        let width = |of: fn(&Thing) -> &String| self.things.iter().map(|it| of(it).len()).max().unwrap_or(0);
-        let (name, rest) = (width(|it| &it.name), width(|it| &it.at_rest));
+        let longest = |of: fn(&Thing) -> &String| width(self.things.iter().map(of));
+        let (name, rest) = (longest(|it| &it.name), longest(|it| &it.at_rest));
         for it in &self.things {
             let received = if it.moves { format!("; all receive {}", it.share()) } else { String::new() };
             writeln!(f, "  {:name$}  {:rest$}  {}{received}", it.name, it.at_rest, it.how)?;
@@ -19,7 +22,7 @@ impl fmt::Display for Diagram {
         for step in 0..steps {
             let mut column = vec![self.column(step)];
             column.extend(self.cells.iter().map(|row| self.cell(&row[step])));
-            let width = column.iter().map(String::len).max().unwrap_or(0);
+            let width = width(&column);
             for (line, text) in lines.iter_mut().zip(column) {
                 *line += &format!("   {text:width$}");
             }
@@ -27,6 +30,12 @@ impl fmt::Display for Diagram {
         writeln!(f)?;
         lines.iter().try_for_each(|line| writeln!(f, "{}", line.trim_end()))
     }
+}
+
+/// The columns that the longest of some texts takes, if they are not so long that nobody aligns them:
+/// formats cannot.
+fn width<'a>(texts: impl IntoIterator<Item = &'a String>) -> usize {
+    texts.into_iter().map(String::len).max().unwrap_or(0).min(WIDEST)
 }
 
 impl Diagram {

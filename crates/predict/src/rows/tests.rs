@@ -1,9 +1,13 @@
 //! Errors on the two halves of published rows: prices are fitted on one and judged on the other.
 
 mod goals; // goals of prices on published rows
+#[path = "../../../../tests/outside.rs"]
+#[expect(dead_code, reason = "models are for other packages")]
+mod outside; // what may lie outside the repository
 
 use std::collections::BTreeMap;
-use std::path::Path;
+
+use outside::outside;
 
 use super::{Answer, Kind, Priced, comparable, outcomes};
 
@@ -45,14 +49,10 @@ fn prices_and_measurements_of_nothing_are_not_compared() {
     assert_eq!((skipped(0.0, 0.0), Priced::new(0.0, 0.0).error()), (None, 0.0));
 }
 
-/// The mean errors on both halves, with the number of rows, by source; `None` where the file is not.
+/// The mean errors on both halves, with the number of rows, by source; `None` where no data are outside.
 pub(super) fn errors(kind: &dyn Kind) -> Option<BTreeMap<String, [(f64, usize); 2]>> {
-    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/reference/data/validation");
-    let path = data.join(kind.file());
-    let Ok(text) = std::fs::read_to_string(&path) else {
-        println!("left out: there is no {}", path.display());
-        return None;
-    };
+    let path = outside(&format!("reference/data/validation/{}", kind.file()))?;
+    let text = std::fs::read_to_string(path).unwrap();
     let mut sums: BTreeMap<String, [(f64, usize); 2]> = BTreeMap::new();
     let mut skipped: BTreeMap<String, usize> = BTreeMap::new();
     for outcome in outcomes(kind, &text).unwrap() {

@@ -1,10 +1,10 @@
-//! The cases of the paper's artifact, as a file beside the repository has them.
+//! The cases of the paper's artifact, as a file outside the repository has them.
 
 use std::fs;
-use std::path::Path;
 
 use cost_models::units::{BytesPerSecond, Seconds, exact as number};
 
+use super::outside::outside;
 use super::world::{pair, value};
 use crate::{Choice, Network, Order, Policy, Side, Strategy, reshard, simulate};
 
@@ -12,14 +12,10 @@ use crate::{Choice, Network, Order, Policy, Side, Strategy, reshard, simulate};
 const NETWORK: Network =
     Network { between: BytesPerSecond(1e9), inside: BytesPerSecond(1e15), latency: Seconds(0.0) };
 
-/// The rows of a file, by column; nothing if it is not there.
+/// The rows of a file, by column; nothing where no data are outside.
 fn rows(name: &str) -> Vec<Vec<(String, String)>> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
-    let path = root.join("shared/reference/data").join(name);
-    let Ok(text) = fs::read_to_string(&path) else {
-        println!("left out: {} is not there", path.display());
-        return vec![];
-    };
+    let Some(path) = outside(&format!("reference/data/{name}")) else { return vec![] };
+    let text = fs::read_to_string(path).unwrap();
     let mut lines = text.lines().map(fields);
     let head = lines.next().unwrap();
     lines.map(|line| head.iter().cloned().zip(line).collect()).collect()

@@ -237,7 +237,8 @@ impl Relaxation {
 
     /// For each boundary between segments, the least cost of all before, by state.
     fn sweep(&self, priced: &[Priced<'_>], globals: &[usize]) -> Vec<Vec<f64>> {
-        let mut ends = vec![vec![0.0; self.segments[0].entries]];
+        let entries = self.segments.first().map_or(1, |it| it.entries);
+        let mut ends = vec![vec![0.0; entries]];
         for (ready, priced) in self.segments.iter().zip(priced) {
             let table = priced.powers[ready.row(globals)].table();
             ends.push(product(&ends[ends.len() - 1], table, ready.entries));

@@ -3,10 +3,17 @@
 /// The most hosts that a list may name.
 const MOST: usize = 1 << 16;
 
+/// The most digits of a number in a name, and the most numbers in one.
+const MOST_DIGITS: usize = 18;
+const MOST_NUMBERS: usize = 64;
+
 /// The hosts of a list, in its order; nothing if it is none.
 pub(crate) fn hosts(list: &str) -> Option<Vec<String>> {
     let mut all = Vec::new();
     for name in parts(list)? {
+        if name.matches('[').count() > MOST_NUMBERS {
+            return None;
+        }
         all.extend(expanded(name)?);
         if all.len() > MOST {
             return None;
@@ -57,7 +64,8 @@ fn numbers(ranges: &str) -> Option<Vec<String>> {
     let mut all = Vec::new();
     for range in ranges.split(',') {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
-        let digits = |text: &str| !text.is_empty() && text.bytes().all(|it| it.is_ascii_digit());
+        let is_number = |text: &str| (1..=MOST_DIGITS).contains(&text.len());
+        let digits = |text: &str| is_number(text) && text.bytes().all(|it| it.is_ascii_digit());
         if !digits(first) || !digits(last) {
             return None;
         }

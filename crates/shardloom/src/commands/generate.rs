@@ -2,7 +2,6 @@
 
 mod planned; // `plan --mode generate`
 
-use std::path::Path;
 use std::time::Instant;
 
 use ::plan::{Generation, Growth};
@@ -42,7 +41,7 @@ pub(crate) fn generate(
     let Ready { generation, file, prompts, prefill, decode } =
         context.agree(ready, |ready| facts(arguments, ready))?;
     context.progress.say("reading weights");
-    let failed = |error| failed(&file.path, error);
+    let failed = |error: RunError| Failure::of_run("generate", &file.path, &error);
     let sessions = gpu::sessions(&arguments.on, context, decode, prefill, &file);
     let (decode, prefill) = sessions.map_err(failed)?;
     let sequences = Sequences::new(&generation, prefill, decode, prompts).map_err(failed)?;
@@ -52,17 +51,6 @@ pub(crate) fn generate(
         return Ok(Said { text: String::new(), json: Value::Null });
     }
     Ok(run.said(&steps, context))
-}
-
-fn failed(model: &Path, error: RunError) -> Failure {
-    match error {
-        RunError::Weight(..) => Failure::file(model, error),
-        RunError::Device(how) => Failure::Input(how),
-        RunError::Instruction { error: kernels::KernelError::Index { .. }, .. } => {
-            Failure::input("a token or a position is out of the model's range", error)
-        }
-        other => Failure::internal("run", other),
-    }
 }
 
 /// Everything before a rank starts.

@@ -46,15 +46,7 @@ pub(crate) fn run(arguments: &RunArguments, context: &mut Context<'_, '_>) -> Re
     };
     let plan = &job.chosen.plan;
     context.progress.say("reading weights");
-    let failed = |error: run::RunError| match error {
-        run::RunError::Weight(..) => Failure::file(&job.file.path, error),
-        run::RunError::Device(how) => Failure::Input(how),
-        // What inputs index is known only when they are there.
-        run::RunError::Instruction { error: kernels::KernelError::Index { .. }, .. } => {
-            Failure::input("an input is out of range", error)
-        }
-        other => Failure::internal("run", other),
-    };
+    let failed = |error: run::RunError| Failure::of_run("run", &job.file.path, &error);
     let mut session = gpu::session(&arguments.on, context, programs, &job.file).map_err(failed)?;
     context.progress.say(format!("running on {} ranks", plan.mesh.devices()));
     let mut outcome = session.step(&inputs).map_err(failed)?;

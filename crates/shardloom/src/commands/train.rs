@@ -109,14 +109,7 @@ fn said(change: &Change, context: &mut Context<'_, '_>) -> Result<(), Failure> {
 }
 
 fn failed(file: &ModelFile, error: RunError) -> Failure {
-    match error {
-        RunError::Weight(..) => Failure::file(&file.path, error),
-        RunError::Device(how) => Failure::Input(how),
-        RunError::Instruction { error: kernels::KernelError::Index { .. }, .. } => {
-            Failure::input("an input is out of range", error)
-        }
-        other => Failure::internal("train", other),
-    }
+    Failure::of_run("train", &file.path, &error)
 }
 
 impl<'a> Run<'a> {

@@ -8,6 +8,10 @@ mod cluster; // ranks that are processes
 #[path = "../../../device/src/emulated.rs"]
 mod emulated; // GPUs that are not there
 #[cfg(test)]
+mod faults; // inputs that did harm once
+#[cfg(test)]
+mod fuzz; // inputs that nobody would write
+#[cfg(test)]
 mod partition; // `partition`, drawn and refused
 #[cfg(test)]
 mod train; // `train`, from a plan file to weights

@@ -1,25 +1,22 @@
 //! Goals of prices on published rows, and what every file must give: one outcome a row.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 
 use super::super::*;
+use super::outside::{outside, root};
 use crate::bands::bands;
 use crate::errors::{self, Errors};
 use crate::fit::{Half, half};
 
-/// The rows of a small sample of every file, which is part of the repository.
-const SAMPLE: &str = "../../tests/cases/validation";
-/// All rows, where they lie beside the repository.
-const ALL: &str = "../../../shared/reference/data/validation";
+/// All rows of a file, where they are.
+fn all(file: &str) -> Option<String> {
+    let path = outside(&format!("reference/data/validation/{file}"))?;
+    Some(std::fs::read_to_string(path).unwrap())
+}
 
-fn text(folder: &str, file: &str) -> Option<String> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder).join(file);
-    let text = std::fs::read_to_string(&path).ok();
-    if text.is_none() {
-        println!("left out: there is no {}", path.display());
-    }
-    text
+/// The rows of a small sample of a file, which is part of the repository.
+fn sample(file: &str) -> String {
+    std::fs::read_to_string(root().join("tests/cases/validation").join(file)).unwrap()
 }
 
 fn priced<'a>(outcomes: &'a [Outcome], counts: &dyn Fn(&Outcome, &Priced) -> bool) -> Vec<&'a Priced> {
@@ -35,9 +32,8 @@ fn below(what: &str, rows: &[&Priced], median: f64, mean: f64) {
 
 #[test]
 fn every_row_of_every_file_has_one_outcome_and_numbers_that_are_finite() {
-    for folder in [SAMPLE, ALL] {
-        for kind in kinds() {
-            let Some(text) = text(folder, kind.file()) else { continue };
+    for kind in kinds() {
+        for text in [Some(sample(kind.file())), all(kind.file())].into_iter().flatten() {
             let rows = Table::read(kind.file(), &text, &[]).unwrap().rows().count();
             let found = outcomes(kind.as_ref(), &text).unwrap();
             assert_eq!(found.len(), rows, "{}", kind.file());
@@ -52,7 +48,7 @@ fn every_row_of_every_file_has_one_outcome_and_numbers_that_are_finite() {
 
 #[test]
 fn the_sample_is_priced_as_well_as_all_rows() {
-    let of = |kind: &dyn Kind| outcomes(kind, &text(SAMPLE, kind.file()).unwrap()).unwrap();
+    let of = |kind: &dyn Kind| outcomes(kind, &sample(kind.file())).unwrap();
     let steps = of(&training::Training);
     below("steps of the sample", &priced(&steps, &|_, row| row.apart.is_none()), 0.08, 0.1);
     below("memory of the sample", &priced(&of(&memory::MemoryRows), &|_, _| true), 0.04, 0.06);
@@ -63,7 +59,7 @@ fn the_sample_is_priced_as_well_as_all_rows() {
 
 #[test]
 fn fields_that_are_not_what_they_should_be_cost_their_row_alone() {
-    let text = text(SAMPLE, "training_throughput.csv").unwrap();
+    let text = sample("training_throughput.csv");
     let broken = text.replacen(",512,16,1,1,1,32,", ",512,many,1,1,1,32,", 1);
     assert_ne!(text, broken);
     let found = outcomes(&training::Training, &broken).unwrap();
@@ -78,7 +74,7 @@ fn fields_that_are_not_what_they_should_be_cost_their_row_alone() {
 /// were fitted to and on the others.
 #[test]
 fn published_steps_are_priced_within_the_goals() {
-    let Some(text) = text(ALL, "training_throughput.csv") else { return };
+    let Some(text) = all("training_throughput.csv") else { return };
     let found = outcomes(&training::Training, &text).unwrap();
     let of = |half_of: Half| priced(&found, &|it, row| row.apart.is_none() && half(&it.row_id) == half_of);
     below("steps, all", &priced(&found, &|_, row| row.apart.is_none()), 0.048, 0.078);
@@ -98,7 +94,7 @@ fn published_steps_are_priced_within_the_goals() {
 
 #[test]
 fn configurations_of_a_sweep_are_ranked() {
-    let Some(text) = text(ALL, "training_throughput.csv") else { return };
+    let Some(text) = all("training_throughput.csv") else { return };
     let found = outcomes(&training::Training, &text).unwrap();
     let mut ranked = BTreeMap::new();
     for source in errors::sources(&found) {
@@ -112,11 +108,11 @@ fn configurations_of_a_sweep_are_ranked() {
 
 #[test]
 fn published_memory_and_bubbles_are_priced_within_the_goals() {
-    if let Some(text) = text(ALL, "memory_rows.csv") {
+    if let Some(text) = all("memory_rows.csv") {
         let found = outcomes(&memory::MemoryRows, &text).unwrap();
         below("memory", &priced(&found, &|_, row| row.apart.is_none()), 0.02, 0.04);
     }
-    if let Some(text) = text(ALL, "simulator_bubble_unit_tests.csv") {
+    if let Some(text) = all("simulator_bubble_unit_tests.csv") {
         let found = outcomes(&bubbles::Bubbles, &text).unwrap();
         for row in priced(&found, &|_, _| true) {
             assert!((row.predicted - row.measured).abs() <= 1e-3, "{row:?}");
@@ -129,7 +125,7 @@ fn published_memory_and_bubbles_are_priced_within_the_goals() {
 /// values.
 #[test]
 fn published_exchanges_of_every_size_are_priced_as_near_as_is_reached() {
-    let Some(text) = text(ALL, "collective_rows.csv") else { return };
+    let Some(text) = all("collective_rows.csv") else { return };
     let found = outcomes(&collectives::Collectives, &text).unwrap();
     for half_of in [Half::Fitted, Half::Judging] {
         let rows: Vec<Outcome> = found.iter().filter(|it| half(&it.row_id) == half_of).cloned().collect();

@@ -148,6 +148,8 @@ fn lists_of_hosts_are_as_slurm_writes_them() {
         assert_eq!(all(wrong), None, "{wrong}");
     }
     assert_eq!(all("a[0-999]b[0-999]"), None);
+    assert_eq!(all(&format!("a[{}1]", "0".repeat(70_000))), None);
+    assert_eq!(all(&"a[0]".repeat(30_000)), None);
     arbtest::arbtest(|u| {
         let letters = b"a0,19[]-";
         let count = u.int_in_range(0..=12)?;

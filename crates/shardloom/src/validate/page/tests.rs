@@ -1,14 +1,11 @@
 //! The page of the repository is the one that its prices give.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use predict::rows::{kinds, outcomes};
 
 use super::*;
-
-fn place(path: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
-}
+use crate::outside::{outside, root};
 
 /// Compares a file with what it should be, or writes it where `BLESS` is set.
 fn compare(path: &Path, expected: &str) {
@@ -25,11 +22,7 @@ fn compare(path: &Path, expected: &str) {
 
 #[test]
 fn the_page_is_what_prices_give() {
-    let data = place("../shared/reference/data/validation");
-    if !data.exists() {
-        println!("left out: there is no {}", data.display());
-        return;
-    }
+    let Some(data) = outside("reference/data/validation") else { return };
     let mut all = Vec::new();
     let mut kinds = kinds();
     kinds.sort_by_key(|kind| kind.file());
@@ -38,8 +31,8 @@ fn the_page_is_what_prices_give() {
         all.extend(outcomes(kind.as_ref(), &text).unwrap());
     }
     let page = page(&all);
-    compare(&place("docs/price-validation.md"), &page.text);
+    compare(&root().join("docs/price-validation.md"), &page.text);
     for (name, picture) in &page.pictures {
-        compare(&place("docs/images").join(name), picture);
+        compare(&root().join("docs/images").join(name), picture);
     }
 }

@@ -1,6 +1,6 @@
 //! Steps of training that PyTorch made, on a GPU that is not there.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::rows;
 use crate::arguments::CudaArguments;
@@ -9,12 +9,7 @@ use crate::bench::gpu::Given;
 use crate::bench::gpu::options::OnGpu;
 use crate::bench::gpu::row::Verdict;
 use crate::emulated::{Emulated, emulated};
-
-/// What PyTorch made of a GPT-2, where the larger collection of models lies beside the repository.
-fn gpt2() -> Option<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/models/training/gpt2");
-    folder.is_dir().then_some(folder)
-}
+use crate::outside::root;
 
 /// For each row whether it is right.
 fn verdicts(gpu: &Emulated, folder: &Path) -> Vec<Option<Verdict>> {
@@ -40,10 +35,7 @@ fn verdicts(gpu: &Emulated, folder: &Path) -> Vec<Option<Verdict>> {
 
 #[test]
 fn ranks_learn_what_pytorch_did() {
-    let Some(from) = gpt2() else {
-        println!("left out: the training oracles beside the repository, which are not there");
-        return;
-    };
+    let from = root().join("tests/models/training/gpt2");
     let folder = Folder::new("gpu-oracle", None).unwrap();
     let case = folder.path.join("gpt2");
     std::fs::create_dir_all(&case).unwrap();

@@ -1,0 +1,47 @@
+//! Inputs that did harm once, each with what is said of it now.
+
+use std::path::Path;
+
+use super::fuzz::child::run;
+
+/// A model that is run on two ranks: its exit code, and a part of the message.
+const MODELS: [(&str, i32, &str); 12] = [
+    ("exit3_bad_input/argmax0.onnx", 2, "node `y` (ArgMax): operand 0 is f32[2,0], expected some elements"),
+    (
+        "exit3_bad_input/concat_const30.onnx",
+        2,
+        "constants computed before the first step take 8589934592 bytes",
+    ),
+    ("exit3_bad_input/cos_e33.onnx", 2, "constants computed before the first step take 34359738368 bytes"),
+    ("exit3_bad_input/div0.onnx", 2, "`i`: an integer is divided by 0"),
+    ("exit3_bad_input/ln0.onnx", 2, "node `y` (LayerNormalization): operand 0 is f32[2,0], expected some"),
+    ("exit3_bad_input/mod0.onnx", 2, "`i`: an integer is divided by 0"),
+    ("exit3_bad_input/range_r1e9.onnx", 2, "constants computed before the first step take 8000000000 bytes"),
+    ("exit3_bad_input/softmax0.onnx", 0, ""),
+    ("panic_no_operations/cos_ezero.onnx", 0, ""),
+    ("panic_no_operations/noout.onnx", 2, "the model has no outputs"),
+    ("panic_no_operations/outinput.onnx", 0, ""),
+    ("stack_overflow_dim/dim_mul.onnx", 1, "dimensions without a size: `a` in a[0]; `a*a*a"),
+];
+
+#[test]
+fn models_that_did_harm() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/cases/faults");
+    let output = std::env::temp_dir().join(format!("shardloom-faults-{}.npz", std::process::id()));
+    for (name, code, part) in MODELS {
+        let model = folder.join(name);
+        let ended =
+            run(&["-q", "run", model.to_str().unwrap(), "--ranks", "2", "-o", output.to_str().unwrap()]);
+        assert_eq!(ended.code, Ok(code), "{name}: {}", ended.said);
+        assert!(ended.said.contains(part) && ended.said.len() < 5000, "{name}: {}", ended.said);
+        // A file is there where it is done only.
+        assert_eq!(std::fs::remove_file(&output).is_ok(), code == 0, "{name}");
+    }
+}
+
+#[test]
+fn partitions_that_are_wide() {
+    let text = format!("1 steps [({}a:2),-,-]", "a-".repeat(60_000));
+    let ended = run(&["partition", &text, "--mesh", "2x2"]);
+    assert!(ended.verdict().is_ok(), "{:?} {}", ended.code, ended.said);
+}
