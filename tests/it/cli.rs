@@ -9,6 +9,7 @@ mod pins; // operations whose partition is fixed
 mod pipelines; // training in stages
 mod operators; // loops, narrow numbers, features at places
 mod predict; // prices of stated setups, beside measurements
+mod prices; // plans and the prices they were made by
 mod schedule; // schedules of pipelines, drawn
 mod simulate; // plans by the clock
 mod wrong; // one clear message and the right exit code

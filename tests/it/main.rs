@@ -18,6 +18,8 @@ mod generation; // decoders with their caches
 #[cfg(test)]
 mod gradients; // gradients of operations against differences
 #[cfg(test)]
+mod laws; // what holds of all plans
+#[cfg(test)]
 #[path = "../outside.rs"]
 mod outside; // what may lie outside the repository
 #[cfg(test)]

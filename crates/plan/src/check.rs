@@ -31,7 +31,7 @@
 //! - **carried-layout**: devices hold of it what they hold of the state at rest, and it owes the same
 //!   sums.
 //! - **part**: what an update reads is no copy that is made for every micro-batch, unless it is of
-//!   what a gradient or total becomes.
+//!   what a gradient or total becomes, and no input that micro-batches read.
 //! - **recipe**: it stands in plans of training steps only, has the program's micro-batches, a norm
 //!   above 0 if gradients are clipped, the program's optimizer, whose decay may be left out; an
 //!   input that it calls its labels is of i64.
@@ -47,6 +47,10 @@
 //! - **bytes**: bytes are those of the elements and addends that devices lack; of an operation, those
 //!   of the blocks that devices receive during its steps.
 //!
+//! Of what is right in every other way:
+//! - **written**: layouts are written as partitions and moves write them, digit by digit: programs are made
+//!   from digits as they stand.
+//!
 //! Of the sums:
 //! - **seconds**: times are numbers from 0.
 //! - **estimate**: the terms add up to the times of operations and transfers, each as often as it runs
@@ -56,7 +60,7 @@
 //! - **capacity**: it fits.
 //! - **proof**: the lower bound is no more than the time.
 //! - **space**: where something was left out, the space is not called saturated.
-//! - **model**: the hash is one, and the names of dimensions ascend.
+//! - **model**: hashes are ones, of the machine too, and the names of dimensions ascend.
 
 mod blocks; // which blocks devices hold, by counting
 mod moves; // what a move makes of what devices hold
@@ -71,6 +75,7 @@ mod states; // rules of what is returned and kept
 mod rounding; // rules of parameters that are rounded by chance
 mod totals; // rules of the sums
 mod transfers; // rules of transfers
+mod written; // how layouts are written
 
 #[cfg(test)]
 mod tests;
@@ -86,7 +91,7 @@ pub use pipeline::{PIPELINE_RULES, check_pipeline};
 pub const MAX_DEVICES: u64 = 1 << 16;
 
 /// The names of the rules.
-pub const RULES: [&str; 32] = [
+pub const RULES: [&str; 33] = [
     "mesh",
     "devices",
     "graph",
@@ -112,6 +117,7 @@ pub const RULES: [&str; 32] = [
     "move",
     "transfer-layout",
     "bytes",
+    "written",
     "seconds",
     "estimate",
     "memory",
@@ -171,6 +177,9 @@ pub fn check(plan: &Plan) -> Result<(), Violations> {
         pins::check(plan, &mut found);
         transfers::check(plan, &mut found);
         totals::check(plan, &mut found);
+        if found.0.is_empty() {
+            written::check(plan, &mut found);
+        }
     }
     if found.0.is_empty() { Ok(()) } else { Err(found) }
 }

@@ -90,10 +90,11 @@ fn header(before: &Plan, after: &Plan) -> Vec<Change<String>> {
     let lines = |plan: &Plan| {
         let dims = plan.model.dims.iter().map(|(name, size)| format!("{name}={size}"));
         let machine = &plan.machine;
+        let prices = machine.sha256.as_ref().map_or_else(String::new, |it| format!(", {it:.12}"));
         let mut lines = vec![
             ("model".to_owned(), format!("{} ({:.12})", plan.model.path, plan.model.sha256)),
             ("dimensions".to_owned(), dims.collect::<Vec<_>>().join(",")),
-            ("machine".to_owned(), format!("{} ({} devices)", machine.name, machine.devices)),
+            ("machine".to_owned(), format!("{} ({} devices{prices})", machine.name, machine.devices)),
             ("mesh".to_owned(), plan.mesh.to_string()),
             ("capacity".to_owned(), show::bytes(plan.capacity)),
         ];

@@ -64,6 +64,9 @@ pub struct MachineName {
     pub name: String,
     /// How many devices of it are used.
     pub devices: u64,
+    /// The SHA-256 of what it was said to be, in hexadecimal: of all numbers that prices are made of. None
+    /// in plans that do not say by which prices they were made.
+    pub sha256: Option<String>,
 }
 
 /// How an operation is computed.

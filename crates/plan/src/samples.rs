@@ -68,7 +68,7 @@ pub(crate) fn example() -> Plan {
             sha256: "0123456789abcdef".repeat(4),
             dims: vec![("batch".to_owned(), 4)],
         },
-        machine: MachineName { name: "h100-80g-2x".to_owned(), devices: 2 },
+        machine: MachineName { name: "h100-80g-2x".to_owned(), devices: 2, sha256: None },
         layouts: texts.into_iter().map(layout).collect(),
         assignments: vec![
             computed("[-,-,a]", 2, 4.5e-6),

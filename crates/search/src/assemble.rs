@@ -6,6 +6,7 @@
 //! | a value that comes from outside, a weight, a state, an input, a prepared value | its layouts at rest | 0 |
 //! | a value that is used more than once | the layout in which one copy is held | 0 |
 //! | a value that is handed on or returned | the layout in which it is handed on | 0 |
+//! | a value that is shared besides | the layout in which it is shared | 0 |
 //!
 //! An edge joins what makes a copy to what uses it: its table has the time of the cheapest moves
 //! from each layout to each other one. A value that is used more than once is first moved into
@@ -46,6 +47,9 @@ pub(crate) struct Assembled {
     pub(crate) held: Vec<Option<Held>>,
     /// For each value that is handed on or returned, its node.
     pub(crate) delivered: Vec<Option<Held>>,
+    /// For each value that is shared from here on and handed on or taken in besides, the node of the copy
+    /// that is shared.
+    pub(crate) given: Vec<Option<Held>>,
     /// For each operation, the time of each of its partitions, each time that it runs (seconds).
     pub(crate) seconds: Vec<Vec<f64>>,
     /// For each value, the number of its ways.
@@ -77,6 +81,8 @@ enum Use {
     Operand(NodeId, usize),
     /// Handing on, or returning.
     Delivery,
+    /// Sharing what is handed on or taken in besides.
+    Giving,
     /// Taking the place of a state.
     Carried(ValueId),
 }
@@ -123,6 +129,7 @@ pub(crate) fn assemble<'a>(
             rest: none(),
             held: none(),
             delivered: none(),
+            given: none(),
             seconds: vec![Vec::new(); graph.nodes.len()],
             ways: Vec::new(),
             found: Vec::new(),
@@ -165,6 +172,9 @@ fn uses(section: &Section, prepared: &[bool]) -> Vec<Vec<Use>> {
     }
     for value in graph.value_ids().filter(|&value| section.is_delivered(value)) {
         uses[value.0].push(Use::Delivery);
+    }
+    for value in graph.value_ids().filter(|&value| section.is_given(value)) {
+        uses[value.0].push(Use::Giving);
     }
     for it in graph.training.iter().flat_map(|training| &training.carried) {
         uses[it.next.0].push(Use::Carried(it.state));
@@ -223,8 +233,12 @@ impl Assembly<'_> {
             }
             let handed = self.allowed(value, self.handed_layouts(value));
             if !made && !tied {
-                let at_rest = || self.allowed(value, self.rest_layouts(value));
-                let layouts = if outside { handed.clone() } else { at_rest() };
+                let layouts = match (outside, self.section.enters(value)) {
+                    (false, _) => self.rest_layouts(value),
+                    (true, true) => self.crossing_layouts(value),
+                    (true, false) => self.shared_layouts(value),
+                };
+                let layouts = self.allowed(value, layouts);
                 self.assembled.rest[value.0] = Some(self.value_node(layouts));
             }
             // What is at rest is a copy that is held already, and so is a sum over micro-batches.
@@ -235,6 +249,10 @@ impl Assembly<'_> {
             }
             if self.uses[value.0].contains(&Use::Delivery) && !tied {
                 self.assembled.delivered[value.0] = Some(self.value_node(handed));
+            }
+            if self.uses[value.0].contains(&Use::Giving) {
+                let layouts = self.allowed(value, self.shared_layouts(value));
+                self.assembled.given[value.0] = Some(self.value_node(layouts));
             }
         }
         for &(value, tied) in &self.section.tied {
@@ -300,16 +318,32 @@ impl Assembly<'_> {
         Held { node: self.assembled.problem.times.len() - 1, layouts }
     }
 
-    /// The layouts in which a value is handed on, shared or returned.
+    /// The layouts in which a value is handed on, or returned: those in which it is shared, where it is
+    /// handed on in no other way.
     fn handed_layouts(&self, value: ValueId) -> Vec<usize> {
+        if self.section.crosses(value) { self.crossing_layouts(value) } else { self.shared_layouts(value) }
+    }
+
+    /// The layouts in which neighbours may have a value in common.
+    fn crossing_layouts(&self, value: ValueId) -> Vec<usize> {
         let type_ = self.section.graph.type_of(value);
         let all = rewrite::Splits::All;
         match self.section.sharing(value) {
-            Some(Sharing::Whole) => self.numbers(value, &[Layout::replicated(type_.rank())]),
             Some(Sharing::Anywhere) if self.summed[value.0] => {
                 self.numbers(value, &owing_layouts(self.mesh, type_, all))
             }
             _ => self.numbers(value, &handed_layouts(self.mesh, type_, all, self.space.striped)),
+        }
+    }
+
+    /// The layouts in which a value may be shared.
+    fn shared_layouts(&self, value: ValueId) -> Vec<usize> {
+        match self.section.sharing(value) {
+            Some(Sharing::Whole) => {
+                let rank = self.section.graph.type_of(value).rank();
+                self.numbers(value, &[Layout::replicated(rank)])
+            }
+            _ => self.crossing_layouts(value),
         }
     }
 
@@ -377,6 +411,10 @@ impl Assembly<'_> {
                         Some(delivered) => delivered,
                         None => continue,
                     },
+                    Use::Giving => match self.assembled.given[value.0].clone() {
+                        Some(given) => given,
+                        None => continue,
+                    },
                     Use::Carried(state) => match self.assembled.rest[state.0].clone() {
                         Some(rest) => self.same_layouts(&rest, state, value),
                         None => continue,
@@ -391,7 +429,7 @@ impl Assembly<'_> {
     fn moment(&self, it: &Use) -> usize {
         match it {
             Use::Operand(node, _) => node.0,
-            Use::Delivery | Use::Carried(_) => self.section.graph.nodes.len(),
+            Use::Delivery | Use::Giving | Use::Carried(_) => self.section.graph.nodes.len(),
         }
     }
 
@@ -400,8 +438,8 @@ impl Assembly<'_> {
         match it {
             Use::Operand(node, _) => self.section.graph.runs(node),
             // A sum over micro-batches is handed on when it is whole.
-            Use::Delivery if self.summed[value.0] => 1,
-            Use::Delivery | Use::Carried(_) => self.made_runs(value),
+            Use::Delivery | Use::Giving if self.summed[value.0] => 1,
+            Use::Delivery | Use::Giving | Use::Carried(_) => self.made_runs(value),
         }
     }
 

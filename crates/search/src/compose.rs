@@ -28,8 +28,8 @@ pub(crate) struct Composed {
     pub(crate) returned: Vec<Option<Copy>>,
     /// For each state of a training step, the copy of what it becomes.
     pub(crate) carried: Vec<Copy>,
-    /// For each value handed on, the copy that is handed on.
-    handed: Vec<Option<Copy>>,
+    /// For each value handed on, the copies that are, in different layouts.
+    handed: Vec<Vec<(Layout, Copy)>>,
 }
 
 /// One block in one place.
@@ -69,7 +69,7 @@ pub(crate) fn compose(graph: &Graph, parts: &[Part<'_>], mesh: &Mesh, prices: &d
             transfers: Vec::new(),
             returned: vec![None; graph.values.len()],
             carried: Vec::new(),
-            handed: vec![None; graph.values.len()],
+            handed: vec![Vec::new(); graph.values.len()],
         },
         start: parts.iter().map(|part| vec![None; part.section.graph.values.len()]).collect(),
         hands: vec![None; graph.values.len()],
@@ -109,8 +109,8 @@ impl Writer<'_> {
         }
     }
 
-    /// What is at rest has the layout chosen where it is: what another part hands on is at rest
-    /// there.
+    /// What is at rest has the layout chosen where it is, or for all that share it: what another part hands
+    /// on is at rest there.
     fn settle(&mut self, index: usize) {
         let Part { section, repetition, space, assembled, choices } = self.parts[index];
         for value in section.graph.value_ids() {
@@ -121,7 +121,7 @@ impl Writer<'_> {
             if !outside {
                 self.start[index][value.0] = Some((Copy::Made, layout));
             }
-            if !outside || self.hands[whole.0].is_none() {
+            if !outside || !section.enters(value) && self.hands[whole.0].is_none() {
                 self.composed.layouts[whole.0] = space.layouts[value.0][layout].clone();
             }
         }
@@ -165,12 +165,8 @@ impl Writer<'_> {
 
     /// Hands on what has not been.
     fn finish(&mut self, index: usize) {
-        let Part { section, repetition, assembled, .. } = self.parts[index];
-        for value in section.graph.value_ids().filter(|value| assembled.delivered[value.0].is_some()) {
-            let whole = repetition.values[value.0];
-            if self.composed.handed[whole.0].is_none() || section.is_outside(value) {
-                self.deliver(index, value);
-            }
+        for value in self.parts[index].section.graph.value_ids() {
+            self.deliver(index, value);
         }
     }
 
@@ -186,17 +182,34 @@ impl Writer<'_> {
         }
     }
 
-    /// Hands a value on.
+    /// Hands a value on, once in each layout.
     fn deliver(&mut self, index: usize, value: ValueId) {
-        let Part { section, repetition, assembled, choices, .. } = self.parts[index];
-        let Some(delivered) = &assembled.delivered[value.0] else { return };
-        let from = self.hold(index, value);
-        let copy = self.transfer(index, value, from, chosen(delivered, choices));
+        let Part { section, repetition, space, assembled, choices } = self.parts[index];
         let whole = repetition.values[value.0];
-        self.composed.handed[whole.0] = Some(copy);
-        if section.returned.contains(&value) {
-            self.composed.returned[whole.0] = Some(copy);
+        let delivered =
+            assembled.delivered[value.0].iter().map(|held| (held, section.returned.contains(&value)));
+        for (held, returned) in delivered.chain(assembled.given[value.0].iter().map(|held| (held, false))) {
+            let number = chosen(held, choices);
+            let layout = &space.layouts[value.0][number];
+            let copy = match self.handed(whole, layout) {
+                Some(copy) => copy,
+                None => {
+                    let from = self.hold(index, value);
+                    let copy = self.transfer(index, value, from, number);
+                    self.composed.handed[whole.0].push((layout.clone(), copy));
+                    copy
+                }
+            };
+            if returned {
+                self.composed.returned[whole.0] = Some(copy);
+            }
         }
+    }
+
+    /// The copy of a value that is handed on in a layout.
+    fn handed(&self, whole: ValueId, layout: &Layout) -> Option<Copy> {
+        let handed = self.composed.handed[whole.0].iter();
+        handed.clone().find(|(it, _)| it == layout).map(|&(_, copy)| copy)
     }
 
     /// For each state the copy of what it becomes, in the layout of the state at rest.
@@ -220,15 +233,17 @@ impl Writer<'_> {
 
     /// What comes from outside is the copy handed on.
     fn taken(&mut self, index: usize, value: ValueId) -> Start {
-        let Part { repetition, assembled, choices, .. } = self.parts[index];
+        let Part { repetition, space, assembled, choices, .. } = self.parts[index];
         let Some(rest) = &assembled.rest[value.0] else { unreachable!("a value is made before it is used") };
-        let whole = repetition.values[value.0];
-        if self.composed.handed[whole.0].is_none()
+        let (whole, number) = (repetition.values[value.0], chosen(rest, choices));
+        let layout = &space.layouts[value.0][number];
+        if self.handed(whole, layout).is_none()
             && let Some((maker, value)) = self.hands[whole.0]
         {
             self.deliver(maker, value);
         }
-        (self.composed.handed[whole.0].unwrap_or(Copy::Made), chosen(rest, choices))
+        // What nothing hands on is at rest in the layout that all sections have chosen.
+        (self.handed(whole, layout).unwrap_or(Copy::Made), number)
     }
 
     /// The copy that uses of a value start from: the one that is held, made when first needed.

@@ -30,6 +30,8 @@ struct Join<'a> {
     maker: Vec<Option<usize>>,
     /// For each value of the program, the sections that use it.
     users: Vec<BTreeSet<usize>>,
+    /// For each value of the program, how many operands of repetitions it is.
+    bound: Vec<usize>,
     prepared: Vec<bool>,
     /// The numbers of the values that are shared.
     shared: BTreeMap<ValueId, usize>,
@@ -44,6 +46,7 @@ impl<'a> Join<'a> {
             carries: Vec::new(),
             maker: vec![None; graph.values.len()],
             users: vec![BTreeSet::new(); graph.values.len()],
+            bound: vec![0; graph.values.len()],
             prepared: graph.prepared(),
             shared: BTreeMap::new(),
         };
@@ -81,6 +84,7 @@ impl<'a> Join<'a> {
                     Source::Result { .. } => self.maker[value.0] = Some(index),
                     _ => {
                         self.users[value.0].insert(index);
+                        self.bound[value.0] += 1;
                     }
                 }
             }
@@ -140,9 +144,8 @@ impl<'a> Join<'a> {
             let several = self.users[value.0].len() > 1;
             if values.len() > 1 {
                 // Each repetition has its own: a weight or an input, which nothing else may use.
-                if values.iter().any(|it| {
-                    self.users[it.0].len() > 1 || self.maker[it.0].is_some_and(|_| !self.prepared[it.0])
-                }) {
+                let made = |it: &ValueId| self.maker[it.0].is_some() && !self.prepared[it.0];
+                if values.iter().any(|it| self.bound[it.0] > 1 || made(it)) {
                     return None;
                 }
                 continue;
@@ -231,18 +234,29 @@ impl<'a> Join<'a> {
         place
     }
 
-    /// Lists the shared values of every section, where they are used and where they are made.
+    /// Lists the shared values of every section, where they are used and where they are made, or where
+    /// they enter from repetitions that make them.
     fn share(&mut self) -> Option<()> {
-        for section in &mut self.sections {
-            let repeats = section.repetitions.len() > 1;
+        for section in &self.sections {
+            let (last, before) = section.repetitions.split_last()?;
+            let is_shared = |value: &ValueId| self.shared.contains_key(value);
+            for place in section.graph.value_ids().filter(|&it| section.is_made(it)) {
+                let leaves = section.exit.contains(&place);
+                let kept = before.iter().any(|it| is_shared(&it.values[place.0]));
+                if kept || !before.is_empty() && !leaves && is_shared(&last.values[place.0]) {
+                    return None;
+                }
+            }
+        }
+        let repeats: Vec<bool> = self.sections.iter().map(|it| it.repetitions.len() > 1).collect();
+        for (index, section) in self.sections.iter_mut().enumerate() {
             for place in section.graph.value_ids() {
                 let value = section.repetitions[0].values[place.0];
                 let Some(&number) = self.shared.get(&value) else { continue };
-                let made = matches!(section.graph.value(place).source, Source::Result { .. });
-                if made && repeats {
-                    return None;
-                }
-                if !section.entry.contains(&place) {
+                let made = section.is_made(place);
+                let given = self.maker[value.0].is_some_and(|maker| maker + 1 == index && repeats[maker]);
+                let here = if section.entry.contains(&place) { given } else { !made || !repeats[index] };
+                if here {
                     let weight = matches!(self.graph.value(value).source, Source::Weight(_));
                     let sharing = if weight { Sharing::Anywhere } else { Sharing::Whole };
                     section.shared.push(SharedValue { value: place, number, sharing });

@@ -39,6 +39,7 @@ mod prepare;
 mod derive;
 mod offers;
 mod planner;
+mod priced;
 
 pub use bound::Trail;
 pub use compose::{kept, kind};
@@ -48,5 +49,6 @@ pub use join::sections;
 pub use live::Live;
 pub use planner::{Derive, Derived, Pinned, PlanError, Request, counted, held, plan, plan_among};
 pub use prepare::Cut;
+pub use priced::mispriced;
 pub use prices::{MachinePrices, Prices, Work};
 pub use section::{Repetition, Section, SharedValue, Sharing};

@@ -53,7 +53,7 @@ pub struct Request<'a> {
     /// What searches before have seen, from which this one starts and to which it adds: of the same
     /// program on the same mesh, or a waste of time.
     pub trail: Option<&'a Mutex<Trail>>,
-    /// What a device holds of a plan whose own count fits: what the plan counts, or more.
+    /// What a device holds of a plan.
     pub memory: &'a dyn Fn(&Plan) -> Result<Vec<Holding>, String>,
 }
 
@@ -264,7 +264,7 @@ fn plan_in(
         }));
         let in_place = composed.in_place.clone();
         let mut plan = finish((request, pins), graph, composed, proof, size(&programs));
-        let held = count_exactly(request, &mut plan)?;
+        let held = held_by(request, &mut plan)?;
         if held > request.capacity && in_place.iter().any(Option::is_some) {
             let mut other = plan.clone();
             save(&mut other, &in_place, held - request.capacity);
@@ -272,7 +272,7 @@ fn plan_in(
             other.memory = memory(&other, request.live);
             // What was proved is said of two slots.
             other.proof = plan::Proof::Gap { lower_bound: lower_bound.unwrap_or(0.0) };
-            let fits = count_exactly(request, &mut other)? <= request.capacity;
+            let fits = held_by(request, &mut other)? <= request.capacity;
             let faster = saving.as_ref().is_none_or(|(it, _)| other.seconds() < it.seconds());
             saving = if fits && faster { Some((other, variants.clone())) } else { saving.take() };
         }
@@ -298,13 +298,10 @@ fn plan_in(
     })
 }
 
-/// All that a plan holds (bytes): as exactly as it can be told, if the count of it fits.
-fn count_exactly(request: &Request<'_>, plan: &mut Plan) -> Result<u64, PlanError> {
-    let held = |plan: &Plan| plan.memory.iter().map(|it| it.bytes).sum::<u64>();
-    if held(plan) <= request.capacity {
-        plan.memory = (request.memory)(plan).map_err(PlanError::Memory)?;
-    }
-    Ok(held(plan))
+/// All that a plan holds (bytes), which it then says.
+fn held_by(request: &Request<'_>, plan: &mut Plan) -> Result<u64, PlanError> {
+    plan.memory = (request.memory)(plan).map_err(PlanError::Memory)?;
+    Ok(plan.memory.iter().map(|it| it.bytes).sum())
 }
 
 /// A block of the chain as it was chosen.

@@ -82,14 +82,14 @@ impl<'a> Prepared<'a> {
             let rest = assembled.rest[value.0].as_ref().filter(|_| section.is_outside(*value));
             rest.or(assembled.delivered[value.0].as_ref())
         };
-        // What passes through is handed on as it is delivered.
+        // What passes through is handed on as it came, or what is shared as it is delivered.
         let exit = |value: &ValueId| {
             let delivered = assembled.delivered[value.0].as_ref();
             delivered.or(assembled.rest[value.0].as_ref()).map(|it| it.node)
         };
         let mut shared = Vec::new();
         for SharedValue { value, number: global, .. } in &section.shared {
-            let Some(node) = node(value) else { continue };
+            let Some(node) = assembled.given[value.0].as_ref().or(node(value)) else { continue };
             if globals.len() <= *global {
                 globals.resize(global + 1, None);
             }

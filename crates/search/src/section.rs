@@ -84,16 +84,34 @@ impl Section {
 
     /// Whether a value comes from outside: the sections before and after, or what is shared.
     pub fn is_outside(&self, value: ValueId) -> bool {
-        let outside = || self.entry.contains(&value) || self.from_after.contains(&value);
-        !self.is_made(value) && (outside() || self.sharing(value).is_some())
+        self.enters(value) || !self.is_made(value) && self.sharing(value).is_some()
     }
 
-    /// Whether a value is made here and used elsewhere, or returned.
-    pub fn is_delivered(&self, value: ValueId) -> bool {
+    /// Whether a value comes from the section before or after.
+    pub fn enters(&self, value: ValueId) -> bool {
+        !self.is_made(value) && (self.entry.contains(&value) || self.from_after.contains(&value))
+    }
+
+    /// Whether sections that are neighbours have a value in common: in any layout, whether it is shared
+    /// besides or not.
+    pub fn crosses(&self, value: ValueId) -> bool {
         let tied = || self.tied.iter().any(|&(_, it)| it == value);
-        let ends = || self.entry.contains(&value) || self.exit.contains(&value) || tied();
-        let handed = || ends() || self.sharing(value).is_some();
-        !self.is_outside(value) && (self.returned.contains(&value) || handed())
+        self.entry.contains(&value) || self.exit.contains(&value) || tied()
+    }
+
+    /// Whether a value is made here and used elsewhere, or returned, or handed on to a neighbour though it
+    /// is shared.
+    pub fn is_delivered(&self, value: ValueId) -> bool {
+        if self.is_outside(value) {
+            return !self.enters(value) && self.exit.contains(&value);
+        }
+        self.returned.contains(&value) || self.crosses(value) || self.sharing(value).is_some()
+    }
+
+    /// Whether a value that neighbours have in common is shared from here on.
+    pub fn is_given(&self, value: ValueId) -> bool {
+        let here = self.enters(value) || self.is_made(value) && self.crosses(value);
+        here && self.sharing(value).is_some()
     }
 
     /// Whether an operation of the section makes a value.

@@ -404,6 +404,9 @@ pub struct CheckArguments {
     /// called `out/NAME`, are expected
     #[arg(long, value_name = "FILE", requires = "model")]
     pub inputs: Option<PathBuf>,
+    /// The machine file of a plan that was not made for a shipped machine: its times are checked
+    #[arg(long, value_name = "MACHINE")]
+    pub machine: Option<String>,
 }
 
 /// `diff`.

@@ -4,6 +4,9 @@ use std::path::Path;
 
 use cost_models::cluster::{Cluster, json};
 use cost_models::machine::{self, Machine, shipped};
+use plan::MachineName;
+use serde_json::Value;
+use sha2::{Digest, Sha256};
 
 use crate::failure::Failure;
 use crate::readable;
@@ -13,10 +16,85 @@ pub(crate) fn is_file(name: &str) -> bool {
     Path::new(name).extension().is_some_and(|it| it == "json") || name.contains(std::path::MAIN_SEPARATOR)
 }
 
-/// What comes before prices of the machine of that name are held against times of this host; nothing
+/// What a plan calls a machine of these kinds, and by which prices it is made.
+pub(crate) fn called(kinds: &[Machine]) -> MachineName {
+    let names: Vec<String> = kinds.iter().map(Machine::full_name).collect();
+    let devices = kinds.iter().map(Machine::devices).sum();
+    MachineName { name: names.join("+"), devices, sha256: Some(sha256(kinds)) }
+}
+
+/// The hash of all that prices are made of: how many devices of each kind there are, and every number of its
+/// file, wherever that is from.
+fn sha256(kinds: &[Machine]) -> String {
+    let mut hash = Sha256::new();
+    for kind in kinds {
+        let text = machine::json::write(kind);
+        let numbers = serde_json::from_str(&text).map_or(Value::String(text), without_sources);
+        hash.update(format!("{} {numbers}\n", kind.devices()));
+    }
+    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn without_sources(said: Value) -> Value {
+    match said {
+        Value::Object(fields) => {
+            let kept = fields.into_iter().filter(|(name, _)| name != "source");
+            Value::Object(kept.map(|(name, field)| (name, without_sources(field))).collect())
+        }
+        Value::Array(all) => Value::Array(all.into_iter().map(without_sources).collect()),
+        other => other,
+    }
+}
+
+/// Whether a machine has the prices that a plan was made by; nothing if the plan does not say which.
+pub(crate) fn has_prices_of(cluster: &Cluster, planned: &MachineName) -> Option<bool> {
+    planned.sha256.as_ref().map(|hash| *hash == sha256(cluster.kinds()))
+}
+
+/// The machine that a plan was made for, or the one that is given: as many devices as the plan, for a
+/// machine file does not say how many there are. A plan is not priced by other prices than it was made by
+/// unless they are given.
+pub(crate) fn of_plan(planned: &MachineName, given: Option<&str>) -> Result<Cluster, Failure> {
+    let MachineName { name, devices, .. } = planned;
+    let found = of_devices(given.unwrap_or(name), *devices).map_err(|failure| match (failure, given) {
+        (Failure::Usage(why), None) => Failure::Usage(format!(
+            "its machine is not known: {why}; give the machine file with `--machine FILE`"
+        )),
+        (Failure::Usage(why), Some(_)) => {
+            Failure::Usage(format!("a plan for {devices} devices does not suit the machine: {why}"))
+        }
+        (other, _) => other,
+    })?;
+    if given.is_none() && has_prices_of(&found, planned) == Some(false) {
+        return Err(Failure::Usage(format!(
+            "it was made by other prices than those of the `{name}` that comes with this program: give its machine \
+             file with `--machine FILE`, or plan again"
+        )));
+    }
+    Ok(found)
+}
+
+/// The same of one kind, whose prices are those that the plan was made by, if it says which.
+pub(crate) fn priced_as(planned: &MachineName, given: Option<&str>) -> Result<Machine, Failure> {
+    let cluster = of_plan(planned, given)?;
+    if let Some(given) = given.filter(|_| has_prices_of(&cluster, planned) == Some(false)) {
+        return Err(Failure::Input(format!(
+            "machine `{given}` has other prices than the plan was made by, so that times cannot be compared: give the \
+             machine file that it was made with, or plan again with `--machine {given}`"
+        )));
+    }
+    let found = cluster.single().cloned();
+    found.ok_or_else(|| {
+        Failure::Usage(format!("machine `{}` has nodes of several kinds, expected one", cluster.full_name()))
+    })
+}
+
+/// What comes before prices of the machine that plans call so are held against times of this host; nothing
 /// where they were measured on it, or are of no host at all.
-pub(crate) fn calibrate_first(name: &str) -> Option<&'static str> {
-    shipped::is_host(name).then_some(
+pub(crate) fn calibrate_first(planned: &MachineName) -> Option<&'static str> {
+    let shipped = || shipped::named(&planned.name).map(Cluster::of);
+    let is_shipped = || shipped().is_ok_and(|it| has_prices_of(&it, planned) != Some(false));
+    (shipped::is_host(&planned.name) && is_shipped()).then_some(
         "measured on another host, without paces of operations: for times that compare with this one's, first \
          `shardloom calibrate -o machine.json`, then `--machine machine.json`",
     )

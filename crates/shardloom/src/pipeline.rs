@@ -24,7 +24,7 @@ use crate::failure::Failure;
 use crate::model_file::ModelFile;
 use crate::quantity;
 use choice::placed;
-pub use choice::planned;
+pub use choice::{held, planned};
 pub use variants::{Cutting, Decisions, Norms, Phases, Products, Variants};
 
 /// What the pipeline makes, in order.

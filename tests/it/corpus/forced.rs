@@ -73,7 +73,7 @@ impl Prices for Uncovered<'_> {
 }
 
 /// A number in [0, 1) that a seed and a text decide.
-fn chance(seed: u64, text: &str) -> f64 {
+pub(crate) fn chance(seed: u64, text: &str) -> f64 {
     let mix = |state: u64, byte: u8| (state ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
     let mut state = text.bytes().fold(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0xcbf2_9ce4_8422_2325, mix);
     state = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

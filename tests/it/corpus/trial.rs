@@ -55,13 +55,17 @@ impl Subject {
             capacity: machine.usable_memory().0,
             prices,
             model: &self.header(),
-            machine: &plan::MachineName { name: machine.full_name(), devices: machine.devices() },
+            machine: &plan::MachineName {
+                name: machine.full_name(),
+                devices: machine.devices(),
+                sha256: None,
+            },
             live: search::Live::ONE,
             steps: rewrite::Steps::Offered,
             pinned: None,
             fixed: &[],
             trail: None,
-            memory: &search::counted,
+            memory: &pipeline::held,
         };
         search::plan(&request).map_err(|error| format!("not planned: {error}"))
     }
@@ -77,8 +81,8 @@ impl Subject {
         if read.map_err(|error| format!("the plan's file is not read: {error}"))? != *plan {
             return Err("the plan's file is another plan".to_owned());
         }
-        check_memory(plan)?;
         let programs = lower::lower(plan).map_err(|error| format!("not lowered: {error}"))?;
+        check_memory(plan, &programs)?;
         lower::verify(&programs).map_err(|error| format!("the programs are rejected: {error}"))?;
         let outcome = run::run(programs, run::Sources { inputs: &self.inputs, weights: &self.file })
             .map_err(|error| format!("not run: {error}"))?;
@@ -100,16 +104,14 @@ impl Subject {
     }
 }
 
-/// What the search says that a plan holds is about what the programs place, but for what aligns
-/// it: it follows values before programs put results in the places of operands and masks of
-/// operations together, and room is made for what is missing.
-fn check_memory(plan: &Plan) -> Result<(), String> {
-    let placed = lower::memory(plan).map_err(|error| format!("not lowered: {error}"))?;
-    let total =
-        |all: &[Holding]| -> u64 { all.iter().filter(|it| it.kind != "packing").map(|it| it.bytes).sum() };
-    let (said, placed) = (total(&plan.memory), total(&placed));
-    let near = said.abs_diff(placed) * 5 <= placed;
-    if near { Ok(()) } else { Err(format!("holds {placed} bytes, the plan says {said}")) }
+/// What a plan says that a device holds is what the programs of all ranks place, byte for byte.
+fn check_memory(plan: &Plan, programs: &[lower::Program]) -> Result<(), String> {
+    let said: u64 = plan.memory.iter().map(|it: &Holding| it.bytes).sum();
+    let placed = programs.iter().map(|program| program.resident + program.arena);
+    match placed.clone().find(|&placed| placed != said) {
+        None => Ok(()),
+        Some(placed) => Err(format!("holds {placed} bytes, the plan says {said}")),
+    }
 }
 
 /// What is received over a step in each collective is what the plan says of its move, each time

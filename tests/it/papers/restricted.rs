@@ -132,7 +132,7 @@ pub(crate) fn planned(
         capacity: 1 << 60,
         prices: &prices,
         model: &ModelFile { path: "layers".to_owned(), sha256: "0".repeat(64), dims: vec![] },
-        machine: &MachineName { name: machine.full_name(), devices: mesh.devices() },
+        machine: &MachineName { name: machine.full_name(), devices: mesh.devices(), sha256: None },
         live: search::Live::ONE,
         steps,
         pinned: None,

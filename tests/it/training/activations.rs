@@ -121,7 +121,7 @@ fn planned(layers: usize, manner: Manner, t: u64, decision: Recompute) -> Plan {
         capacity: machine.usable_memory().0,
         prices: &prices,
         model: &plan::ModelFile { path: "block.onnx".to_owned(), sha256: "0".repeat(64), dims: vec![] },
-        machine: &plan::MachineName { name: machine.full_name(), devices: machine.devices() },
+        machine: &plan::MachineName { name: machine.full_name(), devices: machine.devices(), sha256: None },
         live: search::Live::ONE,
         steps: rewrite::Steps::Auto,
         pinned: None,

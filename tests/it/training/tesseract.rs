@@ -228,7 +228,7 @@ fn check(mesh: &str) {
         capacity: machine.usable_memory().0,
         prices: &prices,
         model: &plan::ModelFile { path: "layers".to_owned(), sha256: "0".repeat(64), dims: vec![] },
-        machine: &plan::MachineName { name: machine.full_name(), devices: mesh.devices() },
+        machine: &plan::MachineName { name: machine.full_name(), devices: mesh.devices(), sha256: None },
         live: search::Live::ONE,
         steps: rewrite::Steps::Offered,
         pinned: None,

@@ -80,7 +80,7 @@ pub(super) fn staged(groups: usize, chunks: usize, order: Order) -> Pipeline {
         [crossing(format!("crossing:{it}"), it, it + 1), crossing(format!("crossing:{it}b"), it + 1, it)]
     };
     Pipeline {
-        machine: MachineName { name: "none".to_owned(), devices },
+        machine: MachineName { name: "none".to_owned(), devices, sha256: None },
         devices_per_node: 2,
         schedule: order.schedule(groups, chunks, count).unwrap(),
         stages: (0..stages).map(stage).collect(),

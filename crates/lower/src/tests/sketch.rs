@@ -24,7 +24,7 @@ impl Sketch {
     pub(crate) fn new(mesh: &Mesh) -> Self {
         let plan = Plan {
             model: ModelFile { path: "none".to_owned(), sha256: String::new(), dims: Vec::new() },
-            machine: MachineName { name: "none".to_owned(), devices: mesh.devices() },
+            machine: MachineName { name: "none".to_owned(), devices: mesh.devices(), sha256: None },
             mesh: mesh.clone(),
             graph: Graph::default(),
             layouts: Vec::new(),

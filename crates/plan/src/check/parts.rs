@@ -29,6 +29,7 @@ pub(super) fn check(plan: &Plan, found: &mut Violations) {
     if plan.graph.training.is_none() {
         return;
     }
+    inputs(plan, found);
     let (readers, parts) = (readers(plan), parts(plan));
     for (index, transfer) in plan.transfers.iter().enumerate() {
         if !parts[index].micro_batch || is_total(plan, transfer.value) {
@@ -47,6 +48,21 @@ pub(super) fn check(plan: &Plan, found: &mut Violations) {
                  expected a copy made in the update"
             );
             found.add("part", place, message);
+        }
+    }
+}
+
+/// An input is given for every micro-batch or once, for the update.
+fn inputs(plan: &Plan, found: &mut Violations) {
+    let graph = &plan.graph;
+    for value in graph.value_ids() {
+        let Source::Input(name) = &graph.value(value).source else { continue };
+        let reads = |update: bool| {
+            graph.nodes.iter().any(|it| it.operands.contains(&value) && (it.phase == Phase::Update) == update)
+        };
+        if reads(true) && reads(false) {
+            let message = "is read by micro-batches and by the update, expected by one of them";
+            found.add("part", format!("input `{name}`"), message);
         }
     }
 }

@@ -75,10 +75,17 @@ fn space(plan: &Plan, found: &mut Violations) {
     }
 }
 
+fn is_hash(hash: &str) -> bool {
+    hash.len() == 64 && hash.chars().all(|it| matches!(it, '0'..='9' | 'a'..='f'))
+}
+
 fn model(plan: &Plan, found: &mut Violations) {
     let hash = &plan.model.sha256;
-    if hash.len() != 64 || !hash.chars().all(|it| matches!(it, '0'..='9' | 'a'..='f')) {
+    if !is_hash(hash) {
         found.add("model", "model", format_args!("`{hash}`, expected 64 hexadecimal digits"));
+    }
+    if let Some(hash) = plan.machine.sha256.as_ref().filter(|hash| !is_hash(hash)) {
+        found.add("model", "machine", format_args!("`{hash}`, expected 64 hexadecimal digits"));
     }
     if plan.model.dims.windows(2).any(|pair| pair[0].0 >= pair[1].0) {
         found.add("model", "model", "names of dimensions are out of order or equal, expected ascending ones");
@@ -137,7 +144,7 @@ impl Holdings {
     }
 }
 
-/// What a device holds through a step, by kind.
+/// What a device holds through a step, by kind: of inputs, what something reads.
 ///
 /// Values that depend on weights and constants alone are weights, if something reads them as they
 /// are.
@@ -152,7 +159,7 @@ fn holdings(plan: &Plan) -> Holdings {
         let elements: u128 = dims.map(|(digits, &extent)| u128::from(held(digits, extent))).product();
         let bytes = elements * u128::from(type_.dtype.bytes());
         match &graph.value(value).source {
-            Source::Input(_) => holdings.inputs += bytes,
+            Source::Input(_) if read.contains(&value) => holdings.inputs += bytes,
             Source::State(state) => match state.kind {
                 StateKind::Parameter => holdings.weights += bytes,
                 StateKind::Master => holdings.masters += bytes,

@@ -10,9 +10,7 @@ use planner_ir::{
 use super::error::{ReadError, shown};
 use super::file;
 use crate::pin::Pin;
-use crate::plan::{
-    Assignment, Copy, Holding, LeftOut, MachineName, ModelFile, Plan, Proof, SpaceSize, Term, Transfer,
-};
+use crate::plan::{Assignment, Copy, Holding, LeftOut, ModelFile, Plan, Proof, SpaceSize, Term, Transfer};
 
 type Result<T> = std::result::Result<T, ReadError>;
 
@@ -43,7 +41,7 @@ pub(super) fn plan(body: &file::Body) -> Result<Plan> {
             sha256: body.model.sha256.clone(),
             dims: body.model.dims.iter().map(|dim| (dim.name.clone(), dim.size)).collect(),
         },
-        machine: MachineName { name: body.machine.name.clone(), devices: body.machine.devices },
+        machine: body.machine.named(),
         layouts: each("plan.values", &body.values, |place, index, &layout| {
             tables.layout(place, layout, index)
         })?,

@@ -70,7 +70,7 @@ pub(super) fn body(plan: &Plan) -> file::Body {
             sha256: plan.model.sha256.clone(),
             dims: plan.model.dims.iter().map(|(name, size)| sized(name, *size)).collect(),
         },
-        machine: file::Machine { name: plan.machine.name.clone(), devices: plan.machine.devices },
+        machine: file::Machine::from(&plan.machine),
         mesh: mesh.axes.iter().map(|axis| sized(&axis.name, axis.size)).collect(),
         graph: plan.graph.to_string().lines().map(str::to_owned).collect(),
         layouts: layouts.texts(|layout| layout.display(mesh).to_string()),

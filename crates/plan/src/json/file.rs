@@ -11,6 +11,8 @@ use serde::de::{self, Deserializer, MapAccess, Visitor};
 use serde::ser::Serializer;
 use serde::{Deserialize, Serialize};
 
+use crate::plan::MachineName;
+
 pub(super) use generation::{Cache, GenerationBody, GenerationFile, Growth, Kept, Positions};
 pub(super) use pipeline::{Arrival, Crossing, PipelineBody, PipelineFile, Schedule, Stage};
 pub(super) use recipe::Recipe;
@@ -73,6 +75,23 @@ pub(super) struct Model {
 pub(super) struct Machine {
     pub(super) name: String,
     pub(super) devices: u64,
+    /// Missing in files of programs that did not write it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) sha256: Option<String>,
+}
+
+impl From<&MachineName> for Machine {
+    fn from(machine: &MachineName) -> Self {
+        let MachineName { name, devices, sha256 } = machine.clone();
+        Self { name, devices, sha256 }
+    }
+}
+
+impl Machine {
+    pub(super) fn named(&self) -> MachineName {
+        let Self { name, devices, sha256 } = self;
+        MachineName { name: name.clone(), devices: *devices, sha256: sha256.clone() }
+    }
 }
 
 /// An axis of the mesh, or a symbolic dimension of the model.

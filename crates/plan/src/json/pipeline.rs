@@ -5,7 +5,7 @@ use planner_ir::schedule::Schedule;
 use super::error::ReadError;
 use super::{decode, encode, file};
 use crate::pipeline::{Arrival, Crossing, Pipeline, Stage};
-use crate::plan::{MachineName, Proof};
+use crate::plan::Proof;
 
 pub(super) fn body(pipeline: &Pipeline) -> file::PipelineBody {
     let arrival = |it: &Arrival| file::Arrival {
@@ -28,7 +28,7 @@ pub(super) fn body(pipeline: &Pipeline) -> file::PipelineBody {
     };
     let schedule = &pipeline.schedule;
     file::PipelineBody {
-        machine: file::Machine { name: pipeline.machine.name.clone(), devices: pipeline.machine.devices },
+        machine: file::Machine::from(&pipeline.machine),
         devices_per_node: pipeline.devices_per_node,
         schedule: file::Schedule {
             chunks: schedule.chunks,
@@ -74,7 +74,7 @@ pub(super) fn pipeline(body: &file::PipelineBody) -> Result<Pipeline, ReadError>
         Ok(Stage { first_block, first_device, adapters, plan })
     };
     Ok(Pipeline {
-        machine: MachineName { name: body.machine.name.clone(), devices: body.machine.devices },
+        machine: body.machine.named(),
         devices_per_node: body.devices_per_node,
         schedule,
         stages: body.stages.iter().map(stage).collect::<Result<_, _>>()?,

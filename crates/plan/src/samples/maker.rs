@@ -66,7 +66,7 @@ pub(crate) fn empty(graph: Graph, mesh: Mesh) -> Plan {
             sha256: "0123456789abcdef".repeat(4),
             dims: vec![("batch".to_owned(), 4), ("sequence".to_owned(), 128)],
         },
-        machine: MachineName { name: "cpu".to_owned(), devices: mesh.devices() },
+        machine: MachineName { name: "cpu".to_owned(), devices: mesh.devices(), sha256: None },
         layouts: graph.values.iter().map(|value| Layout::replicated(value.type_.rank())).collect(),
         assignments: vec![Assignment::Prepared; graph.nodes.len()],
         mesh,

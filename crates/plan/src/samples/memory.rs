@@ -20,7 +20,7 @@ pub(super) fn holdings(plan: &Plan) -> Vec<Holding> {
     for value in graph.value_ids() {
         let bytes = local(value, &plan.layouts[value.0]);
         match &graph.value(value).source {
-            Source::Input(_) => add("inputs", bytes),
+            Source::Input(_) if needs(plan, value, Copy::Made, 0) => add("inputs", bytes),
             Source::State(state) => match state.kind {
                 StateKind::Parameter => add("weights", bytes),
                 StateKind::Master => add("masters", bytes),

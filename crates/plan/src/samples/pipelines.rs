@@ -58,7 +58,7 @@ fn of_stages(
     let work: f64 = planned.iter().map(|stage: &Stage| stage.plan.seconds()).sum();
     let devices = u64::try_from(groups).expect("it is small") * each;
     Ok(Pipeline {
-        machine: MachineName { name: "cpu".to_owned(), devices },
+        machine: MachineName { name: "cpu".to_owned(), devices, sha256: None },
         devices_per_node: u.int_in_range(1..=4)?,
         schedule,
         stages: planned,

@@ -156,7 +156,7 @@ impl Assembly<'_> {
     /// Whether a value is counted where it is made or at rest, being shared; or may be in the place
     /// of one that is resident, being what a state becomes.
     fn is_counted_elsewhere(&self, value: ValueId) -> bool {
-        let shared = self.section.is_outside(value) && self.section.sharing(value).is_some();
+        let shared = self.section.is_outside(value) && !self.section.enters(value);
         let becomes = |it: &Use| matches!(it, Use::Carried(_));
         let in_place = self.summed[value.0] || self.uses[value.0].iter().any(becomes);
         shared || self.section.is_made(value) && in_place

@@ -30,7 +30,7 @@ pub(crate) fn memory(plan: &Plan, live: Live) -> Vec<Holding> {
     for value in graph.value_ids() {
         let bytes = plan.layouts[value.0].local_type(graph.type_of(value)).bytes();
         match graph.value(value).source {
-            Source::Input(ref name) => {
+            Source::Input(ref name) if walk.places.contains_key(&(value, Copy::Made)) => {
                 let crosses = name.starts_with(CROSSING);
                 let is_used_in = |phase| is_used_in(graph, value, phase);
                 inputs += if crosses { live.received(is_used_in) * bytes } else { bytes };

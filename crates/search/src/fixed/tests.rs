@@ -56,7 +56,7 @@ fn plan_of(
         capacity: 1 << 40,
         prices: &prices,
         model: &plan::ModelFile { path: "m.onnx".to_owned(), sha256: "0".repeat(64), dims: vec![] },
-        machine: &plan::MachineName { name: machine.full_name(), devices: 2 },
+        machine: &plan::MachineName { name: machine.full_name(), devices: 2, sha256: None },
         steps: rewrite::Steps::Offered,
         pinned: None,
         fixed,

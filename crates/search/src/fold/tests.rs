@@ -202,7 +202,7 @@ pub(crate) fn planned_among(
         capacity,
         prices: &prices,
         model: &ModelFile { path: "model.onnx".to_owned(), sha256: "0".repeat(64), dims: vec![] },
-        machine: &MachineName { name: machine.full_name(), devices: mesh.devices() },
+        machine: &MachineName { name: machine.full_name(), devices: mesh.devices(), sha256: None },
         steps: rewrite::Steps::One,
         live: crate::Live::ONE,
         pinned: None,

@@ -178,7 +178,7 @@ fn planned_with(
         capacity,
         prices: &prices,
         model: &ModelFile { path: "model.onnx".to_owned(), sha256: "0".repeat(64), dims: vec![] },
-        machine: &MachineName { name: machine.full_name(), devices: mesh.devices() },
+        machine: &MachineName { name: machine.full_name(), devices: mesh.devices(), sha256: None },
         steps: rewrite::Steps::Offered,
         live: crate::Live::ONE,
         pinned: None,
@@ -244,7 +244,7 @@ fn what_is_counted_is_nearly_all_that_a_plan_holds() {
         let blocks = rewrite::blocks(graph);
         let sections = sections(&blocks);
         let machine = shipped::named("h100-80g-8x").expect("is a machine");
-        let name = MachineName { name: machine.full_name(), devices: 8 };
+        let name = MachineName { name: machine.full_name(), devices: 8, sha256: None };
         let model = ModelFile { path: "model.onnx".to_owned(), sha256: "0".repeat(64), dims: vec![] };
         let mesh_ = Mesh::parse(mesh).expect("is a mesh");
         let prices = MachinePrices::new(&machine, &mesh_).expect("suits");

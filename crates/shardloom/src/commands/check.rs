@@ -15,8 +15,9 @@ use super::{Context, Said};
 use crate::arguments::CheckArguments;
 use crate::failure::Failure;
 use crate::model_file::ModelFile;
+use crate::pipeline::Target;
 use crate::train::trained::derived_pipeline;
-use crate::{derived, pipeline, plan_file};
+use crate::{derived, machine, pipeline, plan_file};
 
 /// What a check has found.
 #[derive(Default)]
@@ -148,6 +149,24 @@ fn holds(path: &Path, what: &str, said: &[Holding], found: &[Holding]) -> Result
     Err(Failure::file(path, message))
 }
 
+/// Refuses times that the prices of the plan's machine do not make; nothing is said where these are not known.
+fn times(plan: &Plan, arguments: &CheckArguments) -> Result<Option<String>, Failure> {
+    let machine = match (machine::priced_as(&plan.machine, arguments.machine.as_deref()), &arguments.machine)
+    {
+        (Ok(machine), _) => machine,
+        (Err(failure), Some(_)) => return Err(failure),
+        (Err(_), None) => return Ok(None),
+    };
+    let target = Target::of(&machine, &plan.mesh);
+    let wrong = search::mispriced(plan, &pipeline::prices(&target)?);
+    match (wrong, &plan.machine.sha256) {
+        (None, _) => Ok(Some(format!("its times are those of the prices of `{}`", plan.machine.name))),
+        // What does not say by which prices it was made may be of others.
+        (Some(_), None) if arguments.machine.is_none() => Ok(None),
+        (Some(wrong), _) => Err(Failure::file(&arguments.plan, format!("the plan is rejected: {wrong}"))),
+    }
+}
+
 /// Checks a plan, of generation with what its inputs and outputs are.
 fn check_plan(
     plan: &Plan,
@@ -165,6 +184,7 @@ fn check_plan(
     let memory = lower::memory(plan).map_err(|error| Failure::internal("lower", error))?;
     holds(path, "a device", &plan.memory, &memory)?;
     passed.push("they hold what the plan says, byte for byte".to_owned());
+    passed.extend(times(plan, arguments)?);
     context.progress.say("checking against the model");
     let file = match model_of(arguments, &plan.model, plan.recipe.is_some())? {
         Ok(file) => file,

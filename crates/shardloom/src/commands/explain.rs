@@ -72,7 +72,11 @@ fn explain_plan(
     let prepared = derived::prepared(&arguments.plan, plan)?.map(|it| Prepared { fixed, ..it });
     let ordered = prepared.as_ref().filter(|prepared| prepared.graph == plan.graph);
     let stories = explained::blocks(plan, ordered.map_or(&whole, |prepared| &prepared.sections));
-    let machine = machine_of(plan, arguments.machine.as_deref());
+    let machine = match (machine::priced_as(&plan.machine, arguments.machine.as_deref()), &arguments.machine)
+    {
+        (Err(failure), Some(_)) => return Err(failure),
+        (machine, _) => machine,
+    };
     let others = match (&machine, &prepared) {
         (Ok(machine), Some(prepared)) => others(plan, prepared, machine, context)?,
         _ => Vec::new(),
@@ -89,7 +93,7 @@ fn explain_plan(
         ),
         (Ok(_), Some(_)) => told.otherwise(&others),
         (Err(failure), _) => told.line(&format!(
-            "\notherwise   not priced: {failure}; give the machine file with `--machine FILE`"
+            "\notherwise   not priced: {failure}"
         )),
     }
     told.blocks(&stories);
@@ -135,13 +139,6 @@ const FASTER: f64 = 1e-6;
 /// Whether a price is below what is.
 fn is_faster(price: &Price, now: f64) -> bool {
     matches!(price, Price::Seconds(seconds) if *seconds < now * (1.0 - FASTER))
-}
-
-fn machine_of(plan: &Plan, given: Option<&str>) -> Result<Machine, Failure> {
-    match given {
-        Some(name) => machine::named(name, Some(plan.machine.devices)),
-        None => machine::named(&plan.machine.name, None),
-    }
 }
 
 /// What a plan costs in which one operation is computed otherwise.

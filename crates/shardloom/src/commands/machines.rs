@@ -25,7 +25,7 @@ pub(crate) fn machines(arguments: &MachinesArguments) -> Result<Said, Failure> {
             let value: Value =
                 serde_json::from_str(&text).map_err(|error| Failure::internal("machines", error))?;
             let numbers = numbers(&value);
-            let first = machine::calibrate_first(&machine.full_name());
+            let first = machine::calibrate_first(&machine::called(std::slice::from_ref(&machine)));
             let note = first.map_or_else(String::new, |it| format!("note  {it}\n"));
             let text = format!("{machine}\n{note}numbers, and where they come from\n{numbers}");
             Ok(Said { text, json: value })

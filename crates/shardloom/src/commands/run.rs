@@ -218,7 +218,7 @@ fn inputs_of(plan: &Plan, job: &Job, arguments: &RunArguments) -> Result<BTreeMa
 fn said(arguments: &RunArguments, job: &Job, outcome: &run::Outcome, compared: &[Compared]) -> Said {
     let plan = &job.chosen.plan;
     let received: u64 = outcome.received.iter().map(|(_, bytes)| bytes).sum();
-    let predicted: u64 = plan.transfers.iter().flat_map(|it| &it.bytes).sum();
+    let predicted: u64 = ::plan::communication(plan).iter().map(|it| it.bytes).sum();
     let mut text = summary(&job.chosen, &[]);
     // Writing to a string does not fail.
     let mut line = |words: String| {
@@ -237,7 +237,7 @@ fn said(arguments: &RunArguments, job: &Job, outcome: &run::Outcome, compared: &
         quantity::seconds(outcome.seconds),
         quantity::seconds(plan.seconds())
     ));
-    if let Some(first) = machine::calibrate_first(&plan.machine.name) {
+    if let Some(first) = machine::calibrate_first(&plan.machine) {
         line(format!("prices     {first}"));
     }
     line(format!(

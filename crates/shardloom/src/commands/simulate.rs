@@ -111,29 +111,28 @@ impl<'a> Planned<'a> {
         Self { machine: &pipeline.machine, mesh, layout, seconds: pipeline.seconds(), staged: true }
     }
 
-    /// Whether these are the devices that the machine is made of.
-    fn is_of(&self, cluster: &Cluster) -> bool {
-        fn device(name: &str) -> &str {
-            name.rsplit_once('-').map_or(name, |(device, _)| device)
+    /// For what it was planned, where that is not this.
+    fn other(&self, cluster: &Cluster) -> Option<String> {
+        let name = &self.machine.name;
+        if *name != cluster.full_name() {
+            return Some(format!("planned for {name}"));
         }
-        device(&self.machine.name) == device(&cluster.full_name())
+        match machine::has_prices_of(cluster, self.machine) {
+            Some(true) => None,
+            Some(false) => Some(format!("planned for {name} by other prices")),
+            None => Some(format!("planned for {name}, the plan does not say by which prices")),
+        }
     }
 }
 
-/// The machine: as many devices as the plan. A machine file does not say how many there are.
+/// The machine: as many devices as the plan.
 fn machine_of(planned: &Planned<'_>, arguments: &SimulateArguments) -> Result<Cluster, Failure> {
     let devices = planned.machine.devices;
-    let name = arguments.machine.as_deref().unwrap_or(&planned.machine.name);
     let refused = |why: String| Failure::file(&arguments.plan, why);
-    let named = machine::of_devices(name, devices);
-    let machine = named.map_err(|failure| match (failure, &arguments.machine) {
-        (Failure::Usage(why), None) => {
-            refused(format!("its machine is not known: {why}; give the machine file with `--machine FILE`"))
-        }
-        (Failure::Usage(why), Some(_)) => {
-            refused(format!("a plan for {devices} devices does not suit the machine: {why}"))
-        }
-        (other, _) => other,
+    let named = machine::of_plan(planned.machine, arguments.machine.as_deref());
+    let machine = named.map_err(|failure| match failure {
+        Failure::Usage(why) => refused(why),
+        other => other,
     })?;
     if machine.devices() == devices {
         return Ok(machine);
@@ -173,9 +172,7 @@ impl Told<'_> {
             let _ = writeln!(text, "{words}");
         };
         line(format!("machine     {}, {}", cluster.full_name(), planned.layout));
-        if !planned.is_of(cluster) {
-            line(format!("planned for {}", planned.machine.name));
-        }
+        planned.other(cluster).into_iter().for_each(&mut line);
         line(format!("step        {} simulated", seconds(timeline.seconds)));
         let hidden = self.hidden();
         let beside = seconds(hidden);
@@ -305,6 +302,7 @@ impl Told<'_> {
         json!({
             "machine": cluster.full_name(),
             "planned_for": planned.machine.name,
+            "prices_of_plan": machine::has_prices_of(cluster, planned.machine),
             "mesh": planned.mesh,
             "seconds": timeline.seconds,
             "estimated_seconds": planned.seconds,

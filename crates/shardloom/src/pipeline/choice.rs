@@ -38,21 +38,17 @@ pub(super) fn placed(
     target: &Target<'_>,
     prices: &dyn Prices,
 ) -> Result<Plan, Failure> {
-    let question = Question::new(prepared, file, target, prices);
-    let memory = |plan: &Plan| lower::memory(plan).map_err(|error| Failure::internal("lower", error));
-    let whole = question.keeping_all();
-    let placed = |plan: &Plan| lower::memory(plan).map_err(|error| error.to_string());
-    let question = Question { memory: &placed, ..question };
-    if let Some(plan) = whole.as_ref().filter(|plan| counted(plan) <= target.capacity) {
-        let memory = memory(plan)?;
-        if memory.iter().map(|it| it.bytes).sum::<u64>() <= target.capacity {
-            let plan = Plan { capacity: target.capacity, memory, ..plan.clone() };
-            return Ok(question.or_spelled(plan));
-        }
-    }
-    question.chosen(question.variants(whole.as_ref()).as_ref()).map_err(|error| match error.last() {
+    planned(prepared, file, target, prices).map_err(|error| match error.last() {
         PlanError::Memory(error) => Failure::internal("lower", error),
         _ => refusal(target, &error),
+    })
+}
+
+/// What a device holds of a plan: what its programs place there.
+pub fn held(plan: &Plan) -> Result<Vec<Holding>, String> {
+    lower::memory(plan).map_err(|error| match plan::check(plan) {
+        Ok(()) => error.to_string(),
+        Err(violations) => format!("{error}; the plan is rejected:\n{violations}"),
     })
 }
 
@@ -77,8 +73,8 @@ pub(super) fn planned_after(
     Question { trail: Some(trail), ..Question::new(prepared, file, target, prices) }.answered()
 }
 
-/// What a plan counts of the fullest device (bytes).
-fn counted(plan: &Plan) -> u64 {
+/// What a plan says of the fullest device (bytes).
+fn said(plan: &Plan) -> u64 {
     plan.memory.iter().map(|it| it.bytes).sum()
 }
 
@@ -101,8 +97,11 @@ impl<'a> Question<'a> {
         target: &Target<'a>,
         prices: &'a dyn Prices,
     ) -> Self {
-        let machine = MachineName { name: target.machine.full_name(), devices: target.machine.devices() };
-        Self { prepared, file, machine, target: *target, prices, memory: &search::counted, trail: None }
+        let machine = crate::machine::called(std::slice::from_ref(target.machine));
+        // The programs of one plan do not show what other micro-batches under way take.
+        let memory: &dyn Fn(&Plan) -> Result<Vec<Holding>, String> =
+            if target.live == search::Live::ONE { &held } else { &search::counted };
+        Self { prepared, file, machine, target: *target, prices, memory, trail: None }
     }
 
     /// The same with this much memory (bytes).
@@ -113,7 +112,7 @@ impl<'a> Question<'a> {
     fn answered(&self) -> Result<Plan, PlanError> {
         let capacity = self.target.capacity;
         match self.keeping_all() {
-            Some(plan) if counted(&plan) <= capacity => Ok(self.or_spelled(Plan { capacity, ..plan })),
+            Some(plan) if said(&plan) <= capacity => Ok(self.or_spelled(Plan { capacity, ..plan })),
             whole => self.chosen(self.variants(whole.as_ref()).as_ref()),
         }
     }

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 
 use cost_models::cluster::Cluster;
 use import::ImportError;
-use plan::{Holding, MachineName, Pipeline, Plan, Proof, Recipe, Recompute, Stage};
+use plan::{Holding, Pipeline, Plan, Proof, Recipe, Recompute, Stage};
 use planner_ir::schedule::{self, Kind, Schedule, StageTimes, Verified, Work, timeline, verify};
 use planner_ir::{Graph, Mesh, ValueId};
 use rayon::prelude::*;
@@ -436,7 +436,7 @@ fn assembled(
     schedule: &Schedule,
 ) -> Result<Pipeline, Failure> {
     let mut pipeline = Pipeline {
-        machine: MachineName { name: wanted.cluster.full_name(), devices: wanted.cluster.devices() },
+        machine: crate::machine::called(wanted.cluster.kinds()),
         devices_per_node: wanted.cluster.devices_per_node(),
         schedule: schedule.clone(),
         stages,

@@ -2,6 +2,7 @@
 
 mod steps; // what only plans with partitions in time have
 mod training; // what only plans of training steps have
+mod written; // what is written otherwise
 
 use arbtest::arbitrary::{Result, Unstructured};
 use planner_ir::{AxisId, Digit, Layout, Mesh, Move, Partition, Phase, Source, Type, ValueId};
@@ -17,7 +18,7 @@ type Mutant = (&'static str, &'static [&'static str], Mutate);
 
 /// All of them.
 pub(super) fn mutants() -> Vec<Mutant> {
-    [ANY, steps::STEPS, training::TRAINING].concat()
+    [ANY, steps::STEPS, training::TRAINING, written::WRITTEN].concat()
 }
 
 const ANY: &[Mutant] = &[

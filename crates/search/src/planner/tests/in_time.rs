@@ -44,7 +44,7 @@ fn planned_on(machine: &Machine, graph: &Graph, splits: [&str; 2]) -> Plan {
         capacity: 1 << 40,
         prices: &prices,
         model: &ModelFile { path: "model.onnx".to_owned(), sha256: "0".repeat(64), dims: vec![] },
-        machine: &MachineName { name: machine.full_name(), devices: mesh.devices() },
+        machine: &MachineName { name: machine.full_name(), devices: mesh.devices(), sha256: None },
         steps: rewrite::Steps::Offered,
         live: crate::Live::ONE,
         pinned: None,

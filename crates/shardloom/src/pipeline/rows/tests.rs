@@ -52,7 +52,7 @@ fn what_gains_nothing_is_not_offered() {
 pub(in crate::pipeline) fn of_seconds(seconds: f64) -> Plan {
     Plan {
         model: ModelFile { path: String::new(), sha256: String::new(), dims: vec![] },
-        machine: MachineName { name: String::new(), devices: 4 },
+        machine: MachineName { name: String::new(), devices: 4, sha256: None },
         mesh: Mesh::of_sizes(&[2, 2]),
         graph: Graph::default(),
         layouts: vec![],

@@ -1,0 +1,52 @@
+//! Whether the times of a plan are those that prices make.
+
+use plan::{Assignment, Plan};
+
+use crate::prices::{Prices, Work};
+
+/// How much times may differ, relative to them: sums are made in another order.
+const TOLERANCE: f64 = 1e-9;
+
+/// The first time of a plan that is not that of these prices, in words.
+pub fn mispriced(plan: &Plan, prices: &dyn Prices) -> Option<String> {
+    let graph = &plan.graph;
+    for (node, assignment) in graph.node_ids().zip(&plan.assignments) {
+        let Assignment::Computed { partition, operands, seconds, .. } = assignment else { continue };
+        let node_ = graph.node(node);
+        let (takes, makes) = (graph.types_of(&node_.operands), graph.types_of(&node_.results));
+        let used = node_.operands.iter().zip(operands);
+        let used = used.map(|(&value, &copy)| plan.layout(value, copy).local_type(graph.type_of(value)));
+        let made = node_.results.iter().map(|it| plan.layouts[it.0].local_type(graph.type_of(*it)));
+        let work = Work {
+            op: &node_.op,
+            whole: &takes,
+            operands: &used.collect::<Vec<_>>(),
+            results: &made.collect::<Vec<_>>(),
+            node,
+            partition,
+            loops: &node_.op.loops(&takes, &makes),
+        };
+        if let Some(wrong) = differs(*seconds, prices.work(&work)) {
+            return Some(format!("operation {} (`{}`) {wrong}", node.0, node_.origin));
+        }
+    }
+    for (index, transfer) in plan.transfers.iter().enumerate() {
+        let type_ = graph.type_of(transfer.value);
+        let mut layout = plan.layout(transfer.value, transfer.from).clone();
+        let mut seconds = 0.0;
+        for step in &transfer.moves {
+            let Ok(after) = step.apply(&plan.mesh, type_, &layout) else { break };
+            seconds += prices.step(type_, step, &layout, &after);
+            layout = after;
+        }
+        if let Some(wrong) = differs(transfer.seconds, seconds) {
+            return Some(format!("transfer {index} of %{} {wrong}", transfer.value.0));
+        }
+    }
+    None
+}
+
+fn differs(said: f64, priced: f64) -> Option<String> {
+    let same = (said - priced).abs() <= TOLERANCE * priced.abs().max(said.abs());
+    (!same).then(|| format!("takes {said} seconds, expected {priced} by the prices of its machine"))
+}

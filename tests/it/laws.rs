@@ -1,0 +1,206 @@
+//! What holds of all plans, tried on random programs of repeated layers, meshes, prices and memories.
+//!
+//! `LAWS=N` tries N programs instead of a few.
+
+mod programs; // random programs of repeated layers
+mod written; // plans that are written otherwise
+
+use std::collections::BTreeMap;
+
+use kernels::Array;
+use plan::{Assignment, Pin, Plan, Proof};
+use planner_ir::{Layout, Mesh, Move, State, Type};
+use search::{Fixed, MachinePrices, PlanError, Prices, Work};
+use shardloom::pipeline::{self, Prepared, Target};
+
+use crate::corpus::forced::chance;
+use crate::corpus::{check_bytes, expect_none, machine};
+use programs::{Dice, Program};
+
+/// How many programs are tried.
+const PROGRAMS: u64 = 24;
+
+/// Meshes of one to three axes, of up to 12 ranks.
+const MESHES: [&str; 12] = ["1", "2", "3", "4", "6", "12", "2x2", "2x3", "3x2", "4x2", "2x2x2", "2x3x2"];
+
+/// How far outputs may be from those of one rank, relative to the largest.
+const ROUNDING: f64 = 1e-5;
+
+/// How far times may differ that are the same sum in another order, relative to them.
+const SAME: f64 = 1e-9;
+
+/// Any price for anything.
+struct Any(u64);
+
+impl Prices for Any {
+    fn work(&self, work: &Work<'_>) -> f64 {
+        chance(self.0, &format!("{} {:?}", work.op, work.partition))
+    }
+
+    fn step(&self, _: &Type, step: &Move, before: &Layout, _: &Layout) -> f64 {
+        0.05 * chance(self.0, &format!("{step:?} {before:?}"))
+    }
+
+    fn rest(&self, _: &State, _: &Layout) -> f64 {
+        0.0
+    }
+}
+
+/// For each seed, what is found to be wrong.
+fn each(wrong: impl Fn(&mut Dice) -> Result<(), String>) {
+    let programs = std::env::var("LAWS").ok().map_or(PROGRAMS, |it| it.parse().unwrap());
+    let tried = (0..programs).filter_map(|seed| {
+        let found = wrong(&mut Dice::new(seed));
+        found.err().map(|error| format!("program {seed}: {error}"))
+    });
+    expect_none(&tried.collect::<Vec<_>>());
+}
+
+/// The cheapest plan of what is prepared on a mesh, with so much memory.
+fn planned(prepared: &Prepared, mesh: &str, capacity: u64, prices: &dyn Prices) -> Result<Plan, PlanError> {
+    let (mesh, machine) = machine(mesh);
+    let target = Target { steps: rewrite::Steps::Offered, capacity, ..Target::of(&machine, &mesh) };
+    let header = plan::ModelFile { path: "laws".to_owned(), sha256: "0".repeat(64), dims: vec![] };
+    pipeline::planned(prepared, &header, &target, prices)
+}
+
+/// More than any plan holds (bytes).
+const AMPLE: u64 = 1 << 40;
+
+fn held(plan: &Plan) -> u64 {
+    plan.memory.iter().map(|it| it.bytes).sum()
+}
+
+/// What no plan takes less than.
+fn bound(plan: &Plan) -> f64 {
+    match plan.proof {
+        Proof::Optimal => plan.seconds(),
+        Proof::Gap { lower_bound } => lower_bound,
+    }
+}
+
+/// Says what is wrong with a plan that the checker has to accept: it runs, gives what one rank gives, and
+/// holds and exchanges what it says.
+fn runs(plan: &Plan, program: &Program) -> Result<(), String> {
+    plan::check(plan).map_err(|error| format!("the plan is rejected: {error}"))?;
+    let programs = lower::lower(plan).map_err(|error| format!("accepted, and not lowered: {error}"))?;
+    lower::verify(&programs).map_err(|error| format!("accepted, and its programs are rejected: {error}"))?;
+    let held = held(plan);
+    if let Some(other) = programs.iter().map(|it| it.resident + it.arena).find(|it| *it != held) {
+        return Err(format!("holds {other} bytes, the plan says {held}"));
+    }
+    let sources = || run::Sources { inputs: &program.inputs, weights: &program.weights };
+    let whole = run::reference(&plan.graph, sources()).map_err(|error| error.to_string())?;
+    let outcome = run::run(programs, sources()).map_err(|error| format!("accepted, and not run: {error}"))?;
+    check_bytes(plan, &outcome.received)?;
+    same(&outcome.outputs, &whole)
+}
+
+fn same(found: &BTreeMap<String, Array>, expected: &BTreeMap<String, Array>) -> Result<(), String> {
+    for (name, expected) in expected {
+        let (found, expected) = (found[name].to_floats().unwrap(), expected.to_floats().unwrap());
+        let largest = expected.iter().fold(1e-30_f64, |most, it| most.max(it.abs()));
+        let apart = found.iter().zip(&expected).fold(0.0_f64, |most, (a, b)| most.max((a - b).abs()));
+        if found.len() != expected.len() || apart.is_nan() || apart > ROUNDING * largest {
+            return Err(format!(
+                "`{name}` is {apart} from that of one rank, its largest number is {largest}"
+            ));
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn a_plan_that_is_accepted_runs() {
+    each(|dice| {
+        let program = Program::random(dice);
+        let mesh = MESHES[dice.below(MESHES.len())];
+        let on = |error: &dyn std::fmt::Display| format!("on {mesh}: {error}\n{}", program.graph);
+        let prices = Any(dice.draw());
+        let plan = planned(&program.prepared(), mesh, AMPLE, &prices).map_err(|error| on(&error))?;
+        runs(&plan, &program).map_err(|error| on(&error))?;
+        for _ in 0..8 {
+            let Some(other) = written::otherwise(&plan, dice) else { continue };
+            if plan::check(&other).is_ok() {
+                runs(&other, &program).map_err(|error| on(&format!("written otherwise: {error}")))?;
+            }
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn more_memory_never_costs_more() {
+    each(|dice| {
+        let program = Program::random(dice);
+        let mesh = MESHES[dice.below(MESHES.len())];
+        let prices = Any(dice.draw());
+        let prepared = program.prepared();
+        let mut before = planned(&prepared, mesh, AMPLE, &prices).map_err(|error| error.to_string())?;
+        for _ in 0..3 {
+            let capacity = held(&before) - 1;
+            let Ok(less) = planned(&prepared, mesh, capacity, &prices) else { break };
+            if held(&less) > capacity {
+                return Err(format!("on {mesh}: holds {} bytes, given {capacity}", held(&less)));
+            }
+            if less.seconds() < bound(&before) * (1.0 - SAME) {
+                let (less, more) = (less.seconds(), bound(&before));
+                return Err(format!("on {mesh}: takes {less} s with less memory, with more {more} at least"));
+            }
+            runs(&less, &program).map_err(|error| format!("on {mesh} with {capacity} bytes: {error}"))?;
+            before = less;
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn a_pin_never_beats_the_free_search() {
+    each(|dice| {
+        let program = Program::random(dice);
+        let mesh = MESHES[dice.below(MESHES.len())];
+        let prices = Any(dice.draw());
+        let free = planned(&program.prepared(), mesh, AMPLE, &prices).map_err(|error| error.to_string())?;
+        // How another search does it can be done.
+        let other = planned(&program.prepared(), mesh, AMPLE, &Any(dice.draw()));
+        let other = other.map_err(|error| error.to_string())?;
+        let at = dice.below(other.assignments.len());
+        let Assignment::Computed { partition, .. } = &other.assignments[at] else { return Ok(()) };
+        let operations = other.graph.nodes[at].origin.clone();
+        let pin = Pin { operations, partition: partition.clone() };
+        let fixed = vec![Fixed::of(&pin, &Mesh::parse(mesh).unwrap())];
+        let on = |error: &dyn std::fmt::Display| format!("on {mesh}, {}: {error}", pin.text(&other.mesh));
+        let prepared = program.prepared().fixing(fixed).map_err(|error| on(&error))?;
+        let pinned = planned(&prepared, mesh, AMPLE, &prices).map_err(|error| on(&error))?;
+        runs(&pinned, &program).map_err(|error| on(&error))?;
+        let (pinned, free) = (pinned.seconds(), bound(&free));
+        if pinned < free * (1.0 - SAME) {
+            return Err(on(&format!("takes {pinned} s, without the pin {free} at least")));
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn less_work_never_costs_more_and_has_one_price() {
+    each(|dice| {
+        let (program, half) = Program::random_and_half(dice);
+        let mesh = MESHES[dice.below(MESHES.len())];
+        let (axes, machine) = machine(mesh);
+        let prices = MachinePrices::new(&machine, &axes).unwrap();
+        let of = |program: &Program| {
+            let plan =
+                planned(&program.prepared(), mesh, AMPLE, &prices).map_err(|error| error.to_string())?;
+            match search::mispriced(&plan, &prices) {
+                None => Ok(plan),
+                Some(wrong) => Err(format!("on {mesh}: {wrong}")),
+            }
+        };
+        let (whole, half) = (of(&program)?, of(&half)?);
+        if whole.seconds() < bound(&half) * (1.0 - SAME) {
+            let (whole, half) = (whole.seconds(), bound(&half));
+            return Err(format!("on {mesh}: takes {whole} s, half of it {half} at least\n{}", program.graph));
+        }
+        Ok(())
+    });
+}
