@@ -3,7 +3,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kernels::Array;
 use planner_ir::{Graph, Type, ValueId};
 
 use crate::bind::Bindings;

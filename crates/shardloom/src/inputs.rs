@@ -67,7 +67,7 @@ fn rows(graph: &Graph, value: planner_ir::ValueId) -> Option<u64> {
 fn array(type_: &Type, bound: Option<u64>, random: &mut Random) -> Array {
     if type_.dtype.is_f8() {
         let wide = array(&Type::new(DType::F32, type_.shape.clone()), bound, random);
-        return given::converted(&wide, type_)
+        return given::converted(wide, type_)
             .unwrap_or_else(|error| unreachable!("numbers of any type: {error}"));
     }
     let count = usize::try_from(type_.elements()).unwrap_or(0);

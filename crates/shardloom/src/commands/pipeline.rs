@@ -23,7 +23,7 @@ use crate::pipeline::{self, Stage, parameters};
 use crate::progress::Progress;
 use crate::train::trained::derived_pipeline;
 use crate::weight_roles::Weights;
-use crate::{explained, impossible, mesh, plan_file, quantity, readable};
+use crate::{explained, impossible, mesh, model_file, plan_file, quantity, readable};
 
 /// Plans a training step in stages: on the mesh that is given for each group of devices, or the best
 /// of several.
