@@ -34,6 +34,8 @@ pub enum RunError {
         /// Why.
         error: KernelError,
     },
+    /// A rank whose thread cannot be started; why.
+    Thread(u64, String),
     /// A rank that panicked.
     Panicked(u64),
     /// An output or state whose copies on two ranks differ; its name, the ranks.
@@ -79,6 +81,11 @@ impl fmt::Display for RunError {
             Self::Instruction { rank, number, text, error } => {
                 write!(f, "rank {rank}, instruction {number} ({text}): {error}")
             }
+            Self::Thread(rank, why) => write!(
+                f,
+                "the thread of rank {rank} cannot be started: {why}; allow more threads (`ulimit -u`, or what \
+                 limits this container), or run fewer ranks"
+            ),
             Self::Panicked(rank) => write!(f, "rank {rank} panicked"),
             Self::Replicas(name, first, second) => {
                 write!(f, "ranks {first} and {second} have different copies of `{name}`")

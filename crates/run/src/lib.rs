@@ -34,7 +34,7 @@ pub use carried::{Handed, Moved};
 pub use engine::Engine;
 pub use error::RunError;
 pub use not_finite::{NotFinite, Place, not_finite};
-pub use processes::{Ended, Interface, JoinError, Joining, LOST, Processes, WAITED};
+pub use processes::{Ended, Interface, JoinError, Joining, LOST, MOST_RANKS, NOT_JOINED, Processes, WAITED};
 pub use rank::{Feed, Report};
 pub use reference::{Reference, reference};
 pub use session::{Outcome, Session, run};

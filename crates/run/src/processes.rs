@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use flight::Ended;
-pub use join::{Interface, JoinError, Joining};
+pub use join::{Interface, JoinError, Joining, MOST_RANKS};
 
 use culprit::{Wait, culprit};
 use flight::Flight;
@@ -29,6 +29,8 @@ use crate::transport::{GivenUp, Taken, Transport};
 
 /// The exit code of a process that panicked.
 const PANICKED: u8 = 3;
+/// The exit code where ranks have not found each other.
+pub const NOT_JOINED: u8 = 4;
 /// The exit code where a rank is lost.
 pub const LOST: u8 = 5;
 /// The exit code where a rank has waited for too long.
@@ -162,7 +164,7 @@ impl Processes {
 
     fn waited(&self, ranks: &[u64]) -> ! {
         let doing = |rank| self.link.doing(rank);
-        let host = |rank| self.link.host(rank).map(str::to_owned);
+        let host = |rank| self.link.host(rank);
         let wait = Wait { own: self.rank(), ranks, seconds: self.patience.as_secs() };
         let (culprit, words) = culprit(&wait, &doing, &host);
         self.link.end(&Ending { code: WAITED, words: &words, culprit }, &self.flight)

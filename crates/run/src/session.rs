@@ -303,21 +303,21 @@ impl Session {
         if let Some(processes) = &self.processes {
             processes.flight.step(self.recorded);
         }
-        if let Some(seat) = &self.engine {
-            let reports = seat.step(feeds)?;
+        let done = |reports: Vec<Report>| -> Vec<Done> {
             let seconds = start.elapsed().as_secs_f64();
-            return Ok(reports.into_iter().map(|report| Done { report, seconds }).collect());
+            reports.into_iter().map(|report| Done { report, seconds }).collect()
+        };
+        if let Some(seat) = &self.engine {
+            return Ok(done(seat.step(feeds)?));
         }
         let Some(processes) = self.processes.clone() else {
-            let reports = self.run_threads(feeds)?;
-            let seconds = start.elapsed().as_secs_f64();
-            return Ok(reports.into_iter().map(|report| Done { report, seconds }).collect());
+            return Ok(done(self.run_threads(feeds)?));
         };
         let number = usize::try_from(processes.rank()).unwrap_or(usize::MAX);
         let (meetings, places) = (&self.meetings, &self.places[number]);
         let mut peers = Peers { processes: &processes, places, meetings, given: Vec::new() };
         match self.ranks[number].step(&feeds[number], &mut peers) {
-            Ok(report) => Ok(vec![Done { report, seconds: start.elapsed().as_secs_f64() }]),
+            Ok(report) => Ok(done(vec![report])),
             Err(Halt::Failed(error)) => Err(error),
             // Processes do not give up: they are ended.
             Err(Halt::GivenUp) => Err(RunError::Panicked(processes.rank())),
@@ -358,9 +358,13 @@ impl Session {
                 return;
             }
             let ranks = ranks.iter_mut().zip(&*places).zip(feeds);
-            let threads: Vec<_> =
-                ranks.map(|((rank, places), feeds)| scope.spawn(move || step(rank, places, feeds))).collect();
-            for thread in threads {
+            // Those that have a thread would wait for one that has none.
+            let threads = ranks.map_while(|((rank, places), feeds)| {
+                let number = rank.program.rank;
+                let thread = thread::Builder::new().spawn_scoped(scope, move || step(rank, places, feeds));
+                thread.map_err(|error| fail(RunError::Thread(number, error.to_string()))).ok()
+            });
+            for thread in threads.collect::<Vec<_>>() {
                 // The panic itself is reported by the alarm.
                 reports.extend(thread.join().unwrap_or_default());
             }

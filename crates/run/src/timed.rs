@@ -8,6 +8,7 @@ use lower::CollectiveKind;
 use planner_ir::{DType, Type};
 
 use crate::collective::{Member, Stop, Target};
+use crate::error::RunError;
 use crate::mail::Mail;
 use crate::meeting::{Failure, Meeting};
 use crate::threads::Threads;
@@ -37,8 +38,9 @@ pub struct Timed {
 ///
 /// # Errors
 ///
-/// If a kernel fails.
-pub fn exchanges(what: Exchange, ranks: usize, elements: usize, count: u32) -> Result<Timed, KernelError> {
+/// If a kernel fails, or a thread cannot be started.
+pub fn exchanges(what: Exchange, ranks: usize, elements: usize, count: u32) -> Result<Timed, RunError> {
+    let failed = |error| RunError::Whole("a timed exchange".to_owned(), error);
     let meeting = [Meeting::new((0..ranks).filter_map(|rank| u64::try_from(rank).ok()).collect())];
     let (mail, failure) = (Mail::default(), Failure::default());
     let of_rank = |number: usize| {
@@ -50,17 +52,27 @@ pub fn exchanges(what: Exchange, ranks: usize, elements: usize, count: u32) -> R
     };
     let of_rank = &of_rank;
     thread::scope(|scope| {
-        let threads: Vec<_> = (0..ranks).map(|number| scope.spawn(move || of_rank(number))).collect();
+        let mut threads = Vec::with_capacity(ranks);
+        for number in 0..ranks {
+            match thread::Builder::new().spawn_scoped(scope, move || of_rank(number)) {
+                Ok(thread) => threads.push(thread),
+                Err(error) => {
+                    // Those that have one would wait for it.
+                    failure.set(&meeting, &mail);
+                    return Err(RunError::Thread(meeting[0].members[number], error.to_string()));
+                }
+            }
+        }
         let mut first = None;
         for thread in threads {
             match thread.join() {
                 Ok(Ok(timed)) => first = first.or(Some(timed)),
-                Ok(Err(Stop::Kernel(error))) => return Err(error),
+                Ok(Err(Stop::Kernel(error))) => return Err(failed(error)),
                 Ok(Err(Stop::GivenUp)) => {}
                 Err(panic) => std::panic::resume_unwind(panic),
             }
         }
-        first.ok_or(KernelError::Size)
+        first.ok_or_else(|| failed(KernelError::Size))
     })
 }
 

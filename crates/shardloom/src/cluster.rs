@@ -37,7 +37,7 @@ const CONNECT_LIMIT: f64 = 60.0;
 #[command(next_help_heading = "Ranks that are processes")]
 pub struct ClusterArguments {
     /// End all ranks when one has waited so long for another; 3600 if not given
-    #[arg(long, value_parser = clap::value_parser!(u64).range(1..), value_name = "SECONDS")]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000), value_name = "SECONDS")]
     pub wait_limit: Option<u64>,
     /// Over TCP: end all ranks when one gives no sign of life for so long; 30 if not given
     #[arg(long, value_parser = seconds, value_name = "SECONDS")]
@@ -91,24 +91,21 @@ impl Launched {
         arguments: &ClusterArguments,
         flight: Option<&Path>,
         variable: Variable<'_>,
-        say: &mut dyn FnMut(&str),
     ) -> Result<Cluster, (Failure, bool)> {
         let limit = Duration::from_secs(arguments.wait_limit.unwrap_or(WAIT_LIMIT));
         let flight = arguments.flight.clone().or_else(|| flight.map(|it| it.join("flight")));
         let ended = ended(self.rank, flight);
         if variable(contract::LEASH).is_some() {
-            leash::hold();
+            leash::hold().map_err(|error| {
+                (Failure::Join(format!("rank {}: no thread can be started: {error}", self.rank)), true)
+            })?;
         }
         let way = arguments.transport.unwrap_or(Way::Auto);
         let is_mpi = way == Way::Mpi || way == Way::Auto && self.is_mpi();
         let joined = if is_mpi && (way == Way::Mpi || cfg!(feature = "mpi")) {
             Processes::through_mpi(limit, ended)
         } else {
-            Processes::over_tcp(
-                &self.joining(arguments, variable, say).map_err(|it| (it, true))?,
-                limit,
-                ended,
-            )
+            Processes::over_tcp(&self.joining(arguments, variable).map_err(|it| (it, true))?, limit, ended)
         };
         let joined = joined.map_err(|error| match error {
             JoinError::Absent => {
@@ -127,13 +124,8 @@ impl Launched {
     }
 
     /// As whom this process joins the others over TCP.
-    fn joining(
-        &self,
-        arguments: &ClusterArguments,
-        variable: Variable<'_>,
-        say: &mut dyn FnMut(&str),
-    ) -> Result<Joining, Failure> {
-        let Some((address, port)) = self.place.clone() else {
+    fn joining(&self, arguments: &ClusterArguments, variable: Variable<'_>) -> Result<Joining, Failure> {
+        let Some((said, port)) = self.place.clone() else {
             return Err(Failure::Input(format!(
                 "{} has started {} processes and does not say where rank 0 is: set `{}` and `{}`, or build with \
                  `cargo build --release -p shardloom --features mpi`",
@@ -143,13 +135,18 @@ impl Launched {
                 contract::PORT
             )));
         };
+        let interface = arguments.interface;
+        // No other host has to reach ranks that are all on this one.
+        let address =
+            if self.is_one_host && interface.is_none() { contract::LOOPBACK.to_owned() } else { said };
         let token = token::token(self, variable)?;
-        if self.rank == 0 && !token.is_secret && !token::is_loopback(&address) {
-            say(&format!(
-                "warning: `{}` is not set: whoever can reach {address}:{port} and guesses the name of the job \
-                 can join it",
+        let is_here = token::is_loopback(&address) && interface.is_none_or(|it| it.address.is_loopback());
+        if !token.is_secret && !is_here {
+            return Err(Failure::Input(format!(
+                "`{}` is not set, and ranks meet at {address}:{port}, where other hosts may reach them: make a \
+                 token for this job, such as by `openssl rand -hex 32`, and hand the same one to all of its ranks",
                 contract::TOKEN
-            ));
+            )));
         }
         let seconds = |given: Option<f64>, else_: f64| Duration::from_secs_f64(given.unwrap_or(else_));
         let alike = [
@@ -162,7 +159,7 @@ impl Launched {
             host: host(variable),
             address,
             port,
-            interface: arguments.interface,
+            interface,
             key: token.key,
             alike: alike.into_iter().map(|(name, text)| (name.to_owned(), text)).collect(),
             limit: seconds(arguments.join_limit, JOIN_LIMIT),

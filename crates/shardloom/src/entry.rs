@@ -1,6 +1,7 @@
 //! Arguments to an exit code.
 
 use std::borrow::Cow;
+use std::error::Error as _;
 use std::ffi::OsString;
 use std::io::Write;
 use std::path::Path;
@@ -34,7 +35,7 @@ where
             return if print(stdout, &text) { 0 } else { 2 };
         }
     };
-    let cluster = match joined(&arguments, stderr) {
+    let cluster = match joined(&arguments) {
         Ok(cluster) => cluster,
         Err((failure, says)) => {
             if says {
@@ -66,7 +67,7 @@ where
 
 /// The processes of all ranks, if a launcher has started this one; or why not, and whether this
 /// process says so.
-fn joined(arguments: &Arguments, stderr: &mut dyn Write) -> Result<Option<Cluster>, (Failure, bool)> {
+fn joined(arguments: &Arguments) -> Result<Option<Cluster>, (Failure, bool)> {
     let variable = |name: &str| std::env::var(name).ok();
     let launched = Launched::of(&variable);
     let Some((cluster, checkpoint)) = of_cluster(&arguments.command) else {
@@ -86,10 +87,7 @@ fn joined(arguments: &Arguments, stderr: &mut dyn Write) -> Result<Option<Cluste
             format!("`{name}` goes with ranks that are processes: start them with `shardloom launch -n N`");
         return Err((Failure::Usage(message), true));
     };
-    let mut say = |words: &str| {
-        print(stderr, &format!("{words}\n"));
-    };
-    launched.join(cluster, checkpoint, &variable, &mut say).map(Some)
+    launched.join(cluster, checkpoint, &variable).map(Some)
 }
 
 /// What a command whose ranks can be processes is told of that, and the folder of its checkpoints.
@@ -119,7 +117,21 @@ fn print(to: &mut dyn Write, text: &str) -> bool {
     to.write_all(text.as_bytes()).and_then(|()| to.flush()).is_ok()
 }
 
+/// Starts the threads that stages work on, so that want of them is said and ends nothing in the middle.
+fn threads() -> Result<(), Failure> {
+    let built = rayon::ThreadPoolBuilder::new().build_global();
+    match built.as_ref().err().and_then(|it| it.source()) {
+        // They are there already, where a process does several things.
+        None => Ok(()),
+        Some(error) => Err(Failure::Input(format!(
+            "threads cannot be started, one for each processor: {error}; allow more (`ulimit -u`, or what limits \
+             this container), or set `RAYON_NUM_THREADS`"
+        ))),
+    }
+}
+
 fn done(arguments: &Arguments, stdout: &mut dyn Write, cluster: Option<&Cluster>) -> Result<String, Failure> {
+    threads()?;
     let global = &arguments.global;
     let leads = cluster.is_none_or(|it| it.processes.leads());
     let mut stages = Stages::new(global);

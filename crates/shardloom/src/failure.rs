@@ -61,7 +61,7 @@ impl Failure {
     pub(crate) fn of_run(stage: &str, model: &Path, error: &RunError) -> Self {
         match error {
             RunError::Weight(..) => Self::file(model, error),
-            RunError::Device(how) => Self::Input(how.clone()),
+            RunError::Device(_) | RunError::Thread(..) => Self::Input(error.to_string()),
             error if error.is_of_input() => {
                 Self::input("the model cannot be computed for what is given", error)
             }

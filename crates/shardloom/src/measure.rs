@@ -19,6 +19,7 @@ use cost_models::machine::measured::Measurements;
 use cost_models::units::Bytes;
 use kernels::{Array, KernelError};
 use planner_ir::{Binary, DType, Op, Type};
+use run::RunError;
 
 use crate::failure::Failure;
 use fits::Fit;
@@ -126,6 +127,10 @@ pub(crate) enum MeasureFailure {
     Kernel(KernelError),
     /// The system does not say how much memory there is.
     Memory,
+    /// Ranks that exchange have failed.
+    Exchange(RunError),
+    /// A thread cannot be started.
+    Start(std::io::Error),
     /// A thread ended early.
     Thread,
 }
@@ -135,6 +140,11 @@ impl std::fmt::Display for MeasureFailure {
         match self {
             Self::Kernel(error) => write!(f, "a kernel failed: {error}"),
             Self::Memory => f.write_str("the system does not say how much memory there is (`/proc/meminfo`)"),
+            Self::Exchange(error) => error.fmt(f),
+            Self::Start(error) => write!(
+                f,
+                "a thread cannot be started: {error}; allow more (`ulimit -u`, or what limits this container)"
+            ),
             Self::Thread => f.write_str("a thread ended early"),
         }
     }
@@ -143,6 +153,12 @@ impl std::fmt::Display for MeasureFailure {
 impl From<KernelError> for MeasureFailure {
     fn from(error: KernelError) -> Self {
         Self::Kernel(error)
+    }
+}
+
+impl From<RunError> for MeasureFailure {
+    fn from(error: RunError) -> Self {
+        Self::Exchange(error)
     }
 }
 

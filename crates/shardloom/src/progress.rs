@@ -1,5 +1,6 @@
 //! What is being done, for a person who waits: on the standard error, if that is a terminal.
 
+use std::thread;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -33,7 +34,15 @@ impl Progress {
             bar.set_style(style);
         }
         if !bar.is_hidden() {
-            bar.enable_steady_tick(TICK);
+            let ticks = bar.clone();
+            let tick = move || {
+                while !ticks.is_finished() {
+                    ticks.tick();
+                    thread::sleep(TICK);
+                }
+            };
+            // Where no thread can be started, the line moves when something is said.
+            let _ = thread::Builder::new().spawn(tick);
         }
         Self(bar)
     }

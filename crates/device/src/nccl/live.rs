@@ -60,7 +60,7 @@ impl Live {
     /// is the older ones'.
     pub(super) fn end(&self) -> bool {
         let (live, (said, over)) = (self.clone(), mpsc::channel());
-        thread::spawn(move || {
+        let ends = move || {
             let mut state = live.state();
             state.gone = true;
             for handle in std::mem::take(&mut state.all).into_iter().rev() {
@@ -72,7 +72,9 @@ impl Live {
             }
             // Who waits may have given up.
             let _ = said.send(());
-        });
+        };
+        // Where no thread can be started, nothing is over.
+        let _ = thread::Builder::new().spawn(ends);
         over.recv_timeout(LIMIT).is_ok()
     }
 

@@ -5,6 +5,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 use std::time::Duration;
 
+/// The most ranks that can be processes: each has two threads and a connection for each other one.
+pub const MOST_RANKS: u64 = 4096;
+
 /// As whom, where and for how long a process joins the others of its job over TCP.
 #[derive(Clone, Debug)]
 pub struct Joining {
@@ -26,7 +29,7 @@ pub struct Joining {
     pub alike: Vec<(String, String)>,
     /// How long to wait for the others.
     pub limit: Duration,
-    /// How long a rank may give no sign of life, from then on.
+    /// How long a rank may give no sign of life, from when it was welcome.
     pub silence: Duration,
 }
 
@@ -180,13 +183,22 @@ pub enum JoinError {
         place: String,
         /// In which time.
         limit: Duration,
-        /// How many have come that do not know the token.
-        strangers: usize,
+        /// How many have come that do not know the token, and how many that have said too little.
+        strangers: [u64; 2],
         /// Where the last of these came from.
         last: Option<IpAddr>,
     },
     /// The ranks do not fit together; how.
     Refused(String),
+    /// A thread cannot be started.
+    Threads {
+        /// By which rank.
+        rank: u64,
+        /// Its host.
+        host: String,
+        /// Why.
+        error: String,
+    },
     /// The first rank has said why none can start, and says it itself.
     Told(String),
     /// A rank that was there is not reached.
@@ -248,15 +260,20 @@ impl fmt::Display for JoinError {
                 let (word, have) = if ranks.len() == 1 { ("rank", "has") } else { ("ranks", "have") };
                 let (names, seconds) = (names.join(", "), limit.as_secs());
                 write!(f, "{word} {names} {have} not come to rank 0 at {place} in {seconds} s")?;
-                match last {
-                    None => Ok(()),
-                    Some(last) => write!(
-                        f,
-                        "; {strangers} connections came that do not know the token of this job, the last \
-                         from {last}"
-                    ),
+                let [wrong, silent] = strangers;
+                if *wrong > 0 {
+                    write!(f, "; {wrong} connections came that do not know the token of this job")?;
                 }
+                if *silent > 0 {
+                    write!(f, "; {silent} connections came that did not say who they are")?;
+                }
+                last.map_or(Ok(()), |it| write!(f, ", the last from {it}"))
             }
+            Self::Threads { rank, host, error } => write!(
+                f,
+                "rank {rank} on `{host}` cannot start a thread: {error}; it needs two for each other rank: allow \
+                 more (`ulimit -u`, or what limits its container)"
+            ),
             Self::Told(words) => write!(f, "{words}"),
             Self::Refused(words) => write!(f, "{words}; all have to be started alike"),
             Self::Broken { rank, host, error } => {

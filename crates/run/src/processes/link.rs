@@ -59,7 +59,7 @@ pub(super) trait Link {
     }
 
     /// The host of a process, where it is known.
-    fn host(&self, _: u64) -> Option<&str> {
+    fn host(&self, _: u64) -> Option<String> {
         None
     }
 

@@ -40,7 +40,7 @@ impl Processes {
     /// whose host does not wait for its own, if there is one.
     pub fn late(&self) -> ! {
         let doing = |rank| self.link.doing(rank);
-        let host = |rank| self.link.host(rank).map(str::to_owned);
+        let host = |rank| self.link.host(rank);
         let others = self.others();
         let goes = |&rank: &u64| matches!(doing(rank), Some(Doing { waits_for: None, .. }));
         let going: Vec<u64> = others.iter().copied().filter(goes).collect();

@@ -7,6 +7,7 @@
 mod secure; // a connection that nobody else can read or write
 mod frame; // what two processes say to each other
 mod door; // a place where ranks come in, and strangers do not
+mod call; // how a rank comes to another one
 mod rendezvous; // how processes find each other
 mod post; // what came and what goes, and who is left
 
@@ -27,8 +28,7 @@ pub(super) struct Tcp {
 
 impl Tcp {
     pub(super) fn join(joining: &Joining, flight: &Arc<Flight>) -> Result<Self, JoinError> {
-        let joined = rendezvous::join(joining)?;
-        Ok(Self { post: Post::start(joining, joined, flight) })
+        Ok(Self { post: rendezvous::join(joining, flight)? })
     }
 }
 
@@ -38,7 +38,7 @@ impl Link for Tcp {
     }
 
     fn size(&self) -> u64 {
-        u64::try_from(self.post.hosts.len()).unwrap_or(u64::MAX)
+        self.post.size()
     }
 
     fn exchange(
@@ -73,8 +73,8 @@ impl Link for Tcp {
         self.post.doing(rank)
     }
 
-    fn host(&self, rank: u64) -> Option<&str> {
-        self.post.hosts.get(usize::try_from(rank).ok()?).map(String::as_str)
+    fn host(&self, rank: u64) -> Option<String> {
+        self.post.host(rank)
     }
 
     fn end(&self, ending: &Ending<'_>, _: &Flight) -> ! {
@@ -86,7 +86,7 @@ impl Drop for Tcp {
     fn drop(&mut self) {
         // A panic ends all before this.
         if !thread::panicking() {
-            self.post.leave();
+            self.post.leave_at_end();
         }
     }
 }

@@ -1,5 +1,7 @@
 //! What launchers say in the environment: who this process is, and where the first rank is.
 
+use run::MOST_RANKS;
+
 use crate::failure::Failure;
 
 use super::hosts::hosts;
@@ -100,6 +102,9 @@ const CONTRACTS: [Contract; 5] = [
     },
 ];
 
+/// Where the ranks of one host meet.
+pub(crate) const LOOPBACK: &str = "127.0.0.1";
+
 /// What `shardloom launch` sets.
 pub(crate) const RANK: &str = "SHARDLOOM_RANK";
 /// Which one of those on its host a process is.
@@ -156,6 +161,8 @@ pub(crate) struct Launched {
     pub(crate) local: Option<u64>,
     /// Where rank 0 is: a name or an address, and the port.
     pub(crate) place: Option<(String, u16)>,
+    /// Whether all are on this host, and nobody has said by hand where they meet.
+    pub(crate) is_one_host: bool,
     /// The name of the job, if it has one.
     pub(crate) job: String,
     /// How often it has been started before.
@@ -193,17 +200,29 @@ impl Launched {
         }
         // What is set by hand comes before what a launcher says.
         let place = named(ADDRESS, PORT, variable)?;
-        let mut launched =
-            Self { launcher: first.launcher, rank, size, local: None, place, job: String::new(), attempt: 0 };
+        let is_one_host = place.is_none() && found.iter().any(|it| it.0.is_one_host(variable, size));
+        let mut launched = Self {
+            launcher: first.launcher,
+            rank,
+            size,
+            local: None,
+            place,
+            is_one_host,
+            job: String::new(),
+            attempt: 0,
+        };
         for (contract, ..) in &found {
             if launched.place.is_none() {
-                launched.place = contract.place(variable, size)?;
+                launched.place = contract.place(variable)?;
             }
             if let (None, Some((name, text))) = (launched.local, set(contract.local, variable)) {
                 launched.local = Some(number(name, &text)?);
             }
             if launched.job.is_empty() {
                 launched.job = set(contract.job, variable).map_or(String::new(), |it| it.1);
+            }
+            if launched.place.is_none() && is_one_host && !launched.job.is_empty() {
+                launched.place = Some((LOOPBACK.to_owned(), port_of_name(&launched.job)));
             }
             if let Some((name, text)) = set(contract.attempt, variable) {
                 launched.attempt = launched.attempt.max(number(name, &text)?);
@@ -234,6 +253,13 @@ impl Contract {
             (None, Some((name, _))) => return Err(half(name, self.rank)),
             (Some(rank), Some((name, size))) => (number(self.rank, &rank)?, number(name, &size)?),
         };
+        if size > MOST_RANKS {
+            return Err(Failure::Input(format!(
+                "by {} there are {size} processes, expected at most {MOST_RANKS}: each has two threads and a \
+                 connection for each other one",
+                self.launcher
+            )));
+        }
         if rank >= size {
             return Err(Failure::Input(format!(
                 "`{}` is {rank}, and there are {size} processes by {}: expected less",
@@ -244,7 +270,7 @@ impl Contract {
     }
 
     /// Where rank 0 is, if the launcher says it.
-    fn place(&self, variable: Variable<'_>, size: u64) -> Result<Option<(String, u16)>, Failure> {
+    fn place(&self, variable: Variable<'_>) -> Result<Option<(String, u16)>, Failure> {
         match self.place {
             Place::Named(address, port) => {
                 let Some((host, port)) = named(address, port, variable)? else {
@@ -268,16 +294,16 @@ impl Contract {
                 let job = of("SLURM_JOB_ID")?.wrapping_add(of("SLURM_STEP_ID")?);
                 Ok(Some((first, port_of(job))))
             }
-            // All ranks on one host find each other there.
-            Place::Unsaid => {
-                let here = set(self.here, variable).and_then(|(_, text)| text.parse().ok());
-                let job = set(self.job, variable).map(|it| it.1);
-                Ok(job.filter(|_| here == Some(size)).map(|job| {
-                    let sum = job.bytes().fold(0_u64, |sum, it| sum.wrapping_mul(31).wrapping_add(it.into()));
-                    ("127.0.0.1".to_owned(), port_of(sum))
-                }))
-            }
+            Place::Unsaid => Ok(None),
         }
+    }
+
+    /// Whether a launcher says that all of so many processes are on one host.
+    fn is_one_host(&self, variable: Variable<'_>, size: u64) -> bool {
+        let here = set(self.here, variable).and_then(|(_, text)| text.trim().parse().ok());
+        let lists = if let Place::First(lists) = self.place { lists } else { &[] };
+        let hosts = set(lists, variable).and_then(|(_, list)| hosts(&list));
+        here == Some(size) || hosts.is_some_and(|it| it.len() == 1)
     }
 }
 
@@ -298,6 +324,11 @@ pub(super) fn named(
             Err(Failure::Input(format!("`{is}` is set and `{is_not}` is not: set both")))
         }
     }
+}
+
+/// The port of a job, by its name.
+fn port_of_name(job: &str) -> u16 {
+    port_of(job.bytes().fold(0_u64, |sum, it| sum.wrapping_mul(31).wrapping_add(it.into())))
 }
 
 /// The port of a job.

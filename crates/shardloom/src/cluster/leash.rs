@@ -1,6 +1,6 @@
 //! The end of a process whose launcher has ended, however that came about.
 
-use std::io::{ErrorKind, Read, stdin};
+use std::io::{self, ErrorKind, Read, stdin};
 use std::process::exit;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -21,8 +21,8 @@ pub(super) fn is_pulled() -> bool {
 }
 
 /// Ends this process when its standard input ends: its launcher holds the other end.
-pub(super) fn hold() {
-    thread::spawn(|| {
+pub(super) fn hold() -> io::Result<()> {
+    let watch = || {
         let mut input = stdin().lock();
         let mut bytes = [0; 64];
         loop {
@@ -35,5 +35,6 @@ pub(super) fn hold() {
         PULLED.store(true, Ordering::SeqCst);
         thread::sleep(SOON);
         exit(TOLD)
-    });
+    };
+    thread::Builder::new().spawn(watch).map(drop)
 }

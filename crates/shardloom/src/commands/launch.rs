@@ -29,6 +29,14 @@ pub(crate) fn launch(arguments: &LaunchArguments) -> Result<Said, Failure> {
     let here = arguments.ranks.or(node.ranks).ok_or_else(|| {
         Failure::Usage("how many ranks there are on this host is not said: `launch -n 8`".to_owned())
     })?;
+    let all = node.nodes.checked_mul(here).filter(|it| (1..=run::MOST_RANKS).contains(it));
+    if all.is_none() {
+        return Err(Failure::Usage(format!(
+            "{here} ranks on each of {} hosts: expected from 1 to {} in all",
+            node.nodes,
+            run::MOST_RANKS
+        )));
+    }
     let told = Arc::new(AtomicUsize::new(0));
     for signal in [SIGHUP, SIGINT, SIGTERM] {
         let number = usize::try_from(signal).unwrap_or(usize::MAX);

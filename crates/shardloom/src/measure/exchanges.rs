@@ -10,7 +10,7 @@ use kernels::KernelError;
 use lower::CollectiveKind;
 use run::Exchange;
 
-use super::processors;
+use super::{MeasureFailure, processors};
 
 /// What is exchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +62,7 @@ pub(super) fn ranks() -> impl Iterator<Item = u64> {
 
 /// The time of an exchange of a value of so many bytes (seconds): the shortest of many, each on average over
 /// several, one after another.
-pub(super) fn time(kind: Kind, ranks: u64, bytes: u64) -> Result<f64, KernelError> {
+pub(super) fn time(kind: Kind, ranks: u64, bytes: u64) -> Result<f64, MeasureFailure> {
     let count = u32::try_from((TOGETHER / bytes.max(1)).clamp(2, 64)).unwrap_or(2);
     let size = |it: u64| usize::try_from(it).map_err(|_| KernelError::Size);
     let (ranks, elements) = (size(ranks)?, size(bytes / 4)?);

@@ -75,7 +75,8 @@ pub(super) fn at_once(
     measure: impl Fn() -> Result<f64, MeasureFailure> + Sync,
 ) -> Result<f64, MeasureFailure> {
     thread::scope(|scope| {
-        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(&measure)).collect();
+        let start = |_| thread::Builder::new().spawn_scoped(scope, &measure).map_err(MeasureFailure::Start);
+        let threads = (0..threads).map(start).collect::<Result<Vec<_>, _>>()?;
         threads.into_iter().try_fold(0.0, |longest: f64, thread| {
             let seconds = thread.join().map_err(|_| MeasureFailure::Thread)??;
             Ok(longest.max(seconds))

@@ -1,14 +1,15 @@
 //! What two processes say to each other, in frames.
 
-use super::secure::{FRAME, Opener, Sealer};
+use super::secure::{FRAME, Opener, Sealer, is_late, look_again};
 use crate::processes::link::Doing;
 
 use std::io;
+use std::time::Instant;
 
 /// How many bytes come before those of a piece: its kind and its tag.
 const HEAD: usize = 5;
-/// The longest message while ranks meet (bytes): that of a thousand ranks has less.
-const WHILE_MEETING: usize = 1 << 20;
+/// The longest message before two ranks have agreed that they belong together (bytes).
+const BEFORE: usize = 1 << 16;
 
 /// A frame that has come.
 #[derive(Debug, PartialEq, Eq)]
@@ -73,9 +74,8 @@ impl Sealer {
 
 impl Opener {
     /// What comes next; a message only when all of it is there. No message is longer than the limit
-    /// (bytes).
+    /// (bytes). Where reading is late, what has come is kept for the next call.
     pub(super) fn next(&mut self, limit: usize) -> io::Result<Frame> {
-        let mut message: Option<(i32, Vec<u8>)> = None;
         loop {
             let mut frame = Vec::new();
             self.open(&mut frame)?;
@@ -84,7 +84,7 @@ impl Opener {
                 let (tag, bytes) =
                     rest.split_first_chunk().ok_or_else(|| nonsense("a piece without a tag"))?;
                 let tag = i32::from_le_bytes(*tag);
-                let (of, so_far) = message.get_or_insert_with(|| (tag, Vec::new()));
+                let (of, so_far) = self.pieces.get_or_insert_with(|| (tag, Vec::new()));
                 if *of != tag {
                     return Err(nonsense("a message inside another one"));
                 }
@@ -93,24 +93,34 @@ impl Opener {
                 }
                 so_far.extend(bytes);
                 if kind == LAST
-                    && let Some((tag, bytes)) = message.take()
+                    && let Some((tag, bytes)) = self.pieces.take()
                 {
                     return Ok(Frame::Message(tag, bytes));
                 }
                 continue;
             }
-            if message.is_some() {
+            if self.pieces.is_some() {
                 return Err(nonsense("a frame inside a message"));
             }
             return other(kind, rest);
         }
     }
 
-    /// A message while ranks meet.
+    /// A message before two ranks have agreed that they belong together.
     pub(super) fn said(&mut self) -> io::Result<Vec<u8>> {
-        match self.next(WHILE_MEETING)? {
+        match self.next(BEFORE)? {
             Frame::Message(_, bytes) => Ok(bytes),
             _ => Err(nonsense("another frame where a message was expected")),
+        }
+    }
+
+    /// The same, until a deadline.
+    pub(super) fn said_until(&mut self, deadline: Instant) -> io::Result<Vec<u8>> {
+        loop {
+            match self.said() {
+                Err(error) if is_late(&error) => look_again(deadline)?,
+                said => return said,
+            }
         }
     }
 }

@@ -9,8 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::frame::Frame;
-use super::rendezvous::Joined;
-use super::secure::{Opener, Sealer, is_end};
+use super::secure::{Opener, Sealer, is_end, is_late};
 use crate::processes::LOST;
 use crate::processes::flight::Flight;
 use crate::processes::join::Joining;
@@ -26,11 +25,6 @@ const LAST_WORDS: Duration = Duration::from_secs(2);
 /// How long a rank that fails lets those before it speak first, which may have failed alike.
 const FAILED_TOO: Duration = Duration::from_millis(300);
 
-/// Whether an error says that nothing has happened for too long.
-fn is_late(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock)
-}
-
 /// What goes to another process.
 pub(super) enum Parcel {
     /// A message with a tag.
@@ -44,6 +38,8 @@ pub(super) enum Parcel {
 /// What is known of another process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
+    /// It has not come yet.
+    Awaited,
     /// It lives.
     Here,
     /// It has said that it will say nothing more.
@@ -59,6 +55,10 @@ struct State {
     /// What has come and was not taken, by rank and tag.
     came: BTreeMap<(u64, i32), VecDeque<Vec<u8>>>,
     fates: Vec<Fate>,
+    /// The names of their hosts.
+    hosts: Vec<String>,
+    /// The ways to those that have come.
+    goes: Vec<Option<Sender<Parcel>>>,
     doing: Vec<Option<Doing>>,
     /// For which processes all that was to be written is written.
     written: Vec<bool>,
@@ -69,48 +69,77 @@ struct State {
 /// What comes and goes.
 pub(super) struct Post {
     pub(super) rank: u64,
-    pub(super) hosts: Vec<String>,
     silence: Duration,
     flight: Arc<Flight>,
     state: Mutex<State>,
     moved: Condvar,
-    /// To each other rank.
-    goes: Vec<Option<Sender<Parcel>>>,
 }
 
 impl Post {
-    /// Starts to write and to read.
-    pub(super) fn start(joining: &Joining, joined: Joined, flight: &Arc<Flight>) -> Arc<Self> {
-        let count = joined.hosts.len();
-        let (mut goes, mut threads) = (Vec::new(), Vec::new());
-        let mut fates = vec![Fate::Left; count];
-        for (rank, peer) in joined.peers.into_iter().enumerate() {
-            let Some((opener, sealer)) = peer else {
-                goes.push(None);
-                continue;
-            };
-            let (sender, receiver) = mpsc::channel();
-            goes.push(Some(sender));
-            fates[rank] = Fate::Here;
-            threads.push((rank, opener, sealer, receiver));
-        }
-        let written = fates.iter().map(|it| *it == Fate::Left).collect();
-        let state = State { came: BTreeMap::new(), fates, doing: vec![None; count], written, ends: false };
-        let post = Arc::new(Self {
+    /// One for a rank whom no other one has reached yet.
+    pub(super) fn open(joining: &Joining, flight: &Arc<Flight>) -> Arc<Self> {
+        let count = place(joining.size);
+        let mut fates = vec![Fate::Awaited; count];
+        fates[place(joining.rank)] = Fate::Left;
+        let state = State {
+            came: BTreeMap::new(),
+            fates,
+            hosts: vec![joining.host.clone(); count],
+            goes: (0..count).map(|_| None).collect(),
+            doing: vec![None; count],
+            written: vec![true; count],
+            ends: false,
+        };
+        Arc::new(Self {
             rank: joining.rank,
-            hosts: joined.hosts,
             silence: joining.silence,
             flight: Arc::clone(flight),
             state: Mutex::new(state),
             moved: Condvar::new(),
-            goes,
-        });
-        for (rank, opener, sealer, receiver) in threads {
-            let (reads, writes) = (Arc::clone(&post), Arc::clone(&post));
-            thread::spawn(move || reads.read(rank, opener));
-            thread::spawn(move || writes.write(rank, sealer, &receiver));
+        })
+    }
+
+    /// Starts to write to a rank and to read what it writes: from now on both have to give signs of life.
+    pub(super) fn add(self: &Arc<Self>, rank: u64, opener: Opener, sealer: Sealer) -> io::Result<()> {
+        let rank = place(rank);
+        opener.let_wait()?;
+        let (sender, receiver) = mpsc::channel();
+        let mut state = self.state();
+        state.goes[rank] = Some(sender);
+        state.fates[rank] = Fate::Here;
+        state.written[rank] = false;
+        drop(state);
+        let (reads, writes) = (Arc::clone(self), Arc::clone(self));
+        thread::Builder::new().spawn(move || writes.write(rank, sealer, &receiver))?;
+        thread::Builder::new().spawn(move || reads.read(rank, opener))?;
+        Ok(())
+    }
+
+    /// The first rank that has not come, if there is one.
+    pub(super) fn awaited(&self) -> Option<u64> {
+        (0..).zip(&self.state().fates).find(|it| *it.1 == Fate::Awaited).map(|it| it.0)
+    }
+
+    /// Whether a rank has yet to come.
+    pub(super) fn awaits(&self, rank: u64) -> bool {
+        self.state().fates.get(place(rank)) == Some(&Fate::Awaited)
+    }
+
+    /// Names the host of a rank.
+    pub(super) fn set_host(&self, rank: u64, host: String) {
+        if let Some(it) = self.state().hosts.get_mut(place(rank)) {
+            *it = host;
         }
-        post
+    }
+
+    /// The name of the host of a rank.
+    pub(super) fn host(&self, rank: u64) -> Option<String> {
+        self.state().hosts.get(place(rank)).cloned()
+    }
+
+    /// How many ranks there are.
+    pub(super) fn size(&self) -> u64 {
+        u64::try_from(self.state().fates.len()).unwrap_or(u64::MAX)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -137,9 +166,8 @@ impl Post {
 
     /// Sends, without waiting.
     pub(super) fn send(&self, to: u64, parcel: Parcel) {
-        let goes = usize::try_from(to).ok().and_then(|it| self.goes.get(it)?.as_ref());
         // Where a connection is gone, the thread that has noticed ends this process.
-        let _ = goes.map(|it| it.send(parcel));
+        let _ = self.state().goes.get(place(to)).and_then(Option::as_ref).map(|it| it.send(parcel));
     }
 
     /// The next message of a rank with a tag; nothing if it does not come in time.
@@ -151,8 +179,12 @@ impl Post {
 
     /// What a rank has last said that it does.
     pub(super) fn doing(&self, rank: u64) -> Option<Doing> {
-        let rank = usize::try_from(rank).ok()?;
-        self.state().doing.get(rank).copied().flatten()
+        self.state().doing.get(place(rank)).copied().flatten()
+    }
+
+    /// Sends to all that have come.
+    pub(super) fn send_all(&self, parcel: impl Fn() -> Parcel) {
+        (0..self.size()).for_each(|rank| self.send(rank, parcel()));
     }
 
     /// What a thread does that writes.
@@ -224,7 +256,7 @@ impl Post {
 
     /// What is said of a rank whose connection is of no use any more.
     fn broken(&self, rank: usize, error: &io::Error) -> Result<Fate, String> {
-        let host = &self.hosts[rank];
+        let host = self.state().hosts[rank].clone();
         Err(match () {
             _ if is_late(error) => {
                 let seconds = self.silence.as_secs_f64();
@@ -244,7 +276,7 @@ impl Post {
     /// Tells all others that all end, and ends this process. Those who follow tell it too: whoever sees their
     /// connections end before he has heard of the end of all would take them for lost.
     fn part(&self, code: u8) -> ! {
-        (0..).take(self.goes.len()).for_each(|rank| self.send(rank, Parcel::Abort(code)));
+        self.send_all(|| Parcel::Abort(code));
         // What is written may still be on its way: whoever has got it closes the connection.
         drop(self.wait(self.state(), Instant::now() + LAST_WORDS, State::nobody_is_left));
         self.flight.leave(code);
@@ -265,7 +297,6 @@ impl Post {
 
     /// The same in the thread that is the first to end this process.
     fn end_first(&self, &Ending { code, words, culprit }: &Ending<'_>) -> ! {
-        let place = |rank: u64| usize::try_from(rank).unwrap_or(usize::MAX);
         let (own, culprit) = (place(self.rank), place(culprit));
         let said = |state: &State| {
             state.fates.iter().find_map(|it| if let Fate::Ended(code) = it { Some(*code) } else { None })
@@ -286,11 +317,26 @@ impl Post {
         self.part(code)
     }
 
-    /// Says goodbye, and waits until all others have.
-    pub(super) fn leave(&self) {
-        (0..).take(self.goes.len()).for_each(|rank| self.send(rank, Parcel::Goodbye));
-        drop(self.wait(self.state(), Instant::now() + self.silence, State::nobody_is_left));
+    /// Says goodbye, and waits until all others have, for so long.
+    fn leave(&self, limit: Duration) {
+        self.send_all(|| Parcel::Goodbye);
+        drop(self.wait(self.state(), Instant::now() + limit, State::nobody_is_left));
     }
+
+    /// The same at the end of a job.
+    pub(super) fn leave_at_end(&self) {
+        self.leave(self.silence);
+    }
+
+    /// The same where ranks do not fit together.
+    pub(super) fn leave_at_once(&self) {
+        self.leave(LAST_WORDS);
+    }
+}
+
+/// The place of a rank in a list of all.
+pub(super) fn place(rank: u64) -> usize {
+    usize::try_from(rank).unwrap_or(usize::MAX)
 }
 
 impl State {

@@ -1,40 +1,41 @@
 //! How processes find each other.
 //!
 //! The first rank listens where the launcher has said. Each other one opens a place of its own on the
-//! interface that leads there, comes, and says who it is and where it can be found. When all have come
-//! and all say the same of the job, the first one tells everybody where everybody is; then each rank
-//! connects to those before it.
+//! interface that leads there, comes, and says who it is and where it can be found. Whoever is welcome is
+//! told so, and from then on both give signs of life, so that whoever stops or dies is known. When all
+//! have come and all say the same of the job, the first one tells everybody where everybody is; then each
+//! rank comes to those before it in the same way.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs, UdpSocket};
+use std::net::{IpAddr, SocketAddr, TcpListener, ToSocketAddrs, UdpSocket};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::door::{Came, Door, Guest};
+use super::call::{AGAIN, CallError, call};
+use super::door::{Door, Guest};
 use super::frame::{joined, taken_apart};
-use super::secure::{GreetError, Opener, Sealer, Side, greet};
+use super::post::{Parcel, Post, place};
+use crate::processes::NOT_JOINED;
+use crate::processes::flight::Flight;
 use crate::processes::join::{Interface, JoinError, Joining};
+use crate::processes::link::Ending;
 
-/// How long a rank waits before it tries again to connect.
-const AGAIN: Duration = Duration::from_millis(40);
-/// How long one attempt to connect may take.
-const ATTEMPT: Duration = Duration::from_secs(3);
+/// How long a port may be another one's that gives it back at once: a connection that was about to be made.
+const IN_USE: Duration = Duration::from_secs(1);
 
-/// What the first rank says when all are there.
-const WELCOME: &str = "welcome";
-/// What it says when they do not fit together.
-const REFUSED: &str = "refused";
+/// What one is told who has come and belongs here.
+pub(super) const WELCOME: &str = "welcome";
+/// What one is told who does not.
+pub(super) const REFUSED: &str = "refused";
 
-/// A connection to each other rank, and the hosts of all.
-pub(super) struct Joined {
-    pub(super) peers: Vec<Option<(Opener, Sealer)>>,
-    pub(super) hosts: Vec<String>,
-}
+/// What messages are about until all have met: no other messages have this tag.
+const MEETING: i32 = -1;
 
-/// Joins the others.
-pub(super) fn join(joining: &Joining) -> Result<Joined, JoinError> {
+/// Joins the others. Where a rank is lost that was welcome, all end.
+pub(super) fn join(joining: &Joining, flight: &Arc<Flight>) -> Result<Arc<Post>, JoinError> {
     let deadline = Instant::now() + joining.limit;
-    if joining.rank == 0 { first(joining, deadline) } else { other(joining, deadline) }
+    if joining.rank == 0 { first(joining, flight, deadline) } else { other(joining, flight, deadline) }
 }
 
 /// What a rank says when it comes: its number, host and place, then what has to be the same.
@@ -45,77 +46,97 @@ fn hello(joining: &Joining, place: &str) -> Vec<u8> {
 }
 
 /// The first rank: waits for all others.
-fn first(joining: &Joining, deadline: Instant) -> Result<Joined, JoinError> {
-    let mut door = Door::open(listen_first(joining)?, joining.key, deadline);
-    let count = count(joining.size);
-    let mut guests: Vec<Option<Guest>> = (0..count).map(|_| None).collect();
-    let mut places = vec![String::new(); count];
-    let mut hosts = vec![joining.host.clone(); count];
-    let mut strangers: Vec<IpAddr> = Vec::new();
-    while guests.iter().skip(1).any(Option::is_none) {
-        let mut guest = match door.next(deadline) {
-            Came::Guest(guest) => guest,
-            Came::Stranger(address) => {
-                strangers.push(address);
-                continue;
-            }
-            Came::Nobody => {
-                let missing = (0..).zip(&guests).skip(1).filter(|it| it.1.is_none()).map(|it| it.0);
-                let error = JoinError::Missing {
-                    ranks: missing.collect(),
-                    place: format!("{}:{}", joining.address, joining.port),
-                    limit: joining.limit,
-                    strangers: strangers.len(),
-                    last: strangers.last().copied(),
-                };
-                tell(guests.iter_mut().flatten(), &error);
-                return Err(error);
-            }
+fn first(joining: &Joining, flight: &Arc<Flight>, deadline: Instant) -> Result<Arc<Post>, JoinError> {
+    let door = open(joining, listen_first(joining)?)?;
+    let post = Post::open(joining, flight);
+    let mut places = vec![String::new(); place(joining.size)];
+    while post.awaited().is_some() {
+        let came = match door.next(deadline) {
+            Some(guest) => let_in(joining, &post, &mut places, guest),
+            None => Err(missing(joining, &post, &door)),
         };
-        let came = arrival(joining, &guest).and_then(|came| match &guests[came.rank] {
-            None => Ok(came),
-            Some(_) => Err(format!(
-                "two processes say that they are rank {} of this job, on `{}` and `{}`",
-                came.rank, hosts[came.rank], came.host
-            )),
-        });
-        match came {
-            Ok(Arrival { rank, host, place }) => {
-                (hosts[rank], places[rank], guests[rank]) = (host, place, Some(guest));
-            }
-            Err(words) => {
-                let error = JoinError::Refused(words);
-                tell(guests.iter_mut().flatten().chain([&mut guest]), &error);
-                return Err(error);
-            }
+        if let Err(error) = came {
+            let words = joined(&[REFUSED.to_owned(), error.to_string()]);
+            post.send_all(|| Parcel::Message(MEETING, words.clone()));
+            post.leave_at_once();
+            return Err(error);
         }
     }
-    let start = [WELCOME.to_owned(), session()?];
-    let roster = joined(&start.into_iter().chain(hosts.clone()).chain(places).collect::<Vec<_>>());
-    for (rank, guest) in (0..).zip(&mut guests).filter_map(|(rank, it)| Some((rank, it.as_mut()?))) {
-        let told = guest.sealer.message(0, &roster);
-        told.map_err(|error| JoinError::Broken {
-            rank,
-            host: hosts[count_of(rank)].clone(),
-            error: error.to_string(),
-        })?;
-    }
-    let peers = guests.into_iter().map(|it| it.map(|guest| (guest.opener, guest.sealer))).collect();
-    Ok(Joined { peers, hosts })
+    let hosts = (0..joining.size).map(|rank| post.host(rank).unwrap_or_default());
+    let roster = joined(&[session()?].into_iter().chain(hosts).chain(places).collect::<Vec<_>>());
+    post.send_all(|| Parcel::Message(MEETING, roster.clone()));
+    Ok(post)
 }
 
-/// Tells ranks that have come why none can start.
-fn tell<'a>(guests: impl Iterator<Item = &'a mut Guest>, error: &JoinError) {
-    let words = joined(&[REFUSED.to_owned(), error.to_string()]);
-    for guest in guests {
-        // Who does not hear it will see that nobody is there.
-        let _ = guest.sealer.message(0, &words);
+/// A place for others to come to.
+fn open(joining: &Joining, listener: TcpListener) -> Result<Door, JoinError> {
+    Door::open(listener, joining.key).map_err(|error| no_thread(joining, &error))
+}
+
+fn no_thread(joining: &Joining, error: &io::Error) -> JoinError {
+    JoinError::Threads { rank: joining.rank, host: joining.host.clone(), error: error.to_string() }
+}
+
+/// Which ranks have not come.
+fn missing(joining: &Joining, post: &Post, door: &Door) -> JoinError {
+    let strangers = door.strangers();
+    JoinError::Missing {
+        ranks: (0..joining.size).filter(|&rank| post.awaits(rank)).collect(),
+        place: format!("{}:{}", joining.address, joining.port),
+        limit: joining.limit,
+        strangers: [strangers.wrong, strangers.silent],
+        last: strangers.last,
     }
+}
+
+/// Takes in a rank that belongs to the job.
+fn let_in(
+    joining: &Joining,
+    post: &Arc<Post>,
+    places: &mut [String],
+    mut guest: Guest,
+) -> Result<(), JoinError> {
+    let came = arrival(joining, &guest).and_then(|came| match post.awaits(came.rank) {
+        true => Ok(came),
+        false => Err(format!(
+            "two processes say that they are rank {} of this job, on `{}` and `{}`",
+            came.rank,
+            post.host(came.rank).unwrap_or_default(),
+            came.host
+        )),
+    });
+    match came {
+        Ok(Arrival { rank, host, place: at }) => {
+            post.set_host(rank, host);
+            places[place(rank)] = at;
+            welcome(post, rank, guest).map_err(|error| no_thread(joining, &error))
+        }
+        Err(words) => {
+            let error = JoinError::Refused(words);
+            refuse(&mut guest, &error.to_string());
+            Err(error)
+        }
+    }
+}
+
+/// Welcomes a rank, which gives signs of life from now on, as this one does.
+fn welcome(post: &Arc<Post>, rank: u64, mut guest: Guest) -> io::Result<()> {
+    // Who does not hear it is gone, or comes again.
+    if guest.sealer.message(MEETING, &joined(&[WELCOME.to_owned()])).is_err() {
+        return Ok(());
+    }
+    post.add(rank, guest.opener, guest.sealer)
+}
+
+/// Tells one that has come why it is not welcome.
+fn refuse(guest: &mut Guest, words: &str) {
+    // Who does not hear it will see that nobody is there.
+    let _ = guest.sealer.message(MEETING, &joined(&[REFUSED.to_owned(), words.to_owned()]));
 }
 
 /// What a guest says of itself.
 struct Arrival {
-    rank: usize,
+    rank: u64,
     host: String,
     place: String,
 }
@@ -148,134 +169,111 @@ fn arrival(joining: &Joining, guest: &Guest) -> Result<Arrival, String> {
             ));
         }
     }
-    let number = rank.parse::<u64>().ok().filter(|it| (1..own).contains(it)).map(count);
+    let number = rank.parse::<u64>().ok().filter(|it| (1..own).contains(it));
     let rank = number.ok_or_else(|| format!("a process on `{host}` says that it is rank {rank} of {own}"))?;
     Ok(Arrival { rank, host: host.clone(), place: place.clone() })
 }
 
-/// Another rank: comes to the first one, and connects to those before itself.
-fn other(joining: &Joining, deadline: Instant) -> Result<Joined, JoinError> {
+/// Another rank: comes to the first one, and to those before itself.
+fn other(joining: &Joining, flight: &Arc<Flight>, deadline: Instant) -> Result<Arc<Post>, JoinError> {
+    let mut own: Option<TcpListener> = None;
+    let mut hello = |address: IpAddr| -> Result<Vec<u8>, JoinError> {
+        let address = joining.interface.map_or(Ok(address), |it| local(it, &joining.host))?;
+        let cannot = |error: io::Error| cannot_listen(joining, address, 0, &error);
+        let listener = match own.take() {
+            Some(it) if it.local_addr().is_ok_and(|it| it.ip() == address) => it,
+            _ => TcpListener::bind((address, 0)).map_err(cannot)?,
+        };
+        let place = listener.local_addr().map_err(cannot)?.to_string();
+        own = Some(listener);
+        Ok(self::hello(joining, &place))
+    };
     let at = format!("{}:{}", joining.address, joining.port);
-    let stream = connected(joining, deadline)?;
-    let own = stream.local_addr().map_err(|error| unreachable(joining, &error))?.ip();
-    let own = joining.interface.map_or(Ok(own), |it| local(it, &joining.host))?;
-    let listener = TcpListener::bind((own, 0)).map_err(|error| cannot_listen(joining, own, 0, &error))?;
-    let place = listener.local_addr().map_err(|error| cannot_listen(joining, own, 0, &error))?;
-    let (mut opener, mut sealer) =
-        greet(stream, &joining.key, Side::Initiator, deadline).map_err(|error| match error {
-            GreetError::Stranger => JoinError::Token { rank: joining.rank, at: at.clone() },
-            GreetError::Silent => {
+    let places = || (joining.address.as_str(), joining.port).to_socket_addrs().map(Iterator::collect);
+    let (opener, sealer) =
+        call(&places, &joining.key, &mut hello, deadline).map_err(|error| match error {
+            CallError::Stranger => JoinError::Token { rank: joining.rank, at: at.clone() },
+            CallError::Silent => {
                 JoinError::Silent { rank: joining.rank, at: at.clone(), limit: joining.limit }
             }
-            GreetError::Broken(error) => unreachable(joining, &error),
+            CallError::Refused(words) => JoinError::Told(words),
+            CallError::Broken(error) => unreachable(joining, &error),
+            CallError::Own(error) => error,
         })?;
-    let mut door = Door::open(listener, joining.key, deadline);
-    let broken = |error: io::Error| match error.kind() {
-        io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => {
-            JoinError::Silent { rank: joining.rank, at: at.clone(), limit: joining.limit }
-        }
-        _ => JoinError::Broken { rank: 0, host: joining.address.clone(), error: error.to_string() },
+    let door = own.map(|listener| open(joining, listener)).transpose()?;
+    let post = Post::open(joining, flight);
+    post.set_host(0, joining.address.clone());
+    post.add(0, opener, sealer).map_err(|error| no_thread(joining, &error))?;
+    // The first rank may have started to wait later than this one; if it is lost, this process ends.
+    let Some(said) = post.take(0, MEETING, Instant::now() + 2 * joining.limit) else {
+        return Err(JoinError::Silent { rank: joining.rank, at, limit: 2 * joining.limit });
     };
-    sealer.message(0, &hello(joining, &place.to_string())).map_err(broken)?;
-    // The first rank may have started to wait later than this one.
-    opener.set_silence(Some(2 * joining.limit)).map_err(broken)?;
-    let said = opener.said().map_err(broken)?;
-    opener.set_silence(None).map_err(broken)?;
     let said = taken_apart(&said).unwrap_or_default();
-    let count = count(joining.size);
+    let count = place(joining.size);
     let (session, hosts, places) = match said.as_slice() {
-        [welcome, session, rest @ ..] if welcome == WELCOME && rest.len() == 2 * count => {
-            (session.clone(), rest[..count].to_vec(), &rest[count..])
+        [session, rest @ ..] if rest.len() == 2 * count => (session, &rest[..count], &rest[count..]),
+        [refused, words] if refused == REFUSED => {
+            post.leave_at_once();
+            return Err(JoinError::Told(words.clone()));
         }
-        [refused, words] if refused == REFUSED => return Err(JoinError::Told(words.clone())),
-        _ => return Err(broken(io::Error::other("it says what makes no sense"))),
+        _ => return Err(unreachable(joining, "it says what makes no sense")),
     };
-    let mut peers: Vec<Option<(Opener, Sealer)>> = (0..count).map(|_| None).collect();
-    peers[0] = Some((opener, sealer));
-    let deadline = Instant::now() + joining.limit;
-    for rank in 1..joining.rank {
-        let index = count_of(rank);
-        let peer = neighbour(joining, &places[index], &session, deadline);
-        peers[index] =
-            Some(peer.map_err(|error| JoinError::Broken { rank, host: hosts[index].clone(), error })?);
+    (0..).zip(hosts).for_each(|(rank, host)| post.set_host(rank, host.clone()));
+    if let Err(error) = meet(joining, &post, door.as_ref(), session, places) {
+        // All others wait for this rank: they end with it.
+        let culprit = if let JoinError::Broken { rank, .. } = error { rank } else { joining.rank };
+        post.end(&Ending { code: NOT_JOINED, words: &error.to_string(), culprit });
     }
-    while let Some(missing) =
-        peers.iter().enumerate().position(|(it, peer)| peer.is_none() && it != count_of(joining.rank))
-    {
-        match door.next(deadline) {
-            Came::Guest(guest) => {
-                let Some([theirs, rank]) =
-                    taken_apart(&guest.said).and_then(|it| <[String; 2]>::try_from(it).ok())
-                else {
-                    continue;
-                };
-                // One of an earlier start of this job is none of these.
-                let later = joining.rank + 1..joining.size;
-                if let Some(rank) = rank.parse().ok().filter(|it| theirs == session && later.contains(it)) {
-                    peers[count_of(rank)] = Some((guest.opener, guest.sealer));
-                }
-            }
-            Came::Stranger(_) => {}
-            Came::Nobody => {
-                let (host, error) = (hosts[missing].clone(), "it has not come".to_owned());
-                let rank = u64::try_from(missing).unwrap_or(u64::MAX);
-                return Err(JoinError::Broken { rank, host, error });
-            }
-        }
-    }
-    Ok(Joined { peers, hosts })
+    Ok(post)
 }
 
-/// The connection to a rank before this one; in words why there is none.
-fn neighbour(
+/// Comes to the ranks before this one, and waits for those after it.
+fn meet(
     joining: &Joining,
-    place: &str,
+    post: &Arc<Post>,
+    door: Option<&Door>,
     session: &str,
-    deadline: Instant,
-) -> Result<(Opener, Sealer), String> {
-    let place: SocketAddr = place.parse().map_err(|_| format!("`{place}` is no place"))?;
-    let left = deadline.saturating_duration_since(Instant::now()).max(AGAIN);
-    let stream = TcpStream::connect_timeout(&place, left).map_err(|error| format!("{place}: {error}"))?;
-    let greeted = greet(stream, &joining.key, Side::Initiator, deadline);
-    let (opener, mut sealer) = greeted.map_err(|error| match error {
-        GreetError::Stranger => format!("{place}: it does not know this job's token"),
-        GreetError::Silent => format!("{place}: it says nothing"),
-        GreetError::Broken(error) => format!("{place}: {error}"),
-    })?;
-    let words = joined(&[session.to_owned(), joining.rank.to_string()]);
-    sealer.message(0, &words).map_err(|error| format!("{place}: {error}"))?;
-    Ok((opener, sealer))
-}
-
-/// A connection to the first rank, tried until the deadline: it may start later, and so may what
-/// knows its name.
-fn connected(joining: &Joining, deadline: Instant) -> Result<TcpStream, JoinError> {
-    loop {
-        let tried = (joining.address.as_str(), joining.port).to_socket_addrs().and_then(|places| {
-            let mut last = io::Error::other("the name has no address");
-            for place in places {
-                match TcpStream::connect_timeout(&place, ATTEMPT) {
-                    Ok(stream) => return Ok(stream),
-                    Err(error) => last = error,
-                }
-            }
-            Err(last)
-        });
-        match tried {
-            Ok(stream) => return Ok(stream),
-            Err(error) if Instant::now() > deadline => return Err(unreachable(joining, &error)),
-            Err(_) => thread::sleep(AGAIN),
+    places: &[String],
+) -> Result<(), JoinError> {
+    let deadline = Instant::now() + joining.limit;
+    let broken = |rank: u64, error: String| JoinError::Broken {
+        rank,
+        host: post.host(rank).unwrap_or_default(),
+        error,
+    };
+    let own = joined(&[session.to_owned(), joining.rank.to_string()]);
+    for (rank, at) in (0..joining.rank).zip(places).skip(1) {
+        let parsed: Result<SocketAddr, _> = at.parse();
+        let place = parsed.map_err(|_| broken(rank, format!("`{at}` is no place")))?;
+        let called = call(&|| Ok(vec![place]), &joining.key, &mut |_| Ok(own.clone()), deadline);
+        let (opener, sealer) = called.map_err(|error| match error {
+            CallError::Own(error) => error,
+            error => broken(rank, format!("{place}: {error}")),
+        })?;
+        post.add(rank, opener, sealer).map_err(|error| no_thread(joining, &error))?;
+    }
+    while let Some(missing) = post.awaited() {
+        let Some(mut guest) = door.and_then(|it| it.next(deadline)) else {
+            return Err(broken(missing, "it has not come".to_owned()));
+        };
+        let said = taken_apart(&guest.said).and_then(|it| <[String; 2]>::try_from(it).ok());
+        let said = said.filter(|[theirs, _]| theirs == session).and_then(|[_, rank]| rank.parse().ok());
+        match said.filter(|&rank| post.awaits(rank)) {
+            Some(rank) => welcome(post, rank, guest).map_err(|error| no_thread(joining, &error))?,
+            // One of an earlier start of this job, for example.
+            None => refuse(&mut guest, "it is no rank of this start of the job that was still to come"),
         }
     }
+    Ok(())
 }
 
-fn unreachable(joining: &Joining, error: &io::Error) -> JoinError {
+fn unreachable(joining: &Joining, error: &str) -> JoinError {
     JoinError::Unreachable {
         rank: joining.rank,
         host: joining.host.clone(),
         at: format!("{}:{}", joining.address, joining.port),
         limit: joining.limit,
-        error: error.to_string(),
+        error: error.to_owned(),
     }
 }
 
@@ -284,7 +282,7 @@ fn listen_first(joining: &Joining) -> Result<TcpListener, JoinError> {
     let port = joining.port;
     if let Some(interface) = joining.interface {
         let own = local(interface, &joining.host)?;
-        return TcpListener::bind((own, port)).map_err(|error| cannot_listen(joining, own, port, &error));
+        return bound((own, port).into()).map_err(|error| cannot_listen(joining, own, port, &error));
     }
     let named = |error: io::Error| JoinError::Unresolved {
         host: joining.host.clone(),
@@ -294,12 +292,29 @@ fn listen_first(joining: &Joining) -> Result<TcpListener, JoinError> {
     let places = (joining.address.as_str(), port).to_socket_addrs().map_err(named)?;
     let mut last = named(io::Error::other("the name has no address"));
     for place in places {
-        match TcpListener::bind(place) {
+        match bound(place) {
             Ok(listener) => return Ok(listener),
             Err(error) => last = cannot_listen(joining, place.ip(), port, &error),
         }
     }
     Err(last)
+}
+
+/// Listens at a place of this host.
+fn bound(place: SocketAddr) -> io::Result<TcpListener> {
+    if place.ip().is_unspecified() {
+        // That would be all addresses of this host.
+        return Err(io::ErrorKind::AddrNotAvailable.into());
+    }
+    let until = Instant::now() + IN_USE;
+    loop {
+        match TcpListener::bind(place) {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && Instant::now() < until => {
+                thread::sleep(AGAIN);
+            }
+            bound => return bound,
+        }
+    }
 }
 
 fn cannot_listen(joining: &Joining, address: IpAddr, port: u16, error: &io::Error) -> JoinError {
@@ -332,14 +347,4 @@ fn local(interface: Interface, host: &str) -> Result<IpAddr, JoinError> {
 fn session() -> Result<String, JoinError> {
     super::secure::random()
         .map_err(|error| JoinError::Refused(format!("there are no random numbers: {error}")))
-}
-
-/// As many as that.
-fn count(size: u64) -> usize {
-    usize::try_from(size).unwrap_or(usize::MAX)
-}
-
-/// The place of a rank in a list of all.
-fn count_of(rank: u64) -> usize {
-    count(rank)
 }

@@ -7,24 +7,31 @@
 //! both ways               frames: at most 65,535 bytes, encrypted and numbered
 //! ```
 //!
-//! All of it has a length of two bytes before it. Until the proof is there, exactly 48 bytes are read
-//! of whoever has connected, and for so long only as a deadline says.
+//! All of it has a length of two bytes before it. Until the proof is there, exactly 50 bytes are read of
+//! whoever has connected. One that fails to prove it is told so, by a length of zero.
+//!
+//! Nothing here waits while ranks meet: where less has come than is needed, it goes on at the next look.
 //!
 //! Source: The Noise Protocol Framework, revision 34, section 9.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
+use std::thread;
 use std::time::{Duration, Instant};
 
-use snow::{Builder, StatelessTransportState};
+use snow::{Builder, HandshakeState, StatelessTransportState};
 
 /// What is agreed on: changed with the form of anything that is said.
-const PROLOGUE: &[u8] = b"shardloom ranks 1";
+const PROLOGUE: &[u8] = b"shardloom ranks 2";
 /// The handshake and the ciphers.
 const PATTERN: &str = "Noise_NNpsk0_25519_ChaChaPoly_BLAKE2s";
 /// The length of each message of the handshake (bytes): a public key and a tag.
 const GREETING: usize = 48;
+/// What one is told who does not know the key of the job: a length.
+const TURNED_AWAY: [u8; 2] = [0; 2];
+/// How often a connection is looked at.
+pub(super) const LOOK: Duration = Duration::from_millis(1);
 /// The longest frame, encrypted (bytes).
 const SEALED: usize = 65_535;
 /// What a frame has of what was to be encrypted, at most (bytes): without its tag.
@@ -46,80 +53,153 @@ pub(super) enum GreetError {
     Stranger,
     /// It said nothing for too long, or less than had to be said.
     Silent,
+    /// It has hung up: it may have been busy.
+    Gone,
     /// The connection broke.
     Broken(io::Error),
 }
 
 impl From<io::Error> for GreetError {
     fn from(error: io::Error) -> Self {
-        match error.kind() {
-            io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => Self::Silent,
-            _ => Self::Broken(error),
+        match () {
+            () if is_late(&error) => Self::Silent,
+            () if is_end(&error) => Self::Gone,
+            () => Self::Broken(error),
         }
+    }
+}
+
+impl From<snow::Error> for GreetError {
+    fn from(error: snow::Error) -> Self {
+        Self::Broken(io::Error::other(error.to_string()))
     }
 }
 
 /// What is read of a connection.
 pub(super) struct Opener {
-    stream: TcpStream,
+    stream: Arc<TcpStream>,
     state: Arc<StatelessTransportState>,
     /// The number of the next frame.
     number: u64,
+    /// The next frame with its length before it, as far as it has come.
     sealed: Vec<u8>,
+    filled: usize,
+    /// The next message, as far as it has come: its tag, its bytes.
+    pub(super) pieces: Option<(i32, Vec<u8>)>,
 }
 
 /// What is written to a connection.
 pub(super) struct Sealer {
-    stream: TcpStream,
+    stream: Arc<TcpStream>,
     state: Arc<StatelessTransportState>,
     /// The number of the next frame.
     number: u64,
     sealed: Vec<u8>,
 }
 
+/// A connection whose two sides are about to prove that they know the key of the job.
+pub(super) struct Greeting {
+    stream: TcpStream,
+    state: HandshakeState,
+    side: Side,
+    /// What the other side says, as far as it has come.
+    message: [u8; 2 + GREETING],
+    filled: usize,
+}
+
+/// How far a greeting is.
+pub(super) enum Greeted {
+    /// The other side has still to speak.
+    Waits(Box<Greeting>),
+    /// Both know the key.
+    Done(Opener, Sealer),
+}
+
+impl Greeting {
+    /// Begins one on a connection that was made just now.
+    pub(super) fn begin(stream: TcpStream, key: &[u8; 32], side: Side) -> Result<Box<Self>, GreetError> {
+        let builder = Builder::new(PATTERN.parse()?).prologue(PROLOGUE)?.psk(0, key)?;
+        let state = match side {
+            Side::Initiator => builder.build_initiator()?,
+            Side::Responder => builder.build_responder()?,
+        };
+        stream.set_nodelay(true)?;
+        stream.set_nonblocking(true)?;
+        let mut own = Box::new(Self { stream, state, side, message: [0; 2 + GREETING], filled: 0 });
+        if side == Side::Initiator {
+            own.speak()?;
+        }
+        Ok(own)
+    }
+
+    /// Says what this side has to say. So little is taken at once by a connection on which nothing was sent.
+    fn speak(&mut self) -> Result<(), GreetError> {
+        let mut message = [0; 2 + GREETING];
+        let length = self.state.write_message(&[], &mut message[2..])?;
+        message[..2].copy_from_slice(&size(length));
+        Ok((&self.stream).write_all(&message)?)
+    }
+
+    /// Looks what has come.
+    pub(super) fn advance(mut self: Box<Self>) -> Result<Greeted, GreetError> {
+        match read_up_to(&self.stream, &mut self.message, &mut self.filled) {
+            Ok(()) => {}
+            Err(_) if self.filled >= 2 && self.message[..2] != size(GREETING) => {
+                return Err(GreetError::Stranger);
+            }
+            Err(error) if is_late(&error) => return Ok(Greeted::Waits(self)),
+            Err(error) => return Err(error.into()),
+        }
+        let is_known = self.message[..2] == size(GREETING)
+            && self.state.read_message(&self.message[2..], &mut []).is_ok();
+        if !is_known {
+            if self.side == Side::Responder {
+                // Whoever does not hear it sees that nobody is there.
+                let _ = (&self.stream).write_all(&TURNED_AWAY);
+            }
+            return Err(GreetError::Stranger);
+        }
+        if self.side == Side::Responder {
+            self.speak()?;
+        }
+        let state = Arc::new(self.state.into_stateless_transport_mode()?);
+        let stream = Arc::new(self.stream);
+        let opener = Opener {
+            stream: Arc::clone(&stream),
+            state: Arc::clone(&state),
+            number: 0,
+            sealed: Vec::new(),
+            filled: 0,
+            pieces: None,
+        };
+        Ok(Greeted::Done(opener, Sealer { stream, state, number: 0, sealed: Vec::new() }))
+    }
+}
+
 /// Makes a connection one between two ranks of a job, until a deadline.
 pub(super) fn greet(
-    mut stream: TcpStream,
+    stream: TcpStream,
     key: &[u8; 32],
     side: Side,
     deadline: Instant,
 ) -> Result<(Opener, Sealer), GreetError> {
-    let wrong = |error: snow::Error| GreetError::Broken(io::Error::other(error.to_string()));
-    let builder = Builder::new(PATTERN.parse().map_err(wrong)?);
-    let builder = builder.prologue(PROLOGUE).and_then(|it| it.psk(0, key)).map_err(wrong)?;
-    let state = match side {
-        Side::Initiator => builder.build_initiator(),
-        Side::Responder => builder.build_responder(),
-    };
-    let mut state = state.map_err(wrong)?;
-    stream.set_nodelay(true)?;
-    stream.set_nonblocking(false)?;
-    let mut message = [0; 2 + GREETING];
-    for turn in [Side::Initiator, Side::Responder] {
-        if turn == side {
-            let length = state.write_message(&[], &mut message[2..]).map_err(wrong)?;
-            message[..2].copy_from_slice(&size(length));
-            stream.set_write_timeout(Some(left(deadline)?))?;
-            stream.write_all(&message)?;
-        } else {
-            match read_until(&mut stream, &mut message, deadline) {
-                Ok(()) => {}
-                // Whoever does not like a greeting hangs up.
-                Err(error) if is_end(&error) => return Err(GreetError::Stranger),
-                Err(error) => return Err(error.into()),
-            }
-            if message[..2] != size(GREETING) {
-                return Err(GreetError::Stranger);
-            }
-            state.read_message(&message[2..], &mut []).map_err(|_| GreetError::Stranger)?;
-        }
+    let mut greeting = Greeting::begin(stream, key, side)?;
+    loop {
+        greeting = match greeting.advance()? {
+            Greeted::Done(opener, sealer) => return Ok((opener, sealer)),
+            Greeted::Waits(it) => it,
+        };
+        look_again(deadline)?;
     }
-    let state = Arc::new(state.into_stateless_transport_mode().map_err(wrong)?);
-    stream.set_read_timeout(None)?;
-    stream.set_write_timeout(None)?;
-    let writes = stream.try_clone()?;
-    let opener = Opener { stream, state: Arc::clone(&state), number: 0, sealed: Vec::new() };
-    Ok((opener, Sealer { stream: writes, state, number: 0, sealed: Vec::new() }))
+}
+
+/// Waits a moment before the next look, unless a deadline is over.
+pub(super) fn look_again(deadline: Instant) -> io::Result<()> {
+    if Instant::now() >= deadline {
+        return Err(io::ErrorKind::TimedOut.into());
+    }
+    thread::sleep(LOOK);
+    Ok(())
 }
 
 impl Opener {
@@ -128,19 +208,31 @@ impl Opener {
         self.stream.set_read_timeout(limit)
     }
 
-    /// The next frame, which is put after what is there.
+    /// Lets reads and writes of the connection wait, once ranks have met.
+    pub(super) fn let_wait(&self) -> io::Result<()> {
+        self.stream.set_nonblocking(false)
+    }
+
+    /// The next frame, which is put after what is there. Where it has not come whole, what has come is kept
+    /// for the next call.
     pub(super) fn open(&mut self, into: &mut Vec<u8>) -> io::Result<()> {
-        let mut length = [0; 2];
-        self.stream.read_exact(&mut length)?;
-        self.sealed.resize(usize::from(u16::from_le_bytes(length)), 0);
-        self.stream.read_exact(&mut self.sealed)?;
+        self.fill(2)?;
+        let length = usize::from(u16::from_le_bytes([self.sealed[0], self.sealed[1]]));
+        self.fill(2 + length)?;
+        self.filled = 0;
         let start = into.len();
-        into.resize(start + self.sealed.len(), 0);
-        let opened = self.state.read_message(self.number, &self.sealed, &mut into[start..]);
+        into.resize(start + length, 0);
+        let opened = self.state.read_message(self.number, &self.sealed[2..2 + length], &mut into[start..]);
         let length = opened.map_err(|_| io::Error::other("what was received is not what was sent"))?;
         into.truncate(start + length);
         self.number += 1;
         Ok(())
+    }
+
+    /// Reads until so many bytes of the next frame are there.
+    fn fill(&mut self, count: usize) -> io::Result<()> {
+        self.sealed.resize(count.max(self.sealed.len()), 0);
+        read_up_to(&self.stream, &mut self.sealed[..count], &mut self.filled)
     }
 }
 
@@ -157,7 +249,7 @@ impl Sealer {
         let length = sealed.map_err(|error| io::Error::other(error.to_string()))?;
         self.sealed[..2].copy_from_slice(&size(length));
         self.number += 1;
-        self.stream.write_all(&self.sealed[..2 + length])
+        (&*self.stream).write_all(&self.sealed[..2 + length])
     }
 
     /// Says that nothing more will come.
@@ -173,24 +265,22 @@ pub(super) fn is_end(error: &io::Error) -> bool {
     matches!(error.kind(), UnexpectedEof | ConnectionReset | ConnectionAborted | BrokenPipe)
 }
 
-/// Reads all of some bytes, however few come at a time, until a deadline.
-fn read_until(stream: &mut TcpStream, mut bytes: &mut [u8], deadline: Instant) -> io::Result<()> {
-    while !bytes.is_empty() {
-        stream.set_read_timeout(Some(left(deadline)?))?;
-        match stream.read(bytes) {
+/// Whether an error says that nothing has happened for too long, or not yet.
+pub(super) fn is_late(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock)
+}
+
+/// Reads the rest of some bytes, of which so many are there; what has come stays where there is not enough.
+fn read_up_to(mut stream: &TcpStream, bytes: &mut [u8], filled: &mut usize) -> io::Result<()> {
+    while *filled < bytes.len() {
+        match stream.read(&mut bytes[*filled..]) {
             Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-            Ok(count) => bytes = &mut bytes[count..],
+            Ok(count) => *filled += count,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }
     }
     Ok(())
-}
-
-/// How long it is until a deadline.
-fn left(deadline: Instant) -> io::Result<Duration> {
-    let left = deadline.saturating_duration_since(Instant::now());
-    if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }
 }
 
 /// The length before a frame.

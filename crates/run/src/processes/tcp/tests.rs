@@ -1,18 +1,18 @@
 //! Ranks that find each other over TCP, and what strangers cannot do.
 
-use std::io::{self, Read, Write};
+mod frames; // what goes over a connection, and what is put between
+mod strangers; // strangers, and ranks that stop while they join
+
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::frame::{Frame, joined, taken_apart};
-use super::post::Post;
+use super::call::not_to_itself;
+use super::post::{Parcel, Post};
 use super::rendezvous;
-use super::secure::{FRAME, GreetError, Opener, Sealer, Side, greet};
 use crate::processes::flight::Flight;
 use crate::processes::join::{Interface, JoinError, Joining};
-use crate::processes::link::Doing;
 
 const KEY: [u8; 32] = [7; 32];
 
@@ -36,37 +36,71 @@ fn joining(rank: u64, size: u64, port: u16) -> Joining {
     }
 }
 
+/// What a rank is told to write of itself, whose process does not end: why all end, if it is the one that says
+/// it, and with what exit code.
+fn flight() -> (Arc<Flight>, mpsc::Receiver<(Option<String>, u8)>) {
+    let (ends, ended) = mpsc::channel();
+    let say = move |words: Option<&str>, _: &str, code| {
+        let _ = ends.send((words.map(str::to_owned), code));
+    };
+    let flight = Arc::new(Flight::new(Box::new(say)));
+    // What would end the process of this test waits instead.
+    flight.set_last(Box::new(|_| {
+        loop {
+            thread::park();
+        }
+    }));
+    (flight, ended)
+}
+
+type Met = Result<Arc<Post>, JoinError>;
+
+fn join(joining: &Joining) -> Met {
+    rendezvous::join(joining, &flight().0)
+}
+
 /// All of them at the same time: what each of them gets.
-fn all(ranks: Vec<Joining>) -> Vec<Result<rendezvous::Joined, JoinError>> {
-    let threads: Vec<_> = ranks.into_iter().map(|it| thread::spawn(move || rendezvous::join(&it))).collect();
+fn all(ranks: Vec<Joining>) -> Vec<Met> {
+    let threads: Vec<_> = ranks.into_iter().map(|it| thread::spawn(move || join(&it))).collect();
     threads.into_iter().map(|it| it.join().unwrap()).collect()
 }
 
+fn soon() -> Instant {
+    Instant::now() + Duration::from_secs(20)
+}
+
 /// Each rank sends its number to each other one.
-fn check_connected(ranks: Vec<Result<rendezvous::Joined, JoinError>>) {
-    let mut ranks: Vec<_> = ranks.into_iter().map(Result::unwrap).collect();
-    let size = ranks.len();
-    for (rank, joined) in ranks.iter_mut().enumerate() {
-        let hosts: Vec<String> = (0..size).map(|it| format!("host-{it}")).collect();
-        assert_eq!(joined.hosts, hosts);
-        for (_, sealer) in joined.peers.iter_mut().flatten() {
-            sealer.message(3, &[u8::try_from(rank).unwrap()]).unwrap();
+fn check_connected(ranks: Vec<Met>) {
+    let ranks: Vec<_> = ranks.into_iter().map(|it| it.map_err(|it| it.to_string()).unwrap()).collect();
+    for (rank, post) in (0..).zip(&ranks) {
+        assert_eq!((post.rank, usize::try_from(post.size())), (rank, Ok(ranks.len())));
+        post.send_all(|| Parcel::Message(3, rank.to_le_bytes().to_vec()));
+    }
+    for (rank, post) in (0..).zip(&ranks) {
+        for (peer, _) in (0_u64..).zip(&ranks) {
+            assert_eq!(post.host(peer), Some(format!("host-{peer}")));
+            if peer != rank {
+                assert_eq!(post.take(peer, 3, soon()), Some(peer.to_le_bytes().to_vec()));
+            }
         }
     }
-    for (rank, joined) in ranks.iter_mut().enumerate() {
-        assert!(joined.peers[rank].is_none());
-        for (peer, connection) in joined.peers.iter_mut().enumerate().filter(|it| it.0 != rank) {
-            let (opener, _) = connection.as_mut().unwrap();
-            let expected = Frame::Message(3, vec![u8::try_from(peer).unwrap()]);
-            assert_eq!(opener.next(usize::MAX).unwrap(), expected);
-        }
-    }
+    let leaves = ranks.into_iter().map(|post| thread::spawn(move || post.leave_at_end()));
+    leaves.collect::<Vec<_>>().into_iter().for_each(|it| it.join().unwrap());
 }
 
 fn refused(ranks: Vec<Joining>) -> Vec<String> {
-    let words =
-        |it: Result<rendezvous::Joined, JoinError>| it.err().map_or("joined".to_owned(), |it| it.to_string());
+    let words = |it: Met| it.err().map_or("joined".to_owned(), |it| it.to_string());
     all(ranks).into_iter().map(words).collect()
+}
+
+/// A connection to a rank that is about to listen.
+fn connect(port: u16) -> TcpStream {
+    loop {
+        if let Ok(stream) = TcpStream::connect(("127.0.0.1", port)).and_then(not_to_itself) {
+            return stream;
+        }
+        thread::sleep(Duration::from_millis(2));
+    }
 }
 
 #[test]
@@ -77,47 +111,12 @@ fn ranks_find_each_other_in_any_order() {
         let mut threads = Vec::new();
         for rank in (0..size).rev() {
             let own = joining(rank, size, port);
-            threads.push(thread::spawn(move || rendezvous::join(&own)));
+            threads.push(thread::spawn(move || join(&own)));
             // The first one comes last.
             thread::sleep(Duration::from_millis(10));
         }
         check_connected(threads.into_iter().rev().map(|it| it.join().unwrap()).collect());
     }
-}
-
-#[test]
-fn strangers_neither_stop_nor_delay_ranks() {
-    let port = free_port();
-    let first = thread::spawn(move || rendezvous::join(&joining(0, 3, port)));
-    let connect = || loop {
-        if let Ok(stream) = TcpStream::connect(("127.0.0.1", port)) {
-            return stream;
-        }
-        thread::sleep(Duration::from_millis(2));
-    };
-    let mut held = Vec::new();
-    arbtest::arbtest(|u| {
-        let mut stream = connect();
-        // Some lengths are as they should be, so that it is the rest that is looked at.
-        let start: &[u8] = if u.arbitrary()? { &[48, 0] } else { &[] };
-        let count = u.int_in_range(0..=200)?;
-        let bytes = [start, u.bytes(count)?].concat();
-        // Some have been hung up on.
-        let _ = stream.write_all(&bytes);
-        if u.arbitrary()? && held.len() < 40 {
-            held.push(stream);
-        }
-        Ok(())
-    })
-    .budget_ms(300);
-    let huge = [&[255, 255][..], &[0; 70_000]].concat();
-    let _ = connect().write_all(&huge);
-    let others: Vec<_> =
-        [1, 2].map(|rank| thread::spawn(move || rendezvous::join(&joining(rank, 3, port)))).into();
-    let ranks = [first].into_iter().chain(others).map(|it| it.join().unwrap()).collect();
-    check_connected(ranks);
-    // Those that were held open are still silent: nobody has waited for them.
-    drop(held);
 }
 
 #[test]
@@ -179,7 +178,7 @@ fn places_that_are_none_are_named() {
         let mut it = joining(0, 2, port);
         it.limit = Duration::from_millis(500);
         change(&mut it);
-        rendezvous::join(&it).err().unwrap().to_string()
+        join(&it).err().unwrap().to_string()
     };
     let expected = format!(
         "rank 0 on `host-0` cannot listen at 127.0.0.1:{port}: the port is in use, maybe by another job; choose \
@@ -191,6 +190,8 @@ fn places_that_are_none_are_named() {
         words.starts_with("rank 0 on `host-0` cannot listen at 198.51.100.1: it is no address of this host"),
         "{words}"
     );
+    let words = one(&|it| it.address = "0.0.0.0".to_owned());
+    assert!(words.starts_with("rank 0 on `host-0` cannot listen at 0.0.0.0: it is no address"), "{words}");
     let words = one(&|it| it.address = "no such host".to_owned());
     assert!(words.starts_with("rank 0 on `host-0` knows no address of `no such host`"), "{words}");
     let words = one(&|it| it.interface = Some("198.51.100.0/24".parse().unwrap()));
@@ -207,13 +208,11 @@ fn places_that_are_none_are_named() {
 #[test]
 fn nobody_listens_on_other_addresses() {
     let port = free_port();
-    let first = thread::spawn(move || rendezvous::join(&joining(0, 2, port)));
-    while TcpStream::connect(("127.0.0.1", port)).is_err() {
-        thread::sleep(Duration::from_millis(2));
-    }
+    let first = thread::spawn(move || join(&joining(0, 2, port)));
+    drop(connect(port));
     // Another address of the same host.
     assert!(TcpStream::connect(("127.0.0.2", port)).is_err());
-    let second = rendezvous::join(&joining(1, 2, port));
+    let second = join(&joining(1, 2, port));
     check_connected(vec![first.join().unwrap(), second]);
 }
 
@@ -245,184 +244,19 @@ fn networks_have_addresses() {
     }
 }
 
-/// Two ends of a connection, and a way to put bytes between frames.
-fn pair() -> ((Opener, Sealer), (Opener, Sealer), TcpStream) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let own = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-    let (other, _) = listener.accept().unwrap();
-    let (raw, deadline) = (own.try_clone().unwrap(), Instant::now() + Duration::from_secs(20));
-    let there = thread::spawn(move || greet(other, &KEY, Side::Responder, deadline).unwrap());
-    (greet(own, &KEY, Side::Initiator, deadline).unwrap(), there.join().unwrap(), raw)
-}
-
-#[test]
-fn frames_arrive_as_they_were_sent() {
-    let ((_, mut sealer), (mut opener, _), _) = pair();
-    let lengths = [0, 1, FRAME - 6, FRAME - 5, FRAME - 4, 3 * FRAME];
-    let messages: Vec<Vec<u8>> = lengths.map(|length| vec![length.to_le_bytes()[0]; length]).into();
-    let doing = Doing { step: 3, program: 1, instruction: 1 << 40, waits_for: Some(2) };
-    let sent = messages.clone();
-    let sends = thread::spawn(move || {
-        for (tag, message) in (-1..).zip(&sent) {
-            sealer.message(tag, message).unwrap();
-        }
-        sealer.beat(doing).unwrap();
-        sealer.beat(Doing::default()).unwrap();
-        sealer.abort(6).unwrap();
-        sealer.goodbye().unwrap();
-        sealer
-    });
-    for (tag, message) in (-1..).zip(messages) {
-        assert!(opener.next(usize::MAX).unwrap() == Frame::Message(tag, message), "{tag}");
-    }
-    for expected in [Frame::Beat(doing), Frame::Beat(Doing::default()), Frame::Abort(6), Frame::Goodbye] {
-        assert_eq!(opener.next(usize::MAX).unwrap(), expected);
-    }
-    let mut sealer = sends.join().unwrap();
-    sealer.message(0, &[1; 100]).unwrap();
-    let error = opener.next(99).unwrap_err();
-    assert_eq!(error.to_string(), "a message that is too long");
-}
-
-#[test]
-fn what_is_no_frame_is_an_error() {
-    arbtest::arbtest(|u| {
-        let ((_, mut sealer), (mut opener, _), mut raw) = pair();
-        let count = u.int_in_range(0..=60)?;
-        let bytes = u.bytes(count)?.to_vec();
-        if u.arbitrary()? {
-            // From one who knows the key.
-            sealer.seal(&bytes).unwrap();
-            sealer.finish();
-            if let Ok(frame) = opener.next(usize::MAX) {
-                assert!(matches!(bytes[0], 1..=4), "{frame:?}");
-            }
-        } else {
-            // Put between: nothing of it is taken for a frame.
-            raw.write_all(&bytes).unwrap();
-            raw.shutdown(std::net::Shutdown::Write).unwrap();
-            assert!(opener.next(usize::MAX).is_err());
-        }
-        Ok(())
-    })
-    .budget_ms(700);
-    arbtest::arbtest(|u| {
-        let count = u.int_in_range(0..=60)?;
-        let bytes = u.bytes(count)?;
-        if let Some(texts) = taken_apart(bytes) {
-            assert_eq!(joined(&texts), bytes);
-        }
-        Ok(())
-    })
-    .budget_ms(200);
-}
-
-/// Two ends of connections that are joined by somebody, whom the greetings went through: the one that
-/// sends, what it says, what comes of that, and the other end.
-fn through() -> (Sealer, TcpStream, TcpStream, (Opener, Sealer)) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let own = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-    let (mut between, _) = listener.accept().unwrap();
-    let target = TcpListener::bind("127.0.0.1:0").unwrap();
-    let mut onward = TcpStream::connect(target.local_addr().unwrap()).unwrap();
-    let (theirs, _) = target.accept().unwrap();
-    let deadline = Instant::now() + Duration::from_secs(20);
-    let there = thread::spawn(move || greet(theirs, &KEY, Side::Responder, deadline).unwrap());
-    let passes = thread::spawn(move || {
-        let mut greeting = [0; 50];
-        between.read_exact(&mut greeting).unwrap();
-        onward.write_all(&greeting).unwrap();
-        onward.read_exact(&mut greeting).unwrap();
-        between.write_all(&greeting).unwrap();
-        (between, onward)
-    });
-    let (_, own) = greet(own, &KEY, Side::Initiator, deadline).unwrap();
-    let (between, onward) = passes.join().unwrap();
-    (own, between, onward, there.join().unwrap())
-}
-
-#[test]
-fn a_frame_cannot_be_said_twice() {
-    let ((_, mut sealer), (other, _), _) = pair();
-    drop(other);
-    // What is written for one connection is caught and given to another one twice.
-    let (mut own, mut between, mut onward, (mut opener, _theirs)) = through();
-    own.message(0, b"hello").unwrap();
-    let mut frame = vec![0; SEALED];
-    between.read_exact(&mut frame).unwrap();
-    onward.write_all(&frame).unwrap();
-    onward.write_all(&frame).unwrap();
-    assert_eq!(opener.next(usize::MAX).unwrap(), Frame::Message(0, b"hello".to_vec()));
-    assert!(opener.next(usize::MAX).is_err());
-    // The other connection is gone: that is an error, and no panic.
-    let failed = (0..1000).find_map(|_| sealer.message(0, &[0; 1000]).err());
-    assert!(failed.is_some());
-}
-
-/// What comes of a message of five bytes of which so many bytes arrive, as they are on their way.
-fn cut_off(after: usize) -> std::io::Result<Frame> {
-    let (mut own, mut between, mut onward, (mut opener, _theirs)) = through();
-    own.message(0, b"hello").unwrap();
-    let mut frame = vec![0; SEALED];
-    between.read_exact(&mut frame).unwrap();
-    onward.write_all(&frame[..after]).unwrap();
-    onward.shutdown(std::net::Shutdown::Write).unwrap();
-    opener.next(usize::MAX)
-}
-
-/// How long a message of five bytes is on its way: its length, kind and tag, and the seal.
-const SEALED: usize = 2 + 1 + 4 + 5 + 16;
-
-#[test]
-fn a_frame_that_ends_early_is_an_error_wherever_it_ends() {
-    for after in 0..SEALED {
-        assert!(cut_off(after).is_err(), "{after}");
-    }
-    assert_eq!(cut_off(SEALED).unwrap(), Frame::Message(0, b"hello".to_vec()));
-}
-
-#[test]
-fn whoever_says_nothing_is_left_at_the_deadline() {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let mut slow = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-    let (stream, _) = listener.accept().unwrap();
-    // A byte now and then does not make it longer.
-    let drips = thread::spawn(move || {
-        (0..100).try_for_each(|_| -> io::Result<()> {
-            thread::sleep(Duration::from_millis(20));
-            slow.write_all(&[48])
-        })
-    });
-    let greeted = greet(stream, &KEY, Side::Responder, Instant::now() + Duration::from_millis(200));
-    assert!(matches!(greeted, Err(GreetError::Silent)));
-    assert!(drips.join().unwrap().is_err());
-}
-
 /// Else the connection of one that has heard it may end before another one hears it, who takes it for lost.
 #[test]
 fn whoever_hears_that_all_end_says_so_too_before_it_ends() {
     let port = free_port();
-    let ranks: Vec<Joining> = (0..3).map(|rank| joining(rank, 3, port)).collect();
-    let mut joined = all(ranks.clone()).into_iter().map(Result::unwrap);
-    let (first, [mut second, mut third]) = (joined.next().unwrap(), [(); 2].map(|()| joined.next().unwrap()));
-    let flight = Arc::new(Flight::new(Box::new(|_, _, _| {})));
-    let (ends, ended) = mpsc::channel();
-    // What would end the process of this test waits instead.
-    flight.set_last(Box::new(move |code| {
-        ends.send(code).unwrap();
-        loop {
-            thread::park();
-        }
-    }));
-    let _post = Post::start(&ranks[0], first, &flight);
-    let (_, sealer) = third.peers[0].as_mut().unwrap();
-    sealer.abort(6).unwrap();
-    assert_eq!(ended.recv_timeout(Duration::from_secs(20)), Ok(6));
-    let (opener, _) = second.peers[0].as_mut().unwrap();
-    let said = |opener: &mut Opener| (0..20).map(|_| opener.next(usize::MAX).unwrap()).find(is_no_beat);
-    assert_eq!(said(opener), Some(Frame::Abort(6)));
-}
-
-fn is_no_beat(frame: &Frame) -> bool {
-    !matches!(frame, Frame::Beat(_))
+    let (flights, ended): (Vec<_>, Vec<_>) = (0..3).map(|_| flight()).unzip();
+    let start = |(rank, flight): (u64, Arc<Flight>)| {
+        thread::spawn(move || rendezvous::join(&joining(rank, 3, port), &flight).unwrap())
+    };
+    let threads: Vec<_> = (0..).zip(flights).map(start).collect();
+    let posts: Vec<_> = threads.into_iter().map(|it| it.join().unwrap()).collect();
+    // The second one hears it of the first one only.
+    posts[2].send(0, Parcel::Abort(6));
+    for ended in &ended[..2] {
+        assert_eq!(ended.recv_timeout(Duration::from_secs(20)), Ok((None, 6)));
+    }
 }

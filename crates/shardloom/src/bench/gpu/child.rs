@@ -39,12 +39,18 @@ pub(super) fn run(command: &mut Command, limit: Duration) -> Result<Ended, Strin
     let interrupted = Interrupted::new();
     let child = command.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = child.spawn().map_err(|error| format!("`{program}` cannot be started: {error}"))?;
-    let [out, err] = [child.stdout.take().map(read), child.stderr.take().map(read)];
+    let mut read = || -> std::io::Result<_> {
+        Ok([child.stdout.take().map(read).transpose()?, child.stderr.take().map(read).transpose()?])
+    };
+    let reads = read().map_err(|error| {
+        end(&mut child);
+        format!("no thread can be started that reads what `{program}` says: {error}")
+    })?;
     let status = waited(&mut child, limit, &interrupted);
     if !matches!(status, Ok(Some(_))) {
         end(&mut child);
     }
-    let [out, err] = [out, err].map(|it| it.and_then(|it| it.join().ok()).unwrap_or_default());
+    let [out, err] = reads.map(|it| it.and_then(|it| it.join().ok()).unwrap_or_default());
     match status.map_err(|error| format!("`{program}` cannot be waited for: {error}"))? {
         Some(status) => Ok(Ended { status, out, err }),
         None => Err(format!("`{program}` was not over after {} s", limit.as_secs())),
@@ -83,8 +89,8 @@ fn end(child: &mut Child) {
     let _ = child.wait();
 }
 
-fn read(mut from: impl Read + Send + 'static) -> JoinHandle<String> {
-    thread::spawn(move || {
+fn read(mut from: impl Read + Send + 'static) -> std::io::Result<JoinHandle<String>> {
+    thread::Builder::new().spawn(move || {
         let mut bytes = Vec::new();
         // What was said until then is what there is.
         let _ = from.read_to_end(&mut bytes);

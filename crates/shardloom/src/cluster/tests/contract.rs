@@ -2,7 +2,7 @@
 
 use crate::cluster::hosts::hosts;
 use crate::cluster::token::token;
-use crate::cluster::{Launched, Node};
+use crate::cluster::{ClusterArguments, Launched, Node};
 
 /// What an environment says of a process: rank, size, place; or why it makes no sense.
 fn said(environment: &str) -> Result<Option<Launched>, String> {
@@ -88,6 +88,16 @@ fn what_contradicts_itself_or_is_half_there_is_refused() {
             "`SLURM_STEP_NODELIST` is `a[`, expected a list of hosts",
         ),
         (
+            "SHARDLOOM_RANK=0 SHARDLOOM_SIZE=18446744073709551615 SHARDLOOM_ADDRESS=a SHARDLOOM_PORT=5",
+            "by shardloom launch there are 18446744073709551615 processes, expected at most 4096: each has two \
+             threads and a connection for each other one",
+        ),
+        (
+            "OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=4097",
+            "by Open MPI there are 4097 processes, expected at most 4096: each has two threads and a connection \
+             for each other one",
+        ),
+        (
             "RANK=0 WORLD_SIZE=2 MASTER_ADDR=a MASTER_PORT=5 TORCHELASTIC_RESTART_COUNT=often",
             "`TORCHELASTIC_RESTART_COUNT` is `often`, expected a number",
         ),
@@ -119,6 +129,57 @@ fn the_first_rank_is_where_the_launcher_says() {
             .unwrap()
     };
     assert_eq!([slurm(0, 0), slurm(4095, 0), slurm(4096, 1)], ["n07:61440", "n07:65535", "n07:61441"]);
+}
+
+/// As whom a process joins others over TCP: where rank 0 listens; or why it does not.
+fn joins(environment: &str, interface: Option<&str>) -> Result<String, String> {
+    let variable = |name: &str| variable(environment, name);
+    let arguments = ClusterArguments {
+        interface: interface.map(|it| it.parse().unwrap()),
+        wait_limit: None,
+        lost_after: None,
+        join_limit: None,
+        transport: None,
+        flight: None,
+    };
+    let joining = Launched::of(&variable).unwrap().unwrap().joining(&arguments, &variable);
+    joining.map(|it| format!("{}:{}", it.address, it.port)).map_err(|error| {
+        assert_eq!(error.code(), 2);
+        error.to_string()
+    })
+}
+
+#[test]
+fn ranks_of_one_host_meet_there() {
+    let (here, slurm) = (format!("{TORCH} LOCAL_WORLD_SIZE=4"), "SLURM_PROCID=1 SLURM_STEP_NUM_TASKS=2");
+    assert_eq!(joins(&here, None).unwrap(), "127.0.0.1:5");
+    assert_eq!(joins(&format!("SLURM_STEP_NODELIST=n7 {slurm}"), None).unwrap(), "127.0.0.1:61440");
+    // What is said by hand, or by a network, is said.
+    let token = "SHARDLOOM_TOKEN=0123456789abcdef";
+    let by_hand = format!("{here} {token} SHARDLOOM_ADDRESS=b SHARDLOOM_PORT=6");
+    assert_eq!(joins(&by_hand, None).unwrap(), "b:6");
+    assert_eq!(joins(&format!("{here} {token}"), Some("10.0.0.0/8")).unwrap(), "a:5");
+    assert_eq!(joins(&format!("{TORCH} {token} LOCAL_WORLD_SIZE=2"), None).unwrap(), "a:5");
+}
+
+#[test]
+fn where_other_hosts_reach_ranks_there_has_to_be_a_token() {
+    let on = |address: &str| TORCH.replace("ADDR=a", &format!("ADDR={address}"));
+    let token = "SHARDLOOM_TOKEN=0123456789abcdef";
+    for address in ["127.0.0.1", "127.1.2.3", "::1", "localhost"] {
+        assert_eq!(joins(&on(address), None).unwrap(), format!("{address}:5"));
+    }
+    for address in ["a", "10.0.0.5", "0.0.0.0", "::"] {
+        let expected = format!(
+            "`SHARDLOOM_TOKEN` is not set, and ranks meet at {address}:5, where other hosts may reach them: make a \
+             token for this job, such as by `openssl rand -hex 32`, and hand the same one to all of its ranks"
+        );
+        assert_eq!(joins(&on(address), None), Err(expected));
+        assert_eq!(joins(&format!("{} {token}", on(address)), None).unwrap(), format!("{address}:5"));
+    }
+    // An address of loopback on another network is none.
+    assert!(joins(&on("127.0.0.1"), Some("10.0.0.0/8")).is_err());
+    assert!(joins(&on("127.0.0.1"), Some("127.0.0.0/8")).is_ok());
 }
 
 #[test]

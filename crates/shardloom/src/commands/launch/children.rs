@@ -48,10 +48,17 @@ impl Children {
         let child = command.process_group(0).spawn();
         let mut child =
             child.map_err(|error| Failure::Input(format!("rank {rank} cannot be started: {error}")))?;
-        if let Some(from) = child.stderr.take() {
-            self.said.push(thread::spawn(move || pass_on(rank, from)));
-        }
+        let says = child.stderr.take();
         self.all.push(Rank { rank, child, ended: None });
+        if let Some(from) = says {
+            let passes = thread::Builder::new().spawn(move || pass_on(rank, from));
+            let passes = passes.map_err(|error| {
+                Failure::Input(format!(
+                    "what rank {rank} says cannot be passed on: no thread can be started: {error}"
+                ))
+            })?;
+            self.said.push(passes);
+        }
         Ok(())
     }
 

@@ -73,9 +73,12 @@ fn what_makes_no_sense_is_refused_before_anything_starts() {
     let mut short = rank(0, 2, free_port(), "short", &arguments);
     let mut plans = shardloom(&["launch", "-n", "2", "plan", "model.onnx", "--machine", "cpu-2x"]);
     let mut starts = launch(4, &["--restarts", "1"], &arguments);
+    let mut many = rank(0, 2, free_port(), TOKEN, &arguments);
+    many.env("WORLD_SIZE", "18446744073709551615");
     let mut alone = shardloom(&[]);
     alone.args(&arguments).args(["--lost-after", "3"]);
-    let cases: [(&mut Command, i32, &str); 5] = [
+    let cases: [(&mut Command, i32, &str); 6] = [
+        (&mut many, 2, "error: by torchrun there are 18446744073709551615 processes, expected at most 4096"),
         (&mut half, 2, "error: `RANK` is set and `WORLD_SIZE` is not"),
         (&mut short, 2, "error: `SHARDLOOM_TOKEN`: the token has 5 characters, expected 16 or more"),
         (&mut plans, 1, "error: `plan` is one process's work: `launch` starts `run`"),
