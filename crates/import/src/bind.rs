@@ -254,7 +254,12 @@ fn equations<'a>(
         }
     }
     let said = heads::sizes(model).into_iter();
-    equations.extend(said.map(|(text, size, place)| Equation { extent: extent(text), size, place, hint: None }));
+    equations.extend(said.map(|(text, size, place)| Equation {
+        extent: extent(text),
+        size,
+        place,
+        hint: None,
+    }));
     Ok(equations)
 }
 

@@ -51,7 +51,7 @@ fn a_space_that_outgrows_its_limit_is_too_wide() {
     let limit = || Err(PlanError::Space(SpaceError::Limit(7)));
     let found = offers.among(|offer| if offer == offers.wanted { limit() } else { Ok(offer) });
     assert_eq!(found.unwrap(), offers.turns[1]);
-    let error = offers.among(|_| limit().map(|(): ()| ())).unwrap_err();
+    let error = offers.among(|_| limit().map(|_: Offer| ())).unwrap_err();
     assert!(error.to_string().contains("more than 7 terms"), "{error}");
 }
 
