@@ -88,6 +88,7 @@ fn graph(
         outcome = pipeline::import(file, bindings, observe);
     }
     let graph = outcome.map_err(|error| refusal(file, &error))?;
+    impossible::refuse_empty(&file.path, &graph, &bindings.dims)?;
     impossible::refuse(&file.path, &graph, BTreeMap::new())?;
     Ok(graph)
 }

@@ -11,9 +11,11 @@ use crate::failure::Failure;
 /// The most elements of a value that is followed: positions of a sequence have fewer.
 const MOST: u64 = 1 << 22;
 
-/// Refuses a program of which it is known before it runs that it cannot. Of some inputs a number is known
-/// that they will have.
-pub(crate) fn refuse(path: &Path, graph: &Graph, mut known: BTreeMap<String, Array>) -> Result<(), Failure> {
+/// Refuses sizes of dimensions, one of which is 0, by which no output has elements.
+pub(crate) fn refuse_empty(path: &Path, graph: &Graph, sizes: &BTreeMap<String, u64>) -> Result<(), Failure> {
+    if sizes.values().all(|it| *it > 0) {
+        return Ok(());
+    }
     let is_empty = |it: &Output| graph.type_of(it.value).elements() == 0;
     if let Some(output) = graph.outputs.first().filter(|_| graph.outputs.iter().all(is_empty)) {
         return Err(Failure::file(
@@ -26,6 +28,12 @@ pub(crate) fn refuse(path: &Path, graph: &Graph, mut known: BTreeMap<String, Arr
             ),
         ));
     }
+    Ok(())
+}
+
+/// Refuses a program of which it is known before it runs that it cannot. Of some inputs a number is known
+/// that they will have.
+pub(crate) fn refuse(path: &Path, graph: &Graph, mut known: BTreeMap<String, Array>) -> Result<(), Failure> {
     let mut values: BTreeMap<ValueId, Array> = BTreeMap::new();
     for value in graph.value_ids() {
         if let Source::Input(name) = &graph.value(value).source

@@ -118,7 +118,10 @@ const ROWS: &[Row] = &[
     },
     Row {
         commands: PLAN,
-        options: &["optimizer", "betas", "epsilon", "momentum", "weight_decay", "no_decay", "clip", "freeze"],
+        options: &[
+            "optimizer", "betas", "epsilon", "momentum", "weight_decay", "no_decay", "clip", "freeze", "train",
+            "untie",
+        ],
         meant: Where(|it| planned(it).is_some_and(|it| it.recipe.mode == Mode::Train), "`--mode train`"),
     },
     Row {
@@ -290,7 +293,7 @@ const ROWS: &[Row] = &[
             "the name of a schedule; a file says it",
         ),
     },
-    Row { commands: &["check"], options: &["plan", "model"], meant: Always },
+    Row { commands: &["check"], options: &["plan", "model", "inputs", "machine"], meant: Always },
     Row { commands: &["diff"], options: &["before", "after"], meant: Always },
     Row { commands: &["import"], options: &["model", "dims", "inputs"], meant: Always },
     Row { commands: &["machines show"], options: &["name"], meant: Always },

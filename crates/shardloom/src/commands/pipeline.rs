@@ -205,6 +205,7 @@ pub(super) fn answer(
         let bindings = Bindings { dims: dims(micro_batches), parameters, ..Bindings::default() };
         let graph = pipeline::import(file, &bindings, &mut |_, _| {});
         let graph = graph.map_err(|error| compile::refusal(file, &error))?;
+        impossible::refuse_empty(&file.path, &graph, &bindings.dims)?;
         impossible::refuse(&file.path, &graph, BTreeMap::new())?;
         Ok(graph)
     };

@@ -24,6 +24,8 @@ pub(in super::super) struct Ended {
 pub(in super::super) fn run(arguments: &[&str]) -> Ended {
     let mut command = Command::new("sh");
     command.args(["-c", LIMITS, env!("CARGO_BIN_EXE_shardloom")]).args(arguments);
+    // What a changed argument names is written there and not in the repository.
+    command.current_dir(std::env::temp_dir());
     command.env("RUST_BACKTRACE", "0").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     let mut from = child.stderr.take().unwrap();
