@@ -48,10 +48,10 @@ fn a_refusal_among_fewer_partitions_says_what_was_too_wide() {
 #[test]
 fn a_space_that_outgrows_its_limit_is_too_wide() {
     let offers = offers();
-    let limit = || Err(PlanError::Space(SpaceError::Limit(7)));
-    let found = offers.among(|offer| if offer == offers.wanted { limit() } else { Ok(offer) });
+    let limit = || PlanError::Space(SpaceError::Limit(7));
+    let found = offers.among(|offer| if offer == offers.wanted { Err(limit()) } else { Ok(offer) });
     assert_eq!(found.unwrap(), offers.turns[1]);
-    let error = offers.among(|_| limit().map(|(): ()| ())).unwrap_err();
+    let error = offers.among(|_| Err::<(), _>(limit())).unwrap_err();
     assert!(error.to_string().contains("more than 7 terms"), "{error}");
 }
 
