@@ -48,10 +48,10 @@ fn a_refusal_among_fewer_partitions_says_what_was_too_wide() {
 #[test]
 fn a_space_that_outgrows_its_limit_is_too_wide() {
     let offers = offers();
-    let limit = || Err(PlanError::Space(SpaceError::Limit(7)));
-    let found = offers.among(|offer| if offer == offers.wanted { limit() } else { Ok(offer) });
+    let limit = || PlanError::Space(SpaceError::Limit(7));
+    let found = offers.among(|offer| if offer == offers.wanted { Err(limit()) } else { Ok(offer) });
     assert_eq!(found.unwrap(), offers.turns[1]);
-    let error = offers.among(|_| limit().map(|_: Offer| ())).unwrap_err();
+    let error = offers.among(|_| Err::<(), _>(limit())).unwrap_err();
     assert!(error.to_string().contains("more than 7 terms"), "{error}");
 }
 
@@ -94,7 +94,7 @@ fn offered(axes: usize, steps: Steps) -> Vec<String> {
         capacity: 1 << 40,
         prices: &MachinePrices::new(&machine, &mesh).unwrap(),
         model: &plan::ModelFile { path: "m.onnx".to_owned(), sha256: "0".repeat(64), dims: vec![] },
-        machine: &plan::MachineName { name: machine.full_name(), devices: mesh.devices(), sha256: None },
+        machine: &plan::MachineName { name: machine.full_name(), devices: mesh.devices() },
         steps,
         pinned: None,
         fixed: &[],
