@@ -66,7 +66,9 @@ fn bindings(model: &Model, inputs: &BTreeMap<String, Array>) -> Bindings {
 /// Bindings to sizes that most models accept: two sequences of that length, with or without past.
 fn guessed(model: &Model, sequence: u64, past: u64) -> Bindings {
     let mut bindings = Bindings::default();
-    for unbound in model.symbols() {
+    // Sizes that the model says itself are left to it.
+    let said: Vec<String> = crate::heads::sizes(model).into_iter().map(|it| it.0.to_owned()).collect();
+    for unbound in model.symbols().into_iter().filter(|it| !said.contains(&it.symbol)) {
         let name = unbound.symbol.to_lowercase();
         let is_batch = unbound.places.iter().all(|place| place.ends_with("[0]")) || name.contains("batch");
         let size = if is_batch {

@@ -119,7 +119,15 @@ const ROWS: &[Row] = &[
     Row {
         commands: PLAN,
         options: &[
-            "optimizer", "betas", "epsilon", "momentum", "weight_decay", "no_decay", "clip", "freeze", "train",
+            "optimizer",
+            "betas",
+            "epsilon",
+            "momentum",
+            "weight_decay",
+            "no_decay",
+            "clip",
+            "freeze",
+            "train",
             "untie",
         ],
         meant: Where(|it| planned(it).is_some_and(|it| it.recipe.mode == Mode::Train), "`--mode train`"),

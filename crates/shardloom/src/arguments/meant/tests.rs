@@ -65,6 +65,7 @@ const LINES: &[&str] = &[
     "run m.onnx",
     "run p.json",
     "run m.onnx --device cuda --inputs i.npz",
+    "generate p.json --prompts f",
     "generate p.json --prompt-ids 1",
     "generate p.json --prompt-ids 1 --temperature 1",
     "train p.json --data d.bin --steps 1 --lr 1",
