@@ -44,7 +44,7 @@ fn a_plan_runs_checks_and_is_explained() {
     assert!(fs::metadata(&output).unwrap().len() > 2 * 16 * 211 * 4);
 
     let said = works(&["check", &plan, "--model", &model]);
-    assert_eq!(said.lines().filter(|line| line.starts_with("ok  ")).count(), 7, "{said}");
+    assert_eq!(said.lines().filter(|line| line.starts_with("ok  ")).count(), 8, "{said}");
     assert!(said.contains("evaluated on one rank it computes what the model does"), "{said}");
     assert!(said.contains("run on its 4 ranks it computes what it does on one"), "{said}");
 

@@ -124,9 +124,9 @@ fn what_cannot_be_measured_is_one_message() {
         assert!(said.contains("`calibrate` cannot run on this machine: the driver"), "{said}");
     }
     let said = fails(1, &["calibrate", "--like", "h100-80g", "-o", &machine]);
-    assert!(said.contains("expected `--device cuda` with them"), "{said}");
+    assert!(said.contains("`--like` goes with `--device cuda`"), "{said}");
     let said = fails(1, &["calibrate", "--nccl", "-o", &machine]);
-    assert!(said.contains("expected `--device cuda`"), "{said}");
+    assert!(said.contains("`--device cuda`"), "{said}");
     // A plan for it could not be told from one for the machine that comes with the program.
     let said = fails(1, &["calibrate", "-o", &folder.path("cpu.json")]);
     assert!(said.contains("expected another name than `cpu`"), "{said}");

@@ -39,7 +39,10 @@ fn a_plan_is_not_priced_by_other_prices_of_the_same_name() {
     assert!(other.contains("planned for cpu-4x by other prices"), "{other}");
     let explained = works(&["explain", &plan]);
     assert!(explained.contains("not priced: it was made by other prices"), "{explained}");
-    says(&fails(2, &["explain", &plan, "--machine", "cpu-4x"]), &["other prices", "`plan --machine"]);
+    says(
+        &fails(2, &["explain", &plan, "--machine", "cpu-4x"]),
+        &["other prices", "plan again with `--machine cpu-4x`"],
+    );
     assert!(works(&["explain", &plan, "--machine", &again]).contains("otherwise"));
     assert!(!works(&["check", &plan]).contains("its times are"));
     says(&fails(2, &["check", &plan, "--machine", "cpu-4x"]), &["other prices"]);

@@ -174,7 +174,7 @@ fn a_plan_that_computes_something_else_is_rejected() {
     // It is a sound plan, but not of this model.
     assert!(works(&["check", &path]).starts_with("ok  "));
     let message = fails(2, &["check", &path, "--model", &example("model.onnx")]);
-    says(&message, &["the plan is rejected", "does not compute what the model does: output `logits`"]);
+    says(&message, &["the plan is rejected", "does not compute what the model does: `logits`"]);
     // Nor is one whose weights the model lacks.
     for value in &mut wrong.graph.values {
         if let planner_ir::Source::Weight(name) = &mut value.source {

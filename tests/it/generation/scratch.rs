@@ -43,6 +43,8 @@ fn shape(case: &Case, roles: &Roles, input: &Input, length: u64) -> Vec<u64> {
     let kept = roles.kept.iter().any(|part| part.past == input.name);
     let size = |(index, dim): (usize, &Dim)| match dim {
         Dim::Number(number) => *number,
+        // The width of a head, which its weights say.
+        Dim::Symbol(symbol) if symbol == "kv_cache_dim" => 16,
         Dim::Symbol(symbol) => match case.dims.iter().find(|(name, _)| name == symbol) {
             Some((_, size)) => *size,
             None if index == 0 => 1,

@@ -18,6 +18,7 @@ use std::collections::BTreeMap;
 
 use planner_ir::{Attention, DType, Graph, Node, Op, Real, Source, ValueId};
 
+use super::Purpose;
 use super::form::bounds::{self, Bounds};
 use super::form::{Bands, Form};
 pub use kind::{AttentionKind, Sight, attentions, predicts_tokens};
@@ -31,14 +32,24 @@ const APART: f64 = 8192.0;
 /// leaves nothing of scores so small.
 const SLIGHT: f64 = 4.0;
 
+/// From so many keys on, queries that see none are told apart in training too. Attention gives them the mean
+/// of all values, whatever their scores are; PyTorch lets scores have gradients all the same, the mean has
+/// none. Below this, such masks stay as they are, and gradients are those of PyTorch.
+const LONG: u64 = 256;
+
 /// The graph with what masks hide said by attention itself.
-pub(super) fn said(graph: &Graph) -> Graph {
+pub(super) fn said(purpose: Purpose, graph: &Graph) -> Graph {
     let known = [Reading::Any, Reading::Usual].map(|reading| (reading, forms(graph, reading)));
     let wanted: BTreeMap<usize, Said> = graph
         .nodes
         .iter()
         .enumerate()
         .filter_map(|(index, node)| Some((index, of_node(graph, &known, node)?)))
+        .filter(|(index, said)| {
+            let keys = &graph.type_of(graph.nodes[*index].operands[1]).shape;
+            let is_apart = matches!(said.mask, Mask::Of(Pairs { low: Some(_), .. }));
+            purpose == Purpose::Answers || !is_apart || keys[keys.len() - 2] >= LONG
+        })
         .collect();
     let mut saying = Saying::new(graph, known.map(|it| it.1));
     for id in graph.value_ids() {

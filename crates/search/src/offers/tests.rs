@@ -94,7 +94,7 @@ fn offered(axes: usize, steps: Steps) -> Vec<String> {
         capacity: 1 << 40,
         prices: &MachinePrices::new(&machine, &mesh).unwrap(),
         model: &plan::ModelFile { path: "m.onnx".to_owned(), sha256: "0".repeat(64), dims: vec![] },
-        machine: &plan::MachineName { name: machine.full_name(), devices: mesh.devices() },
+        machine: &plan::MachineName { name: machine.full_name(), devices: mesh.devices(), sha256: None },
         steps,
         pinned: None,
         fixed: &[],

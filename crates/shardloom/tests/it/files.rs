@@ -122,7 +122,7 @@ fn a_pipe_in_place_of_any_file_is_refused_at_once() {
         &["schedule", "--file", &text],
         &["predict", "--config", &text],
         &[&["train", plan(), "--data", &text][..], &train].concat(),
-        &[&["train", plan(), "--data", &npz][..], &train].concat(),
+        &[&["train", plan(), "--data", &npz][..], &train[2..]].concat(),
         &[&["train", &json, "--data", &text][..], &train].concat(),
     ] {
         let message = fails(arguments);

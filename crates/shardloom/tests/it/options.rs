@@ -36,12 +36,11 @@ const PAST: &str = "gpt2-past-dynamo2.9-op18-dyn/model.onnx";
 
 #[test]
 fn outputs_without_elements_are_refused() {
-    for sizes in ["--dim batch=0 --dim sequence=8", "--dim batch=2 --dim sequence=0"] {
-        refused(
-            GPT,
-            &format!("--machine cpu-2x --mesh 2 {sizes}"),
-            &["no output has elements, such as `logits`"],
-        );
+    for (sizes, expected) in [
+        ("--dim batch=0 --dim sequence=8", "no output has elements, such as `logits`"),
+        ("--dim batch=2 --dim sequence=0", "operand 0 is f32[0,192], expected 73728 elements"),
+    ] {
+        refused(GPT, &format!("--machine cpu-2x --mesh 2 {sizes}"), &[expected]);
     }
 }
 

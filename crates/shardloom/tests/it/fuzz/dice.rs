@@ -97,6 +97,9 @@ impl Dice {
 
     /// Bytes of which a few are others, or the end is missing.
     pub(super) fn bytes(&mut self, bytes: &[u8]) -> Vec<u8> {
+        if bytes.is_empty() {
+            return vec![0];
+        }
         let mut other = bytes.to_vec();
         if self.once_in(8) {
             other.truncate(self.below(bytes.len() + 1));
