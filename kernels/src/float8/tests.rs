@@ -13,10 +13,10 @@ const FORMATS: [(DType, Format); 4] = [
 
 #[test]
 fn formats_have_their_largest_and_least_numbers() {
-    let largest = FORMATS.map(|(_, it)| it.decoded(it.largest));
-    assert_eq!(largest, [448.0, 240.0, 57344.0, 57344.0]);
-    let least = FORMATS.map(|(_, it)| it.decoded(1));
-    assert_eq!(least, [2f32.powi(-9), 2f32.powi(-10), 2f32.powi(-16), 2f32.powi(-17)]);
+    let largest = FORMATS.map(|(_, it)| it.decoded(it.largest).to_bits());
+    assert_eq!(largest, [448.0_f32, 240.0, 57344.0, 57344.0].map(f32::to_bits));
+    let least = FORMATS.map(|(_, it)| it.decoded(1).to_bits());
+    assert_eq!(least, [-9, -10, -16, -17].map(|power| 2f32.powi(power).to_bits()));
 }
 
 #[test]
