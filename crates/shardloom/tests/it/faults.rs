@@ -5,7 +5,7 @@ use std::path::Path;
 use super::fuzz::child::run;
 
 /// A model that is run on two ranks: its exit code, and a part of the message.
-const MODELS: [(&str, i32, &str); 12] = [
+const MODELS: [(&str, i32, &str); 13] = [
     ("exit3_bad_input/argmax0.onnx", 2, "node `y` (ArgMax): operand 0 is f32[2,0], expected some elements"),
     (
         "exit3_bad_input/concat_const30.onnx",
@@ -21,6 +21,7 @@ const MODELS: [(&str, i32, &str); 12] = [
     ("panic_no_operations/cos_ezero.onnx", 0, ""),
     ("panic_no_operations/noout.onnx", 2, "the model has no outputs"),
     ("panic_no_operations/outinput.onnx", 0, ""),
+    ("quadratic-memory/fn_bomb_16.onnx", 0, ""),
     ("stack_overflow_dim/dim_mul.onnx", 1, "dimensions without a size: `a` in a[0]; `a*a*a"),
 ];
 
