@@ -62,7 +62,7 @@ pub(super) const ALL: [Case; 17] = [
     Case::of("opt-past-optimum0.1-op17-dyn"),
     Case::at_length("llama-fp32-genai0.18", &[]),
     Case::at_length("llama-int4-genai0.18", &[]),
-    Case::at_length("qwen3-fp32-genai0.18", &[]),
+    Case::at_length("qwen3-fp32-genai0.18", &[("kv_cache_dim", 16)]),
     Case::fixed("llama-staticcache-dynamo2.9-op18-static"),
     Case::fixed("llama-staticcache-legacy2.9-op17-static"),
 ];
