@@ -115,7 +115,9 @@ fn what_pytorch_trains_is_found_in_the_file() {
             // The exporter has computed 1 + the scales of norms: these are trained in their place.
             let folded = !case.parameters.contains_key(name) && why == train::Because::Norm;
             let is_copy = found.roles.ties.iter().any(|tie| tie.copy == *name);
-            let is_trained = folded || is_copy || case.expected("grad", name).is_some();
+            // PyTorch keeps these sines as they are; in this file they are random numbers under a parameter's name.
+            let untold = title.starts_with("whisper/") && name.ends_with("encoder.embed_positions.weight");
+            let is_trained = folded || is_copy || untold || case.expected("grad", name).is_some();
             assert!(is_trained, "{title}: `{name}` is trained: {}", why.in_words());
         }
         for constant in &found.roles.constants {
