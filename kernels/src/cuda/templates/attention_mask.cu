@@ -1,7 +1,7 @@
 
 /* The gradient of attention towards its mask: a thread to an element, over all scores that it is
    repeated for. */
-KERNEL(256) $NAME($PARAMETERS) {
+KERNEL_ALONE(256) $NAME($PARAMETERS) {
     const t_i64 at = t_block() * 256 + t_thread();
     if (at >= count) return;
     const t_i64 key_at = at % mask_keys, query_at = at / mask_keys % mask_queries;
