@@ -15,7 +15,6 @@ mod motion; // how blocks move between the time steps of a partition
 mod transfer; // how a value gets from one layout to another
 mod graph; // values and operations in order
 mod gradient; // the gradient of each operation, in terms of operations
-pub mod schedule; // in which order pipelines work
 mod text; // parse and print
 mod verify; // the rules a program obeys
 

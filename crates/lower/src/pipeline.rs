@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use plan::{Crossing, Holding, Pipeline, Stage};
 use planner_ir::AxisId;
-use planner_ir::schedule::{Schedule, Task, Work};
 use rayon::prelude::*;
+use schedule::{Schedule, Task, Work};
 
 use crate::action::{Action, Remote};
 use crate::arena;

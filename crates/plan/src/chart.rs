@@ -3,7 +3,7 @@
 mod svg; // as a picture
 mod text; // as lines
 
-use planner_ir::schedule::{Schedule, Timeline};
+use schedule::{Schedule, Timeline};
 
 /// What is drawn: a schedule, and when it does what.
 #[derive(Clone, Copy, Debug)]

@@ -2,7 +2,7 @@
 //! each group of devices works.
 
 use planner_ir::Phase;
-use planner_ir::schedule::{Schedule, StageTimes};
+use schedule::{Schedule, StageTimes};
 
 use crate::plan::{Assignment, Copy, Holding, MachineName, Part, Plan, Proof, Term};
 use crate::recipe::Recipe;

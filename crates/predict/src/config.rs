@@ -17,7 +17,7 @@
 
 use std::fmt;
 
-use planner_ir::schedule::Kind;
+use ::schedule::Kind;
 use toml::{Table, Value};
 
 use crate::model::{Embedding, Experts, Mlp, Model};

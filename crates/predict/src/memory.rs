@@ -12,8 +12,8 @@
 //! How many micro-batches a stage holds: Narayanan et al., SC21, section 2.2, and Megatron-LM,
 //! `schedules.py`, for interleaved pipelines; Qi et al., ICLR 2024, for zero bubble.
 
+use ::schedule::held;
 use cost_models::units::{Bytes, exact};
-use planner_ir::schedule::held;
 
 use crate::framework::Figure;
 use crate::pieces::{ELEMENT, Job, whole};

@@ -1,6 +1,6 @@
 //! The pipelines of setups, as schedules that have names.
 
-use planner_ir::schedule::{self, Kind, StageTimes};
+use ::schedule::{Kind, StageTimes};
 
 use crate::setup::Setup;
 

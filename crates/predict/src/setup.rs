@@ -3,9 +3,9 @@
 
 use std::fmt;
 
+use ::schedule::Kind;
 use cost_models::machine::Machine;
 use cost_models::units::exact;
-use planner_ir::schedule::Kind;
 
 use crate::model::Model;
 use crate::table::MOST;

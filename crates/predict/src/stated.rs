@@ -13,8 +13,8 @@
 //!   with everything computed again.
 //! - logits have weights of their own where the feed-forward part is gated, as in Llama.
 
+use ::schedule::Kind;
 use cost_models::units::{BytesPerSecond, exact};
-use planner_ir::schedule::Kind;
 
 use crate::cluster::Links;
 use crate::framework::{Framework, FrameworkError};

@@ -1,10 +1,10 @@
 //! The time of a training step, as a sum of named terms.
 
+use ::schedule::Kind;
 use cost_models::collective::{all_reduce, reduce_scatter, ring_all_gather};
 use cost_models::estimate::Estimate;
 use cost_models::topology::Group;
 use cost_models::units::{Bytes, Seconds, exact};
-use planner_ir::schedule::Kind;
 
 use crate::framework::Figure;
 use crate::layer::{self, Passes, beyond};
@@ -61,9 +61,9 @@ impl StageTimes {
     }
 
     /// The same in seconds.
-    fn seconds(&self) -> planner_ir::schedule::StageTimes {
+    fn seconds(&self) -> ::schedule::StageTimes {
         let [forward, backward, weight] = [&self.forward, &self.input, &self.weight].map(|it| it.total().0);
-        planner_ir::schedule::StageTimes { forward, backward, weight }
+        ::schedule::StageTimes { forward, backward, weight }
     }
 }
 
@@ -176,9 +176,7 @@ fn bubble(job: &Job<'_>, stages: &[StageTimes], slowest: &StageTimes) -> Seconds
     let ([groups, chunks, _], kind) = (schedule::sizes(job.setup), schedule::kind(job.setup));
     match kind {
         Kind::ZeroBubbleH2 => Seconds::ZERO,
-        _ if kind.splits_backward() => {
-            Seconds(planner_ir::schedule::bubble(kind, groups, &slowest.seconds()).max(0.0))
-        }
+        _ if kind.splits_backward() => Seconds(::schedule::bubble(kind, groups, &slowest.seconds()).max(0.0)),
         _ => Seconds(others / real(chunks)),
     }
 }

@@ -7,8 +7,8 @@
 
 pub mod unequal; // stages on meshes that differ
 
-use planner_ir::schedule::StageTimes;
 use rayon::prelude::*;
+use schedule::StageTimes;
 
 use crate::live::Live;
 

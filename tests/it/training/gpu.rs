@@ -4,9 +4,9 @@
 use lower::Program;
 use plan::{Plan, Recompute};
 use planner_ir::Optimizer;
-use planner_ir::schedule::Kind as Schedule;
 use rayon::prelude::*;
 use rewrite::Steps;
+use schedule::Kind as Schedule;
 use search::MachinePrices;
 
 use super::cases::{self, ADAMW, Case, MOMENTUM, parted};

@@ -10,12 +10,12 @@ use std::path::{Path, PathBuf};
 use cost_models::cluster::Cluster;
 use lower::Origin;
 use plan::{Arrival, Crossing, Pipeline, Precision, Recipe, Recompute};
-use planner_ir::schedule::Kind;
 use planner_ir::{Graph, Mesh, NodeId, Optimizer, Phase, Source};
 use rayon::prelude::*;
 use reshard::Strategy;
 use rewrite::Steps;
 use run::{Outcome, Session};
+use schedule::Kind;
 use shardloom::pipeline::staged::{Forward, Meshes, Order, Wanted, staged};
 
 use super::cases::{self, ADAMW, Arrays, Case, MOMENTUM, SGD, parted, step_inputs};

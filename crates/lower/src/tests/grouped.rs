@@ -2,7 +2,7 @@
 
 use std::mem::discriminant;
 
-use planner_ir::schedule::Kind;
+use schedule::Kind;
 
 use super::pipelines::staged;
 use crate::{Action, Program, grouped, pipeline};

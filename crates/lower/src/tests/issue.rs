@@ -1,6 +1,6 @@
 //! Orders in which hosts issue what ranks exchange: those of schedules are right, broken ones are found.
 
-use planner_ir::schedule::Kind as Order;
+use schedule::Kind as Order;
 
 use super::pipelines::{good, is_send};
 use crate::verify::Violation;

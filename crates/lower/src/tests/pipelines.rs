@@ -2,8 +2,8 @@
 
 use plan::{Arrival, Crossing, MachineName, Pipeline, Recipe, Stage};
 use plan::{Loss, NoDecay, Precision, Proof};
-use planner_ir::schedule::Kind as Order;
 use planner_ir::{Binary, Contract, Label, Layout, Mesh, Op, Optimizer, Phase, Real, StateKind};
+use schedule::Kind as Order;
 
 use super::{Sketch, f32, split};
 use crate::{Action, Origin, Program, Turn, pipeline, verify};
@@ -401,8 +401,8 @@ fn places_are_as_many_as_schedules_hold() {
         for groups in 1..=3_usize {
             let chunks = if kind.interleaves() { 2 } else { 1 };
             let schedule = kind.schedule(groups, chunks, 6).unwrap();
-            let verified = planner_ir::schedule::verify(schedule, groups * chunks, 6).unwrap();
-            let live = planner_ir::schedule::live(&verified);
+            let verified = schedule::verify(schedule, groups * chunks, 6).unwrap();
+            let live = schedule::live(&verified);
             let works = verified.schedule().works().len();
             for (group, live) in live.iter().enumerate() {
                 let turns = crate::pipeline::turns(verified.schedule(), group).unwrap();

@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use planner_ir::schedule::{Message, Span, Task, Work};
+use schedule::{Message, Span, Task, Work};
 
 use super::{Chart, marks, short_time};
 use crate::svg::{escaped, opening};

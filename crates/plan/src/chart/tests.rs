@@ -1,7 +1,7 @@
 //! Charts as text, and what every picture has.
 
 use expect_test::{Expect, expect};
-use planner_ir::schedule::{Durations, Kind, Overlap, StageTimes, Timeline, Verified, timeline, verify};
+use schedule::{Durations, Kind, Overlap, StageTimes, Timeline, Verified, timeline, verify};
 
 use super::{Chart, marks, short_time};
 

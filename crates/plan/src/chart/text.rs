@@ -4,7 +4,7 @@
 //! Where tasks are narrower than their words these are without the chunk, or letters alone, and
 //! where many share a column, the last is seen.
 
-use planner_ir::schedule::{Span, Task, Work};
+use schedule::{Span, Task, Work};
 
 use super::{Chart, marks, short_time};
 

@@ -12,8 +12,8 @@
 
 use std::collections::BTreeMap;
 
-use planner_ir::schedule::verify;
 use planner_ir::{CROSSING, Graph, Source, State, Type};
+use schedule::verify;
 
 use super::{Violations, rounding};
 use crate::pipeline::Pipeline;

@@ -1,6 +1,6 @@
 //! Pipelines to what a file says, and back.
 
-use planner_ir::schedule::Schedule;
+use schedule::Schedule;
 
 use super::error::ReadError;
 use super::{decode, encode, file};

@@ -1,8 +1,8 @@
 //! Pipelines: random plans of stages whose gradients need not be right.
 
 use arbtest::arbitrary::{Result, Unstructured};
-use planner_ir::schedule::Kind;
 use planner_ir::{Mesh, Op, Optimizer, Real, parse_graph};
+use schedule::Kind;
 
 use super::maker::{self, Steps};
 use super::with_memory;

@@ -2,7 +2,7 @@
 //!
 //! The bubble's part of a step is that of what is not work in the longest time of a stage.
 
-use planner_ir::schedule::{Kind, StageTimes, bubble};
+use ::schedule::{Kind, StageTimes, bubble};
 
 use super::{Answer, Priced};
 use crate::schedule::{real, waiting};

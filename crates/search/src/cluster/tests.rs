@@ -1,7 +1,7 @@
 //! Setups and cuts against trying all.
 
 use arbtest::arbtest;
-use planner_ir::schedule::StageTimes;
+use schedule::StageTimes;
 
 use super::{BlockCost, Kept, Outcome, best, cut};
 use crate::live::Live;

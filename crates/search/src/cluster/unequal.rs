@@ -19,7 +19,7 @@
 use std::collections::BTreeMap;
 
 use cost_models::units::exact;
-use planner_ir::schedule::StageTimes;
+use schedule::StageTimes;
 
 use super::BlockCost;
 use crate::live::Live;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use planner_ir::schedule::{Crossing, Kind};
+use schedule::{Crossing, Kind};
 
 /// `schedule`.
 #[derive(Args, Clone, Debug)]

@@ -11,8 +11,8 @@ use std::time::Instant;
 use clap::Args;
 use import::Bindings;
 use plan::{Loss, NoDecay, Precision, Proof, Recipe};
-use planner_ir::schedule::Kind;
 use planner_ir::{Optimizer, Real};
+use schedule::Kind;
 use serde::Deserialize;
 use serde_json::json;
 

@@ -13,10 +13,10 @@ use cost_models::machine::Machine;
 use cost_models::units::BytesPerSecond;
 use import::Bindings;
 use plan::{Loss, NoDecay, Pipeline, Precision, Recipe, Recompute};
-use planner_ir::schedule::Kind;
 use planner_ir::{Mesh, Optimizer, Real};
 use reshard::Strategy;
 use rewrite::Steps;
+use schedule::Kind;
 use serde_json::{Value, json};
 
 use super::folder::Folder;

@@ -8,7 +8,7 @@ use ::plan::{Pipeline, strategy};
 use cost_models::cluster::Cluster;
 use import::Bindings;
 use planner_ir::Mesh;
-use planner_ir::schedule::{Kind, Schedule};
+use schedule::{Kind, Schedule};
 use serde_json::{Value, json};
 
 use super::{Context, Said, stopped};

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use ::plan::{Chart, MAX_DRAWN, short_time};
-use planner_ir::schedule::{
+use schedule::{
     Crossing, Durations, Kind, Live, Overlap, Schedule, Span, StageTimes, Timeline, Verified, live, timeline,
     verify,
 };
@@ -160,7 +160,7 @@ impl Told<'_> {
                 "tasks": tasks
             })
         };
-        let message = |it: &planner_ir::schedule::Message| {
+        let message = |it: &schedule::Message| {
             let (task, from, to) = (it.of.to_string(), it.from, it.to);
             json!({ "of": task, "from_stage": from, "to_stage": to, "time": span(&it.span) })
         };

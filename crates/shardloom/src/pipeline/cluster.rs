@@ -26,8 +26,8 @@ use cost_models::cluster::Cluster;
 use cost_models::machine::Machine;
 use cost_models::units::exact;
 use plan::{Pipeline, Plan, Proof, Recipe, Recompute};
-use planner_ir::schedule::Kind;
 use rayon::prelude::*;
+use schedule::Kind;
 use search::Trail;
 use search::cluster::{BlockCost, Found, Outcome, best};
 

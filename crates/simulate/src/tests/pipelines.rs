@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use planner_ir::schedule::{
+use schedule::{
     self, Crossing, Durations, Kind, Overlap, StageTimes, Task as Part, Verified, Work, makespan,
 };
 

@@ -8,7 +8,7 @@ use cost_models::work;
 use lower::{
     Action, BufferId, Program, Received, Remote, Repeated, RepeatedPart, Sent, Stream, Strided, Turn, Way,
 };
-use planner_ir::schedule::{
+use schedule::{
     self, Crossing, Durations, Kind, Overlap, Schedule, StageTimes, Task, Verified, Work, makespan,
 };
 

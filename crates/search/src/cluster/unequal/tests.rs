@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use arbtest::arbtest;
-use planner_ir::schedule::StageTimes;
+use schedule::StageTimes;
 
 use super::{Choice, Composed, Nodes, Outcome, Room, compose, few, followed};
 use crate::cluster::{BlockCost, Kept};

@@ -6,9 +6,9 @@ use cost_models::cluster::Cluster;
 use import::Bindings;
 use kernels::Array;
 use plan::{Loss, NoDecay, Precision, Recipe, Recompute};
-use planner_ir::schedule::Kind;
 use planner_ir::{Mesh, Optimizer, Real};
 use rewrite::Steps;
+use schedule::Kind;
 
 use super::{Size, write};
 use crate::bench::folder::Folder;

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use ::plan::{Chart, Holding, MAX_DRAWN, Pipeline, Recompute, strategy};
-use planner_ir::schedule::{Kind, Timeline};
+use schedule::{Kind, Timeline};
 use serde_json::{Value, json};
 
 use crate::arguments::ExplainArguments;

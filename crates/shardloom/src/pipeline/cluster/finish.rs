@@ -1,8 +1,8 @@
 //! Ways to run a step, planned stage by stage: what a price of blocks promises, made.
 
 use plan::Pipeline;
-use planner_ir::schedule::Kind;
 use rewrite::Steps;
+use schedule::Kind;
 use search::Fixed;
 
 use super::known::Known;

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use cost_models::machine::Machine;
 use cost_models::units::exact;
 use cost_models::work;
-use planner_ir::schedule::Kind;
 use planner_ir::{Graph, Node, Op, Phase, Source, ValueId};
+use schedule::Kind;
 use train::Step;
 
 use super::Setup;

@@ -1,6 +1,6 @@
 //! Setups that some schedule can order.
 
-use planner_ir::schedule::Kind;
+use schedule::Kind;
 
 use super::Setup;
 use crate::failure::Failure;

@@ -1,9 +1,7 @@
 //! What stages take by a schedule, as far as their blocks say.
 
 use cost_models::units::exact;
-use planner_ir::schedule::{
-    self, Crossing, Durations, Kind, Overlap, StageTimes, Verified, makespan, verify,
-};
+use schedule::{self, Crossing, Durations, Kind, Overlap, StageTimes, Verified, makespan, verify};
 use search::Live;
 use search::cluster::{BlockCost, cut};
 

@@ -5,7 +5,7 @@ use std::fmt;
 
 use plan::Recompute;
 use planner_ir::Mesh;
-use planner_ir::schedule::Kind;
+use schedule::Kind;
 use search::Fixed;
 
 use super::Question;

@@ -9,8 +9,8 @@ use std::sync::{Mutex, PoisonError};
 
 use cost_models::units::exact;
 use plan::Recompute;
-use planner_ir::schedule::{self, Kind, verify};
 use rayon::prelude::*;
+use schedule::{Kind, verify};
 use search::cluster::unequal::{Choice, Nodes, Room, compose};
 use search::{Live, Trail};
 

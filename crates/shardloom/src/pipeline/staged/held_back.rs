@@ -1,7 +1,7 @@
 //! Schedules that hold less than the one that was asked for, where memory ends.
 
 use plan::Pipeline;
-use planner_ir::schedule::Kind;
+use schedule::Kind;
 
 use super::Order;
 

@@ -8,9 +8,9 @@ use cost_models::machine::Machine;
 use cost_models::topology::Topology;
 use cost_models::units::{Bytes, BytesPerSecond, Seconds, exact};
 use plan::{Arrival, Crossing, Pipeline, Term};
-use planner_ir::schedule::{self, Durations, Overlap, StageTimes, verify};
 use planner_ir::{Phase, Type};
 use reshard::{Network, Policy, Side, Strategy, quickest};
+use schedule::{Durations, Overlap, StageTimes, verify};
 
 use super::CHUNKS;
 use super::update::{self, Messages};

@@ -7,9 +7,9 @@ use cost_models::known::Count;
 use cost_models::units::BytesPerSecond;
 use import::Bindings;
 use plan::{Holding, Loss, NoDecay, Pipeline, Precision, Recipe, Recompute};
-use planner_ir::schedule::{Kind, verify};
 use planner_ir::{Mesh, Optimizer, Real};
 use rewrite::Steps;
+use schedule::{Kind, verify};
 use search::Live;
 
 use super::{Forward, Meshes, Order, Wanted, message, staged, under_way};

@@ -2,8 +2,8 @@
 
 use cost_models::cluster::Cluster;
 use plan::Pipeline;
-use planner_ir::schedule::Kind;
 use reshard::Strategy;
+use schedule::Kind;
 
 use super::prices::{Networks, phase, priced, travelling};
 use crate::failure::Failure;

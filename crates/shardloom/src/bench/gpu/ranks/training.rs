@@ -10,10 +10,10 @@ use import::Bindings;
 use kernels::Array;
 use lower::Program;
 use plan::{Assignment, Loss, NoDecay, Plan, Precision, Recipe, Recompute};
-use planner_ir::schedule::Kind;
 use planner_ir::{Graph, Mesh, Op, Optimizer, Real, State, StateKind};
 use rewrite::Steps;
 use run::Session;
+use schedule::Kind;
 
 use super::around::Around;
 use super::{APART, APART_NARROW, SECTION};

@@ -13,7 +13,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::{MAX_TASKS, Schedule, Task, Work};
-use crate::text::ParseError;
+use planner_ir::ParseError;
 
 impl fmt::Display for Schedule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
