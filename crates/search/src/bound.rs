@@ -23,7 +23,7 @@ mod trail;
 
 use std::sync::Arc;
 
-use crate::chain::{Chain, ChainChoices, ChainSolution, Flat, Goal, Prices, Relaxation};
+use crate::chain::{Chain, ChainChoices, ChainSolution, Flat, Goal, Prices, Relaxation, Width};
 use crate::ilp;
 use crate::problem::{Place, Problem, Proof, SearchError, Solution, Window, real, real_size};
 use floors::Floors;
@@ -66,13 +66,13 @@ struct Search<'a> {
 
 /// The assignment of least time whose memory fits, as far as can be told.
 pub fn solve(problem: &Problem, capacity: u64) -> Result<Solution, SearchError> {
-    let (choices, time, proof) = solve_flat(Chain::from(problem.clone()), capacity)?;
+    let (choices, time, proof) = solve_flat(Chain::from(problem.clone()), capacity, Width::Narrow)?;
     Ok(Solution { choices, time, proof })
 }
 
 /// The choices of least time for a chain whose memory fits, as far as can be told.
 pub fn solve_chain(chain: &Chain, capacity: u64) -> Result<ChainSolution, SearchError> {
-    Solver::new(&Arc::new(chain.clone()), Trail::default()).solve(capacity)
+    Solver::new(&Arc::new(chain.clone()), Trail::default(), Width::Narrow).solve(capacity)
 }
 
 /// A chain that is ready to be solved for many capacities.
@@ -91,20 +91,22 @@ struct Base {
     flat: Flat,
     /// None if the boundaries have too many states for a table over pairs of them.
     relaxation: Option<Relaxation>,
+    width: Width,
 }
 
 impl Base {
-    fn of(chain: &Arc<Chain>) -> Self {
-        let relaxation = chain.has_small_boundaries().then(|| Relaxation::new(chain));
-        Self { chain: Arc::clone(chain), flat: chain.flat(), relaxation }
+    fn of(chain: &Arc<Chain>, width: Width) -> Self {
+        let relaxation = chain.has_small_boundaries().then(|| Relaxation::new(chain, width));
+        Self { chain: Arc::clone(chain), flat: chain.flat(), relaxation, width }
     }
 }
 
 impl Solver {
     /// Prepares a chain; the search starts from what another one has seen.
-    pub fn new(chain: &Arc<Chain>, trail: Trail) -> Self {
+    pub(crate) fn new(chain: &Arc<Chain>, trail: Trail, width: Width) -> Self {
         let (trail, (base, floors)) = trail.along(chain);
-        let base = base.unwrap_or_else(|| Arc::new(Base::of(chain)));
+        let base = base.filter(|it| it.width == width);
+        let base = base.unwrap_or_else(|| Arc::new(Base::of(chain, width)));
         Self { base, refused: None, trail, floors }
     }
 
@@ -134,9 +136,9 @@ impl Solver {
     }
 
     fn solved(&mut self, capacity: u64) -> Answer {
-        let Base { chain, flat, relaxation } = &*self.base;
+        let Base { chain, flat, relaxation, width } = &*self.base;
         let Some(relaxation) = relaxation else {
-            return solve_flat(Chain::from(flat.problem.clone()), capacity);
+            return solve_flat(Chain::from(flat.problem.clone()), capacity, *width);
         };
         let mut search = started(chain, flat, relaxation, capacity);
         (search.trail, search.floors) = (std::mem::take(&mut self.trail), std::mem::take(&mut self.floors));
@@ -153,9 +155,9 @@ impl Solver {
 }
 
 /// The assignment of least time for a chain of one block.
-fn solve_flat(chain: Chain, capacity: u64) -> Answer {
+fn solve_flat(chain: Chain, capacity: u64, width: Width) -> Answer {
     let chain = Arc::new(chain);
-    let (flat, relaxation) = (chain.flat(), Relaxation::new(&chain));
+    let (flat, relaxation) = (chain.flat(), Relaxation::new(&chain, width));
     started(&chain, &flat, &relaxation, capacity).ascended()?.tightened()?.closed()
 }
 
@@ -293,7 +295,7 @@ impl Search<'_> {
     /// Takes the best choices that are the same in all blocks of a segment, if there are any.
     fn offer_periodic(&mut self) {
         let folded = Arc::new(periodic::fold(self.chain));
-        let (flat, relaxation) = (folded.flat(), Relaxation::new(&folded));
+        let (flat, relaxation) = (folded.flat(), Relaxation::new(&folded, self.relaxation.width()));
         let found =
             started(&folded, &flat, &relaxation, self.capacity).ascended().and_then(Search::tightened);
         // That nothing periodic fits proves nothing.

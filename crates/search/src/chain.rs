@@ -20,7 +20,7 @@ mod variants;
 pub use flat::Flat;
 pub use product::{Powers, product};
 use relax::MOST_PAIRS;
-pub(crate) use relax::{Goal, Prices, Relaxation};
+pub(crate) use relax::{Goal, Prices, Relaxation, Width};
 pub(crate) use segment::priced_costs;
 use variants::Interface;
 pub use variants::{Variant, unite};

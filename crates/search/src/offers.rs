@@ -4,6 +4,7 @@ use plan::{LeftOut, Pin};
 use planner_ir::Digit;
 use rewrite::{Offer, Splits, Steps, striped_length};
 
+use crate::chain::Width;
 use crate::fixed::{splits, takes_steps};
 use crate::planner::{PlanError, Request};
 use crate::prepare::Cut;
@@ -66,8 +67,12 @@ impl Offers {
         Self { wanted, turns, last: at_most(1, least) }
     }
 
-    /// The first outcome that is not too wide, or that of the last offer.
-    pub(crate) fn among<T>(&self, plan_in: impl Fn(Offer) -> Result<T, PlanError>) -> Result<T, PlanError> {
+    /// The first outcome that is not too wide, or that of the last offer; where all are, what message passing
+    /// finds in the first whose space can be built.
+    pub(crate) fn among<T>(
+        &self,
+        plan_in: impl Fn(Offer, Width) -> Result<T, PlanError>,
+    ) -> Result<T, PlanError> {
         // By how much what was asked for is too wide, or the first that was tried instead; and by how much
         // the offer before was: of the same steps, where fewer splits come next.
         let mut first: Option<(Offer, PlanError)> = None;
@@ -76,22 +81,30 @@ impl Offers {
             None => error,
             Some((offer, wide)) => PlanError::Fewer { offer, wide: Box::new(wide), error: Box::new(error) },
         };
-        for &offer in &self.turns {
-            if matches!(offer.splits, Splits::AtMost(_)) && beyond > HOPELESS {
+        // The first whose blocks are known, though they cannot be eliminated.
+        let mut built: Option<Offer> = None;
+        for offer in self.turns.iter().copied().chain([self.last]) {
+            if offer != self.last && matches!(offer.splits, Splits::AtMost(_)) && beyond > HOPELESS {
                 continue;
             }
-            match plan_in(offer) {
+            match plan_in(offer, Width::Narrow) {
                 Err(error) if error.is_too_wide() => {
                     beyond = match &error {
-                        PlanError::Search(SearchError::TooWide { entries, limit }) => entries / limit,
+                        PlanError::Search(SearchError::TooWide { entries, limit }) => {
+                            built = built.or(Some(offer));
+                            entries / limit
+                        }
                         _ => 0.0,
                     };
+                    if offer == self.last && built.is_none() {
+                        return Err(instead(error, first));
+                    }
                     first = first.or(Some((offer, error)));
                 }
                 outcome => return outcome.map_err(|error| instead(error, first)),
             }
         }
-        plan_in(self.last).map_err(|error| instead(error, first))
+        plan_in(built.unwrap_or(self.last), Width::ANY)
     }
 
     /// What of all that was asked for is not in an offer.

@@ -11,7 +11,7 @@ use rayon::prelude::*;
 use rewrite::{Offer, Space, SpaceError, Steps};
 
 use crate::bound::{Solver, Trail};
-use crate::chain::{Chain, ChainSolution};
+use crate::chain::{Chain, ChainSolution, Width};
 use crate::compose::{Composed, Part, compose, estimate, memory};
 use crate::derive::stand;
 use crate::fixed::{Fixed, FixedError, apart, pins};
@@ -206,8 +206,8 @@ fn widely(
     let graphs: Vec<&Graph> = cuts.iter().map(|it| it.graph).collect();
     let pins = pins(request.fixed, &graphs, request.mesh).map_err(PlanError::Fixed)?;
     let offers = Offers::of(request, &cuts, &pins);
-    offers.among(|offer| {
-        let (mut plan, variants) = plan_in((request, &pins), &cuts, derive, offer)?;
+    offers.among(|offer, width| {
+        let (mut plan, variants) = plan_in((request, &pins), &cuts, derive, (offer, width))?;
         plan.space.left_out = offers.left_out(offer);
         plan.space.saturated &= plan.space.left_out.is_empty();
         Ok((plan, variants))
@@ -219,7 +219,7 @@ fn plan_in(
     (request, pins): (&Request<'_>, &[Pin]),
     cuts: &[Cut<'_>],
     derive: Option<&Derive<'_>>,
-    offer: Offer,
+    (offer, width): (Offer, Width),
 ) -> Result<(Plan, Vec<usize>), PlanError> {
     let parts: Vec<Cow<'_, [Section]>> = cuts.iter().map(|cut| apart(cut, pins)).collect();
     let cuts: Vec<Cut<'_>> =
@@ -245,7 +245,7 @@ fn plan_in(
     forbid(&mut programs, mesh, pins).map_err(PlanError::Fixed)?;
     let chain = Arc::new(chain(&programs));
     let known = trail().map(|mut it| std::mem::take(&mut *it)).unwrap_or_default();
-    let mut solver = Solver::new(&chain, known);
+    let mut solver = Solver::new(&chain, known, width);
     let mut lower_bound = None;
     // The fastest that fits with one slot where two are too many.
     let mut saving: Option<(Plan, Vec<usize>)> = None;

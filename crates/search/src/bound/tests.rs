@@ -125,7 +125,7 @@ fn tally(stage: Stage) -> Tally {
         for chain in [Chain::from(problem), random_chain(&mut dice)] {
             let flat = chain.flat();
             for capacity in capacities(&flat.problem) {
-                let relaxation = Relaxation::new(&Arc::new(chain.clone()));
+                let relaxation = Relaxation::new(&Arc::new(chain.clone()), Width::Narrow);
                 let ours = started(&chain, &flat, &relaxation, capacity).ascended().and_then(stage);
                 let name = format!("seed {seed} of {capacity} bytes");
                 hold(ours, &flat.problem, capacity, &mut tally, &name);
@@ -293,7 +293,7 @@ fn the_optimum_is_found_among_many_that_are_nearly_as_good() {
         let capacity = 11_000 + 100 * dice.below(15);
         let chain = Chain::from(problem.clone());
         let flat = chain.flat();
-        let relaxation = Relaxation::new(&Arc::new(chain.clone()));
+        let relaxation = Relaxation::new(&Arc::new(chain.clone()), Width::Narrow);
         let ours =
             started(&chain, &flat, &relaxation, capacity).ascended().and_then(|at| at.tightened()?.answer());
         hold(ours, &problem, capacity, &mut Tally::default(), &format!("seed {seed}"));
@@ -311,7 +311,7 @@ fn what_was_seen_before_changes_no_proof() {
         let mut chain = random_chain(&mut dice);
         for other in 0..4 {
             let flat = chain.flat();
-            let mut solver = Solver::new(&Arc::new(chain.clone()), trail);
+            let mut solver = Solver::new(&Arc::new(chain.clone()), trail, Width::Narrow);
             followed += usize::from(!solver.trail.seen.is_empty());
             proven += usize::from(solver.floors.has_free());
             let all = capacities(&flat.problem);
@@ -345,7 +345,7 @@ fn a_prepared_chain_answers_as_a_fresh_one() {
     for seed in 0..60 {
         let mut dice = Dice(seed);
         let chain = random_chain(&mut dice);
-        let mut solver = Solver::new(&Arc::new(chain.clone()), Trail::default());
+        let mut solver = Solver::new(&Arc::new(chain.clone()), Trail::default(), Width::Narrow);
         let most = chain.flat().problem.peak(&vec![0; chain.flat().problem.times.len()]);
         for part in [8, 1, 16, 4, 2, 0, 12, 3] {
             let capacity = most / 8 * part;

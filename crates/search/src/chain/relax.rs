@@ -19,6 +19,12 @@ use crate::problem::{SearchError, real, real_size};
 /// The most choices of all globals together that are tried one by one.
 const MOST_GLOBALS: f64 = 4096.0;
 
+/// The most paths that bounds are raised along.
+const ROUNDS: usize = 48;
+
+/// A part of the bound by which a path that was found may exceed it and be taken for the cheapest.
+const CLOSE: f64 = 1e-12;
+
 /// The most entries of a table over a pair of boundaries.
 pub(crate) const MOST_PAIRS: f64 = 1_048_576.0;
 
@@ -29,6 +35,25 @@ pub(crate) enum Goal {
     Time,
     /// Only memory counts, as it is priced; times only forbid.
     Memory,
+}
+
+/// How wide a block may be.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Width {
+    /// So that it can be eliminated.
+    Narrow,
+    /// As it is: what needs a table of more entries than these is bounded and solved by messages.
+    Any(f64),
+}
+
+impl Width {
+    /// Whatever cannot be eliminated is solved by messages.
+    pub(crate) const ANY: Self = Self::Any(MOST_ENTRIES);
+
+    /// Whether a block whose elimination needs a table of so many entries is solved by messages.
+    pub(super) fn exceeded(self, entries: f64) -> bool {
+        matches!(self, Self::Any(most) if entries > most)
+    }
 }
 
 /// What a byte costs.
@@ -55,6 +80,7 @@ pub(crate) struct Relaxation {
     chain: Arc<Chain>,
     segments: Vec<Ready>,
     globals: Globals,
+    width: Width,
 }
 
 impl Goal {
@@ -69,28 +95,48 @@ impl Goal {
 
 impl Relaxation {
     /// Prepares a chain.
-    pub(crate) fn new(chain: &Arc<Chain>) -> Self {
+    pub(crate) fn new(chain: &Arc<Chain>, width: Width) -> Self {
         let needful = needful(chain);
         let all = chain.globals.iter().map(|global| real_size(global.times.len()));
-        if all.product::<f64>() <= MOST_GLOBALS {
-            let enumerated = Self::prepared(chain, &needful, Globals::Enumerated);
-            if enumerated.segments.iter().all(|it| it.pairs() <= MOST_PAIRS) && enumerated.fits().is_ok() {
-                return enumerated;
-            }
+        let enumerable = all.product::<f64>() <= MOST_GLOBALS;
+        let enumerated = |width| {
+            let made = Self::prepared(chain, &needful, (Globals::Enumerated, width));
+            let is_small = made.segments.iter().all(|it| it.pairs() <= MOST_PAIRS) && made.fits().is_ok();
+            is_small.then_some(made)
+        };
+        if enumerable && let Some(made) = enumerated(Width::Narrow) {
+            return made;
         }
-        Self::prepared(chain, &needful, Globals::Descended)
+        let descended = Self::prepared(chain, &needful, (Globals::Descended, Width::Narrow));
+        if width == Width::Narrow || descended.fits().is_ok() {
+            return descended;
+        }
+        let wide = enumerable.then(|| enumerated(width)).flatten();
+        wide.unwrap_or_else(|| Self::prepared(chain, &needful, (Globals::Descended, width)))
+    }
+
+    /// How wide its blocks may be.
+    pub(crate) fn width(&self) -> Width {
+        self.width
     }
 
     /// Prepares a chain whose globals have too many choices.
     #[cfg(test)]
     pub(crate) fn descended(chain: &Arc<Chain>) -> Self {
-        Self::prepared(chain, &needful(chain), Globals::Descended)
+        Self::prepared(chain, &needful(chain), (Globals::Descended, Width::Narrow))
     }
 
-    fn prepared(chain: &Arc<Chain>, needful: &[Vec<Pruned>], globals: Globals) -> Self {
+    /// Prepares a chain whose blocks are all solved by messages.
+    #[cfg(test)]
+    pub(crate) fn by_messages(chain: &Arc<Chain>, globals: Globals) -> Self {
+        Self::prepared(chain, &needful(chain), (globals, Width::Any(0.0)))
+    }
+
+    fn prepared(chain: &Arc<Chain>, needful: &[Vec<Pruned>], (globals, width): (Globals, Width)) -> Self {
         let segments = chain.segments.iter().zip(needful);
-        let segments = segments.map(|(segment, needful)| Ready::new(chain, segment, globals, needful));
-        Self { chain: Arc::clone(chain), segments: segments.collect(), globals }
+        let segments =
+            segments.map(|(segment, needful)| Ready::new(chain, segment, (globals, width), needful));
+        Self { chain: Arc::clone(chain), segments: segments.collect(), globals, width }
     }
 
     /// Whether all tables are small enough: nothing is reduced where one is not.
@@ -148,53 +194,95 @@ impl Relaxation {
     }
 
     fn enumerate(&self, goal: Goal, prices: &Prices, once: &[Vec<f64>]) -> Result<Relaxed, SearchError> {
-        let priced = self.priced(goal, prices, None)?;
         let domains: Vec<usize> = once.iter().map(Vec::len).collect();
-        let mut best = (f64::INFINITY, vec![0; domains.len()]);
-        let mut globals = vec![0; domains.len()];
-        loop {
-            let paid: f64 = once.iter().zip(&globals).map(|(costs, &choice)| costs[choice]).sum();
-            if paid < f64::INFINITY {
-                let ends = self.sweep(&priced, &globals);
-                let cost = ends[ends.len() - 1].iter().fold(f64::INFINITY, |a, &b| a.min(b)) + paid;
-                if cost < best.0 {
-                    best = (cost, globals.clone());
+        let least = |priced: &[Priced<'_>]| {
+            let mut best = (f64::INFINITY, vec![0; domains.len()]);
+            let mut globals = vec![0; domains.len()];
+            loop {
+                let paid = paid(once, &globals);
+                if paid < f64::INFINITY {
+                    let cost = self.cost(priced, &globals) + paid;
+                    if cost < best.0 {
+                        best = (cost, globals.clone());
+                    }
+                }
+                if !advance(&mut globals, &domains) {
+                    break;
                 }
             }
-            if !advance(&mut globals, &domains) {
+            best
+        };
+        Ok(self.refined(self.priced(goal, prices, None)?, least, |globals| paid(once, globals)))
+    }
+
+    /// The choices of least cost, whose globals and cost `least` tells by the tables. Where those have bounds,
+    /// these are raised along the cheapest path, until that is known to cost no more.
+    fn refined<'a>(
+        &self,
+        mut priced: Vec<Priced<'a>>,
+        least: impl Fn(&[Priced<'a>]) -> (f64, Vec<usize>),
+        paid: impl Fn(&[usize]) -> f64,
+    ) -> Relaxed {
+        if !self.segments.iter().any(Ready::is_wide) {
+            let (bound, globals) = least(&priced);
+            let choices = (bound < f64::INFINITY).then(|| self.recover(&priced, globals));
+            return Relaxed { choices, bound };
+        }
+        let mut best: Option<(f64, ChainChoices)> = None;
+        let mut reached = f64::NEG_INFINITY;
+        for _ in 0..ROUNDS {
+            let (bound, globals) = least(&priced);
+            reached = bound;
+            let found = best.as_ref().map_or(f64::INFINITY, |(cost, _)| *cost);
+            if found - bound <= CLOSE * bound.abs() || bound == f64::INFINITY {
+                break;
+            }
+            let path = self.path(&priced, &globals);
+            let (mut cost, mut is_raised) = (paid(&globals), false);
+            for ((ready, priced), (row, states)) in self.segments.iter().zip(&mut priced).zip(&path) {
+                let (own, raised) = ready.tighten(priced, *row, states);
+                cost += own;
+                is_raised |= raised;
+            }
+            if cost < found {
+                best = Some((cost, self.along(&priced, globals, &path)));
+            }
+            if !is_raised {
                 break;
             }
         }
-        let (bound, globals) = best;
-        let choices = (bound < f64::INFINITY).then(|| self.recover(&priced, globals));
-        Ok(Relaxed { choices, bound })
+        match best {
+            Some((cost, choices)) => Relaxed { choices: Some(choices), bound: reached.min(cost) },
+            None => Relaxed { choices: None, bound: reached },
+        }
+    }
+
+    /// The least cost of all blocks, by the tables.
+    fn cost(&self, priced: &[Priced<'_>], globals: &[usize]) -> f64 {
+        let ends = self.sweep(priced, globals);
+        ends[ends.len() - 1].iter().fold(f64::INFINITY, |a, &b| a.min(b))
     }
 
     /// Chooses globals one after another, from those that the first block to use each would choose.
     fn descend(&self, goal: Goal, prices: &Prices, once: &[Vec<f64>]) -> Result<Relaxed, SearchError> {
-        let free = self.priced(goal, prices, None)?;
-        let cost = |priced: &[Priced<'_>]| {
-            let ends = self.sweep(priced, &[]);
-            ends[ends.len() - 1].iter().fold(f64::INFINITY, |a, &b| a.min(b))
-        };
         let cheapest = |costs: &Vec<f64>| costs.iter().fold(f64::INFINITY, |a, &b| a.min(b));
-        let bound = cost(&free) + once.iter().map(cheapest).sum::<f64>();
-        if bound.is_infinite() {
-            return Ok(Relaxed { choices: None, bound });
-        }
-
-        let wishes = self.recover(&free, Vec::new());
+        let once_least = once.iter().map(cheapest).sum::<f64>();
+        let least = |priced: &[Priced<'_>]| (self.cost(priced, &[]) + once_least, Vec::new());
+        let Relaxed { choices: wishes, bound } =
+            self.refined(self.priced(goal, prices, None)?, least, |_| once_least);
+        let Some(wishes) = wishes else { return Ok(Relaxed { choices: None, bound }) };
         let mut globals: Vec<usize> = (0..once.len())
             .map(|global| {
                 self.wish(global, &wishes).unwrap_or_else(|| first_least(once[global].iter().copied()))
             })
             .collect();
         let fixed_cost = |globals: &[usize]| -> Result<f64, SearchError> {
-            let paid: f64 = once.iter().zip(globals).map(|(costs, &choice)| costs[choice]).sum();
-            Ok(paid + cost(&self.priced(goal, prices, Some(globals))?))
+            Ok(paid(once, globals) + self.cost(&self.priced(goal, prices, Some(globals))?, &[]))
         };
-        let mut best = fixed_cost(&globals)?;
-        for global in 0..globals.len() {
+        // Where costs are bounds, the first wish is taken.
+        let is_wide = self.segments.iter().any(Ready::is_wide);
+        let mut best = if is_wide { 0.0 } else { fixed_cost(&globals)? };
+        for global in 0..if is_wide { 0 } else { globals.len() } {
             for choice in 0..once[global].len() {
                 let mut other = globals.clone();
                 other[global] = choice;
@@ -208,8 +296,10 @@ impl Relaxation {
             return Ok(Relaxed { choices: None, bound });
         }
         let priced = self.priced(goal, prices, Some(&globals))?;
-        let choices = ChainChoices { globals, ..self.recover(&priced, Vec::new()) };
-        Ok(Relaxed { choices: Some(choices), bound })
+        let cost = |priced: &[Priced<'_>]| (self.cost(priced, &[]) + paid(once, &globals), Vec::new());
+        let choices = self.refined(priced, cost, |_| paid(once, &globals)).choices;
+        let choices = choices.map(|choices| ChainChoices { globals, ..choices });
+        Ok(Relaxed { choices, bound })
     }
 
     /// What the first block that uses a global chose for it.
@@ -247,22 +337,46 @@ impl Relaxation {
     }
 
     fn recover(&self, priced: &[Priced<'_>], globals: Vec<usize>) -> ChainChoices {
-        let ends = self.sweep(priced, &globals);
+        let path = self.path(priced, &globals);
+        self.along(priced, globals, &path)
+    }
+
+    /// For each segment, which of its tables the cheapest path is in, and the states at its boundaries.
+    fn path(&self, priced: &[Priced<'_>], globals: &[usize]) -> Vec<(usize, Vec<usize>)> {
+        let ends = self.sweep(priced, globals);
         let mut last = first_least(ends[ends.len() - 1].iter().copied());
-        let mut blocks = Vec::with_capacity(self.segments.len());
-        let segments = self.chain.segments.iter().zip(&self.segments).zip(priced);
-        for (((segment, ready), priced), before) in segments.zip(&ends).rev() {
-            let row = ready.row(&globals);
+        let mut path = Vec::with_capacity(self.segments.len());
+        for ((ready, priced), before) in self.segments.iter().zip(priced).zip(&ends).rev() {
+            let row = ready.row(globals);
             let powers = &priced.powers[row];
             let costs = before.iter().enumerate();
             let first =
                 first_least(costs.map(|(first, cost)| cost + powers.table()[first * ready.exits + last]));
-            blocks.push(ready.recover(segment, &priced.block, row, &powers.path(first, last)));
+            path.push((row, powers.path(first, last)));
             last = first;
         }
-        blocks.reverse();
-        ChainChoices { globals, blocks }
+        path.reverse();
+        path
     }
+
+    /// The choices of all blocks along a path.
+    fn along(
+        &self,
+        priced: &[Priced<'_>],
+        globals: Vec<usize>,
+        path: &[(usize, Vec<usize>)],
+    ) -> ChainChoices {
+        let segments = self.chain.segments.iter().zip(&self.segments).zip(priced).zip(path);
+        let blocks = segments.map(|(((segment, ready), priced), (row, states))| {
+            ready.recover(segment, &priced.block, *row, states)
+        });
+        ChainChoices { globals, blocks: blocks.collect() }
+    }
+}
+
+/// What these choices of the globals cost once.
+fn paid(once: &[Vec<f64>], globals: &[usize]) -> f64 {
+    once.iter().zip(globals).map(|(costs, &choice)| costs[choice]).sum()
 }
 
 /// For each segment, the needful choices of what its blocks may be.

@@ -7,9 +7,10 @@ use planner_ir::advance;
 use rayon::prelude::*;
 
 use super::product::Powers;
-use super::relax::Goal;
+use super::relax::{Goal, Width};
 use super::{Chain, Interface, Segment, Shared, Variant};
-use crate::eliminate::{Objective, Order, Pruned, Reduced, prune, reduce, with_classes};
+use crate::eliminate::{Objective, Order, Pruned, Reduced, first_least, prune, reduce, with_classes};
+use crate::messages::Wide;
 use crate::problem::{Problem, SearchError, Table, real, real_size};
 
 /// How globals are dealt with.
@@ -45,6 +46,8 @@ pub(crate) struct Ready {
 #[derive(Clone, Debug)]
 struct Body {
     order: Order,
+    /// Whether elimination is too wide: what is kept, and nothing else, has a place in the order.
+    is_wide: bool,
     /// Its needful choices, with nodes of classes after its own.
     pruned: Pruned,
     /// The tables of the pruned problem with zeros for all that is allowed.
@@ -68,15 +71,46 @@ pub(crate) struct Priced<'a> {
 pub(crate) struct Block<'a> {
     /// For each choice of the globals, the least cost from each state at the entry to each at the exit.
     table: Vec<f64>,
-    /// For each body, what it is reduced to.
-    reduced: Vec<Reduced<'a>>,
+    /// For each body, what it is minimised by.
+    bodies: Vec<Minimised<'a>>,
     /// For each entry of the table, the body that has the least.
     least: Vec<usize>,
 }
 
+/// A body minimised for given prices.
+struct Minimised<'a> {
+    by: By<'a>,
+    /// For each entry of the block's table, its own least cost, or a bound of it.
+    table: Vec<f64>,
+    /// What is live whatever is chosen costs.
+    constant: f64,
+}
+
+/// How a body was minimised.
+enum By<'a> {
+    /// Exactly, by elimination.
+    Elimination(Reduced<'a>),
+    /// By messages: its table has bounds.
+    Messages(Wide),
+}
+
+impl By<'_> {
+    fn recover(&self, kept: &[usize]) -> Vec<usize> {
+        match self {
+            Self::Elimination(reduced) => reduced.recover(kept),
+            Self::Messages(wide) => wide.recover(kept),
+        }
+    }
+}
+
 impl Ready {
     /// Prepares a segment, of whose bodies these are the needful choices.
-    pub(crate) fn new(chain: &Chain, segment: &Segment, handling: Globals, pruned: &[Pruned]) -> Self {
+    pub(crate) fn new(
+        chain: &Chain,
+        segment: &Segment,
+        (handling, width): (Globals, Width),
+        pruned: &[Pruned],
+    ) -> Self {
         let mut globals: Vec<usize> = match handling {
             Globals::Enumerated => segment.shared.iter().map(|shared| shared.global).collect(),
             Globals::Descended => Vec::new(),
@@ -96,7 +130,7 @@ impl Ready {
             count: segment.count,
             domains: global_domains.iter().copied().chain(boundary.map(|&node| domain(node))).collect(),
             global_domains,
-            bodies: bodies.map(|(it, pruned)| Body::new(it, &globals, pruned.clone())).collect(),
+            bodies: bodies.map(|(it, pruned)| Body::new(it, &globals, pruned.clone(), width)).collect(),
             globals,
         }
     }
@@ -146,19 +180,86 @@ impl Ready {
         let bodies = self.bodies.par_iter();
         let priced: Vec<_> =
             bodies.map(|body| body.priced(goal, resident, live, fixed, &self.domains)).collect();
-        let priced: Result<Vec<(Reduced<'_>, Vec<f64>)>, SearchError> = priced.into_iter().collect();
-        let (reduced, tables): (Vec<Reduced<'_>>, Vec<Vec<f64>>) = priced?.into_iter().unzip();
-        let mut tables = tables.into_iter().enumerate();
-        let mut table = tables.next().map(|(_, table)| table).unwrap_or_default();
+        let bodies: Vec<Minimised<'_>> = priced.into_iter().collect::<Result<_, _>>()?;
+        let mut table = bodies.first().map(|body| body.table.clone()).unwrap_or_default();
         let mut least = vec![0; table.len()];
-        for (body, other) in tables {
-            for ((entry, which), cost) in table.iter_mut().zip(&mut least).zip(other) {
-                if cost < *entry {
-                    (*entry, *which) = (cost, body);
+        for (body, other) in bodies.iter().enumerate().skip(1) {
+            for ((entry, which), cost) in table.iter_mut().zip(&mut least).zip(&other.table) {
+                if *cost < *entry {
+                    (*entry, *which) = (*cost, body);
                 }
             }
         }
-        Ok(Block { table, reduced, least })
+        Ok(Block { table, bodies, least })
+    }
+
+    /// Whether a table has bounds instead of least costs.
+    pub(crate) fn is_wide(&self) -> bool {
+        self.bodies.iter().any(|body| body.is_wide)
+    }
+
+    /// Raises the bounds of the blocks between these states to what can be told of them: what those cost that
+    /// were found, and whether bounds have risen.
+    pub(crate) fn tighten(&self, priced: &mut Priced<'_>, row: usize, states: &[usize]) -> (f64, bool) {
+        let mut pairs: Vec<&[usize]> = states.windows(2).collect();
+        pairs.sort_unstable();
+        pairs.dedup();
+        let block = &priced.block;
+        let look = |pair: &&[usize]| {
+            let place = (row * self.entries + pair[0]) * self.exits + pair[1];
+            let Minimised { by, table, constant } = &block.bodies[block.least[place]];
+            match by {
+                By::Elimination(_) => (place, table[place], table[place]),
+                By::Messages(wide) => {
+                    let interval = wide.solve(&self.kept(block.least[place], place));
+                    (place, interval.bound + constant, interval.cost() + constant)
+                }
+            }
+        };
+        let found: Vec<(usize, f64, f64)> = pairs.par_iter().map(look).collect();
+        let mut raised = false;
+        for &(place, bound, _) in &found {
+            let block = &mut priced.block;
+            let own = &mut block.bodies[block.least[place]].table[place];
+            if bound > *own {
+                *own = bound;
+                raised = true;
+                let costs = block.bodies.iter().map(|body| body.table[place]);
+                block.least[place] = first_least(costs);
+                block.table[place] = block.bodies[block.least[place]].table[place];
+            }
+        }
+        if raised {
+            let size = self.entries * self.exits;
+            let table = &priced.block.table[row * size..][..size];
+            priced.powers[row] = Powers::new(table.to_vec(), self.exits, self.count);
+        }
+        let cost = |pair: &[usize]| {
+            let at = pairs.binary_search(&pair);
+            at.map_or(f64::INFINITY, |at| found[at].2)
+        };
+        (states.windows(2).map(cost).sum(), raised)
+    }
+
+    /// The choices of all slots that a place of the table stands for.
+    fn slots(&self, place: usize) -> Vec<usize> {
+        let mut index = place;
+        let mut digits = vec![0; self.domains.len()];
+        for (digit, domain) in digits.iter_mut().zip(&self.domains).rev() {
+            *digit = index % domain;
+            index /= domain;
+        }
+        digits
+    }
+
+    /// The choices of a body's kept nodes there.
+    fn kept(&self, which: usize, place: usize) -> Vec<usize> {
+        let (body, slots) = (&self.bodies[which], self.slots(place));
+        let mut kept = vec![0; body.order.kept.len()];
+        for &(slot, at) in &body.ties {
+            kept[at] = slots[slot];
+        }
+        kept
     }
 
     /// The choices of every block of the segment that this is of, given the states at the boundaries.
@@ -172,20 +273,10 @@ impl Ready {
         let mut blocks: BTreeMap<&[usize], Vec<usize>> = BTreeMap::new();
         let block = |pair: &'_ [usize]| {
             let place = (row * self.entries + pair[0]) * self.exits + pair[1];
-            let mut index = place;
-            let mut digits = vec![0; self.domains.len()];
-            for (digit, domain) in digits.iter_mut().zip(&self.domains).rev() {
-                *digit = index % domain;
-                index /= domain;
-            }
             let which = priced.least[place];
-            let body = &self.bodies[which];
-            let mut kept = vec![0; body.order.kept.len()];
-            for &(slot, place) in &body.ties {
-                kept[place] = digits[slot];
-            }
-            let choices = body.pruned.restore(&priced.reduced[which].recover(&kept));
-            segment.restore(which, choices, &digits[self.globals.len()..])
+            let found = priced.bodies[which].by.recover(&self.kept(which, place));
+            let choices = self.bodies[which].pruned.restore(&found);
+            segment.restore(which, choices, &self.slots(place)[self.globals.len()..])
         };
         let pairs = states.windows(2);
         pairs.map(|pair| blocks.entry(pair).or_insert_with(|| block(pair)).clone()).collect()
@@ -213,7 +304,7 @@ pub(crate) fn pruned(segment: &Segment) -> Vec<Pruned> {
 impl Body {
     /// A problem of these needful choices, ready to be reduced to a table over these globals and its
     /// boundary.
-    fn new(it: Interface<'_>, globals: &[usize], pruned: Pruned) -> Self {
+    fn new(it: Interface<'_>, globals: &[usize], pruned: Pruned, width: Width) -> Self {
         let global_slot = |global: usize| globals.iter().position(|&at| at == global);
         let shared = it.shared.iter();
         let shared = shared.filter_map(|shared| Some((global_slot(shared.global)?, shared.node)));
@@ -224,7 +315,12 @@ impl Body {
         kept.dedup();
 
         let Pruned { problem, choices } = pruned;
-        let (problem, order) = with_classes(problem, &kept);
+        let (classed, mut order) = with_classes(problem.clone(), &kept);
+        let is_wide = width.exceeded(order.entries);
+        let problem = if is_wide { problem } else { classed };
+        if is_wide {
+            order.entries = kept.iter().map(|&node| real_size(problem.times[node].len())).product();
+        }
         let pruned = Pruned { problem, choices };
         let allowed = |table: &Table| Table {
             columns: table.columns,
@@ -233,6 +329,7 @@ impl Body {
         let place = |node: usize| kept.iter().take_while(|&&at| at < node).count();
         Self {
             order,
+            is_wide,
             zeros: pruned.problem.tables.iter().map(allowed).collect(),
             pruned,
             shared: it.shared.to_vec(),
@@ -249,7 +346,7 @@ impl Body {
         live: &[f64],
         fixed: Option<&[usize]>,
         domains: &[usize],
-    ) -> Result<(Reduced<'_>, Vec<f64>), SearchError> {
+    ) -> Result<Minimised<'_>, SearchError> {
         let problem = &self.pruned.problem;
         let live = &live[self.window..][..problem.windows.len()];
         let mut costs = priced_costs(problem, goal, resident, live);
@@ -266,17 +363,25 @@ impl Body {
             Goal::Memory => &self.zeros,
         };
         let objective = Objective { costs: Cow::Owned(costs), edges: &problem.edges, tables };
-        let reduced = reduce(&objective, &self.order)?;
+        let (by, least) = if self.is_wide {
+            let wide = Wide::new(&objective, &self.order.kept);
+            let table = wide.table();
+            (By::Messages(wide), table)
+        } else {
+            let mut reduced = reduce(&objective, &self.order)?;
+            let table = std::mem::take(&mut reduced.table);
+            (By::Elimination(reduced), table)
+        };
 
         // What is live whatever is chosen is paid by every block.
         let windows = problem.windows.iter().zip(live);
         let constant: f64 = windows.map(|(window, price)| price * real(window.constant)).sum();
-        let table = self.table(&reduced, domains).into_iter().map(|cost| cost + constant).collect();
-        Ok((reduced, table))
+        let table = self.table(&least, domains).into_iter().map(|cost| cost + constant).collect();
+        Ok(Minimised { by, table, constant })
     }
 
     /// The reduced table by slots, infinite where the slots of one node disagree.
-    fn table(&self, reduced: &Reduced<'_>, domains: &[usize]) -> Vec<f64> {
+    fn table(&self, least: &[f64], domains: &[usize]) -> Vec<f64> {
         let kept = &self.order.kept;
         let domain = |node: usize| self.pruned.problem.times[node].len();
         let mut table = Vec::with_capacity(domains.iter().product());
@@ -294,7 +399,7 @@ impl Body {
                 .iter()
                 .zip(kept)
                 .fold(0, |index, (choice, &node)| index * domain(node) + choice.unwrap_or(0));
-            table.push(if agree { reduced.table[index] } else { f64::INFINITY });
+            table.push(if agree { least[index] } else { f64::INFINITY });
             if !advance(&mut slots, domains) {
                 break;
             }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use planner_ir::advance;
 
+use super::segment::Globals;
 use super::*;
 use crate::exhaustive;
 use crate::problem::real;
@@ -136,7 +137,8 @@ fn the_relaxation_is_the_least_over_all_choices() {
                     break;
                 }
             }
-            let relaxed = Relaxation::new(&Arc::new(chain.clone())).minimise(goal, &prices).unwrap();
+            let relaxed =
+                Relaxation::new(&Arc::new(chain.clone()), Width::Narrow).minimise(goal, &prices).unwrap();
             assert!(close(relaxed.bound, truth), "seed {seed}: {} {truth}", relaxed.bound);
             match relaxed.choices {
                 Some(choices) => {
@@ -239,7 +241,8 @@ fn globals_with_too_many_choices_are_bounded() {
         let flat = chain.flat();
         let truth = eliminate::solve(&flat.problem).unwrap();
         let prices = Prices { resident: 0.0, live: vec![vec![0.0; 4]] };
-        let relaxed = Relaxation::new(&Arc::new(chain.clone())).minimise(Goal::Time, &prices).unwrap();
+        let relaxed =
+            Relaxation::new(&Arc::new(chain.clone()), Width::Narrow).minimise(Goal::Time, &prices).unwrap();
         assert!(relaxed.bound <= truth.time + 1e-9);
         open += usize::from(!close(relaxed.bound, truth.time));
         let found = bound::solve_chain(&chain, 1 << 40).unwrap();
@@ -252,4 +255,31 @@ fn globals_with_too_many_choices_are_bounded() {
         }
     }
     assert!(open > 0, "all globals were enumerated");
+}
+
+#[test]
+fn blocks_that_are_solved_by_messages_have_the_same_least() {
+    let mut found = 0;
+    for seed in 0..200 {
+        let mut dice = Dice(seed);
+        let chain = Arc::new(random_chain(&mut dice));
+        let prices = random_prices(&mut dice, &chain);
+        for goal in [Goal::Time, Goal::Memory] {
+            let exact = Relaxation::new(&chain, Width::Narrow).minimise(goal, &prices).unwrap();
+            let relaxed =
+                Relaxation::by_messages(&chain, Globals::Enumerated).minimise(goal, &prices).unwrap();
+            assert!(close(relaxed.bound, exact.bound), "seed {seed}: {} {}", relaxed.bound, exact.bound);
+            if let Some(choices) = relaxed.choices {
+                assert!(close(cost(&chain, &prices, goal, &choices), exact.bound), "seed {seed}");
+                found += 1;
+            }
+            let descended =
+                Relaxation::by_messages(&chain, Globals::Descended).minimise(goal, &prices).unwrap();
+            assert!(descended.bound <= exact.bound + 1e-9, "seed {seed}");
+            if let Some(choices) = descended.choices {
+                assert!(cost(&chain, &prices, goal, &choices) >= exact.bound - 1e-9, "seed {seed}");
+            }
+        }
+    }
+    assert!(found > 200, "{found}");
 }

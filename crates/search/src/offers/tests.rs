@@ -26,7 +26,7 @@ fn offers() -> Offers {
 #[test]
 fn a_refusal_among_fewer_partitions_says_what_was_too_wide() {
     let offers = offers();
-    let refused = |offer: Offer| match offer {
+    let refused = |offer: Offer, _| match offer {
         it if it == offers.wanted => too_wide::<()>(),
         _ => Err(PlanError::Search(SearchError::Contradiction)),
     };
@@ -40,18 +40,31 @@ fn a_refusal_among_fewer_partitions_says_what_was_too_wide() {
     // What is not too wide is the answer, and says nothing of fewer.
     let one = Offers { turns: offers.turns[1..].to_vec(), ..offers.clone() };
     assert_eq!(one.among(refused).unwrap_err().to_string(), "every assignment is forbidden");
-    // The first that was too wide is what was asked for.
-    let error = offers.among(|_| too_wide::<()>()).unwrap_err();
-    assert!(matches!(&error, PlanError::Fewer { offer, .. } if *offer == offers.wanted), "{error}");
+}
+
+#[test]
+fn what_is_too_wide_in_all_is_left_to_messages_in_the_first_space_that_was_built() {
+    let offers = offers();
+    let limit = || PlanError::Space(SpaceError::Limit(7));
+    let by_messages = |unbuilt: usize| {
+        offers.among(|offer, width| match width {
+            Width::Narrow if offers.turns[..unbuilt].contains(&offer) => Err(limit()),
+            Width::Narrow => too_wide(),
+            Width::Any(_) => Ok(offer),
+        })
+    };
+    assert_eq!(by_messages(0).unwrap(), offers.wanted);
+    assert_eq!(by_messages(2).unwrap(), offers.turns[2]);
+    assert_eq!(by_messages(4).unwrap(), offers.last);
 }
 
 #[test]
 fn a_space_that_outgrows_its_limit_is_too_wide() {
     let offers = offers();
     let limit = || PlanError::Space(SpaceError::Limit(7));
-    let found = offers.among(|offer| if offer == offers.wanted { Err(limit()) } else { Ok(offer) });
+    let found = offers.among(|offer, _| if offer == offers.wanted { Err(limit()) } else { Ok(offer) });
     assert_eq!(found.unwrap(), offers.turns[1]);
-    let error = offers.among(|_| Err::<(), _>(limit())).unwrap_err();
+    let error = offers.among(|_, _| Err::<(), _>(limit())).unwrap_err();
     assert!(error.to_string().contains("more than 7 terms"), "{error}");
 }
 
@@ -61,7 +74,7 @@ fn no_more_is_left_out_than_is_too_wide() {
     let words = |least: usize| {
         let all = offers.turns.iter().chain([&offers.last]);
         let wide: Vec<Offer> = all.take(least).copied().collect();
-        let found = offers.among(|offer| if wide.contains(&offer) { too_wide() } else { Ok(offer) });
+        let found = offers.among(|offer, _| if wide.contains(&offer) { too_wide() } else { Ok(offer) });
         offers.left_out(found.unwrap()).into_iter().map(LeftOut::name).collect::<Vec<_>>()
     };
     assert_eq!(words(0), [""; 0]);
@@ -145,8 +158,10 @@ fn fewer_splits_are_skipped_where_all_of_the_same_steps_are_hopeless() {
     // How many times too large the tables are, and what was tried until all are too wide.
     let tried = |times: &dyn Fn(Offer) -> f64| {
         let tried = std::cell::RefCell::new(vec![]);
-        let error = offers.among(|offer| {
-            tried.borrow_mut().push(offer);
+        let error = offers.among(|offer, width| {
+            if width == Width::Narrow {
+                tried.borrow_mut().push(offer);
+            }
             Err::<(), _>(PlanError::Search(SearchError::TooWide { entries: times(offer) * 1e8, limit: 1e8 }))
         });
         assert!(error.is_err());
