@@ -28,7 +28,11 @@ use network::{Messages, Network};
 const SWEEPS: usize = 30;
 
 /// The most sweeps for one of them.
-const SWEEPS_OF_ONE: usize = 40;
+const SWEEPS_OF_ONE: usize = 60;
+
+/// Which parts of the gap choices may exceed the bound by, to be among the few that are eliminated for a better
+/// assignment; the first that is narrow.
+const NEAR: [f64; 4] = [0.1, 0.03, 0.01, 0.001];
 
 /// How many sweeps there are between two looks at what they have come to.
 const TURN: usize = 5;
@@ -129,6 +133,9 @@ impl Wide {
             interval.bound = interval.bound.max(bound);
             let before = interval.cost();
             interval.offer(messages.decoded(network));
+            if turn % 4 == 1 && interval.cost() > bound {
+                interval.offer(self.among_few(&messages, &excess, &interval));
+            }
             let least = interval.cost();
             // Nothing of what costs more than what is found is in a better assignment.
             if least < f64::INFINITY {
@@ -158,6 +165,26 @@ impl Wide {
             interval.bound = interval.bound.min(*least);
         }
         interval
+    }
+
+    /// The best assignment of the choices that exceed the bound by little and those found.
+    fn among_few(
+        &self,
+        messages: &Messages,
+        excess: &[Vec<f64>],
+        interval: &Interval,
+    ) -> Option<(Vec<usize>, f64)> {
+        let (found, cost) = interval.found.as_ref()?;
+        let few = |part: f64| {
+            let mut few = messages.clone();
+            let most = part * (cost - interval.bound);
+            for ((alive, excess), found) in few.alive.iter_mut().zip(excess).zip(found) {
+                let near = excess.iter().enumerate().map(|(choice, over)| *over <= most || choice == *found);
+                alive.iter_mut().zip(near).for_each(|(alive, near)| *alive &= near);
+            }
+            few.settle(&self.network).then(|| self.eliminated(&few)).flatten()
+        };
+        NEAR.into_iter().find_map(few).flatten()
     }
 
     /// The best assignment of the choices that are left, by elimination where that is narrow; of none, that

@@ -10,6 +10,7 @@ use crate::{MachinePrices, Prices, Work, sections};
 mod impossible; // work that takes forever
 mod long; // blocks of many operations
 mod in_time; // work in time steps, chosen and refused
+mod wide; // what is too wide to be eliminated
 mod striped; // causal attention on stripes of a sequence
 
 /// Builds graphs with inferred types.
