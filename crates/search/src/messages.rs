@@ -149,13 +149,13 @@ impl Wide {
                 break;
             }
             let stays = rise <= WORTH * bound.abs() && least >= before;
-            if stays || turn % 2 == 1 {
-                if let Some(exact) = self.eliminated(&messages) {
-                    // What was dropped costs more than what was found before.
-                    interval.offer(exact);
-                    interval.bound = interval.bound.max(interval.cost());
-                    break;
-                }
+            if (stays || turn % 2 == 1)
+                && let Some(exact) = self.eliminated(&messages)
+            {
+                // What was dropped costs more than what was found before.
+                interval.offer(exact);
+                interval.bound = interval.bound.max(interval.cost());
+                break;
             }
             if stays {
                 break;
