@@ -176,7 +176,7 @@ fn wildcards_are_seen() {
         "OpClass::Region => match n { 1 => 2, _ => 3 }, _ if n > 1 => 2,",
         "Op::Reshape { .. } => 1, Op::Select | _ => 2,",
         "(Op::Select, 1) => 1, (_, _) => 2,",
-        "Some(Unary::Exp) => '{', /* } */ _ => 2,",
+        "Some(Unary::Exp) => '{', _ => 2,",
     ];
     for arms in arms {
         let (count, wrong) = look(&format!("fn f() {{ match x.class() {{ {arms} }} }}"));
