@@ -68,7 +68,7 @@ fn names(text: &str, enums: &[&str]) -> bool {
         let path = format!("{name}::");
         text.match_indices(&path).any(|(at, _)| !text[..at].ends_with(is_name))
     };
-    enums.iter().any(|name| named(&name))
+    enums.iter().any(named)
 }
 
 /// Where a word stands in the text by itself: what follows each.
@@ -137,8 +137,7 @@ fn look(text: &str) -> (usize, Vec<String>) {
         }
     }
     for rest in after(&text, "let ") {
-        let pattern = &rest[..ends(rest, |it| it.starts_with(['=', ':', ';']) && !it.starts_with("::"))
-            .unwrap_or(rest.len())];
+        let pattern = &rest[..ends(rest, |it| it.starts_with(['=', ';'])).unwrap_or(rest.len())];
         let pattern = pattern.trim();
         if names(pattern, &enums) {
             wrong.push(format!("`let {pattern}` takes some operations only"));
