@@ -6,7 +6,10 @@
 mod least; // of all devices together
 mod lying; // which way matrices lie
 
-use planner_ir::{Contract, Conv, Label, Op, Type};
+use planner_ir::{
+    AttentionClass, Contract, Conv, ConvolutionClass, ExpertsClass, GatherClass, Label, MovementClass, Op,
+    OpClass, Type,
+};
 
 use crate::compute::{self, Attention, Mask, MatrixProduct, element_wise, matrix_product};
 use crate::machine::{Device, Pace, Pass, Precision};
@@ -41,8 +44,8 @@ pub enum Rows {
 #[must_use]
 pub fn operation(device: &Device, work: &Work<'_>) -> Seconds {
     let Work { op, whole, operands, results, .. } = *work;
-    match op {
-        Op::Contract(contract) => {
+    match op.class() {
+        OpClass::MatrixProduct(contract) => {
             let [batch, m, n, k] = product_sizes(contract, operands);
             let turning = match lying::turned(contract, operands) {
                 Some(turned) if m > 1 && n > 1 => compute::turning(device, turned.all, turned.row),
@@ -50,7 +53,7 @@ pub fn operation(device: &Device, work: &Work<'_>) -> Seconds {
             };
             product(device, batch, [m, n, k], &operands[0]) + turning
         }
-        Op::Attention(attributes) => {
+        OpClass::Attention(AttentionClass::Forward(attributes)) => {
             let it = attention(attributes, work);
             let [s, t, d, e] = [it.queries.min(QUERIES), keys_computed(&it), it.key_size, it.value_size];
             let computing = match device.passes.get(&Pass::Score) {
@@ -60,7 +63,7 @@ pub fn operation(device: &Device, work: &Work<'_>) -> Seconds {
             // Scores stay on the device's chip: only operands and the result are traffic.
             computing.max(touch(device, operands, results))
         }
-        Op::AttentionGradient { attention: attributes, .. } => {
+        OpClass::Attention(AttentionClass::Gradient(attributes)) => {
             let it = attention(attributes, work);
             let [s, t, d, e] = [it.queries.min(QUERIES), keys_computed(&it), it.key_size, it.value_size];
             let computing = match device.passes.get(&Pass::Score) {
@@ -73,33 +76,54 @@ pub fn operation(device: &Device, work: &Work<'_>) -> Seconds {
             };
             computing.max(touch(device, operands, results))
         }
-        Op::Experts { active, .. } => experts(device, operands.len() - 2, *active, whole, operands),
-        // Two products for each of the forward ones, and the hidden units again.
-        Op::ExpertsGradient { active, .. } => {
-            experts(device, 3 * (operands.len() - 3) - 1, *active, whole, operands)
+        OpClass::Attention(AttentionClass::Merge) => pass(device, Pass::Softmax, operands, results),
+        OpClass::Experts(ExpertsClass::Forward { active }) => {
+            experts(device, operands.len() - 2, active, whole, operands)
         }
-        Op::Conv(conv) => {
+        // Two products for each of the forward ones, and the hidden units again.
+        OpClass::Experts(ExpertsClass::Gradient { active }) => {
+            experts(device, 3 * (operands.len() - 3) - 1, active, whole, operands)
+        }
+        OpClass::Convolution(ConvolutionClass::Forward(conv)) => {
             let [groups, points, made, window] = window_sizes(conv, &operands[1], &results[0]);
             product(device, groups, [points, made, window], &operands[0])
         }
-        Op::ConvInputGradient { conv, .. } => {
+        OpClass::Convolution(ConvolutionClass::InputGradient(conv)) => {
             let [groups, points, made, window] = window_sizes(conv, &operands[0], &operands[1]);
             product(device, groups, [points, window, made], &operands[0])
         }
-        Op::ConvWeightGradient { conv, .. } => {
+        OpClass::Convolution(ConvolutionClass::WeightGradient(conv)) => {
             let [groups, points, made, window] = window_sizes(conv, &results[0], &operands[1]);
             product(device, groups, [made, window, points], &operands[0])
         }
         // Zeros everywhere, and the rows that are looked up read and written.
-        Op::GatherGradient { .. } => touch(device, &[operands, &operands[1..]].concat(), results),
-        _ if operands.len() == 1 && op.keeps_order(&operands[0]) => Seconds::ZERO,
-        // Only what is taken is read.
-        Op::Slice { .. } => pass(device, op, results, results),
-        // Only the rows that are looked up are read.
-        Op::Gather { .. } | Op::GatherNd { .. } | Op::GatherElements { .. } => {
-            pass(device, op, &operands[1..], &[results, results].concat())
+        OpClass::Gather(GatherClass::RowsGradient { .. }) => {
+            touch(device, &[operands, &operands[1..]].concat(), results)
         }
-        _ => pass(device, op, operands, results),
+        // Only the rows that are looked up are read.
+        OpClass::Gather(GatherClass::Rows | GatherClass::Elements) => {
+            pass(device, Pass::Copy, &operands[1..], &[results, results].concat())
+        }
+        OpClass::Movement(MovementClass::Reorder) if op.keeps_order(&operands[0]) => Seconds::ZERO,
+        OpClass::Movement(MovementClass::Reorder) => pass(device, Pass::Transpose, operands, results),
+        OpClass::Movement(MovementClass::Copy | MovementClass::Pad) => {
+            pass(device, Pass::Copy, operands, results)
+        }
+        // Only what is taken is read.
+        OpClass::Movement(MovementClass::Slice) => pass(device, Pass::Copy, results, results),
+        OpClass::Elementwise(class) => pass(device, Pass::of_elements(class), operands, results),
+        OpClass::Optimizer => pass(device, Pass::Quotient, operands, results),
+        OpClass::Softmax | OpClass::LogSoftmax | OpClass::CrossEntropy => {
+            pass(device, Pass::Softmax, operands, results)
+        }
+        OpClass::Norm(_) => pass(device, Pass::Norm, operands, results),
+        OpClass::Reduction | OpClass::Scan => pass(device, Pass::Reduce, operands, results),
+        OpClass::Constant
+        | OpClass::Scatter
+        | OpClass::Resampling
+        | OpClass::Dequantization
+        | OpClass::Region
+        | OpClass::Dynamic => pass(device, Pass::Sum, operands, results),
     }
 }
 
@@ -109,15 +133,15 @@ pub fn copy(device: &Device, held: Bytes) -> Seconds {
     element_wise(device, Bytes(2 * held.0), Flops(0.0))
 }
 
-/// Time of an operation that is no product, by its kind where the device has a pace for that:
+/// Time of an operation that is no product, by the kind of pass where the device has a pace for that:
 ///
 /// ```text
 /// t = start + max(bytes/(e_mem · bandwidth), elements · pace)
 /// ```
 ///
 /// `elements` are those of the largest value that is touched.
-fn pass(device: &Device, op: &Op, operands: &[Type], results: &[Type]) -> Seconds {
-    let Some(pace) = device.passes.get(&Pass::of(op)) else { return touch(device, operands, results) };
+fn pass(device: &Device, kind: Pass, operands: &[Type], results: &[Type]) -> Seconds {
+    let Some(pace) = device.passes.get(&kind) else { return touch(device, operands, results) };
     let elements = operands.iter().chain(results).map(Type::elements).max().unwrap_or(0);
     let streaming = touch(device, operands, results) - device.launch.value;
     pace.start.value + streaming.max(exact(elements) * pace.element.value)

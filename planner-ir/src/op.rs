@@ -5,12 +5,17 @@
 //! last dimension, and an extent of 1 (or a missing dimension) repeats.
 
 mod attributes; // what operations of one kind differ in
+mod class; // what kind of work operations are
 mod merging; // how parts of results are made one
 mod region; // programs whose shapes depend on data
 
 pub use attributes::{
     Attention, Binary, Contract, Conv, Edge, Extreme, Interpolation, Label, Optimizer, Pairing, Reduction,
     Resize, Scatter, Triangle, Unary,
+};
+pub use class::{
+    AttentionClass, ConvolutionClass, ElementwiseClass, ExpertsClass, GatherClass, MovementClass, NormClass,
+    OpClass,
 };
 pub use merging::Merging;
 pub use region::{Dynamic, Region, RegionNode};

@@ -1,5 +1,7 @@
 //! The rules that the repository itself obeys.
 
+mod wildcards; // where operations are told apart
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};

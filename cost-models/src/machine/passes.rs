@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use planner_ir::{Binary, Op, Unary};
+use planner_ir::{Binary, ElementwiseClass, Unary};
 
 use crate::known::Known;
 use crate::units::Seconds;
@@ -89,38 +89,33 @@ impl Pass {
         Self::ALL.into_iter().find(|it| it.name() == name)
     }
 
-    /// The kind of an operation that is no product.
+    /// The kind of an operation on elements.
     #[must_use]
-    pub fn of(op: &Op) -> Self {
-        match op {
-            Op::Unary(function)
-            | Op::Gated(function)
-            | Op::UnaryGradient(function)
-            | Op::GatedGradient(function) => Self::of_function(*function),
-            Op::Binary(Binary::Div | Binary::Mod) | Op::Update(_) => Self::Quotient,
-            Op::Binary(Binary::Pow) => Self::Exponential,
-            Op::Softmax { .. }
-            | Op::LogSoftmax { .. }
-            | Op::SoftmaxGradient { .. }
-            | Op::CrossEntropy { .. }
-            | Op::CrossEntropyGradient { .. }
-            | Op::AttentionMerge => Self::Softmax,
-            Op::LayerNorm { .. }
-            | Op::RmsNorm { .. }
-            | Op::InstanceNorm { .. }
-            | Op::LayerNormGradient { .. }
-            | Op::RmsNormGradient { .. } => Self::Norm,
-            Op::Reduce { .. } | Op::ArgExtreme { .. } | Op::CumSum { .. } | Op::TopK { .. } => Self::Reduce,
-            Op::Transpose { .. } => Self::Transpose,
-            Op::Expand { .. }
-            | Op::Concat { .. }
-            | Op::Slice { .. }
-            | Op::Pad { .. }
-            | Op::Gather { .. }
-            | Op::GatherElements { .. }
-            | Op::GatherNd { .. }
-            | Op::GatherGradient { .. } => Self::Copy,
-            _ => Self::Sum,
+    pub fn of_elements(class: ElementwiseClass) -> Self {
+        match class {
+            ElementwiseClass::Unary(function) | ElementwiseClass::Gated(function) => {
+                Self::of_function(function)
+            }
+            ElementwiseClass::Binary(Binary::Div | Binary::Mod) => Self::Quotient,
+            ElementwiseClass::Binary(Binary::Pow) => Self::Exponential,
+            ElementwiseClass::Binary(
+                Binary::Add
+                | Binary::And
+                | Binary::Equal
+                | Binary::Greater
+                | Binary::GreaterOrEqual
+                | Binary::Less
+                | Binary::LessOrEqual
+                | Binary::Max
+                | Binary::Min
+                | Binary::Fmod
+                | Binary::Mul
+                | Binary::Or
+                | Binary::Sub
+                | Binary::Xor,
+            )
+            | ElementwiseClass::Rotary
+            | ElementwiseClass::Choice => Self::Sum,
         }
     }
 
@@ -137,7 +132,16 @@ impl Pass {
             | Unary::Cos
             | Unary::Sin => Self::Exponential,
             Unary::Sqrt | Unary::Reciprocal => Self::Quotient,
-            _ => Self::Sum,
+            Unary::Abs
+            | Unary::Ceil
+            | Unary::Floor
+            | Unary::IsInf
+            | Unary::IsNan
+            | Unary::Neg
+            | Unary::Not
+            | Unary::Relu
+            | Unary::Round
+            | Unary::Sign => Self::Sum,
         }
     }
 }

@@ -11,7 +11,7 @@
 //!
 //! in the terms of [`crate::compute`].
 
-use planner_ir::{Op, Type};
+use planner_ir::{AttentionClass, ConvolutionClass, GatherClass, MovementClass, Op, OpClass, Type};
 
 use super::{product_sizes, window_sizes};
 use crate::compute::{self, Attention, Mask};
@@ -26,25 +26,48 @@ pub fn least(device: &Device, op: &Op, operands: &[Type], results: &[Type]) -> S
         let work: f64 = 2.0 * sizes.into_iter().map(exact).product::<f64>();
         multiplied(device, Flops(work), &operands[0]).max(touched(device, &[operands, results]))
     };
-    match op {
-        Op::Contract(contract) => product(product_sizes(contract, operands)),
-        Op::Conv(conv) => product(window_sizes(conv, &operands[1], &results[0])),
-        Op::ConvInputGradient { conv, .. } => product(window_sizes(conv, &operands[0], &operands[1])),
-        Op::ConvWeightGradient { conv, .. } => product(window_sizes(conv, &results[0], &operands[1])),
-        Op::Attention(attributes) => {
-            attended(device, attributes, operands, 1.0).max(touched(device, &[operands, results]))
+    let all = || touched(device, &[operands, results]);
+    match op.class() {
+        OpClass::MatrixProduct(contract) => product(product_sizes(contract, operands)),
+        OpClass::Convolution(ConvolutionClass::Forward(conv)) => {
+            product(window_sizes(conv, &operands[1], &results[0]))
         }
-        Op::AttentionGradient { attention, .. } => {
-            attended(device, attention, operands, 2.5).max(touched(device, &[operands, results]))
+        OpClass::Convolution(ConvolutionClass::InputGradient(conv)) => {
+            product(window_sizes(conv, &operands[0], &operands[1]))
+        }
+        OpClass::Convolution(ConvolutionClass::WeightGradient(conv)) => {
+            product(window_sizes(conv, &results[0], &operands[1]))
+        }
+        OpClass::Attention(AttentionClass::Forward(attributes)) => {
+            attended(device, attributes, operands, 1.0).max(all())
+        }
+        OpClass::Attention(AttentionClass::Gradient(attributes)) => {
+            attended(device, attributes, operands, 2.5).max(all())
         }
         // How rows fall to experts decides.
-        Op::Experts { .. } | Op::ExpertsGradient { .. } => Seconds::ZERO,
-        _ if operands.len() == 1 && op.keeps_order(&operands[0]) => Seconds::ZERO,
-        Op::Slice { .. } => touched(device, &[results, results]),
-        Op::Gather { .. } | Op::GatherNd { .. } | Op::GatherElements { .. } => {
+        OpClass::Experts(_) => Seconds::ZERO,
+        OpClass::Movement(MovementClass::Reorder) if op.keeps_order(&operands[0]) => Seconds::ZERO,
+        OpClass::Movement(MovementClass::Slice) => touched(device, &[results, results]),
+        OpClass::Gather(GatherClass::Rows | GatherClass::Elements) => {
             touched(device, &[&operands[1..], results, results])
         }
-        _ => touched(device, &[operands, results]),
+        OpClass::Attention(AttentionClass::Merge)
+        | OpClass::Movement(MovementClass::Reorder | MovementClass::Copy | MovementClass::Pad)
+        | OpClass::Gather(GatherClass::RowsGradient { .. })
+        | OpClass::Constant
+        | OpClass::Elementwise(_)
+        | OpClass::Norm(_)
+        | OpClass::Softmax
+        | OpClass::LogSoftmax
+        | OpClass::CrossEntropy
+        | OpClass::Reduction
+        | OpClass::Scan
+        | OpClass::Scatter
+        | OpClass::Resampling
+        | OpClass::Dequantization
+        | OpClass::Optimizer
+        | OpClass::Region
+        | OpClass::Dynamic => all(),
     }
 }
 

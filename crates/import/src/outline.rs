@@ -86,7 +86,39 @@ pub(crate) fn infer(op: &Op, operands: &[Outline]) -> Option<Vec<Outline>> {
             *extents.get_mut(*dim)? = Some(*k);
             Some(vec![Outline::new(first.dtype, extents.clone()), Outline::new(DType::I64, extents)])
         }
-        _ => None,
+        // Results by attributes, or operations that import does not make of what depends on data.
+        Op::Constant { .. }
+        | Op::Fill { .. }
+        | Op::Iota { .. }
+        | Op::InstanceNorm { .. }
+        | Op::Attention(_)
+        | Op::AttentionMerge
+        | Op::Rotary(_)
+        | Op::Reshape { .. }
+        | Op::Expand { .. }
+        | Op::Slice { .. }
+        | Op::Pad { .. }
+        | Op::Conv(_)
+        | Op::Resize(_)
+        | Op::Experts { .. }
+        | Op::Dequantize { .. }
+        | Op::Dropout { .. }
+        | Op::RoundStochastically { .. }
+        | Op::UnaryGradient(_)
+        | Op::GatedGradient(_)
+        | Op::SoftmaxGradient { .. }
+        | Op::LayerNormGradient { .. }
+        | Op::RmsNormGradient { .. }
+        | Op::AttentionGradient { .. }
+        | Op::RotaryGradient(_)
+        | Op::GatherGradient { .. }
+        | Op::ConvInputGradient { .. }
+        | Op::ConvWeightGradient { .. }
+        | Op::CrossEntropyGradient { .. }
+        | Op::ExpertsGradient { .. }
+        | Op::Update(_)
+        | Op::Region(_)
+        | Op::Dynamic(_) => None,
     }
 }
 
@@ -114,7 +146,18 @@ fn result_dtype(binary: Binary, dtype: DType) -> DType {
         Binary::Equal | Binary::Greater | Binary::GreaterOrEqual | Binary::Less | Binary::LessOrEqual => {
             DType::Bool
         }
-        _ => dtype,
+        Binary::Add
+        | Binary::And
+        | Binary::Div
+        | Binary::Max
+        | Binary::Min
+        | Binary::Mod
+        | Binary::Fmod
+        | Binary::Mul
+        | Binary::Or
+        | Binary::Pow
+        | Binary::Sub
+        | Binary::Xor => dtype,
     }
 }
 

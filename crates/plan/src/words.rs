@@ -1,15 +1,18 @@
 //! What a partition is called: the words of those who split models by hand.
 
+mod class; // what classes of operations are called
 mod in_time; // what a partition in time is called
 mod strategy; // what a plan does, in a few phrases
 
 use planner_ir::{
-    AxisId, Graph, LoopId, Loops, Mesh, Motion, Op, Partition, Phase, Role, Source, StateKind, Type, ValueId,
+    AttentionClass, AxisId, ConvolutionClass, GatherClass, Graph, LoopId, Loops, Mesh, Motion, Op, OpClass,
+    Partition, Phase, Role, Source, StateKind, Type, ValueId,
 };
 
 use crate::plan::{Assignment, Plan};
 use in_time::{Family, Spoken};
 
+pub use class::{ClassNames, class_names};
 pub use strategy::strategy;
 
 /// How an operation of a plan is computed, in words.
@@ -191,40 +194,61 @@ impl Word {
 
 fn word(op: &Op, phase: Phase, loops: &Loops, it: LoopId) -> Word {
     let sums = loops.get(it).role == Role::Sum;
-    let (family, what) = match op {
+    let of_parameters = matches!(phase, Phase::Gradient | Phase::Update);
+    let (family, what) = match op.class() {
         // Parameters and their gradients have neither batch nor sequence; only sums over such do.
-        Op::Contract(_) if phase == Phase::Gradient => summed_rows(loops, it),
-        Op::Contract(_) => product(loops, it),
-        Op::Attention(_) | Op::AttentionGradient { .. } => {
+        OpClass::MatrixProduct(_) if phase == Phase::Gradient => summed_rows(loops, it),
+        OpClass::MatrixProduct(_) => product(loops, it),
+        OpClass::Attention(AttentionClass::Forward(_) | AttentionClass::Gradient(_)) => {
             known(&loops.results[0], it, &[BATCH, HEADS, SEQUENCE, (None, "head size")])
         }
-        Op::Gather { .. } if loops.operands[0].iter().flatten().any(|&of| of == it) && sums => {
+        OpClass::Gather(GatherClass::Rows)
+            if loops.operands[0].iter().flatten().any(|&of| of == it) && sums =>
+        {
             Some((None, "vocabulary"))
         }
-        Op::Gather { .. } => match place(&loops.operands[1], it) {
+        OpClass::Gather(GatherClass::Rows) => match place(&loops.operands[1], it) {
             Some(0) => Some(BATCH),
             Some(1) => Some(SEQUENCE),
             Some(_) => None,
             None => Some((None, "hidden")),
         },
-        Op::Experts { .. } | Op::ExpertsGradient { .. } => {
-            known(&loops.operands[0], it, &[(Some("data"), "tokens")])
-                .or_else(|| known(&loops.operands[1], it, &[(None, "tokens"), (None, "experts")]))
-                .or_else(|| {
-                    known(&loops.operands[2], it, &[(None, "experts"), (None, "units"), (None, "hidden")])
-                })
+        OpClass::Experts(_) => known(&loops.operands[0], it, &[(Some("data"), "tokens")])
+            .or_else(|| known(&loops.operands[1], it, &[(None, "tokens"), (None, "experts")]))
+            .or_else(|| {
+                known(&loops.operands[2], it, &[(None, "experts"), (None, "units"), (None, "hidden")])
+            }),
+        OpClass::Gather(GatherClass::RowsGradient { dim }) => {
+            match (place(&loops.operands[0], it), place(&loops.results[0], it)) {
+                (Some(0), _) => Some(BATCH),
+                (Some(1), _) => Some(SEQUENCE),
+                (Some(_), _) => None,
+                (None, row) => Some((None, if row == Some(dim) { "vocabulary" } else { "hidden" })),
+            }
         }
-        Op::GatherGradient { dim, .. } => match (place(&loops.operands[0], it), place(&loops.results[0], it))
-        {
-            (Some(0), _) => Some(BATCH),
-            (Some(1), _) => Some(SEQUENCE),
-            (Some(_), _) => None,
-            (None, row) => Some((None, if row == Some(*dim) { "vocabulary" } else { "hidden" })),
-        },
-        _ if matches!(phase, Phase::Gradient | Phase::Update) => None,
-        Op::Conv(_) => known(&loops.results[0], it, &[BATCH, (None, "channels made")])
-            .or_else(|| known(&loops.operands[0], it, &[BATCH, (None, "channels read")])),
-        _ => match (place(&loops.results[0], it), loops.results[0].len()) {
+        OpClass::Convolution(ConvolutionClass::Forward(_)) if !of_parameters => {
+            known(&loops.results[0], it, &[BATCH, (None, "channels made")])
+                .or_else(|| known(&loops.operands[0], it, &[BATCH, (None, "channels read")]))
+        }
+        OpClass::Attention(AttentionClass::Merge)
+        | OpClass::Convolution(_)
+        | OpClass::Gather(GatherClass::Elements)
+        | OpClass::Constant
+        | OpClass::Elementwise(_)
+        | OpClass::Norm(_)
+        | OpClass::Softmax
+        | OpClass::LogSoftmax
+        | OpClass::CrossEntropy
+        | OpClass::Reduction
+        | OpClass::Scan
+        | OpClass::Movement(_)
+        | OpClass::Scatter
+        | OpClass::Resampling
+        | OpClass::Dequantization
+        | OpClass::Optimizer
+        | OpClass::Region
+        | OpClass::Dynamic => match (place(&loops.results[0], it), loops.results[0].len()) {
+            _ if of_parameters => None,
             (Some(0), 2..) => Some(BATCH),
             (Some(1), 3) => Some(SEQUENCE),
             (Some(1), 4) => Some(HEADS),

@@ -3,8 +3,8 @@
 
 mod memory; // what a device holds
 
-use plan::{Assignment, Copy, Plan, Term, Transfer, bytes_of_steps};
-use planner_ir::{Graph, Layout, Mesh, Node, NodeId, Op, Partition, Slots, ValueId};
+use plan::{Assignment, Copy, Plan, Term, Transfer, bytes_of_steps, class_names};
+use planner_ir::{Graph, Layout, Mesh, Node, NodeId, Partition, Slots, ValueId};
 use rewrite::Space;
 
 use crate::assemble::{Assembled, Held, is_prepared};
@@ -307,7 +307,7 @@ pub(crate) fn estimate(plan: &Plan, prices: &dyn Prices) -> Vec<Term> {
     };
     for (node, assignment) in graph.node_ids().zip(&plan.assignments) {
         if let Assignment::Computed { seconds, .. } = assignment {
-            add(kind(&graph.node(node).op), real(graph.runs(node)) * *seconds);
+            add(class_names(&graph.node(node).op).term, real(graph.runs(node)) * *seconds);
         }
     }
     for (transfer, runs) in plan.transfers.iter().zip(plan.runs()) {
@@ -320,21 +320,4 @@ pub(crate) fn estimate(plan: &Plan, prices: &dyn Prices) -> Vec<Term> {
         }
     }
     terms
-}
-
-/// The name of the term that an operation's time belongs to.
-pub fn kind(op: &Op) -> &'static str {
-    match op {
-        Op::Contract(_) => "matrix products",
-        Op::Attention(_) | Op::AttentionMerge | Op::AttentionGradient { .. } => "attention",
-        Op::Experts { .. } | Op::ExpertsGradient { .. } => "experts",
-        Op::Conv(_) | Op::ConvInputGradient { .. } | Op::ConvWeightGradient { .. } => "convolutions",
-        Op::LayerNorm { .. } | Op::RmsNorm { .. } | Op::InstanceNorm { .. } | Op::Softmax { .. } => "norms",
-        Op::LayerNormGradient { .. } | Op::RmsNormGradient { .. } | Op::SoftmaxGradient { .. } => "norms",
-        Op::Gather { .. } | Op::GatherNd { .. } | Op::GatherElements { .. } => "look-ups",
-        Op::GatherGradient { .. } => "look-ups",
-        Op::Update(_) => "optimizer steps",
-        Op::Region(_) => "regions kept whole",
-        _ => "element-wise",
-    }
 }

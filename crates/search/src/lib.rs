@@ -45,7 +45,7 @@ mod planner;
 mod priced;
 
 pub use bound::Trail;
-pub use compose::{kept, kind};
+pub use compose::kept;
 pub use fixed::{Fixed, FixedError, names};
 pub use fold::fold;
 pub use join::sections;

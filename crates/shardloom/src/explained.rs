@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use plan::{Assignment, Copy, Plan, operation_in_words};
-use planner_ir::{Graph, Node, NodeId, Op, Source, ValueId};
+use plan::{Assignment, Copy, Plan, class_names, operation_in_words};
+use planner_ir::{Graph, Node, NodeId, Source, ValueId};
 use search::Section;
 
 use crate::kept::{self, Kept};
@@ -141,7 +141,7 @@ fn operation(
         node,
         local,
         origin: it.origin.clone(),
-        kind: kind(&it.op),
+        kind: class_names(&it.op).operation,
         choice: operation_in_words(plan, node.0),
         partition: partition.display(&plan.mesh).to_string(),
         seconds,
@@ -188,33 +188,5 @@ fn value_name(graph: &Graph, value: ValueId) -> String {
         Source::Input(name) | Source::Weight(name) => name.clone(),
         Source::State(state) => format!("{} of {}", state.kind.name(), state.name),
         Source::Result { node, .. } => graph.node(*node).origin.clone(),
-    }
-}
-
-/// What an operation is called.
-fn kind(op: &Op) -> &'static str {
-    match op {
-        Op::Contract(_) => "product",
-        Op::Attention(_) | Op::AttentionMerge | Op::AttentionGradient { .. } => "attention",
-        Op::Experts { .. } | Op::ExpertsGradient { .. } => "experts",
-        Op::Conv(_) | Op::ConvInputGradient { .. } | Op::ConvWeightGradient { .. } => "convolution",
-        Op::LayerNorm { .. } | Op::LayerNormGradient { .. } => "layer norm",
-        Op::RmsNorm { .. } | Op::RmsNormGradient { .. } => "rms norm",
-        Op::InstanceNorm { .. } => "instance norm",
-        Op::Softmax { .. } | Op::LogSoftmax { .. } | Op::SoftmaxGradient { .. } => "softmax",
-        Op::Rotary(_) | Op::RotaryGradient(_) => "rotary",
-        Op::Gated(_) | Op::GatedGradient(_) => "gated unit",
-        Op::Gather { .. } | Op::GatherNd { .. } | Op::GatherElements { .. } => "look-up",
-        Op::GatherGradient { .. } => "look-up",
-        Op::Update(_) => "optimizer step",
-        Op::Reshape { .. }
-        | Op::Transpose { .. }
-        | Op::Expand { .. }
-        | Op::Slice { .. }
-        | Op::Concat { .. } => "movement",
-        Op::Reduce { .. } | Op::ArgExtreme { .. } | Op::CrossEntropy { .. } => "reduction",
-        Op::CrossEntropyGradient { .. } => "reduction",
-        Op::Region(_) => "region",
-        _ => "element-wise",
     }
 }

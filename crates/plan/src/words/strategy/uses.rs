@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use planner_ir::{
-    AxisId, Layout, LoopId, Loops, Motion, NodeId, Op, Partition, Phase, Role, Source, StateKind, ValueId,
+    AxisId, ConvolutionClass, ExpertsClass, GatherClass, Layout, LoopId, Loops, Motion, NodeId, Op, OpClass,
+    Partition, Phase, Role, Source, StateKind, ValueId,
 };
 
 use crate::plan::{Assignment, Plan};
@@ -104,7 +105,7 @@ pub(super) fn parameters(plan: &Plan) -> Vec<Parameter> {
             for &root in &roots[value.0] {
                 let parameter = found.entry(root).or_insert_with(|| at_rest(root));
                 parameter.used_by.push((id, operand));
-                parameter.in_product |= is_product(&node.op);
+                parameter.in_product |= weighted(&node.op).is_some();
             }
         }
     }
@@ -139,8 +140,40 @@ fn roots(plan: &Plan, stems: &[bool]) -> Vec<Vec<ValueId>> {
     roots
 }
 
-fn is_product(op: &Op) -> bool {
-    matches!(op, Op::Contract(_) | Op::Conv(_) | Op::Experts { .. } | Op::Gather { .. })
+/// Forward operations that are made for weights: products and look-ups.
+enum Weighted {
+    Product,
+    Lookup,
+    Experts,
+    Convolution,
+}
+
+fn weighted(op: &Op) -> Option<Weighted> {
+    match op.class() {
+        OpClass::MatrixProduct(_) => Some(Weighted::Product),
+        OpClass::Gather(GatherClass::Rows) => Some(Weighted::Lookup),
+        OpClass::Experts(ExpertsClass::Forward { .. }) => Some(Weighted::Experts),
+        OpClass::Convolution(ConvolutionClass::Forward(_)) => Some(Weighted::Convolution),
+        OpClass::Attention(_)
+        | OpClass::Convolution(ConvolutionClass::InputGradient(_) | ConvolutionClass::WeightGradient(_))
+        | OpClass::Experts(ExpertsClass::Gradient { .. })
+        | OpClass::Gather(GatherClass::Elements | GatherClass::RowsGradient { .. })
+        | OpClass::Constant
+        | OpClass::Elementwise(_)
+        | OpClass::Norm(_)
+        | OpClass::Softmax
+        | OpClass::LogSoftmax
+        | OpClass::CrossEntropy
+        | OpClass::Reduction
+        | OpClass::Scan
+        | OpClass::Movement(_)
+        | OpClass::Scatter
+        | OpClass::Resampling
+        | OpClass::Dequantization
+        | OpClass::Optimizer
+        | OpClass::Region
+        | OpClass::Dynamic => None,
+    }
 }
 
 impl Parameter {
@@ -160,7 +193,7 @@ impl Parameter {
 
     /// What the axis does where it is used; where products use it, only there.
     pub(super) fn uses(&self, plan: &Plan, axis: AxisId) -> Vec<Use> {
-        let counts = |node: NodeId| !self.in_product || is_product(&plan.graph.node(node).op);
+        let counts = |node: NodeId| !self.in_product || weighted(&plan.graph.node(node).op).is_some();
         let uses = self.used_by.iter().filter(|(node, _)| counts(*node));
         uses.map(|&(node, operand)| use_of(plan, node, operand, axis)).collect()
     }
@@ -215,20 +248,20 @@ fn use_of(plan: &Plan, node: NodeId, operand: usize, axis: AxisId) -> Use {
 
 fn split_of(op: &Op, loops: &Loops, operand: usize, it: LoopId, dim: usize) -> Split {
     let sums = loops.get(it).role == Role::Sum;
-    match op {
-        Op::Contract(_) if sums => Split::Rows,
-        Op::Contract(_) => {
+    match weighted(op) {
+        Some(Weighted::Product) if sums => Split::Rows,
+        Some(Weighted::Product) => {
             let shared = (0..loops.operands.len())
                 .any(|other| other != operand && place(&loops.operands[other], it).is_some());
             if shared { Split::Experts } else { Split::Columns }
         }
-        Op::Gather { .. } if sums => Split::Vocabulary,
-        Op::Gather { .. } => Split::Columns,
-        Op::Experts { .. } if dim == 0 => Split::Experts,
-        Op::Experts { .. } => Split::Units,
-        Op::Conv(_) if dim == 0 => Split::Columns,
-        Op::Conv(_) => Split::Rows,
-        _ => Split::Elements,
+        Some(Weighted::Lookup) if sums => Split::Vocabulary,
+        Some(Weighted::Lookup) => Split::Columns,
+        Some(Weighted::Experts) if dim == 0 => Split::Experts,
+        Some(Weighted::Experts) => Split::Units,
+        Some(Weighted::Convolution) if dim == 0 => Split::Columns,
+        Some(Weighted::Convolution) => Split::Rows,
+        None => Split::Elements,
     }
 }
 
