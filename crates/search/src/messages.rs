@@ -44,7 +44,7 @@ const WORTH: f64 = 1e-7;
 const NARROW: f64 = 1_048_576.0;
 
 /// What rounding may add to a bound, as a part of all that is added up for it.
-const ROUNDING: f64 = 1e-12;
+const ROUNDING: f64 = 1e-11;
 
 /// A problem that is too wide, with bounds for every assignment of the nodes that are kept.
 #[derive(Debug)]
