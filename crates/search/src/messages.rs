@@ -138,12 +138,9 @@ impl Wide {
             }
             let least = interval.cost();
             // Nothing of what costs more than what is found is in a better assignment.
-            if least < f64::INFINITY {
-                let most = least - bound + ROUNDING * messages.size(network, bound);
-                if !(messages.drop(&excess, most) && messages.settle(network)) {
-                    interval.bound = interval.bound.max(least);
-                    break;
-                }
+            if least < f64::INFINITY && !messages.spare(network, (bound, &excess), least) {
+                interval.bound = interval.bound.max(least);
+                break;
             }
             if interval.bound >= least {
                 break;

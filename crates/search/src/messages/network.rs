@@ -153,12 +153,19 @@ impl Messages {
         (0..alive.len()).filter(|&it| it != choice).for_each(|it| alive[it] = false);
     }
 
-    /// Drops the choices that exceed the bound by more than this; whether every node has some left.
-    pub(super) fn drop(&mut self, excess: &[Vec<f64>], most: f64) -> bool {
+    /// Drops the choices that are in no assignment that costs less than this, as far as it is known of each by how
+    /// much it exceeds the bound; whether there may be such an assignment.
+    pub(super) fn spare(
+        &mut self,
+        network: &Network,
+        (bound, excess): (f64, &[Vec<f64>]),
+        least: f64,
+    ) -> bool {
+        let most = least - bound + ROUNDING * self.size(network, bound);
         for (alive, excess) in self.alive.iter_mut().zip(excess) {
             alive.iter_mut().zip(excess).for_each(|(alive, over)| *alive &= *over <= most);
         }
-        self.alive.iter().all(|alive| alive.contains(&true))
+        self.alive.iter().all(|alive| alive.contains(&true)) && self.settle(network)
     }
 
     /// Drops choices that no choice of a neighbour is allowed with; whether every node has some left.

@@ -71,6 +71,28 @@ fn bounds_are_never_above_the_least_and_what_is_found_costs_what_it_says() {
     assert!(exact > 600 && loose > 20 && forbidden > 50, "{exact} {loose} {forbidden}");
 }
 
+#[test]
+fn choices_of_a_best_assignment_are_never_dropped() {
+    let (mut dropped, mut kept) = (0, 0);
+    for seed in 0..300 {
+        let mut dice = Dice(seed);
+        let domains = small_domains(&mut dice);
+        let problem = random(&mut dice, &domains, 50);
+        let Ok(best) = crate::exhaustive::solve(&problem, u64::MAX) else { continue };
+        let network = Network::new(&Objective::time(&problem));
+        let mut messages = Messages::new(&network);
+        assert!(messages.settle(&network), "seed {seed}");
+        (0..dice.between(0, 3)).for_each(|_| messages.sweep(&network));
+        let (bound, excess) = messages.bound(&network);
+        assert!(messages.spare(&network, (bound, &excess), best.time), "seed {seed}");
+        let alive = best.choices.iter().zip(&messages.alive).all(|(&choice, alive)| alive[choice]);
+        assert!(alive, "seed {seed}: {:?} of {:?}", best.choices, messages.alive);
+        let left = messages.alive.iter().flatten().filter(|it| **it).count();
+        (dropped, kept) = (dropped + domains.iter().sum::<usize>() - left, kept + left);
+    }
+    assert!(dropped > 500 && kept > 1000, "{dropped} {kept}");
+}
+
 /// A grid of nodes, each joined to those beside and below.
 fn grid(dice: &mut Dice, side: usize, choices: usize) -> Problem {
     let times = (0..side * side).map(|_| (0..choices).map(|_| dice.time(u64::MAX)).collect()).collect();
