@@ -1,6 +1,7 @@
 //! Inputs that did harm once, each with what is said of it now.
 
 use std::path::Path;
+use std::process::Command;
 
 use super::fuzz::child::run;
 
@@ -45,4 +46,28 @@ fn partitions_that_are_wide() {
     let text = format!("1 steps [({}a:2),-,-]", "a-".repeat(60_000));
     let ended = run(&["partition", &text, "--mesh", "2x2"]);
     assert!(ended.verdict().is_ok(), "{:?} {}", ended.code, ended.said);
+}
+
+/// A gated delta rule unrolled: no order of elimination is narrow enough on a mesh of two axes.
+#[test]
+fn a_block_that_is_too_wide_to_be_eliminated_is_planned_and_computes_what_it_should() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/cases/faults/too_wide_to_eliminate");
+    let (model, inputs) = (folder.join("model.onnx"), folder.join("io.npz"));
+    let [model, inputs] = [&model, &inputs].map(|it| it.to_str().unwrap());
+    let made = std::env::temp_dir().join(format!("shardloom-wide-{}", std::process::id()));
+    let [plan, outputs] = ["json", "npz"].map(|it| made.with_extension(it));
+    let [plan, outputs] = [&plan, &outputs].map(|it| it.to_str().unwrap());
+    let said = |arguments: &[&str]| {
+        let done = Command::new(env!("CARGO_BIN_EXE_shardloom")).args(arguments).output().unwrap();
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        String::from_utf8(done.stdout).unwrap()
+    };
+    let of_machine = ["--machine", "h100-80g-8x", "--mesh", "2x4"];
+    let planned = said(&[&["plan", model, "--inputs", inputs, "-o", plan], &of_machine[..]].concat());
+    assert!(planned.contains("in the space"), "a part of it was searched: {planned}");
+    let run = said(&["run", plan, "--model", model, "--inputs", inputs, "-o", outputs]);
+    let by = run.split_once("differs by ").and_then(|(_, rest)| rest.split(' ').next());
+    let by: f64 = by.and_then(|it| it.parse().ok()).unwrap_or_else(|| panic!("{run}"));
+    assert!(by < 1e-4, "{run}");
+    [plan, outputs].iter().for_each(|it| std::fs::remove_file(it).unwrap());
 }
