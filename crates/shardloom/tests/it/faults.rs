@@ -51,7 +51,7 @@ fn partitions_that_are_wide() {
 /// A gated delta rule unrolled: no order of elimination is narrow enough on a mesh of two axes.
 #[test]
 fn a_block_that_is_too_wide_to_be_eliminated_is_planned_and_computes_what_it_should() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/cases/faults/too_wide_to_eliminate");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/cases/too_wide");
     let (model, inputs) = (folder.join("model.onnx"), folder.join("io.npz"));
     let [model, inputs] = [&model, &inputs].map(|it| it.to_str().unwrap());
     let made = std::env::temp_dir().join(format!("shardloom-wide-{}", std::process::id()));
