@@ -3,7 +3,6 @@
 //! - [`problem`] — what is minimised and under which bound, in plain numbers
 //! - [`exhaustive`] — the least time by trying everything
 //! - [`eliminate`] — the least time exactly, by bucket elimination, memory left aside
-//! - [`messages`] — a bound and an assignment where that is too wide, by message passing
 //! - [`chain`] — blocks that repeat, joined at their boundaries
 //! - [`bound`] — the least time under a bound on memory, by multipliers, with a proof
 //! - [`ilp`] — the same by an integer linear program, the second opinion
@@ -16,8 +15,6 @@ pub mod exhaustive;
 
 pub mod eliminate;
 
-pub mod messages;
-
 pub mod chain;
 
 pub mod bound;
@@ -28,6 +25,7 @@ pub mod room;
 
 pub mod cluster;
 
+mod messages;
 mod live;
 mod prices;
 mod section;

@@ -21,7 +21,6 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::eliminate::{Objective, order, prune, reduce};
-use crate::problem::Problem;
 use network::{Messages, Network};
 
 /// The most sweeps for the bounds of all assignments of what is kept.
@@ -229,37 +228,6 @@ impl Interval {
             self.found = Some((choices, cost));
         }
     }
-}
-
-/// The nodes of a problem of what is left.
-#[derive(Debug)]
-struct Left {
-    /// For each node, the choices it has left.
-    choices: Vec<Vec<usize>>,
-    /// The nodes that have several.
-    free: Vec<usize>,
-}
-
-impl Left {
-    /// Choices of the free nodes as an assignment of all.
-    fn restore(&self, free: &[usize], domains: &[usize]) -> Vec<usize> {
-        let mut choices = vec![0; domains.len()];
-        for (choice, left) in choices.iter_mut().zip(&self.choices) {
-            *choice = left[0];
-        }
-        for (&node, &place) in self.free.iter().zip(free) {
-            choices[node] = self.choices[node][place];
-        }
-        choices
-    }
-}
-
-/// The assignment of least time, whatever memory it takes, as far as can be told; nothing where no choice
-/// is allowed.
-pub fn solve(problem: &Problem) -> (f64, Option<(Vec<usize>, f64)>) {
-    let wide = Wide::new(&Objective::time(problem), &[]);
-    let interval = wide.solve(&[]);
-    (interval.bound, interval.found.clone())
 }
 
 #[cfg(test)]

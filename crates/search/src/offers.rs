@@ -83,28 +83,32 @@ impl Offers {
         };
         // The first whose blocks are known, though they cannot be eliminated.
         let mut built: Option<Offer> = None;
-        for offer in self.turns.iter().copied().chain([self.last]) {
-            if offer != self.last && matches!(offer.splits, Splits::AtMost(_)) && beyond > HOPELESS {
+        for &offer in &self.turns {
+            if matches!(offer.splits, Splits::AtMost(_)) && beyond > HOPELESS {
                 continue;
             }
             match plan_in(offer, Width::Narrow) {
                 Err(error) if error.is_too_wide() => {
-                    beyond = match &error {
-                        PlanError::Search(SearchError::TooWide { entries, limit }) => {
-                            built = built.or(Some(offer));
-                            entries / limit
-                        }
-                        _ => 0.0,
-                    };
-                    if offer == self.last && built.is_none() {
-                        return Err(instead(error, first));
+                    beyond = 0.0;
+                    if let PlanError::Search(SearchError::TooWide { entries, limit }) = &error {
+                        built = built.or(Some(offer));
+                        beyond = entries / limit;
                     }
                     first = first.or(Some((offer, error)));
                 }
                 outcome => return outcome.map_err(|error| instead(error, first)),
             }
         }
-        plan_in(built.unwrap_or(self.last), Width::ANY)
+        match plan_in(self.last, Width::Narrow) {
+            Err(error) if error.is_too_wide() => {
+                let last = matches!(error, PlanError::Search(_)).then_some(self.last);
+                match built.or(last) {
+                    Some(offer) => plan_in(offer, Width::ANY),
+                    None => Err(instead(error, first)),
+                }
+            }
+            outcome => outcome.map_err(|error| instead(error, first)),
+        }
     }
 
     /// What of all that was asked for is not in an offer.

@@ -49,11 +49,6 @@ pub(crate) enum Width {
 impl Width {
     /// Whatever cannot be eliminated is solved by messages.
     pub(crate) const ANY: Self = Self::Any(MOST_ENTRIES);
-
-    /// Whether a block whose elimination needs a table of so many entries is solved by messages.
-    pub(super) fn exceeded(self, entries: f64) -> bool {
-        matches!(self, Self::Any(most) if entries > most)
-    }
 }
 
 /// What a byte costs.
@@ -99,20 +94,28 @@ impl Relaxation {
         let needful = needful(chain);
         let all = chain.globals.iter().map(|global| real_size(global.times.len()));
         let enumerable = all.product::<f64>() <= MOST_GLOBALS;
-        let enumerated = |width| {
-            let made = Self::prepared(chain, &needful, (Globals::Enumerated, width));
-            let is_small = made.segments.iter().all(|it| it.pairs() <= MOST_PAIRS) && made.fits().is_ok();
-            is_small.then_some(made)
+        let most = match width {
+            Width::Narrow => MOST_ENTRIES,
+            Width::Any(most) => most,
         };
-        if enumerable && let Some(made) = enumerated(Width::Narrow) {
-            return made;
+        let is_narrow = |it: &Self| it.segments.iter().all(|it| it.largest() <= most);
+        let prepared = |globals| Self::prepared(chain, &needful, (globals, width));
+        let enumerated = enumerable.then(|| prepared(Globals::Enumerated));
+        let enumerated = enumerated.filter(|it| it.segments.iter().all(|it| it.pairs() <= MOST_PAIRS));
+        match enumerated {
+            Some(made) if is_narrow(&made) => made,
+            enumerated => match prepared(Globals::Descended) {
+                made if width == Width::Narrow || is_narrow(&made) => made,
+                made => enumerated.unwrap_or(made).widened(&needful),
+            },
         }
-        let descended = Self::prepared(chain, &needful, (Globals::Descended, Width::Narrow));
-        if width == Width::Narrow || descended.fits().is_ok() {
-            return descended;
-        }
-        let wide = enumerable.then(|| enumerated(width)).flatten();
-        wide.unwrap_or_else(|| Self::prepared(chain, &needful, (Globals::Descended, width)))
+    }
+
+    /// The same, where what is wider than its blocks may be is solved by messages.
+    fn widened(self, needful: &[Vec<Pruned>]) -> Self {
+        let Width::Any(most) = self.width else { return self };
+        let segments = self.segments.into_iter().zip(needful);
+        Self { segments: segments.map(|(it, needful)| it.widened(needful, most)).collect(), ..self }
     }
 
     /// How wide its blocks may be.
@@ -122,20 +125,14 @@ impl Relaxation {
 
     /// Prepares a chain whose globals have too many choices.
     #[cfg(test)]
-    pub(crate) fn descended(chain: &Arc<Chain>) -> Self {
-        Self::prepared(chain, &needful(chain), (Globals::Descended, Width::Narrow))
-    }
-
-    /// Prepares a chain whose blocks are all solved by messages.
-    #[cfg(test)]
-    pub(crate) fn by_messages(chain: &Arc<Chain>, globals: Globals) -> Self {
-        Self::prepared(chain, &needful(chain), (globals, Width::Any(0.0)))
+    pub(crate) fn descended(chain: &Arc<Chain>, width: Width) -> Self {
+        let needful = needful(chain);
+        Self::prepared(chain, &needful, (Globals::Descended, width)).widened(&needful)
     }
 
     fn prepared(chain: &Arc<Chain>, needful: &[Vec<Pruned>], (globals, width): (Globals, Width)) -> Self {
         let segments = chain.segments.iter().zip(needful);
-        let segments =
-            segments.map(|(segment, needful)| Ready::new(chain, segment, (globals, width), needful));
+        let segments = segments.map(|(segment, needful)| Ready::new(chain, segment, globals, needful));
         Self { chain: Arc::clone(chain), segments: segments.collect(), globals, width }
     }
 
@@ -223,7 +220,7 @@ impl Relaxation {
         least: impl Fn(&[Priced<'a>]) -> (f64, Vec<usize>),
         paid: impl Fn(&[usize]) -> f64,
     ) -> Relaxed {
-        if !self.segments.iter().any(Ready::is_wide) {
+        if !self.is_wide() {
             let (bound, globals) = least(&priced);
             let choices = (bound < f64::INFINITY).then(|| self.recover(&priced, globals));
             return Relaxed { choices, bound };
@@ -257,6 +254,11 @@ impl Relaxation {
         }
     }
 
+    /// Whether costs are bounds in some tables.
+    pub(crate) fn is_wide(&self) -> bool {
+        self.segments.iter().any(Ready::is_wide)
+    }
+
     /// The least cost of all blocks, by the tables.
     fn cost(&self, priced: &[Priced<'_>], globals: &[usize]) -> f64 {
         let ends = self.sweep(priced, globals);
@@ -280,20 +282,18 @@ impl Relaxation {
             Ok(paid(once, globals) + self.cost(&self.priced(goal, prices, Some(globals))?, &[]))
         };
         // Where costs are bounds, the first wish is taken.
-        let is_wide = self.segments.iter().any(Ready::is_wide);
-        let mut best = if is_wide { 0.0 } else { fixed_cost(&globals)? };
-        for global in 0..if is_wide { 0 } else { globals.len() } {
-            for choice in 0..once[global].len() {
-                let mut other = globals.clone();
-                other[global] = choice;
-                let cost = if other == globals { best } else { fixed_cost(&other)? };
-                if cost < best {
-                    (best, globals) = (cost, other);
+        if !self.is_wide() {
+            let mut best = fixed_cost(&globals)?;
+            for global in 0..globals.len() {
+                for choice in 0..once[global].len() {
+                    let mut other = globals.clone();
+                    other[global] = choice;
+                    let cost = if other == globals { best } else { fixed_cost(&other)? };
+                    if cost < best {
+                        (best, globals) = (cost, other);
+                    }
                 }
             }
-        }
-        if best.is_infinite() {
-            return Ok(Relaxed { choices: None, bound });
         }
         let priced = self.priced(goal, prices, Some(&globals))?;
         let cost = |priced: &[Priced<'_>]| (self.cost(priced, &[]) + paid(once, &globals), Vec::new());

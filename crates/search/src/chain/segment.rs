@@ -7,7 +7,7 @@ use planner_ir::advance;
 use rayon::prelude::*;
 
 use super::product::Powers;
-use super::relax::{Goal, Width};
+use super::relax::Goal;
 use super::{Chain, Interface, Segment, Shared, Variant};
 use crate::eliminate::{Objective, Order, Pruned, Reduced, first_least, prune, reduce, with_classes};
 use crate::messages::Wide;
@@ -45,15 +45,16 @@ pub(crate) struct Ready {
 /// One problem that a block may be. A node may have several slots, which then must agree.
 #[derive(Clone, Debug)]
 struct Body {
-    order: Order,
-    /// Whether elimination is too wide: what is kept, and nothing else, has a place in the order.
-    is_wide: bool,
-    /// Its needful choices, with nodes of classes after its own.
+    /// The nodes that have slots.
+    kept: Vec<usize>,
+    /// In which order the others are eliminated; nothing where messages take its place.
+    order: Option<Order>,
+    /// Its needful choices; where it is eliminated, with nodes of classes after its own.
     pruned: Pruned,
     /// The tables of the pruned problem with zeros for all that is allowed.
     zeros: Vec<Table>,
     shared: Vec<Shared>,
-    /// Which slot says the choice of which node, the latter as an index of `order.kept`.
+    /// Which slot says the choice of which node, the latter as an index of `kept`.
     ties: Vec<(usize, usize)>,
     /// The first of its windows among those of the segment.
     window: usize,
@@ -105,12 +106,7 @@ impl By<'_> {
 
 impl Ready {
     /// Prepares a segment, of whose bodies these are the needful choices.
-    pub(crate) fn new(
-        chain: &Chain,
-        segment: &Segment,
-        (handling, width): (Globals, Width),
-        pruned: &[Pruned],
-    ) -> Self {
+    pub(crate) fn new(chain: &Chain, segment: &Segment, handling: Globals, pruned: &[Pruned]) -> Self {
         let mut globals: Vec<usize> = match handling {
             Globals::Enumerated => segment.shared.iter().map(|shared| shared.global).collect(),
             Globals::Descended => Vec::new(),
@@ -130,14 +126,26 @@ impl Ready {
             count: segment.count,
             domains: global_domains.iter().copied().chain(boundary.map(|&node| domain(node))).collect(),
             global_domains,
-            bodies: bodies.map(|(it, pruned)| Body::new(it, &globals, pruned.clone(), width)).collect(),
+            bodies: bodies.map(|(it, pruned)| Body::new(it, &globals, pruned.clone())).collect(),
             globals,
         }
     }
 
+    /// The same, where bodies whose elimination makes a table of more entries than `most` are solved by
+    /// messages; `pruned` are their needful choices.
+    pub(crate) fn widened(self, pruned: &[Pruned], most: f64) -> Self {
+        let bodies = self.bodies.into_iter().zip(pruned);
+        let widened = |(body, pruned): (Body, &Pruned)| match &body.order {
+            Some(order) if order.entries > most => body.by_messages(pruned.clone()),
+            _ => body,
+        };
+        Self { bodies: bodies.map(widened).collect(), ..self }
+    }
+
     /// The entries of the largest table that the elimination makes.
     pub(crate) fn largest(&self) -> f64 {
-        self.bodies.iter().map(|body| body.order.entries).fold(0.0, f64::max)
+        let orders = self.bodies.iter().filter_map(|body| body.order.as_ref());
+        orders.map(|order| order.entries).fold(0.0, f64::max)
     }
 
     /// The entries of the table over globals, entry and exit.
@@ -195,7 +203,7 @@ impl Ready {
 
     /// Whether a table has bounds instead of least costs.
     pub(crate) fn is_wide(&self) -> bool {
-        self.bodies.iter().any(|body| body.is_wide)
+        self.bodies.iter().any(|body| body.order.is_none())
     }
 
     /// Raises the bounds of the blocks between these states to what can be told of them: what those cost that
@@ -255,7 +263,7 @@ impl Ready {
     /// The choices of a body's kept nodes there.
     fn kept(&self, which: usize, place: usize) -> Vec<usize> {
         let (body, slots) = (&self.bodies[which], self.slots(place));
-        let mut kept = vec![0; body.order.kept.len()];
+        let mut kept = vec![0; body.kept.len()];
         for &(slot, at) in &body.ties {
             kept[at] = slots[slot];
         }
@@ -304,7 +312,7 @@ pub(crate) fn pruned(segment: &Segment) -> Vec<Pruned> {
 impl Body {
     /// A problem of these needful choices, ready to be reduced to a table over these globals and its
     /// boundary.
-    fn new(it: Interface<'_>, globals: &[usize], pruned: Pruned, width: Width) -> Self {
+    fn new(it: Interface<'_>, globals: &[usize], pruned: Pruned) -> Self {
         let global_slot = |global: usize| globals.iter().position(|&at| at == global);
         let shared = it.shared.iter();
         let shared = shared.filter_map(|shared| Some((global_slot(shared.global)?, shared.node)));
@@ -315,27 +323,22 @@ impl Body {
         kept.dedup();
 
         let Pruned { problem, choices } = pruned;
-        let (classed, mut order) = with_classes(problem.clone(), &kept);
-        let is_wide = width.exceeded(order.entries);
-        let problem = if is_wide { problem } else { classed };
-        if is_wide {
-            order.entries = kept.iter().map(|&node| real_size(problem.times[node].len())).product();
-        }
-        let pruned = Pruned { problem, choices };
-        let allowed = |table: &Table| Table {
-            columns: table.columns,
-            entries: table.entries.iter().map(|&time| Goal::Memory.of(time)).collect(),
-        };
+        let (problem, order) = with_classes(problem, &kept);
         let place = |node: usize| kept.iter().take_while(|&&at| at < node).count();
         Self {
-            order,
-            is_wide,
-            zeros: pruned.problem.tables.iter().map(allowed).collect(),
-            pruned,
+            zeros: zeros(&problem),
+            pruned: Pruned { problem, choices },
             shared: it.shared.to_vec(),
             ties: slots.into_iter().map(|(slot, node)| (slot, place(node))).collect(),
             window: it.window,
+            kept,
+            order: Some(order),
         }
+    }
+
+    /// The same, solved by messages: between its needful choices, which need no classes.
+    fn by_messages(self, pruned: Pruned) -> Self {
+        Self { order: None, zeros: zeros(&pruned.problem), pruned, ..self }
     }
 
     /// Minimises: what it is reduced to, and the table over slots of these domains.
@@ -363,14 +366,17 @@ impl Body {
             Goal::Memory => &self.zeros,
         };
         let objective = Objective { costs: Cow::Owned(costs), edges: &problem.edges, tables };
-        let (by, least) = if self.is_wide {
-            let wide = Wide::new(&objective, &self.order.kept);
-            let table = wide.table();
-            (By::Messages(wide), table)
-        } else {
-            let mut reduced = reduce(&objective, &self.order)?;
-            let table = std::mem::take(&mut reduced.table);
-            (By::Elimination(reduced), table)
+        let (by, least) = match &self.order {
+            None => {
+                let wide = Wide::new(&objective, &self.kept);
+                let table = wide.table();
+                (By::Messages(wide), table)
+            }
+            Some(order) => {
+                let mut reduced = reduce(&objective, order)?;
+                let table = std::mem::take(&mut reduced.table);
+                (By::Elimination(reduced), table)
+            }
         };
 
         // What is live whatever is chosen is paid by every block.
@@ -382,7 +388,7 @@ impl Body {
 
     /// The reduced table by slots, infinite where the slots of one node disagree.
     fn table(&self, least: &[f64], domains: &[usize]) -> Vec<f64> {
-        let kept = &self.order.kept;
+        let kept = &self.kept;
         let domain = |node: usize| self.pruned.problem.times[node].len();
         let mut table = Vec::with_capacity(domains.iter().product());
         let mut slots = vec![0; domains.len()];
@@ -406,6 +412,15 @@ impl Body {
         }
         table
     }
+}
+
+/// The tables of a problem with zeros for all that is allowed.
+fn zeros(problem: &Problem) -> Vec<Table> {
+    let allowed = |table: &Table| Table {
+        columns: table.columns,
+        entries: table.entries.iter().map(|&time| Goal::Memory.of(time)).collect(),
+    };
+    problem.tables.iter().map(allowed).collect()
 }
 
 /// For each node, what each choice costs, where `live` is the price of a byte in each window.

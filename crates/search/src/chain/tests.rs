@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use planner_ir::advance;
 
-use super::segment::Globals;
 use super::*;
 use crate::exhaustive;
 use crate::problem::real;
@@ -160,7 +159,9 @@ fn globals_that_are_descended_give_a_bound_and_choices_that_agree() {
         let flat = chain.flat();
         let prices = Prices { resident: 0.0, live: chain.segments.iter().map(|_| vec![0.0; 4]).collect() };
         let truth = exhaustive::solve(&flat.problem, u64::MAX).map_or(f64::INFINITY, |best| best.time);
-        let relaxed = Relaxation::descended(&Arc::new(chain.clone())).minimise(Goal::Time, &prices).unwrap();
+        let relaxed = Relaxation::descended(&Arc::new(chain.clone()), Width::Narrow)
+            .minimise(Goal::Time, &prices)
+            .unwrap();
         assert!(relaxed.bound <= truth + 1e-9, "seed {seed}");
         if let Some(choices) = relaxed.choices {
             let time = chain.time(&choices);
@@ -266,15 +267,15 @@ fn blocks_that_are_solved_by_messages_have_the_same_least() {
         let prices = random_prices(&mut dice, &chain);
         for goal in [Goal::Time, Goal::Memory] {
             let exact = Relaxation::new(&chain, Width::Narrow).minimise(goal, &prices).unwrap();
-            let relaxed =
-                Relaxation::by_messages(&chain, Globals::Enumerated).minimise(goal, &prices).unwrap();
+            let by_messages = Relaxation::new(&chain, Width::Any(0.0));
+            assert!(by_messages.is_wide(), "seed {seed}");
+            let relaxed = by_messages.minimise(goal, &prices).unwrap();
             assert!(close(relaxed.bound, exact.bound), "seed {seed}: {} {}", relaxed.bound, exact.bound);
             if let Some(choices) = relaxed.choices {
                 assert!(close(cost(&chain, &prices, goal, &choices), exact.bound), "seed {seed}");
                 found += 1;
             }
-            let descended =
-                Relaxation::by_messages(&chain, Globals::Descended).minimise(goal, &prices).unwrap();
+            let descended = Relaxation::descended(&chain, Width::Any(0.0)).minimise(goal, &prices).unwrap();
             assert!(descended.bound <= exact.bound + 1e-9, "seed {seed}");
             if let Some(choices) = descended.choices {
                 assert!(cost(&chain, &prices, goal, &choices) >= exact.bound - 1e-9, "seed {seed}");

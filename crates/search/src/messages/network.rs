@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use pulp::Arch;
 
-use super::{Left, ROUNDING};
+use super::ROUNDING;
 use crate::eliminate::{LeastByRows, Objective};
 use crate::problem::{Edge, Problem, Table, real_size};
 
@@ -36,6 +36,29 @@ pub(super) struct Messages {
     pub(super) alive: Vec<Vec<bool>>,
     /// For each link, what is said to its earlier and to its later end.
     pub(super) said: Vec<[Vec<f64>; 2]>,
+}
+
+/// The nodes of a problem of what is left.
+#[derive(Debug)]
+pub(super) struct Left {
+    /// For each node, the choices it has left.
+    choices: Vec<Vec<usize>>,
+    /// The nodes that have several.
+    free: Vec<usize>,
+}
+
+impl Left {
+    /// Choices of the free nodes as an assignment of all.
+    pub(super) fn restore(&self, free: &[usize], domains: &[usize]) -> Vec<usize> {
+        let mut choices = vec![0; domains.len()];
+        for (choice, left) in choices.iter_mut().zip(&self.choices) {
+            *choice = left[0];
+        }
+        for (&node, &place) in self.free.iter().zip(free) {
+            choices[node] = self.choices[node][place];
+        }
+        choices
+    }
 }
 
 impl Network {

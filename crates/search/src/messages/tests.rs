@@ -5,7 +5,7 @@ use planner_ir::advance;
 use super::*;
 use crate::eliminate;
 use crate::problem::tests::{Dice, close, random, small_domains};
-use crate::problem::{Edge, Table};
+use crate::problem::{Edge, Problem, Table};
 
 /// The least cost for each assignment of what is kept, the last one running fastest.
 fn truths(problem: &Problem, kept: &[usize]) -> Vec<f64> {
@@ -93,6 +93,11 @@ fn choices_of_a_best_assignment_are_never_dropped() {
     assert!(dropped > 500 && kept > 1000, "{dropped} {kept}");
 }
 
+/// The best assignment as far as messages can tell.
+fn solve(problem: &Problem) -> Interval {
+    Wide::new(&Objective::time(problem), &[]).solve(&[]).as_ref().clone()
+}
+
 /// A grid of nodes, each joined to those beside and below.
 fn grid(dice: &mut Dice, side: usize, choices: usize) -> Problem {
     let times = (0..side * side).map(|_| (0..choices).map(|_| dice.time(u64::MAX)).collect()).collect();
@@ -114,7 +119,7 @@ fn grids_that_can_be_eliminated_have_the_same_least() {
         let mut dice = Dice(seed);
         let problem = grid(&mut dice, 5, 3);
         let truth = eliminate::solve(&problem).unwrap().time;
-        let (bound, found) = solve(&problem);
+        let Interval { bound, found } = solve(&problem);
         let (choices, cost) = found.unwrap();
         assert!(close(cost, truth) && close(bound, truth), "seed {seed}: {bound} {cost} {truth}");
         assert!(close(problem.time(&choices), cost), "seed {seed}");
@@ -127,11 +132,11 @@ fn what_is_too_wide_to_be_eliminated_has_a_bound_and_an_assignment_near_it() {
         let mut dice = Dice(seed);
         let problem = grid(&mut dice, 24, 6);
         assert!(eliminate::order(&problem, &[]).entries > eliminate::MOST_ENTRIES);
-        let (bound, found) = solve(&problem);
+        let Interval { bound, found } = solve(&problem);
         let (choices, cost) = found.unwrap();
         assert!(close(problem.time(&choices), cost));
         assert!(bound <= cost && cost - bound < 0.1 * cost, "seed {seed}: {bound} {cost}");
         // The same again, from the same problem.
-        assert_eq!(solve(&problem), (bound, Some((choices, cost))));
+        assert_eq!(solve(&problem), Interval { bound, found: Some((choices, cost)) });
     }
 }

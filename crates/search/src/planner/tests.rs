@@ -6,7 +6,9 @@ use planner_ir::{Layout, Move, Slots, Source, ValueId, Ways};
 
 use super::*;
 use crate::{MachinePrices, Prices, Work, sections};
+use asked::{Only, asked, planned_with};
 
+mod asked; // how plans are asked for
 mod impossible; // work that takes forever
 mod long; // blocks of many operations
 mod in_time; // work in time steps, chosen and refused
@@ -137,56 +139,6 @@ fn transformer_that(sees: Sees, sizes: Sizes) -> Graph {
 
 fn planned(sizes: Sizes, machine: &str, mesh: &str, capacity: u64) -> Result<Plan, PlanError> {
     planned_with(&transformer(sizes), machine, mesh, capacity, &|_| true)
-}
-
-/// Prices by which some work cannot be done.
-struct Only<'a> {
-    machine: MachinePrices<'a>,
-    allows: &'a (dyn Fn(&Work<'_>) -> bool + Sync),
-}
-
-impl Prices for Only<'_> {
-    fn ways(&self) -> Ways {
-        self.machine.ways()
-    }
-
-    fn work(&self, work: &Work<'_>) -> f64 {
-        if (self.allows)(work) { self.machine.work(work) } else { f64::INFINITY }
-    }
-
-    fn step(&self, type_: &Type, step: &Move, before: &Layout, after: &Layout) -> f64 {
-        self.machine.step(type_, step, before, after)
-    }
-}
-
-/// The plan of a graph by what some prices allow.
-fn planned_with(
-    graph: &Graph,
-    machine: &str,
-    mesh: &str,
-    capacity: u64,
-    allows: &(dyn Fn(&Work<'_>) -> bool + Sync),
-) -> Result<Plan, PlanError> {
-    let blocks = rewrite::blocks(graph);
-    let sections = sections(&blocks);
-    let mesh = Mesh::parse(mesh).expect("is a mesh");
-    let machine = shipped::named(machine).expect("is a machine");
-    let prices = Only { machine: MachinePrices::new(&machine, &mesh).expect("suits"), allows };
-    plan(&Request {
-        graph: &blocks.graph,
-        sections: &sections,
-        mesh: &mesh,
-        capacity,
-        prices: &prices,
-        model: &ModelFile { path: "model.onnx".to_owned(), sha256: "0".repeat(64), dims: vec![] },
-        machine: &MachineName { name: machine.full_name(), devices: mesh.devices(), sha256: None },
-        steps: rewrite::Steps::Offered,
-        live: crate::Live::ONE,
-        pinned: None,
-        fixed: &[],
-        trail: None,
-        memory: &crate::counted,
-    })
 }
 
 /// A layer whose heads are made by reshapes and transposes, as exporters write them.

@@ -31,28 +31,11 @@ fn product(dtype: DType, [m, k, n]: [u64; 3]) -> Graph {
 
 /// The plan on four devices with what comes before and after a product split so.
 fn planned_on(machine: &Machine, graph: &Graph, splits: [&str; 2]) -> Plan {
-    let blocks = rewrite::blocks(graph);
-    let sections = sections(&blocks);
-    let mesh = Mesh::parse(MESH).unwrap();
-    let prices = MachinePrices::new(machine, &mesh).unwrap();
     let fixed = [("before", splits[0]), ("after", splits[1])]
         .map(|(name, partition)| Fixed { operations: name.to_owned(), partition: partition.to_owned() });
-    let plan = plan(&Request {
-        graph: &blocks.graph,
-        sections: &sections,
-        mesh: &mesh,
-        capacity: 1 << 40,
-        prices: &prices,
-        model: &ModelFile { path: "model.onnx".to_owned(), sha256: "0".repeat(64), dims: vec![] },
-        machine: &MachineName { name: machine.full_name(), devices: mesh.devices(), sha256: None },
-        steps: rewrite::Steps::Offered,
-        live: crate::Live::ONE,
-        pinned: None,
-        fixed: &fixed,
-        trail: None,
-        memory: &crate::counted,
-    })
-    .unwrap();
+    let plan = asked(graph, machine, MESH, &|_| true, |request| {
+        plan(&Request { capacity: 1 << 40, fixed: &fixed, ..*request }).unwrap()
+    });
     plan::check(&plan).unwrap();
     plan
 }

@@ -2,31 +2,15 @@
 
 use super::*;
 
-/// The plan of all partitions, where blocks of this width are eliminated.
+/// The plan of all partitions at one step, where blocks of this width are eliminated.
 fn planned_by(width: Width, graph: &Graph, mesh: &str, capacity: u64) -> Result<Plan, PlanError> {
-    let blocks = rewrite::blocks(graph);
-    let sections = sections(&blocks);
-    let mesh = Mesh::parse(mesh).expect("is a mesh");
-    let machine = shipped::named("h100-80g-8x").expect("is a machine");
-    let prices = MachinePrices::new(&machine, &mesh).expect("suits");
-    let request = Request {
-        graph: &blocks.graph,
-        sections: &sections,
-        mesh: &mesh,
-        capacity,
-        prices: &prices,
-        model: &ModelFile { path: "model.onnx".to_owned(), sha256: "0".repeat(64), dims: vec![] },
-        machine: &MachineName { name: machine.full_name(), devices: mesh.devices(), sha256: None },
-        steps: rewrite::Steps::One,
-        live: crate::Live::ONE,
-        pinned: None,
-        fixed: &[],
-        trail: None,
-        memory: &crate::counted,
-    };
-    let cut = Cut { graph: request.graph, sections: request.sections };
     let offer = rewrite::Offer { steps: rewrite::Steps::One, ..Default::default() };
-    Ok(plan_in((&request, &[]), &[cut], None, (offer, width))?.0)
+    let machine = shipped::named("h100-80g-8x").expect("is a machine");
+    asked(graph, &machine, mesh, &|_| true, |request| {
+        let cut = Cut { graph: request.graph, sections: request.sections };
+        let request = Request { capacity, steps: offer.steps, ..*request };
+        Ok(plan_in((&request, &[]), &[cut], None, (offer, width))?.0)
+    })
 }
 
 #[test]
