@@ -4,8 +4,8 @@
 //! L(μ) = min_x  time(x)  +  Σ_p μ_p (resident(x) + mean over blocks of live_p(x) − capacity)
 //! ```
 //!
-//! is a lower bound for every μ ≥ 0, and each L(μ) is one exact minimisation without a bound on
-//! memory. The blocks of a segment share their multipliers, which keeps them equal. Each minimum
+//! is a lower bound for every μ ≥ 0, and each L(μ) is one minimisation without a bound on memory, exact or,
+//! where blocks are too wide for that, with a bound of its own. The blocks of a segment share their multipliers, which keeps them equal. Each minimum
 //! found is repaired until it fits, then improved step by step. Everything is counted, nothing is
 //! timed.
 

@@ -178,7 +178,8 @@ pub type Derive<'a> = dyn Fn(&[usize]) -> Derived + 'a;
 ///
 /// Where the search over all partitions is too wide, it is one over fewer: without stripes of
 /// sequences, without time steps, then over those that split an operation along fewer loops at once.
-/// The plan then says what was left out, and that its space is not saturated.
+/// The plan then says what was left out, and that its space is not saturated. Where all of these are too
+/// wide, the first whose spaces could be built is solved by message passing.
 pub fn plan(request: &Request<'_>) -> Result<Plan, PlanError> {
     Ok(widely(request, &[], None)?.0)
 }

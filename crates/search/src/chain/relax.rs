@@ -3,7 +3,8 @@
 //! Every segment is reduced to a table over (globals, entry, exit), this is raised to the power of
 //! its count for each choice of the globals, and a sweep along the segments takes the least. If
 //! the globals have too many choices together for that, they are chosen one after another, each
-//! block choosing its own being the bound.
+//! block choosing its own being the bound. Tables of blocks that are too wide to be eliminated have bounds,
+//! which are raised where the sweep goes.
 
 use std::sync::Arc;
 
