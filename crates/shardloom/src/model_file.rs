@@ -1,5 +1,7 @@
 //! A model on disk: its graph's bytes, and its weights where they lie.
 
+pub(crate) mod named; // files of weights whose names say what is in them
+
 use std::fs;
 use std::io;
 use std::ops::Range;
@@ -40,7 +42,11 @@ pub fn open(path: &Path) -> Result<ModelFile, Failure> {
     let (mut missing, mut maps) = (Vec::new(), vec![map]);
     let files: Vec<String> = model.files().into_iter().map(str::to_owned).collect();
     for file in files {
-        match beside(path, &file)?.and_then(|place| Mapped::open(&place)) {
+        let opened = beside(path, &file)?.and_then(|place| {
+            named::check(&place, &parts(&model, &file))?;
+            Mapped::open(&place)
+        });
+        match opened {
             Ok(map) => {
                 model.attach(&file, map.bytes());
                 maps.push(map);
@@ -85,6 +91,12 @@ fn beside(path: &Path, file: &str) -> Result<io::Result<PathBuf>, Failure> {
     ))
 }
 
+/// Where the weights of a model are in one of its files.
+fn parts(model: &Model, file: &str) -> Vec<Range<u64>> {
+    let places = model.places().into_iter().filter(|place| place.file == file);
+    places.map(|it| it.offset..it.offset + it.length).collect()
+}
+
 /// The folder that a path has a file in.
 fn folder(path: &Path) -> &Path {
     path.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."))
@@ -109,12 +121,9 @@ impl ModelFile {
 
     /// What each file of weights beside it is compared by with that of the same name on other hosts.
     pub(crate) fn prints(&self) -> Result<Facts, Failure> {
-        let places = self.model.places();
         let print = |file: &str| {
             let path = folder(&self.path).join(file);
-            let within = places.iter().filter(|place| place.file == file);
-            let parts: Vec<Range<u64>> = within.map(|it| it.offset..it.offset + it.length).collect();
-            let print = readable::fingerprint(&path, &parts);
+            let print = readable::fingerprint(&path, &parts(&self.model, file));
             Ok((format!("the weights in `{file}`"), print.map_err(|error| readable::failed(&path, &error))?))
         };
         let missing = |file: &&str| !self.missing.iter().any(|it| it == file);

@@ -68,6 +68,17 @@ impl Prepared<'_> {
         let Some((Temporary(temporary), place)) = &self.moved else { return Ok(()) };
         put(temporary, place).map_err(|error| Failure::unwritten(self.path, &error))
     }
+
+    /// Puts it beside its place, under a name that may depend on what is in it: that name.
+    pub(crate) fn put_as(self, name: &mut dyn FnMut(&Path) -> io::Result<String>) -> Result<String, Failure> {
+        let failed = |error: io::Error| Failure::unwritten(self.path, &error);
+        let Some((Temporary(temporary), place)) = &self.moved else {
+            return Err(failed(io::Error::other("it is a pipe, a device or a socket, expected a file")));
+        };
+        let name = name(temporary).map_err(failed)?;
+        put(temporary, &place.with_file_name(&name)).map_err(failed)?;
+        Ok(name)
+    }
 }
 
 /// Gives what is on its disk, a file or a folder, another name in the same folder, and makes that last.

@@ -2,15 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use ::plan::Tie;
-use import::WeightData;
+use import::{Beside, NewData, WeightData};
 use kernels::Array;
 use planner_ir::{Op, State, StateKind, Type};
 
 use crate::failure::Failure;
-use crate::model_file::ModelFile;
+use crate::model_file::{ModelFile, named};
 use crate::{arrays, written};
 
 /// Makes the whole of a state.
@@ -51,54 +52,66 @@ pub(crate) fn write(
     })
 }
 
-/// The file of weights beside an exported model, if it needs one.
-pub(crate) fn beside(path: &Path) -> PathBuf {
-    let mut name = path.file_name().unwrap_or_default().to_os_string();
-    name.push(".data");
-    path.with_file_name(name)
-}
-
 /// Writes the model with its trained weights, of the types that they had: not if these cannot say one of them.
-/// If it has weights in other files, all of them come into one beside the new model.
+/// If it has weights in other files, all of them come into one beside the new model, whose name says what is
+/// in it: at any moment the model that is there, the old or the new one, has its own.
 pub(crate) fn export(
     path: &Path,
     file: &ModelFile,
     trained: &BTreeMap<String, (State, Type)>,
     gather: Gather<'_>,
 ) -> Result<(), Failure> {
-    let data_path = beside(path);
-    let name = data_path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let new = |gather: Gather<'_>, weight: &str, type_: &Type| match trained.get(weight) {
         None => Ok(None),
         Some((state, _)) => gather(state).and_then(|array| converted(path, weight, &array, type_)).map(Some),
     };
-    let replaced = file.model.replace(&name, &mut |weight, type_| {
+    let replace = |name: &str, data: NewData<'_>| {
+        file.model.replace(name, data).map_err(|error| Failure::file(&file.path, error))
+    };
+    // Where weights lie in the file beside it does not depend on their data.
+    let beside = replace("", &mut |_, _| Ok(None))?.beside;
+    let types: BTreeMap<&str, Type> = file.model.weights().into_iter().collect();
+    let data = write_beside(path, &beside, &mut |name| {
+        let trained = types.get(name).map(|type_| new(gather, name, type_)).transpose()?.flatten();
+        trained.map_or_else(|| stored(file, name), Ok)
+    })?;
+    let replaced = replace(data.as_deref().unwrap_or_default(), &mut |weight, type_| {
         new(gather, weight, type_).map_err(|failure| failure.to_string())
-    });
-    let replaced = replaced.map_err(|error| Failure::file(&file.path, error))?;
-    if !replaced.beside.is_empty() {
-        let types: BTreeMap<&str, Type> = file.model.weights().into_iter().collect();
-        let data = written::prepare(&data_path, &mut |to| {
-            let mut end = 0;
-            for piece in &replaced.beside {
-                let gap = usize::try_from(piece.offset - end).unwrap_or(0);
-                put(&data_path, to, &vec![0; gap])?;
-                let type_ = types.get(piece.name.as_str());
-                let trained = type_.map(|type_| new(gather, &piece.name, type_)).transpose()?.flatten();
-                match trained {
-                    Some(data) => put(&data_path, to, &data)?,
-                    None => put(&data_path, to, &stored(file, &piece.name)?)?,
-                }
-                end = piece.offset + piece.length;
-            }
-            Ok(())
-        })?;
-        // Both are written before one of them is in its place.
-        let model = written::prepare(path, &mut |to| put(path, to, &replaced.model))?;
-        data.put()?;
-        return model.put();
+    })?;
+    written::write(path, &replaced.model)?;
+    let used: Vec<PathBuf> = file.beside();
+    for old in named::of(path) {
+        let is_used = old.file_name().and_then(|it| it.to_str()) == data.as_deref() || used.contains(&old);
+        if !is_used {
+            // What stays takes room and does no harm.
+            let _ = std::fs::remove_file(&old);
+        }
     }
-    written::write(path, &replaced.model)
+    Ok(())
+}
+
+/// Writes the file beside a model, if it has something to hold: its name.
+fn write_beside(
+    path: &Path,
+    pieces: &[Beside],
+    make: &mut dyn FnMut(&str) -> Result<Vec<u8>, Failure>,
+) -> Result<Option<String>, Failure> {
+    if pieces.is_empty() {
+        return Ok(None);
+    }
+    let provisional = named::provisional(path);
+    let data = written::prepare(&provisional, &mut |to| {
+        let mut end = 0;
+        for piece in pieces {
+            let gap = usize::try_from(piece.offset - end).unwrap_or(0);
+            put(path, to, &vec![0; gap])?;
+            put(path, to, &make(&piece.name)?)?;
+            end = piece.offset + piece.length;
+        }
+        Ok(())
+    })?;
+    let parts: Vec<Range<u64>> = pieces.iter().map(|it| it.offset..it.offset + it.length).collect();
+    data.put_as(&mut |content| named::name(path, content, &parts)).map(Some)
 }
 
 /// An array in the type of a weight. A number may be rounded, but not be beyond all that the type says.

@@ -18,7 +18,6 @@ use crate::train::data::Data;
 use crate::train::resume::{Resumed, resumed};
 use crate::train::settings::{Settings, settings};
 use crate::train::trained::Trained;
-use crate::train::weights;
 use crate::written;
 
 /// What is ready to be trained.
@@ -137,7 +136,7 @@ fn check_not_read(arguments: &TrainArguments, file: &ModelFile) -> Result<(), Fa
     for output in [Some(weights), export.as_ref(), log.as_ref()].into_iter().flatten() {
         file.spares(output)?;
     }
-    export.iter().try_for_each(|path| file.spares(&weights::beside(path)))
+    Ok(())
 }
 
 /// The states that last from step to step, and their types.

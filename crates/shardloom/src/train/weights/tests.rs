@@ -1,6 +1,6 @@
 //! Tests of files of trained weights.
 
-use planner_ir::DType;
+use planner_ir::{Binary, DType};
 
 use super::*;
 use crate::model_file;
@@ -63,7 +63,8 @@ fn an_exported_model_has_the_new_weights_in_their_types_and_the_others() {
                 }
             }
         }
-        assert!(!beside(&path).exists());
+        assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1);
+        std::fs::remove_file(&path).unwrap();
     }
     std::fs::remove_dir_all(folder).unwrap();
 }
@@ -95,33 +96,99 @@ fn what_the_types_of_a_model_cannot_say_is_not_exported() {
     std::fs::remove_dir_all(folder).unwrap();
 }
 
+/// A model in a folder, with its larger weights in another file; the arrays that it is exported with.
+fn split(folder: &Path) -> (ModelFile, BTreeMap<String, Array>) {
+    let file = model_file::open(&model("gpt2-eager-legacy2.9-op17-static")).unwrap();
+    let mut contents = Vec::new();
+    let moved = moved(&std::fs::read(&file.path).unwrap(), &mut contents);
+    std::fs::write(folder.join("model.onnx"), moved).unwrap();
+    std::fs::write(folder.join("w.bin"), contents).unwrap();
+    (model_file::open(&folder.join("model.onnx")).unwrap(), halved(&file))
+}
+
+fn export_of(path: &Path, file: &ModelFile, arrays: &BTreeMap<String, Array>) {
+    export(path, file, &trained(&states(arrays), &[]), &mut |state| Ok(arrays[&state.name].clone())).unwrap();
+}
+
+/// The file of weights beside an exported model.
+fn data_of(path: &Path) -> PathBuf {
+    let file = model_file::open(path).unwrap();
+    let [data] = file.model.files()[..] else { panic!("one file") };
+    path.with_file_name(data)
+}
+
+fn check_weights(path: &Path, from: &ModelFile, arrays: &BTreeMap<String, Array>) {
+    let after = model_file::open(path).unwrap();
+    for (name, _) in from.model.weights() {
+        let expected = arrays.get(name).cloned().unwrap_or_else(|| run::whole(from, name).unwrap());
+        assert_eq!(run::whole(&after, name).unwrap(), expected, "{name}");
+    }
+}
+
 #[test]
 fn a_model_with_weights_in_other_files_is_exported_with_one_beside_it() {
     let folder = folder("beside");
-    let file = model_file::open(&model("gpt2-eager-legacy2.9-op17-static")).unwrap();
-    // The same model, with all its larger weights elsewhere.
-    let (path, data) = (folder.join("model.onnx"), folder.join("w.bin"));
-    let mut contents = Vec::new();
-    let moved = moved(&std::fs::read(&file.path).unwrap(), &mut contents);
-    std::fs::write(&path, moved).unwrap();
-    std::fs::write(&data, contents).unwrap();
-    let before = model_file::open(&path).unwrap();
+    let (before, arrays) = split(&folder);
     assert_eq!(before.model.files(), ["w.bin"]);
-    let arrays = halved(&file);
+    let data = std::fs::read(folder.join("w.bin")).unwrap();
     let out = folder.join("out.onnx");
-    export(&out, &before, &trained(&states(&arrays), &[]), &mut |state| Ok(arrays[&state.name].clone()))
-        .unwrap();
-    let after = model_file::open(&out).unwrap();
-    assert_eq!(after.model.files(), ["out.onnx.data"]);
-    for (name, _) in file.model.weights() {
-        let expected = arrays.get(name).cloned().unwrap_or_else(|| run::whole(&file, name).unwrap());
-        assert_eq!(run::whole(&after, name).unwrap(), expected, "{name}");
-        assert_eq!(
-            run::whole(&before, name).unwrap(),
-            run::whole(&file, name).unwrap(),
-            "what was there stays"
-        );
+    export_of(&out, &before, &arrays);
+    check_weights(&out, &before, &arrays);
+    assert!(data_of(&out).to_str().unwrap().contains("out.onnx.sha256-"));
+    assert_eq!(std::fs::read(folder.join("w.bin")).unwrap(), data, "what was there stays");
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+/// Such as where the second of two exports of the same name was ended before its model was in its place.
+#[test]
+fn a_model_has_its_own_weights_whatever_was_exported_half() {
+    let (folder, other) = (folder("half"), folder("other-half"));
+    let (before, arrays) = split(&folder);
+    let (out, second) = (folder.join("out.onnx"), other.join("out.onnx"));
+    export_of(&out, &before, &arrays);
+    let first_data = data_of(&out);
+    let later: BTreeMap<String, Array> = arrays
+        .iter()
+        .map(|(name, array)| {
+            (name.clone(), kernels::evaluate(&Op::Binary(Binary::Add), &[array, array]).unwrap().remove(0))
+        })
+        .collect();
+    export_of(&second, &before, &later);
+    let half = folder.join(data_of(&second).file_name().unwrap());
+    std::fs::copy(data_of(&second), &half).unwrap();
+    check_weights(&out, &before, &arrays);
+    // When it is done again, what is there is of it alone, and of others what was there.
+    let others = ["x.onnx.sha256-0123456789abcdef.data", "out.onnx.data", "out.onnx.sha256-01.data"];
+    others.iter().for_each(|name| std::fs::write(folder.join(name), "").unwrap());
+    export_of(&out, &before, &later);
+    check_weights(&out, &before, &later);
+    assert!(half.exists() && !first_data.exists());
+    assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 4 + others.len());
+    // An input keeps its weights, under whatever name.
+    let own = model_file::open(&out).unwrap();
+    std::fs::rename(&out, folder.join("in.onnx")).unwrap();
+    export_of(&out, &own, &arrays);
+    check_weights(&folder.join("in.onnx"), &before, &later);
+    [folder, other].iter().for_each(|it| std::fs::remove_dir_all(it).unwrap());
+}
+
+#[test]
+fn any_flipped_byte_of_exported_weights_is_found() {
+    let folder = folder("flipped");
+    let (before, arrays) = split(&folder);
+    let out = folder.join("out.onnx");
+    export_of(&out, &before, &arrays);
+    let data = data_of(&out);
+    let whole = std::fs::read(&data).unwrap();
+    for place in (0..whole.len()).step_by(whole.len() / 20) {
+        let mut flipped = whole.clone();
+        flipped[place] ^= 1;
+        std::fs::write(&data, flipped).unwrap();
+        let words = model_file::open(&out).unwrap_err().to_string();
+        assert!(words.contains("cannot be read: it is damaged: its SHA-256 is "), "{words}");
     }
+    std::fs::write(&data, whole).unwrap();
+    check_weights(&out, &before, &arrays);
     std::fs::remove_dir_all(folder).unwrap();
 }
 
