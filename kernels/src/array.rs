@@ -268,6 +268,11 @@ impl<'a> Tensor<'a> {
     /// Its elements, if that is what they are.
     pub fn elements<T: Element>(&self) -> Result<&'a [T], KernelError> {
         expect_dtype(self.dtype, T::DTYPE)?;
+        self.units()
+    }
+
+    /// Its bytes as units of some size.
+    pub(crate) fn units<T: Pod>(&self) -> Result<&'a [T], KernelError> {
         // No bytes lie anywhere.
         if self.bytes.is_empty() {
             return Ok(&[]);
@@ -291,6 +296,11 @@ impl TensorMut<'_> {
     /// Its elements, if that is what they are, to be set.
     pub fn elements_mut<T: Element>(&mut self) -> Result<&mut [T], KernelError> {
         expect_dtype(self.dtype, T::DTYPE)?;
+        self.units_mut()
+    }
+
+    /// Its bytes as units of some size, to be set.
+    pub(crate) fn units_mut<T: Pod>(&mut self) -> Result<&mut [T], KernelError> {
         if self.bytes.is_empty() {
             return Ok(&mut []);
         }

@@ -39,9 +39,9 @@ fn select_as<T: bytemuck::Pod>(
     let shapes = [extents(condition.shape)?, extents(a.shape)?, extents(b.shape)?];
     let nest = broadcast::<4>(&extents(y.shape)?, &[&shapes[0], &shapes[1], &shapes[2]])?;
     let condition = condition.truths()?;
-    let a: &[T] = bytemuck::try_cast_slice(a.bytes).map_err(|_| KernelError::Alignment)?;
-    let b: &[T] = bytemuck::try_cast_slice(b.bytes).map_err(|_| KernelError::Alignment)?;
-    let y: &mut [T] = bytemuck::try_cast_slice_mut(y.bytes).map_err(|_| KernelError::Alignment)?;
+    let a: &[T] = a.units()?;
+    let b: &[T] = b.units()?;
+    let y: &mut [T] = y.units_mut()?;
     let Level { extent, strides: [_, condition_stride, a_stride, b_stride] } = nest.row();
     nest.for_each_row([0; 4], |[y_start, condition_start, a_start, b_start]| {
         for (index, y) in y[y_start..y_start + extent].iter_mut().enumerate() {

@@ -301,8 +301,8 @@ fn replace<T: Pod>(
     updates: &Tensor,
     y: &mut TensorMut,
 ) -> Result<(), KernelError> {
-    let updates = bytemuck::try_cast_slice(updates.bytes).map_err(|_| KernelError::Alignment)?;
-    let y = bytemuck::try_cast_slice_mut(y.bytes).map_err(|_| KernelError::Alignment)?;
+    let updates = updates.units()?;
+    let y = y.units_mut()?;
     apply(places, run, updates, y, |_: T, update: T| update);
     Ok(())
 }

@@ -30,8 +30,8 @@ fn copy_as<T: Pod>(
     x: &Tensor,
     y: &mut TensorMut,
 ) -> Result<(), KernelError> {
-    let x: &[T] = bytemuck::try_cast_slice(x.bytes).map_err(|_| KernelError::Alignment)?;
-    let y: &mut [T] = bytemuck::try_cast_slice_mut(y.bytes).map_err(|_| KernelError::Alignment)?;
+    let x: &[T] = x.units()?;
+    let y: &mut [T] = y.units_mut()?;
     copy_elements(nest, starts, x, y);
     Ok(())
 }
@@ -108,8 +108,8 @@ fn copy_from_places_as<T: Pod>(
     y: &mut TensorMut,
 ) -> Result<(), KernelError> {
     let (source, target) = (row_major(&extents(x.shape)?), row_major(&extents(y.shape)?));
-    let x: &[T] = bytemuck::try_cast_slice(x.bytes).map_err(|_| KernelError::Alignment)?;
-    let y: &mut [T] = bytemuck::try_cast_slice_mut(y.bytes).map_err(|_| KernelError::Alignment)?;
+    let x: &[T] = x.units()?;
+    let y: &mut [T] = y.units_mut()?;
     copy_dimension(places, &source, &target, [0, 0], x, y);
     Ok(())
 }

@@ -4,7 +4,8 @@
 //! stands; `#c` is a class that is one known number everywhere, `0.5` that number; `(reduce:r ?x)`
 //! names the operation, the same wherever it stands, for its
 //! attributes; `?p=(softmax:s ?x)` names the class of a term. Operands
-//! of commutative operations match in both orders.
+//! of commutative operations match in both orders. Numbers match where they do not broaden what they are
+//! put together with: what is left when they are gone has the same type.
 
 use std::fmt;
 
@@ -293,10 +294,25 @@ fn match_term(terms: &Terms, shape: &Shape, id: Id, term: &Term, bound: &Bound, 
         };
         bound = named;
     }
-    match_children(terms, children.iter().zip(term.children().iter()), &bound, found);
+    let mut match_in = |ids: &[Id]| {
+        if !broadens(terms, children, ids, id, term) {
+            match_children(terms, children.iter().zip(ids), &bound, found);
+        }
+    };
+    match_in(term.children());
     if commutes(kind) && term.children()[0] != term.children()[1] {
-        match_children(terms, children.iter().zip(term.children().iter().rev()), &bound, found);
+        let reversed: Vec<Id> = term.children().iter().rev().copied().collect();
+        match_in(&reversed);
     }
+}
+
+/// Whether the result of an elementwise operation has its shape from none but numbers.
+fn broadens(terms: &Terms, children: &[Shape], ids: &[Id], id: Id, term: &Term) -> bool {
+    let is_elementwise = matches!(terms.analysis.heads[term.head], Head::Op(Op::Binary(_) | Op::Select));
+    let is_number = |shape: &Shape| matches!(shape, Shape::Number(_) | Shape::Literal(_));
+    let shape = |id: Id| terms[terms.find(id)].data.types.first().map(|it| &it.shape);
+    let mut others = children.iter().zip(ids).filter(|(child, _)| !is_number(child));
+    is_elementwise && children.iter().any(is_number) && others.all(|(_, &it)| shape(it) != shape(id))
 }
 
 fn match_children<'a>(

@@ -14,13 +14,6 @@ const FLOAT: Condition = Condition {
     holds: |make, found| make.type_of(found.root()).dtype.is_float(),
 };
 
-/// `#c` does not broaden what it is applied to.
-const KEEPS_TYPE: Condition = Condition {
-    needed: Needed::ForTruth,
-    name: "the number does not broaden the operand",
-    holds: |make, found| make.type_of(found.class("x")) == make.type_of(found.root()),
-};
-
 /// `#c` is finite and not so large that a product with it leaves the range.
 const MODEST: Condition = Condition {
     needed: Needed::ForTruth,
@@ -39,13 +32,13 @@ pub(super) fn rules() -> Vec<Rule> {
         Rule {
             name: "square is product",
             pattern: "(pow ?x 2)",
-            conditions: &[FLOAT, KEEPS_TYPE],
+            conditions: &[FLOAT],
             build: |make, found| make.binary(Binary::Mul, found.class("x"), found.class("x")),
         },
         Rule {
             name: "cube is product",
             pattern: "(pow ?x 3)",
-            conditions: &[FLOAT, KEEPS_TYPE],
+            conditions: &[FLOAT],
             build: |make, found| {
                 let square = make.binary(Binary::Mul, found.class("x"), found.class("x"))?;
                 make.binary(Binary::Mul, found.class("x"), square)
@@ -63,13 +56,13 @@ pub(super) fn rules() -> Vec<Rule> {
         Rule {
             name: "half power is root",
             pattern: "(pow ?x 0.5)",
-            conditions: &[FLOAT, KEEPS_TYPE],
+            conditions: &[FLOAT],
             build: |make, found| make.unary(Unary::Sqrt, found.class("x")),
         },
         Rule {
             name: "power minus half is reciprocal root",
             pattern: "(pow ?x -0.5)",
-            conditions: &[FLOAT, KEEPS_TYPE],
+            conditions: &[FLOAT],
             build: |make, found| {
                 let root = make.unary(Unary::Sqrt, found.class("x"))?;
                 make.unary(Unary::Reciprocal, root)
@@ -78,7 +71,7 @@ pub(super) fn rules() -> Vec<Rule> {
         Rule {
             name: "one over",
             pattern: "(div 1 ?x)",
-            conditions: &[FLOAT, KEEPS_TYPE],
+            conditions: &[FLOAT],
             build: |make, found| make.unary(Unary::Reciprocal, found.class("x")),
         },
         Rule {
@@ -90,7 +83,7 @@ pub(super) fn rules() -> Vec<Rule> {
         Rule {
             name: "divided by number",
             pattern: "(div ?x #c)",
-            conditions: &[FLOAT, KEEPS_TYPE, MODEST],
+            conditions: &[FLOAT, MODEST],
             build: |make, found| {
                 let divisor = make.number(found.class("c"))?;
                 make.scaled(found.class("x"), 1.0 / divisor)
@@ -99,19 +92,19 @@ pub(super) fn rules() -> Vec<Rule> {
         Rule {
             name: "times one",
             pattern: "(mul ?x 1)",
-            conditions: &[KEEPS_TYPE],
+            conditions: &[],
             build: |_, found| Some(found.class("x")),
         },
         Rule {
             name: "plus zero",
             pattern: "(add ?x 0)",
-            conditions: &[KEEPS_TYPE],
+            conditions: &[],
             build: |_, found| Some(found.class("x")),
         },
         Rule {
             name: "two factors",
             pattern: "(mul (mul ?x #c) #d)",
-            conditions: &[FLOAT, KEEPS_TYPE],
+            conditions: &[FLOAT],
             build: |make, found| {
                 let factor = make.number(found.class("c"))? * make.number(found.class("d"))?;
                 make.scaled(found.class("x"), factor)

@@ -8,7 +8,7 @@ use planner_ir::{Binary, DType, Op, Real, Type, Unary};
 
 use super::evaluate::Dice;
 use crate::raise::make::Make;
-use crate::raise::pattern::{Match, Pattern, Shape};
+use crate::raise::pattern::{Bound, Match, Pattern, Shape};
 use crate::raise::rules::Ready;
 use crate::raise::term::{Head, Known, Scores, Terms};
 
@@ -36,8 +36,8 @@ pub(super) enum Outcome {
     Apart(f64),
 }
 
-/// Applies a rule to the example; `despite` skips the conditions.
-pub(super) fn outcome(ready: &Ready, example: &Example, despite: Option<&str>) -> Outcome {
+/// The left side of a rule, as an example has it, and where the rule's pattern matches it.
+fn left(ready: &Ready, example: &Example) -> (Terms, Id, Vec<Bound>) {
     let mut terms = Terms::new(Known::default());
     let mut classes = Vec::new();
     for word in ready.pattern.classes.iter() {
@@ -56,6 +56,17 @@ pub(super) fn outcome(ready: &Ready, example: &Example, despite: Option<&str>) -
     terms.rebuild();
     let term = terms[root].nodes[0].clone();
     let found = ready.pattern.matches(&terms, root, &term);
+    (terms, root, found)
+}
+
+/// Whether the pattern of a rule matches what it is made into with an example.
+pub(super) fn matches(ready: &Ready, example: &Example) -> bool {
+    !left(ready, example).2.is_empty()
+}
+
+/// Applies a rule to the example; `despite` skips the conditions.
+pub(super) fn outcome(ready: &Ready, example: &Example, despite: Option<&str>) -> Outcome {
+    let (mut terms, root, found) = left(ready, example);
     let bound =
         found.first().unwrap_or_else(|| panic!("{}: the pattern does not match its example", example.rule));
     let found = Match { pattern: &ready.pattern, bound };
