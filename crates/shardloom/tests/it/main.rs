@@ -18,6 +18,6 @@ mod options; // what is asked for and cannot be
 #[cfg(test)]
 mod partition; // `partition`, drawn and refused
 #[cfg(test)]
-mod threads; // threads that cannot be started
+mod limits; // threads and memory that are not there
 #[cfg(test)]
 mod train; // `train`, from a plan file to weights

@@ -1,4 +1,4 @@
-//! Threads that cannot be started, wherever one is: one message, and nothing hangs.
+//! Threads and memory that are not there, wherever they are asked for: one message, and nothing hangs.
 
 use std::fs;
 use std::path::Path;
@@ -69,4 +69,28 @@ fn want_of_threads_is_said_wherever_they_are_started() {
     check(&[&common[..], &["--context", "8", "--prompt", "4"]].concat());
     check(&["generate", &tokens, "--prompt-ids", "1,2", "--max-new-tokens", "2"]);
     fs::remove_dir_all(folder).unwrap();
+}
+
+/// Whatever asks for memory that is not there, as much as there may be: from little more than the program takes
+/// itself.
+#[test]
+fn want_of_memory_is_said_wherever_it_is_asked_for() {
+    let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/models/gpt2-bytes.onnx");
+    let plan = std::env::temp_dir().join(format!("shardloom-memory-{}.json", std::process::id()));
+    let (model, output) = (model.to_str().unwrap(), plan.to_str().unwrap());
+    let common = ["-q", "plan", model, "--machine", "h100-80g-4x", "--mesh", "2x2", "--dim", "batch=8"];
+    let training = ["--dim", "sequence=64", "--mode", "train", "--loss", "cross-entropy:logits,labels"];
+    let is_refused = |megabytes: u32| {
+        let mut command = Command::new("sh");
+        let limits = format!("ulimit -v {megabytes}000; ulimit -c 0; exec \"$0\" \"$@\"");
+        command.args(["-c", &limits, env!("CARGO_BIN_EXE_shardloom")]).args(common).args(training);
+        let done = command.args(["-o", output]).env("RUST_BACKTRACE", "0").output().unwrap();
+        let said = String::from_utf8_lossy(&done.stderr).into_owned();
+        let errors: Vec<&str> = said.lines().filter(|line| line.starts_with("error: ")).collect();
+        assert_eq!((done.status.code(), errors.len()), (Some(2), 1), "{megabytes} MB: {said}");
+        assert!(!plan.exists(), "{megabytes} MB");
+        errors[0].starts_with("error: there is not enough memory for this: allow more")
+    };
+    let refused = [80, 100, 130, 160, 200].map(is_refused);
+    assert!(refused.iter().filter(|it| **it).count() >= 2, "{refused:?}");
 }
