@@ -112,7 +112,8 @@ pub(crate) struct Config {
 
 impl Config {
     pub(crate) fn parse(text: &str) -> Result<Self> {
-        let value: Value = serde_json::from_str(text).map_err(|error| ConfigError::Json(error.to_string()))?;
+        let value: Value =
+            serde_json::from_str(text).map_err(|error| ConfigError::Json(error.to_string()))?;
         match value {
             Value::Object(object) => Ok(Self::of(object, "")),
             other => Err(ConfigError::Json(format!("found {}", shown(&other)))),
@@ -232,9 +233,7 @@ impl Config {
             !value.is_null() && !is_harmless && !read.contains(*key)
         });
         match left.next() {
-            Some((key, value)) => {
-                Err(ConfigError::Unknown(self.named(key), shown(value), model.to_owned()))
-            }
+            Some((key, value)) => Err(ConfigError::Unknown(self.named(key), shown(value), model.to_owned())),
             None => Ok(()),
         }
     }

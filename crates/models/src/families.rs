@@ -45,9 +45,8 @@ pub(crate) fn decoder(config: &Config) -> Result<(Decoder, Vec<String>)> {
     };
     let mut left_out = Vec::new();
     let decoder = match kind.as_str() {
-        "llama" | "mistral" | "qwen2" | "qwen3" | "phi3" | "glm" | "glm4" | "granite" | "olmo2" | "smollm3" => {
-            plain::decoder(config, &kind)?
-        }
+        "llama" | "mistral" | "qwen2" | "qwen3" | "phi3" | "glm" | "glm4" | "granite" | "olmo2"
+        | "smollm3" => plain::decoder(config, &kind)?,
         "gemma" | "gemma2" | "gemma3_text" => gemma::decoder(config, &kind)?,
         "gpt2" => older::gpt2(config)?,
         "gpt_neox" => older::neox(config)?,
@@ -57,7 +56,8 @@ pub(crate) fn decoder(config: &Config) -> Result<(Decoder, Vec<String>)> {
     };
     if config.value("quantization_config").is_some() {
         left_out.push(
-            "`quantization_config`: weights are those of the model before it was quantised, without scales".to_owned(),
+            "`quantization_config`: weights are those of the model before it was quantised, without scales"
+                .to_owned(),
         );
     }
     config.done(&kind)?;

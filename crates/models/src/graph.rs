@@ -51,6 +51,8 @@ struct Graph<'a, 'w> {
     positions: String,
     /// The places that hold something, `[batch, 1, 1, total]`, where there is a cache.
     held: Option<String>,
+    /// How many tables of angles there are.
+    tables: usize,
     /// Masks by their windows.
     masks: BTreeMap<Option<u64>, String>,
 }
@@ -73,6 +75,7 @@ impl<'a, 'w> Graph<'a, 'w> {
             sequence: dim(wanted.sequence, "sequence"),
             positions: String::new(),
             held: None,
+            tables: 0,
             masks: BTreeMap::new(),
         }
     }
@@ -132,7 +135,8 @@ impl<'a, 'w> Graph<'a, 'w> {
         self.writer.within(&norm.name);
         let scale = self.weight(&format!("{}.weight", norm.name), &[width]);
         #[expect(clippy::cast_possible_truncation, reason = "the format has 32 bits for it")]
-        let attributes = [("axis", Attribute::Integer(-1)), ("epsilon", Attribute::Float(norm.epsilon as f32))];
+        let attributes =
+            [("axis", Attribute::Integer(-1)), ("epsilon", Attribute::Float(norm.epsilon as f32))];
         match norm.kind {
             NormKind::Rms => self.writer.node("RMSNormalization", &[x, &scale], &attributes),
             NormKind::RmsAroundOne => {

@@ -183,18 +183,8 @@ impl<'a> Writer<'a> {
         scope.clone_into(&mut self.scope);
     }
 
-    /// The number of the node that comes next.
-    pub fn next(&self) -> usize {
-        self.nodes.len()
-    }
-
     /// A weight; the same one where one of that name is there.
-    pub fn weight(
-        &mut self,
-        name: &str,
-        shape: &[u64],
-        number: impl FnMut() -> f32,
-    ) -> io::Result<String> {
+    pub fn weight(&mut self, name: &str, shape: &[u64], number: impl FnMut() -> f32) -> io::Result<String> {
         self.weight_of(self.element, name, shape, number)
     }
 

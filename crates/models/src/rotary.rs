@@ -110,9 +110,7 @@ fn yarn(
         None => config.count("max_position_embeddings")?,
     };
     let [fast, slow] = [scaling.real_or("beta_fast", 32.0)?, scaling.real_or("beta_slow", 1.0)?];
-    let dim = |turns: f64| {
-        real(size) * (real(length) / (turns * 2.0 * PI)).ln() / (2.0 * base.ln())
-    };
+    let dim = |turns: f64| real(size) * (real(length) / (turns * 2.0 * PI)).ln() / (2.0 * base.ln());
     let (mut low, mut high) = (dim(fast), dim(slow));
     if scaling.flag_or("truncate", true)? {
         (low, high) = (low.floor(), high.ceil());

@@ -96,7 +96,13 @@ impl Sizes {
     /// Gated units by three weights.
     pub(super) fn gated(&self, name: String, length: u64, activation: Activation, bias: bool) -> Dense {
         let part = |it: &str| linear(format!("{name}.{it}"), bias);
-        Dense { length, activation, up: Up::Gated([part("gate_proj"), part("up_proj")]), down: part("down_proj"), name }
+        Dense {
+            length,
+            activation,
+            up: Up::Gated([part("gate_proj"), part("up_proj")]),
+            down: part("down_proj"),
+            name,
+        }
     }
 
     /// A layer whose parts have a norm before them.
@@ -168,7 +174,9 @@ pub(super) fn windows(
     let of = |kind: &String| match (kind.as_str(), window) {
         ("full_attention", _) => Ok(None),
         ("sliding_attention", Some(window)) => Ok(Some(window)),
-        ("sliding_attention", None) => Err(config.missing("sliding_window", "the width of sliding attention")),
+        ("sliding_attention", None) => {
+            Err(config.missing("sliding_window", "the width of sliding attention"))
+        }
         _ => Err(config.wrong("layer_types", "full_attention and sliding_attention")),
     };
     types.iter().map(of).collect()

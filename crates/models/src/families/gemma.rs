@@ -48,9 +48,18 @@ pub(super) fn decoder(config: &Config, kind: &str) -> Result<Decoder> {
     let windows = if is_first {
         windows(config, sizes.layers, None, |_| false)?
     } else {
-        let every = if is_third { config.number_or("sliding_window_pattern", PATTERN)? } else { 2 };
+        let key = if config.has("sliding_window_pattern") {
+            "sliding_window_pattern"
+        } else {
+            "_sliding_window_pattern"
+        };
+        let every = if is_third { config.number_or(key, PATTERN)? } else { 2 };
         config.pass_over(&["cache_implementation"]);
         let window = config.number_or("sliding_window", WINDOW)?;
+        // An older name, which some have besides.
+        if config.number_if("sliding_window_size")?.is_some_and(|it| it != window) {
+            return Err(config.wrong("sliding_window_size", format!("{window}, as `sliding_window`")));
+        }
         let is_sliding = |layer: u64| every == 0 || !(layer + 1).is_multiple_of(every);
         windows(config, sizes.layers, Some(window), is_sliding)?
     };

@@ -60,7 +60,9 @@ pub(super) fn decoder(config: &Config, kind: &str, left_out: &mut Vec<String>) -
 }
 
 pub(super) fn said_of_mtp(layers: u64) -> String {
-    format!("`num_nextn_predict_layers`: the {layers} layers that predict tokens after the next are not written")
+    format!(
+        "`num_nextn_predict_layers`: the {layers} layers that predict tokens after the next are not written"
+    )
 }
 
 /// The experts of a layer; those that are given have names without its own.
@@ -85,7 +87,11 @@ pub(super) fn of_layer(experts: &Experts, name: &str) -> Experts {
 pub(super) fn counts(config: &Config, key: &str) -> Result<[u64; 2]> {
     let (count, active) = (config.count(key)?, config.count("num_experts_per_tok")?);
     let is_part = active <= count;
-    if is_part { Ok([count, active]) } else { Err(config.wrong("num_experts_per_tok", format!("{count} at most"))) }
+    if is_part {
+        Ok([count, active])
+    } else {
+        Err(config.wrong("num_experts_per_tok", format!("{count} at most")))
+    }
 }
 
 fn mixtral(config: &Config, activation: Activation, length: u64) -> Result<Experts> {
@@ -169,7 +175,9 @@ pub(super) fn shared(config: &Config, sizes: &Sizes, length: u64, activation: Ac
 pub(super) fn groups(config: &Config, experts: u64, best: u64) -> Result<Option<Groups>> {
     let (count, active) = (config.number_or("n_group", 1)?, config.number_or("topk_group", 1)?);
     if count == 0 || !experts.is_multiple_of(count) || experts / count < best {
-        return Err(config.wrong("n_group", format!("a divisor of {experts} experts into groups of {best} at least")));
+        return Err(
+            config.wrong("n_group", format!("a divisor of {experts} experts into groups of {best} at least"))
+        );
     }
     if active == 0 || active > count {
         return Err(config.wrong("topk_group", format!("1 to {count} groups")));

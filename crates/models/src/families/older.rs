@@ -29,8 +29,7 @@ pub(super) fn gpt2(config: &Config) -> Result<Decoder> {
     let layer = |number: u64| {
         let name = format!("transformer.h.{number}");
         // Its products are by weights `[in, out]`.
-        let product =
-            |it: &str| Linear { name: format!("{name}.{it}"), bias: true, stored: Stored::InOut };
+        let product = |it: &str| Linear { name: format!("{name}.{it}"), bias: true, stored: Stored::InOut };
         let mut scale = if by_size { real(size).sqrt().recip() } else { 1.0 };
         if by_layer {
             scale /= real(number + 1);
@@ -88,9 +87,8 @@ pub(super) fn neox(config: &Config) -> Result<Decoder> {
     let act = activation(config, "hidden_act", "gelu")?;
     let bias = config.flag_or("attention_bias", true)?;
     let parallel = config.flag_or("use_parallel_residual", true)?;
-    let key = if config.has("partial_rotary_factor") { "partial_rotary_factor" } else { "rotary_pct" };
-    let turned = rotated(config, key, sizes.size, 0.25)?;
-    let base = config.real_or("rotary_emb_base", 10_000.0)?;
+    let turned = rotated(config, same(config, ["rotary_pct", "partial_rotary_factor"])?, sizes.size, 0.25)?;
+    let base = config.real_or(same(config, ["rotary_emb_base", "rope_theta"])?, 10_000.0)?;
     let table = rotary::table_with(config, turned, Pairing::Halves, base)?;
     let layer = |number: u64| {
         let name = format!("gpt_neox.layers.{number}");
@@ -113,4 +111,15 @@ pub(super) fn neox(config: &Config) -> Result<Decoder> {
     "gpt_neox.embed_in".clone_into(&mut decoder.embedding);
     decoder.norm = sizes.norm("gpt_neox.final_layer_norm");
     Ok(decoder)
+}
+
+/// Which of two keys for one number is there; where both are, they have to say the same.
+fn same(config: &Config, [first, second]: [&'static str; 2]) -> Result<&'static str> {
+    match (config.real_if(first)?, config.real_if(second)?) {
+        (Some(one), Some(other)) if one.to_bits() != other.to_bits() => {
+            Err(config.wrong(second, format!("{one}, as `{first}`")))
+        }
+        (None, Some(_)) => Ok(second),
+        _ => Ok(first),
+    }
 }

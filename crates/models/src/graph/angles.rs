@@ -62,7 +62,8 @@ impl Graph<'_, '_> {
                 let grown = self.op("Sub", &[&grown, &less]);
                 let grown = self.op("Pow", &[&grown, &power]);
                 let base = self.op("Mul", &[&grown, &base]);
-                let powers: Vec<f64> = (0..frequencies.rotated() / 2).map(|it| -2.0 * real(it) / size).collect();
+                let powers: Vec<f64> =
+                    (0..frequencies.rotated() / 2).map(|it| -2.0 * real(it) / size).collect();
                 let powers = self.table(&powers);
                 self.op("Pow", &[&base, &powers])
             }
@@ -81,8 +82,8 @@ impl Graph<'_, '_> {
     fn table(&mut self, numbers: &[f64]) -> String {
         let numbers: Vec<f32> = numbers.iter().copied().map(single).collect();
         let count = u64::try_from(numbers.len()).unwrap_or(0);
-        // Each table has a name of its own: what it is made of would be a long one.
-        let name = format!("{}_table", self.writer.next());
+        self.tables += 1;
+        let name = format!("model.rotary_emb.inv_freq.{}", self.tables);
         self.writer.floats_of(Element::F32, &name, &[count], &numbers)
     }
 

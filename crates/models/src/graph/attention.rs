@@ -13,8 +13,7 @@ impl Graph<'_, '_> {
         if let Some(table) = of.table {
             let pairing = self.decoder.tables[table].pairing;
             self.writer.within(&of.name);
-            [queries, keys] =
-                [&queries, &keys].map(|it| self.rotated(it, size, &angles[table], pairing));
+            [queries, keys] = [&queries, &keys].map(|it| self.rotated(it, size, &angles[table], pairing));
         }
         self.writer.within(&of.name);
         let seen = self.seen(number, of, [&queries, &keys, &values]);
@@ -62,7 +61,8 @@ impl Graph<'_, '_> {
             self.reshaped(it, &[0, 0, signed(heads), signed(size)])
         });
         if !of.norms_whole {
-            apart = [(of_queries, &apart[0]), (of_keys, &apart[1])].map(|(norm, it)| self.norm(norm, size, it));
+            apart =
+                [(of_queries, &apart[0]), (of_keys, &apart[1])].map(|(norm, it)| self.norm(norm, size, it));
         }
         self.writer.within(&of.name);
         let [queries, keys] = apart.each_ref().map(|it| self.transposed(it, &[0, 2, 1, 3]));
@@ -71,10 +71,8 @@ impl Graph<'_, '_> {
 
     /// The values that queries see.
     fn seen(&mut self, number: usize, of: &Attention, [queries, keys, values]: [&str; 3]) -> String {
-        let mut attributes = vec![
-            ("is_causal", Attribute::Integer(1)),
-            ("scale", Attribute::Float(single(of.scale))),
-        ];
+        let mut attributes =
+            vec![("is_causal", Attribute::Integer(1)), ("scale", Attribute::Float(single(of.scale)))];
         if let Some(bound) = of.softcap {
             attributes.push(("softcap", Attribute::Float(single(bound))));
         }
@@ -111,7 +109,14 @@ impl Graph<'_, '_> {
     }
 
     /// The output of a part of the cache.
-    pub(super) fn present(&mut self, number: usize, what: &str, kept: &str, dims: &[String; 4], length: &str) {
+    pub(super) fn present(
+        &mut self,
+        number: usize,
+        what: &str,
+        kept: &str,
+        dims: &[String; 4],
+        length: &str,
+    ) {
         let name = format!("present.{number}.{what}");
         self.writer.output(&name, kept, &[&dims[0], &dims[1], length, &dims[3]]);
     }

@@ -45,7 +45,8 @@ impl Graph<'_, '_> {
     pub(super) fn embedded(&mut self) -> String {
         let decoder = self.decoder;
         self.writer.within(&decoder.embedding);
-        let tokens = self.weight(&format!("{}.weight", decoder.embedding), &[decoder.vocabulary, decoder.hidden]);
+        let tokens =
+            self.weight(&format!("{}.weight", decoder.embedding), &[decoder.vocabulary, decoder.hidden]);
         let x = self.with_axis("Gather", &[&tokens, "input_ids"], 0);
         let x = self.scaled(&x, decoder.embedding_scale);
         let Some((name, count)) = &decoder.positions else { return x };
@@ -89,7 +90,8 @@ impl Graph<'_, '_> {
         let next = self.reshaped(&next, &[-1]);
         let logits = self.widened(logits);
         let rows = self.reshaped(&logits, &[-1, signed(self.decoder.vocabulary)]);
-        let attributes = [("ignore_index", Attribute::Integer(IGNORED)), ("reduction", Attribute::Text("mean"))];
+        let attributes =
+            [("ignore_index", Attribute::Integer(IGNORED)), ("reduction", Attribute::Text("mean"))];
         let loss = self.writer.node("SoftmaxCrossEntropyLoss", &[&rows, &next], &attributes);
         self.writer.output_of(Element::F32, "loss", &loss, &[]);
     }

@@ -26,7 +26,8 @@ impl Graph<'_, '_> {
             let queries = [plain_queries.as_str(), &turned_queries];
             self.seen_in_latent(number, of, queries, [&short, &turned_keys])
         } else {
-            let wide = self.linear(&self.part(of, "kv_b_proj", false), [rank, heads * (plain + value)], &short);
+            let wide =
+                self.linear(&self.part(of, "kv_b_proj", false), [rank, heads * (plain + value)], &short);
             let wide = self.heads_first(&wide, heads, plain + value);
             let [plain_keys, values] = self.split(&wide, 3, [plain, value]);
             let shape = self.integers(&[1, signed(heads), 1, 1]);

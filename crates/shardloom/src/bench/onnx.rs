@@ -5,8 +5,8 @@ use std::io::{self, BufWriter};
 use std::ops::{Deref, DerefMut};
 use std::path::{Path, PathBuf};
 
-pub(crate) use models::onnx::{Attribute, Element};
 use models::onnx::{self, Data, WEIGHTS};
+pub(crate) use models::onnx::{Attribute, Element};
 
 /// The length after which buffered weights are written (bytes).
 const BUFFER: usize = 1 << 20;
