@@ -221,7 +221,11 @@ fn a_configuration_is_planned_as_its_model_is() {
             works(&["explain", plan, "--quiet"]);
         }
         let [written, direct] = plans.map(|it| fs::read_to_string(it).unwrap());
-        assert_eq!(written.replace(&model, config), direct, "{of}");
+        let same = written.replace(&model, config);
+        let other = same.lines().zip(direct.lines()).find(|(one, other)| {
+            one != other && !one.contains("\"checksum\"") && !one.contains("\"derivation\"")
+        });
+        assert!(other.is_none() && same.lines().count() == direct.lines().count(), "{of}: {other:?}");
     }
 }
 

@@ -15,14 +15,15 @@ use crate::outside::models;
 use crate::tidy::root;
 
 /// The sizes of the small exported models.
-const SIZES: &str = r#""vocab_size":211,"hidden_size":32,"intermediate_size":52,"num_hidden_layers":2,
+const SIZES: &str = r#""vocab_size":211,"hidden_size":HIDDEN,"intermediate_size":52,"num_hidden_layers":2,
     "num_attention_heads":4,"num_key_value_heads":2,"max_position_embeddings":64,"rms_norm_eps":1e-6"#;
 
-/// The configuration that a small model was exported with; those of other models are not written.
+/// The configuration that a small model was exported with, all but its width; those of other models are not
+/// written.
 fn config(name: &str) -> Option<String> {
     let own = match name {
         "gpt2" => {
-            let text = r#"{"model_type":"gpt2","vocab_size":211,"n_positions":64,"n_embd":32,"n_inner":64,
+            let text = r#"{"model_type":"gpt2","vocab_size":211,"n_positions":64,"n_embd":HIDDEN,"n_inner":INNER,
                 "n_layer":2,"n_head":4}"#;
             return Some(text.to_owned());
         }
@@ -47,8 +48,12 @@ fn with_the_weights_of_an_export_the_loss_is_that_of_pytorch() {
         let Some(text) = config(name) else { continue };
         let folder = Folder::new(&format!("models-oracle-{name}"));
         let oracle = arrays_at(&path.join("oracle.safetensors"));
+        let embedding = ["transformer.wte", "model.embed_tokens"];
+        let embedding = embedding.iter().find_map(|it| oracle.get(&format!("param/model.{it}.weight")));
+        let width = embedding.unwrap().type_().shape[1];
+        let text = text.replace("HIDDEN", &width.to_string()).replace("INNER", &(2 * width).to_string());
         let weights = oracle.iter().filter_map(|(key, array)| {
-            let key = key.strip_prefix("param/")?;
+            let key = key.strip_prefix("param/model.")?;
             Some((key.to_owned(), array.type_().shape.clone(), array.bytes().to_vec()))
         });
         let [config, weights_at, model, inputs] =

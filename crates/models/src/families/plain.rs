@@ -27,6 +27,10 @@ pub(super) fn decoder(config: &Config, kind: &str) -> Result<Decoder> {
         _ => sizes.size,
     };
     let table = rotary::table(config, turned, pairing)?;
+    if kind == "phi3" {
+        // Which only scaled angles look at.
+        config.pass_over(&["original_max_position_embeddings"]);
+    }
     let windows = windows_of(config, kind, sizes.layers)?;
     let unrotated = unrotated(config, kind, sizes.layers)?;
     let mlp_bias = matches!(kind, "llama" | "granite" | "smollm3") && config.flag_or("mlp_bias", false)?;
