@@ -134,7 +134,7 @@ pub(crate) enum Stored {
 /// What brings tokens together.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Mixer {
-    Attention(Attention),
+    Attention(Box<Attention>),
     Latent(Latent),
 }
 
@@ -199,7 +199,7 @@ pub(crate) struct Latent {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Units {
     Dense(Dense),
-    Experts(Experts),
+    Experts(Box<Experts>),
 }
 
 /// Products to a longer vector and back.

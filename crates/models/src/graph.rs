@@ -18,7 +18,7 @@ const OPERATORS: u64 = 23;
 
 /// Writes a decoder. Everything it is made of is in memory, but for what a writer of weights does.
 pub(crate) fn write(decoder: &Decoder, wanted: &Wanted, element: Element, writer: Writer<'_>) -> Written {
-    let writer = writer.of_version(OPERATORS).of_elements(element);
+    let writer = writer.of_version(OPERATORS).of_elements(element).declaring();
     let mut graph = Graph::new(decoder, wanted, writer);
     graph.inputs();
     let angles: Vec<_> = decoder.tables.iter().map(|table| graph.angles(table)).collect();

@@ -132,6 +132,8 @@ pub struct Writer<'a> {
     /// How much is written to the file of weights, or would be (bytes).
     length: u64,
     scope: String,
+    /// Whether it is said of each weight what it is to the module.
+    declares: bool,
     nodes: Vec<Message>,
     weights: Vec<Message>,
     known: BTreeSet<String>,
@@ -149,6 +151,7 @@ impl<'a> Writer<'a> {
             data,
             length: 0,
             scope: String::new(),
+            declares: false,
             nodes: Vec::new(),
             weights: Vec::new(),
             known: BTreeSet::new(),
@@ -166,6 +169,11 @@ impl<'a> Writer<'a> {
     /// The same with weights, inputs and outputs of such numbers.
     pub fn of_elements(self, element: Element) -> Self {
         Self { element, ..self }
+    }
+
+    /// The same, which says what each weight is to the module: a parameter, or a constant.
+    pub fn declaring(self) -> Self {
+        Self { declares: true, ..self }
     }
 
     /// What weights, inputs and outputs are made of.
@@ -201,7 +209,7 @@ impl<'a> Writer<'a> {
         }
         let parameter = Parameter { name: name.to_owned(), shape: shape.to_vec(), element };
         let count = parameter.count();
-        let tensor = self.typed(name, shape, element.number()).message(16, &entry(KIND, "PARAMETER"));
+        let tensor = self.declared(self.typed(name, shape, element.number()), "PARAMETER");
         let bytes = count * element.bytes();
         let tensor = match &mut self.data {
             Data::Inside => {
@@ -259,7 +267,7 @@ impl<'a> Writer<'a> {
     fn constant(&mut self, name: &str, shape: &[u64], element: u64, bytes: &[u8]) -> String {
         if self.known.insert(name.to_owned()) {
             let tensor = self.typed(name, shape, element).bytes(9, bytes);
-            self.weights.push(tensor.message(16, &entry(KIND, "CONSTANT_TENSOR")));
+            self.weights.push(self.declared(tensor, "CONSTANT_TENSOR"));
         }
         name.to_owned()
     }
@@ -267,6 +275,10 @@ impl<'a> Writer<'a> {
     fn typed(&self, name: &str, shape: &[u64], element: u64) -> Message {
         let tensor = shape.iter().fold(Message::default(), |tensor, &extent| tensor.number(1, extent));
         tensor.number(2, element).text(8, name)
+    }
+
+    fn declared(&self, tensor: Message, kind: &str) -> Message {
+        if self.declares { tensor.message(16, &entry(KIND, kind)) } else { tensor }
     }
 
     /// The result of an operation.

@@ -109,7 +109,7 @@ impl Sizes {
     pub(super) fn layer(&self, name: String, attention: Attention, units: Units) -> Layer {
         let before = |it: &str| Norms { before: Some(self.norm(format!("{name}.{it}"))), after: None };
         Layer {
-            mixer: Mixer::Attention(attention),
+            mixer: Mixer::Attention(Box::new(attention)),
             mixer_norms: before("input_layernorm"),
             units,
             units_norms: before("post_attention_layernorm"),

@@ -46,7 +46,7 @@ pub(super) fn decoder(config: &Config, kind: &str, left_out: &mut Vec<String>) -
     let layer = |(name, is_dense): (String, bool)| {
         let units = match is_dense {
             true => Units::Dense(sizes.gated(format!("{name}.mlp"), length, act, false)),
-            false => Units::Experts(of_layer(&experts, &format!("{name}.mlp"))),
+            false => Units::Experts(Box::new(of_layer(&experts, &format!("{name}.mlp")))),
         };
         let latent = Latent { name: format!("{name}.self_attn"), ..latent.clone() };
         let layer = sizes.layer(name.clone(), sizes.attention(&name, [false; 2]), units);

@@ -51,7 +51,7 @@ pub(super) fn decoder(config: &Config, kind: &str, left_out: &mut Vec<String>) -
         let part = if kind == "mixtral" { "block_sparse_moe" } else { "mlp" };
         let units = match is_dense {
             true => Units::Dense(sizes.gated(format!("{name}.mlp"), length, act, false)),
-            false => Units::Experts(of_layer(&experts, &format!("{name}.{part}"))),
+            false => Units::Experts(Box::new(of_layer(&experts, &format!("{name}.{part}")))),
         };
         sizes.layer(name, attention, units)
     };

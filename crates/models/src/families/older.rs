@@ -58,7 +58,7 @@ pub(super) fn gpt2(config: &Config) -> Result<Decoder> {
         };
         let before = |it: &str| Norms { before: Some(norm(format!("{name}.{it}"))), after: None };
         Layer {
-            mixer: Mixer::Attention(attention),
+            mixer: Mixer::Attention(Box::new(attention)),
             mixer_norms: before("ln_1"),
             units: Units::Dense(units),
             units_norms: before("ln_2"),
