@@ -72,8 +72,8 @@ fn explain_plan(
     let prepared = derived::prepared(&arguments.plan, plan)?.map(|it| Prepared { fixed, ..it });
     let ordered = prepared.as_ref().filter(|prepared| prepared.graph == plan.graph);
     let stories = explained::blocks(plan, ordered.map_or(&whole, |prepared| &prepared.sections));
-    let machine = match (machine::priced_as(&plan.machine, arguments.machine.as_deref()), &arguments.machine)
-    {
+    let priced = machine::priced_as(&plan.machine, arguments.machine.as_deref());
+    let machine = match (priced.and_then(|it| machine::single(&it)), &arguments.machine) {
         (Err(failure), Some(_)) => return Err(failure),
         (machine, _) => machine,
     };
