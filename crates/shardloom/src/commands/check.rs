@@ -181,7 +181,8 @@ fn check_pipeline(
     ));
     // What takes as long as a step is done where it is asked for.
     if arguments.model.is_some() {
-        let evaluated = Evaluated { path, graph: &graph, file: &file, programs: &programs, inputs: None };
+        let evaluated =
+            Evaluated { path, graph: &graph, controls: &[], file: &file, programs: &programs, inputs: None };
         checked.passed.extend(evaluated.step()?);
     }
     Ok(checked)
@@ -236,7 +237,8 @@ fn check_plan(
     weights(&plan.graph, &file).map_err(refused)?;
     checked.pass("its weights are there, of the types that the plan says");
     let inputs = arguments.inputs.as_deref();
-    let evaluated = Evaluated { path, graph: &plan.graph, file: &file, programs: &programs, inputs };
+    let (graph, controls) = (&plan.graph, &plan.controls[..]);
+    let evaluated = Evaluated { path, graph, controls, file: &file, programs: &programs, inputs };
     match &plan.recipe {
         None => checked.passed.extend(evaluated.outputs(derived::imported(&file, plan, cache))?),
         Some(recipe) => {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use ::plan::Control;
 use import::ImportError;
 use kernels::Array;
 use lower::Program;
@@ -33,6 +34,8 @@ pub(super) struct Evaluated<'a> {
     pub(super) path: &'a Path,
     /// The whole program.
     pub(super) graph: &'a Graph,
+    /// What is part of the program of the model's inputs.
+    pub(super) controls: &'a [Control],
     pub(super) file: &'a ModelFile,
     pub(super) programs: &'a [Program],
     /// A file of inputs, instead of made ones.
@@ -188,7 +191,7 @@ impl Evaluated<'_> {
         };
         if let Some(given) = given {
             let ignored: Vec<&str> = self.file.model.inputs().iter().map(|it| it.name.as_str()).collect();
-            let fitting = |graph: &Graph| given.fitting(graph, &ignored);
+            let fitting = |graph: &Graph| given.fitting(graph, self.controls, &ignored);
             return Ok(vec![Set {
                 what: "the inputs that are given",
                 inputs: union(&fitting)?,

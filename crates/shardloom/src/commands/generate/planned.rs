@@ -27,11 +27,6 @@ pub(crate) fn plan(
     machine: &Machine,
     context: &mut Context<'_, '_>,
 ) -> Result<Said, Failure> {
-    if arguments.bound.inputs.is_some() {
-        let message =
-            "`--inputs` goes with other modes: sizes come from `--batch`, `--prompt` and `--context`";
-        return Err(Failure::Usage(message.to_owned()));
-    }
     let progress = context.progress;
     progress.say(format!("reading {}", arguments.model.display()));
     let file = model_file::open(&arguments.model)?;
@@ -53,8 +48,10 @@ pub(crate) fn plan(
     progress.say("naming operations");
     let bindings = Bindings { dims: sizes.dims.iter().cloned().collect(), ..Bindings::default() };
     let mut step = |graph: &Graph| -> Result<Step, Failure> {
+        let header = compile::header(&file, &bindings, graph);
+        compile::refuse_impossible(graph, &header, decoder.last_positions(graph))?;
         let prepared = pipeline::prepare(graph, &mut |stage, made| stages.observe(stage, made))?;
-        Ok(Step { prepared, header: compile::header(&file, &bindings, graph) })
+        Ok(Step { prepared, header })
     };
     let prefill = prefill.as_ref().map(&mut step).transpose()?;
     let decode = step(&decode)?;
@@ -78,7 +75,8 @@ pub(crate) fn plan(
         return Ok(stopped(Stage::Plan));
     }
     let mut said = said(&generation, &tried, arguments);
-    Found::of(generation.plans().map(|(_, plan)| &plan.graph)).say(&mut said.json, context);
+    let found = Found::of(generation.plans().map(|(_, plan)| &plan.graph));
+    found.after(&decoder.apart()?).say(&mut said.json, context);
     Ok(said)
 }
 
