@@ -1,5 +1,6 @@
 //! A rank and what it does with its instructions.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
@@ -65,11 +66,48 @@ impl Rank {
         Self::with_arena(program, 0)
     }
 
+    /// One that is given the memory of its steps by another one.
+    pub(crate) fn beside(program: Program) -> Result<Self, RunError> {
+        Self::with_arena(program, 0)
+    }
+
+    /// Has memory for a step: its own; that of another one, which does not need it now; or new memory, if that
+    /// is too small.
+    pub(crate) fn make_room(&mut self, other: Option<&mut Self>) -> Result<(), RunError> {
+        let suffices =
+            |it: &Self| u64::try_from(it.arena.bytes().len()).unwrap_or(u64::MAX) >= self.program.arena;
+        if suffices(self) {
+            return Ok(());
+        }
+        if let Some(other) = other {
+            let nothing = Self::memory(0)?;
+            let taken = std::mem::replace(&mut other.arena, nothing);
+            self.arena = taken;
+        }
+        if !suffices(self) {
+            // What is too small goes first.
+            self.arena = Self::memory(0)?;
+            self.arena = Self::memory(self.program.arena)?;
+        }
+        Ok(())
+    }
+
+    fn memory(bytes: u64) -> Result<Array, RunError> {
+        let failed = |error: KernelError| RunError::Whole("arena".to_owned(), error);
+        Array::zeros(Type::new(DType::U8, [bytes])).map_err(failed)
+    }
+
+    /// What is held: each block at rest with its address and its size, and the memory of a step (bytes).
+    pub(crate) fn held(&self) -> (BTreeMap<*const u8, u64>, u64) {
+        let size = |array: &Array| u64::try_from(array.bytes().len()).unwrap_or(u64::MAX);
+        let blocks = self.rest.iter().flatten().filter(|it| size(it) > 0);
+        let of = |it: &Arc<Array>| (it.bytes().as_ptr(), size(it).next_multiple_of(lower::ALIGNMENT));
+        (blocks.map(of).collect(), size(&self.arena))
+    }
+
     /// One with an arena (bytes).
     fn with_arena(program: Program, arena: u64) -> Result<Self, RunError> {
-        let failed = |error: KernelError| RunError::Whole("arena".to_owned(), error);
-        let bytes = |length| Array::zeros(Type::new(DType::U8, [length])).map_err(failed);
-        let (arena, scratch) = (bytes(arena)?, bytes(0)?);
+        let (arena, scratch) = (Self::memory(arena)?, Self::memory(0)?);
         let rest = vec![None; program.storages.len()];
         Ok(Self { program, rest, arena, scratch, micro_batch: 0 })
     }

@@ -123,6 +123,7 @@ impl Session {
         let rank = |program: Program| match own {
             _ if elsewhere => Rank::elsewhere(program),
             Some(own) if own != program.rank => Rank::elsewhere(program),
+            _ if other.is_some() => Rank::beside(program),
             _ => Rank::new(program),
         };
         let ranks = programs.into_iter().map(rank).collect::<Result<_, _>>()?;
@@ -228,6 +229,7 @@ impl Session {
         micro_batches: &[BTreeMap<String, Array>],
         inputs: &BTreeMap<String, Array>,
     ) -> Result<Outcome, RunError> {
+        self.make_room(None)?;
         for value in self.ports(|program| program.inputs.iter()) {
             if self.kept_inputs.contains(&value.name) {
                 continue;

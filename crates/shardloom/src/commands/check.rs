@@ -15,6 +15,7 @@ use serde_json::json;
 use super::{Context, Said};
 use crate::arguments::CheckArguments;
 use crate::failure::Failure;
+use crate::generation::planned;
 use crate::model_file::ModelFile;
 use crate::pipeline::{Target, staged};
 use crate::train::trained::derived_pipeline;
@@ -89,8 +90,11 @@ pub(crate) fn check(arguments: &CheckArguments, context: &mut Context<'_, '_>) -
         Content::Pipeline(pipeline) => check_pipeline(&pipeline, arguments, context)?,
         Content::Generation(generation) => {
             let rules = ::plan::GENERATION_RULES.len();
-            let passed = vec![format!("its plans and their cache obey {rules} rules of generation")];
-            let mut all = Checked { passed, ..Checked::default() };
+            let mut all = Checked::default();
+            all.pass(format!("its plans and their cache obey {rules} rules of generation"));
+            planned::fit_together(&generation).map_err(|error| Failure::file(&arguments.plan, error))?;
+            let (held, capacity) = (planned::held(&generation)?, generation.decode.capacity);
+            all.pass(format!("a device holds {held} bytes of its steps, which take turns, of {capacity}"));
             for (name, plan) in generation.plans() {
                 let of_one = check_plan(plan, Some(&generation.cache), arguments, context)?;
                 let named = |line: String| format!("{name}: {line}");

@@ -42,8 +42,8 @@ fn explain_generation(
     if arguments.diagram.is_some() || arguments.svg.is_some() {
         return explain_plan(&generation.decode, arguments, context);
     }
-    let mut text: String = generate::in_words(generation).iter().map(|line| format!("{line}\n")).collect();
-    let mut json = generate::json(generation);
+    let mut text: String = generate::in_words(generation)?.iter().map(|line| format!("{line}\n")).collect();
+    let mut json = generate::json(generation)?;
     for (name, plan) in generation.plans() {
         let said = explain_plan(plan, arguments, context)?;
         // Writing to a string does not fail.
