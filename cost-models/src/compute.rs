@@ -261,7 +261,7 @@ pub fn kernel(device: &Device, access: Access, traffic: Bytes, work: Flops) -> S
 }
 
 /// Attention in one kernel, which keeps scores on the chip.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Attention {
     /// Heads of queries of all examples together.
     pub heads: u64,
@@ -269,43 +269,65 @@ pub struct Attention {
     pub queries: u64,
     /// Keys of each.
     pub keys: u64,
+    /// Those of them that a query sees.
+    pub seen: Seen,
     /// Length of a query and of a key.
     pub key_size: u64,
     /// Length of a value.
     pub value_size: u64,
-    /// Which scores count.
-    pub mask: Mask,
     /// The arithmetic.
     pub precision: Precision,
 }
 
-/// Which scores of attention count.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mask {
-    /// All.
-    Full,
-    /// Those that do not look ahead: half of them.
-    Causal,
+/// How many keys a query sees.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Seen {
+    /// On average.
+    pub average: f64,
+    /// The last query, at most.
+    pub most: u64,
+}
+
+impl Seen {
+    /// All of them.
+    #[must_use]
+    pub fn all(keys: u64) -> Self {
+        Self { average: exact(keys), most: keys }
+    }
+
+    /// Those up to its own: half of as many as there are queries.
+    #[must_use]
+    pub fn half(keys: u64) -> Self {
+        Self { average: exact(keys) / 2.0, most: keys }
+    }
+
+    /// Those of the first `keys` that are not later than its own, and within a window: of the last
+    /// `queries`, whose own keys are the last of `of`.
+    ///
+    /// ```text
+    /// 1/queries · integral over own from of − queries to of: min(max(own, 0), window, keys)
+    /// ```
+    ///
+    /// A query's own key counts half, so that of as many queries as keys half is seen.
+    #[must_use]
+    pub fn earlier([queries, keys]: [u64; 2], of: u64, window: Option<u64>) -> Self {
+        let most = window.map_or(keys, |window| window.min(keys));
+        let (bound, end) = (exact(most), exact(of));
+        let up_to = |own: f64| {
+            let rising = own.clamp(0.0, bound);
+            rising * rising / 2.0 + bound * (own - bound).max(0.0)
+        };
+        let seen = up_to(end) - up_to(end - exact(queries));
+        Self { average: seen / exact(queries.max(1)), most }
+    }
 }
 
 impl Attention {
-    /// How many keys a query sees, on average.
-    pub(crate) fn keys_seen(&self) -> u64 {
-        match self.mask {
-            Mask::Full => self.keys,
-            Mask::Causal => self.keys.div_ceil(2),
-        }
-    }
-
     /// Multiplications and additions of the scores that count.
     #[must_use]
     pub fn work(&self) -> Flops {
-        let part = match self.mask {
-            Mask::Full => 1.0,
-            Mask::Causal => 0.5,
-        };
-        let pairs = exact(self.heads) * exact(self.queries) * exact(self.keys);
-        Flops(part * 2.0 * pairs * exact(self.key_size + self.value_size))
+        let pairs = exact(self.heads) * exact(self.queries) * self.seen.average;
+        Flops(2.0 * pairs * exact(self.key_size + self.value_size))
     }
 }
 
@@ -321,8 +343,8 @@ const TAIL: f64 = 0.5;
 /// t = start + (F/P + F_tile/2)/(e · peak/P)
 /// ```
 ///
-/// `F_tile` is the work of a tile of 128 queries with all keys, which processors end at different
-/// times.
+/// `F_tile` is the work of a tile of 128 queries with all keys that the last one sees, which processors
+/// end at different times.
 ///
 /// Source: tiles of queries over processors: Dao, "FlashAttention-2", arXiv 2307.08691, section
 /// 3.2; `e` is a fit that the machine file cites, and the tail half a tile on average.
@@ -344,7 +366,7 @@ fn fused(device: &Device, attention: &Attention, passes: f64, reached: f64) -> S
     let processors = exact(device.products.processors.value.0);
     let rate = reached * device.matrix_peak.at(attention.precision).value.0;
     let tiles = attention.heads * attention.queries.div_ceil(QUERY_TILE);
-    let whole = Attention { mask: Mask::Full, ..*attention };
+    let whole = Attention { seen: Seen::all(attention.seen.most), ..*attention };
     let tile = if tiles == 0 { 0.0 } else { whole.work().0 / exact(tiles) };
     let work = passes * (attention.work().0 + TAIL * tile * processors);
     device.products.start.value + Seconds(work / rate)

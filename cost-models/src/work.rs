@@ -11,7 +11,7 @@ use planner_ir::{
     OpClass, Type,
 };
 
-use crate::compute::{self, Attention, Mask, MatrixProduct, element_wise, matrix_product};
+use crate::compute::{self, Attention, MatrixProduct, Seen, element_wise, matrix_product};
 use crate::machine::{Device, Pace, Pass, Precision};
 use crate::units::{Bytes, Flops, Seconds, exact};
 pub use least::least;
@@ -147,24 +147,30 @@ fn pass(device: &Device, kind: Pass, operands: &[Type], results: &[Type]) -> Sec
     pace.start.value + streaming.max(exact(elements) * pace.element.value)
 }
 
-/// Attention of the first three operands. Of a stretch of the queries, the last device's sees all
-/// keys; of a stretch of the keys, the first device's is seen by all queries.
+/// Attention of the first three operands.
+///
+/// Of causal attention, some device has the last stretch of the queries, and the first of the keys,
+/// which are seen by most. Stripes are all alike.
 fn attention(attributes: &planner_ir::Attention, work: &Work<'_>) -> Attention {
     let [q, k, v] = [0, 1, 2].map(|it: usize| &work.operands[it].shape);
-    let whole = |it: usize| work.operands[it].shape[2] == work.whole[it].shape[2];
-    let alike = q[2] == k[2] && whole(0) && whole(1);
+    let ([queries, keys], [all, of]) = ([q[2], k[2]], [0, 1].map(|it: usize| work.whole[it].shape[2]));
+    let seen = match work.rows {
+        _ if !attributes.causal && attributes.window.is_none() => Seen::all(keys),
+        Rows::Together => Seen::earlier([queries, keys], of, attributes.window),
+        Rows::Spread => {
+            let whole = Seen::earlier([all, of], of, attributes.window);
+            let part = exact(keys) / exact(of.max(1));
+            Seen { average: whole.average * part, most: whole.most.min(keys) }
+        }
+    };
     Attention {
         heads: q[0] * q[1],
-        queries: q[2],
-        keys: k[2],
+        queries,
+        keys,
+        seen,
         key_size: q[3],
         value_size: v[3],
         precision: Precision::of(work.operands[0].dtype),
-        mask: if attributes.causal && (alike || work.rows == Rows::Spread) {
-            Mask::Causal
-        } else {
-            Mask::Full
-        },
     }
 }
 
@@ -177,7 +183,13 @@ pub const QUERIES: u64 = 64;
 /// with all that any of those sees.
 fn keys_computed(attention: &Attention) -> u64 {
     let beyond = attention.queries.min(QUERIES) / 2;
-    (attention.keys_seen() + beyond).min(attention.keys)
+    (keys_seen(attention) + beyond).min(attention.keys)
+}
+
+/// How many keys a query sees on average, as a whole number.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "not more than there are keys")]
+fn keys_seen(attention: &Attention) -> u64 {
+    attention.seen.average.ceil() as u64
 }
 
 /// Time of attention that is done by products for each head and some queries at a time, and so many passes
@@ -195,7 +207,7 @@ fn in_products(
     };
     // Of causal attention, queries skip what they do not see.
     let queries = exact(attention.heads * attention.queries);
-    let row = pace.start.value + exact(attention.keys_seen()) * pace.element.value;
+    let row = pace.start.value + exact(keys_seen(attention)) * pace.element.value;
     products.iter().map(one).sum::<Seconds>() + passes * queries * row
 }
 

@@ -14,7 +14,7 @@
 use planner_ir::{AttentionClass, ConvolutionClass, GatherClass, MovementClass, Op, OpClass, Type};
 
 use super::{product_sizes, window_sizes};
-use crate::compute::{self, Attention, Mask};
+use crate::compute::{self, Attention, Seen};
 use crate::machine::{Device, Pass, Precision};
 use crate::units::{Flops, Seconds, exact};
 
@@ -84,14 +84,19 @@ fn attended(device: &Device, attributes: &planner_ir::Attention, operands: &[Typ
         return Seconds::ZERO;
     }
     let [q, k, v] = [0, 1, 2].map(|it: usize| &operands[it].shape);
+    let seen = if attributes.causal || attributes.window.is_some() {
+        Seen::earlier([q[2], k[2]], k[2], attributes.window)
+    } else {
+        Seen::all(k[2])
+    };
     let whole = Attention {
         heads: q[0] * q[1],
         queries: q[2],
         keys: k[2],
+        seen,
         key_size: q[3],
         value_size: v[3],
         precision: Precision::of(operands[0].dtype),
-        mask: if attributes.causal { Mask::Causal } else { Mask::Full },
     };
     let reached = if passes > 1.0 { &device.attention_backward } else { &device.attention_forward };
     let rate = reached.value.0 * device.matrix_peak.at(whole.precision).value.0;

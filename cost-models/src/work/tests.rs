@@ -11,16 +11,75 @@ use crate::units::BytesPerSecond;
 /// Of causal attention a thread does 64 queries at a time, with all keys that one of them sees.
 #[test]
 fn scores_are_computed_for_stretches_of_queries() {
-    let of = |queries: u64, keys: u64, mask: Mask| {
+    let of = |queries: u64, keys: u64, seen: Seen| {
         let precision = Precision::F32;
-        let it = Attention { heads: 1, queries, keys, key_size: 8, value_size: 8, mask, precision };
+        let it = Attention { heads: 1, queries, keys, seen, key_size: 8, value_size: 8, precision };
         keys_computed(&it)
     };
     // Two stretches of 128: 64 and 128 keys.
-    assert_eq!(of(128, 128, Mask::Causal), 96);
-    assert_eq!(of(64, 64, Mask::Causal), 64);
-    assert_eq!(of(8, 8, Mask::Causal), 8);
-    assert_eq!(of(128, 128, Mask::Full), 128);
+    assert_eq!(of(128, 128, Seen::half(128)), 96);
+    assert_eq!(of(64, 64, Seen::half(64)), 64);
+    assert_eq!(of(8, 8, Seen::half(8)), 8);
+    assert_eq!(of(128, 128, Seen::all(128)), 128);
+}
+
+/// The keys that queries see are those that the kernel gives them, one by one, an own key being half.
+#[test]
+fn keys_are_seen_as_far_as_queries_stand_and_windows_reach() {
+    for (queries, keys, of) in [(5, 5, 5), (1, 9, 9), (3, 9, 9), (9, 9, 5), (4, 3, 12), (6, 2, 6)] {
+        for window in [None, Some(1), Some(2), Some(4), Some(20)] {
+            let own = (0..queries).map(|it: u64| it + of).filter(|it| *it >= queries).map(|it| it - queries);
+            let bound = exact(window.map_or(keys, |it| it.min(keys)));
+            let pairs: f64 = own.map(|own| (exact(own) + 0.5).min(bound)).sum();
+            let seen = Seen::earlier([queries, keys], of, window);
+            let apart = seen.average * exact(queries) - pairs;
+            assert!(apart.abs() < 1e-9, "{queries} of {keys} of {of}, {window:?}: {seen:?}, {pairs}");
+        }
+    }
+}
+
+/// Of causal attention what is computed is priced: behind a cache, of a stretch, within a window, of stripes.
+#[test]
+fn causal_attention_is_priced_by_the_keys_that_are_seen() {
+    let price =
+        |causal: bool, window: Option<u64>, [queries, keys]: [u64; 2], whole: [u64; 2], rows: Rows| {
+            let attributes = planner_ir::Attention {
+                scale: planner_ir::Real(1.0),
+                causal,
+                softcap: planner_ir::Real(0.0),
+                window,
+                statistics: false,
+            };
+            let of = |[queries, keys]: [u64; 2]| {
+                let [q, kv] = [queries, keys].map(|it| Type::new(DType::F32, [1, 3, it, 8]));
+                [q, kv.clone(), kv]
+            };
+            let [operands, whole] = [of([queries, keys]), of(whole)];
+            let op = Op::Attention(attributes);
+            let results = &[operands[0].clone()];
+            attention(&attributes, &Work { op: &op, whole: &whole, operands: &operands, results, rows })
+                .seen
+                .average
+        };
+    let (together, spread) = (Rows::Together, Rows::Spread);
+    let alike = |causal, window, sizes, rows| price(causal, window, sizes, sizes, rows);
+    let near =
+        |found: f64, expected: f64| assert!((found - expected).abs() < 1e-9, "{found}, not {expected}");
+    near(alike(true, None, [16, 16], together), 8.0);
+    near(alike(false, None, [16, 16], together), 16.0);
+    // A token, and some, behind a cache.
+    near(alike(true, None, [1, 16], together), 15.5);
+    near(alike(true, None, [4, 16], together), 14.0);
+    near(alike(true, Some(4), [4, 16], together), 4.0);
+    // The last queries of all, with all keys and with the first.
+    near(price(true, None, [4, 16], [16, 16], together), 14.0);
+    near(price(true, None, [4, 4], [16, 16], together), 4.0);
+    near(price(true, None, [16, 4], [16, 16], together), 3.5);
+    // Stripes of queries, with all keys and with stripes of them.
+    near(price(true, None, [4, 16], [16, 16], spread), 8.0);
+    near(price(true, None, [4, 4], [16, 16], spread), 2.0);
+    near(alike(true, Some(4), [16, 16], together), 3.5);
+    near(price(true, Some(4), [4, 16], [16, 16], together), 4.0);
 }
 
 /// A thread begins a product for each head and each stretch of queries: two of them, and three.

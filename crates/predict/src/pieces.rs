@@ -1,7 +1,7 @@
 //! Times of what layers are made of, by the machine's prices and the framework's figures.
 
 use cost_models::compute::{
-    self, Mask, MatrixProduct, Role, attention, attention_gradient, element_wise, matrix_product,
+    self, MatrixProduct, Role, Seen, attention, attention_gradient, element_wise, matrix_product,
 };
 use cost_models::estimate::Estimate;
 use cost_models::machine::Precision;
@@ -174,9 +174,9 @@ impl<'a> Job<'a> {
                     heads,
                     queries,
                     keys,
+                    seen: Seen::half(keys),
                     key_size: size,
                     value_size: size,
-                    mask: Mask::Causal,
                     precision: Precision::Bf16,
                 };
                 let device = &self.cluster.machine.device;

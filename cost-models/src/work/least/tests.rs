@@ -51,13 +51,10 @@ fn no_split_takes_less_than_the_least() {
         let labels = |all: &[u8]| all.iter().map(|&it| Label(it)).collect();
         Op::Contract(Contract { left: labels(left), right: labels(right), result: labels(result) })
     };
-    let attention = Op::Attention(Attention {
-        scale: Real(0.1),
-        causal: true,
-        softcap: Real(0.0),
-        window: None,
-        statistics: false,
-    });
+    let attention = |window: Option<u64>| {
+        let (scale, softcap) = (Real(0.1), Real(0.0));
+        Op::Attention(Attention { scale, causal: true, softcap, window, statistics: false })
+    };
     for name in ["a100-80g-8x", "h100-80g-8x", "v100-16g-8x", "cpu-2x"] {
         for dtype in [DType::BF16, DType::F32] {
             let product = contract(&[0, 1], &[1, 2], &[0, 2]);
@@ -68,7 +65,9 @@ fn no_split_takes_less_than_the_least() {
             hold(name, &add, &[&[0, 1], &[0, 1]], &[0, 1], &[3072, 8192], dtype);
             // Batch, heads, queries, keys, size of heads: keys are not split without time steps.
             let of = [&[0, 1, 2, 4][..], &[0, 1, 3, 4], &[0, 1, 3, 4]];
-            hold(name, &attention, &of, &[0, 1, 2, 4], &[4, 12, 2048, 2048, 128], dtype);
+            hold(name, &attention(None), &of, &[0, 1, 2, 4], &[4, 12, 2048, 2048, 128], dtype);
+            hold(name, &attention(None), &of, &[0, 1, 2, 4], &[4, 12, 512, 4096, 128], dtype);
+            hold(name, &attention(Some(1024)), &of, &[0, 1, 2, 4], &[4, 12, 2048, 2048, 128], dtype);
         }
     }
 }

@@ -2,7 +2,7 @@
 //! device.
 
 use cost_models::compute::{
-    Access, Attention, Heat, Mask, MatrixProduct, Role, attention, attention_gradient, kernel,
+    Access, Attention, Heat, MatrixProduct, Role, Seen, attention, attention_gradient, kernel,
     matrix_product_at,
 };
 use cost_models::machine::{Device, Precision};
@@ -167,8 +167,9 @@ fn scores(row: &Row<'_>, device: &Device) -> Result<Timed, Unstated> {
     let heads = heads * row.count("batch")?.unwrap_or(1).max(1);
     let precision = precision(row.text("precision"))?;
     let keys = queries;
-    let causal = Attention { heads, queries, keys, key_size, value_size, mask: Mask::Causal, precision };
-    let counted = Attention { mask: Mask::Full, ..causal }.work().0;
+    let seen = Seen::half(keys);
+    let causal = Attention { heads, queries, keys, seen, key_size, value_size, precision };
+    let counted = Attention { seen: Seen::all(keys), ..causal }.work().0;
     // Backward, five products stand beside two.
     Ok(match row.text("op") {
         "sdp_fwd" => Timed { time: attention(device, &causal), work: counted, bytes: 0.0 },

@@ -47,8 +47,8 @@ fn a_collective_takes_its_price() {
     }
 }
 
-/// Causal attention of queries that lie in stripes does about half of what it does where they are the last,
-/// and of half of the keys half of that: the price of one is not that of another.
+/// Causal attention of the last half of the queries sees three quarters of the keys, of stripes half, and
+/// the first half of the keys wholly: the price of one is not that of another.
 #[test]
 fn what_lies_elsewhere_has_a_price_of_its_own() {
     let machine = machine("h100-80g-8x");
@@ -78,7 +78,8 @@ fn what_lies_elsewhere_has_a_price_of_its_own() {
         once(&mut script, form);
         crate::alone(&script.alike.program, &machine)[0].unwrap()
     });
-    assert!(alone[0] < 0.7 * alone[1] && alone[2] < 0.6 * alone[1], "{alone:?}");
+    let [stripes, halves] = [alone[0], alone[2]].map(|it| it / alone[1]);
+    assert!((0.6..0.8).contains(&stripes) && (0.6..0.7).contains(&halves), "{alone:?}");
     script.alike.program.instructions.clear();
     forms.into_iter().chain(forms).for_each(|form| once(&mut script, form));
     let found: Vec<f64> = crate::alone(&script.alike.program, &machine).into_iter().flatten().collect();

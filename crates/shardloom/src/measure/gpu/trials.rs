@@ -1,6 +1,6 @@
 //! What is timed on a GPU, and what it is priced by.
 
-use cost_models::compute::{self, Heat, Mask, MatrixProduct, Role};
+use cost_models::compute::{self, Heat, MatrixProduct, Role, Seen};
 use cost_models::machine::{Machine, Precision};
 use cost_models::units::{Bytes, Flops};
 use device::{Issued, Trial};
@@ -237,9 +237,9 @@ fn attention([heads, length]: [u64; 2]) -> [Timed; 2] {
         heads,
         queries: length,
         keys: length,
+        seen: Seen::half(length),
         key_size: HEAD,
         value_size: HEAD,
-        mask: Mask::Causal,
         precision: Precision::Bf16,
     };
     let name = |what: &str| format!("{what}, {heads} heads of {length} x {HEAD} bf16");
