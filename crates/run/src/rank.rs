@@ -1,16 +1,16 @@
 //! A rank and what it does with its instructions.
 
-use std::collections::BTreeMap;
+mod room; // its memory, beside that of others
+
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
-use kernels::{Array, KernelError, Tensor, TensorMut};
+use kernels::{Array, Tensor, TensorMut};
 use lower::{
     Action, Block, Buffer, BufferId, CommunicatorId, Compute, Copied, Direction, Instruction, Port, Program,
     Received, Region, Remote, Sent, StorageId, Turn, Way,
 };
-use planner_ir::{DType, Type};
 
 use crate::collective::{Member, Stop, Target};
 use crate::copy::copy;
@@ -61,48 +61,9 @@ impl Rank {
         Self::with_arena(program, arena)
     }
 
-    /// One whose memory is in another process.
-    pub(crate) fn elsewhere(program: Program) -> Result<Self, RunError> {
+    /// One that has no memory for steps: it is elsewhere, or that of another one.
+    pub(crate) fn bare(program: Program) -> Result<Self, RunError> {
         Self::with_arena(program, 0)
-    }
-
-    /// One that is given the memory of its steps by another one.
-    pub(crate) fn beside(program: Program) -> Result<Self, RunError> {
-        Self::with_arena(program, 0)
-    }
-
-    /// Has memory for a step: its own; that of another one, which does not need it now; or new memory, if that
-    /// is too small.
-    pub(crate) fn make_room(&mut self, other: Option<&mut Self>) -> Result<(), RunError> {
-        let suffices =
-            |it: &Self| u64::try_from(it.arena.bytes().len()).unwrap_or(u64::MAX) >= self.program.arena;
-        if suffices(self) {
-            return Ok(());
-        }
-        if let Some(other) = other {
-            let nothing = Self::memory(0)?;
-            let taken = std::mem::replace(&mut other.arena, nothing);
-            self.arena = taken;
-        }
-        if !suffices(self) {
-            // What is too small goes first.
-            self.arena = Self::memory(0)?;
-            self.arena = Self::memory(self.program.arena)?;
-        }
-        Ok(())
-    }
-
-    fn memory(bytes: u64) -> Result<Array, RunError> {
-        let failed = |error: KernelError| RunError::Whole("arena".to_owned(), error);
-        Array::zeros(Type::new(DType::U8, [bytes])).map_err(failed)
-    }
-
-    /// What is held: each block at rest with its address and its size, and the memory of a step (bytes).
-    pub(crate) fn held(&self) -> (BTreeMap<*const u8, u64>, u64) {
-        let size = |array: &Array| u64::try_from(array.bytes().len()).unwrap_or(u64::MAX);
-        let blocks = self.rest.iter().flatten().filter(|it| size(it) > 0);
-        let of = |it: &Arc<Array>| (it.bytes().as_ptr(), size(it).next_multiple_of(lower::ALIGNMENT));
-        (blocks.map(of).collect(), size(&self.arena))
     }
 
     /// One with an arena (bytes).
