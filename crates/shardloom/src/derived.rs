@@ -31,7 +31,6 @@ pub(crate) fn imported(file: &ModelFile, plan: &Plan, cache: Option<&Cache>) -> 
         inputs: shapes.map(|(name, type_)| ((*name).to_owned(), type_.shape.clone())).collect(),
         positions: cache.and_then(|cache| positions(plan, cache)),
         parameters: plan.recipe.iter().flat_map(|it| parameters::single(file, &it.roles)).collect(),
-        ..Bindings::default()
     };
     pipeline::import(file, &bindings, &mut |_, _| {})
 }

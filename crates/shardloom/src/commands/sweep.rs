@@ -36,7 +36,7 @@ pub(super) fn sweep(arguments: &SweepArguments, context: &mut Context<'_, '_>) -
         written::differs(output, &[&plan.model])?;
     }
     let (what, values) = parsed(over)?;
-    let file = model_file::open(&plan.model)?;
+    let file = model_file::open_for(&plan.model, plan.recipe.graph())?;
     for output in [csv, picture].into_iter().flatten() {
         file.spares(output)?;
     }
