@@ -105,9 +105,10 @@ struct Case {
 }
 
 impl Case {
-    fn new(from: &Path) -> Self {
+    /// `test` tells folders of tests apart.
+    fn new(from: &Path, test: &str) -> Self {
         let name = from.file_name().unwrap().to_str().unwrap();
-        let folder = Folder::new(&format!("models-{name}"));
+        let folder = Folder::new(&format!("models-{test}-{name}"));
         let config = from.join("config.json");
         let mut weights: Vec<_> =
             parameters(&config).iter().map(|it| (it.name.clone(), it.shape.clone(), made(it))).collect();
@@ -203,7 +204,7 @@ impl Case {
 #[test]
 fn tokens_are_those_of_whole_sequences() {
     for name in ["llama", "deepseek_v3", "gemma2"] {
-        let case = Case::new(&root().join("tests/cases/models").join(name));
+        let case = Case::new(&root().join("tests/cases/models").join(name), "tokens");
         let (decoder, plan) = (case.model("decode"), case.folder.path("plan.json"));
         let how = ["--machine", "cpu-2x", "--mesh", "2", "--mode", "generate", "--batch", "1"];
         works(&[&["plan", &decoder, "--context", "12", "--prompt", "4", "-o", &plan], &how[..]].concat());
@@ -235,7 +236,7 @@ fn what_is_written_computes_what_transformers_does() {
     let cases = cases();
     assert!(cases.len() > 20, "{} cases", cases.len());
     cases.par_iter().for_each(|path| {
-        let case = Case::new(path);
+        let case = Case::new(path, "whole");
         case.whole();
         if BY_LENGTH.iter().all(|it| !path.ends_with(it)) {
             case.continued();
