@@ -54,6 +54,7 @@ fn every_option_is_in_the_table_once() {
 /// Command lines of every kind, to which options are added.
 const LINES: &[&str] = &[
     "plan m.onnx --machine m",
+    "plan --config c --machine m",
     "plan m.onnx --machine m --mode generate",
     "plan m.onnx --machine m --mode train --loss l",
     "plan m.onnx --machine m --mode train --loss l --optimizer sgd-momentum",
