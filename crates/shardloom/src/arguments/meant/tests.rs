@@ -64,6 +64,7 @@ const LINES: &[&str] = &[
     "sweep m.onnx --machine m --over devices=1,2 --mode train --loss l --stages auto",
     "sweep m.onnx --machine m --over memory=1GB,2GB",
     "sweep m.onnx --machine m --over batch=1,2",
+    "sweep --config c --machine m --over batch=1,2",
     "run m.onnx",
     "run p.json",
     "run m.onnx --device cuda --inputs i.npz",
