@@ -253,6 +253,7 @@ impl<T: Float> Run<'_, T> {
         let end = seen.iter().map(|seen| seen.end).max().unwrap_or(0);
         let (rows, keys) = (queries.len(), end.saturating_sub(first));
         let group = batch * shape.groups + shape.group[head];
+        let group_values = group * shape.keys * shape.value_size;
         let matrix = |start: usize, row_stride: usize| Matrix {
             start: start * row_stride,
             row_stride,
@@ -283,7 +284,33 @@ impl<T: Float> Run<'_, T> {
             (self.v, matrix(group * shape.keys + first, shape.value_size)),
             (y, matrix(first_row, shape.value_size)),
         );
+        if self.attention.mean_if_blind && shape.keys > 0 {
+            let values = &self.v[group_values..group_values + shape.keys * shape.value_size];
+            let rows = y[first_row * shape.value_size..].chunks_mut(shape.value_size.max(1));
+            self.see_all(values, &mut pairs, rows);
+        }
         pairs
+    }
+
+    /// Gives rows that see no key the mean of all values, and the statistics of that.
+    fn see_all<'y>(&self, values: &[T], pairs: &mut [[T; 2]], rows: impl Iterator<Item = &'y mut [T]>)
+    where
+        T: 'y,
+    {
+        let keys = T::of_f64(f64::from(u32::try_from(self.shape.keys).unwrap_or(u32::MAX)));
+        let mut mean: Option<Vec<T>> = None;
+        let blind = pairs.iter_mut().zip(rows).filter(|(pair, _)| pair[0] == T::LOWEST);
+        for (pair, row) in blind {
+            let mean = mean.get_or_insert_with(|| {
+                let mut sum = vec![T::ZERO; row.len()];
+                for value in values.chunks(row.len().max(1)) {
+                    wide!(add_row, (&mut sum[..], value));
+                }
+                sum.iter().map(|it| it.over(keys)).collect()
+            });
+            row.copy_from_slice(mean);
+            *pair = [blind_score(), keys];
+        }
     }
 
     /// Scores of the keys that a query sees, the first of which is given, to weights; returns the
@@ -302,6 +329,11 @@ impl<T: Float> Run<'_, T> {
         }
         [largest, sum]
     }
+}
+
+/// The score of keys that a query has the mean of.
+fn blind_score<T: Float>() -> T {
+    T::of_f64(f64::from(Attention::BLIND))
 }
 
 /// `cap * tanh(row / cap)`.

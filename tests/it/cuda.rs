@@ -175,7 +175,8 @@ fn of_large_models() -> BTreeMap<String, Kernel> {
     for (dtype, size) in HEADS.into_iter().flat_map(|size| [(DType::BF16, size), (DType::F16, size)]) {
         for causal in [false, true] {
             let (scale, softcap) = (Real(0.1), Real(0.0));
-            let attention = Attention { scale, causal, softcap, window: None, statistics: true };
+            let attention =
+                Attention { scale, causal, softcap, window: None, mean_if_blind: false, statistics: true };
             let queries = || piece(dtype, &[2, 8, 2048, size]);
             let keys = || piece(dtype, &[2, 2, 2048, size]);
             let part = || piece(DType::F32, &[2, 8, 2048, size]);

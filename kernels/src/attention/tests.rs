@@ -8,8 +8,14 @@ use crate::naive::{Numbers, arbitrary, check, check_blocks, one};
 
 mod blind; // rows that see no key
 
-const PLAIN: Attention =
-    Attention { scale: Real(0.5), causal: false, softcap: Real(0.0), window: None, statistics: false };
+const PLAIN: Attention = Attention {
+    scale: Real(0.5),
+    causal: false,
+    softcap: Real(0.0),
+    window: None,
+    mean_if_blind: false,
+    statistics: false,
+};
 
 /// What a query sees of its keys: the definition.
 fn expected(

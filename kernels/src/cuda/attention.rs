@@ -146,6 +146,11 @@ struct Scores {
     whole: String,
 }
 
+/// The score of keys that a query has the mean of.
+fn blind_score(dtype: DType) -> String {
+    literal(dtype, f64::from(Attention::BLIND))
+}
+
 /// Declares what scores need, and says how they are made.
 fn scores(
     attention: &Attention,
@@ -263,6 +268,7 @@ pub(super) fn attention(
         ("BEGIN", scores.keys[0].clone()),
         ("END", scores.keys[1].clone()),
         ("SCORE", scores.text.replace("                SLOPE\n", "")),
+        ("BLIND", if attention.mean_if_blind { sees_all(&shape) } else { String::new() }),
         ("STATISTICS", statistics),
     ]);
     let source = fill(TEMPLATE, &texts);
@@ -270,6 +276,30 @@ pub(super) fn attention(
     let blocks = shape.batches * shape.heads * shape.queries.div_ceil(TILE);
     let launch = launch("attention", &source, arguments, blocks, shared * wide(shape.dtype))?;
     Ok(Work { launches: vec![launch], room: 0 })
+}
+
+/// Sums all values for a row that sees no key: a warp to a row.
+fn sees_all(shape: &Shape) -> String {
+    let (t, dtype, e) = (computed(shape.dtype), shape.dtype.name(), shape.value_size);
+    format!(
+        "        if (most[r] == -T_INFINITY_{} && keys > 0) {{
+            most[r] = {};
+            sum[r] = ({t})keys;
+            T_UNROLL_FEW
+            for (t_i64 key = 0; key < keys; key++) {{
+                T_UNROLL
+                for (int c = 0; c < {}; c++) {{
+                    {t} x = 0;
+                    if (lane + 32 * c < {e}) t_load_{dtype}_1(v + key * {e} + lane + 32 * c, &x);
+                    made[r][c] += x;
+                }}
+            }}
+        }}
+",
+        suffix(shape.dtype).to_uppercase(),
+        blind_score(shape.dtype),
+        e.div_ceil(TILE),
+    )
 }
 
 /// The size of what is computed with (bytes).

@@ -67,6 +67,7 @@ const PLAIN: Attention = Attention {
     causal: false,
     softcap: crate::data::Real(0.0),
     window: None,
+    mean_if_blind: false,
     statistics: false,
 };
 

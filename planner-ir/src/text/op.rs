@@ -243,13 +243,14 @@ fn attributes<F: Form>(op: &mut Op, form: &mut F) -> std::result::Result<(), F::
 }
 
 fn attention_attributes<F: Form>(
-    Attention { scale, causal, softcap, window, statistics }: &mut Attention,
+    Attention { scale, causal, softcap, window, mean_if_blind: false, statistics }: &mut Attention,
     form: &mut F,
 ) -> std::result::Result<(), F::Error> {
     form.field("scale", scale)?;
     form.field("causal", causal)?;
     form.field("softcap", softcap)?;
     form.field("window", window)?;
+    form.flag("mean_if_blind", mean_if_blind)?;
     form.flag("statistics", statistics)
 }
 
@@ -411,7 +412,14 @@ fn blank_ops() -> Vec<Op> {
     let result = || Type::new(dtype, []);
     let zero = Real(0.0);
     let contract = Contract { left: vec![], right: vec![], result: vec![] };
-    let attention = Attention { scale: zero, causal: false, softcap: zero, window: None, statistics: false };
+    let attention = Attention {
+        scale: zero,
+        causal: false,
+        softcap: zero,
+        window: None,
+        mean_if_blind: false,
+        statistics: false,
+    };
     let conv = Conv { strides: vec![], dilations: vec![], before: vec![], after: vec![], groups: 1 };
     let interpolation = Interpolation::Linear;
     let resize = Resize { shape: vec![], scales: vec![], half_pixel: false, interpolation };

@@ -53,7 +53,14 @@ fn no_split_takes_less_than_the_least() {
     };
     let attention = |window: Option<u64>| {
         let (scale, softcap) = (Real(0.1), Real(0.0));
-        Op::Attention(Attention { scale, causal: true, softcap, window, statistics: false })
+        Op::Attention(Attention {
+            scale,
+            causal: true,
+            softcap,
+            window,
+            mean_if_blind: false,
+            statistics: false,
+        })
     };
     for name in ["a100-80g-8x", "h100-80g-8x", "v100-16g-8x", "cpu-2x"] {
         for dtype in [DType::BF16, DType::F32] {

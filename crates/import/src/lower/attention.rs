@@ -38,6 +38,7 @@ pub(super) fn attention(b: &mut Builder, n: &OnnxNode) -> Outputs {
         causal: aligned.causal,
         softcap: Real(float(n, "softcap", 0.0)),
         window: aligned.window,
+        mean_if_blind: false,
         statistics: false,
     };
     let mut arguments = vec![queries, keys, values];

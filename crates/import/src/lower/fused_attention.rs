@@ -152,6 +152,7 @@ fn attend(
         causal: is_set(n, "unidirectional"),
         softcap: Real(0.0),
         window: None,
+        mean_if_blind: false,
         statistics: false,
     };
     let mut arguments = vec![queries, keys, values];

@@ -7,8 +7,8 @@
 //! once, and used in every block.
 //!
 //! Where a mask adds a number that is merely very low, a query that sees no key sees all of them
-//! equally, later ones too. Unless each query is known to see its own key, this is said apart: what
-//! such queries get is the mean of the values. Which these are is counted along the keys.
+//! equally, later ones too. Unless each query is known to see its own key, attention says that such
+//! queries get the mean of the values.
 
 mod kind; // which keys queries see in the end
 mod left; // what is left of masks, made in a new graph
@@ -18,7 +18,6 @@ use std::collections::BTreeMap;
 
 use planner_ir::{Attention, DType, Graph, Node, Op, Real, Source, ValueId};
 
-use super::Purpose;
 use super::form::bounds::{self, Bounds};
 use super::form::{Bands, Form};
 pub use kind::{AttentionKind, Sight, attentions, predicts_tokens};
@@ -32,24 +31,14 @@ const APART: f64 = 8192.0;
 /// leaves nothing of scores so small.
 const SLIGHT: f64 = 4.0;
 
-/// From so many keys on, queries that see none are told apart in training too. Attention gives them the mean
-/// of all values, whatever their scores are; PyTorch lets scores have gradients all the same, the mean has
-/// none. Below this, such masks stay as they are, and gradients are those of PyTorch.
-const LONG: u64 = 256;
-
 /// The graph with what masks hide said by attention itself.
-pub(super) fn said(purpose: Purpose, graph: &Graph) -> Graph {
+pub(super) fn said(graph: &Graph) -> Graph {
     let known = [Reading::Any, Reading::Usual].map(|reading| (reading, forms(graph, reading)));
     let wanted: BTreeMap<usize, Said> = graph
         .nodes
         .iter()
         .enumerate()
         .filter_map(|(index, node)| Some((index, of_node(graph, &known, node)?)))
-        .filter(|(index, said)| {
-            let keys = &graph.type_of(graph.nodes[*index].operands[1]).shape;
-            let is_apart = matches!(said.mask, Mask::Of(Pairs { low: Some(_), .. }));
-            purpose == Purpose::Answers || !is_apart || keys[keys.len() - 2] >= LONG
-        })
         .collect();
     let mut saying = Saying::new(graph, known.map(|it| it.1));
     for id in graph.value_ids() {
@@ -193,6 +182,7 @@ fn said_by(
     } else if later && !attention.causal && attention.window.is_none() {
         low = seeing.low(own, [nearest, farthest]);
         attention.causal = low.is_some();
+        attention.mean_if_blind = low.is_some();
     }
     let last = if attention.causal { own } else { farthest };
     let starts = seeing.bands.runs().map(|it| it.0).filter(|&it| it > nearest && it <= own);

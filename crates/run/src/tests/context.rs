@@ -16,7 +16,14 @@ const HEADS: [u64; 2] = [4, 2];
 const SIZES: [u64; 2] = [3, 5];
 
 fn attention(causal: bool) -> Attention {
-    Attention { scale: Real(0.25), causal, softcap: Real(0.0), window: None, statistics: true }
+    Attention {
+        scale: Real(0.25),
+        causal,
+        softcap: Real(0.0),
+        window: None,
+        mean_if_blind: false,
+        statistics: true,
+    }
 }
 
 /// Which tokens of a sequence a rank has.

@@ -80,8 +80,14 @@ impl Draft {
             self.add(y, bias)
         };
         let [q, k, v] = [project(), project(), project()];
-        let attention =
-            Attention { scale: Real(0.1), causal: true, softcap: Real(0.0), window: None, statistics: false };
+        let attention = Attention {
+            scale: Real(0.1),
+            causal: true,
+            softcap: Real(0.0),
+            window: None,
+            mean_if_blind: false,
+            statistics: false,
+        };
         let a = self.op(Op::Attention(attention), &[q, k, v]);
         let w = self.weight(&[heads, size, hidden]);
         let o = self.contract("ahbd", "hdk", "abk", &[a, w]);

@@ -83,6 +83,7 @@ impl Draft {
             causal: mask.is_none(),
             softcap: Real(0.0),
             window: None,
+            mean_if_blind: false,
             statistics: false,
         };
         let operands: Vec<ValueId> = [q, k, v].into_iter().chain(mask).collect();

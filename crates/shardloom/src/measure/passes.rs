@@ -55,6 +55,7 @@ pub(super) fn example(pass: Pass, rows: u64) -> (Op, Vec<Type>) {
                 causal: true,
                 softcap: Real(0.0),
                 window: None,
+                mean_if_blind: false,
                 statistics: false,
             };
             (Op::Attention(attention), vec![Type::new(DType::F32, [1, 1, rows, HEAD]); 3])

@@ -234,8 +234,14 @@ fn every(parts: [u64; 2]) -> Vec<[u64; 2]> {
     (0..parts[0]).flat_map(|query| (0..parts[1]).map(move |key| [query, key])).collect()
 }
 
-const PLAIN: Attention =
-    Attention { scale: Real(1.0), causal: false, softcap: Real(0.0), window: None, statistics: true };
+const PLAIN: Attention = Attention {
+    scale: Real(1.0),
+    causal: false,
+    softcap: Real(0.0),
+    window: None,
+    mean_if_blind: false,
+    statistics: true,
+};
 
 #[test]
 fn parts_that_saw_nothing_weigh_nothing() {

@@ -71,11 +71,13 @@ impl World {
     fn scores(&self, head: usize, query: usize) -> Vec<Option<[f64; 2]>> {
         let (q, k, mask) = (self.q(), self.k(), self.mask());
         let group = head / (HEADS / self.groups);
-        let Attention { scale, causal, softcap, window, .. } = self.attention;
+        let Attention { scale, causal, softcap, window, mean_if_blind, .. } = self.attention;
+        let low = f64::from(Attention::BLIND);
         let own = query + KEYS - QUERIES;
         let window = window.map_or(usize::MAX, |it| usize::try_from(it).unwrap());
         let score = |key: usize| {
-            if (causal || window < usize::MAX) && (key > own || own - key >= window) {
+            let apart = (causal || window < usize::MAX) && (key > own || own - key >= window);
+            if apart && !mean_if_blind {
                 return None;
             }
             let dot = (0..SIZES[0])
@@ -86,7 +88,18 @@ impl World {
                 let bent = (score / softcap.0).tanh();
                 (score, slope) = (self.rounded(softcap.0 * bent), 1.0 - bent * bent);
             }
-            Some([self.rounded(score + self.rounded(mask[query * KEYS + key])), slope])
+            let adds = match mask[query * KEYS + key] {
+                // What is hidden is as if the lowest number was added to it, whatever hides it.
+                adds if mean_if_blind => {
+                    if apart || adds < 0.0 {
+                        low
+                    } else {
+                        0.0
+                    }
+                }
+                adds => adds,
+            };
+            Some([self.rounded(score + self.rounded(adds)), slope])
         };
         (0..KEYS).map(score).collect()
     }
@@ -145,12 +158,20 @@ impl World {
     /// q, k, v, dy and the mask.
     fn operands(&self) -> [Array; 5] {
         let [d, e] = SIZES;
+        let mask = match self.attention.mean_if_blind {
+            false => self.array([1, 1, QUERIES, KEYS], &self.mask()),
+            true => {
+                let shape = [1, 1, QUERIES, KEYS].map(|it| u64::try_from(it).unwrap());
+                let seen: Vec<bool> = self.mask().iter().map(|it| *it == 0.0).collect();
+                Array::of_truths(shape, &seen).unwrap()
+            }
+        };
         [
             self.array([1, HEADS, QUERIES, d], &self.q()),
             self.array([1, self.groups, KEYS, d], &self.k()),
             self.array([1, self.groups, KEYS, e], &self.v()),
             self.array([1, HEADS, QUERIES, e], &self.dy()),
-            self.array([1, 1, QUERIES, KEYS], &self.mask()),
+            mask,
         ]
     }
 
@@ -197,7 +218,8 @@ impl World {
             });
         }
         let made = made.unwrap();
-        let gradient = Op::AttentionGradient { attention: self.attention, mask: true };
+        let of_mask = !self.attention.mean_if_blind;
+        let gradient = Op::AttentionGradient { attention: self.attention, mask: of_mask };
         // Kept as attention makes it: rounded once.
         let y = cast(&made[0], self.dtype);
         let mut sums = [vec![0.0; q.to_floats().unwrap().len()], vec![], vec![], vec![]];
@@ -210,7 +232,7 @@ impl World {
         }
         // Blocks of keys are put together again in the order of the keys.
         let each = KEYS / usize::try_from(parts).unwrap();
-        for (result, dim) in [(1, 2), (2, 2), (3, 3)] {
+        for (result, dim) in [(1, 2), (2, 2), (3, 3)].into_iter().take(cuts[0].len() - 1) {
             let shape = cuts[0][result].shape();
             let [outer, inner]: [u64; 2] = [shape[..dim].iter().product(), shape[dim + 1..].iter().product()];
             let (outer, inner) = (usize::try_from(outer).unwrap(), usize::try_from(inner).unwrap());
@@ -242,6 +264,22 @@ fn run(op: &Op, operands: &[(Array, Vec<Span>)]) -> Vec<Array> {
     made
 }
 
+/// Worlds of these kinds, whole and in parts.
+fn hold(worlds: &[World]) {
+    for world in worlds {
+        let expected = world.expected();
+        for (parts, striped) in [(1, false), (2, false), (3, false), (4, false), (3, true), (4, true)] {
+            let found = world.by_parts(parts, striped);
+            let names = ["y", "dq", "dk", "dv", "dmask"];
+            let names = names.into_iter().take(if world.attention.mean_if_blind { 4 } else { 5 });
+            for ((name, found), expected) in names.zip(&found).zip(&expected) {
+                world.check(&format!("{name} by {parts} parts, striped {striped},"), found, expected);
+            }
+        }
+    }
+    assert!(worlds.len() > 40, "{}", worlds.len());
+}
+
 /// What masks add to hidden scores: the lowest number of the type, of narrower ones, numbers that
 /// people write, and infinity.
 fn hidden(dtype: DType) -> Vec<f64> {
@@ -258,8 +296,14 @@ fn hidden(dtype: DType) -> Vec<f64> {
 
 #[test]
 fn rows_all_of_whose_keys_are_hidden_are_means_whole_and_in_parts() {
-    let plain =
-        Attention { scale: Real(0.5), causal: false, softcap: Real(0.0), window: None, statistics: true };
+    let plain = Attention {
+        scale: Real(0.5),
+        causal: false,
+        softcap: Real(0.0),
+        window: None,
+        mean_if_blind: false,
+        statistics: true,
+    };
     let kinds = [
         plain,
         Attention { causal: true, ..plain },
@@ -280,15 +324,34 @@ fn rows_all_of_whose_keys_are_hidden_are_means_whole_and_in_parts() {
             }
         }
     }
-    for world in &worlds {
-        let expected = world.expected();
-        for (parts, striped) in [(1, false), (2, false), (3, false), (4, false), (3, true), (4, true)] {
-            let found = world.by_parts(parts, striped);
-            let names = ["y", "dq", "dk", "dv", "dmask"];
-            for ((name, found), expected) in names.into_iter().zip(&found).zip(&expected) {
-                world.check(&format!("{name} by {parts} parts, striped {striped},"), found, expected);
+    hold(&worlds);
+}
+
+/// Attention that gives rows without keys the mean of all values is attention with the lowest number added
+/// to what a mask of truth values, the order of keys or a window hides: with its gradients, in parts too.
+#[test]
+fn rows_that_see_no_key_are_means_where_attention_says_so() {
+    let plain = Attention {
+        scale: Real(0.5),
+        causal: true,
+        softcap: Real(0.0),
+        window: None,
+        mean_if_blind: true,
+        statistics: true,
+    };
+    let kinds = [
+        plain,
+        Attention { causal: false, ..plain },
+        Attention { window: Some(2), ..plain },
+        Attention { softcap: Real(2.0), ..plain },
+    ];
+    let mut worlds = Vec::new();
+    for dtype in [DType::F64, DType::F32, DType::F16, DType::BF16] {
+        for attention in kinds {
+            for (groups, all) in [(1, false), (2, false), (1, true)] {
+                worlds.push(World { dtype, attention, groups, hidden: -1.0, all });
             }
         }
     }
-    assert!(worlds.len() > 100, "{}", worlds.len());
+    hold(&worlds);
 }

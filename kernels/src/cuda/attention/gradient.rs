@@ -7,9 +7,9 @@
 use planner_ir::Attention;
 
 use super::super::launch::{Argument, Launch, Piece, Uncovered, Work};
-use super::super::number::{computed, literal};
+use super::super::number::{computed, literal, suffix};
 use super::super::strides::{Arguments, signed};
-use super::{Shape, TILE, WARPS, fill, launch, scores, stored, wide};
+use super::{Shape, TILE, WARPS, blind_score, fill, launch, scores, stored, wide};
 
 mod tensor; // on tensor cores
 
@@ -22,6 +22,31 @@ const MASK: &str = include_str!("../templates/attention_mask.cu");
 enum Towards {
     Queries,
     Keys,
+}
+
+/// Queries that see no key and have the mean of all values: keys of theirs are in every tile.
+struct Blind {
+    /// A function that says whether a tile of queries has one.
+    rows: String,
+    /// A statement that makes the score of such a query.
+    score: String,
+    towards: Towards,
+    tile: u64,
+}
+
+impl Blind {
+    /// Whether nothing of a tile counts, of which the first row is `first`: what is seen lies elsewhere.
+    fn skips(&self, first: &str, begin: &str, end: &str) -> String {
+        let of = match self.towards {
+            Towards::Queries => "first_own",
+            Towards::Keys => first,
+        };
+        format!(
+            "({first} + {} <= {begin} || {first} >= {end}) && \
+             !$NAME_blind(stats + 2 * (batch * heads + head) * queries, {of}, queries)",
+            self.tile
+        )
+    }
 }
 
 /// What all kernels are made from.
@@ -165,8 +190,15 @@ impl Gradient<'_> {
             Towards::Queries => (0, None),
             Towards::Keys => (1, Some(2)),
         };
-        let [begin, end] = if towards == Towards::Queries { scores.keys } else { scores.queries };
         let is_keys = towards == Towards::Keys;
+        let [begin, end] = if is_keys { scores.queries } else { scores.keys };
+        let blind = self.blind(towards, TILE);
+        let whole = |it: String, all: &str| if blind.is_some() { all.to_owned() } else { it };
+        let skip = blind.as_ref().map_or(String::new(), |it| {
+            format!("            if ({}) continue;\n", it.skips("first_other", &begin, &end))
+        });
+        let (begin, end) = (whole(begin, "0"), whole(end, "other_count"));
+        let [rows, score_if_blind] = blind.map_or_else(Default::default, |it| [it.rows, it.score]);
         let columns = e.div_ceil(TILE);
         let only = |text: String| if is_keys { text } else { String::new() };
         let second_type = second.map_or("", |it| self.results[it].type_.dtype.name());
@@ -178,6 +210,9 @@ impl Gradient<'_> {
             ("OWNE", "own_e".to_owned()),
             ("MADE", only(format!(", made_two[4][{columns}]"))),
             ("CLEAR", only(format!("        for (int c = 0; c < {columns}; c++) made_two[r][c] = 0;\n"))),
+            ("BLINDROWS", rows),
+            ("BLIND", score_if_blind),
+            ("SKIP", skip),
             ("HEADS", self.heads(towards)),
             ("HEADSEND", only("    }\n".to_owned())),
             ("BEGIN", begin),
@@ -213,6 +248,39 @@ impl Gradient<'_> {
         };
         let shared = 2 * TILE * ((shape.size | 1) + (e | 1) + WARPS) * wide(shape.dtype);
         launch("attention_gradient", &source, arguments, outer * rows.div_ceil(TILE), shared)
+    }
+
+    /// How queries that see no key and have the mean of all values are known, if there are such.
+    fn blind(&self, towards: Towards, tile: u64) -> Option<Blind> {
+        if !self.attention.mean_if_blind {
+            return None;
+        }
+        let statistics = self.operands[4].type_.dtype;
+        let (t, low) = (computed(self.shape.dtype), blind_score(self.shape.dtype));
+        let infinity = suffix(self.shape.dtype).to_uppercase();
+        let rows = format!(
+            "/* Whether some of {tile} queries sees no key. */
+FN int $NAME_blind(const {} *stats, t_i64 first, t_i64 queries) {{
+    for (t_i64 query = first; query < first + {tile} && query < queries; query++) {{
+        {t} pair[2];
+        t_load_{}_2(stats + 2 * query, pair);
+        if (pair[0] == {low}) return 1;
+    }}
+    return 0;
+}}
+",
+            stored(statistics),
+            statistics.name(),
+        );
+        let most = match (tile == TILE, towards) {
+            (true, _) => "pair[0]",
+            (_, Towards::Queries) => "numbers[own_at]",
+            (_, Towards::Keys) => "numbers[stage * 192 + other_at]",
+        };
+        let score = format!(
+            "                if ({most} == {low}) s = key < keys ? {low} : -T_INFINITY_{infinity};\n"
+        );
+        Some(Blind { rows, score, towards, tile })
     }
 
     fn mask(&self, mask: &Piece) -> Result<Launch, Uncovered> {

@@ -5,7 +5,7 @@ use planner_ir::Attention;
 use super::super::launch::{Argument, Kernel, Launch, Piece, Uncovered, Work};
 use super::super::number::literal;
 use super::super::strides::Arguments;
-use super::{Shape, fill, scores};
+use super::{Shape, blind_score, fill, scores};
 
 const TEMPLATE: &str = include_str!("../templates/attention_tensor.cu");
 
@@ -44,6 +44,7 @@ pub(super) fn attention(
         ("WHOLE", scores.whole),
         ("SCALE", literal(shape.dtype, attention.scale.0)),
         ("SCORE", scores.text.replace("                SLOPE\n", "")),
+        ("BLIND", if attention.mean_if_blind { sees_all(shape) } else { String::new() }),
         ("STATISTICS", statistics),
     ]);
     let source = fill(TEMPLATE, &texts);
@@ -57,4 +58,27 @@ pub(super) fn attention(
         arguments: arguments.given,
     };
     Ok(Work { launches: vec![launch], room: 0 })
+}
+
+/// Sums all values for a row that sees no key: four lanes to a row.
+fn sees_all(shape: &Shape) -> String {
+    let (dtype, e) = (shape.dtype.name(), shape.value_size);
+    format!(
+        "        if (most[r] == -T_INFINITY_F && keys > 0) {{
+            most[r] = {};
+            sum[r] = (float)keys;
+            for (t_i64 key = 0; key < keys; key++) {{
+                T_UNROLL
+                for (int c = 0; c < {}; c++) {{
+                    float x[2];
+                    t_load_{dtype}_2(v + key * {e} + c * 8 + pair, x);
+                    made[c][2 * r] += x[0];
+                    made[c][2 * r + 1] += x[1];
+                }}
+            }}
+        }}
+",
+        blind_score(shape.dtype),
+        e / 8,
+    )
 }

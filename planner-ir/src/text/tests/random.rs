@@ -128,6 +128,7 @@ fn attention(u: &mut Unstructured<'_>) -> Result<Attention> {
         causal: u.arbitrary()?,
         softcap: real(u)?,
         window: u.arbitrary()?,
+        mean_if_blind: u.arbitrary()?,
         statistics: u.arbitrary()?,
     })
 }

@@ -67,6 +67,7 @@ impl Sketch {
             causal: false,
             softcap: Real(0.0),
             window: None,
+            mean_if_blind: false,
             statistics: false,
         });
         let y = self.op(op, &[q, k, v, mask]);
@@ -90,7 +91,7 @@ fn says(graph: &Graph) -> (bool, Option<u64>, Option<Vec<u64>>) {
 /// A graph in which attention says what it can, if that computes the same; masks of padding are
 /// random, and once hide all keys of a sequence.
 fn same(graph: &Graph) -> Graph {
-    let found = shared(&said(crate::raise::Purpose::Answers, graph));
+    let found = shared(&said(graph));
     let said = found.to_string();
     planner_ir::verify(&found).unwrap();
     for seed in 0..3 {

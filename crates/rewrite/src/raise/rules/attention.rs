@@ -244,6 +244,7 @@ fn attention(make: &mut Make<'_>, found: &Match<'_>, mask: &[Id]) -> Option<Id> 
         causal: false,
         softcap: scores.softcap,
         window: None,
+        mean_if_blind: false,
         statistics: false,
     };
     let operands: Vec<Id> =

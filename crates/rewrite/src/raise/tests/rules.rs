@@ -82,6 +82,7 @@ fn attention() -> Head {
         causal: false,
         softcap: Real(0.0),
         window: None,
+        mean_if_blind: false,
         statistics: false,
     }))
 }

@@ -231,6 +231,7 @@ fn attention([heads, length]: [u64; 2]) -> [Timed; 2] {
         causal: true,
         softcap: Real(0.0),
         window: None,
+        mean_if_blind: false,
         statistics,
     };
     let price = compute::Attention {

@@ -79,7 +79,7 @@ impl Kind {
     fn attributes(&self) -> Attention {
         let scale = Real(1.0 / f64::from(u32::try_from(self.sizes[0]).unwrap_or(1)).sqrt());
         let Self { causal, window, softcap, .. } = *self;
-        Attention { scale, causal, softcap: Real(softcap), window, statistics: true }
+        Attention { scale, causal, softcap: Real(softcap), window, mean_if_blind: false, statistics: true }
     }
 
     /// Queries, keys, values, and the mask if there is one.
