@@ -7,7 +7,7 @@
 
 use std::ops::Range;
 
-use planner_ir::Attention;
+use planner_ir::{Attention, Blind};
 
 use super::{Mask, ROWS, Shape, blind_score, bound_row};
 use crate::array::{Tensor, TensorMut, expect_dtype};
@@ -179,7 +179,7 @@ impl<T: Float> Run<'_, T> {
 
     /// Whether the query of a row sees no key and has the mean of all values.
     fn is_blind(&self, row: usize) -> bool {
-        self.attention.mean_if_blind && self.statistics[2 * row] == blind_score()
+        self.attention.blind != Blind::Zero && self.statistics[2 * row] == blind_score()
     }
 
     /// The weights and the gradients of the scores of one query, whose row of the room is `own`
@@ -216,7 +216,11 @@ impl<T: Float> Run<'_, T> {
             &*slopes
         });
         if self.is_blind(row) {
-            weights.fill(largest);
+            for (key, weight) in weights.iter_mut().enumerate() {
+                let [batch, head, query, _] = place;
+                let is_out = self.shape.hides_twice(self.attention, &self.mask, [batch, head, query, key]);
+                *weight = if is_out { T::LOWEST } else { largest };
+            }
         } else {
             self.mask.apply(place, weights);
         }

@@ -1,7 +1,7 @@
 //! Attention and rotation against their definitions.
 
 use arbtest::arbtest;
-use planner_ir::{Attention, Op, Pairing, Real};
+use planner_ir::{Attention, Blind, Op, Pairing, Real};
 
 use crate::Array;
 use crate::naive::{Numbers, arbitrary, check, check_blocks, one};
@@ -13,7 +13,7 @@ const PLAIN: Attention = Attention {
     causal: false,
     softcap: Real(0.0),
     window: None,
-    mean_if_blind: false,
+    blind: Blind::Zero,
     statistics: false,
 };
 

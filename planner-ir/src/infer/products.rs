@@ -64,8 +64,6 @@ pub(super) fn attention_type(attention: &Attention, operands: &[Type]) -> Result
         let scores = vec![q[0], q[1], q[2], k[2]];
         let right = mask.dtype == DType::Bool || mask.dtype == operands[0].dtype;
         expect(operands, 3, right, "truth values or the elements of the queries")?;
-        let hides = !attention.mean_if_blind || mask.dtype == DType::Bool;
-        expect(operands, 3, hides, "truth values, of attention with `mean_if_blind`")?;
         let joined = broadcast(&scores, operands, 3..4)?;
         expect(operands, 3, joined == scores, &format!("what broadcasts to {scores:?}"))?;
     }

@@ -2,8 +2,8 @@
 
 use plan::{Loss, NoDecay, Precision, Recipe, Recompute};
 use planner_ir::{
-    Attention, Binary, Contract, DType, Graph, Label, Op, Optimizer, Output, Real, Reduction, Source, Type,
-    Unary, ValueId,
+    Attention, Binary, Blind, Contract, DType, Graph, Label, Op, Optimizer, Output, Real, Reduction, Source,
+    Type, Unary, ValueId,
 };
 use rewrite::Blocks;
 use search::Section;
@@ -88,7 +88,7 @@ impl Draft {
             causal: true,
             softcap: Real(0.0),
             window: None,
-            mean_if_blind: false,
+            blind: Blind::Zero,
             statistics: false,
         };
         let a = self.op(Op::Attention(attention), &[q, k, v]);

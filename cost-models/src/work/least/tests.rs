@@ -1,6 +1,6 @@
 //! Pieces against the whole: no split of an operation takes less of all devices together.
 
-use planner_ir::{Attention, Binary, Contract, DType, Label, Real};
+use planner_ir::{Attention, Binary, Blind, Contract, DType, Label, Real};
 
 use super::*;
 use crate::machine::shipped;
@@ -58,7 +58,7 @@ fn no_split_takes_less_than_the_least() {
             causal: true,
             softcap,
             window,
-            mean_if_blind: false,
+            blind: Blind::Zero,
             statistics: false,
         })
     };

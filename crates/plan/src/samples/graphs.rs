@@ -2,8 +2,8 @@
 
 use arbtest::arbitrary::{Result, Unstructured};
 use planner_ir::{
-    Attention, Binary, Contract, DType, Graph, Label, Op, Output, Real, Reduction, Source, Type, Unary,
-    ValueId,
+    Attention, Binary, Blind, Contract, DType, Graph, Label, Op, Output, Real, Reduction, Source, Type,
+    Unary, ValueId,
 };
 
 /// A program of a few operations on values of small shapes.
@@ -44,7 +44,7 @@ fn operation(u: &mut Unstructured<'_>) -> Result<(Op, usize)> {
         causal: true,
         softcap: Real(0.0),
         window: None,
-        mean_if_blind: false,
+        blind: Blind::Zero,
         statistics: false,
     };
     Ok(match u.int_in_range(0..=14)? {

@@ -13,10 +13,11 @@
 mod kind; // which keys queries see in the end
 mod left; // what is left of masks, made in a new graph
 mod reading; // what is known of values, and of those that models are usually given
+mod rows; // masks that are the same for all rows, heads or examples
 
 use std::collections::BTreeMap;
 
-use planner_ir::{Attention, DType, Graph, Node, Op, Real, Source, ValueId};
+use planner_ir::{Attention, Binary, Blind, DType, Graph, Node, Op, Real, Source, ValueId};
 
 use super::form::bounds::{self, Bounds};
 use super::form::{Bands, Form};
@@ -33,6 +34,10 @@ const SLIGHT: f64 = 4.0;
 
 /// The graph with what masks hide said by attention itself.
 pub(super) fn said(graph: &Graph) -> Graph {
+    rows::once(&said_itself(graph))
+}
+
+fn said_itself(graph: &Graph) -> Graph {
     let known = [Reading::Any, Reading::Usual].map(|reading| (reading, forms(graph, reading)));
     let wanted: BTreeMap<usize, Said> = graph
         .nodes
@@ -157,9 +162,70 @@ fn of_node(graph: &Graph, known: &[(Reading, Vec<Form>); 2], node: &Node) -> Opt
         let seeing = Seeing { bands: &bands, dtype: type_.dtype };
         said_by(*attention, &seeing, [queries, keys], (*mask, *reading))
     };
+    if let Some(said) = known.iter().find_map(|known| hidden_twice(graph, known, *attention, [q, k, mask])) {
+        return Some(said);
+    }
     let [any, usual] = known.each_ref().map(by);
     let said = if usual.attention.causal && !any.attention.causal { usual } else { any };
     (said.attention != *attention || said.mask == Mask::Gone).then_some(said)
+}
+
+/// What attention says of a sum of two masks, one of later keys and one that is the same for all queries, if
+/// both hide by one low number: a key that both hide is lower still, and has no part in what a query gets
+/// that sees none.
+fn hidden_twice(
+    graph: &Graph,
+    (reading, forms): &(Reading, Vec<Form>),
+    attention: Attention,
+    [q, k, mask]: [&ValueId; 3],
+) -> Option<Said> {
+    let Source::Result { node, .. } = graph.value(whole(graph, *mask)).source else { return None };
+    let (Op::Binary(Binary::Add), &[a, b]) = (&graph.node(node).op, &graph.node(node).operands[..]) else {
+        return None;
+    };
+    let extent = |it: &ValueId| i64::try_from(graph.type_of(*it).shape[2]).ok();
+    let (queries, keys) = (extent(q)?, extent(k)?);
+    let (own, nearest, farthest) = (keys - queries, 1 - queries, keys - 1);
+    if own < 0 || own >= farthest || attention.causal || attention.window.is_some() {
+        return None;
+    }
+    [(a, b), (b, a)].into_iter().find_map(|(order, padding)| {
+        let [order_bands, bands] = [order, padding].map(|it| forms[it.0].bands(graph.type_of(it)));
+        let dtype = graph.type_of(order).dtype;
+        let order = Seeing { bands: &order_bands, dtype };
+        let low = order.low(own, [nearest, farthest])?;
+        let known = |from, to, number| order.all(from, to, |it| it.and_then(Bounds::known) == Some(number));
+        let starts =
+            order.bands.runs().map(|it| it.0).chain([nearest]).filter(|it| (nearest..=own).contains(it));
+        let first = starts
+            .filter(|&first| (first == nearest || known(nearest, first - 1, low)) && known(first, own, 0.0))
+            .max()?;
+        let padding_seeing = Seeing { bands: &bands, dtype };
+        let is_padding =
+            padding_seeing.all(nearest, farthest, |it| it.is_some_and(|it| it.either_of(low, 0.0)));
+        let has_one_row = {
+            let shape = &graph.type_of(whole(graph, padding)).shape;
+            shape.len() < 2 || shape[shape.len() - 2] == 1
+        };
+        if !is_padding || !has_one_row {
+            return None;
+        }
+        let window = if first > nearest { u64::try_from(own - first + 1).ok() } else { None };
+        let attention = Attention { causal: true, window, blind: Blind::Once, ..attention };
+        let pairs = Pairs { mask: padding, first, last: own, reading: *reading, low: Some(Real(low)) };
+        Some(Said { attention, mask: Mask::Of(pairs) })
+    })
+}
+
+/// What a value repeats.
+fn whole(graph: &Graph, value: ValueId) -> ValueId {
+    match graph.value(value).source {
+        Source::Result { node, .. } => match (&graph.node(node).op, &graph.node(node).operands[..]) {
+            (Op::Expand { .. }, &[x]) => whole(graph, x),
+            _ => value,
+        },
+        _ => value,
+    }
 }
 
 /// What attention of so many queries and keys says if it says all that it can of a mask.
@@ -182,7 +248,7 @@ fn said_by(
     } else if later && !attention.causal && attention.window.is_none() {
         low = seeing.low(own, [nearest, farthest]);
         attention.causal = low.is_some();
-        attention.mean_if_blind = low.is_some();
+        attention.blind = if low.is_some() { Blind::Mean } else { Blind::Zero };
     }
     let last = if attention.causal { own } else { farthest };
     let starts = seeing.bands.runs().map(|it| it.0).filter(|&it| it > nearest && it <= own);

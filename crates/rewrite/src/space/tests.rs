@@ -1,7 +1,7 @@
 //! Tests of the partition space.
 
 use planner_ir::{
-    Attention, Binary, Contract, DType, Graph, Label, Mesh, Op, Real, Source, Type, Unary, ValueId,
+    Attention, Binary, Blind, Contract, DType, Graph, Label, Mesh, Op, Real, Source, Type, Unary, ValueId,
 };
 
 use super::*;
@@ -67,7 +67,7 @@ fn block(
         causal: false,
         softcap: Real(0.0),
         window: None,
-        mean_if_blind: false,
+        blind: Blind::Zero,
         statistics: false,
     };
     let a = it.op(Op::Attention(attention), &[q, k, v, mask]);

@@ -2,7 +2,7 @@
 
 use lower::Origin;
 use planner_ir::{
-    Attention, DType, Layout, Mesh, Motion, Move, Op, Partition, Real, Type, ValueId, parse_layout,
+    Attention, Blind, DType, Layout, Mesh, Motion, Move, Op, Partition, Real, Type, ValueId, parse_layout,
     parse_partition,
 };
 
@@ -21,7 +21,7 @@ fn attention(causal: bool) -> Attention {
         causal,
         softcap: Real(0.0),
         window: None,
-        mean_if_blind: false,
+        blind: Blind::Zero,
         statistics: true,
     }
 }

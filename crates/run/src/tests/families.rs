@@ -1,8 +1,8 @@
 //! Named parallelisms.
 
 use planner_ir::{
-    Attention, AxisId, Binary, Contract, DType, Digit, Label, Mesh, Move, Op, Partition, Real, Reduction,
-    Type, Unary,
+    Attention, AxisId, Binary, Blind, Contract, DType, Digit, Label, Mesh, Move, Op, Partition, Real,
+    Reduction, Type, Unary,
 };
 
 use super::check;
@@ -101,7 +101,7 @@ fn heads_for_positions() {
         causal: true,
         softcap: Real(0.0),
         window: None,
-        mean_if_blind: false,
+        blind: Blind::Zero,
         statistics: false,
     };
     let types = sketch.plan.graph.types_of(&operands);
@@ -198,7 +198,7 @@ fn heads_within_groups() {
         causal: true,
         softcap: Real(0.0),
         window: None,
-        mean_if_blind: false,
+        blind: Blind::Zero,
         statistics: false,
     });
     let types = sketch.plan.graph.types_of(&[q, k, v]);

@@ -3,7 +3,7 @@
 //! Source: Jacobs et al., "DeepSpeed Ulysses: System Optimizations for Enabling Training of Extreme Long
 //! Sequence Transformer Models", 2023.
 
-use planner_ir::{Attention, DType, Digit, Layout, Mesh, Move, Op, Partition, Real, Type, ValueId};
+use planner_ir::{Attention, Blind, DType, Digit, Layout, Mesh, Move, Op, Partition, Real, Type, ValueId};
 
 use super::check;
 use super::sketch::Sketch;
@@ -76,7 +76,7 @@ fn attention_by_heads_turns_four_values_forward_and_four_backward() {
             causal,
             softcap: Real(0.0),
             window: None,
-            mean_if_blind: false,
+            blind: Blind::Zero,
             statistics: true,
         };
         let part =

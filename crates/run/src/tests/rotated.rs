@@ -13,8 +13,8 @@ use std::collections::BTreeMap;
 use kernels::Array;
 use lower::Origin;
 use planner_ir::{
-    Attention, AxisId, Contract, Conv, DType, Digit, Label, LoopId, Loops, Mesh, Move, Op, Partition, Real,
-    Type, Unary, ValueId,
+    Attention, AxisId, Blind, Contract, Conv, DType, Digit, Label, LoopId, Loops, Mesh, Move, Op, Partition,
+    Real, Type, Unary, ValueId,
 };
 
 use super::sketch::Sketch;
@@ -330,7 +330,7 @@ fn heads_of_attention_go_around() {
                 causal,
                 softcap: Real(0.0),
                 window: None,
-                mean_if_blind: false,
+                blind: Blind::Zero,
                 statistics: true,
             };
             let made = ring.node(Op::Attention(attention), &[q, k, v], split(0, (1, 1), Turn::Forward));

@@ -3,7 +3,8 @@
 use cost_models::machine::shipped;
 use plan::{Loss, MachineName, ModelFile, NoDecay, Plan, Precision, Recipe, Recompute};
 use planner_ir::{
-    Attention, Binary, Contract, DType, Label, Mesh, Op, Optimizer, Output, Real, StateKind, Type, Unary,
+    Attention, Binary, Blind, Contract, DType, Label, Mesh, Op, Optimizer, Output, Real, StateKind, Type,
+    Unary,
 };
 use train::Step as TrainingStep;
 
@@ -85,7 +86,7 @@ impl Draft {
             causal: true,
             softcap: Real(0.0),
             window: None,
-            mean_if_blind: false,
+            blind: Blind::Zero,
             statistics: false,
         };
         let a = self.op(Op::Attention(attention), &[q, k, v]);

@@ -1,7 +1,7 @@
 //! Gradients of attention and of rotation against differences.
 
 use arbtest::arbtest;
-use planner_ir::{Attention, Op, Pairing, Real};
+use planner_ir::{Attention, Blind, Op, Pairing, Real};
 
 use crate::finite::{check_gradients, check_narrow, check_narrow_beside, check_near, smooth};
 use crate::{Array, evaluate};
@@ -11,7 +11,7 @@ const PLAIN: Attention = Attention {
     causal: false,
     softcap: Real(0.0),
     window: None,
-    mean_if_blind: false,
+    blind: Blind::Zero,
     statistics: true,
 };
 

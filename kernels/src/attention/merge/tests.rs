@@ -2,7 +2,7 @@
 
 use arbtest::arbitrary::{Result, Unstructured};
 use arbtest::arbtest;
-use planner_ir::{Attention, DType, Op, Real, Type};
+use planner_ir::{Attention, Blind, DType, Op, Real, Type};
 
 use crate::array::{Array, Span, Tensor};
 use crate::compute::{compute, evaluate};
@@ -239,7 +239,7 @@ const PLAIN: Attention = Attention {
     causal: false,
     softcap: Real(0.0),
     window: None,
-    mean_if_blind: false,
+    blind: Blind::Zero,
     statistics: true,
 };
 

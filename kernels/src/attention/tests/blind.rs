@@ -1,7 +1,7 @@
 //! Rows all of whose keys are hidden by a mask: every such world that is small, whole and in parts,
 //! against the definition in f64.
 
-use planner_ir::{Attention, DType, Op, Real};
+use planner_ir::{Attention, Blind, DType, Op, Real};
 
 use crate::Array;
 use crate::array::{Span, Tensor};
@@ -71,13 +71,13 @@ impl World {
     fn scores(&self, head: usize, query: usize) -> Vec<Option<[f64; 2]>> {
         let (q, k, mask) = (self.q(), self.k(), self.mask());
         let group = head / (HEADS / self.groups);
-        let Attention { scale, causal, softcap, window, mean_if_blind, .. } = self.attention;
+        let Attention { scale, causal, softcap, window, blind, .. } = self.attention;
         let low = f64::from(Attention::BLIND);
         let own = query + KEYS - QUERIES;
         let window = window.map_or(usize::MAX, |it| usize::try_from(it).unwrap());
         let score = |key: usize| {
             let apart = (causal || window < usize::MAX) && (key > own || own - key >= window);
-            if apart && !mean_if_blind {
+            if apart && blind == Blind::Zero {
                 return None;
             }
             let dot = (0..SIZES[0])
@@ -88,16 +88,13 @@ impl World {
                 let bent = (score / softcap.0).tanh();
                 (score, slope) = (self.rounded(softcap.0 * bent), 1.0 - bent * bent);
             }
-            let adds = match mask[query * KEYS + key] {
+            let adds = mask[query * KEYS + key];
+            let adds = match blind {
+                Blind::Zero => adds,
                 // What is hidden is as if the lowest number was added to it, whatever hides it.
-                adds if mean_if_blind => {
-                    if apart || adds < 0.0 {
-                        low
-                    } else {
-                        0.0
-                    }
-                }
-                adds => adds,
+                _ if !apart && adds == 0.0 => 0.0,
+                Blind::Once if apart && adds != 0.0 => f64::NEG_INFINITY,
+                _ => low,
             };
             Some([self.rounded(score + self.rounded(adds)), slope])
         };
@@ -158,9 +155,9 @@ impl World {
     /// q, k, v, dy and the mask.
     fn operands(&self) -> [Array; 5] {
         let [d, e] = SIZES;
-        let mask = match self.attention.mean_if_blind {
-            false => self.array([1, 1, QUERIES, KEYS], &self.mask()),
-            true => {
+        let mask = match self.attention.blind {
+            Blind::Zero => self.array([1, 1, QUERIES, KEYS], &self.mask()),
+            _ => {
                 let shape = [1, 1, QUERIES, KEYS].map(|it| u64::try_from(it).unwrap());
                 let seen: Vec<bool> = self.mask().iter().map(|it| *it == 0.0).collect();
                 Array::of_truths(shape, &seen).unwrap()
@@ -218,7 +215,7 @@ impl World {
             });
         }
         let made = made.unwrap();
-        let of_mask = !self.attention.mean_if_blind;
+        let of_mask = self.attention.blind == Blind::Zero;
         let gradient = Op::AttentionGradient { attention: self.attention, mask: of_mask };
         // Kept as attention makes it: rounded once.
         let y = cast(&made[0], self.dtype);
@@ -271,7 +268,7 @@ fn hold(worlds: &[World]) {
         for (parts, striped) in [(1, false), (2, false), (3, false), (4, false), (3, true), (4, true)] {
             let found = world.by_parts(parts, striped);
             let names = ["y", "dq", "dk", "dv", "dmask"];
-            let names = names.into_iter().take(if world.attention.mean_if_blind { 4 } else { 5 });
+            let names = names.into_iter().take(if world.attention.blind == Blind::Zero { 5 } else { 4 });
             for ((name, found), expected) in names.zip(&found).zip(&expected) {
                 world.check(&format!("{name} by {parts} parts, striped {striped},"), found, expected);
             }
@@ -301,7 +298,7 @@ fn rows_all_of_whose_keys_are_hidden_are_means_whole_and_in_parts() {
         causal: false,
         softcap: Real(0.0),
         window: None,
-        mean_if_blind: false,
+        blind: Blind::Zero,
         statistics: true,
     };
     let kinds = [
@@ -336,7 +333,7 @@ fn rows_that_see_no_key_are_means_where_attention_says_so() {
         causal: true,
         softcap: Real(0.0),
         window: None,
-        mean_if_blind: true,
+        blind: Blind::Mean,
         statistics: true,
     };
     let kinds = [
@@ -344,6 +341,8 @@ fn rows_that_see_no_key_are_means_where_attention_says_so() {
         Attention { causal: false, ..plain },
         Attention { window: Some(2), ..plain },
         Attention { softcap: Real(2.0), ..plain },
+        Attention { blind: Blind::Once, ..plain },
+        Attention { blind: Blind::Once, window: Some(2), ..plain },
     ];
     let mut worlds = Vec::new();
     for dtype in [DType::F64, DType::F32, DType::F16, DType::BF16] {

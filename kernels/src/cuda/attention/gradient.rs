@@ -4,7 +4,7 @@
 //! tile by tile of queries, of all heads that share them. Each sums in an order of its own: nothing
 //! depends on which block is faster. Narrow numbers go through tensor cores, as in attention itself.
 
-use planner_ir::Attention;
+use planner_ir::{Attention, Blind, DType};
 
 use super::super::launch::{Argument, Launch, Piece, Uncovered, Work};
 use super::super::number::{computed, literal, suffix};
@@ -25,7 +25,7 @@ enum Towards {
 }
 
 /// Queries that see no key and have the mean of all values: keys of theirs are in every tile.
-struct Blind {
+struct BlindRows {
     /// A function that says whether a tile of queries has one.
     rows: String,
     /// A statement that makes the score of such a query.
@@ -34,7 +34,7 @@ struct Blind {
     tile: u64,
 }
 
-impl Blind {
+impl BlindRows {
     /// Whether nothing of a tile counts, of which the first row is `first`: what is seen lies elsewhere.
     fn skips(&self, first: &str, begin: &str, end: &str) -> String {
         let of = match self.towards {
@@ -47,6 +47,15 @@ impl Blind {
             self.tile
         )
     }
+}
+
+/// A statement that makes the score of a key of a query whose largest score is `most`, if that sees no key.
+fn blind_scores(dtype: DType, most: &str, twice: &str) -> String {
+    let (low, infinity) = (blind_score(dtype), suffix(dtype).to_uppercase());
+    let in_mean = if twice.is_empty() { "key < keys" } else { "key < keys && !twice" };
+    format!(
+        "                if ({most} == {low}) {{ {twice} s = {in_mean} ? {low} : -T_INFINITY_{infinity}; }}\n"
+    )
 }
 
 /// What all kernels are made from.
@@ -192,7 +201,7 @@ impl Gradient<'_> {
         };
         let is_keys = towards == Towards::Keys;
         let [begin, end] = if is_keys { scores.queries } else { scores.keys };
-        let blind = self.blind(towards, TILE);
+        let blind = self.blind(towards, TILE, &scores.twice);
         let whole = |it: String, all: &str| if blind.is_some() { all.to_owned() } else { it };
         let skip = blind.as_ref().map_or(String::new(), |it| {
             format!("            if ({}) continue;\n", it.skips("first_other", &begin, &end))
@@ -251,13 +260,12 @@ impl Gradient<'_> {
     }
 
     /// How queries that see no key and have the mean of all values are known, if there are such.
-    fn blind(&self, towards: Towards, tile: u64) -> Option<Blind> {
-        if !self.attention.mean_if_blind {
+    fn blind(&self, towards: Towards, tile: u64, twice: &str) -> Option<BlindRows> {
+        if self.attention.blind == Blind::Zero {
             return None;
         }
         let statistics = self.operands[4].type_.dtype;
         let (t, low) = (computed(self.shape.dtype), blind_score(self.shape.dtype));
-        let infinity = suffix(self.shape.dtype).to_uppercase();
         let rows = format!(
             "/* Whether some of {tile} queries sees no key. */
 FN int $NAME_blind(const {} *stats, t_i64 first, t_i64 queries) {{
@@ -277,10 +285,8 @@ FN int $NAME_blind(const {} *stats, t_i64 first, t_i64 queries) {{
             (_, Towards::Queries) => "numbers[own_at]",
             (_, Towards::Keys) => "numbers[stage * 192 + other_at]",
         };
-        let score = format!(
-            "                if ({most} == {low}) s = key < keys ? {low} : -T_INFINITY_{infinity};\n"
-        );
-        Some(Blind { rows, score, towards, tile })
+        let score = blind_scores(self.shape.dtype, most, twice);
+        Some(BlindRows { rows, score, towards, tile })
     }
 
     fn mask(&self, mask: &Piece) -> Result<Launch, Uncovered> {
@@ -297,10 +303,15 @@ FN int $NAME_blind(const {} *stats, t_i64 first, t_i64 queries) {{
             arguments.integer(name, signed(dim.map_or(1, |dim| mask.type_.shape[dim])));
         }
         let scores = scores(self.attention, shape, self.given_mask(), TILE, &mut arguments)?;
+        let blind = match self.attention.blind {
+            Blind::Zero => String::new(),
+            _ => blind_scores(shape.dtype, "pair[0]", &scores.twice),
+        };
         let mut texts = shape.texts();
         texts.extend([
             ("PARAMETERS", arguments.text()),
             ("SCORE", scores.text.replace("SLOPE", "slope = 1 - bent * bent;")),
+            ("BLIND", blind),
             ("P", self.operands[4].type_.dtype.name().to_owned()),
             ("F", mask.type_.dtype.name().to_owned()),
         ]);

@@ -1,7 +1,7 @@
 //! Attention and its gradients, and sums of products.
 
 use arbtest::arbitrary::{Result, Unstructured};
-use planner_ir::{Attention, Contract, Conv, DType, Label, Op, Real, Type};
+use planner_ir::{Attention, Blind, Contract, Conv, DType, Label, Op, Real, Type};
 
 use super::emulator::{Trial, check, missing_barriers};
 use super::values::{many, numbers, tolerance, whole};
@@ -39,7 +39,9 @@ fn attention(u: &mut Unstructured, dtype: DType, seed: u64) -> Result<(Attention
         let from = u.int_in_range(0..=2)?;
         let of = if u.arbitrary()? { DType::Bool } else { dtype };
         let mask = numbers(of, &mask[from..], seed + 3);
-        attention.mean_if_blind = of == DType::Bool && u.ratio(2, 3)?;
+        if of == DType::Bool || mask.to_floats().unwrap().contains(&f64::NEG_INFINITY) {
+            attention.blind = *u.choose(&[Blind::Zero, Blind::Mean, Blind::Once])?;
+        }
         operands.push(if of == dtype && u.arbitrary()? { with_blind_rows(u, &mask)? } else { mask });
     }
     Ok((attention, operands))
@@ -244,7 +246,7 @@ fn in_tiles(dtype: DType) -> [Trial; 2] {
         causal: true,
         softcap: Real(0.0),
         window: None,
-        mean_if_blind: false,
+        blind: Blind::Zero,
         statistics: true,
     };
     let shape = [1, 1, 140, 16];

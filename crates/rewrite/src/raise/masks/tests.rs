@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use arbtest::arbitrary::{Result, Unstructured};
 use kernels::Array;
 use planner_ir::{
-    Attention, Binary, Contract, DType, Edge, Graph, Label, Op, Output, Real, Reduction, Source, Triangle,
-    Type, Unary, ValueId,
+    Attention, Binary, Blind, Contract, DType, Edge, Graph, Label, Op, Output, Real, Reduction, Source,
+    Triangle, Type, Unary, ValueId,
 };
 
 use super::reading::{Reading, forms};
@@ -67,7 +67,7 @@ impl Sketch {
             causal: false,
             softcap: Real(0.0),
             window: None,
-            mean_if_blind: false,
+            blind: Blind::Zero,
             statistics: false,
         });
         let y = self.op(op, &[q, k, v, mask]);

@@ -27,7 +27,7 @@ fn gpt(batch: u64, sequence: u64, hidden: u64, heads: u64) -> (Graph, [ValueId; 
         causal: true,
         softcap: Real(0.0),
         window: None,
-        mean_if_blind: false,
+        blind: Blind::Zero,
         statistics: false,
     };
     let a = it.op(Op::Attention(attention), &[q, k, v]);

@@ -39,7 +39,7 @@ impl Gradient<'_> {
         let only = |text: String| if is_keys { text } else { String::new() };
         let (own, other) = if is_keys { ("key", "query") } else { ("query", "key") };
         let [begin, end] = if is_keys { scores.queries } else { scores.keys };
-        let blind = self.blind(towards, TILE);
+        let blind = self.blind(towards, TILE, &scores.twice);
         let (range, next) = match &blind {
             None => (
                 format!("        const t_i64 begin = {begin}, end = {end};\n"),
