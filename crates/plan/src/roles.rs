@@ -64,13 +64,17 @@ pub enum Why {
     Scores,
     /// Only angles are made of it.
     Angles,
+    /// It is the numbers of 8 bits of a quantised weight.
+    Quantised,
+    /// It only scales or shifts quantised numbers.
+    Scale,
     /// An exporter computed it, perhaps from parameters.
     Computed,
 }
 
 impl Why {
     /// Every reason.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 12] = [
         Self::Buffer,
         Self::Mask,
         Self::Uniform,
@@ -80,6 +84,8 @@ impl Why {
         Self::Expanded,
         Self::Scores,
         Self::Angles,
+        Self::Quantised,
+        Self::Scale,
         Self::Computed,
     ];
 
@@ -95,6 +101,8 @@ impl Why {
             Self::Expanded => "expanded",
             Self::Scores => "scores",
             Self::Angles => "angles",
+            Self::Quantised => "quantised",
+            Self::Scale => "scale",
             Self::Computed => "computed",
         }
     }
@@ -112,6 +120,8 @@ impl fmt::Display for Why {
             Self::Expanded => "repeated by the exporter: a parameter in it cannot be trained back",
             Self::Scores => "computed by the exporter for attention scores",
             Self::Angles => "only angles are made of it",
+            Self::Quantised => "the numbers of a quantised weight, which have no gradient",
+            Self::Scale => "only scales or shifts quantised numbers",
             Self::Computed => "computed by the exporter: a parameter in it cannot be trained back",
         })
     }

@@ -10,7 +10,7 @@ use super::print::Print;
 use super::scan::{ParseError, Result, Scan};
 use crate::data::{DType, Real, Type};
 use crate::op::{
-    Attention, Binary, Contract, Conv, Dynamic, Edge, Extreme, Interpolation, Op, Optimizer, Pairing,
+    Attention, Binary, Blind, Contract, Conv, Dynamic, Edge, Extreme, Interpolation, Op, Optimizer, Pairing,
     Reduction, Region, Resize, Scatter, Triangle, Unary,
 };
 
@@ -119,8 +119,12 @@ trait Form {
 
     fn field<A: Attribute>(&mut self, name: &str, attribute: &mut A) -> std::result::Result<(), Self::Error>;
 
-    /// What is written only if it is set.
-    fn flag(&mut self, name: &str, flag: &mut bool) -> std::result::Result<(), Self::Error>;
+    /// What is written only if it is not as usual.
+    fn unless_usual<A: Attribute + Default + PartialEq>(
+        &mut self,
+        name: &str,
+        attribute: &mut A,
+    ) -> std::result::Result<(), Self::Error>;
 
     fn data(&mut self, result: &Type, data: &mut Vec<u8>) -> std::result::Result<(), Self::Error>;
 }
@@ -243,14 +247,15 @@ fn attributes<F: Form>(op: &mut Op, form: &mut F) -> std::result::Result<(), F::
 }
 
 fn attention_attributes<F: Form>(
-    Attention { scale, causal, softcap, window, statistics }: &mut Attention,
+    Attention { scale, causal, softcap, window, blind, statistics }: &mut Attention,
     form: &mut F,
 ) -> std::result::Result<(), F::Error> {
     form.field("scale", scale)?;
     form.field("causal", causal)?;
     form.field("softcap", softcap)?;
     form.field("window", window)?;
-    form.flag("statistics", statistics)
+    form.unless_usual("blind", blind)?;
+    form.unless_usual("statistics", statistics)
 }
 
 fn conv_attributes<F: Form>(
@@ -320,8 +325,12 @@ impl Form for Print<'_> {
         attribute.print(self)
     }
 
-    fn flag(&mut self, name: &str, flag: &mut bool) -> fmt::Result {
-        if *flag { self.field(name, flag) } else { Ok(()) }
+    fn unless_usual<A: Attribute + Default + PartialEq>(
+        &mut self,
+        name: &str,
+        attribute: &mut A,
+    ) -> fmt::Result {
+        if *attribute == A::default() { Ok(()) } else { self.field(name, attribute) }
     }
 
     fn data(&mut self, result: &Type, data: &mut Vec<u8>) -> fmt::Result {
@@ -342,10 +351,14 @@ impl Form for Scan<'_> {
         Ok(())
     }
 
-    fn flag(&mut self, name: &str, flag: &mut bool) -> Result<()> {
+    fn unless_usual<A: Attribute + Default + PartialEq>(
+        &mut self,
+        name: &str,
+        attribute: &mut A,
+    ) -> Result<()> {
         if self.eat_word(name) {
             self.expect("=")?;
-            *flag = bool::parse(self)?;
+            *attribute = A::parse(self)?;
         }
         Ok(())
     }
@@ -411,7 +424,14 @@ fn blank_ops() -> Vec<Op> {
     let result = || Type::new(dtype, []);
     let zero = Real(0.0);
     let contract = Contract { left: vec![], right: vec![], result: vec![] };
-    let attention = Attention { scale: zero, causal: false, softcap: zero, window: None, statistics: false };
+    let attention = Attention {
+        scale: zero,
+        causal: false,
+        softcap: zero,
+        window: None,
+        blind: Blind::Zero,
+        statistics: false,
+    };
     let conv = Conv { strides: vec![], dilations: vec![], before: vec![], after: vec![], groups: 1 };
     let interpolation = Interpolation::Linear;
     let resize = Resize { shape: vec![], scales: vec![], half_pixel: false, interpolation };

@@ -7,18 +7,18 @@
 //! once, and used in every block.
 //!
 //! Where a mask adds a number that is merely very low, a query that sees no key sees all of them
-//! equally, later ones too. Unless each query is known to see its own key, this is said apart: what
-//! such queries get is the mean of the values. Which these are is counted along the keys.
+//! equally, later ones too. Unless each query is known to see its own key, attention says that such
+//! queries get the mean of the values.
 
 mod kind; // which keys queries see in the end
 mod left; // what is left of masks, made in a new graph
 mod reading; // what is known of values, and of those that models are usually given
+mod rows; // masks that are the same for all rows, heads or examples
 
 use std::collections::BTreeMap;
 
-use planner_ir::{Attention, DType, Graph, Node, Op, Real, Source, ValueId};
+use planner_ir::{Attention, Binary, Blind, DType, Graph, Node, Op, Real, Source, ValueId};
 
-use super::Purpose;
 use super::form::bounds::{self, Bounds};
 use super::form::{Bands, Form};
 pub use kind::{AttentionKind, Sight, attentions, predicts_tokens};
@@ -32,24 +32,18 @@ const APART: f64 = 8192.0;
 /// leaves nothing of scores so small.
 const SLIGHT: f64 = 4.0;
 
-/// From so many keys on, queries that see none are told apart in training too. Attention gives them the mean
-/// of all values, whatever their scores are; PyTorch lets scores have gradients all the same, the mean has
-/// none. Below this, such masks stay as they are, and gradients are those of PyTorch.
-const LONG: u64 = 256;
-
 /// The graph with what masks hide said by attention itself.
-pub(super) fn said(purpose: Purpose, graph: &Graph) -> Graph {
+pub(super) fn said(graph: &Graph) -> Graph {
+    rows::once(&said_itself(graph))
+}
+
+fn said_itself(graph: &Graph) -> Graph {
     let known = [Reading::Any, Reading::Usual].map(|reading| (reading, forms(graph, reading)));
     let wanted: BTreeMap<usize, Said> = graph
         .nodes
         .iter()
         .enumerate()
         .filter_map(|(index, node)| Some((index, of_node(graph, &known, node)?)))
-        .filter(|(index, said)| {
-            let keys = &graph.type_of(graph.nodes[*index].operands[1]).shape;
-            let is_apart = matches!(said.mask, Mask::Of(Pairs { low: Some(_), .. }));
-            purpose == Purpose::Answers || !is_apart || keys[keys.len() - 2] >= LONG
-        })
         .collect();
     let mut saying = Saying::new(graph, known.map(|it| it.1));
     for id in graph.value_ids() {
@@ -168,9 +162,70 @@ fn of_node(graph: &Graph, known: &[(Reading, Vec<Form>); 2], node: &Node) -> Opt
         let seeing = Seeing { bands: &bands, dtype: type_.dtype };
         said_by(*attention, &seeing, [queries, keys], (*mask, *reading))
     };
+    if let Some(said) = known.iter().find_map(|known| hidden_twice(graph, known, *attention, [q, k, mask])) {
+        return Some(said);
+    }
     let [any, usual] = known.each_ref().map(by);
     let said = if usual.attention.causal && !any.attention.causal { usual } else { any };
     (said.attention != *attention || said.mask == Mask::Gone).then_some(said)
+}
+
+/// What attention says of a sum of two masks, one of later keys and one that is the same for all queries, if
+/// both hide by one low number: a key that both hide is lower still, and has no part in what a query gets
+/// that sees none.
+fn hidden_twice(
+    graph: &Graph,
+    (reading, forms): &(Reading, Vec<Form>),
+    attention: Attention,
+    [q, k, mask]: [&ValueId; 3],
+) -> Option<Said> {
+    let Source::Result { node, .. } = graph.value(whole(graph, *mask)).source else { return None };
+    let (Op::Binary(Binary::Add), &[a, b]) = (&graph.node(node).op, &graph.node(node).operands[..]) else {
+        return None;
+    };
+    let extent = |it: &ValueId| i64::try_from(graph.type_of(*it).shape[2]).ok();
+    let (queries, keys) = (extent(q)?, extent(k)?);
+    let (own, nearest, farthest) = (keys - queries, 1 - queries, keys - 1);
+    if own < 0 || own >= farthest || attention.causal || attention.window.is_some() {
+        return None;
+    }
+    [(a, b), (b, a)].into_iter().find_map(|(order, padding)| {
+        let [order_bands, bands] = [order, padding].map(|it| forms[it.0].bands(graph.type_of(it)));
+        let dtype = graph.type_of(order).dtype;
+        let order = Seeing { bands: &order_bands, dtype };
+        let low = order.low(own, [nearest, farthest])?;
+        let known = |from, to, number| order.all(from, to, |it| it.and_then(Bounds::known) == Some(number));
+        let starts =
+            order.bands.runs().map(|it| it.0).chain([nearest]).filter(|it| (nearest..=own).contains(it));
+        let first = starts
+            .filter(|&first| (first == nearest || known(nearest, first - 1, low)) && known(first, own, 0.0))
+            .max()?;
+        let padding_seeing = Seeing { bands: &bands, dtype };
+        let is_padding =
+            padding_seeing.all(nearest, farthest, |it| it.is_some_and(|it| it.either_of(low, 0.0)));
+        let has_one_row = {
+            let shape = &graph.type_of(whole(graph, padding)).shape;
+            shape.len() < 2 || shape[shape.len() - 2] == 1
+        };
+        if !is_padding || !has_one_row {
+            return None;
+        }
+        let window = if first > nearest { u64::try_from(own - first + 1).ok() } else { None };
+        let attention = Attention { causal: true, window, blind: Blind::Once, ..attention };
+        let pairs = Pairs { mask: padding, first, last: own, reading: *reading, low: Some(Real(low)) };
+        Some(Said { attention, mask: Mask::Of(pairs) })
+    })
+}
+
+/// What a value repeats.
+fn whole(graph: &Graph, value: ValueId) -> ValueId {
+    match graph.value(value).source {
+        Source::Result { node, .. } => match (&graph.node(node).op, &graph.node(node).operands[..]) {
+            (Op::Expand { .. }, &[x]) => whole(graph, x),
+            _ => value,
+        },
+        _ => value,
+    }
 }
 
 /// What attention of so many queries and keys says if it says all that it can of a mask.
@@ -193,6 +248,7 @@ fn said_by(
     } else if later && !attention.causal && attention.window.is_none() {
         low = seeing.low(own, [nearest, farthest]);
         attention.causal = low.is_some();
+        attention.blind = if low.is_some() { Blind::Mean } else { Blind::Zero };
     }
     let last = if attention.causal { own } else { farthest };
     let starts = seeing.bands.runs().map(|it| it.0).filter(|&it| it > nearest && it <= own);

@@ -1,11 +1,11 @@
 //! Attention on tensor cores, of numbers of 16 bits.
 
-use planner_ir::Attention;
+use planner_ir::{Attention, Blind};
 
 use super::super::launch::{Argument, Kernel, Launch, Piece, Uncovered, Work};
 use super::super::number::literal;
 use super::super::strides::Arguments;
-use super::{Shape, fill, scores};
+use super::{Shape, blind_score, fill, scores, unless};
 
 const TEMPLATE: &str = include_str!("../templates/attention_tensor.cu");
 
@@ -44,6 +44,10 @@ pub(super) fn attention(
         ("WHOLE", scores.whole),
         ("SCALE", literal(shape.dtype, attention.scale.0)),
         ("SCORE", scores.text.replace("                SLOPE\n", "")),
+        (
+            "BLIND",
+            if attention.blind == Blind::Zero { String::new() } else { sees_all(shape, &scores.twice) },
+        ),
         ("STATISTICS", statistics),
     ]);
     let source = fill(TEMPLATE, &texts);
@@ -57,4 +61,29 @@ pub(super) fn attention(
         arguments: arguments.given,
     };
     Ok(Work { launches: vec![launch], room: 0 })
+}
+
+/// Sums the values that a row gets which sees no key: four lanes to a row.
+fn sees_all(shape: &Shape, twice: &str) -> String {
+    let (dtype, e) = (shape.dtype.name(), shape.value_size);
+    format!(
+        "        if (most[r] == -T_INFINITY_F) {{
+            for (t_i64 key = 0; key < keys; key++) {{
+                {twice}
+{}                sum[r] += 1;
+                T_UNROLL
+                for (int c = 0; c < {}; c++) {{
+                    float x[2];
+                    t_load_{dtype}_2(v + key * {e} + c * 8 + pair, x);
+                    made[c][2 * r] += x[0];
+                    made[c][2 * r + 1] += x[1];
+                }}
+            }}
+            if (sum[r] > 0) most[r] = {};
+        }}
+",
+        unless(twice),
+        e / 8,
+        blind_score(shape.dtype),
+    )
 }

@@ -120,7 +120,7 @@ $SCORE                }
         const t_i64 query = own + r * 8;
         sum[r] += t_shuffle_f(sum[r], 1);
         sum[r] += t_shuffle_f(sum[r], 2);
-        const int sees = most[r] != -T_INFINITY_F;
+$BLIND        const int sees = most[r] != -T_INFINITY_F;
         const float factor = sees ? 1.0f / sum[r] : 0.0f;
         if (query < queries) {
             T_UNROLL

@@ -128,6 +128,7 @@ fn attention(u: &mut Unstructured<'_>) -> Result<Attention> {
         causal: u.arbitrary()?,
         softcap: real(u)?,
         window: u.arbitrary()?,
+        blind: *u.choose(&[Blind::Zero, Blind::Mean, Blind::Once])?,
         statistics: u.arbitrary()?,
     })
 }

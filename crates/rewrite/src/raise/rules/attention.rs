@@ -5,7 +5,7 @@
 //! queries' are taken back to one of each.
 
 use egg::Id;
-use planner_ir::{Attention, Binary, Contract, Label, Op, Real, Unary};
+use planner_ir::{Attention, Binary, Blind, Contract, Label, Op, Real, Unary};
 
 use super::{Condition, Needed, Rule};
 use crate::raise::make::Make;
@@ -244,6 +244,7 @@ fn attention(make: &mut Make<'_>, found: &Match<'_>, mask: &[Id]) -> Option<Id> 
         causal: false,
         softcap: scores.softcap,
         window: None,
+        blind: Blind::Zero,
         statistics: false,
     };
     let operands: Vec<Id> =

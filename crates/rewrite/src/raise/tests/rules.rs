@@ -1,6 +1,6 @@
 //! Every rule on numbers: both sides are equal, and where a condition fails they are not.
 
-use planner_ir::{Attention, Binary, Contract, DType, Label, Op, Pairing, Real, Reduction, Unary};
+use planner_ir::{Attention, Binary, Blind, Contract, DType, Label, Op, Pairing, Real, Reduction, Unary};
 
 use super::proof::{Example, Outcome, outcome};
 use crate::raise::rules::{Needed, all};
@@ -82,6 +82,7 @@ fn attention() -> Head {
         causal: false,
         softcap: Real(0.0),
         window: None,
+        blind: Blind::Zero,
         statistics: false,
     }))
 }
