@@ -304,10 +304,19 @@ impl<T: Float> Run<'_, T> {
         );
         if self.attention.blind != Blind::Zero {
             let values = &self.v[group_values..group_values + shape.keys * shape.value_size];
+            let mut all: Option<(usize, [T; 2])> = None;
             for (row, pair) in pairs.iter_mut().enumerate().filter(|(_, pair)| pair[0] == T::LOWEST) {
-                let made = (first_row + row) * shape.value_size;
-                let made = &mut y[made..made + shape.value_size];
-                *pair = self.mean([batch, head, first_query + row], values, made);
+                let start = (first_row + row) * shape.value_size;
+                let made = start..start + shape.value_size;
+                match all {
+                    Some((of, mean)) => {
+                        y.copy_within(of..of + shape.value_size, start);
+                        *pair = mean;
+                    }
+                    None => *pair = self.mean([batch, head, first_query + row], values, &mut y[made]),
+                }
+                // The mean of all is that of every such query.
+                all = Some((start, *pair)).filter(|_| self.attention.blind == Blind::Mean);
             }
         }
         pairs
@@ -332,6 +341,23 @@ impl<T: Float> Run<'_, T> {
             *it = it.over(count);
         }
         [blind_score(), count]
+    }
+
+    /// Scores of the keys that a query sees, the first of which is given, to weights; returns the
+    /// largest score and the sum of the exponentials of the differences to it.
+    fn weigh(&self, first: [usize; 4], row: &mut [T]) -> [T; 2] {
+        let softcap = self.attention.softcap.0;
+        if softcap != 0.0 {
+            wide!(bound_row, (&mut *row, T::of_f64(softcap)));
+        }
+        self.mask.apply(first, row);
+        let (largest, sum) = wide!(softmax_row, &mut *row);
+        if largest == T::LOWEST {
+            // The query sees no key.
+            row.fill(T::ZERO);
+            return [T::LOWEST, T::ZERO];
+        }
+        [largest, sum]
     }
 }
 

@@ -64,6 +64,7 @@ fn queries_see_what_they_should() {
             causal: u.arbitrary()?,
             softcap: Real(if u.arbitrary()? { 1.5 } else { 0.0 }),
             window: if u.arbitrary()? { Some(u.int_in_range(1..=4)?) } else { None },
+            blind: Blind::Zero,
             statistics: false,
         };
         let op = Op::Attention(attention);

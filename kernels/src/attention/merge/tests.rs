@@ -42,6 +42,7 @@ fn arbitrary_case(u: &mut Unstructured) -> Result<Case> {
         causal: u.arbitrary()?,
         softcap: Real(if u.arbitrary()? { 1.5 } else { 0.0 }),
         window: if u.arbitrary()? { Some(u.int_in_range(1..=6)?) } else { None },
+        blind: Blind::Zero,
         statistics: true,
     };
     let dims = [b, g * each, s, t];

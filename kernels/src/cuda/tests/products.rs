@@ -21,6 +21,7 @@ fn attention(u: &mut Unstructured, dtype: DType, seed: u64) -> Result<(Attention
         causal: u.arbitrary()?,
         softcap: Real(if u.ratio(1, 4)? { 2.0 } else { 0.0 }),
         window: if u.ratio(1, 4)? { Some(u.int_in_range(1..=20)?) } else { None },
+        blind: Blind::Zero,
         statistics: true,
     };
     let mut operands = vec![

@@ -5,7 +5,7 @@ use arbtest::arbitrary::{Result, Unstructured};
 use crate::data::{DType, Real, Type};
 use crate::graph::{Carried, Graph, Output, Phase, Source, State, StateKind, Training, ValueId};
 use crate::op::{
-    Attention, Contract, Conv, Dynamic, Edge, Label, Op, Optimizer, Region, RegionNode, Resize, Unary,
+    Attention, Blind, Contract, Conv, Dynamic, Edge, Label, Op, Optimizer, Region, RegionNode, Resize, Unary,
 };
 use crate::text::attribute::Named;
 use crate::text::op::BLANK;
