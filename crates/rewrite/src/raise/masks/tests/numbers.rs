@@ -1,6 +1,6 @@
 //! Masks of every type of number, by every number that hides, in the spellings of exporters.
 
-use planner_ir::{Binary, DType, Graph, Op, Real, Reduction, Triangle, Type, Unary, ValueId};
+use planner_ir::{Binary, Blind, DType, Graph, Op, Real, Reduction, Triangle, Type, Unary, ValueId};
 
 use super::{Sketch, earlier, same, says};
 use crate::raise::masks::{Sight, attentions};
@@ -215,4 +215,68 @@ fn masks_that_are_put_beside_each_other_are_followed() {
         let mask = sketch.op(Op::Concat { dim: 1 }, &[past, mask]);
         assert_eq!(says(&same(&sketch.attention(4, 7, mask))), (true, None, None));
     }
+}
+
+/// A mask of later keys and one of padding that are added: a key that both hide is lower than one that one
+/// hides, so that a query without keys sees those that are hidden once.
+#[test]
+fn keys_that_two_masks_hide_are_lower_than_others() {
+    for dtype in FLOATS {
+        for &low in lows(dtype) {
+            for (window, turned) in [(None, false), (None, true), (Some(2), false)] {
+                let mut sketch = Sketch::default();
+                let given = given(&mut sketch, 6);
+                let mut seen = earlier(&mut sketch, 6, 6);
+                if let Some(window) = window {
+                    let (rows, columns) = (sketch.places(0, 6, true), sketch.places(0, 6, false));
+                    let window = sketch.number(DType::I64, f64::from(window));
+                    let first = sketch.binary(Binary::Sub, rows, window);
+                    let near = sketch.binary(Binary::Greater, columns, first);
+                    seen = sketch.binary(Binary::And, seen, near);
+                }
+                let order = choice(&mut sketch, dtype, seen, [0.0, low]);
+                let numbers = sketch.op(Op::Cast(dtype), &[given]);
+                let one = sketch.number(dtype, 1.0);
+                let hidden = sketch.binary(Binary::Sub, one, numbers);
+                let low_number = sketch.number(dtype, low);
+                let padding = sketch.binary(Binary::Mul, hidden, low_number);
+                let [a, b] = if turned { [padding, order] } else { [order, padding] };
+                let mask = sketch.binary(Binary::Add, a, b);
+                let found = same(&sketch.attention(6, 6, mask));
+                let window = window.and_then(|it| u64::try_from(it).ok());
+                assert_eq!(says(&found), (true, window, Some(vec![2, 1, 1, 6])), "{dtype} {low}");
+                let once = |it: &Op| matches!(it, Op::Attention(attention) if attention.blind == Blind::Once);
+                assert!(found.nodes.iter().any(|node| once(&node.op)));
+            }
+        }
+    }
+}
+
+/// What is repeated for queries and heads before it is turned into numbers is not made for each of them.
+#[test]
+fn a_mask_that_is_the_same_for_all_queries_has_one_row() {
+    for dtype in FLOATS {
+        for shape in [vec![2, 1, 5, 6], vec![2, 2, 5, 6]] {
+            let mut sketch = Sketch::default();
+            let given = given(&mut sketch, 6);
+            let numbers = sketch.op(Op::Cast(dtype), &[given]);
+            let repeated = sketch.op(Op::Expand { shape }, &[numbers]);
+            let one = sketch.number(dtype, 1.0);
+            let hidden = sketch.binary(Binary::Sub, one, repeated);
+            let truths = sketch.op(Op::Cast(DType::Bool), &[hidden]);
+            let low = sketch.number(dtype, lows(dtype)[0]);
+            let mask = sketch.op(Op::Select, &[truths, low, hidden]);
+            let found = same(&sketch.attention(5, 6, mask));
+            assert_eq!(says(&found), (false, None, Some(vec![2, 1, 1, 6])));
+            assert!(found.values.iter().all(|it| it.type_.shape != [2, 1, 5, 6]));
+        }
+    }
+    // A bias for each head and pair stays.
+    let mut sketch = Sketch::default();
+    let bias = sketch.input("bias", DType::F32, &[1, 2, 5, 6]);
+    let given = given(&mut sketch, 6);
+    let numbers = sketch.op(Op::Cast(DType::F32), &[given]);
+    let repeated = sketch.op(Op::Expand { shape: vec![2, 1, 5, 6] }, &[numbers]);
+    let mask = sketch.binary(Binary::Add, repeated, bias);
+    assert_eq!(says(&same(&sketch.attention(5, 6, mask))).2, Some(vec![2, 2, 5, 6]));
 }
