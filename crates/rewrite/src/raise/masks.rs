@@ -14,10 +14,11 @@ mod kind; // which keys queries see in the end
 mod left; // what is left of masks, made in a new graph
 mod reading; // what is known of values, and of those that models are usually given
 mod rows; // masks that are the same for all rows, heads or examples
+mod sums; // masks that are added to each other, or to biases
 
 use std::collections::BTreeMap;
 
-use planner_ir::{Attention, Binary, Blind, DType, Graph, Node, Op, Real, Source, ValueId};
+use planner_ir::{Attention, Blind, DType, Graph, Node, Op, Real, Source, ValueId};
 
 use super::form::bounds::{self, Bounds};
 use super::form::{Bands, Form};
@@ -38,12 +39,13 @@ pub(super) fn said(graph: &Graph) -> Graph {
 }
 
 fn said_itself(graph: &Graph) -> Graph {
+    let alike = rows::alike(graph);
     let known = [Reading::Any, Reading::Usual].map(|reading| (reading, forms(graph, reading)));
     let wanted: BTreeMap<usize, Said> = graph
         .nodes
         .iter()
         .enumerate()
-        .filter_map(|(index, node)| Some((index, of_node(graph, &known, node)?)))
+        .filter_map(|(index, node)| Some((index, of_node(graph, &known, &alike, node)?)))
         .collect();
     let mut saying = Saying::new(graph, known.map(|it| it.1));
     for id in graph.value_ids() {
@@ -88,6 +90,8 @@ struct Pairs {
     reading: Reading,
     /// What hides a key, if a query that sees none sees all equally; else a key is shown by 0.
     low: Option<Real>,
+    /// What is added besides, which hides nothing.
+    bias: Option<ValueId>,
 }
 
 /// What a mask says of pairs that are so far apart.
@@ -152,7 +156,12 @@ impl Seeing<'_> {
 }
 
 /// What attention with a mask can say itself; `None` if that is nothing.
-fn of_node(graph: &Graph, known: &[(Reading, Vec<Form>); 2], node: &Node) -> Option<Said> {
+fn of_node(
+    graph: &Graph,
+    known: &[(Reading, Vec<Form>); 2],
+    alike: &[rows::Dims],
+    node: &Node,
+) -> Option<Said> {
     let (Op::Attention(attention), [q, k, _, mask]) = (&node.op, &node.operands[..]) else { return None };
     let extent = |it: &ValueId| i64::try_from(graph.type_of(*it).shape[2]).ok();
     let (queries, keys) = (extent(q)?, extent(k)?);
@@ -162,70 +171,15 @@ fn of_node(graph: &Graph, known: &[(Reading, Vec<Form>); 2], node: &Node) -> Opt
         let seeing = Seeing { bands: &bands, dtype: type_.dtype };
         said_by(*attention, &seeing, [queries, keys], (*mask, *reading))
     };
-    if let Some(said) = known.iter().find_map(|known| hidden_twice(graph, known, *attention, [q, k, mask])) {
-        return Some(said);
-    }
     let [any, usual] = known.each_ref().map(by);
     let said = if usual.attention.causal && !any.attention.causal { usual } else { any };
-    (said.attention != *attention || said.mask == Mask::Gone).then_some(said)
-}
-
-/// What attention says of a sum of two masks, one of later keys and one that is the same for all queries, if
-/// both hide by one low number: a key that both hide is lower still, and has no part in what a query gets
-/// that sees none.
-fn hidden_twice(
-    graph: &Graph,
-    (reading, forms): &(Reading, Vec<Form>),
-    attention: Attention,
-    [q, k, mask]: [&ValueId; 3],
-) -> Option<Said> {
-    let Source::Result { node, .. } = graph.value(whole(graph, *mask)).source else { return None };
-    let (Op::Binary(Binary::Add), &[a, b]) = (&graph.node(node).op, &graph.node(node).operands[..]) else {
-        return None;
-    };
-    let extent = |it: &ValueId| i64::try_from(graph.type_of(*it).shape[2]).ok();
-    let (queries, keys) = (extent(q)?, extent(k)?);
-    let (own, nearest, farthest) = (keys - queries, 1 - queries, keys - 1);
-    if own < 0 || own >= farthest || attention.causal || attention.window.is_some() {
-        return None;
+    let sum = sums::Sum::of(graph, *mask).filter(|_| !said.attention.causal);
+    if let Some(said) = sum.and_then(|sum| sum.said(known, alike, *attention, [queries, keys])) {
+        return Some(said);
     }
-    [(a, b), (b, a)].into_iter().find_map(|(order, padding)| {
-        let [order_bands, bands] = [order, padding].map(|it| forms[it.0].bands(graph.type_of(it)));
-        let dtype = graph.type_of(order).dtype;
-        let order = Seeing { bands: &order_bands, dtype };
-        let low = order.low(own, [nearest, farthest])?;
-        let known = |from, to, number| order.all(from, to, |it| it.and_then(Bounds::known) == Some(number));
-        let starts =
-            order.bands.runs().map(|it| it.0).chain([nearest]).filter(|it| (nearest..=own).contains(it));
-        let first = starts
-            .filter(|&first| (first == nearest || known(nearest, first - 1, low)) && known(first, own, 0.0))
-            .max()?;
-        let padding_seeing = Seeing { bands: &bands, dtype };
-        let is_padding =
-            padding_seeing.all(nearest, farthest, |it| it.is_some_and(|it| it.either_of(low, 0.0)));
-        let has_one_row = {
-            let shape = &graph.type_of(whole(graph, padding)).shape;
-            shape.len() < 2 || shape[shape.len() - 2] == 1
-        };
-        if !is_padding || !has_one_row {
-            return None;
-        }
-        let window = if first > nearest { u64::try_from(own - first + 1).ok() } else { None };
-        let attention = Attention { causal: true, window, blind: Blind::Once, ..attention };
-        let pairs = Pairs { mask: padding, first, last: own, reading: *reading, low: Some(Real(low)) };
-        Some(Said { attention, mask: Mask::Of(pairs) })
-    })
-}
-
-/// What a value repeats.
-fn whole(graph: &Graph, value: ValueId) -> ValueId {
-    match graph.value(value).source {
-        Source::Result { node, .. } => match (&graph.node(node).op, &graph.node(node).operands[..]) {
-            (Op::Expand { .. }, &[x]) => whole(graph, x),
-            _ => value,
-        },
-        _ => value,
-    }
+    // Attention that is causal already may have a mask of padding that was made for every query.
+    let hidden = said.attention.causal && type_.shape.iter().rev().nth(1).is_some_and(|&rows| rows > 1);
+    (said.attention != *attention || said.mask == Mask::Gone || hidden).then_some(said)
 }
 
 /// What attention of so many queries and keys says if it says all that it can of a mask.
@@ -265,7 +219,7 @@ fn said_by(
     };
     let mask = match low {
         None if seeing.all(first, last, |it| seeing.leaves(it)) => Mask::Gone,
-        low => Mask::Of(Pairs { mask, first, last, reading, low: low.map(Real) }),
+        low => Mask::Of(Pairs { mask, first, last, reading, low: low.map(Real), bias: None }),
     };
     Said { attention, mask }
 }

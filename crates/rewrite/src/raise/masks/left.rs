@@ -77,7 +77,10 @@ impl<'a> Saying<'a> {
     pub(super) fn leave(&mut self, value: ValueId, wanted: &BTreeMap<usize, Said>) {
         for said in wanted.values() {
             let Mask::Of(pairs) = said.mask else { continue };
-            if pairs.mask == value && !self.left.contains_key(&pairs) {
+            let from = [Some(pairs.mask), pairs.bias];
+            let is_there = |it: &ValueId| self.values[it.0] != ValueId(usize::MAX);
+            let made = from.contains(&Some(value)) && from.iter().flatten().all(is_there);
+            if made && !self.left.contains_key(&pairs) {
                 let left = self.left_of(pairs);
                 self.left.insert(pairs, left);
             }
@@ -86,11 +89,29 @@ impl<'a> Saying<'a> {
 
     /// What is left of a mask.
     fn left_of(&mut self, pairs: Pairs) -> ValueId {
+        if let Some(bias) = pairs.bias {
+            return self.beside(bias, pairs);
+        }
         match pairs.low {
             Some(low) => self.seen(pairs.mask, low.0, pairs),
             None if self.known(pairs.mask, pairs).is_some() => self.values[pairs.mask.0],
             None => self.of_pairs(pairs.mask, pairs),
         }
+    }
+
+    /// Biases with what is left of the mask beside them: its gradient is that of the sum.
+    fn beside(&mut self, bias: ValueId, pairs: Pairs) -> ValueId {
+        let bias = self.values[bias.0];
+        if self.is_known(pairs.mask, 0.0, pairs) {
+            return bias;
+        }
+        let mut left = self.left_of(Pairs { bias: None, ..pairs });
+        if self.new.type_of(left).dtype == DType::Bool {
+            let dtype = self.new.type_of(bias).dtype;
+            let [shown, hidden] = [0.0, f64::NEG_INFINITY].map(|it| self.number(dtype, it));
+            left = self.make(Op::Select, &[left, shown, hidden], "");
+        }
+        self.make(Op::Binary(Binary::Add), &[bias, left], "")
     }
 
     /// Where numbers, new values, are above half of a low one.
@@ -196,7 +217,7 @@ impl<'a> Saying<'a> {
         }
         let starts = bands.runs().map(|it| it.0).filter(|&it| it > nearest && it <= own);
         let first = starts.filter(|&first| hidden(nearest, first - 1)).max().unwrap_or(nearest);
-        let pairs = Pairs { mask: seen, first, last: own, reading: Reading::Any, low: None };
+        let pairs = Pairs { mask: seen, first, last: own, reading: Reading::Any, low: None, bias: None };
         let left = self.of_pairs(seen, pairs);
         let mut counts = self.counts(left, first, [queries, keys])?;
         if *reduction == Reduction::Max {

@@ -43,7 +43,10 @@ struct Taking<'a> {
 }
 
 /// Dimensions of scores, counted from the end: queries, heads, examples.
-type Dims = [bool; 3];
+pub(super) type Dims = [bool; 3];
+
+/// Which of them queries are.
+pub(super) const QUERIES: usize = 0;
 
 /// Whether a value has more than one element along a dimension.
 fn has_many(graph: &Graph, value: ValueId, dim: usize) -> bool {
@@ -52,7 +55,7 @@ fn has_many(graph: &Graph, value: ValueId, dim: usize) -> bool {
 }
 
 /// For each value, along which dimensions its elements do not differ.
-fn alike(graph: &Graph) -> Vec<Dims> {
+pub(super) fn alike(graph: &Graph) -> Vec<Dims> {
     let mut alike: Vec<Dims> =
         graph.value_ids().map(|id| [0, 1, 2].map(|dim| !has_many(graph, id, dim))).collect();
     for node in &graph.nodes {

@@ -3,7 +3,7 @@
 use planner_ir::{Binary, Blind, DType, Graph, Op, Real, Reduction, Triangle, Type, Unary, ValueId};
 
 use super::{Sketch, earlier, same, says};
-use crate::raise::masks::{Sight, attentions};
+use crate::raise::masks::{Sight, attentions, said};
 
 const FLOATS: [DType; 3] = [DType::F32, DType::BF16, DType::F16];
 
@@ -279,4 +279,57 @@ fn a_mask_that_is_the_same_for_all_queries_has_one_row() {
     let repeated = sketch.op(Op::Expand { shape: vec![2, 1, 5, 6] }, &[numbers]);
     let mask = sketch.binary(Binary::Add, repeated, bias);
     assert_eq!(says(&same(&sketch.attention(5, 6, mask))).2, Some(vec![2, 2, 5, 6]));
+}
+
+/// Slopes by the number of keys before that are there, and a mask of padding and of later keys (ALiBi, as
+/// BLOOM has it).
+fn sloped(dtype: DType, low: f64, turned: bool) -> Graph {
+    let mut sketch = Sketch::default();
+    let given = given(&mut sketch, 6);
+    let sums = Op::CumSum { dim: 3, exclusive: false, reverse: false };
+    let before = sketch.op(sums, &[given]);
+    let one = sketch.number(DType::I64, 1.0);
+    let before = sketch.binary(Binary::Sub, before, one);
+    let before = sketch.binary(Binary::Mul, before, given);
+    let before = sketch.op(Op::Cast(dtype), &[before]);
+    let slopes = Type::new(dtype, [2, 1, 1]);
+    let slopes = sketch.0.push_value(slopes, planner_ir::Source::Weight("slopes".to_owned()));
+    let bias = sketch.binary(Binary::Mul, slopes, before);
+    let full = sketch.op(Op::Fill { result: Type::new(dtype, [6, 6]), value: Real(low) }, &[]);
+    let upper = sketch.op(Op::Triangle { triangle: Triangle::Upper, diagonal: 1 }, &[full]);
+    let numbers = sketch.op(Op::Cast(dtype), &[given]);
+    let sum = sketch.binary(Binary::Add, upper, numbers);
+    let zero = sketch.number(dtype, 0.0);
+    let padding = sketch.binary(Binary::Equal, sum, zero);
+    let low = sketch.number(dtype, low);
+    let mask = sketch.op(Op::Select, &[padding, low, upper]);
+    let [a, b] = if turned { [mask, bias] } else { [bias, mask] };
+    let mask = sketch.binary(Binary::Add, a, b);
+    sketch.attention(6, 6, mask)
+}
+
+#[test]
+fn slopes_by_the_keys_before_stay_beside_padding() {
+    for (dtype, low) in [(DType::F32, lows(DType::F32)[0]), (DType::BF16, lows(DType::BF16)[0])] {
+        for turned in [false, true] {
+            let found = same(&sloped(dtype, low, turned));
+            assert_eq!(says(&found), (true, None, Some(vec![2, 2, 1, 6])), "{dtype}");
+        }
+    }
+    // Where something is left of slopes beside the number that hides, queries without keys see by them.
+    for (dtype, low) in [(DType::F16, -65504.0), (DType::F32, -1e9)] {
+        assert!(!says(&said(&sloped(dtype, low, false))).0, "{dtype}");
+    }
+}
+
+/// Attention that is causal, and has a mask that hides later keys and padding, has one of padding.
+#[test]
+fn a_mask_beside_causal_attention_says_padding_alone() {
+    let mut graph = padded(DType::F32, lows(DType::F32)[0], 2);
+    for node in &mut graph.nodes {
+        if let Op::Attention(attention) = &mut node.op {
+            attention.causal = true;
+        }
+    }
+    assert_eq!(says(&same(&graph)), (true, None, Some(vec![2, 1, 1, 6])));
 }
