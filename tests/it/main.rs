@@ -20,6 +20,8 @@ mod gradients; // gradients of operations against differences
 #[cfg(test)]
 mod laws; // what holds of all plans
 #[cfg(test)]
+mod models; // configurations as models
+#[cfg(test)]
 #[path = "../outside.rs"]
 mod outside; // what may lie outside the repository
 #[cfg(test)]

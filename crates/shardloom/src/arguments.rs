@@ -4,6 +4,7 @@ mod device; // on what ranks run
 mod generation; // what generation is told
 mod kernels; // what kernels are listed
 mod launch; // what is started, and how often
+mod model; // which graph of a configuration is written
 pub(crate) mod meant; // where each option means something
 mod pipeline; // what a plan in stages is told
 mod predict; // what setups are priced
@@ -25,6 +26,7 @@ pub(crate) use generation::ids;
 pub use generation::{GenerateArguments, GenerationArguments, Prompt};
 pub use kernels::KernelsArguments;
 pub use launch::LaunchArguments;
+pub use model::{ElementName, GraphArguments, UseName};
 pub use pipeline::{PipelineArguments, Stages, SweepArguments};
 pub use predict::{PredictArguments, ValidateArguments};
 pub use recipe::{Mode, RecipeArguments};
@@ -198,6 +200,9 @@ Examples:
   shardloom import model.onnx --dim batch=1 --dim sequence=16 --dump-after import
   shardloom import model.onnx --inputs inputs.npz --dump-after all --dump-dir stages")]
     Import(ImportArguments),
+    /// Write the model of a configuration as ONNX, without weights
+    #[command(after_help = model::HELP)]
+    Model(GraphArguments),
     /// List the machines that are known
     #[command(after_help = "\
 Examples:
@@ -332,7 +337,7 @@ pub enum Ranks {
 /// `plan`.
 #[derive(Args, Clone, Debug)]
 pub struct PlanArguments {
-    /// The model (.onnx)
+    /// The model (.onnx), or a configuration (`config.json` of Hugging Face) of which one is made
     pub model: PathBuf,
     /// The machine: a name such as `h100-80g-8x` (see `shardloom machines`), or a machine file
     #[arg(long, value_name = "MACHINE")]

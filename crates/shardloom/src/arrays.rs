@@ -56,6 +56,14 @@ impl Arrays {
         &self.types
     }
 
+    /// Where in the file the bytes of an array begin, where they lie there as they are.
+    pub(crate) fn offset(&self, name: &str) -> Option<u64> {
+        match &self.held {
+            Held::Npz(_) => None,
+            Held::Safetensors(tensors) => tensors.offset(name),
+        }
+    }
+
     /// An array.
     pub fn read(&self, name: &str) -> Result<Array, Failure> {
         let array = match &self.held {

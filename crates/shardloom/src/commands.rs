@@ -8,6 +8,7 @@ mod plan; // `plan`
 mod pipeline; // `plan` in stages
 mod sweep; // `sweep`
 mod import; // `import`
+mod model; // `model`
 mod machines; // `machines`
 mod diff; // `diff`
 mod check; // `check`
@@ -147,6 +148,7 @@ pub(crate) fn execute(command: &Command, context: &mut Context<'_, '_>) -> Resul
         Command::Check(arguments) => check::check(arguments, context),
         Command::Diff(arguments) => diff::diff(arguments),
         Command::Import(arguments) => import::import(arguments, context),
+        Command::Model(arguments) => model::model(arguments),
         Command::Machines(arguments) => machines::machines(arguments),
         Command::Calibrate(arguments) => calibrate::calibrate(arguments, context),
         Command::Predict(arguments) => predict::predict(arguments),

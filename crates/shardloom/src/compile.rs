@@ -5,6 +5,7 @@ use std::path::Path;
 
 use cost_models::machine::Machine;
 use import::{Bindings, ImportError};
+use models::Use;
 use plan::{Plan, Recipe};
 use planner_ir::{DType, Graph, Mesh, Type};
 
@@ -41,7 +42,11 @@ pub(crate) fn imported(
     progress: &Progress,
 ) -> Result<Imported, Failure> {
     progress.say(format!("reading {}", path.display()));
-    let file = model_file::open(path)?;
+    let of = if recipe.is_some() { Use::Loss } else { Use::Forward };
+    let file = model_file::open_for(path, of)?;
+    for left_out in &file.left_out {
+        progress.without(|| eprintln!("warning: {}: left out: {left_out}", path.display()));
+    }
     let given = bound.inputs.as_deref().map(given::read).transpose()?;
     let parameters = recipe.map(|it| parameters::single(&file, &it.roles)).unwrap_or_default();
     let mut bindings = Bindings { dims: dims(&bound.dims)?, parameters, ..Bindings::default() };

@@ -102,11 +102,12 @@ fn single(number: f64) -> f32 {
 /// The generator splitmix64.
 ///
 /// Source: Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014.
-pub(crate) struct Random(u64);
+#[derive(Clone, Debug)]
+pub struct Random(u64);
 
 impl Random {
     /// Each name has its own sequence.
-    pub(crate) fn new(seed: u64, name: &str) -> Self {
+    pub fn new(seed: u64, name: &str) -> Self {
         let mix = |state: u64, byte: u8| (state ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
         Self(name.bytes().fold(seed ^ 0xcbf2_9ce4_8422_2325, mix))
     }
@@ -120,7 +121,7 @@ impl Random {
     }
 
     /// A number in (−1, 1).
-    pub(crate) fn number(&mut self) -> f64 {
+    pub fn number(&mut self) -> f64 {
         let bits = u32::try_from(self.next() >> 32).unwrap_or(0);
         f64::from(bits) / f64::from(u32::MAX) * 2.0 - 1.0
     }

@@ -8,8 +8,11 @@ use std::path::{Path, PathBuf};
 use bytes::Bytes;
 use import::{Model, WeightData};
 use lower::Strided;
+use models::onnx::Data;
+use models::{Use, Wanted};
 use planner_ir::Type;
 use run::Stored;
+use sha2::{Digest, Sha256};
 
 use crate::cluster::Facts;
 use crate::failure::Failure;
@@ -27,14 +30,24 @@ pub struct ModelFile {
     pub model: Model,
     /// The files beside it that should be there and are not.
     pub missing: Vec<String>,
+    /// What of its configuration is not in it, in words.
+    pub left_out: Vec<String>,
     /// The files that are there.
     maps: Vec<Mapped>,
 }
 
-/// Opens a model and the files beside it that its weights are in.
+/// Opens a model and the files beside it that its weights are in; of a configuration what gives logits.
 pub fn open(path: &Path) -> Result<ModelFile, Failure> {
+    open_for(path, Use::Forward)
+}
+
+/// The same; of a configuration the graph for a use.
+pub(crate) fn open_for(path: &Path, of: Use) -> Result<ModelFile, Failure> {
     let unreadable = |error: io::Error| readable::failed(path, &error);
     let map = Mapped::open(path).map_err(unreadable)?;
+    if models::is_config(map.as_ref()) {
+        return configured(path, map.as_ref(), of);
+    }
     let sha256 = readable::open(path).and_then(|mut file| readable::sha256(&mut file)).map_err(unreadable)?;
     let mut model = import::read(map.bytes()).map_err(|error| Failure::file(path, error))?;
     let (mut missing, mut maps) = (Vec::new(), vec![map]);
@@ -50,7 +63,29 @@ pub fn open(path: &Path) -> Result<ModelFile, Failure> {
             Err(error) => return Err(Failure::file(path, format!("`{file}` cannot be read: {error}"))),
         }
     }
-    Ok(ModelFile { path: path.to_owned(), sha256, model, missing, maps })
+    Ok(ModelFile { path: path.to_owned(), sha256, model, missing, left_out: vec![], maps })
+}
+
+/// The same; of a configuration the graph that has this SHA-256.
+pub(crate) fn open_of(path: &Path, sha256: &str) -> Result<ModelFile, Failure> {
+    let first = open(path)?;
+    let is_config = || Mapped::open(path).is_ok_and(|map| models::is_config(map.as_ref()));
+    if first.sha256 == sha256 || !is_config() {
+        return Ok(first);
+    }
+    let others = Use::ALL.into_iter().map(|of| open_for(path, of));
+    Ok(others.filter_map(Result::ok).find(|it| it.sha256 == sha256).unwrap_or(first))
+}
+
+/// The model that `model` writes of a configuration.
+fn configured(path: &Path, text: &[u8], of: Use) -> Result<ModelFile, Failure> {
+    let text = std::str::from_utf8(text).map_err(|error| Failure::file(path, error))?;
+    let made =
+        models::written(text, &Wanted::of(of), Data::Absent).map_err(|error| Failure::file(path, error))?;
+    let sha256 = readable::hexadecimal(Sha256::digest(&made.bytes));
+    let model = import::read(made.bytes.into()).map_err(|error| Failure::internal("model", error))?;
+    let missing = model.files().into_iter().map(str::to_owned).collect();
+    Ok(ModelFile { missing, left_out: made.left_out, ..ModelFile::new(path, sha256, model) })
 }
 
 /// The place of a file that a model names, which has to lie below the model's folder: that in which its path
@@ -93,7 +128,14 @@ fn folder(path: &Path) -> &Path {
 impl ModelFile {
     /// A model that has been read, with the contents of files that have been attached to it.
     pub fn new(path: &Path, sha256: String, model: Model) -> Self {
-        Self { path: path.to_owned(), sha256, model, missing: Vec::new(), maps: Vec::new() }
+        Self {
+            path: path.to_owned(),
+            sha256,
+            model,
+            missing: Vec::new(),
+            left_out: Vec::new(),
+            maps: Vec::new(),
+        }
     }
 
     /// The files beside it that its weights are in, where they are.

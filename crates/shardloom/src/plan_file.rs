@@ -96,7 +96,7 @@ pub(crate) fn named_model(
         Some(path) => path.to_owned(),
         None => found(plan_path, &named.path)?,
     };
-    let file = model_file::open(&path)?;
+    let file = model_file::open_of(&path, &named.sha256)?;
     if file.sha256 != named.sha256 {
         return Err(Failure::file(
             plan_path,

@@ -304,6 +304,11 @@ const ROWS: &[Row] = &[
     Row { commands: &["check"], options: &["plan", "model", "inputs", "machine"], meant: Always },
     Row { commands: &["diff"], options: &["before", "after"], meant: Always },
     Row { commands: &["import"], options: &["model", "dims", "inputs"], meant: Always },
+    Row {
+        commands: &["model"],
+        options: &["config", "of", "batch", "sequence", "dtype", "layers", "weights", "output"],
+        meant: Always,
+    },
     Row { commands: &["machines show"], options: &["name"], meant: Always },
     Row { commands: &["predict"], options: &["config"], meant: Always },
     Row { commands: &["validate"], options: &["report", "local", "machine", "ledger"], meant: Always },

@@ -163,6 +163,15 @@ impl RecipeArguments {
         }))
     }
 
+    /// The graph of a configuration that this is planned with.
+    pub(crate) fn graph(&self) -> models::Use {
+        match self.mode {
+            Mode::Inference => models::Use::Forward,
+            Mode::Generate => models::Use::Decode,
+            Mode::Train => models::Use::Loss,
+        }
+    }
+
     /// What is asked of weights.
     pub(crate) fn asked(&self) -> Roles {
         let (frozen, trained, untied) = (self.freeze.clone(), self.train.clone(), self.untie.clone());

@@ -72,6 +72,11 @@ impl Tensors {
         Ok(array)
     }
 
+    /// Where the bytes of an array begin.
+    pub(super) fn offset(&self, name: &str) -> Option<u64> {
+        self.places.get(name).and_then(|(_, range)| u64::try_from(range.start).ok())
+    }
+
     fn place(&self, name: &str) -> Result<(&Type, &[u8]), String> {
         self.map.check()?;
         let (type_, range) = self.places.get(name).ok_or("is not there")?;

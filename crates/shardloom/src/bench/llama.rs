@@ -88,7 +88,7 @@ pub(super) fn write(writer: Writer, size: Size, use_: Use, seed: u64) -> io::Res
     let mut model = Model { writer: writer.of_version(OPERATORS), size, seed };
     model.writer.input("input_ids", &["batch", "sequence"]);
     let tokens = model.weight("embed_tokens", &[size.vocabulary, size.hidden])?;
-    let angles = model.angles()?;
+    let angles = model.angles();
     let (positions, mask) = match use_ {
         Use::Training => (model.counted(), None),
         Use::Generation => {
@@ -130,21 +130,19 @@ struct Place<'a> {
 
 impl Model {
     /// Cosines and sines by position and frequency: `[positions, size / 2]` each.
-    fn angles(&mut self) -> io::Result<[String; 2]> {
+    fn angles(&mut self) -> [String; 2] {
         let Size { hidden, heads, positions, .. } = self.size;
         let half = hidden / heads / 2;
         let angle = |number: u64| {
             let [place, turn] = [number / half, number % half].map(real);
             place * THETA.powf(-turn / real(half))
         };
+        let element = self.writer.element();
         let mut table = |name: &str, of: fn(f64) -> f64| {
-            let mut number = 0;
-            self.writer.weight(name, &[positions, half], || {
-                number += 1;
-                narrowed(of(angle(number - 1)))
-            })
+            let numbers: Vec<f32> = (0..positions * half).map(|it| narrowed(of(angle(it)))).collect();
+            self.writer.floats_of(element, name, &[positions, half], &numbers)
         };
-        Ok([table("cosines", f64::cos)?, table("sines", f64::sin)?])
+        [table("cosines", f64::cos), table("sines", f64::sin)]
     }
 
     /// The positions of tokens that begin a sequence.

@@ -149,7 +149,7 @@ pub(super) fn cluster(
     context: &mut Context<'_, '_>,
 ) -> Result<Said, Failure> {
     let examples = examples(arguments)?;
-    let file = model_file::open(&arguments.model)?;
+    let file = model_file::open_for(&arguments.model, arguments.recipe.graph())?;
     file.spares(&arguments.output)?;
     let answer = answer((arguments, &file), machines, examples, arguments.target.memory, context.progress)?;
     let (all, priced) = answer.looked_at;

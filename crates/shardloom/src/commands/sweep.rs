@@ -35,7 +35,7 @@ pub(super) fn sweep(arguments: &SweepArguments, context: &mut Context<'_, '_>) -
         written::differs(output, &[&plan.model])?;
     }
     let (what, values) = parsed(over)?;
-    let file = model_file::open(&plan.model)?;
+    let file = model_file::open_for(&plan.model, plan.recipe.graph())?;
     let mut points = Vec::new();
     for at in values {
         context.progress.say(format!("{over}: {}", shown(what, at)));

@@ -82,6 +82,7 @@ const LINES: &[&str] = &[
     "check p.json --model m.onnx",
     "diff a.json b.json",
     "import m.onnx",
+    "model --config c",
     "machines show m",
     "calibrate",
     "calibrate --device cuda",

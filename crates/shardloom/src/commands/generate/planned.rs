@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use ::plan::{Cache, Generation, Plan};
 use cost_models::machine::Machine;
 use import::Bindings;
+use models::Use;
 use planner_ir::Graph;
 use serde_json::{Value, json};
 
@@ -34,7 +35,7 @@ pub(crate) fn plan(
     }
     let progress = context.progress;
     progress.say(format!("reading {}", arguments.model.display()));
-    let file = model_file::open(&arguments.model)?;
+    let file = model_file::open_for(&arguments.model, Use::Decode)?;
     file.spares(&arguments.output)?;
     let told = &arguments.generation;
     let roles = roles(&file.model, &told.told()).map_err(|error| Failure::file(&arguments.model, error))?;

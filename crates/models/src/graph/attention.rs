@@ -1,0 +1,163 @@
+//! Attention.
+
+use super::{Angles, Graph, signed, single};
+use crate::decoder::{Attention, Projections};
+use crate::onnx::Attribute;
+
+impl Graph<'_, '_> {
+    /// What attention makes of x: `[batch, sequence, hidden]`.
+    pub(super) fn attention(&mut self, number: usize, of: &Attention, angles: &[Angles], x: &str) -> String {
+        let Attention { heads, groups, size, .. } = *of;
+        let hidden = self.decoder.hidden;
+        let [mut queries, mut keys, values] = self.projected(of, x);
+        if let Some(table) = of.table {
+            let pairing = self.decoder.tables[table].pairing;
+            self.writer.within(&of.name);
+            [queries, keys] = [&queries, &keys].map(|it| self.rotated(it, size, &angles[table], pairing));
+        }
+        self.writer.within(&of.name);
+        let seen = self.seen(number, of, [&queries, &keys, &values]);
+        let seen = self.heads_last(&seen, heads, size);
+        debug_assert!(heads % groups == 0, "heads of queries share keys");
+        self.linear(&of.out, [heads * size, hidden], &seen)
+    }
+
+    /// Queries, keys and values as heads.
+    fn projected(&mut self, of: &Attention, x: &str) -> [String; 3] {
+        let Attention { heads, groups, size, .. } = *of;
+        let hidden = self.decoder.hidden;
+        let counts = [heads, groups, groups];
+        let flat = match &of.projections {
+            Projections::Apart(linears) => {
+                let mut linears = linears.iter().zip(counts);
+                std::array::from_fn(|_| {
+                    let (linear, count) = linears.next().expect("one for each");
+                    self.linear(linear, [hidden, count * size], x)
+                })
+            }
+            Projections::Blocks(linear) => {
+                let all = self.linear(linear, [hidden, counts.iter().sum::<u64>() * size], x);
+                self.split(&all, 2, counts.map(|it| it * size))
+            }
+            Projections::Heads(linear) => {
+                let all = self.linear(linear, [hidden, 3 * heads * size], x);
+                let all = self.heads_first(&all, heads, 3 * size);
+                return self.split(&all, 3, [size; 3]);
+            }
+        };
+        let [mut queries, mut keys, values] = flat;
+        self.writer.within(&of.name);
+        let Some([of_queries, of_keys]) = &of.norms else {
+            let mut counts = counts.into_iter();
+            return [queries, keys, values]
+                .map(|it| self.heads_first(&it, counts.next().unwrap_or(groups), size));
+        };
+        if of.norms_whole {
+            queries = self.norm(of_queries, heads * size, &queries);
+            keys = self.norm(of_keys, groups * size, &keys);
+        }
+        let mut apart = [(&queries, heads), (&keys, groups)].map(|(it, heads)| {
+            self.writer.within(&of.name);
+            self.reshaped(it, &[0, 0, signed(heads), signed(size)])
+        });
+        if !of.norms_whole {
+            apart =
+                [(of_queries, &apart[0]), (of_keys, &apart[1])].map(|(norm, it)| self.norm(norm, size, it));
+        }
+        self.writer.within(&of.name);
+        let [queries, keys] = apart.each_ref().map(|it| self.transposed(it, &[0, 2, 1, 3]));
+        [queries, keys, self.heads_first(&values, groups, size)]
+    }
+
+    /// The values that queries see.
+    fn seen(&mut self, number: usize, of: &Attention, [queries, keys, values]: [&str; 3]) -> String {
+        let mut attributes =
+            vec![("is_causal", Attribute::Integer(1)), ("scale", Attribute::Float(single(of.scale)))];
+        if let Some(bound) = of.softcap {
+            attributes.push(("softcap", Attribute::Float(single(bound))));
+        }
+        let mask = self.mask(of.window);
+        self.writer.within(&of.name);
+        let mut operands = vec![queries, keys, values];
+        let dims = [self.batch.clone(), of.groups.to_string(), String::new(), of.size.to_string()];
+        if !self.has_past() {
+            operands.extend(mask.as_deref());
+            let seen = self.writer.node("Attention", &operands, &attributes);
+            if self.is_cached() {
+                let length = self.sequence.clone();
+                for (kept, what) in [(keys, "key"), (values, "value")] {
+                    self.present(number, what, kept, &dims, &length);
+                }
+            }
+            return seen;
+        }
+        let pasts = ["key", "value"].map(|what| self.past(number, what, &dims));
+        operands.push(mask.as_deref().unwrap_or_default());
+        operands.extend(pasts.iter().map(String::as_str));
+        let [seen, keys, values] = self.writer.nodes("Attention", &operands, &attributes);
+        for (kept, what) in [(keys, "key"), (values, "value")] {
+            self.present(number, what, &kept, &dims, "total_length");
+        }
+        seen
+    }
+
+    /// The input of a part of the cache; `dims` but for its length, the third.
+    pub(super) fn past(&mut self, number: usize, what: &str, dims: &[String; 4]) -> String {
+        let name = format!("past_key_values.{number}.{what}");
+        self.writer.numbers(&name, &[&dims[0], &dims[1], "past_length", &dims[3]]);
+        name
+    }
+
+    /// The output of a part of the cache.
+    pub(super) fn present(
+        &mut self,
+        number: usize,
+        what: &str,
+        kept: &str,
+        dims: &[String; 4],
+        length: &str,
+    ) {
+        let name = format!("present.{number}.{what}");
+        self.writer.output(&name, kept, &[&dims[0], &dims[1], length, &dims[3]]);
+    }
+
+    /// What else than later keys is hidden: places that hold nothing, and keys out of the window.
+    fn mask(&mut self, window: Option<u64>) -> Option<String> {
+        let Some(width) = window else { return self.held.clone() };
+        if let Some(mask) = self.masks.get(&window) {
+            return Some(mask.clone());
+        }
+        self.writer.within("model.mask");
+        let [rows, columns] = self.rows_and_columns();
+        let first = self.integer(signed(width));
+        let first = self.op("Sub", &[&rows, &first]);
+        let near = self.op("Greater", &[&columns, &first]);
+        let near = self.unsqueezed(&near, &[0, 1]);
+        let mask = self.with_held(near);
+        self.masks.insert(window, mask.clone());
+        Some(mask)
+    }
+
+    /// A mask that also hides places that hold nothing.
+    pub(super) fn with_held(&mut self, mask: String) -> String {
+        match self.held.clone() {
+            Some(held) => self.op("And", &[&mask, &held]),
+            None => mask,
+        }
+    }
+
+    /// The places of queries as a column, those of keys as a row.
+    pub(super) fn rows_and_columns(&mut self) -> [String; 2] {
+        let columns = self.places(if self.has_past() { "attention_mask" } else { "input_ids" });
+        let rows = match self.has_past() {
+            false => columns.clone(),
+            true => {
+                let rows = self.places("input_ids");
+                let [total, new] = ["attention_mask", "input_ids"].map(|it| self.length(it));
+                let past = self.op("Sub", &[&total, &new]);
+                self.op("Add", &[&rows, &past])
+            }
+        };
+        [self.unsqueezed(&rows, &[1]), self.unsqueezed(&columns, &[0])]
+    }
+}

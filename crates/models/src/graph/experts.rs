@@ -1,0 +1,157 @@
+//! Mixtures of experts: products with the weights that each use of a token takes.
+
+use super::{Graph, signed};
+use crate::decoder::{Experts, Groups, Linear, Router, Scores, Stored};
+use crate::onnx::{Attribute, Element};
+
+impl Graph<'_, '_> {
+    /// The sum of what a token's experts make of it.
+    pub(super) fn experts(&mut self, of: &Experts, x: &str) -> String {
+        let hidden = signed(self.decoder.hidden);
+        self.writer.within(&of.name);
+        let rows = self.reshaped(x, &[-1, hidden]);
+        let [weights, chosen] = self.routed(of, &rows);
+        let active = signed(of.active);
+        let each = self.unsqueezed(&rows, &[1]);
+        let times = self.integers(&[1, active, 1]);
+        let each = self.op("Expand", &[&each, &times]);
+        let each = self.reshaped(&each, &[-1, hidden]);
+        let each = self.unsqueezed(&each, &[2]);
+        let chosen = self.reshaped(&chosen, &[-1, 1]);
+        let [gate, up, down] = of.weights.map(|name| self.stacked(of, name, name == of.weights[2]));
+        let [gate, up] = [gate, up].map(|weight| self.by_chosen(&weight, &chosen, &each));
+        let inner = self.gated(of.activation, [&gate, &up]);
+        let inner = self.unsqueezed(&inner, &[2]);
+        let made = self.by_chosen(&down, &chosen, &inner);
+        let weights = self.reshaped(&weights, &[-1, 1]);
+        let made = self.op("Mul", &[&made, &weights]);
+        let made = self.reshaped(&made, &[-1, active, hidden]);
+        let second = self.integers(&[1]);
+        let sum = self.writer.node("ReduceSum", &[&made, &second], &[("keepdims", Attribute::Integer(0))]);
+        let shape = self.op("Shape", &[x]);
+        let sum = self.op("Reshape", &[&sum, &shape]);
+        let Some((shared, gate)) = &of.shared else { return sum };
+        let mut all = self.dense(shared, x);
+        if let Some(gate) = gate {
+            let gate = Linear { name: gate.clone(), bias: false, stored: Stored::OutIn };
+            let open = self.linear(&gate, [self.decoder.hidden, 1], x);
+            let open = self.op("Sigmoid", &[&open]);
+            all = self.op("Mul", &[&open, &all]);
+        }
+        self.writer.within(&of.name);
+        self.op("Add", &[&sum, &all])
+    }
+
+    /// Products of columns, one for each use, with the weights of the chosen experts.
+    fn by_chosen(&mut self, weights: &str, chosen: &str, columns: &str) -> String {
+        let weight = self.op("GatherND", &[weights, chosen]);
+        let product = self.op("MatMul", &[&weight, columns]);
+        let last = self.integers(&[2]);
+        self.op("Squeeze", &[&product, &last])
+    }
+
+    /// The weights of all experts: `[experts, out, in]`.
+    fn stacked(&mut self, of: &Experts, name: &str, is_down: bool) -> String {
+        let (hidden, length) = (self.decoder.hidden, of.length);
+        let shape = if is_down { [hidden, length] } else { [length, hidden] };
+        let all: Vec<String> = (0..of.count)
+            .map(|expert| self.weight(&format!("{}.experts.{expert}.{name}.weight", of.name), &shape))
+            .collect();
+        let all = self.with_axis("Concat", &all.iter().map(String::as_str).collect::<Vec<_>>(), 0);
+        self.reshaped(&all, &[signed(of.count), signed(shape[0]), signed(shape[1])])
+    }
+
+    /// The weights of each token's experts, and which they are: `[tokens, active]`.
+    fn routed(&mut self, of: &Experts, rows: &str) -> [String; 2] {
+        let router = &of.router;
+        let scores = self.scores(of, rows);
+        let choosing = match &router.bias {
+            Some(bias) => {
+                let bias = self.weight_f32(bias, &[of.count]);
+                self.op("Add", &[&scores, &bias])
+            }
+            None => scores.clone(),
+        };
+        let limited = match router.groups {
+            Some(groups) => self.of_groups(of, groups, &choosing),
+            None => choosing.clone(),
+        };
+        let active = self.integers(&[signed(of.active)]);
+        let [best, chosen] = self.best(&limited, &active);
+        // What is chosen by other numbers has the weights of its scores all the same.
+        let weights = if choosing == scores && limited == scores {
+            best
+        } else {
+            self.with_axis("GatherElements", &[&scores, &chosen], 1)
+        };
+        let weights = self.normalized(router, &weights);
+        [self.narrowed(&weights), chosen]
+    }
+
+    fn scores(&mut self, of: &Experts, rows: &str) -> String {
+        let router = &of.router;
+        let weight = self.weight(&router.weight, &[of.count, self.decoder.hidden]);
+        let logits = if router.wide {
+            let [rows, weight] = [rows, &weight].map(|it| self.widened(it));
+            let weight = self.transposed(&weight, &[1, 0]);
+            self.op("MatMul", &[&rows, &weight])
+        } else {
+            let weight = self.transposed(&weight, &[1, 0]);
+            let logits = self.op("MatMul", &[rows, &weight]);
+            self.widened(&logits)
+        };
+        match router.scores {
+            Scores::Softmax => self.with_axis("Softmax", &[&logits], -1),
+            Scores::Sigmoid => self.op("Sigmoid", &[&logits]),
+        }
+    }
+
+    fn best(&mut self, of: &str, count: &str) -> [String; 2] {
+        self.writer.nodes("TopK", &[of, count], &[("axis", Attribute::Integer(-1))])
+    }
+
+    /// Scores that are 0 but in the best groups.
+    fn of_groups(&mut self, of: &Experts, groups: Groups, scores: &str) -> String {
+        let size = signed(of.count / groups.count);
+        let apart = self.reshaped(scores, &[-1, signed(groups.count), size]);
+        let few = self.integers(&[signed(groups.best)]);
+        let [best, _] = self.best(&apart, &few);
+        let last = self.integers(&[2]);
+        let sums = self.writer.node("ReduceSum", &[&best, &last], &[("keepdims", Attribute::Integer(0))]);
+        let active = self.integers(&[signed(groups.active)]);
+        let [_, taken] = self.best(&sums, &active);
+        let zero = self.number_of(Element::F32, 0.0);
+        let none = self.op("Mul", &[&sums, &zero]);
+        let shape = self.op("Shape", &[&taken]);
+        let one = self.number_of(Element::F32, 1.0);
+        let ones = self.op("Expand", &[&one, &shape]);
+        let open = self.with_axis("ScatterElements", &[&none, &taken, &ones], 1);
+        let open = self.unsqueezed(&open, &[2]);
+        let is_open = self.op("Greater", &[&open, &zero]);
+        let limited = self.op("Where", &[&is_open, &apart, &zero]);
+        self.reshaped(&limited, &[-1, signed(of.count)])
+    }
+
+    fn normalized(&mut self, router: &Router, weights: &str) -> String {
+        let mut weights = weights.to_owned();
+        if let Some(least) = router.normalized {
+            let last = self.integers(&[1]);
+            let mut sum = self.op("ReduceSum", &[&weights, &last]);
+            if least > 0.0 {
+                let least = self.number_of(Element::F32, least);
+                sum = self.op("Add", &[&sum, &least]);
+            }
+            weights = self.op("Div", &[&weights, &sum]);
+        }
+        if (router.factor - 1.0).abs() > f64::EPSILON {
+            let factor = self.number_of(Element::F32, router.factor);
+            weights = self.op("Mul", &[&weights, &factor]);
+        }
+        weights
+    }
+
+    /// A weight of 32 bits, whatever the model has.
+    fn weight_f32(&mut self, name: &str, shape: &[u64]) -> String {
+        self.writer.weight_of(Element::F32, name, shape, || 0.0).unwrap_or_else(|_| name.to_owned())
+    }
+}

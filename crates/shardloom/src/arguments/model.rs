@@ -1,0 +1,93 @@
+//! `model`: which graph of a configuration is written.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use models::Use;
+use models::onnx::Element;
+
+/// `model`.
+#[derive(Args, Clone, Debug)]
+pub struct GraphArguments {
+    /// The configuration, a `config.json` of Hugging Face
+    #[arg(long, value_name = "FILE")]
+    pub config: PathBuf,
+    /// What the graph is for
+    #[arg(long = "for", value_enum, default_value = "forward", value_name = "USE")]
+    pub of: UseName,
+    /// How many sequences, if that is not to be a dimension with a name
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub batch: Option<u64>,
+    /// How many tokens of each, likewise
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub sequence: Option<u64>,
+    /// The numbers of weights, if others than the configuration says
+    #[arg(long, value_enum, value_name = "TYPE")]
+    pub dtype: Option<ElementName>,
+    /// Only the first layers
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub layers: Option<u64>,
+    /// The checkpoint, one `.safetensors` file or several: the model refers to the data there
+    #[arg(long, value_name = "FILE", num_args = 1..)]
+    pub weights: Vec<PathBuf>,
+    /// Where the model is written
+    #[arg(long, short, default_value = "model.onnx", value_name = "FILE")]
+    pub output: PathBuf,
+}
+
+/// What a graph is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum UseName {
+    /// Tokens to logits.
+    Forward,
+    /// Tokens and labels to logits and a loss.
+    Loss,
+    /// Tokens to logits and the cache that they leave.
+    Prefill,
+    /// New tokens behind a cache to logits and the cache: what `--mode generate` plans.
+    Decode,
+}
+
+impl UseName {
+    /// The use.
+    pub fn of(self) -> Use {
+        match self {
+            Self::Forward => Use::Forward,
+            Self::Loss => Use::Loss,
+            Self::Prefill => Use::Prefill,
+            Self::Decode => Use::Decode,
+        }
+    }
+}
+
+/// What numbers weights are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ElementName {
+    /// Of 32 bits.
+    F32,
+    /// The first 16 of these.
+    Bf16,
+    /// Of 16 bits with a longer fraction.
+    F16,
+}
+
+impl ElementName {
+    /// The numbers.
+    pub fn element(self) -> Element {
+        match self {
+            Self::F32 => Element::F32,
+            Self::Bf16 => Element::Bf16,
+            Self::F16 => Element::F16,
+        }
+    }
+}
+
+pub(super) const HELP: &str = "\
+Examples:
+  shardloom model --config config.json -o model.onnx
+  shardloom model --config config.json --for decode --dtype bf16 -o decoder.onnx
+  shardloom model --config config.json --layers 2 --weights model.safetensors -o model.onnx
+
+Weights have the names and shapes that they have in the checkpoint; without --weights they are nowhere, and the
+model can be planned. A key of the configuration that would change what is computed, and is not known, is refused.
+`plan` takes a configuration instead of a model, and plans what is written here.";

@@ -1,0 +1,310 @@
+//! Configurations as models: against transformers, against exported graphs, and of full size.
+
+mod oracles; // weights and outputs of exported models
+mod sizes; // public configurations
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use kernels::Array;
+use models::onnx::{Data, Element, Parameter};
+use models::{Use, Wanted};
+use planner_ir::{DType, Type};
+use rayon::prelude::*;
+use safetensors::tensor::{Dtype, TensorView};
+use shardloom::arrays;
+use shardloom::inputs::Random;
+
+use crate::cli::{Folder, shardloom, works};
+use crate::tidy::root;
+
+/// The tokens of an oracle that come at once, before the others are made behind a cache.
+const PROMPT: u64 = 6;
+
+/// Cases whose angles change with the length of a sequence: what a prompt leaves is not what the whole has.
+const BY_LENGTH: [&str; 1] = ["llama_dynamic"];
+
+fn cases() -> Vec<PathBuf> {
+    let entries = fs::read_dir(root().join("tests/cases/models")).unwrap();
+    let mut folders: Vec<PathBuf> = entries.map(|it| it.unwrap().path()).filter(|it| it.is_dir()).collect();
+    folders.sort_unstable();
+    folders
+}
+
+/// The weights of a configuration's model.
+fn parameters(config: &Path) -> Vec<Parameter> {
+    let text = fs::read_to_string(config).unwrap();
+    models::written(&text, &Wanted::of(Use::Forward), Data::Absent).unwrap().parameters
+}
+
+/// The bytes of a weight that is made of its name.
+fn made(parameter: &Parameter) -> Vec<u8> {
+    assert_eq!(parameter.element, Element::F32, "{}", parameter.name);
+    let mut random = Random::new(0, &parameter.name);
+    let (middle, spread) = if parameter.shape.len() == 1 { (1.0, 0.3) } else { (0.0, 0.7) };
+    #[expect(clippy::cast_possible_truncation, reason = "rounding is what is wanted")]
+    let mut number = || (middle + spread * random.number()) as f32;
+    (0..parameter.count()).flat_map(|_| number().to_le_bytes()).collect()
+}
+
+/// Writes weights as a checkpoint.
+pub(crate) fn write_weights(path: &str, weights: &[(String, Vec<u64>, Vec<u8>)]) {
+    let view = |shape: &[u64], bytes| {
+        let shape = shape.iter().map(|&it| usize::try_from(it).unwrap()).collect();
+        TensorView::new(Dtype::F32, shape, bytes).unwrap()
+    };
+    let views = weights.iter().map(|(name, shape, bytes)| (name.as_str(), view(shape, bytes)));
+    fs::write(path, safetensors::serialize(views, None).unwrap()).unwrap();
+}
+
+fn arrays_at(path: &Path) -> BTreeMap<String, Array> {
+    arrays::read(path).unwrap()
+}
+
+/// The places `from..to` of the second dimension of an array.
+fn places(array: &Array, from: u64, to: u64) -> Array {
+    let mut shape = array.type_().shape.clone();
+    let inner = shape[2..].iter().product::<u64>() * array.type_().dtype.bytes();
+    let length = shape[1];
+    let at = |batch: u64, place: u64| usize::try_from((batch * length + place) * inner).unwrap();
+    let bytes: Vec<u8> =
+        (0..shape[0]).flat_map(|it| array.bytes()[at(it, from)..at(it, to)].to_vec()).collect();
+    shape[1] = to - from;
+    Array::from_bytes(Type::new(array.type_().dtype, shape), &bytes).unwrap()
+}
+
+/// One case, in a folder of its own.
+struct Case {
+    folder: Folder,
+    oracle: BTreeMap<String, Array>,
+    config: String,
+}
+
+impl Case {
+    fn new(from: &Path) -> Self {
+        let name = from.file_name().unwrap().to_str().unwrap();
+        let folder = Folder::new(&format!("models-{name}"));
+        let config = from.join("config.json");
+        let weights: Vec<_> =
+            parameters(&config).iter().map(|it| (it.name.clone(), it.shape.clone(), made(it))).collect();
+        write_weights(&folder.path("model.safetensors"), &weights);
+        let oracle = arrays_at(&from.join("oracle.npz"));
+        Self { folder, oracle, config: config.to_str().unwrap().to_owned() }
+    }
+
+    /// Writes the model for a use; where it is.
+    fn model(&self, of: &str) -> String {
+        let (path, weights) =
+            (self.folder.path(&format!("{of}.onnx")), self.folder.path("model.safetensors"));
+        works(&[
+            "model",
+            "--config",
+            &self.config,
+            "--for",
+            of,
+            "--weights",
+            &weights,
+            "-o",
+            &path,
+            "--quiet",
+        ]);
+        path
+    }
+
+    /// Runs a model on inputs and against expected outputs; what it gives.
+    fn run(&self, model: &str, ranks: &str, given: &BTreeMap<String, Array>) -> BTreeMap<String, Array> {
+        let [inputs, outputs] =
+            ["inputs", "outputs"].map(|it| self.folder.path(&format!("{it}.safetensors")));
+        arrays::write(Path::new(&inputs), given).unwrap();
+        let left = shardloom(&["run", model, "--ranks", ranks, "--inputs", &inputs, "-o", &outputs]);
+        assert_eq!((left.code, left.err.as_str()), (0, ""), "{model} on {ranks} ranks: {}", left.out);
+        arrays_at(Path::new(&outputs))
+    }
+
+    fn given(&self, names: &[&str]) -> BTreeMap<String, Array> {
+        names.iter().map(|&it| (it.to_owned(), self.oracle[it].clone())).collect()
+    }
+
+    /// Logits and loss of whole sequences, on one and two ranks.
+    fn whole(&self) {
+        let model = self.model("loss");
+        for ranks in ["1", "2"] {
+            self.run(&model, ranks, &self.given(&["in/input_ids", "in/labels", "out/logits", "out/loss"]));
+        }
+        self.run(&self.model("forward"), "2", &self.given(&["in/input_ids", "out/logits"]));
+    }
+
+    /// The first tokens at once and the others behind what they leave, against all of them at once.
+    fn continued(&self) {
+        let (tokens, logits) = (&self.oracle["in/input_ids"], &self.oracle["out/logits"]);
+        let [batch, all] = <[u64; 2]>::try_from(tokens.type_().shape.as_slice()).unwrap();
+        let first = BTreeMap::from([
+            ("in/input_ids".to_owned(), places(tokens, 0, PROMPT)),
+            ("out/logits".to_owned(), places(logits, 0, PROMPT)),
+        ]);
+        let left = self.run(&self.model("prefill"), "1", &first);
+        let mut then = BTreeMap::from([
+            ("in/input_ids".to_owned(), places(tokens, PROMPT, all)),
+            ("out/logits".to_owned(), places(logits, PROMPT, all)),
+        ]);
+        let integers = |shape: [u64; 2], numbers: Vec<i64>| {
+            let bytes: Vec<u8> = numbers.into_iter().flat_map(i64::to_le_bytes).collect();
+            Array::from_bytes(Type::new(DType::I64, shape.to_vec()), &bytes).unwrap()
+        };
+        let count = |it: u64| usize::try_from(it).unwrap();
+        then.insert("in/attention_mask".to_owned(), integers([batch, all], vec![1; count(batch * all)]));
+        let new = (PROMPT..all).map(|it| i64::try_from(it).unwrap());
+        let positions = (0..batch).flat_map(|_| new.clone()).collect();
+        then.insert("in/position_ids".to_owned(), integers([batch, all - PROMPT], positions));
+        for (name, array) in left {
+            if let Some(part) = name.strip_prefix("present.") {
+                then.insert(format!("in/past_key_values.{part}"), array);
+            }
+        }
+        self.run(&self.model("decode"), "2", &then);
+    }
+}
+
+#[test]
+fn what_is_written_computes_what_transformers_does() {
+    let cases = cases();
+    assert!(cases.len() > 20, "{} cases", cases.len());
+    cases.par_iter().for_each(|path| {
+        let case = Case::new(path);
+        case.whole();
+        if BY_LENGTH.iter().all(|it| !path.ends_with(it)) {
+            case.continued();
+        }
+    });
+}
+
+/// The graph is what it says: attention is found, and sees what it should, in every layer.
+#[test]
+fn attention_is_found_in_every_layer() {
+    for (name, expected) in [
+        ("llama", "2 causal\n"),
+        ("mistral", "2 causal within 4 keys\n"),
+        ("gemma2", "1 causal; 1 causal within 4 keys\n"),
+        ("deepseek_v3", "2 causal\n"),
+        ("mixtral", "2 causal\n"),
+        ("gpt_neox", "2 causal\n"),
+    ] {
+        let config = root().join("tests/cases/models").join(name).join("config.json");
+        let config = config.to_str().unwrap();
+        let said = works(&["import", config, "--dim", "batch=2", "--dim", "sequence=9"]);
+        assert!(said.contains(&format!("attention  {expected}")), "{name}: {said}");
+        let is_mixed = ["deepseek_v3", "mixtral"].contains(&name);
+        assert_eq!(said.contains("experts"), is_mixed, "{name}: {said}");
+        assert!(!said.contains("kept whole"), "{name}: {said}");
+    }
+}
+
+/// What is planned of a configuration is what is written of it.
+#[test]
+fn a_configuration_is_planned_as_its_model_is() {
+    let folder = Folder::new("models-planned");
+    let config = root().join("tests/cases/models/llama/config.json");
+    let config = config.to_str().unwrap();
+    for (of, sizes) in [
+        ("forward", "--dim batch=2 --dim sequence=8"),
+        ("loss", "--dim batch=2 --dim sequence=8 --mode train --loss loss"),
+        ("decode", "--mode generate --batch 2 --context 12 --prompt 4"),
+    ] {
+        let (model, plans) = (folder.path(&format!("{of}.onnx")), ["a", "b"].map(|it| folder.path(it)));
+        works(&["model", "--config", config, "--for", of, "-o", &model]);
+        for (model, plan) in [model.as_str(), config].iter().zip(&plans) {
+            let how = ["plan", model, "--machine", "cpu-2x", "--mesh", "2", "-o", plan];
+            works(&[&how[..], &sizes.split(' ').collect::<Vec<_>>()].concat());
+            // The model is found again by what the plan says of it.
+            works(&["check", plan, "--quiet"]);
+            works(&["explain", plan, "--quiet"]);
+        }
+        let [written, direct] = plans.map(|it| fs::read_to_string(it).unwrap());
+        let same = written.replace(&model, config);
+        let other = same.lines().zip(direct.lines()).find(|(one, other)| {
+            one != other && !one.contains("\"checksum\"") && !one.contains("\"derivation\"")
+        });
+        assert!(other.is_none() && same.lines().count() == direct.lines().count(), "{of}: {other:?}");
+    }
+}
+
+/// A configuration, and the refusal that is expected of `model`, with exit code 2.
+fn refused(key: &str, value: &str, expected: &str) {
+    let folder = Folder::new(&format!("models-refused-{key}-{}", value.len()));
+    let text = fs::read_to_string(root().join("tests/cases/models/llama/config.json")).unwrap();
+    let mut object: serde_json::Map<String, serde_json::Value> = serde_json::from_str(&text).unwrap();
+    object.insert(key.to_owned(), serde_json::from_str(value).unwrap());
+    let (config, model) = (folder.path("config.json"), folder.path("model.onnx"));
+    fs::write(&config, serde_json::to_string(&object).unwrap()).unwrap();
+    for arguments in [
+        vec!["model", "--config", &config, "-o", &model],
+        vec!["plan", &config, "--machine", "cpu-2x", "--dim", "batch=1", "--dim", "sequence=4", "-o", &model],
+    ] {
+        let left = shardloom(&arguments);
+        assert_eq!(left.code, 2, "{}", left.err);
+        assert!(left.err.contains(&config) && left.err.contains(expected), "{}", left.err);
+        assert!(!Path::new(&model).exists());
+    }
+}
+
+#[test]
+fn what_a_configuration_says_and_is_not_known_is_refused() {
+    for (key, value, expected) in [
+        ("model_type", "\"unheard_of\"", "`model_type` is \"unheard_of\", expected one of deepseek_v2, "),
+        ("hidden_act", "\"swiglu_of_theirs\"", "`hidden_act` is \"swiglu_of_theirs\", expected silu, "),
+        (
+            "rope_scaling",
+            "{\"rope_type\":\"spiral\"}",
+            "`rope_scaling.rope_type` is \"spiral\", expected default, ",
+        ),
+        ("rope_scaling", "{\"type\":\"linear\"}", "`rope_scaling.factor` is missing, expected a number"),
+        (
+            "rope_scaling",
+            "{\"type\":\"linear\",\"factor\":2,\"by\":3}",
+            "`rope_scaling.by` is 3: what that changes",
+        ),
+        (
+            "logit_scale",
+            "0.5",
+            "`logit_scale` is 0.5: what that changes in a model of type `llama` is not known",
+        ),
+        ("num_attention_heads", "0", "`num_attention_heads` is 0, expected a whole number above 0"),
+        ("num_key_value_heads", "3", "`num_key_value_heads` is 3, expected a divisor of the 4 heads"),
+        ("head_dim", "5", "`head_dim` is 5, expected an even number above 0"),
+        ("torch_dtype", "\"int4\"", "`torch_dtype` is \"int4\", expected float32, bfloat16 or float16"),
+        ("layer_types", "[\"full_attention\"]", "expected 2 types, one for each layer"),
+        ("hidden_size", "\"wide\"", "`hidden_size` is \"wide\", expected a whole number above 0"),
+    ] {
+        refused(key, value, expected);
+    }
+}
+
+#[test]
+fn weights_that_do_not_fit_are_refused() {
+    let folder = Folder::new("models-weights");
+    let config = root().join("tests/cases/models/llama/config.json");
+    let mut all: Vec<_> =
+        parameters(&config).iter().map(|it| (it.name.clone(), it.shape.clone(), made(it))).collect();
+    let (weights, model) = (folder.path("w.safetensors"), folder.path("model.onnx"));
+    let config = config.to_str().unwrap();
+    let refusal = |model: &str| {
+        let left = shardloom(&["model", "--config", config, "--weights", &weights, "-o", model]);
+        assert_eq!(left.code, 2, "{}", left.err);
+        left.err
+    };
+    let (name, shape, _) = &mut all[3];
+    shape.reverse();
+    shape.push(1);
+    let expected = format!("`{name}` is f32");
+    write_weights(&weights, &all);
+    let said = refusal(&model);
+    assert!(said.contains(&expected) && said.contains("expected f32"), "{said}");
+    let gone = all.remove(3).0;
+    write_weights(&weights, &all);
+    let said = refusal(&model);
+    assert!(said.contains(&format!("there is no weight `{gone}`")), "{said}");
+    let elsewhere = Folder::new("models-elsewhere");
+    let said = refusal(&elsewhere.path("model.onnx"));
+    assert!(said.contains("where the model is written: write it beside"), "{said}");
+}
