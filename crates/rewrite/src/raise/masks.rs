@@ -28,10 +28,10 @@ use reading::{Reading, forms};
 
 /// What is lower than another score by this leaves nothing of its key, however scores without masks
 /// differ. The least that models add is -10000, as a bf16 -9984.
-const APART: f64 = 8192.0;
+pub(super) const APART: f64 = 8192.0;
 /// Scores of queries that see nothing are not larger than this, where a number that is added to them
 /// leaves nothing of scores so small.
-const SLIGHT: f64 = 4.0;
+pub(super) const SLIGHT: f64 = 4.0;
 
 /// The graph with what masks hide said by attention itself.
 pub(super) fn said(graph: &Graph) -> Graph {
@@ -221,6 +221,10 @@ fn said_by(
         None if seeing.all(first, last, |it| seeing.leaves(it)) => Mask::Gone,
         low => Mask::Of(Pairs { mask, first, last, reading, low: low.map(Real), bias: None }),
     };
+    if mask == Mask::Gone && own >= 0 {
+        // Each query sees its own key.
+        attention.blind = Blind::Zero;
+    }
     Said { attention, mask }
 }
 

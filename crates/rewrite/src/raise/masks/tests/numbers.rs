@@ -1,8 +1,9 @@
 //! Masks of every type of number, by every number that hides, in the spellings of exporters.
 
+use kernels::Array;
 use planner_ir::{Binary, Blind, DType, Graph, Op, Real, Reduction, Triangle, Type, Unary, ValueId};
 
-use super::{Sketch, earlier, same, says};
+use super::{Dice, Sketch, difference, earlier, evaluate, same, says, tolerance};
 use crate::raise::masks::{Sight, attentions, said};
 
 const FLOATS: [DType; 3] = [DType::F32, DType::BF16, DType::F16];
@@ -332,4 +333,46 @@ fn a_mask_beside_causal_attention_says_padding_alone() {
         }
     }
     assert_eq!(says(&same(&graph)), (true, None, Some(vec![2, 1, 1, 6])));
+}
+
+/// Scores that are replaced by a number, as old GPT-2 has it: where a number is not so low that nothing is left
+/// of what it is added to, too.
+#[test]
+fn scores_that_a_low_number_stands_for_are_hidden() {
+    for (dtype, low) in [(DType::F32, -1e4), (DType::F32, -1e9), (DType::BF16, -1e4), (DType::F16, -65504.0)]
+    {
+        for padded in [false, true] {
+            let mut sketch = Sketch::default();
+            let mut seen = earlier(&mut sketch, 6, 6);
+            if padded {
+                let there = sketch.input("there", DType::Bool, &[2, 1, 1, 6]);
+                seen = sketch.binary(Binary::And, seen, there);
+            }
+            let [q, k, v] = ["q", "k", "v"].map(|name| sketch.input(name, dtype, &[2, 2, 6, 3]));
+            let labels = |all: &str| all.bytes().map(|it| planner_ir::Label(it - b'a')).collect::<Vec<_>>();
+            let contract = |left: &str, right: &str, result: &str| {
+                let (left, right, result) = (labels(left), labels(right), labels(result));
+                Op::Contract(planner_ir::Contract { left, right, result })
+            };
+            let scores = sketch.op(contract("abcd", "abed", "abce"), &[q, k]);
+            let low = sketch.number(dtype, low);
+            let scores = sketch.op(Op::Select, &[seen, scores, low]);
+            let weights = sketch.op(Op::Softmax { dim: 3 }, &[scores]);
+            let y = sketch.op(contract("abce", "abed", "abcd"), &[weights, v]);
+            sketch.0.outputs.push(planner_ir::Output { name: "y".to_owned(), value: y });
+            let raised = crate::raise::raise(&sketch.0).unwrap().graph;
+            let left = padded.then(|| vec![2, 1, 1, 6]);
+            assert_eq!(says(&raised), (true, None, left), "{dtype}:\n{raised}");
+            for seed in 0..3 {
+                let mut dice = Dice { state: seed, below: 2 };
+                let outside =
+                    raised.values.iter().filter(|it| !matches!(it.source, planner_ir::Source::Result { .. }));
+                let arrays: Vec<Array> = outside.map(|it| dice.array(&it.type_)).collect();
+                let [expected, found] =
+                    [&sketch.0, &raised].map(|it| evaluate(it, &arrays).unwrap().remove(0));
+                let apart = difference(&found, &expected);
+                assert!(apart < tolerance(dtype), "off by {apart:e}:\n{raised}");
+            }
+        }
+    }
 }
