@@ -12,6 +12,7 @@ mod predict; // prices of stated setups, beside measurements
 mod prices; // plans and the prices they were made by
 mod schedule; // schedules of pipelines, drawn
 mod simulate; // plans by the clock
+mod sizes; // sizes and values that a plan is for
 mod wrong; // one clear message and the right exit code
 
 use std::fs;

@@ -101,6 +101,8 @@ fn header(before: &Plan, after: &Plan) -> Vec<Change<String>> {
         lines.extend(plan.recipe.iter().flat_map(recipe_lines));
         let pins: Vec<String> = plan.pins.iter().map(|it| it.text(&plan.mesh)).collect();
         lines.push(("pinned".to_owned(), pins.join("; ")));
+        let controls = plan.controls.iter().map(|it| format!("{}={}", it.name, it.value));
+        lines.push(("controls".to_owned(), controls.collect::<Vec<_>>().join(",")));
         lines.push(("strategy".to_owned(), strategy(plan).join("; ")));
         lines
     };

@@ -32,7 +32,8 @@ pub use pattern::matches;
 pub use pin::{Pin, is_called};
 pub use pipeline::{Arrival, Crossing, Pipeline, Stage};
 pub use plan::{
-    Assignment, Copy, Holding, LeftOut, MachineName, ModelFile, Part, Plan, Proof, SpaceSize, Term, Transfer,
+    Assignment, Control, Copy, Holding, LeftOut, MachineName, ModelFile, Part, Plan, Proof, SpaceSize, Term,
+    Transfer,
 };
 pub use recipe::{Loss, NoDecay, Precision, Recipe, Recompute};
 pub use roles::{Constant, Roles, Tie, Why};

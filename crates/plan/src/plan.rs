@@ -34,6 +34,8 @@ pub struct Plan {
     pub recipe: Option<Recipe>,
     /// What was not chosen, because a user said it.
     pub pins: Vec<Pin>,
+    /// The inputs of the model whose values are part of the program.
+    pub controls: Vec<Control>,
     /// What a step takes, by name.
     pub estimate: Vec<Term>,
     /// What the fullest device holds, by kind.
@@ -55,6 +57,17 @@ pub struct ModelFile {
     pub sha256: String,
     /// What its symbolic dimensions were bound to, by name, ascending.
     pub dims: Vec<(String, u64)>,
+}
+
+/// An input of one element that decides what is computed: a program is for one value of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Control {
+    /// Its name.
+    pub name: String,
+    /// Its shape.
+    pub shape: Vec<u64>,
+    /// The number that it is; of a truth value 0 or 1.
+    pub value: i64,
 }
 
 /// The machine that a plan was made for.

@@ -111,18 +111,18 @@ impl Why {
 impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Buffer => "a buffer",
-            Self::Mask => "a mask: 0 and numbers too low to count",
-            Self::Uniform => "one number, repeated",
-            Self::Progression => "a progression: positions, slopes or frequencies",
-            Self::Waves => "sines and cosines of positions",
-            Self::Signs => "-1, 0 and 1 alone: labels or a selection",
-            Self::Expanded => "repeated by the exporter: a parameter in it cannot be trained back",
-            Self::Scores => "computed by the exporter for attention scores",
-            Self::Angles => "only angles are made of it",
-            Self::Quantised => "the numbers of a quantised weight, which have no gradient",
-            Self::Scale => "only scales or shifts quantised numbers",
-            Self::Computed => "computed by the exporter: a parameter in it cannot be trained back",
+            Self::Buffer => "a buffer of the model, not a parameter",
+            Self::Mask => "a mask: 0, and numbers so low that softmax makes them 0",
+            Self::Uniform => "one number repeated, under a name that an exporter made",
+            Self::Progression => "evenly spaced or geometric numbers: positions, slopes or frequencies",
+            Self::Waves => "a table of sines and cosines of positions",
+            Self::Signs => "-1, 0 and 1 only: labels or a selection",
+            Self::Expanded => "a tensor that the exporter expanded along a dimension: if it came from a parameter, that is not in the file",
+            Self::Scores => "added to attention scores, computed by the exporter, as position biases are",
+            Self::Angles => "used in sines and cosines only, as frequencies of position embeddings are",
+            Self::Quantised => "the integers or 8-bit numbers of a quantised weight, which have no gradient",
+            Self::Scale => "a scale or zero point of quantised numbers and nothing else",
+            Self::Computed => "computed by the exporter: if it came from a parameter, that is not in the file",
         })
     }
 }

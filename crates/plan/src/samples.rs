@@ -87,6 +87,7 @@ pub(crate) fn example() -> Plan {
         carried: Vec::new(),
         recipe: None,
         pins: Vec::new(),
+        controls: Vec::new(),
         estimate: vec![
             Term { name: "matrix products".to_owned(), seconds: 9e-6 },
             Term { name: "element-wise".to_owned(), seconds: 2.25e-6 },

@@ -6,6 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use lower::{BufferId, Port, Preparation, Program, Whole};
 use planner_ir::ValueId;
 
+use crate::error::RunError;
+use crate::rank::Rank;
 use crate::session::Session;
 
 /// What a block at rest is of: a weight, or what operations make of weights.
@@ -63,15 +65,50 @@ pub fn alike(first: &Program, other: &Program) -> Vec<(BufferId, BufferId)> {
 }
 
 /// What a rank holds of two programs whose steps take turns (bytes): blocks at rest that are the same in
-/// both are there once.
+/// both are there once, and so is the memory of a step.
 pub fn held_beside(first: &Program, other: &Program) -> u64 {
     let shared = alike(first, other).into_iter().map(|(_, here)| other.extent(other.buffer(here).storage));
-    let apart =
-        [first.resident, first.arena, other.resident, other.arena].into_iter().fold(0, u64::saturating_add);
-    apart.saturating_sub(shared.sum())
+    let shared = shared.map(|bytes| bytes.next_multiple_of(lower::ALIGNMENT)).fold(0, u64::saturating_add);
+    let resting = first.resident.saturating_add(other.resident).saturating_sub(shared);
+    resting.saturating_add(first.arena.max(other.arena))
 }
 
 impl Session {
+    /// Takes the memory of a step from another session on the same ranks, if it has not enough of its own: the
+    /// steps of both take turns, and the next one is of this.
+    pub fn take_turn(&mut self, other: &mut Self) -> Result<(), RunError> {
+        self.make_room(Some(other))
+    }
+
+    /// Has memory for a step on the ranks that are here.
+    pub(crate) fn make_room(&mut self, mut other: Option<&mut Self>) -> Result<(), RunError> {
+        if self.engine.is_some() {
+            return Ok(());
+        }
+        for number in 0..self.ranks.len() {
+            if self.is_here(number) {
+                let from = other.as_deref_mut().and_then(|it| it.ranks.get_mut(number));
+                self.ranks[number].make_room(from)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What each rank on a processor of this process holds of sessions whose steps take turns (bytes): blocks at
+    /// rest that are the same in both are there once.
+    pub fn held_together(&self, other: Option<&Self>) -> Vec<u64> {
+        let held = |number: usize| {
+            let ranks = [Some(self), other].into_iter().flatten().filter_map(|it| it.ranks.get(number));
+            let (mut blocks, mut arenas) = (BTreeMap::new(), 0);
+            for (own, arena) in ranks.map(Rank::held) {
+                blocks.extend(own);
+                arenas += arena;
+            }
+            blocks.values().sum::<u64>() + arenas
+        };
+        (0..self.ranks.len()).map(held).collect()
+    }
+
     /// Puts at rest what another session on the same processors has: each rank the blocks that it has
     /// there.
     pub(crate) fn take_over(&mut self, other: &Self) {

@@ -1,15 +1,16 @@
 //! A rank and what it does with its instructions.
 
+mod room; // its memory, beside that of others
+
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
-use kernels::{Array, KernelError, Tensor, TensorMut};
+use kernels::{Array, Tensor, TensorMut};
 use lower::{
     Action, Block, Buffer, BufferId, CommunicatorId, Compute, Copied, Direction, Instruction, Port, Program,
     Received, Region, Remote, Sent, StorageId, Turn, Way,
 };
-use planner_ir::{DType, Type};
 
 use crate::collective::{Member, Stop, Target};
 use crate::copy::copy;
@@ -60,16 +61,14 @@ impl Rank {
         Self::with_arena(program, arena)
     }
 
-    /// One whose memory is in another process.
-    pub(crate) fn elsewhere(program: Program) -> Result<Self, RunError> {
+    /// One that has no memory for steps: it is elsewhere, or that of another one.
+    pub(crate) fn bare(program: Program) -> Result<Self, RunError> {
         Self::with_arena(program, 0)
     }
 
     /// One with an arena (bytes).
     fn with_arena(program: Program, arena: u64) -> Result<Self, RunError> {
-        let failed = |error: KernelError| RunError::Whole("arena".to_owned(), error);
-        let bytes = |length| Array::zeros(Type::new(DType::U8, [length])).map_err(failed);
-        let (arena, scratch) = (bytes(arena)?, bytes(0)?);
+        let (arena, scratch) = (Self::memory(arena)?, Self::memory(0)?);
         let rest = vec![None; program.storages.len()];
         Ok(Self { program, rest, arena, scratch, micro_batch: 0 })
     }

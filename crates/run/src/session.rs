@@ -119,22 +119,21 @@ impl Session {
             let texts = own.map(|own| own.instructions.iter().map(|it| own.show(it)).collect());
             processes.flight.add_program(texts.unwrap_or_default())
         });
-        let elsewhere = engine.is_some();
+        let given = engine.is_some() || other.is_some();
         let rank = |program: Program| match own {
-            _ if elsewhere => Rank::elsewhere(program),
-            Some(own) if own != program.rank => Rank::elsewhere(program),
+            _ if given => Rank::bare(program),
+            Some(own) if own != program.rank => Rank::bare(program),
             _ => Rank::new(program),
         };
         let ranks = programs.into_iter().map(rank).collect::<Result<_, _>>()?;
-        let (kept_inputs, kept_outputs) = (BTreeSet::new(), BTreeSet::new());
         let mut session = Self {
             ranks,
             places,
             meetings,
             mail,
             processes,
-            kept_inputs,
-            kept_outputs,
+            kept_inputs: BTreeSet::new(),
+            kept_outputs: BTreeSet::new(),
             carried: Vec::new(),
             recorded,
             engine,
@@ -228,6 +227,7 @@ impl Session {
         micro_batches: &[BTreeMap<String, Array>],
         inputs: &BTreeMap<String, Array>,
     ) -> Result<Outcome, RunError> {
+        self.make_room(None)?;
         for value in self.ports(|program| program.inputs.iter()) {
             if self.kept_inputs.contains(&value.name) {
                 continue;

@@ -50,6 +50,6 @@ pub use join::sections;
 pub use live::Live;
 pub use planner::{Derive, Derived, Pinned, PlanError, Request, counted, held, plan, plan_among};
 pub use prepare::Cut;
-pub use priced::mispriced;
+pub use priced::{mispriced, terms_differ, time_differs};
 pub use prices::{MachinePrices, Prices, Work};
 pub use section::{Repetition, Section, SharedValue, Sharing};

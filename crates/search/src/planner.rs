@@ -375,6 +375,7 @@ fn finish(
         carried: composed.carried,
         recipe: None,
         pins: pins.to_vec(),
+        controls: Vec::new(),
         estimate: Vec::new(),
         memory: Vec::new(),
         capacity: request.capacity,

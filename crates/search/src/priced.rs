@@ -1,7 +1,8 @@
 //! Whether the times of a plan are those that prices make.
 
-use plan::{Assignment, Plan};
+use plan::{Assignment, Plan, Term};
 
+use crate::compose::estimate;
 use crate::prices::{Prices, Work};
 
 /// How much times may differ, relative to them: sums are made in another order.
@@ -26,7 +27,7 @@ pub fn mispriced(plan: &Plan, prices: &dyn Prices) -> Option<String> {
             partition,
             loops: &node_.op.loops(&takes, &makes),
         };
-        if let Some(wrong) = differs(*seconds, prices.work(&work)) {
+        if let Some(wrong) = time_differs(*seconds, prices.work(&work)) {
             return Some(format!("operation {} (`{}`) {wrong}", node.0, node_.origin));
         }
     }
@@ -39,14 +40,29 @@ pub fn mispriced(plan: &Plan, prices: &dyn Prices) -> Option<String> {
             seconds += prices.step(type_, step, &layout, &after);
             layout = after;
         }
-        if let Some(wrong) = differs(transfer.seconds, seconds) {
+        if let Some(wrong) = time_differs(transfer.seconds, seconds) {
             return Some(format!("transfer {index} of %{} {wrong}", transfer.value.0));
         }
     }
-    None
+    terms_differ(&plan.estimate, &estimate(plan, prices))
 }
 
-fn differs(said: f64, priced: f64) -> Option<String> {
+/// The first term that is not as prices make it, in words.
+pub fn terms_differ(said: &[Term], priced: &[Term]) -> Option<String> {
+    let names = |terms: &[Term]| terms.iter().map(|it| it.name.clone()).collect::<Vec<_>>();
+    if names(said) != names(priced) {
+        let [said, priced] = [said, priced].map(|terms| names(terms).join(", "));
+        return Some(format!("the terms of its time are {said}; expected {priced}"));
+    }
+    let differs = |(said, priced): (&Term, &Term)| {
+        let wrong = time_differs(said.seconds, priced.seconds)?;
+        Some(format!("term `{}` {wrong}", said.name))
+    };
+    said.iter().zip(priced).find_map(differs)
+}
+
+/// That a time is not the one that prices make, in words.
+pub fn time_differs(said: f64, priced: f64) -> Option<String> {
     let same = (said - priced).abs() <= TOLERANCE * priced.abs().max(said.abs());
     (!same).then(|| format!("takes {said} seconds, expected {priced} by the prices of its machine"))
 }

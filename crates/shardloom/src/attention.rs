@@ -31,11 +31,21 @@ impl Found {
         Self { kinds: kinds.iter().map(|(kind, nodes)| (kind.to_string(), nodes.len())).collect(), warnings }
     }
 
+    /// The same with warnings of others before its own.
+    pub(crate) fn after(self, warnings: &[String]) -> Self {
+        Self { warnings: warnings.iter().cloned().chain(self.warnings).collect(), ..self }
+    }
+
     /// Prints the warnings, and adds what is found to what is said for programs.
     pub(crate) fn say(&self, json: &mut Value, context: &Context<'_, '_>) {
         for warning in &self.warnings {
             context.warn(warning);
         }
+        self.add(json);
+    }
+
+    /// Adds what is found to what is said for programs.
+    pub(crate) fn add(&self, json: &mut Value) {
         let kinds = self.kinds.iter().map(|(kind, count)| json!({ "kind": kind, "count": count }));
         json["attention"] = kinds.collect();
         json["warnings"] = json!(self.warnings);

@@ -5,8 +5,9 @@ use std::path::Path;
 
 use cost_models::machine::Machine;
 use import::{Bindings, ImportError};
+use kernels::Array;
 use models::Use;
-use plan::{Plan, Recipe};
+use plan::{Control, Plan, Recipe};
 use planner_ir::{DType, Graph, Mesh, Type};
 
 use crate::arguments::{ModelArguments, TargetArguments};
@@ -26,7 +27,9 @@ pub(crate) struct Imported {
     /// The arrays that are given.
     pub(crate) given: Option<Given>,
     /// The inputs whose values are part of the graph.
-    pub(crate) controls: Vec<String>,
+    pub(crate) controls: Vec<Control>,
+    /// What a user should know of the names of dimensions, in words.
+    pub(crate) warnings: Vec<String>,
     /// The graph.
     pub(crate) graph: Graph,
     /// What the plan says of the model.
@@ -59,12 +62,25 @@ pub(crate) fn imported(
         let shape = |(name, type_): (&String, &Type)| (name.clone(), type_.shape.clone());
         bindings.inputs = given.inputs.iter().map(shape).collect();
     }
-    for apart in file.model.dimensions(&bindings).map_err(|error| refusal(&file, &error))?.apart {
-        progress.without(|| eprintln!("warning: {}: {apart}", path.display()));
-    }
+    let apart = file.model.dimensions(&bindings).map_err(|error| refusal(&file, &error))?.apart;
+    let warnings = apart.iter().map(|it| format!("{}: {it}", path.display())).collect();
     let graph = graph(&file, &mut bindings, given.as_ref(), observe)?;
     let header = header(&file, &bindings, &graph);
-    Ok(Imported { file, given, controls: bindings.controls.into_keys().collect(), graph, header })
+    refuse_impossible(&graph, &header, BTreeMap::new())?;
+    let controls = given.iter().map(|it| it.controls(bindings.controls.keys())).next().transpose()?;
+    Ok(Imported { file, given, controls: controls.unwrap_or_default(), warnings, graph, header })
+}
+
+/// Refuses a program that computes nothing, or of which it is known before it runs that it cannot. Of some
+/// inputs a number is known that they will have.
+pub(crate) fn refuse_impossible(
+    graph: &Graph,
+    header: &plan::ModelFile,
+    known: BTreeMap<String, Array>,
+) -> Result<(), Failure> {
+    let path = Path::new(&header.path);
+    impossible::refuse_empty(graph, header).map_err(|error| Failure::file(path, error))?;
+    impossible::refuse(path, graph, known)
 }
 
 fn dims(given: &[(String, u64)]) -> Result<BTreeMap<String, u64>, Failure> {
@@ -85,33 +101,30 @@ fn graph(
     observe: Observer<'_>,
 ) -> Result<Graph, Failure> {
     let mut outcome = pipeline::import(file, bindings, observe);
-    for widest in [Control::Truth, Control::Number] {
+    for widest in [Widest::Truth, Widest::Number] {
         let (Err(ImportError::DependsOnData { .. }), Some(given)) = (&outcome, given) else { break };
         for (name, _) in given.inputs.iter().filter(|(_, type_)| may_control(type_, widest)) {
             bindings.controls.insert(name.clone(), given.input(name)?);
         }
         outcome = pipeline::import(file, bindings, observe);
     }
-    let graph = outcome.map_err(|error| refusal(file, &error))?;
-    impossible::refuse_empty(&file.path, &graph, &bindings.dims)?;
-    impossible::refuse(&file.path, &graph, BTreeMap::new())?;
-    Ok(graph)
+    outcome.map_err(|error| refusal(file, &error))
 }
 
 /// Which inputs may decide control flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Control {
+enum Widest {
     /// One truth value.
     Truth,
     /// One truth value or integer.
     Number,
 }
 
-fn may_control(type_: &Type, widest: Control) -> bool {
+fn may_control(type_: &Type, widest: Widest) -> bool {
     let single = type_.rank() <= 1 && type_.elements() == 1;
     let kind = match widest {
-        Control::Truth => type_.dtype == DType::Bool,
-        Control::Number => !type_.dtype.is_float(),
+        Widest::Truth => type_.dtype == DType::Bool,
+        Widest::Number => !type_.dtype.is_float(),
     };
     single && kind
 }
@@ -163,7 +176,7 @@ pub(crate) struct Chosen {
 /// The cheapest plan, on the mesh that is given or on the best of several; of equal ones the first.
 pub(crate) fn planned(
     prepared: &Prepared,
-    header: &plan::ModelFile,
+    imported: &Imported,
     machine: &Machine,
     wanted: &TargetArguments,
     observe: Observer<'_>,
@@ -180,7 +193,7 @@ pub(crate) fn planned(
         progress.say(format!("planning on mesh {}", mesh::sizes(&mesh)));
         let target =
             Target { machine, mesh: &mesh, capacity, steps: wanted.steps(), live: search::Live::ONE };
-        let outcome = pipeline::plan(prepared, header, &target, &mut |_, _| {});
+        let outcome = pipeline::plan(prepared, &imported.header, &target, &mut |_, _| {});
         if let Err(failure @ Failure::Usage(_)) = outcome {
             return Err(failure);
         }
@@ -192,6 +205,7 @@ pub(crate) fn planned(
         }
     }
     let Some(plan) = best else { return Err(none_fits(&tried)) };
+    let plan = Plan { controls: imported.controls.clone(), ..plan };
     observe(Stage::Plan, &plan::json::write(&plan));
     Ok(Chosen { plan, tried })
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use import::{Bindings, ImportError, Positions};
-use plan::{Cache, Plan, Recipe};
+use plan::{Cache, Control, Plan, Recipe};
 use planner_ir::Graph;
 
 use crate::failure::Failure;
@@ -19,12 +19,18 @@ pub(crate) fn imported(file: &ModelFile, plan: &Plan, cache: Option<&Cache>) -> 
     // Training adds inputs of its own.
     let of_model = |name: &str| known.iter().any(|input| input.name == name);
     let shapes = inputs.iter().filter(|(name, _)| of_model(name));
+    let control = |it: &Control| {
+        let dtype = known.iter().find(|input| input.name == it.name).map(|input| input.dtype);
+        let array = dtype.and_then(|dtype| given::control(it, dtype).ok());
+        let wrong = || ImportError::Binding(format!("`{}` has no value {}", it.name, it.value));
+        Ok((it.name.clone(), array.ok_or_else(wrong)?))
+    };
     let bindings = Bindings {
         dims: plan.model.dims.iter().cloned().collect(),
+        controls: plan.controls.iter().map(control).collect::<Result<_, ImportError>>()?,
         inputs: shapes.map(|(name, type_)| ((*name).to_owned(), type_.shape.clone())).collect(),
         positions: cache.and_then(|cache| positions(plan, cache)),
         parameters: plan.recipe.iter().flat_map(|it| parameters::single(file, &it.roles)).collect(),
-        ..Bindings::default()
     };
     pipeline::import(file, &bindings, &mut |_, _| {})
 }

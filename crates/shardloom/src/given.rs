@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use kernels::Array;
+use plan::Control;
 use planner_ir::{DType, Graph, Op, Source, Type};
 
 use crate::arrays::Arrays;
@@ -52,13 +53,18 @@ impl Given {
     }
 
     /// The inputs of a program, of its types: floating-point numbers are converted, and integers if
-    /// that loses nothing. Inputs that the program lacks have to be among `ignored`.
+    /// that loses nothing. Inputs that the program lacks have to be among `ignored`, and those whose values
+    /// are part of the program have to be as they are there.
     pub(crate) fn fitting(
         &self,
         graph: &Graph,
+        controls: &[Control],
         ignored: &[&str],
     ) -> Result<BTreeMap<String, Array>, Failure> {
         check(graph, &self.inputs, ignored).map_err(|error| Failure::file(self.file.path(), error))?;
+        for control in controls.iter().filter(|it| self.inputs.contains_key(&it.name)) {
+            self.agrees(control)?;
+        }
         let fitting = |(name, type_): (&str, &Type)| {
             let array = converted(self.input(name)?, type_);
             let array =
@@ -67,6 +73,55 @@ impl Given {
         };
         expected(graph).into_iter().map(fitting).collect()
     }
+}
+
+impl Given {
+    /// The inputs of these names, whose values are part of a program.
+    pub(crate) fn controls<'a>(
+        &self,
+        names: impl Iterator<Item = &'a String>,
+    ) -> Result<Vec<Control>, Failure> {
+        let control = |name: &String| {
+            let array = self.input(name)?;
+            let value = number(&array);
+            let wrong = || format!("`{name}` is {}, expected one number of 64 bits", array.type_());
+            let value = value.ok_or_else(|| Failure::file(self.file.path(), wrong()))?;
+            Ok(Control { name: name.clone(), shape: array.shape().to_vec(), value })
+        };
+        names.map(control).collect()
+    }
+
+    /// Refuses an input that is not as it was when the program was made for it.
+    fn agrees(&self, control: &Control) -> Result<(), Failure> {
+        let found = number(&self.input(&control.name)?);
+        if found == Some(control.value) {
+            return Ok(());
+        }
+        let Control { name, value, .. } = control;
+        let found = found.map_or("no such number".to_owned(), |it| it.to_string());
+        Err(Failure::file(
+            self.file.path(),
+            format!(
+                "`{name}` is {found}, and the program is for {value}: it decides what is computed; plan again with \
+                 these inputs, or leave it out"
+            ),
+        ))
+    }
+}
+
+/// The number of an array of one, if it is whole.
+fn number(array: &Array) -> Option<i64> {
+    let wide = kernels::evaluate(&Op::Cast(DType::I64), &[array]).ok()?.pop()?;
+    let bytes = <[u8; 8]>::try_from(wide.bytes()).ok()?;
+    let number = i64::from_le_bytes(bytes);
+    // What is beyond 64 bits with a sign would be another number.
+    (array.dtype() != DType::U64 || number >= 0).then_some(number)
+}
+
+/// The array of an input whose value is part of a program.
+pub(crate) fn control(it: &Control, dtype: DType) -> Result<Array, String> {
+    let one = Array::of(it.shape.clone(), &[it.value]).map_err(|error| error.to_string())?;
+    converted(one, &Type::new(dtype, it.shape.clone()))
 }
 
 /// The names and types of a program's inputs, in order.

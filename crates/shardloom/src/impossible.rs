@@ -4,31 +4,84 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use kernels::Array;
-use planner_ir::{DType, Graph, Op, Output, Source, Type, ValueId};
+use planner_ir::{DType, Graph, Node, Op, Output, Source, Type, ValueId};
 
 use crate::failure::Failure;
 
 /// The most elements of a value that is followed: positions of a sequence have fewer.
 const MOST: u64 = 1 << 22;
 
-/// Refuses sizes of dimensions, one of which is 0, by which no output has elements.
-pub(crate) fn refuse_empty(path: &Path, graph: &Graph, sizes: &BTreeMap<String, u64>) -> Result<(), Failure> {
-    if sizes.values().all(|it| *it > 0) {
+/// Refuses a program that computes nothing for the sizes of dimensions that it was made for: outputs that have
+/// elements are made of none, or no output that depends on inputs has any. What a file says of all sizes itself
+/// is as it says.
+pub(crate) fn refuse_empty(graph: &Graph, header: &plan::ModelFile) -> Result<(), String> {
+    if header.dims.is_empty() {
         return Ok(());
     }
-    let is_empty = |it: &Output| graph.type_of(it.value).elements() == 0;
-    if let Some(output) = graph.outputs.first().filter(|_| graph.outputs.iter().all(is_empty)) {
-        return Err(Failure::file(
-            path,
-            format!(
-                "no output has elements, such as `{}` {}: give the dimensions that they depend on a size of at \
-                 least 1 (`--dim`, `--inputs`)",
-                output.name,
-                graph.type_of(output.value)
-            ),
-        ));
+    let made = Made::of(graph);
+    let is_empty = |it: &&Output| graph.type_of(it.value).elements() == 0;
+    let shown = |it: &Output| format!("`{}` {}", it.name, graph.type_of(it.value));
+    let help = "give the dimensions that they depend on a larger size (`--dim`, `--inputs`)";
+    let of_nothing = graph.outputs.iter().filter(|it| !is_empty(it));
+    if let Some((output, node)) = of_nothing.filter_map(|it| Some((it, made.of_nothing[it.value.0]?))).next()
+    {
+        let taken = node.operands.iter().map(|&it| graph.type_of(it)).find(|it| it.elements() == 0);
+        let taken = taken.map_or_else(String::new, |it| format!(", which takes {it}"));
+        let (output, origin) = (shown(output), &node.origin);
+        return Err(format!("output {output} is made of no elements, by `{origin}`{taken}: {help}"));
     }
-    Ok(())
+    let depends = |it: &&Output| made.of_inputs[it.value.0];
+    let some = graph.outputs.iter().any(|it| depends(&it));
+    let all = || graph.outputs.iter().filter(|it| depends(it) || !some);
+    match all().next().filter(|_| all().all(|it| is_empty(&it))) {
+        Some(output) => Err(format!("no output has elements, such as {}: {help}", shown(output))),
+        None => Ok(()),
+    }
+}
+
+/// What values are made of.
+struct Made<'a> {
+    /// For each value, the operation that made elements of none where it is made of these.
+    of_nothing: Vec<Option<&'a Node>>,
+    /// Whether it depends on an input.
+    of_inputs: Vec<bool>,
+}
+
+impl<'a> Made<'a> {
+    fn of(graph: &'a Graph) -> Self {
+        let is_input = |it: ValueId| matches!(graph.value(it).source, Source::Input(_));
+        let mut made = Self {
+            of_nothing: vec![None; graph.values.len()],
+            of_inputs: graph.value_ids().map(is_input).collect(),
+        };
+        for node in &graph.nodes {
+            let nothing = made.nothing(graph, node);
+            let of_inputs = node.operands.iter().any(|it| made.of_inputs[it.0]);
+            for result in &node.results {
+                made.of_nothing[result.0] = nothing;
+                made.of_inputs[result.0] = of_inputs;
+            }
+        }
+        made
+    }
+
+    /// The operation by which results of this one are made of nothing.
+    fn nothing(&self, graph: &Graph, node: &'a Node) -> Option<&'a Node> {
+        let of = |it: &ValueId| self.of_nothing[it.0];
+        let is_empty = |it: &ValueId| graph.type_of(*it).elements() == 0;
+        match node.op {
+            // What is put beside elements, or into them, may be nothing.
+            Op::Concat { .. } if node.operands.iter().all(|it| is_empty(it) || of(it).is_some()) => {
+                node.operands.iter().find_map(of)
+            }
+            Op::Concat { .. } | Op::Pad { .. } | Op::Region(_) | Op::Dynamic(_) => None,
+            Op::ScatterElements { .. } | Op::ScatterNd { .. } => node.operands.first().and_then(of),
+            _ => {
+                let makes = node.results.iter().any(|it| !is_empty(it)) && node.operands.iter().any(is_empty);
+                node.operands.iter().find_map(of).or_else(|| makes.then_some(node))
+            }
+        }
+    }
 }
 
 /// Refuses a program of which it is known before it runs that it cannot. Of some inputs a number is known

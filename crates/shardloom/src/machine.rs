@@ -74,17 +74,21 @@ pub(crate) fn of_plan(planned: &MachineName, given: Option<&str>) -> Result<Clus
     Ok(found)
 }
 
-/// The same of one kind, whose prices are those that the plan was made by, if it says which.
-pub(crate) fn priced_as(planned: &MachineName, given: Option<&str>) -> Result<Machine, Failure> {
+/// The same with the prices that the plan was made by, if it says which.
+pub(crate) fn priced_as(planned: &MachineName, given: Option<&str>) -> Result<Cluster, Failure> {
     let cluster = of_plan(planned, given)?;
-    if let Some(given) = given.filter(|_| has_prices_of(&cluster, planned) == Some(false)) {
-        return Err(Failure::Input(format!(
+    match given.filter(|_| has_prices_of(&cluster, planned) == Some(false)) {
+        None => Ok(cluster),
+        Some(given) => Err(Failure::Input(format!(
             "machine `{given}` has other prices than the plan was made by, so that times cannot be compared: give the \
              machine file that it was made with, or plan again with `--machine {given}`"
-        )));
+        ))),
     }
-    let found = cluster.single().cloned();
-    found.ok_or_else(|| {
+}
+
+/// The machine of a plan on one mesh.
+pub(crate) fn single(cluster: &Cluster) -> Result<Machine, Failure> {
+    cluster.single().cloned().ok_or_else(|| {
         Failure::Usage(format!("machine `{}` has nodes of several kinds, expected one", cluster.full_name()))
     })
 }

@@ -7,12 +7,21 @@ use plan::{Generation, Pipeline, Plan};
 
 use crate::failure::Failure;
 use crate::model_file::{self, ModelFile};
-use crate::{readable, written};
+use crate::{impossible, readable, written};
 
-/// The plan of a file, as the file says: not checked.
-pub(crate) fn read(path: &Path) -> Result<Plan, Failure> {
-    let text = readable::bytes(path)?;
-    match plan::json::read_any(&text).map_err(|error| Failure::file(path, error))? {
+/// What a file says: not checked.
+fn content(path: &Path) -> Result<Content, Failure> {
+    plan::json::read_any(&readable::bytes(path)?).map_err(|error| Failure::file(path, error))
+}
+
+/// The plan of a file, checked.
+pub(crate) fn read_checked(path: &Path) -> Result<Plan, Failure> {
+    of_one(path, read_any_checked(path)?)
+}
+
+/// Refuses what is no plan of one program.
+fn of_one(path: &Path, content: Content) -> Result<Plan, Failure> {
+    match content {
         Content::Plan(plan) => Ok(*plan),
         Content::Pipeline(pipeline) => Err(Failure::file(
             path,
@@ -30,24 +39,17 @@ pub(crate) fn read(path: &Path) -> Result<Plan, Failure> {
     }
 }
 
-/// The plan of a file, checked.
-pub(crate) fn read_checked(path: &Path) -> Result<Plan, Failure> {
-    let plan = read(path)?;
-    plan::check(&plan).map_err(|error| Failure::file(path, format!("the plan is rejected:\n{error}")))?;
-    Ok(plan)
-}
-
 /// The plan or the pipeline of a file, checked.
 pub(crate) fn read_any_checked(path: &Path) -> Result<Content, Failure> {
-    let text = readable::bytes(path)?;
-    let content = plan::json::read_any(&text).map_err(|error| Failure::file(path, error))?;
-    let checked = match &content {
-        Content::Plan(plan) => plan::check(plan),
-        Content::Pipeline(pipeline) => plan::check_pipeline(pipeline),
-        Content::Generation(generation) => plan::check_generation(generation),
+    let content = content(path)?;
+    let (checked, plans): (_, Vec<&Plan>) = match &content {
+        Content::Plan(plan) => (plan::check(plan), vec![plan]),
+        Content::Pipeline(it) => (plan::check_pipeline(it), it.stages.iter().map(|it| &it.plan).collect()),
+        Content::Generation(it) => (plan::check_generation(it), it.plans().map(|(_, plan)| plan).collect()),
     };
     checked.map_err(|error| Failure::file(path, format!("the plan is rejected:\n{error}")))?;
-    Ok(content)
+    let empty = plans.into_iter().find_map(|plan| impossible::refuse_empty(&plan.graph, &plan.model).err());
+    empty.map_or(Ok(content), |why| Err(Failure::file(path, format!("the plan is rejected: {why}"))))
 }
 
 /// The plans of generation of a file, checked.

@@ -94,14 +94,14 @@ impl Because {
     /// The reason in words.
     pub fn in_words(self) -> &'static str {
         match self {
-            Self::Declared => "the file says that they are parameters",
-            Self::Named => "by their names",
-            Self::Product => "by their use: products",
-            Self::Lookup => "by their use: look-ups",
-            Self::Norm => "by their use: norms",
-            Self::Added => "by their use: added to values",
-            Self::Elements => "by their use: element by element",
-            Self::Asked => "as asked",
+            Self::Declared => "declared as parameters by the file",
+            Self::Named => "named as parameters of modules are, such as `norm.weight`",
+            Self::Product => "used as weights of matrix products",
+            Self::Lookup => "used as tables that are looked up, as embeddings are",
+            Self::Norm => "used as scales or biases of normalisations",
+            Self::Added => "used as biases: added to activations, or put beside them",
+            Self::Elements => "used element by element, as scales and gates are",
+            Self::Asked => "asked for with `--train`",
         }
     }
 }

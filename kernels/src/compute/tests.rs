@@ -2,7 +2,7 @@
 
 use planner_ir::{Binary, DType, Op, Type, Unary};
 
-use crate::{Array, KernelError, Span, Tensor, compute, evaluate};
+use crate::{Array, KernelError, Span, Tensor, TensorMut, compute, evaluate};
 
 #[test]
 fn values_start_at_cache_lines_and_keep_their_bytes() {
@@ -37,6 +37,17 @@ fn bad_operands_are_errors() {
     assert!(matches!(found, Err(KernelError::Count { of: "spans", .. })));
     let found = compute(&op, &[truth.tensor()], &mut [y.tensor_mut()]);
     assert!(matches!(found, Err(KernelError::Elements { .. } | KernelError::Shape { .. })));
+}
+
+#[test]
+fn no_elements_lie_anywhere() {
+    let bytes = [0_u8; 17];
+    let offset = usize::from(bytes.as_ptr().align_offset(4) == 0);
+    let x = Tensor { dtype: DType::F32, shape: &[2, 0], bytes: &bytes[offset..offset], spans: &[] };
+    let mut y = Array::zeros(Type::new(DType::F32, [0, 1])).unwrap();
+    let op = Op::Slice { starts: vec![0, 0], steps: vec![1, 1], sizes: vec![0, 0] };
+    let mut y = TensorMut { shape: &[0, 0], ..y.tensor_mut() };
+    assert_eq!(compute(&op, &[x], std::slice::from_mut(&mut y)), Ok(()));
 }
 
 #[test]

@@ -24,14 +24,29 @@ pub(crate) fn copy(
     }
 }
 
+/// Elements of any type; no bytes lie anywhere.
+fn elements<T: Pod>(bytes: &[u8]) -> Result<&[T], KernelError> {
+    if bytes.is_empty() {
+        return Ok(&[]);
+    }
+    bytemuck::try_cast_slice(bytes).map_err(|_| KernelError::Alignment)
+}
+
+/// The same, to be set.
+fn elements_mut<T: Pod>(bytes: &mut [u8]) -> Result<&mut [T], KernelError> {
+    if bytes.is_empty() {
+        return Ok(&mut []);
+    }
+    bytemuck::try_cast_slice_mut(bytes).map_err(|_| KernelError::Alignment)
+}
+
 fn copy_as<T: Pod>(
     nest: &Nest<2>,
     starts: [usize; 2],
     x: &Tensor,
     y: &mut TensorMut,
 ) -> Result<(), KernelError> {
-    let x: &[T] = bytemuck::try_cast_slice(x.bytes).map_err(|_| KernelError::Alignment)?;
-    let y: &mut [T] = bytemuck::try_cast_slice_mut(y.bytes).map_err(|_| KernelError::Alignment)?;
+    let (x, y) = (elements::<T>(x.bytes)?, elements_mut::<T>(y.bytes)?);
     copy_elements(nest, starts, x, y);
     Ok(())
 }
@@ -108,8 +123,7 @@ fn copy_from_places_as<T: Pod>(
     y: &mut TensorMut,
 ) -> Result<(), KernelError> {
     let (source, target) = (row_major(&extents(x.shape)?), row_major(&extents(y.shape)?));
-    let x: &[T] = bytemuck::try_cast_slice(x.bytes).map_err(|_| KernelError::Alignment)?;
-    let y: &mut [T] = bytemuck::try_cast_slice_mut(y.bytes).map_err(|_| KernelError::Alignment)?;
+    let (x, y) = (elements::<T>(x.bytes)?, elements_mut::<T>(y.bytes)?);
     copy_dimension(places, &source, &target, [0, 0], x, y);
     Ok(())
 }

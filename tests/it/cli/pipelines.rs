@@ -177,6 +177,70 @@ fn files_of_pipelines_that_were_changed() {
     assert!(!folder.0.join("w.safetensors").exists());
 }
 
+/// What a pipeline says of its times and memory is held against prices and programs, with its model and without.
+#[test]
+fn what_a_pipeline_says_is_what_its_machine_and_programs_make() {
+    let folder = Folder::new("mispriced-pipeline");
+    let path = planned(&folder, "p.json", &["--machine", "cpu-4x", "--stages", "2", "--mesh", "2"]);
+    let text = fs::read_to_string(&path).unwrap();
+    let Ok(Content::Pipeline(whole)) = read_any(text.as_bytes()) else { panic!("it is no pipeline") };
+    let model = root().join("tests/models/gpt2-bytes.onnx");
+    let model = ["--model", model.to_str().unwrap()];
+    let passed = works(&[&["check", &path][..], &model].concat());
+    for expected in ["its times are those of the prices of `cpu-4x`", "a step of its 4 ranks is that of one"]
+    {
+        assert!(passed.contains(expected), "{passed}");
+    }
+    let checked = |change: &dyn Fn(&mut plan::Pipeline), expected: &[&str]| {
+        let mut pipeline = (*whole).clone();
+        change(&mut pipeline);
+        fs::write(&path, write_pipeline(&pipeline)).unwrap();
+        for more in [&[][..], &model] {
+            says(&fails(2, &[&["check", &path], more].concat()), expected);
+        }
+    };
+    let terms = |it: &mut plan::Pipeline, from: usize, to: usize| {
+        let moved = it.estimate[from].seconds / 2.0;
+        it.estimate[from].seconds -= moved;
+        it.estimate[to].seconds += moved;
+    };
+    checked(&|it| terms(it, 0, 1), &["term `busiest stage` takes", "by the prices of its machine"]);
+    checked(&|it| it.crossings[0].to[0].seconds *= 0.9, &["crossing `", "to stage 1 takes"]);
+    checked(&|it| it.crossings[0].to[0].bytes += 4, &["crossing `", "bytes", "expected"]);
+    let more = |memory: &mut [plan::Holding]| {
+        memory.iter_mut().find(|it| it.kind == "activations").unwrap().bytes += 4;
+    };
+    checked(&|it| more(&mut it.stages[1].plan.memory), &["a device of stage 1 by itself holds"]);
+    checked(&|it| more(&mut it.memory[0]), &["a device of group 0 holds"]);
+    checked(&|it| it.stages[0].adapters += 1, &["stage 0: its nodes have 2 adapters, expected 1"]);
+    // What one operation takes less, the sum takes less.
+    checked(
+        &|it| {
+            let plan = &mut it.stages[1].plan;
+            let (graph, mut saved) = (&plan.graph, (0.0, ""));
+            for (node, assignment) in graph.node_ids().zip(&mut plan.assignments) {
+                if let plan::Assignment::Computed { seconds, .. } = assignment
+                    && saved.0 == 0.0
+                {
+                    *seconds /= 2.0;
+                    let runs = u32::try_from(graph.runs(node)).unwrap();
+                    saved = (*seconds * f64::from(runs), plan::class_names(&graph.node(node).op).term);
+                }
+            }
+            plan.estimate.iter_mut().filter(|it| it.name == saved.1).for_each(|it| it.seconds -= saved.0);
+            plan.proof = plan::Proof::Optimal;
+        },
+        &["stage 1: operation ", "by the prices of its machine"],
+    );
+    let one = planned(&folder, "one.json", &["--machine", "cpu-2x", "--mesh", "2"]);
+    let mut plan = plan::json::read(&fs::read(&one).unwrap()).unwrap();
+    let moved = plan.estimate[0].seconds / 2.0;
+    plan.estimate[0].seconds -= moved;
+    plan.estimate[1].seconds += moved;
+    fs::write(&one, plan::json::write(&plan)).unwrap();
+    says(&fails(2, &["check", &one]), &["term `", "by the prices of its machine"]);
+}
+
 /// A run goes on from a plan as a pipeline, and as one of other stages, to the same losses.
 #[test]
 fn checkpoints_go_from_plans_to_pipelines_and_back() {

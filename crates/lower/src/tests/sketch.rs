@@ -34,6 +34,7 @@ impl Sketch {
             carried: Vec::new(),
             recipe: None,
             pins: Vec::new(),
+            controls: Vec::new(),
             estimate: Vec::new(),
             memory: Vec::new(),
             capacity: 0,

@@ -10,7 +10,9 @@ use planner_ir::{
 use super::error::{ReadError, shown};
 use super::file;
 use crate::pin::Pin;
-use crate::plan::{Assignment, Copy, Holding, LeftOut, ModelFile, Plan, Proof, SpaceSize, Term, Transfer};
+use crate::plan::{
+    Assignment, Control, Copy, Holding, LeftOut, ModelFile, Plan, Proof, SpaceSize, Term, Transfer,
+};
 
 type Result<T> = std::result::Result<T, ReadError>;
 
@@ -53,6 +55,7 @@ pub(super) fn plan(body: &file::Body) -> Result<Plan> {
         carried: body.carried.iter().copied().map(copy).collect(),
         recipe: body.recipe.as_ref().map(file::Recipe::read),
         pins: each("plan.pins", &body.pins, |place, _, it| tables.pin(place, it))?,
+        controls: body.controls.iter().map(control).collect(),
         estimate: body.estimate.iter().map(term).collect(),
         memory: body.memory.iter().map(holding).collect(),
         capacity: body.capacity,
@@ -256,6 +259,10 @@ fn copy(copy: file::Copy) -> Copy {
         file::Copy::Made => Copy::Made,
         file::Copy::Transferred(transfer) => Copy::Transferred(transfer),
     }
+}
+
+fn control(it: &file::Control) -> Control {
+    Control { name: it.name.clone(), shape: it.shape.clone(), value: it.value }
 }
 
 pub(super) fn term(term: &file::Term) -> Term {

@@ -82,6 +82,7 @@ pub(super) fn body(plan: &Plan) -> file::Body {
         carried: plan.carried.iter().copied().map(copy).collect(),
         recipe: plan.recipe.as_ref().map(file::Recipe::of),
         pins: plan.pins.iter().map(pin).collect(),
+        controls: plan.controls.iter().map(control).collect(),
         estimate: plan.estimate.iter().map(term).collect(),
         memory: plan.memory.iter().map(holding).collect(),
         capacity: plan.capacity,
@@ -151,6 +152,10 @@ fn step_of(mesh: &Mesh, step: &planner_ir::Move) -> file::Move {
             file::Move::Permute { dims: layout.display(mesh).to_string() }
         }
     }
+}
+
+fn control(it: &crate::Control) -> file::Control {
+    file::Control { name: it.name.clone(), shape: it.shape.clone(), value: it.value }
 }
 
 pub(super) fn term(it: &crate::Term) -> file::Term {

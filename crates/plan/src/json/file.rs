@@ -55,6 +55,9 @@ pub(super) struct Body {
     /// Missing where nothing is.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) pins: Vec<Pin>,
+    /// Missing where nothing is.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) controls: Vec<Control>,
     pub(super) estimate: Vec<Term>,
     pub(super) memory: Vec<Holding>,
     pub(super) capacity: u64,
@@ -68,6 +71,14 @@ pub(super) struct Model {
     pub(super) path: String,
     pub(super) sha256: String,
     pub(super) dims: Vec<Sized>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Control {
+    pub(super) name: String,
+    pub(super) shape: Vec<u64>,
+    pub(super) value: i64,
 }
 
 #[derive(Serialize, Deserialize)]

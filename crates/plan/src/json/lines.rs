@@ -94,6 +94,7 @@ fn fields(body: &Body) -> String {
         carried,
         recipe,
         pins,
+        controls,
         estimate,
         memory,
         capacity,
@@ -118,14 +119,16 @@ fn fields(body: &Body) -> String {
         ("carried", short(carried)),
         ("recipe", short(recipe)),
         ("pins", table(pins)),
+        ("controls", table(controls)),
         ("estimate", table(estimate)),
         ("memory", table(memory)),
         ("capacity", short(capacity)),
         ("proof", short(proof)),
         ("space", short(space)),
     ];
-    // Of all tables, this one is missing where it is empty.
-    let fields = fields.iter().filter(|(name, _)| *name != "pins" || !pins.is_empty());
+    // Of all tables, these are missing where they are empty.
+    let empty = [("pins", pins.is_empty()), ("controls", controls.is_empty())];
+    let fields = fields.iter().filter(|(name, _)| !empty.contains(&(*name, true)));
     let fields: Vec<String> = fields.map(|(name, content)| format!("    \"{name}\": {content}")).collect();
     fields.join(",\n")
 }

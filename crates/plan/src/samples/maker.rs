@@ -76,6 +76,7 @@ pub(crate) fn empty(graph: Graph, mesh: Mesh) -> Plan {
         carried: vec![Copy::Made; states],
         recipe: None,
         pins: Vec::new(),
+        controls: Vec::new(),
         estimate: vec![],
         memory: vec![],
         capacity: 0,

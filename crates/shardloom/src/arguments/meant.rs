@@ -5,6 +5,7 @@ use std::path::Path;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, CommandFactory};
 
+use super::recipe::OptimizerName;
 use super::{Arguments, Command, Mode, PlanArguments, RunDevice, Stages};
 use crate::failure::Failure;
 use crate::train::arguments::Shape;
@@ -45,6 +46,14 @@ fn planned(command: &Command) -> Option<&PlanArguments> {
         Command::Sweep(it) => Some(&it.plan),
         _ => None,
     }
+}
+
+fn trains(command: &Command) -> bool {
+    planned(command).is_some_and(|it| it.recipe.mode == Mode::Train)
+}
+
+fn optimizer(command: &Command) -> Option<OptimizerName> {
+    planned(command).map(|it| it.recipe.optimizer)
 }
 
 fn way(command: &Command) -> Way {
@@ -90,8 +99,12 @@ const RANKS: &[&str] = &["run", "generate", "train", "calibrate"];
 
 /// Every option of every command, once. Those of `bench` are each read by one benchmark.
 const ROWS: &[Row] = &[
-    Row { commands: PLAN, options: &["model", "machine", "dims", "mesh", "mode", "pins"], meant: Always },
-    Row { commands: PLAN, options: &["loss", "precision"], meant: Always },
+    Row { commands: PLAN, options: &["model", "machine", "dims", "mesh", "mode"], meant: Always },
+    Row {
+        commands: PLAN,
+        options: &["pins"],
+        meant: Where(|it| way(it) != Way::Generate, "plans of one program, not with `--mode generate`"),
+    },
     Row {
         commands: PLAN,
         options: &["devices"],
@@ -106,9 +119,9 @@ const ROWS: &[Row] = &[
         commands: PLAN,
         options: &["inputs"],
         meant: Where(
-            |it| way(it) != Way::Auto,
-            "sizes that are said: `--stages auto` and `sweep` choose that of a micro-batch, others are given with \
-             `--dim`",
+            |it| !matches!(way(it), Way::Auto | Way::Generate),
+            "sizes that are said: `--stages auto` and `sweep` choose that of a micro-batch, `--mode generate` takes \
+             `--batch`, `--prompt` and `--context`, others are given with `--dim`",
         ),
     },
     Row {
@@ -119,10 +132,9 @@ const ROWS: &[Row] = &[
     Row {
         commands: PLAN,
         options: &[
+            "loss",
+            "precision",
             "optimizer",
-            "betas",
-            "epsilon",
-            "momentum",
             "weight_decay",
             "no_decay",
             "clip",
@@ -130,7 +142,23 @@ const ROWS: &[Row] = &[
             "train",
             "untie",
         ],
-        meant: Where(|it| planned(it).is_some_and(|it| it.recipe.mode == Mode::Train), "`--mode train`"),
+        meant: Where(trains, "`--mode train`"),
+    },
+    Row {
+        commands: PLAN,
+        options: &["betas", "epsilon"],
+        meant: Where(
+            |it| trains(it) && optimizer(it) == Some(OptimizerName::Adamw),
+            "`--optimizer adamw` of `--mode train`",
+        ),
+    },
+    Row {
+        commands: PLAN,
+        options: &["momentum"],
+        meant: Where(
+            |it| trains(it) && optimizer(it) == Some(OptimizerName::SgdMomentum),
+            "`--optimizer sgd-momentum` of `--mode train`",
+        ),
     },
     Row {
         commands: PLAN,
@@ -159,7 +187,7 @@ const ROWS: &[Row] = &[
         meant: Where(
             |it| match it {
                 Command::Sweep(it) => it.plan.pipeline.stages == Some(Stages::Auto),
-                _ => way(it) != Way::Generate,
+                _ => trains(it),
             },
             "`--mode train`, and is `auto` in a sweep",
         ),

@@ -123,31 +123,21 @@ pub enum PhasesName {
 }
 
 impl RecipeArguments {
-    /// The recipe, if the model is to be trained, without its decisions about blocks.
+    /// The recipe, if the model is to be trained, without its decisions about blocks. Options that mean nothing
+    /// to it have been refused.
     pub(crate) fn recipe(&self) -> Result<Option<Recipe>, Failure> {
         if self.mode != Mode::Train {
-            let given = [
-                ("--loss", self.loss.is_some()),
-                ("--precision", self.precision != PrecisionName::File),
-                ("--freeze", !self.freeze.is_empty()),
-                ("--train", !self.train.is_empty()),
-                ("--untie", !self.untie.is_empty()),
-            ];
-            return match given.iter().find(|(_, is_given)| *is_given) {
-                Some((flag, _)) => Err(Failure::Usage(format!("`{flag}` goes with `--mode train`"))),
-                None => Ok(None),
-            };
+            return Ok(None);
         }
         let Some(loss) = self.loss.clone() else {
             let message = "training takes a loss: `--loss OUTPUT` or `--loss cross-entropy:LOGITS,LABELS`";
             return Err(Failure::Usage(message.to_owned()));
         };
-        let optimizer = self.optimizer()?;
         let (vectors, names): (Vec<String>, Vec<String>) =
             self.no_decay.iter().cloned().partition(|pattern| pattern == "vectors");
         Ok(Some(Recipe {
             loss,
-            optimizer,
+            optimizer: self.optimizer(),
             precision: match self.precision {
                 PrecisionName::Fp32 => Precision::F32,
                 PrecisionName::Bf16 => Precision::Bf16,
@@ -178,21 +168,9 @@ impl RecipeArguments {
         Roles { frozen, trained, untied, ..Roles::default() }
     }
 
-    /// The optimizer, told nothing that only another one has.
-    fn optimizer(&self) -> Result<Optimizer, Failure> {
-        let told = [
-            ("betas", self.betas.is_some(), OptimizerName::Adamw, "adamw"),
-            ("epsilon", self.epsilon.is_some(), OptimizerName::Adamw, "adamw"),
-            ("momentum", self.momentum.is_some(), OptimizerName::SgdMomentum, "sgd-momentum"),
-        ];
-        if let Some((flag, _, _, owner)) =
-            told.iter().find(|(_, told, owner, _)| *told && *owner != self.optimizer)
-        {
-            let message = format!("`--{flag}` goes with `--optimizer {owner}`");
-            return Err(Failure::Usage(message));
-        }
+    fn optimizer(&self) -> Optimizer {
         let decay = Real(self.weight_decay);
-        Ok(match self.optimizer {
+        match self.optimizer {
             OptimizerName::Adamw => {
                 let (beta1, beta2) = self.betas.unwrap_or((0.9, 0.999));
                 let epsilon = Real(self.epsilon.unwrap_or(1e-8));
@@ -202,7 +180,7 @@ impl RecipeArguments {
             OptimizerName::SgdMomentum => {
                 Optimizer::Momentum { momentum: Real(self.momentum.unwrap_or(0.9)), decay }
             }
-        })
+        }
     }
 
     /// What is computed again of every block, if that is said.

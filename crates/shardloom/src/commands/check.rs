@@ -6,7 +6,8 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use ::plan::json::Content;
-use ::plan::{Cache, Holding, Pipeline, Plan};
+use ::plan::{Cache, Holding, MachineName, Pipeline, Plan};
+use cost_models::cluster::Cluster;
 use evaluated::Evaluated;
 use planner_ir::{Graph, Source};
 use serde_json::json;
@@ -14,8 +15,9 @@ use serde_json::json;
 use super::{Context, Said};
 use crate::arguments::CheckArguments;
 use crate::failure::Failure;
+use crate::generation::planned;
 use crate::model_file::ModelFile;
-use crate::pipeline::Target;
+use crate::pipeline::{Target, staged};
 use crate::train::trained::derived_pipeline;
 use crate::{derived, machine, pipeline, plan_file};
 
@@ -26,6 +28,51 @@ struct Checked {
     passed: Vec<String>,
     /// What cannot be known.
     unknown: Vec<String>,
+}
+
+/// What the prices of a machine do not make of what a plan says, if there is something.
+type Mispriced<'a> = &'a dyn Fn(&Cluster) -> Result<Option<String>, Failure>;
+
+impl Checked {
+    fn pass(&mut self, line: impl Into<String>) {
+        self.passed.push(line.into());
+    }
+
+    fn without(mut self, unknown: String) -> Self {
+        self.unknown.push(unknown);
+        self
+    }
+
+    /// Refuses times that the prices of a plan's machine do not make.
+    fn times(
+        &mut self,
+        planned: &MachineName,
+        arguments: &CheckArguments,
+        mispriced: Mispriced<'_>,
+    ) -> Result<(), Failure> {
+        let given = arguments.machine.as_deref();
+        let unknown =
+            |why: String| format!("not known: whether these are the times of its machine, for {why}");
+        let cluster = match machine::priced_as(planned, given) {
+            Ok(cluster) => cluster,
+            Err(failure) if given.is_some() => return Err(failure),
+            Err(failure) => {
+                self.unknown.push(unknown(failure.to_string()));
+                return Ok(());
+            }
+        };
+        match (mispriced(&cluster)?, &planned.sha256) {
+            (None, _) => self.pass(format!("its times are those of the prices of `{}`", planned.name)),
+            (Some(_), None) if given.is_none() => self.unknown.push(unknown(format!(
+                "the plan does not say by which prices of `{}` it was made; give the machine with `--machine`",
+                planned.name
+            ))),
+            (Some(wrong), _) => {
+                return Err(Failure::file(&arguments.plan, format!("the plan is rejected: {wrong}")));
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Checks a plan or a pipeline.
@@ -43,8 +90,11 @@ pub(crate) fn check(arguments: &CheckArguments, context: &mut Context<'_, '_>) -
         Content::Pipeline(pipeline) => check_pipeline(&pipeline, arguments, context)?,
         Content::Generation(generation) => {
             let rules = ::plan::GENERATION_RULES.len();
-            let passed = vec![format!("its plans and their cache obey {rules} rules of generation")];
-            let mut all = Checked { passed, ..Checked::default() };
+            let mut all = Checked::default();
+            all.pass(format!("its plans and their cache obey {rules} rules of generation"));
+            planned::fit_together(&generation).map_err(|error| Failure::file(&arguments.plan, error))?;
+            let (held, capacity) = (planned::held(&generation)?, generation.decode.capacity);
+            all.pass(format!("a device holds {held} bytes of its steps, which take turns, of {capacity}"));
             for (name, plan) in generation.plans() {
                 let of_one = check_plan(plan, Some(&generation.cache), arguments, context)?;
                 let named = |line: String| format!("{name}: {line}");
@@ -93,43 +143,53 @@ fn check_pipeline(
 ) -> Result<Checked, Failure> {
     let path = &arguments.plan;
     let stages = pipeline.stages.len();
-    let mut passed = vec![
-        format!("the plans of its {stages} stages obey all {} rules", ::plan::RULES.len()),
-        format!("what crosses between them fits, and its schedule of {stages} stages can be kept"),
-    ];
+    let mut checked = Checked::default();
+    checked.pass(format!("the plans of its {stages} stages obey all {} rules", ::plan::RULES.len()));
+    checked.pass(format!("what crosses between them fits, and its schedule of {stages} stages can be kept"));
     context.progress.say("checking the programs");
     let observed = &mut *context.stages;
     let programs = pipeline::lower_pipeline(pipeline, &mut |stage, made| observed.observe(stage, made))?;
     let instructions: usize = programs.iter().map(|program| program.instructions.len()).sum();
-    passed.push(format!("its {} programs, {instructions} instructions, are verified", programs.len()));
-    let memory = lower::pipelined(pipeline).and_then(|it| it.memory());
-    let memory = memory.map_err(|error| Failure::internal("lower", error))?;
+    checked.pass(format!("its {} programs, {instructions} instructions, are verified", programs.len()));
+    let of_lowering = |error| Failure::internal("lower", error);
+    let memory = lower::pipelined(pipeline).and_then(|it| it.memory()).map_err(of_lowering)?;
     let groups = pipeline.memory.len().max(memory.len());
     for group in 0..groups {
         let none = Vec::new();
         let of = |all: &[Vec<Holding>]| all.get(group).unwrap_or(&none).clone();
         holds(path, &format!("a device of group {group}"), &of(&pipeline.memory), &of(&memory))?;
     }
-    passed.push("they hold what the pipeline says, byte for byte".to_owned());
+    for (number, stage) in pipeline.stages.iter().enumerate() {
+        let alone = lower::memory(&stage.plan).map_err(of_lowering)?;
+        holds(path, &format!("a device of stage {number} by itself"), &stage.plan.memory, &alone)?;
+    }
+    checked.pass("they hold what the pipeline says, byte for byte");
+    checked.times(&pipeline.machine, arguments, &|cluster| staged::mispriced(pipeline, cluster))?;
     context.progress.say("checking against the model");
     let first = pipeline.stages.first();
     let first = first.ok_or_else(|| Failure::file(path, "is a pipeline without stages"))?;
     let file = match model_of(arguments, &first.plan.model, true)? {
         Ok(file) => file,
-        Err(unknown) => return Ok(Checked { passed, unknown: vec![unknown] }),
+        Err(unknown) => return Ok(checked.without(unknown)),
     };
-    passed.push("the model is the one that was planned".to_owned());
+    checked.pass("the model is the one that was planned");
     for stage in &pipeline.stages {
         let refused = |error: String| Failure::file(path, format!("the plan is rejected: {error}"));
         weights(&stage.plan.graph, &file).map_err(refused)?;
     }
-    passed.push("its weights are there, of the types that the stages say".to_owned());
+    checked.pass("its weights are there, of the types that the stages say");
     let graph = derived_pipeline(path, pipeline, &file)?;
     let operations = graph.nodes.len();
-    passed.push(format!(
+    checked.pass(format!(
         "its stages are the training step of its recipe ({operations} operations), cut as it says"
     ));
-    Ok(Checked { passed, ..Checked::default() })
+    // What takes as long as a step is done where it is asked for.
+    if arguments.model.is_some() {
+        let evaluated =
+            Evaluated { path, graph: &graph, controls: &[], file: &file, programs: &programs, inputs: None };
+        checked.passed.extend(evaluated.step()?);
+    }
+    Ok(checked)
 }
 
 /// Refuses what says of a device's memory something else than programs take.
@@ -149,24 +209,6 @@ fn holds(path: &Path, what: &str, said: &[Holding], found: &[Holding]) -> Result
     Err(Failure::file(path, message))
 }
 
-/// Refuses times that the prices of the plan's machine do not make; nothing is said where these are not known.
-fn times(plan: &Plan, arguments: &CheckArguments) -> Result<Option<String>, Failure> {
-    let machine = match (machine::priced_as(&plan.machine, arguments.machine.as_deref()), &arguments.machine)
-    {
-        (Ok(machine), _) => machine,
-        (Err(failure), Some(_)) => return Err(failure),
-        (Err(_), None) => return Ok(None),
-    };
-    let target = Target::of(&machine, &plan.mesh);
-    let wrong = search::mispriced(plan, &pipeline::prices(&target)?);
-    match (wrong, &plan.machine.sha256) {
-        (None, _) => Ok(Some(format!("its times are those of the prices of `{}`", plan.machine.name))),
-        // What does not say by which prices it was made may be of others.
-        (Some(_), None) if arguments.machine.is_none() => Ok(None),
-        (Some(wrong), _) => Err(Failure::file(&arguments.plan, format!("the plan is rejected: {wrong}"))),
-    }
-}
-
 /// Checks a plan, of generation with what its inputs and outputs are.
 fn check_plan(
     plan: &Plan,
@@ -175,40 +217,45 @@ fn check_plan(
     context: &mut Context<'_, '_>,
 ) -> Result<Checked, Failure> {
     let path = &arguments.plan;
-    let mut passed = vec![format!("the plan obeys all {} rules", ::plan::RULES.len())];
+    let mut checked = Checked::default();
+    checked.pass(format!("the plan obeys all {} rules", ::plan::RULES.len()));
     context.progress.say("checking the programs");
     let stages = &mut *context.stages;
     let programs = pipeline::lower(plan, &mut |stage, made| stages.observe(stage, made))?;
     let instructions: usize = programs.iter().map(|program| program.instructions.len()).sum();
-    passed.push(format!("its {} programs, {instructions} instructions, are verified", programs.len()));
+    checked.pass(format!("its {} programs, {instructions} instructions, are verified", programs.len()));
     let memory = lower::memory(plan).map_err(|error| Failure::internal("lower", error))?;
     holds(path, "a device", &plan.memory, &memory)?;
-    passed.push("they hold what the plan says, byte for byte".to_owned());
-    passed.extend(times(plan, arguments)?);
+    checked.pass("they hold what the plan says, byte for byte");
+    checked.times(&plan.machine, arguments, &|cluster| {
+        let machine = machine::single(cluster)?;
+        Ok(search::mispriced(plan, &pipeline::prices(&Target::of(&machine, &plan.mesh))?))
+    })?;
     context.progress.say("checking against the model");
     let file = match model_of(arguments, &plan.model, plan.recipe.is_some())? {
         Ok(file) => file,
-        Err(unknown) => return Ok(Checked { passed, unknown: vec![unknown] }),
+        Err(unknown) => return Ok(checked.without(unknown)),
     };
-    passed.push("the model is the one that was planned".to_owned());
+    checked.pass("the model is the one that was planned");
     let refused = |error: String| Failure::file(path, format!("the plan is rejected: {error}"));
     weights(&plan.graph, &file).map_err(refused)?;
-    passed.push("its weights are there, of the types that the plan says".to_owned());
+    checked.pass("its weights are there, of the types that the plan says");
     let inputs = arguments.inputs.as_deref();
-    let evaluated = Evaluated { path, plan, file: &file, programs: &programs, inputs };
+    let (graph, controls) = (&plan.graph, &plan.controls[..]);
+    let evaluated = Evaluated { path, graph, controls, file: &file, programs: &programs, inputs };
     match &plan.recipe {
-        None => passed.extend(evaluated.outputs(derived::imported(&file, plan, cache))?),
+        None => checked.passed.extend(evaluated.outputs(derived::imported(&file, plan, cache))?),
         Some(recipe) => {
             derived::trains(path, plan, recipe, &file)?;
             let operations = plan.graph.nodes.len();
-            passed.push(format!("its program is the training step of its recipe ({operations} operations)"));
+            checked.pass(format!("its program is the training step of its recipe ({operations} operations)"));
             // What takes as long as a step is done where it is asked for.
             if arguments.model.is_some() {
-                passed.extend(evaluated.step()?);
+                checked.passed.extend(evaluated.step()?);
             }
         }
     }
-    Ok(Checked { passed, ..Checked::default() })
+    Ok(checked)
 }
 
 fn weights(graph: &Graph, file: &ModelFile) -> Result<(), String> {

@@ -42,8 +42,8 @@ fn explain_generation(
     if arguments.diagram.is_some() || arguments.svg.is_some() {
         return explain_plan(&generation.decode, arguments, context);
     }
-    let mut text: String = generate::in_words(generation).iter().map(|line| format!("{line}\n")).collect();
-    let mut json = generate::json(generation);
+    let mut text: String = generate::in_words(generation)?.iter().map(|line| format!("{line}\n")).collect();
+    let mut json = generate::json(generation)?;
     for (name, plan) in generation.plans() {
         let said = explain_plan(plan, arguments, context)?;
         // Writing to a string does not fail.
@@ -72,8 +72,8 @@ fn explain_plan(
     let prepared = derived::prepared(&arguments.plan, plan)?.map(|it| Prepared { fixed, ..it });
     let ordered = prepared.as_ref().filter(|prepared| prepared.graph == plan.graph);
     let stories = explained::blocks(plan, ordered.map_or(&whole, |prepared| &prepared.sections));
-    let machine = match (machine::priced_as(&plan.machine, arguments.machine.as_deref()), &arguments.machine)
-    {
+    let priced = machine::priced_as(&plan.machine, arguments.machine.as_deref());
+    let machine = match (priced.and_then(|it| machine::single(&it)), &arguments.machine) {
         (Err(failure), Some(_)) => return Err(failure),
         (machine, _) => machine,
     };

@@ -64,10 +64,7 @@ fn ready(arguments: &GenerateArguments, context: &mut Context<'_, '_>) -> Result
     let generation = plan_file::generation(path)?;
     let prompts = prompts(arguments)?;
     fit(&generation, arguments, &prompts)?;
-    if let Some(prefill) = &generation.prefill {
-        let capacity = prefill.capacity.min(generation.decode.capacity);
-        fit_together(prefill, &generation.decode, capacity).map_err(|error| Failure::file(path, error))?;
-    }
+    fit_together(&generation).map_err(|error| Failure::file(path, error))?;
     let file = plan_file::named_model(path, generation.model(), arguments.model.as_deref())?;
     weights_are_there(&file)?;
     context.progress.say("lowering");
@@ -261,6 +258,7 @@ impl<'a> Run<'a> {
             "seconds_to_first_token": steps.first,
             "steps_per_second": rate,
             "tokens_per_second": a_second(made, all),
+            "held_bytes": self.sequences.held(),
         });
         Said { text: String::new(), json }
     }

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use ::plan::Control;
 use planner_ir::Graph;
 use serde_json::{Value, json};
 
@@ -40,7 +41,7 @@ pub(crate) fn import(arguments: &ImportArguments, context: &mut Context<'_, '_>)
     for (name, type_) in given::expected(graph) {
         line(format!("input      {name} {type_}"));
     }
-    for name in &imported.controls {
+    for Control { name, .. } in &imported.controls {
         line(format!("control    {name} decides what is computed; its value is part of the program"));
     }
     for output in &graph.outputs {
@@ -87,7 +88,7 @@ pub(crate) fn import(arguments: &ImportArguments, context: &mut Context<'_, '_>)
         "path": imported.header.path,
         "sha256": imported.header.sha256,
         "inputs": inputs,
-        "controls": imported.controls,
+        "controls": imported.controls.iter().map(|it| &it.name).collect::<Vec<_>>(),
         "outputs": graph.outputs.iter().map(|it| it.name.clone()).collect::<Vec<_>>(),
         "weights": weights,
         "weight_bytes": bytes,
@@ -96,7 +97,7 @@ pub(crate) fn import(arguments: &ImportArguments, context: &mut Context<'_, '_>)
         "idioms": raised.idioms,
         "kept_whole": regions,
     });
-    found.say(&mut json, context);
+    found.after(&imported.warnings).say(&mut json, context);
     Ok(Said { text, json })
 }
 

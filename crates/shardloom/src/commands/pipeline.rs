@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 
-use ::plan::{Pipeline, strategy};
+use ::plan::{Pipeline, Recipe, strategy};
 use cost_models::cluster::Cluster;
 use import::Bindings;
 use planner_ir::Mesh;
@@ -23,7 +23,7 @@ use crate::pipeline::{self, Stage, parameters};
 use crate::progress::Progress;
 use crate::train::trained::derived_pipeline;
 use crate::weight_roles::Weights;
-use crate::{explained, impossible, mesh, model_file, plan_file, quantity, readable};
+use crate::{explained, mesh, model_file, plan_file, quantity, readable};
 
 /// Plans a training step in stages: on the mesh that is given for each group of devices, or the best
 /// of several.
@@ -35,9 +35,7 @@ pub(super) fn pipeline(
     context: &mut Context<'_, '_>,
 ) -> Result<Said, Failure> {
     let wanted = &arguments.pipeline;
-    let recipe = arguments.recipe.recipe()?.ok_or_else(|| {
-        Failure::Usage("a plan in stages is one to train: `--stages` goes with `--mode train`".to_owned())
-    })?;
+    let recipe = recipe(arguments)?;
     let candidates = candidates(arguments, asked, machines)?;
     let meshes: Vec<Meshes<'_>> = match asked {
         Stages::Meshes(meshes) => vec![Meshes::Each(meshes)],
@@ -87,7 +85,14 @@ pub(super) fn pipeline(
         }
         _ => (wanted.schedule.as_str(), String::new()),
     };
-    said(&best, name, before, (arguments, &imported.file), context)
+    said(&best, name, before, (arguments, &imported.file, &imported.warnings), context)
+}
+
+/// How a model is trained in stages.
+fn recipe(arguments: &PlanArguments) -> Result<Recipe, Failure> {
+    arguments.recipe.recipe()?.ok_or_else(|| {
+        Failure::Usage("a plan in stages is one to train, expected `--mode train` and a loss".to_owned())
+    })
 }
 
 /// Whether a pipeline has a schedule.
@@ -116,7 +121,7 @@ fn said(
     pipeline: &Pipeline,
     schedule: &str,
     before: String,
-    (arguments, file): (&PlanArguments, &ModelFile),
+    (arguments, file, warnings): (&PlanArguments, &ModelFile, &[String]),
     context: &mut Context<'_, '_>,
 ) -> Result<Said, Failure> {
     context.stages.observe(Stage::Plan, &::plan::json::write_pipeline(pipeline));
@@ -138,8 +143,13 @@ fn said(
     let _ = writeln!(text, "plan written to {}", arguments.output.display());
     let mut json = summary_json(pipeline);
     json["parameters"] = weights.json();
-    Found::of(pipeline.stages.iter().map(|stage| &stage.plan.graph)).say(&mut json, context);
+    found_in(pipeline).after(warnings).say(&mut json, context);
     Ok(Said { text, json })
+}
+
+/// What attention in the stages of a pipeline is found to be.
+pub(super) fn found_in(pipeline: &Pipeline) -> Found {
+    Found::of(pipeline.stages.iter().map(|stage| &stage.plan.graph))
 }
 
 /// Plans a training step on a whole cluster.
@@ -164,7 +174,8 @@ pub(super) fn cluster(
         }
     };
     let before = format!("chosen     {}; {all} setups, {priced} of them priced, {gap}\n", answer.chosen);
-    said(&answer.pipeline, answer.kind.name(), before, (arguments, &file), context)
+    // Names of dimensions are taken apart where shapes of inputs say so, and these are not given here.
+    said(&answer.pipeline, answer.kind.name(), before, (arguments, &file, &[]), context)
 }
 
 /// How many examples a step has.
@@ -183,9 +194,7 @@ pub(super) fn answer(
     progress: &Progress,
 ) -> Result<Answer, Failure> {
     let wanted = &arguments.pipeline;
-    let recipe = arguments.recipe.recipe()?.ok_or_else(|| {
-        Failure::Usage("a plan in stages is one to train: `--stages` goes with `--mode train`".to_owned())
-    })?;
+    let recipe = recipe(arguments)?;
     let dim = &wanted.batch_dim;
     if arguments.target.mesh.is_some() || arguments.bound.dims.iter().any(|(name, _)| name == dim) {
         return Err(Failure::Usage(format!(
@@ -200,19 +209,18 @@ pub(super) fn answer(
         dims.insert(dim.clone(), examples / micro_batches.max(1));
         dims
     };
+    let header = |micro_batches: u64| ::plan::ModelFile {
+        path: arguments.model.display().to_string(),
+        sha256: file.sha256.clone(),
+        dims: dims(micro_batches).into_iter().collect(),
+    };
     let imported = |micro_batches: u64| {
         let parameters = single.clone();
         let bindings = Bindings { dims: dims(micro_batches), parameters, ..Bindings::default() };
         let graph = pipeline::import(file, &bindings, &mut |_, _| {});
         let graph = graph.map_err(|error| compile::refusal(file, &error))?;
-        impossible::refuse_empty(&file.path, &graph, &bindings.dims)?;
-        impossible::refuse(&file.path, &graph, BTreeMap::new())?;
+        compile::refuse_impossible(&graph, &header(micro_batches), BTreeMap::new())?;
         Ok(graph)
-    };
-    let header = |micro_batches: u64| ::plan::ModelFile {
-        path: arguments.model.display().to_string(),
-        sha256: file.sha256.clone(),
-        dims: dims(micro_batches).into_iter().collect(),
     };
     let question = Question {
         file,

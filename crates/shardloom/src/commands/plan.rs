@@ -25,11 +25,6 @@ pub(crate) fn plan(arguments: &PlanArguments, context: &mut Context<'_, '_>) -> 
     let cluster = machine::cluster(&arguments.machine, arguments.devices)?;
     let single = || machine::named(&arguments.machine, arguments.devices);
     if arguments.recipe.mode == Mode::Generate {
-        arguments.recipe.recipe()?;
-        if !arguments.pipeline.pins.is_empty() {
-            let message = "`--pin` is of plans of one program: leave it out with `--mode generate`";
-            return Err(Failure::Usage(message.to_owned()));
-        }
         return super::generate::plan(arguments, &single()?, context);
     }
     if arguments.pipeline.stages == Some(Stages::Auto) {
@@ -51,7 +46,7 @@ pub(crate) fn plan(arguments: &PlanArguments, context: &mut Context<'_, '_>) -> 
             format!(
                 "its control flow depends on the value of `{}`, which a plan to train does not hold: export it \
                  with that value",
-                imported.controls.join("`, `")
+                imported.controls.iter().map(|it| it.name.as_str()).collect::<Vec<_>>().join("`, `")
             ),
         ));
     }
@@ -81,8 +76,7 @@ pub(crate) fn plan(arguments: &PlanArguments, context: &mut Context<'_, '_>) -> 
         }
     }
     let observe = &mut |stage, made: &dyn std::fmt::Display| stages.observe(stage, made);
-    let chosen =
-        compile::planned(&prepared, &imported.header, &machine, &arguments.target, observe, progress)?;
+    let chosen = compile::planned(&prepared, &imported, &machine, &arguments.target, observe, progress)?;
     if let Some(recipe) = &chosen.plan.recipe {
         progress.say("deriving the step again");
         derived::confirm(&arguments.output, &chosen.plan, recipe, &imported.file)?;
@@ -104,7 +98,7 @@ pub(crate) fn plan(arguments: &PlanArguments, context: &mut Context<'_, '_>) -> 
         let _ = writeln!(text, "{line}");
     }
     let _ = writeln!(text, "plan written to {}", arguments.output.display());
-    Found::of([&prepared.graph]).say(&mut json, context);
+    Found::of([&prepared.graph]).after(&imported.warnings).say(&mut json, context);
     Ok(Said { text, json })
 }
 

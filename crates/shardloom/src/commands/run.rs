@@ -5,7 +5,7 @@ pub(super) mod expected; // outputs beside those that the inputs' file has
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use ::plan::Plan;
+use ::plan::{Control, Plan};
 use expected::{Compared, Expected};
 use kernels::Array;
 use lower::Program;
@@ -29,8 +29,6 @@ struct Job {
     chosen: Chosen,
     file: ModelFile,
     given: Option<Given>,
-    /// The inputs whose values are part of the program.
-    controls: Vec<String>,
 }
 
 /// Runs a model or a plan.
@@ -159,10 +157,10 @@ fn of_model(arguments: &RunArguments, context: &mut Context<'_, '_>) -> Result<N
         return Ok(Next::Stop(Stage::Raise));
     }
     let mut observe = |stage, made: &dyn std::fmt::Display| stages.observe(stage, made);
-    let chosen =
-        compile::planned(&prepared, &imported.header, &machine, &arguments.target, &mut observe, progress)?;
-    let compile::Imported { file, given, controls, .. } = imported;
-    Ok(Next::Go(Box::new(Job { chosen, file, given, controls })))
+    let chosen = compile::planned(&prepared, &imported, &machine, &arguments.target, &mut observe, progress)?;
+    let compile::Imported { file, given, warnings, .. } = imported;
+    warnings.iter().for_each(|it| context.warn(it));
+    Ok(Next::Go(Box::new(Job { chosen, file, given })))
 }
 
 fn of_plan(arguments: &RunArguments, context: &mut Context<'_, '_>) -> Result<Next, Failure> {
@@ -185,12 +183,7 @@ fn of_plan(arguments: &RunArguments, context: &mut Context<'_, '_>) -> Result<Ne
     weights_are_there(&file)?;
     let given = arguments.bound.inputs.as_deref().map(given::read).transpose()?;
     context.stages.observe(Stage::Plan, &::plan::json::write(&plan));
-    Ok(Next::Go(Box::new(Job {
-        chosen: Chosen { plan, tried: Vec::new() },
-        file,
-        given,
-        controls: Vec::new(),
-    })))
+    Ok(Next::Go(Box::new(Job { chosen: Chosen { plan, tried: Vec::new() }, file, given })))
 }
 
 pub(crate) fn weights_are_there(file: &ModelFile) -> Result<(), Failure> {
@@ -212,7 +205,7 @@ fn inputs_of(plan: &Plan, job: &Job, arguments: &RunArguments) -> Result<BTreeMa
     };
     // Inputs that decide control flow are constants of the plan, and some are of no use.
     let ignored: Vec<&str> = job.file.model.inputs().iter().map(|input| input.name.as_str()).collect();
-    given.fitting(&plan.graph, &ignored)
+    given.fitting(&plan.graph, &plan.controls, &ignored)
 }
 
 fn said(arguments: &RunArguments, job: &Job, outcome: &run::Outcome, compared: &[Compared]) -> Said {
@@ -224,8 +217,10 @@ fn said(arguments: &RunArguments, job: &Job, outcome: &run::Outcome, compared: &
     let mut line = |words: String| {
         let _ = writeln!(text, "{words}");
     };
-    for name in &job.controls {
-        line(format!("control    `{name}` decides what is computed; its value is part of the plan"));
+    for Control { name, value, .. } in &plan.controls {
+        line(format!(
+            "control    `{name}` decides what is computed; its value, {value}, is part of the plan"
+        ));
     }
     let steps = if arguments.steps == 1 {
         "one step".to_owned()

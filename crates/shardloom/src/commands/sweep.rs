@@ -1,10 +1,11 @@
 //! `sweep`: the cheapest pipelines on clusters that differ in one thing.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-use super::pipeline::{answer, examples};
+use super::pipeline::{answer, examples, found_in};
 use super::{Context, Said};
 use crate::arguments::SweepArguments;
 use crate::bench::plot::{Across, Line, Panel, Scale, Stroke, svg};
@@ -36,6 +37,9 @@ pub(super) fn sweep(arguments: &SweepArguments, context: &mut Context<'_, '_>) -
     }
     let (what, values) = parsed(over)?;
     let file = model_file::open_for(&plan.model, plan.recipe.graph())?;
+    for output in [csv, picture].into_iter().flatten() {
+        file.spares(output)?;
+    }
     let mut points = Vec::new();
     for at in values {
         context.progress.say(format!("{over}: {}", shown(what, at)));
@@ -58,7 +62,19 @@ pub(super) fn sweep(arguments: &SweepArguments, context: &mut Context<'_, '_>) -
     if let Some(path) = picture {
         written::write(path, drawn(what, &points).as_bytes())?;
     }
-    let json: Vec<Value> = points.iter().map(|point| object(what, point)).collect();
+    // What is found of one plan is found of most others.
+    let mut warned = BTreeSet::new();
+    let object = |point: &Point| {
+        let mut object = object(what, point);
+        if let Ok(answer) = &point.found {
+            let found = found_in(&answer.pipeline);
+            found.add(&mut object);
+            let new = found.warnings.into_iter().filter(|it| warned.insert(it.clone()));
+            new.for_each(|it| context.warn(&it));
+        }
+        object
+    };
+    let json: Vec<Value> = points.iter().map(object).collect();
     Ok(Said { text: text(what, &points), json: Value::Array(json) })
 }
 

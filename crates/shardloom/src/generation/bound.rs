@@ -1,8 +1,9 @@
 //! The steps of a decoder as programs of fixed sizes.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use import::{Bindings, Dim, Input, Positions};
+use kernels::Array;
 use plan::{Cache, Growth};
 use planner_ir::{Graph, Source, Type};
 
@@ -109,12 +110,6 @@ impl<'a> Decoder<'a> {
         let found = self.growth.found(self.capacity, width);
         let mask = if self.growth == Growth::AtLength && width > 1 { width } else { self.capacity };
         let graph = self.imported(width, found, mask)?;
-        // The last token that there is room for stands there.
-        let last = self.positions.iter().filter_map(|it| {
-            let type_ = type_of_input(&graph, &it.name)?;
-            Some((it.name.clone(), impossible::filled(type_, self.capacity.saturating_sub(1))?))
-        });
-        impossible::refuse(&self.file.path, &graph, last.collect())?;
         let known = |name: &str| {
             let roles = &self.roles;
             let kept = roles.kept.iter().map(|part| &part.past);
@@ -134,6 +129,37 @@ impl<'a> Decoder<'a> {
         }
     }
 
+    /// The positions of a step, where all are those of the last token that there is room for.
+    pub fn last_positions(&self, graph: &Graph) -> BTreeMap<String, Array> {
+        let last = self.positions.iter().filter_map(|it| {
+            let type_ = type_of_input(graph, &it.name)?;
+            Some((it.name.clone(), impossible::filled(type_, self.capacity.saturating_sub(1))?))
+        });
+        last.collect()
+    }
+
+    /// What a user should know of the names of dimensions, in words: which of the step of one token are others
+    /// of the same name.
+    pub fn apart(&self) -> Result<Vec<String>, Failure> {
+        let bindings = self.bindings(1, self.growth.found(self.capacity, 1), self.capacity)?;
+        let of_input = |input: &Input| {
+            let dims = input.dims.iter().flatten().enumerate();
+            let apart = dims.filter_map(|(index, dim)| {
+                let (Dim::Symbol(symbol), place) = (dim, place(&input.name, index)) else { return None };
+                let (size, elsewhere) = (bindings.dims.get(&place)?, bindings.dims.get(symbol)?);
+                let path = self.file.path.display();
+                (size != elsewhere).then(|| {
+                    format!(
+                        "{path}: {place} is {size}, and `{symbol}`, as the model calls it, is {elsewhere} \
+                         elsewhere: taken as a dimension of its own"
+                    )
+                })
+            });
+            apart.collect::<Vec<_>>()
+        };
+        Ok(self.file.model.inputs().iter().flat_map(of_input).collect())
+    }
+
     /// The model with a cache of which so many places are found, and a mask of so many.
     fn imported(&self, width: u64, found: u64, mask: u64) -> Result<Graph, Failure> {
         let mut bindings = self.bindings(width, found, mask)?;
@@ -149,8 +175,15 @@ impl<'a> Decoder<'a> {
     }
 
     fn bindings(&self, width: u64, found: u64, mask: u64) -> Result<Bindings, Failure> {
-        let mut bindings = Bindings::default();
         let roles = &self.roles;
+        let mut sizes: BTreeMap<String, u64> = BTreeMap::new();
+        // Names are hints: what has one that is taken is known by its place.
+        let mut set = |name: &str, index: usize, dim: &Dim, size: u64| {
+            let Dim::Symbol(symbol) = dim else { return };
+            if *sizes.entry(symbol.clone()).or_insert(size) != size {
+                sizes.insert(place(name, index), size);
+            }
+        };
         let mut bind = |name: &str, sizes: &[u64]| -> Result<(), Failure> {
             let input = input(self.file, name)?;
             let dims = dims_of(input).map_err(|error| self.refused(error))?;
@@ -158,14 +191,7 @@ impl<'a> Decoder<'a> {
                 let (found, expected) = (dims.len(), sizes.len());
                 return Err(self.refused(format!("`{name}` has {found} dimensions, expected {expected}")));
             }
-            for (dim, &size) in dims.iter().zip(sizes) {
-                let Dim::Symbol(symbol) = dim else { continue };
-                let before = *bindings.dims.entry(symbol.clone()).or_insert(size);
-                if before != size {
-                    let message = format!("dimension `{symbol}` would be {before} and, in `{name}`, {size}");
-                    return Err(self.refused(message));
-                }
-            }
+            dims.iter().zip(sizes).enumerate().for_each(|(index, (dim, &size))| set(name, index, dim, size));
             Ok(())
         };
         bind(&roles.tokens, &[self.batch, width])?;
@@ -180,17 +206,23 @@ impl<'a> Decoder<'a> {
         for part in &roles.kept {
             let dims = dims_of(input(self.file, &part.past)?).map_err(|error| self.refused(error))?;
             for (index, dim) in dims.iter().enumerate() {
-                let Dim::Symbol(symbol) = dim else { continue };
                 let is_batch = Some(dim) == tokens.first() || index == 0;
                 if index == self.dim {
-                    bindings.dims.insert(symbol.clone(), found);
+                    set(&part.past, index, dim, found);
                 } else if is_batch {
-                    bindings.dims.insert(symbol.clone(), self.batch);
+                    set(&part.past, index, dim, self.batch);
                 }
             }
         }
-        bindings.dims.extend(self.dims.iter().cloned());
-        Ok(bindings)
+        for (name, size) in &self.dims {
+            if let Some(own) = sizes.insert(name.clone(), *size).filter(|own| own != size) {
+                return Err(Failure::Usage(format!(
+                    "`--dim {name}={size}` is a dimension that generating gives a size, here {own}: leave it out; \
+                     `--batch`, `--prompt` and `--context` say what there is of each"
+                )));
+            }
+        }
+        Ok(Bindings { dims: sizes, ..Bindings::default() })
     }
 
     /// Whether all sequences have the same positions.
@@ -337,6 +369,11 @@ impl<'a> Decoder<'a> {
 fn input<'a>(file: &'a ModelFile, name: &str) -> Result<&'a Input, Failure> {
     let input = file.model.inputs().iter().find(|input| input.name == name);
     input.ok_or_else(|| Failure::file(&file.path, format!("there is no input `{name}`")))
+}
+
+/// Where a dimension of an input is, as import calls it.
+fn place(name: &str, index: usize) -> String {
+    format!("{name}[{index}]")
 }
 
 fn dims_of(input: &Input) -> Result<&[Dim], String> {

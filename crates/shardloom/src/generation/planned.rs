@@ -118,10 +118,9 @@ fn of_share(
             }
         };
         let decode = Plan { capacity, ..decode };
-        match fit_together(&prompts, &decode, capacity) {
-            Ok(()) => {
-                return Ok((Generation { cache: cache.clone(), prefill: Some(prompts), decode }, tried));
-            }
+        let generation = Generation { cache: cache.clone(), prefill: Some(prompts), decode };
+        match fit_together(&generation) {
+            Ok(()) => return Ok((generation, tried)),
             Err(failure) => {
                 is_apart = true;
                 refused = Some(failure);
@@ -131,24 +130,35 @@ fn of_share(
     Err(Refused { failure: none(refused), is_apart })
 }
 
-/// Refuses plans of prompts and of single tokens that do not fit beside each other: ranks hold both.
-pub fn fit_together(prefill: &Plan, decode: &Plan, capacity: u64) -> Result<(), Failure> {
-    let [prompts, tokens] = [pipeline::alike(prefill)?.program, pipeline::alike(decode)?.program];
+/// What a device holds of both steps (bytes): what is alike at rest is there once, and so is the memory of a
+/// step, for they take turns.
+pub fn held(generation: &Generation) -> Result<u64, Failure> {
     // All ranks have the same instructions over buffers of the same sizes.
-    let held = run::held_beside(&tokens, &prompts);
-    if held <= capacity {
+    let tokens = pipeline::alike(&generation.decode)?.program;
+    let Some(prefill) = &generation.prefill else { return Ok(tokens.resident + tokens.arena) };
+    Ok(run::held_beside(&tokens, &pipeline::alike(prefill)?.program))
+}
+
+/// Refuses plans of prompts and of single tokens that do not fit beside each other: ranks hold both.
+pub fn fit_together(generation: &Generation) -> Result<(), Failure> {
+    let capacity = generation.plans().map(|(_, plan)| plan.capacity).min().unwrap_or(0);
+    let together = held(generation)?;
+    if together <= capacity {
         return Ok(());
     }
-    let alone = |program: &lower::Program| quantity::bytes(program.resident + program.arena);
+    let alone = |(name, plan): (&str, &Plan)| {
+        let program = pipeline::alike(plan)?.program;
+        Ok(format!("{} of {name}", quantity::bytes(program.resident + program.arena)))
+    };
+    let alone: Vec<String> = generation.plans().map(alone).collect::<Result<_, Failure>>()?;
     Err(Failure::Input(format!(
-        "the steps of prompts and of single tokens do not fit beside each other: a device holds {} of the one and \
-         {} of the other, {} in all, and may hold {}: {} bytes are missing; fewer tokens of prompts at once \
-         (`--prompt`), a smaller `--batch` or `--context` would help",
-        alone(&prompts),
-        alone(&tokens),
-        quantity::bytes(held),
+        "the steps of prompts and of single tokens do not fit beside each other: a device holds {}, {} in all, and \
+         may hold {}: {} bytes are missing; fewer tokens of prompts at once (`--prompt`), a smaller `--batch` or \
+         `--context` would help",
+        alone.join(" and "),
+        quantity::bytes(together),
         quantity::bytes(capacity),
-        held - capacity
+        together - capacity
     )))
 }
 

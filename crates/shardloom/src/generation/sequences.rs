@@ -55,6 +55,11 @@ impl<'a> Sequences<'a> {
         Ok(Self { generation, prefill, decode, handed, tokens: prompts, taken: 0 })
     }
 
+    /// What each rank on a processor of this process holds (bytes).
+    pub fn held(&self) -> Vec<u64> {
+        self.decode.held_together(self.prefill.as_ref())
+    }
+
     /// The tokens of all sequences.
     pub fn tokens(&self) -> &[Vec<i64>] {
         &self.tokens
@@ -131,7 +136,17 @@ impl<'a> Sequences<'a> {
         let generation = self.generation;
         let plan = generation.prefill.as_ref().filter(|_| width > 1).unwrap_or(&generation.decode);
         let inputs = self.given(plan, first, width)?;
-        let session = self.prefill.as_mut().filter(|_| width > 1).unwrap_or(&mut self.decode);
+        let session = match &mut self.prefill {
+            Some(prefill) if width > 1 => {
+                prefill.take_turn(&mut self.decode)?;
+                prefill
+            }
+            Some(prefill) => {
+                self.decode.take_turn(prefill)?;
+                &mut self.decode
+            }
+            None => &mut self.decode,
+        };
         let mut outcome = session.step(&inputs)?;
         Ok(outcome.outputs.remove(&generation.cache.logits))
     }

@@ -6,6 +6,7 @@ mod pinned; // what is fixed of the operations of which blocks
 mod held_back; // schedules that hold less, where memory ends
 mod prices; // what a pipeline takes
 mod update; // what its update takes
+mod mispriced; // what prices do not make of what a pipeline says
 mod travelling; // the same stages by another schedule, crossing in another way
 
 use std::collections::BTreeMap;
@@ -29,6 +30,7 @@ use crate::model_file::ModelFile;
 
 use held_back::orders;
 pub use held_back::{TooMuch, kind, too_much};
+pub use mispriced::mispriced;
 pub use placed::{Place, places};
 use plans::{Make, Plans, Room, stage};
 use prices::{Networks, priced, travelling};

@@ -35,7 +35,7 @@ fn weights_are_said_by_reasons_and_alike_names_together() {
     let weights = Weights::of(std::iter::once(&graph), &roles, None);
     expect![[r"
         trains     32 parameters in 2 tensors; 5 weights stay as they are
-        constant   val_7: a mask: 0 and numbers too low to count
+        constant   val_7: a mask: 0, and numbers so low that softmax makes them 0
         frozen     layers.*.bias (2): as asked
         unreached  far: no gradient reaches them
         tied       val_9: trained as `layers.0.weight`, transposed, whose copy it is (`--untie` parts them)"]]

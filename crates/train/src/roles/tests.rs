@@ -198,7 +198,7 @@ fn use_decides_of_what_an_exporter_named() {
         let error = found(&wrong, &silent).unwrap_err();
         assert!(matches!(error, TrainError::Pattern(_, it) if it == what), "{error}");
     }
-    assert_eq!(Because::Asked.in_words(), "as asked");
+    assert_eq!(Because::Asked.in_words(), "asked for with `--train`");
     let single = |declared, name, readers| super::may_be_parameter(declared, name, readers);
     assert!(single(None, "gate", 1) && single(None, "layers.0.gate", 2) && !single(None, "half", 4));
     assert!(

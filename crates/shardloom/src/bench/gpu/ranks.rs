@@ -162,7 +162,7 @@ impl Model {
         let ignored: Vec<&str> = imported.file.model.inputs().iter().map(|it| it.name.as_str()).collect();
         let given = match &imported.given {
             None => inputs::made(&imported.graph, 0),
-            Some(it) => it.fitting(&imported.graph, &ignored)?,
+            Some(it) => it.fitting(&imported.graph, &imported.controls, &ignored)?,
         };
         let oracle = imported.given.iter().flat_map(|it| it.outputs.keys().map(move |name| (name, it)));
         let oracle = oracle.map(|(name, it)| Ok((name.clone(), it.output(name)?)));

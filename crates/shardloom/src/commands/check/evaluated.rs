@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use ::plan::Plan;
+use ::plan::Control;
 use import::ImportError;
 use kernels::Array;
 use lower::Program;
@@ -32,7 +32,10 @@ type Arrays = BTreeMap<String, Array>;
 /// What is evaluated, and on what.
 pub(super) struct Evaluated<'a> {
     pub(super) path: &'a Path,
-    pub(super) plan: &'a Plan,
+    /// The whole program.
+    pub(super) graph: &'a Graph,
+    /// What is part of the program of the model's inputs.
+    pub(super) controls: &'a [Control],
     pub(super) file: &'a ModelFile,
     pub(super) programs: &'a [Program],
     /// A file of inputs, instead of made ones.
@@ -54,7 +57,7 @@ impl Evaluated<'_> {
 
     /// Evaluates the model, imported again, the plan's program on one rank, and its programs on all.
     pub(super) fn outputs(&self, imported: Result<Graph, ImportError>) -> Result<Vec<String>, Failure> {
-        let (plan, file) = (self.plan, self.file);
+        let (graph, file) = (self.graph, self.file);
         let imported = match imported {
             Ok(imported) => imported,
             Err(ImportError::DependsOnData { .. }) => {
@@ -66,7 +69,7 @@ impl Evaluated<'_> {
         let types = |graph: &Graph| -> Vec<(String, Type)> {
             graph.outputs.iter().map(|it| (it.name.clone(), graph.type_of(it.value).clone())).collect()
         };
-        if types(&imported) != types(&plan.graph) {
+        if types(&imported) != types(graph) {
             return Err(self.refused("its outputs are not those of the model"));
         }
         if !file.missing.is_empty() {
@@ -74,7 +77,7 @@ impl Evaluated<'_> {
             return Ok(vec![line.to_owned()]);
         }
         let given = self.inputs.map(given::read).transpose()?;
-        let expected = expected::read(&plan.graph, given.as_ref())?;
+        let expected = expected::read(graph, given.as_ref())?;
         let left_out = self.left_out();
         let mut on_ranks = Vec::new();
         let mut passed = Vec::new();
@@ -94,14 +97,14 @@ impl Evaluated<'_> {
             let evaluated = |outcome: Result<Arrays, RunError>| {
                 outcome.map_err(|error| self.refused(format!("it cannot be evaluated: {error}")))
             };
-            let (before, after) = (evaluated(before)?, evaluated(run::reference(&plan.graph, sources))?);
+            let (before, after) = (evaluated(before)?, evaluated(run::reference(graph, sources))?);
             sets += 1;
             self.same(&before, &after, TOLERANCE, set.lenient, "it does not compute what the model does")?;
             if left_out.is_none() {
                 let outcome = run::run(self.programs.to_vec(), sources)
                     .map_err(|error| self.refused(format!("it does not run on its ranks: {error}")))?;
                 let what = "its ranks do not compute what one does";
-                self.same(&after, &outcome.outputs, allowed(&plan.graph), false, what)?;
+                self.same(&after, &outcome.outputs, allowed(graph), false, what)?;
                 self.expected(&expected, &outcome.outputs)?;
                 on_ranks.push(set.what);
             } else {
@@ -130,7 +133,7 @@ impl Evaluated<'_> {
 
     /// Makes one step on one rank and on all of them: losses and gradients, or parameters after it.
     pub(super) fn step(&self) -> Result<Vec<String>, Failure> {
-        let graph = &self.plan.graph;
+        let graph = self.graph;
         let training = graph.training.as_ref();
         let training = training.ok_or_else(|| self.refused("its program is no training step"))?;
         if !self.file.missing.is_empty() {
@@ -179,7 +182,7 @@ impl Evaluated<'_> {
 
     /// What inputs there are to evaluate on: those that are given, or ones that are made.
     fn sets(&self, imported: &Graph, given: Option<&Given>) -> Result<Vec<Set>, Failure> {
-        let graphs = [imported, &self.plan.graph];
+        let graphs = [imported, self.graph];
         // Inputs that nothing uses are gone from the plan.
         let union = |of: &dyn Fn(&Graph) -> Result<Arrays, Failure>| -> Result<Arrays, Failure> {
             let [mut all, more] = [of(graphs[0])?, of(graphs[1])?];
@@ -188,7 +191,7 @@ impl Evaluated<'_> {
         };
         if let Some(given) = given {
             let ignored: Vec<&str> = self.file.model.inputs().iter().map(|it| it.name.as_str()).collect();
-            let fitting = |graph: &Graph| given.fitting(graph, &ignored);
+            let fitting = |graph: &Graph| given.fitting(graph, self.controls, &ignored);
             return Ok(vec![Set {
                 what: "the inputs that are given",
                 inputs: union(&fitting)?,
@@ -217,7 +220,7 @@ impl Evaluated<'_> {
 
     /// Holds outputs against those that the file of the inputs has.
     fn expected(&self, expected: &[Expected], outputs: &Arrays) -> Result<(), Failure> {
-        let complaint = compared(&self.plan.graph, expected, outputs).iter().find_map(Compared::complaint);
+        let complaint = compared(self.graph, expected, outputs).iter().find_map(Compared::complaint);
         match (complaint, self.inputs) {
             (Some(complaint), Some(path)) => Err(Failure::file(path, complaint)),
             _ => Ok(()),

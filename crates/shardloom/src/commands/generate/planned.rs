@@ -16,7 +16,7 @@ use crate::attention::Found;
 use crate::compile::{self, Chosen};
 use crate::failure::Failure;
 use crate::generation::bound::{Decoder, Wanted as Sizes};
-use crate::generation::planned::{Step, Tried, Wanted, planned};
+use crate::generation::planned::{Step, Tried, Wanted, held, planned};
 use crate::generation::roles::roles;
 use crate::model_file;
 use crate::pipeline::{self, Stage};
@@ -28,11 +28,6 @@ pub(crate) fn plan(
     machine: &Machine,
     context: &mut Context<'_, '_>,
 ) -> Result<Said, Failure> {
-    if arguments.bound.inputs.is_some() {
-        let message =
-            "`--inputs` goes with other modes: sizes come from `--batch`, `--prompt` and `--context`";
-        return Err(Failure::Usage(message.to_owned()));
-    }
     let progress = context.progress;
     progress.say(format!("reading {}", arguments.model.display()));
     let file = model_file::open_for(&arguments.model, Use::Decode)?;
@@ -54,8 +49,10 @@ pub(crate) fn plan(
     progress.say("naming operations");
     let bindings = Bindings { dims: sizes.dims.iter().cloned().collect(), ..Bindings::default() };
     let mut step = |graph: &Graph| -> Result<Step, Failure> {
+        let header = compile::header(&file, &bindings, graph);
+        compile::refuse_impossible(graph, &header, decoder.last_positions(graph))?;
         let prepared = pipeline::prepare(graph, &mut |stage, made| stages.observe(stage, made))?;
-        Ok(Step { prepared, header: compile::header(&file, &bindings, graph) })
+        Ok(Step { prepared, header })
     };
     let prefill = prefill.as_ref().map(&mut step).transpose()?;
     let decode = step(&decode)?;
@@ -78,18 +75,19 @@ pub(crate) fn plan(
     if stages.stops_after(Stage::Plan) {
         return Ok(stopped(Stage::Plan));
     }
-    let mut said = said(&generation, &tried, arguments);
-    Found::of(generation.plans().map(|(_, plan)| &plan.graph)).say(&mut said.json, context);
+    let mut said = said(&generation, &tried, arguments)?;
+    let found = Found::of(generation.plans().map(|(_, plan)| &plan.graph));
+    found.after(&decoder.apart()?).say(&mut said.json, context);
     Ok(said)
 }
 
-fn said(generation: &Generation, tried: &[Tried], arguments: &PlanArguments) -> Said {
+fn said(generation: &Generation, tried: &[Tried], arguments: &PlanArguments) -> Result<Said, Failure> {
     let mut text = String::new();
     // Writing to a string does not fail.
     let mut line = |words: String| {
         let _ = writeln!(text, "{words}");
     };
-    for words in in_words(generation) {
+    for words in in_words(generation)? {
         line(words);
     }
     for (mesh, layout, seconds) in tried.iter().skip(1).take(SHOWN) {
@@ -106,14 +104,14 @@ fn said(generation: &Generation, tried: &[Tried], arguments: &PlanArguments) -> 
         line(summary(&one, &[]).trim_end().to_owned());
     }
     line(format!("\nplan written to {}", arguments.output.display()));
-    Said { text, json: json(generation) }
+    Ok(Said { text, json: json(generation)? })
 }
 
 /// How many other layouts of the cache are listed.
 const SHOWN: usize = 8;
 
 /// What a plan of generation is, line by line.
-pub(crate) fn in_words(generation: &Generation) -> Vec<String> {
+pub(crate) fn in_words(generation: &Generation) -> Result<Vec<String>, Failure> {
     let Cache { tokens, mask, positions, logits, kept, growth, capacity, dim } = &generation.cache;
     let mut lines = vec![format!("sequences  {} at once, of up to {capacity} tokens", generation.batch())];
     lines.push(match &generation.prefill {
@@ -136,7 +134,13 @@ pub(crate) fn in_words(generation: &Generation) -> Vec<String> {
         kept.len(),
         growth.name()
     ));
-    lines
+    lines.push(format!(
+        "memory     {} of {} on a device, {}",
+        quantity::bytes(held(generation)?),
+        quantity::bytes(generation.decode.capacity),
+        if generation.prefill.is_some() { "of both steps, which take turns" } else { "of the step" }
+    ));
+    Ok(lines)
 }
 
 /// The layout of the first part of the cache.
@@ -150,16 +154,17 @@ fn layout(generation: &Generation) -> Option<String> {
 }
 
 /// The same for programs.
-pub(crate) fn json(generation: &Generation) -> Value {
+pub(crate) fn json(generation: &Generation) -> Result<Value, Failure> {
     let cache = &generation.cache;
     let kept: Vec<Value> =
         cache.kept.iter().map(|it| json!({ "past": it.past, "present": it.present })).collect();
-    json!({
+    Ok(json!({
+        "held_bytes": held(generation)?,
         "batch": generation.batch(),
         "width": generation.width(),
         "capacity": cache.capacity,
         "cache": { "growth": cache.growth.name(), "dim": cache.dim, "kept": kept },
         "prefill": generation.prefill.as_ref().map(summary_json),
         "decode": summary_json(&generation.decode),
-    })
+    }))
 }

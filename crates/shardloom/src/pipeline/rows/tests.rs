@@ -62,6 +62,7 @@ pub(in crate::pipeline) fn of_seconds(seconds: f64) -> Plan {
         carried: vec![],
         recipe: None,
         pins: vec![],
+        controls: vec![],
         estimate: vec![Term { name: "all".to_owned(), seconds }],
         memory: vec![],
         capacity: 0,
