@@ -22,6 +22,9 @@ use crate::tidy::root;
 /// The tokens of an oracle that come at once, before the others are made behind a cache.
 const PROMPT: u64 = 6;
 
+/// The tokens that the cases have.
+const VOCABULARY: usize = 19;
+
 /// Cases whose angles change with the length of a sequence: what a prompt leaves is not what the whole has.
 const BY_LENGTH: [&str; 1] = ["llama_dynamic"];
 
@@ -48,8 +51,28 @@ fn made(parameter: &Parameter) -> Vec<u8> {
     (0..parameter.count()).flat_map(|_| number().to_le_bytes()).collect()
 }
 
+/// The weights of all experts of a layer together, of those of each.
+fn together(weights: &[Weight]) -> Vec<Weight> {
+    let mut all: BTreeMap<String, BTreeMap<u64, &Weight>> = BTreeMap::new();
+    for weight in weights {
+        let Some((before, after)) = weight.0.split_once(".experts.") else { continue };
+        let (number, after) = after.split_once('.').unwrap();
+        let name = format!("{before}.experts.{after}");
+        all.entry(name).or_default().insert(number.parse().unwrap(), weight);
+    }
+    let stacked = |(name, experts): (String, BTreeMap<u64, &Weight>)| {
+        let count = u64::try_from(experts.len()).unwrap();
+        let shape = [&[count], &experts[&0].1[..]].concat();
+        (name, shape, experts.values().flat_map(|it| it.2.clone()).collect())
+    };
+    all.into_iter().map(stacked).collect()
+}
+
+/// A weight: its name, its shape, its bytes.
+type Weight = (String, Vec<u64>, Vec<u8>);
+
 /// Writes weights as a checkpoint.
-pub(crate) fn write_weights(path: &str, weights: &[(String, Vec<u64>, Vec<u8>)]) {
+pub(crate) fn write_weights(path: &str, weights: &[Weight]) {
     let view = |shape: &[u64], bytes| {
         let shape = shape.iter().map(|&it| usize::try_from(it).unwrap()).collect();
         TensorView::new(Dtype::F32, shape, bytes).unwrap()
@@ -82,12 +105,14 @@ struct Case {
 }
 
 impl Case {
-    fn new(from: &Path) -> Self {
+    /// `test` tells folders of tests apart.
+    fn new(from: &Path, test: &str) -> Self {
         let name = from.file_name().unwrap().to_str().unwrap();
-        let folder = Folder::new(&format!("models-{name}"));
+        let folder = Folder::new(&format!("models-{test}-{name}"));
         let config = from.join("config.json");
-        let weights: Vec<_> =
+        let mut weights: Vec<_> =
             parameters(&config).iter().map(|it| (it.name.clone(), it.shape.clone(), made(it))).collect();
+        weights.extend(together(&weights));
         write_weights(&folder.path("model.safetensors"), &weights);
         let oracle = arrays_at(&from.join("oracle.npz"));
         Self { folder, oracle, config: config.to_str().unwrap().to_owned() }
@@ -95,8 +120,13 @@ impl Case {
 
     /// Writes the model for a use; where it is.
     fn model(&self, of: &str) -> String {
+        self.model_with(of, "apart")
+    }
+
+    /// The same with weights of experts held so.
+    fn model_with(&self, of: &str, experts: &str) -> String {
         let (path, weights) =
-            (self.folder.path(&format!("{of}.onnx")), self.folder.path("model.safetensors"));
+            (self.folder.path(&format!("{of}-{experts}.onnx")), self.folder.path("model.safetensors"));
         works(&[
             "model",
             "--config",
@@ -107,6 +137,8 @@ impl Case {
             &weights,
             "-o",
             &path,
+            "--experts",
+            experts,
             "--quiet",
         ]);
         path
@@ -132,6 +164,8 @@ impl Case {
         for ranks in ["1", "2"] {
             self.run(&model, ranks, &self.given(&["in/input_ids", "in/labels", "out/logits", "out/loss"]));
         }
+        let together = self.model_with("loss", "together");
+        self.run(&together, "2", &self.given(&["in/input_ids", "in/labels", "out/logits", "out/loss"]));
         self.run(&self.model("forward"), "2", &self.given(&["in/input_ids", "out/logits"]));
     }
 
@@ -166,12 +200,43 @@ impl Case {
     }
 }
 
+/// The tokens that a decoder makes are the likeliest by the logits of whole sequences.
+#[test]
+fn tokens_are_those_of_whole_sequences() {
+    for name in ["llama", "deepseek_v3", "gemma2"] {
+        let case = Case::new(&root().join("tests/cases/models").join(name), "tokens");
+        let (decoder, plan) = (case.model("decode"), case.folder.path("plan.json"));
+        let how = ["--machine", "cpu-2x", "--mesh", "2", "--mode", "generate", "--batch", "1"];
+        works(&[&["plan", &decoder, "--context", "12", "--prompt", "4", "-o", &plan], &how[..]].concat());
+        let said = works(&["generate", &plan, "--prompt-ids", "3,1,4", "--max-new-tokens", "4", "--json"]);
+        let lines = serde_json::Deserializer::from_str(&said).into_iter::<serde_json::Value>();
+        let last = lines.last().unwrap().unwrap();
+        let made: Vec<i64> =
+            last["sequences"][0].as_array().unwrap().iter().map(|it| it.as_i64().unwrap()).collect();
+        let mut tokens = vec![3_i64, 1, 4];
+        let forward = case.model("forward");
+        for found in made {
+            let bytes: Vec<u8> = tokens.iter().flat_map(|it| it.to_le_bytes()).collect();
+            let length = u64::try_from(tokens.len()).unwrap();
+            let array = Array::from_bytes(Type::new(DType::I64, vec![1, length]), &bytes).unwrap();
+            let logits =
+                case.run(&forward, "1", &[("in/input_ids".to_owned(), array)].into())["logits"].clone();
+            let logits = logits.to_floats().unwrap();
+            let last = &logits[logits.len() - VOCABULARY..];
+            let best = (0..VOCABULARY).max_by(|&a, &b| last[a].total_cmp(&last[b])).unwrap();
+            assert_eq!(found, i64::try_from(best).unwrap(), "{name} after {tokens:?}");
+            tokens.push(found);
+        }
+        assert_eq!(tokens.len(), 7, "{name}");
+    }
+}
+
 #[test]
 fn what_is_written_computes_what_transformers_does() {
     let cases = cases();
     assert!(cases.len() > 20, "{} cases", cases.len());
     cases.par_iter().for_each(|path| {
-        let case = Case::new(path);
+        let case = Case::new(path, "whole");
         case.whole();
         if BY_LENGTH.iter().all(|it| !path.ends_with(it)) {
             case.continued();
@@ -252,6 +317,7 @@ fn refused(key: &str, value: &str, expected: &str) {
 fn what_a_configuration_says_and_is_not_known_is_refused() {
     for (key, value, expected) in [
         ("model_type", "\"unheard_of\"", "`model_type` is \"unheard_of\", expected one of deepseek_v2, "),
+        ("model_type", "\"gpt_oss\"", "`model_type` is \"gpt_oss\", whose experts have biases"),
         ("hidden_act", "\"swiglu_of_theirs\"", "`hidden_act` is \"swiglu_of_theirs\", expected silu, "),
         (
             "rope_scaling",
@@ -278,6 +344,15 @@ fn what_a_configuration_says_and_is_not_known_is_refused() {
     ] {
         refused(key, value, expected);
     }
+}
+
+/// Of a configuration nothing is predicted: it says no setup.
+#[test]
+fn a_configuration_is_no_setup() {
+    let config = root().join("tests/configs/llama3_8b.json");
+    let left = shardloom(&["predict", "--config", config.to_str().unwrap()]);
+    assert_eq!(left.code, 2);
+    assert!(left.err.contains("is the configuration of a model, expected a setup in TOML"), "{}", left.err);
 }
 
 #[test]

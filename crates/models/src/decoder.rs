@@ -161,8 +161,6 @@ pub(crate) struct Attention {
     pub(crate) softcap: Option<f64>,
     /// How many keys a query sees at most: itself and those just before it.
     pub(crate) window: Option<u64>,
-    /// The weight of scores, one for each head, that take a part of the sum and give nothing.
-    pub(crate) sinks: Option<String>,
 }
 
 /// How queries, keys and values are made.

@@ -3,16 +3,16 @@
 mod common; // what most families have
 mod plain; // Llama, Mistral, Qwen, Phi-3, GLM, Granite, OLMo 2
 mod gemma; // Gemma
-mod older; // GPT-2, GPT-NeoX
+mod older; // GPT-2, GPT-NeoX, Phi
 mod mixture; // Mixtral, Qwen, GLM 4.5
 mod deepseek; // DeepSeek V2, V3 and Kimi K2
 
-use crate::config::{Config, Result};
+use crate::config::{Config, ConfigError, Result};
 use crate::decoder::Decoder;
 use crate::onnx::Element;
 
 /// The types that are known.
-pub(crate) const KNOWN: [&str; 22] = [
+const KNOWN: [&str; 23] = [
     "deepseek_v2",
     "deepseek_v3",
     "gemma",
@@ -29,6 +29,7 @@ pub(crate) const KNOWN: [&str; 22] = [
     "mistral",
     "mixtral",
     "olmo2",
+    "phi",
     "phi3",
     "qwen2",
     "qwen2_moe",
@@ -37,9 +38,17 @@ pub(crate) const KNOWN: [&str; 22] = [
     "smollm3",
 ];
 
+/// Types that are understood and not written, and why.
+const NOT_WRITTEN: [(&str, &str); 5] = [
+    ("gpt_oss", "whose experts have biases and bounds, which experts that are planned do not have"),
+    ("qwen3_next", "whose gated delta rule is planned token by token only"),
+    ("mamba", "whose states are planned token by token only"),
+    ("mamba2", "whose states are planned token by token only"),
+    ("gemma3", "whose images are not written: take its `text_config`, with `model_type` `gemma3_text`"),
+];
+
 /// The decoder, and in words what of the configuration is not in it.
 pub(crate) fn decoder(config: &Config) -> Result<(Decoder, Vec<String>)> {
-    let known = || format!("one of {}", KNOWN.join(", "));
     let Some(kind) = config.text_if("model_type")? else {
         return Err(config.missing("model_type", "a type such as `llama`"));
     };
@@ -50,9 +59,10 @@ pub(crate) fn decoder(config: &Config) -> Result<(Decoder, Vec<String>)> {
         "gemma" | "gemma2" | "gemma3_text" => gemma::decoder(config, &kind)?,
         "gpt2" => older::gpt2(config)?,
         "gpt_neox" => older::neox(config)?,
+        "phi" => older::phi(config)?,
         "mixtral" | "qwen2_moe" | "qwen3_moe" | "glm4_moe" => mixture::decoder(config, &kind, &mut left_out)?,
         "deepseek_v2" | "deepseek_v3" | "kimi_k2" => deepseek::decoder(config, &kind, &mut left_out)?,
-        _ => return Err(config.wrong("model_type", known())),
+        _ => return Err(unknown(&kind)),
     };
     if config.value("quantization_config").is_some() {
         left_out.push(
@@ -62,6 +72,15 @@ pub(crate) fn decoder(config: &Config) -> Result<(Decoder, Vec<String>)> {
     }
     config.done(&kind)?;
     Ok((decoder, left_out))
+}
+
+fn unknown(kind: &str) -> ConfigError {
+    let why = NOT_WRITTEN.iter().find(|it| it.0 == kind).map(|it| format!(", {}", it.1)).unwrap_or_default();
+    ConfigError::Wrong(
+        "model_type".to_owned(),
+        format!("\"{kind}\"{why}"),
+        format!("one of {}", KNOWN.join(", ")),
+    )
 }
 
 /// The numbers of weights.

@@ -35,6 +35,15 @@ impl Use {
     pub const ALL: [Self; 4] = [Self::Forward, Self::Loss, Self::Prefill, Self::Decode];
 }
 
+/// How the weights of a layer's experts are held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExpertWeights {
+    /// Each expert has its own, as checkpoints have them: `experts.N.NAME.weight: [out, in]`.
+    Apart,
+    /// All experts have one, as what trains them has it: `experts.NAME.weight: [experts, out, in]`.
+    Together,
+}
+
 /// Which graph of a configuration is wanted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wanted {
@@ -48,12 +57,16 @@ pub struct Wanted {
     pub batch: Option<u64>,
     /// The same of sequences.
     pub sequence: Option<u64>,
+    /// How the weights of experts are held.
+    pub experts: ExpertWeights,
 }
 
 impl Wanted {
-    /// The whole model with named dimensions.
+    /// The whole model with named dimensions; experts that are trained have one weight together, which can be
+    /// split among devices by experts.
     pub fn of(of: Use) -> Self {
-        Self { of, element: None, layers: None, batch: None, sequence: None }
+        let experts = if of == Use::Loss { ExpertWeights::Together } else { ExpertWeights::Apart };
+        Self { of, element: None, layers: None, batch: None, sequence: None, experts }
     }
 }
 

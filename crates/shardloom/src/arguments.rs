@@ -26,7 +26,7 @@ pub(crate) use generation::ids;
 pub use generation::{GenerateArguments, GenerationArguments, Prompt};
 pub use kernels::KernelsArguments;
 pub use launch::LaunchArguments;
-pub use model::{ElementName, GraphArguments, UseName};
+pub use model::{ElementName, ExpertsName, GraphArguments, UseName};
 pub use pipeline::{PipelineArguments, Stages, SweepArguments};
 pub use predict::{PredictArguments, ValidateArguments};
 pub use recipe::{Mode, RecipeArguments};

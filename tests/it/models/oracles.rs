@@ -60,7 +60,19 @@ fn with_the_weights_of_an_export_the_loss_is_that_of_pytorch() {
             ["config.json", "w.safetensors", "m.onnx", "i.safetensors"].map(|it| folder.path(it));
         write_weights(&weights_at, &weights.collect::<Vec<_>>());
         fs::write(&config, text).unwrap();
-        works(&["model", "--config", &config, "--for", "loss", "--weights", &weights_at, "-o", &model]);
+        works(&[
+            "model",
+            "--config",
+            &config,
+            "--for",
+            "loss",
+            "--experts",
+            "apart",
+            "--weights",
+            &weights_at,
+            "-o",
+            &model,
+        ]);
         let given =
             ["input_ids", "labels"].map(|it| (format!("in/{it}"), oracle[&format!("in0/{it}")].clone()));
         arrays::write(Path::new(&inputs), &given.into()).unwrap();

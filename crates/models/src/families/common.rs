@@ -88,7 +88,6 @@ impl Sizes {
             scale: real(self.size).sqrt().recip(),
             softcap: None,
             window: None,
-            sinks: None,
             name,
         }
     }

@@ -1,4 +1,4 @@
-//! GPT-2 and GPT-NeoX.
+//! GPT-2, GPT-NeoX and Phi: norms with biases, units without gates.
 
 use super::common::{activation, linear, rotated, sizes};
 use crate::config::{Config, Result};
@@ -47,7 +47,6 @@ pub(super) fn gpt2(config: &Config) -> Result<Decoder> {
             scale,
             softcap: None,
             window: None,
-            sinks: None,
         };
         let units = Dense {
             name: format!("{name}.mlp"),
@@ -110,6 +109,40 @@ pub(super) fn neox(config: &Config) -> Result<Decoder> {
     let mut decoder = sizes.decoder(vec![table], (0..sizes.layers).map(layer).collect(), head);
     "gpt_neox.embed_in".clone_into(&mut decoder.embedding);
     decoder.norm = sizes.norm("gpt_neox.final_layer_norm");
+    Ok(decoder)
+}
+
+pub(super) fn phi(config: &Config) -> Result<Decoder> {
+    let sizes = sizes(config, None, NORM)?;
+    let length = config.count("intermediate_size")?;
+    let act = activation(config, "hidden_act", "gelu_new")?;
+    let turned = rotated(config, "partial_rotary_factor", sizes.size, 0.5)?;
+    let table = rotary::table(config, turned, Pairing::Halves)?;
+    let is_normed = config.flag_or("qk_layernorm", false)?;
+    let layer = |number: u64| {
+        let name = format!("model.layers.{number}");
+        let mut attention = sizes.attention(&name, [true; 2]);
+        attention.out = linear(format!("{name}.self_attn.dense"), true);
+        if is_normed {
+            let norm = |it: &str| sizes.norm(format!("{name}.self_attn.{it}"));
+            attention.norms = Some([norm("q_layernorm"), norm("k_layernorm")]);
+        }
+        let units = Dense {
+            name: format!("{name}.mlp"),
+            length,
+            activation: act,
+            up: Up::Plain(linear(format!("{name}.mlp.fc1"), true)),
+            down: linear(format!("{name}.mlp.fc2"), true),
+        };
+        let layer = sizes.layer(name, attention, Units::Dense(units));
+        // One norm is before both.
+        Layer { parallel: true, units_norms: layer.mixer_norms.clone(), ..layer }
+    };
+    // Its head has a bias, which an embedding has not.
+    config.only("tie_word_embeddings", false, false)?;
+    let head = Head { weight: Some(linear("lm_head", true)), ..Head::default() };
+    let mut decoder = sizes.decoder(vec![table], (0..sizes.layers).map(layer).collect(), head);
+    decoder.norm = sizes.norm("model.final_layernorm");
     Ok(decoder)
 }
 

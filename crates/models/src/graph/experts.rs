@@ -1,6 +1,7 @@
 //! Mixtures of experts: products with the weights that each use of a token takes.
 
 use super::{Graph, signed};
+use crate::ExpertWeights;
 use crate::decoder::{Experts, Groups, Linear, Router, Scores, Stored};
 use crate::onnx::{Attribute, Element};
 
@@ -54,6 +55,10 @@ impl Graph<'_, '_> {
     fn stacked(&mut self, of: &Experts, name: &str, is_down: bool) -> String {
         let (hidden, length) = (self.decoder.hidden, of.length);
         let shape = if is_down { [hidden, length] } else { [length, hidden] };
+        if self.wanted.experts == ExpertWeights::Together {
+            let name = format!("{}.experts.{name}.weight", of.name);
+            return self.weight(&name, &[of.count, shape[0], shape[1]]);
+        }
         let all: Vec<String> = (0..of.count)
             .map(|expert| self.weight(&format!("{}.experts.{expert}.{name}.weight", of.name), &shape))
             .collect();

@@ -334,7 +334,7 @@ const ROWS: &[Row] = &[
     Row { commands: &["import"], options: &["model", "dims", "inputs"], meant: Always },
     Row {
         commands: &["model"],
-        options: &["config", "of", "batch", "sequence", "dtype", "layers", "weights", "output"],
+        options: &["config", "of", "batch", "sequence", "dtype", "layers", "experts", "weights", "output"],
         meant: Always,
     },
     Row { commands: &["machines show"], options: &["name"], meant: Always },

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use models::Use;
 use models::onnx::Element;
+use models::{ExpertWeights, Use};
 
 /// `model`.
 #[derive(Args, Clone, Debug)]
@@ -27,6 +27,9 @@ pub struct GraphArguments {
     /// Only the first layers
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub layers: Option<u64>,
+    /// How weights of experts are held [default: together for a loss, else apart]
+    #[arg(long, value_enum, value_name = "HOW")]
+    pub experts: Option<ExpertsName>,
     /// The checkpoint, one `.safetensors` file or several: the model refers to the data there
     #[arg(long, value_name = "FILE", num_args = 1..)]
     pub weights: Vec<PathBuf>,
@@ -56,6 +59,25 @@ impl UseName {
             Self::Loss => Use::Loss,
             Self::Prefill => Use::Prefill,
             Self::Decode => Use::Decode,
+        }
+    }
+}
+
+/// How weights of experts are held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ExpertsName {
+    /// Each expert has its own, as checkpoints have them.
+    Apart,
+    /// All experts of a layer have one: devices can hold some of them and train these.
+    Together,
+}
+
+impl ExpertsName {
+    /// How.
+    pub fn weights(self) -> ExpertWeights {
+        match self {
+            Self::Apart => ExpertWeights::Apart,
+            Self::Together => ExpertWeights::Together,
         }
     }
 }

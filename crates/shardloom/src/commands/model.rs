@@ -11,7 +11,7 @@ use planner_ir::DType;
 use serde_json::json;
 
 use super::Said;
-use crate::arguments::{ElementName, GraphArguments};
+use crate::arguments::{ElementName, ExpertsName, GraphArguments};
 use crate::arrays::Arrays;
 use crate::failure::Failure;
 use crate::{quantity, readable, written};
@@ -22,8 +22,10 @@ pub(crate) fn model(arguments: &GraphArguments) -> Result<Said, Failure> {
     let read: Vec<&Path> = weights.iter().chain([config]).map(PathBuf::as_path).collect();
     written::differs(output, &read)?;
     let text = readable::text(config)?;
+    let usual = Wanted::of(arguments.of.of());
     let wanted = Wanted {
-        of: arguments.of.of(),
+        of: usual.of,
+        experts: arguments.experts.map_or(usual.experts, ExpertsName::weights),
         element: arguments.dtype.map(ElementName::element),
         layers: arguments.layers,
         batch: arguments.batch,

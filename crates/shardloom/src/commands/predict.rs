@@ -23,6 +23,11 @@ use crate::readable;
 pub(crate) fn predict(arguments: &PredictArguments) -> Result<Said, Failure> {
     let path = &arguments.config;
     let text = readable::text(path)?;
+    if models::is_config(text.as_bytes()) {
+        let message = "is the configuration of a model, expected a setup in TOML, which says its sizes and how it \
+                       is trained; `shardloom plan` takes a configuration";
+        return Err(Failure::file(path, message));
+    }
     let Config { machine, framework, setup, assumed } =
         config::read(&text).map_err(|error| Failure::file(path, error))?;
     let framework = Framework::shipped(&framework).map_err(|error| Failure::file(path, error))?;
