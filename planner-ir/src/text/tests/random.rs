@@ -8,7 +8,7 @@ use crate::op::{
     Attention, Blind, Contract, Conv, Dynamic, Edge, Label, Op, Optimizer, Region, RegionNode, Resize, Unary,
 };
 use crate::text::attribute::Named;
-use crate::text::op::BLANK;
+use crate::text::blank::BLANK;
 
 pub(crate) fn graph(u: &mut Unstructured<'_>) -> Result<Graph> {
     let mut graph = Graph { name: u.arbitrary()?, ..Graph::default() };
