@@ -173,11 +173,10 @@ fn of_large_models() -> BTreeMap<String, Kernel> {
     let piece = |dtype: DType, shape: &[u64]| Piece::whole(Type::new(dtype, shape));
     let mut found = BTreeMap::new();
     for (dtype, size) in HEADS.into_iter().flat_map(|size| [(DType::BF16, size), (DType::F16, size)]) {
-        for (causal, blind) in [(false, Blind::Zero), (true, Blind::Zero), (true, Blind::Once)] {
+        for causal in [false, true] {
             let (scale, softcap) = (Real(0.1), Real(0.0));
-            let attention = Attention { scale, causal, softcap, window: None, blind, statistics: true };
-            // Where queries may see no key, padding is hidden.
-            let mask = Some(piece(DType::Bool, &[2, 1, 1, 2048])).filter(|_| blind != Blind::Zero);
+            let attention =
+                Attention { scale, causal, softcap, window: None, blind: Blind::Zero, statistics: true };
             let queries = || piece(dtype, &[2, 8, 2048, size]);
             let keys = || piece(dtype, &[2, 2, 2048, size]);
             let part = || piece(DType::F32, &[2, 8, 2048, size]);
@@ -185,17 +184,10 @@ fn of_large_models() -> BTreeMap<String, Kernel> {
             let forward = Op::Attention(attention);
             let backward = Op::AttentionGradient { attention, mask: false };
             let works = [
-                kernels(
-                    &forward,
-                    &[queries(), keys(), keys()].into_iter().chain(mask.clone()).collect::<Vec<_>>(),
-                    &[queries(), statistics()],
-                ),
+                kernels(&forward, &[queries(), keys(), keys()], &[queries(), statistics()]),
                 kernels(
                     &backward,
-                    &[queries(), keys(), keys(), queries(), statistics(), queries()]
-                        .into_iter()
-                        .chain(mask)
-                        .collect::<Vec<_>>(),
+                    &[queries(), keys(), keys(), queries(), statistics(), queries()],
                     &[queries(), keys(), keys()],
                 ),
                 // Parts are kept in f32.

@@ -120,7 +120,7 @@ $SCORE                }
         const t_i64 query = own + r * 8;
         sum[r] += t_shuffle_f(sum[r], 1);
         sum[r] += t_shuffle_f(sum[r], 2);
-$BLIND        const int sees = most[r] != -T_INFINITY_F;
+        const int sees = most[r] != -T_INFINITY_F;
         const float factor = sees ? 1.0f / sum[r] : 0.0f;
         if (query < queries) {
             T_UNROLL
@@ -128,6 +128,6 @@ $BLIND        const int sees = most[r] != -T_INFINITY_F;
                 *(t_u32 *)(y + (rows + query) * $EE + c * 8 + pair) =
                     t_pack_$D(made[c][2 * r] * factor, made[c][2 * r + 1] * factor);
             }
-$STATISTICS        }
+$BLIND$STATISTICS        }
     }
 }
