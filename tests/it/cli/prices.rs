@@ -5,6 +5,7 @@ use std::fs;
 use serde_json::Value;
 
 use super::{Folder, example, fails, planned, says, works};
+use crate::tidy::root;
 
 /// The file of the machine that comes as `cpu`, with other rates and its name; and the same numbers with
 /// other sources, in one line.
@@ -66,6 +67,47 @@ fn a_plan_has_one_price_in_every_command() {
     said.proof = plan::Proof::Optimal;
     fs::write(&plan, plan::json::write(&said)).unwrap();
     says(&fails(2, &["check", &plan]), &[&format!("transfer {transfer} "), "by the prices of its machine"]);
+}
+
+/// What is said of a setup by `plan`, `explain`, `simulate` and `check` is of one price, and nothing that
+/// `explain` searches beside it takes less than is proven.
+#[test]
+fn one_setup_has_one_price_and_nothing_beside_it_beats_what_is_proven() {
+    let folder = Folder::new("one-setup");
+    let path = folder.path("plan.json");
+    let model = root().join("tests/models/gpt2-bytes.onnx");
+    let of_model = ["plan", model.to_str().unwrap(), "--dim", "batch=4", "--dim", "sequence=16", "-o", &path];
+    let train = ["--mode", "train", "--loss", "cross-entropy:logits,labels"];
+    let said = |arguments: &[&str]| -> Value {
+        serde_json::from_str(&works(&[&["--json"], arguments].concat())).unwrap()
+    };
+    let mut beside = 0;
+    for (machine, trains, more) in [
+        ("cpu-4x", false, &["--mesh", "4"][..]),
+        ("cpu-4x", false, &["--mesh", "2x2"]),
+        ("cpu-4x", false, &["--mesh", "4", "--memory", "3MB"]),
+        ("h100-80g-4x", false, &["--mesh", "4", "--in-time", "never"]),
+        ("cpu-4x", true, &["--mesh", "4", "--microbatches", "4", "--clip", "1"]),
+        ("h100-80g-4x", true, &["--mesh", "4", "--recompute", "full"]),
+        ("cpu-4x", true, &["--mesh", "2", "--stages", "2", "--microbatches", "2"]),
+    ] {
+        let trained = if trains { &train[..] } else { &[] };
+        let setup = [&["--machine", machine][..], more, trained].concat();
+        let planned = said(&[&of_model[..], &setup].concat());
+        let explained = said(&["explain", &path]);
+        assert_eq!(planned["seconds"], explained["seconds"], "{setup:?}");
+        assert_eq!(planned["seconds"], said(&["simulate", &path])["estimated_seconds"], "{setup:?}");
+        let checked = works(&["check", &path]);
+        assert!(checked.contains("its times are those of the prices of"), "{setup:?}: {checked}");
+        let now = planned["seconds"].as_f64().unwrap();
+        let proven = planned["proof"]["lower_bound"].as_f64().unwrap_or(now);
+        for other in explained["otherwise"].as_array().into_iter().flatten() {
+            let Some(seconds) = other["price"]["seconds"].as_f64() else { continue };
+            assert!(seconds >= proven * (1.0 - 1e-9), "{setup:?} takes {now} s, {proven} at least: {other}");
+            beside += 1;
+        }
+    }
+    assert!(beside > 8, "{beside}");
 }
 
 #[test]

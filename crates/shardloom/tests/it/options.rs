@@ -105,3 +105,35 @@ fn setups_say_what_they_assume() {
     assert!(!said(format!("{setup}vocab_size = 1000\n")).contains("vocab_size"));
     std::fs::remove_dir_all(&folder).unwrap();
 }
+
+/// What `plan` warns of a sweep warns of too, once for all that it plans; and it writes over no weights.
+#[test]
+fn a_sweep_warns_once_and_spares_what_it_reads() {
+    let run = |arguments: &[&str]| {
+        let done = Command::new(env!("CARGO_BIN_EXE_shardloom")).args(arguments).output().unwrap();
+        (done.status.code(), String::from_utf8_lossy(&done.stderr).into_owned())
+    };
+    let model = corpus("cases/faults/mask_of_a_weight/model.onnx");
+    let train = ["--machine", "cpu-2x", "--mode", "train", "--loss", "cross-entropy:logits,labels"];
+    let sweep = [&["sweep", &model, "--over", "batch=2,4"][..], &train].concat();
+    let (code, words) = run(&sweep);
+    assert_eq!(code, Some(0), "{words}");
+    let expected = "warning: attention `attention` has a mask of which it is not known which keys it hides";
+    assert!(words.starts_with(expected) && words.lines().count() == 1, "{words}");
+    let (code, words) = run(&[&sweep[..], &["--quiet"]].concat());
+    assert_eq!((code, words.as_str()), (Some(0), ""));
+    let folder = std::env::temp_dir().join(format!("shardloom-sweep-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let place = |name: &str| folder.join(name).to_str().unwrap().to_owned();
+    let (model, data) = (place("model.onnx"), place("data"));
+    std::fs::copy(corpus("cases/faults/external/model.onnx"), &model).unwrap();
+    std::fs::write(&data, [0; 64]).unwrap();
+    for output in ["--csv", "--svg"] {
+        let sweep = ["sweep", &model, "--over", "batch=2,4", output, &data];
+        let (code, words) = run(&[&sweep[..], &train].concat());
+        assert_eq!(code, Some(1), "{words}");
+        assert!(words.contains("data") && words.lines().count() == 1, "{words}");
+        assert_eq!(std::fs::read(&data).unwrap(), [0; 64]);
+    }
+    std::fs::remove_dir_all(&folder).unwrap();
+}
