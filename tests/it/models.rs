@@ -265,6 +265,33 @@ fn attention_is_found_in_every_layer() {
     }
 }
 
+/// The same of numbers of 16 bits, with a cache: conversions do not hide what is there.
+#[test]
+fn narrow_models_are_understood_as_wide_ones() {
+    cases().par_iter().for_each(|path| {
+        let name = path.file_name().unwrap().to_str().unwrap();
+        let folder = Folder::new(&format!("models-narrow-{name}"));
+        let (config, model) = (path.join("config.json"), folder.path("model.onnx"));
+        for (of, sizes) in [
+            ("loss", "--dim batch=2 --dim sequence=9"),
+            ("decode", "--dim batch=2 --dim sequence=2 --dim past_length=7 --dim total_length=9"),
+        ] {
+            let found = |dtype: &str| -> String {
+                let config = config.to_str().unwrap();
+                works(&["model", "--config", config, "--for", of, "--dtype", dtype, "-o", &model]);
+                let sizes: Vec<&str> = sizes.split(' ').collect();
+                let said = works(&[&["import", &model][..], &sizes].concat());
+                assert!(!said.contains("kept whole"), "{name}: {said}");
+                let lines = said.lines().filter(|it| it.starts_with("found") || it.starts_with("attention"));
+                lines.collect::<Vec<_>>().join("; ")
+            };
+            let wide = found("f32");
+            assert!(wide.contains("causal"), "{name}: {wide}");
+            assert_eq!([found("bf16"), found("f16")], [wide.clone(), wide], "{name} for {of}");
+        }
+    });
+}
+
 /// What is planned of a configuration is what is written of it.
 #[test]
 fn a_configuration_is_planned_as_its_model_is() {
@@ -276,16 +303,18 @@ fn a_configuration_is_planned_as_its_model_is() {
         ("loss", "--dim batch=2 --dim sequence=8 --mode train --loss loss"),
         ("decode", "--mode generate --batch 2 --context 12 --prompt 4"),
     ] {
-        let (model, plans) = (folder.path(&format!("{of}.onnx")), ["a", "b"].map(|it| folder.path(it)));
+        let (model, plans) = (folder.path(&format!("{of}.onnx")), ["a", "b", "c"].map(|it| folder.path(it)));
         works(&["model", "--config", config, "--for", of, "-o", &model]);
-        for (model, plan) in [model.as_str(), config].iter().zip(&plans) {
-            let how = ["plan", model, "--machine", "cpu-2x", "--mesh", "2", "-o", plan];
-            works(&[&how[..], &sizes.split(' ').collect::<Vec<_>>()].concat());
+        for (given, plan) in [vec![model.as_str()], vec![config], vec!["--config", config]].iter().zip(&plans)
+        {
+            let how = ["--machine", "cpu-2x", "--mesh", "2", "-o", plan];
+            works(&[&["plan"], &given[..], &how[..], &sizes.split(' ').collect::<Vec<_>>()].concat());
             // The model is found again by what the plan says of it.
             works(&["check", plan, "--quiet"]);
             works(&["explain", plan, "--quiet"]);
         }
-        let [written, direct] = plans.map(|it| fs::read_to_string(it).unwrap());
+        let [written, direct, again] = plans.map(|it| fs::read_to_string(it).unwrap());
+        assert!(direct == again, "{of}");
         let same = written.replace(&model, config);
         let other = same.lines().zip(direct.lines()).find(|(one, other)| {
             one != other && !one.contains("\"checksum\"") && !one.contains("\"derivation\"")

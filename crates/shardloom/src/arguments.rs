@@ -6,6 +6,7 @@ mod kernels; // what kernels are listed
 mod launch; // what is started, and how often
 mod model; // which graph of a configuration is written
 pub(crate) mod meant; // where each option means something
+mod plan; // what is planned, and for what
 mod pipeline; // what a plan in stages is told
 mod predict; // what setups are priced
 mod recipe; // what a plan for training is told besides
@@ -28,6 +29,7 @@ pub use kernels::KernelsArguments;
 pub use launch::LaunchArguments;
 pub use model::{ElementName, ExpertsName, GraphArguments, UseName};
 pub use pipeline::{PipelineArguments, Stages, SweepArguments};
+pub use plan::PlanArguments;
 pub use predict::{PredictArguments, ValidateArguments};
 pub use recipe::{Mode, RecipeArguments};
 pub use schedule::ScheduleArguments;
@@ -332,37 +334,6 @@ pub enum Ranks {
     Cpu,
     /// This many.
     Number(u64),
-}
-
-/// `plan`.
-#[derive(Args, Clone, Debug)]
-pub struct PlanArguments {
-    /// The model (.onnx), or a configuration (`config.json` of Hugging Face) of which one is made
-    pub model: PathBuf,
-    /// The machine: a name such as `h100-80g-8x` (see `shardloom machines`), or a machine file
-    #[arg(long, value_name = "MACHINE")]
-    pub machine: String,
-    /// How many devices of a machine file
-    #[arg(long, value_name = "N")]
-    pub devices: Option<u64>,
-    /// Its dimensions and inputs.
-    #[command(flatten)]
-    pub bound: ModelArguments,
-    /// What the plan is made for.
-    #[command(flatten)]
-    pub target: TargetArguments,
-    /// How it is trained, if it is.
-    #[command(flatten)]
-    pub recipe: RecipeArguments,
-    /// Its stages, if it has several.
-    #[command(flatten)]
-    pub pipeline: PipelineArguments,
-    /// How tokens are made, if they are.
-    #[command(flatten)]
-    pub generation: GenerationArguments,
-    /// Where the plan is written
-    #[arg(long, short, default_value = "plan.json", value_name = "FILE")]
-    pub output: PathBuf,
 }
 
 /// `explain`.

@@ -47,9 +47,7 @@ pub(crate) fn imported(
     progress.say(format!("reading {}", path.display()));
     let of = if recipe.is_some() { Use::Loss } else { Use::Forward };
     let file = model_file::open_for(path, of)?;
-    for left_out in &file.left_out {
-        progress.without(|| eprintln!("warning: {}: left out: {left_out}", path.display()));
-    }
+    file.say_left_out(progress);
     let given = bound.inputs.as_deref().map(given::read).transpose()?;
     let parameters = recipe.map(|it| parameters::single(&file, &it.roles)).unwrap_or_default();
     let mut bindings = Bindings { dims: dims(&bound.dims)?, parameters, ..Bindings::default() };

@@ -17,6 +17,7 @@ use sha2::{Digest, Sha256};
 use crate::cluster::Facts;
 use crate::failure::Failure;
 use crate::mapped::Mapped;
+use crate::progress::Progress;
 use crate::{readable, written};
 
 /// An opened model.
@@ -135,6 +136,13 @@ impl ModelFile {
             missing: Vec::new(),
             left_out: Vec::new(),
             maps: Vec::new(),
+        }
+    }
+
+    /// Says what of its configuration is not in it.
+    pub(crate) fn say_left_out(&self, progress: &Progress) {
+        for left_out in &self.left_out {
+            progress.without(|| eprintln!("warning: {}: left out: {left_out}", self.path.display()));
         }
     }
 

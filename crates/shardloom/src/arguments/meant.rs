@@ -99,7 +99,7 @@ const RANKS: &[&str] = &["run", "generate", "train", "calibrate"];
 
 /// Every option of every command, once. Those of `bench` are each read by one benchmark.
 const ROWS: &[Row] = &[
-    Row { commands: PLAN, options: &["model", "machine", "dims", "mesh", "mode"], meant: Always },
+    Row { commands: PLAN, options: &["given", "config", "machine", "dims", "mesh", "mode"], meant: Always },
     Row {
         commands: PLAN,
         options: &["pins"],

@@ -159,7 +159,8 @@ pub(super) fn cluster(
     context: &mut Context<'_, '_>,
 ) -> Result<Said, Failure> {
     let examples = examples(arguments)?;
-    let file = model_file::open_for(&arguments.model, arguments.recipe.graph())?;
+    let file = model_file::open_for(arguments.model(), arguments.recipe.graph())?;
+    file.say_left_out(context.progress);
     file.spares(&arguments.output)?;
     let answer = answer((arguments, &file), machines, examples, arguments.target.memory, context.progress)?;
     let (all, priced) = answer.looked_at;
@@ -210,7 +211,7 @@ pub(super) fn answer(
         dims
     };
     let header = |micro_batches: u64| ::plan::ModelFile {
-        path: arguments.model.display().to_string(),
+        path: arguments.model().display().to_string(),
         sha256: file.sha256.clone(),
         dims: dims(micro_batches).into_iter().collect(),
     };

@@ -21,7 +21,7 @@ const TERMS: usize = 5;
 
 /// Plans a model.
 pub(crate) fn plan(arguments: &PlanArguments, context: &mut Context<'_, '_>) -> Result<Said, Failure> {
-    written::differs(&arguments.output, &[&arguments.model])?;
+    written::differs(&arguments.output, &[arguments.model()])?;
     let cluster = machine::cluster(&arguments.machine, arguments.devices)?;
     let single = || machine::named(&arguments.machine, arguments.devices);
     if arguments.recipe.mode == Mode::Generate {
@@ -33,7 +33,7 @@ pub(crate) fn plan(arguments: &PlanArguments, context: &mut Context<'_, '_>) -> 
     let progress = context.progress;
     let stages = &mut *context.stages;
     let imported = compile::imported(
-        &arguments.model,
+        arguments.model(),
         &arguments.bound,
         arguments.recipe.recipe()?.as_ref(),
         &mut |stage, made| stages.observe(stage, made),
@@ -42,7 +42,7 @@ pub(crate) fn plan(arguments: &PlanArguments, context: &mut Context<'_, '_>) -> 
     imported.file.spares(&arguments.output)?;
     if arguments.recipe.mode == Mode::Train && !imported.controls.is_empty() {
         return Err(Failure::file(
-            &arguments.model,
+            arguments.model(),
             format!(
                 "its control flow depends on the value of `{}`, which a plan to train does not hold: export it \
                  with that value",

@@ -33,10 +33,11 @@ struct Point {
 pub(super) fn sweep(arguments: &SweepArguments, context: &mut Context<'_, '_>) -> Result<Said, Failure> {
     let SweepArguments { plan, over, csv, svg: picture, .. } = arguments;
     for output in [csv, picture].into_iter().flatten() {
-        written::differs(output, &[&plan.model])?;
+        written::differs(output, &[plan.model()])?;
     }
     let (what, values) = parsed(over)?;
-    let file = model_file::open_for(&plan.model, plan.recipe.graph())?;
+    let file = model_file::open_for(plan.model(), plan.recipe.graph())?;
+    file.say_left_out(context.progress);
     for output in [csv, picture].into_iter().flatten() {
         file.spares(output)?;
     }

@@ -54,6 +54,7 @@ fn every_option_is_in_the_table_once() {
 /// Command lines of every kind, to which options are added.
 const LINES: &[&str] = &[
     "plan m.onnx --machine m",
+    "plan --config c --machine m",
     "plan m.onnx --machine m --mode generate",
     "plan m.onnx --machine m --mode train --loss l",
     "plan m.onnx --machine m --mode train --loss l --optimizer sgd-momentum",
@@ -63,6 +64,7 @@ const LINES: &[&str] = &[
     "sweep m.onnx --machine m --over devices=1,2 --mode train --loss l --stages auto",
     "sweep m.onnx --machine m --over memory=1GB,2GB",
     "sweep m.onnx --machine m --over batch=1,2",
+    "sweep --config c --machine m --over batch=1,2",
     "run m.onnx",
     "run p.json",
     "run m.onnx --device cuda --inputs i.npz",

@@ -29,11 +29,12 @@ pub(crate) fn plan(
     context: &mut Context<'_, '_>,
 ) -> Result<Said, Failure> {
     let progress = context.progress;
-    progress.say(format!("reading {}", arguments.model.display()));
-    let file = model_file::open_for(&arguments.model, Use::Decode)?;
+    progress.say(format!("reading {}", arguments.model().display()));
+    let file = model_file::open_for(arguments.model(), Use::Decode)?;
+    file.say_left_out(progress);
     file.spares(&arguments.output)?;
     let told = &arguments.generation;
-    let roles = roles(&file.model, &told.told()).map_err(|error| Failure::file(&arguments.model, error))?;
+    let roles = roles(&file.model, &told.told()).map_err(|error| Failure::file(arguments.model(), error))?;
     let dims = arguments.bound.dims.clone();
     let sizes = Sizes { batch: told.batch, prompt: told.prompt, context: told.context, dims };
     let decoder = Decoder::of(&file, roles, &sizes)?;

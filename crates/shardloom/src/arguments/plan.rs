@@ -1,0 +1,49 @@
+//! `plan`: what is planned, and for what.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+
+use super::{GenerationArguments, ModelArguments, PipelineArguments, RecipeArguments, TargetArguments};
+
+/// `plan`.
+#[derive(Args, Clone, Debug)]
+pub struct PlanArguments {
+    /// The model (.onnx), or a configuration (`config.json` of Hugging Face) of which one is made
+    #[arg(required_unless_present = "config", conflicts_with = "config", value_name = "MODEL")]
+    pub given: Option<PathBuf>,
+    /// The configuration, instead of a model
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// The machine: a name such as `h100-80g-8x` (see `shardloom machines`), or a machine file
+    #[arg(long, value_name = "MACHINE")]
+    pub machine: String,
+    /// How many devices of a machine file
+    #[arg(long, value_name = "N")]
+    pub devices: Option<u64>,
+    /// Its dimensions and inputs.
+    #[command(flatten)]
+    pub bound: ModelArguments,
+    /// What the plan is made for.
+    #[command(flatten)]
+    pub target: TargetArguments,
+    /// How it is trained, if it is.
+    #[command(flatten)]
+    pub recipe: RecipeArguments,
+    /// Its stages, if it has several.
+    #[command(flatten)]
+    pub pipeline: PipelineArguments,
+    /// How tokens are made, if they are.
+    #[command(flatten)]
+    pub generation: GenerationArguments,
+    /// Where the plan is written
+    #[arg(long, short, default_value = "plan.json", value_name = "FILE")]
+    pub output: PathBuf,
+}
+
+impl PlanArguments {
+    /// The model, or the configuration of which it is made.
+    pub fn model(&self) -> &Path {
+        self.given.as_deref().or(self.config.as_deref()).unwrap_or_else(|| Path::new(""))
+    }
+}
