@@ -7,7 +7,7 @@
 
 use std::ops::Range;
 
-use planner_ir::{Attention, DType, Pairing};
+use planner_ir::{Attention, Blind, DType, Pairing};
 
 use crate::array::{Span, Tensor, TensorMut, expect_dtype, extents};
 use crate::error::KernelError;
@@ -144,6 +144,14 @@ impl Shape {
         let end = place(own + 1);
         place(first).min(end)..end
     }
+
+    /// Whether a key of a query that sees none is hidden by the mask and because of where it is, and so
+    /// has no part in a mean of what is hidden once.
+    fn hides_twice<T: Float>(&self, attention: &Attention, mask: &Mask<T>, score: [usize; 4]) -> bool {
+        attention.blind == Blind::Once
+            && !self.seen(attention, score[2]).contains(&score[3])
+            && mask.hides(score)
+    }
 }
 
 /// A mask, repeated to the scores.
@@ -175,6 +183,15 @@ impl<'a, T: Float> Mask<'a, T> {
     /// Where the element for a score is.
     fn place(&self, score: [usize; 4]) -> usize {
         score.into_iter().zip(&self.strides).map(|(at, stride)| at * stride).sum()
+    }
+
+    /// Whether it hides a key.
+    fn hides(&self, score: [usize; 4]) -> bool {
+        match self.elements {
+            Elements::None => false,
+            Elements::Adds(mask) => mask[self.place(score)] == T::LOWEST,
+            Elements::Hides(mask) => mask[self.place(score)] == 0,
+        }
     }
 
     /// How far apart the elements for neighbouring keys lie.
@@ -253,6 +270,8 @@ impl<T: Float> Run<'_, T> {
         let end = seen.iter().map(|seen| seen.end).max().unwrap_or(0);
         let (rows, keys) = (queries.len(), end.saturating_sub(first));
         let group = batch * shape.groups + shape.group[head];
+        let group_values = group * shape.keys * shape.value_size;
+        let first_query = queries.start;
         let matrix = |start: usize, row_stride: usize| Matrix {
             start: start * row_stride,
             row_stride,
@@ -283,7 +302,45 @@ impl<T: Float> Run<'_, T> {
             (self.v, matrix(group * shape.keys + first, shape.value_size)),
             (y, matrix(first_row, shape.value_size)),
         );
+        if self.attention.blind != Blind::Zero {
+            let values = &self.v[group_values..group_values + shape.keys * shape.value_size];
+            let mut all: Option<(usize, [T; 2])> = None;
+            for (row, pair) in pairs.iter_mut().enumerate().filter(|(_, pair)| pair[0] == T::LOWEST) {
+                let start = (first_row + row) * shape.value_size;
+                let made = start..start + shape.value_size;
+                match all {
+                    Some((of, mean)) => {
+                        y.copy_within(of..of + shape.value_size, start);
+                        *pair = mean;
+                    }
+                    None => *pair = self.mean([batch, head, first_query + row], values, &mut y[made]),
+                }
+                // The mean of all is that of every such query.
+                all = Some((start, *pair)).filter(|_| self.attention.blind == Blind::Mean);
+            }
+        }
         pairs
+    }
+
+    /// What a query that sees no key gets, by its batch, head and place; returns the statistics.
+    fn mean(&self, [batch, head, query]: [usize; 3], values: &[T], made: &mut [T]) -> [T; 2] {
+        let shape = &self.shape;
+        made.fill(T::ZERO);
+        let mut count = T::ZERO;
+        for key in 0..shape.keys {
+            if !shape.hides_twice(self.attention, &self.mask, [batch, head, query, key]) {
+                let value = &values[key * shape.value_size..(key + 1) * shape.value_size];
+                wide!(add_row, (&mut *made, value));
+                count = count.plus(T::ONE);
+            }
+        }
+        if count == T::ZERO {
+            return [T::LOWEST, T::ZERO];
+        }
+        for it in made {
+            *it = it.over(count);
+        }
+        [blind_score(), count]
     }
 
     /// Scores of the keys that a query sees, the first of which is given, to weights; returns the
@@ -302,6 +359,11 @@ impl<T: Float> Run<'_, T> {
         }
         [largest, sum]
     }
+}
+
+/// The score of keys that a query has the mean of.
+fn blind_score<T: Float>() -> T {
+    T::of_f64(f64::from(Attention::BLIND))
 }
 
 /// `cap * tanh(row / cap)`.

@@ -10,8 +10,8 @@ mod merging; // how parts of results are made one
 mod region; // programs whose shapes depend on data
 
 pub use attributes::{
-    Attention, Binary, Contract, Conv, Edge, Extreme, Interpolation, Label, Optimizer, Pairing, Reduction,
-    Resize, Scatter, Triangle, Unary,
+    Attention, Binary, Blind, Contract, Conv, Edge, Extreme, Interpolation, Label, Optimizer, Pairing,
+    Reduction, Resize, Scatter, Triangle, Unary,
 };
 pub use class::{
     AttentionClass, ConvolutionClass, ElementwiseClass, ExpertsClass, GatherClass, MovementClass, NormClass,

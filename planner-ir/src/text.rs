@@ -16,6 +16,7 @@
 //! owes a sum over c; `*3` is a free digit and `(a-2*b+@t+1:4)` any other, `@t` being time.
 
 mod attribute; // numbers, names, lists and types as attributes
+mod blank; // each operation by name, its attributes to be set
 mod data; // the elements of constants
 mod graph; // statements and regions
 mod layout; // layouts and partitions

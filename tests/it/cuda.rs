@@ -14,7 +14,7 @@ use device::{Architecture, Nvrtc, Task, besides, tasks};
 use kernels::cuda::{Kernel, Piece, Uncovered, Work, device_program, kernels};
 use lower::{Action, BufferId, Instruction, Kind, Program};
 use plan::Precision;
-use planner_ir::{Attention, DType, Op, Real, Type};
+use planner_ir::{Attention, Blind, DType, Op, Real, Type};
 use rayon::prelude::*;
 
 use super::{corpus, generation, training};
@@ -175,7 +175,8 @@ fn of_large_models() -> BTreeMap<String, Kernel> {
     for (dtype, size) in HEADS.into_iter().flat_map(|size| [(DType::BF16, size), (DType::F16, size)]) {
         for causal in [false, true] {
             let (scale, softcap) = (Real(0.1), Real(0.0));
-            let attention = Attention { scale, causal, softcap, window: None, statistics: true };
+            let attention =
+                Attention { scale, causal, softcap, window: None, blind: Blind::Zero, statistics: true };
             let queries = || piece(dtype, &[2, 8, 2048, size]);
             let keys = || piece(dtype, &[2, 2, 2048, size]);
             let part = || piece(DType::F32, &[2, 8, 2048, size]);

@@ -48,6 +48,7 @@ fn causal_attention_is_priced_by_the_keys_that_are_seen() {
                 causal,
                 softcap: planner_ir::Real(0.0),
                 window,
+                blind: planner_ir::Blind::Zero,
                 statistics: false,
             };
             let of = |[queries, keys]: [u64; 2]| {
@@ -96,6 +97,7 @@ fn attention_of_a_thread_begins_products_for_stretches_of_queries() {
         causal: false,
         softcap: planner_ir::Real(0.0),
         window: None,
+        blind: planner_ir::Blind::Zero,
         statistics: false,
     };
     let op = Op::Attention(attributes);

@@ -2,6 +2,7 @@
 
 use crate::model::{Dim, Model};
 use crate::proto::NodeProto;
+use crate::tensor;
 
 /// How many nodes are gone back over, from keys to the weights that make them.
 const FURTHEST: usize = 16;
@@ -41,11 +42,14 @@ fn head_size(model: &Model, node: &NodeProto) -> Option<u64> {
     width.is_multiple_of(count).then(|| width / count)
 }
 
-/// The last extent of what a product makes, from which a value comes.
+/// The last extent of a value: by the product that makes it, or what it is split and reshaped to.
 fn width(model: &Model, name: &str) -> Option<u64> {
     let mut name = name;
+    // Behind a reshape whose last extent is what is left, only the whole of a row is known.
+    let mut of_row = false;
     for _ in 0..FURTHEST {
-        let node = model.graph.node.iter().find(|node| node.output.first().is_some_and(|it| it == name))?;
+        let made = |node: &&NodeProto| node.output.iter().any(|it| it == name);
+        let node = model.graph.node.iter().find(made)?;
         let extents = |place: usize| {
             let proto = model.weight_proto(node.input.get(place)?)?;
             proto.dims.iter().map(|&dim| u64::try_from(dim).ok()).collect::<Option<Vec<u64>>>()
@@ -59,12 +63,28 @@ fn width(model: &Model, name: &str) -> Option<u64> {
                 return if turned { extents.iter().rev().nth(1).copied() } else { extents.last().copied() };
             }
             "MatMulNBits" => return u64::try_from(attribute("N")?).ok(),
+            "Split" => {
+                let place = node.output.iter().position(|it| it == name)?;
+                let sizes = match node.input.get(1) {
+                    Some(sizes) => integers(model, sizes)?,
+                    None => node.attribute.iter().find(|it| it.name == "split")?.ints.clone(),
+                };
+                return u64::try_from(*sizes.get(place)?).ok();
+            }
+            "Reshape" => {
+                let last = node.input.get(1).and_then(|shape| integers(model, shape)?.last().copied());
+                match last.and_then(|it| u64::try_from(it).ok()) {
+                    Some(extent @ 1..) if !of_row => return Some(extent),
+                    Some(_) => {}
+                    None => of_row = true,
+                }
+                name = node.input.first()?;
+            }
             "Add" if extents(1).is_none() && extents(0).is_some() => name = node.input.get(1)?,
             "Add"
             | "BiasAdd"
             | "Cast"
             | "Identity"
-            | "Reshape"
             | "RotaryEmbedding"
             | "RMSNormalization"
             | "SimplifiedLayerNormalization"
@@ -73,4 +93,16 @@ fn width(model: &Model, name: &str) -> Option<u64> {
         }
     }
     None
+}
+
+/// Integers that a model has as a weight or a constant.
+fn integers(model: &Model, name: &str) -> Option<Vec<i64>> {
+    let constant = || {
+        let node = model.graph.node.iter().find(|node| node.output.first().is_some_and(|it| it == name))?;
+        let value =
+            node.attribute.iter().find(|it| it.name == "value").filter(|_| node.op_type == "Constant")?;
+        value.t.as_ref()
+    };
+    let array = tensor::array(model.weight_proto(name).or_else(constant)?).ok()?;
+    array.elements::<i64>().ok().map(<[i64]>::to_vec)
 }

@@ -64,13 +64,17 @@ pub enum Why {
     Scores,
     /// Only angles are made of it.
     Angles,
+    /// It is the numbers of 8 bits of a quantised weight.
+    Quantised,
+    /// It only scales or shifts quantised numbers.
+    Scale,
     /// An exporter computed it, perhaps from parameters.
     Computed,
 }
 
 impl Why {
     /// Every reason.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 12] = [
         Self::Buffer,
         Self::Mask,
         Self::Uniform,
@@ -80,6 +84,8 @@ impl Why {
         Self::Expanded,
         Self::Scores,
         Self::Angles,
+        Self::Quantised,
+        Self::Scale,
         Self::Computed,
     ];
 
@@ -95,6 +101,8 @@ impl Why {
             Self::Expanded => "expanded",
             Self::Scores => "scores",
             Self::Angles => "angles",
+            Self::Quantised => "quantised",
+            Self::Scale => "scale",
             Self::Computed => "computed",
         }
     }
@@ -112,6 +120,8 @@ impl fmt::Display for Why {
             Self::Expanded => "a tensor that the exporter expanded along a dimension: if it came from a parameter, that is not in the file",
             Self::Scores => "added to attention scores, computed by the exporter, as position biases are",
             Self::Angles => "used in sines and cosines only, as frequencies of position embeddings are",
+            Self::Quantised => "the integers or 8-bit numbers of a quantised weight, which have no gradient",
+            Self::Scale => "a scale or zero point of quantised numbers and nothing else",
             Self::Computed => "computed by the exporter: if it came from a parameter, that is not in the file",
         })
     }

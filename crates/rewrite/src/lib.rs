@@ -9,8 +9,8 @@ mod space; // the space of partitioned programs, by e-graph
 pub use blocks::{Binding, Block, Blocks, BlocksError, Segment, blocks, narrowed, shortened};
 pub use fuse::fused;
 pub use raise::{
-    AttentionKind, Purpose, RaiseError, Raised, RuleText, Sight, Statistics as RaiseStatistics, attentions,
-    predicts_tokens, raise, raise_for, raise_rules,
+    AttentionKind, RaiseError, Raised, RuleText, Sight, Statistics as RaiseStatistics, attentions,
+    predicts_tokens, raise, raise_rules,
 };
 pub use space::{
     Choice, Edge, Offer, Space, SpaceError, Spaces, Splits, Statistics, Steps, handed_layouts, owing_layouts,

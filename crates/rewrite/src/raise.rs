@@ -122,22 +122,8 @@ pub fn raise_rules() -> Vec<RuleText> {
     rules::all().into_iter().map(text).collect()
 }
 
-/// What a graph is raised for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Purpose {
-    /// Its outputs.
-    Answers,
-    /// Its gradients too.
-    Training,
-}
-
-/// The graph in named operations, for its outputs.
-pub fn raise(graph: &Graph) -> Result<Raised, RaiseError> {
-    raise_for(Purpose::Answers, graph)
-}
-
 /// The graph in named operations.
-pub fn raise_for(purpose: Purpose, graph: &Graph) -> Result<Raised, RaiseError> {
+pub fn raise(graph: &Graph) -> Result<Raised, RaiseError> {
     for node in &graph.nodes {
         if node.op.infer(&graph.types_of(&node.operands)).ok() != Some(graph.types_of(&node.results)) {
             return Err(RaiseError::Node(node.origin.clone()));
@@ -163,7 +149,7 @@ pub fn raise_for(purpose: Purpose, graph: &Graph) -> Result<Raised, RaiseError> 
         bodies.push(raised.graph);
     }
     let (graph, _) = rebuilt(&blocks, &|segment| &bodies[blocks.segments[segment].block]);
-    let graph = share::shared(&masks::said(purpose, &graph));
+    let graph = share::shared(&masks::said(&graph));
     statistics.idioms = idioms(&graph);
     Ok(Raised { graph, statistics })
 }

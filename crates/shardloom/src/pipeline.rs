@@ -153,8 +153,7 @@ pub fn prepare_training(
     let roles = parameters::roles(file, imported, &training.recipe.roles)?.roles;
     let recipe = Recipe { roles, ..training.recipe.clone() };
     let tied = train::tied(imported, &recipe.roles.ties).map_err(refused)?;
-    let raised = rewrite::raise_for(rewrite::Purpose::Training, &tied)
-        .map_err(|error| Failure::internal("raise", error))?;
+    let raised = rewrite::raise(&tied).map_err(|error| Failure::internal("raise", error))?;
     let forward = train::forward(&raised.graph, &recipe).map_err(refused)?;
     let blocks = rewrite::blocks(&forward);
     observe(Stage::Raise, &blocks.graph);
@@ -196,8 +195,7 @@ pub fn cut(graph: &Graph) -> Prepared {
 pub fn derived(file: &ModelFile, imported: &Graph, recipe: &Recipe) -> Result<Prepared, Failure> {
     let refused = |error| Failure::file(&file.path, format!("cannot be trained so: {error}"));
     let tied = train::tied(imported, &recipe.roles.ties).map_err(refused)?;
-    let raised = rewrite::raise_for(rewrite::Purpose::Training, &tied)
-        .map_err(|error| Failure::internal("raise", error))?;
+    let raised = rewrite::raise(&tied).map_err(|error| Failure::internal("raise", error))?;
     let blocks = rewrite::blocks(&train::forward(&raised.graph, recipe).map_err(refused)?);
     let step = train::step(&blocks, recipe).map_err(refused)?;
     let sections = fold(&step.graph, &step.homes, &step.forward);

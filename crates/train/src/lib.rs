@@ -31,7 +31,7 @@ mod stages; // a step cut into the stages of a pipeline
 
 use std::fmt;
 
-use planner_ir::NoGradient;
+use planner_ir::{DType, NoGradient};
 
 pub use forward::forward;
 pub use keep::{Costs, keepings};
@@ -78,6 +78,8 @@ pub enum TrainError {
     Nothing,
     /// A pattern that no parameter's name matches; what it is for.
     Pattern(String, &'static str),
+    /// A weight that was asked to be trained and is quantised; its name, the type of its elements.
+    Quantised(String, DType),
     /// A weight that is said to be a copy and cannot be one; its name, that of the original.
     Tie(String, String),
     /// As many decisions about blocks as there are blocks; found, expected.
@@ -113,6 +115,11 @@ impl fmt::Display for TrainError {
             }
             Self::Nothing => f.write_str("no parameter that is not frozen leads to the loss"),
             Self::Pattern(pattern, what) => write!(f, "no parameter matches `{pattern}` ({what})"),
+            Self::Quantised(name, dtype) => write!(
+                f,
+                "`{name}` is of {dtype}, expected f32, f64, f16 or bf16: the numbers of a quantised weight have \
+                 no gradient (`--train`); train what is added to it, or the model before it was quantised"
+            ),
             Self::Tie(copy, original) => write!(
                 f,
                 "weight `{copy}` is said to be a copy of `{original}`, expected two weights of one type, or of \

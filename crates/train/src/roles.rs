@@ -15,6 +15,7 @@
 
 mod names; // names that exporters make
 mod numbers; // what the numbers of a weight are
+mod quantised; // weights that scale quantised numbers
 mod uses; // what a weight is used for
 
 use plan::{Constant, Roles, Why, matches};
@@ -129,7 +130,7 @@ pub fn roles<B: AsRef<[u8]>>(
             Source::Weight(name) => Some((id, name.as_str(), graph.type_of(id))),
             _ => None,
         })
-        .filter(|(_, _, type_)| type_.dtype.is_float())
+        .filter(|(_, _, type_)| type_.dtype.is_float() || quantised::is_narrow(type_.dtype))
         .collect();
     for (patterns, what) in [(&asked.frozen, "`--freeze`"), (&asked.trained, "`--train`")] {
         for pattern in patterns {
@@ -138,12 +139,22 @@ pub fn roles<B: AsRef<[u8]>>(
             }
         }
     }
+    for pattern in &asked.trained {
+        let mut matching = weights.iter().filter(|(_, name, _)| matches(pattern, name));
+        if let Some((_, name, type_)) = matching.next().filter(|it| quantised::is_narrow(it.2.dtype))
+            && matching.all(|it| quantised::is_narrow(it.2.dtype))
+        {
+            return Err(TrainError::Quantised((*name).to_owned(), type_.dtype));
+        }
+    }
     let mut found = Found { roles: asked.clone(), trained: Vec::new(), shared: Vec::new() };
     (found.roles.constants, found.roles.ties) = (Vec::new(), Vec::new());
-    for &(id, name, type_) in &weights {
+    for &(id, name, type_) in weights.iter().filter(|it| it.2.dtype.is_float()) {
         let numbers = || Numbers::of(type_, (known.bytes)(name)?);
         let asked = asked.trained.iter().any(|pattern| matches(pattern, name));
-        let why = if asked {
+        let why = if quantised::is_narrow(type_.dtype) {
+            Err(Why::Quantised)
+        } else if asked {
             Ok(Because::Asked)
         } else {
             role((known.declared)(name), name, type_, numbers().as_ref(), &uses, id)
@@ -211,6 +222,9 @@ fn role<B: AsRef<[u8]>>(
     let declared_parameter = declared == Some(Declared::Parameter);
     if !declared_parameter && is_vector && uses.makes_angles(id) && !is(&|it| !it.fall()) {
         return Err(Why::Angles);
+    }
+    if uses.scales_quantised(id) {
+        return Err(Why::Scale);
     }
     if !is_made(declared, name) {
         let slopes = !declared_parameter && is(&Numbers::are_slopes)

@@ -7,9 +7,9 @@
 
 use std::ops::Range;
 
-use planner_ir::Attention;
+use planner_ir::{Attention, Blind};
 
-use super::{Mask, ROWS, Shape, bound_row};
+use super::{Mask, ROWS, Shape, blind_score, bound_row};
 use crate::array::{Tensor, TensorMut, expect_dtype};
 use crate::error::KernelError;
 use crate::norm::dot;
@@ -128,12 +128,14 @@ impl<T: Float> Run<'_, T> {
         made: &mut Gradients<T>,
     ) {
         let shape = &self.shape;
-        let seen: Vec<Range<usize>> =
-            queries.clone().map(|query| shape.seen(self.attention, query)).collect();
+        let first_row = (batch * shape.heads + head) * shape.queries + queries.start;
+        let seen = |(row, query): (usize, usize)| {
+            if self.is_blind(first_row + row) { 0..shape.keys } else { shape.seen(self.attention, query) }
+        };
+        let seen: Vec<Range<usize>> = queries.clone().enumerate().map(seen).collect();
         let first = seen.iter().map(|seen| seen.start).min().unwrap_or(0);
         let end = seen.iter().map(|seen| seen.end).max().unwrap_or(0);
         let (rows, keys) = (queries.len(), end.saturating_sub(first));
-        let first_row = (batch * shape.heads + head) * shape.queries + queries.start;
         let first_key = (batch * shape.groups + shape.group[head]) * shape.keys + first;
         let (size, value_size) = (shape.size, shape.value_size);
         let scale = T::of_f64(self.attention.scale.0);
@@ -175,6 +177,11 @@ impl<T: Float> Run<'_, T> {
         add_product(into_keys, scale, (gradients, turned(scores)), (self.q, query_rows), (made.k, key_rows));
     }
 
+    /// Whether the query of a row sees no key and has the mean of all values.
+    fn is_blind(&self, row: usize) -> bool {
+        self.attention.blind != Blind::Zero && self.statistics[2 * row] == blind_score()
+    }
+
     /// The weights and the gradients of the scores of one query, whose row of the room is `own`
     /// and which sees a range of it.
     fn weigh(
@@ -208,7 +215,15 @@ impl<T: Float> Run<'_, T> {
             wide!(slope_row, (&*weights, T::of_f64(softcap), &mut *slopes));
             &*slopes
         });
-        self.mask.apply(place, weights);
+        if self.is_blind(row) {
+            for (key, weight) in weights.iter_mut().enumerate() {
+                let [batch, head, query, _] = place;
+                let is_out = self.shape.hides_twice(self.attention, &self.mask, [batch, head, query, key]);
+                *weight = if is_out { T::LOWEST } else { largest };
+            }
+        } else {
+            self.mask.apply(place, weights);
+        }
         let size = self.shape.value_size;
         let made_row = row * size..(row + 1) * size;
         let own = wide!(dot, (&self.dy[made_row.clone()], &self.y[made_row]));

@@ -1,15 +1,21 @@
 //! Attention and rotation against their definitions.
 
 use arbtest::arbtest;
-use planner_ir::{Attention, Op, Pairing, Real};
+use planner_ir::{Attention, Blind, Op, Pairing, Real};
 
 use crate::Array;
 use crate::naive::{Numbers, arbitrary, check, check_blocks, one};
 
 mod blind; // rows that see no key
 
-const PLAIN: Attention =
-    Attention { scale: Real(0.5), causal: false, softcap: Real(0.0), window: None, statistics: false };
+const PLAIN: Attention = Attention {
+    scale: Real(0.5),
+    causal: false,
+    softcap: Real(0.0),
+    window: None,
+    blind: Blind::Zero,
+    statistics: false,
+};
 
 /// What a query sees of its keys: the definition.
 fn expected(
@@ -58,6 +64,7 @@ fn queries_see_what_they_should() {
             causal: u.arbitrary()?,
             softcap: Real(if u.arbitrary()? { 1.5 } else { 0.0 }),
             window: if u.arbitrary()? { Some(u.int_in_range(1..=4)?) } else { None },
+            blind: Blind::Zero,
             statistics: false,
         };
         let op = Op::Attention(attention);

@@ -7,7 +7,7 @@
 
 use std::fmt::Write as _;
 
-use planner_ir::{Attention, DType};
+use planner_ir::{Attention, Blind, DType};
 
 use super::launch::{Argument, Kernel, Launch, Piece, Uncovered, Work};
 use super::number::{computed, literal, stored, suffix};
@@ -144,6 +144,14 @@ struct Scores {
     queries: [String; 2],
     /// Whether every query of a tile sees every key of another, and scores are only scaled.
     whole: String,
+    /// Declares whether the mask hides `key` and where it is does too, of a `query` that gets the mean of
+    /// what is hidden once; nothing where that does not matter.
+    twice: String,
+}
+
+/// The score of keys that a query has the mean of.
+fn blind_score(dtype: DType) -> String {
+    literal(dtype, f64::from(Attention::BLIND))
 }
 
 /// Declares what scores need, and says how they are made.
@@ -164,6 +172,7 @@ fn scores(
         let _ = writeln!(text, "                const {} bent = t_tanh_{s}(s / {cap});", computed(dtype));
         let _ = writeln!(text, "                s = {cap} * bent;\n                SLOPE");
     }
+    let mut hides = None;
     if let Some((mask, given)) = mask {
         let scores = [shape.batches, shape.heads, shape.queries, shape.keys];
         let strides = repeated_strides(&mask.type_.shape, &scores)
@@ -177,9 +186,11 @@ fn scores(
         let read = format!("{} adds; t_load_{name}_1({place}, &adds);", computed(mask.type_.dtype));
         let applied = if mask.type_.dtype == DType::Bool { "if (!adds) s = HIDDEN;" } else { "s += adds;" };
         let _ = writeln!(text, "                if (query < queries && key < keys) {{ {read} {applied} }}");
+        let is_hidden = if mask.type_.dtype == DType::Bool { "!adds" } else { "adds == HIDDEN" };
+        hides = Some(format!("{read} twice = {is_hidden};"));
     }
     let bounded = attention.causal || attention.window.is_some();
-    let mut hidden = "key >= keys".to_owned();
+    let mut apart = String::new();
     let (mut keys, mut queries) =
         (["0".to_owned(), "keys".to_owned()], ["0".to_owned(), "queries".to_owned()]);
     let Sight { step, shift, window } = Sight::new(attention, shape)?;
@@ -187,7 +198,7 @@ fn scores(
     let worth = if step == 1 { String::new() } else { format!(" * {step}") };
     if bounded {
         arguments.integer("shift", shift);
-        hidden.push_str(&format!(" || key > query{worth} + shift"));
+        apart.push_str(&format!(" || key > query{worth} + shift"));
         keys[1] = match step {
             1 => format!("t_min_i(keys, t_max_i(0, t_min_i(first_query + {tile}, queries) + shift))"),
             _ => format!(
@@ -198,7 +209,7 @@ fn scores(
     }
     if let Some(window) = window {
         arguments.integer("window", window);
-        hidden.push_str(&format!(" || key <= query{worth} + shift - window"));
+        apart.push_str(&format!(" || key <= query{worth} + shift - window"));
         keys[0] = format!("t_max_i(0, first_query{worth} + shift + 1 - window) / {tile} * {tile}");
         let last = format!("t_max_i(0, t_min_i(first_key + {tile}, keys) - 1 - shift + window)");
         queries[1] = match step {
@@ -206,7 +217,13 @@ fn scores(
             _ => format!("t_min_i(queries, ({last} + {}) / {step})", step - 1),
         };
     }
-    let _ = writeln!(text, "                if ({hidden}) s = HIDDEN;");
+    let _ = writeln!(text, "                if (key >= keys{apart}) s = HIDDEN;");
+    let twice = match hides.filter(|_| bounded && attention.blind == Blind::Once) {
+        None => String::new(),
+        Some(hides) => {
+            format!("int twice = 0; if (query < queries && key < keys && (0{apart})) {{ {hides} }}")
+        }
+    };
     let mut whole = format!("first_key + {tile} <= keys");
     if bounded {
         let _ = write!(whole, " && first_key + {tile} - 1 <= first_query{worth} + shift");
@@ -217,8 +234,9 @@ fn scores(
     if mask.is_some() || softcap != 0.0 {
         whole = "0".to_owned();
     }
-    let text = text.replace("HIDDEN", &format!("-T_INFINITY_{}", s.to_uppercase()));
-    Ok(Scores { text, keys, queries, whole })
+    let [text, twice] =
+        [text, twice].map(|it| it.replace("HIDDEN", &format!("-T_INFINITY_{}", s.to_uppercase())));
+    Ok(Scores { text, keys, queries, whole, twice })
 }
 
 /// Attention, and the statistics of its rows if there is a second result.
@@ -263,6 +281,10 @@ pub(super) fn attention(
         ("BEGIN", scores.keys[0].clone()),
         ("END", scores.keys[1].clone()),
         ("SCORE", scores.text.replace("                SLOPE\n", "")),
+        (
+            "BLIND",
+            if attention.blind == Blind::Zero { String::new() } else { sees_all(&shape, &scores.twice) },
+        ),
         ("STATISTICS", statistics),
     ]);
     let source = fill(TEMPLATE, &texts);
@@ -270,6 +292,36 @@ pub(super) fn attention(
     let blocks = shape.batches * shape.heads * shape.queries.div_ceil(TILE);
     let launch = launch("attention", &source, arguments, blocks, shared * wide(shape.dtype))?;
     Ok(Work { launches: vec![launch], room: 0 })
+}
+
+/// Sums the values that a row gets which sees no key: a warp to a row.
+fn sees_all(shape: &Shape, twice: &str) -> String {
+    let (t, dtype, e) = (computed(shape.dtype), shape.dtype.name(), shape.value_size);
+    format!(
+        "        if (most[r] == -T_INFINITY_{}) {{
+            for (t_i64 key = 0; key < keys; key++) {{
+                {twice}
+{}                sum[r] += 1;
+                T_UNROLL
+                for (int c = 0; c < {}; c++) {{
+                    {t} x = 0;
+                    if (lane + 32 * c < {e}) t_load_{dtype}_1(v + key * {e} + lane + 32 * c, &x);
+                    made[r][c] += x;
+                }}
+            }}
+            if (sum[r] > 0) most[r] = {};
+        }}
+",
+        suffix(shape.dtype).to_uppercase(),
+        unless(twice),
+        e.div_ceil(TILE),
+        blind_score(shape.dtype),
+    )
+}
+
+/// Goes on with the next key, if one is hidden twice.
+fn unless(twice: &str) -> &'static str {
+    if twice.is_empty() { "" } else { "                if (twice) continue;\n" }
 }
 
 /// The size of what is computed with (bytes).

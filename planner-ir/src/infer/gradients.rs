@@ -4,7 +4,7 @@ use super::checks::{checked_elements, expect, fits_into, is_index, same_dtype};
 use super::products::{attention_type, conv_type, experts_type};
 use super::{Result, TypeError};
 use crate::data::{DType, Type};
-use crate::op::{Attention, Conv, Op, Optimizer, Unary};
+use crate::op::{Attention, Blind, Conv, Op, Optimizer, Unary};
 
 /// Floating-point operands of one type, of a function that has a derivative.
 pub(super) fn smooth(function: Unary, operands: &[Type]) -> Result<()> {
@@ -67,6 +67,7 @@ const PLAIN: Attention = Attention {
     causal: false,
     softcap: crate::data::Real(0.0),
     window: None,
+    blind: Blind::Zero,
     statistics: false,
 };
 

@@ -146,11 +146,12 @@ pub struct Contract {
 /// `y[b,h,s,:] = sum_t softmax_t(bound(scale * q[b,h,s,:]·k[b,g,t,:]) + mask[b,h,s,t]) v[b,g,t,:]`
 /// with `g = h / (H / G)`. Operands `q: [b, H, s, d]`, `k: [b, G, t, d]`, `v: [b, G, t, e]`, and
 /// optionally a mask, broadcast to `[b, H, s, t]`: added if it is of numbers, and if it is of
-/// truth values, false hides the key. A row that sees no key is 0.
+/// truth values, false hides the key. A row that sees no key is as
+/// `blind` says.
 ///
 /// With `statistics` there is a second result `[b, H, s, 2]` (f32, and of f64 f64), two numbers for
 /// each row: the largest of its scores, bounded and masked, and the sum of `exp(score - largest)`;
-/// -inf and 0 if it sees no key. They stay apart: `largest + ln(sum)` is rounded to the largest where
+/// -inf and 0 if it sees no key and is 0. They stay apart: `largest + ln(sum)` is rounded to the largest where
 /// that is a large finite mask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Attention {
@@ -162,8 +163,31 @@ pub struct Attention {
     pub softcap: Real,
     /// If set, a query sees only this many keys up to its own.
     pub window: Option<u64>,
+    /// What a query that sees no key gets.
+    pub blind: Blind,
     /// Whether there is a second result, which the gradient needs, and parts that are merged.
     pub statistics: bool,
+}
+
+impl Attention {
+    /// The score of keys that a query has the mean of: lower than any that is seen.
+    pub const BLIND: f32 = f32::MIN;
+}
+
+/// What a query that sees no key gets.
+///
+/// A mean is what is left where keys are hidden by a very low finite number: each of them has the score
+/// [`Attention::BLIND`], and that score has a gradient, as the sum of a score and such a number has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Blind {
+    /// 0.
+    #[default]
+    Zero,
+    /// The mean of all values.
+    Mean,
+    /// The mean of the values whose keys are hidden once: by the mask, or because of where they are, and
+    /// not by both.
+    Once,
 }
 
 /// The attributes of a convolution.

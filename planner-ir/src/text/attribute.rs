@@ -6,7 +6,7 @@ use super::print::Print;
 use super::scan::{Result, Scan};
 use crate::data::{DType, Real, Type};
 use crate::op::{
-    Contract, Edge, Extreme, Interpolation, Label, Pairing, Reduction, Scatter, Triangle, Unary,
+    Blind, Contract, Edge, Extreme, Interpolation, Label, Pairing, Reduction, Scatter, Triangle, Unary,
 };
 
 /// What can stand as an attribute of an operation.
@@ -122,6 +122,12 @@ impl Named for Scatter {
         ("max", Self::Max),
         ("min", Self::Min),
     ];
+}
+
+impl Named for Blind {
+    const WHAT: &'static str = "`zero`, `mean` or `once`";
+    const NAMES: &'static [(&'static str, Self)] =
+        &[("zero", Self::Zero), ("mean", Self::Mean), ("once", Self::Once)];
 }
 
 impl Named for Interpolation {

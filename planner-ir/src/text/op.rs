@@ -1,18 +1,14 @@
 //! The operations' names and attributes: one table for both directions.
 
-use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::LazyLock;
 
 use super::attribute::{Attribute, Named};
+use super::blank::BLANK;
 use super::data::{parse_data, print_data};
 use super::print::Print;
 use super::scan::{ParseError, Result, Scan};
-use crate::data::{DType, Real, Type};
-use crate::op::{
-    Attention, Binary, Contract, Conv, Dynamic, Edge, Extreme, Interpolation, Op, Optimizer, Pairing,
-    Reduction, Region, Resize, Scatter, Triangle, Unary,
-};
+use crate::data::Type;
+use crate::op::{Attention, Binary, Conv, Dynamic, Op, Optimizer, Resize};
 
 /// The operation that a text such as `gather dim=0` names.
 pub fn parse_op(text: &str) -> Result<Op> {
@@ -119,8 +115,12 @@ trait Form {
 
     fn field<A: Attribute>(&mut self, name: &str, attribute: &mut A) -> std::result::Result<(), Self::Error>;
 
-    /// What is written only if it is set.
-    fn flag(&mut self, name: &str, flag: &mut bool) -> std::result::Result<(), Self::Error>;
+    /// What is written only if it is not as usual.
+    fn unless_usual<A: Attribute + Default + PartialEq>(
+        &mut self,
+        name: &str,
+        attribute: &mut A,
+    ) -> std::result::Result<(), Self::Error>;
 
     fn data(&mut self, result: &Type, data: &mut Vec<u8>) -> std::result::Result<(), Self::Error>;
 }
@@ -243,14 +243,15 @@ fn attributes<F: Form>(op: &mut Op, form: &mut F) -> std::result::Result<(), F::
 }
 
 fn attention_attributes<F: Form>(
-    Attention { scale, causal, softcap, window, statistics }: &mut Attention,
+    Attention { scale, causal, softcap, window, blind, statistics }: &mut Attention,
     form: &mut F,
 ) -> std::result::Result<(), F::Error> {
     form.field("scale", scale)?;
     form.field("causal", causal)?;
     form.field("softcap", softcap)?;
     form.field("window", window)?;
-    form.flag("statistics", statistics)
+    form.unless_usual("blind", blind)?;
+    form.unless_usual("statistics", statistics)
 }
 
 fn conv_attributes<F: Form>(
@@ -320,8 +321,12 @@ impl Form for Print<'_> {
         attribute.print(self)
     }
 
-    fn flag(&mut self, name: &str, flag: &mut bool) -> fmt::Result {
-        if *flag { self.field(name, flag) } else { Ok(()) }
+    fn unless_usual<A: Attribute + Default + PartialEq>(
+        &mut self,
+        name: &str,
+        attribute: &mut A,
+    ) -> fmt::Result {
+        if *attribute == A::default() { Ok(()) } else { self.field(name, attribute) }
     }
 
     fn data(&mut self, result: &Type, data: &mut Vec<u8>) -> fmt::Result {
@@ -342,10 +347,14 @@ impl Form for Scan<'_> {
         Ok(())
     }
 
-    fn flag(&mut self, name: &str, flag: &mut bool) -> Result<()> {
+    fn unless_usual<A: Attribute + Default + PartialEq>(
+        &mut self,
+        name: &str,
+        attribute: &mut A,
+    ) -> Result<()> {
         if self.eat_word(name) {
             self.expect("=")?;
-            *flag = bool::parse(self)?;
+            *attribute = A::parse(self)?;
         }
         Ok(())
     }
@@ -395,104 +404,4 @@ impl Named for Binary {
         ("sub", Self::Sub),
         ("xor", Self::Xor),
     ];
-}
-
-/// Each operation by name, its attributes to be set.
-pub(super) static BLANK: LazyLock<BTreeMap<&'static str, Op>> = LazyLock::new(|| {
-    let ops = blank_ops().into_iter().chain(blank_dynamic().map(Op::Dynamic));
-    let unaries = Unary::NAMES.iter().map(|&(_, it)| Op::Unary(it));
-    let binaries = Binary::NAMES.iter().map(|&(_, it)| Op::Binary(it));
-    let reductions = Reduction::NAMES.iter().map(|&(_, reduction)| Op::Reduce { reduction, dims: vec![] });
-    ops.chain(unaries).chain(binaries).chain(reductions).map(|op| (op.name(), op)).collect()
-});
-
-fn blank_ops() -> Vec<Op> {
-    let dtype = DType::F32;
-    let result = || Type::new(dtype, []);
-    let zero = Real(0.0);
-    let contract = Contract { left: vec![], right: vec![], result: vec![] };
-    let attention = Attention { scale: zero, causal: false, softcap: zero, window: None, statistics: false };
-    let conv = Conv { strides: vec![], dilations: vec![], before: vec![], after: vec![], groups: 1 };
-    let interpolation = Interpolation::Linear;
-    let resize = Resize { shape: vec![], scales: vec![], half_pixel: false, interpolation };
-    vec![
-        Op::Constant { result: result(), data: vec![] },
-        Op::Fill { result: result(), value: zero },
-        Op::Iota { dtype, length: 0, start: zero, step: zero },
-        Op::Select,
-        Op::Cast(dtype),
-        Op::Gated(Unary::Silu),
-        Op::Contract(contract),
-        Op::ArgExtreme { extreme: Extreme::Largest, dim: 0 },
-        Op::Softmax { dim: 0 },
-        Op::LogSoftmax { dim: 0 },
-        Op::LayerNorm { dims: 0, epsilon: zero },
-        Op::RmsNorm { dims: 0, epsilon: zero },
-        Op::InstanceNorm { epsilon: zero },
-        Op::Attention(attention),
-        Op::AttentionMerge,
-        Op::Rotary(Pairing::Halves),
-        Op::Reshape { shape: vec![] },
-        Op::Transpose { permutation: vec![] },
-        Op::Expand { shape: vec![] },
-        Op::Concat { dim: 0 },
-        Op::Slice { starts: vec![], steps: vec![], sizes: vec![] },
-        Op::Pad { before: vec![], after: vec![], edge: Edge::Wrap },
-        Op::Gather { dim: 0 },
-        Op::GatherElements { dim: 0 },
-        Op::GatherNd { batch_dims: 0 },
-        Op::ScatterElements { dim: 0, scatter: Scatter::Add },
-        Op::ScatterNd { scatter: Scatter::Add },
-        Op::Triangle { triangle: Triangle::Lower, diagonal: 0 },
-        Op::CumSum { dim: 0, exclusive: false, reverse: false },
-        Op::TopK { dim: 0, k: 0, extreme: Extreme::Largest },
-        Op::Conv(conv.clone()),
-        Op::ConvInputGradient { conv: conv.clone(), spatial: vec![] },
-        Op::ConvWeightGradient { conv, window: vec![] },
-        Op::Resize(resize),
-        Op::CrossEntropy { ignored: 0 },
-        Op::Experts { activation: Unary::Silu, active: 0 },
-        Op::Dequantize { bits: 0, block: 0, columns: 0 },
-        Op::Dropout { ratio: zero, seed: 0 },
-        Op::RoundStochastically { seed: 0 },
-        Op::UnaryGradient(Unary::Silu),
-        Op::GatedGradient(Unary::Silu),
-        Op::SoftmaxGradient { dim: 0 },
-        Op::LayerNormGradient { dims: 0, epsilon: zero },
-        Op::RmsNormGradient { dims: 0, epsilon: zero },
-        Op::AttentionGradient { attention, mask: false },
-        Op::RotaryGradient(Pairing::Halves),
-        Op::GatherGradient { dim: 0, extent: 0 },
-        Op::CrossEntropyGradient { ignored: 0 },
-        Op::ExpertsGradient { activation: Unary::Silu, active: 0 },
-        Op::Update(Optimizer::Sgd { decay: zero }),
-        Op::Update(Optimizer::Momentum { momentum: zero, decay: zero }),
-        Op::Update(Optimizer::AdamW { beta1: zero, beta2: zero, epsilon: zero, decay: zero }),
-        Op::Region(Box::new(blank_region())),
-    ]
-}
-
-fn blank_dynamic() -> impl Iterator<Item = Dynamic> {
-    let region = || Box::new(blank_region());
-    [
-        Dynamic::Shape,
-        Dynamic::NonZero,
-        Dynamic::Reshape { zero_is_zero: false },
-        Dynamic::Expand,
-        Dynamic::Slice,
-        Dynamic::Range,
-        Dynamic::Fill { dtype: DType::F32, value: Real(0.0) },
-        Dynamic::Split { dim: 0 },
-        Dynamic::TopK { dim: 0, extreme: Extreme::Largest },
-        Dynamic::Tile,
-        Dynamic::Unsqueeze { dims: vec![] },
-        Dynamic::Squeeze { dims: vec![] },
-        Dynamic::If { yes: region(), no: region() },
-        Dynamic::Loop { states: 0, body: region() },
-    ]
-    .into_iter()
-}
-
-fn blank_region() -> Region {
-    Region { operands: 0, nodes: vec![], results: vec![], types: vec![] }
 }

@@ -2,8 +2,8 @@
 
 use plan::{Loss, NoDecay, Precision, Recipe, Recompute};
 use planner_ir::{
-    Attention, Binary, Contract, DType, Graph, Label, Op, Optimizer, Output, Real, Reduction, Source, Type,
-    Unary, ValueId,
+    Attention, Binary, Blind, Contract, DType, Graph, Label, Op, Optimizer, Output, Real, Reduction, Source,
+    Type, Unary, ValueId,
 };
 use rewrite::Blocks;
 use search::Section;
@@ -83,8 +83,14 @@ impl Draft {
             let it = self.contract("abk", "khd", "ahbd", &[x, w]);
             self.add(it, bias)
         });
-        let attention =
-            Attention { scale: Real(0.1), causal: true, softcap: Real(0.0), window: None, statistics: false };
+        let attention = Attention {
+            scale: Real(0.1),
+            causal: true,
+            softcap: Real(0.0),
+            window: None,
+            blind: Blind::Zero,
+            statistics: false,
+        };
         let a = self.op(Op::Attention(attention), &[q, k, v]);
         let [w, bias] =
             [&[sizes.heads, size, sizes.hidden][..], &[sizes.hidden]].map(|shape| self.weight(shape));

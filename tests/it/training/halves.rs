@@ -40,7 +40,7 @@ fn recipe(loss: &str, precision: Precision) -> Recipe {
 /// The step of a model as it was imported.
 fn step(imported: &Graph, recipe: &Recipe) -> Graph {
     planner_ir::verify(imported).unwrap();
-    let raised = rewrite::raise_for(rewrite::Purpose::Training, imported).unwrap();
+    let raised = rewrite::raise(imported).unwrap();
     let blocks = rewrite::blocks(&train::forward(&raised.graph, recipe).unwrap());
     let recompute = vec![Recompute::Nothing; blocks.segments.len()];
     let step = train::step(&blocks, &Recipe { recompute, ..recipe.clone() }).unwrap();

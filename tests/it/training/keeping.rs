@@ -103,7 +103,7 @@ fn bytes_step(decisions: Decisions) -> Prepared {
 #[test]
 fn what_is_kept_is_said_by_numbers_of_operations() {
     let (file, imported, recipe) = bytes_model();
-    let raised = rewrite::raise_for(rewrite::Purpose::Training, &imported).unwrap();
+    let raised = rewrite::raise(&imported).unwrap();
     let blocks = rewrite::blocks(&train::forward(&raised.graph, &recipe).unwrap());
     let sizes: Vec<usize> = blocks.segments.iter().map(|segment| segment.nodes.len()).collect();
     let derived = |of: &dyn Fn(usize) -> Recompute| {

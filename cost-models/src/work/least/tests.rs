@@ -1,6 +1,6 @@
 //! Pieces against the whole: no split of an operation takes less of all devices together.
 
-use planner_ir::{Attention, Binary, Contract, DType, Label, Real};
+use planner_ir::{Attention, Binary, Blind, Contract, DType, Label, Real};
 
 use super::*;
 use crate::machine::shipped;
@@ -53,7 +53,14 @@ fn no_split_takes_less_than_the_least() {
     };
     let attention = |window: Option<u64>| {
         let (scale, softcap) = (Real(0.1), Real(0.0));
-        Op::Attention(Attention { scale, causal: true, softcap, window, statistics: false })
+        Op::Attention(Attention {
+            scale,
+            causal: true,
+            softcap,
+            window,
+            blind: Blind::Zero,
+            statistics: false,
+        })
     };
     for name in ["a100-80g-8x", "h100-80g-8x", "v100-16g-8x", "cpu-2x"] {
         for dtype in [DType::BF16, DType::F32] {

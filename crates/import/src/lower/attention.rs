@@ -1,6 +1,6 @@
 //! The standard attention operator.
 
-use planner_ir::{Attention, Binary, DType, Op, Real, Unary, ValueId};
+use planner_ir::{Attention, Binary, Blind, DType, Op, Real, Unary, ValueId};
 
 use super::mask::{self, Offset, Places};
 use super::{Outputs, Result, element_type, float, is_set, outputs, real, signed};
@@ -38,6 +38,7 @@ pub(super) fn attention(b: &mut Builder, n: &OnnxNode) -> Outputs {
         causal: aligned.causal,
         softcap: Real(float(n, "softcap", 0.0)),
         window: aligned.window,
+        blind: Blind::Zero,
         statistics: false,
     };
     let mut arguments = vec![queries, keys, values];

@@ -1,6 +1,6 @@
 //! ONNX Runtime's attention operators for whole sequences.
 
-use planner_ir::{Attention, Binary, DType, Op, Real, ValueId};
+use planner_ir::{Attention, Binary, Blind, DType, Op, Real, ValueId};
 
 use super::attention::{Operands, after_past, join_heads, scale, split_heads};
 use super::{Outputs, Result, float, is_set, linear, mask, outputs};
@@ -152,6 +152,7 @@ fn attend(
         causal: is_set(n, "unidirectional"),
         softcap: Real(0.0),
         window: None,
+        blind: Blind::Zero,
         statistics: false,
     };
     let mut arguments = vec![queries, keys, values];

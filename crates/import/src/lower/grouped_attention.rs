@@ -3,7 +3,7 @@
 //! Batch elements may be padded at the right: element b has `lengths[b] + 1` keys, the new ones
 //! included, so that its new keys stand in the cache after those that it has already.
 
-use planner_ir::{Attention, Binary, DType, Op, Pairing, Real, ValueId};
+use planner_ir::{Attention, Binary, Blind, DType, Op, Pairing, Real, ValueId};
 
 use super::attention::{Operands, join_heads, scale, split_heads};
 use super::mask::{self, Offset, Places};
@@ -220,6 +220,7 @@ fn attend(b: &mut Builder, n: &OnnxNode, operands: Operands, offset: Offset, tot
         causal: aligned,
         softcap: Real(float(n, "softcap", 0.0)),
         window: window.filter(|_| aligned).and_then(|window| u64::try_from(window).ok()),
+        blind: Blind::Zero,
         statistics: false,
     };
     let mut arguments = vec![queries, keys, values];

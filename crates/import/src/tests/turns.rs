@@ -4,11 +4,13 @@ use kernels::Array;
 use planner_ir::{Graph, Op, Source};
 use std::collections::BTreeMap;
 
+use bytes::Bytes;
+
 use super::evaluate::{evaluate, verified};
 use super::make::{
     BOOL, FLOAT, INT64, bytes, floats, graph, graph_attribute, int, integers, model, node, opset, value,
 };
-use crate::proto::{GraphProto, NodeProto};
+use crate::proto::{GraphProto, NodeProto, TensorProto};
 use crate::{Bindings, read};
 
 /// `y` of a model for an input `x` of two numbers and, if there is one, a count `m`.
@@ -95,35 +97,60 @@ fn a_loop_without_an_end_is_refused() {
     assert!(error.contains("`turns` (Loop)") && error.contains("never ends"), "{error}");
 }
 
-#[test]
-fn attention_says_the_size_of_a_head() {
+/// Attention whose keys come from these nodes.
+fn attending(keys: Vec<NodeProto>, weights: Vec<TensorProto>) -> Bytes {
     let attention =
         NodeProto { name: "attend".to_owned(), ..node("GroupQueryAttention q k v pk pv l t -> y") }
             .of_domain("com.microsoft")
             .with(int("num_heads", 4))
             .with(int("kv_num_heads", 2));
-    let project = |made: &str, weight: &str| node(&format!("MatMul x {weight} -> {made}"));
     let past = |name: &str| value(name, FLOAT, &["batch", "2", "past", "head"]);
+    let mut all = graph(
+        vec![value("x", FLOAT, &["batch", "1", "3"]), past("pk"), past("pv"), value("l", 6, &["batch"])],
+        vec![integers("t", &[], &[5]), integers("s", &[3], &[0, 0, 16])],
+        keys.into_iter().chain([attention]).collect(),
+        &["y"],
+    );
+    all.initializer.extend(weights);
+    let mut proto = model(all, Vec::new());
+    proto.opset_import.push(opset("com.microsoft", 1));
+    bytes(&proto)
+}
+
+#[test]
+fn attention_says_the_size_of_a_head() {
+    let project = |made: &str, weight: &str| node(&format!("MatMul x {weight} -> {made}"));
     let weight = |name: &str, width: i64| {
         let count = usize::try_from(3 * width).unwrap();
         floats(name, &[3, width], &vec![0.5; count])
     };
-    let mut all = graph(
-        vec![value("x", FLOAT, &["batch", "1", "3"]), past("pk"), past("pv"), value("l", 6, &["batch"])],
-        vec![weight("wq", 32), weight("wk", 16), weight("wv", 16), integers("t", &[], &[5])],
-        vec![
-            project("q", "wq"),
-            project("k0", "wk"),
-            project("v", "wv"),
-            node("Reshape k0 s -> k"),
-            attention,
-        ],
-        &["y"],
+    let plain = attending(
+        vec![project("q", "wq"), project("k0", "wk"), project("v", "wv"), node("Reshape k0 s -> k")],
+        vec![weight("wq", 32), weight("wk", 16), weight("wv", 16)],
     );
-    all.initializer.push(integers("s", &[3], &[0, 0, 16]));
-    let mut proto = model(all, Vec::new());
-    proto.opset_import.push(opset("com.microsoft", 1));
-    let model = read(bytes(&proto)).unwrap();
+    // One product that is split, and norms of the heads of queries and keys, as Qwen3 has them.
+    let normed = |last: i64| {
+        attending(
+            vec![
+                project("qkv", "w"),
+                node("Split qkv parts -> q0 k0 v").with(int("axis", 2)),
+                node("Reshape q0 heads -> q1"),
+                node("SimplifiedLayerNormalization q1 scale -> q2"),
+                node("Reshape q2 queries -> q"),
+                node("Reshape k0 heads -> k1"),
+                node("SimplifiedLayerNormalization k1 scale -> k2"),
+                node("Reshape k2 keys -> k"),
+            ],
+            vec![
+                weight("w", 64),
+                floats("scale", &[8], &[1.0; 8]),
+                integers("parts", &[3], &[32, 16, 16]),
+                integers("heads", &[4], &[0, 0, -1, 8]),
+                integers("queries", &[3], &[0, 0, 32]),
+                integers("keys", &[3], &[0, 1, last]),
+            ],
+        )
+    };
     let dims = |more: &[(&str, u64)]| Bindings {
         dims: [("batch", 1), ("past", 4)]
             .iter()
@@ -132,8 +159,14 @@ fn attention_says_the_size_of_a_head() {
             .collect(),
         ..Bindings::default()
     };
-    let made = model.import(&dims(&[])).unwrap_or_else(|error| panic!("{error}"));
-    assert!(made.values.iter().any(|it| it.type_.shape == [1, 2, 4, 8]), "{made}");
-    let error = model.import(&dims(&[("head", 7)])).unwrap_err().to_string();
-    assert!(error.contains("a head of `attend`") && error.contains('8') && error.contains('7'), "{error}");
+    for bytes in [plain, normed(16), normed(-1)] {
+        let model = read(bytes).unwrap();
+        let made = model.import(&dims(&[])).unwrap_or_else(|error| panic!("{error}"));
+        assert!(made.values.iter().any(|it| it.type_.shape == [1, 2, 4, 8]), "{made}");
+        let error = model.import(&dims(&[("head", 7)])).unwrap_err().to_string();
+        assert!(
+            error.contains("a head of `attend`") && error.contains('8') && error.contains('7'),
+            "{error}"
+        );
+    }
 }

@@ -2,8 +2,8 @@
 
 use arbtest::arbitrary::{Result, Unstructured};
 use planner_ir::{
-    Attention, Binary, Contract, DType, Graph, Label, Op, Output, Real, Reduction, Source, Type, Unary,
-    ValueId,
+    Attention, Binary, Blind, Contract, DType, Graph, Label, Op, Output, Real, Reduction, Source, Type,
+    Unary, ValueId,
 };
 
 /// A program of a few operations on values of small shapes.
@@ -39,8 +39,14 @@ fn operation(u: &mut Unstructured<'_>) -> Result<(Op, usize)> {
         let labels = |it: [u8; 2]| it.map(Label).to_vec();
         Op::Contract(Contract { left: labels(left), right: labels(right), result: labels(result) })
     };
-    let attention =
-        Attention { scale: Real(0.5), causal: true, softcap: Real(0.0), window: None, statistics: false };
+    let attention = Attention {
+        scale: Real(0.5),
+        causal: true,
+        softcap: Real(0.0),
+        window: None,
+        blind: Blind::Zero,
+        statistics: false,
+    };
     Ok(match u.int_in_range(0..=14)? {
         0..=2 => (contract([0, 1], [1, 2], [0, 2]), 2),
         3 => (contract([0, 1], [2, 1], [0, 2]), 2),

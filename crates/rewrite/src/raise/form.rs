@@ -205,12 +205,16 @@ fn known(op: &Op, operands: &[(&Form, &Type)], result: &Type) -> Option<Form> {
             };
             Form::Bands(Bands::of(&[&bands(0), &sides], kept))
         }
-        Op::CumSum { dim, exclusive: false, reverse: false } => {
+        Op::CumSum { dim, exclusive, reverse } => {
             let (form, type_) = operands[0];
-            let (number, steps) = form.even(type_.rank())?;
-            steps.iter().all(|&it| it == 0).then_some(())?;
-            let steps = (0..result.rank()).map(|it| if it == *dim { number } else { 0 }).collect();
-            Form::Even { start: number, steps }
+            let same = form.even(type_.rank()).filter(|(_, steps)| steps.iter().all(|&it| it == 0));
+            match same.filter(|_| !exclusive && !reverse) {
+                Some((number, _)) => {
+                    let steps = (0..result.rank()).map(|it| if it == *dim { number } else { 0 }).collect();
+                    Form::Even { start: number, steps }
+                }
+                None => Form::Bands(Bands::all(counted(hull(&bands(0)), result, *dim))),
+            }
         }
         Op::Reduce { reduction: Reduction::Max | Reduction::Min, .. } => {
             Form::Bands(Bands::all(hull(&bands(0)).or(Bounds::any(dtype))))
@@ -238,6 +242,15 @@ fn hull(bands: &Bands) -> Option<Bounds> {
     let mut all = bands.bounds.iter().copied();
     let first = all.next()?;
     all.fold(first, |hull, it| bounds::select(DType::F64, None, hull, it))
+}
+
+/// Between which numbers sums of integers lie of which as many are added as there are along a dimension.
+fn counted(of: Option<Bounds>, type_: &Type, dim: usize) -> Option<Bounds> {
+    let many = float(extent(type_.shape.get(dim).copied().unwrap_or(1)));
+    let of = of.filter(|_| !type_.dtype.is_float())?;
+    let (least, most) = (of.least.min(0.0) * many, of.most.max(0.0) * many);
+    let small = least >= -float(EXACT) && most <= float(EXACT);
+    if small { Bounds::between(least, most) } else { Bounds::any(type_.dtype) }
 }
 
 /// Whether elements of that type are every integer up to `EXACT`.

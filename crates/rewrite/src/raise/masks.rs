@@ -7,18 +7,19 @@
 //! once, and used in every block.
 //!
 //! Where a mask adds a number that is merely very low, a query that sees no key sees all of them
-//! equally, later ones too. Unless each query is known to see its own key, this is said apart: what
-//! such queries get is the mean of the values. Which these are is counted along the keys.
+//! equally, later ones too. Unless each query is known to see its own key, attention says that such
+//! queries get the mean of the values.
 
 mod kind; // which keys queries see in the end
 mod left; // what is left of masks, made in a new graph
 mod reading; // what is known of values, and of those that models are usually given
+mod rows; // masks that are the same for all rows, heads or examples
+mod sums; // masks that are added to each other, or to biases
 
 use std::collections::BTreeMap;
 
-use planner_ir::{Attention, DType, Graph, Node, Op, Real, Source, ValueId};
+use planner_ir::{Attention, Blind, DType, Graph, Node, Op, Real, Source, ValueId};
 
-use super::Purpose;
 use super::form::bounds::{self, Bounds};
 use super::form::{Bands, Form};
 pub use kind::{AttentionKind, Sight, attentions, predicts_tokens};
@@ -27,29 +28,24 @@ use reading::{Reading, forms};
 
 /// What is lower than another score by this leaves nothing of its key, however scores without masks
 /// differ. The least that models add is -10000, as a bf16 -9984.
-const APART: f64 = 8192.0;
+pub(super) const APART: f64 = 8192.0;
 /// Scores of queries that see nothing are not larger than this, where a number that is added to them
 /// leaves nothing of scores so small.
-const SLIGHT: f64 = 4.0;
-
-/// From so many keys on, queries that see none are told apart in training too. Attention gives them the mean
-/// of all values, whatever their scores are; PyTorch lets scores have gradients all the same, the mean has
-/// none. Below this, such masks stay as they are, and gradients are those of PyTorch.
-const LONG: u64 = 256;
+pub(super) const SLIGHT: f64 = 4.0;
 
 /// The graph with what masks hide said by attention itself.
-pub(super) fn said(purpose: Purpose, graph: &Graph) -> Graph {
+pub(super) fn said(graph: &Graph) -> Graph {
+    rows::once(&said_itself(graph))
+}
+
+fn said_itself(graph: &Graph) -> Graph {
+    let alike = rows::alike(graph);
     let known = [Reading::Any, Reading::Usual].map(|reading| (reading, forms(graph, reading)));
     let wanted: BTreeMap<usize, Said> = graph
         .nodes
         .iter()
         .enumerate()
-        .filter_map(|(index, node)| Some((index, of_node(graph, &known, node)?)))
-        .filter(|(index, said)| {
-            let keys = &graph.type_of(graph.nodes[*index].operands[1]).shape;
-            let is_apart = matches!(said.mask, Mask::Of(Pairs { low: Some(_), .. }));
-            purpose == Purpose::Answers || !is_apart || keys[keys.len() - 2] >= LONG
-        })
+        .filter_map(|(index, node)| Some((index, of_node(graph, &known, &alike, node)?)))
         .collect();
     let mut saying = Saying::new(graph, known.map(|it| it.1));
     for id in graph.value_ids() {
@@ -94,6 +90,8 @@ struct Pairs {
     reading: Reading,
     /// What hides a key, if a query that sees none sees all equally; else a key is shown by 0.
     low: Option<Real>,
+    /// What is added besides, which hides nothing.
+    bias: Option<ValueId>,
 }
 
 /// What a mask says of pairs that are so far apart.
@@ -158,7 +156,12 @@ impl Seeing<'_> {
 }
 
 /// What attention with a mask can say itself; `None` if that is nothing.
-fn of_node(graph: &Graph, known: &[(Reading, Vec<Form>); 2], node: &Node) -> Option<Said> {
+fn of_node(
+    graph: &Graph,
+    known: &[(Reading, Vec<Form>); 2],
+    alike: &[rows::Dims],
+    node: &Node,
+) -> Option<Said> {
     let (Op::Attention(attention), [q, k, _, mask]) = (&node.op, &node.operands[..]) else { return None };
     let extent = |it: &ValueId| i64::try_from(graph.type_of(*it).shape[2]).ok();
     let (queries, keys) = (extent(q)?, extent(k)?);
@@ -170,7 +173,13 @@ fn of_node(graph: &Graph, known: &[(Reading, Vec<Form>); 2], node: &Node) -> Opt
     };
     let [any, usual] = known.each_ref().map(by);
     let said = if usual.attention.causal && !any.attention.causal { usual } else { any };
-    (said.attention != *attention || said.mask == Mask::Gone).then_some(said)
+    let sum = sums::Sum::of(graph, *mask).filter(|_| !said.attention.causal);
+    if let Some(said) = sum.and_then(|sum| sum.said(known, alike, *attention, [queries, keys])) {
+        return Some(said);
+    }
+    // Attention that is causal already may have a mask of padding that was made for every query.
+    let hidden = said.attention.causal && type_.shape.iter().rev().nth(1).is_some_and(|&rows| rows > 1);
+    (said.attention != *attention || said.mask == Mask::Gone || hidden).then_some(said)
 }
 
 /// What attention of so many queries and keys says if it says all that it can of a mask.
@@ -193,6 +202,7 @@ fn said_by(
     } else if later && !attention.causal && attention.window.is_none() {
         low = seeing.low(own, [nearest, farthest]);
         attention.causal = low.is_some();
+        attention.blind = if low.is_some() { Blind::Mean } else { Blind::Zero };
     }
     let last = if attention.causal { own } else { farthest };
     let starts = seeing.bands.runs().map(|it| it.0).filter(|&it| it > nearest && it <= own);
@@ -209,8 +219,12 @@ fn said_by(
     };
     let mask = match low {
         None if seeing.all(first, last, |it| seeing.leaves(it)) => Mask::Gone,
-        low => Mask::Of(Pairs { mask, first, last, reading, low: low.map(Real) }),
+        low => Mask::Of(Pairs { mask, first, last, reading, low: low.map(Real), bias: None }),
     };
+    if mask == Mask::Gone && own >= 0 {
+        // Each query sees its own key.
+        attention.blind = Blind::Zero;
+    }
     Said { attention, mask }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use egg::{Analysis, DidMerge, EGraph, Id, Language};
-use planner_ir::{DType, Op, Real, Type};
+use planner_ir::{Blind, DType, Op, Real, Type};
 
 /// A term: what it is, by its number among `Known::heads`, and what it is made of.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -52,6 +52,8 @@ pub(super) enum Head {
 pub(super) struct Scores {
     pub(super) scale: Real,
     pub(super) softcap: Real,
+    /// What a query gets that sees no key.
+    pub(super) blind: Blind,
 }
 
 /// What is known of a class.

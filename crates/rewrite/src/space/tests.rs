@@ -1,7 +1,7 @@
 //! Tests of the partition space.
 
 use planner_ir::{
-    Attention, Binary, Contract, DType, Graph, Label, Mesh, Op, Real, Source, Type, Unary, ValueId,
+    Attention, Binary, Blind, Contract, DType, Graph, Label, Mesh, Op, Real, Source, Type, Unary, ValueId,
 };
 
 use super::*;
@@ -62,8 +62,14 @@ fn block(
     let rotary = Op::Rotary(planner_ir::Pairing::Halves);
     let q = it.op(rotary.clone(), &[q, cos, sin]);
     let k = it.op(rotary, &[k, cos, sin]);
-    let attention =
-        Attention { scale: Real(0.1), causal: false, softcap: Real(0.0), window: None, statistics: false };
+    let attention = Attention {
+        scale: Real(0.1),
+        causal: false,
+        softcap: Real(0.0),
+        window: None,
+        blind: Blind::Zero,
+        statistics: false,
+    };
     let a = it.op(Op::Attention(attention), &[q, k, v, mask]);
     let w = it.weight(&[heads, size, hidden]);
     let o = it.contract("ahbd", "hdk", "abk", &[a, w]);

@@ -2,7 +2,7 @@
 
 use lower::Origin;
 use planner_ir::{
-    Attention, DType, Layout, Mesh, Motion, Move, Op, Partition, Real, Type, ValueId, parse_layout,
+    Attention, Blind, DType, Layout, Mesh, Motion, Move, Op, Partition, Real, Type, ValueId, parse_layout,
     parse_partition,
 };
 
@@ -16,7 +16,14 @@ const HEADS: [u64; 2] = [4, 2];
 const SIZES: [u64; 2] = [3, 5];
 
 fn attention(causal: bool) -> Attention {
-    Attention { scale: Real(0.25), causal, softcap: Real(0.0), window: None, statistics: true }
+    Attention {
+        scale: Real(0.25),
+        causal,
+        softcap: Real(0.0),
+        window: None,
+        blind: Blind::Zero,
+        statistics: true,
+    }
 }
 
 /// Which tokens of a sequence a rank has.

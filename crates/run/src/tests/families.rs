@@ -1,8 +1,8 @@
 //! Named parallelisms.
 
 use planner_ir::{
-    Attention, AxisId, Binary, Contract, DType, Digit, Label, Mesh, Move, Op, Partition, Real, Reduction,
-    Type, Unary,
+    Attention, AxisId, Binary, Blind, Contract, DType, Digit, Label, Mesh, Move, Op, Partition, Real,
+    Reduction, Type, Unary,
 };
 
 use super::check;
@@ -96,8 +96,14 @@ fn heads_for_positions() {
     let positions = || vec![vec![], vec![], a.clone(), vec![]];
     let operands = ["q", "k", "v"].map(|name| sketch.input(name, type_.clone(), positions()));
     let turn = Move::AllToAll { from: 2, to: 1, digits: a.clone() };
-    let attention =
-        Attention { scale: Real(0.0), causal: true, softcap: Real(0.0), window: None, statistics: false };
+    let attention = Attention {
+        scale: Real(0.0),
+        causal: true,
+        softcap: Real(0.0),
+        window: None,
+        blind: Blind::Zero,
+        statistics: false,
+    };
     let types = sketch.plan.graph.types_of(&operands);
     let op = Op::Attention(attention);
     let loops = op.loops(&types, &op.infer(&types).unwrap());
@@ -192,6 +198,7 @@ fn heads_within_groups() {
         causal: true,
         softcap: Real(0.0),
         window: None,
+        blind: Blind::Zero,
         statistics: false,
     });
     let types = sketch.plan.graph.types_of(&[q, k, v]);

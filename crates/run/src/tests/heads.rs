@@ -3,7 +3,7 @@
 //! Source: Jacobs et al., "DeepSpeed Ulysses: System Optimizations for Enabling Training of Extreme Long
 //! Sequence Transformer Models", 2023.
 
-use planner_ir::{Attention, DType, Digit, Layout, Mesh, Move, Op, Partition, Real, Type, ValueId};
+use planner_ir::{Attention, Blind, DType, Digit, Layout, Mesh, Move, Op, Partition, Real, Type, ValueId};
 
 use super::check;
 use super::sketch::Sketch;
@@ -71,8 +71,14 @@ fn received(outcome: &Outcome) -> Vec<u64> {
 #[test]
 fn attention_by_heads_turns_four_values_forward_and_four_backward() {
     for (ranks, causal) in [2, 3, 4].into_iter().flat_map(|ranks| [false, true].map(|it| (ranks, it))) {
-        let attention =
-            Attention { scale: Real(0.25), causal, softcap: Real(0.0), window: None, statistics: true };
+        let attention = Attention {
+            scale: Real(0.25),
+            causal,
+            softcap: Real(0.0),
+            window: None,
+            blind: Blind::Zero,
+            statistics: true,
+        };
         let part =
             |heads: u64, size: u64| (ranks - 1) * heads * POSITIONS * size * DType::F32.bytes() / ranks;
         // Q, K, V and Y; backward they are gradients.

@@ -13,8 +13,8 @@ use std::collections::BTreeMap;
 use kernels::Array;
 use lower::Origin;
 use planner_ir::{
-    Attention, AxisId, Contract, Conv, DType, Digit, Label, LoopId, Loops, Mesh, Move, Op, Partition, Real,
-    Type, Unary, ValueId,
+    Attention, AxisId, Blind, Contract, Conv, DType, Digit, Label, LoopId, Loops, Mesh, Move, Op, Partition,
+    Real, Type, Unary, ValueId,
 };
 
 use super::sketch::Sketch;
@@ -325,8 +325,14 @@ fn heads_of_attention_go_around() {
             let [q, k, v] = into.map(|w| {
                 ring.node(contract("bth", "hnd", "bntd"), &[x, w], split(0, (1, 1), Turn::Forward))[0]
             });
-            let attention =
-                Attention { scale: Real(0.25), causal, softcap: Real(0.0), window: None, statistics: true };
+            let attention = Attention {
+                scale: Real(0.25),
+                causal,
+                softcap: Real(0.0),
+                window: None,
+                blind: Blind::Zero,
+                statistics: true,
+            };
             let made = ring.node(Op::Attention(attention), &[q, k, v], split(0, (1, 1), Turn::Forward));
             let y =
                 ring.node(contract("bntd", "ndh", "bth"), &[made[0], out], split(0, (1, 0), Turn::Forward));

@@ -3,7 +3,8 @@
 use cost_models::machine::shipped;
 use plan::{Loss, MachineName, ModelFile, NoDecay, Plan, Precision, Recipe, Recompute};
 use planner_ir::{
-    Attention, Binary, Contract, DType, Label, Mesh, Op, Optimizer, Output, Real, StateKind, Type, Unary,
+    Attention, Binary, Blind, Contract, DType, Label, Mesh, Op, Optimizer, Output, Real, StateKind, Type,
+    Unary,
 };
 use train::Step as TrainingStep;
 
@@ -80,8 +81,14 @@ impl Draft {
             self.add(y, bias)
         };
         let [q, k, v] = [project(), project(), project()];
-        let attention =
-            Attention { scale: Real(0.1), causal: true, softcap: Real(0.0), window: None, statistics: false };
+        let attention = Attention {
+            scale: Real(0.1),
+            causal: true,
+            softcap: Real(0.0),
+            window: None,
+            blind: Blind::Zero,
+            statistics: false,
+        };
         let a = self.op(Op::Attention(attention), &[q, k, v]);
         let w = self.weight(&[heads, size, hidden]);
         let o = self.contract("ahbd", "hdk", "abk", &[a, w]);

@@ -1,7 +1,7 @@
 //! Tests of whole plans.
 
 use cost_models::machine::shipped;
-use planner_ir::{Attention, Binary, Contract, DType, Label, Op, Output, Pairing, Real, Type, Unary};
+use planner_ir::{Attention, Binary, Blind, Contract, DType, Label, Op, Output, Pairing, Real, Type, Unary};
 use planner_ir::{Layout, Move, Slots, Source, ValueId, Ways};
 
 use super::*;
@@ -83,6 +83,7 @@ impl Draft {
             causal: mask.is_none(),
             softcap: Real(0.0),
             window: None,
+            blind: Blind::Zero,
             statistics: false,
         };
         let operands: Vec<ValueId> = [q, k, v].into_iter().chain(mask).collect();

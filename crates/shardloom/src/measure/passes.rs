@@ -2,7 +2,7 @@
 
 use cost_models::machine::Pass;
 use kernels::{Array, KernelError};
-use planner_ir::{Attention, Binary, DType, Op, Real, Reduction, Type, Unary};
+use planner_ir::{Attention, Binary, Blind, DType, Op, Real, Reduction, Type, Unary};
 
 use super::filled;
 use super::timing;
@@ -55,6 +55,7 @@ pub(super) fn example(pass: Pass, rows: u64) -> (Op, Vec<Type>) {
                 causal: true,
                 softcap: Real(0.0),
                 window: None,
+                blind: Blind::Zero,
                 statistics: false,
             };
             (Op::Attention(attention), vec![Type::new(DType::F32, [1, 1, rows, HEAD]); 3])

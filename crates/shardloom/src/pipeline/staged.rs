@@ -123,9 +123,7 @@ impl Forward {
     fn raised(file: &ModelFile, imported: &Graph, recipe: &Recipe) -> Result<Graph, Failure> {
         let refused = |error| Failure::file(&file.path, format!("cannot be trained so: {error}"));
         let tied = train::tied(imported, &recipe.roles.ties).map_err(refused)?;
-        Ok(rewrite::raise_for(rewrite::Purpose::Training, &tied)
-            .map_err(|error| Failure::internal("raise", error))?
-            .graph)
+        Ok(rewrite::raise(&tied).map_err(|error| Failure::internal("raise", error))?.graph)
     }
 
     fn up_to_loss(file: &ModelFile, raised: &Graph, recipe: &Recipe) -> Result<Self, Failure> {

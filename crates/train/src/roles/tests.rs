@@ -209,3 +209,65 @@ fn use_decides_of_what_an_exporter_named() {
     assert!(single(Some(Declared::Parameter), "half", 4) && !single(Some(Declared::Constant), "beta", 1));
     assert_eq!(Why::Mask.name(), "mask");
 }
+
+/// A quantised model: a product with packed numbers in blocks, one with integers per channel, an embedding of
+/// numbers of 8 bits, a value that is rounded on the way, and beside them a norm, a bias and an adapter.
+const QUANTISED: &str = "graph \"quantised\" {
+  %0 = input \"ids\" : i64[2,3]
+  %1 = weight \"embed.q\" : f8e4m3fn[5,4]
+  %2 = weight \"embed.scale\" : f32[5,1]
+  %3 = weight \"norm.weight\" : f32[4]
+  %4 = weight \"up.packed\" : u8[6,1,2]
+  %5 = weight \"up.scale\" : f32[6,1]
+  %6 = weight \"up.bias\" : f32[6]
+  %7 = weight \"down.q\" : i8[6,4]
+  %8 = weight \"down.scale\" : f32[1,4]
+  %9 = weight \"adapter.a\" : f32[4,2]
+  %10 = weight \"adapter.b\" : f32[2,6]
+  %11 = weight \"act.scale\" : f32[6]
+  %12 = weight \"gamma\" : f32[4]
+  %13 = gather dim=0 %1 %0 : f8e4m3fn[2,3,4]
+  %14 = cast to=f32 %13 : f32[2,3,4]
+  %15 = gather dim=0 %2 %0 : f32[2,3,1]
+  %16 = mul %14 %15 : f32[2,3,4]
+  %17 = rms_norm dims=1 epsilon=0.00001 %16 %3 : f32[2,3,4]
+  %18 = dequantize bits=4 block=4 columns=4 %4 %5 : f32[6,4]
+  %19 = contract \"bik,jk->bij\" %17 %18 : f32[2,3,6]
+  %20 = contract \"bik,kj->bij\" %17 %9 : f32[2,3,2]
+  %21 = contract \"bik,kj->bij\" %20 %10 : f32[2,3,6]
+  %22 = add %19 %21 : f32[2,3,6]
+  %23 = add %22 %6 : f32[2,3,6]
+  %24 = div %23 %11 : f32[2,3,6]
+  %25 = round %24 : f32[2,3,6]
+  %26 = mul %25 %11 : f32[2,3,6]
+  %27 = cast to=f32 %7 : f32[6,4]
+  %28 = mul %27 %8 : f32[6,4]
+  %29 = contract \"bik,kj->bij\" %26 %28 : f32[2,3,4]
+  %30 = mul %29 %12 : f32[2,3,4]
+  return \"logits\" %30
+}
+";
+
+#[test]
+fn scales_of_quantised_weights_are_not_trained() {
+    let graph = parse_graph(QUANTISED).unwrap();
+    let bytes = |_: &str| None::<Vec<u8>>;
+    let silent = |_: &str| None;
+    let known = Known { declared: &silent, bytes: &bytes };
+    let found = roles(&graph, &Roles::default(), &known).unwrap();
+    let trained: Vec<&str> = found.trained.iter().map(|it| it.name.as_str()).collect();
+    assert_eq!(trained, ["norm.weight", "up.bias", "adapter.a", "adapter.b", "gamma"]);
+    let constants: Vec<String> =
+        found.roles.constants.iter().map(|it| format!("{} {}", it.name, it.why.name())).collect();
+    let expected =
+        ["embed.q quantised", "embed.scale scale", "up.scale scale", "down.scale scale", "act.scale scale"];
+    assert_eq!(constants, expected);
+    for (name, dtype) in [("embed.q", "f8e4m3fn"), ("down.q", "i8"), ("up.packed", "u8")] {
+        let asked = Roles { trained: vec![name.to_owned()], ..Roles::default() };
+        let error = roles(&graph, &asked, &known).unwrap_err().to_string();
+        assert!(error.starts_with(&format!("`{name}` is of {dtype}, expected f32")), "{error}");
+    }
+    let asked = Roles { trained: vec!["*".to_owned()], ..Roles::default() };
+    let found = roles(&graph, &asked, &known).unwrap();
+    assert_eq!(found.roles.constants.len(), 1, "{:?}", found.roles.constants);
+}

@@ -28,10 +28,10 @@ pub(crate) enum Use {
 
 /// What the weights of a program are used for.
 pub(crate) struct Uses<'a> {
-    graph: &'a Graph,
-    users: Vec<Vec<NodeId>>,
+    pub(super) graph: &'a Graph,
+    pub(super) users: Vec<Vec<NodeId>>,
     /// For each value, whether weights and constants alone lead to it.
-    prepared: Vec<bool>,
+    pub(super) prepared: Vec<bool>,
 }
 
 impl<'a> Uses<'a> {
@@ -121,7 +121,7 @@ impl<'a> Uses<'a> {
     }
 
     /// The one operand that weights and constants alone do not lead to.
-    fn computed(&self, node: &Node) -> Option<ValueId> {
+    pub(super) fn computed(&self, node: &Node) -> Option<ValueId> {
         let mut computed = node.operands.iter().copied().filter(|it| !self.prepared[it.0]);
         computed.next().filter(|_| computed.next().is_none())
     }

@@ -1,13 +1,19 @@
 //! Gradients of attention and of rotation against differences.
 
 use arbtest::arbtest;
-use planner_ir::{Attention, Op, Pairing, Real};
+use planner_ir::{Attention, Blind, Op, Pairing, Real};
 
 use crate::finite::{check_gradients, check_narrow, check_narrow_beside, check_near, smooth};
 use crate::{Array, evaluate};
 
-const PLAIN: Attention =
-    Attention { scale: Real(0.5), causal: false, softcap: Real(0.0), window: None, statistics: true };
+const PLAIN: Attention = Attention {
+    scale: Real(0.5),
+    causal: false,
+    softcap: Real(0.0),
+    window: None,
+    blind: Blind::Zero,
+    statistics: true,
+};
 
 /// Which operand of the gradient the statistics are.
 const STATISTICS: usize = 4;

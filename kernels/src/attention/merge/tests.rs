@@ -2,7 +2,7 @@
 
 use arbtest::arbitrary::{Result, Unstructured};
 use arbtest::arbtest;
-use planner_ir::{Attention, DType, Op, Real, Type};
+use planner_ir::{Attention, Blind, DType, Op, Real, Type};
 
 use crate::array::{Array, Span, Tensor};
 use crate::compute::{compute, evaluate};
@@ -42,6 +42,7 @@ fn arbitrary_case(u: &mut Unstructured) -> Result<Case> {
         causal: u.arbitrary()?,
         softcap: Real(if u.arbitrary()? { 1.5 } else { 0.0 }),
         window: if u.arbitrary()? { Some(u.int_in_range(1..=6)?) } else { None },
+        blind: Blind::Zero,
         statistics: true,
     };
     let dims = [b, g * each, s, t];
@@ -234,8 +235,14 @@ fn every(parts: [u64; 2]) -> Vec<[u64; 2]> {
     (0..parts[0]).flat_map(|query| (0..parts[1]).map(move |key| [query, key])).collect()
 }
 
-const PLAIN: Attention =
-    Attention { scale: Real(1.0), causal: false, softcap: Real(0.0), window: None, statistics: true };
+const PLAIN: Attention = Attention {
+    scale: Real(1.0),
+    causal: false,
+    softcap: Real(0.0),
+    window: None,
+    blind: Blind::Zero,
+    statistics: true,
+};
 
 #[test]
 fn parts_that_saw_nothing_weigh_nothing() {

@@ -1,7 +1,7 @@
 //! Rows all of whose keys are hidden by a mask: every such world that is small, whole and in parts,
 //! against the definition in f64.
 
-use planner_ir::{Attention, DType, Op, Real};
+use planner_ir::{Attention, Blind, DType, Op, Real};
 
 use crate::Array;
 use crate::array::{Span, Tensor};
@@ -71,11 +71,13 @@ impl World {
     fn scores(&self, head: usize, query: usize) -> Vec<Option<[f64; 2]>> {
         let (q, k, mask) = (self.q(), self.k(), self.mask());
         let group = head / (HEADS / self.groups);
-        let Attention { scale, causal, softcap, window, .. } = self.attention;
+        let Attention { scale, causal, softcap, window, blind, .. } = self.attention;
+        let low = f64::from(Attention::BLIND);
         let own = query + KEYS - QUERIES;
         let window = window.map_or(usize::MAX, |it| usize::try_from(it).unwrap());
         let score = |key: usize| {
-            if (causal || window < usize::MAX) && (key > own || own - key >= window) {
+            let apart = (causal || window < usize::MAX) && (key > own || own - key >= window);
+            if apart && blind == Blind::Zero {
                 return None;
             }
             let dot = (0..SIZES[0])
@@ -86,7 +88,15 @@ impl World {
                 let bent = (score / softcap.0).tanh();
                 (score, slope) = (self.rounded(softcap.0 * bent), 1.0 - bent * bent);
             }
-            Some([self.rounded(score + self.rounded(mask[query * KEYS + key])), slope])
+            let adds = mask[query * KEYS + key];
+            let adds = match blind {
+                Blind::Zero => adds,
+                // What is hidden is as if the lowest number was added to it, whatever hides it.
+                _ if !apart && adds == 0.0 => 0.0,
+                Blind::Once if apart && adds != 0.0 => f64::NEG_INFINITY,
+                _ => low,
+            };
+            Some([self.rounded(score + self.rounded(adds)), slope])
         };
         (0..KEYS).map(score).collect()
     }
@@ -145,12 +155,20 @@ impl World {
     /// q, k, v, dy and the mask.
     fn operands(&self) -> [Array; 5] {
         let [d, e] = SIZES;
+        let mask = match self.attention.blind {
+            Blind::Zero => self.array([1, 1, QUERIES, KEYS], &self.mask()),
+            _ => {
+                let shape = [1, 1, QUERIES, KEYS].map(|it| u64::try_from(it).unwrap());
+                let seen: Vec<bool> = self.mask().iter().map(|it| *it == 0.0).collect();
+                Array::of_truths(shape, &seen).unwrap()
+            }
+        };
         [
             self.array([1, HEADS, QUERIES, d], &self.q()),
             self.array([1, self.groups, KEYS, d], &self.k()),
             self.array([1, self.groups, KEYS, e], &self.v()),
             self.array([1, HEADS, QUERIES, e], &self.dy()),
-            self.array([1, 1, QUERIES, KEYS], &self.mask()),
+            mask,
         ]
     }
 
@@ -197,7 +215,8 @@ impl World {
             });
         }
         let made = made.unwrap();
-        let gradient = Op::AttentionGradient { attention: self.attention, mask: true };
+        let of_mask = self.attention.blind == Blind::Zero;
+        let gradient = Op::AttentionGradient { attention: self.attention, mask: of_mask };
         // Kept as attention makes it: rounded once.
         let y = cast(&made[0], self.dtype);
         let mut sums = [vec![0.0; q.to_floats().unwrap().len()], vec![], vec![], vec![]];
@@ -210,7 +229,7 @@ impl World {
         }
         // Blocks of keys are put together again in the order of the keys.
         let each = KEYS / usize::try_from(parts).unwrap();
-        for (result, dim) in [(1, 2), (2, 2), (3, 3)] {
+        for (result, dim) in [(1, 2), (2, 2), (3, 3)].into_iter().take(cuts[0].len() - 1) {
             let shape = cuts[0][result].shape();
             let [outer, inner]: [u64; 2] = [shape[..dim].iter().product(), shape[dim + 1..].iter().product()];
             let (outer, inner) = (usize::try_from(outer).unwrap(), usize::try_from(inner).unwrap());
@@ -242,6 +261,22 @@ fn run(op: &Op, operands: &[(Array, Vec<Span>)]) -> Vec<Array> {
     made
 }
 
+/// Worlds of these kinds, whole and in parts.
+fn hold(worlds: &[World]) {
+    for world in worlds {
+        let expected = world.expected();
+        for (parts, striped) in [(1, false), (2, false), (3, false), (4, false), (3, true), (4, true)] {
+            let found = world.by_parts(parts, striped);
+            let names = ["y", "dq", "dk", "dv", "dmask"];
+            let names = names.into_iter().take(if world.attention.blind == Blind::Zero { 5 } else { 4 });
+            for ((name, found), expected) in names.zip(&found).zip(&expected) {
+                world.check(&format!("{name} by {parts} parts, striped {striped},"), found, expected);
+            }
+        }
+    }
+    assert!(worlds.len() > 40, "{}", worlds.len());
+}
+
 /// What masks add to hidden scores: the lowest number of the type, of narrower ones, numbers that
 /// people write, and infinity.
 fn hidden(dtype: DType) -> Vec<f64> {
@@ -258,8 +293,14 @@ fn hidden(dtype: DType) -> Vec<f64> {
 
 #[test]
 fn rows_all_of_whose_keys_are_hidden_are_means_whole_and_in_parts() {
-    let plain =
-        Attention { scale: Real(0.5), causal: false, softcap: Real(0.0), window: None, statistics: true };
+    let plain = Attention {
+        scale: Real(0.5),
+        causal: false,
+        softcap: Real(0.0),
+        window: None,
+        blind: Blind::Zero,
+        statistics: true,
+    };
     let kinds = [
         plain,
         Attention { causal: true, ..plain },
@@ -280,15 +321,36 @@ fn rows_all_of_whose_keys_are_hidden_are_means_whole_and_in_parts() {
             }
         }
     }
-    for world in &worlds {
-        let expected = world.expected();
-        for (parts, striped) in [(1, false), (2, false), (3, false), (4, false), (3, true), (4, true)] {
-            let found = world.by_parts(parts, striped);
-            let names = ["y", "dq", "dk", "dv", "dmask"];
-            for ((name, found), expected) in names.into_iter().zip(&found).zip(&expected) {
-                world.check(&format!("{name} by {parts} parts, striped {striped},"), found, expected);
+    hold(&worlds);
+}
+
+/// Attention that gives rows without keys the mean of all values is attention with the lowest number added
+/// to what a mask of truth values, the order of keys or a window hides: with its gradients, in parts too.
+#[test]
+fn rows_that_see_no_key_are_means_where_attention_says_so() {
+    let plain = Attention {
+        scale: Real(0.5),
+        causal: true,
+        softcap: Real(0.0),
+        window: None,
+        blind: Blind::Mean,
+        statistics: true,
+    };
+    let kinds = [
+        plain,
+        Attention { causal: false, ..plain },
+        Attention { window: Some(2), ..plain },
+        Attention { softcap: Real(2.0), ..plain },
+        Attention { blind: Blind::Once, ..plain },
+        Attention { blind: Blind::Once, window: Some(2), ..plain },
+    ];
+    let mut worlds = Vec::new();
+    for dtype in [DType::F64, DType::F32, DType::F16, DType::BF16] {
+        for attention in kinds {
+            for (groups, all) in [(1, false), (2, false), (1, true)] {
+                worlds.push(World { dtype, attention, groups, hidden: -1.0, all });
             }
         }
     }
-    assert!(worlds.len() > 100, "{}", worlds.len());
+    hold(&worlds);
 }

@@ -4,12 +4,12 @@
 //! tile by tile of queries, of all heads that share them. Each sums in an order of its own: nothing
 //! depends on which block is faster. Narrow numbers go through tensor cores, as in attention itself.
 
-use planner_ir::Attention;
+use planner_ir::{Attention, Blind, DType};
 
 use super::super::launch::{Argument, Launch, Piece, Uncovered, Work};
-use super::super::number::{computed, literal};
+use super::super::number::{computed, literal, suffix};
 use super::super::strides::{Arguments, signed};
-use super::{Shape, TILE, WARPS, fill, launch, scores, stored, wide};
+use super::{Shape, TILE, WARPS, blind_score, fill, launch, scores, stored, wide};
 
 mod tensor; // on tensor cores
 
@@ -22,6 +22,40 @@ const MASK: &str = include_str!("../templates/attention_mask.cu");
 enum Towards {
     Queries,
     Keys,
+}
+
+/// Queries that see no key and have the mean of all values: keys of theirs are in every tile.
+struct BlindRows {
+    /// A function that says whether a tile of queries has one.
+    rows: String,
+    /// A statement that makes the score of such a query.
+    score: String,
+    towards: Towards,
+    tile: u64,
+}
+
+impl BlindRows {
+    /// Whether nothing of a tile counts, of which the first row is `first`: what is seen lies elsewhere.
+    fn skips(&self, first: &str, begin: &str, end: &str) -> String {
+        let of = match self.towards {
+            Towards::Queries => "first_own",
+            Towards::Keys => first,
+        };
+        format!(
+            "({first} + {} <= {begin} || {first} >= {end}) && \
+             !$NAME_blind(stats + 2 * (batch * heads + head) * queries, {of}, queries)",
+            self.tile
+        )
+    }
+}
+
+/// A statement that makes the score of a key of a query whose largest score is `most`, if that sees no key.
+fn blind_scores(dtype: DType, most: &str, twice: &str) -> String {
+    let (low, infinity) = (blind_score(dtype), suffix(dtype).to_uppercase());
+    let in_mean = if twice.is_empty() { "key < keys" } else { "key < keys && !twice" };
+    format!(
+        "                if ({most} == {low}) {{ {twice} s = {in_mean} ? {low} : -T_INFINITY_{infinity}; }}\n"
+    )
 }
 
 /// What all kernels are made from.
@@ -165,8 +199,15 @@ impl Gradient<'_> {
             Towards::Queries => (0, None),
             Towards::Keys => (1, Some(2)),
         };
-        let [begin, end] = if towards == Towards::Queries { scores.keys } else { scores.queries };
         let is_keys = towards == Towards::Keys;
+        let [begin, end] = if is_keys { scores.queries } else { scores.keys };
+        let blind = self.blind(towards, TILE, &scores.twice);
+        let whole = |it: String, all: &str| if blind.is_some() { all.to_owned() } else { it };
+        let skip = blind.as_ref().map_or(String::new(), |it| {
+            format!("            if ({}) continue;\n", it.skips("first_other", &begin, &end))
+        });
+        let (begin, end) = (whole(begin, "0"), whole(end, "other_count"));
+        let [rows, score_if_blind] = blind.map_or_else(Default::default, |it| [it.rows, it.score]);
         let columns = e.div_ceil(TILE);
         let only = |text: String| if is_keys { text } else { String::new() };
         let second_type = second.map_or("", |it| self.results[it].type_.dtype.name());
@@ -178,6 +219,9 @@ impl Gradient<'_> {
             ("OWNE", "own_e".to_owned()),
             ("MADE", only(format!(", made_two[4][{columns}]"))),
             ("CLEAR", only(format!("        for (int c = 0; c < {columns}; c++) made_two[r][c] = 0;\n"))),
+            ("BLINDROWS", rows),
+            ("BLIND", score_if_blind),
+            ("SKIP", skip),
             ("HEADS", self.heads(towards)),
             ("HEADSEND", only("    }\n".to_owned())),
             ("BEGIN", begin),
@@ -215,6 +259,36 @@ impl Gradient<'_> {
         launch("attention_gradient", &source, arguments, outer * rows.div_ceil(TILE), shared)
     }
 
+    /// How queries that see no key and have the mean of all values are known, if there are such.
+    fn blind(&self, towards: Towards, tile: u64, twice: &str) -> Option<BlindRows> {
+        if self.attention.blind == Blind::Zero {
+            return None;
+        }
+        let statistics = self.operands[4].type_.dtype;
+        let (t, low) = (computed(self.shape.dtype), blind_score(self.shape.dtype));
+        let rows = format!(
+            "/* Whether some of {tile} queries sees no key. */
+FN int $NAME_blind(const {} *stats, t_i64 first, t_i64 queries) {{
+    for (t_i64 query = first; query < first + {tile} && query < queries; query++) {{
+        {t} pair[2];
+        t_load_{}_2(stats + 2 * query, pair);
+        if (pair[0] == {low}) return 1;
+    }}
+    return 0;
+}}
+",
+            stored(statistics),
+            statistics.name(),
+        );
+        let most = match (tile == TILE, towards) {
+            (true, _) => "pair[0]",
+            (_, Towards::Queries) => "numbers[own_at]",
+            (_, Towards::Keys) => "numbers[stage * 192 + other_at]",
+        };
+        let score = blind_scores(self.shape.dtype, most, twice);
+        Some(BlindRows { rows, score, towards, tile })
+    }
+
     fn mask(&self, mask: &Piece) -> Result<Launch, Uncovered> {
         let shape = &self.shape;
         let mut arguments = self.reads();
@@ -229,10 +303,15 @@ impl Gradient<'_> {
             arguments.integer(name, signed(dim.map_or(1, |dim| mask.type_.shape[dim])));
         }
         let scores = scores(self.attention, shape, self.given_mask(), TILE, &mut arguments)?;
+        let blind = match self.attention.blind {
+            Blind::Zero => String::new(),
+            _ => blind_scores(shape.dtype, "pair[0]", &scores.twice),
+        };
         let mut texts = shape.texts();
         texts.extend([
             ("PARAMETERS", arguments.text()),
             ("SCORE", scores.text.replace("SLOPE", "slope = 1 - bent * bent;")),
+            ("BLIND", blind),
             ("P", self.operands[4].type_.dtype.name().to_owned()),
             ("F", mask.type_.dtype.name().to_owned()),
         ]);

@@ -1,11 +1,11 @@
 //! Attention on tensor cores, of numbers of 16 bits.
 
-use planner_ir::Attention;
+use planner_ir::{Attention, Blind};
 
 use super::super::launch::{Argument, Kernel, Launch, Piece, Uncovered, Work};
 use super::super::number::literal;
 use super::super::strides::Arguments;
-use super::{Shape, fill, scores};
+use super::{Shape, blind_score, fill, scores, unless};
 
 const TEMPLATE: &str = include_str!("../templates/attention_tensor.cu");
 
@@ -44,6 +44,10 @@ pub(super) fn attention(
         ("WHOLE", scores.whole),
         ("SCALE", literal(shape.dtype, attention.scale.0)),
         ("SCORE", scores.text.replace("                SLOPE\n", "")),
+        (
+            "BLIND",
+            if attention.blind == Blind::Zero { String::new() } else { sees_all(shape, &scores.twice) },
+        ),
         ("STATISTICS", statistics),
     ]);
     let source = fill(TEMPLATE, &texts);
@@ -57,4 +61,29 @@ pub(super) fn attention(
         arguments: arguments.given,
     };
     Ok(Work { launches: vec![launch], room: 0 })
+}
+
+/// Stores the mean that a row gets which sees no key: four lanes to a row, some columns after others, so that
+/// it takes few registers.
+fn sees_all(shape: &Shape, twice: &str) -> String {
+    let (dtype, e) = (shape.dtype.name(), shape.value_size);
+    format!(
+        "            for (int c = 0; !sees && c < {e}; c += 8) {{
+                float x[2], left = 0, right = 0, count = 0;
+                for (t_i64 key = 0; key < keys; key++) {{
+                    {twice}
+{}                    t_load_{dtype}_2(v + key * {e} + c + pair, x);
+                    left += x[0];
+                    right += x[1];
+                    count += 1;
+                }}
+                if (count == 0) break;
+                *(t_u32 *)(y + (rows + query) * {e} + c + pair) = t_pack_{dtype}(left / count, right / count);
+                most[r] = {};
+                sum[r] = count;
+            }}
+",
+        unless(twice),
+        blind_score(shape.dtype),
+    )
 }

@@ -60,8 +60,8 @@ $SCORE            highest = t_max_$S(most[r], t_warp_max_$S(s));
     T_UNROLL
     for (int r = 0; r < 4; r++) {
         const t_i64 query = first_query + warp * 4 + r, row = (batch * heads + head) * queries + query;
-        const int sees = most[r] != -T_INFINITY_$U;
         if (query >= queries) continue;
+$BLIND        const int sees = most[r] != -T_INFINITY_$U;
         T_UNROLL
         for (int c = 0; c < $EC; c++) {
             const int column = lane + 32 * c;

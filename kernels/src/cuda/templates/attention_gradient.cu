@@ -1,5 +1,5 @@
 
-/* The gradient of attention towards $DOC: a block computes 32 rows, a warp 4 of them, by tiles of
+$BLINDROWS/* The gradient of attention towards $DOC: a block computes 32 rows, a warp 4 of them, by tiles of
    32 rows of the other side. */
 KERNEL_ALONE(256) $NAME($PARAMETERS) {
     $T *one_rows = ($T *)t_arena, *two_rows = one_rows + 32 * $DP;
@@ -21,7 +21,7 @@ $CLEAR    }
         own_two[i / $EE * $EP + i % $EE] = x;
     }
 $HEADS        for (t_i64 first_other = $BEGIN; first_other < $END; first_other += 32) {
-            t_barrier();
+$SKIP            t_barrier();
             for (int i = t_thread(); i < 32 * $DE; i += 256) {
                 $T x = 0;
                 if (first_other + i / $DE < other_count) t_load_$D_1(other_d + first_other * $DE + i, &x);
@@ -42,7 +42,7 @@ $HEADS        for (t_i64 first_other = $BEGIN; first_other < $END; first_other +
                 T_UNROLL_FEW for (int c = 0; c < $DE; c++) s += own_one[(warp * 4 + r) * $DP + c] * one_rows[lane * $DP + c];
                 T_UNROLL_FEW for (int c = 0; c < $EE; c++) gradient += own_two[(warp * 4 + r) * $EP + c] * two_rows[lane * $EP + c];
 $SCORE                if (inside) t_load_$P_2(stats + 2 * row, pair);
-                if (pair[0] != -T_INFINITY_$U && s != -T_INFINITY_$U) weight = t_exp_$S(s - pair[0]) / pair[1];
+$BLIND                if (pair[0] != -T_INFINITY_$U && s != -T_INFINITY_$U) weight = t_exp_$S(s - pair[0]) / pair[1];
                 gradient = weight == ($T)0 ? ($T)0 : (gradient - (inside ? own[row] : ($T)0)) * weight * slope;
                 t_warp_barrier();
                 weights[lane] = gradient;

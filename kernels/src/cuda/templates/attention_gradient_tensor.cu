@@ -1,5 +1,5 @@
 
-/* The gradient of attention towards $DOC on tensor cores: a block computes 64 rows, a warp 16 of them,
+$BLINDROWS/* The gradient of attention towards $DOC on tensor cores: a block computes 64 rows, a warp 16 of them,
    by tiles of 64 rows of the other side, $STEP at a time; the next tile is on its way while one is
    computed. Exponentials are of base 2. */
 FN void $NAME_load(t_u16 *to, const t_u16 *from, t_i64 first, t_i64 count, int columns) {
@@ -33,19 +33,19 @@ $PLACES    float made_one[$DE / 8][4]$MADE;
     for (int c = 0; c < $DE / 8; c++) made_one[c][0] = made_one[c][1] = made_one[c][2] = made_one[c][3] = 0;
 $CLEAR    $NAME_load(own_one, own_d, first_own, own_count, $DE);
     $NAME_load(own_two, own_e, first_own, own_count, $EE);
-$ROWS$HEADS        const t_i64 begin = $BEGIN, end = $END;
-        if (begin < end) {
+$ROWS$HEADS$RANGE        if (begin < end) {
             $NAME_load(one_rows, other_d, begin, other_count, $DE);
             $NAME_load(two_rows, other_e, begin, other_count, $EE);
 $ROWSFIRST        }
         t_commit();
         int stage = 0;
-        for (t_i64 first_other = begin; first_other < end; first_other += 64, stage ^= 1) {
-            const t_i64 first_$OTHER = first_other;
+        t_i64 next = begin;
+        for (t_i64 first_other = begin; first_other < end; first_other = next, stage ^= 1) {
+$NEXT            const t_i64 first_$OTHER = first_other;
             const t_u16 *one = one_rows + stage * 64 * ($DE + 8), *two = two_rows + stage * 64 * ($EE + 8);
-            if (first_other + 64 < end) {
-                $NAME_load(one_rows + (stage ^ 1) * 64 * ($DE + 8), other_d, first_other + 64, other_count, $DE);
-                $NAME_load(two_rows + (stage ^ 1) * 64 * ($EE + 8), other_e, first_other + 64, other_count, $EE);
+            if (next < end) {
+                $NAME_load(one_rows + (stage ^ 1) * 64 * ($DE + 8), other_d, next, other_count, $DE);
+                $NAME_load(two_rows + (stage ^ 1) * 64 * ($EE + 8), other_e, next, other_count, $EE);
 $ROWSNEXT            }
             t_commit();
             t_wait_but_one();
@@ -90,7 +90,7 @@ $ROWSNEXT            }
                             s *= $SCALE;
                         } else {
                             const t_i64 $OWN = first_own + own_at, $OTHER = first_other + other_at;
-$SCORE                        }
+$SCORE$BLIND                        }
                         const float weight = t_exp2_f((s - numbers[$AT]) * 1.44269504f - numbers[64 + $AT]);
                         scores[n][i] = weight;
                         gradients[n][i] = weight == 0.0f ? 0.0f : (gradients[n][i] - numbers[128 + $AT]) * weight * slope;

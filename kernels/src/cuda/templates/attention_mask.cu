@@ -25,7 +25,7 @@ KERNEL_ALONE(256) $NAME($PARAMETERS) {
             gradient += a * b;
         }
 $SCORE        t_load_$P_2(stats + 2 * row, pair);
-        if (pair[0] == -T_INFINITY_$U || s == -T_INFINITY_$U) continue;
+$BLIND        if (pair[0] == -T_INFINITY_$U || s == -T_INFINITY_$U) continue;
         sum += (gradient - own[row]) * t_exp_$S(s - pair[0]) / pair[1];
     }
     t_store_$F_1(dmask + at, &sum);

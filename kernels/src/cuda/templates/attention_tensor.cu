@@ -128,6 +128,6 @@ $SCORE                }
                 *(t_u32 *)(y + (rows + query) * $EE + c * 8 + pair) =
                     t_pack_$D(made[c][2 * r] * factor, made[c][2 * r + 1] * factor);
             }
-$STATISTICS        }
+$BLIND$STATISTICS        }
     }
 }

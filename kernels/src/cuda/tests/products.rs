@@ -1,7 +1,7 @@
 //! Attention and its gradients, and sums of products.
 
 use arbtest::arbitrary::{Result, Unstructured};
-use planner_ir::{Attention, Contract, Conv, DType, Label, Op, Real, Type};
+use planner_ir::{Attention, Blind, Contract, Conv, DType, Label, Op, Real, Type};
 
 use super::emulator::{Trial, check, missing_barriers};
 use super::values::{many, numbers, tolerance, whole};
@@ -21,6 +21,7 @@ fn attention(u: &mut Unstructured, dtype: DType, seed: u64) -> Result<(Attention
         causal: u.arbitrary()?,
         softcap: Real(if u.ratio(1, 4)? { 2.0 } else { 0.0 }),
         window: if u.ratio(1, 4)? { Some(u.int_in_range(1..=20)?) } else { None },
+        blind: Blind::Zero,
         statistics: true,
     };
     let mut operands = vec![
@@ -28,6 +29,7 @@ fn attention(u: &mut Unstructured, dtype: DType, seed: u64) -> Result<(Attention
         numbers(dtype, &[batch, groups, keys, size], seed + 1),
         numbers(dtype, &[batch, groups, keys, value_size], seed + 2),
     ];
+    let mut attention = attention;
     if u.ratio(1, 2)? {
         let mask = [
             *u.choose(&[1, batch])?,
@@ -38,6 +40,9 @@ fn attention(u: &mut Unstructured, dtype: DType, seed: u64) -> Result<(Attention
         let from = u.int_in_range(0..=2)?;
         let of = if u.arbitrary()? { DType::Bool } else { dtype };
         let mask = numbers(of, &mask[from..], seed + 3);
+        if of == DType::Bool || mask.to_floats().unwrap().contains(&f64::NEG_INFINITY) {
+            attention.blind = *u.choose(&[Blind::Zero, Blind::Mean, Blind::Once])?;
+        }
         operands.push(if of == dtype && u.arbitrary()? { with_blind_rows(u, &mask)? } else { mask });
     }
     Ok((attention, operands))
@@ -237,8 +242,14 @@ fn convolutions_and_their_gradients_are_computed() {
 
 /// Attention over several tiles of queries and keys, and a gradient of what it makes.
 fn in_tiles(dtype: DType) -> [Trial; 2] {
-    let attention =
-        Attention { scale: Real(0.3), causal: true, softcap: Real(0.0), window: None, statistics: true };
+    let attention = Attention {
+        scale: Real(0.3),
+        causal: true,
+        softcap: Real(0.0),
+        window: None,
+        blind: Blind::Zero,
+        statistics: true,
+    };
     let shape = [1, 1, 140, 16];
     let operands = [0, 1, 2].map(|it| numbers(dtype, &shape, 7 + it)).to_vec();
     let made = crate::evaluate(&Op::Attention(attention), &operands.iter().collect::<Vec<_>>()).unwrap();

@@ -5,10 +5,10 @@ use arbtest::arbitrary::{Result, Unstructured};
 use crate::data::{DType, Real, Type};
 use crate::graph::{Carried, Graph, Output, Phase, Source, State, StateKind, Training, ValueId};
 use crate::op::{
-    Attention, Contract, Conv, Dynamic, Edge, Label, Op, Optimizer, Region, RegionNode, Resize, Unary,
+    Attention, Blind, Contract, Conv, Dynamic, Edge, Label, Op, Optimizer, Region, RegionNode, Resize, Unary,
 };
 use crate::text::attribute::Named;
-use crate::text::op::BLANK;
+use crate::text::blank::BLANK;
 
 pub(crate) fn graph(u: &mut Unstructured<'_>) -> Result<Graph> {
     let mut graph = Graph { name: u.arbitrary()?, ..Graph::default() };
@@ -128,6 +128,7 @@ fn attention(u: &mut Unstructured<'_>) -> Result<Attention> {
         causal: u.arbitrary()?,
         softcap: real(u)?,
         window: u.arbitrary()?,
+        blind: *u.choose(&[Blind::Zero, Blind::Mean, Blind::Once])?,
         statistics: u.arbitrary()?,
     })
 }

@@ -18,15 +18,7 @@ pub(super) struct Saying<'a> {
     /// For each old value, the new one.
     values: Vec<ValueId>,
     /// What is left of masks.
-    left: BTreeMap<Pairs, Left>,
-}
-
-/// What is left of a mask, as a new value.
-#[derive(Clone, Copy)]
-struct Left {
-    mask: ValueId,
-    /// Which queries see a key, if those that see none see all equally: broadcast to scores.
-    any: Option<ValueId>,
+    left: BTreeMap<Pairs, ValueId>,
 }
 
 impl<'a> Saying<'a> {
@@ -57,22 +49,15 @@ impl<'a> Saying<'a> {
         }
         let mut operands: Vec<ValueId> = node.operands.iter().map(|it| self.values[it.0]).collect();
         let mut op = node.op.clone();
-        let mut any = None;
         if let Some(said) = said {
             op = Op::Attention(said.attention);
             operands.truncate(3);
             if let Mask::Of(pairs) = said.mask {
-                let left = self.left[&pairs];
-                operands.push(left.mask);
-                any = left.any;
+                operands.push(self.left[&pairs]);
             }
         }
         let types = self.old.types_of(&node.results);
-        let mut results = self.new.push_node(op, operands, types, node.origin.clone());
-        if let Some(any) = any {
-            let mean = self.mean(self.values[node.operands[2].0], results[0], &node.origin);
-            results = vec![self.make(Op::Select, &[any, results[0], mean], &node.origin)];
-        }
+        let results = self.new.push_node(op, operands, types, node.origin.clone());
         for (old, new) in node.results.iter().zip(results) {
             self.values[old.0] = new;
         }
@@ -88,61 +73,45 @@ impl<'a> Saying<'a> {
         self.make(Op::Fill { result: Type::new(dtype, []), value: Real(value) }, &[], "")
     }
 
-    /// The mean of values `v: [b, G, t, e]` over their keys, for each head of `y: [b, H, s, e]`.
-    fn mean(&mut self, v: ValueId, y: ValueId, origin: &str) -> ValueId {
-        let op = Op::Reduce { reduction: Reduction::Mean, dims: vec![2] };
-        let mean = self.make(op, &[v], origin);
-        let ([b, heads, _, size], [_, all, ..]) = (self.extents(v), self.extents(y));
-        if heads == all {
-            return mean;
-        }
-        let apart = self.make(Op::Reshape { shape: vec![b, heads, 1, 1, size] }, &[mean], origin);
-        let shape = vec![b, heads, all / heads.max(1), 1, size];
-        let repeated = self.make(Op::Expand { shape }, &[apart], origin);
-        self.make(Op::Reshape { shape: vec![b, all, 1, size] }, &[repeated], origin)
-    }
-
-    fn extents(&self, value: ValueId) -> [u64; 4] {
-        let shape = &self.new.type_of(value).shape;
-        std::array::from_fn(|dim| shape.get(dim).copied().unwrap_or(1))
-    }
-
     /// Makes what is left of a value as a mask, beside it.
     pub(super) fn leave(&mut self, value: ValueId, wanted: &BTreeMap<usize, Said>) {
-        for (index, said) in wanted {
+        for said in wanted.values() {
             let Mask::Of(pairs) = said.mask else { continue };
-            if pairs.mask == value && !self.left.contains_key(&pairs) {
-                let operands = &self.old.nodes[*index].operands;
-                let scores = [operands[0], operands[1]].map(|it| self.old.type_of(it).shape[2]);
-                let left = self.left_of(pairs, scores);
+            let from = [Some(pairs.mask), pairs.bias];
+            let is_there = |it: &ValueId| self.values[it.0] != ValueId(usize::MAX);
+            let made = from.contains(&Some(value)) && from.iter().flatten().all(is_there);
+            if made && !self.left.contains_key(&pairs) {
+                let left = self.left_of(pairs);
                 self.left.insert(pairs, left);
             }
         }
     }
 
-    /// What is left of a mask of so many queries and keys.
-    fn left_of(&mut self, pairs: Pairs, scores: [u64; 2]) -> Left {
-        let Some(low) = pairs.low else {
-            let all_alike = self.known(pairs.mask, pairs).is_some();
-            let whole = self.values[pairs.mask.0];
-            return Left {
-                mask: if all_alike { whole } else { self.of_pairs(pairs.mask, pairs) },
-                any: None,
-            };
-        };
-        let mask = self.seen(pairs.mask, low.0, pairs);
-        let any = match self.counts(mask, pairs.first, scores) {
-            Some(counts) => self.make(Op::Cast(DType::Bool), &[counts], ""),
-            None => {
-                // Of pairs that are not hidden in any case too.
-                let whole = self.above(self.values[pairs.mask.0], low.0);
-                let dims = vec![self.new.type_of(whole).rank() - 1];
-                let numbers = self.make(Op::Cast(DType::F32), &[whole], "");
-                let most = self.make(Op::Reduce { reduction: Reduction::Max, dims }, &[numbers], "");
-                self.make(Op::Cast(DType::Bool), &[most], "")
-            }
-        };
-        Left { mask, any: Some(any) }
+    /// What is left of a mask.
+    fn left_of(&mut self, pairs: Pairs) -> ValueId {
+        if let Some(bias) = pairs.bias {
+            return self.beside(bias, pairs);
+        }
+        match pairs.low {
+            Some(low) => self.seen(pairs.mask, low.0, pairs),
+            None if self.known(pairs.mask, pairs).is_some() => self.values[pairs.mask.0],
+            None => self.of_pairs(pairs.mask, pairs),
+        }
+    }
+
+    /// Biases with what is left of the mask beside them: its gradient is that of the sum.
+    fn beside(&mut self, bias: ValueId, pairs: Pairs) -> ValueId {
+        let bias = self.values[bias.0];
+        if self.is_known(pairs.mask, 0.0, pairs) {
+            return bias;
+        }
+        let mut left = self.left_of(Pairs { bias: None, ..pairs });
+        if self.new.type_of(left).dtype == DType::Bool {
+            let dtype = self.new.type_of(bias).dtype;
+            let [shown, hidden] = [0.0, f64::NEG_INFINITY].map(|it| self.number(dtype, it));
+            left = self.make(Op::Select, &[left, shown, hidden], "");
+        }
+        self.make(Op::Binary(Binary::Add), &[bias, left], "")
     }
 
     /// Where numbers, new values, are above half of a low one.
@@ -248,7 +217,7 @@ impl<'a> Saying<'a> {
         }
         let starts = bands.runs().map(|it| it.0).filter(|&it| it > nearest && it <= own);
         let first = starts.filter(|&first| hidden(nearest, first - 1)).max().unwrap_or(nearest);
-        let pairs = Pairs { mask: seen, first, last: own, reading: Reading::Any, low: None };
+        let pairs = Pairs { mask: seen, first, last: own, reading: Reading::Any, low: None, bias: None };
         let left = self.of_pairs(seen, pairs);
         let mut counts = self.counts(left, first, [queries, keys])?;
         if *reduction == Reduction::Max {

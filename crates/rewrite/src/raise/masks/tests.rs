@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use arbtest::arbitrary::{Result, Unstructured};
 use kernels::Array;
 use planner_ir::{
-    Attention, Binary, Contract, DType, Edge, Graph, Label, Op, Output, Real, Reduction, Source, Triangle,
-    Type, Unary, ValueId,
+    Attention, Binary, Blind, Contract, DType, Edge, Graph, Label, Op, Output, Real, Reduction, Source,
+    Triangle, Type, Unary, ValueId,
 };
 
 use super::reading::{Reading, forms};
@@ -67,6 +67,7 @@ impl Sketch {
             causal: false,
             softcap: Real(0.0),
             window: None,
+            blind: Blind::Zero,
             statistics: false,
         });
         let y = self.op(op, &[q, k, v, mask]);
@@ -90,7 +91,7 @@ fn says(graph: &Graph) -> (bool, Option<u64>, Option<Vec<u64>>) {
 /// A graph in which attention says what it can, if that computes the same; masks of padding are
 /// random, and once hide all keys of a sequence.
 fn same(graph: &Graph) -> Graph {
-    let found = shared(&said(crate::raise::Purpose::Answers, graph));
+    let found = shared(&said(graph));
     let said = found.to_string();
     planner_ir::verify(&found).unwrap();
     for seed in 0..3 {

@@ -5,10 +5,12 @@
 //! queries' are taken back to one of each.
 
 use egg::Id;
-use planner_ir::{Attention, Binary, Contract, Label, Op, Real, Unary};
+use planner_ir::{Attention, Binary, Blind, Contract, Label, Op, Real, Unary};
 
 use super::{Condition, Needed, Rule};
+use crate::raise::form::bounds;
 use crate::raise::make::Make;
+use crate::raise::masks::{APART, SLIGHT};
 use crate::raise::pattern::Match;
 use crate::raise::term::{Head, Scores};
 
@@ -21,8 +23,8 @@ const UNBOUND: Condition = Condition {
 /// So low that no score added to it shows.
 const HIDES: Condition = Condition {
     needed: Needed::ForTruth,
-    name: "what stands for a hidden score is as low as can be",
-    holds: |make, found| make.number(found.class("n")).is_some_and(|it| it <= -1e30),
+    name: "what stands for a hidden score leaves nothing of its key beside others",
+    holds: |make, found| make.number(found.class("n")).is_some_and(|it| it <= -APART),
 };
 
 const LAST: Condition = Condition {
@@ -69,7 +71,7 @@ pub(super) fn rules() -> Vec<Rule> {
             build: |make, found| {
                 let bound = make.number(found.class("c")).filter(|&it| it > 0.0)?;
                 let scale = make.scores_of(found.operation("o"))?.scale.0 * bound;
-                let scores = Scores { scale: Real(scale), softcap: Real(bound) };
+                let scores = Scores { scale: Real(scale), softcap: Real(bound), blind: Blind::Zero };
                 make.term(Head::Scores(scores), &[found.class("q"), found.class("k")])
             },
         },
@@ -93,8 +95,8 @@ pub(super) fn rules() -> Vec<Rule> {
             pattern: "(select ?m (scores:o ?q ?k) #n)",
             conditions: &[HIDES],
             build: |make, found| {
-                let mask = hiding(make, found, found.class("m"))?;
-                masked(make, found, mask)
+                let (mask, blind) = hiding(make, found, found.class("m"))?;
+                hidden(make, found, mask, blind)
             },
         },
         Rule {
@@ -103,8 +105,8 @@ pub(super) fn rules() -> Vec<Rule> {
             conditions: &[HIDES],
             build: |make, found| {
                 let seen = make.unary(Unary::Not, found.class("m"))?;
-                let mask = hiding(make, found, seen)?;
-                masked(make, found, mask)
+                let (mask, blind) = hiding(make, found, seen)?;
+                hidden(make, found, mask, blind)
             },
         },
         Rule {
@@ -192,7 +194,7 @@ fn scores(make: &mut Make<'_>, found: &Match<'_>) -> Option<Id> {
     let head = roles.head.unwrap_or(Label(u8::MAX));
     let q = make.arranged(q, &left, &[roles.batch, head, roles.query, roles.size])?;
     let k = make.arranged(k, &right, &[roles.batch, head, roles.key, roles.size])?;
-    let plain = Scores { scale: Real(1.0), softcap: Real(0.0) };
+    let plain = Scores { scale: Real(1.0), softcap: Real(0.0), blind: Blind::Zero };
     let scores = make.term(Head::Scores(plain), &[q, k])?;
     let shape = make.shape(found.root()).to_vec();
     make.reshape(scores, &shape)
@@ -200,20 +202,29 @@ fn scores(make: &mut Make<'_>, found: &Match<'_>) -> Option<Id> {
 
 fn masked(make: &mut Make<'_>, found: &Match<'_>, mask: Id) -> Option<Id> {
     let scores = make.scores_of(found.operation("o"))?;
+    hidden(make, found, mask, scores.blind)
+}
+
+fn hidden(make: &mut Make<'_>, found: &Match<'_>, mask: Id, blind: Blind) -> Option<Id> {
+    let scores = Scores { blind, ..make.scores_of(found.operation("o"))? };
     let made = make.term(Head::Scores(scores), &[found.class("q"), found.class("k"), mask])?;
     (make.type_of(made) == make.type_of(found.root())).then_some(made)
 }
 
-/// What hides scores where a truth value is false: itself if what is put there is infinite; else a
-/// row that sees nothing sees everything equally, and only adding says that.
-fn hiding(make: &mut Make<'_>, found: &Match<'_>, seen: Id) -> Option<Id> {
+/// What hides scores where a truth value is false, and what a row gets that sees nothing: itself and 0 if
+/// what is put there is infinite, else everything equally. Adding says that too if nothing is left of what
+/// the number is added to, and other masks can be added to it.
+fn hiding(make: &mut Make<'_>, found: &Match<'_>, seen: Id) -> Option<(Id, Blind)> {
     let low = make.number(found.class("n"))?;
     if low.is_infinite() {
-        return Some(seen);
+        return Some((seen, Blind::Zero));
     }
     let dtype = make.type_of(found.class("q")).dtype;
+    if bounds::absorbed(low, dtype) < SLIGHT {
+        return Some((seen, Blind::Mean));
+    }
     let (zero, low) = (make.scalar(dtype, 0.0)?, make.scalar(dtype, low)?);
-    make.apply(Op::Select, &[seen, zero, low])
+    Some((make.apply(Op::Select, &[seen, zero, low])?, Blind::Zero))
 }
 
 fn without_mask(make: &mut Make<'_>, found: &Match<'_>) -> Option<Id> {
@@ -244,6 +255,7 @@ fn attention(make: &mut Make<'_>, found: &Match<'_>, mask: &[Id]) -> Option<Id> 
         causal: false,
         softcap: scores.softcap,
         window: None,
+        blind: scores.blind,
         statistics: false,
     };
     let operands: Vec<Id> =

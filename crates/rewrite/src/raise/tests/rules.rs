@@ -1,7 +1,7 @@
 //! Every rule on numbers: both sides are equal, and where a condition fails they are not.
 
 mod broad; // numbers that are broader than what they are put together with
-use planner_ir::{Attention, Binary, Contract, DType, Label, Op, Pairing, Real, Reduction, Unary};
+use planner_ir::{Attention, Binary, Blind, Contract, DType, Label, Op, Pairing, Real, Reduction, Unary};
 
 use super::proof::{Example, Outcome, outcome};
 use crate::raise::rules::{Needed, all};
@@ -74,17 +74,13 @@ fn rotary() -> Head {
 }
 
 fn scores(scale: f64, softcap: f64) -> Head {
-    Head::Scores(Scores { scale: Real(scale), softcap: Real(softcap) })
+    Head::Scores(Scores { scale: Real(scale), softcap: Real(softcap), blind: Blind::Zero })
 }
 
 fn attention() -> Head {
-    Head::Op(Op::Attention(Attention {
-        scale: Real(0.5),
-        causal: false,
-        softcap: Real(0.0),
-        window: None,
-        statistics: false,
-    }))
+    let (scale, softcap) = (Real(0.5), Real(0.0));
+    let (window, blind) = (None, Blind::Zero);
+    Head::Op(Op::Attention(Attention { scale, causal: false, softcap, window, blind, statistics: false }))
 }
 
 fn gather_nd() -> Head {
@@ -423,7 +419,7 @@ fn counterexamples() -> Vec<(&'static str, Example)> {
             f32s("scaled scores", "q=f32[2,4,3,5] k=f32[2,2,6,5] c=0.3", vec![scores(0.5, 2.0)]),
         ),
         (
-            "what stands for a hidden score is as low as can be",
+            "what stands for a hidden score leaves nothing of its key beside others",
             f32s(
                 "hidden scores",
                 "q=f32[2,4,3,5] k=f32[2,2,6,5] m=bool[2,1,3,6] n=-1",

@@ -22,8 +22,14 @@ fn gpt(batch: u64, sequence: u64, hidden: u64, heads: u64) -> (Graph, [ValueId; 
         let made = it.contract("abk", "khd", "ahbd", &[h, w]);
         it.op(add.clone(), &[made, bias])
     });
-    let attention =
-        Attention { scale: Real(0.1), causal: true, softcap: Real(0.0), window: None, statistics: false };
+    let attention = Attention {
+        scale: Real(0.1),
+        causal: true,
+        softcap: Real(0.0),
+        window: None,
+        blind: Blind::Zero,
+        statistics: false,
+    };
     let a = it.op(Op::Attention(attention), &[q, k, v]);
     let (w, bias) = (it.weight(&[heads, size, hidden]), it.weight(&[hidden]));
     let o = it.contract("ahbd", "hdk", "abk", &[a, w]);

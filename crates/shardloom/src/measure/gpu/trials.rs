@@ -4,7 +4,7 @@ use cost_models::compute::{self, Heat, MatrixProduct, Role, Seen};
 use cost_models::machine::{Machine, Precision};
 use cost_models::units::{Bytes, Flops};
 use device::{Issued, Trial};
-use planner_ir::{Attention, Binary, Contract, DType, Label, Op, Real, Type};
+use planner_ir::{Attention, Binary, Blind, Contract, DType, Label, Op, Real, Type};
 
 /// Something that is timed.
 #[derive(Clone, Debug, PartialEq)]
@@ -231,6 +231,7 @@ fn attention([heads, length]: [u64; 2]) -> [Timed; 2] {
         causal: true,
         softcap: Real(0.0),
         window: None,
+        blind: Blind::Zero,
         statistics,
     };
     let price = compute::Attention {

@@ -39,6 +39,29 @@ impl Gradient<'_> {
         let only = |text: String| if is_keys { text } else { String::new() };
         let (own, other) = if is_keys { ("key", "query") } else { ("query", "key") };
         let [begin, end] = if is_keys { scores.queries } else { scores.keys };
+        let blind = self.blind(towards, TILE, &scores.twice);
+        let (range, next) = match &blind {
+            None => (
+                format!("        const t_i64 begin = {begin}, end = {end};\n"),
+                "            next = first_other + 64;\n".to_owned(),
+            ),
+            Some(blind) => {
+                let skips = |first: &str| blind.skips(first, "first_seen", "last_seen");
+                let range = format!(
+                    "        const t_i64 first_seen = {begin}, last_seen = {end}, end = other_count;
+        t_i64 begin = 0;
+        while (begin < end && {}) begin += 64;\n",
+                    skips("begin")
+                );
+                let next = format!(
+                    "            next = first_other + 64;
+            while (next < end && {}) next += 64;\n",
+                    skips("next")
+                );
+                (range, next)
+            }
+        };
+        let [blind_rows, blind_score] = blind.map_or_else(Default::default, |it| [it.rows, it.score]);
         let rows = "const t_i64 rows = (batch * heads + head) * queries;\n";
         let read = |to: &str, first: &str| {
             format!("$NAME_rows({to}, stats + 2 * rows, own + rows, {first}, queries);\n")
@@ -69,10 +92,12 @@ impl Gradient<'_> {
             ("ROWSFIRST", only(format!("            {}", read("numbers", "begin")))),
             (
                 "ROWSNEXT",
-                only(format!("                {}", read("numbers + (stage ^ 1) * 192", "first_other + 64"))),
+                only(format!("                {}", read("numbers + (stage ^ 1) * 192", "next"))),
             ),
-            ("BEGIN", begin),
-            ("END", end),
+            ("RANGE", range),
+            ("NEXT", next),
+            ("BLINDROWS", blind_rows),
+            ("BLIND", blind_score),
             ("WHOLE", scores.whole),
             ("OWN", own.to_owned()),
             ("OTHER", other.to_owned()),

@@ -1,7 +1,7 @@
 //! Attention and its gradients, of every kind of heads, bound and mask; rotary embedding.
 
 use kernels::{Array, Span};
-use planner_ir::{Attention, DType, Op, Pairing, Real, Type};
+use planner_ir::{Attention, Blind, DType, Op, Pairing, Real, Type};
 
 use super::case::{Cases, Placed, computed, whole};
 use crate::failure::Failure;
@@ -79,7 +79,7 @@ impl Kind {
     fn attributes(&self) -> Attention {
         let scale = Real(1.0 / f64::from(u32::try_from(self.sizes[0]).unwrap_or(1)).sqrt());
         let Self { causal, window, softcap, .. } = *self;
-        Attention { scale, causal, softcap: Real(softcap), window, statistics: true }
+        Attention { scale, causal, softcap: Real(softcap), window, blind: Blind::Zero, statistics: true }
     }
 
     /// Queries, keys, values, and the mask if there is one.

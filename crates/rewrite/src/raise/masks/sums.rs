@@ -1,0 +1,129 @@
+//! Masks that are sums: of one mask and another, or of a mask and biases.
+
+use planner_ir::{Attention, Binary, Blind, Graph, Op, Real, Source, ValueId};
+
+use super::reading::Reading;
+use super::{Mask, Pairs, Said, Seeing, rows, said_by};
+use crate::raise::form::Form;
+use crate::raise::form::bounds::{self, Bounds};
+
+/// Biases that are added to scores are no larger than this, where a number beside them leaves nothing of
+/// them.
+const LARGE: f64 = 1_048_576.0;
+
+/// Two values that are added.
+#[derive(Clone, Copy)]
+pub(super) struct Sum<'a> {
+    graph: &'a Graph,
+    parts: [ValueId; 2],
+}
+
+impl<'a> Sum<'a> {
+    /// The sum that a value is or repeats.
+    pub(super) fn of(graph: &'a Graph, value: ValueId) -> Option<Self> {
+        let Source::Result { node, .. } = graph.value(value).source else { return None };
+        match (&graph.node(node).op, &graph.node(node).operands[..]) {
+            (Op::Expand { .. }, &[x]) => Self::of(graph, x),
+            (Op::Binary(Binary::Add), &[a, b]) => Some(Self { graph, parts: [a, b] }),
+            _ => None,
+        }
+    }
+
+    /// What attention of so many queries and keys says of it.
+    pub(super) fn said(
+        self,
+        known: &[(Reading, Vec<Form>); 2],
+        alike: &[rows::Dims],
+        attention: Attention,
+        scores: [i64; 2],
+    ) -> Option<Said> {
+        if attention.causal || attention.window.is_some() {
+            return None;
+        }
+        let turned = [self.parts, [self.parts[1], self.parts[0]]];
+        let twice = known.iter().find_map(|known| {
+            let mut both = turned.iter();
+            both.find_map(|&parts| self.hidden_twice(known, alike, attention, scores, parts))
+        });
+        twice.or_else(|| {
+            known.iter().find_map(|known| {
+                turned.iter().find_map(|&parts| self.biased(known, attention, scores, parts))
+            })
+        })
+    }
+
+    /// Of a mask of later keys and one that is the same for all queries, if both hide by one low number: a key
+    /// that both hide is lower still, and has no part in what a query gets that sees none.
+    fn hidden_twice(
+        self,
+        (reading, forms): &(Reading, Vec<Form>),
+        alike: &[rows::Dims],
+        attention: Attention,
+        [queries, keys]: [i64; 2],
+        [order, padding]: [ValueId; 2],
+    ) -> Option<Said> {
+        let (own, nearest, farthest) = (keys - queries, 1 - queries, keys - 1);
+        if own < 0 || own >= farthest || !alike[padding.0][rows::QUERIES] {
+            return None;
+        }
+        let dtype = self.graph.type_of(order).dtype;
+        let [order_bands, bands] = [order, padding].map(|it| forms[it.0].bands(self.graph.type_of(it)));
+        let order = Seeing { bands: &order_bands, dtype };
+        let low = order.low(own, [nearest, farthest])?;
+        let known = |from, to, number| order.all(from, to, |it| it.and_then(Bounds::known) == Some(number));
+        let starts = order_bands.runs().map(|it| it.0).chain([nearest]);
+        let first = starts
+            .filter(|first| (nearest..=own).contains(first))
+            .filter(|&first| (first == nearest || known(nearest, first - 1, low)) && known(first, own, 0.0))
+            .max()?;
+        let either = |it: Option<Bounds>| it.is_some_and(|it| it.either_of(low, 0.0));
+        if !(Seeing { bands: &bands, dtype }).all(nearest, farthest, either) {
+            return None;
+        }
+        let window = if first > nearest { u64::try_from(own - first + 1).ok() } else { None };
+        let attention = Attention { causal: true, window, blind: Blind::Once, ..attention };
+        let (reading, low) = (*reading, Some(Real(low)));
+        let pairs = Pairs { mask: padding, first, last: own, reading, low, bias: None };
+        Some(Said { attention, mask: Mask::Of(pairs) })
+    }
+
+    /// Of a mask that attention says, and biases: slopes by the number of keys before, a table by distance.
+    fn biased(
+        self,
+        (reading, forms): &(Reading, Vec<Form>),
+        attention: Attention,
+        scores: [i64; 2],
+        [mask, bias]: [ValueId; 2],
+    ) -> Option<Said> {
+        // Which numbers biases are is not known: it is usual that they are not large.
+        if *reading == Reading::Any {
+            return None;
+        }
+        let type_ = self.graph.type_of(mask);
+        let bands = forms[mask.0].bands(type_);
+        let said =
+            said_by(attention, &Seeing { bands: &bands, dtype: type_.dtype }, scores, (mask, *reading));
+        let is_low = |it: Option<Bounds>| it.is_some_and(|it| it.least < -LARGE);
+        let biases = forms[bias.0].bands(self.graph.type_of(bias));
+        if !said.attention.causal || biases.runs().any(|it| is_low(it.1)) {
+            return None;
+        }
+        let (first, last) = (1 - scores[0], scores[1] - scores[0]);
+        let gone = Pairs { mask, first, last, reading: *reading, low: None, bias: None };
+        let pairs = match said.mask {
+            Mask::Gone => gone,
+            Mask::Of(pairs) => pairs,
+        };
+        // What is hidden is so for any such bias.
+        let shown = pairs.first..=pairs.last;
+        let is_deep = |it: Option<Bounds>| it.is_some_and(|it| it.most <= -4.0 * LARGE);
+        let deep = bands.runs().zip(bands.runs().map(|it| it.0).skip(1).chain([i64::MAX]));
+        let mut hidden = deep.filter(|((from, _), to)| !(shown.contains(from) || shown.contains(&(to - 1))));
+        if !hidden.all(|((_, bounds), _)| is_deep(bounds)) {
+            return None;
+        }
+        let absorbs = |low: Real| bounds::absorbed(low.0, type_.dtype) >= LARGE;
+        let pairs = Pairs { bias: Some(bias), ..pairs };
+        pairs.low.is_none_or(absorbs).then_some(Said { mask: Mask::Of(pairs), ..said })
+    }
+}
