@@ -185,7 +185,7 @@ pub struct SpaceSize {
     pub classes: u64,
     /// Whether all rules were applied until nothing new came of them, and nothing was left out.
     pub saturated: bool,
-    /// What was asked for and left out, as a search with it is too wide.
+    /// What was asked for and left out, as the space with it is too large.
     pub left_out: Vec<LeftOut>,
     /// Choices offered to the search.
     pub choices: u64,

@@ -5,9 +5,9 @@
 //! ```
 //!
 //! is a lower bound for every μ ≥ 0, and each L(μ) is one minimisation without a bound on memory, exact or,
-//! where blocks are too wide for that, with a bound of its own. The blocks of a segment share their multipliers, which keeps them equal. Each minimum
-//! found is repaired until it fits, then improved step by step. Everything is counted, nothing is
-//! timed.
+//! where blocks are too wide for that, with a bound of its own. The blocks of a segment share their multipliers,
+//! which keeps them equal. Each minimum found is repaired until it fits, then improved step by step. Everything
+//! is counted, nothing is timed.
 
 mod enumerate;
 mod exchange;
@@ -23,7 +23,7 @@ mod trail;
 
 use std::sync::Arc;
 
-use crate::chain::{Chain, ChainChoices, ChainSolution, Flat, Goal, Prices, Relaxation, Width};
+use crate::chain::{Chain, ChainChoices, ChainSolution, Flat, Goal, Prices, Relaxation, Starts, Width};
 use crate::ilp;
 use crate::problem::{Place, Problem, Proof, SearchError, Solution, Window, real, real_size};
 use floors::Floors;
@@ -62,6 +62,8 @@ struct Search<'a> {
     /// What was seen, by searches before too.
     trail: Trail,
     floors: Floors,
+    /// What messages begin with.
+    starts: Starts,
 }
 
 /// The assignment of least time whose memory fits, as far as can be told.
@@ -82,6 +84,7 @@ pub struct Solver {
     refused: Option<SearchError>,
     trail: Trail,
     floors: Floors,
+    starts: Starts,
 }
 
 /// A chain, and what is made of it once.
@@ -107,7 +110,7 @@ impl Solver {
         let (trail, (base, floors)) = trail.along(chain);
         let base = base.filter(|it| it.width == width);
         let base = base.unwrap_or_else(|| Arc::new(Base::of(chain, width)));
-        Self { base, refused: None, trail, floors }
+        Self { base, refused: None, trail, floors, starts: Starts::default() }
     }
 
     /// What was seen.
@@ -142,8 +145,10 @@ impl Solver {
         };
         let mut search = started(chain, flat, relaxation, capacity);
         (search.trail, search.floors) = (std::mem::take(&mut self.trail), std::mem::take(&mut self.floors));
+        search.starts = std::mem::take(&mut self.starts);
         let followed = line::follow(&mut search);
         (self.trail, self.floors) = (std::mem::take(&mut search.trail), std::mem::take(&mut search.floors));
+        self.starts = search.starts.clone();
         followed?;
         if search.is_settled() || search.best.is_some() && search.is_large() {
             return search.answer();
@@ -179,6 +184,7 @@ fn started<'a>(chain: &'a Chain, flat: &'a Flat, relaxation: &'a Relaxation, cap
         nearest: None,
         trail: Trail::default(),
         floors: Floors::default(),
+        starts: Starts::default(),
     }
 }
 
@@ -226,10 +232,10 @@ impl Search<'_> {
     }
 
     /// Minimises at multipliers in cost per capacity, one for each row.
-    fn minimise(&self, goal: Goal, multipliers: &[f64]) -> Result<Minimum, SearchError> {
+    fn minimise(&mut self, goal: Goal, multipliers: &[f64]) -> Result<Minimum, SearchError> {
         let capacity = real(self.capacity.max(1));
         let prices = self.prices(multipliers);
-        let relaxed = self.relaxation.minimise(goal, &prices)?;
+        let relaxed = self.relaxation.minimise(goal, &prices, &mut self.starts)?;
         if relaxed.bound.is_infinite() {
             return Err(SearchError::Contradiction);
         }

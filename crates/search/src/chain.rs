@@ -11,6 +11,7 @@
 //! share. [`Chain::time`] and [`Chain::usage`] define what a choice costs, and [`Chain::flat`] is
 //! the same chain as one problem.
 
+mod block;
 mod flat;
 mod product;
 mod relax;
@@ -18,9 +19,9 @@ mod segment;
 mod variants;
 
 pub use flat::Flat;
-pub use product::{Powers, product};
+pub use product::product;
 use relax::MOST_PAIRS;
-pub(crate) use relax::{Goal, Prices, Relaxation, Width};
+pub(crate) use relax::{Goal, Prices, Relaxation, Starts, Width};
 pub(crate) use segment::priced_costs;
 use variants::Interface;
 pub use variants::{Variant, unite};

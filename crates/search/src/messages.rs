@@ -16,15 +16,20 @@
 
 mod decode;
 mod network;
+mod shifts;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::eliminate::{Objective, order, prune, reduce};
+pub(crate) use network::Wiring;
 use network::{Messages, Network};
+use shifts::Shifts;
 
 /// The most sweeps for the bounds of all assignments of what is kept.
-const SWEEPS: usize = 30;
+const SWEEPS: usize = 200;
+
+/// The sweeps for those of some of them.
+const SWEEPS_OF_SOME: usize = 3;
 
 /// The most sweeps for one of them.
 const SWEEPS_OF_ONE: usize = 60;
@@ -47,87 +52,193 @@ const ROUNDING: f64 = 1e-11;
 
 /// A problem that is too wide, with bounds for every assignment of the nodes that are kept.
 #[derive(Debug)]
-pub(crate) struct Wide {
-    network: Network,
+pub(crate) struct Wide<'a> {
+    network: Network<'a>,
     messages: Messages,
     kept: Vec<usize>,
     domains: Vec<usize>,
+    shifts: Shifts,
     bound: f64,
     /// For each node and choice, by how much more than the bound it costs at least; infinite if forbidden.
     excess: Vec<Vec<f64>>,
-    /// What was asked for.
-    known: Mutex<BTreeMap<Vec<usize>, Arc<Interval>>>,
+    /// The best found for assignments of what is kept.
+    known: BTreeMap<Vec<usize>, Found>,
 }
+
+/// An assignment, and what it costs.
+pub(crate) type Found = (Vec<usize>, f64);
 
 /// What the best assignment of some costs.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Interval {
     /// At least this; infinite if there is none.
     pub(crate) bound: f64,
-    /// The best one found, and its cost.
-    pub(crate) found: Option<(Vec<usize>, f64)>,
+    /// The best one found.
+    pub(crate) found: Option<Found>,
 }
 
-impl Wide {
+/// What assignments cost at least: the bound, and for each kept node and choice, how much more.
+#[derive(Clone, Debug)]
+pub(crate) struct Bounds {
+    bound: f64,
+    over: Vec<Vec<f64>>,
+}
+
+impl Bounds {
+    /// What assignments of the kept nodes cost at least.
+    pub(crate) fn of(&self, kept: &[usize]) -> f64 {
+        self.bound + self.over.iter().zip(kept).map(|(over, &choice)| over[choice]).sum::<f64>()
+    }
+}
+
+/// What messages begin with: those of the same problem with other costs.
+#[derive(Clone, Debug)]
+pub(crate) struct Start {
+    messages: Messages,
+    shifts: Shifts,
+}
+
+impl<'a> Wide<'a> {
     /// Sends messages until the bound rises no more.
-    pub(crate) fn new(objective: &Objective<'_>, kept: &[usize]) -> Self {
-        let network = Network::new(objective);
+    ///
+    /// The ends are pairs of nodes that stand for the same in problems that follow each other. Costs are moved
+    /// from the one to the other, so that what is cheapest is what begins as it ends.
+    pub(crate) fn new(
+        (wiring, costs): (&'a Wiring, Vec<Vec<f64>>),
+        kept: &[usize],
+        ends: &[[usize; 2]],
+        start: Option<&Start>,
+    ) -> Self {
+        let domains: Vec<usize> = costs.iter().map(Vec::len).collect();
+        let mut network = Network::new(costs, wiring);
         let mut messages = Messages::new(&network);
+        let mut shifts = Shifts::new(ends, &domains);
+        if let Some(start) = start {
+            messages.said.clone_from(&start.messages.said);
+            shifts.clone_from(&start.shifts);
+            network.shift(&shifts);
+        }
         let (mut bound, mut excess) = (f64::INFINITY, messages.forbidden());
         if messages.settle(&network) {
+            let mut best = Start { messages: messages.clone(), shifts: shifts.clone() };
+            let mut before = f64::NEG_INFINITY;
             bound = f64::NEG_INFINITY;
             for _ in 0..SWEEPS / TURN {
                 (0..TURN).for_each(|_| messages.sweep(&network));
                 let (next, over) = messages.bound(&network);
-                let worth = next - bound > WORTH * next.abs();
+                let worth = next - before > WORTH * next.abs();
+                let again = shifts.clone();
                 if next > bound {
-                    (bound, excess) = (next, over);
+                    best = Start { messages: messages.clone(), shifts: again };
+                    bound = next;
+                    excess.clone_from(&over);
                 }
                 if !worth {
                     break;
                 }
+                before = next;
+                shifts.even(&over);
+                network.shift(&shifts);
             }
+            Start { messages, shifts } = best;
+            network.shift(&shifts);
         }
-        let domains = objective.costs.iter().map(Vec::len).collect();
-        let known = Mutex::default();
-        Self { network, messages, kept: kept.to_vec(), domains, bound, excess, known }
+        Self {
+            network,
+            messages,
+            kept: kept.to_vec(),
+            domains,
+            shifts,
+            bound,
+            excess,
+            known: BTreeMap::new(),
+        }
+    }
+
+    /// What other costs begin with.
+    pub(crate) fn start(&self) -> Start {
+        Start { messages: self.messages.clone(), shifts: self.shifts.clone() }
+    }
+
+    /// What all assignments cost at least.
+    pub(crate) fn bounds(&self) -> Bounds {
+        self.bounds_of(self.bound, &self.excess)
+    }
+
+    fn bounds_of(&self, bound: f64, excess: &[Vec<f64>]) -> Bounds {
+        let over = |&node: &usize| {
+            let over = excess[node].iter().enumerate();
+            over.map(|(choice, over)| over + self.shifts.back(node, choice)).collect()
+        };
+        Bounds { bound, over: self.kept.iter().map(over).collect() }
     }
 
     /// For each assignment of the kept nodes, the last one running fastest, a bound of what it costs.
     pub(crate) fn table(&self) -> Vec<f64> {
-        let mut table = vec![self.bound];
-        for &node in &self.kept {
-            let over = &self.excess[node];
-            table = table.iter().flat_map(|bound| over.iter().map(move |over| bound + over)).collect();
+        let Bounds { bound, over } = self.bounds();
+        let next = |table: Vec<f64>, over: &Vec<f64>| {
+            table.iter().flat_map(|bound| over.iter().map(move |over| bound + over)).collect()
+        };
+        over.iter().fold(vec![bound], next)
+    }
+
+    /// What assignments cost at least in which some kept nodes, by their place among these, have these choices;
+    /// and one of them.
+    pub(crate) fn given(&self, fixed: &[(usize, usize)]) -> (Bounds, Option<Found>) {
+        let mut messages = self.messages.clone();
+        for &(place, choice) in fixed {
+            messages.only(self.kept[place], choice);
         }
-        table
+        if !messages.settle(&self.network) {
+            return (self.bounds_of(f64::INFINITY, &messages.forbidden()), None);
+        }
+        (0..SWEEPS_OF_SOME).for_each(|_| messages.sweep(&self.network));
+        let (bound, excess) = messages.bound(&self.network);
+        (self.bounds_of(bound, &excess), messages.decoded(&self.network))
+    }
+
+    /// The choices of the kept nodes in an assignment.
+    pub(crate) fn kept_of(&self, choices: &[usize]) -> Vec<usize> {
+        self.kept.iter().map(|&node| choices[node]).collect()
+    }
+
+    /// Remembers an assignment, if it is the best of those with these choices of the kept nodes.
+    pub(crate) fn remember(&mut self, found: Found) {
+        let kept = self.kept_of(&found.0);
+        if self.known.get(&kept).is_none_or(|(_, cost)| found.1 < *cost) {
+            self.known.insert(kept, found);
+        }
+    }
+
+    /// The best assignment that is known for these choices of the kept nodes; if none is, any that has them.
+    pub(crate) fn recover(&self, kept: &[usize]) -> Vec<usize> {
+        if let Some((choices, _)) = self.known.get(kept) {
+            return choices.clone();
+        }
+        let mut choices = vec![0; self.domains.len()];
+        for (&node, &choice) in self.kept.iter().zip(kept) {
+            choices[node] = choice;
+        }
+        choices
     }
 
     /// What the best assignment costs that has these choices of the kept nodes.
-    pub(crate) fn solve(&self, kept: &[usize]) -> Arc<Interval> {
-        let known = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(interval) = known().get(kept) {
-            return Arc::clone(interval);
-        }
-        let interval = Arc::new(self.solved(kept));
-        known().insert(kept.to_vec(), Arc::clone(&interval));
-        interval
-    }
-
-    fn solved(&self, kept: &[usize]) -> Interval {
+    pub(crate) fn solve(&self, kept: &[usize]) -> Interval {
         let network = &self.network;
         let mut messages = self.messages.clone();
         for (&node, &choice) in self.kept.iter().zip(kept) {
             messages.only(node, choice);
         }
-        let over: f64 = self.kept.iter().zip(kept).map(|(&node, &choice)| self.excess[node][choice]).sum();
-        let mut interval = Interval { bound: self.bound + over, found: None };
+        let back: f64 =
+            self.kept.iter().zip(kept).map(|(&node, &choice)| self.shifts.back(node, choice)).sum();
+        let mut interval = Interval { bound: self.bounds().of(kept), found: None };
         if interval.bound == f64::INFINITY || !messages.settle(network) {
             return Interval { bound: f64::INFINITY, found: None };
         }
         for turn in 0..SWEEPS_OF_ONE / TURN {
             (0..TURN).for_each(|_| messages.sweep(network));
             let (bound, excess) = messages.bound(network);
+            let bound = bound + back;
             let rise = bound - interval.bound;
             interval.bound = interval.bound.max(bound);
             let before = interval.cost();
@@ -164,12 +275,7 @@ impl Wide {
     }
 
     /// The best assignment of the choices that exceed the bound by little and those found.
-    fn among_few(
-        &self,
-        messages: &Messages,
-        excess: &[Vec<f64>],
-        interval: &Interval,
-    ) -> Option<(Vec<usize>, f64)> {
+    fn among_few(&self, messages: &Messages, excess: &[Vec<f64>], interval: &Interval) -> Option<Found> {
         let (found, cost) = interval.found.as_ref()?;
         let few = |part: f64| {
             let mut few = messages.clone();
@@ -185,7 +291,7 @@ impl Wide {
 
     /// The best assignment of the choices that are left, by elimination where that is narrow; of none, that
     /// there is none.
-    fn eliminated(&self, messages: &Messages) -> Option<Option<(Vec<usize>, f64)>> {
+    fn eliminated(&self, messages: &Messages) -> Option<Option<Found>> {
         let (left, problem) = self.network.left(messages);
         let pruned = prune(&problem, &[]);
         let order = order(&pruned.problem, &[]);
@@ -201,18 +307,6 @@ impl Wide {
         let cost = self.network.cost(&choices);
         Some((cost < f64::INFINITY).then_some((choices, cost)))
     }
-
-    /// Choices for these of the kept nodes: those found, or any that may be forbidden.
-    pub(crate) fn recover(&self, kept: &[usize]) -> Vec<usize> {
-        if let Some((choices, _)) = &self.solve(kept).found {
-            return choices.clone();
-        }
-        let mut choices = vec![0; self.domains.len()];
-        for (&node, &choice) in self.kept.iter().zip(kept) {
-            choices[node] = choice;
-        }
-        choices
-    }
 }
 
 impl Interval {
@@ -221,7 +315,7 @@ impl Interval {
         self.found.as_ref().map_or(f64::INFINITY, |(_, cost)| *cost)
     }
 
-    fn offer(&mut self, found: Option<(Vec<usize>, f64)>) {
+    fn offer(&mut self, found: Option<Found>) {
         if let Some((choices, cost)) = found
             && cost < self.cost()
         {

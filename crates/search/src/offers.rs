@@ -1,29 +1,23 @@
-//! Which partitions a search is offered: those asked for, and fewer in turn where they are too wide.
+//! Which partitions a search is offered: those asked for, and fewer in turn where their space is too large.
 
 use plan::{LeftOut, Pin};
 use planner_ir::Digit;
 use rewrite::{Offer, Splits, Steps, striped_length};
 
-use crate::chain::Width;
 use crate::fixed::{splits, takes_steps};
 use crate::planner::{PlanError, Request};
 use crate::prepare::Cut;
-use crate::problem::SearchError;
 
 /// What is asked for, and what is offered in turn.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Offers {
     /// What is asked for.
     pub(crate) wanted: Offer,
-    /// What is offered, each only where what comes before is too wide.
+    /// What is offered, each only where the space of what comes before is too large.
     pub(crate) turns: Vec<Offer>,
     /// What is offered when all of these are.
     pub(crate) last: Offer,
 }
-
-/// Where all partitions make tables so many times as large as they may be, two splits at once make
-/// ones that are too large too.
-const HOPELESS: f64 = 32.0;
 
 /// On meshes of up to this many axes all partitions are tried first.
 const FREE_AXES: usize = 3;
@@ -51,7 +45,7 @@ impl Offers {
         let split = split.max(splits(pins));
         let at_most = |splits: usize, of: Offer| Offer { splits: Splits::AtMost(split.max(splits)), ..of };
         let mut turns = vec![at_most(2, least)];
-        // The whole space of a transformer block on four axes is always too wide.
+        // The whole space of a transformer block on four axes is too large.
         let axes = mesh.axes.iter().filter(|axis| axis.size > 1).count();
         if axes <= FREE_AXES {
             turns.splice(..0, [wanted, without]);
@@ -67,48 +61,23 @@ impl Offers {
         Self { wanted, turns, last: at_most(1, least) }
     }
 
-    /// The first outcome that is not too wide, or that of the last offer; where all are, what message passing
-    /// finds in the first whose space can be built.
-    pub(crate) fn among<T>(
-        &self,
-        plan_in: impl Fn(Offer, Width) -> Result<T, PlanError>,
-    ) -> Result<T, PlanError> {
-        // By how much what was asked for is too wide, or the first that was tried instead; and by how much
-        // the offer before was: of the same steps, where fewer splits come next.
+    /// The first outcome whose space could be built, or that of the last offer.
+    pub(crate) fn among<T>(&self, plan_in: impl Fn(Offer) -> Result<T, PlanError>) -> Result<T, PlanError> {
+        // The first that was too large, and why.
         let mut first: Option<(Offer, PlanError)> = None;
-        let mut beyond = 0.0;
         let instead = |error: PlanError, first: Option<(Offer, PlanError)>| match first {
             None => error,
-            Some((offer, wide)) => PlanError::Fewer { offer, wide: Box::new(wide), error: Box::new(error) },
-        };
-        // The first whose blocks are known, though they cannot be eliminated.
-        let mut built: Option<Offer> = None;
-        for &offer in &self.turns {
-            if matches!(offer.splits, Splits::AtMost(_)) && beyond > HOPELESS {
-                continue;
+            Some((offer, large)) => {
+                PlanError::Fewer { offer, large: Box::new(large), error: Box::new(error) }
             }
-            match plan_in(offer, Width::Narrow) {
-                Err(error) if error.is_too_wide() => {
-                    beyond = 0.0;
-                    if let PlanError::Search(SearchError::TooWide { entries, limit }) = &error {
-                        built = built.or(Some(offer));
-                        beyond = entries / limit;
-                    }
-                    first = first.or(Some((offer, error)));
-                }
+        };
+        for &offer in &self.turns {
+            match plan_in(offer) {
+                Err(error) if error.is_too_large() => first = first.or(Some((offer, error))),
                 outcome => return outcome.map_err(|error| instead(error, first)),
             }
         }
-        match plan_in(self.last, Width::Narrow) {
-            Err(error) if error.is_too_wide() => {
-                let last = matches!(error, PlanError::Search(_)).then_some(self.last);
-                match built.or(last) {
-                    Some(offer) => plan_in(offer, Width::ANY),
-                    None => Err(instead(error, first)),
-                }
-            }
-            outcome => outcome.map_err(|error| instead(error, first)),
-        }
+        plan_in(self.last).map_err(|error| instead(error, first))
     }
 
     /// What of all that was asked for is not in an offer.

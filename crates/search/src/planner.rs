@@ -111,22 +111,21 @@ pub enum PlanError {
     Derived(usize),
     /// What a plan holds could not be told, for this reason.
     Memory(String),
-    /// The search among the partitions that were asked for was too wide, and there is no plan among
-    /// fewer.
+    /// The space of the partitions that were asked for was too large, and there is no plan among fewer.
     Fewer {
         /// What was asked for.
         offer: Offer,
-        /// By how much it was too wide.
-        wide: Box<Self>,
+        /// By how much it was too large.
+        large: Box<Self>,
         /// Why there is no plan among fewer.
         error: Box<Self>,
     },
 }
 
 impl PlanError {
-    /// Whether there may be a plan among fewer partitions: what was to be searched outgrew a limit.
-    pub fn is_too_wide(&self) -> bool {
-        matches!(self, Self::Space(SpaceError::Limit(_)) | Self::Search(SearchError::TooWide { .. }))
+    /// Whether there may be a plan among fewer partitions: the space of all of them outgrew its limit.
+    pub fn is_too_large(&self) -> bool {
+        matches!(self, Self::Space(SpaceError::Limit(_)))
     }
 
     /// Why there is no plan among the partitions that were looked at last.
@@ -150,9 +149,9 @@ impl fmt::Display for PlanError {
             Self::Fixed(error) => error.fmt(f),
             Self::Search(error) => error.fmt(f),
             Self::Unlike => f.write_str("the programs to choose among are not cut alike"),
-            Self::Fewer { offer, wide, error } => {
+            Self::Fewer { offer, large, error } => {
                 let what = if offer.steps == Steps::One { "" } else { ", in time steps too," };
-                write!(f, "the search among all partitions{what} is too wide ({wide}); among fewer: {error}")
+                write!(f, "the space of all partitions{what} is too large ({large}); among fewer: {error}")
             }
             Self::Memory(reason) => write!(f, "what the plan holds is not known: {reason}"),
             Self::Derived(block) => write!(f, "block {block} of the derived program is not the one chosen"),
@@ -176,10 +175,9 @@ pub type Derive<'a> = dyn Fn(&[usize]) -> Derived + 'a;
 
 /// The plan of least time by these prices that fits.
 ///
-/// Where the search over all partitions is too wide, it is one over fewer: without stripes of
-/// sequences, without time steps, then over those that split an operation along fewer loops at once.
-/// The plan then says what was left out, and that its space is not saturated. Where all of these are too
-/// wide, the first whose spaces could be built is solved by message passing.
+/// Where the space of all partitions is too large, it is one of fewer: without stripes of sequences, without time
+/// steps, then of those that split an operation along fewer loops at once. The plan then says what was left out,
+/// and that its space is not saturated. Blocks that are too wide to be eliminated are solved by message passing.
 pub fn plan(request: &Request<'_>) -> Result<Plan, PlanError> {
     Ok(widely(request, &[], None)?.0)
 }
@@ -196,7 +194,7 @@ pub fn plan_among(
     widely(request, others, Some(derive))
 }
 
-/// The plan of least time among as many partitions as are not too wide.
+/// The plan of least time among as many partitions as can be listed.
 fn widely(
     request: &Request<'_>,
     others: &[Cut<'_>],
@@ -207,8 +205,8 @@ fn widely(
     let graphs: Vec<&Graph> = cuts.iter().map(|it| it.graph).collect();
     let pins = pins(request.fixed, &graphs, request.mesh).map_err(PlanError::Fixed)?;
     let offers = Offers::of(request, &cuts, &pins);
-    offers.among(|offer, width| {
-        let (mut plan, variants) = plan_in((request, &pins), &cuts, derive, (offer, width))?;
+    offers.among(|offer| {
+        let (mut plan, variants) = plan_in((request, &pins), &cuts, derive, (offer, Width::ANY))?;
         plan.space.left_out = offers.left_out(offer);
         plan.space.saturated &= plan.space.left_out.is_empty();
         Ok((plan, variants))

@@ -263,13 +263,13 @@ fn why(target: &Target<'_>, error: &PlanError) -> String {
             *found,
             "no plan that fits was found, though it is not proven that there is none; the nearest needs",
         ),
-        PlanError::Fewer { offer, wide, error } => {
+        PlanError::Fewer { offer, large, error } => {
             let (what, other) = match offer.steps {
                 Steps::One => ("all partitions", ""),
                 _ => ("partitions in time steps", ", or leave those out (`--in-time never`)"),
             };
             format!(
-                "the search among {what} is too wide on this mesh ({wide}), and among fewer partitions {}; to \
+                "the space of {what} is too large on this mesh ({large}), and among fewer partitions {}; to \
                  search them all, give a mesh of fewer axes, `--recompute` one decision or `--phases \
                  together`{other}",
                 why(target, error)

@@ -66,7 +66,8 @@ pub(super) fn splice(
         }
         let pairs: [[&[usize]; 2]; 3] = [[&outer, &inner], [&inner, &inner], [&inner, &outer]];
         let prices = search.prices(multipliers);
-        let found = search.relaxation.between(segment, &pairs, &prices, &slow.choices.globals)?;
+        let found =
+            search.relaxation.between(segment, &pairs, &prices, (&slow.choices.globals, &search.starts))?;
         let [Some(into), Some(steady), Some(out)] = &found[..] else { continue };
         let fits = |many: usize| {
             let spliced = spliced(search, &choices, segment, &outer, [into, steady, out], many)?;
@@ -249,7 +250,12 @@ pub(super) fn more(
     let one = |factor: &f64| {
         let scaled: Vec<f64> = multipliers.iter().map(|multiplier| multiplier * factor).collect();
         let prices = search.prices(&scaled);
-        search.relaxation.between(segment, &[[state, state]], &prices, &base.choices.globals)
+        search.relaxation.between(
+            segment,
+            &[[state, state]],
+            &prices,
+            (&base.choices.globals, &search.starts),
+        )
     };
     let blocks: Result<Vec<Vec<Option<Vec<usize>>>>, SearchError> = SPREAD.par_iter().map(one).collect();
     let blocks: Vec<Vec<usize>> = blocks?.into_iter().flatten().flatten().collect();

@@ -1,36 +1,44 @@
 //! The least of time and priced memory over a chain: no bound on memory, but a price on each byte.
 //!
-//! Every segment is reduced to a table over (globals, entry, exit), this is raised to the power of
-//! its count for each choice of the globals, and a sweep along the segments takes the least. If
-//! the globals have too many choices together for that, they are chosen one after another, each
-//! block choosing its own being the bound. Tables of blocks that are too wide to be eliminated have bounds,
-//! which are raised where the sweep goes.
+//! Every segment is reduced to a table over (globals, entry, exit), and for each choice of the globals a sweep
+//! along all blocks takes the least. If the globals have too many choices together for that, they are chosen
+//! one after another, each block choosing its own being the bound. Tables of blocks that are too wide to be
+//! eliminated have bounds, and others what was found: what the cheapest path by the bounds goes through is asked
+//! until the cheapest path of what was found costs no more.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use planner_ir::advance;
 use rayon::prelude::*;
 
+use super::block::{Asked, Block, Of};
 use super::product::product;
-use super::segment::{Globals, Priced, Ready, pruned};
+use super::segment::{Globals, Ready, pruned};
 use super::{Chain, ChainChoices, Shared};
 use crate::eliminate::{MOST_ENTRIES, Pruned, first_least};
+use crate::messages::Start;
 use crate::problem::{SearchError, real, real_size};
 
 /// The most choices of all globals together that are tried one by one.
 const MOST_GLOBALS: f64 = 4096.0;
 
-/// The most paths that bounds are raised along.
-const ROUNDS: usize = 48;
+/// The most paths by bounds that are asked about.
+const ROUNDS: usize = 600;
 
-/// A part of the bound by which a path that was found may exceed it and be taken for the cheapest.
-const CLOSE: f64 = 1e-12;
+/// How many of them may come to hardly anything in a row, and what that is, as a part of what is unknown.
+const PATIENCE: usize = 24;
+const HARDLY: f64 = 0.02;
+
+/// A part of the bound by which a path that was found may exceed it and be taken for the cheapest: what rounding
+/// takes from bounds.
+const CLOSE: f64 = 5e-11;
 
 /// The most entries of a table over a pair of boundaries.
 pub(crate) const MOST_PAIRS: f64 = 1_048_576.0;
 
 /// What a unit of cost is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Goal {
     /// Times count, and memory as it is priced.
     Time,
@@ -60,6 +68,10 @@ pub(crate) struct Prices {
     /// For each segment and window, of what is live there in each block.
     pub(crate) live: Vec<Vec<f64>>,
 }
+
+/// What messages begin with when prices change: for each goal, segment and body, where they ended before.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Starts(BTreeMap<(Goal, usize), Vec<Option<Start>>>);
 
 /// The cheapest choices.
 #[derive(Clone, Debug, PartialEq)]
@@ -144,8 +156,13 @@ impl Relaxation {
         if entries > MOST_ENTRIES { Err(wide) } else { Ok(()) }
     }
 
-    /// The choices of least cost.
-    pub(crate) fn minimise(&self, goal: Goal, prices: &Prices) -> Result<Relaxed, SearchError> {
+    /// The choices of least cost; messages begin where they ended before, and so they will again.
+    pub(crate) fn minimise(
+        &self,
+        goal: Goal,
+        prices: &Prices,
+        starts: &mut Starts,
+    ) -> Result<Relaxed, SearchError> {
         self.fits()?;
         let once: Vec<Vec<f64>> = self
             .chain
@@ -157,8 +174,8 @@ impl Relaxation {
             })
             .collect();
         match self.globals {
-            Globals::Enumerated => self.enumerate(goal, prices, &once),
-            Globals::Descended => self.descend(goal, prices, &once),
+            Globals::Enumerated => self.enumerate((goal, prices), &once, starts),
+            Globals::Descended => self.descend((goal, prices), &once, starts),
         }
     }
 
@@ -169,11 +186,12 @@ impl Relaxation {
         segment: usize,
         pairs: &[[&[usize]; 2]],
         prices: &Prices,
-        globals: &[usize],
+        (globals, starts): (&[usize], &Starts),
     ) -> Result<Vec<Option<Vec<usize>>>, SearchError> {
         let ready = &self.segments[segment];
         let fixed = (self.globals == Globals::Descended).then_some(globals);
-        let priced = ready.block(Goal::Time, prices.resident, &prices.live[segment], fixed)?;
+        let live = (prices.resident, &prices.live[segment][..]);
+        let mut block = ready.block(Goal::Time, live, fixed, starts.of(Goal::Time, segment))?;
         let row = match self.globals {
             Globals::Enumerated => ready.row(globals),
             Globals::Descended => 0,
@@ -184,22 +202,29 @@ impl Relaxation {
             let domains = segment.entry.iter().map(domain);
             domains.zip(state).fold(0, |number, (domain, it)| number * domain + it)
         };
-        let block = |[first, last]: &[&[usize]; 2]| {
-            let blocks = ready.recover(segment, &priced, row, &[number(first), number(last)]);
+        let between = |[first, last]: &[&[usize]; 2]| {
+            let states = [number(first), number(last)];
+            while block.ask(ready, row, &states) != Asked::Nothing {}
+            let blocks = ready.recover(segment, &block, row, &states);
             blocks.into_iter().next().filter(|block| segment.problem.time(block) < f64::INFINITY)
         };
-        Ok(pairs.iter().map(block).collect())
+        Ok(pairs.iter().map(between).collect())
     }
 
-    fn enumerate(&self, goal: Goal, prices: &Prices, once: &[Vec<f64>]) -> Result<Relaxed, SearchError> {
+    fn enumerate(
+        &self,
+        costs: (Goal, &Prices),
+        once: &[Vec<f64>],
+        starts: &mut Starts,
+    ) -> Result<Relaxed, SearchError> {
         let domains: Vec<usize> = once.iter().map(Vec::len).collect();
-        let least = |priced: &[Priced<'_>]| {
+        let least = |blocks: &[Block<'_>], of: Of| {
             let mut best = (f64::INFINITY, vec![0; domains.len()]);
             let mut globals = vec![0; domains.len()];
             loop {
                 let paid = paid(once, &globals);
                 if paid < f64::INFINITY {
-                    let cost = self.cost(priced, &globals) + paid;
+                    let cost = self.cost(blocks, of, &globals) + paid;
                     if cost < best.0 {
                         best = (cost, globals.clone());
                     }
@@ -210,49 +235,65 @@ impl Relaxation {
             }
             best
         };
-        Ok(self.refined(self.priced(goal, prices, None)?, least, |globals| paid(once, globals)))
+        Ok(self.refined(self.priced(costs, None, starts)?, least))
     }
 
-    /// The choices of least cost, whose globals and cost `least` tells by the tables. Where those have bounds,
-    /// these are raised along the cheapest path, until that is known to cost no more.
+    /// The choices of least cost, whose globals and cost `least` tells by one side of the tables. Where bounds
+    /// are below what was found, the cheapest path by the bounds is asked about, until both cost as much.
     fn refined<'a>(
         &self,
-        mut priced: Vec<Priced<'a>>,
-        least: impl Fn(&[Priced<'a>]) -> (f64, Vec<usize>),
-        paid: impl Fn(&[usize]) -> f64,
+        mut blocks: Vec<Block<'a>>,
+        least: impl Fn(&[Block<'a>], Of) -> (f64, Vec<usize>),
     ) -> Relaxed {
-        if !self.is_wide() {
-            let (bound, globals) = least(&priced);
-            let choices = (bound < f64::INFINITY).then(|| self.recover(&priced, globals));
-            return Relaxed { choices, bound };
+        let (mut before, mut idle) = (f64::INFINITY, 0);
+        let mut last: Option<(Path, f64, Asked)> = None;
+        for round in 0.. {
+            let (bound, globals) = least(&blocks, Of::Bound);
+            let (cost, chosen) = least(&blocks, Of::Found);
+            let unknown = cost - bound;
+            if cost == f64::INFINITY || unknown < before * (1.0 - HARDLY) {
+                (before, idle) = (unknown, 0);
+            } else if last.as_ref().is_some_and(|(.., asked)| *asked == Asked::Blocks) {
+                idle += 1;
+            }
+            let is_known = bound == f64::INFINITY || unknown <= CLOSE * bound.abs();
+            let is_over = is_known || round == ROUNDS || idle == PATIENCE || {
+                // One that still costs as little is asked about to its end.
+                let mut path = last.take().map(|(path, along, _)| (path, along));
+                path = path.filter(|(path, along)| self.along(&blocks, path) <= along * (1.0 + CLOSE));
+                let mut asked = path.as_ref().map_or(Asked::Nothing, |(path, _)| self.ask(&mut blocks, path));
+                if asked == Asked::Nothing {
+                    let next = self.path(&blocks, Of::Bound, &globals);
+                    let along = self.along(&blocks, &next);
+                    asked = self.ask(&mut blocks, &next);
+                    path = Some((next, along));
+                }
+                last = path.map(|(path, along)| (path, along, asked));
+                asked == Asked::Nothing
+            };
+            if is_over {
+                let choices = (cost < f64::INFINITY).then(|| self.recover(&blocks, chosen));
+                return Relaxed { choices, bound: bound.min(cost) };
+            }
         }
-        let mut best: Option<(f64, ChainChoices)> = None;
-        let mut reached = f64::NEG_INFINITY;
-        for _ in 0..ROUNDS {
-            let (bound, globals) = least(&priced);
-            reached = bound;
-            let found = best.as_ref().map_or(f64::INFINITY, |(cost, _)| *cost);
-            if found - bound <= CLOSE * bound.abs() || bound == f64::INFINITY {
-                break;
-            }
-            let path = self.path(&priced, &globals);
-            let (mut cost, mut is_raised) = (paid(&globals), false);
-            for ((ready, priced), (row, states)) in self.segments.iter().zip(&mut priced).zip(&path) {
-                let (own, raised) = ready.tighten(priced, *row, states);
-                cost += own;
-                is_raised |= raised;
-            }
-            if cost < found {
-                best = Some((cost, self.along(&priced, globals, &path)));
-            }
-            if !is_raised {
-                break;
-            }
-        }
-        match best {
-            Some((cost, choices)) => Relaxed { choices: Some(choices), bound: reached.min(cost) },
-            None => Relaxed { choices: None, bound: reached },
-        }
+        unreachable!("rounds end")
+    }
+
+    /// Asks about the blocks of a path what was not asked yet.
+    fn ask(&self, blocks: &mut [Block<'_>], path: &Path) -> Asked {
+        let segments = self.segments.iter().zip(blocks).zip(path);
+        let asked = segments.map(|((ready, block), (row, states))| block.ask(ready, *row, states));
+        asked.fold(Asked::Nothing, Asked::max)
+    }
+
+    /// What the blocks of a path cost at least.
+    fn along(&self, blocks: &[Block<'_>], path: &Path) -> f64 {
+        let segments = self.segments.iter().zip(blocks).zip(path);
+        let costs = segments.map(|((ready, block), (row, states))| -> f64 {
+            let cost = |pair: &[usize]| block.costs(Of::Bound).table[ready.place(*row, [pair[0], pair[1]])];
+            states.windows(2).map(cost).sum()
+        });
+        costs.sum()
     }
 
     /// Whether costs are bounds in some tables.
@@ -260,30 +301,37 @@ impl Relaxation {
         self.segments.iter().any(Ready::is_wide)
     }
 
-    /// The least cost of all blocks, by the tables.
-    fn cost(&self, priced: &[Priced<'_>], globals: &[usize]) -> f64 {
-        let ends = self.sweep(priced, globals);
+    /// The least cost of all blocks, by one side of the tables.
+    fn cost(&self, blocks: &[Block<'_>], of: Of, globals: &[usize]) -> f64 {
+        let ends = self.sweep(blocks, of, globals);
         ends[ends.len() - 1].iter().fold(f64::INFINITY, |a, &b| a.min(b))
     }
 
     /// Chooses globals one after another, from those that the first block to use each would choose.
-    fn descend(&self, goal: Goal, prices: &Prices, once: &[Vec<f64>]) -> Result<Relaxed, SearchError> {
+    fn descend(
+        &self,
+        costs: (Goal, &Prices),
+        once: &[Vec<f64>],
+        starts: &mut Starts,
+    ) -> Result<Relaxed, SearchError> {
         let cheapest = |costs: &Vec<f64>| costs.iter().fold(f64::INFINITY, |a, &b| a.min(b));
         let once_least = once.iter().map(cheapest).sum::<f64>();
-        let least = |priced: &[Priced<'_>]| (self.cost(priced, &[]) + once_least, Vec::new());
+        let least =
+            |paid: f64| move |blocks: &[Block<'_>], of: Of| (self.cost(blocks, of, &[]) + paid, Vec::new());
         let Relaxed { choices: wishes, bound } =
-            self.refined(self.priced(goal, prices, None)?, least, |_| once_least);
+            self.refined(self.priced(costs, None, starts)?, least(once_least));
         let Some(wishes) = wishes else { return Ok(Relaxed { choices: None, bound }) };
         let mut globals: Vec<usize> = (0..once.len())
             .map(|global| {
                 self.wish(global, &wishes).unwrap_or_else(|| first_least(once[global].iter().copied()))
             })
             .collect();
-        let fixed_cost = |globals: &[usize]| -> Result<f64, SearchError> {
-            Ok(paid(once, globals) + self.cost(&self.priced(goal, prices, Some(globals))?, &[]))
-        };
         // Where costs are bounds, the first wish is taken.
         if !self.is_wide() {
+            let mut fixed_cost = |globals: &[usize]| -> Result<f64, SearchError> {
+                let blocks = self.priced(costs, Some(globals), starts)?;
+                Ok(paid(once, globals) + self.cost(&blocks, Of::Found, &[]))
+            };
             let mut best = fixed_cost(&globals)?;
             for global in 0..globals.len() {
                 for choice in 0..once[global].len() {
@@ -296,9 +344,8 @@ impl Relaxation {
                 }
             }
         }
-        let priced = self.priced(goal, prices, Some(&globals))?;
-        let cost = |priced: &[Priced<'_>]| (self.cost(priced, &[]) + paid(once, &globals), Vec::new());
-        let choices = self.refined(priced, cost, |_| paid(once, &globals)).choices;
+        let blocks = self.priced(costs, Some(&globals), starts)?;
+        let choices = self.refined(blocks, least(paid(once, &globals))).choices;
         let choices = choices.map(|choices| ChainChoices { globals, ..choices });
         Ok(Relaxed { choices, bound })
     }
@@ -316,64 +363,76 @@ impl Relaxation {
     /// All segments reduced, the globals fixed to `fixed` if they are not kept.
     fn priced(
         &self,
-        goal: Goal,
-        prices: &Prices,
+        (goal, prices): (Goal, &Prices),
         fixed: Option<&[usize]>,
-    ) -> Result<Vec<Priced<'_>>, SearchError> {
-        let segments = self.segments.par_iter().zip(&prices.live);
-        let priced = segments.map(|(ready, live)| ready.priced(goal, prices.resident, live, fixed));
+        starts: &mut Starts,
+    ) -> Result<Vec<Block<'_>>, SearchError> {
+        let segments = self.segments.par_iter().enumerate();
+        let priced = segments.map(|(number, ready)| {
+            ready.block(goal, (prices.resident, &prices.live[number]), fixed, starts.of(goal, number))
+        });
         // Of several errors the first, whichever segment is done first.
-        priced.collect::<Vec<_>>().into_iter().collect()
+        let blocks: Vec<Block<'_>> = priced.collect::<Vec<_>>().into_iter().collect::<Result<_, _>>()?;
+        for (number, block) in
+            blocks.iter().enumerate().filter(|(number, _)| self.segments[*number].is_wide())
+        {
+            starts.0.insert((goal, number), block.starts());
+        }
+        Ok(blocks)
     }
 
-    /// For each boundary between segments, the least cost of all before, by state.
-    fn sweep(&self, priced: &[Priced<'_>], globals: &[usize]) -> Vec<Vec<f64>> {
+    /// For each boundary between blocks, the least cost of all before, by state.
+    fn sweep(&self, blocks: &[Block<'_>], of: Of, globals: &[usize]) -> Vec<Vec<f64>> {
         let entries = self.segments.first().map_or(1, |it| it.entries);
         let mut ends = vec![vec![0.0; entries]];
-        for (ready, priced) in self.segments.iter().zip(priced) {
-            let table = priced.powers[ready.row(globals)].table();
-            ends.push(product(&ends[ends.len() - 1], table, ready.entries));
+        for (ready, block) in self.segments.iter().zip(blocks) {
+            let table = ready.row_of(block.costs(of), ready.row(globals));
+            for _ in 0..ready.count {
+                ends.push(product(&ends[ends.len() - 1], table, ready.entries));
+            }
         }
         ends
     }
 
-    fn recover(&self, priced: &[Priced<'_>], globals: Vec<usize>) -> ChainChoices {
-        let path = self.path(priced, &globals);
-        self.along(priced, globals, &path)
+    fn recover(&self, blocks: &[Block<'_>], globals: Vec<usize>) -> ChainChoices {
+        let path = self.path(blocks, Of::Found, &globals);
+        let segments = self.chain.segments.iter().zip(&self.segments).zip(blocks).zip(&path);
+        let blocks = segments
+            .map(|(((segment, ready), block), (row, states))| ready.recover(segment, block, *row, states));
+        ChainChoices { globals, blocks: blocks.collect() }
     }
 
-    /// For each segment, which of its tables the cheapest path is in, and the states at its boundaries.
-    fn path(&self, priced: &[Priced<'_>], globals: &[usize]) -> Vec<(usize, Vec<usize>)> {
-        let ends = self.sweep(priced, globals);
-        let mut last = first_least(ends[ends.len() - 1].iter().copied());
+    /// The cheapest path.
+    fn path(&self, blocks: &[Block<'_>], of: Of, globals: &[usize]) -> Vec<(usize, Vec<usize>)> {
+        let mut ends = self.sweep(blocks, of, globals);
+        let mut last = ends.pop().map_or(0, |costs| first_least(costs.into_iter()));
         let mut path = Vec::with_capacity(self.segments.len());
-        for ((ready, priced), before) in self.segments.iter().zip(priced).zip(&ends).rev() {
+        for (ready, block) in self.segments.iter().zip(blocks).rev() {
             let row = ready.row(globals);
-            let powers = &priced.powers[row];
-            let costs = before.iter().enumerate();
-            let first =
-                first_least(costs.map(|(first, cost)| cost + powers.table()[first * ready.exits + last]));
-            path.push((row, powers.path(first, last)));
-            last = first;
+            let table = ready.row_of(block.costs(of), row);
+            let mut states = vec![last];
+            for _ in 0..ready.count {
+                let before = ends.pop().unwrap_or_default();
+                let costs = before.iter().enumerate();
+                last = first_least(costs.map(|(first, cost)| cost + table[first * ready.exits + last]));
+                states.push(last);
+            }
+            states.reverse();
+            path.push((row, states));
         }
         path.reverse();
         path
     }
+}
 
-    /// The choices of all blocks along a path.
-    fn along(
-        &self,
-        priced: &[Priced<'_>],
-        globals: Vec<usize>,
-        path: &[(usize, Vec<usize>)],
-    ) -> ChainChoices {
-        let segments = self.chain.segments.iter().zip(&self.segments).zip(priced).zip(path);
-        let blocks = segments.map(|(((segment, ready), priced), (row, states))| {
-            ready.recover(segment, &priced.block, *row, states)
-        });
-        ChainChoices { globals, blocks: blocks.collect() }
+impl Starts {
+    fn of(&self, goal: Goal, segment: usize) -> &[Option<Start>] {
+        self.0.get(&(goal, segment)).map_or(&[], Vec::as_slice)
     }
 }
+
+/// For each segment, which row of its tables a path is in, and the states at the boundaries of its blocks.
+type Path = Vec<(usize, Vec<usize>)>;
 
 /// What these choices of the globals cost once.
 fn paid(once: &[Vec<f64>], globals: &[usize]) -> f64 {

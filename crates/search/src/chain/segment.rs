@@ -2,15 +2,16 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::sync::OnceLock;
 
 use planner_ir::advance;
 use rayon::prelude::*;
 
-use super::product::Powers;
+use super::block::{Block, By, Costs, Minimised, Of, Side};
 use super::relax::Goal;
 use super::{Chain, Interface, Segment, Shared, Variant};
-use crate::eliminate::{Objective, Order, Pruned, Reduced, first_least, prune, reduce, with_classes};
-use crate::messages::Wide;
+use crate::eliminate::{Objective, Order, Pruned, prune, reduce, with_classes};
+use crate::messages::{Start, Wide, Wiring};
 use crate::problem::{Problem, SearchError, Table, real, real_size};
 
 /// How globals are dealt with.
@@ -32,7 +33,9 @@ pub(crate) struct Ready {
     pub(crate) entries: usize,
     pub(crate) exits: usize,
     /// How many blocks there are.
-    count: usize,
+    pub(super) count: usize,
+    /// How many slots the entry has.
+    first: usize,
     /// The globals that have a slot, ascending, and their domains.
     globals: Vec<usize>,
     global_domains: Vec<usize>,
@@ -47,12 +50,13 @@ pub(crate) struct Ready {
 struct Body {
     /// The nodes that have slots.
     kept: Vec<usize>,
-    /// In which order the others are eliminated; nothing where messages take its place.
-    order: Option<Order>,
+    by: Method,
     /// Its needful choices; where it is eliminated, with nodes of classes after its own.
     pruned: Pruned,
     /// The tables of the pruned problem with zeros for all that is allowed.
     zeros: Vec<Table>,
+    /// Entry and exit nodes that stand for the same in blocks that follow each other.
+    ends: Vec<[usize; 2]>,
     shared: Vec<Shared>,
     /// Which slot says the choice of which node, the latter as an index of `kept`.
     ties: Vec<(usize, usize)>,
@@ -60,48 +64,13 @@ struct Body {
     window: usize,
 }
 
-/// A segment minimised for given prices.
-pub(crate) struct Priced<'a> {
-    /// For each choice of its globals, the powers of the table from entry to exit.
-    pub(crate) powers: Vec<Powers>,
-    /// One of its blocks.
-    pub(crate) block: Block<'a>,
-}
-
-/// A block minimised for given prices.
-pub(crate) struct Block<'a> {
-    /// For each choice of the globals, the least cost from each state at the entry to each at the exit.
-    table: Vec<f64>,
-    /// For each body, what it is minimised by.
-    bodies: Vec<Minimised<'a>>,
-    /// For each entry of the table, the body that has the least.
-    least: Vec<usize>,
-}
-
-/// A body minimised for given prices.
-struct Minimised<'a> {
-    by: By<'a>,
-    /// For each entry of the block's table, its own least cost, or a bound of it.
-    table: Vec<f64>,
-    /// What is live whatever is chosen costs.
-    constant: f64,
-}
-
-/// How a body was minimised.
-enum By<'a> {
-    /// Exactly, by elimination.
-    Elimination(Reduced<'a>),
-    /// By messages: its table has bounds.
-    Messages(Wide),
-}
-
-impl By<'_> {
-    fn recover(&self, kept: &[usize]) -> Vec<usize> {
-        match self {
-            Self::Elimination(reduced) => reduced.recover(kept),
-            Self::Messages(wide) => wide.recover(kept),
-        }
-    }
+/// How a body is minimised.
+#[derive(Clone, Debug)]
+enum Method {
+    /// By elimination, in this order.
+    Elimination(Order),
+    /// By messages along these links: those of its tables, and those of zeros.
+    Messages(Wiring, OnceLock<Wiring>),
 }
 
 impl Ready {
@@ -124,9 +93,12 @@ impl Ready {
             entries: size(&segment.entry),
             exits: size(&segment.exit),
             count: segment.count,
+            first: segment.entry.len(),
             domains: global_domains.iter().copied().chain(boundary.map(|&node| domain(node))).collect(),
             global_domains,
-            bodies: bodies.map(|(it, pruned)| Body::new(it, &globals, pruned.clone())).collect(),
+            bodies: bodies
+                .map(|(it, pruned)| Body::new(it, &globals, pruned.clone(), segment.count > 1))
+                .collect(),
             globals,
         }
     }
@@ -135,8 +107,8 @@ impl Ready {
     /// messages; `pruned` are their needful choices.
     pub(crate) fn widened(self, pruned: &[Pruned], most: f64) -> Self {
         let bodies = self.bodies.into_iter().zip(pruned);
-        let widened = |(body, pruned): (Body, &Pruned)| match &body.order {
-            Some(order) if order.entries > most => body.by_messages(pruned.clone()),
+        let widened = |(body, pruned): (Body, &Pruned)| match &body.by {
+            Method::Elimination(order) if order.entries > most => body.by_messages(pruned.clone()),
             _ => body,
         };
         Self { bodies: bodies.map(widened).collect(), ..self }
@@ -144,8 +116,11 @@ impl Ready {
 
     /// The entries of the largest table that the elimination makes.
     pub(crate) fn largest(&self) -> f64 {
-        let orders = self.bodies.iter().filter_map(|body| body.order.as_ref());
-        orders.map(|order| order.entries).fold(0.0, f64::max)
+        let entries = |body: &Body| match &body.by {
+            Method::Elimination(order) => order.entries,
+            Method::Messages(..) => 0.0,
+        };
+        self.bodies.iter().map(entries).fold(0.0, f64::max)
     }
 
     /// The entries of the table over globals, entry and exit.
@@ -153,100 +128,76 @@ impl Ready {
         self.domains.iter().map(|&domain| real_size(domain)).product()
     }
 
-    /// The index of a choice of all globals of the chain among the tables of [`Priced::powers`].
+    /// The index of a choice of all globals of the chain among the rows of a table.
     pub(crate) fn row(&self, globals: &[usize]) -> usize {
         let own = self.globals.iter().zip(&self.global_domains);
         own.fold(0, |row, (&global, domain)| row * domain + globals[global])
     }
 
-    /// Minimises, where `live` is the price of a byte in each window; `fixed` are the choices of
-    /// the globals if they have no slots.
-    pub(crate) fn priced(
-        &self,
-        goal: Goal,
-        resident: f64,
-        live: &[f64],
-        fixed: Option<&[usize]>,
-    ) -> Result<Priced<'_>, SearchError> {
-        let block = self.block(goal, resident, live, fixed)?;
-        let powers = block
-            .table
-            .par_chunks(self.entries * self.exits)
-            .map(|table| Powers::new(table.to_vec(), self.exits, self.count))
-            .collect();
-        Ok(Priced { powers, block })
-    }
-
-    /// Minimises one block.
+    /// Minimises one block, where `live` is the price of a byte in each window; `fixed` are the choices of the
+    /// globals if they have no slots, and `starts` for each body what its messages begin with.
     pub(crate) fn block(
         &self,
         goal: Goal,
-        resident: f64,
-        live: &[f64],
+        (resident, live): (f64, &[f64]),
         fixed: Option<&[usize]>,
+        starts: &[Option<Start>],
     ) -> Result<Block<'_>, SearchError> {
-        let bodies = self.bodies.par_iter();
-        let priced: Vec<_> =
-            bodies.map(|body| body.priced(goal, resident, live, fixed, &self.domains)).collect();
-        let bodies: Vec<Minimised<'_>> = priced.into_iter().collect::<Result<_, _>>()?;
-        let mut table = bodies.first().map(|body| body.table.clone()).unwrap_or_default();
-        let mut least = vec![0; table.len()];
-        for (body, other) in bodies.iter().enumerate().skip(1) {
-            for ((entry, which), cost) in table.iter_mut().zip(&mut least).zip(&other.table) {
-                if *cost < *entry {
-                    (*entry, *which) = (*cost, body);
-                }
-            }
-        }
-        Ok(Block { table, bodies, least })
+        let start = |body: usize| starts.get(body).and_then(Option::as_ref);
+        let bodies = self.bodies.par_iter().enumerate();
+        let priced = bodies
+            .map(|(number, body)| body.priced(goal, (resident, live), fixed, (&self.domains, start(number))));
+        let priced: Vec<_> = priced.collect();
+        Ok(Block::new(priced.into_iter().collect::<Result<_, _>>()?))
     }
 
     /// Whether a table has bounds instead of least costs.
     pub(crate) fn is_wide(&self) -> bool {
-        self.bodies.iter().any(|body| body.order.is_none())
+        self.bodies.iter().any(|body| matches!(body.by, Method::Messages(..)))
     }
 
-    /// Raises the bounds of the blocks between these states to what can be told of them: what those cost that
-    /// were found, and whether bounds have risen.
-    pub(crate) fn tighten(&self, priced: &mut Priced<'_>, row: usize, states: &[usize]) -> (f64, bool) {
-        let mut pairs: Vec<&[usize]> = states.windows(2).collect();
-        pairs.sort_unstable();
-        pairs.dedup();
-        let block = &priced.block;
-        let look = |pair: &&[usize]| {
-            let place = (row * self.entries + pair[0]) * self.exits + pair[1];
-            let Minimised { by, table, constant } = &block.bodies[block.least[place]];
-            match by {
-                By::Elimination(_) => (place, table[place], table[place]),
-                By::Messages(wide) => {
-                    let interval = wide.solve(&self.kept(block.least[place], place));
-                    (place, interval.bound + constant, interval.cost() + constant)
-                }
-            }
+    /// A row of a table, from each state at the entry to each at the exit.
+    pub(super) fn row_of<'a>(&self, costs: &'a Costs, row: usize) -> &'a [f64] {
+        let size = self.entries * self.exits;
+        &costs.table[row * size..][..size]
+    }
+
+    /// Where a table has the cost of a block from one state to another.
+    pub(super) fn place(&self, row: usize, [entry, exit]: [usize; 2]) -> usize {
+        (row * self.entries + entry) * self.exits + exit
+    }
+
+    /// The pairs of states that have this one at one end.
+    pub(super) fn pairs_of(&self, side: Side, state: usize) -> impl Iterator<Item = [usize; 2]> + use<> {
+        let others = match side {
+            Side::Entry => self.exits,
+            Side::Exit => self.entries,
         };
-        let found: Vec<(usize, f64, f64)> = pairs.par_iter().map(look).collect();
-        let mut raised = false;
-        for &(place, bound, _) in &found {
-            let block = &mut priced.block;
-            let own = &mut block.bodies[block.least[place]].table[place];
-            if bound > *own {
-                *own = bound;
-                raised = true;
-                let costs = block.bodies.iter().map(|body| body.table[place]);
-                block.least[place] = first_least(costs);
-                block.table[place] = block.bodies[block.least[place]].table[place];
-            }
-        }
-        if raised {
-            let size = self.entries * self.exits;
-            let table = &priced.block.table[row * size..][..size];
-            priced.powers[row] = Powers::new(table.to_vec(), self.exits, self.count);
-        }
-        let cost = |pair: &[usize]| {
-            let at = pairs.binary_search(&pair);
-            at.map_or(f64::INFINITY, |at| found[at].2)
+        (0..others).map(move |other| match side {
+            Side::Entry => [state, other],
+            Side::Exit => [other, state],
+        })
+    }
+
+    /// The place of a body's kept nodes' choices in a row.
+    pub(super) fn place_of(&self, body: usize, row: usize, kept: &[usize]) -> usize {
+        let globals = self.globals.len();
+        let mut slots = vec![0; self.domains.len()];
+        self.bodies[body].ties.iter().for_each(|&(slot, at)| slots[slot] = kept[at]);
+        slots.iter().zip(&self.domains).skip(globals).fold(row, |place, (it, domain)| place * domain + it)
+    }
+
+    /// Which kept nodes of a body have which choice in a row with a state at one end, by their place among them.
+    pub(super) fn fixed(&self, body: usize, row: usize, side: Side, state: usize) -> Vec<(usize, usize)> {
+        let (globals, entry) = (self.globals.len(), self.globals.len() + self.first);
+        let (pair, range) = match side {
+            Side::Entry => ([state, 0], globals..entry),
+            Side::Exit => ([0, state], entry..self.domains.len()),
         };
-        (states.windows(2).map(cost).sum(), raised)
+        let slots = self.slots(self.place(row, pair));
+        let ties = self.bodies[body].ties.iter();
+        let fixed = ties.filter(|(slot, _)| *slot < globals || range.contains(slot));
+        fixed.map(|&(slot, at)| (at, slots[slot])).collect()
     }
 
     /// The choices of all slots that a place of the table stands for.
@@ -261,7 +212,7 @@ impl Ready {
     }
 
     /// The choices of a body's kept nodes there.
-    fn kept(&self, which: usize, place: usize) -> Vec<usize> {
+    pub(super) fn kept(&self, which: usize, place: usize) -> Vec<usize> {
         let (body, slots) = (&self.bodies[which], self.slots(place));
         let mut kept = vec![0; body.kept.len()];
         for &(slot, at) in &body.ties {
@@ -280,8 +231,8 @@ impl Ready {
     ) -> Vec<Vec<usize>> {
         let mut blocks: BTreeMap<&[usize], Vec<usize>> = BTreeMap::new();
         let block = |pair: &'_ [usize]| {
-            let place = (row * self.entries + pair[0]) * self.exits + pair[1];
-            let which = priced.least[place];
+            let place = self.place(row, [pair[0], pair[1]]);
+            let which = priced.costs(Of::Found).body[place];
             let found = priced.bodies[which].by.recover(&self.kept(which, place));
             let choices = self.bodies[which].pruned.restore(&found);
             segment.restore(which, choices, &self.slots(place)[self.globals.len()..])
@@ -311,8 +262,8 @@ pub(crate) fn pruned(segment: &Segment) -> Vec<Pruned> {
 
 impl Body {
     /// A problem of these needful choices, ready to be reduced to a table over these globals and its
-    /// boundary.
-    fn new(it: Interface<'_>, globals: &[usize], pruned: Pruned) -> Self {
+    /// boundary; whether one like it follows.
+    fn new(it: Interface<'_>, globals: &[usize], pruned: Pruned, repeats: bool) -> Self {
         let global_slot = |global: usize| globals.iter().position(|&at| at == global);
         let shared = it.shared.iter();
         let shared = shared.filter_map(|shared| Some((global_slot(shared.global)?, shared.node)));
@@ -331,24 +282,30 @@ impl Body {
             shared: it.shared.to_vec(),
             ties: slots.into_iter().map(|(slot, node)| (slot, place(node))).collect(),
             window: it.window,
+            ends: if repeats {
+                it.entry.iter().zip(it.exit).map(|(&a, &b)| [a, b]).collect()
+            } else {
+                vec![]
+            },
             kept,
-            order: Some(order),
+            by: Method::Elimination(order),
         }
     }
 
     /// The same, solved by messages: between its needful choices, which need no classes.
     fn by_messages(self, pruned: Pruned) -> Self {
-        Self { order: None, zeros: zeros(&pruned.problem), pruned, ..self }
+        let problem = &pruned.problem;
+        let wiring = Wiring::new(&problem.domains(), &problem.edges, &problem.tables);
+        Self { by: Method::Messages(wiring, OnceLock::new()), zeros: zeros(problem), pruned, ..self }
     }
 
     /// Minimises: what it is reduced to, and the table over slots of these domains.
     fn priced(
         &self,
         goal: Goal,
-        resident: f64,
-        live: &[f64],
+        (resident, live): (f64, &[f64]),
         fixed: Option<&[usize]>,
-        domains: &[usize],
+        (domains, start): (&[usize], Option<&Start>),
     ) -> Result<Minimised<'_>, SearchError> {
         let problem = &self.pruned.problem;
         let live = &live[self.window..][..problem.windows.len()];
@@ -361,18 +318,24 @@ impl Body {
                 }
             }
         }
-        let tables = match goal {
-            Goal::Time => &problem.tables,
-            Goal::Memory => &self.zeros,
-        };
-        let objective = Objective { costs: Cow::Owned(costs), edges: &problem.edges, tables };
-        let (by, least) = match &self.order {
-            None => {
-                let wide = Wide::new(&objective, &self.kept);
+        let (by, least) = match &self.by {
+            Method::Messages(timed, zeros) => {
+                let wiring = match goal {
+                    Goal::Time => timed,
+                    Goal::Memory => {
+                        zeros.get_or_init(|| Wiring::new(&problem.domains(), &problem.edges, &self.zeros))
+                    }
+                };
+                let wide = Wide::new((wiring, costs), &self.kept, &self.ends, start);
                 let table = wide.table();
                 (By::Messages(wide), table)
             }
-            Some(order) => {
+            Method::Elimination(order) => {
+                let tables = match goal {
+                    Goal::Time => &problem.tables,
+                    Goal::Memory => &self.zeros,
+                };
+                let objective = Objective { costs: Cow::Owned(costs), edges: &problem.edges, tables };
                 let mut reduced = reduce(&objective, order)?;
                 let table = std::mem::take(&mut reduced.table);
                 (By::Elimination(reduced), table)

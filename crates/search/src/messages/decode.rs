@@ -12,7 +12,7 @@ const ROUNDS: usize = 20;
 impl Messages {
     /// An assignment that suits the messages, improved until no node and no pair of neighbours has better
     /// choices; nothing if it is forbidden.
-    pub(super) fn decoded(&self, network: &Network) -> Option<(Vec<usize>, f64)> {
+    pub(super) fn decoded(&self, network: &Network<'_>) -> Option<(Vec<usize>, f64)> {
         let search = Decoding { network, messages: self, penalty: penalty(network) };
         let mut choices = search.read();
         for _ in 0..ROUNDS {
@@ -26,7 +26,7 @@ impl Messages {
 }
 
 /// More than any assignment that is allowed costs.
-fn penalty(network: &Network) -> f64 {
+fn penalty(network: &Network<'_>) -> f64 {
     let finite = |costs: &[f64]| -> f64 {
         costs.iter().filter(|it| **it < f64::INFINITY).fold(0.0, |most: f64, it| most.max(it.abs()))
     };
@@ -35,7 +35,7 @@ fn penalty(network: &Network) -> f64 {
 }
 
 struct Decoding<'a> {
-    network: &'a Network,
+    network: &'a Network<'a>,
     messages: &'a Messages,
     penalty: f64,
 }
@@ -52,7 +52,7 @@ impl Decoding<'_> {
 
     /// Adds what a link costs a node with the choice of its other end.
     fn add(&self, sums: &mut [f64], node: usize, number: usize, choices: &[usize]) {
-        let link = &self.network.links[number];
+        let link = &self.network.links()[number];
         let [a, b] = link.ends;
         let columns = self.network.costs[b].len();
         for (choice, sum) in sums.iter_mut().enumerate() {
@@ -66,8 +66,8 @@ impl Decoding<'_> {
         let mut choices = vec![0; self.network.costs.len()];
         for node in 0..choices.len() {
             let mut sums = self.own(node);
-            for &number in &self.network.around[node] {
-                if self.network.links[number].ends[1] == node {
+            for &number in self.network.around(node) {
+                if self.network.links()[number].ends[1] == node {
                     self.add(&mut sums, node, number, &choices);
                 } else {
                     let said = &self.messages.said[number][0];
@@ -82,7 +82,7 @@ impl Decoding<'_> {
     /// What a node's choices cost beside those of all others but one.
     fn beside(&self, node: usize, without: Option<usize>, choices: &[usize]) -> Vec<f64> {
         let mut sums = self.own(node);
-        let links = self.network.around[node].iter().filter(|&&it| Some(it) != without);
+        let links = self.network.around(node).iter().filter(|&&it| Some(it) != without);
         links.for_each(|&number| self.add(&mut sums, node, number, choices));
         sums
     }
@@ -102,7 +102,7 @@ impl Decoding<'_> {
 
     fn pairs(&self, choices: &mut [usize]) -> bool {
         let mut better = false;
-        for (number, link) in self.network.links.iter().enumerate() {
+        for (number, link) in self.network.links().iter().enumerate() {
             let [a, b] = link.ends;
             let sums = [a, b].map(|node| self.beside(node, Some(number), choices));
             let now = sums[0][choices[a]] + sums[1][choices[b]] + self.soft(self.network.at(link, choices));

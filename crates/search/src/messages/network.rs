@@ -5,13 +5,13 @@ use std::collections::{BTreeMap, VecDeque};
 use pulp::Arch;
 
 use super::ROUNDING;
-use crate::eliminate::{LeastByRows, Objective};
+use super::shifts::Shifts;
+use crate::eliminate::LeastByRows;
 use crate::problem::{Edge, Problem, Table, real_size};
 
-/// Nodes with costs, and a link for each pair that has costs together.
-#[derive(Debug)]
-pub(super) struct Network {
-    pub(super) costs: Vec<Vec<f64>>,
+/// The links of a problem: one for each pair of nodes that have costs together.
+#[derive(Clone, Debug)]
+pub(crate) struct Wiring {
     pub(super) links: Vec<Link>,
     /// For each node, its links.
     pub(super) around: Vec<Vec<usize>>,
@@ -19,8 +19,18 @@ pub(super) struct Network {
     shares: Vec<(f64, f64)>,
 }
 
+/// Nodes with costs, and how they are linked.
+#[derive(Clone, Debug)]
+pub(super) struct Network<'a> {
+    /// What choices cost, with what is moved from one end to the other.
+    pub(super) costs: Vec<Vec<f64>>,
+    /// What they cost without.
+    own: Vec<Vec<f64>>,
+    wiring: &'a Wiring,
+}
+
 /// The costs of two nodes together.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Link {
     /// The earlier and the later node.
     pub(super) ends: [usize; 2],
@@ -61,13 +71,13 @@ impl Left {
     }
 }
 
-impl Network {
-    pub(super) fn new(objective: &Objective<'_>) -> Self {
-        let costs = objective.costs.to_vec();
+impl Wiring {
+    /// Links nodes that have so many choices.
+    pub(crate) fn new(domains: &[usize], edges: &[Edge], tables: &[Table]) -> Self {
         let mut pairs: BTreeMap<[usize; 2], Vec<f64>> = BTreeMap::new();
-        for edge in objective.edges {
-            let entries = &objective.tables[edge.table].entries;
-            let sizes = [costs[edge.from].len(), costs[edge.to].len()];
+        for edge in edges {
+            let entries = &tables[edge.table].entries;
+            let sizes = [domains[edge.from], domains[edge.to]];
             let (ends, entries) = if edge.from < edge.to {
                 ([edge.from, edge.to], entries.clone())
             } else {
@@ -80,27 +90,47 @@ impl Network {
                 }
             }
         }
-        let mut around = vec![Vec::new(); costs.len()];
-        let mut counts = vec![[0_usize; 2]; costs.len()];
+        let mut around = vec![Vec::new(); domains.len()];
+        let mut counts = vec![[0_usize; 2]; domains.len()];
         let mut links = Vec::with_capacity(pairs.len());
         for (ends, table) in pairs {
             let [a, b] = ends;
             [a, b].into_iter().for_each(|end| around[end].push(links.len()));
             counts[a][1] += 1;
             counts[b][0] += 1;
-            let turned = turned(&table, [costs[a].len(), costs[b].len()]);
+            let turned = turned(&table, [domains[a], domains[b]]);
             links.push(Link { ends, table, turned });
         }
         let share = |[earlier, later]: &[usize; 2]| {
             (1.0 / real_size((*earlier).max(*later).max(1)), real_size(*earlier))
         };
-        Self { costs, links, around, shares: counts.iter().map(share).collect() }
+        Self { links, around, shares: counts.iter().map(share).collect() }
+    }
+}
+
+impl<'a> Network<'a> {
+    pub(super) fn new(costs: Vec<Vec<f64>>, wiring: &'a Wiring) -> Self {
+        Self { own: costs.clone(), costs, wiring }
     }
 
-    /// What an assignment costs.
+    pub(super) fn links(&self) -> &'a [Link] {
+        &self.wiring.links
+    }
+
+    pub(super) fn around(&self, node: usize) -> &'a [usize] {
+        &self.wiring.around[node]
+    }
+
+    /// Moves costs so, and no others.
+    pub(super) fn shift(&mut self, shifts: &Shifts) {
+        self.costs.clone_from(&self.own);
+        shifts.apply(&mut self.costs);
+    }
+
+    /// What an assignment costs, where nothing is moved.
     pub(super) fn cost(&self, choices: &[usize]) -> f64 {
-        let nodes: f64 = self.costs.iter().zip(choices).map(|(costs, &it)| costs[it]).sum();
-        nodes + self.links.iter().map(|link| self.at(link, choices)).sum::<f64>()
+        let nodes: f64 = self.own.iter().zip(choices).map(|(costs, &it)| costs[it]).sum();
+        nodes + self.links().iter().map(|link| self.at(link, choices)).sum::<f64>()
     }
 
     /// What a link costs.
@@ -118,7 +148,7 @@ impl Network {
         free.iter().enumerate().for_each(|(place, &node)| number[node] = Some(place));
         let times = free.iter().map(|&node| choices[node].iter().map(|&it| self.costs[node][it]).collect());
         let mut problem = Problem { times: times.collect(), ..Problem::default() };
-        for link in &self.links {
+        for link in self.links() {
             let [a, b] = link.ends;
             let columns = self.costs[b].len();
             let at = |row: usize, column: usize| link.table[row * columns + column];
@@ -156,12 +186,12 @@ fn turned(entries: &[f64], [rows, columns]: [usize; 2]) -> Vec<f64> {
 
 impl Messages {
     /// Nothing said, and all choices left that are not forbidden.
-    pub(super) fn new(network: &Network) -> Self {
+    pub(super) fn new(network: &Network<'_>) -> Self {
         let silent = |link: &Link| link.ends.map(|end| vec![0.0; network.costs[end].len()]);
         let alive = |costs: &Vec<f64>| costs.iter().map(|it| *it < f64::INFINITY).collect();
         Self {
             alive: network.costs.iter().map(alive).collect(),
-            said: network.links.iter().map(silent).collect(),
+            said: network.links().iter().map(silent).collect(),
         }
     }
 
@@ -180,7 +210,7 @@ impl Messages {
     /// much it exceeds the bound; whether there may be such an assignment.
     pub(super) fn spare(
         &mut self,
-        network: &Network,
+        network: &Network<'_>,
         (bound, excess): (f64, &[Vec<f64>]),
         least: f64,
     ) -> bool {
@@ -192,13 +222,13 @@ impl Messages {
     }
 
     /// Drops choices that no choice of a neighbour is allowed with; whether every node has some left.
-    pub(super) fn settle(&mut self, network: &Network) -> bool {
+    pub(super) fn settle(&mut self, network: &Network<'_>) -> bool {
         let mut waiting: Vec<bool> = vec![true; network.costs.len()];
         let mut queue: VecDeque<usize> = (0..waiting.len()).collect();
         while let Some(node) = queue.pop_front() {
             waiting[node] = false;
-            for &number in &network.around[node] {
-                let link = &network.links[number];
+            for &number in network.around(node) {
+                let link = &network.links()[number];
                 let earlier = link.ends[0] == node;
                 let other = link.ends[usize::from(earlier)];
                 let rows = if earlier { &link.turned } else { &link.table };
@@ -226,10 +256,10 @@ impl Messages {
     }
 
     /// What a node's choices cost with all that is said to it; infinite for those that are gone.
-    fn heard(&self, network: &Network, node: usize) -> Vec<f64> {
+    fn heard(&self, network: &Network<'_>, node: usize) -> Vec<f64> {
         let mut heard = network.costs[node].clone();
-        for &link in &network.around[node] {
-            let said = &self.said[link][usize::from(network.links[link].ends[1] == node)];
+        for &link in network.around(node) {
+            let said = &self.said[link][usize::from(network.links()[link].ends[1] == node)];
             heard.iter_mut().zip(said).for_each(|(sum, it)| *sum += it);
         }
         let gone = heard.iter_mut().zip(&self.alive[node]).filter(|(_, alive)| !**alive);
@@ -238,18 +268,18 @@ impl Messages {
     }
 
     /// Messages to all later nodes, then to all earlier ones.
-    pub(super) fn sweep(&mut self, network: &Network) {
+    pub(super) fn sweep(&mut self, network: &Network<'_>) {
         let nodes = network.costs.len();
         (0..nodes).for_each(|node| self.send(network, node, 1));
         (0..nodes).rev().for_each(|node| self.send(network, node, 0));
     }
 
     /// What a node says to its neighbours at one end: the later ones (1) or the earlier ones (0).
-    fn send(&mut self, network: &Network, node: usize, end: usize) {
+    fn send(&mut self, network: &Network<'_>, node: usize, end: usize) {
         let heard = self.heard(network, node);
-        let (gamma, _) = network.shares[node];
-        for &number in &network.around[node] {
-            let link = &network.links[number];
+        let (gamma, _) = network.wiring.shares[node];
+        for &number in network.around(node) {
+            let link = &network.links()[number];
             if link.ends[1 - end] != node {
                 continue;
             }
@@ -268,20 +298,20 @@ impl Messages {
     }
 
     /// The bound, and by how much each choice exceeds it at least.
-    pub(super) fn bound(&self, network: &Network) -> (f64, Vec<Vec<f64>>) {
+    pub(super) fn bound(&self, network: &Network<'_>) -> (f64, Vec<Vec<f64>>) {
         let heard: Vec<Vec<f64>> = (0..network.costs.len()).map(|node| self.heard(network, node)).collect();
         let mut bound = 0.0;
         let mut excess: Vec<Vec<f64>> = Vec::with_capacity(heard.len());
-        for (sums, (gamma, earlier)) in heard.iter().zip(&network.shares) {
+        for (sums, (gamma, earlier)) in heard.iter().zip(&network.wiring.shares) {
             let share = 1.0 - gamma * earlier;
             let least = sums.iter().copied().fold(f64::INFINITY, f64::min);
             bound += share * least;
             let over = |it: &f64| if *it < f64::INFINITY { share * (it - least) } else { f64::INFINITY };
             excess.push(sums.iter().map(over).collect());
         }
-        for (link, [to_earlier, to_later]) in network.links.iter().zip(&self.said) {
+        for (link, [to_earlier, to_later]) in network.links().iter().zip(&self.said) {
             let [a, b] = link.ends;
-            let (gamma, _) = network.shares[b];
+            let (gamma, _) = network.wiring.shares[b];
             let rest = |(alive, said): (&bool, &f64)| if *alive { -said } else { f64::INFINITY };
             let addends: Vec<f64> = self.alive[a].iter().zip(to_earlier).map(rest).collect();
             let mut least_of = vec![0.0; heard[b].len()];
@@ -297,7 +327,7 @@ impl Messages {
     }
 
     /// How large the numbers are that a bound is the sum of.
-    pub(super) fn size(&self, network: &Network, bound: f64) -> f64 {
+    pub(super) fn size(&self, network: &Network<'_>, bound: f64) -> f64 {
         let least = |costs: &Vec<f64>| costs.iter().copied().fold(f64::INFINITY, f64::min).abs();
         bound.abs() + network.costs.iter().map(least).filter(|it| *it < f64::INFINITY).sum::<f64>()
     }

@@ -7,6 +7,10 @@ use crate::eliminate;
 use crate::problem::tests::{Dice, close, random, small_domains};
 use crate::problem::{Edge, Problem, Table};
 
+fn wiring(problem: &Problem) -> Wiring {
+    Wiring::new(&problem.domains(), &problem.edges, &problem.tables)
+}
+
 /// The least cost for each assignment of what is kept, the last one running fastest.
 fn truths(problem: &Problem, kept: &[usize]) -> Vec<f64> {
     let domains = problem.domains();
@@ -41,7 +45,8 @@ fn bounds_are_never_above_the_least_and_what_is_found_costs_what_it_says() {
         let odds = [3, 6, 50][dice.index(3)];
         let problem = random(&mut dice, &domains, odds);
         let kept: Vec<usize> = (0..domains.len()).filter(|_| dice.below(4) == 0).take(2).collect();
-        let wide = Wide::new(&Objective::time(&problem), &kept);
+        let wiring = wiring(&problem);
+        let wide = Wide::new((&wiring, problem.times.clone()), &kept, &[], None);
         let (table, truths) = (wide.table(), truths(&problem, &kept));
         assert_eq!(table.len(), truths.len(), "seed {seed}");
         for ((bound, truth), kept_choices) in table.iter().zip(&truths).zip(assignments(&problem, &kept)) {
@@ -79,7 +84,8 @@ fn choices_of_a_best_assignment_are_never_dropped() {
         let domains = small_domains(&mut dice);
         let problem = random(&mut dice, &domains, 50);
         let Ok(best) = crate::exhaustive::solve(&problem, u64::MAX) else { continue };
-        let network = Network::new(&Objective::time(&problem));
+        let wiring = wiring(&problem);
+        let network = Network::new(problem.times.clone(), &wiring);
         let mut messages = Messages::new(&network);
         assert!(messages.settle(&network), "seed {seed}");
         (0..dice.between(0, 3)).for_each(|_| messages.sweep(&network));
@@ -95,7 +101,7 @@ fn choices_of_a_best_assignment_are_never_dropped() {
 
 /// The best assignment as far as messages can tell.
 fn solve(problem: &Problem) -> Interval {
-    Wide::new(&Objective::time(problem), &[]).solve(&[]).as_ref().clone()
+    Wide::new((&wiring(problem), problem.times.clone()), &[], &[], None).solve(&[])
 }
 
 /// A grid of nodes, each joined to those beside and below.

@@ -5,14 +5,15 @@ use planner_ir::{Mesh, parse_graph};
 use rewrite::SpaceError;
 
 use super::*;
+use crate::problem::SearchError;
 use crate::{MachinePrices, Section};
 
 fn offer(splits: Splits, steps: Steps, striped: Option<u64>) -> Offer {
     Offer { splits, steps, striped }
 }
 
-fn too_wide<T>() -> Result<T, PlanError> {
-    Err(PlanError::Search(SearchError::TooWide { entries: 2e8, limit: 1e8 }))
+fn too_large<T>() -> Result<T, PlanError> {
+    Err(PlanError::Space(SpaceError::Limit(7)))
 }
 
 /// All, without stripes, without skews, without time steps, of one split at a time.
@@ -24,57 +25,43 @@ fn offers() -> Offers {
 }
 
 #[test]
-fn a_refusal_among_fewer_partitions_says_what_was_too_wide() {
+fn a_refusal_among_fewer_partitions_says_what_was_too_large() {
     let offers = offers();
-    let refused = |offer: Offer, _| match offer {
-        it if it == offers.wanted => too_wide::<()>(),
+    let refused = |offer: Offer| match offer {
+        it if it == offers.wanted => too_large::<()>(),
         _ => Err(PlanError::Search(SearchError::Contradiction)),
     };
     let error = offers.among(refused).unwrap_err();
     assert!(matches!(error.last(), PlanError::Search(SearchError::Contradiction)));
     assert_eq!(
         error.to_string(),
-        "the search among all partitions, in time steps too, is too wide (elimination needs a table of \
-         200000000 entries, the limit is 100000000); among fewer: every assignment is forbidden",
+        format!(
+            "the space of all partitions, in time steps too, is too large ({}); among fewer: every assignment is \
+             forbidden",
+            too_large::<()>().unwrap_err(),
+        ),
     );
-    // What is not too wide is the answer, and says nothing of fewer.
+    // What is not too large is the answer, and says nothing of fewer.
     let one = Offers { turns: offers.turns[1..].to_vec(), ..offers.clone() };
     assert_eq!(one.among(refused).unwrap_err().to_string(), "every assignment is forbidden");
 }
 
 #[test]
-fn what_is_too_wide_in_all_is_left_to_messages_in_the_first_space_that_was_built() {
+fn a_space_that_outgrows_its_limit_is_too_large() {
     let offers = offers();
-    let limit = || PlanError::Space(SpaceError::Limit(7));
-    let by_messages = |unbuilt: usize| {
-        offers.among(|offer, width| match width {
-            Width::Narrow if offers.turns[..unbuilt].contains(&offer) => Err(limit()),
-            Width::Narrow => too_wide(),
-            Width::Any(_) => Ok(offer),
-        })
-    };
-    assert_eq!(by_messages(0).unwrap(), offers.wanted);
-    assert_eq!(by_messages(2).unwrap(), offers.turns[2]);
-    assert_eq!(by_messages(4).unwrap(), offers.last);
-}
-
-#[test]
-fn a_space_that_outgrows_its_limit_is_too_wide() {
-    let offers = offers();
-    let limit = || PlanError::Space(SpaceError::Limit(7));
-    let found = offers.among(|offer, _| if offer == offers.wanted { Err(limit()) } else { Ok(offer) });
+    let found = offers.among(|offer| if offer == offers.wanted { too_large() } else { Ok(offer) });
     assert_eq!(found.unwrap(), offers.turns[1]);
-    let error = offers.among(|_, _| Err::<(), _>(limit())).unwrap_err();
+    let error = offers.among(|_| too_large::<()>()).unwrap_err();
     assert!(error.to_string().contains("more than 7 terms"), "{error}");
 }
 
 #[test]
-fn no_more_is_left_out_than_is_too_wide() {
+fn no_more_is_left_out_than_is_too_large() {
     let offers = offers();
     let words = |least: usize| {
         let all = offers.turns.iter().chain([&offers.last]);
-        let wide: Vec<Offer> = all.take(least).copied().collect();
-        let found = offers.among(|offer, _| if wide.contains(&offer) { too_wide() } else { Ok(offer) });
+        let large: Vec<Offer> = all.take(least).copied().collect();
+        let found = offers.among(|offer| if large.contains(&offer) { too_large() } else { Ok(offer) });
         offers.left_out(found.unwrap()).into_iter().map(LeftOut::name).collect::<Vec<_>>()
     };
     assert_eq!(words(0), [""; 0]);
@@ -94,7 +81,7 @@ const ATTENTION: &str = r#"graph "attention" {
 }
 "#;
 
-/// What is offered on a mesh of so many axes of two, as it is said where too much is too wide.
+/// What is offered on a mesh of so many axes of two, as it is said where too much is too large.
 fn offered(axes: usize, steps: Steps) -> Vec<String> {
     let graph = parse_graph(ATTENTION).unwrap();
     let sections = [Section::whole(&graph)];
@@ -145,34 +132,4 @@ fn fewer_are_offered_in_turn() {
     assert_eq!(offered(2, Steps::Unskewed), ["all unskewed", "2 unskewed", "all one", "2 one", "1 one"]);
     // On four not all are tried.
     assert_eq!(offered(4, Steps::Offered), ["2 one", "1 one"]);
-}
-
-#[test]
-fn fewer_splits_are_skipped_where_all_of_the_same_steps_are_hopeless() {
-    let all = offer(Splits::All, Steps::Offered, None);
-    let few = |steps: Steps| Offer { splits: Splits::AtMost(2), steps, ..all };
-    let unskewed = Offer { steps: Steps::Unskewed, ..all };
-    let at_once = Offer { steps: Steps::One, ..all };
-    let turns = vec![all, unskewed, few(Steps::Unskewed), at_once, few(Steps::One)];
-    let offers = Offers { wanted: all, turns, last: Offer { splits: Splits::AtMost(1), ..at_once } };
-    // How many times too large the tables are, and what was tried until all are too wide.
-    let tried = |times: &dyn Fn(Offer) -> f64| {
-        let tried = std::cell::RefCell::new(vec![]);
-        let error = offers.among(|offer, width| {
-            if width == Width::Narrow {
-                tried.borrow_mut().push(offer);
-            }
-            Err::<(), _>(PlanError::Search(SearchError::TooWide { entries: times(offer) * 1e8, limit: 1e8 }))
-        });
-        assert!(error.is_err());
-        tried.into_inner()
-    };
-    let every: Vec<Offer> = offers.turns.iter().chain([&offers.last]).copied().collect();
-    assert_eq!(tried(&|_| HOPELESS), every);
-    let without = |left: &[Offer]| every.iter().copied().filter(|it| !left.contains(it)).collect::<Vec<_>>();
-    assert_eq!(tried(&|_| 2.0 * HOPELESS), without(&[few(Steps::Unskewed), few(Steps::One)]));
-    // What comes before of other steps says nothing of them.
-    let by_steps = |steps: Steps| move |it: Offer| if it.steps == steps { 2.0 * HOPELESS } else { 2.0 };
-    assert_eq!(tried(&by_steps(Steps::Offered)), every);
-    assert_eq!(tried(&by_steps(Steps::Unskewed)), without(&[few(Steps::Unskewed)]));
 }

@@ -252,7 +252,7 @@ impl Told<'_> {
         let saturated = match &left_out(self.plan)[..] {
             _ if space.saturated => "saturated",
             "" => "not saturated: more programs may be equal",
-            words => &format!("not saturated: all would be too wide a search ({words})"),
+            words => &format!("not saturated: all would be too large a space ({words})"),
         };
         self.line(&format!("\nproof       {how}"));
         self.line(&format!(

@@ -204,7 +204,7 @@ impl<'a> Question<'a> {
             // Blocks may hand on other values when products are fused.
             Err(error)
                 if offered != fewer
-                    && (error.last().is_too_wide() || matches!(error.last(), PlanError::Unlike)) =>
+                    && (error.last().is_too_large() || matches!(error.last(), PlanError::Unlike)) =>
             {
                 self.among(variants, fewer)
             }
@@ -281,7 +281,7 @@ fn bound(plan: &Plan) -> f64 {
 }
 
 /// Fused products are offered on meshes of up to this many axes of more than one device. On three
-/// the search among them takes several times as long, or is too wide for all partitions.
+/// the search among them takes several times as long, or has too large a space for all partitions.
 const FUSED_AXES: usize = 2;
 
 /// How far above its bound a plan may be for its proof not to be weak (parts of the bound).
