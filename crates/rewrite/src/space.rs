@@ -65,7 +65,7 @@ pub struct Choice {
 }
 
 /// A move of a value from one of its layouts to another.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Edge {
     /// The number of the layout before.
     pub from: usize,

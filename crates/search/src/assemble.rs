@@ -141,8 +141,8 @@ pub(crate) fn assemble<'a>(
         fixed,
     };
     for value in graph.value_ids() {
-        let between = (graph.type_of(value), &space.layouts[value.0][..]);
-        let ways = found.ways(between, &space.moves[value.0], prices);
+        let between = (graph.type_of(value), &space.layouts[value.0][..], &space.moves[value.0][..]);
+        let ways = found.ways(between, prices);
         let own = &mut assembly.assembled.found;
         let number = own.iter().position(|it| Arc::ptr_eq(it, &ways)).unwrap_or_else(|| {
             own.push(ways);

@@ -44,25 +44,26 @@ impl Ways {
 #[derive(Debug, Default)]
 pub(crate) struct Found<'a>(Mutex<BTreeMap<Between<'a>, Arc<Ways>>>);
 
-/// A type of values, and the layouts of one.
-type Between<'a> = (&'a Type, &'a [Layout]);
+/// A type of values, the layouts of one, and the moves between them.
+type Between<'a> = (&'a Type, &'a [Layout], &'a [Edge]);
 
 impl<'a> Found<'a> {
     /// The ways between these layouts.
     ///
-    /// Equal layouts of equal types have equal moves: the rules look at nothing else.
-    pub(crate) fn ways(&self, between: Between<'a>, edges: &[Edge], prices: &dyn Prices) -> Arc<Ways> {
+    /// Equal layouts of equal types mostly have equal moves, in the same order, but need not: ways say the
+    /// numbers of moves, and are those of the same moves only.
+    pub(crate) fn ways(&self, between: Between<'a>, prices: &dyn Prices) -> Arc<Ways> {
         let known = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(ways) = known().get(&between) {
             return Arc::clone(ways);
         }
-        let ways = Arc::new(find(between, edges, prices));
+        let ways = Arc::new(find(between, prices));
         Arc::clone(known().entry(between).or_insert(ways))
     }
 }
 
 /// Dijkstra's algorithm from every layout.
-fn find((type_, layouts): Between<'_>, edges: &[Edge], prices: &dyn Prices) -> Ways {
+fn find((type_, layouts, edges): Between<'_>, prices: &dyn Prices) -> Ways {
     let price = |edge: &Edge| prices.step(type_, &edge.step, &layouts[edge.from], &layouts[edge.to]);
     let costs: Vec<f64> = edges.iter().map(price).collect();
     let mut leaving: Vec<Vec<usize>> = vec![Vec::new(); layouts.len()];
@@ -118,3 +119,6 @@ impl Ord for Reached {
         other.time.total_cmp(&self.time).then(other.place.cmp(&self.place))
     }
 }
+
+#[cfg(test)]
+mod tests;
