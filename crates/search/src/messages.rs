@@ -94,7 +94,8 @@ impl Bounds {
 /// What messages begin with: those of the same problem with other costs.
 #[derive(Clone, Debug)]
 pub(crate) struct Start {
-    messages: Messages,
+    /// For each link, what was said to its earlier and to its later end.
+    said: Vec<[Vec<f64>; 2]>,
     shifts: Shifts,
 }
 
@@ -114,33 +115,31 @@ impl<'a> Wide<'a> {
         let mut messages = Messages::new(&network);
         let mut shifts = Shifts::new(ends, &domains);
         if let Some(start) = start {
-            messages.said.clone_from(&start.messages.said);
+            messages.said.clone_from(&start.said);
             shifts.clone_from(&start.shifts);
             network.shift(&shifts);
         }
         let (mut bound, mut excess) = (f64::INFINITY, messages.forbidden());
         if messages.settle(&network) {
-            let mut best = Start { messages: messages.clone(), shifts: shifts.clone() };
+            let mut best = Start { said: messages.said.clone(), shifts: shifts.clone() };
             let mut before = f64::NEG_INFINITY;
             bound = f64::NEG_INFINITY;
             for _ in 0..SWEEPS / TURN {
                 (0..TURN).for_each(|_| messages.sweep(&network));
                 let (next, over) = messages.bound(&network);
-                let worth = next - before > WORTH * next.abs();
-                let again = shifts.clone();
                 if next > bound {
-                    best = Start { messages: messages.clone(), shifts: again };
                     bound = next;
                     excess.clone_from(&over);
+                    best = Start { said: messages.said.clone(), shifts: shifts.clone() };
                 }
-                if !worth {
+                if next - before <= WORTH * next.abs() {
                     break;
                 }
                 before = next;
                 shifts.even(&over);
                 network.shift(&shifts);
             }
-            Start { messages, shifts } = best;
+            Start { said: messages.said, shifts } = best;
             network.shift(&shifts);
         }
         Self {
@@ -157,7 +156,7 @@ impl<'a> Wide<'a> {
 
     /// What other costs begin with.
     pub(crate) fn start(&self) -> Start {
-        Start { messages: self.messages.clone(), shifts: self.shifts.clone() }
+        Start { said: self.messages.said.clone(), shifts: self.shifts.clone() }
     }
 
     /// What all assignments cost at least.

@@ -20,6 +20,7 @@ use crate::cluster::Facts;
 use crate::failure::Failure;
 use crate::mapped::Mapped;
 use crate::progress::Progress;
+use crate::written::folder;
 use crate::{readable, written};
 
 /// An opened model.
@@ -131,11 +132,6 @@ fn beside(path: &Path, file: &str) -> Result<io::Result<PathBuf>, Failure> {
 fn parts(model: &Model, file: &str) -> Vec<Range<u64>> {
     let places = model.places().into_iter().filter(|place| place.file == file);
     places.map(|it| it.offset..it.offset + it.length).collect()
-}
-
-/// The folder that a path has a file in.
-fn folder(path: &Path) -> &Path {
-    path.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."))
 }
 
 impl ModelFile {

@@ -84,7 +84,12 @@ impl Prepared<'_> {
 /// Gives what is on its disk, a file or a folder, another name in the same folder, and makes that last.
 pub(crate) fn put(from: &Path, to: &Path) -> io::Result<()> {
     fs::rename(from, to)?;
-    sync(to.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or_else(|| Path::new(".")))
+    sync(folder(to))
+}
+
+/// The folder that a path has a file in.
+pub(crate) fn folder(path: &Path) -> &Path {
+    path.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."))
 }
 
 /// Makes the names in a folder last, where its file system can be told to.

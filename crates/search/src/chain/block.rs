@@ -8,7 +8,7 @@ use rayon::prelude::*;
 
 use super::segment::Ready;
 use crate::eliminate::{Reduced, first_least};
-use crate::messages::{Bounds, Found, Interval, Start, Wide};
+use crate::messages::{Found, Interval, Start, Wide};
 
 /// A block minimised for given prices.
 pub(crate) struct Block<'a> {
@@ -82,34 +82,20 @@ pub(super) enum Asked {
     Blocks,
 }
 
-/// What a question comes to.
-enum Answer {
-    End(Bounds, Option<Found>),
-    Place(Interval),
+/// What a question comes to, of one body.
+struct Answer {
+    body: usize,
+    /// Places of the table, and bounds of what the body costs there.
+    bounds: Vec<(usize, f64)>,
+    /// What was found, and for which place.
+    found: Option<(usize, Found)>,
 }
 
 impl<'a> Block<'a> {
     pub(super) fn new(bodies: Vec<Minimised<'a>>) -> Self {
-        let mut bound = Costs {
-            table: bodies.first().map(|body| body.table.clone()).unwrap_or_default(),
-            body: Vec::new(),
-        };
-        bound.body = vec![0; bound.table.len()];
-        let mut block = Self { bound, found: None, bodies, asked: BTreeSet::new() };
-        for (number, body) in block.bodies.iter().enumerate().skip(1) {
-            block.bound.take(number, &body.table);
-        }
-        if block.bodies.iter().any(|body| matches!(body.by, By::Messages(_))) {
-            let nothing = vec![f64::INFINITY; block.bound.table.len()];
-            let mut found = Costs { body: vec![0; nothing.len()], table: nothing };
-            for (number, body) in block.bodies.iter().enumerate() {
-                if let By::Elimination(_) = body.by {
-                    found.take(number, &body.table);
-                }
-            }
-            block.found = Some(found);
-        }
-        block
+        let is_exact = |body: &Minimised<'_>| matches!(body.by, By::Elimination(_));
+        let found = (!bodies.iter().all(is_exact)).then(|| Costs::of(&bodies, is_exact));
+        Self { bound: Costs::of(&bodies, |_| true), found, bodies, asked: BTreeSet::new() }
     }
 
     /// For each body, where its messages ended.
@@ -149,73 +135,55 @@ impl<'a> Block<'a> {
             questions = new(&places);
         }
         let answers: Vec<Option<Answer>> = questions.par_iter().map(|it| self.answer(ready, *it)).collect();
-        for (question, answer) in questions.iter().zip(answers) {
-            if let Some(answer) = answer {
-                self.learn(ready, *question, answer);
-            }
-            self.asked.insert(*question);
-        }
+        answers.into_iter().flatten().for_each(|answer| self.learn(answer));
+        self.asked.extend(&questions);
         match questions.first() {
             None => Asked::Nothing,
             Some(Question::Place { .. }) => Asked::Blocks,
-            Some(_) => Asked::Ends,
+            Some(Question::End { .. }) => Asked::Ends,
         }
     }
 
+    /// What is to be known; nothing of what elimination minimised.
     fn answer(&self, ready: &Ready, question: Question) -> Option<Answer> {
-        match question {
-            Question::End { body, row, side, state } => {
-                let By::Messages(wide) = &self.bodies[body].by else { return None };
+        let (Question::End { body, .. } | Question::Place { body, .. }) = question;
+        let By::Messages(wide) = &self.bodies[body].by else { return None };
+        Some(match question {
+            Question::End { row, side, state, .. } => {
                 let (bounds, found) = wide.given(&ready.fixed(body, row, side, state));
-                Some(Answer::End(bounds, found))
+                let places = ready.pairs_of(side, state).map(|pair| ready.place(row, pair));
+                let place_of = |found: Found| (ready.place_of(body, row, &wide.kept_of(&found.0)), found);
+                Answer {
+                    body,
+                    bounds: places.map(|place| (place, bounds.of(&ready.kept(body, place)))).collect(),
+                    found: found.map(place_of),
+                }
             }
-            Question::Place { body, place } => {
-                let By::Messages(wide) = &self.bodies[body].by else { return None };
-                Some(Answer::Place(wide.solve(&ready.kept(body, place))))
+            Question::Place { place, .. } => {
+                let Interval { bound, found } = wide.solve(&ready.kept(body, place));
+                Answer { body, bounds: vec![(place, bound)], found: found.map(|found| (place, found)) }
             }
-        }
+        })
     }
 
-    fn learn(&mut self, ready: &Ready, question: Question, answer: Answer) {
-        match (question, answer) {
-            (Question::End { body, row, side, state }, Answer::End(bounds, found)) => {
-                for pair in ready.pairs_of(side, state) {
-                    let place = ready.place(row, pair);
-                    self.raise(body, place, bounds.of(&ready.kept(body, place)));
-                }
-                if let (Some(found), By::Messages(wide)) = (found, &self.bodies[body].by) {
-                    let place = ready.place_of(body, row, &wide.kept_of(&found.0));
-                    self.offer(body, place, found);
-                }
-            }
-            (Question::Place { body, place }, Answer::Place(Interval { bound, found })) => {
-                self.raise(body, place, bound);
-                if let Some(found) = found {
-                    self.offer(body, place, found);
+    fn learn(&mut self, Answer { body: number, bounds, found }: Answer) {
+        for (place, bound) in bounds {
+            let body = &mut self.bodies[number];
+            let bound = bound + body.constant;
+            if bound > body.table[place] {
+                body.table[place] = bound;
+                if self.bound.body[place] == number {
+                    let least = first_least(self.bodies.iter().map(|body| body.table[place]));
+                    (self.bound.body[place], self.bound.table[place]) =
+                        (least, self.bodies[least].table[place]);
                 }
             }
-            _ => {}
         }
-    }
-
-    /// A bound of what a body costs at a place.
-    fn raise(&mut self, number: usize, place: usize, bound: f64) {
         let body = &mut self.bodies[number];
-        let bound = bound + body.constant;
-        if bound > body.table[place] {
-            body.table[place] = bound;
-            if self.bound.body[place] == number {
-                let least = first_least(self.bodies.iter().map(|body| body.table[place]));
-                (self.bound.body[place], self.bound.table[place]) = (least, self.bodies[least].table[place]);
-            }
-        }
-    }
-
-    /// An assignment of a body, found for a place.
-    fn offer(&mut self, number: usize, place: usize, found: Found) {
-        let body = &mut self.bodies[number];
-        let cost = found.1 + body.constant;
-        if let (Some(costs), By::Messages(wide)) = (&mut self.found, &mut body.by) {
+        if let (Some((place, found)), Some(costs), By::Messages(wide)) =
+            (found, &mut self.found, &mut body.by)
+        {
+            let cost = found.1 + body.constant;
             wide.remember(found);
             if cost < costs.table[place] {
                 (costs.table[place], costs.body[place]) = (cost, number);
@@ -225,13 +193,18 @@ impl<'a> Block<'a> {
 }
 
 impl Costs {
-    /// Those of a body, where they are less.
-    fn take(&mut self, number: usize, table: &[f64]) {
-        for ((least, body), cost) in self.table.iter_mut().zip(&mut self.body).zip(table) {
-            if *cost < *least {
-                (*least, *body) = (*cost, number);
+    /// The least of some bodies.
+    fn of(bodies: &[Minimised<'_>], some: impl Fn(&Minimised<'_>) -> bool) -> Self {
+        let places = bodies.first().map_or(0, |body| body.table.len());
+        let mut costs = Self { table: vec![f64::INFINITY; places], body: vec![0; places] };
+        for (number, body) in bodies.iter().enumerate().filter(|(_, body)| some(body)) {
+            for ((least, which), cost) in costs.table.iter_mut().zip(&mut costs.body).zip(&body.table) {
+                if *cost < *least {
+                    (*least, *which) = (*cost, number);
+                }
             }
         }
+        costs
     }
 }
 

@@ -69,7 +69,8 @@ pub(crate) struct Prices {
     pub(crate) live: Vec<Vec<f64>>,
 }
 
-/// What messages begin with when prices change: for each goal, segment and body, where they ended before.
+/// What messages begin with when prices change: for each goal and segment, and each of its bodies, where they
+/// ended before.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Starts(BTreeMap<(Goal, usize), Vec<Option<Start>>>);
 
@@ -249,7 +250,8 @@ impl Relaxation {
         let mut last: Option<(Path, f64, Asked)> = None;
         for round in 0.. {
             let (bound, globals) = least(&blocks, Of::Bound);
-            let (cost, chosen) = least(&blocks, Of::Found);
+            let (cost, chosen) =
+                if self.is_wide() { least(&blocks, Of::Found) } else { (bound, globals.clone()) };
             let unknown = cost - bound;
             if cost == f64::INFINITY || unknown < before * (1.0 - HARDLY) {
                 (before, idle) = (unknown, 0);

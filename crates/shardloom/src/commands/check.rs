@@ -92,8 +92,9 @@ pub(crate) fn check(arguments: &CheckArguments, context: &mut Context<'_, '_>) -
             let rules = ::plan::GENERATION_RULES.len();
             let mut all = Checked::default();
             all.pass(format!("its plans and their cache obey {rules} rules of generation"));
-            planned::fit_together(&generation).map_err(|error| Failure::file(&arguments.plan, error))?;
-            let (held, capacity) = (planned::held(&generation)?, generation.decode.capacity);
+            let held = planned::fit_together(&generation);
+            let held = held.map_err(|error| Failure::file(&arguments.plan, error))?;
+            let capacity = generation.decode.capacity;
             all.pass(format!("a device holds {held} bytes of its steps, which take turns, of {capacity}"));
             for (name, plan) in generation.plans() {
                 let of_one = check_plan(plan, Some(&generation.cache), arguments, context)?;

@@ -15,6 +15,7 @@ use super::{Context, Said};
 use crate::arguments::ExplainArguments;
 use crate::explained::{self, BlockStory, MoveStory, OperationStory};
 use crate::failure::Failure;
+use crate::generation::planned::held;
 use crate::kept::Kept;
 use crate::otherwise::{self, Forbidden, Manner, Price};
 use crate::pipeline::{Prepared, Target};
@@ -42,8 +43,10 @@ fn explain_generation(
     if arguments.diagram.is_some() || arguments.svg.is_some() {
         return explain_plan(&generation.decode, arguments, context);
     }
-    let mut text: String = generate::in_words(generation)?.iter().map(|line| format!("{line}\n")).collect();
-    let mut json = generate::json(generation)?;
+    let held = held(generation)?;
+    let lines = generate::in_words(generation, held);
+    let mut text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+    let mut json = generate::json(generation, held);
     for (name, plan) in generation.plans() {
         let said = explain_plan(plan, arguments, context)?;
         // Writing to a string does not fail.

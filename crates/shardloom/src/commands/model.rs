@@ -14,6 +14,7 @@ use super::Said;
 use crate::arguments::{ElementName, ExpertsName, GraphArguments};
 use crate::arrays::Arrays;
 use crate::failure::Failure;
+use crate::written::folder;
 use crate::{quantity, readable, written};
 
 /// Writes the model of a configuration.
@@ -63,10 +64,8 @@ struct Checkpoint {
 impl Checkpoint {
     /// Opens a file, which has to lie below the folder of the model.
     fn open(path: &Path, output: &Path) -> Result<Self, Failure> {
-        let folder =
-            output.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."));
         let whole = |path: &Path| fs::canonicalize(path).map_err(|error| readable::failed(path, &error));
-        let (file, folder) = (whole(path)?, whole(folder)?);
+        let (file, folder) = (whole(path)?, whole(folder(output))?);
         let below = file.strip_prefix(&folder).ok().and_then(Path::to_str).ok_or_else(|| {
             let folder = folder.display();
             Failure::file(

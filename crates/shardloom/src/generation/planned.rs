@@ -120,7 +120,7 @@ fn of_share(
         let decode = Plan { capacity, ..decode };
         let generation = Generation { cache: cache.clone(), prefill: Some(prompts), decode };
         match fit_together(&generation) {
-            Ok(()) => return Ok((generation, tried)),
+            Ok(_) => return Ok((generation, tried)),
             Err(failure) => {
                 is_apart = true;
                 refused = Some(failure);
@@ -139,12 +139,13 @@ pub fn held(generation: &Generation) -> Result<u64, Failure> {
     Ok(run::held_beside(&tokens, &pipeline::alike(prefill)?.program))
 }
 
-/// Refuses plans of prompts and of single tokens that do not fit beside each other: ranks hold both.
-pub fn fit_together(generation: &Generation) -> Result<(), Failure> {
+/// Refuses plans of prompts and of single tokens that do not fit beside each other: ranks hold both. What a
+/// device holds of them ([`held`]).
+pub fn fit_together(generation: &Generation) -> Result<u64, Failure> {
     let capacity = generation.plans().map(|(_, plan)| plan.capacity).min().unwrap_or(0);
     let together = held(generation)?;
     if together <= capacity {
-        return Ok(());
+        return Ok(together);
     }
     let alone = |(name, plan): (&str, &Plan)| {
         let program = pipeline::alike(plan)?.program;

@@ -8,6 +8,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use crate::readable;
+use crate::written::folder;
 
 /// What the name of such a file has behind that of its model.
 const MARK: &str = ".sha256-";
@@ -30,8 +31,7 @@ pub(crate) fn provisional(model: &Path) -> PathBuf {
 /// All such files beside a model.
 pub(crate) fn of(model: &Path) -> Vec<PathBuf> {
     let own = own(model);
-    let folder = super::folder(model);
-    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let entries = std::fs::read_dir(folder(model)).into_iter().flatten().flatten();
     let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
     let is_one = |name: &String| said(name).is_some_and(|_| name.strip_prefix(&own).is_some_and(is_rest));
     names.filter(is_one).map(|name| model.with_file_name(name)).collect()

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use planner_ir::{Graph, Node, Op, Output, Source, Type, ValueId};
+use planner_ir::{Graph, Node, Op, Output, Source, ValueId};
 
 /// The graph with masks of attention that are repeated as late as can be.
 pub(super) fn once(graph: &Graph) -> Graph {
@@ -114,8 +114,7 @@ impl Taking<'_> {
             Op::Expand { .. } => Op::Expand { shape: type_.shape.clone() },
             op => op.clone(),
         };
-        let types = vec![Type::new(type_.dtype, type_.shape)];
-        let taken = self.new.push_node(op, operands, types, node.origin.clone())[0];
+        let taken = self.new.push_node(op, operands, vec![type_], node.origin.clone())[0];
         self.once.insert((value, dims), taken);
         taken
     }

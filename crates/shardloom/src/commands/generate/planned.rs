@@ -88,7 +88,8 @@ fn said(generation: &Generation, tried: &[Tried], arguments: &PlanArguments) -> 
     let mut line = |words: String| {
         let _ = writeln!(text, "{words}");
     };
-    for words in in_words(generation)? {
+    let held = held(generation)?;
+    for words in in_words(generation, held) {
         line(words);
     }
     for (mesh, layout, seconds) in tried.iter().skip(1).take(SHOWN) {
@@ -105,14 +106,14 @@ fn said(generation: &Generation, tried: &[Tried], arguments: &PlanArguments) -> 
         line(summary(&one, &[]).trim_end().to_owned());
     }
     line(format!("\nplan written to {}", arguments.output.display()));
-    Ok(Said { text, json: json(generation)? })
+    Ok(Said { text, json: json(generation, held) })
 }
 
 /// How many other layouts of the cache are listed.
 const SHOWN: usize = 8;
 
-/// What a plan of generation is, line by line.
-pub(crate) fn in_words(generation: &Generation) -> Result<Vec<String>, Failure> {
+/// What a plan of generation is, line by line, of which a device holds so much (bytes).
+pub(crate) fn in_words(generation: &Generation, held: u64) -> Vec<String> {
     let Cache { tokens, mask, positions, logits, kept, growth, capacity, dim } = &generation.cache;
     let mut lines = vec![format!("sequences  {} at once, of up to {capacity} tokens", generation.batch())];
     lines.push(match &generation.prefill {
@@ -137,11 +138,11 @@ pub(crate) fn in_words(generation: &Generation) -> Result<Vec<String>, Failure> 
     ));
     lines.push(format!(
         "memory     {} of {} on a device, {}",
-        quantity::bytes(held(generation)?),
+        quantity::bytes(held),
         quantity::bytes(generation.decode.capacity),
         if generation.prefill.is_some() { "of both steps, which take turns" } else { "of the step" }
     ));
-    Ok(lines)
+    lines
 }
 
 /// The layout of the first part of the cache.
@@ -155,17 +156,17 @@ fn layout(generation: &Generation) -> Option<String> {
 }
 
 /// The same for programs.
-pub(crate) fn json(generation: &Generation) -> Result<Value, Failure> {
+pub(crate) fn json(generation: &Generation, held: u64) -> Value {
     let cache = &generation.cache;
     let kept: Vec<Value> =
         cache.kept.iter().map(|it| json!({ "past": it.past, "present": it.present })).collect();
-    Ok(json!({
-        "held_bytes": held(generation)?,
+    json!({
+        "held_bytes": held,
         "batch": generation.batch(),
         "width": generation.width(),
         "capacity": cache.capacity,
         "cache": { "growth": cache.growth.name(), "dim": cache.dim, "kept": kept },
         "prefill": generation.prefill.as_ref().map(summary_json),
         "decode": summary_json(&generation.decode),
-    }))
+    })
 }
