@@ -6,6 +6,9 @@
 /// Quantities that cannot be mixed up: seconds, bytes, floating-point operations and their rates.
 pub mod units;
 
+/// Sizes and times in words.
+pub mod quantity;
+
 /// A quantity together with where it comes from.
 pub mod known;
 

@@ -7,14 +7,14 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use files::arrays;
+use files::inputs::Random;
 use kernels::Array;
 use models::onnx::{Data, Element, Parameter};
 use models::{Use, Wanted};
 use planner_ir::{DType, Type};
 use rayon::prelude::*;
 use safetensors::tensor::{Dtype, TensorView};
-use shardloom::arrays;
-use shardloom::inputs::Random;
 
 use crate::cli::{Folder, shardloom, works};
 use crate::tidy::root;

@@ -214,7 +214,7 @@ fn the_program_opens_and_writes_files_in_one_place_each() {
         ["readable.rs", "written.rs", "mapped.rs"],
     );
     let mut wrong = Vec::new();
-    let of_program = files("crates/shardloom/src", ".rs");
+    let of_program = [files("crates/shardloom/src", ".rs"), files("crates/files/src", ".rs")].concat();
     // Benchmarks write models for themselves.
     let is_other = |path: &String| path.contains("/bench") || path.contains("tests");
     for path in of_program.iter().filter(|path| !is_other(path)) {

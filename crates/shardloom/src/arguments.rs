@@ -16,11 +16,11 @@ mod simulate; // what a simulation is told
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use cost_models::quantity;
 use planner_ir::Mesh;
 
 use crate::cluster::ClusterArguments;
 use crate::pipeline::Stage;
-use crate::quantity;
 
 pub use device::{CudaArguments, DeviceArguments, RunDevice};
 pub(crate) use generation::ids;

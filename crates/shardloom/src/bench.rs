@@ -4,7 +4,6 @@ pub(crate) mod onnx; // ONNX files, written
 pub(crate) mod gpt2; // GPT-2 as an ONNX file, with weights from a seed
 mod llama; // a Llama as an ONNX file, to be trained or with a cache
 mod unet; // a U-shaped transformer as an ONNX file
-pub(crate) mod folder; // where benchmarks write
 mod flops; // the arithmetic of a graph
 mod half; // devices that have units for one 16-bit form of numbers
 pub(crate) mod process; // what the process and the machine say of themselves
@@ -36,10 +35,9 @@ use std::io::Write as _;
 use std::path::PathBuf;
 
 use clap::Subcommand;
+use files::Failure;
+use files::readable;
 use serde_json::Value;
-
-use crate::failure::Failure;
-use crate::readable;
 
 /// Which benchmark.
 #[derive(Clone, Debug, Subcommand)]

@@ -17,8 +17,9 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use run::{Ended, Interface, JoinError, Joining, Processes};
 
-use crate::failure::Failure;
-use crate::{readable, written};
+use files::Failure;
+pub(crate) use files::model_file::Facts;
+use files::{readable, written};
 
 pub(crate) use contract::{Launched, Variable};
 pub(crate) use nodes::Node;
@@ -209,9 +210,6 @@ pub(crate) struct Cluster {
     /// Whether they have agreed on what to do: before that, all end alike.
     started: Cell<bool>,
 }
-
-/// What has to be the same for all ranks: what it is, and its text.
-pub(crate) type Facts = Vec<(String, String)>;
 
 /// Facts with names that are always the same.
 pub(crate) fn facts<const N: usize>(all: [(&str, String); N]) -> Facts {

@@ -25,13 +25,14 @@ mod bench; // `bench`
 use std::io::Write;
 use std::rc::Rc;
 
+use files::Failure;
+use files::model_file::ModelFile;
+
 use ::run::{RunError, Session};
 use lower::Program;
 
 use crate::arguments::Command;
 use crate::cluster::{Cluster, Facts};
-use crate::failure::Failure;
-use crate::model_file::ModelFile;
 use crate::pipeline::Stage;
 use crate::progress::Progress;
 use crate::stages::Stages;

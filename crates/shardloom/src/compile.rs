@@ -4,6 +4,10 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use cost_models::machine::Machine;
+use files::Failure;
+use files::given::{self, Given};
+use files::impossible;
+use files::model_file::{self, ModelFile};
 use import::{Bindings, ImportError};
 use kernels::Array;
 use models::Use;
@@ -11,11 +15,7 @@ use plan::{Control, Plan, Recipe};
 use planner_ir::{DType, Graph, Mesh, Type};
 
 use crate::arguments::{ModelArguments, TargetArguments};
-use crate::failure::Failure;
-use crate::given::{self, Given};
-use crate::impossible;
 use crate::mesh;
-use crate::model_file::{self, ModelFile};
 use crate::pipeline::{self, Observer, Prepared, Stage, Target, parameters};
 use crate::progress::Progress;
 
@@ -47,7 +47,7 @@ pub(crate) fn imported(
     progress.say(format!("reading {}", path.display()));
     let of = if recipe.is_some() { Use::Loss } else { Use::Forward };
     let file = model_file::open_for(path, of)?;
-    file.say_left_out(progress);
+    progress.say_left_out(&file);
     let given = bound.inputs.as_deref().map(given::read).transpose()?;
     let parameters = recipe.map(|it| parameters::single(&file, &it.roles)).unwrap_or_default();
     let mut bindings = Bindings { dims: dims(&bound.dims)?, parameters, ..Bindings::default() };

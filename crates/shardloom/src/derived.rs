@@ -2,14 +2,14 @@
 
 use std::path::Path;
 
+use files::Failure;
+use files::model_file::ModelFile;
+use files::{given, plan_file};
 use import::{Bindings, ImportError, Positions};
 use plan::{Cache, Control, Plan, Recipe};
 use planner_ir::Graph;
 
-use crate::failure::Failure;
-use crate::model_file::ModelFile;
 use crate::pipeline::{self, Prepared, parameters};
-use crate::{given, plan_file};
 
 /// The model of a plan, imported for the sizes of the plan; of generation, with the input of positions
 /// that the model may lack.

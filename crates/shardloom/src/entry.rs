@@ -7,11 +7,11 @@ use std::io::Write;
 use std::path::Path;
 
 use clap::{CommandFactory, FromArgMatches};
+use files::Failure;
 
 use crate::arguments::{Arguments, Command, meant};
 use crate::cluster::{Cluster, ClusterArguments, Launched};
 use crate::commands::{Context, Form, Lines, execute};
-use crate::failure::Failure;
 use crate::progress::{Progress, Wish};
 use crate::stages::Stages;
 

@@ -8,13 +8,13 @@ use std::path::PathBuf;
 use std::rc::Rc;
 
 use device::{Device, Settings};
+use files::Failure;
 use lower::Program;
 use run::{RunError, Session};
 
 use crate::arguments::{CudaArguments, DeviceArguments, RunDevice};
 use crate::cluster::Cluster;
 use crate::commands::Context;
-use crate::failure::Failure;
 
 /// What a folder of the user's cache is called.
 const FOLDER: &str = "shardloom";

@@ -2,11 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use cost_models::quantity;
 use plan::{Assignment, Plan};
 use planner_ir::{Graph, NodeId, Op, Phase, Source, ValueId};
 use search::{Repetition, Section};
-
-use crate::quantity;
 
 /// What a block keeps where some of it is computed again.
 #[derive(Clone, Debug, PartialEq)]

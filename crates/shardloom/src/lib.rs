@@ -1,29 +1,17 @@
 //! Shardloom, a compiler for parallelism: from a model file and a machine to a plan and its run.
 //!
-//! `pipeline` is the architecture read top to bottom. This crate is the only one that reads files,
+//! `pipeline` is the architecture read top to bottom. This crate is the only one that reads
 //! arguments and the environment.
 
-pub mod failure; // what ends a command, and its exit code
-pub mod model_file; // a model on disk
-pub mod arrays; // arrays on disk
-pub mod inputs; // inputs made from a seed
-pub mod written; // files that are there whole or not at all
 pub mod pipeline; // from a model to a plan, from a plan to programs
 
 pub mod arguments; // what the command line says
-mod quantity; // sizes and times in words
-mod machine; // the machine that an argument names
-mod readable; // files that end
-mod mapped; // files whose pages are in memory while they are looked at
 mod derived; // how the program of a plan comes about
-mod given; // inputs that are given, checked against what is expected
 mod attention; // what attention is found to be
 mod compile; // a model file and arguments to a plan
-mod impossible; // what no weights and no inputs can make right
 mod mesh; // the mesh that suits a program
 mod stages; // dumps of stages
 mod progress; // what is being done, for a person who waits
-mod plan_file; // plans on disk
 mod otherwise; // what other plans would cost
 mod explained; // a plan in words
 mod weight_roles; // which weights a step trains, in words

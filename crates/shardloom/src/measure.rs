@@ -18,12 +18,12 @@ use std::thread;
 use cost_models::machine::Pass;
 use cost_models::machine::measured::Measurements;
 use cost_models::units::Bytes;
+use files::Failure;
+use files::readable;
 use kernels::{Array, KernelError};
 use planner_ir::{Binary, DType, Op, Type};
 use run::RunError;
 
-use crate::failure::Failure;
-use crate::readable;
 use fits::Fit;
 use notes::Notes;
 use products::Lying;

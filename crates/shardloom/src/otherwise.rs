@@ -2,13 +2,13 @@
 
 use std::fmt;
 
+use files::Failure;
 use plan::Plan;
 use planner_ir::{Graph, Layout, LoopId, Loops, Move, NodeId, Op, Partition, Phase, Role, Type, Ways};
 use rewrite::{Offer, Steps};
 use search::problem::SearchError;
 use search::{PlanError, Prices, Work};
 
-use crate::failure::Failure;
 use crate::pipeline::{self, Prepared, Target};
 
 /// Prices by which what is not allowed takes for ever.
@@ -45,8 +45,10 @@ pub(crate) enum Price {
 impl fmt::Display for Price {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Seconds(seconds) => f.write_str(&crate::quantity::seconds(*seconds)),
-            Self::Missing(bytes) => write!(f, "does not fit: {} too few", crate::quantity::bytes(*bytes)),
+            Self::Seconds(seconds) => f.write_str(&cost_models::quantity::seconds(*seconds)),
+            Self::Missing(bytes) => {
+                write!(f, "does not fit: {} too few", cost_models::quantity::bytes(*bytes))
+            }
             Self::Impossible(why) => write!(f, "not possible here: {why}"),
         }
     }

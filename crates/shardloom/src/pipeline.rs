@@ -12,6 +12,9 @@ pub mod cluster; // which stages, on which meshes, by which schedule
 use std::fmt;
 
 use cost_models::machine::Machine;
+use cost_models::quantity;
+use files::Failure;
+use files::model_file::ModelFile;
 use import::{Bindings, ImportError};
 use lower::{Alike, LowerError, Program};
 use plan::{Pipeline, Plan, Recipe};
@@ -20,9 +23,6 @@ use rewrite::{RaiseStatistics, Steps};
 use search::problem::SearchError;
 use search::{Fixed, MachinePrices, Pinned, PlanError, Section, fold, sections};
 
-use crate::failure::Failure;
-use crate::model_file::ModelFile;
-use crate::quantity;
 use choice::placed;
 pub use choice::{held, planned};
 pub use variants::{Cutting, Decisions, Norms, Phases, Products, Variants};

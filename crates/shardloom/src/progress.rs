@@ -3,6 +3,7 @@
 use std::thread;
 use std::time::Duration;
 
+use files::model_file::ModelFile;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 /// Whether progress is shown.
@@ -50,6 +51,13 @@ impl Progress {
     /// What is done now.
     pub(crate) fn say(&self, what: impl Into<String>) {
         self.0.set_message(what.into());
+    }
+
+    /// Says what of its configuration is not in a model.
+    pub(crate) fn say_left_out(&self, file: &ModelFile) {
+        for left_out in &file.left_out {
+            self.without(|| eprintln!("warning: {}: left out: {left_out}", file.path.display()));
+        }
     }
 
     /// Prints while the line is away, so that it does not end in the middle of what is printed.

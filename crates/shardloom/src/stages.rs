@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::fmt::Write as _;
 
+use files::Failure;
+use files::written;
+
 use crate::arguments::{Dumped, Global};
-use crate::failure::Failure;
 use crate::pipeline::Stage;
-use crate::written;
 
 /// What stages made, as far as it is wanted.
 #[derive(Debug)]

@@ -72,5 +72,5 @@ fn plans_run_on_a_gpu_as_on_threads() {
 }
 
 fn arrays(path: &str) -> std::collections::BTreeMap<String, kernels::Array> {
-    shardloom::arrays::read(std::path::Path::new(path)).unwrap()
+    files::arrays::read(std::path::Path::new(path)).unwrap()
 }

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use files::arrays;
 use serde_json::Value;
-use shardloom::arrays;
 
 use super::{Folder, fails, says, shardloom, works};
 

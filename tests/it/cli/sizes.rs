@@ -4,9 +4,9 @@
 use std::fs;
 use std::path::Path;
 
+use files::arrays;
 use kernels::Array;
 use serde_json::Value;
-use shardloom::arrays;
 
 use super::{Folder, fails, says, works};
 

@@ -87,7 +87,7 @@ fn inputs_that_are_not_those_of_the_model() {
     let write = |name: &str, arrays: &[(&str, kernels::Array)]| {
         let path = folder.path(name);
         let arrays = arrays.iter().map(|(name, array)| ((*name).to_owned(), array.clone())).collect();
-        shardloom::arrays::write(path.as_ref(), &arrays).unwrap();
+        files::arrays::write(path.as_ref(), &arrays).unwrap();
         path
     };
     let ids = kernels::Array::of([2, 16], &[1_i64; 32]).unwrap();
@@ -246,12 +246,12 @@ fn a_model_without_its_weights_is_planned_but_not_run() {
 fn outputs_that_are_not_what_was_expected() {
     let folder = Folder::new("expected");
     let (model, output) = (example("model.onnx"), folder.path("outputs.npz"));
-    let mut arrays = shardloom::arrays::read(Path::new(&example("io0.npz"))).unwrap();
+    let mut arrays = files::arrays::read(Path::new(&example("io0.npz"))).unwrap();
     let logits = arrays["out/logits"].clone();
     let mut run = |expected: kernels::Array| {
         arrays.insert("out/logits".to_owned(), expected);
         let inputs = folder.path("io.npz");
-        shardloom::arrays::write(Path::new(&inputs), &arrays).unwrap();
+        files::arrays::write(Path::new(&inputs), &arrays).unwrap();
         shardloom(&["run", &model, "--ranks", "2", "--inputs", &inputs, "-o", &output])
     };
     let mut wrong: Vec<f32> = logits.elements::<f32>().unwrap().to_vec();

@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+use files::arrays;
+use files::model_file::{self, ModelFile};
 use import::{Bindings, Dim};
 use kernels::Array;
 use planner_ir::{DType, Graph, Op, Source};
-use shardloom::arrays;
-use shardloom::model_file::{self, ModelFile};
 use shardloom::pipeline::{self, Prepared};
 
 use crate::outside;

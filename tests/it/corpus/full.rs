@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use cost_models::machine::shipped;
+use files::model_file::ModelFile;
 use flate2::read::GzDecoder;
 use import::{Bindings, Dim};
 use plan::Plan;
 use planner_ir::Mesh;
 use search::MachinePrices;
-use shardloom::model_file::ModelFile;
 use shardloom::pipeline::{self, Prepared};
 
 use super::{expect_none, faults_of};

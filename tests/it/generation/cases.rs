@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use files::model_file::{self, ModelFile};
 use lower::Program;
 use plan::Generation;
 use planner_ir::{Graph, Mesh};
@@ -12,7 +13,6 @@ use shardloom::generation::choose::Place;
 use shardloom::generation::planned::{Step, Wanted, planned};
 use shardloom::generation::roles::{Told, roles};
 use shardloom::generation::sequences::Sequences;
-use shardloom::model_file::{self, ModelFile};
 use shardloom::pipeline;
 
 use crate::corpus::machine;

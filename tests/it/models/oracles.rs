@@ -5,9 +5,9 @@ use std::fs;
 use std::io::Read;
 use std::path::Path;
 
+use files::arrays;
 use flate2::read::GzDecoder;
 use serde_json::Value;
-use shardloom::arrays;
 
 use super::{arrays_at, write_weights};
 use crate::cli::{Folder, shardloom, works};

@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use files::arrays;
+use files::model_file::{self, ModelFile};
 use import::Bindings;
 use kernels::Array;
 use lower::Program;
 use plan::{Loss, NoDecay, Plan, Precision, Recipe, Recompute, Roles};
 use planner_ir::{DType, Graph, Op, Optimizer, Real, Source};
 use run::Session;
-use shardloom::arrays;
-use shardloom::model_file::{self, ModelFile};
 use shardloom::pipeline::{self, Decisions, Phases, Prepared, Training, parameters};
 
 use crate::outside;

@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
+use files::model_file::{self, ModelFile};
 use import::Bindings;
 use plan::{Loss, NoDecay, Plan, Precision, Recipe, Recompute};
 use planner_ir::{Graph, Optimizer};
-use shardloom::model_file::{self, ModelFile};
 use shardloom::pipeline::{self, Decisions, Phases, Prepared, Target, Training};
 
 use super::cases::{self, ADAMW, Case, MOMENTUM, SGD, parted};

@@ -3,9 +3,9 @@
 use std::fs;
 use std::path::PathBuf;
 
+use files::{arrays, model_file};
 use kernels::Array;
 use planner_ir::Op;
-use shardloom::{arrays, model_file};
 
 use super::cases::{self, Case};
 

@@ -4,10 +4,10 @@ use std::path::Path;
 
 use clap::parser::ValueSource;
 use clap::{ArgMatches, CommandFactory};
+use files::Failure;
 
 use super::recipe::OptimizerName;
 use super::{Arguments, Command, Mode, PlanArguments, RunDevice, Stages};
-use crate::failure::Failure;
 use crate::train::arguments::Shape;
 
 /// Options of commands, and where they mean something.

@@ -1,10 +1,10 @@
 //! What a plan for training is told besides.
 
 use clap::{Args, ValueEnum};
+use files::Failure;
 use plan::{Loss, NoDecay, Precision, Recipe, Recompute, Roles};
 use planner_ir::{Optimizer, Real};
 
-use crate::failure::Failure;
 use crate::pipeline::{Decisions, Phases};
 
 /// What a model is planned for.

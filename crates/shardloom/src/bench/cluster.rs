@@ -9,6 +9,10 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::Args;
+use cost_models::quantity;
+use files::Failure;
+use files::folder::Folder;
+use files::{machine, model_file};
 use import::Bindings;
 use plan::{Loss, NoDecay, Precision, Proof, Recipe};
 use planner_ir::{Optimizer, Real};
@@ -16,16 +20,14 @@ use schedule::Kind;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::folder::Folder;
 use super::gpt2::{self, Start};
 use super::half::as_fast_in_bf16;
 use super::llama::{self, Use};
 use super::onnx::Writer;
 use super::{Report, process};
 use crate::arguments::dimension;
-use crate::failure::Failure;
 use crate::pipeline::cluster::{Answer, Pins, Question, cheapest};
-use crate::{compile, machine, model_file, pipeline, quantity};
+use crate::{compile, pipeline};
 
 /// How many blocks come before those of layers.
 const EMBEDDING: usize = 1;

@@ -6,21 +6,22 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::Args;
+use cost_models::quantity;
+use files::Failure;
+use files::folder::Folder;
+use files::model_file;
+use files::{inputs, machine};
 use import::Bindings;
 use kernels::Array;
 use lower::{Action, Program};
 use planner_ir::Mesh;
 use serde_json::{Value, json};
 
-use super::folder::Folder;
 use super::gpt2::{self, Size, Start};
 use super::onnx::Writer;
 use super::onnxruntime::Other;
 use super::{Report, flops, median, process};
-use crate::failure::Failure;
-use crate::model_file;
 use crate::pipeline::{self, Target};
-use crate::{inputs, machine, quantity};
 
 /// How many positions have an embedding, in GPT-2 of every size.
 const POSITIONS: u64 = 1024;

@@ -4,6 +4,8 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use files::Failure;
+use files::readable;
 use predict::fit::constants::{self, FITS, Refit};
 use predict::fit::{self, Half, Measured};
 use predict::rows::case::Case;
@@ -11,8 +13,6 @@ use predict::table::Table;
 use serde_json::{Value, json};
 
 use super::Report;
-use crate::failure::Failure;
-use crate::readable;
 
 /// `bench fit`.
 #[derive(Args, Clone, Debug)]

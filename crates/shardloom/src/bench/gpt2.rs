@@ -3,8 +3,9 @@
 use std::io;
 use std::path::PathBuf;
 
+use files::inputs::Random;
+
 use super::onnx::{Attribute, Writer};
-use crate::inputs::Random;
 
 /// Added to the variance in norms.
 const EPSILON: f32 = 1e-5;

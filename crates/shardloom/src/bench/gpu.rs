@@ -17,6 +17,8 @@ mod child; // programs that measure beside this one
 
 use cost_models::machine::Machine;
 use device::Bench;
+use files::Failure;
+use files::written;
 
 pub use equal::compared;
 use goal::Judged;
@@ -26,9 +28,7 @@ use options::Part;
 use row::{Row, Section};
 
 use super::{Report, process};
-use crate::failure::Failure;
 use crate::measure::gpu as measured;
-use crate::written;
 
 /// What parts need.
 struct Given<'a> {

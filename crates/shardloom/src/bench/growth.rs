@@ -6,15 +6,16 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::Args;
+use cost_models::quantity;
+use files::Failure;
+use files::folder::Folder;
+use files::{machine, model_file};
 use import::Bindings;
 use serde_json::{Value, json};
 
-use super::folder::Folder;
 use super::onnx::Writer;
 use super::{Report, process};
-use crate::failure::Failure;
 use crate::pipeline::{self, Target};
-use crate::{machine, model_file, quantity};
 
 /// The machine that is planned for.
 const MACHINE: &str = "h100-80g-4x";

@@ -4,8 +4,9 @@
 use std::io;
 use std::path::PathBuf;
 
+use files::inputs::Random;
+
 use super::onnx::{Attribute, Element, Writer};
-use crate::inputs::Random;
 
 /// Added to the mean square in norms, and what angles of positions are powers of.
 ///

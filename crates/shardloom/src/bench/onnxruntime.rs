@@ -8,9 +8,8 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
+use files::arrays;
 use kernels::Array;
-
-use crate::arrays;
 
 const PROGRAM: &str = "
 import sys, time

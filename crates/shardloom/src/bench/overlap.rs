@@ -10,7 +10,11 @@ use std::path::PathBuf;
 use clap::Args;
 use cost_models::cluster::Cluster;
 use cost_models::machine::Machine;
+use cost_models::quantity;
 use cost_models::units::BytesPerSecond;
+use files::Failure;
+use files::folder::Folder;
+use files::{machine, model_file};
 use import::Bindings;
 use plan::{Loss, NoDecay, Pipeline, Precision, Recipe, Recompute};
 use planner_ir::{Mesh, Optimizer, Real};
@@ -19,14 +23,12 @@ use rewrite::Steps;
 use schedule::Kind;
 use serde_json::{Value, json};
 
-use super::folder::Folder;
 use super::gpt2::{self, Start};
 use super::half::as_fast_in_bf16;
 use super::onnx::Writer;
 use super::{Report, unet};
-use crate::failure::Failure;
+use crate::pipeline;
 use crate::pipeline::staged::{self, Forward, Meshes, Order, Wanted};
-use crate::{machine, model_file, pipeline, quantity};
 
 /// The devices that the models are trained on: two nodes.
 const MACHINE: &str = "v100-16g-10gbe-8x";

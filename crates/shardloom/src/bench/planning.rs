@@ -7,6 +7,10 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use clap::Args;
+use cost_models::quantity;
+use files::Failure;
+use files::model_file::ModelFile;
+use files::{machine, readable};
 use import::{Bindings, Dim, Model};
 use kernels::Array;
 use plan::{Loss, NoDecay, Plan, Precision, Proof, Recipe};
@@ -15,11 +19,8 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use super::{Report, process};
-use crate::failure::Failure;
 use crate::mesh::sizes;
-use crate::model_file::ModelFile;
 use crate::pipeline::{self, Decisions, Phases, Prepared, Target, Training};
-use crate::{machine, quantity, readable};
 
 /// The machines, each with its meshes. What fits none of a machine is tried on the next one.
 const TARGETS: [(&str, &[&[u64]]); 2] =

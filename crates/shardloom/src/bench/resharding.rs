@@ -9,12 +9,12 @@ use std::fmt::Write as _;
 
 use clap::Args;
 use cost_models::units::{BytesPerSecond, Seconds, exact};
+use files::Failure;
 use planner_ir::{DType, Type};
 use reshard::{Choice, Network, Order, Policy, Resharding, Strategy, reshard, simulate};
 use serde_json::{Value, json};
 
 use super::Report;
-use crate::failure::Failure;
 use cases::{CASES, Case};
 
 /// `bench resharding`.

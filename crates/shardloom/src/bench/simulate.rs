@@ -6,12 +6,14 @@ use std::time::Instant;
 
 use ::plan::json::Content;
 use clap::Args;
+use cost_models::quantity;
+use files::Failure;
+use files::{machine, plan_file};
 use serde_json::{Value, json};
 use simulate::{Order, SimulateError, Timeline};
 
 use super::{Report, process};
-use crate::failure::Failure;
-use crate::{machine, mesh, pipeline, plan_file, quantity};
+use crate::{mesh, pipeline};
 
 /// `bench simulate`.
 #[derive(Args, Clone, Debug)]

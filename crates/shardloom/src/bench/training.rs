@@ -9,15 +9,16 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use clap::Args;
+use cost_models::quantity;
+use files::Failure;
+use files::folder::Folder;
+use files::{model_file, readable, written};
 use serde_json::{Value, json};
 
-use super::folder::Folder;
 use super::gpt2::{self, Size, Start};
 use super::onnx::Writer;
 use super::plot::{self, Line, Panel, Scale, Stroke};
 use super::{Report, median};
-use crate::failure::Failure;
-use crate::{model_file, quantity, readable, written};
 use curve::{Curve, Trial};
 
 /// How many different bytes there are.

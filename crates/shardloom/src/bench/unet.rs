@@ -9,9 +9,9 @@ use std::io;
 use std::path::PathBuf;
 
 use cost_models::units::exact;
+use files::inputs::Random;
 
 use super::onnx::{Attribute, Writer};
-use crate::inputs::Random;
 
 /// Added to the variance in norms.
 const EPSILON: f32 = 1e-5;

@@ -1,8 +1,7 @@
 //! What launchers say in the environment: who this process is, and where the first rank is.
 
+use files::Failure;
 use run::MOST_RANKS;
-
-use crate::failure::Failure;
 
 use super::hosts::hosts;
 

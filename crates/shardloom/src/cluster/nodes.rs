@@ -1,7 +1,8 @@
 //! What is said to each host, where a launcher starts one process on each and that one starts ranks.
 
+use files::Failure;
+
 use super::contract::{ADDRESS, PORT, Variable, named, number};
-use crate::failure::Failure;
 
 /// The names in which it is said.
 struct Contract {

@@ -5,11 +5,11 @@ use std::io::{self, Read};
 use std::net::IpAddr;
 use std::path::Path;
 
+use files::Failure;
+use files::readable::{self, hexadecimal};
 use sha2::{Digest, Sha256};
 
 use super::contract::{Launched, TOKEN, TOKEN_FILE, Variable};
-use crate::failure::Failure;
-use crate::readable::{self, hexadecimal};
 
 /// The shortest token (characters): whoever has seen one connection can try tokens at leisure.
 const SHORTEST: usize = 16;

@@ -1,8 +1,9 @@
 //! `bench`: what the program takes, measured.
 
+use files::Failure;
+
 use super::{Context, Said};
 use crate::bench::{self, Benchmark};
-use crate::failure::Failure;
 
 /// Measures.
 pub(crate) fn bench(benchmark: &Benchmark, context: &mut Context<'_, '_>) -> Result<Said, Failure> {

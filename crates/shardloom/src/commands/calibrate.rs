@@ -4,15 +4,16 @@ use std::path::Path;
 
 use cost_models::machine::{Machine, json, measured, shipped};
 use device::{Bench, Facts, Settings};
+use files::Failure;
+use files::written;
 
 use super::{Context, Said};
 use crate::arguments::{CalibrateArguments, RunDevice};
 use crate::cluster::Cluster;
-use crate::failure::Failure;
 use crate::measure::gpu::{self, fitted};
 use crate::measure::links::{self, Ranks};
 use crate::measure::notes::Notes;
-use crate::{bench, measure, written};
+use crate::{bench, measure};
 
 /// Measures this machine.
 pub(crate) fn calibrate(

@@ -5,21 +5,23 @@ mod evaluated; // on its ranks, on one rank, and as its model says
 use std::fmt::Write as _;
 use std::path::Path;
 
+use cost_models::cluster::Cluster;
+use files::Failure;
+use files::model_file::ModelFile;
+use files::{machine, plan_file};
+
 use ::plan::json::Content;
 use ::plan::{Cache, Holding, MachineName, Pipeline, Plan};
-use cost_models::cluster::Cluster;
 use evaluated::Evaluated;
 use planner_ir::{Graph, Source};
 use serde_json::json;
 
 use super::{Context, Said};
 use crate::arguments::CheckArguments;
-use crate::failure::Failure;
 use crate::generation::planned;
-use crate::model_file::ModelFile;
 use crate::pipeline::{Target, staged};
 use crate::train::trained::derived_pipeline;
-use crate::{derived, machine, pipeline, plan_file};
+use crate::{derived, pipeline};
 
 /// What a check has found.
 #[derive(Default)]

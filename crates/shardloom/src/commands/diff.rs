@@ -2,6 +2,9 @@
 
 use std::fmt::Write as _;
 
+use cost_models::quantity::seconds;
+use files::Failure;
+use files::plan_file;
 use serde_json::{Value, json};
 
 use ::plan::json::Content;
@@ -9,9 +12,6 @@ use ::plan::{Change, Diff, Generation, Pipeline};
 
 use super::Said;
 use crate::arguments::DiffArguments;
-use crate::failure::Failure;
-use crate::plan_file;
-use crate::quantity::seconds;
 
 /// Compares two plans, or two pipelines stage by stage.
 pub(crate) fn diff(arguments: &DiffArguments) -> Result<Said, Failure> {

@@ -7,6 +7,9 @@ use std::fmt::Write as _;
 use ::plan::json::Content;
 use ::plan::{Assignment, Generation, Plan};
 use cost_models::machine::Machine;
+use cost_models::quantity::{bytes, percent, seconds};
+use files::Failure;
+use files::{machine, plan_file};
 use serde_json::{Value, json};
 
 use super::generate;
@@ -14,14 +17,12 @@ use super::plan::{left_out, proof, summary_json};
 use super::{Context, Said};
 use crate::arguments::ExplainArguments;
 use crate::explained::{self, BlockStory, MoveStory, OperationStory};
-use crate::failure::Failure;
 use crate::generation::planned::held;
 use crate::kept::Kept;
 use crate::otherwise::{self, Forbidden, Manner, Price};
 use crate::pipeline::{Prepared, Target};
-use crate::quantity::{bytes, percent, seconds};
 use crate::weight_roles::Weights;
-use crate::{derived, machine, mesh, plan_file};
+use crate::{derived, mesh};
 
 use super::import::kept_whole;
 

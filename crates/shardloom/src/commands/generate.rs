@@ -6,6 +6,11 @@ use std::time::Instant;
 
 use ::plan::{Generation, Growth};
 use ::run::RunError;
+use cost_models::quantity;
+use files::Failure;
+use files::model_file::ModelFile;
+use files::readable::hexadecimal;
+use files::{plan_file, readable};
 use lower::Program;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -14,13 +19,10 @@ use super::run::weights_are_there;
 use super::{Context, Form, Said};
 use crate::arguments::{GenerateArguments, ids};
 use crate::cluster::{self, Facts};
-use crate::failure::Failure;
 use crate::generation::choose::{self, Manner, Place};
 use crate::generation::planned::fit_together;
 use crate::generation::sequences::{Logits, Sequences};
-use crate::model_file::ModelFile;
-use crate::readable::hexadecimal;
-use crate::{gpu, pipeline, plan_file, quantity, readable};
+use crate::{gpu, pipeline};
 
 pub(super) use planned::{in_words, json, plan};
 

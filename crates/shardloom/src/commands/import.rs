@@ -3,16 +3,17 @@
 use std::fmt::Write as _;
 
 use ::plan::Control;
+use cost_models::quantity;
+use files::Failure;
+use files::given;
 use planner_ir::Graph;
 use serde_json::{Value, json};
 
 use super::{Context, Said, stopped};
 use crate::arguments::ImportArguments;
 use crate::attention::Found;
-use crate::failure::Failure;
-use crate::given;
+use crate::compile;
 use crate::pipeline::{self, Stage};
-use crate::{compile, quantity};
 
 /// Imports a model.
 pub(crate) fn import(arguments: &ImportArguments, context: &mut Context<'_, '_>) -> Result<Said, Failure> {

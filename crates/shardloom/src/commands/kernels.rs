@@ -7,13 +7,14 @@ use std::path::Path;
 
 use ::kernels::cuda::{Kernel, Launch, device_program};
 use device::{Architecture, Nvrtc, Task};
+use files::Failure;
+use files::{plan_file, written};
 use lower::Program;
 use serde_json::{Value, json};
 
 use super::{Context, Said};
 use crate::arguments::KernelsArguments;
-use crate::failure::Failure;
-use crate::{pipeline, plan_file, written};
+use crate::pipeline;
 
 /// A kernel and what launches it.
 struct Needed<'a> {

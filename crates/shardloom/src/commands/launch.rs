@@ -9,6 +9,8 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use files::Failure;
+
 use children::{Children, How};
 use serde_json::json;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -17,7 +19,6 @@ use super::Said;
 use crate::arguments::LaunchArguments;
 use crate::cluster::contract::{self, ADDRESS, ATTEMPT, LEASH, LOCAL, PORT, RANK, SIZE, TOKEN, TOKEN_FILE};
 use crate::cluster::{Node, secret};
-use crate::failure::Failure;
 
 /// The exit codes of failures that may not come again.
 const AGAIN: [u8; 3] = [4, run::LOST, run::WAITED];

@@ -3,12 +3,12 @@
 use std::fmt::Write as _;
 
 use cost_models::machine::{json, shipped};
+use files::Failure;
+use files::machine;
 use serde_json::Value;
 
 use super::Said;
 use crate::arguments::{MachinesArguments, MachinesCommand};
-use crate::failure::Failure;
-use crate::machine;
 
 /// Lists machines, or shows one.
 pub(crate) fn machines(arguments: &MachinesArguments) -> Result<Said, Failure> {

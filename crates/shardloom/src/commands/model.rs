@@ -5,6 +5,11 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use cost_models::quantity;
+use files::Failure;
+use files::arrays::Arrays;
+use files::written::folder;
+use files::{readable, written};
 use models::onnx::{Data, Element, Parameter, Place};
 use models::{Model, Wanted};
 use planner_ir::DType;
@@ -12,10 +17,6 @@ use serde_json::json;
 
 use super::Said;
 use crate::arguments::{ElementName, ExpertsName, GraphArguments};
-use crate::arrays::Arrays;
-use crate::failure::Failure;
-use crate::written::folder;
-use crate::{quantity, readable, written};
 
 /// Writes the model of a configuration.
 pub(crate) fn model(arguments: &GraphArguments) -> Result<Said, Failure> {

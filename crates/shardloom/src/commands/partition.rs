@@ -3,13 +3,13 @@
 use std::path::Path;
 
 use ::plan::{Assignment, Diagram, Plan, diagram};
+use files::Failure;
+use files::written;
 use planner_ir::{Contract, DType, Digit, Label, Mesh, Op, Partition, Type, parse_partition};
 use serde_json::{Value, json};
 
 use super::Said;
 use crate::arguments::PartitionArguments;
-use crate::failure::Failure;
-use crate::written;
 
 /// Draws a partition of a product of two matrices.
 pub(crate) fn partition(arguments: &PartitionArguments) -> Result<Said, Failure> {

@@ -6,6 +6,10 @@ use std::path::Path;
 
 use ::plan::{Pipeline, Recipe, strategy};
 use cost_models::cluster::Cluster;
+use cost_models::quantity;
+use files::Failure;
+use files::model_file::ModelFile;
+use files::{model_file, plan_file, readable};
 use import::Bindings;
 use planner_ir::Mesh;
 use schedule::{Kind, Schedule};
@@ -15,15 +19,13 @@ use super::{Context, Said, stopped};
 use crate::arguments::{PlanArguments, Stages};
 use crate::attention::Found;
 use crate::compile::{self, Imported};
-use crate::failure::Failure;
-use crate::model_file::ModelFile;
 use crate::pipeline::cluster::{Answer, Pins, Question, cheapest};
 use crate::pipeline::staged::{self, Forward, Meshes, Order, Wanted, kind, staged, too_much};
 use crate::pipeline::{self, Stage, parameters};
 use crate::progress::Progress;
 use crate::train::trained::derived_pipeline;
 use crate::weight_roles::Weights;
-use crate::{explained, mesh, model_file, plan_file, quantity, readable};
+use crate::{explained, mesh};
 
 /// Plans a training step in stages: on the mesh that is given for each group of devices, or the best
 /// of several.
@@ -160,7 +162,7 @@ pub(super) fn cluster(
 ) -> Result<Said, Failure> {
     let examples = examples(arguments)?;
     let file = model_file::open_for(arguments.model(), arguments.recipe.graph())?;
-    file.say_left_out(context.progress);
+    context.progress.say_left_out(&file);
     file.spares(&arguments.output)?;
     let answer = answer((arguments, &file), machines, examples, arguments.target.memory, context.progress)?;
     let (all, priced) = answer.looked_at;

@@ -3,6 +3,9 @@
 use std::fmt::Write as _;
 
 use ::plan::{LeftOut, Plan, Proof, communication, strategy};
+use cost_models::quantity;
+use files::Failure;
+use files::{machine, plan_file, written};
 use planner_ir::{DType, Source, StateKind};
 use serde_json::{Value, json};
 
@@ -10,11 +13,10 @@ use super::{Context, Said, stopped};
 use crate::arguments::{Mode, PlanArguments, Stages};
 use crate::attention::Found;
 use crate::compile::{self, Chosen};
-use crate::failure::Failure;
 use crate::pipeline::cluster::Pins;
 use crate::pipeline::{self, Prepared, Stage, Training, parameters};
 use crate::weight_roles::Weights;
-use crate::{derived, explained, machine, mesh, plan_file, quantity, written};
+use crate::{derived, explained, mesh};
 
 /// How many terms of the estimate a summary has.
 const TERMS: usize = 5;

@@ -5,6 +5,8 @@ use std::path::Path;
 
 use cost_models::machine::{Machine, json as machine_file, shipped};
 use cost_models::units::exact;
+use files::Failure;
+use files::readable;
 use predict::cluster::{Cluster, Links};
 use predict::config::{self, Config};
 use predict::framework::Framework;
@@ -16,8 +18,6 @@ use serde_json::json;
 
 use super::Said;
 use crate::arguments::PredictArguments;
-use crate::failure::Failure;
-use crate::readable;
 
 /// Prices a setup.
 pub(crate) fn predict(arguments: &PredictArguments) -> Result<Said, Failure> {

@@ -5,6 +5,13 @@ pub(super) mod expected; // outputs beside those that the inputs' file has
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use cost_models::quantity;
+use files::Failure;
+use files::given::{self, Given};
+use files::model_file::ModelFile;
+use files::readable::hexadecimal;
+use files::{arrays, inputs, machine, plan_file, written};
+
 use ::plan::{Control, Plan};
 use expected::{Compared, Expected};
 use kernels::Array;
@@ -17,12 +24,8 @@ use super::{Context, Said, stopped};
 use crate::arguments::{Ranks, RunArguments};
 use crate::cluster::{self, Facts};
 use crate::compile::{self, Chosen};
-use crate::failure::Failure;
-use crate::given::{self, Given};
-use crate::model_file::ModelFile;
+use crate::gpu;
 use crate::pipeline::{self, Stage};
-use crate::readable::hexadecimal;
-use crate::{arrays, gpu, inputs, machine, plan_file, quantity, written};
 
 /// What is run on what.
 struct Job {

@@ -3,6 +3,9 @@
 use std::fmt::Write as _;
 
 use ::plan::{Chart, MAX_DRAWN, short_time};
+use cost_models::quantity::percent;
+use files::Failure;
+use files::{readable, written};
 use schedule::{
     Crossing, Durations, Kind, Live, Overlap, Schedule, Span, StageTimes, Timeline, Verified, live, timeline,
     verify,
@@ -11,9 +14,6 @@ use serde_json::{Value, json};
 
 use super::Said;
 use crate::arguments::ScheduleArguments;
-use crate::failure::Failure;
-use crate::quantity::percent;
-use crate::{readable, written};
 
 /// Draws a schedule, and says what it takes and holds.
 pub(crate) fn schedule(arguments: &ScheduleArguments) -> Result<Said, Failure> {

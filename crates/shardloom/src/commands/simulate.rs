@@ -6,14 +6,15 @@ use std::path::Path;
 use ::plan::json::Content;
 use ::plan::{MachineName, Pipeline, Plan};
 use cost_models::cluster::Cluster;
+use cost_models::quantity::{bytes, percent, seconds};
+use files::Failure;
+use files::{machine, plan_file, written};
 use serde_json::{Value, json};
 use simulate::{Class, Order, SimulateError, Timeline, memory_trace, trace};
 
 use super::{Context, Said};
 use crate::arguments::SimulateArguments;
-use crate::failure::Failure;
-use crate::quantity::{bytes, percent, seconds};
-use crate::{machine, mesh, pipeline, plan_file, written};
+use crate::{mesh, pipeline};
 
 /// How many classes of ranks are listed for people.
 const LISTED: usize = 16;

@@ -3,15 +3,16 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
+use cost_models::quantity;
+use files::Failure;
+use files::{machine, model_file, written};
 use serde_json::{Value, json};
 
 use super::pipeline::{answer, examples, found_in};
 use super::{Context, Said};
 use crate::arguments::SweepArguments;
 use crate::bench::plot::{Across, Line, Panel, Scale, Stroke, svg};
-use crate::failure::Failure;
 use crate::pipeline::cluster::Answer;
-use crate::{machine, model_file, quantity, written};
 
 /// What changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +38,7 @@ pub(super) fn sweep(arguments: &SweepArguments, context: &mut Context<'_, '_>) -
     }
     let (what, values) = parsed(over)?;
     let file = model_file::open_for(plan.model(), plan.recipe.graph())?;
-    file.say_left_out(context.progress);
+    context.progress.say_left_out(&file);
     for output in [csv, picture].into_iter().flatten() {
         file.spares(output)?;
     }

@@ -6,6 +6,12 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
+use cost_models::quantity;
+use files::Failure;
+use files::checkpoint::{self, Checkpoint, Manifest, Settings, Writer};
+use files::model_file::ModelFile;
+use files::weights;
+
 use ::plan::Recipe;
 use ::run::{NotFinite, Outcome, Place, RunError, Session};
 use ::train::{LOSS, NORM, RATE, ROUNDING, SEED, STEP};
@@ -15,22 +21,17 @@ use ready::{Ready, facts, ready};
 use serde_json::{Value, json};
 
 use super::{Context, Form, Lines, Said, stopped};
-use crate::failure::Failure;
 use crate::gpu;
-use crate::model_file::ModelFile;
 use crate::progress::Progress;
-use crate::quantity;
 use crate::train::arguments::TrainArguments;
-use crate::train::checkpoint::{self, Checkpoint, Manifest, Writer};
 use crate::train::data::Data;
 use crate::train::order::{Order, Position, dropout_seed, rounding_seed};
 use crate::train::ranges::{self, Limit};
 use crate::train::report::{Log, StepReport};
 use crate::train::resume::{Resumed, is_within};
 use crate::train::schedule::Schedule;
-use crate::train::settings::{Change, Settings};
+use crate::train::settings::Change;
 use crate::train::trained::Trained;
-use crate::train::weights;
 
 /// What is trained, and how far it is.
 struct Run<'a> {

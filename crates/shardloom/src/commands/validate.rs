@@ -3,15 +3,15 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
+use files::Failure;
+use files::{readable, written};
 use predict::errors::{self, Errors, Source};
 use predict::rows::{self, Answer, Kind, Outcome};
 use serde_json::{Value, json};
 
 use super::{Context, Said};
 use crate::arguments::ValidateArguments;
-use crate::failure::Failure;
 use crate::validate::{goals, local, page};
-use crate::{readable, written};
 
 /// How many of the worst rows are shown.
 const WORST: usize = 10;

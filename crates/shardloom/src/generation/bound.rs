@@ -2,6 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use files::Failure;
+use files::impossible;
+use files::model_file::ModelFile;
 use import::{Bindings, Dim, Input, Positions};
 use kernels::Array;
 use plan::{Cache, Growth};
@@ -9,9 +12,6 @@ use planner_ir::{Graph, Source, Type};
 
 use super::roles::Roles;
 use crate::compile;
-use crate::failure::Failure;
-use crate::impossible;
-use crate::model_file::ModelFile;
 use crate::pipeline;
 
 /// The sizes that somebody asks for.

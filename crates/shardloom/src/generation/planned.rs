@@ -3,14 +3,14 @@
 use std::collections::BTreeSet;
 
 use cost_models::machine::Machine;
+use cost_models::quantity;
+use files::Failure;
 use plan::{Cache, Generation, ModelFile, Plan};
 use planner_ir::{Graph, Layout, Mesh, Source, parse_layout};
 use rewrite::{Splits, Steps, plain_layouts};
 use search::{Live, Pinned};
 
-use crate::failure::Failure;
 use crate::pipeline::{self, Prepared, Target};
-use crate::quantity;
 
 /// A step as the search takes it, and what the plan says of its model.
 pub struct Step {

@@ -8,14 +8,14 @@ use std::fmt::Write as _;
 use cost_models::compute::{MatrixProduct, matrix_product};
 use cost_models::machine::measured::{Measurements, host};
 use cost_models::machine::{Pass, Precision, Tile};
+use cost_models::quantity;
 use cost_models::units::{Bytes, BytesPerSecond, FlopsPerSecond, Ratio, Seconds, exact};
 use cost_models::work::{self, Rows, Work};
+use files::Failure;
 use planner_ir::DType;
 use predict::fit::descend;
 
 use super::{IN_CACHE, IN_MEMORY, INTEGER, REFERENCE, WIDE, Wanted, passes, products};
-use crate::failure::Failure;
-use crate::quantity;
 
 /// A measured time beside what the fitted numbers say of it.
 #[derive(Clone, Debug, PartialEq)]

@@ -9,10 +9,10 @@ mod shown; // times and numbers beside those of the shipped file
 
 use cost_models::machine::{Machine, json, shipped};
 use device::{Bench, DeviceError, Facts, Sample};
+use files::Failure;
+use files::machine as machines;
 
 use super::notes::Notes;
-use crate::failure::Failure;
-use crate::machine as machines;
 pub(crate) use draft::Draft;
 pub(crate) use fitted::{Fitted, Kind, fitted, seek};
 pub(crate) use shown::{Beside, shown, shown_links};

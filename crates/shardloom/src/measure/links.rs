@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use cost_models::machine::Machine;
 use device::{Facts, Links, Settings};
+use files::Failure;
 use run::Processes;
 
 use super::gpu::{Beside, Care, Fitted, failure, named, shown_links, steady};
 use super::notes::Notes;
-use crate::failure::Failure;
 
 pub(crate) use fitted::{fitted, lacking};
 pub(crate) use rows::{Among, Timed};

@@ -4,11 +4,10 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use files::Failure;
+use files::{readable, written};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
-
-use crate::failure::Failure;
-use crate::{readable, written};
 
 /// The version of the file.
 const FORMAT: u64 = 1;

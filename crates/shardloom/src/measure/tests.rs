@@ -5,10 +5,10 @@ use cost_models::machine::measured::host;
 use cost_models::machine::{Machine, Precision, Tile};
 use cost_models::units::{BytesPerSecond, FlopsPerSecond, Ratio, Seconds, exact};
 use cost_models::work::{self, Rows, Work};
+use files::folder::Folder;
 
 use super::exchanges::Kind;
 use super::*;
-use crate::bench::folder::Folder;
 
 #[test]
 fn larger_exchanges_take_longer_and_all_kinds_of_operations_can_be_measured() {

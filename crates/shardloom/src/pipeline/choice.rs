@@ -6,12 +6,12 @@
 
 use std::sync::Mutex;
 
+use files::Failure;
 use plan::{Holding, MachineName, Plan};
 use search::{Cut, PlanError, Prices, Request, Trail};
 
 use super::rows::{brings_together, may_be_split};
 use super::{Decisions, Norms, Prepared, Products, Target, Variants, refusal};
-use crate::failure::Failure;
 
 /// More memory than any plan takes (bytes).
 pub(super) const UNBOUNDED: u64 = 1 << 52;
@@ -97,7 +97,7 @@ impl<'a> Question<'a> {
         target: &Target<'a>,
         prices: &'a dyn Prices,
     ) -> Self {
-        let machine = crate::machine::called(std::slice::from_ref(target.machine));
+        let machine = files::machine::called(std::slice::from_ref(target.machine));
         // The programs of one plan do not show what other micro-batches under way take.
         let memory: &dyn Fn(&Plan) -> Result<Vec<Holding>, String> =
             if target.live == search::Live::ONE { &held } else { &search::counted };

@@ -25,6 +25,8 @@ use std::sync::{Mutex, PoisonError};
 use cost_models::cluster::Cluster;
 use cost_models::machine::Machine;
 use cost_models::units::exact;
+use files::Failure;
+use files::model_file::ModelFile;
 use plan::{Pipeline, Plan, Proof, Recipe, Recompute};
 use rayon::prelude::*;
 use schedule::Kind;
@@ -32,8 +34,6 @@ use search::Trail;
 use search::cluster::{BlockCost, Found, Outcome, best};
 
 use super::staged::Forward;
-use crate::failure::Failure;
-use crate::model_file::ModelFile;
 use finish::{Finished, LESS, Way};
 use known::{Known, ShortStep};
 use parts::{Part, Space, part};

@@ -2,13 +2,12 @@
 
 use std::collections::BTreeSet;
 
+use files::Failure;
+use files::model_file::ModelFile;
 use import::{Declared, WeightData};
 use plan::Roles;
 use planner_ir::Graph;
 use train::{Found, Known};
-
-use crate::failure::Failure;
-use crate::model_file::ModelFile;
 
 /// What the weights of an imported model are to its training, with what was asked of them.
 pub fn roles(file: &ModelFile, imported: &Graph, asked: &Roles) -> Result<Found, Failure> {

@@ -2,10 +2,9 @@
 
 use std::collections::BTreeSet;
 
+use files::Failure;
 use planner_ir::Graph;
 use search::{Fixed, names};
-
-use crate::failure::Failure;
 
 /// How many names a refusal shows.
 const NEAR: usize = 4;

@@ -13,6 +13,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use cost_models::cluster::Cluster;
+use files::Failure;
+use files::model_file::ModelFile;
 use import::ImportError;
 use plan::{Holding, Pipeline, Plan, Proof, Recipe, Recompute, Stage};
 use planner_ir::{Graph, Mesh, ValueId};
@@ -25,8 +27,6 @@ use search::{Fixed, Live, Trail};
 use train::{Stages, Step};
 
 use super::{Target, parameters};
-use crate::failure::Failure;
-use crate::model_file::ModelFile;
 
 use held_back::orders;
 pub use held_back::{TooMuch, kind, too_much};
@@ -438,7 +438,7 @@ fn assembled(
     schedule: &Schedule,
 ) -> Result<Pipeline, Failure> {
     let mut pipeline = Pipeline {
-        machine: crate::machine::called(wanted.cluster.kinds()),
+        machine: files::machine::called(wanted.cluster.kinds()),
         devices_per_node: wanted.cluster.devices_per_node(),
         schedule: schedule.clone(),
         stages,
@@ -481,7 +481,7 @@ pub fn imported(file: &ModelFile, pipeline: &Pipeline) -> Result<Graph, ImportEr
     let known = file.model.inputs();
     let of_model = |name: &str| known.iter().any(|input| input.name == name);
     let graphs = pipeline.stages.iter().map(|stage| &stage.plan.graph);
-    let inputs = graphs.flat_map(crate::given::expected);
+    let inputs = graphs.flat_map(files::given::expected);
     let inputs = inputs.into_iter().filter(|(name, _)| of_model(name));
     let dims = pipeline.stages.iter().flat_map(|stage| stage.plan.model.dims.iter().cloned());
     let bindings = import::Bindings {

@@ -141,7 +141,7 @@ pub enum Width {
 impl TrainArguments {
     /// The folder that has the checkpoint to go on from, if there is one to go on from.
     pub(crate) fn resumes(&self) -> Option<&PathBuf> {
-        let newest = |it: &&PathBuf| self.go_on && super::checkpoint::has_some(it);
+        let newest = |it: &&PathBuf| self.go_on && files::checkpoint::has_some(it);
         self.resume.as_ref().or_else(|| self.checkpoint.as_ref().filter(newest))
     }
 }

@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use files::Failure;
+use files::{given, readable};
 use kernels::Array;
 use plan::Recipe;
 use planner_ir::{Graph, Source, Type};
 
 use super::arguments::Width;
 use super::tokens::Tokens;
-use crate::failure::Failure;
-use crate::{given, readable};
 
 /// An input that takes examples.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,11 +5,11 @@ use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use cost_models::quantity;
+use files::Failure;
+use files::{readable, written};
 use serde::Serialize;
 use serde_json::Value;
-
-use crate::failure::Failure;
-use crate::{quantity, readable, written};
 
 /// A step that was done.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]

@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use files::Failure;
+use files::checkpoint::{self, Checkpoint, Manifest, Settings};
 use plan::ModelFile;
 use planner_ir::{State, Type};
 
 use super::arguments::TrainArguments;
-use super::checkpoint::{self, Checkpoint, Manifest};
 use super::data::Data;
-use super::settings::{Change, Settings, changes};
-use crate::failure::Failure;
+use super::settings::{Change, changes};
 
 /// A checkpoint that a run goes on from.
 pub(crate) struct Resumed {

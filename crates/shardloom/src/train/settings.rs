@@ -1,17 +1,12 @@
 //! What a run is made with, in words: what has to be the same, or be said, when it goes on.
 
-use std::collections::BTreeMap;
-
+use files::Failure;
+use files::checkpoint::{Settings, optimizer_name};
 use plan::Recipe;
 use planner_ir::Optimizer;
 
 use super::arguments::{Shape, TrainArguments};
-use super::checkpoint::optimizer_name;
 use super::data::Data;
-use crate::failure::Failure;
-
-/// What a run is made with: a value in words for each name.
-pub(crate) type Settings = BTreeMap<String, String>;
 
 /// What may change from one part of a run to the next, as schedules do.
 const RATE: &str = "learning rate";

@@ -5,13 +5,13 @@
 
 use std::path::Path;
 
+use files::mapped::Mapped;
 use kernels::Array;
 use plan::{Loss, Recipe};
 use planner_ir::{DType, Type};
 
 use super::arguments::Width;
 use super::data::{Input, bytes_of};
-use crate::mapped::Mapped;
 
 /// A file of tokens.
 #[derive(Debug)]

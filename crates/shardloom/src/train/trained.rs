@@ -4,16 +4,17 @@ use std::path::Path;
 
 use ::plan::json::{Content, write, write_pipeline};
 use ::plan::{ModelFile as Named, Pipeline, Plan, Recipe, Tie};
+use files::Failure;
+use files::model_file::ModelFile;
+use files::plan_file;
+use files::readable::hexadecimal;
 use lower::Program;
 use planner_ir::Graph;
 use sha2::{Digest, Sha256};
 
 use crate::commands::run::weights_are_there;
-use crate::failure::Failure;
-use crate::model_file::ModelFile;
+use crate::derived;
 use crate::pipeline::{self, Observer, Stage, staged};
-use crate::readable::hexadecimal;
-use crate::{derived, plan_file};
 
 /// How a step is planned.
 enum Planned {

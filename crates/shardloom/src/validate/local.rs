@@ -13,18 +13,19 @@ mod said; // what is said of it
 use std::path::Path;
 
 use cost_models::machine::{Machine, measured};
+use files::Failure;
+use files::folder::Folder;
+use files::machine;
 
 use crate::arguments::ValidateArguments;
 use crate::bench;
-use crate::bench::folder::Folder;
 use crate::bench::gpt2::{self, Size, Start};
 use crate::bench::onnx::Writer;
 use crate::bench::process::Ticks;
 use crate::commands::{Context, Said};
-use crate::failure::Failure;
+use crate::measure;
 use crate::measure::notes::Notes;
 use crate::otherwise::Manner;
-use crate::{machine, measure};
 use calm::Calm;
 use said::Trials;
 use trial::{Running, Trial, Way};

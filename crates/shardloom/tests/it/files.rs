@@ -176,7 +176,7 @@ fn names_of_outputs_lead_out_of_no_folder() {
     );
     let bytes = fs::read(&out).unwrap();
     assert!(!bytes.windows(3).any(|it| it == b"../"));
-    assert!(shardloom::arrays::read(Path::new(&out)).unwrap().contains_key(name));
+    assert!(files::arrays::read(Path::new(&out)).unwrap().contains_key(name));
 }
 
 #[test]

@@ -109,7 +109,7 @@ fn lasting(text: &str) -> Vec<[Value; 4]> {
 }
 
 fn read(folder: &Folder, name: &str) -> BTreeMap<String, Array> {
-    shardloom::arrays::read(&folder.0.join(name)).unwrap()
+    files::arrays::read(&folder.0.join(name)).unwrap()
 }
 
 /// The largest difference of two files of weights.
@@ -170,8 +170,8 @@ fn an_exported_model_has_the_trained_weights_and_trains_on() {
     let said = lines(&said);
     let rates: Vec<f64> = said[..6].iter().map(|line| line["learning_rate"].as_f64().unwrap()).collect();
     assert!((rates[0] - 0.025).abs() < 1e-12 && (rates[1] - 0.05).abs() < 1e-12 && rates[5].abs() < 1e-12);
-    let after = shardloom::model_file::open(Path::new(&export)).unwrap();
-    let before = shardloom::model_file::open(Path::new(&model())).unwrap();
+    let after = files::model_file::open(Path::new(&export)).unwrap();
+    let before = files::model_file::open(Path::new(&model())).unwrap();
     let trained = read(&folder, "w.safetensors");
     assert_eq!(after.model.weights(), before.model.weights());
     for (name, _) in before.model.weights() {
@@ -210,7 +210,7 @@ fn arrays_are_examples_and_each_number_is_in_its_range() {
             ("labels".to_owned(), array(&ids)),
         ]);
         change(&mut arrays);
-        shardloom::arrays::write(Path::new(&data), &arrays).unwrap();
+        files::arrays::write(Path::new(&data), &arrays).unwrap();
         let weights = folder.path("w.safetensors");
         let arguments =
             ["train", &plan, "--data", &data, "--weights", &weights, "--steps", "4", "--lr", "1e-3"];
@@ -396,7 +396,7 @@ fn steps_without_a_label_that_counts_change_nothing() {
         let arrays: BTreeMap<String, Array> =
             arrays.into_iter().map(|(name, array)| (name.to_owned(), array)).collect();
         let path = folder.path(name);
-        shardloom::arrays::write(Path::new(&path), &arrays).unwrap();
+        files::arrays::write(Path::new(&path), &arrays).unwrap();
         path
     };
     let train = |data: &str, weights: &str, more: &[&str]| {

@@ -3,13 +3,13 @@
 
 use cost_models::machine::{Machine, json};
 use device::Facts;
+use files::Failure;
+use files::written;
 
 use super::rates::Rate;
 use super::{Given, Row, Section};
 use crate::bench::process;
-use crate::failure::Failure;
 use crate::measure::gpu::{Care, Measured, fitted};
-use crate::written;
 
 const SECTION: Section = Section {
     name: "prices of this GPU",

@@ -4,6 +4,9 @@ use std::time::Instant;
 
 use cost_models::units::exact;
 use device::Device;
+use files::Failure;
+use files::folder::Folder;
+use files::model_file::{self, ModelFile};
 use lower::Program;
 use plan::Generation;
 use planner_ir::{Graph, Mesh};
@@ -12,17 +15,14 @@ use run::Session;
 
 use super::goal::Bound;
 use super::{Given, Row, Section};
-use crate::bench::folder::Folder;
 use crate::bench::llama::{self, Size, Use};
 use crate::bench::median;
 use crate::bench::onnx::Writer;
-use crate::failure::Failure;
 use crate::generation::bound::{Decoder, Wanted as Sizes};
 use crate::generation::choose::{self, Manner, Place};
 use crate::generation::planned::{Step, Wanted, planned};
 use crate::generation::roles::{Told, roles};
 use crate::generation::sequences::Sequences;
-use crate::model_file::{self, ModelFile};
 use crate::{compile, gpu, pipeline};
 
 const SECTION: Section = Section {

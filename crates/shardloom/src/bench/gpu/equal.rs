@@ -13,11 +13,11 @@ mod products; // sums of products, convolutions, experts
 use std::collections::BTreeSet;
 
 use device::{Bench, DeviceError};
+use files::Failure;
 use kernels::Array;
 use planner_ir::DType;
 
 use super::{Given, Row, Section};
-use crate::failure::Failure;
 use case::{Case, Cases};
 
 const SECTION: Section = Section {

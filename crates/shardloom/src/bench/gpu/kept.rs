@@ -5,13 +5,13 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use cost_models::machine::Machine;
+use files::Failure;
 use serde_json::{Value, json};
 
 use super::goal::Judged;
 use super::options::Part;
 use super::row::{Row, Section};
 use crate::bench::{Report, append};
-use crate::failure::Failure;
 
 /// Where parts are that have no rows.
 const UNMEASURED: Section = Section { name: "what could not be measured", beside: "" };

@@ -8,6 +8,10 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use device::Device;
+use files::Failure;
+use files::folder::Folder;
+use files::model_file::ModelFile;
+use files::{inputs, machine};
 use kernels::Array;
 use planner_ir::Mesh;
 use rewrite::Steps;
@@ -16,15 +20,12 @@ use run::Session;
 use super::equal::apart;
 use super::{Given, Row, Section};
 use crate::arguments::ModelArguments;
-use crate::bench::folder::Folder;
 use crate::bench::gpt2::{self, Size, Start};
 use crate::bench::onnx::Writer;
-use crate::failure::Failure;
-use crate::model_file::ModelFile;
 use crate::pipeline::cluster::Pins;
 use crate::pipeline::{self, Target};
 use crate::progress::{Progress, Wish};
-use crate::{compile, gpu, inputs, machine};
+use crate::{compile, gpu};
 
 const SECTION: Section = Section {
     name: "ranks on the GPU against one on a processor",

@@ -5,12 +5,12 @@ use cost_models::compute::Attention;
 use cost_models::machine::Machine;
 use cost_models::units::{Bytes, exact};
 use device::{Bench, Sample, Trial};
+use files::Failure;
 use kernels::cuda::{Chain, Input, Piece, Step, chained};
 use planner_ir::{Binary, DType, Op, Real, Type, Unary};
 
 use super::goal::Bound;
 use super::{Given, Row, Section};
-use crate::failure::Failure;
 use crate::measure::gpu::trials::{Price, Sizes, Timed, When, all};
 use crate::measure::gpu::{Care, failure, steady};
 
@@ -52,7 +52,7 @@ pub(super) fn measured(given: &Given<'_>, bench: &mut Bench) -> Result<Vec<Rate>
     let mut care = Care::default();
     let rates = timed.into_iter().map(|timed| {
         if timed.bytes() > free / 2 {
-            let why = format!("it takes {}", crate::quantity::bytes(timed.bytes()));
+            let why = format!("it takes {}", cost_models::quantity::bytes(timed.bytes()));
             return Rate { timed, sample: Err(Unknown::LeftOut(why)) };
         }
         (given.say)(timed.name.clone());

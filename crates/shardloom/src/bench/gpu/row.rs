@@ -67,7 +67,7 @@ impl Row {
 
     /// With a time (seconds).
     pub(super) fn taking(self, name: &'static str, seconds: f64) -> Self {
-        self.with(name, crate::quantity::seconds(seconds), seconds)
+        self.with(name, cost_models::quantity::seconds(seconds), seconds)
     }
 
     /// With a figure that is meant to be on one side of a number.

@@ -5,6 +5,10 @@ use std::time::Instant;
 
 use ::train::{LOSS, RATE, STEP};
 use device::Device;
+use files::Failure;
+use files::folder::Folder;
+use files::model_file::ModelFile;
+use files::{inputs, model_file};
 use import::Bindings;
 use kernels::Array;
 use plan::{Loss, NoDecay, Precision, Recipe, Recompute};
@@ -14,15 +18,12 @@ use run::Session;
 use super::goal::Bound;
 use super::torch::{self, MANNERS, Python};
 use super::{Given, Row, Section};
-use crate::bench::folder::Folder;
 use crate::bench::gpt2::{self, Start};
 use crate::bench::llama::{self, Use};
 use crate::bench::median;
 use crate::bench::onnx::Writer;
-use crate::failure::Failure;
-use crate::model_file::ModelFile;
+use crate::gpu;
 use crate::pipeline::{self, Target};
-use crate::{gpu, inputs, model_file};
 
 /// What is trained.
 #[derive(Clone, Copy, Debug)]

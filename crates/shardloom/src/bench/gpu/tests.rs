@@ -3,11 +3,11 @@
 use std::path::Path;
 
 use clap::Parser as _;
+use files::folder::Folder;
 use serde_json::Value;
 
 use crate::arguments::{Arguments, Command};
 use crate::bench::Benchmark;
-use crate::bench::folder::Folder;
 use crate::emulated::emulated;
 use crate::measure::gpu::tests::planted::planted;
 

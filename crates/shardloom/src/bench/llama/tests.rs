@@ -3,6 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use files::folder::Folder;
+use files::machine;
+use files::model_file::{self, ModelFile};
 use import::Bindings;
 use kernels::Array;
 use planner_ir::{Mesh, Op, Source};
@@ -10,15 +13,13 @@ use rewrite::Steps;
 use run::Session;
 
 use super::{Size, Use, write};
-use crate::bench::folder::Folder;
 use crate::bench::onnx::Writer;
+use crate::compile;
 use crate::generation::bound::{Decoder, Wanted as Sizes};
 use crate::generation::planned::{Step, Wanted, planned};
 use crate::generation::roles::{Told, roles};
 use crate::generation::sequences::Sequences;
-use crate::model_file::{self, ModelFile};
 use crate::pipeline::{self, Prepared, Target};
-use crate::{compile, machine};
 
 const TOKENS: [i64; 6] = [5, 60, 3, 3, 17, 42];
 

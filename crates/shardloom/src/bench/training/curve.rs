@@ -3,6 +3,9 @@
 use std::collections::BTreeMap;
 
 use ::train::{LOSS, RATE, STEP};
+use files::Failure;
+use files::machine;
+use files::model_file::ModelFile;
 use import::Bindings;
 use kernels::Array;
 use plan::{Loss, NoDecay, Precision, Recipe, Recompute};
@@ -11,9 +14,6 @@ use run::{Outcome, Session};
 
 use super::Training;
 use super::manner::DataFirst;
-use crate::failure::Failure;
-use crate::machine;
-use crate::model_file::ModelFile;
 use crate::pipeline::{self, Target};
 use crate::train::arguments::{Shape, Width};
 use crate::train::data::Data;

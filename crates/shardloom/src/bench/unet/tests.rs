@@ -3,6 +3,9 @@
 use std::collections::BTreeMap;
 
 use cost_models::cluster::Cluster;
+use files::folder::Folder;
+use files::inputs::Random;
+use files::{machine, model_file};
 use import::Bindings;
 use kernels::Array;
 use plan::{Loss, NoDecay, Precision, Recipe, Recompute};
@@ -11,11 +14,9 @@ use rewrite::Steps;
 use schedule::Kind;
 
 use super::{Size, write};
-use crate::bench::folder::Folder;
 use crate::bench::onnx::Writer;
-use crate::inputs::Random;
+use crate::pipeline;
 use crate::pipeline::staged::{Forward, Meshes, Order, Wanted, staged};
-use crate::{machine, model_file, pipeline};
 
 const SIZE: Size = Size { channels: 32, blocks: 3, pixels: 8, images: 4 };
 const MICRO_BATCHES: u64 = 4;

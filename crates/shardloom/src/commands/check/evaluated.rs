@@ -4,6 +4,10 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use ::plan::Control;
+use files::Failure;
+use files::given::{self, Given};
+use files::inputs;
+use files::model_file::ModelFile;
 use import::ImportError;
 use kernels::Array;
 use lower::Program;
@@ -11,10 +15,6 @@ use planner_ir::{Graph, Source, State, StateKind, Type};
 use run::RunError;
 
 use super::super::run::expected::{self, Compared, Expected, allowed, compared};
-use crate::failure::Failure;
-use crate::given::{self, Given};
-use crate::inputs;
-use crate::model_file::ModelFile;
 
 /// How far outputs may be from each other, in parts of the largest number: operations are raised
 /// to others that round differently.

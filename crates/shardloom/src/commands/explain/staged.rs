@@ -3,17 +3,18 @@
 use std::fmt::Write as _;
 
 use ::plan::{Chart, Holding, MAX_DRAWN, Pipeline, Recompute, strategy};
+use cost_models::quantity::{bytes, percent, seconds};
+use files::Failure;
+use files::written;
 use schedule::{Kind, Timeline};
 use serde_json::{Value, json};
 
 use crate::arguments::ExplainArguments;
 use crate::commands::Said;
 use crate::commands::pipeline::summary_json;
-use crate::failure::Failure;
 use crate::pipeline::staged::{self, kind, too_much};
-use crate::quantity::{bytes, percent, seconds};
 use crate::weight_roles::Weights;
-use crate::{explained, mesh, written};
+use crate::{explained, mesh};
 
 /// How many columns the schedule has.
 const WIDTH: usize = 160;

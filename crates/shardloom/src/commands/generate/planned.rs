@@ -4,6 +4,10 @@ use std::fmt::Write as _;
 
 use ::plan::{Cache, Generation, Plan};
 use cost_models::machine::Machine;
+use cost_models::quantity;
+use files::Failure;
+use files::model_file;
+use files::plan_file;
 use import::Bindings;
 use models::Use;
 use planner_ir::Graph;
@@ -14,13 +18,11 @@ use super::super::{Context, Said, stopped};
 use crate::arguments::PlanArguments;
 use crate::attention::Found;
 use crate::compile::{self, Chosen};
-use crate::failure::Failure;
 use crate::generation::bound::{Decoder, Wanted as Sizes};
 use crate::generation::planned::{Step, Tried, Wanted, held, planned};
 use crate::generation::roles::roles;
-use crate::model_file;
+use crate::mesh;
 use crate::pipeline::{self, Stage};
-use crate::{mesh, plan_file, quantity};
 
 /// Plans the steps of a decoder.
 pub(crate) fn plan(
@@ -31,7 +33,7 @@ pub(crate) fn plan(
     let progress = context.progress;
     progress.say(format!("reading {}", arguments.model().display()));
     let file = model_file::open_for(arguments.model(), Use::Decode)?;
-    file.say_left_out(progress);
+    progress.say_left_out(&file);
     file.spares(&arguments.output)?;
     let told = &arguments.generation;
     let roles = roles(&file.model, &told.told()).map_err(|error| Failure::file(arguments.model(), error))?;

@@ -6,7 +6,7 @@ use std::process::{Child, ChildStderr, Command, ExitStatus};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use crate::failure::Failure;
+use files::Failure;
 
 /// How often it is looked who has ended.
 const LOOK: Duration = Duration::from_millis(10);

@@ -3,11 +3,10 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use files::Failure;
+use files::given::Given;
 use kernels::Array;
 use planner_ir::{DType, Graph, Op, Type};
-
-use crate::failure::Failure;
-use crate::given::Given;
 
 /// An output beside what was expected.
 pub(in crate::commands) struct Compared {

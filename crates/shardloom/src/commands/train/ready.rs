@@ -3,22 +3,22 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use files::Failure;
+use files::checkpoint::{Checkpoint, Lock, Settings, lock};
+use files::model_file::ModelFile;
+use files::written;
 use lower::Program;
 use planner_ir::{Graph, Source, State, Type};
 
 use crate::cluster::{self, Facts};
 use crate::commands::Context;
-use crate::failure::Failure;
 use crate::gpu;
-use crate::model_file::ModelFile;
 use crate::pipeline::Stage;
 use crate::train::arguments::TrainArguments;
-use crate::train::checkpoint::{Checkpoint, Lock, lock};
 use crate::train::data::Data;
 use crate::train::resume::{Resumed, resumed};
-use crate::train::settings::{Settings, settings};
+use crate::train::settings::settings;
 use crate::train::trained::Trained;
-use crate::written;
 
 /// What is ready to be trained.
 pub(super) struct Ready {

@@ -2,10 +2,10 @@
 
 use cost_models::machine::measured::{Measurements, host};
 use cost_models::units::{BytesPerSecond, Seconds, exact};
+use files::Failure;
 use predict::fit::descend;
 
 use super::Fit;
-use crate::failure::Failure;
 use crate::measure::{Wanted, exchanges};
 
 /// How many times less or more than a first guess the start of an exchange, of a round and of a hop, the rate

@@ -3,10 +3,10 @@
 use cost_models::compute;
 use cost_models::machine::measured::{Measurements, host};
 use cost_models::units::{Bytes, BytesPerSecond, exact};
+use files::Failure;
 use planner_ir::DType;
 
 use super::Fit;
-use crate::failure::Failure;
 use crate::measure::{Wanted, products};
 
 /// A right matrix, how far apart its rows lie where it is turned (bytes), and both times (seconds).

@@ -1,9 +1,8 @@
 //! A machine file while its numbers are sought: fields that are set, with where they come from.
 
 use cost_models::machine::{Machine, json};
+use files::Failure;
 use serde_json::Value;
-
-use crate::failure::Failure;
 
 /// A machine file.
 #[derive(Clone, Debug)]

@@ -5,15 +5,15 @@
 //! of bf16 at rest and after long work; then one by one what other types and gradients of products reach, and
 //! attention. What nothing measures stays as the file that it starts from has it, with its source.
 
+use cost_models::compute::Role;
 use cost_models::machine::Machine;
+use cost_models::machine::Precision;
+use files::Failure;
 
 use super::draft::Draft;
 use super::least::least;
 use super::trials::{Price, Timed};
 use super::{Facts, Measured};
-use crate::failure::Failure;
-use cost_models::compute::Role;
-use cost_models::machine::Precision;
 
 /// How many times less or more than stated a rate or a start may be.
 const RANGE: f64 = 4.0;

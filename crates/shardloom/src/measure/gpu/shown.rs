@@ -3,11 +3,11 @@
 use std::fmt::Write as _;
 
 use cost_models::machine::Machine;
+use cost_models::quantity;
 use cost_models::units::exact;
 use device::Facts;
 
 use super::{Care, Fitted, Measured};
-use crate::quantity;
 
 /// What was measured, in tables: of each time what the numbers say of it and what the file that they start
 /// from says; of each number both.

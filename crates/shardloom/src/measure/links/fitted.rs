@@ -6,9 +6,9 @@
 //! this starts from has it, with its source.
 
 use cost_models::machine::Machine;
+use files::Failure;
 
 use super::{Ranks, Timed};
-use crate::failure::Failure;
 use crate::measure::gpu::{Draft, Fitted, Kind, seek};
 
 /// A value is large from here on, and small up to there (bytes).

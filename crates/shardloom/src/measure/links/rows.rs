@@ -2,12 +2,12 @@
 
 use cost_models::collective;
 use cost_models::machine::Machine;
+use cost_models::quantity;
 use cost_models::topology::Topology;
 use cost_models::units::Bytes;
 use device::Exchanged;
 
 use super::Ranks;
-use crate::quantity;
 
 /// The least value that is exchanged (bytes), and how many times larger each next one is.
 const SMALLEST: u64 = 8;

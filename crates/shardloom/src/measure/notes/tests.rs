@@ -1,7 +1,8 @@
 //! Tests of notes.
 
+use files::folder::Folder;
+
 use super::*;
-use crate::bench::folder::Folder;
 
 fn taken(notes: &mut Notes, name: &str, seconds: f64) -> f64 {
     notes.of(name, || Ok(seconds)).unwrap()

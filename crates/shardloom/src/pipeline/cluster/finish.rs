@@ -1,5 +1,6 @@
 //! Ways to run a step, planned stage by stage: what a price of blocks promises, made.
 
+use files::Failure;
 use plan::Pipeline;
 use rewrite::Steps;
 use schedule::Kind;
@@ -9,7 +10,6 @@ use super::known::Known;
 use super::refused::none_fits;
 use super::setups::Chosen;
 use super::{Answer, Question, proof};
-use crate::failure::Failure;
 use crate::pipeline::staged::{Meshes, Order, Wanted, staged};
 
 /// So many ways are tried at most.

@@ -6,11 +6,11 @@ use cost_models::collective::{all_reduce, reduce_scatter};
 use cost_models::machine::{Machine, Precision};
 use cost_models::topology::Topology;
 use cost_models::units::{Bytes, exact};
+use files::Failure;
 use plan::Recompute;
 use planner_ir::{Contract, Graph, Node, Op, Phase, Source, StateKind};
 
 use super::{Question, Setup};
-use crate::failure::Failure;
 use crate::pipeline::staged::Forward;
 
 /// What part of the peak products reach, roughly.

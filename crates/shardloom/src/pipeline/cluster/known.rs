@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use files::Failure;
 use plan::Recipe;
 use rewrite::RaiseStatistics;
 use search::fold;
@@ -12,7 +13,6 @@ use super::least::Least;
 use super::parts::Part;
 use super::refused::Refused;
 use super::{Question, Setup};
-use crate::failure::Failure;
 use crate::pipeline::Prepared;
 use crate::pipeline::pins::counted;
 use crate::pipeline::staged::Forward;

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 
 use cost_models::units::exact;
+use files::Failure;
 use plan::Recompute;
 use planner_ir::Mesh;
 use rayon::prelude::*;
@@ -16,7 +17,6 @@ use super::known::Known;
 use super::parts::{Part, Space, part, tighter};
 use super::unequal::{SCHEDULES, sorted, ways};
 use super::{Answer, Question, Setup, setups};
-use crate::failure::Failure;
 use crate::pipeline::staged::{Forward, Meshes, places};
 
 /// So many forms are priced, those of the best guesses.

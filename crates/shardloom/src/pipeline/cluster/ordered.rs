@@ -1,9 +1,9 @@
 //! Setups that some schedule can order.
 
+use files::Failure;
 use schedule::Kind;
 
 use super::Setup;
-use crate::failure::Failure;
 
 /// Keeps the setups of a model of so many blocks that one of these schedules can order.
 ///

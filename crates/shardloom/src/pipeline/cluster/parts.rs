@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::sync::Mutex;
 
 use cost_models::units::exact;
+use files::Failure;
 use plan::Plan;
 use planner_ir::Mesh;
 use rewrite::Steps;
@@ -13,7 +14,6 @@ use search::{FixedError, Live, PlanError, Prices, Trail};
 use super::known::ShortStep;
 use super::refused::Refusal;
 use super::{Question, SHARE, Setup, blocks, units};
-use crate::failure::Failure;
 use crate::pipeline::choice::{UNBOUNDED, planned_after};
 use crate::pipeline::staged::message;
 use crate::pipeline::{Prepared, Target, prices};

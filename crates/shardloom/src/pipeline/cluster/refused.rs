@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
+use files::Failure;
 use planner_ir::Mesh;
 use search::FixedError;
 
 use super::Question;
 use super::known::{Known, ShortStep};
 use super::parts::Part;
-use crate::failure::Failure;
 use crate::mesh::sizes;
 
 /// What is fixed that cannot be on a mesh: blocks that have some of it are priced as if it were not.
@@ -91,7 +91,7 @@ pub(super) fn none_fits(question: &Question<'_>, setups: usize, known: &[Known])
         format!(
             "none of {setups} setups was found to fit {} on a device{pinned}; more devices, or with `--recompute \
              full` smaller micro-batches would help{refused}",
-            crate::quantity::bytes(most.unwrap_or(0))
+            cost_models::quantity::bytes(most.unwrap_or(0))
         ),
     )
 }

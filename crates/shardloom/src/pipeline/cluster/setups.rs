@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
+use files::Failure;
 use plan::Recompute;
 use planner_ir::Mesh;
 use schedule::Kind;
 use search::Fixed;
 
 use super::Question;
-use crate::failure::Failure;
 use crate::mesh;
 
 /// The most examples in a micro-batch for each place of the first axis of a mesh.

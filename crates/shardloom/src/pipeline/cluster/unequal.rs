@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
 use cost_models::units::exact;
+use files::Failure;
 use plan::Recompute;
 use rayon::prelude::*;
 use schedule::{Kind, verify};
@@ -18,7 +19,6 @@ use super::finish::Way;
 use super::parts::{Part, tighter};
 use super::played::{Run, played};
 use super::{Asked, Chosen, Question, SHARE, Setup, suits, units};
-use crate::failure::Failure;
 use crate::pipeline::staged::under_way;
 
 /// So many ends of models are followed.

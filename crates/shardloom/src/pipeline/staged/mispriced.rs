@@ -1,6 +1,7 @@
 //! A pipeline and the prices that it was made by.
 
 use cost_models::cluster::Cluster;
+use files::Failure;
 use plan::{Arrival, Crossing, Pipeline};
 use rayon::prelude::*;
 use reshard::Strategy;
@@ -8,7 +9,6 @@ use search::time_differs;
 
 use super::placed;
 use super::prices::{Networks, priced, travelling};
-use crate::failure::Failure;
 use crate::pipeline::{Target, prices};
 
 /// The first thing that a pipeline says otherwise than the prices of a machine make it, in words: the times of

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
+use files::Failure;
 use rewrite::Segment;
 use search::Fixed;
 
 use super::Forward;
-use crate::failure::Failure;
 use crate::pipeline::pins;
 
 impl Forward {

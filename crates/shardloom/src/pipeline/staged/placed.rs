@@ -7,11 +7,11 @@
 use cost_models::cluster::Cluster;
 use cost_models::machine::Machine;
 use cost_models::units::exact;
+use files::Failure;
 use plan::{Pipeline, Plan};
 use planner_ir::Mesh;
 
 use super::{Forward, Meshes, Wanted, held};
-use crate::failure::Failure;
 
 /// How often blocks are dealt anew.
 const ROUNDS: usize = 4;
@@ -114,8 +114,8 @@ pub(super) fn fits(pipeline: &Pipeline) -> Result<(), Failure> {
                     "group {group} needs {}, and a device may hold {}: {} bytes are missing; more stages, smaller \
                      micro-batches, a schedule that holds fewer of them (`--schedule 1f1b`) or `--recompute full` \
                      would help",
-                    crate::quantity::bytes(held),
-                    crate::quantity::bytes(capacity),
+                    cost_models::quantity::bytes(held),
+                    cost_models::quantity::bytes(capacity),
                     held - capacity
                 ),
             ));

@@ -8,12 +8,12 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use files::Failure;
 use plan::{Plan, Proof};
 use rewrite::RaiseStatistics;
 use search::{Fixed, Live, Trail, fold, held};
 use train::Step;
 
-use crate::failure::Failure;
 use crate::pipeline::choice::planned_after;
 use crate::pipeline::{self, Prepared, Target, refusal};
 

@@ -7,6 +7,7 @@ use cost_models::collective::send;
 use cost_models::machine::Machine;
 use cost_models::topology::Topology;
 use cost_models::units::{Bytes, BytesPerSecond, Seconds, exact};
+use files::Failure;
 use plan::{Arrival, Crossing, Pipeline, Term};
 use planner_ir::{Phase, Type};
 use reshard::{Network, Policy, Side, Strategy, quickest};
@@ -14,7 +15,6 @@ use schedule::{Durations, Overlap, StageTimes, verify};
 
 use super::CHUNKS;
 use super::update::{self, Messages};
-use crate::failure::Failure;
 
 /// What messages between groups go over.
 pub(super) fn network(machine: &Machine) -> Result<Network, Failure> {

@@ -5,6 +5,9 @@ use std::collections::BTreeMap;
 use cost_models::cluster::Cluster;
 use cost_models::known::Count;
 use cost_models::units::BytesPerSecond;
+use files::folder::Folder;
+use files::machine;
+use files::model_file::{self, ModelFile};
 use import::Bindings;
 use plan::{Holding, Loss, NoDecay, Pipeline, Precision, Recipe, Recompute};
 use planner_ir::{Mesh, Optimizer, Real};
@@ -13,11 +16,9 @@ use schedule::{Kind, verify};
 use search::Live;
 
 use super::{Forward, Meshes, Order, Wanted, message, staged, under_way};
-use crate::bench::folder::Folder;
 use crate::bench::gpt2::{self, Size, Start};
 use crate::bench::onnx::Writer;
-use crate::model_file::{self, ModelFile};
-use crate::{machine, pipeline};
+use crate::pipeline;
 
 const MICRO_BATCHES: u64 = 8;
 

@@ -1,12 +1,12 @@
 //! Stages that stay as they are, by another schedule and with another way to cross.
 
 use cost_models::cluster::Cluster;
+use files::Failure;
 use plan::Pipeline;
 use reshard::Strategy;
 use schedule::Kind;
 
 use super::prices::{Networks, phase, priced, travelling};
-use crate::failure::Failure;
 
 /// The same stages by a schedule, with all that crosses travelling by one strategy. What they hold is not
 /// looked at.

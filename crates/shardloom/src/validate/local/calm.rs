@@ -6,8 +6,8 @@
 
 use cost_models::compute::{MatrixProduct, matrix_product};
 use cost_models::machine::{Machine, Precision};
+use files::Failure;
 
-use crate::failure::Failure;
 use crate::measure;
 
 /// How much longer than at its best the reference may take while the machine is calm.

@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
+use cost_models::quantity;
 use predict::errors::spearman;
 use serde_json::{Value, json};
 
 use super::calm::Calm;
 use super::trial::Trial;
-use crate::quantity;
 
 /// Beyond this part of the shorter one, one of two steps is longer for certain.
 pub(super) const APART: f64 = 0.25;

@@ -4,6 +4,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use cost_models::machine::Machine;
+use files::Failure;
+use files::inputs;
+use files::model_file::{self, ModelFile};
 use import::Bindings;
 use kernels::Array;
 use lower::{Action, Program};
@@ -11,9 +14,6 @@ use plan::Plan;
 use planner_ir::Mesh;
 
 use super::calm::Calm;
-use crate::failure::Failure;
-use crate::inputs;
-use crate::model_file::{self, ModelFile};
 use crate::otherwise::{self, Manner};
 use crate::pipeline::{self, Prepared, Target};
 

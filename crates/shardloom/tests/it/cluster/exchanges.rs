@@ -8,6 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+use files::arrays;
 use kernels::Array;
 use lower::{Action, CollectiveKind};
 use plan::{Holding, ModelFile, Plan};
@@ -15,7 +16,6 @@ use planner_ir::{
     AxisId, Contract, DType, Digit, Label, Layout, Mesh, Move, Op, Source, Type, ValueId, parse_layout,
     parse_partition,
 };
-use shardloom::arrays;
 
 use super::gpus::{expect_done, launched};
 use super::sketch::Sketch;
@@ -126,7 +126,7 @@ fn both_ways() -> Plan {
 
 /// What the sketch leaves out: the model, which is there, and what inputs take.
 fn complete(mut plan: Plan) -> Plan {
-    let file = shardloom::model_file::open(Path::new(&corpus(MODEL))).unwrap();
+    let file = files::model_file::open(Path::new(&corpus(MODEL))).unwrap();
     plan.model = ModelFile { path: corpus(MODEL), sha256: file.sha256, dims: Vec::new() };
     let held = plan.graph.values.iter().zip(&plan.layouts);
     let inputs = held.filter(|(value, _)| matches!(value.source, Source::Input(_)));

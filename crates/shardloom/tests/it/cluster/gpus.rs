@@ -118,7 +118,7 @@ fn check_training(how: Planned, ranks: u32) {
 
 /// What a run has left, by name.
 fn outputs(path: &str) -> BTreeMap<String, Vec<f64>> {
-    let all = shardloom::arrays::read(Path::new(path)).unwrap();
+    let all = files::arrays::read(Path::new(path)).unwrap();
     all.into_iter().map(|(name, array)| (name, array.to_floats().unwrap())).collect()
 }
 

@@ -6,8 +6,8 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
+use files::arrays;
 use serde_json::Value;
-use shardloom::arrays;
 
 use super::child::run;
 

@@ -1,10 +1,10 @@
 //! Attention and its gradients, of every kind of heads, bound and mask; rotary embedding.
 
+use files::Failure;
 use kernels::{Array, Span};
 use planner_ir::{Attention, Blind, DType, Op, Pairing, Real, Type};
 
 use super::case::{Cases, Placed, computed, whole};
-use crate::failure::Failure;
 
 /// Heads, and what they see.
 #[derive(Clone, Copy)]

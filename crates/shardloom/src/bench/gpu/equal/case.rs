@@ -1,12 +1,11 @@
 //! One thing that a GPU is to make as a processor makes it.
 
 use device::Trial;
+use files::Failure;
+use files::inputs::Random;
 use kernels::cuda::{self, Chain, Input, Piece, Step, Work, chained};
 use kernels::{Array, Span, Tensor, TensorMut, compute, evaluate};
 use planner_ir::{Binary, DType, Op, Type};
-
-use crate::failure::Failure;
-use crate::inputs::Random;
 
 /// What is computed, of what, and what comes of it.
 pub(super) struct Case {

@@ -1,11 +1,11 @@
 //! Functions of elements, alone and many in one kernel, and steps of optimizers.
 
+use files::Failure;
 use kernels::Span;
 use kernels::cuda::Input;
 use planner_ir::{Binary, DType, Op, Optimizer, Real, Triangle, Type, Unary};
 
 use super::case::{Cases, Parts, cast, computed, counter, numbers, positive, single, whole};
-use crate::failure::Failure;
 
 /// A shape whose rows fall into no equal parts, and a smaller one that repeats to it.
 const SHAPE: [u64; 2] = [37, 50];

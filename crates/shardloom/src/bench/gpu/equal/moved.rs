@@ -1,12 +1,12 @@
 //! The same elements in other places: moved, packed and unpacked, picked by indices and put where they say;
 //! and the sums that ranks make where they meet.
 
+use files::Failure;
 use kernels::cuda::{Argument, Copying, Work, copied, summed};
 use kernels::{Array, Span};
 use planner_ir::{Binary, DType, Edge, Interpolation, Op, Real, Resize, Scatter, Type};
 
 use super::case::{Cases, cast, computed, made, whole};
-use crate::failure::Failure;
 
 /// Ranks whose addends are summed.
 const RANKS: u64 = 8;

@@ -1,9 +1,9 @@
 //! Sums of products: by the library, by plain kernels, in windows and of experts.
 
+use files::Failure;
 use planner_ir::{Contract, Conv, Label, Op, Unary};
 
 use super::case::{Cases, cast, failed, made, whole};
-use crate::failure::Failure;
 
 /// Rows, columns and the length of sums.
 const PRODUCT: [u64; 3] = [48, 64, 320];

@@ -1,12 +1,12 @@
 //! Softmax, losses and norms of rows, with what one kernel computes around them; sums, extremes and running
 //! sums along dimensions.
 
+use files::Failure;
 use kernels::cuda::{Input, Piece, classified};
 use kernels::{Array, Span};
 use planner_ir::{DType, Extreme, Op, Real, Reduction, Unary};
 
 use super::case::{Cases, Parts, computed, failed, numbers, whole};
-use crate::failure::Failure;
 
 /// Rows that a warp computes, and some that a block of 256 threads and of 1024 does.
 const SHORT: [[u64; 2]; 3] = [[48, 320], [5, 2051], [3, 8209]];

@@ -8,6 +8,9 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use files::Failure;
+use files::model_file::{self, ModelFile};
+use files::{arrays, machine, readable};
 use import::Bindings;
 use kernels::Array;
 use lower::Program;
@@ -18,10 +21,7 @@ use serde_json::Value;
 use super::training::{Fed, Left, farthest, internal, loss_of, on_gpu};
 use super::{APART, SECTION};
 use crate::bench::gpu::{Given, Row};
-use crate::failure::Failure;
-use crate::model_file::{self, ModelFile};
 use crate::pipeline::{self, Target};
-use crate::{arrays, machine, readable};
 
 /// On which meshes.
 const MESHES: [&[u64]; 3] = [&[1], &[2], &[2, 2]];

@@ -6,6 +6,11 @@ use std::collections::BTreeMap;
 use ::train::{LOSS, RATE};
 use cost_models::cluster::Cluster;
 use device::Device;
+use files::Failure;
+use files::folder::Folder;
+use files::inputs::Random;
+use files::machine;
+use files::model_file::{self, ModelFile};
 use import::Bindings;
 use kernels::Array;
 use lower::Program;
@@ -17,18 +22,14 @@ use schedule::Kind;
 
 use super::around::Around;
 use super::{APART, APART_NARROW, SECTION};
-use crate::bench::folder::Folder;
 use crate::bench::gpt2::{self, Size, Start};
 use crate::bench::gpu::equal::apart;
 use crate::bench::gpu::{Given, Row};
 use crate::bench::onnx::Writer;
 use crate::bench::training::manner::DataFirst;
-use crate::failure::Failure;
-use crate::inputs::Random;
-use crate::model_file::{self, ModelFile};
+use crate::gpu;
 use crate::pipeline::staged::{Forward, Meshes, Order, Wanted, staged};
 use crate::pipeline::{self, Target};
-use crate::{gpu, machine};
 
 /// The model that is trained.
 const SIZE: Size = Size { layers: 2, hidden: 32, heads: 4, vocabulary: 96, positions: 8 };

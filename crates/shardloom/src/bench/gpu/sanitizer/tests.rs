@@ -2,8 +2,9 @@
 
 use std::os::unix::fs::PermissionsExt as _;
 
+use files::folder::Folder;
+
 use super::{faults, first};
-use crate::bench::folder::Folder;
 use crate::bench::gpu::tests::{ledger_of, shardloom};
 use crate::emulated::emulated;
 

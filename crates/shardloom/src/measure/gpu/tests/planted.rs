@@ -2,9 +2,9 @@
 //! planted, within the noise that is planted too.
 
 use cost_models::machine::{json, shipped};
+use files::folder::Folder;
 use serde_json::Value;
 
-use crate::bench::folder::Folder;
 use crate::emulated::{Emulated, emulated};
 
 /// How fast the GPU is, and what of a file that says; nothing where no field of it does.

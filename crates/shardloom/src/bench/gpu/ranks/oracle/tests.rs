@@ -2,9 +2,10 @@
 
 use std::path::Path;
 
+use files::folder::Folder;
+
 use super::rows;
 use crate::arguments::CudaArguments;
-use crate::bench::folder::Folder;
 use crate::bench::gpu::Given;
 use crate::bench::gpu::options::OnGpu;
 use crate::bench::gpu::row::Verdict;
@@ -26,7 +27,7 @@ fn verdicts(gpu: &Emulated, folder: &Path) -> Vec<Option<Verdict>> {
         cuda: CudaArguments { libraries, cache },
         ledger: None,
     };
-    let machine = crate::machine::named("h100-80g-8x", None).unwrap();
+    let machine = files::machine::named("h100-80g-8x", None).unwrap();
     let given = Given { options: &options, machine, command: String::new(), say: &|_| {} };
     let rows = rows(&given, folder).unwrap();
     rows.iter().for_each(|row| println!("{}: {:?} {:?}", row.what, row.verdict, row.figures));

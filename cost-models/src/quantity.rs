@@ -14,7 +14,7 @@ const UNITS: [(&str, u64); 9] = [
 ];
 
 /// The bytes of a size such as `70GiB`, `70 GB`, `1.5GB` or `1000`.
-pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
+pub fn parse_bytes(text: &str) -> Result<u64, String> {
     let expected = || format!("`{text}` is not a size, expected one such as `70GiB`, `70GB` or `1000000`");
     let text = text.trim();
     let known = UNITS.iter().find_map(|(unit, bytes)| Some((text.strip_suffix(unit)?, *bytes)));
@@ -31,7 +31,7 @@ pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
 }
 
 /// A size in a fitting unit, rounded down to a hundredth.
-pub(crate) fn bytes(bytes: u64) -> String {
+pub fn bytes(bytes: u64) -> String {
     const NAMES: [(u64, &str); 4] =
         [(1_000_000_000_000, "TB"), (1_000_000_000, "GB"), (1_000_000, "MB"), (1_000, "kB")];
     match NAMES.into_iter().find(|(unit, _)| bytes >= *unit) {
@@ -41,7 +41,7 @@ pub(crate) fn bytes(bytes: u64) -> String {
 }
 
 /// A time in a fitting unit.
-pub(crate) fn seconds(seconds: f64) -> String {
+pub fn seconds(seconds: f64) -> String {
     const NAMES: [(f64, &str); 3] = [(1.0, "s"), (1e-3, "ms"), (1e-6, "us")];
     if seconds <= 0.0 {
         return "0 s".to_owned();
@@ -52,7 +52,7 @@ pub(crate) fn seconds(seconds: f64) -> String {
 }
 
 /// A part in percent; of nothing, none.
-pub(crate) fn percent(part: f64, whole: f64) -> String {
+pub fn percent(part: f64, whole: f64) -> String {
     if whole > 0.0 { format!("{:.1} %", part / whole * 100.0) } else { "0.0 %".to_owned() }
 }
 

@@ -12,7 +12,7 @@ use crate::readable;
 
 /// A file that is mapped.
 #[derive(Clone, Debug)]
-pub(crate) struct Mapped(Arc<Map>);
+pub struct Mapped(Arc<Map>);
 
 #[derive(Debug)]
 struct Map {
@@ -23,7 +23,7 @@ struct Map {
 
 impl Mapped {
     /// Maps a file.
-    pub(crate) fn open(path: &Path) -> io::Result<Self> {
+    pub fn open(path: &Path) -> io::Result<Self> {
         let file = readable::open(path)?;
         #[expect(unsafe_code, reason = "a file is mapped")]
         // SAFETY: the map is only read. Whether the file is still as long is asked before a block is
@@ -34,13 +34,13 @@ impl Mapped {
     }
 
     /// All of the file.
-    pub(crate) fn bytes(&self) -> Bytes {
+    pub fn bytes(&self) -> Bytes {
         Bytes::from_owner(self.clone())
     }
 
     /// Refuses a file that has become shorter than it was when it was mapped: what is mapped beyond its
     /// end cannot be looked at.
-    pub(crate) fn check(&self) -> Result<(), String> {
+    pub fn check(&self) -> Result<(), String> {
         let Map { bytes, file, path } = &*self.0;
         let error = |error: io::Error| format!("`{}` cannot be read: {error}", path.display());
         let (found, expected) = (file.metadata().map_err(error)?.len(), bytes.len());
@@ -53,7 +53,7 @@ impl Mapped {
 
     /// Takes the pages that have been looked at out of this process's memory, as whose they are counted
     /// otherwise. They come back when they are looked at again.
-    pub(crate) fn release(&self) {
+    pub fn release(&self) {
         #[expect(unsafe_code, reason = "pages of a map are given back")]
         // SAFETY: the map is of a file and never written, so that what its pages say is in the file.
         let released = unsafe { self.0.bytes.unchecked_advise(UncheckedAdvice::DontNeed) };
@@ -69,4 +69,4 @@ impl AsRef<[u8]> for Mapped {
 }
 
 #[cfg(test)]
-pub(crate) mod tests;
+pub mod tests;

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use crate::failure::Failure;
 
 /// A folder that goes away unless it is to be kept.
-pub(crate) struct Folder {
+pub struct Folder {
     /// Where it is.
-    pub(crate) path: PathBuf,
+    pub path: PathBuf,
     keep: Keep,
 }
 
@@ -19,7 +19,7 @@ enum Keep {
 
 impl Folder {
     /// The folder that is to be kept, or one among the temporary ones.
-    pub(crate) fn new(benchmark: &str, keep: Option<&Path>) -> Result<Self, Failure> {
+    pub fn new(benchmark: &str, keep: Option<&Path>) -> Result<Self, Failure> {
         let (path, keep) = match keep {
             Some(path) => (path.to_owned(), Keep::Yes),
             None => {

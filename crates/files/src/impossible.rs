@@ -14,7 +14,7 @@ const MOST: u64 = 1 << 22;
 /// Refuses a program that computes nothing for the sizes of dimensions that it was made for: outputs that have
 /// elements are made of none, or no output that depends on inputs has any. What a file says of all sizes itself
 /// is as it says.
-pub(crate) fn refuse_empty(graph: &Graph, header: &plan::ModelFile) -> Result<(), String> {
+pub fn refuse_empty(graph: &Graph, header: &plan::ModelFile) -> Result<(), String> {
     if header.dims.is_empty() {
         return Ok(());
     }
@@ -86,7 +86,7 @@ impl<'a> Made<'a> {
 
 /// Refuses a program of which it is known before it runs that it cannot. Of some inputs a number is known
 /// that they will have.
-pub(crate) fn refuse(path: &Path, graph: &Graph, mut known: BTreeMap<String, Array>) -> Result<(), Failure> {
+pub fn refuse(path: &Path, graph: &Graph, mut known: BTreeMap<String, Array>) -> Result<(), Failure> {
     let mut values: BTreeMap<ValueId, Array> = BTreeMap::new();
     for value in graph.value_ids() {
         if let Source::Input(name) = &graph.value(value).source
@@ -134,7 +134,7 @@ pub(crate) fn refuse(path: &Path, graph: &Graph, mut known: BTreeMap<String, Arr
 }
 
 /// An array of integers that all are this one.
-pub(crate) fn filled(type_: &Type, number: u64) -> Option<Array> {
+pub fn filled(type_: &Type, number: u64) -> Option<Array> {
     let number = i64::try_from(number).ok()?;
     let count = usize::try_from(type_.elements()).ok()?;
     let bytes = match type_.dtype {

@@ -19,17 +19,17 @@ const DIGITS: usize = 16;
 
 /// The name of a file of weights beside a model. Of a large one samples are looked at, of each of its parts,
 /// as where hosts compare theirs.
-pub(crate) fn name(model: &Path, content: &Path, parts: &[Range<u64>]) -> io::Result<String> {
+pub fn name(model: &Path, content: &Path, parts: &[Range<u64>]) -> io::Result<String> {
     Ok(format!("{}{MARK}{}{ENDING}", own(model), digits(content, parts)?))
 }
 
 /// The place under whose name it is written before it has one.
-pub(crate) fn provisional(model: &Path) -> PathBuf {
+pub fn provisional(model: &Path) -> PathBuf {
     model.with_file_name(format!("{}{MARK}{ENDING}", own(model)))
 }
 
 /// All such files beside a model.
-pub(crate) fn of(model: &Path) -> Vec<PathBuf> {
+pub fn of(model: &Path) -> Vec<PathBuf> {
     let own = own(model);
     let entries = std::fs::read_dir(folder(model)).into_iter().flatten().flatten();
     let names = entries.filter_map(|entry| entry.file_name().into_string().ok());

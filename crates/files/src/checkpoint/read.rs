@@ -15,18 +15,18 @@ use crate::readable;
 
 /// A checkpoint whose files are what its manifest says.
 #[derive(Clone, Debug)]
-pub(crate) struct Checkpoint {
+pub struct Checkpoint {
     /// Where it is.
-    pub(crate) folder: PathBuf,
+    pub folder: PathBuf,
     /// What it says.
-    pub(crate) manifest: Manifest,
+    pub manifest: Manifest,
 }
 
 /// The newest checkpoint of a folder, or the one that the folder is.
 ///
 /// If the newest is damaged it is said which older one is not; that one is taken only if it is
 /// asked for.
-pub(crate) fn open(path: &Path) -> Result<Checkpoint, Failure> {
+pub fn open(path: &Path) -> Result<Checkpoint, Failure> {
     newest(path).map_err(|Damaged { failure, other }| match other {
         Some(other) => Failure::Input(format!(
             "{failure}; the newest before it that is whole is {0}: go on from that with `--resume {0}`",
@@ -38,7 +38,7 @@ pub(crate) fn open(path: &Path) -> Result<Checkpoint, Failure> {
 
 /// The newest checkpoint of a folder that is whole, and what is wrong with the newest of all where that is
 /// another one.
-pub(crate) fn newest_whole(path: &Path) -> Result<(Checkpoint, Option<Failure>), Failure> {
+pub fn newest_whole(path: &Path) -> Result<(Checkpoint, Option<Failure>), Failure> {
     match newest(path) {
         Ok(checkpoint) => Ok((checkpoint, None)),
         Err(Damaged { failure, other: Some(other) }) => Ok((*other, Some(failure))),
@@ -132,7 +132,7 @@ fn check(path: &Path, expected: &FileSum) -> Result<(), String> {
 
 impl Checkpoint {
     /// Hands over each state, one after the other, and where it is read from, by its name.
-    pub(crate) fn each(
+    pub fn each(
         &self,
         visit: &mut dyn FnMut(State, &dyn Stored) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
@@ -142,7 +142,7 @@ impl Checkpoint {
     }
 
     /// Refuses a checkpoint that has other states than those expected.
-    pub(crate) fn expect(&self, expected: &BTreeMap<State, Type>) -> Result<(), Failure> {
+    pub fn expect(&self, expected: &BTreeMap<State, Type>) -> Result<(), Failure> {
         let mut found: BTreeMap<State, Type> = BTreeMap::new();
         self.files(&mut |kind, path| {
             let file = Arrays::open(path)?;

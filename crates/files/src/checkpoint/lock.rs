@@ -13,12 +13,12 @@ const LOCK: &str = ".lock";
 /// A folder into which no other job writes, as long as this is there; not longer than this process, however
 /// it ends.
 #[derive(Debug)]
-pub(crate) struct Lock(#[expect(dead_code, reason = "it is locked while it is open")] File);
+pub struct Lock(#[expect(dead_code, reason = "it is locked while it is open")] File);
 
 /// Makes a folder of checkpoints, and refuses one into which another job writes.
 ///
 /// Where files cannot be locked, as on some network file systems, there is nothing to hold.
-pub(crate) fn lock(folder: &Path) -> Result<Option<Lock>, Failure> {
+pub fn lock(folder: &Path) -> Result<Option<Lock>, Failure> {
     let unwritten = |error: io::Error| Failure::unwritten(folder, &error);
     std::fs::create_dir_all(folder).map_err(unwritten)?;
     let path = folder.join(LOCK);

@@ -12,12 +12,12 @@ use crate::failure::Failure;
 use crate::readable;
 
 /// Whether a machine is given as a file: that is what has a separator or ends in `.json`.
-pub(crate) fn is_file(name: &str) -> bool {
+pub fn is_file(name: &str) -> bool {
     Path::new(name).extension().is_some_and(|it| it == "json") || name.contains(std::path::MAIN_SEPARATOR)
 }
 
 /// What a plan calls a machine of these kinds, and by which prices it is made.
-pub(crate) fn called(kinds: &[Machine]) -> MachineName {
+pub fn called(kinds: &[Machine]) -> MachineName {
     let names: Vec<String> = kinds.iter().map(Machine::full_name).collect();
     let devices = kinds.iter().map(Machine::devices).sum();
     MachineName { name: names.join("+"), devices, sha256: Some(sha256(kinds)) }
@@ -47,14 +47,14 @@ fn without_sources(said: Value) -> Value {
 }
 
 /// Whether a machine has the prices that a plan was made by; nothing if the plan does not say which.
-pub(crate) fn has_prices_of(cluster: &Cluster, planned: &MachineName) -> Option<bool> {
+pub fn has_prices_of(cluster: &Cluster, planned: &MachineName) -> Option<bool> {
     planned.sha256.as_ref().map(|hash| *hash == sha256(cluster.kinds()))
 }
 
 /// The machine that a plan was made for, or the one that is given: as many devices as the plan, for a
 /// machine file does not say how many there are. A plan is not priced by other prices than it was made by
 /// unless they are given.
-pub(crate) fn of_plan(planned: &MachineName, given: Option<&str>) -> Result<Cluster, Failure> {
+pub fn of_plan(planned: &MachineName, given: Option<&str>) -> Result<Cluster, Failure> {
     let MachineName { name, devices, .. } = planned;
     let found = of_devices(given.unwrap_or(name), *devices).map_err(|failure| match (failure, given) {
         (Failure::Usage(why), None) => Failure::Usage(format!(
@@ -75,7 +75,7 @@ pub(crate) fn of_plan(planned: &MachineName, given: Option<&str>) -> Result<Clus
 }
 
 /// The same with the prices that the plan was made by, if it says which.
-pub(crate) fn priced_as(planned: &MachineName, given: Option<&str>) -> Result<Cluster, Failure> {
+pub fn priced_as(planned: &MachineName, given: Option<&str>) -> Result<Cluster, Failure> {
     let cluster = of_plan(planned, given)?;
     match given.filter(|_| has_prices_of(&cluster, planned) == Some(false)) {
         None => Ok(cluster),
@@ -87,7 +87,7 @@ pub(crate) fn priced_as(planned: &MachineName, given: Option<&str>) -> Result<Cl
 }
 
 /// The machine of a plan on one mesh.
-pub(crate) fn single(cluster: &Cluster) -> Result<Machine, Failure> {
+pub fn single(cluster: &Cluster) -> Result<Machine, Failure> {
     cluster.single().cloned().ok_or_else(|| {
         Failure::Usage(format!("machine `{}` has nodes of several kinds, expected one", cluster.full_name()))
     })
@@ -95,7 +95,7 @@ pub(crate) fn single(cluster: &Cluster) -> Result<Machine, Failure> {
 
 /// What comes before prices of the machine that plans call so are held against times of this host; nothing
 /// where they were measured on it, or are of no host at all.
-pub(crate) fn calibrate_first(planned: &MachineName) -> Option<&'static str> {
+pub fn calibrate_first(planned: &MachineName) -> Option<&'static str> {
     let shipped = || shipped::named(&planned.name).map(Cluster::of);
     let is_shipped = || shipped().is_ok_and(|it| has_prices_of(&it, planned) != Some(false));
     (shipped::is_host(&planned.name) && is_shipped()).then_some(
@@ -105,7 +105,7 @@ pub(crate) fn calibrate_first(planned: &MachineName) -> Option<&'static str> {
 }
 
 /// The machine of that name, or of that file.
-pub(crate) fn named(name: &str, devices: Option<u64>) -> Result<Machine, Failure> {
+pub fn named(name: &str, devices: Option<u64>) -> Result<Machine, Failure> {
     let cluster = cluster(name, devices)?;
     cluster.single().cloned().ok_or_else(|| {
         Failure::Usage(format!(
@@ -118,7 +118,7 @@ pub(crate) fn named(name: &str, devices: Option<u64>) -> Result<Machine, Failure
 
 /// The machine of that name, or of that file, or several whose names are joined by `+` or that are in one
 /// file.
-pub(crate) fn cluster(name: &str, devices: Option<u64>) -> Result<Cluster, Failure> {
+pub fn cluster(name: &str, devices: Option<u64>) -> Result<Cluster, Failure> {
     if is_file(name) {
         let path = Path::new(name);
         let text = readable::text(path)?;

@@ -15,7 +15,7 @@ fn content(path: &Path) -> Result<Content, Failure> {
 }
 
 /// The plan of a file, checked.
-pub(crate) fn read_checked(path: &Path) -> Result<Plan, Failure> {
+pub fn read_checked(path: &Path) -> Result<Plan, Failure> {
     of_one(path, read_any_checked(path)?)
 }
 
@@ -40,7 +40,7 @@ fn of_one(path: &Path, content: Content) -> Result<Plan, Failure> {
 }
 
 /// The plan or the pipeline of a file, checked.
-pub(crate) fn read_any_checked(path: &Path) -> Result<Content, Failure> {
+pub fn read_any_checked(path: &Path) -> Result<Content, Failure> {
     let content = content(path)?;
     let (checked, plans): (_, Vec<&Plan>) = match &content {
         Content::Plan(plan) => (plan::check(plan), vec![plan]),
@@ -53,7 +53,7 @@ pub(crate) fn read_any_checked(path: &Path) -> Result<Content, Failure> {
 }
 
 /// The plans of generation of a file, checked.
-pub(crate) fn generation(path: &Path) -> Result<Generation, Failure> {
+pub fn generation(path: &Path) -> Result<Generation, Failure> {
     let what = match read_any_checked(path)? {
         Content::Generation(generation) => return Ok(*generation),
         Content::Plan(_) => "a plan of one program",
@@ -68,28 +68,28 @@ pub(crate) fn generation(path: &Path) -> Result<Generation, Failure> {
 }
 
 /// Writes plans of generation.
-pub(crate) fn write_generation(path: &Path, generation: &Generation) -> Result<(), Failure> {
+pub fn write_generation(path: &Path, generation: &Generation) -> Result<(), Failure> {
     written::write(path, plan::json::write_generation(generation).as_bytes())
 }
 
 /// Writes a pipeline.
-pub(crate) fn write_pipeline(path: &Path, pipeline: &Pipeline) -> Result<(), Failure> {
+pub fn write_pipeline(path: &Path, pipeline: &Pipeline) -> Result<(), Failure> {
     written::write(path, plan::json::write_pipeline(pipeline).as_bytes())
 }
 
 /// Writes a plan.
-pub(crate) fn write(path: &Path, plan: &Plan) -> Result<(), Failure> {
+pub fn write(path: &Path, plan: &Plan) -> Result<(), Failure> {
     written::write(path, plan::json::write(plan).as_bytes())
 }
 
 /// The model of a plan: the one that is given, or where the plan says, from the current folder or
 /// that of the plan.
-pub(crate) fn model(plan_path: &Path, plan: &Plan, given: Option<&Path>) -> Result<ModelFile, Failure> {
+pub fn model(plan_path: &Path, plan: &Plan, given: Option<&Path>) -> Result<ModelFile, Failure> {
     named_model(plan_path, &plan.model, given)
 }
 
 /// The same of what a plan says of its model.
-pub(crate) fn named_model(
+pub fn named_model(
     plan_path: &Path,
     named: &plan::ModelFile,
     given: Option<&Path>,

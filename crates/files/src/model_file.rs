@@ -1,6 +1,6 @@
 //! A model on disk: its graph's bytes, and its weights where they lie.
 
-pub(crate) mod named; // files of weights whose names say what is in them
+pub mod named; // files of weights whose names say what is in them
 
 use std::fs;
 use std::io;
@@ -16,12 +16,13 @@ use planner_ir::Type;
 use run::Stored;
 use sha2::{Digest, Sha256};
 
-use crate::cluster::Facts;
 use crate::failure::Failure;
 use crate::mapped::Mapped;
-use crate::progress::Progress;
 use crate::written::folder;
 use crate::{readable, written};
+
+/// What has to be the same for all ranks: what it is, and its text.
+pub type Facts = Vec<(String, String)>;
 
 /// An opened model.
 #[derive(Debug)]
@@ -46,7 +47,7 @@ pub fn open(path: &Path) -> Result<ModelFile, Failure> {
 }
 
 /// The same; of a configuration the graph for a use.
-pub(crate) fn open_for(path: &Path, of: Use) -> Result<ModelFile, Failure> {
+pub fn open_for(path: &Path, of: Use) -> Result<ModelFile, Failure> {
     let unreadable = |error: io::Error| readable::failed(path, &error);
     let map = Mapped::open(path).map_err(unreadable)?;
     if models::is_config(map.as_ref()) {
@@ -147,26 +148,19 @@ impl ModelFile {
         }
     }
 
-    /// Says what of its configuration is not in it.
-    pub(crate) fn say_left_out(&self, progress: &Progress) {
-        for left_out in &self.left_out {
-            progress.without(|| eprintln!("warning: {}: left out: {left_out}", self.path.display()));
-        }
-    }
-
     /// The files beside it that its weights are in, where they are.
-    pub(crate) fn beside(&self) -> Vec<PathBuf> {
+    pub fn beside(&self) -> Vec<PathBuf> {
         self.model.files().into_iter().map(|file| folder(&self.path).join(file)).collect()
     }
 
     /// Refuses an output that is the model or a file of its weights.
-    pub(crate) fn spares(&self, output: &Path) -> Result<(), Failure> {
+    pub fn spares(&self, output: &Path) -> Result<(), Failure> {
         let read = [vec![self.path.clone()], self.beside()].concat();
         written::differs(output, &read.iter().map(PathBuf::as_path).collect::<Vec<_>>())
     }
 
     /// What each file of weights beside it is compared by with that of the same name on other hosts.
-    pub(crate) fn prints(&self) -> Result<Facts, Failure> {
+    pub fn prints(&self) -> Result<Facts, Failure> {
         let print = |file: &str| {
             let path = folder(&self.path).join(file);
             let print = readable::fingerprint(&path, &parts(&self.model, file));
@@ -207,4 +201,4 @@ impl Stored for ModelFile {
 }
 
 #[cfg(test)]
-pub(crate) mod tests;
+pub mod tests;

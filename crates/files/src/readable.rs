@@ -11,7 +11,7 @@ use crate::failure::Failure;
 
 /// Opens a file. What is none is refused: pipes, devices and sockets, which may never end or never begin,
 /// and folders.
-pub(crate) fn open(path: &Path) -> io::Result<File> {
+pub fn open(path: &Path) -> io::Result<File> {
     // Before it is opened: opening a pipe waits for whoever writes to it. After: it may have become another.
     expect_file(&std::fs::metadata(path)?)?;
     let file = File::open(path)?;
@@ -28,12 +28,12 @@ fn expect_file(found: &Metadata) -> io::Result<()> {
 }
 
 /// Why a file cannot be read.
-pub(crate) fn failed(path: &Path, error: &io::Error) -> Failure {
+pub fn failed(path: &Path, error: &io::Error) -> Failure {
     Failure::file(path, format!("cannot be read: {error}"))
 }
 
 /// All of a file.
-pub(crate) fn bytes(path: &Path) -> Result<Vec<u8>, Failure> {
+pub fn bytes(path: &Path) -> Result<Vec<u8>, Failure> {
     let mut bytes = Vec::new();
     let read = open(path).and_then(|mut file| file.read_to_end(&mut bytes));
     read.map_err(|error| failed(path, &error))?;
@@ -41,12 +41,12 @@ pub(crate) fn bytes(path: &Path) -> Result<Vec<u8>, Failure> {
 }
 
 /// All of a file of text.
-pub(crate) fn text(path: &Path) -> Result<String, Failure> {
+pub fn text(path: &Path) -> Result<String, Failure> {
     read_text(path).map_err(|error| failed(path, &error))
 }
 
 /// All of a file of text, if there is one.
-pub(crate) fn text_if_there(path: &Path) -> Result<Option<String>, Failure> {
+pub fn text_if_there(path: &Path) -> Result<Option<String>, Failure> {
     match read_text(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         read => read.map(Some).map_err(|error| failed(path, &error)),
@@ -60,13 +60,13 @@ fn read_text(path: &Path) -> io::Result<String> {
 }
 
 /// Bytes in hexadecimal.
-pub(crate) fn hexadecimal(hash: impl IntoIterator<Item = u8>) -> String {
+pub fn hexadecimal(hash: impl IntoIterator<Item = u8>) -> String {
     hash.into_iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// The SHA-256 of a file, in hexadecimal. It is read, not mapped: what is mapped and looked at is counted as
 /// memory of this process.
-pub(crate) fn sha256(file: &mut File) -> io::Result<String> {
+pub fn sha256(file: &mut File) -> io::Result<String> {
     let (mut hash, mut chunk) = (Sha256::new(), vec![0; CHUNK]);
     loop {
         match file.read(&mut chunk)? {
@@ -85,7 +85,7 @@ const CHUNK: usize = 1 << 20;
 ///
 /// A part that was trained, converted or damaged on its way as a whole is seen; that some bytes between the
 /// samples of a large file differ and none else is not.
-pub(crate) fn fingerprint(path: &Path, parts: &[Range<u64>]) -> io::Result<String> {
+pub fn fingerprint(path: &Path, parts: &[Range<u64>]) -> io::Result<String> {
     let mut file = open(path)?;
     let length = file.metadata()?.len();
     if length <= WHOLE {

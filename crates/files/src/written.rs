@@ -17,17 +17,17 @@ pub fn write(path: &Path, contents: &[u8]) -> Result<(), Failure> {
 }
 
 /// The same for a file that is written piece by piece.
-pub(crate) fn stream(path: &Path, fill: Fill<'_>) -> Result<(), Failure> {
+pub fn stream(path: &Path, fill: Fill<'_>) -> Result<(), Failure> {
     prepare(path, fill)?.put()
 }
 
 /// What writes the content of a file.
-pub(crate) type Fill<'a> = &'a mut dyn FnMut(&mut dyn Write) -> Result<(), Failure>;
+pub type Fill<'a> = &'a mut dyn FnMut(&mut dyn Write) -> Result<(), Failure>;
 
 /// A file that is written and not yet in its place. Of several that belong together none is put there before
 /// all are written.
 #[must_use = "it is in its place only when it is put there"]
-pub(crate) struct Prepared<'a> {
+pub struct Prepared<'a> {
     path: &'a Path,
     /// Where it is, and where it is to be; none if it was written to what is no file.
     moved: Option<(Temporary, PathBuf)>,
@@ -44,7 +44,7 @@ impl Drop for Temporary {
 }
 
 /// Writes a file under a temporary name. Messages name the path that was given.
-pub(crate) fn prepare<'a>(path: &'a Path, fill: Fill<'_>) -> Result<Prepared<'a>, Failure> {
+pub fn prepare<'a>(path: &'a Path, fill: Fill<'_>) -> Result<Prepared<'a>, Failure> {
     let failed = |error: io::Error| Failure::unwritten(path, &error);
     let there = fs::canonicalize(path).ok();
     let found = there.as_ref().map(fs::metadata).transpose().map_err(failed)?;
@@ -64,13 +64,13 @@ pub(crate) fn prepare<'a>(path: &'a Path, fill: Fill<'_>) -> Result<Prepared<'a>
 
 impl Prepared<'_> {
     /// Puts it in its place.
-    pub(crate) fn put(self) -> Result<(), Failure> {
+    pub fn put(self) -> Result<(), Failure> {
         let Some((Temporary(temporary), place)) = &self.moved else { return Ok(()) };
         put(temporary, place).map_err(|error| Failure::unwritten(self.path, &error))
     }
 
     /// Puts it beside its place, under a name that may depend on what is in it: that name.
-    pub(crate) fn put_as(self, name: &mut dyn FnMut(&Path) -> io::Result<String>) -> Result<String, Failure> {
+    pub fn put_as(self, name: &mut dyn FnMut(&Path) -> io::Result<String>) -> Result<String, Failure> {
         let failed = |error: io::Error| Failure::unwritten(self.path, &error);
         let Some((Temporary(temporary), place)) = &self.moved else {
             return Err(failed(io::Error::other("it is a pipe, a device or a socket, expected a file")));
@@ -82,18 +82,18 @@ impl Prepared<'_> {
 }
 
 /// Gives what is on its disk, a file or a folder, another name in the same folder, and makes that last.
-pub(crate) fn put(from: &Path, to: &Path) -> io::Result<()> {
+pub fn put(from: &Path, to: &Path) -> io::Result<()> {
     fs::rename(from, to)?;
     sync(folder(to))
 }
 
 /// The folder that a path has a file in.
-pub(crate) fn folder(path: &Path) -> &Path {
+pub fn folder(path: &Path) -> &Path {
     path.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."))
 }
 
 /// Makes the names in a folder last, where its file system can be told to.
-pub(crate) fn sync(folder: &Path) -> io::Result<()> {
+pub fn sync(folder: &Path) -> io::Result<()> {
     match File::open(folder)?.sync_all() {
         Err(error) if matches!(error.kind(), io::ErrorKind::Unsupported | io::ErrorKind::InvalidInput) => {
             Ok(())
@@ -109,7 +109,7 @@ fn filled(path: &Path, file: &File, fill: Fill<'_>) -> Result<(), Failure> {
 }
 
 /// Refuses a path at which nothing can be written, before what is to be written there is made.
-pub(crate) fn possible(path: &Path) -> Result<(), Failure> {
+pub fn possible(path: &Path) -> Result<(), Failure> {
     let failed = |error: io::Error| Failure::unwritten(path, &error);
     let place = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
     match fs::metadata(&place) {
@@ -136,7 +136,7 @@ pub fn differs(output: &Path, inputs: &[&Path]) -> Result<(), Failure> {
 }
 
 /// What a temporary name ends in.
-pub(crate) const ENDING: &str = ".tmp";
+pub const ENDING: &str = ".tmp";
 
 fn temporary(path: &Path) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_os_string();

@@ -15,7 +15,7 @@ use crate::failure::Failure;
 use crate::mapped::Mapped;
 use crate::readable;
 
-pub(crate) use tensors::write_each;
+pub use tensors::write_each;
 
 /// A file of arrays that is open. Which it has, and of what types, is known; the elements of one are read
 /// when they are asked for.
@@ -57,7 +57,7 @@ impl Arrays {
     }
 
     /// Where in the file the bytes of an array begin, where they lie there as they are.
-    pub(crate) fn offset(&self, name: &str) -> Option<u64> {
+    pub fn offset(&self, name: &str) -> Option<u64> {
         match &self.held {
             Held::Npz(_) => None,
             Held::Safetensors(tensors) => tensors.offset(name),
@@ -109,7 +109,7 @@ pub fn write(path: &Path, arrays: &BTreeMap<String, Array>) -> Result<(), Failur
 }
 
 /// What an array is called in a file of that name, if not as it is.
-pub(crate) fn renamed(path: &Path, name: &str) -> Option<String> {
+pub fn renamed(path: &Path, name: &str) -> Option<String> {
     let entry = form(path).is_ok_and(|form| form == Form::Npz).then(|| npz::entry_name(name))?;
     let written = entry.strip_suffix(npz::ENDING)?;
     (written != name).then(|| written.to_owned())

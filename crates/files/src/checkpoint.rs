@@ -19,10 +19,10 @@ use std::path::{Path, PathBuf};
 
 use crate::failure::Failure;
 
-pub(crate) use lock::{Lock, lock};
-pub(crate) use manifest::{Manifest, optimizer_name};
-pub(crate) use read::{Checkpoint, newest_whole, open};
-pub(crate) use write::{Writer, point};
+pub use lock::{Lock, lock};
+pub use manifest::{Manifest, Settings, optimizer_name};
+pub use read::{Checkpoint, newest_whole, open};
+pub use write::{Writer, point};
 
 /// The file that says what a checkpoint is.
 const MANIFEST: &str = "manifest.json";
@@ -34,19 +34,19 @@ const STEP: &str = "step-";
 const HIDDEN: &str = ".step-";
 
 /// The folder of the checkpoint after a step.
-pub(crate) fn folder(folder: &Path, step: u64) -> PathBuf {
+pub fn folder(folder: &Path, step: u64) -> PathBuf {
     folder.join(format!("{STEP}{step:06}"))
 }
 
 /// The steps of a folder's checkpoints, ascending.
-pub(crate) fn steps(folder: &Path) -> Result<Vec<u64>, Failure> {
+pub fn steps(folder: &Path) -> Result<Vec<u64>, Failure> {
     let mut steps: Vec<u64> = names(folder)?.iter().filter_map(|name| step_of(name)).collect();
     steps.sort_unstable();
     Ok(steps)
 }
 
 /// Whether a folder has a checkpoint to go on from.
-pub(crate) fn has_some(folder: &Path) -> bool {
+pub fn has_some(folder: &Path) -> bool {
     // The first one may not have been named yet.
     folder.join(LATEST).exists() || steps(folder).is_ok_and(|it| !it.is_empty())
 }

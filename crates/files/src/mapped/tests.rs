@@ -3,7 +3,7 @@
 use super::*;
 
 /// How much of a file that is mapped is in this process's memory (KiB); none where the system does not say.
-pub(crate) fn resident(path: &Path) -> Option<u64> {
+pub fn resident(path: &Path) -> Option<u64> {
     let said = std::fs::read_to_string("/proc/self/smaps").ok()?;
     let path = path.to_str()?;
     let mut lines = said.lines().skip_while(|line| !line.ends_with(path)).skip(1);

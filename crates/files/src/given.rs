@@ -12,14 +12,14 @@ use crate::failure::Failure;
 
 /// The arrays of a file: inputs, and outputs to compare with. They are read when they are asked for.
 #[derive(Debug)]
-pub(crate) struct Given {
+pub struct Given {
     file: Arrays,
     /// Whether names say what each is.
     marked: bool,
     /// The types of the inputs, by name.
-    pub(crate) inputs: BTreeMap<String, Type>,
+    pub inputs: BTreeMap<String, Type>,
     /// The types of the outputs that are expected, by name.
-    pub(crate) outputs: BTreeMap<String, Type>,
+    pub outputs: BTreeMap<String, Type>,
 }
 
 /// What stands before the name of an input, in a file that has outputs too.
@@ -29,7 +29,7 @@ const OUTPUT: &str = "out/";
 
 /// The arrays of a file. If every name begins with `in/` or `out/`, that says what each is; else
 /// all are inputs.
-pub(crate) fn read(path: &Path) -> Result<Given, Failure> {
+pub fn read(path: &Path) -> Result<Given, Failure> {
     let file = Arrays::open(path)?;
     let marked = file.types().keys().all(|name| name.starts_with(INPUT) || name.starts_with(OUTPUT));
     let of = |mark: &str| {
@@ -43,19 +43,19 @@ pub(crate) fn read(path: &Path) -> Result<Given, Failure> {
 
 impl Given {
     /// The elements of an input.
-    pub(crate) fn input(&self, name: &str) -> Result<Array, Failure> {
+    pub fn input(&self, name: &str) -> Result<Array, Failure> {
         if self.marked { self.file.read(&format!("{INPUT}{name}")) } else { self.file.read(name) }
     }
 
     /// The elements of an output that is expected.
-    pub(crate) fn output(&self, name: &str) -> Result<Array, Failure> {
+    pub fn output(&self, name: &str) -> Result<Array, Failure> {
         self.file.read(&format!("{OUTPUT}{name}"))
     }
 
     /// The inputs of a program, of its types: floating-point numbers are converted, and integers if
     /// that loses nothing. Inputs that the program lacks have to be among `ignored`, and those whose values
     /// are part of the program have to be as they are there.
-    pub(crate) fn fitting(
+    pub fn fitting(
         &self,
         graph: &Graph,
         controls: &[Control],
@@ -77,10 +77,7 @@ impl Given {
 
 impl Given {
     /// The inputs of these names, whose values are part of a program.
-    pub(crate) fn controls<'a>(
-        &self,
-        names: impl Iterator<Item = &'a String>,
-    ) -> Result<Vec<Control>, Failure> {
+    pub fn controls<'a>(&self, names: impl Iterator<Item = &'a String>) -> Result<Vec<Control>, Failure> {
         let control = |name: &String| {
             let array = self.input(name)?;
             let value = number(&array);
@@ -119,13 +116,13 @@ fn number(array: &Array) -> Option<i64> {
 }
 
 /// The array of an input whose value is part of a program.
-pub(crate) fn control(it: &Control, dtype: DType) -> Result<Array, String> {
+pub fn control(it: &Control, dtype: DType) -> Result<Array, String> {
     let one = Array::of(it.shape.clone(), &[it.value]).map_err(|error| error.to_string())?;
     converted(one, &Type::new(dtype, it.shape.clone()))
 }
 
 /// The names and types of a program's inputs, in order.
-pub(crate) fn expected(graph: &Graph) -> Vec<(&str, &Type)> {
+pub fn expected(graph: &Graph) -> Vec<(&str, &Type)> {
     let inputs = graph.values.iter().filter_map(|value| match &value.source {
         Source::Input(name) => Some((name.as_str(), &value.type_)),
         _ => None,
@@ -157,7 +154,7 @@ fn check(graph: &Graph, given: &BTreeMap<String, Type>, ignored: &[&str]) -> Res
 }
 
 /// An array with elements of another type, which [`converts`].
-pub(crate) fn converted(array: Array, expected: &Type) -> Result<Array, String> {
+pub fn converted(array: Array, expected: &Type) -> Result<Array, String> {
     if array.type_() == expected {
         return Ok(array);
     }
@@ -168,7 +165,7 @@ pub(crate) fn converted(array: Array, expected: &Type) -> Result<Array, String> 
 
 /// Whether elements are converted without being asked: between floating-point types, and to
 /// integers that hold every number.
-pub(crate) fn converts(from: DType, to: DType) -> bool {
+pub fn converts(from: DType, to: DType) -> bool {
     let signed = |dtype| matches!(dtype, DType::I64 | DType::I32 | DType::I16 | DType::I8);
     let number = !from.is_float() && !to.is_float() && from != DType::Bool && to != DType::Bool;
     let widens = from.bytes() < to.bytes() && (signed(to) || !signed(from));

@@ -125,7 +125,7 @@ fn what_is_not_there_is_named() {
 
 /// A model whose raw tensors of more than 64 bytes are in the file `w.bin`: field 9 of a tensor
 /// becomes fields 13 and 14.
-pub(crate) fn moved(file: &[u8], contents: &mut Vec<u8>) -> Vec<u8> {
+pub fn moved(file: &[u8], contents: &mut Vec<u8>) -> Vec<u8> {
     with_weights(file, &mut |tensor| {
         let raw = fields(tensor).into_iter().find(|(number, _, content)| *number == 9 && content.len() > 64);
         let Some((_, whole, raw)) = raw else { return tensor.to_vec() };

@@ -25,7 +25,7 @@ pub enum Failure {
 
 impl Failure {
     /// One with an exit code.
-    pub(crate) fn of_code(code: u8, message: String) -> Self {
+    pub fn of_code(code: u8, message: String) -> Self {
         match code {
             1 => Self::Usage(message),
             2 => Self::Input(message),
@@ -36,7 +36,7 @@ impl Failure {
     }
 
     /// A file that cannot be written.
-    pub(crate) fn unwritten(path: &Path, error: &io::Error) -> Self {
+    pub fn unwritten(path: &Path, error: &io::Error) -> Self {
         use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
         let message = format!("{}: cannot be written: {error}", path.display());
         match error.kind() {
@@ -58,7 +58,7 @@ impl Failure {
     }
 
     /// Programs that did not run to their end, made of this model.
-    pub(crate) fn of_run(stage: &str, model: &Path, error: &RunError) -> Self {
+    pub fn of_run(stage: &str, model: &Path, error: &RunError) -> Self {
         match error {
             RunError::Weight(..) => Self::file(model, error),
             RunError::Device(_) | RunError::Thread(..) => Self::Input(error.to_string()),

@@ -1,52 +1,56 @@
 //! What a checkpoint says of itself.
 
+use std::collections::BTreeMap;
+
 use planner_ir::Optimizer;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use crate::readable::hexadecimal;
-use crate::train::settings::Settings;
 
 /// What the first field of every manifest says.
 const FORMAT: &str = "shardloom-checkpoint";
 /// The version of the form that is written and read.
 const VERSION: u64 = 2;
 
+/// What a run is made with: a value in words for each name.
+pub type Settings = BTreeMap<String, String>;
+
 /// A run after a step.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Manifest {
+pub struct Manifest {
     /// The step, from 1.
-    pub(crate) step: u64,
+    pub step: u64,
     /// What the order of examples and dropout started from.
-    pub(crate) seed: u64,
+    pub seed: u64,
     /// How often all examples have been gone through.
-    pub(crate) epoch: u64,
+    pub epoch: u64,
     /// How many examples of this epoch have been used.
-    pub(crate) used: u64,
+    pub used: u64,
     /// How many examples there are.
-    pub(crate) examples: u64,
+    pub examples: u64,
     /// The SHA-256 of the model's ONNX file, in hexadecimal.
-    pub(crate) model_sha256: String,
+    pub model_sha256: String,
     /// How many of the steps had no label that counts, and changed nothing.
-    pub(crate) skipped: u64,
+    pub skipped: u64,
     /// What the run is made with.
-    pub(crate) settings: Settings,
+    pub settings: Settings,
     /// The files beside it.
-    pub(crate) files: Vec<FileSum>,
+    pub files: Vec<FileSum>,
 }
 
 /// A file of a checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct FileSum {
+pub struct FileSum {
     /// Its name.
-    pub(crate) name: String,
+    pub name: String,
     /// How long it is (bytes).
-    pub(crate) bytes: u64,
+    pub bytes: u64,
     /// The SHA-256 of its content, in hexadecimal.
-    pub(crate) sha256: String,
+    pub sha256: String,
 }
 
 /// What the file says.
@@ -62,7 +66,7 @@ struct File {
 
 impl Manifest {
     /// The text of the file.
-    pub(crate) fn write(&self) -> Result<String, String> {
+    pub fn write(&self) -> Result<String, String> {
         let file = File {
             format: FORMAT.to_owned(),
             version: VERSION,
@@ -74,7 +78,7 @@ impl Manifest {
     }
 
     /// What a text says, if it is what was written.
-    pub(crate) fn read(text: &[u8]) -> Result<Self, String> {
+    pub fn read(text: &[u8]) -> Result<Self, String> {
         let damaged = |error: serde_json::Error| format!("is damaged: {error}");
         let value: Value = serde_json::from_slice(text).map_err(damaged)?;
         if value["format"] != FORMAT {
@@ -92,14 +96,14 @@ impl Manifest {
     }
 
     /// The SHA-256 of what it says, in its shortest form.
-    pub(crate) fn checksum(&self) -> Result<String, String> {
+    pub fn checksum(&self) -> Result<String, String> {
         let text = serde_json::to_vec(self).map_err(|error| error.to_string())?;
         Ok(hexadecimal(Sha256::digest(text)))
     }
 }
 
 /// An optimizer, as arguments name it.
-pub(crate) fn optimizer_name(optimizer: Optimizer) -> &'static str {
+pub fn optimizer_name(optimizer: Optimizer) -> &'static str {
     match optimizer {
         Optimizer::Sgd { .. } => "sgd",
         Optimizer::Momentum { .. } => "sgd-momentum",

@@ -10,16 +10,16 @@ use import::{Beside, NewData, WeightData};
 use kernels::Array;
 use planner_ir::{Op, State, StateKind, Type};
 
-use crate::failure::Failure;
+use crate::Failure;
 use crate::model_file::{ModelFile, named};
 use crate::{arrays, written};
 
 /// Makes the whole of a state.
-pub(crate) type Gather<'a> = &'a mut dyn FnMut(&State) -> Result<Array, Failure>;
+pub type Gather<'a> = &'a mut dyn FnMut(&State) -> Result<Array, Failure>;
 
 /// For each trained parameter, under all the names that it has in the model file, the state that
 /// has it in full precision; of a copy, that state under the copy's name.
-pub(crate) fn trained(states: &BTreeMap<State, Type>, ties: &[Tie]) -> BTreeMap<String, (State, Type)> {
+pub fn trained(states: &BTreeMap<State, Type>, ties: &[Tie]) -> BTreeMap<String, (State, Type)> {
     let mut trained = BTreeMap::new();
     // A master is written over its parameter: kinds are in this order.
     for kind in [StateKind::Parameter, StateKind::Master] {
@@ -37,7 +37,7 @@ pub(crate) fn trained(states: &BTreeMap<State, Type>, ties: &[Tie]) -> BTreeMap<
 }
 
 /// Writes the trained parameters under the names of the model's initializers.
-pub(crate) fn write(
+pub fn write(
     path: &Path,
     trained: &BTreeMap<String, (State, Type)>,
     gather: Gather<'_>,
@@ -55,7 +55,7 @@ pub(crate) fn write(
 /// Writes the model with its trained weights, of the types that they had: not if these cannot say one of them.
 /// If it has weights in other files, all of them come into one beside the new model, whose name says what is
 /// in it: at any moment the model that is there, the old or the new one, has its own.
-pub(crate) fn export(
+pub fn export(
     path: &Path,
     file: &ModelFile,
     trained: &BTreeMap<String, (State, Type)>,

@@ -16,19 +16,19 @@ use crate::{arrays, written};
 
 /// Where checkpoints are written.
 #[derive(Clone, Debug)]
-pub(crate) struct Writer {
+pub struct Writer {
     /// The folder.
-    pub(crate) folder: PathBuf,
+    pub folder: PathBuf,
     /// How many are kept; none for all.
-    pub(crate) keep: Option<u64>,
+    pub keep: Option<u64>,
     /// What is kept of each, in the order in which it is written: of each kind by name.
-    pub(crate) states: Vec<(State, Type)>,
+    pub states: Vec<(State, Type)>,
 }
 
 impl Writer {
     /// Writes what a manifest says, and each state, which `gather` makes. A checkpoint of the same
     /// step is replaced. Afterwards the oldest that are not kept are removed.
-    pub(crate) fn write(
+    pub fn write(
         &self,
         manifest: Manifest,
         gather: &mut dyn FnMut(&State) -> Result<Array, Failure>,
@@ -109,7 +109,7 @@ impl Writer {
 }
 
 /// Makes a checkpoint the newest of its folder.
-pub(crate) fn point(folder: &Path, step: u64) -> Result<(), Failure> {
+pub fn point(folder: &Path, step: u64) -> Result<(), Failure> {
     let latest = folder.join(LATEST);
     // What else is there, such as a pipe, would be written to and not be another file.
     if fs::symlink_metadata(&latest).is_ok_and(|it| !it.is_file()) {

@@ -110,7 +110,7 @@ fn type_of(dtype: Dtype, shape: &[usize]) -> Result<Type, String> {
 /// in memory: the file's form, in which the names stand first. The path is for messages.
 ///
 /// Source: the documentation of safetensors, "Format".
-pub(crate) fn write_each(
+pub fn write_each(
     path: &Path,
     to: &mut dyn Write,
     arrays: &[(String, Type)],
