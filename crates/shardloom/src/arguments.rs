@@ -1,6 +1,5 @@
 //! What the command line says.
 
-mod device; // on what ranks run
 mod generation; // what generation is told
 mod kernels; // what kernels are listed
 mod launch; // what is started, and how often
@@ -18,11 +17,10 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use cost_models::quantity;
 use planner_ir::Mesh;
+use ::launch::arguments::{ClusterArguments, DeviceArguments};
 
-use crate::cluster::ClusterArguments;
 use crate::pipeline::Stage;
 
-pub use device::{CudaArguments, DeviceArguments, RunDevice};
 pub(crate) use generation::ids;
 pub use generation::{GenerateArguments, GenerationArguments, Prompt};
 pub use kernels::KernelsArguments;
@@ -468,3 +466,6 @@ fn ranks(text: &str) -> Result<Ranks, String> {
         Err(_) => Err("expected a number such as `4`".to_owned()),
     }
 }
+
+#[cfg(test)]
+mod pages; // what the pages about launchers have

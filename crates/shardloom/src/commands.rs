@@ -23,16 +23,12 @@ pub(crate) mod kernels; // `kernels`
 mod bench; // `bench`
 
 use std::io::Write;
-use std::rc::Rc;
 
 use files::Failure;
 use files::model_file::ModelFile;
-
-use ::run::{RunError, Session};
-use lower::Program;
+use ::launch::cluster::{Cluster, Facts};
 
 use crate::arguments::Command;
-use crate::cluster::{Cluster, Facts};
 use crate::pipeline::Stage;
 use crate::progress::Progress;
 use crate::stages::Stages;
@@ -78,18 +74,6 @@ impl Context<'_, '_> {
     /// one process.
     pub(crate) fn prints(&self, model: &ModelFile) -> Result<Facts, Failure> {
         self.cluster.map_or(Ok(Vec::new()), |_| model.prints())
-    }
-
-    /// A session of programs on threads, or of this process's rank.
-    pub(crate) fn session(
-        &self,
-        programs: Vec<Program>,
-        weights: &dyn ::run::Stored,
-    ) -> Result<Session, RunError> {
-        match self.cluster {
-            Some(cluster) => Session::of_processes(Rc::clone(&cluster.processes), programs, weights),
-            None => Session::new(programs, weights),
-        }
     }
 }
 
@@ -139,7 +123,7 @@ pub(crate) fn execute(command: &Command, context: &mut Context<'_, '_>) -> Resul
         Command::Run(arguments) => run::run(arguments, context),
         Command::Generate(arguments) => generate::generate(arguments, context),
         Command::Train(arguments) => train::train(arguments, context),
-        Command::Launch(arguments) => launch::launch(arguments),
+        Command::Launch(arguments) => launch::launch(arguments, context),
         Command::Plan(arguments) => plan::plan(arguments, context),
         Command::Sweep(arguments) => sweep::sweep(arguments, context),
         Command::Explain(arguments) => explain::explain(arguments, context),

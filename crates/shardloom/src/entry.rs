@@ -8,9 +8,11 @@ use std::path::Path;
 
 use clap::{CommandFactory, FromArgMatches};
 use files::Failure;
+use launch::arguments::ClusterArguments;
+use launch::cluster::Cluster;
+use launch::contract::Launched;
 
 use crate::arguments::{Arguments, Command, meant};
-use crate::cluster::{Cluster, ClusterArguments, Launched};
 use crate::commands::{Context, Form, Lines, execute};
 use crate::progress::{Progress, Wish};
 use crate::stages::Stages;

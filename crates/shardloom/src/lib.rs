@@ -16,12 +16,10 @@ mod otherwise; // what other plans would cost
 mod explained; // a plan in words
 mod weight_roles; // which weights a step trains, in words
 mod kept; // what blocks of a training step keep
-mod gpu; // ranks on a GPU of this machine
 mod measure; // what this machine can do
 pub mod generation; // decoders that make tokens
 mod train; // data, learning rates, checkpoints
 mod validate; // prices beside measurements
-pub mod cluster; // processes that a launcher has started
 mod commands; // what each command does
 mod entry; // arguments to an exit code
 pub mod bench; // what the program takes, measured

@@ -4,6 +4,7 @@ use std::thread;
 use std::time::Duration;
 
 use files::model_file::ModelFile;
+use launch::Listener;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 /// Whether progress is shown.
@@ -63,6 +64,16 @@ impl Progress {
     /// Prints while the line is away, so that it does not end in the middle of what is printed.
     pub(crate) fn without<R>(&self, print: impl FnOnce() -> R) -> R {
         self.0.suspend(print)
+    }
+}
+
+impl Listener for Progress {
+    fn say(&self, what: String) {
+        self.0.set_message(what);
+    }
+
+    fn remark(&self, words: &str) {
+        self.without(|| eprintln!("{words}"));
     }
 }
 

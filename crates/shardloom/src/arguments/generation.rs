@@ -4,9 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 use plan::Kept;
+use launch::arguments::{ClusterArguments, DeviceArguments};
 
-use super::DeviceArguments;
-use crate::cluster::ClusterArguments;
 use crate::generation::roles::{Role, Told};
 
 /// What stands below the help of `generate`.

@@ -7,7 +7,7 @@ use clap::{ArgMatches, CommandFactory};
 use files::Failure;
 
 use super::recipe::OptimizerName;
-use super::{Arguments, Command, Mode, PlanArguments, RunDevice, Stages};
+use super::{Arguments, Command, Mode, PlanArguments, Stages};
 use crate::train::arguments::Shape;
 
 /// Options of commands, and where they mean something.

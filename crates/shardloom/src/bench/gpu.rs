@@ -45,8 +45,8 @@ type Measure = fn(&Given<'_>) -> Result<Vec<Row>, Failure>;
 
 /// Measures; refuses where something is not as its reference. A part that fails leaves the others.
 pub(crate) fn measure(options: &OnGpu, say: &dyn Fn(String)) -> Result<Report, Failure> {
-    crate::gpu::present(&options.cuda, "bench gpu")?;
-    let mut bench = Bench::open(&crate::gpu::settings(&options.cuda)).map_err(measured::failure)?;
+    launch::gpu::present(&options.cuda, "bench gpu")?;
+    let mut bench = Bench::open(&launch::gpu::settings(&options.cuda)).map_err(measured::failure)?;
     let facts = bench.facts().clone();
     let named = options.machine.as_ref().or(options.like.as_ref());
     let machine = measured::like(named.map(String::as_str), &facts)?;

@@ -6,10 +6,11 @@ use cost_models::machine::{Machine, json, measured, shipped};
 use device::{Bench, Facts, Settings};
 use files::Failure;
 use files::written;
+use launch::arguments::RunDevice;
+use launch::cluster::Cluster;
 
 use super::{Context, Said};
-use crate::arguments::{CalibrateArguments, RunDevice};
-use crate::cluster::Cluster;
+use crate::arguments::CalibrateArguments;
 use crate::measure::gpu::{self, fitted};
 use crate::measure::links::{self, Ranks};
 use crate::measure::notes::Notes;
@@ -68,8 +69,8 @@ fn device(
     arguments: &CalibrateArguments,
     context: &mut Context<'_, '_>,
 ) -> Result<Said, Failure> {
-    crate::gpu::present(&arguments.on.cuda, "calibrate")?;
-    let settings = crate::gpu::settings(&arguments.on.cuda);
+    launch::gpu::present(&arguments.on.cuda, "calibrate")?;
+    let settings = launch::gpu::settings(&arguments.on.cuda);
     let (text, machine) = one(name, arguments, &settings, context)?;
     said(&text, &machine, &arguments.output)
 }
@@ -120,7 +121,7 @@ fn among(
         let own = format!("{:?} {}", arguments.like, arguments.again);
         let gpu = ("the GPU", gpu::named(&it.facts));
         let version = ("the version of NCCL", it.version.clone());
-        (None, crate::cluster::facts([gpu, version, ("`--like` and `--again`", own)]))
+        (None, launch::cluster::facts([gpu, version, ("`--like` and `--again`", own)]))
     })?;
     let processes = &cluster.processes;
     let ranks =
@@ -158,7 +159,7 @@ fn among(
 
 /// What a process has to have to measure with others.
 fn ready(arguments: &CalibrateArguments, cluster: &Cluster) -> Result<Ready, Failure> {
-    let (settings, version) = crate::gpu::present_among(&arguments.on.cuda, "calibrate --nccl", cluster)?;
+    let (settings, version) = launch::gpu::present_among(&arguments.on.cuda, "calibrate --nccl", cluster)?;
     if cluster.processes.leads() {
         written::possible(&arguments.output)?;
     }

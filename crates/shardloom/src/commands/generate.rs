@@ -14,15 +14,16 @@ use files::{plan_file, readable};
 use lower::Program;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
+use launch::cluster::{self, Facts};
+use launch::gpu;
 
 use super::run::weights_are_there;
 use super::{Context, Form, Said};
 use crate::arguments::{GenerateArguments, ids};
-use crate::cluster::{self, Facts};
 use crate::generation::choose::{self, Manner, Place};
 use crate::generation::planned::fit_together;
 use crate::generation::sequences::{Logits, Sequences};
-use crate::{gpu, pipeline};
+use crate::pipeline;
 
 pub(super) use planned::{in_words, json, plan};
 
@@ -47,7 +48,7 @@ pub(crate) fn generate(
         context.agree(ready, |ready| facts(arguments, ready))?;
     context.progress.say("reading weights");
     let failed = |error: RunError| Failure::of_run("generate", &file.path, &error);
-    let sessions = gpu::sessions(&arguments.on, context, decode, prefill, &file);
+    let sessions = gpu::sessions(&arguments.on, context.cluster, context.progress, decode, prefill, &file);
     let (decode, prefill) = sessions.map_err(failed)?;
     let sequences = Sequences::new(&generation, prefill, decode, prompts).map_err(failed)?;
     let mut run = Run::new(arguments, &generation, sequences);
@@ -60,7 +61,7 @@ pub(crate) fn generate(
 
 /// Everything before a rank starts.
 fn ready(arguments: &GenerateArguments, context: &mut Context<'_, '_>) -> Result<Ready, Failure> {
-    gpu::expect(&arguments.on, context)?;
+    gpu::expect(&arguments.on, context.cluster)?;
     let path = &arguments.plan;
     context.progress.say(format!("reading {}", path.display()));
     let generation = plan_file::generation(path)?;

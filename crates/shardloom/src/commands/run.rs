@@ -11,6 +11,8 @@ use files::given::{self, Given};
 use files::model_file::ModelFile;
 use files::readable::hexadecimal;
 use files::{arrays, inputs, machine, plan_file, written};
+use launch::cluster::{self, Facts};
+use launch::gpu;
 
 use ::plan::{Control, Plan};
 use expected::{Compared, Expected};
@@ -22,9 +24,7 @@ use sha2::{Digest, Sha256};
 use super::plan::{summary, summary_json};
 use super::{Context, Said, stopped};
 use crate::arguments::{Ranks, RunArguments};
-use crate::cluster::{self, Facts};
 use crate::compile::{self, Chosen};
-use crate::gpu;
 use crate::pipeline::{self, Stage};
 
 /// What is run on what.
@@ -48,7 +48,7 @@ pub(crate) fn run(arguments: &RunArguments, context: &mut Context<'_, '_>) -> Re
     let plan = &job.chosen.plan;
     context.progress.say("reading weights");
     let failed = |error: run::RunError| Failure::of_run("run", &job.file.path, &error);
-    let mut session = gpu::session(&arguments.on, context, programs, &job.file).map_err(failed)?;
+    let mut session = gpu::session(&arguments.on, context.cluster, context.progress, programs, &job.file).map_err(failed)?;
     context.progress.say(format!("running on {} ranks", plan.mesh.devices()));
     let mut outcome = session.step(&inputs).map_err(failed)?;
     for _ in 1..arguments.steps {
@@ -89,7 +89,7 @@ enum Ready {
 
 /// Everything before a rank starts.
 fn ready(arguments: &RunArguments, context: &mut Context<'_, '_>) -> Result<Ready, Failure> {
-    gpu::expect(&arguments.on, context)?;
+    gpu::expect(&arguments.on, context.cluster)?;
     arrays::check_name(&arguments.output)?;
     let read = arguments.bound.inputs.as_deref().into_iter().chain([arguments.file.as_path()]);
     written::differs(&arguments.output, &read.collect::<Vec<_>>())?;

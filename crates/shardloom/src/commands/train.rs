@@ -11,6 +11,7 @@ use files::Failure;
 use files::checkpoint::{self, Checkpoint, Manifest, Settings, Writer};
 use files::model_file::ModelFile;
 use files::weights;
+use launch::gpu;
 
 use ::plan::Recipe;
 use ::run::{NotFinite, Outcome, Place, RunError, Session};
@@ -21,7 +22,6 @@ use ready::{Ready, facts, ready};
 use serde_json::{Value, json};
 
 use super::{Context, Form, Lines, Said, stopped};
-use crate::gpu;
 use crate::progress::Progress;
 use crate::train::arguments::TrainArguments;
 use crate::train::data::Data;
@@ -78,7 +78,7 @@ pub(crate) fn train(arguments: &TrainArguments, context: &mut Context<'_, '_>) -
     let Ready { trained, data, states, settings, resumed, programs, prints: _, lock: _lock } = ready;
     let file = &trained.file;
     context.progress.say("reading weights");
-    let session = gpu::session(&arguments.on, context, programs, file);
+    let session = gpu::session(&arguments.on, context.cluster, context.progress, programs, file);
     let session = session.map_err(|error| failed(file, error))?;
     let limits = ranges::limits(&trained.graph);
     let mut run = Run::new(arguments, &trained, data, limits, states, session);

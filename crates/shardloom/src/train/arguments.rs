@@ -3,9 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-
-use crate::arguments::DeviceArguments;
-use crate::cluster::ClusterArguments;
+use launch::arguments::{ClusterArguments, DeviceArguments};
 
 /// Examples, and what files have to hold, for `--help`.
 pub(crate) const HELP: &str = "\

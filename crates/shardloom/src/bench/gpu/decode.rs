@@ -12,6 +12,7 @@ use plan::Generation;
 use planner_ir::{Graph, Mesh};
 use rewrite::Steps;
 use run::Session;
+use launch::gpu;
 
 use super::goal::Bound;
 use super::{Given, Row, Section};
@@ -23,7 +24,7 @@ use crate::generation::choose::{self, Manner, Place};
 use crate::generation::planned::{Step, Wanted, planned};
 use crate::generation::roles::{Told, roles};
 use crate::generation::sequences::Sequences;
-use crate::{compile, gpu, pipeline};
+use crate::{compile, pipeline};
 
 const SECTION: Section = Section {
     name: "tokens one after another",

@@ -3,8 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-
-use crate::arguments::CudaArguments;
+use launch::arguments::CudaArguments;
 
 /// `bench gpu`.
 #[derive(Args, Clone, Debug)]

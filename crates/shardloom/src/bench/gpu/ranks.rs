@@ -16,6 +16,7 @@ use kernels::Array;
 use planner_ir::Mesh;
 use rewrite::Steps;
 use run::Session;
+use launch::gpu;
 
 use super::equal::apart;
 use super::{Given, Row, Section};
@@ -25,7 +26,7 @@ use crate::bench::onnx::Writer;
 use crate::pipeline::cluster::Pins;
 use crate::pipeline::{self, Target};
 use crate::progress::{Progress, Wish};
-use crate::{compile, gpu};
+use crate::compile;
 
 const SECTION: Section = Section {
     name: "ranks on the GPU against one on a processor",

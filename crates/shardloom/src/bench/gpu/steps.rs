@@ -14,6 +14,7 @@ use kernels::Array;
 use plan::{Loss, NoDecay, Precision, Recipe, Recompute};
 use planner_ir::{Mesh, Optimizer, Real, Source, State, StateKind};
 use run::Session;
+use launch::gpu;
 
 use super::goal::Bound;
 use super::torch::{self, MANNERS, Python};
@@ -22,7 +23,6 @@ use crate::bench::gpt2::{self, Start};
 use crate::bench::llama::{self, Use};
 use crate::bench::median;
 use crate::bench::onnx::Writer;
-use crate::gpu;
 use crate::pipeline::{self, Target};
 
 /// What is trained.

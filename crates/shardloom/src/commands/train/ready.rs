@@ -9,10 +9,10 @@ use files::model_file::ModelFile;
 use files::written;
 use lower::Program;
 use planner_ir::{Graph, Source, State, Type};
+use launch::cluster::{self, Facts};
+use launch::gpu;
 
-use crate::cluster::{self, Facts};
 use crate::commands::Context;
-use crate::gpu;
 use crate::pipeline::Stage;
 use crate::train::arguments::TrainArguments;
 use crate::train::data::Data;
@@ -39,7 +39,7 @@ pub(super) fn ready(
     arguments: &TrainArguments,
     context: &mut Context<'_, '_>,
 ) -> Result<Result<Ready, Stage>, Failure> {
-    gpu::expect(&arguments.on, context)?;
+    gpu::expect(&arguments.on, context.cluster)?;
     if context.leads() {
         check_outputs(arguments)?;
     }

@@ -19,6 +19,7 @@ use planner_ir::{Graph, Mesh, Op, Optimizer, Real, State, StateKind};
 use rewrite::Steps;
 use run::Session;
 use schedule::Kind;
+use launch::gpu;
 
 use super::around::Around;
 use super::{APART, APART_NARROW, SECTION};
@@ -27,7 +28,6 @@ use crate::bench::gpu::equal::apart;
 use crate::bench::gpu::{Given, Row};
 use crate::bench::onnx::Writer;
 use crate::bench::training::manner::DataFirst;
-use crate::gpu;
 use crate::pipeline::staged::{Forward, Meshes, Order, Wanted, staged};
 use crate::pipeline::{self, Target};
 

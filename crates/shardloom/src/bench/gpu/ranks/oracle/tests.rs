@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use files::folder::Folder;
+use launch::arguments::CudaArguments;
 
 use super::rows;
-use crate::arguments::CudaArguments;
 use crate::bench::gpu::Given;
 use crate::bench::gpu::options::OnGpu;
 use crate::bench::gpu::row::Verdict;

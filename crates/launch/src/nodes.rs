@@ -2,7 +2,7 @@
 
 use files::Failure;
 
-use super::contract::{ADDRESS, PORT, Variable, named, number};
+use crate::contract::{ADDRESS, PORT, Variable, named, number};
 
 /// The names in which it is said.
 struct Contract {
@@ -31,20 +31,20 @@ const NODES: &str = "SHARDLOOM_NODES";
 
 /// This host among several.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Node {
+pub struct Node {
     /// How many there are.
-    pub(crate) nodes: u64,
+    pub nodes: u64,
     /// Which one it is.
-    pub(crate) node: u64,
+    pub node: u64,
     /// Where rank 0 is, unless there is one host.
-    pub(crate) place: Option<(String, u16)>,
+    pub place: Option<(String, u16)>,
     /// How many ranks it has, if that is said.
-    pub(crate) ranks: Option<u64>,
+    pub ranks: Option<u64>,
 }
 
 impl Node {
     /// What the environment says; one host if it says nothing.
-    pub(crate) fn of(variable: Variable<'_>) -> Result<Self, Failure> {
+    pub fn of(variable: Variable<'_>) -> Result<Self, Failure> {
         let both = |it: &&Contract| variable(it.nodes).is_some() && variable(it.node).is_some();
         let half = |it: &&Contract| variable(it.nodes).is_some();
         let Some(contract) = CONTRACTS.iter().find(both).or_else(|| CONTRACTS.iter().find(half)) else {

@@ -3,10 +3,10 @@
 use files::Failure;
 use run::MOST_RANKS;
 
-use super::hosts::hosts;
+use crate::hosts::hosts;
 
 /// A variable of the environment, if it is set.
-pub(crate) type Variable<'a> = &'a dyn Fn(&str) -> Option<String>;
+pub type Variable<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 /// The names in which a launcher says what each process has to know; of several names the first one
 /// that is set. An empty list: it does not say it.
@@ -105,23 +105,23 @@ const CONTRACTS: [Contract; 5] = [
 pub(crate) const LOOPBACK: &str = "127.0.0.1";
 
 /// What `shardloom launch` sets.
-pub(crate) const RANK: &str = "SHARDLOOM_RANK";
+pub const RANK: &str = "SHARDLOOM_RANK";
 /// Which one of those on its host a process is.
-pub(crate) const LOCAL: &str = "SHARDLOOM_LOCAL_RANK";
+pub const LOCAL: &str = "SHARDLOOM_LOCAL_RANK";
 /// How many processes there are.
-pub(crate) const SIZE: &str = "SHARDLOOM_SIZE";
+pub const SIZE: &str = "SHARDLOOM_SIZE";
 /// The name or address of the host of rank 0.
-pub(crate) const ADDRESS: &str = "SHARDLOOM_ADDRESS";
+pub const ADDRESS: &str = "SHARDLOOM_ADDRESS";
 /// The port of rank 0.
-pub(crate) const PORT: &str = "SHARDLOOM_PORT";
+pub const PORT: &str = "SHARDLOOM_PORT";
 /// How often the job has been started before.
-pub(crate) const ATTEMPT: &str = "SHARDLOOM_ATTEMPT";
+pub const ATTEMPT: &str = "SHARDLOOM_ATTEMPT";
 /// What only the ranks of a job know.
-pub(crate) const TOKEN: &str = "SHARDLOOM_TOKEN";
+pub const TOKEN: &str = "SHARDLOOM_TOKEN";
 /// A file that has it.
-pub(crate) const TOKEN_FILE: &str = "SHARDLOOM_TOKEN_FILE";
+pub const TOKEN_FILE: &str = "SHARDLOOM_TOKEN_FILE";
 /// Set where the standard input ends when the launcher does.
-pub(crate) const LEASH: &str = "SHARDLOOM_LEASH";
+pub const LEASH: &str = "SHARDLOOM_LEASH";
 
 /// Set by agents of `torchrun` that listen at the port themselves.
 const AGENT: &str = "TORCHELASTIC_USE_AGENT_STORE";
@@ -132,7 +132,7 @@ const FIRST_PORT: u16 = 61_440;
 const PORTS: u64 = 4096;
 
 /// The names that a launcher of ours sets anew for what it starts.
-pub(crate) fn names() -> impl Iterator<Item = &'static str> {
+pub fn names() -> impl Iterator<Item = &'static str> {
     CONTRACTS.iter().flat_map(|it| {
         let place: &[&str] = match it.place {
             Place::Named(address, port) => &[address, port],
@@ -149,23 +149,23 @@ pub(crate) fn names() -> impl Iterator<Item = &'static str> {
 
 /// What launchers say of this process.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Launched {
+pub struct Launched {
     /// Which launcher has said it.
-    pub(crate) launcher: &'static str,
+    pub launcher: &'static str,
     /// Which one it is.
-    pub(crate) rank: u64,
+    pub rank: u64,
     /// How many there are.
-    pub(crate) size: u64,
+    pub size: u64,
     /// Which one it is of those on its host, if that is said.
-    pub(crate) local: Option<u64>,
+    pub local: Option<u64>,
     /// Where rank 0 is: a name or an address, and the port.
-    pub(crate) place: Option<(String, u16)>,
+    pub place: Option<(String, u16)>,
     /// Whether all are on this host, and nobody has said by hand where they meet.
     pub(crate) is_one_host: bool,
     /// The name of the job, if it has one.
-    pub(crate) job: String,
+    pub job: String,
     /// How often it has been started before.
-    pub(crate) attempt: u64,
+    pub attempt: u64,
 }
 
 impl Launched {
@@ -176,7 +176,7 @@ impl Launched {
 
     /// What the environment says; nothing if no launcher has set it, or if there is one process only.
     /// Refuses what contradicts itself or is only half there.
-    pub(crate) fn of(variable: Variable<'_>) -> Result<Option<Self>, Failure> {
+    pub fn of(variable: Variable<'_>) -> Result<Option<Self>, Failure> {
         let mut found: Vec<(&Contract, u64, u64)> = Vec::new();
         for contract in CONTRACTS.iter().filter(|it| it.marker.is_none_or(|it| variable(it).is_some())) {
             if let Some((rank, size)) = contract.numbers(variable)? {
@@ -307,7 +307,7 @@ impl Contract {
 }
 
 /// An address and a port by their names, if both are set; refuses one without the other.
-pub(super) fn named(
+pub(crate) fn named(
     address: &str,
     port: &str,
     variable: Variable<'_>,
@@ -342,6 +342,6 @@ fn set(names: &[&'static str], variable: Variable<'_>) -> Option<(&'static str, 
 }
 
 /// The number that a variable is.
-pub(crate) fn number(name: &str, text: &str) -> Result<u64, Failure> {
+pub fn number(name: &str, text: &str) -> Result<u64, Failure> {
     text.trim().parse().map_err(|_| Failure::Input(format!("`{name}` is `{text}`, expected a number")))
 }

@@ -16,12 +16,12 @@ const SOON: Duration = Duration::from_millis(200);
 static PULLED: AtomicBool = AtomicBool::new(false);
 
 /// Whether the launcher has ended, or ends all.
-pub(super) fn is_pulled() -> bool {
+pub(crate) fn is_pulled() -> bool {
     PULLED.load(Ordering::SeqCst)
 }
 
 /// Ends this process when its standard input ends: its launcher holds the other end.
-pub(super) fn hold() -> io::Result<()> {
+pub(crate) fn hold() -> io::Result<()> {
     let watch = || {
         let mut input = stdin().lock();
         let mut bytes = [0; 64];

@@ -1,8 +1,10 @@
 //! Environments, and what they say.
 
-use crate::cluster::hosts::hosts;
-use crate::cluster::token::token;
-use crate::cluster::{ClusterArguments, Launched, Node};
+use crate::hosts::hosts;
+use crate::token::token;
+use crate::arguments::ClusterArguments;
+use crate::contract::Launched;
+use crate::nodes::Node;
 
 /// What an environment says of a process: rank, size, place; or why it makes no sense.
 fn said(environment: &str) -> Result<Option<Launched>, String> {

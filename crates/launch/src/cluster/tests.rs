@@ -1,7 +1,6 @@
 //! What launchers say, and when processes start together.
 
 mod contract; // environments, and what they say
-mod pages; // what the pages about launchers have
 
 use super::*;
 

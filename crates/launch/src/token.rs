@@ -9,7 +9,7 @@ use files::Failure;
 use files::readable::{self, hexadecimal};
 use sha2::{Digest, Sha256};
 
-use super::contract::{Launched, TOKEN, TOKEN_FILE, Variable};
+use crate::contract::{Launched, TOKEN, TOKEN_FILE, Variable};
 
 /// The shortest token (characters): whoever has seen one connection can try tokens at leisure.
 const SHORTEST: usize = 16;
@@ -18,15 +18,15 @@ const SHORTEST: usize = 16;
 const RANDOM: &str = "/dev/urandom";
 
 /// What only the ranks of a job know.
-pub(super) struct Token {
+pub(crate) struct Token {
     /// From which connections are keyed.
-    pub(super) key: [u8; 32],
+    pub(crate) key: [u8; 32],
     /// Whether nobody else can know it: else it is what the launcher calls the job.
-    pub(super) is_secret: bool,
+    pub(crate) is_secret: bool,
 }
 
 /// The token that was given, or what the launcher calls the job.
-pub(super) fn token(launched: &Launched, variable: Variable<'_>) -> Result<Token, Failure> {
+pub(crate) fn token(launched: &Launched, variable: Variable<'_>) -> Result<Token, Failure> {
     let (name, text) = match (variable(TOKEN), variable(TOKEN_FILE)) {
         (Some(_), Some(_)) => {
             return Err(Failure::Input(format!("`{TOKEN}` and `{TOKEN_FILE}` are set: set one")));
@@ -57,7 +57,7 @@ pub(super) fn token(launched: &Launched, variable: Variable<'_>) -> Result<Token
 }
 
 /// A token that nobody can guess.
-pub(crate) fn secret() -> Result<String, Failure> {
+pub fn secret() -> Result<String, Failure> {
     let mut bytes = [0; 32];
     let read = File::open(RANDOM).and_then(|mut it| it.read_exact(&mut bytes));
     read.map_err(|error| Failure::Input(format!("{RANDOM} cannot be read: {error}")))?;
@@ -69,6 +69,6 @@ fn key(kind: &str, text: &str) -> [u8; 32] {
 }
 
 /// Whether an address is this host's own way to itself.
-pub(super) fn is_loopback(address: &str) -> bool {
+pub(crate) fn is_loopback(address: &str) -> bool {
     address == "localhost" || address.parse().is_ok_and(|it: IpAddr| it.is_loopback())
 }

@@ -1,4 +1,4 @@
-//! Ranks on GPUs: what commands do for `--device cuda`.
+//! Sessions of programs, and ranks on GPUs: what commands do for `--device cuda`.
 //!
 //! Without a launcher all ranks are on the first GPU of this machine. Under one, each is a process with a
 //! GPU of its own.
@@ -14,13 +14,13 @@ use run::{RunError, Session};
 
 use crate::arguments::{CudaArguments, DeviceArguments, RunDevice};
 use crate::cluster::Cluster;
-use crate::commands::Context;
+use crate::listener::Listener;
 
 /// What a folder of the user's cache is called.
 const FOLDER: &str = "shardloom";
 
 /// What a device is made with, as arguments say.
-pub(crate) fn settings(cuda: &CudaArguments) -> Settings {
+pub fn settings(cuda: &CudaArguments) -> Settings {
     Settings {
         libraries: cuda.libraries.iter().cloned().collect(),
         cache: cuda.cache.clone().or_else(own_cache),
@@ -37,7 +37,7 @@ fn own_cache() -> Option<PathBuf> {
 
 /// Refuses to start on a GPU where there is none, before anything else is done; one line says
 /// everything that is missing.
-pub(crate) fn expect(on: &DeviceArguments, context: &Context<'_, '_>) -> Result<(), Failure> {
+pub fn expect(on: &DeviceArguments, cluster: Option<&Cluster>) -> Result<(), Failure> {
     const HINT: &str = "`shardloom kernels plan.json` lists what a plan would launch";
     if on.device == RunDevice::Cpu {
         return Ok(());
@@ -45,20 +45,20 @@ pub(crate) fn expect(on: &DeviceArguments, context: &Context<'_, '_>) -> Result<
     let folders = settings(&on.cuda).libraries;
     let launched = || {
         let count = device::count(&folders).unwrap_or(0);
-        context.cluster.and_then(|it| of_process(it, count, &folders).err())
+        cluster.and_then(|it| of_process(it, count, &folders).err())
     };
     let why = lacking(&on.cuda).or_else(launched);
     why.map_or(Ok(()), |why| Err(refused("--device cuda", &format!("{why}; {HINT}"))))
 }
 
 /// The same for a command that measures the GPU itself.
-pub(crate) fn present(cuda: &CudaArguments, command: &str) -> Result<(), Failure> {
+pub fn present(cuda: &CudaArguments, command: &str) -> Result<(), Failure> {
     lacking(cuda).map_or(Ok(()), |why| Err(refused(command, &why)))
 }
 
 /// The same for one that measures the GPUs of all ranks: what this process's is measured with, and the version
 /// of NCCL.
-pub(crate) fn present_among(
+pub fn present_among(
     cuda: &CudaArguments,
     command: &str,
     cluster: &Cluster,
@@ -98,43 +98,52 @@ fn of_process(cluster: &Cluster, count: usize, folders: &[PathBuf]) -> Result<()
 }
 
 /// A device for plans whose steps take turns: all of their ranks, or that of this process.
-fn device(on: &DeviceArguments, context: &Context<'_, '_>, plans: &[&[Program]]) -> Result<Device, RunError> {
+fn device(
+    on: &DeviceArguments,
+    cluster: Option<&Cluster>,
+    plans: &[&[Program]],
+) -> Result<Device, RunError> {
     let mut settings = settings(&on.cuda);
-    let Some(cluster) = context.cluster else { return Ok(Device::in_turns(&settings, plans)?) };
+    let Some(cluster) = cluster else { return Ok(Device::in_turns(&settings, plans)?) };
     settings.gpu = cluster.gpu(device::count(&settings.libraries)?).map_err(RunError::Device)?;
     Ok(Device::among(&settings, &cluster.processes, cluster.connecting, plans)?)
 }
 
 /// A session of programs on threads, on processes, or on a GPU.
-pub(crate) fn session(
+pub fn session(
     on: &DeviceArguments,
-    context: &Context<'_, '_>,
+    cluster: Option<&Cluster>,
+    listener: &dyn Listener,
     programs: Vec<Program>,
     weights: &dyn run::Stored,
 ) -> Result<Session, RunError> {
-    Ok(sessions(on, context, programs, None, weights)?.0)
+    Ok(sessions(on, cluster, listener, programs, None, weights)?.0)
 }
 
 /// The same, and a session of other programs beside it on the same ranks, if there are any.
-pub(crate) fn sessions(
+pub fn sessions(
     on: &DeviceArguments,
-    context: &Context<'_, '_>,
+    cluster: Option<&Cluster>,
+    listener: &dyn Listener,
     programs: Vec<Program>,
     beside: Option<Vec<Program>>,
     weights: &dyn run::Stored,
 ) -> Result<(Session, Option<Session>), RunError> {
     let session = if on.device == RunDevice::Cpu {
-        context.session(programs, weights)?
-    } else {
-        context.progress.say("making kernels ready");
-        let plans: Vec<&[Program]> = [&programs].into_iter().chain(&beside).map(Vec::as_slice).collect();
-        let device = device(on, context, &plans)?;
-        let rank = context.cluster.map_or(String::new(), |it| format!(" of rank {}", it.processes.rank()));
-        for remark in device.remarks() {
-            context.progress.without(|| eprintln!("gpu{rank}: {remark}"));
+        match cluster {
+            Some(cluster) => Session::of_processes(Rc::clone(&cluster.processes), programs, weights)?,
+            None => Session::new(programs, weights)?,
         }
-        context.progress.say("reading weights");
-        let processes = context.cluster.map(|it| Rc::clone(&it.processes));
+    } else {
+        listener.say("making kernels ready".to_owned());
+        let plans: Vec<&[Program]> = [&programs].into_iter().chain(&beside).map(Vec::as_slice).collect();
+        let device = device(on, cluster, &plans)?;
+        let rank = cluster.map_or(String::new(), |it| format!(" of rank {}", it.processes.rank()));
+        for remark in device.remarks() {
+            listener.remark(&format!("gpu{rank}: {remark}"));
+        }
+        listener.say("reading weights".to_owned());
+        let processes = cluster.map(|it| Rc::clone(&it.processes));
         Session::on(Box::new(device), processes, programs, weights)?
     };
     let beside = beside.map(|programs| Session::beside(&session, programs, weights)).transpose()?;

@@ -1,11 +1,5 @@
 //! Processes that a launcher has started, one for each rank.
 
-pub(crate) mod contract; // what launchers say in the environment
-mod hosts; // lists of hosts as Slurm writes them
-mod nodes; // what is said to each host
-mod token; // what only the ranks of a job know
-mod leash; // the end of a process whose launcher has ended
-
 use std::cell::Cell;
 use std::fmt;
 use std::fs;
@@ -14,16 +8,14 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
-use run::{Ended, Interface, JoinError, Joining, Processes};
-
 use files::Failure;
-pub(crate) use files::model_file::Facts;
+use files::model_file::Facts;
 use files::{readable, written};
+use run::{Ended, JoinError, Joining, Processes};
 
-pub(crate) use contract::{Launched, Variable};
-pub(crate) use nodes::Node;
-pub(crate) use token::secret;
+use crate::arguments::{ClusterArguments, Way};
+use crate::contract::{self, Launched, Variable};
+use crate::{leash, token};
 
 /// How long a rank waits for another one if nothing else is said (seconds).
 const WAIT_LIMIT: u64 = 3600;
@@ -34,61 +26,10 @@ const JOIN_LIMIT: f64 = 120.0;
 /// How long connecting their GPUs may take, once all are ready (seconds).
 const CONNECT_LIMIT: f64 = 60.0;
 
-/// What ranks that are processes are told.
-#[derive(Args, Clone, Debug)]
-#[command(next_help_heading = "Ranks that are processes")]
-pub struct ClusterArguments {
-    /// End all ranks when one has waited so long for another; 3600 if not given
-    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000), value_name = "SECONDS")]
-    pub wait_limit: Option<u64>,
-    /// Over TCP: end all ranks when one gives no sign of life for so long; 30 if not given
-    #[arg(long, value_parser = seconds, value_name = "SECONDS")]
-    pub lost_after: Option<f64>,
-    /// How long to wait at the start until all ranks are there, over TCP, and until their GPUs are
-    /// connected; 120 and 60 if not given
-    #[arg(long, value_parser = seconds, value_name = "SECONDS")]
-    pub join_limit: Option<f64>,
-    /// Over TCP: listen on this network only, such as 10.1.0.0/16; else on that of the address of rank 0
-    #[arg(long, value_name = "NETWORK")]
-    pub interface: Option<Interface>,
-    /// How ranks reach each other: over TCP, or through MPI where `mpirun` has started them
-    #[arg(long, value_enum, value_name = "WAY")]
-    pub transport: Option<Way>,
-    /// Where each rank writes what it did last when all are ended; else in the folder of checkpoints
-    #[arg(long, value_name = "DIR")]
-    pub flight: Option<PathBuf>,
-}
-
-/// How ranks reach each other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Way {
-    /// Through MPI where it has started the ranks and this program was built with it, else over TCP.
-    Auto,
-    /// Over connections of their own, encrypted.
-    Tcp,
-    /// Through MPI.
-    Mpi,
-}
-
-impl ClusterArguments {
-    /// An argument that makes no sense without ranks that are processes.
-    pub(crate) fn given(&self) -> Option<&'static str> {
-        let all = [
-            (self.wait_limit.is_some(), "--wait-limit"),
-            (self.lost_after.is_some(), "--lost-after"),
-            (self.join_limit.is_some(), "--join-limit"),
-            (self.interface.is_some(), "--interface"),
-            (self.transport.is_some(), "--transport"),
-            (self.flight.is_some(), "--flight"),
-        ];
-        all.into_iter().find_map(|(given, name)| given.then_some(name))
-    }
-}
-
 impl Launched {
     /// Joins the other processes; or why not, and whether this one says so. What a process did last is
     /// written to a folder, where there is one.
-    pub(crate) fn join(
+    pub fn join(
         &self,
         arguments: &ClusterArguments,
         flight: Option<&Path>,
@@ -194,25 +135,21 @@ fn ended(rank: u64, flight: Option<PathBuf>) -> Ended {
     })
 }
 
-fn seconds(text: &str) -> Result<f64, String> {
-    let seconds: Option<f64> = text.parse().ok().filter(|it: &f64| (0.1..=1e6).contains(it));
-    seconds.ok_or_else(|| "expected seconds, from 0.1 to 1000000".to_owned())
-}
-
 /// The processes of all ranks.
-pub(crate) struct Cluster {
-    pub(crate) processes: Rc<Processes>,
+pub struct Cluster {
+    /// How they reach each other.
+    pub processes: Rc<Processes>,
     /// Which one this is of those on its host, if the launcher says it.
     local: Option<u64>,
     launcher: &'static str,
     /// How long connecting the GPUs of all ranks may take.
-    pub(crate) connecting: Duration,
+    pub connecting: Duration,
     /// Whether they have agreed on what to do: before that, all end alike.
     started: Cell<bool>,
 }
 
 /// Facts with names that are always the same.
-pub(crate) fn facts<const N: usize>(all: [(&str, String); N]) -> Facts {
+pub fn facts<const N: usize>(all: [(&str, String); N]) -> Facts {
     all.map(|(name, text)| (name.to_owned(), text)).into()
 }
 
@@ -222,7 +159,7 @@ type Said = Result<(Option<u64>, Facts), (u8, String)>;
 
 impl Cluster {
     /// Which of so many GPUs is this process's: where it sees several, that of its number on its host.
-    pub(crate) fn gpu(&self, count: usize) -> Result<usize, String> {
+    pub fn gpu(&self, count: usize) -> Result<usize, String> {
         if count == 1 {
             return Ok(0);
         }
@@ -241,7 +178,7 @@ impl Cluster {
 
     /// On which node each rank is, as ranks tell it: one that is on another host than the one before it, or
     /// whose number there is not larger, is the first one of a node. All processes call this.
-    pub(crate) fn nodes(&self) -> Result<Vec<u64>, Failure> {
+    pub fn nodes(&self) -> Result<Vec<u64>, Failure> {
         let internal = |error: serde_json::Error| Failure::internal("cluster", error);
         let own = (host(&|name| std::env::var(name).ok()), self.local);
         let said = self.processes.said(&serde_json::to_vec(&own).map_err(internal)?);
@@ -251,7 +188,7 @@ impl Cluster {
 
     /// Refuses to start where a process cannot, where the plan is for another number of ranks, or
     /// where processes are about to do different things. All processes get the same answer.
-    pub(crate) fn agree<T>(
+    pub fn agree<T>(
         &self,
         ready: Result<T, Failure>,
         facts: impl Fn(&T) -> (Option<u64>, Facts),
@@ -273,7 +210,7 @@ impl Cluster {
 
     /// Ends all processes for the failure of this one, and says why. Where none has started, all know
     /// of it: the first one says it, and each ends by itself.
-    pub(crate) fn failed(&self, failure: &Failure, say: &mut dyn FnMut(&str)) {
+    pub fn failed(&self, failure: &Failure, say: &mut dyn FnMut(&str)) {
         let rank = self.processes.rank();
         if self.started.get() {
             let words = if rank == 0 { failure.to_string() } else { format!("rank {rank}: {failure}") };

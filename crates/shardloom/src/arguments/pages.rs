@@ -6,9 +6,10 @@ use std::fs;
 use std::path::Path;
 
 use clap::Parser;
+use launch::contract::Launched;
+use launch::nodes::Node;
 
-use crate::arguments::{Arguments, Command};
-use crate::cluster::{Launched, Node};
+use super::{Arguments, Command};
 
 /// The pages, by name.
 fn pages() -> BTreeMap<String, String> {
@@ -150,7 +151,7 @@ fn manifests_set_what_their_pods_have() {
 
 #[test]
 fn names_on_pages_are_ones_that_are_read() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/cluster");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../launch/src");
     let read = ["contract.rs", "nodes.rs"].map(|it| fs::read_to_string(folder.join(it)).unwrap()).concat();
     let mut names = BTreeSet::new();
     for (_, text) in pages().into_iter().chain([index()]) {

@@ -18,7 +18,7 @@ const WHEN_TOLD: Duration = Duration::from_secs(3);
 
 /// The processes. None is left when this goes away.
 #[derive(Default)]
-pub(super) struct Children {
+pub(crate) struct Children {
     all: Vec<Rank>,
     /// What passes on what they say.
     said: Vec<JoinHandle<()>>,
@@ -32,7 +32,7 @@ struct Rank {
 
 /// How all have ended.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum How {
+pub(crate) enum How {
     /// All have done what they were started for.
     Done,
     /// This process was told to end, by a signal.
@@ -43,7 +43,7 @@ pub(super) enum How {
 
 impl Children {
     /// Starts a rank.
-    pub(super) fn start(&mut self, rank: u64, mut command: Command) -> Result<(), Failure> {
+    pub(crate) fn start(&mut self, rank: u64, mut command: Command) -> Result<(), Failure> {
         // What a terminal sends to end all goes to this process, which ends the others in order.
         let child = command.process_group(0).spawn();
         let mut child =
@@ -63,7 +63,7 @@ impl Children {
     }
 
     /// Waits until all have ended; ends them when one fails or this process is told to end.
-    pub(super) fn ended(mut self, told: &dyn Fn() -> Option<usize>) -> How {
+    pub(crate) fn ended(mut self, told: &dyn Fn() -> Option<usize>) -> How {
         let how = loop {
             if let Some(signal) = told() {
                 break How::Told(signal);
