@@ -1,9 +1,7 @@
 //! Benchmarks: what the program takes, measured.
 
-pub(crate) mod onnx; // ONNX files, written
-pub(crate) mod gpt2; // GPT-2 as an ONNX file, with weights from a seed
-mod llama; // a Llama as an ONNX file, to be trained or with a cache
-mod unet; // a U-shaped transformer as an ONNX file
+#[cfg(test)]
+mod models; // the models that benchmarks write are understood
 mod flops; // the arithmetic of a graph
 mod half; // devices that have units for one 16-bit form of numbers
 pub(crate) mod process; // what the process and the machine say of themselves

@@ -19,11 +19,11 @@ use planner_ir::{Optimizer, Real};
 use schedule::Kind;
 use serde::Deserialize;
 use serde_json::json;
+use model_zoo::gpt2::{self, Start};
+use model_zoo::llama::{self, Use};
+use model_zoo::folder::Writer;
 
-use super::gpt2::{self, Start};
 use super::half::as_fast_in_bf16;
-use super::llama::{self, Use};
-use super::onnx::Writer;
 use super::{Report, process};
 use crate::arguments::dimension;
 use crate::pipeline::cluster::{Answer, Pins, Question, cheapest};

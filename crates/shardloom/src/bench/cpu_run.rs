@@ -16,9 +16,9 @@ use kernels::Array;
 use lower::{Action, Program};
 use planner_ir::Mesh;
 use serde_json::{Value, json};
+use model_zoo::gpt2::{self, Size, Start};
+use model_zoo::folder::Writer;
 
-use super::gpt2::{self, Size, Start};
-use super::onnx::Writer;
 use super::onnxruntime::Other;
 use super::{Report, flops, median, process};
 use crate::pipeline::{self, Target};

@@ -12,8 +12,8 @@ use files::folder::Folder;
 use files::{machine, model_file};
 use import::Bindings;
 use serde_json::{Value, json};
+use model_zoo::folder::Writer;
 
-use super::onnx::Writer;
 use super::{Report, process};
 use crate::pipeline::{self, Target};
 

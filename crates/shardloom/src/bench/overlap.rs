@@ -22,11 +22,12 @@ use reshard::Strategy;
 use rewrite::Steps;
 use schedule::Kind;
 use serde_json::{Value, json};
+use model_zoo::gpt2::{self, Start};
+use model_zoo::folder::Writer;
+use model_zoo::unet;
 
-use super::gpt2::{self, Start};
 use super::half::as_fast_in_bf16;
-use super::onnx::Writer;
-use super::{Report, unet};
+use super::Report;
 use crate::pipeline;
 use crate::pipeline::staged::{self, Forward, Meshes, Order, Wanted};
 

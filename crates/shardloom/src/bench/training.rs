@@ -14,9 +14,9 @@ use files::Failure;
 use files::folder::Folder;
 use files::{model_file, readable, written};
 use serde_json::{Value, json};
+use model_zoo::gpt2::{self, Size, Start};
+use model_zoo::folder::Writer;
 
-use super::gpt2::{self, Size, Start};
-use super::onnx::Writer;
 use super::plot::{self, Line, Panel, Scale, Stroke};
 use super::{Report, median};
 use curve::{Curve, Trial};

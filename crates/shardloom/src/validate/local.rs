@@ -16,11 +16,11 @@ use cost_models::machine::{Machine, measured};
 use files::Failure;
 use files::folder::Folder;
 use files::machine;
+use model_zoo::gpt2::{self, Size, Start};
+use model_zoo::folder::Writer;
 
 use crate::arguments::ValidateArguments;
 use crate::bench;
-use crate::bench::gpt2::{self, Size, Start};
-use crate::bench::onnx::Writer;
 use crate::bench::process::Ticks;
 use crate::commands::{Context, Said};
 use crate::measure;

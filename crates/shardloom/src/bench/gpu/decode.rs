@@ -13,12 +13,12 @@ use planner_ir::{Graph, Mesh};
 use rewrite::Steps;
 use run::Session;
 use launch::gpu;
+use model_zoo::llama::{self, Size, Use};
+use model_zoo::folder::Writer;
 
 use super::goal::Bound;
 use super::{Given, Row, Section};
-use crate::bench::llama::{self, Size, Use};
 use crate::bench::median;
-use crate::bench::onnx::Writer;
 use crate::generation::bound::{Decoder, Wanted as Sizes};
 use crate::generation::choose::{self, Manner, Place};
 use crate::generation::planned::{Step, Wanted, planned};

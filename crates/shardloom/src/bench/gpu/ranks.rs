@@ -17,12 +17,12 @@ use planner_ir::Mesh;
 use rewrite::Steps;
 use run::Session;
 use launch::gpu;
+use model_zoo::gpt2::{self, Size, Start};
+use model_zoo::folder::Writer;
 
 use super::equal::apart;
 use super::{Given, Row, Section};
 use crate::arguments::ModelArguments;
-use crate::bench::gpt2::{self, Size, Start};
-use crate::bench::onnx::Writer;
 use crate::pipeline::cluster::Pins;
 use crate::pipeline::{self, Target};
 use crate::progress::{Progress, Wish};

@@ -15,14 +15,14 @@ use plan::{Loss, NoDecay, Precision, Recipe, Recompute};
 use planner_ir::{Mesh, Optimizer, Real, Source, State, StateKind};
 use run::Session;
 use launch::gpu;
+use model_zoo::gpt2::{self, Start};
+use model_zoo::llama::{self, Use};
+use model_zoo::folder::Writer;
 
 use super::goal::Bound;
 use super::torch::{self, MANNERS, Python};
 use super::{Given, Row, Section};
-use crate::bench::gpt2::{self, Start};
-use crate::bench::llama::{self, Use};
 use crate::bench::median;
-use crate::bench::onnx::Writer;
 use crate::pipeline::{self, Target};
 
 /// What is trained.

@@ -14,10 +14,10 @@ use planner_ir::{Mesh, Optimizer, Real};
 use rewrite::Steps;
 use schedule::{Kind, verify};
 use search::Live;
+use model_zoo::gpt2::{self, Size, Start};
+use model_zoo::folder::Writer;
 
 use super::{Forward, Meshes, Order, Wanted, message, staged, under_way};
-use crate::bench::gpt2::{self, Size, Start};
-use crate::bench::onnx::Writer;
 use crate::pipeline;
 
 const MICRO_BATCHES: u64 = 8;

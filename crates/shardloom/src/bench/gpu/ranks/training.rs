@@ -20,13 +20,13 @@ use rewrite::Steps;
 use run::Session;
 use schedule::Kind;
 use launch::gpu;
+use model_zoo::gpt2::{self, Size, Start};
+use model_zoo::folder::Writer;
 
 use super::around::Around;
 use super::{APART, APART_NARROW, SECTION};
-use crate::bench::gpt2::{self, Size, Start};
 use crate::bench::gpu::equal::apart;
 use crate::bench::gpu::{Given, Row};
-use crate::bench::onnx::Writer;
 use crate::bench::training::manner::DataFirst;
 use crate::pipeline::staged::{Forward, Meshes, Order, Wanted, staged};
 use crate::pipeline::{self, Target};

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use files::inputs::Random;
 
-use super::onnx::{Attribute, Element, Writer};
+use crate::folder::{Attribute, Element, Writer};
 
 /// Added to the mean square in norms, and what angles of positions are powers of.
 ///
@@ -18,31 +18,31 @@ const THETA: f64 = 500_000.0;
 /// Source: `initializer_range` in the same file.
 const SPREAD: f64 = 0.02;
 /// The version of the standard operators for attention, rotations and root mean squares.
-pub(super) const OPERATORS: u64 = 23;
+pub const OPERATORS: u64 = 23;
 
 /// How large a model is.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Size {
+pub struct Size {
     /// Blocks.
-    pub(super) layers: u64,
+    pub layers: u64,
     /// The length of a token's vector.
-    pub(super) hidden: u64,
+    pub hidden: u64,
     /// The length inside of gated units.
-    pub(super) units: u64,
+    pub units: u64,
     /// Heads of queries, and of keys and values.
-    pub(super) heads: u64,
-    pub(super) groups: u64,
+    pub heads: u64,
+    pub groups: u64,
     /// Tokens that there are.
-    pub(super) vocabulary: u64,
+    pub vocabulary: u64,
     /// Positions that there are angles of.
-    pub(super) positions: u64,
+    pub positions: u64,
     /// Whether the embedding of tokens makes the logits too, or a weight of its own.
-    pub(super) tied: bool,
+    pub tied: bool,
 }
 
 impl Size {
     /// As Llama 3.2 1B, but for scaled angles: with 1.24e9 parameters.
-    pub(super) const BILLION: Self = Self {
+    pub const BILLION: Self = Self {
         layers: 16,
         hidden: 2048,
         units: 8192,
@@ -54,7 +54,7 @@ impl Size {
     };
 
     /// One that is soon done.
-    pub(super) const LITTLE: Self = Self {
+    pub const LITTLE: Self = Self {
         layers: 1,
         hidden: 32,
         units: 64,
@@ -66,7 +66,7 @@ impl Size {
     };
 
     /// How many weights the model has.
-    pub(super) fn parameters(&self) -> u64 {
+    pub fn parameters(&self) -> u64 {
         let Self { layers, hidden, units, heads, groups, vocabulary, .. } = *self;
         let attention = hidden * (2 * hidden + 2 * groups * (hidden / heads));
         let ends = if self.tied { 1 } else { 2 };
@@ -76,7 +76,7 @@ impl Size {
 
 /// What a model is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Use {
+pub enum Use {
     /// Input `input_ids: [batch, sequence]`.
     Training,
     /// New tokens behind a cache: besides, `attention_mask: [batch, total_length]`, `position_ids` and the
@@ -85,7 +85,7 @@ pub(super) enum Use {
 }
 
 /// Writes the model; where it is. Output `logits: [batch, sequence, vocabulary]`.
-pub(super) fn write(writer: Writer, size: Size, use_: Use, seed: u64) -> io::Result<PathBuf> {
+pub fn write(writer: Writer, size: Size, use_: Use, seed: u64) -> io::Result<PathBuf> {
     let mut model = Model { writer: writer.of_version(OPERATORS), size, seed };
     model.writer.input("input_ids", &["batch", "sequence"]);
     let tokens = model.weight("embed_tokens", &[size.vocabulary, size.hidden])?;
@@ -249,7 +249,7 @@ const BOOL: i64 = 9;
 
 /// Weights of 16 bits, as models that make tokens have them; of 32 to be trained.
 impl Use {
-    pub(super) fn element(self) -> Element {
+    pub fn element(self) -> Element {
         match self {
             Self::Training => Element::F32,
             Self::Generation => Element::Bf16,
@@ -271,5 +271,3 @@ fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-#[cfg(test)]
-mod tests;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use files::inputs::Random;
 
-use super::onnx::{Attribute, Writer};
+use crate::folder::{Attribute, Writer};
 
 /// Added to the variance in norms.
 const EPSILON: f32 = 1e-5;
@@ -20,22 +20,22 @@ const UNIFORM: usize = 12;
 
 /// How large a model is.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Size {
+pub struct Size {
     /// Blocks.
-    pub(crate) layers: u64,
+    pub layers: u64,
     /// The length of a token's vector.
-    pub(crate) hidden: u64,
+    pub hidden: u64,
     /// Heads of attention.
-    pub(crate) heads: u64,
+    pub heads: u64,
     /// Tokens that there are.
-    pub(crate) vocabulary: u64,
+    pub vocabulary: u64,
     /// Positions that have an embedding: a sequence has no more tokens.
-    pub(crate) positions: u64,
+    pub positions: u64,
 }
 
 impl Size {
     /// How many weights the model has.
-    pub(crate) fn parameters(&self) -> u64 {
+    pub fn parameters(&self) -> u64 {
         let Self { layers, hidden, vocabulary, positions, .. } = *self;
         // Products with biases: of queries, keys and values, back, to four times the length, and back.
         let (products, biases, norms) = (12 * hidden * hidden, 9 * hidden, 4 * hidden);
@@ -45,7 +45,7 @@ impl Size {
 
 /// What weights are before anything is learnt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Start {
+pub enum Start {
     /// All alike, biases too: each of them shows in the outputs.
     Alike,
     /// As GPT-2 begins to be trained: biases are 0, and what a block adds to its input is scaled
@@ -56,7 +56,7 @@ pub(crate) enum Start {
 /// Writes the model; where it is.
 ///
 /// Input `input_ids: [batch, sequence]`, output `logits: [batch, sequence, vocabulary]`.
-pub(crate) fn write(writer: Writer, size: Size, start: Start, seed: u64) -> io::Result<PathBuf> {
+pub fn write(writer: Writer, size: Size, start: Start, seed: u64) -> io::Result<PathBuf> {
     let mut model = Model { writer, size, start, seed };
     model.constants();
     let tokens = model.weight("wte", &[size.vocabulary, size.hidden])?;

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use cost_models::units::exact;
 use files::inputs::Random;
 
-use super::onnx::{Attribute, Writer};
+use crate::folder::{Attribute, Writer};
 
 /// Added to the variance in norms.
 const EPSILON: f32 = 1e-5;
@@ -31,22 +31,22 @@ const SEED: u64 = 0;
 
 /// How large a model is.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Size {
+pub struct Size {
     /// Channels of the first block: the next ones have twice as many, the last as many as the one before.
-    pub(crate) channels: u64,
+    pub channels: u64,
     /// Blocks on the way down.
-    pub(crate) blocks: u32,
+    pub blocks: u32,
     /// Pixels of an image, in height and width.
-    pub(crate) pixels: u64,
+    pub pixels: u64,
     /// Images in a micro-batch.
-    pub(crate) images: u64,
+    pub images: u64,
 }
 
 /// Writes the model; where it is.
 ///
 /// Inputs `images: [images, 3, pixels, pixels]`, `time: [1]`, `context: [images, tokens, features]`,
 /// `targets: [images, 4, pixels, pixels]`, output `loss: []`, half the mean squared distance.
-pub(crate) fn write(writer: Writer, size: Size) -> io::Result<PathBuf> {
+pub fn write(writer: Writer, size: Size) -> io::Result<PathBuf> {
     let channels: Vec<u64> = (0..size.blocks).map(|it| size.channels << it.min(size.blocks - 2)).collect();
     let smallest = size.pixels >> (size.blocks - 1);
     let features = channels[channels.len() - 1];
@@ -361,5 +361,3 @@ fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-#[cfg(test)]
-mod tests;

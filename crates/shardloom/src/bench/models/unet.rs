@@ -12,9 +12,9 @@ use plan::{Loss, NoDecay, Precision, Recipe, Recompute};
 use planner_ir::{Mesh, Optimizer, Real};
 use rewrite::Steps;
 use schedule::Kind;
+use model_zoo::unet::{Size, write};
+use model_zoo::folder::Writer;
 
-use super::{Size, write};
-use crate::bench::onnx::Writer;
 use crate::pipeline;
 use crate::pipeline::staged::{Forward, Meshes, Order, Wanted, staged};
 

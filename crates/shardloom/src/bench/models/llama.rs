@@ -11,9 +11,9 @@ use kernels::Array;
 use planner_ir::{Mesh, Op, Source};
 use rewrite::Steps;
 use run::Session;
+use model_zoo::llama::{Size, Use, write};
+use model_zoo::folder::Writer;
 
-use super::{Size, Use, write};
-use crate::bench::onnx::Writer;
 use crate::compile;
 use crate::generation::bound::{Decoder, Wanted as Sizes};
 use crate::generation::planned::{Step, Wanted, planned};
