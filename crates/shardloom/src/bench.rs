@@ -4,7 +4,6 @@
 mod models; // the models that benchmarks write are understood
 mod flops; // the arithmetic of a graph
 mod half; // devices that have units for one 16-bit form of numbers
-pub(crate) mod process; // what the process and the machine say of themselves
 mod onnxruntime; // another program's steps, for comparison
 mod cpu_run; // `cpu-run`
 mod planning; // `planning`
@@ -32,6 +31,7 @@ pub use training::Training;
 use std::io::Write as _;
 use std::path::PathBuf;
 
+use calibrate::host;
 use clap::Subcommand;
 use files::Failure;
 use files::readable;
@@ -97,7 +97,7 @@ pub(crate) fn append(path: &PathBuf, lines: &[Value]) -> Result<(), Failure> {
     let failed = |error: std::io::Error| Failure::unwritten(path, &error);
     let before = readable::text_if_there(path)?.map_or(0, |text| text.lines().count());
     let mut file = std::fs::OpenOptions::new().create(true).append(true).open(path).map_err(failed)?;
-    let (date, commit, machine) = (process::date(), process::commit(), process::machine());
+    let (date, commit, machine) = (host::date(), host::commit(), host::machine());
     for (index, line) in lines.iter().enumerate() {
         let mut full = serde_json::json!({
             "line": before + index + 1,

@@ -16,7 +16,7 @@ mod explain; // `explain`
 mod simulate; // `simulate`
 mod partition; // `partition`, and pictures of those in plans
 mod schedule; // `schedule`
-mod calibrate; // `calibrate`
+pub(crate) mod calibrate; // `calibrate`
 mod predict; // `predict`
 pub(crate) mod validate; // `validate`
 pub(crate) mod kernels; // `kernels`

@@ -16,7 +16,6 @@ mod otherwise; // what other plans would cost
 mod explained; // a plan in words
 mod weight_roles; // which weights a step trains, in words
 mod kept; // what blocks of a training step keep
-mod measure; // what this machine can do
 pub mod generation; // decoders that make tokens
 mod train; // data, learning rates, checkpoints
 mod validate; // prices beside measurements

@@ -22,9 +22,10 @@ use serde_json::json;
 use model_zoo::gpt2::{self, Start};
 use model_zoo::llama::{self, Use};
 use model_zoo::folder::Writer;
+use calibrate::host;
 
 use super::half::as_fast_in_bf16;
-use super::{Report, process};
+use super::Report;
 use crate::arguments::dimension;
 use crate::pipeline::cluster::{Answer, Pins, Question, cheapest};
 use crate::{compile, pipeline};
@@ -193,7 +194,7 @@ pub(crate) fn measure(options: &Cluster, say: &dyn Fn(String)) -> Result<Report,
         let path = row.written(&folder)?;
         let asked = row.asked();
         let (free, seconds) = timed(&path, &asked, options.thorough)?;
-        let memory = process::peak_memory();
+        let memory = host::peak_memory();
         let pinned = planned(&path, &asked, &row.pins()?, false);
         let priced = pinned.as_ref().map_or_else(
             |failure| format!("none: {failure}"),
@@ -269,7 +270,7 @@ fn elsewhere(
         let start = Instant::now();
         let found = timed(path, &Asked { machine, global_batch, dims }, options.thorough);
         let planning = start.elapsed().as_secs_f64();
-        let memory = process::peak_memory();
+        let memory = host::peak_memory();
         let (setup, prices) = match &found {
             Ok((answer, _)) => {
                 let prices = (answer.pipeline.seconds(), bound(answer));
@@ -325,7 +326,7 @@ struct Asked<'a> {
 
 /// The cheapest pipeline of a model, and how long that took to find (seconds).
 fn timed(path: &Path, asked: &Asked<'_>, thorough: bool) -> Result<(Answer, f64), Failure> {
-    process::forget_peak();
+    host::forget_peak();
     let start = Instant::now();
     let answer = planned(path, asked, &Pins::default(), thorough)?;
     Ok((answer, start.elapsed().as_secs_f64()))

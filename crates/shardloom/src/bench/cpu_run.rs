@@ -18,9 +18,10 @@ use planner_ir::Mesh;
 use serde_json::{Value, json};
 use model_zoo::gpt2::{self, Size, Start};
 use model_zoo::folder::Writer;
+use calibrate::host;
 
 use super::onnxruntime::Other;
-use super::{Report, flops, median, process};
+use super::{Report, flops, median};
 use crate::pipeline::{self, Target};
 
 /// How many positions have an embedding, in GPT-2 of every size.
@@ -122,7 +123,7 @@ pub(crate) fn measure(options: &CpuRun, say: &dyn Fn(String)) -> Result<Report, 
 
 fn run(options: &CpuRun, path: &Path, folder: &Path, say: &dyn Fn(String)) -> Result<Measured, Failure> {
     let mut stages = Vec::new();
-    process::forget_peak();
+    host::forget_peak();
     let mut start = Instant::now();
     let mut next = |stage: &'static str| {
         stages.push((stage, start.elapsed().as_secs_f64()));
@@ -171,7 +172,7 @@ fn run(options: &CpuRun, path: &Path, folder: &Path, say: &dyn Fn(String)) -> Re
         }
         outputs = outcome.outputs;
     }
-    let memory = process::peak_memory();
+    let memory = host::peak_memory();
     let kinds = kinds(&names, &instructions);
     drop(session);
     let compared = other.map(|other| {

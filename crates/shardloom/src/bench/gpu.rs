@@ -19,6 +19,8 @@ use cost_models::machine::Machine;
 use device::Bench;
 use files::Failure;
 use files::written;
+use calibrate::host;
+use calibrate::gpu as measured;
 
 pub use equal::compared;
 use goal::Judged;
@@ -27,8 +29,7 @@ pub use options::OnGpu;
 use options::Part;
 use row::{Row, Section};
 
-use super::{Report, process};
-use crate::measure::gpu as measured;
+use super::Report;
 
 /// What parts need.
 struct Given<'a> {
@@ -59,7 +60,7 @@ pub(crate) fn measure(options: &OnGpu, say: &dyn Fn(String)) -> Result<Report, F
     let place = Place {
         gpu: facts.name.clone(),
         identity: identity.clone(),
-        driver: process::gpu_driver(),
+        driver: host::gpu_driver(),
         compiler: format!("{major}.{minor}"),
         command: given.command.clone(),
     };

@@ -13,8 +13,9 @@ use files::{machine, model_file};
 use import::Bindings;
 use serde_json::{Value, json};
 use model_zoo::folder::Writer;
+use calibrate::host;
 
-use super::{Report, process};
+use super::Report;
 use crate::pipeline::{self, Target};
 
 /// The machine that is planned for.
@@ -126,7 +127,7 @@ pub(crate) fn measure(options: &Growth, say: &dyn Fn(String)) -> Result<Report, 
             })?;
             let mut line = json!({ "benchmark": "growth", "kind": kind.name(), "nodes": nodes });
             let outcome = stages(&path, &mut line);
-            line["peak_bytes"] = json!(process::peak_memory());
+            line["peak_bytes"] = json!(host::peak_memory());
             let seconds = |name: &str| line[name].as_f64().map_or_else(|| "-".to_owned(), quantity::seconds);
             let _ = writeln!(
                 text,
@@ -150,7 +151,7 @@ pub(crate) fn measure(options: &Growth, say: &dyn Fn(String)) -> Result<Report, 
 
 /// One stage after another; how long each took is added to the line (seconds).
 fn stages(path: &Path, line: &mut Value) -> Result<(), Failure> {
-    process::forget_peak();
+    host::forget_peak();
     let mut start = Instant::now();
     let mut took = |stage: &str| {
         line[format!("{stage}_seconds")] = json!(start.elapsed().as_secs_f64());

@@ -17,8 +17,9 @@ use plan::{Loss, NoDecay, Plan, Precision, Proof, Recipe};
 use planner_ir::{DType, Graph, Mesh, Optimizer, Real, ValueId};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
+use calibrate::host;
 
-use super::{Report, process};
+use super::Report;
 use crate::mesh::sizes;
 use crate::pipeline::{self, Decisions, Phases, Prepared, Target, Training};
 
@@ -340,11 +341,11 @@ fn found(plan: &Plan) -> Found {
 
 /// What a computation takes.
 fn spent<T>(compute: impl FnOnce() -> T) -> (T, Spent) {
-    process::forget_peak();
+    host::forget_peak();
     let start = Instant::now();
     let made = compute();
     let seconds = start.elapsed().as_secs_f64();
-    (made, Spent { seconds, memory: process::peak_memory() })
+    (made, Spent { seconds, memory: host::peak_memory() })
 }
 
 fn row(options: &Planning, measured: &Measured, planned: &Planned) -> String {

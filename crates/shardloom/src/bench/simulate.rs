@@ -11,8 +11,9 @@ use files::Failure;
 use files::{machine, plan_file};
 use serde_json::{Value, json};
 use simulate::{Order, SimulateError, Timeline};
+use calibrate::host;
 
-use super::{Report, process};
+use super::Report;
 use crate::{mesh, pipeline};
 
 /// `bench simulate`.
@@ -146,9 +147,9 @@ const COUNTED: f64 = 0.02;
 /// What is made, and how long that took on the processor; by the wall clock where the system does
 /// not say, or counts no times as short (seconds).
 fn timed<T>(make: impl FnOnce() -> T) -> (T, f64) {
-    let (before, start) = (process::on_processor(), Instant::now());
+    let (before, start) = (host::on_processor(), Instant::now());
     let made = make();
     let wall = start.elapsed().as_secs_f64();
-    let spent = before.zip(process::on_processor()).map(|(before, after)| after - before);
+    let spent = before.zip(host::on_processor()).map(|(before, after)| after - before);
     (made, spent.filter(|it| *it > COUNTED).unwrap_or(wall))
 }

@@ -8,13 +8,13 @@ use files::Failure;
 use files::written;
 use launch::arguments::RunDevice;
 use launch::cluster::Cluster;
+use calibrate::gpu::{self, fitted};
+use calibrate::links::{self, Ranks};
+use calibrate::notes::Notes;
+use calibrate as measure;
 
 use super::{Context, Said};
 use crate::arguments::CalibrateArguments;
-use crate::measure::gpu::{self, fitted};
-use crate::measure::links::{self, Ranks};
-use crate::measure::notes::Notes;
-use crate::{bench, measure};
 
 /// Measures this machine.
 pub(crate) fn calibrate(
@@ -95,7 +95,7 @@ fn one(
     let resumed = resumed(&notes);
     let measured = gpu::measured(&mut bench, &mut notes, &|what| context.progress.say(what))?;
     let source =
-        format!("measured by `shardloom calibrate --device cuda` on {identity}, {}", bench::process::date());
+        format!("measured by `shardloom calibrate --device cuda` on {identity}, {}", calibrate::host::date());
     let found = fitted(name, &like, bench.facts(), &measured, &source)?;
     let text = gpu::shown(bench.facts(), &like, &measured, &found);
     Ok((format!("{resumed}{text}"), found.machine))
@@ -150,7 +150,7 @@ fn among(
     };
     let source = format!(
         "measured by `shardloom calibrate --device cuda --nccl` on {identity}, {}",
-        bench::process::date()
+        calibrate::host::date()
     );
     let found = links::fitted(&machine, &rows, &source)?;
     let shown = links::shown(&rows, &like, &found, &care);
@@ -200,3 +200,6 @@ fn measurable(arguments: &CalibrateArguments) -> Result<(), Failure> {
     };
     Err(Failure::Usage(message))
 }
+
+#[cfg(test)]
+pub(crate) mod tests;

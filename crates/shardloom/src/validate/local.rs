@@ -18,13 +18,13 @@ use files::folder::Folder;
 use files::machine;
 use model_zoo::gpt2::{self, Size, Start};
 use model_zoo::folder::Writer;
+use calibrate::host::Ticks;
+use calibrate as measure;
+use calibrate::notes::Notes;
 
 use crate::arguments::ValidateArguments;
 use crate::bench;
-use crate::bench::process::Ticks;
 use crate::commands::{Context, Said};
-use crate::measure;
-use crate::measure::notes::Notes;
 use crate::otherwise::Manner;
 use calm::Calm;
 use said::Trials;

@@ -5,11 +5,11 @@ use cost_models::machine::{Machine, json};
 use device::Facts;
 use files::Failure;
 use files::written;
+use calibrate::host;
+use calibrate::gpu::{Care, Measured, fitted};
 
 use super::rates::Rate;
 use super::{Given, Row, Section};
-use crate::bench::process;
-use crate::measure::gpu::{Care, Measured, fitted};
 
 const SECTION: Section = Section {
     name: "prices of this GPU",
@@ -46,7 +46,7 @@ fn explaining(
         Some((it.timed.clone(), sample.seconds))
     });
     let measured = Measured { rows: times.collect(), care: Care::default() };
-    let source = format!("measured by `{}` on {identity}, {}", given.command, process::date());
+    let source = format!("measured by `{}` on {identity}, {}", given.command, host::date());
     let found = fitted(NAME, &given.machine, facts, &measured, &source)?;
     if let Some(path) = &given.options.calibrated {
         written::write(path, json::write(&found.machine).as_bytes())?;

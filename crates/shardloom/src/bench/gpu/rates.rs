@@ -8,11 +8,11 @@ use device::{Bench, Sample, Trial};
 use files::Failure;
 use kernels::cuda::{Chain, Input, Piece, Step, chained};
 use planner_ir::{Binary, DType, Op, Real, Type, Unary};
+use calibrate::gpu::trials::{Price, Sizes, Timed, When, all};
+use calibrate::gpu::{Care, failure, steady};
 
 use super::goal::Bound;
 use super::{Given, Row, Section};
-use crate::measure::gpu::trials::{Price, Sizes, Timed, When, all};
-use crate::measure::gpu::{Care, failure, steady};
 
 const SECTION: Section =
     Section { name: "rates", beside: "the largest copy of this table, and the prices of the machine" };

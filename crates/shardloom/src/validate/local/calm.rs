@@ -7,8 +7,7 @@
 use cost_models::compute::{MatrixProduct, matrix_product};
 use cost_models::machine::{Machine, Precision};
 use files::Failure;
-
-use crate::measure;
+use calibrate as measure;
 
 /// How much longer than at its best the reference may take while the machine is calm.
 const MORE: f64 = 0.1;

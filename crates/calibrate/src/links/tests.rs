@@ -3,7 +3,7 @@
 use cost_models::machine::shipped;
 
 use super::*;
-use crate::measure::gpu::Draft;
+use crate::gpu::Draft;
 
 /// Other numbers than those of an H100: of links, and of what is between nodes.
 const LINKS: [(&str, f64); 12] = [

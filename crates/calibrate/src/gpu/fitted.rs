@@ -23,7 +23,7 @@ const LEAST: f64 = 0.02;
 
 /// What a number is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub enum Kind {
     /// A part of something.
     Part,
     /// A rate or a time.
@@ -65,17 +65,17 @@ fn is_product(timed: &Timed, precision: Precision, role: Role) -> bool {
 
 /// A machine whose numbers explain what was measured.
 #[derive(Clone, Debug)]
-pub(crate) struct Fitted {
+pub struct Fitted {
     /// The machine.
-    pub(crate) machine: Machine,
+    pub machine: Machine,
     /// Its measured numbers: the field, what the file it starts from states, what is found.
-    pub(crate) numbers: Vec<(String, f64, f64)>,
+    pub numbers: Vec<(String, f64, f64)>,
     /// Fields that are as large as a part can be: what they are parts of is too small.
-    pub(crate) full: Vec<String>,
+    pub full: Vec<String>,
 }
 
 /// The machine of this name that explains what was measured, with what was not from another one's file.
-pub(crate) fn fitted(
+pub fn fitted(
     name: &str,
     like: &Machine,
     facts: &Facts,
@@ -144,7 +144,7 @@ fn direct(measured: &Measured, draft: &Draft) -> Result<Vec<(&'static str, f64)>
 
 /// Seeks numbers by times and what these are priced at, by their logarithms: rates and starts may be
 /// anything.
-pub(crate) fn seek<T>(
+pub fn seek<T>(
     draft: &mut Draft,
     numbers: &[(&str, Kind)],
     rows: &[&(T, f64)],

@@ -2,12 +2,20 @@
 //!
 //! Each measurement has a name and is one time. They are made one after another and kept as they are
 //! made; rates and starts are fitted to all of them together.
+//!
+//! - [`measured`] — this host
+//! - [`gpu`] — a GPU of it
+//! - [`links`] — what joins GPUs
+//! - [`fits`] — rates and starts from times
+//! - [`notes`] — what has been measured so far
+//! - [`host`] — what the process and the machine say of themselves
 
-pub(crate) mod fits; // rates and starts from times
-pub(crate) mod gpu; // of a GPU
-pub(crate) mod links; // of what joins GPUs
 mod exchanges; // times of what threads exchange
-pub(crate) mod notes; // what has been measured so far
+pub mod fits;
+pub mod gpu;
+pub mod host;
+pub mod links;
+pub mod notes;
 mod passes; // times of operations that are no products
 mod products; // times of matrix products
 mod timing; // how long a call takes
@@ -124,7 +132,7 @@ impl Wanted {
 
 /// Why there are no measurements.
 #[derive(Debug)]
-pub(crate) enum MeasureFailure {
+pub enum MeasureFailure {
     /// A kernel failed.
     Kernel(KernelError),
     /// The system does not say how much memory there is.
@@ -170,7 +178,7 @@ fn failure(error: MeasureFailure) -> Failure {
 }
 
 /// Measures what the notes do not have yet, saying what is measured; and what is fitted to that.
-pub(crate) fn measured(notes: &mut Notes, say: &dyn Fn(String)) -> Result<(Measurements, Vec<Fit>), Failure> {
+pub fn measured(notes: &mut Notes, say: &dyn Fn(String)) -> Result<(Measurements, Vec<Fit>), Failure> {
     let all = Wanted::all();
     let before = notes.count();
     for (index, wanted) in all.iter().enumerate() {
@@ -186,11 +194,11 @@ pub(crate) fn measured(notes: &mut Notes, say: &dyn Fn(String)) -> Result<(Measu
 
 /// The product by which is seen how calm the machine is: some of them fit into what systems give a
 /// program at a time.
-pub(crate) const REFERENCE: [u64; 3] = [256; 3];
+pub const REFERENCE: [u64; 3] = [256; 3];
 
 /// What the reference takes now on average, on the processor on which it takes longest (seconds): not the
 /// shortest time, in which other programs are not seen.
-pub(crate) fn reference() -> Result<f64, Failure> {
+pub fn reference() -> Result<f64, Failure> {
     at_once(processors(), || Ok(products::average(REFERENCE)?)).map_err(failure)
 }
 
@@ -228,7 +236,7 @@ fn kilobytes(path: &str, name: &str) -> Option<u64> {
 }
 
 /// What the processor calls itself.
-pub(crate) fn processor() -> String {
+pub fn processor() -> String {
     let text = readable::text(Path::new("/proc/cpuinfo")).unwrap_or_default();
     let line = text.lines().find(|line| line.starts_with("model name"));
     let name = line.and_then(|line| line.split_once(':')).map(|(_, name)| name.trim().to_owned());
@@ -236,7 +244,7 @@ pub(crate) fn processor() -> String {
 }
 
 /// What this machine is: measurements of it are of no use to another one.
-pub(crate) fn machine() -> String {
+pub fn machine() -> String {
     format!("{}, {} threads", processor(), processors())
 }
 

@@ -7,7 +7,7 @@ use files::Failure;
 use planner_ir::DType;
 
 use super::Fit;
-use crate::measure::{Wanted, products};
+use crate::{Wanted, products};
 
 /// A right matrix, how far apart its rows lie where it is turned (bytes), and both times (seconds).
 struct Both {

@@ -6,7 +6,7 @@ use files::Failure;
 use predict::fit::descend;
 
 use super::Fit;
-use crate::measure::{Wanted, exchanges};
+use crate::{Wanted, exchanges};
 
 /// How many times less or more than a first guess the start of an exchange, of a round and of a hop, the rate
 /// of a link and that of a rank's own part may be.

@@ -14,7 +14,7 @@ const FORMAT: u64 = 1;
 
 /// What has been measured, by name.
 #[derive(Debug)]
-pub(crate) struct Notes {
+pub struct Notes {
     seconds: BTreeMap<String, f64>,
     /// Where it is kept; nowhere if it is not.
     path: Option<PathBuf>,
@@ -24,19 +24,19 @@ pub(crate) struct Notes {
 
 impl Notes {
     /// Nothing, kept nowhere.
-    pub(crate) fn nowhere() -> Self {
+    pub fn nowhere() -> Self {
         Self { seconds: BTreeMap::new(), path: None, what: String::new() }
     }
 
     /// What was measured of such a machine before a measurement for this output was ended, if it was.
-    pub(crate) fn beside(output: &Path, what: &str) -> Result<Self, Failure> {
+    pub fn beside(output: &Path, what: &str) -> Result<Self, Failure> {
         let mut name = output.file_name().unwrap_or_default().to_os_string();
         name.push(".partial");
         Self::at(output.with_file_name(name), what)
     }
 
     /// What was measured of such a device before, kept in a folder; each has a file of its own there.
-    pub(crate) fn of_device(folder: &Path, what: &str) -> Result<Self, Failure> {
+    pub fn of_device(folder: &Path, what: &str) -> Result<Self, Failure> {
         std::fs::create_dir_all(folder).map_err(|error| Failure::unwritten(folder, &error))?;
         let hash: String = Sha256::digest(what).iter().take(8).map(|byte| format!("{byte:02x}")).collect();
         Self::at(folder.join(format!("measured-{hash}.json")), what)
@@ -51,22 +51,22 @@ impl Notes {
     }
 
     /// Forgets what was measured before: it is measured again.
-    pub(crate) fn forget(&mut self) {
+    pub fn forget(&mut self) {
         self.seconds.clear();
     }
 
     /// How many measurements there are.
-    pub(crate) fn count(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.seconds.len()
     }
 
     /// A measurement that was made.
-    pub(crate) fn get(&self, name: &str) -> Option<f64> {
+    pub fn get(&self, name: &str) -> Option<f64> {
         self.seconds.get(name).copied()
     }
 
     /// A measurement: as it was made, or made now, and kept.
-    pub(crate) fn of(
+    pub fn of(
         &mut self,
         name: &str,
         measure: impl FnOnce() -> Result<f64, Failure>,
@@ -84,7 +84,7 @@ impl Notes {
     }
 
     /// Takes the file away: what it was kept for is done.
-    pub(crate) fn done(self) -> Result<(), Failure> {
+    pub fn done(self) -> Result<(), Failure> {
         match self.path.map(|path| (std::fs::remove_file(&path), path)) {
             Some((Err(error), path)) if error.kind() != std::io::ErrorKind::NotFound => {
                 Err(Failure::unwritten(&path, &error))

@@ -19,13 +19,13 @@ use super::{IN_CACHE, IN_MEMORY, INTEGER, REFERENCE, WIDE, Wanted, passes, produ
 
 /// A measured time beside what the fitted numbers say of it.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Fit {
+pub struct Fit {
     /// What was measured.
-    pub(crate) name: String,
+    pub name: String,
     /// How long it took (seconds).
-    pub(crate) measured: f64,
+    pub measured: f64,
     /// How long it takes by the numbers (seconds).
-    pub(crate) fitted: f64,
+    pub fitted: f64,
 }
 
 /// Kinds of operations, what each takes to start and for an element.
@@ -231,7 +231,7 @@ fn products_of(found: &Measurements, queries: [u64; 3]) -> [f64; 3] {
 const NOTHING: f64 = 1e-13;
 
 /// Fits, a line each, and how far they are from what was measured on average.
-pub(crate) fn shown(fits: &[Fit]) -> String {
+pub fn shown(fits: &[Fit]) -> String {
     let longest = fits.iter().map(|fit| fit.name.len()).max().unwrap_or(0);
     let mut text = format!("{:<longest$} {:>12} {:>12}\n", "fits", "measured", "by the fit");
     let mut sum = 0.0;

@@ -15,7 +15,7 @@ const STEP: u64 = 4;
 
 /// Which ranks exchange with each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Among {
+pub enum Among {
     /// All.
     All,
     /// Those of each node, all nodes at the same time.
@@ -26,7 +26,7 @@ pub(crate) enum Among {
 
 impl Among {
     /// Those that are different from each other.
-    pub(crate) fn all(ranks: Ranks) -> Vec<Self> {
+    pub fn all(ranks: Ranks) -> Vec<Self> {
         let mut all = vec![Self::All];
         if ranks.nodes > 1 && ranks.each > 1 {
             all.push(Self::Node);
@@ -38,7 +38,7 @@ impl Among {
     }
 
     /// The sets of ranks that this is: no two have a rank in common.
-    pub(crate) fn groups(self, ranks: Ranks) -> Vec<Vec<u64>> {
+    pub fn groups(self, ranks: Ranks) -> Vec<Vec<u64>> {
         let of_nodes = |count: u64| (0..ranks.nodes).map(move |it| it * ranks.each..it * ranks.each + count);
         match self {
             Self::All => vec![(0..ranks.all()).collect()],
@@ -58,14 +58,14 @@ impl Among {
 
 /// An exchange that is timed.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Timed {
+pub struct Timed {
     /// Its name in notes and tables.
-    pub(crate) name: String,
-    pub(crate) what: Exchanged,
+    pub name: String,
+    pub what: Exchanged,
     /// The size of the value (bytes).
-    pub(crate) bytes: u64,
+    pub bytes: u64,
     /// Among which sets of ranks, by their number.
-    pub(crate) group: usize,
+    pub group: usize,
     /// The ranks of one of them, and how all are on nodes.
     members: Vec<u64>,
     ranks: Ranks,
@@ -73,7 +73,7 @@ pub(crate) struct Timed {
 
 impl Timed {
     /// What prices say it takes (seconds), on nodes of a machine; nothing where it is no such machine.
-    pub(crate) fn priced(&self, machine: &Machine) -> Option<f64> {
+    pub fn priced(&self, machine: &Machine) -> Option<f64> {
         let node = machine.node.devices.value.0;
         let devices = if self.ranks.nodes > 1 { node * self.ranks.nodes } else { self.ranks.each };
         let machine = machine.clone().with_devices(devices).ok()?;
@@ -93,7 +93,7 @@ impl Timed {
 }
 
 /// Everything that is timed with room for values of so many bytes.
-pub(crate) fn all(among: &[Among], ranks: Ranks, room: u64) -> Vec<Timed> {
+pub fn all(among: &[Among], ranks: Ranks, room: u64) -> Vec<Timed> {
     let mut all: Vec<Timed> = Vec::new();
     for (group, among) in among.iter().enumerate() {
         let members = among.groups(ranks).into_iter().next().unwrap_or_default();

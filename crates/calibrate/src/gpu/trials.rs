@@ -8,17 +8,17 @@ use planner_ir::{Attention, Binary, Blind, Contract, DType, Label, Op, Real, Typ
 
 /// Something that is timed.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Timed {
+pub struct Timed {
     /// Its name in notes and tables.
-    pub(crate) name: String,
-    pub(crate) trial: Trial,
-    pub(crate) when: When,
-    pub(crate) price: Price,
+    pub name: String,
+    pub trial: Trial,
+    pub when: When,
+    pub price: Price,
 }
 
 /// In what state the device is when it begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum When {
+pub enum When {
     /// It has had nothing to do.
     Rested,
     /// It has been doing the same for long.
@@ -27,7 +27,7 @@ pub(crate) enum When {
 
 /// What something is priced by.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Price {
+pub enum Price {
     /// The launch of a kernel of a step, which is captured.
     Launch,
     /// As a product.
@@ -46,7 +46,7 @@ pub(crate) enum Price {
 
 /// How large what is timed is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Sizes {
+pub struct Sizes {
     /// Rows of the products that numbers are fitted to.
     rows: &'static [u64],
     /// Their columns and the lengths of their sums: layers of models of some and of many parameters.
@@ -67,7 +67,7 @@ pub(crate) struct Sizes {
 
 impl Sizes {
     /// Those of models.
-    pub(crate) const FULL: Self = Self {
+    pub const FULL: Self = Self {
         rows: &[16, 64, 256, 1024, 4096, 8192],
         layers: &[[1536, 1536], [4096, 4096], [11008, 4096], [4096, 11008]],
         large: &[[8192, 4096, 4096], [4096, 11008, 4096], [8192, 8192, 8192]],
@@ -79,7 +79,7 @@ impl Sizes {
     };
 
     /// So little that the way through it is soon gone; what is measured means nothing.
-    pub(crate) const LITTLE: Self = Self {
+    pub const LITTLE: Self = Self {
         rows: &[16],
         layers: &[[64, 32]],
         large: &[[32, 32, 32]],
@@ -91,12 +91,12 @@ impl Sizes {
     };
 
     /// The rows of normalisations, and their length.
-    pub(crate) fn normalised(&self) -> [u64; 2] {
+    pub fn normalised(&self) -> [u64; 2] {
         self.normalised
     }
 
     /// The elements of a value that stays in no cache.
-    pub(crate) fn summed(&self) -> u64 {
+    pub fn summed(&self) -> u64 {
         self.summed
     }
 }
@@ -105,7 +105,7 @@ impl Sizes {
 const HEAD: u64 = 128;
 
 /// Everything that is timed.
-pub(crate) fn all(sizes: &Sizes) -> Vec<Timed> {
+pub fn all(sizes: &Sizes) -> Vec<Timed> {
     let mut all = vec![
         launched("launch, of many captured together", Issued::Captured, Price::Launch),
         launched("launch, of many one by one", Issued::Alone, Price::Nothing),
@@ -135,7 +135,7 @@ pub(crate) fn all(sizes: &Sizes) -> Vec<Timed> {
 
 impl Timed {
     /// The memory that it takes (bytes).
-    pub(crate) fn bytes(&self) -> u64 {
+    pub fn bytes(&self) -> u64 {
         match &self.trial {
             Trial::Copy(bytes) => 2 * bytes,
             Trial::Launch(_) => 0,
@@ -146,7 +146,7 @@ impl Timed {
     }
 
     /// What it takes by the numbers of a machine (seconds); nothing if it has no price.
-    pub(crate) fn priced(&self, machine: &Machine) -> Option<f64> {
+    pub fn priced(&self, machine: &Machine) -> Option<f64> {
         let device = &machine.device;
         let heat = if self.when == When::Heated { Heat::Warm } else { Heat::Cold };
         let seconds = match &self.price {

@@ -11,7 +11,7 @@ use super::{Care, Fitted, Measured};
 
 /// What was measured, in tables: of each time what the numbers say of it and what the file that they start
 /// from says; of each number both.
-pub(crate) fn shown(facts: &Facts, like: &Machine, measured: &Measured, fitted: &Fitted) -> String {
+pub fn shown(facts: &Facts, like: &Machine, measured: &Measured, fitted: &Fitted) -> String {
     let mut text = device(facts);
     // Writing to a string does not fail.
     let _ = writeln!(text, "started from {}\n", like.name);
@@ -34,13 +34,13 @@ pub(crate) fn shown_links(rows: &[Beside], like: &str, fitted: &Fitted, care: &C
 }
 
 /// A time.
-pub(crate) struct Beside<'a> {
+pub struct Beside<'a> {
     /// Of what.
-    pub(crate) name: &'a str,
+    pub name: &'a str,
     /// How long it took (seconds).
-    pub(crate) seconds: f64,
+    pub seconds: f64,
     /// How long it takes by the numbers found, and by those of the file that was started from.
-    pub(crate) by: [Option<f64>; 2],
+    pub by: [Option<f64>; 2],
 }
 
 fn rest(text: &mut String, like: &str, fitted: &Fitted, care: &Care) {

@@ -9,7 +9,7 @@ use cost_models::machine::Machine;
 use files::Failure;
 
 use super::{Ranks, Timed};
-use crate::measure::gpu::{Draft, Fitted, Kind, seek};
+use crate::gpu::{Draft, Fitted, Kind, seek};
 
 /// A value is large from here on, and small up to there (bytes).
 const LARGE: u64 = 16 << 20;
@@ -49,7 +49,7 @@ const BETWEEN: [(&str, Kind); 9] = [
 ];
 
 /// What keeps nodes of a machine from having these ranks, if something does.
-pub(crate) fn lacking(like: &Machine, ranks: Ranks) -> Option<String> {
+pub fn lacking(like: &Machine, ranks: Ranks) -> Option<String> {
     let (name, node) = (&like.name, like.node.devices.value.0);
     if ranks.each > node {
         let each = ranks.each;
@@ -60,7 +60,7 @@ pub(crate) fn lacking(like: &Machine, ranks: Ranks) -> Option<String> {
 }
 
 /// The machine that explains what was measured, with what was not from another one's file.
-pub(crate) fn fitted(like: &Machine, rows: &[(Timed, f64)], source: &str) -> Result<Fitted, Failure> {
+pub fn fitted(like: &Machine, rows: &[(Timed, f64)], source: &str) -> Result<Fitted, Failure> {
     let before = Draft::of(like, &like.name)?;
     let mut draft = before.clone();
     let all: Vec<(&str, Kind)> = [&RATES[..], &STARTS, &BETWEEN].concat();

@@ -1,7 +1,7 @@
 //! What a GPU of this machine can do: single times by its own events, and the numbers of a machine file that
 //! explain them.
 
-pub(crate) mod trials; // what is timed, and what it is priced by
+pub mod trials; // what is timed, and what it is priced by
 mod draft; // a machine file while its numbers are sought
 mod least; // least squares
 mod fitted; // numbers of a machine that explain times
@@ -13,9 +13,9 @@ use files::Failure;
 use files::machine as machines;
 
 use super::notes::Notes;
-pub(crate) use draft::Draft;
-pub(crate) use fitted::{Fitted, Kind, fitted, seek};
-pub(crate) use shown::{Beside, shown, shown_links};
+pub use draft::Draft;
+pub use fitted::{Fitted, Kind, fitted, seek};
+pub use shown::{Beside, shown, shown_links};
 use trials::{Sizes, Timed, When};
 
 /// What the middle half of the times of one thing may span, as a part of it.
@@ -29,21 +29,21 @@ const AGAIN: usize = 3;
 
 /// How carefully times were measured.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Care {
+pub struct Care {
     /// How many times were measured, and how many of them did not count.
-    pub(crate) times: [usize; 2],
+    pub times: [usize; 2],
     /// Of which thing the times that count were farthest apart, and how far.
-    pub(crate) widest: Option<(String, f64)>,
+    pub widest: Option<(String, f64)>,
 }
 
 /// Everything that is measured of a GPU (seconds), by names.
-pub(crate) struct Measured {
-    pub(crate) rows: Vec<(Timed, f64)>,
-    pub(crate) care: Care,
+pub struct Measured {
+    pub rows: Vec<(Timed, f64)>,
+    pub care: Care,
 }
 
 /// What a GPU is called, with its driver.
-pub(crate) fn named(facts: &Facts) -> String {
+pub fn named(facts: &Facts) -> String {
     let Facts { name, capability: (major, minor), driver, .. } = facts;
     format!(
         "{name}, compute capability {major}.{minor}, driver of CUDA {}.{}",
@@ -53,12 +53,12 @@ pub(crate) fn named(facts: &Facts) -> String {
 }
 
 /// What a GPU and the libraries that were measured are called: times of others are of no use.
-pub(crate) fn identity(bench: &Bench) -> String {
+pub fn identity(bench: &Bench) -> String {
     format!("{}, cuBLASLt {}", named(bench.facts()), bench.products_version())
 }
 
 /// Measures what the notes do not have yet, saying what is measured.
-pub(crate) fn measured(
+pub fn measured(
     bench: &mut Bench,
     notes: &mut Notes,
     say: &dyn Fn(String),
@@ -82,7 +82,7 @@ pub(crate) fn measured(
 }
 
 /// The time of one thing, measured again if its times are far apart; refused if they stay so.
-pub(crate) fn steady(
+pub fn steady(
     name: &str,
     care: &mut Care,
     time: &mut dyn FnMut() -> Result<Sample, DeviceError>,
@@ -111,7 +111,7 @@ pub(crate) fn steady(
 
 /// The machine whose file a GPU's measurements start from: that of the name, or that of what the driver
 /// calls the GPU.
-pub(crate) fn like(name: Option<&str>, facts: &Facts) -> Result<Machine, Failure> {
+pub fn like(name: Option<&str>, facts: &Facts) -> Result<Machine, Failure> {
     let unknown = || {
         let (major, minor) = facts.capability;
         Failure::Usage(format!(
@@ -132,9 +132,9 @@ pub(crate) fn like(name: Option<&str>, facts: &Facts) -> Result<Machine, Failure
     json::read(name, text).map_err(|error| Failure::internal("calibrate", error))
 }
 
-pub(crate) fn failure(error: device::DeviceError) -> Failure {
+pub fn failure(error: device::DeviceError) -> Failure {
     Failure::Input(format!("cannot measure: {error}"))
 }
 
 #[cfg(test)]
-pub(crate) mod tests;
+pub mod tests;

@@ -4,7 +4,7 @@ use std::process::Command;
 
 /// The most memory that was resident since the last `forget_peak` (bytes); none where the system
 /// does not say.
-pub(crate) fn peak_memory() -> Option<u64> {
+pub fn peak_memory() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
     let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
@@ -12,14 +12,14 @@ pub(crate) fn peak_memory() -> Option<u64> {
 }
 
 /// Starts to measure the most resident memory anew, where the system can.
-pub(crate) fn forget_peak() {
+pub fn forget_peak() {
     // Where it cannot the peak is that of the whole process.
     let _ = std::fs::write("/proc/self/clear_refs", "5");
 }
 
 /// How long this thread has been on a processor (seconds): what other programs take is not in it.
 /// None where the system does not say.
-pub(crate) fn on_processor() -> Option<f64> {
+pub fn on_processor() -> Option<f64> {
     const NANOSECONDS: f64 = 1e9;
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
     let nanoseconds: f64 = text.split_whitespace().next()?.parse().ok()?;
@@ -28,7 +28,7 @@ pub(crate) fn on_processor() -> Option<f64> {
 
 /// What the system's processors have done since it started (ticks).
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Ticks {
+pub struct Ticks {
     /// All that there were.
     all: f64,
     /// Those that no program had.
@@ -39,7 +39,7 @@ pub(crate) struct Ticks {
 
 impl Ticks {
     /// Until now; none where the system does not say.
-    pub(crate) fn now() -> Option<Self> {
+    pub fn now() -> Option<Self> {
         let system = std::fs::read_to_string("/proc/stat").ok()?;
         let process = std::fs::read_to_string("/proc/self/stat").ok()?;
         Self::read(&system, &process)
@@ -59,7 +59,7 @@ impl Ticks {
     }
 
     /// The part of the processors that other programs have had since then.
-    pub(crate) fn others_since(self, before: Self) -> f64 {
+    pub fn others_since(self, before: Self) -> f64 {
         let all = self.all - before.all;
         let busy = all - (self.idle - before.idle) - (self.own - before.own);
         if all > 0.0 { (busy / all).clamp(0.0, 1.0) } else { 0.0 }
@@ -67,17 +67,17 @@ impl Ticks {
 }
 
 /// Today, as the system says it.
-pub(crate) fn date() -> String {
+pub fn date() -> String {
     said("date", &["-u", "+%F"])
 }
 
 /// The commit of the folder that the process is in.
-pub(crate) fn commit() -> String {
+pub fn commit() -> String {
     said("git", &["rev-parse", "--short", "HEAD"])
 }
 
 /// The processor and how many threads it runs at once.
-pub(crate) fn machine() -> String {
+pub fn machine() -> String {
     let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let field = |name: &str| {
         let line = text.lines().find(|line| line.split(':').next().is_some_and(|it| it.trim() == name));
@@ -93,7 +93,7 @@ pub(crate) fn machine() -> String {
 }
 
 /// The version of NVIDIA's driver, as its module of the kernel says it.
-pub(crate) fn gpu_driver() -> String {
+pub fn gpu_driver() -> String {
     let text = std::fs::read_to_string("/proc/driver/nvidia/version").unwrap_or_default();
     gpu_driver_in(&text).unwrap_or("unknown").to_owned()
 }

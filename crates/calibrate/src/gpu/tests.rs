@@ -1,10 +1,9 @@
 //! Numbers that times were made with are found again.
 
-pub(crate) mod planted; // a GPU whose speed is known
+use cost_models::machine::shipped;
 
 use super::fitted::fitted;
 use super::*;
-use cost_models::machine::shipped;
 use std::path::PathBuf;
 
 fn facts(name: &str) -> Facts {

@@ -15,24 +15,24 @@ use run::Processes;
 use super::gpu::{Beside, Care, Fitted, failure, named, shown_links, steady};
 use super::notes::Notes;
 
-pub(crate) use fitted::{fitted, lacking};
-pub(crate) use rows::{Among, Timed};
+pub use fitted::{fitted, lacking};
+pub use rows::{Among, Timed};
 
 /// What the largest value has (bytes).
 const LARGEST: u64 = 8 << 30;
 
 /// On which node each rank is: as many on each, one node after another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Ranks {
+pub struct Ranks {
     /// How many nodes there are.
-    pub(crate) nodes: u64,
+    pub nodes: u64,
     /// How many ranks each has.
-    pub(crate) each: u64,
+    pub each: u64,
 }
 
 impl Ranks {
     /// By the number of each rank's node, ascending; or why ranks lie in no such way.
-    pub(crate) fn of(nodes: &[u64]) -> Result<Self, String> {
+    pub fn of(nodes: &[u64]) -> Result<Self, String> {
         let count = nodes.last().map_or(0, |it| it + 1);
         let of_node = |node: u64| nodes.iter().filter(|it| **it == node).count();
         let each: Vec<usize> = (0..count).map(of_node).collect();
@@ -53,7 +53,7 @@ impl Ranks {
 }
 
 /// What the GPUs and the library that were measured are called: times of others are of no use.
-pub(crate) fn identity(facts: &Facts, version: &str, ranks: Ranks) -> String {
+pub fn identity(facts: &Facts, version: &str, ranks: Ranks) -> String {
     let Ranks { nodes, each } = ranks;
     let nodes = if nodes == 1 { "one node".to_owned() } else { format!("each of {nodes} nodes") };
     format!("{}, NCCL {version}, {each} ranks on {nodes}", named(facts))
@@ -61,7 +61,7 @@ pub(crate) fn identity(facts: &Facts, version: &str, ranks: Ranks) -> String {
 
 /// Measures what the notes of the first rank do not have yet, saying what is measured. All ranks do this;
 /// all get the same.
-pub(crate) fn measured(
+pub fn measured(
     settings: &Settings,
     (processes, limit): (&Rc<Processes>, Duration),
     ranks: Ranks,
@@ -98,7 +98,7 @@ pub(crate) fn measured(
 }
 
 /// What was measured, in tables, beside what the numbers say of it and what the file that they start from says.
-pub(crate) fn shown(rows: &[(Timed, f64)], like: &Machine, fitted: &Fitted, care: &Care) -> String {
+pub fn shown(rows: &[(Timed, f64)], like: &Machine, fitted: &Fitted, care: &Care) -> String {
     let beside = rows.iter().map(|(timed, seconds)| {
         let by = [&fitted.machine, like].map(|it| timed.priced(it));
         Beside { name: &timed.name, seconds: *seconds, by }
