@@ -214,7 +214,9 @@ fn the_program_opens_and_writes_files_in_one_place_each() {
         ["readable.rs", "written.rs", "mapped.rs"],
     );
     let mut wrong = Vec::new();
-    let of_program = ["files", "launch", "calibrate", "shardloom"].map(|it| files(&format!("crates/{it}/src"), ".rs")).concat();
+    let of_program = ["files", "launch", "calibrate", "shardloom"]
+        .map(|it| files(&format!("crates/{it}/src"), ".rs"))
+        .concat();
     // Benchmarks write models for themselves.
     let is_other = |path: &String| path.contains("/bench") || path.contains("tests");
     for path in of_program.iter().filter(|path| !is_other(path)) {
@@ -222,7 +224,11 @@ fn the_program_opens_and_writes_files_in_one_place_each() {
         let text = read(path);
         let lines = text.lines().filter(|line| ways.iter().any(|way| line.contains(way)));
         // Where random numbers come from is a device, and what the system says of itself is no file.
-        wrong.extend(lines.filter(|it| !home && !it.contains("(RANDOM)") && !it.contains("(\"/proc/")).map(|it| format!("{path}: {it}")));
+        wrong.extend(
+            lines
+                .filter(|it| !home && !it.contains("(RANDOM)") && !it.contains("(\"/proc/"))
+                .map(|it| format!("{path}: {it}")),
+        );
     }
     nothing(&wrong);
 }

@@ -58,11 +58,7 @@ pub fn identity(bench: &Bench) -> String {
 }
 
 /// Measures what the notes do not have yet, saying what is measured.
-pub fn measured(
-    bench: &mut Bench,
-    notes: &mut Notes,
-    say: &dyn Fn(String),
-) -> Result<Measured, Failure> {
+pub fn measured(bench: &mut Bench, notes: &mut Notes, say: &dyn Fn(String)) -> Result<Measured, Failure> {
     let free = bench.free_memory().map_err(failure)?;
     let all: Vec<Timed> = trials::all(&Sizes::FULL).into_iter().filter(|it| it.bytes() < free / 2).collect();
     let (count, before) = (all.len(), notes.count());

@@ -66,11 +66,7 @@ impl Notes {
     }
 
     /// A measurement: as it was made, or made now, and kept.
-    pub fn of(
-        &mut self,
-        name: &str,
-        measure: impl FnOnce() -> Result<f64, Failure>,
-    ) -> Result<f64, Failure> {
+    pub fn of(&mut self, name: &str, measure: impl FnOnce() -> Result<f64, Failure>) -> Result<f64, Failure> {
         if let Some(seconds) = self.get(name) {
             return Ok(seconds);
         }

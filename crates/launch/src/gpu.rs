@@ -98,11 +98,7 @@ fn of_process(cluster: &Cluster, count: usize, folders: &[PathBuf]) -> Result<()
 }
 
 /// A device for plans whose steps take turns: all of their ranks, or that of this process.
-fn device(
-    on: &DeviceArguments,
-    cluster: Option<&Cluster>,
-    plans: &[&[Program]],
-) -> Result<Device, RunError> {
+fn device(on: &DeviceArguments, cluster: Option<&Cluster>, plans: &[&[Program]]) -> Result<Device, RunError> {
     let mut settings = settings(&on.cuda);
     let Some(cluster) = cluster else { return Ok(Device::in_turns(&settings, plans)?) };
     settings.gpu = cluster.gpu(device::count(&settings.libraries)?).map_err(RunError::Device)?;

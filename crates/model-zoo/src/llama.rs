@@ -270,4 +270,3 @@ fn real(number: u64) -> f64 {
 fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
-

@@ -360,4 +360,3 @@ struct Rows {
 fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
-

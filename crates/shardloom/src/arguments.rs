@@ -14,10 +14,10 @@ mod simulate; // what a simulation is told
 
 use std::path::PathBuf;
 
+use ::launch::arguments::{ClusterArguments, DeviceArguments};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use cost_models::quantity;
 use planner_ir::Mesh;
-use ::launch::arguments::{ClusterArguments, DeviceArguments};
 
 use crate::pipeline::Stage;
 

@@ -24,9 +24,9 @@ mod bench; // `bench`
 
 use std::io::Write;
 
+use ::launch::cluster::{Cluster, Facts};
 use files::Failure;
 use files::model_file::ModelFile;
-use ::launch::cluster::{Cluster, Facts};
 
 use crate::arguments::Command;
 use crate::pipeline::Stage;

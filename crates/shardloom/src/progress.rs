@@ -4,8 +4,8 @@ use std::thread;
 use std::time::Duration;
 
 use files::model_file::ModelFile;
-use launch::Listener;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use launch::Listener;
 
 /// Whether progress is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use plan::Kept;
 use launch::arguments::{ClusterArguments, DeviceArguments};
+use plan::Kept;
 
 use crate::generation::roles::{Role, Told};
 

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use calibrate::host;
 use clap::Args;
 use cost_models::quantity;
 use files::Failure;
@@ -14,11 +15,10 @@ use files::{inputs, machine};
 use import::Bindings;
 use kernels::Array;
 use lower::{Action, Program};
+use model_zoo::folder::Writer;
+use model_zoo::gpt2::{self, Size, Start};
 use planner_ir::Mesh;
 use serde_json::{Value, json};
-use model_zoo::gpt2::{self, Size, Start};
-use model_zoo::folder::Writer;
-use calibrate::host;
 
 use super::onnxruntime::Other;
 use super::{Report, flops, median};

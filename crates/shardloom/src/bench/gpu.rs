@@ -15,12 +15,12 @@ mod decode; // tokens one after another
 mod sanitizer; // what compute-sanitizer finds
 mod child; // programs that measure beside this one
 
+use calibrate::gpu as measured;
+use calibrate::host;
 use cost_models::machine::Machine;
 use device::Bench;
 use files::Failure;
 use files::written;
-use calibrate::host;
-use calibrate::gpu as measured;
 
 pub use equal::compared;
 use goal::Judged;

@@ -5,15 +5,15 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use calibrate::host;
 use clap::Args;
 use cost_models::quantity;
 use files::Failure;
 use files::folder::Folder;
 use files::{machine, model_file};
 use import::Bindings;
-use serde_json::{Value, json};
 use model_zoo::folder::Writer;
-use calibrate::host;
+use serde_json::{Value, json};
 
 use super::Report;
 use crate::pipeline::{self, Target};

@@ -16,18 +16,18 @@ use files::Failure;
 use files::folder::Folder;
 use files::{machine, model_file};
 use import::Bindings;
+use model_zoo::folder::Writer;
+use model_zoo::gpt2::{self, Start};
+use model_zoo::unet;
 use plan::{Loss, NoDecay, Pipeline, Precision, Recipe, Recompute};
 use planner_ir::{Mesh, Optimizer, Real};
 use reshard::Strategy;
 use rewrite::Steps;
 use schedule::Kind;
 use serde_json::{Value, json};
-use model_zoo::gpt2::{self, Start};
-use model_zoo::folder::Writer;
-use model_zoo::unet;
 
-use super::half::as_fast_in_bf16;
 use super::Report;
+use super::half::as_fast_in_bf16;
 use crate::pipeline;
 use crate::pipeline::staged::{self, Forward, Meshes, Order, Wanted};
 

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use bytes::Bytes;
+use calibrate::host;
 use clap::Args;
 use cost_models::quantity;
 use files::Failure;
@@ -17,7 +18,6 @@ use plan::{Loss, NoDecay, Plan, Precision, Proof, Recipe};
 use planner_ir::{DType, Graph, Mesh, Optimizer, Real, ValueId};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
-use calibrate::host;
 
 use super::Report;
 use crate::mesh::sizes;

@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use ::plan::json::Content;
+use calibrate::host;
 use clap::Args;
 use cost_models::quantity;
 use files::Failure;
 use files::{machine, plan_file};
 use serde_json::{Value, json};
 use simulate::{Order, SimulateError, Timeline};
-use calibrate::host;
 
 use super::Report;
 use crate::{mesh, pipeline};

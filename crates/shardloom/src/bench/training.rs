@@ -13,9 +13,9 @@ use cost_models::quantity;
 use files::Failure;
 use files::folder::Folder;
 use files::{model_file, readable, written};
-use serde_json::{Value, json};
-use model_zoo::gpt2::{self, Size, Start};
 use model_zoo::folder::Writer;
+use model_zoo::gpt2::{self, Size, Start};
+use serde_json::{Value, json};
 
 use super::plot::{self, Line, Panel, Scale, Stroke};
 use super::{Report, median};

@@ -2,16 +2,16 @@
 
 use std::path::Path;
 
+use calibrate as measure;
+use calibrate::gpu::{self, fitted};
+use calibrate::links::{self, Ranks};
+use calibrate::notes::Notes;
 use cost_models::machine::{Machine, json, measured, shipped};
 use device::{Bench, Facts, Settings};
 use files::Failure;
 use files::written;
 use launch::arguments::RunDevice;
 use launch::cluster::Cluster;
-use calibrate::gpu::{self, fitted};
-use calibrate::links::{self, Ranks};
-use calibrate::notes::Notes;
-use calibrate as measure;
 
 use super::{Context, Said};
 use crate::arguments::CalibrateArguments;

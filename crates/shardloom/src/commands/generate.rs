@@ -11,11 +11,11 @@ use files::Failure;
 use files::model_file::ModelFile;
 use files::readable::hexadecimal;
 use files::{plan_file, readable};
+use launch::cluster::{self, Facts};
+use launch::gpu;
 use lower::Program;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
-use launch::cluster::{self, Facts};
-use launch::gpu;
 
 use super::run::weights_are_there;
 use super::{Context, Form, Said};

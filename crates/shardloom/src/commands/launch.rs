@@ -1,7 +1,7 @@
 //! `launch`: the same program as processes on this host, one for each rank.
 
-use files::Failure;
 use ::launch::start::{Job, start};
+use files::Failure;
 use serde_json::json;
 
 use super::{Context, Said};

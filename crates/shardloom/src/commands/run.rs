@@ -48,7 +48,8 @@ pub(crate) fn run(arguments: &RunArguments, context: &mut Context<'_, '_>) -> Re
     let plan = &job.chosen.plan;
     context.progress.say("reading weights");
     let failed = |error: run::RunError| Failure::of_run("run", &job.file.path, &error);
-    let mut session = gpu::session(&arguments.on, context.cluster, context.progress, programs, &job.file).map_err(failed)?;
+    let mut session = gpu::session(&arguments.on, context.cluster, context.progress, programs, &job.file)
+        .map_err(failed)?;
     context.progress.say(format!("running on {} ranks", plan.mesh.devices()));
     let mut outcome = session.step(&inputs).map_err(failed)?;
     for _ in 1..arguments.steps {

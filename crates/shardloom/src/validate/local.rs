@@ -12,15 +12,15 @@ mod said; // what is said of it
 
 use std::path::Path;
 
+use calibrate as measure;
+use calibrate::host::Ticks;
+use calibrate::notes::Notes;
 use cost_models::machine::{Machine, measured};
 use files::Failure;
 use files::folder::Folder;
 use files::machine;
-use model_zoo::gpt2::{self, Size, Start};
 use model_zoo::folder::Writer;
-use calibrate::host::Ticks;
-use calibrate as measure;
-use calibrate::notes::Notes;
+use model_zoo::gpt2::{self, Size, Start};
 
 use crate::arguments::ValidateArguments;
 use crate::bench;

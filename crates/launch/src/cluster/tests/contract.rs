@@ -1,10 +1,10 @@
 //! Environments, and what they say.
 
-use crate::hosts::hosts;
-use crate::token::token;
 use crate::arguments::ClusterArguments;
 use crate::contract::Launched;
+use crate::hosts::hosts;
 use crate::nodes::Node;
+use crate::token::token;
 
 /// What an environment says of a process: rank, size, place; or why it makes no sense.
 fn said(environment: &str) -> Result<Option<Launched>, String> {

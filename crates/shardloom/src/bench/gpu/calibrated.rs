@@ -1,12 +1,12 @@
 //! The machine whose prices are beside what is measured: that of a file, or the numbers that explain what this
 //! GPU takes for single things.
 
+use calibrate::gpu::{Care, Measured, fitted};
+use calibrate::host;
 use cost_models::machine::{Machine, json};
 use device::Facts;
 use files::Failure;
 use files::written;
-use calibrate::host;
-use calibrate::gpu::{Care, Measured, fitted};
 
 use super::rates::Rate;
 use super::{Given, Row, Section};

@@ -7,14 +7,14 @@ use device::Device;
 use files::Failure;
 use files::folder::Folder;
 use files::model_file::{self, ModelFile};
+use launch::gpu;
 use lower::Program;
+use model_zoo::folder::Writer;
+use model_zoo::llama::{self, Size, Use};
 use plan::Generation;
 use planner_ir::{Graph, Mesh};
 use rewrite::Steps;
 use run::Session;
-use launch::gpu;
-use model_zoo::llama::{self, Size, Use};
-use model_zoo::folder::Writer;
 
 use super::goal::Bound;
 use super::{Given, Row, Section};

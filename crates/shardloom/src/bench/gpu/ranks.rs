@@ -13,20 +13,20 @@ use files::folder::Folder;
 use files::model_file::ModelFile;
 use files::{inputs, machine};
 use kernels::Array;
+use launch::gpu;
+use model_zoo::folder::Writer;
+use model_zoo::gpt2::{self, Size, Start};
 use planner_ir::Mesh;
 use rewrite::Steps;
 use run::Session;
-use launch::gpu;
-use model_zoo::gpt2::{self, Size, Start};
-use model_zoo::folder::Writer;
 
 use super::equal::apart;
 use super::{Given, Row, Section};
 use crate::arguments::ModelArguments;
+use crate::compile;
 use crate::pipeline::cluster::Pins;
 use crate::pipeline::{self, Target};
 use crate::progress::{Progress, Wish};
-use crate::compile;
 
 const SECTION: Section = Section {
     name: "ranks on the GPU against one on a processor",

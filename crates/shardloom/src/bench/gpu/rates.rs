@@ -1,6 +1,8 @@
 //! What single things take: in parts of what a copy moves, in operations a second, and beside the prices of a
 //! machine.
 
+use calibrate::gpu::trials::{Price, Sizes, Timed, When, all};
+use calibrate::gpu::{Care, failure, steady};
 use cost_models::compute::Attention;
 use cost_models::machine::Machine;
 use cost_models::units::{Bytes, exact};
@@ -8,8 +10,6 @@ use device::{Bench, Sample, Trial};
 use files::Failure;
 use kernels::cuda::{Chain, Input, Piece, Step, chained};
 use planner_ir::{Binary, DType, Op, Real, Type, Unary};
-use calibrate::gpu::trials::{Price, Sizes, Timed, When, all};
-use calibrate::gpu::{Care, failure, steady};
 
 use super::goal::Bound;
 use super::{Given, Row, Section};

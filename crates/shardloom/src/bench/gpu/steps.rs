@@ -11,13 +11,13 @@ use files::model_file::ModelFile;
 use files::{inputs, model_file};
 use import::Bindings;
 use kernels::Array;
+use launch::gpu;
+use model_zoo::folder::Writer;
+use model_zoo::gpt2::{self, Start};
+use model_zoo::llama::{self, Use};
 use plan::{Loss, NoDecay, Precision, Recipe, Recompute};
 use planner_ir::{Mesh, Optimizer, Real, Source, State, StateKind};
 use run::Session;
-use launch::gpu;
-use model_zoo::gpt2::{self, Start};
-use model_zoo::llama::{self, Use};
-use model_zoo::folder::Writer;
 
 use super::goal::Bound;
 use super::torch::{self, MANNERS, Python};

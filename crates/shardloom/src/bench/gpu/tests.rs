@@ -8,8 +8,8 @@ use serde_json::Value;
 
 use crate::arguments::{Arguments, Command};
 use crate::bench::Benchmark;
-use crate::emulated::emulated;
 use crate::commands::calibrate::tests::planted;
+use crate::emulated::emulated;
 
 /// A command: its exit code, what it prints, what it says.
 pub(super) fn shardloom(arguments: &[&str]) -> (u8, String, String) {

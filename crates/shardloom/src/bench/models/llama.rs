@@ -8,11 +8,11 @@ use files::machine;
 use files::model_file::{self, ModelFile};
 use import::Bindings;
 use kernels::Array;
+use model_zoo::folder::Writer;
+use model_zoo::llama::{Size, Use, write};
 use planner_ir::{Mesh, Op, Source};
 use rewrite::Steps;
 use run::Session;
-use model_zoo::llama::{Size, Use, write};
-use model_zoo::folder::Writer;
 
 use crate::compile;
 use crate::generation::bound::{Decoder, Wanted as Sizes};

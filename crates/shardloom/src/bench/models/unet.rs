@@ -8,12 +8,12 @@ use files::inputs::Random;
 use files::{machine, model_file};
 use import::Bindings;
 use kernels::Array;
+use model_zoo::folder::Writer;
+use model_zoo::unet::{Size, write};
 use plan::{Loss, NoDecay, Precision, Recipe, Recompute};
 use planner_ir::{Mesh, Optimizer, Real};
 use rewrite::Steps;
 use schedule::Kind;
-use model_zoo::unet::{Size, write};
-use model_zoo::folder::Writer;
 
 use crate::pipeline;
 use crate::pipeline::staged::{Forward, Meshes, Order, Wanted, staged};

@@ -7,10 +7,10 @@ use files::Failure;
 use files::checkpoint::{Checkpoint, Lock, Settings, lock};
 use files::model_file::ModelFile;
 use files::written;
-use lower::Program;
-use planner_ir::{Graph, Source, State, Type};
 use launch::cluster::{self, Facts};
 use launch::gpu;
+use lower::Program;
+use planner_ir::{Graph, Source, State, Type};
 
 use crate::commands::Context;
 use crate::pipeline::Stage;

@@ -9,13 +9,13 @@ use files::folder::Folder;
 use files::machine;
 use files::model_file::{self, ModelFile};
 use import::Bindings;
+use model_zoo::folder::Writer;
+use model_zoo::gpt2::{self, Size, Start};
 use plan::{Holding, Loss, NoDecay, Pipeline, Precision, Recipe, Recompute};
 use planner_ir::{Mesh, Optimizer, Real};
 use rewrite::Steps;
 use schedule::{Kind, verify};
 use search::Live;
-use model_zoo::gpt2::{self, Size, Start};
-use model_zoo::folder::Writer;
 
 use super::{Forward, Meshes, Order, Wanted, message, staged, under_way};
 use crate::pipeline;

@@ -4,10 +4,10 @@
 //! steps count must not depend on how long they are themselves: a round of them counts if the same
 //! product takes about as long before and after it as it ever does.
 
+use calibrate as measure;
 use cost_models::compute::{MatrixProduct, matrix_product};
 use cost_models::machine::{Machine, Precision};
 use files::Failure;
-use calibrate as measure;
 
 /// How much longer than at its best the reference may take while the machine is calm.
 const MORE: f64 = 0.1;

@@ -13,15 +13,15 @@ use files::machine;
 use files::model_file::{self, ModelFile};
 use import::Bindings;
 use kernels::Array;
+use launch::gpu;
 use lower::Program;
+use model_zoo::folder::Writer;
+use model_zoo::gpt2::{self, Size, Start};
 use plan::{Assignment, Loss, NoDecay, Plan, Precision, Recipe, Recompute};
 use planner_ir::{Graph, Mesh, Op, Optimizer, Real, State, StateKind};
 use rewrite::Steps;
 use run::Session;
 use schedule::Kind;
-use launch::gpu;
-use model_zoo::gpt2::{self, Size, Start};
-use model_zoo::folder::Writer;
 
 use super::around::Around;
 use super::{APART, APART_NARROW, SECTION};
