@@ -8,7 +8,7 @@ const MOST_DIGITS: usize = 18;
 const MOST_NUMBERS: usize = 64;
 
 /// The hosts of a list, in its order; nothing if it is none.
-pub fn hosts(list: &str) -> Option<Vec<String>> {
+pub(crate) fn hosts(list: &str) -> Option<Vec<String>> {
     let mut all = Vec::new();
     for name in parts(list)? {
         if name.matches('[').count() > MOST_NUMBERS {

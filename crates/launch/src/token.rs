@@ -57,7 +57,7 @@ pub(crate) fn token(launched: &Launched, variable: Variable<'_>) -> Result<Token
 }
 
 /// A token that nobody can guess.
-pub fn secret() -> Result<String, Failure> {
+pub(crate) fn secret() -> Result<String, Failure> {
     let mut bytes = [0; 32];
     let read = File::open(RANDOM).and_then(|mut it| it.read_exact(&mut bytes));
     read.map_err(|error| Failure::Input(format!("{RANDOM} cannot be read: {error}")))?;

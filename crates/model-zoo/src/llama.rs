@@ -29,8 +29,9 @@ pub struct Size {
     pub hidden: u64,
     /// The length inside of gated units.
     pub units: u64,
-    /// Heads of queries, and of keys and values.
+    /// Heads of queries.
     pub heads: u64,
+    /// Heads of keys and values.
     pub groups: u64,
     /// Tokens that there are.
     pub vocabulary: u64,
@@ -249,6 +250,7 @@ const BOOL: i64 = 9;
 
 /// Weights of 16 bits, as models that make tokens have them; of 32 to be trained.
 impl Use {
+    /// What numbers weights are.
     pub fn element(self) -> Element {
         match self {
             Self::Training => Element::F32,

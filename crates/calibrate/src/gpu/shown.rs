@@ -26,7 +26,7 @@ pub fn shown(facts: &Facts, like: &Machine, measured: &Measured, fitted: &Fitted
 
 /// The same of what GPUs exchange: times, beside what the numbers say of them and what the file says that
 /// they start from.
-pub(crate) fn shown_links(rows: &[Beside], like: &str, fitted: &Fitted, care: &Care) -> String {
+pub fn shown_links(rows: &[Beside], like: &str, fitted: &Fitted, care: &Care) -> String {
     let mut text = String::from("exchanges\n\n");
     times(&mut text, like, rows);
     rest(&mut text, like, fitted, care);
