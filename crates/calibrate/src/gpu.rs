@@ -38,7 +38,9 @@ pub struct Care {
 
 /// Everything that is measured of a GPU (seconds), by names.
 pub struct Measured {
+    /// What was timed, and what it takes (seconds).
     pub rows: Vec<(Timed, f64)>,
+    /// How carefully.
     pub care: Care,
 }
 
@@ -128,6 +130,7 @@ pub fn like(name: Option<&str>, facts: &Facts) -> Result<Machine, Failure> {
     json::read(name, text).map_err(|error| Failure::internal("calibrate", error))
 }
 
+/// What ends a command for want of a measurement.
 pub fn failure(error: device::DeviceError) -> Failure {
     Failure::Input(format!("cannot measure: {error}"))
 }

@@ -11,8 +11,11 @@ use planner_ir::{Attention, Binary, Blind, Contract, DType, Label, Op, Real, Typ
 pub struct Timed {
     /// Its name in notes and tables.
     pub name: String,
+    /// What is done.
     pub trial: Trial,
+    /// In what state the device is.
     pub when: When,
+    /// What it is priced by.
     pub price: Price,
 }
 

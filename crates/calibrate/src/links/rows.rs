@@ -61,6 +61,7 @@ impl Among {
 pub struct Timed {
     /// Its name in notes and tables.
     pub name: String,
+    /// What is exchanged.
     pub what: Exchanged,
     /// The size of the value (bytes).
     pub bytes: u64,
@@ -93,7 +94,7 @@ impl Timed {
 }
 
 /// Everything that is timed with room for values of so many bytes.
-pub fn all(among: &[Among], ranks: Ranks, room: u64) -> Vec<Timed> {
+pub(super) fn all(among: &[Among], ranks: Ranks, room: u64) -> Vec<Timed> {
     let mut all: Vec<Timed> = Vec::new();
     for (group, among) in among.iter().enumerate() {
         let members = among.groups(ranks).into_iter().next().unwrap_or_default();
