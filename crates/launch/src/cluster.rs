@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use files::Failure;
-use files::model_file::Facts;
+pub use files::model_file::Facts;
 use files::{readable, written};
 use run::{Ended, JoinError, Joining, Processes};
 

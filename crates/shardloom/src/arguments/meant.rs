@@ -5,6 +5,7 @@ use std::path::Path;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, CommandFactory};
 use files::Failure;
+use launch::arguments::RunDevice;
 
 use super::recipe::OptimizerName;
 use super::{Arguments, Command, Mode, PlanArguments, Stages};

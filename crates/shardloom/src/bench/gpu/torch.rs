@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::child;
 use super::steps::{Model, Size};
-use crate::bench::{gpt2, llama};
+use model_zoo::{gpt2, llama};
 
 /// The program: the model in modules, as people write it, with attention by the library's own kernel, and its
 /// optimizer's fused kernel; numbers in bf16 where `autocast` has them so, parameters in f32.
