@@ -468,4 +468,4 @@ fn ranks(text: &str) -> Result<Ranks, String> {
 }
 
 #[cfg(test)]
-mod pages; // what the pages about launchers have
+mod tests;

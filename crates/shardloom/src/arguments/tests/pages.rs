@@ -9,7 +9,7 @@ use clap::Parser;
 use launch::contract::Launched;
 use launch::nodes::Node;
 
-use super::{Arguments, Command};
+use crate::arguments::{Arguments, Command};
 
 /// The pages, by name.
 fn pages() -> BTreeMap<String, String> {

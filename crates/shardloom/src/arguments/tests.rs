@@ -1,0 +1,3 @@
+//! Tests of arguments.
+
+mod pages; // what the pages about launchers have
