@@ -41,28 +41,35 @@ pub(crate) fn repeated(one: &Array, type_: &Type) -> Option<Array> {
     Array::from_bytes(type_.clone(), &one.bytes().repeat(count)).ok()
 }
 
-/// The side of a diagonal on which the bytes of a value, one for each element, are 1, if they are 0 on the
-/// other side and both sides have some.
-pub(crate) fn triangle(type_: &Type, bytes: &[u8]) -> Option<Op> {
+/// The side of a diagonal on which all elements of a value are one number, and that number, if they are 0 on
+/// the other side and both sides have some.
+pub(crate) fn triangle(type_: &Type, bytes: &[u8]) -> Option<(f64, Op)> {
     let [.., rows, columns] = type_.shape[..] else { return None };
     let (rows, columns) = (usize::try_from(rows).ok()?, usize::try_from(columns).ok()?);
-    let first = bytes.get(..columns)?;
-    let ones = |row: &[u8], one: u8| row.iter().take_while(|it| **it == one).count();
-    // In the first row so many elements are alike, and one more (or less) in each row that follows.
-    let one = *first.first()?;
-    let count = ones(first, one);
-    let alike = |(index, row): (usize, &[u8])| {
+    let size = usize::try_from(type_.dtype.bytes()).ok()?;
+    let mut lines = bytes.chunks_exact(columns.checked_mul(size).filter(|&it| it > 0)?);
+    let elements =
+        |line: &[u8], element: &[u8]| line.chunks_exact(size).take_while(|it| *it == element).count();
+    // In the first row so many elements are alike, and one more in each row that follows.
+    let line = lines.clone().next()?;
+    let first = &line[..size];
+    let count = elements(line, first);
+    let last = line.chunks_exact(size).nth(count)?;
+    let alike = |(index, line): (usize, &[u8])| {
         let end = (count + index % rows.max(1)).min(columns);
-        row[..end].iter().all(|it| *it == one) && row[end..].iter().all(|it| *it == 1 - one)
+        elements(line, first) >= end && elements(&line[end * size..], last) == columns - end
     };
-    if one > 1 || count == columns || !bytes.chunks_exact(columns).enumerate().all(alike) {
-        return None;
-    }
+    let is_zero = |element: &[u8]| element.iter().all(|&it| it == 0);
+    let (triangle, number) = match (is_zero(first), is_zero(last)) {
+        (true, false) => (Triangle::Upper, last),
+        (false, true) => (Triangle::Lower, first),
+        _ => return None,
+    };
+    lines.by_ref().enumerate().all(alike).then_some(())?;
+    let one = Array::from_bytes(Type::new(type_.dtype, [1]), number).ok()?;
     let count = i64::try_from(count).ok()?;
-    Some(match one {
-        1 => Op::Triangle { triangle: Triangle::Lower, diagonal: count - 1 },
-        _ => Op::Triangle { triangle: Triangle::Upper, diagonal: count },
-    })
+    let diagonal = if triangle == Triangle::Lower { count - 1 } else { count };
+    Some((exact(&one)?, Op::Triangle { triangle, diagonal }))
 }
 
 /// Integers that rise or fall evenly.

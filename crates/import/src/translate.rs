@@ -37,6 +37,21 @@ const LARGEST_INTEGERS: u64 = 1024;
 /// The largest weight of other numbers that an operator can take as an attribute (elements).
 const LARGEST_ATTRIBUTE: u64 = 16;
 
+/// What hides a key where it is added to its score is at most this: -10000 as a bf16.
+const HIDING: f64 = -9984.0;
+
+/// Whether a value of that type may be a mask of pairs: truth values, or as many rows as columns of numbers,
+/// which are the same for all examples and heads.
+fn may_be_mask(type_: &Type) -> bool {
+    match type_.shape[..] {
+        [.., _, _] if type_.dtype.bytes() == 1 => true,
+        [ref outer @ .., rows, columns] => {
+            type_.dtype.is_float() && rows == columns && outer.iter().all(|&it| it == 1)
+        }
+        _ => false,
+    }
+}
+
 /// The graph of a model whose inputs have these types; inputs whose values are bound are constants. What was
 /// seen of positions comes back.
 pub(crate) fn graph(
@@ -197,7 +212,7 @@ impl Importer<'_> {
             .collect()
     }
 
-    /// A weight of the model, which is a constant if it is an integer list, a triangle of ones, or a single
+    /// A weight of the model, which is a constant if it is an integer list, a mask of later keys, or a single
     /// number that is not to be trained.
     pub(crate) fn weight(&mut self, name: &str, display: &str) -> Result<ValueId, ImportError> {
         let error = |message| ImportError::Weight { name: display.to_owned(), message };
@@ -212,7 +227,7 @@ impl Importer<'_> {
         };
         let elements = type_.elements();
         let small = elements <= constant.max(LARGEST_ATTRIBUTE);
-        let may_be_mask = packed.is_none() && type_.dtype.bytes() == 1 && type_.rank() >= 2;
+        let may_be_mask = packed.is_none() && constant > 0 && may_be_mask(&type_);
         let data = if small || may_be_mask { Some(self.model.weight(name)?) } else { None };
         let Some(WeightData::Bytes(bytes)) = data else {
             let stored = self.stored(name, tensor::type_of(proto).map_err(error)?);
@@ -222,11 +237,12 @@ impl Importer<'_> {
             return Ok(value);
         };
         if !small {
-            // A mask of later keys: truth values are not trained, and are known.
-            return match constant::triangle(&type_, &bytes) {
+            // A mask of later keys is not trained, and is known.
+            let triangle = constant::triangle(&type_, &bytes);
+            return match triangle.filter(|&(number, _)| number >= 1.0 || number <= HIDING) {
                 None => Ok(self.stored(name, type_)),
-                Some(op) => {
-                    let full = self.builder.fill(type_, 1.0)?;
+                Some((number, op)) => {
+                    let full = self.builder.fill(type_, number)?;
                     self.builder.emit1(op, &[full])
                 }
             };

@@ -70,6 +70,15 @@ fn warning(kind: AttentionKind, nodes: &[String], decodes: bool) -> Option<Strin
              it is planned, and priced, as if it were not causal; export the mask as computed from positions, \
              not as an input or a weight"
         )),
+        Sight::Some if decodes => Some(format!(
+            "{who} sees some later keys and others not, as where a prefix or images are seen whole, in a model that \
+             predicts tokens: all pairs are computed and priced, and the mask is an array of queries by keys"
+        )),
+        Sight::Parts if decodes => Some(format!(
+            "{who} is not found to be attention, in a model that predicts tokens: its products and its softmax are \
+             planned, and priced, each by itself and for all pairs, later keys too; scores that are scaled, biased \
+             and masked, in that order, by -inf or the lowest number of their type, are recognised"
+        )),
         _ => None,
     }
 }

@@ -8,15 +8,19 @@
 use planner_ir::{Binary, DType, Op, Reduction, Triangle, Type, Unary};
 
 use super::term;
+use blocks::Blocks;
 use bounds::Bounds;
 
 pub(super) mod bounds; // between which numbers an element lies
+pub(super) mod blocks; // integers that grow evenly, divided
 
 /// What is known of a value's elements.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Form {
     /// Integers that grow evenly along each dimension: the first, and for each dimension by how much.
     Even { start: i64, steps: Vec<i64> },
+    /// Such integers divided by a number, and rounded down.
+    Blocks(Blocks),
     /// Bounds by distance.
     Bands(Bands),
 }
@@ -68,7 +72,7 @@ impl Bands {
     }
 
     /// With as few cuts as possible, for that many rows and columns; without any if there is one row
-    /// or column: it is repeated along others.
+    /// or column: it is repeated along others, so that each element may be at any distance.
     fn short(mut self, type_: &Type) -> Self {
         let [rows, columns] = last_two(&type_.shape);
         let mut kept = Self::all(self.bounds[0]);
@@ -81,7 +85,7 @@ impl Bands {
             }
         }
         let alone = (rows == 1 || columns == 1) && !kept.cuts.is_empty();
-        if alone { Self::all(Bounds::any(type_.dtype)) } else { kept }
+        if alone { Self::all(hull(&kept).or(Bounds::any(type_.dtype))) } else { kept }
     }
 
     /// With distances that are larger by so much.
@@ -113,6 +117,7 @@ impl Form {
     pub(super) fn bands(&self, type_: &Type) -> Bands {
         match self {
             Self::Bands(bands) => bands.clone(),
+            Self::Blocks(blocks) => Bands::all(blocks.bounds(type_)),
             Self::Even { start, steps } => {
                 let ends = || {
                     let along = steps.iter().zip(&type_.shape);
@@ -130,6 +135,7 @@ impl Form {
     pub(super) fn even(&self, rank: usize) -> Option<(i64, Vec<i64>)> {
         match self {
             Self::Even { start, steps } => Some((*start, steps.clone())),
+            Self::Blocks(_) => None,
             Self::Bands(bands) => match (&bands.cuts[..], bands.bounds[0].and_then(Bounds::known)) {
                 ([], Some(value)) => Some((whole(value)?, vec![0; rank])),
                 _ => None,
@@ -156,11 +162,12 @@ pub(super) fn form(op: &Op, operands: &[(&Form, &Type)], result: &Type) -> Form 
         || Form::any(result),
         |form| match form {
             Form::Bands(bands) => Form::Bands(bands.short(result)),
+            Form::Blocks(mut blocks) => {
+                once(&mut blocks.steps, result);
+                Form::Blocks(blocks)
+            }
             Form::Even { start, mut steps } => {
-                // What there is one of is repeated along others.
-                for (step, _) in steps.iter_mut().zip(&result.shape).filter(|it| *it.1 == 1) {
-                    *step = 0;
-                }
+                once(&mut steps, result);
                 let form = Form::Even { start, steps };
                 let bounds = form.bands(result).at(0);
                 let small = bounds.is_some_and(|it| it.least.abs().max(it.most.abs()) <= float(EXACT));
@@ -168,6 +175,13 @@ pub(super) fn form(op: &Op, operands: &[(&Form, &Type)], result: &Type) -> Form 
             }
         },
     )
+}
+
+/// What there is one of is repeated along others.
+fn once(steps: &mut [i64], type_: &Type) {
+    for (step, _) in steps.iter_mut().zip(&type_.shape).filter(|it| *it.1 == 1) {
+        *step = 0;
+    }
 }
 
 fn known(op: &Op, operands: &[(&Form, &Type)], result: &Type) -> Option<Form> {
@@ -184,7 +198,7 @@ fn known(op: &Op, operands: &[(&Form, &Type)], result: &Type) -> Option<Form> {
             _ => Form::Bands(Bands::of(&[&bands(0)], |it| bounds::unary(*function, dtype, it[0]))),
         },
         Op::Cast(to) => match operands[0].0 {
-            even @ Form::Even { .. } if holds_small_integers(*to) => even.clone(),
+            whole @ (Form::Even { .. } | Form::Blocks(_)) if holds_small_integers(*to) => whole.clone(),
             form => Form::Bands(Bands::of(&[&form.bands(operands[0].1)], |it| bounds::cast(*to, it[0]))),
         },
         Op::Binary(function) => binary(*function, operands, result),
@@ -296,21 +310,20 @@ fn even_numbers(type_: &Type, numbers: &[f64]) -> Option<Form> {
     whole.iter().enumerate().all(|(place, &it)| it == at(place)).then_some(Form::Even { start, steps })
 }
 
+/// Between which numbers elements lie, by distance; nothing if one is no number.
 fn by_distance(type_: &Type, numbers: &[f64]) -> Option<Form> {
     let [rows, columns] = last_two(&type_.shape);
     let mut found = std::collections::BTreeMap::new();
-    for (place, number) in (0..).zip(numbers) {
+    for (place, &number) in (0..).zip(numbers) {
         let distance = place % columns - place / columns % rows;
-        // A zero has no sign.
-        let number = number + 0.0;
+        let number = Bounds::one(number);
+        number?;
         let known = found.entry(distance).or_insert(number);
-        if known.to_bits() != number.to_bits() {
-            return None;
-        }
+        *known = bounds::select(DType::F64, None, *known, number);
     }
     let cuts = found.keys().skip(1).copied().collect();
     (!found.is_empty()).then_some(())?;
-    Some(Form::Bands(Bands { cuts, bounds: found.values().map(|&it| Bounds::one(it)).collect() }))
+    Some(Form::Bands(Bands { cuts, bounds: found.into_values().collect() }))
 }
 
 fn binary(function: Binary, operands: &[(&Form, &Type)], result: &Type) -> Form {
@@ -321,6 +334,9 @@ fn binary(function: Binary, operands: &[(&Form, &Type)], result: &Type) -> Form 
     if let (Some(a), Some(b)) = (even(0), even(1))
         && let Some(form) = of_even(function, a, b, result)
     {
+        return form;
+    }
+    if let Some(form) = blocks::of(function, [operands[0], operands[1]], result) {
         return form;
     }
     let [a, b] = [0, 1].map(|it: usize| operands[it].0.bands(operands[it].1));
@@ -421,6 +437,9 @@ fn joined_bands(dim: usize, operands: &[(&Form, &Type)], result: &Type) -> Bands
 
 /// What is known of elements that are elsewhere, or repeated.
 fn moved(op: &Op, (form, type_): (&Form, &Type), result: &Type) -> Option<Form> {
+    if let Form::Blocks(blocks) = form {
+        return blocks.of_places(moved(op, (&blocks.places(), type_), result)?);
+    }
     let as_before = last_two(&type_.shape) == last_two(&result.shape);
     match (op, form) {
         (_, Form::Bands(bands)) if bands.cuts.is_empty() => Some(form.clone()),

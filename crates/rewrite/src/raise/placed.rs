@@ -100,7 +100,7 @@ impl Placing {
                 let value = bands.everywhere().and_then(Bounds::known)?;
                 self.make(number(value), &[], origin)
             }
-            Form::Bands(_) => None,
+            Form::Bands(_) | Form::Blocks(_) => None,
             Form::Even { start, steps } => {
                 let mut along = steps.iter().enumerate().filter(|it| *it.1 != 0);
                 let Some((dim, &step)) = along.next() else {

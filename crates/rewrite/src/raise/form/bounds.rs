@@ -151,6 +151,8 @@ pub(in crate::raise) fn unary(function: Unary, dtype: DType, x: Option<Bounds>) 
         Unary::Not => Some(Bounds::between(1.0 - most, 1.0 - least)?.with_ends(ends)),
         Unary::Neg => Bounds::between(-most, -least)?.with_ends(ends).stored(dtype),
         Unary::Abs if least >= 0.0 => x,
+        Unary::Abs if most <= 0.0 => Bounds::between(-most, -least)?.with_ends(ends).stored(dtype),
+        Unary::Abs => Bounds::between(0.0, most.max(-least))?.stored(dtype),
         Unary::IsNan => Bounds::of_truth(Some(false)),
         _ => Bounds::any(dtype),
     }
@@ -183,6 +185,7 @@ pub(in crate::raise) fn binary(
         Binary::LessOrEqual => Bounds::of_truth(at_most()),
         Binary::Greater => Bounds::of_truth(at_most().map(|it| !it)),
         Binary::GreaterOrEqual => Bounds::of_truth(less().map(|it| !it)),
+        Binary::Xor => Bounds::of_truth(a.known().zip(b.known()).map(|(a, b)| (a > 0.0) != (b > 0.0))),
         Binary::Equal => {
             let apart = a.most < b.least || b.most < a.least;
             Bounds::of_truth(decided(a.known().is_some() && a.known() == b.known(), apart))

@@ -1,12 +1,12 @@
 //! Which keys the queries of attention see, in a graph in named operations.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use planner_ir::{DType, Graph, Op, Source, ValueId};
+use planner_ir::{DType, Graph, NodeId, Op, Source, ValueId};
 
-use super::Seeing;
 use super::reading::{Reading, forms};
+use super::{Bounds, Seeing};
 
 /// Which keys queries see, if none of them is padding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -21,8 +21,12 @@ pub enum Sight {
     All,
     /// Those up to their own, but only by a mask: attention computes the others too.
     Masked,
+    /// Some later ones too, and others not: a prefix, images, whole blocks.
+    Some,
     /// It is not known which: a mask says it.
     Unknown,
+    /// It was not found to be attention: products and a softmax over all scores.
+    Parts,
 }
 
 /// What masks attention.
@@ -44,7 +48,9 @@ impl fmt::Display for AttentionKind {
             Sight::Near(window) => write!(f, "causal within {window} keys")?,
             Sight::All => f.write_str("not causal")?,
             Sight::Masked => f.write_str("causal only by its mask")?,
+            Sight::Some => f.write_str("of some later keys")?,
             Sight::Unknown => f.write_str("not known to be causal")?,
+            Sight::Parts => f.write_str("in parts, as products and a softmax")?,
         }
         match (self.padding, self.each) {
             (true, _) => f.write_str(", with a mask for each key"),
@@ -74,14 +80,86 @@ pub fn attentions(graph: &Graph) -> BTreeMap<AttentionKind, Vec<String>> {
             (false, _, Some(mask)) if rows != Some(1) => {
                 let type_ = graph.type_of(mask);
                 let bands = forms[mask.0].bands(type_);
-                sight(&Seeing { bands: &bands, dtype: type_.dtype }, queries, keys)
+                match sight(&Seeing { bands: &bands, dtype: type_.dtype }, queries, keys) {
+                    Sight::Some if comes_from_outside(graph, mask) => Sight::Unknown,
+                    sight => sight,
+                }
             }
             _ => Sight::All,
         };
         let kind = AttentionKind { sight, padding: rows == Some(1), each: rows.is_some_and(|it| it > 1) };
         kinds.entry(kind).or_default().push(node.origin.clone());
     }
+    let apart = in_parts(graph);
+    if !apart.is_empty() {
+        let kind = AttentionKind { sight: Sight::Parts, padding: false, each: false };
+        kinds.insert(kind, apart.into_iter().map(|it| graph.node(it).origin.clone()).collect());
+    }
     kinds
+}
+
+/// The softmaxes over scores of queries and keys whose weights are multiplied by something: attention that was
+/// not found to be that.
+fn in_parts(graph: &Graph) -> Vec<NodeId> {
+    // What depends on something that is given, and which products values are made of one by one.
+    let mut given: Vec<bool> =
+        graph.values.iter().map(|it| matches!(it.source, Source::Input(_) | Source::State(_))).collect();
+    let mut scores = vec![false; graph.values.len()];
+    let mut weights: Vec<BTreeSet<NodeId>> = vec![BTreeSet::new(); graph.values.len()];
+    let mut found = BTreeSet::new();
+    for (index, node) in graph.nodes.iter().enumerate() {
+        let of_given = node.operands.iter().any(|it| given[it.0]);
+        let [result] = node.results[..] else {
+            node.results.iter().for_each(|it| given[it.0] = of_given);
+            continue;
+        };
+        given[result.0] = of_given;
+        match &node.op {
+            Op::Contract(_) => {
+                found.extend(node.operands.iter().flat_map(|it| &weights[it.0]).copied());
+                let shape = &graph.type_of(result).shape;
+                let many = shape.len() >= 3 && shape[shape.len() - 2..].iter().all(|&it| it > 1);
+                scores[result.0] = many && node.operands.iter().all(|it| given[it.0]);
+            }
+            Op::Softmax { dim } if scores[node.operands[0].0] => {
+                if dim + 1 == graph.type_of(result).rank() {
+                    weights[result.0].insert(NodeId(index));
+                }
+            }
+            op if keeps_places(op) => {
+                scores[result.0] = node.operands.iter().any(|it| scores[it.0]);
+                weights[result.0] = node.operands.iter().flat_map(|it| weights[it.0].clone()).collect();
+            }
+            _ => {}
+        }
+    }
+    found.into_iter().collect()
+}
+
+/// Whether elements stay beside those that they were beside.
+fn keeps_places(op: &Op) -> bool {
+    matches!(
+        op,
+        Op::Unary(_) | Op::Binary(_) | Op::Select | Op::Cast(_) | Op::Expand { .. } | Op::Reshape { .. }
+    )
+}
+
+/// Whether a value with rows and columns is one that is given or a weight, moved or changed one by one.
+fn comes_from_outside(graph: &Graph, value: ValueId) -> bool {
+    let mut open = vec![value];
+    let mut seen = BTreeSet::new();
+    while let Some(id) = open.pop() {
+        let shape = &graph.type_of(id).shape;
+        let has_pairs = shape.len() >= 2 && shape[shape.len() - 2..].iter().all(|&it| it > 1);
+        if !has_pairs || !seen.insert(id) {
+            continue;
+        }
+        match graph.value(id).source {
+            Source::Result { node, .. } => open.extend(&graph.node(node).operands),
+            _ => return true,
+        }
+    }
+    false
 }
 
 /// Which keys queries see by a mask that differs from query to query.
@@ -92,7 +170,12 @@ fn sight(seeing: &Seeing<'_>, queries: u64, keys: u64) -> Sight {
     if seeing.all(own + 1, farthest, |it| seeing.removes(it) || seeing.hides(it, beside)) {
         return Sight::Masked;
     }
-    if seeing.all(own + 1, own + 1, |it| seeing.shows(it, beside)) { Sight::All } else { Sight::Unknown }
+    if seeing.all(own + 1, own + 1, |it| seeing.shows(it, beside)) {
+        return Sight::All;
+    }
+    // What is known of a pair is that it is hidden or not, and this is computed from places.
+    let decided = |it: Option<Bounds>| it.is_some_and(|it| it.ends);
+    if seeing.all(1 - queries, farthest, decided) { Sight::Some } else { Sight::Unknown }
 }
 
 /// Whether a graph predicts tokens: an output has as many columns as a table has rows, of which integers

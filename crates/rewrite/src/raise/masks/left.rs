@@ -102,7 +102,8 @@ impl<'a> Saying<'a> {
     /// Biases with what is left of the mask beside them: its gradient is that of the sum.
     fn beside(&mut self, bias: ValueId, pairs: Pairs) -> ValueId {
         let bias = self.values[bias.0];
-        if self.is_known(pairs.mask, 0.0, pairs) {
+        let shown = if self.old.type_of(pairs.mask).dtype == DType::Bool { 1.0 } else { 0.0 };
+        if self.is_known(pairs.mask, shown, pairs) {
             return bias;
         }
         let mut left = self.left_of(Pairs { bias: None, ..pairs });

@@ -1,9 +1,12 @@
-//! Masks that are sums: of one mask and another, or of a mask and biases.
+//! Masks of two parts: sums of one mask and another, or of a mask and biases; biases with a number where a mask
+//! hides.
 
-use planner_ir::{Attention, Binary, Blind, Graph, Op, Real, Source, ValueId};
+use std::collections::BTreeSet;
+
+use planner_ir::{Attention, Binary, Blind, DType, Graph, Op, Real, Source, ValueId};
 
 use super::reading::Reading;
-use super::{Mask, Pairs, Said, Seeing, rows, said_by};
+use super::{APART, Mask, Pairs, SLIGHT, Said, Seeing, rows, said_by};
 use crate::raise::form::Form;
 use crate::raise::form::bounds::{self, Bounds};
 
@@ -11,22 +14,33 @@ use crate::raise::form::bounds::{self, Bounds};
 /// them.
 const LARGE: f64 = 1_048_576.0;
 
-/// Two values that are added.
+/// Values that mask scores together.
 #[derive(Clone, Copy)]
 pub(super) struct Sum<'a> {
     graph: &'a Graph,
-    parts: [ValueId; 2],
+    parts: Parts,
+}
+
+/// Two values of which one is a mask.
+#[derive(Clone, Copy)]
+enum Parts {
+    /// They are added.
+    Added([ValueId; 2]),
+    /// A number stands in place of the second where the first, truth values, is not true.
+    Chosen([ValueId; 2], f64),
 }
 
 impl<'a> Sum<'a> {
-    /// The sum that a value is or repeats.
+    /// The values that a value is made of, or repeats.
     pub(super) fn of(graph: &'a Graph, value: ValueId) -> Option<Self> {
         let Source::Result { node, .. } = graph.value(value).source else { return None };
-        match (&graph.node(node).op, &graph.node(node).operands[..]) {
-            (Op::Expand { .. }, &[x]) => Self::of(graph, x),
-            (Op::Binary(Binary::Add), &[a, b]) => Some(Self { graph, parts: [a, b] }),
-            _ => None,
-        }
+        let parts = match (&graph.node(node).op, &graph.node(node).operands[..]) {
+            (Op::Expand { .. }, &[x]) => return Self::of(graph, x),
+            (Op::Binary(Binary::Add), &[a, b]) => Parts::Added([a, b]),
+            (Op::Select, &[seen, bias, low]) => Parts::Chosen([seen, bias], number(graph, low)?),
+            _ => return None,
+        };
+        Some(Self { graph, parts })
     }
 
     /// What attention of so many queries and keys says of it.
@@ -40,7 +54,13 @@ impl<'a> Sum<'a> {
         if attention.causal || attention.window.is_some() {
             return None;
         }
-        let turned = [self.parts, [self.parts[1], self.parts[0]]];
+        let parts = match self.parts {
+            Parts::Added(parts) => parts,
+            Parts::Chosen(parts, low) => {
+                return known.iter().find_map(|known| self.chosen(known, attention, scores, parts, low));
+            }
+        };
+        let turned = [parts, [parts[1], parts[0]]];
         let twice = known.iter().find_map(|known| {
             let mut both = turned.iter();
             both.find_map(|&parts| self.hidden_twice(known, alike, attention, scores, parts))
@@ -103,9 +123,7 @@ impl<'a> Sum<'a> {
         let bands = forms[mask.0].bands(type_);
         let said =
             said_by(attention, &Seeing { bands: &bands, dtype: type_.dtype }, scores, (mask, *reading));
-        let is_low = |it: Option<Bounds>| it.is_some_and(|it| it.least < -LARGE);
-        let biases = forms[bias.0].bands(self.graph.type_of(bias));
-        if !said.attention.causal || biases.runs().any(|it| is_low(it.1)) {
+        if !said.attention.causal || self.least(forms, bias).is_none_or(|it| it < -LARGE) {
             return None;
         }
         let (first, last) = (1 - scores[0], scores[1] - scores[0]);
@@ -126,4 +144,88 @@ impl<'a> Sum<'a> {
         let pairs = Pairs { bias: Some(bias), ..pairs };
         pairs.low.is_none_or(absorbs).then_some(Said { mask: Mask::Of(pairs), ..said })
     }
+
+    /// Of truth values that attention says, and biases where they are true, with a number elsewhere: a query
+    /// that sees no key sees all equally if the number is finite.
+    fn chosen(
+        self,
+        (reading, forms): &(Reading, Vec<Form>),
+        attention: Attention,
+        scores: [i64; 2],
+        [seen, bias]: [ValueId; 2],
+        low: f64,
+    ) -> Option<Said> {
+        let stays = low.is_infinite() || bounds::absorbed(low, self.graph.type_of(bias).dtype) >= SLIGHT;
+        let least = match reading {
+            Reading::Any => {
+                let bands = forms[bias.0].bands(self.graph.type_of(bias));
+                bands.runs().try_fold(f64::INFINITY, |least, (_, it)| Some(least.min(it?.least)))
+            }
+            Reading::Usual | Reading::Present => self.least(forms, bias),
+        };
+        least.filter(|it| stays && it - low >= APART)?;
+        let bands = forms[seen.0].bands(self.graph.type_of(seen));
+        let blind = if low.is_finite() { Blind::Mean } else { Blind::Zero };
+        let attention = Attention { blind, ..attention };
+        let said =
+            said_by(attention, &Seeing { bands: &bands, dtype: DType::Bool }, scores, (seen, *reading));
+        let (first, last) = (1 - scores[0], scores[1] - scores[0]);
+        let gone = Pairs { mask: seen, first, last, reading: *reading, low: None, bias: None };
+        let pairs = match said.mask {
+            Mask::Gone => gone,
+            Mask::Of(pairs) => pairs,
+        };
+        let mask = Mask::Of(Pairs { bias: Some(bias), ..pairs });
+        said.attention.causal.then_some(Said { mask, ..said })
+    }
+
+    /// What biases are not below, if they are what is usual: those of which nothing is known are not large,
+    /// if they are no numbers that the program is given, which may be a mask.
+    fn least(self, forms: &[Form], bias: ValueId) -> Option<f64> {
+        let bands = forms[bias.0].bands(self.graph.type_of(bias));
+        let small = (!is_given(self.graph, bias)).then_some(-LARGE);
+        bands
+            .runs()
+            .try_fold(f64::INFINITY, |least, (_, it)| Some(least.min(it.map_or(small?, |it| it.least))))
+    }
+}
+
+/// The number that a value repeats.
+fn number(graph: &Graph, value: ValueId) -> Option<f64> {
+    let Source::Result { node, .. } = graph.value(value).source else { return None };
+    match (&graph.node(node).op, &graph.node(node).operands[..]) {
+        (Op::Fill { value, .. }, _) => Some(value.0),
+        (Op::Expand { .. } | Op::Reshape { .. }, &[x]) => number(graph, x),
+        _ => None,
+    }
+}
+
+/// Whether elements are numbers that a program is given, moved or changed one by one.
+fn is_given(graph: &Graph, value: ValueId) -> bool {
+    let mut seen = BTreeSet::new();
+    let mut open = vec![value];
+    while let Some(id) = open.pop() {
+        if !graph.type_of(id).dtype.is_float() || !seen.insert(id) {
+            continue;
+        }
+        match graph.value(id).source {
+            Source::Input(_) => return true,
+            Source::Result { node, .. } => match graph.node(node).op {
+                Op::Unary(_)
+                | Op::Binary(_)
+                | Op::Select
+                | Op::Cast(_)
+                | Op::Triangle { .. }
+                | Op::Expand { .. }
+                | Op::Reshape { .. }
+                | Op::Transpose { .. }
+                | Op::Slice { .. }
+                | Op::Concat { .. }
+                | Op::Gather { .. } => open.extend(&graph.node(node).operands),
+                _ => {}
+            },
+            _ => {}
+        }
+    }
+    false
 }

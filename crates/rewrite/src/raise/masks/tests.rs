@@ -16,6 +16,7 @@ use crate::raise::share::shared;
 use crate::raise::tests::evaluate::{Dice, difference, evaluate, tolerance};
 
 mod numbers; // masks of every type, in the spellings of exporters
+mod beside; // masks that are no function of distance, and biases below masks
 
 /// A graph by hand.
 #[derive(Default)]
@@ -318,13 +319,16 @@ fn a_mask_that_hides_nothing_goes() {
     assert_eq!(says(&same(&sketch.attention(1, 5, seen))), (false, None, None));
 }
 
+/// Which of the first values is the length of blocks.
+const LENGTH: usize = 3;
+
 /// A random operation as masks are made of, on earlier values.
 fn operation(choices: &mut Unstructured<'_>, made: &[ValueId], graph: &Graph) -> Result<(Op, Vec<ValueId>)> {
     let value = |choices: &mut Unstructured<'_>| choices.choose(made).copied();
     let (a, b, c) = (value(choices)?, value(choices)?, value(choices)?);
     let shape = graph.type_of(a).shape.clone();
-    Ok(match choices.int_in_range(0..=13)? {
-        0 => (Op::Unary(*choices.choose(&[Unary::Not, Unary::Neg, Unary::IsNan])?), vec![a]),
+    Ok(match choices.int_in_range(0..=14)? {
+        0 => (Op::Unary(*choices.choose(&[Unary::Not, Unary::Neg, Unary::IsNan, Unary::Abs])?), vec![a]),
         1 => (Op::Cast(*choices.choose(&[DType::Bool, DType::I64, DType::F32, DType::F16])?), vec![a]),
         2 => (Op::Select, vec![a, b, c]),
         3 => (
@@ -339,6 +343,7 @@ fn operation(choices: &mut Unstructured<'_>, made: &[ValueId], graph: &Graph) ->
             (Op::Reshape { shape: [&shape[..at], &[1], &shape[at..]].concat() }, vec![a])
         }
         12 => (Op::Reshape { shape: vec![shape.iter().product()] }, vec![a]),
+        13 => (Op::Binary(Binary::Div), vec![a, made[LENGTH]]),
         5 => (Op::Reshape { shape: shape.iter().copied().filter(|&it| it != 1).collect() }, vec![a]),
         6 => (Op::Expand { shape: [&[2], &shape[..]].concat() }, vec![a]),
         7 => {
@@ -380,6 +385,7 @@ fn operation(choices: &mut Unstructured<'_>, made: &[ValueId], graph: &Graph) ->
                 Binary::GreaterOrEqual,
                 Binary::Less,
                 Binary::LessOrEqual,
+                Binary::Xor,
             ];
             (Op::Binary(*choices.choose(&all)?), vec![a, b])
         }
@@ -404,6 +410,12 @@ fn holds(form: &Form, array: &Array) -> bool {
             Form::Even { start, steps } => {
                 let along = index.iter().zip(steps).map(|(&at, step)| i64::try_from(at).unwrap() * step);
                 i32::try_from(start + along.sum::<i64>()).is_ok_and(|it| (number - f64::from(it)).abs() < 0.5)
+            }
+            Form::Blocks(blocks) => {
+                let along =
+                    index.iter().zip(&blocks.steps).map(|(&at, step)| i64::try_from(at).unwrap() * step);
+                let block = (blocks.start + along.sum::<i64>()).div_euclid(blocks.length);
+                i32::try_from(block).is_ok_and(|it| (number - f64::from(it)).abs() < 0.5)
             }
             Form::Bands(bands) => match bands.at(place(1) - place(2)) {
                 Some(bounds) => bounds.least <= number && number <= bounds.most,
@@ -430,6 +442,7 @@ fn what_is_known_of_random_values_holds_of_them() {
         let mut sketch = Sketch::default();
         let mut made = vec![sketch.input("x", DType::F32, &[4, 4]), sketch.input("n", DType::I64, &[4])];
         made.push(sketch.input("b", DType::Bool, &[4, 1]));
+        made.push(sketch.number(DType::I64, *choices.choose(&[1.0, 2.0, 3.0, 9.0])?));
         made.push(sketch.places(choices.int_in_range(-2..=2)?, 4, false));
         made.push(sketch.places(choices.int_in_range(-2..=2)?, 4, true));
         made.push(sketch.number(DType::F32, *choices.choose(&[0.0, 1.0, -1e30, LOWEST, f64::NEG_INFINITY])?));

@@ -27,6 +27,17 @@ const HIDES: Condition = Condition {
     holds: |make, found| make.number(found.class("n")).is_some_and(|it| it <= -APART),
 };
 
+/// So large that it is what it is, whatever score is added to it.
+const ABSORBS: Condition = Condition {
+    needed: Needed::ForTruth,
+    name: "nothing is left of a score that it is added to",
+    holds: |make, found| {
+        let dtype = make.type_of(found.class("q")).dtype;
+        make.number(found.class("n"))
+            .is_some_and(|it| it.is_infinite() || bounds::absorbed(it, dtype) >= SLIGHT)
+    },
+};
+
 const LAST: Condition = Condition {
     needed: Needed::ForTruth,
     name: "the softmax is over the keys",
@@ -91,6 +102,20 @@ pub(super) fn rules() -> Vec<Rule> {
             },
         },
         Rule {
+            name: "scaled masked scores",
+            pattern: "(mul (masked:o ?q ?k ?m) #c)",
+            conditions: &[UNBOUND],
+            build: |make, found| {
+                let factor = make.number(found.class("c")).filter(|&it| it > 0.0)?;
+                let mut scores = make.scores_of(found.operation("o"))?;
+                scores.scale.0 *= factor;
+                let dtype = make.type_of(found.class("m")).dtype;
+                let factor = make.scalar(dtype, factor).filter(|_| dtype.is_float())?;
+                let mask = make.binary(Binary::Mul, found.class("m"), factor)?;
+                make.term(Head::Scores(scores), &[found.class("q"), found.class("k"), mask])
+            },
+        },
+        Rule {
             name: "hidden scores",
             pattern: "(select ?m (scores:o ?q ?k) #n)",
             conditions: &[HIDES],
@@ -107,6 +132,27 @@ pub(super) fn rules() -> Vec<Rule> {
                 let seen = make.unary(Unary::Not, found.class("m"))?;
                 let (mask, blind) = hiding(make, found, seen)?;
                 hidden(make, found, mask, blind)
+            },
+        },
+        Rule {
+            name: "hidden masked scores",
+            pattern: "(select ?m (masked:o ?q ?k ?b) #n)",
+            conditions: &[ABSORBS],
+            build: |make, found| {
+                let [m, b, n] = ["m", "b", "n"].map(|it| found.class(it));
+                let mask = make.apply(Op::Select, &[m, b, n])?;
+                masked(make, found, mask)
+            },
+        },
+        Rule {
+            name: "masked scores hidden where true",
+            pattern: "(select ?m #n (masked:o ?q ?k ?b))",
+            conditions: &[ABSORBS],
+            build: |make, found| {
+                let [m, b, n] = ["m", "b", "n"].map(|it| found.class(it));
+                let seen = make.unary(Unary::Not, m)?;
+                let mask = make.apply(Op::Select, &[seen, b, n])?;
+                masked(make, found, mask)
             },
         },
         Rule {

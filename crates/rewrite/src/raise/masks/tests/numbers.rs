@@ -18,7 +18,7 @@ fn lows(dtype: DType) -> &'static [f64] {
 }
 
 /// One number or another of that type, where a truth value is 1 or 0.
-fn choice(sketch: &mut Sketch, dtype: DType, truth: ValueId, [yes, no]: [f64; 2]) -> ValueId {
+pub(super) fn choice(sketch: &mut Sketch, dtype: DType, truth: ValueId, [yes, no]: [f64; 2]) -> ValueId {
     let [yes, no] = [yes, no].map(|it| sketch.number(dtype, it));
     sketch.op(Op::Select, &[truth, yes, no])
 }
