@@ -66,9 +66,9 @@ fn warning(kind: AttentionKind, nodes: &[String], decodes: bool) -> Option<Strin
              recognised"
         )),
         Sight::Unknown if decodes => Some(format!(
-            "{who} has a mask of which it is not known which keys it hides, in a model that predicts tokens: \
-             it is planned, and priced, as if it were not causal; export the mask as computed from positions, \
-             not as an input or a weight"
+            "{who} has a mask of which it is not known which keys it hides, in a model that predicts tokens, since \
+             it depends on what is given or on a weight: it is planned, and priced, as if it were not causal; export \
+             the mask as computed from positions, not as an input or a weight"
         )),
         Sight::Some if decodes => Some(format!(
             "{who} sees some later keys and others not, as where a prefix or images are seen whole, in a model that \

@@ -6,7 +6,7 @@ use std::fmt;
 use planner_ir::{DType, Graph, NodeId, Op, Source, ValueId};
 
 use super::reading::{Reading, forms};
-use super::{Bounds, Seeing};
+use super::Seeing;
 
 /// Which keys queries see, if none of them is padding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -81,7 +81,7 @@ pub fn attentions(graph: &Graph) -> BTreeMap<AttentionKind, Vec<String>> {
                 let type_ = graph.type_of(mask);
                 let bands = forms[mask.0].bands(type_);
                 match sight(&Seeing { bands: &bands, dtype: type_.dtype }, queries, keys) {
-                    Sight::Some if comes_from_outside(graph, mask) => Sight::Unknown,
+                    Sight::Some if depends_on_outside(graph, mask) => Sight::Unknown,
                     sight => sight,
                 }
             }
@@ -121,10 +121,8 @@ fn in_parts(graph: &Graph) -> Vec<NodeId> {
                 let many = shape.len() >= 3 && shape[shape.len() - 2..].iter().all(|&it| it > 1);
                 scores[result.0] = many && node.operands.iter().all(|it| given[it.0]);
             }
-            Op::Softmax { dim } if scores[node.operands[0].0] => {
-                if dim + 1 == graph.type_of(result).rank() {
-                    weights[result.0].insert(NodeId(index));
-                }
+            Op::Softmax { dim } if scores[node.operands[0].0] && dim + 1 == graph.type_of(result).rank() => {
+                weights[result.0].insert(NodeId(index));
             }
             op if keeps_places(op) => {
                 scores[result.0] = node.operands.iter().any(|it| scores[it.0]);
@@ -144,18 +142,14 @@ fn keeps_places(op: &Op) -> bool {
     )
 }
 
-/// Whether a value with rows and columns is one that is given or a weight, moved or changed one by one.
-fn comes_from_outside(graph: &Graph, value: ValueId) -> bool {
+/// Whether a value depends on something that is given, or on a weight.
+fn depends_on_outside(graph: &Graph, value: ValueId) -> bool {
     let mut open = vec![value];
     let mut seen = BTreeSet::new();
     while let Some(id) = open.pop() {
-        let shape = &graph.type_of(id).shape;
-        let has_pairs = shape.len() >= 2 && shape[shape.len() - 2..].iter().all(|&it| it > 1);
-        if !has_pairs || !seen.insert(id) {
-            continue;
-        }
         match graph.value(id).source {
-            Source::Result { node, .. } => open.extend(&graph.node(node).operands),
+            Source::Result { node, .. } if seen.insert(id) => open.extend(&graph.node(node).operands),
+            Source::Result { .. } => {}
             _ => return true,
         }
     }
@@ -173,9 +167,7 @@ fn sight(seeing: &Seeing<'_>, queries: u64, keys: u64) -> Sight {
     if seeing.all(own + 1, own + 1, |it| seeing.shows(it, beside)) {
         return Sight::All;
     }
-    // What is known of a pair is that it is hidden or not, and this is computed from places.
-    let decided = |it: Option<Bounds>| it.is_some_and(|it| it.ends);
-    if seeing.all(1 - queries, farthest, decided) { Sight::Some } else { Sight::Unknown }
+    Sight::Some
 }
 
 /// Whether a graph predicts tokens: an output has as many columns as a table has rows, of which integers
