@@ -5,8 +5,8 @@ use std::fmt;
 
 use planner_ir::{DType, Graph, NodeId, Op, Source, ValueId};
 
-use super::reading::{Reading, forms};
 use super::Seeing;
+use super::reading::{Reading, forms};
 
 /// Which keys queries see, if none of them is padding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
