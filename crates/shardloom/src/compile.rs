@@ -15,7 +15,7 @@ use plan::{Control, Plan, Recipe};
 use planner_ir::{DType, Graph, Mesh, Type};
 
 use crate::arguments::{ModelArguments, TargetArguments};
-use crate::mesh;
+use autoparallel::mesh;
 use crate::pipeline::{self, Observer, Prepared, Stage, Target, parameters};
 use crate::progress::Progress;
 

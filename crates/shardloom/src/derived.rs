@@ -6,7 +6,7 @@ use files::Failure;
 use files::model_file::ModelFile;
 use files::{given, plan_file};
 use import::{Bindings, ImportError, Positions};
-use plan::{Cache, Control, Plan, Recipe};
+use plan::{Cache, Control, Pipeline, Plan, Recipe};
 use planner_ir::Graph;
 
 use crate::pipeline::{self, Prepared, parameters};
@@ -31,6 +31,23 @@ pub(crate) fn imported(file: &ModelFile, plan: &Plan, cache: Option<&Cache>) -> 
         inputs: shapes.map(|(name, type_)| ((*name).to_owned(), type_.shape.clone())).collect(),
         positions: cache.and_then(|cache| positions(plan, cache)),
         parameters: plan.recipe.iter().flat_map(|it| parameters::single(file, &it.roles)).collect(),
+    };
+    pipeline::import(file, &bindings, &mut |_, _| {})
+}
+
+/// The model of a pipeline, imported for its sizes.
+pub(crate) fn imported_pipeline(file: &ModelFile, pipeline: &Pipeline) -> Result<Graph, ImportError> {
+    let known = file.model.inputs();
+    let of_model = |name: &str| known.iter().any(|input| input.name == name);
+    let graphs = pipeline.stages.iter().map(|stage| &stage.plan.graph);
+    let inputs = graphs.flat_map(given::expected);
+    let inputs = inputs.into_iter().filter(|(name, _)| of_model(name));
+    let dims = pipeline.stages.iter().flat_map(|stage| stage.plan.model.dims.iter().cloned());
+    let bindings = Bindings {
+        dims: dims.collect(),
+        inputs: inputs.map(|(name, type_)| (name.to_owned(), type_.shape.clone())).collect(),
+        parameters: parameters::single(file, &pipeline.recipe.roles),
+        ..Bindings::default()
     };
     pipeline::import(file, &bindings, &mut |_, _| {})
 }

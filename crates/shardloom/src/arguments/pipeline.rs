@@ -6,7 +6,7 @@ use clap::Args;
 use planner_ir::Mesh;
 
 use super::PlanArguments;
-use crate::mesh;
+use autoparallel::mesh;
 
 /// What `sweep --help` shows.
 pub(super) const SWEEP: &str = "\

@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use super::Report;
-use crate::mesh::sizes;
+use autoparallel::mesh::sizes;
 use crate::pipeline::{self, Decisions, Phases, Prepared, Target, Training};
 
 /// The machines, each with its meshes. What fits none of a machine is tried on the next one.

@@ -14,7 +14,8 @@ use serde_json::{Value, json};
 use simulate::{Order, SimulateError, Timeline};
 
 use super::Report;
-use crate::{mesh, pipeline};
+use autoparallel::mesh;
+use crate::pipeline;
 
 /// `bench simulate`.
 #[derive(Args, Clone, Debug)]

@@ -19,10 +19,11 @@ use crate::arguments::ExplainArguments;
 use crate::explained::{self, BlockStory, MoveStory, OperationStory};
 use crate::generation::planned::held;
 use crate::kept::Kept;
-use crate::otherwise::{self, Forbidden, Manner, Price};
+use autoparallel::otherwise::{self, Forbidden, Manner, Price};
 use crate::pipeline::{Prepared, Target};
 use crate::weight_roles::Weights;
-use crate::{derived, mesh};
+use autoparallel::mesh;
+use crate::derived;
 
 use super::import::kept_whole;
 

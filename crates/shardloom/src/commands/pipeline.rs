@@ -25,7 +25,8 @@ use crate::pipeline::{self, Stage, parameters};
 use crate::progress::Progress;
 use crate::train::trained::derived_pipeline;
 use crate::weight_roles::Weights;
-use crate::{explained, mesh};
+use autoparallel::mesh;
+use crate::explained;
 
 /// Plans a training step in stages: on the mesh that is given for each group of devices, or the best
 /// of several.
@@ -134,7 +135,7 @@ fn said(
     if context.stages.stops_after(Stage::Plan) {
         return Ok(stopped(Stage::Plan));
     }
-    let imported = staged::imported(file, pipeline).map_err(|error| compile::refusal(file, &error))?;
+    let imported = derived::imported_pipeline(file, pipeline).map_err(|error| compile::refusal(file, &error))?;
     let found = parameters::roles(file, &imported, &arguments.recipe.asked())?;
     let graphs = pipeline.stages.iter().map(|stage| &stage.plan.graph);
     let weights = Weights::of(graphs, &pipeline.recipe.roles, Some(&found));

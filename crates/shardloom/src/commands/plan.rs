@@ -16,7 +16,8 @@ use crate::compile::{self, Chosen};
 use crate::pipeline::cluster::Pins;
 use crate::pipeline::{self, Prepared, Stage, Training, parameters};
 use crate::weight_roles::Weights;
-use crate::{derived, explained, mesh};
+use autoparallel::mesh;
+use crate::{derived, explained};
 
 /// How many terms of the estimate a summary has.
 const TERMS: usize = 5;

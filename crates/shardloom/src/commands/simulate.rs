@@ -14,7 +14,8 @@ use simulate::{Class, Order, SimulateError, Timeline, memory_trace, trace};
 
 use super::{Context, Said};
 use crate::arguments::SimulateArguments;
-use crate::{mesh, pipeline};
+use autoparallel::mesh;
+use crate::pipeline;
 
 /// How many classes of ranks are listed for people.
 const LISTED: usize = 16;

@@ -89,7 +89,7 @@ fn of_share(
         for layout in chosen(wanted, layouts(cache, &decode.prepared.graph, mesh), mesh).map_err(fails)? {
             say(format!(
                 "planning a token on mesh {}, the cache {}",
-                crate::mesh::sizes(mesh),
+                autoparallel::mesh::sizes(mesh),
                 layout.display(mesh)
             ));
             match plan_of(cache, decode, &layout, mesh, wanted) {
@@ -109,7 +109,7 @@ fn of_share(
     };
     for (decode, layout) in found {
         let mesh = decode.mesh.clone();
-        say(format!("planning prompts on mesh {}", crate::mesh::sizes(&mesh)));
+        say(format!("planning prompts on mesh {}", autoparallel::mesh::sizes(&mesh)));
         let prompts = match plan_of(cache, prefill, &layout, &mesh, wanted) {
             Ok(plan) => Plan { capacity, ..plan },
             Err(failure) => {

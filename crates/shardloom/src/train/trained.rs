@@ -105,7 +105,7 @@ impl Trained {
 /// The whole step of a pipeline, whose stages have to be those that its recipe makes of the model.
 pub(crate) fn derived_pipeline(path: &Path, pipeline: &Pipeline, file: &ModelFile) -> Result<Graph, Failure> {
     let refused = |error: String| Failure::file(path, format!("the pipeline is rejected: {error}"));
-    let imported = staged::imported(file, pipeline);
+    let imported = derived::imported_pipeline(file, pipeline);
     let imported = imported.map_err(|error| refused(format!("the model is not of these sizes: {error}")))?;
     let (graph, stages) = staged::derived_stages(file, &imported, pipeline)?;
     let crossing = |it: &::plan::Crossing| ::train::Crossing {

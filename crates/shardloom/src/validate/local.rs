@@ -25,7 +25,7 @@ use model_zoo::gpt2::{self, Size, Start};
 use crate::arguments::ValidateArguments;
 use crate::bench;
 use crate::commands::{Context, Said};
-use crate::otherwise::Manner;
+use autoparallel::otherwise::Manner;
 use calm::Calm;
 use said::Trials;
 use trial::{Running, Trial, Way};

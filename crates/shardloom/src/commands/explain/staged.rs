@@ -14,7 +14,8 @@ use crate::commands::Said;
 use crate::commands::pipeline::summary_json;
 use crate::pipeline::staged::{self, kind, too_much};
 use crate::weight_roles::Weights;
-use crate::{explained, mesh};
+use autoparallel::mesh;
+use crate::explained;
 
 /// How many columns the schedule has.
 const WIDTH: usize = 160;

@@ -21,7 +21,7 @@ use crate::compile::{self, Chosen};
 use crate::generation::bound::{Decoder, Wanted as Sizes};
 use crate::generation::planned::{Step, Tried, Wanted, held, planned};
 use crate::generation::roles::roles;
-use crate::mesh;
+use autoparallel::mesh;
 use crate::pipeline::{self, Stage};
 
 /// Plans the steps of a decoder.

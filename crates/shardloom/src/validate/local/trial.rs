@@ -14,7 +14,7 @@ use plan::Plan;
 use planner_ir::Mesh;
 
 use super::calm::Calm;
-use crate::otherwise::{self, Manner};
+use autoparallel::otherwise::{self, Manner};
 use crate::pipeline::{self, Prepared, Target};
 
 /// Steps that are not measured.

@@ -43,7 +43,7 @@ pub(super) fn rows(given: &Given<'_>, folder: &Path) -> Result<Vec<Row>, Failure
             Err(error) => rows.push(Row::new(&SECTION, format!("{name}, trained")).left_out(error)),
             Ok(case) => rows.extend(MESHES.map(|sizes| {
                 let mesh = Mesh::of_sizes(sizes);
-                let what = format!("{name}, trained on {} ranks", crate::mesh::sizes(&mesh));
+                let what = format!("{name}, trained on {} ranks", autoparallel::mesh::sizes(&mesh));
                 (given.say)(what.clone());
                 let row = Row::new(&SECTION, what);
                 match case.planned(&mesh) {

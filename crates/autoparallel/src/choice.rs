@@ -10,11 +10,13 @@ use files::Failure;
 use plan::{Holding, MachineName, Plan};
 use search::{Cut, PlanError, Prices, Request, Trail};
 
-use super::rows::{brings_together, may_be_split};
-use super::{Decisions, Norms, Prepared, Products, Target, Variants, refusal};
+use crate::rows::{brings_together, may_be_split};
+use crate::variants::{Decisions, Norms, Products, Variants};
+use crate::prepared::Prepared;
+use crate::target::{Target, refusal};
 
 /// More memory than any plan takes (bytes).
-pub(super) const UNBOUNDED: u64 = 1 << 52;
+pub(crate) const UNBOUNDED: u64 = 1 << 52;
 
 /// What a search is told besides what it chooses among.
 #[derive(Clone)]
@@ -32,7 +34,7 @@ struct Question<'a> {
 
 /// The cheapest plan whose programs fit, with all that they place in memory: alignment, and values
 /// on their way, come on top of what a plan counts.
-pub(super) fn placed(
+pub(crate) fn placed(
     prepared: &Prepared,
     file: &plan::ModelFile,
     target: &Target<'_>,
@@ -63,7 +65,7 @@ pub fn planned(
 }
 
 /// The same, from what searches of the same program on the same mesh have seen, to which this one adds.
-pub(super) fn planned_after(
+pub(crate) fn planned_after(
     trail: &Mutex<Trail>,
     prepared: &Prepared,
     file: &plan::ModelFile,

@@ -19,7 +19,7 @@ use super::finish::Way;
 use super::parts::{Part, tighter};
 use super::played::{Run, played};
 use super::{Asked, Chosen, Question, SHARE, Setup, suits, units};
-use crate::pipeline::staged::under_way;
+use crate::staged::under_way;
 
 /// So many ends of models are followed.
 const FOLLOWED: usize = 1 << 18;

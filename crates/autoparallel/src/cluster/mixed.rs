@@ -17,7 +17,7 @@ use super::known::Known;
 use super::parts::{Part, Space, part, tighter};
 use super::unequal::{SCHEDULES, sorted, ways};
 use super::{Answer, Question, Setup, setups};
-use crate::pipeline::staged::{Forward, Meshes, places};
+use crate::staged::{Forward, Meshes, places};
 
 /// So many forms are priced, those of the best guesses.
 const FORMS: usize = 8;

@@ -9,8 +9,18 @@ use rewrite::Blocks;
 use search::{Cut, Derived, Section, fold, sections};
 use train::{Step, TrainError};
 
-use super::Training;
-use super::keeping::costs;
+use crate::keeping::costs;
+
+/// What a model is made a training step by.
+#[derive(Clone, Debug)]
+pub struct Training {
+    /// The recipe, without its decisions about blocks.
+    pub recipe: Recipe,
+    /// What may be computed again for the gradients of a block.
+    pub decisions: Decisions,
+    /// Whether gradients are partitioned as what they are of.
+    pub phases: Phases,
+}
 
 /// What may be computed again for the gradients of a block.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -112,7 +122,7 @@ pub struct Variants {
 
 impl Variants {
     /// The program whose blocks are of the first form, and the variants: one for each form.
-    pub(super) fn of(
+    pub(crate) fn of(
         forward: Blocks,
         [first, more @ ..]: [(Products, Norms); 3],
     ) -> Result<(Cutting, Self), TrainError> {
@@ -128,7 +138,7 @@ impl Variants {
     /// The training step of the first of the decisions, and the variants: one for each, and one of each
     /// whose norms are spelled out. The recipe of a plan says how its program comes about, and says nothing
     /// of fused products.
-    pub(super) fn of_training(forward: Blocks, training: Training) -> Result<(Cutting, Self), TrainError> {
+    pub(crate) fn of_training(forward: Blocks, training: Training) -> Result<(Cutting, Self), TrainError> {
         let Training { recipe, decisions, phases } = training;
         let of = |norms, it| Variant { products: Products::Apart, norms, again: Again::Alike(it) };
         let (first, more) = match &decisions {
@@ -176,7 +186,7 @@ impl Variants {
     /// plan tells bytes and seconds in which nothing is done again.
     ///
     /// The plan is of the first variant, in which nothing is.
-    pub(super) fn finer(&self, plan: &Plan) -> Self {
+    pub(crate) fn finer(&self, plan: &Plan) -> Self {
         let mut variants = self.clone();
         let Some(recipe) = self.recipe(&[0]) else { return variants };
         let step = step(&self.forward, &recipe);
@@ -196,12 +206,12 @@ impl Variants {
     }
 
     /// What may be computed again for gradients.
-    pub(super) fn decisions(&self) -> &Decisions {
+    pub(crate) fn decisions(&self) -> &Decisions {
         &self.decisions
     }
 
     /// The sections of the program of a recipe that was chosen among these.
-    pub(crate) fn sections(&self, recipe: &Recipe) -> Vec<Section> {
+    pub fn sections(&self, recipe: &Recipe) -> Vec<Section> {
         let step = step(&self.forward, recipe);
         self.phases.of(fold(&step.graph, &step.homes, &step.forward))
     }
@@ -212,7 +222,7 @@ impl Variants {
     }
 
     /// The numbers of the variants of these forms: products may be fused, norms spelled out.
-    pub(super) fn of_forms(&self, products: Products, norms: Norms) -> Vec<usize> {
+    pub(crate) fn of_forms(&self, products: Products, norms: Norms) -> Vec<usize> {
         let offered = |it: &Variant| {
             (products == Products::Fused || it.products == Products::Apart)
                 && (norms == Norms::Spelled || it.norms == Norms::Whole)
@@ -221,21 +231,21 @@ impl Variants {
     }
 
     /// The numbers of those in which nothing is computed again and all products are apart.
-    pub(super) fn keeping_all(&self) -> Vec<usize> {
+    pub(crate) fn keeping_all(&self) -> Vec<usize> {
         let nothing = Again::Alike(Recompute::Nothing);
         let keeps = |it: &Variant| it.again == nothing && it.products == Products::Apart;
         (0..self.each.len()).filter(|&number| keeps(&self.each[number])).collect()
     }
 
     /// The program of a variant but the first, for the search.
-    pub(super) fn cut(&self, number: usize) -> Cut<'_> {
+    pub(crate) fn cut(&self, number: usize) -> Cut<'_> {
         let (graph, sections) = &self.others[number - 1];
         Cut { graph, sections }
     }
 
     /// The recipe by which blocks are the variants of these numbers, one for each block; or one
     /// for all. Nothing if the program is not trained.
-    pub(super) fn recipe(&self, chosen: &[usize]) -> Option<Recipe> {
+    pub(crate) fn recipe(&self, chosen: &[usize]) -> Option<Recipe> {
         let recipe = self.recipe.as_ref()?;
         let block = |number: usize| self.variant(chosen, number);
         let blocks = 0..self.forward.segments.len();
@@ -245,7 +255,7 @@ impl Variants {
     }
 
     /// The program in which blocks are the variants of these numbers.
-    pub(super) fn derived(&self, chosen: &[usize]) -> Derived {
+    pub(crate) fn derived(&self, chosen: &[usize]) -> Derived {
         let fused = |number: usize| self.variant(chosen, number).products == Products::Fused;
         let blocks = rewrite::fused(&self.forward, &fused);
         let (graph, homes) = match self.recipe(chosen) {

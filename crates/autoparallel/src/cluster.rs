@@ -33,7 +33,7 @@ use schedule::Kind;
 use search::Trail;
 use search::cluster::{BlockCost, Found, Outcome, best};
 
-use super::staged::Forward;
+use crate::staged::Forward;
 use finish::{Finished, LESS, Way};
 use known::{Known, ShortStep};
 use parts::{Part, Space, part};

@@ -7,7 +7,7 @@ use train::Costs;
 /// What a device holds of each value of a plan, and what each operation would take once more: its
 /// own time, and that of the moves of what it reads of the step. States are moved for the backward
 /// part anyway.
-pub(super) fn costs(plan: &Plan) -> Costs {
+pub(crate) fn costs(plan: &Plan) -> Costs {
     let graph = &plan.graph;
     let local = |value: ValueId| plan.layouts[value.0].local_type(graph.type_of(value)).bytes();
     let moved = |copy: &Copy| -> f64 {

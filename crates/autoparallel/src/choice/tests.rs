@@ -3,7 +3,7 @@
 use plan::{Plan, Proof};
 
 use super::{bound, faster, or_of_more};
-use crate::pipeline::rows::tests::of_seconds;
+use crate::rows::tests::of_seconds;
 
 const GAP: Proof = Proof::Gap { lower_bound: 6.0 };
 

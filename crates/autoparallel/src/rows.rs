@@ -15,7 +15,7 @@ use planner_ir::{AxisId, Digit, Graph, Layout, Mesh, Move, Node, Op, Phase, Type
 use search::Prices;
 
 /// Whether some row of a forward operation is dearer to bring together than to sum over where it is.
-pub(super) fn may_be_split(graph: &Graph, mesh: &Mesh, prices: &dyn Prices) -> bool {
+pub(crate) fn may_be_split(graph: &Graph, mesh: &Mesh, prices: &dyn Prices) -> bool {
     let axes: Vec<AxisId> = (0..mesh.axes.len()).map(AxisId).filter(|&it| mesh.size(it) > 1).collect();
     let forward = |node: &&Node| node.phase == Phase::Forward;
     let rows: Vec<(Type, u32)> =
@@ -28,7 +28,7 @@ const WORTH: f64 = 0.01;
 
 /// Whether a plan takes long to bring together rows that are held split, of values as large as those of
 /// norms or losses.
-pub(super) fn brings_together(plan: &Plan) -> bool {
+pub(crate) fn brings_together(plan: &Plan) -> bool {
     let forward = plan.graph.nodes.iter().filter(|node| node.phase == Phase::Forward);
     let shapes: BTreeSet<Vec<u64>> =
         forward.filter_map(|node| rows(&plan.graph, node)).map(|(type_, _)| type_.shape).collect();
@@ -87,4 +87,4 @@ fn gains(
 }
 
 #[cfg(test)]
-pub(super) mod tests;
+pub(crate) mod tests;

@@ -18,7 +18,6 @@ use schedule::{Kind, verify};
 use search::Live;
 
 use super::{Forward, Meshes, Order, Wanted, message, staged, under_way};
-use crate::pipeline;
 
 const MICRO_BATCHES: u64 = 8;
 
@@ -48,7 +47,7 @@ fn model(folder: &Folder, layers: u64) -> (ModelFile, BTreeMap<String, u64>) {
 
 fn imported((file, dims): &(ModelFile, BTreeMap<String, u64>)) -> planner_ir::Graph {
     let bindings = Bindings { dims: dims.clone(), ..Bindings::default() };
-    pipeline::import(file, &bindings, &mut |_, _| {}).expect("imported")
+    file.model.import(&bindings).expect("imported")
 }
 
 #[test]

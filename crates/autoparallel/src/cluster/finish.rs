@@ -10,7 +10,7 @@ use super::known::Known;
 use super::refused::none_fits;
 use super::setups::Chosen;
 use super::{Answer, Question, proof};
-use crate::pipeline::staged::{Meshes, Order, Wanted, staged};
+use crate::staged::{Meshes, Order, Wanted, staged};
 
 /// So many ways are tried at most.
 const TRIED: usize = 8;

@@ -14,8 +14,9 @@ use rewrite::RaiseStatistics;
 use search::{Fixed, Live, Trail, fold, held};
 use train::Step;
 
-use crate::pipeline::choice::planned_after;
-use crate::pipeline::{self, Prepared, Target, refusal};
+use crate::choice::planned_after;
+use crate::prepared::Prepared;
+use crate::target::{Target, refusal};
 
 /// Plans that differ by less than this in time serve for each other (parts of the faster).
 const ALIKE: f64 = 0.01;
@@ -31,7 +32,7 @@ impl Room {
     /// All that there may be, for the one of these that keeps most.
     fn all(rooms: &[Self]) -> Self {
         let live = rooms.iter().map(|room| room.live).max().unwrap_or(Live::ONE);
-        Self { capacity: super::super::choice::UNBOUNDED, live }
+        Self { capacity: crate::choice::UNBOUNDED, live }
     }
 
     /// How much more than it may have a plan takes here (bytes).
@@ -163,7 +164,7 @@ pub(super) fn stage(
         pinned: None,
         fixed: fixed.to_vec(),
     };
-    let prices = pipeline::prices(target)?;
+    let prices = target::prices(target)?;
     let plan =
         planned_after(trail, &prepared, file, target, &prices).map_err(|error| refusal(target, &error))?;
     // A plan says what it holds by itself.

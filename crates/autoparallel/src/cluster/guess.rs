@@ -11,7 +11,7 @@ use plan::Recompute;
 use planner_ir::{Contract, Graph, Node, Op, Phase, Source, StateKind};
 
 use super::{Question, Setup};
-use crate::pipeline::staged::Forward;
+use crate::staged::Forward;
 
 /// What part of the peak products reach, roughly.
 const REACHED: f64 = 0.6;

@@ -9,7 +9,7 @@ const MANY_DEVICES: u64 = 64;
 
 /// The meshes that are tried for a number of devices: one axis, then every product of two and
 /// three factors, ascending, so that the last axis, whose devices are nearest, is the longest.
-pub(crate) fn candidates(devices: u64) -> Vec<Mesh> {
+pub fn candidates(devices: u64) -> Vec<Mesh> {
     let mut products = vec![vec![devices]];
     let most = if devices > MANY_DEVICES { MOST_AXES - 1 } else { MOST_AXES };
     for axes in 2..=most {
@@ -34,7 +34,7 @@ fn factors(rest: u64, least: u64, axes: usize, before: &mut Vec<u64>, products: 
 }
 
 /// Meshes of groups, such as `2,2x2`.
-pub(crate) fn several(text: &str) -> Result<Vec<Mesh>, String> {
+pub fn several(text: &str) -> Result<Vec<Mesh>, String> {
     let mesh = |text: &str| {
         let sized = text.split('x').all(|size| size.parse::<u64>().is_ok());
         let mesh = Mesh::parse(text).ok().filter(|_| sized);
@@ -44,7 +44,7 @@ pub(crate) fn several(text: &str) -> Result<Vec<Mesh>, String> {
 }
 
 /// A mesh as sizes: `2x4`.
-pub(crate) fn sizes(mesh: &Mesh) -> String {
+pub fn sizes(mesh: &Mesh) -> String {
     mesh.axes.iter().map(|axis| axis.size.to_string()).collect::<Vec<_>>().join("x")
 }
 

@@ -6,7 +6,7 @@ use search::Live;
 use search::cluster::{BlockCost, cut};
 
 use super::Setup;
-use crate::pipeline::staged::under_way;
+use crate::staged::under_way;
 
 /// What part longer a stage takes for each part of its memory that it has too little of: its own plan then
 /// keeps less. Eight ways to run models of 70 to 1,008 billion parameters by ZB-H1 took 0.04 to 0.22.

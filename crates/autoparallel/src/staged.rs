@@ -15,7 +15,6 @@ use std::sync::{Arc, Mutex};
 use cost_models::cluster::Cluster;
 use files::Failure;
 use files::model_file::ModelFile;
-use import::ImportError;
 use plan::{Holding, Pipeline, Plan, Proof, Recipe, Recompute, Stage};
 use planner_ir::{Graph, Mesh, ValueId};
 use rayon::prelude::*;
@@ -26,7 +25,8 @@ use search::cluster::{self, BlockCost};
 use search::{Fixed, Live, Trail};
 use train::{Stages, Step};
 
-use super::{Target, parameters};
+use crate::target::Target;
+use crate::parameters;
 
 use held_back::orders;
 pub use held_back::{TooMuch, kind, too_much};
@@ -474,23 +474,6 @@ pub fn times(pipeline: &Pipeline) -> Result<schedule::Timeline, Failure> {
     let verified = verify(pipeline.schedule.clone(), pipeline.stages.len(), count);
     let verified = verified.map_err(|error| Failure::internal("plan", error))?;
     timeline(&verified, &durations(pipeline, &phases)).map_err(|error| Failure::internal("plan", error))
-}
-
-/// The model of a pipeline, imported for its sizes.
-pub fn imported(file: &ModelFile, pipeline: &Pipeline) -> Result<Graph, ImportError> {
-    let known = file.model.inputs();
-    let of_model = |name: &str| known.iter().any(|input| input.name == name);
-    let graphs = pipeline.stages.iter().map(|stage| &stage.plan.graph);
-    let inputs = graphs.flat_map(files::given::expected);
-    let inputs = inputs.into_iter().filter(|(name, _)| of_model(name));
-    let dims = pipeline.stages.iter().flat_map(|stage| stage.plan.model.dims.iter().cloned());
-    let bindings = import::Bindings {
-        dims: dims.collect(),
-        inputs: inputs.map(|(name, type_)| (name.to_owned(), type_.shape.clone())).collect(),
-        parameters: parameters::single(file, &pipeline.recipe.roles),
-        ..import::Bindings::default()
-    };
-    super::import(file, &bindings, &mut |_, _| {})
 }
 
 #[cfg(test)]

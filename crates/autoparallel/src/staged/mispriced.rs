@@ -9,7 +9,7 @@ use search::time_differs;
 
 use super::placed;
 use super::prices::{Networks, priced, travelling};
-use crate::pipeline::{Target, prices};
+use crate::target::{Target, prices};
 
 /// The first thing that a pipeline says otherwise than the prices of a machine make it, in words: the times of
 /// each stage's plan, what crosses, and what a step takes by its schedule.

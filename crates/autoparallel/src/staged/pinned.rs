@@ -7,7 +7,7 @@ use rewrite::Segment;
 use search::Fixed;
 
 use super::Forward;
-use crate::pipeline::pins;
+use crate::pins;
 
 impl Forward {
     /// Refuses what is fixed of names that there are not.

@@ -49,7 +49,7 @@ fn what_gains_nothing_is_not_offered() {
 }
 
 /// A plan of nothing that takes so long.
-pub(in crate::pipeline) fn of_seconds(seconds: f64) -> Plan {
+pub(crate) fn of_seconds(seconds: f64) -> Plan {
     Plan {
         model: ModelFile { path: String::new(), sha256: String::new(), dims: vec![] },
         machine: MachineName { name: String::new(), devices: 4, sha256: None },

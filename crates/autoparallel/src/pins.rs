@@ -11,19 +11,19 @@ const NEAR: usize = 4;
 
 /// Refuses what is of no operation of a model, given in all its forms: those of a product that is computed
 /// alone, and as part of a larger one of more loops.
-pub(super) fn known(fixed: &[Fixed], graphs: &[&Graph]) -> Result<(), Failure> {
+pub(crate) fn known(fixed: &[Fixed], graphs: &[&Graph]) -> Result<(), Failure> {
     named(fixed, graphs)?;
     fixed.iter().try_for_each(|it| counted(it, &graphs.iter().flat_map(|graph| it.counts(graph)).collect()))
 }
 
 /// Refuses what names no operation of a model.
-pub(super) fn named(fixed: &[Fixed], graphs: &[&Graph]) -> Result<(), Failure> {
+pub(crate) fn named(fixed: &[Fixed], graphs: &[&Graph]) -> Result<(), Failure> {
     let unnamed = fixed.iter().find(|it| !graphs.iter().any(|graph| it.names(graph)));
     unnamed.map_or(Ok(()), |it| Err(unknown(it, graphs)))
 }
 
 /// Refuses a partition of a number of loops that none of the operations of its name has.
-pub(super) fn counted(fixed: &Fixed, counts: &BTreeSet<usize>) -> Result<(), Failure> {
+pub(crate) fn counted(fixed: &Fixed, counts: &BTreeSet<usize>) -> Result<(), Failure> {
     if fixed.loops().is_none_or(|own| counts.contains(&own)) {
         return Ok(());
     }

@@ -14,9 +14,10 @@ use search::{FixedError, Live, PlanError, Prices, Trail};
 use super::known::ShortStep;
 use super::refused::Refusal;
 use super::{Question, SHARE, Setup, blocks, units};
-use crate::pipeline::choice::{UNBOUNDED, planned_after};
-use crate::pipeline::staged::message;
-use crate::pipeline::{Prepared, Target, prices};
+use crate::choice::{UNBOUNDED, planned_after};
+use crate::staged::message;
+use crate::prepared::Prepared;
+use crate::target::{Target, prices};
 
 /// What blocks take on a mesh.
 #[derive(Clone, Debug)]

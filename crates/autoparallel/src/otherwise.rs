@@ -9,7 +9,8 @@ use rewrite::{Offer, Steps};
 use search::problem::SearchError;
 use search::{PlanError, Prices, Work};
 
-use crate::pipeline::{self, Prepared, Target};
+use crate::prepared::Prepared;
+use crate::target::Target;
 
 /// Prices by which what is not allowed takes for ever.
 struct Restricted<'a> {
@@ -33,7 +34,7 @@ impl Prices for Restricted<'_> {
 
 /// What a plan of another kind comes to.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Price {
+pub enum Price {
     /// A step takes this long (seconds).
     Seconds(f64),
     /// It needs at least so much more memory than there is (bytes).
@@ -56,7 +57,7 @@ impl fmt::Display for Price {
 
 /// A way to split programs by hand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Manner {
+pub enum Manner {
     /// Every device computes everything.
     Replicated,
     /// Only batches are split.
@@ -67,10 +68,10 @@ pub(crate) enum Manner {
 
 impl Manner {
     /// Every manner.
-    pub(crate) const ALL: [Self; 3] = [Self::Replicated, Self::Data, Self::ColumnRow];
+    pub const ALL: [Self; 3] = [Self::Replicated, Self::Data, Self::ColumnRow];
 
     /// What it is called.
-    pub(crate) fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::Replicated => "all computed whole (replicated)",
             Self::Data => "only batches split (data parallel)",
@@ -123,7 +124,7 @@ fn place(dims: &[Vec<LoopId>], it: LoopId) -> Option<usize> {
 
 /// What the best plan of a manner takes: products and attention split as far as the manner splits
 /// them, everything else as is best within it.
-pub(crate) fn of_manner(
+pub fn of_manner(
     manner: Manner,
     prepared: &Prepared,
     header: &plan::ModelFile,
@@ -134,7 +135,7 @@ pub(crate) fn of_manner(
 }
 
 /// The best plan of a manner, or why there is none.
-pub(crate) fn plan_of(
+pub fn plan_of(
     manner: Manner,
     prepared: &Prepared,
     header: &plan::ModelFile,
@@ -218,7 +219,7 @@ fn whole_results(work: &Work<'_>) -> Vec<Type> {
 }
 
 /// What the best plan takes in which an operation of a block is not computed in that way.
-pub(crate) fn without(
+pub fn without(
     forbidden: &Forbidden<'_>,
     prepared: &Prepared,
     header: &plan::ModelFile,
@@ -234,15 +235,15 @@ pub(crate) fn without(
 
 /// A choice that is forbidden.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Forbidden<'a> {
+pub struct Forbidden<'a> {
     /// Which operation of its block.
-    pub(crate) node: NodeId,
+    pub node: NodeId,
     /// What it is.
-    pub(crate) op: &'a Op,
+    pub op: &'a Op,
     /// The types of its operands.
-    pub(crate) operands: &'a [Type],
+    pub operands: &'a [Type],
     /// How it must not be computed.
-    pub(crate) partition: &'a Partition,
+    pub partition: &'a Partition,
 }
 
 fn restricted(
@@ -251,9 +252,9 @@ fn restricted(
     target: &Target<'_>,
     allows: &(dyn Fn(&Work<'_>) -> bool + Sync),
 ) -> Result<Result<Plan, Price>, Failure> {
-    let inner = pipeline::prices(target)?;
+    let inner = crate::target::prices(target)?;
     let prices = Restricted { inner: &inner, allows };
-    let planned = pipeline::planned(prepared, header, target, &prices);
+    let planned = crate::choice::planned(prepared, header, target, &prices);
     if let Ok(plan) = &planned {
         // What its programs place in memory counts, as it does where a plan is made.
         let held = lower::footprint(plan).map_err(|error| Failure::internal("lower", error))?;

@@ -13,9 +13,9 @@ use super::least::Least;
 use super::parts::Part;
 use super::refused::Refused;
 use super::{Question, Setup};
-use crate::pipeline::Prepared;
-use crate::pipeline::pins::counted;
-use crate::pipeline::staged::Forward;
+use crate::prepared::Prepared;
+use crate::pins::counted;
+use crate::staged::Forward;
 
 /// Models up to their losses, for numbers of micro-batches, and the steps of short ones.
 #[derive(Default)]
