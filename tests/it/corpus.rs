@@ -12,9 +12,9 @@ mod full; // graphs of full size, without weights
 pub(crate) mod gpu; // plans on a GPU that is not there
 mod trial; // a plan checked, run and held against what it has to compute
 
+use driver::pipeline::{self, Target};
 use rayon::prelude::*;
 use search::MachinePrices;
-use shardloom::pipeline::{self, Target};
 
 pub(crate) use trial::{Priced, check_bytes, machine, machine_by};
 

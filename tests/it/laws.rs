@@ -7,11 +7,11 @@ mod written; // plans that are written otherwise
 
 use std::collections::BTreeMap;
 
+use driver::pipeline::{self, Prepared, Target};
 use kernels::Array;
 use plan::{Assignment, Pin, Plan, Proof};
 use planner_ir::{Layout, Mesh, Move, State, Type};
 use search::{Fixed, MachinePrices, PlanError, Prices, Work};
-use shardloom::pipeline::{self, Prepared, Target};
 
 use crate::corpus::forced::chance;
 use crate::corpus::{check_bytes, expect_none, machine};

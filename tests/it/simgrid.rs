@@ -11,10 +11,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use cost_models::machine::{Machine, shipped};
+use driver::pipeline;
 use lower::Program;
 use plan::Plan;
 use plan::json::{Content, read_any};
-use shardloom::pipeline;
 use simulate::{Order, simulate, simulate_each};
 
 use crate::simulated::{Case, written};

@@ -9,10 +9,10 @@ use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use driver::pipeline;
 use flate2::read::GzDecoder;
 use lower::{Alike, Origin};
 use plan::{Assignment, Plan};
-use shardloom::pipeline;
 use simulate::{Order, Timeline, simulate};
 
 use crate::outside;

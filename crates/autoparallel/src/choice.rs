@@ -10,10 +10,10 @@ use files::Failure;
 use plan::{Holding, MachineName, Plan};
 use search::{Cut, PlanError, Prices, Request, Trail};
 
-use crate::rows::{brings_together, may_be_split};
-use crate::variants::{Decisions, Norms, Products, Variants};
 use crate::prepared::Prepared;
+use crate::rows::{brings_together, may_be_split};
 use crate::target::{Target, refusal};
+use crate::variants::{Decisions, Norms, Products, Variants};
 
 /// More memory than any plan takes (bytes).
 pub(crate) const UNBOUNDED: u64 = 1 << 52;
@@ -34,7 +34,7 @@ struct Question<'a> {
 
 /// The cheapest plan whose programs fit, with all that they place in memory: alignment, and values
 /// on their way, come on top of what a plan counts.
-pub(crate) fn placed(
+pub fn placed(
     prepared: &Prepared,
     file: &plan::ModelFile,
     target: &Target<'_>,

@@ -25,8 +25,8 @@ use search::cluster::{self, BlockCost};
 use search::{Fixed, Live, Trail};
 use train::{Stages, Step};
 
-use crate::target::Target;
 use crate::parameters;
+use crate::target::Target;
 
 use held_back::orders;
 pub use held_back::{TooMuch, kind, too_much};

@@ -122,7 +122,7 @@ pub struct Variants {
 
 impl Variants {
     /// The program whose blocks are of the first form, and the variants: one for each form.
-    pub(crate) fn of(
+    pub fn of(
         forward: Blocks,
         [first, more @ ..]: [(Products, Norms); 3],
     ) -> Result<(Cutting, Self), TrainError> {
@@ -138,7 +138,7 @@ impl Variants {
     /// The training step of the first of the decisions, and the variants: one for each, and one of each
     /// whose norms are spelled out. The recipe of a plan says how its program comes about, and says nothing
     /// of fused products.
-    pub(crate) fn of_training(forward: Blocks, training: Training) -> Result<(Cutting, Self), TrainError> {
+    pub fn of_training(forward: Blocks, training: Training) -> Result<(Cutting, Self), TrainError> {
         let Training { recipe, decisions, phases } = training;
         let of = |norms, it| Variant { products: Products::Apart, norms, again: Again::Alike(it) };
         let (first, more) = match &decisions {

@@ -14,12 +14,13 @@ mod simulate; // what a simulation is told
 
 use std::path::PathBuf;
 
-use ::launch::arguments::{ClusterArguments, DeviceArguments};
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use cost_models::quantity;
 use planner_ir::Mesh;
 
-use crate::pipeline::Stage;
+use ::launch::arguments::{ClusterArguments, DeviceArguments};
+use cost_models::quantity;
+use driver::compile::{Bound, Wanted};
+use driver::pipeline::Stage;
 
 pub(crate) use generation::ids;
 pub use generation::{GenerateArguments, GenerationArguments, Prompt};
@@ -248,6 +249,13 @@ pub struct ModelArguments {
     pub inputs: Option<PathBuf>,
 }
 
+impl ModelArguments {
+    /// The sizes.
+    pub fn bound(&self) -> Bound {
+        Bound { dims: self.dims.clone(), inputs: self.inputs.clone() }
+    }
+}
+
 /// What a plan is made for.
 #[derive(Args, Clone, Debug)]
 pub struct TargetArguments {
@@ -277,6 +285,11 @@ pub enum InTime {
 }
 
 impl TargetArguments {
+    /// What it is made for.
+    pub fn wanted(&self) -> Wanted {
+        Wanted { mesh: self.mesh.clone(), memory: self.memory, steps: self.steps() }
+    }
+
     /// Whether operations may be done in time steps.
     pub fn steps(&self) -> rewrite::Steps {
         match self.in_time {

@@ -25,11 +25,11 @@ mod bench; // `bench`
 use std::io::Write;
 
 use ::launch::cluster::{Cluster, Facts};
+use driver::pipeline::Stage;
 use files::Failure;
 use files::model_file::ModelFile;
 
 use crate::arguments::Command;
-use crate::pipeline::Stage;
 use crate::progress::Progress;
 use crate::stages::Stages;
 

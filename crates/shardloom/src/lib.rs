@@ -3,20 +3,13 @@
 //! `pipeline` is the architecture read top to bottom. This crate is the only one that reads
 //! arguments and the environment.
 
-pub mod pipeline; // from a model to a plan, from a plan to programs
-
 pub mod arguments; // what the command line says
-mod derived; // how the program of a plan comes about
 mod attention; // what attention is found to be
-mod compile; // a model file and arguments to a plan
-mod mesh; // the mesh that suits a program
 mod stages; // dumps of stages
 mod progress; // what is being done, for a person who waits
-mod otherwise; // what other plans would cost
 mod explained; // a plan in words
 mod weight_roles; // which weights a step trains, in words
 mod kept; // what blocks of a training step keep
-pub mod generation; // decoders that make tokens
 mod train; // data, learning rates, checkpoints
 mod validate; // prices beside measurements
 mod commands; // what each command does

@@ -3,6 +3,7 @@
 use std::thread;
 use std::time::Duration;
 
+use driver::compile::left_out;
 use files::model_file::ModelFile;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use launch::Listener;
@@ -56,9 +57,7 @@ impl Progress {
 
     /// Says what of its configuration is not in a model.
     pub(crate) fn say_left_out(&self, file: &ModelFile) {
-        for left_out in &file.left_out {
-            self.without(|| eprintln!("warning: {}: left out: {left_out}", file.path.display()));
-        }
+        file.left_out.iter().for_each(|it| self.remark(&left_out(&file.path, it)));
     }
 
     /// Prints while the line is away, so that it does not end in the middle of what is printed.

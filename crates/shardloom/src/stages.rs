@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::fmt::Write as _;
 
+use driver::pipeline::Stage;
 use files::Failure;
 use files::written;
 
 use crate::arguments::{Dumped, Global};
-use crate::pipeline::Stage;
 
 /// What stages made, as far as it is wanted.
 #[derive(Debug)]

@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+use driver::pipeline::{self, Prepared};
 use files::arrays;
 use files::model_file::{self, ModelFile};
 use import::{Bindings, Dim};
 use kernels::Array;
 use planner_ir::{DType, Graph, Op, Source};
-use shardloom::pipeline::{self, Prepared};
 
 use crate::outside;
 

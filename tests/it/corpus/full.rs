@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use cost_models::machine::shipped;
+use driver::pipeline::{self, Prepared};
 use files::model_file::ModelFile;
 use flate2::read::GzDecoder;
 use import::{Bindings, Dim};
 use plan::Plan;
 use planner_ir::Mesh;
 use search::MachinePrices;
-use shardloom::pipeline::{self, Prepared};
 
 use super::{expect_none, faults_of};
 use crate::outside;

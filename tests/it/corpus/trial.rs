@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use cost_models::machine::{Machine, json, shipped};
+use driver::pipeline::{self, Target};
 use lower::{Moving, Origin};
 use plan::{Assignment, Copy, Holding, Plan};
 use planner_ir::Mesh;
 use search::{Prices, Request};
-use shardloom::pipeline::{self, Target};
 
 use super::cases::{Subject, difference};
 

@@ -2,18 +2,18 @@
 
 use std::path::PathBuf;
 
+use driver::generation::bound::{Decoder, Wanted as Sizes};
+use driver::generation::choose::Place;
+use driver::generation::planned::{Step, Wanted, planned};
+use driver::generation::roles::{Told, roles};
+use driver::generation::sequences::Sequences;
+use driver::pipeline;
 use files::model_file::{self, ModelFile};
 use lower::Program;
 use plan::Generation;
 use planner_ir::{Graph, Mesh};
 use rewrite::Steps;
 use run::Session;
-use shardloom::generation::bound::{Decoder, Wanted as Sizes};
-use shardloom::generation::choose::Place;
-use shardloom::generation::planned::{Step, Wanted, planned};
-use shardloom::generation::roles::{Told, roles};
-use shardloom::generation::sequences::Sequences;
-use shardloom::pipeline;
 
 use crate::corpus::machine;
 use crate::outside;

@@ -3,12 +3,12 @@
 use std::time::Instant;
 
 use device::{Device, DeviceError, Issuing, Settings};
+use driver::generation::choose::{self, Manner};
 use files::model_file::ModelFile;
 use lower::Program;
 use plan::Generation;
 use rayon::prelude::*;
 use run::Session;
-use shardloom::generation::choose::{self, Manner};
 
 use super::cases::{ALL, Choice, Sessions, grown, likeliest, on_threads, open, plan, programs, prompts};
 use super::wrong::planned;

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use driver::generation::roles::{Roles, Told, roles};
 use files::model_file::ModelFile;
 use import::{Bindings, Dim, Input};
 use kernels::Array;
 use planner_ir::{Graph, Op, Source};
 use run::Sources;
-use shardloom::generation::roles::{Roles, Told, roles};
 
 use super::cases::Case;
 

@@ -3,9 +3,9 @@
 
 use std::collections::BTreeMap;
 
+use driver::pipeline::{self, Prepared};
 use kernels::Array;
 use planner_ir::{Binary, Contract, DType, Graph, Label, Op, Output, Source, Type, Unary, ValueId};
-use shardloom::pipeline::{self, Prepared};
 
 /// Numbers that a seed decides: the generator splitmix64.
 pub(super) struct Dice(u64);

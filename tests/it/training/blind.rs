@@ -1,6 +1,7 @@
 //! Rows of attention all of whose keys are hidden by a large finite mask: on one device and on ranks the
 //! model trains as in PyTorch, however queries, keys and heads are split.
 
+use driver::pipeline::{self, Decisions, Phases, Prepared, Target, Training};
 use files::arrays;
 use files::model_file::{self, ModelFile};
 use import::Bindings;
@@ -9,7 +10,6 @@ use plan::{Loss, NoDecay, Plan, Precision, Recipe, Recompute};
 use planner_ir::{Layout, Loops, Move, Op, Partition, State, StateKind, Type};
 use rewrite::Steps;
 use search::{MachinePrices, Prices, Work};
-use shardloom::pipeline::{self, Decisions, Phases, Prepared, Target, Training};
 
 use super::against::apart;
 use super::cases::{Arrays, SGD, floats};

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use driver::pipeline::{self, Decisions, Phases, Prepared, Training, parameters};
 use files::arrays;
 use files::model_file::{self, ModelFile};
 use import::Bindings;
@@ -11,7 +12,6 @@ use lower::Program;
 use plan::{Loss, NoDecay, Plan, Precision, Recipe, Recompute, Roles};
 use planner_ir::{DType, Graph, Op, Optimizer, Real, Source};
 use run::Session;
-use shardloom::pipeline::{self, Decisions, Phases, Prepared, Training, parameters};
 
 use crate::outside;
 

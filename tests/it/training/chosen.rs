@@ -4,12 +4,12 @@
 use std::path::Path;
 
 use cost_models::machine::Machine;
+use driver::pipeline::{self, Prepared, Target, Training};
 use plan::{Plan, Recompute};
 use planner_ir::{Mesh, Optimizer};
 use rayon::prelude::*;
 use rewrite::Steps;
 use search::{MachinePrices, Prices};
-use shardloom::pipeline::{self, Prepared, Target, Training};
 
 use super::cases::{self, ADAMW, Arrays, Case, MOMENTUM, SGD, parted};
 use super::{expect_none, faults_of};

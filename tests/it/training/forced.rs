@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use driver::pipeline::{self, Prepared, Target};
 use plan::{Plan, Recompute};
 use planner_ir::{Optimizer, State, StateKind};
 use run::Reference;
-use shardloom::pipeline::{self, Prepared, Target};
 
 use super::against::apart;
 use super::cases::{self, ADAMW, Arrays, Case, MOMENTUM, floats, parted, step_inputs};

@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
+use driver::pipeline;
 use files::model_file::{self, ModelFile};
 use import::Bindings;
 use kernels::Array;
 use plan::{Loss, NoDecay, Precision, Recipe, Recompute};
 use planner_ir::{DType, Graph, Node, Op, Source, State, StateKind, Type};
 use run::Reference;
-use shardloom::pipeline;
 
 use super::cases::{ADAMW, Arrays, floats, step_inputs};
 

@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
+use driver::pipeline::{self, Decisions, Phases, Prepared, Target, Training};
 use files::model_file::{self, ModelFile};
 use import::Bindings;
 use plan::{Loss, NoDecay, Plan, Precision, Recipe, Recompute};
 use planner_ir::{Graph, Optimizer};
-use shardloom::pipeline::{self, Decisions, Phases, Prepared, Target, Training};
 
 use super::cases::{self, ADAMW, Case, MOMENTUM, SGD, parted};
 use super::chosen::check_plan;

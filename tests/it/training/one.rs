@@ -1,9 +1,9 @@
 //! Steps on one device: what recipes mean.
 
+use driver::pipeline::{Training, parameters};
 use plan::{Precision, Recompute, Roles};
 use planner_ir::{DType, Source, State, StateKind};
 use run::Reference;
-use shardloom::pipeline::{Training, parameters};
 
 use super::against::apart;
 use super::cases::{Arrays, Case, SGD, all, floats, gpt2, parted};

@@ -1,9 +1,9 @@
 //! Gradients partitioned otherwise than the operations that they are of.
 
+use driver::pipeline::{Phases, Training};
 use plan::{Assignment, Plan, Recompute};
 use planner_ir::{Op, Phase};
 use search::MachinePrices;
-use shardloom::pipeline::{Phases, Training};
 
 use super::cases::{ADAMW, Case, gpt2, parted};
 use super::chosen::check_plan;

@@ -8,6 +8,7 @@
 use std::path::{Path, PathBuf};
 
 use cost_models::cluster::Cluster;
+use driver::pipeline::staged::{Forward, Meshes, Order, Wanted, staged};
 use lower::Origin;
 use plan::{Arrival, Crossing, Pipeline, Precision, Recipe, Recompute};
 use planner_ir::{Graph, Mesh, NodeId, Optimizer, Phase, Source};
@@ -16,7 +17,6 @@ use reshard::Strategy;
 use rewrite::Steps;
 use run::{Outcome, Session};
 use schedule::Kind;
-use shardloom::pipeline::staged::{Forward, Meshes, Order, Wanted, staged};
 
 use super::cases::{self, ADAMW, Arrays, Case, MOMENTUM, SGD, parted, step_inputs};
 use super::{expect_none, faults_of};

@@ -4,11 +4,11 @@
 //! changes an element only where it changes what is rounded, and that falls to the other side of the
 //! same chance. Plans of which the arithmetic is the same leave the same bits.
 
+use driver::pipeline::{Prepared, Training};
 use plan::{Plan, Precision, Recipe, Recompute};
 use planner_ir::{DType, Graph, Op, Source, State, StateKind, parse_graph};
 use run::{Reference, Session};
 use search::MachinePrices;
-use shardloom::pipeline::{Prepared, Training};
 
 use super::cases::{ADAMW, Arrays, Case, SGD, floats, gpt2, parted, step_inputs};
 use super::chosen::check_plan;

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use driver::pipeline::{self, Decisions, Prepared, Target, Training};
 use kernels::Array;
 use plan::{Assignment, Plan, Recompute};
 use planner_ir::{
@@ -14,7 +15,6 @@ use planner_ir::{
 };
 use run::{Reference, Session};
 use search::{MachinePrices, Prices, Request, Section, Work};
-use shardloom::pipeline::{self, Decisions, Prepared, Target, Training};
 
 use super::against::apart;
 use super::cases::{self, ADAMW, Arrays, Case, MOMENTUM, floats, parted, step_inputs};

@@ -13,11 +13,11 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use driver::pipeline::Prepared;
 use plan::{Plan, Recompute, strategy};
 use planner_ir::Optimizer;
 use rayon::prelude::*;
 use search::MachinePrices;
-use shardloom::pipeline::Prepared;
 
 use super::bytes::{self, Families};
 use super::cases::{self, ADAMW, Case, MOMENTUM, parted};

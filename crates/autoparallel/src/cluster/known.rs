@@ -13,8 +13,8 @@ use super::least::Least;
 use super::parts::Part;
 use super::refused::Refused;
 use super::{Question, Setup};
-use crate::prepared::Prepared;
 use crate::pins::counted;
+use crate::prepared::Prepared;
 use crate::staged::Forward;
 
 /// Models up to their losses, for numbers of micro-batches, and the steps of short ones.

@@ -15,8 +15,8 @@ use super::known::ShortStep;
 use super::refused::Refusal;
 use super::{Question, SHARE, Setup, blocks, units};
 use crate::choice::{UNBOUNDED, planned_after};
-use crate::staged::message;
 use crate::prepared::Prepared;
+use crate::staged::message;
 use crate::target::{Target, prices};
 
 /// What blocks take on a mesh.

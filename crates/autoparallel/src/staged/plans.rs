@@ -24,7 +24,9 @@ const ALIKE: f64 = 0.01;
 /// What a stage may hold (bytes), and what it keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Room {
+    /// What a device may hold (bytes).
     pub capacity: u64,
+    /// How many micro-batches are under way at once.
     pub live: Live,
 }
 
@@ -164,7 +166,7 @@ pub(super) fn stage(
         pinned: None,
         fixed: fixed.to_vec(),
     };
-    let prices = target::prices(target)?;
+    let prices = crate::target::prices(target)?;
     let plan =
         planned_after(trail, &prepared, file, target, &prices).map_err(|error| refusal(target, &error))?;
     // A plan says what it holds by itself.

@@ -3,10 +3,9 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use driver::generation::roles::{Role, Told};
 use launch::arguments::{ClusterArguments, DeviceArguments};
 use plan::Kept;
-
-use crate::generation::roles::{Role, Told};
 
 /// What stands below the help of `generate`.
 pub(super) const HELP: &str = "\

@@ -1,11 +1,10 @@
 //! What a plan for training is told besides.
 
 use clap::{Args, ValueEnum};
+use driver::pipeline::{Decisions, Phases};
 use files::Failure;
 use plan::{Loss, NoDecay, Precision, Recipe, Recompute, Roles};
 use planner_ir::{Optimizer, Real};
-
-use crate::pipeline::{Decisions, Phases};
 
 /// What a model is planned for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

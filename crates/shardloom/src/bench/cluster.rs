@@ -11,6 +11,8 @@ use std::time::Instant;
 use calibrate::host;
 use clap::Args;
 use cost_models::quantity;
+use driver::pipeline::cluster::{Answer, Pins, Question, cheapest};
+use driver::{compile, pipeline};
 use files::Failure;
 use files::folder::Folder;
 use files::{machine, model_file};
@@ -27,8 +29,6 @@ use serde_json::json;
 use super::Report;
 use super::half::as_fast_in_bf16;
 use crate::arguments::dimension;
-use crate::pipeline::cluster::{Answer, Pins, Question, cheapest};
-use crate::{compile, pipeline};
 
 /// How many blocks come before those of layers.
 const EMBEDDING: usize = 1;

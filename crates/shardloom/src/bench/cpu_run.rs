@@ -8,6 +8,7 @@ use std::time::Instant;
 use calibrate::host;
 use clap::Args;
 use cost_models::quantity;
+use driver::pipeline::{self, Target};
 use files::Failure;
 use files::folder::Folder;
 use files::model_file;
@@ -22,7 +23,6 @@ use serde_json::{Value, json};
 
 use super::onnxruntime::Other;
 use super::{Report, flops, median};
-use crate::pipeline::{self, Target};
 
 /// How many positions have an embedding, in GPT-2 of every size.
 const POSITIONS: u64 = 1024;

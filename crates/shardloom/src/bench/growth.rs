@@ -8,6 +8,7 @@ use std::time::Instant;
 use calibrate::host;
 use clap::Args;
 use cost_models::quantity;
+use driver::pipeline::{self, Target};
 use files::Failure;
 use files::folder::Folder;
 use files::{machine, model_file};
@@ -16,7 +17,6 @@ use model_zoo::folder::Writer;
 use serde_json::{Value, json};
 
 use super::Report;
-use crate::pipeline::{self, Target};
 
 /// The machine that is planned for.
 const MACHINE: &str = "h100-80g-4x";

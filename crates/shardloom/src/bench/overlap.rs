@@ -12,6 +12,8 @@ use cost_models::cluster::Cluster;
 use cost_models::machine::Machine;
 use cost_models::quantity;
 use cost_models::units::BytesPerSecond;
+use driver::pipeline;
+use driver::pipeline::staged::{self, Forward, Meshes, Order, Wanted};
 use files::Failure;
 use files::folder::Folder;
 use files::{machine, model_file};
@@ -28,8 +30,6 @@ use serde_json::{Value, json};
 
 use super::Report;
 use super::half::as_fast_in_bf16;
-use crate::pipeline;
-use crate::pipeline::staged::{self, Forward, Meshes, Order, Wanted};
 
 /// The devices that the models are trained on: two nodes.
 const MACHINE: &str = "v100-16g-10gbe-8x";

@@ -5,10 +5,12 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use autoparallel::mesh::sizes;
 use bytes::Bytes;
 use calibrate::host;
 use clap::Args;
 use cost_models::quantity;
+use driver::pipeline::{self, Decisions, Phases, Prepared, Target, Training};
 use files::Failure;
 use files::model_file::ModelFile;
 use files::{machine, readable};
@@ -20,8 +22,6 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use super::Report;
-use autoparallel::mesh::sizes;
-use crate::pipeline::{self, Decisions, Phases, Prepared, Target, Training};
 
 /// The machines, each with its meshes. What fits none of a machine is tried on the next one.
 const TARGETS: [(&str, &[&[u64]]); 2] =

@@ -5,17 +5,17 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use ::plan::json::Content;
+use autoparallel::mesh;
 use calibrate::host;
 use clap::Args;
 use cost_models::quantity;
+use driver::pipeline;
 use files::Failure;
 use files::{machine, plan_file};
 use serde_json::{Value, json};
 use simulate::{Order, SimulateError, Timeline};
 
 use super::Report;
-use autoparallel::mesh;
-use crate::pipeline;
 
 /// `bench simulate`.
 #[derive(Args, Clone, Debug)]

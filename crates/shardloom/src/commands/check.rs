@@ -6,6 +6,9 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use cost_models::cluster::Cluster;
+use driver::generation::planned;
+use driver::pipeline::{Target, staged};
+use driver::{derived, pipeline};
 use files::Failure;
 use files::model_file::ModelFile;
 use files::{machine, plan_file};
@@ -18,10 +21,7 @@ use serde_json::json;
 
 use super::{Context, Said};
 use crate::arguments::CheckArguments;
-use crate::generation::planned;
-use crate::pipeline::{Target, staged};
 use crate::train::trained::derived_pipeline;
-use crate::{derived, pipeline};
 
 /// What a check has found.
 #[derive(Default)]

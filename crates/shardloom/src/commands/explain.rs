@@ -6,8 +6,13 @@ use std::fmt::Write as _;
 
 use ::plan::json::Content;
 use ::plan::{Assignment, Generation, Plan};
+use autoparallel::mesh;
+use autoparallel::otherwise::{self, Forbidden, Manner, Price};
 use cost_models::machine::Machine;
 use cost_models::quantity::{bytes, percent, seconds};
+use driver::derived;
+use driver::generation::planned::held;
+use driver::pipeline::{Prepared, Target};
 use files::Failure;
 use files::{machine, plan_file};
 use serde_json::{Value, json};
@@ -17,13 +22,8 @@ use super::plan::{left_out, proof, summary_json};
 use super::{Context, Said};
 use crate::arguments::ExplainArguments;
 use crate::explained::{self, BlockStory, MoveStory, OperationStory};
-use crate::generation::planned::held;
 use crate::kept::Kept;
-use autoparallel::otherwise::{self, Forbidden, Manner, Price};
-use crate::pipeline::{Prepared, Target};
 use crate::weight_roles::Weights;
-use autoparallel::mesh;
-use crate::derived;
 
 use super::import::kept_whole;
 

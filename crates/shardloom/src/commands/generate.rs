@@ -7,6 +7,10 @@ use std::time::Instant;
 use ::plan::{Generation, Growth};
 use ::run::RunError;
 use cost_models::quantity;
+use driver::generation::choose::{self, Manner, Place};
+use driver::generation::planned::fit_together;
+use driver::generation::sequences::{Logits, Sequences};
+use driver::pipeline;
 use files::Failure;
 use files::model_file::ModelFile;
 use files::readable::hexadecimal;
@@ -20,10 +24,6 @@ use sha2::{Digest, Sha256};
 use super::run::weights_are_there;
 use super::{Context, Form, Said};
 use crate::arguments::{GenerateArguments, ids};
-use crate::generation::choose::{self, Manner, Place};
-use crate::generation::planned::fit_together;
-use crate::generation::sequences::{Logits, Sequences};
-use crate::pipeline;
 
 pub(super) use planned::{in_words, json, plan};
 

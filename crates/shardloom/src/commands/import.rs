@@ -4,6 +4,8 @@ use std::fmt::Write as _;
 
 use ::plan::Control;
 use cost_models::quantity;
+use driver::compile;
+use driver::pipeline::{self, Stage};
 use files::Failure;
 use files::given;
 use planner_ir::Graph;
@@ -12,15 +14,13 @@ use serde_json::{Value, json};
 use super::{Context, Said, stopped};
 use crate::arguments::ImportArguments;
 use crate::attention::Found;
-use crate::compile;
-use crate::pipeline::{self, Stage};
 
 /// Imports a model.
 pub(crate) fn import(arguments: &ImportArguments, context: &mut Context<'_, '_>) -> Result<Said, Failure> {
     let stages = &mut *context.stages;
     let mut observe = |stage, made: &dyn std::fmt::Display| stages.observe(stage, made);
     let imported =
-        compile::imported(&arguments.model, &arguments.bound, None, &mut observe, context.progress)?;
+        compile::imported(&arguments.model, &arguments.bound.bound(), None, &mut observe, context.progress)?;
     if stages.stops_after(Stage::Import) {
         return Ok(stopped(Stage::Import));
     }

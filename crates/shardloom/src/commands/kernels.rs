@@ -7,6 +7,7 @@ use std::path::Path;
 
 use ::kernels::cuda::{Kernel, Launch, device_program};
 use device::{Architecture, Nvrtc, Task};
+use driver::pipeline;
 use files::Failure;
 use files::{plan_file, written};
 use lower::Program;
@@ -14,7 +15,6 @@ use serde_json::{Value, json};
 
 use super::{Context, Said};
 use crate::arguments::KernelsArguments;
-use crate::pipeline;
 
 /// A kernel and what launches it.
 struct Needed<'a> {

@@ -5,8 +5,13 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use ::plan::{Pipeline, Recipe, strategy};
+use autoparallel::mesh;
 use cost_models::cluster::Cluster;
 use cost_models::quantity;
+use driver::compile::{self, Imported};
+use driver::pipeline::cluster::{Answer, Pins, Question, cheapest};
+use driver::pipeline::staged::{self, Forward, Meshes, Order, Wanted, kind, staged, too_much};
+use driver::pipeline::{self, Stage, parameters};
 use files::Failure;
 use files::model_file::ModelFile;
 use files::{model_file, plan_file, readable};
@@ -18,15 +23,10 @@ use serde_json::{Value, json};
 use super::{Context, Said, stopped};
 use crate::arguments::{PlanArguments, Stages};
 use crate::attention::Found;
-use crate::compile::{self, Imported};
-use crate::pipeline::cluster::{Answer, Pins, Question, cheapest};
-use crate::pipeline::staged::{self, Forward, Meshes, Order, Wanted, kind, staged, too_much};
-use crate::pipeline::{self, Stage, parameters};
+use crate::explained;
 use crate::progress::Progress;
 use crate::train::trained::derived_pipeline;
 use crate::weight_roles::Weights;
-use autoparallel::mesh;
-use crate::explained;
 
 /// Plans a training step in stages: on the mesh that is given for each group of devices, or the best
 /// of several.
@@ -135,7 +135,8 @@ fn said(
     if context.stages.stops_after(Stage::Plan) {
         return Ok(stopped(Stage::Plan));
     }
-    let imported = derived::imported_pipeline(file, pipeline).map_err(|error| compile::refusal(file, &error))?;
+    let imported =
+        derived::imported_pipeline(file, pipeline).map_err(|error| compile::refusal(file, &error))?;
     let found = parameters::roles(file, &imported, &arguments.recipe.asked())?;
     let graphs = pipeline.stages.iter().map(|stage| &stage.plan.graph);
     let weights = Weights::of(graphs, &pipeline.recipe.roles, Some(&found));

@@ -3,7 +3,12 @@
 use std::fmt::Write as _;
 
 use ::plan::{LeftOut, Plan, Proof, communication, strategy};
+use autoparallel::mesh;
 use cost_models::quantity;
+use driver::compile::{self, Chosen};
+use driver::derived;
+use driver::pipeline::cluster::Pins;
+use driver::pipeline::{self, Prepared, Stage, Training, parameters};
 use files::Failure;
 use files::{machine, plan_file, written};
 use planner_ir::{DType, Source, StateKind};
@@ -12,12 +17,8 @@ use serde_json::{Value, json};
 use super::{Context, Said, stopped};
 use crate::arguments::{Mode, PlanArguments, Stages};
 use crate::attention::Found;
-use crate::compile::{self, Chosen};
-use crate::pipeline::cluster::Pins;
-use crate::pipeline::{self, Prepared, Stage, Training, parameters};
+use crate::explained;
 use crate::weight_roles::Weights;
-use autoparallel::mesh;
-use crate::{derived, explained};
 
 /// How many terms of the estimate a summary has.
 const TERMS: usize = 5;
@@ -79,7 +80,8 @@ pub(crate) fn plan(arguments: &PlanArguments, context: &mut Context<'_, '_>) -> 
         }
     }
     let observe = &mut |stage, made: &dyn std::fmt::Display| stages.observe(stage, made);
-    let chosen = compile::planned(&prepared, &imported, &machine, &arguments.target, observe, progress)?;
+    let chosen =
+        compile::planned(&prepared, &imported, &machine, &arguments.target.wanted(), observe, progress)?;
     if let Some(recipe) = &chosen.plan.recipe {
         progress.say("deriving the step again");
         derived::confirm(&arguments.output, &chosen.plan, recipe, &imported.file)?;

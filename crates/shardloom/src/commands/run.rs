@@ -6,6 +6,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use cost_models::quantity;
+use driver::compile::{self, Chosen};
+use driver::pipeline::{self, Stage};
 use files::Failure;
 use files::given::{self, Given};
 use files::model_file::ModelFile;
@@ -24,8 +26,6 @@ use sha2::{Digest, Sha256};
 use super::plan::{summary, summary_json};
 use super::{Context, Said, stopped};
 use crate::arguments::{Ranks, RunArguments};
-use crate::compile::{self, Chosen};
-use crate::pipeline::{self, Stage};
 
 /// What is run on what.
 struct Job {
@@ -149,7 +149,8 @@ fn of_model(arguments: &RunArguments, context: &mut Context<'_, '_>) -> Result<N
     let progress = context.progress;
     let stages = &mut *context.stages;
     let mut observe = |stage, made: &dyn std::fmt::Display| stages.observe(stage, made);
-    let imported = compile::imported(&arguments.file, &arguments.bound, None, &mut observe, progress)?;
+    let imported =
+        compile::imported(&arguments.file, &arguments.bound.bound(), None, &mut observe, progress)?;
     weights_are_there(&imported.file)?;
     if context.stages.stops_after(Stage::Import) {
         return Ok(Next::Stop(Stage::Import));
@@ -161,7 +162,8 @@ fn of_model(arguments: &RunArguments, context: &mut Context<'_, '_>) -> Result<N
         return Ok(Next::Stop(Stage::Raise));
     }
     let mut observe = |stage, made: &dyn std::fmt::Display| stages.observe(stage, made);
-    let chosen = compile::planned(&prepared, &imported, &machine, &arguments.target, &mut observe, progress)?;
+    let chosen =
+        compile::planned(&prepared, &imported, &machine, &arguments.target.wanted(), &mut observe, progress)?;
     let compile::Imported { file, given, warnings, .. } = imported;
     warnings.iter().for_each(|it| context.warn(it));
     Ok(Next::Go(Box::new(Job { chosen, file, given })))

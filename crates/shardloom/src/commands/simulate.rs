@@ -5,8 +5,10 @@ use std::path::Path;
 
 use ::plan::json::Content;
 use ::plan::{MachineName, Pipeline, Plan};
+use autoparallel::mesh;
 use cost_models::cluster::Cluster;
 use cost_models::quantity::{bytes, percent, seconds};
+use driver::pipeline;
 use files::Failure;
 use files::{machine, plan_file, written};
 use serde_json::{Value, json};
@@ -14,8 +16,6 @@ use simulate::{Class, Order, SimulateError, Timeline, memory_trace, trace};
 
 use super::{Context, Said};
 use crate::arguments::SimulateArguments;
-use autoparallel::mesh;
-use crate::pipeline;
 
 /// How many classes of ranks are listed for people.
 const LISTED: usize = 16;

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use cost_models::quantity;
+use driver::pipeline::cluster::Answer;
 use files::Failure;
 use files::{machine, model_file, written};
 use serde_json::{Value, json};
@@ -12,7 +13,6 @@ use super::pipeline::{answer, examples, found_in};
 use super::{Context, Said};
 use crate::arguments::SweepArguments;
 use crate::bench::plot::{Across, Line, Panel, Scale, Stroke, svg};
-use crate::pipeline::cluster::Answer;
 
 /// What changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,6 +4,8 @@ use std::path::Path;
 
 use ::plan::json::{Content, write, write_pipeline};
 use ::plan::{ModelFile as Named, Pipeline, Plan, Recipe, Tie};
+use driver::derived;
+use driver::pipeline::{self, Observer, Stage, staged};
 use files::Failure;
 use files::model_file::ModelFile;
 use files::plan_file;
@@ -13,8 +15,6 @@ use planner_ir::Graph;
 use sha2::{Digest, Sha256};
 
 use crate::commands::run::weights_are_there;
-use crate::derived;
-use crate::pipeline::{self, Observer, Stage, staged};
 
 /// How a step is planned.
 enum Planned {

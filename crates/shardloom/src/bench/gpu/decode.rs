@@ -4,6 +4,12 @@ use std::time::Instant;
 
 use cost_models::units::exact;
 use device::Device;
+use driver::generation::bound::{Decoder, Wanted as Sizes};
+use driver::generation::choose::{self, Manner, Place};
+use driver::generation::planned::{Step, Wanted, planned};
+use driver::generation::roles::{Told, roles};
+use driver::generation::sequences::Sequences;
+use driver::{compile, pipeline};
 use files::Failure;
 use files::folder::Folder;
 use files::model_file::{self, ModelFile};
@@ -19,12 +25,6 @@ use run::Session;
 use super::goal::Bound;
 use super::{Given, Row, Section};
 use crate::bench::median;
-use crate::generation::bound::{Decoder, Wanted as Sizes};
-use crate::generation::choose::{self, Manner, Place};
-use crate::generation::planned::{Step, Wanted, planned};
-use crate::generation::roles::{Told, roles};
-use crate::generation::sequences::Sequences;
-use crate::{compile, pipeline};
 
 const SECTION: Section = Section {
     name: "tokens one after another",

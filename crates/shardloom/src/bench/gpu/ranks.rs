@@ -8,12 +8,15 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use device::Device;
+use driver::compile::{self, Bound};
+use driver::pipeline::cluster::Pins;
+use driver::pipeline::{self, Target};
 use files::Failure;
 use files::folder::Folder;
 use files::model_file::ModelFile;
 use files::{inputs, machine};
 use kernels::Array;
-use launch::gpu;
+use launch::{Nobody, gpu};
 use model_zoo::folder::Writer;
 use model_zoo::gpt2::{self, Size, Start};
 use planner_ir::Mesh;
@@ -22,11 +25,6 @@ use run::Session;
 
 use super::equal::apart;
 use super::{Given, Row, Section};
-use crate::arguments::ModelArguments;
-use crate::compile;
-use crate::pipeline::cluster::Pins;
-use crate::pipeline::{self, Target};
-use crate::progress::{Progress, Wish};
 
 const SECTION: Section = Section {
     name: "ranks on the GPU against one on a processor",
@@ -116,15 +114,15 @@ impl Manner {
 }
 
 /// What a model is given that has no inputs beside it.
-fn given_dims() -> ModelArguments {
-    ModelArguments { dims: DIMS.map(|(name, size)| (name.to_owned(), size)).to_vec(), inputs: None }
+fn given_dims() -> Bound {
+    Bound { dims: DIMS.map(|(name, size)| (name.to_owned(), size)).to_vec(), inputs: None }
 }
 
 /// What beside a model has its inputs, and what comes of them.
 const ORACLE: &str = "io0.npz";
 
 /// The models in the folders of a folder, by their names, and what they are given.
-fn found(folder: &Path) -> Result<Vec<(String, PathBuf, ModelArguments)>, Failure> {
+fn found(folder: &Path) -> Result<Vec<(String, PathBuf, Bound)>, Failure> {
     let failed = |error: std::io::Error| Failure::file(folder, format!("cannot be read: {error}"));
     let mut models = Vec::new();
     for entry in std::fs::read_dir(folder).map_err(failed)? {
@@ -134,7 +132,7 @@ fn found(folder: &Path) -> Result<Vec<(String, PathBuf, ModelArguments)>, Failur
             let inputs = Some(path.with_file_name(ORACLE)).filter(|it| it.is_file());
             let name = entry.file_name().to_string_lossy().into_owned();
             let bound = match inputs {
-                Some(_) => ModelArguments { dims: Vec::new(), inputs },
+                Some(_) => Bound { dims: Vec::new(), inputs },
                 None => given_dims(),
             };
             models.push((name, path, bound));
@@ -155,8 +153,8 @@ struct Model {
 }
 
 impl Model {
-    fn open(path: &Path, bound: &ModelArguments) -> Result<Self, Failure> {
-        let imported = compile::imported(path, bound, None, &mut |_, _| {}, &Progress::new(Wish::Hidden))?;
+    fn open(path: &Path, bound: &Bound) -> Result<Self, Failure> {
+        let imported = compile::imported(path, bound, None, &mut |_, _| {}, &Nobody)?;
         let prepared = pipeline::prepare(&imported.graph, &mut |_, _| {})?;
         let narrow = |type_: &planner_ir::Type| type_.dtype.is_float() && type_.dtype.bytes() < 4;
         let most =

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use ::train::{LOSS, RATE, STEP};
 use device::Device;
+use driver::pipeline::{self, Target};
 use files::Failure;
 use files::folder::Folder;
 use files::model_file::ModelFile;
@@ -23,7 +24,6 @@ use super::goal::Bound;
 use super::torch::{self, MANNERS, Python};
 use super::{Given, Row, Section};
 use crate::bench::median;
-use crate::pipeline::{self, Target};
 
 /// What is trained.
 #[derive(Clone, Copy, Debug)]

@@ -3,6 +3,12 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use driver::compile;
+use driver::generation::bound::{Decoder, Wanted as Sizes};
+use driver::generation::planned::{Step, Wanted, planned};
+use driver::generation::roles::{Told, roles};
+use driver::generation::sequences::Sequences;
+use driver::pipeline::{self, Prepared, Target};
 use files::folder::Folder;
 use files::machine;
 use files::model_file::{self, ModelFile};
@@ -13,13 +19,6 @@ use model_zoo::llama::{Size, Use, write};
 use planner_ir::{Mesh, Op, Source};
 use rewrite::Steps;
 use run::Session;
-
-use crate::compile;
-use crate::generation::bound::{Decoder, Wanted as Sizes};
-use crate::generation::planned::{Step, Wanted, planned};
-use crate::generation::roles::{Told, roles};
-use crate::generation::sequences::Sequences;
-use crate::pipeline::{self, Prepared, Target};
 
 const TOKENS: [i64; 6] = [5, 60, 3, 3, 17, 42];
 

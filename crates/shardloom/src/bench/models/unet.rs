@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 
 use cost_models::cluster::Cluster;
+use driver::pipeline;
+use driver::pipeline::staged::{Forward, Meshes, Order, Wanted, staged};
 use files::folder::Folder;
 use files::inputs::Random;
 use files::{machine, model_file};
@@ -14,9 +16,6 @@ use plan::{Loss, NoDecay, Precision, Recipe, Recompute};
 use planner_ir::{Mesh, Optimizer, Real};
 use rewrite::Steps;
 use schedule::Kind;
-
-use crate::pipeline;
-use crate::pipeline::staged::{Forward, Meshes, Order, Wanted, staged};
 
 const SIZE: Size = Size { channels: 32, blocks: 3, pixels: 8, images: 4 };
 const MICRO_BATCHES: u64 = 4;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use ::train::{LOSS, RATE, STEP};
+use driver::pipeline::{self, Target};
 use files::Failure;
 use files::machine;
 use files::model_file::ModelFile;
@@ -14,7 +15,6 @@ use run::{Outcome, Session};
 
 use super::Training;
 use super::manner::DataFirst;
-use crate::pipeline::{self, Target};
 use crate::train::arguments::{Shape, Width};
 use crate::train::data::Data;
 use crate::train::order::{Order, Position};

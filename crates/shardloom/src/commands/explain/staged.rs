@@ -3,7 +3,9 @@
 use std::fmt::Write as _;
 
 use ::plan::{Chart, Holding, MAX_DRAWN, Pipeline, Recompute, strategy};
+use autoparallel::mesh;
 use cost_models::quantity::{bytes, percent, seconds};
+use driver::pipeline::staged::{self, kind, too_much};
 use files::Failure;
 use files::written;
 use schedule::{Kind, Timeline};
@@ -12,10 +14,8 @@ use serde_json::{Value, json};
 use crate::arguments::ExplainArguments;
 use crate::commands::Said;
 use crate::commands::pipeline::summary_json;
-use crate::pipeline::staged::{self, kind, too_much};
-use crate::weight_roles::Weights;
-use autoparallel::mesh;
 use crate::explained;
+use crate::weight_roles::Weights;
 
 /// How many columns the schedule has.
 const WIDTH: usize = 160;

@@ -3,8 +3,14 @@
 use std::fmt::Write as _;
 
 use ::plan::{Cache, Generation, Plan};
+use autoparallel::mesh;
 use cost_models::machine::Machine;
 use cost_models::quantity;
+use driver::compile::{self, Chosen};
+use driver::generation::bound::{Decoder, Wanted as Sizes};
+use driver::generation::planned::{Step, Tried, Wanted, held, planned};
+use driver::generation::roles::roles;
+use driver::pipeline::{self, Stage};
 use files::Failure;
 use files::model_file;
 use files::plan_file;
@@ -17,12 +23,6 @@ use super::super::plan::{summary, summary_json};
 use super::super::{Context, Said, stopped};
 use crate::arguments::PlanArguments;
 use crate::attention::Found;
-use crate::compile::{self, Chosen};
-use crate::generation::bound::{Decoder, Wanted as Sizes};
-use crate::generation::planned::{Step, Tried, Wanted, held, planned};
-use crate::generation::roles::roles;
-use autoparallel::mesh;
-use crate::pipeline::{self, Stage};
 
 /// Plans the steps of a decoder.
 pub(crate) fn plan(

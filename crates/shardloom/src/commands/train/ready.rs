@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use driver::pipeline::Stage;
 use files::Failure;
 use files::checkpoint::{Checkpoint, Lock, Settings, lock};
 use files::model_file::ModelFile;
@@ -13,7 +14,6 @@ use lower::Program;
 use planner_ir::{Graph, Source, State, Type};
 
 use crate::commands::Context;
-use crate::pipeline::Stage;
 use crate::train::arguments::TrainArguments;
 use crate::train::data::Data;
 use crate::train::resume::{Resumed, resumed};

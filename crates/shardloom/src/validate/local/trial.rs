@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use autoparallel::otherwise::{self, Manner};
 use cost_models::machine::Machine;
+use driver::pipeline::{self, Prepared, Target};
 use files::Failure;
 use files::inputs;
 use files::model_file::{self, ModelFile};
@@ -14,8 +16,6 @@ use plan::Plan;
 use planner_ir::Mesh;
 
 use super::calm::Calm;
-use autoparallel::otherwise::{self, Manner};
-use crate::pipeline::{self, Prepared, Target};
 
 /// Steps that are not measured.
 const WARM_UP: u32 = 2;

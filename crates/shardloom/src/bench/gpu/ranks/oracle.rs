@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use driver::pipeline::{self, Target};
 use files::Failure;
 use files::model_file::{self, ModelFile};
 use files::{arrays, machine, readable};
@@ -21,7 +22,6 @@ use serde_json::Value;
 use super::training::{Fed, Left, farthest, internal, loss_of, on_gpu};
 use super::{APART, SECTION};
 use crate::bench::gpu::{Given, Row};
-use crate::pipeline::{self, Target};
 
 /// On which meshes.
 const MESHES: [&[u64]; 3] = [&[1], &[2], &[2, 2]];

@@ -6,6 +6,8 @@ use std::collections::BTreeMap;
 use ::train::{LOSS, RATE};
 use cost_models::cluster::Cluster;
 use device::Device;
+use driver::pipeline::staged::{Forward, Meshes, Order, Wanted, staged};
+use driver::pipeline::{self, Target};
 use files::Failure;
 use files::folder::Folder;
 use files::inputs::Random;
@@ -28,8 +30,6 @@ use super::{APART, APART_NARROW, SECTION};
 use crate::bench::gpu::equal::apart;
 use crate::bench::gpu::{Given, Row};
 use crate::bench::training::manner::DataFirst;
-use crate::pipeline::staged::{Forward, Meshes, Order, Wanted, staged};
-use crate::pipeline::{self, Target};
 
 /// The model that is trained.
 const SIZE: Size = Size { layers: 2, hidden: 32, heads: 4, vocabulary: 96, positions: 8 };

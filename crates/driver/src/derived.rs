@@ -13,7 +13,7 @@ use crate::pipeline::{self, Prepared, parameters};
 
 /// The model of a plan, imported for the sizes of the plan; of generation, with the input of positions
 /// that the model may lack.
-pub(crate) fn imported(file: &ModelFile, plan: &Plan, cache: Option<&Cache>) -> Result<Graph, ImportError> {
+pub fn imported(file: &ModelFile, plan: &Plan, cache: Option<&Cache>) -> Result<Graph, ImportError> {
     let inputs = given::expected(&plan.graph);
     let known = file.model.inputs();
     // Training adds inputs of its own.
@@ -36,7 +36,7 @@ pub(crate) fn imported(file: &ModelFile, plan: &Plan, cache: Option<&Cache>) -> 
 }
 
 /// The model of a pipeline, imported for its sizes.
-pub(crate) fn imported_pipeline(file: &ModelFile, pipeline: &Pipeline) -> Result<Graph, ImportError> {
+pub fn imported_pipeline(file: &ModelFile, pipeline: &Pipeline) -> Result<Graph, ImportError> {
     let known = file.model.inputs();
     let of_model = |name: &str| known.iter().any(|input| input.name == name);
     let graphs = pipeline.stages.iter().map(|stage| &stage.plan.graph);
@@ -70,7 +70,7 @@ fn positions(plan: &Plan, cache: &Cache) -> Option<Positions> {
 
 /// The program of a plan cut into its blocks. That of a training step is derived again, from the
 /// model; where that is not there, or another program comes of it, there is nothing.
-pub(crate) fn prepared(path: &Path, plan: &Plan) -> Result<Option<Prepared>, Failure> {
+pub fn prepared(path: &Path, plan: &Plan) -> Result<Option<Prepared>, Failure> {
     let Some(recipe) = &plan.recipe else { return Ok(Some(pipeline::cut(&plan.graph))) };
     let Ok(file) = plan_file::model(path, plan, None) else { return Ok(None) };
     let Ok(imported) = imported(&file, plan, None) else { return Ok(None) };
@@ -79,7 +79,7 @@ pub(crate) fn prepared(path: &Path, plan: &Plan) -> Result<Option<Prepared>, Fai
 }
 
 /// Whether a plan can be trained: its program has to be the training step that its recipe makes of the model.
-pub(crate) fn trains(path: &Path, plan: &Plan, recipe: &Recipe, file: &ModelFile) -> Result<(), Failure> {
+pub fn trains(path: &Path, plan: &Plan, recipe: &Recipe, file: &ModelFile) -> Result<(), Failure> {
     let refused = |error: String| Failure::file(path, format!("the plan is rejected: {error}"));
     let imported = imported(file, plan, None)
         .map_err(|error| refused(format!("the model is not of these sizes: {error}")))?;
@@ -93,6 +93,6 @@ pub(crate) fn trains(path: &Path, plan: &Plan, recipe: &Recipe, file: &ModelFile
 const NOT_ITS_STEP: &str = "its program is not the training step that its recipe makes of the model";
 
 /// The same of a plan that has just been made: that it cannot be trained is an error of shardloom.
-pub(crate) fn confirm(path: &Path, plan: &Plan, recipe: &Recipe, file: &ModelFile) -> Result<(), Failure> {
+pub fn confirm(path: &Path, plan: &Plan, recipe: &Recipe, file: &ModelFile) -> Result<(), Failure> {
     trains(path, plan, recipe, file).map_err(|failure| Failure::internal("plan", failure))
 }

@@ -1,8 +1,9 @@
 //! A model file and arguments to a plan.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use autoparallel::mesh;
 use cost_models::machine::Machine;
 use files::Failure;
 use files::given::{self, Given};
@@ -10,44 +11,68 @@ use files::impossible;
 use files::model_file::{self, ModelFile};
 use import::{Bindings, ImportError};
 use kernels::Array;
+use launch::Listener;
 use models::Use;
 use plan::{Control, Plan, Recipe};
 use planner_ir::{DType, Graph, Mesh, Type};
+use rewrite::Steps;
 
-use crate::arguments::{ModelArguments, TargetArguments};
-use autoparallel::mesh;
 use crate::pipeline::{self, Observer, Prepared, Stage, Target, parameters};
-use crate::progress::Progress;
+
+/// What the sizes of a model's dimensions are.
+#[derive(Clone, Debug, Default)]
+pub struct Bound {
+    /// Of dimensions by their names.
+    pub dims: Vec<(String, u64)>,
+    /// A file of arrays for the inputs, whose shapes say the sizes too.
+    pub inputs: Option<PathBuf>,
+}
+
+/// What a plan is made for, besides the machine.
+#[derive(Clone, Debug)]
+pub struct Wanted {
+    /// The devices' coordinates; without it several are tried.
+    pub mesh: Option<Mesh>,
+    /// What a device may hold (bytes); without it, what the machine says.
+    pub memory: Option<u64>,
+    /// Whether operations may be done in time steps.
+    pub steps: Steps,
+}
+
+/// What is said of a configuration's key that is not in the model.
+pub fn left_out(path: &Path, what: &str) -> String {
+    format!("warning: {}: left out: {what}", path.display())
+}
 
 /// A model with its dimensions bound, as a graph.
 #[derive(Debug)]
-pub(crate) struct Imported {
+pub struct Imported {
     /// The file.
-    pub(crate) file: ModelFile,
+    pub file: ModelFile,
     /// The arrays that are given.
-    pub(crate) given: Option<Given>,
+    pub given: Option<Given>,
     /// The inputs whose values are part of the graph.
-    pub(crate) controls: Vec<Control>,
+    pub controls: Vec<Control>,
     /// What a user should know of the names of dimensions, in words.
-    pub(crate) warnings: Vec<String>,
+    pub warnings: Vec<String>,
     /// The graph.
-    pub(crate) graph: Graph,
+    pub graph: Graph,
     /// What the plan says of the model.
-    pub(crate) header: plan::ModelFile,
+    pub header: plan::ModelFile,
 }
 
 /// Reads a model and binds its dimensions, to train it if there is a recipe.
-pub(crate) fn imported(
+pub fn imported(
     path: &Path,
-    bound: &ModelArguments,
+    bound: &Bound,
     recipe: Option<&Recipe>,
     observe: Observer<'_>,
-    progress: &Progress,
+    listener: &dyn Listener,
 ) -> Result<Imported, Failure> {
-    progress.say(format!("reading {}", path.display()));
+    listener.say(format!("reading {}", path.display()));
     let of = if recipe.is_some() { Use::Loss } else { Use::Forward };
     let file = model_file::open_for(path, of)?;
-    progress.say_left_out(&file);
+    file.left_out.iter().for_each(|it| listener.remark(&left_out(path, it)));
     let given = bound.inputs.as_deref().map(given::read).transpose()?;
     let parameters = recipe.map(|it| parameters::single(&file, &it.roles)).unwrap_or_default();
     let mut bindings = Bindings { dims: dims(&bound.dims)?, parameters, ..Bindings::default() };
@@ -71,7 +96,7 @@ pub(crate) fn imported(
 
 /// Refuses a program that computes nothing, or of which it is known before it runs that it cannot. Of some
 /// inputs a number is known that they will have.
-pub(crate) fn refuse_impossible(
+pub fn refuse_impossible(
     graph: &Graph,
     header: &plan::ModelFile,
     known: BTreeMap<String, Array>,
@@ -127,7 +152,8 @@ fn may_control(type_: &Type, widest: Widest) -> bool {
     single && kind
 }
 
-pub(crate) fn refusal(file: &ModelFile, error: &ImportError) -> Failure {
+/// Why a model cannot be imported, and what would help.
+pub fn refusal(file: &ModelFile, error: &ImportError) -> Failure {
     match error {
         ImportError::Unbound(symbols) => {
             let flags: Vec<String> = symbols.iter().map(|it| format!("--dim {}=..", it.symbol)).collect();
@@ -144,7 +170,7 @@ pub(crate) fn refusal(file: &ModelFile, error: &ImportError) -> Failure {
 }
 
 /// What a plan says of a model that was imported with these bindings.
-pub(crate) fn header(file: &ModelFile, bindings: &Bindings, graph: &Graph) -> plan::ModelFile {
+pub fn header(file: &ModelFile, bindings: &Bindings, graph: &Graph) -> plan::ModelFile {
     let dims = recorded(file, bindings, graph);
     plan::ModelFile { path: file.path.display().to_string(), sha256: file.sha256.clone(), dims }
 }
@@ -164,21 +190,21 @@ fn recorded(file: &ModelFile, bindings: &Bindings, graph: &Graph) -> Vec<(String
 
 /// A plan, and the other meshes that were tried.
 #[derive(Debug)]
-pub(crate) struct Chosen {
+pub struct Chosen {
     /// The plan.
-    pub(crate) plan: Plan,
+    pub plan: Plan,
     /// For each mesh, the time of a step (seconds) or why there is no plan.
-    pub(crate) tried: Vec<(Mesh, Result<f64, Failure>)>,
+    pub tried: Vec<(Mesh, Result<f64, Failure>)>,
 }
 
 /// The cheapest plan, on the mesh that is given or on the best of several; of equal ones the first.
-pub(crate) fn planned(
+pub fn planned(
     prepared: &Prepared,
     imported: &Imported,
     machine: &Machine,
-    wanted: &TargetArguments,
+    wanted: &Wanted,
     observe: Observer<'_>,
-    progress: &Progress,
+    listener: &dyn Listener,
 ) -> Result<Chosen, Failure> {
     let capacity = wanted.memory.unwrap_or(machine.usable_memory().0);
     let meshes = match &wanted.mesh {
@@ -188,9 +214,8 @@ pub(crate) fn planned(
     let mut best: Option<Plan> = None;
     let mut tried = Vec::new();
     for mesh in meshes {
-        progress.say(format!("planning on mesh {}", mesh::sizes(&mesh)));
-        let target =
-            Target { machine, mesh: &mesh, capacity, steps: wanted.steps(), live: search::Live::ONE };
+        listener.say(format!("planning on mesh {}", mesh::sizes(&mesh)));
+        let target = Target { machine, mesh: &mesh, capacity, steps: wanted.steps, live: search::Live::ONE };
         let outcome = pipeline::plan(prepared, &imported.header, &target, &mut |_, _| {});
         if let Err(failure @ Failure::Usage(_)) = outcome {
             return Err(failure);
