@@ -4,6 +4,7 @@
 //! - [`compile`] — a model file and sizes to a plan, on the best of several meshes
 //! - [`derived`] — how the program of a plan comes about: from its model again
 //! - [`generation`] — decoders that make tokens
+//! - [`training`] — a plan and data to trained weights
 //!
 //! Whatever goes wrong is a [`Failure`].
 
@@ -11,6 +12,7 @@ pub mod compile;
 pub mod derived;
 pub mod generation;
 pub mod pipeline;
+pub mod training;
 
 pub use files::Failure;
 pub use launch::{Listener, Nobody};

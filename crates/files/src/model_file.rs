@@ -148,6 +148,20 @@ impl ModelFile {
         }
     }
 
+    /// Refuses a model whose weights are not there.
+    pub fn expect_weights(&self) -> Result<(), Failure> {
+        if self.missing.is_empty() {
+            return Ok(());
+        }
+        Err(Failure::file(
+            &self.path,
+            format!(
+                "its weights are in `{}`, which is not there: such a model can be planned, but not run",
+                self.missing.join("`, `")
+            ),
+        ))
+    }
+
     /// The files beside it that its weights are in, where they are.
     pub fn beside(&self) -> Vec<PathBuf> {
         self.model.files().into_iter().map(|file| folder(&self.path).join(file)).collect()

@@ -10,6 +10,7 @@ mod pipeline; // what a plan in stages is told
 mod predict; // what setups are priced
 mod recipe; // what a plan for training is told besides
 mod schedule; // which schedule is looked at
+mod train; // `train`
 mod simulate; // what a simulation is told
 
 use std::path::PathBuf;
@@ -33,6 +34,7 @@ pub use predict::{PredictArguments, ValidateArguments};
 pub use recipe::{Mode, RecipeArguments};
 pub use schedule::ScheduleArguments;
 pub use simulate::SimulateArguments;
+pub use train::{ShapeName, TrainArguments};
 
 /// A compiler for parallelism: an ONNX transformer and a cluster to an execution plan, and the
 /// plan to its outputs.
@@ -142,8 +144,8 @@ ends the command with exit code 2. Without --inputs they are made from the seed.
     #[command(after_help = generation::HELP)]
     Generate(GenerateArguments),
     /// Train a model as a plan says, on ranks of this machine
-    #[command(after_help = crate::train::arguments::HELP)]
-    Train(crate::train::arguments::TrainArguments),
+    #[command(after_help = train::HELP)]
+    Train(TrainArguments),
     /// Start `run`, `generate`, `train` or `calibrate` as processes on this host, one for each rank
     #[command(after_help = launch::HELP)]
     Launch(LaunchArguments),

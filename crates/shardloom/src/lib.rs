@@ -10,7 +10,6 @@ mod progress; // what is being done, for a person who waits
 mod explained; // a plan in words
 mod weight_roles; // which weights a step trains, in words
 mod kept; // what blocks of a training step keep
-mod train; // data, learning rates, checkpoints
 mod validate; // prices beside measurements
 mod commands; // what each command does
 mod entry; // arguments to an exit code

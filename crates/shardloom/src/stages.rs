@@ -32,9 +32,14 @@ impl<'a> Stages<'a> {
         }
     }
 
+    /// The stage after which nothing is to be done, if there is one.
+    pub(crate) fn last(&self) -> Option<Stage> {
+        self.global.stop_after.map(|last| last.stage())
+    }
+
     /// Whether nothing is to be done after a stage.
     pub(crate) fn stops_after(&self, stage: Stage) -> bool {
-        self.global.stop_after.is_some_and(|last| last.stage() == stage)
+        self.last() == Some(stage)
     }
 
     /// Writes the files, if there is a folder for them; what is to be printed else.

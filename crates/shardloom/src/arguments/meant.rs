@@ -9,7 +9,7 @@ use launch::arguments::RunDevice;
 
 use super::recipe::OptimizerName;
 use super::{Arguments, Command, Mode, PlanArguments, Stages};
-use crate::train::arguments::Shape;
+use super::ShapeName;
 
 /// Options of commands, and where they mean something.
 struct Row {
@@ -282,7 +282,7 @@ const ROWS: &[Row] = &[
         commands: &["train"],
         options: &["min_lr"],
         meant: Where(
-            |it| matches!(it, Command::Train(it) if it.schedule != Shape::Constant),
+            |it| matches!(it, Command::Train(it) if it.schedule != ShapeName::Constant),
             "`--schedule linear` or `cosine`",
         ),
     },

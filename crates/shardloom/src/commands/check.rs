@@ -21,7 +21,7 @@ use serde_json::json;
 
 use super::{Context, Said};
 use crate::arguments::CheckArguments;
-use crate::train::trained::derived_pipeline;
+use driver::training::derived_pipeline;
 
 /// What a check has found.
 #[derive(Default)]

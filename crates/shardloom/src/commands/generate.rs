@@ -21,7 +21,6 @@ use lower::Program;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use super::run::weights_are_there;
 use super::{Context, Form, Said};
 use crate::arguments::{GenerateArguments, ids};
 
@@ -69,7 +68,7 @@ fn ready(arguments: &GenerateArguments, context: &mut Context<'_, '_>) -> Result
     fit(&generation, arguments, &prompts)?;
     fit_together(&generation).map_err(|error| Failure::file(path, error))?;
     let file = plan_file::named_model(path, generation.model(), arguments.model.as_deref())?;
-    weights_are_there(&file)?;
+    file.expect_weights()?;
     context.progress.say("lowering");
     let stages = &mut *context.stages;
     let mut lowered = |plan| pipeline::lower(plan, &mut |stage, made| stages.observe(stage, made));

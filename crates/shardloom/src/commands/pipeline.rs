@@ -25,7 +25,7 @@ use crate::arguments::{PlanArguments, Stages};
 use crate::attention::Found;
 use crate::explained;
 use crate::progress::Progress;
-use crate::train::trained::derived_pipeline;
+use driver::training::derived_pipeline;
 use crate::weight_roles::Weights;
 
 /// Plans a training step in stages: on the mesh that is given for each group of devices, or the best

@@ -151,7 +151,7 @@ fn of_model(arguments: &RunArguments, context: &mut Context<'_, '_>) -> Result<N
     let mut observe = |stage, made: &dyn std::fmt::Display| stages.observe(stage, made);
     let imported =
         compile::imported(&arguments.file, &arguments.bound.bound(), None, &mut observe, progress)?;
-    weights_are_there(&imported.file)?;
+    imported.file.expect_weights()?;
     if context.stages.stops_after(Stage::Import) {
         return Ok(Next::Stop(Stage::Import));
     }
@@ -186,23 +186,10 @@ fn of_plan(arguments: &RunArguments, context: &mut Context<'_, '_>) -> Result<Ne
         return Err(Failure::Usage(message));
     }
     let file = plan_file::model(path, &plan, arguments.model.as_deref())?;
-    weights_are_there(&file)?;
+    file.expect_weights()?;
     let given = arguments.bound.inputs.as_deref().map(given::read).transpose()?;
     context.stages.observe(Stage::Plan, &::plan::json::write(&plan));
     Ok(Next::Go(Box::new(Job { chosen: Chosen { plan, tried: Vec::new() }, file, given })))
-}
-
-pub(crate) fn weights_are_there(file: &ModelFile) -> Result<(), Failure> {
-    if file.missing.is_empty() {
-        return Ok(());
-    }
-    Err(Failure::file(
-        &file.path,
-        format!(
-            "its weights are in `{}`, which is not there: such a model can be planned, but not run",
-            file.missing.join("`, `")
-        ),
-    ))
 }
 
 fn inputs_of(plan: &Plan, job: &Job, arguments: &RunArguments) -> Result<BTreeMap<String, Array>, Failure> {

@@ -15,10 +15,10 @@ use run::{Outcome, Session};
 
 use super::Training;
 use super::manner::DataFirst;
-use crate::train::arguments::{Shape, Width};
-use crate::train::data::Data;
-use crate::train::order::{Order, Position};
-use crate::train::schedule::Schedule;
+use driver::training::Width;
+use driver::training::data::Data;
+use driver::training::order::{Order, Position};
+use driver::training::schedule::{Schedule, Shape};
 
 /// The decay rates of AdamW's running means, what it adds to the denominator, and the decay of
 /// matrices.

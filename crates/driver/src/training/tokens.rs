@@ -10,7 +10,7 @@ use kernels::Array;
 use plan::{Loss, Recipe};
 use planner_ir::{DType, Type};
 
-use super::arguments::Width;
+use super::job::Width;
 use super::data::{Input, bytes_of};
 
 /// A file of tokens.

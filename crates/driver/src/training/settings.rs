@@ -5,15 +5,15 @@ use files::checkpoint::{Settings, optimizer_name};
 use plan::Recipe;
 use planner_ir::Optimizer;
 
-use super::arguments::{Shape, TrainArguments};
+use super::schedule::{Schedule, Shape};
 use super::data::Data;
 
 /// What may change from one part of a run to the next, as schedules do.
 const RATE: &str = "learning rate";
 
 /// The settings of a run, of which a checkpoint is told.
-pub(crate) fn settings(
-    arguments: &TrainArguments,
+pub fn settings(
+    schedule: &Schedule,
     recipe: &Recipe,
     data: &Data,
 ) -> Result<Settings, Failure> {
@@ -44,7 +44,7 @@ pub(crate) fn settings(
     set("clipping", recipe.clip.map_or_else(|| "none".to_owned(), |norm| norm.to_string()));
     set("number of examples in a step", (data.per_micro_batch * recipe.micro_batches).to_string());
     set("data", format!("SHA-256 {}", data.sha256()?));
-    set(RATE, rate(arguments));
+    set(RATE, rate(schedule));
     Ok(settings)
 }
 
@@ -52,10 +52,10 @@ fn listed(names: &[String]) -> String {
     if names.is_empty() { "none".to_owned() } else { names.join(", ") }
 }
 
-fn rate(arguments: &TrainArguments) -> String {
-    let TrainArguments { lr, min_lr, warmup, steps, .. } = arguments;
+fn rate(schedule: &Schedule) -> String {
+    let Schedule { peak: lr, least: min_lr, warmup, last: steps, shape } = schedule;
     let warmup = if *warmup > 0 { format!(", {warmup} steps of warm-up") } else { String::new() };
-    match arguments.schedule {
+    match shape {
         Shape::Constant => format!("{lr:e}{warmup}"),
         Shape::Linear => format!("{lr:e} to {min_lr:e} by step {steps}, linear{warmup}"),
         Shape::Cosine => format!("{lr:e} to {min_lr:e} by step {steps}, cosine{warmup}"),
@@ -64,24 +64,24 @@ fn rate(arguments: &TrainArguments) -> String {
 
 /// What is another than it was.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Change {
+pub struct Change {
     /// Of what.
-    pub(crate) name: String,
+    pub name: String,
     /// What it was; `none` if it was not there.
-    pub(crate) before: String,
+    pub before: String,
     /// What it is.
-    pub(crate) now: String,
+    pub now: String,
 }
 
 impl Change {
     /// Whether it may be so without being asked for.
-    pub(crate) fn is_usual(&self) -> bool {
+    pub fn is_usual(&self) -> bool {
         self.name == RATE
     }
 }
 
 /// What has changed, by name.
-pub(crate) fn changes(before: &Settings, now: &Settings) -> Vec<Change> {
+pub fn changes(before: &Settings, now: &Settings) -> Vec<Change> {
     let of =
         |settings: &Settings, name: &str| settings.get(name).cloned().unwrap_or_else(|| "none".to_owned());
     let mut names: Vec<&String> = before.keys().chain(now.keys()).collect();

@@ -8,31 +8,31 @@ use files::checkpoint::{self, Checkpoint, Manifest, Settings};
 use plan::ModelFile;
 use planner_ir::{State, Type};
 
-use super::arguments::TrainArguments;
+use super::job::Job;
 use super::data::Data;
 use super::settings::{Change, changes};
 
 /// A checkpoint that a run goes on from.
-pub(crate) struct Resumed {
-    pub(crate) checkpoint: Checkpoint,
+pub struct Resumed {
+    pub checkpoint: Checkpoint,
     /// What is changed since.
-    pub(crate) changes: Vec<Change>,
+    pub changes: Vec<Change>,
     /// What is wrong with the newest one, where this is an older one.
-    pub(crate) instead: Option<Failure>,
+    pub instead: Option<Failure>,
 }
 
 /// The checkpoint to go on from, if there is one. One that is named has to be whole; else it is the newest
 /// that is.
-pub(crate) fn resumed(
-    arguments: &TrainArguments,
+pub fn resumed(
+    job: &Job,
     model: &ModelFile,
     settings: &Settings,
     data: &Data,
     states: &BTreeMap<State, Type>,
 ) -> Result<Option<Resumed>, Failure> {
-    check_folder(arguments)?;
-    let Some(path) = arguments.resumes() else { return Ok(None) };
-    let (checkpoint, instead) = match arguments.resume {
+    check_folder(job)?;
+    let Some(path) = job.resumes() else { return Ok(None) };
+    let (checkpoint, instead) = match job.resume {
         Some(_) => (checkpoint::open(path)?, None),
         None => checkpoint::newest_whole(path)?,
     };
@@ -52,16 +52,16 @@ pub(crate) fn resumed(
         ));
     }
     let changes = changes(&checkpoint.manifest.settings, settings);
-    check_changes(arguments, &checkpoint, &changes)?;
-    if let Some(other) = arguments.seed.filter(|other| other != seed) {
+    check_changes(job, &checkpoint, &changes)?;
+    if let Some(other) = job.seed.filter(|other| other != seed) {
         return Err(Failure::Usage(format!(
             "`--seed {other}`, but the run that is gone on with has seed {seed}: leave it out"
         )));
     }
-    if *step > arguments.steps {
+    if *step > job.last() {
         return Err(Failure::Usage(format!(
             "`--steps {}` is the number of the last step, and {} is of step {step}",
-            arguments.steps,
+            job.last(),
             checkpoint.folder.display()
         )));
     }
@@ -70,10 +70,10 @@ pub(crate) fn resumed(
 }
 
 /// Refuses to write into the folder of another run.
-fn check_folder(arguments: &TrainArguments) -> Result<(), Failure> {
-    if let Some(folder) = &arguments.checkpoint
+fn check_folder(job: &Job) -> Result<(), Failure> {
+    if let Some(folder) = &job.checkpoint
         && let Some(step) = checkpoint::steps(folder)?.last()
-        && !arguments.resumes().is_some_and(|resume| is_within(resume, folder))
+        && !job.resumes().is_some_and(|resume| is_within(resume, folder))
     {
         return Err(Failure::Usage(format!(
             "{0}: has checkpoints already, the last of step {step}: go on from it with `--resume {0}`, or give \
@@ -87,7 +87,7 @@ fn check_folder(arguments: &TrainArguments) -> Result<(), Failure> {
 /// Refuses changes that are mistakes more often than meant, unless they are asked for. Those of the
 /// optimizer and the precision change what states there are: they cannot be meant.
 fn check_changes(
-    arguments: &TrainArguments,
+    job: &Job,
     checkpoint: &Checkpoint,
     changes: &[Change],
 ) -> Result<(), Failure> {
@@ -99,7 +99,7 @@ fn check_changes(
         None => format!("; if that is meant, go on with `{ACCEPT}`"),
     };
     let Some(Change { name, before, now }) = first.or_else(|| unusual.next()) else { return Ok(()) };
-    if first.is_none() && arguments.accept_changes {
+    if first.is_none() && job.accept_changes {
         return Ok(());
     }
     let message = format!("is of a run whose {name} is {before}; here it is {now}{hint}");
@@ -110,7 +110,7 @@ fn check_changes(
 const ACCEPT: &str = "--accept-changes";
 
 /// Whether a path is a folder, or is in it.
-pub(crate) fn is_within(path: &Path, folder: &Path) -> bool {
+pub fn is_within(path: &Path, folder: &Path) -> bool {
     let whole = |path: &Path| std::fs::canonicalize(path).ok();
     let folder = whole(folder);
     folder.is_some()

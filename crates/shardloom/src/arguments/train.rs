@@ -3,10 +3,12 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use driver::training::schedule::{Schedule, Shape};
+use driver::training::{Job, Width};
 use launch::arguments::{ClusterArguments, DeviceArguments};
 
 /// Examples, and what files have to hold, for `--help`.
-pub(crate) const HELP: &str = "\
+pub(super) const HELP: &str = "\
 Examples:
   shardloom plan model.onnx --mode train --loss loss --optimizer adamw --machine cpu-4x -o plan.json
   shardloom train plan.json --data batches.npz --steps 100 --lr 3e-4
@@ -48,8 +50,8 @@ pub struct TrainArguments {
     #[arg(help_heading = DATA, long, value_name = "FILE")]
     pub data: PathBuf,
     /// How wide the numbers in a file of tokens are
-    #[arg(help_heading = DATA, long, value_enum, default_value_t = Width::U16, value_name = "TYPE")]
-    pub tokens: Width,
+    #[arg(help_heading = DATA, long, value_enum, default_value_t = WidthName::U16, value_name = "TYPE")]
+    pub tokens: WidthName,
     /// The number of the last step; a resumed run goes on until it too
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..), value_name = "N")]
     pub steps: u64,
@@ -57,8 +59,8 @@ pub struct TrainArguments {
     #[arg(help_heading = RATE, long, value_parser = rate, value_name = "X")]
     pub lr: f64,
     /// How the learning rate changes after the warm-up
-    #[arg(help_heading = RATE, long, value_enum, default_value_t = Shape::Constant)]
-    pub schedule: Shape,
+    #[arg(help_heading = RATE, long, value_enum, default_value_t = ShapeName::Constant)]
+    pub schedule: ShapeName,
     /// In how many steps the learning rate rises from 0
     #[arg(help_heading = RATE, long, default_value_t = 0, value_name = "N")]
     pub warmup: u64,
@@ -127,7 +129,7 @@ pub struct TrainArguments {
 
 /// How wide the numbers in a file of tokens are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Width {
+pub enum WidthName {
     /// One byte.
     U8,
     /// Two bytes.
@@ -137,33 +139,64 @@ pub enum Width {
 }
 
 impl TrainArguments {
-    /// The folder that has the checkpoint to go on from, if there is one to go on from.
-    pub(crate) fn resumes(&self) -> Option<&PathBuf> {
-        let newest = |it: &&PathBuf| self.go_on && files::checkpoint::has_some(it);
-        self.resume.as_ref().or_else(|| self.checkpoint.as_ref().filter(newest))
+    /// What is asked.
+    pub(crate) fn job(&self) -> Job {
+        let schedule = Schedule {
+            shape: self.schedule.shape(),
+            peak: self.lr,
+            least: self.min_lr,
+            warmup: self.warmup,
+            last: self.steps,
+        };
+        Job {
+            plan: self.plan.clone(),
+            model: self.model.clone(),
+            data: self.data.clone(),
+            tokens: self.tokens.width(),
+            schedule,
+            seed: self.seed,
+            checkpoint: self.checkpoint.clone(),
+            every: self.every,
+            keep: self.keep,
+            resume: self.resume.clone(),
+            go_on: self.go_on,
+            accept_changes: self.accept_changes,
+            weights: self.weights.clone(),
+            export: self.export.clone(),
+            log: self.log.clone(),
+        }
     }
 }
 
-impl Width {
-    /// How many bytes a number has.
-    pub(crate) fn bytes(self) -> usize {
+impl WidthName {
+    fn width(self) -> Width {
         match self {
-            Self::U8 => 1,
-            Self::U16 => 2,
-            Self::U32 => 4,
+            Self::U8 => Width::U8,
+            Self::U16 => Width::U16,
+            Self::U32 => Width::U32,
         }
     }
 }
 
 /// How the learning rate changes after the warm-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Shape {
+pub enum ShapeName {
     /// It stays.
     Constant,
     /// It falls by as much in each step.
     Linear,
     /// It falls slowly, then fast, then slowly, as half a wave.
     Cosine,
+}
+
+impl ShapeName {
+    fn shape(self) -> Shape {
+        match self {
+            Self::Constant => Shape::Constant,
+            Self::Linear => Shape::Linear,
+            Self::Cosine => Shape::Cosine,
+        }
+    }
 }
 
 fn rate(text: &str) -> Result<f64, String> {

@@ -9,31 +9,31 @@ use kernels::Array;
 use plan::Recipe;
 use planner_ir::{Graph, Source, Type};
 
-use super::arguments::Width;
+use super::job::Width;
 use super::tokens::Tokens;
 
 /// An input that takes examples.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Input {
+pub struct Input {
     /// Its name.
-    pub(crate) name: String,
+    pub name: String,
     /// What it is in a micro-batch.
-    pub(crate) type_: Type,
+    pub type_: Type,
 }
 
 /// Examples for a plan.
 #[derive(Debug)]
-pub(crate) struct Data {
+pub struct Data {
     path: PathBuf,
     inputs: Vec<Input>,
     held: Held,
     /// How many examples there are.
-    pub(crate) examples: u64,
+    pub examples: u64,
     /// How many a micro-batch has.
-    pub(crate) per_micro_batch: u64,
+    pub per_micro_batch: u64,
     /// How many tokens, or other integers of the first input of two dimensions that has them, a
     /// micro-batch has; none if no input has.
-    pub(crate) tokens: Option<u64>,
+    pub tokens: Option<u64>,
 }
 
 /// Where examples are.
@@ -63,7 +63,7 @@ enum Share {
 
 impl Data {
     /// The examples of a file, which has to suffice for one step of the plan.
-    pub(crate) fn open(path: &Path, width: Width, graph: &Graph, recipe: &Recipe) -> Result<Self, Failure> {
+    pub fn open(path: &Path, width: Width, graph: &Graph, recipe: &Recipe) -> Result<Self, Failure> {
         let inputs = inputs(graph);
         let wrong = |error: String| Failure::file(path, error);
         let arrays = path.extension().is_some_and(|it| it == "npz" || it == "safetensors");
@@ -93,12 +93,12 @@ impl Data {
     }
 
     /// Where they are from.
-    pub(crate) fn path(&self) -> &Path {
+    pub fn path(&self) -> &Path {
         &self.path
     }
 
     /// What may be wrong where numbers are out of range, to be added to what is said of them.
-    pub(crate) fn hint(&self) -> String {
+    pub fn hint(&self) -> String {
         match &self.held {
             Held::Tokens(tokens) => {
                 format!(
@@ -111,19 +111,19 @@ impl Data {
     }
 
     /// The SHA-256 of the file's content, in hexadecimal.
-    pub(crate) fn sha256(&self) -> Result<String, Failure> {
+    pub fn sha256(&self) -> Result<String, Failure> {
         let hash = readable::open(&self.path).and_then(|mut file| readable::sha256(&mut file));
         hash.map_err(|error| readable::failed(&self.path, &error))
     }
 
     /// What the file is compared by with those of other ranks.
-    pub(crate) fn fingerprint(&self) -> Result<String, Failure> {
+    pub fn fingerprint(&self) -> Result<String, Failure> {
         let print = readable::fingerprint(&self.path, &[]);
         print.map_err(|error| readable::failed(&self.path, &error))
     }
 
     /// The inputs of a micro-batch of these examples, as many as one has.
-    pub(crate) fn micro_batch(&self, examples: &[u64]) -> Result<BTreeMap<String, Array>, Failure> {
+    pub fn micro_batch(&self, examples: &[u64]) -> Result<BTreeMap<String, Array>, Failure> {
         let one = |(number, input): (usize, &Input)| {
             let array = match &self.held {
                 Held::Tokens(tokens) => tokens.input(number, &input.type_, examples),

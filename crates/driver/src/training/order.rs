@@ -2,16 +2,16 @@
 
 /// How far a run has come through its data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Position {
+pub struct Position {
     /// How often all examples have been gone through.
-    pub(crate) epoch: u64,
+    pub epoch: u64,
     /// How many examples of this epoch have been used.
-    pub(crate) used: u64,
+    pub used: u64,
 }
 
 /// The order of examples: another one in each epoch.
 #[derive(Clone, Debug)]
-pub(crate) struct Order {
+pub struct Order {
     seed: u64,
     examples: u64,
     per_step: u64,
@@ -22,18 +22,18 @@ pub(crate) struct Order {
 
 impl Order {
     /// From a position on. A step has at least one example and at most all of them.
-    pub(crate) fn new(seed: u64, examples: u64, per_step: u64, position: Position) -> Self {
+    pub fn new(seed: u64, examples: u64, per_step: u64, position: Position) -> Self {
         let shuffled = shuffled(examples, seed, position.epoch);
         Self { seed, examples, per_step, position, shuffled }
     }
 
     /// What has been used.
-    pub(crate) fn position(&self) -> Position {
+    pub fn position(&self) -> Position {
         self.position
     }
 
     /// The examples of the next step. What does not fill a step at an epoch's end is left out.
-    pub(crate) fn step(&mut self) -> Vec<u64> {
+    pub fn step(&mut self) -> Vec<u64> {
         if self.position.used + self.per_step > self.examples {
             self.position = Position { epoch: self.position.epoch + 1, used: 0 };
             self.shuffled = shuffled(self.examples, self.seed, self.position.epoch);

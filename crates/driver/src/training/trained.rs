@@ -4,8 +4,8 @@ use std::path::Path;
 
 use ::plan::json::{Content, write, write_pipeline};
 use ::plan::{ModelFile as Named, Pipeline, Plan, Recipe, Tie};
-use driver::derived;
-use driver::pipeline::{self, Observer, Stage, staged};
+use crate::derived;
+use crate::pipeline::{self, Observer, Stage, staged};
 use files::Failure;
 use files::model_file::ModelFile;
 use files::plan_file;
@@ -14,7 +14,6 @@ use lower::Program;
 use planner_ir::Graph;
 use sha2::{Digest, Sha256};
 
-use crate::commands::run::weights_are_there;
 
 /// How a step is planned.
 enum Planned {
@@ -23,23 +22,23 @@ enum Planned {
 }
 
 /// What is trained.
-pub(crate) struct Trained {
+pub struct Trained {
     planned: Planned,
     /// The whole training step.
-    pub(crate) graph: Graph,
+    pub graph: Graph,
     /// The model file that the plan names.
-    pub(crate) model: Named,
+    pub model: Named,
     /// How the step was derived.
-    pub(crate) recipe: Recipe,
+    pub recipe: Recipe,
     /// The parameters that the model file has twice.
-    pub(crate) ties: Vec<Tie>,
+    pub ties: Vec<Tie>,
     /// The model.
-    pub(crate) file: ModelFile,
+    pub file: ModelFile,
 }
 
 impl Trained {
     /// Of a plan file: its program has to be the training step that its recipe makes of the model.
-    pub(crate) fn read(
+    pub fn read(
         path: &Path,
         model: Option<&Path>,
         observe: Observer<'_>,
@@ -71,7 +70,7 @@ impl Trained {
             }
         };
         let file = plan_file::named_model(path, &named, model)?;
-        weights_are_there(&file)?;
+        file.expect_weights()?;
         say("deriving the step again".to_owned());
         let graph = match &planned {
             Planned::Whole(plan) => {
@@ -85,7 +84,7 @@ impl Trained {
     }
 
     /// The checksum of what the plan file says.
-    pub(crate) fn sha256(&self) -> String {
+    pub fn sha256(&self) -> String {
         let text = match &self.planned {
             Planned::Whole(plan) => write(plan),
             Planned::Staged(pipeline) => write_pipeline(pipeline),
@@ -94,7 +93,7 @@ impl Trained {
     }
 
     /// The programs of all ranks, verified.
-    pub(crate) fn programs(&self, observe: Observer<'_>) -> Result<Vec<Program>, Failure> {
+    pub fn programs(&self, observe: Observer<'_>) -> Result<Vec<Program>, Failure> {
         match &self.planned {
             Planned::Whole(plan) => pipeline::lower(plan, observe),
             Planned::Staged(pipeline) => pipeline::lower_pipeline(pipeline, observe),
@@ -103,7 +102,7 @@ impl Trained {
 }
 
 /// The whole step of a pipeline, whose stages have to be those that its recipe makes of the model.
-pub(crate) fn derived_pipeline(path: &Path, pipeline: &Pipeline, file: &ModelFile) -> Result<Graph, Failure> {
+pub fn derived_pipeline(path: &Path, pipeline: &Pipeline, file: &ModelFile) -> Result<Graph, Failure> {
     let refused = |error: String| Failure::file(path, format!("the pipeline is rejected: {error}"));
     let imported = derived::imported_pipeline(file, pipeline);
     let imported = imported.map_err(|error| refused(format!("the model is not of these sizes: {error}")))?;

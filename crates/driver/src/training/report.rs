@@ -13,28 +13,28 @@ use serde_json::Value;
 
 /// A step that was done.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub(crate) struct StepReport {
+pub struct StepReport {
     /// Which, from 1.
-    pub(crate) step: u64,
+    pub step: u64,
     /// The mean loss; none if no label counts, so that the step changes nothing.
-    pub(crate) loss: Option<f32>,
+    pub loss: Option<f32>,
     /// The learning rate.
-    pub(crate) learning_rate: f64,
+    pub learning_rate: f64,
     /// The norm of all gradients together before clipping, if it is bounded.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) gradient_norm: Option<f32>,
+    pub gradient_norm: Option<f32>,
     /// How many examples it took.
-    pub(crate) examples: u64,
+    pub examples: u64,
     /// How many tokens they have, if the model takes tokens.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) tokens: Option<u64>,
+    pub tokens: Option<u64>,
     /// How long it took (seconds).
-    pub(crate) seconds: f64,
+    pub seconds: f64,
 }
 
 impl StepReport {
     /// A line of JSON, without its end.
-    pub(crate) fn json(&self) -> String {
+    pub fn json(&self) -> String {
         // A struct of numbers has a text.
         serde_json::to_string(self).unwrap_or_default()
     }
@@ -55,7 +55,7 @@ impl fmt::Display for StepReport {
 
 /// A file of lines of JSON that grows.
 #[derive(Debug)]
-pub(crate) struct Log {
+pub struct Log {
     path: PathBuf,
     file: File,
 }
@@ -63,7 +63,7 @@ pub(crate) struct Log {
 impl Log {
     /// A file with the lines that it has up to a step (0: none): steps that are done again are said
     /// again.
-    pub(crate) fn open(path: &Path, last: u64) -> Result<Self, Failure> {
+    pub fn open(path: &Path, last: u64) -> Result<Self, Failure> {
         let before = if last == 0 { String::new() } else { kept(path, last)? };
         written::write(path, before.as_bytes())?;
         let file = OpenOptions::new().append(true).open(path);
@@ -72,7 +72,7 @@ impl Log {
     }
 
     /// Adds a line.
-    pub(crate) fn add(&mut self, report: &StepReport) -> Result<(), Failure> {
+    pub fn add(&mut self, report: &StepReport) -> Result<(), Failure> {
         let line = format!("{}\n", report.json());
         let written = self.file.write_all(line.as_bytes());
         written.map_err(|error| Failure::unwritten(&self.path, &error))

@@ -2,21 +2,30 @@
 
 use std::f64::consts::PI;
 
-use super::arguments::Shape;
+/// How the learning rate changes after the warm-up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// It stays.
+    Constant,
+    /// It falls by as much in each step.
+    Linear,
+    /// It falls slowly, then fast, then slowly, as half a wave.
+    Cosine,
+}
 
 /// How the learning rate changes from step to step.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Schedule {
+pub struct Schedule {
     /// How it changes after the warm-up.
-    pub(crate) shape: Shape,
+    pub shape: Shape,
     /// What it is after the warm-up.
-    pub(crate) peak: f64,
+    pub peak: f64,
     /// What it falls to.
-    pub(crate) least: f64,
+    pub least: f64,
     /// In how many steps it rises from 0.
-    pub(crate) warmup: u64,
+    pub warmup: u64,
     /// The number of the last step.
-    pub(crate) last: u64,
+    pub last: u64,
 }
 
 impl Schedule {
@@ -27,7 +36,7 @@ impl Schedule {
     /// `least + (peak - least) (1 + cos(pi t)) / 2`.
     ///
     /// Source of the cosine: Loshchilov and Hutter, "SGDR", 2017, equation 5, without restarts.
-    pub(crate) fn rate(&self, step: u64) -> f64 {
+    pub fn rate(&self, step: u64) -> f64 {
         if step <= self.warmup {
             return self.peak * part(step, self.warmup);
         }
