@@ -39,7 +39,7 @@ pub fn prices<'a>(target: &Target<'a>) -> Result<MachinePrices<'a>, Failure> {
     if mesh.devices() != machine.devices() {
         return Err(Failure::Usage(format!(
             "mesh {} has {} devices, the machine {} has {}: give a mesh whose sizes multiply to {3}",
-            autoparallel::mesh::sizes(mesh),
+            sizes(mesh),
             mesh.devices(),
             machine.full_name(),
             machine.devices()
@@ -52,7 +52,7 @@ pub fn prices<'a>(target: &Target<'a>) -> Result<MachinePrices<'a>, Failure> {
 /// Why there is no plan, and what would help.
 pub fn refusal(target: &Target<'_>, error: &PlanError) -> Failure {
     let why = why(target, error);
-    Failure::input(format!("no plan on mesh {}", autoparallel::mesh::sizes(target.mesh)), why)
+    Failure::input(format!("no plan on mesh {}", sizes(target.mesh)), why)
 }
 
 fn why(target: &Target<'_>, error: &PlanError) -> String {

@@ -28,6 +28,14 @@ pub struct Bound {
     pub inputs: Option<PathBuf>,
 }
 
+/// The name and the size of a dimension: `batch=2`.
+pub fn dimension(text: &str) -> Result<(String, u64), String> {
+    const EXPECTED: &str = "expected a name and a size such as `batch=2`";
+    let (name, size) = text.rsplit_once('=').ok_or(EXPECTED)?;
+    let size = size.trim().parse().map_err(|_| EXPECTED)?;
+    Ok((name.trim().to_owned(), size))
+}
+
 /// What a plan is made for, besides the machine.
 #[derive(Clone, Debug)]
 pub struct Wanted {

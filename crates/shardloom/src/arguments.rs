@@ -15,13 +15,16 @@ mod simulate; // what a simulation is told
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
-use planner_ir::Mesh;
-
 use ::launch::arguments::{ClusterArguments, DeviceArguments};
+use ::launch::arguments::{ClusterArguments, DeviceArguments};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use cost_models::quantity;
-use driver::compile::{Bound, Wanted};
+use cost_models::quantity;
+use driver::compile::{Bound, Wanted, dimension};
+use driver::compile::{Bound, Wanted, dimension};
 use driver::pipeline::Stage;
+use driver::pipeline::Stage;
+use planner_ir::Mesh;
 
 pub(crate) use generation::ids;
 pub use generation::{GenerateArguments, GenerationArguments, Prompt};
@@ -237,7 +240,7 @@ Examples:
   shardloom bench cpu-run --against-onnxruntime
   shardloom bench planning --dir models --ledger planning.jsonl"
     )]
-    Bench(crate::bench::Benchmark),
+    Bench(bench::bench::Benchmark),
 }
 
 /// A model and the sizes of its dimensions.
@@ -456,13 +459,6 @@ pub struct CalibrateArguments {
     /// Where the machine file is written
     #[arg(long, short, default_value = "machine.json", value_name = "FILE")]
     pub output: PathBuf,
-}
-
-pub(crate) fn dimension(text: &str) -> Result<(String, u64), String> {
-    const EXPECTED: &str = "expected a name and a size such as `batch=2`";
-    let (name, size) = text.rsplit_once('=').ok_or(EXPECTED)?;
-    let size = size.trim().parse().map_err(|_| EXPECTED)?;
-    Ok((name.trim().to_owned(), size))
 }
 
 fn mesh(text: &str) -> Result<Mesh, String> {

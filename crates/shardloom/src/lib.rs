@@ -13,7 +13,6 @@ mod kept; // what blocks of a training step keep
 mod validate; // prices beside measurements
 mod commands; // what each command does
 mod entry; // arguments to an exit code
-pub mod bench; // what the program takes, measured
 
 pub use entry::main_with;
 

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 
 use files::Failure;
 use files::checkpoint::{Checkpoint, Lock, Settings, lock};
+use files::model_file::Facts;
 use files::model_file::ModelFile;
 use files::written;
-use files::model_file::Facts;
 use launch::Listener;
 use launch::cluster::{self, Cluster};
 use lower::Program;
@@ -66,7 +66,8 @@ pub fn ready(
     let states = lasting(&trained.graph);
     // The whole of the data is read for its checksum: only where checkpoints need it.
     let checkpoints = job.checkpoint.is_some() || job.resumes().is_some();
-    let settings = if checkpoints { settings(&job.schedule, &trained.recipe, &data)? } else { Settings::new() };
+    let settings =
+        if checkpoints { settings(&job.schedule, &trained.recipe, &data)? } else { Settings::new() };
     let lock = match job.checkpoint.as_deref().filter(|_| leads) {
         // What cannot be written is known before the first step.
         Some(folder) => lock(folder)?,

@@ -8,12 +8,13 @@ use files::checkpoint::{self, Checkpoint, Manifest, Settings};
 use plan::ModelFile;
 use planner_ir::{State, Type};
 
-use super::job::Job;
 use super::data::Data;
+use super::job::Job;
 use super::settings::{Change, changes};
 
 /// A checkpoint that a run goes on from.
 pub struct Resumed {
+    /// Where it is, and what it says.
     pub checkpoint: Checkpoint,
     /// What is changed since.
     pub changes: Vec<Change>,
@@ -86,11 +87,7 @@ fn check_folder(job: &Job) -> Result<(), Failure> {
 
 /// Refuses changes that are mistakes more often than meant, unless they are asked for. Those of the
 /// optimizer and the precision change what states there are: they cannot be meant.
-fn check_changes(
-    job: &Job,
-    checkpoint: &Checkpoint,
-    changes: &[Change],
-) -> Result<(), Failure> {
+fn check_changes(job: &Job, checkpoint: &Checkpoint, changes: &[Change]) -> Result<(), Failure> {
     let mut unusual = changes.iter().filter(|it| !it.is_usual());
     let states = ["optimizer", "precision"];
     let first = changes.iter().find(|it| states.contains(&it.name.as_str()));

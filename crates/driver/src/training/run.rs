@@ -100,7 +100,11 @@ impl<'a> Run<'a> {
     }
 
     /// Does all steps, and writes checkpoints; each step is told of.
-    pub fn steps(&mut self, listener: &dyn Listener, told: &mut dyn FnMut(&StepReport)) -> Result<(), Failure> {
+    pub fn steps(
+        &mut self,
+        listener: &dyn Listener,
+        told: &mut dyn FnMut(&StepReport),
+    ) -> Result<(), Failure> {
         let (log, last) = (self.job.log.as_deref().filter(|_| self.session.leads()), self.job.last());
         let mut log = log.map(|path| Log::open(path, self.step)).transpose()?;
         while self.step < last {

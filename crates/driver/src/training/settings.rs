@@ -5,18 +5,14 @@ use files::checkpoint::{Settings, optimizer_name};
 use plan::Recipe;
 use planner_ir::Optimizer;
 
-use super::schedule::{Schedule, Shape};
 use super::data::Data;
+use super::schedule::{Schedule, Shape};
 
 /// What may change from one part of a run to the next, as schedules do.
 const RATE: &str = "learning rate";
 
 /// The settings of a run, of which a checkpoint is told.
-pub fn settings(
-    schedule: &Schedule,
-    recipe: &Recipe,
-    data: &Data,
-) -> Result<Settings, Failure> {
+pub fn settings(schedule: &Schedule, recipe: &Recipe, data: &Data) -> Result<Settings, Failure> {
     let mut settings = Settings::new();
     let mut set = |name: &str, value: String| {
         settings.insert(name.to_owned(), value);

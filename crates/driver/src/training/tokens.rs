@@ -10,8 +10,8 @@ use kernels::Array;
 use plan::{Loss, Recipe};
 use planner_ir::{DType, Type};
 
-use super::job::Width;
 use super::data::{Input, bytes_of};
+use super::job::Width;
 
 /// A file of tokens.
 #[derive(Debug)]

@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use ::plan::json::{Content, write, write_pipeline};
-use ::plan::{ModelFile as Named, Pipeline, Plan, Recipe, Tie};
 use crate::derived;
 use crate::pipeline::{self, Observer, Stage, staged};
+use ::plan::json::{Content, write, write_pipeline};
+use ::plan::{ModelFile as Named, Pipeline, Plan, Recipe, Tie};
 use files::Failure;
 use files::model_file::ModelFile;
 use files::plan_file;
@@ -13,7 +13,6 @@ use files::readable::hexadecimal;
 use lower::Program;
 use planner_ir::Graph;
 use sha2::{Digest, Sha256};
-
 
 /// How a step is planned.
 enum Planned {

@@ -7,9 +7,9 @@ use clap::{ArgMatches, CommandFactory};
 use files::Failure;
 use launch::arguments::RunDevice;
 
+use super::ShapeName;
 use super::recipe::OptimizerName;
 use super::{Arguments, Command, Mode, PlanArguments, Stages};
-use super::ShapeName;
 
 /// Options of commands, and where they mean something.
 struct Row {

@@ -1,12 +1,16 @@
 //! `bench`: what the program takes, measured.
 
+use ::bench::Benchmark;
+use bench::bench::{self, Benchmark};
 use files::Failure;
 
 use super::{Context, Said};
-use crate::bench::{self, Benchmark};
 
 /// Measures.
 pub(crate) fn bench(benchmark: &Benchmark, context: &mut Context<'_, '_>) -> Result<Said, Failure> {
-    let report = bench::run(benchmark, &|what| context.progress.say(what))?;
+    let report = ::bench::run(benchmark, &|what| context.progress.say(what))?;
     Ok(Said { text: report.text, json: report.lines.into() })
 }
+
+#[cfg(test)]
+mod tests;

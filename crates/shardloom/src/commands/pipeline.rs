@@ -25,8 +25,8 @@ use crate::arguments::{PlanArguments, Stages};
 use crate::attention::Found;
 use crate::explained;
 use crate::progress::Progress;
-use driver::training::derived_pipeline;
 use crate::weight_roles::Weights;
+use driver::training::derived_pipeline;
 
 /// Plans a training step in stages: on the mesh that is given for each group of devices, or the best
 /// of several.

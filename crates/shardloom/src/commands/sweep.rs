@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
+use bench::bench::plot::{Across, Line, Panel, Scale, Stroke, svg};
 use cost_models::quantity;
 use driver::pipeline::cluster::Answer;
 use files::Failure;
@@ -12,7 +13,6 @@ use serde_json::{Value, json};
 use super::pipeline::{answer, examples, found_in};
 use super::{Context, Said};
 use crate::arguments::SweepArguments;
-use crate::bench::plot::{Across, Line, Panel, Scale, Stroke, svg};
 
 /// What changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

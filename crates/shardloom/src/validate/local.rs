@@ -12,6 +12,8 @@ mod said; // what is said of it
 
 use std::path::Path;
 
+use autoparallel::otherwise::Manner;
+use bench::bench;
 use calibrate as measure;
 use calibrate::host::Ticks;
 use calibrate::notes::Notes;
@@ -23,9 +25,7 @@ use model_zoo::folder::Writer;
 use model_zoo::gpt2::{self, Size, Start};
 
 use crate::arguments::ValidateArguments;
-use crate::bench;
 use crate::commands::{Context, Said};
-use autoparallel::otherwise::Manner;
 use calm::Calm;
 use said::Trials;
 use trial::{Running, Trial, Way};

@@ -1,0 +1,175 @@
+//! `bench growth`: how what the stages take grows with the number of operations.
+
+use std::fmt::Write as _;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use calibrate::host;
+use clap::Args;
+use cost_models::quantity;
+use driver::pipeline::{self, Target};
+use files::Failure;
+use files::folder::Folder;
+use files::{machine, model_file};
+use import::Bindings;
+use model_zoo::folder::Writer;
+use serde_json::{Value, json};
+
+use super::Report;
+
+/// The machine that is planned for.
+const MACHINE: &str = "h100-80g-4x";
+/// The extent of the values.
+const EXTENT: u64 = 64;
+/// How many values are summed up at once.
+const ADDENDS: usize = 8;
+
+/// `bench growth`.
+#[derive(Args, Clone, Debug)]
+pub struct Growth {
+    /// Of how many nodes models are; may be repeated
+    #[arg(long, default_values_t = [1_000, 4_000, 16_000], value_name = "N")]
+    pub nodes: Vec<usize>,
+    /// Only models of kinds whose names contain this: chain, layers, residual, wide
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    pub only: String,
+    /// Append what is measured to this file
+    #[arg(long, value_name = "FILE")]
+    pub ledger: Option<PathBuf>,
+}
+
+/// What a model is like.
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    /// Functions of single elements, one after another.
+    Chain,
+    /// Layers of products whose weights are as large, one after another.
+    Layers,
+    /// Layers each of which adds to the stream what it makes of it three layers before.
+    Residual,
+    /// As many products of one value, summed up in a tree.
+    Wide,
+}
+
+impl Kind {
+    const ALL: [Self; 4] = [Self::Chain, Self::Layers, Self::Residual, Self::Wide];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Chain => "chain",
+            Self::Layers => "layers",
+            Self::Residual => "residual",
+            Self::Wide => "wide",
+        }
+    }
+
+    /// Writes a model of about so many nodes.
+    fn write(self, folder: &Path, nodes: usize) -> io::Result<PathBuf> {
+        let mut writer = Writer::absent(folder);
+        writer.floats("x", &[EXTENT, EXTENT]);
+        let product = |writer: &mut Writer, operand: &str, number: usize| {
+            let weight = writer.weight(&format!("w{number}"), &[EXTENT, EXTENT], || 0.0)?;
+            Ok::<_, io::Error>(writer.node("MatMul", &[operand, &weight], &[]))
+        };
+        let mut stream = vec!["x".to_owned()];
+        let last = |stream: &[String], back: usize| stream[stream.len().saturating_sub(back)].clone();
+        match self {
+            Self::Chain => {
+                for number in 0..nodes {
+                    let op = if number % 2 == 0 { "Tanh" } else { "Relu" };
+                    stream.push(writer.node(op, &[&last(&stream, 1)], &[]));
+                }
+            }
+            Self::Layers => {
+                for number in 0..nodes / 2 {
+                    let made = product(&mut writer, &last(&stream, 1), number)?;
+                    stream.push(writer.node("Relu", &[&made], &[]));
+                }
+            }
+            Self::Residual => {
+                for number in 0..nodes / 2 {
+                    let made = product(&mut writer, &last(&stream, 1), number)?;
+                    stream.push(writer.node("Add", &[&made, &last(&stream, 3)], &[]));
+                }
+            }
+            Self::Wide => {
+                let products = (0..nodes * (ADDENDS - 1) / ADDENDS).map(|it| product(&mut writer, "x", it));
+                stream = products.collect::<io::Result<_>>()?;
+                while stream.len() > 1 {
+                    let sum = |addends: &[String]| {
+                        let addends: Vec<&str> = addends.iter().map(String::as_str).collect();
+                        writer.node("Sum", &addends, &[])
+                    };
+                    stream = stream.chunks(ADDENDS).map(sum).collect();
+                }
+            }
+        }
+        let extent = EXTENT.to_string();
+        writer.output("y", &last(&stream, 1), &[&extent, &extent]);
+        writer.finish()
+    }
+}
+
+/// Plans and lowers models of growing length, and says what it took.
+pub fn measure(options: &Growth, say: &dyn Fn(String)) -> Result<Report, Failure> {
+    let mut text = String::new();
+    let mut lines = Vec::new();
+    // Writing to a string does not fail.
+    let _ = writeln!(text, "| model | nodes | import | raise | plan | lower | peak memory |");
+    let _ = writeln!(text, "|---|---|---|---|---|---|---|");
+    for kind in Kind::ALL.into_iter().filter(|kind| kind.name().contains(&options.only)) {
+        for &nodes in &options.nodes {
+            say(format!("{} of {nodes}", kind.name()));
+            let folder = Folder::new("growth", None)?;
+            let path = kind.write(&folder.path, nodes).map_err(|error| {
+                Failure::file(&folder.path, format!("a model cannot be written there: {error}"))
+            })?;
+            let mut line = json!({ "benchmark": "growth", "kind": kind.name(), "nodes": nodes });
+            let outcome = stages(&path, &mut line);
+            line["peak_bytes"] = json!(host::peak_memory());
+            let seconds = |name: &str| line[name].as_f64().map_or_else(|| "-".to_owned(), quantity::seconds);
+            let _ = writeln!(
+                text,
+                "| {} | {nodes} | {} | {} | {} | {} | {} |{}",
+                kind.name(),
+                seconds("import_seconds"),
+                seconds("raise_seconds"),
+                seconds("plan_seconds"),
+                seconds("lower_seconds"),
+                line["peak_bytes"].as_u64().map_or_else(|| "?".to_owned(), quantity::bytes),
+                outcome.as_ref().err().map(|failure| format!(" refused: {failure}")).unwrap_or_default()
+            );
+            if let Err(failure) = outcome {
+                line["refused"] = json!(failure.to_string());
+            }
+            lines.push(line);
+        }
+    }
+    Ok(Report { text, lines })
+}
+
+/// One stage after another; how long each took is added to the line (seconds).
+fn stages(path: &Path, line: &mut Value) -> Result<(), Failure> {
+    host::forget_peak();
+    let mut start = Instant::now();
+    let mut took = |stage: &str| {
+        line[format!("{stage}_seconds")] = json!(start.elapsed().as_secs_f64());
+        start = Instant::now();
+    };
+    let file = model_file::open(path)?;
+    let graph = pipeline::import(&file, &Bindings::default(), &mut |_, _| {})
+        .map_err(|error| Failure::file(path, error))?;
+    took("import");
+    let prepared = pipeline::prepare(&graph, &mut |_, _| {})?;
+    took("raise");
+    let machine = machine::named(MACHINE, None)?;
+    let mesh = planner_ir::Mesh::of_sizes(&[machine.devices()]);
+    let header =
+        plan::ModelFile { path: path.display().to_string(), sha256: file.sha256.clone(), dims: Vec::new() };
+    let plan = pipeline::plan(&prepared, &header, &Target::of(&machine, &mesh), &mut |_, _| {})?;
+    took("plan");
+    pipeline::lower(&plan, &mut |_, _| {})?;
+    took("lower");
+    Ok(())
+}
