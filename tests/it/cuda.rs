@@ -240,7 +240,7 @@ fn every_kernel_of_every_plan_compiles_without_spilling() {
             needed.faults.push(format!("no plan needs `{family}`: what is compiled is not what plans need"));
         }
     }
-    let compared = bench::bench::compared().unwrap();
+    let compared = bench::compared().unwrap();
     for operation in needed.operations.difference(&compared) {
         needed.faults.push(format!("`bench gpu` compares no kernel of {operation} with a processor"));
     }

@@ -8,7 +8,6 @@ mod onnxruntime; // another program's steps, for comparison
 mod cpu_run; // `cpu-run`
 mod planning; // `planning`
 mod cluster; // `cluster`
-pub mod plot; // curves as a picture
 mod training; // `training`
 mod simulate; // `simulate`
 mod resharding; // `resharding`

@@ -15,9 +15,9 @@ use files::folder::Folder;
 use files::{model_file, readable, written};
 use model_zoo::folder::Writer;
 use model_zoo::gpt2::{self, Size, Start};
+use report::plot::{self, Line, Panel, Scale, Stroke};
 use serde_json::{Value, json};
 
-use super::plot::{self, Line, Panel, Scale, Stroke};
 use super::{Report, median};
 use curve::{Curve, Trial};
 

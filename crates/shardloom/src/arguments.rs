@@ -240,7 +240,7 @@ Examples:
   shardloom bench cpu-run --against-onnxruntime
   shardloom bench planning --dir models --ledger planning.jsonl"
     )]
-    Bench(bench::bench::Benchmark),
+    Bench(bench::Benchmark),
 }
 
 /// A model and the sizes of its dimensions.

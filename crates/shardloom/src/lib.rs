@@ -4,12 +4,8 @@
 //! arguments and the environment.
 
 pub mod arguments; // what the command line says
-mod attention; // what attention is found to be
 mod stages; // dumps of stages
 mod progress; // what is being done, for a person who waits
-mod explained; // a plan in words
-mod weight_roles; // which weights a step trains, in words
-mod kept; // what blocks of a training step keep
 mod validate; // prices beside measurements
 mod commands; // what each command does
 mod entry; // arguments to an exit code

@@ -1,7 +1,6 @@
 //! `bench`: what the program takes, measured.
 
 use ::bench::Benchmark;
-use bench::bench::{self, Benchmark};
 use files::Failure;
 
 use super::{Context, Said};

@@ -15,15 +15,15 @@ use driver::generation::planned::held;
 use driver::pipeline::{Prepared, Target};
 use files::Failure;
 use files::{machine, plan_file};
+use report::explained::{self, BlockStory, MoveStory, OperationStory};
+use report::kept::Kept;
+use report::weight_roles::Weights;
 use serde_json::{Value, json};
 
 use super::generate;
 use super::plan::{left_out, proof, summary_json};
 use super::{Context, Said};
 use crate::arguments::ExplainArguments;
-use crate::explained::{self, BlockStory, MoveStory, OperationStory};
-use crate::kept::Kept;
-use crate::weight_roles::Weights;
 
 use super::import::kept_whole;
 

@@ -9,11 +9,11 @@ use driver::pipeline::{self, Stage};
 use files::Failure;
 use files::given;
 use planner_ir::Graph;
+use report::attention::Found;
 use serde_json::{Value, json};
 
 use super::{Context, Said, stopped};
 use crate::arguments::ImportArguments;
-use crate::attention::Found;
 
 /// Imports a model.
 pub(crate) fn import(arguments: &ImportArguments, context: &mut Context<'_, '_>) -> Result<Said, Failure> {
@@ -98,7 +98,7 @@ pub(crate) fn import(arguments: &ImportArguments, context: &mut Context<'_, '_>)
         "idioms": raised.idioms,
         "kept_whole": regions,
     });
-    found.after(&imported.warnings).say(&mut json, context);
+    found.after(&imported.warnings).say(&mut json, &|words| context.warn(words));
     Ok(Said { text, json })
 }
 

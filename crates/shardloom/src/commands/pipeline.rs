@@ -12,21 +12,21 @@ use driver::compile::{self, Imported};
 use driver::pipeline::cluster::{Answer, Pins, Question, cheapest};
 use driver::pipeline::staged::{self, Forward, Meshes, Order, Wanted, kind, staged, too_much};
 use driver::pipeline::{self, Stage, parameters};
+use driver::training::derived_pipeline;
 use files::Failure;
 use files::model_file::ModelFile;
 use files::{model_file, plan_file, readable};
 use import::Bindings;
 use planner_ir::Mesh;
+use report::attention::Found;
+use report::explained;
+use report::weight_roles::Weights;
 use schedule::{Kind, Schedule};
 use serde_json::{Value, json};
 
 use super::{Context, Said, stopped};
 use crate::arguments::{PlanArguments, Stages};
-use crate::attention::Found;
-use crate::explained;
 use crate::progress::Progress;
-use crate::weight_roles::Weights;
-use driver::training::derived_pipeline;
 
 /// Plans a training step in stages: on the mesh that is given for each group of devices, or the best
 /// of several.
@@ -147,7 +147,7 @@ fn said(
     let _ = writeln!(text, "plan written to {}", arguments.output.display());
     let mut json = summary_json(pipeline);
     json["parameters"] = weights.json();
-    found_in(pipeline).after(warnings).say(&mut json, context);
+    found_in(pipeline).after(warnings).say(&mut json, &|words| context.warn(words));
     Ok(Said { text, json })
 }
 

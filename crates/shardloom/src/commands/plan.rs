@@ -12,13 +12,13 @@ use driver::pipeline::{self, Prepared, Stage, Training, parameters};
 use files::Failure;
 use files::{machine, plan_file, written};
 use planner_ir::{DType, Source, StateKind};
+use report::attention::Found;
+use report::explained;
+use report::weight_roles::Weights;
 use serde_json::{Value, json};
 
 use super::{Context, Said, stopped};
 use crate::arguments::{Mode, PlanArguments, Stages};
-use crate::attention::Found;
-use crate::explained;
-use crate::weight_roles::Weights;
 
 /// How many terms of the estimate a summary has.
 const TERMS: usize = 5;
@@ -103,7 +103,7 @@ pub(crate) fn plan(arguments: &PlanArguments, context: &mut Context<'_, '_>) -> 
         let _ = writeln!(text, "{line}");
     }
     let _ = writeln!(text, "plan written to {}", arguments.output.display());
-    Found::of([&prepared.graph]).after(&imported.warnings).say(&mut json, context);
+    Found::of([&prepared.graph]).after(&imported.warnings).say(&mut json, &|words| context.warn(words));
     Ok(Said { text, json })
 }
 

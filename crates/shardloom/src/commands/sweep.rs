@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use bench::bench::plot::{Across, Line, Panel, Scale, Stroke, svg};
 use cost_models::quantity;
 use driver::pipeline::cluster::Answer;
 use files::Failure;
 use files::{machine, model_file, written};
+use report::plot::{Across, Line, Panel, Scale, Stroke, svg};
 use serde_json::{Value, json};
 
 use super::pipeline::{answer, examples, found_in};

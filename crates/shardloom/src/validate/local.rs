@@ -13,7 +13,6 @@ mod said; // what is said of it
 use std::path::Path;
 
 use autoparallel::otherwise::Manner;
-use bench::bench;
 use calibrate as measure;
 use calibrate::host::Ticks;
 use calibrate::notes::Notes;

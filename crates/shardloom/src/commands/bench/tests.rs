@@ -5,7 +5,7 @@ mod sanitizer; // what compute-sanitizer says
 use std::path::Path;
 
 use bench::Benchmark;
-use bench::bench::Benchmark;
+use bench::Benchmark;
 use clap::Parser as _;
 use files::folder::Folder;
 use serde_json::Value;

@@ -8,14 +8,14 @@ use cost_models::quantity::{bytes, percent, seconds};
 use driver::pipeline::staged::{self, kind, too_much};
 use files::Failure;
 use files::written;
+use report::explained;
+use report::weight_roles::Weights;
 use schedule::{Kind, Timeline};
 use serde_json::{Value, json};
 
 use crate::arguments::ExplainArguments;
 use crate::commands::Said;
 use crate::commands::pipeline::summary_json;
-use crate::explained;
-use crate::weight_roles::Weights;
 
 /// How many columns the schedule has.
 const WIDTH: usize = 160;

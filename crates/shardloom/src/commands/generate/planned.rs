@@ -17,12 +17,12 @@ use files::plan_file;
 use import::Bindings;
 use models::Use;
 use planner_ir::Graph;
+use report::attention::Found;
 use serde_json::{Value, json};
 
 use super::super::plan::{summary, summary_json};
 use super::super::{Context, Said, stopped};
 use crate::arguments::PlanArguments;
-use crate::attention::Found;
 
 /// Plans the steps of a decoder.
 pub(crate) fn plan(

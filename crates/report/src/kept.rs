@@ -9,21 +9,21 @@ use search::{Repetition, Section};
 
 /// What a block keeps where some of it is computed again.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Kept {
+pub struct Kept {
     /// What the values that are kept are called: made by these operations, or before the block.
-    pub(crate) names: Vec<String>,
+    pub names: Vec<String>,
     /// How many values gradients read.
-    pub(crate) needed: usize,
+    pub needed: usize,
     /// What a device holds of the values that are kept (bytes).
-    pub(crate) bytes: u64,
+    pub bytes: u64,
     /// What it would hold of those that gradients read (bytes).
-    pub(crate) whole: u64,
+    pub whole: u64,
     /// What computing the others again takes, for a micro-batch (seconds).
-    pub(crate) seconds: f64,
+    pub seconds: f64,
 }
 
 /// What a block keeps, at the place where it stands; nothing if nothing is computed again in it.
-pub(crate) fn of_block(plan: &Plan, section: &Section, place: &Repetition) -> Option<Kept> {
+pub fn of_block(plan: &Plan, section: &Section, place: &Repetition) -> Option<Kept> {
     let graph = &section.graph;
     let fixed = fixed(graph);
     let again = again(section, &fixed);
@@ -65,7 +65,7 @@ pub(crate) fn of_block(plan: &Plan, section: &Section, place: &Repetition) -> Op
 impl Kept {
     /// Such as `keeps 2 values where gradients read 5, 1.5 MB instead of 4.0 MB, and computes 1 us
     /// again: a, b`.
-    pub(crate) fn in_words(&self) -> String {
+    pub fn in_words(&self) -> String {
         let names = if self.names.is_empty() { "none".to_owned() } else { self.names.join(", ") };
         format!(
             "keeps {} values where gradients read {}, {} instead of {}, and computes {} again: {names}",

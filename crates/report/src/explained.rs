@@ -10,55 +10,55 @@ use crate::kept::{self, Kept};
 
 /// A block, and where it stands.
 #[derive(Debug)]
-pub(crate) struct BlockStory {
+pub struct BlockStory {
     /// What it is called: `2`, and `2b` where block 2 is computed in a second way.
-    pub(crate) name: String,
+    pub name: String,
     /// Which section it is of.
     section: usize,
     /// How often it stands in the program, computed in this way.
-    pub(crate) count: usize,
+    pub count: usize,
     /// Its operations, as in the first place where it stands.
-    pub(crate) operations: Vec<OperationStory>,
+    pub operations: Vec<OperationStory>,
     /// What it keeps for its gradients, if not all that they read.
-    pub(crate) kept: Option<Kept>,
+    pub kept: Option<Kept>,
 }
 
 /// An operation of a block.
 #[derive(Debug)]
-pub(crate) struct OperationStory {
+pub struct OperationStory {
     /// Which one of the program it is, in the first place.
-    pub(crate) node: NodeId,
+    pub node: NodeId,
     /// Which one of the block it is.
-    pub(crate) local: NodeId,
+    pub local: NodeId,
     /// What the model file calls it.
-    pub(crate) origin: String,
+    pub origin: String,
     /// The kind of operation.
-    pub(crate) kind: &'static str,
+    pub kind: &'static str,
     /// How it is computed.
-    pub(crate) choice: String,
+    pub choice: String,
     /// The same as plans say it, and `--pin`.
-    pub(crate) partition: String,
+    pub partition: String,
     /// What it takes (seconds).
-    pub(crate) seconds: f64,
+    pub seconds: f64,
     /// What it waits for.
-    pub(crate) moves: Vec<MoveStory>,
+    pub moves: Vec<MoveStory>,
 }
 
 /// A value that is moved for an operation.
 #[derive(Debug)]
-pub(crate) struct MoveStory {
+pub struct MoveStory {
     /// What the value is called.
-    pub(crate) value: String,
+    pub value: String,
     /// The moves.
-    pub(crate) moves: Vec<&'static str>,
+    pub moves: Vec<&'static str>,
     /// What all devices receive (bytes).
-    pub(crate) bytes: u64,
+    pub bytes: u64,
     /// What it takes (seconds).
-    pub(crate) seconds: f64,
+    pub seconds: f64,
 }
 
 /// The blocks of a plan's program, those that are computed alike told once.
-pub(crate) fn blocks(plan: &Plan, sections: &[Section]) -> Vec<BlockStory> {
+pub fn blocks(plan: &Plan, sections: &[Section]) -> Vec<BlockStory> {
     let first = first_uses(plan);
     let mut stories: Vec<BlockStory> = Vec::new();
     for (index, section) in sections.iter().enumerate() {
@@ -150,7 +150,7 @@ fn operation(
 }
 
 /// What a user has fixed in plans of parts of a program, and of how many operations.
-pub(crate) fn pinned<'a>(plans: impl Iterator<Item = &'a Plan>) -> Vec<String> {
+pub fn pinned<'a>(plans: impl Iterator<Item = &'a Plan>) -> Vec<String> {
     let mut all: BTreeMap<String, usize> = BTreeMap::new();
     for plan in plans {
         for pin in &plan.pins {
@@ -170,7 +170,7 @@ pub(crate) fn pinned<'a>(plans: impl Iterator<Item = &'a Plan>) -> Vec<String> {
 }
 
 /// The moves of outputs, which no operation waits for.
-pub(crate) fn returned(plan: &Plan) -> Vec<MoveStory> {
+pub fn returned(plan: &Plan) -> Vec<MoveStory> {
     let first = first_uses(plan);
     let unused = plan.transfers.iter().enumerate().filter(|(index, _)| !first.contains_key(index));
     let story = |(_, transfer): (usize, &plan::Transfer)| MoveStory {

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 const NAMES: usize = 4;
 
 /// What becomes of the weights of a model.
-pub(crate) struct Weights<'a> {
+pub struct Weights<'a> {
     /// The parameters.
     parameters: BTreeMap<&'a str, &'a Type>,
     /// The weights of floating point that stay as they are.
@@ -25,11 +25,7 @@ pub(crate) struct Weights<'a> {
 
 impl<'a> Weights<'a> {
     /// Of a step, or of its stages.
-    pub(crate) fn of(
-        graphs: impl Iterator<Item = &'a Graph>,
-        roles: &'a Roles,
-        found: Option<&'a Found>,
-    ) -> Self {
+    pub fn of(graphs: impl Iterator<Item = &'a Graph>, roles: &'a Roles, found: Option<&'a Found>) -> Self {
         let mut weights = Self {
             parameters: BTreeMap::new(),
             others: BTreeSet::new(),
@@ -95,7 +91,7 @@ impl<'a> Weights<'a> {
     }
 
     /// A few lines, names that differ in numbers together.
-    pub(crate) fn lines(&self) -> Vec<String> {
+    pub fn lines(&self) -> Vec<String> {
         let elements: u64 = self.parameters.values().map(|type_| type_.elements()).sum();
         let rest = match self.others.len() + self.whole.len() {
             0 => String::new(),
@@ -134,7 +130,7 @@ impl<'a> Weights<'a> {
     }
 
     /// All names, line by line.
-    pub(crate) fn all(&self) -> Vec<String> {
+    pub fn all(&self) -> Vec<String> {
         let mut lines = self.lines();
         lines.push("parameters".to_owned());
         lines.extend(self.parameters.iter().map(|(name, type_)| format!("           {name}: {type_}")));
@@ -153,7 +149,7 @@ impl<'a> Weights<'a> {
     }
 
     /// The same for programs.
-    pub(crate) fn json(&self) -> Value {
+    pub fn json(&self) -> Value {
         let why: BTreeMap<&str, Because> =
             self.found.iter().flat_map(|it| &it.trained).map(|it| (it.name.as_str(), it.why)).collect();
         let trained = self.parameters.iter().map(|(name, type_)| {

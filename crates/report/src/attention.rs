@@ -6,19 +6,17 @@ use planner_ir::Graph;
 use rewrite::{AttentionKind, Sight, attentions, predicts_tokens};
 use serde_json::{Value, json};
 
-use crate::commands::Context;
-
 /// What is found of the attention in a graph in named operations.
-pub(crate) struct Found {
+pub struct Found {
     /// Each kind and how often it occurs, in words.
-    pub(crate) kinds: Vec<(String, usize)>,
+    pub kinds: Vec<(String, usize)>,
     /// What a user should know, in words.
-    pub(crate) warnings: Vec<String>,
+    pub warnings: Vec<String>,
 }
 
 impl Found {
     /// What is found in the graphs that a model became.
-    pub(crate) fn of<'a>(graphs: impl IntoIterator<Item = &'a Graph>) -> Self {
+    pub fn of<'a>(graphs: impl IntoIterator<Item = &'a Graph>) -> Self {
         let mut kinds: BTreeMap<AttentionKind, Vec<String>> = BTreeMap::new();
         let mut decodes = false;
         for graph in graphs {
@@ -32,20 +30,20 @@ impl Found {
     }
 
     /// The same with warnings of others before its own.
-    pub(crate) fn after(self, warnings: &[String]) -> Self {
+    pub fn after(self, warnings: &[String]) -> Self {
         Self { warnings: warnings.iter().cloned().chain(self.warnings).collect(), ..self }
     }
 
-    /// Prints the warnings, and adds what is found to what is said for programs.
-    pub(crate) fn say(&self, json: &mut Value, context: &Context<'_, '_>) {
+    /// Tells of the warnings, and adds what is found to what is said for programs.
+    pub fn say(&self, json: &mut Value, warn: &dyn Fn(&str)) {
         for warning in &self.warnings {
-            context.warn(warning);
+            warn(warning);
         }
         self.add(json);
     }
 
     /// Adds what is found to what is said for programs.
-    pub(crate) fn add(&self, json: &mut Value) {
+    pub fn add(&self, json: &mut Value) {
         let kinds = self.kinds.iter().map(|(kind, count)| json!({ "kind": kind, "count": count }));
         json["attention"] = kinds.collect();
         json["warnings"] = json!(self.warnings);

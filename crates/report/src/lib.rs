@@ -1,0 +1,13 @@
+//! Plans and programs for people: in words, in tables for programs, as pictures.
+//!
+//! - [`explained`] — a plan in words: what each operation of each block does, and what it waits for
+//! - [`kept`] — what blocks of a training step keep
+//! - [`weight_roles`] — which weights a step trains, which not and why
+//! - [`attention`] — what attention is found to be
+//! - [`plot`] — curves as a picture
+
+pub mod attention;
+pub mod explained;
+pub mod kept;
+pub mod plot;
+pub mod weight_roles;
