@@ -1,5 +1,6 @@
 //! The rules that the repository itself obeys.
 
+mod circles; // which modules use each other
 mod wildcards; // where operations are told apart
 
 use std::collections::{BTreeMap, BTreeSet};
