@@ -337,7 +337,7 @@ impl<'a> Asked<'a> {
                 outcome.lower_bound = outcome.lower_bound.max(proven * all / groups);
                 more = part.more(groups);
             }
-            self.known.note(&part);
+            self.known.note(&part.mesh, part.refused.as_ref());
             let parts = || self.parts.lock().unwrap_or_else(PoisonError::into_inner);
             if part.refused.is_some() {
                 // Some group would have what cannot be: its mesh is one for groups of others.

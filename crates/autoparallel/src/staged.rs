@@ -4,6 +4,7 @@ mod plans; // plans of stages, as few as serve
 mod placed; // on which nodes groups of devices lie
 mod pinned; // what is fixed of the operations of which blocks
 mod held_back; // schedules that hold less, where memory ends
+mod phase; // in which phase what crosses is made
 mod prices; // what a pipeline takes
 mod update; // what its update takes
 mod mispriced; // what prices do not make of what a pipeline says

@@ -9,6 +9,7 @@ mod equal; // kernels against processors
 mod rates; // single things
 mod calibrated; // the machine that explains them
 mod ranks; // plans on several ranks against one
+mod model; // a model that is trained
 mod steps; // steps of training, beside those of PyTorch
 mod torch; // the same steps by PyTorch
 mod decode; // tokens one after another

@@ -205,6 +205,15 @@ pub struct Chosen {
     pub tried: Vec<(Mesh, Result<f64, Failure>)>,
 }
 
+impl Chosen {
+    /// What a step takes on each mesh that was tried (seconds); nothing where there is no plan.
+    pub fn seconds(&self) -> Vec<(Mesh, Option<f64>)> {
+        let of =
+            |(mesh, outcome): &(Mesh, Result<f64, Failure>)| (mesh.clone(), outcome.as_ref().ok().copied());
+        self.tried.iter().map(of).collect()
+    }
+}
+
 /// The cheapest plan, on the mesh that is given or on the best of several; of equal ones the first.
 pub fn planned(
     prepared: &Prepared,

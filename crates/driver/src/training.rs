@@ -4,6 +4,7 @@
 //! checkpoints, and the weights in the end.
 
 pub mod data; // files of examples, cut into micro-batches
+mod input; // inputs that take examples
 mod job; // what is asked of a run
 pub mod order; // which examples, in which step
 mod ranges; // numbers that index classes and tables

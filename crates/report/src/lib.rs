@@ -1,6 +1,7 @@
 //! Plans and programs for people: in words, in tables for programs, as pictures.
 //!
 //! - [`explained`] — a plan in words: what each operation of each block does, and what it waits for
+//! - [`summary`] — what is said of a plan that was made
 //! - [`kept`] — what blocks of a training step keep
 //! - [`weight_roles`] — which weights a step trains, which not and why
 //! - [`attention`] — what attention is found to be
@@ -10,4 +11,5 @@ pub mod attention;
 pub mod explained;
 pub mod kept;
 pub mod plot;
+pub mod summary;
 pub mod weight_roles;

@@ -9,6 +9,7 @@ mod plan; // what is planned, and for what
 mod pipeline; // what a plan in stages is told
 mod predict; // what setups are priced
 mod recipe; // what a plan for training is told besides
+mod sweep; // what plans are made of, one after another
 mod schedule; // which schedule is looked at
 mod train; // `train`
 mod simulate; // what a simulation is told
@@ -17,13 +18,14 @@ use std::path::PathBuf;
 
 use ::launch::arguments::{ClusterArguments, DeviceArguments};
 use ::launch::arguments::{ClusterArguments, DeviceArguments};
+use cost_models::quantity;
+use cost_models::quantity;
+use driver::compile::{Bound, Wanted, dimension};
+use driver::compile::{Bound, Wanted, dimension};
+use driver::pipeline::Stage;
+use driver::pipeline::Stage;
+
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use cost_models::quantity;
-use cost_models::quantity;
-use driver::compile::{Bound, Wanted, dimension};
-use driver::compile::{Bound, Wanted, dimension};
-use driver::pipeline::Stage;
-use driver::pipeline::Stage;
 use planner_ir::Mesh;
 
 pub(crate) use generation::ids;
@@ -31,12 +33,13 @@ pub use generation::{GenerateArguments, GenerationArguments, Prompt};
 pub use kernels::KernelsArguments;
 pub use launch::LaunchArguments;
 pub use model::{ElementName, ExpertsName, GraphArguments, UseName};
-pub use pipeline::{PipelineArguments, Stages, SweepArguments};
+pub use pipeline::{PipelineArguments, Stages};
 pub use plan::PlanArguments;
 pub use predict::{PredictArguments, ValidateArguments};
 pub use recipe::{Mode, RecipeArguments};
 pub use schedule::ScheduleArguments;
 pub use simulate::SimulateArguments;
+pub use sweep::SweepArguments;
 pub use train::{ShapeName, TrainArguments};
 
 /// A compiler for parallelism: an ONNX transformer and a cluster to an execution plan, and the
@@ -167,7 +170,7 @@ Examples:
 Without --mesh several meshes are tried and the cheapest plan is kept. Weights need not be there.")]
     Plan(Box<PlanArguments>),
     /// Plan a model on clusters that differ in size, in what they hold or in what they do in a step
-    #[command(after_help = pipeline::SWEEP)]
+    #[command(after_help = sweep::HELP)]
     Sweep(Box<SweepArguments>),
     /// Say what a plan decides, what it costs, and what it would cost otherwise
     #[command(after_help = "\

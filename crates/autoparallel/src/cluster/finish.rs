@@ -7,7 +7,7 @@ use schedule::Kind;
 use search::Fixed;
 
 use super::known::Known;
-use super::refused::none_fits;
+use super::refused::Refused;
 use super::setups::Chosen;
 use super::{Answer, Question, proof};
 use crate::staged::{Meshes, Order, Wanted, staged};
@@ -144,4 +144,27 @@ fn planned(
         fixed: &question.pins.operations,
     };
     staged(&forward, &(question.header)(chosen.micro_batches), &wanted, say)
+}
+
+/// Why there is no pipeline where there are so many setups.
+fn none_fits(question: &Question<'_>, setups: usize, known: &[Known]) -> Failure {
+    let refused = known.iter().fold(Refused::default(), |refused, it| it.refused(refused));
+    if refused.everywhere() {
+        let message = format!("none of {setups} setups can have what is fixed{refused}");
+        return Failure::input("no pipeline", message);
+    }
+    let most =
+        question.cluster.kinds().iter().map(|it| question.memory.unwrap_or(it.usable_memory().0)).max();
+    let pinned = match question.pins.operations[..] {
+        [] => "",
+        _ => ", with operations computed as `--pin` says",
+    };
+    Failure::input(
+        "no pipeline",
+        format!(
+            "none of {setups} setups was found to fit {} on a device{pinned}; more devices, or with `--recompute \
+             full` smaller micro-batches would help{refused}",
+            cost_models::quantity::bytes(most.unwrap_or(0))
+        ),
+    )
 }

@@ -6,12 +6,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use files::Failure;
 use plan::Recipe;
+use planner_ir::Mesh;
 use rewrite::RaiseStatistics;
 use search::fold;
 
 use super::least::Least;
-use super::parts::Part;
-use super::refused::Refused;
+use super::refused::{Refusal, Refused};
 use super::{Question, Setup};
 use crate::pins::counted;
 use crate::prepared::Prepared;
@@ -134,9 +134,9 @@ impl Known {
         kept(&self.steps, (setup.micro_batches, setup.recompute.to_string()), make)
     }
 
-    /// Notes what cannot be on the mesh of a part.
-    pub(super) fn note(&self, part: &Part) {
-        self.refused.lock().unwrap_or_else(PoisonError::into_inner).note(part);
+    /// Notes what cannot be on a mesh.
+    pub(super) fn note(&self, mesh: &Mesh, refused: Option<&Refusal>) {
+        self.refused.lock().unwrap_or_else(PoisonError::into_inner).note(mesh, refused);
     }
 
     /// Adds what is noted here.

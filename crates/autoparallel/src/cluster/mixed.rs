@@ -186,7 +186,7 @@ impl Asked<'_> {
         let Some((_, loose)) = part(question, setup, &step, Space::Unbounded, &trail)? else {
             return Ok(Vec::new());
         };
-        self.known[kind].note(&loose);
+        self.known[kind].note(&loose.mesh, loose.refused.as_ref());
         let mut parts = tighter(question, setup, &step, &loose, &trail)?;
         parts.insert(0, loose);
         Ok(parts)

@@ -83,7 +83,7 @@ pub(super) fn part(
     let blocks: Vec<BlockCost> = stands.iter().map(|&it| short[it]).collect();
     let bytes = blocks::crossing(&plan, homes, question.machine().devices_per_node());
     let message = message(question.machine(), setup.mesh.devices(), bytes)?;
-    let refused = Refusal::of(&errors, step);
+    let refused = Refusal::of(&errors, &step.prepared.graph, (&step.homes, &step.stands));
     let part = Part { mesh: setup.mesh.clone(), kind: question.kind, blocks, short, message, refused };
     Ok(Some((plan, part)))
 }

@@ -3,13 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use files::Failure;
-use planner_ir::Mesh;
+use planner_ir::{Graph, Mesh};
 use search::FixedError;
 
-use super::Question;
-use super::known::{Known, ShortStep};
-use super::parts::Part;
 use crate::mesh::sizes;
 
 /// What is fixed that cannot be on a mesh: blocks that have some of it are priced as if it were not.
@@ -22,12 +18,18 @@ pub(super) struct Refusal {
 }
 
 impl Refusal {
-    pub(super) fn of(errors: &[FixedError], step: &ShortStep) -> Option<Self> {
+    /// Of the step of a model with fewer blocks: the block of each of its operations, and for each block of the
+    /// whole model the one that it is as.
+    pub(super) fn of(
+        errors: &[FixedError],
+        graph: &Graph,
+        (homes, stands): (&[usize], &[usize]),
+    ) -> Option<Self> {
         let why = errors.first()?.to_string();
-        let nodes = step.prepared.graph.nodes.iter().zip(&step.homes);
+        let nodes = graph.nodes.iter().zip(homes);
         let cannot = nodes.filter(|(node, _)| errors.iter().any(|error| error.is_of(node)));
         let short: BTreeSet<usize> = cannot.map(|(_, &home)| home).collect();
-        Some(Self { blocks: step.stands.iter().map(|it| short.contains(it)).collect(), why })
+        Some(Self { blocks: stands.iter().map(|it| short.contains(it)).collect(), why })
     }
 }
 
@@ -41,12 +43,11 @@ pub(super) struct Refused {
 }
 
 impl Refused {
-    /// Notes what was refused on the mesh of a part.
-    pub(super) fn note(&mut self, part: &Part) {
-        match &part.refused {
+    /// Notes what was refused on a mesh.
+    pub(super) fn note(&mut self, mesh: &Mesh, refused: Option<&Refusal>) {
+        match refused {
             Some(refused) => {
-                let Mesh { axes, .. } = &part.mesh;
-                self.why.entry((axes.len(), sizes(&part.mesh))).or_insert_with(|| refused.why.clone());
+                self.why.entry((mesh.axes.len(), sizes(mesh))).or_insert_with(|| refused.why.clone());
             }
             None => self.nowhere = true,
         }
@@ -71,27 +72,4 @@ impl fmt::Display for Refused {
         let Some(((_, mesh), why)) = self.why.last_key_value() else { return Ok(()) };
         write!(f, "; on mesh {mesh}: {why}")
     }
-}
-
-/// Why there is no pipeline where there are so many setups.
-pub(super) fn none_fits(question: &Question<'_>, setups: usize, known: &[Known]) -> Failure {
-    let refused = known.iter().fold(Refused::default(), |refused, it| it.refused(refused));
-    if refused.everywhere() {
-        let message = format!("none of {setups} setups can have what is fixed{refused}");
-        return Failure::input("no pipeline", message);
-    }
-    let most =
-        question.cluster.kinds().iter().map(|it| question.memory.unwrap_or(it.usable_memory().0)).max();
-    let pinned = match question.pins.operations[..] {
-        [] => "",
-        _ => ", with operations computed as `--pin` says",
-    };
-    Failure::input(
-        "no pipeline",
-        format!(
-            "none of {setups} setups was found to fit {} on a device{pinned}; more devices, or with `--recompute \
-             full` smaller micro-batches would help{refused}",
-            cost_models::quantity::bytes(most.unwrap_or(0))
-        ),
-    )
 }

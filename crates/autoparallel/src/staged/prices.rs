@@ -14,6 +14,7 @@ use reshard::{Network, Policy, Side, Strategy, quickest};
 use schedule::{Durations, Overlap, StageTimes, verify};
 
 use super::CHUNKS;
+use super::phase::phase;
 use super::update::{self, Messages};
 
 /// What messages between groups go over.
@@ -228,15 +229,4 @@ pub fn durations(pipeline: &Pipeline, phases: &[(StageTimes, f64)]) -> Durations
     }
     let stages = phases.iter().map(|(times, _)| *times).collect();
     Durations { stages, crossings, overlap: Overlap::Overlapped }
-}
-
-/// In which phase a crossing is made, if it is for each micro-batch.
-pub(super) fn phase(pipeline: &Pipeline, crossing: &Crossing) -> Option<Phase> {
-    let graph = &pipeline.stages[crossing.from].plan.graph;
-    let output = graph.outputs.iter().find(|output| output.name == crossing.name)?;
-    let planner_ir::Source::Result { node, .. } = graph.value(output.value).source else { return None };
-    let sums = graph.training.iter().flat_map(|training| &training.carried);
-    let summed = sums.into_iter().any(|it| it.next == output.value);
-    let phase = graph.node(node).phase;
-    (phase != Phase::Update && !summed).then_some(phase)
 }

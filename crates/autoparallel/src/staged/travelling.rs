@@ -6,7 +6,8 @@ use plan::Pipeline;
 use reshard::Strategy;
 use schedule::Kind;
 
-use super::prices::{Networks, phase, priced, travelling};
+use super::phase::phase;
+use super::prices::{Networks, priced, travelling};
 
 /// The same stages by a schedule, with all that crosses travelling by one strategy. What they hold is not
 /// looked at.

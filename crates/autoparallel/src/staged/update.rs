@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use plan::{Assignment, Copy, Pipeline, Plan};
 use planner_ir::{Graph, NodeId, Phase, Source, ValueId};
 
-use super::prices::phase;
+use super::phase::phase;
 
 /// A piece of a group's work.
 #[derive(Default)]

@@ -9,17 +9,9 @@ use kernels::Array;
 use plan::Recipe;
 use planner_ir::{Graph, Source, Type};
 
+use super::input::{Input, bytes_of};
 use super::job::Width;
 use super::tokens::Tokens;
-
-/// An input that takes examples.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Input {
-    /// Its name.
-    pub name: String,
-    /// What it is in a micro-batch.
-    pub type_: Type,
-}
 
 /// Examples for a plan.
 #[derive(Debug)]
@@ -219,11 +211,6 @@ fn shares(inputs: &[Input], given: &BTreeMap<String, Type>) -> Result<(Vec<Share
 /// A number of examples or bytes that are in memory.
 fn size(number: u64) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
-}
-
-/// A number of bytes as a file has it.
-pub(super) fn bytes_of(number: usize) -> u64 {
-    u64::try_from(number).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use kernels::Array;
 use plan::{Loss, Recipe};
 use planner_ir::{DType, Type};
 
-use super::data::{Input, bytes_of};
+use super::input::{Input, bytes_of};
 use super::job::Width;
 
 /// A file of tokens.

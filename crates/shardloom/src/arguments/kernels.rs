@@ -5,8 +5,6 @@ use std::path::PathBuf;
 use clap::Args;
 use device::Architecture;
 
-use crate::commands::kernels::architecture;
-
 pub(super) const HELP: &str = "\
 Examples:
   shardloom kernels plan.json
@@ -28,4 +26,9 @@ pub struct KernelsArguments {
     /// Look for the libraries of CUDA in this folder first
     #[arg(long, value_name = "DIR")]
     pub libraries: Option<PathBuf>,
+}
+
+/// The architecture of a text.
+fn architecture(text: &str) -> Result<Architecture, String> {
+    Architecture::named(text).ok_or_else(|| "expected an architecture such as `sm_90a`".to_owned())
 }

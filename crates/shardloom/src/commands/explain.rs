@@ -17,11 +17,11 @@ use files::Failure;
 use files::{machine, plan_file};
 use report::explained::{self, BlockStory, MoveStory, OperationStory};
 use report::kept::Kept;
+use report::summary::{left_out, proof, summary_json};
 use report::weight_roles::Weights;
 use serde_json::{Value, json};
 
 use super::generate;
-use super::plan::{left_out, proof, summary_json};
 use super::{Context, Said};
 use crate::arguments::ExplainArguments;
 

@@ -162,8 +162,3 @@ fn write<'a>(
          {registers} registers at most, {spills})"
     ))
 }
-
-/// The architecture of a text.
-pub(crate) fn architecture(text: &str) -> Result<Architecture, String> {
-    Architecture::named(text).ok_or_else(|| "expected an architecture such as `sm_90a`".to_owned())
-}

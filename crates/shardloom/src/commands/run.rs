@@ -15,6 +15,7 @@ use files::readable::hexadecimal;
 use files::{arrays, inputs, machine, plan_file, written};
 use launch::cluster::{self, Facts};
 use launch::gpu;
+use report::summary::{summary, summary_json};
 
 use ::plan::{Control, Plan};
 use expected::{Compared, Expected};
@@ -23,7 +24,6 @@ use lower::Program;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use super::plan::{summary, summary_json};
 use super::{Context, Said, stopped};
 use crate::arguments::{Ranks, RunArguments};
 
@@ -205,7 +205,7 @@ fn said(arguments: &RunArguments, job: &Job, outcome: &run::Outcome, compared: &
     let plan = &job.chosen.plan;
     let received: u64 = outcome.received.iter().map(|(_, bytes)| bytes).sum();
     let predicted: u64 = ::plan::communication(plan).iter().map(|it| it.bytes).sum();
-    let mut text = summary(&job.chosen, &[]);
+    let mut text = summary(&job.chosen.plan, &job.chosen.seconds(), &[]);
     // Writing to a string does not fail.
     let mut line = |words: String| {
         let _ = writeln!(text, "{words}");

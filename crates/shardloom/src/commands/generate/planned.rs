@@ -6,7 +6,7 @@ use ::plan::{Cache, Generation, Plan};
 use autoparallel::mesh;
 use cost_models::machine::Machine;
 use cost_models::quantity;
-use driver::compile::{self, Chosen};
+use driver::compile;
 use driver::generation::bound::{Decoder, Wanted as Sizes};
 use driver::generation::planned::{Step, Tried, Wanted, held, planned};
 use driver::generation::roles::roles;
@@ -18,9 +18,9 @@ use import::Bindings;
 use models::Use;
 use planner_ir::Graph;
 use report::attention::Found;
+use report::summary::{summary, summary_json};
 use serde_json::{Value, json};
 
-use super::super::plan::{summary, summary_json};
 use super::super::{Context, Said, stopped};
 use crate::arguments::PlanArguments;
 
@@ -104,8 +104,7 @@ fn said(generation: &Generation, tried: &[Tried], arguments: &PlanArguments) -> 
     }
     for (name, plan) in generation.plans() {
         line(format!("\n{name}"));
-        let one = Chosen { plan: plan.clone(), tried: Vec::new() };
-        line(summary(&one, &[]).trim_end().to_owned());
+        line(summary(plan, &[], &[]).trim_end().to_owned());
     }
     line(format!("\nplan written to {}", arguments.output.display()));
     Ok(Said { text, json: json(generation, held) })
