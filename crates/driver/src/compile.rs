@@ -28,6 +28,13 @@ pub struct Bound {
     pub inputs: Option<PathBuf>,
 }
 
+/// The best of several meshes, with all memory, in time steps where they help.
+impl Default for Wanted {
+    fn default() -> Self {
+        Self { mesh: None, memory: None, steps: Steps::Auto }
+    }
+}
+
 /// The name and the size of a dimension: `batch=2`.
 pub fn dimension(text: &str) -> Result<(String, u64), String> {
     const EXPECTED: &str = "expected a name and a size such as `batch=2`";

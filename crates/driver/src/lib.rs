@@ -1,5 +1,31 @@
 //! From a model to a plan, from a plan to programs, from programs to tokens: the compiler as a library.
 //!
+//! A plan of a model for two threads of this host:
+//!
+//! ```
+//! use driver::compile::{self, Bound, Wanted};
+//! use driver::{Nobody, machine, pipeline};
+//!
+//! # fn main() -> Result<(), driver::Failure> {
+//! let path = "../../tests/models/gpt2-eager-legacy2.9-op17-static/model.onnx".as_ref();
+//! let imported = compile::imported(path, &Bound::default(), None, &mut |_, _| {}, &Nobody)?;
+//! let prepared = pipeline::prepare(&imported.graph, &mut |_, _| {})?;
+//! let machine = machine::named("cpu-2x", None)?;
+//! let (wanted, observe) = (Wanted::default(), &mut |_, _: &dyn std::fmt::Display| {});
+//! let chosen = compile::planned(&prepared, &imported, &machine, &wanted, observe, &Nobody)?;
+//! assert!(chosen.plan.seconds() > 0.0);
+//! println!("{}", plan::json::write(&chosen.plan));
+//!
+//! // And what the two compute of inputs from a seed.
+//! let programs = pipeline::lower(&chosen.plan, &mut |_, _| {})?;
+//! let session = run::Session::new(programs, &imported.file);
+//! let inputs = files::inputs::made(&chosen.plan.graph, 0);
+//! let outputs = session.and_then(|mut it| it.step(&inputs)).expect("two threads").outputs;
+//! assert_eq!(outputs["logits"].shape(), [2, 16, 211]);
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! - [`pipeline`] — the stages in order, each verified: import, raise, train, plan, lower
 //! - [`compile`] — a model file and sizes to a plan, on the best of several meshes
 //! - [`derived`] — how the program of a plan comes about: from its model again
@@ -14,5 +40,5 @@ pub mod generation;
 pub mod pipeline;
 pub mod training;
 
-pub use files::Failure;
+pub use files::{Failure, machine};
 pub use launch::{Listener, Nobody};
