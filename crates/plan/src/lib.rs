@@ -16,16 +16,11 @@ mod steps; // what moves between the steps of a partition
 mod summary; // what a plan comes to
 mod traffic; // what moves in a step, by what it is
 mod words; // what a partition is called
-mod diagram; // a partition as a diagram
-mod chart; // a schedule as a chart
-mod svg; // what pictures have in common
 
-pub use chart::{Chart, MAX_DRAWN, short_time};
 pub use check::{
     GENERATION_RULES, MAX_DEVICES, PIPELINE_RULES, RULES, Violation, Violations, check, check_generation,
     check_pipeline,
 };
-pub use diagram::{Cell, Diagram, MAX_CELLS, Message, Thing, Way, diagram};
 pub use diff::{Change, Diff, Repeated, diff};
 pub use generation::{Cache, Generation, Growth, Kept, Positions};
 pub use pattern::matches;

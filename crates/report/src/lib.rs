@@ -5,11 +5,16 @@
 //! - [`kept`] — what blocks of a training step keep
 //! - [`weight_roles`] — which weights a step trains, which not and why
 //! - [`attention`] — what attention is found to be
+//! - [`chart`] — a schedule as a chart
+//! - [`diagram`] — a partition as a diagram
 //! - [`plot`] — curves as a picture
 
 pub mod attention;
+pub mod chart;
+pub mod diagram;
 pub mod explained;
 pub mod kept;
 pub mod plot;
 pub mod summary;
+mod svg; // what pictures have in common
 pub mod weight_roles;

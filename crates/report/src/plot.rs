@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use crate::svg::{canvas, escaped};
+
 /// A line: heights at 1, 2, and so on.
 #[derive(Clone, Debug)]
 pub struct Line {
@@ -88,10 +90,7 @@ pub fn svg(across: Across<'_>, panels: &[Panel]) -> String {
         panel.draw(across, top, &mut text);
         top += HEIGHT + BELOW;
     }
-    format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {top}\" font-family=\"sans-serif\" \
-         font-size=\"12\">\n<rect width=\"{WIDTH}\" height=\"{top}\" fill=\"#ffffff\"/>\n{text}</svg>\n"
-    )
+    canvas(WIDTH, top, "") + &text + "</svg>\n"
 }
 
 impl Panel {
@@ -228,10 +227,6 @@ fn decade(power: f64) -> f64 {
 #[expect(clippy::cast_precision_loss, reason = "steps of a picture")]
 fn number(count: usize) -> f64 {
     count as f64
-}
-
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;")
 }
 
 #[cfg(test)]

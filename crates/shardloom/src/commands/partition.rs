@@ -2,10 +2,11 @@
 
 use std::path::Path;
 
-use ::plan::{Assignment, Diagram, Plan, diagram};
+use ::plan::{Assignment, Plan};
 use files::Failure;
 use files::written;
 use planner_ir::{Contract, DType, Digit, Label, Mesh, Op, Partition, Type, parse_partition};
+use report::diagram::{Cell, Diagram, MAX_CELLS, Thing, diagram};
 use serde_json::{Value, json};
 
 use super::Said;
@@ -47,8 +48,7 @@ fn drawn(
 ) -> Result<Said, Failure> {
     let Some(diagram) = diagram(mesh, op, types, partition) else {
         let cells = mesh.devices().saturating_mul(partition.steps);
-        let message =
-            format!("{cells} ranks and steps are too many to draw, expected {} at most", ::plan::MAX_CELLS);
+        let message = format!("{cells} ranks and steps are too many to draw, expected {} at most", MAX_CELLS);
         return Err(Failure::Usage(message));
     };
     let mut text = diagram.to_string();
@@ -60,8 +60,8 @@ fn drawn(
 }
 
 fn told(diagram: &Diagram, svg: Option<&Path>) -> Value {
-    let thing = |it: &::plan::Thing| json!({ "name": it.name, "at_rest": it.at_rest, "moves": it.how, "received_bytes": it.received, "bytes": it.bytes });
-    let works = |row: &Vec<::plan::Cell>| row.iter().map(|cell| cell.work.clone()).collect::<Vec<_>>();
+    let thing = |it: &Thing| json!({ "name": it.name, "at_rest": it.at_rest, "moves": it.how, "received_bytes": it.received, "bytes": it.bytes });
+    let works = |row: &Vec<Cell>| row.iter().map(|cell| cell.work.clone()).collect::<Vec<_>>();
     json!({
         "partition": diagram.title,
         "things": diagram.things.iter().map(thing).collect::<Vec<_>>(),

@@ -2,10 +2,10 @@
 
 use std::fmt::Write as _;
 
-use ::plan::{Chart, MAX_DRAWN, short_time};
 use cost_models::quantity::percent;
 use files::Failure;
 use files::{readable, written};
+use report::chart::{Chart, MAX_DRAWN, short_time};
 use schedule::{
     Crossing, Durations, Kind, Live, Overlap, Schedule, Span, StageTimes, Timeline, Verified, live, timeline,
     verify,

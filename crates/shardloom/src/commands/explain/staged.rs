@@ -2,12 +2,13 @@
 
 use std::fmt::Write as _;
 
-use ::plan::{Chart, Holding, MAX_DRAWN, Pipeline, Recompute, strategy};
+use ::plan::{Holding, Pipeline, Recompute, strategy};
 use autoparallel::mesh;
 use cost_models::quantity::{bytes, percent, seconds};
 use driver::pipeline::staged::{self, kind, too_much};
 use files::Failure;
 use files::written;
+use report::chart::{Chart, MAX_DRAWN};
 use report::explained;
 use report::weight_roles::Weights;
 use schedule::{Kind, Timeline};

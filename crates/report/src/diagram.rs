@@ -4,9 +4,8 @@
 mod svg; // as a picture
 mod text; // as lines
 
+use plan::bytes_of_steps;
 use planner_ir::{LoopId, Loops, Mesh, Motion, Op, Partition, Slots, Type, Ways};
-
-use crate::steps::bytes_of_steps;
 
 /// A row for each device, a column for each step.
 #[derive(Clone, Debug, PartialEq, Eq)]
