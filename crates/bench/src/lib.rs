@@ -23,9 +23,6 @@ mod emulated; // a GPU that is not there
 #[path = "../../../tests/outside.rs"]
 #[expect(dead_code, reason = "folders of models are for other packages")]
 mod outside; // what may lie outside the repository
-#[cfg(test)]
-#[path = "../../device/src/emulated/planted.rs"]
-mod planted; // how fast it is
 
 pub use cluster::Cluster;
 pub use cpu_run::CpuRun;

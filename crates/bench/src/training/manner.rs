@@ -10,13 +10,13 @@ const WHOLE: f64 = 1.0;
 
 /// Along the first axis the batch is split, and what the optimizer keeps (ZeRO-1); along others,
 /// parameters of products.
-pub(in crate::bench) struct DataFirst<'a> {
+pub(crate) struct DataFirst<'a> {
     /// What a machine takes.
-    pub(in crate::bench) machine: &'a dyn Prices,
+    pub(crate) machine: &'a dyn Prices,
     /// Examples of a micro-batch. Nothing else has as many.
-    pub(in crate::bench) batch: u64,
+    pub(crate) batch: u64,
     /// Tokens of a micro-batch.
-    pub(in crate::bench) tokens: u64,
+    pub(crate) tokens: u64,
 }
 
 impl DataFirst<'_> {

@@ -32,7 +32,7 @@ pub(crate) fn plan(arguments: &PlanArguments, context: &mut Context<'_, '_>) -> 
     let stages = &mut *context.stages;
     let imported = compile::imported(
         arguments.model(),
-        &arguments.bound,
+        &arguments.bound.bound(),
         arguments.recipe.recipe()?.as_ref(),
         &mut |stage, made| stages.observe(stage, made),
         progress,
