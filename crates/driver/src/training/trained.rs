@@ -2,8 +2,6 @@
 
 use std::path::Path;
 
-use crate::derived;
-use crate::pipeline::{self, Observer, Stage, staged};
 use ::plan::json::{Content, write, write_pipeline};
 use ::plan::{ModelFile as Named, Pipeline, Plan, Recipe, Tie};
 use files::Failure;
@@ -13,6 +11,9 @@ use files::readable::hexadecimal;
 use lower::Program;
 use planner_ir::Graph;
 use sha2::{Digest, Sha256};
+
+use crate::derived;
+use crate::pipeline::{self, Observer, Stage, staged};
 
 /// How a step is planned.
 enum Planned {
