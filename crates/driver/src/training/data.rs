@@ -9,7 +9,7 @@ use kernels::Array;
 use plan::Recipe;
 use planner_ir::{Graph, Source, Type};
 
-use super::input::{Input, bytes_of};
+use super::input::Input;
 use super::job::Width;
 use super::tokens::Tokens;
 

@@ -7,7 +7,7 @@ use planner_ir::{Graph, Op, Source, ValueId};
 
 /// Which numbers an input may have.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Limit {
+pub(crate) struct Limit {
     /// The input.
     pub input: String,
     /// What they are.
@@ -18,7 +18,7 @@ pub struct Limit {
 
 /// What a number in an input says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Indexed {
+pub(crate) enum Indexed {
     /// Which class is right, or this number: that none is asked for.
     Class {
         /// The number.
@@ -30,7 +30,7 @@ pub enum Indexed {
 
 /// The limits that a program's operations set to its inputs. What is computed from inputs, rather
 /// than taken from them as it is, is not known.
-pub fn limits(graph: &Graph) -> Vec<Limit> {
+pub(crate) fn limits(graph: &Graph) -> Vec<Limit> {
     let mut limits = BTreeSet::new();
     for node in &graph.nodes {
         let (what, extent) = match node.op {
@@ -82,7 +82,7 @@ fn taken(graph: &Graph, value: ValueId, inputs: &mut BTreeSet<String>) {
 
 /// Refuses the first number that is out of range: which of the micro-batch's examples it is in,
 /// and what is wrong.
-pub fn check(limits: &[Limit], inputs: &BTreeMap<String, Array>) -> Result<(), (usize, String)> {
+pub(crate) fn check(limits: &[Limit], inputs: &BTreeMap<String, Array>) -> Result<(), (usize, String)> {
     for Limit { input, what, count } in limits {
         let Some(array) = inputs.get(input) else { continue };
         let Ok(numbers) = array.to_integers() else { continue };

@@ -55,7 +55,7 @@ impl fmt::Display for StepReport {
 
 /// A file of lines of JSON that grows.
 #[derive(Debug)]
-pub struct Log {
+pub(crate) struct Log {
     path: PathBuf,
     file: File,
 }
@@ -63,7 +63,7 @@ pub struct Log {
 impl Log {
     /// A file with the lines that it has up to a step (0: none): steps that are done again are said
     /// again.
-    pub fn open(path: &Path, last: u64) -> Result<Self, Failure> {
+    pub(crate) fn open(path: &Path, last: u64) -> Result<Self, Failure> {
         let before = if last == 0 { String::new() } else { kept(path, last)? };
         written::write(path, before.as_bytes())?;
         let file = OpenOptions::new().append(true).open(path);
@@ -72,7 +72,7 @@ impl Log {
     }
 
     /// Adds a line.
-    pub fn add(&mut self, report: &StepReport) -> Result<(), Failure> {
+    pub(crate) fn add(&mut self, report: &StepReport) -> Result<(), Failure> {
         let line = format!("{}\n", report.json());
         let written = self.file.write_all(line.as_bytes());
         written.map_err(|error| Failure::unwritten(&self.path, &error))

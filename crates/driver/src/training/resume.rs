@@ -24,7 +24,7 @@ pub struct Resumed {
 
 /// The checkpoint to go on from, if there is one. One that is named has to be whole; else it is the newest
 /// that is.
-pub fn resumed(
+pub(crate) fn resumed(
     job: &Job,
     model: &ModelFile,
     settings: &Settings,
@@ -107,7 +107,7 @@ fn check_changes(job: &Job, checkpoint: &Checkpoint, changes: &[Change]) -> Resu
 const ACCEPT: &str = "--accept-changes";
 
 /// Whether a path is a folder, or is in it.
-pub fn is_within(path: &Path, folder: &Path) -> bool {
+pub(crate) fn is_within(path: &Path, folder: &Path) -> bool {
     let whole = |path: &Path| std::fs::canonicalize(path).ok();
     let folder = whole(folder);
     folder.is_some()

@@ -12,7 +12,7 @@ use super::schedule::{Schedule, Shape};
 const RATE: &str = "learning rate";
 
 /// The settings of a run, of which a checkpoint is told.
-pub fn settings(schedule: &Schedule, recipe: &Recipe, data: &Data) -> Result<Settings, Failure> {
+pub(crate) fn settings(schedule: &Schedule, recipe: &Recipe, data: &Data) -> Result<Settings, Failure> {
     let mut settings = Settings::new();
     let mut set = |name: &str, value: String| {
         settings.insert(name.to_owned(), value);
@@ -77,7 +77,7 @@ impl Change {
 }
 
 /// What has changed, by name.
-pub fn changes(before: &Settings, now: &Settings) -> Vec<Change> {
+pub(crate) fn changes(before: &Settings, now: &Settings) -> Vec<Change> {
     let of =
         |settings: &Settings, name: &str| settings.get(name).cloned().unwrap_or_else(|| "none".to_owned());
     let mut names: Vec<&String> = before.keys().chain(now.keys()).collect();
