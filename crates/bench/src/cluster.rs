@@ -169,7 +169,7 @@ impl Published {
 }
 
 /// Plans every model, and says what it took.
-pub fn measure(options: &Cluster, say: &dyn Fn(String)) -> Result<Report, Failure> {
+pub(crate) fn measure(options: &Cluster, say: &dyn Fn(String)) -> Result<Report, Failure> {
     if let Some(path) = &options.model {
         let mut report = Report { text: ELSEWHERE.to_owned(), lines: Vec::new() };
         let name = path.file_stem().map_or_else(String::new, |it| it.to_string_lossy().into_owned());

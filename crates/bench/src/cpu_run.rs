@@ -101,7 +101,7 @@ struct Comparison {
 }
 
 /// Writes the model, runs it, and says what it took.
-pub fn measure(options: &CpuRun, say: &dyn Fn(String)) -> Result<Report, Failure> {
+pub(crate) fn measure(options: &CpuRun, say: &dyn Fn(String)) -> Result<Report, Failure> {
     let folder = Folder::new("cpu-run", options.keep.as_deref())?;
     let path = match &options.model {
         Some(path) => path.clone(),

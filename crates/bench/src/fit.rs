@@ -29,7 +29,7 @@ pub struct Fit {
 const STEPS: &str = "training_throughput.csv";
 
 /// Fits, and says what became of the numbers. The files that state them stay as they are.
-pub fn measure(options: &Fit, say: &dyn Fn(String)) -> Result<Report, Failure> {
+pub(crate) fn measure(options: &Fit, say: &dyn Fn(String)) -> Result<Report, Failure> {
     let mut text = String::new();
     let mut lines = Vec::new();
     for fit in &FITS {

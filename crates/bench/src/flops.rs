@@ -7,7 +7,7 @@ use planner_ir::{Graph, Label, Node, Op};
 /// The operations of all matrix products, attention among them, of one step.
 ///
 /// Attention is counted whole, also where a mask hides half of it.
-pub fn flops(graph: &Graph) -> u64 {
+pub(crate) fn flops(graph: &Graph) -> u64 {
     graph.nodes.iter().map(|node| of(graph, node)).sum()
 }
 

@@ -46,7 +46,7 @@ struct Given<'a> {
 type Measure = fn(&Given<'_>) -> Result<Vec<Row>, Failure>;
 
 /// Measures; refuses where something is not as its reference. A part that fails leaves the others.
-pub fn measure(options: &OnGpu, say: &dyn Fn(String)) -> Result<Report, Failure> {
+pub(crate) fn measure(options: &OnGpu, say: &dyn Fn(String)) -> Result<Report, Failure> {
     launch::gpu::present(&options.cuda, "bench gpu")?;
     let mut bench = Bench::open(&launch::gpu::settings(&options.cuda)).map_err(measured::failure)?;
     let facts = bench.facts().clone();

@@ -112,7 +112,7 @@ impl Kind {
 }
 
 /// Plans and lowers models of growing length, and says what it took.
-pub fn measure(options: &Growth, say: &dyn Fn(String)) -> Result<Report, Failure> {
+pub(crate) fn measure(options: &Growth, say: &dyn Fn(String)) -> Result<Report, Failure> {
     let mut text = String::new();
     let mut lines = Vec::new();
     // Writing to a string does not fail.

@@ -31,7 +31,7 @@ numpy.savez(outputs, **dict(zip([it.name for it in session.get_outputs()], made)
 ";
 
 /// A process with the model.
-pub struct Other {
+pub(crate) struct Other {
     child: Child,
     answers: BufReader<ChildStdout>,
     outputs: PathBuf,
@@ -41,7 +41,7 @@ pub struct Other {
 
 impl Other {
     /// Loads a model, or says why it cannot be.
-    pub fn start(
+    pub(crate) fn start(
         python: &str,
         model: &Path,
         inputs: &BTreeMap<String, Array>,
@@ -64,7 +64,7 @@ impl Other {
     }
 
     /// Runs a step; what it took (seconds).
-    pub fn step(&mut self) -> Result<f64, String> {
+    pub(crate) fn step(&mut self) -> Result<f64, String> {
         let ask =
             |child: &mut Child| child.stdin.as_mut().map(|it| it.write_all(b"\n").and_then(|()| it.flush()));
         if !matches!(ask(&mut self.child), Some(Ok(()))) {
@@ -75,7 +75,7 @@ impl Other {
     }
 
     /// The outputs of the last step.
-    pub fn finish(mut self) -> Result<BTreeMap<String, Array>, String> {
+    pub(crate) fn finish(mut self) -> Result<BTreeMap<String, Array>, String> {
         drop(self.child.stdin.take());
         match self.child.wait() {
             Ok(status) if status.success() => arrays::read(&self.outputs).map_err(|error| error.to_string()),

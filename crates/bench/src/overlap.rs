@@ -166,7 +166,7 @@ const METHOD: usize = 4;
 const BOUND: usize = 5;
 
 /// Plans and simulates the models.
-pub fn measure(options: &Overlap, say: &dyn Fn(String)) -> Result<Report, Failure> {
+pub(crate) fn measure(options: &Overlap, say: &dyn Fn(String)) -> Result<Report, Failure> {
     let mut text = String::from(
         "| model | crossings, each micro-batch | way | step | over send/receive | over local all-gather | of the bound | paper |\n\
          |---|---|---|---|---|---|---|---|\n",

@@ -104,7 +104,7 @@ struct Found {
 }
 
 /// Plans every model of a folder, and says what it took.
-pub fn measure(options: &Planning, say: &dyn Fn(String)) -> Result<Report, Failure> {
+pub(crate) fn measure(options: &Planning, say: &dyn Fn(String)) -> Result<Report, Failure> {
     let targets = targets(options)?;
     let mut text = String::new();
     let mut lines = Vec::new();

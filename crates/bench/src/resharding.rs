@@ -44,7 +44,7 @@ fn zero_or_more(text: &str) -> Result<f64, String> {
 }
 
 /// What each case takes by each strategy, as text for people and as lines for programs.
-pub fn measure(options: &Resharded, say: &dyn Fn(String)) -> Result<Report, Failure> {
+pub(crate) fn measure(options: &Resharded, say: &dyn Fn(String)) -> Result<Report, Failure> {
     let mut lines = Vec::new();
     for case in &CASES {
         say(case.name.to_owned());

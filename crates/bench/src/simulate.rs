@@ -32,7 +32,7 @@ pub struct Simulate {
 }
 
 /// Simulates plans, and says what it took.
-pub fn measure(options: &Simulate, say: &dyn Fn(String)) -> Result<Report, Failure> {
+pub(crate) fn measure(options: &Simulate, say: &dyn Fn(String)) -> Result<Report, Failure> {
     let mut text = String::new();
     let mut lines = Vec::new();
     // Writing to a string does not fail.

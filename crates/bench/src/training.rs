@@ -71,7 +71,7 @@ pub struct Training {
 }
 
 /// Writes the model, trains it in several ways, and compares.
-pub fn measure(options: &Training, say: &dyn Fn(String)) -> Result<Report, Failure> {
+pub(crate) fn measure(options: &Training, say: &dyn Fn(String)) -> Result<Report, Failure> {
     let &Training { layers, hidden, heads, sequence, batch, .. } = options;
     if !hidden.is_multiple_of(heads) {
         return Err(Failure::Usage(format!("{hidden} numbers do not fall into {heads} heads")));

@@ -17,12 +17,8 @@ mod simulate; // what a simulation is told
 use std::path::PathBuf;
 
 use ::launch::arguments::{ClusterArguments, DeviceArguments};
-use ::launch::arguments::{ClusterArguments, DeviceArguments};
-use cost_models::quantity;
 use cost_models::quantity;
 use driver::compile::{Bound, Wanted, dimension};
-use driver::compile::{Bound, Wanted, dimension};
-use driver::pipeline::Stage;
 use driver::pipeline::Stage;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};

@@ -87,7 +87,7 @@ impl OnGpu {
     }
 
     /// The arguments of the program that ask for this.
-    pub(super) fn arguments(&self) -> Vec<String> {
+    pub fn arguments(&self) -> Vec<String> {
         let mut all = vec!["bench".to_owned(), "gpu".to_owned()];
         let only: Vec<&str> = self.only.iter().map(|it| it.name()).collect();
         let path = |it: &Option<PathBuf>| it.as_ref().map(|it| it.display().to_string());

@@ -1,7 +1,5 @@
 //! What a plan in stages is told.
 
-use std::path::PathBuf;
-
 use autoparallel::mesh;
 use clap::Args;
 use planner_ir::Mesh;

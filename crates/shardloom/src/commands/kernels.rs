@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 
 use ::kernels::cuda::{Kernel, Launch, device_program};
-use device::{Architecture, Nvrtc, Task};
+use device::{Nvrtc, Task};
 use driver::pipeline;
 use files::Failure;
 use files::{plan_file, written};

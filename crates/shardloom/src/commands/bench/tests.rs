@@ -5,7 +5,6 @@ mod sanitizer; // what compute-sanitizer says
 use std::path::Path;
 
 use bench::Benchmark;
-use bench::Benchmark;
 use clap::Parser as _;
 use files::folder::Folder;
 use serde_json::Value;

@@ -80,7 +80,7 @@ pub(crate) fn plan(
     }
     let mut said = said(&generation, &tried, arguments)?;
     let found = Found::of(generation.plans().map(|(_, plan)| &plan.graph));
-    found.after(&decoder.apart()?).say(&mut said.json, context);
+    found.after(&decoder.apart()?).say(&mut said.json, &|words| context.warn(words));
     Ok(said)
 }
 
