@@ -1,6 +1,6 @@
 //! Training: a plan and data to trained weights.
 //!
-//! [`ready`] reads everything that a [`Job`] names and refuses what cannot go well; a [`Run`] does its steps, writes
+//! [`ready()`] reads everything that a [`Job`] names and refuses what cannot go well; a [`Run`] does its steps, writes
 //! checkpoints, and the weights in the end.
 
 pub mod data; // files of examples, cut into micro-batches

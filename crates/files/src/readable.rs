@@ -80,7 +80,7 @@ pub fn sha256(file: &mut File) -> io::Result<String> {
 const CHUNK: usize = 1 << 20;
 
 /// What a file is compared by with that of the same name on another host: how long it is, and the SHA-256 of
-/// all of it up to [`WHOLE`], else of [`SAMPLES`] pieces at equal distances, the end, and the beginning,
+/// all of it up to `WHOLE`, else of `SAMPLES` pieces at equal distances, the end, and the beginning,
 /// middle and end of each of these parts of it.
 ///
 /// A part that was trained, converted or damaged on its way as a whole is seen; that some bytes between the
