@@ -277,3 +277,6 @@ fn weights(graph: &Graph, file: &ModelFile) -> Result<(), String> {
     }
     if faults.is_empty() { Ok(()) } else { Err(faults.join("; ")) }
 }
+
+#[cfg(test)]
+mod tests;
