@@ -126,6 +126,7 @@ impl Op {
             }
             Self::InstanceNorm { .. } => {
                 let channels = operands[0].shape.get(1).copied();
+                expect(operands, 0, operands[0].dtype.is_float(), "floating-point numbers")?;
                 expect(operands, 0, operands[0].rank() >= 2, "two dimensions at least")?;
                 for index in 1..3 {
                     let right =
@@ -137,6 +138,7 @@ impl Op {
             Self::Attention(attention) => attention_type(attention, operands),
             Self::Rotary(_) | Self::RotaryGradient(_) => {
                 let last = operands[0].shape.last().copied().unwrap_or(1);
+                expect(operands, 0, operands[0].dtype.is_float(), "floating-point numbers")?;
                 expect(operands, 0, last.is_multiple_of(2) && operands[0].rank() > 0, "an even last extent")?;
                 fits_into(operands, 1..3)?;
                 for index in 1..3 {

@@ -52,6 +52,7 @@ pub(super) fn contract_type(contract: &Contract, operands: &[Type]) -> Result<Ve
 }
 
 pub(super) fn attention_type(attention: &Attention, operands: &[Type]) -> Result<Vec<Type>> {
+    expect(operands, 0, operands[0].dtype.is_float(), "floating-point numbers")?;
     for index in 0..3 {
         expect(operands, index, operands[index].rank() == 4, "[batch, heads, sequence, size]")?;
         same_dtype(operands, 0, index)?;

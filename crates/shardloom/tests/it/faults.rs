@@ -6,7 +6,7 @@ use std::process::Command;
 use super::fuzz::child::run;
 
 /// A model that is run on two ranks: its exit code, and a part of the message.
-const MODELS: [(&str, i32, &str); 17] = [
+const MODELS: [(&str, i32, &str); 20] = [
     ("broad_numbers/gated_delta.onnx", 0, ""),
     ("empty_results/slice_of_nothing.onnx", 0, ""),
     ("empty_results/update_of_nothing.onnx", 0, ""),
@@ -28,6 +28,13 @@ const MODELS: [(&str, i32, &str); 17] = [
     ("panic_no_operations/outinput.onnx", 0, ""),
     ("quadratic-memory/fn_bomb_16.onnx", 0, ""),
     ("stack_overflow_dim/dim_mul.onnx", 1, "dimensions without a size: `a` in a[0]; `a*a*a"),
+    (
+        "whole_numbers/attended.onnx",
+        2,
+        "(Attention): operand 0 is i32[1,2,3,4], expected floating-point numbers",
+    ),
+    ("whole_numbers/normalised.onnx", 2, "operand 0 is i32[1,2,3], expected floating-point numbers"),
+    ("whole_numbers/rotated.onnx", 2, "expected floating-point numbers"),
 ];
 
 #[test]
