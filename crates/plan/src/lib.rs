@@ -4,6 +4,7 @@ mod check; // the independent checker
 mod diff; // what moved between two plans, and what it bought
 pub mod json; // a plan as a file
 mod plan; // what a plan says
+mod clocks; // what runs beside computing
 mod pipeline; // plans of stages, and what crosses between them
 mod generation; // plans of prompts and of single tokens, over one cache
 mod pattern; // names with `*`
@@ -21,14 +22,15 @@ pub use check::{
     GENERATION_RULES, MAX_DEVICES, PIPELINE_RULES, RULES, Violation, Violations, check, check_generation,
     check_pipeline,
 };
+pub use clocks::{Clock, Load, is_ahead, is_behind};
 pub use diff::{Change, Diff, Repeated, diff};
 pub use generation::{Cache, Generation, Growth, Kept, Positions};
 pub use pattern::matches;
 pub use pin::{Pin, is_called};
 pub use pipeline::{Arrival, Crossing, Pipeline, Stage};
 pub use plan::{
-    Assignment, Control, Copy, Holding, LeftOut, MachineName, ModelFile, Part, Plan, Proof, SpaceSize, Term,
-    Transfer,
+    Assignment, Control, Copy, Hidden, Holding, LeftOut, MachineName, ModelFile, Part, Plan, Proof,
+    SpaceSize, Term, Transfer,
 };
 pub use recipe::{Loss, NoDecay, Precision, Recipe, Recompute};
 pub use roles::{Constant, Roles, Tie, Why};

@@ -4,6 +4,7 @@
 use planner_ir::Phase;
 use schedule::{Schedule, StageTimes};
 
+use crate::clocks::Clock;
 use crate::plan::{Assignment, Copy, Holding, MachineName, Part, Plan, Proof, Term};
 use crate::recipe::Recipe;
 
@@ -105,7 +106,8 @@ impl Pipeline {
 
 impl Plan {
     /// What the parts of a training step take: of one micro-batch forward, the gradients of values
-    /// and of parameters; and of the update (seconds). What moves counts where it is first used.
+    /// and of parameters; and of the update (seconds). What moves counts where it is first used, less what is
+    /// hidden: of gradients' sums first, then of weights.
     pub fn phases(&self) -> (StageTimes, f64) {
         let mut sums = [0.0; Phase::ALL.len()];
         for (node, assignment) in self.graph.nodes.iter().zip(&self.assignments) {
@@ -116,7 +118,17 @@ impl Plan {
         for (transfer, phase) in self.transfers.iter().zip(self.transfer_phases()) {
             sums[phase as usize] += transfer.seconds;
         }
-        let [forward, backward, weight, update] = sums;
+        let [mut forward, mut backward, mut weight, update] = sums;
+        forward -= self.hidden.forward;
+        let mut hidden = self.hidden.backward;
+        let behind = self.loads()[Clock::Backward as usize].behind;
+        let mut less = |time: &mut f64, most: f64| {
+            let less = hidden.min(most).min(*time);
+            (*time, hidden) = (*time - less, hidden - less);
+        };
+        less(&mut weight, behind);
+        less(&mut backward, f64::INFINITY);
+        less(&mut weight, f64::INFINITY);
         (StageTimes { forward, backward, weight }, update)
     }
 

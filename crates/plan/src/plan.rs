@@ -38,6 +38,8 @@ pub struct Plan {
     pub controls: Vec<Control>,
     /// What a step takes, by name.
     pub estimate: Vec<Term>,
+    /// How much of that runs beside something else.
+    pub hidden: Hidden,
     /// What the fullest device holds, by kind.
     pub memory: Vec<Holding>,
     /// What a device can hold (bytes).
@@ -151,6 +153,16 @@ pub struct Term {
     pub seconds: f64,
 }
 
+/// How much less a step takes than its terms add up to, because exchanges run beside computing: each time
+/// that the part of a step runs (seconds).
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Hidden {
+    /// Of the loss of a micro-batch, or all of inference.
+    pub forward: f64,
+    /// Of its gradients.
+    pub backward: f64,
+}
+
 /// A part of what a device holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holding {
@@ -218,9 +230,15 @@ impl LeftOut {
 }
 
 impl Plan {
-    /// The time of one step (seconds).
+    /// The time of one step (seconds): that of its terms, less what is hidden.
     pub fn seconds(&self) -> f64 {
-        self.estimate.iter().map(|term| term.seconds).sum()
+        self.estimate.iter().map(|term| term.seconds).sum::<f64>() - self.hidden_seconds()
+    }
+
+    /// How much of the exchanges of a step runs beside computing (seconds).
+    pub fn hidden_seconds(&self) -> f64 {
+        let times = self.graph.training.as_ref().map_or(1, |training| training.micro_batches);
+        exact(times) * (self.hidden.forward + self.hidden.backward)
     }
 
     /// For each transfer, in which part of a step it is made: in that of its first reader.
@@ -295,4 +313,10 @@ impl Plan {
             Copy::Transferred(transfer) => &self.transfers[transfer].layout,
         }
     }
+}
+
+/// A count as a number: exact below 2^53, and no step has as many micro-batches.
+#[expect(clippy::cast_precision_loss, reason = "exact below 2^53")]
+pub(crate) fn exact(count: u64) -> f64 {
+    count as f64
 }

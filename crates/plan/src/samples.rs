@@ -11,7 +11,9 @@ mod training; // random training steps
 use arbtest::arbitrary::{Result, Unstructured};
 use planner_ir::{AxisId, Mesh, Move, Phase, ValueId, parse_graph, parse_layout, parse_partition};
 
-use crate::{Assignment, Copy, LeftOut, MachineName, ModelFile, Pin, Plan, Proof, SpaceSize, Term, Transfer};
+use crate::{
+    Assignment, Copy, Hidden, LeftOut, MachineName, ModelFile, Pin, Plan, Proof, SpaceSize, Term, Transfer,
+};
 
 use maker::Steps;
 pub(crate) use maker::{empty, partitions};
@@ -93,6 +95,7 @@ pub(crate) fn example() -> Plan {
             Term { name: "element-wise".to_owned(), seconds: 2.25e-6 },
             Term { name: "all-reduce".to_owned(), seconds: 1.2e-5 },
         ],
+        hidden: Hidden::default(),
         memory: vec![],
         capacity: 80_000_000_000,
         proof: Proof::Optimal,

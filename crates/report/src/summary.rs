@@ -51,6 +51,10 @@ pub fn summary(plan: &Plan, tried: &[(Mesh, Option<f64>)], weights: &[String]) -
         let part = quantity::percent(term.seconds, plan.seconds());
         line(format!("  {:<18} {:>12} {part:>8}", term.name, quantity::seconds(term.seconds)));
     }
+    if plan.hidden_seconds() > 0.0 {
+        let hidden = format!("-{}", quantity::seconds(plan.hidden_seconds()));
+        line(format!("  {:<18} {hidden:>12}", "hidden"));
+    }
     let total = plan.memory.iter().map(|it| it.bytes).sum();
     line(format!(
         "memory     {} of {} on the fullest device",
@@ -124,6 +128,7 @@ pub fn summary_json(plan: &Plan) -> Value {
         "strategy": strategy(plan),
         "seconds": plan.seconds(),
         "estimate": terms,
+        "hidden_seconds": plan.hidden_seconds(),
         "memory": memory,
         "capacity": plan.capacity,
         "communication": moved,

@@ -20,13 +20,16 @@
 mod faster; // partitions in time that are worth a place
 mod groups; // operations that are chosen together
 mod memory; // what certainly is there
+mod when; // when a value is used, how often, and how much its moves count
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use plan::Clock;
 use planner_ir::{Graph, Layout, Mesh, NodeId, Phase, Source, ValueId};
 use rewrite::{Space, handed_layouts, owing_layouts, summed};
 
+use crate::clocks::Weights;
 use crate::manner::Whole;
 use crate::prices::Prices;
 use crate::problem::{Edge, Problem, Table, real};
@@ -92,8 +95,11 @@ struct Assembly<'a> {
     space: &'a Space,
     mesh: &'a Mesh,
     assembled: Assembled,
-    /// Tables by what they are made of: the ways, the layouts on both sides, how often.
-    tables: BTreeMap<(usize, Vec<usize>, Vec<usize>, u64), usize>,
+    /// How much a second counts.
+    weights: Weights,
+    /// Tables by what they are made of: the ways, the layouts on both sides, how often, and how much a second
+    /// counts.
+    tables: BTreeMap<(usize, Vec<usize>, Vec<usize>, u64, [u64; 2]), usize>,
     /// For each value, what uses it.
     uses: Vec<Vec<Use>>,
     /// For each value, whether it is a sum over micro-batches.
@@ -113,7 +119,7 @@ pub(crate) fn assemble<'a>(
     section: &'a Section,
     space: &'a Space,
     mesh: &Mesh,
-    (prices, found): (&dyn Prices, &Found<'a>),
+    (prices, found, weights): (&dyn Prices, &Found<'a>, Weights),
     (counted, live): (&Counted, crate::live::Live),
     fixed: Option<Fixed<'_>>,
 ) -> Assembled {
@@ -134,6 +140,7 @@ pub(crate) fn assemble<'a>(
             ways: Vec::new(),
             found: Vec::new(),
         },
+        weights,
         tables: BTreeMap::new(),
         uses: uses(section, &space.prepared),
         summed: summed(graph),
@@ -201,7 +208,8 @@ impl Assembly<'_> {
         for group in &groups {
             let time = |choices: &Vec<usize>| {
                 let one = |(node, &choice): (&NodeId, &usize)| {
-                    real(graph.runs(*node)) * self.assembled.seconds[node.0][choice]
+                    let weight = self.weights.alone(Clock::of(graph.node(*node).phase));
+                    weight * (real(graph.runs(*node)) * self.assembled.seconds[node.0][choice])
                 };
                 group.nodes.iter().zip(choices).map(one).sum()
             };
@@ -401,7 +409,7 @@ impl Assembly<'_> {
             if let Some(held) = self.assembled.held[value.0].clone() {
                 let total = uses.iter().any(|it| matches!(it, Use::Carried(_)));
                 let runs = if total { self.made_runs(value) } else { self.runs(value, first) };
-                self.edge(value, &from, &held, runs);
+                self.edge(value, (&from, &held), (runs, self.pace(value, &uses)));
                 from = held;
             }
             for it in uses {
@@ -420,54 +428,30 @@ impl Assembly<'_> {
                         None => continue,
                     },
                 };
-                self.edge(value, &from, &to, self.runs(value, it));
+                self.edge(value, (&from, &to), (self.runs(value, it), self.pace(value, &[it])));
             }
         }
     }
 
-    /// When a value is used: before the operation of that number.
-    fn moment(&self, it: &Use) -> usize {
-        match it {
-            Use::Operand(node, _) => node.0,
-            Use::Delivery | Use::Giving | Use::Carried(_) => self.section.graph.nodes.len(),
-        }
-    }
-
-    /// How often a use of a value happens in one run of the program.
-    fn runs(&self, value: ValueId, it: Use) -> u64 {
-        match it {
-            Use::Operand(node, _) => self.section.graph.runs(node),
-            // A sum over micro-batches is handed on when it is whole.
-            Use::Delivery | Use::Giving if self.summed[value.0] => 1,
-            Use::Delivery | Use::Giving | Use::Carried(_) => self.made_runs(value),
-        }
-    }
-
-    /// How often a value is made in one run of the program.
-    fn made_runs(&self, value: ValueId) -> u64 {
-        match self.section.graph.value(value).source {
-            Source::Result { node, .. } => self.section.graph.runs(node),
-            _ => 1,
-        }
-    }
-
-    /// Moves of a value from the layouts of one node's choices to those of another's.
-    fn edge(&mut self, value: ValueId, from: &Held, to: &Held, runs: u64) {
+    /// Moves of a value from the layouts of one node's choices to those of another's, so often, and how much
+    /// a second counts of them.
+    fn edge(&mut self, value: ValueId, (from, to): (&Held, &Held), (runs, pace): (u64, [f64; 2])) {
         let ways = self.assembled.ways[value.0];
         let problem = &mut self.assembled.problem;
         let found = &self.assembled.found[ways];
+        let time = |before: usize, after: usize| {
+            pace[usize::from(found.travels(before, after))] * scaled(found.time(before, after), runs)
+        };
         if from.node == to.node {
             let pairs = from.layouts.iter().zip(&to.layouts);
-            for (time, (&before, &after)) in problem.times[from.node].iter_mut().zip(pairs) {
-                *time += scaled(found.time(before, after), runs);
+            for (sum, (&before, &after)) in problem.times[from.node].iter_mut().zip(pairs) {
+                *sum += time(before, after);
             }
             return;
         }
-        let key = (ways, from.layouts.clone(), to.layouts.clone(), runs);
+        let key = (ways, from.layouts.clone(), to.layouts.clone(), runs, pace.map(f64::to_bits));
         let table = *self.tables.entry(key).or_insert_with(|| {
-            let row = |&before: &usize| {
-                to.layouts.iter().map(move |&after| scaled(found.time(before, after), runs))
-            };
+            let row = |&before: &usize| to.layouts.iter().map(move |&after| time(before, after));
             let entries = from.layouts.iter().flat_map(row).collect();
             problem.tables.push(Table { columns: to.layouts.len(), entries });
             problem.tables.len() - 1

@@ -200,4 +200,4 @@ fn runs(forms: &[Form], links: &[Link]) -> Vec<Run> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

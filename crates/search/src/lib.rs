@@ -33,6 +33,7 @@ mod fixed;
 mod join;
 mod fold;
 mod ways;
+mod clocks;
 mod manner;
 mod assemble;
 mod compose;

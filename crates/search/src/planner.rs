@@ -3,15 +3,16 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use plan::{Copy, Holding, MachineName, ModelFile, Pin, Plan, SpaceSize};
+use plan::{Copy, Hidden, Holding, MachineName, ModelFile, Pin, Plan, SpaceSize};
 use planner_ir::{Graph, Layout, Mesh, Source, ValueId};
 use rayon::prelude::*;
-use rewrite::{Offer, Space, SpaceError, Steps};
+use rewrite::{Offer, Space, SpaceError, Spaces, Steps};
 
 use crate::bound::{Solver, Trail};
 use crate::chain::{Chain, ChainSolution, Width};
+use crate::clocks::{Clocks, Weights};
 use crate::compose::{Composed, Part, compose, estimate, memory};
 use crate::derive::stand;
 use crate::fixed::{Fixed, FixedError, apart, pins};
@@ -234,16 +235,53 @@ fn plan_in(
                 && others[..number - 1].iter().all(|it| it.sections != others[number - 1].sections)
     };
     let numbers: Vec<usize> = (0..=others.len()).filter(is_new).collect();
+    let spaces = trail(request).map(|it| it.spaces()).unwrap_or_default();
+    let weigh = |weights: Weights| {
+        weighed((request, pins), (&cuts, &numbers), derive, (offer, width), (&spaces, weights))
+    };
+    let mut clocks = Clocks::new(request.prices.beside());
+    let Weighed { made: mut best, bound } = weigh(clocks.weights())?;
+    let mut go_on = clocks.go_on(best.0.loads(), best.0.seconds(), bound);
+    while go_on {
+        // What fits by other weights is found, or is not needed.
+        let Ok(Weighed { made, bound }) = weigh(clocks.weights()) else { break };
+        go_on = clocks.go_on(made.0.loads(), made.0.seconds(), bound);
+        if made.0.seconds() < best.0.seconds() {
+            best = made;
+        }
+    }
+    best.0.proof = clocks.proof(&best.0);
+    Ok(best)
+}
+
+/// What searches before have seen, if the request is one of several.
+fn trail<'a>(request: &Request<'a>) -> Option<MutexGuard<'a, Trail>> {
+    request.trail.map(|it| it.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// The plan of least time where seconds count as some weights say, and the variant of each block.
+struct Weighed {
+    made: (Plan, Vec<usize>),
+    /// No plan that fits takes less (seconds).
+    bound: f64,
+}
+
+fn weighed(
+    (request, pins): (&Request<'_>, &[Pin]),
+    (cuts, numbers): (&[Cut<'_>], &[usize]),
+    derive: Option<&Derive<'_>>,
+    (offer, width): (Offer, Width),
+    (spaces, weights): (&Spaces, Weights),
+) -> Result<Weighed, PlanError> {
     let Request { mesh, prices, pinned, live, .. } = *request;
-    let trail = || request.trail.map(|it| it.lock().unwrap_or_else(PoisonError::into_inner));
-    let spaces = trail().map(|it| it.spaces()).unwrap_or_default();
-    let prepare =
-        |&number: &usize| Prepared::new(cuts[number], mesh, (prices, &spaces), (offer, live), (pinned, pins));
+    let prepare = |&number: &usize| {
+        Prepared::new(cuts[number], mesh, (prices, spaces, weights), (offer, live), (pinned, pins))
+    };
     let programs: Vec<Result<Prepared<'_>, PlanError>> = numbers.par_iter().map(prepare).collect();
     let mut programs: Vec<Prepared<'_>> = programs.into_iter().collect::<Result<_, _>>()?;
     forbid(&mut programs, mesh, pins).map_err(PlanError::Fixed)?;
     let chain = Arc::new(chain(&programs));
-    let known = trail().map(|mut it| std::mem::take(&mut *it)).unwrap_or_default();
+    let known = trail(request).map(|mut it| std::mem::take(&mut *it)).unwrap_or_default();
     let mut solver = Solver::new(&chain, known, width);
     let mut lower_bound = None;
     // The fastest that fits with one slot where two are too many.
@@ -268,6 +306,7 @@ fn plan_in(
             let mut other = plan.clone();
             save(&mut other, &in_place, held - request.capacity);
             other.estimate = estimate(&other, request.prices);
+            other.hidden = other.hidden_at(request.prices.beside());
             other.memory = memory(&other, request.live);
             // What was proved is said of two slots.
             other.proof = plan::Proof::Gap { lower_bound: lower_bound.unwrap_or(0.0) };
@@ -279,7 +318,7 @@ fn plan_in(
         let counted = chain.usage(&solution.choices).peak();
         Ok(Tried { made: (plan, variants), counted, held })
     });
-    if let Some(mut trail) = trail() {
+    if let Some(mut trail) = trail(request) {
         *trail = solver.into_trail();
     }
     let made = match (made, saving) {
@@ -287,6 +326,7 @@ fn plan_in(
         (Ok(_) | Err(NoRoom::Nearest(_)), Some(one)) => Ok(one),
         (made, _) => made,
     };
+    let made = made.map(|made| Weighed { made, bound: lower_bound.unwrap_or(0.0) });
     made.map_err(|error| match error {
         NoRoom::Refused(error) => error,
         NoRoom::Nearest(found) => PlanError::Search(SearchError::NothingFound {
@@ -375,6 +415,7 @@ fn finish(
         pins: pins.to_vec(),
         controls: Vec::new(),
         estimate: Vec::new(),
+        hidden: Hidden::default(),
         memory: Vec::new(),
         capacity: request.capacity,
         proof: match proof {
@@ -384,6 +425,7 @@ fn finish(
         space,
     };
     plan.estimate = estimate(&plan, request.prices);
+    plan.hidden = plan.hidden_at(request.prices.beside());
     plan.memory = memory(&plan, request.live);
     plan
 }

@@ -11,6 +11,7 @@ use rewrite::{Offer, Space, SpaceError, Spaces};
 
 use crate::assemble::{Assembled, Counted, Held, assemble};
 use crate::chain::{Chain, Global, Segment, Shared, unite};
+use crate::clocks::Weights;
 use crate::fixed::{FixedError, Kept, allowed, keep};
 use crate::live::Live;
 use crate::manner::settle;
@@ -42,7 +43,7 @@ impl<'a> Prepared<'a> {
     pub(crate) fn new(
         cut: Cut<'a>,
         mesh: &Mesh,
-        (prices, known): (&dyn Prices, &Spaces),
+        (prices, known, weights): (&dyn Prices, &Spaces, Weights),
         (offer, live): (Offer, Live),
         (pinned, pins): (Option<&Pinned>, &[Pin]),
     ) -> Result<Self, PlanError> {
@@ -68,7 +69,7 @@ impl<'a> Prepared<'a> {
                 _ => Counted::Kept,
             };
             let fixed = pinned.map(|pinned| (&pinned.layout, held(section, &values)));
-            assemble(section, space, mesh, (prices, &found), (&counted, live), fixed)
+            assemble(section, space, mesh, (prices, &found, weights), (&counted, live), fixed)
         });
         let assembled = assembled.collect();
         Ok(Self { cut, spaces, assembled, fixed })

@@ -1,6 +1,6 @@
 //! Whether the times of a plan are those that prices make.
 
-use plan::{Assignment, Plan, Term};
+use plan::{Assignment, Hidden, Plan, Term};
 
 use crate::compose::estimate;
 use crate::prices::{Prices, Work};
@@ -45,6 +45,16 @@ pub fn mispriced(plan: &Plan, prices: &dyn Prices) -> Option<String> {
         }
     }
     terms_differ(&plan.estimate, &estimate(plan, prices))
+        .or_else(|| hidden_differs(plan.hidden, plan.hidden_at(prices.beside())))
+}
+
+/// The first part of a step of which not as much is hidden as prices make it, in words.
+fn hidden_differs(said: Hidden, priced: Hidden) -> Option<String> {
+    let parts = [("forward", said.forward, priced.forward), ("backward", said.backward, priced.backward)];
+    parts.into_iter().find_map(|(name, said, priced)| {
+        let wrong = time_differs(said, priced)?;
+        Some(format!("what is hidden {name} {wrong}"))
+    })
 }
 
 /// The first term that is not as prices make it, in words.

@@ -23,6 +23,12 @@ pub trait Prices: Sync {
         Ways::One
     }
 
+    /// By how much a second of computing makes longer what is exchanged beside it, and the other way round;
+    /// nothing where one waits for the other.
+    fn beside(&self) -> Option<f64> {
+        None
+    }
+
     /// The time that it takes to keep a state in a layout (seconds): none on any machine. Prices
     /// that say otherwise make plans of a kind.
     fn rest(&self, _state: &State, _layout: &Layout) -> f64 {
@@ -87,6 +93,11 @@ impl Prices for MachinePrices<'_> {
         let along_one_axis = (0..).zip(&self.groups).filter(|(set, _): &(u32, _)| set.is_power_of_two());
         let any = along_one_axis.flat_map(|it| it.1).any(gains);
         if any { Ways::Both } else { Ways::One }
+    }
+
+    fn beside(&self) -> Option<f64> {
+        let kept = self.machine.transport.beside.as_ref()?.value.0;
+        Some(1.0 / kept - 1.0)
     }
 
     fn work(&self, work: &Work<'_>) -> f64 {

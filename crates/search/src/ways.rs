@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use planner_ir::{Layout, Type};
+use planner_ir::{Layout, Move, Type};
 use rewrite::Edge;
 
 use crate::prices::Prices;
@@ -17,12 +17,19 @@ pub(crate) struct Ways {
     times: Vec<f64>,
     /// `last[from * count + to]`: the number of the last move of the way.
     last: Vec<usize>,
+    /// `travels[from * count + to]`: whether something is exchanged on the way.
+    travels: Vec<bool>,
 }
 
 impl Ways {
     /// The least time from one layout to another (seconds).
     pub(crate) fn time(&self, from: usize, to: usize) -> f64 {
         self.times[from * self.count + to]
+    }
+
+    /// Whether devices exchange something on the way from one layout to another.
+    pub(crate) fn travels(&self, from: usize, to: usize) -> bool {
+        self.travels[from * self.count + to]
     }
 
     /// The moves of the cheapest way, as numbers of the edges that it was found among.
@@ -71,10 +78,16 @@ fn find((type_, layouts, edges): Between<'_>, prices: &dyn Prices) -> Ways {
         leaving[edge.from].push(number);
     }
     let count = layouts.len();
-    let mut ways = Ways { count, times: vec![f64::INFINITY; count * count], last: vec![0; count * count] };
+    let mut ways = Ways {
+        count,
+        times: vec![f64::INFINITY; count * count],
+        last: vec![0; count * count],
+        travels: vec![false; count * count],
+    };
     for from in 0..count {
         let times = &mut ways.times[from * count..][..count];
         let last = &mut ways.last[from * count..][..count];
+        let travels = &mut ways.travels[from * count..][..count];
         times[from] = 0.0;
         let mut waiting = BinaryHeap::from([Reached { time: 0.0, place: from }]);
         while let Some(Reached { time, place }) = waiting.pop() {
@@ -86,6 +99,7 @@ fn find((type_, layouts, edges): Between<'_>, prices: &dyn Prices) -> Ways {
                 if time < times[to] {
                     times[to] = time;
                     last[to] = edge;
+                    travels[to] = travels[place] || !matches!(edges[edge].step, Move::Slice { .. });
                     waiting.push(Reached { time, place: to });
                 }
             }

@@ -64,6 +64,7 @@ pub(crate) fn of_seconds(seconds: f64) -> Plan {
         pins: vec![],
         controls: vec![],
         estimate: vec![Term { name: "all".to_owned(), seconds }],
+        hidden: plan::Hidden::default(),
         memory: vec![],
         capacity: 0,
         proof: Proof::Optimal,

@@ -36,6 +36,7 @@ impl Sketch {
             pins: Vec::new(),
             controls: Vec::new(),
             estimate: Vec::new(),
+            hidden: plan::Hidden::default(),
             memory: Vec::new(),
             capacity: 0,
             proof: Proof::Optimal,

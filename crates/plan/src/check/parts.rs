@@ -153,3 +153,27 @@ fn is_total(plan: &Plan, value: ValueId) -> bool {
     let carried = plan.graph.training.iter().flat_map(|training| &training.carried);
     carried.filter(|it| it.next == value).any(|it| is_summed(plan, it.state))
 }
+
+/// The phase of what reads each transfer first: an operation, or one that reads a copy of the copy; of what
+/// nothing reads but outputs and states, that of the gradients of parameters, or of the update.
+pub(super) fn first_read(plan: &Plan) -> Vec<Phase> {
+    let (readers, parts) = (readers(plan), parts(plan));
+    let mut first: Vec<Phase> = Vec::new();
+    for (index, readers) in readers.iter().enumerate().rev() {
+        let of = |reader: &Reader| match *reader {
+            Reader::Operation(node) => Some(plan.graph.nodes[node].phase),
+            // Those after this one, from the last.
+            Reader::Transfer(other) => Some(first[readers_after(plan, other)]),
+            Reader::State(_) | Reader::Output(_) => None,
+        };
+        let last = if parts[index].micro_batch { Phase::Gradient } else { Phase::Update };
+        first.push(readers.iter().filter_map(of).min().unwrap_or(last));
+    }
+    first.reverse();
+    first
+}
+
+/// How many transfers stand after one.
+fn readers_after(plan: &Plan, index: usize) -> usize {
+    plan.transfers.len() - 1 - index
+}

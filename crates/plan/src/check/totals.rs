@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use planner_ir::{NodeId, Source, StateKind, ValueId};
+use planner_ir::{Move, NodeId, Phase, Source, StateKind, ValueId};
 
 use super::blocks::held;
-use super::parts::runs;
+use super::parts::{first_read, runs};
 use super::{Violations, operation_name};
-use crate::plan::{Assignment, Copy, Plan, Proof};
+use crate::plan::{Assignment, Copy, Plan, Proof, exact};
 
 /// How much sums of floating-point numbers may differ, relative to them.
 const TOLERANCE: f64 = 1e-9;
@@ -25,13 +25,7 @@ fn is_time(seconds: f64) -> bool {
     seconds.is_finite() && seconds >= 0.0
 }
 
-/// A count as a number: exact below 2^53, and no step has as many micro-batches.
-#[expect(clippy::cast_precision_loss, reason = "exact below 2^53")]
-fn exact(count: u64) -> f64 {
-    count as f64
-}
-
-/// The time of all operations and transfers, each as often as it runs.
+/// The time of all operations and transfers, each as often as it runs, less what is hidden.
 fn times(plan: &Plan, found: &mut Violations) -> f64 {
     let mut total = 0.0;
     let mut add = |place: &dyn Fn() -> String, seconds: f64, runs: u64, total: &mut f64| {
@@ -56,7 +50,47 @@ fn times(plan: &Plan, found: &mut Violations) -> f64 {
         let message = format!("terms add up to {estimate} seconds, expected {total}");
         found.add("estimate", "estimate", message);
     }
-    total
+    hidden(plan, found);
+    total - plan.hidden_seconds()
+}
+
+/// No more is hidden of the loss, or of the gradients, than there is of what need not be waited for, nor than
+/// there is of the rest.
+fn hidden(plan: &Plan, found: &mut Violations) {
+    let (graph, prepared) = (&plan.graph, plan.graph.prepared());
+    // Of forward and backward, what stands in the way and what does not.
+    let mut sums = [[0.0; 2]; 2];
+    let part = |phase: Phase| usize::from(phase != Phase::Forward);
+    for (node, assignment) in graph.nodes.iter().zip(&plan.assignments) {
+        if let Assignment::Computed { seconds, .. } = assignment
+            && node.phase != Phase::Update
+        {
+            sums[part(node.phase)][0] += seconds;
+        }
+    }
+    for (transfer, read) in plan.transfers.iter().zip(first_read(plan)) {
+        let travels = transfer.moves.iter().any(|it| !matches!(it, Move::Slice { .. }));
+        let is_weight = match &graph.value(transfer.value).source {
+            Source::Input(_) => false,
+            Source::Weight(_) | Source::State(_) => true,
+            Source::Result { .. } => prepared[transfer.value.0],
+        };
+        let is_gradient = match &graph.value(transfer.value).source {
+            Source::Result { node, .. } => graph.node(*node).phase == Phase::Gradient,
+            _ => false,
+        };
+        if read != Phase::Update {
+            sums[part(read)][usize::from(travels && (is_weight || is_gradient))] += transfer.seconds;
+        }
+    }
+    let said = [("forward", plan.hidden.forward), ("backward", plan.hidden.backward)];
+    for ((name, seconds), [alone, beside]) in said.into_iter().zip(sums) {
+        let most = alone.min(beside);
+        if !(is_time(seconds) && seconds <= most * (1.0 + TOLERANCE)) {
+            let message = format!("hides {seconds} seconds, expected from 0 to {most}");
+            found.add("estimate", format!("hidden.{name}"), message);
+        }
+    }
 }
 
 fn proof(plan: &Plan, time: f64, found: &mut Violations) {

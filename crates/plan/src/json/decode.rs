@@ -11,7 +11,7 @@ use super::error::{ReadError, shown};
 use super::file;
 use crate::pin::Pin;
 use crate::plan::{
-    Assignment, Control, Copy, Holding, LeftOut, ModelFile, Plan, Proof, SpaceSize, Term, Transfer,
+    Assignment, Control, Copy, Hidden, Holding, LeftOut, ModelFile, Plan, Proof, SpaceSize, Term, Transfer,
 };
 
 type Result<T> = std::result::Result<T, ReadError>;
@@ -57,6 +57,7 @@ pub(super) fn plan(body: &file::Body) -> Result<Plan> {
         pins: each("plan.pins", &body.pins, |place, _, it| tables.pin(place, it))?,
         controls: body.controls.iter().map(control).collect(),
         estimate: body.estimate.iter().map(term).collect(),
+        hidden: Hidden { forward: body.hidden.forward, backward: body.hidden.backward },
         memory: body.memory.iter().map(holding).collect(),
         capacity: body.capacity,
         proof: match body.proof {

@@ -84,6 +84,7 @@ pub(super) fn body(plan: &Plan) -> file::Body {
         pins: plan.pins.iter().map(pin).collect(),
         controls: plan.controls.iter().map(control).collect(),
         estimate: plan.estimate.iter().map(term).collect(),
+        hidden: file::Hidden { forward: plan.hidden.forward, backward: plan.hidden.backward },
         memory: plan.memory.iter().map(holding).collect(),
         capacity: plan.capacity,
         proof: match plan.proof {

@@ -59,6 +59,9 @@ pub(super) struct Body {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) controls: Vec<Control>,
     pub(super) estimate: Vec<Term>,
+    /// Missing where nothing is.
+    #[serde(default, skip_serializing_if = "Hidden::is_nothing")]
+    pub(super) hidden: Hidden,
     pub(super) memory: Vec<Holding>,
     pub(super) capacity: u64,
     pub(super) proof: Proof,
@@ -173,6 +176,19 @@ pub(super) enum Move {
 pub(super) struct Term {
     pub(super) name: String,
     pub(super) seconds: f64,
+}
+
+#[derive(Serialize, Deserialize, Default, PartialEq)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Hidden {
+    pub(super) forward: f64,
+    pub(super) backward: f64,
+}
+
+impl Hidden {
+    pub(super) fn is_nothing(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 #[derive(Serialize, Deserialize)]

@@ -96,6 +96,7 @@ fn fields(body: &Body) -> String {
         pins,
         controls,
         estimate,
+        hidden,
         memory,
         capacity,
         proof,
@@ -121,14 +122,16 @@ fn fields(body: &Body) -> String {
         ("pins", table(pins)),
         ("controls", table(controls)),
         ("estimate", table(estimate)),
+        ("hidden", short(hidden)),
         ("memory", table(memory)),
         ("capacity", short(capacity)),
         ("proof", short(proof)),
         ("space", short(space)),
     ];
-    // Of all tables, these are missing where they are empty.
-    let empty = [("pins", pins.is_empty()), ("controls", controls.is_empty())];
-    let fields = fields.iter().filter(|(name, _)| !empty.contains(&(*name, true)));
+    // These are missing where they say nothing.
+    let nothing =
+        [("pins", pins.is_empty()), ("controls", controls.is_empty()), ("hidden", hidden.is_nothing())];
+    let fields = fields.iter().filter(|(name, _)| !nothing.contains(&(*name, true)));
     let fields: Vec<String> = fields.map(|(name, content)| format!("    \"{name}\": {content}")).collect();
     fields.join(",\n")
 }

@@ -9,7 +9,8 @@ use planner_ir::{
 
 use super::temporal;
 use crate::{
-    Assignment, Copy, MachineName, ModelFile, Part, Plan, Proof, SpaceSize, Term, Transfer, bytes_of_steps,
+    Assignment, Copy, Hidden, MachineName, ModelFile, Part, Plan, Proof, SpaceSize, Term, Transfer,
+    bytes_of_steps,
 };
 
 /// How many moves a transfer has at most.
@@ -78,6 +79,7 @@ pub(crate) fn empty(graph: Graph, mesh: Mesh) -> Plan {
         pins: Vec::new(),
         controls: Vec::new(),
         estimate: vec![],
+        hidden: Hidden::default(),
         memory: vec![],
         capacity: 0,
         proof: Proof::Optimal,

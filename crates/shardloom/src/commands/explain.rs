@@ -220,6 +220,10 @@ impl Told<'_> {
                 percent(term.seconds, total)
             ));
         }
+        let hidden = self.plan.hidden_seconds();
+        if hidden > 0.0 {
+            self.line(&format!("  {:<20} {:>12}", "hidden by computing", format!("-{}", seconds(hidden))));
+        }
     }
 
     fn memory(&mut self) {

@@ -89,6 +89,8 @@ struct Planned<'a> {
     layout: String,
     /// What it expects of a step (seconds).
     seconds: f64,
+    /// How much it expects to be hidden of what is exchanged; nothing is said of stages (seconds).
+    hidden: f64,
     /// Whether there are stages.
     staged: bool,
 }
@@ -97,7 +99,14 @@ impl<'a> Planned<'a> {
     fn of_plan(plan: &'a Plan) -> Self {
         let sizes = mesh::sizes(&plan.mesh);
         let layout = format!("mesh {sizes} ({})", plan.mesh);
-        Self { machine: &plan.machine, mesh: sizes, layout, seconds: plan.seconds(), staged: false }
+        Self {
+            machine: &plan.machine,
+            mesh: sizes,
+            layout,
+            seconds: plan.seconds(),
+            hidden: plan.hidden_seconds(),
+            staged: false,
+        }
     }
 
     fn of_pipeline(pipeline: &'a Pipeline) -> Self {
@@ -110,7 +119,14 @@ impl<'a> Planned<'a> {
             pipeline.schedule.groups.len(),
             pipeline.micro_batches()
         );
-        Self { machine: &pipeline.machine, mesh, layout, seconds: pipeline.seconds(), staged: true }
+        Self {
+            machine: &pipeline.machine,
+            mesh,
+            layout,
+            seconds: pipeline.seconds(),
+            hidden: 0.0,
+            staged: true,
+        }
     }
 
     /// For what it was planned, where that is not this.
@@ -184,8 +200,8 @@ impl Told<'_> {
             )
         } else {
             format!(
-                "by the search, which adds up what is computed and what is exchanged; {beside} of the exchange \
-                 run beside computing"
+                "by the search, {} of the exchange beside computing; here {beside}",
+                seconds(planned.hidden)
             )
         };
         line(format!("estimate    {} {estimate}", seconds(planned.seconds)));

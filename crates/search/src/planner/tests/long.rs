@@ -41,7 +41,7 @@ fn a_block_that_holds_too_much_is_refused() {
     let machine = shipped::named("h100-80g-2x").expect("is a machine");
     let prices = MachinePrices::new(&machine, &mesh).expect("suits");
     let cut = Cut { graph: &blocks.graph, sections: &sections };
-    let known = (&prices as &dyn Prices, &rewrite::Spaces::default());
+    let known = (&prices as &dyn Prices, &rewrite::Spaces::default(), crate::clocks::Weights::ONE);
     let refused =
         Prepared::new(cut, &mesh, known, (rewrite::Offer::default(), crate::Live::ONE), (None, &[]));
     let error = refused.err().map(|it| it.to_string()).unwrap_or_default();

@@ -1,0 +1,63 @@
+//! When a value is used, how often, and how much a second counts of moves for it.
+
+use plan::{Clock, is_ahead, is_behind};
+use planner_ir::{Phase, Source, ValueId};
+
+use super::{Assembly, Use};
+
+impl Assembly<'_> {
+    /// How much a second counts of moves of a value for these uses: of those that devices do alone, and of
+    /// exchanges.
+    ///
+    /// Where other sections use it, when is not known here: no more than it can be then.
+    pub(super) fn pace(&self, value: ValueId, uses: &[Use]) -> [f64; 2] {
+        let graph = &self.section.graph;
+        let phase = |it: &Use| match it {
+            Use::Operand(node, _) => Some(graph.node(*node).phase),
+            Use::Carried(state) if self.summed[state.0] => Some(Phase::Gradient),
+            Use::Carried(_) => Some(Phase::Update),
+            Use::Delivery | Use::Giving => None,
+        };
+        let phases: Option<Vec<Phase>> = uses.iter().map(phase).collect();
+        let Some(first) = phases.and_then(|phases| phases.into_iter().min()) else {
+            let [forward, backward] = Clock::ALL.map(|clock| self.weights.alone(Some(clock)));
+            let made = self.phase(value).filter(|_| !self.space.prepared[value.0]);
+            return match made {
+                Some(Phase::Forward) => [forward.min(backward); 2],
+                Some(Phase::Backward) => [backward; 2],
+                _ => [forward.min(backward), self.weights.least()],
+            };
+        };
+        let clock = Clock::of(first);
+        let ahead = is_ahead(graph, value, self.space.prepared[value.0], first);
+        let beside = clock.filter(|_| ahead || is_behind(graph, value, first));
+        let alone = self.weights.alone(clock);
+        [alone, beside.map_or(alone, |clock| self.weights.beside(clock))]
+    }
+
+    /// When a value is used: before the operation of that number.
+    pub(super) fn moment(&self, it: &Use) -> usize {
+        match it {
+            Use::Operand(node, _) => node.0,
+            Use::Delivery | Use::Giving | Use::Carried(_) => self.section.graph.nodes.len(),
+        }
+    }
+
+    /// How often a use of a value happens in one run of the program.
+    pub(super) fn runs(&self, value: ValueId, it: Use) -> u64 {
+        match it {
+            Use::Operand(node, _) => self.section.graph.runs(node),
+            // A sum over micro-batches is handed on when it is whole.
+            Use::Delivery | Use::Giving if self.summed[value.0] => 1,
+            Use::Delivery | Use::Giving | Use::Carried(_) => self.made_runs(value),
+        }
+    }
+
+    /// How often a value is made in one run of the program.
+    pub(super) fn made_runs(&self, value: ValueId) -> u64 {
+        match self.section.graph.value(value).source {
+            Source::Result { node, .. } => self.section.graph.runs(node),
+            _ => 1,
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! Tests of the two clocks: bounds hold, and the least time is found.
+
+use cost_models::machine::shipped;
+use plan::Precision;
+use planner_ir::Mesh;
+
+use super::*;
+use crate::compose::{Part, compose, estimate};
+use crate::fold::tests::{Sizes, planned, recipe, trained, transformer};
+use crate::prepare::{Prepared, chain};
+use crate::section::Section;
+use crate::{Cut, MachinePrices, Prices, bound, fold};
+
+/// What takes so long on each clock, and in the update.
+#[derive(Clone, Copy, Debug)]
+struct Point {
+    loads: [Load; 2],
+    update: f64,
+}
+
+impl Point {
+    fn time(&self, cost: f64) -> f64 {
+        let longer = |load: &Load| (load.alone + cost * load.beside()).max(load.beside() + cost * load.alone);
+        self.update + self.loads.iter().map(longer).sum::<f64>()
+    }
+
+    fn weighed(&self, weights: &Weights) -> f64 {
+        let on = |clock: Clock| {
+            let load = &self.loads[clock as usize];
+            weights.alone(Some(clock)) * load.alone + weights.beside(clock) * load.beside()
+        };
+        weights.alone(None) * self.update + Clock::ALL.into_iter().map(on).sum::<f64>()
+    }
+}
+
+/// Of random points, that of the least time is found or is not proven not to be there; where everything that may
+/// run beside computing is shorter than it, it is found at once.
+#[test]
+fn the_least_time_lies_between_bound_and_plan() {
+    let (mut optimal, mut gaps) = (0, 0);
+    arbtest::arbtest(|u| {
+        let cost = f64::from(u.int_in_range(0..=9_u8)?) / 10.0;
+        let mut points = Vec::new();
+        for _ in 0..u.int_in_range(1..=12)? {
+            let mut number = || Ok::<f64, arbtest::arbitrary::Error>(f64::from(u.int_in_range(0..=40_u8)?));
+            let mut load = || {
+                Ok::<Load, arbtest::arbitrary::Error>(Load {
+                    alone: number()?,
+                    ahead: number()?,
+                    behind: 0.0,
+                })
+            };
+            let loads = [load()?, load()?];
+            points.push(Point { loads, update: number()? + 1.0 });
+        }
+        let least = points.iter().map(|it| it.time(cost)).fold(f64::INFINITY, f64::min);
+        let mut clocks = Clocks::new(Some(cost));
+        let mut tried = 0;
+        loop {
+            let weights = clocks.weights();
+            let by = |a: &&Point, b: &&Point| a.weighed(&weights).total_cmp(&b.weighed(&weights));
+            let best = points.iter().min_by(by).expect("there is one");
+            tried += 1;
+            if !clocks.go_on(best.loads, best.time(cost), best.weighed(&weights)) {
+                break;
+            }
+        }
+        assert!(clocks.bound <= least * (1.0 + EXACT), "{} and {least}: {points:?}", clocks.bound);
+        assert!(clocks.time >= least * (1.0 - EXACT));
+        if clocks.gap() <= EXACT {
+            optimal += 1;
+        } else if tried == MOST {
+            gaps += 1;
+        }
+        let hides = points.iter().all(|it| it.loads.iter().all(|load| load.beside() <= load.alone));
+        assert!(!hides || tried == 1 && clocks.gap() <= EXACT);
+        Ok(())
+    })
+    .budget_ms(2_000);
+    assert!(optimal > 0 && gaps > 0, "{optimal} proven, {gaps} not");
+}
+
+/// With any weights no plan takes less than what it takes by them, and what the best takes by its own is as much,
+/// where bound and plan meet.
+#[test]
+fn no_plan_takes_less_than_by_any_weights() {
+    let small = Sizes { layers: 3, batch: 16, sequence: 1024, hidden: 1024, heads: 8, vocabulary: 512 };
+    let mut behind = 0.0;
+    for (precision, micro_batches, mesh) in
+        [(Precision::F32, 1, "4"), (Precision::Bf16, 1, "2x2"), (Precision::Bf16, 2, "2x2")]
+    {
+        let trained = trained(&transformer(small, micro_batches == 1), &recipe(precision, micro_batches));
+        let sections: Vec<Section> = fold(&trained.step.graph, &trained.step.homes, &trained.step.forward);
+        let mesh_ = Mesh::parse(mesh).expect("is a mesh");
+        let machine = shipped::named("h100-80g-8x").expect("is a machine");
+        let prices = MachinePrices::new(&machine, &mesh_).expect("suits");
+        let cost = prices.beside().expect("exchanges beside computing");
+        let cut = Cut { graph: &trained.step.graph, sections: &sections };
+        let of = |weights: Weights| {
+            let offer = rewrite::Offer { steps: rewrite::Steps::One, ..Default::default() };
+            let known = (&prices as &dyn Prices, &rewrite::Spaces::default(), weights);
+            Prepared::new(cut, &mesh_, known, (offer, crate::Live::ONE), (None, &[])).expect("has a space")
+        };
+        let shares = [[1.0, 1.0], [0.0, 0.0], [1.0, 0.0], [0.25, 0.75], [0.5, 0.5]];
+        let programs: Vec<Prepared<'_>> = shares.iter().map(|&it| of(Weights::of(it, cost))).collect();
+        let chains: Vec<_> = programs.iter().map(|it| chain(std::slice::from_ref(it))).collect();
+        let least = planned(&trained, "h100-80g-8x", mesh, 1 << 40).expect("fits");
+        for (program, own) in programs.iter().zip(&chains) {
+            let found = bound::solve_chain(own, 1 << 40).expect("fits");
+            let mut parts = Vec::new();
+            for (index, section) in sections.iter().enumerate() {
+                for (repetition, choices) in section.repetitions.iter().zip(&found.choices.blocks[index]) {
+                    let (space, assembled) = (&program.spaces[index], &program.assembled[index]);
+                    parts.push(Part { section, repetition, space, assembled, choices });
+                }
+            }
+            let composed = compose(&trained.step.graph, &parts, &mesh_, &prices);
+            let graph = &trained.step.graph;
+            let returned =
+                |it: &planner_ir::Output| composed.returned[it.value.0].unwrap_or(plan::Copy::Made);
+            let mut plan = Plan {
+                layouts: composed.layouts,
+                assignments: composed.assignments,
+                transfers: composed.transfers,
+                carried: composed.carried,
+                outputs: graph.outputs.iter().map(returned).collect(),
+                ..least.clone()
+            };
+            plan.estimate = estimate(&plan, &prices);
+            plan.hidden = plan.hidden_at(Some(cost));
+            let time = plan.seconds();
+            assert!(time >= least.seconds() * (1.0 - SETTLED), "{time} and {}", least.seconds());
+            behind += plan.loads()[Clock::Backward as usize].behind;
+            for other in &chains {
+                let weighed = other.time(&found.choices);
+                assert!(weighed <= time * (1.0 + EXACT), "{mesh}: {weighed} by weights, {time} in all");
+            }
+        }
+    }
+    assert!(behind > 0.0, "no gradient is summed behind");
+}
