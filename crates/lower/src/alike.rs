@@ -7,13 +7,14 @@
 use plan::Plan;
 use planner_ir::{AxisId, Mesh};
 
-use crate::arena;
 use crate::build::built;
 use crate::ends::Ends;
 use crate::error::LowerError;
 use crate::events;
+use crate::expected::Expected;
 use crate::facts::Facts;
 use crate::in_place;
+use crate::overlap;
 use crate::program::{CommunicatorId, Program};
 
 /// The program of rank 0, and whom the others exchange with.
@@ -45,6 +46,6 @@ pub fn alike(plan: &Plan) -> Result<Alike, LowerError> {
     let ends = Ends::default();
     let build = built(plan, &facts, &ends, 0)?;
     let axes = build.axes();
-    let program = events::ordered(arena::placed(in_place::reduced(build.program)));
+    let program = events::ordered(overlap::placed(in_place::reduced(build.program), &Expected::of([plan])).program);
     Ok(Alike { program, mesh: plan.mesh.clone(), axes, sources: build.sources })
 }

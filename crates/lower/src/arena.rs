@@ -50,8 +50,8 @@ const ORDERS: [Order; 3] = [
     |item| Reverse(item.bytes.saturating_mul(item.moments())),
 ];
 
-/// The program with places for all its storages.
-pub(crate) fn placed(mut program: Program) -> Program {
+/// The program with places for all its storages, which live so.
+pub(crate) fn placed(mut program: Program, lifetimes: &[Option<Lifetime>]) -> Program {
     let mut resident = 0;
     for storage in &mut program.storages {
         if storage.kind.region() == Region::Resident {
@@ -61,8 +61,9 @@ pub(crate) fn placed(mut program: Program) -> Program {
     }
     program.resident = resident;
 
-    let items: Vec<Item> = lifetimes(&program)
-        .into_iter()
+    let items: Vec<Item> = lifetimes
+        .iter()
+        .copied()
         .enumerate()
         .filter_map(|(storage, lifetime)| {
             let bytes = program.extent(StorageId(storage)).next_multiple_of(ALIGNMENT);

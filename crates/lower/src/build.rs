@@ -8,13 +8,14 @@ use plan::{Copy, Plan};
 use planner_ir::{AxisId, Layout, NodeId, Phase, Piece, Source, StateKind, Type, ValueId};
 
 use crate::action::{Action, Block, Collective, Compute, Copied, Direction, Message};
-use crate::arena;
 use crate::ends::Ends;
 use crate::error::LowerError;
 use crate::events;
 use crate::exchange::{Between, Exchange, ExchangeError, How, exchange};
+use crate::expected::Expected;
 use crate::facts::{Computed, Facts, copies_of};
 use crate::in_place;
+use crate::overlap::{self, Placed};
 use crate::program::{
     Buffer, BufferId, CommunicatorId, Instruction, Kind, Origin, Port, Program, Repeated, RepeatedPart,
     Storage, StorageId, Stream,
@@ -27,19 +28,20 @@ use crate::strided::{Factor, Strided};
 /// hold and with whom they exchange.
 pub fn lower(plan: &Plan) -> Result<Vec<Program>, LowerError> {
     let facts = Facts::of(plan)?;
-    (0..plan.mesh.devices()).map(|rank| Ok(events::ordered(placed(plan, &facts, rank)?))).collect()
+    (0..plan.mesh.devices()).map(|rank| Ok(events::ordered(placed(plan, &facts, rank)?.program))).collect()
 }
 
 /// What a rank's memories take (bytes): as much on every rank, for all have the same instructions
 /// over the same buffers.
 pub fn footprint(plan: &Plan) -> Result<u64, LowerError> {
-    let program = placed(plan, &Facts::of(plan)?, 0)?;
+    let program = placed(plan, &Facts::of(plan)?, 0)?.program;
     Ok(program.resident + program.arena)
 }
 
 /// The program of one rank, without events.
-pub(crate) fn placed(plan: &Plan, facts: &Facts, rank: u64) -> Result<Program, LowerError> {
-    Ok(arena::placed(in_place::reduced(built(plan, facts, &Ends::default(), rank)?.program)))
+pub(crate) fn placed(plan: &Plan, facts: &Facts, rank: u64) -> Result<Placed, LowerError> {
+    let program = in_place::reduced(built(plan, facts, &Ends::default(), rank)?.program);
+    Ok(overlap::placed(program, &Expected::of([plan])))
 }
 
 /// The program of one rank, without places and events, with copies for what states become.

@@ -21,6 +21,8 @@ mod temporal; // operations in time steps
 mod rotate; // blocks of neighbours
 mod in_place; // what states become, made where the states are
 mod halves; // a sequence as a tree over its stretches
+mod expected; // what plans expect instructions to take
+mod overlap; // exchanges beside computing
 mod arena; // places for buffers, by their lifetimes
 mod users; // who used which bytes last
 mod events; // who waits for whom

@@ -3,10 +3,11 @@
 use plan::{Holding, Plan};
 use planner_ir::{Phase, Source, StateKind};
 
-use crate::arena::{ALIGNMENT, Lifetime, lifetimes};
+use crate::arena::{ALIGNMENT, Lifetime};
 use crate::build::placed;
 use crate::error::LowerError;
 use crate::facts::Facts;
+use crate::overlap::Placed;
 use crate::program::{Kind, Origin, Program, Region, StorageId};
 
 /// What part of a device's memory is for.
@@ -77,13 +78,13 @@ impl Use {
 ///
 /// The kinds that only a training step has are left out in inference.
 pub fn memory(plan: &Plan) -> Result<Vec<Holding>, LowerError> {
-    let program = placed(plan, &Facts::of(plan)?, 0)?;
+    let Placed { program, lifetimes } = placed(plan, &Facts::of(plan)?, 0)?;
     let mut bytes = [0_u64; Use::ALL.len()];
     let at_rest = program.storages.iter().filter(|it| it.kind.region() == Region::Resident);
     for storage in at_rest {
         bytes[at_rest_for(storage.kind) as usize] += storage.bytes;
     }
-    for (storage, lifetime) in at_the_fullest(&program) {
+    for (storage, lifetime) in at_the_fullest(&program, lifetimes) {
         bytes[made_for(plan, &program, storage, lifetime) as usize] += program.storages[storage].bytes;
     }
     bytes[Use::Packing as usize] = program.resident + program.arena - bytes.iter().sum::<u64>();
@@ -108,9 +109,9 @@ pub(crate) fn name_at_rest(kind: Kind) -> &'static str {
 }
 
 /// The storages that live when most does.
-fn at_the_fullest(program: &Program) -> Vec<(usize, Lifetime)> {
+fn at_the_fullest(program: &Program, lifetimes: Vec<Option<Lifetime>>) -> Vec<(usize, Lifetime)> {
     let lives: Vec<(usize, Lifetime)> =
-        lifetimes(program).into_iter().enumerate().filter_map(|(it, life)| Some((it, life?))).collect();
+        lifetimes.into_iter().enumerate().filter_map(|(it, life)| Some((it, life?))).collect();
     let mut comes = vec![0; program.instructions.len() + 2];
     let mut goes = comes.clone();
     for (storage, life) in &lives {

@@ -8,14 +8,15 @@ use rayon::prelude::*;
 use schedule::{Schedule, Task, Work};
 
 use crate::action::{Action, Remote};
-use crate::arena;
 use crate::build::{Build, built};
 use crate::ends::{Arriving, Ends, Parts};
 use crate::error::LowerError;
 use crate::events;
+use crate::expected::Expected;
 use crate::facts::Facts;
 use crate::in_place;
 use crate::joined::{Numbers, joined};
+use crate::overlap;
 use crate::program::{Instruction, Origin, Program, Region, StorageId, Turn};
 use crate::rings;
 use crate::routes::{Routes, routes};
@@ -26,6 +27,7 @@ pub struct Pipelined<'a> {
     facts: Vec<Facts>,
     ends: Vec<Ends>,
     numbers: Vec<Numbers>,
+    expected: Expected,
     routes: Routes,
     /// For each group, the crossings that it sends after the micro-batches, in order, where groups have
     /// several stages.
@@ -68,6 +70,7 @@ pub fn pipelined(pipeline: &Pipeline) -> Result<Pipelined<'_>, LowerError> {
         facts,
         ends,
         numbers: pipeline.stages.iter().map(&mut number).collect(),
+        expected: Expected::of(pipeline.stages.iter().map(|it| &it.plan)),
         routes: routes(pipeline)?,
         sent_last: Vec::new(),
     };
@@ -154,7 +157,8 @@ impl Pipelined<'_> {
         if let Some(repeated) = &mut program.repeated {
             repeated.turns = turns(&self.pipeline.schedule, group)?;
         }
-        Ok(events::ordered(arena::placed(rings::counted(in_place::reduced(program)))))
+        let program = rings::counted(in_place::reduced(program));
+        Ok(events::ordered(overlap::placed(program, &self.expected).program))
     }
 
     /// The stages of a group, in order.

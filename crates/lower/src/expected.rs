@@ -1,0 +1,75 @@
+//! What plans expect instructions to take.
+
+use std::collections::BTreeMap;
+
+use plan::{Assignment, Plan};
+use planner_ir::NodeId;
+
+use crate::action::Action;
+use crate::program::{Origin, Program, Stream};
+
+/// What operations and moves take, by the prices of the plans that they are of (seconds).
+pub(crate) struct Expected {
+    /// Each operation, all its time steps together.
+    nodes: Vec<f64>,
+    /// Each move of each transfer.
+    moves: Vec<Vec<f64>>,
+}
+
+impl Expected {
+    /// Of one plan, or of the stages of a pipeline, whose numbers follow one another.
+    pub(crate) fn of<'a>(plans: impl IntoIterator<Item = &'a Plan>) -> Self {
+        let (mut nodes, mut moves) = (Vec::new(), Vec::new());
+        for plan in plans {
+            nodes.extend(plan.assignments.iter().map(|it| match it {
+                Assignment::Prepared => 0.0,
+                Assignment::Computed { seconds, .. } => known(*seconds),
+            }));
+            moves.extend(plan.transfers.iter().map(|it| shared(known(it.seconds), &it.bytes)));
+        }
+        Self { nodes, moves }
+    }
+
+    /// What each instruction of a program takes. Of an exchange, what is packed and unpacked for it is a
+    /// part of it; what is brought between time steps is not known.
+    pub(crate) fn each(&self, program: &Program) -> Vec<f64> {
+        let mut steps: BTreeMap<NodeId, f64> = BTreeMap::new();
+        for instruction in &program.instructions {
+            if let (Origin::Node(node), Action::Compute(_)) = (instruction.origin, &instruction.action) {
+                *steps.entry(node).or_default() += 1.0;
+            }
+        }
+        let of_node = |node: NodeId| {
+            let count = steps.get(&node).copied().unwrap_or(1.0);
+            self.nodes.get(node.0).copied().unwrap_or(0.0) / count
+        };
+        let one = |it: &crate::Instruction| match (it.origin, &it.action) {
+            (Origin::Node(node), Action::Compute(_)) => of_node(node),
+            (Origin::Move { transfer, step }, action)
+                if action.communicator().is_some() || it.stream == Stream::Compute =>
+            {
+                self.moves.get(transfer).and_then(|moves| moves.get(step)).copied().unwrap_or(0.0)
+            }
+            _ => 0.0,
+        };
+        program.instructions.iter().map(one).collect()
+    }
+}
+
+/// A price; a plan that nobody checked may say anything.
+fn known(seconds: f64) -> f64 {
+    if seconds.is_finite() { seconds.max(0.0) } else { 0.0 }
+}
+
+/// What each of several moves takes of what they take together, by the bytes that are received.
+fn shared(seconds: f64, bytes: &[u64]) -> Vec<f64> {
+    let all: f64 = bytes.iter().map(|&it| number(it)).sum();
+    let count = number(u64::try_from(bytes.len()).unwrap_or(u64::MAX));
+    bytes.iter().map(|&it| if all > 0.0 { seconds * number(it) / all } else { seconds / count }).collect()
+}
+
+/// A count as a number: what is lost of large ones decides nothing.
+#[expect(clippy::cast_precision_loss, reason = "a share of a price")]
+fn number(count: u64) -> f64 {
+    count as f64
+}

@@ -1,0 +1,377 @@
+//! Exchanges beside computing: an order of instructions in which as much as possible of what ranks
+//! exchange is under way while they compute.
+//!
+//! A host issues instructions in one order, and each stream runs its own in that order. So what a rank
+//! exchanges is hidden by where it is issued, and by where what waits for it is. A clock runs over the
+//! program, with what the plan expects of operations and moves, and issues one instruction after another:
+//!
+//! - what is exchanged is issued as soon as it can be and the stream of communication would be idle
+//!   otherwise: gathers of what is at rest ahead of their use, as soon as what is pending would come late,
+//!   sums of gradients when they are made;
+//! - an operation that would wait for an exchange lets others go first that need not wait, of the next
+//!   [`WINDOW`]: what uses sums sinks, what makes the next ones rises;
+//! - what an exchange reads keeps its place until it is over by the clock: what takes the place would wait.
+//!
+//! All of that only where no more is held than in the order in which the program was built. What has to
+//! come before what stays so; sends, receives, messages and operations in time steps keep their order among
+//! themselves, and nothing leaves its part of a step. Every rank issues the same exchanges in the same
+//! order, for what decides it is the same on all.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use crate::arena::{self, Lifetime, lifetimes};
+use crate::expected::Expected;
+use crate::program::{Program, Stream};
+use depends::Depends;
+use held::Held;
+
+mod depends; // what comes before what
+mod held; // what is held meanwhile
+mod levels; // the same by moment
+mod needed; // until when exchanges have to be over
+
+/// How many operations are looked at for one that need not wait.
+const WINDOW: usize = 256;
+
+/// How many gathers are looked at for one that would come late.
+const AHEAD: usize = 32;
+
+/// How often an order is tried in less memory, before the program stays as it is.
+const TRIALS: usize = 3;
+
+/// How much longer exchanges are expected to take than alone: what is computed beside them slows them
+/// down, and what comes late costs more than what comes early.
+const LEAD: f64 = 1.25;
+
+/// A program with places, and when what lies in its storages is held.
+pub(crate) struct Placed {
+    pub(crate) program: Program,
+    pub(crate) lifetimes: Vec<Option<Lifetime>>,
+}
+
+/// The program with places for all its storages, its exchanges beside computing where that needs no more
+/// memory.
+pub(crate) fn placed(program: Program, expected: &Expected) -> Placed {
+    let lives = lifetimes(&program);
+    let first = Placed { program: arena::placed(program, &lives), lifetimes: lives };
+    if !first.program.instructions.iter().any(|it| it.action.communicator().is_some()) {
+        return first;
+    }
+    let seconds = expected.each(&first.program);
+    let arena = i64::try_from(first.program.arena).unwrap_or(i64::MAX);
+    let mut budget = arena;
+    for _ in 0..TRIALS {
+        let (program, lives) = ordered(&first, &seconds, budget);
+        let program = arena::placed(program, &lives);
+        if program.arena <= first.program.arena {
+            return Placed { program, lifetimes: lives };
+        }
+        budget -= i64::try_from(program.arena).unwrap_or(i64::MAX) - arena;
+    }
+    first
+}
+
+/// The program in another order, that holds no more than its budget or than it did (bytes); and when what
+/// lies in its storages is held.
+fn ordered(placed: &Placed, seconds: &[f64], budget: i64) -> (Program, Vec<Option<Lifetime>>) {
+    let before = &placed.program;
+    let mut order: Vec<usize> = Vec::with_capacity(seconds.len());
+    // For each storage, the instruction of the new order up to which it is kept.
+    let mut kept: Vec<usize> = vec![0; before.storages.len()];
+    for stretch in stretches(before) {
+        let mut walk = Walk::new(before, &placed.lifetimes, seconds, stretch.clone(), budget);
+        walk.run();
+        for (number, until) in walk.kept {
+            kept[walk.held.space(number).storage.0] = stretch.start + until;
+        }
+        order.extend(walk.order.into_iter().map(|it| stretch.start + it));
+    }
+    let mut program = before.clone();
+    program.instructions = order.iter().map(|&it| before.instructions[it].clone()).collect();
+    let mut lives = lifetimes(&program);
+    for (life, kept) in lives.iter_mut().zip(kept) {
+        if let Some(life) = life {
+            life.last = life.last.max(kept);
+        }
+    }
+    (program, lives)
+}
+
+/// The parts of a step that instructions stay in.
+fn stretches(program: &Program) -> Vec<Range<usize>> {
+    let mut cuts: BTreeSet<usize> = [0, program.instructions.len()].into();
+    let repetition = program.repetition();
+    cuts.extend([repetition.start, repetition.end]);
+    cuts.extend(program.repeated.iter().flat_map(|it| &it.parts).map(|it| it.instructions.end));
+    cuts.extend(program.guard);
+    let cuts: Vec<usize> = cuts.into_iter().collect();
+    cuts.windows(2).map(|pair| pair[0]..pair[1]).collect()
+}
+
+/// An exchange whose places are kept until it is over.
+struct UnderWay {
+    space: usize,
+    /// When it is over (seconds).
+    end: f64,
+}
+
+/// A stretch of a program that is issued by a clock; instructions are counted from its start.
+struct Walk {
+    /// What each takes (seconds).
+    seconds: Vec<f64>,
+    /// Whether each is on a stream of exchanges.
+    exchanges: Vec<bool>,
+    depends: Depends,
+    held: Held,
+    budget: i64,
+    /// Until which operation each exchange has to be over.
+    needed: Vec<usize>,
+    /// What is computed before each instruction, in the order of the program (seconds).
+    work: Vec<f64>,
+    /// The longest exchange (seconds).
+    longest: f64,
+    /// How many that come before each are not issued.
+    left: Vec<usize>,
+    issued: Vec<bool>,
+    /// When each that is issued is over (seconds).
+    over: Vec<f64>,
+    /// The first that is not issued of those that compute, and of those that exchange.
+    next: [usize; 2],
+    /// When what is issued is over: computing, and exchanging (seconds).
+    clock: [f64; 2],
+    /// Exchanges that could be issued, those that are needed first first.
+    ready: BTreeSet<(usize, usize)>,
+    under_way: Vec<UnderWay>,
+    order: Vec<usize>,
+    /// Spaces that are kept, and the place in the order up to which.
+    kept: Vec<(usize, usize)>,
+}
+
+impl Walk {
+    fn new(
+        program: &Program,
+        lifetimes: &[Option<Lifetime>],
+        seconds: &[f64],
+        stretch: Range<usize>,
+        budget: i64,
+    ) -> Self {
+        let depends = Depends::of(program, &stretch);
+        let seconds = seconds[stretch.clone()].to_vec();
+        let on = |stream| matches!(stream, Stream::Communication | Stream::Contrary);
+        let exchanges: Vec<bool> =
+            program.instructions[stretch.clone()].iter().map(|it| on(it.stream)).collect();
+        let count = seconds.len();
+        let mut work = vec![0.0; count + 1];
+        for it in 0..count {
+            work[it + 1] = work[it] + if exchanges[it] { 0.0 } else { seconds[it] };
+        }
+        let longest = (0..count).filter(|&it| exchanges[it]).map(|it| seconds[it]).fold(0.0, f64::max);
+        let left: Vec<usize> = depends.before.iter().map(Vec::len).collect();
+        let needed = needed::needed(&depends, &exchanges);
+        let ready = (0..count)
+            .filter(|&it| exchanges[it] && left[it] == 0 && !depends.stays[it])
+            .map(|it| (needed[it], it))
+            .collect();
+        Self {
+            held: Held::of(program, lifetimes, &stretch),
+            issued: vec![false; count],
+            over: vec![0.0; count],
+            order: Vec::with_capacity(count),
+            next: [0; 2],
+            clock: [0.0; 2],
+            under_way: Vec::new(),
+            kept: Vec::new(),
+            seconds,
+            exchanges,
+            depends,
+            budget,
+            needed,
+            work,
+            longest,
+            left,
+            ready,
+        }
+    }
+
+    /// Issues everything.
+    fn run(&mut self) {
+        while let Some(first) = self.first(false) {
+            let chosen = self.chosen(first);
+            self.fill(chosen);
+            if !self.try_issue(chosen) && (chosen == first || !self.try_issue(first)) {
+                self.force(first);
+            }
+        }
+        self.exchange_before(self.seconds.len());
+        let last = self.order.len().saturating_sub(1);
+        self.kept.extend(self.under_way.drain(..).map(|it| (it.space, last)));
+    }
+
+    /// The first that is not issued of those that exchange, or of the others.
+    fn first(&mut self, exchanges: bool) -> Option<usize> {
+        let next = &mut self.next[usize::from(exchanges)];
+        while *next < self.issued.len() && (self.issued[*next] || self.exchanges[*next] != exchanges) {
+            *next += 1;
+        }
+        (*next < self.issued.len()).then_some(*next)
+    }
+
+    /// Issues an operation that is the first, whatever is held: all before it is issued then.
+    fn force(&mut self, first: usize) {
+        self.exchange_before(first);
+        self.issue(first);
+    }
+
+    /// Issues all exchanges before an instruction.
+    fn exchange_before(&mut self, end: usize) {
+        while let Some(next) = self.first(true).filter(|&it| it < end) {
+            self.issue(next);
+        }
+    }
+
+    /// When an instruction could start: what it waits for is over then.
+    fn start(&self, instruction: usize) -> f64 {
+        let over = |&it: &usize| {
+            if self.issued[it] { self.over[it] } else { self.clock[1].max(self.clock[0]) + self.seconds[it] }
+        };
+        self.depends.before[instruction].iter().map(over).fold(self.clock[0], f64::max)
+    }
+
+    /// The operation that is next: the first one, or while it would wait, one that need not.
+    fn chosen(&self, first: usize) -> usize {
+        if self.depends.stays[first] || self.start(first) <= self.clock[0] {
+            return first;
+        }
+        let candidates = (first + 1..self.issued.len()).filter(|&it| !self.issued[it] && !self.exchanges[it]);
+        let mut candidates = candidates.take(WINDOW);
+        let goes = |&it: &usize| {
+            self.left[it] == 0 && !self.depends.stays[it] && self.start(it) <= self.clock[0]
+        };
+        candidates.find(goes).unwrap_or(first)
+    }
+
+    /// Issues exchanges for as long as none would be under way before the end of an operation.
+    fn fill(&mut self, operation: usize) {
+        for before in self.depends.before[operation].clone() {
+            self.exchange_for(before);
+        }
+        let end = self.start(operation) + self.seconds[operation];
+        while self.clock[1] < end {
+            let Some(exchange) = self.exchange() else { return };
+            if !self.try_issue(exchange) {
+                return;
+            }
+        }
+    }
+
+    /// Issues an exchange that is waited for, with those that come before it.
+    fn exchange_for(&mut self, exchange: usize) {
+        if self.issued[exchange] || !self.exchanges[exchange] {
+            return;
+        }
+        if self.depends.stays[exchange] {
+            return self.exchange_before(exchange + 1);
+        }
+        for before in self.depends.before[exchange].clone() {
+            self.exchange_for(before);
+        }
+        if self.left[exchange] == 0 {
+            self.issue(exchange);
+        }
+    }
+
+    /// The exchange that is best issued now.
+    ///
+    /// What is needed later is gathered ahead as late as all that is pending comes in time, twice the longest
+    /// exchange before that; what nothing in the stretch waits for goes first until then.
+    fn exchange(&self) -> Option<usize> {
+        let end = self.seconds.len();
+        let dated = self.ready.iter().take_while(|it| it.0 < end).take(AHEAD);
+        let undated = self.ready.range((end, 0)..).next().map(|it| it.1);
+        let done = self.next[0].min(end);
+        let (mut pending, mut slack) = ((self.clock[1] - self.clock[0]).max(0.0), f64::INFINITY);
+        for &(needed, it) in dated.clone() {
+            pending += LEAD * self.seconds[it];
+            slack = slack.min((self.work[needed] - self.work[done]).max(0.0) - pending);
+        }
+        let first = dated.clone().next().map(|it| it.1);
+        match undated {
+            Some(it) if slack > LEAD * self.seconds[it] => Some(it),
+            _ => first.filter(|_| slack <= 2.0 * self.longest).or(undated),
+        }
+    }
+
+    /// Issues an instruction if no more is held then than may be: whether it is.
+    fn try_issue(&mut self, instruction: usize) -> bool {
+        if self.left[instruction] > 0 {
+            return false;
+        }
+        let started = self.held.started(instruction);
+        let allowed = self.budget.max(self.held.most());
+        if !self.held.issue(instruction, allowed) {
+            self.held.take_back(instruction, &started);
+            return false;
+        }
+        self.issued_now(instruction, allowed);
+        true
+    }
+
+    /// Issues an instruction.
+    fn issue(&mut self, instruction: usize) {
+        let allowed = self.budget.max(self.held.most());
+        self.held.issue(instruction, i64::MAX);
+        self.issued_now(instruction, allowed);
+    }
+
+    fn issued_now(&mut self, instruction: usize, allowed: i64) {
+        let exchanges = self.exchanges[instruction];
+        let ready = self.start(instruction);
+        let start = if exchanges { ready.max(self.clock[1]) } else { ready };
+        let end = start + self.seconds[instruction];
+        self.clock[usize::from(exchanges)] = end;
+        self.over[instruction] = end;
+        self.issued[instruction] = true;
+        self.order.push(instruction);
+        self.ready.remove(&(self.needed[instruction], instruction));
+        for &after in &self.depends.after[instruction] {
+            self.left[after] -= 1;
+            if self.left[after] == 0 && self.exchanges[after] && !self.depends.stays[after] {
+                self.ready.insert((self.needed[after], after));
+            }
+        }
+        if exchanges {
+            self.keep(instruction, end, allowed);
+        } else {
+            self.release();
+        }
+    }
+
+    /// Keeps what an exchange was the last to use until it is over, where there is room.
+    fn keep(&mut self, exchange: usize, end: f64, allowed: i64) {
+        if end <= self.clock[0] {
+            return;
+        }
+        let from = self.next[0].min(self.issued.len());
+        let reach = self.work[from] + (end - self.clock[0]);
+        let until = self.work.partition_point(|&it| it < reach).min(self.issued.len() - 1);
+        for space in self.held.ended_by(exchange) {
+            if self.held.keep(space, until, allowed) {
+                self.under_way.push(UnderWay { space, end });
+            }
+        }
+    }
+
+    /// Gives back what was kept for exchanges that are over.
+    fn release(&mut self) {
+        let last = self.order.len() - 1;
+        for it in std::mem::take(&mut self.under_way) {
+            if it.end <= self.clock[0] {
+                self.held.release(it.space);
+                self.kept.push((it.space, last));
+            } else {
+                self.under_way.push(it);
+            }
+        }
+    }
+}

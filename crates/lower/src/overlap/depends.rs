@@ -1,0 +1,84 @@
+//! Which instructions have to come before which.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
+use planner_ir::NodeId;
+
+use crate::action::Action;
+use crate::program::{Origin, Program, StorageId};
+
+/// For each instruction of a stretch those of it that come before it and after it, directly.
+pub(super) struct Depends {
+    pub(super) before: Vec<Vec<usize>>,
+    pub(super) after: Vec<Vec<usize>>,
+    /// Whether it stays behind all that it is behind: what is done in time steps, and what crosses between
+    /// stages.
+    pub(super) stays: Vec<bool>,
+}
+
+/// Who used a storage last.
+#[derive(Default)]
+struct Uses {
+    write: Option<usize>,
+    reads: Vec<usize>,
+}
+
+impl Depends {
+    /// What a stretch of a program asks for, counted from its start: what is read has been written, what
+    /// is written is written over nothing that is read later, and what stays keeps its order.
+    pub(super) fn of(program: &Program, stretch: &Range<usize>) -> Self {
+        let instructions = &program.instructions[stretch.clone()];
+        let in_steps = in_steps(program, stretch);
+        let mut uses: BTreeMap<StorageId, Uses> = BTreeMap::new();
+        let mut before: Vec<Vec<usize>> = Vec::with_capacity(instructions.len());
+        let mut stays = Vec::with_capacity(instructions.len());
+        let mut stayed: Option<usize> = None;
+        for (index, instruction) in instructions.iter().enumerate() {
+            let lowest = |buffer| program.lowest(program.buffer(buffer).storage);
+            let reads: BTreeSet<StorageId> = instruction.action.reads().into_iter().map(lowest).collect();
+            let writes: BTreeSet<StorageId> = instruction.action.writes().into_iter().map(lowest).collect();
+            let mut needed = BTreeSet::new();
+            for storage in &reads {
+                needed.extend(uses.entry(*storage).or_default().write);
+            }
+            for storage in &writes {
+                let uses = uses.entry(*storage).or_default();
+                needed.extend(uses.write);
+                needed.extend(uses.reads.iter().copied());
+            }
+            let stay = match (&instruction.action, instruction.origin) {
+                (Action::Message(_) | Action::Send(_) | Action::Receive(_), _) | (_, Origin::Motion { .. }) => {
+                    true
+                }
+                (_, Origin::Node(node)) => in_steps.contains(&node),
+                _ => false,
+            };
+            if stay {
+                needed.extend(stayed.replace(index));
+            }
+            for storage in writes {
+                uses.insert(storage, Uses { write: Some(index), reads: Vec::new() });
+            }
+            for storage in reads {
+                uses.entry(storage).or_default().reads.push(index);
+            }
+            stays.push(stay);
+            before.push(needed.into_iter().filter(|&it| it != index).collect());
+        }
+        let mut after = vec![Vec::new(); before.len()];
+        for (index, needed) in before.iter().enumerate() {
+            needed.iter().for_each(|&it| after[it].push(index));
+        }
+        Self { before, after, stays }
+    }
+}
+
+/// The operations of a stretch that are done in time steps, between which something moves.
+fn in_steps(program: &Program, stretch: &Range<usize>) -> BTreeSet<NodeId> {
+    let moved = program.instructions[stretch.clone()].iter().filter_map(|it| match it.origin {
+        Origin::Motion { node, .. } => Some(node),
+        _ => None,
+    });
+    moved.collect()
+}
