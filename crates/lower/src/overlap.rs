@@ -37,8 +37,9 @@ const WINDOW: usize = 256;
 /// How many gathers are looked at for one that would come late.
 const AHEAD: usize = 32;
 
-/// How often an order is tried in less memory, before the program stays as it is.
-const TRIALS: usize = 3;
+/// The parts of the memory that orders are tried in, one after another, until places are found: what lies
+/// between storages is not foreseen. If there are none, the program stays as it is.
+const TRIALS: [i64; 6] = [100, 98, 95, 90, 80, 60];
 
 /// How much longer exchanges are expected to take than alone: what is computed beside them slows them
 /// down, and what comes late costs more than what comes early.
@@ -60,14 +61,12 @@ pub(crate) fn placed(program: Program, expected: &Expected) -> Placed {
     }
     let seconds = expected.each(&first.program);
     let arena = i64::try_from(first.program.arena).unwrap_or(i64::MAX);
-    let mut budget = arena;
-    for _ in 0..TRIALS {
-        let (program, lives) = ordered(&first, &seconds, budget);
+    for part in TRIALS {
+        let (program, lives) = ordered(&first, &seconds, arena / 100 * part + arena % 100);
         let program = arena::placed(program, &lives);
         if program.arena <= first.program.arena {
             return Placed { program, lifetimes: lives };
         }
-        budget -= i64::try_from(program.arena).unwrap_or(i64::MAX) - arena;
     }
     first
 }
@@ -308,23 +307,21 @@ impl Walk {
             return false;
         }
         let started = self.held.started(instruction);
-        let allowed = self.budget.max(self.held.most());
-        if !self.held.issue(instruction, allowed) {
+        if !self.held.issue(instruction, self.budget) {
             self.held.take_back(instruction, &started);
             return false;
         }
-        self.issued_now(instruction, allowed);
+        self.issued_now(instruction);
         true
     }
 
     /// Issues an instruction.
     fn issue(&mut self, instruction: usize) {
-        let allowed = self.budget.max(self.held.most());
         self.held.issue(instruction, i64::MAX);
-        self.issued_now(instruction, allowed);
+        self.issued_now(instruction);
     }
 
-    fn issued_now(&mut self, instruction: usize, allowed: i64) {
+    fn issued_now(&mut self, instruction: usize) {
         let exchanges = self.exchanges[instruction];
         let ready = self.start(instruction);
         let start = if exchanges { ready.max(self.clock[1]) } else { ready };
@@ -341,14 +338,14 @@ impl Walk {
             }
         }
         if exchanges {
-            self.keep(instruction, end, allowed);
+            self.keep(instruction, end);
         } else {
             self.release();
         }
     }
 
     /// Keeps what an exchange was the last to use until it is over, where there is room.
-    fn keep(&mut self, exchange: usize, end: f64, allowed: i64) {
+    fn keep(&mut self, exchange: usize, end: f64) {
         if end <= self.clock[0] {
             return;
         }
@@ -356,7 +353,7 @@ impl Walk {
         let reach = self.work[from] + (end - self.clock[0]);
         let until = self.work.partition_point(|&it| it < reach).min(self.issued.len() - 1);
         for space in self.held.ended_by(exchange) {
-            if self.held.keep(space, until, allowed) {
+            if self.held.keep(space, until, self.budget) {
                 self.under_way.push(UnderWay { space, end });
             }
         }

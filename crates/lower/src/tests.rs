@@ -13,6 +13,7 @@ mod alike; // one program for all ranks
 mod pipelines; // programs of stages
 mod grouped; // one program for each group
 mod issue; // orders in which hosts issue exchanges
+mod overlap; // exchanges beside computing
 
 use planner_ir::{AxisId, Contract, DType, Label, Mesh, Op, Partition, Slots, Type, Unary, Ways};
 

@@ -15,10 +15,12 @@ mod symmetry; // ranks that do the same at the same time
 mod prices; // what instructions take
 mod unroll; // programs as a schedule
 mod timeline; // what ranks do when
+mod exchanged; // what they exchange, by kind
 mod memory; // what a rank holds over time
 mod trace; // timelines in the trace event format
 
 pub use clock::{Deadlock, Times, run};
+pub use exchanged::Exchanged;
 pub use memory::Level;
 pub use prices::alone;
 pub use schedule::{Flow, Link, Schedule, Task};

@@ -93,29 +93,26 @@ impl Held {
         held
     }
 
-    /// The most that is still held if the rest follows in the order of the program (bytes).
-    pub(super) fn most(&self) -> i64 {
-        self.levels.most()
-    }
-
     pub(super) fn space(&self, number: usize) -> &Space {
         &self.spaces[number]
     }
 
-    /// Issues an instruction if no more than so much is held then and later: whether it is.
+    /// Issues an instruction, or tries to: whether no more than so much is held then, and later where it adds
+    /// to that.
     pub(super) fn issue(&mut self, instruction: usize, allowed: i64) -> bool {
         let used = std::mem::take(&mut self.used[instruction]);
-        let mut during = self.now;
+        self.levels.add(instruction..instruction + 1, -OVER);
+        let (mut during, mut most) = (self.now, 0);
         for &number in &used {
             let before = self.spaces[number].started;
             during += if before { 0 } else { self.spaces[number].bytes };
-            self.change(number, |space| {
+            let added = self.change(number, |space| {
                 space.left.remove(&instruction);
                 space.started = true;
             });
+            most = most.max(added);
         }
-        self.levels.add(instruction..instruction + 1, -OVER);
-        let fits = during <= allowed && self.levels.most() <= allowed;
+        let fits = during <= allowed && most <= allowed;
         if fits {
             let over = |&&number: &&usize| self.spaces[number].there(self.length).is_none();
             self.now = during - used.iter().filter(over).map(|&it| self.spaces[it].bytes).sum::<i64>();
@@ -126,7 +123,6 @@ impl Held {
 
     /// Takes back an instruction that did not fit; what it uses had started or not.
     pub(super) fn take_back(&mut self, instruction: usize, started: &[bool]) {
-        self.levels.add(instruction..instruction + 1, OVER);
         let used = std::mem::take(&mut self.used[instruction]);
         for (&number, &before) in used.iter().zip(started) {
             self.change(number, |space| {
@@ -134,6 +130,7 @@ impl Held {
                 space.started = before;
             });
         }
+        self.levels.add(instruction..instruction + 1, OVER);
         self.used[instruction] = used;
     }
 
@@ -150,9 +147,9 @@ impl Held {
 
     /// Keeps what nobody uses any more up to some instruction, if no more than so much is held then.
     pub(super) fn keep(&mut self, number: usize, until: usize, allowed: i64) -> bool {
-        self.change(number, |space| space.kept = Some(until));
+        let most = self.change(number, |space| space.kept = Some(until));
         let bytes = self.spaces[number].bytes;
-        let fits = self.levels.most() <= allowed && self.now + bytes <= allowed;
+        let fits = most <= allowed && self.now + bytes <= allowed;
         if fits {
             self.now += bytes;
         } else {
@@ -167,13 +164,22 @@ impl Held {
         self.now -= self.spaces[number].bytes;
     }
 
-    fn change(&mut self, number: usize, change: impl FnOnce(&mut Space)) {
+    /// Changes a space: the most that is held when it is there and has not been (bytes).
+    fn change(&mut self, number: usize, change: impl FnOnce(&mut Space)) -> i64 {
         let before = self.spaces[number].there(self.length);
         change(&mut self.spaces[number]);
         let (after, bytes) = (self.spaces[number].there(self.length), self.spaces[number].bytes);
         if before != after {
             self.levels.add(before.unwrap_or(0..0), -bytes);
-            self.levels.add(after.unwrap_or(0..0), bytes);
+            self.levels.add(after.clone().unwrap_or(0..0), bytes);
         }
+        let (before, after) = (before.unwrap_or(0..0), after.unwrap_or(0..0));
+        let apart = before.is_empty() || after.end <= before.start || before.end <= after.start;
+        let more = if apart {
+            [after, 0..0]
+        } else {
+            [after.start..before.start.max(after.start), before.end.min(after.end)..after.end]
+        };
+        more.iter().map(|it| self.levels.most(it)).max().unwrap_or(0)
     }
 }

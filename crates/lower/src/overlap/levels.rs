@@ -26,9 +26,24 @@ impl Levels {
         }
     }
 
-    /// The most that is held at a moment.
-    pub(super) fn most(&self) -> i64 {
-        self.most.get(1).copied().unwrap_or(0)
+    /// The most that is held at one of some moments; nothing if there are none.
+    pub(super) fn most(&self, moments: &Range<usize>) -> i64 {
+        self.most_in(1, 0..self.moments, moments).unwrap_or(0)
+    }
+
+    fn most_in(&self, part: usize, of: Range<usize>, moments: &Range<usize>) -> Option<i64> {
+        if moments.end <= of.start || of.end <= moments.start || of.is_empty() {
+            return None;
+        }
+        if moments.start <= of.start && of.end <= moments.end {
+            return Some(self.most[part]);
+        }
+        let half = usize::midpoint(of.start, of.end);
+        let halves = [
+            self.most_in(2 * part, of.start..half, moments),
+            self.most_in(2 * part + 1, half..of.end, moments),
+        ];
+        halves.into_iter().flatten().max().map(|most| most + self.added[part])
     }
 
     fn add_in(&mut self, part: usize, of: Range<usize>, moments: &Range<usize>, bytes: i64) {

@@ -12,7 +12,7 @@ use driver::pipeline;
 use files::Failure;
 use files::{machine, plan_file, written};
 use serde_json::{Value, json};
-use simulate::{Class, Order, SimulateError, Timeline, memory_trace, trace};
+use simulate::{Class, Exchanged, Order, SimulateError, Timeline, memory_trace, trace};
 
 use super::{Context, Said};
 use crate::arguments::SimulateArguments;
@@ -174,6 +174,13 @@ fn write(
     written::stream(path, &mut |to| fill(to).map_err(failed))
 }
 
+/// Exchanges of a kind.
+fn exchanged_line(it: &Exchanged) -> String {
+    let Exchanged { kind, phase, count, seconds: all, exposed } = it;
+    let what = format!("{kind}, {}", phase.name());
+    format!("  {what:<30} {count:>8} {:>12} {:>12}", seconds(*all), seconds(*exposed))
+}
+
 /// What there is to say.
 struct Told<'a> {
     planned: Planned<'a>,
@@ -224,6 +231,7 @@ impl Told<'_> {
                 timeline.classes.len() - LISTED
             ));
         }
+        self.exchanged().into_iter().for_each(&mut line);
         let beyond = |class: &Class| (self.held(class), self.held(class).saturating_sub(self.usable(class)));
         if let Some((held, beyond)) = timeline.classes.iter().map(beyond).max_by_key(|it| it.1)
             && beyond > 0
@@ -236,6 +244,17 @@ impl Told<'_> {
             }
         }
         text
+    }
+
+    /// What the kind of ranks exchanges that has most exposed, by kind: nothing if that is nothing.
+    fn exchanged(&self) -> Vec<String> {
+        let most = self.timeline.classes.iter().max_by(|a, b| a.exposed.total_cmp(&b.exposed));
+        let Some(class) = most else { return Vec::new() };
+        let mut lines: Vec<String> = self.timeline.exchanged(class).iter().map(exchanged_line).collect();
+        if let Some(&first) = class.ranks.first().filter(|_| !lines.is_empty()) {
+            lines.insert(0, format!("\nexchanged by rank {first:<15}    times   exchanging      exposed"));
+        }
+        lines
     }
 
     fn class_line(&self, class: &Class) -> String {
@@ -301,8 +320,19 @@ impl Told<'_> {
 
     fn json(&self) -> Value {
         let Self { planned, cluster, timeline } = self;
+        let kind = |it: &Exchanged| {
+            json!({
+                "kind": it.kind,
+                "phase": it.phase.name(),
+                "count": it.count,
+                "seconds": it.seconds,
+                "exposed_seconds": it.exposed,
+            })
+        };
         let class = |class: &Class| {
+            let exchanged = timeline.exchanged(class);
             let mut value = json!({
+                "exchanged": exchanged.iter().map(kind).collect::<Vec<Value>>(),
                 "ranks": class.ranks,
                 "seconds": class.seconds,
                 "computing_seconds": class.computing,

@@ -1,0 +1,132 @@
+//! Exchanges beside computing: orders of programs whose plans say what operations and moves take.
+
+use plan::{Assignment, Plan};
+use planner_ir::Mesh;
+
+use super::regression::{Parallel, Regression};
+use super::sketch::Sketch;
+use super::{f32, product, split, two_layers};
+use crate::{Action, Program, footprint, lower, memory, verify};
+
+/// Numbers from 0 to 6, the same for the same seed.
+fn numbers(seed: u32) -> impl FnMut() -> f64 {
+    let mut state = seed;
+    move || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        f64::from((state >> 16) % 7)
+    }
+}
+
+/// The plan with prices: of operations and of moves.
+fn priced(plan: &Plan, mut of_operation: impl FnMut() -> f64, mut of_move: impl FnMut() -> f64) -> Plan {
+    let mut plan = plan.clone();
+    for assignment in &mut plan.assignments {
+        if let Assignment::Computed { seconds, .. } = assignment {
+            *seconds = of_operation();
+        }
+    }
+    plan.transfers.iter_mut().for_each(|it| it.seconds = of_move());
+    plan
+}
+
+/// The instructions of a program as text, without what orders them, sorted.
+fn sorted(program: &Program) -> Vec<String> {
+    let mut all: Vec<String> = program
+        .instructions
+        .iter()
+        .map(|it| format!("{:?} {:?} {:?} {:?}", it.stream, it.action, it.origin, it.phase))
+        .collect();
+    all.sort();
+    all
+}
+
+fn places(program: &Program) -> Vec<String> {
+    let of = |it: &crate::Instruction| format!("{:?} {:?}", it.origin, it.action.writes());
+    program.instructions.iter().map(of).collect()
+}
+
+/// By any prices a program has the same instructions as without, is right, and holds no more.
+#[test]
+fn by_any_prices_programs_are_right_and_hold_no_more() {
+    let mut moved = 0;
+    for parallel in Parallel::ALL {
+        for devices in [4, 8] {
+            let extents = [8, 16, 8, 16];
+            let plan = Regression { extents, ..Regression::new(parallel, devices, 2) }.sketch().plan;
+            let before = lower(&plan).unwrap();
+            for seed in 0..20 {
+                let plan = priced(&plan, numbers(seed), numbers(seed + 77));
+                let programs = lower(&plan).unwrap();
+                assert_eq!(verify(&programs), Ok(()), "{parallel:?} {seed}\n{}", programs[0]);
+                for (program, before) in programs.iter().zip(&before) {
+                    assert!(program.arena <= before.arena, "{parallel:?} {seed}\n{program}");
+                    assert_eq!(program.resident, before.resident);
+                    assert_eq!(sorted(program), sorted(before), "{parallel:?} {seed}");
+                    assert_eq!(places(program), places(&programs[0]), "{parallel:?} {seed}");
+                    moved += usize::from(places(program) != places(before));
+                }
+                let held: u64 = memory(&plan).unwrap().iter().map(|it| it.bytes).sum();
+                assert_eq!(held, programs[0].resident + programs[0].arena);
+                assert_eq!(held, footprint(&plan).unwrap());
+            }
+        }
+    }
+    assert!(moved > 500, "{moved} programs are in another order");
+}
+
+/// Products one after another, whose weights of these extents lie split and are gathered.
+fn gathered(widths: &[u64]) -> Sketch {
+    let mesh = Mesh::of_sizes(&[2]);
+    let mut sketch = Sketch::new(&mesh);
+    let rows = sketch.axis(0);
+    let mut x = sketch.input("x", f32(&[8, widths[0]]), vec![vec![rows], vec![]]);
+    for (layer, pair) in widths.windows(2).enumerate() {
+        let rows = sketch.axis(0);
+        let weight = sketch.weight(&format!("w{layer}"), f32(pair), vec![vec![rows], vec![]]);
+        let by_rows = split(&sketch, 3, &[(0, 0)]);
+        x = sketch.node(product(), &[x, weight], by_rows)[0];
+    }
+    let rows = sketch.axis(0);
+    sketch.output("y", x, vec![vec![rows], vec![]], &mut |_, _, _, _| None);
+    sketch
+}
+
+/// What a rank does, shortly: a gather or a product by its number.
+fn shown(program: &Program) -> String {
+    let (mut gathers, mut products) = (0, 0);
+    let mut one = |action: &Action| {
+        let (letter, number) = match action {
+            Action::Collective(_) => ("g", &mut gathers),
+            _ => ("p", &mut products),
+        };
+        *number += 1;
+        format!("{letter}{number}")
+    };
+    program.instructions.iter().map(|it| one(&it.action)).collect::<Vec<_>>().join(" ")
+}
+
+/// Gathers go ahead as far as there is room: where the first weights are held there is none for a second
+/// one, later there is.
+#[test]
+fn gathers_go_ahead_within_what_is_held() {
+    let plan = gathered(&[16, 64, 16, 16, 16, 16, 16]).plan;
+    let before = lower(&plan).unwrap();
+    assert_eq!(shown(&before[0]), "g1 p1 g2 p2 g3 p3 g4 p4 g5 p5 g6 p6");
+    let programs = lower(&priced(&plan, || 4.0, || 2.0)).unwrap();
+    verify(&programs).unwrap();
+    assert_eq!(shown(&programs[0]), "g1 p1 g2 p2 g3 g4 g5 p3 p4 g6 p5 p6");
+    assert!(programs[0].arena <= before[0].arena);
+    // Where all are as large, there is never room.
+    let plan = gathered(&[16; 5]).plan;
+    assert_eq!(shown(&lower(&priced(&plan, || 4.0, || 2.0)).unwrap()[0]), "g1 p1 g2 p2 g3 p3 g4 p4");
+}
+
+/// A plan that does not say what anything takes has programs in the order in which they are built.
+#[test]
+fn without_prices_nothing_is_moved() {
+    let plan = two_layers(2).plan;
+    let free = priced(&plan, || 0.0, || 0.0);
+    assert_eq!(lower(&plan).unwrap(), lower(&free).unwrap());
+    let wrong = priced(&plan, || f64::NAN, || -1.0);
+    assert_eq!(lower(&plan).unwrap(), lower(&wrong).unwrap());
+}
