@@ -208,7 +208,7 @@ impl Nccl {
         stream.record(&self.moments[0])?;
         self.connection.wire.wait(&self.moments[0])?;
         match &instruction.action {
-            Action::Collective(it) => self.collect(rank, now, it)?,
+            Action::Collective(it) => it.each().try_for_each(|it| self.collect(rank, now, &it))?,
             Action::Message(it) => self.message(rank, now, it)?,
             _ => {}
         }
@@ -381,7 +381,7 @@ impl Exchange for Nccl {
         let rank = ranks.first().ok_or_else(missing)?;
         for (number, instruction) in rank.program.instructions.iter().enumerate() {
             if let Action::Collective(collective) = &instruction.action {
-                exchange::expect_apart(rank, number, collective)?;
+                collective.each().try_for_each(|it| exchange::expect_apart(rank, number, &it))?;
             }
         }
         self.make_places(rank, loaded)?;

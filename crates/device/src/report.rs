@@ -31,7 +31,7 @@ fn received(program: &Program, action: &Action) -> u64 {
             let from = it.parts.iter().filter(|it| it.way == Way::From && it.rank != program.rank);
             from.map(|part| part.strided.elements()).sum::<u64>() * size(it.output)
         }
-        Action::Collective(it) => collected(program, it) * size(it.output),
+        Action::Collective(it) => it.each().map(|it| collected(program, &it) * size(it.output)).sum(),
     }
 }
 

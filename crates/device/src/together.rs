@@ -46,7 +46,7 @@ pub(crate) struct Together {
     /// For each rank: when it is where others are met, has read, and has summed.
     moments: Vec<[Event; 3]>,
     /// Sums that ranks make in collectives, by rank and instruction.
-    sums: BTreeMap<(usize, usize), Vec<Packed>>,
+    sums: BTreeMap<(usize, usize, usize), Vec<Packed>>,
     /// Copies between buffers and messages, by rank, instruction and part.
     copies: BTreeMap<Part, Vec<Packed>>,
     /// Where messages are, by rank, instruction and part: for each micro-batch.
@@ -123,7 +123,7 @@ pub(crate) fn exchanged(programs: &[&Program]) -> Vec<Work> {
     for program in programs {
         for instruction in &program.instructions {
             if let Action::Collective(collective) = &instruction.action {
-                works.push(sum(program, collective));
+                works.extend(collective.each().map(|it| sum(program, &it)));
             }
         }
     }
@@ -152,9 +152,11 @@ impl Exchange for Together {
             let repeated = program.repetition();
             for (number, instruction) in program.instructions.iter().enumerate() {
                 if let Action::Collective(collective) = &instruction.action {
-                    expect_apart(it, number, collective)?;
-                    let packed = Packed::all(&sum(program, collective), loaded)?;
-                    self.sums.insert((rank, number), packed);
+                    for (part, one) in collective.each().enumerate() {
+                        expect_apart(it, number, &one)?;
+                        let packed = Packed::all(&sum(program, &one), loaded)?;
+                        self.sums.insert((rank, number, part), packed);
+                    }
                 }
                 let Some((buffer, parts)) = remotes(&instruction.action) else { continue };
                 let dtype = program.buffer(buffer).type_.dtype;
@@ -264,7 +266,9 @@ impl Together {
         meeting.issued.fill(true);
         meeting.issued[member] = false;
         match action {
-            Action::Collective(collective) => self.collect(ranks, &all, collective.kind, given)?,
+            Action::Collective(it) => {
+                (0..=it.further.len()).try_for_each(|part| self.collect(ranks, &all, part, given))?;
+            }
             _ => self.pass(ranks, &all)?,
         }
         Ok(Progress::Issued)
@@ -312,69 +316,77 @@ impl Together {
         all.iter().try_for_each(|&now| stream(ranks, now)?.record(&self.moments[now.rank][moment]))
     }
 
-    /// A collective, of which all members are there.
+    /// One of the exchanges of a collective, of which all members are there.
     fn collect(
         &self,
         ranks: &[Rank],
         all: &[Now],
-        kind: CollectiveKind,
+        part: usize,
         given: &mut Given,
     ) -> Result<(), DeviceError> {
         self.join(ranks, all, 0)?;
         let mut inputs = Vec::with_capacity(all.len());
         let mut outputs = Vec::with_capacity(all.len());
+        let mut sums = false;
         for &now in all {
-            let it = collective(ranks, now)?;
+            let it = collective(ranks, now, part)?;
             inputs.push(ranks[now.rank].address(it.input, now.micro_batch));
             outputs.push(ranks[now.rank].address(it.output, now.micro_batch));
         }
         for (member, &now) in all.iter().enumerate() {
-            let it = collective(ranks, now)?;
+            let it = collective(ranks, now, part)?;
             let dtype = ranks[now.rank].program.buffer(it.output).type_.dtype;
             let size = dtype.bytes();
-            let part = it.elements * size;
+            let block = it.elements * size;
             let (stream, to) = (stream(ranks, now)?, outputs[member]);
             let from =
-                |other: usize, number: usize| inputs[other] + u64::try_from(number).unwrap_or(0) * part;
-            let into = |number: usize| to + u64::try_from(number).unwrap_or(0) * part;
-            match kind {
+                |other: usize, number: usize| inputs[other] + u64::try_from(number).unwrap_or(0) * block;
+            let into = |number: usize| to + u64::try_from(number).unwrap_or(0) * block;
+            sums |= it.kind == CollectiveKind::AllReduce;
+            match it.kind {
                 CollectiveKind::AllGather => {
-                    (0..all.len()).try_for_each(|other| stream.copy(into(other), from(other, 0), part))?;
+                    (0..all.len()).try_for_each(|other| stream.copy(into(other), from(other, 0), block))?;
                 }
                 CollectiveKind::AllToAll => {
                     (0..all.len())
-                        .try_for_each(|other| stream.copy(into(other), from(other, member), part))?;
+                        .try_for_each(|other| stream.copy(into(other), from(other, member), block))?;
                 }
-                CollectiveKind::Broadcast(root) => stream.copy(to, from(root, 0), part)?,
+                CollectiveKind::Broadcast(root) => stream.copy(to, from(root, 0), block)?,
                 CollectiveKind::AllReduce | CollectiveKind::ReduceScatter | CollectiveKind::Reduce(_) => {
-                    let Some(range) = summed_by(it, all.len(), member, dtype) else { continue };
+                    let Some(range) = summed_by(&it, all.len(), member, dtype) else { continue };
                     let start = range.start * size;
                     given.operands.clear();
                     given.operands.extend(inputs.iter().map(|input| input + start));
                     given.results.clear();
-                    let apart = if kind == CollectiveKind::AllReduce { start } else { 0 };
+                    let apart = if it.kind == CollectiveKind::AllReduce { start } else { 0 };
                     given.results.push(to + apart);
-                    let sums = self.sums.get(&(now.rank, now.instruction));
-                    sums.into_iter().flatten().try_for_each(|sum| sum.launch(stream, given))?;
+                    let kernels = self.sums.get(&(now.rank, now.instruction, part));
+                    kernels.into_iter().flatten().try_for_each(|sum| sum.launch(stream, given))?;
                 }
             }
         }
         self.record(ranks, all, 1)?;
         self.join(ranks, all, 1)?;
-        if kind == CollectiveKind::AllReduce {
-            self.gather(ranks, all, &outputs)?;
+        if sums {
+            self.gather(ranks, all, part, &outputs)?;
         }
         Ok(())
     }
 
     /// Each takes the blocks that others have summed.
-    fn gather(&self, ranks: &[Rank], all: &[Now], outputs: &[u64]) -> Result<(), DeviceError> {
+    fn gather(
+        &self,
+        ranks: &[Rank],
+        all: &[Now],
+        part: usize,
+        outputs: &[u64],
+    ) -> Result<(), DeviceError> {
         for (member, &now) in all.iter().enumerate() {
-            let it = collective(ranks, now)?;
+            let it = collective(ranks, now, part)?;
             let dtype = ranks[now.rank].program.buffer(it.output).type_.dtype;
             let size = dtype.bytes();
             for other in (0..all.len()).filter(|&other| other != member) {
-                let Some(range) = summed_by(it, all.len(), other, dtype) else { continue };
+                let Some(range) = summed_by(&it, all.len(), other, dtype) else { continue };
                 let (start, bytes) = (range.start * size, (range.end - range.start) * size);
                 stream(ranks, now)?.copy(outputs[member] + start, outputs[other] + start, bytes)?;
             }
@@ -437,11 +449,13 @@ fn stream(ranks: &[Rank], now: Now) -> Result<&crate::gpu::Stream, DeviceError> 
     rank.stream(rank.program.instructions[now.instruction].stream)
 }
 
-fn collective(ranks: &[Rank], now: Now) -> Result<&Collective, DeviceError> {
-    match &ranks[now.rank].program.instructions[now.instruction].action {
-        Action::Collective(it) => Ok(it),
-        _ => Err(DeviceError::Program("ranks meet in different exchanges".to_owned())),
-    }
+/// One of the exchanges of a collective.
+fn collective(ranks: &[Rank], now: Now, part: usize) -> Result<Collective, DeviceError> {
+    let one = match &ranks[now.rank].program.instructions[now.instruction].action {
+        Action::Collective(it) => it.each().nth(part),
+        _ => None,
+    };
+    one.ok_or_else(|| DeviceError::Program("ranks meet in different exchanges".to_owned()))
 }
 
 fn message(ranks: &[Rank], now: Now) -> Result<&Message, DeviceError> {

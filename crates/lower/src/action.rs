@@ -5,7 +5,7 @@ use std::sync::Arc;
 use kernels::Span;
 use planner_ir::Op;
 
-use crate::program::{BufferId, CommunicatorId};
+use crate::program::{BufferId, CommunicatorId, Origin};
 use crate::strided::Strided;
 
 /// What an instruction does.
@@ -86,6 +86,21 @@ pub struct Collective {
     pub output: BufferId,
     /// The elements that one rank gives to one other, or, of an all-reduce, gives and gets.
     pub elements: u64,
+    /// What is exchanged in the same way at once, of the same element type.
+    pub further: Vec<Further>,
+}
+
+/// One more exchange of a collective.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Further {
+    /// What a rank gives, contiguous.
+    pub input: BufferId,
+    /// What a rank gets, contiguous.
+    pub output: BufferId,
+    /// The elements that one rank gives to one other, or, of an all-reduce, gives and gets.
+    pub elements: u64,
+    /// Why.
+    pub origin: Origin,
 }
 
 /// Whole buffers from rank to rank, one to each: one group of sends and one receive.
@@ -190,6 +205,26 @@ impl CollectiveKind {
 }
 
 impl Collective {
+    /// Each exchange by itself, as a collective that is no other.
+    pub fn each(&self) -> impl Iterator<Item = Self> {
+        let Self { kind, communicator, .. } = *self;
+        let alone = move |input, output, elements| Self {
+            kind,
+            communicator,
+            input,
+            output,
+            elements,
+            further: Vec::new(),
+        };
+        let further = self.further.iter().map(move |it| alone(it.input, it.output, it.elements));
+        std::iter::once(alone(self.input, self.output, self.elements)).chain(further)
+    }
+
+    /// The elements of all exchanges together, each as [`Self::elements`] counts them.
+    pub fn all_elements(&self) -> u64 {
+        self.further.iter().map(|it| it.elements).fold(self.elements, u64::saturating_add)
+    }
+
     /// The elements of the input, between so many ranks.
     pub fn given(&self, ranks: u64) -> u64 {
         match self.kind {
@@ -213,7 +248,7 @@ impl Action {
         match self {
             Self::Compute(compute) => compute.operands.iter().map(|it| it.buffer).collect(),
             Self::Copy(copy) => vec![copy.from],
-            Self::Collective(collective) => vec![collective.input],
+            Self::Collective(it) => it.each().map(|it| it.input).collect(),
             Self::Message(message) => vec![message.input],
             Self::Send(sent) => vec![sent.input],
             Self::Receive(_) => vec![],
@@ -225,7 +260,7 @@ impl Action {
         match self {
             Self::Compute(compute) => compute.results.iter().map(|it| it.buffer).collect(),
             Self::Copy(copy) => vec![copy.to],
-            Self::Collective(collective) => vec![collective.output],
+            Self::Collective(it) => it.each().map(|it| it.output).collect(),
             Self::Message(message) => vec![message.output],
             Self::Send(_) => vec![],
             Self::Receive(received) => vec![received.output],

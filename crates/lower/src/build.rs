@@ -380,7 +380,8 @@ impl Build<'_> {
         let communicator = self.communicator(stream, between.axes);
         let action = match between.how {
             How::Collective(kind, elements) => {
-                Action::Collective(Collective { kind, communicator, input, output, elements })
+                let further = Vec::new();
+                Action::Collective(Collective { kind, communicator, input, output, elements, further })
             }
             How::Messages(sources) => {
                 let own = self.program.rank;

@@ -70,6 +70,6 @@ fn shared(seconds: f64, bytes: &[u64]) -> Vec<f64> {
 
 /// A count as a number: what is lost of large ones decides nothing.
 #[expect(clippy::cast_precision_loss, reason = "a share of a price")]
-fn number(count: u64) -> f64 {
+pub(crate) fn number(count: u64) -> f64 {
     count as f64
 }

@@ -140,7 +140,8 @@ fn renumber(program: &mut Program, [storages, buffers, communicators]: [usize; 3
             }
             Action::Copy(it) => [&mut it.from, &mut it.to].into_iter().for_each(moved),
             Action::Collective(it) => {
-                [&mut it.input, &mut it.output].into_iter().for_each(moved);
+                let further = it.further.iter_mut().flat_map(|it| [&mut it.input, &mut it.output]);
+                [&mut it.input, &mut it.output].into_iter().chain(further).for_each(moved);
                 met(&mut it.communicator);
             }
             Action::Message(it) => {

@@ -12,6 +12,8 @@
 //!   [`WINDOW`]: what uses sums sinks, what makes the next ones rises;
 //! - what an exchange reads keeps its place until it is over by the clock: what takes the place would wait.
 //!
+//! Small exchanges of gradients and in the update are one (`bundles.rs`).
+//!
 //! All of that only where no more is held than in the order in which the program was built. What has to
 //! come before what stays so; sends, receives, messages and operations in time steps keep their order among
 //! themselves, and nothing leaves its part of a step. Every rank issues the same exchanges in the same
@@ -27,6 +29,7 @@ use depends::Depends;
 use held::Held;
 
 mod depends; // what comes before what
+mod bundles; // small exchanges as one
 mod held; // what is held meanwhile
 mod levels; // the same by moment
 mod needed; // until when exchanges have to be over
@@ -54,12 +57,13 @@ pub(crate) struct Placed {
 /// The program with places for all its storages, its exchanges beside computing where that needs no more
 /// memory.
 pub(crate) fn placed(program: Program, expected: &Expected) -> Placed {
+    let seconds = expected.each(&program);
+    let (program, seconds) = bundles::bundled(program, seconds);
     let lives = lifetimes(&program);
     let first = Placed { program: arena::placed(program, &lives), lifetimes: lives };
     if !first.program.instructions.iter().any(|it| it.action.communicator().is_some()) {
         return first;
     }
-    let seconds = expected.each(&first.program);
     let arena = i64::try_from(first.program.arena).unwrap_or(i64::MAX);
     for part in TRIALS {
         let (program, lives) = ordered(&first, &seconds, arena / 100 * part + arena % 100);

@@ -7,7 +7,7 @@ use std::fmt::{self, Write};
 
 use planner_ir::{Op, Piece};
 
-use crate::action::{Action, Block, Collective, Direction, Message, Received, Remote, Sent, Way};
+use crate::action::{Action, Block, Collective, Direction, Further, Message, Received, Remote, Sent, Way};
 use crate::program::{Instruction, Kind, Moving, Origin, Port, Program, Region, Repeated, Turn, Whole};
 use crate::strided::Strided;
 
@@ -152,11 +152,14 @@ impl Program {
                 };
                 text += &format!("copy b{} -> b{} {side}{}", copy.from.0, copy.to.0, copy.strided);
             }
-            Action::Collective(Collective { kind, communicator, input, output, elements }) => {
+            Action::Collective(Collective { kind, communicator, input, output, elements, further }) => {
                 let dtype = self.buffers.get(input.0).map_or("?", |buffer| buffer.type_.dtype.name());
                 let root = kind.root().map(|root| format!(" of member {root}")).unwrap_or_default();
                 let (kind, c) = (kind.name(), communicator.0);
                 text += &format!("{kind}{root} c{c} of {elements} {dtype} b{} -> b{}", input.0, output.0);
+                for Further { input, output, elements, origin } in further {
+                    text += &format!(", of {elements} b{} -> b{} for {origin}", input.0, output.0);
+                }
             }
             Action::Message(Message { communicator, to, from, input, output }) => {
                 text += &format!("message c{} b{} to {to:?}", communicator.0, input.0);

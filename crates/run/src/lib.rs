@@ -5,6 +5,7 @@
 //! what a transport knows.
 
 mod session; // programs made ready, and run step by step
+mod received; // what ranks have received, by why
 mod engine; // ranks whose memory is on devices
 mod states; // what lasts from step to step: at first, whole, and replaced
 mod beside; // what sessions on the same ranks have once

@@ -165,12 +165,11 @@ impl Rank {
         let done = match &instruction.action {
             Action::Compute(compute) => self.compute(compute, &mut taken).map(|()| 0),
             Action::Copy(copy) => self.copy(copy, &mut taken).map(|()| 0),
-            Action::Collective(it) => {
+            Action::Collective(it) => it.each().try_fold(0, |received, it| {
                 let buffers = [it.input, it.output];
-                self.exchange(it.communicator, buffers, &mut taken, transport, &|member, output| {
-                    member.get(it.kind, output)
-                })
-            }
+                let get = |member: &mut Member, output: Target| member.get(it.kind, output);
+                Ok(received + self.exchange(it.communicator, buffers, &mut taken, transport, &get)?)
+            }),
             Action::Message(it) => {
                 let buffers = [it.input, it.output];
                 self.exchange(it.communicator, buffers, &mut taken, transport, &|member, output| {
@@ -405,11 +404,11 @@ impl Rank {
             },
         };
         member.give(given.ok_or(Fault::Memory)?).map_err(Stop::from)?;
-        let type_ = &program.buffer(output).type_;
+        let Buffer { storage, type_ } = program.buffer(output);
         let length = usize::try_from(type_.bytes()).map_err(|_| Fault::Memory)?;
-        let to = match &mut taken[..] {
-            [(_, state)] => Arc::get_mut(state).and_then(|it| it.bytes_mut().get_mut(..length)),
-            _ => match place(program, rest, output, micro_batch) {
+        let to = match taken.iter_mut().find(|it| it.0 == *storage) {
+            Some((_, state)) => Arc::get_mut(state).and_then(|it| it.bytes_mut().get_mut(..length)),
+            None => match place(program, rest, output, micro_batch) {
                 Place::Arena(to) => arena.bytes_mut().get_mut(to),
                 Place::Rest(_) => None,
             },

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Instant;
 
 use kernels::Array;
-use lower::{Action, Kind, Origin, Port, Preparation, Program};
+use lower::{Kind, Origin, Port, Preparation, Program};
 use planner_ir::{StateKind, Type, ValueId};
 
 use crate::carried::Moved;
@@ -423,33 +423,6 @@ impl Session {
             outputs.insert(value.name, whole);
         }
         Ok(outputs)
-    }
-
-    /// What ranks with the same instructions have received, for each of these instructions.
-    fn received(&self, reports: &[Report]) -> Vec<(Origin, u64)> {
-        type Exchanges = Vec<(usize, Origin)>;
-        let exchanges = |rank: &Rank| -> Exchanges {
-            let all = rank.program.instructions.iter().enumerate();
-            let exchanges = all.filter(|(_, it)| {
-                it.action.communicator().is_some() || matches!(it.action, Action::Receive(_))
-            });
-            exchanges.map(|(index, it)| (index, it.origin)).collect()
-        };
-        let mut stages: Vec<(Exchanges, Vec<u64>)> = Vec::new();
-        for (rank, report) in self.ranks.iter().zip(reports) {
-            let own = exchanges(rank);
-            let place = stages.iter().position(|(known, _)| *known == own).unwrap_or_else(|| {
-                stages.push((own.clone(), vec![0; own.len()]));
-                stages.len() - 1
-            });
-            for (sum, (index, _)) in stages[place].1.iter_mut().zip(&own) {
-                *sum += report.received[*index];
-            }
-        }
-        let stage = |(known, sums): (Exchanges, Vec<u64>)| {
-            known.into_iter().zip(sums).map(|((_, origin), sum)| (origin, sum)).collect::<Vec<_>>()
-        };
-        stages.into_iter().flat_map(stage).collect()
     }
 }
 

@@ -116,10 +116,10 @@ fn value(program: &Program, collective: &Collective, ranks: u64) -> u64 {
     let size = program.buffer(collective.input).type_.dtype.bytes();
     let elements = match collective.kind {
         CollectiveKind::AllGather | CollectiveKind::ReduceScatter | CollectiveKind::AllToAll => {
-            ranks * collective.elements
+            ranks * collective.all_elements()
         }
         CollectiveKind::AllReduce | CollectiveKind::Broadcast(_) | CollectiveKind::Reduce(_) => {
-            collective.elements
+            collective.all_elements()
         }
     };
     elements * size

@@ -246,7 +246,7 @@ impl<'a> Rank<'a> {
         let place = members.iter().position(|&rank| rank == program.rank).unwrap();
         let size = program.buffer(it.input).type_.dtype.bytes();
         let Prices { machine, .. } = *self.prices;
-        let all = ranks * it.elements * size;
+        let all = ranks * it.all_elements() * size;
         let cost = |bytes: u64, price: &dyn Fn(&Group, Bytes) -> f64| self.prices.cost(members, bytes, price);
         let (cost, rounds) = match it.kind {
             CollectiveKind::AllGather => {
@@ -259,7 +259,7 @@ impl<'a> Rank<'a> {
             }
             CollectiveKind::AllReduce => {
                 let price = |group: &Group, size| collective::all_reduce(machine, group, size).0;
-                (cost(it.elements * size, &price), 2 * (ranks - 1))
+                (cost(it.all_elements() * size, &price), 2 * (ranks - 1))
             }
             CollectiveKind::AllToAll => {
                 let price = |group: &Group, size| collective::all_to_all(machine, group, size).0;
@@ -267,7 +267,7 @@ impl<'a> Rank<'a> {
             }
             CollectiveKind::Broadcast(_) | CollectiveKind::Reduce(_) => {
                 let price = |group: &Group, size| collective::broadcast(machine, group, size).0;
-                (cost(it.elements * size, &price), ranks - 1)
+                (cost(it.all_elements() * size, &price), ranks - 1)
             }
         };
         let ((latency, carried), name) = (cost, format!("c{}", it.communicator.0));

@@ -64,7 +64,9 @@ pub(super) fn check(program: &Program, found: &mut Vec<Violation>) {
         let found = match &instruction.action {
             Action::Compute(compute) => compute_fault(program, compute).map(|it| ("type", it)),
             Action::Copy(copy) => copy_fault(program, copy).map(|it| ("size", it)),
-            Action::Collective(collective) => collective_fault(program, collective).map(|it| ("size", it)),
+            Action::Collective(it) => {
+                it.each().find_map(|it| collective_fault(program, &it)).map(|it| ("size", it))
+            }
             Action::Message(message) => message_fault(program, message).map(|it| ("size", it)),
             Action::Send(sent) => crossing::sent_fault(program, sent).map(|it| ("size", it)),
             Action::Receive(received) => crossing::received_fault(program, received).map(|it| ("size", it)),

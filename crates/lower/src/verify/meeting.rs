@@ -14,7 +14,7 @@ use planner_ir::DType;
 
 use super::{Report, Violation, crossing, issued, replay};
 use crate::action::{Action, CollectiveKind, Message};
-use crate::program::{CommunicatorId, Event, Origin, Program, Stream, Turn};
+use crate::program::{BufferId, CommunicatorId, Event, Origin, Program, Stream, Turn};
 
 pub(super) fn check_ranks(programs: &[Program], found: &mut Vec<Violation>) {
     for (index, program) in programs.iter().enumerate() {
@@ -87,7 +87,7 @@ fn check_communicators(programs: &[Program], found: &mut Vec<Violation>) {
 }
 
 /// What has to agree between ranks that meet.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 struct Meeting {
     /// Which collective; a message if it is none.
     kind: Option<CollectiveKind>,
@@ -95,6 +95,8 @@ struct Meeting {
     elements: u64,
     dtype: DType,
     origin: Origin,
+    /// What else is exchanged at once.
+    further: Vec<(u64, DType, Origin)>,
     /// Whether before, in or after the repetitions.
     part: Ordering,
     /// In which of their parts.
@@ -117,10 +119,17 @@ fn exchanges(program: &Program, communicator: CommunicatorId) -> Vec<(usize, Mee
             Action::Message(it) => (None, program.buffer(it.input).type_.elements(), it.input),
             Action::Compute(_) | Action::Copy(_) | Action::Send(_) | Action::Receive(_) => return None,
         };
-        let dtype = program.buffer(input).type_.dtype;
+        let dtype_of = |buffer: BufferId| program.buffer(buffer).type_.dtype;
+        let further = match &instruction.action {
+            Action::Collective(it) => {
+                it.further.iter().map(|it| (it.elements, dtype_of(it.input), it.origin)).collect()
+            }
+            _ => Vec::new(),
+        };
+        let dtype = dtype_of(input);
         let number = program.repeated.as_ref().and_then(|repeated| repeated.part_of(index));
         let (origin, part) = (instruction.origin, part(index));
-        let meeting = Meeting { kind, name, elements, dtype, origin, part, number };
+        let meeting = Meeting { kind, name, elements, dtype, origin, further, part, number };
         (instruction.action.communicator() == Some(communicator)).then_some((index, meeting))
     })
     .collect()
@@ -176,8 +185,8 @@ fn check_order(programs: &[Program], found: &mut Vec<Violation>) {
             let agreed = ours.iter().zip(&theirs).take_while(|(ours, theirs)| ours.1 == theirs.1).count();
             match (ours.get(agreed), theirs.get(agreed)) {
                 (None, None) => {}
-                (Some(&(index, meeting)), Some(&(other, expected))) => report.at(
-                    index,
+                (Some((index, meeting)), Some((other, expected))) => report.at(
+                    *index,
                     "collective-order",
                     format!(
                         "c{number} enters {}, rank {} at its instruction {other} {}",
@@ -186,12 +195,12 @@ fn check_order(programs: &[Program], found: &mut Vec<Violation>) {
                         show(expected)
                     ),
                 ),
-                (Some(&(index, meeting)), None) => report.at(
-                    index,
+                (Some((index, meeting)), None) => report.at(
+                    *index,
                     "collective-order",
                     format!("c{number} enters {}, rank {} does not", show(meeting), first.rank),
                 ),
-                (None, Some(&(other, expected))) => report.whole(
+                (None, Some((other, expected))) => report.whole(
                     "collective-order",
                     format!(
                         "c{number} never enters {}, rank {} does at its instruction {other}",
@@ -226,15 +235,17 @@ fn check_turns(program: &Program, first: &Program, communicator: CommunicatorId,
     Report { rank: program.rank, found }.whole("repetition", message);
 }
 
-fn show(Meeting { name, elements, dtype, origin, part, number, kind }: Meeting) -> String {
+fn show(meeting: &Meeting) -> String {
+    let Meeting { name, elements, dtype, origin, further, part, number, kind } = meeting;
     let part = match (part, number) {
         (Ordering::Less, _) => " before the repetitions".to_owned(),
-        (Ordering::Equal, Some(number)) if number > 0 => format!(" in part {number} of a repetition"),
+        (Ordering::Equal, Some(number)) if *number > 0 => format!(" in part {number} of a repetition"),
         (Ordering::Equal, _) => " in a repetition".to_owned(),
         (Ordering::Greater, _) => String::new(),
     };
+    let further: String = further.iter().map(|it| format!(", of {} {} for {}", it.0, it.1, it.2)).collect();
     let root = kind.and_then(CollectiveKind::root).map(|root| format!(" of member {root}"));
-    format!("{name}{} of {elements} {dtype}{part} for {origin}", root.unwrap_or_default())
+    format!("{name}{} of {elements} {dtype}{part} for {origin}{further}", root.unwrap_or_default())
 }
 
 /// Whether ranks meet at instructions of one number, and what is waited for comes before: then nothing

@@ -87,7 +87,7 @@ impl Script {
         let communicator = CommunicatorId(communicator);
         self.push(
             Stream::Communication,
-            Action::Collective(Collective { kind, communicator, input, output, elements }),
+            Action::Collective(Collective { kind, communicator, input, output, elements, further: Vec::new() }),
         )
     }
 
