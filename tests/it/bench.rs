@@ -47,6 +47,31 @@ fn a_small_gpt2_is_written_and_run() {
     std::fs::remove_dir_all(folder).unwrap();
 }
 
+/// Of a training step that is split, less is exposed as it is run than as it is built, and no more is held.
+#[test]
+fn exchanges_are_put_beside_computing() {
+    let folder = std::env::temp_dir().join(format!("shardloom-it-exposed-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let plan = folder.join("plan.json").display().to_string();
+    let model = concat!(env!("CARGO_MANIFEST_DIR"), "/models/gpt2-bytes.onnx");
+    let training = ["--mode", "train", "--loss", "cross-entropy:logits,labels", "--clip", "1"];
+    let sizes = ["--dim", "batch=64", "--dim", "sequence=64", "--machine", "h100-80g-8x", "--mesh", "8"];
+    let arguments = [&["shardloom", "-q", "plan", model, "-o", &plan][..], &training, &sizes].concat();
+    assert_eq!(shardloom::main_with(arguments, &mut Vec::new(), &mut Vec::new()), 0);
+    let lines = bench(&["exposed", &plan]);
+    std::fs::remove_dir_all(folder).unwrap();
+    let [built, run] = lines.as_slice() else { panic!("{lines:?}") };
+    assert_eq!((&built["order"], &run["order"]), (&"as built".into(), &"as run".into()));
+    assert!(number(run, "exposed_seconds") < number(built, "exposed_seconds"), "{lines:#?}");
+    assert!(number(run, "step_seconds") < number(built, "step_seconds"), "{lines:#?}");
+    assert!(number(run, "held_bytes") <= number(built, "held_bytes"), "{lines:#?}");
+    for line in &lines {
+        let kinds = line["kinds"].as_array().unwrap();
+        let all: f64 = kinds.iter().map(|it| number(it, "exposed_seconds")).sum();
+        assert!((all / number(line, "exposed_seconds") - 1.0).abs() < 1e-6, "{line:#?}");
+    }
+}
+
 #[test]
 fn models_of_a_folder_are_planned() {
     let models = concat!(env!("CARGO_MANIFEST_DIR"), "/models");

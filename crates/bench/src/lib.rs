@@ -10,6 +10,7 @@ mod planning; // `planning`
 mod cluster; // `cluster`
 mod training; // `training`
 mod simulate; // `simulate`
+mod exposed; // `exposed`
 mod resharding; // `resharding`
 mod overlap; // `overlap`
 mod fit; // `fit`
@@ -26,6 +27,7 @@ mod outside; // what may lie outside the repository
 
 pub use cluster::Cluster;
 pub use cpu_run::CpuRun;
+pub use exposed::Exposed;
 pub use fit::Fit;
 pub use gpu::{OnGpu, compared};
 pub use growth::Growth;
@@ -55,6 +57,8 @@ pub enum Benchmark {
     Cluster(Cluster),
     /// Simulate plans by the clock of their machines
     Simulate(Simulate),
+    /// Simulate plans with exchanges beside computing, and in the order in which programs are built
+    Exposed(Exposed),
     /// Bring values from mesh to mesh by each strategy, by the clock, in the published cases
     Resharding(Resharded),
     /// Simulate two-stage training steps by each way of crossing and schedule, beside what was published
@@ -85,6 +89,7 @@ pub fn run(benchmark: &Benchmark, say: &dyn Fn(String)) -> Result<Report, Failur
         Benchmark::Planning(options) => (planning::measure(options, say)?, &options.ledger),
         Benchmark::Cluster(options) => (cluster::measure(options, say)?, &options.ledger),
         Benchmark::Simulate(options) => (simulate::measure(options, say)?, &options.ledger),
+        Benchmark::Exposed(options) => (exposed::measure(options, say)?, &options.ledger),
         // What is wrong is in the ledger too.
         Benchmark::Gpu(options) => return gpu::measure(options, say),
         Benchmark::Resharding(options) => return resharding::measure(options, say),

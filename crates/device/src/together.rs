@@ -374,13 +374,7 @@ impl Together {
     }
 
     /// Each takes the blocks that others have summed.
-    fn gather(
-        &self,
-        ranks: &[Rank],
-        all: &[Now],
-        part: usize,
-        outputs: &[u64],
-    ) -> Result<(), DeviceError> {
+    fn gather(&self, ranks: &[Rank], all: &[Now], part: usize, outputs: &[u64]) -> Result<(), DeviceError> {
         for (member, &now) in all.iter().enumerate() {
             let it = collective(ranks, now, part)?;
             let dtype = ranks[now.rank].program.buffer(it.output).type_.dtype;

@@ -46,6 +46,7 @@ pub fn alike(plan: &Plan) -> Result<Alike, LowerError> {
     let ends = Ends::default();
     let build = built(plan, &facts, &ends, 0)?;
     let axes = build.axes();
-    let program = events::ordered(overlap::placed(in_place::reduced(build.program), &Expected::of([plan])).program);
+    let program =
+        events::ordered(overlap::placed(in_place::reduced(build.program), &Expected::of([plan])).program);
     Ok(Alike { program, mesh: plan.mesh.clone(), axes, sources: build.sources })
 }

@@ -34,9 +34,8 @@ mod show; // the text form of a program
 mod verify; // the rules that programs obey, trusting nothing that made them
 
 pub use action::{
-    Action, Block, Collective, CollectiveKind, Compute, Copied, Direction, Further, Message, Received, Remote,
-    Sent,
-    Way,
+    Action, Block, Collective, CollectiveKind, Compute, Copied, Direction, Further, Message, Received,
+    Remote, Sent, Way,
 };
 pub use alike::{Alike, alike};
 pub use arena::ALIGNMENT;

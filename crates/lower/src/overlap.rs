@@ -55,35 +55,49 @@ pub(crate) struct Placed {
 }
 
 /// The program with places for all its storages, its exchanges beside computing where that needs no more
-/// memory.
+/// memory. Where nothing is known to take time, it stays as it is.
 pub(crate) fn placed(program: Program, expected: &Expected) -> Placed {
     let seconds = expected.each(&program);
-    let (program, seconds) = bundles::bundled(program, seconds);
     let lives = lifetimes(&program);
     let first = Placed { program: arena::placed(program, &lives), lifetimes: lives };
-    if !first.program.instructions.iter().any(|it| it.action.communicator().is_some()) {
+    let exchanges = first.program.instructions.iter().any(|it| it.action.communicator().is_some());
+    if !exchanges || seconds.iter().all(|&it| it <= 0.0) {
         return first;
     }
     let arena = i64::try_from(first.program.arena).unwrap_or(i64::MAX);
-    for part in TRIALS {
-        let (program, lives) = ordered(&first, &seconds, arena / 100 * part + arena % 100);
-        let program = arena::placed(program, &lives);
-        if program.arena <= first.program.arena {
-            return Placed { program, lifetimes: lives };
-        }
-    }
-    first
+    let (bundled, taken) = bundles::bundled(first.program.clone(), &seconds);
+    let found = if bundled.instructions.len() < first.program.instructions.len() {
+        within(&bundled, &taken, arena).or_else(|| within(&first.program, &seconds, arena))
+    } else {
+        within(&first.program, &seconds, arena)
+    };
+    found.unwrap_or(first)
 }
 
-/// The program in another order, that holds no more than its budget or than it did (bytes); and when what
-/// lies in its storages is held.
-fn ordered(placed: &Placed, seconds: &[f64], budget: i64) -> (Program, Vec<Option<Lifetime>>) {
-    let before = &placed.program;
+/// The program in another order and with places, if there are such in so many bytes.
+fn within(program: &Program, seconds: &[f64], arena: i64) -> Option<Placed> {
+    let lives = lifetimes(program);
+    TRIALS.into_iter().find_map(|part| {
+        let (program, lifetimes) = ordered(program, &lives, seconds, arena / 100 * part + arena % 100);
+        let program = arena::placed(program, &lifetimes);
+        let fits = i64::try_from(program.arena).is_ok_and(|it| it <= arena);
+        fits.then_some(Placed { program, lifetimes })
+    })
+}
+
+/// The program in another order, which holds no more than its budget where that is more than it did (bytes);
+/// and when what lies in its storages is held.
+fn ordered(
+    before: &Program,
+    lives: &[Option<Lifetime>],
+    seconds: &[f64],
+    budget: i64,
+) -> (Program, Vec<Option<Lifetime>>) {
     let mut order: Vec<usize> = Vec::with_capacity(seconds.len());
     // For each storage, the instruction of the new order up to which it is kept.
     let mut kept: Vec<usize> = vec![0; before.storages.len()];
     for stretch in stretches(before) {
-        let mut walk = Walk::new(before, &placed.lifetimes, seconds, stretch.clone(), budget);
+        let mut walk = Walk::new(before, lives, seconds, stretch.clone(), budget);
         walk.run();
         for (number, until) in walk.kept {
             kept[walk.held.space(number).storage.0] = stretch.start + until;
@@ -248,9 +262,8 @@ impl Walk {
         }
         let candidates = (first + 1..self.issued.len()).filter(|&it| !self.issued[it] && !self.exchanges[it]);
         let mut candidates = candidates.take(WINDOW);
-        let goes = |&it: &usize| {
-            self.left[it] == 0 && !self.depends.stays[it] && self.start(it) <= self.clock[0]
-        };
+        let goes =
+            |&it: &usize| self.left[it] == 0 && !self.depends.stays[it] && self.start(it) <= self.clock[0];
         candidates.find(goes).unwrap_or(first)
     }
 
@@ -376,3 +389,6 @@ impl Walk {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -17,6 +17,7 @@ mod random_steps; // random training steps, with states in random layouts
 mod joined; // whole values of blocks of several layouts
 mod sums; // sums of narrow numbers
 mod stored; // what is read of weights
+mod priced; // plans that say what operations and moves take
 mod faults; // what goes wrong
 
 use std::collections::BTreeMap;
@@ -64,6 +65,17 @@ fn check(plan: &Plan) -> Outcome {
     check_given(plan, &sources(plan), 0.0)
 }
 
+/// The same plan with prices: exchanges are beside computing then, and all is the same to the last bit.
+fn check_in_another_order(plan: &Plan, values: &BTreeMap<String, Array>, expected: &Outcome) {
+    let seed = u32::try_from(plan.graph.nodes.len() + plan.transfers.len()).unwrap();
+    let programs = programs(&priced::priced(plan, seed));
+    let text = programs[0].to_string();
+    let found = Session::new(programs, values).unwrap().step(values).unwrap();
+    assert!(found.outputs == expected.outputs, "{text}");
+    let all = |it: &Outcome| it.received.iter().copied().collect::<BTreeMap<Origin, u64>>();
+    assert_eq!(all(&found), all(expected), "{text}");
+}
+
 /// The same with these inputs and weights; outputs are the same bits, or as near as this in terms of the
 /// largest number of each.
 fn check_given(plan: &Plan, values: &BTreeMap<String, Array>, tolerance: f64) -> Outcome {
@@ -89,6 +101,7 @@ fn check_given(plan: &Plan, values: &BTreeMap<String, Array>, tolerance: f64) ->
         assert!(second.outputs[name] == first.outputs[name]);
     }
     assert_eq!(first.received, second.received);
+    check_in_another_order(plan, values, &first);
     let received: BTreeMap<Origin, u64> = first.received.iter().copied().collect();
     let used = |transfer: usize| {
         text.contains(&format!("for transfer {transfer}."))

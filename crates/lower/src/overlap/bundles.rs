@@ -34,14 +34,14 @@ struct Bundle {
 }
 
 /// The program with small exchanges done together, and what each instruction takes then (seconds).
-pub(super) fn bundled(mut program: Program, seconds: Vec<f64>) -> (Program, Vec<f64>) {
-    let starts = starts(&program, &seconds);
+pub(super) fn bundled(mut program: Program, seconds: &[f64]) -> (Program, Vec<f64>) {
+    let starts = starts(&program, seconds);
     let (mut instructions, mut taken) = (Vec::new(), Vec::new());
     // Where each stretch ends, before and after.
     let mut ends: BTreeMap<usize, usize> = [(0, 0)].into();
     for stretch in stretches(&program) {
         let depends = Depends::of(&program, &stretch);
-        let bundles = bundles(&program, &seconds, &starts, &stretch, &depends);
+        let bundles = bundles(&program, seconds, &starts, &stretch, &depends);
         for members in order(&depends, &bundles) {
             let all: Vec<&Instruction> =
                 members.iter().map(|&it| &program.instructions[stretch.start + it]).collect();
@@ -89,7 +89,9 @@ fn starts(program: &Program, seconds: &[f64]) -> BTreeMap<Key, f64> {
     }
     let start = |mut points: Vec<(u64, f64)>| {
         points.sort_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)));
-        let (Some(&(least, first)), Some(&(most, last))) = (points.first(), points.last()) else { return 0.0 };
+        let (Some(&(least, first)), Some(&(most, last))) = (points.first(), points.last()) else {
+            return 0.0;
+        };
         // Of what is no more than a cache line nothing but the start takes time.
         if least <= ALIGNMENT {
             return first;

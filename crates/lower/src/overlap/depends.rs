@@ -48,9 +48,8 @@ impl Depends {
                 needed.extend(uses.reads.iter().copied());
             }
             let stay = match (&instruction.action, instruction.origin) {
-                (Action::Message(_) | Action::Send(_) | Action::Receive(_), _) | (_, Origin::Motion { .. }) => {
-                    true
-                }
+                (Action::Message(_) | Action::Send(_) | Action::Receive(_), _)
+                | (_, Origin::Motion { .. }) => true,
                 (_, Origin::Node(node)) => in_steps.contains(&node),
                 _ => false,
             };

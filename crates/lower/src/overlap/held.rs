@@ -62,8 +62,13 @@ impl Held {
             }
         }
         let length = stretch.len();
-        let mut held =
-            Self { levels: Levels::new(length), now: 0, length, spaces: Vec::new(), used: vec![Vec::new(); length] };
+        let mut held = Self {
+            levels: Levels::new(length),
+            now: 0,
+            length,
+            spaces: Vec::new(),
+            used: vec![Vec::new(); length],
+        };
         for (number, lifetime) in lifetimes.iter().enumerate() {
             let Some(Lifetime { first, last }) = *lifetime else { continue };
             if first >= stretch.end || last < stretch.start {
@@ -166,14 +171,14 @@ impl Held {
 
     /// Changes a space: the most that is held when it is there and has not been (bytes).
     fn change(&mut self, number: usize, change: impl FnOnce(&mut Space)) -> i64 {
-        let before = self.spaces[number].there(self.length);
+        let there = |held: &Self| held.spaces[number].there(held.length).unwrap_or(0..0);
+        let before = there(self);
         change(&mut self.spaces[number]);
-        let (after, bytes) = (self.spaces[number].there(self.length), self.spaces[number].bytes);
+        let (after, bytes) = (there(self), self.spaces[number].bytes);
         if before != after {
-            self.levels.add(before.unwrap_or(0..0), -bytes);
-            self.levels.add(after.clone().unwrap_or(0..0), bytes);
+            self.levels.add(before.clone(), -bytes);
+            self.levels.add(after.clone(), bytes);
         }
-        let (before, after) = (before.unwrap_or(0..0), after.unwrap_or(0..0));
         let apart = before.is_empty() || after.end <= before.start || before.end <= after.start;
         let more = if apart {
             [after, 0..0]

@@ -1,12 +1,12 @@
 //! Exchanges beside computing: orders of programs whose plans say what operations and moves take.
 
 use plan::{Assignment, Plan};
-use planner_ir::Mesh;
+use planner_ir::{Mesh, Op, Partition, Phase, Reduction};
 
 use super::regression::{Parallel, Regression};
 use super::sketch::Sketch;
 use super::{f32, product, split, two_layers};
-use crate::{Action, Program, footprint, lower, memory, verify};
+use crate::{Action, Origin, Program, footprint, lower, memory, verify};
 
 /// Numbers from 0 to 6, the same for the same seed.
 fn numbers(seed: u32) -> impl FnMut() -> f64 {
@@ -29,13 +29,23 @@ fn priced(plan: &Plan, mut of_operation: impl FnMut() -> f64, mut of_move: impl 
     plan
 }
 
-/// The instructions of a program as text, without what orders them, sorted.
+/// The instructions of a program as text, without what orders them, sorted; exchanges that are one each by
+/// itself.
 fn sorted(program: &Program) -> Vec<String> {
-    let mut all: Vec<String> = program
-        .instructions
-        .iter()
-        .map(|it| format!("{:?} {:?} {:?} {:?}", it.stream, it.action, it.origin, it.phase))
-        .collect();
+    let mut all = Vec::new();
+    for it in &program.instructions {
+        let mut add =
+            |action: &Action, origin: Origin| all.push(format!("{:?} {action:?} {origin}", it.stream));
+        match &it.action {
+            Action::Collective(collective) => {
+                let origins = [it.origin].into_iter().chain(collective.further.iter().map(|it| it.origin));
+                origins
+                    .zip(collective.each())
+                    .for_each(|(origin, one)| add(&Action::Collective(one), origin));
+            }
+            action => add(action, it.origin),
+        }
+    }
     all.sort();
     all
 }
@@ -48,7 +58,7 @@ fn places(program: &Program) -> Vec<String> {
 /// By any prices a program has the same instructions as without, is right, and holds no more.
 #[test]
 fn by_any_prices_programs_are_right_and_hold_no_more() {
-    let mut moved = 0;
+    let (mut moved, mut bundled) = (0, 0);
     for parallel in Parallel::ALL {
         for devices in [4, 8] {
             let extents = [8, 16, 8, 16];
@@ -64,6 +74,7 @@ fn by_any_prices_programs_are_right_and_hold_no_more() {
                     assert_eq!(sorted(program), sorted(before), "{parallel:?} {seed}");
                     assert_eq!(places(program), places(&programs[0]), "{parallel:?} {seed}");
                     moved += usize::from(places(program) != places(before));
+                    bundled += usize::from(program.instructions.len() < before.instructions.len());
                 }
                 let held: u64 = memory(&plan).unwrap().iter().map(|it| it.bytes).sum();
                 assert_eq!(held, programs[0].resident + programs[0].arena);
@@ -72,6 +83,7 @@ fn by_any_prices_programs_are_right_and_hold_no_more() {
         }
     }
     assert!(moved > 500, "{moved} programs are in another order");
+    assert!(bundled > 100, "{bundled} programs have exchanges that are one");
 }
 
 /// Products one after another, whose weights of these extents lie split and are gathered.
@@ -129,4 +141,57 @@ fn without_prices_nothing_is_moved() {
     assert_eq!(lower(&plan).unwrap(), lower(&free).unwrap());
     let wrong = priced(&plan, || f64::NAN, || -1.0);
     assert_eq!(lower(&plan).unwrap(), lower(&wrong).unwrap());
+}
+
+/// Numbers that are summed over devices, each by itself.
+fn sums(count: usize) -> Sketch {
+    let mesh = Mesh::of_sizes(&[4]);
+    let mut sketch = Sketch::new(&mesh);
+    sketch.phase = Phase::Update;
+    for number in 0..count {
+        let rows = sketch.axis(0);
+        let x = sketch.input(&format!("x{number}"), f32(&[8]), vec![vec![rows]]);
+        let op = Op::Reduce { reduction: Reduction::Sum, dims: vec![0] };
+        let loops = op.loops(&[f32(&[8])], &[f32(&[1])]);
+        let mut partition = Partition::replicated(&loops);
+        partition.loops[loops.operands[0][0][0].0].push(sketch.axis(0));
+        let sum = sketch.node(op, &[x], partition)[0];
+        sketch.output(&format!("y{number}"), sum, vec![vec![]], &mut |_, _, _, _| None);
+    }
+    sketch
+}
+
+/// The sums of single numbers are one collective; large ones, of which the start is little, stay apart.
+#[test]
+fn small_exchanges_are_one() {
+    let exchanges = |program: &Program| -> Vec<usize> {
+        let further = |it: &crate::Instruction| match &it.action {
+            Action::Collective(it) => Some(it.further.len()),
+            _ => None,
+        };
+        program.instructions.iter().filter_map(further).collect()
+    };
+    let plan = sums(5).plan;
+    assert_eq!(exchanges(&lower(&plan).unwrap()[0]), [0; 5]);
+    let programs = lower(&priced(&plan, || 1.0, || 3.0)).unwrap();
+    verify(&programs).unwrap();
+    assert_eq!(exchanges(&programs[3]), [4]);
+
+    // What differs between ranks in what is exchanged at once is found.
+    let mut broken = programs.clone();
+    for instruction in &mut broken[2].instructions {
+        if let Action::Collective(it) = &mut instruction.action {
+            it.further.swap(0, 1);
+        }
+    }
+    let found = verify(&broken).unwrap_err();
+    assert!(found.0.iter().any(|it| it.rule == "collective-order" && it.rank == 2), "{found}");
+    let mut broken = programs;
+    for instruction in &mut broken[2].instructions {
+        if let Action::Collective(it) = &mut instruction.action {
+            it.further[1].elements = 2;
+        }
+    }
+    let found = verify(&broken).unwrap_err();
+    assert!(found.0.iter().any(|it| it.rule == "size" && it.rank == 2), "{found}");
 }

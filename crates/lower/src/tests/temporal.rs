@@ -230,7 +230,7 @@ fn two_slots_suffice_for_each_that_moves() {
             let text = format!("{s} steps {}", text.replace(":s", &format!(":{s}")));
             // Blocks of which no two kinds are equally large.
             let plan = product(&sizes, [16 * s, 32 * s, 48 * s], &text).plan;
-            let program = &placed(&plan, &Facts::of(&plan).unwrap(), 0).unwrap();
+            let program = &placed(&plan, &Facts::of(&plan).unwrap(), 0).unwrap().program;
             for of in moving {
                 let slots = slots(program, of);
                 assert!(slots <= 2, "{slots} slots of {of:?}\n{program}");
@@ -281,7 +281,7 @@ fn one_slot_and_two_chunks_suffice_for_what_comes_over_another() {
                     Moving::Result(_) => [16 * s, s, 48],
                 };
                 let plan = product(&[s], extents, &text).plan;
-                let program = &placed(&plan, &Facts::of(&plan).unwrap(), 0).unwrap();
+                let program = &placed(&plan, &Facts::of(&plan).unwrap(), 0).unwrap().program;
                 assert_eq!(program.storages.iter().any(|it| it.over.is_some()), !slots.is_empty());
                 moving(program, of)
             };
@@ -298,7 +298,7 @@ fn more_steps_take_no_more_memory() {
         let arena = |s: u64| {
             let text = format!("{s} steps {}", text.replace(":s", &format!(":{s}")));
             let plan = product(&[s], [16 * s, 16 * s, 16], &text).plan;
-            placed(&plan, &Facts::of(&plan).unwrap(), 0).unwrap().arena
+            placed(&plan, &Facts::of(&plan).unwrap(), 0).unwrap().program.arena
         };
         assert_eq!(arena(4), arena(8), "{text}");
     }

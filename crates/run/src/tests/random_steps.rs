@@ -10,6 +10,7 @@ use planner_ir::{
     AxisId, Binary, Layout, Mesh, Move, Op, Partition, Phase, Source, State, StateKind, Type, ValueId,
 };
 
+use super::priced::priced;
 use super::random::{DTYPE, MESHES, any_move, at_rest, digits, operation, partition};
 use super::sketch::Sketch;
 use super::{programs, some_numbers};
@@ -21,7 +22,10 @@ const STEPS: u64 = 2;
 #[test]
 fn random_steps_do_what_the_reference_does() {
     arbtest(|u| {
-        check(&step(u)?);
+        let mut sketch = step(u)?;
+        check(&sketch);
+        sketch.plan = priced(&sketch.plan, u.arbitrary()?);
+        check(&sketch);
         Ok(())
     })
     .budget_ms(4_000);

@@ -6,6 +6,7 @@ use kernels::Array;
 use lower::Origin;
 use planner_ir::{DType, Op, Phase, State, StateKind, Type};
 
+use super::priced::priced;
 use super::regression::{OPTIMIZERS, Parallel, Regression};
 use super::{programs, some_numbers};
 use crate::{Outcome, Place, Reference, RunError, Session, not_finite};
@@ -73,6 +74,8 @@ fn check(regression: Regression, tolerance: f64) -> Outcome {
     let weights = weights(&regression);
     let mut reference = Reference::new(&sketch.plan.graph, &weights).unwrap();
     let mut session = Session::new(programs, &weights).unwrap();
+    let in_another_order = super::programs(&priced(&sketch.plan, 5));
+    let mut beside = Session::new(in_another_order, &weights).unwrap();
     let mut last = None;
     for step in 0..STEPS {
         let (micro_batches, inputs) = (micro_batches(&regression, step), step_inputs(step));
@@ -80,11 +83,14 @@ fn check(regression: Regression, tolerance: f64) -> Outcome {
         let outcome = session.train(&micro_batches, &inputs).unwrap();
         assert!(outcome.updated);
         let what = format!("{regression:?}, step {step}");
+        let same = beside.train(&micro_batches, &inputs).unwrap();
+        assert!(same.outputs == outcome.outputs, "{what}");
         assert_close(&format!("loss of {what}"), &outcome.outputs["loss"], &expected["loss"], tolerance);
         for state in session.states() {
             let name = format!("{} {} of {what}", state.kind.name(), state.name);
             let found = session.gather(&state).unwrap();
             assert_close(&name, &found, reference.state(&state).unwrap(), tolerance);
+            assert!(beside.gather(&state).unwrap() == found, "{name}");
         }
         session.check_replicas().unwrap();
         last = Some(outcome);

@@ -87,7 +87,14 @@ impl Script {
         let communicator = CommunicatorId(communicator);
         self.push(
             Stream::Communication,
-            Action::Collective(Collective { kind, communicator, input, output, elements, further: Vec::new() }),
+            Action::Collective(Collective {
+                kind,
+                communicator,
+                input,
+                output,
+                elements,
+                further: Vec::new(),
+            }),
         )
     }
 
