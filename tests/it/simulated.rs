@@ -183,7 +183,8 @@ fn check_parts(plan: &Plan, (parts, bundles): &(Parts, Vec<(f64, Vec<usize>)>), 
         wrong.push(format!("a step takes {step} seconds, the plan says {said}"));
     }
     if !in_time && training && !near(step, said + states - saved, 1e-3) {
-        wrong.push(format!("a step takes {step} seconds, of which {states} for states, the plan says {said}"));
+        wrong
+            .push(format!("a step takes {step} seconds, of which {states} for states, the plan says {said}"));
     }
     wrong
 }

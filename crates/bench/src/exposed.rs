@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use ::plan::json::Content;
 use ::plan::{Assignment, Plan};
-use clap::Args;
 use autoparallel::mesh;
+use clap::Args;
 use cost_models::machine::Machine;
 use cost_models::quantity;
 use driver::pipeline;
