@@ -31,8 +31,7 @@ pub fn lower(plan: &Plan) -> Result<Vec<Program>, LowerError> {
     (0..plan.mesh.devices()).map(|rank| Ok(events::ordered(placed(plan, &facts, rank)?.program))).collect()
 }
 
-/// What a rank's memories take (bytes): as much on every rank, for all have the same instructions
-/// over the same buffers.
+/// What a rank's memories take (bytes): as much on every rank, for all have the same buffers.
 pub fn footprint(plan: &Plan) -> Result<u64, LowerError> {
     let program = placed(plan, &Facts::of(plan)?, 0)?.program;
     Ok(program.resident + program.arena)
@@ -464,9 +463,8 @@ impl Build<'_> {
     }
 }
 
-/// The block of a value of that shape that has these pieces. Kernels are told where it lies in
-/// positional dimensions, where it is contiguous or in stripes; in others it may be anything, and
-/// starts at 0.
+/// The block of a value of that shape that has these pieces. Kernels are told where it lies in positional
+/// dimensions, where it is contiguous or in stripes; in others it may be anything, and starts at 0.
 pub(crate) fn block(buffer: BufferId, pieces: &[Vec<Piece>], shape: &[u64], positional: &[bool]) -> Block {
     if pieces.iter().flatten().all(|piece| piece.index.is_none_or(|_| piece.size == 1)) {
         return Block { buffer, spans: Vec::new() };
