@@ -30,6 +30,9 @@ pub mod compute;
 /// The time of an operation on the blocks that a device holds.
 pub mod work;
 
+/// Times of single operations by laws that are fitted to measurements.
+pub mod operations;
+
 /// The bytes that a device holds, by kind.
 pub mod memory;
 

@@ -4,6 +4,7 @@ use planner_ir::DType;
 
 use crate::known::{Count, Known};
 use crate::machine::Passes;
+use crate::operations::Laws;
 use crate::units::{Bytes, BytesPerSecond, FlopsPerSecond, Ratio, Seconds};
 
 /// One accelerator, or one thread of a host.
@@ -35,6 +36,8 @@ pub struct Device {
     pub attention_backward: Known<Ratio>,
     /// What other operations take where memory is not what limits them: of a thread. None for a GPU.
     pub passes: Passes,
+    /// What single operations take, where that was measured.
+    pub operations: Laws,
 }
 
 /// How a device computes matrix products: in tiles of the result, a few on each processor at once.

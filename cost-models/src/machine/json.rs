@@ -8,6 +8,7 @@ use std::fmt;
 use crate::machine::Machine;
 
 mod file; // the form of a machine file
+mod laws; // laws of operations
 mod read; // what one says, or what is wrong with it
 mod write; // machines as machine files
 

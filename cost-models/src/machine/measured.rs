@@ -6,6 +6,7 @@ use crate::machine::{
     ByPrecision, Device, Machine, Node, Pace, Packing, Pass, Products, Protocol, Tile, Together, Transport,
     Turned, Wiring,
 };
+use crate::operations::Laws;
 use crate::units::{Bytes, BytesPerSecond, FlopsPerSecond, Ratio, Seconds};
 
 /// Ranks that a host may have.
@@ -129,6 +130,7 @@ fn sourced_host(name: &str, measurements: &Measurements, source: &str) -> Option
             attention_forward: whole()?,
             attention_backward: whole()?,
             passes: m.passes.iter().map(|it| pace(it, source)).collect::<Option<_>>()?,
+            operations: Laws::default(),
         },
         node: Node {
             devices: Known::new(

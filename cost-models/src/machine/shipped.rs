@@ -8,7 +8,7 @@ use std::fmt;
 use crate::machine::{Machine, SizeError, json};
 
 /// The shipped device types and their files, in the order in which they are listed.
-const FILES: [(&str, &str); 22] = [
+const FILES: [(&str, &str); 25] = [
     ("v100-16g", include_str!("../../machines/v100-16g.json")),
     ("v100-16g-10gbe", include_str!("../../machines/v100-16g-10gbe.json")),
     ("v100-16g-25gbe", include_str!("../../machines/v100-16g-25gbe.json")),
@@ -29,6 +29,9 @@ const FILES: [(&str, &str); 22] = [
     ("gh200-96g", include_str!("../../machines/gh200-96g.json")),
     ("b200-180g", include_str!("../../machines/b200-180g.json")),
     ("gb200-186g", include_str!("../../machines/gb200-186g.json")),
+    ("b300-288g", include_str!("../../machines/b300-288g.json")),
+    ("gb300-288g", include_str!("../../machines/gb300-288g.json")),
+    ("rtx-pro-6000-96g", include_str!("../../machines/rtx-pro-6000-96g.json")),
     ("mi250x-64g", include_str!("../../machines/mi250x-64g.json")),
     (HOST, include_str!("../../machines/cpu.json")),
 ];

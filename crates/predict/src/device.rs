@@ -7,7 +7,7 @@ use cost_models::machine::{Machine, shipped};
 
 /// The words that the name of a device has, and the shipped machine file of it; the first line of
 /// which all words occur is taken.
-const NAMES: [(&[&str], &str); 19] = [
+const NAMES: [(&[&str], &str); 22] = [
     (&["a100", "pairwise"], "a100-80g-pairs"),
     (&["a100", "pcie"], "a100-80g-pcie"),
     (&["a100", "40gb"], "a100-40g"),
@@ -17,6 +17,8 @@ const NAMES: [(&[&str], &str); 19] = [
     (&["h100"], "h100-80g"),
     (&["h800"], "h800-80g"),
     (&["h200"], "h200-141g"),
+    (&["gb300"], "gb300-288g"),
+    (&["b300"], "b300-288g"),
     (&["gb200"], "gb200-186g"),
     (&["b200"], "b200-180g"),
     (&["v100", "pcie"], "v100-32g-pcie"),
@@ -26,6 +28,7 @@ const NAMES: [(&[&str], &str); 19] = [
     (&["t4"], "t4-16g"),
     (&["a40"], "a40-48g"),
     (&["l40s"], "l40s-48g"),
+    (&["rtx", "pro", "6000"], "rtx-pro-6000-96g"),
     (&["mi2"], "mi250x-64g"),
 ];
 

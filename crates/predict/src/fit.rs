@@ -80,7 +80,8 @@ pub fn halved(row_id: &str) -> Half {
 }
 
 /// FNV-1a.
-fn hash(text: &str) -> u64 {
+#[must_use]
+pub fn hash(text: &str) -> u64 {
     text.bytes()
         .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }

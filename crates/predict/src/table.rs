@@ -71,6 +71,11 @@ impl Table {
         Ok(Self { file: file.to_owned(), columns: head, records })
     }
 
+    /// The names of the columns, in order.
+    pub fn columns(&self) -> impl Iterator<Item = &str> {
+        self.columns.iter().map(String::as_str)
+    }
+
     /// The rows, in order.
     pub fn rows(&self) -> impl Iterator<Item = Row<'_>> {
         self.records.iter().map(|(line, record)| Row { table: self, line: *line, record })

@@ -86,11 +86,67 @@ fn every_row_of_a_folder_is_one_line_and_unknown_files_one_message() {
 }
 
 #[test]
+fn every_line_of_measured_operations_is_one_object() {
+    let folder = Folder::new("validate-ops");
+    for file in fs::read_dir(case("operations")).unwrap().map(Result::unwrap) {
+        fs::copy(file.path(), folder.path(file.file_name().to_str().unwrap())).unwrap();
+    }
+    fs::write(folder.path("serving.csv"), "system,gemm_quant_mode\nh100_sxm,fp8\n").unwrap();
+    fs::write(folder.path("weather.csv"), "day,rain\n1,0\n").unwrap();
+    let data = folder.path("");
+    let lines = works(&["validate", "--ops", &data, "--json"]);
+    let rows: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let of = |file: &str| rows.iter().filter(|row| row["file"] == file).count();
+    assert_eq!((of("gemm.csv"), of("moe.csv"), of("serving.csv"), of("weather.csv")), (40, 40, 1, 1));
+    let gemm: Vec<u64> =
+        rows.iter().filter(|it| it["file"] == "gemm.csv").filter_map(|it| it["row"].as_u64()).collect();
+    assert_eq!(gemm, (0..40).collect::<Vec<u64>>());
+    for row in rows.iter().filter(|row| row["file"] != "weather.csv") {
+        let is_priced = row["predicted_ms"].is_number() && row["measured_ms"].is_number();
+        assert!(row["gpu"].is_string() && row["format"].is_string(), "{row}");
+        assert_ne!(is_priced, row["skipped"].is_string(), "{row}");
+        assert_eq!(is_priced, row["file"] != "serving.csv", "{row}");
+    }
+    let report = folder.path("report.md");
+    let text = works(&["validate", "--ops", &data, "--report", &report]);
+    assert!(text.contains("moe") && text.contains("a whole engine, not an operation"), "{text}");
+    assert!(fs::read_to_string(&report).unwrap().contains("## context_attention"));
+}
+
+#[test]
+fn laws_are_fitted_again_to_operations_that_are_there() {
+    let (folder, to) = (Folder::new("fit-ops"), Folder::new("fit-ops-to"));
+    let mut rows = "gpu,gemm_dtype,m,n,k,ms_median\n".to_owned();
+    for m in 1..=8 {
+        for n in 1..=8 {
+            let time = 5e-3 + f64::from(m * n) * 1e-3;
+            rows.push_str(&format!("h100_sxm,bfloat16,{},{},4096,{time}\n", 512 * m, 512 * n));
+        }
+    }
+    fs::write(folder.path("gemm.csv"), rows).unwrap();
+    let (data, made) = (folder.path(""), to.path("made"));
+    let text = works(&["validate", "--ops", &data, "--fit", &made]);
+    assert!(text.contains("h100-80g") && text.contains("gemm bfloat16"), "{text}");
+    let machine = fs::read_to_string(format!("{made}/h100-80g.json")).unwrap();
+    assert!(machine.contains("docs/ledger/operation-fit.jsonl: h100-80g, gemm bfloat16"), "{machine}");
+    let ledger = fs::read_to_string(format!("{made}/operation-fit.jsonl")).unwrap();
+    let line: Value = serde_json::from_str(ledger.trim()).unwrap();
+    assert!(line["fitted"]["median"].as_f64().unwrap() < 0.05, "{line}");
+}
+
+#[test]
 fn a_file_without_a_column_is_one_message() {
     let folder = Folder::new("validate-wrong");
     fs::write(folder.path("memory_rows.csv"), "row_id,source\nm1,me\n").unwrap();
     let message = fails(2, &["validate", "--data", &folder.path("")]);
     assert!(message.contains("memory_rows.csv: no column `gpu`"), "{message}");
+    let ops = Folder::new("validate-ops-wrong");
+    fs::write(ops.path("gemm.csv"), "gpu,m,n,k,ms_median\nh100_sxm,1,32,32,0.1\n").unwrap();
+    let message = fails(2, &["validate", "--ops", &ops.path("")]);
+    assert!(message.contains("gemm.csv: no column `gemm_dtype`"), "{message}");
+    fs::write(ops.path("gemm.csv.gz"), "no gzip").unwrap();
+    fs::remove_file(ops.path("gemm.csv")).unwrap();
+    assert!(fails(2, &["validate", "--ops", &ops.path("")]).contains("gemm.csv.gz cannot be read"));
     let empty = Folder::new("validate-empty");
     assert!(fails(2, &["validate", "--data", &empty.path("")]).contains("no CSV files"));
 }

@@ -36,6 +36,20 @@ pub(super) struct DeviceFile {
     pub(super) attention_backward: Number,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) passes: BTreeMap<String, PaceFile>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) operations: BTreeMap<String, LawFile>,
+}
+
+/// `ranges` has the least and the largest of each size; `terms` are texts.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct LawFile {
+    pub(super) start: Number,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) rate: Option<Number>,
+    pub(super) bandwidth: Number,
+    pub(super) ranges: BTreeMap<String, [f64; 2]>,
+    pub(super) terms: Vec<String>,
 }
 
 #[derive(Serialize, Deserialize)]

@@ -8,7 +8,7 @@ use super::file::{
     DeviceFile, MachineFile, NetworkFile, NetworkHopsFile, NodeFile, Number, PaceFile, PrecisionFile,
     ProductsFile, ProtocolFile, TilesFile, TransportFile, WiringFile, WiringKind,
 };
-use super::{FORMAT, Fault};
+use super::{FORMAT, Fault, laws};
 use crate::known::{Count, Known, Quantity};
 use crate::machine::{
     ByPrecision, Device, InSwitch, Leaves, Link, Machine, Network, NetworkHops, Node, Pace, Packing, Pass,
@@ -93,6 +93,7 @@ fn device(file: DeviceFile) -> Result<Device, Fault> {
         attention_forward: known("device.attention_forward", &file.attention_forward)?,
         attention_backward: known("device.attention_backward", &file.attention_backward)?,
         passes: passes(&file.passes)?,
+        operations: laws::read(&file.operations)?,
     })
 }
 

@@ -4,12 +4,12 @@ use std::convert::Infallible;
 
 use serde_json::Value;
 
-use super::FORMAT;
 use super::file::{
     DeviceFile, InSwitchFile, LeavesFile, MachineFile, NetworkFile, NetworkHopsFile, NodeFile, Number,
     PaceFile, PackingFile, PrecisionFile, ProductsFile, ProtocolFile, SocketsFile, TilesFile, TogetherFile,
     TransportFile, TurnedFile, WiringFile, WiringKind,
 };
+use super::{FORMAT, laws};
 use crate::known::{Count, Known, Quantity};
 use crate::machine::{
     ByPrecision, Device, Link, Machine, Network, NetworkHops, Node, Pace, Packing, Pass, Products, Protocol,
@@ -46,6 +46,7 @@ impl From<&Device> for DeviceFile {
             attention_forward: number(&device.attention_forward),
             attention_backward: number(&device.attention_backward),
             passes: device.passes.iter().map(pace).collect(),
+            operations: laws::write(&device.operations),
         }
     }
 }
@@ -177,7 +178,7 @@ fn by_precision<T: Quantity>(numbers: &ByPrecision<Known<T>>) -> PrecisionFile {
     written.into()
 }
 
-fn number<T: Quantity>(known: &Known<T>) -> Number {
+pub(super) fn number<T: Quantity>(known: &Known<T>) -> Number {
     let value = known.value.number();
     // Whole numbers are written without a fraction.
     let whole = Count::from_number(value).map(|Count(whole)| Value::from(whole));

@@ -63,7 +63,7 @@ fn no_split_takes_less_than_the_least() {
         })
     };
     for name in ["a100-80g-8x", "h100-80g-8x", "v100-16g-8x", "cpu-2x"] {
-        for dtype in [DType::BF16, DType::F32] {
+        for dtype in [DType::BF16, DType::F32, DType::F8E4M3FN] {
             let product = contract(&[0, 1], &[1, 2], &[0, 2]);
             hold(name, &product, &[&[0, 1], &[1, 2]], &[0, 2], &[6144, 4608, 7680], dtype);
             let batched = contract(&[0, 1, 2], &[0, 2, 3], &[0, 1, 3]);

@@ -21,6 +21,12 @@ pub struct ValidateArguments {
     /// Write the page of errors, with its pictures in `images` beside it
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,
+    /// Price measured times of single operations instead: a folder of CSV files, packed with gzip or not
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["data", "local"])]
+    pub ops: Option<PathBuf>,
+    /// With --ops, fit the laws of machine files anew and write the files, and errors of each law, to a folder
+    #[arg(long, requires = "ops", value_name = "DIR", conflicts_with = "report")]
+    pub fit: Option<PathBuf>,
     /// Run plans on this machine instead, beside what they should take by prices measured just before
     #[arg(long, conflicts_with = "report")]
     pub local: bool,

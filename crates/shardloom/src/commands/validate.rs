@@ -1,5 +1,7 @@
 //! `validate`: prices beside published measurements.
 
+mod ops; // measured operations
+
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
@@ -8,10 +10,12 @@ use files::{readable, written};
 use predict::errors::{self, Errors, Source};
 use predict::rows::{self, Answer, Kind, Outcome};
 use serde_json::{Value, json};
+use validate::page::skipped;
+use validate::{goals, page};
 
 use super::{Context, Said};
 use crate::arguments::ValidateArguments;
-use crate::validate::{goals, local, page};
+use crate::validate::local;
 
 /// How many of the worst rows are shown.
 const WORST: usize = 10;
@@ -23,6 +27,9 @@ pub(crate) fn validate(
 ) -> Result<Said, Failure> {
     if arguments.local {
         return local::local(arguments, context);
+    }
+    if let Some(folder) = &arguments.ops {
+        return ops::ops(folder, arguments, context);
     }
     let files = files(&arguments.data)?;
     let (kinds, mut outcomes, mut unknown) = (rows::kinds(), Vec::new(), Vec::new());
@@ -52,11 +59,17 @@ const UNKNOWN: &str = "not a kind of file that has prices";
 
 /// The CSV files of a folder, by name.
 fn files(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
+    files_ending(folder, &[".csv"])
+}
+
+/// The files of a folder whose names end so, by name.
+fn files_ending(folder: &Path, endings: &[&str]) -> Result<Vec<PathBuf>, Failure> {
     let failed = |error: std::io::Error| Failure::file(folder, format!("cannot be read: {error}"));
     let entries = std::fs::read_dir(folder).map_err(failed)?;
     let paths = entries.map(|entry| entry.map(|it| it.path()));
     let mut files: Vec<PathBuf> = paths.collect::<Result<_, _>>().map_err(failed)?;
-    files.retain(|path| path.extension().is_some_and(|it| it == "csv") && path.is_file());
+    let named = |path: &Path| path.file_name().and_then(|it| it.to_str()).unwrap_or_default().to_owned();
+    files.retain(|path| endings.iter().any(|it| named(path).ends_with(it)) && path.is_file());
     files.sort_unstable();
     if files.is_empty() {
         return Err(Failure::file(folder, "no CSV files"));
@@ -147,17 +160,6 @@ fn worst(outcomes: &[Outcome]) -> String {
         );
     }
     text
-}
-
-/// Why rows have no price, and how many.
-pub(crate) fn skipped(outcomes: &[Outcome]) -> Vec<(String, usize)> {
-    let mut reasons: std::collections::BTreeMap<String, usize> = std::collections::BTreeMap::new();
-    for outcome in outcomes {
-        if let Answer::Skipped(why) = &outcome.answer {
-            *reasons.entry(format!("{}: {why}", outcome.source)).or_default() += 1;
-        }
-    }
-    reasons.into_iter().collect()
 }
 
 fn written_page(report: &Path, outcomes: &[Outcome]) -> Result<(), Failure> {

@@ -4,11 +4,11 @@ use std::fmt::Write as _;
 
 /// Points of one colour.
 #[derive(Clone, Debug)]
-pub(crate) struct Points {
+pub struct Points {
     /// What they are called.
-    pub(crate) title: String,
+    pub title: String,
     /// What was measured, and what is predicted.
-    pub(crate) pairs: Vec<(f64, f64)>,
+    pub pairs: Vec<(f64, f64)>,
 }
 
 /// The width and height of what is drawn in (pixels).
@@ -32,7 +32,7 @@ const COLOURS: [&str; 10] = [
 const ROUNDS: usize = 2;
 
 /// The picture, a text; `unit` is that of both axes.
-pub(crate) fn svg(title: &str, unit: &str, points: &[Points]) -> String {
+pub fn svg(title: &str, unit: &str, points: &[Points]) -> String {
     let all = points.iter().flat_map(|it| &it.pairs).flat_map(|&(x, y)| [x, y]).filter(|it| *it > 0.0);
     let (least, most) = all.fold((f64::INFINITY, 0.0_f64), |(least, most), it| (least.min(it), most.max(it)));
     let (least, most) = if least <= most { (least, most) } else { (1.0, 10.0) };

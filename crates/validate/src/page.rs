@@ -7,18 +7,17 @@ use predict::bands::{Band, bands};
 use predict::errors::{self, Errors, Source};
 use predict::fit::{Half, half};
 use predict::framework;
-use predict::rows::{Outcome, Priced};
+use predict::rows::{Answer, Outcome, Priced};
 
-use super::goals;
-use super::scatter::{Points, svg};
-use crate::commands::validate::skipped;
+use crate::goals;
+use crate::scatter::{Points, svg};
 
 /// A page and its pictures.
-pub(crate) struct Page {
+pub struct Page {
     /// Markdown.
-    pub(crate) text: String,
+    pub text: String,
     /// Names and texts of pictures.
-    pub(crate) pictures: Vec<(String, String)>,
+    pub pictures: Vec<(String, String)>,
 }
 
 const HEAD: &str = "\
@@ -66,8 +65,21 @@ const PICTURES: [(&str, &str, &str); 4] = [
     ("gemm_rows.csv", "matrix products and passes over memory", "us"),
 ];
 
+/// Why rows have no price, and how many.
+#[must_use]
+pub fn skipped(outcomes: &[Outcome]) -> Vec<(String, usize)> {
+    let mut reasons: BTreeMap<String, usize> = BTreeMap::new();
+    for outcome in outcomes {
+        if let Answer::Skipped(why) = &outcome.answer {
+            *reasons.entry(format!("{}: {why}", outcome.source)).or_default() += 1;
+        }
+    }
+    reasons.into_iter().collect()
+}
+
 /// The page of these outcomes.
-pub(crate) fn page(outcomes: &[Outcome]) -> Page {
+#[must_use]
+pub fn page(outcomes: &[Outcome]) -> Page {
     let mut text = HEAD.to_owned();
     text.push_str(&goals::table(outcomes));
     let mut pictures = Vec::new();

@@ -33,7 +33,7 @@ const OTHERS: [Other; 6] = [
 const STEPS: &str = "training_throughput.csv";
 
 /// The goals that have rows, as a table; nothing if none has.
-pub(super) fn table(outcomes: &[Outcome]) -> String {
+pub fn table(outcomes: &[Outcome]) -> String {
     let sources = errors::sources(outcomes);
     let goals: Vec<Goal> =
         [steps(outcomes), memory(outcomes), collectives(outcomes)].into_iter().flatten().collect();
@@ -49,7 +49,7 @@ pub(super) fn table(outcomes: &[Outcome]) -> String {
 }
 
 /// How many rows that ran are called impossible, and how many of those that ran out of memory.
-pub(crate) fn verdicts(outcomes: &[Outcome]) -> [(usize, usize); 2] {
+pub fn verdicts(outcomes: &[Outcome]) -> [(usize, usize); 2] {
     let ran: Vec<bool> = errors::priced(outcomes).filter_map(|(_, row)| row.fits).collect();
     let failed =
         |it: &Outcome| if let Answer::Failed(failed) = &it.answer { Some(failed.fits) } else { None };

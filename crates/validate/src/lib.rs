@@ -1,0 +1,18 @@
+//! Published measurements beside what the cost model says of them.
+//!
+//! - [`page`] — the page of errors of training runs and of what they are made of
+//! - [`goals`] — what is asked of these errors
+//! - [`scatter`] — points as a picture
+//! - [`ops`] — measured times of single operations
+
+pub mod page;
+
+pub mod goals;
+
+pub mod scatter;
+
+pub mod ops;
+
+#[cfg(test)]
+#[path = "../../../tests/outside.rs"]
+mod outside; // what may lie outside the repository
