@@ -44,7 +44,7 @@ fn listed() -> Said {
             // Writing to a string does not fail.
             let _ = writeln!(
                 text,
-                "  {device:<14} {usable} usable at {rate}, bf16 products {peak}, up to {node} in a node"
+                "  {device:<16} {usable} usable at {rate}, bf16 products {peak}, up to {node} in a node"
             );
         }
     }
