@@ -15,4 +15,5 @@ pub mod ops;
 
 #[cfg(test)]
 #[path = "../../../tests/outside.rs"]
+#[expect(dead_code, reason = "models are for other packages")]
 mod outside; // what may lie outside the repository
