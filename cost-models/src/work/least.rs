@@ -16,7 +16,6 @@ use planner_ir::{AttentionClass, ConvolutionClass, GatherClass, MovementClass, O
 use super::{product_sizes, window_sizes};
 use crate::compute::{self, Attention, Seen};
 use crate::machine::{Device, Pass, Precision};
-use crate::operations;
 use crate::units::{Flops, Seconds, exact};
 
 /// What an operation on whole values takes at least: the time of one device for all of it, which several
@@ -74,15 +73,9 @@ pub fn least(device: &Device, op: &Op, operands: &[Type], results: &[Type]) -> S
 
 /// So many multiplications and additions, as products of a type.
 fn multiplied(device: &Device, work: Flops, type_: &Type) -> Seconds {
-    let precision = Precision::of(type_.dtype);
-    let tiled = Seconds(compute::fastest(device, precision) * work.0);
-    // Laws go up to the peak.
-    let tiled = match operations::product(device, precision, [1, 1, 1]) {
-        Some(_) => tiled.min(work / device.matrix_peak.at(precision).value),
-        None => tiled,
-    };
+    let tiled = compute::fastest(device, Precision::of(type_.dtype)) * work.0;
     // What has one row or column may go by elements.
-    tiled.min(work / device.vector_peak.value)
+    Seconds(tiled).min(work / device.vector_peak.value)
 }
 
 /// Attention in one kernel; nothing where scores go through memory.

@@ -23,28 +23,6 @@ fn scores_are_computed_for_stretches_of_queries() {
     assert_eq!(of(128, 128, Seen::all(128)), 128);
 }
 
-/// A product of 8 bits is priced by the law of its kernel, but reads its operands from memory.
-#[test]
-fn a_product_of_8_bits_takes_what_its_kernel_was_measured_to() {
-    use crate::operations::{Format, Operation, time};
-    let device = named("h100-80g-1x").unwrap().device;
-    let labels = |all: [u8; 2]| all.map(Label).to_vec();
-    let contract = Contract { left: labels([0, 1]), right: labels([1, 2]), result: labels([0, 2]) };
-    let price = |[m, n, k]: [u64; 3]| {
-        let of = |shape: [u64; 2]| Type::new(DType::F8E4M3FN, shape);
-        let (operands, results) = ([of([m, k]), of([k, n])], [of([m, n])]);
-        let op = Op::Contract(contract.clone());
-        let rows = Rows::Together;
-        operation(&device, &Work { op: &op, whole: &operands, operands: &operands, results: &results, rows })
-    };
-    for [m, n, k] in [[4096, 4096, 4096], [8192, 1024, 2048]] {
-        let law = time(&device, "gemm fp8", &Operation::Product { m, n, k, format: Format::Fp8 });
-        assert_eq!(Some(price([m, n, k])), law);
-    }
-    let streaming = exact(8 * 4096 + 4096 * 4096 + 2 * 8 * 4096) / (0.913 * 3.35e12);
-    assert!(price([8, 4096, 4096]).0 >= streaming * (1.0 - 1e-9));
-}
-
 /// The keys that queries see are those that the kernel gives them, one by one, an own key being half.
 #[test]
 fn keys_are_seen_as_far_as_queries_stand_and_windows_reach() {

@@ -97,9 +97,8 @@ struct Assembly<'a> {
     assembled: Assembled,
     /// How much a second counts.
     weights: Weights,
-    /// Tables by what they are made of: the ways, the layouts on both sides, how often, and how much a second
-    /// counts.
-    tables: BTreeMap<(usize, Vec<usize>, Vec<usize>, u64, [u64; 2]), usize>,
+    /// Tables by what they are made of.
+    tables: BTreeMap<Moved, usize>,
     /// For each value, what uses it.
     uses: Vec<Vec<Use>>,
     /// For each value, whether it is a sum over micro-batches.
@@ -110,6 +109,9 @@ struct Assembly<'a> {
     /// The layout of values that have one already.
     fixed: Option<Fixed<'a>>,
 }
+
+/// What a table of moves is made of: the ways, the layouts on both sides, how often, and how much a second counts.
+type Moved = (usize, [Vec<usize>; 2], u64, [u64; 2]);
 
 /// A layout, and the values that are at rest or returned in it.
 type Fixed<'a> = (&'a Layout, BTreeSet<ValueId>);
@@ -449,7 +451,7 @@ impl Assembly<'_> {
             }
             return;
         }
-        let key = (ways, from.layouts.clone(), to.layouts.clone(), runs, pace.map(f64::to_bits));
+        let key = (ways, [from.layouts.clone(), to.layouts.clone()], runs, pace.map(f64::to_bits));
         let table = *self.tables.entry(key).or_insert_with(|| {
             let row = |&before: &usize| to.layouts.iter().map(move |&after| time(before, after));
             let entries = from.layouts.iter().flat_map(row).collect();

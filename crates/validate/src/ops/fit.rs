@@ -20,6 +20,8 @@ pub struct Fit {
     pub gpu: String,
     /// The name of the law.
     pub name: String,
+    /// The line of the ledger that its numbers cite.
+    pub line: usize,
     /// The law.
     pub law: Law,
     /// Errors of the lines that it was fitted to.
@@ -55,27 +57,35 @@ pub fn fits(lines: &[Line], machines: &Machines, source: &str) -> Vec<Fit> {
             groups.entry((&line.gpu, &measured.law)).or_default().push(measured);
         }
     }
-    let fit = |((gpu, name), group): ((&str, &str), Vec<&Measured>)| {
-        fitted(machines.of(gpu).ok()?, gpu, name, &group, source)
+    let groups: Vec<_> = groups.into_iter().filter(|(_, group)| is_enough(group)).collect();
+    let fit = |(line, ((gpu, name), group)): (usize, ((&str, &str), Vec<&Measured>))| {
+        fitted(machines.of(gpu).ok()?, (gpu, name, line + 1), &group, source)
     };
-    groups.into_iter().filter_map(fit).collect()
+    groups.into_iter().enumerate().filter_map(fit).collect()
 }
 
-fn fitted(machine: &Machine, gpu: &str, name: &str, group: &[&Measured], source: &str) -> Option<Fit> {
+/// Whether there are enough lines to fit a law to.
+fn is_enough(group: &[&Measured]) -> bool {
+    group.iter().filter(|it| it.fitted).count() >= LEAST_LINES
+}
+
+fn fitted(
+    machine: &Machine,
+    (gpu, name, line): (&str, &str, usize),
+    group: &[&Measured],
+    source: &str,
+) -> Option<Fit> {
     let demanded = |fitted: bool| -> Vec<(Demand, f64)> {
         let these = group.iter().filter(|it| it.fitted == fitted);
         these.map(|it| (it.operation.demand(&machine.device), it.time)).collect()
     };
     let (own, others) = (demanded(true), demanded(false));
-    if own.len() < LEAST_LINES {
-        return None;
-    }
-    let source = format!("{source}: {}, {name}", machine.name);
+    let source = format!("{source}, line {line}: {name}");
     let law = law(&own, &source)?;
     let of =
         |these: &[(Demand, f64)]| errors(these.iter().map(|(demand, time)| law.time(demand).0 / time - 1.0));
     let (fitted, judged) = (of(&own)?, of(&others));
-    Some(Fit { gpu: gpu.to_owned(), name: name.to_owned(), law, fitted, judged })
+    Some(Fit { gpu: gpu.to_owned(), name: name.to_owned(), line, law, fitted, judged })
 }
 
 /// The law that is nearest to measured times.

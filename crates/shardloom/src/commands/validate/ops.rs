@@ -108,7 +108,7 @@ fn reasons(priced: &[(Line, Result<Priced, String>)]) -> BTreeMap<&str, usize> {
 fn fitted(fits: Vec<Fit>, to: &Path) -> Result<Said, Failure> {
     let (mut text, mut ledger, mut shown) = (String::new(), String::new(), Vec::new());
     let mut laws: BTreeMap<&str, Vec<(String, Law)>> = BTreeMap::new();
-    for Fit { gpu, name, law, fitted, judged } in fits {
+    for Fit { gpu, name, line: number, law, fitted, judged } in fits {
         let Some(file) = Machines::file_of(&gpu) else { continue };
         let errors = |it: &Errors| json!({ "rows": it.rows, "median": it.median, "p90": it.tenth });
         let line = json!({
@@ -120,7 +120,7 @@ fn fitted(fits: Vec<Fit>, to: &Path) -> Result<Said, Failure> {
             "judged": judged.as_ref().map(errors),
         });
         // Writing to a string does not fail.
-        let _ = writeln!(ledger, "{line}");
+        let _ = writeln!(ledger, "{{\"line\":{number},{}", &line.to_string()[1..]);
         let near = judged.unwrap_or(fitted);
         let _ = writeln!(
             text,
